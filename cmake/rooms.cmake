@@ -1,0 +1,19 @@
+# millrace_room(NAME SOURCES a.cpp b.cpp LINKS other_room Some::Library)
+# One static library per room of src/; a room links only the rooms it may include (scripts/check-includes holds it to that).
+function(millrace_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;LINKS" ${ARGN})
+  add_library(millrace_${name} STATIC ${ROOM_SOURCES})
+  target_include_directories(millrace_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  list(TRANSFORM ROOM_LINKS REPLACE "^([a-z_]+)$" "millrace_\\1")
+  target_link_libraries(millrace_${name} PUBLIC ${ROOM_LINKS})
+endfunction()
+
+# millrace_test(NAME SOURCES x_test.cpp LINKS room) builds tests/NAME_tests and registers each of its cases with ctest.
+function(millrace_test name)
+  cmake_parse_arguments(TEST "" "" "SOURCES;LINKS" ${ARGN})
+  list(TRANSFORM TEST_LINKS REPLACE "^([a-z_]+)$" "millrace_\\1")
+  add_executable(${name}_tests ${TEST_SOURCES})
+  target_link_libraries(${name}_tests PRIVATE ${TEST_LINKS} GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${name}_tests PRIVATE MILLRACE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
+  add_test(NAME ${name} COMMAND ${name}_tests)
+endfunction()

@@ -1,0 +1,56 @@
+#include "tensor/dtype.h"
+
+#include <strings.h>
+
+#include <algorithm>
+#include <array>
+
+namespace millrace {
+namespace {
+
+// In the order of the enum.
+constexpr std::array<DTypeInfo, 15> kTypes{{
+    {DType::F32, "F32", 0, 1, 4},
+    {DType::F16, "F16", 1, 1, 2},
+    {DType::BF16, "BF16", 30, 1, 2},
+    {DType::Q8_0, "Q8_0", 8, 32, 34},
+    {DType::Q4_0, "Q4_0", 2, 32, 18},
+    {DType::Q4_1, "Q4_1", 3, 32, 20},
+    {DType::Q5_0, "Q5_0", 6, 32, 22},
+    {DType::Q5_1, "Q5_1", 7, 32, 24},
+    {DType::Q2_K, "Q2_K", 10, 256, 84},
+    {DType::Q3_K, "Q3_K", 11, 256, 110},
+    {DType::Q4_K, "Q4_K", 12, 256, 144},
+    {DType::Q5_K, "Q5_K", 13, 256, 176},
+    {DType::Q6_K, "Q6_K", 14, 256, 210},
+    {DType::IQ4_NL, "IQ4_NL", 20, 32, 18},
+    {DType::IQ4_XS, "IQ4_XS", 23, 256, 136},
+}};
+
+static_assert([] {
+  for (size_t i = 0; i < kTypes.size(); ++i) {
+    if (static_cast<size_t>(kTypes[i].dtype) != i) return false;
+  }
+  return true;
+}());
+
+}  // namespace
+
+std::span<const DTypeInfo> all_dtypes() { return kTypes; }
+
+const DTypeInfo& info(DType dtype) { return kTypes[static_cast<size_t>(dtype)]; }
+
+std::optional<DType> dtype_from_name(std::string_view name) {
+  const auto same = [&](const DTypeInfo& t) {
+    return t.name.size() == name.size() && strncasecmp(t.name.data(), name.data(), name.size()) == 0;
+  };
+  const auto found = std::find_if(kTypes.begin(), kTypes.end(), same);
+  return found == kTypes.end() ? std::nullopt : std::optional(found->dtype);
+}
+
+std::optional<DType> dtype_from_ggml(uint32_t id) {
+  const auto found = std::find_if(kTypes.begin(), kTypes.end(), [&](const DTypeInfo& t) { return uint32_t(t.ggml_id) == id; });
+  return found == kTypes.end() ? std::nullopt : std::optional(found->dtype);
+}
+
+}  // namespace millrace
