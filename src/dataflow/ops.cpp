@@ -13,7 +13,7 @@ std::string forced_kernel(const OpsOptions& options, std::string_view op) {
 }
 
 void check_forced_ops(const OpsOptions& options) {
-  static const std::set<std::string_view> known{LinearOp::kName, AttentionOp::kName,   NormOp::kName,        RopeOp::kName,
+  static const std::set<std::string_view> known{LinearOp::kName, AttentionOp::kName,   NormOp::kName,        RopeOp::kName, RopeAnglesOp::kName,
                                                 ActivationOp::kName, EmbeddingOp::kName, ElementwiseOp::kName, KvWriteOp::kName};
   for (const auto& [op, kernel] : options.forced) {
     if (!known.contains(op)) fail(ErrorKind::Usage, "--kernel {}={}: no such op", op, kernel);
@@ -30,6 +30,7 @@ Ops::Ops(const KernelSet& kernels, const Hardware& hardware, ThreadPool& pool, c
       linear_(kernels.linear, hardware_, plans, forced_kernel(options_, LinearOp::kName)),
       attention_(kernels.attention, hardware_, plans, forced_kernel(options_, AttentionOp::kName)),
       norm_(kernels.norm, hardware_, plans, forced_kernel(options_, NormOp::kName)),
+      rope_angles_(kernels.rope_angles, hardware_, plans, forced_kernel(options_, RopeAnglesOp::kName)),
       rope_(kernels.rope, hardware_, plans, forced_kernel(options_, RopeOp::kName)),
       activation_(kernels.activation, hardware_, plans, forced_kernel(options_, ActivationOp::kName)),
       embedding_(kernels.embedding, hardware_, plans, forced_kernel(options_, EmbeddingOp::kName)),
@@ -107,6 +108,10 @@ void Ops::embed(const WeightView& table, std::span<const int32_t> ids, Matrix ou
 }
 
 void Ops::norm(const NormOp::Args& a) { dispatch(norm_, {a.kind, bucket_rows(a.x.rows), a.x.cols, a.groups}, a); }
+
+void Ops::rope_angles(std::span<const int32_t> positions, std::span<const float> inverse_frequency, float magnitude, Matrix angles) {
+  dispatch(rope_angles_, {bucket_rows(angles.rows), static_cast<int>(angles.cols)}, {positions, inverse_frequency, magnitude, angles});
+}
 
 void Ops::rope(const RopeOp::Args& a) {
   dispatch(rope_, {a.style, bucket_rows(a.x.rows), a.heads, a.head_dim, a.rotary_dim}, a);

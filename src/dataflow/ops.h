@@ -45,6 +45,7 @@ class Ops {
   void attention(const AttentionArgs& args);
   void kv_write(Matrix k, Matrix v, const KvLayer& kv, std::span<const SequenceSlice> sequences);
   void norm(const NormOp::Args& args);
+  void rope_angles(std::span<const int32_t> positions, std::span<const float> inverse_frequency, float magnitude, Matrix angles);
   void rope(const RopeOp::Args& args);
   void activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out);
   void add(Matrix a, Matrix b, Matrix out);
@@ -74,6 +75,7 @@ class Ops {
   Planner<LinearOp> linear_;
   Planner<AttentionOp> attention_;
   Planner<NormOp> norm_;
+  Planner<RopeAnglesOp> rope_angles_;
   Planner<RopeOp> rope_;
   Planner<ActivationOp> activation_;
   Planner<EmbeddingOp> embedding_;
