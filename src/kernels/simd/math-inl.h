@@ -1,4 +1,5 @@
-// exp, tanh and erfc on vectors of f32, each within about 2e-7 relative. Coefficients are minimax fits of relative error.
+// exp, tanh and erfc on vectors of f32, each within about 2e-7 relative. Coefficients are minimax fits of relative
+// error.
 
 #if defined(MILLRACE_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_MATH_INL_H
