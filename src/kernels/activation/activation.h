@@ -1,6 +1,8 @@
 // Activation functions of the feed-forward part, alone or multiplied with a second input.
 #pragma once
 
+#include <string>
+
 #include "kernels/kernel.h"
 #include "tensor/matrix.h"
 
@@ -23,5 +25,6 @@ struct ActivationOp {
     Matrix out;          // may be x itself
   };
 };
+std::string to_string(const ActivationOp::Problem& problem);
 
 }  // namespace millrace
