@@ -82,6 +82,7 @@ class AttentionBatch {
   int64_t rows() const { return rows_; }
   int64_t width() const { return int64_t{case_.heads} * case_.head_dim; }
   TestMatrix& q() { return *q_; }
+  size_t pool_bytes() const { return keys_.size(); }  // of the keys, and as many of the values
   // Keys and values of every slice anew: key(slice, position, kv head, element).
   void fill(const std::function<float(int slice, int position, int head, int i)>& key,
             const std::function<float(int slice, int position, int head, int i)>& value);

@@ -1,5 +1,7 @@
 #include "kernels/attention/attention.h"
 
+#include <gtest/gtest.h>
+
 #include "attention_cases.h"
 
 namespace millrace {

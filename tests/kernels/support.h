@@ -1,8 +1,6 @@
 // What the kernel tests and benchmarks share: fresh random inputs, poisoned outputs, errors measured in norms.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstring>
 #include <limits>

@@ -30,8 +30,9 @@ struct Dot {
 // Each uses those before it.
 #include "kernels/linear/arm/activations-inl.h"
 #include "kernels/linear/arm/epilogue-inl.h"
-#include "kernels/linear/arm/panel-inl.h"
 #include "kernels/linear/arm/strip-inl.h"
+
+#include "kernels/linear/arm/panel-inl.h"
 
 }  // namespace
 }  // namespace millrace
