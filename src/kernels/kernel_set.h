@@ -10,6 +10,7 @@
 #include "kernels/kv_write/kv_write.h"
 #include "kernels/linear/linear.h"
 #include "kernels/norm/norm.h"
+#include "kernels/rope/angles.h"
 #include "kernels/rope/rope.h"
 
 namespace millrace {
@@ -22,6 +23,7 @@ struct KernelSet {
   KernelList<LinearOp> linear;
   KernelList<AttentionOp> attention;
   KernelList<NormOp> norm;
+  KernelList<RopeAnglesOp> rope_angles;
   KernelList<RopeOp> rope;
   KernelList<ActivationOp> activation;
   KernelList<EmbeddingOp> embedding;
