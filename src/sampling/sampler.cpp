@@ -58,6 +58,7 @@ Sampler::Sampler(const SamplingParams& params, int32_t vocab) : params_(params),
     kept_.resize(static_cast<size_t>(params.top_k));
     kept_tokens_.resize(static_cast<size_t>(params.top_k));
   }
+  if (params.typical_p < 1) scratch_.resize(kept_.empty() ? static_cast<size_t>(vocab) : kept_.size());
   if (params.logprobs >= 0) {
     original_.resize(static_cast<size_t>(vocab));
     logprobs_.top.reserve(kMostLogprobs);
@@ -103,7 +104,7 @@ int32_t Sampler::draw_from(std::span<float> logits) {
   if (total == 0) return -1;
   if (params_.top_p < 1) total = keep_top_p(weights, total, params_.top_p);
   if (params_.min_p > 0) total = keep_min_p(weights, params_.min_p);
-  if (params_.typical_p < 1) total = keep_typical(weights, total, params_.typical_p);
+  if (params_.typical_p < 1) total = keep_typical(weights, total, params_.typical_p, scratch_);
   const size_t chosen = draw(weights, total, random_unit(params_.seed, drawn_));
   return kept_.empty() ? static_cast<int32_t>(chosen) : kept_tokens_[chosen];
 }

@@ -50,6 +50,7 @@ class Sampler {
   TokenCounts generated_;    // counts only where there is a frequency or presence penalty
   std::vector<float> kept_;  // top-k's survivors and their tokens
   std::vector<int32_t> kept_tokens_;
+  std::vector<float> scratch_;   // for typical sampling
   std::vector<float> original_;  // the logits as they came, where logprobs are asked for
   TokenLogprobs logprobs_;
 };

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 namespace millrace {
 namespace {
@@ -25,20 +26,19 @@ struct Border {
   double left = 0;
 };
 
-// Items of size 0 take no part. Three digits of the key, from the highest: in each the border's digit is found from
-// sums.
-template <class Key, class Size>
-Border find_border(size_t count, double target, Key key, Size size) {
+// Three digits of the key, from the highest: in each the border's digit is found from sums. Only items for which
+// takes_part(i) holds are looked at.
+template <class Key, class Size, class TakesPart>
+Border find_border(size_t count, double target, Key key, Size size, TakesPart takes_part) {
   constexpr uint32_t kDigits = 2048;
   Border border{0, target};
   uint32_t known = 0;  // the bits of border.key that are found
   for (const int shift : {21, 10, 0}) {
     std::array<double, kDigits> sums{};
     for (size_t i = 0; i < count; ++i) {
-      const double item = size(i);
-      if (item == 0) continue;
+      if (!takes_part(i)) continue;
       const uint32_t bits = key(i);
-      if ((bits & known) == border.key) sums[(bits >> shift) % kDigits] += item;
+      if ((bits & known) == border.key) sums[(bits >> shift) % kDigits] += size(i);
     }
     uint32_t found = 0;
     bool reached = false;
@@ -55,26 +55,26 @@ Border find_border(size_t count, double target, Key key, Size size) {
   return border;
 }
 
-// Calls take(i) for the items on the kept side of the border, in the order of their indices, and drop(i) for the
-// others.
-template <class Key, class Size, class Take, class Drop>
-void split_at(Border border, size_t count, Key key, Size size, Take take, Drop drop) {
-  for (size_t i = 0; i < count; ++i) {
-    const double item = size(i);
-    const uint32_t bits = item == 0 ? 0 : key(i);
-    if (item == 0 || bits < border.key || (bits == border.key && border.left <= 0)) {
-      drop(i);
-    } else {
-      if (bits == border.key) border.left -= item;
-      take(i);
-    }
-  }
+// Whether an item is on the kept side; items are to be asked about in the order of their indices.
+bool take(Border& border, uint32_t bits, double size) {
+  if (bits != border.key) return bits > border.key;
+  const bool taken = border.left > 0;
+  border.left -= size;
+  return taken;
 }
 
+// Several lanes at a time, here and below: one alone would wait for each step. NaN is never the larger one.
 float largest(std::span<const float> values) {
-  float best = -kInfinity;
-  for (const float value : values) best = value > best ? value : best;  // NaN is never larger
-  return best;
+  constexpr size_t kLanes = 16;
+  std::array<float, kLanes> best;
+  best.fill(-kInfinity);
+  size_t i = 0;
+  for (; i + kLanes <= values.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane)
+      best[lane] = values[i + lane] > best[lane] ? values[i + lane] : best[lane];
+  }
+  for (; i < values.size(); ++i) best[0] = values[i] > best[0] ? values[i] : best[0];
+  return *std::max_element(best.begin(), best.end());
 }
 
 // A value that at least k of the values reach, found cheaply: each chunk's maximum is one of the values, so the k-th
@@ -89,24 +89,24 @@ float reached_by(std::span<const float> values, size_t k) {
   return maxima[k - 1];
 }
 
-// Four sums at a time: one alone would wait for each addition.
 double total_of(std::span<const float> weights) {
-  std::array<double, 4> sums{};
+  constexpr size_t kLanes = 8;
+  std::array<double, kLanes> sums{};
   size_t i = 0;
-  for (; i + 4 <= weights.size(); i += 4) {
-    for (size_t lane = 0; lane < 4; ++lane) sums[lane] += weights[i + lane];
+  for (; i + kLanes <= weights.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += weights[i + lane];
   }
   for (; i < weights.size(); ++i) sums[0] += weights[i];
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
 // Keeps the weights of the largest keys that make up `target` and zeroes the others.
-template <class Key, class Size>
-double keep_mass(std::span<float> weights, double target, Key key, Size size) {
+template <class Key>
+double keep_mass(std::span<float> weights, double target, Key key) {
+  const auto size = [&](size_t i) { return double(weights[i]); };
   // Above 0, so that the first one is taken in any case.
-  const Border border = find_border(weights.size(), std::max(target, 1e-300), key, size);
-  split_at(
-      border, weights.size(), key, size, [](size_t) {}, [&](size_t i) { weights[i] = 0; });
+  Border border = find_border(weights.size(), std::max(target, 1e-300), key, size, [](size_t) { return true; });
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = take(border, key(i), weights[i]) ? weights[i] : 0;
   return total_of(weights);
 }
 
@@ -115,30 +115,27 @@ double keep_mass(std::span<float> weights, double target, Key key, Size size) {
 size_t gather_top_k(std::span<const float> values, size_t k, float* kept, int32_t* kept_index) {
   const float bound = reached_by(values, k);
   const auto key = [&](size_t i) { return ordered_bits(values[i]); };
-  const auto size = [&](size_t i) { return values[i] >= bound ? 1.0 : 0.0; };
-  const Border border = find_border(values.size(), static_cast<double>(k), key, size);
+  const auto takes_part = [&](size_t i) { return values[i] >= bound; };  // false for NaN
+  Border border = find_border(
+      values.size(), double(k), key, [](size_t) { return 1.0; }, takes_part);
   size_t count = 0;
-  const auto take = [&](size_t i) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!takes_part(i) || !take(border, key(i), 1)) continue;
     kept[count] = values[i];
     kept_index[count++] = static_cast<int32_t>(i);
-  };
-  split_at(border, values.size(), key, size, take, [](size_t) {});
+  }
   return count;
 }
 
 double to_weights(std::span<float> logits, float temperature) {
   constexpr float kLargest = std::numeric_limits<float>::max();
-  const float best = std::min(largest(logits), kLargest);
-  for (float& x : logits) x = x > -kInfinity ? std::exp((std::min(x, kLargest) - best) / temperature) : 0.0f;
+  const float best = std::min(largest(logits), kLargest), scale = 1 / temperature;
+  for (float& x : logits) x = x > -kInfinity ? std::exp((std::min(x, kLargest) - best) * scale) : 0.0f;
   return total_of(logits);
 }
 
 double keep_top_p(std::span<float> weights, double total, float p) {
-  // All weights below this one together are less than what may be left out.
-  const auto negligible = static_cast<float>((1.0 - p) * total / static_cast<double>(weights.size()));
-  return keep_mass(
-      weights, p * total, [&](size_t i) { return ordered_bits(weights[i]); },
-      [&](size_t i) { return weights[i] >= negligible ? double(weights[i]) : 0.0; });
+  return keep_mass(weights, p * total, [&](size_t i) { return ordered_bits(weights[i]); });
 }
 
 double keep_min_p(std::span<float> weights, float p) {
@@ -146,16 +143,14 @@ double keep_min_p(std::span<float> weights, float p) {
   return total_of(weights);
 }
 
-double keep_typical(std::span<float> weights, double total, float p) {
-  const double log_total = std::log(total);
-  double entropy = 0;
-  for (const float weight : weights) {
-    if (weight > 0) entropy += weight / total * (log_total - std::log(weight));
+double keep_typical(std::span<float> weights, double total, float p, std::span<float> logs) {
+  double expected = 0;  // the logarithm of a typical weight: its mean, by probability
+  for (size_t i = 0; i < weights.size(); ++i) {
+    logs[i] = std::log(weights[i]);
+    if (weights[i] > 0) expected += weights[i] / total * logs[i];
   }
-  const auto expected = static_cast<float>(log_total - entropy);  // what the logarithm of a typical weight is
-  return keep_mass(
-      weights, p * total, [&](size_t i) { return ~ordered_bits(std::fabs(std::log(weights[i]) - expected)); },
-      [&](size_t i) { return double(weights[i]); });
+  const auto middle = static_cast<float>(expected);
+  return keep_mass(weights, p * total, [&](size_t i) { return ~ordered_bits(std::fabs(logs[i] - middle)); });
 }
 
 size_t draw(std::span<const float> weights, double total, double unit) {

@@ -20,7 +20,7 @@ double to_weights(std::span<float> logits, float temperature);
 // Filters of weights: what is not kept becomes 0, at least one stays. They take the total and return the new one.
 double keep_top_p(std::span<float> weights, double total, float p);
 double keep_min_p(std::span<float> weights, float p);
-double keep_typical(std::span<float> weights, double total, float p);
+double keep_typical(std::span<float> weights, double total, float p, std::span<float> scratch);  // as many floats
 
 // The index at which the running sum of the weights passes unit * total, unit in [0, 1): never one of weight 0.
 size_t draw(std::span<const float> weights, double total, double unit);
