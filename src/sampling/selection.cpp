@@ -70,8 +70,10 @@ float largest(std::span<const float> values) {
   best.fill(-kInfinity);
   size_t i = 0;
   for (; i + kLanes <= values.size(); i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane)
-      best[lane] = values[i + lane] > best[lane] ? values[i + lane] : best[lane];
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const float value = values[i + lane];
+      best[lane] = value > best[lane] ? value : best[lane];
+    }
   }
   for (; i < values.size(); ++i) best[0] = values[i] > best[0] ? values[i] : best[0];
   return *std::max_element(best.begin(), best.end());
