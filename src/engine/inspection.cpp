@@ -26,7 +26,7 @@ Inspection inspect(std::shared_ptr<const WeightSource> source, const LoadOptions
   i.origin = source->origin();
   i.architecture = source->config().architecture();
   for (const auto& t : source->tensors()) {
-    i.tensors.push_back({t.name, t.dtype_name, t.shape, static_cast<int64_t>(t.data.size())});
+    i.tensors.push_back({t.name, t.dtype_name, t.shape, static_cast<int64_t>(t.bytes)});
     i.parameters += element_count(t.shape).value_or(0);
     i.bytes += i.tensors.back().bytes;
   }
