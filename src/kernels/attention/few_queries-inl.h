@@ -8,8 +8,7 @@
 #define MILLRACE_FEW_QUERIES_INL_H
 #endif
 
-#include "kernels/attention/schedule.h"
-#include "kernels/simd/rows-inl.h"
+#include "kernels/attention/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace {
@@ -104,6 +103,97 @@ void add_tile(const std::byte* const* values, int n, const float* weights, int64
     }
   }
 }
+
+// Turns n scores into weights (zeros up to a multiple of kLanes).
+template <Softmax variant>
+HWY_INLINE bool weigh(float* scores, int n, float softcap, float& maximum, float& total, float* sums, int64_t stride) {
+  const int64_t padded = padded_to_lanes(n);
+  for (int64_t i = n; i < padded; ++i) scores[i] = scores[n - 1];
+  for (int64_t i = 0; softcap > 0 && i < padded; i += kLanes) store(capped(load(scores + i), softcap), scores + i);
+  F32Vec most = load(scores);
+  for (int64_t i = kLanes; i < padded; i += kLanes) most = hn::Max(most, load(scores + i));
+  most = hn::MaxOfLanes(kF32, most);
+  if (out_of_limits(most)) {
+    for (int64_t i = 0; i < padded; i += kLanes) store(limited(load(scores + i)), scores + i);
+    most = limited(most);
+  }
+  const float before = maximum;
+  F32Vec moved = broadcast(maximum);
+  if (!move_maximum<variant>(most, moved)) return false;
+  maximum = hn::GetLane(moved);
+  if (variant != Softmax::Unified && maximum != before && before != kNoScore) {
+    const float factor = std::exp2(before - maximum);
+    total *= factor;
+    scale_row(sums, factor, stride);
+  }
+  F32Vec weights = hn::Zero(kF32);
+  for (int64_t i = 0; i < padded; i += kLanes) {
+    const F32Vec weight = exp2(hn::Sub(load(scores + i), moved));
+    store(weight, scores + i);
+    if (i + kLanes <= n) weights = hn::Add(weights, weight);
+  }
+  total += sum_of(weights);
+  for (int64_t i = n / kLanes * kLanes; i < n; ++i) total += scores[i];
+  return true;
+}
+
+// One row, all heads of its group.
+template <DType dtype, Softmax variant>
+class FewQueries {
+ public:
+  FewQueries(const TileShape& shape, const Scratch& scratch) : shape_(shape), scratch_(scratch) {}
+
+  // False: the unified maximum does not fit these scores.
+  bool run(const Piece& piece, Partial& partial) const {
+    shape_.template start<variant>(piece.tile, partial);
+    for (int g = 0; g < shape_.group; ++g) {
+      const float* q = shape_.query(piece.tile, 0, g);
+      float* to = scratch_.q + g * shape_.stride;
+      for (int64_t i = 0; i < shape_.stride; ++i) to[i] = i < shape_.dim ? q[i] * shape_.query_scale : 0.0f;
+    }
+    RowPointers rows;
+    for (int begin = piece.begin; begin < piece.end; begin += kKvTile) {
+      const int n = std::min(kKvTile, piece.end - begin);
+      find_rows(shape_.args, piece.tile, begin, n, rows);
+      for (int g = 0; g < shape_.group; g += 4) {
+        if (!run_heads(g, rows, n, partial)) return false;
+      }
+    }
+    return variant != Softmax::Unified || shape_.totals_are_sound(piece.tile, partial);
+  }
+
+ private:
+  bool run_heads(int first, const RowPointers& rows, int n, Partial& partial) const {
+    switch (std::min(4, shape_.group - first)) {
+      case 1:
+        return run_heads<1>(first, rows, n, partial);
+      case 2:
+        return run_heads<2>(first, rows, n, partial);
+      case 3:
+        return run_heads<3>(first, rows, n, partial);
+      default:
+        return run_heads<4>(first, rows, n, partial);
+    }
+  }
+
+  template <int heads>
+  bool run_heads(int first, const RowPointers& rows, int n, Partial& partial) const {
+    const int64_t stride = shape_.stride;
+    float* sums = partial.sums + first * stride;
+    score_tile<dtype, heads>(rows.keys, n, scratch_.q + first * stride, shape_.dim, stride, scratch_.scores);
+    for (int h = 0; h < heads; ++h) {
+      if (!weigh<variant>(scratch_.scores + h * kKvTile, n, shape_.args.softcap, partial.maxima[first + h],
+                          partial.totals[first + h], sums + h * stride, stride)) {
+        return false;
+      }
+    }
+    add_tile<dtype, heads>(rows.values, n, scratch_.scores, shape_.dim, stride, sums);
+    return true;
+  }
+
+  const TileShape& shape_;
+  const Scratch& scratch_;
+};
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE

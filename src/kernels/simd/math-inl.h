@@ -21,20 +21,22 @@ HWY_INLINE F32Vec times_power_of_two(F32Vec x, F32Vec n) {
   return hn::BitCast(kF32, hn::Add(hn::BitCast(d32, x), exponent));
 }
 
-// 2^x; zero below 2^-126, held at 2^127.4 above.
+// 2^x for x <= 127; 2^-126 for all that is less.
 HWY_INLINE F32Vec exp2(F32Vec x) {
-  const F32Vec inside = hn::Min(hn::Max(x, broadcast(-126.0f)), broadcast(127.4f));
+  const F32Vec inside = hn::Max(x, broadcast(-126.0f));
   const F32Vec n = hn::Round(inside);
   const F32Vec r = hn::Sub(inside, n);
-  F32Vec p = broadcast(0.00015353360504377633f);
-  p = hn::MulAdd(p, r, broadcast(0.0013398875016719103f));
-  p = hn::MulAdd(p, r, broadcast(0.00961843691766262f));
-  p = hn::MulAdd(p, r, broadcast(0.055503323674201965f));
-  p = hn::MulAdd(p, r, broadcast(0.24022647738456726f));
-  p = hn::MulAdd(p, r, broadcast(0.6931471824645996f));
+  F32Vec p = broadcast(0.0013264721492305398f);
+  p = hn::MulAdd(p, r, broadcast(0.009671512991189957f));
+  p = hn::MulAdd(p, r, broadcast(0.05550733581185341f));
+  p = hn::MulAdd(p, r, broadcast(0.24022242426872253f));
+  p = hn::MulAdd(p, r, broadcast(0.6931470036506653f));
   p = hn::MulAdd(p, r, broadcast(1.0f));
-  return hn::IfThenElseZero(hn::Ge(x, broadcast(-126.0f)), times_power_of_two(p, n));
+  return times_power_of_two(p, n);
 }
+
+// The same, but zero below 2^-126.
+HWY_INLINE F32Vec exp2_or_zero(F32Vec x) { return hn::IfThenElseZero(hn::Ge(x, broadcast(-126.0f)), exp2(x)); }
 
 // e^x; zero below e^-87.3, held at e^88 above.
 HWY_INLINE F32Vec exp(F32Vec x) {
