@@ -1,0 +1,75 @@
+#include "dataflow/plan_cache.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/build_id.h"
+#include "base/environment.h"
+#include "base/error.h"
+#include "base/log.h"
+
+namespace millrace {
+namespace {
+
+std::string key_of(std::string_view op, const std::string& problem) { return std::string(op) + " " + problem; }
+
+}  // namespace
+
+std::filesystem::path PlanCache::file_for(const std::string& hardware_id, int threads) {
+  return environment().cache / "plans" / fmt::format("{}-t{}-{}.json", hardware_id, threads, build_id());
+}
+
+PlanCache PlanCache::load(const std::filesystem::path& file) {
+  PlanCache cache;
+  std::ifstream in(file);
+  if (!in) return cache;
+  const auto json = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) {
+    spdlog::warn("{} is damaged; measure again with 'millrace tune'", file.string());
+    return cache;
+  }
+  for (const auto& [key, list] : json.items()) {
+    if (!list.is_array()) continue;
+    std::vector<Measurement> measurements;
+    for (const auto& entry : list) {
+      if (!entry.is_object() || !entry.contains("kernel") || !entry["kernel"].is_string()) continue;
+      if (!entry.contains("us") || !entry["us"].is_number()) continue;
+      const double us = entry["us"];
+      if (std::isfinite(us) && us > 0) measurements.push_back({entry["kernel"], us});
+    }
+    cache.plans_[key] = std::move(measurements);
+  }
+  return cache;
+}
+
+void PlanCache::save(const std::filesystem::path& file) const {
+  nlohmann::json json = nlohmann::json::object();
+  for (const auto& [key, measurements] : plans_) {
+    auto& list = json[key] = nlohmann::json::array();
+    for (const auto& m : measurements) list.push_back({{"kernel", m.kernel}, {"us", m.us}});
+  }
+  std::error_code ignored;
+  std::filesystem::create_directories(file.parent_path(), ignored);
+  const auto part = file.string() + fmt::format(".{}", ::getpid());
+  std::ofstream out(part);
+  out << json.dump(1) << '\n';
+  out.close();
+  if (!out) fail_errno(part);
+  std::filesystem::rename(part, file);
+}
+
+const std::vector<Measurement>* PlanCache::find(std::string_view op, const std::string& problem) const {
+  const auto found = plans_.find(key_of(op, problem));
+  return found == plans_.end() ? nullptr : &found->second;
+}
+
+void PlanCache::put(std::string_view op, const std::string& problem, std::vector<Measurement> measurements) {
+  std::sort(measurements.begin(), measurements.end(), [](const auto& a, const auto& b) { return a.us < b.us; });
+  plans_[key_of(op, problem)] = std::move(measurements);
+}
+
+}  // namespace millrace

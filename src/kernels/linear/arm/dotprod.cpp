@@ -1,0 +1,74 @@
+// SDOT: four products of four rows at once.
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "base/error.h"
+#include "kernels/linear/arm/arm.h"
+#include "kernels/linear/arm/target.h"
+#include "kernels/linear/rows8/packed.h"
+#include "tensor/blocks.h"
+
+MR_BEGIN_TARGET("arch=armv8.2-a+dotprod", "dotprod")
+namespace millrace {
+namespace {
+
+struct Dot {
+  // sum[row] += w[row's quad] * x[quad `lane`]
+  template <int lane>
+  static int32x4_t quad(int32x4_t sum, int8x16_t w, int8x16_t x) {
+#if defined(__clang__)
+    const int8x16_t quads = vreinterpretq_s8_s32(vdupq_laneq_s32(vreinterpretq_s32_s8(x), lane));
+    return (int32x4_t)__builtin_neon_vdotq_v((int8x16_t)sum, w, quads, 34);
+#else
+    return vdotq_laneq_s32(sum, w, x, lane);
+#endif
+  }
+};
+
+#include "kernels/linear/arm/unpack-inl.h"
+// Each uses those before it.
+#include "kernels/linear/arm/activations-inl.h"
+#include "kernels/linear/arm/epilogue-inl.h"
+#include "kernels/linear/arm/strip-inl.h"
+
+#include "kernels/linear/arm/panel-inl.h"
+
+}  // namespace
+}  // namespace millrace
+MR_END_TARGET
+
+namespace millrace {
+
+std::span<const Rows8Method> dotprod_methods() {
+  static const Rows8Method methods[] = {
+      {.name = "gemv_dotprod",
+       .isa = Isa::DotProd,
+       .max_m = 1,
+       .tile_rows = 4,
+       .x_bytes = strip_x_bytes,
+       .quantize = quantize_for_strips,
+       .multiply = strips},
+      {.name = "flat_dotprod",
+       .isa = Isa::DotProd,
+       .min_m = 2,
+       .max_m = 16,
+       .tile_rows = 4,
+       .x_bytes = strip_x_bytes,
+       .quantize = quantize_for_strips,
+       .multiply = strips},
+      {.name = "full_dotprod",
+       .isa = Isa::DotProd,
+       .min_m = 2,
+       .tile_rows = 4,
+       .x_bytes = panel_x_bytes,
+       .quantize = quantize_for_panels,
+       .scratch_bytes = kPanelBytes,
+       .strips_per_piece = kPanelStrips,
+       .rows_per_piece = 256,
+       .multiply = panels},
+  };
+  return methods;
+}
+
+}  // namespace millrace
