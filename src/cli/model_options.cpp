@@ -1,6 +1,5 @@
 #include "cli/model_options.h"
 
-#include "base/environment.h"
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/log.h"
@@ -47,7 +46,7 @@ void add_model_options(CLI::App& verb, ModelOptions& o, ModelArgument argument, 
 std::shared_ptr<const WeightSource> open_model(const ModelOptions& o) {
   set_verbosity(o.verbosity);
   check_device(o.device);
-  return open_weights(o.model.starts_with("synthetic:") ? o.model : resolve_model(o.model, environment(), interrupted).string());
+  return open_weights(o.model.starts_with("synthetic:") ? o.model : resolve_model(o.model, interrupted).string());
 }
 
 LoadOptions load_options(const ModelOptions& o) {

@@ -58,7 +58,7 @@ fs::path resolve_hub(const HubId& id, const Environment& env, const std::functio
 
 }  // namespace
 
-fs::path resolve_model(const std::string& model, const Environment& env, const std::function<bool()>& cancelled) {
+fs::path resolve_model(const std::string& model, const std::function<bool()>& cancelled, const Environment& env) {
   std::error_code error;
   if (model.empty()) fail(ErrorKind::Usage, "no model is given");
   if (model.starts_with("synthetic:") || fs::exists(model, error)) return model;

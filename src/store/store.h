@@ -14,8 +14,8 @@ namespace millrace {
 // MODEL is a file or a folder (returned as it is, as is "synthetic:..."), a name of the catalogue, or a Hugging Face
 // id: owner/name, owner/name:file.gguf, owner/name:Q4_K_M. What has to be fetched is kept in the user's cache and found
 // there from then on. `cancelled` is asked now and then; true ends a fetch with Cancelled, to be resumed later.
-std::filesystem::path resolve_model(const std::string& model, const Environment& env = environment(),
-                                    const std::function<bool()>& cancelled = {});
+std::filesystem::path resolve_model(const std::string& model, const std::function<bool()>& cancelled = {},
+                                    const Environment& env = environment());
 
 struct StoredModel {
   std::string name;  // as resolve_model takes it

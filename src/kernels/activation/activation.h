@@ -1,6 +1,8 @@
 // Activation functions of the feed-forward part, alone or multiplied with a second input.
 #pragma once
 
+#include <string>
+
 #include "kernels/kernel.h"
 #include "tensor/matrix.h"
 
@@ -18,10 +20,11 @@ struct ActivationOp {
   };
   struct Args {
     Activation kind = Activation::Silu;
-    Matrix x;            // [rows, cols]
+    Matrix x;                           // [rows, cols]
     const Matrix* gate_with = nullptr;  // out = f(x) * gate_with, or f(x) where null
-    Matrix out;          // may be x itself
+    Matrix out;                         // may be x itself
   };
 };
+std::string to_string(const ActivationOp::Problem& problem);
 
 }  // namespace millrace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "kernels/kernel.h"
 #include "tensor/matrix.h"
@@ -29,5 +30,6 @@ struct ElementwiseOp {
     std::span<const int32_t> ids;
   };
 };
+std::string to_string(const ElementwiseOp::Problem& problem);
 
 }  // namespace millrace

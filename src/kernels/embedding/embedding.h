@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "kernels/kernel.h"
 #include "tensor/matrix.h"
@@ -23,5 +24,6 @@ struct EmbeddingOp {
     Matrix out;
   };
 };
+std::string to_string(const EmbeddingOp::Problem& problem);
 
 }  // namespace millrace

@@ -1,6 +1,8 @@
 // Stores the new keys and values of a step into their pages, converted to the cache's number format.
 #pragma once
 
+#include <string>
+
 #include "kernels/attention/attention.h"
 
 namespace millrace {
@@ -19,5 +21,6 @@ struct KvWriteOp {
     std::span<const SequenceSlice> sequences;
   };
 };
+std::string to_string(const KvWriteOp::Problem& problem);
 
 }  // namespace millrace

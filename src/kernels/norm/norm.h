@@ -1,6 +1,8 @@
 // RMSNorm and LayerNorm over rows, or over equal groups within each row (per-head norms of q and k).
 #pragma once
 
+#include <string>
+
 #include "kernels/kernel.h"
 #include "tensor/matrix.h"
 
@@ -25,5 +27,6 @@ struct NormOp {
     int groups = 1;
   };
 };
+std::string to_string(const NormOp::Problem& problem);
 
 }  // namespace millrace

@@ -1,6 +1,8 @@
 // Rotary position embedding, in place. Cosines and sines are computed once per step and shared by all layers.
 #pragma once
 
+#include <string>
+
 #include "kernels/kernel.h"
 #include "tensor/matrix.h"
 
@@ -26,5 +28,6 @@ struct RopeOp {
     int heads = 0, head_dim = 0, rotary_dim = 0;
   };
 };
+std::string to_string(const RopeOp::Problem& problem);
 
 }  // namespace millrace

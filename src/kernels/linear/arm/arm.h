@@ -1,0 +1,12 @@
+// The aarch64 kernels of the rows8 layout, one file per instruction set.
+#pragma once
+
+#include <span>
+
+#include "kernels/linear/rows8/kernel.h"
+
+namespace millrace {
+
+std::span<const Rows8Method> dotprod_methods();
+
+}  // namespace millrace

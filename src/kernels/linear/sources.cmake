@@ -1,0 +1,7 @@
+set(LINEAR_SOURCES
+  linear/linear.cpp linear/cpu_linear.cpp
+  linear/rows/layout.cpp linear/rows/reference.cpp linear/rows/exact.cpp
+  linear/rows8/layout.cpp linear/rows8/kernel.cpp)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  list(APPEND LINEAR_SOURCES linear/arm/dotprod.cpp)
+endif()
