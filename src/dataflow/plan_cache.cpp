@@ -67,6 +67,11 @@ const std::vector<Measurement>* PlanCache::find(std::string_view op, const std::
   return found == plans_.end() ? nullptr : &found->second;
 }
 
+bool PlanCache::has(std::string_view op) const {
+  const auto first = plans_.lower_bound(key_of(op, ""));
+  return first != plans_.end() && first->first.starts_with(key_of(op, ""));
+}
+
 void PlanCache::put(std::string_view op, const std::string& problem, std::vector<Measurement> measurements) {
   std::sort(measurements.begin(), measurements.end(), [](const auto& a, const auto& b) { return a.us < b.us; });
   plans_[key_of(op, problem)] = std::move(measurements);

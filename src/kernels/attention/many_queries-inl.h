@@ -85,11 +85,9 @@ class ManyQueries {
     const int window = shape_.args.window;
     const bool masked = begin + n - 1 > shape_.position(tile, 0) ||
                         (window > 0 && begin < shape_.position(tile, tile.rows - 1) - window + 1);
-    for (int64_t vector = 0; vector < vectors; vector += kLanes) {
-      const bool good = masked ? weigh_columns<true>(tile, begin, n, vector, vectors, partial)
-                               : weigh_columns<false>(tile, begin, n, vector, vectors, partial);
-      if (!good) return false;
-    }
+    if (shape_.args.softcap > 0) cap_scores(n, vectors);
+    if (masked) mask_scores(tile, begin, n, vectors);
+    if (!(masked ? weigh_all<true>(n, vectors, partial) : weigh_all<false>(n, vectors, partial))) return false;
     if (variant == Softmax::Unified) return true;
     for (int64_t vector = 0; vector < tile.rows * shape_.group; ++vector) {
       const float factor = scratch_.factors[vector];
@@ -98,52 +96,95 @@ class ManyQueries {
     return true;
   }
 
-  // The scores of kLanes query vectors become weights.
   template <bool masked>
-  bool weigh_columns(const QueryTile& tile, int begin, int n, int64_t vector, int64_t vectors, Partial& partial) const {
-    float* scores = scratch_.scores + vector;
-    if (shape_.args.softcap > 0) {
-      for (int t = 0; t < n; ++t) store(capped(load(scores + t * vectors), shape_.args.softcap), scores + t * vectors);
+  bool weigh_all(int n, int64_t vectors, Partial& partial) const {
+    int64_t vector = 0;
+    for (; vector + 4 * kLanes <= vectors; vector += 4 * kLanes) {
+      if (!weigh_columns<masked, 4>(n, vector, vectors, partial)) return false;
     }
-    if constexpr (masked) mask_columns(tile, begin, n, vector, vectors);
-    F32Vec most = broadcast(kNoScore);
-    for (int t = 0; t < n; ++t) most = hn::Max(most, load(scores + t * vectors));
-    if (out_of_limits(most)) {
-      for (int t = 0; t < n; ++t) store(limited(load(scores + t * vectors)), scores + t * vectors);
-      if constexpr (masked) mask_columns(tile, begin, n, vector, vectors);
-      most = broadcast(kNoScore);
-      for (int t = 0; t < n; ++t) most = hn::Max(most, load(scores + t * vectors));
+    for (; vector < vectors; vector += kLanes) {
+      if (!weigh_columns<masked, 1>(n, vector, vectors, partial)) return false;
     }
-    const F32Vec before = load(partial.maxima + vector);
-    F32Vec maximum = before;
-    if (!move_maximum<variant>(most, maximum)) return false;
-    store(maximum, partial.maxima + vector);
-    const F32Vec factor = exp2_or_zero(hn::Sub(before, maximum));
-    store(factor, scratch_.factors + vector);
-    F32Vec total = hn::Mul(load(partial.totals + vector), factor);
-    for (int t = 0; t < n; ++t) {
-      const F32Vec distance = hn::Sub(load(scores + t * vectors), maximum);
-      const F32Vec weight = masked ? exp2_or_zero(distance) : exp2(distance);
-      store(weight, scores + t * vectors);
-      total = hn::Add(total, weight);
-    }
-    store(total, partial.totals + vector);
     return true;
   }
 
-  void mask_columns(const QueryTile& tile, int begin, int n, int64_t vector, int64_t vectors) const {
-    alignas(64) float low[kLanes], high[kLanes];
-    for (int64_t lane = 0; lane < kLanes; ++lane) {
-      const int row = std::min(tile.rows - 1, static_cast<int>(vector + lane) / shape_.group);
-      const int position = shape_.position(tile, row) - begin;
-      low[lane] = static_cast<float>(shape_.args.window > 0 ? position - shape_.args.window + 1 : 0);
-      high[lane] = static_cast<float>(position);
+  // The scores of `columns` vectors of query vectors become weights.
+  template <bool masked, int columns>
+  bool weigh_columns(int n, int64_t vector, int64_t vectors, Partial& partial) const {
+    float* scores = scratch_.scores + vector;
+    F32Vec most[columns], maximum[columns], total[columns];
+    find_largest(scores, n, vectors, most);
+    MR_UNROLL for (int j = 0; j < columns; ++j) {
+      const F32Vec before = load(partial.maxima + vector + j * kLanes);
+      maximum[j] = before;
+      if (!move_maximum<variant>(most[j], maximum[j])) return false;
+      store(maximum[j], partial.maxima + vector + j * kLanes);
+      const F32Vec factor = exp2_or_zero(hn::Sub(before, maximum[j]));
+      store(factor, scratch_.factors + vector + j * kLanes);
+      total[j] = hn::Mul(load(partial.totals + vector + j * kLanes), factor);
     }
     for (int t = 0; t < n; ++t) {
-      float* at = scratch_.scores + t * vectors + vector;
-      const F32Vec here = broadcast(static_cast<float>(t));
-      const auto seen = hn::And(hn::Ge(here, load(low)), hn::Le(here, load(high)));
-      store(hn::IfThenElse(seen, load(at), broadcast(kMasked)), at);
+      float* at = scores + t * vectors;
+      F32Vec weight[columns];
+      MR_UNROLL for (int j = 0; j < columns; ++j) weight[j] = hn::Sub(load(at + j * kLanes), maximum[j]);
+      exp2(weight);
+      MR_UNROLL for (int j = 0; j < columns; ++j) {
+        if constexpr (masked) {
+          const auto seen = hn::Gt(load(at + j * kLanes), broadcast(kMasked));
+          weight[j] = hn::IfThenElseZero(seen, weight[j]);
+        }
+        store(weight[j], at + j * kLanes);
+        total[j] = hn::Add(total[j], weight[j]);
+      }
+    }
+    MR_UNROLL for (int j = 0; j < columns; ++j) store(total[j], partial.totals + vector + j * kLanes);
+    return true;
+  }
+
+  template <int columns>
+  static void find_largest(float* scores, int n, int64_t vectors, F32Vec (&most)[columns]) {
+    const auto look = [&]() HWY_ATTR {
+      MR_UNROLL for (int j = 0; j < columns; ++j) most[j] = broadcast(kNoScore);
+      for (int t = 0; t < n; ++t) {
+        MR_UNROLL for (int j = 0; j < columns; ++j) most[j] = hn::Max(most[j], load(scores + t * vectors + j * kLanes));
+      }
+      bool outside = false;
+      MR_UNROLL for (int j = 0; j < columns; ++j) outside = outside || out_of_limits(most[j]);
+      return outside;
+    };
+    if (!look()) return;
+    for (int t = 0; t < n; ++t) {
+      MR_UNROLL for (int j = 0; j < columns; ++j) {
+        float* at = scores + t * vectors + j * kLanes;
+        const F32Vec score = load(at);
+        // Masked positions stay far below all others.
+        store(hn::IfThenElse(hn::Eq(score, broadcast(kMasked)), score, limited(score)), at);
+      }
+    }
+    look();
+  }
+
+  void cap_scores(int n, int64_t vectors) const {
+    for (int64_t i = 0; i < n * vectors; i += kLanes) {
+      store(capped(load(scratch_.scores + i), shape_.args.softcap), scratch_.scores + i);
+    }
+  }
+
+  void mask_scores(const QueryTile& tile, int begin, int n, int64_t vectors) const {
+    for (int64_t vector = 0; vector < vectors; vector += kLanes) {
+      alignas(64) float low[kLanes], high[kLanes];
+      for (int64_t lane = 0; lane < kLanes; ++lane) {
+        const int row = std::min(tile.rows - 1, static_cast<int>(vector + lane) / shape_.group);
+        const int position = shape_.position(tile, row) - begin;
+        low[lane] = static_cast<float>(shape_.args.window > 0 ? position - shape_.args.window + 1 : 0);
+        high[lane] = static_cast<float>(position);
+      }
+      for (int t = 0; t < n; ++t) {
+        float* at = scratch_.scores + t * vectors + vector;
+        const F32Vec here = broadcast(static_cast<float>(t));
+        const auto seen = hn::And(hn::Ge(here, load(low)), hn::Le(here, load(high)));
+        store(hn::IfThenElse(seen, load(at), broadcast(kMasked)), at);
+      }
     }
   }
 

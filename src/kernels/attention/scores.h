@@ -23,6 +23,9 @@ constexpr float kLazySlack = 8;
 constexpr float kUnifiedRange = 60;
 constexpr float kSmallestTotal = 0x1p-60f;  // below it, a unified maximum was too high
 
+// In log2: how large a score that was computed from rounded queries may be. Its error is at most some 2^-11 of it.
+constexpr float kTrustedScore = 64;
+
 constexpr float kLog2E = 1.44269504088896f;
 
 }  // namespace millrace
