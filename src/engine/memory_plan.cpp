@@ -14,7 +14,7 @@ std::string human_bytes(int64_t bytes) {
     value /= 1000;
     ++unit;
   }
-  return fmt::format(unit == 0 ? "{:.0f} {}" : "{:.1f} {}", value, kUnits[unit]);
+  return fmt::format("{:.{}f} {}", value, unit == 0 ? 0 : 1, kUnits[unit]);
 }
 
 int64_t MemoryPlan::total() const {

@@ -32,7 +32,7 @@ void check_kv_type(DType kv, const Model& model) {
 
 }  // namespace
 
-Runner::Runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options, const Progress& progress)
+Runner::Runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options)
     : source_(std::move(source)), options_(options) {
   hardware_ = this_machine(options_.threads, options_.measure, allowed_isa(options_.isa));
   options_.threads = hardware_.threads;
@@ -49,6 +49,11 @@ Runner::Runner(std::shared_ptr<const WeightSource> source, const LoadOptions& op
   check_kv_type(*options_.kv_type, *model_);
   decide_context();
   plan_memory();
+}
+
+void Runner::load(const Progress& progress) {
+  plan_.available = available_memory();
+  plan_.check(source_->origin());
   weights_->pack(progress);
   kv_ = std::make_unique<KvCache>(
       model_->kv_shapes(), KvOptions{*options_.kv_type, options_.block_size, static_cast<int32_t>(options_.context * options_.sequences)});
@@ -95,7 +100,6 @@ void Runner::plan_memory() {
   plan_.add("activations", Activations::bytes(model_->widths(), options_.rows, options_.logit_rows));
   plan_.add("workspace", ops_->workspace_bytes());
   spdlog::info("memory plan: {}", plan_.to_string());
-  plan_.check(source_->origin());
 }
 
 Matrix Runner::forward(const Batch& batch) {

@@ -30,7 +30,11 @@ class Runner {
  public:
   using Progress = std::function<void(int64_t done, int64_t total)>;
 
-  Runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options, const Progress& progress = [](auto, auto) {});
+  // Reads the config, finds the tensors, chooses layouts and kernels, plans the memory. Touches no weights.
+  Runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options);
+
+  // Packs the weights and allocates what the plan says; refuses where that does not fit.
+  void load(const Progress& progress = [](auto, auto) {});
 
   // One step; the logits of the batch's logit_rows, valid until the next. No allocation, no exception.
   Matrix forward(const Batch& batch);

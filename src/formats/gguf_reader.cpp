@@ -146,7 +146,9 @@ class Reader {
         fail(ErrorKind::BadFile, "{}: tensor '{}' starts at {}, which is not aligned to {}", origin_, tensor.name,
              places[i].offset, alignment);
       }
-      tensor.data = tensor_bytes(tensor, places[i], data);
+      const auto bytes = tensor_bytes(tensor, places[i], data);
+      tensor.data = bytes.data();
+      tensor.bytes = bytes.size();
     }
   }
 

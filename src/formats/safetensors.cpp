@@ -152,7 +152,8 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
       fail(ErrorKind::BadFile, "{}: tensor '{}' is {} {}, which does not take {} bytes", origin_, name_,
            tensor_.dtype_name, to_string(tensor_.shape), end - begin);
     }
-    tensor_.data = data_.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    tensor_.data = data_.data() + begin;
+    tensor_.bytes = static_cast<size_t>(end - begin);
     tensors_.push_back(std::move(tensor_));
   }
 

@@ -14,10 +14,12 @@ namespace millrace {
 
 struct TensorInfo {
   std::string name;
-  std::optional<DType> dtype;       // none: a number format that can be listed but not run
-  std::string dtype_name;           // as the file's own tools spell it: "Q4_K", "I64"
-  std::vector<int64_t> shape;       // row-major, outermost first: [rows, cols]
-  std::span<const std::byte> data;  // in the mapping; checked against the file's size
+  std::optional<DType> dtype;  // none: a number format that can be listed but not run
+  std::string dtype_name;      // as the file's own tools spell it: "Q4_K", "I64"
+  std::vector<int64_t> shape;  // row-major, outermost first: [rows, cols]
+  const std::byte* data =
+      nullptr;  // in the mapping, checked against the file's size; null where it is made when asked for
+  size_t bytes = 0;
 };
 
 // The product of the dimensions; none when one is negative or the product does not fit.

@@ -57,19 +57,19 @@ WeightView WeightSource::tensor(std::string_view name, std::span<const int64_t> 
   }
   const int64_t cols = there.empty() ? 1 : there.back();
   const int64_t rows = cols == 0 ? 0 : *element_count(there) / cols;
-  return {*found->dtype, rows, cols, aligned(*found)};
+  return {*found->dtype, rows, cols, bytes_of(*found)};
 }
 
 // Kernels read halves and floats in place. Writers align tensors, but no format forces them to: a tensor at an odd
 // address is copied once.
-const std::byte* WeightSource::aligned(const TensorInfo& tensor) const {
+const std::byte* WeightSource::bytes_of(const TensorInfo& tensor) const {
   const size_t alignment = tensor.dtype == DType::F32 ? sizeof(float) : sizeof(uint16_t);
-  if (reinterpret_cast<uintptr_t>(tensor.data.data()) % alignment == 0) return tensor.data.data();
+  if (reinterpret_cast<uintptr_t>(tensor.data) % alignment == 0) return tensor.data;
   const std::lock_guard lock(mutex_);
   auto& copy = copies_[tensor.name];
   if (copy == nullptr) {
-    copy = std::make_unique<std::byte[]>(tensor.data.size());
-    std::memcpy(copy.get(), tensor.data.data(), tensor.data.size());
+    copy = std::make_unique<std::byte[]>(tensor.bytes);
+    std::memcpy(copy.get(), tensor.data, tensor.bytes);
   }
   return copy.get();
 }

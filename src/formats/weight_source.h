@@ -49,7 +49,7 @@ class WeightSource {
   }
 
   // The view's pages are no longer needed: its numbers are packed elsewhere. It may still be read (slowly).
-  void release(const WeightView& view) const;
+  virtual void release(const WeightView& view) const;
 
  protected:
   explicit WeightSource(std::string origin) : origin_(std::move(origin)) {}
@@ -57,10 +57,10 @@ class WeightSource {
   void add_tensors(std::vector<TensorInfo> tensors);  // a name that is already there is a bad file
   // tensor() found no such name; a source that knows why says so.
   [[noreturn]] virtual void fail_absent(std::string_view name) const;
+  // The tensor's bytes, at an address that its elements can be read from.
+  virtual const std::byte* bytes_of(const TensorInfo& tensor) const;
 
  private:
-  const std::byte* aligned(const TensorInfo& tensor) const;
-
   std::string origin_;
   std::vector<MappedFile> files_;
   std::vector<TensorInfo> tensors_;

@@ -26,6 +26,7 @@ struct Ceilings {
   double f32_gflops = 50;
   double region_us = 1.5;     // starting and joining one parallel region
   bool measured = false;      // false: guessed from the instruction set and the number of threads
+  double cpu_share = 1;       // of the CPU time asked for that measuring got: much below 1, the machine was busy
   std::vector<ReadRate> read_by_threads;  // how many cores fill the memory bus; empty when guessed
 };
 

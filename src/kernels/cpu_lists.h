@@ -7,6 +7,7 @@ namespace millrace {
 
 KernelList<AttentionOp> cpu_attention_kernels();
 KernelList<NormOp> cpu_norm_kernels();
+KernelList<RopeAnglesOp> cpu_rope_angles_kernels();
 KernelList<RopeOp> cpu_rope_kernels();
 KernelList<ActivationOp> cpu_activation_kernels();
 KernelList<EmbeddingOp> cpu_embedding_kernels();

@@ -12,7 +12,8 @@ constexpr std::string_view kElementwise[] = {"add", "scale", "softcap", "gather"
 }  // namespace
 
 std::string to_string(const ActivationOp::Problem& p) {
-  return fmt::format("activation {}{} {}x{}", kActivations[static_cast<int>(p.kind)], p.gated ? " gated" : "", p.rows, p.cols);
+  return fmt::format("activation {}{} {}x{}", kActivations[static_cast<int>(p.kind)], p.gated ? " gated" : "", p.rows,
+                     p.cols);
 }
 
 std::string to_string(const ElementwiseOp::Problem& p) {
@@ -33,7 +34,8 @@ std::string to_string(const NormOp::Problem& p) {
 
 std::string to_string(const RopeOp::Problem& p) {
   return fmt::format("rope {} rows={} heads={} head_dim={} rotary_dim={}",
-                     p.style == RopeStyle::Halves ? "halves" : "interleaved", p.rows, p.heads, p.head_dim, p.rotary_dim);
+                     p.style == RopeStyle::Halves ? "halves" : "interleaved", p.rows, p.heads, p.head_dim,
+                     p.rotary_dim);
 }
 
 }  // namespace millrace

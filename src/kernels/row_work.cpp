@@ -9,7 +9,8 @@ constexpr int64_t kElementsWorthARegion = 1 << 15;  // some 5 us of streaming on
 
 }  // namespace
 
-void for_rows(const Executor& executor, int64_t rows, int64_t elements_per_row, FunctionRef<void(int64_t, int64_t)> body) {
+void for_rows(const Executor& executor, int64_t rows, int64_t elements_per_row,
+              FunctionRef<void(int64_t, int64_t)> body) {
   ThreadPool* pool = executor.pool;
   if (pool == nullptr || pool->size() == 1 || rows == 1 || rows * elements_per_row < kElementsWorthARegion) {
     if (rows > 0) body(0, rows);

@@ -7,7 +7,8 @@
 namespace millrace {
 
 // Calls body(begin, end) over all rows: on the caller alone where a parallel region would cost more than it saves.
-void for_rows(const Executor& executor, int64_t rows, int64_t elements_per_row, FunctionRef<void(int64_t, int64_t)> body);
+void for_rows(const Executor& executor, int64_t rows, int64_t elements_per_row,
+              FunctionRef<void(int64_t, int64_t)> body);
 
 // Microseconds of a vectorized op that moves this many bytes, most of them through the caches.
 double row_work_us(int64_t elements, double bytes_per_element, const Hardware& hardware);

@@ -21,7 +21,14 @@ struct DecoderConfig {
   int64_t qkv_dim() const { return q_dim() + 2 * kv_dim(); }
 };
 
-DecoderConfig read_decoder_config(const WeightSource& source);
+// What Hugging Face calls each value, for architectures that have names of their own.
+struct DecoderKeys {
+  std::string_view layers = "num_hidden_layers", hidden = "hidden_size", feed_forward = "intermediate_size", heads = "num_attention_heads",
+                   kv_heads = "num_key_value_heads", head_dim = "head_dim", context = "max_position_embeddings",
+                   norm_epsilon = "rms_norm_eps", vocab = "vocab_size";
+};
+
+DecoderConfig read_decoder_config(const WeightSource& source, const DecoderKeys& keys = {});
 
 // Refuses what would change results without being computed: `what` says what the file asks for.
 [[noreturn]] void refuse(const WeightSource& source, const std::string& what);

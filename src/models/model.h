@@ -19,10 +19,11 @@ class Model {
   virtual std::vector<KvShape> kv_shapes() const {
     return std::vector<KvShape>(static_cast<size_t>(config().layers), KvShape{config().kv_heads, config().head_dim});
   }
-  // Every kind of attention its layers ask for, with the batch left open: planned before the first step.
+  // What each layer's attention asks for, with the batch left open: planned before the first step.
   virtual std::vector<AttentionProblem> attention_problems() const {
     const auto& c = config();
-    return {{.heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .window = c.window}};
+    const AttentionProblem one{.heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .window = c.window};
+    return std::vector<AttentionProblem>(static_cast<size_t>(c.layers), one);
   }
   // Widths of the activation buffers beyond the common ones.
   virtual PassWidths widths() const { return common_widths(config()); }

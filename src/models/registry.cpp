@@ -11,6 +11,13 @@ namespace {
 // A new architecture is one file and one line here.
 const std::array kArchitectures{
     Architecture{"llama", {"llama"}, {"LlamaForCausalLM", "MistralForCausalLM"}, make_llama},
+    Architecture{"qwen2", {"qwen2"}, {"Qwen2ForCausalLM"}, make_qwen2},
+    Architecture{"qwen3", {"qwen3"}, {"Qwen3ForCausalLM"}, make_qwen3},
+    Architecture{"gemma2", {"gemma2"}, {"Gemma2ForCausalLM"}, make_gemma2},
+    Architecture{"gemma3", {"gemma3"}, {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}, make_gemma3},
+    Architecture{"phi3", {"phi3"}, {"Phi3ForCausalLM"}, make_phi3},
+    Architecture{"opt", {}, {"OPTForCausalLM"}, make_opt},
+    Architecture{"chatglm", {"chatglm", "glm4"}, {"ChatGLMModel", "ChatGLMForConditionalGeneration", "GlmForCausalLM", "Glm4ForCausalLM"}, make_chatglm},
 };
 
 }  // namespace
@@ -27,11 +34,6 @@ const Architecture& find_architecture(const WeightSource& source) {
     supported += (supported.empty() ? "" : ", ") + std::string(candidate.name);
   }
   fail(ErrorKind::Unsupported, "{}: architecture '{}' is not supported; millrace runs {}", source.origin(), wanted, supported);
-}
-
-const Linear* output_head(Weights& weights, const DecoderConfig& config) {
-  const TensorName own{"output.weight", "lm_head.weight"}, tied{"token_embd.weight", "model.embed_tokens.weight"};
-  return weights.linear({{weights.has(own) ? own : tied, config.vocab}}, config.hidden);
 }
 
 }  // namespace millrace

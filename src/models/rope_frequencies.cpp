@@ -87,10 +87,10 @@ void stretch_yarn(RopeFrequencies& out, std::vector<double>& inverse, const Sett
     const double stretched = std::clamp((double(i) - low) / (high - low), 0.0, 1.0);
     inverse[i] = inverse[i] / factor * stretched + inverse[i] * (1 - stretched);
   }
-  if (gguf) {
-    out.magnitude = static_cast<float>(s.number("", "rope.scaling.attn_factor").value_or(1) * yarn_magnitude(factor));
-  } else if (const auto given = s.number("attention_factor")) {
+  if (const auto given = s.number("attention_factor", "rope.scaling.yarn_attn_factor")) {
     out.magnitude = static_cast<float>(*given);
+  } else if (gguf) {
+    out.magnitude = static_cast<float>(s.number("", "rope.scaling.attn_factor").value_or(1) * yarn_magnitude(factor));
   } else {
     const double mscale = s.number("mscale").value_or(0), all = s.number("mscale_all_dim").value_or(0);
     out.magnitude = static_cast<float>(mscale != 0 && all != 0 ? yarn_magnitude(factor, mscale) / yarn_magnitude(factor, all)
@@ -127,7 +127,7 @@ void stretch_longrope(RopeFrequencies& out, const std::vector<double>& inverse, 
   out.inverse = divided(inverse, list("rope_factors_short.weight", "short_factor"));
   out.inverse_long = divided(inverse, list("rope_factors_long.weight", "long_factor"));
   out.long_from = static_cast<int64_t>(original);
-  const double factor = double(c.context) / original;
+  const double factor = s.number("factor").value_or(double(c.context) / original);
   const double computed = factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(original));
   out.magnitude = out.magnitude_long = static_cast<float>(s.number("attention_factor", "rope.scaling.attn_factor").value_or(computed));
 }
@@ -153,7 +153,7 @@ RopeFrequencies read_rope_frequencies(const WeightSource& source, const DecoderC
   } else if (type == "longrope" || type == "su" || source.find("rope_factors_long.weight") != nullptr) {
     stretch_longrope(out, inverse, s, source, c);
     return out;
-  } else if (type != "default" && type != "none") {
+  } else if (type != "default" && type != "none" && type != "dynamic") {  // dynamic changes nothing within the trained context
     refuse(source, "rope scaling '" + type + "'");
   }
   // GGUF files bring llama3's stretch as a table of divisors.

@@ -20,9 +20,9 @@ struct ActivationOp {
   };
   struct Args {
     Activation kind = Activation::Silu;
-    Matrix x;            // [rows, cols]
+    Matrix x;                           // [rows, cols]
     const Matrix* gate_with = nullptr;  // out = f(x) * gate_with, or f(x) where null
-    Matrix out;          // may be x itself
+    Matrix out;                         // may be x itself
   };
 };
 std::string to_string(const ActivationOp::Problem& problem);

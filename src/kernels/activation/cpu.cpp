@@ -24,7 +24,8 @@ HWY_INLINE F32Vec activate(F32Vec x) {
     return hn::Div(x, hn::Add(one, exp(hn::Mul(cubic, broadcast(-1.5957691216f)))));
   }
   if constexpr (kind == Activation::GeluErf) {
-    const F32Vec half_tail = hn::Mul(hn::Mul(broadcast(0.5f), x), erfc_of_positive(hn::Mul(hn::Abs(x), broadcast(0.70710678f))));
+    const F32Vec half_tail =
+        hn::Mul(hn::Mul(broadcast(0.5f), x), erfc_of_positive(hn::Mul(hn::Abs(x), broadcast(0.70710678f))));
     return hn::IfThenElse(hn::Lt(x, hn::Zero(kF32)), half_tail, hn::Sub(x, half_tail));
   }
 }
@@ -74,7 +75,8 @@ class SimdActivation : public Kernel<ActivationOp> {
     const ActivateRow activate = gate != nullptr ? choose<true>(args.kind) : choose<false>(args.kind);
     for_rows(executor, args.x.rows, args.x.cols * 2, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
-        activate(args.x.row<float>(row), gate != nullptr ? gate->row<float>(row) : nullptr, args.out.row<float>(row), args.x.cols);
+        activate(args.x.row<float>(row), gate != nullptr ? gate->row<float>(row) : nullptr, args.out.row<float>(row),
+                 args.x.cols);
       }
     });
   }
@@ -95,7 +97,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace {
 
-KernelList<ActivationOp> cpu_activation_kernels() { return {MR_EACH_TARGET(activation_kernel), reference_activation()}; }
+KernelList<ActivationOp> cpu_activation_kernels() {
+  return {MR_EACH_TARGET(activation_kernel), reference_activation()};
+}
 
 }  // namespace millrace
 #endif

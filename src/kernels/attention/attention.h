@@ -22,6 +22,11 @@ struct KvLayer {
   }
 };
 
+// Number formats that keys and values can be kept in.
+inline bool is_kv_dtype(DType dtype, int head_dim) {
+  return !is_quantized(dtype) || (dtype == DType::Q8_0 && head_dim % info(dtype).block == 0);
+}
+
 // The part of one sequence that this step computes: `rows` new tokens that follow `past` cached ones.
 struct SequenceSlice {
   int32_t first_row = 0;  // in the batch
@@ -35,7 +40,7 @@ struct AttentionProblem {
   DType kv = DType::F32;
   Precision precision = Precision::Fast;
   int heads = 0, kv_heads = 0, head_dim = 0, block_size = 0;
-  int window = 0;         // 0: all of the past
+  int window = 0;  // 0: all of the past
   bool softcap = false;
   int64_t sequences = 0;  // in the batch
   int64_t rows = 0;       // new tokens in all
@@ -47,14 +52,15 @@ struct AttentionProblem {
 std::string to_string(const AttentionProblem& problem);
 
 struct AttentionArgs {
-  Matrix q;                // [rows, heads * head_dim] f32
-  Matrix out;              // [rows, heads * head_dim] f32
-  KvLayer kv;              // holds the new rows already
+  Matrix q;    // [rows, heads * head_dim] f32
+  Matrix out;  // [rows, heads * head_dim] f32
+  KvLayer kv;  // holds the new rows already
   std::span<const SequenceSlice> sequences;
   int heads = 0;
-  float scale = 1;         // of q k^T
-  float softcap = 0;       // c: scores become c tanh(score / c); 0: none
-  int window = 0;          // row at position p sees positions p - window + 1 .. p; 0: all up to p
+  float scale = 1;             // of q k^T
+  float softcap = 0;           // c: scores become c tanh(score / c); 0: none
+  int window = 0;              // row at position p sees positions p - window + 1 .. p; 0: all up to p
+  const float* phi = nullptr;  // [heads]: the unified maximum of each head's scores, where they were calibrated
 };
 
 struct AttentionOp {

@@ -80,7 +80,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace {
 
-KernelList<ElementwiseOp> cpu_elementwise_kernels() { return {MR_EACH_TARGET(elementwise_kernel), reference_elementwise()}; }
+KernelList<ElementwiseOp> cpu_elementwise_kernels() {
+  return {MR_EACH_TARGET(elementwise_kernel), reference_elementwise()};
+}
 
 }  // namespace millrace
 #endif

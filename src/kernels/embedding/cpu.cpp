@@ -1,5 +1,5 @@
-// Embedding rows are few and small, so the scalar dequantizer serves all formats; what counts is that rows are shared among
-// threads and that the plain formats are converted by the vector unit.
+// Embedding rows are few and small, so the scalar dequantizer serves all formats; what counts is that rows are shared
+// among threads and that the plain formats are converted by the vector unit.
 #include <algorithm>
 
 #include "kernels/cpu_lists.h"
@@ -11,7 +11,7 @@
 #define HWY_TARGET_INCLUDE "kernels/embedding/cpu.cpp"
 #include <hwy/foreach_target.h>
 
-#include "kernels/simd/simd-inl.h"
+#include "kernels/simd/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace {
@@ -20,21 +20,10 @@ namespace {
 
 constexpr int64_t kPiece = 256;  // blocks of every format divide it
 
-template <DType dtype>
-void widen(const std::byte* packed, float* out, int64_t n) {
-  constexpr int64_t kBytes = dtype == DType::F32 ? 4 : 2;
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) store(load_as_f32<dtype>(packed + i * kBytes), out + i);
-  if (i == n) return;
-  alignas(64) float tail[kLanes];
-  store(load_part_as_f32<dtype>(packed + i * kBytes, n - i), tail);
-  std::memcpy(out + i, tail, static_cast<size_t>(n - i) * sizeof(float));
-}
-
 void dequantize(DType dtype, const std::byte* packed, float* out, int64_t n) {
-  if (dtype == DType::F32) return widen<DType::F32>(packed, out, n);
-  if (dtype == DType::F16) return widen<DType::F16>(packed, out, n);
-  if (dtype == DType::BF16) return widen<DType::BF16>(packed, out, n);
+  if (dtype == DType::F32) return widen_row<DType::F32>(packed, n, out);
+  if (dtype == DType::F16) return widen_row<DType::F16>(packed, n, out);
+  if (dtype == DType::BF16) return widen_row<DType::BF16>(packed, n, out);
   dequantize_row(dtype, packed, out, n);
 }
 

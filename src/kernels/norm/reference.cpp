@@ -31,7 +31,8 @@ class ReferenceNorm : public Kernel<NormOp> {
   void run(const Args& args, const Executor&) const override {
     const int64_t n = args.x.cols / args.groups;
     for (int64_t row = 0; row < args.x.rows; ++row) {
-      for (int64_t i = 0; i < args.x.cols; i += n) norm_group(args, args.x.row<float>(row) + i, args.out.row<float>(row) + i, n);
+      for (int64_t i = 0; i < args.x.cols; i += n)
+        norm_group(args, args.x.row<float>(row) + i, args.out.row<float>(row) + i, n);
     }
   }
 };

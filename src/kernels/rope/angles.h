@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "kernels/kernel.h"
 #include "tensor/matrix.h"
@@ -22,5 +23,6 @@ struct RopeAnglesOp {
     Matrix angles;                             // [rows, rotary_dim]: cosines, then sines
   };
 };
+std::string to_string(const RopeAnglesOp::Problem& problem);
 
 }  // namespace millrace

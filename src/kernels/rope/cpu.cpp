@@ -58,13 +58,15 @@ class SimdRope : public Kernel<RopeOp> {
   void run(const Args& args, const Executor& executor) const override {
     const int half = args.rotary_dim / 2;
     const auto turn_head = args.style == RopeStyle::Halves ? turn_halves : turn_interleaved;
-    for_rows(executor, args.x.rows, static_cast<int64_t>(args.heads) * args.rotary_dim, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        const float* cosines = args.angles.row<float>(row);
-        float* x = args.x.row<float>(row);
-        for (int head = 0; head < args.heads; ++head, x += args.head_dim) turn_head(x, cosines, cosines + half, half);
-      }
-    });
+    for_rows(executor, args.x.rows, static_cast<int64_t>(args.heads) * args.rotary_dim,
+             [&](int64_t begin, int64_t end) {
+               for (int64_t row = begin; row < end; ++row) {
+                 const float* cosines = args.angles.row<float>(row);
+                 float* x = args.x.row<float>(row);
+                 for (int head = 0; head < args.heads; ++head, x += args.head_dim)
+                   turn_head(x, cosines, cosines + half, half);
+               }
+             });
   }
 };
 

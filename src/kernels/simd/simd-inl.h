@@ -1,4 +1,4 @@
-// What every SIMD kernel needs, compiled once per target: the target's name, loads of any plain number format, tails.
+// What every SIMD kernel needs, compiled once per target: the target's name, and f32 vectors from the plain formats.
 
 #if defined(MILLRACE_SIMD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_SIMD_INL_H
@@ -12,7 +12,6 @@
 #include <cstring>
 
 #include "hardware/isa.h"
-#include "tensor/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace {
@@ -40,6 +39,8 @@ using F32Vec = hn::Vec<F32>;
 constexpr F32 kF32{};
 constexpr int64_t kLanes = HWY_LANES(float);
 
+constexpr int64_t padded_to_lanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
 HWY_INLINE F32Vec load(const float* p) { return hn::LoadU(kF32, p); }
 HWY_INLINE void store(F32Vec v, float* p) { hn::StoreU(v, kF32, p); }
 HWY_INLINE F32Vec broadcast(float x) { return hn::Set(kF32, x); }
@@ -57,8 +58,8 @@ HWY_INLINE F32Vec load_f16(const uint16_t* p) {
   const auto magnitude = hn::ShiftLeft<13>(hn::And(bits, hn::Set(d32, 0x7fffu)));
   const auto scaled = hn::BitCast(d32, hn::Mul(hn::BitCast(kF32, magnitude), broadcast(0x1p112f)));
   const auto beyond = hn::Or(magnitude, hn::Set(d32, 0x7f800000u));  // infinity or NaN
-  const auto finite = hn::Lt(hn::BitCast(hn::RebindToSigned<F32>(), magnitude),
-                             hn::Set(hn::RebindToSigned<F32>(), 0x0f800000));
+  const auto finite =
+      hn::Lt(hn::BitCast(hn::RebindToSigned<F32>(), magnitude), hn::Set(hn::RebindToSigned<F32>(), 0x0f800000));
   return hn::BitCast(kF32, hn::Or(sign, hn::IfThenElse(hn::RebindMask(d32, finite), scaled, beyond)));
 #else
   const hn::Rebind<hwy::float16_t, F32> d16;
@@ -67,32 +68,19 @@ HWY_INLINE F32Vec load_f16(const uint16_t* p) {
 }
 
 HWY_INLINE F32Vec load_bf16(const uint16_t* p) {
+#if HWY_TARGET == HWY_NEON
+  return F32Vec(vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)));  // widens and shifts at once
+#else
   const hn::Rebind<uint16_t, F32> d16;
   const hn::RebindToUnsigned<F32> d32;
   return hn::BitCast(kF32, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, p))));
+#endif
 }
 
 HWY_INLINE F32Vec load_i8(const int8_t* p) {
   const hn::Rebind<int8_t, F32> d8;
   const hn::RebindToSigned<F32> d32;
   return hn::ConvertTo(kF32, hn::PromoteTo(d32, hn::LoadU(d8, p)));
-}
-
-// kLanes numbers of a plain format, as f32.
-template <DType dtype>
-HWY_INLINE F32Vec load_as_f32(const std::byte* p) {
-  if constexpr (dtype == DType::F32) return load(reinterpret_cast<const float*>(p));
-  if constexpr (dtype == DType::F16) return load_f16(reinterpret_cast<const uint16_t*>(p));
-  if constexpr (dtype == DType::BF16) return load_bf16(reinterpret_cast<const uint16_t*>(p));
-}
-
-// The first n < kLanes numbers, zeros after them, touching no byte beyond.
-template <DType dtype>
-HWY_INLINE F32Vec load_part_as_f32(const std::byte* p, int64_t n) {
-  constexpr size_t kBytes = dtype == DType::F32 ? 4 : 2;
-  alignas(64) std::byte padded[kLanes * kBytes] = {};
-  std::memcpy(padded, p, static_cast<size_t>(n) * kBytes);
-  return load_as_f32<dtype>(padded);
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

@@ -16,3 +16,10 @@
 #else
 #error "millrace has kernels for x86-64 and aarch64 only"
 #endif
+
+// Loops over the registers of a tile: unrolled completely, or the tile lives in memory.
+#if defined(__clang__)
+#define MR_UNROLL _Pragma("unroll")
+#else
+#define MR_UNROLL _Pragma("GCC unroll 16")
+#endif

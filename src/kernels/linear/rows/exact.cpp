@@ -39,8 +39,11 @@ HWY_INLINE void dot_tile(const float* const (&x)[m], const float* const (&w)[kTi
   };
   for (; k + kLanes <= count; k += kLanes) step([](const float* p) HWY_ATTR { return load(p); });
   if (k < count) {
-    step([&](const float* p)
-             HWY_ATTR { return load_part_as_f32<DType::F32>(reinterpret_cast<const std::byte*>(p), count - k); });
+    step([&](const float* p) HWY_ATTR {
+      HWY_ALIGN float rest[kLanes] = {};
+      std::copy_n(p, count - k, rest);
+      return load(rest);
+    });
   }
   for (int i = 0; i < m; ++i) {
     for (int j = 0; j < kTileRows; ++j) sums[i][j] = sum_of(acc[i][j]);
