@@ -76,6 +76,7 @@ void Ops::reserve_workspace() {
 }
 
 void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
+  if (x.rows == 0) return;  // a prompt's chunk that wants no logits
   const int64_t bucket = bucket_rows(x.rows);
   int64_t column = 0;
   for (const auto& part : linear.parts) {

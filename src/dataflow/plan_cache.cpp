@@ -29,7 +29,7 @@ PlanCache PlanCache::load(const std::filesystem::path& file) {
   if (!in) return cache;
   const auto json = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
-    spdlog::warn("{} is damaged; measure again with 'millrace tune'", file.string());
+    log().warn("{} is damaged; measure again with 'millrace tune'", file.string());
     return cache;
   }
   for (const auto& [key, list] : json.items()) {
@@ -65,6 +65,11 @@ void PlanCache::save(const std::filesystem::path& file) const {
 const std::vector<Measurement>* PlanCache::find(std::string_view op, const std::string& problem) const {
   const auto found = plans_.find(key_of(op, problem));
   return found == plans_.end() ? nullptr : &found->second;
+}
+
+bool PlanCache::has(std::string_view op) const {
+  const auto first = plans_.lower_bound(key_of(op, ""));
+  return first != plans_.end() && first->first.starts_with(key_of(op, ""));
 }
 
 void PlanCache::put(std::string_view op, const std::string& problem, std::vector<Measurement> measurements) {

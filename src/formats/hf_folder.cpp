@@ -14,8 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uintmax_t kLargestText = 256u << 20;  // tokenizer.json of a large vocabulary takes tens of megabytes
-constexpr uintmax_t kLargestConfig = 16u << 20;
-constexpr uintmax_t kLargestIndex = 128u << 20;  // a hundred bytes per tensor
+constexpr uintmax_t kLargestConfig = 4u << 20;
+constexpr uintmax_t kLargestIndex = 32u << 20;  // a hundred bytes per tensor: more than any model has
 
 std::optional<std::string> read_text(const fs::path& path, uintmax_t largest) {
   std::error_code error;

@@ -33,6 +33,16 @@ void add_feed_forward(Pass& p, const FeedForwardWeights& w, Activation activatio
   p.add_linear(p.feed, w.down, out);
 }
 
+Activation read_activation(const WeightSource& source, std::string_view key, Activation usual) {
+  const auto named = source.config().optional_string({.hf = key});
+  if (!named) return usual;
+  if (*named == "silu" || *named == "swish") return Activation::Silu;
+  if (*named == "gelu") return Activation::GeluErf;
+  if (*named == "gelu_pytorch_tanh" || *named == "gelu_new" || *named == "gelu_fast") return Activation::GeluTanh;
+  if (*named == "relu") return Activation::Relu;
+  refuse(source, "activation '" + *named + "'");
+}
+
 const Linear* load_output_head(Weights& weights, const DecoderConfig& config, const TensorName& own, const TensorName& tied) {
   return weights.linear({{weights.has(own) ? own : tied, config.vocab}}, config.hidden);
 }

@@ -24,6 +24,9 @@ FeedForwardWeights load_feed_forward(Weights::Layer& at, const DecoderConfig& co
 void feed_forward(Pass& pass, const FeedForwardWeights& weights, Activation activation, Matrix x, Matrix out);
 void add_feed_forward(Pass& pass, const FeedForwardWeights& weights, Activation activation, Matrix x, Matrix out);
 
+// The activation a Hugging Face config names under `key`; GGUF files name none and mean `usual`.
+Activation read_activation(const WeightSource& source, std::string_view key, Activation usual);
+
 // The output matrix, or the embedding where the file ties the two.
 const Linear* load_output_head(Weights& weights, const DecoderConfig& config, const TensorName& own = {"output.weight", "lm_head.weight"},
                                const TensorName& tied = {"token_embd.weight", "model.embed_tokens.weight"});

@@ -53,7 +53,6 @@ DecoderConfig read_config(const WeightSource& source) {
                                                  .head_dim = "kv_channels", .context = "seq_length", .norm_epsilon = "layernorm_epsilon",
                                                  .vocab = "padded_vocab_size"});
   if (!keys.optional_boolean({.hf = "multi_query_attention"}).value_or(false)) c.kv_heads = c.heads;
-  if (keys.optional_boolean({.hf = "apply_residual_connection_post_layernorm"}).value_or(false)) refuse(source, "ChatGLM with residuals after the norm");
   if (!keys.optional_boolean({.hf = "rmsnorm"}).value_or(true)) refuse(source, "ChatGLM with LayerNorm");
   c.rotary_dim = c.head_dim / 2;
   return c;
@@ -70,6 +69,7 @@ class ChatGlm final : public Model {
   ChatGlm(const WeightSource& source, Weights& w) : config_(read_config(source)), rope_(read_rope(source, config_)) {
     const auto& c = config_;
     const Names& hf = is_original(source) ? kOriginal : kRewritten;
+    residual_from_norm_ = source.config().optional_boolean({.hf = "apply_residual_connection_post_layernorm"}).value_or(false);
     w.ignore("rotary_pos_emb.inv_freq");
     const TensorName embedding{"token_embd.weight", hf.embedding};
     embedding_ = w.table(embedding, c.vocab, c.hidden);
@@ -93,6 +93,7 @@ class ChatGlm final : public Model {
   }
 
   const DecoderConfig& config() const override { return config_; }
+  int64_t long_from() const override { return rope_.long_from; }
 
   void forward(Pass& p) const override {
     p.prepare_rope(rope_);
@@ -105,12 +106,12 @@ class ChatGlm final : public Model {
       p.attend(i, {.scale = 1 / std::sqrt(float(config_.head_dim))});
       p.linear(p.attended, layer.attention.out, p.residual);
       if (layer.post_attention_norm != nullptr) p.rms_norm(p.residual, layer.post_attention_norm, p.residual);
-      p.ops.add(p.hidden, p.residual, p.hidden);
+      p.ops.add(residual_from_norm_ ? p.normed : p.hidden, p.residual, p.hidden);
 
       p.rms_norm(p.hidden, layer.feed_norm, p.normed);
       feed_forward(p, layer.feed, Activation::Silu, p.normed, p.residual);
       if (layer.post_feed_norm != nullptr) p.rms_norm(p.residual, layer.post_feed_norm, p.residual);
-      p.ops.add(p.hidden, p.residual, p.hidden);
+      p.ops.add(residual_from_norm_ ? p.normed : p.hidden, p.residual, p.hidden);
     }
     const Matrix last = p.select_rows(p.hidden);
     p.rms_norm(last, norm_, last);
@@ -120,6 +121,7 @@ class ChatGlm final : public Model {
  private:
   DecoderConfig config_;
   RopeFrequencies rope_;
+  bool residual_from_norm_;  // an option of ChatGLM's own code that no released model uses
   WeightView embedding_;  // [vocab, hidden]
   std::vector<Layer> layers_;
   const float* norm_;   // [hidden]

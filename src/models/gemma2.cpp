@@ -26,6 +26,7 @@ class Gemma2 final : public Model {
  public:
   Gemma2(const WeightSource& source, Weights& w) : config_(read_decoder_config(source)), rope_(read_rope_frequencies(source, config_)) {
     const auto& c = config_;
+    activation_ = read_activation(source, "hidden_activation", Activation::GeluTanh);
     const float one = is_gguf(source) ? 0 : 1;  // Hugging Face stores norm weights minus one
     score_scale_ = static_cast<float>(1 / std::sqrt(score_divisor(source, c)));
     score_cap_ = static_cast<float>(source.config().optional_number({"attn_logit_softcapping", "attn_logit_softcapping"}).value_or(0));
@@ -49,6 +50,7 @@ class Gemma2 final : public Model {
   }
 
   const DecoderConfig& config() const override { return config_; }
+  int64_t long_from() const override { return rope_.long_from; }
 
   std::vector<AttentionProblem> attention_problems() const override {
     auto problems = Model::attention_problems();
@@ -73,7 +75,7 @@ class Gemma2 final : public Model {
       p.ops.add(p.hidden, p.residual, p.hidden);
 
       p.rms_norm(p.hidden, layer.feed_norm, p.normed);
-      feed_forward(p, layer.feed, Activation::GeluTanh, p.normed, p.residual);
+      feed_forward(p, layer.feed, activation_, p.normed, p.residual);
       p.rms_norm(p.residual, layer.post_feed_norm, p.residual);
       p.ops.add(p.hidden, p.residual, p.hidden);
     }
@@ -87,6 +89,7 @@ class Gemma2 final : public Model {
   DecoderConfig config_;
   RopeFrequencies rope_;
   float score_scale_, score_cap_, logit_cap_;
+  Activation activation_;
   WeightView embedding_;  // [vocab, hidden]
   std::vector<Layer> layers_;
   const float* norm_;   // [hidden]

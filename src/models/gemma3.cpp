@@ -39,6 +39,7 @@ class Gemma3 final : public Model {
   Gemma3(const WeightSource& source, Weights& w)
       : config_(read_decoder_config(source)), global_rope_(read_rope_frequencies(source, config_, "full_attention")) {
     const auto& c = config_;
+    activation_ = read_activation(source, "hidden_activation", Activation::GeluTanh);
     const auto& keys = source.config();
     local_rope_ = plain_rope_frequencies(
         keys.optional_number({"rope_parameters.sliding_attention.rope_theta", "rope.freq_base_swa"}).value_or(10000), c.rotary_dim);
@@ -70,6 +71,7 @@ class Gemma3 final : public Model {
   }
 
   const DecoderConfig& config() const override { return config_; }
+  int64_t long_from() const override { return global_rope_.long_from; }
 
   std::vector<AttentionProblem> attention_problems() const override {
     auto problems = Model::attention_problems();
@@ -94,7 +96,7 @@ class Gemma3 final : public Model {
       p.ops.add(p.hidden, p.residual, p.hidden);
 
       p.rms_norm(p.hidden, layer.feed_norm, p.normed);
-      feed_forward(p, layer.feed, Activation::GeluTanh, p.normed, p.residual);
+      feed_forward(p, layer.feed, activation_, p.normed, p.residual);
       p.rms_norm(p.residual, layer.post_feed_norm, p.residual);
       p.ops.add(p.hidden, p.residual, p.hidden);
     }
@@ -108,6 +110,7 @@ class Gemma3 final : public Model {
   DecoderConfig config_;
   RopeFrequencies global_rope_, local_rope_;
   float score_scale_, logit_cap_;
+  Activation activation_;
   WeightView embedding_;  // [vocab, hidden]
   std::vector<Layer> layers_;
   const float* norm_;   // [hidden]

@@ -47,7 +47,7 @@ struct Expected {
 inline Expected read_expected(const Golden& golden) {
   const MappedFile file(golden.folder / "expected.safetensors");
   std::map<std::string, std::span<const std::byte>> data;
-  for (const auto& tensor : read_safetensors(file.bytes(), "expected")) data[tensor.name] = tensor.data;
+  for (const auto& tensor : read_safetensors(file.bytes(), "expected")) data[tensor.name] = {tensor.data, static_cast<size_t>(tensor.bytes)};
   const auto copy = [&](const char* name, auto& out) {
     out.resize(data.at(name).size() / sizeof(out[0]));
     std::memcpy(out.data(), data.at(name).data(), data.at(name).size());
