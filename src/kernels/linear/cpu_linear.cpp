@@ -30,7 +30,8 @@ std::vector<const LinearLayout*> cpu_linear_layouts() { return {&rows8_layout(),
 KernelList<LinearOp> cpu_linear_kernels() {
   KernelList<LinearOp> all;
   for (const auto& kernel : rows8_kernels()) all.push_back(&kernel);
-  for (const auto* kernel : rows_linear_kernels()) all.push_back(kernel);
+  for (const auto* kernel : plain_linear_kernels()) all.push_back(kernel);
+  for (const auto* kernel : exact_linear_kernels()) all.push_back(kernel);
   all.push_back(reference_linear());
   return all;
 }

@@ -4,12 +4,12 @@
 
 #include "kernels/linear/rows/rows.h"
 #include "kernels/simd/targets.h"
-#include "tensor/dequantize.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/linear/rows/exact.cpp"
 #include <hwy/foreach_target.h>
 
+#include "kernels/linear/rows/groups-inl.h"
 #include "kernels/simd/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -94,7 +94,7 @@ void run_rows(const LinearArgs& args, int64_t n_begin, int64_t n_end) {
           tile.rows[j] = reinterpret_cast<const float*>(row);
           continue;
         }
-        if (j < tile.valid) dequantize_row(w.format, row, buffer[j], tile.count);
+        if (j < tile.valid) row_to_f32(w.format, row, tile.count, buffer[j]);
         tile.rows[j] = buffer[std::min(j, tile.valid - 1)];
       }
       multiply_all(args, tile);
@@ -137,7 +137,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace {
 
-KernelList<LinearOp> rows_linear_kernels() { return {MR_EACH_TARGET(exact_linear)}; }
+KernelList<LinearOp> exact_linear_kernels() { return {MR_EACH_TARGET(exact_linear)}; }
 
 }  // namespace millrace
 #endif
