@@ -17,7 +17,7 @@ void add_model_argument(CLI::App& verb, ModelOptions& o, ModelArgument argument)
 
 void check_device(const std::string& device) {
   if (device == "cuda") fail(ErrorKind::Unsupported, "--device cuda: this build has no CUDA back-end");
-  if (device == "auto") spdlog::info("device: cpu (this build has no CUDA back-end)");
+  if (device == "auto") log().info("device: cpu (this build has no CUDA back-end)");
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ std::vector<int32_t> prompt_tokens(const RunOptions& o, const TextModel& text) {
   if (!o.system.empty()) messages.push_back({{"role", "system"}, {"content", o.system}});
   messages.push_back({{"role", "user"}, {"content", prompt_text(o)}});
   const std::string rendered = render_chat(text, {{"messages", messages}, {"add_generation_prompt", true}});
-  spdlog::debug("prompt: {}", rendered);
+  log().debug("prompt: {}", rendered);
   return text.tokenizer->encode(rendered, {.add_special = false, .parse_special = true});
 }
 
@@ -67,7 +67,7 @@ void run(const RunOptions& o) {
   options.max_tokens = o.sampling.max_tokens;
   options.stop = o.sampling.stop;
   if (!o.sampling.ignore_eos) options.end_tokens = text.end_tokens;
-  spdlog::info("sampling: {} ({})", describe(options.sampling), text.sampling_from_model ? "from the model" : "millrace's defaults");
+  log().info("sampling: {} ({})", describe(options.sampling), text.sampling_from_model ? "from the model" : "millrace's defaults");
 
   Engine engine(*runner);
   const bool stream = !o.model.json && text.tokenizer != nullptr;
@@ -79,7 +79,7 @@ void run(const RunOptions& o) {
   if (o.model.json) return print_json(completion, load_ms);
   if (!stream) fmt::print("{}", fmt::join(completion.tokens, ","));
   fmt::print("\n");
-  spdlog::info("{} prompt tokens, first token after {:.0f} ms, then {:.1f} tokens/s; loaded in {:.0f} ms", completion.prompt_tokens,
+  log().info("{} prompt tokens, first token after {:.0f} ms, then {:.1f} tokens/s; loaded in {:.0f} ms", completion.prompt_tokens,
                completion.ttft_ms, completion.tokens_per_second, load_ms);
 }
 

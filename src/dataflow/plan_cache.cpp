@@ -29,7 +29,7 @@ PlanCache PlanCache::load(const std::filesystem::path& file) {
   if (!in) return cache;
   const auto json = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
-    spdlog::warn("{} is damaged; measure again with 'millrace tune'", file.string());
+    log().warn("{} is damaged; measure again with 'millrace tune'", file.string());
     return cache;
   }
   for (const auto& [key, list] : json.items()) {

@@ -51,6 +51,10 @@ void Engine::compose() {
   batch_.clear();
   with_logits_.clear();
   int64_t room = runner_.options().rows;
+  const int64_t long_from = runner_.model().long_from();
+  for (auto& sequence : running_) {
+    if (long_from > 0 && sequence->length() > long_from) sequence->become_long();
+  }
   const auto add = [&](Sequence& sequence) {
     const auto rows = std::min<int64_t>(room, static_cast<int64_t>(sequence.pending().size()));
     if (rows == 0) return;

@@ -74,7 +74,7 @@ void Runner::decide_context() {
     const int64_t room = (available_memory() - weights) * 3 / 4 / std::max<int64_t>(1, per_token * options_.sequences);
     options_.context = std::clamp<int64_t>(room, 256, config.context);
     if (options_.context < config.context) {
-      spdlog::info("context limited to {} of the model's {} positions by available memory", options_.context, config.context);
+      log().info("context limited to {} of the model's {} positions by available memory", options_.context, config.context);
     }
   }
   options_.context = whole_pages(options_.context);
@@ -99,7 +99,7 @@ void Runner::plan_memory() {
             KvCache::bytes_per_token(model_->kv_shapes(), *options_.kv_type) * static_cast<size_t>(options_.context * options_.sequences));
   plan_.add("activations", Activations::bytes(model_->widths(), options_.rows, options_.logit_rows));
   plan_.add("workspace", ops_->workspace_bytes());
-  spdlog::info("memory plan: {}", plan_.to_string());
+  log().info("memory plan: {}", plan_.to_string());
 }
 
 Matrix Runner::forward(const Batch& batch) {

@@ -25,14 +25,14 @@ void measure_into(Hardware& hardware) {
   Ceilings measured = measure_ceilings(hardware, pool);
   const double share_to_expect = std::min(1.0, double(hardware.cores) / hardware.threads);
   if (measured.cpu_share < kQuietEnough * share_to_expect || !plausible(measured)) {
-    spdlog::warn("the machine is busy: its ceilings are guessed; measure them with 'millrace doctor' when it is quiet");
+    log().warn("the machine is busy: its ceilings are guessed; measure them with 'millrace doctor' when it is quiet");
     return;
   }
   hardware.ceilings = std::move(measured);
   try {
     save_ceilings(kept_ceilings_file(hardware.id), hardware.ceilings);
   } catch (const Error& error) {
-    spdlog::warn("what was measured cannot be kept: {}", error.what());
+    log().warn("what was measured cannot be kept: {}", error.what());
   }
 }
 

@@ -93,6 +93,7 @@ class ChatGlm final : public Model {
   }
 
   const DecoderConfig& config() const override { return config_; }
+  int64_t long_from() const override { return rope_.long_from; }
 
   void forward(Pass& p) const override {
     p.prepare_rope(rope_);

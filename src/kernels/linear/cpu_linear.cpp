@@ -14,6 +14,8 @@ std::span<const Rows8Kernel> rows8_kernels() {
   static const std::vector<Rows8Kernel> kernels = [] {
     std::vector<Rows8Kernel> all;
 #if defined(__aarch64__)
+    for (const auto& method : bf16_methods()) all.emplace_back(method);
+    for (const auto& method : i8mm_methods()) all.emplace_back(method);
     for (const auto& method : dotprod_methods()) all.emplace_back(method);
 #endif
     return all;

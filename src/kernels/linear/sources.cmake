@@ -3,5 +3,5 @@ set(LINEAR_SOURCES
   linear/rows/layout.cpp linear/rows/reference.cpp linear/rows/exact.cpp
   linear/rows8/layout.cpp linear/rows8/kernel.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
-  list(APPEND LINEAR_SOURCES linear/arm/dotprod.cpp)
+  list(APPEND LINEAR_SOURCES linear/arm/bf16.cpp linear/arm/i8mm.cpp linear/arm/dotprod.cpp)
 endif()

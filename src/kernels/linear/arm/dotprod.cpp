@@ -23,7 +23,7 @@ struct Dot {
   }
 };
 
-#include "kernels/linear/arm/panel-inl.h"
+#include "kernels/linear/arm/dot_panel-inl.h"
 #include "kernels/linear/arm/strip-inl.h"
 
 }  // namespace
@@ -37,7 +37,6 @@ std::span<const Rows8Method> dotprod_methods() {
       {.name = "gemv_dotprod",
        .isa = Isa::DotProd,
        .max_m = 1,
-       .tile_rows = 4,
        .x_bytes = strip_x_bytes,
        .quantize = quantize_for_strips,
        .multiply = strips},
@@ -52,13 +51,12 @@ std::span<const Rows8Method> dotprod_methods() {
       {.name = "full_dotprod",
        .isa = Isa::DotProd,
        .min_m = 2,
-       .tile_rows = 4,
-       .x_bytes = panel_x_bytes,
-       .quantize = quantize_for_panels,
-       .scratch_bytes = kPanelBytes,
-       .strips_per_piece = kPanelStrips,
-       .rows_per_piece = 256,
-       .multiply = panels},
+       .tile_rows = DotMicro::kRows,
+       .x_bytes = panel_x_bytes<DotMicro>,
+       .quantize = quantize_for_panels<DotMicro>,
+       .scratch_bytes = DotMicro::kBytes,
+       .strips_per_panel = DotMicro::kStrips,
+       .multiply = panels<DotMicro>},
   };
   return methods;
 }
