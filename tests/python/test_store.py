@@ -113,7 +113,7 @@ def test_what_is_neither_there_nor_known_is_refused_without_asking_anyone(probe,
     assert server.requests == []
 
 
-@pytest.mark.parametrize("choice", ["../m.gguf", "/etc/m.gguf", "a/../../m.gguf", ".x.gguf", "a//m.gguf", "a\\b.gguf", ""])
+@pytest.mark.parametrize("choice", ["../m.gguf", "/etc/m.gguf", "a/../../m.gguf", ".x.gguf", "a\\b.gguf", ""])
 def test_a_choice_that_leads_elsewhere_is_refused(probe, server, choice):
     probe.error_of("owner/name:" + choice)
     assert server.requests == []
