@@ -62,7 +62,8 @@ void run(const BenchOptions& o) {
     load.context = std::max<int64_t>(load.context, c.depth + c.tokens);
   }
   load.rows = std::max(load.rows, load.sequences);
-  auto runner = load_runner(open_model(o.model), load);
+  auto source = open_model(o.model);
+  auto runner = o.predict ? std::make_unique<Runner>(std::move(source), load) : load_runner(std::move(source), load);
   const int threads = runner->hardware().threads;
   if (!o.model.json) {
     fmt::print("{} on {}, {} threads, KV {}\n", runner->source().origin(), runner->hardware().name, threads, name(*runner->options().kv_type));

@@ -47,25 +47,23 @@ void run(const ExplainOptions& o) {
   load.measure = true;
   load.sequences = *std::max_element(batches.begin(), batches.end());
   load.rows = std::max<int64_t>(load.rows, load.sequences);
-  auto source = open_model(o.model);
-  if (load.context == 0) load.context = o.depth;
-  auto runner = load_runner(std::move(source), load);
-  const auto choices = explain(*runner, batches, std::min(o.depth, runner->options().context));
+  Runner runner(open_model(o.model), load);  // planned, not loaded: choices need no weights
+  const auto choices = explain(runner, batches, std::min(o.depth, runner.options().context));
   if (o.model.json) {
     nlohmann::json all{{"choices", nlohmann::json::array()}, {"crossovers", nlohmann::json::array()}};
     for (const auto& c : choices) all["choices"].push_back(to_json(c));
-    for (const auto& c : crossovers(*runner)) all["crossovers"].push_back({{"n", c.n}, {"k", c.k}, {"format", c.format}, {"m1", c.m1}, {"m2", c.m2}});
+    for (const auto& c : crossovers(runner)) all["crossovers"].push_back({{"n", c.n}, {"k", c.k}, {"format", c.format}, {"m1", c.m1}, {"m2", c.m2}});
     fmt::print("{}\n", all.dump());
     return;
   }
-  const auto& hardware = runner->hardware();
-  fmt::print("{} on {} ({}), {} threads; ceilings {}: {:.0f} GB/s, {:.0f} int8 GOP/s, {:.0f} f32 GFLOP/s\n", runner->source().origin(),
+  const auto& hardware = runner.hardware();
+  fmt::print("{} on {} ({}), {} threads; ceilings {}: {:.0f} GB/s, {:.0f} int8 GOP/s, {:.0f} f32 GFLOP/s\n", runner.source().origin(),
              hardware.name, to_string(hardware.isa), hardware.threads, hardware.ceilings.measured ? "measured" : "guessed",
              hardware.ceilings.read_gbs, hardware.ceilings.int8_gops, hardware.ceilings.f32_gflops);
   fmt::print("  {:<36} {:>10} {:>10} {:>8}\n", "* chosen", "estimate us", "measured", "of roof");
   for (const auto& c : choices) print(c);
   fmt::print("\nrows from which the kernel for one row (M1) and the last one (M2) are chosen:\n");
-  for (const auto& c : crossovers(*runner)) {
+  for (const auto& c : crossovers(runner)) {
     const auto text = [](int64_t m) { return m == 0 ? std::string("never") : std::to_string(m); };
     fmt::print("  [{}, {}] {}: M1 {}, M2 {}\n", c.n, c.k, c.format, text(c.m1), text(c.m2));
   }

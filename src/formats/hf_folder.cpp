@@ -25,7 +25,7 @@ std::optional<std::string> read_text(const fs::path& path, uintmax_t largest) {
   return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
 }
 
-bool exists(const fs::path& path) {
+bool is_there(const fs::path& path) {
   std::error_code error;  // what cannot be looked at is not there
   return fs::exists(path, error);
 }
@@ -49,7 +49,7 @@ class HfFolder : public WeightSource {
     }
     const fs::path index = folder / "model.safetensors.index.json";
     const auto names = safetensors_files(folder);
-    if (exists(folder / "model.safetensors")) {
+    if (is_there(folder / "model.safetensors")) {
       add_file("model.safetensors");
     } else if (const auto text = read_text(index, kLargestIndex)) {
       add_shards(*text, index.string());
@@ -75,7 +75,7 @@ class HfFolder : public WeightSource {
  private:
   [[noreturn]] void fail_absent(std::string_view name) const override {
     if (!tensors().empty()) WeightSource::fail_absent(name);
-    const bool pickled = exists(folder_ / "pytorch_model.bin") || exists(folder_ / "pytorch_model.bin.index.json");
+    const bool pickled = is_there(folder_ / "pytorch_model.bin") || is_there(folder_ / "pytorch_model.bin.index.json");
     fail(ErrorKind::NotFound, "{}: the folder has no .safetensors files{}", origin(),
          pickled ? "; pytorch_model.bin cannot be read, save the model with safe_serialization=True" : "");
   }
