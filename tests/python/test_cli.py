@@ -197,8 +197,8 @@ def chat_model(tmp_path):
     return tmp_path / "chat.gguf"
 
 
-def test_ctrl_c_stops_cleanly(millrace, tiny):
-    ask = [BUILD / "millrace", "bench", "-m", tiny, "-p", "400", "-n", "0", "-r", "1000"]
+def test_ctrl_c_stops_cleanly(millrace):
+    ask = [BUILD / "millrace", "bench", "-m", "synthetic:smollm2-135m:q8_0", "-p", "400", "-n", "0", "-r", "1000"]
     process = subprocess.Popen(ask, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=millrace.env)
     time.sleep(3)
     process.send_signal(signal.SIGINT)
