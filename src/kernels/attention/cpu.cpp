@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "kernels/attention/arm/kernels.h"
 #include "kernels/attention/flash.h"
 #include "kernels/cpu_lists.h"
 #include "kernels/simd/targets.h"
@@ -19,16 +20,14 @@ namespace {
 
 template <DType dtype, Softmax variant>
 bool try_piece(const TileShape& shape, const Scratch& scratch, const Piece& piece, Partial& partial) {
-  if (is_few(piece.tile, shape.group)) {
-    return FewQueries<WideProducts<dtype>, variant>(shape, scratch).run(piece, partial);
-  }
+  if (shape.is_decode()) return FewQueries<WideProducts<dtype>, variant>(shape, scratch).run(piece, partial);
   return ManyQueries<dtype, variant>(shape, scratch).run(piece, partial);
 }
 
 template <DType dtype, Softmax variant>
 void run_piece(const AttentionArgs& args, const AttentionWorkspace& space, const Scratch& scratch, const Piece& piece,
                Partial& partial) {
-  const TileShape shape(args, space);
+  const TileShape shape(args, space, piece.tile);
   if (!try_piece<dtype, variant>(shape, scratch, piece, partial)) {
     try_piece<dtype, Softmax::Online>(shape, scratch, piece, partial);
   }
@@ -60,7 +59,8 @@ template <Softmax variant>
 const AttentionKernel* flash_kernel() {
   constexpr std::string_view kNames[] = {"flash_online_" MR_TARGET_NAME, "flash_lazy_" MR_TARGET_NAME,
                                          "flash_unified_" MR_TARGET_NAME};
-  static const FlashAttention kernel({kNames[static_cast<int>(variant)], can_run, gflops, choose<variant>, merge, write_out});
+  static const FlashAttention kernel(
+      {kNames[static_cast<int>(variant)], kQueryTile, can_run, gflops, choose<variant>, merge, write_out});
   return &kernel;
 }
 
@@ -79,7 +79,15 @@ HWY_AFTER_NAMESPACE();
 namespace millrace {
 
 KernelList<AttentionOp> cpu_attention_kernels() {
-  return {MR_EACH_TARGET(lazy_kernel), MR_EACH_TARGET(online_kernel), MR_EACH_TARGET(unified_kernel), reference_attention()};
+  KernelList<AttentionOp> list;
+#if defined(__aarch64__)
+  list = arm_attention_kernels();
+#endif
+  for (const AttentionKernel* kernel : {MR_EACH_TARGET(lazy_kernel), MR_EACH_TARGET(online_kernel),
+                                        MR_EACH_TARGET(unified_kernel), reference_attention()}) {
+    list.push_back(kernel);
+  }
+  return list;
 }
 
 }  // namespace millrace

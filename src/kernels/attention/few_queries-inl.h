@@ -1,4 +1,5 @@
-// Attention of one row under one KV head: decode. Keys and values are read once for all heads of the group.
+// Attention of one row under several KV heads: decode. Keys and values are read once, in the order in which they lie in
+// memory: page by page, in each page head by head.
 
 #if defined(MILLRACE_FEW_QUERIES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_FEW_QUERIES_INL_H
@@ -14,11 +15,8 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace {
 namespace HWY_NAMESPACE {
 
-// One row under few heads walks over the keys as they are stored; a block of query vectors is worth converting them.
-constexpr int kFewQueries = 8;
-inline bool is_few(const QueryTile& tile, int group) { return tile.rows == 1 && group <= kFewQueries; }
-
-// The largest of n scores, in every lane. They are capped first, and the last one is repeated up to a multiple of kLanes.
+// The largest of n scores, in every lane. They are capped first, and the last one is repeated up to a multiple of
+// kLanes.
 HWY_INLINE F32Vec largest_score(float* scores, int n, float softcap) {
   const int64_t padded = padded_to_lanes(n);
   for (int64_t i = n; i < padded; ++i) scores[i] = scores[n - 1];
@@ -30,8 +28,16 @@ HWY_INLINE F32Vec largest_score(float* scores, int n, float softcap) {
 
 // Turns n scores into weights and returns their sum.
 HWY_INLINE float weigh(float* scores, int n, F32Vec maximum) {
+  constexpr int kTogether = 4;
   F32Vec total = hn::Zero(kF32);
   int64_t i = 0;
+  for (; i + kTogether * kLanes <= n; i += kTogether * kLanes) {
+    F32Vec weight[kTogether];
+    MR_UNROLL for (int j = 0; j < kTogether; ++j) weight[j] = hn::Sub(load(scores + i + j * kLanes), maximum);
+    exp2(weight);
+    MR_UNROLL for (int j = 0; j < kTogether; ++j) store(weight[j], scores + i + j * kLanes);
+    total = hn::Add(total, hn::Add(hn::Add(weight[0], weight[1]), hn::Add(weight[2], weight[3])));
+  }
   for (; i + kLanes <= n; i += kLanes) {
     const F32Vec weight = exp2(hn::Sub(load(scores + i), maximum));
     store(weight, scores + i);
@@ -52,75 +58,96 @@ class FewQueries {
 
   // False: the unified maximum does not fit these scores.
   bool run(const Piece& piece, Partial& partial) {
-    shape_.template start<variant>(piece.tile, partial);
-    prepare_queries(piece.tile);
-    RowPointers rows;
-    for (int begin = piece.begin; begin < piece.end; begin += kKvTile) {
-      const int n = std::min(kKvTile, piece.end - begin);
-      find_rows(shape_.args, piece.tile, begin, n, rows);
-      for (int first = 0; first < shape_.group; first += 4) {
-        if (!run_heads(first, rows, n, partial)) return false;
+    shape_.template start<variant>(partial);
+    prepare_queries();
+    for (int begin = piece.begin, end; begin < piece.end; begin = end) {
+      end = std::min(piece.end, (begin / kKvTile + 1) * kKvTile);
+      score(products_, begin, end);
+      if constexpr (Products::kApproximate) {
+        if (!trusted()) {
+          WideProducts<Products::kDType> wide;
+          wide.prepare(scratch_.q, shape_.heads, shape_.dim, shape_.stride);
+          score(wide, begin, end);
+        }
       }
+      if (!weigh_tile(end - begin, partial)) return false;
+      add(begin, end, partial.sums);
     }
-    return variant != Softmax::Unified || shape_.totals_are_sound(piece.tile, partial);
+    return variant != Softmax::Unified || shape_.totals_are_sound(partial);
   }
 
  private:
-  void prepare_queries(const QueryTile& tile) {
-    for (int g = 0; g < shape_.group; ++g) {
-      const float* q = shape_.query(tile, 0, g);
-      float* to = scratch_.q + g * shape_.stride;
-      for (int64_t i = 0; i < shape_.stride; ++i) to[i] = i < shape_.dim ? q[i] * shape_.query_scale : 0.0f;
+  void prepare_queries() {
+    for (int head = 0; head < shape_.heads; ++head) {
+      const float* q = shape_.query(0, head);
+      float* to = scratch_.q + head * shape_.stride;
+      for (int64_t i = 0; i < shape_.dim; ++i) to[i] = q[i] * shape_.query_scale;
+      std::fill(to + shape_.dim, to + shape_.stride, 0.0f);
     }
-    products_.prepare(scratch_.q, shape_.dim, shape_.stride, shape_.group);
+    products_.prepare(scratch_.q, shape_.heads, shape_.dim, shape_.stride);
   }
 
-  bool run_heads(int first, const RowPointers& rows, int n, Partial& partial) const {
-    switch (std::min(4, shape_.group - first)) {
-      case 1:
-        return run_heads<1>(first, rows, n, partial);
-      case 2:
-        return run_heads<2>(first, rows, n, partial);
-      case 3:
-        return run_heads<3>(first, rows, n, partial);
-      default:
-        return run_heads<4>(first, rows, n, partial);
-    }
-  }
-
-  template <int heads>
-  bool run_heads(int first, const RowPointers& rows, int n, Partial& partial) const {
-    float* sums = partial.sums + first * shape_.stride;
-    F32Vec most[heads];
-    products_.template score<heads>(first, rows.keys, n, scratch_.scores);
-    for (int h = 0; h < heads; ++h) most[h] = largest_score(scratch_.scores + h * kKvTile, n, shape_.args.softcap);
-    if constexpr (Products::kApproximate) {
-      if (!trusted(most)) {
-        WideProducts<Products::kDType> wide;
-        wide.prepare(scratch_.q, shape_.dim, shape_.stride, shape_.group);
-        wide.template score<heads>(first, rows.keys, n, scratch_.scores);
-        for (int h = 0; h < heads; ++h) most[h] = largest_score(scratch_.scores + h * kKvTile, n, shape_.args.softcap);
+  // Calls work(offset of the rows, how many, index of the first, first head, heads) along the memory of positions
+  // [begin, end), with one to four heads at a time.
+  template <class Work>
+  void walk(int begin, int end, const Work& work) const {
+    for (int at = begin, n; at < end; at += n) {
+      n = shape_.run_in_page(at, end);
+      for (int kv_head = 0; kv_head < shape_.tile.kv_heads; ++kv_head) {
+        const size_t offset = shape_.offset(at, kv_head);
+        for (int g = 0; g < shape_.group; g += 4) {
+          work(offset, n, at - begin, kv_head * shape_.group + g, std::min(4, shape_.group - g));
+        }
       }
     }
-    for (int h = 0; h < heads; ++h) {
-      if (!move(most[h], scratch_.scores + h * kKvTile, n, partial.maxima[first + h], partial.totals[first + h],
-                sums + h * shape_.stride)) {
+  }
+
+  template <class AnyProducts>
+  void score(const AnyProducts& products, int begin, int end) const {
+    walk(begin, end, [&](size_t offset, int n, int t, int head, int heads) {
+      const std::byte* keys = shape_.args.kv.keys + offset;
+      float* scores = scratch_.scores + head * kScoreStride + t;
+      if (heads == 1) products.template score<1>(head, keys, n, scores);
+      if (heads == 2) products.template score<2>(head, keys, n, scores);
+      if (heads == 3) products.template score<3>(head, keys, n, scores);
+      if (heads == 4) products.template score<4>(head, keys, n, scores);
+    });
+    for (int head = 0; head < shape_.heads; ++head) {
+      const F32Vec most = largest_score(scratch_.scores + head * kScoreStride, end - begin, shape_.args.softcap);
+      scratch_.factors[head] = hn::GetLane(most);
+    }
+  }
+
+  void add(int begin, int end, float* all_sums) const {
+    walk(begin, end, [&](size_t offset, int n, int t, int head, int heads) {
+      const std::byte* values = shape_.args.kv.values + offset;
+      const float* weights = scratch_.scores + head * kScoreStride + t;
+      float* sums = all_sums + head * shape_.stride;
+      if (heads == 1) products_.template add<1>(values, n, weights, sums);
+      if (heads == 2) products_.template add<2>(values, n, weights, sums);
+      if (heads == 3) products_.template add<3>(values, n, weights, sums);
+      if (heads == 4) products_.template add<4>(values, n, weights, sums);
+    });
+  }
+
+  // Rounded queries give scores whose error grows with their size; what counts are those near the largest.
+  bool trusted() const {
+    bool all = products_.fits();
+    for (int head = 0; head < shape_.heads; ++head) all = all && std::abs(scratch_.factors[head]) <= kTrustedScore;
+    return all;
+  }
+
+  bool weigh_tile(int n, Partial& partial) const {
+    for (int head = 0; head < shape_.heads; ++head) {
+      if (!move(broadcast(scratch_.factors[head]), scratch_.scores + head * kScoreStride, n, partial.maxima[head],
+                partial.totals[head], partial.sums + head * shape_.stride)) {
         return false;
       }
     }
-    for (int h = 0; h < heads; ++h) {
-      partial.totals[first + h] += weigh(scratch_.scores + h * kKvTile, n, broadcast(partial.maxima[first + h]));
+    for (int head = 0; head < shape_.heads; ++head) {
+      partial.totals[head] += weigh(scratch_.scores + head * kScoreStride, n, broadcast(partial.maxima[head]));
     }
-    products_.template add<heads>(rows.values, n, scratch_.scores, sums);
     return true;
-  }
-
-  // Rounded queries give scores whose error grows with their size. The weights hang on those near the largest.
-  template <int heads>
-  static bool trusted(const F32Vec (&most)[heads]) {
-    F32Vec size = hn::Abs(most[0]);
-    for (int h = 1; h < heads; ++h) size = hn::Max(size, hn::Abs(most[h]));
-    return hn::AllTrue(kF32, hn::Le(size, broadcast(kTrustedScore)));  // false for NaN too
   }
 
   // Moves the maximum to where the variant wants it for scores that reach up to `most`.

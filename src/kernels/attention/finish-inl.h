@@ -32,12 +32,10 @@ inline void merge(Partial& into, const Partial& from, int64_t vectors, int64_t s
 }
 
 inline void write_out(const AttentionArgs& args, const QueryTile& tile, const Partial& partial, int64_t stride) {
-  const int group = args.heads / args.kv.kv_heads;
-  const int64_t dim = args.kv.head_dim;
+  const int64_t dim = args.kv.head_dim, group = args.heads / args.kv.kv_heads, heads = tile.kv_heads * group;
   for (int row = 0; row < tile.rows; ++row) {
-    float* out = args.out.row<float>(tile.sequence->first_row + tile.first + row) + tile.kv_head * group * dim;
-    for (int g = 0; g < group; ++g, out += dim) {
-      const int64_t vector = row * group + g;
+    float* out = args.out.row<float>(tile.batch_row(row)) + tile.kv_head * group * dim;
+    for (int64_t vector = row * heads; vector < (row + 1) * heads; ++vector, out += dim) {
       const float* sums = partial.sums + vector * stride;
       const float inverse = 1 / partial.totals[vector];
       int64_t i = 0;

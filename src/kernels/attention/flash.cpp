@@ -10,25 +10,28 @@ bool FlashAttention::can_run(const Problem& problem, const Hardware& hardware) c
 }
 
 double FlashAttention::estimate_us(const Problem& p, const Hardware& hardware) const {
-  const auto reach = [&](int64_t context) { return static_cast<double>(p.window > 0 ? std::min<int64_t>(p.window, context) : context); };
+  const auto reach = [&](int64_t context) {
+    return static_cast<double>(p.window > 0 ? std::min<int64_t>(p.window, context) : context);
+  };
   // Rows of a chunk see what was before them and half of the chunk on average.
   const int64_t chunk = p.rows / std::max<int64_t>(1, p.sequences);
   const double seen = reach(p.context - chunk / 2);
   const double flops = 4.0 * static_cast<double>(p.rows) * seen * p.heads * p.head_dim;
-  const double bytes = 2.0 * static_cast<double>(p.sequences) * reach(p.context) * p.kv_heads * static_cast<double>(row_bytes(p.kv, p.head_dim));
+  const double bytes = 2.0 * static_cast<double>(p.sequences) * reach(p.context) * p.kv_heads *
+                       static_cast<double>(row_bytes(p.kv, p.head_dim));
   const double compute_us = flops / (1e3 * method_.gflops(p, hardware));
   const double memory_us = bytes / (1e3 * hardware.ceilings.read_gbs);
   return (hardware.threads > 1 ? hardware.ceilings.region_us : 0) + std::max(compute_us, memory_us);
 }
 
 size_t FlashAttention::workspace_bytes(const Problem& p, const Hardware& hardware) const {
-  return AttentionWorkspace(p.heads, p.kv_heads, p.head_dim, hardware.threads).bytes();
+  return AttentionWorkspace(p.heads, p.head_dim, method_.query_tile, hardware.threads).bytes();
 }
 
 void FlashAttention::run(const Args& args, const Executor& executor) const {
   ThreadPool& pool = *executor.pool;
-  const AttentionSchedule schedule(args, pool.size());
-  const AttentionWorkspace space(args.heads, args.kv.kv_heads, args.kv.head_dim, pool.size());
+  const AttentionSchedule schedule(args, method_.query_tile, pool.size());
+  const AttentionWorkspace space(args.heads, args.kv.head_dim, method_.query_tile, pool.size());
   if (schedule.chunks() == 1) return run_chunk(args, schedule, space, executor.workspace, 0, 0);
   std::atomic<int> next{0};
   pool.run([&](int worker) {
@@ -65,7 +68,7 @@ void FlashAttention::join(const Args& args, const AttentionSchedule& schedule, c
     for (bool last = false; !last;) {
       const Partial& part = space.partial(memory, ++chunk, 0);
       if (!part.used) continue;
-      method_.merge(first, part, tile.rows * group, space.stride);
+      method_.merge(first, part, tile.rows * tile.kv_heads * group, space.stride);
       last = part.piece.last();
     }
     method_.write_out(args, tile, first, space.stride);

@@ -1,8 +1,9 @@
-// Attention of a block of query vectors under one KV head: prefill, and decode where a KV head has many query heads. Each
-// tile of keys and values is converted to f32 once; two matrix products and a softmax between them do the rest.
+// Attention of a block of query vectors under one KV head: prefill, and decode where a KV head has many query heads.
+// Each tile of keys and values is converted to f32 once; two matrix products and a softmax between them do the rest.
 //
-// Scores are kept transposed, [position][query vector]: the softmax then runs down the columns with a query vector per lane
-// and no sums across lanes, and both products have the form C[i][j] += sum over k of A[k][i] B[k][j], which reads rows only.
+// Scores are kept transposed, [position][query vector]: the softmax then runs down the columns with a query vector per
+// lane and no sums across lanes, and both products have the form C[i][j] += sum over k of A[k][i] B[k][j], which reads
+// rows only.
 
 #if defined(MILLRACE_MANY_QUERIES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_MANY_QUERIES_INL_H
@@ -17,6 +18,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace millrace {
 namespace HWY_NAMESPACE {
+
+// Query vectors at once: the conversion of keys and values is spread over them, and all matrices still fit the caches.
+constexpr int kQueryTile = 64;
 
 // A tile of keys as [element][position], through four widened rows at a time.
 template <DType dtype>
@@ -43,53 +47,64 @@ class ManyQueries {
   ManyQueries(const TileShape& shape, const Scratch& scratch) : shape_(shape), scratch_(scratch) {}
 
   // False: the unified maximum does not fit these scores.
-  bool run(const Piece& piece, Partial& partial) const {
-    const QueryTile& tile = piece.tile;
-    const int64_t vectors = padded_vectors(tile);
-    shape_.template start<variant>(tile, partial);
-    std::fill_n(partial.maxima + tile.rows * shape_.group, vectors - tile.rows * shape_.group, kNoScore);
-    std::fill_n(partial.totals + tile.rows * shape_.group, vectors - tile.rows * shape_.group, 0.0f);
-    std::fill_n(partial.sums + tile.rows * shape_.group * shape_.stride, (vectors - tile.rows * shape_.group) * shape_.stride, 0.0f);
-    transpose_queries(tile, vectors);
-    RowPointers rows;
-    for (int begin = piece.begin; begin < piece.end; begin += kKvTile) {
-      const int n = std::min(kKvTile, piece.end - begin);
-      find_rows(shape_.args, tile, begin, n, rows);
-      transpose_keys<dtype>(rows.keys, n, shape_.dim, shape_.stride, scratch_.values, scratch_.keys);
+  bool run(const Piece& piece, Partial& partial) {
+    const int64_t vectors = padded_vectors();
+    shape_.template start<variant>(partial);
+    std::fill(partial.maxima + shape_.vectors, partial.maxima + vectors, kNoScore);
+    std::fill(partial.totals + shape_.vectors, partial.totals + vectors, 0.0f);
+    std::fill(partial.sums + shape_.vectors * shape_.stride, partial.sums + vectors * shape_.stride, 0.0f);
+    transpose_queries(vectors);
+    for (int begin = piece.begin, end; begin < piece.end; begin = end) {
+      end = std::min(piece.end, (begin / kKvTile + 1) * kKvTile);
+      const int n = end - begin;
+      find_rows(begin, end, shape_.args.kv.keys);
+      transpose_keys<dtype>(rows_, n, shape_.dim, shape_.stride, scratch_.values, scratch_.keys);
       multiply<false>(scratch_.keys, kKvTile, scratch_.q, vectors, shape_.dim, n, vectors, scratch_.scores, vectors);
-      if (!weigh_tile(tile, begin, n, vectors, partial)) return false;
-      for (int t = 0; t < n; ++t) widen_row<dtype>(rows.values[t], shape_.dim, scratch_.values + t * shape_.stride);
+      if (!weigh_tile(begin, n, vectors, partial)) return false;
+      find_rows(begin, end, shape_.args.kv.values);
+      for (int t = 0; t < n; ++t) widen_row<dtype>(rows_[t], shape_.dim, scratch_.values + t * shape_.stride);
       multiply<true>(scratch_.scores, vectors, scratch_.values, shape_.stride, n, vectors, padded_to_lanes(shape_.dim),
                      partial.sums, shape_.stride);
     }
-    return variant != Softmax::Unified || shape_.totals_are_sound(tile, partial);
+    return variant != Softmax::Unified || shape_.totals_are_sound(partial);
   }
 
  private:
-  int64_t padded_vectors(const QueryTile& tile) const {
+  int64_t padded_vectors() const {
     constexpr int64_t kWhole = std::max<int64_t>(kLanes, kProductRows);
-    return (tile.rows * shape_.group + kWhole - 1) / kWhole * kWhole;
+    return (shape_.vectors + kWhole - 1) / kWhole * kWhole;
   }
 
-  void transpose_queries(const QueryTile& tile, int64_t vectors) const {
+  // Where the keys (or values) of positions [begin, end) lie; the last one is repeated up to the next multiple of four.
+  void find_rows(int begin, int end, const std::byte* base) {
+    int t = 0;
+    for (int at = begin, n; at < end; at += n) {
+      n = shape_.run_in_page(at, end);
+      const std::byte* row = base + shape_.offset(at, 0);
+      for (int i = 0; i < n; ++i, row += shape_.row_bytes) rows_[t++] = row;
+    }
+    for (; t % 4 != 0; ++t) rows_[t] = rows_[t - 1];
+  }
+
+  void transpose_queries(int64_t vectors) const {
     for (int64_t vector = 0; vector < vectors; ++vector) {
-      const int row = static_cast<int>(vector) / shape_.group, g = static_cast<int>(vector) % shape_.group;
-      const float* q = row < tile.rows ? shape_.query(tile, row, g) : nullptr;
+      const int row = static_cast<int>(vector) / shape_.group, head = static_cast<int>(vector) % shape_.group;
+      const float* q = row < shape_.tile.rows ? shape_.query(row, head) : nullptr;
       for (int64_t i = 0; i < shape_.dim; ++i) {
         scratch_.q[i * vectors + vector] = q != nullptr ? q[i] * shape_.query_scale : 0.0f;
       }
     }
   }
 
-  bool weigh_tile(const QueryTile& tile, int begin, int n, int64_t vectors, Partial& partial) const {
+  bool weigh_tile(int begin, int n, int64_t vectors, Partial& partial) const {
     const int window = shape_.args.window;
-    const bool masked = begin + n - 1 > shape_.position(tile, 0) ||
-                        (window > 0 && begin < shape_.position(tile, tile.rows - 1) - window + 1);
+    const bool masked = begin + n - 1 > shape_.tile.position(0) ||
+                        (window > 0 && begin < shape_.tile.position(shape_.tile.rows - 1) - window + 1);
     if (shape_.args.softcap > 0) cap_scores(n, vectors);
-    if (masked) mask_scores(tile, begin, n, vectors);
+    if (masked) mask_scores(begin, n, vectors);
     if (!(masked ? weigh_all<true>(n, vectors, partial) : weigh_all<false>(n, vectors, partial))) return false;
     if (variant == Softmax::Unified) return true;
-    for (int64_t vector = 0; vector < tile.rows * shape_.group; ++vector) {
+    for (int64_t vector = 0; vector < shape_.vectors; ++vector) {
       const float factor = scratch_.factors[vector];
       if (factor != 1) scale_row(partial.sums + vector * shape_.stride, factor, shape_.stride);
     }
@@ -170,12 +185,12 @@ class ManyQueries {
     }
   }
 
-  void mask_scores(const QueryTile& tile, int begin, int n, int64_t vectors) const {
+  void mask_scores(int begin, int n, int64_t vectors) const {
     for (int64_t vector = 0; vector < vectors; vector += kLanes) {
       alignas(64) float low[kLanes], high[kLanes];
       for (int64_t lane = 0; lane < kLanes; ++lane) {
-        const int row = std::min(tile.rows - 1, static_cast<int>(vector + lane) / shape_.group);
-        const int position = shape_.position(tile, row) - begin;
+        const int row = std::min(shape_.tile.rows - 1, static_cast<int>(vector + lane) / shape_.group);
+        const int position = shape_.tile.position(row) - begin;
         low[lane] = static_cast<float>(shape_.args.window > 0 ? position - shape_.args.window + 1 : 0);
         high[lane] = static_cast<float>(position);
       }
@@ -190,6 +205,7 @@ class ManyQueries {
 
   const TileShape& shape_;
   const Scratch& scratch_;
+  const std::byte* rows_[kKvTile];
 };
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

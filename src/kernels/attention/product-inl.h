@@ -47,8 +47,8 @@ HWY_INLINE void add_outer_product(const float* a, const F32Vec (&b)[vectors], F3
 }
 
 template <bool accumulate, int vectors>
-HWY_INLINE void multiply_tile(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t depth, float* c,
-                              int64_t c_stride) {
+HWY_INLINE void multiply_tile(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t depth,
+                              float* c, int64_t c_stride) {
   F32Vec acc[kProductRows][vectors];
   MR_UNROLL for (int i = 0; i < kProductRows; ++i) {
     MR_UNROLL for (int j = 0; j < vectors; ++j) {
@@ -65,15 +65,16 @@ HWY_INLINE void multiply_tile(const float* a, int64_t a_stride, const float* b, 
   }
 }
 
-// A is [depth, rows], B [depth, cols], C [rows, cols]. Rows are computed up to the next multiple of kProductRows; cols is a
-// multiple of kLanes.
+// A is [depth, rows], B [depth, cols], C [rows, cols]. Rows are computed up to the next multiple of kProductRows; cols
+// is a multiple of kLanes.
 template <bool accumulate>
-void multiply(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t depth, int64_t rows, int64_t cols,
-              float* c, int64_t c_stride) {
+void multiply(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t depth, int64_t rows,
+              int64_t cols, float* c, int64_t c_stride) {
   int64_t j = 0;
   for (; j + kProductVectors * kLanes <= cols; j += kProductVectors * kLanes) {
     for (int64_t i = 0; i < rows; i += kProductRows) {
-      multiply_tile<accumulate, kProductVectors>(a + i, a_stride, b + j, b_stride, depth, c + i * c_stride + j, c_stride);
+      multiply_tile<accumulate, kProductVectors>(a + i, a_stride, b + j, b_stride, depth, c + i * c_stride + j,
+                                                 c_stride);
     }
   }
   for (; j < cols; j += kLanes) {

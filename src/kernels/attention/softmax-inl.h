@@ -1,5 +1,5 @@
-// The softmax of query vectors over one tile of scores, in three variants that differ in when the maximum moves. Scores are
-// in units of log2(e), so that weights are powers of two.
+// The softmax of query vectors over one tile of scores, in three variants that differ in when the maximum moves. Scores
+// are in units of log2(e), so that weights are powers of two.
 
 #if defined(MILLRACE_SOFTMAX_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_SOFTMAX_INL_H
@@ -31,8 +31,8 @@ HWY_INLINE F32Vec capped(F32Vec score, float softcap) {
   return hn::Mul(tanh(hn::Mul(limited(score), broadcast(1 / softcap))), broadcast(softcap * kLog2E));
 }
 
-// Where the maximum stands after a tile whose largest score is given. False: the unified maximum does not fit, and nothing
-// of the row may be used.
+// Where the maximum stands after a tile whose largest score is given. False: the unified maximum does not fit, and
+// nothing of the row may be used.
 template <Softmax variant>
 HWY_INLINE bool move_maximum(F32Vec largest, F32Vec& maximum) {
   if constexpr (variant == Softmax::Online) maximum = hn::Max(maximum, largest);

@@ -9,7 +9,10 @@
 
 namespace millrace {
 
-// The query vectors of a tile in progress: vector r * group + g is row r, head g of the group. Outputs are sums / totals.
+// From one query vector's scores to the next one's: kernels may write up to seven beyond a tile.
+constexpr int64_t kScoreStride = kKvTile + 16;
+
+// The query vectors of a tile in progress: row by row, all heads of the tile in each. Outputs are sums / totals.
 struct Partial {
   Piece piece;
   bool used = false;
@@ -21,16 +24,16 @@ struct Partial {
 struct Scratch {
   Partial* whole = nullptr;  // for tiles that no cut goes through
   float* q = nullptr;        // [vectors, stride], or transposed
-  float* scores = nullptr;   // [vectors, kKvTile], or transposed
+  float* scores = nullptr;   // [vectors, kScoreStride], or transposed
   float* keys = nullptr;     // [stride, kKvTile]: a tile of keys, transposed
   float* values = nullptr;   // [kKvTile, stride]
-  float* factors = nullptr;  // [vectors]
+  float* factors = nullptr;  // [vectors]: largest scores of a tile, or what its sums are rescaled by
 };
 
 class AttentionWorkspace {
  public:
-  AttentionWorkspace(int heads, int kv_heads, int head_dim, int threads)
-      : vectors(padded(std::max(kQueryTile, heads / kv_heads))), stride(padded(head_dim)), threads_(threads) {}
+  AttentionWorkspace(int heads, int head_dim, int query_tile, int threads)
+      : vectors(padded(std::max(query_tile, heads))), stride(padded(head_dim)), threads_(threads) {}
 
   size_t bytes() const {
     return static_cast<size_t>(threads_) * scratch_bytes() +
@@ -40,10 +43,10 @@ class AttentionWorkspace {
   Scratch scratch(std::byte* base, int worker) const {
     std::byte* at = base + static_cast<size_t>(worker) * scratch_bytes();
     Scratch scratch{partial_at(at), reinterpret_cast<float*>(at + partial_bytes())};
-    scratch.scores = scratch.q + int64_t{vectors} * stride;
-    scratch.keys = scratch.scores + int64_t{vectors} * kKvTile;
-    scratch.values = scratch.keys + int64_t{stride} * kKvTile;
-    scratch.factors = scratch.values + int64_t{stride} * kKvTile;
+    scratch.scores = scratch.q + vectors * stride;
+    scratch.keys = scratch.scores + vectors * kScoreStride;
+    scratch.values = scratch.keys + stride * kKvTile;
+    scratch.factors = scratch.values + stride * kKvTile;
     return scratch;
   }
 
@@ -71,7 +74,7 @@ class AttentionWorkspace {
   size_t partial_bytes() const { return kRecord + static_cast<size_t>(vectors * (2 + stride)) * sizeof(float); }
   size_t scratch_bytes() const {
     return partial_bytes() +
-           static_cast<size_t>(vectors * (stride + kKvTile + 1) + 2 * stride * kKvTile) * sizeof(float);
+           static_cast<size_t>(vectors * (stride + kScoreStride + 1) + 2 * stride * kKvTile) * sizeof(float);
   }
 
   const int threads_;

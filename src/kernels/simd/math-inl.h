@@ -22,8 +22,8 @@ HWY_INLINE F32Vec times_power_of_two(F32Vec x, F32Vec n) {
 }
 
 // 2^x for x <= 127; 2^-126 for all that is less; n vectors at once, so that none waits for its own last result. Adding
-// 1.5 * 2^23 leaves the nearest integer in the low bits of the sum, from where a shift takes it to the exponent: conversions
-// have fewer pipes than additions.
+// 1.5 * 2^23 leaves the nearest integer in the low bits of the sum, from where a shift takes it to the exponent:
+// conversions have fewer pipes than additions.
 template <int n>
 HWY_INLINE void exp2(F32Vec (&x)[n]) {
   const hn::RebindToSigned<F32> d32;
