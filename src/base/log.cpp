@@ -15,9 +15,7 @@ spdlog::logger& log() {
 }
 
 void set_verbosity(int verbosity) {
-  log().set_level(verbosity <= 0   ? spdlog::level::warn
-                  : verbosity == 1 ? spdlog::level::info
-                                   : spdlog::level::debug);
+  log().set_level(verbosity <= 0 ? spdlog::level::warn : verbosity == 1 ? spdlog::level::info : spdlog::level::debug);
 }
 
 }  // namespace millrace

@@ -1,4 +1,5 @@
-// Logging goes to stderr; stdout belongs to answers. The logger is our own: a program that links us keeps its default one.
+// Logging goes to stderr; stdout belongs to answers. The logger is our own: a program that links us keeps its default
+// one.
 #pragma once
 
 #include <spdlog/logger.h>

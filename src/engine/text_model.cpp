@@ -18,8 +18,10 @@ std::optional<int32_t> optional_id(const GgufMetadata& gguf, const char* key) {
 nlohmann::ordered_json gguf_special_tokens(const GgufMetadata& gguf) {
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();
   const auto tokens = gguf.strings("tokenizer.ggml.tokens").value_or(std::vector<std::string_view>());
-  for (const auto& [name, key] : {std::pair("bos_token", "tokenizer.ggml.bos_token_id"), std::pair("eos_token", "tokenizer.ggml.eos_token_id"),
-                                  std::pair("unk_token", "tokenizer.ggml.unknown_token_id"), std::pair("pad_token", "tokenizer.ggml.padding_token_id")}) {
+  for (const auto& [name, key] :
+       {std::pair("bos_token", "tokenizer.ggml.bos_token_id"), std::pair("eos_token", "tokenizer.ggml.eos_token_id"),
+        std::pair("unk_token", "tokenizer.ggml.unknown_token_id"),
+        std::pair("pad_token", "tokenizer.ggml.padding_token_id")}) {
     const auto id = optional_id(gguf, key);
     if (id && static_cast<size_t>(*id) < tokens.size()) variables[name] = tokens[static_cast<size_t>(*id)];
   }
@@ -39,8 +41,10 @@ GgufVocabulary read_vocabulary(const GgufMetadata& gguf) {
   v.pre = text("tokenizer.ggml.pre");
   v.tokens = texts("tokenizer.ggml.tokens");
   v.merges = texts("tokenizer.ggml.merges");
-  for (const double score : gguf.numbers("tokenizer.ggml.scores").value_or(std::vector<double>())) v.scores.push_back(static_cast<float>(score));
-  for (const int64_t type : gguf.integers("tokenizer.ggml.token_type").value_or(std::vector<int64_t>())) v.types.push_back(static_cast<int32_t>(type));
+  for (const double score : gguf.numbers("tokenizer.ggml.scores").value_or(std::vector<double>()))
+    v.scores.push_back(static_cast<float>(score));
+  for (const int64_t type : gguf.integers("tokenizer.ggml.token_type").value_or(std::vector<int64_t>()))
+    v.types.push_back(static_cast<int32_t>(type));
   v.bos = optional_id(gguf, "tokenizer.ggml.bos_token_id");
   v.eos = optional_id(gguf, "tokenizer.ggml.eos_token_id");
   v.eot = optional_id(gguf, "tokenizer.ggml.eot_token_id");
@@ -78,8 +82,10 @@ std::optional<ChatTemplates> load_chat_templates(const WeightSource& source) {
     }
     chat.special_tokens = gguf_special_tokens(*gguf);
   } else {
-    const auto config = nlohmann::ordered_json::parse(source.text("tokenizer_config.json").value_or("{}"), nullptr, /*allow_exceptions=*/false);
-    if (!config.is_object()) fail(ErrorKind::BadFile, "{}: tokenizer_config.json is not a JSON object", source.origin());
+    const auto config = nlohmann::ordered_json::parse(source.text("tokenizer_config.json").value_or("{}"), nullptr,
+                                                      /*allow_exceptions=*/false);
+    if (!config.is_object())
+      fail(ErrorKind::BadFile, "{}: tokenizer_config.json is not a JSON object", source.origin());
     chat.sources.add_from_tokenizer_config(config);
     if (auto text = source.text("chat_template.jinja")) chat.sources.add("default", std::move(*text));
     chat.special_tokens = special_token_variables(config);

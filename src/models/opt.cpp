@@ -126,9 +126,9 @@ class Opt final : public Model {
   DecoderConfig config_;
   Activation activation_;
   bool norm_first_, final_norm_;
-  int64_t embedded_;      // width of the embedding, where it differs from the layers'
-  WeightView embedding_;  // [vocab, embedded]
-  WeightView positions_;  // [context + 2, hidden]
+  int64_t embedded_;                     // width of the embedding, where it differs from the layers'
+  WeightView embedding_;                 // [vocab, embedded]
+  WeightView positions_;                 // [context + 2, hidden]
   const Linear* project_in_ = nullptr;   // [hidden, embedded]
   const Linear* project_out_ = nullptr;  // [embedded, hidden]
   std::vector<Layer> layers_;
@@ -138,6 +138,8 @@ class Opt final : public Model {
 
 }  // namespace
 
-std::unique_ptr<Model> make_opt(const WeightSource& source, Weights& weights) { return std::make_unique<Opt>(source, weights); }
+std::unique_ptr<Model> make_opt(const WeightSource& source, Weights& weights) {
+  return std::make_unique<Opt>(source, weights);
+}
 
 }  // namespace millrace

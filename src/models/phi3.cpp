@@ -16,7 +16,8 @@ struct Layer {
 
 class Phi3 final : public Model {
  public:
-  Phi3(const WeightSource& source, Weights& w) : config_(read_decoder_config(source)), rope_(read_rope_frequencies(source, config_)) {
+  Phi3(const WeightSource& source, Weights& w)
+      : config_(read_decoder_config(source)), rope_(read_rope_frequencies(source, config_)) {
     const auto& c = config_;
     activation_ = read_activation(source, "hidden_act", Activation::Silu);
     embedding_ = w.table({"token_embd.weight", "model.embed_tokens.weight"}, c.vocab, c.hidden);

@@ -17,9 +17,11 @@ struct Layer {
 
 class Qwen3 final : public Model {
  public:
-  Qwen3(const WeightSource& source, Weights& w) : config_(read_decoder_config(source)), rope_(read_rope_frequencies(source, config_)) {
+  Qwen3(const WeightSource& source, Weights& w)
+      : config_(read_decoder_config(source)), rope_(read_rope_frequencies(source, config_)) {
     // "sliding_window" counts only with "use_sliding_window", which no released model sets.
-    if (source.config().optional_boolean({.hf = "use_sliding_window"}).value_or(false)) refuse(source, "Qwen3 with a sliding window");
+    if (source.config().optional_boolean({.hf = "use_sliding_window"}).value_or(false))
+      refuse(source, "Qwen3 with a sliding window");
     config_.window = 0;
     const auto& c = config_;
     activation_ = read_activation(source, "hidden_act", Activation::Silu);

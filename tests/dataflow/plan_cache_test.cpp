@@ -33,8 +33,9 @@ TEST_F(PlanCacheTest, KeepsMeasurementsBestFirst) {
 }
 
 TEST_F(PlanCacheTest, DamagedFilesAreEmptyCaches) {
-  for (const char* text : {"", "{", "[]", "3", "{\"linear p\": 4}", "{\"linear p\": [{\"kernel\": 3, \"us\": 1}]}",
-                           "{\"linear p\": [{\"kernel\": \"k\", \"us\": -1}, {\"kernel\": \"k\"}, null]}", "\xff\xfe"}) {
+  for (const char* text :
+       {"", "{", "[]", "3", "{\"linear p\": 4}", "{\"linear p\": [{\"kernel\": 3, \"us\": 1}]}",
+        "{\"linear p\": [{\"kernel\": \"k\", \"us\": -1}, {\"kernel\": \"k\"}, null]}", "\xff\xfe"}) {
     write(text);
     const PlanCache cache = PlanCache::load(file_);
     const auto* found = cache.find("linear", "p");

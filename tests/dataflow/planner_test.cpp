@@ -37,7 +37,8 @@ class FakeLayout : public LinearLayout {
   std::string_view name_;
 };
 
-const FakeKernel kGemv("gemv", "a", 10, 10, 1 << 20), kFull("full", "a", 100, 1, 1 << 20), kOnly1("only1", "a", 1, 1, 1);
+const FakeKernel kGemv("gemv", "a", 10, 10, 1 << 20), kFull("full", "a", 100, 1, 1 << 20),
+    kOnly1("only1", "a", 1, 1, 1);
 const FakeKernel kOther("other", "b", 50, 50, 1 << 20);
 const KernelList<LinearOp> kAll{&kGemv, &kFull, &kOnly1, &kOther};
 
@@ -97,7 +98,8 @@ TEST(Buckets, CoverEverySizeUpToTheLargest) {
 TEST(Roofline, GrowsWithTheWork) {
   const Hardware hardware;
   EXPECT_GT(roof_us(problem(64), hardware), roof_us(problem(1), hardware));
-  AttentionProblem attention{.heads = 8, .kv_heads = 2, .head_dim = 64, .block_size = 16, .sequences = 1, .rows = 1, .context = 1000};
+  AttentionProblem attention{
+      .heads = 8, .kv_heads = 2, .head_dim = 64, .block_size = 16, .sequences = 1, .rows = 1, .context = 1000};
   const double near = roof_us(attention, hardware);
   attention.context = 4000;
   EXPECT_GT(roof_us(attention, hardware), 2 * near);

@@ -23,8 +23,9 @@ namespace {
 
 TEST(Allocation, StepsOfAnySizeAllocateNothing) {
   for (const bool exact : {true, false}) {
-    auto runner = load((goldens_folder() / "gemma2").string(),
-                       {.threads = 2, .exact = exact, .context = 128, .sequences = 3, .rows = 64, .logit_rows = 3, .block_size = 16});
+    auto runner = load(
+        (goldens_folder() / "gemma2").string(),
+        {.threads = 2, .exact = exact, .context = 128, .sequences = 3, .rows = 64, .logit_rows = 3, .block_size = 16});
     std::vector<BlockTable> tables;
     for (int i = 0; i < 3; ++i) {
       tables.push_back(runner->kv().new_table(128));
@@ -37,7 +38,8 @@ TEST(Allocation, StepsOfAnySizeAllocateNothing) {
     for (const int32_t rows : {1, 2, 7, 20}) {
       for (const int32_t past : {0, 17, 60}) {
         step.clear();
-        for (auto& table : tables) step.add(std::span(tokens).first(rows), past, past + rows, table.pages(), StepBatch::Logits::Last);
+        for (auto& table : tables)
+          step.add(std::span(tokens).first(rows), past, past + rows, table.pages(), StepBatch::Logits::Last);
         runner->forward(step.batch());
       }
     }

@@ -22,7 +22,13 @@ double distance(const std::vector<std::vector<float>>& a, const std::vector<std:
 }
 
 LoadOptions exact(int64_t sequences = 1, int block_size = 16) {
-  return {.threads = 2, .exact = true, .context = 128, .sequences = sequences, .rows = 256, .logit_rows = 256, .block_size = block_size};
+  return {.threads = 2,
+          .exact = true,
+          .context = 128,
+          .sequences = sequences,
+          .rows = 256,
+          .logit_rows = 256,
+          .block_size = block_size};
 }
 
 std::vector<int32_t> random_tokens(const Runner& runner, int32_t count, uint32_t seed) {
@@ -44,7 +50,8 @@ TEST_P(BatchTest, ChunksGiveTheSameLogits) {
     const auto tokens = random_tokens(*runner, 77, 1);
     const auto whole = all_logits(*runner, tokens, 77);
     for (const int32_t chunk : {1, 5, 16, 40}) {
-      EXPECT_LE(distance(whole, all_logits(*runner, tokens, chunk)), kTolerance) << "chunks of " << chunk << ", pages of " << block_size;
+      EXPECT_LE(distance(whole, all_logits(*runner, tokens, chunk)), kTolerance)
+          << "chunks of " << chunk << ", pages of " << block_size;
     }
   }
 }
@@ -56,8 +63,10 @@ TEST_P(BatchTest, MixedSequencesGiveTheSameLogits) {
     std::vector<int32_t> tokens;
     int32_t before;  // in the cache when the mixed step runs
   };
-  std::vector<Stream> streams{{random_tokens(*runner, 61, 2), 60}, {random_tokens(*runner, 18, 3), 0},
-                              {random_tokens(*runner, 100, 4), 64}, {random_tokens(*runner, 2, 5), 1}};
+  std::vector<Stream> streams{{random_tokens(*runner, 61, 2), 60},
+                              {random_tokens(*runner, 18, 3), 0},
+                              {random_tokens(*runner, 100, 4), 64},
+                              {random_tokens(*runner, 2, 5), 1}};
   std::vector<std::vector<std::vector<float>>> alone;
   for (const auto& s : streams) alone.push_back(all_logits(*runner, s.tokens, static_cast<int32_t>(s.tokens.size())));
 
@@ -74,7 +83,8 @@ TEST_P(BatchTest, MixedSequencesGiveTheSameLogits) {
   step.clear();
   for (size_t i = 0; i < streams.size(); ++i) {
     const auto& s = streams[i];
-    step.add(std::span(s.tokens).subspan(s.before), s.before, static_cast<int32_t>(s.tokens.size()), tables[i].pages(), StepBatch::Logits::All);
+    step.add(std::span(s.tokens).subspan(s.before), s.before, static_cast<int32_t>(s.tokens.size()), tables[i].pages(),
+             StepBatch::Logits::All);
   }
   const Matrix logits = runner->forward(step.batch());
   int64_t row = 0;
@@ -95,7 +105,8 @@ TEST_P(BatchTest, KvFormatsStayNearF32) {
   const auto tokens = random_tokens(*reference, 60, 6);
   const auto wanted = all_logits(*reference, tokens, 60);
   const int head_dim = reference->model().config().head_dim;
-  for (const auto& [dtype, tolerance] : std::vector<std::pair<DType, double>>{{DType::F16, 1e-2}, {DType::BF16, 1e-1}, {DType::Q8_0, 1e-1}}) {
+  for (const auto& [dtype, tolerance] :
+       std::vector<std::pair<DType, double>>{{DType::F16, 1e-2}, {DType::BF16, 1e-1}, {DType::Q8_0, 1e-1}}) {
     if (head_dim % info(dtype).block != 0) continue;
     options.kv_type = dtype;
     auto runner = load(model(), options);
@@ -105,7 +116,9 @@ TEST_P(BatchTest, KvFormatsStayNearF32) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, BatchTest, testing::Values("llama_gqa", "mistral_sliding_window", "gemma2", "gemma3", "qwen3", "opt", "chatglm2"),
+INSTANTIATE_TEST_SUITE_P(Models, BatchTest,
+                         testing::Values("llama_gqa", "mistral_sliding_window", "gemma2", "gemma3", "qwen3", "opt",
+                                         "chatglm2"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

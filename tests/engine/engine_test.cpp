@@ -12,8 +12,9 @@ namespace {
 
 class EngineTest : public testing::Test {
  protected:
-  std::unique_ptr<Runner> runner_ = load((goldens_folder() / "llama_gqa").string(),
-                                         {.threads = 2, .exact = true, .context = 128, .sequences = 3, .rows = 24, .block_size = 16});
+  std::unique_ptr<Runner> runner_ =
+      load((goldens_folder() / "llama_gqa").string(),
+           {.threads = 2, .exact = true, .context = 128, .sequences = 3, .rows = 24, .block_size = 16});
   Engine engine_{*runner_};
 
   std::map<RequestId, std::vector<int32_t>> run_all() {
@@ -87,7 +88,8 @@ TEST_F(EngineTest, RequestsThatCanNeverRunAreRefused) {
   EXPECT_THAT(message({{}, {}, 5}), testing::HasSubstr("empty"));
   EXPECT_THAT(message({{1, 100000}, {}, 5}), testing::HasSubstr("100000"));
   EXPECT_THAT(message({{-1}, {}, 5}), testing::HasSubstr("-1"));
-  EXPECT_THAT(message({std::vector<int32_t>(128, 1), {}, 5}), testing::StartsWith("This model's maximum context length is 128"));
+  EXPECT_THAT(message({std::vector<int32_t>(128, 1), {}, 5}),
+              testing::StartsWith("This model's maximum context length is 128"));
   EXPECT_THAT(message({{1}, {.temperature = -1}, 5}), testing::HasSubstr("temperature"));
 }
 

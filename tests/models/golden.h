@@ -47,7 +47,8 @@ struct Expected {
 inline Expected read_expected(const Golden& golden) {
   const MappedFile file(golden.folder / "expected.safetensors");
   std::map<std::string, std::span<const std::byte>> data;
-  for (const auto& tensor : read_safetensors(file.bytes(), "expected")) data[tensor.name] = {tensor.data, static_cast<size_t>(tensor.bytes)};
+  for (const auto& tensor : read_safetensors(file.bytes(), "expected"))
+    data[tensor.name] = {tensor.data, static_cast<size_t>(tensor.bytes)};
   const auto copy = [&](const char* name, auto& out) {
     out.resize(data.at(name).size() / sizeof(out[0]));
     std::memcpy(out.data(), data.at(name).data(), data.at(name).size());
@@ -78,7 +79,8 @@ inline std::vector<std::vector<float>> all_logits(Runner& runner, const std::vec
     step.clear();
     step.add(std::span(tokens).subspan(done, count), done, length, table.pages(), StepBatch::Logits::All);
     const Matrix logits = runner.forward(step.batch());
-    for (int64_t i = 0; i < logits.rows; ++i) rows.emplace_back(logits.row<float>(i), logits.row<float>(i) + logits.cols);
+    for (int64_t i = 0; i < logits.rows; ++i)
+      rows.emplace_back(logits.row<float>(i), logits.row<float>(i) + logits.cols);
   }
   return rows;
 }

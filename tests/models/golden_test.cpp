@@ -1,4 +1,5 @@
-// Every architecture against Hugging Face transformers, from safetensors and from GGUF, from both spellings of the config.
+// Every architecture against Hugging Face transformers, from safetensors and from GGUF, from both spellings of the
+// config.
 #include "models/golden.h"
 
 #include <algorithm>
@@ -13,7 +14,8 @@ class GoldenTest : public testing::TestWithParam<Golden> {};
 
 void expect_logits(const std::string& model, const Expected& expected, double tolerance) {
   const auto length = static_cast<int64_t>(expected.tokens.size());
-  auto runner = load(model, {.threads = 2, .exact = true, .context = length, .rows = length, .logit_rows = length, .block_size = 16});
+  auto runner = load(
+      model, {.threads = 2, .exact = true, .context = length, .rows = length, .logit_rows = length, .block_size = 16});
   const auto rows = all_logits(*runner, expected.tokens, static_cast<int32_t>(length));
   const size_t vocab = rows.front().size();
   ASSERT_EQ(expected.logits.size(), expected.rows.size() * vocab);
@@ -65,14 +67,16 @@ TEST_P(GoldenTest, ConfigOfTransformers4) {
   fs::create_directories(folder);
   for (const auto& entry : fs::directory_iterator(golden.folder)) {
     const auto name = entry.path().filename();
-    if (name.extension() == ".safetensors" || name == "model.safetensors.index.json") fs::copy_file(entry.path(), folder / name);
+    if (name.extension() == ".safetensors" || name == "model.safetensors.index.json")
+      fs::copy_file(entry.path(), folder / name);
   }
   fs::copy_file(golden.folder / "config_v4.json", folder / "config.json");
   expect_logits(folder.string(), read_expected(golden), golden.tolerance);
   fs::remove_all(folder);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GoldenTest, testing::ValuesIn(all_goldens()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, GoldenTest, testing::ValuesIn(all_goldens()),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace millrace

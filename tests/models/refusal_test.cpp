@@ -60,9 +60,14 @@ TEST(Refusal, TensorsNobodyAskedForAreNotLeftOutSilently) {
 }
 
 TEST(Refusal, AbsurdConfigValuesAreErrors) {
-  for (const auto& [key, value] : std::vector<std::pair<std::string, nlohmann::json>>{
-           {"num_attention_heads", 0}, {"num_attention_heads", -4}, {"num_key_value_heads", 3}, {"hidden_size", 1e300},
-           {"num_hidden_layers", "many"}, {"max_position_embeddings", nullptr}, {"rms_norm_eps", "small"}}) {
+  for (const auto& [key, value] :
+       std::vector<std::pair<std::string, nlohmann::json>>{{"num_attention_heads", 0},
+                                                           {"num_attention_heads", -4},
+                                                           {"num_key_value_heads", 3},
+                                                           {"hidden_size", 1e300},
+                                                           {"num_hidden_layers", "many"},
+                                                           {"max_position_embeddings", nullptr},
+                                                           {"rms_norm_eps", "small"}}) {
     const EditedModel model([&](auto& c) { c[key] = value; });
     EXPECT_THAT(message_of(model), testing::HasSubstr(key)) << value;
   }
@@ -79,7 +84,8 @@ TEST(Refusal, ModelThatDoesNotFitIsRefusedWithThePlan) {
     FAIL() << "1100 bytes fitted into 1000";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::OutOfMemory);
-    EXPECT_THAT(e.what(), testing::AllOf(testing::HasSubstr("KV cache 200 B"), testing::HasSubstr("1.1 kB"), testing::HasSubstr("--ctx")));
+    EXPECT_THAT(e.what(), testing::AllOf(testing::HasSubstr("KV cache 200 B"), testing::HasSubstr("1.1 kB"),
+                                         testing::HasSubstr("--ctx")));
   }
 }
 
