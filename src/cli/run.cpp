@@ -58,7 +58,7 @@ void run(const RunOptions& o) {
   const auto start = std::chrono::steady_clock::now();
   auto source = open_model(o.model);
   TextModel text;
-  if (o.tokens.empty() || source->gguf() != nullptr || source->text("tokenizer.json")) text = load_text_model(*source);
+  if (o.tokens.empty() || has_tokenizer(*source)) text = load_text_model(*source);
   auto runner = load_runner(std::move(source), load_options(o.model));
   const double load_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 

@@ -66,6 +66,11 @@ GgufVocabulary read_vocabulary(const GgufMetadata& gguf) {
 
 }  // namespace
 
+bool has_tokenizer(const WeightSource& source) {
+  const auto* gguf = source.gguf();
+  return gguf != nullptr ? gguf->find("tokenizer.ggml.model") != nullptr : source.text("tokenizer.json").has_value();
+}
+
 std::shared_ptr<const Tokenizer> load_tokenizer(const WeightSource& source) {
   if (const auto* gguf = source.gguf()) return tokenizer_from_gguf(read_vocabulary(*gguf));
   const auto json = source.text("tokenizer.json");

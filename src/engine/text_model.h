@@ -27,6 +27,8 @@ struct TextModel {
   bool sampling_from_model = false;
 };
 
+bool has_tokenizer(const WeightSource& source);
+
 // Throws NotFound where the model brings no tokenizer.
 TextModel load_text_model(const WeightSource& source);
 std::shared_ptr<const Tokenizer> load_tokenizer(const WeightSource& source);
