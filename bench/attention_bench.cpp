@@ -14,10 +14,10 @@ constexpr size_t kLayers = 30;
 constexpr size_t kMostBytes = size_t{512} << 20;
 
 AttentionCase decode(int heads, int kv_heads, int dim, int context, DType kv) {
-  return {"decode", kv, heads, kv_heads, dim, 64, 0, 0, {{context - 1, 1}}};
+  return {"decode", kv, heads, kv_heads, dim, 64, 0, 0, {{context - 1, 1}}, 1, 1, false};
 }
 AttentionCase prefill(int heads, int kv_heads, int dim, int rows, DType kv) {
-  return {"prefill", kv, heads, kv_heads, dim, 64, 0, 0, {{0, rows}}};
+  return {"prefill", kv, heads, kv_heads, dim, 64, 0, 0, {{0, rows}}, 1, 1, false};
 }
 
 std::vector<AttentionCase> timed_cases() {
@@ -36,8 +36,8 @@ std::vector<AttentionCase> timed_cases() {
 }
 
 std::string title(const AttentionCase& c) {
-  return c.name + "/" + std::to_string(c.heads) + "x" + std::to_string(c.kv_heads) + "x" + std::to_string(c.head_dim) + "/" +
-         std::to_string(c.slices[0].past + c.slices[0].rows) + "/" + std::string(name(c.kv));
+  return c.name + "/" + std::to_string(c.heads) + "x" + std::to_string(c.kv_heads) + "x" + std::to_string(c.head_dim) +
+         "/" + std::to_string(c.slices[0].past + c.slices[0].rows) + "/" + std::string(name(c.kv));
 }
 
 double kv_bytes(const AttentionCase& c) {
@@ -98,7 +98,8 @@ int main(int argc, char** argv) {
       if (!kernel->can_run(problem, hardware)) continue;
       for (int threads : {1, hardware.threads}) {
         const std::string full = title(c) + "/" + std::string(kernel->name()) + "/t" + std::to_string(threads);
-        benchmark::RegisterBenchmark(full.c_str(), [=](benchmark::State& state) { time_kernel(state, c, kernel, threads); })
+        benchmark::RegisterBenchmark(full.c_str(),
+                                     [=](benchmark::State& state) { time_kernel(state, c, kernel, threads); })
             ->UseRealTime()
             ->Unit(benchmark::kMicrosecond);
         if (hardware.threads == 1) break;

@@ -1,5 +1,5 @@
-// millrace from C++: load a model, generate text. Link with -lmillrace. Every failure is a std::runtime_error whose message is
-// one line that says what is wrong and what to do.
+// millrace from C++: load a model, generate text. Link with -lmillrace. Every failure is a std::runtime_error whose
+// message is one line that says what is wrong and what to do.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 namespace millrace {
 
 struct ModelSettings {
-  int threads = 0;           // 0: one per usable core
-  int64_t context = 0;       // 0: the model's, or what memory allows
-  bool exact = false;        // f32 activations, KV cache and arithmetic
-  std::string kv_type;       // "f32", "f16", "bf16", "q8_0"; empty: f16
+  int threads = 0;      // 0: one per usable core
+  int64_t context = 0;  // 0: the model's, or what memory allows
+  bool exact = false;   // f32 activations, KV cache and arithmetic
+  std::string kv_type;  // "f32", "f16", "bf16", "q8_0"; empty: f16
 };
 
 struct GenerateSettings {  // what is not set is the model's own default
@@ -27,7 +27,7 @@ struct GenerateSettings {  // what is not set is the model's own default
   std::optional<int> top_k;
   uint64_t seed = 0;
   std::vector<std::string> stop;
-  bool chat = true;        // put the prompt into the model's chat template, where it has one
+  bool chat = true;  // put the prompt into the model's chat template, where it has one
 };
 
 struct Generated {

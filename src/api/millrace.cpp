@@ -84,8 +84,8 @@ Generated LanguageModel::generate(const std::string& prompt, const GenerateSetti
                                      [&](std::string_view piece) {
                                        if (on_text) on_text(piece);
                                      });
-    return Generated{std::move(completion.text), std::move(completion.tokens), completion.finish == FinishReason::Length,
-                     completion.prompt_tokens};
+    return Generated{std::move(completion.text), std::move(completion.tokens),
+                     completion.finish == FinishReason::Length, completion.prompt_tokens};
   });
 }
 

@@ -22,7 +22,8 @@ std::string read_note(const dl_phdr_info& object) {
       const auto* text = note + sizeof header + (header.n_namesz + 3) / 4 * 4;
       if (header.n_type == NT_GNU_BUILD_ID) {
         std::string id;
-        for (unsigned b = 0; b < header.n_descsz && b < 8; ++b) id += fmt::format("{:02x}", static_cast<unsigned char>(text[b]));
+        for (unsigned b = 0; b < header.n_descsz && b < 8; ++b)
+          id += fmt::format("{:02x}", static_cast<unsigned char>(text[b]));
         return id;
       }
       note = text + (header.n_descsz + 3) / 4 * 4;

@@ -20,7 +20,7 @@ extern "C" void on_interrupt(int signal) {
 }  // namespace
 
 void catch_interrupts() {
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = on_interrupt;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);

@@ -11,9 +11,9 @@ class BlockPool {
  public:
   explicit BlockPool(int32_t blocks);
 
-  std::optional<int32_t> take();     // one reference; nothing when the pool is empty
-  void share(int32_t block);         // one more reference
-  void give_back(int32_t block);     // the last one frees the page
+  std::optional<int32_t> take();  // one reference; nothing when the pool is empty
+  void share(int32_t block);      // one more reference
+  void give_back(int32_t block);  // the last one frees the page
   int32_t free() const { return static_cast<int32_t>(free_.size()); }
   int32_t size() const { return static_cast<int32_t>(references_.size()); }
   int32_t references(int32_t block) const { return references_[static_cast<size_t>(block)]; }

@@ -40,15 +40,21 @@ std::vector<BenchmarkCase> cases_of(const BenchOptions& o) {
 }
 
 nlohmann::json to_json(const BenchmarkResult& r, int threads) {
-  return {{"test", r.test.name()}, {"batch", r.test.batch}, {"depth", r.test.depth}, {"threads", threads},
-          {"tokens_per_second", r.median}, {"samples", r.samples}, {"percent_of_roof", r.percent_of_roof}};
+  return {{"test", r.test.name()},
+          {"batch", r.test.batch},
+          {"depth", r.test.depth},
+          {"threads", threads},
+          {"tokens_per_second", r.median},
+          {"samples", r.samples},
+          {"percent_of_roof", r.percent_of_roof}};
 }
 
 void print_row(const BenchmarkResult& r, int threads) {
   double low = r.median, high = r.median;
   for (const double sample : r.samples) low = std::min(low, sample), high = std::max(high, sample);
-  fmt::print("{:<8} {:>5} {:>7} {:>7} {:>12.1f} {:>19} {:>9.0f} %\n", r.test.name(), r.test.batch, r.test.depth, threads, r.median,
-             r.samples.empty() ? "estimate" : fmt::format("{:.1f} .. {:.1f}", low, high), r.percent_of_roof);
+  fmt::print("{:<8} {:>5} {:>7} {:>7} {:>12.1f} {:>19} {:>9.0f} %\n", r.test.name(), r.test.batch, r.test.depth,
+             threads, r.median, r.samples.empty() ? "estimate" : fmt::format("{:.1f} .. {:.1f}", low, high),
+             r.percent_of_roof);
   std::fflush(stdout);
 }
 
@@ -62,11 +68,14 @@ void run(const BenchOptions& o) {
     load.context = std::max<int64_t>(load.context, c.depth + c.tokens);
   }
   load.rows = std::max(load.rows, load.sequences);
-  auto runner = load_runner(open_model(o.model), load);
+  auto source = open_model(o.model);
+  auto runner = o.predict ? std::make_unique<Runner>(std::move(source), load) : load_runner(std::move(source), load);
   const int threads = runner->hardware().threads;
   if (!o.model.json) {
-    fmt::print("{} on {}, {} threads, KV {}\n", runner->source().origin(), runner->hardware().name, threads, name(*runner->options().kv_type));
-    fmt::print("{:<8} {:>5} {:>7} {:>7} {:>12} {:>19} {:>11}\n", "test", "batch", "depth", "threads", "tokens/s", "least .. most", "of roof");
+    fmt::print("{} on {}, {} threads, KV {}\n", runner->source().origin(), runner->hardware().name, threads,
+               name(*runner->options().kv_type));
+    fmt::print("{:<8} {:>5} {:>7} {:>7} {:>12} {:>19} {:>11}\n", "test", "batch", "depth", "threads", "tokens/s",
+               "least .. most", "of roof");
   }
   nlohmann::json results = nlohmann::json::array();
   for (const auto& c : cases) {
@@ -78,7 +87,10 @@ void run(const BenchOptions& o) {
     }
   }
   if (!o.model.json) return;
-  const nlohmann::json all{{"hardware", describe(runner->hardware())}, {"model", runner->source().origin()}, {"predicted", o.predict}, {"results", results}};
+  const nlohmann::json all{{"hardware", describe(runner->hardware())},
+                           {"model", runner->source().origin()},
+                           {"predicted", o.predict},
+                           {"results", results}};
   fmt::print("{}\n", all.dump());
 }
 
@@ -92,7 +104,9 @@ void add_bench(CLI::App& app) {
   verb->add_option("-n,--generate", o->generate, "tokens to generate; 0: none")->capture_default_str();
   verb->add_option("-b,--batch", o->batches, "sequences at once; rates count all of them")->capture_default_str();
   verb->add_option("-d,--depth", o->depths, "tokens already in the cache")->capture_default_str();
-  verb->add_option("-r,--repetitions", o->repetitions, "timed runs of each test")->check(CLI::Range(1, 1000))->capture_default_str();
+  verb->add_option("-r,--repetitions", o->repetitions, "timed runs of each test")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   verb->add_option("--chunk", o->rows, "most tokens in one step")->check(CLI::Range(1, 8192))->capture_default_str();
   verb->add_flag("--predict", o->predict, "say what the estimates promise instead of measuring");
   verb->callback([o] { run(*o); });

@@ -52,7 +52,8 @@ nlohmann::json to_json(const Hardware& hardware) {
 void print(const Hardware& h) {
   fmt::print("millrace {} (build {})\n\n", version(), build_id());
   fmt::print("machine   {}: {} cores, {} threads used, {}\n", h.name, h.cores, h.threads, to_string(h.isa));
-  fmt::print("caches    L1 {}, L2 {}, L3 {}\n", human_bytes(h.l1_bytes), human_bytes(h.l2_bytes), human_bytes(h.l3_bytes));
+  fmt::print("caches    L1 {}, L2 {}, L3 {}\n", human_bytes(h.l1_bytes), human_bytes(h.l2_bytes),
+             human_bytes(h.l3_bytes));
   fmt::print("memory    {}, {} available\n", human_bytes(h.memory_bytes), human_bytes(available_memory()));
   fmt::print("devices   cpu; this build has no CUDA back-end\n");
   std::string levels, supported;
@@ -84,7 +85,8 @@ void run(const DoctorOptions& o) {
 void add_doctor(CLI::App& app) {
   auto* verb = app.add_subcommand("doctor", "Show what this machine is, what it can do at best, and what would run");
   auto o = std::make_shared<DoctorOptions>();
-  verb->add_option("-t,--threads", o->threads, "CPU threads to measure with; 0: one per usable core")->check(CLI::Range(0, 1024));
+  verb->add_option("-t,--threads", o->threads, "CPU threads to measure with; 0: one per usable core")
+      ->check(CLI::Range(0, 1024));
   verb->add_option("--svg", o->svg, "write the roofline picture to this file");
   verb->add_flag("--json", o->json, "one JSON object on stdout and nothing else");
   verb->callback([o] { run(*o); });

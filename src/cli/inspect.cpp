@@ -13,16 +13,24 @@ namespace {
 
 nlohmann::json to_json(const Inspection& i) {
   nlohmann::json tensors = nlohmann::json::array(), plan = nlohmann::json::array(), config = nlohmann::json::object();
-  for (const auto& t : i.tensors) tensors.push_back({{"name", t.name}, {"type", t.type}, {"shape", t.shape}, {"bytes", t.bytes}});
+  for (const auto& t : i.tensors)
+    tensors.push_back({{"name", t.name}, {"type", t.type}, {"shape", t.shape}, {"bytes", t.bytes}});
   for (const auto& line : i.memory.lines) plan.push_back({{"what", line.what}, {"bytes", line.bytes}});
   for (const auto& [key, value] : i.config) config[key] = value;
-  return {{"model", i.origin}, {"architecture", i.architecture}, {"supported", i.problem.empty()}, {"problem", i.problem},
-          {"parameters", i.parameters}, {"bytes", i.bytes}, {"config", config}, {"tensors", tensors},
+  return {{"model", i.origin},
+          {"architecture", i.architecture},
+          {"supported", i.problem.empty()},
+          {"problem", i.problem},
+          {"parameters", i.parameters},
+          {"bytes", i.bytes},
+          {"config", config},
+          {"tensors", tensors},
           {"memory", {{"lines", plan}, {"total", i.memory.total()}, {"available", i.memory.available}}}};
 }
 
 void print(const Inspection& i, bool all_tensors) {
-  fmt::print("{}: {}, {:.1f} M parameters, {}\n", i.origin, i.architecture, double(i.parameters) / 1e6, human_bytes(i.bytes));
+  fmt::print("{}: {}, {:.1f} M parameters, {}\n", i.origin, i.architecture, double(i.parameters) / 1e6,
+             human_bytes(i.bytes));
   for (const auto& [key, value] : i.config) fmt::print("  {:<18} {}\n", key, value);
   std::map<std::string, std::pair<int64_t, int64_t>> by_type;
   for (const auto& t : i.tensors) {
@@ -30,9 +38,12 @@ void print(const Inspection& i, bool all_tensors) {
     by_type[t.type].second += t.bytes;
   }
   fmt::print("tensors\n");
-  for (const auto& [type, sum] : by_type) fmt::print("  {:<8} {:>5} tensors, {}\n", type, sum.first, human_bytes(sum.second));
+  for (const auto& [type, sum] : by_type)
+    fmt::print("  {:<8} {:>5} tensors, {}\n", type, sum.first, human_bytes(sum.second));
   if (all_tensors) {
-    for (const auto& t : i.tensors) fmt::print("  {:<44} {:<7} {:<20} {}\n", t.name, t.type, fmt::format("{}", fmt::join(t.shape, " x ")), human_bytes(t.bytes));
+    for (const auto& t : i.tensors)
+      fmt::print("  {:<44} {:<7} {:<20} {}\n", t.name, t.type, fmt::format("{}", fmt::join(t.shape, " x ")),
+                 human_bytes(t.bytes));
   }
   if (!i.problem.empty()) {
     fmt::print("cannot be run: {}\n", i.problem);
@@ -40,7 +51,8 @@ void print(const Inspection& i, bool all_tensors) {
   }
   fmt::print("memory to run it\n");
   for (const auto& line : i.memory.lines) fmt::print("  {:<36} {:>10}\n", line.what, human_bytes(line.bytes));
-  fmt::print("  {:<36} {:>10} of {} available\n", "in all", human_bytes(i.memory.total()), human_bytes(i.memory.available));
+  fmt::print("  {:<36} {:>10} of {} available\n", "in all", human_bytes(i.memory.total()),
+             human_bytes(i.memory.available));
 }
 
 }  // namespace

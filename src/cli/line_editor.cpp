@@ -21,11 +21,14 @@ struct LineEditor::Edit {
     el_set(line, EL_SIGNAL, 0);
     el_set(line, EL_HIST, ::history, history);
     el_set(line, EL_CLIENTDATA, this);
-    el_set(line, EL_PROMPT_ESC, [](EditLine* el) -> char* {
-      Edit* self = nullptr;
-      el_get(el, EL_CLIENTDATA, &self);
-      return self->prompt.data();
-    }, '\1');
+    el_set(
+        line, EL_PROMPT_ESC,
+        [](EditLine* el) -> char* {
+          Edit* self = nullptr;
+          el_get(el, EL_CLIENTDATA, &self);
+          return self->prompt.data();
+        },
+        '\1');
   }
   ~Edit() {
     history_end(history);

@@ -38,18 +38,21 @@ void run(const LogitsOptions& o) {
   auto runner = load_runner(std::move(source), load);
   tokens = parse_token_list(o.tokens, runner->model().config().vocab);
   const auto length = static_cast<int32_t>(tokens.size());
-  if (length > runner->options().context) fail(ErrorKind::Usage, "{} tokens do not fit in a context of {}", length, runner->options().context);
+  if (length > runner->options().context)
+    fail(ErrorKind::Usage, "{} tokens do not fit in a context of {}", length, runner->options().context);
 
   BlockTable table = runner->kv().new_table(length);
   MR_ASSERT(table.reserve(length));
   StepBatch step(load.rows, 1, load.rows);
   std::vector<std::vector<float>> rows;
   for (int32_t done = 0; done < length; done += static_cast<int32_t>(load.rows)) {
-    const auto chunk = std::span(tokens).subspan(static_cast<size_t>(done), static_cast<size_t>(std::min<int64_t>(load.rows, length - done)));
+    const auto chunk = std::span(tokens).subspan(static_cast<size_t>(done),
+                                                 static_cast<size_t>(std::min<int64_t>(load.rows, length - done)));
     step.clear();
     step.add(chunk, done, length, table.pages(), StepBatch::Logits::All);
     const Matrix logits = runner->forward(step.batch());
-    for (int64_t i = 0; i < logits.rows; ++i) rows.emplace_back(logits.row<float>(i), logits.row<float>(i) + logits.cols);
+    for (int64_t i = 0; i < logits.rows; ++i)
+      rows.emplace_back(logits.row<float>(i), logits.row<float>(i) + logits.cols);
     throw_if_interrupted();
   }
   if (!o.model.json) return print_summary(tokens, rows);

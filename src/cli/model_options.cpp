@@ -1,6 +1,5 @@
 #include "cli/model_options.h"
 
-#include "base/environment.h"
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/log.h"
@@ -11,14 +10,15 @@ namespace millrace {
 namespace {
 
 void add_model_argument(CLI::App& verb, ModelOptions& o, ModelArgument argument) {
-  const std::string about = "a .gguf file, a Hugging Face folder, a name from 'millrace models', or synthetic:SHAPE[:DTYPE]";
+  const std::string about =
+      "a .gguf file, a Hugging Face folder, a name from 'millrace models', or synthetic:SHAPE[:DTYPE]";
   if (argument == ModelArgument::Flag) verb.add_option("-m,--model", o.model, about)->capture_default_str();
   if (argument == ModelArgument::Positional) verb.add_option("MODEL", o.model, about)->required();
 }
 
 void check_device(const std::string& device) {
   if (device == "cuda") fail(ErrorKind::Unsupported, "--device cuda: this build has no CUDA back-end");
-  if (device == "auto") spdlog::info("device: cpu (this build has no CUDA back-end)");
+  if (device == "auto") log().info("device: cpu (this build has no CUDA back-end)");
 }
 
 }  // namespace
@@ -31,8 +31,12 @@ void add_file_options(CLI::App& verb, ModelOptions& o, ModelArgument argument) {
 
 void add_model_options(CLI::App& verb, ModelOptions& o, ModelArgument argument, Json json) {
   add_model_argument(verb, o, argument);
-  verb.add_option("--device", o.device, "cpu, cuda, or auto: the best there is")->check(CLI::IsMember({"cpu", "cuda", "auto"}))->capture_default_str();
-  verb.add_option("-t,--threads", o.threads, "CPU threads; 0: one per usable core")->check(CLI::Range(0, 1024))->capture_default_str();
+  verb.add_option("--device", o.device, "cpu, cuda, or auto: the best there is")
+      ->check(CLI::IsMember({"cpu", "cuda", "auto"}))
+      ->capture_default_str();
+  verb.add_option("-t,--threads", o.threads, "CPU threads; 0: one per usable core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
   verb.add_option("--ctx", o.context, "positions to make room for; 0: the model's, or what memory allows")
       ->check(CLI::Range(int64_t(0), int64_t(1) << 30))
       ->capture_default_str();
@@ -47,7 +51,7 @@ void add_model_options(CLI::App& verb, ModelOptions& o, ModelArgument argument, 
 std::shared_ptr<const WeightSource> open_model(const ModelOptions& o) {
   set_verbosity(o.verbosity);
   check_device(o.device);
-  return open_weights(o.model.starts_with("synthetic:") ? o.model : resolve_model(o.model, environment(), interrupted).string());
+  return open_weights(o.model.starts_with("synthetic:") ? o.model : resolve_model(o.model, interrupted).string());
 }
 
 LoadOptions load_options(const ModelOptions& o) {

@@ -28,7 +28,8 @@ enum class ModelArgument { Flag, Positional, None };
 enum class Json { Yes, No };
 
 // Adds -m/MODEL, --device, --threads, --ctx, --kv-type, --exact, --isa, --kernel, -v and, where asked for, --json.
-void add_model_options(CLI::App& verb, ModelOptions& options, ModelArgument argument = ModelArgument::Flag, Json json = Json::Yes);
+void add_model_options(CLI::App& verb, ModelOptions& options, ModelArgument argument = ModelArgument::Flag,
+                       Json json = Json::Yes);
 
 // Only -m/MODEL, -v and --json: for verbs that compute nothing.
 void add_file_options(CLI::App& verb, ModelOptions& options, ModelArgument argument = ModelArgument::Flag);

@@ -17,9 +17,15 @@ void run(bool json) {
   if (json) {
     nlohmann::json all{{"catalogue", nlohmann::json::array()}, {"cache", nlohmann::json::array()}};
     for (const auto& e : catalogue()) {
-      all["catalogue"].push_back({{"name", e.name}, {"about", e.about}, {"licence", e.licence}, {"from", e.from}, {"bytes", e.bytes}, {"default", &e == &default_model()}});
+      all["catalogue"].push_back({{"name", e.name},
+                                  {"about", e.about},
+                                  {"licence", e.licence},
+                                  {"from", e.from},
+                                  {"bytes", e.bytes},
+                                  {"default", &e == &default_model()}});
     }
-    for (const auto& m : stored) all["cache"].push_back({{"name", m.name}, {"path", m.path.string()}, {"bytes", m.bytes}});
+    for (const auto& m : stored)
+      all["cache"].push_back({{"name", m.name}, {"path", m.path.string()}, {"bytes", m.bytes}});
     fmt::print("{}\n", all.dump());
     return;
   }
@@ -29,7 +35,8 @@ void run(bool json) {
                &e == &default_model() ? " (default)" : "");
   }
   fmt::print("in the cache\n");
-  for (const auto& m : stored) fmt::print("  {:<24} {:>9}  {}\n", m.name, human_bytes(static_cast<int64_t>(m.bytes)), m.path.string());
+  for (const auto& m : stored)
+    fmt::print("  {:<24} {:>9}  {}\n", m.name, human_bytes(static_cast<int64_t>(m.bytes)), m.path.string());
   if (stored.empty()) fmt::print("  nothing yet\n");
 }
 

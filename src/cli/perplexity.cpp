@@ -36,16 +36,22 @@ void run(const PerplexityOptions& o) {
   const int32_t bos = with_bos.empty() ? -1 : with_bos.front();
 
   std::unique_ptr<Progress> bar;
-  const auto result = measure_perplexity(*runner, tokens, window, o.chunks, bos, [&](int64_t done, int64_t total, double) {
-    if (!bar) bar = std::make_unique<Progress>("perplexity", total);
-    bar->set(done);
-    throw_if_interrupted();
-  });
+  const auto result =
+      measure_perplexity(*runner, tokens, window, o.chunks, bos, [&](int64_t done, int64_t total, double) {
+        if (!bar) bar = std::make_unique<Progress>("perplexity", total);
+        bar->set(done);
+        throw_if_interrupted();
+      });
   bar.reset();
   if (o.model.json) {
-    fmt::print("{}\n", nlohmann::json{{"perplexity", result.perplexity}, {"tokens", result.tokens}, {"ctx", window}, {"windows", result.windows}}.dump());
+    fmt::print(
+        "{}\n",
+        nlohmann::json{
+            {"perplexity", result.perplexity}, {"tokens", result.tokens}, {"ctx", window}, {"windows", result.windows}}
+            .dump());
   } else {
-    fmt::print("perplexity {:.4f} over {} tokens in {} windows of {}\n", result.perplexity, result.tokens, result.windows, window);
+    fmt::print("perplexity {:.4f} over {} tokens in {} windows of {}\n", result.perplexity, result.tokens,
+               result.windows, window);
   }
 }
 
@@ -56,7 +62,8 @@ void add_perplexity(CLI::App& app) {
   auto o = std::make_shared<PerplexityOptions>();
   add_model_options(*verb, o->model);
   verb->add_option("-f,--file", o->file, "the text; - for stdin")->required();
-  verb->add_option("--chunks", o->chunks, "stop after this many windows; 0: the whole text")->check(CLI::Range(0, 1 << 30));
+  verb->add_option("--chunks", o->chunks, "stop after this many windows; 0: the whole text")
+      ->check(CLI::Range(0, 1 << 30));
   verb->callback([o] { run(*o); });
 }
 

@@ -39,9 +39,15 @@ void run(const QuantizeOptions& o) {
   });
   bar.reset();
   if (o.model.json) {
-    fmt::print("{}\n", nlohmann::json{{"file", o.out}, {"type", recipe->name}, {"tensors", summary.tensors}, {"bytes_in", summary.bytes_in}, {"bytes_out", summary.bytes_out}}.dump());
+    fmt::print("{}\n", nlohmann::json{{"file", o.out},
+                                      {"type", recipe->name},
+                                      {"tensors", summary.tensors},
+                                      {"bytes_in", summary.bytes_in},
+                                      {"bytes_out", summary.bytes_out}}
+                           .dump());
   } else {
-    fmt::print("{}: {} tensors, {} -> {}\n", o.out, summary.tensors, human_bytes(summary.bytes_in), human_bytes(summary.bytes_out));
+    fmt::print("{}: {} tensors, {} -> {}\n", o.out, summary.tensors, human_bytes(summary.bytes_in),
+               human_bytes(summary.bytes_out));
   }
 }
 

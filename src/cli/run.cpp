@@ -37,16 +37,17 @@ std::vector<int32_t> prompt_tokens(const RunOptions& o, const TextModel& text) {
   if (!o.system.empty()) messages.push_back({{"role", "system"}, {"content", o.system}});
   messages.push_back({{"role", "user"}, {"content", prompt_text(o)}});
   const std::string rendered = render_chat(text, {{"messages", messages}, {"add_generation_prompt", true}});
-  spdlog::debug("prompt: {}", rendered);
+  log().debug("prompt: {}", rendered);
   return text.tokenizer->encode(rendered, {.add_special = false, .parse_special = true});
 }
 
 void print_json(const Completion& c, double load_ms) {
-  const nlohmann::json json{{"text", c.text},
-                            {"tokens", c.tokens},
-                            {"finish_reason", c.finish == FinishReason::Length ? "length" : "stop"},
-                            {"usage", {{"prompt_tokens", c.prompt_tokens}, {"completion_tokens", c.tokens.size()}}},
-                            {"timings", {{"load_ms", load_ms}, {"ttft_ms", c.ttft_ms}, {"tokens_per_second", c.tokens_per_second}}}};
+  const nlohmann::json json{
+      {"text", c.text},
+      {"tokens", c.tokens},
+      {"finish_reason", c.finish == FinishReason::Length ? "length" : "stop"},
+      {"usage", {{"prompt_tokens", c.prompt_tokens}, {"completion_tokens", c.tokens.size()}}},
+      {"timings", {{"load_ms", load_ms}, {"ttft_ms", c.ttft_ms}, {"tokens_per_second", c.tokens_per_second}}}};
   fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
@@ -62,12 +63,14 @@ void run(const RunOptions& o) {
   const double load_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 
   CompletionOptions options;
-  options.prompt = o.tokens.empty() ? prompt_tokens(o, text) : parse_token_list(o.tokens, runner->model().config().vocab);
+  options.prompt =
+      o.tokens.empty() ? prompt_tokens(o, text) : parse_token_list(o.tokens, runner->model().config().vocab);
   options.sampling = sampling_params(o.sampling, text.sampling);
   options.max_tokens = o.sampling.max_tokens;
   options.stop = o.sampling.stop;
   if (!o.sampling.ignore_eos) options.end_tokens = text.end_tokens;
-  spdlog::info("sampling: {} ({})", describe(options.sampling), text.sampling_from_model ? "from the model" : "millrace's defaults");
+  log().info("sampling: {} ({})", describe(options.sampling),
+             text.sampling_from_model ? "from the model" : "millrace's defaults");
 
   Engine engine(*runner);
   const bool stream = !o.model.json && text.tokenizer != nullptr;
@@ -79,8 +82,8 @@ void run(const RunOptions& o) {
   if (o.model.json) return print_json(completion, load_ms);
   if (!stream) fmt::print("{}", fmt::join(completion.tokens, ","));
   fmt::print("\n");
-  spdlog::info("{} prompt tokens, first token after {:.0f} ms, then {:.1f} tokens/s; loaded in {:.0f} ms", completion.prompt_tokens,
-               completion.ttft_ms, completion.tokens_per_second, load_ms);
+  log().info("{} prompt tokens, first token after {:.0f} ms, then {:.1f} tokens/s; loaded in {:.0f} ms",
+             completion.prompt_tokens, completion.ttft_ms, completion.tokens_per_second, load_ms);
 }
 
 }  // namespace

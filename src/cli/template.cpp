@@ -35,7 +35,9 @@ void add_template(CLI::App& app) {
   auto o = std::make_shared<TemplateOptions>();
   add_file_options(*verb, o->model);
   verb->add_option("--file", o->file, "a Jinja template, instead of the model's own");
-  verb->add_option("--input", o->input, "JSON with messages, tools, add_generation_prompt and any other variable; - for stdin")->required();
+  verb->add_option("--input", o->input,
+                   "JSON with messages, tools, add_generation_prompt and any other variable; - for stdin")
+      ->required();
   verb->callback([o] {
     const std::string text = render(*o);
     if (o->model.json) {

@@ -12,8 +12,10 @@ std::vector<int32_t> parse_int_list(const std::string& flag, const std::string& 
   for (const char *at = text.data(), *end = at + text.size(); at <= end;) {
     int32_t value = 0;
     const auto [next, error] = std::from_chars(at, end, value);
-    if (error != std::errc() || (next != end && *next != ',')) fail(ErrorKind::Usage, "{} {}: expected integers separated by commas", flag, text);
-    if (value < least || value > most) fail(ErrorKind::Usage, "{}: {} is not between {} and {}", flag, value, least, most);
+    if (error != std::errc() || (next != end && *next != ','))
+      fail(ErrorKind::Usage, "{} {}: expected integers separated by commas", flag, text);
+    if (value < least || value > most)
+      fail(ErrorKind::Usage, "{}: {} is not between {} and {}", flag, value, least, most);
     values.push_back(value);
     at = next + 1;
   }

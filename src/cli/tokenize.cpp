@@ -18,7 +18,9 @@ struct TokenizeOptions {
   bool has_text = false, no_bos = false, no_special = false, keep_special = false;
 };
 
-std::string dump(const nlohmann::json& json) { return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
+std::string dump(const nlohmann::json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 void tokenize(const TokenizeOptions& o) {
   if (o.has_text && !o.file.empty()) fail(ErrorKind::Usage, "give TEXT or --file, not both");

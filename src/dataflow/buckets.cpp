@@ -21,7 +21,7 @@ std::vector<int64_t> representatives(int64_t most, Bucket bucket) {
 std::vector<int64_t> row_buckets(int64_t rows) { return representatives(rows, bucket_rows); }
 
 std::vector<AttentionProblem> attention_buckets(const AttentionProblem& largest) {
-  const auto along = [&](int64_t AttentionProblem::* field) {
+  const auto along = [&](int64_t AttentionProblem::*field) {
     return representatives(largest.*field, [&](int64_t value) {
       AttentionProblem probe = largest;
       probe.*field = value;

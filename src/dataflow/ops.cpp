@@ -13,8 +13,9 @@ std::string forced_kernel(const OpsOptions& options, std::string_view op) {
 }
 
 void check_forced_ops(const OpsOptions& options) {
-  static const std::set<std::string_view> known{LinearOp::kName, AttentionOp::kName,   NormOp::kName,        RopeOp::kName, RopeAnglesOp::kName,
-                                                ActivationOp::kName, EmbeddingOp::kName, ElementwiseOp::kName, KvWriteOp::kName};
+  static const std::set<std::string_view> known{LinearOp::kName,    AttentionOp::kName,   NormOp::kName,
+                                                RopeOp::kName,      RopeAnglesOp::kName,  ActivationOp::kName,
+                                                EmbeddingOp::kName, ElementwiseOp::kName, KvWriteOp::kName};
   for (const auto& [op, kernel] : options.forced) {
     if (!known.contains(op)) fail(ErrorKind::Usage, "--kernel {}={}: no such op", op, kernel);
   }
@@ -22,7 +23,8 @@ void check_forced_ops(const OpsOptions& options) {
 
 }  // namespace
 
-Ops::Ops(const KernelSet& kernels, const Hardware& hardware, ThreadPool& pool, const PlanCache* plans, OpsOptions options)
+Ops::Ops(const KernelSet& kernels, const Hardware& hardware, ThreadPool& pool, const PlanCache* plans,
+         OpsOptions options)
     : kernels_(kernels),
       hardware_(hardware),
       options_(std::move(options)),
@@ -63,8 +65,8 @@ void Ops::plan(const AttentionProblem& largest) {
   for (const auto& problem : attention_buckets(largest)) {
     const auto* kernel = attention_.choose(problem);
     if (kernel == nullptr) {
-      fail(ErrorKind::Unsupported, "no attention kernel for head size {} with a {} KV cache; try --kv-type f16", largest.head_dim,
-           name(largest.kv));
+      fail(ErrorKind::Unsupported, "no attention kernel for head size {} with a {} KV cache; try --kv-type f16",
+           largest.head_dim, name(largest.kv));
     }
     workspace_needed_ = std::max(workspace_needed_, kernel->workspace_bytes(problem, hardware_));
   }
@@ -76,6 +78,7 @@ void Ops::reserve_workspace() {
 }
 
 void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
+  if (x.rows == 0) return;  // a prompt's chunk that wants no logits
   const int64_t bucket = bucket_rows(x.rows);
   int64_t column = 0;
   for (const auto& part : linear.parts) {
@@ -91,8 +94,17 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
 }
 
 AttentionProblem Ops::problem_of(const AttentionArgs& a) const {
-  AttentionProblem problem{a.kv.dtype, options_.precision, a.heads, a.kv.kv_heads, a.kv.head_dim, a.kv.block_size,
-                           a.window,   a.softcap != 0,     static_cast<int64_t>(a.sequences.size()), a.q.rows, 0};
+  AttentionProblem problem{a.kv.dtype,
+                           options_.precision,
+                           a.heads,
+                           a.kv.kv_heads,
+                           a.kv.head_dim,
+                           a.kv.block_size,
+                           a.window,
+                           a.softcap != 0,
+                           static_cast<int64_t>(a.sequences.size()),
+                           a.q.rows,
+                           0};
   for (const auto& s : a.sequences) problem.context = std::max<int64_t>(problem.context, s.past + s.rows);
   return problem;
 }
@@ -109,8 +121,10 @@ void Ops::embed(const WeightView& table, std::span<const int32_t> ids, Matrix ou
 
 void Ops::norm(const NormOp::Args& a) { dispatch(norm_, {a.kind, bucket_rows(a.x.rows), a.x.cols, a.groups}, a); }
 
-void Ops::rope_angles(std::span<const int32_t> positions, std::span<const float> inverse_frequency, float magnitude, Matrix angles) {
-  dispatch(rope_angles_, {bucket_rows(angles.rows), static_cast<int>(angles.cols)}, {positions, inverse_frequency, magnitude, angles});
+void Ops::rope_angles(std::span<const int32_t> positions, std::span<const float> inverse_frequency, float magnitude,
+                      Matrix angles) {
+  dispatch(rope_angles_, {bucket_rows(angles.rows), static_cast<int>(angles.cols)},
+           {positions, inverse_frequency, magnitude, angles});
 }
 
 void Ops::rope(const RopeOp::Args& a) {
@@ -121,7 +135,9 @@ void Ops::activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix ou
   dispatch(activation_, {kind, gate_with != nullptr, bucket_rows(x.rows), x.cols}, {kind, x, gate_with, out});
 }
 
-void Ops::elementwise(const ElementwiseOp::Args& a) { dispatch(elementwise_, {a.kind, bucket_rows(a.out.rows), a.out.cols}, a); }
+void Ops::elementwise(const ElementwiseOp::Args& a) {
+  dispatch(elementwise_, {a.kind, bucket_rows(a.out.rows), a.out.cols}, a);
+}
 
 void Ops::add(Matrix a, Matrix b, Matrix out) { elementwise({Elementwise::Add, a, b, out}); }
 

@@ -1,5 +1,5 @@
-// The operations of one device as a model sees them. Each call states its problem, takes the kernel that the dataflow chose
-// for it, and runs it.
+// The operations of one device as a model sees them. Each call states its problem, takes the kernel that the dataflow
+// chose for it, and runs it.
 #pragma once
 
 #include <map>
@@ -40,12 +40,14 @@ class Ops {
   void reserve_workspace();  // after the last plan()
   size_t workspace_bytes() const { return workspace_needed_; }
 
-  void embed(const WeightView& table, std::span<const int32_t> ids, Matrix out, float scale = 1, bool accumulate = false);
+  void embed(const WeightView& table, std::span<const int32_t> ids, Matrix out, float scale = 1,
+             bool accumulate = false);
   void linear(Matrix x, const Linear& weights, Matrix y, bool accumulate = false);
   void attention(const AttentionArgs& args);
   void kv_write(Matrix k, Matrix v, const KvLayer& kv, std::span<const SequenceSlice> sequences);
   void norm(const NormOp::Args& args);
-  void rope_angles(std::span<const int32_t> positions, std::span<const float> inverse_frequency, float magnitude, Matrix angles);
+  void rope_angles(std::span<const int32_t> positions, std::span<const float> inverse_frequency, float magnitude,
+                   Matrix angles);
   void rope(const RopeOp::Args& args);
   void activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out);
   void add(Matrix a, Matrix b, Matrix out);

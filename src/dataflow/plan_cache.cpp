@@ -1,16 +1,16 @@
 #include "dataflow/plan_cache.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/build_id.h"
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/write_file.h"
 
 namespace millrace {
 namespace {
@@ -26,10 +26,11 @@ std::filesystem::path PlanCache::file_for(const std::string& hardware_id, int th
 PlanCache PlanCache::load(const std::filesystem::path& file) {
   PlanCache cache;
   std::ifstream in(file);
-  if (!in) return cache;
-  const auto json = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  if (text.empty()) return cache;
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
-    spdlog::warn("{} is damaged; measure again with 'millrace tune'", file.string());
+    log().warn("{} is damaged; measure again with 'millrace tune'", file.string());
     return cache;
   }
   for (const auto& [key, list] : json.items()) {
@@ -52,19 +53,17 @@ void PlanCache::save(const std::filesystem::path& file) const {
     auto& list = json[key] = nlohmann::json::array();
     for (const auto& m : measurements) list.push_back({{"kernel", m.kernel}, {"us", m.us}});
   }
-  std::error_code ignored;
-  std::filesystem::create_directories(file.parent_path(), ignored);
-  const auto part = file.string() + fmt::format(".{}", ::getpid());
-  std::ofstream out(part);
-  out << json.dump(1) << '\n';
-  out.close();
-  if (!out) fail_errno(part);
-  std::filesystem::rename(part, file);
+  write_file(file, json.dump(1) + "\n");
 }
 
 const std::vector<Measurement>* PlanCache::find(std::string_view op, const std::string& problem) const {
   const auto found = plans_.find(key_of(op, problem));
   return found == plans_.end() ? nullptr : &found->second;
+}
+
+bool PlanCache::has(std::string_view op) const {
+  const auto first = plans_.lower_bound(key_of(op, ""));
+  return first != plans_.end() && first->first.starts_with(key_of(op, ""));
 }
 
 void PlanCache::put(std::string_view op, const std::string& problem, std::vector<Measurement> measurements) {

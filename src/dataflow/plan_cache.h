@@ -23,6 +23,7 @@ class PlanCache {
 
   const std::vector<Measurement>* find(std::string_view op, const std::string& problem) const;
   void put(std::string_view op, const std::string& problem, std::vector<Measurement> measurements);
+  bool has(std::string_view op) const;  // any measurement of this op
   size_t size() const { return plans_.size(); }
 
  private:

@@ -31,6 +31,7 @@ class Planner {
     if (!forced_.empty() && std::none_of(kernels.begin(), kernels.end(), is_forced)) {
       fail(ErrorKind::Usage, "--kernel {}={}: no such kernel; this build has {}", Op::kName, forced_, names());
     }
+    chosen_.reserve(kProblems);
   }
 
   // All kernels that can run it, the chosen one first.
@@ -52,11 +53,12 @@ class Planner {
 
   // The chosen kernel. The first call for a problem decides, later ones only look it up; null: none can run it.
   const Kernel<Op>* choose(const Problem& problem) {
-    for (const auto& [known, kernel] : chosen_) {
-      if (known == problem) return kernel;
+    for (size_t i = 0; i < chosen_.size(); ++i) {
+      if (!(chosen_[i].first == problem)) continue;
+      std::swap(chosen_[i], chosen_[0]);  // all layers of a step pose the same problem
+      return chosen_[0].second;
     }
-    const auto ranked = rank(problem);
-    const auto* kernel = ranked.empty() ? nullptr : ranked.front().kernel;
+    const auto* kernel = decide(problem);
     chosen_.emplace_back(problem, kernel);
     return kernel;
   }
@@ -74,11 +76,28 @@ class Planner {
     return key(a) < key(b);
   }
 
+  // As rank() would, but without allocating where nothing was measured: small ops meet new sizes inside a step.
+  const Kernel<Op>* decide(const Problem& problem) const {
+    if (plans_ != nullptr && plans_->has(Op::kName)) {
+      const auto ranked = rank(problem);
+      return ranked.empty() ? nullptr : ranked.front().kernel;
+    }
+    Candidate<Op> best;
+    for (const auto* kernel : kernels_) {
+      if (!kernel->can_run(problem, hardware_)) continue;
+      const Candidate<Op> candidate{kernel, kernel->estimate_us(problem, hardware_), 0};
+      if (best.kernel == nullptr || before(candidate, best)) best = candidate;
+    }
+    return best.kernel;
+  }
+
   std::string names() const {
     std::string all;
     for (const auto* kernel : kernels_) all += (all.empty() ? "" : ", ") + std::string(kernel->name());
     return all;
   }
+
+  static constexpr size_t kProblems = 256;  // more than the steps of one model pose of one op
 
   const KernelList<Op>& kernels_;
   const Hardware& hardware_;

@@ -25,7 +25,8 @@ Work work_of(const LinearProblem& p) {
 Work work_of(const AttentionProblem& p) {
   // Every sequence reads its keys and values once; a row sees on average half of the new rows and all of the past.
   const double per_sequence = double(p.rows) / double(std::max<int64_t>(1, p.sequences));
-  const double visible = p.window > 0 ? std::min<double>(double(p.context), p.window + per_sequence) : double(p.context);
+  const double visible =
+      p.window > 0 ? std::min<double>(double(p.context), p.window + per_sequence) : double(p.context);
   const double kv = 2.0 * double(p.sequences) * visible * p.kv_heads * double(row_bytes(p.kv, p.head_dim));
   const double io = 8.0 * double(p.rows) * p.heads * p.head_dim;
   const double seen = std::max(1.0, visible - per_sequence / 2);

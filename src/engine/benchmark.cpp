@@ -19,7 +19,9 @@ using Clock = std::chrono::steady_clock;
 class Streams {
  public:
   Streams(Runner& runner, const BenchmarkCase& test)
-      : runner_(runner), test_(test), step_(runner.options().rows, runner.options().sequences, runner.options().logit_rows) {
+      : runner_(runner),
+        test_(test),
+        step_(runner.options().rows, runner.options().sequences, runner.options().logit_rows) {
     std::mt19937 random(42);
     std::uniform_int_distribution<int32_t> token(0, static_cast<int32_t>(runner.model().config().vocab - 1));
     tokens_.resize(static_cast<size_t>(test.depth + test.tokens));
@@ -48,7 +50,8 @@ class Streams {
   void generate(int32_t past, int32_t count) {
     for (int32_t i = 0; i < count; ++i) {
       step_.clear();
-      for (auto& table : tables_) step_.add(slice(past + i, 1), past + i, past + i + 1, table.pages(), StepBatch::Logits::Last);
+      for (auto& table : tables_)
+        step_.add(slice(past + i, 1), past + i, past + i + 1, table.pages(), StepBatch::Logits::Last);
       runner_.forward(step_.batch());
       throw_if_interrupted();
     }

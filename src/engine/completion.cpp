@@ -16,7 +16,8 @@ using Clock = std::chrono::steady_clock;
 // Text on its way out: whole characters only, held back while a stop string may be under way.
 class TextStream {
  public:
-  TextStream(const Tokenizer& tokenizer, const std::vector<std::string>& stop) : detokenizer_(tokenizer, true), stop_(stop) {}
+  TextStream(const Tokenizer& tokenizer, const std::vector<std::string>& stop)
+      : detokenizer_(tokenizer, true), stop_(stop) {}
 
   std::string push(int32_t token) { return stop_.push(detokenizer_.push(token)); }
   std::string finish() {

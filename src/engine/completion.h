@@ -1,5 +1,5 @@
-// One completion as text: tokens come out of the engine, pass the detokenizer and the stop strings, and reach the caller as
-// pieces of valid UTF-8.
+// One completion as text: tokens come out of the engine, pass the detokenizer and the stop strings, and reach the
+// caller as pieces of valid UTF-8.
 #pragma once
 
 #include <string>

@@ -26,7 +26,8 @@ RequestId Engine::submit(Request request) {
   const int64_t room = context - prompt;
   const int64_t wanted = request.max_tokens > 0 ? std::min<int64_t>(request.max_tokens, room) : room;
   const auto longest = static_cast<int32_t>(prompt + wanted);
-  waiting_.push_back(std::make_unique<Sequence>(next_id_, std::move(request), runner_.kv().new_table(longest), longest, vocab));
+  waiting_.push_back(
+      std::make_unique<Sequence>(next_id_, std::move(request), runner_.kv().new_table(longest), longest, vocab));
   return next_id_++;
 }
 
@@ -51,12 +52,16 @@ void Engine::compose() {
   batch_.clear();
   with_logits_.clear();
   int64_t room = runner_.options().rows;
+  const int64_t long_from = runner_.model().long_from();
+  for (auto& sequence : running_) {
+    if (long_from > 0 && sequence->length() > long_from) sequence->become_long();
+  }
   const auto add = [&](Sequence& sequence) {
     const auto rows = std::min<int64_t>(room, static_cast<int64_t>(sequence.pending().size()));
     if (rows == 0) return;
     const bool completes = rows == static_cast<int64_t>(sequence.pending().size());
-    batch_.add(sequence.pending().first(static_cast<size_t>(rows)), sequence.computed(), sequence.length(), sequence.table().pages(),
-               completes ? StepBatch::Logits::Last : StepBatch::Logits::None);
+    batch_.add(sequence.pending().first(static_cast<size_t>(rows)), sequence.computed(), sequence.length(),
+               sequence.table().pages(), completes ? StepBatch::Logits::Last : StepBatch::Logits::None);
     if (completes) with_logits_.push_back(&sequence);
     sequence.advance(static_cast<int32_t>(rows));
     room -= rows;

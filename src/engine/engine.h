@@ -17,7 +17,8 @@ class Engine {
  public:
   explicit Engine(Runner& runner);
 
-  // Queues a request. Throws Usage where it could never run: no prompt, a token out of range, more than the context holds.
+  // Queues a request. Throws Usage where it could never run: no prompt, a token out of range, more than the context
+  // holds.
   RequestId submit(Request request);
   void cancel(RequestId id);  // its pages are free at once; an unknown id is ignored
 

@@ -23,31 +23,43 @@ std::vector<ExplainedCandidate> describe(const std::vector<Candidate<Op>>& ranke
 void add_linear(std::vector<ExplainedChoice>& choices, Runner& runner, const LinearWeights& w, int64_t m) {
   const LinearProblem problem{w.format, w.layout->name(), runner.ops().precision(), false, w.n, w.k, m};
   for (auto& known : choices) {
-    if (known.op == LinearOp::kName && known.n == w.n && known.k == w.k && known.m == m && known.format == name(w.format) &&
-        known.layout == w.layout->name()) {
+    if (known.op == LinearOp::kName && known.n == w.n && known.k == w.k && known.m == m &&
+        known.format == name(w.format) && known.layout == w.layout->name()) {
       ++known.calls;
       return;
     }
   }
-  ExplainedChoice choice{std::string(LinearOp::kName), "", std::string(name(w.format)), std::string(w.layout->name()), w.n, w.k, m, 1, {}};
-  choice.candidates = describe(runner.ops().linear_planner().rank(problem.bucketed()), roof_us(problem, runner.hardware()));
+  ExplainedChoice choice{
+      std::string(LinearOp::kName), "", std::string(name(w.format)), std::string(w.layout->name()), w.n, w.k, m, 1, {}};
+  choice.candidates =
+      describe(runner.ops().linear_planner().rank(problem.bucketed()), roof_us(problem, runner.hardware()));
   choices.push_back(std::move(choice));
 }
 
 void add_attention(std::vector<ExplainedChoice>& choices, Runner& runner, AttentionProblem p) {
-  const std::string what = fmt::format("{} heads, {} kv heads of {}, window {}, context {}", p.heads, p.kv_heads, p.head_dim, p.window, p.context);
+  const std::string what = fmt::format("{} heads, {} kv heads of {}, window {}, context {}", p.heads, p.kv_heads,
+                                       p.head_dim, p.window, p.context);
   for (auto& known : choices) {
     if (known.op == AttentionOp::kName && known.what == what && known.m == p.rows) {
       ++known.calls;
       return;
     }
   }
-  ExplainedChoice choice{std::string(AttentionOp::kName), what, std::string(name(p.kv)), "pages", int64_t(p.heads) * p.head_dim, p.context, p.rows, 1, {}};
+  ExplainedChoice choice{std::string(AttentionOp::kName),
+                         what,
+                         std::string(name(p.kv)),
+                         "pages",
+                         int64_t(p.heads) * p.head_dim,
+                         p.context,
+                         p.rows,
+                         1,
+                         {}};
   choice.candidates = describe(runner.ops().attention_planner().rank(p.bucketed()), roof_us(p, runner.hardware()));
   choices.push_back(std::move(choice));
 }
 
-void explain_step(std::vector<ExplainedChoice>& choices, Runner& runner, int64_t rows, int64_t sequences, int64_t context) {
+void explain_step(std::vector<ExplainedChoice>& choices, Runner& runner, int64_t rows, int64_t sequences,
+                  int64_t context) {
   const auto& linears = runner.weights().linears();
   for (const auto& linear : linears) {
     const bool is_head = &linear == &linears.back();

@@ -17,7 +17,7 @@ struct ExplainedCandidate {
 struct ExplainedChoice {
   std::string op, what, format, layout;  // what: "attention of layer 0" or the use of a linear layer
   int64_t n = 0, k = 0, m = 0;
-  int64_t calls = 0;  // per step
+  int64_t calls = 0;                           // per step
   std::vector<ExplainedCandidate> candidates;  // the chosen one first
 };
 

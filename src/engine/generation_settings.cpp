@@ -79,7 +79,7 @@ GenerationSettings read_generation_settings(const WeightSource& source) {
     try {
       validate(*settings.sampling);
     } catch (const Error& e) {
-      spdlog::warn("{}: its sampling settings are ignored: {}", source.origin(), e.what());
+      log().warn("{}: its sampling settings are ignored: {}", source.origin(), e.what());
       settings.sampling.reset();
     }
   }

@@ -14,7 +14,7 @@ std::string human_bytes(int64_t bytes) {
     value /= 1000;
     ++unit;
   }
-  return fmt::format(unit == 0 ? "{:.0f} {}" : "{:.1f} {}", value, kUnits[unit]);
+  return fmt::format("{:.{}f} {}", value, unit == 0 ? 0 : 1, kUnits[unit]);
 }
 
 int64_t MemoryPlan::total() const {
@@ -25,13 +25,15 @@ int64_t MemoryPlan::total() const {
 
 std::string MemoryPlan::to_string() const {
   std::string text;
-  for (const auto& line : lines) text += fmt::format("{}{} {}", text.empty() ? "" : " + ", line.what, human_bytes(line.bytes));
+  for (const auto& line : lines)
+    text += fmt::format("{}{} {}", text.empty() ? "" : " + ", line.what, human_bytes(line.bytes));
   return fmt::format("{} = {} of {} available", text, human_bytes(total()), human_bytes(available));
 }
 
 void MemoryPlan::check(const std::string& model) const {
   if (total() <= available) return;
-  fail(ErrorKind::OutOfMemory, "{} does not fit in memory: {}; try a smaller --ctx or a smaller quantization", model, to_string());
+  fail(ErrorKind::OutOfMemory, "{} does not fit in memory: {}; try a smaller --ctx or a smaller quantization", model,
+       to_string());
 }
 
 }  // namespace millrace

@@ -1,4 +1,5 @@
-// What a loaded model will take, decided before anything large is allocated. The plan binds: what does not fit is refused.
+// What a loaded model will take, decided before anything large is allocated. The plan binds: what does not fit is
+// refused.
 #pragma once
 
 #include <cstdint>

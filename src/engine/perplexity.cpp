@@ -18,10 +18,13 @@ double negative_log_probability(const float* logits, int64_t vocab, int32_t toke
 
 }  // namespace
 
-PerplexityResult measure_perplexity(Runner& runner, std::span<const int32_t> tokens, int32_t context, int64_t most_windows, int32_t bos,
+PerplexityResult measure_perplexity(Runner& runner, std::span<const int32_t> tokens, int32_t context,
+                                    int64_t most_windows, int32_t bos,
                                     const std::function<void(int64_t, int64_t, double)>& progress) {
-  const int64_t windows = std::min<int64_t>(most_windows > 0 ? most_windows : INT64_MAX, static_cast<int64_t>(tokens.size()) / context);
-  if (windows == 0) fail(ErrorKind::Usage, "the text has {} tokens, fewer than one window of {}", tokens.size(), context);
+  const int64_t windows =
+      std::min<int64_t>(most_windows > 0 ? most_windows : INT64_MAX, static_cast<int64_t>(tokens.size()) / context);
+  if (windows == 0)
+    fail(ErrorKind::Usage, "the text has {} tokens, fewer than one window of {}", tokens.size(), context);
   const auto rows = static_cast<int32_t>(std::min(runner.options().rows, runner.options().logit_rows));
   const int64_t vocab = runner.model().config().vocab;
   StepBatch step(rows, 1, rows);
@@ -37,11 +40,13 @@ PerplexityResult measure_perplexity(Runner& runner, std::span<const int32_t> tok
       const int32_t count = std::min(rows, context - done);
       const bool scored = done + count > context / 2;
       step.clear();
-      step.add(std::span(window).subspan(static_cast<size_t>(done), static_cast<size_t>(count)), done, context, table.pages(),
-               scored ? StepBatch::Logits::All : StepBatch::Logits::None);
+      step.add(std::span(window).subspan(static_cast<size_t>(done), static_cast<size_t>(count)), done, context,
+               table.pages(), scored ? StepBatch::Logits::All : StepBatch::Logits::None);
       const Matrix logits = runner.forward(step.batch());
-      for (int32_t position = std::max(done, context / 2); scored && position < std::min(done + count, context - 1); ++position) {
-        total += negative_log_probability(logits.row<float>(position - done), vocab, window[static_cast<size_t>(position) + 1]);
+      for (int32_t position = std::max(done, context / 2); scored && position < std::min(done + count, context - 1);
+           ++position) {
+        total += negative_log_probability(logits.row<float>(position - done), vocab,
+                                          window[static_cast<size_t>(position) + 1]);
         ++result.tokens;
       }
     }

@@ -15,7 +15,8 @@ struct PerplexityResult {
 };
 
 // `bos`: replaces the first token of every window, where the model begins texts with one; -1: none.
-PerplexityResult measure_perplexity(Runner& runner, std::span<const int32_t> tokens, int32_t context, int64_t most_windows, int32_t bos,
-                                    const std::function<void(int64_t done, int64_t total, double perplexity)>& progress);
+PerplexityResult measure_perplexity(
+    Runner& runner, std::span<const int32_t> tokens, int32_t context, int64_t most_windows, int32_t bos,
+    const std::function<void(int64_t done, int64_t total, double perplexity)>& progress);
 
 }  // namespace millrace

@@ -12,7 +12,7 @@ namespace millrace {
 using RequestId = uint64_t;
 
 struct Request {
-  std::vector<int32_t> prompt;      // at least one token
+  std::vector<int32_t> prompt;  // at least one token
   SamplingParams sampling;
   int32_t max_tokens = 0;           // 0: until the context is full
   std::vector<int32_t> end_tokens;  // generation stops after any of these

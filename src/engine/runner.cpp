@@ -16,7 +16,8 @@ IsaSet allowed_isa(const std::string& level) {
   std::string names;
   for (const auto& known : isa_levels()) names += (names.empty() ? "" : ", ") + std::string(known.name);
   if (found == nullptr) fail(ErrorKind::Usage, "--isa {}: unknown here; one of {}", level, names);
-  if (found->allowed.both(detect_isa()) != found->allowed) fail(ErrorKind::Usage, "--isa {}: this machine does not have it", level);
+  if (found->allowed.both(detect_isa()) != found->allowed)
+    fail(ErrorKind::Usage, "--isa {}: this machine does not have it", level);
   return found->allowed;
 }
 
@@ -56,7 +57,8 @@ void Runner::load(const Progress& progress) {
   plan_.check(source_->origin());
   weights_->pack(progress);
   kv_ = std::make_unique<KvCache>(
-      model_->kv_shapes(), KvOptions{*options_.kv_type, options_.block_size, static_cast<int32_t>(options_.context * options_.sequences)});
+      model_->kv_shapes(),
+      KvOptions{*options_.kv_type, options_.block_size, static_cast<int32_t>(options_.context * options_.sequences)});
   ops_->reserve_workspace();
   activations_ = std::make_unique<Activations>(model_->widths(), options_.rows, options_.logit_rows);
 }
@@ -64,7 +66,9 @@ void Runner::load(const Progress& progress) {
 void Runner::decide_context() {
   const auto& config = model_->config();
   // Each sequence takes whole pages: round up so that the last one has room.
-  const auto whole_pages = [&](int64_t tokens) { return (tokens + options_.block_size - 1) / options_.block_size * options_.block_size; };
+  const auto whole_pages = [&](int64_t tokens) {
+    return (tokens + options_.block_size - 1) / options_.block_size * options_.block_size;
+  };
   if (options_.context > config.context) {
     fail(ErrorKind::Usage, "--ctx {}: the model was trained for {} positions", options_.context, config.context);
   }
@@ -74,11 +78,13 @@ void Runner::decide_context() {
     const int64_t room = (available_memory() - weights) * 3 / 4 / std::max<int64_t>(1, per_token * options_.sequences);
     options_.context = std::clamp<int64_t>(room, 256, config.context);
     if (options_.context < config.context) {
-      spdlog::info("context limited to {} of the model's {} positions by available memory", options_.context, config.context);
+      log().info("context limited to {} of the model's {} positions by available memory", options_.context,
+                 config.context);
     }
   }
   options_.context = whole_pages(options_.context);
-  if (options_.context * options_.sequences > (int64_t(1) << 31) - 1) fail(ErrorKind::Usage, "--ctx {}: too large", options_.context);
+  if (options_.context * options_.sequences > (int64_t(1) << 31) - 1)
+    fail(ErrorKind::Usage, "--ctx {}: too large", options_.context);
 }
 
 void Runner::plan_memory() {
@@ -96,10 +102,11 @@ void Runner::plan_memory() {
   plan_.add("packed weights", weights_->packed_bytes());
   plan_.add("weights read in place", weights_->in_place_bytes());
   plan_.add(fmt::format("KV cache of {} x {} positions", options_.sequences, options_.context),
-            KvCache::bytes_per_token(model_->kv_shapes(), *options_.kv_type) * static_cast<size_t>(options_.context * options_.sequences));
+            KvCache::bytes_per_token(model_->kv_shapes(), *options_.kv_type) *
+                static_cast<size_t>(options_.context * options_.sequences));
   plan_.add("activations", Activations::bytes(model_->widths(), options_.rows, options_.logit_rows));
   plan_.add("workspace", ops_->workspace_bytes());
-  spdlog::info("memory plan: {}", plan_.to_string());
+  log().info("memory plan: {}", plan_.to_string());
 }
 
 Matrix Runner::forward(const Batch& batch) {

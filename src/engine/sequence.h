@@ -21,6 +21,8 @@ class Sequence {
   BlockTable& table() { return table_; }
 
   void advance(int32_t computed_rows) { computed_ += computed_rows; }
+  // Called when the sequence is longer than the model's long_from(): what was cached before is computed again, once.
+  void become_long() { computed_ = is_long_ ? computed_ : 0, is_long_ = true; }
   Emission sample(std::span<float> logits);  // draws the next token and decides whether it is the last
 
  private:
@@ -28,6 +30,7 @@ class Sequence {
   Request request_;
   BlockTable table_;
   int32_t prompt_length_, longest_, computed_ = 0;
+  bool is_long_ = false;
   std::vector<int32_t> tokens_;
   Sampler sampler_;
   FinishReason finish_ = FinishReason::None;

@@ -14,7 +14,8 @@ void StepBatch::clear() {
   logit_rows_.clear();
 }
 
-void StepBatch::add(std::span<const int32_t> tokens, int32_t past, int32_t horizon, std::span<const int32_t> pages, Logits logits) {
+void StepBatch::add(std::span<const int32_t> tokens, int32_t past, int32_t horizon, std::span<const int32_t> pages,
+                    Logits logits) {
   const auto first = static_cast<int32_t>(tokens_.size());
   const auto rows = static_cast<int32_t>(tokens.size());
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());

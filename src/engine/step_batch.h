@@ -14,7 +14,8 @@ class StepBatch {
   void clear();
   enum class Logits { None, Last, All };
   // Appends new tokens of a sequence that has `past` cached ones; its pages must have room for them.
-  void add(std::span<const int32_t> tokens, int32_t past, int32_t horizon, std::span<const int32_t> pages, Logits logits);
+  void add(std::span<const int32_t> tokens, int32_t past, int32_t horizon, std::span<const int32_t> pages,
+           Logits logits);
 
   int64_t rows() const { return static_cast<int64_t>(tokens_.size()); }
   bool empty() const { return tokens_.empty(); }

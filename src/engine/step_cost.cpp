@@ -20,7 +20,8 @@ StepCost step_cost(Runner& runner, int64_t rows, int64_t sequences, int64_t cont
     const bool is_head = &linear == &linears.back();  // architectures declare the output matrix last
     for (const auto& part : linear.parts) {
       const auto& w = part.weights;
-      LinearProblem problem{w.format, w.layout->name(), runner.ops().precision(), false, w.n, w.k, is_head ? logit_rows : rows};
+      LinearProblem problem{w.format, w.layout->name(),           runner.ops().precision(), false, w.n,
+                            w.k,      is_head ? logit_rows : rows};
       cost.roof_us += roof_us(problem, hardware);
       cost.estimate_us += chosen_us(runner.ops().linear_planner().rank(problem.bucketed()));
     }

@@ -10,7 +10,8 @@ struct StepCost {
   double roof_us = 0;
 };
 
-// A step of `rows` tokens in all over `sequences` sequences whose longest context is `context`; `logit_rows` rows reach the head.
+// A step of `rows` tokens in all over `sequences` sequences whose longest context is `context`; `logit_rows` rows reach
+// the head.
 StepCost step_cost(Runner& runner, int64_t rows, int64_t sequences, int64_t context, int64_t logit_rows);
 
 }  // namespace millrace

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +13,11 @@
 #include "text/tokenizer.h"
 
 namespace millrace {
+
+struct ChatTemplates {
+  ChatTemplateSources sources;
+  nlohmann::ordered_json special_tokens;  // bos_token, eos_token and their like, for the template
+};
 
 struct TextModel {
   std::shared_ptr<const Tokenizer> tokenizer;

@@ -10,19 +10,12 @@ namespace {
 
 constexpr uint64_t kLongestList = 1 << 20;  // per-layer values and token ids; vocabularies are read elsewhere
 
-std::optional<ConfigValue> convert(const GgufValue& value) {
-  if (const auto integer = value.integer()) return ConfigValue{*integer};
-  if (const auto number = value.number()) return ConfigValue{*number};
-  if (const auto boolean = value.boolean()) return ConfigValue{*boolean};
-  if (const auto string = value.string()) return ConfigValue{std::string(*string)};
-  if (value.size() > kLongestList) return std::nullopt;
-  std::vector<ConfigValue> list;
-  for (const GgufValue& element : value.elements()) {
-    auto converted = convert(element);
-    if (!converted) return std::nullopt;
-    list.push_back(*std::move(converted));
-  }
-  return ConfigValue{std::move(list)};
+ConfigValue convert_scalar(const GgufValue& value) {
+  if (const auto integer = value.integer()) return {*integer};
+  if (const auto number = value.number()) return {*number};
+  if (const auto boolean = value.boolean()) return {*boolean};
+  if (const auto string = value.string()) return {std::string(*string)};
+  return {ConfigValue::Object{}};  // an array inside an array: nothing that a model asks for
 }
 
 class GgufLookup : public Config::Lookup {
@@ -40,9 +33,13 @@ class GgufLookup : public Config::Lookup {
   std::optional<ConfigValue> find(const std::string& spelled) const override {
     const GgufValue* value = metadata_.find(spelled);
     if (value == nullptr) return std::nullopt;
-    auto converted = convert(*value);
-    if (!converted) fail(ErrorKind::BadFile, "{}: the list '{}' is too long", metadata_.origin(), spelled);
-    return converted;
+    if (!value->is_array()) return convert_scalar(*value);
+    if (value->size() > kLongestList) {
+      fail(ErrorKind::BadFile, "{}: the list '{}' is too long", metadata_.origin(), spelled);
+    }
+    std::vector<ConfigValue> list;
+    for (const GgufValue& element : value->elements()) list.push_back(convert_scalar(element));
+    return ConfigValue{std::move(list)};
   }
 
  private:

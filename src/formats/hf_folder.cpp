@@ -14,8 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uintmax_t kLargestText = 256u << 20;  // tokenizer.json of a large vocabulary takes tens of megabytes
-constexpr uintmax_t kLargestConfig = 16u << 20;
-constexpr uintmax_t kLargestIndex = 128u << 20;  // a hundred bytes per tensor
+constexpr uintmax_t kLargestConfig = 4u << 20;
+constexpr uintmax_t kLargestIndex = 32u << 20;  // a hundred bytes per tensor: more than any model has
 
 std::optional<std::string> read_text(const fs::path& path, uintmax_t largest) {
   std::error_code error;
@@ -23,6 +23,11 @@ std::optional<std::string> read_text(const fs::path& path, uintmax_t largest) {
   const MappedFile file(path);
   if (file.bytes().size() > largest) fail(ErrorKind::BadFile, "{}: larger than {} bytes", path.string(), largest);
   return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code error;  // what cannot be looked at is not there
+  return fs::exists(path, error);
 }
 
 // The files of a folder's weights, in the order in which they are read.
@@ -44,7 +49,7 @@ class HfFolder : public WeightSource {
     }
     const fs::path index = folder / "model.safetensors.index.json";
     const auto names = safetensors_files(folder);
-    if (fs::exists(folder / "model.safetensors")) {
+    if (is_there(folder / "model.safetensors")) {
       add_file("model.safetensors");
     } else if (const auto text = read_text(index, kLargestIndex)) {
       add_shards(*text, index.string());
@@ -70,8 +75,7 @@ class HfFolder : public WeightSource {
  private:
   [[noreturn]] void fail_absent(std::string_view name) const override {
     if (!tensors().empty()) WeightSource::fail_absent(name);
-    const bool pickled =
-        fs::exists(folder_ / "pytorch_model.bin") || fs::exists(folder_ / "pytorch_model.bin.index.json");
+    const bool pickled = is_there(folder_ / "pytorch_model.bin") || is_there(folder_ / "pytorch_model.bin.index.json");
     fail(ErrorKind::NotFound, "{}: the folder has no .safetensors files{}", origin(),
          pickled ? "; pytorch_model.bin cannot be read, save the model with safe_serialization=True" : "");
   }

@@ -3,11 +3,13 @@
 #include "base/error.h"
 #include "formats/gguf_source.h"
 #include "formats/hf_folder.h"
+#include "formats/synthetic.h"
 #include "formats/weight_source.h"
 
 namespace millrace {
 
 std::unique_ptr<WeightSource> open_weights(const std::string& model) {
+  if (model.starts_with(kSyntheticPrefix)) return open_synthetic(model);
   const std::filesystem::path path(model);
   std::error_code error;
   const auto status = std::filesystem::status(path, error);

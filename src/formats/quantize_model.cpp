@@ -86,7 +86,8 @@ QuantizeSummary quantize_model(const WeightSource& source, const std::filesystem
                                const QuantizeRecipe& recipe, ThreadPool& threads,
                                FunctionRef<void(int64_t done, int64_t total)> progress) {
   if (source.gguf() == nullptr) {
-    fail(ErrorKind::Unsupported, "{}: only GGUF models can be quantized; convert the folder to GGUF first", source.origin());
+    fail(ErrorKind::Unsupported, "{}: only GGUF models can be quantized; convert the folder to GGUF first",
+         source.origin());
   }
   std::error_code error;
   if (std::filesystem::equivalent(source.origin(), out, error)) {

@@ -47,11 +47,16 @@ DType in_small_blocks(DType dtype) {
   switch (dtype) {
     case DType::Q2_K:
     case DType::Q3_K:
-    case DType::IQ4_XS: return DType::IQ4_NL;
-    case DType::Q4_K: return DType::Q5_0;
-    case DType::Q5_K: return DType::Q5_1;
-    case DType::Q6_K: return DType::Q8_0;
-    default: return dtype;
+    case DType::IQ4_XS:
+      return DType::IQ4_NL;
+    case DType::Q4_K:
+      return DType::Q5_0;
+    case DType::Q5_K:
+      return DType::Q5_1;
+    case DType::Q6_K:
+      return DType::Q8_0;
+    default:
+      return dtype;
   }
 }
 

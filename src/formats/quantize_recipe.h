@@ -1,5 +1,5 @@
-// Which number format each tensor of a quantized model gets. The rules are llama.cpp's, so that a file of a given type has
-// the size and the make-up that its name promises.
+// Which number format each tensor of a quantized model gets. The rules are llama.cpp's, so that a file of a given type
+// has the size and the make-up that its name promises.
 #pragma once
 
 #include <cstdint>

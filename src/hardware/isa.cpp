@@ -15,7 +15,7 @@ namespace millrace {
 namespace {
 
 constexpr std::pair<Isa, std::string_view> kNames[] = {
-    {Isa::Neon, "neon"},     {Isa::Fp16, "fp16"},       {Isa::DotProd, "dotprod"}, {Isa::I8mm, "i8mm"},
+    {Isa::Neon, "neon"},     {Isa::Fp16, "fp16"}, {Isa::Fhm, "fhm"},       {Isa::DotProd, "dotprod"}, {Isa::I8mm, "i8mm"},
     {Isa::Bf16, "bf16"},     {Isa::Sve, "sve"},         {Isa::Sse4, "sse4"},       {Isa::Avx2, "avx2"},
     {Isa::Avx512, "avx512"}, {Isa::Avx512Vnni, "vnni"}, {Isa::Amx, "amx"},
 };
@@ -24,7 +24,7 @@ constexpr std::pair<Isa, std::string_view> kNames[] = {
 
 // Bits of the auxiliary vector as the kernel's ABI numbers them; older headers do not name them all.
 constexpr unsigned long kHwcapAsimd = 1ul << 1, kHwcapAsimdHp = 1ul << 10, kHwcapAsimdDp = 1ul << 20,
-                        kHwcapSve = 1ul << 22;
+                        kHwcapSve = 1ul << 22, kHwcapAsimdFhm = 1ul << 23;
 constexpr unsigned long kHwcap2I8mm = 1ul << 13, kHwcap2Bf16 = 1ul << 14;
 
 IsaSet ask_the_machine() {
@@ -33,6 +33,7 @@ IsaSet ask_the_machine() {
   if ((hwcap & kHwcapAsimd) == 0) return set;
   set = set.with(Isa::Neon);
   if ((hwcap & kHwcapAsimdHp) != 0) set = set.with(Isa::Fp16);
+  if ((hwcap & kHwcapAsimdFhm) != 0) set = set.with(Isa::Fhm);
   if ((hwcap & kHwcapAsimdDp) != 0) set = set.with(Isa::DotProd);
   if ((hwcap & kHwcapSve) != 0) set = set.with(Isa::Sve);
   if ((hwcap2 & kHwcap2I8mm) != 0) set = set.with(Isa::I8mm);
@@ -42,7 +43,7 @@ IsaSet ask_the_machine() {
 
 constexpr IsaSet kNeon = IsaSet().with(Isa::Neon);
 constexpr IsaSet kDotProd = kNeon.with(Isa::Fp16).with(Isa::DotProd);
-constexpr IsaSet kI8mm = kDotProd.with(Isa::I8mm).with(Isa::Bf16).with(Isa::Sve);
+constexpr IsaSet kI8mm = kDotProd.with(Isa::Fhm).with(Isa::I8mm).with(Isa::Bf16).with(Isa::Sve);
 constexpr IsaLevel kLevels[] = {{"scalar", {}}, {"neon", kNeon}, {"dotprod", kDotProd}, {"i8mm", kI8mm}};
 
 #elif defined(__x86_64__)

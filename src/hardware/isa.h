@@ -10,7 +10,8 @@
 namespace millrace {
 
 enum class Isa : uint8_t {
-  Neon, Fp16, DotProd, I8mm, Bf16, Sve,   // aarch64; fp16 is arithmetic on halves, bf16 the matrix instructions (BFMMLA)
+  // aarch64; fp16 is arithmetic on halves, fhm products of halves added in f32 (FMLAL), bf16 the matrix instructions (BFMMLA)
+  Neon, Fp16, Fhm, DotProd, I8mm, Bf16, Sve,
   Sse4, Avx2, Avx512, Avx512Vnni, Amx,    // x86-64; avx2 includes FMA and F16C, avx512 F, BW, VL and DQ, amx int8 and bf16
 };
 

@@ -1,7 +1,7 @@
 // One life cycle for every kernel of every op: can it run, what will it cost, what does it need, run.
 //
-// An op is a struct with two types: Problem, plain data that says what is asked (it is the key of the plan cache), and Args,
-// the pointers of one call. Kernels know no model, no engine and no file.
+// An op is a struct with two types: Problem, plain data that says what is asked (it is the key of the plan cache), and
+// Args, the pointers of one call. Kernels know no model, no engine and no file.
 #pragma once
 
 #include <cstddef>

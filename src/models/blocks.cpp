@@ -33,16 +33,29 @@ void add_feed_forward(Pass& p, const FeedForwardWeights& w, Activation activatio
   p.add_linear(p.feed, w.down, out);
 }
 
-const Linear* load_output_head(Weights& weights, const DecoderConfig& config, const TensorName& own, const TensorName& tied) {
+Activation read_activation(const WeightSource& source, std::string_view key, Activation usual) {
+  const auto named = source.config().optional_string({.hf = key});
+  if (!named) return usual;
+  if (*named == "silu" || *named == "swish") return Activation::Silu;
+  if (*named == "gelu") return Activation::GeluErf;
+  if (*named == "gelu_pytorch_tanh" || *named == "gelu_new" || *named == "gelu_fast") return Activation::GeluTanh;
+  if (*named == "relu") return Activation::Relu;
+  refuse(source, "activation '" + *named + "'");
+}
+
+const Linear* load_output_head(Weights& weights, const DecoderConfig& config, const TensorName& own,
+                               const TensorName& tied) {
   return weights.linear({{weights.has(own) ? own : tied, config.vocab}}, config.hidden);
 }
 
 std::vector<int> layer_windows(const WeightSource& source, const DecoderConfig& c, int64_t pattern) {
   std::vector<int> windows;
   const auto types = source.config().optional_array<std::string>({.hf = "layer_types"});
-  if (types && static_cast<int64_t>(types->size()) != c.layers) source.config().fail_key({.hf = "layer_types"}, "must name every layer");
+  if (types && static_cast<int64_t>(types->size()) != c.layers)
+    source.config().fail_key({.hf = "layer_types"}, "must name every layer");
   for (int64_t i = 0; i < c.layers; ++i) {
-    const bool slides = types ? (*types)[static_cast<size_t>(i)] == "sliding_attention" : pattern == 0 || (i + 1) % pattern != 0;
+    const bool slides =
+        types ? (*types)[static_cast<size_t>(i)] == "sliding_attention" : pattern == 0 || (i + 1) % pattern != 0;
     windows.push_back(slides ? c.window : 0);
   }
   return windows;

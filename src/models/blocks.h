@@ -24,15 +24,19 @@ FeedForwardWeights load_feed_forward(Weights::Layer& at, const DecoderConfig& co
 void feed_forward(Pass& pass, const FeedForwardWeights& weights, Activation activation, Matrix x, Matrix out);
 void add_feed_forward(Pass& pass, const FeedForwardWeights& weights, Activation activation, Matrix x, Matrix out);
 
+// The activation a Hugging Face config names under `key`; GGUF files name none and mean `usual`.
+Activation read_activation(const WeightSource& source, std::string_view key, Activation usual);
+
 // The output matrix, or the embedding where the file ties the two.
-const Linear* load_output_head(Weights& weights, const DecoderConfig& config, const TensorName& own = {"output.weight", "lm_head.weight"},
+const Linear* load_output_head(Weights& weights, const DecoderConfig& config,
+                               const TensorName& own = {"output.weight", "lm_head.weight"},
                                const TensorName& tied = {"token_embd.weight", "model.embed_tokens.weight"});
 
 // GGUF holds the q and k of some architectures with rotary pairs side by side, Hugging Face half a head apart.
 inline bool is_gguf(const WeightSource& source) { return source.convention() == WeightSource::Convention::Gguf; }
 
-// The window of each layer where a config says which layers slide: "layer_types" of Hugging Face, or every layer but each
-// `pattern`-th (1: none slides, 0: all do).
+// The window of each layer where a config says which layers slide: "layer_types" of Hugging Face, or every layer but
+// each `pattern`-th (1: none slides, 0: all do).
 std::vector<int> layer_windows(const WeightSource& source, const DecoderConfig& config, int64_t pattern);
 
 }  // namespace millrace

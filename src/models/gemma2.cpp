@@ -24,12 +24,16 @@ double score_divisor(const WeightSource& source, const DecoderConfig& c) {
 
 class Gemma2 final : public Model {
  public:
-  Gemma2(const WeightSource& source, Weights& w) : config_(read_decoder_config(source)), rope_(read_rope_frequencies(source, config_)) {
+  Gemma2(const WeightSource& source, Weights& w)
+      : config_(read_decoder_config(source)), rope_(read_rope_frequencies(source, config_)) {
     const auto& c = config_;
+    activation_ = read_activation(source, "hidden_activation", Activation::GeluTanh);
     const float one = is_gguf(source) ? 0 : 1;  // Hugging Face stores norm weights minus one
     score_scale_ = static_cast<float>(1 / std::sqrt(score_divisor(source, c)));
-    score_cap_ = static_cast<float>(source.config().optional_number({"attn_logit_softcapping", "attn_logit_softcapping"}).value_or(0));
-    logit_cap_ = static_cast<float>(source.config().optional_number({"final_logit_softcapping", "final_logit_softcapping"}).value_or(0));
+    score_cap_ = static_cast<float>(
+        source.config().optional_number({"attn_logit_softcapping", "attn_logit_softcapping"}).value_or(0));
+    logit_cap_ = static_cast<float>(
+        source.config().optional_number({"final_logit_softcapping", "final_logit_softcapping"}).value_or(0));
     const auto windows = layer_windows(source, c, 2);
     embedding_ = w.table({"token_embd.weight", "model.embed_tokens.weight"}, c.vocab, c.hidden);
     for (int64_t i = 0; i < c.layers; ++i) {
@@ -37,7 +41,8 @@ class Gemma2 final : public Model {
       layers_.push_back({
           .window = windows[static_cast<size_t>(i)],
           .attention_norm = at.vector({"attn_norm.weight", "input_layernorm.weight"}, c.hidden, one),
-          .post_attention_norm = at.vector({"post_attention_norm.weight", "post_attention_layernorm.weight"}, c.hidden, one),
+          .post_attention_norm =
+              at.vector({"post_attention_norm.weight", "post_attention_layernorm.weight"}, c.hidden, one),
           .attention = load_attention(at, c),
           .feed_norm = at.vector({"ffn_norm.weight", "pre_feedforward_layernorm.weight"}, c.hidden, one),
           .post_feed_norm = at.vector({"post_ffw_norm.weight", "post_feedforward_layernorm.weight"}, c.hidden, one),
@@ -49,6 +54,7 @@ class Gemma2 final : public Model {
   }
 
   const DecoderConfig& config() const override { return config_; }
+  int64_t long_from() const override { return rope_.long_from; }
 
   std::vector<AttentionProblem> attention_problems() const override {
     auto problems = Model::attention_problems();
@@ -73,7 +79,7 @@ class Gemma2 final : public Model {
       p.ops.add(p.hidden, p.residual, p.hidden);
 
       p.rms_norm(p.hidden, layer.feed_norm, p.normed);
-      feed_forward(p, layer.feed, Activation::GeluTanh, p.normed, p.residual);
+      feed_forward(p, layer.feed, activation_, p.normed, p.residual);
       p.rms_norm(p.residual, layer.post_feed_norm, p.residual);
       p.ops.add(p.hidden, p.residual, p.hidden);
     }
@@ -87,6 +93,7 @@ class Gemma2 final : public Model {
   DecoderConfig config_;
   RopeFrequencies rope_;
   float score_scale_, score_cap_, logit_cap_;
+  Activation activation_;
   WeightView embedding_;  // [vocab, hidden]
   std::vector<Layer> layers_;
   const float* norm_;   // [hidden]

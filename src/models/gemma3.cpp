@@ -1,5 +1,5 @@
-// Gemma 3 (text): as Gemma 2 without soft caps, with norms of q and k, and two ropes: most layers slide over a window with the
-// local one, every sixth sees everything with the global one.
+// Gemma 3 (text): as Gemma 2 without soft caps, with norms of q and k, and two ropes: most layers slide over a window
+// with the local one, every sixth sees everything with the global one.
 #include <cmath>
 
 #include "models/blocks.h"
@@ -32,20 +32,30 @@ std::string hf_prefix(const WeightSource& source) {
   return "model.";
 }
 
+// The published configs name only what differs between sizes.
+constexpr DecoderKeys kKeys{
+    .usual_heads = 8, .usual_kv_heads = 4, .usual_head_dim = 256, .usual_context = 131072, .usual_vocab = 262208};
+constexpr double kGlobalTheta = 1e6;
+
 enum Rope { kGlobal = 0, kLocal = 1 };
 
 class Gemma3 final : public Model {
  public:
   Gemma3(const WeightSource& source, Weights& w)
-      : config_(read_decoder_config(source)), global_rope_(read_rope_frequencies(source, config_, "full_attention")) {
+      : config_(read_decoder_config(source, kKeys)),
+        global_rope_(read_rope_frequencies(source, config_, "full_attention", kGlobalTheta)) {
     const auto& c = config_;
+    activation_ = read_activation(source, "hidden_activation", Activation::GeluTanh);
     const auto& keys = source.config();
     local_rope_ = plain_rope_frequencies(
-        keys.optional_number({"rope_parameters.sliding_attention.rope_theta", "rope.freq_base_swa"}).value_or(10000), c.rotary_dim);
+        keys.optional_number({"rope_parameters.sliding_attention.rope_theta", "rope.freq_base_swa"}).value_or(10000),
+        c.rotary_dim);
     const float one = is_gguf(source) ? 0 : 1;  // Hugging Face stores norm weights minus one
     score_scale_ = static_cast<float>(1 / std::sqrt(score_divisor(source, c)));
-    logit_cap_ = static_cast<float>(keys.optional_number({"final_logit_softcapping", "final_logit_softcapping"}).value_or(0));
-    const auto windows = layer_windows(source, c, keys.optional_integer({.hf = "sliding_window_pattern"}, {1, 1000}).value_or(6));
+    logit_cap_ =
+        static_cast<float>(keys.optional_number({"final_logit_softcapping", "final_logit_softcapping"}).value_or(0));
+    const auto windows =
+        layer_windows(source, c, keys.optional_integer({.hf = "sliding_window_pattern"}, {1, 1000}).value_or(6));
     const std::string hf = hf_prefix(source);
     for (const char* other : {"vision_tower.", "multi_modal_projector.", "mm."}) w.ignore(other);
 
@@ -56,7 +66,8 @@ class Gemma3 final : public Model {
       layers_.push_back({
           .window = windows[static_cast<size_t>(i)],
           .attention_norm = at.vector({"attn_norm.weight", "input_layernorm.weight"}, c.hidden, one),
-          .post_attention_norm = at.vector({"post_attention_norm.weight", "post_attention_layernorm.weight"}, c.hidden, one),
+          .post_attention_norm =
+              at.vector({"post_attention_norm.weight", "post_attention_layernorm.weight"}, c.hidden, one),
           .attention = load_attention(at, c),
           .q_norm = at.vector({"attn_q_norm.weight", "self_attn.q_norm.weight"}, c.head_dim, one),
           .k_norm = at.vector({"attn_k_norm.weight", "self_attn.k_norm.weight"}, c.head_dim, one),
@@ -70,6 +81,7 @@ class Gemma3 final : public Model {
   }
 
   const DecoderConfig& config() const override { return config_; }
+  int64_t long_from() const override { return global_rope_.long_from; }
 
   std::vector<AttentionProblem> attention_problems() const override {
     auto problems = Model::attention_problems();
@@ -94,7 +106,7 @@ class Gemma3 final : public Model {
       p.ops.add(p.hidden, p.residual, p.hidden);
 
       p.rms_norm(p.hidden, layer.feed_norm, p.normed);
-      feed_forward(p, layer.feed, Activation::GeluTanh, p.normed, p.residual);
+      feed_forward(p, layer.feed, activation_, p.normed, p.residual);
       p.rms_norm(p.residual, layer.post_feed_norm, p.residual);
       p.ops.add(p.hidden, p.residual, p.hidden);
     }
@@ -108,6 +120,7 @@ class Gemma3 final : public Model {
   DecoderConfig config_;
   RopeFrequencies global_rope_, local_rope_;
   float score_scale_, logit_cap_;
+  Activation activation_;
   WeightView embedding_;  // [vocab, hidden]
   std::vector<Layer> layers_;
   const float* norm_;   // [hidden]

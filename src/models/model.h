@@ -25,6 +25,9 @@ class Model {
     const AttentionProblem one{.heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .window = c.window};
     return std::vector<AttentionProblem>(static_cast<size_t>(c.layers), one);
   }
+  // Sequences that grow beyond this length turn by other frequencies: what is cached of them must be computed again.
+  // 0: never.
+  virtual int64_t long_from() const { return 0; }
   // Widths of the activation buffers beyond the common ones.
   virtual PassWidths widths() const { return common_widths(config()); }
 

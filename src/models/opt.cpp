@@ -1,4 +1,4 @@
-// OPT: learned positions, LayerNorm with biases, a plain ReLU feed-forward. Exists in Hugging Face's form only.
+// OPT: learned positions, LayerNorm with biases, a feed-forward without a gate. Exists in Hugging Face's form only.
 #include <cmath>
 
 #include "models/blocks.h"
@@ -23,8 +23,6 @@ struct Layer {
 
 DecoderConfig read_config(const WeightSource& source) {
   DecoderConfig c = read_decoder_config(source, {.feed_forward = "ffn_dim"});
-  const Config& keys = source.config();
-  if (keys.optional_string({.hf = "activation_function"}).value_or("relu") != "relu") refuse(source, "OPT with an activation other than relu");
   c.norm_epsilon = 1e-5f;
   c.rotary_dim = 0;
   return c;
@@ -35,6 +33,7 @@ class Opt final : public Model {
   Opt(const WeightSource& source, Weights& w) : config_(read_config(source)) {
     const auto& c = config_;
     const Config& keys = source.config();
+    activation_ = read_activation(source, "activation_function", Activation::Relu);
     norm_first_ = keys.optional_boolean({.hf = "do_layer_norm_before"}).value_or(true);
     embedded_ = keys.optional_integer({.hf = "word_embed_proj_dim"}, {1, 1 << 20}).value_or(c.hidden);
     const TensorName embedding{"", "model.decoder.embed_tokens.weight"};
@@ -85,7 +84,7 @@ class Opt final : public Model {
       norm_after(p, layer.attention_norm);
 
       p.linear(norm_before(p, layer.feed_norm), layer.up, p.feed);
-      p.ops.activate(Activation::Relu, p.feed, nullptr, p.feed);
+      p.ops.activate(activation_, p.feed, nullptr, p.feed);
       p.add_linear(p.feed, layer.down, p.hidden);
       norm_after(p, layer.feed_norm);
     }
@@ -125,10 +124,11 @@ class Opt final : public Model {
   }
 
   DecoderConfig config_;
+  Activation activation_;
   bool norm_first_, final_norm_;
-  int64_t embedded_;      // width of the embedding, where it differs from the layers'
-  WeightView embedding_;  // [vocab, embedded]
-  WeightView positions_;  // [context + 2, hidden]
+  int64_t embedded_;                     // width of the embedding, where it differs from the layers'
+  WeightView embedding_;                 // [vocab, embedded]
+  WeightView positions_;                 // [context + 2, hidden]
   const Linear* project_in_ = nullptr;   // [hidden, embedded]
   const Linear* project_out_ = nullptr;  // [embedded, hidden]
   std::vector<Layer> layers_;
@@ -138,6 +138,8 @@ class Opt final : public Model {
 
 }  // namespace
 
-std::unique_ptr<Model> make_opt(const WeightSource& source, Weights& weights) { return std::make_unique<Opt>(source, weights); }
+std::unique_ptr<Model> make_opt(const WeightSource& source, Weights& weights) {
+  return std::make_unique<Opt>(source, weights);
+}
 
 }  // namespace millrace

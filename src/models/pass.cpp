@@ -3,14 +3,22 @@
 namespace millrace {
 
 PassWidths common_widths(const DecoderConfig& c) {
-  return {.hidden = c.hidden, .qkv = c.qkv_dim(), .attended = c.q_dim(), .gate_up = 2 * c.feed_forward,
-          .feed = c.feed_forward, .rotary = c.rotary_dim, .vocab = c.vocab};
+  return {.hidden = c.hidden,
+          .qkv = c.qkv_dim(),
+          .attended = c.q_dim(),
+          .gate_up = 2 * c.feed_forward,
+          .feed = c.feed_forward,
+          .rotary = c.rotary_dim,
+          .vocab = c.vocab};
 }
 
 size_t Activations::bytes(const PassWidths& w, int64_t rows, int64_t logit_rows) {
   size_t total = 0;
-  const auto add = [&](int64_t r, int64_t cols) { total += Arena::padded(static_cast<size_t>(r) * row_bytes(DType::F32, cols)); };
-  for (const int64_t cols : {w.hidden, w.hidden, w.hidden, w.qkv, w.attended, w.gate_up, w.feed, w.rotary, w.rotary}) add(rows, cols);
+  const auto add = [&](int64_t r, int64_t cols) {
+    total += Arena::padded(static_cast<size_t>(r) * row_bytes(DType::F32, cols));
+  };
+  for (const int64_t cols : {w.hidden, w.hidden, w.hidden, w.qkv, w.attended, w.gate_up, w.feed, w.rotary, w.rotary})
+    add(rows, cols);
   add(logit_rows, w.hidden);
   add(logit_rows, w.vocab);
   return total;
@@ -46,7 +54,8 @@ Pass::Pass(Ops& o, Activations& buffers, KvCache& kv, const DecoderConfig& c, co
   k = qkv.columns(c.q_dim(), c.kv_dim());
   v = qkv.columns(c.q_dim() + c.kv_dim(), c.kv_dim());
   for (const auto& slice : b.sequences) {
-    for (int32_t i = 0; i < slice.rows; ++i) buffers.positions[static_cast<size_t>(slice.first_row + i)] = slice.past + i;
+    for (int32_t i = 0; i < slice.rows; ++i)
+      buffers.positions[static_cast<size_t>(slice.first_row + i)] = slice.past + i;
   }
   positions = std::span(buffers.positions).first(static_cast<size_t>(rows));
 }

@@ -1,4 +1,5 @@
-// One forward pass in the words of the papers: the batch, the buffers it flows through, and the steps every decoder shares.
+// One forward pass in the words of the papers: the batch, the buffers it flows through, and the steps every decoder
+// shares.
 #pragma once
 
 #include <vector>

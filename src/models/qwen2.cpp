@@ -1,4 +1,5 @@
-// Qwen 2 and 2.5: as Llama, with biases on q, k and v, and a sliding window on the upper layers where a config asks for it.
+// Qwen 2 and 2.5: as Llama, with biases on q, k and v, and a sliding window on the upper layers where a config asks for
+// it.
 #include <cmath>
 
 #include "models/blocks.h"
@@ -17,7 +18,8 @@ struct Layer {
 
 // "sliding_window" counts only with "use_sliding_window"; GGUF files have neither.
 std::vector<int> windows_of(const WeightSource& source, const DecoderConfig& c) {
-  if (!source.config().optional_boolean({.hf = "use_sliding_window"}).value_or(false)) return std::vector<int>(static_cast<size_t>(c.layers), 0);
+  if (!source.config().optional_boolean({.hf = "use_sliding_window"}).value_or(false))
+    return std::vector<int>(static_cast<size_t>(c.layers), 0);
   if (source.config().has({.hf = "layer_types"})) return layer_windows(source, c, 1);
   const int64_t full = source.config().optional_integer({.hf = "max_window_layers"}).value_or(c.layers);
   std::vector<int> windows;
@@ -27,8 +29,10 @@ std::vector<int> windows_of(const WeightSource& source, const DecoderConfig& c) 
 
 class Qwen2 final : public Model {
  public:
-  Qwen2(const WeightSource& source, Weights& w) : config_(read_decoder_config(source)), rope_(read_rope_frequencies(source, config_)) {
+  Qwen2(const WeightSource& source, Weights& w)
+      : config_(read_decoder_config(source)), rope_(read_rope_frequencies(source, config_)) {
     const auto& c = config_;
+    activation_ = read_activation(source, "hidden_act", Activation::Silu);
     const auto windows = windows_of(source, c);
     embedding_ = w.table({"token_embd.weight", "model.embed_tokens.weight"}, c.vocab, c.hidden);
     for (int64_t i = 0; i < c.layers; ++i) {
@@ -46,6 +50,7 @@ class Qwen2 final : public Model {
   }
 
   const DecoderConfig& config() const override { return config_; }
+  int64_t long_from() const override { return rope_.long_from; }
 
   std::vector<AttentionProblem> attention_problems() const override {
     auto problems = Model::attention_problems();
@@ -66,7 +71,7 @@ class Qwen2 final : public Model {
       p.add_linear(p.attended, layer.attention.out, p.hidden);
 
       p.rms_norm(p.hidden, layer.feed_norm, p.normed);
-      add_feed_forward(p, layer.feed, Activation::Silu, p.normed, p.hidden);
+      add_feed_forward(p, layer.feed, activation_, p.normed, p.hidden);
     }
     const Matrix last = p.select_rows(p.hidden);
     p.rms_norm(last, norm_, last);
@@ -76,6 +81,7 @@ class Qwen2 final : public Model {
  private:
   DecoderConfig config_;
   RopeFrequencies rope_;
+  Activation activation_;
   WeightView embedding_;  // [vocab, hidden]
   std::vector<Layer> layers_;
   const float* norm_;   // [hidden]

@@ -17,11 +17,14 @@ struct Layer {
 
 class Qwen3 final : public Model {
  public:
-  Qwen3(const WeightSource& source, Weights& w) : config_(read_decoder_config(source)), rope_(read_rope_frequencies(source, config_)) {
+  Qwen3(const WeightSource& source, Weights& w)
+      : config_(read_decoder_config(source)), rope_(read_rope_frequencies(source, config_)) {
     // "sliding_window" counts only with "use_sliding_window", which no released model sets.
-    if (source.config().optional_boolean({.hf = "use_sliding_window"}).value_or(false)) refuse(source, "Qwen3 with a sliding window");
+    if (source.config().optional_boolean({.hf = "use_sliding_window"}).value_or(false))
+      refuse(source, "Qwen3 with a sliding window");
     config_.window = 0;
     const auto& c = config_;
+    activation_ = read_activation(source, "hidden_act", Activation::Silu);
     embedding_ = w.table({"token_embd.weight", "model.embed_tokens.weight"}, c.vocab, c.hidden);
     for (int64_t i = 0; i < c.layers; ++i) {
       Weights::Layer at(w, i, {"blk.{}.", "model.layers.{}."});
@@ -39,6 +42,7 @@ class Qwen3 final : public Model {
   }
 
   const DecoderConfig& config() const override { return config_; }
+  int64_t long_from() const override { return rope_.long_from; }
 
   void forward(Pass& p) const override {
     const AttentionSettings attention{.scale = 1 / std::sqrt(float(config_.head_dim))};
@@ -55,7 +59,7 @@ class Qwen3 final : public Model {
       p.add_linear(p.attended, layer.attention.out, p.hidden);
 
       p.rms_norm(p.hidden, layer.feed_norm, p.normed);
-      add_feed_forward(p, layer.feed, Activation::Silu, p.normed, p.hidden);
+      add_feed_forward(p, layer.feed, activation_, p.normed, p.hidden);
     }
     const Matrix last = p.select_rows(p.hidden);
     p.rms_norm(last, norm_, last);
@@ -65,6 +69,7 @@ class Qwen3 final : public Model {
  private:
   DecoderConfig config_;
   RopeFrequencies rope_;
+  Activation activation_;
   WeightView embedding_;  // [vocab, hidden]
   std::vector<Layer> layers_;
   const float* norm_;   // [hidden]

@@ -17,7 +17,10 @@ const std::array kArchitectures{
     Architecture{"gemma3", {"gemma3"}, {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}, make_gemma3},
     Architecture{"phi3", {"phi3"}, {"Phi3ForCausalLM"}, make_phi3},
     Architecture{"opt", {}, {"OPTForCausalLM"}, make_opt},
-    Architecture{"chatglm", {"chatglm", "glm4"}, {"ChatGLMModel", "ChatGLMForConditionalGeneration", "GlmForCausalLM", "Glm4ForCausalLM"}, make_chatglm},
+    Architecture{"chatglm",
+                 {"chatglm", "glm4"},
+                 {"ChatGLMModel", "ChatGLMForConditionalGeneration", "GlmForCausalLM", "Glm4ForCausalLM"},
+                 make_chatglm},
 };
 
 }  // namespace
@@ -33,7 +36,8 @@ const Architecture& find_architecture(const WeightSource& source) {
     if (std::find(names.begin(), names.end(), wanted) != names.end()) return candidate;
     supported += (supported.empty() ? "" : ", ") + std::string(candidate.name);
   }
-  fail(ErrorKind::Unsupported, "{}: architecture '{}' is not supported; millrace runs {}", source.origin(), wanted, supported);
+  fail(ErrorKind::Unsupported, "{}: architecture '{}' is not supported; millrace runs {}", source.origin(), wanted,
+       supported);
 }
 
 }  // namespace millrace

@@ -22,7 +22,8 @@ class Settings {
   }
   double positive(const char* hf, const char* gguf, double fallback) const {
     const double value = number(hf, gguf).value_or(fallback);
-    if (!(value > 0) || !std::isfinite(value)) fail(ErrorKind::BadFile, "{}: '{}' must be positive", config_.origin(), prefix_ + hf);
+    if (!(value > 0) || !std::isfinite(value))
+      fail(ErrorKind::BadFile, "{}: '{}' must be positive", config_.origin(), prefix_ + hf);
     return value;
   }
   std::string type() const {
@@ -70,10 +71,11 @@ double yarn_magnitude(double factor, double multiplier = 1) {
 }
 
 // YaRN (arXiv 2309.00071): dimensions that turn often are kept, those that hardly turn are stretched.
-void stretch_yarn(RopeFrequencies& out, std::vector<double>& inverse, const Settings& s, double theta, const DecoderConfig& c,
-                  bool truncate, bool gguf) {
+void stretch_yarn(RopeFrequencies& out, std::vector<double>& inverse, const Settings& s, double theta,
+                  const DecoderConfig& c, bool truncate, bool gguf) {
   const double factor = s.positive("factor", "rope.scaling.factor", 1);
-  const double original = s.positive("original_max_position_embeddings", "rope.scaling.original_context_length", double(c.context));
+  const double original =
+      s.positive("original_max_position_embeddings", "rope.scaling.original_context_length", double(c.context));
   const double fast = s.positive("beta_fast", "rope.scaling.yarn_beta_fast", 32);
   const double slow = s.positive("beta_slow", "rope.scaling.yarn_beta_slow", 1);
   const auto dimension_turning = [&](double turns) {
@@ -87,14 +89,15 @@ void stretch_yarn(RopeFrequencies& out, std::vector<double>& inverse, const Sett
     const double stretched = std::clamp((double(i) - low) / (high - low), 0.0, 1.0);
     inverse[i] = inverse[i] / factor * stretched + inverse[i] * (1 - stretched);
   }
-  if (gguf) {
-    out.magnitude = static_cast<float>(s.number("", "rope.scaling.attn_factor").value_or(1) * yarn_magnitude(factor));
-  } else if (const auto given = s.number("attention_factor")) {
+  if (const auto given = s.number("attention_factor", "rope.scaling.yarn_attn_factor")) {
     out.magnitude = static_cast<float>(*given);
+  } else if (gguf) {
+    out.magnitude = static_cast<float>(s.number("", "rope.scaling.attn_factor").value_or(1) * yarn_magnitude(factor));
   } else {
     const double mscale = s.number("mscale").value_or(0), all = s.number("mscale_all_dim").value_or(0);
-    out.magnitude = static_cast<float>(mscale != 0 && all != 0 ? yarn_magnitude(factor, mscale) / yarn_magnitude(factor, all)
-                                                               : yarn_magnitude(factor));
+    out.magnitude =
+        static_cast<float>(mscale != 0 && all != 0 ? yarn_magnitude(factor, mscale) / yarn_magnitude(factor, all)
+                                                   : yarn_magnitude(factor));
   }
 }
 
@@ -104,7 +107,8 @@ std::vector<double> tensor_values(const WeightSource& source, const std::string&
   std::vector<float> values(static_cast<size_t>(count));
   dequantize_row(view.dtype, view.data, values.data(), count);
   for (const float value : values) {
-    if (!(value > 0)) fail(ErrorKind::BadFile, "{}: tensor '{}' has a factor that is not positive", source.origin(), name);
+    if (!(value > 0))
+      fail(ErrorKind::BadFile, "{}: tensor '{}' has a factor that is not positive", source.origin(), name);
   }
   return {values.begin(), values.end()};
 }
@@ -115,8 +119,8 @@ std::vector<float> divided(std::vector<double> inverse, const std::vector<double
 }
 
 // LongRoPE (arXiv 2402.13753): searched factors, one list for short and one for long sequences.
-void stretch_longrope(RopeFrequencies& out, const std::vector<double>& inverse, const Settings& s, const WeightSource& source,
-                      const DecoderConfig& c) {
+void stretch_longrope(RopeFrequencies& out, const std::vector<double>& inverse, const Settings& s,
+                      const WeightSource& source, const DecoderConfig& c) {
   const bool gguf = source.convention() == WeightSource::Convention::Gguf;
   const auto half = static_cast<int64_t>(inverse.size());
   const double original =
@@ -127,19 +131,23 @@ void stretch_longrope(RopeFrequencies& out, const std::vector<double>& inverse, 
   out.inverse = divided(inverse, list("rope_factors_short.weight", "short_factor"));
   out.inverse_long = divided(inverse, list("rope_factors_long.weight", "long_factor"));
   out.long_from = static_cast<int64_t>(original);
-  const double factor = double(c.context) / original;
+  const double factor = s.number("factor").value_or(double(c.context) / original);
   const double computed = factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(original));
-  out.magnitude = out.magnitude_long = static_cast<float>(s.number("attention_factor", "rope.scaling.attn_factor").value_or(computed));
+  out.magnitude = out.magnitude_long =
+      static_cast<float>(s.number("attention_factor", "rope.scaling.attn_factor").value_or(computed));
 }
 
 }  // namespace
 
-RopeFrequencies plain_rope_frequencies(double theta, int rotary_dim) { return {as_float(base_frequencies(theta, rotary_dim))}; }
+RopeFrequencies plain_rope_frequencies(double theta, int rotary_dim) {
+  return {as_float(base_frequencies(theta, rotary_dim))};
+}
 
-RopeFrequencies read_rope_frequencies(const WeightSource& source, const DecoderConfig& c, const std::string& section) {
+RopeFrequencies read_rope_frequencies(const WeightSource& source, const DecoderConfig& c, const std::string& section,
+                                      double usual_theta) {
   const Settings s(source, section);
   const bool gguf = source.convention() == WeightSource::Convention::Gguf;
-  const double theta = s.positive("rope_theta", "rope.freq_base", 10000);
+  const double theta = s.positive("rope_theta", "rope.freq_base", usual_theta);
   std::vector<double> inverse = base_frequencies(theta, c.rotary_dim);
   RopeFrequencies out;
   if (const std::string type = s.type(); type == "linear") {
@@ -153,7 +161,8 @@ RopeFrequencies read_rope_frequencies(const WeightSource& source, const DecoderC
   } else if (type == "longrope" || type == "su" || source.find("rope_factors_long.weight") != nullptr) {
     stretch_longrope(out, inverse, s, source, c);
     return out;
-  } else if (type != "default" && type != "none") {
+  } else if (type != "default" && type != "none" &&
+             type != "dynamic") {  // dynamic changes nothing within the trained context
     refuse(source, "rope scaling '" + type + "'");
   }
   // GGUF files bring llama3's stretch as a table of divisors.

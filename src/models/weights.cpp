@@ -10,7 +10,8 @@ namespace millrace {
 
 Weights::Weights(const WeightSource& source, Ops& ops) : source_(source), ops_(ops) {
   // Tables of rotary frequencies are read, where they matter, with the config.
-  for (const char* known : {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight", "rotary_emb.inv_freq"}) {
+  for (const char* known :
+       {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight", "rotary_emb.inv_freq"}) {
     ignore(known);
   }
 }
@@ -27,8 +28,8 @@ WeightView Weights::find(const std::string& name, int64_t rows, int64_t cols) {
   const int64_t shape[] = {rows, cols};
   const WeightView view = source_.tensor(name, rows > 0 ? std::span(shape, 2) : std::span(shape + 1, 1));
   if (cols % info(view.dtype).block != 0) {
-    fail(ErrorKind::BadFile, "{}: tensor '{}' has rows of {} values, not whole blocks of {}", source_.origin(), name, cols,
-         millrace::name(view.dtype));
+    fail(ErrorKind::BadFile, "{}: tensor '{}' has rows of {} values, not whole blocks of {}", source_.origin(), name,
+         cols, millrace::name(view.dtype));
   }
   used_.insert(name);
   return view;
@@ -42,7 +43,9 @@ const float* Weights::vector(const TensorName& name, int64_t n, float add) {
   return values.data();
 }
 
-const float* Weights::optional_vector(const TensorName& name, int64_t n) { return has(name) ? vector(name, n) : nullptr; }
+const float* Weights::optional_vector(const TensorName& name, int64_t n) {
+  return has(name) ? vector(name, n) : nullptr;
+}
 
 WeightView Weights::table(const TensorName& name, int64_t rows, int64_t cols) {
   const WeightView view = find(resolve(name), rows, cols);
@@ -104,10 +107,14 @@ const float* Weights::stacked_bias(const std::vector<LinearPart>& parts, int64_t
 void Weights::check_all_used() const {
   for (const auto& tensor : source_.tensors()) {
     if (used_.contains(tensor.name)) continue;
-    const auto matters_not = [&](const std::string& fragment) { return tensor.name.find(fragment) != std::string::npos; };
+    const auto matters_not = [&](const std::string& fragment) {
+      return tensor.name.find(fragment) != std::string::npos;
+    };
     if (std::any_of(ignored_.begin(), ignored_.end(), matters_not)) continue;
-    fail(ErrorKind::Unsupported, "{}: tensor '{}' is not part of architecture '{}' as it is implemented here; results would be wrong without it",
-         source_.origin(), tensor.name, source_.config().architecture());
+    fail(
+        ErrorKind::Unsupported,
+        "{}: tensor '{}' is not part of architecture '{}' as it is implemented here; results would be wrong without it",
+        source_.origin(), tensor.name, source_.config().architecture());
   }
 }
 

@@ -1,4 +1,5 @@
-// The tensors of one model: declared first, so that sizes and shapes are known and the memory plan can refuse, then packed.
+// The tensors of one model: declared first, so that sizes and shapes are known and the memory plan can refuse, then
+// packed.
 #pragma once
 
 #include <deque>
@@ -38,8 +39,8 @@ class Weights {
   // Tensors nobody asked for would be silently left out of the results: refuse the model.
   void check_all_used() const;
 
-  size_t packed_bytes() const;                                   // what pack() will allocate
-  size_t in_place_bytes() const { return in_place_bytes_; }      // file pages read in every step
+  size_t packed_bytes() const;                               // what pack() will allocate
+  size_t in_place_bytes() const { return in_place_bytes_; }  // file pages read in every step
   void pack(const std::function<void(int64_t done, int64_t total)>& progress);
   std::deque<Linear>& linears() { return linears_; }
   const std::deque<Linear>& linears() const { return linears_; }

@@ -33,7 +33,7 @@ void with_retries(const std::function<bool()>& cancelled, FunctionRef<uint64_t()
       fruitless = achieved() > best ? 1 : fruitless + 1;
       best = std::max(best, achieved());
       if (fruitless >= kFruitlessAttempts) throw;
-      spdlog::info("{}; trying again", e.what());
+      log().info("{}; trying again", e.what());
     }
     pause(milliseconds(250) * (1 << fruitless), cancelled);
   }

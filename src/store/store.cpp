@@ -25,7 +25,7 @@ fs::path find_or_fetch(const std::string& model, const fs::path& folder, const s
   fs::create_directories(folder, error);
   if (error)
     fail(ErrorKind::Io, "cannot make {}: {}; MILLRACE_CACHE names another place", folder.string(), error.message());
-  const auto waiting = [&] { spdlog::warn("another process is fetching {}; waiting for it", model); };
+  const auto waiting = [&] { log().warn("another process is fetching {}; waiting for it", model); };
   const FileLock lock(folder / ".lock", waiting, cancelled);
   if (const auto found = find()) return *found;
   return fetch();

@@ -84,10 +84,10 @@ float fit_scale(const float* x, const float* w) {
       best_scale = static_cast<float>(sum.wxl / sum.wll);
     }
   };
-  // The extreme number goes near either end of the levels; how near is tried in steps of a tenth of a level.
+  // The extreme number goes near either end of the levels; how near is tried in steps of 0.3 levels.
   for (const int end : {Levels::value(0), Levels::value(Levels::kCount - 1)}) {
-    for (int step = -9; step <= 9; ++step) {
-      attempt(static_cast<float>(end) * (1 + 0.1f * static_cast<float>(step) / (Levels::kCount / 2)) / extreme);
+    for (int step = -3; step <= 3; ++step) {
+      attempt(static_cast<float>(end) * (1 + 0.3f * static_cast<float>(step) / (Levels::kCount / 2)) / extreme);
     }
   }
   if (best_scale != 0) attempt(1 / best_scale);
@@ -111,10 +111,10 @@ AffineFit fit_affine(const float* x, const float* w, int most) {
   }
   double best_gain = -1;
   AffineFit best;
-  // How far the range reaches beyond its ends is tried in steps of a tenth of a level. For given q, scale and offset
+  // How far the range reaches beyond its ends is tried in steps of 0.2 levels. For given q, scale and offset
   // solve the normal equations; the error they leave is sum wxx less the gain.
-  for (int step = -10; step <= 10; ++step) {
-    const float inverse = (static_cast<float>(most) + 0.1f * static_cast<float>(step)) / (high - low);
+  for (int step = -5; step <= 5; ++step) {
+    const float inverse = (static_cast<float>(most) + 0.2f * static_cast<float>(step)) / (high - low);
     float q[N];
     for (size_t i = 0; i < N; ++i) q[i] = nearest_level(inverse * (x[i] - low), 0, static_cast<float>(most));
     const Products sum = products<N>(x, w, q);

@@ -92,13 +92,13 @@ class GgufBuilder {
         merges.insert(left_id, right_id, {static_cast<uint32_t>(rank), id});
       }
     }
-    if (useless > 0) spdlog::warn("{} of the file's {} merges use tokens that it does not have; they are left out", useless, gguf_.merges.size());
+    if (useless > 0) log().warn("{} of the file's {} merges use tokens that it does not have; they are left out", useless, gguf_.merges.size());
     return merges;
   }
 
   void build_byte_level() {
     GgufPreTokenizer pre = gguf_pre_tokenizer(gguf_.pre);
-    if (gguf_.pre.empty()) spdlog::warn("the file names no pre-tokenizer; text may be cut into other tokens than the model was trained on");
+    if (gguf_.pre.empty()) log().warn("the file names no pre-tokenizer; text may be cut into other tokens than the model was trained on");
     if (pre.nfc) parts_.normalizer = make_unicode_form(UnicodeForm::Nfc);
     parts_.pre_tokenizer = std::move(pre.pre_tokenizer);
     parts_.model = std::make_unique<Bpe>(vocabulary_, read_merges(), BpeOptions{.ignore_merges = pre.ignore_merges});

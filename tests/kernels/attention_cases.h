@@ -24,6 +24,7 @@ struct AttentionCase {
   float softcap = 0;
   std::vector<SliceCase> slices;
   float q_scale = 1, k_scale = 1;  // of the random inputs: what the scores spread over
+  bool shuffled = true;            // pages in any order, as after long use of the cache
 };
 
 inline std::vector<AttentionCase> attention_cases() {
@@ -101,8 +102,8 @@ inline AttentionBatch::AttentionBatch(const AttentionCase& c, Random& random) : 
   int pages = 1;
   for (const SliceCase& slice : c.slices) pages += (slice.past + slice.rows + c.block_size - 1) / c.block_size + 1;
   std::vector<int32_t> free(pages);
-  std::iota(free.begin(), free.end(), 0);
-  random.shuffle(free);
+  std::iota(free.rbegin(), free.rend(), 0);
+  if (c.shuffled) random.shuffle(free);
   kv_ = {c.kv, c.kv_heads, c.head_dim, c.block_size};
   const size_t bytes = static_cast<size_t>(pages) * c.kv_heads * c.block_size * kv_.row_bytes();
   keys_.assign(bytes, std::byte{0xff});  // NaN in every plain format

@@ -122,7 +122,7 @@ void expect_close(const Fixture& f, int64_t m, const std::vector<float>& y, cons
       const size_t at = size_t(i * f.n + j);
       const double other = (r.biased ? f.bias[size_t(j)] : 0) + (r.accumulate ? f.before[at] : 0);
       error += std::pow(y[at] - (product[at] + other), 2);
-      size += std::pow(other, 2);
+      size += std::pow((r.biased ? std::abs(f.bias[size_t(j)]) : 0) + (r.accumulate ? std::abs(f.before[at]) : 0), 2);
     }
     const double typical = f.x_norms[size_t(i)] * f.w_norm * std::sqrt(double(f.n));
     // The last term: additions of bias and y round in f32, whatever the size of the product.

@@ -15,20 +15,27 @@ struct NormCase {
 
 inline std::vector<NormCase> norm_cases() {
   return {
-      {{NormKind::Rms, 1, 576, 1}},           {{NormKind::Rms, 512, 576, 1}},
-      {{NormKind::Rms, 3, 7, 1}},             {{NormKind::Rms, 5, 4096, 1}, false},
-      {{NormKind::Rms, 9, 16 * 128, 16}},     {{NormKind::Rms, 2, 3 * 20, 3}},
-      {{NormKind::Layer, 1, 768, 1}, true, true}, {{NormKind::Layer, 130, 2048, 1}, true, false, 100},
-      {{NormKind::Layer, 4, 13, 1}, false, true}, {{NormKind::Layer, 3, 4 * 80, 4}, true, true, -30},
+      {{NormKind::Rms, 1, 576, 1}},
+      {{NormKind::Rms, 512, 576, 1}},
+      {{NormKind::Rms, 3, 7, 1}},
+      {{NormKind::Rms, 5, 4096, 1}, false},
+      {{NormKind::Rms, 9, 16 * 128, 16}},
+      {{NormKind::Rms, 2, 3 * 20, 3}},
+      {{NormKind::Layer, 1, 768, 1}, true, true},
+      {{NormKind::Layer, 130, 2048, 1}, true, false, 100},
+      {{NormKind::Layer, 4, 13, 1}, false, true},
+      {{NormKind::Layer, 3, 4 * 80, 4}, true, true, -30},
       {{NormKind::Layer, 2, 64, 1}, false, false},
   };
 }
 
 inline std::vector<RopeOp::Problem> rope_cases() {
   return {
-      {RopeStyle::Halves, 1, 9, 64, 64},       {RopeStyle::Halves, 300, 32, 128, 128}, {RopeStyle::Halves, 7, 2, 80, 32},
-      {RopeStyle::Halves, 3, 5, 20, 12},       {RopeStyle::Halves, 2, 1, 6, 2},        {RopeStyle::Interleaved, 1, 9, 64, 64},
-      {RopeStyle::Interleaved, 257, 8, 128, 64}, {RopeStyle::Interleaved, 5, 3, 20, 20}, {RopeStyle::Interleaved, 2, 2, 10, 6},
+      {RopeStyle::Halves, 1, 9, 64, 64},         {RopeStyle::Halves, 300, 32, 128, 128},
+      {RopeStyle::Halves, 7, 2, 80, 32},         {RopeStyle::Halves, 3, 5, 20, 12},
+      {RopeStyle::Halves, 2, 1, 6, 2},           {RopeStyle::Interleaved, 1, 9, 64, 64},
+      {RopeStyle::Interleaved, 257, 8, 128, 64}, {RopeStyle::Interleaved, 5, 3, 20, 20},
+      {RopeStyle::Interleaved, 2, 2, 10, 6},
   };
 }
 

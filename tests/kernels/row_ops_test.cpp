@@ -23,8 +23,8 @@ void for_kernels(const KernelList<Op>& kernels, const typename Op::Problem& prob
     hardware.threads = threads;
     for (const Kernel<Op>* kernel : kernels) {
       if (!kernel->can_run(problem, hardware)) continue;
-      SCOPED_TRACE(to_string(problem) + " " + std::string(kernel->name()) + " threads " + std::to_string(threads) + " seed " +
-                   std::to_string(seed));
+      SCOPED_TRACE(to_string(problem) + " " + std::string(kernel->name()) + " threads " + std::to_string(threads) +
+                   " seed " + std::to_string(seed));
       EXPECT_GT(kernel->estimate_us(problem, hardware), 0);
       EXPECT_LE(error(*kernel, pool), tolerance);
     }
@@ -40,8 +40,13 @@ TEST(Norm, MatchesTheReference) {
       for (int64_t r = 0; r < p.rows; ++r) x.at(r, i) += c.offset;
     }
     const auto args = [&](TestMatrix& in, TestMatrix& out) {
-      return NormOp::Args{p.kind, in.view(), out.view(), c.weighted ? &weight.at(0, 0) : nullptr,
-                          c.biased ? &bias.at(0, 0) : nullptr, 1e-5f, static_cast<int>(p.groups)};
+      return NormOp::Args{p.kind,
+                          in.view(),
+                          out.view(),
+                          c.weighted ? &weight.at(0, 0) : nullptr,
+                          c.biased ? &bias.at(0, 0) : nullptr,
+                          1e-5f,
+                          static_cast<int>(p.groups)};
     };
     reference_norm()->run(args(x, expected), {});
     // A mean far from zero takes digits from the differences to it.
@@ -98,7 +103,8 @@ TEST(Rope, TurnsThePairsOfItsStyle) {
       for (int i = 0; i < 5; ++i) x.at(0, i) = static_cast<float>(i + 1);
       kernel->run({style, x.view(), angles.view(), 1, 5, 4}, {});
       const bool halves = style == RopeStyle::Halves;
-      const float expected[] = {halves ? -3.0f : -2.0f, halves ? -4.0f : 1.0f, halves ? 1.0f : -4.0f, halves ? 2.0f : 3.0f, 5.0f};
+      const float expected[] = {halves ? -3.0f : -2.0f, halves ? -4.0f : 1.0f, halves ? 1.0f : -4.0f,
+                                halves ? 2.0f : 3.0f, 5.0f};
       for (int i = 0; i < 5; ++i) EXPECT_EQ(x.at(0, i), expected[i]) << kernel->name() << " " << i;
     }
   }
@@ -113,14 +119,15 @@ TEST(Activation, MatchesTheReference) {
       return ActivationOp::Args{p.kind, in.view(), p.gated ? &gate_view : nullptr, out.view()};
     };
     reference_activation()->run(args(x, expected), {});
-    for_kernels<ActivationOp>(cpu_activation_kernels(), p, random.seed(), kTolerance, [&](const auto& kernel, ThreadPool& pool) {
-      TestMatrix out(p.rows, p.cols), same = x;
-      kernel.run(args(x, out), {&pool, nullptr});
-      kernel.run(args(same, same), {&pool, nullptr});
-      EXPECT_TRUE(out.spare_is_untouched());
-      EXPECT_TRUE(same.same_bits(out)) << "in place";
-      return out.distance(expected);
-    });
+    for_kernels<ActivationOp>(cpu_activation_kernels(), p, random.seed(), kTolerance,
+                              [&](const auto& kernel, ThreadPool& pool) {
+                                TestMatrix out(p.rows, p.cols), same = x;
+                                kernel.run(args(x, out), {&pool, nullptr});
+                                kernel.run(args(same, same), {&pool, nullptr});
+                                EXPECT_TRUE(out.spare_is_untouched());
+                                EXPECT_TRUE(same.same_bits(out)) << "in place";
+                                return out.distance(expected);
+                              });
   }
 }
 
@@ -139,7 +146,8 @@ TEST(Activation, IsAccurateEverywhere) {
       kernel->run({kind, x.view(), nullptr, out.view()}, {});
       for (int64_t i = 0; i < n; ++i) {
         const double allowed = 5e-7 * std::abs(expected.at(0, i)) + 1e-7 * std::min(1.0f, std::abs(x.at(0, i)));
-        EXPECT_NEAR(out.at(0, i), expected.at(0, i), allowed) << kernel->name() << " " << static_cast<int>(kind) << " " << x.at(0, i);
+        EXPECT_NEAR(out.at(0, i), expected.at(0, i), allowed)
+            << kernel->name() << " " << static_cast<int>(kind) << " " << x.at(0, i);
       }
     }
   }
@@ -152,14 +160,17 @@ TEST(Elementwise, MatchesTheReference) {
     TestMatrix a(gather ? p.rows + 5 : p.rows, p.cols, random, 20), b(p.rows, p.cols, random), expected(p.rows, p.cols);
     std::vector<int32_t> ids;
     for (int64_t i = 0; i < p.rows; ++i) ids.push_back(random.below(static_cast<int>(p.rows) + 5));
-    const auto args = [&](TestMatrix& out) { return ElementwiseOp::Args{p.kind, a.view(), b.view(), out.view(), 30.0f, ids}; };
+    const auto args = [&](TestMatrix& out) {
+      return ElementwiseOp::Args{p.kind, a.view(), b.view(), out.view(), 30.0f, ids};
+    };
     reference_elementwise()->run(args(expected), {});
-    for_kernels<ElementwiseOp>(cpu_elementwise_kernels(), p, random.seed(), kTolerance, [&](const auto& kernel, ThreadPool& pool) {
-      TestMatrix out(p.rows, p.cols);
-      kernel.run(args(out), {&pool, nullptr});
-      EXPECT_TRUE(out.spare_is_untouched());
-      return out.distance(expected);
-    });
+    for_kernels<ElementwiseOp>(cpu_elementwise_kernels(), p, random.seed(), kTolerance,
+                               [&](const auto& kernel, ThreadPool& pool) {
+                                 TestMatrix out(p.rows, p.cols);
+                                 kernel.run(args(out), {&pool, nullptr});
+                                 EXPECT_TRUE(out.spare_is_untouched());
+                                 return out.distance(expected);
+                               });
   }
 }
 
@@ -210,30 +221,33 @@ TEST(Embedding, MatchesTheReference) {
       };
       TestMatrix expected = accumulate ? base : TestMatrix(p.rows, p.cols);
       reference_embedding()->run(args(expected), {});
-      for_kernels<EmbeddingOp>(cpu_embedding_kernels(), p, random.seed(), kTolerance, [&](const auto& kernel, ThreadPool& pool) {
-        TestMatrix out = accumulate ? base : TestMatrix(p.rows, p.cols);
-        kernel.run(args(out), {&pool, nullptr});
-        EXPECT_TRUE(out.spare_is_untouched());
-        return out.distance(expected);
-      });
+      for_kernels<EmbeddingOp>(cpu_embedding_kernels(), p, random.seed(), kTolerance,
+                               [&](const auto& kernel, ThreadPool& pool) {
+                                 TestMatrix out = accumulate ? base : TestMatrix(p.rows, p.cols);
+                                 kernel.run(args(out), {&pool, nullptr});
+                                 EXPECT_TRUE(out.spare_is_untouched());
+                                 return out.distance(expected);
+                               });
     }
   }
 }
 
-// Two sequences, one of which continues in the middle of a page. What lies outside of the new rows stays as it was, and the
-// stored bits are the reference's.
+// Two sequences, one of which continues in the middle of a page. What lies outside of the new rows stays as it was, and
+// the stored bits are the reference's.
 TEST(KvWrite, StoresTheBitsOfTheReference) {
   for (const KvWriteOp::Problem& p : kv_write_cases()) {
     Random random;
     const int rows = static_cast<int>(p.rows), block_size = 16;
-    TestMatrix k(p.rows, int64_t{p.kv_heads} * p.head_dim, random), v(p.rows, int64_t{p.kv_heads} * p.head_dim, random, 100);
+    TestMatrix k(p.rows, int64_t{p.kv_heads} * p.head_dim, random),
+        v(p.rows, int64_t{p.kv_heads} * p.head_dim, random, 100);
     std::vector<int32_t> pages((p.rows + 7) / block_size + 4);
     for (size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<int32_t>(i);
     random.shuffle(pages);
     const std::span<const int32_t> all(pages);
     const int first_rows = rows / 3;
-    const std::vector<SequenceSlice> slices = {{0, first_rows, 7, 0, all.first((7 + first_rows) / block_size + 1)},
-                                               {first_rows, rows - first_rows, 0, 0, all.subspan((7 + first_rows) / block_size + 1)}};
+    const std::vector<SequenceSlice> slices = {
+        {0, first_rows, 7, 0, all.first((7 + first_rows) / block_size + 1)},
+        {first_rows, rows - first_rows, 0, 0, all.subspan((7 + first_rows) / block_size + 1)}};
     KvLayer kv{p.kv, p.kv_heads, p.head_dim, block_size};
     const size_t bytes = pages.size() * p.kv_heads * block_size * kv.row_bytes();
     const auto write = [&](const Kernel<KvWriteOp>& kernel, ThreadPool* pool) {

@@ -41,8 +41,8 @@ std::string archive_of(const std::string& name, const std::string& data, bool de
   const std::string file = "PK\3\4" + common + name + packed;
   std::string directory("PK\1\2\24\0", 6);
   directory += common;
-  put(directory, 0, 10);  // comment, disk, attributes
-  put(directory, 0, 4);   // where the member begins
+  directory.append(10, '\0');  // comment, disk, attributes
+  put(directory, 0, 4);        // where the member begins
   directory += name;
   std::string end("PK\5\6\0\0\0\0\1\0\1\0", 12);
   put(end, directory.size(), 4);

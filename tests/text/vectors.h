@@ -17,8 +17,8 @@ inline nlohmann::json read_vectors(const std::string& name) {
 inline const std::vector<std::string>& corpus() {
   static const std::vector<std::string> texts = [] {
     std::vector<std::string> list;
-    const nlohmann::json file = read_vectors("texts.json");
-    for (const auto& hex : file.at("hex")) {
+    const auto vectors = read_vectors("texts.json");
+    for (const auto& hex : vectors.at("hex")) {
       const auto digits = hex.get<std::string>();
       std::string& text = list.emplace_back();
       for (size_t i = 0; i < digits.size(); i += 2) text.push_back(static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16)));

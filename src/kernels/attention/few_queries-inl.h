@@ -1,5 +1,5 @@
-// Attention of the query vectors of one row under one KV head: decode. Keys and values are read once, in their own
-// format, and each vector of them serves all heads of the group while it is in a register.
+// Attention of one row under several KV heads: decode. Keys and values are read once, in the order in which they lie in
+// memory: page by page, in each page head by head.
 
 #if defined(MILLRACE_FEW_QUERIES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_FEW_QUERIES_INL_H
@@ -8,102 +8,170 @@
 #define MILLRACE_FEW_QUERIES_INL_H
 #endif
 
-#include "kernels/attention/schedule.h"
-#include "kernels/simd/rows-inl.h"
+#include "kernels/attention/tile-inl.h"
+#include "kernels/attention/wide_products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace {
 namespace HWY_NAMESPACE {
 
-// [a, b, c, d] each summed over its lanes, into out[0..3].
-HWY_INLINE void sums_of_four(F32Vec a, F32Vec b, F32Vec c, F32Vec d, float* out) {
-#if HWY_TARGET == HWY_NEON
-  vst1q_f32(out, vpaddq_f32(vpaddq_f32(a.raw, b.raw), vpaddq_f32(c.raw, d.raw)));
-#else
-  const F32Vec x = hn::Add(hn::InterleaveLower(kF32, a, c), hn::InterleaveUpper(kF32, a, c));
-  const F32Vec y = hn::Add(hn::InterleaveLower(kF32, b, d), hn::InterleaveUpper(kF32, b, d));
-  const F32Vec z = hn::Add(hn::InterleaveLower(kF32, x, y), hn::InterleaveUpper(kF32, x, y));
-  alignas(64) float blocks[kLanes];
-  store(z, blocks);
-  for (int i = 0; i < 4; ++i) {
-    float sum = 0;
-    for (int64_t block = 0; block < kLanes; block += 4) sum += blocks[block + i];
-    out[i] = sum;
-  }
-#endif
+// The largest of n scores, in every lane. They are capped first, and the last one is repeated up to a multiple of
+// kLanes.
+HWY_INLINE F32Vec largest_score(float* scores, int n, float softcap) {
+  const int64_t padded = padded_to_lanes(n);
+  for (int64_t i = n; i < padded; ++i) scores[i] = scores[n - 1];
+  for (int64_t i = 0; softcap > 0 && i < padded; i += kLanes) store(capped(load(scores + i), softcap), scores + i);
+  F32Vec most = load(scores);
+  for (int64_t i = kLanes; i < padded; i += kLanes) most = hn::Max(most, load(scores + i));
+  return hn::MaxOfLanes(kF32, most);
 }
 
-// Scores of `heads` query vectors (stride padded_dim, zeros after dim) against four keys: scores[h * kKvTile + 0..3].
-template <DType dtype, int heads>
-HWY_INLINE void score_four(const std::byte* const* keys, const float* q, int64_t dim, int64_t padded_dim,
-                           float* scores) {
-  F32Vec acc[heads][4];
-  MR_UNROLL for (int h = 0; h < heads; ++h) { MR_UNROLL for (int t = 0; t < 4; ++t) acc[h][t] = hn::Zero(kF32); }
+// Turns n scores into weights and returns their sum.
+HWY_INLINE float weigh(float* scores, int n, F32Vec maximum) {
+  constexpr int kTogether = 4;
+  F32Vec total = hn::Zero(kF32);
   int64_t i = 0;
-  for (; i + kLanes <= dim; i += kLanes) {
-    const F32Vec k[4] = {row_at<dtype>(keys[0], i), row_at<dtype>(keys[1], i), row_at<dtype>(keys[2], i),
-                         row_at<dtype>(keys[3], i)};
-    MR_UNROLL for (int h = 0; h < heads; ++h) {
-      const F32Vec x = load(q + h * padded_dim + i);
-      MR_UNROLL for (int t = 0; t < 4; ++t) acc[h][t] = hn::MulAdd(x, k[t], acc[h][t]);
-    }
+  for (; i + kTogether * kLanes <= n; i += kTogether * kLanes) {
+    F32Vec weight[kTogether];
+    MR_UNROLL for (int j = 0; j < kTogether; ++j) weight[j] = hn::Sub(load(scores + i + j * kLanes), maximum);
+    exp2(weight);
+    MR_UNROLL for (int j = 0; j < kTogether; ++j) store(weight[j], scores + i + j * kLanes);
+    total = hn::Add(total, hn::Add(hn::Add(weight[0], weight[1]), hn::Add(weight[2], weight[3])));
   }
-  if (i < dim) {
-    MR_UNROLL for (int t = 0; t < 4; ++t) {
-      const F32Vec k = row_end<dtype>(keys[t], i, dim);
-      MR_UNROLL for (int h = 0; h < heads; ++h) acc[h][t] = hn::MulAdd(load(q + h * padded_dim + i), k, acc[h][t]);
-    }
+  for (; i + kLanes <= n; i += kLanes) {
+    const F32Vec weight = exp2(hn::Sub(load(scores + i), maximum));
+    store(weight, scores + i);
+    total = hn::Add(total, weight);
   }
-  MR_UNROLL for (int h = 0; h < heads; ++h) {
-    sums_of_four(acc[h][0], acc[h][1], acc[h][2], acc[h][3], scores + h * kKvTile);
-  }
+  float sum = sum_of(total);
+  if (i == n) return sum;
+  store(exp2(hn::Sub(load(scores + i), maximum)), scores + i);
+  for (; i < n; ++i) sum += scores[i];
+  return sum;
 }
 
-// Scores of n <= kKvTile keys. `keys` holds kKvTile pointers, the last one repeated after n.
-template <DType dtype, int heads>
-void score_tile(const std::byte* const* keys, int n, const float* q, int64_t dim, int64_t padded_dim, float* scores) {
-  for (int t = 0; t < n; t += 4) score_four<dtype, heads>(keys + t, q, dim, padded_dim, scores + t);
-}
+// Products say how keys are scored and values added, and in what arithmetic; see WideProducts.
+template <class Products, Softmax variant>
+class FewQueries {
+ public:
+  FewQueries(const TileShape& shape, const Scratch& scratch) : shape_(shape), scratch_(scratch) {}
 
-// sums[h][i..] += the weighted values, `vectors` vectors of them at a time.
-template <DType dtype, int heads, int vectors>
-HWY_INLINE void add_values(const std::byte* const* values, int n, const float* weights, int64_t i, int64_t padded_dim,
-                           float* sums) {
-  F32Vec acc[heads][vectors];
-  MR_UNROLL for (int h = 0; h < heads; ++h) {
-    MR_UNROLL for (int j = 0; j < vectors; ++j) acc[h][j] = load(sums + h * padded_dim + i + j * kLanes);
+  // False: the unified maximum does not fit these scores.
+  bool run(const Piece& piece, Partial& partial) {
+    shape_.template start<variant>(partial);
+    prepare_queries();
+    for (int begin = piece.begin, end; begin < piece.end; begin = end) {
+      end = std::min(piece.end, (begin / kKvTile + 1) * kKvTile);
+      score(products_, begin, end);
+      if constexpr (Products::kApproximate) {
+        if (!trusted()) {
+          WideProducts<Products::kDType> wide;
+          wide.prepare(scratch_.q, shape_.heads, shape_.dim, shape_.stride);
+          score(wide, begin, end);
+        }
+      }
+      if (!weigh_tile(end - begin, partial)) return false;
+      add(begin, end, partial.sums);
+    }
+    return variant != Softmax::Unified || shape_.totals_are_sound(partial);
   }
-  for (int t = 0; t < n; ++t) {
-    F32Vec v[vectors];
-    MR_UNROLL for (int j = 0; j < vectors; ++j) v[j] = row_at<dtype>(values[t], i + j * kLanes);
-    MR_UNROLL for (int h = 0; h < heads; ++h) {
-      const F32Vec w = broadcast(weights[h * kKvTile + t]);
-      MR_UNROLL for (int j = 0; j < vectors; ++j) acc[h][j] = hn::MulAdd(w, v[j], acc[h][j]);
+
+ private:
+  void prepare_queries() {
+    for (int head = 0; head < shape_.heads; ++head) {
+      const float* q = shape_.query(0, head);
+      float* to = scratch_.q + head * shape_.stride;
+      for (int64_t i = 0; i < shape_.dim; ++i) to[i] = q[i] * shape_.query_scale;
+      std::fill(to + shape_.dim, to + shape_.stride, 0.0f);
+    }
+    products_.prepare(scratch_.q, shape_.heads, shape_.dim, shape_.stride);
+  }
+
+  // Calls work(offset of the rows, how many, index of the first, first head, heads) along the memory of positions
+  // [begin, end), with one to four heads at a time.
+  template <class Work>
+  void walk(int begin, int end, const Work& work) const {
+    for (int at = begin, n; at < end; at += n) {
+      n = shape_.run_in_page(at, end);
+      for (int kv_head = 0; kv_head < shape_.tile.kv_heads; ++kv_head) {
+        const size_t offset = shape_.offset(at, kv_head);
+        for (int g = 0; g < shape_.group; g += 4) {
+          work(offset, n, at - begin, kv_head * shape_.group + g, std::min(4, shape_.group - g));
+        }
+      }
     }
   }
-  MR_UNROLL for (int h = 0; h < heads; ++h) {
-    MR_UNROLL for (int j = 0; j < vectors; ++j) store(acc[h][j], sums + h * padded_dim + i + j * kLanes);
-  }
-}
 
-template <DType dtype, int heads>
-void add_tile(const std::byte* const* values, int n, const float* weights, int64_t dim, int64_t padded_dim,
-              float* sums) {
-  constexpr int kWide = HWY_TARGET == HWY_NEON || HWY_TARGET == HWY_AVX3 ? 4 : 2;  // 32 vector registers, or 16
-  int64_t i = 0;
-  for (; i + kWide * kLanes <= dim; i += kWide * kLanes) {
-    add_values<dtype, heads, kWide>(values, n, weights, i, padded_dim, sums);
-  }
-  for (; i + kLanes <= dim; i += kLanes) add_values<dtype, heads, 1>(values, n, weights, i, padded_dim, sums);
-  if (i == dim) return;
-  for (int t = 0; t < n; ++t) {
-    const F32Vec v = row_end<dtype>(values[t], i, dim);
-    for (int h = 0; h < heads; ++h) {
-      float* sum = sums + h * padded_dim + i;
-      store(hn::MulAdd(broadcast(weights[h * kKvTile + t]), v, load(sum)), sum);
+  template <class AnyProducts>
+  void score(const AnyProducts& products, int begin, int end) const {
+    walk(begin, end, [&](size_t offset, int n, int t, int head, int heads) {
+      const std::byte* keys = shape_.args.kv.keys + offset;
+      float* scores = scratch_.scores + head * kScoreStride + t;
+      if (heads == 1) products.template score<1>(head, keys, n, scores);
+      if (heads == 2) products.template score<2>(head, keys, n, scores);
+      if (heads == 3) products.template score<3>(head, keys, n, scores);
+      if (heads == 4) products.template score<4>(head, keys, n, scores);
+    });
+    for (int head = 0; head < shape_.heads; ++head) {
+      const F32Vec most = largest_score(scratch_.scores + head * kScoreStride, end - begin, shape_.args.softcap);
+      scratch_.factors[head] = hn::GetLane(most);
     }
   }
-}
+
+  void add(int begin, int end, float* all_sums) const {
+    walk(begin, end, [&](size_t offset, int n, int t, int head, int heads) {
+      const std::byte* values = shape_.args.kv.values + offset;
+      const float* weights = scratch_.scores + head * kScoreStride + t;
+      float* sums = all_sums + head * shape_.stride;
+      if (heads == 1) products_.template add<1>(values, n, weights, sums);
+      if (heads == 2) products_.template add<2>(values, n, weights, sums);
+      if (heads == 3) products_.template add<3>(values, n, weights, sums);
+      if (heads == 4) products_.template add<4>(values, n, weights, sums);
+    });
+  }
+
+  // Rounded queries give scores whose error grows with their size; what counts are those near the largest.
+  bool trusted() const {
+    bool all = products_.fits();
+    for (int head = 0; head < shape_.heads; ++head) all = all && std::abs(scratch_.factors[head]) <= kTrustedScore;
+    return all;
+  }
+
+  bool weigh_tile(int n, Partial& partial) const {
+    for (int head = 0; head < shape_.heads; ++head) {
+      if (!move(broadcast(scratch_.factors[head]), scratch_.scores + head * kScoreStride, n, partial.maxima[head],
+                partial.totals[head], partial.sums + head * shape_.stride)) {
+        return false;
+      }
+    }
+    for (int head = 0; head < shape_.heads; ++head) {
+      partial.totals[head] += weigh(scratch_.scores + head * kScoreStride, n, broadcast(partial.maxima[head]));
+    }
+    return true;
+  }
+
+  // Moves the maximum to where the variant wants it for scores that reach up to `most`.
+  bool move(F32Vec most, float* scores, int n, float& maximum, float& total, float* sums) const {
+    if (out_of_limits(most)) {
+      for (int64_t i = 0; i < n; i += kLanes) store(limited(load(scores + i)), scores + i);
+      most = limited(most);
+    }
+    const float before = maximum;
+    F32Vec moved = broadcast(maximum);
+    if (!move_maximum<variant>(most, moved)) return false;
+    maximum = hn::GetLane(moved);
+    if (maximum != before && before != kNoScore) {
+      const float factor = std::exp2(before - maximum);
+      total *= factor;
+      scale_row(sums, factor, shape_.stride);
+    }
+    return true;
+  }
+
+  const TileShape& shape_;
+  const Scratch& scratch_;
+  Products products_;
+};
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE

@@ -36,7 +36,7 @@ class OneQuery {
     for (int i = 0; i < n; ++i) out[i] = static_cast<float>(sums[i] / total);
   }
 
-  static constexpr int kMaxHeadDim = 1024;
+  static constexpr int kMaxHeadDim = 4096;
 
  private:
   void fetch(const std::byte* rows, int position, float* to) const {

@@ -6,34 +6,34 @@
 #include <cstdint>
 
 #include "kernels/attention/schedule.h"
-#include "kernels/attention/scores.h"
 
 namespace millrace {
 
-// Softmax of one query vector in progress: where the maximum stands, and how much weight was summed.
-struct SoftmaxState {
-  float maximum = kNoScore;
-  float total = 0;
-};
+// From one query vector's scores to the next one's: kernels may write up to seven beyond a tile.
+constexpr int64_t kScoreStride = kKvTile + 16;
 
-// Query vectors of a tile in progress. Outputs are sums / total.
+// The query vectors of a tile in progress: row by row, all heads of the tile in each. Outputs are sums / totals.
 struct Partial {
   Piece piece;
   bool used = false;
-  SoftmaxState* states = nullptr;  // [vectors]
-  float* sums = nullptr;           // [vectors, stride]
+  float* maxima = nullptr;  // [vectors]: what the weights are relative to
+  float* totals = nullptr;  // [vectors]: of the weights
+  float* sums = nullptr;    // [vectors, stride]: of the weighted values
 };
 
 struct Scratch {
   Partial* whole = nullptr;  // for tiles that no cut goes through
-  float* q = nullptr;        // [vectors, stride]
-  float* scores = nullptr;   // [vectors, kKvTile]
+  float* q = nullptr;        // [vectors, stride], or transposed
+  float* scores = nullptr;   // [vectors, kScoreStride], or transposed
+  float* keys = nullptr;     // [stride, kKvTile]: a tile of keys, transposed
+  float* values = nullptr;   // [kKvTile, stride]
+  float* factors = nullptr;  // [vectors]: largest scores of a tile, or what its sums are rescaled by
 };
 
 class AttentionWorkspace {
  public:
-  AttentionWorkspace(int heads, int kv_heads, int head_dim, int threads)
-      : vectors(std::max(kQueryTile, heads / kv_heads)), stride((head_dim + 15) / 16 * 16), threads_(threads) {}
+  AttentionWorkspace(int heads, int head_dim, int query_tile, int threads)
+      : vectors(padded(std::max(query_tile, heads))), stride(padded(head_dim)), threads_(threads) {}
 
   size_t bytes() const {
     return static_cast<size_t>(threads_) * scratch_bytes() +
@@ -42,8 +42,12 @@ class AttentionWorkspace {
 
   Scratch scratch(std::byte* base, int worker) const {
     std::byte* at = base + static_cast<size_t>(worker) * scratch_bytes();
-    auto* floats = reinterpret_cast<float*>(at + partial_bytes());
-    return {partial_at(at), floats, floats + int64_t{vectors} * stride};
+    Scratch scratch{partial_at(at), reinterpret_cast<float*>(at + partial_bytes())};
+    scratch.scores = scratch.q + vectors * stride;
+    scratch.keys = scratch.scores + vectors * kScoreStride;
+    scratch.values = scratch.keys + stride * kKvTile;
+    scratch.factors = scratch.values + stride * kKvTile;
+    return scratch;
   }
 
   // Of the tile that began before the chunk (side 0), or that ends after it (side 1).
@@ -52,22 +56,25 @@ class AttentionWorkspace {
                        static_cast<size_t>(chunk * 2 + side) * partial_bytes());
   }
 
-  const int vectors, stride;
+  const int64_t vectors, stride;  // both padded, so that no vector register reaches beyond
 
  private:
   static constexpr size_t kRecord = 128;
   static_assert(sizeof(Partial) <= kRecord);
 
+  static int padded(int n) { return (n + 15) / 16 * 16; }
+
   Partial* partial_at(std::byte* at) const {
     auto* partial = reinterpret_cast<Partial*>(at);
-    partial->states = reinterpret_cast<SoftmaxState*>(at + kRecord);
-    partial->sums = reinterpret_cast<float*>(at + kRecord) + 2 * vectors;
+    partial->maxima = reinterpret_cast<float*>(at + kRecord);
+    partial->totals = partial->maxima + vectors;
+    partial->sums = partial->totals + vectors;
     return partial;
   }
-  static size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
-  size_t partial_bytes() const { return padded(kRecord + static_cast<size_t>(vectors) * (2 + stride) * sizeof(float)); }
+  size_t partial_bytes() const { return kRecord + static_cast<size_t>(vectors * (2 + stride)) * sizeof(float); }
   size_t scratch_bytes() const {
-    return padded(partial_bytes() + static_cast<size_t>(vectors) * (stride + kKvTile) * sizeof(float));
+    return partial_bytes() +
+           static_cast<size_t>(vectors * (stride + kScoreStride + 1) + 2 * stride * kKvTile) * sizeof(float);
   }
 
   const int threads_;

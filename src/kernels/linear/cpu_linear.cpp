@@ -14,6 +14,8 @@ std::span<const Rows8Kernel> rows8_kernels() {
   static const std::vector<Rows8Kernel> kernels = [] {
     std::vector<Rows8Kernel> all;
 #if defined(__aarch64__)
+    for (const auto& method : bf16_methods()) all.emplace_back(method);
+    for (const auto& method : i8mm_methods()) all.emplace_back(method);
     for (const auto& method : dotprod_methods()) all.emplace_back(method);
 #endif
     return all;
@@ -28,7 +30,8 @@ std::vector<const LinearLayout*> cpu_linear_layouts() { return {&rows8_layout(),
 KernelList<LinearOp> cpu_linear_kernels() {
   KernelList<LinearOp> all;
   for (const auto& kernel : rows8_kernels()) all.push_back(&kernel);
-  for (const auto* kernel : rows_linear_kernels()) all.push_back(kernel);
+  for (const auto* kernel : plain_linear_kernels()) all.push_back(kernel);
+  for (const auto* kernel : exact_linear_kernels()) all.push_back(kernel);
   all.push_back(reference_linear());
   return all;
 }

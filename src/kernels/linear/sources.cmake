@@ -1,7 +1,9 @@
 set(LINEAR_SOURCES
   linear/linear.cpp linear/cpu_linear.cpp
-  linear/rows/layout.cpp linear/rows/reference.cpp linear/rows/exact.cpp
+  linear/rows/layout.cpp linear/rows/reference.cpp linear/rows/plain.cpp linear/rows/exact.cpp
   linear/rows8/layout.cpp linear/rows8/kernel.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
-  list(APPEND LINEAR_SOURCES linear/arm/dotprod.cpp)
+  list(APPEND LINEAR_SOURCES linear/arm/bf16.cpp linear/arm/i8mm.cpp linear/arm/dotprod.cpp)
 endif()
+# Tiles of registers are arrays: their loops must be taken apart, which -O2 does not do.
+set_source_files_properties(linear/rows/plain.cpp linear/rows/exact.cpp PROPERTIES COMPILE_OPTIONS -O3)

@@ -17,7 +17,9 @@ class RopeAngles final : public Kernel<RopeAnglesOp> {
  public:
   std::string_view name() const override { return "rows"; }
   bool can_run(const Problem&, const Hardware& hardware) const override { return hardware.device == DeviceKind::Cpu; }
-  double estimate_us(const Problem& p, const Hardware&) const override { return scalar_work_us(p.rows * p.rotary_dim * kElementsPerSine); }
+  double estimate_us(const Problem& p, const Hardware&) const override {
+    return scalar_work_us(p.rows * p.rotary_dim * kElementsPerSine);
+  }
 
   void run(const Args& args, const Executor& executor) const override {
     const auto half = static_cast<int64_t>(args.inverse_frequency.size());

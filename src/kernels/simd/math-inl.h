@@ -21,20 +21,38 @@ HWY_INLINE F32Vec times_power_of_two(F32Vec x, F32Vec n) {
   return hn::BitCast(kF32, hn::Add(hn::BitCast(d32, x), exponent));
 }
 
-// 2^x; zero below 2^-126, held at 2^127.4 above.
-HWY_INLINE F32Vec exp2(F32Vec x) {
-  const F32Vec inside = hn::Min(hn::Max(x, broadcast(-126.0f)), broadcast(127.4f));
-  const F32Vec n = hn::Round(inside);
-  const F32Vec r = hn::Sub(inside, n);
-  F32Vec p = broadcast(0.00015353360504377633f);
-  p = hn::MulAdd(p, r, broadcast(0.0013398875016719103f));
-  p = hn::MulAdd(p, r, broadcast(0.00961843691766262f));
-  p = hn::MulAdd(p, r, broadcast(0.055503323674201965f));
-  p = hn::MulAdd(p, r, broadcast(0.24022647738456726f));
-  p = hn::MulAdd(p, r, broadcast(0.6931471824645996f));
-  p = hn::MulAdd(p, r, broadcast(1.0f));
-  return hn::IfThenElseZero(hn::Ge(x, broadcast(-126.0f)), times_power_of_two(p, n));
+// 2^x for x <= 127; 2^-126 for all that is less; n vectors at once, so that none waits for its own last result. Adding
+// 1.5 * 2^23 leaves the nearest integer in the low bits of the sum, from where a shift takes it to the exponent:
+// conversions have fewer pipes than additions.
+template <int n>
+HWY_INLINE void exp2(F32Vec (&x)[n]) {
+  const hn::RebindToSigned<F32> d32;
+  const F32Vec magic = broadcast(12582912.0f);
+  F32Vec shifted[n], p[n];
+  MR_UNROLL for (int i = 0; i < n; ++i) x[i] = hn::Max(x[i], broadcast(-126.0f));
+  MR_UNROLL for (int i = 0; i < n; ++i) shifted[i] = hn::Add(x[i], magic);
+  MR_UNROLL for (int i = 0; i < n; ++i) x[i] = hn::Sub(x[i], hn::Sub(shifted[i], magic));
+  MR_UNROLL for (int i = 0; i < n; ++i) {
+    p[i] = hn::MulAdd(broadcast(0.0013264721492305398f), x[i], broadcast(0.009671512991189957f));
+  }
+  MR_UNROLL for (int i = 0; i < n; ++i) p[i] = hn::MulAdd(p[i], x[i], broadcast(0.05550733581185341f));
+  MR_UNROLL for (int i = 0; i < n; ++i) p[i] = hn::MulAdd(p[i], x[i], broadcast(0.24022242426872253f));
+  MR_UNROLL for (int i = 0; i < n; ++i) p[i] = hn::MulAdd(p[i], x[i], broadcast(0.6931470036506653f));
+  MR_UNROLL for (int i = 0; i < n; ++i) p[i] = hn::MulAdd(p[i], x[i], broadcast(1.0f));
+  MR_UNROLL for (int i = 0; i < n; ++i) {
+    const auto exponent = hn::ShiftLeft<23>(hn::BitCast(d32, shifted[i]));
+    x[i] = hn::BitCast(kF32, hn::Add(hn::BitCast(d32, p[i]), exponent));
+  }
 }
+
+HWY_INLINE F32Vec exp2(F32Vec x) {
+  F32Vec one[1] = {x};
+  exp2(one);
+  return one[0];
+}
+
+// The same, but zero below 2^-126.
+HWY_INLINE F32Vec exp2_or_zero(F32Vec x) { return hn::IfThenElseZero(hn::Ge(x, broadcast(-126.0f)), exp2(x)); }
 
 // e^x; zero below e^-87.3, held at e^88 above.
 HWY_INLINE F32Vec exp(F32Vec x) {

@@ -68,9 +68,13 @@ HWY_INLINE F32Vec load_f16(const uint16_t* p) {
 }
 
 HWY_INLINE F32Vec load_bf16(const uint16_t* p) {
+#if HWY_TARGET == HWY_NEON
+  return F32Vec(vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)));  // widens and shifts at once
+#else
   const hn::Rebind<uint16_t, F32> d16;
   const hn::RebindToUnsigned<F32> d32;
   return hn::BitCast(kF32, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, p))));
+#endif
 }
 
 HWY_INLINE F32Vec load_i8(const int8_t* p) {

@@ -7,6 +7,8 @@
 
 namespace millrace {
 
+std::span<const Rows8Method> bf16_methods();
+std::span<const Rows8Method> i8mm_methods();
 std::span<const Rows8Method> dotprod_methods();
 
 }  // namespace millrace

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "base/error.h"
 #include "kernels/linear/arm/arm.h"
@@ -14,25 +15,16 @@ namespace millrace {
 namespace {
 
 struct Dot {
-  // sum[row] += w[row's quad] * x[quad `lane`]
+  // sum[row] += w[row's quad] * x[quad `lane`]. As assembly, since the order of the sums matters: the compiler's own
+  // leaves too few of them in flight.
   template <int lane>
-  static int32x4_t quad(int32x4_t sum, int8x16_t w, int8x16_t x) {
-#if defined(__clang__)
-    const int8x16_t quads = vreinterpretq_s8_s32(vdupq_laneq_s32(vreinterpretq_s32_s8(x), lane));
-    return (int32x4_t)__builtin_neon_vdotq_v((int8x16_t)sum, w, quads, 34);
-#else
-    return vdotq_laneq_s32(sum, w, x, lane);
-#endif
+  __attribute__((always_inline)) static void quad(int32x4_t& sum, int8x16_t w, int8x16_t x) {
+    asm volatile("sdot %0.4s, %1.16b, %2.4b[%3]" : "+w"(sum) : "w"(w), "w"(x), "i"(lane));
   }
 };
 
-#include "kernels/linear/arm/unpack-inl.h"
-// Each uses those before it.
-#include "kernels/linear/arm/activations-inl.h"
-#include "kernels/linear/arm/epilogue-inl.h"
+#include "kernels/linear/arm/dot_panel-inl.h"
 #include "kernels/linear/arm/strip-inl.h"
-
-#include "kernels/linear/arm/panel-inl.h"
 
 }  // namespace
 }  // namespace millrace
@@ -45,7 +37,6 @@ std::span<const Rows8Method> dotprod_methods() {
       {.name = "gemv_dotprod",
        .isa = Isa::DotProd,
        .max_m = 1,
-       .tile_rows = 4,
        .x_bytes = strip_x_bytes,
        .quantize = quantize_for_strips,
        .multiply = strips},
@@ -60,13 +51,12 @@ std::span<const Rows8Method> dotprod_methods() {
       {.name = "full_dotprod",
        .isa = Isa::DotProd,
        .min_m = 2,
-       .tile_rows = 4,
-       .x_bytes = panel_x_bytes,
-       .quantize = quantize_for_panels,
-       .scratch_bytes = kPanelBytes,
-       .strips_per_piece = kPanelStrips,
-       .rows_per_piece = 256,
-       .multiply = panels},
+       .tile_rows = DotMicro::kRows,
+       .x_bytes = panel_x_bytes<DotMicro>,
+       .quantize = quantize_for_panels<DotMicro>,
+       .scratch_bytes = DotMicro::kBytes,
+       .strips_per_panel = DotMicro::kStrips,
+       .multiply = panels<DotMicro>},
   };
   return methods;
 }

@@ -8,7 +8,9 @@ namespace millrace {
 
 const LinearLayout& rows_layout();
 
-const LinearKernel* reference_linear();      // scalar, every format, sums in double
-KernelList<LinearOp> rows_linear_kernels();  // SIMD, best first, without the reference
+// For each instruction set, best first.
+KernelList<LinearOp> plain_linear_kernels();  // F32, F16, BF16: decode and small batches
+KernelList<LinearOp> exact_linear_kernels();  // every format, any number of rows
+const LinearKernel* reference_linear();       // scalar, every format, sums in double
 
 }  // namespace millrace

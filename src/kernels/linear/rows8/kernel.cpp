@@ -11,7 +11,10 @@ namespace {
 
 constexpr int64_t kElementsWorthARegion = 1 << 14;  // a few microseconds of quantizing
 
+constexpr int64_t kRowsInCache = 512;
+
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
@@ -43,21 +46,28 @@ void Rows8Kernel::quantize(const Args& args, const Executor& executor) const {
   });
 }
 
+// Workers take pieces as they come free: enough of them that the last one does not make the others wait.
+Rows8Kernel::Split Rows8Kernel::split(int64_t strips, int64_t m, int threads) const {
+  const int64_t panel = method_.strips_per_panel;
+  if (panel == 0) return {ceil_div(strips, 8 * threads), m};
+  // Few rows per panel waste the unpacking of it, many push each other out of the L2 cache.
+  const int64_t rows = round_up(ceil_div(m, ceil_div(m, kRowsInCache)), method_.tile_rows);
+  const int64_t along_n = ceil_div(8 * threads, ceil_div(m, rows));
+  return {std::clamp<int64_t>(round_up(ceil_div(strips, along_n), panel), panel, 4 * panel), rows};
+}
+
 void Rows8Kernel::run(const Args& args, const Executor& executor) const {
   const int64_t m = args.x.rows, strips = ceil_div(args.weights->n, kPackedRows);
   if (m == 0 || strips == 0) return;
   quantize(args, executor);
-  // Workers take pieces as they come free: enough of them that the last one does not make the others wait.
-  const int64_t share = ceil_div(strips, 8 * executor.pool->size());
-  const int64_t step = method_.strips_per_piece > 0 ? method_.strips_per_piece : share;
-  const int64_t rows = method_.rows_per_piece > 0 ? method_.rows_per_piece : m;
-  const int64_t along_n = ceil_div(strips, step), pieces = along_n * ceil_div(m, rows);
+  const Split step = split(strips, m, executor.pool->size());
+  const int64_t along_n = ceil_div(strips, step.strips), pieces = along_n * ceil_div(m, step.rows);
   std::byte* scratch = executor.workspace + x_bytes(m, args.weights->k);
   std::atomic<int64_t> next{0};
   executor.pool->run([&](int worker) {
     for (int64_t i = next.fetch_add(1); i < pieces; i = next.fetch_add(1)) {
-      const int64_t strip = i % along_n * step, row = i / along_n * rows;
-      const Rows8Piece piece{strip, std::min(strip + step, strips), row, std::min(row + rows, m)};
+      const int64_t strip = i % along_n * step.strips, row = i / along_n * step.rows;
+      const Rows8Piece piece{strip, std::min(strip + step.strips, strips), row, std::min(row + step.rows, m)};
       method_.multiply(args, executor.workspace, scratch + static_cast<size_t>(worker) * aligned(method_.scratch_bytes),
                        piece);
     }

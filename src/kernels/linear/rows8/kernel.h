@@ -25,8 +25,7 @@ struct Rows8Method {
   void (*quantize)(const LinearArgs& args, int64_t m_begin, int64_t m_end, std::byte* x) = nullptr;
 
   size_t scratch_bytes = 0;      // of each worker
-  int64_t strips_per_piece = 0;  // 0: an even share
-  int64_t rows_per_piece = 0;    // 0: all rows of x; a multiple of tile_rows
+  int64_t strips_per_panel = 0;  // that are unpacked together and then used for many rows; 0: none are
   void (*multiply)(const LinearArgs& args, const std::byte* x, std::byte* scratch, const Rows8Piece& piece) = nullptr;
 
   // Share of the int8 peak and of the read bandwidth that it reaches.
@@ -43,6 +42,10 @@ class Rows8Kernel : public LinearKernel {
   void run(const Args& args, const Executor& executor) const override;
 
  private:
+  struct Split {
+    int64_t strips, rows;  // of one piece
+  };
+  Split split(int64_t strips, int64_t m, int threads) const;
   void quantize(const Args& args, const Executor& executor) const;
   size_t x_bytes(int64_t m, int64_t k) const;
   Rows8Method method_;

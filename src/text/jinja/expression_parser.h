@@ -1,0 +1,70 @@
+// The half of the parser that reads expressions, and the token stream both halves share.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "text/jinja/ast.h"
+#include "text/jinja/lexer.h"
+#include "text/jinja/template_error.h"
+
+namespace millrace::jinja {
+
+class TokenStream {
+ public:
+  explicit TokenStream(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
+  const Token& current() const { return tokens_[at_]; }
+  const Token& look_ahead() const { return tokens_[at_ + 1 < tokens_.size() ? at_ + 1 : at_]; }
+  Token take();
+  bool skip_name(std::string_view name);
+  bool skip_operator(std::string_view symbol);
+  Token expect(Token::Type type, std::string_view description);
+  void expect_name(std::string_view name);
+  void expect_operator(std::string_view symbol);
+
+ private:
+  std::vector<Token> tokens_;
+  size_t at_ = 0;
+};
+
+class ExpressionParser {
+ public:
+  ExpressionParser(TokenStream& stream, SymbolTable& symbols) : stream_(stream), symbols_(symbols) {}
+
+  ExpressionPtr parse_expression();
+  // One expression, or a tuple when commas follow. `end_name` is a word that may end it, as `in` does in a for.
+  ExpressionPtr parse_tuple(bool with_conditional, std::string_view end_name = {}, bool in_parentheses = false);
+  // A name, names in a tuple, or (where wanted) namespace.attribute.
+  ExpressionPtr parse_assignment_target(bool with_namespace, std::string_view end_name = {});
+  Token parse_target_name();
+  // | filter | filter ..., on a subject that may be missing. `inline_start`: the first has no bar before it.
+  ExpressionPtr parse_filters(ExpressionPtr subject, bool inline_start = false);
+
+ private:
+  ExpressionPtr parse_or();
+  ExpressionPtr parse_and();
+  ExpressionPtr parse_not();
+  ExpressionPtr parse_compare();
+  ExpressionPtr parse_sum();
+  ExpressionPtr parse_concat();
+  ExpressionPtr parse_product();
+  ExpressionPtr parse_power();
+  ExpressionPtr parse_unary(bool with_filters);
+  ExpressionPtr parse_primary(bool with_namespace);
+  ExpressionPtr parse_name(bool with_namespace);
+  ExpressionPtr parse_list();
+  ExpressionPtr parse_dict();
+  ExpressionPtr parse_postfix(ExpressionPtr node);
+  ExpressionPtr parse_filters_and_tests(ExpressionPtr node);
+  ExpressionPtr parse_subscript(ExpressionPtr node);
+  ExpressionPtr parse_attribute(ExpressionPtr node, int line);
+  ExpressionPtr parse_call(ExpressionPtr node);
+  ExpressionPtr parse_test(ExpressionPtr node);
+  CallArguments parse_call_arguments();
+  bool at_tuple_end(std::string_view end_name) const;
+
+  TokenStream& stream_;
+  SymbolTable& symbols_;
+};
+
+}  // namespace millrace::jinja

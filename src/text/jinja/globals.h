@@ -1,0 +1,14 @@
+// The functions every template can call: range, dict, namespace, cycler, joiner, and Hugging Face's raise_exception and
+// strftime_now.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "text/jinja/object.h"
+
+namespace millrace::jinja {
+
+std::optional<Value> find_global(std::string_view name);
+
+}  // namespace millrace::jinja

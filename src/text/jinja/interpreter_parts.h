@@ -1,0 +1,43 @@
+// What the files of the interpreter share: entering scopes, capturing output.
+#pragma once
+
+#include "text/jinja/interpreter.h"
+
+namespace millrace::jinja {
+
+// Makes a new scope the current one, and gives it back.
+class Interpreter::ScopeEntry {
+ public:
+  ScopeEntry(Interpreter& interpreter, Scope* parent)
+      : interpreter_(interpreter), previous_(interpreter.scope_), scope_(interpreter.scopes_.acquire(parent)) {
+    interpreter_.scope_ = scope_;
+  }
+  ~ScopeEntry() {
+    interpreter_.scope_ = previous_;
+    interpreter_.scopes_.release(scope_);
+  }
+  ScopeEntry(const ScopeEntry&) = delete;
+
+ private:
+  Interpreter& interpreter_;
+  Scope* const previous_;
+  Scope* const scope_;
+};
+
+// Collects what is written while it lives.
+class Interpreter::Capture {
+ public:
+  explicit Capture(Interpreter& interpreter) : interpreter_(interpreter), previous_(interpreter.out_) {
+    interpreter_.out_ = &text_;
+  }
+  ~Capture() { interpreter_.out_ = previous_; }
+  Capture(const Capture&) = delete;
+  std::string take() { return text_.take(); }
+
+ private:
+  Interpreter& interpreter_;
+  TextBuilder* const previous_;
+  TextBuilder text_;
+};
+
+}  // namespace millrace::jinja

@@ -1,0 +1,47 @@
+// The `loop` variable of a for: where it stands, and how a recursive loop calls itself.
+#pragma once
+
+#include "text/jinja/ast.h"
+#include "text/jinja/object.h"
+#include "text/jinja/scope.h"
+
+namespace millrace::jinja {
+
+class LoopObject : public Object {
+ public:
+  // `length` is known where the iterable has one.
+  LoopObject(const For& loop, Scope* closure, IteratorPtr items, std::optional<size_t> length, int depth0)
+      : loop_(loop), closure_(closure), items_(std::move(items)), length_(length), depth0_(depth0) {}
+
+  // Steps to the next item.
+  std::optional<Value> advance();
+  // Ends the iteration: no further item will be asked for, not even by a look ahead.
+  void stop() { items_.reset(); }
+  // Drops everything it holds, and hands it over.
+  std::vector<Value> release();
+
+  std::string_view type_name() const override { return "LoopContext"; }
+  std::string repr() const override;
+  std::optional<size_t> length() const override { return const_cast<LoopObject*>(this)->measure(); }
+  std::optional<Value> attribute(std::string_view name) override;
+  bool callable() const override { return true; }
+  Value call(Interpreter& interpreter, const Arguments& arguments) override;
+
+ private:
+  size_t measure();
+  const std::optional<Value>& peek();
+  Value cycle(const Arguments& arguments) const;
+  Value changed(const Arguments& arguments);
+
+  const For& loop_;
+  Scope* const closure_;
+  IteratorPtr items_;
+  std::optional<size_t> length_;
+  const int depth0_;
+  int64_t index0_ = -1;
+  std::optional<Value> before_, current_, after_;
+  std::optional<Value> last_changed_;
+  const MemoryClaim claim_{sizeof(LoopObject)};
+};
+
+}  // namespace millrace::jinja

@@ -1,0 +1,15 @@
+// The tests: value is name(arguments).
+#pragma once
+
+#include <string_view>
+
+#include "text/jinja/object.h"
+
+namespace millrace::jinja {
+
+using TestFunction = bool (*)(const Value& subject, const Arguments&);
+
+// Null when there is none of that name.
+TestFunction find_test(std::string_view name);
+
+}  // namespace millrace::jinja

@@ -1,0 +1,38 @@
+// Making and searching text under the budget: nothing grows past the limit, no search takes more than linear time.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "text/jinja/budget.h"
+
+namespace millrace::jinja {
+
+class TextBuilder {
+ public:
+  TextBuilder& append(std::string_view text) {
+    reserve(text.size());
+    text_.append(text);
+    return *this;
+  }
+  // `count` times the text.
+  TextBuilder& append(size_t count, std::string_view text);
+  std::string take() { return std::move(text_); }
+  size_t size() const { return text_.size(); }
+  std::string_view view() const { return text_; }
+
+ private:
+  void reserve(size_t more) {
+    Budget::check_text(text_.size() + more);
+    Budget::spend(static_cast<int64_t>(more / 64));
+  }
+  std::string text_;
+};
+
+// Where `wanted` first starts at or behind `from`, or npos.
+size_t find_text(std::string_view text, std::string_view wanted, size_t from = 0);
+// Where `wanted` last starts, or npos.
+size_t find_last_text(std::string_view text, std::string_view wanted);
+std::string replace_text(std::string_view text, std::string_view from, std::string_view to, int64_t at_most);
+
+}  // namespace millrace::jinja

@@ -1,0 +1,24 @@
+// The tojson filter as Hugging Face configures it: Python's json.dumps, without HTML escaping.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "text/jinja/arguments.h"
+
+namespace millrace::jinja {
+
+struct JsonStyle {
+  JsonStyle() = default;
+  // (ensure_ascii=False, indent=None, separators=None, sort_keys=False)
+  explicit JsonStyle(const Arguments& arguments);
+
+  bool ensure_ascii = false;
+  std::optional<std::string> indent;  // one level of it; without, everything stands on one line
+  std::string item_separator = ", ", key_separator = ": ";
+  bool sort_keys = false;
+};
+
+std::string to_json_text(const Value& value, const JsonStyle& style);
+
+}  // namespace millrace::jinja

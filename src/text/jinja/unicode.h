@@ -1,0 +1,46 @@
+// Text as Python sees it: UTF-8 strings read by code point, with Python's character classes and case mappings.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace millrace::jinja {
+
+bool is_valid_utf8(std::string_view text);
+size_t count_code_points(std::string_view text);
+
+// The code point that starts at `position`, which moves behind it. The text must be valid UTF-8.
+char32_t next_code_point(std::string_view text, size_t& position);
+// The start of the code point that ends at `position` (> 0).
+size_t previous_code_point_start(std::string_view text, size_t position);
+// Where code point number `index` starts; the end of the text when there are fewer.
+size_t code_point_offset(std::string_view text, size_t index);
+void append_code_point(std::string& text, char32_t code_point);
+
+bool is_space(char32_t c);       // str.isspace, str.strip and the regular expression \s
+bool is_line_break(char32_t c);  // where str.splitlines splits
+bool is_alpha(char32_t c);
+bool is_alnum(char32_t c);
+bool is_decimal(char32_t c);
+bool is_digit(char32_t c);
+bool is_numeric(char32_t c);
+bool is_upper(char32_t c);
+bool is_lower(char32_t c);
+bool is_title(char32_t c);
+bool is_printable(char32_t c);
+bool is_identifier(std::string_view text);
+
+// Full mappings: one character may become several, and a final sigma is known.
+std::string to_upper(std::string_view text);
+std::string to_lower(std::string_view text);
+std::string to_title(std::string_view text);        // each run of letters starts large, the rest is small
+std::string to_capitalized(std::string_view text);  // only the first character is large
+std::string to_swapped_case(std::string_view text);
+std::string to_case_folded(std::string_view text);
+
+std::string_view strip_left(std::string_view text);
+std::string_view strip_right(std::string_view text);
+inline std::string_view strip(std::string_view text) { return strip_right(strip_left(text)); }
+
+}  // namespace millrace::jinja
