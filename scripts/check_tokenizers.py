@@ -172,7 +172,8 @@ def check_tiktoken(check, name, ranks, pattern, special, pre):
 
 
 def check_sentencepiece(check, path):
-    """A SentencePiece model as GGUF (by scores), and as tokenizer.json (by merges)."""
+    """A SentencePiece model as GGUF (by scores), and as tokenizer.json (by merges). The two differ in long runs of spaces: of
+    equally good merges SentencePiece takes the leftmost, while a list of merges ranks them all."""
     import sentencepiece
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
@@ -199,8 +200,6 @@ def check_sentencepiece(check, path):
     tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
     tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
     check.compare_hugging_face(f"{path.name} as tokenizer.json, against tokenizers", tokenizer)
-    check.compare_gguf(f"{path.name} as GGUF, against tokenizers", metadata,
-                       lambda text: tokenizer.encode(corpus.as_hugging_face_sees_it(text), add_special_tokens=False).ids)
 
 
 def check_wheels(check, folder):

@@ -2,17 +2,20 @@
 """Writes src/text/unicode/unicode_data.cpp: general categories, scripts, the irregular members of a few properties, case folding.
 
 Hugging Face tokenizers is the reference, so the tables are what its own regex engine says of every code point: whatever
-version of Unicode it was built with, ours agrees. Takes a few minutes. Needs PyPI's `tokenizers`.
+version of Unicode it was built with, ours agrees. Its normalizers and some pre-tokenizers have older tables of their own; where
+those differ is written down too. Takes a few minutes. Needs PyPI's `tokenizers`.
 """
 import pathlib
+import unicodedata
 
-from tokenizers import Regex, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
 
 OUTPUT = pathlib.Path(__file__).parent.parent / "src/text/unicode/unicode_data.cpp"
 SCALARS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 EVERYTHING = "".join(map(chr, SCALARS))
 
 CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co Cs Cn".split()
+ASCII_PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 SCRIPTS = """Adlam Ahom Anatolian_Hieroglyphs Arabic Armenian Avestan Balinese Bamum Bassa_Vah Batak Bengali Bhaiksuki Bopomofo
 Brahmi Braille Buginese Buhid Canadian_Aboriginal Carian Caucasian_Albanian Chakma Cham Cherokee Chorasmian Common Coptic
 Cuneiform Cypriot Cypro_Minoan Cyrillic Deseret Devanagari Dives_Akuru Dogra Duployan Egyptian_Hieroglyphs Elbasan Elymaic
@@ -33,6 +36,24 @@ def members(pattern):
     """The code points that a one-character pattern matches."""
     split = pre_tokenizers.Split(Regex(f"(?:{pattern})+"), "removed", invert=True)
     return {SCALARS[i] for _, (begin, end) in split.pre_tokenize_str(EVERYTHING) for i in range(begin, end)}
+
+
+def punctuation():
+    kept = pre_tokenizers.Punctuation("removed").pre_tokenize_str(EVERYTHING)
+    return set(SCALARS) - {SCALARS[i] for _, (begin, end) in kept for i in range(begin, end)}
+
+
+def removed_by(normalizer):
+    """The characters that a normalizer drops."""
+    kept = set(normalizer.normalize_str(EVERYTHING))
+    return {c for c in SCALARS if chr(c) not in kept}
+
+
+def never_decomposed():
+    """The characters that compatibility decomposition changes nowadays, but not in Hugging Face's normalizers."""
+    nfkd = normalizers.NFKD()
+    candidates = [c for c in SCALARS if unicodedata.normalize("NFKD", chr(c)) != chr(c)]
+    return {c for c in candidates if nfkd.normalize_str(chr(c)) == chr(c)}
 
 
 def runs(values):
@@ -101,6 +122,14 @@ def main():
     upper, lower = members("\\p{Uppercase}"), members("\\p{Lowercase}")
     assert sets["Lu"] <= upper and sets["Ll"] <= lower
 
+    marks = sets["Mn"] | sets["Mc"] | sets["Me"]
+    punctuations = set().union(*(sets[c] for c in ("Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po")), {c for c in range(128) if chr(c) in ASCII_PUNCTUATION})
+    bert = normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=True, lowercase=False)
+    clean = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=False, strip_accents=False, lowercase=False)
+    spaces = members("\\s")
+    decomposed = {c for c in SCALARS if unicodedata.normalize("NFD", chr(c)) != chr(c)}
+    controls = (sets["Cc"] | sets["Cf"] | sets["Co"] | {0xFFFD}) - {9, 10, 13}
+
     pair = lambda r: f"{{{r[0]:#x}, {r[1]:#x}}}"
     text = [
         "// Made by scripts/make_unicode_tables.py; do not edit.",
@@ -114,6 +143,11 @@ def main():
         table("CodeRange kUppercase[]", map(pair, ranges(upper - sets["Lu"]))),
         table("CodeRange kLowercase[]", map(pair, ranges(lower - sets["Ll"]))),
         table("CaseFold kFolds[]", map(pair, case_folds())),
+        table("CodeRange kPunctuation[]", map(pair, ranges(punctuation() ^ punctuations))),
+        table("CodeRange kCombining[]", map(pair, ranges(removed_by(normalizers.StripAccents()) ^ marks))),
+        table("CodeRange kNonspacing[]", map(pair, ranges((removed_by(bert) - decomposed) ^ sets["Mn"] - decomposed))),
+        table("CodeRange kControl[]", map(pair, ranges((removed_by(clean) ^ controls) - (spaces - controls)))),
+        table("CodeRange kUndecomposed[]", map(pair, ranges(never_decomposed()))),
         "}  // namespace\n",
         "std::span<const CategoryRun> category_runs() { return kCategories; }",
         "std::span<const ScriptRun> script_runs() { return kScripts; }",
@@ -121,7 +155,12 @@ def main():
         "std::span<const CodeRange> other_alphabetic() { return kAlphabetic; }",
         "std::span<const CodeRange> other_uppercase() { return kUppercase; }",
         "std::span<const CodeRange> other_lowercase() { return kLowercase; }",
-        "std::span<const CaseFold> case_folds() { return kFolds; }\n",
+        "std::span<const CaseFold> case_folds() { return kFolds; }",
+        "std::span<const CodeRange> punctuation_differences() { return kPunctuation; }",
+        "std::span<const CodeRange> combining_differences() { return kCombining; }",
+        "std::span<const CodeRange> nonspacing_differences() { return kNonspacing; }",
+        "std::span<const CodeRange> control_differences() { return kControl; }",
+        "std::span<const CodeRange> never_decomposed() { return kUndecomposed; }\n",
         "}  // namespace millrace",
     ]
     OUTPUT.write_text("\n".join(text) + "\n")

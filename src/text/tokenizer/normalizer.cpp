@@ -63,7 +63,7 @@ class Strip : public Normalizer {
 class StripAccents : public Normalizer {
  public:
   void apply(NormalizedText& text) const override {
-    map_characters(text, [](char32_t c) { return is_mark(c) ? kRemoved : c; });
+    map_characters(text, [](char32_t c) { return is_combining_mark(c) ? kRemoved : c; });
   }
 };
 
@@ -127,7 +127,7 @@ class BertNormalizer : public Normalizer {
     if (options_.handle_chinese_characters) separate_chinese(text);
     if (options_.strip_accents) {
       text.text = normalized(text.text, UnicodeForm::Nfd);
-      map_characters(text, [](char32_t c) { return category_of(c) == Category::Mn ? kRemoved : c; });
+      map_characters(text, [](char32_t c) { return is_nonspacing_mark(c) ? kRemoved : c; });
     }
     if (options_.lowercase) text.text = lowercased(text.text);
   }
@@ -135,10 +135,8 @@ class BertNormalizer : public Normalizer {
  private:
   static void clean(NormalizedText& text) {
     map_characters(text, [](char32_t c) -> char32_t {
-      if (is_white_space(c)) return c == '\v' || c == '\f' || c == 0x85 ? kRemoved : ' ';
-      const Category category = category_of(c);
-      const bool other = category == Category::Cc || category == Category::Cf || category == Category::Co;
-      return c == 0 || c == 0xFFFD || other ? kRemoved : c;
+      if (c == 0 || c == 0xFFFD || is_control(c)) return kRemoved;
+      return is_white_space(c) ? ' ' : c;
     });
   }
 

@@ -62,6 +62,12 @@ CodeSet CodeSet::intersection(const CodeSet& other) const {
   return neither.complement();
 }
 
+CodeSet CodeSet::toggled(const CodeSet& other) const {
+  CodeSet result = intersection(other.complement());
+  result.add(other.intersection(complement()));
+  return result;
+}
+
 bool CodeSet::overlaps(uint32_t first, uint32_t last) const {
   const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), last,
                                       [](uint32_t code, const CodeRange& range) { return code < range.first; });

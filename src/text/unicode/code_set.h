@@ -13,6 +13,7 @@ namespace millrace {
 class CodeSet {
  public:
   CodeSet() = default;
+  explicit CodeSet(std::span<const CodeRange> ranges) { add(ranges); }
   CodeSet(std::initializer_list<CodeRange> ranges) { add(std::span(ranges.begin(), ranges.size())); }
 
   void add(std::span<const CodeRange> ranges);
@@ -22,6 +23,7 @@ class CodeSet {
 
   CodeSet complement() const;
   CodeSet intersection(const CodeSet& other) const;
+  CodeSet toggled(const CodeSet& other) const;  // members of one of them only
 
   bool contains(uint32_t code) const { return overlaps(code, code); }
   bool overlaps(uint32_t first, uint32_t last) const;

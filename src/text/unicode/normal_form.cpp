@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "text/unicode/code_set.h"
 #include "text/unicode/utf8.h"
 
 namespace millrace {
@@ -30,16 +31,21 @@ void order_marks(std::vector<utf8proc_int32_t>& codes) {
 
 std::vector<utf8proc_int32_t> decomposed(std::string_view text, bool compatible) {
   const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0));
+  static const CodeTable too_young{CodeSet(never_decomposed())};
   std::vector<utf8proc_int32_t> codes;
   codes.reserve(text.size());
   std::array<utf8proc_int32_t, 32> buffer;  // no character becomes more than 18
   for (size_t i = 0; i < text.size();) {
     const Character c = decode_utf8(text.data() + i);
+    i += c.length;
+    if (too_young.contains(c.code)) {
+      codes.push_back(static_cast<utf8proc_int32_t>(c.code));
+      continue;
+    }
     int last_class = 0;
     const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c.code), buffer.data(), buffer.size(), options, &last_class);
     MR_ASSERT(count >= 0 && count <= static_cast<utf8proc_ssize_t>(buffer.size()));
     codes.insert(codes.end(), buffer.begin(), buffer.begin() + count);
-    i += c.length;
   }
   order_marks(codes);
   return codes;

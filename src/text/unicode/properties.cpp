@@ -191,13 +191,26 @@ bool is_punctuation(char32_t code) {
   static const CodeTable table([] {
     CodeSet set = category_set({Pc, Pd, Ps, Pe, Pi, Pf, Po});
     set.add(CodeSet{{'!', '/'}, {':', '@'}, {'[', '`'}, {'{', '~'}});
-    return set;
+    return set.toggled(CodeSet(punctuation_differences()));
   }());
   return table.contains(code);
 }
 
-bool is_mark(char32_t code) {
-  static const CodeTable table(category_set({Mn, Mc, Me}));
+bool is_combining_mark(char32_t code) {
+  static const CodeTable table(category_set({Mn, Mc, Me}).toggled(CodeSet(combining_differences())));
+  return table.contains(code);
+}
+
+bool is_nonspacing_mark(char32_t code) {
+  static const CodeTable table(category_set({Mn}).toggled(CodeSet(nonspacing_differences())));
+  return table.contains(code);
+}
+
+bool is_control(char32_t code) {
+  static const CodeTable table([] {
+    const CodeSet spaces{{'\t', '\n'}, {'\r', '\r'}};
+    return category_set({Cc, Cf, Co}).intersection(spaces.complement()).toggled(CodeSet(control_differences()));
+  }());
   return table.contains(code);
 }
 
@@ -205,12 +218,6 @@ uint8_t script_of(char32_t code) {
   const auto runs = script_runs();
   const auto after = std::upper_bound(runs.begin(), runs.end(), code, [](char32_t c, const ScriptRun& run) { return c < run.first; });
   return std::prev(after)->script;
-}
-
-Category category_of(char32_t code) {
-  const auto runs = category_runs();
-  const auto after = std::upper_bound(runs.begin(), runs.end(), code, [](char32_t c, const CategoryRun& run) { return c < run.first; });
-  return std::prev(after)->category;
 }
 
 }  // namespace millrace

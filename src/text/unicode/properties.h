@@ -22,9 +22,11 @@ CodeSet posix_punctuation_set();
 bool is_white_space(char32_t code);
 bool is_word(char32_t code);         // in lone_word_set()
 bool is_numeric(char32_t code);      // Nd, Nl, No
-bool is_punctuation(char32_t code);  // P*, and the ASCII symbols
-bool is_mark(char32_t code);         // Mn, Mc, Me
+// These as Hugging Face's normalizers and pre-tokenizers see them, see unicode_data.h.
+bool is_punctuation(char32_t code);
+bool is_combining_mark(char32_t code);
+bool is_nonspacing_mark(char32_t code);
+bool is_control(char32_t code);  // not the tabs and line ends
 uint8_t script_of(char32_t code);    // an index into script_names()
-Category category_of(char32_t code);
 
 }  // namespace millrace

@@ -39,4 +39,14 @@ std::span<const CodeRange> other_lowercase();
 // Every character that simple case folding changes, with what it becomes.
 std::span<const CaseFold> case_folds();
 
+// Where the older tables inside of Hugging Face's normalizers and pre-tokenizers have it the other way round: what counts as
+// punctuation (P*, ASCII symbols), as a combining mark (M*), for BERT as a nonspacing mark (Mn) or a control character (Cc, Cf, Co).
+std::span<const CodeRange> punctuation_differences();
+std::span<const CodeRange> combining_differences();
+std::span<const CodeRange> nonspacing_differences();
+std::span<const CodeRange> control_differences();
+
+// Characters too young for their normalizers to decompose.
+std::span<const CodeRange> never_decomposed();
+
 }  // namespace millrace
