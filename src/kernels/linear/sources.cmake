@@ -3,7 +3,7 @@ set(LINEAR_SOURCES
   linear/rows/layout.cpp linear/rows/reference.cpp linear/rows/plain.cpp linear/rows/exact.cpp
   linear/rows8/layout.cpp linear/rows8/kernel.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
-  list(APPEND LINEAR_SOURCES linear/arm/bf16.cpp linear/arm/i8mm.cpp linear/arm/dotprod.cpp)
+  list(APPEND LINEAR_SOURCES linear/arm/bf16.cpp linear/arm/i8mm.cpp linear/arm/dotprod.cpp linear/arm/neon.cpp)
 endif()
 # Tiles of registers are arrays: their loops must be taken apart, which -O2 does not do.
 set_source_files_properties(linear/rows/plain.cpp linear/rows/exact.cpp PROPERTIES COMPILE_OPTIONS -O3)

@@ -9,7 +9,7 @@
 #define HWY_TARGET_INCLUDE "kernels/linear/rows/exact.cpp"
 #include <hwy/foreach_target.h>
 
-#include "kernels/linear/rows/groups-inl.h"
+#include "kernels/linear/rows/to_f32-inl.h"
 #include "kernels/simd/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,33 +20,37 @@ namespace {
 constexpr int64_t kTileRows = 4;    // of weights that one micro-kernel takes
 constexpr int64_t kStretch = 1024;  // elements of a row in the tile: 16 KB of f32 with four rows
 
+// acc[i][j] += x row i * w row j, kLanes elements from k on.
+template <int m, class Load>
+HWY_INLINE void add_products(const float* const (&x)[m], const float* const (&w)[kTileRows], int64_t k, Load load_at,
+                             F32Vec (&acc)[m][kTileRows]) {
+  F32Vec ws[kTileRows];
+  MR_UNROLL for (int j = 0; j < kTileRows; ++j) ws[j] = load_at(w[j] + k);
+  MR_UNROLL for (int i = 0; i < m; ++i) {
+    const F32Vec xs = load_at(x[i] + k);
+    MR_UNROLL for (int j = 0; j < kTileRows; ++j) acc[i][j] = hn::MulAdd(xs, ws[j], acc[i][j]);
+  }
+}
+
 // sums[i][j] = x row i * w row j over one stretch.
 template <int m>
 HWY_INLINE void dot_tile(const float* const (&x)[m], const float* const (&w)[kTileRows], int64_t count,
                          float (&sums)[m][kTileRows]) {
   F32Vec acc[m][kTileRows];
-  for (auto& row : acc) {
-    for (auto& v : row) v = hn::Zero(kF32);
-  }
+  MR_UNROLL for (int i = 0; i < m; ++i) { MR_UNROLL for (int j = 0; j < kTileRows; ++j) acc[i][j] = hn::Zero(kF32); }
   int64_t k = 0;
-  const auto step = [&](auto load_at) HWY_ATTR {
-    F32Vec wv[kTileRows];
-    for (int j = 0; j < kTileRows; ++j) wv[j] = load_at(w[j] + k);
-    for (int i = 0; i < m; ++i) {
-      const F32Vec xv = load_at(x[i] + k);
-      for (int j = 0; j < kTileRows; ++j) acc[i][j] = hn::MulAdd(xv, wv[j], acc[i][j]);
-    }
-  };
-  for (; k + kLanes <= count; k += kLanes) step([](const float* p) HWY_ATTR { return load(p); });
-  if (k < count) {
-    step([&](const float* p) HWY_ATTR {
-      HWY_ALIGN float rest[kLanes] = {};
-      std::copy_n(p, count - k, rest);
-      return load(rest);
-    });
+  for (; k + kLanes <= count; k += kLanes) {
+    add_products<m>(
+        x, w, k, [](const float* p) HWY_ATTR { return load(p); }, acc);
   }
-  for (int i = 0; i < m; ++i) {
-    for (int j = 0; j < kTileRows; ++j) sums[i][j] = sum_of(acc[i][j]);
+  if (k < count) {
+    const auto load_rest = [&](const float* p) HWY_ATTR {
+      return load_some<DType::F32>(reinterpret_cast<const std::byte*>(p), count - k);
+    };
+    add_products<m>(x, w, k, load_rest, acc);
+  }
+  MR_UNROLL for (int i = 0; i < m; ++i) {
+    MR_UNROLL for (int j = 0; j < kTileRows; ++j) sums[i][j] = sum_of(acc[i][j]);
   }
 }
 

@@ -9,6 +9,7 @@
 #define HWY_TARGET_INCLUDE "kernels/linear/rows/plain.cpp"
 #include <hwy/foreach_target.h>
 
+#include "kernels/linear/rows/to_f32-inl.h"
 #include "kernels/simd/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,38 +21,41 @@ namespace {
 template <int m>
 constexpr int kTileRows = m == 1 ? 8 : 4;
 
+// The last elements of a row, fewer than kLanes.
+template <DType dtype>
+float rest_of_dot(const float* x, const std::byte* w, int64_t count) {
+  return sum_of(
+      hn::Mul(load_some<DType::F32>(reinterpret_cast<const std::byte*>(x), count), load_some<dtype>(w, count)));
+}
+
 template <DType dtype, int m>
 void multiply_tile(const LinearArgs& args, int64_t n, int64_t first_m) {
-  constexpr int64_t kBytes = dtype == DType::F32 ? 4 : 2;
   constexpr int kRows = kTileRows<m>;
   const LinearWeights& weights = *args.weights;
   const int64_t valid = std::min<int64_t>(kRows, weights.n - n), k = weights.k;
   const std::byte* w[kRows];
-  for (int j = 0; j < kRows; ++j) w[j] = weights.data + (n + std::min<int64_t>(j, valid - 1)) * k * kBytes;
+  for (int j = 0; j < kRows; ++j)
+    w[j] = weights.data + (n + std::min<int64_t>(j, valid - 1)) * k * kElementBytes<dtype>;
   const float* x[m];
   for (int i = 0; i < m; ++i) x[i] = args.x.row<float>(first_m + i);
 
   F32Vec acc[kRows][m];
-  for (auto& row : acc) {
-    for (auto& v : row) v = hn::Zero(kF32);
-  }
+  MR_UNROLL for (int j = 0; j < kRows; ++j) { MR_UNROLL for (int i = 0; i < m; ++i) acc[j][i] = hn::Zero(kF32); }
   int64_t at = 0;
   for (; at + kLanes <= k; at += kLanes) {
     F32Vec xs[m];
-    for (int i = 0; i < m; ++i) xs[i] = load(x[i] + at);
-    for (int j = 0; j < kRows; ++j) {
-      const F32Vec ws = load_as_f32<dtype>(w[j] + at * kBytes);
-      for (int i = 0; i < m; ++i) acc[j][i] = hn::MulAdd(xs[i], ws, acc[j][i]);
+    MR_UNROLL for (int i = 0; i < m; ++i) xs[i] = load(x[i] + at);
+    MR_UNROLL for (int j = 0; j < kRows; ++j) {
+      const F32Vec ws = load_plain<dtype>(w[j] + at * kElementBytes<dtype>);
+      MR_UNROLL for (int i = 0; i < m; ++i) acc[j][i] = hn::MulAdd(xs[i], ws, acc[j][i]);
     }
   }
-  for (int j = 0; j < valid; ++j) {
+  float sums[kRows][m];
+  MR_UNROLL for (int j = 0; j < kRows; ++j) { MR_UNROLL for (int i = 0; i < m; ++i) sums[j][i] = sum_of(acc[j][i]); }
+  for (int64_t j = 0; j < valid; ++j) {
     for (int i = 0; i < m; ++i) {
-      float sum = sum_of(acc[j][i]);
-      for (int64_t e = at; e < k; ++e) {
-        alignas(64) float one[kLanes];
-        store(load_part_as_f32<dtype>(w[j] + e * kBytes, 1), one);
-        sum += x[i][e] * one[0];
-      }
+      float sum = sums[j][i];
+      if (at < k) sum += rest_of_dot<dtype>(x[i] + at, w[j] + at * kElementBytes<dtype>, k - at);
       float& y = args.y.row<float>(first_m + i)[n + j];
       y = (args.accumulate ? y : 0) + (sum + (args.bias != nullptr ? args.bias[n + j] : 0));
     }

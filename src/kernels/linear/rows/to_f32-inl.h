@@ -1,11 +1,11 @@
 // Quantized rows as f32, fast: each group of 32 elements first becomes bytes, by loops that compilers turn into
 // vectors, then f32 with its scales. tensor/dequantize.h is the obvious form of the same.
 
-#if defined(MILLRACE_GROUPS_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef MILLRACE_GROUPS_INL_H
-#undef MILLRACE_GROUPS_INL_H
+#if defined(MILLRACE_TO_F32_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef MILLRACE_TO_F32_INL_H
+#undef MILLRACE_TO_F32_INL_H
 #else
-#define MILLRACE_GROUPS_INL_H
+#define MILLRACE_TO_F32_INL_H
 #endif
 
 #include "base/error.h"
@@ -17,6 +17,25 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace {
 namespace HWY_NAMESPACE {
 namespace {
+
+template <DType dtype>
+constexpr int64_t kElementBytes = dtype == DType::F32 ? 4 : 2;
+
+// kLanes numbers of a plain format.
+template <DType dtype>
+HWY_INLINE F32Vec load_plain(const std::byte* p) {
+  if constexpr (dtype == DType::F32) return load(reinterpret_cast<const float*>(p));
+  if constexpr (dtype == DType::F16) return load_f16(reinterpret_cast<const uint16_t*>(p));
+  if constexpr (dtype == DType::BF16) return load_bf16(reinterpret_cast<const uint16_t*>(p));
+}
+
+// The first n < kLanes numbers, zeros after them, touching no byte beyond.
+template <DType dtype>
+HWY_INLINE F32Vec load_some(const std::byte* p, int64_t n) {
+  alignas(64) std::byte padded[kLanes * kElementBytes<dtype>] = {};
+  std::memcpy(padded, p, static_cast<size_t>(n * kElementBytes<dtype>));
+  return load_plain<dtype>(padded);
+}
 
 struct Group32 {
   alignas(32) int8_t q[32];
@@ -140,12 +159,11 @@ void blocks_to_f32(const std::byte* row, int64_t count, float* out) {
 
 template <DType dtype>
 void plain_to_f32(const std::byte* row, int64_t count, float* out) {
-  constexpr int64_t kBytes = dtype == DType::F32 ? 4 : 2;
   int64_t k = 0;
-  for (; k + kLanes <= count; k += kLanes) store(load_as_f32<dtype>(row + k * kBytes), out + k);
+  for (; k + kLanes <= count; k += kLanes) store(load_plain<dtype>(row + k * kElementBytes<dtype>), out + k);
   if (k == count) return;
   alignas(64) float rest[kLanes];
-  store(load_part_as_f32<dtype>(row + k * kBytes, count - k), rest);
+  store(load_some<dtype>(row + k * kElementBytes<dtype>, count - k), rest);
   std::memcpy(out + k, rest, static_cast<size_t>(count - k) * sizeof(float));
 }
 
@@ -192,4 +210,4 @@ void row_to_f32(DType format, const std::byte* row, int64_t count, float* out) {
 }  // namespace millrace
 HWY_AFTER_NAMESPACE();
 
-#endif  // MILLRACE_GROUPS_INL_H
+#endif  // MILLRACE_TO_F32_INL_H
