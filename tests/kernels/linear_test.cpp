@@ -6,8 +6,8 @@
 #include "hardware/detect.h"
 #include "kernels/linear/cpu_linear.h"
 #include "kernels/linear/rows/rows.h"
+#include "linear_cases.h"
 #include "tensor/dequantize.h"
-#include "tests/kernels/linear_cases.h"
 
 namespace millrace {
 namespace {
@@ -153,20 +153,18 @@ class LinearTest : public testing::TestWithParam<DType> {
   }
 
   void check_all_kernels(const Fixture& f, const LinearLayout& layout, const Hardware& hardware, std::mt19937& rng) {
-    ThreadPool packer(2);
     const WeightView whole{f.format, f.n, f.k, f.weights.data()};
     const int64_t cut = f.n / 3;  // packed from two parts, as q, k and v are
     const WeightView parts[] = {{f.format, cut, f.k, whole.data}, {f.format, f.n - cut, f.k, whole.row(cut)}};
     Buffer packed(layout.bytes(f.format, f.n, f.k));
-    if (!layout.in_place(f.format, f.n, f.k)) layout.pack(parts, packed.data, packer);
+    if (!layout.in_place(f.format, f.n, f.k)) layout.pack(parts, packed.data, pools_[1]);
     const LinearWeights weights{f.format, f.n, f.k, &layout,
                                 layout.in_place(f.format, f.n, f.k) ? whole.data : packed.data};
     for (const auto* kernel : cpu_linear_kernels()) {
       for (const int64_t m : kTestRows) {
-        const int threads = 1 + static_cast<int>(rng() % 3);
-        ThreadPool pool(threads);
+        ThreadPool& pool = pools_[rng() % 3];
         Hardware narrowed = hardware;
-        narrowed.threads = threads;
+        narrowed.threads = pool.size();
         const Call r{kernel, narrowed, pool, rng() % 2 == 0, rng() % 2 == 0};
         for (const auto precision : {Precision::Fast, Precision::Exact}) {
           check(f, m, weights, r, precision);
@@ -176,6 +174,7 @@ class LinearTest : public testing::TestWithParam<DType> {
     }
   }
 
+  ThreadPool pools_[3] = {ThreadPool(1), ThreadPool(2), ThreadPool(3)};
   int checked_ = 0;
 };
 

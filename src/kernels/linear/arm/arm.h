@@ -10,5 +10,6 @@ namespace millrace {
 std::span<const Rows8Method> bf16_methods();
 std::span<const Rows8Method> i8mm_methods();
 std::span<const Rows8Method> dotprod_methods();
+std::span<const Rows8Method> neon_methods();
 
 }  // namespace millrace
