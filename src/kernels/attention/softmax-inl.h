@@ -62,6 +62,7 @@ HWY_INLINE F32Vec largest_score(float* scores, int n, float softcap) {
 }
 
 // Turns n scores into weights and returns their sum.
+template <Exp2 accuracy = Exp2::Accurate>
 HWY_INLINE float weigh_row(float* scores, int n, F32Vec maximum) {
   constexpr int kTogether = 4;
   F32Vec total = hn::Zero(kF32);
@@ -69,18 +70,21 @@ HWY_INLINE float weigh_row(float* scores, int n, F32Vec maximum) {
   for (; i + kTogether * kLanes <= n; i += kTogether * kLanes) {
     F32Vec weight[kTogether];
     MR_UNROLL for (int j = 0; j < kTogether; ++j) weight[j] = hn::Sub(load(scores + i + j * kLanes), maximum);
-    exp2(weight);
+    exp2<accuracy>(weight);
     MR_UNROLL for (int j = 0; j < kTogether; ++j) store(weight[j], scores + i + j * kLanes);
     total = hn::Add(total, hn::Add(hn::Add(weight[0], weight[1]), hn::Add(weight[2], weight[3])));
   }
   for (; i + kLanes <= n; i += kLanes) {
-    const F32Vec weight = exp2(hn::Sub(load(scores + i), maximum));
-    store(weight, scores + i);
-    total = hn::Add(total, weight);
+    F32Vec weight[1] = {hn::Sub(load(scores + i), maximum)};
+    exp2<accuracy>(weight);
+    store(weight[0], scores + i);
+    total = hn::Add(total, weight[0]);
   }
   float sum = sum_of(total);
   if (i == n) return sum;
-  store(exp2(hn::Sub(load(scores + i), maximum)), scores + i);
+  F32Vec weight[1] = {hn::Sub(load(scores + i), maximum)};
+  exp2<accuracy>(weight);
+  store(weight[0], scores + i);
   for (; i < n; ++i) sum += scores[i];
   return sum;
 }

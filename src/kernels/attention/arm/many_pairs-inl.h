@@ -101,7 +101,7 @@ class ManyPairs {
         std::fill(scores, scores + count, 0.0f);
         continue;
       }
-      partial.totals[vector] += weigh_row(scores + range.begin, range.size(), broadcast(partial.maxima[vector]));
+      partial.totals[vector] += weigh_row<Exp2::Coarse>(scores + range.begin, range.size(), broadcast(partial.maxima[vector]));
       std::fill(scores, scores + range.begin, 0.0f);
       std::fill(scores + range.end, scores + count, 0.0f);
     }
