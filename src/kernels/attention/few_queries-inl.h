@@ -15,41 +15,6 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace {
 namespace HWY_NAMESPACE {
 
-// The largest of n scores, in every lane. They are capped first, and the last one is repeated up to a multiple of
-// kLanes.
-HWY_INLINE F32Vec largest_score(float* scores, int n, float softcap) {
-  const int64_t padded = padded_to_lanes(n);
-  for (int64_t i = n; i < padded; ++i) scores[i] = scores[n - 1];
-  for (int64_t i = 0; softcap > 0 && i < padded; i += kLanes) store(capped(load(scores + i), softcap), scores + i);
-  F32Vec most = load(scores);
-  for (int64_t i = kLanes; i < padded; i += kLanes) most = hn::Max(most, load(scores + i));
-  return hn::MaxOfLanes(kF32, most);
-}
-
-// Turns n scores into weights and returns their sum.
-HWY_INLINE float weigh(float* scores, int n, F32Vec maximum) {
-  constexpr int kTogether = 4;
-  F32Vec total = hn::Zero(kF32);
-  int64_t i = 0;
-  for (; i + kTogether * kLanes <= n; i += kTogether * kLanes) {
-    F32Vec weight[kTogether];
-    MR_UNROLL for (int j = 0; j < kTogether; ++j) weight[j] = hn::Sub(load(scores + i + j * kLanes), maximum);
-    exp2(weight);
-    MR_UNROLL for (int j = 0; j < kTogether; ++j) store(weight[j], scores + i + j * kLanes);
-    total = hn::Add(total, hn::Add(hn::Add(weight[0], weight[1]), hn::Add(weight[2], weight[3])));
-  }
-  for (; i + kLanes <= n; i += kLanes) {
-    const F32Vec weight = exp2(hn::Sub(load(scores + i), maximum));
-    store(weight, scores + i);
-    total = hn::Add(total, weight);
-  }
-  float sum = sum_of(total);
-  if (i == n) return sum;
-  store(exp2(hn::Sub(load(scores + i), maximum)), scores + i);
-  for (; i < n; ++i) sum += scores[i];
-  return sum;
-}
-
 // Products say how keys are scored and values added, and in what arithmetic; see WideProducts.
 template <class Products, Softmax variant>
 class FewQueries {
@@ -139,31 +104,13 @@ class FewQueries {
 
   bool weigh_tile(int n, Partial& partial) const {
     for (int head = 0; head < shape_.heads; ++head) {
-      if (!move(broadcast(scratch_.factors[head]), scratch_.scores + head * kScoreStride, n, partial.maxima[head],
-                partial.totals[head], partial.sums + head * shape_.stride)) {
+      if (!move_row<variant>(broadcast(scratch_.factors[head]), scratch_.scores + head * kScoreStride, n, partial.maxima[head],
+                             partial.totals[head], partial.sums + head * shape_.stride, shape_.stride)) {
         return false;
       }
     }
     for (int head = 0; head < shape_.heads; ++head) {
-      partial.totals[head] += weigh(scratch_.scores + head * kScoreStride, n, broadcast(partial.maxima[head]));
-    }
-    return true;
-  }
-
-  // Moves the maximum to where the variant wants it for scores that reach up to `most`.
-  bool move(F32Vec most, float* scores, int n, float& maximum, float& total, float* sums) const {
-    if (out_of_limits(most)) {
-      for (int64_t i = 0; i < n; i += kLanes) store(limited(load(scores + i)), scores + i);
-      most = limited(most);
-    }
-    const float before = maximum;
-    F32Vec moved = broadcast(maximum);
-    if (!move_maximum<variant>(most, moved)) return false;
-    maximum = hn::GetLane(moved);
-    if (maximum != before && before != kNoScore) {
-      const float factor = std::exp2(before - maximum);
-      total *= factor;
-      scale_row(sums, factor, shape_.stride);
+      partial.totals[head] += weigh_row(scratch_.scores + head * kScoreStride, n, broadcast(partial.maxima[head]));
     }
     return true;
   }

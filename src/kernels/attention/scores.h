@@ -25,6 +25,8 @@ constexpr float kSmallestTotal = 0x1p-60f;  // below it, a unified maximum was t
 
 // In log2: how large a score that was computed from rounded queries may be. Its error is at most some 2^-11 of it.
 constexpr float kTrustedScore = 64;
+// The same where queries and keys were rounded to bf16: at most some 2^-8.
+constexpr float kTrustedPairScore = 32;
 
 constexpr float kLog2E = 1.44269504088896f;
 

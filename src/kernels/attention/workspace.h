@@ -28,6 +28,7 @@ struct Scratch {
   float* keys = nullptr;     // [stride, kKvTile]: a tile of keys, transposed
   float* values = nullptr;   // [kKvTile, stride]
   float* factors = nullptr;  // [vectors]: largest scores of a tile, or what its sums are rescaled by
+  uint16_t* weights = nullptr;  // [vectors, kKvTile], in bf16
 };
 
 class AttentionWorkspace {
@@ -47,6 +48,7 @@ class AttentionWorkspace {
     scratch.keys = scratch.scores + vectors * kScoreStride;
     scratch.values = scratch.keys + stride * kKvTile;
     scratch.factors = scratch.values + stride * kKvTile;
+    scratch.weights = reinterpret_cast<uint16_t*>(scratch.factors + vectors);
     return scratch;
   }
 
@@ -74,7 +76,7 @@ class AttentionWorkspace {
   size_t partial_bytes() const { return kRecord + static_cast<size_t>(vectors * (2 + stride)) * sizeof(float); }
   size_t scratch_bytes() const {
     return partial_bytes() +
-           static_cast<size_t>(vectors * (stride + kScoreStride + 1) + 2 * stride * kKvTile) * sizeof(float);
+           static_cast<size_t>(vectors * (stride + kScoreStride + 1 + kKvTile / 2) + 2 * stride * kKvTile) * sizeof(float);
   }
 
   const int threads_;

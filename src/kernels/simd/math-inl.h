@@ -21,24 +21,37 @@ HWY_INLINE F32Vec times_power_of_two(F32Vec x, F32Vec n) {
   return hn::BitCast(kF32, hn::Add(hn::BitCast(d32, x), exponent));
 }
 
-// 2^x for x <= 127; 2^-126 for all that is less; n vectors at once, so that none waits for its own last result. Adding
-// 1.5 * 2^23 leaves the nearest integer in the low bits of the sum, from where a shift takes it to the exponent:
-// conversions have fewer pipes than additions.
+enum class Exp2 {
+  Accurate,  // within 1.5e-7
+  Coarse,    // within 1.1e-4: for weights that are rounded to bf16
+};
+
+// p = p * r + c for n vectors.
 template <int n>
+HWY_INLINE void horner(const F32Vec (&r)[n], float c, F32Vec (&p)[n]) {
+  MR_UNROLL for (int i = 0; i < n; ++i) p[i] = hn::MulAdd(p[i], r[i], broadcast(c));
+}
+
+// 2^x for x <= 127; 2^-126 for all that is less; n vectors at once, so that none waits for its own last result. Adding
+// 1.5 * 2^23 leaves the nearest integer in the low bits of the sum, from where a shift takes it to the exponent: conversions
+// have fewer pipes than additions.
+template <Exp2 accuracy = Exp2::Accurate, int n>
 HWY_INLINE void exp2(F32Vec (&x)[n]) {
+  constexpr bool kAccurate = accuracy == Exp2::Accurate;
   const hn::RebindToSigned<F32> d32;
   const F32Vec magic = broadcast(12582912.0f);
   F32Vec shifted[n], p[n];
   MR_UNROLL for (int i = 0; i < n; ++i) x[i] = hn::Max(x[i], broadcast(-126.0f));
   MR_UNROLL for (int i = 0; i < n; ++i) shifted[i] = hn::Add(x[i], magic);
   MR_UNROLL for (int i = 0; i < n; ++i) x[i] = hn::Sub(x[i], hn::Sub(shifted[i], magic));
-  MR_UNROLL for (int i = 0; i < n; ++i) {
-    p[i] = hn::MulAdd(broadcast(0.0013264721492305398f), x[i], broadcast(0.009671512991189957f));
+  MR_UNROLL for (int i = 0; i < n; ++i) p[i] = broadcast(kAccurate ? 0.0013264721492305398f : 0.0550089031457901f);
+  if constexpr (kAccurate) {
+    horner(x, 0.009671512991189957f, p);
+    horner(x, 0.05550733581185341f, p);
   }
-  MR_UNROLL for (int i = 0; i < n; ++i) p[i] = hn::MulAdd(p[i], x[i], broadcast(0.05550733581185341f));
-  MR_UNROLL for (int i = 0; i < n; ++i) p[i] = hn::MulAdd(p[i], x[i], broadcast(0.24022242426872253f));
-  MR_UNROLL for (int i = 0; i < n; ++i) p[i] = hn::MulAdd(p[i], x[i], broadcast(0.6931470036506653f));
-  MR_UNROLL for (int i = 0; i < n; ++i) p[i] = hn::MulAdd(p[i], x[i], broadcast(1.0f));
+  horner(x, kAccurate ? 0.24022242426872253f : 0.2422109693288803f, p);
+  horner(x, kAccurate ? 0.6931470036506653f : 0.693282961845398f, p);
+  horner(x, 1.0f, p);
   MR_UNROLL for (int i = 0; i < n; ++i) {
     const auto exponent = hn::ShiftLeft<23>(hn::BitCast(d32, shifted[i]));
     x[i] = hn::BitCast(kF32, hn::Add(hn::BitCast(d32, p[i]), exponent));

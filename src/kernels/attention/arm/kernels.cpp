@@ -7,6 +7,7 @@
 #include "kernels/cpu_lists.h"
 #include "kernels/simd/targets.h"
 // All inline SIMD code below is compiled for the one static target.
+#include "kernels/attention/arm/many_pairs-inl.h"
 #include "kernels/attention/few_queries-inl.h"
 #include "kernels/attention/finish-inl.h"
 #include "kernels/attention/many_queries-inl.h"
@@ -63,22 +64,52 @@ void run_half_piece(const AttentionArgs& args, const AttentionWorkspace& space, 
   }
 }
 
+template <DType dtype>
+void run_pair_piece(const AttentionArgs& args, const AttentionWorkspace& space, const Scratch& scratch, const Piece& piece,
+                    Partial& partial) {
+  const TileShape shape(args, space, piece.tile);
+  if (shape.is_decode()) {
+    using Products = std::conditional_t<dtype == DType::F16, HalfProducts, WideProducts<dtype>>;
+    FewQueries<Products, Softmax::Lazy>(shape, scratch).run(piece, partial);
+  } else if (!ManyPairs(shape, scratch).run(piece, partial)) {
+    ManyQueries<dtype, Softmax::Lazy>(shape, scratch).run(piece, partial);
+  }
+}
+
 bool can_run_half(const AttentionProblem& p, const Hardware& hardware) {
   return hardware.isa.has(Isa::Fhm) && p.precision == Precision::Fast && p.kv == DType::F16 && p.head_dim % 8 == 0 &&
          int64_t{p.heads} * p.head_dim <= HalfProducts::kMaxElements;
+}
+
+bool can_run_pairs(const AttentionProblem& p, const Hardware& hardware) {
+  const bool decodes = p.kv == DType::F16 ? can_run_half(p, hardware) : p.kv == DType::BF16;
+  return hardware.isa.has(Isa::Bf16) && p.precision == Precision::Fast && decodes && p.head_dim % 8 == 0;
 }
 
 double half_gflops(const AttentionProblem& p, const Hardware& hardware) {
   return (p.rows > p.sequences ? 0.65 : 0.6) * hardware.ceilings.f32_gflops;
 }
 
+double pair_gflops(const AttentionProblem& p, const Hardware& hardware) {
+  if (p.rows > p.sequences) return 0.35 * hardware.ceilings.bf16_gflops;
+  return (p.kv == DType::F16 ? 0.6 : 0.4) * hardware.ceilings.f32_gflops;
+}
+
 RunPiece choose_half(DType) { return run_half_piece; }
+RunPiece choose_pairs(DType kv) { return kv == DType::F16 ? run_pair_piece<DType::F16> : run_pair_piece<DType::BF16>; }
+
+// Twice the tile of f32: packing is spread over more query vectors, and they take half the room.
+constexpr int kPairQueryTile = 128;
 
 }  // namespace
 
 const AttentionKernel* half_kernel() {
-  static const FlashAttention kernel(
-      {"flash_fhm", kQueryTile, can_run_half, half_gflops, choose_half, merge, write_out});
+  static const FlashAttention kernel({"flash_fhm", kQueryTile, can_run_half, half_gflops, choose_half, merge, write_out});
+  return &kernel;
+}
+
+const AttentionKernel* pair_kernel() {
+  static const FlashAttention kernel({"flash_bf16", kPairQueryTile, can_run_pairs, pair_gflops, choose_pairs, merge, write_out});
   return &kernel;
 }
 
@@ -89,6 +120,6 @@ HWY_AFTER_NAMESPACE();
 
 namespace millrace {
 
-KernelList<AttentionOp> arm_attention_kernels() { return {N_NEON::half_kernel()}; }
+KernelList<AttentionOp> arm_attention_kernels() { return {N_NEON::pair_kernel(), N_NEON::half_kernel()}; }
 
 }  // namespace millrace
