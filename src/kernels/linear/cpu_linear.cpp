@@ -21,6 +21,7 @@ std::span<const Rows8Kernel> rows8_kernels() {
     for (const auto& method : dotprod_methods()) all.emplace_back(method);
     for (const auto& method : neon_methods()) all.emplace_back(method);
 #elif defined(__x86_64__)
+    for (const auto& method : amx_methods()) all.emplace_back(method);
     for (const auto& method : vnni_methods()) all.emplace_back(method);
     for (const auto& method : avx2_methods()) all.emplace_back(method);
 #endif

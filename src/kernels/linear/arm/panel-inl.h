@@ -3,8 +3,8 @@
 
 #include "kernels/linear/arm/activations-inl.h"
 #include "kernels/linear/arm/epilogue-inl.h"
-#include "kernels/linear/arm/zero-inl.h"
 #include "kernels/linear/arm/unpack-inl.h"
+#include "kernels/linear/arm/zero-inl.h"
 #include "kernels/linear/rows8/panel-inl.h"
 
 // Int8 rows for the Micros that multiply such.

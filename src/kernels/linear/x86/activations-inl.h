@@ -31,8 +31,7 @@ MR_INLINE inline Quantized32 quantize_32(const float* x) {
   const float largest = largest_of(_mm256_or_ps(most, nan));
   const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
   __m256i rounded[4];
-  unrolled<4>([&](auto i)
-                  MR_INLINE { rounded[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(inverse))); });
+  unrolled<4>([&](auto i) MR_INLINE { rounded[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(inverse))); });
   // Packing works within halves: the order of fours is mended at the end.
   const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(rounded[0], rounded[1]),  //
                                             _mm256_packs_epi32(rounded[2], rounded[3]));

@@ -81,7 +81,9 @@ std::span<const Rows8Method> avx2_methods() {
        .quantize = quantize_for_panels<Micro256>,
        .scratch_bytes = Micro256::kBytes,
        .strips_per_panel = Micro256::kStrips,
-       .multiply = panels<Micro256>},
+       .multiply = panels<Micro256>,
+       .compute_share = 0.6,
+       .unpack_rows = 4},
   };
   return methods;
 }

@@ -13,8 +13,7 @@ MR_INLINE inline void add_group(const Block& x, Quads quads, Scale scale, Min mi
   unrolled<4>([&](auto j) MR_INLINE {
     constexpr int kFirst = j * (3 - kScales), kSecond = kScales == 1 ? kFirst + 1 : kFirst;
     const QuadPair w = quads(j);
-    unrolled<m>([&](auto r)
-                    MR_INLINE { sums[0][r].template add<kFirst>(w.low, broadcast_quad(x.q[r] + 4 * j)); });
+    unrolled<m>([&](auto r) MR_INLINE { sums[0][r].template add<kFirst>(w.low, broadcast_quad(x.q[r] + 4 * j)); });
     unrolled<m>([&](auto r) MR_INLINE {
       sums[kScales - 1][r].template add<kSecond>(w.high, broadcast_quad(x.q[r] + 16 + 4 * j));
     });
@@ -28,8 +27,7 @@ MR_INLINE inline void add_group(const Block& x, Quads quads, Scale scale, Min mi
   });
   unrolled<Format::kMins ? kScales : 0>([&](auto s) MR_INLINE {
     const __m256 of_w = min(s);
-    unrolled<m>([&](auto r)
-                    MR_INLINE { acc[r] = _mm256_fmadd_ps(of_w, _mm256_set1_ps(x.sum[s][r]), acc[r]); });
+    unrolled<m>([&](auto r) MR_INLINE { acc[r] = _mm256_fmadd_ps(of_w, _mm256_set1_ps(x.sum[s][r]), acc[r]); });
   });
 }
 

@@ -3,6 +3,8 @@
 
 #include "kernels/linear/x86/epilogue-inl.h"
 #include "kernels/linear/x86/group-inl.h"
+// After the formats:
+#include "kernels/linear/rows8/panel-inl.h"
 
 // 8 * joined rows of weights, unpacked.
 template <class Format, int joined>
@@ -38,5 +40,3 @@ void quantize_for_panels(const LinearArgs& args, int64_t m_begin, int64_t m_end,
     quantize_tile(args.x, m, std::min<int64_t>(Micro::kRows, m_end - m), Micro::kRows, zero, tile);
   }
 }
-
-#include "kernels/linear/rows8/panel-inl.h"

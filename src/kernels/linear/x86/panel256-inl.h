@@ -11,12 +11,14 @@ __attribute__((noinline)) void multiply_tile_256(const LinearArgs& args, const D
   unrolled<m>([&](auto r) MR_INLINE { acc[r] = _mm256_setzero_ps(); });
   for (int64_t g = 0; g < stretch.count; ++g, ++w, ++x) {
     add_group<Format, m>(
-        *x, [&](auto j) MR_INLINE { return QuadPair{load_256(w->q[j]), load_256(w->q[j + 4])}; },
+        *x,
+        [&](auto j) MR_INLINE {
+          return QuadPair{load_256(w->q[j]), load_256(w->q[j + 4])};
+        },
         [&](auto s) MR_INLINE { return _mm256_loadu_ps(w->scale[s]); },
         [&](auto s) MR_INLINE { return _mm256_loadu_ps(w->min[s]); }, acc);
   }
-  unrolled<m>(
-      [&](auto r) MR_INLINE { write_eight(args, row + r, strip * kPackedRows, acc[r], stretch.first == 0); });
+  unrolled<m>([&](auto r) MR_INLINE { write_eight(args, row + r, strip * kPackedRows, acc[r], stretch.first == 0); });
 }
 
 struct Micro256 {

@@ -36,9 +36,8 @@ MR_INLINE inline void add_part_512(const DotGroup<Format, 4>& w, const XBlock<6>
     });
     if constexpr (Format::kMins) {
       const __m512 min = _mm512_loadu_ps(w.min[s] + 16 * half);
-      unrolled<m>([&](auto r) MR_INLINE {
-        acc[half][r] = _mm512_fmadd_ps(min, _mm512_set1_ps(x.sum[s][r]), acc[half][r]);
-      });
+      unrolled<m>([&](auto r)
+                      MR_INLINE { acc[half][r] = _mm512_fmadd_ps(min, _mm512_set1_ps(x.sum[s][r]), acc[half][r]); });
     }
   });
 }

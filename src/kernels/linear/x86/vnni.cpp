@@ -10,6 +10,11 @@
 #include "kernels/linear/x86/x86.h"
 #include "tensor/blocks.h"
 
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wuninitialized"  // some of GCC 12's own intrinsics
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
 MR_BEGIN_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni",
                 "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")
 namespace millrace {
@@ -65,7 +70,8 @@ std::span<const Rows8Method> vnni_methods() {
        .tile_rows = 4,
        .x_bytes = strip_x_bytes,
        .quantize = quantize_for_strips,
-       .multiply = strips},
+       .multiply = strips,
+       .compute_share = 0.3},
       {.name = "full_vnni",
        .isa = Isa::Avx512Vnni,
        .min_m = 2,
@@ -74,7 +80,9 @@ std::span<const Rows8Method> vnni_methods() {
        .quantize = quantize_for_panels<Micro512>,
        .scratch_bytes = Micro512::kBytes,
        .strips_per_panel = Micro512::kStrips,
-       .multiply = panels<Micro512>},
+       .multiply = panels<Micro512>,
+       .compute_share = 0.6,
+       .unpack_rows = 8},
   };
   return methods;
 }
