@@ -1,6 +1,6 @@
 #include "kernels/attention/arm/bf16_products.h"
 
-#include "kernels/linear/arm/target.h"
+#include "kernels/linear/rows8/target.h"
 #include "kernels/simd/targets.h"
 
 MR_BEGIN_TARGET("arch=armv8.2-a+bf16", "bf16")

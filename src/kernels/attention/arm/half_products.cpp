@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/attention/workspace.h"
-#include "kernels/linear/arm/target.h"
+#include "kernels/linear/rows8/target.h"
 #include "kernels/simd/targets.h"
 
 MR_BEGIN_TARGET("arch=armv8.2-a+fp16+fp16fml", "fullfp16,fp16fml")
