@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "cli/model_options.h"
+#include "cli/print_json.h"
 #include "cli/token_list.h"
 #include "engine/benchmark.h"
 #include "hardware/describe.h"
@@ -91,7 +92,7 @@ void run(const BenchOptions& o) {
                            {"model", runner->source().origin()},
                            {"predicted", o.predict},
                            {"results", results}};
-  fmt::print("{}\n", all.dump());
+  print_json(all);
 }
 
 }  // namespace

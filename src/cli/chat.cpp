@@ -105,8 +105,10 @@ void run(const ChatOptions& o) {
   Engine engine(*runner);
   Conversation conversation(engine, text, o);
   LineEditor editor(environment().cache / "chat_history");
-  if (editor.interactive())
-    fmt::print("{}, context {}. /help for commands.\n", runner->source().origin(), runner->options().context);
+  if (editor.interactive()) {
+    fmt::print("{}. /help for commands.\n", runner->source().origin());
+    tell_settings(*runner, sampling_params(o.sampling, text.sampling), text.sampling_from_model);
+  }
   while (const auto line = editor.read("> ")) {
     try {
       if (!obey(conversation, *line)) break;

@@ -8,6 +8,7 @@
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/print_json.h"
 #include "cli/verb.h"
 #include "engine/memory_plan.h"
 #include "hardware/describe.h"
@@ -74,7 +75,7 @@ void run(const DoctorOptions& o) {
     if (!out) fail_errno(o.svg);
   }
   if (o.json) {
-    fmt::print("{}\n", to_json(hardware).dump());
+    print_json(to_json(hardware));
   } else {
     print(hardware);
   }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/model_options.h"
+#include "cli/print_json.h"
 #include "cli/token_list.h"
 #include "engine/explain.h"
 
@@ -64,7 +65,7 @@ void run(const ExplainOptions& o) {
     for (const auto& c : choices) all["choices"].push_back(to_json(c));
     for (const auto& c : crossovers(runner))
       all["crossovers"].push_back({{"n", c.n}, {"k", c.k}, {"format", c.format}, {"m1", c.m1}, {"m2", c.m2}});
-    fmt::print("{}\n", all.dump());
+    print_json(all);
     return;
   }
   const auto& hardware = runner.hardware();

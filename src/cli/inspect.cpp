@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/model_options.h"
+#include "cli/print_json.h"
 #include "engine/inspection.h"
 
 namespace millrace {
@@ -69,7 +70,7 @@ void add_inspect(CLI::App& app) {
   verb->callback([o] {
     const auto inspection = inspect(open_model(o->model), load_options(o->model));
     if (o->model.json) {
-      fmt::print("{}\n", to_json(inspection).dump());
+      print_json(to_json(inspection));
     } else {
       print(inspection, o->tensors);
     }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "cli/model_options.h"
+#include "cli/print_json.h"
 #include "cli/token_list.h"
 #include "engine/step_batch.h"
 
@@ -56,7 +57,7 @@ void run(const LogitsOptions& o) {
     throw_if_interrupted();
   }
   if (!o.model.json) return print_summary(tokens, rows);
-  fmt::print("{}\n", nlohmann::json{{"tokens", tokens}, {"logits", rows}}.dump());
+  print_json({{"tokens", tokens}, {"logits", rows}});
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // millrace: the command line. Errors are one line on stderr; 0 good, 1 failed, 2 misuse.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdio>
 #include <new>
 
 #include "base/build_id.h"
@@ -27,8 +29,14 @@ int parse_and_run(int argc, char** argv) {
     return fmt::format("millrace: {}; see 'millrace --help'\n", e.what());
   });
   for (auto* add : kVerbs) add(app);
+  const auto known = app.get_subcommands([](CLI::App*) { return true; });
+  const auto is_named = [&](const CLI::App* verb) { return verb->get_name() == argv[1]; };
+  if (argc > 1 && argv[1][0] != '-' && std::none_of(known.begin(), known.end(), is_named)) {
+    fail(ErrorKind::Usage, "unknown verb '{}'; see 'millrace --help'", argv[1]);
+  }
   try {
     app.parse(argc, argv);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) fail_errno("cannot write to stdout");
     return 0;
   } catch (const CLI::Success& e) {  // --help, --version
     return app.exit(e);

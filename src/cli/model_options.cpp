@@ -43,7 +43,8 @@ void add_model_options(CLI::App& verb, ModelOptions& o, ModelArgument argument, 
   verb.add_option("--kv-type", o.kv_type, "number format of the KV cache: f32, f16 (default), bf16, q8_0");
   verb.add_flag("--exact", o.exact, "f32 activations, KV cache and arithmetic: for conformance, slower");
   verb.add_option("--isa", o.isa, "use no instruction set above this one (see 'millrace doctor')");
-  verb.add_option("--kernel", o.kernels, "force a kernel, as OP=NAME (see 'millrace explain')");
+  verb.add_option("--kernel", o.kernels, "force a kernel, as OP=NAME (see 'millrace explain')")
+      ->allow_extra_args(false);
   verb.add_flag("-v,--verbose", o.verbosity, "say what is decided and why; -vv says more");
   if (json == Json::Yes) verb.add_flag("--json", o.json, "one JSON object on stdout and nothing else");
 }
@@ -58,6 +59,8 @@ LoadOptions load_options(const ModelOptions& o) {
   LoadOptions load{.threads = o.threads, .isa = o.isa, .exact = o.exact, .context = o.context};
   if (!o.kv_type.empty()) {
     load.kv_type = dtype_from_name(o.kv_type);
+    if (o.exact && load.kv_type && load.kv_type != DType::F32)
+      fail(ErrorKind::Usage, "--exact keeps the KV cache in f32: leave out --kv-type {}", o.kv_type);
     if (!load.kv_type) fail(ErrorKind::Usage, "--kv-type {}: one of f32, f16, bf16, q8_0", o.kv_type);
   }
   for (const auto& choice : o.kernels) {

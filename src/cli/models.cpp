@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "cli/print_json.h"
 #include "cli/verb.h"
 #include "engine/memory_plan.h"
 #include "store/catalogue.h"
@@ -26,7 +27,7 @@ void run(bool json) {
     }
     for (const auto& m : stored)
       all["cache"].push_back({{"name", m.name}, {"path", m.path.string()}, {"bytes", m.bytes}});
-    fmt::print("{}\n", all.dump());
+    print_json(all);
     return;
   }
   fmt::print("can be fetched by name (or give a Hugging Face id: owner/name, owner/name:file.gguf)\n");

@@ -7,6 +7,7 @@
 #include "base/interrupt.h"
 #include "base/progress.h"
 #include "cli/model_options.h"
+#include "cli/print_json.h"
 #include "cli/read_text.h"
 #include "engine/perplexity.h"
 #include "engine/text_model.h"
@@ -44,11 +45,8 @@ void run(const PerplexityOptions& o) {
       });
   bar.reset();
   if (o.model.json) {
-    fmt::print(
-        "{}\n",
-        nlohmann::json{
-            {"perplexity", result.perplexity}, {"tokens", result.tokens}, {"ctx", window}, {"windows", result.windows}}
-            .dump());
+    print_json(
+        {{"perplexity", result.perplexity}, {"tokens", result.tokens}, {"ctx", window}, {"windows", result.windows}});
   } else {
     fmt::print("perplexity {:.4f} over {} tokens in {} windows of {}\n", result.perplexity, result.tokens,
                result.windows, window);

@@ -7,6 +7,7 @@
 #include "base/interrupt.h"
 #include "base/progress.h"
 #include "cli/model_options.h"
+#include "cli/print_json.h"
 #include "engine/memory_plan.h"
 #include "formats/quantize_model.h"
 #include "hardware/detect.h"
@@ -39,12 +40,11 @@ void run(const QuantizeOptions& o) {
   });
   bar.reset();
   if (o.model.json) {
-    fmt::print("{}\n", nlohmann::json{{"file", o.out},
-                                      {"type", recipe->name},
-                                      {"tensors", summary.tensors},
-                                      {"bytes_in", summary.bytes_in},
-                                      {"bytes_out", summary.bytes_out}}
-                           .dump());
+    print_json({{"file", o.out},
+                {"type", recipe->name},
+                {"tensors", summary.tensors},
+                {"bytes_in", summary.bytes_in},
+                {"bytes_out", summary.bytes_out}});
   } else {
     fmt::print("{}: {} tensors, {} -> {}\n", o.out, summary.tensors, human_bytes(summary.bytes_in),
                human_bytes(summary.bytes_out));
@@ -56,7 +56,8 @@ void run(const QuantizeOptions& o) {
 void add_quantize(CLI::App& app) {
   auto* verb = app.add_subcommand("quantize", "Write a GGUF file in another number format");
   auto o = std::make_shared<QuantizeOptions>();
-  add_file_options(*verb, o->model, ModelArgument::Positional);
+  add_file_options(*verb, o->model, ModelArgument::None);
+  verb->add_option("IN", o->model.model, "a .gguf file, or a name from 'millrace models'")->required();
   verb->add_option("OUT", o->out, "the file to write")->required();
   verb->add_option("--type", o->type, fmt::format("one of {}", recipe_names()))->required();
   verb->add_option("-t,--threads", o->threads, "CPU threads; 0: one per usable core")->check(CLI::Range(0, 1024));

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/model_options.h"
+#include "cli/print_json.h"
 #include "cli/read_text.h"
 #include "cli/sampling_options.h"
 #include "cli/token_list.h"
@@ -20,7 +21,7 @@ struct RunOptions {
   ModelOptions model;
   SamplingOptions sampling;
   std::string prompt, file, system, tokens;
-  bool chat = false, raw = false;
+  bool has_prompt = false, chat = false, raw = false;
 };
 
 std::string prompt_text(const RunOptions& o) {
@@ -41,20 +42,21 @@ std::vector<int32_t> prompt_tokens(const RunOptions& o, const TextModel& text) {
   return text.tokenizer->encode(rendered, {.add_special = false, .parse_special = true});
 }
 
-void print_json(const Completion& c, double load_ms) {
+void print_result(const Completion& c, double load_ms) {
   const nlohmann::json json{
       {"text", c.text},
       {"tokens", c.tokens},
       {"finish_reason", c.finish == FinishReason::Length ? "length" : "stop"},
       {"usage", {{"prompt_tokens", c.prompt_tokens}, {"completion_tokens", c.tokens.size()}}},
       {"timings", {{"load_ms", load_ms}, {"ttft_ms", c.ttft_ms}, {"tokens_per_second", c.tokens_per_second}}}};
-  fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  print_json(json);
 }
 
 void run(const RunOptions& o) {
+  if (o.raw && !o.system.empty()) fail(ErrorKind::Usage, "--raw: there is no place for a --system message");
   if (o.chat && o.raw) fail(ErrorKind::Usage, "--chat and --raw exclude each other");
-  const bool has_text = !o.prompt.empty() || !o.file.empty();
-  if (has_text == !o.tokens.empty()) fail(ErrorKind::Usage, "give one of PROMPT, --file and --tokens");
+  if (o.has_prompt + !o.file.empty() + !o.tokens.empty() != 1)
+    fail(ErrorKind::Usage, "give one of PROMPT, --file and --tokens");
   const auto start = std::chrono::steady_clock::now();
   auto source = open_model(o.model);
   TextModel text;
@@ -69,6 +71,7 @@ void run(const RunOptions& o) {
   options.max_tokens = o.sampling.max_tokens;
   options.stop = o.sampling.stop;
   if (!o.sampling.ignore_eos) options.end_tokens = text.end_tokens;
+  tell_settings(*runner, options.sampling, text.sampling_from_model);
   log().info("sampling: {} ({})", describe(options.sampling),
              text.sampling_from_model ? "from the model" : "millrace's defaults");
 
@@ -79,7 +82,7 @@ void run(const RunOptions& o) {
     fmt::print("{}", piece);
     std::fflush(stdout);
   });
-  if (o.model.json) return print_json(completion, load_ms);
+  if (o.model.json) return print_result(completion, load_ms);
   if (!stream) fmt::print("{}", fmt::join(completion.tokens, ","));
   fmt::print("\n");
   log().info("{} prompt tokens, first token after {:.0f} ms, then {:.1f} tokens/s; loaded in {:.0f} ms",
@@ -91,7 +94,7 @@ void run(const RunOptions& o) {
 void add_run(CLI::App& app) {
   auto* verb = app.add_subcommand("run", "Answer one prompt, streamed");
   auto o = std::make_shared<RunOptions>();
-  verb->add_option("PROMPT", o->prompt, "the prompt; - reads it from stdin");
+  auto* prompt = verb->add_option("PROMPT", o->prompt, "the prompt; - reads it from stdin");
   add_model_options(*verb, o->model);
   verb->add_option("-f,--file", o->file, "read the prompt from a file");
   verb->add_option("--system", o->system, "a system message before the prompt");
@@ -99,7 +102,10 @@ void add_run(CLI::App& app) {
   verb->add_flag("--chat", o->chat, "put the prompt into the model's chat template (the default where there is one)");
   verb->add_flag("--raw", o->raw, "continue the prompt as it is");
   add_sampling_options(*verb, o->sampling);
-  verb->callback([o] { run(*o); });
+  verb->callback([o, prompt] {
+    o->has_prompt = prompt->count() > 0;
+    run(*o);
+  });
 }
 
 }  // namespace millrace

@@ -1,6 +1,7 @@
 #include "cli/sampling_options.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <random>
@@ -35,9 +36,9 @@ void add_sampling_options(CLI::App& verb, SamplingOptions& o) {
   verb.add_option("--repetition-penalty", o.repetition_penalty, "over 1: what was said becomes less likely");
   verb.add_option("--presence-penalty", o.presence_penalty, "taken off the logit of every token that was generated");
   verb.add_option("--frequency-penalty", o.frequency_penalty, "the same, once for each time");
-  verb.add_option("--logit-bias", o.logit_bias, "TOKEN:BIAS, added to that token's logit");
+  verb.add_option("--logit-bias", o.logit_bias, "TOKEN:BIAS, added to that token's logit")->allow_extra_args(false);
   verb.add_option("--seed", o.seed, "the same seed gives the same text");
-  verb.add_option("--stop", o.stop, "end before this string; may be given several times");
+  verb.add_option("--stop", o.stop, "end before this string; may be given several times")->allow_extra_args(false);
   verb.add_flag("--ignore-eos", o.ignore_eos, "go on after end tokens: for measurements");
 }
 
@@ -55,6 +56,12 @@ SamplingParams sampling_params(const SamplingOptions& o, const SamplingParams& d
   for (const auto& bias : o.logit_bias) p.logit_bias.push_back(parse_bias(bias));
   validate(p);
   return p;
+}
+
+void tell_settings(const Runner& runner, const SamplingParams& params, bool from_model) {
+  if (isatty(STDERR_FILENO) == 0) return;
+  fmt::print(stderr, "{}, {} threads, context {}; {} ({})\n", runner.hardware().name, runner.hardware().threads,
+             runner.options().context, describe(params), from_model ? "the model's defaults" : "millrace's defaults");
 }
 
 std::string describe(const SamplingParams& p) {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "cli/verb.h"
+#include "engine/runner.h"
 #include "sampling/sampling_params.h"
 
 namespace millrace {
@@ -25,5 +26,9 @@ SamplingParams sampling_params(const SamplingOptions& options, const SamplingPar
 
 // "temperature 0.2, top-p 0.9, seed 1234": for -v and for people who want to repeat a run.
 std::string describe(const SamplingParams& params);
+
+// One line on stderr where a person reads it: which device, how much context, which sampling, and where that comes
+// from.
+void tell_settings(const Runner& runner, const SamplingParams& params, bool from_model);
 
 }  // namespace millrace

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "cli/model_options.h"
+#include "cli/print_json.h"
 #include "cli/read_text.h"
 #include "engine/text_model.h"
 
@@ -41,7 +42,7 @@ void add_template(CLI::App& app) {
   verb->callback([o] {
     const std::string text = render(*o);
     if (o->model.json) {
-      fmt::print("{}\n", nlohmann::json{{"text", text}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+      print_json({{"text", text}});
     } else {
       fmt::print("{}", text);
     }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "cli/model_options.h"
+#include "cli/print_json.h"
 #include "cli/read_text.h"
 #include "cli/token_list.h"
 #include "engine/text_model.h"
@@ -18,10 +19,6 @@ struct TokenizeOptions {
   bool has_text = false, no_bos = false, no_special = false, keep_special = false;
 };
 
-std::string dump(const nlohmann::json& json) {
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 void tokenize(const TokenizeOptions& o) {
   if (o.has_text && !o.file.empty()) fail(ErrorKind::Usage, "give TEXT or --file, not both");
   const auto tokenizer = load_tokenizer(*open_model(o.model));
@@ -30,17 +27,17 @@ void tokenize(const TokenizeOptions& o) {
   std::vector<std::string> pieces;
   for (const int32_t id : ids) pieces.emplace_back(tokenizer->token_bytes(id));
   if (o.model.json) {
-    fmt::print("{}\n", dump({{"ids", ids}, {"pieces", pieces}}));
+    print_json({{"ids", ids}, {"pieces", pieces}});
     return;
   }
-  for (size_t i = 0; i < ids.size(); ++i) fmt::print("{:>7} {}\n", ids[i], dump(pieces[i]));
+  for (size_t i = 0; i < ids.size(); ++i) fmt::print("{:>7} {}\n", ids[i], json_text(pieces[i]));
 }
 
 void detokenize(const TokenizeOptions& o) {
   const auto tokenizer = load_tokenizer(*open_model(o.model));
   const std::string text = tokenizer->decode(parse_token_list(o.tokens, tokenizer->vocab_size()), !o.keep_special);
   if (o.model.json) {
-    fmt::print("{}\n", dump({{"text", text}}));
+    print_json({{"text", text}});
   } else {
     fmt::print("{}\n", text);
   }

@@ -50,6 +50,8 @@ PerplexityResult measure_perplexity(Runner& runner, std::span<const int32_t> tok
         ++result.tokens;
       }
     }
+    if (!std::isfinite(total))
+      fail(ErrorKind::BadFile, "the model gives no probability for the text: its weights are damaged");
     result.perplexity = std::exp(total / static_cast<double>(result.tokens));
     progress(++result.windows, windows, result.perplexity);
   }

@@ -12,13 +12,19 @@ namespace {
 
 IsaSet allowed_isa(const std::string& level) {
   if (level.empty()) return detect_isa();
-  const IsaLevel* found = find_isa_level(level);
+  // A level counts as there when the machine has anything of it that the level below does not include.
   std::string names;
-  for (const auto& known : isa_levels()) names += (names.empty() ? "" : ", ") + std::string(known.name);
-  if (found == nullptr) fail(ErrorKind::Usage, "--isa {}: unknown here; one of {}", level, names);
-  if (found->allowed.both(detect_isa()) != found->allowed)
-    fail(ErrorKind::Usage, "--isa {}: this machine does not have it", level);
-  return found->allowed;
+  IsaSet below;
+  for (const auto& known : isa_levels()) {
+    const IsaSet here = known.allowed.both(detect_isa());
+    if (known.name == level) {
+      if (here == below && here != IsaSet()) fail(ErrorKind::Usage, "--isa {}: this machine does not have it", level);
+      return here;
+    }
+    names += (names.empty() ? "" : ", ") + std::string(known.name);
+    below = here;
+  }
+  fail(ErrorKind::Usage, "--isa {}: unknown here; one of {}", level, names);
 }
 
 void check_kv_type(DType kv, const Model& model) {
@@ -56,19 +62,14 @@ void Runner::load(const Progress& progress) {
   plan_.available = available_memory();
   plan_.check(source_->origin());
   weights_->pack(progress);
-  kv_ = std::make_unique<KvCache>(
-      model_->kv_shapes(),
-      KvOptions{*options_.kv_type, options_.block_size, static_cast<int32_t>(options_.context * options_.sequences)});
+  kv_ = std::make_unique<KvCache>(model_->kv_shapes(),
+                                  KvOptions{*options_.kv_type, options_.block_size, static_cast<int32_t>(kv_tokens())});
   ops_->reserve_workspace();
   activations_ = std::make_unique<Activations>(model_->widths(), options_.rows, options_.logit_rows);
 }
 
 void Runner::decide_context() {
   const auto& config = model_->config();
-  // Each sequence takes whole pages: round up so that the last one has room.
-  const auto whole_pages = [&](int64_t tokens) {
-    return (tokens + options_.block_size - 1) / options_.block_size * options_.block_size;
-  };
   if (options_.context > config.context) {
     fail(ErrorKind::Usage, "--ctx {}: the model was trained for {} positions", options_.context, config.context);
   }
@@ -82,9 +83,13 @@ void Runner::decide_context() {
                  config.context);
     }
   }
-  options_.context = whole_pages(options_.context);
-  if (options_.context * options_.sequences > (int64_t(1) << 31) - 1)
-    fail(ErrorKind::Usage, "--ctx {}: too large", options_.context);
+  if (kv_tokens() > (int64_t(1) << 31) - 1) fail(ErrorKind::Usage, "--ctx {}: too large", options_.context);
+}
+
+// Each sequence takes whole pages.
+int64_t Runner::kv_tokens() const {
+  const int64_t pages = (options_.context + options_.block_size - 1) / options_.block_size;
+  return pages * options_.block_size * options_.sequences;
 }
 
 void Runner::plan_memory() {
@@ -102,8 +107,7 @@ void Runner::plan_memory() {
   plan_.add("packed weights", weights_->packed_bytes());
   plan_.add("weights read in place", weights_->in_place_bytes());
   plan_.add(fmt::format("KV cache of {} x {} positions", options_.sequences, options_.context),
-            KvCache::bytes_per_token(model_->kv_shapes(), *options_.kv_type) *
-                static_cast<size_t>(options_.context * options_.sequences));
+            KvCache::bytes_per_token(model_->kv_shapes(), *options_.kv_type) * static_cast<size_t>(kv_tokens()));
   plan_.add("activations", Activations::bytes(model_->widths(), options_.rows, options_.logit_rows));
   plan_.add("workspace", ops_->workspace_bytes());
   log().info("memory plan: {}", plan_.to_string());

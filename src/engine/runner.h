@@ -50,6 +50,7 @@ class Runner {
 
  private:
   void decide_context();
+  int64_t kv_tokens() const;  // capacity of the KV cache
   void plan_memory();
 
   std::shared_ptr<const WeightSource> source_;

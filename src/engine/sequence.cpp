@@ -1,6 +1,9 @@
 #include "engine/sequence.h"
 
 #include <algorithm>
+#include <limits>
+
+#include "base/error.h"
 
 namespace millrace {
 
@@ -17,6 +20,10 @@ Sequence::Sequence(RequestId id, Request request, BlockTable table, int32_t long
 }
 
 Emission Sequence::sample(std::span<float> logits) {
+  const auto is_number = [](float logit) { return logit > -std::numeric_limits<float>::infinity(); };
+  if (std::none_of(logits.begin(), logits.end(), is_number)) {
+    fail(ErrorKind::BadFile, "the model gives no number for any token: its weights are damaged");
+  }
   const int32_t token = sampler_.sample(logits);
   tokens_.push_back(token);
   const auto& ends = request_.end_tokens;

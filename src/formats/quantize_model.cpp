@@ -85,6 +85,11 @@ class Converter {
 QuantizeSummary quantize_model(const WeightSource& source, const std::filesystem::path& out,
                                const QuantizeRecipe& recipe, ThreadPool& threads,
                                FunctionRef<void(int64_t done, int64_t total)> progress) {
+  // The result is put in place by renaming: that would replace a device or a link, not write to it.
+  const auto status = std::filesystem::symlink_status(out);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    fail(ErrorKind::Usage, "{}: is there already and is not a regular file", out.string());
+  }
   if (source.gguf() == nullptr) {
     fail(ErrorKind::Unsupported, "{}: only GGUF models can be quantized; convert the folder to GGUF first",
          source.origin());

@@ -54,6 +54,10 @@ std::vector<int> layer_windows(const WeightSource& source, const DecoderConfig& 
   if (types && static_cast<int64_t>(types->size()) != c.layers)
     source.config().fail_key({.hf = "layer_types"}, "must name every layer");
   for (int64_t i = 0; i < c.layers; ++i) {
+    if (types && (*types)[static_cast<size_t>(i)] != "sliding_attention" &&
+        (*types)[static_cast<size_t>(i)] != "full_attention") {
+      refuse(source, "layer type '" + (*types)[static_cast<size_t>(i)] + "'");
+    }
     const bool slides =
         types ? (*types)[static_cast<size_t>(i)] == "sliding_attention" : pattern == 0 || (i + 1) % pattern != 0;
     windows.push_back(slides ? c.window : 0);

@@ -31,6 +31,8 @@ DecoderConfig read_decoder_config(const WeightSource& source, const DecoderKeys&
   c.context = count({keys.context, "context_length"}, int64_t(1) << 30, keys.usual_context);
   c.norm_epsilon = static_cast<float>(
       config.optional_number({keys.norm_epsilon, "attention.layer_norm_rms_epsilon"}).value_or(1e-6));
+  if (!(c.norm_epsilon >= 0))
+    config.fail_key({keys.norm_epsilon, "attention.layer_norm_rms_epsilon"}, "must not be negative");
   c.window = static_cast<int>(
       config.optional_integer({"sliding_window", "attention.sliding_window"}, {0, int64_t(1) << 30}).value_or(0));
 
@@ -39,8 +41,6 @@ DecoderConfig read_decoder_config(const WeightSource& source, const DecoderKeys&
     config.fail_key({.hf = "rope_parameters.partial_rotary_factor"}, "must be over 0 and at most 1");
   c.rotary_dim = static_cast<int>(config.optional_integer({.gguf = "rope.dimension_count"}, {0, c.head_dim})
                                       .value_or(static_cast<int64_t>(partial * c.head_dim)));
-  if (c.rotary_dim % 2 != 0 || c.rotary_dim > c.head_dim || c.rotary_dim < 0)
-    refuse(source, "a rotary part of odd size");
 
   // GGUF files need not name the vocabulary's size: the embedding has it.
   if (const auto* table = source.find("token_embd.weight"); table != nullptr && table->shape.size() == 2) {

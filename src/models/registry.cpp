@@ -34,6 +34,7 @@ const Architecture& find_architecture(const WeightSource& source) {
   for (const auto& candidate : kArchitectures) {
     const auto& names = gguf ? candidate.gguf : candidate.hf;
     if (std::find(names.begin(), names.end(), wanted) != names.end()) return candidate;
+    if (!gguf && candidate.name == wanted) return candidate;  // a config without "architectures" has its model_type
     supported += (supported.empty() ? "" : ", ") + std::string(candidate.name);
   }
   fail(ErrorKind::Unsupported, "{}: architecture '{}' is not supported; millrace runs {}", source.origin(), wanted,

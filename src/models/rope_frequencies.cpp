@@ -145,6 +145,7 @@ RopeFrequencies plain_rope_frequencies(double theta, int rotary_dim) {
 
 RopeFrequencies read_rope_frequencies(const WeightSource& source, const DecoderConfig& c, const std::string& section,
                                       double usual_theta) {
+  if (c.rotary_dim % 2 != 0) refuse(source, "a rotary part of odd size");
   const Settings s(source, section);
   const bool gguf = source.convention() == WeightSource::Convention::Gguf;
   const double theta = s.positive("rope_theta", "rope.freq_base", usual_theta);

@@ -32,6 +32,34 @@ def test_misuse_is_one_line_and_code_2(millrace, tiny):
     assert "top_p" in millrace.fails("run", "-m", tiny, "a", "--top-p", "7", code=2)
 
 
+def test_options_that_repeat_leave_the_prompt_alone(millrace, tiny):
+    assert len(millrace.json("run", "-m", tiny, "--raw", "-n", "2", "--ignore-eos", "--stop", "@@", "--logit-bias", "5:1", "abc")["tokens"]) == 2
+
+
+def test_context_binds_to_the_token(millrace, tiny):
+    answer = millrace.json("run", "-m", tiny, "--raw", "--ctx", "10", "--temp", "0", "--ignore-eos", "abc")
+    assert answer["usage"]["prompt_tokens"] + answer["usage"]["completion_tokens"] == 10
+    assert "maximum context length is 10" in millrace.fails("run", "-m", tiny, "--raw", "--ctx", "10", "abcdefghijkl", code=2)
+
+
+def test_a_full_disk_under_stdout_is_a_failure(millrace, tiny):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([BUILD / "millrace", "tokenize", "-m", tiny, "abc"], stdout=full, stderr=subprocess.PIPE, env=millrace.env)
+    assert done.returncode == 1 and b"stdout" in done.stderr
+
+
+def test_quantize_replaces_no_links(millrace, tiny, tmp_path):
+    (tmp_path / "link.gguf").symlink_to(tmp_path / "elsewhere")
+    millrace.fails("quantize", tiny, tmp_path / "link.gguf", "--type", "F16", code=2)
+    assert (tmp_path / "link.gguf").is_symlink()
+
+
+def test_contradictions_are_misuse(millrace, tiny):
+    millrace.fails("run", "-m", tiny, "--raw", "--system", "be brief", "abc", code=2)
+    millrace.fails("logits", "-m", tiny, "--tokens", "1", "--exact", "--kv-type", "q8_0", code=2)
+    assert "'frobnicate'" in millrace.fails("frobnicate", code=2)
+
+
 def test_failures_are_one_line_and_code_1(millrace, tmp_path, tiny):
     assert "no-such-file.gguf" in millrace.fails("inspect", tmp_path / "no-such-file.gguf")
     (tmp_path / "empty.gguf").write_bytes(b"")
