@@ -43,7 +43,7 @@ TEST(TokenizerJson, AddedTokensAreFoundFirstAndSpecialOnesOnlyWhenWanted) {
 
 TEST(TokenizerJson, MergesAreStringsOrPairs) {
   json pairs = small_tokenizer();
-  pairs["model"]["merges"] = {{"a", "b"}};
+  pairs["model"]["merges"] = json::array({json::array({"a", "b"})});
   EXPECT_EQ(tokenizer_from_json(pairs.dump(), "")->encode("ab"), (Ids{3}));
 }
 
