@@ -30,7 +30,7 @@ PlanCache PlanCache::load(const std::filesystem::path& file) {
   if (text.empty()) return cache;
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
-    log().warn("{} is damaged; measure again with 'millrace tune'", file.string());
+    log().warn("{} is damaged and left unread", file.string());
     return cache;
   }
   for (const auto& [key, list] : json.items()) {
