@@ -48,6 +48,11 @@ const Linear* load_output_head(Weights& weights, const DecoderConfig& config, co
   return weights.linear({{weights.has(own) ? own : tied, config.vocab}}, config.hidden);
 }
 
+double gemma_score_divisor(const WeightSource& source, const DecoderConfig& c, int64_t layers_of_27b) {
+  if (is_gguf(source)) return c.layers == layers_of_27b ? double(c.hidden) / c.heads : c.head_dim;
+  return source.config().optional_number({.hf = "query_pre_attn_scalar"}).value_or(c.head_dim);
+}
+
 std::vector<int> layer_windows(const WeightSource& source, const DecoderConfig& c, int64_t pattern) {
   std::vector<int> windows;
   const auto types = source.config().optional_array<std::string>({.hf = "layer_types"});

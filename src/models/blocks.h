@@ -35,6 +35,10 @@ const Linear* load_output_head(Weights& weights, const DecoderConfig& config,
 // GGUF holds the q and k of some architectures with rotary pairs side by side, Hugging Face half a head apart.
 inline bool is_gguf(const WeightSource& source) { return source.convention() == WeightSource::Convention::Gguf; }
 
+// What Gemma divides scores by the root of: query_pre_attn_scalar. GGUF files do not carry it; the 27B is the one model
+// of each generation that divides by hidden / heads rather than by the head size.
+double gemma_score_divisor(const WeightSource& source, const DecoderConfig& config, int64_t layers_of_27b);
+
 // The window of each layer where a config says which layers slide: "layer_types" of Hugging Face, or every layer but
 // each `pattern`-th (1: none slides, 0: all do).
 std::vector<int> layer_windows(const WeightSource& source, const DecoderConfig& config, int64_t pattern);

@@ -15,13 +15,6 @@ struct Layer {
   FeedForwardWeights feed;
 };
 
-// GGUF files do not carry query_pre_attn_scalar; the 27B is the one model that scales by hidden / heads.
-double score_divisor(const WeightSource& source, const DecoderConfig& c) {
-  constexpr int64_t kLayersOf27B = 46;
-  if (is_gguf(source)) return c.layers == kLayersOf27B ? double(c.hidden) / c.heads : c.head_dim;
-  return source.config().optional_number({.hf = "query_pre_attn_scalar"}).value_or(c.head_dim);
-}
-
 class Gemma2 final : public Model {
  public:
   Gemma2(const WeightSource& source, Weights& w)
@@ -29,7 +22,7 @@ class Gemma2 final : public Model {
     const auto& c = config_;
     activation_ = read_activation(source, "hidden_activation", Activation::GeluTanh);
     const float one = is_gguf(source) ? 0 : 1;  // Hugging Face stores norm weights minus one
-    score_scale_ = static_cast<float>(1 / std::sqrt(score_divisor(source, c)));
+    score_scale_ = static_cast<float>(1 / std::sqrt(gemma_score_divisor(source, c, /*layers_of_27b=*/46)));
     score_cap_ = static_cast<float>(
         source.config().optional_number({"attn_logit_softcapping", "attn_logit_softcapping"}).value_or(0));
     logit_cap_ = static_cast<float>(

@@ -17,13 +17,6 @@ struct Layer {
   FeedForwardWeights feed;
 };
 
-// GGUF files do not carry query_pre_attn_scalar; the 27B is the one model that scales by hidden / heads.
-double score_divisor(const WeightSource& source, const DecoderConfig& c) {
-  constexpr int64_t kLayersOf27B = 62;
-  if (is_gguf(source)) return c.layers == kLayersOf27B ? double(c.hidden) / c.heads : c.head_dim;
-  return source.config().optional_number({.hf = "query_pre_attn_scalar"}).value_or(c.head_dim);
-}
-
 // Models that also see images keep their text part below another name, which changed between versions.
 std::string hf_prefix(const WeightSource& source) {
   for (const char* prefix : {"language_model.model.", "model.language_model."}) {
@@ -51,7 +44,7 @@ class Gemma3 final : public Model {
         keys.optional_number({"rope_parameters.sliding_attention.rope_theta", "rope.freq_base_swa"}).value_or(10000),
         c.rotary_dim);
     const float one = is_gguf(source) ? 0 : 1;  // Hugging Face stores norm weights minus one
-    score_scale_ = static_cast<float>(1 / std::sqrt(score_divisor(source, c)));
+    score_scale_ = static_cast<float>(1 / std::sqrt(gemma_score_divisor(source, c, /*layers_of_27b=*/62)));
     logit_cap_ =
         static_cast<float>(keys.optional_number({"final_logit_softcapping", "final_logit_softcapping"}).value_or(0));
     const auto windows =
