@@ -2,6 +2,7 @@
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers)
 # One rounding everywhere: the compiler may not fuse a*b+c on its own, kernels do it by name.
 add_compile_options(-ffp-contract=off)
+add_link_options(-Wl,--build-id=sha1)
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   string(REPLACE "-O3" "-O2" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
 endif()

@@ -17,3 +17,12 @@ function(millrace_test name)
   target_compile_definitions(${name}_tests PRIVATE MILLRACE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
   add_test(NAME ${name} COMMAND ${name}_tests)
 endfunction()
+
+# millrace_fuzzer(NAME LINKS room) builds fuzz/NAME_fuzz.cpp with libFuzzer; its seeds are in fuzz/seeds/NAME.
+function(millrace_fuzzer name)
+  cmake_parse_arguments(FUZZER "" "" "LINKS" ${ARGN})
+  list(TRANSFORM FUZZER_LINKS REPLACE "^([a-z_]+)$" "millrace_\\1")
+  add_executable(${name}_fuzz ${PROJECT_SOURCE_DIR}/fuzz/${name}_fuzz.cpp)
+  target_link_libraries(${name}_fuzz PRIVATE ${FUZZER_LINKS})
+  target_link_options(${name}_fuzz PRIVATE -fsanitize=fuzzer)
+endfunction()

@@ -22,7 +22,8 @@ void fail_errno(const std::string& what) {
 }
 
 void assertion_failed(const char* expression, const char* file, int line) {
-  std::fprintf(stderr, "millrace: internal error: %s does not hold (%s:%d); please report it\n", expression, file, line);
+  std::fprintf(stderr, "millrace: internal error: %s does not hold (%s:%d); please report it\n", expression, file,
+               line);
   std::abort();
 }
 

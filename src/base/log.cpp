@@ -4,16 +4,18 @@
 
 namespace millrace {
 
-void set_verbosity(int verbosity) {
-  static const auto logger = [] {
-    auto made = spdlog::stderr_color_mt("millrace");
-    made->set_pattern("%^%l%$: %v");
-    spdlog::set_default_logger(made);
+spdlog::logger& log() {
+  static spdlog::logger logger = [] {
+    spdlog::logger made("millrace", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    made.set_pattern("%^%l%$: %v");
+    made.set_level(spdlog::level::warn);
     return made;
   }();
-  logger->set_level(verbosity <= 0   ? spdlog::level::warn
-                    : verbosity == 1 ? spdlog::level::info
-                                     : spdlog::level::debug);
+  return logger;
+}
+
+void set_verbosity(int verbosity) {
+  log().set_level(verbosity <= 0 ? spdlog::level::warn : verbosity == 1 ? spdlog::level::info : spdlog::level::debug);
 }
 
 }  // namespace millrace

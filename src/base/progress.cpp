@@ -10,7 +10,11 @@ namespace millrace {
 using Clock = std::chrono::steady_clock;
 
 Progress::Progress(std::string label, int64_t total, Unit unit)
-    : label_(std::move(label)), total_(total), unit_(unit), visible_(isatty(STDERR_FILENO) != 0), started_(Clock::now()) {}
+    : label_(std::move(label)),
+      total_(total),
+      unit_(unit),
+      visible_(isatty(STDERR_FILENO) != 0),
+      started_(Clock::now()) {}
 
 Progress::~Progress() {
   if (visible_ && drawn_ != Clock::time_point{}) fmt::print(stderr, "\r\033[K");
@@ -20,7 +24,8 @@ void Progress::set(int64_t done) {
   done_ = done;
   // A wait too short to notice needs no bar; a long one needs no more than ten pictures a second.
   const auto now = Clock::now();
-  if (!visible_ || now - started_ < std::chrono::milliseconds(200) || now - drawn_ < std::chrono::milliseconds(100)) return;
+  if (!visible_ || now - started_ < std::chrono::milliseconds(200) || now - drawn_ < std::chrono::milliseconds(100))
+    return;
   drawn_ = now;
   draw();
 }
@@ -31,8 +36,9 @@ void Progress::draw() const {
   const int full = static_cast<int>(share * kWidth);
   std::string bar;
   for (int i = 0; i < kWidth; ++i) bar += i < full ? "━" : "╌";
-  const std::string amount = unit_ == Unit::Bytes ? fmt::format("{:.1f}/{:.1f} MB", double(done_) / 1e6, double(total_) / 1e6)
-                                                  : fmt::format("{}/{}", done_, total_);
+  const std::string amount = unit_ == Unit::Bytes
+                                 ? fmt::format("{:.1f}/{:.1f} MB", double(done_) / 1e6, double(total_) / 1e6)
+                                 : fmt::format("{}/{}", done_, total_);
   fmt::print(stderr, "\r\033[K{} {} {:3.0f} % {}", label_, bar, share * 100, amount);
   std::fflush(stderr);
 }

@@ -1,5 +1,5 @@
-// Fork-join over a fixed set of threads. A step makes hundreds of short parallel regions, so workers spin a little before
-// they sleep, and a region costs about a microsecond.
+// Fork-join over a fixed set of threads. A step makes hundreds of short parallel regions, so workers spin a little
+// before they sleep, and a region costs about a microsecond.
 #pragma once
 
 #include <atomic>

@@ -1,0 +1,52 @@
+"""config.json as transformers 4 wrote it: rope parameters at the top level, torch_dtype, no layer_types."""
+
+import copy
+
+
+def config_v4(config, case):
+    old = copy.deepcopy(config)
+    if "text_config" in old:
+        old["text_config"] = config_v4(old["text_config"], case)
+    if "dtype" in old:
+        old["torch_dtype"] = old.pop("dtype")
+    if "transformers_version" in old:
+        old["transformers_version"] = "4.50.0"
+    if "rope_parameters" in old:
+        old |= rope_v4(old.pop("rope_parameters"), old, case)
+    if not explicit_layer_types(old):
+        old.pop("layer_types", None)
+    if old.get("use_sliding_window") is False:
+        old["sliding_window"] = 8  # a window that is written down and not used
+    old.pop("_sliding_window_pattern", None)
+    for key in case.drop_in_v4:
+        old.pop(key, None)
+    return old
+
+
+def rope_v4(parameters, config, case):
+    if "full_attention" in parameters:
+        old = rope_v4(parameters["full_attention"], config, case)
+        return old | {"rope_local_base_freq": parameters["sliding_attention"]["rope_theta"]}
+    scaling = copy.deepcopy(parameters)
+    old = {"rope_theta": scaling.pop("rope_theta")}
+    if "partial_rotary_factor" in scaling:
+        old["partial_rotary_factor"] = scaling.pop("partial_rotary_factor")
+    if config["model_type"] == "phi3":
+        scaling.pop("original_max_position_embeddings", None)  # phi3 keeps it at the top level
+    kind = scaling.pop("rope_type")
+    spelled = {"type": case.old_rope_type} if case.old_rope_type else {"rope_type": kind}
+    return old | {"rope_scaling": None if kind == "default" else spelled | scaling}
+
+
+def explicit_layer_types(config):
+    """Whether layer_types says more than the older keys do; replaces it by those keys where it does not."""
+    kinds = config.get("layer_types")
+    if kinds is None or config["model_type"] not in ("gemma3_text", "gemma2"):
+        return False
+    pattern = 6 if config["model_type"] == "gemma3_text" else 2
+    usual = ["full_attention" if (i + 1) % pattern == 0 else "sliding_attention" for i in range(len(kinds))]
+    if kinds != usual:
+        return True
+    if pattern == 6:
+        config["sliding_window_pattern"] = pattern
+    return False

@@ -1,0 +1,215 @@
+"""Writes a model as GGUF with the keys, tensor names and layouts that llama.cpp's converter produces."""
+
+import math
+
+import gguf
+import torch
+
+FILE_TYPES = {
+    "float32": (gguf.LlamaFileType.ALL_F32, gguf.GGMLQuantizationType.F32),
+    "float16": (gguf.LlamaFileType.MOSTLY_F16, gguf.GGMLQuantizationType.F16),
+    "bfloat16": (gguf.LlamaFileType.MOSTLY_BF16, gguf.GGMLQuantizationType.BF16),
+}
+
+ARCHITECTURES = {
+    "LlamaForCausalLM": gguf.MODEL_ARCH.LLAMA,
+    "MistralForCausalLM": gguf.MODEL_ARCH.LLAMA,
+    "Qwen2ForCausalLM": gguf.MODEL_ARCH.QWEN2,
+    "Qwen3ForCausalLM": gguf.MODEL_ARCH.QWEN3,
+    "Gemma2ForCausalLM": gguf.MODEL_ARCH.GEMMA2,
+    "Gemma3ForCausalLM": gguf.MODEL_ARCH.GEMMA3,
+    "Gemma3ForConditionalGeneration": gguf.MODEL_ARCH.GEMMA3,
+    "Phi3ForCausalLM": gguf.MODEL_ARCH.PHI3,
+    "ChatGLMModel": gguf.MODEL_ARCH.CHATGLM,
+    "GlmForCausalLM": gguf.MODEL_ARCH.CHATGLM,
+    "Glm4ForCausalLM": gguf.MODEL_ARCH.GLM4,
+}
+
+
+def write_gguf(path, case, config, weights):
+    """config: the dictionary of config.json; weights: name -> tensor as in model.safetensors."""
+    config = config | config.get("text_config", {})
+    arch = ARCHITECTURES[case.architecture]
+    writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[arch])
+    file_type, matrix_type = FILE_TYPES[case.dtype]
+    writer.add_type(gguf.GGUFType.MODEL)
+    writer.add_name("golden")  # not the case: llama.cpp looks for names like phi3 here and expects their tokens
+    writer.add_file_type(file_type)
+    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    METADATA[arch](writer, config)
+    add_vocabulary(writer, config.get("padded_vocab_size", config.get("vocab_size")))
+    for name, tensor in tensors(arch, config, weights):
+        qtype = matrix_type if tensor.dim() > 1 else gguf.GGMLQuantizationType.F32
+        writer.add_tensor(name, gguf.quants.quantize(tensor.float().numpy(), qtype), raw_dtype=qtype)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def add_vocabulary(writer, size):
+    """A vocabulary of single characters, so that the files are whole models."""
+    printable = [chr(c) for c in range(0x21, 0x7F)]
+    tokens = (["<unk>", "<s>", "</s>", "\u2581"] + printable + [f"[{i}]" for i in range(size)])[:size]
+    kinds = [gguf.TokenType.UNKNOWN, gguf.TokenType.CONTROL, gguf.TokenType.CONTROL]
+    writer.add_tokenizer_model("llama")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(tokens)
+    writer.add_token_scores([-float(i) for i in range(size)])
+    writer.add_token_types(kinds + [gguf.TokenType.NORMAL] * (size - len(kinds)))
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    writer.add_add_bos_token(False)
+    writer.add_add_space_prefix(False)
+
+
+def add_sizes(writer, config):
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+
+
+def add_head_dim(writer, config):
+    if config.get("head_dim") is not None:
+        writer.add_key_length(config["head_dim"])
+        writer.add_value_length(config["head_dim"])
+
+
+def add_rope(writer, parameters):
+    writer.add_rope_freq_base(parameters["rope_theta"])
+    if parameters["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(parameters["factor"])
+    if parameters["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(parameters["factor"])
+        writer.add_rope_scaling_orig_ctx_len(parameters["original_max_position_embeddings"])
+        if "attention_factor" in parameters:
+            writer.add_rope_scaling_yarn_attn_factor(parameters["attention_factor"])
+        if "beta_fast" in parameters:
+            writer.add_rope_scaling_yarn_beta_fast(parameters["beta_fast"])
+            writer.add_rope_scaling_yarn_beta_slow(parameters["beta_slow"])
+
+
+def common_metadata(writer, config):
+    add_sizes(writer, config)
+    add_head_dim(writer, config)
+    add_rope(writer, config["rope_parameters"])
+
+
+def llama_metadata(writer, config):
+    common_metadata(writer, config)
+    writer.add_vocab_size(config["vocab_size"])
+    writer.add_rope_dimension_count(config["head_dim"])
+
+
+def gemma2_metadata(writer, config):
+    add_sizes(writer, config)
+    add_head_dim(writer, config)
+    writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
+    writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    writer.add_sliding_window(config["sliding_window"])
+
+
+def gemma3_metadata(writer, config):
+    add_sizes(writer, config)
+    add_head_dim(writer, config)
+    add_rope(writer, config["rope_parameters"]["full_attention"])
+    writer.add_rope_freq_base_swa(config["rope_parameters"]["sliding_attention"]["rope_theta"])
+    writer.add_sliding_window(config["sliding_window"])
+
+
+def phi3_metadata(writer, config):
+    add_sizes(writer, config)
+    rope = config["rope_parameters"]
+    original = config["original_max_position_embeddings"]
+    head_dim = config["hidden_size"] // config["num_attention_heads"]
+    writer.add_rope_freq_base(rope["rope_theta"])
+    writer.add_rope_dimension_count(int(head_dim * rope["partial_rotary_factor"]))
+    writer.add_rope_scaling_orig_ctx_len(original)
+    writer.add_sliding_window(config["sliding_window"] or 0)
+    scale = config["max_position_embeddings"] / original
+    if "long_factor" in rope:
+        writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(scale) / math.log(original)))
+
+
+def chatglm_metadata(writer, config):
+    if "num_layers" in config:
+        head_dim, base = config["kv_channels"], 10000.0 * config.get("rope_ratio", 1)
+        config = config | {
+            "num_hidden_layers": config["num_layers"],
+            "max_position_embeddings": config["seq_length"],
+            "intermediate_size": config["ffn_hidden_size"],
+            "num_key_value_heads": config["multi_query_group_num"],
+            "rms_norm_eps": config["layernorm_epsilon"],
+        }
+    else:
+        head_dim, base = config["head_dim"], config["rope_parameters"]["rope_theta"]
+    add_sizes(writer, config)
+    writer.add_rope_dimension_count(head_dim // 2)
+    writer.add_rope_freq_base(base)
+
+
+def glm4_metadata(writer, config):
+    common_metadata(writer, config)
+    factor = config["rope_parameters"]["partial_rotary_factor"]
+    writer.add_rope_dimension_count(int(config["head_dim"] * factor))
+
+
+METADATA = {
+    gguf.MODEL_ARCH.LLAMA: llama_metadata,
+    gguf.MODEL_ARCH.QWEN2: common_metadata,
+    gguf.MODEL_ARCH.QWEN3: common_metadata,
+    gguf.MODEL_ARCH.GEMMA2: gemma2_metadata,
+    gguf.MODEL_ARCH.GEMMA3: gemma3_metadata,
+    gguf.MODEL_ARCH.PHI3: phi3_metadata,
+    gguf.MODEL_ARCH.CHATGLM: chatglm_metadata,
+    gguf.MODEL_ARCH.GLM4: glm4_metadata,
+}
+
+
+def tensors(arch, config, weights):
+    """(GGUF name, tensor) of all weights, and of the rope factors that GGUF keeps as tensors."""
+    yield from rope_factors(config)
+    layers = config.get("num_hidden_layers", config.get("num_layers"))
+    names = gguf.get_tensor_name_map(arch, layers)
+    for name, tensor in weights.items():
+        if "vision_tower" in name or "multi_modal_projector" in name or "inv_freq" in name:
+            continue
+        name = name.replace("language_model.model.", "model.").removeprefix("transformer.")
+        if arch == gguf.MODEL_ARCH.LLAMA:
+            tensor = permuted(name, tensor, config)
+        if arch in (gguf.MODEL_ARCH.GEMMA2, gguf.MODEL_ARCH.GEMMA3) and name.endswith("norm.weight"):
+            tensor = tensor + 1  # Gemma multiplies by 1 + weight; GGUF stores the sum
+        yield names.get_name(name, try_suffixes=(".weight", ".bias")), tensor
+
+
+def permuted(name, tensor, config):
+    """llama's GGUF rotates neighbouring pairs; Hugging Face rotates an element with the one half a head away."""
+    for part, heads in (("q_proj", config["num_attention_heads"]), ("k_proj", config["num_key_value_heads"])):
+        if part in name:
+            return tensor.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+    return tensor
+
+
+def rope_factors(config):
+    rope = config.get("rope_parameters", {})
+    if "long_factor" in rope:
+        yield "rope_factors_long.weight", torch.tensor(rope["long_factor"])
+        yield "rope_factors_short.weight", torch.tensor(rope["short_factor"])
+    if rope.get("rope_type") == "llama3":
+        yield "rope_freqs.weight", llama3_factors(rope, config["head_dim"])
+
+
+def llama3_factors(rope, head_dim):
+    """What each frequency is divided by: 1 for short waves, factor for long ones, a blend between."""
+    turns = rope["original_max_position_embeddings"] / (2 * math.pi)
+    turns = turns / rope["rope_theta"] ** (torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
+    kept = (turns - rope["low_freq_factor"]) / (rope["high_freq_factor"] - rope["low_freq_factor"])
+    kept = kept.clamp(0, 1)
+    return 1 / ((1 - kept) / rope["factor"] + kept)

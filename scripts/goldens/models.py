@@ -1,0 +1,106 @@
+"""Builds the tiny models, fills them with random weights and asks them for logits and greedy tokens."""
+
+import copy
+import json
+
+import torch
+import transformers
+
+from .cases import GREEDY_TOKENS
+from .chatglm import ChatGlm, as_glm
+
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+class Model:
+    """One model, from transformers or our own ChatGLM reference, computing in f32 whatever it stores."""
+
+    def __init__(self, case, changes=None):
+        self.config = copy.deepcopy(case.config) | copy.deepcopy(changes or {})
+        if case.architecture == "ChatGLMModel":
+            self.module = ChatGlm(self.config)
+        else:
+            kind = getattr(transformers, case.architecture)
+            self.module = kind._from_config(kind.config_class(**self.config), attn_implementation="eager")
+        self.module.eval()
+
+    @classmethod
+    def from_config_file(cls, case, path):
+        """The model that transformers makes of a config.json, to check the file."""
+        model = cls(case)
+        kind = getattr(transformers, case.architecture)
+        config = kind.config_class.from_dict(json.loads(path.read_text()))
+        model.module = kind._from_config(config, attn_implementation="eager").float().eval()
+        return model
+
+    def randomize(self, seed, dtype):
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for name, parameter in sorted(self.module.named_parameters()):
+                noise = torch.randn(parameter.shape, generator=generator)
+                value = initial_value(name, parameter, noise, self.module.__class__.__name__.startswith("Gemma"))
+                parameter.copy_(value.to(DTYPES[dtype]).float())
+
+    def logits(self, tokens):
+        """[n, vocabulary] for a list of n tokens."""
+        with torch.no_grad():
+            ids = torch.tensor(tokens)
+            if isinstance(self.module, ChatGlm):
+                return self.module(ids)
+            return self.module(input_ids=ids[None], use_cache=False).logits[0]
+
+    def greedy(self, tokens, least_lead, forbidden):
+        """Greedy tokens, each from a pass over the whole sequence, and the smallest lead of a winner.
+
+        The lead is a part of the largest logit. None as soon as a lead is smaller or a token is forbidden.
+        """
+        tokens, made, smallest = list(tokens), [], 1.0
+        for _ in range(GREEDY_TOKENS):
+            row = self.logits(tokens)[-1]
+            best = row.topk(2)
+            lead = ((best.values[0] - best.values[1]) / row.abs().max()).item()
+            if lead < least_lead or best.indices[0].item() in forbidden:
+                return None
+            smallest = min(smallest, lead)
+            made.append(best.indices[0].item())
+            tokens.append(made[-1])
+        return made, smallest
+
+    def generate(self, tokens):
+        """The same through transformers' own cached generation; None where there is no such thing."""
+        if isinstance(self.module, ChatGlm):
+            return None
+        with torch.no_grad():
+            output = self.module.generate(
+                torch.tensor(tokens)[None],
+                do_sample=False,
+                max_new_tokens=GREEDY_TOKENS,
+                eos_token_id=None,
+                pad_token_id=0,
+                attention_mask=torch.ones(1, len(tokens), dtype=torch.long),
+            )
+        return output[0, len(tokens) :].tolist()
+
+
+def initial_value(name, parameter, noise, gemma):
+    """Weights that make every part of the model matter: sharp attention, norms and biases away from 1 and 0."""
+    if parameter.dim() == 1:
+        centre = 1.0 if name.endswith("norm.weight") and not gemma else 0.0
+        return centre + 0.3 * noise
+    if "embed" in name:
+        # Gemma scales its embedding up and ties it to the output: a large one would only ever repeat its input.
+        return (0.08 if gemma else 1.0 if "positions" in name else 0.3) * noise
+    return 1.5 * noise / noise.shape[-1] ** 0.5
+
+
+def check_with_glm(case, model, tokens):
+    """Compares our ChatGLM reference with transformers' Glm, which is the same arithmetic under other names."""
+    arguments, state = as_glm(model.config, model.module.state_dict())
+    glm = transformers.GlmForCausalLM._from_config(transformers.GlmConfig(**arguments), attn_implementation="eager")
+    glm.load_state_dict(state)
+    with torch.no_grad():
+        other = glm.eval()(input_ids=torch.tensor(tokens)[None]).logits[0]
+    ours = model.logits(tokens)
+    error = ((ours - other).abs().max() / other.abs().max()).item()
+    if error > 1e-5:
+        raise SystemExit(f"{case.name}: the reference is {error:.1e} away from transformers' Glm")

@@ -1,0 +1,38 @@
+#include "base/interrupt.h"
+
+#include <csignal>
+
+#include "base/error.h"
+
+namespace millrace {
+namespace {
+
+volatile std::sig_atomic_t g_interrupted = 0;
+
+extern "C" void on_interrupt(int signal) {
+  if (g_interrupted != 0) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+  g_interrupted = 1;
+}
+
+}  // namespace
+
+void catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is an error of a write, not the end of the process
+}
+
+bool interrupted() { return g_interrupted != 0; }
+
+void clear_interrupt() { g_interrupted = 0; }
+
+void throw_if_interrupted() {
+  if (interrupted()) fail(ErrorKind::Cancelled, "stopped");
+}
+
+}  // namespace millrace

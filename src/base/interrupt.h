@@ -1,0 +1,11 @@
+// Ctrl-C asks for a clean end: long work looks here now and then. A second Ctrl-C ends the process at once.
+#pragma once
+
+namespace millrace {
+
+void catch_interrupts();
+bool interrupted();
+void clear_interrupt();       // chat: one Ctrl-C stops an answer, not the conversation
+void throw_if_interrupted();  // Cancelled
+
+}  // namespace millrace

@@ -1,0 +1,32 @@
+#include "base/write_file.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace millrace {
+
+void write_file(const std::filesystem::path& path, std::string_view content) {
+  static std::atomic<int> calls{0};  // threads of one process must not share the temporary file either
+  std::error_code error;
+  std::filesystem::create_directories(path.parent_path(), error);
+  const std::filesystem::path part = path.string() + fmt::format(".{}.{}.part", ::getpid(), calls++);
+  std::ofstream out(part, std::ios::binary | std::ios::trunc);
+  out.write(content.data(), static_cast<std::streamsize>(content.size()));
+  out.close();
+  if (!out) {
+    std::filesystem::remove(part, error);
+    fail(ErrorKind::Io, "cannot write {}", path.string());
+  }
+  std::filesystem::rename(part, path, error);
+  if (error) {
+    const std::string why = error.message();
+    std::filesystem::remove(part, error);
+    fail(ErrorKind::Io, "cannot write {}: {}", path.string(), why);
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,12 @@
+// Files that other processes may read at any moment: they see the old content or the new one, never half of it.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+namespace millrace {
+
+// Creates the folders above it. Throws Io.
+void write_file(const std::filesystem::path& path, std::string_view content);
+
+}  // namespace millrace

@@ -1,0 +1,37 @@
+#include "cache/kv_cache.h"
+
+namespace millrace {
+namespace {
+
+int32_t blocks_for(const KvOptions& options) { return (options.tokens + options.block_size - 1) / options.block_size; }
+
+size_t half_layer_bytes(const KvShape& shape, const KvOptions& options) {
+  return static_cast<size_t>(blocks_for(options)) * static_cast<size_t>(options.block_size) *
+         static_cast<size_t>(shape.kv_heads) * row_bytes(options.dtype, shape.head_dim);
+}
+
+size_t total_bytes(const std::vector<KvShape>& layers, const KvOptions& options) {
+  size_t total = 0;
+  for (const auto& shape : layers) total += 2 * Arena::padded(half_layer_bytes(shape, options));
+  return total;
+}
+
+}  // namespace
+
+KvCache::KvCache(std::vector<KvShape> layers, const KvOptions& options)
+    : options_(options), blocks_(blocks_for(options)), arena_("the KV cache", total_bytes(layers, options)) {
+  for (const auto& shape : layers) {
+    KvLayer layer{options.dtype, shape.kv_heads, shape.head_dim, options.block_size};
+    layer.keys = arena_.take(half_layer_bytes(shape, options));
+    layer.values = arena_.take(half_layer_bytes(shape, options));
+    layers_.push_back(layer);
+  }
+}
+
+size_t KvCache::bytes_per_token(const std::vector<KvShape>& layers, DType dtype) {
+  size_t total = 0;
+  for (const auto& shape : layers) total += 2 * static_cast<size_t>(shape.kv_heads) * row_bytes(dtype, shape.head_dim);
+  return total;
+}
+
+}  // namespace millrace

@@ -1,0 +1,116 @@
+// millrace bench: prompt processing and generation speed, with the percent of what this machine can do.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "cli/model_options.h"
+#include "cli/print_json.h"
+#include "cli/token_list.h"
+#include "engine/benchmark.h"
+#include "hardware/describe.h"
+
+namespace millrace {
+namespace {
+
+struct BenchOptions {
+  ModelOptions model;
+  std::string prompt = "512", generate = "128", batches = "1", depths = "0";
+  int repetitions = 3;
+  int64_t rows = 512;
+  bool predict = false;
+};
+
+std::vector<BenchmarkCase> cases_of(const BenchOptions& o) {
+  std::vector<BenchmarkCase> cases;
+  constexpr int32_t kMost = 1 << 20;
+  for (const int32_t depth : parse_int_list("-d", o.depths, 0, kMost)) {
+    for (const int32_t batch : parse_int_list("-b", o.batches, 1, 1024)) {
+      for (const int32_t tokens : parse_int_list("-p", o.prompt, 0, kMost)) {
+        if (tokens > 0) cases.push_back({BenchmarkCase::Kind::Prompt, tokens, batch, depth});
+      }
+      for (const int32_t tokens : parse_int_list("-n", o.generate, 0, kMost)) {
+        if (tokens > 0) cases.push_back({BenchmarkCase::Kind::Generate, tokens, batch, depth});
+      }
+    }
+  }
+  if (cases.empty()) fail(ErrorKind::Usage, "nothing to measure: -p and -n are both 0");
+  return cases;
+}
+
+nlohmann::json to_json(const BenchmarkResult& r, int threads) {
+  return {{"test", r.test.name()},
+          {"batch", r.test.batch},
+          {"depth", r.test.depth},
+          {"threads", threads},
+          {"tokens_per_second", r.median},
+          {"samples", r.samples},
+          {"percent_of_roof", r.percent_of_roof}};
+}
+
+void print_row(const BenchmarkResult& r, int threads) {
+  double low = r.median, high = r.median;
+  for (const double sample : r.samples) low = std::min(low, sample), high = std::max(high, sample);
+  fmt::print("{:<8} {:>5} {:>7} {:>7} {:>12.1f} {:>19} {:>9.0f} %\n", r.test.name(), r.test.batch, r.test.depth,
+             threads, r.median, r.samples.empty() ? "estimate" : fmt::format("{:.1f} .. {:.1f}", low, high),
+             r.percent_of_roof);
+  std::fflush(stdout);
+}
+
+void run(const BenchOptions& o) {
+  const auto cases = cases_of(o);
+  auto load = load_options(o.model);
+  load.measure = true;
+  load.rows = o.rows;
+  for (const auto& c : cases) {
+    load.sequences = std::max<int64_t>(load.sequences, c.batch);
+    load.context = std::max<int64_t>(load.context, c.depth + c.tokens);
+  }
+  load.rows = std::max(load.rows, load.sequences);
+  auto source = open_model(o.model);
+  auto runner = o.predict ? std::make_unique<Runner>(std::move(source), load) : load_runner(std::move(source), load);
+  const int threads = runner->hardware().threads;
+  if (!o.model.json) {
+    fmt::print("{} on {}, {} threads, KV {}\n", runner->source().origin(), runner->hardware().name, threads,
+               name(*runner->options().kv_type));
+    fmt::print("{:<8} {:>5} {:>7} {:>7} {:>12} {:>19} {:>11}\n", "test", "batch", "depth", "threads", "tokens/s",
+               "least .. most", "of roof");
+  }
+  nlohmann::json results = nlohmann::json::array();
+  for (const auto& c : cases) {
+    const auto result = o.predict ? predict_benchmark(*runner, c) : run_benchmark(*runner, c, o.repetitions);
+    if (o.model.json) {
+      results.push_back(to_json(result, threads));
+    } else {
+      print_row(result, threads);
+    }
+  }
+  if (!o.model.json) return;
+  const nlohmann::json all{{"hardware", describe(runner->hardware())},
+                           {"model", runner->source().origin()},
+                           {"predicted", o.predict},
+                           {"results", results}};
+  print_json(all);
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  auto* verb = app.add_subcommand("bench", "Measure prompt processing (pp) and token generation (tg)");
+  auto o = std::make_shared<BenchOptions>();
+  add_model_options(*verb, o->model);
+  verb->add_option("-p,--prompt", o->prompt, "prompt lengths; 0: none")->capture_default_str();
+  verb->add_option("-n,--generate", o->generate, "tokens to generate; 0: none")->capture_default_str();
+  verb->add_option("-b,--batch", o->batches, "sequences at once; rates count all of them")->capture_default_str();
+  verb->add_option("-d,--depth", o->depths, "tokens already in the cache")->capture_default_str();
+  verb->add_option("-r,--repetitions", o->repetitions, "timed runs of each test")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  verb->add_option("--chunk", o->rows, "most tokens in one step")->check(CLI::Range(1, 8192))->capture_default_str();
+  verb->add_flag("--predict", o->predict, "say what the estimates promise instead of measuring");
+  verb->callback([o] { run(*o); });
+}
+
+}  // namespace millrace

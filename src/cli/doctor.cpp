@@ -1,0 +1,96 @@
+// millrace doctor: what the machine is, what it was measured to do, and what would run on it.
+#include <fmt/core.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/build_id.h"
+#include "base/environment.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/print_json.h"
+#include "cli/verb.h"
+#include "engine/memory_plan.h"
+#include "hardware/describe.h"
+#include "hardware/detect.h"
+#include "hardware/roofline.h"
+#include "hardware/this_machine.h"
+#include "kernels/kernel_set.h"
+#include "models/model.h"
+
+namespace millrace {
+namespace {
+
+struct DoctorOptions {
+  int threads = 0;
+  std::string svg;
+  bool json = false;
+};
+
+template <class Op>
+std::vector<std::string> names(const KernelList<Op>& kernels) {
+  std::vector<std::string> all;
+  for (const auto* kernel : kernels) all.emplace_back(kernel->name());
+  return all;
+}
+
+nlohmann::json to_json(const Hardware& hardware) {
+  const auto& kernels = cpu_kernels();
+  std::vector<std::string> supported, levels;
+  for (const auto& architecture : architectures()) supported.emplace_back(architecture.name);
+  for (const auto& level : isa_levels()) levels.emplace_back(level.name);
+  return {{"version", version()},
+          {"build", build_id()},
+          {"hardware", describe(hardware)},
+          {"devices", {"cpu"}},
+          {"isa_levels", levels},
+          {"available_memory", available_memory()},
+          {"cache", environment().cache.string()},
+          {"architectures", supported},
+          {"kernels", {{"linear", names(kernels.linear)}, {"attention", names(kernels.attention)}}}};
+}
+
+void print(const Hardware& h) {
+  fmt::print("millrace {} (build {})\n\n", version(), build_id());
+  fmt::print("machine   {}: {} cores, {} threads used, {}\n", h.name, h.cores, h.threads, to_string(h.isa));
+  fmt::print("caches    L1 {}, L2 {}, L3 {}\n", human_bytes(h.l1_bytes), human_bytes(h.l2_bytes),
+             human_bytes(h.l3_bytes));
+  fmt::print("memory    {}, {} available\n", human_bytes(h.memory_bytes), human_bytes(available_memory()));
+  fmt::print("devices   cpu; this build has no CUDA back-end\n");
+  std::string levels, supported;
+  for (const auto& level : isa_levels()) levels += fmt::format("{}{}", levels.empty() ? "" : ", ", level.name);
+  for (const auto& a : architectures()) supported += fmt::format("{}{}", supported.empty() ? "" : ", ", a.name);
+  fmt::print("--isa     {}\n", levels);
+  fmt::print("models    {}\n", supported);
+  fmt::print("cache     {}\n\n", environment().cache.string());
+  fmt::print("{}", roofline_text(h));
+}
+
+void run(const DoctorOptions& o) {
+  const Hardware hardware = this_machine(o.threads, /*measure=*/true);
+  if (!o.svg.empty()) {
+    std::ofstream out(o.svg);
+    out << roofline_svg(hardware);
+    out.close();
+    if (!out) fail_errno(o.svg);
+  }
+  if (o.json) {
+    print_json(to_json(hardware));
+  } else {
+    print(hardware);
+  }
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app) {
+  auto* verb = app.add_subcommand("doctor", "Show what this machine is, what it can do at best, and what would run");
+  auto o = std::make_shared<DoctorOptions>();
+  verb->add_option("-t,--threads", o->threads, "CPU threads to measure with; 0: one per usable core")
+      ->check(CLI::Range(0, 1024));
+  verb->add_option("--svg", o->svg, "write the roofline picture to this file");
+  verb->add_flag("--json", o->json, "one JSON object on stdout and nothing else");
+  verb->callback([o] { run(*o); });
+}
+
+}  // namespace millrace

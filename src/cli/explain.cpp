@@ -1,0 +1,99 @@
+// millrace explain: which kernel runs each problem of a model, what it was chosen from, and how near it is to the roof.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/model_options.h"
+#include "cli/print_json.h"
+#include "cli/token_list.h"
+#include "engine/explain.h"
+
+namespace millrace {
+namespace {
+
+struct ExplainOptions {
+  ModelOptions model;
+  std::string batches = "1,8";
+  int64_t depth = 1024;
+};
+
+nlohmann::json to_json(const ExplainedChoice& c) {
+  nlohmann::json candidates = nlohmann::json::array();
+  for (const auto& candidate : c.candidates) {
+    candidates.push_back(
+        {{"kernel", candidate.kernel},
+         {"estimate_us", candidate.estimate_us},
+         {"measured_us", candidate.measured_us > 0 ? nlohmann::json(candidate.measured_us) : nlohmann::json()},
+         {"percent_of_roof", candidate.percent_of_roof}});
+  }
+  return {{"problem",
+           {{"op", c.op},
+            {"n", c.n},
+            {"k", c.k},
+            {"m", c.m},
+            {"format", c.format},
+            {"layout", c.layout},
+            {"calls", c.calls}}},
+          {"chosen", c.candidates.front().kernel},
+          {"candidates", candidates}};
+}
+
+void print(const ExplainedChoice& c) {
+  const std::string problem = c.op == "linear" ? fmt::format("linear {}x{} {} ({})", c.n, c.k, c.format, c.layout)
+                                               : fmt::format("attention, {} KV: {}", c.format, c.what);
+  fmt::print("\n{}, m={}, {} calls a step\n", problem, c.m, c.calls);
+  for (size_t i = 0; i < c.candidates.size(); ++i) {
+    const auto& candidate = c.candidates[i];
+    const std::string measured =
+        candidate.measured_us > 0 ? fmt::format("{:10.1f}", candidate.measured_us) : "         -";
+    fmt::print("  {} {:<34} {:>10.1f} {} {:>6.0f} %\n", i == 0 ? "*" : " ", candidate.kernel, candidate.estimate_us,
+               measured, candidate.percent_of_roof);
+  }
+}
+
+void run(const ExplainOptions& o) {
+  const auto batches = parse_int_list("-b", o.batches, 1, 1024);
+  auto load = load_options(o.model);
+  load.measure = true;
+  load.sequences = *std::max_element(batches.begin(), batches.end());
+  load.rows = std::max<int64_t>(load.rows, load.sequences);
+  Runner runner(open_model(o.model), load);  // planned, not loaded: choices need no weights
+  const auto choices = explain(runner, batches, std::min(o.depth, runner.options().context));
+  if (o.model.json) {
+    nlohmann::json all{{"choices", nlohmann::json::array()}, {"crossovers", nlohmann::json::array()}};
+    for (const auto& c : choices) all["choices"].push_back(to_json(c));
+    for (const auto& c : crossovers(runner))
+      all["crossovers"].push_back({{"n", c.n}, {"k", c.k}, {"format", c.format}, {"m1", c.m1}, {"m2", c.m2}});
+    print_json(all);
+    return;
+  }
+  const auto& hardware = runner.hardware();
+  fmt::print("{} on {} ({}), {} threads; ceilings {}: {:.0f} GB/s, {:.0f} int8 GOP/s, {:.0f} f32 GFLOP/s\n",
+             runner.source().origin(), hardware.name, to_string(hardware.isa), hardware.threads,
+             hardware.ceilings.measured ? "measured" : "guessed", hardware.ceilings.read_gbs,
+             hardware.ceilings.int8_gops, hardware.ceilings.f32_gflops);
+  fmt::print("  {:<36} {:>10} {:>10} {:>8}\n", "* chosen", "estimate us", "measured", "of roof");
+  for (const auto& c : choices) print(c);
+  fmt::print("\nrows from which the kernel for one row (M1) and the last one (M2) are chosen:\n");
+  for (const auto& c : crossovers(runner)) {
+    const auto text = [](int64_t m) { return m == 0 ? std::string("never") : std::to_string(m); };
+    fmt::print("  [{}, {}] {}: M1 {}, M2 {}\n", c.n, c.k, c.format, text(c.m1), text(c.m2));
+  }
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app) {
+  auto* verb =
+      app.add_subcommand("explain", "Show every kernel choice with its estimate, its measurement and the runner-up");
+  auto o = std::make_shared<ExplainOptions>();
+  add_model_options(*verb, o->model);
+  verb->add_option("-b,--batch", o->batches, "batch sizes of decode to explain")->capture_default_str();
+  verb->add_option("-d,--depth", o->depth, "context to explain attention at")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  verb->callback([o] { run(*o); });
+}
+
+}  // namespace millrace

@@ -1,0 +1,80 @@
+// millrace inspect: what a model file holds and what running it would take.
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/model_options.h"
+#include "cli/print_json.h"
+#include "engine/inspection.h"
+
+namespace millrace {
+namespace {
+
+nlohmann::json to_json(const Inspection& i) {
+  nlohmann::json tensors = nlohmann::json::array(), plan = nlohmann::json::array(), config = nlohmann::json::object();
+  for (const auto& t : i.tensors)
+    tensors.push_back({{"name", t.name}, {"type", t.type}, {"shape", t.shape}, {"bytes", t.bytes}});
+  for (const auto& line : i.memory.lines) plan.push_back({{"what", line.what}, {"bytes", line.bytes}});
+  for (const auto& [key, value] : i.config) config[key] = value;
+  return {{"model", i.origin},
+          {"architecture", i.architecture},
+          {"supported", i.problem.empty()},
+          {"problem", i.problem},
+          {"parameters", i.parameters},
+          {"bytes", i.bytes},
+          {"config", config},
+          {"tensors", tensors},
+          {"memory", {{"lines", plan}, {"total", i.memory.total()}, {"available", i.memory.available}}}};
+}
+
+void print(const Inspection& i, bool all_tensors) {
+  fmt::print("{}: {}, {:.1f} M parameters, {}\n", i.origin, i.architecture, double(i.parameters) / 1e6,
+             human_bytes(i.bytes));
+  for (const auto& [key, value] : i.config) fmt::print("  {:<18} {}\n", key, value);
+  std::map<std::string, std::pair<int64_t, int64_t>> by_type;
+  for (const auto& t : i.tensors) {
+    by_type[t.type].first += 1;
+    by_type[t.type].second += t.bytes;
+  }
+  fmt::print("tensors\n");
+  for (const auto& [type, sum] : by_type)
+    fmt::print("  {:<8} {:>5} tensors, {}\n", type, sum.first, human_bytes(sum.second));
+  if (all_tensors) {
+    for (const auto& t : i.tensors)
+      fmt::print("  {:<44} {:<7} {:<20} {}\n", t.name, t.type, fmt::format("{}", fmt::join(t.shape, " x ")),
+                 human_bytes(t.bytes));
+  }
+  if (!i.problem.empty()) {
+    fmt::print("cannot be run: {}\n", i.problem);
+    return;
+  }
+  fmt::print("memory to run it\n");
+  for (const auto& line : i.memory.lines) fmt::print("  {:<36} {:>10}\n", line.what, human_bytes(line.bytes));
+  fmt::print("  {:<36} {:>10} of {} available\n", "in all", human_bytes(i.memory.total()),
+             human_bytes(i.memory.available));
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app) {
+  struct Options {
+    ModelOptions model;
+    bool tensors = false;
+  };
+  auto* verb = app.add_subcommand("inspect", "Show a model's configuration, tensors, sizes and memory plan");
+  auto o = std::make_shared<Options>();
+  add_model_options(*verb, o->model, ModelArgument::Positional);
+  verb->add_flag("--tensors", o->tensors, "list every tensor");
+  verb->callback([o] {
+    const auto inspection = inspect(open_model(o->model), load_options(o->model));
+    if (o->model.json) {
+      print_json(to_json(inspection));
+    } else {
+      print(inspection, o->tensors);
+    }
+  });
+}
+
+}  // namespace millrace

@@ -1,0 +1,70 @@
+// millrace: the command line. Errors are one line on stderr; 0 good, 1 failed, 2 misuse.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <new>
+
+#include "base/build_id.h"
+#include "base/error.h"
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "cli/verb.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::array<AddVerb*, 13> kVerbs{add_run,      add_chat,     add_bench,      add_explain,  add_inspect,
+                                          add_logits,   add_tokenize, add_detokenize, add_template, add_perplexity,
+                                          add_quantize, add_models,   add_doctor};
+
+constexpr int kFailed = 1, kMisuse = 2;
+
+int parse_and_run(int argc, char** argv) {
+  CLI::App app{"Run language models on the machine at hand: fast without tuning, and able to say why.", "millrace"};
+  app.set_version_flag("--version", std::string(version()));
+  app.require_subcommand(1);
+  app.failure_message([](const CLI::App*, const CLI::Error& e) {
+    return fmt::format("millrace: {}; see 'millrace --help'\n", e.what());
+  });
+  for (auto* add : kVerbs) add(app);
+  const auto known = app.get_subcommands([](CLI::App*) { return true; });
+  const auto is_named = [&](const CLI::App* verb) { return verb->get_name() == argv[1]; };
+  if (argc > 1 && argv[1][0] != '-' && std::none_of(known.begin(), known.end(), is_named)) {
+    fail(ErrorKind::Usage, "unknown verb '{}'; see 'millrace --help'", argv[1]);
+  }
+  try {
+    app.parse(argc, argv);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) fail_errno("cannot write to stdout");
+    return 0;
+  } catch (const CLI::Success& e) {  // --help, --version
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    app.exit(e);
+    return kMisuse;
+  }
+}
+
+int report(const char* message, int code) {
+  fmt::print(stderr, "millrace: {}\n", message);
+  return code;
+}
+
+}  // namespace
+}  // namespace millrace
+
+int main(int argc, char** argv) {
+  using namespace millrace;
+  try {
+    set_verbosity(0);
+    catch_interrupts();
+    return parse_and_run(argc, argv);
+  } catch (const Error& e) {
+    return report(e.what(), e.kind() == ErrorKind::Usage ? kMisuse : kFailed);
+  } catch (const std::bad_alloc&) {
+    return report("out of memory", kFailed);
+  } catch (const std::exception& e) {
+    return report(e.what(), kFailed);
+  }
+}

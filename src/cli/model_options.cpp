@@ -1,0 +1,85 @@
+#include "cli/model_options.h"
+
+#include "base/error.h"
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "store/store.h"
+
+namespace millrace {
+namespace {
+
+void add_model_argument(CLI::App& verb, ModelOptions& o, ModelArgument argument) {
+  const std::string about =
+      "a .gguf file, a Hugging Face folder, a name from 'millrace models', or synthetic:SHAPE[:DTYPE]";
+  if (argument == ModelArgument::Flag) verb.add_option("-m,--model", o.model, about)->capture_default_str();
+  if (argument == ModelArgument::Positional) verb.add_option("MODEL", o.model, about)->required();
+}
+
+void check_device(const std::string& device) {
+  if (device == "cuda") fail(ErrorKind::Unsupported, "--device cuda: this build has no CUDA back-end");
+  if (device == "auto") log().info("device: cpu (this build has no CUDA back-end)");
+}
+
+}  // namespace
+
+void add_file_options(CLI::App& verb, ModelOptions& o, ModelArgument argument) {
+  add_model_argument(verb, o, argument);
+  verb.add_flag("-v,--verbose", o.verbosity, "say what is decided and why; -vv says more");
+  verb.add_flag("--json", o.json, "one JSON object on stdout and nothing else");
+}
+
+void add_model_options(CLI::App& verb, ModelOptions& o, ModelArgument argument, Json json) {
+  add_model_argument(verb, o, argument);
+  verb.add_option("--device", o.device, "cpu, cuda, or auto: the best there is")
+      ->check(CLI::IsMember({"cpu", "cuda", "auto"}))
+      ->capture_default_str();
+  verb.add_option("-t,--threads", o.threads, "CPU threads; 0: one per usable core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  verb.add_option("--ctx", o.context, "positions to make room for; 0: the model's, or what memory allows")
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 30))
+      ->capture_default_str();
+  verb.add_option("--kv-type", o.kv_type, "number format of the KV cache: f32, f16 (default), bf16, q8_0");
+  verb.add_flag("--exact", o.exact, "f32 activations, KV cache and arithmetic: for conformance, slower");
+  verb.add_option("--isa", o.isa, "use no instruction set above this one (see 'millrace doctor')");
+  verb.add_option("--kernel", o.kernels, "force a kernel, as OP=NAME (see 'millrace explain')")
+      ->allow_extra_args(false);
+  verb.add_flag("-v,--verbose", o.verbosity, "say what is decided and why; -vv says more");
+  if (json == Json::Yes) verb.add_flag("--json", o.json, "one JSON object on stdout and nothing else");
+}
+
+std::shared_ptr<const WeightSource> open_model(const ModelOptions& o) {
+  set_verbosity(o.verbosity);
+  check_device(o.device);
+  return open_weights(o.model.starts_with("synthetic:") ? o.model : resolve_model(o.model, interrupted).string());
+}
+
+LoadOptions load_options(const ModelOptions& o) {
+  LoadOptions load{.threads = o.threads, .isa = o.isa, .exact = o.exact, .context = o.context};
+  if (!o.kv_type.empty()) {
+    load.kv_type = dtype_from_name(o.kv_type);
+    if (o.exact && load.kv_type && load.kv_type != DType::F32)
+      fail(ErrorKind::Usage, "--exact keeps the KV cache in f32: leave out --kv-type {}", o.kv_type);
+    if (!load.kv_type) fail(ErrorKind::Usage, "--kv-type {}: one of f32, f16, bf16, q8_0", o.kv_type);
+  }
+  for (const auto& choice : o.kernels) {
+    const auto equals = choice.find('=');
+    if (equals == std::string::npos) fail(ErrorKind::Usage, "--kernel {}: expected OP=NAME", choice);
+    load.forced[choice.substr(0, equals)] = choice.substr(equals + 1);
+  }
+  return load;
+}
+
+std::unique_ptr<Runner> load_runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options) {
+  auto runner = std::make_unique<Runner>(std::move(source), options);
+  std::unique_ptr<Progress> bar;
+  runner->load([&](int64_t done, int64_t total) {
+    if (!bar) bar = std::make_unique<Progress>("loading", total, Progress::Unit::Bytes);
+    bar->set(done);
+    throw_if_interrupted();
+  });
+  return runner;
+}
+
+}  // namespace millrace

@@ -1,0 +1,45 @@
+// The options that every verb which loads a model shares, and what they mean.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/verb.h"
+#include "engine/runner.h"
+#include "formats/weight_source.h"
+
+namespace millrace {
+
+struct ModelOptions {
+  std::string model = "default";
+  std::string device = "auto";
+  int threads = 0;
+  int64_t context = 0;
+  std::string kv_type;
+  bool exact = false;
+  std::string isa;
+  std::vector<std::string> kernels;  // OP=NAME
+  int verbosity = 0;
+  bool json = false;
+};
+
+enum class ModelArgument { Flag, Positional, None };
+enum class Json { Yes, No };
+
+// Adds -m/MODEL, --device, --threads, --ctx, --kv-type, --exact, --isa, --kernel, -v and, where asked for, --json.
+void add_model_options(CLI::App& verb, ModelOptions& options, ModelArgument argument = ModelArgument::Flag,
+                       Json json = Json::Yes);
+
+// Only -m/MODEL, -v and --json: for verbs that compute nothing.
+void add_file_options(CLI::App& verb, ModelOptions& options, ModelArgument argument = ModelArgument::Flag);
+
+// Finds the model (fetching it where it is a name), checks --device, sets the verbosity.
+std::shared_ptr<const WeightSource> open_model(const ModelOptions& options);
+
+LoadOptions load_options(const ModelOptions& options);
+
+// Loads with a progress bar.
+std::unique_ptr<Runner> load_runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options);
+
+}  // namespace millrace

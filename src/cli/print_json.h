@@ -1,0 +1,12 @@
+// One JSON object on stdout. Bytes of hostile files that are no UTF-8 become replacement characters.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace millrace {
+
+std::string json_text(const nlohmann::json& json);
+void print_json(const nlohmann::json& json);
+
+}  // namespace millrace

@@ -1,0 +1,67 @@
+// millrace quantize: a GGUF file in another number format.
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/interrupt.h"
+#include "base/progress.h"
+#include "cli/model_options.h"
+#include "cli/print_json.h"
+#include "engine/memory_plan.h"
+#include "formats/quantize_model.h"
+#include "hardware/detect.h"
+
+namespace millrace {
+namespace {
+
+struct QuantizeOptions {
+  ModelOptions model;
+  std::string out, type;
+  int threads = 0;
+};
+
+std::string recipe_names() {
+  std::string names;
+  for (const auto& recipe : all_recipes()) names += fmt::format("{}{}", names.empty() ? "" : ", ", recipe.name);
+  return names;
+}
+
+void run(const QuantizeOptions& o) {
+  const QuantizeRecipe* recipe = find_recipe(o.type);
+  if (recipe == nullptr) fail(ErrorKind::Usage, "--type {}: one of {}", o.type, recipe_names());
+  const auto source = open_model(o.model);
+  ThreadPool pool(detect_cpu(o.threads).threads);
+  std::unique_ptr<Progress> bar;
+  const auto summary = quantize_model(*source, o.out, *recipe, pool, [&](int64_t done, int64_t total) {
+    if (!bar) bar = std::make_unique<Progress>("quantizing", total);
+    bar->set(done);
+    throw_if_interrupted();
+  });
+  bar.reset();
+  if (o.model.json) {
+    print_json({{"file", o.out},
+                {"type", recipe->name},
+                {"tensors", summary.tensors},
+                {"bytes_in", summary.bytes_in},
+                {"bytes_out", summary.bytes_out}});
+  } else {
+    fmt::print("{}: {} tensors, {} -> {}\n", o.out, summary.tensors, human_bytes(summary.bytes_in),
+               human_bytes(summary.bytes_out));
+  }
+}
+
+}  // namespace
+
+void add_quantize(CLI::App& app) {
+  auto* verb = app.add_subcommand("quantize", "Write a GGUF file in another number format");
+  auto o = std::make_shared<QuantizeOptions>();
+  add_file_options(*verb, o->model, ModelArgument::None);
+  verb->add_option("IN", o->model.model, "a .gguf file, or a name from 'millrace models'")->required();
+  verb->add_option("OUT", o->out, "the file to write")->required();
+  verb->add_option("--type", o->type, fmt::format("one of {}", recipe_names()))->required();
+  verb->add_option("-t,--threads", o->threads, "CPU threads; 0: one per usable core")->check(CLI::Range(0, 1024));
+  verb->callback([o] { run(*o); });
+}
+
+}  // namespace millrace

@@ -1,0 +1,111 @@
+// millrace run: one completion, streamed.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/model_options.h"
+#include "cli/print_json.h"
+#include "cli/read_text.h"
+#include "cli/sampling_options.h"
+#include "cli/token_list.h"
+#include "engine/completion.h"
+#include "engine/text_model.h"
+
+namespace millrace {
+namespace {
+
+struct RunOptions {
+  ModelOptions model;
+  SamplingOptions sampling;
+  std::string prompt, file, system, tokens;
+  bool has_prompt = false, chat = false, raw = false;
+};
+
+std::string prompt_text(const RunOptions& o) {
+  if (!o.file.empty()) return read_file_or_stdin(o.file);
+  if (o.prompt == "-") return read_file_or_stdin("-");
+  return o.prompt;
+}
+
+std::vector<int32_t> prompt_tokens(const RunOptions& o, const TextModel& text) {
+  const bool chat = o.chat || (!o.raw && text.chat.has_value());
+  if (!chat) return text.tokenizer->encode(prompt_text(o));
+  if (!text.chat) fail(ErrorKind::Usage, "--chat: this model has no chat template; use --raw");
+  auto messages = nlohmann::ordered_json::array();
+  if (!o.system.empty()) messages.push_back({{"role", "system"}, {"content", o.system}});
+  messages.push_back({{"role", "user"}, {"content", prompt_text(o)}});
+  const std::string rendered = render_chat(text, {{"messages", messages}, {"add_generation_prompt", true}});
+  log().debug("prompt: {}", rendered);
+  return text.tokenizer->encode(rendered, {.add_special = false, .parse_special = true});
+}
+
+void print_result(const Completion& c, double load_ms) {
+  const nlohmann::json json{
+      {"text", c.text},
+      {"tokens", c.tokens},
+      {"finish_reason", c.finish == FinishReason::Length ? "length" : "stop"},
+      {"usage", {{"prompt_tokens", c.prompt_tokens}, {"completion_tokens", c.tokens.size()}}},
+      {"timings", {{"load_ms", load_ms}, {"ttft_ms", c.ttft_ms}, {"tokens_per_second", c.tokens_per_second}}}};
+  print_json(json);
+}
+
+void run(const RunOptions& o) {
+  if (o.raw && !o.system.empty()) fail(ErrorKind::Usage, "--raw: there is no place for a --system message");
+  if (o.chat && o.raw) fail(ErrorKind::Usage, "--chat and --raw exclude each other");
+  if (o.has_prompt + !o.file.empty() + !o.tokens.empty() != 1)
+    fail(ErrorKind::Usage, "give one of PROMPT, --file and --tokens");
+  const auto start = std::chrono::steady_clock::now();
+  auto source = open_model(o.model);
+  TextModel text;
+  if (o.tokens.empty() || has_tokenizer(*source)) text = load_text_model(*source);
+  auto runner = load_runner(std::move(source), load_options(o.model));
+  const double load_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+
+  CompletionOptions options;
+  options.prompt =
+      o.tokens.empty() ? prompt_tokens(o, text) : parse_token_list(o.tokens, runner->model().config().vocab);
+  options.sampling = sampling_params(o.sampling, text.sampling);
+  options.max_tokens = o.sampling.max_tokens;
+  options.stop = o.sampling.stop;
+  if (!o.sampling.ignore_eos) options.end_tokens = text.end_tokens;
+  tell_settings(*runner, options.sampling, text.sampling_from_model);
+  log().info("sampling: {} ({})", describe(options.sampling),
+             text.sampling_from_model ? "from the model" : "millrace's defaults");
+
+  Engine engine(*runner);
+  const bool stream = !o.model.json && text.tokenizer != nullptr;
+  const Completion completion = complete(engine, text.tokenizer.get(), options, [&](std::string_view piece) {
+    if (!stream) return;
+    fmt::print("{}", piece);
+    std::fflush(stdout);
+  });
+  if (o.model.json) return print_result(completion, load_ms);
+  if (!stream) fmt::print("{}", fmt::join(completion.tokens, ","));
+  fmt::print("\n");
+  log().info("{} prompt tokens, first token after {:.0f} ms, then {:.1f} tokens/s; loaded in {:.0f} ms",
+             completion.prompt_tokens, completion.ttft_ms, completion.tokens_per_second, load_ms);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app) {
+  auto* verb = app.add_subcommand("run", "Answer one prompt, streamed");
+  auto o = std::make_shared<RunOptions>();
+  auto* prompt = verb->add_option("PROMPT", o->prompt, "the prompt; - reads it from stdin");
+  add_model_options(*verb, o->model);
+  verb->add_option("-f,--file", o->file, "read the prompt from a file");
+  verb->add_option("--system", o->system, "a system message before the prompt");
+  verb->add_option("--tokens", o->tokens, "token ids 1,2,3 instead of a prompt");
+  verb->add_flag("--chat", o->chat, "put the prompt into the model's chat template (the default where there is one)");
+  verb->add_flag("--raw", o->raw, "continue the prompt as it is");
+  add_sampling_options(*verb, o->sampling);
+  verb->callback([o, prompt] {
+    o->has_prompt = prompt->count() > 0;
+    run(*o);
+  });
+}
+
+}  // namespace millrace

@@ -1,0 +1,13 @@
+// One verb is one file: it adds its subcommand with its options, and what to do when it is called.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace millrace {
+
+using AddVerb = void(CLI::App& app);
+
+AddVerb add_run, add_chat, add_bench, add_explain, add_inspect, add_logits, add_tokenize, add_detokenize, add_template,
+    add_perplexity, add_quantize, add_models, add_doctor;
+
+}  // namespace millrace

@@ -1,0 +1,13 @@
+// A weight matrix is held once: which layout, for the mix of batch sizes to come?
+#pragma once
+
+#include "dataflow/planner.h"
+
+namespace millrace {
+
+// The layout whose best kernels take the least time over a mix of decode and prefill. Under Precision::Exact or with a
+// forced kernel only layouts that have a kernel for it count.
+const LinearLayout& choose_layout(DType format, int64_t n, int64_t k, Precision precision, const KernelSet& kernels,
+                                  const Planner<LinearOp>& planner);
+
+}  // namespace millrace

@@ -1,0 +1,88 @@
+// The operations of one device as a model sees them. Each call states its problem, takes the kernel that the dataflow
+// chose for it, and runs it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dataflow/planner.h"
+#include "tensor/arena.h"
+
+namespace millrace {
+
+// A linear layer: one or more weight matrices side by side in the output (q, k, v that differ in format stay apart).
+struct Linear {
+  struct Part {
+    LinearWeights weights;
+    // Kernel per bucket of rows, decided before the first step.
+    std::vector<std::pair<int64_t, const LinearKernel*>> plan;
+  };
+  int64_t n = 0, k = 0;
+  std::vector<Part> parts;
+  const float* bias = nullptr;  // [n] or null
+};
+
+struct OpsOptions {
+  Precision precision = Precision::Fast;
+  std::map<std::string, std::string> forced;  // op -> kernel, from --kernel OP=NAME
+};
+
+class Ops {
+ public:
+  Ops(const KernelSet& kernels, const Hardware& hardware, ThreadPool& pool, const PlanCache* plans, OpsOptions options);
+
+  // Before the first step: decides the kernels for up to `rows` rows, and notes the workspace they need.
+  void plan(Linear& linear, int64_t rows);
+  void plan(const AttentionProblem& largest);
+  void reserve_workspace();  // after the last plan()
+  size_t workspace_bytes() const { return workspace_needed_; }
+
+  void embed(const WeightView& table, std::span<const int32_t> ids, Matrix out, float scale = 1,
+             bool accumulate = false);
+  void linear(Matrix x, const Linear& weights, Matrix y, bool accumulate = false);
+  void attention(const AttentionArgs& args);
+  void kv_write(Matrix k, Matrix v, const KvLayer& kv, std::span<const SequenceSlice> sequences);
+  void norm(const NormOp::Args& args);
+  void rope_angles(std::span<const int32_t> positions, std::span<const float> inverse_frequency, float magnitude,
+                   Matrix angles);
+  void rope(const RopeOp::Args& args);
+  void activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out);
+  void add(Matrix a, Matrix b, Matrix out);
+  void scale(Matrix x, float factor);
+  void softcap(Matrix x, float cap);
+  void gather(Matrix x, std::span<const int32_t> rows, Matrix out);
+
+  const Hardware& hardware() const { return hardware_; }
+  Precision precision() const { return options_.precision; }
+  ThreadPool& pool() const { return *executor_.pool; }
+  const KernelSet& kernels() const { return kernels_; }
+  Planner<LinearOp>& linear_planner() { return linear_; }
+  Planner<AttentionOp>& attention_planner() { return attention_; }
+  AttentionProblem problem_of(const AttentionArgs& args) const;
+
+ private:
+  void elementwise(const ElementwiseOp::Args& args);
+  template <class Op>
+  void dispatch(Planner<Op>& planner, const typename Op::Problem& problem, const typename Op::Args& args);
+
+  const KernelSet& kernels_;
+  const Hardware& hardware_;
+  OpsOptions options_;
+  Executor executor_;
+  std::unique_ptr<Arena> workspace_;
+  size_t workspace_needed_ = 0;
+  Planner<LinearOp> linear_;
+  Planner<AttentionOp> attention_;
+  Planner<NormOp> norm_;
+  Planner<RopeAnglesOp> rope_angles_;
+  Planner<RopeOp> rope_;
+  Planner<ActivationOp> activation_;
+  Planner<EmbeddingOp> embedding_;
+  Planner<ElementwiseOp> elementwise_;
+  Planner<KvWriteOp> kv_write_;
+};
+
+}  // namespace millrace

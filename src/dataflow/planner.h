@@ -1,0 +1,109 @@
+// Problem -> kernel: an exact hit among the measured plans, else the feasible kernel with the best estimate.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "dataflow/plan_cache.h"
+#include "kernels/kernel_set.h"
+
+namespace millrace {
+
+template <class Op>
+struct Candidate {
+  const Kernel<Op>* kernel = nullptr;
+  double estimate_us = 0;
+  double measured_us = 0;  // 0: never measured
+};
+
+template <class Op>
+class Planner {
+ public:
+  using Problem = typename Op::Problem;
+
+  Planner(const KernelList<Op>& kernels, const Hardware& hardware, const PlanCache* plans, std::string forced)
+      : kernels_(kernels), hardware_(hardware), plans_(plans), forced_(std::move(forced)) {
+    const auto is_forced = [&](const Kernel<Op>* kernel) { return kernel->name() == forced_; };
+    if (!forced_.empty() && std::none_of(kernels.begin(), kernels.end(), is_forced)) {
+      fail(ErrorKind::Usage, "--kernel {}={}: no such kernel; this build has {}", Op::kName, forced_, names());
+    }
+    chosen_.reserve(kProblems);
+  }
+
+  // All kernels that can run it, the chosen one first.
+  std::vector<Candidate<Op>> rank(const Problem& problem) const {
+    std::vector<Candidate<Op>> ranked;
+    for (const auto* kernel : kernels_) {
+      if (kernel->can_run(problem, hardware_)) ranked.push_back({kernel, kernel->estimate_us(problem, hardware_), 0});
+    }
+    if (const auto* measured = plans_ != nullptr ? plans_->find(Op::kName, to_string(problem)) : nullptr) {
+      for (auto& candidate : ranked) {
+        for (const auto& m : *measured) {
+          if (m.kernel == candidate.kernel->name()) candidate.measured_us = m.us;
+        }
+      }
+    }
+    std::stable_sort(ranked.begin(), ranked.end(), [&](const auto& a, const auto& b) { return before(a, b); });
+    return ranked;
+  }
+
+  // The chosen kernel. The first call for a problem decides, later ones only look it up; null: none can run it.
+  const Kernel<Op>* choose(const Problem& problem) {
+    for (size_t i = 0; i < chosen_.size(); ++i) {
+      if (!(chosen_[i].first == problem)) continue;
+      std::swap(chosen_[i], chosen_[0]);  // all layers of a step pose the same problem
+      return chosen_[0].second;
+    }
+    const auto* kernel = decide(problem);
+    chosen_.emplace_back(problem, kernel);
+    return kernel;
+  }
+
+  bool is_forced(const Kernel<Op>& kernel) const { return kernel.name() == forced_; }
+  const Hardware& hardware() const { return hardware_; }
+
+ private:
+  // A forced kernel wins, then the measured before the estimated, then the faster.
+  bool before(const Candidate<Op>& a, const Candidate<Op>& b) const {
+    const auto key = [&](const Candidate<Op>& c) {
+      const bool measured = c.measured_us > 0;
+      return std::tuple(c.kernel->name() != forced_, !measured, measured ? c.measured_us : c.estimate_us);
+    };
+    return key(a) < key(b);
+  }
+
+  // As rank() would, but without allocating where nothing was measured: small ops meet new sizes inside a step.
+  const Kernel<Op>* decide(const Problem& problem) const {
+    if (plans_ != nullptr && plans_->has(Op::kName)) {
+      const auto ranked = rank(problem);
+      return ranked.empty() ? nullptr : ranked.front().kernel;
+    }
+    Candidate<Op> best;
+    for (const auto* kernel : kernels_) {
+      if (!kernel->can_run(problem, hardware_)) continue;
+      const Candidate<Op> candidate{kernel, kernel->estimate_us(problem, hardware_), 0};
+      if (best.kernel == nullptr || before(candidate, best)) best = candidate;
+    }
+    return best.kernel;
+  }
+
+  std::string names() const {
+    std::string all;
+    for (const auto* kernel : kernels_) all += (all.empty() ? "" : ", ") + std::string(kernel->name());
+    return all;
+  }
+
+  static constexpr size_t kProblems = 256;  // more than the steps of one model pose of one op
+
+  const KernelList<Op>& kernels_;
+  const Hardware& hardware_;
+  const PlanCache* plans_;
+  std::string forced_;
+  std::vector<std::pair<Problem, const Kernel<Op>*>> chosen_;
+};
+
+}  // namespace millrace

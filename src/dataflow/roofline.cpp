@@ -1,0 +1,42 @@
+#include "dataflow/roofline.h"
+
+#include <algorithm>
+
+namespace millrace {
+namespace {
+
+double least_us(const Work& work, double peak_gops, const Hardware& hardware) {
+  return std::max(work.bytes / hardware.ceilings.read_gbs, work.operations / peak_gops) * 1e-3;
+}
+
+double peak_gops(DType format, Precision precision, const Ceilings& c) {
+  if (precision == Precision::Exact || format == DType::F32) return c.f32_gflops;
+  return is_quantized(format) ? c.int8_gops : std::max(c.bf16_gflops, c.f32_gflops);
+}
+
+}  // namespace
+
+Work work_of(const LinearProblem& p) {
+  const double weights = double(p.n) * double(row_bytes(p.format, p.k));
+  const double activations = 4.0 * double(p.m) * double(p.k + p.n * (p.accumulate ? 2 : 1));
+  return {weights + activations, 2.0 * double(p.m) * double(p.n) * double(p.k)};
+}
+
+Work work_of(const AttentionProblem& p) {
+  // Every sequence reads its keys and values once; a row sees on average half of the new rows and all of the past.
+  const double per_sequence = double(p.rows) / double(std::max<int64_t>(1, p.sequences));
+  const double visible =
+      p.window > 0 ? std::min<double>(double(p.context), p.window + per_sequence) : double(p.context);
+  const double kv = 2.0 * double(p.sequences) * visible * p.kv_heads * double(row_bytes(p.kv, p.head_dim));
+  const double io = 8.0 * double(p.rows) * p.heads * p.head_dim;
+  const double seen = std::max(1.0, visible - per_sequence / 2);
+  return {kv + io, 4.0 * double(p.rows) * seen * p.heads * p.head_dim};
+}
+
+double roof_us(const LinearProblem& p, const Hardware& h) {
+  return least_us(work_of(p), peak_gops(p.format, p.precision, h.ceilings), h);
+}
+
+double roof_us(const AttentionProblem& p, const Hardware& h) { return least_us(work_of(p), h.ceilings.f32_gflops, h); }
+
+}  // namespace millrace

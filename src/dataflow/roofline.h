@@ -1,0 +1,20 @@
+// The least time a problem can take on this machine: the larger of moving its bytes and doing its arithmetic.
+#pragma once
+
+#include "kernels/attention/attention.h"
+#include "kernels/linear/linear.h"
+
+namespace millrace {
+
+struct Work {
+  double bytes = 0;       // each input read once, each output written once
+  double operations = 0;  // multiply and add count as two
+};
+
+Work work_of(const LinearProblem& problem);
+Work work_of(const AttentionProblem& problem);
+
+double roof_us(const LinearProblem& problem, const Hardware& hardware);
+double roof_us(const AttentionProblem& problem, const Hardware& hardware);
+
+}  // namespace millrace

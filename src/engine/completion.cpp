@@ -1,0 +1,72 @@
+#include "engine/completion.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "base/interrupt.h"
+#include "sampling/stop_strings.h"
+#include "text/detokenizer.h"
+
+namespace millrace {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Text on its way out: whole characters only, held back while a stop string may be under way.
+class TextStream {
+ public:
+  TextStream(const Tokenizer& tokenizer, const std::vector<std::string>& stop)
+      : detokenizer_(tokenizer, true), stop_(stop) {}
+
+  std::string push(int32_t token) { return stop_.push(detokenizer_.push(token)); }
+  std::string finish() {
+    std::string rest = stop_.push(detokenizer_.finish());
+    return rest += stop_.finish();
+  }
+  bool stopped() const { return stop_.stopped(); }
+
+ private:
+  StreamingDetokenizer detokenizer_;
+  StopStrings stop_;
+};
+
+}  // namespace
+
+Completion complete(Engine& engine, const Tokenizer* tokenizer, const CompletionOptions& options,
+                    FunctionRef<void(std::string_view)> on_text) {
+  Completion result;
+  result.prompt_tokens = static_cast<int32_t>(options.prompt.size());
+  std::optional<TextStream> text;
+  if (tokenizer != nullptr) text.emplace(*tokenizer, options.stop);
+  const auto say = [&](std::string_view piece) {
+    result.text += piece;
+    if (!piece.empty()) on_text(piece);
+  };
+
+  const auto start = Clock::now();
+  auto first = start, last = start;
+  const RequestId id = engine.submit({options.prompt, options.sampling, options.max_tokens, options.end_tokens});
+  while (result.finish == FinishReason::None && !result.interrupted) {
+    engine.step([&](const Emission& emission) {
+      last = Clock::now();
+      if (result.tokens.empty()) first = last;
+      result.tokens.push_back(emission.token);
+      result.finish = emission.finish;
+      if (emission.logprobs != nullptr) result.logprobs.push_back(*emission.logprobs);
+      // An end token is not part of the answer.
+      if (text && emission.finish != FinishReason::Stop) say(text->push(emission.token));
+      if (text && text->stopped()) result.finish = FinishReason::Stop;
+    });
+    result.interrupted = interrupted();
+  }
+  engine.cancel(id);  // stopped by a string or by the user
+  if (text && !text->stopped()) say(text->finish());
+
+  result.ttft_ms = std::chrono::duration<double, std::milli>(first - start).count();
+  const double seconds = std::chrono::duration<double>(last - first).count();
+  result.tokens_per_second = seconds > 0 ? double(result.tokens.size() - 1) / seconds : 0;
+  return result;
+}
+
+}  // namespace millrace

@@ -1,0 +1,38 @@
+// One completion as text: tokens come out of the engine, pass the detokenizer and the stop strings, and reach the
+// caller as pieces of valid UTF-8.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "engine/engine.h"
+#include "text/tokenizer.h"
+
+namespace millrace {
+
+struct CompletionOptions {
+  std::vector<int32_t> prompt;
+  SamplingParams sampling;
+  int32_t max_tokens = 0;
+  std::vector<int32_t> end_tokens;
+  std::vector<std::string> stop;  // strings; the text ends before the first of them
+};
+
+struct Completion {
+  std::string text;
+  std::vector<int32_t> tokens;  // generated, the end token included
+  std::vector<TokenLogprobs> logprobs;
+  FinishReason finish = FinishReason::None;
+  bool interrupted = false;  // Ctrl-C ended it
+  int32_t prompt_tokens = 0;
+  double ttft_ms = 0;
+  double tokens_per_second = 0;  // after the first token
+};
+
+// A null tokenizer gives tokens only.
+Completion complete(Engine& engine, const Tokenizer* tokenizer, const CompletionOptions& options,
+                    FunctionRef<void(std::string_view piece)> on_text);
+
+}  // namespace millrace

@@ -1,0 +1,29 @@
+// Puts one step's batch together in buffers made once for the largest step.
+#pragma once
+
+#include <vector>
+
+#include "models/batch.h"
+
+namespace millrace {
+
+class StepBatch {
+ public:
+  StepBatch(int64_t rows, int64_t sequences, int64_t logit_rows);
+
+  void clear();
+  enum class Logits { None, Last, All };
+  // Appends new tokens of a sequence that has `past` cached ones; its pages must have room for them.
+  void add(std::span<const int32_t> tokens, int32_t past, int32_t horizon, std::span<const int32_t> pages,
+           Logits logits);
+
+  int64_t rows() const { return static_cast<int64_t>(tokens_.size()); }
+  bool empty() const { return tokens_.empty(); }
+  Batch batch() const { return {tokens_, slices_, logit_rows_}; }
+
+ private:
+  std::vector<int32_t> tokens_, logit_rows_;
+  std::vector<SequenceSlice> slices_;
+};
+
+}  // namespace millrace

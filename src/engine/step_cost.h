@@ -1,0 +1,17 @@
+// What a step should take: from the estimates of the kernels that would run it, and at best from the machine's roof.
+#pragma once
+
+#include "engine/runner.h"
+
+namespace millrace {
+
+struct StepCost {
+  double estimate_us = 0;
+  double roof_us = 0;
+};
+
+// A step of `rows` tokens in all over `sequences` sequences whose longest context is `context`; `logit_rows` rows reach
+// the head.
+StepCost step_cost(Runner& runner, int64_t rows, int64_t sequences, int64_t context, int64_t logit_rows);
+
+}  // namespace millrace

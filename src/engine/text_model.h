@@ -1,0 +1,40 @@
+// What turns text into tokens and back for one model: tokenizer, chat template, end tokens, sampling defaults.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/weight_source.h"
+#include "sampling/sampling_params.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace millrace {
+
+struct ChatTemplates {
+  ChatTemplateSources sources;
+  nlohmann::ordered_json special_tokens;  // bos_token, eos_token and their like, for the template
+};
+
+struct TextModel {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::optional<ChatTemplates> chat;  // none: a base model
+  std::vector<int32_t> end_tokens;    // every one the model names: config, generation_config, GGUF's eos, eot, eom
+  SamplingParams sampling;            // the model's own settings, or ours where it has none
+  bool sampling_from_model = false;
+};
+
+bool has_tokenizer(const WeightSource& source);
+
+// Throws NotFound where the model brings no tokenizer.
+TextModel load_text_model(const WeightSource& source);
+std::shared_ptr<const Tokenizer> load_tokenizer(const WeightSource& source);
+std::optional<ChatTemplates> load_chat_templates(const WeightSource& source);
+
+// The prompt for a conversation; `context` holds messages and any other variable of the template.
+std::string render_chat(const TextModel& model, nlohmann::ordered_json context);
+
+}  // namespace millrace

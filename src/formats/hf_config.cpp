@@ -1,0 +1,140 @@
+#include "formats/hf_config.h"
+
+#include "base/error.h"
+#include "formats/config_lookup.h"
+#include "formats/json.h"
+
+namespace millrace {
+namespace {
+
+using Json = nlohmann::json;
+
+// The member `key` of an object, or null where there is none or it is a JSON null.
+const Json* member(const Json& object, const std::string& key) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+void copy_if_absent(Json& target, const std::string& to, const Json& source, const std::string& from) {
+  if (const Json* value = member(source, from); value != nullptr && member(target, to) == nullptr) target[to] = *value;
+}
+
+void lift_text_config(Json& config) {
+  const Json* text = member(config, "text_config");
+  if (text == nullptr || !text->is_object()) return;
+  const Json inner = *text;
+  for (const auto& item : inner.items()) {
+    if (!item.value().is_null()) config[item.key()] = item.value();
+  }
+}
+
+// Fills what version 4 keeps beside the scaling into one rope's description.
+void complete_rope(Json& rope, const Json& config) {
+  copy_if_absent(rope, "rope_type", rope, "type");
+  copy_if_absent(rope, "rope_theta", config, "rope_theta");
+  copy_if_absent(rope, "partial_rotary_factor", config, "partial_rotary_factor");
+  if (member(rope, "rope_type") == nullptr) rope["rope_type"] = "default";
+  // Phi-3 keeps the trained length outside, and there it is the one that counts.
+  const Json* trained = member(config, "original_max_position_embeddings");
+  if (trained != nullptr && rope["rope_type"] != "default") rope["original_max_position_embeddings"] = *trained;
+}
+
+bool has_two_ropes(const Json& config) {
+  const Json* type = member(config, "model_type");
+  return member(config, "rope_local_base_freq") != nullptr ||
+         (type != nullptr && type->is_string() && type->get<std::string>().starts_with("gemma3"));
+}
+
+void lift_rope(Json& config) {
+  const Json* scaling = member(config, "rope_scaling");
+  const Json* given = scaling != nullptr && !scaling->empty() ? scaling : member(config, "rope_parameters");
+  if (given != nullptr && !given->is_object()) return;
+  Json rope = given != nullptr ? *given : Json::object();
+  if (member(rope, "full_attention") == nullptr && has_two_ropes(config)) {
+    Json sliding = {{"rope_type", "default"}};
+    copy_if_absent(sliding, "rope_theta", config, "rope_local_base_freq");
+    complete_rope(rope, config);
+    rope = {{"full_attention", std::move(rope)}, {"sliding_attention", std::move(sliding)}};
+  } else if (member(rope, "full_attention") != nullptr) {
+    for (auto& one : rope) {
+      if (one.is_object()) complete_rope(one, config);
+    }
+  } else {
+    complete_rope(rope, config);
+  }
+  config["rope_parameters"] = std::move(rope);
+}
+
+ConfigValue convert(const Json& json) {
+  switch (json.type()) {
+    case Json::value_t::boolean:
+      return {json.get<bool>()};
+    case Json::value_t::number_integer:
+      return {json.get<int64_t>()};
+    case Json::value_t::number_unsigned: {
+      const auto value = json.get<uint64_t>();
+      if (value > uint64_t{INT64_MAX}) return {static_cast<double>(value)};
+      return {static_cast<int64_t>(value)};
+    }
+    case Json::value_t::number_float:
+      return {json.get<double>()};
+    case Json::value_t::string:
+      return {json.get<std::string>()};
+    case Json::value_t::array: {
+      std::vector<ConfigValue> list;
+      for (const Json& element : json) list.push_back(convert(element));
+      return {std::move(list)};
+    }
+    default:
+      return {ConfigValue::Object{}};
+  }
+}
+
+class HfLookup : public Config::Lookup {
+ public:
+  explicit HfLookup(Json config) : config_(std::move(config)) {}
+
+  std::string spell(ConfigKey key) const override { return std::string(key.hf); }
+
+  std::optional<ConfigValue> find(const std::string& path) const override {
+    const Json* at = &config_;
+    for (size_t begin = 0; at != nullptr && begin <= path.size();) {
+      const size_t dot = std::min(path.find('.', begin), path.size());
+      at = member(*at, path.substr(begin, dot - begin));
+      begin = dot + 1;
+    }
+    return at == nullptr ? std::nullopt : std::optional(convert(*at));
+  }
+
+ private:
+  Json config_;
+};
+
+std::string architecture_of(const Json& config) {
+  const Json* list = member(config, "architectures");
+  if (list != nullptr && list->is_array() && !list->empty() && list->front().is_string()) {
+    return list->front().get<std::string>();
+  }
+  const Json* type = member(config, "model_type");
+  return type != nullptr && type->is_string() ? type->get<std::string>() : "";
+}
+
+}  // namespace
+
+Json normalize_hf_config(Json config) {
+  lift_text_config(config);
+  copy_if_absent(config, "dtype", config, "torch_dtype");
+  lift_rope(config);
+  return config;
+}
+
+Config Config::from_hf(std::string_view json, std::string origin) {
+  Json config = parse_json(json, origin);
+  if (!config.is_object()) fail(ErrorKind::BadFile, "{}: not a JSON object", origin);
+  std::string architecture = architecture_of(config);
+  auto lookup = std::make_unique<HfLookup>(normalize_hf_config(std::move(config)));
+  return Config(std::move(lookup), std::move(origin), std::move(architecture));
+}
+
+}  // namespace millrace

@@ -1,0 +1,118 @@
+#include "formats/hf_folder.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uintmax_t kLargestText = 256u << 20;  // tokenizer.json of a large vocabulary takes tens of megabytes
+constexpr uintmax_t kLargestConfig = 4u << 20;
+constexpr uintmax_t kLargestIndex = 32u << 20;  // a hundred bytes per tensor: more than any model has
+
+std::optional<std::string> read_text(const fs::path& path, uintmax_t largest) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return std::nullopt;
+  const MappedFile file(path);
+  if (file.bytes().size() > largest) fail(ErrorKind::BadFile, "{}: larger than {} bytes", path.string(), largest);
+  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code error;  // what cannot be looked at is not there
+  return fs::exists(path, error);
+}
+
+// The files of a folder's weights, in the order in which they are read.
+std::vector<std::string> safetensors_files(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".safetensors") names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+class HfFolder : public WeightSource {
+ public:
+  explicit HfFolder(const fs::path& folder) : WeightSource(folder.string()), folder_(folder) {
+    if (const auto config = read_text(folder / "config.json", kLargestConfig)) {
+      config_ = std::make_unique<Config>(Config::from_hf(*config, (folder / "config.json").string()));
+    }
+    const fs::path index = folder / "model.safetensors.index.json";
+    const auto names = safetensors_files(folder);
+    if (is_there(folder / "model.safetensors")) {
+      add_file("model.safetensors");
+    } else if (const auto text = read_text(index, kLargestIndex)) {
+      add_shards(*text, index.string());
+    } else if (names.size() == 1) {
+      add_file(names.front());
+    } else if (!names.empty()) {
+      fail(ErrorKind::BadFile, "{}: several .safetensors files, but no model.safetensors.index.json to go by",
+           origin());
+    }
+  }
+
+  Convention convention() const override { return Convention::HuggingFace; }
+
+  const Config& config() const override {
+    if (config_ == nullptr) fail(ErrorKind::NotFound, "{}: the folder has no config.json", origin());
+    return *config_;
+  }
+
+  std::optional<std::string> text(std::string_view file_name) const override {
+    return read_text(folder_ / file_name, kLargestText);
+  }
+
+ private:
+  [[noreturn]] void fail_absent(std::string_view name) const override {
+    if (!tensors().empty()) WeightSource::fail_absent(name);
+    const bool pickled = is_there(folder_ / "pytorch_model.bin") || is_there(folder_ / "pytorch_model.bin.index.json");
+    fail(ErrorKind::NotFound, "{}: the folder has no .safetensors files{}", origin(),
+         pickled ? "; pytorch_model.bin cannot be read, save the model with safe_serialization=True" : "");
+  }
+
+  void add_file(const std::string& name) {
+    const MappedFile& file = map_file(folder_ / name);
+    add_tensors(read_safetensors(file.bytes(), file.path().string()));
+  }
+
+  void add_shards(const std::string& text, const std::string& origin) {
+    const nlohmann::json index = parse_json(text, origin);
+    const auto map = index.is_object() ? index.find("weight_map") : index.end();
+    if (map == index.end() || !map->is_object()) fail(ErrorKind::BadFile, "{}: there is no weight_map", origin);
+    std::set<std::string> names;
+    for (const auto& item : map->items()) {
+      if (!item.value().is_string()) fail(ErrorKind::BadFile, "{}: '{}' names no file", origin, item.key());
+      const auto& name = item.value().get_ref<const std::string&>();
+      // A shard lies beside its index; a path that leads elsewhere has no business here.
+      if (name.empty() || name.find('/') != std::string::npos || name.find('\0') != std::string::npos) {
+        fail(ErrorKind::BadFile, "{}: '{}' is not the name of a file beside it", origin, name);
+      }
+      names.insert(name);
+    }
+    for (const std::string& name : names) add_file(name);
+    for (const auto& item : map->items()) {
+      if (!has(item.key())) {
+        fail(ErrorKind::BadFile, "{}: tensor '{}' is not in {}", origin, item.key(), item.value().get<std::string>());
+      }
+    }
+  }
+
+  fs::path folder_;
+  std::unique_ptr<Config> config_;
+};
+
+}  // namespace
+
+std::unique_ptr<WeightSource> open_hf_folder(const fs::path& folder) { return std::make_unique<HfFolder>(folder); }
+
+}  // namespace millrace

@@ -1,0 +1,14 @@
+// Weights from a Hugging Face folder: config.json, *.safetensors (one file or shards with an index) and the texts
+// beside them. A folder without weights or without config.json still opens, for its tokenizer.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "formats/weight_source.h"
+
+namespace millrace {
+
+std::unique_ptr<WeightSource> open_hf_folder(const std::filesystem::path& folder);
+
+}  // namespace millrace

@@ -1,0 +1,144 @@
+#include "formats/synthetic.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numbers>
+#include <random>
+
+#include "base/error.h"
+#include "formats/gguf_reader.h"
+#include "formats/quantize_recipe.h"
+#include "formats/synthetic_blueprint.h"
+#include "formats/tiled_pattern.h"
+
+namespace millrace {
+namespace {
+
+using Kind = SyntheticTensor::Kind;
+
+// Llama 3.1's factors, as its GGUF files hold them: wavelengths beyond the trained context are stretched by the factor,
+// short ones are left alone, those between are blended.
+std::vector<float> rope_factors(const SyntheticShape& shape) {
+  constexpr double kTrained = 8192, kLowest = 1, kHighest = 4;
+  std::vector<float> factors;
+  for (int64_t i = 0; i < shape.head_dim / 2; ++i) {
+    const double frequency = std::pow(double(shape.rope_base), -2.0 * double(i) / double(shape.head_dim));
+    const double turns = kTrained * frequency / (2 * std::numbers::pi);
+    const double blend = std::clamp((turns - kLowest) / (kHighest - kLowest), 0.0, 1.0);
+    factors.push_back(static_cast<float>(1 / ((1 - blend) / double(shape.rope_factor) + blend)));
+  }
+  return factors;
+}
+
+std::vector<float> random_vector(int64_t n, float mean, float spread) {
+  std::mt19937 random(2);
+  std::normal_distribution<float> normal(mean, spread);
+  std::vector<float> numbers(static_cast<size_t>(n));
+  for (float& number : numbers) number = normal(random);
+  return numbers;
+}
+
+class Synthetic : public WeightSource {
+ public:
+  Synthetic(const std::string& model, const SyntheticShape& shape, const QuantizeRecipe& recipe)
+      : WeightSource(model), shape_(shape), blueprint_(draw_blueprint(shape)) {
+    std::vector<TensorInfo> tensors;
+    for (const SyntheticTensor& tensor : blueprint_.tensors) {
+      tensors.push_back(describe(tensor, recipe));
+      kinds_[tensor.name] = tensor.kind;
+      if (tensor.kind == Kind::Matrix) matrix_bytes_[*tensors.back().dtype] += tensors.back().bytes;
+    }
+    add_tensors(std::move(tensors));
+    read_config(recipe);
+  }
+
+  Convention convention() const override { return metadata_ ? Convention::Gguf : Convention::HuggingFace; }
+  const Config& config() const override { return *config_; }
+  const GgufMetadata* gguf() const override { return metadata_.get(); }
+  void release(const WeightView&) const override {}  // the pages are shared by all
+
+ protected:
+  const std::byte* bytes_of(const TensorInfo& tensor) const override {
+    const std::lock_guard lock(mutex_);
+    const std::byte*& made = made_[tensor.name];
+    if (made != nullptr) return made;
+    if (kinds_.at(tensor.name) == Kind::Matrix) {
+      auto& pattern = patterns_[*tensor.dtype];
+      if (pattern == nullptr) pattern = std::make_unique<TiledPattern>(*tensor.dtype, matrix_bytes_.at(*tensor.dtype));
+      return made = pattern->show(tensor.bytes, made_.size());
+    }
+    vectors_.push_back(small_tensor(tensor));
+    return made = reinterpret_cast<const std::byte*>(vectors_.back().data());
+  }
+
+ private:
+  TensorInfo describe(const SyntheticTensor& tensor, const QuantizeRecipe& recipe) const {
+    DType dtype = DType::F32;
+    if (tensor.kind == Kind::Matrix) {
+      const TensorRole role{tensor.role.empty() ? tensor.name : tensor.role, tensor.shape, shape_.layers, !shape_.tied};
+      dtype = dtype_for(recipe, role).value_or(DType::F32);
+    }
+    return {tensor.name,  dtype,   std::string(name(dtype)),
+            tensor.shape, nullptr, row_bytes(dtype, *element_count(tensor.shape))};
+  }
+
+  void read_config(const QuantizeRecipe& recipe) {
+    if (!blueprint_.hf_config.empty()) {
+      config_ = std::make_unique<Config>(Config::from_hf(blueprint_.hf_config, origin()));
+      return;
+    }
+    blueprint_.metadata.add_u32("general.file_type", recipe.file_type);
+    header_ = encode_gguf_header(blueprint_.metadata, {});
+    auto contents = read_gguf(std::as_bytes(std::span(header_)), origin());
+    metadata_ = std::make_unique<GgufMetadata>(std::move(contents.metadata));
+    config_ = std::make_unique<Config>(Config::from_gguf(*metadata_));
+  }
+
+  std::vector<float> small_tensor(const TensorInfo& tensor) const {
+    const Kind kind = kinds_.at(tensor.name);
+    if (kind == Kind::RopeFactors) return rope_factors(shape_);
+    return random_vector(*element_count(tensor.shape), kind == Kind::Norm ? 1.0f : 0.0f, 0.01f);
+  }
+
+  const SyntheticShape& shape_;
+  SyntheticBlueprint blueprint_;
+  std::string header_;  // the metadata as a file would have it
+  std::unique_ptr<GgufMetadata> metadata_;
+  std::unique_ptr<Config> config_;
+  std::unordered_map<std::string, Kind> kinds_;
+  std::map<DType, size_t> matrix_bytes_;
+  mutable std::mutex mutex_;
+  mutable std::map<DType, std::unique_ptr<TiledPattern>> patterns_;
+  mutable std::vector<std::vector<float>> vectors_;
+  mutable std::unordered_map<std::string, const std::byte*> made_;
+};
+
+template <class List>
+std::string joined_names(const List& list) {
+  std::string names;
+  for (const auto& one : list) names += fmt::format("{}{}", names.empty() ? "" : ", ", one.name);
+  return names;
+}
+
+}  // namespace
+
+std::unique_ptr<WeightSource> open_synthetic(const std::string& model) {
+  const std::string_view rest = std::string_view(model).substr(kSyntheticPrefix.size());
+  const size_t colon = std::min(rest.find(':'), rest.size());
+  const std::string_view shape_name = rest.substr(0, colon);
+  const std::string_view type_name = colon == rest.size() ? "F16" : rest.substr(colon + 1);
+  const SyntheticShape* shape = find_synthetic_shape(shape_name);
+  if (shape == nullptr) {
+    fail(ErrorKind::Usage, "no synthetic shape '{}'; there are {}", shape_name, joined_names(synthetic_shapes()));
+  }
+  const QuantizeRecipe* recipe = find_recipe(type_name);
+  if (recipe == nullptr) {
+    fail(ErrorKind::Usage, "no number format '{}'; there are {}", type_name, joined_names(all_recipes()));
+  }
+  return std::make_unique<Synthetic>(model, *shape, *recipe);
+}
+
+}  // namespace millrace

@@ -1,0 +1,16 @@
+// Random weights in the shape of a known model, for benchmarks: "synthetic:SHAPE[:DTYPE]".
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "formats/weight_source.h"
+
+namespace millrace {
+
+inline constexpr std::string_view kSyntheticPrefix = "synthetic:";
+
+// DTYPE is any of tensor/dtype.h or a mixture of quantize_recipe.h; F16 when it is left out.
+std::unique_ptr<WeightSource> open_synthetic(const std::string& model);
+
+}  // namespace millrace

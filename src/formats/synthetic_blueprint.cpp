@@ -1,0 +1,123 @@
+#include "formats/synthetic_blueprint.h"
+
+#include <fmt/format.h>
+
+namespace millrace {
+namespace {
+
+using Kind = SyntheticTensor::Kind;
+
+bool is_gemma(const SyntheticShape& s) { return s.architecture.starts_with("gemma"); }
+bool is_fused(const SyntheticShape& s) { return s.architecture == "phi3" || s.architecture == "chatglm"; }
+
+GgufMetadataBuilder gguf_metadata(const SyntheticShape& s) {
+  GgufMetadataBuilder m;
+  const auto key = [&](std::string_view name) { return fmt::format("{}.{}", s.architecture, name); };
+  const auto count = [&](std::string_view name, int64_t value) { m.add_u32(key(name), static_cast<uint32_t>(value)); };
+  m.add_string("general.architecture", s.architecture);
+  m.add_string("general.name", fmt::format("synthetic {}", s.name));
+  count("vocab_size", s.vocab);
+  count("context_length", s.context);
+  count("embedding_length", s.hidden);
+  count("block_count", s.layers);
+  count("feed_forward_length", s.feed_forward);
+  count("attention.head_count", s.heads);
+  count("attention.head_count_kv", s.kv_heads);
+  count("attention.key_length", s.head_dim);
+  count("attention.value_length", s.head_dim);
+  count("rope.dimension_count", s.architecture == "chatglm" ? s.head_dim / 2 : s.head_dim);
+  m.add_f32(key("rope.freq_base"), s.rope_base);
+  m.add_f32(key("attention.layer_norm_rms_epsilon"), 1e-5f);
+  if (s.window > 0) count("attention.sliding_window", s.window);
+  if (s.architecture == "phi3") count("rope.scaling.original_context_length", s.context);
+  if (s.architecture == "gemma2") {
+    m.add_f32(key("attn_logit_softcapping"), 50);
+    m.add_f32(key("final_logit_softcapping"), 30);
+  }
+  return m;
+}
+
+void add_attention(const SyntheticShape& s, const std::string& layer, std::vector<SyntheticTensor>& out) {
+  const int64_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
+  const bool biased = s.architecture == "qwen2" || s.architecture == "chatglm";
+  const auto projection = [&](const std::string& name, int64_t rows) {
+    out.push_back({layer + name + ".weight", {rows, s.hidden}});
+    if (biased) out.push_back({layer + name + ".bias", {rows}, Kind::Small});
+  };
+  if (is_fused(s)) {
+    projection("attn_qkv", q + 2 * kv);
+  } else {
+    projection("attn_q", q);
+    projection("attn_k", kv);
+    projection("attn_v", kv);
+  }
+  if (s.architecture == "qwen3" || s.architecture == "gemma3") {
+    out.push_back({layer + "attn_q_norm.weight", {s.head_dim}, Kind::Norm});
+    out.push_back({layer + "attn_k_norm.weight", {s.head_dim}, Kind::Norm});
+  }
+  out.push_back({layer + "attn_output.weight", {s.hidden, q}});
+}
+
+std::vector<SyntheticTensor> gguf_tensors(const SyntheticShape& s) {
+  std::vector<SyntheticTensor> out;
+  out.push_back({"token_embd.weight", {s.vocab, s.hidden}});
+  out.push_back({"output_norm.weight", {s.hidden}, Kind::Norm});
+  if (!s.tied) out.push_back({"output.weight", {s.vocab, s.hidden}});
+  if (s.rope_factor > 0) out.push_back({"rope_freqs.weight", {s.head_dim / 2}, Kind::RopeFactors});
+  for (int64_t i = 0; i < s.layers; ++i) {
+    const std::string layer = fmt::format("blk.{}.", i);
+    const auto norm = [&](const char* name) { out.push_back({layer + name, {s.hidden}, Kind::Norm}); };
+    norm("attn_norm.weight");
+    add_attention(s, layer, out);
+    if (is_gemma(s)) norm("post_attention_norm.weight");
+    norm("ffn_norm.weight");
+    if (!is_fused(s)) out.push_back({layer + "ffn_gate.weight", {s.feed_forward, s.hidden}});
+    out.push_back({layer + "ffn_up.weight", {is_fused(s) ? 2 * s.feed_forward : s.feed_forward, s.hidden}});
+    out.push_back({layer + "ffn_down.weight", {s.hidden, s.feed_forward}});
+    if (is_gemma(s)) norm("post_ffw_norm.weight");
+  }
+  return out;
+}
+
+std::string opt_config(const SyntheticShape& s) {
+  return fmt::format(R"({{"architectures": ["OPTForCausalLM"], "model_type": "opt", "vocab_size": {},
+    "hidden_size": {}, "word_embed_proj_dim": {}, "ffn_dim": {}, "num_hidden_layers": {}, "num_attention_heads": {},
+    "max_position_embeddings": {}, "do_layer_norm_before": true, "activation_function": "relu", "enable_bias": true,
+    "layer_norm_elementwise_affine": true, "tie_word_embeddings": true}})",
+                     s.vocab, s.hidden, s.hidden, s.feed_forward, s.layers, s.heads, s.context);
+}
+
+std::vector<SyntheticTensor> opt_tensors(const SyntheticShape& s) {
+  std::vector<SyntheticTensor> out;
+  const auto linear = [&](const std::string& name, int64_t rows, int64_t cols) {
+    out.push_back({name + ".weight", {rows, cols}});
+    out.push_back({name + ".bias", {rows}, Kind::Small});
+  };
+  const auto norm = [&](const std::string& name) {
+    out.push_back({name + ".weight", {s.hidden}, Kind::Norm});
+    out.push_back({name + ".bias", {s.hidden}, Kind::Small});
+  };
+  constexpr int64_t kPositionOffset = 2;  // OPT's table of positions starts with two unused rows
+  out.push_back({"model.decoder.embed_tokens.weight", {s.vocab, s.hidden}, Kind::Matrix, "token_embd.weight"});
+  out.push_back({"model.decoder.embed_positions.weight", {s.context + kPositionOffset, s.hidden}, Kind::Small});
+  norm("model.decoder.final_layer_norm");
+  for (int64_t i = 0; i < s.layers; ++i) {
+    const std::string layer = fmt::format("model.decoder.layers.{}.", i);
+    norm(layer + "self_attn_layer_norm");
+    for (const char* name : {"q_proj", "k_proj", "v_proj", "out_proj"})
+      linear(layer + "self_attn." + name, s.hidden, s.hidden);
+    norm(layer + "final_layer_norm");
+    linear(layer + "fc1", s.feed_forward, s.hidden);
+    linear(layer + "fc2", s.hidden, s.feed_forward);
+  }
+  return out;
+}
+
+}  // namespace
+
+SyntheticBlueprint draw_blueprint(const SyntheticShape& shape) {
+  if (shape.architecture == "opt") return {{}, opt_config(shape), opt_tensors(shape)};
+  return {gguf_metadata(shape), {}, gguf_tensors(shape)};
+}
+
+}  // namespace millrace

@@ -1,0 +1,56 @@
+#include "formats/synthetic_shapes.h"
+
+#include <algorithm>
+#include <array>
+
+namespace millrace {
+namespace {
+
+// clang-format off
+constexpr std::array kShapes{
+    // name, architecture, vocab, hidden, layers, heads, kv heads, head dim, feed forward, context, rope base, tied
+    SyntheticShape{"llama-2-7b", "llama", 32000, 4096, 32, 32, 32, 128, 11008, 4096, 1e4f, false},
+    SyntheticShape{"llama-2-13b", "llama", 32000, 5120, 40, 40, 40, 128, 13824, 4096, 1e4f, false},
+    SyntheticShape{"llama-2-70b", "llama", 32000, 8192, 80, 64, 8, 128, 28672, 4096, 1e4f, false},
+    SyntheticShape{"llama-3-8b", "llama", 128256, 4096, 32, 32, 8, 128, 14336, 8192, 5e5f, false},
+    SyntheticShape{"llama-3-70b", "llama", 128256, 8192, 80, 64, 8, 128, 28672, 8192, 5e5f, false},
+    SyntheticShape{"llama-3.1-8b", "llama", 128256, 4096, 32, 32, 8, 128, 14336, 131072, 5e5f, false, 8},
+    SyntheticShape{"llama-3.2-1b", "llama", 128256, 2048, 16, 32, 8, 64, 8192, 131072, 5e5f, true, 32},
+    SyntheticShape{"llama-3.2-3b", "llama", 128256, 3072, 28, 24, 8, 128, 8192, 131072, 5e5f, true, 32},
+    SyntheticShape{"tinyllama-1.1b", "llama", 32000, 2048, 22, 32, 4, 64, 5632, 2048, 1e4f, false},
+    SyntheticShape{"smollm2-135m", "llama", 49152, 576, 30, 9, 3, 64, 1536, 8192, 1e5f, true},
+    SyntheticShape{"smollm2-360m", "llama", 49152, 960, 32, 15, 5, 64, 2560, 8192, 1e5f, true},
+    SyntheticShape{"smollm2-1.7b", "llama", 49152, 2048, 24, 32, 32, 64, 8192, 8192, 1.3e5f, true},
+    SyntheticShape{"mistral-7b", "llama", 32768, 4096, 32, 32, 8, 128, 14336, 32768, 1e6f, false},
+    SyntheticShape{"qwen2.5-0.5b", "qwen2", 151936, 896, 24, 14, 2, 64, 4864, 32768, 1e6f, true},
+    SyntheticShape{"qwen2.5-1.5b", "qwen2", 151936, 1536, 28, 12, 2, 128, 8960, 32768, 1e6f, true},
+    SyntheticShape{"qwen2.5-3b", "qwen2", 151936, 2048, 36, 16, 2, 128, 11008, 32768, 1e6f, true},
+    SyntheticShape{"qwen2.5-7b", "qwen2", 152064, 3584, 28, 28, 4, 128, 18944, 32768, 1e6f, false},
+    SyntheticShape{"qwen3-0.6b", "qwen3", 151936, 1024, 28, 16, 8, 128, 3072, 40960, 1e6f, true},
+    SyntheticShape{"qwen3-1.7b", "qwen3", 151936, 2048, 28, 16, 8, 128, 6144, 40960, 1e6f, true},
+    SyntheticShape{"qwen3-4b", "qwen3", 151936, 2560, 36, 32, 8, 128, 9728, 40960, 1e6f, true},
+    SyntheticShape{"qwen3-8b", "qwen3", 151936, 4096, 36, 32, 8, 128, 12288, 40960, 1e6f, false},
+    SyntheticShape{"gemma2-2b", "gemma2", 256000, 2304, 26, 8, 4, 256, 9216, 8192, 1e4f, true, 0, 4096},
+    SyntheticShape{"gemma2-9b", "gemma2", 256000, 3584, 42, 16, 8, 256, 14336, 8192, 1e4f, true, 0, 4096},
+    SyntheticShape{"gemma3-1b", "gemma3", 262144, 1152, 26, 4, 1, 256, 6912, 32768, 1e6f, true, 0, 512},
+    SyntheticShape{"phi3-mini", "phi3", 32064, 3072, 32, 32, 32, 96, 8192, 4096, 1e4f, false, 0, 2047},
+    SyntheticShape{"chatglm2-6b", "chatglm", 65024, 4096, 28, 32, 2, 128, 13696, 32768, 1e4f, false},
+    SyntheticShape{"glm-4-9b", "chatglm", 151552, 4096, 40, 32, 2, 128, 13696, 131072, 5e6f, false},
+    SyntheticShape{"opt-125m", "opt", 50272, 768, 12, 12, 12, 64, 3072, 2048, 0, true},
+    SyntheticShape{"opt-1.3b", "opt", 50272, 2048, 24, 32, 32, 64, 8192, 2048, 0, true},
+    SyntheticShape{"opt-6.7b", "opt", 50272, 4096, 32, 32, 32, 128, 16384, 2048, 0, true},
+    SyntheticShape{"opt-13b", "opt", 50272, 5120, 40, 40, 40, 128, 20480, 2048, 0, true},
+};
+// clang-format on
+
+}  // namespace
+
+std::span<const SyntheticShape> synthetic_shapes() { return kShapes; }
+
+const SyntheticShape* find_synthetic_shape(std::string_view name) {
+  const auto found =
+      std::find_if(kShapes.begin(), kShapes.end(), [&](const SyntheticShape& s) { return s.name == name; });
+  return found == kShapes.end() ? nullptr : found;
+}
+
+}  // namespace millrace

@@ -1,0 +1,23 @@
+// The shapes of known models, for `synthetic:SHAPE[:DTYPE]`.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace millrace {
+
+struct SyntheticShape {
+  std::string_view name;          // "llama-3-8b"
+  std::string_view architecture;  // in GGUF's spelling
+  int64_t vocab, hidden, layers, heads, kv_heads, head_dim, feed_forward, context;
+  float rope_base;
+  bool tied;              // the embedding serves as output matrix
+  float rope_factor = 0;  // Llama 3.1's scaling of rotary frequencies; 0: none
+  int64_t window = 0;     // sliding-window attention; 0: none
+};
+
+std::span<const SyntheticShape> synthetic_shapes();
+const SyntheticShape* find_synthetic_shape(std::string_view name);  // null: unknown
+
+}  // namespace millrace

@@ -1,0 +1,21 @@
+#include "formats/tensor_info.h"
+
+#include <fmt/format.h>
+
+namespace millrace {
+
+std::optional<int64_t> element_count(std::span<const int64_t> shape) {
+  int64_t count = 1;
+  bool empty = false;
+  for (const int64_t n : shape) {
+    if (n < 0) return std::nullopt;
+    empty = empty || n == 0;
+    // A zero must not hide the overflow of the others: rows and columns are multiplied apart from each other later.
+    if (n != 0 && __builtin_mul_overflow(count, n, &count)) return std::nullopt;
+  }
+  return empty ? 0 : count;
+}
+
+std::string to_string(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+}  // namespace millrace

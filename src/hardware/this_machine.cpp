@@ -1,0 +1,75 @@
+#include "hardware/this_machine.h"
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/environment.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/write_file.h"
+#include "hardware/ceilings.h"
+#include "hardware/describe.h"
+#include "hardware/detect.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kVersion = 1;           // of the file; another one is measured again
+constexpr double kQuietEnough = 0.7;  // of the CPU time asked for
+
+// Guesses are the better figures when others had much of the machine while we measured.
+void measure_into(Hardware& hardware) {
+  ThreadPool pool(hardware.threads);
+  Ceilings measured = measure_ceilings(hardware, pool);
+  const double share_to_expect = std::min(1.0, double(hardware.cores) / hardware.threads);
+  if (measured.cpu_share < kQuietEnough * share_to_expect || !plausible(measured)) {
+    log().warn("the machine is busy: its ceilings are guessed; measure them with 'millrace doctor' when it is quiet");
+    return;
+  }
+  hardware.ceilings = std::move(measured);
+  try {
+    save_ceilings(kept_ceilings_file(hardware.id), hardware.ceilings);
+  } catch (const Error& error) {
+    log().warn("what was measured cannot be kept: {}", error.what());
+  }
+}
+
+}  // namespace
+
+std::filesystem::path kept_ceilings_file(const std::string& hardware_id) {
+  return environment().cache / "hardware" / (hardware_id + ".json");
+}
+
+std::optional<Ceilings> load_ceilings(const std::filesystem::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  const auto json = nlohmann::json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("version", nlohmann::json()) != kVersion) return std::nullopt;
+  const auto ceilings = json.find("ceilings");
+  return ceilings == json.end() ? std::nullopt : parse_ceilings(*ceilings);
+}
+
+void save_ceilings(const std::filesystem::path& file, const Ceilings& ceilings) {
+  const nlohmann::json json = {{"version", kVersion}, {"ceilings", describe(ceilings)}};
+  write_file(file, json.dump(1) + "\n");
+}
+
+Hardware this_machine(int threads, bool measure, IsaSet allowed) {
+  Hardware hardware = detect_cpu(threads, allowed);
+  if (auto kept = load_ceilings(kept_ceilings_file(hardware.id))) {
+    hardware.ceilings = std::move(*kept);
+  } else if (measure) {
+    measure_into(hardware);
+  }
+  return hardware;
+}
+
+Hardware measure_this_machine(int threads, IsaSet allowed) {
+  Hardware hardware = detect_cpu(threads, allowed);
+  measure_into(hardware);
+  return hardware;
+}
+
+}  // namespace millrace

@@ -1,0 +1,30 @@
+// Activation functions of the feed-forward part, alone or multiplied with a second input.
+#pragma once
+
+#include <string>
+
+#include "kernels/kernel.h"
+#include "tensor/matrix.h"
+
+namespace millrace {
+
+enum class Activation : uint8_t { Silu, GeluTanh, GeluErf, Relu };
+
+struct ActivationOp {
+  static constexpr std::string_view kName = "activation";
+  struct Problem {
+    Activation kind = Activation::Silu;
+    bool gated = false;
+    int64_t rows = 0, cols = 0;
+    friend bool operator==(const Problem&, const Problem&) = default;
+  };
+  struct Args {
+    Activation kind = Activation::Silu;
+    Matrix x;                           // [rows, cols]
+    const Matrix* gate_with = nullptr;  // out = f(x) * gate_with, or f(x) where null
+    Matrix out;                         // may be x itself
+  };
+};
+std::string to_string(const ActivationOp::Problem& problem);
+
+}  // namespace millrace

@@ -1,0 +1,50 @@
+#include <cmath>
+#include <numbers>
+
+#include "kernels/cpu_lists.h"
+#include "kernels/row_work.h"
+
+namespace millrace {
+namespace {
+
+double activate(Activation kind, double x) {
+  switch (kind) {
+    case Activation::Silu:
+      return x / (1 + std::exp(-x));
+    case Activation::GeluTanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+    case Activation::GeluErf:
+      return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
+    case Activation::Relu:
+      return x > 0 ? x : 0;
+  }
+  return x;
+}
+
+class ReferenceActivation : public Kernel<ActivationOp> {
+ public:
+  std::string_view name() const override { return "reference"; }
+  bool can_run(const Problem&, const Hardware& hardware) const override { return hardware.device == DeviceKind::Cpu; }
+  double estimate_us(const Problem& p, const Hardware&) const override { return scalar_work_us(p.rows * p.cols * 5); }
+
+  void run(const Args& args, const Executor&) const override {
+    for (int64_t row = 0; row < args.x.rows; ++row) {
+      const float* x = args.x.row<float>(row);
+      const float* gate = args.gate_with != nullptr ? args.gate_with->row<float>(row) : nullptr;
+      float* out = args.out.row<float>(row);
+      for (int64_t i = 0; i < args.x.cols; ++i) {
+        const double y = activate(args.kind, x[i]);
+        out[i] = static_cast<float>(gate != nullptr ? y * gate[i] : y);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+const Kernel<ActivationOp>* reference_activation() {
+  static const ReferenceActivation kernel;
+  return &kernel;
+}
+
+}  // namespace millrace

@@ -1,0 +1,125 @@
+// Attention kernels that need more than the NEON every aarch64 has. All of them round queries or weights, so none is
+// exact.
+#include "kernels/attention/arm/kernels.h"
+
+#include "kernels/attention/arm/half_products.h"
+#include "kernels/attention/flash.h"
+#include "kernels/cpu_lists.h"
+#include "kernels/simd/targets.h"
+// All inline SIMD code below is compiled for the one static target.
+#include "kernels/attention/arm/many_pairs-inl.h"
+#include "kernels/attention/few_queries-inl.h"
+#include "kernels/attention/finish-inl.h"
+#include "kernels/attention/many_queries-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace millrace {
+namespace HWY_NAMESPACE {
+namespace {
+
+class HalfProducts {
+ public:
+  static constexpr DType kDType = DType::F16;
+  static constexpr bool kApproximate = true;
+  static constexpr int64_t kMaxElements = 32 << 10;  // of all queries of a row
+
+  void prepare(const float* q, int heads, int64_t dim, int64_t stride) {
+    dim_ = dim;
+    stride_ = stride;
+    const hn::Rebind<hwy::float16_t, F32> d16;
+    F32Vec largest = hn::Zero(kF32);
+    for (int head = 0; head < heads; ++head) {
+      for (int64_t i = 0; i < dim; i += kLanes) {
+        const F32Vec x = load(q + head * stride + i);
+        largest = hn::Max(largest, hn::Abs(x));
+        hn::StoreU(hn::DemoteTo(d16, x), d16, reinterpret_cast<hwy::float16_t*>(q_ + head * dim + i));
+      }
+    }
+    fits_ = max_of(largest) < 65504;
+  }
+  bool fits() const { return fits_; }  // no query is beyond the range of f16
+
+  template <int heads>
+  void score(int first, const std::byte* keys, int n, float* scores) const {
+    score_halves(keys, n, q_ + first * dim_, heads, dim_, scores);
+  }
+  template <int heads>
+  void add(const std::byte* values, int n, const float* weights, float* sums) const {
+    add_halves(values, n, weights, heads, dim_, stride_, sums);
+  }
+
+ private:
+  int64_t dim_ = 0, stride_ = 0;
+  bool fits_ = false;
+  alignas(64) uint16_t q_[kMaxElements];
+};
+
+void run_half_piece(const AttentionArgs& args, const AttentionWorkspace& space, const Scratch& scratch,
+                    const Piece& piece, Partial& partial) {
+  const TileShape shape(args, space, piece.tile);
+  if (shape.is_decode()) {
+    FewQueries<HalfProducts, Softmax::Lazy>(shape, scratch).run(piece, partial);
+  } else {
+    ManyQueries<DType::F16, Softmax::Lazy>(shape, scratch).run(piece, partial);
+  }
+}
+
+template <DType dtype>
+void run_pair_piece(const AttentionArgs& args, const AttentionWorkspace& space, const Scratch& scratch, const Piece& piece,
+                    Partial& partial) {
+  const TileShape shape(args, space, piece.tile);
+  if (shape.is_decode()) {
+    using Products = std::conditional_t<dtype == DType::F16, HalfProducts, WideProducts<dtype>>;
+    FewQueries<Products, Softmax::Lazy>(shape, scratch).run(piece, partial);
+  } else if (!ManyPairs(shape, scratch).run(piece, partial)) {
+    ManyQueries<dtype, Softmax::Lazy>(shape, scratch).run(piece, partial);
+  }
+}
+
+bool can_run_half(const AttentionProblem& p, const Hardware& hardware) {
+  return hardware.isa.has(Isa::Fhm) && p.precision == Precision::Fast && p.kv == DType::F16 && p.head_dim % 8 == 0 &&
+         int64_t{p.heads} * p.head_dim <= HalfProducts::kMaxElements;
+}
+
+bool can_run_pairs(const AttentionProblem& p, const Hardware& hardware) {
+  const bool decodes = p.kv == DType::F16 ? can_run_half(p, hardware) : p.kv == DType::BF16;
+  return hardware.isa.has(Isa::Bf16) && p.precision == Precision::Fast && decodes && p.head_dim % 8 == 0;
+}
+
+double half_gflops(const AttentionProblem& p, const Hardware& hardware) {
+  return (p.rows > p.sequences ? 0.65 : 0.6) * hardware.ceilings.f32_gflops;
+}
+
+double pair_gflops(const AttentionProblem& p, const Hardware& hardware) {
+  if (p.rows > p.sequences) return 0.35 * hardware.ceilings.bf16_gflops;
+  return (p.kv == DType::F16 ? 0.6 : 0.4) * hardware.ceilings.f32_gflops;
+}
+
+RunPiece choose_half(DType) { return run_half_piece; }
+RunPiece choose_pairs(DType kv) { return kv == DType::F16 ? run_pair_piece<DType::F16> : run_pair_piece<DType::BF16>; }
+
+// Twice the tile of f32: packing is spread over more query vectors, and they take half the room.
+constexpr int kPairQueryTile = 128;
+
+}  // namespace
+
+const AttentionKernel* half_kernel() {
+  static const FlashAttention kernel({"flash_fhm", kQueryTile, can_run_half, half_gflops, choose_half, merge, write_out});
+  return &kernel;
+}
+
+const AttentionKernel* pair_kernel() {
+  static const FlashAttention kernel({"flash_bf16", kPairQueryTile, can_run_pairs, pair_gflops, choose_pairs, merge, write_out});
+  return &kernel;
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace millrace
+HWY_AFTER_NAMESPACE();
+
+namespace millrace {
+
+KernelList<AttentionOp> arm_attention_kernels() { return {N_NEON::pair_kernel(), N_NEON::half_kernel()}; }
+
+}  // namespace millrace

@@ -1,0 +1,10 @@
+// Attention kernels for the extensions of newer ARM cores.
+#pragma once
+
+#include "kernels/kernel_set.h"
+
+namespace millrace {
+
+KernelList<AttentionOp> arm_attention_kernels();
+
+}  // namespace millrace

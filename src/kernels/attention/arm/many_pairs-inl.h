@@ -1,0 +1,122 @@
+// Blocked attention with BFMMLA: queries, keys, weights and values are rounded to bf16, all sums are f32.
+
+#if defined(MILLRACE_MANY_PAIRS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef MILLRACE_MANY_PAIRS_INL_H
+#undef MILLRACE_MANY_PAIRS_INL_H
+#else
+#define MILLRACE_MANY_PAIRS_INL_H
+#endif
+
+#include "kernels/attention/arm/bf16_products.h"
+#include "kernels/attention/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace millrace {
+namespace HWY_NAMESPACE {
+
+class ManyPairs {
+ public:
+  ManyPairs(const TileShape& shape, const Scratch& scratch)
+      : shape_(shape), scratch_(scratch), vectors_((shape.vectors + 7) / 8 * 8), row_pair_(2 * shape.dim) {}
+
+  // False: scores are so large that rounded keys and queries would not tell them apart.
+  bool run(const Piece& piece, Partial& partial) {
+    shape_.start<Softmax::Lazy>(partial);
+    std::fill(partial.sums + shape_.vectors * shape_.stride, partial.sums + vectors_ * shape_.stride, 0.0f);
+    pack_queries();
+    for (int begin = piece.begin, end; begin < piece.end; begin = end) {
+      end = std::min(piece.end, (begin / kKvTile + 1) * kKvTile);
+      const int count = find_rows(begin, end, shape_.args.kv.keys);
+      pack_pairs(shape_.args.kv.dtype, rows_, count, shape_.dim, keys(), row_pair_);
+      multiply_pairs(queries(), row_pair_, keys(), row_pair_, vectors_, count, shape_.dim, scratch_.scores, kScoreStride, false);
+      if (!weigh_tile(begin, end, count, partial)) return false;
+      pack_pairs(scratch_.scores, kScoreStride, vectors_, count, scratch_.weights, kColumnPair);
+      find_rows(begin, end, shape_.args.kv.values);
+      pack_column_pairs(shape_.args.kv.dtype, rows_, count, shape_.dim, values(), kColumnPair);
+      multiply_pairs(scratch_.weights, kColumnPair, values(), kColumnPair, vectors_, shape_.dim, count, partial.sums,
+                     shape_.stride, true);
+    }
+    return true;
+  }
+
+ private:
+  static constexpr int64_t kColumnPair = 2 * kKvTile;
+
+  uint16_t* queries() const { return reinterpret_cast<uint16_t*>(scratch_.q); }
+  uint16_t* keys() const { return reinterpret_cast<uint16_t*>(scratch_.keys); }
+  uint16_t* values() const { return reinterpret_cast<uint16_t*>(scratch_.values); }
+
+  void pack_queries() const {
+    float* two = scratch_.values;
+    for (int64_t vector = 0; vector < vectors_; vector += 2) {
+      for (int64_t i = 0; i < 2; ++i) {
+        const int row = static_cast<int>(vector + i) / shape_.group, head = static_cast<int>(vector + i) % shape_.group;
+        const float* q = row < shape_.tile.rows ? shape_.query(row, head) : nullptr;
+        for (int64_t e = 0; e < shape_.dim; ++e) two[i * shape_.stride + e] = q != nullptr ? q[e] * shape_.query_scale : 0.0f;
+      }
+      pack_pairs(two, shape_.stride, 2, shape_.dim, queries() + vector / 2 * row_pair_, row_pair_);
+    }
+  }
+
+  // Where the keys (or values) of positions [begin, end) lie. The last one is repeated up to a multiple of eight, which is
+  // returned.
+  int find_rows(int begin, int end, const std::byte* base) {
+    int t = 0;
+    for (int at = begin, n; at < end; at += n) {
+      n = shape_.run_in_page(at, end);
+      const std::byte* row = base + shape_.offset(at, 0);
+      for (int i = 0; i < n; ++i, row += shape_.row_bytes) rows_[t++] = row;
+    }
+    for (; t % 8 != 0; ++t) rows_[t] = rows_[t - 1];
+    return t;
+  }
+
+  struct Range {
+    int begin, end;
+    bool empty() const { return begin >= end; }
+    int size() const { return end - begin; }
+  };
+  // Of the positions [begin, end) those that a query vector sees, relative to begin.
+  Range seen(int64_t vector, int begin, int end) const {
+    const int position = shape_.tile.position(static_cast<int>(vector) / shape_.group);
+    const int first = shape_.args.window > 0 ? std::max(begin, position - shape_.args.window + 1) : begin;
+    return {first - begin, std::min(end, position + 1) - begin};
+  }
+
+  // Scores become weights, zero where a position is not seen and up to `count`.
+  bool weigh_tile(int begin, int end, int count, Partial& partial) const {
+    for (int64_t vector = 0; vector < shape_.vectors; ++vector) {
+      const Range range = seen(vector, begin, end);
+      if (range.empty()) continue;
+      float* scores = scratch_.scores + vector * kScoreStride + range.begin;
+      const F32Vec most = largest_score(scores, range.size(), shape_.args.softcap);
+      if (any(hn::Gt(hn::Abs(most), broadcast(kTrustedPairScore)))) return false;
+      move_row<Softmax::Lazy>(most, scores, range.size(), partial.maxima[vector], partial.totals[vector],
+                              partial.sums + vector * shape_.stride, shape_.stride);
+    }
+    for (int64_t vector = 0; vector < shape_.vectors; ++vector) {
+      const Range range = seen(vector, begin, end);
+      float* scores = scratch_.scores + vector * kScoreStride;
+      if (range.empty()) {
+        std::fill(scores, scores + count, 0.0f);
+        continue;
+      }
+      partial.totals[vector] += weigh_row<Exp2::Coarse>(scores + range.begin, range.size(), broadcast(partial.maxima[vector]));
+      std::fill(scores, scores + range.begin, 0.0f);
+      std::fill(scores + range.end, scores + count, 0.0f);
+    }
+    return true;
+  }
+
+  const TileShape& shape_;
+  const Scratch& scratch_;
+  const int64_t vectors_, row_pair_;
+  const std::byte* rows_[kKvTile];
+};
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace millrace
+HWY_AFTER_NAMESPACE();
+
+#endif  // MILLRACE_MANY_PAIRS_INL_H

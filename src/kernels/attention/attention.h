@@ -1,0 +1,73 @@
+// Attention of a ragged batch over paged keys and values.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "kernels/kernel.h"
+#include "tensor/matrix.h"
+
+namespace millrace {
+
+// The keys and values of one layer, in pages: [page][kv head][slot][head_dim], each row in `dtype`.
+struct KvLayer {
+  DType dtype = DType::F32;
+  int kv_heads = 0, head_dim = 0, block_size = 0;
+  std::byte* keys = nullptr;
+  std::byte* values = nullptr;
+
+  size_t row_bytes() const { return millrace::row_bytes(dtype, head_dim); }
+  size_t offset(int64_t page, int head, int slot) const {
+    return static_cast<size_t>((page * kv_heads + head) * block_size + slot) * row_bytes();
+  }
+};
+
+// Number formats that keys and values can be kept in.
+inline bool is_kv_dtype(DType dtype, int head_dim) {
+  return !is_quantized(dtype) || (dtype == DType::Q8_0 && head_dim % info(dtype).block == 0);
+}
+
+// The part of one sequence that this step computes: `rows` new tokens that follow `past` cached ones.
+struct SequenceSlice {
+  int32_t first_row = 0;  // in the batch
+  int32_t rows = 0;       // 1 in decode, a chunk in prefill
+  int32_t past = 0;       // tokens before them; row i has position past + i
+  int32_t horizon = 0;    // length the sequence is known to reach (the whole prompt): some rope scalings depend on it
+  std::span<const int32_t> pages;  // block table: position p lives in pages[p / block_size]
+};
+
+struct AttentionProblem {
+  DType kv = DType::F32;
+  Precision precision = Precision::Fast;
+  int heads = 0, kv_heads = 0, head_dim = 0, block_size = 0;
+  int window = 0;  // 0: all of the past
+  bool softcap = false;
+  int64_t sequences = 0;  // in the batch
+  int64_t rows = 0;       // new tokens in all
+  int64_t context = 0;    // longest past + rows
+
+  friend bool operator==(const AttentionProblem&, const AttentionProblem&) = default;
+  AttentionProblem bucketed() const;
+};
+std::string to_string(const AttentionProblem& problem);
+
+struct AttentionArgs {
+  Matrix q;    // [rows, heads * head_dim] f32
+  Matrix out;  // [rows, heads * head_dim] f32
+  KvLayer kv;  // holds the new rows already
+  std::span<const SequenceSlice> sequences;
+  int heads = 0;
+  float scale = 1;             // of q k^T
+  float softcap = 0;           // c: scores become c tanh(score / c); 0: none
+  int window = 0;              // row at position p sees positions p - window + 1 .. p; 0: all up to p
+  const float* phi = nullptr;  // [heads]: the unified maximum of each head's scores, where they were calibrated
+};
+
+struct AttentionOp {
+  static constexpr std::string_view kName = "attention";
+  using Problem = AttentionProblem;
+  using Args = AttentionArgs;
+};
+using AttentionKernel = Kernel<AttentionOp>;
+
+}  // namespace millrace

@@ -1,0 +1,79 @@
+#include "kernels/attention/flash.h"
+
+#include <algorithm>
+#include <atomic>
+
+namespace millrace {
+
+bool FlashAttention::can_run(const Problem& problem, const Hardware& hardware) const {
+  return is_kv_dtype(problem.kv, problem.head_dim) && method_.can_run(problem, hardware);
+}
+
+double FlashAttention::estimate_us(const Problem& p, const Hardware& hardware) const {
+  const auto reach = [&](int64_t context) {
+    return static_cast<double>(p.window > 0 ? std::min<int64_t>(p.window, context) : context);
+  };
+  // Rows of a chunk see what was before them and half of the chunk on average.
+  const int64_t chunk = p.rows / std::max<int64_t>(1, p.sequences);
+  const double seen = reach(p.context - chunk / 2);
+  const double flops = 4.0 * static_cast<double>(p.rows) * seen * p.heads * p.head_dim;
+  const double bytes = 2.0 * static_cast<double>(p.sequences) * reach(p.context) * p.kv_heads *
+                       static_cast<double>(row_bytes(p.kv, p.head_dim));
+  const double compute_us = flops / (1e3 * method_.gflops(p, hardware));
+  const double memory_us = bytes / (1e3 * hardware.ceilings.read_gbs);
+  return (hardware.threads > 1 ? hardware.ceilings.region_us : 0) + std::max(compute_us, memory_us);
+}
+
+size_t FlashAttention::workspace_bytes(const Problem& p, const Hardware& hardware) const {
+  return AttentionWorkspace(p.heads, p.head_dim, method_.query_tile, hardware.threads).bytes();
+}
+
+void FlashAttention::run(const Args& args, const Executor& executor) const {
+  ThreadPool& pool = *executor.pool;
+  const AttentionSchedule schedule(args, method_.query_tile, pool.size());
+  const AttentionWorkspace space(args.heads, args.kv.head_dim, method_.query_tile, pool.size());
+  if (schedule.chunks() == 1) return run_chunk(args, schedule, space, executor.workspace, 0, 0);
+  std::atomic<int> next{0};
+  pool.run([&](int worker) {
+    for (int chunk; (chunk = next.fetch_add(1, std::memory_order_relaxed)) < schedule.chunks();) {
+      run_chunk(args, schedule, space, executor.workspace, worker, chunk);
+    }
+  });
+  join(args, schedule, space, executor.workspace);
+}
+
+void FlashAttention::run_chunk(const Args& args, const AttentionSchedule& schedule, const AttentionWorkspace& space,
+                               std::byte* memory, int worker, int chunk) const {
+  const RunPiece run_piece = method_.choose(args.kv.dtype);
+  const Scratch scratch = space.scratch(memory, worker);
+  for (int side : {0, 1}) space.partial(memory, chunk, side).used = false;
+  schedule.for_pieces(chunk, [&](const Piece& piece) {
+    const bool whole = piece.first() && piece.last();
+    Partial& partial = whole ? *scratch.whole : space.partial(memory, chunk, piece.first() ? 1 : 0);
+    run_piece(args, space, scratch, piece, partial);
+    if (whole) return method_.write_out(args, piece.tile, partial, space.stride);
+    partial.piece = piece;
+    partial.used = true;
+  });
+}
+
+// Adds up the tiles that were cut: the first part lies on side 1 of its chunk, the others on side 0 of later ones.
+void FlashAttention::join(const Args& args, const AttentionSchedule& schedule, const AttentionWorkspace& space,
+                          std::byte* memory) const {
+  const int group = args.heads / args.kv.kv_heads;
+  for (int chunk = 0; chunk < schedule.chunks(); ++chunk) {
+    Partial& first = space.partial(memory, chunk, 1);
+    if (!first.used) continue;
+    const QueryTile& tile = first.piece.tile;
+    for (bool last = false; !last;) {
+      const Partial& part = space.partial(memory, ++chunk, 0);
+      if (!part.used) continue;
+      method_.merge(first, part, tile.rows * tile.kv_heads * group, space.stride);
+      last = part.piece.last();
+    }
+    method_.write_out(args, tile, first, space.stride);
+    --chunk;  // the tile's last chunk may begin another one
+  }
+}
+
+}  // namespace millrace

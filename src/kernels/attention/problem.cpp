@@ -1,0 +1,33 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "kernels/attention/attention.h"
+
+namespace millrace {
+namespace {
+
+int64_t next_power_of_two(int64_t n) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
+}
+
+}  // namespace
+
+AttentionProblem AttentionProblem::bucketed() const {
+  AttentionProblem bucket = *this;
+  bucket.sequences = next_power_of_two(sequences);
+  // A batch of decodes stays one: what pays for it differs from what pays for chunks.
+  bucket.rows = rows == sequences ? bucket.sequences : next_power_of_two(rows);
+  bucket.context = std::max<int64_t>(64, next_power_of_two(context));
+  return bucket;
+}
+
+std::string to_string(const AttentionProblem& p) {
+  return fmt::format("attention {}{} heads={}/{} head_dim={} block={}{}{} sequences={} rows={} context={}", name(p.kv),
+                     p.precision == Precision::Exact ? " exact" : "", p.heads, p.kv_heads, p.head_dim, p.block_size,
+                     p.window > 0 ? fmt::format(" window={}", p.window) : "", p.softcap ? " softcap" : "", p.sequences,
+                     p.rows, p.context);
+}
+
+}  // namespace millrace

@@ -1,0 +1,35 @@
+// The little ops between the large ones.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "kernels/kernel.h"
+#include "tensor/matrix.h"
+
+namespace millrace {
+
+enum class Elementwise : uint8_t {
+  Add,      // out = a + b
+  Scale,    // out = a * factor
+  Softcap,  // out = factor * tanh(a / factor)
+  Gather,   // out[i] = a[ids[i]]: the rows whose logits are wanted
+};
+
+struct ElementwiseOp {
+  static constexpr std::string_view kName = "elementwise";
+  struct Problem {
+    Elementwise kind = Elementwise::Add;
+    int64_t rows = 0, cols = 0;
+    friend bool operator==(const Problem&, const Problem&) = default;
+  };
+  struct Args {
+    Elementwise kind = Elementwise::Add;
+    Matrix a, b, out;  // out may be a
+    float factor = 1;
+    std::span<const int32_t> ids;
+  };
+};
+std::string to_string(const ElementwiseOp::Problem& problem);
+
+}  // namespace millrace

@@ -1,0 +1,48 @@
+#include <cmath>
+#include <cstring>
+
+#include "kernels/cpu_lists.h"
+#include "kernels/row_work.h"
+
+namespace millrace {
+namespace {
+
+class ReferenceElementwise : public Kernel<ElementwiseOp> {
+ public:
+  std::string_view name() const override { return "reference"; }
+  bool can_run(const Problem&, const Hardware& hardware) const override { return hardware.device == DeviceKind::Cpu; }
+  double estimate_us(const Problem& p, const Hardware&) const override { return scalar_work_us(p.rows * p.cols); }
+
+  void run(const Args& args, const Executor&) const override {
+    for (int64_t row = 0; row < args.out.rows; ++row) {
+      const float* a = args.a.row<float>(args.kind == Elementwise::Gather ? args.ids[row] : row);
+      const float* b = args.kind == Elementwise::Add ? args.b.row<float>(row) : nullptr;
+      float* out = args.out.row<float>(row);
+      for (int64_t i = 0; i < args.out.cols; ++i) out[i] = combine(args, a[i], b != nullptr ? b[i] : 0);
+    }
+  }
+
+ private:
+  static float combine(const Args& args, float a, float b) {
+    switch (args.kind) {
+      case Elementwise::Add:
+        return a + b;
+      case Elementwise::Scale:
+        return a * args.factor;
+      case Elementwise::Softcap:
+        return static_cast<float>(args.factor * std::tanh(static_cast<double>(a) / args.factor));
+      case Elementwise::Gather:
+        return a;
+    }
+    return a;
+  }
+};
+
+}  // namespace
+
+const Kernel<ElementwiseOp>* reference_elementwise() {
+  static const ReferenceElementwise kernel;
+  return &kernel;
+}
+
+}  // namespace millrace

@@ -1,0 +1,41 @@
+// One life cycle for every kernel of every op: can it run, what will it cost, what does it need, run.
+//
+// An op is a struct with two types: Problem, plain data that says what is asked (it is the key of the plan cache), and
+// Args, the pointers of one call. Kernels know no model, no engine and no file.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "base/thread_pool.h"
+#include "hardware/hardware.h"
+
+namespace millrace {
+
+// How close to the reference the result must be.
+enum class Precision : unsigned char {
+  Fast,   // the number formats of the weights decide: int8 activations for quantized weights and the like
+  Exact,  // f32 activations and arithmetic, for conformance
+};
+
+// Where and with what a kernel runs. The workspace is as large as the plan asked for.
+struct Executor {
+  ThreadPool* pool = nullptr;
+  std::byte* workspace = nullptr;
+};
+
+template <class Op>
+class Kernel {
+ public:
+  using Problem = typename Op::Problem;
+  using Args = typename Op::Args;
+
+  virtual ~Kernel() = default;
+  virtual std::string_view name() const = 0;
+  virtual bool can_run(const Problem& problem, const Hardware& hardware) const = 0;
+  virtual double estimate_us(const Problem& problem, const Hardware& hardware) const = 0;
+  virtual size_t workspace_bytes(const Problem& problem, const Hardware& hardware) const { return 0; }
+  virtual void run(const Args& args, const Executor& executor) const = 0;  // no allocation, no exception
+};
+
+}  // namespace millrace

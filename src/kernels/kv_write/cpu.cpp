@@ -1,0 +1,140 @@
+#include <cmath>
+#include <cstring>
+
+#include "kernels/cpu_lists.h"
+#include "kernels/row_work.h"
+#include "kernels/simd/targets.h"
+#include "tensor/blocks.h"
+#include "tensor/half.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/kv_write/cpu.cpp"
+#include <hwy/foreach_target.h>
+
+#include "kernels/simd/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace millrace {
+namespace HWY_NAMESPACE {
+namespace {
+
+constexpr float kSmallest = 1e-30f;  // below it the scale is zero in f16 anyway, and 127 / x may overflow
+
+void write_f32(const float* x, int n, std::byte* out) { std::memcpy(out, x, static_cast<size_t>(n) * sizeof(float)); }
+
+void write_f16(const float* x, int n, std::byte* bytes) {
+  auto* out = reinterpret_cast<uint16_t*>(bytes);
+  int i = 0;
+#if HWY_TARGET != HWY_SSE4  // which has no conversion, and Highway's own truncates
+  const hn::Rebind<hwy::float16_t, F32> d16;
+  for (; i + kLanes <= n; i += kLanes) {
+    hn::StoreU(hn::DemoteTo(d16, load(x + i)), d16, reinterpret_cast<hwy::float16_t*>(out + i));
+  }
+#endif
+  for (; i < n; ++i) out[i] = f32_to_f16(x[i]);
+}
+
+void write_bf16(const float* x, int n, std::byte* bytes) {
+  auto* out = reinterpret_cast<uint16_t*>(bytes);
+  const hn::RebindToUnsigned<F32> d32;
+  const hn::Rebind<uint16_t, F32> d16;
+  int i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const F32Vec v = load(x + i);
+    const auto bits = hn::BitCast(d32, v);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1u));
+    const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fffu)));  // to nearest, ties to even
+    const auto quiet = hn::Or(bits, hn::Set(d32, 0x400000u));
+    const auto kept = hn::IfThenElse(hn::RebindMask(d32, hn::Eq(v, v)), rounded, quiet);
+    const hn::RebindToSigned<F32> di32;
+    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di32, hn::ShiftRight<16>(kept))), d16, out + i);
+  }
+  for (; i < n; ++i) out[i] = f32_to_bf16(x[i]);
+}
+
+void write_q8_0(const float* x, int n, std::byte* out) {
+  const hn::RebindToSigned<F32> d32;
+  const hn::Rebind<int8_t, F32> d8;
+  for (int begin = 0; begin < n; begin += 32, out += sizeof(BlockQ8_0)) {
+    F32Vec most = hn::Zero(kF32);
+    for (int i = 0; i < 32; i += kLanes) most = hn::Max(most, hn::Abs(load(x + begin + i)));
+    const float largest = max_of(most);
+    const F32Vec inverse = broadcast(largest > kSmallest ? 127 / largest : 0.0f);
+    BlockQ8_0 block;
+    block.d = f32_to_f16(largest / 127);
+    for (int i = 0; i < 32; i += kLanes) {
+      const auto rounded = hn::ConvertTo(d32, hn::Round(hn::Mul(load(x + begin + i), inverse)));
+      hn::StoreU(hn::DemoteTo(d8, rounded), d8, block.qs + i);
+    }
+    std::memcpy(out, &block, sizeof block);
+  }
+}
+
+using WriteRow = void (*)(const float* x, int n, std::byte* out);
+
+WriteRow choose(DType dtype) {
+  switch (dtype) {
+    case DType::F16:
+      return write_f16;
+    case DType::BF16:
+      return write_bf16;
+    case DType::Q8_0:
+      return write_q8_0;
+    default:
+      return write_f32;
+  }
+}
+
+class SimdKvWrite : public Kernel<KvWriteOp> {
+ public:
+  std::string_view name() const override { return "simd_" MR_TARGET_NAME; }
+  bool can_run(const Problem& p, const Hardware& hardware) const override {
+    return hardware.isa.has(kTargetIsa) && is_kv_dtype(p.kv, p.head_dim);
+  }
+  double estimate_us(const Problem& p, const Hardware& hardware) const override {
+    return row_work_us(p.rows * p.kv_heads * p.head_dim * 2, 8, hardware);
+  }
+
+  void run(const Args& args, const Executor& executor) const override {
+    const KvLayer& kv = args.kv;
+    const WriteRow write = choose(kv.dtype);
+    for (const SequenceSlice& sequence : args.sequences) {
+      for_rows(executor, sequence.rows, int64_t{2} * kv.kv_heads * kv.head_dim, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) write_token(args, sequence, row, write);
+      });
+    }
+  }
+
+ private:
+  static void write_token(const Args& args, const SequenceSlice& sequence, int64_t row, WriteRow write) {
+    const KvLayer& kv = args.kv;
+    const int position = sequence.past + static_cast<int>(row);
+    const float* k = args.k.row<float>(sequence.first_row + row);
+    const float* v = args.v.row<float>(sequence.first_row + row);
+    for (int head = 0; head < kv.kv_heads; ++head, k += kv.head_dim, v += kv.head_dim) {
+      const size_t to = kv.offset(sequence.pages[position / kv.block_size], head, position % kv.block_size);
+      write(k, kv.head_dim, kv.keys + to);
+      write(v, kv.head_dim, kv.values + to);
+    }
+  }
+};
+
+}  // namespace
+
+const Kernel<KvWriteOp>* kv_write_kernel() {
+  static const SimdKvWrite kernel;
+  return &kernel;
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace millrace
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace millrace {
+
+KernelList<KvWriteOp> cpu_kv_write_kernels() { return {MR_EACH_TARGET(kv_write_kernel), reference_kv_write()}; }
+
+}  // namespace millrace
+#endif

@@ -1,0 +1,71 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/cpu_lists.h"
+#include "kernels/row_work.h"
+#include "tensor/blocks.h"
+#include "tensor/half.h"
+
+namespace millrace {
+namespace {
+
+constexpr float kSmallest = 1e-30f;  // below it the scale is zero in f16 anyway, and 127 / x may overflow
+
+BlockQ8_0 quantize(const float* x) {
+  float largest = 0;
+  for (int i = 0; i < 32; ++i) largest = std::max(largest, std::abs(x[i]));
+  const float inverse = largest > kSmallest ? 127 / largest : 0;
+  BlockQ8_0 block{f32_to_f16(largest / 127), {}};
+  for (int i = 0; i < 32; ++i) block.qs[i] = static_cast<int8_t>(std::nearbyint(x[i] * inverse));
+  return block;
+}
+
+void write_row(DType dtype, const float* x, int n, std::byte* out) {
+  for (int i = 0; i < n; ++i) {
+    if (dtype == DType::F32) std::memcpy(out + i * 4, x + i, 4);
+    if (dtype == DType::F16 || dtype == DType::BF16) {
+      const uint16_t half = dtype == DType::F16 ? f32_to_f16(x[i]) : f32_to_bf16(x[i]);
+      std::memcpy(out + i * 2, &half, 2);
+    }
+    if (dtype == DType::Q8_0 && i % 32 == 0) {
+      const BlockQ8_0 block = quantize(x + i);
+      std::memcpy(out + i / 32 * sizeof block, &block, sizeof block);
+    }
+  }
+}
+
+class ReferenceKvWrite : public Kernel<KvWriteOp> {
+ public:
+  std::string_view name() const override { return "reference"; }
+  bool can_run(const Problem& p, const Hardware& hardware) const override {
+    return hardware.device == DeviceKind::Cpu && is_kv_dtype(p.kv, p.head_dim);
+  }
+  double estimate_us(const Problem& p, const Hardware&) const override {
+    return scalar_work_us(p.rows * p.kv_heads * p.head_dim * 2);
+  }
+
+  void run(const Args& args, const Executor&) const override {
+    const KvLayer& kv = args.kv;
+    for (const SequenceSlice& sequence : args.sequences) {
+      for (int row = 0; row < sequence.rows; ++row) {
+        const int position = sequence.past + row;
+        for (int head = 0; head < kv.kv_heads; ++head) {
+          const size_t to = kv.offset(sequence.pages[position / kv.block_size], head, position % kv.block_size);
+          const int64_t from = static_cast<int64_t>(head) * kv.head_dim;
+          write_row(kv.dtype, args.k.row<float>(sequence.first_row + row) + from, kv.head_dim, kv.keys + to);
+          write_row(kv.dtype, args.v.row<float>(sequence.first_row + row) + from, kv.head_dim, kv.values + to);
+        }
+      }
+    }
+  }
+};
+
+}  // namespace
+
+const Kernel<KvWriteOp>* reference_kv_write() {
+  static const ReferenceKvWrite kernel;
+  return &kernel;
+}
+
+}  // namespace millrace

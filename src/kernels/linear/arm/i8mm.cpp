@@ -1,0 +1,40 @@
+// SMMLA: two rows of weights with two rows of x at once, eight elements deep.
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "base/error.h"
+#include "kernels/linear/arm/arm.h"
+#include "kernels/linear/rows8/target.h"
+#include "kernels/linear/rows8/packed.h"
+#include "tensor/blocks.h"
+
+MR_BEGIN_TARGET("arch=armv8.2-a+dotprod+i8mm", "dotprod,i8mm")
+namespace millrace {
+namespace {
+
+#include "kernels/linear/arm/mmla_panel-inl.h"
+
+}  // namespace
+}  // namespace millrace
+MR_END_TARGET
+
+namespace millrace {
+
+std::span<const Rows8Method> i8mm_methods() {
+  static const Rows8Method methods[] = {
+      {.name = "full_i8mm",
+       .isa = Isa::I8mm,
+       .min_m = 2,
+       .tile_rows = MmlaMicro::kRows,
+       .x_bytes = panel_x_bytes<MmlaMicro>,
+       .quantize = quantize_for_panels<MmlaMicro>,
+       .scratch_bytes = MmlaMicro::kBytes,
+       .strips_per_panel = MmlaMicro::kStrips,
+       .multiply = panels<MmlaMicro>},
+  };
+  return methods;
+}
+
+}  // namespace millrace

@@ -1,0 +1,238 @@
+// How each packed format becomes int8: for four of the eight rows (`half` says which) a group's 32 elements as eight
+// vectors, each a quad of four rows. Included inside a target region.
+//
+//   small blocks   w = d * (unit * q + offset) + m
+//   K-blocks       w = d * scale * (unit * q + offset) - dmin * min, scale and min being integers of a group
+//
+// Where a zero point makes q signed, its bits are moved to the top of the byte, and the unit undoes the factor.
+#pragma once
+
+#include "kernels/linear/rows8/unroll-inl.h"
+
+using Weights = int8x16_t[8];
+
+MR_INLINE inline uint8x16_t load_half(const Quad* rows, int half) { return vld1q_u8(rows[4 * half]); }
+
+MR_INLINE inline float32x4_t load_f16(const HalfOfRow& values, int half) {
+  return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(values + 4 * half)));
+}
+template <class T>
+MR_INLINE inline uint64_t four_bytes(const T* bytes, int half) {
+  uint32_t word;
+  std::memcpy(&word, bytes + 4 * half, sizeof word);
+  return word;
+}
+MR_INLINE inline int32x4_t widen(uint8x8_t v) { return vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(vmovl_u8(v)))); }
+MR_INLINE inline int32x4_t load_u8(const uint8_t* bytes, int half) {
+  return widen(vcreate_u8(four_bytes(bytes, half)));
+}
+MR_INLINE inline int32x4_t load_s8(const int8_t* bytes, int half) {
+  return vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(four_bytes(bytes, half)))));
+}
+
+MR_INLINE inline void unsigned_nibbles(const Nibbles& nibbles, int half, Weights& w) {
+  unrolled<4>([&](auto j) MR_INLINE {
+    const uint8x16_t both = load_half(nibbles[j], half);
+    w[j] = vreinterpretq_s8_u8(vandq_u8(both, vdupq_n_u8(15)));
+    w[j + 4] = vreinterpretq_s8_u8(vshrq_n_u8(both, 4));
+  });
+}
+
+MR_INLINE inline void top_nibbles(const Nibbles& nibbles, int half, Weights& w) {
+  unrolled<4>([&](auto j) MR_INLINE {
+    const uint8x16_t both = load_half(nibbles[j], half);
+    w[j] = vreinterpretq_s8_u8(vshlq_n_u8(both, 4));
+    w[j + 4] = vreinterpretq_s8_u8(vandq_u8(both, vdupq_n_u8(0xf0)));
+  });
+}
+
+// The top bits from `high`, the next ones from the top of `low`.
+template <int bits>
+MR_INLINE inline int8x16_t top_of(uint8x16_t high, int8x16_t low) {
+  return vreinterpretq_s8_u8(vsriq_n_u8(high, vreinterpretq_u8_s8(low), bits));
+}
+
+MR_INLINE inline void top_fives(const Nibbles& nibbles, const Ones& ones, int half, Weights& w) {
+  top_nibbles(nibbles, half, w);
+  const uint8x16_t high = load_half(ones, half);
+  unrolled<8>([&](auto quad) MR_INLINE { w[quad] = top_of<1>(vshlq_n_u8(high, 7 - quad), w[quad]); });
+}
+
+MR_INLINE inline void top_sixes(const Nibbles& nibbles, const Twos& twos, int half, Weights& w) {
+  top_nibbles(nibbles, half, w);
+  const uint8x16_t high[2] = {load_half(twos[0], half), load_half(twos[1], half)};
+  unrolled<8>([&](auto quad) MR_INLINE { w[quad] = top_of<2>(vshlq_n_u8(high[quad / 4], 6 - quad % 4 * 2), w[quad]); });
+}
+
+MR_INLINE inline void top_threes(const Twos& twos, const Ones& ones, int half, Weights& w) {
+  const uint8x16_t high = load_half(ones, half), low[2] = {load_half(twos[0], half), load_half(twos[1], half)};
+  unrolled<8>([&](auto quad) MR_INLINE {
+    const uint8x16_t two = vandq_u8(vshlq_n_u8(low[quad / 4], 6 - quad % 4 * 2), vdupq_n_u8(0xc0));
+    w[quad] = top_of<1>(vshlq_n_u8(high, 7 - quad), vreinterpretq_s8_u8(two));
+  });
+}
+
+MR_INLINE inline void unsigned_twos(const Twos& twos, int half, Weights& w) {
+  const uint8x16_t all[2] = {load_half(twos[0], half), load_half(twos[1], half)};
+  unrolled<8>([&](auto quad) MR_INLINE {
+    uint8x16_t field = all[quad / 4];
+    if constexpr (quad % 4 != 0) field = vshrq_n_u8(field, quad % 4 * 2);
+    w[quad] = vreinterpretq_s8_u8(vandq_u8(field, vdupq_n_u8(3)));
+  });
+}
+
+MR_INLINE inline void uneven_nibbles(const Nibbles& nibbles, int half, Weights& w) {
+  const int8x16_t levels = vld1q_s8(kIq4Values.data());
+  unsigned_nibbles(nibbles, half, w);
+  unrolled<8>([&](auto j) MR_INLINE { w[j] = vqtbl1q_s8(levels, vreinterpretq_u8_s8(w[j])); });
+}
+
+struct SmallBlock {
+  static constexpr int kGroups = 1, kScales = 1;
+  static constexpr bool kMins = false;
+  static constexpr float kUnit = 1;
+  static constexpr int kOffset = 0;
+};
+
+struct UnpackQ8_0 : SmallBlock {
+  using Block = PackedQ8_0;
+  MR_INLINE static void weights(const Block& b, int, int half, Weights& w) {
+    unrolled<8>([&](auto j) MR_INLINE { w[j] = vld1q_s8(b.q[j][4 * half]); });
+  }
+};
+
+struct UnpackQ4_0 : SmallBlock {
+  using Block = PackedQ4_0;
+  static constexpr float kUnit = 1.0f / 16;
+  MR_INLINE static void weights(const Block& b, int, int half, Weights& w) { top_nibbles(b.nibbles, half, w); }
+};
+
+struct UnpackQ4_1 : SmallBlock {
+  using Block = PackedQ4_1;
+  static constexpr bool kMins = true;
+  MR_INLINE static void weights(const Block& b, int, int half, Weights& w) { unsigned_nibbles(b.nibbles, half, w); }
+};
+
+struct UnpackQ5_0 : SmallBlock {
+  using Block = PackedQ5_0;
+  static constexpr float kUnit = 1.0f / 8;
+  MR_INLINE static void weights(const Block& b, int, int half, Weights& w) { top_fives(b.nibbles, b.ones, half, w); }
+};
+
+struct UnpackQ5_1 : SmallBlock {
+  using Block = PackedQ5_1;
+  static constexpr bool kMins = true;
+  static constexpr float kUnit = 1.0f / 8;
+  static constexpr int kOffset = 16;
+  MR_INLINE static void weights(const Block& b, int, int half, Weights& w) { top_fives(b.nibbles, b.ones, half, w); }
+};
+
+struct UnpackIQ4_NL : SmallBlock {
+  using Block = PackedQ4_0;
+  MR_INLINE static void weights(const Block& b, int, int half, Weights& w) { uneven_nibbles(b.nibbles, half, w); }
+};
+
+struct KBlock {
+  static constexpr int kGroups = 8, kScales = 1;
+  static constexpr bool kMins = false;
+  static constexpr float kUnit = 1;
+  static constexpr int kOffset = 0;
+};
+
+struct UnpackIQ4_XS : KBlock {
+  using Block = PackedIQ4_XS;
+  MR_INLINE static void weights(const Block& b, int g, int half, Weights& w) {
+    uneven_nibbles(b.groups[g].nibbles, half, w);
+  }
+  MR_INLINE static int32x4_t scale(const Block& b, int g, int half, int) { return load_s8(b.groups[g].scale, half); }
+};
+
+struct UnpackQ4_K : KBlock {
+  using Block = PackedQ4_K;
+  static constexpr bool kMins = true;
+  MR_INLINE static void weights(const Block& b, int g, int half, Weights& w) {
+    unsigned_nibbles(b.groups[g].nibbles, half, w);
+  }
+  MR_INLINE static int32x4_t scale(const Block& b, int g, int half, int) { return load_u8(b.groups[g].scale, half); }
+  MR_INLINE static int32x4_t min(const Block& b, int g, int half, int) { return load_u8(b.groups[g].min, half); }
+};
+
+struct UnpackQ5_K : KBlock {
+  using Block = PackedQ5_K;
+  static constexpr bool kMins = true;
+  static constexpr float kUnit = 1.0f / 8;
+  static constexpr int kOffset = 16;
+  MR_INLINE static void weights(const Block& b, int g, int half, Weights& w) {
+    top_fives(b.groups[g].nibbles, b.groups[g].ones, half, w);
+  }
+  MR_INLINE static int32x4_t scale(const Block& b, int g, int half, int) { return load_u8(b.groups[g].scale, half); }
+  MR_INLINE static int32x4_t min(const Block& b, int g, int half, int) { return load_u8(b.groups[g].min, half); }
+};
+
+struct UnpackQ6_K : KBlock {
+  using Block = PackedQ6_K;
+  static constexpr int kScales = 2;
+  static constexpr float kUnit = 1.0f / 4;
+  MR_INLINE static void weights(const Block& b, int g, int half, Weights& w) {
+    top_sixes(b.groups[g].nibbles, b.groups[g].twos, half, w);
+  }
+  MR_INLINE static int32x4_t scale(const Block& b, int g, int half, int s) {
+    return load_s8(b.groups[g].scale[s], half);
+  }
+};
+
+struct UnpackQ3_K : KBlock {
+  using Block = PackedQ3_K;
+  static constexpr int kScales = 2;
+  static constexpr float kUnit = 1.0f / 32;
+  MR_INLINE static void weights(const Block& b, int g, int half, Weights& w) {
+    top_threes(b.groups[g].twos, b.groups[g].ones, half, w);
+  }
+  MR_INLINE static int32x4_t scale(const Block& b, int g, int half, int s) {
+    return load_s8(b.groups[g].scale[s], half);
+  }
+};
+
+struct UnpackQ2_K : KBlock {
+  using Block = PackedQ2_K;
+  static constexpr int kScales = 2;
+  static constexpr bool kMins = true;
+  MR_INLINE static void weights(const Block& b, int g, int half, Weights& w) {
+    unsigned_twos(b.groups[g].twos, half, w);
+  }
+  MR_INLINE static uint8x8_t scale_min(const Block& b, int g, int half, int s) {
+    return vcreate_u8(four_bytes(b.groups[g].scale_min[s], half));
+  }
+  MR_INLINE static int32x4_t scale(const Block& b, int g, int half, int s) {
+    return widen(vand_u8(scale_min(b, g, half, s), vdup_n_u8(15)));
+  }
+  MR_INLINE static int32x4_t min(const Block& b, int g, int half, int s) {
+    return widen(vshr_n_u8(scale_min(b, g, half, s), 4));
+  }
+};
+
+// The same for all formats: w = scale * unit * q + min, in f32.
+template <class Format>
+MR_INLINE inline float32x4_t scale_of(const typename Format::Block& b, int g, int half, int s) {
+  if constexpr (Format::kGroups == 1) return load_f16(b.d, half);
+  if constexpr (Format::kGroups > 1) return vmulq_f32(load_f16(b.d, half), vcvtq_f32_s32(Format::scale(b, g, half, s)));
+}
+
+template <class Format>
+MR_INLINE inline float32x4_t min_of(const typename Format::Block& b, int g, int half, int s) {
+  float32x4_t min;
+  if constexpr (Format::kGroups == 1) min = load_f16(b.m, half);
+  if constexpr (Format::kGroups > 1) {
+    min = vnegq_f32(vmulq_f32(load_f16(b.dmin, half), vcvtq_f32_s32(Format::min(b, g, half, s))));
+  }
+  if constexpr (Format::kOffset != 0) min = vfmaq_n_f32(min, scale_of<Format>(b, g, half, s), Format::kOffset);
+  return min;
+}
+
+#include "kernels/linear/rows8/formats-inl.h"
+
+inline float unit_of(DType format) {
+  float unit = 1;
+  with_format(format, [&](auto f) { unit = decltype(f)::kUnit; });
+  return unit;
+}

@@ -1,0 +1,46 @@
+#include "kernels/linear/cpu_linear.h"
+
+#include "kernels/linear/rows/rows.h"
+#include "kernels/linear/rows8/kernel.h"
+#include "kernels/linear/rows8/rows8.h"
+#if defined(__aarch64__)
+#include "kernels/linear/arm/arm.h"
+#elif defined(__x86_64__)
+#include "kernels/linear/x86/x86.h"
+#endif
+
+namespace millrace {
+namespace {
+
+std::span<const Rows8Kernel> rows8_kernels() {
+  static const std::vector<Rows8Kernel> kernels = [] {
+    std::vector<Rows8Kernel> all;
+#if defined(__aarch64__)
+    for (const auto& method : bf16_methods()) all.emplace_back(method);
+    for (const auto& method : i8mm_methods()) all.emplace_back(method);
+    for (const auto& method : dotprod_methods()) all.emplace_back(method);
+    for (const auto& method : neon_methods()) all.emplace_back(method);
+#elif defined(__x86_64__)
+    for (const auto& method : amx_methods()) all.emplace_back(method);
+    for (const auto& method : vnni_methods()) all.emplace_back(method);
+    for (const auto& method : avx2_methods()) all.emplace_back(method);
+#endif
+    return all;
+  }();
+  return kernels;
+}
+
+}  // namespace
+
+std::vector<const LinearLayout*> cpu_linear_layouts() { return {&rows8_layout(), &rows_layout()}; }
+
+KernelList<LinearOp> cpu_linear_kernels() {
+  KernelList<LinearOp> all;
+  for (const auto& kernel : rows8_kernels()) all.push_back(&kernel);
+  for (const auto* kernel : plain_linear_kernels()) all.push_back(kernel);
+  for (const auto* kernel : exact_linear_kernels()) all.push_back(kernel);
+  all.push_back(reference_linear());
+  return all;
+}
+
+}  // namespace millrace

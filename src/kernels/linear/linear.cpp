@@ -1,0 +1,26 @@
+#include "kernels/linear/linear.h"
+
+#include <fmt/format.h>
+
+namespace millrace {
+
+int64_t bucket_rows(int64_t m) {
+  if (m <= 8) return m;
+  int64_t bucket = 8;  // 12, 16, 24, 32, 48, ...: powers of two, and the numbers half-way between
+  while (bucket < m) bucket += (bucket & (bucket - 1)) == 0 ? bucket / 2 : bucket / 3;
+  return bucket;
+}
+
+LinearProblem LinearProblem::bucketed() const {
+  LinearProblem problem = *this;
+  problem.m = bucket_rows(m);
+  return problem;
+}
+
+std::string to_string(const LinearProblem& p) {
+  return fmt::format("linear {} {} {}{} n={} k={} m={}", name(p.format), p.layout,
+                     p.precision == Precision::Exact ? "exact" : "fast", p.accumulate ? " accumulate" : "", p.n, p.k,
+                     p.m);
+}
+
+}  // namespace millrace

@@ -1,0 +1,66 @@
+// y = x W^T (+ bias) (+ y): the op that takes nearly all of the time.
+//
+// A weight matrix is held once, in the layout of one kernel family; GEMV, flat and full kernels compete among those that
+// read that layout.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "kernels/kernel.h"
+#include "tensor/matrix.h"
+
+namespace millrace {
+
+// How a kernel family wants a weight matrix in memory.
+class LinearLayout {
+ public:
+  virtual ~LinearLayout() = default;
+  virtual std::string_view name() const = 0;
+  virtual bool accepts(DType format, int64_t n, int64_t k, const Hardware& hardware) const = 0;
+  // Packed size; 0 means that the file's own rows are read in place.
+  virtual size_t bytes(DType format, int64_t n, int64_t k) const = 0;
+  // Packs matrices of one format and width, stacked along n (q, k and v become one), into `out`.
+  virtual void pack(std::span<const WeightView> parts, std::byte* out, ThreadPool& pool) const = 0;
+  bool in_place(DType format, int64_t n, int64_t k) const { return bytes(format, n, k) == 0; }
+};
+
+struct LinearWeights {  // immutable once packed
+  DType format = DType::F32;
+  int64_t n = 0, k = 0;
+  const LinearLayout* layout = nullptr;
+  const std::byte* data = nullptr;
+};
+
+struct LinearProblem {
+  DType format = DType::F32;
+  std::string_view layout;  // name of a LinearLayout
+  Precision precision = Precision::Fast;
+  bool accumulate = false;  // y += rather than y =
+  int64_t n = 0, k = 0, m = 0;
+
+  friend bool operator==(const LinearProblem&, const LinearProblem&) = default;
+  LinearProblem bucketed() const;  // m rounded to the bucket that shares one plan
+};
+std::string to_string(const LinearProblem& problem);
+
+struct LinearArgs {
+  Matrix x;  // [m, k] f32
+  const LinearWeights* weights = nullptr;
+  const float* bias = nullptr;  // [n] or null
+  Matrix y;                     // [m, n] f32
+  bool accumulate = false;
+};
+
+struct LinearOp {
+  static constexpr std::string_view kName = "linear";
+  using Problem = LinearProblem;
+  using Args = LinearArgs;
+};
+using LinearKernel = Kernel<LinearOp>;
+
+// m of the bucket: 1..8 each, then in steps of about a third.
+int64_t bucket_rows(int64_t m);
+
+}  // namespace millrace

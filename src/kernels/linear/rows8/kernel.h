@@ -1,0 +1,55 @@
+// A kernel over the rows8 layout, apart from its instructions: quantizing x, splitting the work, estimating.
+//
+// What an instruction set brings is a Rows8Method: plain functions and a few numbers. They are compiled for that
+// instruction set; everything here is not, since it also runs where they cannot.
+#pragma once
+
+#include "kernels/linear/linear.h"
+
+namespace millrace {
+
+// Outputs that one worker makes at a time: strips of eight rows of weights, rows of x.
+struct Rows8Piece {
+  int64_t strip_begin = 0, strip_end = 0;
+  int64_t m_begin = 0, m_end = 0;
+};
+
+struct Rows8Method {
+  std::string_view name;
+  Isa isa;
+  int64_t min_m = 1, max_m = INT64_MAX;
+
+  // x becomes int8 in tiles of rows; tiles are independent of each other.
+  int64_t tile_rows = 1;
+  size_t (*x_bytes)(int64_t m, int64_t k) = nullptr;
+  void (*quantize)(const LinearArgs& args, int64_t m_begin, int64_t m_end, std::byte* x) = nullptr;
+
+  size_t scratch_bytes = 0;      // of each worker
+  int64_t strips_per_panel = 0;  // that are unpacked together and then used for many rows; 0: none are
+  void (*multiply)(const LinearArgs& args, const std::byte* x, std::byte* scratch, const Rows8Piece& piece) = nullptr;
+
+  // Share of its instruction set's int8 peak and of the read bandwidth that it reaches.
+  double compute_share = 0.5, memory_share = 0.9;
+  double unpack_rows = 0;  // unpacking a panel takes as long as multiplying it with so many rows
+};
+
+class Rows8Kernel : public LinearKernel {
+ public:
+  explicit Rows8Kernel(const Rows8Method& method) : method_(method) {}
+  std::string_view name() const override { return method_.name; }
+  bool can_run(const Problem& p, const Hardware& hardware) const override;
+  double estimate_us(const Problem& p, const Hardware& hardware) const override;
+  size_t workspace_bytes(const Problem& p, const Hardware& hardware) const override;
+  void run(const Args& args, const Executor& executor) const override;
+
+ private:
+  struct Split {
+    int64_t strips, rows;  // of one piece
+  };
+  Split split(int64_t strips, int64_t m, int threads) const;
+  void quantize(const Args& args, const Executor& executor) const;
+  size_t x_bytes(int64_t m, int64_t k) const;
+  Rows8Method method_;
+};
+
+}  // namespace millrace

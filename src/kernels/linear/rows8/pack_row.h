@@ -1,0 +1,170 @@
+// One row's block of the file into its place in a packed block. Four elements at a time, as the bytes of a word.
+#pragma once
+
+#include <array>
+#include <cstring>
+
+#include "kernels/linear/rows8/packed.h"
+#include "tensor/blocks.h"
+
+namespace millrace {
+
+using Quads = std::array<uint32_t, 8>;  // 32 elements, as the file's unsigned q
+
+inline uint32_t load_quad(const void* p) {
+  uint32_t quad;
+  std::memcpy(&quad, p, sizeof quad);
+  return quad;
+}
+inline void store_quad(Quad& to, uint32_t quad) { std::memcpy(to, &quad, sizeof quad); }
+
+// `bits` ones in each byte.
+constexpr uint32_t each_byte(uint32_t bits) { return bits * 0x01010101u; }
+
+inline Quads small_nibbles(const uint8_t* qs) {  // of 32-element blocks: element e + 16 above element e
+  Quads q;
+  for (size_t j = 0; j < 4; ++j) {
+    const uint32_t both = load_quad(qs + 4 * j);
+    q[j] = both & each_byte(15);
+    q[j + 4] = both >> 4 & each_byte(15);
+  }
+  return q;
+}
+
+// Fields of `bits` bits at `shift` in each of 32 neighbouring bytes: how K-blocks store their elements.
+inline Quads byte_fields(const uint8_t* bytes, int shift, uint32_t bits) {
+  Quads q;
+  for (size_t j = 0; j < 8; ++j) q[j] = load_quad(bytes + 4 * j) >> shift & each_byte((1u << bits) - 1);
+  return q;
+}
+
+inline Quads joined(Quads low, const Quads& high, int shift) {
+  for (size_t j = 0; j < 8; ++j) low[j] |= high[j] << shift;
+  return low;
+}
+
+inline Quads fifth_bits(const uint8_t* qh) {  // bit e of a word -> bit 0 of byte e
+  const uint32_t word = load_quad(qh);
+  Quads q;
+  for (uint32_t j = 0; j < 8; ++j) q[j] = (word >> (4 * j) & 15) * 0x00204081u & each_byte(1);
+  return q;
+}
+
+inline Quads with_sign(Quads q, uint32_t zero_point) {  // q - zero_point in two's complement
+  for (auto& quad : q) quad ^= each_byte(zero_point);
+  return q;
+}
+
+inline void put(Nibbles& to, int row, const Quads& q) {
+  for (size_t j = 0; j < 4; ++j) store_quad(to[j][row], (q[j] & each_byte(15)) | (q[j + 4] & each_byte(15)) << 4);
+}
+inline void put(Twos& to, int row, const Quads& q, int shift = 0) {
+  for (size_t p = 0; p < 2; ++p) {
+    uint32_t word = 0;
+    for (size_t f = 0; f < 4; ++f) word |= (q[4 * p + f] >> shift & each_byte(3)) << (2 * f);
+    store_quad(to[p][row], word);
+  }
+}
+inline void put(Ones& to, int row, const Quads& q, int shift) {
+  uint32_t word = 0;
+  for (size_t j = 0; j < 8; ++j) word |= (q[j] >> shift & each_byte(1)) << j;
+  store_quad(to[row], word);
+}
+
+inline void pack_row(const BlockQ8_0& b, PackedQ8_0& to, int row) {
+  to.d[row] = b.d;
+  for (size_t j = 0; j < 8; ++j) std::memcpy(to.q[j][row], b.qs + 4 * j, 4);
+}
+inline void pack_row(const BlockQ4_0& b, PackedQ4_0& to, int row) {
+  to.d[row] = b.d;
+  put(to.nibbles, row, with_sign(small_nibbles(b.qs), 8));
+}
+inline void pack_row(const BlockIQ4_NL& b, PackedQ4_0& to, int row) {
+  to.d[row] = b.d;
+  put(to.nibbles, row, small_nibbles(b.qs));
+}
+inline void pack_row(const BlockQ4_1& b, PackedQ4_1& to, int row) {
+  to.d[row] = b.d;
+  to.m[row] = b.m;
+  put(to.nibbles, row, small_nibbles(b.qs));
+}
+inline void pack_row(const BlockQ5_0& b, PackedQ5_0& to, int row) {
+  to.d[row] = b.d;
+  const Quads q = with_sign(joined(small_nibbles(b.qs), fifth_bits(b.qh), 4), 16);
+  put(to.nibbles, row, q);
+  put(to.ones, row, q, 4);
+}
+inline void pack_row(const BlockQ5_1& b, PackedQ5_1& to, int row) {
+  to.d[row] = b.d;
+  to.m[row] = b.m;
+  const Quads q = with_sign(joined(small_nibbles(b.qs), fifth_bits(b.qh), 4), 16);
+  put(to.nibbles, row, q);
+  put(to.ones, row, q, 4);
+}
+
+inline void pack_row(const BlockQ4_K& b, PackedQ4_K& to, int row) {
+  to.d[row] = b.d;
+  to.dmin[row] = b.dmin;
+  for (int g = 0; g < 8; ++g) {
+    auto& group = to.groups[g];
+    const ScaleMin packed = k_scale_min(b.scales, g);
+    group.scale[row] = packed.scale;
+    group.min[row] = packed.min;
+    put(group.nibbles, row, byte_fields(b.qs + g / 2 * 32, g % 2 * 4, 4));
+  }
+}
+inline void pack_row(const BlockQ5_K& b, PackedQ5_K& to, int row) {
+  to.d[row] = b.d;
+  to.dmin[row] = b.dmin;
+  for (int g = 0; g < 8; ++g) {
+    auto& group = to.groups[g];
+    const ScaleMin packed = k_scale_min(b.scales, g);
+    group.scale[row] = packed.scale;
+    group.min[row] = packed.min;
+    const Quads low = byte_fields(b.qs + g / 2 * 32, g % 2 * 4, 4);
+    const Quads q = with_sign(joined(low, byte_fields(b.qh, g, 1), 4), 16);
+    put(group.nibbles, row, q);
+    put(group.ones, row, q, 4);
+  }
+}
+inline void pack_row(const BlockIQ4_XS& b, PackedIQ4_XS& to, int row) {
+  to.d[row] = b.d;
+  for (int g = 0; g < 8; ++g) {
+    to.groups[g].scale[row] = static_cast<int8_t>(iq4_xs_scale(b, g));
+    put(to.groups[g].nibbles, row, small_nibbles(b.qs + g * 16));
+  }
+}
+inline void pack_row(const BlockQ6_K& b, PackedQ6_K& to, int row) {
+  to.d[row] = b.d;
+  for (int g = 0; g < 8; ++g) {
+    auto& group = to.groups[g];
+    for (int half = 0; half < 2; ++half) group.scale[half][row] = b.scales[2 * g + half];
+    const Quads low = byte_fields(b.ql + g / 4 * 64 + g % 2 * 32, g / 2 % 2 * 4, 4);
+    const Quads q = with_sign(joined(low, byte_fields(b.qh + g / 4 * 32, g % 4 * 2, 2), 4), 32);
+    put(group.nibbles, row, q);
+    put(group.twos, row, q, 4);
+  }
+}
+inline void pack_row(const BlockQ3_K& b, PackedQ3_K& to, int row) {
+  to.d[row] = b.d;
+  for (int g = 0; g < 8; ++g) {
+    auto& group = to.groups[g];
+    for (int half = 0; half < 2; ++half)
+      group.scale[half][row] = static_cast<int8_t>(q3_k_scale(b.scales, 2 * g + half));
+    const Quads low = byte_fields(b.qs + g / 4 * 32, g % 4 * 2, 2);
+    const Quads q = with_sign(joined(low, byte_fields(b.hmask, g, 1), 2), 4);
+    put(group.twos, row, q);
+    put(group.ones, row, q, 2);
+  }
+}
+inline void pack_row(const BlockQ2_K& b, PackedQ2_K& to, int row) {
+  to.d[row] = b.d;
+  to.dmin[row] = b.dmin;
+  for (int g = 0; g < 8; ++g) {
+    auto& group = to.groups[g];
+    for (int half = 0; half < 2; ++half) group.scale_min[half][row] = b.scales[2 * g + half];
+    put(group.twos, row, byte_fields(b.qs + g / 4 * 32, g % 4 * 2, 2));
+  }
+}
+
+}  // namespace millrace

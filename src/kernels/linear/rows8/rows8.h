@@ -1,0 +1,10 @@
+// The layout of packed.h: quantized weights, eight rows interleaved.
+#pragma once
+
+#include "kernels/linear/linear.h"
+
+namespace millrace {
+
+const LinearLayout& rows8_layout();
+
+}  // namespace millrace

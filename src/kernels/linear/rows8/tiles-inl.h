@@ -1,0 +1,22 @@
+// Loops shared by the kernels. Included inside a target region.
+#pragma once
+
+#include "kernels/linear/rows8/unroll-inl.h"
+
+// visit(first, std::integral_constant<int, count>()) over [begin, end): tiles of `most`, then one of the rest.
+template <int most, class Visit>
+MR_INLINE inline void for_tiles(int64_t begin, int64_t end, Visit visit) {
+  for (; begin + most <= end; begin += most) visit(begin, std::integral_constant<int, most>());
+  unrolled<most - 1>([&](auto i) MR_INLINE {
+    if (end - begin == i + 1) visit(begin, std::integral_constant<int, i + 1>());
+  });
+}
+
+// Weights are read once: no reason to keep them in the caches that x lives in.
+constexpr int64_t kPrefetchBytes = 1024;
+
+template <class Block>
+MR_INLINE inline void prefetch_after(const Block* block) {
+  const auto* bytes = reinterpret_cast<const char*>(block) + kPrefetchBytes;
+  unrolled<(sizeof(Block) + 63) / 64>([&](auto line) MR_INLINE { __builtin_prefetch(bytes + 64 * line, 0, 0); });
+}

@@ -1,0 +1,11 @@
+set(LINEAR_SOURCES
+  linear/linear.cpp linear/cpu_linear.cpp
+  linear/rows/layout.cpp linear/rows/reference.cpp linear/rows/plain.cpp linear/rows/exact.cpp
+  linear/rows8/layout.cpp linear/rows8/kernel.cpp)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  list(APPEND LINEAR_SOURCES linear/arm/bf16.cpp linear/arm/i8mm.cpp linear/arm/dotprod.cpp linear/arm/neon.cpp)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
+  list(APPEND LINEAR_SOURCES linear/x86/amx.cpp linear/x86/vnni.cpp linear/x86/avx2.cpp)
+endif()
+# Tiles of registers are arrays: their loops must be taken apart, which -O2 does not do.
+set_source_files_properties(linear/rows/plain.cpp linear/rows/exact.cpp PROPERTIES COMPILE_OPTIONS -O3)

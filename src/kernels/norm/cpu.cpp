@@ -1,0 +1,110 @@
+#include <cmath>
+
+#include "kernels/cpu_lists.h"
+#include "kernels/row_work.h"
+#include "kernels/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/norm/cpu.cpp"
+#include <hwy/foreach_target.h>
+
+#include "kernels/simd/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace millrace {
+namespace HWY_NAMESPACE {
+namespace {
+
+float sum(const float* x, int64_t n) {
+  F32Vec a = hn::Zero(kF32), b = a;
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    a = hn::Add(a, load(x + i));
+    b = hn::Add(b, load(x + i + kLanes));
+  }
+  float total = sum_of(hn::Add(a, b));
+  for (; i < n; ++i) total += x[i];
+  return total;
+}
+
+// Of (x - mean)^2. The mean is subtracted first: E[x^2] - mean^2 would cancel.
+float sum_of_squares(const float* x, float mean, int64_t n) {
+  F32Vec a = hn::Zero(kF32), b = a;
+  const F32Vec m = broadcast(mean);
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    const F32Vec p = hn::Sub(load(x + i), m), q = hn::Sub(load(x + i + kLanes), m);
+    a = hn::MulAdd(p, p, a);
+    b = hn::MulAdd(q, q, b);
+  }
+  float total = sum_of(hn::Add(a, b));
+  for (; i < n; ++i) total += (x[i] - mean) * (x[i] - mean);
+  return total;
+}
+
+template <bool weighted, bool biased>
+void write_normed(const NormOp::Args& args, const float* x, float* out, float mean, float inverse, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    F32Vec y = hn::Mul(hn::Sub(load(x + i), broadcast(mean)), broadcast(inverse));
+    if constexpr (weighted) y = hn::Mul(y, load(args.weight + i));
+    if constexpr (biased) y = hn::Add(y, load(args.bias + i));
+    store(y, out + i);
+  }
+  for (; i < n; ++i) {
+    float y = (x[i] - mean) * inverse;
+    if constexpr (weighted) y *= args.weight[i];
+    if constexpr (biased) y += args.bias[i];
+    out[i] = y;
+  }
+}
+
+void norm_group(const NormOp::Args& args, const float* x, float* out, int64_t n) {
+  const float count = static_cast<float>(n);
+  const float mean = args.kind == NormKind::Layer ? sum(x, n) / count : 0.0f;
+  const float inverse = 1 / std::sqrt(sum_of_squares(x, mean, n) / count + args.epsilon);
+  if (args.weight != nullptr && args.bias != nullptr) return write_normed<true, true>(args, x, out, mean, inverse, n);
+  if (args.weight != nullptr) return write_normed<true, false>(args, x, out, mean, inverse, n);
+  if (args.bias != nullptr) return write_normed<false, true>(args, x, out, mean, inverse, n);
+  write_normed<false, false>(args, x, out, mean, inverse, n);
+}
+
+class SimdNorm : public Kernel<NormOp> {
+ public:
+  std::string_view name() const override { return "simd_" MR_TARGET_NAME; }
+  bool can_run(const Problem&, const Hardware& hardware) const override { return hardware.isa.has(kTargetIsa); }
+  double estimate_us(const Problem& p, const Hardware& hardware) const override {
+    return row_work_us(p.rows * p.cols, 16, hardware);
+  }
+
+  void run(const Args& args, const Executor& executor) const override {
+    const int64_t n = args.x.cols / args.groups;
+    for_rows(executor, args.x.rows, args.x.cols, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const float* x = args.x.row<float>(row);
+        float* out = args.out.row<float>(row);
+        for (int64_t i = 0; i < args.x.cols; i += n) norm_group(args, x + i, out + i, n);
+      }
+    });
+  }
+};
+
+}  // namespace
+
+const Kernel<NormOp>* norm_kernel() {
+  static const SimdNorm kernel;
+  return &kernel;
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace millrace
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace millrace {
+
+KernelList<NormOp> cpu_norm_kernels() { return {MR_EACH_TARGET(norm_kernel), reference_norm()}; }
+
+}  // namespace millrace
+#endif

@@ -1,0 +1,32 @@
+// RMSNorm and LayerNorm over rows, or over equal groups within each row (per-head norms of q and k).
+#pragma once
+
+#include <string>
+
+#include "kernels/kernel.h"
+#include "tensor/matrix.h"
+
+namespace millrace {
+
+enum class NormKind : uint8_t { Rms, Layer };
+
+struct NormOp {
+  static constexpr std::string_view kName = "norm";
+  struct Problem {
+    NormKind kind = NormKind::Rms;
+    int64_t rows = 0, cols = 0, groups = 1;
+    friend bool operator==(const Problem&, const Problem&) = default;
+  };
+  struct Args {
+    NormKind kind = NormKind::Rms;
+    Matrix x;
+    Matrix out;                     // may be x itself
+    const float* weight = nullptr;  // [cols / groups], or null: ones
+    const float* bias = nullptr;    // LayerNorm only, or null
+    float epsilon = 1e-5f;
+    int groups = 1;
+  };
+};
+std::string to_string(const NormOp::Problem& problem);
+
+}  // namespace millrace

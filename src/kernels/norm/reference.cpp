@@ -1,0 +1,47 @@
+#include <cmath>
+
+#include "kernels/cpu_lists.h"
+#include "kernels/row_work.h"
+
+namespace millrace {
+namespace {
+
+void norm_group(const NormOp::Args& args, const float* x, float* out, int64_t n) {
+  double mean = 0, variance = 0;
+  if (args.kind == NormKind::Layer) {
+    for (int64_t i = 0; i < n; ++i) mean += x[i];
+    mean /= static_cast<double>(n);
+  }
+  for (int64_t i = 0; i < n; ++i) variance += (x[i] - mean) * (x[i] - mean);
+  const double inverse = 1 / std::sqrt(variance / static_cast<double>(n) + args.epsilon);
+  for (int64_t i = 0; i < n; ++i) {
+    double y = (x[i] - mean) * inverse;
+    if (args.weight != nullptr) y *= args.weight[i];
+    if (args.bias != nullptr) y += args.bias[i];
+    out[i] = static_cast<float>(y);
+  }
+}
+
+class ReferenceNorm : public Kernel<NormOp> {
+ public:
+  std::string_view name() const override { return "reference"; }
+  bool can_run(const Problem&, const Hardware& hardware) const override { return hardware.device == DeviceKind::Cpu; }
+  double estimate_us(const Problem& p, const Hardware&) const override { return scalar_work_us(p.rows * p.cols * 2); }
+
+  void run(const Args& args, const Executor&) const override {
+    const int64_t n = args.x.cols / args.groups;
+    for (int64_t row = 0; row < args.x.rows; ++row) {
+      for (int64_t i = 0; i < args.x.cols; i += n)
+        norm_group(args, args.x.row<float>(row) + i, args.out.row<float>(row) + i, n);
+    }
+  }
+};
+
+}  // namespace
+
+const Kernel<NormOp>* reference_norm() {
+  static const ReferenceNorm kernel;
+  return &kernel;
+}
+
+}  // namespace millrace

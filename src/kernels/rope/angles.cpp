@@ -1,0 +1,49 @@
+#include "kernels/rope/angles.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "kernels/cpu_lists.h"
+#include "kernels/row_work.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kElementsPerSine = 20;  // a sine costs about as much as touching so many elements
+
+// A few thousand sines once per step: the C library's, exact to the last bits, are fast enough for every path.
+class RopeAngles final : public Kernel<RopeAnglesOp> {
+ public:
+  std::string_view name() const override { return "rows"; }
+  bool can_run(const Problem&, const Hardware& hardware) const override { return hardware.device == DeviceKind::Cpu; }
+  double estimate_us(const Problem& p, const Hardware&) const override {
+    return scalar_work_us(p.rows * p.rotary_dim * kElementsPerSine);
+  }
+
+  void run(const Args& args, const Executor& executor) const override {
+    const auto half = static_cast<int64_t>(args.inverse_frequency.size());
+    for_rows(executor, args.angles.rows, 2 * half * kElementsPerSine, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        float* out = args.angles.row<float>(row);
+        const auto position = static_cast<float>(args.positions[static_cast<size_t>(row)]);
+        for (int64_t i = 0; i < half; ++i) {
+          const float angle = position * args.inverse_frequency[static_cast<size_t>(i)];
+          out[i] = std::cos(angle) * args.magnitude;
+          out[half + i] = std::sin(angle) * args.magnitude;
+        }
+      }
+    });
+  }
+};
+
+}  // namespace
+
+std::string to_string(const RopeAnglesOp::Problem& p) { return fmt::format("rows={} rotary={}", p.rows, p.rotary_dim); }
+
+KernelList<RopeAnglesOp> cpu_rope_angles_kernels() {
+  static const RopeAngles kernel;
+  return {&kernel};
+}
+
+}  // namespace millrace

@@ -1,0 +1,28 @@
+// Cosines and sines of every row's position, once per step.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "kernels/kernel.h"
+#include "tensor/matrix.h"
+
+namespace millrace {
+
+struct RopeAnglesOp {
+  static constexpr std::string_view kName = "rope_angles";
+  struct Problem {
+    int64_t rows = 0;
+    int rotary_dim = 0;
+    friend bool operator==(const Problem&, const Problem&) = default;
+  };
+  struct Args {
+    std::span<const int32_t> positions;        // [rows]
+    std::span<const float> inverse_frequency;  // [rotary_dim / 2]
+    float magnitude = 1;                       // cosines and sines are multiplied by it (yarn, longrope)
+    Matrix angles;                             // [rows, rotary_dim]: cosines, then sines
+  };
+};
+std::string to_string(const RopeAnglesOp::Problem& problem);
+
+}  // namespace millrace

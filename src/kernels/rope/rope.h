@@ -1,0 +1,33 @@
+// Rotary position embedding, in place. Cosines and sines are computed once per step and shared by all layers.
+#pragma once
+
+#include <string>
+
+#include "kernels/kernel.h"
+#include "tensor/matrix.h"
+
+namespace millrace {
+
+enum class RopeStyle : uint8_t {
+  Halves,       // element i turns with i + rotary_dim / 2: Hugging Face's llama
+  Interleaved,  // element 2i turns with 2i + 1: GGUF's llama, ChatGLM
+};
+
+struct RopeOp {
+  static constexpr std::string_view kName = "rope";
+  struct Problem {
+    RopeStyle style = RopeStyle::Halves;
+    int64_t rows = 0;
+    int heads = 0, head_dim = 0, rotary_dim = 0;
+    friend bool operator==(const Problem&, const Problem&) = default;
+  };
+  struct Args {
+    RopeStyle style = RopeStyle::Halves;
+    Matrix x;       // [rows, heads * head_dim]; the first rotary_dim of each head turn, the rest stays
+    Matrix angles;  // [rows, rotary_dim]: rotary_dim / 2 cosines, then as many sines
+    int heads = 0, head_dim = 0, rotary_dim = 0;
+  };
+};
+std::string to_string(const RopeOp::Problem& problem);
+
+}  // namespace millrace

@@ -1,0 +1,16 @@
+// What one step computes: prefill chunks and single decode tokens of several sequences, side by side.
+#pragma once
+
+#include <span>
+
+#include "kernels/attention/attention.h"
+
+namespace millrace {
+
+struct Batch {
+  std::span<const int32_t> tokens;           // of all sequences, slice after slice
+  std::span<const SequenceSlice> sequences;  // cover the tokens in order; their pages have room for the new rows
+  std::span<const int32_t> logit_rows;       // rows whose logits are wanted, ascending
+};
+
+}  // namespace millrace

@@ -1,0 +1,68 @@
+#include "models/blocks.h"
+
+namespace millrace {
+
+AttentionWeights load_attention(Weights::Layer& at, const DecoderConfig& c) {
+  return {
+      .qkv = at.linear({{{"attn_q.weight", "self_attn.q_proj.weight"}, c.q_dim()},
+                        {{"attn_k.weight", "self_attn.k_proj.weight"}, c.kv_dim()},
+                        {{"attn_v.weight", "self_attn.v_proj.weight"}, c.kv_dim()}},
+                       c.hidden),
+      .out = at.linear({{{"attn_output.weight", "self_attn.o_proj.weight"}, c.hidden}}, c.q_dim()),
+  };
+}
+
+FeedForwardWeights load_feed_forward(Weights::Layer& at, const DecoderConfig& c) {
+  return {
+      .gate_up = at.linear({{{"ffn_gate.weight", "mlp.gate_proj.weight"}, c.feed_forward},
+                            {{"ffn_up.weight", "mlp.up_proj.weight"}, c.feed_forward}},
+                           c.hidden),
+      .down = at.linear({{{"ffn_down.weight", "mlp.down_proj.weight"}, c.hidden}}, c.feed_forward),
+  };
+}
+
+void feed_forward(Pass& p, const FeedForwardWeights& w, Activation activation, Matrix x, Matrix out) {
+  p.linear(x, w.gate_up, p.gate_up);
+  p.gate(activation);
+  p.linear(p.feed, w.down, out);
+}
+
+void add_feed_forward(Pass& p, const FeedForwardWeights& w, Activation activation, Matrix x, Matrix out) {
+  p.linear(x, w.gate_up, p.gate_up);
+  p.gate(activation);
+  p.add_linear(p.feed, w.down, out);
+}
+
+Activation read_activation(const WeightSource& source, std::string_view key, Activation usual) {
+  const auto named = source.config().optional_string({.hf = key});
+  if (!named) return usual;
+  if (*named == "silu" || *named == "swish") return Activation::Silu;
+  if (*named == "gelu") return Activation::GeluErf;
+  if (*named == "gelu_pytorch_tanh" || *named == "gelu_new" || *named == "gelu_fast") return Activation::GeluTanh;
+  if (*named == "relu") return Activation::Relu;
+  refuse(source, "activation '" + *named + "'");
+}
+
+const Linear* load_output_head(Weights& weights, const DecoderConfig& config, const TensorName& own,
+                               const TensorName& tied) {
+  return weights.linear({{weights.has(own) ? own : tied, config.vocab}}, config.hidden);
+}
+
+std::vector<int> layer_windows(const WeightSource& source, const DecoderConfig& c, int64_t pattern) {
+  std::vector<int> windows;
+  const auto types = source.config().optional_array<std::string>({.hf = "layer_types"});
+  if (types && static_cast<int64_t>(types->size()) != c.layers)
+    source.config().fail_key({.hf = "layer_types"}, "must name every layer");
+  for (int64_t i = 0; i < c.layers; ++i) {
+    if (types && (*types)[static_cast<size_t>(i)] != "sliding_attention" &&
+        (*types)[static_cast<size_t>(i)] != "full_attention") {
+      refuse(source, "layer type '" + (*types)[static_cast<size_t>(i)] + "'");
+    }
+    const bool slides =
+        types ? (*types)[static_cast<size_t>(i)] == "sliding_attention" : pattern == 0 || (i + 1) % pattern != 0;
+    windows.push_back(slides ? c.window : 0);
+  }
+  return windows;
+}
+
+}  // namespace millrace

@@ -1,0 +1,42 @@
+// Weights that many decoders share in shape and name.
+#pragma once
+
+#include "models/pass.h"
+#include "models/weights.h"
+
+namespace millrace {
+
+struct AttentionWeights {
+  const Linear* qkv = nullptr;  // [q_dim + 2 kv_dim, hidden]
+  const Linear* out = nullptr;  // [hidden, q_dim]
+};
+// q, k and v as separate matrices under their usual names.
+AttentionWeights load_attention(Weights::Layer& at, const DecoderConfig& config);
+
+struct FeedForwardWeights {
+  const Linear* gate_up = nullptr;  // [2 feed_forward, hidden]
+  const Linear* down = nullptr;     // [hidden, feed_forward]
+};
+// gate, up and down under their usual names.
+FeedForwardWeights load_feed_forward(Weights::Layer& at, const DecoderConfig& config);
+
+// out = down(act(gate(x)) * up(x)); add_feed_forward adds it to out instead.
+void feed_forward(Pass& pass, const FeedForwardWeights& weights, Activation activation, Matrix x, Matrix out);
+void add_feed_forward(Pass& pass, const FeedForwardWeights& weights, Activation activation, Matrix x, Matrix out);
+
+// The activation a Hugging Face config names under `key`; GGUF files name none and mean `usual`.
+Activation read_activation(const WeightSource& source, std::string_view key, Activation usual);
+
+// The output matrix, or the embedding where the file ties the two.
+const Linear* load_output_head(Weights& weights, const DecoderConfig& config,
+                               const TensorName& own = {"output.weight", "lm_head.weight"},
+                               const TensorName& tied = {"token_embd.weight", "model.embed_tokens.weight"});
+
+// GGUF holds the q and k of some architectures with rotary pairs side by side, Hugging Face half a head apart.
+inline bool is_gguf(const WeightSource& source) { return source.convention() == WeightSource::Convention::Gguf; }
+
+// The window of each layer where a config says which layers slide: "layer_types" of Hugging Face, or every layer but
+// each `pattern`-th (1: none slides, 0: all do).
+std::vector<int> layer_windows(const WeightSource& source, const DecoderConfig& config, int64_t pattern);
+
+}  // namespace millrace

@@ -1,0 +1,81 @@
+// One forward pass in the words of the papers: the batch, the buffers it flows through, and the steps every decoder
+// shares.
+#pragma once
+
+#include <vector>
+
+#include "cache/kv_cache.h"
+#include "dataflow/ops.h"
+#include "models/batch.h"
+#include "models/decoder_config.h"
+#include "models/rope_frequencies.h"
+
+namespace millrace {
+
+struct PassWidths {  // columns of the buffers
+  int64_t hidden = 0, qkv = 0, attended = 0, gate_up = 0, feed = 0, rotary = 0, vocab = 0;
+};
+PassWidths common_widths(const DecoderConfig& config);
+
+// Activations for the largest batch, allocated once. Shapes are [rows, columns].
+struct Activations {
+  Matrix hidden, normed, residual;  // [rows, hidden]
+  Matrix qkv;                       // [rows, q_dim + 2 kv_dim]
+  Matrix attended;                  // [rows, q_dim]
+  Matrix gate_up, feed;             // [rows, 2 feed_forward], [rows, feed_forward]
+  Matrix angles[2];                 // [rows, rotary_dim]; two where layers differ in their rope
+  Matrix selected;                  // [logit rows, hidden]
+  Matrix logits;                    // [logit rows, vocab]
+  std::vector<int32_t> positions;
+
+  static size_t bytes(const PassWidths& widths, int64_t rows, int64_t logit_rows);
+  Activations(const PassWidths& widths, int64_t rows, int64_t logit_rows);
+
+ private:
+  Arena arena_;
+};
+
+struct AttentionSettings {
+  float scale = 1;
+  float softcap = 0;
+  int window = 0;
+};
+
+class Pass {
+ public:
+  Pass(Ops& ops, Activations& buffers, KvCache& kv, const DecoderConfig& config, const Batch& batch);
+
+  Ops& ops;
+  const Batch& batch;
+  const DecoderConfig& config;
+
+  // The buffers, narrowed to this batch.
+  Matrix hidden, normed, residual, qkv, attended, gate_up, feed, logits;
+  Matrix q, k, v;  // views of qkv
+  std::span<const int32_t> positions;
+
+  void linear(Matrix x, const Linear* weights, Matrix y) { ops.linear(x, *weights, y); }
+  void add_linear(Matrix x, const Linear* weights, Matrix y) { ops.linear(x, *weights, y, /*accumulate=*/true); }
+  void rms_norm(Matrix x, const float* weight, Matrix out);
+  void layer_norm(Matrix x, const float* weight, const float* bias, Matrix out);
+  void head_norm(Matrix x, int heads, const float* weight);  // RMS norm of each head, in place
+
+  // Prepares the angles of table 0 or 1, once per pass; turn() then applies them to q and k.
+  void prepare_rope(const RopeFrequencies& frequencies, int table = 0);
+  void turn(RopeStyle style, int table = 0);
+
+  // Stores k and v, then attends: q -> attended.
+  void attend(int64_t layer, const AttentionSettings& settings);
+
+  // feed = act(gate) * up, from gate_up whose first half is the gate.
+  void gate(Activation activation);
+
+  // Keeps the rows whose logits are wanted; what follows works on those only.
+  Matrix select_rows(Matrix x);
+
+ private:
+  Activations& buffers_;
+  KvCache& kv_;
+};
+
+}  // namespace millrace

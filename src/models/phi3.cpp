@@ -1,0 +1,78 @@
+// Phi 3, 3.5 and 4: as Llama, with q, k and v in one matrix, gate and up in another, and longrope for long contexts.
+#include <cmath>
+
+#include "models/blocks.h"
+#include "models/registry.h"
+
+namespace millrace {
+namespace {
+
+struct Layer {
+  const float* attention_norm;  // [hidden]
+  AttentionWeights attention;
+  const float* feed_norm;  // [hidden]
+  FeedForwardWeights feed;
+};
+
+class Phi3 final : public Model {
+ public:
+  Phi3(const WeightSource& source, Weights& w)
+      : config_(read_decoder_config(source)), rope_(read_rope_frequencies(source, config_)) {
+    const auto& c = config_;
+    activation_ = read_activation(source, "hidden_act", Activation::Silu);
+    embedding_ = w.table({"token_embd.weight", "model.embed_tokens.weight"}, c.vocab, c.hidden);
+    for (int64_t i = 0; i < c.layers; ++i) {
+      Weights::Layer at(w, i, {"blk.{}.", "model.layers.{}."});
+      layers_.push_back({
+          .attention_norm = at.vector({"attn_norm.weight", "input_layernorm.weight"}, c.hidden),
+          .attention = {.qkv = at.linear({{{"attn_qkv.weight", "self_attn.qkv_proj.weight"}, c.qkv_dim()}}, c.hidden),
+                        .out = at.linear({{{"attn_output.weight", "self_attn.o_proj.weight"}, c.hidden}}, c.q_dim())},
+          .feed_norm = at.vector({"ffn_norm.weight", "post_attention_layernorm.weight"}, c.hidden),
+          .feed = {.gate_up = at.linear({{{"ffn_up.weight", "mlp.gate_up_proj.weight"}, 2 * c.feed_forward}}, c.hidden),
+                   .down = at.linear({{{"ffn_down.weight", "mlp.down_proj.weight"}, c.hidden}}, c.feed_forward)},
+      });
+    }
+    norm_ = w.vector({"output_norm.weight", "model.norm.weight"}, c.hidden);
+    head_ = load_output_head(w, c);
+  }
+
+  const DecoderConfig& config() const override { return config_; }
+  int64_t long_from() const override { return rope_.long_from; }
+
+  void forward(Pass& p) const override {
+    const AttentionSettings attention{.scale = 1 / std::sqrt(float(config_.head_dim)), .window = config_.window};
+    p.prepare_rope(rope_);
+    p.ops.embed(embedding_, p.batch.tokens, p.hidden);
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      const Layer& layer = layers_[i];
+      p.rms_norm(p.hidden, layer.attention_norm, p.normed);
+      p.linear(p.normed, layer.attention.qkv, p.qkv);
+      p.turn(RopeStyle::Halves);
+      p.attend(i, attention);
+      p.add_linear(p.attended, layer.attention.out, p.hidden);
+
+      p.rms_norm(p.hidden, layer.feed_norm, p.normed);
+      add_feed_forward(p, layer.feed, activation_, p.normed, p.hidden);
+    }
+    const Matrix last = p.select_rows(p.hidden);
+    p.rms_norm(last, norm_, last);
+    p.linear(last, head_, p.logits);
+  }
+
+ private:
+  DecoderConfig config_;
+  RopeFrequencies rope_;
+  Activation activation_;
+  WeightView embedding_;  // [vocab, hidden]
+  std::vector<Layer> layers_;
+  const float* norm_;   // [hidden]
+  const Linear* head_;  // [vocab, hidden]
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_phi3(const WeightSource& source, Weights& weights) {
+  return std::make_unique<Phi3>(source, weights);
+}
+
+}  // namespace millrace

@@ -1,0 +1,97 @@
+// Qwen 2 and 2.5: as Llama, with biases on q, k and v, and a sliding window on the upper layers where a config asks for
+// it.
+#include <cmath>
+
+#include "models/blocks.h"
+#include "models/registry.h"
+
+namespace millrace {
+namespace {
+
+struct Layer {
+  int window;
+  const float* attention_norm;  // [hidden]
+  AttentionWeights attention;
+  const float* feed_norm;  // [hidden]
+  FeedForwardWeights feed;
+};
+
+// "sliding_window" counts only with "use_sliding_window"; GGUF files have neither.
+std::vector<int> windows_of(const WeightSource& source, const DecoderConfig& c) {
+  if (!source.config().optional_boolean({.hf = "use_sliding_window"}).value_or(false))
+    return std::vector<int>(static_cast<size_t>(c.layers), 0);
+  if (source.config().has({.hf = "layer_types"})) return layer_windows(source, c, 1);
+  const int64_t full = source.config().optional_integer({.hf = "max_window_layers"}).value_or(c.layers);
+  std::vector<int> windows;
+  for (int64_t i = 0; i < c.layers; ++i) windows.push_back(i >= full ? c.window : 0);
+  return windows;
+}
+
+class Qwen2 final : public Model {
+ public:
+  Qwen2(const WeightSource& source, Weights& w)
+      : config_(read_decoder_config(source)), rope_(read_rope_frequencies(source, config_)) {
+    const auto& c = config_;
+    activation_ = read_activation(source, "hidden_act", Activation::Silu);
+    const auto windows = windows_of(source, c);
+    embedding_ = w.table({"token_embd.weight", "model.embed_tokens.weight"}, c.vocab, c.hidden);
+    for (int64_t i = 0; i < c.layers; ++i) {
+      Weights::Layer at(w, i, {"blk.{}.", "model.layers.{}."});
+      layers_.push_back({
+          .window = windows[static_cast<size_t>(i)],
+          .attention_norm = at.vector({"attn_norm.weight", "input_layernorm.weight"}, c.hidden),
+          .attention = load_attention(at, c),
+          .feed_norm = at.vector({"ffn_norm.weight", "post_attention_layernorm.weight"}, c.hidden),
+          .feed = load_feed_forward(at, c),
+      });
+    }
+    norm_ = w.vector({"output_norm.weight", "model.norm.weight"}, c.hidden);
+    head_ = load_output_head(w, c);
+  }
+
+  const DecoderConfig& config() const override { return config_; }
+  int64_t long_from() const override { return rope_.long_from; }
+
+  std::vector<AttentionProblem> attention_problems() const override {
+    auto problems = Model::attention_problems();
+    for (size_t i = 0; i < layers_.size(); ++i) problems[i].window = layers_[i].window;
+    return problems;
+  }
+
+  void forward(Pass& p) const override {
+    const float scale = 1 / std::sqrt(float(config_.head_dim));
+    p.prepare_rope(rope_);
+    p.ops.embed(embedding_, p.batch.tokens, p.hidden);
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      const Layer& layer = layers_[i];
+      p.rms_norm(p.hidden, layer.attention_norm, p.normed);
+      p.linear(p.normed, layer.attention.qkv, p.qkv);
+      p.turn(RopeStyle::Halves);
+      p.attend(i, {.scale = scale, .window = layer.window});
+      p.add_linear(p.attended, layer.attention.out, p.hidden);
+
+      p.rms_norm(p.hidden, layer.feed_norm, p.normed);
+      add_feed_forward(p, layer.feed, activation_, p.normed, p.hidden);
+    }
+    const Matrix last = p.select_rows(p.hidden);
+    p.rms_norm(last, norm_, last);
+    p.linear(last, head_, p.logits);
+  }
+
+ private:
+  DecoderConfig config_;
+  RopeFrequencies rope_;
+  Activation activation_;
+  WeightView embedding_;  // [vocab, hidden]
+  std::vector<Layer> layers_;
+  const float* norm_;   // [hidden]
+  const Linear* head_;  // [vocab, hidden]
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_qwen2(const WeightSource& source, Weights& weights) {
+  return std::make_unique<Qwen2>(source, weights);
+}
+
+}  // namespace millrace

@@ -1,0 +1,85 @@
+// Qwen 3: as Llama, with an RMS norm of each head of q and k before they turn.
+#include <cmath>
+
+#include "models/blocks.h"
+#include "models/registry.h"
+
+namespace millrace {
+namespace {
+
+struct Layer {
+  const float* attention_norm;  // [hidden]
+  AttentionWeights attention;
+  const float *q_norm, *k_norm;  // [head_dim]
+  const float* feed_norm;        // [hidden]
+  FeedForwardWeights feed;
+};
+
+class Qwen3 final : public Model {
+ public:
+  Qwen3(const WeightSource& source, Weights& w)
+      : config_(read_decoder_config(source)), rope_(read_rope_frequencies(source, config_)) {
+    // "sliding_window" counts only with "use_sliding_window", which no released model sets.
+    if (source.config().optional_boolean({.hf = "use_sliding_window"}).value_or(false))
+      refuse(source, "Qwen3 with a sliding window");
+    config_.window = 0;
+    const auto& c = config_;
+    activation_ = read_activation(source, "hidden_act", Activation::Silu);
+    embedding_ = w.table({"token_embd.weight", "model.embed_tokens.weight"}, c.vocab, c.hidden);
+    for (int64_t i = 0; i < c.layers; ++i) {
+      Weights::Layer at(w, i, {"blk.{}.", "model.layers.{}."});
+      layers_.push_back({
+          .attention_norm = at.vector({"attn_norm.weight", "input_layernorm.weight"}, c.hidden),
+          .attention = load_attention(at, c),
+          .q_norm = at.vector({"attn_q_norm.weight", "self_attn.q_norm.weight"}, c.head_dim),
+          .k_norm = at.vector({"attn_k_norm.weight", "self_attn.k_norm.weight"}, c.head_dim),
+          .feed_norm = at.vector({"ffn_norm.weight", "post_attention_layernorm.weight"}, c.hidden),
+          .feed = load_feed_forward(at, c),
+      });
+    }
+    norm_ = w.vector({"output_norm.weight", "model.norm.weight"}, c.hidden);
+    head_ = load_output_head(w, c);
+  }
+
+  const DecoderConfig& config() const override { return config_; }
+  int64_t long_from() const override { return rope_.long_from; }
+
+  void forward(Pass& p) const override {
+    const AttentionSettings attention{.scale = 1 / std::sqrt(float(config_.head_dim))};
+    p.prepare_rope(rope_);
+    p.ops.embed(embedding_, p.batch.tokens, p.hidden);
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      const Layer& layer = layers_[i];
+      p.rms_norm(p.hidden, layer.attention_norm, p.normed);
+      p.linear(p.normed, layer.attention.qkv, p.qkv);
+      p.head_norm(p.q, config_.heads, layer.q_norm);
+      p.head_norm(p.k, config_.kv_heads, layer.k_norm);
+      p.turn(RopeStyle::Halves);
+      p.attend(i, attention);
+      p.add_linear(p.attended, layer.attention.out, p.hidden);
+
+      p.rms_norm(p.hidden, layer.feed_norm, p.normed);
+      add_feed_forward(p, layer.feed, activation_, p.normed, p.hidden);
+    }
+    const Matrix last = p.select_rows(p.hidden);
+    p.rms_norm(last, norm_, last);
+    p.linear(last, head_, p.logits);
+  }
+
+ private:
+  DecoderConfig config_;
+  RopeFrequencies rope_;
+  Activation activation_;
+  WeightView embedding_;  // [vocab, hidden]
+  std::vector<Layer> layers_;
+  const float* norm_;   // [hidden]
+  const Linear* head_;  // [vocab, hidden]
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_qwen3(const WeightSource& source, Weights& weights) {
+  return std::make_unique<Qwen3>(source, weights);
+}
+
+}  // namespace millrace

@@ -1,0 +1,44 @@
+#include "models/registry.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+
+namespace millrace {
+namespace {
+
+// A new architecture is one file and one line here.
+const std::array kArchitectures{
+    Architecture{"llama", {"llama"}, {"LlamaForCausalLM", "MistralForCausalLM"}, make_llama},
+    Architecture{"qwen2", {"qwen2"}, {"Qwen2ForCausalLM"}, make_qwen2},
+    Architecture{"qwen3", {"qwen3"}, {"Qwen3ForCausalLM"}, make_qwen3},
+    Architecture{"gemma2", {"gemma2"}, {"Gemma2ForCausalLM"}, make_gemma2},
+    Architecture{"gemma3", {"gemma3"}, {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}, make_gemma3},
+    Architecture{"phi3", {"phi3"}, {"Phi3ForCausalLM"}, make_phi3},
+    Architecture{"opt", {}, {"OPTForCausalLM"}, make_opt},
+    Architecture{"chatglm",
+                 {"chatglm", "glm4"},
+                 {"ChatGLMModel", "ChatGLMForConditionalGeneration", "GlmForCausalLM", "Glm4ForCausalLM"},
+                 make_chatglm},
+};
+
+}  // namespace
+
+std::span<const Architecture> architectures() { return kArchitectures; }
+
+const Architecture& find_architecture(const WeightSource& source) {
+  const std::string& wanted = source.config().architecture();
+  const bool gguf = source.convention() == WeightSource::Convention::Gguf;
+  std::string supported;
+  for (const auto& candidate : kArchitectures) {
+    const auto& names = gguf ? candidate.gguf : candidate.hf;
+    if (std::find(names.begin(), names.end(), wanted) != names.end()) return candidate;
+    if (!gguf && candidate.name == wanted) return candidate;  // a config without "architectures" has its model_type
+    supported += (supported.empty() ? "" : ", ") + std::string(candidate.name);
+  }
+  fail(ErrorKind::Unsupported, "{}: architecture '{}' is not supported; millrace runs {}", source.origin(), wanted,
+       supported);
+}
+
+}  // namespace millrace

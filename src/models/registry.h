@@ -1,0 +1,12 @@
+// The makers that registry.cpp lists: one per architecture file.
+#pragma once
+
+#include "models/model.h"
+
+namespace millrace {
+
+using ModelMaker = std::unique_ptr<Model>(const WeightSource& source, Weights& weights);
+
+ModelMaker make_llama, make_qwen2, make_qwen3, make_gemma2, make_gemma3, make_phi3, make_opt, make_chatglm;
+
+}  // namespace millrace

@@ -1,0 +1,35 @@
+#include "sampling/logprobs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace millrace {
+
+float log_sum_exp(std::span<const float> logits) {
+  constexpr float kLowest = -std::numeric_limits<float>::infinity(), kLargest = std::numeric_limits<float>::max();
+  float best = kLowest;
+  for (const float x : logits) best = x > best ? x : best;
+  if (best == kLowest) return 0;
+  best = std::min(best, kLargest);
+  double sum = 0;
+  for (const float x : logits) {
+    if (x > kLowest) sum += std::exp(std::min(x, kLargest) - best);
+  }
+  return static_cast<float>(best + std::log(sum));
+}
+
+size_t likeliest(std::span<const float> logits, size_t n, int32_t* tokens) {
+  size_t count = 0;
+  for (size_t i = 0; i < logits.size() && n > 0; ++i) {
+    const float x = logits[i];
+    if (std::isnan(x) || (count == n && x <= logits[static_cast<size_t>(tokens[count - 1])])) continue;
+    if (count < n) ++count;
+    size_t at = count - 1;  // n is small: insertion is as good as a heap
+    for (; at > 0 && x > logits[static_cast<size_t>(tokens[at - 1])]; --at) tokens[at] = tokens[at - 1];
+    tokens[at] = static_cast<int32_t>(i);
+  }
+  return count;
+}
+
+}  // namespace millrace

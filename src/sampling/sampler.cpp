@@ -1,0 +1,125 @@
+#include "sampling/sampler.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "sampling/logprobs.h"
+#include "sampling/selection.h"
+
+namespace millrace {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kImpossible = -9999;  // OpenAI's way to say so: JSON has no infinity
+
+// What may not be said becomes impossible.
+void apply_mask(std::span<float> logits, std::span<const uint32_t> mask) {
+  for (size_t word = 0; word < mask.size(); ++word) {
+    if (mask[word] == ~uint32_t{0}) continue;
+    const size_t end = std::min(word * 32 + 32, logits.size());
+    for (size_t i = word * 32; i < end; ++i) {
+      if ((mask[word] >> (i % 32) & 1) == 0) logits[i] = -kInfinity;
+    }
+  }
+}
+
+int32_t lowest_allowed(std::span<const uint32_t> mask) {
+  for (size_t word = 0; word < mask.size(); ++word) {
+    if (mask[word] != 0) return static_cast<int32_t>(word * 32 + static_cast<size_t>(__builtin_ctz(mask[word])));
+  }
+  return 0;
+}
+
+// The token of the largest logit, -1 where none is above -infinity.
+int32_t argmax(std::span<const float> logits) {
+  float best = -kInfinity;
+  int32_t token = -1;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] > best) {
+      best = logits[i];
+      token = static_cast<int32_t>(i);
+    }
+  }
+  return token;
+}
+
+}  // namespace
+
+Sampler::Sampler(const SamplingParams& params, int32_t vocab) : params_(params), vocab_(vocab) {
+  for (const auto& [token, bias] : params.logit_bias) {
+    if (token >= vocab) fail(ErrorKind::Usage, "logit_bias names token {}, and the vocabulary has {}", token, vocab);
+  }
+  if (params.repetition_penalty != 1) seen_ = TokenCounts(vocab, params.repetition_window);
+  if (params.frequency_penalty != 0 || params.presence_penalty != 0) generated_ = TokenCounts(vocab, 0);
+  if (params.top_k > 0 && params.top_k < vocab && !is_greedy(params)) {
+    kept_.resize(static_cast<size_t>(params.top_k));
+    kept_tokens_.resize(static_cast<size_t>(params.top_k));
+  }
+  if (params.typical_p < 1) scratch_.resize(kept_.empty() ? static_cast<size_t>(vocab) : kept_.size());
+  if (params.logprobs >= 0) {
+    original_.resize(static_cast<size_t>(vocab));
+    logprobs_.top.reserve(kMostLogprobs);
+  }
+}
+
+void Sampler::observe_prompt(std::span<const int32_t> tokens) {
+  for (const int32_t token : tokens) seen_.add(token);
+}
+
+int32_t Sampler::sample(std::span<float> logits, std::span<const uint32_t> mask) {
+  MR_ASSERT(logits.size() == static_cast<size_t>(vocab_));
+  if (params_.logprobs >= 0) std::copy(logits.begin(), logits.end(), original_.begin());
+  penalise(logits);
+  for (const auto& [token, bias] : params_.logit_bias) logits[static_cast<size_t>(token)] += bias;
+  apply_mask(logits, mask);
+  int32_t token = is_greedy(params_) ? argmax(logits) : draw_from(logits);
+  if (token < 0) token = lowest_allowed(mask);
+  ++drawn_;
+  seen_.add(token);
+  generated_.add(token);
+  if (params_.logprobs >= 0) report(token);
+  return token;
+}
+
+void Sampler::penalise(std::span<float> logits) const {
+  const float penalty = params_.repetition_penalty;
+  seen_.for_each([&](int32_t token, int32_t) {
+    float& x = logits[static_cast<size_t>(token)];
+    x = x > 0 ? x / penalty : x * penalty;
+  });
+  generated_.for_each([&](int32_t token, int32_t count) {
+    logits[static_cast<size_t>(token)] -=
+        params_.frequency_penalty * static_cast<float>(count) + params_.presence_penalty;
+  });
+}
+
+int32_t Sampler::draw_from(std::span<float> logits) {
+  std::span<float> weights = logits;
+  if (!kept_.empty())
+    weights = std::span(kept_).first(gather_top_k(logits, kept_.size(), kept_.data(), kept_tokens_.data()));
+  double total = to_weights(weights, params_.temperature);
+  if (total == 0) return -1;
+  if (params_.top_p < 1) total = keep_top_p(weights, total, params_.top_p);
+  if (params_.min_p > 0) total = keep_min_p(weights, params_.min_p);
+  if (params_.typical_p < 1) total = keep_typical(weights, total, params_.typical_p, scratch_);
+  const size_t chosen = draw(weights, total, random_unit(params_.seed, drawn_));
+  return kept_.empty() ? static_cast<int32_t>(chosen) : kept_tokens_[chosen];
+}
+
+void Sampler::report(int32_t token) {
+  const float whole = log_sum_exp(original_);
+  const auto logprob = [&](int32_t t) {
+    const float value = original_[static_cast<size_t>(t)] - whole;
+    return TokenLogprob{t, value > kImpossible ? std::min(value, 0.0f) : kImpossible};  // NaN too
+  };
+  std::array<int32_t, kMostLogprobs> best;
+  const size_t count = likeliest(original_, static_cast<size_t>(params_.logprobs), best.data());
+  logprobs_.chosen = logprob(token);
+  logprobs_.top.clear();
+  for (size_t i = 0; i < count; ++i) logprobs_.top.push_back(logprob(best[i]));
+}
+
+}  // namespace millrace

@@ -1,0 +1,58 @@
+// Draws the tokens of one sequence. Each draw is a function of the seed and of how many tokens were drawn before, so
+// the same seed gives the same text however sequences are batched.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sampling/sampling_params.h"
+#include "sampling/token_counts.h"
+
+namespace millrace {
+
+struct TokenLogprob {
+  int32_t token = 0;
+  float logprob = 0;
+};
+
+// From the model's own distribution, before penalties, temperature and filters.
+struct TokenLogprobs {
+  TokenLogprob chosen;
+  std::vector<TokenLogprob> top;  // the likeliest, best first
+};
+
+class Sampler {
+ public:
+  // The params are valid; throws Usage where they name a token that the vocabulary has not. Allocates all that sampling
+  // needs.
+  Sampler(const SamplingParams& params, int32_t vocab);
+
+  void observe_prompt(std::span<const int32_t> tokens);  // for the repetition penalty
+
+  // The next token; `logits` (one per token of the vocabulary) is overwritten. A mask holds one bit per token, lowest
+  // bit first, 1 for allowed; empty: all are. NaN counts as -infinity; where nothing is above that, the lowest allowed
+  // token is taken. Ties go to the lowest token.
+  int32_t sample(std::span<float> logits, std::span<const uint32_t> mask = {});
+
+  // Of the last token; null unless params.logprobs asks for them.
+  const TokenLogprobs* logprobs() const { return params_.logprobs >= 0 ? &logprobs_ : nullptr; }
+
+ private:
+  void penalise(std::span<float> logits) const;
+  int32_t draw_from(std::span<float> logits);  // -1: nothing can be drawn
+  void report(int32_t token);
+
+  SamplingParams params_;
+  int32_t vocab_;
+  uint64_t drawn_ = 0;
+  TokenCounts seen_;         // prompt and answer; counts only where there is a repetition penalty
+  TokenCounts generated_;    // counts only where there is a frequency or presence penalty
+  std::vector<float> kept_;  // top-k's survivors and their tokens
+  std::vector<int32_t> kept_tokens_;
+  std::vector<float> scratch_;   // for typical sampling
+  std::vector<float> original_;  // the logits as they came, where logprobs are asked for
+  TokenLogprobs logprobs_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,38 @@
+// How the next token is chosen. The processors run in this order, each on what the one before left:
+//   repetition penalty, frequency and presence penalties, logit bias, token mask,
+//   temperature (0: the likeliest token, and nothing below matters), top-k, top-p, min-p, typical, the draw.
+// It is the order of Hugging Face transformers, and like there each filter sees the renormalised rest.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace millrace {
+
+struct SamplingParams {
+  float temperature = 1;  // 0: greedy
+  int top_k = 0;          // 0 or -1: all
+  float top_p = 1;        // the likeliest tokens that make up this much; 1: all, 0: the likeliest
+  float min_p = 0;        // none less likely than this share of the likeliest
+  float typical_p = 1;    // the tokens nearest to the expected surprise that make up this much; 1: all
+
+  float repetition_penalty = 1;  // prompt and answer: positive logits are divided by it, others multiplied
+  int repetition_window = 0;     // of the last so many tokens; 0: of all
+  float frequency_penalty = 0;   // answer only: subtracted once for each time a token was generated
+  float presence_penalty = 0;    // answer only: subtracted once from each token that was generated
+
+  std::vector<std::pair<int32_t, float>> logit_bias;  // token, what is added
+  uint64_t seed = 0;                                  // the same seed gives the same text
+  int logprobs = -1;                                  // report the chosen token and so many of the likeliest; -1: none
+};
+
+constexpr int kMostLogprobs = 20;
+constexpr float kGreedyBelow = 1e-5f;  // a temperature under this is greedy: the quotients would overflow
+
+inline bool is_greedy(const SamplingParams& params) { return params.temperature < kGreedyBelow; }
+
+// Throws Usage that names the field.
+void validate(const SamplingParams& params);
+
+}  // namespace millrace

@@ -1,0 +1,181 @@
+#include "sampling/selection.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+
+namespace millrace {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Bits that compare as unsigned integers like the floats compare as numbers.
+uint32_t ordered_bits(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value + 0.0f);  // -0 becomes 0, which it equals
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+// The smallest key that is still taken when items are taken from the largest key down until their sizes reach a target,
+// and how much of the target is left for the items of this very key.
+struct Border {
+  uint32_t key = 0;
+  double left = 0;
+};
+
+// Three digits of the key, from the highest: in each the border's digit is found from sums. Only items for which
+// takes_part(i) holds are looked at.
+template <class Key, class Size, class TakesPart>
+Border find_border(size_t count, double target, Key key, Size size, TakesPart takes_part) {
+  constexpr uint32_t kDigits = 2048;
+  Border border{0, target};
+  uint32_t known = 0;  // the bits of border.key that are found
+  for (const int shift : {21, 10, 0}) {
+    std::array<double, kDigits> sums{};
+    for (size_t i = 0; i < count; ++i) {
+      if (!takes_part(i)) continue;
+      const uint32_t bits = key(i);
+      if ((bits & known) == border.key) sums[(bits >> shift) % kDigits] += size(i);
+    }
+    uint32_t found = 0;
+    bool reached = false;
+    for (uint32_t digit = kDigits; digit-- > 0 && !reached;) {
+      if (sums[digit] == 0) continue;
+      found = digit;
+      reached = sums[digit] >= border.left;
+      if (!reached) border.left -= sums[digit];
+    }
+    if (!reached) border.left = std::numeric_limits<double>::infinity();  // rounding: all that is here is taken
+    border.key |= found << shift;
+    known |= (kDigits - 1) << shift;
+  }
+  return border;
+}
+
+// Whether an item is on the kept side; items are to be asked about in the order of their indices.
+bool take(Border& border, uint32_t bits, double size) {
+  if (bits != border.key) return bits > border.key;
+  const bool taken = border.left > 0;
+  border.left -= size;
+  return taken;
+}
+
+// Several lanes at a time, here and below: one alone would wait for each step. NaN is never the larger one.
+float largest(std::span<const float> values) {
+  constexpr size_t kLanes = 16;
+  std::array<float, kLanes> best;
+  best.fill(-kInfinity);
+  size_t i = 0;
+  for (; i + kLanes <= values.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const float value = values[i + lane];
+      best[lane] = value > best[lane] ? value : best[lane];
+    }
+  }
+  for (; i < values.size(); ++i) best[0] = values[i] > best[0] ? values[i] : best[0];
+  return *std::max_element(best.begin(), best.end());
+}
+
+// A value that at least k of the values reach, found cheaply: each chunk's maximum is one of the values, so the k-th
+// largest maximum is such a one. It spares the selection nearly all values of a large vocabulary.
+float reached_by(std::span<const float> values, size_t k) {
+  constexpr size_t kChunks = 1024;
+  if (k > kChunks / 2 || values.size() < 4 * kChunks) return -kInfinity;
+  std::array<float, kChunks> maxima;
+  const size_t length = values.size() / kChunks;
+  for (size_t chunk = 0; chunk < kChunks; ++chunk) maxima[chunk] = largest(values.subspan(chunk * length, length));
+  std::nth_element(maxima.begin(), maxima.begin() + static_cast<std::ptrdiff_t>(k - 1), maxima.end(), std::greater<>());
+  return maxima[k - 1];
+}
+
+double total_of(std::span<const float> weights) {
+  constexpr size_t kLanes = 8;
+  std::array<double, kLanes> sums{};
+  size_t i = 0;
+  for (; i + kLanes <= weights.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += weights[i + lane];
+  }
+  for (; i < weights.size(); ++i) sums[0] += weights[i];
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+// Keeps the weights of the largest keys that make up `target` and zeroes the others.
+template <class Key>
+double keep_mass(std::span<float> weights, double target, Key key) {
+  const auto size = [&](size_t i) { return double(weights[i]); };
+  // Above 0, so that the first one is taken in any case.
+  Border border = find_border(weights.size(), std::max(target, 1e-300), key, size, [](size_t) { return true; });
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = take(border, key(i), weights[i]) ? weights[i] : 0;
+  return total_of(weights);
+}
+
+}  // namespace
+
+size_t gather_top_k(std::span<const float> values, size_t k, float* kept, int32_t* kept_index) {
+  const float bound = reached_by(values, k);
+  const auto key = [&](size_t i) { return ordered_bits(values[i]); };
+  const auto takes_part = [&](size_t i) { return values[i] >= bound; };  // false for NaN
+  Border border = find_border(
+      values.size(), double(k), key, [](size_t) { return 1.0; }, takes_part);
+  size_t count = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!takes_part(i) || !take(border, key(i), 1)) continue;
+    kept[count] = values[i];
+    kept_index[count++] = static_cast<int32_t>(i);
+  }
+  return count;
+}
+
+double to_weights(std::span<float> logits, float temperature) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  const float best = std::min(largest(logits), kLargest), scale = 1 / temperature;
+  for (float& x : logits) x = x > -kInfinity ? std::exp((std::min(x, kLargest) - best) * scale) : 0.0f;
+  return total_of(logits);
+}
+
+double keep_top_p(std::span<float> weights, double total, float p) {
+  return keep_mass(weights, p * total, [&](size_t i) { return ordered_bits(weights[i]); });
+}
+
+double keep_min_p(std::span<float> weights, float p) {
+  for (float& weight : weights) weight = weight >= p ? weight : 0;  // the largest is 1
+  return total_of(weights);
+}
+
+double keep_typical(std::span<float> weights, double total, float p, std::span<float> logs) {
+  double expected = 0;  // the logarithm of a typical weight: its mean, by probability
+  for (size_t i = 0; i < weights.size(); ++i) {
+    logs[i] = std::log(weights[i]);
+    if (weights[i] > 0) expected += weights[i] / total * logs[i];
+  }
+  const auto middle = static_cast<float>(expected);
+  return keep_mass(weights, p * total, [&](size_t i) { return ~ordered_bits(std::fabs(logs[i] - middle)); });
+}
+
+size_t draw(std::span<const float> weights, double total, double unit) {
+  constexpr size_t kBlock = 256;
+  double target = unit * total;
+  size_t begin = 0, last = 0;
+  for (; begin < weights.size(); begin += kBlock) {  // whole blocks first, by their totals
+    const auto block = weights.subspan(begin, std::min(kBlock, weights.size() - begin));
+    const double mass = total_of(block);
+    if (mass > 0) last = begin;
+    if (target < mass) break;
+    target -= mass;
+  }
+  // Rounding may carry the target past the end, of the block or of all: the last one with a weight is meant.
+  const size_t first = std::min(begin, last);
+  size_t chosen = first;
+  for (size_t i = first; i < std::min(first + kBlock, weights.size()); ++i) {
+    if (weights[i] == 0) continue;
+    chosen = i;
+    if (begin == first && target < weights[i]) break;
+    target -= weights[i];
+  }
+  return chosen;
+}
+
+}  // namespace millrace

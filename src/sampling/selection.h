@@ -1,0 +1,28 @@
+// Keeps the heaviest of many numbers without sorting them: a radix selection over the bits of floats finds the border
+// in a few linear passes, whatever the numbers are. Among equals the lowest index goes first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace millrace {
+
+// Copies the k largest (1 <= k <= values.size()) in the order of their indices and returns how many those are: NaN is
+// never among them.
+size_t gather_top_k(std::span<const float> values, size_t k, float* kept, int32_t* kept_index);
+
+// Turns logits into weights, which are probabilities before their division by the total: the largest becomes 1,
+// -infinity and NaN become 0, infinity counts as the largest float. Returns the total; 0 where no logit is above
+// -infinity.
+double to_weights(std::span<float> logits, float temperature);
+
+// Filters of weights: what is not kept becomes 0, at least one stays. They take the total and return the new one.
+double keep_top_p(std::span<float> weights, double total, float p);
+double keep_min_p(std::span<float> weights, float p);
+double keep_typical(std::span<float> weights, double total, float p, std::span<float> scratch);  // as many floats
+
+// The index at which the running sum of the weights passes unit * total, unit in [0, 1): never one of weight 0.
+size_t draw(std::span<const float> weights, double total, double unit);
+
+}  // namespace millrace

@@ -1,0 +1,64 @@
+#include "store/pip_config.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "base/ascii.h"
+
+namespace millrace {
+namespace {
+
+constexpr const char* kPublicIndex = "https://pypi.org/simple";
+
+std::string normal_key(std::string_view key) {
+  std::string normal = ascii_lower(ascii_trim(key));
+  std::replace(normal.begin(), normal.end(), '_', '-');
+  return normal;
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace
+
+std::map<std::string, std::string> parse_pip_config(std::string_view text) {
+  std::map<std::string, std::string> values;
+  bool in_global = false;
+  std::string last_key;
+  while (!text.empty()) {
+    const auto newline = std::min(text.find('\n'), text.size());
+    const std::string_view raw = text.substr(0, newline), line = ascii_trim(raw);
+    text.remove_prefix(std::min(newline + 1, text.size()));
+    if (line.empty() || line.front() == '#' || line.front() == ';') continue;
+    if (raw.front() == ' ' || raw.front() == '\t') {  // continues the value of the line before
+      if (in_global && !last_key.empty() && values[last_key].empty()) values[last_key] = line;
+    } else if (line.front() == '[') {
+      in_global = line == "[global]";
+      last_key.clear();
+    } else if (const auto sign = line.find_first_of("=:"); in_global && sign != std::string_view::npos) {
+      last_key = normal_key(line.substr(0, sign));
+      values[last_key] = ascii_trim(line.substr(sign + 1));
+    }
+  }
+  return values;
+}
+
+PipSettings pip_settings(const Environment& environment) {
+  PipSettings settings{environment.pypi_index, environment.pip_cert, environment.pip_proxy};
+  for (const auto& file : environment.pip_config_files) {
+    const auto values = parse_pip_config(read_file(file));
+    const auto fill = [&](std::string& setting, const char* key) {
+      if (const auto found = values.find(key); setting.empty() && found != values.end()) setting = found->second;
+    };
+    fill(settings.index_url, "index-url");
+    fill(settings.cert, "cert");
+    fill(settings.proxy, "proxy");
+  }
+  if (settings.index_url.empty()) settings.index_url = kPublicIndex;
+  return settings;
+}
+
+}  // namespace millrace

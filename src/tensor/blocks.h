@@ -1,0 +1,133 @@
+// The quantized blocks of GGUF, byte for byte as files hold them. Half-precision fields are kept as bits
+// (tensor/half.h).
+//
+// Small blocks hold 32 elements: nibble byte j has element j in its low and element j + 16 in its high half.
+// K-blocks hold 256 elements in groups of 16 or 32, each group with a small integer scale (and perhaps a minimum) that
+// one or two halves per block give their unit. Below, e is an element's index in its block.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace millrace {
+
+struct BlockQ8_0 {  // d * q
+  static constexpr int kElements = 32;
+  uint16_t d;
+  int8_t qs[32];
+};
+
+struct BlockQ4_0 {  // d * (q - 8)
+  static constexpr int kElements = 32;
+  uint16_t d;
+  uint8_t qs[16];
+};
+
+struct BlockQ4_1 {  // d * q + m
+  static constexpr int kElements = 32;
+  uint16_t d, m;
+  uint8_t qs[16];
+};
+
+struct BlockQ5_0 {  // d * (q - 16); bit e of the little-endian word qh is the fifth bit of element e
+  static constexpr int kElements = 32;
+  uint16_t d;
+  uint8_t qh[4];
+  uint8_t qs[16];
+};
+
+struct BlockQ5_1 {  // d * q + m; qh as in Q5_0
+  static constexpr int kElements = 32;
+  uint16_t d, m;
+  uint8_t qh[4];
+  uint8_t qs[16];
+};
+
+struct BlockIQ4_NL {  // d * kIq4Values[q]
+  static constexpr int kElements = 32;
+  uint16_t d;
+  uint8_t qs[16];
+};
+
+struct BlockQ2_K {  // d * scale * q - dmin * min
+  static constexpr int kElements = 256;
+  uint8_t scales[16];  // group e / 16: scale in the low nibble, min in the high one
+  uint8_t qs[64];      // byte e / 128 * 32 + e % 32, two bits from 2 * (e / 32 % 4) on
+  uint16_t d, dmin;
+};
+
+struct BlockQ3_K {  // d * scale * (q - 4)
+  static constexpr int kElements = 256;
+  uint8_t hmask[32];   // third bit of q: bit e / 32 of byte e % 32
+  uint8_t qs[64];      // low two bits, as in Q2_K
+  uint8_t scales[12];  // sixteen 6-bit scales: see q3_k_scale
+  uint16_t d;
+};
+
+struct BlockQ4_K {  // d * scale * q - dmin * min
+  static constexpr int kElements = 256;
+  uint16_t d, dmin;
+  uint8_t scales[12];  // eight 6-bit scales and mins, group e / 32: see k_scale_min
+  uint8_t qs[128];     // byte e / 64 * 32 + e % 32, nibble e / 32 % 2
+};
+
+struct BlockQ5_K {  // d * scale * q - dmin * min
+  static constexpr int kElements = 256;
+  uint16_t d, dmin;
+  uint8_t scales[12];  // as in Q4_K
+  uint8_t qh[32];      // fifth bit: bit e / 32 of byte e % 32
+  uint8_t qs[128];     // as in Q4_K
+};
+
+struct BlockQ6_K {  // d * scale * (q - 32)
+  static constexpr int kElements = 256;
+  uint8_t ql[128];    // low nibbles: byte e / 128 * 64 + e % 64, nibble e / 64 % 2
+  uint8_t qh[64];     // high two bits: byte e / 128 * 32 + e % 32, from bit 2 * (e / 32 % 4) on
+  int8_t scales[16];  // group e / 16
+  uint16_t d;
+};
+
+struct BlockIQ4_XS {  // d * (scale - 32) * kIq4Values[q]
+  static constexpr int kElements = 256;
+  uint16_t d;
+  uint16_t scales_h;    // high two bits of the scale of group e / 32
+  uint8_t scales_l[4];  // low four bits
+  uint8_t qs[128];      // 16 bytes per group of 32, laid out like a small block
+};
+
+static_assert(sizeof(BlockQ8_0) == 34 && sizeof(BlockQ4_0) == 18 && sizeof(BlockQ4_1) == 20);
+static_assert(sizeof(BlockQ5_0) == 22 && sizeof(BlockQ5_1) == 24 && sizeof(BlockIQ4_NL) == 18);
+static_assert(sizeof(BlockQ2_K) == 84 && sizeof(BlockQ3_K) == 110 && sizeof(BlockQ4_K) == 144);
+static_assert(sizeof(BlockQ5_K) == 176 && sizeof(BlockQ6_K) == 210 && sizeof(BlockIQ4_XS) == 136);
+
+// The uneven levels of IQ4_NL and IQ4_XS: dense near zero, where weights are.
+inline constexpr std::array<int8_t, 16> kIq4Values{-127, -104, -83, -65, -49, -35, -22, -10,
+                                                   1,    13,   25,  38,  53,  69,  89,  113};
+
+struct ScaleMin {
+  uint8_t scale, min;
+};
+
+// Q4_K and Q5_K: bytes 0-3 hold the scales and 4-7 the mins of groups 0-3 in their low six bits; bytes 8-11 the low
+// nibbles of groups 4-7 (scale low, min high), whose top two bits sit in the top bits of bytes 0-3 and 4-7.
+inline ScaleMin k_scale_min(const uint8_t (&packed)[12], int group) {
+  if (group < 4) return {static_cast<uint8_t>(packed[group] & 63), static_cast<uint8_t>(packed[group + 4] & 63)};
+  const int g = group - 4;
+  return {static_cast<uint8_t>((packed[g + 8] & 15) | packed[g] >> 6 << 4),
+          static_cast<uint8_t>(packed[g + 8] >> 4 | packed[g + 4] >> 6 << 4)};
+}
+
+// Q3_K: low nibbles of scales 0-7 and 8-15 share bytes 0-7; bytes 8-11 hold the top two bits, four scales to a byte.
+inline int q3_k_scale(const uint8_t (&packed)[12], int group) {
+  const int low = packed[group % 8] >> (group / 8 * 4) & 15;
+  const int high = packed[8 + group % 4] >> (group / 4 * 2) & 3;
+  return (low | high << 4) - 32;
+}
+
+inline int iq4_xs_scale(const BlockIQ4_XS& block, int group) {
+  const int low = block.scales_l[group / 2] >> (group % 2 * 4) & 15;
+  const int high = block.scales_h >> (group * 2) & 3;
+  return (low | high << 4) - 32;
+}
+
+}  // namespace millrace

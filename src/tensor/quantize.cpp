@@ -1,0 +1,134 @@
+#include "tensor/quantize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "tensor/half.h"
+#include "tensor/quantize_k.h"
+
+namespace millrace {
+namespace {
+
+// The small blocks are written exactly as ggml writes them: the same file gives the same bytes.
+
+// v cut to a whole number in [0, most]; NaN gives 0.
+int cut(float v, int most) { return v > 0 ? static_cast<int>(std::min(v, static_cast<float>(most))) : 0; }
+
+float inverse(float v) { return v == 0 ? 0 : 1 / v; }
+
+float number_of_largest_magnitude(const float* x) {
+  float found = 0;
+  for (int e = 0; e < 32; ++e) found = std::abs(x[e]) > std::abs(found) ? x[e] : found;
+  return found;
+}
+
+void put_nibble(uint8_t* qs, int e, int q) { qs[e % 16] |= static_cast<uint8_t>((q & 15) << (e / 16 * 4)); }
+void put_fifth_bit(uint8_t* qh, int e, int q) { qh[e / 8] |= static_cast<uint8_t>((q >> 4 & 1) << (e % 8)); }
+
+void encode(const float* x, BlockQ8_0& block) {
+  const float d = std::abs(number_of_largest_magnitude(x)) / 127;
+  block.d = f32_to_f16(d);
+  for (int e = 0; e < 32; ++e) {
+    const float v = x[e] * inverse(d);
+    block.qs[e] = static_cast<int8_t>(v < 0 ? -cut(0.5f - v, 127) : cut(v + 0.5f, 127));
+  }
+}
+
+void encode(const float* x, BlockQ4_0& block) {
+  const float d = number_of_largest_magnitude(x) / -8;
+  block = {};
+  block.d = f32_to_f16(d);
+  for (int e = 0; e < 32; ++e) put_nibble(block.qs, e, cut(x[e] * inverse(d) + 8.5f, 15));
+}
+
+void encode(const float* x, BlockQ5_0& block) {
+  const float d = number_of_largest_magnitude(x) / -16;
+  block = {};
+  block.d = f32_to_f16(d);
+  for (int e = 0; e < 32; ++e) {
+    const int q = cut(x[e] * inverse(d) + 16.5f, 31);
+    put_nibble(block.qs, e, q);
+    put_fifth_bit(block.qh, e, q);
+  }
+}
+
+// d and m of the blocks that have a minimum, for `most` levels above it.
+struct Affine {
+  float d, m;
+};
+Affine span_of(const float* x, float most) {
+  const auto [low, high] = std::minmax_element(x, x + 32);
+  return {(*high - *low) / most, *low};
+}
+
+void encode(const float* x, BlockQ4_1& block) {
+  const Affine fit = span_of(x, 15);
+  block = {};
+  block.d = f32_to_f16(fit.d);
+  block.m = f32_to_f16(fit.m);
+  for (int e = 0; e < 32; ++e) put_nibble(block.qs, e, cut((x[e] - fit.m) * inverse(fit.d) + 0.5f, 15));
+}
+
+void encode(const float* x, BlockQ5_1& block) {
+  const Affine fit = span_of(x, 31);
+  block = {};
+  block.d = f32_to_f16(fit.d);
+  block.m = f32_to_f16(fit.m);
+  for (int e = 0; e < 32; ++e) {
+    const int q = cut((x[e] - fit.m) * inverse(fit.d) + 0.5f, 31);
+    put_nibble(block.qs, e, q);
+    put_fifth_bit(block.qh, e, q);
+  }
+}
+
+template <class Block>
+void encode_row(const float* src, std::byte* dst, int64_t n) {
+  auto* blocks = reinterpret_cast<Block*>(dst);
+  for (int64_t i = 0; i < n / Block::kElements; ++i) encode(src + i * Block::kElements, blocks[i]);
+}
+
+}  // namespace
+
+void quantize_row(DType dtype, const float* src, std::byte* dst, int64_t n) {
+  MR_ASSERT(n % info(dtype).block == 0);
+  auto* halves = reinterpret_cast<uint16_t*>(dst);
+  switch (dtype) {
+    case DType::F32:
+      if (n > 0) std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(float));
+      return;
+    case DType::F16:
+      for (int64_t i = 0; i < n; ++i) halves[i] = f32_to_f16(src[i]);
+      return;
+    case DType::BF16:
+      for (int64_t i = 0; i < n; ++i) halves[i] = f32_to_bf16(src[i]);
+      return;
+    case DType::Q8_0:
+      return encode_row<BlockQ8_0>(src, dst, n);
+    case DType::Q4_0:
+      return encode_row<BlockQ4_0>(src, dst, n);
+    case DType::Q4_1:
+      return encode_row<BlockQ4_1>(src, dst, n);
+    case DType::Q5_0:
+      return encode_row<BlockQ5_0>(src, dst, n);
+    case DType::Q5_1:
+      return encode_row<BlockQ5_1>(src, dst, n);
+    case DType::Q2_K:
+      return encode_row<BlockQ2_K>(src, dst, n);
+    case DType::Q3_K:
+      return encode_row<BlockQ3_K>(src, dst, n);
+    case DType::Q4_K:
+      return encode_row<BlockQ4_K>(src, dst, n);
+    case DType::Q5_K:
+      return encode_row<BlockQ5_K>(src, dst, n);
+    case DType::Q6_K:
+      return encode_row<BlockQ6_K>(src, dst, n);
+    case DType::IQ4_NL:
+      return encode_row<BlockIQ4_NL>(src, dst, n);
+    case DType::IQ4_XS:
+      return encode_row<BlockIQ4_XS>(src, dst, n);
+  }
+}
+
+}  // namespace millrace

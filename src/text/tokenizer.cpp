@@ -1,0 +1,199 @@
+#include "text/tokenizer.h"
+
+#include <array>
+
+#include "base/error.h"
+#include "text/detokenizer.h"
+#include "text/tokenizer/tokenizer_parts.h"
+#include "text/unicode/utf8.h"
+
+namespace millrace {
+namespace {
+
+// The words met before, with where their ids stand in the output.
+class WordCache {
+ public:
+  WordCache(const Model& model, std::vector<int32_t>& ids) : model_(model), ids_(ids), slots_(kSlots) {}
+
+  void encode(std::string_view word) {
+    constexpr size_t kLongest = 64;
+    if (word.size() > kLongest) return model_.encode(word, ids_, scratch_);
+    Slot& slot = slots_[hash_bytes(word) % kSlots];
+    const size_t begin = ids_.size();
+    if (slot.generation == generation_ && slot.word == word) {
+      ids_.resize(begin + slot.count);
+      std::copy_n(ids_.begin() + slot.begin, slot.count, ids_.begin() + begin);
+      return;
+    }
+    model_.encode(word, ids_, scratch_);
+    slot = {word, begin, ids_.size() - begin, generation_};
+  }
+
+  void clear() { ++generation_; }  // when the texts that words point into go away
+
+ private:
+  static constexpr size_t kSlots = 1024;
+  struct Slot {
+    std::string_view word;
+    size_t begin = 0, count = 0;
+    uint64_t generation = 0;
+  };
+
+  const Model& model_;
+  std::vector<int32_t>& ids_;
+  std::vector<Slot> slots_;
+  uint64_t generation_ = 1;
+  ModelScratch scratch_;
+};
+
+class Encoding {
+ public:
+  Encoding(const TokenizerParts& parts, bool parse_special) : parts_(parts), parse_special_(parse_special), cache_(*parts.model, ids_) {}
+
+  std::vector<int32_t> run(std::string_view text) {
+    parts_.raw_finder.split(text, parse_special_, [&](std::string_view stretch, const AddedToken* token) {
+      if (token != nullptr) return ids_.push_back(token->id);
+      normalize(stretch, stretch.data() == text.data());
+    });
+    return std::move(ids_);
+  }
+
+ private:
+  void normalize(std::string_view stretch, bool at_start) {
+    NormalizedText text{std::string(stretch)};
+    if (parts_.normalizer) parts_.normalizer->apply(text);
+    parts_.normalized_finder.split(text.text, parse_special_, [&](std::string_view part, const AddedToken* token) {
+      if (token != nullptr) return ids_.push_back(token->id);
+      encode(part, at_start && text.front_kept && part.data() == text.text.data());
+    });
+  }
+
+  void encode(std::string_view text, bool at_start) {
+    Pieces pieces{{{text, at_start}}, {}, 4096 + 64 * text.size()};
+    if (parts_.pre_tokenizer) parts_.pre_tokenizer->split(pieces);
+    for (const Piece& piece : pieces.list) {
+      parts_.model->split(piece.text, [&](std::string_view word) { cache_.encode(word); });
+    }
+    cache_.clear();
+  }
+
+  const TokenizerParts& parts_;
+  bool parse_special_;
+  std::vector<int32_t> ids_;
+  WordCache cache_;
+};
+
+}  // namespace
+
+void TokenizerParts::finish() {
+  int32_t size = vocabulary->size();
+  for (const AddedToken& token : added) size = std::max(size, token.id + 1);
+  entries.resize(size);
+  std::array<std::vector<const AddedToken*>, 2> tokens;
+  std::array<std::vector<std::string>, 2> texts;
+  for (const AddedToken& token : added) {
+    NormalizedText text{token.content};
+    if (token.normalized && normalizer) normalizer->apply(text);
+    entries[token.id] = {&token, text.text == token.content ? "" : text.text};
+    tokens[token.normalized].push_back(&token);
+    texts[token.normalized].push_back(std::move(text.text));
+  }
+  raw_finder = AddedTokenFinder(tokens[false], texts[false]);
+  normalized_finder = AddedTokenFinder(tokens[true], texts[true]);
+  for (const int32_t id : frame) {
+    if (id != kText && (id < 0 || id >= size)) fail(ErrorKind::BadFile, "the tokenizer's post-processor adds token {}, which does not exist", id);
+  }
+}
+
+Tokenizer::Tokenizer(TokenizerParts parts) {
+  auto owned = std::make_unique<TokenizerParts>(std::move(parts));
+  owned->finish();
+  parts_ = std::move(owned);
+}
+
+Tokenizer::~Tokenizer() = default;
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
+  std::string repaired;
+  if (!is_valid_utf8(text)) text = repaired = repair_utf8(text);
+  std::vector<int32_t> ids = Encoding(*parts_, options.parse_special).run(text);
+  if (!options.add_special || parts_->frame.size() == 1) return ids;
+  std::vector<int32_t> framed;
+  for (const int32_t id : parts_->frame) {
+    if (id == TokenizerParts::kText) {
+      framed.insert(framed.end(), ids.begin(), ids.end());
+    } else {
+      framed.push_back(id);
+    }
+  }
+  return framed;
+}
+
+void Tokenizer::push_token(DecodeStream& stream, int32_t id, bool skip_special) const {
+  if (id < 0 || id >= vocab_size()) return;
+  const TokenizerParts::TokenEntry& entry = parts_->entries[id];
+  if (entry.added != nullptr) {
+    if (!(skip_special && entry.added->special)) stream.push(entry.normalized.empty() ? entry.added->content : entry.normalized);
+  } else if (const std::string_view text = parts_->vocabulary->text(id); !text.empty()) {
+    stream.push(text);
+  }
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
+  DecodeStream stream(parts_->decoders);
+  for (const int32_t id : ids) push_token(stream, id, skip_special);
+  stream.finish();
+  return stream.take();
+}
+
+std::string_view Tokenizer::token_text(int32_t id) const {
+  if (id < 0 || id >= vocab_size()) return {};
+  const AddedToken* added = parts_->entries[id].added;
+  return added != nullptr ? std::string_view(added->content) : parts_->vocabulary->text(id);
+}
+
+std::string Tokenizer::token_bytes(int32_t id) const {
+  std::string bytes(token_text(id));
+  if (id < 0 || id >= vocab_size() || parts_->entries[id].added != nullptr) return bytes;
+  for (const DecodeStep& step : parts_->decoders) {
+    if (step.token_bytes) bytes = step.token_bytes(std::move(bytes));
+  }
+  return bytes;
+}
+
+std::optional<int32_t> Tokenizer::id_of(std::string_view token) const {
+  for (const AddedToken& added : parts_->added) {
+    if (added.content == token) return added.id;
+  }
+  const int32_t id = parts_->vocabulary->find(token);
+  return id == Vocabulary::kNone ? std::nullopt : std::optional(id);
+}
+
+int32_t Tokenizer::vocab_size() const { return static_cast<int32_t>(parts_->entries.size()); }
+
+bool Tokenizer::is_special(int32_t id) const {
+  return id >= 0 && id < vocab_size() && parts_->entries[id].added != nullptr && parts_->entries[id].added->special;
+}
+
+std::optional<int32_t> Tokenizer::bos() const { return parts_->bos; }
+std::optional<int32_t> Tokenizer::eos() const { return parts_->eos; }
+std::optional<int32_t> Tokenizer::unknown() const { return parts_->unknown; }
+std::optional<int32_t> Tokenizer::padding() const { return parts_->padding; }
+const std::vector<int32_t>& Tokenizer::end_of_generation() const { return parts_->end_of_generation; }
+
+StreamingDetokenizer::StreamingDetokenizer(const Tokenizer& tokenizer, bool skip_special)
+    : tokenizer_(tokenizer), skip_special_(skip_special), stream_(std::make_unique<DecodeStream>(tokenizer.parts_->decoders)) {}
+
+StreamingDetokenizer::~StreamingDetokenizer() = default;
+
+std::string StreamingDetokenizer::push(int32_t id) {
+  tokenizer_.push_token(*stream_, id, skip_special_);
+  return stream_->take();
+}
+
+std::string StreamingDetokenizer::finish() {
+  stream_->finish();
+  return stream_->take();
+}
+
+}  // namespace millrace

@@ -1,0 +1,21 @@
+// The parts of tokenizer.json, from its JSON to what does the work. Null stands for "none". All throw BadFile or Unsupported.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "text/tokenizer/decoder.h"
+#include "text/tokenizer/json_fields.h"
+#include "text/tokenizer/normalizer.h"
+#include "text/tokenizer/pre_tokenizer.h"
+
+namespace millrace {
+
+std::unique_ptr<Normalizer> normalizer_from_json(const Json& json);
+std::unique_ptr<PreTokenizer> pre_tokenizer_from_json(const Json& json);
+std::vector<DecodeStep> decoders_from_json(const Json& json);
+
+// The ids around a text; TokenizerParts::kText stands for the text.
+std::vector<int32_t> frame_from_json(const Json& json);
+
+}  // namespace millrace

@@ -1,0 +1,25 @@
+// "▁", the visible space of SentencePiece, and where a text of such words can be cut without changing its tokens.
+#pragma once
+
+#include <string_view>
+
+#include "base/function_ref.h"
+#include "text/tokenizer/vocabulary.h"
+#include "text/unicode/code_set.h"
+
+namespace millrace {
+
+inline constexpr std::string_view kMetaspace = "\xE2\x96\x81";
+
+class MetaspaceSplitter {
+ public:
+  explicit MetaspaceSplitter(const Vocabulary& vocabulary);
+
+  void split(std::string_view text, FunctionRef<void(std::string_view word)> visit) const;
+
+ private:
+  bool enabled_ = false;
+  CodeSet joined_;  // characters that some token has directly before a ▁: no cut there
+};
+
+}  // namespace millrace

@@ -1,0 +1,34 @@
+// BPE as SentencePiece does it: any two neighbours whose joined text is a token may merge, the token with the best score
+// first. GGUF files of Llama-2, Mistral and Gemma carry this kind (tokenizer.ggml.model = llama).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "text/tokenizer/metaspace.h"
+#include "text/tokenizer/model.h"
+#include "text/tokenizer/vocabulary.h"
+
+namespace millrace {
+
+class SentencePieceBpe : public Model {
+ public:
+  // `mergeable`: by id, whether the token may come out of a text (control tokens may not). `unknown`: for characters that
+  // have neither token nor byte tokens; Vocabulary::kNone: they are dropped.
+  SentencePieceBpe(std::shared_ptr<const Vocabulary> vocabulary, const std::vector<float>& scores, std::vector<bool> mergeable, int32_t unknown);
+
+  void encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch& scratch) const override;
+  void split(std::string_view piece, FunctionRef<void(std::string_view word)> visit) const override { splitter_.split(piece, visit); }
+
+ private:
+  int32_t find(std::string_view text) const;
+  void push_bytes(std::string_view text, std::vector<int32_t>& ids) const;
+
+  std::shared_ptr<const Vocabulary> vocabulary_;
+  std::vector<uint32_t> ranks_;  // by id: the better the score, the lower; equal for equal scores
+  std::vector<bool> mergeable_;
+  int32_t unknown_;
+  MetaspaceSplitter splitter_;
+};
+
+}  // namespace millrace

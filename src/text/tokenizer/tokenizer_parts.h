@@ -1,0 +1,43 @@
+// What a tokenizer is put together from, whichever file it came from.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "text/tokenizer/added_tokens.h"
+#include "text/tokenizer/decoder.h"
+#include "text/tokenizer/model.h"
+#include "text/tokenizer/normalizer.h"
+#include "text/tokenizer/pre_tokenizer.h"
+#include "text/tokenizer/vocabulary.h"
+
+namespace millrace {
+
+struct TokenizerParts {
+  std::shared_ptr<const Vocabulary> vocabulary;
+  std::vector<AddedToken> added;
+  std::unique_ptr<Normalizer> normalizer;       // null: none
+  std::unique_ptr<PreTokenizer> pre_tokenizer;  // null: none
+  std::unique_ptr<Model> model;
+  std::vector<DecodeStep> decoders;
+
+  // What is put around a text when special tokens are wanted; kText is the text itself.
+  static constexpr int32_t kText = -1;
+  std::vector<int32_t> frame = {kText};
+
+  std::optional<int32_t> bos, eos, unknown, padding;
+  std::vector<int32_t> end_of_generation;
+
+  // Made of the above by finish().
+  struct TokenEntry {
+    const AddedToken* added = nullptr;  // null: an ordinary token
+    std::string normalized;             // an added token as the decoders must see it; empty: as it is written
+  };
+  std::vector<TokenEntry> entries;  // by id
+  AddedTokenFinder raw_finder, normalized_finder;
+
+  void finish();
+};
+
+}  // namespace millrace

@@ -1,0 +1,37 @@
+// The simple models: WordPiece (BERT) takes the longest token again and again, WordLevel knows whole words only.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "text/tokenizer/model.h"
+#include "text/tokenizer/vocabulary.h"
+
+namespace millrace {
+
+class WordPiece : public Model {
+ public:
+  WordPiece(std::shared_ptr<const Vocabulary> vocabulary, std::string unknown_token, std::string continuing_prefix, size_t longest_word)
+      : vocabulary_(std::move(vocabulary)), unknown_token_(std::move(unknown_token)), prefix_(std::move(continuing_prefix)), longest_word_(longest_word) {}
+
+  void encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch& scratch) const override;
+
+ private:
+  std::shared_ptr<const Vocabulary> vocabulary_;
+  std::string unknown_token_, prefix_;
+  size_t longest_word_;  // in characters; longer words are unknown
+};
+
+class WordLevel : public Model {
+ public:
+  WordLevel(std::shared_ptr<const Vocabulary> vocabulary, std::string unknown_token)
+      : vocabulary_(std::move(vocabulary)), unknown_token_(std::move(unknown_token)) {}
+
+  void encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch& scratch) const override;
+
+ private:
+  std::shared_ptr<const Vocabulary> vocabulary_;
+  std::string unknown_token_;
+};
+
+}  // namespace millrace

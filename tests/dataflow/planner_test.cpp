@@ -1,0 +1,111 @@
+#include "dataflow/planner.h"
+
+#include <gmock/gmock.h>
+
+#include "dataflow/buckets.h"
+#include "dataflow/layout.h"
+#include "dataflow/roofline.h"
+
+namespace millrace {
+namespace {
+
+// A kernel of a made-up cost, on a made-up layout.
+class FakeKernel : public LinearKernel {
+ public:
+  FakeKernel(std::string_view name, std::string_view layout, double fixed_us, double per_row_us, int64_t max_m)
+      : name_(name), layout_(layout), fixed_us_(fixed_us), per_row_us_(per_row_us), max_m_(max_m) {}
+  std::string_view name() const override { return name_; }
+  bool can_run(const Problem& p, const Hardware&) const override { return p.layout == layout_ && p.m <= max_m_; }
+  double estimate_us(const Problem& p, const Hardware&) const override { return fixed_us_ + per_row_us_ * double(p.m); }
+  void run(const Args&, const Executor&) const override {}
+
+ private:
+  std::string_view name_, layout_;
+  double fixed_us_, per_row_us_;
+  int64_t max_m_;
+};
+
+class FakeLayout : public LinearLayout {
+ public:
+  explicit FakeLayout(std::string_view name) : name_(name) {}
+  std::string_view name() const override { return name_; }
+  bool accepts(DType, int64_t, int64_t, const Hardware&) const override { return true; }
+  size_t bytes(DType, int64_t, int64_t) const override { return 64; }
+  void pack(std::span<const WeightView>, std::byte*, ThreadPool&) const override {}
+
+ private:
+  std::string_view name_;
+};
+
+const FakeKernel kGemv("gemv", "a", 10, 10, 1 << 20), kFull("full", "a", 100, 1, 1 << 20),
+    kOnly1("only1", "a", 1, 1, 1);
+const FakeKernel kOther("other", "b", 50, 50, 1 << 20);
+const KernelList<LinearOp> kAll{&kGemv, &kFull, &kOnly1, &kOther};
+
+LinearProblem problem(int64_t m, std::string_view layout = "a") {
+  return {DType::Q8_0, layout, Precision::Fast, false, 64, 64, m};
+}
+
+TEST(Planner, ChoosesTheFeasibleKernelWithTheBestEstimate) {
+  const Hardware hardware;
+  Planner<LinearOp> planner(kAll, hardware, nullptr, "");
+  EXPECT_EQ(planner.choose(problem(1)), &kOnly1);
+  EXPECT_EQ(planner.choose(problem(2)), &kGemv);
+  EXPECT_EQ(planner.choose(problem(64)), &kFull);
+  EXPECT_EQ(planner.choose(problem(64, "c")), nullptr);
+  EXPECT_EQ(planner.rank(problem(1)).size(), 3u);
+}
+
+TEST(Planner, MeasurementsBeatEstimates) {
+  const Hardware hardware;
+  PlanCache plans;
+  plans.put("linear", to_string(problem(64)), {{"full", 300}, {"gemv", 200}});
+  Planner<LinearOp> planner(kAll, hardware, &plans, "");
+  EXPECT_EQ(planner.choose(problem(64)), &kGemv);
+  EXPECT_EQ(planner.choose(problem(32)), &kFull) << "another problem has no measurement";
+}
+
+TEST(Planner, AForcedKernelWinsWhereItCanRun) {
+  const Hardware hardware;
+  Planner<LinearOp> planner(kAll, hardware, nullptr, "only1");
+  EXPECT_EQ(planner.choose(problem(1)), &kOnly1);
+  EXPECT_EQ(planner.choose(problem(64)), &kFull);
+  EXPECT_THROW(Planner<LinearOp>(kAll, hardware, nullptr, "no_such"), Error);
+}
+
+TEST(Layout, TheCheapestMixWinsAndAForcedKernelBringsItsLayout) {
+  const Hardware hardware;
+  const FakeLayout a("a"), b("b");
+  KernelSet set;
+  set.layouts = {&b, &a};
+  set.linear = kAll;
+  const Planner<LinearOp> free(set.linear, hardware, nullptr, ""), forced(set.linear, hardware, nullptr, "other");
+  EXPECT_EQ(choose_layout(DType::Q8_0, 64, 64, Precision::Fast, set, free).name(), "a");
+  EXPECT_EQ(choose_layout(DType::Q8_0, 64, 64, Precision::Fast, set, forced).name(), "b");
+}
+
+TEST(Buckets, CoverEverySizeUpToTheLargest) {
+  for (const int64_t most : {1, 7, 100, 512, 1000}) {
+    const auto buckets = row_buckets(most);
+    for (int64_t m = 1; m <= most; ++m) {
+      EXPECT_GE(bucket_rows(m), m);
+      EXPECT_THAT(buckets, testing::Contains(bucket_rows(m)));
+    }
+    EXPECT_LE(buckets.size(), 40u);
+  }
+}
+
+TEST(Roofline, GrowsWithTheWork) {
+  const Hardware hardware;
+  EXPECT_GT(roof_us(problem(64), hardware), roof_us(problem(1), hardware));
+  AttentionProblem attention{
+      .heads = 8, .kv_heads = 2, .head_dim = 64, .block_size = 16, .sequences = 1, .rows = 1, .context = 1000};
+  const double near = roof_us(attention, hardware);
+  attention.context = 4000;
+  EXPECT_GT(roof_us(attention, hardware), 2 * near);
+  attention.window = 100;
+  EXPECT_LT(roof_us(attention, hardware), near);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,125 @@
+// However a prompt is cut into chunks and whatever it shares a step with, its logits stay the same.
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "models/golden.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kTolerance = 1e-5;  // of the largest logit, in f32
+
+double distance(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
+  double largest = 0, error = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    for (size_t j = 0; j < a[i].size(); ++j) {
+      largest = std::max<double>(largest, std::abs(a[i][j]));
+      error = std::max<double>(error, std::abs(a[i][j] - b[i][j]));
+    }
+  }
+  return error / largest;
+}
+
+LoadOptions exact(int64_t sequences = 1, int block_size = 16) {
+  return {.threads = 2,
+          .exact = true,
+          .context = 128,
+          .sequences = sequences,
+          .rows = 256,
+          .logit_rows = 256,
+          .block_size = block_size};
+}
+
+std::vector<int32_t> random_tokens(const Runner& runner, int32_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::uniform_int_distribution<int32_t> token(0, static_cast<int32_t>(runner.model().config().vocab - 1));
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  for (auto& t : tokens) t = token(random);
+  return tokens;
+}
+
+class BatchTest : public testing::TestWithParam<const char*> {
+ protected:
+  std::string model() const { return (goldens_folder() / GetParam()).string(); }
+};
+
+TEST_P(BatchTest, ChunksGiveTheSameLogits) {
+  for (const int block_size : {16, 32, 128}) {
+    auto runner = load(model(), exact(1, block_size));
+    const auto tokens = random_tokens(*runner, 77, 1);
+    const auto whole = all_logits(*runner, tokens, 77);
+    for (const int32_t chunk : {1, 5, 16, 40}) {
+      EXPECT_LE(distance(whole, all_logits(*runner, tokens, chunk)), kTolerance)
+          << "chunks of " << chunk << ", pages of " << block_size;
+    }
+  }
+}
+
+// Four sequences of different lengths in one step: two decode, two bring a chunk.
+TEST_P(BatchTest, MixedSequencesGiveTheSameLogits) {
+  auto runner = load(model(), exact(4));
+  struct Stream {
+    std::vector<int32_t> tokens;
+    int32_t before;  // in the cache when the mixed step runs
+  };
+  std::vector<Stream> streams{{random_tokens(*runner, 61, 2), 60},
+                              {random_tokens(*runner, 18, 3), 0},
+                              {random_tokens(*runner, 100, 4), 64},
+                              {random_tokens(*runner, 2, 5), 1}};
+  std::vector<std::vector<std::vector<float>>> alone;
+  for (const auto& s : streams) alone.push_back(all_logits(*runner, s.tokens, static_cast<int32_t>(s.tokens.size())));
+
+  StepBatch step(256, 4, 256);
+  std::vector<BlockTable> tables;
+  for (const auto& s : streams) {
+    tables.push_back(runner->kv().new_table(128));
+    ASSERT_TRUE(tables.back().reserve(static_cast<int32_t>(s.tokens.size())));
+    if (s.before == 0) continue;
+    step.clear();
+    step.add(std::span(s.tokens).first(s.before), 0, s.before, tables.back().pages(), StepBatch::Logits::None);
+    runner->forward(step.batch());
+  }
+  step.clear();
+  for (size_t i = 0; i < streams.size(); ++i) {
+    const auto& s = streams[i];
+    step.add(std::span(s.tokens).subspan(s.before), s.before, static_cast<int32_t>(s.tokens.size()), tables[i].pages(),
+             StepBatch::Logits::All);
+  }
+  const Matrix logits = runner->forward(step.batch());
+  int64_t row = 0;
+  for (size_t i = 0; i < streams.size(); ++i) {
+    std::vector<std::vector<float>> mixed, wanted;
+    for (size_t position = streams[i].before; position < streams[i].tokens.size(); ++position, ++row) {
+      mixed.emplace_back(logits.row<float>(row), logits.row<float>(row) + logits.cols);
+      wanted.push_back(alone[i][position]);
+    }
+    EXPECT_LE(distance(wanted, mixed), kTolerance) << "sequence " << i;
+  }
+}
+
+// A narrower KV cache changes results by what its format loses. Random weights amplify that some ten times.
+TEST_P(BatchTest, KvFormatsStayNearF32) {
+  auto options = exact();
+  auto reference = load(model(), options);
+  const auto tokens = random_tokens(*reference, 60, 6);
+  const auto wanted = all_logits(*reference, tokens, 60);
+  const int head_dim = reference->model().config().head_dim;
+  for (const auto& [dtype, tolerance] :
+       std::vector<std::pair<DType, double>>{{DType::F16, 1e-2}, {DType::BF16, 1e-1}, {DType::Q8_0, 1e-1}}) {
+    if (head_dim % info(dtype).block != 0) continue;
+    options.kv_type = dtype;
+    auto runner = load(model(), options);
+    const double error = distance(wanted, all_logits(*runner, tokens, 60));
+    EXPECT_LE(error, tolerance) << name(dtype);
+    EXPECT_GT(error, 0) << name(dtype) << " cannot be lossless: was it used?";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, BatchTest,
+                         testing::Values("llama_gqa", "mistral_sliding_window", "gemma2", "gemma3", "qwen3", "opt",
+                                         "chatglm2"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,97 @@
+#include "engine/engine.h"
+
+#include <gmock/gmock.h>
+
+#include <map>
+
+#include "base/error.h"
+#include "models/golden.h"
+
+namespace millrace {
+namespace {
+
+class EngineTest : public testing::Test {
+ protected:
+  std::unique_ptr<Runner> runner_ =
+      load((goldens_folder() / "llama_gqa").string(),
+           {.threads = 2, .exact = true, .context = 128, .sequences = 3, .rows = 24, .block_size = 16});
+  Engine engine_{*runner_};
+
+  std::map<RequestId, std::vector<int32_t>> run_all() {
+    std::map<RequestId, std::vector<int32_t>> tokens;
+    while (engine_.step([&](const Emission& e) { tokens[e.id].push_back(e.token); })) {
+    }
+    return tokens;
+  }
+};
+
+TEST_F(EngineTest, RequestsTogetherGiveTheSameTokensAsAlone) {
+  std::vector<Request> requests;
+  for (int i = 0; i < 7; ++i) {  // more than run at once
+    Request request{{}, {.temperature = i % 2 == 0 ? 0.0f : 0.8f, .seed = uint64_t(i)}, 5 + 3 * i};
+    for (int t = 0; t < 3 + 9 * i; ++t) request.prompt.push_back((t * 7 + i) % 90);
+    requests.push_back(request);
+  }
+  std::vector<std::vector<int32_t>> alone;
+  for (const auto& request : requests) {
+    const RequestId id = engine_.submit(request);
+    alone.push_back(run_all()[id]);
+    EXPECT_EQ(alone.back().size(), static_cast<size_t>(request.max_tokens));
+  }
+  std::vector<RequestId> ids;
+  for (const auto& request : requests) ids.push_back(engine_.submit(request));
+  auto together = run_all();
+  for (size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(together[ids[i]], alone[i]) << "request " << i;
+}
+
+TEST_F(EngineTest, AllPagesComeBack) {
+  const auto before = runner_->kv().blocks().free();
+  for (int i = 0; i < 5; ++i) engine_.submit({{1, 2, 3}, {}, 20});
+  const RequestId doomed = engine_.submit({{4, 5, 6}, {}, 50});
+  for (int i = 0; i < 3; ++i) engine_.step([](const Emission&) {});
+  engine_.cancel(doomed);
+  run_all();
+  EXPECT_EQ(runner_->kv().blocks().free(), before);
+  EXPECT_EQ(engine_.running() + engine_.waiting(), 0u);
+}
+
+TEST_F(EngineTest, StopsAtEndTokensAndAtTheContext) {
+  const RequestId free = engine_.submit({{1, 2, 3}, {.temperature = 0}, 12});
+  const auto tokens = run_all()[free];
+  Request stopped{{1, 2, 3}, {.temperature = 0}, 12, {tokens[4]}};
+  const RequestId id = engine_.submit(stopped);
+  FinishReason reason = FinishReason::None;
+  size_t count = 0;
+  while (engine_.step([&](const Emission& e) { reason = e.finish, ++count; })) {
+  }
+  EXPECT_EQ(reason, FinishReason::Stop);
+  EXPECT_LE(count, 5u);
+  (void)id;
+  engine_.submit({std::vector<int32_t>(100, 7), {.temperature = 0}, 0});
+  count = 0;
+  while (engine_.step([&](const Emission& e) { reason = e.finish, ++count; })) {
+  }
+  EXPECT_EQ(reason, FinishReason::Length);
+  EXPECT_EQ(count, 28u);
+}
+
+TEST_F(EngineTest, RequestsThatCanNeverRunAreRefused) {
+  const auto message = [&](Request request) -> std::string {
+    try {
+      engine_.submit(std::move(request));
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::Usage);
+      return e.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(message({{}, {}, 5}), testing::HasSubstr("empty"));
+  EXPECT_THAT(message({{1, 100000}, {}, 5}), testing::HasSubstr("100000"));
+  EXPECT_THAT(message({{-1}, {}, 5}), testing::HasSubstr("-1"));
+  EXPECT_THAT(message({std::vector<int32_t>(128, 1), {}, 5}),
+              testing::StartsWith("This model's maximum context length is 128"));
+  EXPECT_THAT(message({{1}, {.temperature = -1}, 5}), testing::HasSubstr("temperature"));
+}
+
+}  // namespace
+}  // namespace millrace

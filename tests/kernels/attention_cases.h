@@ -1,0 +1,177 @@
+// The cases that every attention kernel is tested and timed on.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+
+#include "kernels/attention/attention.h"
+#include "kernels/cpu_lists.h"
+#include "support.h"
+
+namespace millrace {
+
+struct SliceCase {
+  int past = 0, rows = 1;
+};
+
+struct AttentionCase {
+  std::string name;
+  DType kv = DType::F32;
+  int heads = 1, kv_heads = 1, head_dim = 64, block_size = 16;
+  int window = 0;
+  float softcap = 0;
+  std::vector<SliceCase> slices;
+  float q_scale = 1, k_scale = 1;  // of the random inputs: what the scores spread over
+  bool shuffled = true;            // pages in any order, as after long use of the cache
+};
+
+inline std::vector<AttentionCase> attention_cases() {
+  return {
+      {"decode_mha", DType::F32, 4, 4, 64, 16, 0, 0, {{100, 1}}},
+      {"decode_first_token", DType::F32, 4, 2, 64, 16, 0, 0, {{0, 1}}},
+      {"decode_gqa3", DType::F16, 9, 3, 64, 32, 0, 0, {{1000, 1}}},
+      {"decode_gqa4_long", DType::F16, 8, 2, 128, 64, 0, 0, {{4095, 1}}},
+      {"decode_mqa", DType::BF16, 16, 1, 80, 16, 0, 0, {{333, 1}}},
+      {"decode_mqa_wide", DType::F16, 71, 1, 64, 16, 0, 0, {{200, 1}}},
+      {"decode_q8", DType::Q8_0, 6, 2, 96, 16, 0, 0, {{517, 1}}},
+      {"decode_tiny_dim", DType::F16, 2, 1, 8, 16, 0, 0, {{70, 1}}},
+      {"decode_dim12", DType::F32, 6, 2, 12, 16, 0, 0, {{129, 1}}},
+      {"decode_dim20", DType::BF16, 4, 4, 20, 32, 0, 0, {{64, 1}}},
+      {"decode_dim256", DType::F16, 4, 1, 256, 32, 0, 0, {{300, 1}}},
+      {"decode_window", DType::F16, 8, 2, 64, 16, 100, 0, {{1000, 1}}},
+      {"decode_window_of_one", DType::F32, 2, 2, 16, 16, 1, 0, {{50, 1}}},
+      {"decode_softcap", DType::F16, 8, 4, 64, 16, 0, 20, {{500, 1}}, 4, 4},
+      {"decode_batch",
+       DType::F16,
+       8,
+       2,
+       64,
+       16,
+       0,
+       0,
+       {{0, 1}, {15, 1}, {16, 1}, {63, 1}, {64, 1}, {700, 1}, {2047, 1}}},
+      {"prefill_one_page", DType::F32, 2, 1, 16, 16, 0, 0, {{0, 7}}},
+      {"prefill_gqa3", DType::F16, 9, 3, 64, 32, 0, 0, {{0, 200}}},
+      {"prefill_mha", DType::F32, 3, 3, 64, 128, 0, 0, {{0, 130}}},
+      {"prefill_mqa_wide", DType::BF16, 71, 1, 64, 64, 0, 0, {{0, 40}}},
+      {"prefill_chunk", DType::F16, 4, 2, 128, 64, 0, 0, {{333, 77}}},
+      {"prefill_q8", DType::Q8_0, 4, 2, 64, 16, 0, 0, {{31, 65}}},
+      {"prefill_dim12", DType::F32, 4, 2, 12, 16, 0, 0, {{5, 66}}},
+      {"prefill_dim20", DType::F16, 4, 4, 20, 32, 0, 0, {{0, 97}}},
+      {"prefill_dim80", DType::BF16, 4, 2, 80, 16, 0, 0, {{11, 64}}},
+      {"prefill_dim96", DType::F16, 2, 2, 96, 16, 0, 0, {{0, 65}}},
+      {"prefill_dim256", DType::F16, 4, 2, 256, 32, 0, 0, {{64, 33}}},
+      {"prefill_window", DType::F16, 6, 2, 64, 16, 50, 0, {{20, 150}}},
+      {"prefill_window_far", DType::F32, 2, 2, 64, 32, 33, 0, {{500, 90}}},
+      {"prefill_softcap", DType::F32, 4, 2, 64, 16, 0, 50, {{0, 90}}, 6, 6},
+      {"verify_draft", DType::F16, 9, 3, 64, 32, 0, 0, {{777, 5}}},
+      {"mixed", DType::F16, 9, 3, 64, 32, 0, 0, {{300, 1}, {0, 70}, {1023, 1}, {128, 3}, {40, 100}, {0, 1}}},
+      {"mixed_window_q8", DType::Q8_0, 8, 2, 32, 16, 64, 30, {{300, 1}, {10, 120}, {63, 1}, {64, 2}}},
+      {"mixed_f32", DType::F32, 4, 1, 64, 64, 0, 0, {{10, 30}, {500, 1}, {0, 65}}},
+  };
+}
+
+// A batch in memory: pages shuffled over a pool that holds more of them than are used, the unused ones full of NaN.
+class AttentionBatch {
+ public:
+  AttentionBatch(const AttentionCase& c, Random& random);
+
+  AttentionArgs args(TestMatrix& out);
+  AttentionProblem problem() const;
+  int64_t rows() const { return rows_; }
+  int64_t width() const { return int64_t{case_.heads} * case_.head_dim; }
+  TestMatrix& q() { return *q_; }
+  size_t pool_bytes() const { return keys_.size(); }  // of the keys, and as many of the values
+  // Keys and values of every slice anew: key(slice, position, kv head, element).
+  void fill(const std::function<float(int slice, int position, int head, int i)>& key,
+            const std::function<float(int slice, int position, int head, int i)>& value);
+
+ private:
+  AttentionCase case_;
+  int64_t rows_ = 0;
+  std::vector<std::vector<int32_t>> pages_;
+  std::vector<SequenceSlice> slices_;
+  std::vector<std::byte> keys_, values_;
+  KvLayer kv_;
+  std::unique_ptr<TestMatrix> q_;
+};
+
+inline AttentionBatch::AttentionBatch(const AttentionCase& c, Random& random) : case_(c) {
+  int pages = 1;
+  for (const SliceCase& slice : c.slices) pages += (slice.past + slice.rows + c.block_size - 1) / c.block_size + 1;
+  std::vector<int32_t> free(pages);
+  std::iota(free.rbegin(), free.rend(), 0);
+  if (c.shuffled) random.shuffle(free);
+  kv_ = {c.kv, c.kv_heads, c.head_dim, c.block_size};
+  const size_t bytes = static_cast<size_t>(pages) * c.kv_heads * c.block_size * kv_.row_bytes();
+  keys_.assign(bytes, std::byte{0xff});  // NaN in every plain format
+  values_.assign(bytes, std::byte{0xff});
+  kv_.keys = keys_.data();
+  kv_.values = values_.data();
+  for (const SliceCase& slice : c.slices) {
+    const int length = slice.past + slice.rows;
+    std::vector<int32_t> own((length + c.block_size - 1) / c.block_size);
+    for (int32_t& page : own) page = free.back(), free.pop_back();
+    pages_.push_back(std::move(own));
+    rows_ += slice.rows;
+  }
+  int row = 0;
+  for (size_t i = 0; i < c.slices.size(); ++i) {
+    slices_.push_back({row, c.slices[i].rows, c.slices[i].past, c.slices[i].past + c.slices[i].rows, pages_[i]});
+    row += c.slices[i].rows;
+  }
+  q_ = std::make_unique<TestMatrix>(rows_, width(), random, c.q_scale);
+  fill([&](int, int, int, int) { return random.normal(c.k_scale); },
+       [&](int, int, int, int) { return random.normal(); });
+}
+
+inline void AttentionBatch::fill(const std::function<float(int, int, int, int)>& key,
+                                 const std::function<float(int, int, int, int)>& value) {
+  Hardware hardware;
+  for (size_t s = 0; s < slices_.size(); ++s) {
+    const int length = slices_[s].past + slices_[s].rows;
+    const int64_t cols = int64_t{case_.kv_heads} * case_.head_dim;
+    TestMatrix k(length, cols), v(length, cols);
+    for (int p = 0; p < length; ++p) {
+      for (int64_t i = 0; i < cols; ++i) {
+        const int head = static_cast<int>(i / case_.head_dim), at = static_cast<int>(i % case_.head_dim);
+        k.at(p, i) = key(static_cast<int>(s), p, head, at);
+        v.at(p, i) = value(static_cast<int>(s), p, head, at);
+      }
+    }
+    const SequenceSlice all{0, length, 0, length, pages_[s]};
+    reference_kv_write()->run({k.view(), v.view(), kv_, {&all, 1}}, {});
+  }
+}
+
+inline AttentionArgs AttentionBatch::args(TestMatrix& out) {
+  AttentionArgs args;
+  args.q = q_->view();
+  args.out = out.view();
+  args.kv = kv_;
+  args.sequences = slices_;
+  args.heads = case_.heads;
+  args.scale = 1 / std::sqrt(static_cast<float>(case_.head_dim));
+  args.softcap = case_.softcap;
+  args.window = case_.window;
+  return args;
+}
+
+inline AttentionProblem AttentionBatch::problem() const {
+  AttentionProblem p;
+  p.kv = case_.kv;
+  p.heads = case_.heads;
+  p.kv_heads = case_.kv_heads;
+  p.head_dim = case_.head_dim;
+  p.block_size = case_.block_size;
+  p.window = case_.window;
+  p.softcap = case_.softcap > 0;
+  p.sequences = static_cast<int64_t>(case_.slices.size());
+  p.rows = rows_;
+  for (const SliceCase& slice : case_.slices) p.context = std::max<int64_t>(p.context, slice.past + slice.rows);
+  return p;
+}
+
+}  // namespace millrace

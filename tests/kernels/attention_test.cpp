@@ -1,0 +1,218 @@
+#include "kernels/attention/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "attention_cases.h"
+
+namespace millrace {
+namespace {
+
+// Scores are sums of head_dim products: their rounding error grows with their size and enters the weights as it is.
+// Kernels that are not exact round queries and weights to f16, or to bf16.
+double tolerance(const AttentionCase& c, const AttentionKernel& kernel, bool exact) {
+  const double largest_score = 4.0 * c.q_scale * c.k_scale;
+  const double rounding = exact ? 5e-7 : kernel.name() == "flash_bf16" ? 0x1p-9 : 0x1p-12;
+  return 4 * rounding * std::max(1.0, largest_score / 2);
+}
+
+class Runner {
+ public:
+  Runner(AttentionBatch& batch, int threads)
+      : batch_(batch), pool_(threads), hardware_(test_hardware()), expected_(fresh()) {
+    hardware_.threads = threads;
+    reference_attention()->run(batch.args(expected_), {&pool_, nullptr});
+  }
+
+  bool can_run(const AttentionKernel& kernel) const { return kernel.can_run(batch_.problem(), hardware_); }
+  bool is_exact(const AttentionKernel& kernel) const {
+    AttentionProblem problem = batch_.problem();
+    problem.precision = Precision::Exact;
+    return kernel.can_run(problem, hardware_);
+  }
+  TestMatrix& expected() { return expected_; }
+
+  TestMatrix run(const AttentionKernel& kernel, const float* phi = nullptr) {
+    // The workspace is poisoned, and a guard stands behind it.
+    const size_t bytes = kernel.workspace_bytes(batch_.problem(), hardware_);
+    std::vector<std::byte> workspace(bytes + kGuard, std::byte{0xff});
+    TestMatrix out = fresh();
+    AttentionArgs args = batch_.args(out);
+    args.phi = phi;
+    kernel.run(args, {&pool_, workspace.data()});
+    for (size_t i = bytes; i < workspace.size(); ++i)
+      EXPECT_EQ(workspace[i], std::byte{0xff}) << "beyond the workspace";
+    EXPECT_TRUE(out.spare_is_untouched());
+    return out;
+  }
+
+ private:
+  static constexpr size_t kGuard = 4096;
+  TestMatrix fresh() const { return TestMatrix(batch_.rows(), batch_.width()); }
+  AttentionBatch& batch_;
+  ThreadPool pool_;
+  Hardware hardware_;
+  TestMatrix expected_;
+};
+
+TEST(Attention, EveryKernelMatchesTheReferenceOnEveryCase) {
+  for (const AttentionCase& c : attention_cases()) {
+    Random random;
+    AttentionBatch batch(c, random);
+    for (int threads : {1, 2, 3, 7}) {
+      Runner runner(batch, threads);
+      for (const AttentionKernel* kernel : cpu_attention_kernels()) {
+        if (!runner.can_run(*kernel)) continue;
+        SCOPED_TRACE(c.name + " " + std::string(kernel->name()) + " threads " + std::to_string(threads) + " seed " +
+                     std::to_string(random.seed()));
+        EXPECT_LT(runner.run(*kernel).distance(runner.expected()), tolerance(c, *kernel, runner.is_exact(*kernel)));
+      }
+    }
+  }
+}
+
+TEST(Attention, IsTheSameBitForBitForOneThreadCount) {
+  for (const AttentionCase& c : attention_cases()) {
+    Random random;
+    AttentionBatch batch(c, random);
+    for (int threads : {2, 3}) {
+      Runner runner(batch, threads);
+      for (const AttentionKernel* kernel : cpu_attention_kernels()) {
+        if (!runner.can_run(*kernel)) continue;
+        const TestMatrix once = runner.run(*kernel);
+        EXPECT_TRUE(runner.run(*kernel).same_bits(once))
+            << c.name << " " << kernel->name() << " seed " << random.seed();
+      }
+    }
+  }
+}
+
+// Scores that a softmax can trip over, made with queries and keys of which only the first element counts.
+struct Attack {
+  std::string name;
+  std::function<float(int position, int length)> score;
+};
+
+std::vector<Attack> attacks() {
+  return {
+      {"all equal", [](int, int) { return 3.0f; }},
+      {"all -1e4", [](int, int) { return -1e4f; }},
+      {"all +1e4", [](int, int) { return 1e4f; }},
+      {"+-1e4", [](int p, int) { return p % 3 == 0 ? 1e4f : -1e4f; }},
+      {"spike at the start", [](int p, int) { return p == 0 ? 1e4f : 0.0f; }},
+      {"spike at the end", [](int p, int length) { return p == length - 1 ? 1e4f : 0.0f; }},
+      {"spike in the middle", [](int p, int length) { return p == length / 2 ? 500.0f : -500.0f; }},
+      {"pit at the start", [](int p, int) { return p < 64 ? -1e4f : 1e4f; }},
+      {"rising", [](int p, int) { return 7.0f * static_cast<float>(p); }},
+      {"falling", [](int p, int) { return -7.0f * static_cast<float>(p); }},
+      {"steps of the slack", [](int p, int) { return 5.5f * static_cast<float>(p / 64); }},
+      {"beyond f32", [](int, int) { return 3e38f; }},
+      {"below f32", [](int, int) { return -3e38f; }},
+  };
+}
+
+TEST(Attention, SurvivesAttacksOnTheSoftmax) {
+  for (AttentionCase c : {AttentionCase{"decode", DType::F32, 6, 2, 32, 16, 0, 0, {{700, 1}}},
+                          AttentionCase{"decode", DType::F16, 6, 2, 32, 32, 0, 0, {{700, 1}}},
+                          AttentionCase{"prefill", DType::F32, 4, 2, 32, 16, 0, 0, {{100, 150}}},
+                          AttentionCase{"prefill", DType::BF16, 4, 2, 32, 64, 0, 0, {{100, 150}}},
+                          AttentionCase{"window", DType::F16, 4, 2, 32, 16, 90, 0, {{300, 1}, {0, 130}}},
+                          AttentionCase{"softcap", DType::F16, 4, 2, 32, 16, 0, 30, {{300, 1}, {0, 130}}}}) {
+    for (const Attack& attack : attacks()) {
+      Random random;
+      AttentionBatch batch(c, random);
+      // q k / sqrt(32) is the score; both are kept within f16.
+      const float q = 64, scale = std::sqrt(32.0f) / q;
+      if (c.kv == DType::F16 && std::abs(attack.score(0, 1)) > 1e30f) continue;
+      for (int64_t row = 0; row < batch.rows(); ++row) {
+        for (int64_t i = 0; i < batch.width(); ++i) batch.q().at(row, i) = i % c.head_dim == 0 ? q : 0.0f;
+      }
+      batch.fill(
+          [&](int slice, int position, int, int i) {
+            const int length = c.slices[static_cast<size_t>(slice)].past + c.slices[static_cast<size_t>(slice)].rows;
+            return i == 0 ? attack.score(position, length) * scale : 0.0f;
+          },
+          [&](int, int, int, int) { return random.normal(); });
+      Runner runner(batch, 3);
+      for (const AttentionKernel* kernel : cpu_attention_kernels()) {
+        if (!runner.can_run(*kernel)) continue;
+        SCOPED_TRACE(c.name + " " + std::string(name(c.kv)) + " " + attack.name + " " + std::string(kernel->name()));
+        const double error = runner.run(*kernel).distance(runner.expected());
+        EXPECT_LT(error, runner.is_exact(*kernel) ? 2e-3 : 1e-2);  // false for NaN; f32 resolves 1e4 to 1e-3
+      }
+    }
+  }
+}
+
+// Whatever maximum calibration suggests, the result is right: a bad one only costs time.
+TEST(Attention, UnifiedMaximumMayBeWrong) {
+  for (const char* name : {"decode_gqa3", "mixed", "prefill_window", "decode_q8"}) {
+    const auto cases = attention_cases();
+    const AttentionCase& c =
+        *std::find_if(cases.begin(), cases.end(), [&](const auto& one) { return one.name == name; });
+    Random random;
+    AttentionBatch batch(c, random);
+    Runner runner(batch, 2);
+    for (const AttentionKernel* kernel : cpu_attention_kernels()) {
+      if (!runner.can_run(*kernel)) continue;
+      for (float value : {0.0f, 3.0f, -60.0f, 60.0f, 1e4f, -1e4f, 1e30f}) {
+        const std::vector<float> phi(static_cast<size_t>(c.heads), value);
+        const double error = runner.run(*kernel, phi.data()).distance(runner.expected());
+        EXPECT_LT(error, tolerance(c, *kernel, runner.is_exact(*kernel)))
+            << name << " " << kernel->name() << " phi " << value;
+      }
+    }
+  }
+}
+
+// A sequence gives the same rows alone, in chunks, and in company.
+TEST(Attention, DoesNotDependOnTheBatch) {
+  const AttentionCase together{"", DType::F32, 6, 2, 64, 16, 0, 0, {{0, 150}}};
+  Random random;
+  AttentionBatch whole(together, random);
+  Runner runner(whole, 2);
+  for (const AttentionKernel* kernel : cpu_attention_kernels()) {
+    if (!runner.can_run(*kernel)) continue;
+    TestMatrix all = runner.run(*kernel);
+    for (int split : {1, 64, 149}) {
+      TestMatrix out(150, whole.width());
+      AttentionArgs args = whole.args(out);
+      const SequenceSlice sequence = args.sequences[0];
+      std::vector<SequenceSlice> slices = {{split, 150 - split, split, 150, sequence.pages},
+                                           {0, split, 0, 150, sequence.pages}};
+      args.sequences = slices;
+      ThreadPool pool(3);
+      Hardware hardware = test_hardware();
+      hardware.threads = 3;
+      std::vector<std::byte> workspace(kernel->workspace_bytes(whole.problem(), hardware));
+      kernel->run(args, {&pool, workspace.data()});
+      EXPECT_LT(out.distance(all), 1e-6) << kernel->name() << " " << split;
+    }
+  }
+}
+
+TEST(Attention, ExactProblemsGetExactKernelsOnly) {
+  AttentionProblem problem{DType::F16, Precision::Exact, 8, 2, 64, 16};
+  for (const AttentionKernel* kernel : cpu_attention_kernels()) {
+    if (kernel->name() == "flash_bf16" || kernel->name() == "flash_fhm") {
+      EXPECT_FALSE(kernel->can_run(problem, test_hardware())) << kernel->name();
+    }
+  }
+}
+
+TEST(AttentionProblem, BucketsKeepDecodesApartAndRoundUp) {
+  AttentionProblem decode{DType::F16, Precision::Fast, 8, 2, 64, 16};
+  decode.sequences = decode.rows = 5;
+  decode.context = 1000;
+  const AttentionProblem bucket = decode.bucketed();
+  EXPECT_EQ(bucket.sequences, 8);
+  EXPECT_EQ(bucket.rows, 8);
+  EXPECT_EQ(bucket.context, 1024);
+  EXPECT_EQ(bucket.bucketed(), bucket);
+  decode.rows = 6;
+  EXPECT_EQ(decode.bucketed().rows, 8);
+}
+
+}  // namespace
+}  // namespace millrace

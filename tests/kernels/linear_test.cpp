@@ -1,0 +1,221 @@
+// Every linear kernel of this machine, at every ISA level it has, against the reference.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "hardware/detect.h"
+#include "kernels/linear/cpu_linear.h"
+#include "kernels/linear/rows/rows.h"
+#include "linear_cases.h"
+#include "tensor/dequantize.h"
+
+namespace millrace {
+namespace {
+
+constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
+
+// x as int8 with a scale per 32 elements, back in f32: what the fast kernels of quantized weights multiply with.
+std::vector<float> through_int8(const std::vector<float>& x) {
+  std::vector<float> out(x.size());
+  for (size_t i = 0; i < x.size(); i += 32) {
+    float largest = 0;
+    for (size_t j = i; j < i + 32; ++j) largest = std::max(largest, std::abs(x[j]));
+    const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
+    for (size_t j = i; j < i + 32; ++j) out[j] = std::nearbyint(x[j] * inverse) * (largest / 127.0f);
+  }
+  return out;
+}
+
+// One weight matrix with inputs for the largest m, and what comes out of them in double precision.
+struct Fixture {
+  DType format;
+  int64_t n, k, m;
+  std::vector<std::byte> weights;
+  std::vector<float> x, bias, before;         // before: y when accumulating
+  std::vector<double> product, product_int8;  // x W^T alone, and with x rounded to int8
+  std::vector<double> x_norms;
+  double w_norm = 0;  // Frobenius, per row of W: sqrt(sum w^2 / n)
+
+  Fixture(DType format, LinearShape shape, int64_t m, std::mt19937& rng)
+      : format(format), n(shape.n), k(shape.k), m(m) {
+    std::normal_distribution<float> normal;
+    weights = random_weights(format, n, k, rng);
+    x = random_activations(m, k, rng);
+    for (int64_t i = 0; i < n; ++i) bias.push_back(normal(rng));
+    for (int64_t i = 0; i < n * m; ++i) before.push_back(normal(rng));
+    const auto rounded = is_quantized(format) ? through_int8(x) : x;
+    product.resize(static_cast<size_t>(m * n));
+    product_int8.resize(product.size());
+    std::vector<float> row(static_cast<size_t>(k));
+    for (int64_t j = 0; j < n; ++j) {
+      dequantize_row(format, weights.data() + static_cast<size_t>(j) * row_bytes(format, k), row.data(), k);
+      for (const float w : row) w_norm += double(w) * w / double(n);
+      for (int64_t i = 0; i < m; ++i) {
+        double sum = 0, sum_int8 = 0;
+        for (int64_t e = 0; e < k; ++e) {
+          sum += double(x[size_t(i * k + e)]) * row[size_t(e)];
+          sum_int8 += double(rounded[size_t(i * k + e)]) * row[size_t(e)];
+        }
+        product[size_t(i * n + j)] = sum;
+        product_int8[size_t(i * n + j)] = sum_int8;
+      }
+    }
+    w_norm = std::sqrt(w_norm);
+    for (int64_t i = 0; i < m; ++i) {
+      double sum = 0;
+      for (int64_t e = 0; e < k; ++e) sum += double(x[size_t(i * k + e)]) * x[size_t(i * k + e)];
+      x_norms.push_back(std::sqrt(sum));
+    }
+  }
+};
+
+struct Buffer {  // 64-byte aligned
+  explicit Buffer(size_t bytes) : storage(bytes + 64) {
+    const auto address = reinterpret_cast<uintptr_t>(storage.data());
+    data = storage.data() + (64 - address % 64) % 64;
+  }
+  std::vector<std::byte> storage;
+  std::byte* data;
+};
+
+struct Call {
+  const LinearKernel* kernel;
+  const Hardware& hardware;
+  ThreadPool& pool;
+  bool biased, accumulate;
+};
+
+// Rows of x and y are wider than they need to be, and what lies beyond must stay as it was.
+constexpr int64_t kPadding = 5;
+
+std::vector<float> run(const Fixture& f, int64_t m, const LinearWeights& weights, const Call& r,
+                       const LinearProblem& problem) {
+  Buffer workspace(r.kernel->workspace_bytes(problem.bucketed(), r.hardware));
+  std::fill(workspace.storage.begin(), workspace.storage.end(), std::byte{0xff});
+  std::vector<float> x(size_t(m * (f.k + kPadding)), kPoison), y(size_t(m * (f.n + kPadding)), kPoison);
+  for (int64_t i = 0; i < m; ++i) {
+    std::copy_n(&f.x[size_t(i * f.k)], f.k, &x[size_t(i * (f.k + kPadding))]);
+    if (r.accumulate) std::copy_n(&f.before[size_t(i * f.n)], f.n, &y[size_t(i * (f.n + kPadding))]);
+  }
+  LinearArgs args;
+  args.x = {DType::F32, m, f.k, f.k + kPadding, reinterpret_cast<std::byte*>(x.data())};
+  args.y = {DType::F32, m, f.n, f.n + kPadding, reinterpret_cast<std::byte*>(y.data())};
+  args.weights = &weights;
+  args.bias = r.biased ? f.bias.data() : nullptr;
+  args.accumulate = r.accumulate;
+  r.kernel->run(args, {&r.pool, workspace.data});
+  std::vector<float> out;
+  for (int64_t i = 0; i < m; ++i) {
+    const float* row = &y[size_t(i * (f.n + kPadding))];
+    out.insert(out.end(), row, row + f.n);
+    for (int64_t j = f.n; j < f.n + kPadding; ++j) EXPECT_TRUE(std::isnan(row[j])) << "wrote beyond row " << i;
+  }
+  return out;
+}
+
+// The error of each row in norm, in units of what such a row of y would typically measure: |x| |w| per output.
+void expect_close(const Fixture& f, int64_t m, const std::vector<float>& y, const std::vector<double>& product,
+                  const Call& r, double tolerance, const char* against) {
+  for (int64_t i = 0; i < m; ++i) {
+    double error = 0, size = 0;
+    for (int64_t j = 0; j < f.n; ++j) {
+      const size_t at = size_t(i * f.n + j);
+      const double other = (r.biased ? f.bias[size_t(j)] : 0) + (r.accumulate ? f.before[at] : 0);
+      error += std::pow(y[at] - (product[at] + other), 2);
+      size += std::pow((r.biased ? std::abs(f.bias[size_t(j)]) : 0) + (r.accumulate ? std::abs(f.before[at]) : 0), 2);
+    }
+    const double typical = f.x_norms[size_t(i)] * f.w_norm * std::sqrt(double(f.n));
+    // The last term: additions of bias and y round in f32, whatever the size of the product.
+    const double allowed = tolerance * typical + 3e-7 * std::sqrt(size) + 1e-30;
+    ASSERT_LE(std::sqrt(error), allowed) << "row " << i << " of " << m << " against " << against;
+  }
+}
+
+double tolerance_of(const LinearProblem& p, const LinearKernel& kernel) {
+  if (p.precision == Precision::Exact || kernel.name() == "reference") return 1e-6;
+  if (kernel.name().find("bf16") != std::string_view::npos) return 6e-3;
+  if (p.layout == "rows") return 1e-6;
+  return 1.5e-2;
+}
+
+class LinearTest : public testing::TestWithParam<DType> {
+ protected:
+  void check(const Fixture& f, int64_t m, const LinearWeights& weights, const Call& r, Precision precision) {
+    const LinearProblem problem{f.format, weights.layout->name(), precision, r.accumulate, f.n, f.k, m};
+    if (!r.kernel->can_run(problem.bucketed(), r.hardware)) return;
+    SCOPED_TRACE(to_string(problem) + " with " + std::string(r.kernel->name()));
+    EXPECT_GT(r.kernel->estimate_us(problem, r.hardware), 0);
+    const auto y = run(f, m, weights, r, problem);
+    const double tolerance = tolerance_of(problem, *r.kernel);
+    expect_close(f, m, y, f.product, r, tolerance, "the exact product");
+    if (tolerance == 1.5e-2) expect_close(f, m, y, f.product_int8, r, 1e-6, "the product with x in int8");
+    ++checked_;
+  }
+
+  void check_all_kernels(const Fixture& f, const LinearLayout& layout, const Hardware& hardware, std::mt19937& rng) {
+    const WeightView whole{f.format, f.n, f.k, f.weights.data()};
+    const int64_t cut = f.n / 3;  // packed from two parts, as q, k and v are
+    const WeightView parts[] = {{f.format, cut, f.k, whole.data}, {f.format, f.n - cut, f.k, whole.row(cut)}};
+    Buffer packed(layout.bytes(f.format, f.n, f.k));
+    if (!layout.in_place(f.format, f.n, f.k)) layout.pack(parts, packed.data, pools_[1]);
+    const LinearWeights weights{f.format, f.n, f.k, &layout,
+                                layout.in_place(f.format, f.n, f.k) ? whole.data : packed.data};
+    for (const auto* kernel : cpu_linear_kernels()) {
+      for (const int64_t m : kTestRows) {
+        ThreadPool& pool = pools_[rng() % 3];
+        Hardware narrowed = hardware;
+        narrowed.threads = pool.size();
+        const Call r{kernel, narrowed, pool, rng() % 2 == 0, rng() % 2 == 0};
+        for (const auto precision : {Precision::Fast, Precision::Exact}) {
+          check(f, m, weights, r, precision);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+
+  ThreadPool pools_[3] = {ThreadPool(1), ThreadPool(2), ThreadPool(3)};
+  int checked_ = 0;
+};
+
+TEST_P(LinearTest, EveryKernelMatchesTheReference) {
+  const uint32_t seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 rng(seed);
+  for (const auto& shape : test_shapes(GetParam())) {
+    const Fixture fixture(GetParam(), shape, 100, rng);
+    IsaSet last;
+    for (const auto& level : isa_levels()) {
+      const Hardware hardware = detect_cpu(1, level.allowed);
+      if (level.name != "scalar" && hardware.isa == last) continue;  // the machine has no more
+      last = hardware.isa;
+      for (const auto* layout : cpu_linear_layouts()) {
+        if (!layout->accepts(GetParam(), shape.n, shape.k, hardware)) continue;
+        SCOPED_TRACE("isa " + std::string(level.name));
+        check_all_kernels(fixture, *layout, hardware, rng);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+  EXPECT_GT(checked_, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, LinearTest, testing::ValuesIn([] {
+                           std::vector<DType> all;
+                           for (const auto& type : all_dtypes()) all.push_back(type.dtype);
+                           return all;
+                         }()),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+TEST(Linear, BucketsGrowByAThirdOrAHalf) {
+  for (int64_t m = 1; m <= 8; ++m) EXPECT_EQ(bucket_rows(m), m);
+  EXPECT_EQ(bucket_rows(9), 12);
+  EXPECT_EQ(bucket_rows(12), 12);
+  EXPECT_EQ(bucket_rows(13), 16);
+  EXPECT_EQ(bucket_rows(17), 24);
+  EXPECT_EQ(bucket_rows(512), 512);
+  EXPECT_EQ(bucket_rows(513), 768);
+}
+
+}  // namespace
+}  // namespace millrace

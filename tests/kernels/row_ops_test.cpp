@@ -1,0 +1,279 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "kernels/cpu_lists.h"
+#include "row_op_cases.h"
+#include "support.h"
+#include "tensor/dequantize.h"
+
+namespace millrace {
+namespace {
+
+// A few roundings of f32, in the norm of the result.
+constexpr double kTolerance = 4e-7;
+
+// Runs every kernel that can, at one and at three threads, and holds what `check` returns against the tolerance.
+template <class Op>
+void for_kernels(const KernelList<Op>& kernels, const typename Op::Problem& problem, uint32_t seed, double tolerance,
+                 const std::function<double(const Kernel<Op>&, ThreadPool&)>& error) {
+  for (int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    Hardware hardware = test_hardware();
+    hardware.threads = threads;
+    for (const Kernel<Op>* kernel : kernels) {
+      if (!kernel->can_run(problem, hardware)) continue;
+      SCOPED_TRACE(to_string(problem) + " " + std::string(kernel->name()) + " threads " + std::to_string(threads) +
+                   " seed " + std::to_string(seed));
+      EXPECT_GT(kernel->estimate_us(problem, hardware), 0);
+      EXPECT_LE(error(*kernel, pool), tolerance);
+    }
+  }
+}
+
+TEST(Norm, MatchesTheReference) {
+  for (const NormCase& c : norm_cases()) {
+    Random random;
+    const auto& p = c.problem;
+    TestMatrix x(p.rows, p.cols, random), weight(1, p.cols, random), bias(1, p.cols, random), expected(p.rows, p.cols);
+    for (int64_t i = 0; i < p.cols; ++i) {
+      for (int64_t r = 0; r < p.rows; ++r) x.at(r, i) += c.offset;
+    }
+    const auto args = [&](TestMatrix& in, TestMatrix& out) {
+      return NormOp::Args{p.kind,
+                          in.view(),
+                          out.view(),
+                          c.weighted ? &weight.at(0, 0) : nullptr,
+                          c.biased ? &bias.at(0, 0) : nullptr,
+                          1e-5f,
+                          static_cast<int>(p.groups)};
+    };
+    reference_norm()->run(args(x, expected), {});
+    // A mean far from zero takes digits from the differences to it.
+    const double tolerance = kTolerance * (1 + std::abs(c.offset));
+    for_kernels<NormOp>(cpu_norm_kernels(), p, random.seed(), tolerance, [&](const auto& kernel, ThreadPool& pool) {
+      TestMatrix out(p.rows, p.cols), same = x;
+      kernel.run(args(x, out), {&pool, nullptr});
+      kernel.run(args(same, same), {&pool, nullptr});
+      EXPECT_TRUE(out.spare_is_untouched());
+      EXPECT_TRUE(same.same_bits(out)) << "in place";
+      return out.distance(expected);
+    });
+  }
+}
+
+TEST(Norm, SurvivesZerosAndLargeInputs) {
+  for (const Kernel<NormOp>* kernel : cpu_norm_kernels()) {
+    if (!kernel->can_run({}, test_hardware())) continue;
+    for (float value : {0.0f, 1e-20f, 1e15f}) {
+      TestMatrix x(1, 50), out(1, 50);
+      for (int i = 0; i < 50; ++i) x.at(0, i) = value;
+      kernel->run({NormKind::Rms, x.view(), out.view()}, {});
+      for (int i = 0; i < 50; ++i) EXPECT_TRUE(std::isfinite(out.at(0, i))) << kernel->name() << " " << value;
+    }
+  }
+}
+
+TEST(Rope, MatchesTheReference) {
+  for (const RopeOp::Problem& p : rope_cases()) {
+    Random random;
+    TestMatrix x(p.rows, int64_t{p.heads} * p.head_dim, random), angles(p.rows, p.rotary_dim, random);
+    const auto args = [&](TestMatrix& in) {
+      return RopeOp::Args{p.style, in.view(), angles.view(), p.heads, p.head_dim, p.rotary_dim};
+    };
+    TestMatrix expected = x;
+    reference_rope()->run(args(expected), {});
+    for_kernels<RopeOp>(cpu_rope_kernels(), p, random.seed(), kTolerance, [&](const auto& kernel, ThreadPool& pool) {
+      TestMatrix out = x;
+      kernel.run(args(out), {&pool, nullptr});
+      EXPECT_TRUE(out.spare_is_untouched());
+      return out.distance(expected);
+    });
+  }
+}
+
+TEST(Rope, TurnsThePairsOfItsStyle) {
+  for (const Kernel<RopeOp>* kernel : cpu_rope_kernels()) {
+    if (!kernel->can_run({}, test_hardware())) continue;
+    TestMatrix angles(1, 4);  // two quarter turns
+    angles.at(0, 0) = angles.at(0, 1) = 0;
+    angles.at(0, 2) = angles.at(0, 3) = 1;
+    for (RopeStyle style : {RopeStyle::Halves, RopeStyle::Interleaved}) {
+      TestMatrix x(1, 5);
+      for (int i = 0; i < 5; ++i) x.at(0, i) = static_cast<float>(i + 1);
+      kernel->run({style, x.view(), angles.view(), 1, 5, 4}, {});
+      const bool halves = style == RopeStyle::Halves;
+      const float expected[] = {halves ? -3.0f : -2.0f, halves ? -4.0f : 1.0f, halves ? 1.0f : -4.0f,
+                                halves ? 2.0f : 3.0f, 5.0f};
+      for (int i = 0; i < 5; ++i) EXPECT_EQ(x.at(0, i), expected[i]) << kernel->name() << " " << i;
+    }
+  }
+}
+
+TEST(Activation, MatchesTheReference) {
+  for (const ActivationOp::Problem& p : activation_cases()) {
+    Random random;
+    TestMatrix x(p.rows, p.cols, random, 3), gate(p.rows, p.cols, random), expected(p.rows, p.cols);
+    const Matrix gate_view = gate.view();
+    const auto args = [&](TestMatrix& in, TestMatrix& out) {
+      return ActivationOp::Args{p.kind, in.view(), p.gated ? &gate_view : nullptr, out.view()};
+    };
+    reference_activation()->run(args(x, expected), {});
+    for_kernels<ActivationOp>(cpu_activation_kernels(), p, random.seed(), kTolerance,
+                              [&](const auto& kernel, ThreadPool& pool) {
+                                TestMatrix out(p.rows, p.cols), same = x;
+                                kernel.run(args(x, out), {&pool, nullptr});
+                                kernel.run(args(same, same), {&pool, nullptr});
+                                EXPECT_TRUE(out.spare_is_untouched());
+                                EXPECT_TRUE(same.same_bits(out)) << "in place";
+                                return out.distance(expected);
+                              });
+  }
+}
+
+// Over the whole range of inputs each result is good on its own, not only in the norm.
+TEST(Activation, IsAccurateEverywhere) {
+  std::vector<float> points;
+  for (float x = 1e-30f; x < 1e30f; x *= 1.37f) points.push_back(x), points.push_back(-x);
+  for (float x = -14; x < 14; x += 0.0137f) points.push_back(x);
+  const int64_t n = static_cast<int64_t>(points.size());
+  TestMatrix x(1, n), out(1, n), expected(1, n);
+  for (int64_t i = 0; i < n; ++i) x.at(0, i) = points[static_cast<size_t>(i)];
+  for (Activation kind : {Activation::Silu, Activation::GeluTanh, Activation::GeluErf, Activation::Relu}) {
+    reference_activation()->run({kind, x.view(), nullptr, expected.view()}, {});
+    for (const Kernel<ActivationOp>* kernel : cpu_activation_kernels()) {
+      if (!kernel->can_run({}, test_hardware())) continue;
+      kernel->run({kind, x.view(), nullptr, out.view()}, {});
+      for (int64_t i = 0; i < n; ++i) {
+        const double allowed = 5e-7 * std::abs(expected.at(0, i)) + 1e-7 * std::min(1.0f, std::abs(x.at(0, i)));
+        EXPECT_NEAR(out.at(0, i), expected.at(0, i), allowed)
+            << kernel->name() << " " << static_cast<int>(kind) << " " << x.at(0, i);
+      }
+    }
+  }
+}
+
+TEST(Elementwise, MatchesTheReference) {
+  for (const ElementwiseOp::Problem& p : elementwise_cases()) {
+    Random random;
+    const bool gather = p.kind == Elementwise::Gather;
+    TestMatrix a(gather ? p.rows + 5 : p.rows, p.cols, random, 20), b(p.rows, p.cols, random), expected(p.rows, p.cols);
+    std::vector<int32_t> ids;
+    for (int64_t i = 0; i < p.rows; ++i) ids.push_back(random.below(static_cast<int>(p.rows) + 5));
+    const auto args = [&](TestMatrix& out) {
+      return ElementwiseOp::Args{p.kind, a.view(), b.view(), out.view(), 30.0f, ids};
+    };
+    reference_elementwise()->run(args(expected), {});
+    for_kernels<ElementwiseOp>(cpu_elementwise_kernels(), p, random.seed(), kTolerance,
+                               [&](const auto& kernel, ThreadPool& pool) {
+                                 TestMatrix out(p.rows, p.cols);
+                                 kernel.run(args(out), {&pool, nullptr});
+                                 EXPECT_TRUE(out.spare_is_untouched());
+                                 return out.distance(expected);
+                               });
+  }
+}
+
+TEST(Elementwise, SoftcapIsAccurateEverywhere) {
+  std::vector<float> points;
+  for (float x = 1e-20f; x < 1e20f; x *= 1.13f) points.push_back(x), points.push_back(-x);
+  const int64_t n = static_cast<int64_t>(points.size());
+  TestMatrix x(1, n), out(1, n);
+  for (int64_t i = 0; i < n; ++i) x.at(0, i) = points[static_cast<size_t>(i)];
+  for (const Kernel<ElementwiseOp>* kernel : cpu_elementwise_kernels()) {
+    if (!kernel->can_run({}, test_hardware())) continue;
+    kernel->run({Elementwise::Softcap, x.view(), {}, out.view(), 50.0f, {}}, {});
+    for (int64_t i = 0; i < n; ++i) {
+      const double expected = 50 * std::tanh(static_cast<double>(x.at(0, i)) / 50);
+      EXPECT_NEAR(out.at(0, i), expected, 5e-7 * std::abs(expected)) << kernel->name() << " " << x.at(0, i);
+    }
+  }
+}
+
+TEST(Embedding, MatchesTheReference) {
+  for (const EmbeddingOp::Problem& p : embedding_cases()) {
+    Random random;
+    const int64_t rows = 50;
+    std::vector<std::byte> table(static_cast<size_t>(rows) * row_bytes(p.format, p.cols));
+    // Any bytes are some numbers, but not all of them finite: draw again where a row is not.
+    std::vector<float> row(static_cast<size_t>(p.cols));
+    for (int64_t r = 0; r < rows; ++r) {
+      const size_t bytes = row_bytes(p.format, p.cols);
+      const size_t block = static_cast<size_t>(info(p.format).bytes);
+      for (size_t at = 0; at < bytes; at += block) {
+        std::byte* to = table.data() + static_cast<size_t>(r) * bytes + at;
+        const auto finite = [&] {
+          float values[256];
+          dequantize_row(p.format, to, values, info(p.format).block);
+          return std::all_of(values, values + info(p.format).block, [](float v) { return std::abs(v) < 1e6f; });
+        };
+        do {
+          for (size_t i = 0; i < block; ++i) to[i] = static_cast<std::byte>(random.below(256));
+        } while (!finite());
+      }
+    }
+    std::vector<int32_t> ids;
+    for (int64_t i = 0; i < p.rows; ++i) ids.push_back(random.below(static_cast<int>(rows)));
+    for (bool accumulate : {false, true}) {
+      TestMatrix base(p.rows, p.cols, random);
+      const auto args = [&](TestMatrix& out) {
+        return EmbeddingOp::Args{{p.format, rows, p.cols, table.data()}, ids, 1.5f, accumulate, out.view()};
+      };
+      TestMatrix expected = accumulate ? base : TestMatrix(p.rows, p.cols);
+      reference_embedding()->run(args(expected), {});
+      for_kernels<EmbeddingOp>(cpu_embedding_kernels(), p, random.seed(), kTolerance,
+                               [&](const auto& kernel, ThreadPool& pool) {
+                                 TestMatrix out = accumulate ? base : TestMatrix(p.rows, p.cols);
+                                 kernel.run(args(out), {&pool, nullptr});
+                                 EXPECT_TRUE(out.spare_is_untouched());
+                                 return out.distance(expected);
+                               });
+    }
+  }
+}
+
+// Two sequences, one of which continues in the middle of a page. What lies outside of the new rows stays as it was, and
+// the stored bits are the reference's.
+TEST(KvWrite, StoresTheBitsOfTheReference) {
+  for (const KvWriteOp::Problem& p : kv_write_cases()) {
+    Random random;
+    const int rows = static_cast<int>(p.rows), block_size = 16;
+    TestMatrix k(p.rows, int64_t{p.kv_heads} * p.head_dim, random),
+        v(p.rows, int64_t{p.kv_heads} * p.head_dim, random, 100);
+    std::vector<int32_t> pages((p.rows + 7) / block_size + 4);
+    for (size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<int32_t>(i);
+    random.shuffle(pages);
+    const std::span<const int32_t> all(pages);
+    const int first_rows = rows / 3;
+    const std::vector<SequenceSlice> slices = {
+        {0, first_rows, 7, 0, all.first((7 + first_rows) / block_size + 1)},
+        {first_rows, rows - first_rows, 0, 0, all.subspan((7 + first_rows) / block_size + 1)}};
+    KvLayer kv{p.kv, p.kv_heads, p.head_dim, block_size};
+    const size_t bytes = pages.size() * p.kv_heads * block_size * kv.row_bytes();
+    const auto write = [&](const Kernel<KvWriteOp>& kernel, ThreadPool* pool) {
+      std::vector<std::byte> memory(2 * bytes, std::byte{0xa5});
+      kv.keys = memory.data();
+      kv.values = memory.data() + bytes;
+      kernel.run({k.view(), v.view(), kv, slices}, {pool, nullptr});
+      return memory;
+    };
+    const std::vector<std::byte> expected = write(*reference_kv_write(), nullptr);
+    for_kernels<KvWriteOp>(cpu_kv_write_kernels(), p, random.seed(), 0, [&](const auto& kernel, ThreadPool& pool) {
+      return write(kernel, &pool) == expected ? 0 : 1;
+    });
+  }
+}
+
+// --isa decides: at each level the SIMD kernels are those of the level or below, and the references always remain.
+TEST(KernelLists, FollowTheInstructionSet) {
+  for (const Hardware& hardware : hardware_levels()) {
+    const bool simd = hardware.isa.has(Isa::Neon) || hardware.isa.has(Isa::Sse4);
+    int able = 0;
+    for (const Kernel<NormOp>* kernel : cpu_norm_kernels()) able += kernel->can_run({}, hardware);
+    const int wide = hardware.isa.has(Isa::Avx2) + hardware.isa.has(Isa::Avx512);
+    EXPECT_EQ(able, 1 + simd + wide) << to_string(hardware.isa);
+  }
+}
+
+}  // namespace
+}  // namespace millrace

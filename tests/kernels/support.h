@@ -1,0 +1,94 @@
+// What the kernel tests and benchmarks share: fresh random inputs, poisoned outputs, errors measured in norms.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "hardware/detect.h"
+#include "kernels/kernel_set.h"
+
+namespace millrace {
+
+// A new seed for each run, printed when something fails; MILLRACE_TEST_SEED in the failure text names it.
+class Random {
+ public:
+  Random() : seed_(std::random_device{}()), engine_(seed_) {}
+  explicit Random(uint32_t seed) : seed_(seed), engine_(seed) {}
+  uint32_t seed() const { return seed_; }
+
+  float normal(float scale = 1) { return std::normal_distribution<float>(0, scale)(engine_); }
+  int below(int n) { return std::uniform_int_distribution<int>(0, n - 1)(engine_); }
+  void shuffle(std::vector<int32_t>& items) { std::shuffle(items.begin(), items.end(), engine_); }
+
+ private:
+  uint32_t seed_;
+  std::mt19937 engine_;
+};
+
+// A matrix with columns to spare on both sides, as views into larger buffers have; spare and fresh elements are NaN.
+class TestMatrix {
+ public:
+  TestMatrix(int64_t rows, int64_t cols) : rows_(rows), cols_(cols), data_(rows * (cols + 2 * kSpare), kPoison) {}
+  TestMatrix(int64_t rows, int64_t cols, Random& random, float scale = 1) : TestMatrix(rows, cols) {
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t c = 0; c < cols; ++c) at(r, c) = random.normal(scale);
+    }
+  }
+
+  Matrix view() {
+    return {DType::F32, rows_, cols_, cols_ + 2 * kSpare, reinterpret_cast<std::byte*>(data_.data() + kSpare)};
+  }
+  float& at(int64_t r, int64_t c) { return data_[r * (cols_ + 2 * kSpare) + kSpare + c]; }
+
+  // |this - other| / |other| in the Frobenius norm; NaN where anything was not written.
+  double distance(TestMatrix& other) {
+    double difference = 0, norm = 0;
+    for (int64_t r = 0; r < rows_; ++r) {
+      for (int64_t c = 0; c < cols_; ++c) {
+        const double d = static_cast<double>(at(r, c)) - other.at(r, c);
+        difference += d * d;
+        norm += static_cast<double>(other.at(r, c)) * other.at(r, c);
+      }
+    }
+    return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+  }
+  bool spare_is_untouched() const {
+    for (int64_t r = 0; r < rows_; ++r) {
+      const float* row = data_.data() + r * (cols_ + 2 * kSpare);
+      for (int64_t c = 0; c < kSpare; ++c) {
+        if (!std::isnan(row[c]) || !std::isnan(row[kSpare + cols_ + c])) return false;
+      }
+    }
+    return true;
+  }
+  bool same_bits(const TestMatrix& other) const {
+    return std::memcmp(data_.data(), other.data_.data(), data_.size() * sizeof(float)) == 0;
+  }
+
+ private:
+  static constexpr int64_t kSpare = 3;
+  static constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
+  int64_t rows_, cols_;
+  std::vector<float> data_;
+};
+
+inline const Hardware& test_hardware() {
+  static const Hardware hardware = detect_cpu(2);
+  return hardware;
+}
+
+// The machine as --isa LEVEL would leave it, for every level.
+inline std::vector<Hardware> hardware_levels() {
+  std::vector<Hardware> levels;
+  for (const IsaLevel& level : isa_levels()) {
+    Hardware hardware = test_hardware();
+    hardware.isa = hardware.isa.both(level.allowed);
+    levels.push_back(hardware);
+  }
+  return levels;
+}
+
+}  // namespace millrace

@@ -1,0 +1,82 @@
+// Every architecture against Hugging Face transformers, from safetensors and from GGUF, from both spellings of the
+// config.
+#include "models/golden.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/engine.h"
+
+namespace millrace {
+namespace {
+
+class GoldenTest : public testing::TestWithParam<Golden> {};
+
+void expect_logits(const std::string& model, const Expected& expected, double tolerance) {
+  const auto length = static_cast<int64_t>(expected.tokens.size());
+  auto runner = load(
+      model, {.threads = 2, .exact = true, .context = length, .rows = length, .logit_rows = length, .block_size = 16});
+  const auto rows = all_logits(*runner, expected.tokens, static_cast<int32_t>(length));
+  const size_t vocab = rows.front().size();
+  ASSERT_EQ(expected.logits.size(), expected.rows.size() * vocab);
+  double largest = 0, error = 0;
+  for (size_t i = 0; i < expected.rows.size(); ++i) {
+    for (size_t j = 0; j < vocab; ++j) {
+      const double want = expected.logits[i * vocab + j];
+      const double got = rows[static_cast<size_t>(expected.rows[i])][j];
+      ASSERT_TRUE(std::isfinite(got)) << model;
+      largest = std::max(largest, std::abs(want));
+      error = std::max(error, std::abs(got - want));
+    }
+  }
+  EXPECT_LE(error, tolerance * largest) << model;
+}
+
+void expect_greedy(const std::string& model, const Expected& expected) {
+  const auto length = static_cast<int64_t>(expected.tokens.size() + expected.greedy.size());
+  auto runner = load(model, {.threads = 2, .exact = true, .context = length, .rows = 16, .block_size = 16});
+  Engine engine(*runner);
+  engine.submit({expected.tokens, {.temperature = 0}, static_cast<int32_t>(expected.greedy.size())});
+  std::vector<int32_t> generated;
+  while (engine.step([&](const Emission& e) { generated.push_back(e.token); })) {
+  }
+  EXPECT_EQ(generated, expected.greedy) << model;
+}
+
+TEST_P(GoldenTest, HuggingFaceFolder) {
+  const Golden& golden = GetParam();
+  const Expected expected = read_expected(golden);
+  expect_logits(golden.folder.string(), expected, golden.tolerance);
+  expect_greedy(golden.folder.string(), expected);
+}
+
+TEST_P(GoldenTest, Gguf) {
+  const Golden& golden = GetParam();
+  if (!golden.has_gguf) GTEST_SKIP() << "GGUF cannot say what this case covers (see cases.json)";
+  const Expected expected = read_expected(golden);
+  expect_logits((golden.folder / "model.gguf").string(), expected, golden.tolerance);
+  expect_greedy((golden.folder / "model.gguf").string(), expected);
+}
+
+TEST_P(GoldenTest, ConfigOfTransformers4) {
+  namespace fs = std::filesystem;
+  const Golden& golden = GetParam();
+  if (!golden.has_v4) GTEST_SKIP() << "this model has one config only";
+  const fs::path folder = fs::path(testing::TempDir()) / ("millrace_v4_" + golden.name);
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  for (const auto& entry : fs::directory_iterator(golden.folder)) {
+    const auto name = entry.path().filename();
+    if (name.extension() == ".safetensors" || name == "model.safetensors.index.json")
+      fs::copy_file(entry.path(), folder / name);
+  }
+  fs::copy_file(golden.folder / "config_v4.json", folder / "config.json");
+  expect_logits(folder.string(), read_expected(golden), golden.tolerance);
+  fs::remove_all(folder);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GoldenTest, testing::ValuesIn(all_goldens()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,93 @@
+// What cannot be run is refused by name, before anything large happens.
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+#include "models/golden.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A copy of a golden folder whose config is changed by `edit`.
+class EditedModel {
+ public:
+  template <class Edit>
+  explicit EditedModel(Edit edit) : folder_(fs::path(testing::TempDir()) / "millrace_edited") {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    const fs::path golden = goldens_folder() / "llama_gqa";
+    fs::copy_file(golden / "model.safetensors", folder_ / "model.safetensors");
+    std::ifstream in(golden / "config.json");
+    auto config = nlohmann::json::parse(in);
+    edit(config);
+    std::ofstream(folder_ / "config.json") << config;
+  }
+  ~EditedModel() { fs::remove_all(folder_); }
+  std::string path() const { return folder_.string(); }
+
+ private:
+  fs::path folder_;
+};
+
+std::string message_of(const EditedModel& model) {
+  try {
+    Runner runner(open_weights(model.path()), {.threads = 1, .context = 64});
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Refusal, UnknownArchitectureIsNamed) {
+  const EditedModel model([](auto& c) { c["architectures"] = {"RwkvForCausalLM"}; });
+  EXPECT_THAT(message_of(model), testing::AllOf(testing::HasSubstr("RwkvForCausalLM"), testing::HasSubstr("llama")));
+}
+
+TEST(Refusal, UnknownRopeScalingIsNamed) {
+  const EditedModel model([](auto& c) { c["rope_parameters"] = {{"rope_type", "spiral"}, {"rope_theta", 10000.0}}; });
+  EXPECT_THAT(message_of(model), testing::HasSubstr("'spiral'"));
+}
+
+TEST(Refusal, ShapeThatDoesNotMatchTheConfigNamesTheTensor) {
+  const EditedModel model([](auto& c) { c["intermediate_size"] = c["intermediate_size"].template get<int>() + 8; });
+  EXPECT_THAT(message_of(model), testing::HasSubstr("mlp.gate_proj.weight"));
+}
+
+TEST(Refusal, TensorsNobodyAskedForAreNotLeftOutSilently) {
+  const EditedModel model([](auto& c) { c["num_hidden_layers"] = 1; });
+  EXPECT_THAT(message_of(model), testing::HasSubstr("model.layers.1"));
+}
+
+TEST(Refusal, AbsurdConfigValuesAreErrors) {
+  for (const auto& [key, value] :
+       std::vector<std::pair<std::string, nlohmann::json>>{{"num_attention_heads", 0},
+                                                           {"num_attention_heads", -4},
+                                                           {"num_key_value_heads", 3},
+                                                           {"hidden_size", 1e300},
+                                                           {"num_hidden_layers", "many"},
+                                                           {"max_position_embeddings", nullptr},
+                                                           {"rms_norm_eps", "small"}}) {
+    const EditedModel model([&](auto& c) { c[key] = value; });
+    EXPECT_THAT(message_of(model), testing::HasSubstr(key)) << value;
+  }
+}
+
+TEST(Refusal, ModelThatDoesNotFitIsRefusedWithThePlan) {
+  MemoryPlan plan;
+  plan.available = 1000;
+  plan.add("weights", 900);
+  plan.check("m");
+  plan.add("KV cache", 200);
+  try {
+    plan.check("m");
+    FAIL() << "1100 bytes fitted into 1000";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::OutOfMemory);
+    EXPECT_THAT(e.what(), testing::AllOf(testing::HasSubstr("KV cache 200 B"), testing::HasSubstr("1.1 kB"),
+                                         testing::HasSubstr("--ctx")));
+  }
+}
+
+}  // namespace
+}  // namespace millrace

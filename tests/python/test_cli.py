@@ -1,0 +1,235 @@
+"""The command line as design and README promise it."""
+
+import json
+import math
+import signal
+import subprocess
+import time
+
+import pytest
+
+from conftest import BUILD, GOLDENS
+
+VERBS = ["run", "chat", "bench", "explain", "inspect", "logits", "tokenize", "detokenize", "template", "perplexity", "quantize", "models", "doctor"]
+TOKENS = "1,5,9,14,30,7,22"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself(millrace, verb):
+    done = millrace.run(verb, "--help")
+    assert done.returncode == 0
+    assert len(done.stdout.decode().splitlines()) >= 4
+
+
+def test_misuse_is_one_line_and_code_2(millrace, tiny):
+    millrace.fails("no-such-verb", code=2)
+    millrace.fails("run", "-m", tiny, code=2)
+    assert "--no-such" in millrace.fails("run", "-m", tiny, "hi", "--no-such", code=2)
+    assert "--isa" in millrace.fails("logits", "-m", tiny, "--tokens", "1", "--isa", "quantum", code=2)
+    assert "--kernel" in millrace.fails("logits", "-m", tiny, "--tokens", "1", "--kernel", "linear=none", code=2)
+    assert "kv-type" in millrace.fails("logits", "-m", tiny, "--tokens", "1", "--kv-type", "q2", code=2)
+    assert "99999" in millrace.fails("logits", "-m", tiny, "--tokens", "1,99999", code=2)
+    assert "top_p" in millrace.fails("run", "-m", tiny, "a", "--top-p", "7", code=2)
+
+
+def test_options_that_repeat_leave_the_prompt_alone(millrace, tiny):
+    assert len(millrace.json("run", "-m", tiny, "--raw", "-n", "2", "--ignore-eos", "--stop", "@@", "--logit-bias", "5:1", "abc")["tokens"]) == 2
+
+
+def test_context_binds_to_the_token(millrace, tiny):
+    answer = millrace.json("run", "-m", tiny, "--raw", "--ctx", "10", "--temp", "0", "--ignore-eos", "abc")
+    assert answer["usage"]["prompt_tokens"] + answer["usage"]["completion_tokens"] == 10
+    assert "maximum context length is 10" in millrace.fails("run", "-m", tiny, "--raw", "--ctx", "10", "abcdefghijkl", code=2)
+
+
+def test_a_full_disk_under_stdout_is_a_failure(millrace, tiny):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([BUILD / "millrace", "tokenize", "-m", tiny, "abc"], stdout=full, stderr=subprocess.PIPE, env=millrace.env)
+    assert done.returncode == 1 and b"stdout" in done.stderr
+
+
+def test_quantize_replaces_no_links(millrace, tiny, tmp_path):
+    (tmp_path / "link.gguf").symlink_to(tmp_path / "elsewhere")
+    millrace.fails("quantize", tiny, tmp_path / "link.gguf", "--type", "F16", code=2)
+    assert (tmp_path / "link.gguf").is_symlink()
+
+
+def test_contradictions_are_misuse(millrace, tiny):
+    millrace.fails("run", "-m", tiny, "--raw", "--system", "be brief", "abc", code=2)
+    millrace.fails("logits", "-m", tiny, "--tokens", "1", "--exact", "--kv-type", "q8_0", code=2)
+    assert "'frobnicate'" in millrace.fails("frobnicate", code=2)
+
+
+def test_failures_are_one_line_and_code_1(millrace, tmp_path, tiny):
+    assert "no-such-file.gguf" in millrace.fails("inspect", tmp_path / "no-such-file.gguf")
+    (tmp_path / "empty.gguf").write_bytes(b"")
+    millrace.fails("inspect", tmp_path / "empty.gguf")
+    (tmp_path / "cut.gguf").write_bytes(tiny.read_bytes()[:1000])
+    assert "cut.gguf" in millrace.fails("logits", "-m", tmp_path / "cut.gguf", "--tokens", "1")
+    assert "cuda" in millrace.fails("logits", "-m", tiny, "--tokens", "1", "--device", "cuda")
+    millrace.fails("run", "-m", "someone/some-model", "hello")  # no network there: the endpoint refuses
+
+
+def test_run_json_has_the_promised_fields(millrace, tiny):
+    answer = millrace.json("run", "-m", tiny, "--raw", "abc", "-n", "12", "--temp", "0", "--ignore-eos")
+    assert len(answer["tokens"]) == 12
+    assert answer["finish_reason"] == "length"
+    assert answer["usage"]["completion_tokens"] == 12
+    assert answer["usage"]["prompt_tokens"] == len(millrace.json("tokenize", "-m", tiny, "abc")["ids"])
+    assert answer["timings"]["load_ms"] > 0 and answer["timings"]["ttft_ms"] > 0 and answer["timings"]["tokens_per_second"] > 0
+    assert answer["text"] == millrace.json("detokenize", "-m", tiny, "--tokens", ",".join(map(str, answer["tokens"])))["text"]
+
+
+def test_same_seed_same_text(millrace, tiny):
+    ask = ["run", "-m", tiny, "--raw", "abc", "-n", "24", "--temp", "1.5", "--ignore-eos"]
+    first = millrace.json(*ask, "--seed", "7")["tokens"]
+    assert millrace.json(*ask, "--seed", "7")["tokens"] == first
+    assert millrace.json(*ask, "--seed", "8")["tokens"] != first
+
+
+def test_stop_string_ends_the_text_before_it(millrace, tiny):
+    ask = ["run", "-m", tiny, "--raw", "abc", "-n", "40", "--temp", "0", "--ignore-eos"]
+    text = millrace.json(*ask)["text"]
+    stop = text[10:13]
+    stopped = millrace.json(*ask, "--stop", stop)
+    assert stopped["text"] == text[: text.index(stop)]
+    assert stopped["finish_reason"] == "stop"
+
+
+def test_logits_agree_between_chunks_threads_and_paths(millrace, tiny):
+    exact = millrace.json("logits", "-m", tiny, "--tokens", TOKENS, "--exact")
+    assert exact["tokens"] == [int(t) for t in TOKENS.split(",")]
+    flat = [x for row in exact["logits"] for x in row]
+    scale = max(map(abs, flat))
+    for extra, tolerance in [(["--exact", "--chunk", "2"], 1e-5), (["--exact", "--threads", "1"], 1e-5), ([], 2e-2), (["--isa", "scalar"], 2e-2)]:
+        other = [x for row in millrace.json("logits", "-m", tiny, "--tokens", TOKENS, *extra)["logits"] for x in row]
+        assert max(abs(a - b) for a, b in zip(flat, other)) <= tolerance * scale, extra
+
+
+def test_tokenize_and_back(millrace, tiny, tmp_path):
+    found = millrace.json("tokenize", "-m", tiny, "--no-bos", "abc")
+    assert len(found["ids"]) == len(found["pieces"]) == 3 and "".join(found["pieces"]) == "abc"
+    assert millrace.json("tokenize", "-m", tiny, "--no-bos", "") == {"ids": [], "pieces": []}
+    (tmp_path / "text").write_bytes(b"abc")
+    assert millrace.json("tokenize", "-m", tiny, "--no-bos", "-f", tmp_path / "text")["ids"] == found["ids"]
+    assert millrace.json("tokenize", "-m", tiny, "--no-bos", stdin=b"abc")["ids"] == found["ids"]
+
+
+def test_template_renders_a_file(millrace, tmp_path):
+    (tmp_path / "t.jinja").write_text("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}")
+    context = {"messages": [{"role": "user", "content": "é?"}], "add_generation_prompt": True}
+    done = millrace.run("template", "--file", tmp_path / "t.jinja", "--input", "-", stdin=json.dumps(context).encode())
+    assert done.stdout.decode() == "<user>é?<assistant>"
+    (tmp_path / "bad.jinja").write_text("{% for %}")
+    millrace.fails("template", "--file", tmp_path / "bad.jinja", "--input", "-", stdin=b"{}")
+    millrace.fails("template", "--file", tmp_path / "t.jinja", "--input", "-", stdin=b"[1]")
+
+
+def test_perplexity_equals_the_logits_own(millrace, tiny, tmp_path):
+    text = "abcdefgh" * 30
+    (tmp_path / "text").write_text(text)
+    measured = millrace.json("perplexity", "-m", tiny, "-f", tmp_path / "text", "--ctx", "32", "--chunks", "2", "--exact")
+    ids = millrace.json("tokenize", "-m", tiny, text)["ids"]
+    begin = millrace.json("tokenize", "-m", tiny, "")["ids"][:1]
+    total, count = 0.0, 0
+    for window in (ids[:32], ids[32:64]):
+        window[: len(begin)] = begin
+        rows = millrace.json("logits", "-m", tiny, "--tokens", ",".join(map(str, window)), "--exact")["logits"]
+        for position in range(16, 31):
+            row = rows[position]
+            top = max(row)
+            total += math.log(sum(math.exp(x - top) for x in row)) + top - row[window[position + 1]]
+            count += 1
+    assert measured["tokens"] == count and measured["ctx"] == 32
+    assert measured["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["F16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q6_K"])
+def test_quantize_is_read_back_by_gguf(millrace, kind, tmp_path):
+    gguf = pytest.importorskip("gguf")
+    np = pytest.importorskip("numpy")
+    source, out = GOLDENS / "llama_gqa" / "model.gguf", tmp_path / "out.gguf"
+    summary = millrace.json("quantize", source, out, "--type", kind)
+    before, after = gguf.GGUFReader(source), gguf.GGUFReader(out)
+    assert [t.name for t in before.tensors] == [t.name for t in after.tensors] and summary["tensors"] == len(after.tensors)
+    narrower = 0
+    for a, b in zip(before.tensors, after.tensors):
+        want = gguf.quants.dequantize(a.data, a.tensor_type).astype(np.float64)
+        got = gguf.quants.dequantize(b.data, b.tensor_type).astype(np.float64)
+        assert np.linalg.norm(got - want) <= 0.12 * np.linalg.norm(want), a.name
+        narrower += b.n_bytes < a.n_bytes
+    assert narrower > 0
+    tokens = millrace.json("logits", "-m", out, "--tokens", TOKENS)["logits"]
+    assert len(tokens) == 7 and all(math.isfinite(x) for row in tokens for x in row)
+    assert "--type" in millrace.fails("quantize", source, out, "--type", "Q9", code=2)
+
+
+def test_bench_explain_inspect_models_doctor_speak_json(millrace, tiny):
+    bench = millrace.json("bench", "-m", tiny, "-p", "16", "-n", "4", "-b", "1,2", "-d", "0,8", "-r", "1")
+    assert {(r["test"], r["batch"], r["depth"]) for r in bench["results"]} == {(t, b, d) for t in ("pp16", "tg4") for b in (1, 2) for d in (0, 8)}
+    assert all(r["tokens_per_second"] > 0 and r["percent_of_roof"] > 0 and r["samples"] for r in bench["results"])
+    predicted = millrace.json("bench", "-m", tiny, "-p", "16", "-n", "4", "--predict")["results"]
+    assert len(predicted) == 2 and all(r["tokens_per_second"] > 0 and r["samples"] == [] for r in predicted)
+    choices = millrace.json("explain", "-m", tiny, "-b", "1,4")["choices"]
+    assert {c["problem"]["op"] for c in choices} == {"linear", "attention"}
+    for choice in choices:
+        assert choice["chosen"] == choice["candidates"][0]["kernel"]
+        assert choice["candidates"][0]["estimate_us"] > 0
+    inspected = millrace.json("inspect", tiny)
+    assert inspected["supported"] and inspected["memory"]["total"] > 0 and inspected["tensors"]
+    assert any(entry["default"] for entry in millrace.json("models")["catalogue"])
+    doctor = millrace.json("doctor")
+    assert doctor["hardware"]["ceilings"]["read_gbs"] > 0 and "llama" in doctor["architectures"]
+
+
+def test_forced_kernels_and_instruction_sets_are_used(millrace, tiny):
+    candidates = {c["kernel"] for choice in millrace.json("explain", "-m", tiny)["choices"] if choice["problem"]["op"] == "linear" for c in choice["candidates"]}
+    for kernel in candidates:
+        forced = millrace.json("explain", "-m", tiny, "--kernel", f"linear={kernel}")["choices"]
+        assert any(c["chosen"] == kernel for c in forced if c["problem"]["op"] == "linear"), kernel
+    for level in millrace.json("doctor")["isa_levels"]:
+        done = millrace.run("logits", "-m", tiny, "--tokens", "1,2", "--isa", level, "--json")
+        assert done.returncode == 0 or b"does not have it" in done.stderr, done.stderr
+
+
+def test_chat_keeps_the_conversation_and_obeys_commands(millrace, tmp_path):
+    model = chat_model(tmp_path)
+    script = f"/help\nhello\n/save {tmp_path}/talk.json\n/reset\n/nonsense\n/quit\n"
+    done = millrace.run("chat", "-m", model, "-n", "5", "--temp", "0", stdin=script.encode())
+    assert done.returncode == 0, done.stderr
+    assert b"/reset" in done.stdout and b"unknown command" in done.stderr
+    roles = [m["role"] for m in json.loads((tmp_path / "talk.json").read_text())]
+    assert roles == ["user", "assistant"]
+
+
+def chat_model(tmp_path):
+    """The tiny model with a chat template in it."""
+    gguf = pytest.importorskip("gguf")
+    source = gguf.GGUFReader(GOLDENS / "llama_gqa" / "model.gguf")
+    writer = gguf.GGUFWriter(tmp_path / "chat.gguf", "llama")
+    for name, field in source.fields.items():
+        if name.startswith("GGUF.") or name == "general.architecture":
+            continue
+        kind, *rest = field.types
+        if kind == gguf.GGUFValueType.ARRAY:
+            writer.add_array(name, field.contents())
+        else:
+            writer.add_key_value(name, field.contents(), kind)
+    writer.add_chat_template("{% for m in messages %}{{ m.role[0] }}{{ m.content }}{% endfor %}")
+    for tensor in source.tensors:
+        writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return tmp_path / "chat.gguf"
+
+
+def test_ctrl_c_stops_cleanly(millrace):
+    ask = [BUILD / "millrace", "bench", "-m", "synthetic:smollm2-135m:q8_0", "-p", "400", "-n", "0", "-r", "1000"]
+    process = subprocess.Popen(ask, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=millrace.env)
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert errors.decode().strip().splitlines()[-1].startswith("millrace: ")

