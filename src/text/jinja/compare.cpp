@@ -103,6 +103,9 @@ bool contains(const Value& container, const Value& item) {
     return find_text(container.str(), item.str()) != std::string_view::npos;
   }
   if (container.is_dict()) return container.as_dict().find(item) != nullptr;
+  if (container.is_object()) {
+    if (const std::optional<bool> known = container.as_object()->contains(item)) return *known;
+  }
   if (!is_iterable(container)) fail_template("argument of type '{}' is not iterable", container.type_name());
   const IteratorPtr iterator = iterate(container);
   while (const std::optional<Value> candidate = iterator->next()) {
@@ -123,7 +126,8 @@ size_t hash_of(const Value& value) {
     for (const Value& item : value.items()) hash = hash * 31 + hash_of(item);
     return hash;
   }
-  if (value.is_list() || value.is_dict()) fail_template("unhashable type: '{}'", value.type_name());
+  const bool hashable = !value.is_list() && !value.is_dict() && !(value.is_object() && !value.as_object()->hashable());
+  if (!hashable) fail_template("unhashable type: '{}'", value.type_name());
   if (value.is_object()) return std::hash<const void*>()(value.as_object().get());
   return value.is_none() ? 1 : 2;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "text/jinja/budget.h"
+#include "text/jinja/template_error.h"
 
 namespace millrace::jinja {
 namespace {
@@ -50,8 +51,6 @@ ExpressionPtr make_unary(Kind kind, int line, ExpressionPtr operand) {
   return with_depth(std::move(node), {inner});
 }
 
-std::string describe_operator(std::string_view symbol) { return "'" + std::string(symbol) + "'"; }
-
 // Whether a target is made of names and namespace attributes only.
 bool can_assign(const Expression& target) {
   if (target.kind == Kind::Tuple) {
@@ -62,41 +61,6 @@ bool can_assign(const Expression& target) {
 }
 
 }  // namespace
-
-Token TokenStream::take() {
-  Token token = tokens_[at_];
-  if (at_ + 1 < tokens_.size()) ++at_;
-  return token;
-}
-
-bool TokenStream::skip_name(std::string_view name) {
-  const bool found = current().is_name(name);
-  if (found) take();
-  return found;
-}
-
-bool TokenStream::skip_operator(std::string_view symbol) {
-  const bool found = current().is_operator(symbol);
-  if (found) take();
-  return found;
-}
-
-Token TokenStream::expect(Type type, std::string_view description) {
-  if (!current().is(type)) {
-    fail_template_at(current().line, "expected {}, got '{}'", description, current().describe());
-  }
-  return take();
-}
-
-void TokenStream::expect_name(std::string_view name) {
-  if (!skip_name(name)) fail_template_at(current().line, "expected '{}', got '{}'", name, current().describe());
-}
-
-void TokenStream::expect_operator(std::string_view symbol) {
-  if (!skip_operator(symbol)) {
-    fail_template_at(current().line, "expected {}, got '{}'", describe_operator(symbol), current().describe());
-  }
-}
 
 ExpressionPtr ExpressionParser::parse_expression() {
   const DepthGuard guard;

@@ -24,6 +24,7 @@ std::shared_ptr<Dict> make_dict(const Arguments& arguments) {
   if (arguments.positional.size() > 1) fail_template("dict expected at most 1 argument");
   if (!arguments.positional.empty()) {
     const Value& source = arguments.positional[0];
+    require_defined(source);
     if (source.is_dict()) {
       for (const auto& [key, value] : source.as_dict().entries()) dict->set(key, value);
     } else {

@@ -136,8 +136,14 @@ Interpreter::Flow Interpreter::execute_filter_block(const FilterBlock& statement
     if (flow != Flow::Normal) return flow;
     block_text_ = Value::string(capture.take());
   }
-  out_->append(to_text(evaluate(*statement.filter)));
+  write_text(evaluate(*statement.filter));
   return Flow::Normal;
+}
+
+// Where Jinja writes a result as it is, without making a string of it.
+void Interpreter::write_text(const Value& value) {
+  if (!value.is_string()) fail_template("sequence item: expected str instance, {} found", value.type_name());
+  out_->append(value.str());
 }
 
 Interpreter::Flow Interpreter::execute_with(const With& statement) {

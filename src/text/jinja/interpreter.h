@@ -61,6 +61,7 @@ class Interpreter {
   Flow execute_filter_block(const FilterBlock& statement);
   Flow execute_with(const With& statement);
   Flow execute_block(const Block& statement);
+  void write_text(const Value& value);
   Flow execute_scoped(const ScopedBody& body, Scope* parent);
   Flow run_loop(const For& loop, const Value& iterable, Scope* closure, int depth);
   Flow run_iteration(const For& loop, Scope* closure, const std::shared_ptr<LoopObject>& object, const Value& item);

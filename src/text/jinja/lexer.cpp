@@ -30,6 +30,7 @@ class Lexer {
       const std::string_view text = source_.substr(at_, tag - at_);
       if (!tag_found) {
         add_data(text);
+        advance(source_.size());
         break;
       }
       const char sign = tag + 2 < source_.size() ? source_[tag + 2] : '\0';
@@ -111,7 +112,10 @@ class Lexer {
 
   void comment(size_t inside) {
     const size_t end = source_.find("#}", inside);
-    if (end == std::string_view::npos) fail_template_at(line_, "Missing end of comment tag");
+    if (end == std::string_view::npos) {
+      if (inside == source_.size()) return leave_tag(inside);  // Jinja lets a template end right here
+      fail_template_at(line_, "Missing end of comment tag");
+    }
     const bool has_sign = end > inside && (source_[end - 1] == '-' || source_[end - 1] == '+');
     leave_tag(*match_closing(has_sign ? end - 1 : end, "#}"));
   }
@@ -136,7 +140,7 @@ class Lexer {
       add_data(trim_before_tag(source_.substr(begin, tag - begin), sign, false));
       return leave_tag(*end);
     }
-    fail_template_at(line_, "Missing end of raw directive");
+    if (begin < source_.size()) fail_template_at(line_, "Missing end of raw directive");
   }
 
   void tag_tokens(bool is_block, size_t inside) {

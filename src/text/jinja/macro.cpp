@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "text/jinja/interpreter_parts.h"
-#include "text/jinja/repr.h"
 #include "text/jinja/template_error.h"
 
 namespace millrace::jinja {
@@ -104,8 +103,7 @@ Interpreter::Flow Interpreter::execute_call_block(const CallBlock& statement) {
   ScopePool::capture(scope_);
   const Value caller = Value::object(
       std::make_shared<MacroObject>(parsed_.symbols, statement.signature, statement.body, scope_, std::string()));
-  const Value result = evaluate_call(*statement.call, &caller);
-  out_->append(to_text(result));
+  write_text(evaluate_call(*statement.call, &caller));
   return Flow::Normal;
 }
 

@@ -35,6 +35,8 @@ class Object : public std::enable_shared_from_this<Object> {
   virtual std::optional<Value> attribute(std::string_view) { return std::nullopt; }
   virtual std::optional<Value> item(const Value&) { return std::nullopt; }
   virtual std::optional<Value> slice(const Value& start, const Value& stop, const Value& step);
+  virtual std::optional<bool> contains(const Value&) const { return std::nullopt; }  // where it need not be iterated
+  virtual bool hashable() const { return true; }
   virtual bool equals(const Object&) const { return false; }  // beside identity
   virtual bool callable() const { return false; }
   virtual Value call(Interpreter&, const Arguments&);

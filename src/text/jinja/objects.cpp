@@ -4,7 +4,7 @@
 
 #include "text/jinja/access.h"
 #include "text/jinja/arguments.h"
-#include "text/jinja/compare.h"
+#include "text/jinja/methods.h"
 #include "text/jinja/repr.h"
 #include "text/jinja/template_error.h"
 #include "text/jinja/text_builder.h"
@@ -56,7 +56,11 @@ std::optional<Value> Range::attribute(std::string_view name) {
   if (name == "start") return Value::integer(start_);
   if (name == "stop") return Value::integer(stop_);
   if (name == "step") return Value::integer(step_);
-  return std::nullopt;
+  if (name != "count" && name != "index") return std::nullopt;
+  // A range is short enough to be searched as a tuple of its numbers.
+  std::vector<Value> numbers;
+  for (size_t i = 0; i < count_; ++i) numbers.push_back(Value::integer(at(i)));
+  return find_bound_method(Value::tuple(std::move(numbers)), name);
 }
 
 std::optional<Value> Range::item(const Value& key) {
@@ -95,6 +99,11 @@ std::vector<Value> DictView::items() const {
 }
 
 IteratorPtr DictView::iterate() { return iterate_items(items()); }
+
+std::optional<bool> DictView::contains(const Value& item) const {
+  if (part_ != Part::Keys) return std::nullopt;
+  return dict_.as_dict().find(item) != nullptr;
+}
 
 std::string Namespace::repr() const {
   if (printing_) return "<Namespace {...}>";

@@ -37,6 +37,8 @@ class DictView : public Object {
   int depth() const override { return dict_.depth() + 1; }
   std::optional<size_t> length() const override { return dict_.as_dict().size(); }
   IteratorPtr iterate() override;
+  std::optional<bool> contains(const Value& item) const override;
+  bool hashable() const override { return part_ == Part::Values; }
 
  private:
   std::vector<Value> items() const;
@@ -73,14 +75,15 @@ class Cycler : public Object {
 
 class Joiner : public Object {
  public:
-  explicit Joiner(Value separator) : separator_(std::move(separator)) {}
+  explicit Joiner(Value separator) : separator_(std::move(separator)), depth_(checked_depth(separator_.depth() + 1)) {}
   std::string_view type_name() const override { return "Joiner"; }
-  int depth() const override { return separator_.depth() + 1; }
+  int depth() const override { return depth_; }
   bool callable() const override { return true; }
   Value call(Interpreter&, const Arguments& arguments) override;
 
  private:
   const Value separator_;
+  const int depth_;
   bool used_ = false;
 };
 

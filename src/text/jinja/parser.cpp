@@ -6,6 +6,7 @@
 #include "text/jinja/expression_parser.h"
 #include "text/jinja/scope_analysis.h"
 #include "text/jinja/template_checks.h"
+#include "text/jinja/template_error.h"
 #include "text/jinja/unicode.h"
 
 namespace millrace::jinja {

@@ -33,7 +33,8 @@ class PercentFormatter {
       if (percent < format_.size()) directive();
     }
     // What has elements to ask for may be left unused, apart from a tuple or a text.
-    const bool subscriptable = arguments_.is_dict() || arguments_.is_list() || arguments_.is_undefined();
+    const bool subscriptable =
+        arguments_.is_dict() || arguments_.is_list() || arguments_.is_undefined() || arguments_.type_name() == "range";
     const bool all_used = arguments_.is_tuple() ? used_ == arguments_.items().size() : used_ > 0 || subscriptable;
     if (!all_used) fail_template("not all arguments converted during string formatting");
     return out_.take();
