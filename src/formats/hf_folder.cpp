@@ -25,6 +25,11 @@ std::optional<std::string> read_text(const fs::path& path, uintmax_t largest) {
   return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
 }
 
+bool exists(const fs::path& path) {
+  std::error_code error;  // what cannot be looked at is not there
+  return fs::exists(path, error);
+}
+
 // The files of a folder's weights, in the order in which they are read.
 std::vector<std::string> safetensors_files(const fs::path& folder) {
   std::vector<std::string> names;
@@ -44,7 +49,7 @@ class HfFolder : public WeightSource {
     }
     const fs::path index = folder / "model.safetensors.index.json";
     const auto names = safetensors_files(folder);
-    if (fs::exists(folder / "model.safetensors")) {
+    if (exists(folder / "model.safetensors")) {
       add_file("model.safetensors");
     } else if (const auto text = read_text(index, kLargestIndex)) {
       add_shards(*text, index.string());
@@ -70,8 +75,7 @@ class HfFolder : public WeightSource {
  private:
   [[noreturn]] void fail_absent(std::string_view name) const override {
     if (!tensors().empty()) WeightSource::fail_absent(name);
-    const bool pickled =
-        fs::exists(folder_ / "pytorch_model.bin") || fs::exists(folder_ / "pytorch_model.bin.index.json");
+    const bool pickled = exists(folder_ / "pytorch_model.bin") || exists(folder_ / "pytorch_model.bin.index.json");
     fail(ErrorKind::NotFound, "{}: the folder has no .safetensors files{}", origin(),
          pickled ? "; pytorch_model.bin cannot be read, save the model with safe_serialization=True" : "");
   }

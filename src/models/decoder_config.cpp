@@ -10,24 +10,28 @@ void refuse(const WeightSource& source, const std::string& what) {
 
 DecoderConfig read_decoder_config(const WeightSource& source, const DecoderKeys& keys) {
   const Config& config = source.config();
-  const auto count = [&](ConfigKey key, int64_t most) { return config.integer(key, {1, most}); };
+  const auto count = [&](ConfigKey key, int64_t most, int64_t usual = 0) {
+    return usual > 0 ? config.optional_integer(key, {1, most}).value_or(usual) : config.integer(key, {1, most});
+  };
   DecoderConfig c;
   c.architecture = config.architecture();
   c.layers = count({keys.layers, "block_count"}, 1000);
   c.hidden = count({keys.hidden, "embedding_length"}, 1 << 20);
   c.feed_forward = count({keys.feed_forward, "feed_forward_length"}, 1 << 22);
-  c.heads = static_cast<int>(count({keys.heads, "attention.head_count"}, 1 << 14));
+  c.heads = static_cast<int>(count({keys.heads, "attention.head_count"}, 1 << 14, keys.usual_heads));
   c.kv_heads = static_cast<int>(
-      config.optional_integer({keys.kv_heads, "attention.head_count_kv"}, {1, c.heads}).value_or(c.heads));
+      config.optional_integer({keys.kv_heads, "attention.head_count_kv"}, {1, c.heads}).value_or(keys.usual_kv_heads > 0 ? keys.usual_kv_heads : c.heads));
   if (c.heads % c.kv_heads != 0) config.fail_key({keys.kv_heads, "attention.head_count_kv"}, "must divide the number of heads");
-  const auto head_dim = config.optional_integer({keys.head_dim, "attention.key_length"}, {1, 1 << 12});
+  auto head_dim = config.optional_integer({keys.head_dim, "attention.key_length"}, {1, 1 << 12});
+  if (!head_dim && keys.usual_head_dim > 0) head_dim = keys.usual_head_dim;
   if (!head_dim && c.hidden % c.heads != 0) config.fail_key({keys.heads, "attention.head_count"}, "must divide the hidden size");
   c.head_dim = static_cast<int>(head_dim.value_or(c.hidden / c.heads));
-  c.context = count({keys.context, "context_length"}, int64_t(1) << 30);
+  c.context = count({keys.context, "context_length"}, int64_t(1) << 30, keys.usual_context);
   c.norm_epsilon = static_cast<float>(config.optional_number({keys.norm_epsilon, "attention.layer_norm_rms_epsilon"}).value_or(1e-6));
   c.window = static_cast<int>(config.optional_integer({"sliding_window", "attention.sliding_window"}, {0, int64_t(1) << 30}).value_or(0));
 
   const double partial = config.optional_number({.hf = "rope_parameters.partial_rotary_factor"}).value_or(1);
+  if (!(partial > 0 && partial <= 1)) config.fail_key({.hf = "rope_parameters.partial_rotary_factor"}, "must be over 0 and at most 1");
   c.rotary_dim = static_cast<int>(config.optional_integer({.gguf = "rope.dimension_count"}, {0, c.head_dim})
                                       .value_or(static_cast<int64_t>(partial * c.head_dim)));
   if (c.rotary_dim % 2 != 0 || c.rotary_dim > c.head_dim || c.rotary_dim < 0) refuse(source, "a rotary part of odd size");
@@ -36,7 +40,7 @@ DecoderConfig read_decoder_config(const WeightSource& source, const DecoderKeys&
   if (const auto* table = source.find("token_embd.weight"); table != nullptr && table->shape.size() == 2) {
     c.vocab = table->shape[0];
   } else {
-    c.vocab = count({keys.vocab, "vocab_size"}, 1 << 24);
+    c.vocab = count({keys.vocab, "vocab_size"}, 1 << 24, keys.usual_vocab);
   }
   if (const auto values = config.optional_integer({.gguf = "attention.value_length"}); values && *values != c.head_dim) {
     refuse(source, "a value head size that differs from the key's");

@@ -26,6 +26,8 @@ struct DecoderKeys {
   std::string_view layers = "num_hidden_layers", hidden = "hidden_size", feed_forward = "intermediate_size", heads = "num_attention_heads",
                    kv_heads = "num_key_value_heads", head_dim = "head_dim", context = "max_position_embeddings",
                    norm_epsilon = "rms_norm_eps", vocab = "vocab_size";
+  // What a missing value means: configs of some models leave out what transformers takes as given. 0: it must be there.
+  int64_t usual_heads = 0, usual_kv_heads = 0, usual_head_dim = 0, usual_context = 0, usual_vocab = 0;
 };
 
 DecoderConfig read_decoder_config(const WeightSource& source, const DecoderKeys& keys = {});

@@ -32,12 +32,16 @@ std::string hf_prefix(const WeightSource& source) {
   return "model.";
 }
 
+// The published configs name only what differs between sizes.
+constexpr DecoderKeys kKeys{.usual_heads = 8, .usual_kv_heads = 4, .usual_head_dim = 256, .usual_context = 131072, .usual_vocab = 262208};
+constexpr double kGlobalTheta = 1e6;
+
 enum Rope { kGlobal = 0, kLocal = 1 };
 
 class Gemma3 final : public Model {
  public:
   Gemma3(const WeightSource& source, Weights& w)
-      : config_(read_decoder_config(source)), global_rope_(read_rope_frequencies(source, config_, "full_attention")) {
+      : config_(read_decoder_config(source, kKeys)), global_rope_(read_rope_frequencies(source, config_, "full_attention", kGlobalTheta)) {
     const auto& c = config_;
     activation_ = read_activation(source, "hidden_activation", Activation::GeluTanh);
     const auto& keys = source.config();

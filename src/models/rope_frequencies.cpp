@@ -136,10 +136,10 @@ void stretch_longrope(RopeFrequencies& out, const std::vector<double>& inverse, 
 
 RopeFrequencies plain_rope_frequencies(double theta, int rotary_dim) { return {as_float(base_frequencies(theta, rotary_dim))}; }
 
-RopeFrequencies read_rope_frequencies(const WeightSource& source, const DecoderConfig& c, const std::string& section) {
+RopeFrequencies read_rope_frequencies(const WeightSource& source, const DecoderConfig& c, const std::string& section, double usual_theta) {
   const Settings s(source, section);
   const bool gguf = source.convention() == WeightSource::Convention::Gguf;
-  const double theta = s.positive("rope_theta", "rope.freq_base", 10000);
+  const double theta = s.positive("rope_theta", "rope.freq_base", usual_theta);
   std::vector<double> inverse = base_frequencies(theta, c.rotary_dim);
   RopeFrequencies out;
   if (const std::string type = s.type(); type == "linear") {

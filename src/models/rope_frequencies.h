@@ -19,7 +19,8 @@ struct RopeFrequencies {
 };
 
 // `section` names the settings inside rope_parameters where a model has several (gemma3: "full_attention").
-RopeFrequencies read_rope_frequencies(const WeightSource& source, const DecoderConfig& config, const std::string& section = "");
+RopeFrequencies read_rope_frequencies(const WeightSource& source, const DecoderConfig& config, const std::string& section = "",
+                                      double usual_theta = 10000);
 
 RopeFrequencies plain_rope_frequencies(double theta, int rotary_dim);
 

@@ -1,6 +1,7 @@
 """Fetching models, against a server on this machine: resuming, verifying, secrets, hostile answers."""
 
 import base64
+import functools
 import hashlib
 import io
 import json
@@ -112,7 +113,7 @@ def test_what_is_neither_there_nor_known_is_refused_without_asking_anyone(probe,
     assert server.requests == []
 
 
-@pytest.mark.parametrize("choice", ["../m.gguf", "/etc/m.gguf", "a/../../m.gguf", ".hidden.gguf", "a//m.gguf", "a\\b.gguf", ""])
+@pytest.mark.parametrize("choice", ["../m.gguf", "/etc/m.gguf", "a/../../m.gguf", ".x.gguf", "a\\b.gguf", ""])
 def test_a_choice_that_leads_elsewhere_is_refused(probe, server, choice):
     probe.error_of("owner/name:" + choice)
     assert server.requests == []
@@ -584,7 +585,8 @@ def test_the_index_of_pip_conf_is_used(probe, server, tmp_path, where):
     file = {"user": home / ".config/pip/pip.conf", "legacy": home / ".pip/pip.conf", "named": tmp_path / "x.conf",
             "venv": tmp_path / "venv/pip.conf"}[where]
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"# mirror\n[install]\nindex-url = http://127.0.0.1:1/\n[global]\ntimeout = 5\nindex_url: {server.url}/simple\n")
+    file.write_text("# mirror\n[install]\nindex-url = http://127.0.0.1:1/\n"
+                    f"[global]\ntimeout = 5\nindex_url: {server.url}/simple\n")
     env = {"named": {"PIP_CONFIG_FILE": str(file)}, "venv": {"VIRTUAL_ENV": str(file.parent)}}.get(where, {})
     target, args = member_args(probe, content)
     assert probe.run(*args, **env).stderr == ""
@@ -593,6 +595,7 @@ def test_the_index_of_pip_conf_is_used(probe, server, tmp_path, where):
     assert "127.0.0.1:1" in probe.error_of(*args, **env, PIP_INDEX_URL="http://127.0.0.1:1/simple")
 
 
+@functools.cache
 def broken_wheels():
     good = wheel_with(b"model" * 1000)
     end = good.rindex(b"PK\5\6")
@@ -605,7 +608,7 @@ def broken_wheels():
         struct.pack_into(form, data, at, value)
         return bytes(data)
 
-    bomb = wheel_with(bytes(50_000_000))
+    bomb = wheel_with(bytes(5_000_000))
     bomb_entry = bomb.index(MEMBER.encode(), struct.unpack_from("<I", bomb, bomb.rindex(b"PK\5\6") + 16)[0]) - 46
     bomb = bytearray(bomb)
     struct.pack_into("<I", bomb, bomb_entry + 24, 5000)
@@ -645,7 +648,8 @@ def test_a_broken_or_hostile_wheel(probe, server, case):
 def test_certificates_are_checked_and_can_be_named(probe, server, tmp_path):
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-                    "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert], check=True, capture_output=True)
+                    "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert],
+                   check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     server.httpd.socket = context.wrap_socket(server.httpd.socket, server_side=True)

@@ -5,6 +5,8 @@
 #include "kernels/linear/rows8/rows8.h"
 #if defined(__aarch64__)
 #include "kernels/linear/arm/arm.h"
+#elif defined(__x86_64__)
+#include "kernels/linear/x86/x86.h"
 #endif
 
 namespace millrace {
@@ -18,6 +20,10 @@ std::span<const Rows8Kernel> rows8_kernels() {
     for (const auto& method : i8mm_methods()) all.emplace_back(method);
     for (const auto& method : dotprod_methods()) all.emplace_back(method);
     for (const auto& method : neon_methods()) all.emplace_back(method);
+#elif defined(__x86_64__)
+    for (const auto& method : amx_methods()) all.emplace_back(method);
+    for (const auto& method : vnni_methods()) all.emplace_back(method);
+    for (const auto& method : avx2_methods()) all.emplace_back(method);
 #endif
     return all;
   }();

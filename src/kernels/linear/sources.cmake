@@ -4,6 +4,8 @@ set(LINEAR_SOURCES
   linear/rows8/layout.cpp linear/rows8/kernel.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   list(APPEND LINEAR_SOURCES linear/arm/bf16.cpp linear/arm/i8mm.cpp linear/arm/dotprod.cpp linear/arm/neon.cpp)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
+  list(APPEND LINEAR_SOURCES linear/x86/amx.cpp linear/x86/vnni.cpp linear/x86/avx2.cpp)
 endif()
 # Tiles of registers are arrays: their loops must be taken apart, which -O2 does not do, and in the order they are
 # written, since hoisting the loads would push sums out of the registers.

@@ -47,14 +47,14 @@ BoundArguments::BoundArguments(const Arguments& arguments, std::string_view func
     const std::string_view wanted = name;
     const auto found = std::find_if(declared.begin(), declared.end(),
                                     [&](const Parameter& p) { return p.keyword && p.name == wanted; });
-    if (found == declared.end()) fail_template("{}() got an unexpected keyword argument {}", function, quoted(name));
+    if (found == declared.end()) fail_template("{}() got an unexpected keyword argument {}", function, in_quotes(name));
     const Value*& slot = values_[static_cast<size_t>(found - declared.begin())];
-    if (slot) fail_template("{}() got multiple values for argument {}", function, quoted(name));
+    if (slot) fail_template("{}() got multiple values for argument {}", function, in_quotes(name));
     slot = &value;
   }
   for (size_t i = 0; i < declared.size(); ++i) {
     if (!values_[i] && !declared[i].optional) {
-      fail_template("{}() is missing its argument {}", function, quoted(declared[i].name));
+      fail_template("{}() is missing its argument {}", function, in_quotes(declared[i].name));
     }
   }
 }

@@ -129,7 +129,7 @@ class BraceFormatter {
       return arguments_.positional[static_cast<size_t>(index)];
     }
     const Value* value = arguments_.find_named(name);
-    if (!value) fail_template("the format's field {} is not there", quoted(name));
+    if (!value) fail_template("the format's field {} is not there", in_quotes(name));
     return *value;
   }
 

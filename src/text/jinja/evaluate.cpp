@@ -218,14 +218,14 @@ Value Interpreter::evaluate_applied(const Applied& expression) {
 
 Value Interpreter::apply_filter(std::string_view name, const Value& subject, const Arguments& arguments) {
   const FilterFunction filter = find_filter(name);
-  if (!filter) fail_template("No filter named {} found.", quoted(name));
+  if (!filter) fail_template("No filter named {} found.", in_quotes(name));
   Budget::spend();
   return filter(*this, subject, arguments);
 }
 
 bool Interpreter::apply_test(std::string_view name, const Value& subject, const Arguments& arguments) {
   const TestFunction test = find_test(name);
-  if (!test) fail_template("No test named {} found.", quoted(name));
+  if (!test) fail_template("No test named {} found.", in_quotes(name));
   Budget::spend();
   return test(subject, arguments);
 }

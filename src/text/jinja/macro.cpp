@@ -25,7 +25,7 @@ Value dict_of(const std::vector<std::pair<std::string, Value>>& named) {
 }
 
 Value not_given(std::string_view name) {
-  return Value::undefined_hint(fmt::format("parameter {} was not provided", quoted(name)));
+  return Value::undefined_hint(fmt::format("parameter {} was not provided", in_quotes(name)));
 }
 
 }  // namespace
@@ -73,13 +73,13 @@ Value Interpreter::call_macro(const Signature& signature, const ScopedBody& body
   if (signature.uses_kwargs) {
     set_special("kwargs", dict_of(named));
   } else if (!named.empty()) {
-    fail_template("macro {} takes no keyword argument {}", quoted(name), quoted(named[0].first));
+    fail_template("macro {} takes no keyword argument {}", in_quotes(name), in_quotes(named[0].first));
   }
   if (signature.uses_varargs) {
     const auto rest = arguments.positional.begin() + static_cast<ptrdiff_t>(given);
     set_special("varargs", Value::tuple(std::vector<Value>(rest, arguments.positional.end())));
   } else if (arguments.positional.size() > parameters.size()) {
-    fail_template("macro {} takes not more than {} argument(s)", quoted(name), parameters.size());
+    fail_template("macro {} takes not more than {} argument(s)", in_quotes(name), parameters.size());
   }
 
   Capture capture(*this);

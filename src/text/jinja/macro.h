@@ -14,7 +14,7 @@ class MacroObject : public Object {
               std::string name)
       : symbols_(symbols), signature_(signature), body_(body), closure_(closure), name_(std::move(name)) {}
   std::string_view type_name() const override { return "Macro"; }
-  std::string repr() const override { return name_.empty() ? "<Macro anonymous>" : "<Macro " + quoted(name_) + ">"; }
+  std::string repr() const override { return name_.empty() ? "<Macro anonymous>" : "<Macro " + in_quotes(name_) + ">"; }
   std::optional<Value> attribute(std::string_view name) override;
   bool callable() const override { return true; }
   Value call(Interpreter& interpreter, const Arguments& arguments) override;

@@ -123,7 +123,7 @@ std::optional<Value> Namespace::attribute(std::string_view name) {
 void Namespace::set(std::string_view name, Value value) {
   if (name.starts_with('_')) {
     fail_template("Chat templates cannot store underscore-prefixed attributes on a namespace, but got {}.",
-                  quoted(name));
+                  in_quotes(name));
   }
   Budget::spend(static_cast<int64_t>(attributes_.size() / 8));
   for (auto& [known, old] : attributes_) {

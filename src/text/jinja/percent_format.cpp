@@ -118,7 +118,7 @@ class PercentFormatter {
     }
     const std::string_view key = format_.substr(start, at_ - 1 - start);
     const Value* value = arguments_.as_dict().find(key);
-    if (!value) fail_template("the format's key {} is not there", quoted(key));
+    if (!value) fail_template("the format's key {} is not there", in_quotes(key));
     return *value;
   }
 

@@ -14,7 +14,7 @@ std::function<Value(const Value&)> mapping_of(Interpreter& interpreter, const Ar
   if (const Value* attribute = arguments.find_named("attribute"); attribute && arguments.positional.empty()) {
     const Value* otherwise = arguments.find_named("default");
     for (const auto& [name, value] : arguments.named) {
-      if (name != "attribute" && name != "default") fail_template("Unexpected keyword argument {}", quoted(name));
+      if (name != "attribute" && name != "default") fail_template("Unexpected keyword argument {}", in_quotes(name));
     }
     return [path = AttributePath(*attribute), stand_in = otherwise ? *otherwise : Value()](const Value& item) {
       return path.get(item, stand_in);

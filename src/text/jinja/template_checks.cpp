@@ -103,11 +103,11 @@ class Checker {
     if (expression.kind == Kind::Conditional) place.conditional = true;
     if (!place.conditional && expression.kind == Kind::Filter) {
       const std::string& name = static_cast<const Applied&>(expression).name;
-      if (!find_filter(name)) fail_template_at(expression.line, "No filter named {}.", quoted(name));
+      if (!find_filter(name)) fail_template_at(expression.line, "No filter named {}.", in_quotes(name));
     }
     if (!place.conditional && expression.kind == Kind::Test) {
       const std::string& name = static_cast<const Applied&>(expression).name;
-      if (!find_test(name)) fail_template_at(expression.line, "No test named {}.", quoted(name));
+      if (!find_test(name)) fail_template_at(expression.line, "No test named {}.", in_quotes(name));
     }
     for_each_part(expression, [&](const Expression& part) { check(part, place); });
   }

@@ -22,18 +22,18 @@ int checked_depth(int depth) {
   return depth;
 }
 
-std::string quoted(std::string_view name) { return repr_text(name); }
+std::string in_quotes(std::string_view name) { return repr_text(name); }
 
 std::string UndefinedInfo::message() const {
   switch (reason) {
     case Reason::Name:
-      return quoted(name) + " is undefined";
+      return in_quotes(name) + " is undefined";
     case Reason::Attribute:
-      return fmt::format("'{}' has no attribute {}", owner, quoted(name));
+      return fmt::format("'{}' has no attribute {}", owner, in_quotes(name));
     case Reason::Element:
       return fmt::format("{} has no element {}", owner, name);
     case Reason::Unsafe:
-      return fmt::format("access to attribute {} of '{}' object is unsafe.", quoted(name), owner);
+      return fmt::format("access to attribute {} of '{}' object is unsafe.", in_quotes(name), owner);
     case Reason::Hint:
       break;
   }

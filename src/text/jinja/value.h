@@ -137,6 +137,6 @@ inline constexpr int kMaxValueDepth = 200;
 int checked_depth(int depth);
 
 // A python-like name in quotes for messages: 'name'.
-std::string quoted(std::string_view name);
+std::string in_quotes(std::string_view name);
 
 }  // namespace millrace::jinja

@@ -55,7 +55,7 @@ void class_member(PatternReader& in, bool ignore_case, int depth, CodeSet& set) 
   }
   if (in.accept('[')) return set.add(class_body(in, ignore_case, depth + 1));
   if (in.accept('\\')) {
-    if (const auto escaped = parse_set_escape(in)) return set.add(*escaped);
+    if (const auto escaped = parse_set_escape(in, true)) return set.add(*escaped);
     first = in.accept('b') ? '\b' : parse_character_escape(in);
   } else {
     first = in.take();
@@ -67,7 +67,7 @@ void class_member(PatternReader& in, bool ignore_case, int depth, CodeSet& set) 
   }
   char32_t last;
   if (in.accept('\\')) {
-    if (parse_set_escape(in)) in.refuse("has a range that ends with a class");
+    if (parse_set_escape(in, true)) in.refuse("has a range that ends with a class");
     last = parse_character_escape(in);
   } else {
     last = in.take();
@@ -103,7 +103,7 @@ CodeSet class_body(PatternReader& in, bool ignore_case, int depth) {
 
 CodeSet parse_class(PatternReader& in, bool ignore_case) { return class_body(in, ignore_case, 0); }
 
-std::optional<CodeSet> parse_set_escape(PatternReader& in) {
+std::optional<CodeSet> parse_set_escape(PatternReader& in, bool in_class) {
   const auto set_of = [&](CodeSet set, bool negate) {
     in.take();
     return negated_if(negate, std::move(set));
@@ -118,7 +118,7 @@ std::optional<CodeSet> parse_set_escape(PatternReader& in) {
       return set_of(white_space_set(), c == 'S');
     case 'w':
     case 'W':
-      return set_of(word_set(), c == 'W');
+      return set_of(in_class ? word_set() : lone_word_set(), c == 'W');
     case 'h':
     case 'H':
       return set_of(*unicode_property("xdigit"), c == 'H');

@@ -12,7 +12,7 @@ namespace millrace {
 CodeSet parse_class(PatternReader& in, bool ignore_case);
 
 // After a backslash: \d \s \w \h \p{...} and their opposites; nullopt, nothing consumed, when it is none of these.
-std::optional<CodeSet> parse_set_escape(PatternReader& in);
+std::optional<CodeSet> parse_set_escape(PatternReader& in, bool in_class);
 
 // After a backslash: one character, as itself or by number.
 char32_t parse_character_escape(PatternReader& in);

@@ -12,7 +12,10 @@ namespace millrace {
 
 class RegexMatcher {
  public:
-  RegexMatcher(const RegexProgram& program, std::string_view text) : program_(program), text_(text) {}
+  // `remember`: from the start, not only once the text has proved expensive.
+  RegexMatcher(const RegexProgram& program, std::string_view text, bool remember = false) : program_(program), text_(text) {
+    if (remember) memo_.emplace(program_.inner_states, text_.size());
+  }
 
   static constexpr size_t kNoMatch = static_cast<size_t>(-1);
 

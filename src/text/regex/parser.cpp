@@ -171,7 +171,7 @@ class Parser {
       default:
         break;
     }
-    if (auto set = parse_set_escape(in_)) return set_node(std::move(*set));  // its case always counts
+    if (auto set = parse_set_escape(in_, false)) return set_node(std::move(*set));  // its case always counts
     return literal(parse_character_escape(in_));
   }
 

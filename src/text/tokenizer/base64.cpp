@@ -1,3 +1,5 @@
+#include <cstdint>
+
 #include "text/tokenizer/base64.h"
 
 #include "base/error.h"

@@ -68,21 +68,29 @@ bool CodeSet::overlaps(uint32_t first, uint32_t last) const {
   return after != ranges_.begin() && std::prev(after)->last >= first;
 }
 
-CodeTable::CodeTable(const CodeSet& set) {
+CodeTable::CodeTable(const CodeSet& set) : pages_(2) {
+  constexpr uint16_t kEmpty = 0, kFull = 1;
+  pages_[kEmpty].fill(0);
+  pages_[kFull].fill(~uint64_t{0});
   std::map<Page, uint16_t> known;
   auto range = set.ranges().begin();
+  const auto end_of_ranges = set.ranges().end();
   for (uint32_t block = 0; block < page_of_.size(); ++block) {
-    Page page{};
-    const uint32_t begin = block << 8, end = begin + 256;
-    while (range != set.ranges().end() && range->last < begin) ++range;
-    for (auto r = range; r != set.ranges().end() && r->first < end; ++r) {
-      for (uint32_t code = std::max(r->first, begin); code < end && code <= r->last; ++code) {
-        page[code >> 6 & 3] |= uint64_t{1} << (code & 63);
+    const uint32_t begin = block << 8, last = begin + 255;
+    while (range != end_of_ranges && range->last < begin) ++range;
+    if (range == end_of_ranges || range->first > last) {
+      page_of_[block] = kEmpty;
+    } else if (range->first <= begin && range->last >= last) {
+      page_of_[block] = kFull;
+    } else {
+      Page page{};
+      for (auto r = range; r != end_of_ranges && r->first <= last; ++r) {
+        for (uint32_t code = std::max(r->first, begin); code <= std::min(r->last, last); ++code) page[code >> 6 & 3] |= uint64_t{1} << (code & 63);
       }
+      const auto [entry, fresh] = known.try_emplace(page, static_cast<uint16_t>(pages_.size()));
+      if (fresh) pages_.push_back(page);
+      page_of_[block] = entry->second;
     }
-    const auto [entry, fresh] = known.try_emplace(page, static_cast<uint16_t>(pages_.size()));
-    if (fresh) pages_.push_back(page);
-    page_of_[block] = entry->second;
   }
   ascii_ = {pages_[page_of_[0]][0], pages_[page_of_[0]][1]};
 }

@@ -161,7 +161,12 @@ CodeSet white_space_set() {
 CodeSet word_set() {
   CodeSet set = alphabetic_set();
   set.add(category_set({Mn, Mc, Me, Nd, Pc}));
-  set.add(CodeSet{{0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}});  // Oniguruma's table for Latin-1 says so
+  return set;
+}
+
+CodeSet lone_word_set() {
+  CodeSet set = word_set();
+  set.add(CodeSet{{0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}});
   return set;
 }
 
@@ -173,7 +178,7 @@ bool is_white_space(char32_t code) {
 }
 
 bool is_word(char32_t code) {
-  static const CodeTable table(word_set());
+  static const CodeTable table(lone_word_set());
   return table.contains(code);
 }
 

@@ -15,11 +15,12 @@ CodeSet category_set(std::initializer_list<Category> categories);
 std::optional<CodeSet> unicode_property(std::string_view name);
 
 CodeSet white_space_set();
-CodeSet word_set();  // what \w means
+CodeSet word_set();             // what \w means inside of a class
+CodeSet lone_word_set();        // and outside of one: Oniguruma adds some numbers of Latin-1
 CodeSet posix_punctuation_set();
 
 bool is_white_space(char32_t code);
-bool is_word(char32_t code);
+bool is_word(char32_t code);         // in lone_word_set()
 bool is_numeric(char32_t code);      // Nd, Nl, No
 bool is_punctuation(char32_t code);  // P*, and the ASCII symbols
 bool is_mark(char32_t code);         // Mn, Mc, Me

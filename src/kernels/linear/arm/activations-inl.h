@@ -1,7 +1,7 @@
 // Rows of x as int8, 32 elements to a scale. Included inside a target region.
 #pragma once
 
-#include "kernels/linear/arm/unroll-inl.h"
+#include "kernels/linear/rows8/unroll-inl.h"
 
 struct Quantized32 {
   int8x16_t q[2];

@@ -75,11 +75,11 @@ struct Bf16Micro {
   using Group = Bf16Group;
   using XBlock = Bf16XBlock;
   static constexpr int kRows = 2 * Bf16XBlock::kPairs;
-  static constexpr int64_t kStrips = 2, kGroups = 32;
+  static constexpr int64_t kJoined = 1, kStrips = 2, kGroups = 32;
   static constexpr size_t kBytes = kStrips * kGroups * sizeof(Bf16Group);
 
   template <class Format>
-  MR_INLINE static void unpack(const typename Format::Block& block, int g, Bf16Group& to) {
+  MR_INLINE static void unpack(const typename Format::Block& block, int g, int, Bf16Group& to) {
     unrolled<2>([&](auto half) MR_INLINE {
       Weights w;
       Format::weights(block, g, half, w);

@@ -81,11 +81,11 @@ struct DotMicro {
   using Group = DotGroup<Format::kScales, Format::kMins>;
   using XBlock = ::millrace::XBlock<4>;
   static constexpr int kRows = 4;
-  static constexpr int64_t kStrips = 4, kGroups = 32;
+  static constexpr int64_t kJoined = 1, kStrips = 4, kGroups = 32;
   static constexpr size_t kBytes = kStrips * kGroups * sizeof(DotGroup<2, true>);
 
   template <class Format>
-  MR_INLINE static void unpack(const typename Format::Block& block, int g, Group<Format>& to) {
+  MR_INLINE static void unpack(const typename Format::Block& block, int g, int, Group<Format>& to) {
     unrolled<2>([&](auto half) MR_INLINE {
       Weights w;
       Format::weights(block, g, half, w);

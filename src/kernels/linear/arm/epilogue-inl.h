@@ -1,7 +1,7 @@
 // From sums to y: bias, accumulation, rows of weights that do not exist. Included inside a target region.
 #pragma once
 
-#include "kernels/linear/arm/unroll-inl.h"
+#include "kernels/linear/rows8/unroll-inl.h"
 
 // Four outputs of row m from column n on. `fresh`: no part of the sum has been written to y before.
 inline void write_four(const LinearArgs& args, int64_t m, int64_t n, float32x4_t sums, bool fresh) {

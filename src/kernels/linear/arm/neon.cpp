@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "kernels/linear/arm/arm.h"
-#include "kernels/linear/arm/target.h"
+#include "kernels/linear/rows8/target.h"
 #include "kernels/linear/rows8/packed.h"
 #include "tensor/blocks.h"
 

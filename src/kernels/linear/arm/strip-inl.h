@@ -4,8 +4,9 @@
 
 #include "kernels/linear/arm/activations-inl.h"
 #include "kernels/linear/arm/epilogue-inl.h"
-#include "kernels/linear/arm/tiles-inl.h"
 #include "kernels/linear/arm/unpack-inl.h"
+#include "kernels/linear/arm/zero-inl.h"
+#include "kernels/linear/rows8/tiles-inl.h"
 
 // The dot products of quads [begin, begin + 4) of four rows of weights with 16 elements of x.
 template <int begin>

@@ -7,7 +7,7 @@
 // Where a zero point makes q signed, its bits are moved to the top of the byte, and the unit undoes the factor.
 #pragma once
 
-#include "kernels/linear/arm/unroll-inl.h"
+#include "kernels/linear/rows8/unroll-inl.h"
 
 using Weights = int8x16_t[8];
 
@@ -236,41 +236,7 @@ MR_INLINE inline float32x4_t min_of(const typename Format::Block& b, int g, int 
   return min;
 }
 
-// visit(UnpackX()) for the format at hand.
-template <class Visit>
-inline void with_format(DType format, Visit visit) {
-  switch (format) {
-    case DType::Q8_0:
-      return visit(UnpackQ8_0());
-    case DType::Q4_0:
-      return visit(UnpackQ4_0());
-    case DType::Q4_1:
-      return visit(UnpackQ4_1());
-    case DType::Q5_0:
-      return visit(UnpackQ5_0());
-    case DType::Q5_1:
-      return visit(UnpackQ5_1());
-    case DType::Q2_K:
-      return visit(UnpackQ2_K());
-    case DType::Q3_K:
-      return visit(UnpackQ3_K());
-    case DType::Q4_K:
-      return visit(UnpackQ4_K());
-    case DType::Q5_K:
-      return visit(UnpackQ5_K());
-    case DType::Q6_K:
-      return visit(UnpackQ6_K());
-    case DType::IQ4_NL:
-      return visit(UnpackIQ4_NL());
-    case DType::IQ4_XS:
-      return visit(UnpackIQ4_XS());
-    case DType::F32:
-    case DType::F16:
-    case DType::BF16:
-      break;
-  }
-  assertion_failed("a packed format", __FILE__, __LINE__);
-}
+#include "kernels/linear/rows8/formats-inl.h"
 
 inline float unit_of(DType format) {
   float unit = 1;

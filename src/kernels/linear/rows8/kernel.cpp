@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "kernels/linear/rows8/packed.h"
 #include "kernels/linear/rows8/rows8.h"
@@ -17,6 +18,20 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
+// The int8 peak of an instruction set, relative to others of its architecture.
+constexpr std::pair<Isa, double> kInt8Rates[] = {{Isa::DotProd, 1}, {Isa::I8mm, 2},       {Isa::Bf16, 2},
+                                                 {Isa::Avx2, 1},    {Isa::Avx512Vnni, 4}, {Isa::Amx, 32}};
+
+// What was measured is the peak of the best instruction set; a lesser one has a part of that.
+double part_of_peak(Isa isa, IsaSet machine) {
+  double own = 1, best = 1;
+  for (const auto& [set, rate] : kInt8Rates) {
+    if (set == isa) own = rate;
+    if (machine.has(set)) best = std::max(best, rate);
+  }
+  return own / best;
+}
+
 }  // namespace
 
 bool Rows8Kernel::can_run(const Problem& p, const Hardware& hardware) const {
@@ -28,7 +43,9 @@ double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) cons
   const double weights = double(p.n) * double(p.k);
   const double bytes_us =
       1e-3 * double(rows8_layout().bytes(p.format, p.n, p.k)) / (method_.memory_share * hardware.ceilings.read_gbs);
-  const double compute_us = 2e-3 * weights * double(p.m) / (method_.compute_share * hardware.ceilings.int8_gops);
+  const double gops = method_.compute_share * part_of_peak(method_.isa, hardware.isa) * hardware.ceilings.int8_gops;
+  const double rows = double(p.m) + method_.unpack_rows;
+  const double compute_us = 2e-3 * weights * rows / gops;
   return hardware.ceilings.region_us + std::max(bytes_us, compute_us);
 }
 

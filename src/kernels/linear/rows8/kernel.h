@@ -28,8 +28,9 @@ struct Rows8Method {
   int64_t strips_per_panel = 0;  // that are unpacked together and then used for many rows; 0: none are
   void (*multiply)(const LinearArgs& args, const std::byte* x, std::byte* scratch, const Rows8Piece& piece) = nullptr;
 
-  // Share of the int8 peak and of the read bandwidth that it reaches.
+  // Share of its instruction set's int8 peak and of the read bandwidth that it reaches.
   double compute_share = 0.5, memory_share = 0.9;
+  double unpack_rows = 0;  // unpacking a panel takes as long as multiplying it with so many rows
 };
 
 class Rows8Kernel : public LinearKernel {

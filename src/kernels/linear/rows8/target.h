@@ -1,10 +1,15 @@
 // Code between MR_BEGIN_TARGET and MR_END_TARGET may use instructions that the rest of the build may not.
 //
 // Include every header before it: a function of a header that is compiled inside could be the copy that the linker
-// keeps for everyone. Clang 14 declares the intrinsics of an extension only under -march, hence its own spelling below.
+// keeps for everyone. Clang 14 declares the intrinsics of an ARM extension only under -march, hence assembly
+// in some places, and it names features differently.
 #pragma once
 
+#if defined(__aarch64__)
 #include <arm_neon.h>
+#elif defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #define MR_PRAGMA(text) _Pragma(#text)
 #if defined(__clang__)

@@ -1,0 +1,22 @@
+// From sums to y: bias, accumulation, rows of weights that do not exist. Included inside a target region.
+#pragma once
+
+#include "kernels/linear/rows8/unroll-inl.h"
+
+// Eight outputs of row m from column n on. `fresh`: no part of the sum has been written to y before.
+inline void write_eight(const LinearArgs& args, int64_t m, int64_t n, __m256 sums, bool fresh) {
+  const int64_t count = args.weights->n - n;
+  if (count <= 0) return;
+  float* y = args.y.row<float>(m) + n;
+  const bool add = args.accumulate || !fresh;
+  if (count >= 8) {
+    if (fresh && args.bias != nullptr) sums = _mm256_add_ps(sums, _mm256_loadu_ps(args.bias + n));
+    if (add) sums = _mm256_add_ps(sums, _mm256_loadu_ps(y));
+    return _mm256_storeu_ps(y, sums);
+  }
+  float each[8];
+  _mm256_storeu_ps(each, sums);
+  for (int64_t i = 0; i < count; ++i) {
+    y[i] = each[i] + (fresh && args.bias != nullptr ? args.bias[n + i] : 0.0f) + (add ? y[i] : 0.0f);
+  }
+}

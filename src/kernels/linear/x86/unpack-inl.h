@@ -1,0 +1,234 @@
+// How each packed format becomes bytes: a group's 32 elements as eight vectors, each a quad of all eight rows, and two
+// of them at a time, since quads j and j + 4 lie in the same bytes. Included inside a target region.
+//
+//   small blocks   w = d * (q - zero) + m
+//   K-blocks       w = d * scale * (q - zero) - dmin * min, scale and min being integers of a group
+//
+// Products here are of an unsigned with a signed byte, so q is unsigned wherever that is possible: two's complement
+// loses its sign by flipping the top bit. Formats that fill a signed byte are left to Dot.
+#pragma once
+
+#include "kernels/linear/rows8/unroll-inl.h"
+
+struct QuadPair {
+  __m256i low, high;  // quads j and j + 4
+};
+
+MR_INLINE inline __m256i load_256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+MR_INLINE inline __m256i each(int byte) { return _mm256_set1_epi8(static_cast<char>(byte)); }
+MR_INLINE inline __m256 load_f16(const HalfOfRow& values) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)));
+}
+MR_INLINE inline __m128i load_bytes(const void* bytes) { return _mm_loadl_epi64(static_cast<const __m128i*>(bytes)); }
+MR_INLINE inline __m256 load_u8(const uint8_t* bytes) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load_bytes(bytes)));
+}
+MR_INLINE inline __m256 load_s8(const int8_t* bytes) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load_bytes(bytes)));
+}
+
+// Each byte's bits from `from` on moved to `to`; what comes over from the neighbour is the caller's to mask.
+template <int from, int to>
+MR_INLINE inline __m256i moved(__m256i bytes) {
+  if constexpr (from < to) return _mm256_slli_epi16(bytes, to - from);
+  if constexpr (from > to) return _mm256_srli_epi16(bytes, from - to);
+  return bytes;
+}
+
+template <int j>
+MR_INLINE inline QuadPair nibbles_of(const Nibbles& nibbles, int flipped = 0) {
+  __m256i both = load_256(nibbles[j]);
+  if (flipped != 0) both = _mm256_xor_si256(both, each(flipped * 0x11));
+  return {_mm256_and_si256(both, each(15)), _mm256_and_si256(moved<4, 0>(both), each(15))};
+}
+
+// Bit j of `ones`, flipped, joins q as bit `to`.
+template <int j, int to>
+MR_INLINE inline __m256i with_flipped_bit(__m256i q, __m256i ones) {
+  return _mm256_or_si256(q, _mm256_andnot_si256(moved<j, to>(ones), each(1 << to)));
+}
+
+template <int j>
+MR_INLINE inline QuadPair fives_of(const Nibbles& nibbles, const Ones& ones) {
+  const QuadPair q = nibbles_of<j>(nibbles);
+  const __m256i top = load_256(ones);
+  return {with_flipped_bit<j, 4>(q.low, top), with_flipped_bit<j + 4, 4>(q.high, top)};
+}
+
+template <int j, int to>
+MR_INLINE inline QuadPair twos_of(const Twos& twos, int flipped = 0) {
+  const auto field = [&](const void* plane) MR_INLINE {
+    __m256i q = _mm256_and_si256(moved<2 * j, to>(load_256(plane)), each(3 << to));
+    if (flipped != 0) q = _mm256_xor_si256(q, each(flipped));
+    return q;
+  };
+  return {field(twos[0]), field(twos[1])};
+}
+
+template <int j>
+MR_INLINE inline QuadPair uneven_of(const Nibbles& nibbles) {
+  const __m256i levels =
+      _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kIq4Values.data())));
+  const QuadPair q = nibbles_of<j>(nibbles);
+  return {_mm256_shuffle_epi8(levels, q.low), _mm256_shuffle_epi8(levels, q.high)};
+}
+
+struct SmallBlock {
+  static constexpr int kGroups = 1, kScales = 1;
+  static constexpr bool kMins = false, kSigned = false;
+  static constexpr int kMost = 15, kZero = 0;  // q's largest value and zero point, when unsigned
+};
+
+struct UnpackQ8_0 : SmallBlock {
+  using Block = PackedQ8_0;
+  static constexpr bool kSigned = true;
+  template <int j>
+  MR_INLINE static QuadPair quads(const Block& b, int) {
+    return {load_256(b.q[j]), load_256(b.q[j + 4])};
+  }
+};
+
+struct UnpackQ4_0 : SmallBlock {
+  using Block = PackedQ4_0;
+  static constexpr int kZero = 8;
+  template <int j>
+  MR_INLINE static QuadPair quads(const Block& b, int) {
+    return nibbles_of<j>(b.nibbles, 8);
+  }
+};
+
+struct UnpackQ4_1 : SmallBlock {
+  using Block = PackedQ4_1;
+  static constexpr bool kMins = true;
+  template <int j>
+  MR_INLINE static QuadPair quads(const Block& b, int) {
+    return nibbles_of<j>(b.nibbles);
+  }
+};
+
+struct UnpackQ5_0 : SmallBlock {
+  using Block = PackedQ5_0;
+  static constexpr int kMost = 31, kZero = 16;
+  template <int j>
+  MR_INLINE static QuadPair quads(const Block& b, int) {
+    return fives_of<j>(b.nibbles, b.ones);
+  }
+};
+
+struct UnpackQ5_1 : SmallBlock {
+  using Block = PackedQ5_1;
+  static constexpr bool kMins = true;
+  static constexpr int kMost = 31;
+  template <int j>
+  MR_INLINE static QuadPair quads(const Block& b, int) {
+    return fives_of<j>(b.nibbles, b.ones);
+  }
+};
+
+struct UnpackIQ4_NL : SmallBlock {
+  using Block = PackedQ4_0;
+  static constexpr bool kSigned = true;
+  template <int j>
+  MR_INLINE static QuadPair quads(const Block& b, int) {
+    return uneven_of<j>(b.nibbles);
+  }
+};
+
+struct KBlock : SmallBlock {
+  static constexpr int kGroups = 8;
+};
+
+struct UnpackIQ4_XS : KBlock {
+  using Block = PackedIQ4_XS;
+  static constexpr bool kSigned = true;
+  template <int j>
+  MR_INLINE static QuadPair quads(const Block& b, int g) {
+    return uneven_of<j>(b.groups[g].nibbles);
+  }
+  MR_INLINE static __m256 scale(const Block& b, int g, int) { return load_s8(b.groups[g].scale); }
+};
+
+struct UnpackQ4_K : KBlock {
+  using Block = PackedQ4_K;
+  static constexpr bool kMins = true;
+  template <int j>
+  MR_INLINE static QuadPair quads(const Block& b, int g) {
+    return nibbles_of<j>(b.groups[g].nibbles);
+  }
+  MR_INLINE static __m256 scale(const Block& b, int g, int) { return load_u8(b.groups[g].scale); }
+  MR_INLINE static __m256 min(const Block& b, int g, int) { return load_u8(b.groups[g].min); }
+};
+
+struct UnpackQ5_K : KBlock {
+  using Block = PackedQ5_K;
+  static constexpr bool kMins = true;
+  static constexpr int kMost = 31;
+  template <int j>
+  MR_INLINE static QuadPair quads(const Block& b, int g) {
+    return fives_of<j>(b.groups[g].nibbles, b.groups[g].ones);
+  }
+  MR_INLINE static __m256 scale(const Block& b, int g, int) { return load_u8(b.groups[g].scale); }
+  MR_INLINE static __m256 min(const Block& b, int g, int) { return load_u8(b.groups[g].min); }
+};
+
+struct UnpackQ6_K : KBlock {
+  using Block = PackedQ6_K;
+  static constexpr int kScales = 2, kMost = 63, kZero = 32;
+  template <int j>
+  MR_INLINE static QuadPair quads(const Block& b, int g) {
+    const QuadPair low = nibbles_of<j>(b.groups[g].nibbles), top = twos_of<j, 4>(b.groups[g].twos, 32);
+    return {_mm256_or_si256(low.low, top.low), _mm256_or_si256(low.high, top.high)};
+  }
+  MR_INLINE static __m256 scale(const Block& b, int g, int s) { return load_s8(b.groups[g].scale[s]); }
+};
+
+struct UnpackQ3_K : KBlock {
+  using Block = PackedQ3_K;
+  static constexpr int kScales = 2, kMost = 7, kZero = 4;
+  template <int j>
+  MR_INLINE static QuadPair quads(const Block& b, int g) {
+    const QuadPair low = twos_of<j, 0>(b.groups[g].twos);
+    const __m256i top = load_256(b.groups[g].ones);
+    return {with_flipped_bit<j, 2>(low.low, top), with_flipped_bit<j + 4, 2>(low.high, top)};
+  }
+  MR_INLINE static __m256 scale(const Block& b, int g, int s) { return load_s8(b.groups[g].scale[s]); }
+};
+
+struct UnpackQ2_K : KBlock {
+  using Block = PackedQ2_K;
+  static constexpr int kScales = 2, kMost = 3;
+  static constexpr bool kMins = true;
+  template <int j>
+  MR_INLINE static QuadPair quads(const Block& b, int g) {
+    return twos_of<j, 0>(b.groups[g].twos);
+  }
+  MR_INLINE static __m256 scale(const Block& b, int g, int s) { return nibbles(load_bytes(b.groups[g].scale_min[s])); }
+  MR_INLINE static __m256 min(const Block& b, int g, int s) {
+    return nibbles(_mm_srli_epi16(load_bytes(b.groups[g].scale_min[s]), 4));
+  }
+  MR_INLINE static __m256 nibbles(__m128i bytes) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_and_si128(bytes, _mm_set1_epi8(15))));
+  }
+};
+
+// The same for all formats: w = scale * (q - zero) + min, in f32.
+template <class Format>
+struct Scales {
+  const typename Format::Block& block;
+  __m256 d, m;
+
+  MR_INLINE explicit Scales(const typename Format::Block& from) : block(from), d(load_f16(from.d)) {
+    if constexpr (Format::kMins && Format::kGroups == 1) m = load_f16(from.m);
+    if constexpr (Format::kMins && Format::kGroups > 1) m = _mm256_sub_ps(_mm256_setzero_ps(), load_f16(from.dmin));
+  }
+  MR_INLINE __m256 scale(int g, int s) const {
+    if constexpr (Format::kGroups == 1) return d;
+    if constexpr (Format::kGroups > 1) return _mm256_mul_ps(d, Format::scale(block, g, s));
+  }
+  MR_INLINE __m256 min(int g, int s) const {
+    if constexpr (Format::kGroups == 1) return m;
+    if constexpr (Format::kGroups > 1) return _mm256_mul_ps(m, Format::min(block, g, s));
+  }
+};
+
+#include "kernels/linear/rows8/formats-inl.h"
