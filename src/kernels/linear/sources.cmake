@@ -7,5 +7,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
   list(APPEND LINEAR_SOURCES linear/x86/amx.cpp linear/x86/vnni.cpp linear/x86/avx2.cpp)
 endif()
-# Tiles of registers are arrays: their loops must be taken apart, which -O2 does not do.
-set_source_files_properties(linear/rows/plain.cpp linear/rows/exact.cpp PROPERTIES COMPILE_OPTIONS -O3)
+# Tiles of registers are arrays: their loops must be taken apart, which -O2 does not do, and in the order they are
+# written, since hoisting the loads would push sums out of the registers.
+set_source_files_properties(linear/rows/plain.cpp linear/rows/exact.cpp PROPERTIES
+  COMPILE_OPTIONS "-O3;$<$<CXX_COMPILER_ID:GNU>:-fno-schedule-insns>")

@@ -41,44 +41,55 @@ MR_INLINE inline void add_small_block(const typename Format::Block& block, int h
   }
 }
 
-// One group of a K-block. Integer scales are applied to the integer sums; the block's d and dmin come later.
+// Four rows of weights of one group of a K-block. Integer scales are applied to the integer sums; the block's d and
+// dmin come later.
 template <class Format, int m>
-MR_INLINE inline void add_group(const typename Format::Block& block, int g, int half, const XBlock<m>& x,
-                                float32x4_t (&scaled)[m], float32x4_t (&mins)[m]) {
+MR_INLINE inline void add_half_group(const typename Format::Block& block, int g, int half,
+                                     const int32x4_t (&scale)[2][2], const XBlock<m>& x, float32x4_t (&scaled)[m]) {
   Weights w;
   Format::weights(block, g, half, w);
-  const int32x4_t scale = Format::scale(block, g, half, 0);
   unrolled<m>([&](auto r) MR_INLINE {
     const int8x16_t first = vld1q_s8(x.q[r]), second = vld1q_s8(x.q[r] + 16);
     int32x4_t sum = dot_16<0>(first_sum<Format>(x.total[r]), w, first);
     if constexpr (Format::kScales == 1) {
-      sum = vmulq_s32(dot_16<4>(sum, w, second), scale);
+      sum = vmulq_s32(dot_16<4>(sum, w, second), scale[0][half]);
     } else {
       const int32x4_t high = dot_16<4>(zero_sum(), w, second);
-      sum = vmlaq_s32(vmulq_s32(sum, scale), high, Format::scale(block, g, half, 1));
+      sum = vmlaq_s32(vmulq_s32(sum, scale[0][half]), high, scale[1][half]);
     }
     scaled[r] = vfmaq_n_f32(scaled[r], vcvtq_f32_s32(sum), x.scale[r]);
   });
-  if constexpr (Format::kMins) {
-    const int32x4_t min = Format::min(block, g, half, 0);
-    unrolled<m>([&](auto r) MR_INLINE { mins[r] = vfmaq_n_f32(mins[r], vcvtq_f32_s32(min), x.sum[0][r]); });
-    if constexpr (Format::kScales == 2) {
-      const float32x4_t more = vcvtq_f32_s32(vsubq_s32(Format::min(block, g, half, 1), min));
-      unrolled<m>([&](auto r) MR_INLINE { mins[r] = vfmaq_n_f32(mins[r], more, x.sum[1][r]); });
-    }
-  }
 }
 
 template <class Format, int m>
-MR_INLINE inline void add_k_block(const typename Format::Block& block, int half, const XBlock<m>* x,
-                                  float32x4_t (&acc)[m]) {
-  float32x4_t scaled[m], mins[m];
-  unrolled<m>([&](auto r) MR_INLINE { scaled[r] = mins[r] = vdupq_n_f32(0); });
-  for (int g = 0; g < Format::kGroups; ++g) add_group<Format, m>(block, g, half, x[g], scaled, mins);
-  unrolled<m>([&](auto r) MR_INLINE { acc[r] = vfmaq_f32(acc[r], scaled[r], load_f16(block.d, half)); });
-  if constexpr (Format::kMins) {
-    unrolled<m>([&](auto r) MR_INLINE { acc[r] = vfmsq_f32(acc[r], mins[r], load_f16(block.dmin, half)); });
+MR_INLINE inline void add_k_block(const typename Format::Block& block, const XBlock<m>* x, float32x4_t (&acc)[2][m]) {
+  float32x4_t scaled[2][m], mins[2][m];
+  unrolled<m>([&](auto r) MR_INLINE { scaled[0][r] = scaled[1][r] = mins[0][r] = mins[1][r] = vdupq_n_f32(0); });
+  for (int g = 0; g < Format::kGroups; ++g) {
+    int32x4_t scale[2][2];
+    unrolled<Format::kScales>([&](auto s) MR_INLINE { Format::scales(block, g, s, scale[s]); });
+    unrolled<2>([&](auto half) MR_INLINE { add_half_group<Format, m>(block, g, half, scale, x[g], scaled[half]); });
+    if constexpr (Format::kMins) {
+      int32x4_t min[2][2];
+      unrolled<Format::kScales>([&](auto s) MR_INLINE { Format::mins(block, g, s, min[s]); });
+      unrolled<2>([&](auto half) MR_INLINE {
+        const float32x4_t first = vcvtq_f32_s32(min[0][half]);
+        unrolled<m>([&](auto r) MR_INLINE { mins[half][r] = vfmaq_n_f32(mins[half][r], first, x[g].sum[0][r]); });
+        if constexpr (Format::kScales == 2) {
+          const float32x4_t more = vcvtq_f32_s32(vsubq_s32(min[1][half], min[0][half]));
+          unrolled<m>([&](auto r) MR_INLINE { mins[half][r] = vfmaq_n_f32(mins[half][r], more, x[g].sum[1][r]); });
+        }
+      });
+    }
   }
+  unrolled<2>([&](auto half) MR_INLINE {
+    const float32x4_t d = load_f16(block.d, half);
+    unrolled<m>([&](auto r) MR_INLINE { acc[half][r] = vfmaq_f32(acc[half][r], scaled[half][r], d); });
+    if constexpr (Format::kMins) {
+      const float32x4_t dmin = load_f16(block.dmin, half);
+      unrolled<m>([&](auto r) MR_INLINE { acc[half][r] = vfmsq_f32(acc[half][r], mins[half][r], dmin); });
+    }
+  });
 }
 
 template <class Format, int m>
@@ -86,21 +97,20 @@ __attribute__((noinline)) void multiply_strip(const LinearArgs& args, int64_t st
                                               const XBlock<m>* x) {
   const int64_t blocks = args.weights->k / (32 * Format::kGroups);
   const auto* block = reinterpret_cast<const typename Format::Block*>(args.weights->data) + strip * blocks;
-  float32x4_t low[m], high[m];  // rows 0..3 and 4..7 of the strip
-  unrolled<m>([&](auto r) MR_INLINE { low[r] = high[r] = vdupq_n_f32(0); });
+  float32x4_t acc[2][m];  // rows 0..3 and 4..7 of the strip
+  unrolled<m>([&](auto r) MR_INLINE { acc[0][r] = acc[1][r] = vdupq_n_f32(0); });
   for (int64_t b = 0; b < blocks; ++b, ++block, x += Format::kGroups) {
     prefetch_after(block);
     if constexpr (Format::kGroups == 1) {
-      add_small_block<Format, m>(*block, 0, *x, low);
-      add_small_block<Format, m>(*block, 1, *x, high);
+      add_small_block<Format, m>(*block, 0, *x, acc[0]);
+      add_small_block<Format, m>(*block, 1, *x, acc[1]);
     } else {
-      add_k_block<Format, m>(*block, 0, x, low);
-      add_k_block<Format, m>(*block, 1, x, high);
+      add_k_block<Format, m>(*block, x, acc);
     }
   }
   unrolled<m>([&](auto r) MR_INLINE {
-    write_four(args, m_begin + r, strip * kPackedRows, low[r], true);
-    write_four(args, m_begin + r, strip * kPackedRows + 4, high[r], true);
+    write_four(args, m_begin + r, strip * kPackedRows, acc[0][r], true);
+    write_four(args, m_begin + r, strip * kPackedRows + 4, acc[1][r], true);
   });
 }
 

@@ -16,18 +16,16 @@ MR_INLINE inline uint8x16_t load_half(const Quad* rows, int half) { return vld1q
 MR_INLINE inline float32x4_t load_f16(const HalfOfRow& values, int half) {
   return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(values + 4 * half)));
 }
-template <class T>
-MR_INLINE inline uint64_t four_bytes(const T* bytes, int half) {
-  uint32_t word;
-  std::memcpy(&word, bytes + 4 * half, sizeof word);
-  return word;
+// A byte of each of the eight rows as integers, four to a vector.
+MR_INLINE inline void widen(uint8x8_t v, int32x4_t (&to)[2]) {
+  const uint16x8_t wide = vmovl_u8(v);
+  to[0] = vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(wide)));
+  to[1] = vreinterpretq_s32_u32(vmovl_high_u16(wide));
 }
-MR_INLINE inline int32x4_t widen(uint8x8_t v) { return vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(vmovl_u8(v)))); }
-MR_INLINE inline int32x4_t load_u8(const uint8_t* bytes, int half) {
-  return widen(vcreate_u8(four_bytes(bytes, half)));
-}
-MR_INLINE inline int32x4_t load_s8(const int8_t* bytes, int half) {
-  return vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(four_bytes(bytes, half)))));
+MR_INLINE inline void widen(int8x8_t v, int32x4_t (&to)[2]) {
+  const int16x8_t wide = vmovl_s8(v);
+  to[0] = vmovl_s16(vget_low_s16(wide));
+  to[1] = vmovl_high_s16(wide);
 }
 
 MR_INLINE inline void unsigned_nibbles(const Nibbles& nibbles, int half, Weights& w) {
@@ -144,7 +142,9 @@ struct UnpackIQ4_XS : KBlock {
   MR_INLINE static void weights(const Block& b, int g, int half, Weights& w) {
     uneven_nibbles(b.groups[g].nibbles, half, w);
   }
-  MR_INLINE static int32x4_t scale(const Block& b, int g, int half, int) { return load_s8(b.groups[g].scale, half); }
+  MR_INLINE static void scales(const Block& b, int g, int, int32x4_t (&to)[2]) {
+    widen(vld1_s8(b.groups[g].scale), to);
+  }
 };
 
 struct UnpackQ4_K : KBlock {
@@ -153,8 +153,10 @@ struct UnpackQ4_K : KBlock {
   MR_INLINE static void weights(const Block& b, int g, int half, Weights& w) {
     unsigned_nibbles(b.groups[g].nibbles, half, w);
   }
-  MR_INLINE static int32x4_t scale(const Block& b, int g, int half, int) { return load_u8(b.groups[g].scale, half); }
-  MR_INLINE static int32x4_t min(const Block& b, int g, int half, int) { return load_u8(b.groups[g].min, half); }
+  MR_INLINE static void scales(const Block& b, int g, int, int32x4_t (&to)[2]) {
+    widen(vld1_u8(b.groups[g].scale), to);
+  }
+  MR_INLINE static void mins(const Block& b, int g, int, int32x4_t (&to)[2]) { widen(vld1_u8(b.groups[g].min), to); }
 };
 
 struct UnpackQ5_K : KBlock {
@@ -165,8 +167,10 @@ struct UnpackQ5_K : KBlock {
   MR_INLINE static void weights(const Block& b, int g, int half, Weights& w) {
     top_fives(b.groups[g].nibbles, b.groups[g].ones, half, w);
   }
-  MR_INLINE static int32x4_t scale(const Block& b, int g, int half, int) { return load_u8(b.groups[g].scale, half); }
-  MR_INLINE static int32x4_t min(const Block& b, int g, int half, int) { return load_u8(b.groups[g].min, half); }
+  MR_INLINE static void scales(const Block& b, int g, int, int32x4_t (&to)[2]) {
+    widen(vld1_u8(b.groups[g].scale), to);
+  }
+  MR_INLINE static void mins(const Block& b, int g, int, int32x4_t (&to)[2]) { widen(vld1_u8(b.groups[g].min), to); }
 };
 
 struct UnpackQ6_K : KBlock {
@@ -176,8 +180,8 @@ struct UnpackQ6_K : KBlock {
   MR_INLINE static void weights(const Block& b, int g, int half, Weights& w) {
     top_sixes(b.groups[g].nibbles, b.groups[g].twos, half, w);
   }
-  MR_INLINE static int32x4_t scale(const Block& b, int g, int half, int s) {
-    return load_s8(b.groups[g].scale[s], half);
+  MR_INLINE static void scales(const Block& b, int g, int s, int32x4_t (&to)[2]) {
+    widen(vld1_s8(b.groups[g].scale[s]), to);
   }
 };
 
@@ -188,8 +192,8 @@ struct UnpackQ3_K : KBlock {
   MR_INLINE static void weights(const Block& b, int g, int half, Weights& w) {
     top_threes(b.groups[g].twos, b.groups[g].ones, half, w);
   }
-  MR_INLINE static int32x4_t scale(const Block& b, int g, int half, int s) {
-    return load_s8(b.groups[g].scale[s], half);
+  MR_INLINE static void scales(const Block& b, int g, int s, int32x4_t (&to)[2]) {
+    widen(vld1_s8(b.groups[g].scale[s]), to);
   }
 };
 
@@ -200,14 +204,11 @@ struct UnpackQ2_K : KBlock {
   MR_INLINE static void weights(const Block& b, int g, int half, Weights& w) {
     unsigned_twos(b.groups[g].twos, half, w);
   }
-  MR_INLINE static uint8x8_t scale_min(const Block& b, int g, int half, int s) {
-    return vcreate_u8(four_bytes(b.groups[g].scale_min[s], half));
+  MR_INLINE static void scales(const Block& b, int g, int s, int32x4_t (&to)[2]) {
+    widen(vand_u8(vld1_u8(b.groups[g].scale_min[s]), vdup_n_u8(15)), to);
   }
-  MR_INLINE static int32x4_t scale(const Block& b, int g, int half, int s) {
-    return widen(vand_u8(scale_min(b, g, half, s), vdup_n_u8(15)));
-  }
-  MR_INLINE static int32x4_t min(const Block& b, int g, int half, int s) {
-    return widen(vshr_n_u8(scale_min(b, g, half, s), 4));
+  MR_INLINE static void mins(const Block& b, int g, int s, int32x4_t (&to)[2]) {
+    widen(vshr_n_u8(vld1_u8(b.groups[g].scale_min[s]), 4), to);
   }
 };
 
@@ -215,7 +216,11 @@ struct UnpackQ2_K : KBlock {
 template <class Format>
 MR_INLINE inline float32x4_t scale_of(const typename Format::Block& b, int g, int half, int s) {
   if constexpr (Format::kGroups == 1) return load_f16(b.d, half);
-  if constexpr (Format::kGroups > 1) return vmulq_f32(load_f16(b.d, half), vcvtq_f32_s32(Format::scale(b, g, half, s)));
+  if constexpr (Format::kGroups > 1) {
+    int32x4_t scales[2];
+    Format::scales(b, g, s, scales);
+    return vmulq_f32(load_f16(b.d, half), vcvtq_f32_s32(scales[half]));
+  }
 }
 
 template <class Format>
@@ -223,7 +228,9 @@ MR_INLINE inline float32x4_t min_of(const typename Format::Block& b, int g, int 
   float32x4_t min;
   if constexpr (Format::kGroups == 1) min = load_f16(b.m, half);
   if constexpr (Format::kGroups > 1) {
-    min = vnegq_f32(vmulq_f32(load_f16(b.dmin, half), vcvtq_f32_s32(Format::min(b, g, half, s))));
+    int32x4_t mins[2];
+    Format::mins(b, g, s, mins);
+    min = vnegq_f32(vmulq_f32(load_f16(b.dmin, half), vcvtq_f32_s32(mins[half])));
   }
   if constexpr (Format::kOffset != 0) min = vfmaq_n_f32(min, scale_of<Format>(b, g, half, s), Format::kOffset);
   return min;

@@ -53,7 +53,10 @@ void split_nibbles(const uint8_t* qs, int zero_point, int8_t* q) {
 }
 
 void add_fifth_bits(const uint8_t* qh, int8_t* q) {
-  for (int i = 0; i < 32; ++i) q[i] = static_cast<int8_t>(q[i] + (qh[i / 8] >> (i % 8) & 1) * 16);
+  constexpr uint8_t kBits[8] = {1, 2, 4, 8, 16, 32, 64, 128};
+  uint8_t spread[32];
+  for (int i = 0; i < 32; ++i) spread[i] = qh[i / 8];
+  for (int i = 0; i < 32; ++i) q[i] = static_cast<int8_t>(q[i] + ((spread[i] & kBits[i % 8]) != 0 ? 16 : 0));
 }
 
 void look_up(int8_t* q) {
@@ -168,7 +171,7 @@ void plain_to_f32(const std::byte* row, int64_t count, float* out) {
 }
 
 // `count` elements of a row from a block's beginning on.
-void row_to_f32(DType format, const std::byte* row, int64_t count, float* out) {
+[[maybe_unused]] void row_to_f32(DType format, const std::byte* row, int64_t count, float* out) {
   switch (format) {
     case DType::F32:
       return plain_to_f32<DType::F32>(row, count, out);
