@@ -148,7 +148,7 @@ def test_a_connection_that_breaks_off_is_resumed(probe, server):
 
 
 def test_a_killed_fetch_is_resumed_by_the_next(probe, server):
-    content = some_bytes(400_000)
+    content = some_bytes(4_000_000)
     server.files[GGUF] = File(content, chunk_delay=0.02)
     running = probe.start("owner/name:m.gguf")
     part = probe.cache / "models/hub/owner/name/m.gguf.part"
