@@ -41,7 +41,7 @@ TEST(Lexer, NumbersAfterADotAreIntegers) {
 }
 
 TEST(Lexer, FailuresNameTheirLine) {
-  for (const char* source : {"\n{{ 'x }}", "\n{# x", "\n{% raw %}", "\n{{ ) }}", "\n{{ (] }}", "\n{{ ? }}",
+  for (const char* source : {"\n{{ 'x }}", "\n{# x", "\n{% raw %}x", "\n{{ ) }}", "\n{{ (] }}", "\n{{ ? }}",
                              "\n{{ 999999999999999999999999999999999999999999 }}"}) {
     try {
       tokenize(source);
