@@ -12,7 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const size_t border = input.find('\0');
   const std::string_view json = input.substr(0, border);
-  const std::string_view text = border == std::string_view::npos ? "Hello, w\xC3\xB6rld! 123  \n\xff" : input.substr(border + 1);
+  const std::string_view text =
+      border == std::string_view::npos ? "Hello, w\xC3\xB6rld! 123  \n\xff" : input.substr(border + 1);
   try {
     const auto tokenizer = tokenizer_from_json(json, "");
     auto ids = tokenizer->encode(text);

@@ -241,8 +241,9 @@ def read_gguf(path):
     import gguf
     import numpy
 
-    metadata = {"architecture": gguf.GGUFReader(path).fields["general.architecture"].contents()}
-    for key, value in gguf.GGUFReader(path).fields.items():
+    fields = gguf.GGUFReader(path).fields
+    metadata = {"architecture": fields["general.architecture"].contents()}
+    for key, value in fields.items():
         if not key.startswith("tokenizer.ggml."):
             continue
         contents = value.contents()
@@ -250,6 +251,27 @@ def read_gguf(path):
             contents = base64.b64encode(numpy.array(contents).astype(numpy.uint8).tobytes()).decode()
         metadata[key.removeprefix("tokenizer.ggml.")] = contents
     return metadata
+
+
+def check_unigram(check, name, metadata):
+    """A Unigram vocabulary with the large charsmap of SentencePiece, from both files."""
+    from tokenizers import Tokenizer
+
+    kinds = metadata["token_type"]
+    special = [{"id": i, "content": token, "special": True, "normalized": False, "single_word": False, "lstrip": False, "rstrip": False}
+               for i, token in enumerate(metadata["tokens"]) if kinds[i] in (2, 3)]
+    described = {
+        "version": "1.0", "added_tokens": special,
+        "model": {"type": "Unigram", "unk_id": metadata["unknown_token_id"], "vocab": list(zip(metadata["tokens"], metadata["scores"]))},
+        "normalizer": {"type": "Precompiled", "precompiled_charsmap": metadata["precompiled_charsmap"]},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"String": " "}, "behavior": "Removed", "invert": False},
+            {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}]},
+        "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}}
+    tokenizer = Tokenizer.from_str(json.dumps(described))
+    check.compare_hugging_face(f"{name} as tokenizer.json, against tokenizers", tokenizer)
+    check.compare_gguf(f"{name}, against tokenizers", metadata,
+                       lambda text: tokenizer.encode(corpus.as_hugging_face_sees_it(text), add_special_tokens=False).ids)
 
 
 def check_llama_cpp(check, folder):
@@ -260,6 +282,8 @@ def check_llama_cpp(check, folder):
     for vocabulary in sorted(folder.glob("*/vendor/llama.cpp/models/ggml-vocab-*.gguf")):
         vectors = vocabulary.with_suffix(".gguf.inp")
         metadata = read_gguf(vocabulary)
+        if metadata["model"] == "t5":
+            check_unigram(check, vocabulary.name, metadata)
         if not vectors.exists() or metadata["model"] == "bert":
             continue
         texts = vectors.read_text(encoding="utf-8").split("\n__ggml_vocab_test__\n")

@@ -132,7 +132,7 @@ def main():
 
     pair = lambda r: f"{{{r[0]:#x}, {r[1]:#x}}}"
     text = [
-        "// Made by scripts/make_unicode_tables.py; do not edit.",
+        "// Made by scripts/make_unicode_tables.py; do not edit.\n// clang-format off",
         '#include "text/unicode/unicode_data.h"\n',
         "namespace millrace {\nnamespace {\n",
         f"using enum Category;\n",

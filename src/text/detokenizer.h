@@ -10,8 +10,8 @@ namespace millrace {
 class Tokenizer;
 class DecodeStream;
 
-// The texts given out, joined, are exactly Tokenizer::decode() of all ids; each is valid UTF-8 for itself. What depends on
-// tokens to come (half a character, a run of byte tokens) is held back until it is certain.
+// The texts given out, joined, are exactly Tokenizer::decode() of all ids; each is valid UTF-8 for itself. What depends
+// on tokens to come (half a character, a run of byte tokens) is held back until it is certain.
 class StreamingDetokenizer {
  public:
   StreamingDetokenizer(const Tokenizer& tokenizer, bool skip_special);  // the tokenizer must outlive it

@@ -48,7 +48,8 @@ class WordCache {
 
 class Encoding {
  public:
-  Encoding(const TokenizerParts& parts, bool parse_special) : parts_(parts), parse_special_(parse_special), cache_(*parts.model, ids_) {}
+  Encoding(const TokenizerParts& parts, bool parse_special)
+      : parts_(parts), parse_special_(parse_special), cache_(*parts.model, ids_) {}
 
   std::vector<int32_t> run(std::string_view text) {
     parts_.raw_finder.split(text, parse_special_, [&](std::string_view stretch, const AddedToken* token) {
@@ -101,7 +102,9 @@ void TokenizerParts::finish() {
   raw_finder = AddedTokenFinder(tokens[false], texts[false]);
   normalized_finder = AddedTokenFinder(tokens[true], texts[true]);
   for (const int32_t id : frame) {
-    if (id != kText && (id < 0 || id >= size)) fail(ErrorKind::BadFile, "the tokenizer's post-processor adds token {}, which does not exist", id);
+    if (id != kText && (id < 0 || id >= size)) {
+      fail(ErrorKind::BadFile, "the tokenizer's post-processor adds token {}, which does not exist", id);
+    }
   }
 }
 
@@ -133,7 +136,9 @@ void Tokenizer::push_token(DecodeStream& stream, int32_t id, bool skip_special) 
   if (id < 0 || id >= vocab_size()) return;
   const TokenizerParts::TokenEntry& entry = parts_->entries[id];
   if (entry.added != nullptr) {
-    if (!(skip_special && entry.added->special)) stream.push(entry.normalized.empty() ? entry.added->content : entry.normalized);
+    if (!(skip_special && entry.added->special)) {
+      stream.push(entry.normalized.empty() ? entry.added->content : entry.normalized);
+    }
   } else if (const std::string_view text = parts_->vocabulary->text(id); !text.empty()) {
     stream.push(text);
   }
@@ -182,7 +187,9 @@ std::optional<int32_t> Tokenizer::padding() const { return parts_->padding; }
 const std::vector<int32_t>& Tokenizer::end_of_generation() const { return parts_->end_of_generation; }
 
 StreamingDetokenizer::StreamingDetokenizer(const Tokenizer& tokenizer, bool skip_special)
-    : tokenizer_(tokenizer), skip_special_(skip_special), stream_(std::make_unique<DecodeStream>(tokenizer.parts_->decoders)) {}
+    : tokenizer_(tokenizer),
+      skip_special_(skip_special),
+      stream_(std::make_unique<DecodeStream>(tokenizer.parts_->decoders)) {}
 
 StreamingDetokenizer::~StreamingDetokenizer() = default;
 

@@ -1,4 +1,5 @@
-// Text to token ids and back, as Hugging Face tokenizers does it, from tokenizer.json or from the vocabulary of a GGUF file.
+// Text to token ids and back, as Hugging Face tokenizers does it, from tokenizer.json or from the vocabulary of a GGUF
+// file.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,8 @@ class Tokenizer {
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
 
-  // `text` may hold any bytes. What is not UTF-8 counts as U+FFFD, one for each error as Python's errors="replace" has it:
-  // that is the text Hugging Face would have been given.
+  // `text` may hold any bytes. What is not UTF-8 counts as U+FFFD, one for each error as Python's errors="replace" has
+  // it: that is the text Hugging Face would have been given.
   std::vector<int32_t> encode(std::string_view text, EncodeOptions options = {}) const;
 
   // Ids that stand for no token are passed over. Always valid UTF-8; broken characters become U+FFFD.
@@ -54,7 +55,8 @@ class Tokenizer {
 
 // Both throw BadFile for what is broken and Unsupported for what is well formed but unknown to us, naming it.
 // `tokenizer_config_json` may be empty.
-std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view tokenizer_json, std::string_view tokenizer_config_json);
+std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view tokenizer_json,
+                                                     std::string_view tokenizer_config_json);
 
 // The tokenizer.ggml.* metadata of a GGUF file.
 struct GgufVocabulary {

@@ -68,9 +68,11 @@ class GgufBuilder {
 
   void check_scores() const {
     if (gguf_.scores.size() != gguf_.tokens.size()) {
-      fail(ErrorKind::BadFile, "the file has {} tokens but {} scores (tokenizer.ggml.scores)", gguf_.tokens.size(), gguf_.scores.size());
+      fail(ErrorKind::BadFile, "the file has {} tokens but {} scores (tokenizer.ggml.scores)", gguf_.tokens.size(),
+           gguf_.scores.size());
     }
-    const bool finite = std::all_of(gguf_.scores.begin(), gguf_.scores.end(), [](float score) { return std::isfinite(score); });
+    const bool finite =
+        std::all_of(gguf_.scores.begin(), gguf_.scores.end(), [](float score) { return std::isfinite(score); });
     if (!finite) fail(ErrorKind::BadFile, "the file has token scores that are not numbers");
   }
 
@@ -82,23 +84,30 @@ class GgufBuilder {
     for (size_t rank = 0; rank < gguf_.merges.size(); ++rank) {
       const std::string_view merge = gguf_.merges[rank];
       const size_t space = merge.find(' ', 1);
-      const std::string_view left = merge.substr(0, space), right = space == std::string_view::npos ? std::string_view() : merge.substr(space + 1);
+      const std::string_view left = merge.substr(0, space),
+                             right = space == std::string_view::npos ? std::string_view() : merge.substr(space + 1);
       joined.assign(left);
       joined += right;
-      const int32_t left_id = vocabulary_->find(left), right_id = vocabulary_->find(right), id = vocabulary_->find(joined);
+      const int32_t left_id = vocabulary_->find(left), right_id = vocabulary_->find(right),
+                    id = vocabulary_->find(joined);
       if (left_id == Vocabulary::kNone || right_id == Vocabulary::kNone || id == Vocabulary::kNone) {
         ++useless;
       } else if (merges.find(left_id, right_id) == nullptr) {
         merges.insert(left_id, right_id, {static_cast<uint32_t>(rank), id});
       }
     }
-    if (useless > 0) log().warn("{} of the file's {} merges use tokens that it does not have; they are left out", useless, gguf_.merges.size());
+    if (useless > 0) {
+      log().warn("{} of the file's {} merges use tokens that it does not have; they are left out", useless,
+                 gguf_.merges.size());
+    }
     return merges;
   }
 
   void build_byte_level() {
     GgufPreTokenizer pre = gguf_pre_tokenizer(gguf_.pre);
-    if (gguf_.pre.empty()) log().warn("the file names no pre-tokenizer; text may be cut into other tokens than the model was trained on");
+    if (gguf_.pre.empty()) {
+      log().warn("the file names no pre-tokenizer; text may be cut into other tokens than the model was trained on");
+    }
     if (pre.nfc) parts_.normalizer = make_unicode_form(UnicodeForm::Nfc);
     parts_.pre_tokenizer = std::move(pre.pre_tokenizer);
     parts_.model = std::make_unique<Bpe>(vocabulary_, read_merges(), BpeOptions{.ignore_merges = pre.ignore_merges});
@@ -112,7 +121,8 @@ class GgufBuilder {
     steps.push_back(make_replace(Pattern::text(" "), std::string(kMetaspace)));
     parts_.normalizer = make_normalizer_sequence(std::move(steps));
     const std::string unknown = gguf_.unknown && *gguf_.unknown < size() ? gguf_.tokens[*gguf_.unknown] : "";
-    parts_.model = std::make_unique<Bpe>(vocabulary_, read_merges(), BpeOptions{.unknown_token = unknown, .fuse_unknown = true, .byte_fallback = true});
+    parts_.model = std::make_unique<Bpe>(
+        vocabulary_, read_merges(), BpeOptions{.unknown_token = unknown, .fuse_unknown = true, .byte_fallback = true});
     add_sentencepiece_decoders(false);
     gguf_.add_bos = true;  // files that say otherwise are known to be wrong
   }
@@ -126,8 +136,11 @@ class GgufBuilder {
     steps.push_back(make_replace(Pattern::text(" "), std::string(kMetaspace)));
     parts_.normalizer = make_normalizer_sequence(std::move(steps));
     std::vector<bool> mergeable(gguf_.tokens.size());
-    for (int32_t id = 0; id < size(); ++id) mergeable[id] = type(id) != Control && type(id) != Unknown && type(id) != Byte;
-    parts_.model = std::make_unique<SentencePieceBpe>(vocabulary_, gguf_.scores, std::move(mergeable), gguf_.unknown.value_or(Vocabulary::kNone));
+    for (int32_t id = 0; id < size(); ++id) {
+      mergeable[id] = type(id) != Control && type(id) != Unknown && type(id) != Byte;
+    }
+    parts_.model = std::make_unique<SentencePieceBpe>(vocabulary_, gguf_.scores, std::move(mergeable),
+                                                      gguf_.unknown.value_or(Vocabulary::kNone));
     add_sentencepiece_decoders(space_prefix);
     add_bos_ = true;
     // The one family whose special tokens swallow the white space behind them; the files do not say so.
@@ -143,8 +156,11 @@ class GgufBuilder {
     if (!gguf_.precompiled_charsmap.empty()) parts_.normalizer = make_charsmap(gguf_.precompiled_charsmap);
     const bool space_prefix = gguf_.add_space_prefix.value_or(false);
     std::vector<std::unique_ptr<PreTokenizer>> steps;
-    if (gguf_.remove_extra_whitespaces.value_or(false)) steps.push_back(make_split(Pattern::text(" "), SplitBehavior::Removed, false));
-    steps.push_back(make_metaspace(std::string(kMetaspace), space_prefix ? PrependScheme::Always : PrependScheme::Never, true));
+    if (gguf_.remove_extra_whitespaces.value_or(false)) {
+      steps.push_back(make_split(Pattern::text(" "), SplitBehavior::Removed, false));
+    }
+    steps.push_back(
+        make_metaspace(std::string(kMetaspace), space_prefix ? PrependScheme::Always : PrependScheme::Never, true));
     parts_.pre_tokenizer = make_sequence(std::move(steps));
     std::vector<bool> usable(gguf_.tokens.size());
     bool bytes = false;
@@ -153,13 +169,15 @@ class GgufBuilder {
       bytes |= type(id) == Byte;
     }
     std::vector<double> scores(gguf_.scores.begin(), gguf_.scores.end());
-    parts_.model = std::make_unique<Unigram>(vocabulary_, std::move(scores), usable, gguf_.unknown.value_or(Vocabulary::kNone), bytes);
+    parts_.model = std::make_unique<Unigram>(vocabulary_, std::move(scores), usable,
+                                             gguf_.unknown.value_or(Vocabulary::kNone), bytes);
     parts_.decoders = {metaspace_decoder(std::string(kMetaspace), space_prefix)};
     add_eos_ = true;
   }
 
   void add_sentencepiece_decoders(bool space_prefix) {
-    parts_.decoders = {replace_decoder(Pattern::text(std::string(kMetaspace)), " "), byte_fallback_decoder(), fuse_decoder()};
+    parts_.decoders = {replace_decoder(Pattern::text(std::string(kMetaspace)), " "), byte_fallback_decoder(),
+                       fuse_decoder()};
     if (space_prefix) parts_.decoders.push_back(strip_decoder(" ", 1, 0));
   }
 
@@ -174,7 +192,9 @@ class GgufBuilder {
   }
 
   std::optional<int32_t> checked(std::optional<int32_t> id, const char* name) const {
-    if (id && (*id < 0 || *id >= size())) fail(ErrorKind::BadFile, "the file's {} is token {}, but it has only {}", name, *id, size());
+    if (id && (*id < 0 || *id >= size())) {
+      fail(ErrorKind::BadFile, "the file's {} is token {}, but it has only {}", name, *id, size());
+    }
     return id;
   }
 
@@ -183,9 +203,14 @@ class GgufBuilder {
     parts_.eos = checked(gguf_.eos, "eos_token_id");
     parts_.unknown = checked(gguf_.unknown, "unknown_token_id");
     parts_.padding = checked(gguf_.padding, "padding_token_id");
-    const bool add_bos = gguf_.add_bos.value_or(add_bos_ && parts_.bos), add_eos = gguf_.add_eos.value_or(add_eos_ && parts_.eos);
-    if (add_bos && !parts_.bos) fail(ErrorKind::BadFile, "the file wants a BOS token added (add_bos_token) but names none");
-    if (add_eos && !parts_.eos) fail(ErrorKind::BadFile, "the file wants an EOS token added (add_eos_token) but names none");
+    const bool add_bos = gguf_.add_bos.value_or(add_bos_ && parts_.bos),
+               add_eos = gguf_.add_eos.value_or(add_eos_ && parts_.eos);
+    if (add_bos && !parts_.bos) {
+      fail(ErrorKind::BadFile, "the file wants a BOS token added (add_bos_token) but names none");
+    }
+    if (add_eos && !parts_.eos) {
+      fail(ErrorKind::BadFile, "the file wants an EOS token added (add_eos_token) but names none");
+    }
     parts_.frame.clear();
     if (add_bos) parts_.frame.push_back(*parts_.bos);
     parts_.frame.push_back(TokenizerParts::kText);
@@ -205,8 +230,8 @@ class GgufBuilder {
     };
     const bool harmony = control("<|return|>") != Vocabulary::kNone;  // there, <|end|> only ends a message
     for (const std::string_view text :
-         {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<turn|>", "<|endoftext|>", "<|end_of_text|>",
-          "<EOT>", "[EOT]", "<end_of_utterance>", "<｜end▁of▁sentence｜>"}) {
+         {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<turn|>",
+          "<|endoftext|>", "<|end_of_text|>", "<EOT>", "[EOT]", "<end_of_utterance>", "<｜end▁of▁sentence｜>"}) {
       const int32_t id = control(text);
       if (id != Vocabulary::kNone && !(harmony && text == "<|end|>")) ends.push_back(id);
     }
@@ -222,6 +247,8 @@ class GgufBuilder {
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> tokenizer_from_gguf(GgufVocabulary vocabulary) { return GgufBuilder(std::move(vocabulary)).build(); }
+std::shared_ptr<const Tokenizer> tokenizer_from_gguf(GgufVocabulary vocabulary) {
+  return GgufBuilder(std::move(vocabulary)).build();
+}
 
 }  // namespace millrace

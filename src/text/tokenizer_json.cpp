@@ -53,7 +53,8 @@ PairMap read_merges(const TokenizerJson& json, size_t prefix_length) {
     joined += right.substr(std::min(prefix_length, right.size()));
     const int32_t left_id = vocabulary.find(left), right_id = vocabulary.find(right), id = vocabulary.find(joined);
     if (left_id == Vocabulary::kNone || right_id == Vocabulary::kNone || id == Vocabulary::kNone) {
-      fail(ErrorKind::BadFile, "tokenizer.json: merge {} ('{}' and '{}') uses a token that is not in the vocabulary", rank, left, right);
+      fail(ErrorKind::BadFile, "tokenizer.json: merge {} ('{}' and '{}') uses a token that is not in the vocabulary",
+           rank, left, right);
     }
     merges.insert(left_id, right_id, {static_cast<uint32_t>(rank), id});
   }
@@ -71,33 +72,43 @@ std::unique_ptr<Model> read_bpe(const TokenizerJson& json, const Json& model) {
                      .fuse_unknown = bool_field(model, "fuse_unk", false),
                      .byte_fallback = bool_field(model, "byte_fallback", false),
                      .ignore_merges = bool_field(model, "ignore_merges", false)};
-  return std::make_unique<Bpe>(json.vocabulary, read_merges(json, options.continuing_subword_prefix.size()), std::move(options));
+  return std::make_unique<Bpe>(json.vocabulary, read_merges(json, options.continuing_subword_prefix.size()),
+                               std::move(options));
 }
 
 std::unique_ptr<Model> read_unigram(TokenizerJson& json, const Json& model, const std::vector<AddedToken>& added) {
   if (json.scores.empty()) fail(ErrorKind::BadFile, "tokenizer.json: Unigram has no list of tokens and scores");
   const int64_t unknown = integer_field(model, "unk_id", Vocabulary::kNone);
-  if (unknown >= static_cast<int64_t>(json.scores.size())) fail(ErrorKind::BadFile, "tokenizer.json: unk_id {} is not in the vocabulary", unknown);
+  if (unknown >= static_cast<int64_t>(json.scores.size())) {
+    fail(ErrorKind::BadFile, "tokenizer.json: unk_id {} is not in the vocabulary", unknown);
+  }
   std::vector<bool> usable(json.scores.size(), true);
   for (const AddedToken& token : added) {
     // Special tokens come from their text being recognized, never from the model.
     if (token.special && token.id < static_cast<int32_t>(usable.size())) usable[token.id] = false;
   }
-  return std::make_unique<Unigram>(json.vocabulary, std::move(json.scores), usable, static_cast<int32_t>(std::max<int64_t>(unknown, Vocabulary::kNone)),
+  return std::make_unique<Unigram>(json.vocabulary, std::move(json.scores), usable,
+                                   static_cast<int32_t>(std::max<int64_t>(unknown, Vocabulary::kNone)),
                                    bool_field(model, "byte_fallback", false));
 }
 
 std::unique_ptr<Model> read_model(TokenizerJson& json, const std::vector<AddedToken>& added) {
   const Json& model = field(json.tree, "model");
-  std::string type = find_field(model, "type") != nullptr ? type_name(model) : json.has_merges ? "BPE" : json.scores.empty() ? "" : "Unigram";
+  std::string type = find_field(model, "type") != nullptr ? type_name(model)
+                     : json.has_merges                    ? "BPE"
+                     : json.scores.empty()                ? ""
+                                                          : "Unigram";
   if (type == "BPE") return read_bpe(json, model);
   if (type == "Unigram") return read_unigram(json, model, added);
   if (type == "WordPiece") {
     const int64_t longest = std::max<int64_t>(0, integer_field(model, "max_input_chars_per_word", 100));
-    return std::make_unique<WordPiece>(json.vocabulary, string_field(model, "unk_token", "[UNK]"), string_field(model, "continuing_subword_prefix", "##"),
+    return std::make_unique<WordPiece>(json.vocabulary, string_field(model, "unk_token", "[UNK]"),
+                                       string_field(model, "continuing_subword_prefix", "##"),
                                        static_cast<size_t>(longest));
   }
-  if (type == "WordLevel") return std::make_unique<WordLevel>(json.vocabulary, string_field(model, "unk_token", "<unk>"));
+  if (type == "WordLevel") {
+    return std::make_unique<WordLevel>(json.vocabulary, string_field(model, "unk_token", "<unk>"));
+  }
   fail(ErrorKind::Unsupported, "tokenizer.json: the model '{}' is not supported", type);
 }
 
@@ -132,7 +143,8 @@ void apply_config(std::string_view text, TokenizerParts& parts) {
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view tokenizer_json, std::string_view tokenizer_config_json) {
+std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view tokenizer_json,
+                                                     std::string_view tokenizer_config_json) {
   TokenizerJson json = read_tokenizer_json(tokenizer_json);
   const auto part = [&](const char* key) -> const Json& {
     static const Json none;

@@ -35,9 +35,13 @@ TEST_P(Streaming, GivesWholeCharactersThatJoinToTheDecodedText) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Streaming,
-                         testing::Values("byte_level_bpe.json", "sentencepiece_bpe.json", "metaspace_bpe.json", "gemma_bpe.json", "unigram.json", "unigram_bytes.json",
-                                         "wordpiece.json", "wordlevel.json", "roberta.json", "word_suffix_bpe.json", "subword_prefix_bpe.json"),
-                         [](const auto& info) { return std::string(info.param).substr(0, std::string(info.param).find('.')); });
+                         testing::Values("byte_level_bpe.json", "sentencepiece_bpe.json", "metaspace_bpe.json",
+                                         "gemma_bpe.json", "unigram.json", "unigram_bytes.json", "wordpiece.json",
+                                         "wordlevel.json", "roberta.json", "word_suffix_bpe.json",
+                                         "subword_prefix_bpe.json"),
+                         [](const auto& info) {
+                           return std::string(info.param).substr(0, std::string(info.param).find('.'));
+                         });
 
 TEST(Streaming, GivesOutWhatIsCertainAtOnce) {
   const auto tokenizer = tokenizer_from_json(read_vectors("byte_level_bpe.json").at("tokenizer").dump(), "");

@@ -30,7 +30,8 @@ TEST(TokenizerParts, PreTokenizersAsHuggingFace) {
       pre_tokenizer->split(pieces);
       std::vector<std::string> found;
       for (const Piece& piece : pieces.list) found.emplace_back(piece.text);
-      EXPECT_EQ(found, c.at("expected").at(i).get<std::vector<std::string>>()) << c.at("name") << " of '" << texts[i] << "'";
+      EXPECT_EQ(found, c.at("expected").at(i).get<std::vector<std::string>>())
+          << c.at("name") << " of '" << texts[i] << "'";
     }
   }
 }

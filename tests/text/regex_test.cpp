@@ -38,7 +38,9 @@ TEST(Regex, MatchesAsOnigurumaInHuggingFace) {
     for (size_t i = 0; i < texts.size(); ++i) {
       const auto offsets = character_offsets(texts[i]);
       Matches expected;
-      for (const auto& match : c.at("matches").at(i)) expected.emplace_back(offsets.at(match.at(0)), offsets.at(match.at(1)));
+      for (const auto& match : c.at("matches").at(i)) {
+        expected.emplace_back(offsets.at(match.at(0)), offsets.at(match.at(1)));
+      }
       EXPECT_EQ(matches_of(regex, texts[i]), expected) << "pattern " << pattern << "\ntext " << texts[i];
     }
   }
@@ -47,7 +49,8 @@ TEST(Regex, MatchesAsOnigurumaInHuggingFace) {
 TEST(Regex, RemembersTheSameAnswersThatItFindsByTrying) {
   for (const auto& c : read_vectors("regexes.json")) {
     const RegexProgram program = compile_regex(c.at("name").get<std::string>());
-    for (const std::string& text : {std::string("x 1234567 'S ab漢字 \n\n end 12 aaaa  \n\t b__c é!? "), std::string(60, ' ') + "a", std::string(50, '7')}) {
+    for (const std::string& text : {std::string("x 1234567 'S ab漢字 \n\n end 12 aaaa  \n\t b__c é!? "),
+                                    std::string(60, ' ') + "a", std::string(50, '7')}) {
       RegexMatcher trying(program, text), remembering(program, text, true);
       for (size_t start = 0; start <= text.size(); start += start < text.size() ? utf8_length(text[start]) : 1) {
         EXPECT_EQ(remembering.match(start), trying.match(start)) << c.at("name") << " at " << start << " of " << text;
@@ -57,8 +60,10 @@ TEST(Regex, RemembersTheSameAnswersThatItFindsByTrying) {
 }
 
 TEST(Regex, RefusesWhatItDoesNotKnowWithThePattern) {
-  for (const std::string pattern : {"(a)\\1", "\\X", "(?~a)", "(?(1)a|b)", "(?<=a+)b", "[a", "(a", "a)", "[z-a]", "*a", "a{3,2}", "\\p{Nonsense}", "(?s)a", "(?P<n>a)",
-                                    "(?:a?b?)*", "a{1001}", "\\", "(?=a)*", "[a-\\d]", "\\x{110000}", "\\ud800"}) {
+  for (const std::string pattern :
+       {"(a)\\1",    "\\X",     "(?~a)", "(?(1)a|b)", "(?<=a+)b",      "[a",          "(a",
+        "a)",        "[z-a]",   "*a",    "a{3,2}",    "\\p{Nonsense}", "(?s)a",       "(?P<n>a)",
+        "(?:a?b?)*", "a{1001}", "\\",    "(?=a)*",    "[a-\\d]",       "\\x{110000}", "\\ud800"}) {
     try {
       Regex regex(pattern);
       ADD_FAILURE() << pattern << " was accepted";

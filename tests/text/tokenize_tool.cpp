@@ -1,5 +1,7 @@
-// For scripts/check_tokenizers.py: opens a vocabulary and answers requests from stdin, one a line. Bytes are hexadecimal.
-//   E add_special parse_special TEXT -> ids      D skip_special id id ... -> text      S the same, streamed      T -> seconds
+// For scripts/check_tokenizers.py: opens a vocabulary and answers requests from stdin, one a line. Bytes are
+// hexadecimal.
+//   E add_special parse_special TEXT -> ids      D skip_special id id ... -> text      S the same, streamed      T ->
+//   seconds
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -15,7 +17,9 @@ namespace {
 
 std::string from_hex(const std::string& text) {
   std::string bytes;
-  for (size_t i = 0; i + 1 < text.size(); i += 2) bytes.push_back(static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16)));
+  for (size_t i = 0; i + 1 < text.size(); i += 2) {
+    bytes.push_back(static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16)));
+  }
   return bytes;
 }
 
@@ -52,13 +56,16 @@ class Session {
       bool add_special = false, parse_special = false;
       std::string hex;
       in >> add_special >> parse_special >> hex;
-      for (const int32_t id : tokenizer_->encode(from_hex(hex), {add_special, parse_special})) answer += std::to_string(id) + " ";
+      for (const int32_t id : tokenizer_->encode(from_hex(hex), {add_special, parse_special})) {
+        answer += std::to_string(id) + " ";
+      }
     } else {
       bool skip_special = false;
       in >> skip_special;
       std::vector<int32_t> ids;
       for (int32_t id = 0; in >> id;) ids.push_back(id);
-      answer = to_hex(request == 'S' ? streamed(*tokenizer_, ids, skip_special) : tokenizer_->decode(ids, skip_special));
+      answer =
+          to_hex(request == 'S' ? streamed(*tokenizer_, ids, skip_special) : tokenizer_->decode(ids, skip_special));
     }
     seconds_ = seconds_since(start);
     return answer;

@@ -47,9 +47,25 @@ TEST(TokenizerGguf, UnknownNamesAreRefusedByName) {
 }
 
 TEST(TokenizerGguf, EveryKnownPreTokenizerOpens) {
-  for (const char* name : {"gpt-2", "llama-bpe", "llama3", "llama-v3", "qwen2", "qwen35", "deepseek-llm", "deepseek-coder", "deepseek-v3", "deepseek-r1-qwen", "falcon", "falcon3",
-                           "starcoder", "refact", "mpt", "olmo", "command-r", "smollm", "tekken", "pixtral", "gpt-4o", "llama4", "chatglm-bpe", "glm4", "stablelm2", "dbrx",
-                           "smaug-bpe", "kimi-k2", "bailingmoe", "seed-coder", "minicpm5", "bloom", "viking", "superbpe", "tiny_aya", "hunyuan", "default", ""}) {
+  for (const char* name : {"gpt-2",        "llama-bpe",
+                           "llama3",       "llama-v3",
+                           "qwen2",        "qwen35",
+                           "deepseek-llm", "deepseek-coder",
+                           "deepseek-v3",  "deepseek-r1-qwen",
+                           "falcon",       "falcon3",
+                           "starcoder",    "refact",
+                           "mpt",          "olmo",
+                           "command-r",    "smollm",
+                           "tekken",       "pixtral",
+                           "gpt-4o",       "llama4",
+                           "chatglm-bpe",  "glm4",
+                           "stablelm2",    "dbrx",
+                           "smaug-bpe",    "kimi-k2",
+                           "bailingmoe",   "seed-coder",
+                           "minicpm5",     "bloom",
+                           "viking",       "superbpe",
+                           "tiny_aya",     "hunyuan",
+                           "default",      ""}) {
     GgufVocabulary v = small_byte_level();
     v.pre = name;
     v.add_bos = false;

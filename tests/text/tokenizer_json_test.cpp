@@ -13,7 +13,8 @@ using Ids = std::vector<int32_t>;
 using nlohmann::json;
 
 json small_tokenizer() {
-  return json::parse(R"({"version": "1.0", "model": {"type": "BPE", "unk_token": "<unk>", "vocab": {"<unk>": 0, "a": 1, "b": 2, "ab": 3, "<s>": 4}, "merges": ["a b"]},
+  return json::parse(
+      R"({"version": "1.0", "model": {"type": "BPE", "unk_token": "<unk>", "vocab": {"<unk>": 0, "a": 1, "b": 2, "ab": 3, "<s>": 4}, "merges": ["a b"]},
     "added_tokens": [{"id": 0, "content": "<unk>", "special": true, "normalized": false}, {"id": 4, "content": "<s>", "special": true, "normalized": false},
                      {"id": 5, "content": "abba", "special": false, "normalized": false}]})");
 }
@@ -54,7 +55,8 @@ TEST(TokenizerJson, ConfigNamesTheSpecialTokensAndDecidesAboutBos) {
   EXPECT_EQ(plain->eos(), 5);
   EXPECT_EQ(plain->end_of_generation(), (Ids{5}));
   EXPECT_EQ(plain->encode("a"), (Ids{1}));
-  const auto framed = tokenizer_from_json(text, R"({"bos_token": "<s>", "eos_token": "abba", "add_bos_token": true, "add_eos_token": true})");
+  const auto framed = tokenizer_from_json(
+      text, R"({"bos_token": "<s>", "eos_token": "abba", "add_bos_token": true, "add_eos_token": true})");
   EXPECT_EQ(framed->encode("a"), (Ids{4, 1, 5}));
   EXPECT_EQ(framed->encode("a", {.add_special = false}), (Ids{1}));
   EXPECT_EQ(framed->encode(""), (Ids{4, 5}));
@@ -68,7 +70,9 @@ TEST(TokenizerJson, BytesOfTokens) {
   EXPECT_EQ(bytes, "\xE2\x82\xAC");
   const auto sentencepiece = tokenizer_from_json(read_vectors("sentencepiece_bpe.json").at("tokenizer").dump(), "");
   bytes.clear();
-  for (const int32_t id : sentencepiece->encode("the \xF0\x93\x84\xBE", {.add_special = false})) bytes += sentencepiece->token_bytes(id);
+  for (const int32_t id : sentencepiece->encode("the \xF0\x93\x84\xBE", {.add_special = false})) {
+    bytes += sentencepiece->token_bytes(id);
+  }
   EXPECT_EQ(bytes, " the \xF0\x93\x84\xBE");
 }
 
@@ -102,25 +106,34 @@ TEST(TokenizerJson, EveryKindOfNonsenseIsAClearError) {
   EXPECT_THAT(with("/normalizer", {{"type", "Rot13"}}), HasSubstr("Rot13"));
   EXPECT_THAT(with("/normalizer", {{"kind", "NFC"}}), HasSubstr("type"));
   EXPECT_THAT(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "!"}}), HasSubstr("base64"));
-  EXPECT_THAT(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "/////w=="}}), HasSubstr("charsmap"));
-  EXPECT_THAT(with("/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "("}}}, {"behavior", "Isolated"}}), HasSubstr("regex"));
-  EXPECT_THAT(with("/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "Eaten"}}), HasSubstr("Eaten"));
+  EXPECT_THAT(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "/////w=="}}),
+              HasSubstr("charsmap"));
+  EXPECT_THAT(with("/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "("}}}, {"behavior", "Isolated"}}),
+              HasSubstr("regex"));
+  EXPECT_THAT(with("/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "Eaten"}}),
+              HasSubstr("Eaten"));
   EXPECT_THAT(with("/pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "ab"}}), HasSubstr("one character"));
   EXPECT_THAT(with("/decoder", {{"type", "Enigma"}}), HasSubstr("Enigma"));
-  EXPECT_THAT(with("/post_processor", {{"type", "BertProcessing"}, {"cls", {"x", 99}}, {"sep", {"y", 1}}}), HasSubstr("99"));
-  EXPECT_THAT(with("/post_processor", {{"type", "BertProcessing"}, {"cls", {"x", -1}}, {"sep", {"y", 1}}}), HasSubstr("id"));
+  EXPECT_THAT(with("/post_processor", {{"type", "BertProcessing"}, {"cls", {"x", 99}}, {"sep", {"y", 1}}}),
+              HasSubstr("99"));
+  EXPECT_THAT(with("/post_processor", {{"type", "BertProcessing"}, {"cls", {"x", -1}}, {"sep", {"y", 1}}}),
+              HasSubstr("id"));
 }
 
 TEST(TokenizerJson, GrowthWithoutBoundsIsStopped) {
   json steps = json::array();
-  for (int i = 0; i < 40; ++i) steps.push_back({{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}});
+  for (int i = 0; i < 40; ++i) {
+    steps.push_back({{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}});
+  }
   json tokenizer = small_tokenizer();
   tokenizer["normalizer"] = {{"type", "Sequence"}, {"normalizers", steps}};
   EXPECT_THAT(error_of(tokenizer.dump()), testing::HasSubstr("grow"));
 
   tokenizer = small_tokenizer();
   json bytes = json::array();
-  for (int i = 0; i < 40; ++i) bytes.push_back({{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}});
+  for (int i = 0; i < 40; ++i) {
+    bytes.push_back({{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}});
+  }
   tokenizer["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", bytes}};
   EXPECT_THAT(error_of(tokenizer.dump()), testing::HasSubstr("grow"));
 

@@ -1,4 +1,5 @@
-// Whole tokenizers of every kind against Hugging Face tokenizers, from tokenizer.json and from the same vocabulary as GGUF.
+// Whole tokenizers of every kind against Hugging Face tokenizers, from tokenizer.json and from the same vocabulary as
+// GGUF.
 #include <gmock/gmock.h>
 
 #include "text/detokenizer.h"
@@ -18,7 +19,8 @@ std::string streamed(const Tokenizer& tokenizer, const Ids& ids) {
 
 void expect_ids(const Tokenizer& tokenizer, const nlohmann::json& expected, const std::string& name) {
   for (size_t i = 0; i < corpus().size(); ++i) {
-    EXPECT_EQ(tokenizer.encode(corpus()[i], {.add_special = false}), expected.at(i).get<Ids>()) << name << ", text " << i << ": " << corpus()[i];
+    EXPECT_EQ(tokenizer.encode(corpus()[i], {.add_special = false}), expected.at(i).get<Ids>())
+        << name << ", text " << i << ": " << corpus()[i];
   }
 }
 
@@ -29,7 +31,8 @@ TEST_P(CompleteTokenizer, EncodesAsHuggingFace) {
   const auto tokenizer = tokenizer_from_json(vectors.at("tokenizer").dump(), "");
   expect_ids(*tokenizer, vectors.at("ids"), GetParam());
   for (size_t i = 0; i < vectors.at("framed").size(); ++i) {
-    EXPECT_EQ(tokenizer->encode(corpus()[i]), vectors.at("framed").at(i).get<Ids>()) << "with special tokens, text " << i;
+    EXPECT_EQ(tokenizer->encode(corpus()[i]), vectors.at("framed").at(i).get<Ids>())
+        << "with special tokens, text " << i;
   }
 }
 
@@ -51,9 +54,12 @@ TEST_P(CompleteTokenizer, DecodesAsHuggingFace) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Vectors, CompleteTokenizer,
-                         testing::Values("sentencepiece_bpe.json", "metaspace_bpe.json", "gemma_bpe.json", "unigram.json", "unigram_bytes.json", "wordpiece.json",
-                                         "wordlevel.json", "roberta.json", "word_suffix_bpe.json", "subword_prefix_bpe.json"),
-                         [](const auto& info) { return std::string(info.param).substr(0, std::string(info.param).find('.')); });
+                         testing::Values("sentencepiece_bpe.json", "metaspace_bpe.json", "gemma_bpe.json",
+                                         "unigram.json", "unigram_bytes.json", "wordpiece.json", "wordlevel.json",
+                                         "roberta.json", "word_suffix_bpe.json", "subword_prefix_bpe.json"),
+                         [](const auto& info) {
+                           return std::string(info.param).substr(0, std::string(info.param).find('.'));
+                         });
 
 class GgufTokenizer : public testing::TestWithParam<const char*> {};
 
@@ -62,15 +68,20 @@ TEST_P(GgufTokenizer, EncodesAndDecodesTheSame) {
   const auto tokenizer = tokenizer_from_gguf(parse_gguf_vocabulary(vectors.at("gguf").dump()));
   expect_ids(*tokenizer, vectors.at("ids"), GetParam());
   for (size_t i = 0; i < vectors.at("framed").size(); ++i) {
-    EXPECT_EQ(tokenizer->encode(corpus()[i]), vectors.at("framed").at(i).get<Ids>()) << "with special tokens, text " << i;
+    EXPECT_EQ(tokenizer->encode(corpus()[i]), vectors.at("framed").at(i).get<Ids>())
+        << "with special tokens, text " << i;
   }
   for (size_t i = 0; i < corpus().size(); ++i) {
-    EXPECT_EQ(tokenizer->decode(vectors.at("ids").at(i).get<Ids>()), vectors.at("decoded").at(i).get<std::string>()) << "text " << i;
+    EXPECT_EQ(tokenizer->decode(vectors.at("ids").at(i).get<Ids>()), vectors.at("decoded").at(i).get<std::string>())
+        << "text " << i;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Vectors, GgufTokenizer, testing::Values("sentencepiece_bpe.json", "gemma_bpe.json", "unigram.json"),
-                         [](const auto& info) { return std::string(info.param).substr(0, std::string(info.param).find('.')); });
+INSTANTIATE_TEST_SUITE_P(Vectors, GgufTokenizer,
+                         testing::Values("sentencepiece_bpe.json", "gemma_bpe.json", "unigram.json"),
+                         [](const auto& info) {
+                           return std::string(info.param).substr(0, std::string(info.param).find('.'));
+                         });
 
 // One byte-level vocabulary cut by every pre-tokenizer that GGUF has a name for.
 TEST(ByteLevelBpe, EveryPreTokenizerFromBothFiles) {
@@ -87,7 +98,9 @@ TEST(ByteLevelBpe, EveryPreTokenizerFromBothFiles) {
     count = std::max(count, id + 1);
   }
   gguf.tokens.resize(count), gguf.types.resize(count);
-  for (const auto& merge : base.at("model").at("merges")) gguf.merges.push_back(merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>());
+  for (const auto& merge : base.at("model").at("merges")) {
+    gguf.merges.push_back(merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>());
+  }
 
   const auto variants = read_vectors("byte_level_variants.json");
   EXPECT_GE(variants.size(), 17u);

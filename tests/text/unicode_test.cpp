@@ -19,11 +19,11 @@ TEST(Utf8, EveryErrorBecomesOneReplacement) {
     return marked;
   };
   EXPECT_EQ(repaired("a\xc3"), "a?");
-  EXPECT_EQ(repaired("\xe2\x82"), "?");         // one character that ended too early
+  EXPECT_EQ(repaired("\xe2\x82"), "?");  // one character that ended too early
   EXPECT_EQ(repaired("\xe2\x82\xac"), "€");
   EXPECT_EQ(repaired("\xf0\x9f\x98x"), "?x");
-  EXPECT_EQ(repaired("\xed\xa0\x80"), "???");   // a surrogate is no beginning of anything
-  EXPECT_EQ(repaired("\xc0\xaf"), "??");        // overlong
+  EXPECT_EQ(repaired("\xed\xa0\x80"), "???");  // a surrogate is no beginning of anything
+  EXPECT_EQ(repaired("\xc0\xaf"), "??");       // overlong
   EXPECT_EQ(repaired("\xf4\x90\x80\x80"), "????");
   EXPECT_EQ(repaired("\xff\xfe"), "??");
 }
@@ -61,7 +61,9 @@ TEST(CodeSet, FoldsCaseOverAllThatDiffersInCaseOnly) {
 
 TEST(NormalForm, SortsLongRunsOfMarks) {
   std::string text = "a";
-  for (int i = 0; i < 100000; ++i) text += i % 2 ? "\u0301" : "\u0316";  // classes 230 and 220: every second is out of place
+  for (int i = 0; i < 100000; ++i) {
+    text += i % 2 ? "\u0301" : "\u0316";  // classes 230 and 220: every second is out of place
+  }
   const std::string sorted = normalized(text, UnicodeForm::Nfd);
   EXPECT_EQ(sorted.size(), text.size());
   EXPECT_EQ(sorted.substr(0, 5), "a\u0316\u0316");

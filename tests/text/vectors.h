@@ -21,7 +21,9 @@ inline const std::vector<std::string>& corpus() {
     for (const auto& hex : vectors.at("hex")) {
       const auto digits = hex.get<std::string>();
       std::string& text = list.emplace_back();
-      for (size_t i = 0; i < digits.size(); i += 2) text.push_back(static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16)));
+      for (size_t i = 0; i < digits.size(); i += 2) {
+        text.push_back(static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16)));
+      }
     }
     return list;
   }();

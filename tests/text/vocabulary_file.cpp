@@ -28,11 +28,16 @@ GgufVocabulary parse_gguf_vocabulary(const std::string& text) {
   };
   read("architecture", v.architecture), read("model", v.model), read("pre", v.pre);
   read("tokens", v.tokens), read("scores", v.scores), read("token_type", v.types), read("merges", v.merges);
-  read_optional("bos_token_id", v.bos), read_optional("eos_token_id", v.eos), read_optional("unknown_token_id", v.unknown);
-  read_optional("padding_token_id", v.padding), read_optional("eot_token_id", v.eot), read_optional("eom_token_id", v.eom);
+  read_optional("bos_token_id", v.bos), read_optional("eos_token_id", v.eos),
+      read_optional("unknown_token_id", v.unknown);
+  read_optional("padding_token_id", v.padding), read_optional("eot_token_id", v.eot),
+      read_optional("eom_token_id", v.eom);
   read_optional("add_bos_token", v.add_bos), read_optional("add_eos_token", v.add_eos);
-  read_optional("add_space_prefix", v.add_space_prefix), read_optional("remove_extra_whitespaces", v.remove_extra_whitespaces);
-  if (json.contains("precompiled_charsmap")) v.precompiled_charsmap = decode_base64(json.at("precompiled_charsmap").get<std::string>());
+  read_optional("add_space_prefix", v.add_space_prefix),
+      read_optional("remove_extra_whitespaces", v.remove_extra_whitespaces);
+  if (json.contains("precompiled_charsmap")) {
+    v.precompiled_charsmap = decode_base64(json.at("precompiled_charsmap").get<std::string>());
+  }
   return v;
 }
 

@@ -33,7 +33,9 @@ CodeSet posix_bracket(PatternReader& in) {
 }
 
 char32_t checked(const PatternReader& in, std::optional<char32_t> code) {
-  if (!code || *code > 0x10FFFF || (*code >= 0xD800 && *code < 0xE000)) in.refuse("has an escape that names no character");
+  if (!code || *code > 0x10FFFF || (*code >= 0xD800 && *code < 0xE000)) {
+    in.refuse("has an escape that names no character");
+  }
   return *code;
 }
 

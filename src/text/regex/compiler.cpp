@@ -19,9 +19,15 @@ constexpr int kLongestBehind = 1000;
 Bytes lead_bytes(const CodeSet& set) {
   Bytes bytes;
   for (uint32_t c = 0; c < 0x80; ++c) bytes[c] = set.contains(c);
-  for (uint32_t lead = 0xC2; lead < 0xE0; ++lead) bytes[lead] = set.overlaps((lead & 0x1F) << 6, ((lead & 0x1F) << 6) + 0x3F);
-  for (uint32_t lead = 0xE0; lead < 0xF0; ++lead) bytes[lead] = set.overlaps((lead & 0x0F) << 12, ((lead & 0x0F) << 12) + 0xFFF);
-  for (uint32_t lead = 0xF0; lead < 0xF5; ++lead) bytes[lead] = set.overlaps((lead & 0x07) << 18, ((lead & 0x07) << 18) + 0x3FFFF);
+  for (uint32_t lead = 0xC2; lead < 0xE0; ++lead) {
+    bytes[lead] = set.overlaps((lead & 0x1F) << 6, ((lead & 0x1F) << 6) + 0x3F);
+  }
+  for (uint32_t lead = 0xE0; lead < 0xF0; ++lead) {
+    bytes[lead] = set.overlaps((lead & 0x0F) << 12, ((lead & 0x0F) << 12) + 0xFFF);
+  }
+  for (uint32_t lead = 0xF0; lead < 0xF5; ++lead) {
+    bytes[lead] = set.overlaps((lead & 0x07) << 18, ((lead & 0x07) << 18) + 0x3FFFF);
+  }
   return bytes;
 }
 
@@ -68,7 +74,8 @@ std::optional<int> fixed_length(const RegexNode& node) {
     }
     case Kind::Alternatives: {
       const auto length = fixed_length(node.children[0]);
-      const bool same = std::all_of(node.children.begin(), node.children.end(), [&](const RegexNode& child) { return fixed_length(child) == length; });
+      const bool same = std::all_of(node.children.begin(), node.children.end(),
+                                    [&](const RegexNode& child) { return fixed_length(child) == length; });
       return same ? length : std::nullopt;
     }
     case Kind::Repeat: {
@@ -218,7 +225,8 @@ class Compiler {
 
   void emit_atomic(const RegexNode& node) {
     const RegexNode& body = node.children[0];
-    if (body.kind == Kind::Repeat && body.children[0].kind == Kind::Set && !body.lazy && body.max == RegexNode::kUnbounded) {
+    if (body.kind == Kind::Repeat && body.children[0].kind == Kind::Set && !body.lazy &&
+        body.max == RegexNode::kUnbounded) {
       return emit_set_loop(body, Op::PossessiveLoop);
     }
     emit_inner({.op = Op::Atomic}, body);
@@ -243,7 +251,8 @@ class Compiler {
   void emit_look_behind(const RegexNode& node) {
     const RegexNode& body = node.children[0];
     const auto alternatives = body.kind == Kind::Alternatives ? std::span(body.children) : std::span(&body, 1);
-    const uint32_t index = emit({.op = Op::LookBehind, .negative = node.negative, .a = static_cast<uint32_t>(program_.behinds.size())});
+    const uint32_t index =
+        emit({.op = Op::LookBehind, .negative = node.negative, .a = static_cast<uint32_t>(program_.behinds.size())});
     program_.behinds.emplace_back();
     const size_t slot = program_.behinds.size() - 1;
     for (const RegexNode& alternative : alternatives) {

@@ -43,7 +43,8 @@ bool RegexMatcher::holds(RegexNode::Anchor anchor, size_t position) const {
   return false;
 }
 
-// Steps are cheap as long as there are few of them for each byte behind us; texts that need more are matched with memory.
+// Steps are cheap as long as there are few of them for each byte behind us; texts that need more are matched with
+// memory.
 size_t RegexMatcher::match(size_t start) {
   constexpr size_t kFree = 4096, kPerByte = 32;
   if (!memo_) {
@@ -103,15 +104,19 @@ size_t RegexMatcher::run(uint32_t code, size_t position, bool inner) {
         }
         work_ += count;
         good = count >= i.min;
-        if (good) stack_.push_back({code, static_cast<uint32_t>(position), static_cast<uint32_t>(lowest), static_cast<uint32_t>(end)});
+        if (good) {
+          stack_.push_back(
+              {code, static_cast<uint32_t>(position), static_cast<uint32_t>(lowest), static_cast<uint32_t>(end)});
+        }
         position = end;
         ++code;
         break;
       }
       case Op::Split: {
         good = true;
-        const bool possible = i.guard == RegexProgram::kNone ||
-                              (position < text_.size() && program_.guards[i.guard][static_cast<unsigned char>(text_[position])]);
+        const bool possible =
+            i.guard == RegexProgram::kNone ||
+            (position < text_.size() && program_.guards[i.guard][static_cast<unsigned char>(text_[position])]);
         if (possible) stack_.push_back({code, static_cast<uint32_t>(position), 0, 0});
         code = possible ? i.a : i.b;
         break;
@@ -193,8 +198,8 @@ size_t RegexMatcher::succeed(size_t base, size_t end, bool inner) {
   return end;
 }
 
-// How far the set goes on. Remembering, it stops where the rest is known: a known failure is not entered, a known success
-// gives the end of the whole.
+// How far the set goes on. Remembering, it stops where the rest is known: a known failure is not entered, a known
+// success gives the end of the whole.
 template <bool kRemember>
 size_t RegexMatcher::loop_end(const Instruction& i, size_t position, size_t& known_end) {
   size_t end = position;

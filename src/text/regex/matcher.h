@@ -13,7 +13,8 @@ namespace millrace {
 class RegexMatcher {
  public:
   // `remember`: from the start, not only once the text has proved expensive.
-  RegexMatcher(const RegexProgram& program, std::string_view text, bool remember = false) : program_(program), text_(text) {
+  RegexMatcher(const RegexProgram& program, std::string_view text, bool remember = false)
+      : program_(program), text_(text) {
     if (remember) memo_.emplace(program_.inner_states, text_.size());
   }
 

@@ -49,7 +49,9 @@ class PatternReader {
     std::optional<char32_t> value;
     for (int i = 0; i < most && !at_end(); ++i) {
       const char32_t c = peek();
-      const int digit = c >= '0' && c <= '9' ? static_cast<int>(c - '0') : (c | 32) >= 'a' && (c | 32) <= 'f' ? static_cast<int>((c | 32) - 'a') + 10 : 99;
+      const int digit = c >= '0' && c <= '9'                 ? static_cast<int>(c - '0')
+                        : (c | 32) >= 'a' && (c | 32) <= 'f' ? static_cast<int>((c | 32) - 'a') + 10
+                                                             : 99;
       if (digit >= base) break;
       value = value.value_or(0) * base + static_cast<char32_t>(digit);
       take();
@@ -59,7 +61,8 @@ class PatternReader {
 
   [[noreturn]] void refuse(std::string_view why) const {
     constexpr size_t kShown = 200;
-    fail(ErrorKind::Unsupported, "the tokenizer's regex '{}{}' {}", pattern_.substr(0, kShown), pattern_.size() > kShown ? "..." : "", why);
+    fail(ErrorKind::Unsupported, "the tokenizer's regex '{}{}' {}", pattern_.substr(0, kShown),
+         pattern_.size() > kShown ? "..." : "", why);
   }
 
  private:

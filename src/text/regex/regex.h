@@ -1,9 +1,9 @@
 // Regexes of tokenizers, matched in time linear in the text, whatever the regex and the text.
 //
-// Why not a library: backtracking engines (PCRE2, Oniguruma) take quadratic or worse time on hostile text, linear ones (RE2)
-// have no lookahead, which every tokenizer uses, and none agrees with Hugging Face on dialect and version of Unicode. Ours
-// backtracks too, so that the same way is preferred; but once a text proves expensive it remembers which choices have
-// failed where, and never tries one twice.
+// Why not a library: backtracking engines (PCRE2, Oniguruma) take quadratic or worse time on hostile text, linear ones
+// (RE2) have no lookahead, which every tokenizer uses, and none agrees with Hugging Face on dialect and version of
+// Unicode. Ours backtracks too, so that the same way is preferred; but once a text proves expensive it remembers which
+// choices have failed where, and never tries one twice.
 #pragma once
 
 #include <memory>
@@ -19,8 +19,8 @@ class Regex {
  public:
   explicit Regex(std::string_view pattern);  // throws Unsupported, see syntax.h
 
-  // Visits the matches from left to right; they do not overlap. `text` must be valid UTF-8. An empty match directly behind
-  // another match is passed over.
+  // Visits the matches from left to right; they do not overlap. `text` must be valid UTF-8. An empty match directly
+  // behind another match is passed over.
   void find_all(std::string_view text, FunctionRef<void(size_t begin, size_t end)> visit) const;
 
  private:

@@ -1,5 +1,6 @@
 // The syntax tree of a regex. The dialect is Oniguruma's default one, which is what the regexes of tokenizer.json are
-// written in: ^ and $ are line borders, \h is a hexadecimal digit, {n,m}+ repeats a repetition, classes know && and nest.
+// written in: ^ and $ are line borders, \h is a hexadecimal digit, {n,m}+ repeats a repetition, classes know && and
+// nest.
 #pragma once
 
 #include <string_view>

@@ -11,21 +11,29 @@ namespace {
 
 constexpr size_t kLongestToken = 4096;
 
-bool word_before(std::string_view text, size_t at) { return at > 0 && is_word(decode_utf8(text.data() + previous_utf8(text, at)).code); }
-bool word_at(std::string_view text, size_t at) { return at < text.size() && is_word(decode_utf8(text.data() + at).code); }
+bool word_before(std::string_view text, size_t at) {
+  return at > 0 && is_word(decode_utf8(text.data() + previous_utf8(text, at)).code);
+}
+bool word_at(std::string_view text, size_t at) {
+  return at < text.size() && is_word(decode_utf8(text.data() + at).code);
+}
 
 }  // namespace
 
-AddedTokenFinder::AddedTokenFinder(const std::vector<const AddedToken*>& tokens, const std::vector<std::string>& texts) : tokens_(tokens) {
+AddedTokenFinder::AddedTokenFinder(const std::vector<const AddedToken*>& tokens, const std::vector<std::string>& texts)
+    : tokens_(tokens) {
   std::vector<std::pair<std::string_view, int32_t>> entries;
   for (size_t i = 0; i < tokens.size(); ++i) {
-    if (texts[i].size() > kLongestToken) fail(ErrorKind::BadFile, "the tokenizer's added token {} is {} bytes long", tokens[i]->id, texts[i].size());
+    if (texts[i].size() > kLongestToken) {
+      fail(ErrorKind::BadFile, "the tokenizer's added token {} is {} bytes long", tokens[i]->id, texts[i].size());
+    }
     if (!texts[i].empty()) entries.emplace_back(texts[i], static_cast<int32_t>(i));
   }
   trie_ = ByteTrie(std::move(entries));
 }
 
-bool AddedTokenFinder::applies(const AddedToken& token, std::string_view text, size_t begin, size_t end, bool parse_special) const {
+bool AddedTokenFinder::applies(const AddedToken& token, std::string_view text, size_t begin, size_t end,
+                               bool parse_special) const {
   if (token.special && !parse_special) return false;
   return !token.single_word || (!word_before(text, begin) && !word_at(text, end));
 }
@@ -44,10 +52,14 @@ void AddedTokenFinder::split(std::string_view text, bool parse_special,
     at = end;
     const AddedToken& token = *tokens_[found.value];
     if (!applies(token, text, begin, end, parse_special)) continue;
-    while (token.lstrip && begin > done && is_white_space(decode_utf8(text.data() + previous_utf8(text, begin)).code)) begin = previous_utf8(text, begin);
+    while (token.lstrip && begin > done && is_white_space(decode_utf8(text.data() + previous_utf8(text, begin)).code)) {
+      begin = previous_utf8(text, begin);
+    }
     if (token.rstrip) {
       size_t stop = std::max(end, space_end);
-      while (stop < text.size() && is_white_space(decode_utf8(text.data() + stop).code)) stop += utf8_length(text[stop]);
+      while (stop < text.size() && is_white_space(decode_utf8(text.data() + stop).code)) {
+        stop += utf8_length(text[stop]);
+      }
       end = space_end = stop;
     }
     if (begin > done) visit(text.substr(done, begin - done), nullptr);

@@ -25,14 +25,15 @@ struct AddedToken {
 class AddedTokenFinder {
  public:
   AddedTokenFinder() = default;
-  // `texts[i]` is how tokens[i] looks in the text. The tokens must outlive the finder. Throws BadFile for one so long that
-  // the time per character would not be bounded.
+  // `texts[i]` is how tokens[i] looks in the text. The tokens must outlive the finder. Throws BadFile for one so long
+  // that the time per character would not be bounded.
   AddedTokenFinder(const std::vector<const AddedToken*>& tokens, const std::vector<std::string>& texts);
 
   bool empty() const { return tokens_.empty(); }
 
   // Visits the text from left to right: stretches without tokens (token is null), and tokens.
-  void split(std::string_view text, bool parse_special, FunctionRef<void(std::string_view stretch, const AddedToken* token)> visit) const;
+  void split(std::string_view text, bool parse_special,
+             FunctionRef<void(std::string_view stretch, const AddedToken* token)> visit) const;
 
  private:
   bool applies(const AddedToken& token, std::string_view text, size_t begin, size_t end, bool parse_special) const;

@@ -76,9 +76,11 @@ void Bpe::push_characters(std::string_view word, ModelScratch& scratch) const {
     if (const int32_t id = character_id(character, first, last); id != Vocabulary::kNone) {
       flush();
       scratch.symbols.push_back({id, at, length, -1, -1});
-    } else if (!(options_.byte_fallback && push_bytes(character, first, last, at, scratch)) && !options_.unknown_token.empty()) {
+    } else if (!(options_.byte_fallback && push_bytes(character, first, last, at, scratch)) &&
+               !options_.unknown_token.empty()) {
       if (unknown_ == Vocabulary::kNone) {
-        fail(ErrorKind::BadFile, "the text needs the tokenizer's unknown token '{}', which its vocabulary lacks", options_.unknown_token);
+        fail(ErrorKind::BadFile, "the text needs the tokenizer's unknown token '{}', which its vocabulary lacks",
+             options_.unknown_token);
       }
       if (unknown && options_.fuse_unknown) {
         unknown->length += length;

@@ -1,5 +1,5 @@
-// Byte pair encoding with a list of merges, as in tokenizer.json: byte-level (GPT-2 and most since) or with byte fallback
-// (conversions of SentencePiece).
+// Byte pair encoding with a list of merges, as in tokenizer.json: byte-level (GPT-2 and most since) or with byte
+// fallback (conversions of SentencePiece).
 #pragma once
 
 #include <array>
@@ -14,12 +14,12 @@
 namespace millrace {
 
 struct BpeOptions {
-  std::string unknown_token;             // empty: unknown characters are dropped
+  std::string unknown_token;  // empty: unknown characters are dropped
   std::string continuing_subword_prefix;
   std::string end_of_word_suffix;
-  bool fuse_unknown = false;             // neighbouring unknown characters become one token
-  bool byte_fallback = false;            // unknown characters become their bytes
-  bool ignore_merges = false;            // a word that is a token is that token, whatever the merges say
+  bool fuse_unknown = false;   // neighbouring unknown characters become one token
+  bool byte_fallback = false;  // unknown characters become their bytes
+  bool ignore_merges = false;  // a word that is a token is that token, whatever the merges say
 };
 
 class Bpe : public Model {

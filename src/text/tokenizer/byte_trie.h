@@ -37,8 +37,8 @@ class ByteTrie {
   };
   uint32_t search(uint32_t begin, uint32_t end, unsigned char byte) const;
 
-  std::vector<Node> nodes_;             // breadth first: the children of a node are neighbours
-  std::vector<unsigned char> labels_;   // the byte that leads to each node; ascending among siblings
+  std::vector<Node> nodes_;            // breadth first: the children of a node are neighbours
+  std::vector<unsigned char> labels_;  // the byte that leads to each node; ascending among siblings
   std::array<uint32_t, 256> first_level_{};
 };
 

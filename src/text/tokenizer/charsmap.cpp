@@ -42,7 +42,9 @@ class CharsmapNormalizer : public Normalizer {
     size_t end = c.length;
     while (end < text.size()) {
       const Character next = decode_utf8(text.data() + end);
-      if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(c.code), static_cast<utf8proc_int32_t>(next.code), &state)) break;
+      if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(c.code),
+                                           static_cast<utf8proc_int32_t>(next.code), &state))
+        break;
       end += next.length;
       c = next;
     }
@@ -102,6 +104,8 @@ std::optional<std::string_view> Charsmap::find(std::string_view text) const {
   return std::nullopt;
 }
 
-std::unique_ptr<Normalizer> make_charsmap(std::string_view precompiled) { return std::make_unique<CharsmapNormalizer>(precompiled); }
+std::unique_ptr<Normalizer> make_charsmap(std::string_view precompiled) {
+  return std::make_unique<CharsmapNormalizer>(precompiled);
+}
 
 }  // namespace millrace

@@ -13,8 +13,8 @@ class Charsmap {
  public:
   explicit Charsmap(std::string_view precompiled);  // throws BadFile
 
-  // What replaces `text` when one of its prefixes is in the map: the replacement of the shortest. (Hugging Face looks up
-  // whole grapheme clusters this way; the rest of the cluster is lost. We do as it does.)
+  // What replaces `text` when one of its prefixes is in the map: the replacement of the shortest. (Hugging Face looks
+  // up whole grapheme clusters this way; the rest of the cluster is lost. We do as it does.)
   std::optional<std::string_view> find(std::string_view text) const;
 
  private:

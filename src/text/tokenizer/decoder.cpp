@@ -59,8 +59,8 @@ std::optional<char> byte_of(std::string_view token) {
   return static_cast<char>(value);
 }
 
-// A run of byte tokens is a text if all of it is valid, and otherwise one U+FFFD for each byte: Hugging Face decides this for the
-// run as a whole, so a run is held back until it ends.
+// A run of byte tokens is a text if all of it is valid, and otherwise one U+FFFD for each byte: Hugging Face decides
+// this for the run as a whole, so a run is held back until it ends.
 class ByteFallbackStage : public TokenStage {
  protected:
   void token(std::string text) override {
@@ -94,7 +94,8 @@ class FuseStage : public JoiningStage {
 // Cuts up to `start` characters off the beginning of every token, and up to `stop` off its end.
 class StripStage : public DecodeStage {
  public:
-  StripStage(std::string character, size_t start, size_t stop) : character_(std::move(character)), start_(start), stop_(stop) {}
+  StripStage(std::string character, size_t start, size_t stop)
+      : character_(std::move(character)), start_(start), stop_(stop) {}
 
   void chunk(std::string_view text, bool begins, bool ends) override {
     if (begins) left_ = start_, fresh_ = true;
@@ -162,7 +163,8 @@ class ReplaceStage : public TokenStage {
 
 class MetaspaceStage : public TokenStage {
  public:
-  MetaspaceStage(std::string replacement, bool drop_first) : replacement_(std::move(replacement)), drop_first_(drop_first) {}
+  MetaspaceStage(std::string replacement, bool drop_first)
+      : replacement_(std::move(replacement)), drop_first_(drop_first) {}
 
  protected:
   void token(std::string text) override {
@@ -179,7 +181,7 @@ class MetaspaceStage : public TokenStage {
 // Undoes the spaces that tokenizing put around English punctuation.
 std::string cleaned_up(std::string text) {
   static const std::pair<std::string, std::string> kRules[] = {
-      {" .", "."},     {" ?", "?"},   {" !", "!"},           {" ,", ","},   {" ' ", "'"},    {" n't", "n't"},
+      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},    {" n't", "n't"},
       {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
   };
   for (const auto& [from, to] : kRules) text = replaced(from, to, text);
@@ -225,7 +227,8 @@ class BpeStage : public TokenStage {
 
 class CtcStage : public TokenStage {
  public:
-  CtcStage(std::string pad, std::string delimiter, bool cleanup) : pad_(std::move(pad)), delimiter_(std::move(delimiter)), cleanup_(cleanup) {}
+  CtcStage(std::string pad, std::string delimiter, bool cleanup)
+      : pad_(std::move(pad)), delimiter_(std::move(delimiter)), cleanup_(cleanup) {}
 
  protected:
   void token(std::string text) override {
@@ -269,21 +272,26 @@ DecodeStep byte_fallback_decoder() {
 }
 
 DecodeStep fuse_decoder() { return {opener<FuseStage>()}; }
-DecodeStep strip_decoder(std::string character, size_t start, size_t stop) { return {opener<StripStage>(character, start, stop)}; }
+DecodeStep strip_decoder(std::string character, size_t start, size_t stop) {
+  return {opener<StripStage>(character, start, stop)};
+}
 
 DecodeStep replace_decoder(Pattern pattern, std::string content) {
   return {opener<ReplaceStage>(pattern, content), [=](std::string token) { return replaced(pattern, content, token); }};
 }
 
 DecodeStep metaspace_decoder(std::string replacement, bool drop_first) {
-  return {opener<MetaspaceStage>(replacement, drop_first), [=](std::string token) { return replaced(replacement, " ", token); }};
+  return {opener<MetaspaceStage>(replacement, drop_first),
+          [=](std::string token) { return replaced(replacement, " ", token); }};
 }
 
 DecodeStep wordpiece_decoder(std::string prefix, bool cleanup) { return {opener<WordPieceStage>(prefix, cleanup)}; }
 DecodeStep bpe_decoder(std::string suffix) {
   return {opener<BpeStage>(suffix), [=](std::string token) { return replaced(suffix, " ", token); }};
 }
-DecodeStep ctc_decoder(std::string pad, std::string delimiter, bool cleanup) { return {opener<CtcStage>(pad, delimiter, cleanup)}; }
+DecodeStep ctc_decoder(std::string pad, std::string delimiter, bool cleanup) {
+  return {opener<CtcStage>(pad, delimiter, cleanup)};
+}
 DecodeStep space_between_tokens() { return {opener<SpaceStage>()}; }
 
 class DecodeStream::Output : public DecodeStage {

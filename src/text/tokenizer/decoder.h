@@ -1,5 +1,5 @@
-// Tokens back to text. Every decoder is a stage that tokens stream through, so that whole texts and streams of tokens are
-// decoded by the same code.
+// Tokens back to text. Every decoder is a stage that tokens stream through, so that whole texts and streams of tokens
+// are decoded by the same code.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@
 
 namespace millrace {
 
-// Takes chunks of tokens and hands them on, changed. A token usually comes as one chunk; a stage that makes one token of
-// many (Fuse) gives it out in the pieces it has.
+// Takes chunks of tokens and hands them on, changed. A token usually comes as one chunk; a stage that makes one token
+// of many (Fuse) gives it out in the pieces it has.
 class DecodeStage {
  public:
   virtual ~DecodeStage() = default;

@@ -1,5 +1,5 @@
-// The steps are those of the tokenizer.json of the models that a name was made for, where it is known; llama.cpp, which gave
-// the names, approximates some of them.
+// The steps are those of the tokenizer.json of the models that a name was made for, where it is known; llama.cpp, which
+// gave the names, approximates some of them.
 #include "text/tokenizer/gguf_pre_tokenizers.h"
 
 #include <algorithm>
@@ -38,14 +38,17 @@ constexpr Step regex(const char* pattern) { return {Step::Regex, pattern}; }
 
 constexpr const char* kLlama3 = MR_CONTRACTIONS "|" MR_BORDER R"(\p{L}+|\p{N}{1,3})" MR_SYMBOLS MR_SPACES;
 constexpr const char* kQwen2 = MR_CONTRACTIONS "|" MR_BORDER R"(\p{L}+|\p{N})" MR_SYMBOLS MR_SPACES;
-constexpr const char* kQwen35 = MR_CONTRACTIONS "|" MR_BORDER R"([\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*)" MR_SPACES;
-constexpr const char* kTekken =
-    MR_BORDER MR_UPPER "*" MR_LOWER "+|" MR_BORDER MR_UPPER "+" MR_LOWER R"(*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*)" MR_SPACES;
-constexpr const char* kGpt4o = MR_BORDER MR_UPPER "*" MR_LOWER "+" MR_CONTRACTIONS "?|" MR_BORDER MR_UPPER "+" MR_LOWER "*" MR_CONTRACTIONS
-                                         R"(?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*)" MR_SPACES;
-constexpr const char* kKimi = R"([\p{Han}]+|)" MR_BORDER R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M})" MR_NOT_HAN R"(*[\p{Ll}\p{Lm}\p{Lo}\p{M})" MR_NOT_HAN
-                              "+" MR_CONTRACTIONS "?|" MR_BORDER R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M})" MR_NOT_HAN R"(+[\p{Ll}\p{Lm}\p{Lo}\p{M})" MR_NOT_HAN
-                              "*" MR_CONTRACTIONS R"(?|\p{N}{1,3})" MR_SYMBOLS MR_SPACES;
+constexpr const char* kQwen35 =
+    MR_CONTRACTIONS "|" MR_BORDER R"([\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*)" MR_SPACES;
+constexpr const char* kTekken = MR_BORDER MR_UPPER "*" MR_LOWER "+|" MR_BORDER MR_UPPER "+" MR_LOWER
+                                                   R"(*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*)" MR_SPACES;
+constexpr const char* kGpt4o =
+    MR_BORDER MR_UPPER "*" MR_LOWER "+" MR_CONTRACTIONS "?|" MR_BORDER MR_UPPER "+" MR_LOWER "*" MR_CONTRACTIONS
+                       R"(?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*)" MR_SPACES;
+constexpr const char* kKimi =
+    R"([\p{Han}]+|)" MR_BORDER R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M})" MR_NOT_HAN R"(*[\p{Ll}\p{Lm}\p{Lo}\p{M})" MR_NOT_HAN
+    "+" MR_CONTRACTIONS "?|" MR_BORDER R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M})" MR_NOT_HAN
+    R"(+[\p{Ll}\p{Lm}\p{Lo}\p{M})" MR_NOT_HAN "*" MR_CONTRACTIONS R"(?|\p{N}{1,3})" MR_SYMBOLS MR_SPACES;
 constexpr const char* kBailing =
     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
 constexpr const char* kBloom = R"( ?[^(\s|[.,!?…。，、।۔،])]+)";
@@ -58,24 +61,34 @@ constexpr const char* kDeepSeekLetters =
     R"(\x{2107}\x{210A}-\x{2113}\x{2115}\x{2119}-\x{211D}\x{2124}\x{2126}\x{2128}\x{212A}-\x{212D})"
     R"(\x{212F}-\x{2134}\x{2139}\x{213C}-\x{213F}\x{2145}-\x{2149}ⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿ)"
     R"(\x{FB00}-\x{FB06}\x{FB13}-\x{FB17}\x{FF21}-\x{FF3A}\x{FF41}-\x{FF5A}𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+)";
-constexpr const char* kDeepSeekSymbols = R"(\s?[!-/:-~\x{FF01}-\x{FF0F}\x{FF1A}-\x{FF5E}\x{2018}-\x{201F}\x{3000}-\x{3002}]+)";
+constexpr const char* kDeepSeekSymbols =
+    R"(\s?[!-/:-~\x{FF01}-\x{FF0F}\x{FF1A}-\x{FF5E}\x{2018}-\x{201F}\x{3000}-\x{3002}]+)";
 constexpr const char* kDeepSeekCjk = R"([\x{4E00}-\x{9FA5}\x{800}-\x{4E00}\x{AC00}-\x{D7FF}]+)";
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> list = {
-      {{"gpt-2", "phi-2", "jina-es", "jina-de", "gigachat", "jina-v2-es", "jina-v2-de", "a.x-4.0", "mellum", "modern-bert", "jina-v1-en", "jina-v2-code", "roberta-bpe", "exaone4", "jais", "trillion", "granite-docling"},
+      {{"gpt-2", "phi-2", "jina-es", "jina-de", "gigachat", "jina-v2-es", "jina-v2-de", "a.x-4.0", "mellum",
+        "modern-bert", "jina-v1-en", "jina-v2-code", "roberta-bpe", "exaone4", "jais", "trillion", "granite-docling"},
        {kGpt2Words}},
       {{"mpt", "olmo"}, {kGpt2Words}, /*nfc=*/true},
-      {{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"}, {regex(kLlama3), kBytes}, false, /*ignore_merges=*/true, /*add_bos=*/true},
+      {{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"},
+       {regex(kLlama3), kBytes},
+       false,
+       /*ignore_merges=*/true,
+       /*add_bos=*/true},
       {{"dbrx", "smaug-bpe", "chatglm-bpe", "glm4"}, {regex(kLlama3), kBytes}},
       {{"qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez"}, {regex(kQwen2), kBytes}, /*nfc=*/true},
       {{"stablelm2", "hunyuan", "solar-open", "grok-2"}, {regex(kQwen2), kBytes}},
       // Not normalized: the vectors that llama.cpp publishes for this name are not.
       {{"qwen35"}, {regex(kQwen35), kBytes}},
       {{"deepseek-llm"},
-       {regex("[\r\n]"), regex(kDeepSeekLetters), regex(kDeepSeekSymbols), regex(R"(\s+$)"), regex(kDeepSeekCjk), kDigits, kBytes}},
-      {{"deepseek-coder"}, {regex("[\r\n]"), regex(R"(\s?\p{L}+)"), regex(R"(\s?\p{P}+)"), regex(kDeepSeekCjk), kDigits, kBytes}},
-      {{"deepseek-v3", "hunyuan-dense", "hy_v4", "joyai-llm"}, {regex(R"(\p{N}{1,3})"), regex(R"([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)"), regex(kDeepSeek3), kBytes}},
+       {regex("[\r\n]"), regex(kDeepSeekLetters), regex(kDeepSeekSymbols), regex(R"(\s+$)"), regex(kDeepSeekCjk),
+        kDigits, kBytes}},
+      {{"deepseek-coder"},
+       {regex("[\r\n]"), regex(R"(\s?\p{L}+)"), regex(R"(\s?\p{P}+)"), regex(kDeepSeekCjk), kDigits, kBytes}},
+      {{"deepseek-v3", "hunyuan-dense", "hy_v4", "joyai-llm"},
+       {regex(R"(\p{N}{1,3})"), regex(R"([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)"), regex(kDeepSeek3),
+        kBytes}},
       {{"falcon"}, {{Step::PunctuationRuns}, kGpt2Words, {Step::DigitRuns}, regex("[0-9][0-9][0-9]")}},
       {{"starcoder", "refact", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2"}, {kDigits, kGpt2Words}},
       {{"command-r"}, {kDigits, kGpt2Words}, /*nfc=*/true},
@@ -85,8 +98,12 @@ const std::vector<Entry>& entries() {
       {{"tiny_aya", "cohere2moe"}, {regex(R"(\d{1,3}(?=(?:\d{3})*\b))"), regex(kGpt4o), kBytes}},
       {{"kimi-k2"}, {regex(kKimi), kBytes}},
       {{"bailingmoe", "bailingmoe2", "llada-moe"}, {regex(kBailing), kBytes}},
-      {{"seed-coder"}, {regex(MR_CONTRACTIONS "|" MR_BORDER R"(\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+)" MR_SPACES), kBytes}},
-      {{"minicpm5"}, {regex(R"(\p{N}{1,3})"), regex(MR_CONTRACTIONS "|" MR_BORDER R"(\p{L}+|\p{N}+)" MR_SYMBOLS MR_SPACES), kBytes}, false, /*ignore_merges=*/true},
+      {{"seed-coder"},
+       {regex(MR_CONTRACTIONS "|" MR_BORDER R"(\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+)" MR_SPACES), kBytes}},
+      {{"minicpm5"},
+       {regex(R"(\p{N}{1,3})"), regex(MR_CONTRACTIONS "|" MR_BORDER R"(\p{L}+|\p{N}+)" MR_SYMBOLS MR_SPACES), kBytes},
+       false,
+       /*ignore_merges=*/true},
       {{"bloom", "poro-chat", "gpt3-finnish"}, {regex(kBloom), kBytes}},
       {{"viking"}, {regex(kBloom), kDigits, kBytes}},
       {{"superbpe"}, {regex(R"(\p{N}+)"), regex(R"((?=(\d{3})+(?!\d)))"), kBytes}},

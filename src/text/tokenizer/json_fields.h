@@ -15,7 +15,9 @@ using Json = nlohmann::json;
 
 inline std::string type_name(const Json& object) {
   const auto type = object.is_object() ? object.find("type") : object.end();
-  if (!object.is_object() || type == object.end() || !type->is_string()) fail(ErrorKind::BadFile, "tokenizer.json: a part of it has no type");
+  if (!object.is_object() || type == object.end() || !type->is_string()) {
+    fail(ErrorKind::BadFile, "tokenizer.json: a part of it has no type");
+  }
   return type->get<std::string>();
 }
 
@@ -28,7 +30,10 @@ inline const Json* find_field(const Json& object, const char* key) {
 
 inline const Json& field(const Json& object, const char* key) {
   const Json* found = find_field(object, key);
-  if (found == nullptr) fail(ErrorKind::BadFile, "tokenizer.json: {} has no '{}'", object.contains("type") ? type_name(object) : "a part of it", key);
+  if (found == nullptr) {
+    fail(ErrorKind::BadFile, "tokenizer.json: {} has no '{}'",
+         object.contains("type") ? type_name(object) : "a part of it", key);
+  }
   return *found;
 }
 
@@ -39,7 +44,8 @@ inline bool bool_field(const Json& object, const char* key, bool fallback) {
   return found->get<bool>();
 }
 
-inline std::string string_field(const Json& object, const char* key, std::optional<std::string> fallback = std::nullopt) {
+inline std::string string_field(const Json& object, const char* key,
+                                std::optional<std::string> fallback = std::nullopt) {
   const Json* found = find_field(object, key);
   if (found == nullptr && fallback) return *fallback;
   const Json& value = field(object, key);
@@ -60,9 +66,12 @@ inline const Json& array_field(const Json& object, const char* key) {
   return value;
 }
 
-inline std::string character_field(const Json& object, const char* key, std::optional<std::string> fallback = std::nullopt) {
+inline std::string character_field(const Json& object, const char* key,
+                                   std::optional<std::string> fallback = std::nullopt) {
   const std::string text = string_field(object, key, std::move(fallback));
-  if (text.empty() || utf8_length(text[0]) != text.size()) fail(ErrorKind::BadFile, "tokenizer.json: '{}' is not one character", key);
+  if (text.empty() || utf8_length(text[0]) != text.size()) {
+    fail(ErrorKind::BadFile, "tokenizer.json: '{}' is not one character", key);
+  }
   return text;
 }
 

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kMostSteps = 64;       // of a sequence; real tokenizers have a handful
+constexpr size_t kMostSteps = 64;        // of a sequence; real tokenizers have a handful
 constexpr size_t kLongestContent = 256;  // of what replaces a match
 
 [[noreturn]] void unknown_type(const char* part, const std::string& type) {
@@ -20,7 +20,9 @@ constexpr size_t kLongestContent = 256;  // of what replaces a match
 void flatten(const Json& json, const char* key, std::vector<const Json*>& list) {
   if (json.is_null()) return;
   if (type_name(json) != "Sequence") {
-    if (list.size() == kMostSteps) fail(ErrorKind::Unsupported, "tokenizer.json: '{}' has more than {} steps", key, kMostSteps);
+    if (list.size() == kMostSteps) {
+      fail(ErrorKind::Unsupported, "tokenizer.json: '{}' has more than {} steps", key, kMostSteps);
+    }
     list.push_back(&json);
     return;
   }
@@ -36,7 +38,9 @@ Pattern pattern_field(const Json& json) {
 
 std::string content_field(const Json& json, const char* key) {
   std::string content = string_field(json, key);
-  if (content.size() > kLongestContent) fail(ErrorKind::Unsupported, "tokenizer.json: '{}' is longer than {} bytes", key, kLongestContent);
+  if (content.size() > kLongestContent) {
+    fail(ErrorKind::Unsupported, "tokenizer.json: '{}' is longer than {} bytes", key, kLongestContent);
+  }
   return content;
 }
 
@@ -85,9 +89,15 @@ std::unique_ptr<Normalizer> normalizer_step(const Json& json) {
 
 std::unique_ptr<PreTokenizer> pre_tokenizer_step(const Json& json) {
   const std::string type = type_name(json);
-  if (type == "Split") return make_split(pattern_field(json), behavior_field(json, "Isolated"), bool_field(json, "invert", false));
-  if (type == "ByteLevel") return make_byte_level(bool_field(json, "add_prefix_space", true), bool_field(json, "use_regex", true));
-  if (type == "Metaspace") return make_metaspace(character_field(json, "replacement"), prepend_scheme(json), bool_field(json, "split", true));
+  if (type == "Split") {
+    return make_split(pattern_field(json), behavior_field(json, "Isolated"), bool_field(json, "invert", false));
+  }
+  if (type == "ByteLevel") {
+    return make_byte_level(bool_field(json, "add_prefix_space", true), bool_field(json, "use_regex", true));
+  }
+  if (type == "Metaspace") {
+    return make_metaspace(character_field(json, "replacement"), prepend_scheme(json), bool_field(json, "split", true));
+  }
   if (type == "Digits") {
     const bool individual = bool_field(json, "individual_digits", false);
     return make_character_split(is_numeric, individual ? SplitBehavior::Isolated : SplitBehavior::Contiguous);
@@ -101,7 +111,9 @@ std::unique_ptr<PreTokenizer> pre_tokenizer_step(const Json& json) {
     steps.push_back(make_character_split(is_punctuation, SplitBehavior::Isolated));
     return make_sequence(std::move(steps));
   }
-  if (type == "CharDelimiterSplit") return make_delimiter_split(decode_utf8(character_field(json, "delimiter").data()).code);
+  if (type == "CharDelimiterSplit") {
+    return make_delimiter_split(decode_utf8(character_field(json, "delimiter").data()).code);
+  }
   if (type == "UnicodeScripts") return make_script_split();
   if (type == "FixedLength") {
     const int64_t length = integer_field(json, "length", 5);
@@ -113,23 +125,31 @@ std::unique_ptr<PreTokenizer> pre_tokenizer_step(const Json& json) {
 
 DecodeStep decoder_step(const Json& json) {
   const std::string type = type_name(json);
-  const auto count = [&](const char* key) { return static_cast<size_t>(std::max<int64_t>(0, integer_field(json, key, 0))); };
+  const auto count = [&](const char* key) {
+    return static_cast<size_t>(std::max<int64_t>(0, integer_field(json, key, 0)));
+  };
   if (type == "ByteLevel") return byte_level_decoder();
   if (type == "ByteFallback") return byte_fallback_decoder();
   if (type == "Fuse") return fuse_decoder();
   if (type == "Strip") return strip_decoder(character_field(json, "content"), count("start"), count("stop"));
   if (type == "Replace") return replace_decoder(pattern_field(json), content_field(json, "content"));
-  if (type == "Metaspace") return metaspace_decoder(character_field(json, "replacement"), prepend_scheme(json) != PrependScheme::Never);
-  if (type == "WordPiece") return wordpiece_decoder(string_field(json, "prefix", "##"), bool_field(json, "cleanup", true));
+  if (type == "Metaspace") {
+    return metaspace_decoder(character_field(json, "replacement"), prepend_scheme(json) != PrependScheme::Never);
+  }
+  if (type == "WordPiece") {
+    return wordpiece_decoder(string_field(json, "prefix", "##"), bool_field(json, "cleanup", true));
+  }
   if (type == "BPEDecoder") return bpe_decoder(string_field(json, "suffix", "</w>"));
   if (type == "CTC") {
-    return ctc_decoder(string_field(json, "pad_token", "<pad>"), string_field(json, "word_delimiter_token", "|"), bool_field(json, "cleanup", true));
+    return ctc_decoder(string_field(json, "pad_token", "<pad>"), string_field(json, "word_delimiter_token", "|"),
+                       bool_field(json, "cleanup", true));
   }
   unknown_type("decoder", type);
 }
 
 int32_t token_id(const Json& json) {
-  const bool good = json.is_number_integer() && json.get<int64_t>() >= 0 && json.get<int64_t>() <= std::numeric_limits<int32_t>::max();
+  const bool good = json.is_number_integer() && json.get<int64_t>() >= 0 &&
+                    json.get<int64_t>() <= std::numeric_limits<int32_t>::max();
   if (!good) fail(ErrorKind::BadFile, "tokenizer.json: the post-processor names an id that is none");
   return json.get<int32_t>();
 }
@@ -145,7 +165,9 @@ std::vector<int32_t> template_frame(const Json& json) {
   std::vector<int32_t> frame;
   for (const Json& piece : array_field(json, "single")) {
     if (const Json* sequence = find_field(piece, "Sequence")) {
-      if (string_field(*sequence, "id") != "A") fail(ErrorKind::BadFile, "tokenizer.json: the template for one text asks for a second");
+      if (string_field(*sequence, "id") != "A") {
+        fail(ErrorKind::BadFile, "tokenizer.json: the template for one text asks for a second");
+      }
       frame.push_back(TokenizerParts::kText);
       continue;
     }
@@ -159,7 +181,9 @@ std::vector<int32_t> processor_frame(const Json& json) {
   const std::string type = type_name(json);
   if (type == "ByteLevel") return {TokenizerParts::kText};
   if (type == "TemplateProcessing") return template_frame(json);
-  if (type == "BertProcessing" || type == "RobertaProcessing") return {id_of_pair(json, "cls"), TokenizerParts::kText, id_of_pair(json, "sep")};
+  if (type == "BertProcessing" || type == "RobertaProcessing") {
+    return {id_of_pair(json, "cls"), TokenizerParts::kText, id_of_pair(json, "sep")};
+  }
   unknown_type("post-processor", type);
 }
 
@@ -205,7 +229,9 @@ std::vector<int32_t> frame_from_json(const Json& json) {
       } else {
         around.push_back(id);
       }
-      if (around.size() > kMostTokens) fail(ErrorKind::BadFile, "tokenizer.json: its post-processors add more than {} tokens", kMostTokens);
+      if (around.size() > kMostTokens) {
+        fail(ErrorKind::BadFile, "tokenizer.json: its post-processors add more than {} tokens", kMostTokens);
+      }
     }
     frame = std::move(around);
   }

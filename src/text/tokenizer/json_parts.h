@@ -1,4 +1,5 @@
-// The parts of tokenizer.json, from its JSON to what does the work. Null stands for "none". All throw BadFile or Unsupported.
+// The parts of tokenizer.json, from its JSON to what does the work. Null stands for "none". All throw BadFile or
+// Unsupported.
 #pragma once
 
 #include <memory>

@@ -80,7 +80,9 @@ class TokenizerReader : public TreeBuilder {
 
   bool null() override { return inside_ != Inside::Tree ? misplaced() : TreeBuilder::null(); }
   bool boolean(bool b) override { return inside_ != Inside::Tree ? misplaced() : TreeBuilder::boolean(b); }
-  bool number_integer(number_integer_t n) override { return inside_ != Inside::Tree ? number(n, static_cast<double>(n)) : TreeBuilder::number_integer(n); }
+  bool number_integer(number_integer_t n) override {
+    return inside_ != Inside::Tree ? number(n, static_cast<double>(n)) : TreeBuilder::number_integer(n);
+  }
   bool number_unsigned(number_unsigned_t n) override {
     const auto id = n > static_cast<number_unsigned_t>(INT64_MAX) ? INT64_MAX : static_cast<int64_t>(n);
     return inside_ != Inside::Tree ? number(id, static_cast<double>(n)) : TreeBuilder::number_unsigned(n);
@@ -180,7 +182,9 @@ class TokenizerReader : public TreeBuilder {
   void add_merge(std::string_view text) {
     if (text.starts_with("#version")) return;
     const size_t space = text.find(' ');
-    if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) broken("a merge is not two tokens");
+    if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) {
+      broken("a merge is not two tokens");
+    }
     push_merge(text.substr(0, space), text.substr(space + 1));
   }
 

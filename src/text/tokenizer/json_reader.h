@@ -1,5 +1,5 @@
-// Reads tokenizer.json in one pass: the vocabulary and the merges, which are nearly all of it, go straight to where they are
-// used; the rest becomes a small tree.
+// Reads tokenizer.json in one pass: the vocabulary and the merges, which are nearly all of it, go straight to where
+// they are used; the rest becomes a small tree.
 #pragma once
 
 #include <cstdint>

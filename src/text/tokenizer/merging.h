@@ -9,12 +9,13 @@ namespace millrace {
 
 inline constexpr PairMap::Merge kNoMerge{0xFFFFFFFF, -1};
 
-// `find(left, right)` says what two neighbours become, or kNoMerge. The lowest rank goes first, then the leftmost. The symbols
-// that remain are those with length > 0.
+// `find(left, right)` says what two neighbours become, or kNoMerge. The lowest rank goes first, then the leftmost. The
+// symbols that remain are those with length > 0.
 template <class Find>
 class Merging {
  public:
-  Merging(ModelScratch& scratch, Find find) : symbols_(scratch.symbols), merges_(scratch.merges), queue_(scratch.queue), find_(find) {}
+  Merging(ModelScratch& scratch, Find find)
+      : symbols_(scratch.symbols), merges_(scratch.merges), queue_(scratch.queue), find_(find) {}
 
   void run() {
     constexpr size_t kShort = 32;
@@ -33,7 +34,8 @@ class Merging {
     merges_.clear();
     for (size_t i = 0; i + 1 < symbols_.size(); ++i) merges_.push_back(find_(symbols_[i], symbols_[i + 1]));
     while (!merges_.empty()) {
-      const auto best = std::min_element(merges_.begin(), merges_.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+      const auto best = std::min_element(merges_.begin(), merges_.end(),
+                                         [](const auto& a, const auto& b) { return a.rank < b.rank; });
       if (best->id < 0) return;
       const size_t at = best - merges_.begin();
       symbols_[at].id = best->id;
@@ -89,7 +91,9 @@ class Merging {
     if (queue_.size() > before) std::push_heap(queue_.begin(), queue_.end(), later);
   }
 
-  static bool later(const Candidate& a, const Candidate& b) { return a.rank != b.rank ? a.rank > b.rank : a.left > b.left; }
+  static bool later(const Candidate& a, const Candidate& b) {
+    return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
+  }
 
   std::vector<Symbol>& symbols_;
   std::vector<PairMap::Merge>& merges_;

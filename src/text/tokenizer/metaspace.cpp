@@ -7,7 +7,8 @@ namespace {
 
 // Visits every ▁ that does not follow another one, with the character before it.
 void visit_borders(std::string_view text, FunctionRef<void(size_t at, char32_t before)> visit) {
-  for (size_t at = text.find(kMetaspace, 1); at != std::string_view::npos; at = text.find(kMetaspace, at + kMetaspace.size())) {
+  for (size_t at = text.find(kMetaspace, 1); at != std::string_view::npos;
+       at = text.find(kMetaspace, at + kMetaspace.size())) {
     const char32_t before = decode_utf8(text.data() + previous_utf8(text, at)).code;
     if (before != 0x2581) visit(at, before);
   }

@@ -105,17 +105,21 @@ class Nmt : public Normalizer {
  public:
   void apply(NormalizedText& text) const override {
     map_characters(text, [](char32_t c) -> char32_t {
-      if ((c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F) return kRemoved;
-      const bool space = c == 0x09 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680 || (c >= 0x200B && c <= 0x200F) || c == 0x2028 ||
-                         c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+      if ((c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F) {
+        return kRemoved;
+      }
+      const bool space = c == 0x09 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680 ||
+                         (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF ||
+                         c == 0xFFFD;
       return space ? ' ' : c;
     });
   }
 };
 
 bool is_chinese(char32_t c) {
-  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
-         (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) || (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
+         (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+         (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
 }
 
 class BertNormalizer : public Normalizer {
@@ -183,7 +187,9 @@ class Sequence : public Normalizer {
 
 }  // namespace
 
-std::unique_ptr<Normalizer> make_unicode_form(UnicodeForm form) { return std::make_unique<UnicodeFormNormalizer>(form); }
+std::unique_ptr<Normalizer> make_unicode_form(UnicodeForm form) {
+  return std::make_unique<UnicodeFormNormalizer>(form);
+}
 std::unique_ptr<Normalizer> make_lowercase() { return std::make_unique<Lowercase>(); }
 std::unique_ptr<Normalizer> make_strip(bool left, bool right) { return std::make_unique<Strip>(left, right); }
 std::unique_ptr<Normalizer> make_strip_accents() { return std::make_unique<StripAccents>(); }
@@ -192,7 +198,9 @@ std::unique_ptr<Normalizer> make_replace(Pattern pattern, std::string content) {
 }
 std::unique_ptr<Normalizer> make_prepend(std::string prefix) { return std::make_unique<Prepend>(std::move(prefix)); }
 std::unique_ptr<Normalizer> make_nmt() { return std::make_unique<Nmt>(); }
-std::unique_ptr<Normalizer> make_bert_normalizer(const BertNormalizerOptions& options) { return std::make_unique<BertNormalizer>(options); }
+std::unique_ptr<Normalizer> make_bert_normalizer(const BertNormalizerOptions& options) {
+  return std::make_unique<BertNormalizer>(options);
+}
 std::unique_ptr<Normalizer> make_byte_level_normalizer() { return std::make_unique<ByteLevelNormalizer>(); }
 std::unique_ptr<Normalizer> make_normalizer_sequence(std::vector<std::unique_ptr<Normalizer>> steps) {
   return std::make_unique<Sequence>(std::move(steps));

@@ -16,7 +16,9 @@ class Pattern {
 
   void find_all(std::string_view text, FunctionRef<void(size_t begin, size_t end)> visit) const {
     if (regex_) return regex_->find_all(text, visit);
-    for (size_t at = text.find(text_); at != std::string_view::npos; at = text.find(text_, at + text_.size())) visit(at, at + text_.size());
+    for (size_t at = text.find(text_); at != std::string_view::npos; at = text.find(text_, at + text_.size())) {
+      visit(at, at + text_.size());
+    }
   }
 
  private:

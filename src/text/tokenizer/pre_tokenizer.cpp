@@ -17,7 +17,8 @@ struct Part {
   bool match;
 };
 
-// Puts the parts of one piece together as the behavior says. A match that joins its neighbour takes at most one match along.
+// Puts the parts of one piece together as the behavior says. A match that joins its neighbour takes at most one match
+// along.
 void apply_behavior(std::vector<Part>& parts, SplitBehavior behavior) {
   std::vector<Part> joined;
   bool previous_match = false;
@@ -82,7 +83,8 @@ class PartSplit : public PreTokenizer {
 
 class PatternSplit : public PartSplit {
  public:
-  PatternSplit(Pattern pattern, SplitBehavior behavior, bool invert) : PartSplit(behavior), pattern_(std::move(pattern)), invert_(invert) {}
+  PatternSplit(Pattern pattern, SplitBehavior behavior, bool invert)
+      : PartSplit(behavior), pattern_(std::move(pattern)), invert_(invert) {}
 
  protected:
   void find_parts(std::string_view text, std::vector<Part>& parts) const override {
@@ -131,7 +133,9 @@ class Rewriter {
   std::string& text() { return text_; }
   void end_piece(bool at_start) { ends_.push_back({text_.size(), at_start}); }
   void finish() {
-    if (text_.size() > pieces_.most_bytes) fail(ErrorKind::BadFile, "the tokenizer's pre-tokenizer makes the text grow too much");
+    if (text_.size() > pieces_.most_bytes) {
+      fail(ErrorKind::BadFile, "the tokenizer's pre-tokenizer makes the text grow too much");
+    }
     pieces_.list.clear();
     size_t begin = 0;
     for (const auto& [end, at_start] : ends_) {
@@ -188,7 +192,9 @@ class Metaspace : public PreTokenizer {
     Rewriter rewriter(pieces);
     for (const Piece& piece : pieces.list) {
       const bool wanted = prepend_ == PrependScheme::Always || (prepend_ == PrependScheme::First && piece.at_start);
-      if (wanted && !piece.text.starts_with(' ') && !piece.text.starts_with(replacement_)) rewriter.text() += replacement_;
+      if (wanted && !piece.text.starts_with(' ') && !piece.text.starts_with(replacement_)) {
+        rewriter.text() += replacement_;
+      }
       for (const char c : piece.text) {
         if (c == ' ') {
           rewriter.text() += replacement_;
@@ -213,7 +219,9 @@ class ScriptSplit : public PartSplit {
  public:
   ScriptSplit() : PartSplit(SplitBehavior::Isolated) {
     const auto names = script_names();
-    const auto index = [&](std::string_view name) { return static_cast<int>(std::find(names.begin(), names.end(), name) - names.begin()); };
+    const auto index = [&](std::string_view name) {
+      return static_cast<int>(std::find(names.begin(), names.end(), name) - names.begin());
+    };
     han_ = index("han"), hiragana_ = index("hiragana"), katakana_ = index("katakana");
   }
 
@@ -266,7 +274,9 @@ class FixedLengthSplit : public PartSplit {
 
 class DelimiterSplit : public PartSplit {
  public:
-  explicit DelimiterSplit(char32_t delimiter) : PartSplit(SplitBehavior::Removed) { append_utf8(delimiter_, delimiter); }
+  explicit DelimiterSplit(char32_t delimiter) : PartSplit(SplitBehavior::Removed) {
+    append_utf8(delimiter_, delimiter);
+  }
 
  protected:
   void find_parts(std::string_view text, std::vector<Part>& parts) const override {
@@ -303,7 +313,9 @@ std::unique_ptr<PreTokenizer> make_character_split(bool (*matches)(char32_t), Sp
   return std::make_unique<CharacterSplit>(matches, behavior);
 }
 
-std::unique_ptr<PreTokenizer> make_delimiter_split(char32_t delimiter) { return std::make_unique<DelimiterSplit>(delimiter); }
+std::unique_ptr<PreTokenizer> make_delimiter_split(char32_t delimiter) {
+  return std::make_unique<DelimiterSplit>(delimiter);
+}
 
 std::unique_ptr<PreTokenizer> make_whitespace_split() {
   // \w of Rust's regex, which differs from Oniguruma's in a few numbers and the joiners.
@@ -318,7 +330,9 @@ std::unique_ptr<PreTokenizer> make_byte_level(bool add_prefix_space, bool use_re
 
 std::unique_ptr<PreTokenizer> make_script_split() { return std::make_unique<ScriptSplit>(); }
 
-std::unique_ptr<PreTokenizer> make_fixed_length_split(size_t characters) { return std::make_unique<FixedLengthSplit>(characters); }
+std::unique_ptr<PreTokenizer> make_fixed_length_split(size_t characters) {
+  return std::make_unique<FixedLengthSplit>(characters);
+}
 
 std::unique_ptr<PreTokenizer> make_metaspace(std::string replacement, PrependScheme prepend, bool split) {
   return std::make_unique<Metaspace>(std::move(replacement), prepend, split);

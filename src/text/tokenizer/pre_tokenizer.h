@@ -21,7 +21,7 @@ struct Piece {
 struct Pieces {
   std::vector<Piece> list;
   std::deque<std::string> owned;  // texts that pieces were rewritten into
-  size_t most_bytes;              // that a rewritten text may have: a tokenizer of many steps could make it grow forever
+  size_t most_bytes;  // that a rewritten text may have: a tokenizer of many steps could make it grow forever
 };
 
 class PreTokenizer {

@@ -13,15 +13,21 @@ std::vector<uint32_t> ranks_of(const std::vector<float>& scores) {
   std::vector<uint32_t> order(scores.size()), ranks(scores.size());
   std::iota(order.begin(), order.end(), 0u);
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return scores[a] > scores[b]; });
-  for (size_t i = 1; i < order.size(); ++i) ranks[order[i]] = ranks[order[i - 1]] + (scores[order[i]] < scores[order[i - 1]]);
+  for (size_t i = 1; i < order.size(); ++i) {
+    ranks[order[i]] = ranks[order[i - 1]] + (scores[order[i]] < scores[order[i - 1]]);
+  }
   return ranks;
 }
 
 }  // namespace
 
-SentencePieceBpe::SentencePieceBpe(std::shared_ptr<const Vocabulary> vocabulary, const std::vector<float>& scores, std::vector<bool> mergeable,
-                                   int32_t unknown)
-    : vocabulary_(std::move(vocabulary)), ranks_(ranks_of(scores)), mergeable_(std::move(mergeable)), unknown_(unknown), splitter_(*vocabulary_) {}
+SentencePieceBpe::SentencePieceBpe(std::shared_ptr<const Vocabulary> vocabulary, const std::vector<float>& scores,
+                                   std::vector<bool> mergeable, int32_t unknown)
+    : vocabulary_(std::move(vocabulary)),
+      ranks_(ranks_of(scores)),
+      mergeable_(std::move(mergeable)),
+      unknown_(unknown),
+      splitter_(*vocabulary_) {}
 
 int32_t SentencePieceBpe::find(std::string_view text) const {
   const int32_t id = vocabulary_->find(text);

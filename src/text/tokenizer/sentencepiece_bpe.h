@@ -1,5 +1,5 @@
-// BPE as SentencePiece does it: any two neighbours whose joined text is a token may merge, the token with the best score
-// first. GGUF files of Llama-2, Mistral and Gemma carry this kind (tokenizer.ggml.model = llama).
+// BPE as SentencePiece does it: any two neighbours whose joined text is a token may merge, the token with the best
+// score first. GGUF files of Llama-2, Mistral and Gemma carry this kind (tokenizer.ggml.model = llama).
 #pragma once
 
 #include <memory>
@@ -13,12 +13,15 @@ namespace millrace {
 
 class SentencePieceBpe : public Model {
  public:
-  // `mergeable`: by id, whether the token may come out of a text (control tokens may not). `unknown`: for characters that
-  // have neither token nor byte tokens; Vocabulary::kNone: they are dropped.
-  SentencePieceBpe(std::shared_ptr<const Vocabulary> vocabulary, const std::vector<float>& scores, std::vector<bool> mergeable, int32_t unknown);
+  // `mergeable`: by id, whether the token may come out of a text (control tokens may not). `unknown`: for characters
+  // that have neither token nor byte tokens; Vocabulary::kNone: they are dropped.
+  SentencePieceBpe(std::shared_ptr<const Vocabulary> vocabulary, const std::vector<float>& scores,
+                   std::vector<bool> mergeable, int32_t unknown);
 
   void encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch& scratch) const override;
-  void split(std::string_view piece, FunctionRef<void(std::string_view word)> visit) const override { splitter_.split(piece, visit); }
+  void split(std::string_view piece, FunctionRef<void(std::string_view word)> visit) const override {
+    splitter_.split(piece, visit);
+  }
 
  private:
   int32_t find(std::string_view text) const;

@@ -16,7 +16,9 @@ ByteTrie trie_of(const Vocabulary& vocabulary, const std::vector<bool>& usable) 
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
     const std::string_view text = vocabulary.text(id);
     if (text.empty() || !usable[id] || vocabulary.find(text) != id) continue;
-    if (text.size() > kLongestToken) fail(ErrorKind::BadFile, "the tokenizer's token {} is {} bytes long", id, text.size());
+    if (text.size() > kLongestToken) {
+      fail(ErrorKind::BadFile, "the tokenizer's token {} is {} bytes long", id, text.size());
+    }
     entries.emplace_back(text, id);
   }
   return ByteTrie(std::move(entries));
@@ -24,8 +26,8 @@ ByteTrie trie_of(const Vocabulary& vocabulary, const std::vector<bool>& usable) 
 
 }  // namespace
 
-Unigram::Unigram(std::shared_ptr<const Vocabulary> vocabulary, std::vector<double> scores, const std::vector<bool>& usable, int32_t unknown,
-                 bool byte_fallback)
+Unigram::Unigram(std::shared_ptr<const Vocabulary> vocabulary, std::vector<double> scores,
+                 const std::vector<bool>& usable, int32_t unknown, bool byte_fallback)
     : vocabulary_(std::move(vocabulary)),
       scores_(std::move(scores)),
       unknown_(unknown),
@@ -88,7 +90,9 @@ void Unigram::push_unknown(std::string_view text, std::vector<int32_t>& ids) con
   }
   if (bytes) return;
   ids.resize(before);
-  if (unknown_ == Vocabulary::kNone) fail(ErrorKind::BadFile, "the text has characters the tokenizer does not know, and it has no unknown token");
+  if (unknown_ == Vocabulary::kNone) {
+    fail(ErrorKind::BadFile, "the text has characters the tokenizer does not know, and it has no unknown token");
+  }
   ids.push_back(unknown_);
 }
 

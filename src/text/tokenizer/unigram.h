@@ -1,4 +1,5 @@
-// The unigram language model of SentencePiece: of all ways to cut a word into tokens, the one with the best sum of scores.
+// The unigram language model of SentencePiece: of all ways to cut a word into tokens, the one with the best sum of
+// scores.
 #pragma once
 
 #include <memory>
@@ -14,8 +15,8 @@ class Unigram : public Model {
  public:
   // `usable`: by id, whether the token may come out of a text. `unknown` may be Vocabulary::kNone. Throws BadFile for a
   // usable token so long that the time per character would not be bounded.
-  Unigram(std::shared_ptr<const Vocabulary> vocabulary, std::vector<double> scores, const std::vector<bool>& usable, int32_t unknown,
-          bool byte_fallback);
+  Unigram(std::shared_ptr<const Vocabulary> vocabulary, std::vector<double> scores, const std::vector<bool>& usable,
+          int32_t unknown, bool byte_fallback);
 
   void encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch& scratch) const override;
 

@@ -10,12 +10,17 @@ namespace millrace {
 void Vocabulary::add(std::string_view text, int64_t id) {
   constexpr int64_t kMostIds = 1 << 22;
   constexpr size_t kMostBytes = size_t{1} << 31;
-  if (id < 0 || id >= kMostIds) fail(ErrorKind::BadFile, "the tokenizer gives token '{}' the impossible id {}", text.substr(0, 100), id);
-  if (bytes_.size() + text.size() > kMostBytes) fail(ErrorKind::BadFile, "the tokenizer's vocabulary is larger than 2 GiB");
+  if (id < 0 || id >= kMostIds) {
+    fail(ErrorKind::BadFile, "the tokenizer gives token '{}' the impossible id {}", text.substr(0, 100), id);
+  }
+  if (bytes_.size() + text.size() > kMostBytes) {
+    fail(ErrorKind::BadFile, "the tokenizer's vocabulary is larger than 2 GiB");
+  }
   if (entries_.size() * 2 >= slots_.size()) grow();
   uint32_t& slot = slots_[find_slot(text)];
   if (slot == 0) {
-    entries_.push_back({static_cast<uint32_t>(bytes_.size()), static_cast<uint32_t>(text.size()), static_cast<int32_t>(id)});
+    entries_.push_back(
+        {static_cast<uint32_t>(bytes_.size()), static_cast<uint32_t>(text.size()), static_cast<int32_t>(id)});
     bytes_ += text;
     slot = static_cast<uint32_t>(entries_.size());
     longest_ = std::max(longest_, text.size());

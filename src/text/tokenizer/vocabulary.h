@@ -16,8 +16,8 @@ class Vocabulary {
   // vocabulary reaches.
   void add(std::string_view text, int64_t id);
 
-  int32_t find(std::string_view text) const;     // kNone: no such token
-  std::string_view text(int32_t id) const;       // empty: no such id
+  int32_t find(std::string_view text) const;                                  // kNone: no such token
+  std::string_view text(int32_t id) const;                                    // empty: no such id
   int32_t size() const { return static_cast<int32_t>(entry_of_id_.size()); }  // the largest id and one
   size_t count() const { return entries_.size(); }                            // different texts
   size_t longest() const { return longest_; }                                 // bytes of the longest text
@@ -31,7 +31,9 @@ class Vocabulary {
     int32_t id;
   };
 
-  std::string_view text_of(const Entry& entry) const { return std::string_view(bytes_).substr(entry.offset, entry.length); }
+  std::string_view text_of(const Entry& entry) const {
+    return std::string_view(bytes_).substr(entry.offset, entry.length);
+  }
   size_t find_slot(std::string_view text) const;
   void grow();
 

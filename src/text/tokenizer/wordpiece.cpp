@@ -3,39 +3,57 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "text/unicode/utf8.h"
 
 namespace millrace {
 namespace {
 
 void push_unknown(const Vocabulary& vocabulary, const std::string& token, std::vector<int32_t>& ids) {
   const int32_t id = vocabulary.find(token);
-  if (id == Vocabulary::kNone) fail(ErrorKind::BadFile, "the text needs the tokenizer's unknown token '{}', which its vocabulary lacks", token);
+  if (id == Vocabulary::kNone) {
+    fail(ErrorKind::BadFile, "the text needs the tokenizer's unknown token '{}', which its vocabulary lacks", token);
+  }
   ids.push_back(id);
+}
+
+// The tokens that begin with `prefix`, without it.
+ByteTrie trie_of(const Vocabulary& vocabulary, const std::string& prefix) {
+  constexpr size_t kLongestToken = 1024;
+  std::vector<std::pair<std::string_view, int32_t>> entries;
+  for (int32_t id = 0; id < vocabulary.size(); ++id) {
+    std::string_view text = vocabulary.text(id);
+    if (!text.starts_with(prefix) || vocabulary.find(text) != id) continue;
+    if (text.size() > kLongestToken) {
+      fail(ErrorKind::BadFile, "the tokenizer's token {} is {} bytes long", id, text.size());
+    }
+    text.remove_prefix(prefix.size());
+    if (!text.empty()) entries.emplace_back(text, id);
+  }
+  return ByteTrie(std::move(entries));
 }
 
 }  // namespace
 
+WordPiece::WordPiece(std::shared_ptr<const Vocabulary> vocabulary, std::string unknown_token,
+                     const std::string& continuing_prefix, size_t longest_word)
+    : vocabulary_(std::move(vocabulary)),
+      unknown_token_(std::move(unknown_token)),
+      longest_word_(longest_word),
+      beginnings_(trie_of(*vocabulary_, "")),
+      continuations_(trie_of(*vocabulary_, continuing_prefix)) {}
+
 void WordPiece::encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch&) const {
-  const auto characters = static_cast<size_t>(std::count_if(word.begin(), word.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-  if (characters > longest_word_) return push_unknown(*vocabulary_, unknown_token_, ids);
+  const auto characters = std::count_if(word.begin(), word.end(), [](char c) { return (c & 0xC0) != 0x80; });
   const size_t before = ids.size();
-  for (size_t begin = 0; begin < word.size();) {
-    int32_t id = Vocabulary::kNone;
-    size_t end = std::min(word.size(), begin + vocabulary_->longest());
-    while (end < word.size() && (word[end] & 0xC0) == 0x80) --end;
-    for (; end > begin; end = previous_utf8(word, end)) {
-      const std::string_view part = word.substr(begin, end - begin);
-      id = begin == 0 ? vocabulary_->find(part) : vocabulary_->find(prefix_ + std::string(part));
-      if (id != Vocabulary::kNone) break;
-    }
-    if (id == Vocabulary::kNone) {
-      ids.resize(before);
-      return push_unknown(*vocabulary_, unknown_token_, ids);
-    }
-    ids.push_back(id);
-    begin = end;
+  bool known = static_cast<size_t>(characters) <= longest_word_;
+  for (size_t begin = 0; known && begin < word.size();) {
+    const auto found = (begin == 0 ? beginnings_ : continuations_).longest_prefix(word.substr(begin));
+    known = found.length > 0;
+    if (known) ids.push_back(found.value);
+    begin += found.length;
   }
+  if (known) return;
+  ids.resize(before);
+  push_unknown(*vocabulary_, unknown_token_, ids);
 }
 
 void WordLevel::encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch&) const {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "text/tokenizer/byte_trie.h"
 #include "text/tokenizer/model.h"
 #include "text/tokenizer/vocabulary.h"
 
@@ -11,15 +12,17 @@ namespace millrace {
 
 class WordPiece : public Model {
  public:
-  WordPiece(std::shared_ptr<const Vocabulary> vocabulary, std::string unknown_token, std::string continuing_prefix, size_t longest_word)
-      : vocabulary_(std::move(vocabulary)), unknown_token_(std::move(unknown_token)), prefix_(std::move(continuing_prefix)), longest_word_(longest_word) {}
+  // Words of more than `longest_word` characters are unknown. Throws BadFile for tokens without a sensible length.
+  WordPiece(std::shared_ptr<const Vocabulary> vocabulary, std::string unknown_token,
+            const std::string& continuing_prefix, size_t longest_word);
 
   void encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch& scratch) const override;
 
  private:
   std::shared_ptr<const Vocabulary> vocabulary_;
-  std::string unknown_token_, prefix_;
-  size_t longest_word_;  // in characters; longer words are unknown
+  std::string unknown_token_;
+  size_t longest_word_;
+  ByteTrie beginnings_, continuations_;  // the tokens that may begin a word, and the rest without their prefix
 };
 
 class WordLevel : public Model {

@@ -12,6 +12,8 @@ void CodeSet::add(uint32_t first, uint32_t last) {
   const CodeRange range{first, last};
   if (ranges_.empty() || first > ranges_.back().last + 1) {
     ranges_.push_back(range);  // sets are mostly built in order
+  } else if (first >= ranges_.back().first) {
+    ranges_.back().last = std::max(ranges_.back().last, last);
   } else {
     add(std::span(&range, 1));
   }
@@ -91,7 +93,9 @@ CodeTable::CodeTable(const CodeSet& set) : pages_(2) {
     } else {
       Page page{};
       for (auto r = range; r != end_of_ranges && r->first <= last; ++r) {
-        for (uint32_t code = std::max(r->first, begin); code <= std::min(r->last, last); ++code) page[code >> 6 & 3] |= uint64_t{1} << (code & 63);
+        for (uint32_t code = std::max(r->first, begin); code <= std::min(r->last, last); ++code) {
+          page[code >> 6 & 3] |= uint64_t{1} << (code & 63);
+        }
       }
       const auto [entry, fresh] = known.try_emplace(page, static_cast<uint16_t>(pages_.size()));
       if (fresh) pages_.push_back(page);

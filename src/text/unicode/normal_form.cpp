@@ -30,7 +30,8 @@ void order_marks(std::vector<utf8proc_int32_t>& codes) {
 }
 
 std::vector<utf8proc_int32_t> decomposed(std::string_view text, bool compatible) {
-  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0));
+  const auto options =
+      static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0));
   static const CodeTable too_young{CodeSet(never_decomposed())};
   std::vector<utf8proc_int32_t> codes;
   codes.reserve(text.size());
@@ -43,7 +44,8 @@ std::vector<utf8proc_int32_t> decomposed(std::string_view text, bool compatible)
       continue;
     }
     int last_class = 0;
-    const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c.code), buffer.data(), buffer.size(), options, &last_class);
+    const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c.code), buffer.data(), buffer.size(),
+                                               options, &last_class);
     MR_ASSERT(count >= 0 && count <= static_cast<utf8proc_ssize_t>(buffer.size()));
     codes.insert(codes.end(), buffer.begin(), buffer.begin() + count);
   }
@@ -58,7 +60,9 @@ std::string normalized(std::string_view text, UnicodeForm form) {
   const bool compatible = form == UnicodeForm::Nfkc || form == UnicodeForm::Nfkd;
   // Below these lead bytes (U+0300, U+00C0, U+00A0) nothing changes.
   const unsigned char plain = form == UnicodeForm::Nfc ? 0xCC : compatible ? 0xC2 : 0xC3;
-  if (std::all_of(text.begin(), text.end(), [plain](char c) { return static_cast<unsigned char>(c) < plain; })) return std::string(text);
+  if (std::all_of(text.begin(), text.end(), [plain](char c) { return static_cast<unsigned char>(c) < plain; })) {
+    return std::string(text);
+  }
 
   std::vector<utf8proc_int32_t> codes = decomposed(text, compatible);
   size_t count = codes.size();

@@ -155,7 +155,8 @@ std::optional<CodeSet> unicode_property(std::string_view name) {
 }
 
 CodeSet white_space_set() {
-  return {{0x9, 0xD}, {0x20, 0x20}, {0x85, 0x85}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
+  return {{0x9, 0xD},       {0x20, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},     {0x1680, 0x1680},
+          {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
 }
 
 CodeSet word_set() {
@@ -216,7 +217,8 @@ bool is_control(char32_t code) {
 
 uint8_t script_of(char32_t code) {
   const auto runs = script_runs();
-  const auto after = std::upper_bound(runs.begin(), runs.end(), code, [](char32_t c, const ScriptRun& run) { return c < run.first; });
+  const auto after =
+      std::upper_bound(runs.begin(), runs.end(), code, [](char32_t c, const ScriptRun& run) { return c < run.first; });
   return std::prev(after)->script;
 }
 

@@ -10,23 +10,23 @@ namespace millrace {
 
 CodeSet category_set(std::initializer_list<Category> categories);
 
-// The set of \p{name}: a general category (L, Lu, Letter), a script (Han) or a property (Alphabetic, White_Space). Case,
-// spaces and underscores in the name do not count. nullopt: there is none of this name.
+// The set of \p{name}: a general category (L, Lu, Letter), a script (Han) or a property (Alphabetic, White_Space).
+// Case, spaces and underscores in the name do not count. nullopt: there is none of this name.
 std::optional<CodeSet> unicode_property(std::string_view name);
 
 CodeSet white_space_set();
-CodeSet word_set();             // what \w means inside of a class
-CodeSet lone_word_set();        // and outside of one: Oniguruma adds some numbers of Latin-1
+CodeSet word_set();       // what \w means inside of a class
+CodeSet lone_word_set();  // and outside of one: Oniguruma adds some numbers of Latin-1
 CodeSet posix_punctuation_set();
 
 bool is_white_space(char32_t code);
-bool is_word(char32_t code);         // in lone_word_set()
-bool is_numeric(char32_t code);      // Nd, Nl, No
+bool is_word(char32_t code);     // in lone_word_set()
+bool is_numeric(char32_t code);  // Nd, Nl, No
 // These as Hugging Face's normalizers and pre-tokenizers see them, see unicode_data.h.
 bool is_punctuation(char32_t code);
 bool is_combining_mark(char32_t code);
 bool is_nonspacing_mark(char32_t code);
-bool is_control(char32_t code);  // not the tabs and line ends
-uint8_t script_of(char32_t code);    // an index into script_names()
+bool is_control(char32_t code);    // not the tabs and line ends
+uint8_t script_of(char32_t code);  // an index into script_names()
 
 }  // namespace millrace

@@ -1,4 +1,5 @@
 // Made by scripts/make_unicode_tables.py; do not edit.
+// clang-format off
 #include "text/unicode/unicode_data.h"
 
 namespace millrace {

@@ -8,7 +8,36 @@
 namespace millrace {
 
 enum class Category : uint8_t {
-  Lu, Ll, Lt, Lm, Lo, Mn, Mc, Me, Nd, Nl, No, Pc, Pd, Ps, Pe, Pi, Pf, Po, Sm, Sc, Sk, So, Zs, Zl, Zp, Cc, Cf, Co, Cs, Cn
+  Lu,
+  Ll,
+  Lt,
+  Lm,
+  Lo,
+  Mn,
+  Mc,
+  Me,
+  Nd,
+  Nl,
+  No,
+  Pc,
+  Pd,
+  Ps,
+  Pe,
+  Pi,
+  Pf,
+  Po,
+  Sm,
+  Sc,
+  Sk,
+  So,
+  Zs,
+  Zl,
+  Zp,
+  Cc,
+  Cf,
+  Co,
+  Cs,
+  Cn
 };
 inline constexpr int kCategoryCount = 30;
 
@@ -39,8 +68,9 @@ std::span<const CodeRange> other_lowercase();
 // Every character that simple case folding changes, with what it becomes.
 std::span<const CaseFold> case_folds();
 
-// Where the older tables inside of Hugging Face's normalizers and pre-tokenizers have it the other way round: what counts as
-// punctuation (P*, ASCII symbols), as a combining mark (M*), for BERT as a nonspacing mark (Mn) or a control character (Cc, Cf, Co).
+// Where the older tables inside of Hugging Face's normalizers and pre-tokenizers have it the other way round: what
+// counts as punctuation (P*, ASCII symbols), as a combining mark (M*), for BERT as a nonspacing mark (Mn) or a control
+// character (Cc, Cf, Co).
 std::span<const CodeRange> punctuation_differences();
 std::span<const CodeRange> combining_differences();
 std::span<const CodeRange> nonspacing_differences();
