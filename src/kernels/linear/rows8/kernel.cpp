@@ -120,7 +120,7 @@ Rows8Kernel::Split Rows8Kernel::split(int64_t strips, int64_t m, int threads) co
   const int64_t row_blocks = std::max(ceil_div(m, kRowsInCache), too_few_panels);
   const int64_t rows = round_up(ceil_div(m, row_blocks), method_.tile_rows);
   const int64_t along_n = ceil_div(kPiecesPerThread * threads, ceil_div(m, rows));
-  return {std::clamp<int64_t>(panels / along_n, 1, 4) * panel, rows};
+  return {std::clamp<int64_t>(panels / along_n, 1, kMostPanels) * panel, rows};
 }
 
 void Rows8Kernel::run(const Args& args, const Executor& executor) const {

@@ -32,3 +32,7 @@
 #ifndef MR_PIECES
 #define MR_PIECES 16
 #endif
+
+#ifndef MR_AMX_GROUPS
+#define MR_AMX_GROUPS 16
+#endif
