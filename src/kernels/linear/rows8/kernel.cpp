@@ -16,10 +16,10 @@ namespace {
 constexpr int64_t kElementsWorthARegion = 1 << 14;  // a few microseconds of quantizing
 
 constexpr int64_t kPiecesPerThread = MR_PIECES;
-constexpr double kFlopsToQuantize = 40;                // an element of x
-constexpr int64_t kRowsInCache = MR_PANEL_ROWS;        // of x, for one stretch of k
-constexpr int64_t kStripsTogether = MR_SMALL_STREAMS;  // that decode reads side by side
-constexpr int64_t kFewestRows = 64;                    // that are worth unpacking a panel for
+constexpr double kFlopsToQuantize = 40;          // an element of x
+constexpr int64_t kRowsInCache = MR_PANEL_ROWS;  // of x, for one stretch of k
+constexpr int64_t kStripsTogether = std::max({MR_SMALL_STREAMS, MR_K_STREAMS, MR_K_MIN_STREAMS});  // in decode
+constexpr int64_t kFewestRows = 64;  // that are worth unpacking a panel for
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }

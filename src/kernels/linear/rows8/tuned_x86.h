@@ -13,8 +13,16 @@
 #define MR_K_STREAMS 2
 #endif
 
+#ifndef MR_K_MIN_STREAMS
+#define MR_K_MIN_STREAMS 2
+#endif
+
 #ifndef MR_K_AHEAD
 #define MR_K_AHEAD 2048
+#endif
+
+#ifndef MR_AHEAD_CACHE
+#define MR_AHEAD_CACHE 2
 #endif
 
 #ifndef MR_PANEL_STRIPS
