@@ -146,7 +146,7 @@ TEST(Limits, DeepInputIsRefused) {
     ChatTemplate("x").render({{"deep", std::move(deep)}});
     ADD_FAILURE();
   } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::Usage);
+    EXPECT_EQ(error.kind(), ErrorKind::BadFile);
   }
 }
 
