@@ -1,5 +1,6 @@
 #include "dataflow/ops.h"
 
+#include <chrono>
 #include <set>
 
 #include "dataflow/buckets.h"
@@ -45,7 +46,17 @@ template <class Op>
 void Ops::dispatch(Planner<Op>& planner, const typename Op::Problem& problem, const typename Op::Args& args) {
   const Kernel<Op>* kernel = planner.choose(problem);
   MR_ASSERT(kernel != nullptr);  // every op has a reference that runs everything the models ask for
+  if (times_ != nullptr) return run_watched(planner, *kernel, problem, args);
   kernel->run(args, executor_);
+}
+
+template <class Op>
+void Ops::run_watched(const Planner<Op>& planner, const Kernel<Op>& kernel, const typename Op::Problem& problem,
+                      const typename Op::Args& args) {
+  if (watch_ == Watch::Expect) return times_->add(Op::kName, planner.expected_us(kernel, problem));
+  const auto start = std::chrono::steady_clock::now();
+  kernel.run(args, executor_);
+  times_->add(Op::kName, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
 }
 
 void Ops::plan(Linear& linear, int64_t rows) {
@@ -88,8 +99,14 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
     }
     MR_ASSERT(kernel != nullptr);
     const float* bias = linear.bias != nullptr ? linear.bias + column : nullptr;
-    kernel->run({x, &part.weights, bias, y.columns(column, part.weights.n), accumulate}, executor_);
-    column += part.weights.n;
+    const auto& w = part.weights;
+    const LinearArgs args{x, &w, bias, y.columns(column, w.n), accumulate};
+    if (times_ == nullptr) {
+      kernel->run(args, executor_);
+    } else {
+      run_watched(linear_, *kernel, {w.format, w.layout->name(), options_.precision, false, w.n, w.k, x.rows}, args);
+    }
+    column += w.n;
   }
 }
 
@@ -109,7 +126,11 @@ AttentionProblem Ops::problem_of(const AttentionArgs& a) const {
   return problem;
 }
 
-void Ops::attention(const AttentionArgs& args) { dispatch(attention_, problem_of(args).bucketed(), args); }
+void Ops::attention(const AttentionArgs& args) {
+  const AttentionProblem problem = problem_of(args);
+  if (times_ == nullptr) return dispatch(attention_, problem.bucketed(), args);
+  run_watched(attention_, *attention_.choose(problem.bucketed()), problem, args);
+}
 
 void Ops::kv_write(Matrix k, Matrix v, const KvLayer& kv, std::span<const SequenceSlice> sequences) {
   dispatch(kv_write_, {kv.dtype, kv.kv_heads, kv.head_dim, bucket_rows(k.rows)}, {k, v, kv, sequences});
