@@ -35,7 +35,7 @@ class TimedKernel : public LinearKernel {
 
 const LinearLayout& rows_of_files() { return *cpu_kernels().layouts.back(); }
 
-LinearProblem problem(int64_t m) { return {DType::F16, rows_of_files().name(), Precision::Fast, false, 64, 256, m}; }
+LinearProblem timed_problem(int64_t m) { return {DType::F16, rows_of_files().name(), Precision::Fast, false, 64, 256, m}; }
 
 TEST(Tuner, PrefersWhatIsFasterToWhatWasThoughtFaster) {
   const TimedKernel promises("promises", 10, 400), delivers("delivers", 20, 100), far("far", 900, 1);
@@ -46,10 +46,10 @@ TEST(Tuner, PrefersWhatIsFasterToWhatWasThoughtFaster) {
   ThreadPool pool(1);
   PlanCache plans;
   Planner<LinearOp> before(kernels.linear, hardware, nullptr, ""), after(kernels.linear, hardware, &plans, "");
-  EXPECT_EQ(before.choose(problem(1)), &promises);
-  Tuner(kernels, hardware, pool, plans).tune({problem(1)});
-  EXPECT_EQ(after.choose(problem(1)), &delivers);
-  EXPECT_GE(after.rank(problem(1)).front().measured_us, 100);
+  EXPECT_EQ(before.choose(timed_problem(1)), &promises);
+  Tuner(kernels, hardware, pool, plans).tune({timed_problem(1)});
+  EXPECT_EQ(after.choose(timed_problem(1)), &delivers);
+  EXPECT_GE(after.rank(timed_problem(1)).front().measured_us, 100);
   EXPECT_EQ(far.runs, 0) << "far behind by its estimate";
   EXPECT_LT(promises.runs, delivers.runs) << "far behind by the clock";
 }
@@ -61,7 +61,7 @@ TEST(Tuner, TimesWithWeightsThatTheCachesHaveForgotten) {
   hardware.l3_bytes = 1 << 20;
   ThreadPool pool(1);
   ColdWeights weights(DType::F16, 4096, 4096, rows_of_files(), hardware, pool);
-  LinearProblem large = problem(1);
+  LinearProblem large = timed_problem(1);
   large.n = large.k = 4096;
   KernelTimer(hardware, pool).time(large, only, weights);
   EXPECT_GE(kernel.seen.size() * weights.bytes(), cold_bytes(hardware));
@@ -87,9 +87,9 @@ TEST(Planner, ExpectsOfASizeWhatItsBucketTook) {
   const Hardware hardware;
   PlanCache plans;
   const Planner<LinearOp> planner(all, hardware, &plans, "");
-  EXPECT_DOUBLE_EQ(planner.expected_us(kernel, problem(10)), 100);
-  plans.put(LinearOp::kName, to_string(problem(12)), {{"kernel", 240}});  // twice the estimate
-  EXPECT_DOUBLE_EQ(planner.expected_us(kernel, problem(10)), 200);
+  EXPECT_DOUBLE_EQ(planner.expected_us(kernel, timed_problem(10)), 100);
+  plans.put(LinearOp::kName, to_string(timed_problem(12)), {{"kernel", 240}});  // twice the estimate
+  EXPECT_DOUBLE_EQ(planner.expected_us(kernel, timed_problem(10)), 200);
 }
 
 }  // namespace
