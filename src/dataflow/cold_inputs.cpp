@@ -37,8 +37,8 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 }  // namespace
 
 size_t cold_bytes(const Hardware& hardware) {
-  constexpr int64_t kLeast = int64_t{64} << 20, kMost = int64_t{512} << 20;
-  return static_cast<size_t>(std::clamp(2 * hardware.l3_bytes, kLeast, kMost));
+  constexpr int64_t kLeast = int64_t{96} << 20, kMost = int64_t{640} << 20;
+  return static_cast<size_t>(std::clamp(3 * hardware.l3_bytes, kLeast, kMost));
 }
 
 ColdWeights::ColdWeights(DType format, int64_t n, int64_t k, const LinearLayout& layout, const Hardware& hardware,

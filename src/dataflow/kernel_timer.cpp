@@ -1,17 +1,14 @@
 #include "dataflow/kernel_timer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <random>
 
+#include "hardware/clock.h"
+
 namespace millrace {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 std::vector<float> random_numbers(int64_t count) {
   std::mt19937 random(2);
