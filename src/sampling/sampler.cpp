@@ -10,8 +10,6 @@
 namespace millrace {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
 // What may not be said becomes impossible.
 void apply_mask(std::span<float> logits, std::span<const uint32_t> mask) {
   for (size_t word = 0; word < mask.size(); ++word) {
