@@ -35,12 +35,8 @@ void AccessLog::event(std::string_view name, const Json& fields, std::string_vie
 }
 
 void AccessLog::request(const Call& call, int status, double seconds) const {
-  Json fields{{"id", call.id()},
-              {"method", call.request().method},
-              {"path", call.request().path.substr(0, 200)},
-              {"status", status},
-              {"ms", std::round(seconds * 1e4) / 10},
-              {"peer", call.request().peer}};
+  Json fields{{"id", call.id()},  {"method", call.request().method},      {"path", call.request().path.substr(0, 200)},
+              {"status", status}, {"ms", std::round(seconds * 1e4) / 10}, {"peer", call.request().peer}};
   if (!call.client.empty()) fields["client"] = call.client;
   if (call.usage.prompt_tokens > 0) {
     fields["prompt_tokens"] = call.usage.prompt_tokens;
@@ -52,7 +48,10 @@ void AccessLog::request(const Call& call, int status, double seconds) const {
 
 void AccessLog::problem(const Call& call, const ApiProblem& problem) const {
   event("refused",
-        {{"id", call.id()}, {"status", problem.status}, {"code", problem.code}, {"message", problem.message.substr(0, 300)}},
+        {{"id", call.id()},
+         {"status", problem.status},
+         {"code", problem.code},
+         {"message", problem.message.substr(0, 300)}},
         problem.status >= 500 ? "error" : "info");
 }
 

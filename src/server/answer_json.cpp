@@ -66,15 +66,16 @@ Schema chat_logprobs_schema() {
                                           {"bytes", Schema::array(Schema::integer(0, 255)).or_null(), true}};
   auto entry = one;
   entry.push_back({"top_logprobs", Schema::array(Schema::object(one)), true});
-  return Schema::object({{"content", Schema::array(Schema::object(entry)).or_null(), true},
-                         {"refusal", Schema::null()}});
+  return Schema::object(
+      {{"content", Schema::array(Schema::object(entry)).or_null(), true}, {"refusal", Schema::null()}});
 }
 
 Schema error_schema() {
-  return Schema::object({{"error", Schema::object({{"message", Schema::string(), true},
-                                                   {"type", Schema::string(), true},
-                                                   {"param", Schema::string().or_null(), true},
-                                                   {"code", Schema::string().or_null(), true}}),
+  return Schema::object({{"error",
+                          Schema::object({{"message", Schema::string(), true},
+                                          {"type", Schema::string(), true},
+                                          {"param", Schema::string().or_null(), true},
+                                          {"code", Schema::string().or_null(), true}}),
                           true}});
 }
 

@@ -10,7 +10,8 @@ constexpr int kClientGone = 499;  // nginx's word for it: never sent, but seen i
 
 }  // namespace
 
-Call::Call(std::shared_ptr<HttpExchange> exchange, std::string id, HttpHeaders headers, Metrics& metrics, AccessLog& log)
+Call::Call(std::shared_ptr<HttpExchange> exchange, std::string id, HttpHeaders headers, Metrics& metrics,
+           AccessLog& log)
     : exchange_(std::move(exchange)), id_(std::move(id)), headers_(std::move(headers)), metrics_(metrics), log_(log) {}
 
 Call::~Call() {

@@ -49,7 +49,7 @@ class Call {
   void begin_events();
   void event(const Json& data, const char* name = nullptr);
   void raw_event(std::string_view data);
-  void flush();       // what was said since the last time goes out in one write
+  void flush();  // what was said since the last time goes out in one write
   void end_events();
 
   bool answered() const { return answered_; }

@@ -36,7 +36,8 @@ class ChatWhole final : public AnswerSink {
     json["choices"] = Json::array();
     for (size_t i = 0; i < choices_.size(); ++i) {
       Choice& c = choices_[i];
-      Json message{{"role", "assistant"}, {"content", c.calls.empty() || !c.content.empty() ? Json(c.content) : Json()}};
+      Json message{{"role", "assistant"},
+                   {"content", c.calls.empty() || !c.content.empty() ? Json(c.content) : Json()}};
       message["refusal"] = nullptr;
       if (!c.reasoning.empty()) message["reasoning_content"] = c.reasoning;
       if (!c.calls.empty()) message["tool_calls"] = c.calls;
@@ -61,9 +62,15 @@ class ChatWhole final : public AnswerSink {
   void on_piece(int choice, const AnswerPiece& piece) override {
     Choice& c = at(choice);
     switch (piece.kind) {
-      case AnswerPiece::Kind::Content: c.content += piece.text; break;
-      case AnswerPiece::Kind::Reasoning: c.reasoning += piece.text; break;
-      case AnswerPiece::Kind::Call: c.calls.push_back(call_json(piece)); break;
+      case AnswerPiece::Kind::Content:
+        c.content += piece.text;
+        break;
+      case AnswerPiece::Kind::Reasoning:
+        c.reasoning += piece.text;
+        break;
+      case AnswerPiece::Kind::Call:
+        c.calls.push_back(call_json(piece));
+        break;
       case AnswerPiece::Kind::Arguments:
         c.calls.back()["function"]["arguments"].get_ref<std::string&>() += piece.text;
         break;
@@ -83,7 +90,8 @@ class ChatWhole final : public AnswerSink {
 
 class ChatStream final : public AnswerSink {
  public:
-  ChatStream(std::shared_ptr<Call> call, const ServedModel& model, const ChatRequest& r, const AnswerParserOptions& parser)
+  ChatStream(std::shared_ptr<Call> call, const ServedModel& model, const ChatRequest& r,
+             const AnswerParserOptions& parser)
       : AnswerSink(std::move(call), r.n, parser),
         tokenizer_(*model.text().tokenizer),
         include_usage_(r.include_usage),
@@ -121,7 +129,8 @@ class ChatStream final : public AnswerSink {
       first.update(delta);
       delta = std::move(first);
     }
-    Json logprobs = c.logprobs.is_null() ? Json() : Json{{"content", std::exchange(c.logprobs, {})}, {"refusal", nullptr}};
+    Json logprobs =
+        c.logprobs.is_null() ? Json() : Json{{"content", std::exchange(c.logprobs, {})}, {"refusal", nullptr}};
     json["choices"] = Json::array({{{"index", index},
                                     {"delta", std::move(delta)},
                                     {"logprobs", std::move(logprobs)},
@@ -142,8 +151,10 @@ class ChatStream final : public AnswerSink {
 
   void on_piece(int choice, const AnswerPiece& piece) override {
     switch (piece.kind) {
-      case AnswerPiece::Kind::Content: return send(choice, {{"content", piece.text}});
-      case AnswerPiece::Kind::Reasoning: return send(choice, {{"reasoning_content", piece.text}});
+      case AnswerPiece::Kind::Content:
+        return send(choice, {{"content", piece.text}});
+      case AnswerPiece::Kind::Reasoning:
+        return send(choice, {{"reasoning_content", piece.text}});
       case AnswerPiece::Kind::Call: {
         Json begun{{"index", piece.call}};
         begun.update(call_json(piece));

@@ -14,7 +14,8 @@ bool is_word(const Json& choice, const char* word) { return choice.is_string() &
 
 // The tools that the model is told about: none, all, or the one that must be called.
 Json offered_tools(const ChatRequest& r) {
-  const bool needs_tools = !r.tool_choice.is_null() && !is_word(r.tool_choice, "none") && !is_word(r.tool_choice, "auto");
+  const bool needs_tools =
+      !r.tool_choice.is_null() && !is_word(r.tool_choice, "none") && !is_word(r.tool_choice, "auto");
   if (r.tools.empty()) {
     if (needs_tools) fail_field("tool_choice", "invalid_value", "'tool_choice' wants a tool, but there are no 'tools'");
     return Json::array();
@@ -37,8 +38,9 @@ std::vector<std::string> tool_names(const Json& tools) {
   for (size_t i = 0; i < names.size(); ++i) {
     const bool plain = names[i].find_first_not_of(
                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") == std::string::npos;
-    if (!plain) fail_field(fmt::format("tools[{}].function.name", i), "invalid_value",
-                           "a tool's name is made of letters, digits, '_', '-' and '.'");
+    if (!plain)
+      fail_field(fmt::format("tools[{}].function.name", i), "invalid_value",
+                 "a tool's name is made of letters, digits, '_', '-' and '.'");
     if (std::count(names.begin(), names.end(), names[i]) > 1) {
       fail_field(fmt::format("tools[{}].function.name", i), "invalid_value", "two tools are called '{}'", names[i]);
     }
@@ -103,10 +105,11 @@ int32_t answer_room(size_t prompt_tokens, std::optional<int> asked, int32_t cont
   const auto prompt = static_cast<int64_t>(prompt_tokens);
   const int64_t wanted = prompt + std::max(asked.value_or(1), 1);
   if (wanted > context) {
-    fail_field(param, "context_length_exceeded",
-               "This model's maximum context length is {} tokens. However, you requested {} tokens ({} in the prompt, {} in "
-               "the completion). Please shorten one of them.",
-               context, wanted, prompt, wanted - prompt);
+    fail_field(
+        param, "context_length_exceeded",
+        "This model's maximum context length is {} tokens. However, you requested {} tokens ({} in the prompt, {} in "
+        "the completion). Please shorten one of them.",
+        context, wanted, prompt, wanted - prompt);
   }
   return static_cast<int32_t>(asked.value_or(0));
 }
@@ -162,8 +165,9 @@ Request make_chat_engine_request(const ChatRequest& r, const ChatPrompt& prompt,
   request.prompt = prompt.tokens;
   request.sampling = to_sampling(r, model.text().sampling, model.vocab());
   if (r.logprobs) request.sampling.logprobs = r.top_logprobs;
-  request.max_tokens = answer_room(prompt.tokens.size(), r.max_completion_tokens ? r.max_completion_tokens : r.max_tokens,
-                                   model.context(), "messages");
+  request.max_tokens =
+      answer_room(prompt.tokens.size(), r.max_completion_tokens ? r.max_completion_tokens : r.max_tokens,
+                  model.context(), "messages");
   if (!r.ignore_eos) request.end_tokens = model.text().end_tokens;
   request.min_tokens = r.min_tokens;
   request.choices = r.n;

@@ -28,7 +28,8 @@ ChatPrompt make_chat_prompt(const ChatRequest& request, const ServedModel& model
 // The engine's request, without the client's name. Throws ApiError.
 Request make_chat_engine_request(const ChatRequest& request, const ChatPrompt& prompt, ServedModel& model);
 
-// How many tokens may be generated; 0: as many as fit. Throws context_length_exceeded where prompt and answer do not fit.
+// How many tokens may be generated; 0: as many as fit. Throws context_length_exceeded where prompt and answer do not
+// fit.
 int32_t answer_room(size_t prompt_tokens, std::optional<int> asked, int32_t context, const char* param);
 
 }  // namespace millrace

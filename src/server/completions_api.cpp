@@ -107,9 +107,8 @@ class CompletionsSink final : public GenerationSink {
       std::vector<size_t> order(made);
       std::iota(order.begin(), order.end(), prompt * made);
       if (made_ > r_.n) {
-        std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-          return choices_[a].likelihood() > choices_[b].likelihood();
-        });
+        std::stable_sort(order.begin(), order.end(),
+                         [&](size_t a, size_t b) { return choices_[a].likelihood() > choices_[b].likelihood(); });
       }
       order.resize(static_cast<size_t>(r_.n));
       for (const size_t i : order) json["choices"].push_back(choice_json(json["choices"].size(), choices_[i]));
@@ -190,7 +189,8 @@ void answer_completions(const std::shared_ptr<Call>& call, ApiContext& context) 
     requests.back().client = fair_client(*call, r.user);
   }
   auto sink = std::make_unique<CompletionsSink>(call, model, r, made, std::move(prompts));
-  std::make_shared<Generation>(call, model, context.workers, context.metrics, GenerationOptions{.stop = stop_strings(r)})
+  std::make_shared<Generation>(call, model, context.workers, context.metrics,
+                               GenerationOptions{.stop = stop_strings(r)})
       ->start(std::move(requests), std::move(sink));
 }
 

@@ -14,8 +14,8 @@ PromptInput read_one(const Json& json) {
 
 Schema prompts_schema() {
   const Schema tokens = Schema::array(Schema::integer(0, INT32_MAX), 1);
-  return Schema::any_of({Schema::string(), Schema::array(Schema::string(), 1, 2048), tokens,
-                         Schema::array(tokens, 1, 2048)})
+  return Schema::any_of(
+             {Schema::string(), Schema::array(Schema::string(), 1, 2048), tokens, Schema::array(tokens, 1, 2048)})
       .about("a text, a list of texts, token ids, or a list of such");
 }
 
@@ -33,7 +33,8 @@ const Fields<CompletionsRequest>& completions_fields() {
       {required_field<R>("prompt", prompts_schema().example("Once upon a time"), &R::prompt)},
       sampling_fields<R>(),
       {
-          field<R>("max_tokens", Schema::integer(0, kMostTokens).unless_given(16).about("0 with echo: scores the prompt"),
+          field<R>("max_tokens",
+                   Schema::integer(0, kMostTokens).unless_given(16).about("0 with echo: scores the prompt"),
                    &R::max_tokens),
           field<R>("logprobs", Schema::integer(0, kMostLogprobs).about("of each token, and so many of the likeliest"),
                    &R::logprobs),
@@ -42,7 +43,8 @@ const Fields<CompletionsRequest>& completions_fields() {
                    &R::best_of),
           field<R>("response_format", response_format_schema(), &R::response_format),
           field<R>("structured_outputs", structured_outputs_schema(), &R::structured_outputs),
-          field<R>("add_special_tokens", Schema::boolean().unless_given(true).about("the model's BOS before the prompt"),
+          field<R>("add_special_tokens",
+                   Schema::boolean().unless_given(true).about("the model's BOS before the prompt"),
                    &R::add_special_tokens),
           {"suffix", Schema::string(0, 0).about("filling in the middle is not supported"), nullptr},
       }};

@@ -70,10 +70,10 @@ void answer_embeddings(const std::shared_ptr<Call>& call, ApiContext& context) {
 }
 
 Schema embeddings_answer_schema() {
-  const auto one = Schema::object(
-      {{"object", Schema::word({"embedding"}), true},
-       {"index", Schema::integer(0), true},
-       {"embedding", Schema::any_of({Schema::array(Schema::number()), Schema::string()}), true}});
+  const auto one =
+      Schema::object({{"object", Schema::word({"embedding"}), true},
+                      {"index", Schema::integer(0), true},
+                      {"embedding", Schema::any_of({Schema::array(Schema::number()), Schema::string()}), true}});
   return Schema::object({{"object", Schema::word({"list"}), true},
                          {"data", Schema::array(one), true},
                          {"model", Schema::string(), true},

@@ -17,10 +17,14 @@ double seconds(std::chrono::steady_clock::duration time) { return std::chrono::d
 
 const char* reason_word(FinishReason finish) {
   switch (finish) {
-    case FinishReason::Stop: return "stop";
-    case FinishReason::Length: return "length";
-    case FinishReason::Error: return "error";
-    default: return "abort";
+    case FinishReason::Stop:
+      return "stop";
+    case FinishReason::Length:
+      return "length";
+    case FinishReason::Error:
+      return "error";
+    default:
+      return "abort";
   }
 }
 
@@ -39,6 +43,8 @@ struct Generation::Choice {
 Generation::Generation(std::shared_ptr<Call> call, ServedModel& model, TaskQueue& workers, Metrics& metrics,
                        GenerationOptions options)
     : call_(std::move(call)), model_(model), workers_(workers), metrics_(metrics), options_(std::move(options)) {}
+
+Generation::~Generation() = default;
 
 void Generation::start(std::vector<Request> requests, std::unique_ptr<GenerationSink> sink) {
   sink_ = std::move(sink);
@@ -65,8 +71,9 @@ void Generation::start(std::vector<Request> requests, std::unique_ptr<Generation
 
 void Generation::submit_next() {
   const size_t prompt = submitted_;
-  const RequestId id = model_.service().submit(
-      std::move(requests_[prompt]), [self = shared_from_this(), prompt](const Emission& e) { self->on_emission(prompt, e); });
+  const RequestId id =
+      model_.service().submit(std::move(requests_[prompt]),
+                              [self = shared_from_this(), prompt](const Emission& e) { self->on_emission(prompt, e); });
   ++submitted_;
   ++under_way_;
   const std::lock_guard lock(mutex_);
@@ -167,7 +174,8 @@ void Generation::take_token(Choice& choice, int index, Arrival& arrival) {
 }
 
 void Generation::tell(Choice& choice, int index, std::string text, FinishReason finish) {
-  sink_->on_delta({index, std::move(text), std::exchange(choice.logprobs, {}), std::exchange(choice.untold, 0), finish});
+  sink_->on_delta(
+      {index, std::move(text), std::exchange(choice.logprobs, {}), std::exchange(choice.untold, 0), finish});
 }
 
 void Generation::end_choice(Choice& choice, int index, FinishReason finish, Arrival& arrival) {

@@ -32,7 +32,7 @@ struct Delta {  // what came next in one choice
 class GenerationSink {
  public:
   virtual ~GenerationSink() = default;
-  virtual void on_begin() {}                                       // all was accepted; nothing has come yet
+  virtual void on_begin() {}                                         // all was accepted; nothing has come yet
   virtual void on_prompt(int prompt, std::vector<TokenLogprobs>) {}  // where asked for
   virtual void on_embedding(int prompt, std::vector<float>) {}
   virtual void on_delta(const Delta& delta) = 0;  // the last one of a choice has a finish reason
@@ -49,6 +49,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
  public:
   Generation(std::shared_ptr<Call> call, ServedModel& model, TaskQueue& workers, Metrics& metrics,
              GenerationOptions options);
+  ~Generation();
 
   // One engine request per prompt; choice c of prompt p is choice p * choices + c of the sink. Throws where the first
   // cannot be submitted; later problems end the call.

@@ -29,7 +29,8 @@ GrammarSpec one_of(const Json& choices) {
 }
 
 GrammarSpec from_outputs(const std::string& name, const Json& value) {
-  if (name == "json") return {.kind = Kind::JsonSchema, .text = value.is_string() ? value.get<std::string>() : to_text(value)};
+  if (name == "json")
+    return {.kind = Kind::JsonSchema, .text = value.is_string() ? value.get<std::string>() : to_text(value)};
   if (name == "regex") return {.kind = Kind::Regex, .text = value};
   if (name == "grammar") return {.kind = Kind::Ebnf, .text = value};
   if (name == "choice") return one_of(value);
@@ -45,7 +46,8 @@ std::optional<GrammarSpec> answer_grammar(const Json& response_format, const Jso
   for (const auto& [name, value] : structured_outputs.items()) {
     if (value.is_null() || value == false) continue;
     if (grammar) {
-      fail_field("structured_outputs", "invalid_value", "'structured_outputs' and 'response_format' ask for one form only");
+      fail_field("structured_outputs", "invalid_value",
+                 "'structured_outputs' and 'response_format' ask for one form only");
     }
     grammar = from_outputs(name, value);
   }

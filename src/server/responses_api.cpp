@@ -74,9 +74,7 @@ class ResponsesSink final : public AnswerSink {
 
   Json& item() { return response_["output"].back(); }
   Json& part() { return item()["content"].back(); }
-  std::string& grown() {
-    return (item_ == Item::Call ? item()["arguments"] : part()["text"]).get_ref<std::string&>();
-  }
+  std::string& grown() { return (item_ == Item::Call ? item()["arguments"] : part()["text"]).get_ref<std::string&>(); }
   Json place() {
     Json json{{"item_id", item()["id"]}, {"output_index", response_["output"].size() - 1}};
     if (item_ != Item::Call) json["content_index"] = 0;
@@ -94,8 +92,9 @@ class ResponsesSink final : public AnswerSink {
     item_ = kind;
     Json made;
     if (kind == Item::Call) {
-      made = {{"id", make_id("fc_")},      {"type", "function_call"}, {"status", "in_progress"},
-              {"call_id", make_id("call_")}, {"name", name},            {"arguments", ""}};
+      made = {
+          {"id", make_id("fc_")}, {"type", "function_call"}, {"status", "in_progress"}, {"call_id", make_id("call_")},
+          {"name", name},         {"arguments", ""}};
     } else if (kind == Item::Message) {
       made = {{"id", make_id("msg_")}, {"type", "message"}, {"status", "in_progress"}, {"role", "assistant"}};
     } else {

@@ -11,7 +11,8 @@ Schema maybe(const Schema& schema) { return schema.or_null(); }
 
 // Parts of a message. Answers come back as history with all that we put into them.
 Schema parts_schema() {
-  const auto in = Schema::object({{"type", Schema::word({"input_text", "text"}), true}, {"text", Schema::string(), true}});
+  const auto in =
+      Schema::object({{"type", Schema::word({"input_text", "text"}), true}, {"text", Schema::string(), true}});
   const auto out = Schema::object({{"type", Schema::word({"output_text"}), true},
                                    {"text", Schema::string(), true},
                                    {"annotations", maybe(Schema::array(Schema::any(), 0, 0))},
@@ -66,8 +67,9 @@ Schema text_schema() {
 }
 
 Schema choice_schema() {
-  return Schema::any_of({Schema::word({"none", "auto", "required"}),
-                         Schema::object({{"type", Schema::word({"function"}), true}, {"name", Schema::string(1), true}})});
+  return Schema::any_of(
+      {Schema::word({"none", "auto", "required"}),
+       Schema::object({{"type", Schema::word({"function"}), true}, {"name", Schema::string(1), true}})});
 }
 
 void refuse_background(ResponsesRequest&, const Json& json) {

@@ -15,11 +15,11 @@ struct Route {
   std::string method, path;  // a path that ends in {name} takes anything there
   std::string summary;
   Endpoint* endpoint = nullptr;
-  bool open = false;                // needs no API key
-  bool at_once = false;             // quick: runs on the I/O thread, however busy the workers are
-  bool streams = false;             // answers with events where the request says "stream": true
-  std::optional<Schema> request;    // the body
-  std::optional<Schema> answer;     // none: not JSON
+  bool open = false;              // needs no API key
+  bool at_once = false;           // quick: runs on the I/O thread, however busy the workers are
+  bool streams = false;           // answers with events where the request says "stream": true
+  std::optional<Schema> request;  // the body
+  std::optional<Schema> answer;   // none: not JSON
   std::string answer_type = "application/json";
 
   bool matches(std::string_view asked) const;

@@ -15,10 +15,14 @@ Json model_json(const ServedModel& model, const std::string& name) {
 
 const char* state_word(ServedModel::State state) {
   switch (state) {
-    case ServedModel::State::Loading: return "loading";
-    case ServedModel::State::Ready: return "ready";
-    case ServedModel::State::Failed: return "failed";
-    case ServedModel::State::Draining: return "draining";
+    case ServedModel::State::Loading:
+      return "loading";
+    case ServedModel::State::Ready:
+      return "ready";
+    case ServedModel::State::Failed:
+      return "failed";
+    case ServedModel::State::Draining:
+      return "draining";
   }
   return "failed";
 }
@@ -65,7 +69,8 @@ Schema model_answer_schema() {
 }
 
 Schema models_answer_schema() {
-  return Schema::object({{"object", Schema::word({"list"}), true}, {"data", Schema::array(model_answer_schema()), true}});
+  return Schema::object(
+      {{"object", Schema::word({"list"}), true}, {"data", Schema::array(model_answer_schema()), true}});
 }
 
 Schema health_answer_schema() {

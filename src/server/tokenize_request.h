@@ -34,7 +34,8 @@ inline const Fields<DetokenizeRequest>& detokenize_fields() {
   using R = DetokenizeRequest;
   static const Fields<R> fields{
       {field<R>("model", Schema::string(), &R::model),
-       required_field<R>("tokens", Schema::array(Schema::integer(0, INT32_MAX)).example(Json::array({1, 2})), &R::tokens)}};
+       required_field<R>("tokens", Schema::array(Schema::integer(0, INT32_MAX)).example(Json::array({1, 2})),
+                         &R::tokens)}};
   return fields;
 }
 
