@@ -19,12 +19,15 @@
 namespace millrace {
 namespace {
 
+constexpr int64_t kScoredRows = 64;  // prompt tokens whose probabilities one step can give
+
 struct ServeOptions {
   ModelOptions model;
   ApiServerOptions server;
   std::string config, key_file, log_format;
   std::vector<std::string> names;
-  int64_t sequences = 32;
+  int64_t sequences = 32, kv_tokens = 32768;
+  bool batch_invariant = false, no_prefix_cache = false;
   int64_t body_mb = 8;
   int drain_seconds = 30, request_seconds = 60;
 };
@@ -61,6 +64,9 @@ LoadedModel load(const ServeOptions& o) {
   loaded.text = load_text_model(*source);
   LoadOptions options = load_options(o.model);
   options.sequences = o.sequences;
+  options.kv_tokens = o.kv_tokens;
+  options.batch_invariant = o.batch_invariant;
+  options.logit_rows = std::max<int64_t>(o.sequences, kScoredRows);
   loaded.runner = load_runner(std::move(source), options);
   return loaded;
 }
@@ -78,6 +84,7 @@ void serve(ServeOptions& o) {
   if (s.keys.empty() && !is_loopback(s.http.host)) {
     log().warn("anyone who reaches {} may use this server: see --api-key-file", s.http.host);
   }
+  s.service.engine.prefix_cache = !o.no_prefix_cache;
   ApiServer server(s);
   server.start([&o] { return load(o); });
   fmt::print("millrace serves {} at {}://{}:{}/v1\n", s.names[0], s.http.certificate.empty() ? "http" : "https",
@@ -110,6 +117,12 @@ void add_serve(CLI::App& app) {
   verb->add_option("--parallel", o->sequences, "sequences that run at once")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  verb->add_option("--kv-tokens", o->kv_tokens,
+                   "positions of the KV cache, for all sequences together; 0: a whole context for each")
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 31))
+      ->capture_default_str();
+  verb->add_flag("--batch-invariant", o->batch_invariant, "answers do not depend on what else runs: slower");
+  verb->add_flag("--no-prefix-cache", o->no_prefix_cache, "compute every prompt from its beginning");
   verb->add_option("--max-queue", s.service.most_waiting, "requests that wait; one more is answered 429")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();

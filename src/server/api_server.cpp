@@ -33,6 +33,9 @@ void run(const Route& route, const std::shared_ptr<Call>& call, ApiContext& cont
   } catch (const ApiError& e) {
     call->fail(e.problem());
   } catch (const Error& e) {
+    if (e.kind() == ErrorKind::Busy && context.model.state() == ServedModel::State::Draining) {
+      return call->fail({503, e.what(), "", "shutting_down"});
+    }
     call->fail(to_problem(e));
   } catch (const std::bad_alloc&) {
     call->fail({503, "out of memory for this request", "", "out_of_memory"});

@@ -1,5 +1,5 @@
 // POST /v1/embeddings.
-#include <cstring>
+#include <bit>
 
 #include "server/answer_json.h"
 #include "server/api.h"

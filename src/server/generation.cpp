@@ -1,7 +1,6 @@
 #include "server/generation.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "server/metrics.h"
 #include "server/served_model.h"
@@ -31,7 +30,7 @@ const char* reason_word(FinishReason finish) {
 }  // namespace
 
 struct Generation::Choice {
-  std::optional<ChoiceText> text;
+  std::unique_ptr<ChoiceText> text;     // null: a model without a tokenizer
   std::vector<TokenLogprobs> logprobs;  // of tokens that no delta has told of
   int untold = 0;                       // as many tokens
   int tokens = 0;
@@ -54,11 +53,12 @@ void Generation::start(std::vector<Request> requests, std::unique_ptr<Generation
   open_choices_ = requests_.size() * static_cast<size_t>(choices_);
   all_.resize(open_choices_);
   for (const auto& request : requests_) {
-    end_tokens_.push_back(request.end_tokens);
     call_->usage.prompt_tokens += static_cast<int64_t>(request.prompt.size());
   }
   if (model_.text().tokenizer) {
-    for (auto& choice : all_) choice.text.emplace(*model_.text().tokenizer, options_.stop, options_.visible);
+    for (auto& choice : all_) {
+      choice.text = std::make_unique<ChoiceText>(*model_.text().tokenizer, options_.stop, options_.visible);
+    }
   }
   submit_next();  // throws what the client must hear as a plain error
   sink_->on_begin();
@@ -122,8 +122,12 @@ void Generation::process() {
       }
       arrivals.swap(arrivals_);
     }
-    for (auto& arrival : arrivals) take(arrival);
-    if (!over_) sink_->on_pause();
+    try {
+      for (auto& arrival : arrivals) take(arrival);
+      if (!over_) sink_->on_pause();
+    } catch (const std::exception& e) {  // out of memory, most likely: this call ends, the server goes on
+      give_up({500, std::string("internal error: ") + e.what(), "", ""});
+    }
   }
 }
 
@@ -157,11 +161,9 @@ void Generation::take_token(Choice& choice, int index, Arrival& arrival) {
   ++choice.tokens;
   ++choice.untold;
   ++call_->usage.completion_tokens;
-  const auto& ends = end_tokens_[arrival.prompt];
-  const bool is_end = std::find(ends.begin(), ends.end(), e.token) != ends.end();
-  if (arrival.has_logprobs && !is_end) choice.logprobs.push_back(std::move(arrival.logprobs));
+  if (arrival.has_logprobs && !e.is_end) choice.logprobs.push_back(std::move(arrival.logprobs));
   std::string text;
-  if (choice.text && !is_end) text = choice.text->push(e.token);
+  if (choice.text && !e.is_end) text = choice.text->push(e.token);
   if (choice.text && choice.text->stopped()) {
     model_.service().cancel(ids_[arrival.prompt], e.choice);
     tell(choice, index, std::move(text), FinishReason::None);

@@ -87,7 +87,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   Metrics& metrics_;
   GenerationOptions options_;
   std::vector<Request> requests_;
-  std::vector<std::vector<int32_t>> end_tokens_;
   int choices_ = 1;  // per prompt
   std::unique_ptr<GenerationSink> sink_;
   std::vector<Choice> all_;

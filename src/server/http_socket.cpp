@@ -6,7 +6,7 @@ namespace millrace {
 namespace {
 
 using boost::asio::ip::tcp;
-using Error = boost::system::error_code;
+using BoostError = boost::system::error_code;
 
 class PlainTransport final : public HttpTransport {
  public:
@@ -16,22 +16,22 @@ class PlainTransport final : public HttpTransport {
 
   void read(std::span<char> into, Done done) override {
     socket_.async_read_some(boost::asio::buffer(into.data(), into.size()),
-                            [done = std::move(done)](Error error, size_t bytes) { done(!error, bytes); });
+                            [done = std::move(done)](BoostError error, size_t bytes) { done(!error, bytes); });
   }
 
   void write(std::string_view from, Done done) override {
     socket_.async_write_some(boost::asio::buffer(from.data(), from.size()),
-                             [done = std::move(done)](Error error, size_t bytes) { done(!error, bytes); });
+                             [done = std::move(done)](BoostError error, size_t bytes) { done(!error, bytes); });
   }
 
   void finish(Done done) override {
-    Error error;
+    BoostError error;
     socket_.shutdown(tcp::socket::shutdown_send, error);
     done(!error, 0);
   }
 
   void close() override {
-    Error ignored;
+    BoostError ignored;
     socket_.close(ignored);
   }
 

@@ -8,11 +8,13 @@
 #include "server/api_error.h"
 
 namespace millrace {
+
+enum class SchemaType { Any, Null, Boolean, Integer, Number, String, Array, Object, Map, AnyOf };
+
 namespace {
 
+using Type = SchemaType;
 constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
-
-enum class Type { Any, Null, Boolean, Integer, Number, String, Array, Object, Map, AnyOf };
 
 const char* type_name(Type type) {
   switch (type) {
@@ -76,7 +78,7 @@ std::string where(const std::string& path) { return path.empty() ? "the body" : 
 }  // namespace
 
 struct Schema::Node {
-  Type type = Type::Any;
+  SchemaType type = SchemaType::Any;
   int64_t least_integer = 0, most_integer = 0;
   double least_number = 0, most_number = 0;
   size_t least_size = 0, most_size = kNoLimit;
@@ -126,7 +128,10 @@ Schema Schema::any_of(std::vector<Schema> forms) {
 
 Schema Schema::or_null() const {
   if (node_->type == Type::Any) return *this;
-  return any_of({*this, null()});
+  if (node_->type != Type::AnyOf) return any_of({*this, null()});
+  Node node = *node_;
+  node.forms.push_back(null());
+  return Schema(std::move(node));
 }
 
 Schema Schema::about(std::string description) const {

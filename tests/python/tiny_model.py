@@ -41,8 +41,10 @@ def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7):
     if template:
         w.add_chat_template(template)
 
-    def matrix(name, rows, columns):
-        w.add_tensor(name, (rng.standard_normal((rows, columns)) / np.sqrt(columns)).astype(np.float32))
+    def matrix(name, rows, columns, silent=0):
+        values = (rng.standard_normal((rows, columns)) / np.sqrt(columns)).astype(np.float32)
+        values[:silent] = 0
+        w.add_tensor(name, values)
 
     def ones(name):
         w.add_tensor(name, np.ones(HIDDEN, np.float32))
@@ -59,7 +61,7 @@ def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7):
         matrix(f"blk.{i}.ffn_up.weight", FEED, HIDDEN)
         matrix(f"blk.{i}.ffn_down.weight", HIDDEN, FEED)
     ones("output_norm.weight")
-    matrix("output.weight", vocab, HIDDEN)
+    matrix("output.weight", vocab, HIDDEN, silent=len(SPECIAL))  # greedy answers are all text
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()

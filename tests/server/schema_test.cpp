@@ -30,7 +30,8 @@ Refused refusal(F&& f) {
 }
 
 Refused chat(const std::string& fields) {
-  const std::string body = R"({"messages":[{"role":"user","content":"hi"}])" + (fields.empty() ? "" : "," + fields) + "}";
+  const std::string body =
+      R"({"messages":[{"role":"user","content":"hi"}])" + (fields.empty() ? "" : "," + fields) + "}";
   return refusal([&] { chat_fields().read(parse_json(body)); });
 }
 
@@ -41,7 +42,7 @@ TEST(Json, IsBounded) {
   EXPECT_THROW(parse_json(std::string(200, '[') + std::string(200, ']')), ApiError);
   EXPECT_THROW(parse_json(std::string(5000000, '[')), ApiError);
   EXPECT_THROW(parse_json("{\"a\":1"), ApiError);
-  EXPECT_THROW(parse_json("\"\xff\xfe\""), ApiError);    // no UTF-8
+  EXPECT_THROW(parse_json("\"\xff\xfe\""), ApiError);      // no UTF-8
   EXPECT_THROW(parse_json("\"\xed\xa0\x80\""), ApiError);  // half a surrogate pair
   EXPECT_THROW(parse_json(""), ApiError);
   EXPECT_THROW(parse_json("1e999"), ApiError);
@@ -64,7 +65,8 @@ TEST(Schema, NamesThePlace) {
   EXPECT_EQ(chat(R"("stop":"x")"), kFine);
   EXPECT_EQ(chat(R"("stop":["x",""])"), (Refused{"stop[1]", "invalid_value"}));
   EXPECT_EQ(chat(R"("tempature":1)"), (Refused{"tempature", "unknown_parameter"}));
-  EXPECT_EQ(chat(R"("stream_options":{"include_usage":true,"x":1})"), (Refused{"stream_options.x", "unknown_parameter"}));
+  EXPECT_EQ(chat(R"("stream_options":{"include_usage":true,"x":1})"),
+            (Refused{"stream_options.x", "unknown_parameter"}));
   EXPECT_EQ(chat(R"("logit_bias":{"5":101})"), (Refused{"logit_bias.5", "decimal_above_max_value"}));
   EXPECT_EQ(chat(R"("tool_choice":"maybe")"), (Refused{"tool_choice", "invalid_value"}));
   EXPECT_EQ(chat(R"("response_format":{"type":"json_schema","json_schema":{"name":""}})"),
@@ -79,9 +81,10 @@ TEST(Schema, Messages) {
   EXPECT_EQ(refusal([] { chat_fields().read(parse_json("{}")); }), (Refused{"messages", "missing_required_parameter"}));
   EXPECT_EQ(refusal([] { chat_fields().read(parse_json("[]")); }), (Refused{"", "invalid_type"}));
   EXPECT_EQ(with(R"({"role":"developer","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]})"), kFine);
-  EXPECT_EQ(with(R"({"role":"assistant","content":null,"refusal":null,"annotations":[],"audio":null,"function_call":null,
+  EXPECT_EQ(
+      with(R"({"role":"assistant","content":null,"refusal":null,"annotations":[],"audio":null,"function_call":null,
                      "tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]})"),
-            kFine);
+      kFine);
   EXPECT_EQ(with(R"({"role":"user"})"), (Refused{"messages[0].content", "missing_required_parameter"}));
   EXPECT_EQ(with(R"({"role":"wizard","content":"x"})").param, "messages[0].role");
   EXPECT_NE(with(R"({"role":"user","content":[{"type":"image_url","image_url":{"url":"data:"}}]})"), kFine);
@@ -142,8 +145,10 @@ TEST(OpenApi, HasEveryRouteAndField) {
     EXPECT_EQ(operation.contains("security"), !route.open) << route.path;
     EXPECT_EQ(operation.contains("requestBody"), route.method == "POST") << route.path;
   }
-  const Json& chat = document["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"];
-  for (const char* name : {"messages", "temperature", "tools", "response_format", "stream_options", "logit_bias", "ignore_eos"}) {
+  const Json& chat =
+      document["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"];
+  for (const char* name :
+       {"messages", "temperature", "tools", "response_format", "stream_options", "logit_bias", "ignore_eos"}) {
     EXPECT_TRUE(chat["properties"].contains(name)) << name;
   }
   EXPECT_EQ(chat["additionalProperties"], false);
