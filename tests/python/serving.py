@@ -15,7 +15,7 @@ from conftest import BUILD
 
 class Server:
     def __init__(self, model, *args, env=None, wait=True):
-        command = [BUILD / "millrace", "serve", "-m", model, "--port", "0", "--log-format", "json", *args]
+        command = [BUILD / "millrace", "serve", "-m", model, "--port", "0", "--log-format", "json", "--threads", "1", *args]
         self.process = subprocess.Popen(
             list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
         self.log = []
