@@ -1,6 +1,7 @@
 #include "dataflow/ops.h"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 
 #include "dataflow/buckets.h"
@@ -46,7 +47,17 @@ template <class Op>
 void Ops::dispatch(Planner<Op>& planner, const typename Op::Problem& problem, const typename Op::Args& args) {
   const Kernel<Op>* kernel = planner.choose(problem);
   MR_ASSERT(kernel != nullptr);  // every op has a reference that runs everything the models ask for
+  if (times_ != nullptr) return run_watched(planner, *kernel, problem, args);
   kernel->run(args, executor_);
+}
+
+template <class Op>
+void Ops::run_watched(const Planner<Op>& planner, const Kernel<Op>& kernel, const typename Op::Problem& problem,
+                      const typename Op::Args& args) {
+  if (watch_ == Watch::Expect) return times_->add(Op::kName, planner.expected_us(kernel, problem));
+  const auto start = std::chrono::steady_clock::now();
+  kernel.run(args, executor_);
+  times_->add(Op::kName, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
 }
 
 void Ops::plan(Linear& linear, int64_t rows) {
@@ -126,10 +137,14 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
     }
     MR_ASSERT(kernel != nullptr);
     const float* bias = linear.bias != nullptr ? linear.bias + column : nullptr;
-    kernel->run(
-        {x.first_rows(rows), &part.weights, bias, y.first_rows(rows).columns(column, part.weights.n), accumulate},
-        executor_);
-    column += part.weights.n;
+    const auto& w = part.weights;
+    const LinearArgs args{x.first_rows(rows), &w, bias, y.first_rows(rows).columns(column, w.n), accumulate};
+    if (times_ == nullptr) {
+      kernel->run(args, executor_);
+    } else {
+      run_watched(linear_, *kernel, {w.format, w.layout->name(), options_.precision, false, w.n, w.k, rows}, args);
+    }
+    column += w.n;
   }
 }
 
@@ -150,12 +165,13 @@ AttentionProblem Ops::problem_of(const AttentionArgs& a) const {
 }
 
 void Ops::attention(const AttentionArgs& args) {
-  AttentionProblem problem = problem_of(args);
-  if (!options_.batch_invariant) return dispatch(attention_, problem.bucketed(), args);
-  problem.sequences = problem.rows = problem.context = 1;
-  AttentionArgs pinned = args;
-  pinned.invariant = true;
-  dispatch(attention_, problem.bucketed(), pinned);
+  const AttentionProblem problem = problem_of(args);
+  AttentionProblem pinned = problem;
+  if (options_.batch_invariant) pinned.sequences = pinned.rows = pinned.context = 1;
+  AttentionArgs invariant = args;
+  invariant.invariant = options_.batch_invariant;
+  if (times_ == nullptr) return dispatch(attention_, pinned.bucketed(), invariant);
+  run_watched(attention_, *attention_.choose(pinned.bucketed()), problem, invariant);
 }
 
 void Ops::kv_write(Matrix k, Matrix v, const KvLayer& kv, std::span<const SequenceSlice> sequences) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "dataflow/op_times.h"
 #include "dataflow/planner.h"
 #include "tensor/arena.h"
 
@@ -60,6 +61,11 @@ class Ops {
   void softcap(Matrix x, float cap);
   void gather(Matrix x, std::span<const int32_t> rows, Matrix out);
 
+  // Until it is called with null, every op adds what it took to `times`; with Watch::Expect it does not run, and adds
+  // what its plan promises. For benchmarks: it allocates.
+  enum class Watch { Measure, Expect };
+  void watch(OpTimes* times, Watch how) { times_ = times, watch_ = how; }
+
   const Hardware& hardware() const { return hardware_; }
   Precision precision() const { return options_.precision; }
   ThreadPool& pool() const { return *executor_.pool; }
@@ -74,11 +80,16 @@ class Ops {
   int64_t bucket(int64_t rows) const;
   template <class Op>
   void dispatch(Planner<Op>& planner, const typename Op::Problem& problem, const typename Op::Args& args);
+  template <class Op>
+  void run_watched(const Planner<Op>& planner, const Kernel<Op>& kernel, const typename Op::Problem& problem,
+                   const typename Op::Args& args);
 
   const KernelSet& kernels_;
   const Hardware& hardware_;
   OpsOptions options_;
   Executor executor_;
+  OpTimes* times_ = nullptr;
+  Watch watch_ = Watch::Measure;
   std::unique_ptr<Arena> workspace_;
   size_t workspace_needed_ = 0;
   Planner<LinearOp> linear_;
