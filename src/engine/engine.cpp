@@ -6,7 +6,7 @@
 
 namespace millrace {
 
-Engine::Engine(Runner& runner)
+Engine::Engine(Runner& runner, const EngineOptions&)
     : runner_(runner), batch_(runner.options().rows, runner.options().sequences, runner.options().logit_rows) {
   running_.reserve(static_cast<size_t>(runner.options().sequences));
   with_logits_.reserve(static_cast<size_t>(runner.options().sequences));
