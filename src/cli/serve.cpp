@@ -81,11 +81,11 @@ void serve(ServeOptions& o) {
   const bool text = o.log_format == "text" || (o.log_format == "auto" && isatty(STDERR_FILENO) != 0);
   s.log = text ? AccessLog::Format::Text : AccessLog::Format::Json;
   s.workers = static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 4, 2U, 8U));
+  s.service.engine.prefix_cache = !o.no_prefix_cache;
+  ApiServer server(s);
   if (s.keys.empty() && !is_loopback(s.http.host)) {
     log().warn("anyone who reaches {} may use this server: see --api-key-file", s.http.host);
   }
-  s.service.engine.prefix_cache = !o.no_prefix_cache;
-  ApiServer server(s);
   server.start([&o] { return load(o); });
   fmt::print("millrace serves {} at {}://{}:{}/v1\n", s.names[0], s.http.certificate.empty() ? "http" : "https",
              s.http.host, server.port());
