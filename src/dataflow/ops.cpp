@@ -1,5 +1,7 @@
 #include "dataflow/ops.h"
 
+#include <algorithm>
+#include <chrono>
 #include <set>
 
 #include "dataflow/buckets.h"
@@ -45,11 +47,25 @@ template <class Op>
 void Ops::dispatch(Planner<Op>& planner, const typename Op::Problem& problem, const typename Op::Args& args) {
   const Kernel<Op>* kernel = planner.choose(problem);
   MR_ASSERT(kernel != nullptr);  // every op has a reference that runs everything the models ask for
+  if (times_ != nullptr) return run_watched(planner, *kernel, problem, args);
   kernel->run(args, executor_);
+}
+
+template <class Op>
+void Ops::run_watched(const Planner<Op>& planner, const Kernel<Op>& kernel, const typename Op::Problem& problem,
+                      const typename Op::Args& args) {
+  if (watch_ == Watch::Expect) return times_->add(Op::kName, planner.expected_us(kernel, problem));
+  const auto start = std::chrono::steady_clock::now();
+  kernel.run(args, executor_);
+  times_->add(Op::kName, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
 }
 
 void Ops::plan(Linear& linear, int64_t rows) {
   for (auto& part : linear.parts) {
+    if (options_.batch_invariant) {
+      plan_invariant(part, rows);
+      continue;
+    }
     const auto& w = part.weights;
     for (const int64_t m : row_buckets(rows)) {
       const LinearProblem problem{w.format, w.layout->name(), options_.precision, false, w.n, w.k, m};
@@ -60,6 +76,38 @@ void Ops::plan(Linear& linear, int64_t rows) {
     }
   }
 }
+
+// The kernel that is fastest over a mix of decodes and prompts, among those that run every number of rows from two on.
+void Ops::plan_invariant(Linear::Part& part, int64_t rows) {
+  const auto& w = part.weights;
+  const auto buckets = row_buckets(std::max(rows, kLeastInvariantRows));
+  const auto problem_for = [&](int64_t m) {
+    return LinearProblem{w.format, w.layout->name(), options_.precision, false, w.n, w.k, m};
+  };
+  const LinearKernel* best = nullptr;
+  double least_us = 0;
+  for (const auto* kernel : kernels_.linear) {
+    const auto runs = [&](int64_t m) { return m < kLeastInvariantRows || kernel->can_run(problem_for(m), hardware_); };
+    if (!std::all_of(buckets.begin(), buckets.end(), runs)) continue;
+    double us = 0;
+    for (const int64_t m : buckets) {
+      if (m >= kLeastInvariantRows) us += kernel->estimate_us(problem_for(m), hardware_) / static_cast<double>(m);
+    }
+    if (best != nullptr && us >= least_us) continue;
+    best = kernel;
+    least_us = us;
+  }
+  MR_ASSERT(best != nullptr);  // the reference runs everything
+  part.least_rows = kLeastInvariantRows;
+  for (const int64_t m : buckets) {
+    part.plan.emplace_back(m, best);
+    if (m < part.least_rows) continue;
+    workspace_needed_ = std::max(workspace_needed_, best->workspace_bytes(problem_for(m), hardware_));
+  }
+}
+
+// What small ops are planned for.
+int64_t Ops::bucket(int64_t rows) const { return options_.batch_invariant ? 1 : bucket_rows(rows); }
 
 void Ops::plan(const AttentionProblem& largest) {
   for (const auto& problem : attention_buckets(largest)) {
@@ -82,14 +130,21 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
   const int64_t bucket = bucket_rows(x.rows);
   int64_t column = 0;
   for (const auto& part : linear.parts) {
+    const int64_t rows = std::max(x.rows, part.least_rows);
     const LinearKernel* kernel = nullptr;
     for (const auto& [m, planned] : part.plan) {
       if (m == bucket) kernel = planned;
     }
     MR_ASSERT(kernel != nullptr);
     const float* bias = linear.bias != nullptr ? linear.bias + column : nullptr;
-    kernel->run({x, &part.weights, bias, y.columns(column, part.weights.n), accumulate}, executor_);
-    column += part.weights.n;
+    const auto& w = part.weights;
+    const LinearArgs args{x.first_rows(rows), &w, bias, y.first_rows(rows).columns(column, w.n), accumulate};
+    if (times_ == nullptr) {
+      kernel->run(args, executor_);
+    } else {
+      run_watched(linear_, *kernel, {w.format, w.layout->name(), options_.precision, false, w.n, w.k, rows}, args);
+    }
+    column += w.n;
   }
 }
 
@@ -109,34 +164,42 @@ AttentionProblem Ops::problem_of(const AttentionArgs& a) const {
   return problem;
 }
 
-void Ops::attention(const AttentionArgs& args) { dispatch(attention_, problem_of(args).bucketed(), args); }
+void Ops::attention(const AttentionArgs& args) {
+  const AttentionProblem problem = problem_of(args);
+  AttentionProblem pinned = problem;
+  if (options_.batch_invariant) pinned.sequences = pinned.rows = pinned.context = 1;
+  AttentionArgs invariant = args;
+  invariant.invariant = options_.batch_invariant;
+  if (times_ == nullptr) return dispatch(attention_, pinned.bucketed(), invariant);
+  run_watched(attention_, *attention_.choose(pinned.bucketed()), problem, invariant);
+}
 
 void Ops::kv_write(Matrix k, Matrix v, const KvLayer& kv, std::span<const SequenceSlice> sequences) {
-  dispatch(kv_write_, {kv.dtype, kv.kv_heads, kv.head_dim, bucket_rows(k.rows)}, {k, v, kv, sequences});
+  dispatch(kv_write_, {kv.dtype, kv.kv_heads, kv.head_dim, bucket(k.rows)}, {k, v, kv, sequences});
 }
 
 void Ops::embed(const WeightView& table, std::span<const int32_t> ids, Matrix out, float scale, bool accumulate) {
-  dispatch(embedding_, {table.dtype, bucket_rows(out.rows), table.cols}, {table, ids, scale, accumulate, out});
+  dispatch(embedding_, {table.dtype, bucket(out.rows), table.cols}, {table, ids, scale, accumulate, out});
 }
 
-void Ops::norm(const NormOp::Args& a) { dispatch(norm_, {a.kind, bucket_rows(a.x.rows), a.x.cols, a.groups}, a); }
+void Ops::norm(const NormOp::Args& a) { dispatch(norm_, {a.kind, bucket(a.x.rows), a.x.cols, a.groups}, a); }
 
 void Ops::rope_angles(std::span<const int32_t> positions, std::span<const float> inverse_frequency, float magnitude,
                       Matrix angles) {
-  dispatch(rope_angles_, {bucket_rows(angles.rows), static_cast<int>(angles.cols)},
+  dispatch(rope_angles_, {bucket(angles.rows), static_cast<int>(angles.cols)},
            {positions, inverse_frequency, magnitude, angles});
 }
 
 void Ops::rope(const RopeOp::Args& a) {
-  dispatch(rope_, {a.style, bucket_rows(a.x.rows), a.heads, a.head_dim, a.rotary_dim}, a);
+  dispatch(rope_, {a.style, bucket(a.x.rows), a.heads, a.head_dim, a.rotary_dim}, a);
 }
 
 void Ops::activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out) {
-  dispatch(activation_, {kind, gate_with != nullptr, bucket_rows(x.rows), x.cols}, {kind, x, gate_with, out});
+  dispatch(activation_, {kind, gate_with != nullptr, bucket(x.rows), x.cols}, {kind, x, gate_with, out});
 }
 
 void Ops::elementwise(const ElementwiseOp::Args& a) {
-  dispatch(elementwise_, {a.kind, bucket_rows(a.out.rows), a.out.cols}, a);
+  dispatch(elementwise_, {a.kind, bucket(a.out.rows), a.out.cols}, a);
 }
 
 void Ops::add(Matrix a, Matrix b, Matrix out) { elementwise({Elementwise::Add, a, b, out}); }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "dataflow/op_times.h"
 #include "dataflow/planner.h"
 #include "tensor/arena.h"
 
@@ -19,6 +20,7 @@ struct Linear {
     LinearWeights weights;
     // Kernel per bucket of rows, decided before the first step.
     std::vector<std::pair<int64_t, const LinearKernel*>> plan;
+    int64_t least_rows = 1;  // fewer rows are computed as that many: the buffers have room for them
   };
   int64_t n = 0, k = 0;
   std::vector<Part> parts;
@@ -28,7 +30,11 @@ struct Linear {
 struct OpsOptions {
   Precision precision = Precision::Fast;
   std::map<std::string, std::string> forced;  // op -> kernel, from --kernel OP=NAME
+  // One kernel for every number of rows, and no sum whose order depends on them: a row's results are the same whatever
+  // else is in the batch.
+  bool batch_invariant = false;
 };
+constexpr int64_t kLeastInvariantRows = 2;  // that buffers of a batch-invariant pass must have
 
 class Ops {
  public:
@@ -55,6 +61,11 @@ class Ops {
   void softcap(Matrix x, float cap);
   void gather(Matrix x, std::span<const int32_t> rows, Matrix out);
 
+  // Until it is called with null, every op adds what it took to `times`; with Watch::Expect it does not run, and adds
+  // what its plan promises. For benchmarks: it allocates.
+  enum class Watch { Measure, Expect };
+  void watch(OpTimes* times, Watch how) { times_ = times, watch_ = how; }
+
   const Hardware& hardware() const { return hardware_; }
   Precision precision() const { return options_.precision; }
   ThreadPool& pool() const { return *executor_.pool; }
@@ -65,13 +76,20 @@ class Ops {
 
  private:
   void elementwise(const ElementwiseOp::Args& args);
+  void plan_invariant(Linear::Part& part, int64_t rows);
+  int64_t bucket(int64_t rows) const;
   template <class Op>
   void dispatch(Planner<Op>& planner, const typename Op::Problem& problem, const typename Op::Args& args);
+  template <class Op>
+  void run_watched(const Planner<Op>& planner, const Kernel<Op>& kernel, const typename Op::Problem& problem,
+                   const typename Op::Args& args);
 
   const KernelSet& kernels_;
   const Hardware& hardware_;
   OpsOptions options_;
   Executor executor_;
+  OpTimes* times_ = nullptr;
+  Watch watch_ = Watch::Measure;
   std::unique_ptr<Arena> workspace_;
   size_t workspace_needed_ = 0;
   Planner<LinearOp> linear_;

@@ -34,6 +34,7 @@ struct Request {
   RequestKind kind = RequestKind::Generate;
   int32_t choices = 1;       // OpenAI's n: the prompt is computed once, choice c draws from stream c of the seed
   int prompt_logprobs = -1;  // of each prompt token after the first, and so many of the likeliest; -1: none
+  int32_t score_from = 1;    // the first of the prompt's tokens whose log-probability is wanted
   Pooling pooling = Pooling::Mean;
   bool normalise = true;  // an embedding's length becomes 1
 
@@ -60,13 +61,15 @@ struct Emission {
   FinishReason finish = FinishReason::None;
   const TokenLogprobs* logprobs = nullptr;  // where asked for
 
+  bool is_end = false;  // the token is one of the request's end tokens: no part of the text
   int32_t choice = 0;
   int32_t prompt_tokens = 0;
   int32_t cached_tokens = 0;  // of the prompt: not computed, found in the prefix tree
   double queued_ms = 0;       // from submission until the prompt's first step
   double elapsed_ms = 0;      // from submission until now
 
-  // With the first emission of choice 0, where asked for: [i] is of prompt[i]; [0] has no probability, its token is -1.
+  // With the request's first emission, where asked for: [i] is of prompt[i]. Those before score_from have none: their
+  // token is -1.
   std::span<const TokenLogprobs> prompt_logprobs;
   std::span<const float> embedding;
   std::string_view error;  // one line, with FinishReason::Error

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "base/function_ref.h"
 #include "engine/memory_plan.h"
 #include "hardware/hardware.h"
 #include "models/model.h"
@@ -21,9 +22,14 @@ struct LoadOptions {
   int64_t context = 0;                        // positions per sequence; 0: the model's, or what memory allows
   int64_t sequences = 1;                      // at once
   int64_t rows = 512;                         // tokens in one step
-  int64_t logit_rows = 0;                     // rows with logits in one step; 0: one per sequence
+  int64_t logit_rows = 0;                     // rows with logits in one step; at least one per sequence
+  // Positions that the KV cache holds over all sequences. 0: the context for each of them. kWhatFits: as much of that
+  // as memory allows, but at least one context; sequences then wait for pages, or give way to others.
+  int64_t kv_tokens = 0;
+  static constexpr int64_t kWhatFits = -1;
   int block_size = 64;
-  bool measure = false;  // the machine's ceilings, if they are not known yet
+  bool batch_invariant = false;  // a row's results do not depend on what else is in the step: slower
+  bool measure = false;          // the machine's ceilings, if they are not known yet
 };
 
 class Runner {
@@ -37,7 +43,14 @@ class Runner {
   void load(const Progress& progress = [](auto, auto) {});
 
   // One step; the logits of the batch's logit_rows, valid until the next. No allocation, no exception.
-  Matrix forward(const Batch& batch);
+  Matrix forward(const Batch& batch) {
+    return forward(batch, [] {});
+  }
+  // `meanwhile` is host work that goes on while the device computes; on the CPU it goes before. The batch must not
+  // change.
+  Matrix forward(const Batch& batch, FunctionRef<void()> meanwhile);
+  // Of the last step's rows without logits: their hidden states after the final norm.
+  Matrix hidden() const { return hidden_; }
 
   const Model& model() const { return *model_; }
   const WeightSource& source() const { return *source_; }
@@ -50,7 +63,6 @@ class Runner {
 
  private:
   void decide_context();
-  int64_t kv_tokens() const;  // capacity of the KV cache
   void plan_memory();
 
   std::shared_ptr<const WeightSource> source_;
@@ -64,6 +76,7 @@ class Runner {
   MemoryPlan plan_;
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<Activations> activations_;
+  Matrix hidden_;
 };
 
 }  // namespace millrace

@@ -24,7 +24,7 @@ class Constraint {
   // filters see what it leaves.
   virtual bool fill_mask(std::span<uint32_t> words) = 0;
 
-  // The token that was taken: one that the last mask allowed.
+  // The token that was taken: one that the last mask allowed. Not called for an end token: the stream is over then.
   virtual void accept(int32_t token) = 0;
 
   // Nothing can follow: the stream ends here with FinishReason::Stop, without an end token.

@@ -9,7 +9,8 @@ namespace millrace {
 Arena::Arena(std::string purpose, size_t bytes) : purpose_(std::move(purpose)), capacity_(padded(bytes)) {
   if (capacity_ == 0) return;
   void* mapped = ::mmap(nullptr, capacity_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) fail(ErrorKind::OutOfMemory, "cannot reserve {:.1f} MB for {}", double(bytes) / 1e6, purpose_);
+  if (mapped == MAP_FAILED)
+    fail(ErrorKind::OutOfMemory, "cannot reserve {:.1f} MB for {}", double(bytes) / 1e6, purpose_);
   data_ = static_cast<std::byte*>(mapped);
   ::madvise(data_, capacity_, MADV_HUGEPAGE);  // scattered KV rows gain from it, nothing loses
 }

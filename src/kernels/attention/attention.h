@@ -61,6 +61,7 @@ struct AttentionArgs {
   float softcap = 0;           // c: scores become c tanh(score / c); 0: none
   int window = 0;              // row at position p sees positions p - window + 1 .. p; 0: all up to p
   const float* phi = nullptr;  // [heads]: the unified maximum of each head's scores, where they were calibrated
+  bool invariant = false;      // a row's result may not depend on what else is in the batch
 };
 
 struct AttentionOp {

@@ -1,0 +1,47 @@
+// Weights, keys and values to time kernels with: random, and so many copies in turn that each comes from memory, as it
+// does in a step where every layer brings its own.
+#pragma once
+
+#include <vector>
+
+#include "kernels/attention/attention.h"
+#include "kernels/linear/linear.h"
+#include "tensor/arena.h"
+
+namespace millrace {
+
+// Bytes to pass over before the caches have forgotten what came first.
+size_t cold_bytes(const Hardware& hardware);
+
+class ColdWeights {
+ public:
+  ColdWeights(DType format, int64_t n, int64_t k, const LinearLayout& layout, const Hardware& hardware,
+              ThreadPool& pool);
+  const LinearWeights* next() { return &copies_[turn_++ % copies_.size()]; }
+  size_t bytes() const { return bytes_; }  // of one copy
+
+ private:
+  size_t bytes_;
+  Arena arena_;
+  std::vector<LinearWeights> copies_;
+  size_t turn_ = 0;
+};
+
+// Pages for sequences of equal length; each turn moves on to others.
+class ColdKeys {
+ public:
+  ColdKeys(const AttentionProblem& problem, const Hardware& hardware);
+  KvLayer layer() const { return layer_; }
+  std::span<const SequenceSlice> next();
+
+ private:
+  AttentionProblem problem_;
+  int64_t pages_per_sequence_, pages_;
+  Arena arena_;
+  KvLayer layer_;
+  std::vector<int32_t> numbers_;  // of pages, twice over: any window of them is a block table
+  std::vector<SequenceSlice> slices_;
+  int64_t turn_ = 0;
+};
+
+}  // namespace millrace
