@@ -28,7 +28,7 @@ function(millrace_add_xgrammar)
   target_include_directories(xgrammar SYSTEM PUBLIC ${source}/include ${source}/3rdparty/dlpack/include PRIVATE ${source}/3rdparty/picojson)
   target_compile_definitions(xgrammar PRIVATE XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0)
   target_compile_options(xgrammar PRIVATE -w)
-  set_target_properties(xgrammar PROPERTIES CXX_STANDARD 17)
+  set_target_properties(xgrammar PROPERTIES CXX_STANDARD 17 UNITY_BUILD OFF)
   target_link_libraries(xgrammar PUBLIC Threads::Threads)
 endfunction()
 

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "server/api_error.h"
+#include "server/page/engine_view.h"
 
 namespace millrace {
 namespace {
@@ -47,6 +48,7 @@ void ServedModel::load(std::function<LoadedModel()> loader, std::function<void(c
 
 void ServedModel::finish_loading(LoadedModel loaded) {
   loaded_ = std::move(loaded);
+  dataflow_ = dataflow_view(*loaded_.runner);
   if (loaded_.text.chat) {
     plain_.emplace(loaded_.text.chat->sources.choose(false));
     const std::string& tools = loaded_.text.chat->sources.choose(true);

@@ -50,6 +50,7 @@ class ServedModel {
   int32_t context() const;
   int32_t vocab() const;
   const Runner& runner() const;
+  const Json& dataflow() const { return dataflow_; }  // the kernels that were chosen, for the page
   GrammarCompiler& grammars() const { return *grammars_; }
 
   // The prompt that the model's chat template makes. Throws ApiError 400 where there is no template or it refuses.
@@ -67,6 +68,7 @@ class ServedModel {
   mutable std::mutex mutex_;
   std::string problem_;
   LoadedModel loaded_;
+  Json dataflow_;
   std::optional<ChatTemplate> plain_, with_tools_;  // parsed once
   std::unique_ptr<GrammarCompiler> grammars_;
   std::unique_ptr<Service> service_;

@@ -11,11 +11,11 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kDeepest = 64;
+constexpr size_t kDeepestEbnfGroup = 64;
 constexpr std::string_view kMacros[] = {"TagDispatch",      "Token", "ExcludeToken",
                                         "TokenTagDispatch", "Regex", "Substring"};
-constexpr int64_t kMostRepeats = 10000;
-constexpr int64_t kMostStates = 50000;  // what all repetitions of a grammar unroll to
+constexpr int64_t kMostEbnfRepeats = 10000;
+constexpr int64_t kMostEbnfParts = 50000;  // what all repetitions of a grammar unroll to
 
 class Scanner {
  public:
@@ -44,7 +44,7 @@ class Scanner {
     } else if (c == '(') {
       if (at_ < text_.size() && text_[at_] == '=') refuse("has a lookahead, which is not supported");
       groups_.push_back(size_);
-      if (groups_.size() > kDeepest) refuse("has groups nested too deep");
+      if (groups_.size() > kDeepestEbnfGroup) refuse("has groups nested too deep");
     } else if (c == ')') {
       if (groups_.empty()) refuse("closes a group that was not opened");
       inside_ = size_ - groups_.back();
@@ -56,7 +56,7 @@ class Scanner {
     }
     ++size_;
     if (c != ')' && c != ' ') inside_ = 1;
-    if (size_ > kMostStates) refuse("is too large: its repetitions unroll to more than 50000 parts");
+    if (size_ > kMostEbnfParts) refuse("is too large: its repetitions unroll to more than 50000 parts");
   }
 
   void skip_to(char end) {
@@ -83,9 +83,9 @@ class Scanner {
       const char c = text_[at_++];
       value = is_ascii_digit(c) ? value * 10 + (c - '0') : 0;
       most = std::max(most, value);
-      if (most > kMostRepeats) refuse("repeats something more than 10000 times");
+      if (most > kMostEbnfRepeats) refuse("repeats something more than 10000 times");
     }
-    size_ += std::min(inside_ * std::max<int64_t>(most, 1), kMostStates + 1);
+    size_ += std::min(inside_ * std::max<int64_t>(most, 1), kMostEbnfParts + 1);
   }
 
   std::string_view text_;

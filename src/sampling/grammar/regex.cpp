@@ -12,7 +12,7 @@ namespace {
 using Kind = RegexNode::Kind;
 
 constexpr int64_t kUnbounded = -1;
-constexpr int64_t kMostStates = 20000;  // characters and repetitions multiplied out
+constexpr int64_t kMostRegexStates = 20000;  // characters and repetitions multiplied out
 
 const CharSet kMustBeEscaped{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
 
@@ -203,9 +203,9 @@ std::string json_character(const CharSet& characters) {
 
 std::string regex_to_ebnf(std::string_view regex, RegexUse use, Lengths lengths, Ebnf& ebnf) {
   RegexNode parsed = parse_regex(regex);
-  if (states_of(parsed) > kMostStates) {
+  if (states_of(parsed) > kMostRegexStates) {
     fail(ErrorKind::Usage, "the regular expression is too large: its repetitions multiply to more than {}",
-         kMostStates);
+         kMostRegexStates);
   }
   std::string text;
   for (Anchored& anchored : alternatives(std::move(parsed))) {

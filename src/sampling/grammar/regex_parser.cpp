@@ -7,9 +7,9 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kLongest = 16 << 10;
-constexpr int kDeepest = 64;
-constexpr int64_t kMostRepeats = 10000;
+constexpr size_t kLongestRegex = 16 << 10;
+constexpr int kDeepestGroup = 64;
+constexpr int64_t kMostRegexRepeats = 10000;
 
 const CharSet kDigits{{'0', '9'}};
 const CharSet kWord{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
@@ -43,7 +43,7 @@ class Parser {
   }
 
   RegexNode choice(int depth) {
-    if (depth > kDeepest) refuse("groups nested too deep");
+    if (depth > kDeepestGroup) refuse("groups nested too deep");
     RegexNode node{.kind = RegexNode::Kind::Choice};
     do {
       node.parts.push_back(sequence(depth));
@@ -94,7 +94,7 @@ class Parser {
     int64_t value = 0;
     while (!done() && is_digit(peek())) {
       value = value * 10 + (next("") - '0');
-      if (value > kMostRepeats) refuse("more than 10000 repetitions");
+      if (value > kMostRegexRepeats) refuse("more than 10000 repetitions");
     }
     return value;
   }
@@ -245,7 +245,8 @@ class Parser {
 }  // namespace
 
 RegexNode parse_regex(std::string_view regex) {
-  if (regex.size() > kLongest) fail(ErrorKind::Usage, "the regular expression is longer than {} bytes", kLongest);
+  if (regex.size() > kLongestRegex)
+    fail(ErrorKind::Usage, "the regular expression is longer than {} bytes", kLongestRegex);
   return Parser(regex).parse();
 }
 

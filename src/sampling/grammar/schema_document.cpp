@@ -9,9 +9,9 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kLongest = 256 << 10;
+constexpr size_t kLongestSchema = 256 << 10;
 constexpr size_t kDeepestJson = 256;
-constexpr int kDeepest = 32;
+constexpr int kDeepestReference = 32;
 constexpr size_t kMostAlternatives = 256;
 constexpr size_t kMostOneOf = 64;
 
@@ -124,7 +124,7 @@ bool types_overlap(const Schema& a, const Schema& b) {
 }  // namespace
 
 SchemaDocument::SchemaDocument(std::string_view text) {
-  if (text.size() > kLongest) fail(ErrorKind::Usage, "the schema is longer than {} KiB", kLongest >> 10);
+  if (text.size() > kLongestSchema) fail(ErrorKind::Usage, "the schema is longer than {} KiB", kLongestSchema >> 10);
   check_depth(text);
   root_ = Schema::parse(text, nullptr, false);
   if (root_.is_discarded()) fail(ErrorKind::Usage, "the schema is not valid JSON");
@@ -147,7 +147,8 @@ const Schema& SchemaDocument::resolve(const std::string& reference) const {
 }
 
 std::vector<Schema> SchemaDocument::alternatives(const Schema& schema, int depth) const {
-  if (depth > kDeepest) fail(ErrorKind::Usage, "the schema's references and combinations go in a circle or too deep");
+  if (depth > kDeepestReference)
+    fail(ErrorKind::Usage, "the schema's references and combinations go in a circle or too deep");
   if (schema == false) return {};
   if (schema == true) return {Schema::object()};
   if (!schema.is_object())

@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-constexpr int kDeepest = 100;
+constexpr int kDeepestSchema = 100;
 
 void refuse_unsupported(const Schema& schema) {
   for (const char* keyword :
@@ -85,7 +85,7 @@ SchemaWriter::Rule SchemaWriter::value(const Schema& raw) {
     if (writing_.count(key)) assumed_.insert(key);
     return known->second;
   }
-  if (++depth_ > kDeepest) fail(ErrorKind::Usage, "the schema is nested too deep");
+  if (++depth_ > kDeepestSchema) fail(ErrorKind::Usage, "the schema is nested too deep");
   const std::string name = rules_[key] = ebnf_.reserve();
   writing_.insert(key);
   open_.insert(key);
