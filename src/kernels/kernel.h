@@ -18,10 +18,11 @@ enum class Precision : unsigned char {
   Exact,  // f32 activations and arithmetic, for conformance
 };
 
-// Where and with what a kernel runs. The workspace is as large as the plan asked for.
+// Where and with what a kernel runs. The workspace is as large as the plan asked for, in the memory of the device.
 struct Executor {
   ThreadPool* pool = nullptr;
   std::byte* workspace = nullptr;
+  void* queue = nullptr;  // of a GPU: the stream to launch on
 };
 
 template <class Op>
