@@ -1,7 +1,7 @@
 // y = x W^T (+ bias) (+ y): the op that takes nearly all of the time.
 //
-// A weight matrix is held once, in the layout of one kernel family; GEMV, flat and full kernels compete among those that
-// read that layout.
+// A weight matrix is held once, in the layout of one kernel family; GEMV, flat and full kernels compete among those
+// that read that layout.
 #pragma once
 
 #include <span>
