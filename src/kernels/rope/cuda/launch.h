@@ -12,6 +12,9 @@ struct CudaRopeWriteArgs {
   CudaMatrix k, v;                // [rows, kv_heads * head_dim]; k is turned on its way to its page
   const float* angles = nullptr;  // [rows, rotary_dim]: rotary_dim / 2 cosines, then as many sines; null: nothing turns
   int rotary_dim = 0;
+  const float* q_norm = nullptr;  // [head_dim]: RMS norm of each head before it turns; null: none
+  const float* k_norm = nullptr;
+  float epsilon = 1e-6f;
   DType kv = DType::BF16;  // F32, F16, BF16 or Q8_0
   void* keys = nullptr;  // [page][kv head][slot][head_dim]: one layer; null: k is turned in place and nothing is stored
   void* values = nullptr;
