@@ -3,6 +3,7 @@
 //   attention check    every case; the last line counts failures
 //   attention decode   microseconds and TB/s of KV read
 //   attention prefill  microseconds and TFLOP/s
+//   attention once     one launch of some shapes, for a profiler
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -385,6 +386,24 @@ void time_prefill() {
   }
 }
 
+void launch_once() {
+  struct Row {
+    int kv_heads, batch, context;
+  };
+  for (const Row& r : {Row{8, 1, 1024}, Row{8, 8, 1024}, Row{8, 1, 16384}, Row{32, 8, 4096}, Row{8, 32, 4096}}) {
+    CudaAttentionShape s;
+    s.heads = 32;
+    s.kv_heads = r.kv_heads;
+    s.head_dim = 128;
+    s.sequences = r.batch;
+    TimedProblem p(s, 1, r.context - 1);
+    p.args.keys = p.keys.data();
+    p.args.values = p.values.data();
+    MR_CUDA(launch_cuda_attention(p.plan, p.args, {}));
+    MR_CUDA(cudaDeviceSynchronize());
+  }
+}
+
 }  // namespace
 }  // namespace millrace::bench
 
@@ -393,5 +412,6 @@ int main(int argc, char** argv) {
   if (what == "check") return millrace::bench::check_all();
   if (what == "decode") millrace::bench::time_decode();
   if (what == "prefill") millrace::bench::time_prefill();
+  if (what == "once") millrace::bench::launch_once();
   return 0;
 }

@@ -21,5 +21,8 @@ failed=0
 timeout 100 "$build/attention" check || failed=1
 timeout 60 "$build/attention" decode || failed=1
 timeout 40 "$build/attention" prefill || failed=1
-timeout 60 python3 bench/cuda/attention_anchor.py || failed=1
+timeout 60 ncu --clock-control none -k regex:decode_attention \
+  --metrics gpu__time_duration.sum,dram__bytes_read.sum.per_second,launch__occupancy_limit_registers,launch__grid_size \
+  "$build/attention" once 2>&1 | grep -E "decode_attention|duration|dram__|grid_size" | cut -c1-140
+timeout 70 python3 bench/cuda/attention_anchor.py || failed=1
 exit $failed

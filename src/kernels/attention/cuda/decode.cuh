@@ -27,10 +27,17 @@ struct DecodeConfig {
   static constexpr int kBlocksPerSm = kDim <= 128 ? 2 : 1;
   static constexpr int kUnitBytes = kUnit * kDim * 2;
   static constexpr int kStages = kDim > 128 ? 3 : kDim > 96 ? 3 : kDim > 64 ? 4 : 6;
-  static constexpr int kMergeRows = 8;                // rows merged at a time
-  static constexpr int kMergeStride = kDim + 8;       // floats: rows begin in different banks
+  static constexpr int kMergeRows = 8;  // rows merged at a time
+  static constexpr bool kMergePermutes = kDim % 32 == 0;
+  static constexpr int kMergeStride = kMergePermutes ? kDim : kDim + 8;  // floats
   static constexpr int kMergeFloats = kWarps * kMergeRows * kMergeStride;
   static constexpr int kSharedBytes = kWarps * kStages * 2 * kUnitBytes + kMergeFloats * 4 + kWarps * kTileRows * 8 + 16;
+  static_assert((kSharedBytes + 1024) * kBlocksPerSm <= 228 * 1024);
+
+  // Neighbouring rows keep a column in different banks: by padding, or by permuting eights where that saves the space.
+  __device__ static int merge_at(int row, int column) {
+    return row * kMergeStride + (kMergePermutes ? column ^ (row % 4 * 8) : column);
+  }
 };
 
 // Where a pair's rows are and what each of them sees.

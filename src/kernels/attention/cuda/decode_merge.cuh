@@ -66,10 +66,10 @@ class SegmentEnd {
   __device__ void write_warp(const RowSums<kDim>& sums, int half, int warp, int lane) {
     const int g = lane / 4, t = lane % 4;
     const float factor = exp2_fast(sums.largest[half] - whole_row(half * 8 + g).x);
-    float* to = o_ + (warp * Config::kMergeRows + g) * Config::kMergeStride + t * 2;
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
-      *reinterpret_cast<float2*>(to + n * 8) = {sums.o[n][half * 2] * factor, sums.o[n][half * 2 + 1] * factor};
+      float* to = o_ + Config::merge_at(warp * Config::kMergeRows + g, n * 8 + t * 2);
+      *reinterpret_cast<float2*>(to) = {sums.o[n][half * 2] * factor, sums.o[n][half * 2 + 1] * factor};
     }
   }
 
@@ -80,7 +80,7 @@ class SegmentEnd {
       float4 sum = {};
 #pragma unroll
       for (int w = 0; w < Config::kWarps; ++w) {
-        const float* from = o_ + (w * Config::kMergeRows + row) * Config::kMergeStride + column;
+        const float* from = o_ + Config::merge_at(w * Config::kMergeRows + row, column);
         const float4 part = *reinterpret_cast<const float4*>(from);
         sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
       }
