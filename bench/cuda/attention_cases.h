@@ -91,10 +91,10 @@ inline std::vector<Case> decode_cases() {
   return cases;
 }
 
-inline std::vector<Case> prefill_cases() {
+inline std::vector<Case> prefill_cases(CudaAttentionKind kind) {
   std::vector<Case> cases;
   for (DType kv : {DType::BF16, DType::F16}) {
-    Case c{"", CudaAttentionKind::Prefill, Softmax::Lazy, kv, kv, kv};
+    Case c{"", kind, Softmax::Lazy, kv, kv, kv};
     auto add = [&](const char* name, auto change) {
       Case changed = c;
       changed.name = name;

@@ -272,8 +272,15 @@ class WarpAttention {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         if (i / 2 < halves) score[n][i] = finish_score(p_.args, score[n][i]);
+      }
+    }
+    if (!masked) return;
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
         const int position = unit * kUnit + n * 8 + column_ + i % 2;
-        if (masked && (position > last_[i / 2] || position < first_[i / 2])) score[n][i] = kMasked;
+        if (position > last_[i / 2] || position < first_[i / 2]) score[n][i] = kMasked;
       }
     }
   }

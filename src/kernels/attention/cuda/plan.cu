@@ -1,6 +1,7 @@
 #include "kernels/attention/cuda/decode_entry.h"
 #include "kernels/attention/cuda/decode.cuh"
 #include "kernels/attention/cuda/general_entry.h"
+#include "kernels/attention/cuda/occupancy.h"
 #include "kernels/attention/cuda/prefill_entry.h"
 
 namespace millrace {
@@ -31,26 +32,6 @@ bool is_half(DType dtype) { return dtype == DType::F16 || dtype == DType::BF16; 
 bool sensible(const CudaAttentionShape& s) {
   return s.sequences > 0 && s.max_rows > 0 && s.kv_heads > 0 && s.heads % s.kv_heads == 0 && s.heads > 0 &&
          s.block_size > 0 && s.head_dim > 0 && s.head_dim % 8 == 0;
-}
-
-int device_attribute(cudaDeviceAttr attribute) {
-  int device = 0, value = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) return 0;
-  if (cudaDeviceGetAttribute(&value, attribute, device) != cudaSuccess) return 0;
-  return value;
-}
-
-// How many blocks of a kernel the whole device runs at once; 0 where not even one fits.
-int resident_blocks(const void* kernel, int threads, int shared_bytes) {
-  if (shared_bytes > device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)) return 0;
-  int per_sm = 0;
-  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes) != cudaSuccess ||
-      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel, threads, static_cast<size_t>(shared_bytes)) !=
-          cudaSuccess) {
-    cudaGetLastError();  // a kernel that was not built for this device is no error of the next call
-    return 0;
-  }
-  return per_sm * device_attribute(cudaDevAttrMultiProcessorCount);
 }
 
 // The workspace of a decode: counters, summaries, partial results.
@@ -105,12 +86,6 @@ PrefillEntry prefill_entry(const CudaAttentionShape& shape) {
                                : prefill_entry_small(shape.kv, shape.head_dim);
 }
 
-int prefill_tiles(const CudaAttentionShape& s, int tile_rows) {
-  const int each = s.sequences * ((s.max_rows + tile_rows - 1) / tile_rows);
-  const int all = s.total_rows / tile_rows + s.sequences;
-  return s.total_rows > 0 && all < each ? all : each;
-}
-
 CudaAttentionPlan plan_prefill(CudaAttentionPlan plan) {
   const CudaAttentionShape& s = plan.shape;
   if (!is_half(s.kv)) return plan;
@@ -142,6 +117,12 @@ CudaAttentionPlan plan_general(CudaAttentionPlan plan) {
 
 }  // namespace
 
+int prefill_tiles(const CudaAttentionShape& shape, int tile_rows) {
+  const int each = shape.sequences * ((shape.max_rows + tile_rows - 1) / tile_rows);
+  const int all = shape.total_rows / tile_rows + shape.sequences;
+  return shape.total_rows > 0 && all < each ? all : each;
+}
+
 CudaAttentionPlan plan_cuda_attention(const CudaAttentionShape& shape) {
   CudaAttentionPlan plan;
   plan.shape = shape;
@@ -151,6 +132,8 @@ CudaAttentionPlan plan_cuda_attention(const CudaAttentionShape& shape) {
       return plan_decode(plan);
     case CudaAttentionKind::Prefill:
       return plan_prefill(plan);
+    case CudaAttentionKind::PrefillHopper:
+      return plan_prefill_hopper(plan);
     case CudaAttentionKind::General:
       return plan_general(plan);
   }
@@ -163,6 +146,8 @@ CudaError launch_cuda_attention(const CudaAttentionPlan& plan, const CudaAttenti
       return launch_decode(plan, args, launch);
     case CudaAttentionKind::Prefill:
       return launch_prefill(plan, args, launch);
+    case CudaAttentionKind::PrefillHopper:
+      return launch_prefill_hopper(plan, args, launch);
     case CudaAttentionKind::General:
       return launch_general_attention(plan.shape, plan.grid, args, launch);
   }

@@ -16,6 +16,11 @@ struct PrefillEntry {
   int threads = 0, shared_bytes = 0, tile_rows = 0;
 };
 
+int prefill_tiles(const CudaAttentionShape& shape, int tile_rows);
+
+CudaAttentionPlan plan_prefill_hopper(CudaAttentionPlan plan);
+CudaError launch_prefill_hopper(const CudaAttentionPlan& plan, const CudaAttentionArgs& args, const CudaLaunch& launch);
+
 PrefillEntry prefill_entry_small(DType kv, int head_dim);  // 64, 80, 96
 PrefillEntry prefill_entry_large(DType kv, int head_dim);  // 128, 256
 

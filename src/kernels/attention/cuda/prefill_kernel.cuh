@@ -157,10 +157,15 @@ class WarpRows {
 #pragma unroll
     for (int n = 0; n < kScoreTiles; ++n) {
 #pragma unroll
+      for (int i = 0; i < 4; ++i) score[n][i] = finish_score(p_.args, score[n][i]);
+    }
+    if (!masked) return;
+#pragma unroll
+    for (int n = 0; n < kScoreTiles; ++n) {
+#pragma unroll
       for (int i = 0; i < 4; ++i) {
-        score[n][i] = finish_score(p_.args, score[n][i]);
         const int position = first_position + n * 8 + column_ + i % 2;
-        if (masked && (position > last_[i / 2] || position < first_[i / 2])) score[n][i] = kMasked;
+        if (position > last_[i / 2] || position < first_[i / 2]) score[n][i] = kMasked;
       }
     }
   }

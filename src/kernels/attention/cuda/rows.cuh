@@ -41,9 +41,9 @@ __device__ inline float quad_sum(float x) {
 
 // A product of q and k as the softmax wants it: in log2, and finite whatever came in.
 __device__ inline float finish_score(const CudaAttentionArgs& args, float dot) {
-  float x = dot * args.scale;
-  if (args.softcap > 0) x = args.softcap * tanhf(x / args.softcap);
-  return fminf(fmaxf(x, -kScoreLimit), kScoreLimit) * kLog2E;
+  float x = dot * (args.scale * kLog2E);
+  if (args.softcap > 0) x = args.softcap * kLog2E * tanhf(dot * (args.scale / args.softcap));
+  return fminf(fmaxf(x, -kScoreLimit), kScoreLimit);
 }
 
 // Whole warps count over the slices, all of them alike.
