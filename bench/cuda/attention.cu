@@ -1,9 +1,9 @@
 // Attention on a CUDA device by itself: every kernel against a plain f64 one, then times.
 //
-//   attention check    every case; the last line counts failures
-//   attention decode   microseconds and TB/s of KV read
-//   attention prefill  microseconds and TFLOP/s
-//   attention once     one launch of some shapes, for a profiler
+//   attention check decode|prefill|hopper|general   every case; the last line counts failures
+//   attention decode                                microseconds and TB/s of KV read
+//   attention prefill [hopper]                      microseconds and TFLOP/s
+//   attention once                                  one launch of some shapes, for a profiler
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -248,16 +248,19 @@ bool check_case(const Case& c, unsigned seed) {
   return good;
 }
 
-int check_all() {
-  std::vector<Case> cases = decode_cases();
-  for (const auto& more : {prefill_cases(CudaAttentionKind::Prefill), general_cases(),
-                           prefill_cases(CudaAttentionKind::PrefillHopper)}) {
-    cases.insert(cases.end(), more.begin(), more.end());
-  }
+std::vector<Case> cases_of(const std::string& which) {
+  if (which == "decode") return decode_cases();
+  if (which == "prefill") return prefill_cases(CudaAttentionKind::Prefill);
+  if (which == "hopper") return prefill_cases(CudaAttentionKind::PrefillHopper);
+  return general_cases();
+}
+
+int check_all(const std::string& which) {
+  const std::vector<Case> cases = cases_of(which);
   const unsigned seed = std::random_device{}();
   int failed = 0;
   for (size_t i = 0; i < cases.size(); ++i) failed += check_case(cases[i], seed + static_cast<unsigned>(i)) ? 0 : 1;
-  std::printf("%zu cases, %d failed (seed %u)\n", cases.size(), failed, seed);
+  std::printf("%s: %zu cases, %d failed (seed %u)\n", which.c_str(), cases.size(), failed, seed);
   return failed == 0 ? 0 : 1;
 }
 
@@ -368,8 +371,8 @@ void time_decode() {
   }
 }
 
-void time_prefill() {
-  std::printf("prefill, bf16, causal: us (TFLOP/s): mma, warpgroup\n");
+void time_prefill(CudaAttentionKind kind) {
+  std::printf("prefill, bf16, causal: us (TFLOP/s), %s\n", kind == CudaAttentionKind::Prefill ? "mma" : "hopper");
   struct Row {
     int kv_heads, dim, batch, rows, past;
   };
@@ -383,12 +386,9 @@ void time_prefill() {
     s.sequences = r.batch;
     const double flops = 4.0 * 32 * r.dim * r.batch * (double(r.rows) * r.past + double(r.rows) * (r.rows + 1) / 2);
     std::printf("32/%d d%d B%d rows %d past %d:", r.kv_heads, r.dim, r.batch, r.rows, r.past);
-    for (CudaAttentionKind kind : {CudaAttentionKind::Prefill, CudaAttentionKind::PrefillHopper}) {
-      s.kind = kind;
-      const double us = TimedProblem(s, r.rows, r.past).time(false);
-      if (us > 0) std::printf(" %9.1f (%.0f)", us, flops / us * 1e-6);
-    }
-    std::printf("\n");
+    s.kind = kind;
+    const double us = TimedProblem(s, r.rows, r.past).time(false);
+    std::printf(" %9.1f (%.0f)\n", us, flops / us * 1e-6);
     std::fflush(stdout);
   }
 }
@@ -415,10 +415,11 @@ void launch_once() {
 }  // namespace millrace::bench
 
 int main(int argc, char** argv) {
-  const std::string what = argc > 1 ? argv[1] : "check";
-  if (what == "check") return millrace::bench::check_all();
-  if (what == "decode") millrace::bench::time_decode();
-  if (what == "prefill") millrace::bench::time_prefill();
-  if (what == "once") millrace::bench::launch_once();
+  using namespace millrace;
+  const std::string what = argc > 1 ? argv[1] : "", which = argc > 2 ? argv[2] : "";
+  if (what == "check") return bench::check_all(which);
+  if (what == "decode") bench::time_decode();
+  if (what == "prefill") bench::time_prefill(which == "hopper" ? CudaAttentionKind::PrefillHopper : CudaAttentionKind::Prefill);
+  if (what == "once") bench::launch_once();
   return 0;
 }
