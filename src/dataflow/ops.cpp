@@ -29,7 +29,7 @@ Ops::Ops(const KernelSet& kernels, Device& device, ThreadPool& pool, const PlanC
       device_(device),
       hardware_(device.hardware()),
       options_(std::move(options)),
-      executor_{&pool, nullptr, device.queue()},
+      executor_{&pool, nullptr, device.queue(), &device.hardware(), options_.overlap && device.hardware().architecture >= 90},
       attention_executor_(executor_),
       linear_(kernels.linear, hardware_, plans, forced_kernel(options_, LinearOp::kName)),
       attention_(kernels.attention, hardware_, plans, forced_kernel(options_, AttentionOp::kName)),

@@ -30,6 +30,7 @@ struct OpsOptions {
   Precision precision = Precision::Fast;
   std::map<std::string, std::string> forced;  // op -> kernel, from --kernel OP=NAME
   DType working = DType::F32;                 // of the activations that linear layers take
+  bool overlap = true;                        // kernels of a GPU start while the ones before them drain
 };
 
 class Ops {

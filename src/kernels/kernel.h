@@ -22,7 +22,11 @@ enum class Precision : unsigned char {
 struct Executor {
   ThreadPool* pool = nullptr;
   std::byte* workspace = nullptr;
-  void* queue = nullptr;  // of a GPU: the stream to launch on
+  void* queue = nullptr;               // of a GPU: the stream to launch on
+  const Hardware* hardware = nullptr;  // of a GPU: kernels cut their work to its size
+  // Of a GPU: a kernel may start while the one before it drains (programmatic dependent launch). It fetches its weights,
+  // then waits before it touches what others write.
+  bool overlap = false;
 };
 
 template <class Op>

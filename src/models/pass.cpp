@@ -12,6 +12,13 @@ PassWidths common_widths(const DecoderConfig& c) {
           .vocab = c.vocab};
 }
 
+namespace {
+
+// Rows start where a GPU can load sixteen bytes at once.
+int64_t padded(int64_t cols) { return (cols + 7) / 8 * 8; }
+
+}  // namespace
+
 std::vector<Activations::Buffer> Activations::buffers(const Sizes& s) {
   const PassWidths& w = s.widths;
   const DType residual = ActivationTypes::kResidual, working = s.types.working;
@@ -26,13 +33,17 @@ std::vector<Activations::Buffer> Activations::buffers(const Sizes& s) {
 
 size_t Activations::bytes(const Sizes& s) {
   size_t total = 2 * Arena::padded(static_cast<size_t>(s.rows) * row_bytes(DType::F32, s.widths.rotary));
-  for (const Buffer& b : buffers(s)) total += Arena::padded(static_cast<size_t>(b.rows) * row_bytes(b.dtype, b.cols));
+  for (const Buffer& b : buffers(s)) total += Arena::padded(static_cast<size_t>(b.rows) * row_bytes(b.dtype, padded(b.cols)));
   return total;
 }
 
 Activations::Activations(const Sizes& s, Memory& memory)
     : arena_(std::make_unique<Arena>("activations", bytes(s), memory)) {
-  for (const Buffer& b : buffers(s)) this->*b.matrix = arena_->matrix(b.dtype, b.rows, b.cols);
+  for (const Buffer& b : buffers(s)) {
+    Matrix& matrix = this->*b.matrix;
+    matrix = arena_->matrix(b.dtype, b.rows, padded(b.cols));
+    matrix.cols = b.cols;
+  }
   for (auto& table : angles) table = arena_->matrix(DType::F32, s.rows, s.widths.rotary);
 }
 

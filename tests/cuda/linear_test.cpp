@@ -43,13 +43,12 @@ class Problem {
       layout.upload({&view, 1}, packed.data(), *uploader, pool);
     }
     const LinearWeights weights{c.format, c.n, c.k, &layout, packed.data()};
-    TestMatrix x(c.m, c.k + padding()), y(c.m, c.n);
+    TestMatrix x(c.m, c.k), y(c.m, c.n);
     for (int64_t i = 0; i < c.m; ++i) {
       for (int64_t j = 0; j < c.k; ++j) x.at(i, j) = x_[size_t(i * c.k + j)];
       for (int64_t j = 0; j < c.n && c.accumulate; ++j) y.at(i, j) = before_[size_t(i * c.n + j)];
     }
-    const Aligned gpu_x(x, c.x, c.k);
-    const GpuCopy gpu_y(y, c.y);
+    const GpuCopy gpu_x(x, c.x), gpu_y(y, c.y);
     kernel.run({gpu_x.view(), &weights, c.biased ? bias.as<float>() : nullptr, gpu_y.view(), c.accumulate},
                on_gpu(workspace.data()));
     gpu_y.read(y);
@@ -58,33 +57,6 @@ class Problem {
   }
 
  private:
-  int64_t padding() const { return 8 - case_.k % 8; }
-
-  // Rows that start at multiples of 16 bytes, as activations do, and that are longer than k.
-  class Aligned {
-   public:
-    Aligned(TestMatrix& host, DType dtype, int64_t k) : dtype_(dtype), rows_(host.view().rows), k_(k) {
-      stride_ = host.view().cols;
-      const auto element = static_cast<size_t>(info(dtype).bytes);
-      std::vector<std::byte> bytes(static_cast<size_t>(rows_ * stride_) * element, std::byte{0xff});
-      for (int64_t i = 0; i < rows_ * stride_; ++i) {
-        const int64_t row = i / stride_, col = i % stride_;
-        if (col >= k) continue;  // stays NaN
-        const float value = host.at(row, col);
-        const uint16_t half = dtype == DType::F16 ? f32_to_f16(value) : f32_to_bf16(value);
-        std::memcpy(bytes.data() + static_cast<size_t>(i) * element,
-                    dtype == DType::F32 ? static_cast<const void*>(&value) : &half, element);
-      }
-      bytes_ = std::make_unique<GpuBytes>(bytes);
-    }
-    Matrix view() const { return {dtype_, rows_, k_, stride_, bytes_->data()}; }
-
-   private:
-    DType dtype_;
-    int64_t rows_, k_, stride_ = 0;
-    std::unique_ptr<GpuBytes> bytes_;
-  };
-
   void compute() {
     const Case& c = case_;
     std::vector<float> row(static_cast<size_t>(c.k));

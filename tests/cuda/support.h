@@ -18,7 +18,9 @@ inline Device& gpu() {
   return *device;
 }
 
-inline Executor on_gpu(std::byte* workspace = nullptr) { return {nullptr, workspace, gpu().queue()}; }
+inline Executor on_gpu(std::byte* workspace = nullptr) {
+  return {nullptr, workspace, gpu().queue(), &gpu().hardware()};
+}
 
 // Bytes in the GPU's memory, from the host and back.
 class GpuBytes {
@@ -55,44 +57,57 @@ inline float rounded(float value, DType dtype) {
   return dtype == DType::F16 ? f16_to_f32(f32_to_f16(value)) : value;
 }
 
-// A test matrix in the GPU's memory, in any plain dtype, with its spare columns.
+// A test matrix in the GPU's memory, in any plain dtype. Rows start at multiples of 16 bytes, as activations do, and have
+// spare columns of NaN on both sides.
 class GpuCopy {
  public:
-  GpuCopy(TestMatrix& host, DType dtype = DType::F32) : view_(host.view()), dtype_(dtype), bytes_(encode(view_, dtype)) {}
+  GpuCopy(TestMatrix& host, DType dtype = DType::F32)
+      : host_(host.view()), dtype_(dtype), stride_((host_.cols + 7) / 8 * 8 + 2 * kSpare), bytes_(encode()) {}
 
   Matrix view() const {
-    const auto element = static_cast<size_t>(info(dtype_).bytes);
-    return {dtype_, view_.rows, view_.cols, view_.stride, bytes_.data() + kSpare * element};
+    return {dtype_, host_.rows, host_.cols, stride_, bytes_.data() + kSpare * static_cast<size_t>(info(dtype_).bytes)};
   }
-  // What is there now, spare columns too.
+  // What is there now. A spare column that was written is not NaN in `host`, either.
   void read(TestMatrix& host) const {
     const auto bytes = bytes_.read();
-    float* to = host.view().row<float>(0) - kSpare;
-    for (int64_t i = 0; i < view_.rows * view_.stride; ++i) to[i] = decode(bytes, dtype_, i);
+    const Matrix to = host.view();
+    for (int64_t row = 0; row < to.rows; ++row) {
+      for (int64_t column = 0; column < stride_; ++column) {
+        const float value = decode(bytes, row * stride_ + column);
+        const int64_t at = column - kSpare;
+        if (at >= 0 && at < to.cols) {
+          to.row<float>(row)[at] = value;
+        } else if (!std::isnan(value)) {
+          to.row<float>(row)[-1] = value;
+        }
+      }
+    }
   }
 
  private:
-  static constexpr int64_t kSpare = 3;  // TestMatrix's
-  static GpuBytes encode(const Matrix& m, DType dtype) {
-    const float* from = m.row<float>(0) - kSpare;
-    std::vector<std::byte> host(static_cast<size_t>(m.rows * m.stride) * static_cast<size_t>(info(dtype).bytes));
-    for (int64_t i = 0; i < m.rows * m.stride; ++i) {
-      if (dtype == DType::F32) {
-        reinterpret_cast<float*>(host.data())[i] = from[i];
-      } else {
-        reinterpret_cast<uint16_t*>(host.data())[i] = dtype == DType::F16 ? f32_to_f16(from[i]) : f32_to_bf16(from[i]);
+  static constexpr int64_t kSpare = 8;
+  GpuBytes encode() const {
+    const auto element = static_cast<size_t>(info(dtype_).bytes);
+    std::vector<std::byte> bytes(static_cast<size_t>(host_.rows * stride_) * element, std::byte{0xff});  // NaN
+    for (int64_t row = 0; row < host_.rows; ++row) {
+      for (int64_t column = 0; column < host_.cols; ++column) {
+        const float value = host_.row<float>(row)[column];
+        const uint16_t half = dtype_ == DType::F16 ? f32_to_f16(value) : f32_to_bf16(value);
+        std::memcpy(bytes.data() + static_cast<size_t>(row * stride_ + kSpare + column) * element,
+                    dtype_ == DType::F32 ? static_cast<const void*>(&value) : &half, element);
       }
     }
-    return GpuBytes(host);
+    return GpuBytes(bytes);
   }
-  static float decode(const std::vector<std::byte>& bytes, DType dtype, int64_t i) {
-    if (dtype == DType::F32) return reinterpret_cast<const float*>(bytes.data())[i];
+  float decode(const std::vector<std::byte>& bytes, int64_t i) const {
+    if (dtype_ == DType::F32) return reinterpret_cast<const float*>(bytes.data())[i];
     const uint16_t bits = reinterpret_cast<const uint16_t*>(bytes.data())[i];
-    return dtype == DType::F16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+    return dtype_ == DType::F16 ? f16_to_f32(bits) : bf16_to_f32(bits);
   }
 
-  Matrix view_;
+  Matrix host_;
   DType dtype_;
+  int64_t stride_;
   GpuBytes bytes_;
 };
 

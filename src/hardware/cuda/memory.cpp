@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "hardware/cuda/check.h"
+#include "hardware/cuda_device.h"
 
 namespace millrace {
 
@@ -10,6 +11,8 @@ void fail_cuda(cudaError_t status, const char* doing) {
   if (status == cudaErrorMemoryAllocation) fail(ErrorKind::OutOfMemory, "GPU: out of memory while {}", doing);
   fail(ErrorKind::Io, "GPU: {} while {}", cudaGetErrorString(status), doing);
 }
+
+void check_launch(int status, const char* doing) { check_cuda(static_cast<cudaError_t>(status), doing); }
 
 std::byte* CudaMemory::allocate(const std::string& purpose, size_t bytes) {
   void* data = nullptr;

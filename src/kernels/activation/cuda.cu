@@ -46,7 +46,7 @@ class CudaActivation final : public Kernel<ActivationOp> {
 
 KernelList<ActivationOp> cuda_activation_kernels() {
   static const CudaActivation kernel;
-  return {&kernel};
+  return {cuda_activation(), &kernel};
 }
 
 }  // namespace millrace

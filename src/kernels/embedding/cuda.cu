@@ -50,7 +50,7 @@ class CudaEmbedding final : public Kernel<EmbeddingOp> {
 
 KernelList<EmbeddingOp> cuda_embedding_kernels() {
   static const CudaEmbedding kernel;
-  return {&kernel};
+  return {cuda_gather(), &kernel};
 }
 
 }  // namespace millrace

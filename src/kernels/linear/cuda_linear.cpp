@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "kernels/cuda/cost.h"
 #include "kernels/cuda_lists.h"
+#include "kernels/linear/cuda_packed.h"
 #include "kernels/linear/cuda_rows.h"
 
 namespace millrace {
@@ -32,8 +33,17 @@ const LinearLayout& cuda_rows_layout() {
   return layout;
 }
 
-std::vector<const LinearLayout*> cuda_linear_layouts() { return {&cuda_rows_layout()}; }
+std::vector<const LinearLayout*> cuda_linear_layouts() {
+  std::vector<const LinearLayout*> all = cuda_packed_layouts();
+  all.push_back(&cuda_rows_layout());
+  return all;
+}
 
-KernelList<LinearOp> cuda_linear_kernel_list() { return {cuda_cublaslt_linear(), cuda_rows_linear()}; }
+KernelList<LinearOp> cuda_linear_kernel_list() {
+  KernelList<LinearOp> all = cuda_packed_kernels();
+  all.push_back(cuda_cublaslt_linear());
+  all.push_back(cuda_rows_linear());
+  return all;
+}
 
 }  // namespace millrace

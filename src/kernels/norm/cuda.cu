@@ -56,7 +56,7 @@ class CudaNorm final : public Kernel<NormOp> {
 
 KernelList<NormOp> cuda_norm_kernels() {
   static const CudaNorm kernel;
-  return {&kernel};
+  return {cuda_norm(), &kernel};
 }
 
 }  // namespace millrace

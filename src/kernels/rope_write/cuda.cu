@@ -99,7 +99,7 @@ class CudaRopeWrite final : public Kernel<RopeWriteOp> {
 
 KernelList<RopeWriteOp> cuda_rope_write_kernels() {
   static const CudaRopeWrite kernel;
-  return {&kernel};
+  return {cuda_rope_write(), &kernel};
 }
 
 }  // namespace millrace
