@@ -20,7 +20,7 @@ struct BenchOptions {
   std::string prompt = "512", generate = "128", batches = "1", depths = "0";
   int repetitions = 3;
   int64_t rows = 0;
-  bool predict = false;
+  bool predict = false, ops = false;
 };
 
 std::vector<BenchmarkCase> cases_of(const BenchOptions& o) {
@@ -41,7 +41,10 @@ std::vector<BenchmarkCase> cases_of(const BenchOptions& o) {
 }
 
 nlohmann::json to_json(const BenchmarkResult& r, int threads) {
-  return {{"test", r.test.name()},
+  nlohmann::json ops = nlohmann::json::array();
+  for (const auto& entry : r.ops.entries) ops.push_back({{"op", entry.op}, {"calls", entry.calls}, {"us", entry.us}});
+  return {{"ops", ops},
+          {"test", r.test.name()},
           {"batch", r.test.batch},
           {"depth", r.test.depth},
           {"threads", threads},
@@ -57,6 +60,15 @@ void print_row(const BenchmarkResult& r, int threads) {
              threads, r.median, r.samples.empty() ? "estimate" : fmt::format("{:.1f} .. {:.1f}", low, high),
              r.percent_of_roof);
   std::fflush(stdout);
+}
+
+// What one token took, op by op. Ops that are watched take a little longer.
+void print_ops(const BenchmarkResult& r) {
+  const double tokens = double(r.test.tokens) * r.test.batch;
+  for (const auto& entry : r.ops.entries) {
+    fmt::print("  {:<12} {:>9.1f} calls {:>10.1f} us a token {:>5.0f} %\n", entry.op, double(entry.calls) / tokens,
+               entry.us / tokens, 100 * entry.us / r.ops.total_us());
+  }
 }
 
 void run(const BenchOptions& o) {
@@ -86,6 +98,7 @@ void run(const BenchOptions& o) {
       results.push_back(to_json(result, threads));
     } else {
       print_row(result, threads);
+      if (o.ops) print_ops(result);
     }
   }
   if (!o.model.json) return;
@@ -110,6 +123,7 @@ void add_bench(CLI::App& app) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   verb->add_option("--chunk", o->rows, "most tokens in one step; 0: 512 on the CPU, 4096 on a GPU")->check(CLI::Range(0, 16384));
+  verb->add_flag("--ops", o->ops, "say what the ops of each test took");
   verb->add_flag("--predict", o->predict, "say what the estimates promise instead of measuring");
   verb->callback([o] { run(*o); });
 }

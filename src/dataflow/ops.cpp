@@ -1,5 +1,6 @@
 #include "dataflow/ops.h"
 
+#include <chrono>
 #include <set>
 
 #include "dataflow/buckets.h"
@@ -49,7 +50,19 @@ template <class Op>
 void Ops::dispatch(Planner<Op>& planner, const typename Op::Problem& problem, const typename Op::Args& args) {
   const Kernel<Op>* kernel = planner.choose(problem);
   MR_ASSERT(kernel != nullptr);  // every op has a reference that runs everything the models ask for
+  if (times_ != nullptr) return run_watched(planner, *kernel, problem, args, executor_);
   kernel->run(args, executor_);
+}
+
+template <class Op>
+void Ops::run_watched(const Planner<Op>& planner, const Kernel<Op>& kernel, const typename Op::Problem& problem,
+                      const typename Op::Args& args, const Executor& executor) {
+  if (watch_ == Watch::Expect) return times_->add(Op::kName, planner.expected_us(kernel, problem));
+  device_.finish();
+  const auto start = std::chrono::steady_clock::now();
+  kernel.run(args, executor);
+  device_.finish();
+  times_->add(Op::kName, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
 }
 
 void Ops::plan(Linear& linear, int64_t rows) {
@@ -101,8 +114,15 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
     }
     MR_ASSERT(kernel != nullptr);
     const float* bias = linear.bias != nullptr ? linear.bias + column : nullptr;
-    kernel->run({x, &part.weights, bias, y.columns(column, part.weights.n), accumulate}, executor_);
-    column += part.weights.n;
+    const auto& w = part.weights;
+    const LinearArgs args{x, &w, bias, y.columns(column, w.n), accumulate};
+    if (times_ == nullptr) {
+      kernel->run(args, executor_);
+    } else {
+      run_watched(linear_, *kernel, {w.format, w.layout->name(), options_.precision, false, w.n, w.k, x.rows, x.dtype},
+                  args, executor_);
+    }
+    column += w.n;
   }
 }
 
@@ -123,9 +143,11 @@ AttentionProblem Ops::problem_of(const AttentionArgs& a) const {
 }
 
 void Ops::attention(const AttentionArgs& args) {
-  const Kernel<AttentionOp>* kernel = attention_.choose(problem_of(args).bucketed());
+  const AttentionProblem problem = problem_of(args);
+  const Kernel<AttentionOp>* kernel = attention_.choose(problem.bucketed());
   MR_ASSERT(kernel != nullptr);
-  kernel->run(args, attention_executor_);
+  if (times_ == nullptr) return kernel->run(args, attention_executor_);
+  run_watched(attention_, *kernel, problem, args, attention_executor_);
 }
 
 void Ops::rope_write(const RopeWriteOp::Args& a) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "dataflow/op_times.h"
 #include "dataflow/planner.h"
 #include "hardware/device.h"
 #include "tensor/arena.h"
@@ -57,6 +58,12 @@ class Ops {
   void gather(Matrix x, std::span<const int32_t> rows, Matrix out);
   void argmax(Matrix logits, int32_t* ids);
 
+  // Until it is called with null, every op adds what it took to `times`; with Watch::Expect it does not run, and adds
+  // what its plan promises. For benchmarks: it allocates.
+  enum class Watch { Measure, Expect };
+  void watch(OpTimes* times, Watch how) { times_ = times, watch_ = how; }
+  bool watched() const { return times_ != nullptr; }
+
   const Hardware& hardware() const { return hardware_; }
   Device& device() const { return device_; }
   Precision precision() const { return options_.precision; }
@@ -72,6 +79,9 @@ class Ops {
   void rope(const RopeOp::Args& args);
   template <class Op>
   void dispatch(Planner<Op>& planner, const typename Op::Problem& problem, const typename Op::Args& args);
+  template <class Op>
+  void run_watched(const Planner<Op>& planner, const Kernel<Op>& kernel, const typename Op::Problem& problem,
+                   const typename Op::Args& args, const Executor& executor);
 
   const KernelSet& kernels_;
   Device& device_;
@@ -79,6 +89,8 @@ class Ops {
   OpsOptions options_;
   // Attention has a workspace of its own: kernels of a GPU keep counters there that each launch leaves at zero.
   Executor executor_, attention_executor_;
+  OpTimes* times_ = nullptr;
+  Watch watch_ = Watch::Measure;
   std::unique_ptr<Arena> workspace_;
   size_t workspace_needed_ = 0, attention_workspace_needed_ = 0;
   Planner<LinearOp> linear_;

@@ -177,7 +177,7 @@ std::span<const int32_t> Runner::run(const Batch& batch) {
       std::min(table_sizes().pages, (bucket + options_.block_size - 1) / options_.block_size);
   const PlacedBatch placed = tables_->place(batch, pages);
   const bool decodes = batch.tokens.size() == batch.sequences.size() && batch.tokens.size() == batch.logit_rows.size();
-  if (decodes && !device_->is_host()) {
+  if (decodes && !device_->is_host() && !ops_->watched()) {
     replay_or_record(placed, pages);
   } else {
     compute(placed);

@@ -26,7 +26,7 @@ class HostUploader final : public Uploader {
 
 class HostDevice final : public Device {
  public:
-  explicit HostDevice(const DeviceOptions& o) { hardware_ = this_machine(o.threads, o.measure, o.isa); }
+  explicit HostDevice(Hardware hardware) { hardware_ = std::move(hardware); }
   int64_t available_memory() const override { return millrace::available_memory(); }
   Memory& memory() override { return host_memory(); }
   Memory& staging() override { return host_memory(); }
@@ -59,13 +59,16 @@ void fill_slot(std::byte* slot, const std::byte* from, size_t bytes, ThreadPool&
   });
 }
 
+std::unique_ptr<Device> host_device(Hardware hardware) { return std::make_unique<HostDevice>(std::move(hardware)); }
+
 std::unique_ptr<Device> open_device(const DeviceOptions& o) {
-  if (o.choice == DeviceChoice::Cpu) return std::make_unique<HostDevice>(o);
+  const auto cpu = [&] { return host_device(this_machine(o.threads, o.measure, o.isa)); };
+  if (o.choice == DeviceChoice::Cpu) return cpu();
   const std::string problem = cuda_problem();
   if (problem.empty()) return open_cuda_device(o.measure);
   if (o.choice == DeviceChoice::Cuda) fail(ErrorKind::Unsupported, "--device cuda: {}", problem);
   log().info("device: cpu ({})", problem);
-  return std::make_unique<HostDevice>(o);
+  return cpu();
 }
 
 }  // namespace millrace

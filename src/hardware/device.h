@@ -75,6 +75,9 @@ struct DeviceOptions {
 // Auto takes a GPU where there is one that this build can use, else the CPU, and says which. Cuda without one throws.
 std::unique_ptr<Device> open_device(const DeviceOptions& options);
 
+// The CPU as a device, with what is known of it.
+std::unique_ptr<Device> host_device(Hardware hardware);
+
 // Why there is no CUDA device to use; empty: there is one.
 std::string cuda_problem();
 

@@ -32,7 +32,10 @@ std::span<const Rows8Method> i8mm_methods() {
        .quantize = quantize_for_panels<MmlaMicro>,
        .scratch_bytes = MmlaMicro::kBytes,
        .strips_per_panel = MmlaMicro::kStrips,
-       .multiply = panels<MmlaMicro>},
+       .multiply = panels<MmlaMicro>,
+       .compute_share = 0.33,
+       .unpack_rows = 1.5,
+       .unpack_effort_rows = 1},
   };
   return methods;
 }
