@@ -89,7 +89,8 @@ class Search {
   }
 
   const Options& options_;
-  Hardware hardware_;
+  const std::unique_ptr<Device> device_;
+  const Hardware& hardware_;
   ThreadPool pool_;
   Planner<LinearOp> planner_;
 };
