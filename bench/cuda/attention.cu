@@ -41,7 +41,8 @@ void put_row(std::vector<uint8_t>& to, DType dtype, int64_t row, const std::vect
     uint8_t* block = to.data() + (row * n + i) / 32 * 34;
     const uint16_t scale = half_bits(DType::F16, largest / 127);
     std::memcpy(block, &scale, 2);
-    for (int j = 0; j < 32; ++j) block[2 + j] = static_cast<uint8_t>(static_cast<int8_t>(std::lround(x[i + j] * 127 / largest)));
+    for (int j = 0; j < 32; ++j)
+      block[2 + j] = static_cast<uint8_t>(static_cast<int8_t>(std::lround(x[i + j] * 127 / largest)));
   }
 }
 
@@ -222,8 +223,11 @@ bool check_case(const Case& c, unsigned seed) {
   std::mt19937 random(seed);
   Problem p = make_problem(c, random);
   const CudaAttentionPlan plan = plan_cuda_attention(p.shape);
-  const std::string name = c.name + " " + name_of(c.softmax) + " " + (c.kv == DType::F16 ? "f16" : c.kv == DType::BF16 ? "bf16" : "other") + " d" +
-                           std::to_string(c.head_dim) + " data" + std::to_string(int(c.data));
+  const std::string name = c.name + " " + name_of(c.softmax) + " " +
+                           (c.kv == DType::F16    ? "f16"
+                            : c.kv == DType::BF16 ? "bf16"
+                                                  : "other") +
+                           " d" + std::to_string(c.head_dim) + " data" + std::to_string(int(c.data));
   if (!plan.can_run()) {
     const bool expected = c.kind == CudaAttentionKind::PrefillHopper && c.head_dim != 64 && c.head_dim != 128;
     if (!expected) std::printf("  no kernel: %s\n", name.c_str());
@@ -240,8 +244,8 @@ bool check_case(const Case& c, unsigned seed) {
     MR_CUDA(cudaDeviceSynchronize());
     const double error = distance(result(p), expected, c.head_dim);
     if (!(error <= tolerance(c))) {
-      std::printf("  FAILED: %s (%d sequences, kind %d, seed %u, run %d): error %.3g\n", name.c_str(), p.shape.sequences,
-                  int(c.kind), seed, run, error);
+      std::printf("  FAILED: %s (%d sequences, kind %d, seed %u, run %d): error %.3g\n", name.c_str(),
+                  p.shape.sequences, int(c.kind), seed, run, error);
       good = false;
     }
   }
@@ -338,8 +342,8 @@ void time_decode() {
       }
     }
   }
-  for (Row r : {Row{8, 1, 128}, Row{8, 1, 512}, Row{8, 3, 1024}, Row{8, 13, 4096}, Row{8, 48, 1024}, Row{8, 64, 1024}, Row{32, 5, 1000},
-                Row{32, 64, 1024}}) {
+  for (Row r : {Row{8, 1, 128}, Row{8, 1, 512}, Row{8, 3, 1024}, Row{8, 13, 4096}, Row{8, 48, 1024}, Row{8, 64, 1024},
+                Row{32, 5, 1000}, Row{32, 64, 1024}}) {
     rows.push_back(r);
   }
   for (const Row& r : rows) {
@@ -376,9 +380,10 @@ void time_prefill(CudaAttentionKind kind) {
   struct Row {
     int kv_heads, dim, batch, rows, past;
   };
-  for (const Row& r : {Row{32, 128, 1, 1024, 0}, Row{8, 128, 1, 1024, 0}, Row{8, 128, 1, 2048, 0}, Row{8, 128, 1, 4096, 0},
-                       Row{8, 128, 1, 8192, 0}, Row{32, 128, 4, 4096, 0}, Row{8, 128, 8, 1024, 0}, Row{8, 128, 1, 2048, 6144},
-                       Row{8, 64, 1, 4096, 0}, Row{8, 96, 1, 4096, 0}, Row{8, 256, 1, 4096, 0}}) {
+  for (const Row& r :
+       {Row{32, 128, 1, 1024, 0}, Row{8, 128, 1, 1024, 0}, Row{8, 128, 1, 2048, 0}, Row{8, 128, 1, 4096, 0},
+        Row{8, 128, 1, 8192, 0}, Row{32, 128, 4, 4096, 0}, Row{8, 128, 8, 1024, 0}, Row{8, 128, 1, 2048, 6144},
+        Row{8, 64, 1, 4096, 0}, Row{8, 96, 1, 4096, 0}, Row{8, 256, 1, 4096, 0}}) {
     CudaAttentionShape s;
     s.heads = 32;
     s.kv_heads = r.kv_heads;
@@ -419,7 +424,8 @@ int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "", which = argc > 2 ? argv[2] : "";
   if (what == "check") return bench::check_all(which);
   if (what == "decode") bench::time_decode();
-  if (what == "prefill") bench::time_prefill(which == "hopper" ? CudaAttentionKind::PrefillHopper : CudaAttentionKind::Prefill);
+  if (what == "prefill")
+    bench::time_prefill(which == "hopper" ? CudaAttentionKind::PrefillHopper : CudaAttentionKind::Prefill);
   if (what == "once") bench::launch_once();
   return 0;
 }

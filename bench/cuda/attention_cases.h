@@ -105,7 +105,9 @@ inline std::vector<Case> prefill_cases(CudaAttentionKind kind) {
     for (int dim : {64, 80, 96, 128, 256}) add("prompt", [&](Case& x) { x.head_dim = dim; });
     add("chunk", [](Case& x) { x.slices = {{128, 300}}; });
     add("ragged", [](Case& x) { x.slices = {{1, 0}, {129, 17}, {0, 5}, {64, 64}, {1, 500}, {255, 1}}; });
-    add("ragged 64", [](Case& x) { x.head_dim = 64, x.slices = {{1, 0}, {129, 17}, {0, 5}, {64, 64}, {1, 500}, {255, 1}}; });
+    add("ragged 64", [](Case& x) {
+      x.head_dim = 64, x.slices = {{1, 0}, {129, 17}, {0, 5}, {64, 64}, {1, 500}, {255, 1}};
+    });
     add("mha", [](Case& x) { x.kv_heads = 32; });
     add("window", [](Case& x) { x.window = 50, x.slices = {{300, 0}, {70, 200}}; });
     add("softcap", [](Case& x) { x.softcap = 5, x.data = Data::Sharp; });

@@ -47,8 +47,8 @@ __global__ void reference_attention(const ReferenceParams p) {
     double dot = 0;
     for (int i = 0; i < s.head_dim; ++i) {
       const double q = with_device_type(p.args.q.dtype, [&](auto type) {
-        return double(to_float(
-            static_cast<const decltype(type)*>(p.args.q.data)[row * p.args.q.stride + head * s.head_dim + i]));
+        return double(
+            to_float(static_cast<const decltype(type)*>(p.args.q.data)[row * p.args.q.stride + head * s.head_dim + i]));
       });
       dot += q * element(p.args.keys, s.kv, kv_row(position), s.head_dim, i);
     }

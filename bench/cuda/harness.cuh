@@ -30,7 +30,8 @@ class Buffer {
   explicit Buffer(const std::vector<T>& host) : Buffer(host.size() * sizeof(T)) {
     if (bytes_ > 0) MR_CUDA(cudaMemcpy(data_, host.data(), bytes_, cudaMemcpyHostToDevice));
   }
-  Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Buffer(Buffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);

@@ -192,7 +192,8 @@ std::vector<double> turned(const RopeCase& c, const Both& x, int row, int first,
   const int half = c.rotary_dim / 2;
   for (int i = 0; i < half; ++i) {
     const int a = c.style == RopeStyle::Halves ? i : 2 * i, b = c.style == RopeStyle::Halves ? i + half : 2 * i + 1;
-    const double p = y[a], q = y[b], cosine = angles[row * c.rotary_dim + i], sine = angles[row * c.rotary_dim + half + i];
+    const double p = y[a], q = y[b], cosine = angles[row * c.rotary_dim + i],
+                 sine = angles[row * c.rotary_dim + half + i];
     y[a] = p * cosine - q * sine;
     y[b] = q * cosine + p * sine;
   }
@@ -206,15 +207,16 @@ void check_rope(const RopeCase& c) {
   const std::vector<DeviceSlice> slices = {{0, 5, 14, 0}, {5, 0, 3, 0}, {5, 3, 31, 0}};  // the last row is of no slice
   const std::vector<int32_t> tables = {4, 1, -1, 7, -1, -1, 6, 2, 5};
   const Buffer device_slices(slices), device_tables(tables), positions(rows * 4), slots(rows * 4);
-  CudaRowsArgs places{device_slices.as<DeviceSlice>(), device_tables.as<int32_t>(), 3,       3, block_size, rows,
+  CudaRowsArgs places{device_slices.as<DeviceSlice>(), device_tables.as<int32_t>(), 3, 3, block_size, rows,
                       positions.as<int32_t>(),         slots.as<int32_t>()};
   MR_CUDA(launch_cuda_rows(places, {}));
   std::vector<float> frequencies(c.rotary_dim / 2);
-  for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] = float(std::pow(10000.0, -2.0 * double(i) / c.rotary_dim));
+  for (size_t i = 0; i < frequencies.size(); ++i)
+    frequencies[i] = float(std::pow(10000.0, -2.0 * double(i) / c.rotary_dim));
   const Buffer device_frequencies(frequencies), device_angles(size_t(rows) * c.rotary_dim * 4);
-  MR_CUDA(launch_cuda_angles({positions.as<int32_t>(), device_frequencies.as<float>(), 1.25f, device_angles.as<float>(), rows,
-                              c.rotary_dim},
-                             {}));
+  MR_CUDA(launch_cuda_angles(
+      {positions.as<int32_t>(), device_frequencies.as<float>(), 1.25f, device_angles.as<float>(), rows, c.rotary_dim},
+      {}));
   const std::vector<float> angles = device_angles.host<float>();
   const std::vector<int32_t> at = positions.host<int32_t>(), slot = slots.host<int32_t>();
   ++checks;
@@ -331,12 +333,18 @@ void time_all() {
     std::printf("rows %d:", rows);
     for (bool programmatic : {false, true}) {
       const int n = 32;
-      std::printf("  norm %.2f", time_in_graph(n, [&](CudaStream s, int) { MR_CUDA(launch_cuda_norm(norm, {s, programmatic})); }));
-      std::printf("  add+norm %.2f", time_in_graph(n, [&](CudaStream s, int) { MR_CUDA(launch_cuda_norm(add, {s, programmatic})); }));
-      std::printf("  silu*mul %.2f",
-                  time_in_graph(n, [&](CudaStream s, int) { MR_CUDA(launch_cuda_activation(silu, {s, programmatic})); }));
-      std::printf("  rope+write %.2f",
-                  time_in_graph(n, [&](CudaStream s, int) { MR_CUDA(launch_cuda_rope_write(rope, {s, programmatic})); }));
+      std::printf("  norm %.2f", time_in_graph(n, [&](CudaStream s, int) {
+                    MR_CUDA(launch_cuda_norm(norm, {s, programmatic}));
+                  }));
+      std::printf("  add+norm %.2f", time_in_graph(n, [&](CudaStream s, int) {
+                    MR_CUDA(launch_cuda_norm(add, {s, programmatic}));
+                  }));
+      std::printf("  silu*mul %.2f", time_in_graph(n, [&](CudaStream s, int) {
+                    MR_CUDA(launch_cuda_activation(silu, {s, programmatic}));
+                  }));
+      std::printf("  rope+write %.2f", time_in_graph(n, [&](CudaStream s, int) {
+                    MR_CUDA(launch_cuda_rope_write(rope, {s, programmatic}));
+                  }));
       std::printf(programmatic ? " (pdl)\n" : "  |");
     }
   }

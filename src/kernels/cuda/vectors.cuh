@@ -1,5 +1,5 @@
-// Eight neighbours of a matrix in any plain number format, moved as widely as the format allows. For kernels whose speed is that of
-// memory: the format is looked up at run time, which is the same for the whole grid.
+// Eight neighbours of a matrix in any plain number format, moved as widely as the format allows. For kernels whose
+// speed is that of memory: the format is looked up at run time, which is the same for the whole grid.
 #pragma once
 
 #include "kernels/cuda/device.cuh"

@@ -1,8 +1,9 @@
 // Decode attention: each block streams its range of the line of work (split.h), each warp with a pipeline of its own.
 //
-// A warp takes every kWarps-th unit of 16 positions; the query rows that share a KV head fill the 16 rows of a tensor-core tile,
-// so that keys and values are read once. No barrier stands in the stream: warps meet only where a pair ends, merge their
-// sums in shared memory, and write the result, or a partial one that the last block of the pair to arrive combines.
+// A warp takes every kWarps-th unit of 16 positions; the query rows that share a KV head fill the 16 rows of a
+// tensor-core tile, so that keys and values are read once. No barrier stands in the stream: warps meet only where a
+// pair ends, merge their sums in shared memory, and write the result, or a partial one that the last block of the pair
+// to arrive combines.
 #pragma once
 
 #include "kernels/attention/cuda/launch.h"
@@ -31,7 +32,8 @@ struct DecodeConfig {
   static constexpr bool kMergePermutes = kDim % 32 == 0;
   static constexpr int kMergeStride = kMergePermutes ? kDim : kDim + 8;  // floats
   static constexpr int kMergeFloats = kWarps * kMergeRows * kMergeStride;
-  static constexpr int kSharedBytes = kWarps * kStages * 2 * kUnitBytes + kMergeFloats * 4 + kWarps * kTileRows * 8 + 16;
+  static constexpr int kSharedBytes =
+      kWarps * kStages * 2 * kUnitBytes + kMergeFloats * 4 + kWarps * kTileRows * 8 + 16;
   static_assert((kSharedBytes + 1024) * kBlocksPerSm <= 228 * 1024);
 
   // Neighbouring rows keep a column in different banks: by padding, or by permuting eights where that saves the space.
@@ -166,9 +168,8 @@ class UnitLoader {
   // Lane i keeps the page of the i-th unit from here on.
   __device__ void fetch_pages() {
     const int unit = unit_ + lane_ * Config::kWarps;
-    page_ = unit < segment_.end
-                ? p_.args.tables[segment_.sequence * p_.args.table_pitch + unit * kUnit / p_.block_size]
-                : 0;
+    page_ = unit < segment_.end ? p_.args.tables[segment_.sequence * p_.args.table_pitch + unit * kUnit / p_.block_size]
+                                : 0;
     taken_ = 0;
   }
 

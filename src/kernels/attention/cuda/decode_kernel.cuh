@@ -28,7 +28,8 @@ __device__ inline BlockRange block_range(const DecodeParams& p, int warps) {
   const int total = sum_over_slices(p.args.slices, p.sequences, length);
   if (total == 0) return range;
   range.split = make_split(total, blocks, warps, [&](int per) {
-    return sum_over_slices(p.args.slices, p.sequences, of_work(p, [per](const SequenceWork& w) { return w.pieces(per); }));
+    return sum_over_slices(p.args.slices, p.sequences,
+                           of_work(p, [per](const SequenceWork& w) { return w.pieces(per); }));
   });
   const int per = range.split.per;
   if (per == 0) {
@@ -37,8 +38,8 @@ __device__ inline BlockRange block_range(const DecodeParams& p, int warps) {
     if (range.begin < range.end) range.from = find_slice(p.args.slices, p.sequences, range.begin, length);
     return range;
   }
-  const Found found = find_slice(p.args.slices, p.sequences, block,
-                                 of_work(p, [per](const SequenceWork& w) { return w.pieces(per); }));
+  const Found found =
+      find_slice(p.args.slices, p.sequences, block, of_work(p, [per](const SequenceWork& w) { return w.pieces(per); }));
   if (found.sequence == p.sequences) return range;
   const DeviceSlice s = p.args.slices[found.sequence];
   const SequenceWork work = sequence_work(s.rows, s.past, p.args.window, p.kv_heads, p.group);

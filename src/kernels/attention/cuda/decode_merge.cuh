@@ -1,4 +1,5 @@
-// The end of a segment of decode attention: the warps' sums become one; several blocks' sums of a pair become its result.
+// The end of a segment of decode attention: the warps' sums become one; several blocks' sums of a pair become its
+// result.
 #pragma once
 
 #include "kernels/attention/cuda/decode.cuh"
@@ -110,8 +111,8 @@ class SegmentEnd {
     __syncthreads();
     if (threadIdx.x == 0) {
       const int tile = s.first_row_of_tile / kTileRows;
-      unsigned* counter = p_.counters + static_cast<int64_t>(s.sequence) * p_.counters_per_sequence +
-                          tile * p_.kv_heads + s.kv_head;
+      unsigned* counter =
+          p_.counters + static_cast<int64_t>(s.sequence) * p_.counters_per_sequence + tile * p_.kv_heads + s.kv_head;
       const unsigned others = static_cast<unsigned>(blocks.count - 1);
       *last_arrived_ = atomicInc(counter, others) == others;
     }

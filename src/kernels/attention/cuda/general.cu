@@ -49,7 +49,7 @@ struct RowLength<Q8Block> {
 
 __device__ float load_plain(const CudaMatrix& m, int64_t index) {
   return with_device_type(m.dtype,
-                   [&](auto type) { return to_float(static_cast<const decltype(type)*>(m.data)[index]); });
+                          [&](auto type) { return to_float(static_cast<const decltype(type)*>(m.data)[index]); });
 }
 __device__ void store_plain(const CudaMatrix& m, int64_t index, float x) {
   with_device_type(m.dtype, [&](auto type) {
@@ -75,7 +75,8 @@ __device__ int sequence_of(const GeneralParams& p, int row) {
   return sequence;
 }
 
-// One block for a row and a head; each warp takes every kWarps-th group of positions, each lane kEights pieces of the head.
+// One block for a row and a head; each warp takes every kWarps-th group of positions, each lane kEights pieces of the
+// head.
 template <class Kv, int kEights>
 class RowAttention {
  public:

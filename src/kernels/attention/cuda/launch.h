@@ -19,10 +19,10 @@ struct alignas(16) DeviceSlice {
 };
 
 enum class CudaAttentionKind : uint8_t {
-  Decode,   // few rows per sequence: KV is read once, split over the whole device (F16 and BF16 KV)
-  Prefill,  // many rows per sequence: tensor-core tiles of queries (F16 and BF16 KV)
+  Decode,         // few rows per sequence: KV is read once, split over the whole device (F16 and BF16 KV)
+  Prefill,        // many rows per sequence: tensor-core tiles of queries (F16 and BF16 KV)
   PrefillHopper,  // the same with warpgroup products and bulk copies: compute capability 9.0, head sizes 64 and 128
-  General,  // any KV format and head size, f32 arithmetic: slow
+  General,        // any KV format and head size, f32 arithmetic: slow
 };
 
 struct CudaAttentionShape {

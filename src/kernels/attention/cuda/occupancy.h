@@ -3,8 +3,8 @@
 
 namespace millrace {
 
-// How many blocks of a kernel the whole device runs at once; 0 where not even one fits, or the kernel was not built for it. Lets
-// the kernel use that much shared memory.
+// How many blocks of a kernel the whole device runs at once; 0 where not even one fits, or the kernel was not built for
+// it. Lets the kernel use that much shared memory.
 int resident_blocks(const void* kernel, int threads, int shared_bytes);
 
 // Compute capability times ten: 90 for Hopper.

@@ -1,5 +1,5 @@
-#include "kernels/attention/cuda/decode_entry.h"
 #include "kernels/attention/cuda/decode.cuh"
+#include "kernels/attention/cuda/decode_entry.h"
 #include "kernels/attention/cuda/general_entry.h"
 #include "kernels/attention/cuda/occupancy.h"
 #include "kernels/attention/cuda/prefill_entry.h"
@@ -143,7 +143,8 @@ CudaAttentionPlan plan_cuda_attention(const CudaAttentionShape& shape) {
   return plan;
 }
 
-CudaError launch_cuda_attention(const CudaAttentionPlan& plan, const CudaAttentionArgs& args, const CudaLaunch& launch) {
+CudaError launch_cuda_attention(const CudaAttentionPlan& plan, const CudaAttentionArgs& args,
+                                const CudaLaunch& launch) {
   switch (plan.shape.kind) {
     case CudaAttentionKind::Decode:
       return launch_decode(plan, args, launch);

@@ -13,9 +13,10 @@ EncodeTiled encoder() {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult status = cudaDriverEntryPointSymbolNotFound;
     constexpr unsigned kVersion = 12000;
-    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, kVersion,
-                                                               cudaEnableDefault, &status);
-    return error == cudaSuccess && status == cudaDriverEntryPointSuccess ? reinterpret_cast<EncodeTiled>(function) : nullptr;
+    const cudaError_t error =
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, kVersion, cudaEnableDefault, &status);
+    return error == cudaSuccess && status == cudaDriverEntryPointSuccess ? reinterpret_cast<EncodeTiled>(function)
+                                                                         : nullptr;
   }();
   return found;
 }
@@ -56,7 +57,8 @@ CudaAttentionPlan plan_prefill_hopper(CudaAttentionPlan plan) {
   return plan;
 }
 
-CudaError launch_prefill_hopper(const CudaAttentionPlan& plan, const CudaAttentionArgs& args, const CudaLaunch& launch) {
+CudaError launch_prefill_hopper(const CudaAttentionPlan& plan, const CudaAttentionArgs& args,
+                                const CudaLaunch& launch) {
   const CudaAttentionShape& s = plan.shape;
   WarpgroupParams params;
   params.prefill = {args, s.sequences, s.heads, s.kv_heads, s.block_size, plan.grid / s.heads};

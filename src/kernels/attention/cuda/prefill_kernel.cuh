@@ -1,5 +1,5 @@
-// Prefill attention with warp-level tensor-core products: a block takes a tile of query rows of one head and walks over the
-// tiles of keys and values that they see, one tile ahead with its copies. Each warp owns 16 rows.
+// Prefill attention with warp-level tensor-core products: a block takes a tile of query rows of one head and walks over
+// the tiles of keys and values that they see, one tile ahead with its copies. Each warp owns 16 rows.
 #pragma once
 
 #include "kernels/attention/cuda/mma.cuh"
@@ -45,7 +45,8 @@ class TileLoader {
       const int position = token_tile * Config::kTokens + row;
       const bool seen = position < seen_until_ && position >= seen_from_;
       const int64_t page = seen ? table_[position / p_.block_size] : 0;
-      const int64_t at = ((page * p_.kv_heads + kv_head_) * p_.block_size + position % p_.block_size) * kDim + piece * 8;
+      const int64_t at =
+          ((page * p_.kv_heads + kv_head_) * p_.block_size + position % p_.block_size) * kDim + piece * 8;
       copy_async(to + Rows::offset(row, piece), static_cast<const T*>(p_.args.keys) + at, seen);
       copy_async(to + Config::kTileBytes + Rows::offset(row, piece), static_cast<const T*>(p_.args.values) + at, seen);
     }
@@ -151,8 +152,9 @@ class WarpRows {
 
   __device__ void finish_scores(int first_position, float (&score)[kScoreTiles][4]) const {
     const int last_position = first_position + Config::kTokens - 1;
-    const int row_zero = last_[0] - static_cast<int>(threadIdx.x) % 32 / 4;  // the warp's first row sees least, its last one
-    const bool masked = last_position > row_zero ||                          // starts latest
+    const int row_zero =
+        last_[0] - static_cast<int>(threadIdx.x) % 32 / 4;  // the warp's first row sees least, its last one
+    const bool masked = last_position > row_zero ||         // starts latest
                         (p_.args.window > 0 && first_position < row_zero + 15 - p_.args.window + 1);
 #pragma unroll
     for (int n = 0; n < kScoreTiles; ++n) {
@@ -198,7 +200,8 @@ class WarpRows {
         }
       }
       const uint32_t weights[4] = {pack<T>(score[k][0], score[k][1]), pack<T>(score[k][2], score[k][3]),
-                                   pack<T>(score[k + 1][0], score[k + 1][1]), pack<T>(score[k + 1][2], score[k + 1][3])};
+                                   pack<T>(score[k + 1][0], score[k + 1][1]),
+                                   pack<T>(score[k + 1][2], score[k + 1][3])};
 #pragma unroll
       for (int n = 0; n < kDim / 16; ++n) {
         uint32_t b[4];

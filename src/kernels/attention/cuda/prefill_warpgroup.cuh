@@ -1,5 +1,5 @@
-// Prefill attention on Hopper: one warp feeds tiles of 128 keys and values by bulk copies, two warpgroups with 64 query rows each
-// multiply. While the tensor cores weigh the values of one tile, the softmax of the next one is computed.
+// Prefill attention on Hopper: one warp feeds tiles of 128 keys and values by bulk copies, two warpgroups with 64 query
+// rows each multiply. While the tensor cores weigh the values of one tile, the softmax of the next one is computed.
 #pragma once
 
 #include <cuda.h>
@@ -185,8 +185,8 @@ class WarpgroupRows {
         }
         packed = {pack<T>(x[0], x[1]), pack<T>(x[2], x[3]), pack<T>(x[4], x[5]), pack<T>(x[6], x[7])};
       }
-      const uint32_t to = space_.queries + (piece / 8 * Config::kRows + group_ * 64 + row) * 128 +
-                          (piece % 8 ^ row % 8) * 16;
+      const uint32_t to =
+          space_.queries + (piece / 8 * Config::kRows + group_ * 64 + row) * 128 + (piece % 8 ^ row % 8) * 16;
       asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(packed.x), "r"(packed.y), "r"(packed.z),
                    "r"(packed.w)
                    : "memory");

@@ -1,4 +1,5 @@
-// The running sums of query rows in tensor-core layout, and finding a slice by a running count; decode and prefill share them.
+// The running sums of query rows in tensor-core layout, and finding a slice by a running count; decode and prefill
+// share them.
 #pragma once
 
 #include "kernels/attention/cuda/launch.h"

@@ -1,9 +1,9 @@
 // How the work of a decode step is divided among the blocks of a launch.
 //
-// The work is a line: for each sequence, for each pair (a KV head and a tile of at most 16 query rows that share it), the units
-// of 16 positions that it sees. Cutting the line into equal ranges keeps every block busy to the end whatever the
-// lengths are, but a range may cross from one pair to the next, which costs a second merge. Where whole pieces of pairs
-// are nearly as even, they are taken instead.
+// The work is a line: for each sequence, for each pair (a KV head and a tile of at most 16 query rows that share it),
+// the units of 16 positions that it sees. Cutting the line into equal ranges keeps every block busy to the end whatever
+// the lengths are, but a range may cross from one pair to the next, which costs a second merge. Where whole pieces of
+// pairs are nearly as even, they are taken instead.
 #pragma once
 
 #include <cstdint>

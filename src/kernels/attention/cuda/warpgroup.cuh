@@ -1,15 +1,15 @@
 // Products of a warpgroup (four warps) on Hopper's tensor cores, and the bulk copies and barriers that feed them.
 //
-// Matrices in shared memory are panels of 64 columns: rows of 128 bytes whose 16-byte pieces are permuted by the row's number modulo
-// eight. Accumulators are held as by mma.sync: each warp has 16 rows, c[4 n + i] is what mma() calls c[i] of columns
-// 8 n .. 8 n + 7.
+// Matrices in shared memory are panels of 64 columns: rows of 128 bytes whose 16-byte pieces are permuted by the row's
+// number modulo eight. Accumulators are held as by mma.sync: each warp has 16 rows, c[4 n + i] is what mma() calls c[i]
+// of columns 8 n .. 8 n + 7.
 #pragma once
 
 #include "kernels/attention/cuda/mma.cuh"
 
 namespace millrace {
 
-#define MR_OUT8(c, i)                                                                                             \
+#define MR_OUT8(c, i)                                                                                         \
   "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), "+f"(c[i + 6]), \
       "+f"(c[i + 7])
 #define MR_OUT32(c) MR_OUT8(c, 0), MR_OUT8(c, 8), MR_OUT8(c, 16), MR_OUT8(c, 24)
@@ -116,7 +116,8 @@ __device__ inline void hold(float (&c)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(c[i])::"memory");
 }
 
-// A panel as the tensor cores address it. `next_panel`: bytes from 64 columns to the next, for operands whose rows are of N.
+// A panel as the tensor cores address it. `next_panel`: bytes from 64 columns to the next, for operands whose rows are
+// of N.
 __device__ inline uint64_t panel_descriptor(uint32_t address, uint32_t next_panel = 16) {
   constexpr uint64_t kEightRows = 1024 >> 4, kPermuted128 = 1;
   return static_cast<uint64_t>((address & 0x3ffff) >> 4) | static_cast<uint64_t>(next_panel >> 4) << 16 |
@@ -151,7 +152,8 @@ class CopyBarrier {
 // Starts the copy of a box of a matrix to shared memory; what lies outside of the matrix becomes zeros.
 __device__ inline void copy_box(uint32_t to, const void* map, int column, int row, const CopyBarrier& barrier) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+          to),
       "l"(map), "r"(column), "r"(row), "r"(barrier.address())
       : "memory");
 }

@@ -11,10 +11,12 @@ constexpr float kSmallest = 1e-30f;  // below it the scale is zero in f16 anyway
 // One head of one row, in the shared memory of a warp as f32.
 class HeadRow {
  public:
-  __device__ HeadRow(float* space, int length) : x_(space), length_(length), lane_(static_cast<int>(threadIdx.x) % 32) {}
+  __device__ HeadRow(float* space, int length)
+      : x_(space), length_(length), lane_(static_cast<int>(threadIdx.x) % 32) {}
 
   __device__ void load(const CudaMatrix& from, int64_t index) {
-    for (int i = lane_ * 8; i < length_; i += 256) *reinterpret_cast<Eight*>(x_ + i) = load_eight<true>(from, index + i, 8);
+    for (int i = lane_ * 8; i < length_; i += 256)
+      *reinterpret_cast<Eight*>(x_ + i) = load_eight<true>(from, index + i, 8);
     __syncwarp();
   }
   __device__ void norm(const float* weight, float epsilon) {
@@ -27,7 +29,8 @@ class HeadRow {
   __device__ void turn(RopeStyle style, const float* cosines, int rotary_dim) {
     const int half = rotary_dim / 2;
     for (int i = lane_; i < half; i += 32) {
-      const int first = style == RopeStyle::Halves ? i : 2 * i, second = style == RopeStyle::Halves ? i + half : 2 * i + 1;
+      const int first = style == RopeStyle::Halves ? i : 2 * i,
+                second = style == RopeStyle::Halves ? i + half : 2 * i + 1;
       const float a = x_[first], b = x_[second], cosine = cosines[i], sine = cosines[half + i];
       x_[first] = a * cosine - b * sine;
       x_[second] = b * cosine + a * sine;
@@ -35,7 +38,8 @@ class HeadRow {
     __syncwarp();
   }
   __device__ void store(const CudaMatrix& to, int64_t index) const {
-    for (int i = lane_ * 8; i < length_; i += 256) store_eight<true>(to, index + i, *reinterpret_cast<const Eight*>(x_ + i), 8);
+    for (int i = lane_ * 8; i < length_; i += 256)
+      store_eight<true>(to, index + i, *reinterpret_cast<const Eight*>(x_ + i), 8);
   }
   // Blocks of 32 with an f16 scale, as GGUF has them; they are aligned to two bytes.
   __device__ void store_q8(void* to, int64_t row) const {
