@@ -27,7 +27,7 @@ PackedShape choose_shape(const CudaLinearProblem& p, const CudaLimits& limits) {
   while (shape.warps_k > 1 && tiles * shape.warps_k / 2 >= 3 * 16 * limits.sms) shape.warps_k /= 2;
   const auto blocks = [&] { return ceil_div(tiles * shape.warps_k, kPackedWarps) * shape.splits; };
   if (limits.capability >= 90) {
-    while (shape.splits < 8 && blocks() < 2 * limits.sms && units / (2 * shape.splits * shape.warps_k) >= 1) {
+    while (shape.splits < 8 && blocks() <= limits.sms && units / (2 * shape.splits * shape.warps_k) >= 1) {
       shape.splits *= 2;
     }
   }
