@@ -104,6 +104,7 @@ template <class T, int kTokens, int kGroups>
 __global__ void __launch_bounds__(Tile<kTokens, kGroups>::kThreads, 1)
     flat_wgmma(const __grid_constant__ CUtensorMap weights, const __grid_constant__ CUtensorMap x,
                const __grid_constant__ WgmmaParams p) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build have no such instructions, and never launch this
   using Shape = Tile<kTokens, kGroups>;
   extern __shared__ uint8_t raw[];
   __shared__ alignas(8) uint64_t barriers[2 * kMaxStages];
@@ -144,6 +145,7 @@ __global__ void __launch_bounds__(Tile<kTokens, kGroups>::kThreads, 1)
     }
   }
   finish_tiles(partials, 1, Shape::kRows / kTileRows, kTokens, row, token, p.splits, Shape::kThreads, p.out);
+#endif
 }
 
 // How a variant uses a multiprocessor.
