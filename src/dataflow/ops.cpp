@@ -15,7 +15,8 @@ std::string forced_kernel(const OpsOptions& options, std::string_view op) {
 void check_forced_ops(const OpsOptions& options) {
   static const std::set<std::string_view> known{LinearOp::kName,    AttentionOp::kName,   NormOp::kName,
                                                 RopeOp::kName,      RopeAnglesOp::kName,  ActivationOp::kName,
-                                                EmbeddingOp::kName, ElementwiseOp::kName, KvWriteOp::kName};
+                                                EmbeddingOp::kName, ElementwiseOp::kName, KvWriteOp::kName,
+                                                RopeWriteOp::kName, ArgmaxOp::kName};
   for (const auto& [op, kernel] : options.forced) {
     if (!known.contains(op)) fail(ErrorKind::Usage, "--kernel {}={}: no such op", op, kernel);
   }
@@ -23,12 +24,13 @@ void check_forced_ops(const OpsOptions& options) {
 
 }  // namespace
 
-Ops::Ops(const KernelSet& kernels, const Hardware& hardware, ThreadPool& pool, const PlanCache* plans,
-         OpsOptions options)
+Ops::Ops(const KernelSet& kernels, Device& device, ThreadPool& pool, const PlanCache* plans, OpsOptions options)
     : kernels_(kernels),
-      hardware_(hardware),
+      device_(device),
+      hardware_(device.hardware()),
       options_(std::move(options)),
-      executor_{&pool, nullptr},
+      executor_{&pool, nullptr, device.queue(), &device.hardware(), options_.overlap && device.hardware().architecture >= 90},
+      attention_executor_(executor_),
       linear_(kernels.linear, hardware_, plans, forced_kernel(options_, LinearOp::kName)),
       attention_(kernels.attention, hardware_, plans, forced_kernel(options_, AttentionOp::kName)),
       norm_(kernels.norm, hardware_, plans, forced_kernel(options_, NormOp::kName)),
@@ -37,7 +39,9 @@ Ops::Ops(const KernelSet& kernels, const Hardware& hardware, ThreadPool& pool, c
       activation_(kernels.activation, hardware_, plans, forced_kernel(options_, ActivationOp::kName)),
       embedding_(kernels.embedding, hardware_, plans, forced_kernel(options_, EmbeddingOp::kName)),
       elementwise_(kernels.elementwise, hardware_, plans, forced_kernel(options_, ElementwiseOp::kName)),
-      kv_write_(kernels.kv_write, hardware_, plans, forced_kernel(options_, KvWriteOp::kName)) {
+      kv_write_(kernels.kv_write, hardware_, plans, forced_kernel(options_, KvWriteOp::kName)),
+      rope_write_(kernels.rope_write, hardware_, plans, forced_kernel(options_, RopeWriteOp::kName)),
+      argmax_(kernels.argmax, hardware_, plans, forced_kernel(options_, ArgmaxOp::kName)) {
   check_forced_ops(options_);
 }
 
@@ -52,7 +56,7 @@ void Ops::plan(Linear& linear, int64_t rows) {
   for (auto& part : linear.parts) {
     const auto& w = part.weights;
     for (const int64_t m : row_buckets(rows)) {
-      const LinearProblem problem{w.format, w.layout->name(), options_.precision, false, w.n, w.k, m};
+      const LinearProblem problem{w.format, w.layout->name(), options_.precision, false, w.n, w.k, m, options_.working};
       const auto* kernel = linear_.choose(problem);
       MR_ASSERT(kernel != nullptr);
       part.plan.emplace_back(m, kernel);
@@ -68,13 +72,18 @@ void Ops::plan(const AttentionProblem& largest) {
       fail(ErrorKind::Unsupported, "no attention kernel for head size {} with a {} KV cache; try --kv-type f16",
            largest.head_dim, name(largest.kv));
     }
-    workspace_needed_ = std::max(workspace_needed_, kernel->workspace_bytes(problem, hardware_));
+    attention_workspace_needed_ =
+        std::max(attention_workspace_needed_, kernel->workspace_bytes(problem, hardware_));
   }
 }
 
 void Ops::reserve_workspace() {
-  workspace_ = std::make_unique<Arena>("kernel workspace", workspace_needed_);
+  const size_t attention = attention_workspace_needed_;
+  workspace_ = std::make_unique<Arena>("kernel workspace", Arena::padded(workspace_needed_) + attention,
+                                       device_.memory());
   if (workspace_needed_ > 0) executor_.workspace = workspace_->take(workspace_needed_);
+  if (attention > 0) attention_executor_.workspace = workspace_->take(attention);
+  if (!device_.is_host()) device_.clear(attention_executor_.workspace, attention);
 }
 
 void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
@@ -85,6 +94,10 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
     const LinearKernel* kernel = nullptr;
     for (const auto& [m, planned] : part.plan) {
       if (m == bucket) kernel = planned;
+    }
+    if (x.dtype != options_.working) {  // a norm that comes after leaves its input in the residual's type
+      const auto& w = part.weights;
+      kernel = linear_.choose({w.format, w.layout->name(), options_.precision, false, w.n, w.k, bucket, x.dtype});
     }
     MR_ASSERT(kernel != nullptr);
     const float* bias = linear.bias != nullptr ? linear.bias + column : nullptr;
@@ -109,10 +122,25 @@ AttentionProblem Ops::problem_of(const AttentionArgs& a) const {
   return problem;
 }
 
-void Ops::attention(const AttentionArgs& args) { dispatch(attention_, problem_of(args).bucketed(), args); }
+void Ops::attention(const AttentionArgs& args) {
+  const Kernel<AttentionOp>* kernel = attention_.choose(problem_of(args).bucketed());
+  MR_ASSERT(kernel != nullptr);
+  kernel->run(args, attention_executor_);
+}
 
-void Ops::kv_write(Matrix k, Matrix v, const KvLayer& kv, std::span<const SequenceSlice> sequences) {
-  dispatch(kv_write_, {kv.dtype, kv.kv_heads, kv.head_dim, bucket_rows(k.rows)}, {k, v, kv, sequences});
+void Ops::rope_write(const RopeWriteOp::Args& a) {
+  const auto rotary = static_cast<int>(a.angles.cols);
+  const int64_t rows = bucket_rows(a.k.rows);
+  if (!kernels_.rope_write.empty()) {
+    const RopeWriteOp::Problem problem{a.kv.dtype, a.style,       rows,  a.heads,
+                                       a.kv.kv_heads, a.kv.head_dim, rotary};
+    return dispatch(rope_write_, problem, a);
+  }
+  if (rotary > 0) {
+    rope({a.style, a.q, a.angles, a.heads, a.kv.head_dim, rotary});
+    rope({a.style, a.k, a.angles, a.kv.kv_heads, a.kv.head_dim, rotary});
+  }
+  dispatch(kv_write_, {a.kv.dtype, a.kv.kv_heads, a.kv.head_dim, rows}, {a.k, a.v, a.kv, a.sequences, a.tables});
 }
 
 void Ops::embed(const WeightView& table, std::span<const int32_t> ids, Matrix out, float scale, bool accumulate) {
@@ -121,10 +149,8 @@ void Ops::embed(const WeightView& table, std::span<const int32_t> ids, Matrix ou
 
 void Ops::norm(const NormOp::Args& a) { dispatch(norm_, {a.kind, bucket_rows(a.x.rows), a.x.cols, a.groups}, a); }
 
-void Ops::rope_angles(std::span<const int32_t> positions, std::span<const float> inverse_frequency, float magnitude,
-                      Matrix angles) {
-  dispatch(rope_angles_, {bucket_rows(angles.rows), static_cast<int>(angles.cols)},
-           {positions, inverse_frequency, magnitude, angles});
+void Ops::rope_angles(const RopeAnglesOp::Args& a) {
+  dispatch(rope_angles_, {bucket_rows(a.angles.rows), static_cast<int>(a.angles.cols)}, a);
 }
 
 void Ops::rope(const RopeOp::Args& a) {
@@ -147,6 +173,10 @@ void Ops::softcap(Matrix x, float cap) { elementwise({Elementwise::Softcap, x, {
 
 void Ops::gather(Matrix x, std::span<const int32_t> rows, Matrix out) {
   elementwise({Elementwise::Gather, x, {}, out, 1, rows});
+}
+
+void Ops::argmax(Matrix logits, int32_t* ids) {
+  dispatch(argmax_, {bucket_rows(logits.rows), logits.cols}, {logits, ids});
 }
 
 }  // namespace millrace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dataflow/planner.h"
+#include "hardware/device.h"
 #include "tensor/arena.h"
 
 namespace millrace {
@@ -28,35 +29,38 @@ struct Linear {
 struct OpsOptions {
   Precision precision = Precision::Fast;
   std::map<std::string, std::string> forced;  // op -> kernel, from --kernel OP=NAME
+  DType working = DType::F32;                 // of the activations that linear layers take
+  bool overlap = true;                        // kernels of a GPU start while the ones before them drain
 };
 
 class Ops {
  public:
-  Ops(const KernelSet& kernels, const Hardware& hardware, ThreadPool& pool, const PlanCache* plans, OpsOptions options);
+  Ops(const KernelSet& kernels, Device& device, ThreadPool& pool, const PlanCache* plans, OpsOptions options);
 
   // Before the first step: decides the kernels for up to `rows` rows, and notes the workspace they need.
   void plan(Linear& linear, int64_t rows);
   void plan(const AttentionProblem& largest);
   void reserve_workspace();  // after the last plan()
-  size_t workspace_bytes() const { return workspace_needed_; }
+  size_t workspace_bytes() const { return workspace_needed_ + attention_workspace_needed_; }
 
   void embed(const WeightView& table, std::span<const int32_t> ids, Matrix out, float scale = 1,
              bool accumulate = false);
   void linear(Matrix x, const Linear& weights, Matrix y, bool accumulate = false);
   void attention(const AttentionArgs& args);
-  void kv_write(Matrix k, Matrix v, const KvLayer& kv, std::span<const SequenceSlice> sequences);
+  void rope_write(const RopeWriteOp::Args& args);
   void norm(const NormOp::Args& args);
-  void rope_angles(std::span<const int32_t> positions, std::span<const float> inverse_frequency, float magnitude,
-                   Matrix angles);
-  void rope(const RopeOp::Args& args);
+  void rope_angles(const RopeAnglesOp::Args& args);
   void activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out);
   void add(Matrix a, Matrix b, Matrix out);
   void scale(Matrix x, float factor);
   void softcap(Matrix x, float cap);
   void gather(Matrix x, std::span<const int32_t> rows, Matrix out);
+  void argmax(Matrix logits, int32_t* ids);
 
   const Hardware& hardware() const { return hardware_; }
+  Device& device() const { return device_; }
   Precision precision() const { return options_.precision; }
+  DType working() const { return options_.working; }
   ThreadPool& pool() const { return *executor_.pool; }
   const KernelSet& kernels() const { return kernels_; }
   Planner<LinearOp>& linear_planner() { return linear_; }
@@ -65,15 +69,18 @@ class Ops {
 
  private:
   void elementwise(const ElementwiseOp::Args& args);
+  void rope(const RopeOp::Args& args);
   template <class Op>
   void dispatch(Planner<Op>& planner, const typename Op::Problem& problem, const typename Op::Args& args);
 
   const KernelSet& kernels_;
+  Device& device_;
   const Hardware& hardware_;
   OpsOptions options_;
-  Executor executor_;
+  // Attention has a workspace of its own: kernels of a GPU keep counters there that each launch leaves at zero.
+  Executor executor_, attention_executor_;
   std::unique_ptr<Arena> workspace_;
-  size_t workspace_needed_ = 0;
+  size_t workspace_needed_ = 0, attention_workspace_needed_ = 0;
   Planner<LinearOp> linear_;
   Planner<AttentionOp> attention_;
   Planner<NormOp> norm_;
@@ -83,6 +90,8 @@ class Ops {
   Planner<EmbeddingOp> embedding_;
   Planner<ElementwiseOp> elementwise_;
   Planner<KvWriteOp> kv_write_;
+  Planner<RopeWriteOp> rope_write_;
+  Planner<ArgmaxOp> argmax_;
 };
 
 }  // namespace millrace

@@ -21,7 +21,7 @@ StepCost step_cost(Runner& runner, int64_t rows, int64_t sequences, int64_t cont
     for (const auto& part : linear.parts) {
       const auto& w = part.weights;
       LinearProblem problem{w.format, w.layout->name(),           runner.ops().precision(), false, w.n,
-                            w.k,      is_head ? logit_rows : rows};
+                            w.k,      is_head ? logit_rows : rows, runner.ops().working()};
       cost.roof_us += roof_us(problem, hardware);
       cost.estimate_us += chosen_us(runner.ops().linear_planner().rank(problem.bucketed()));
     }

@@ -15,9 +15,9 @@ namespace millrace {
 namespace {
 
 constexpr std::pair<Isa, std::string_view> kNames[] = {
-    {Isa::Neon, "neon"},     {Isa::Fp16, "fp16"}, {Isa::Fhm, "fhm"},       {Isa::DotProd, "dotprod"}, {Isa::I8mm, "i8mm"},
-    {Isa::Bf16, "bf16"},     {Isa::Sve, "sve"},         {Isa::Sse4, "sse4"},       {Isa::Avx2, "avx2"},
-    {Isa::Avx512, "avx512"}, {Isa::Avx512Vnni, "vnni"}, {Isa::Amx, "amx"},
+    {Isa::Neon, "neon"}, {Isa::Fp16, "fp16"},     {Isa::Fhm, "fhm"},         {Isa::DotProd, "dotprod"},
+    {Isa::I8mm, "i8mm"}, {Isa::Bf16, "bf16"},     {Isa::Sve, "sve"},         {Isa::Sse4, "sse4"},
+    {Isa::Avx2, "avx2"}, {Isa::Avx512, "avx512"}, {Isa::Avx512Vnni, "vnni"}, {Isa::Amx, "amx"},
 };
 
 #if defined(__aarch64__)

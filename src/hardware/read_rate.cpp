@@ -1,23 +1,19 @@
 #include "hardware/read_rate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
+#include "hardware/clock.h"
 #include "hardware/detect.h"
 
 namespace millrace {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMegabyte = 1 << 20;
 constexpr size_t kLine = 64;
 constexpr size_t kWindowPerThread =
     32 * kMegabyte;  // one or two milliseconds: far more than starting the threads takes
 constexpr double kSecondsPerFigure = 0.05;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // Twice the last-level cache, so that nothing of a pass is left for the next one, within what can be had quickly.
 size_t buffer_bytes(const Hardware& hardware) {

@@ -13,4 +13,11 @@ struct Batch {
   std::span<const int32_t> logit_rows;       // rows whose logits are wanted, ascending
 };
 
+// The batch where the kernels run: `tokens` and `logit_rows` are there, and so is what follows from the slices.
+struct PlacedBatch : Batch {
+  std::span<const int32_t> positions;  // of each row
+  std::span<const int32_t> horizons;   // of each row: the length its sequence is known to reach
+  SliceTables tables;
+};
+
 }  // namespace millrace

@@ -12,7 +12,6 @@
 namespace millrace {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kImpossible = -9999;  // OpenAI's way to say so: JSON has no infinity
 
 // What may not be said becomes impossible.

@@ -30,6 +30,8 @@ def test_misuse_is_one_line_and_code_2(millrace, tiny):
     assert "kv-type" in millrace.fails("logits", "-m", tiny, "--tokens", "1", "--kv-type", "q2", code=2)
     assert "99999" in millrace.fails("logits", "-m", tiny, "--tokens", "1,99999", code=2)
     assert "top_p" in millrace.fails("run", "-m", tiny, "a", "--top-p", "7", code=2)
+    for seed in ("-1", "18446744073709551616", "1.5", "x"):
+        assert "seed" in millrace.fails("run", "-m", tiny, "a", "--seed", seed, code=2)
 
 
 def test_options_that_repeat_leave_the_prompt_alone(millrace, tiny):
@@ -67,6 +69,8 @@ def test_failures_are_one_line_and_code_1(millrace, tmp_path, tiny):
     (tmp_path / "cut.gguf").write_bytes(tiny.read_bytes()[:1000])
     assert "cut.gguf" in millrace.fails("logits", "-m", tmp_path / "cut.gguf", "--tokens", "1")
     assert "cuda" in millrace.fails("logits", "-m", tiny, "--tokens", "1", "--device", "cuda")
+    (tmp_path / "refuse.jinja").write_text("{{ raise_exception('no talk') }}")
+    assert "no talk" in millrace.fails("template", "--file", tmp_path / "refuse.jinja", "--input", "-", stdin=b"{}")
     millrace.fails("run", "-m", "someone/some-model", "hello")  # no network there: the endpoint refuses
 
 
@@ -200,6 +204,7 @@ def test_chat_keeps_the_conversation_and_obeys_commands(millrace, tmp_path):
     assert b"/reset" in done.stdout and b"unknown command" in done.stderr
     roles = [m["role"] for m in json.loads((tmp_path / "talk.json").read_text())]
     assert roles == ["user", "assistant"]
+    assert "name of a file" in millrace.fails("chat", "-m", model, stdin=b"/save\n", code=2)
 
 
 def chat_model(tmp_path):

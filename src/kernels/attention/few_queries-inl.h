@@ -104,8 +104,9 @@ class FewQueries {
 
   bool weigh_tile(int n, Partial& partial) const {
     for (int head = 0; head < shape_.heads; ++head) {
-      if (!move_row<variant>(broadcast(scratch_.factors[head]), scratch_.scores + head * kScoreStride, n, partial.maxima[head],
-                             partial.totals[head], partial.sums + head * shape_.stride, shape_.stride)) {
+      if (!move_row<variant>(broadcast(scratch_.factors[head]), scratch_.scores + head * kScoreStride, n,
+                             partial.maxima[head], partial.totals[head], partial.sums + head * shape_.stride,
+                             shape_.stride)) {
         return false;
       }
     }

@@ -65,8 +65,8 @@ void run_half_piece(const AttentionArgs& args, const AttentionWorkspace& space, 
 }
 
 template <DType dtype>
-void run_pair_piece(const AttentionArgs& args, const AttentionWorkspace& space, const Scratch& scratch, const Piece& piece,
-                    Partial& partial) {
+void run_pair_piece(const AttentionArgs& args, const AttentionWorkspace& space, const Scratch& scratch,
+                    const Piece& piece, Partial& partial) {
   const TileShape shape(args, space, piece.tile);
   if (shape.is_decode()) {
     using Products = std::conditional_t<dtype == DType::F16, HalfProducts, WideProducts<dtype>>;
@@ -104,12 +104,14 @@ constexpr int kPairQueryTile = 128;
 }  // namespace
 
 const AttentionKernel* half_kernel() {
-  static const FlashAttention kernel({"flash_fhm", kQueryTile, can_run_half, half_gflops, choose_half, merge, write_out});
+  static const FlashAttention kernel(
+      {"flash_fhm", kQueryTile, can_run_half, half_gflops, choose_half, merge, write_out});
   return &kernel;
 }
 
 const AttentionKernel* pair_kernel() {
-  static const FlashAttention kernel({"flash_bf16", kPairQueryTile, can_run_pairs, pair_gflops, choose_pairs, merge, write_out});
+  static const FlashAttention kernel(
+      {"flash_bf16", kPairQueryTile, can_run_pairs, pair_gflops, choose_pairs, merge, write_out});
   return &kernel;
 }
 

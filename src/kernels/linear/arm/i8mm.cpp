@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "kernels/linear/arm/arm.h"
-#include "kernels/linear/rows8/target.h"
 #include "kernels/linear/rows8/packed.h"
+#include "kernels/linear/rows8/target.h"
 #include "tensor/blocks.h"
 
 MR_BEGIN_TARGET("arch=armv8.2-a+dotprod+i8mm", "dotprod,i8mm")

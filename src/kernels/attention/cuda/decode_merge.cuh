@@ -1,0 +1,198 @@
+// The end of a segment of decode attention: the warps' sums become one; several blocks' sums of a pair become its result.
+#pragma once
+
+#include "kernels/attention/cuda/decode.cuh"
+
+namespace millrace {
+
+// The blocks whose ranges share a pair: `first` and those that follow it.
+struct Contributors {
+  int first = 0, count = 1;
+};
+
+__device__ inline void store4(const CudaMatrix& to, int64_t index, float4 v) {
+  if (to.dtype == DType::F32) {
+    reinterpret_cast<float4*>(to.data)[index / 4] = v;
+  } else if (to.dtype == DType::F16) {
+    reinterpret_cast<uint2*>(to.data)[index / 4] = {pack<__half>(v.x, v.y), pack<__half>(v.z, v.w)};
+  } else {
+    reinterpret_cast<uint2*>(to.data)[index / 4] = {pack<__nv_bfloat16>(v.x, v.y), pack<__nv_bfloat16>(v.z, v.w)};
+  }
+}
+
+template <int kDim>
+class SegmentEnd {
+  using Config = DecodeConfig<kDim>;
+  static constexpr int kFours = kDim / 4;  // of a row
+
+ public:
+  __device__ SegmentEnd(const DecodeParams& p, float* space)
+      : p_(p), o_(space), rows_(reinterpret_cast<float2*>(space + Config::kMergeFloats)) {
+    last_arrived_ = reinterpret_cast<int*>(rows_ + Config::kWarps * kTileRows);
+  }
+
+  __device__ void finish(RowSums<kDim>& sums, const Segment& s, const Contributors& blocks) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float total = quad_sum(sums.total[half]);
+      if (lane % 4 == 0) rows_[warp * kTileRows + half * 8 + g] = {sums.largest[half], total};
+    }
+    __syncthreads();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (half * 8 >= s.rows) break;
+      if (half * 8 + g < s.rows) write_warp(sums, half, warp, lane);
+      __syncthreads();
+      add_warps(s, half, blocks);
+      __syncthreads();
+    }
+    if (blocks.count > 1) arrive(s, blocks);
+  }
+
+ private:
+  __device__ float2 whole_row(int row) const {  // its largest score and its total over the warps
+    float largest = kNoScore, total = 0;
+#pragma unroll
+    for (int w = 0; w < Config::kWarps; ++w) largest = fmaxf(largest, rows_[w * kTileRows + row].x);
+#pragma unroll
+    for (int w = 0; w < Config::kWarps; ++w) {
+      const float2 part = rows_[w * kTileRows + row];
+      total += part.y * exp2_fast(part.x - largest);
+    }
+    return {largest, total};
+  }
+
+  __device__ void write_warp(const RowSums<kDim>& sums, int half, int warp, int lane) {
+    const int g = lane / 4, t = lane % 4;
+    const float factor = exp2_fast(sums.largest[half] - whole_row(half * 8 + g).x);
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) {
+      float* to = o_ + Config::merge_at(warp * Config::kMergeRows + g, n * 8 + t * 2);
+      *reinterpret_cast<float2*>(to) = {sums.o[n][half * 2] * factor, sums.o[n][half * 2 + 1] * factor};
+    }
+  }
+
+  __device__ void add_warps(const Segment& s, int half, const Contributors& blocks) {
+    const int count = min(8, s.rows - half * 8) * kFours;
+    for (int i = threadIdx.x; i < count; i += Config::kThreads) {
+      const int row = i / kFours, column = i % kFours * 4;
+      float4 sum = {};
+#pragma unroll
+      for (int w = 0; w < Config::kWarps; ++w) {
+        const float* from = o_ + Config::merge_at(w * Config::kMergeRows + row, column);
+        const float4 part = *reinterpret_cast<const float4*>(from);
+        sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
+      }
+      const float2 whole = whole_row(half * 8 + row);
+      if (blocks.count == 1) {
+        store_result(s, half * 8 + row, column, sum, whole.y);
+      } else {
+        const int64_t slot = static_cast<int64_t>(blockIdx.x) * 2 + (s.from_start ? 1 : 0);
+        const int64_t at = slot * kTileRows + half * 8 + row;
+        __stcg(reinterpret_cast<float4*>(p_.partials + at * kDim + column), sum);
+        if (column == 0) __stcg(p_.summaries + at, whole);
+      }
+    }
+  }
+
+  __device__ void store_result(const Segment& s, int tile_row, int column, float4 sum, float total) const {
+    const int index = s.first_row_of_tile + tile_row;
+    const int64_t row = s.slice.first_row + index / p_.group, head = s.kv_head * p_.group + index % p_.group;
+    const float factor = 1 / total;
+    store4(p_.args.out, row * p_.args.out.stride + head * kDim + column,
+           {sum.x * factor, sum.y * factor, sum.z * factor, sum.w * factor});
+  }
+
+  // The last block to get here finds all partial results of the pair, and the counter is zero again.
+  __device__ void arrive(const Segment& s, const Contributors& blocks) {
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      const int tile = s.first_row_of_tile / kTileRows;
+      unsigned* counter = p_.counters + static_cast<int64_t>(s.sequence) * p_.counters_per_sequence +
+                          tile * p_.kv_heads + s.kv_head;
+      const unsigned others = static_cast<unsigned>(blocks.count - 1);
+      *last_arrived_ = atomicInc(counter, others) == others;
+    }
+    __syncthreads();
+    if (*last_arrived_ != 0) {
+      __threadfence();
+      combine(s, blocks);
+    }
+    __syncthreads();
+  }
+
+  struct Sum {
+    float largest = kNoScore, total = 0;
+    float4 o = {};
+
+    __device__ void add(float other_largest, float other_total, float4 other) {
+      const float top = fmaxf(largest, other_largest);
+      const float mine = exp2_fast(largest - top), theirs = exp2_fast(other_largest - top);
+      largest = top;
+      total = total * mine + other_total * theirs;
+      o = {o.x * mine + other.x * theirs, o.y * mine + other.y * theirs, o.z * mine + other.z * theirs,
+           o.w * mine + other.w * theirs};
+    }
+  };
+
+  // Each thread adds up four columns of a row; where rows are few, groups of threads share the partial results.
+  __device__ void combine(const Segment& s, const Contributors& blocks) {
+    const int items = s.rows * kFours;
+    const int groups = max(1, Config::kThreads / items);
+    for (int first = 0; first < items; first += Config::kThreads) {
+      const int item = groups > 1 ? threadIdx.x % items : first + threadIdx.x;
+      const int group = groups > 1 ? threadIdx.x / items : 0;
+      Sum sum;
+      if (item < items && group < groups) sum = add_partials(blocks, item / kFours, item % kFours, group, groups);
+      if (groups > 1) share(sum, items, groups);
+      if (item < items && group == 0) store_result(s, item / kFours, item % kFours * 4, sum.o, sum.total);
+    }
+  }
+
+  __device__ Sum add_partials(const Contributors& blocks, int row, int four, int group, int groups) const {
+    constexpr int kAtOnce = 8;
+    Sum sum;
+    for (int c = group; c < blocks.count; c += groups * kAtOnce) {
+      float2 rows[kAtOnce];
+      float4 o[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int at = c + i * groups;
+        rows[i] = {kNoScore, 0};
+        o[i] = {};
+        if (at < blocks.count) {
+          const int64_t slot = static_cast<int64_t>(blocks.first + at) * 2 + (at == 0 ? 1 : 0);
+          rows[i] = __ldcg(p_.summaries + slot * kTileRows + row);
+          o[i] = __ldcg(reinterpret_cast<const float4*>(p_.partials + (slot * kTileRows + row) * kDim) + four);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) sum.add(rows[i].x, rows[i].y, o[i]);
+    }
+    return sum;
+  }
+
+  __device__ void share(Sum& sum, int items, int groups) {
+    Sum* space = reinterpret_cast<Sum*>(o_);
+    static_assert(sizeof(Sum) * Config::kThreads <= Config::kMergeFloats * 4);
+    __syncthreads();
+    space[threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.x < items) {
+      for (int other = 1; other < groups; ++other) {
+        const Sum& part = space[threadIdx.x + other * items];
+        sum.add(part.largest, part.total, part.o);
+      }
+    }
+    __syncthreads();
+  }
+
+  const DecodeParams& p_;
+  float* o_;      // [warp][row][column]
+  float2* rows_;  // [warp][row]: largest, total
+  int* last_arrived_;
+};
+
+}  // namespace millrace
