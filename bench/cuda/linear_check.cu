@@ -110,7 +110,7 @@ double tolerance(DType y) { return y == DType::F32 ? 2e-5 : y == DType::F16 ? 6e
 
 class Checker {
  public:
-  explicit Checker(const CudaLimits& limits) : limits_(limits) {}
+  Checker(const CudaLimits& limits, const KernelFilter& filter) : limits_(limits), filter_(filter) {}
 
   void check(const Case& c, const Matrix& w, uint64_t seed) {
     const CudaLinearProblem& p = c.problem;
@@ -143,7 +143,7 @@ class Checker {
     const std::vector<double> want = expected(c, products, bias, old);
 
     for (const CudaLinearKernel& kernel : cuda_linear_kernels()) {
-      if (!kernel.can_run(p, limits_)) continue;
+      if (!filter_.wants(kernel) || !kernel.can_run(p, limits_)) continue;
       for (const bool overlap : {false, true}) {
         upload(dy, y_bytes);
         CHECK(cudaMemset(dss.as(), 0, m * 4));
@@ -218,6 +218,7 @@ class Checker {
   }
 
   CudaLimits limits_;
+  KernelFilter filter_;
   int checks_ = 0, failures_ = 0;
   std::set<std::string> kernels_;
 };
@@ -270,9 +271,9 @@ void check_unpack(DType format, int64_t n, int64_t k, uint64_t seed, int& failur
 
 }  // namespace
 
-int check_linear(const CudaLimits& limits, uint64_t seed) {
+int check_linear(const CudaLimits& limits, const KernelFilter& filter, uint64_t seed) {
   std::printf("checks, seed %llu\n", (unsigned long long)seed);
-  Checker checker(limits);
+  Checker checker(limits, filter);
   const std::vector<Shape> plain{{1024, 4096, false}, {1000, 1192, false}, {96, 72, false},
                                  {250, 4104, false},  {7, 512, false},     {1536, 1088, true}};
   const std::vector<int64_t> many{1, 2, 3, 4, 5, 8, 9, 13, 16, 17, 31, 48, 64, 65, 100, 128, 200, 256, 300};

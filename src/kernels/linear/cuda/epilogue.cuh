@@ -120,11 +120,14 @@ __device__ __forceinline__ void finish_tiles(const float* partials, int parts, i
   const int live = min(tokens, out.m - first_token);
   const int items = tiles * live * 2;
   const int rank = splits > 1 ? cluster_rank() : 0;
+#pragma unroll 1
   for (int item = rank * threads + int(threadIdx.x); item < items; item += splits * threads) {
     const int half = item % 2, token = item / 2 % live, tile = item / (2 * live);
     const float* at = partials + (tile * tokens + token) * kTileStride + 4 * half;
     float4 low = {0, 0, 0, 0}, high = {0, 0, 0, 0};
+#pragma unroll 1  // unrolled, this loop would decide how many registers a kernel takes
     for (int part = 0; part < parts; ++part, at += tiles * tokens * kTileStride) {
+#pragma unroll 1
       for (int split = 0; split < splits; ++split) {
         low = add(low, splits > 1 ? load_cluster(at, split) : *reinterpret_cast<const float4*>(at));
         high = add(high, splits > 1 ? load_cluster(at + 8, split) : *reinterpret_cast<const float4*>(at + 8));

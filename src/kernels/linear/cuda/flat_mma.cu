@@ -38,7 +38,7 @@ __device__ __forceinline__ void load(Weights& w, const T* const (&rows)[kTiles][
 }
 
 template <class T, int kGroups>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, kGroups <= 2 ? 2 : 1)
     flat_mma(const T* weights, int64_t stride, const T* x, int64_t x_stride, int k_split, int k, int splits,
              LinearOutput out) {
   extern __shared__ __align__(16) float partials[];
@@ -56,14 +56,18 @@ __global__ void __launch_bounds__(kThreads, 2)
       rows[tile][half] = weights + min(first_row + tile * kTileRows + half * 8 + g, out.n - 1) * stride;
     }
   }
-  int at = begin + warp * kChunk + t * 8;
+  // Blocks start at different places of K: rows a power of two apart would else ask the same memory channels all at once.
+  const int rounds = max(0, (end - begin + kWarps * kChunk - 1) / (kWarps * kChunk));
+  int round = static_cast<int>(blockIdx.x / splits % max(rounds, 1));
+  const int lane_begin = begin + warp * kChunk + t * 8;
+  int at = lane_begin + round * kWarps * kChunk;
   Weights ahead;
   load(ahead, rows, at, end);
   wait_for_previous_kernel();
 
   const T* x_row = x + (first_token + g) * x_stride;
   float sums[kGroups][kTiles][4] = {};
-  for (; at - t * 8 < end; at += kWarps * kChunk) {  // the same for all lanes: they multiply together
+  for (int i = 0; i < rounds; ++i) {
     uint4 xs[kGroups][2];
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
@@ -74,7 +78,9 @@ __global__ void __launch_bounds__(kThreads, 2)
       }
     }
     const Weights now = ahead;
-    load(ahead, rows, at + kWarps * kChunk, end);
+    round = round + 1 == rounds ? 0 : round + 1;
+    at = lane_begin + round * kWarps * kChunk;
+    if (i + 1 < rounds) load(ahead, rows, at, end);
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
 #pragma unroll
@@ -100,11 +106,11 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 int groups(int64_t m) { return m <= 8 ? 1 : m <= 16 ? 2 : 4; }
 
-// Two blocks for every multiprocessor, if K is long enough to share.
+// Blocks along K if there is room for them beside the others: two fit on a multiprocessor.
 int choose_splits(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int64_t blocks = ceil_div(p.n, kBlockRows) * ceil_div(p.m, 8 * groups(p.m));
   int splits = 1;
-  while (limits.capability >= 90 && splits < 8 && blocks * splits < 2 * limits.sms &&
+  while (limits.capability >= 90 && splits < 8 && blocks * splits <= limits.sms &&
          p.k / (2 * splits) >= 2 * kWarps * kChunk) {
     splits *= 2;
   }

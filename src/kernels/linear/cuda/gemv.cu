@@ -82,15 +82,21 @@ __global__ void __launch_bounds__(kThreads, 2)
   for (int r = 0; r < kRows; ++r) {
     rows[r] = weights + min(first_row + warp * kRows + r, out.n - 1) * stride;
   }
+  // Warps start at different places of K: rows a power of two apart would else ask the same memory channels all at once.
+  const int rounds = (end - begin + kAdvance - 1) / kAdvance;
+  int round = static_cast<int>((blockIdx.x / splits * kWarps + warp) % max(rounds, 1));
   WeightBuffer<T, kTokens> ahead;
-  int at = begin + lane * 8;
+  int at = begin + round * kAdvance + lane * 8;
   ahead.load(rows, at, end);
   wait_for_previous_kernel();
   float sum[kRows][kTokens] = {};
-  for (; at < end; at += kAdvance) {
+  for (int i = 0; i < rounds; ++i) {
     const WeightBuffer<T, kTokens> now = ahead;
-    ahead.load(rows, at + kAdvance, end);
-    multiply<T, kTokens>(now, x, x_stride, at, end, sum);
+    const int here = at;
+    round = round + 1 == rounds ? 0 : round + 1;
+    at = begin + round * kAdvance + lane * 8;
+    if (i + 1 < rounds) ahead.load(rows, at, end);
+    multiply<T, kTokens>(now, x, x_stride, here, end, sum);
   }
 
 #pragma unroll
@@ -108,11 +114,11 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 int block_rows(int64_t m) { return rows_per_warp(static_cast<int>(m)) * kWarps; }
 
-// Two blocks for every multiprocessor, if K is long enough to share.
+// Blocks along K if there is room for them beside the others: two fit on a multiprocessor.
 int choose_splits(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int64_t blocks = ceil_div(p.n, block_rows(p.m));
   int splits = 1;
-  while (limits.capability >= 90 && splits < 8 && blocks * splits < 2 * limits.sms && p.k / (2 * splits) >= 2 * kStep) {
+  while (limits.capability >= 90 && splits < 8 && blocks * splits <= limits.sms && p.k / (2 * splits) >= 2 * kStep) {
     splits *= 2;
   }
   return splits;

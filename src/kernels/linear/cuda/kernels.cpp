@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <array>
+#include <vector>
 
 #include "kernels/linear/cuda/families.h"
 
@@ -19,7 +19,12 @@ double stream_us(const CudaLinearProblem& p, const CudaLimits& limits, int64_t b
 }
 
 std::span<const CudaLinearKernel> cuda_linear_kernels() {
-  static const std::array kKernels{gemv_kernel(), flat_mma_kernel(), packed_mma_kernel(), rows_kernel()};
+  static const std::vector<CudaLinearKernel> kKernels = [] {
+    std::vector<CudaLinearKernel> list{gemv_kernel(), flat_mma_kernel(), packed_mma_kernel(), rows_kernel()};
+    const std::span<const CudaLinearKernel> wgmma = wgmma_kernels();
+    list.insert(list.begin() + 2, wgmma.begin(), wgmma.end());
+    return list;
+  }();
   return kKernels;
 }
 

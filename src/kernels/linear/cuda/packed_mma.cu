@@ -2,6 +2,7 @@
 #include "kernels/linear/cuda/packed_mma.cuh"
 
 #include <algorithm>
+#include <cmath>
 
 namespace millrace {
 
@@ -17,21 +18,57 @@ namespace {
 
 int groups(int64_t m) { return m <= 8 ? 1 : m <= 16 ? 2 : 4; }
 
-// Every block reads the x of its columns: many tokens want many row tiles per block. Blocks along K then fill the device.
-PackedShape choose_shape(const CudaLinearProblem& p, const CudaLimits& limits) {
-  PackedShape shape{kPackedWarps, 1};
-  for (int64_t m = 1; m < std::min<int64_t>(p.m, 8); m *= 2) shape.warps_k /= 2;
-  const int64_t units = ceil_div(p.k, 256), tiles = ceil_div(p.n, 16) * ceil_div(p.m, 8 * groups(p.m));
-  while (shape.warps_k > 1 && units / shape.warps_k < 2) shape.warps_k /= 2;
-  // Enough tiles for every multiprocessor: fewer warps per tile mean fewer partial sums.
-  while (shape.warps_k > 1 && tiles * shape.warps_k / 2 >= 3 * 16 * limits.sms) shape.warps_k /= 2;
-  const auto blocks = [&] { return ceil_div(tiles * shape.warps_k, kPackedWarps) * shape.splits; };
-  if (limits.capability >= 90) {
-    while (shape.splits < 8 && blocks() < 2 * limits.sms && units / (2 * shape.splits * shape.warps_k) >= 1) {
-      shape.splits *= 2;
+// Bytes of x and its sums per unit of K.
+int staged_unit_bytes(const CudaLinearProblem& p) {
+  const int tokens = static_cast<int>(std::min<int64_t>(p.m, 8 * groups(p.m)));
+  return tokens * kUnitColumns * 2 + 8 * groups(p.m) * 64 * (p.format == DType::Q6_K ? 2 : 1);
+}
+
+struct Choice {
+  PackedShape shape;
+  double us;
+};
+
+// Weights stream at the bandwidth of the device or at the rate at which they are decoded; every block reads the x of its
+// columns through the second-level cache; a cluster and partial sums cost a little more at the end.
+Choice cost(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k, int splits) {
+  const int units = static_cast<int>(ceil_div(p.k, kUnitColumns));
+  const int resident = packed_blocks_resident(p.format, groups(p.m));
+  Choice choice{{warps_k, splits, 0, 0}, 0};
+  choice.shape.units_split = static_cast<int>(ceil_div(units, splits));
+  const int room = std::max(1, 200 * 1024 / resident / staged_unit_bytes(p) / warps_k) * warps_k;
+  choice.shape.units_chunk = std::min(room, static_cast<int>(round_up(choice.shape.units_split, warps_k)));
+
+  const int64_t passes = ceil_div(p.m, 8 * groups(p.m));
+  const int64_t blocks = ceil_div(ceil_div(p.n, kUnitRows), kPackedWarps / warps_k) * splits * passes;
+  const double elements = static_cast<double>(p.n) * static_cast<double>(p.k) * static_cast<double>(passes);
+  const double instructions = elements * (1.6 + 0.6 * groups(p.m));  // 128 are issued per clock, of which 70 % is good
+  const double decode_us = instructions / (128.0 * 1700.0 * 0.7 * limits.sms);
+  const double stream = std::max(decode_us, static_cast<double>(packed_linear_bytes(p.format, p.n, p.k)) /
+                                                limits.bytes_per_us);
+  // A warp that has only a unit or two to do waits for memory most of its life.
+  const double share = static_cast<double>(choice.shape.units_split) / warps_k;
+  const double slots = static_cast<double>(limits.sms) * resident;
+  const double waves = static_cast<double>(blocks) / slots;
+  const double used = waves < 1 ? std::min(1.0, 1.6 * waves) : waves / std::ceil(waves - 0.05);
+  const double uneven = share / std::ceil(share);
+  const double x_bytes = static_cast<double>(blocks / passes / splits) * 2.0 * static_cast<double>(p.k * p.m);
+  choice.us = 2.4 + stream / (0.5 + 0.5 * used) / (0.6 + 0.4 * uneven) + 0.5 * x_bytes / (1.3 * limits.bytes_per_us) +
+              0.3 * waves + (splits > 1 ? 0.5 + 0.1 * splits : 0) + 0.05 * warps_k +
+              0.8 * static_cast<double>(ceil_div(choice.shape.units_split, choice.shape.units_chunk) - 1);
+  return choice;
+}
+
+Choice choose(const CudaLinearProblem& p, const CudaLimits& limits) {
+  const int units = static_cast<int>(ceil_div(p.k, kUnitColumns));
+  Choice best = cost(p, limits, 1, 1);
+  for (int warps_k = 1; warps_k <= kPackedWarps && warps_k <= units; warps_k *= 2) {
+    for (int splits = 1; splits <= (limits.capability >= 90 ? 8 : 1) && splits * warps_k <= units; splits *= 2) {
+      const Choice choice = cost(p, limits, warps_k, splits);
+      if (choice.us < best.us) best = choice;
     }
   }
-  return shape;
+  return best;
 }
 
 bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
@@ -45,16 +82,7 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
   }
 }
 
-// Decoding and scaling take instructions: about this many per element and token group, and 128 are done per clock.
-double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
-  const PackedShape shape = choose_shape(p, limits);
-  const int64_t passes = ceil_div(p.m, 8 * groups(p.m));
-  const int64_t blocks = ceil_div(ceil_div(p.n, 16) * shape.warps_k, kPackedWarps) * shape.splits * passes;
-  const double elements = static_cast<double>(p.n) * static_cast<double>(p.k) * static_cast<double>(passes);
-  const double instructions = elements * (2.0 + 0.7 * groups(p.m));
-  const double issue_us = instructions / (128.0 * 1700.0 * 0.7 * limits.sms);
-  return std::max(stream_us(p, limits, blocks, 2, 2.6), 2.6 + issue_us);
-}
+double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) { return choose(p, limits).us; }
 
 cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step) {
   PackedParams params{};
@@ -63,8 +91,7 @@ cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaL
   params.x_stride = a.x_stride;
   params.k = static_cast<int>(p.k);
   params.units = static_cast<int>(ceil_div(p.k, kUnitColumns));
-  params.shape = choose_shape(p, limits);
-  params.units_split = static_cast<int>(ceil_div(params.units, params.shape.splits));
+  params.shape = choose(p, limits).shape;
   params.out = linear_output(p, a);
   LaunchShape shape;
   const int64_t tiles = kPackedWarps / params.shape.warps_k;
