@@ -69,7 +69,7 @@ void Ops::plan(Linear& linear, int64_t rows) {
   for (auto& part : linear.parts) {
     const auto& w = part.weights;
     for (const int64_t m : row_buckets(rows)) {
-      const LinearProblem problem{w.format, w.layout->name(), options_.precision, false, w.n, w.k, m, options_.working};
+      const LinearProblem problem{w.format, w.layout->name(), options_.precision, false, w.n, w.k, m, options_.working, linear.gated};
       const auto* kernel = linear_.choose(problem);
       MR_ASSERT(kernel != nullptr);
       part.plan.emplace_back(m, kernel);
@@ -110,16 +110,16 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
     }
     if (x.dtype != options_.working) {  // a norm that comes after leaves its input in the residual's type
       const auto& w = part.weights;
-      kernel = linear_.choose({w.format, w.layout->name(), options_.precision, false, w.n, w.k, bucket, x.dtype});
+      kernel = linear_.choose({w.format, w.layout->name(), options_.precision, false, w.n, w.k, bucket, x.dtype, linear.gated});
     }
     MR_ASSERT(kernel != nullptr);
     const float* bias = linear.bias != nullptr ? linear.bias + column : nullptr;
     const auto& w = part.weights;
-    const LinearArgs args{x, &w, bias, y.columns(column, w.n), accumulate};
+    const LinearArgs args{x, &w, bias, y.columns(column, linear.gated ? w.n / 2 : w.n), accumulate, linear.gated};
     if (times_ == nullptr) {
       kernel->run(args, executor_);
     } else {
-      run_watched(linear_, *kernel, {w.format, w.layout->name(), options_.precision, false, w.n, w.k, x.rows, x.dtype},
+      run_watched(linear_, *kernel, {w.format, w.layout->name(), options_.precision, false, w.n, w.k, x.rows, x.dtype, linear.gated},
                   args, executor_);
     }
     column += w.n;

@@ -23,6 +23,7 @@ struct Linear {
     std::vector<std::pair<int64_t, const LinearKernel*>> plan;
   };
   int64_t n = 0, k = 0;
+  bool gated = false;  // gate and up in one part: it gives silu(gate) * up, half as wide
   std::vector<Part> parts;
   const float* bias = nullptr;  // [n] or null
 };

@@ -22,7 +22,7 @@ std::vector<std::vector<LinearProblem>> linear_problems(Runner& runner) {
       std::vector<LinearProblem> problems;
       for (const int64_t m : row_buckets(is_head ? runner.options().logit_rows : runner.options().rows)) {
         problems.push_back({w.format, w.layout->name(), runner.ops().precision(), false, w.n, w.k, m,
-                            runner.ops().working()});
+                            runner.ops().working(), linear.gated});
       }
       const bool known = std::any_of(all.begin(), all.end(), [&](const auto& other) {
         return other.front() == problems.front() && other.size() >= problems.size();

@@ -91,7 +91,7 @@ class ChatGlm final : public Model {
                            : load_attention(at, c),
           .feed_norm = at.vector({"ffn_norm.weight", hf.feed_norm}, c.hidden),
           .post_feed_norm = at.optional_vector({"post_ffw_norm.weight", hf.post_feed_norm}, c.hidden),
-          .feed = {.gate_up = at.linear({{{"ffn_up.weight", hf.gate_up}, 2 * c.feed_forward}}, c.hidden),
+          .feed = {.gate_up = at.gate_up({{{"ffn_up.weight", hf.gate_up}, 2 * c.feed_forward}}, c.hidden, Activation::Silu),
                    .down = at.linear({{{"ffn_down.weight", hf.down}, c.hidden}}, c.feed_forward)},
       });
     }

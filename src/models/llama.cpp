@@ -29,7 +29,7 @@ class Llama final : public Model {
           .attention_norm = at.vector({"attn_norm.weight", "input_layernorm.weight"}, c.hidden),
           .attention = load_attention(at, c),
           .feed_norm = at.vector({"ffn_norm.weight", "post_attention_layernorm.weight"}, c.hidden),
-          .feed = load_feed_forward(at, c),
+          .feed = load_feed_forward(at, c, activation_),
       });
     }
     norm_ = w.vector({"output_norm.weight", "model.norm.weight"}, c.hidden);

@@ -105,7 +105,9 @@ void Pass::attend(int64_t layer, const AttentionSettings& s) {
                  .tables = batch.tables});
 }
 
-void Pass::gate(Activation activation) {
+void Pass::gated_linear(Matrix x, const Linear* weights, Activation activation) {
+  if (weights->gated) return ops.linear(x, *weights, feed);
+  ops.linear(x, *weights, gate_up);
   const Matrix up = gate_up.columns(feed.cols, feed.cols);
   ops.activate(activation, gate_up.columns(0, feed.cols), &up, feed);
 }

@@ -87,8 +87,8 @@ class Pass {
   // Turns q and k where turn() was called, stores k and v, then attends: q -> attended.
   void attend(int64_t layer, const AttentionSettings& settings);
 
-  // feed = act(gate) * up, from gate_up whose first half is the gate.
-  void gate(Activation activation);
+  // feed = act(gate(x)) * up(x).
+  void gated_linear(Matrix x, const Linear* gate_up_weights, Activation activation);
 
   // Keeps the rows whose logits are wanted; what follows works on those only, and ends in `last`.
   Matrix select_rows(Matrix x);

@@ -68,6 +68,23 @@ const WeightView* Weights::table(const TensorName& name, int64_t rows, int64_t c
   return &tables_.emplace_back(find(resolve(name), rows, cols));
 }
 
+const Linear* Weights::gate_up(const std::vector<LinearPart>& parts, int64_t k, Activation activation) {
+  linear(parts, k);
+  Linear& made = linears_.back();
+  if (!on_device() || activation != Activation::Silu || made.bias != nullptr || made.parts.size() != 1) return &made;
+  const int64_t half = made.n / 2, group = made.parts[0].weights.layout->gate_group();
+  if (group == 0 || half % group != 0) return &made;
+  auto& sources = pending_.back().sources;
+  if (sources.size() == 1) {
+    WeightView up = sources[0];
+    up.data = up.row(half);
+    sources.push_back(up);
+    for (auto& source : sources) source.rows = half;
+  }
+  made.gated = true;
+  return &made;
+}
+
 const Linear* Weights::linear(const std::vector<LinearPart>& parts, int64_t k) {
   Linear& linear = linears_.emplace_back();
   linear.k = k;
@@ -201,7 +218,11 @@ void Weights::upload(const std::function<void(int64_t, int64_t)>& progress) {
       continue;
     }
     std::byte* data = arena_->take(w.layout->bytes(w.format, w.n, w.k));
-    w.layout->upload(pending.sources, data, *uploader, ops_.pool());
+    if (pending.linear->gated) {
+      w.layout->upload_gated(pending.sources[0], pending.sources[1], data, *uploader, ops_.pool());
+    } else {
+      w.layout->upload(pending.sources, data, *uploader, ops_.pool());
+    }
     w.data = data;
     for (const auto& view : pending.sources) source_.release(view);
     progress(static_cast<int64_t>(arena_->used()), total);
@@ -221,6 +242,11 @@ Weights::Layer::Layer(Weights& weights, int64_t index, const TensorName& pattern
 const Linear* Weights::Layer::linear(std::vector<LinearPart> parts, int64_t k) {
   for (auto& part : parts) part.name = below(part.name);
   return weights_.linear(parts, k);
+}
+
+const Linear* Weights::Layer::gate_up(std::vector<LinearPart> parts, int64_t k, Activation activation) {
+  for (auto& part : parts) part.name = below(part.name);
+  return weights_.gate_up(parts, k, activation);
 }
 
 }  // namespace millrace

@@ -32,6 +32,8 @@ class Weights {
   bool has(const TensorName& name) const;
   // A bias is looked for under the weight's name with ".bias"; parts without one add nothing.
   const Linear* linear(const std::vector<LinearPart>& parts, int64_t k);
+  // gate and up, as two parts or as one: on devices that can, the layer gives act(gate) * up at once (Linear::gated).
+  const Linear* gate_up(const std::vector<LinearPart>& parts, int64_t k, Activation activation);
   const float* vector(const TensorName& name, int64_t n, float add = 0);  // as f32; `add`: gemma stores weight - 1
   const float* optional_vector(const TensorName& name, int64_t n);        // null where the file has none
   // Rows to look up, as the file holds them: there after pack().
@@ -84,6 +86,7 @@ class Weights::Layer {
   Layer(Weights& weights, int64_t index, const TensorName& prefix_pattern);
   bool has(const TensorName& name) const { return weights_.has(below(name)); }
   const Linear* linear(std::vector<LinearPart> parts, int64_t k);
+  const Linear* gate_up(std::vector<LinearPart> parts, int64_t k, Activation activation);
   const float* vector(const TensorName& name, int64_t n, float add = 0) { return weights_.vector(below(name), n, add); }
   const float* optional_vector(const TensorName& name, int64_t n) { return weights_.optional_vector(below(name), n); }
 

@@ -154,6 +154,53 @@ TEST_P(CudaLinearTest, Fast) {
   }
 }
 
+// silu(gate) * up in one go, from rows that alternate.
+TEST_P(CudaLinearTest, Gated) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const DType format = GetParam(), type = format == DType::F16 ? DType::F16 : DType::BF16;
+  constexpr int64_t kHalf = 136, kWidth = 512;
+  const auto gate = random_weights(format, kHalf, kWidth, random), up = random_weights(format, kHalf, kWidth, random);
+  for (const auto* layout : cuda_kernels().layouts) {
+    if (!layout->accepts(format, 2 * kHalf, kWidth, gpu().hardware()) || layout->gate_group() == 0) continue;
+    const GpuBytes packed(layout->bytes(format, 2 * kHalf, kWidth));
+    {
+      const auto uploader = gpu().new_uploader();
+      layout->upload_gated({format, kHalf, kWidth, gate.data()}, {format, kHalf, kWidth, up.data()}, packed.data(), *uploader,
+                           pool_);
+    }
+    const LinearWeights weights{format, 2 * kHalf, kWidth, layout, packed.data()};
+    for (const int64_t m : {1, 4, 8, 17, 64, 130}) {
+      const auto x = random_activations(m, kWidth, random);
+      TestMatrix in(m, kWidth), out(m, kHalf), expected(m, kHalf);
+      std::vector<float> g(kWidth), u(kWidth);
+      for (int64_t i = 0; i < m * kWidth; ++i) in.at(i / kWidth, i % kWidth) = rounded(0.2f * x[size_t(i)], type);
+      for (int64_t j = 0; j < kHalf; ++j) {
+        const size_t at = static_cast<size_t>(j) * row_bytes(format, kWidth);
+        dequantize_row(format, gate.data() + at, g.data(), kWidth);
+        dequantize_row(format, up.data() + at, u.data(), kWidth);
+        for (int64_t i = 0; i < m; ++i) {
+          double a = 0, b = 0;
+          for (int64_t e = 0; e < kWidth; ++e) a += double(in.at(i, e)) * g[size_t(e)], b += double(in.at(i, e)) * u[size_t(e)];
+          expected.at(i, j) = static_cast<float>(a / (1 + std::exp(-a)) * b);
+        }
+      }
+      const LinearProblem p{format, layout->name(), Precision::Fast, false, 2 * kHalf, kWidth, m, type, true};
+      for (const auto* kernel : cuda_kernels().linear) {
+        if (!kernel->can_run(p.bucketed(), gpu().hardware())) continue;
+        SCOPED_TRACE(to_string(p) + " with " + std::string(kernel->name()));
+        const GpuBytes workspace(kernel->workspace_bytes(p.bucketed(), gpu().hardware()));
+        const GpuCopy gpu_in(in, type), gpu_out(out, type);
+        kernel->run({gpu_in.view(), &weights, nullptr, gpu_out.view(), false, true}, on_gpu(workspace.data()));
+        gpu_out.read(out);
+        EXPECT_TRUE(out.spare_is_untouched());
+        EXPECT_LE(out.distance(expected), is_quantized(format) ? 5e-2 : 2e-2);
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Formats, CudaLinearTest, testing::ValuesIn([] {
                            std::vector<DType> all;
                            for (const auto& format : all_dtypes()) all.push_back(format.dtype);

@@ -26,33 +26,44 @@ class CublasLtLinear final : public LinearKernel {
     const double weights = 2 * elements, operations = 2 * elements * double(p.m);
     const double product = 2 * h.ceilings.region_us + std::max(weights / (0.8 * h.ceilings.read_gbs),
                                                                 operations / (0.85 * h.ceilings.bf16_gflops)) * 1e-3;
-    return p.format == p.x ? product : product + gpu_us(weights * 1.5, h, 0.5);
+    const double gating = p.gated ? gpu_us(3.0 * double(p.m * p.n), h) : 0;
+    return product + gating + (p.format == p.x ? 0 : gpu_us(weights * 1.5, h, 0.5));
   }
 
   size_t workspace_bytes(const Problem& p, const Hardware&) const override {
-    const size_t written_out = p.format == p.x ? 0 : static_cast<size_t>(p.n * p.k) * 2;
-    return CublasLtGemm::kWorkspaceBytes + written_out;
+    const size_t gate_up = p.gated ? static_cast<size_t>(p.m * p.n) * 2 : 0;
+    return CublasLtGemm::kWorkspaceBytes + written_out(p.format, p.x, p.n, p.k) + gate_up;
   }
 
   void run(const Args& a, const Executor& executor) const override {
     const LinearWeights& w = *a.weights;
     const void* weights = w.data;
+    std::byte* scratch = executor.workspace + CublasLtGemm::kWorkspaceBytes;
     if (w.format != a.x.dtype) {
-      std::byte* to = executor.workspace + CublasLtGemm::kWorkspaceBytes;
       if (w.layout == &cuda_rows_layout()) {
-        cuda_write_out(w, a.x.dtype, to, executor.queue);
+        cuda_write_out(w, a.x.dtype, scratch, executor.queue);
       } else {
-        cuda_unpack(w, to, executor.queue);
+        cuda_unpack(w, scratch, executor.queue);
       }
-      weights = to;
+      weights = scratch;
+      scratch += written_out(w.format, a.x.dtype, w.n, w.k);
+    }
+    const auto stream = static_cast<cudaStream_t>(executor.queue);
+    const std::span workspace(executor.workspace, CublasLtGemm::kWorkspaceBytes);
+    if (a.gated) {
+      gemm().run({a.x.dtype, a.x.dtype, w.n, w.k, a.x.rows, a.x.stride, w.n, false}, a.x.data, weights, scratch, workspace,
+                 stream);
+      return cuda_gate(scratch, w.n, w.layout->gate_group(), a.y, executor.queue);
     }
     gemm().run({a.x.dtype, a.y.dtype, w.n, w.k, a.x.rows, a.x.stride, a.y.stride, a.accumulate}, a.x.data, weights,
-               a.y.data, {executor.workspace, CublasLtGemm::kWorkspaceBytes},
-               static_cast<cudaStream_t>(executor.queue));
+               a.y.data, workspace, stream);
     if (a.bias != nullptr) cuda_add_bias(a.y, a.bias, executor.queue);
   }
 
  private:
+  static size_t written_out(DType format, DType x, int64_t n, int64_t k) {
+    return format == x ? 0 : static_cast<size_t>(n * k) * 2;
+  }
   // The library's handle, and an algorithm for each problem that it met. One thread steps a model; several models on
   // several threads each keep their own.
   static CublasLtGemm& gemm() {

@@ -32,21 +32,26 @@ class PackedLayout final : public LinearLayout {
     MR_ASSERT(!"this layout is a GPU's");
   }
 
+  int64_t gate_group() const override { return kGateUpGroup; }
+  void upload_gated(const WeightView& gate, const WeightView& up, std::byte* out, Uploader& uploader,
+                    ThreadPool& pool) const override {
+    clear(out, bytes(gate.dtype, 2 * gate.rows, gate.cols), uploader);
+    pack_part(gate, {0, 2 * kGateUpGroup}, 2 * gate.rows, out, uploader, pool);
+    pack_part(up, {kGateUpGroup, 2 * kGateUpGroup}, 2 * gate.rows, out, uploader, pool);
+  }
+
   void upload(std::span<const WeightView> parts, std::byte* out, Uploader& uploader, ThreadPool& pool) const override {
     const DType format = parts.front().dtype;
     const int64_t k = parts.front().cols;
     int64_t n = 0, first = 0;
     for (const auto& part : parts) n += part.rows;
     const bool same_bytes = !is_quantized(format) && packed_linear_stride(k) == k;
-    if (!same_bytes) {
-      const auto stream = static_cast<cudaStream_t>(uploader.queue());
-      check_cuda(cudaMemsetAsync(out, 0, bytes(format, n, k), stream), "packing weights");
-    }
+    if (!same_bytes) clear(out, bytes(format, n, k), uploader);
     for (const auto& part : parts) {
       if (same_bytes) {
         upload_bytes(part.data, out + static_cast<size_t>(first) * row_bytes(format, k), part.bytes(), uploader, pool);
       } else {
-        pack_part(part, first, n, out, uploader, pool);
+        pack_part(part, {first, kGateUpGroup}, n, out, uploader, pool);
       }
       first += part.rows;
     }
@@ -55,8 +60,13 @@ class PackedLayout final : public LinearLayout {
  private:
   static bool keeps_bits(DType format) { return packed_linear_format(format, DType::BF16) == format; }
 
+  static void clear(std::byte* out, size_t bytes, Uploader& uploader) {
+    const auto stream = static_cast<cudaStream_t>(uploader.queue());
+    check_cuda(cudaMemsetAsync(out, 0, bytes, stream), "packing weights");
+  }
+
   // As many rows at a time as a slot of the uploader holds.
-  static void pack_part(const WeightView& part, int64_t first, int64_t n, std::byte* out, Uploader& uploader,
+  static void pack_part(const WeightView& part, RowPlacement place, int64_t n, std::byte* out, Uploader& uploader,
                         ThreadPool& pool) {
     const size_t row = row_bytes(part.dtype, part.cols);
     const int64_t at_once = std::max<int64_t>(1, static_cast<int64_t>(uploader.slot_bytes() / row) / kGateUpGroup * kGateUpGroup);
@@ -64,9 +74,10 @@ class PackedLayout final : public LinearLayout {
       const int64_t rows = std::min(at_once, part.rows - done);
       fill_slot(uploader.slot(), part.row(done), static_cast<size_t>(rows) * row, pool);
       uploader.send(uploader.scratch(), static_cast<size_t>(rows) * row);
-      check_cuda(pack_linear(part.dtype, uploader.scratch(), rows, part.dtype, n, part.cols, {first + done, kGateUpGroup},
-                             out, static_cast<cudaStream_t>(uploader.queue())),
+      check_cuda(pack_linear(part.dtype, uploader.scratch(), rows, part.dtype, n, part.cols, place, out,
+                             static_cast<cudaStream_t>(uploader.queue())),
                  "packing weights");
+      place.first += rows / kGateUpGroup * place.step;
     }
   }
 
@@ -95,7 +106,7 @@ class PackedKernel final : public LinearKernel {
   }
   void run(const Args& a, const Executor& executor) const override {
     const LinearWeights& w = *a.weights;
-    const CudaLinearProblem p{w.format, a.x.dtype, a.y.dtype, w.n, w.k, a.x.rows, a.accumulate, false};
+    const CudaLinearProblem p{w.format, a.x.dtype, a.y.dtype, w.n, w.k, a.x.rows, a.accumulate, a.gated};
     const CudaLinearArgs args{a.x.data, a.x.stride, w.data, a.bias, a.y.data, a.y.stride};
     check_cuda(launch_.run(p, args, limits_of(*executor.hardware), {static_cast<cudaStream_t>(executor.queue), executor.overlap}),
                "starting a linear layer");
@@ -103,7 +114,7 @@ class PackedKernel final : public LinearKernel {
 
  private:
   static CudaLinearProblem problem(const Problem& p, DType y) {
-    return {p.format, p.x, y, p.n, p.k, p.m, p.accumulate, false};
+    return {p.format, p.x, y, p.n, p.k, p.m, p.accumulate, p.gated};
   }
   const CudaLinearKernel& launch_;
   std::string name_;

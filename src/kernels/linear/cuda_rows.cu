@@ -62,11 +62,19 @@ __global__ void add_bias(GpuMatrix y, const float* bias) {
   if (i < y.cols) y.set(blockIdx.y, i, y.get(blockIdx.y, i) + bias[i]);
 }
 
+__global__ void gate(const std::byte* gate_up, int64_t stride, int64_t group, GpuMatrix out) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, row = blockIdx.y;
+  if (i >= out.cols) return;
+  const int64_t at = row * stride + i / group * 2 * group + i % group;
+  const float x = load(gate_up, out.dtype, at);
+  out.set(row, i, x / (1 + expf(-x)) * load(gate_up, out.dtype, at + group));
+}
+
 class CudaRowsLinear final : public LinearKernel {
  public:
   std::string_view name() const override { return "cuda_rows"; }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
-    return is_gpu(hardware) && p.layout == cuda_rows_layout().name();
+    return is_gpu(hardware) && p.layout == cuda_rows_layout().name() && !p.gated;
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
     const double weights = double(p.n) * double(row_bytes(p.format, p.k)), passes = double((p.m + kRows - 1) / kRows);
@@ -101,6 +109,11 @@ void cuda_write_out(const LinearWeights& w, DType dtype, void* to, void* queue) 
 void cuda_add_bias(const Matrix& y, const float* bias, void* queue) {
   const dim3 grid(static_cast<unsigned>((y.cols + 255) / 256), static_cast<unsigned>(y.rows));
   add_bias<<<grid, 256, 0, static_cast<cudaStream_t>(queue)>>>(y, bias);
+}
+
+void cuda_gate(const void* gate_up, int64_t stride, int64_t group, const Matrix& out, void* queue) {
+  const dim3 grid(static_cast<unsigned>((out.cols + 255) / 256), static_cast<unsigned>(out.rows));
+  gate<<<grid, 256, 0, static_cast<cudaStream_t>(queue)>>>(static_cast<const std::byte*>(gate_up), stride, group, out);
 }
 
 }  // namespace millrace
