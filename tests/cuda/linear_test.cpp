@@ -38,10 +38,7 @@ class Problem {
     const WeightView view{c.format, c.n, c.k, weights_.data()};
     const GpuBytes packed(layout.bytes(c.format, c.n, c.k)), bias(bias_);
     const GpuBytes workspace(kernel.workspace_bytes(problem.bucketed(), gpu().hardware()));
-    {
-      const auto uploader = gpu().new_uploader();
-      layout.upload({&view, 1}, packed.data(), *uploader, pool);
-    }
+    layout.upload({&view, 1}, packed.data(), gpu_uploader(), pool);
     const LinearWeights weights{c.format, c.n, c.k, &layout, packed.data()};
     TestMatrix x(c.m, c.k), y(c.m, c.n);
     for (int64_t i = 0; i < c.m; ++i) {
@@ -165,11 +162,8 @@ TEST_P(CudaLinearTest, Gated) {
   for (const auto* layout : cuda_kernels().layouts) {
     if (!layout->accepts(format, 2 * kHalf, kWidth, gpu().hardware()) || layout->gate_group() == 0) continue;
     const GpuBytes packed(layout->bytes(format, 2 * kHalf, kWidth));
-    {
-      const auto uploader = gpu().new_uploader();
-      layout->upload_gated({format, kHalf, kWidth, gate.data()}, {format, kHalf, kWidth, up.data()}, packed.data(), *uploader,
-                           pool_);
-    }
+    layout->upload_gated({format, kHalf, kWidth, gate.data()}, {format, kHalf, kWidth, up.data()}, packed.data(),
+                         gpu_uploader(), pool_);
     const LinearWeights weights{format, 2 * kHalf, kWidth, layout, packed.data()};
     for (const int64_t m : {1, 4, 8, 17, 64, 130}) {
       const auto x = random_activations(m, kWidth, random);

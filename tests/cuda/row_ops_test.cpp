@@ -190,12 +190,17 @@ TEST(CudaRopeWrite, MatchesTheReferences) {
       kv.keys = keys.data();
       kv.values = values.data();
       reference_kv_write()->run({k_expected.view(), v.view(), kv, {&slice, 1}}, {});
+      std::vector<float> turns;  // row after row, as the pass keeps them
+      for (int64_t i = 0; i < rows * shape.rotary_dim; ++i)
+        turns.push_back(angles.at(i / shape.rotary_dim, i % shape.rotary_dim));
+      const GpuBytes gpu_angles(turns);
       const RopeWriteOp::Problem problem{kv_type, shape.style, rows, shape.heads, kv_heads, dim, shape.rotary_dim};
       for_gpu_kernels<RopeWriteOp>(cuda_kernels().rope_write, problem, random.seed(), [&](const auto& kernel) {
-        const GpuCopy gpu_q(q), gpu_k(k), gpu_v(v), gpu_angles(angles);
+        const GpuCopy gpu_q(q), gpu_k(k), gpu_v(v);
+        const Matrix gpu_turns{DType::F32, rows, shape.rotary_dim, shape.rotary_dim, gpu_angles.data()};
         kv.keys = gpu_keys.data();
         kv.values = gpu_values.data();
-        RopeWriteOp::Args args{shape.style, gpu_q.view(), gpu_k.view(), gpu_v.view(), gpu_angles.view(), kv, shape.heads};
+        RopeWriteOp::Args args{shape.style, gpu_q.view(), gpu_k.view(), gpu_v.view(), gpu_turns, kv, shape.heads};
         args.tables.row_slots = gpu_slots.as<int32_t>();
         kernel.run(args, on_gpu());
         TestMatrix q_out = q;

@@ -18,6 +18,12 @@ inline Device& gpu() {
   return *device;
 }
 
+// One for all tests: pinning memory takes long.
+inline Uploader& gpu_uploader() {
+  static const std::unique_ptr<Uploader> uploader = gpu().new_uploader();
+  return *uploader;
+}
+
 inline Executor on_gpu(std::byte* workspace = nullptr) {
   return {nullptr, workspace, gpu().queue(), &gpu().hardware()};
 }

@@ -20,7 +20,7 @@ struct RopeWriteOp {
   struct Args {
     RopeStyle style = RopeStyle::Halves;
     Matrix q, k, v;  // [rows, heads * head_dim] and [rows, kv_heads * head_dim]; k need not be turned in place
-    Matrix angles;   // [rows, rotary_dim] as rope takes them; no columns: nothing turns
+    Matrix angles;   // [rows, rotary_dim] as rope takes them, row after row; no columns: nothing turns
     KvLayer kv;
     int heads = 0;
     std::span<const SequenceSlice> sequences;
