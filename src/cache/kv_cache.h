@@ -29,6 +29,7 @@ class KvCache {
   KvLayer layer(int i) const { return layers_[static_cast<size_t>(i)]; }
   BlockPool& blocks() { return blocks_; }
   BlockTable new_table(int32_t longest) { return {blocks_, options_.block_size, longest}; }
+  void copy_page(int32_t from, int32_t to);  // keys and values of all layers
   const KvOptions& options() const { return options_; }
   int32_t capacity() const { return blocks_.size() * options_.block_size; }
   size_t bytes() const { return arena_.capacity(); }

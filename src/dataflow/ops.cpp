@@ -1,5 +1,6 @@
 #include "dataflow/ops.h"
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 
@@ -67,6 +68,10 @@ void Ops::run_watched(const Planner<Op>& planner, const Kernel<Op>& kernel, cons
 
 void Ops::plan(Linear& linear, int64_t rows) {
   for (auto& part : linear.parts) {
+    if (options_.batch_invariant) {
+      plan_invariant(part, rows);
+      continue;
+    }
     const auto& w = part.weights;
     for (const int64_t m : row_buckets(rows)) {
       const LinearProblem problem{w.format, w.layout->name(), options_.precision, false, w.n, w.k, m, options_.working, linear.gated};
@@ -77,6 +82,38 @@ void Ops::plan(Linear& linear, int64_t rows) {
     }
   }
 }
+
+// The kernel that is fastest over a mix of decodes and prompts, among those that run every number of rows from two on.
+void Ops::plan_invariant(Linear::Part& part, int64_t rows) {
+  const auto& w = part.weights;
+  const auto buckets = row_buckets(std::max(rows, kLeastInvariantRows));
+  const auto problem_for = [&](int64_t m) {
+    return LinearProblem{w.format, w.layout->name(), options_.precision, false, w.n, w.k, m, options_.working};
+  };
+  const LinearKernel* best = nullptr;
+  double least_us = 0;
+  for (const auto* kernel : kernels_.linear) {
+    const auto runs = [&](int64_t m) { return m < kLeastInvariantRows || kernel->can_run(problem_for(m), hardware_); };
+    if (!std::all_of(buckets.begin(), buckets.end(), runs)) continue;
+    double us = 0;
+    for (const int64_t m : buckets) {
+      if (m >= kLeastInvariantRows) us += kernel->estimate_us(problem_for(m), hardware_) / static_cast<double>(m);
+    }
+    if (best != nullptr && us >= least_us) continue;
+    best = kernel;
+    least_us = us;
+  }
+  MR_ASSERT(best != nullptr);  // the reference runs everything
+  part.least_rows = kLeastInvariantRows;
+  for (const int64_t m : buckets) {
+    part.plan.emplace_back(m, best);
+    if (m < part.least_rows) continue;
+    workspace_needed_ = std::max(workspace_needed_, best->workspace_bytes(problem_for(m), hardware_));
+  }
+}
+
+// What small ops are planned for.
+int64_t Ops::bucket(int64_t rows) const { return options_.batch_invariant ? 1 : bucket_rows(rows); }
 
 void Ops::plan(const AttentionProblem& largest) {
   for (const auto& problem : attention_buckets(largest)) {
@@ -104,6 +141,7 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
   const int64_t bucket = bucket_rows(x.rows);
   int64_t column = 0;
   for (const auto& part : linear.parts) {
+    const int64_t rows = std::max(x.rows, part.least_rows);
     const LinearKernel* kernel = nullptr;
     for (const auto& [m, planned] : part.plan) {
       if (m == bucket) kernel = planned;
@@ -115,12 +153,14 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
     MR_ASSERT(kernel != nullptr);
     const float* bias = linear.bias != nullptr ? linear.bias + column : nullptr;
     const auto& w = part.weights;
-    const LinearArgs args{x, &w, bias, y.columns(column, linear.gated ? w.n / 2 : w.n), accumulate, linear.gated};
+    const Matrix to = y.first_rows(rows).columns(column, linear.gated ? w.n / 2 : w.n);
+    const LinearArgs args{x.first_rows(rows), &w, bias, to, accumulate, linear.gated};
     if (times_ == nullptr) {
       kernel->run(args, executor_);
     } else {
-      run_watched(linear_, *kernel, {w.format, w.layout->name(), options_.precision, false, w.n, w.k, x.rows, x.dtype, linear.gated},
-                  args, executor_);
+      run_watched(linear_, *kernel,
+                  {w.format, w.layout->name(), options_.precision, false, w.n, w.k, rows, x.dtype, linear.gated}, args,
+                  executor_);
     }
     column += w.n;
   }
@@ -143,18 +183,23 @@ AttentionProblem Ops::problem_of(const AttentionArgs& a) const {
 }
 
 void Ops::attention(const AttentionArgs& args) {
-  const AttentionProblem problem = problem_of(args);
+  AttentionProblem problem = problem_of(args);
+  AttentionArgs pinned = args;
+  if (options_.batch_invariant) {
+    problem.sequences = problem.rows = problem.context = 1;
+    pinned.invariant = true;
+  }
   const Kernel<AttentionOp>* kernel = attention_.choose(problem.bucketed());
   MR_ASSERT(kernel != nullptr);
-  if (times_ == nullptr) return kernel->run(args, attention_executor_);
-  run_watched(attention_, *kernel, problem, args, attention_executor_);
+  if (times_ == nullptr) return kernel->run(pinned, attention_executor_);
+  run_watched(attention_, *kernel, problem, pinned, attention_executor_);
 }
 
 void Ops::rope_write(const RopeWriteOp::Args& a) {
   const auto rotary = static_cast<int>(a.angles.cols);
-  const int64_t rows = bucket_rows(a.k.rows);
+  const int64_t rows = bucket(a.k.rows);
   if (!kernels_.rope_write.empty()) {
-    const RopeWriteOp::Problem problem{a.kv.dtype, a.style,       rows,  a.heads,
+    const RopeWriteOp::Problem problem{a.kv.dtype,    a.style,       rows,  a.heads,
                                        a.kv.kv_heads, a.kv.head_dim, rotary};
     return dispatch(rope_write_, problem, a);
   }
@@ -166,25 +211,25 @@ void Ops::rope_write(const RopeWriteOp::Args& a) {
 }
 
 void Ops::embed(const WeightView& table, std::span<const int32_t> ids, Matrix out, float scale, bool accumulate) {
-  dispatch(embedding_, {table.dtype, bucket_rows(out.rows), table.cols}, {table, ids, scale, accumulate, out});
+  dispatch(embedding_, {table.dtype, bucket(out.rows), table.cols}, {table, ids, scale, accumulate, out});
 }
 
-void Ops::norm(const NormOp::Args& a) { dispatch(norm_, {a.kind, bucket_rows(a.x.rows), a.x.cols, a.groups}, a); }
+void Ops::norm(const NormOp::Args& a) { dispatch(norm_, {a.kind, bucket(a.x.rows), a.x.cols, a.groups}, a); }
 
 void Ops::rope_angles(const RopeAnglesOp::Args& a) {
-  dispatch(rope_angles_, {bucket_rows(a.angles.rows), static_cast<int>(a.angles.cols)}, a);
+  dispatch(rope_angles_, {bucket(a.angles.rows), static_cast<int>(a.angles.cols)}, a);
 }
 
 void Ops::rope(const RopeOp::Args& a) {
-  dispatch(rope_, {a.style, bucket_rows(a.x.rows), a.heads, a.head_dim, a.rotary_dim}, a);
+  dispatch(rope_, {a.style, bucket(a.x.rows), a.heads, a.head_dim, a.rotary_dim}, a);
 }
 
 void Ops::activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out) {
-  dispatch(activation_, {kind, gate_with != nullptr, bucket_rows(x.rows), x.cols}, {kind, x, gate_with, out});
+  dispatch(activation_, {kind, gate_with != nullptr, bucket(x.rows), x.cols}, {kind, x, gate_with, out});
 }
 
 void Ops::elementwise(const ElementwiseOp::Args& a) {
-  dispatch(elementwise_, {a.kind, bucket_rows(a.out.rows), a.out.cols}, a);
+  dispatch(elementwise_, {a.kind, bucket(a.out.rows), a.out.cols}, a);
 }
 
 void Ops::add(Matrix a, Matrix b, Matrix out) { elementwise({Elementwise::Add, a, b, out}); }
@@ -198,7 +243,7 @@ void Ops::gather(Matrix x, std::span<const int32_t> rows, Matrix out) {
 }
 
 void Ops::argmax(Matrix logits, int32_t* ids) {
-  dispatch(argmax_, {bucket_rows(logits.rows), logits.cols}, {logits, ids});
+  dispatch(argmax_, {bucket(logits.rows), logits.cols}, {logits, ids});
 }
 
 }  // namespace millrace

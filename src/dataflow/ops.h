@@ -21,6 +21,7 @@ struct Linear {
     LinearWeights weights;
     // Kernel per bucket of rows, decided before the first step.
     std::vector<std::pair<int64_t, const LinearKernel*>> plan;
+    int64_t least_rows = 1;  // fewer rows are computed as that many: the buffers have room for them
   };
   int64_t n = 0, k = 0;
   bool gated = false;  // gate and up in one part: it gives silu(gate) * up, half as wide
@@ -33,7 +34,11 @@ struct OpsOptions {
   std::map<std::string, std::string> forced;  // op -> kernel, from --kernel OP=NAME
   DType working = DType::F32;                 // of the activations that linear layers take
   bool overlap = true;                        // kernels of a GPU start while the ones before them drain
+  // One kernel for every number of rows, and no sum whose order depends on them: a row's results are the same whatever
+  // else is in the batch.
+  bool batch_invariant = false;
 };
+constexpr int64_t kLeastInvariantRows = 2;  // that buffers of a batch-invariant pass must have
 
 class Ops {
  public:
@@ -78,6 +83,8 @@ class Ops {
  private:
   void elementwise(const ElementwiseOp::Args& args);
   void rope(const RopeOp::Args& args);
+  void plan_invariant(Linear::Part& part, int64_t rows);
+  int64_t bucket(int64_t rows) const;
   template <class Op>
   void dispatch(Planner<Op>& planner, const typename Op::Problem& problem, const typename Op::Args& args);
   template <class Op>

@@ -59,15 +59,22 @@ Runner::Runner(std::shared_ptr<const WeightSource> source, const LoadOptions& op
     : source_(std::move(source)), options_(options) {
   const IsaSet isa = allowed_isa(options_.isa);
   device_ = open_device({options_.device, options_.threads, options_.measure, isa});
+  if (options_.batch_invariant && !device_->is_host())
+    fail(ErrorKind::Unsupported, "results that do not depend on the batch are the CPU's only: use --device cpu");
   options_.threads = device_->is_host() ? hardware().threads : detect_cpu(options_.threads, isa).threads;
-  if (options_.logit_rows == 0) options_.logit_rows = options_.sequences;
+  const int64_t least =
+      options_.batch_invariant ? std::max(kLeastInvariantRows, options_.sequences) : options_.sequences;
   if (options_.rows == 0) options_.rows = device_->is_host() ? kRowsOnCpu : kRowsOnGpu;
-  options_.rows = std::max(options_.rows, options_.sequences);
+  options_.rows = std::max(options_.rows, least);
+  options_.logit_rows = std::max(options_.logit_rows, least);
   plans_ = PlanCache::load(PlanCache::file_for(hardware().id, hardware().threads));
   pool_ = std::make_unique<ThreadPool>(options_.threads);
   const DType working = working_type(*source_, *device_, options_.exact);
   ops_ = std::make_unique<Ops>(device_->is_host() ? cpu_kernels() : cuda_kernels(), *device_, *pool_, &plans_,
-                               OpsOptions{options_.exact ? Precision::Exact : Precision::Fast, options_.forced, working});
+                               OpsOptions{.precision = options_.exact ? Precision::Exact : Precision::Fast,
+                                          .forced = options_.forced,
+                                          .working = working,
+                                          .batch_invariant = options_.batch_invariant});
   weights_ = std::make_unique<Weights>(*source_, *ops_);
   model_ = find_architecture(*source_).make(*source_, *weights_);
   weights_->check_all_used();
@@ -92,12 +99,12 @@ void Runner::load(const Progress& progress) {
   plan_.available = device_->available_memory();
   plan_.check(source_->origin());
   weights_->pack(progress);
-  const KvOptions kv{*options_.kv_type, options_.block_size, static_cast<int32_t>(kv_tokens())};
+  const KvOptions kv{*options_.kv_type, options_.block_size, static_cast<int32_t>(options_.kv_tokens)};
   kv_ = std::make_unique<KvCache>(model_->kv_shapes(), kv, device_->memory());
   ops_->reserve_workspace();
   activations_ = std::make_unique<Activations>(activation_sizes(), device_->memory());
   tables_ = std::make_unique<BatchTables>(table_sizes(), options_.block_size, *device_);
-  results_ = std::make_unique<StepResults>(*device_, options_.logit_rows, model_->config().vocab);
+  results_ = std::make_unique<StepResults>(*device_, options_.logit_rows, model_->config().vocab, model_->config().hidden);
   recorded_.reserve(kRecordedSteps);
 }
 
@@ -106,23 +113,22 @@ void Runner::decide_context() {
   if (options_.context > config.context) {
     fail(ErrorKind::Usage, "--ctx {}: the model was trained for {} positions", options_.context, config.context);
   }
+  const auto weights = static_cast<int64_t>(weights_->packed_bytes() + weights_->in_place_bytes());
+  const auto per_token = static_cast<int64_t>(KvCache::bytes_per_token(model_->kv_shapes(), *options_.kv_type));
+  const int64_t room = (device_->available_memory() - weights) * 3 / 4 / std::max<int64_t>(1, per_token);
   if (options_.context == 0) {
-    const auto weights = static_cast<int64_t>(weights_->packed_bytes() + weights_->in_place_bytes());
-    const auto per_token = static_cast<int64_t>(KvCache::bytes_per_token(model_->kv_shapes(), *options_.kv_type));
-    const int64_t room = (device_->available_memory() - weights) * 3 / 4 / std::max<int64_t>(1, per_token * options_.sequences);
-    options_.context = std::clamp<int64_t>(room, 256, config.context);
+    const int64_t sharers = options_.kv_tokens == 0 ? options_.sequences : 1;
+    options_.context = std::clamp<int64_t>(room / sharers, 256, config.context);
     if (options_.context < config.context) {
       log().info("context limited to {} of the model's {} positions by available memory", options_.context,
                  config.context);
     }
   }
-  if (kv_tokens() > (int64_t(1) << 31) - 1) fail(ErrorKind::Usage, "--ctx {}: too large", options_.context);
-}
-
-// Each sequence takes whole pages.
-int64_t Runner::kv_tokens() const {
-  const int64_t pages = (options_.context + options_.block_size - 1) / options_.block_size;
-  return pages * options_.block_size * options_.sequences;
+  // Each sequence takes whole pages, and the longest must find room.
+  const int64_t one = (options_.context + options_.block_size - 1) / options_.block_size * options_.block_size;
+  if (options_.kv_tokens == LoadOptions::kWhatFits) options_.kv_tokens = std::min(room, one * options_.sequences);
+  options_.kv_tokens = options_.kv_tokens == 0 ? one * options_.sequences : std::max(one, options_.kv_tokens);
+  if (options_.kv_tokens > (int64_t(1) << 31) - 1) fail(ErrorKind::Usage, "--ctx {}: too large", options_.context);
 }
 
 void Runner::plan_memory() {
@@ -139,8 +145,8 @@ void Runner::plan_memory() {
   plan_.available = device_->available_memory();
   plan_.add("packed weights", weights_->packed_bytes());
   plan_.add("weights read in place", weights_->in_place_bytes());
-  plan_.add(fmt::format("KV cache of {} x {} positions", options_.sequences, options_.context),
-            KvCache::bytes_per_token(model_->kv_shapes(), *options_.kv_type) * static_cast<size_t>(kv_tokens()));
+  plan_.add(fmt::format("KV cache of {} positions", options_.kv_tokens),
+            KvCache::bytes_per_token(model_->kv_shapes(), *options_.kv_type) * static_cast<size_t>(options_.kv_tokens));
   plan_.add("activations", Activations::bytes(activation_sizes()) + BatchTables::bytes(table_sizes()));
   plan_.add("workspace", ops_->workspace_bytes());
   log().info("memory plan: {}", plan_.to_string());
@@ -168,7 +174,8 @@ void Runner::replay_or_record(const PlacedBatch& batch, int64_t pages) {
   recorded_.insert(recorded_.begin(), {rows, pages, device_->end_recording()});
 }
 
-std::span<const int32_t> Runner::run(const Batch& batch) {
+std::span<const int32_t> Runner::run(const Batch& batch, FunctionRef<void()> meanwhile) {
+  if (device_->is_host()) meanwhile();  // before: all cores compute
   int64_t context = 1;
   for (const auto& slice : batch.sequences) context = std::max<int64_t>(context, slice.past + slice.rows);
   // Tables are as wide as the bucket of the longest context, so that a recorded step fits until the next bucket.
@@ -176,19 +183,24 @@ std::span<const int32_t> Runner::run(const Batch& batch) {
   const int64_t pages =
       std::min(table_sizes().pages, (bucket + options_.block_size - 1) / options_.block_size);
   const PlacedBatch placed = tables_->place(batch, pages);
-  const bool decodes = batch.tokens.size() == batch.sequences.size() && batch.tokens.size() == batch.logit_rows.size();
+  const bool decodes = batch.tokens.size() == batch.sequences.size() && batch.tokens.size() == batch.logit_rows.size() &&
+                       batch.without_logits == 0;
   if (decodes && !device_->is_host() && !ops_->watched()) {
     replay_or_record(placed, pages);
   } else {
     compute(placed);
   }
+  if (!device_->is_host()) meanwhile();
+  hidden_rows_ = {static_cast<int64_t>(batch.logit_rows.size()) - batch.without_logits, batch.without_logits};
   return results_->tokens();
 }
 
+Matrix Runner::hidden() { return results_->hidden(activations_->last, hidden_rows_.first, hidden_rows_.second); }
+
 Matrix Runner::logits() { return results_->logits(); }
 
-Matrix Runner::forward(const Batch& batch) {
-  run(batch);
+Matrix Runner::forward(const Batch& batch, FunctionRef<void()> meanwhile) {
+  run(batch, meanwhile);
   return logits();
 }
 

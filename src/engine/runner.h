@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "base/function_ref.h"
 #include "engine/memory_plan.h"
 #include "engine/step_results.h"
 #include "hardware/device.h"
@@ -24,9 +25,14 @@ struct LoadOptions {
   int64_t context = 0;                        // positions per sequence; 0: the model's, or what memory allows
   int64_t sequences = 1;                      // at once
   int64_t rows = 0;                           // tokens in one step; 0: 512 on the CPU, 4096 on a GPU
-  int64_t logit_rows = 0;                     // rows with logits in one step; 0: one per sequence
+  int64_t logit_rows = 0;                     // rows with logits in one step; at least one per sequence
+  // Positions that the KV cache holds over all sequences. 0: the context for each of them. kWhatFits: as much of that
+  // as memory allows, but at least one context; sequences then wait for pages, or give way to others.
+  int64_t kv_tokens = 0;
+  static constexpr int64_t kWhatFits = -1;
   int block_size = 64;
-  bool measure = false;  // the machine's ceilings, if they are not known yet
+  bool batch_invariant = false;  // a row's results do not depend on what else is in the step: slower
+  bool measure = false;          // the machine's ceilings, if they are not known yet
 };
 
 class Runner {
@@ -41,11 +47,21 @@ class Runner {
 
   // One step; the logits of the batch's logit_rows on the host, valid until the next. No allocation, no exception, but
   // for a GPU that fails. On a GPU the first step of a shape is recorded, later ones replay it.
-  Matrix forward(const Batch& batch);
+  Matrix forward(const Batch& batch) {
+    return forward(batch, [] {});
+  }
+  // `meanwhile` is host work that goes on while the device computes; on the CPU it goes before. The batch must not
+  // change.
+  Matrix forward(const Batch& batch, FunctionRef<void()> meanwhile);
+  // Of the last step's rows without logits: their hidden states after the final norm.
+  Matrix hidden();
 
   // The same in two parts: run() computes the step and the likeliest token of each logits row; logits() brings the rows
   // themselves, for those who need more than that.
-  std::span<const int32_t> run(const Batch& batch);  // -1 where no logit is a number
+  std::span<const int32_t> run(const Batch& batch) {  // -1 where no logit is a number; empty on the CPU
+    return run(batch, [] {});
+  }
+  std::span<const int32_t> run(const Batch& batch, FunctionRef<void()> meanwhile);
   Matrix logits();
 
   const Model& model() const { return *model_; }
@@ -65,7 +81,6 @@ class Runner {
   };
 
   void decide_context();
-  int64_t kv_tokens() const;  // capacity of the KV cache
   void plan_memory();
   Activations::Sizes activation_sizes() const;
   BatchTables::Sizes table_sizes() const;
@@ -86,6 +101,7 @@ class Runner {
   std::unique_ptr<BatchTables> tables_;
   std::unique_ptr<StepResults> results_;
   std::vector<RecordedStep> recorded_;  // the one used last is first
+  std::pair<int64_t, int64_t> hidden_rows_;  // first and count of the last step's
 };
 
 }  // namespace millrace

@@ -88,10 +88,11 @@ class Opt final : public Model {
       p.add_linear(p.feed, layer.down, p.hidden);
       norm_after(p, layer.feed_norm);
     }
-    Matrix last = p.select_rows(p.hidden);
+    Matrix last = p.last;
     if (final_norm_) {
-      p.layer_norm(last, norm_.weight, norm_.bias, p.last);
-      last = p.last;
+      p.layer_norm(p.select_rows(p.hidden), norm_.weight, norm_.bias, last);
+    } else {
+      p.ops.gather(p.hidden, p.batch.logit_rows, last);
     }
     if (project_out_ != nullptr) {
       const Matrix projected = p.gate_up.first_rows(last.rows).columns(0, embedded_);

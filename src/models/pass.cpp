@@ -58,7 +58,7 @@ Pass::Pass(Ops& o, Activations& buffers, KvCache& kv, const DecoderConfig& c, co
   gate_up = buffers.gate_up.first_rows(rows);
   feed = buffers.feed.first_rows(rows);
   last = buffers.last.first_rows(static_cast<int64_t>(b.logit_rows.size()));
-  logits = buffers.logits.first_rows(last.rows);
+  logits = buffers.logits.first_rows(last.rows - b.without_logits);
   q = qkv.columns(0, c.q_dim());
   k = qkv.columns(c.q_dim(), c.kv_dim());
   v = qkv.columns(c.q_dim() + c.kv_dim(), c.kv_dim());

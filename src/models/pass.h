@@ -73,7 +73,8 @@ class Pass {
   Matrix q, k, v;  // views of qkv
   std::span<const int32_t> positions;
 
-  void linear(Matrix x, const Linear* weights, Matrix y) { ops.linear(x, *weights, y); }
+  // For the rows of y: the head leaves out those whose logits are not wanted, which come last.
+  void linear(Matrix x, const Linear* weights, Matrix y) { ops.linear(x.first_rows(y.rows), *weights, y); }
   void add_linear(Matrix x, const Linear* weights, Matrix y) { ops.linear(x, *weights, y, /*accumulate=*/true); }
   void rms_norm(Matrix x, const float* weight, Matrix out);
   void layer_norm(Matrix x, const float* weight, const float* bias, Matrix out);

@@ -76,6 +76,7 @@ struct AttentionArgs {
   int window = 0;              // row at position p sees positions p - window + 1 .. p; 0: all up to p
   const float* phi = nullptr;  // [heads]: the unified maximum of each head's scores, where they were calibrated
   SliceTables tables;          // on a GPU
+  bool invariant = false;      // a row's result may not depend on what else is in the batch
 };
 
 struct AttentionOp {
