@@ -183,16 +183,15 @@ AttentionProblem Ops::problem_of(const AttentionArgs& a) const {
 }
 
 void Ops::attention(const AttentionArgs& args) {
-  AttentionProblem problem = problem_of(args);
-  AttentionArgs pinned = args;
-  if (options_.batch_invariant) {
-    problem.sequences = problem.rows = problem.context = 1;
-    pinned.invariant = true;
-  }
-  const Kernel<AttentionOp>* kernel = attention_.choose(problem.bucketed());
+  const AttentionProblem problem = problem_of(args);
+  AttentionProblem pinned = problem;
+  if (options_.batch_invariant) pinned.sequences = pinned.rows = pinned.context = 1;
+  AttentionArgs invariant = args;
+  invariant.invariant = options_.batch_invariant;
+  const Kernel<AttentionOp>* kernel = attention_.choose(pinned.bucketed());
   MR_ASSERT(kernel != nullptr);
-  if (times_ == nullptr) return kernel->run(pinned, attention_executor_);
-  run_watched(attention_, *kernel, problem, pinned, attention_executor_);
+  if (times_ == nullptr) return kernel->run(invariant, attention_executor_);
+  run_watched(attention_, *kernel, problem, invariant, attention_executor_);
 }
 
 void Ops::rope_write(const RopeWriteOp::Args& a) {

@@ -16,16 +16,15 @@ constexpr int32_t kMostChoices = 128;
 
 StepEstimate estimate_steps(Runner& runner) {
   constexpr int64_t kShort = 64, kLong = 4096;
-  const auto us = [&](int64_t rows, int64_t sequences, int64_t context) {
-    return step_cost(runner, rows, sequences, context, std::min(rows, runner.options().sequences)).estimate_us;
+  const int64_t rows = runner.options().rows, sequences = runner.options().sequences;
+  const auto us = [&](int64_t m, int64_t context) {
+    return step_cost(runner, m, m <= sequences ? m : 1, std::max(context, m), std::min(m, sequences)).estimate_us;
   };
   StepEstimate estimate;
-  const int64_t rows = runner.options().rows;
-  for (const int64_t bucket : row_buckets(rows))
-    estimate.by_rows.emplace_back(bucket, us(bucket, std::min(bucket, runner.options().sequences), kShort));
-  estimate.decode_us_per_position = std::max(0.0, (us(1, 1, kLong) - us(1, 1, kShort)) / (kLong - kShort));
+  for (const int64_t bucket : row_buckets(rows)) estimate.by_rows.emplace_back(bucket, us(bucket, kShort));
+  estimate.decode_us_per_position = std::max(0.0, (us(1, kLong) - us(1, kShort)) / (kLong - kShort));
   estimate.prefill_us_per_position =
-      std::max(0.0, (us(rows, 1, kLong) - us(rows, 1, kShort)) / static_cast<double>(rows * (kLong - kShort)));
+      std::max(0.0, (us(rows, kLong) - us(rows, kShort)) / static_cast<double>(rows * (kLong - kShort)));
   return estimate;
 }
 

@@ -29,6 +29,7 @@ class FairQueue {
   void for_each(const std::function<void(const Sequence&)>& visit) const;
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
+  size_t clients() const { return clients_.size(); }  // that it remembers
 
   static constexpr double kSecondsPerLevel = 20;  // of waiting that raise a priority by one
 

@@ -18,21 +18,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kStatsPeriod = std::chrono::milliseconds(100);  // often enough for a live view
 
-// The caller's side of a request.
-struct Stream {
-  Service::OnEmission on_emission;
-  std::vector<bool> ended;  // by choice
-  int32_t open = 0;         // choices that have not
-
-  void deliver(const Emission& emission) {
-    if (emission.finish != FinishReason::None) {
-      ended[static_cast<size_t>(emission.choice)] = true;
-      --open;
-    }
-    on_emission(emission);
-  }
-};
-
 }  // namespace
 
 // What happens on the engine's thread, and the notes that other threads leave for it.
@@ -98,6 +83,21 @@ class Service::Loop {
   }
 
  private:
+  // The caller's side of a request.
+  struct Stream {
+    OnEmission on_emission;
+    std::vector<bool> ended;  // by choice
+    int32_t open = 0;         // choices that have not
+
+    void deliver(const Emission& emission) {
+      if (emission.finish != FinishReason::None) {
+        ended[static_cast<size_t>(emission.choice)] = true;
+        --open;
+      }
+      on_emission(emission);
+    }
+  };
+
   struct Arrival {
     std::unique_ptr<Sequence> sequence;
     Stream stream;

@@ -36,11 +36,10 @@ size_t likeliest(std::span<const float> logits, size_t n, int32_t* tokens) {
 }
 
 void fill_logprobs(std::span<const float> logits, int32_t token, int top, TokenLogprobs& out) {
-  constexpr float kImpossible = -9999;
   const float whole = log_sum_exp(logits);
   const auto logprob = [&](int32_t t) {
     const float value = logits[static_cast<size_t>(t)] - whole;
-    return TokenLogprob{t, value > kImpossible ? std::min(value, 0.0f) : kImpossible};  // NaN too
+    return TokenLogprob{t, value > kImpossibleLogprob ? std::min(value, 0.0f) : kImpossibleLogprob};  // NaN too
   };
   std::array<int32_t, kMostLogprobs> best;
   const size_t count = likeliest(logits, static_cast<size_t>(std::clamp(top, 0, kMostLogprobs)), best.data());

@@ -25,8 +25,9 @@ float log_sum_exp(std::span<const float> logits);
 // The tokens of the n largest logits, best first, ties lowest first; tokens has room for n. Returns how many there are.
 size_t likeliest(std::span<const float> logits, size_t n, int32_t* tokens);
 
-// The log-probability of `token` and of the `top` (up to kMostLogprobs) likeliest. What is impossible is -9999, which
-// is how OpenAI's API says so: JSON has no infinity.
+constexpr float kImpossibleLogprob = -9999;  // OpenAI's way to say so: JSON has no infinity
+
+// The log-probability of `token` and of the `top` (up to kMostLogprobs) likeliest; kImpossibleLogprob at least.
 void fill_logprobs(std::span<const float> logits, int32_t token, int top, TokenLogprobs& out);
 
 }  // namespace millrace
