@@ -127,15 +127,21 @@ __device__ __forceinline__ void finish_tiles(const float* partials, int parts, i
     float4 low = {0, 0, 0, 0}, high = {0, 0, 0, 0};
 #pragma unroll 1  // unrolled, this loop would decide how many registers a kernel takes
     for (int part = 0; part < parts; ++part, at += tiles * tokens * kTileStride) {
+      if (splits == 1) {
+        low = add(low, *reinterpret_cast<const float4*>(at));
+        high = add(high, *reinterpret_cast<const float4*>(at + 8));
+      }
 #pragma unroll 1
-      for (int split = 0; split < splits; ++split) {
-        low = add(low, splits > 1 ? load_cluster(at, split) : *reinterpret_cast<const float4*>(at));
-        high = add(high, splits > 1 ? load_cluster(at + 8, split) : *reinterpret_cast<const float4*>(at + 8));
+      for (int split = 0; split + 1 < splits; split += 2) {  // a power of two
+        const float4 low0 = load_cluster(at, split), high0 = load_cluster(at + 8, split);
+        const float4 low1 = load_cluster(at, split + 1), high1 = load_cluster(at + 8, split + 1);
+        low = add(low, add(low0, low1));
+        high = add(high, add(high0, high1));
       }
     }
     store_half_tile(out, first_token + token, first_row + tile * kTileRows, half, low, high);
   }
-  if (splits > 1) cluster_barrier();  // a block's shared memory must outlive its readers
+  if (splits > 1) cluster_meet();  // a block's shared memory must outlive its readers
 }
 
 // Puts one warp's accumulators of a 16 x 8 tile where finish_tiles finds them.
