@@ -176,13 +176,33 @@ AttentionProblem Ops::problem_of(const AttentionArgs& a) const {
                            a.window,
                            a.softcap != 0,
                            static_cast<int64_t>(a.sequences.size()),
-                           a.q.rows,
+                           0,
                            0};
-  for (const auto& s : a.sequences) problem.context = std::max<int64_t>(problem.context, s.past + s.rows);
+  for (const auto& s : a.sequences) {
+    problem.rows += s.rows;
+    problem.context = std::max<int64_t>(problem.context, s.past + s.rows);
+  }
   return problem;
 }
 
+// On a GPU decodes and prompts are different problems with different kernels; batches bring the decodes first.
 void Ops::attention(const AttentionArgs& args) {
+  const auto is_prompt = [](const SequenceSlice& slice) { return slice.rows > 1; };
+  const auto first_prompt = std::find_if(args.sequences.begin(), args.sequences.end(), is_prompt);
+  const auto decodes = static_cast<size_t>(first_prompt - args.sequences.begin());
+  if (device_.is_host() || decodes == 0 || decodes == args.sequences.size()) return attend(args);
+  AttentionArgs part = args;
+  part.sequences = args.sequences.first(decodes);
+  part.tables.longest_slice = 1;
+  attend(part);
+  part.sequences = args.sequences.subspan(decodes);
+  part.tables.longest_slice = args.tables.longest_slice;
+  part.tables.slices += decodes;
+  part.tables.pages += static_cast<int64_t>(decodes) * args.tables.page_stride;
+  attend(part);
+}
+
+void Ops::attend(const AttentionArgs& args) {
   const AttentionProblem problem = problem_of(args);
   AttentionProblem pinned = problem;
   if (options_.batch_invariant) pinned.sequences = pinned.rows = pinned.context = 1;

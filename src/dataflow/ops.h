@@ -81,6 +81,7 @@ class Ops {
   AttentionProblem problem_of(const AttentionArgs& args) const;
 
  private:
+  void attend(const AttentionArgs& args);
   void elementwise(const ElementwiseOp::Args& args);
   void rope(const RopeOp::Args& args);
   void plan_invariant(Linear::Part& part, int64_t rows);

@@ -67,7 +67,9 @@ class CudaAttention final : public AttentionKernel {
   size_t workspace_bytes(const Problem& p, const Hardware&) const override { return plan(shape_of(p)).workspace_bytes; }
 
   void run(const Args& a, const Executor& executor) const override {
-    if (a.q.rows == 0) return;
+    int rows = 0;
+    for (const auto& slice : a.sequences) rows += slice.rows;
+    if (rows == 0) return;
     CudaAttentionArgs args;
     args.q = cuda_matrix(a.q);
     args.out = cuda_matrix(a.out);
@@ -90,7 +92,7 @@ class CudaAttention final : public AttentionKernel {
                                    a.kv.block_size,
                                    static_cast<int>(a.sequences.size()),
                                    a.tables.longest_slice,
-                                   static_cast<int>(a.q.rows)};
+                                   rows};
     check_launch(launch_cuda_attention(plan(shape), args, cuda_launch(executor)), "starting attention");
   }
 
