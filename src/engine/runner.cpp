@@ -153,6 +153,7 @@ void Runner::plan_memory() {
 }
 
 void Runner::compute(const PlacedBatch& batch) {
+  tables_->send();
   Pass pass(*ops_, *activations_, *kv_, model_->config(), batch);
   model_->forward(pass);
   results_->take(pass.logits, *ops_);

@@ -16,9 +16,7 @@ KernelList<EmbeddingOp> cuda_embedding_kernels();
 KernelList<ElementwiseOp> cuda_elementwise_kernels();
 KernelList<ArgmaxOp> cuda_argmax_kernels();
 
-// Made of the launches in the ops' cuda/ folders.
-const Kernel<NormOp>* cuda_norm();
-const Kernel<ActivationOp>* cuda_activation();
+// The faster ones, for what they can take.
 const Kernel<RopeWriteOp>* cuda_rope_write();
 const Kernel<EmbeddingOp>* cuda_gather();
 

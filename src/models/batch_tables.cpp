@@ -88,8 +88,12 @@ PlacedBatch BatchTables::place(const Batch& batch, int64_t pages) {
   placed.tables.page_stride = pages;
   placed.tables.positions = placed_positions;
   placed.tables.row_slots = placed_row_slots;
-  device_.enqueue_write(placed_data_, host_data_, cursor.used);
+  used_ = cursor.used;
   return placed;
+}
+
+void BatchTables::send() {
+  if (!device_.is_host()) device_.enqueue_write(placed_data_, host_data_, used_);
 }
 
 }  // namespace millrace

@@ -18,8 +18,10 @@ class BatchTables {
   static size_t bytes(const Sizes& sizes);
   BatchTables(const Sizes& sizes, int block_size, Device& device);
 
-  // `pages`: room for the block table of each sequence; at least what the longest of them has.
+  // `pages`: room for the block table of each sequence; at least what the longest of them has. The batch is there for
+  // kernels that are enqueued after send().
   PlacedBatch place(const Batch& batch, int64_t pages);
+  void send();
 
  private:
   void fill_rows(const Batch& batch, int32_t* positions, int32_t* horizons, int32_t* row_slots) const;
@@ -28,6 +30,7 @@ class BatchTables {
   int block_size_;
   Arena host_, placed_;
   std::byte *host_data_, *placed_data_;
+  size_t used_ = 0;  // by the batch placed last
 };
 
 }  // namespace millrace

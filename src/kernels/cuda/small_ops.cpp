@@ -110,13 +110,13 @@ class CudaGather final : public Kernel<EmbeddingOp> {
 
 }  // namespace
 
-const Kernel<NormOp>* cuda_norm() {
+KernelList<NormOp> cuda_norm_kernels() {
   static const CudaNorm kernel;
-  return &kernel;
+  return {&kernel};
 }
-const Kernel<ActivationOp>* cuda_activation() {
+KernelList<ActivationOp> cuda_activation_kernels() {
   static const CudaActivation kernel;
-  return &kernel;
+  return {&kernel};
 }
 const Kernel<RopeWriteOp>* cuda_rope_write() {
   static const CudaRopeWrite kernel;

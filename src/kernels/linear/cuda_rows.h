@@ -11,9 +11,9 @@ const LinearKernel* cuda_cublaslt_linear();  // cuBLASLt; quantized weights are 
 
 // Rows [0, n) of weights in 16 bits: for matrix products that take no quantized weights.
 void cuda_write_out(const LinearWeights& weights, DType dtype, void* to, void* queue);
-// out = silu(gate) * up, where columns of both alternate in groups of `group`; y += bias: for kernels without an epilogue
-// of their own.
-void cuda_gate(const void* gate_up, int64_t stride, int64_t group, const Matrix& out, void* queue);
+// For kernels without an epilogue of their own: out = silu(gate) * up in 16 bits, where columns of both alternate in
+// groups of eight and rows of them follow each other; y += bias.
+void cuda_gate(const void* gate_up, const Matrix& out, void* queue);
 void cuda_add_bias(const Matrix& y, const float* bias, void* queue);
 
 }  // namespace millrace

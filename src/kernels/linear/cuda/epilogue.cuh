@@ -5,6 +5,8 @@
 // a tensor-core tile and hold 8 gate and 8 up rows.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/linear/cuda/device.cuh"
 #include "kernels/linear/cuda/launch.h"
 
@@ -37,6 +39,15 @@ __device__ __forceinline__ float to_float(T v) {
 
 // Stores `count` (at most 4) neighbouring outputs; returns their sum of squares.
 template <class T>
+__device__ __forceinline__ T rounded(float x) {
+  if constexpr (sizeof(T) == 2 && !std::is_same_v<T, __nv_bfloat16>) {  // f16 saturates: what overflows stays a number
+    constexpr float kLargest = 65504;
+    return static_cast<T>(x != x ? x : fminf(fmaxf(x, -kLargest), kLargest));
+  }
+  return static_cast<T>(x);
+}
+
+template <class T>
 __device__ __forceinline__ float store_typed(T* y, float4 v, int count, bool accumulate, bool aligned) {
   float values[4] = {v.x, v.y, v.z, v.w};
   struct alignas(4 * sizeof(T)) Four {
@@ -55,7 +66,7 @@ __device__ __forceinline__ float store_typed(T* y, float4 v, int count, bool acc
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    four.at[i] = static_cast<T>(values[i]);
+    four.at[i] = rounded<T>(values[i]);
     if (i < count) sum += values[i] * values[i];
   }
   if (together) {
