@@ -37,9 +37,9 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 }  // namespace
 
 size_t cold_bytes(const Hardware& hardware) {
-  constexpr int64_t kLeast = int64_t{64} << 20, kMost = int64_t{512} << 20;
+  constexpr int64_t kLeast = int64_t{96} << 20, kMost = int64_t{640} << 20;
   const int64_t largest_cache = std::max(hardware.l3_bytes, hardware.l2_bytes);
-  return static_cast<size_t>(std::clamp(2 * largest_cache, kLeast, kMost));
+  return static_cast<size_t>(std::clamp(3 * largest_cache, kLeast, kMost));
 }
 
 ColdWeights::ColdWeights(DType format, int64_t n, int64_t k, const LinearLayout& layout, Device& device,

@@ -1,19 +1,15 @@
 #include "dataflow/kernel_timer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <random>
 
+#include "hardware/clock.h"
 #include "tensor/quantize.h"
 
 namespace millrace {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // Random activations where the kernels run.
 class Activity {
@@ -27,8 +23,10 @@ class Activity {
     std::vector<float> row(static_cast<size_t>(padded(cols)));
     std::vector<std::byte> bytes(row_bytes(dtype, padded(cols)));
     for (int64_t i = 0; i < rows; ++i) {
-      std::generate(row.begin(), row.end(), [&] { return normal(random); });
-      if (i < kRandomRows) quantize_row(dtype, row.data(), bytes.data(), padded(cols));
+      if (i < kRandomRows) {
+        std::generate(row.begin(), row.end(), [&] { return normal(random); });
+        quantize_row(dtype, row.data(), bytes.data(), padded(cols));
+      }
       device.memory().write(matrix_.data + static_cast<size_t>(i) * bytes.size(), bytes.data(), bytes.size());
     }
     matrix_.cols = cols;

@@ -94,7 +94,8 @@ IsaSet ask_the_machine() {
   set = set.with(Isa::Avx512);
   if (!all(seven.c, {11})) return set;  // AVX512_VNNI
   set = set.with(Isa::Avx512Vnni);
-  const bool tiles = all(saved, {17, 18}) && all(seven.d, {22, 24, 25});  // AMX-BF16, AMX-TILE, AMX-INT8
+  // AMX-BF16, AMX-TILE, AMX-INT8, and AVX512_BF16, which comes with them.
+  const bool tiles = all(saved, {17, 18}) && all(seven.d, {22, 24, 25}) && all(cpuid(7, 1).a, {5});
   if (tiles && ask_for_tiles()) set = set.with(Isa::Amx);
   return set;
 }

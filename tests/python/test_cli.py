@@ -10,7 +10,7 @@ import pytest
 
 from conftest import BUILD, GOLDENS
 
-VERBS = ["run", "chat", "bench", "explain", "inspect", "logits", "tokenize", "detokenize", "template", "perplexity", "quantize", "models", "doctor"]
+VERBS = ["run", "chat", "bench", "tune", "explain", "inspect", "logits", "tokenize", "detokenize", "template", "perplexity", "quantize", "models", "doctor"]
 TOKENS = "1,5,9,14,30,7,22"
 
 
@@ -168,6 +168,18 @@ def test_quantize_is_read_back_by_gguf(millrace, kind, tmp_path):
     assert "--type" in millrace.fails("quantize", source, out, "--type", "Q9", code=2)
 
 
+def test_what_was_tuned_is_kept_and_explained(millrace, tiny):
+    untuned = millrace.json("explain", "-m", tiny, "-t", "1", "-b", "1")["choices"]
+    assert all(candidate["measured_us"] is None for choice in untuned for candidate in choice["candidates"])
+    report = millrace.json("tune", "-m", tiny, "-t", "1", "-b", "1", "--chunk", "64", "--ctx", "64")
+    assert report["problems"] > 0 and report["seconds"] < 60
+    for choice in millrace.json("explain", "-m", tiny, "-t", "1", "-b", "1", "-d", "64")["choices"]:
+        measured = [candidate["measured_us"] for candidate in choice["candidates"] if candidate["measured_us"] is not None]
+        assert choice["problem"]["m"] > 64 or choice["candidates"][0]["measured_us"] == min(measured), choice
+    ops = millrace.json("bench", "-m", tiny, "-p", "0", "-n", "4", "-r", "1")["results"][0]["ops"]
+    assert {"linear", "attention", "norm"} <= {op["op"] for op in ops} and all(op["calls"] > 0 for op in ops)
+
+
 def test_bench_explain_inspect_models_doctor_speak_json(millrace, tiny):
     bench = millrace.json("bench", "-m", tiny, "-p", "16", "-n", "4", "-b", "1,2", "-d", "0,8", "-r", "1")
     assert {(r["test"], r["batch"], r["depth"]) for r in bench["results"]} == {(t, b, d) for t in ("pp16", "tg4") for b in (1, 2) for d in (0, 8)}
@@ -181,6 +193,7 @@ def test_bench_explain_inspect_models_doctor_speak_json(millrace, tiny):
         assert choice["candidates"][0]["estimate_us"] > 0
     inspected = millrace.json("inspect", tiny)
     assert inspected["supported"] and inspected["memory"]["total"] > 0 and inspected["tensors"]
+    assert inspected["predicted"]["ttft_ms"] > 0 and inspected["predicted"]["tokens_per_second"] > 0
     assert any(entry["default"] for entry in millrace.json("models")["catalogue"])
     doctor = millrace.json("doctor")
     assert doctor["hardware"]["ceilings"]["read_gbs"] > 0 and "llama" in doctor["architectures"]

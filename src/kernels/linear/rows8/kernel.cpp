@@ -16,10 +16,10 @@ namespace {
 constexpr int64_t kElementsWorthARegion = 1 << 14;  // a few microseconds of quantizing
 
 constexpr int64_t kPiecesPerThread = MR_PIECES;
-constexpr double kFlopsToQuantize = 40;                // an element of x
-constexpr int64_t kRowsInCache = MR_PANEL_ROWS;        // of x, for one stretch of k
-constexpr int64_t kStripsTogether = MR_SMALL_STREAMS;  // that decode reads side by side
-constexpr int64_t kFewestRows = 64;                    // that are worth unpacking a panel for
+constexpr double kFlopsToQuantize = 40;          // an element of x
+constexpr int64_t kRowsInCache = MR_PANEL_ROWS;  // of x, for one stretch of k
+constexpr int64_t kStripsTogether = std::max({MR_SMALL_STREAMS, MR_K_STREAMS, MR_K_MIN_STREAMS});  // in decode
+constexpr int64_t kFewestRows = 64;  // that are worth unpacking a panel for
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -120,7 +120,7 @@ Rows8Kernel::Split Rows8Kernel::split(int64_t strips, int64_t m, int threads) co
   const int64_t row_blocks = std::max(ceil_div(m, kRowsInCache), too_few_panels);
   const int64_t rows = round_up(ceil_div(m, row_blocks), method_.tile_rows);
   const int64_t along_n = ceil_div(kPiecesPerThread * threads, ceil_div(m, rows));
-  return {std::clamp<int64_t>(panels / along_n, 1, 4) * panel, rows};
+  return {std::clamp<int64_t>(panels / along_n, 1, kMostPanels) * panel, rows};
 }
 
 void Rows8Kernel::run(const Args& args, const Executor& executor) const {

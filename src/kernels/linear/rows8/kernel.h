@@ -15,6 +15,8 @@ struct Rows8Piece {
   int64_t m_begin = 0, m_end = 0;
 };
 
+inline constexpr int64_t kMostPanels = 4;  // of one piece
+
 struct Rows8Method {
   std::string_view name;
   Isa isa;

@@ -93,15 +93,17 @@ void panels(const LinearArgs& args, const std::byte* x, std::byte* scratch, cons
               [&](auto format) { multiply_panels<Micro, decltype(format)>(args, x, scratch, piece); });
 }
 
+// visit(Format()) for packed formats and for plain rows.
+template <class Visit>
+inline void with_any_format(DType format, Visit visit) {
+  if (format == DType::F16) return visit(PlainRows<DType::F16>());
+  if (format == DType::BF16) return visit(PlainRows<DType::BF16>());
+  with_format(format, visit);
+}
+
 // For Micros that read plain rows as well.
 template <class Micro>
 void panels_of_any(const LinearArgs& args, const std::byte* x, std::byte* scratch, const Rows8Piece& piece) {
-  switch (args.weights->format) {
-    case DType::F16:
-      return multiply_panels<Micro, PlainRows<DType::F16>>(args, x, scratch, piece);
-    case DType::BF16:
-      return multiply_panels<Micro, PlainRows<DType::BF16>>(args, x, scratch, piece);
-    default:
-      return panels<Micro>(args, x, scratch, piece);
-  }
+  with_any_format(args.weights->format,
+                  [&](auto format) { multiply_panels<Micro, decltype(format)>(args, x, scratch, piece); });
 }

@@ -6,12 +6,14 @@
 #include "kernels/linear/rows8/tuned.h"
 
 // Several for one row of x, where the memory is the limit; with more rows the sums take the registers.
+template <class Format>
+constexpr int kDecodeStreams = Format::kGroups == 1 ? MR_SMALL_STREAMS
+                               : Format::kMins      ? MR_K_MIN_STREAMS
+                                                    : MR_K_STREAMS;
 template <class Format, int m>
-constexpr int kStreams = m > 1                  ? 1
-                         : Format::kGroups == 1 ? MR_SMALL_STREAMS
-                                                : MR_K_STREAMS;
+constexpr int kStreams = m > 1 ? 1 : kDecodeStreams<Format>;
 
-// The same block of `streams` neighbouring strips, front to back, with what comes next on its way to the L2 cache: the
+// The same block of `streams` neighbouring strips, front to back, with what comes next on its way to the caches: the
 // blocks that follow, and past the end of the strips those of the next ones.
 template <class Format, int streams>
 class StripStreams {
@@ -32,7 +34,8 @@ class StripStreams {
     const Block* ahead = block_ + kAhead + (within ? 0 : (streams - 1) * blocks_);
     unrolled<streams>([&](auto stream) MR_INLINE {
       const auto* bytes = reinterpret_cast<const char*>(ahead + stream * blocks_);
-      unrolled<(sizeof(Block) + 63) / 64>([&](auto line) MR_INLINE { __builtin_prefetch(bytes + 64 * line, 0, 2); });
+      unrolled<(sizeof(Block) + 63) / 64>([&](auto line)
+                                              MR_INLINE { __builtin_prefetch(bytes + 64 * line, 0, MR_AHEAD_CACHE); });
     });
   }
 

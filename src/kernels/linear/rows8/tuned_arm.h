@@ -2,19 +2,27 @@
 #pragma once
 
 #ifndef MR_SMALL_STREAMS
-#define MR_SMALL_STREAMS 4
+#define MR_SMALL_STREAMS 2
 #endif
 
 #ifndef MR_SMALL_AHEAD
-#define MR_SMALL_AHEAD 1024
+#define MR_SMALL_AHEAD 3072
 #endif
 
 #ifndef MR_K_STREAMS
 #define MR_K_STREAMS 2
 #endif
 
+#ifndef MR_K_MIN_STREAMS
+#define MR_K_MIN_STREAMS 1
+#endif
+
 #ifndef MR_K_AHEAD
-#define MR_K_AHEAD 2048
+#define MR_K_AHEAD 4096
+#endif
+
+#ifndef MR_AHEAD_CACHE
+#define MR_AHEAD_CACHE 2
 #endif
 
 #ifndef MR_PANEL_STRIPS

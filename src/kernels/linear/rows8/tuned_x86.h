@@ -13,8 +13,16 @@
 #define MR_K_STREAMS 2
 #endif
 
+#ifndef MR_K_MIN_STREAMS
+#define MR_K_MIN_STREAMS 2
+#endif
+
 #ifndef MR_K_AHEAD
 #define MR_K_AHEAD 2048
+#endif
+
+#ifndef MR_AHEAD_CACHE
+#define MR_AHEAD_CACHE 2
 #endif
 
 #ifndef MR_PANEL_STRIPS
@@ -31,4 +39,8 @@
 
 #ifndef MR_PIECES
 #define MR_PIECES 16
+#endif
+
+#ifndef MR_AMX_GROUPS
+#define MR_AMX_GROUPS 16
 #endif
