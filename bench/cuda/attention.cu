@@ -1,8 +1,9 @@
 // Attention on a CUDA device by itself: every kernel against a plain f64 one, then times.
 //
-//   attention check decode|prefill|hopper|general   every case; the last line counts failures
+//   attention check decode|cluster|prefill|hopper|general   every case; the last line counts failures
 //   attention decode                                microseconds and TB/s of KV read
 //   attention prefill [hopper]                      microseconds and TFLOP/s
+//   attention brief                                 some of these, to compare builds
 //   attention once                                  one launch of some shapes, for a profiler
 #include <cmath>
 #include <cstring>
@@ -253,7 +254,8 @@ bool check_case(const Case& c, unsigned seed) {
 }
 
 std::vector<Case> cases_of(const std::string& which) {
-  if (which == "decode") return decode_cases();
+  if (which == "decode") return decode_cases(CudaAttentionKind::Decode);
+  if (which == "cluster") return decode_cases(CudaAttentionKind::DecodeCluster);
   if (which == "prefill") return prefill_cases(CudaAttentionKind::Prefill);
   if (which == "hopper") return prefill_cases(CudaAttentionKind::PrefillHopper);
   return general_cases();
@@ -328,8 +330,21 @@ struct TimedProblem {
 };
 
 void time_decode() {
-  std::printf("decode, bf16, head 128, page 64: us (TB/s); pdl: lazy, launched programmatically\n");
-  std::printf("%-22s %15s %15s %15s %15s\n", "case", "online", "lazy", "unified", "lazy pdl");
+  struct Column {
+    const char* name;
+    CudaAttentionKind kind;
+    Softmax softmax;
+    bool programmatic;
+  };
+  const Column columns[] = {{"lazy", CudaAttentionKind::Decode, Softmax::Lazy, false},
+                            {"cluster online", CudaAttentionKind::DecodeCluster, Softmax::Online, false},
+                            {"cluster lazy", CudaAttentionKind::DecodeCluster, Softmax::Lazy, false},
+                            {"cluster unified", CudaAttentionKind::DecodeCluster, Softmax::Unified, false},
+                            {"lazy pdl", CudaAttentionKind::Decode, Softmax::Lazy, true},
+                            {"cluster lazy pdl", CudaAttentionKind::DecodeCluster, Softmax::Lazy, true}};
+  std::printf("decode, bf16, head 128, page 64: us (TB/s); pdl: launched programmatically\n%-18s", "case");
+  for (const Column& column : columns) std::printf(" %16s", column.name);
+  std::printf("\n");
   struct Row {
     int kv_heads, batch, context;
   };
@@ -349,17 +364,18 @@ void time_decode() {
   for (const Row& r : rows) {
     char name[64];
     std::snprintf(name, sizeof name, "32/%d B%d L%d", r.kv_heads, r.batch, r.context);
-    std::printf("%-22s", name);
+    std::printf("%-18s", name);
     const double bytes = 4.0 * r.kv_heads * 128 * r.batch * r.context;
-    for (int column = 0; column < 4; ++column) {
+    for (const Column& column : columns) {
       CudaAttentionShape s;
-      s.softmax = column == 0 ? Softmax::Online : column == 2 ? Softmax::Unified : Softmax::Lazy;
+      s.kind = column.kind;
+      s.softmax = column.softmax;
       s.heads = 32;
       s.kv_heads = r.kv_heads;
       s.head_dim = 128;
       s.sequences = r.batch;
-      const double us = TimedProblem(s, 1, r.context - 1).time(column == 3);
-      std::printf(" %8.2f (%.2f)", us, bytes / us * 1e-6);
+      const double us = TimedProblem(s, 1, r.context - 1).time(column.programmatic);
+      std::printf("  %8.2f (%.2f)", us, bytes / us * 1e-6);
     }
     std::printf("\n");
     std::fflush(stdout);
@@ -370,8 +386,33 @@ void time_decode() {
     s.kv_heads = 8;
     s.head_dim = dim;
     s.sequences = 8;
-    const double us = TimedProblem(s, 1, 4095).time(false);
-    std::printf("32/8 B8 L4096 d%d: %.2f (%.2f)\n", dim, us, 4.0 * 8 * dim * 8 * 4096 / us * 1e-6);
+    for (CudaAttentionKind kind : {CudaAttentionKind::Decode, CudaAttentionKind::DecodeCluster}) {
+      s.kind = kind;
+      const double us = TimedProblem(s, 1, 4095).time(false);
+      std::printf("32/8 B8 L4096 d%d: %.2f (%.2f)\n", dim, us, 4.0 * 8 * dim * 8 * 4096 / us * 1e-6);
+    }
+  }
+}
+
+// Some shapes only, to compare builds.
+void time_brief() {
+  struct Row {
+    int kv_heads, batch, context;
+  };
+  for (const Row& r : {Row{8, 1, 1024}, Row{8, 1, 16384}, Row{8, 8, 1024}, Row{8, 8, 16384}, Row{8, 32, 1024},
+                       Row{32, 8, 4096}, Row{32, 32, 4096}, Row{8, 48, 1024}}) {
+    std::printf("32/%d B%d L%d:", r.kv_heads, r.batch, r.context);
+    for (CudaAttentionKind kind : {CudaAttentionKind::Decode, CudaAttentionKind::DecodeCluster}) {
+      CudaAttentionShape s;
+      s.kind = kind;
+      s.heads = 32;
+      s.kv_heads = r.kv_heads;
+      s.head_dim = 128;
+      s.sequences = r.batch;
+      const double us = TimedProblem(s, 1, r.context - 1).time(false);
+      std::printf("  %8.2f (%.2f)", us, 4.0 * r.kv_heads * 128 * r.batch * r.context / us * 1e-6);
+    }
+    std::printf("\n");
   }
 }
 
@@ -426,6 +467,7 @@ int main(int argc, char** argv) {
   if (what == "decode") bench::time_decode();
   if (what == "prefill")
     bench::time_prefill(which == "hopper" ? CudaAttentionKind::PrefillHopper : CudaAttentionKind::Prefill);
+  if (what == "brief") bench::time_brief();
   if (what == "once") bench::launch_once();
   return 0;
 }

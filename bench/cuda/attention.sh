@@ -23,7 +23,7 @@ rm -f "$build"/*
 time build_all
 failed=0
 run() { timeout "$@" || { echo "exit $?: $*"; failed=1; }; }
-for kind in decode prefill general hopper; do run 60 "$build/attention" check $kind; done
+for kind in decode prefill general hopper cluster; do run 60 "$build/attention" check $kind; done
 run 30 "$build/small_ops"
 run 60 "$build/attention" decode
 run 30 "$build/attention" prefill

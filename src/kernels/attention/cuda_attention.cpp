@@ -22,6 +22,9 @@ struct Variant {
   Softmax softmax;
 };
 constexpr Variant kVariants[] = {
+    {"cuda_cluster_lazy", CudaAttentionKind::DecodeCluster, Softmax::Lazy},
+    {"cuda_cluster_online", CudaAttentionKind::DecodeCluster, Softmax::Online},
+    {"cuda_cluster_unified", CudaAttentionKind::DecodeCluster, Softmax::Unified},
     {"cuda_decode_lazy", CudaAttentionKind::Decode, Softmax::Lazy},
     {"cuda_decode_online", CudaAttentionKind::Decode, Softmax::Online},
     {"cuda_decode_unified", CudaAttentionKind::Decode, Softmax::Unified},
@@ -38,7 +41,8 @@ class CudaAttention final : public AttentionKernel {
   bool can_run(const Problem& p, const Hardware& hardware) const override {
     if (!is_gpu(hardware)) return false;
     if (p.precision == Precision::Exact && variant_.kind != CudaAttentionKind::General) return false;
-    if (variant_.kind == CudaAttentionKind::PrefillHopper && hardware.architecture != 90) return false;
+    const bool hopper = variant_.kind == CudaAttentionKind::PrefillHopper || variant_.kind == CudaAttentionKind::DecodeCluster;
+    if (hopper && hardware.architecture != 90) return false;
     return plan(shape_of(p)).can_run();
   }
 
@@ -48,11 +52,13 @@ class CudaAttention final : public AttentionKernel {
     const double products = 4.0 * double(p.rows) * visible * p.heads * p.head_dim;
     const double reading = kv / h.ceilings.read_gbs * 1e-3;
     switch (variant_.kind) {
+      case CudaAttentionKind::DecodeCluster:
       case CudaAttentionKind::Decode: {
         // Every tile of 16 query rows that share a KV head reads the keys and values again.
         const double rows_each = double(p.rows) / double(p.sequences) * p.heads / p.kv_heads;
         const double softmax_us = variant_.softmax == Softmax::Lazy ? 0 : variant_.softmax == Softmax::Online ? 0.1 : 0.2;
-        return 5 + softmax_us + reading * std::max(1.0, std::ceil(rows_each / 16)) / 0.85;
+        const double start_us = variant_.kind == CudaAttentionKind::Decode ? 8 : 6;  // merging parts costs
+        return start_us + softmax_us + reading * std::max(1.0, std::ceil(rows_each / 16)) / 0.95;
       }
       case CudaAttentionKind::PrefillHopper:
         return 10 + std::max(reading, products / (0.5 * h.ceilings.bf16_gflops) * 1e-3) + 0.02 * visible;

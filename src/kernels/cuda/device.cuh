@@ -101,19 +101,27 @@ __device__ auto with_device_type(DType dtype, F f) {
   }
 }
 
+// `cluster`: blocks that share their shared memory; compute capability 9.0.
 template <class Params>
 CudaError launch_kernel(void (*kernel)(Params), dim3 grid, int threads, size_t shared_bytes, const CudaLaunch& launch,
-                        const Params& params) {
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+                        const Params& params, int cluster = 1) {
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (launch.programmatic) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (cluster > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+  }
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = shared_bytes;
   config.stream = launch.stream;
-  config.attrs = &attribute;
-  config.numAttrs = launch.programmatic ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = count;
   return cudaLaunchKernelEx(&config, kernel, params);
 }
 

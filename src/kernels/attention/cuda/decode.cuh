@@ -16,10 +16,11 @@ namespace millrace {
 struct DecodeParams {
   CudaAttentionArgs args;
   int sequences = 0, heads = 0, kv_heads = 0, group = 0, block_size = 0;
-  int counters_per_sequence = 0;
+  int pairs_per_sequence = 0;    // at most
+  int ranks = 1;                 // blocks of a cluster
   float* partials = nullptr;     // [blocks][2][kTileRows][head_dim]
   float2* summaries = nullptr;   // [blocks][2][kTileRows]: maximum, total
-  unsigned* counters = nullptr;  // [sequences][counters_per_sequence]: zero before and after a launch
+  unsigned* counters = nullptr;  // [sequences][pairs_per_sequence]: zero before and after a launch
 };
 
 template <int kDim>
@@ -27,13 +28,15 @@ struct DecodeConfig {
   static constexpr int kWarps = 4, kThreads = kWarps * 32;
   static constexpr int kBlocksPerSm = kDim <= 128 ? 2 : 1;
   static constexpr int kUnitBytes = kUnit * kDim * 2;
-  static constexpr int kStages = kDim > 128 ? 3 : kDim > 96 ? 3 : kDim > 64 ? 4 : 6;
+  static constexpr int kStages = kDim > 128 ? 2 : kDim > 96 ? 3 : kDim > 64 ? 4 : 6;
+  static constexpr bool kSharedQueries = kDim > 128;  // registers would not hold them beside the sums
+  static constexpr int kQueryBytes = kSharedQueries ? kTileRows * kDim * 2 : 0;
   static constexpr int kMergeRows = 8;  // rows merged at a time
   static constexpr bool kMergePermutes = kDim % 32 == 0;
   static constexpr int kMergeStride = kMergePermutes ? kDim : kDim + 8;  // floats
   static constexpr int kMergeFloats = kWarps * kMergeRows * kMergeStride;
   static constexpr int kSharedBytes =
-      kWarps * kStages * 2 * kUnitBytes + kMergeFloats * 4 + kWarps * kTileRows * 8 + 16;
+      kWarps * kStages * 2 * kUnitBytes + kMergeFloats * 4 + kWarps * kTileRows * 8 + 16 + kQueryBytes;
   static_assert((kSharedBytes + 1024) * kBlocksPerSm <= 228 * 1024);
 
   // Neighbouring rows keep a column in different banks: by padding, or by permuting eights where that saves the space.
@@ -57,7 +60,7 @@ class Walk {
  public:
   __device__ Walk(const DecodeParams& p, int begin, int end, int sequence, int sequence_begin)
       : p_(&p), point_(begin), end_(end), sequence_(sequence), base_(sequence_begin) {
-    if (!done()) enter();
+    enter();
   }
   __device__ bool done() const { return point_ >= end_; }
 
@@ -104,13 +107,23 @@ class Walk {
   SequenceWork work_;
 };
 
-// A count over one slice, for the walks over all of them.
-template <class Size>
-__device__ auto of_work(const DecodeParams& p, Size size) {
-  return [&p, size](const DeviceSlice& s) {
-    return size(sequence_work(s.rows, s.past, p.args.window, p.kv_heads, p.group));
-  };
-}
+// The work of each sequence; a lane keeps that of its own place, so that small batches are read once.
+class BatchWork {
+ public:
+  __device__ explicit BatchWork(const DecodeParams& p) : p_(p), lane_(static_cast<int>(threadIdx.x) % 32) {
+    if (lane_ < p.sequences) held_ = load(lane_);
+  }
+  __device__ SequenceWork of(int i) const { return i == lane_ ? held_ : load(i); }
+
+ private:
+  __device__ SequenceWork load(int i) const {
+    const DeviceSlice s = p_.args.slices[i];
+    return sequence_work(s.rows, s.past, p_.args.window, p_.kv_heads, p_.group);
+  }
+  const DecodeParams& p_;
+  int lane_;
+  SequenceWork held_;
+};
 
 // The copies of one warp, kStages units ahead of its arithmetic.
 template <class T, int kDim>
@@ -192,8 +205,9 @@ class UnitLoader {
   int unit_ = 0, page_ = 0, taken_ = 0, seen_until_ = 0, seen_from_ = 0;
 };
 
-template <class Source, class T, int kDim>
-__device__ void load_queries(const DecodeParams& p, const Segment& s, uint32_t (&q)[kDim / 16][4]) {
+// Steps first .. first + kSteps - 1 of 16 columns, as the left side of products.
+template <class Source, class T, int kDim, int kSteps>
+__device__ void load_queries(const DecodeParams& p, const Segment& s, int first, uint32_t (&q)[kSteps][4]) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -202,10 +216,10 @@ __device__ void load_queries(const DecodeParams& p, const Segment& s, uint32_t (
     const int64_t row = s.slice.first_row + index / p.group, head = s.kv_head * p.group + index % p.group;
     const Source* from = static_cast<const Source*>(p.args.q.data) + (used ? row * p.args.q.stride + head * kDim : 0);
 #pragma unroll
-    for (int k = 0; k < kDim / 16; ++k) {
+    for (int k = 0; k < kSteps; ++k) {
 #pragma unroll
       for (int side = 0; side < 2; ++side) {
-        const auto v = *reinterpret_cast<const Vector<Source, 2>*>(from + k * 16 + side * 8 + t * 2);
+        const auto v = *reinterpret_cast<const Vector<Source, 2>*>(from + (first + k) * 16 + side * 8 + t * 2);
         q[k][half + side * 2] = used ? pack<T>(to_float(v.at[0]), to_float(v.at[1])) : 0u;
       }
     }
@@ -229,7 +243,8 @@ class WarpAttention {
   using Rows = SwizzledRows<kDim>;
 
  public:
-  __device__ WarpAttention(const DecodeParams& p, const Segment& s) : p_(p) {
+  __device__ WarpAttention(const DecodeParams& p, const Segment& s, uint4* shared_queries)
+      : p_(p), shared_queries_(shared_queries) {
     const int lane = threadIdx.x % 32;
     key_row_ = lane % 8 + lane / 16 * 8;
     key_piece_ = lane / 8 % 2;
@@ -248,7 +263,11 @@ class WarpAttention {
     all_see_until_ = s.slice.past;
     all_see_from_ = p.args.window > 0 ? s.slice.past + s.slice.rows - p.args.window : 0;
     with_device_type(p.args.q.dtype, [&](auto source) {
-      load_queries<decltype(source), T, kDim>(p, s, q_);
+      if constexpr (Config::kSharedQueries) {
+        share_queries<decltype(source)>(s);
+      } else {
+        load_queries<decltype(source), T, kDim>(p, s, 0, q_);
+      }
       return 0;
     });
   }
@@ -264,17 +283,18 @@ class WarpAttention {
     for (int k = 0; k < kDim / 16; ++k) {
       uint32_t b[4];
       load_matrices(b, keys + Rows::offset(key_row_, k * 2 + key_piece_));
-      mma<T>(score[0], q_[k], b[0], b[1]);
-      mma<T>(score[1], q_[k], b[2], b[3]);
-    }
-    const bool masked = unit * kUnit + kUnit - 1 > all_see_until_ || unit * kUnit < all_see_from_;
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if (i / 2 < halves) score[n][i] = finish_score(p_.args, score[n][i]);
+      if constexpr (Config::kSharedQueries) {
+        const uint4 q = shared_queries_[k * 32 + static_cast<int>(threadIdx.x) % 32];
+        const uint32_t a[4] = {q.x, q.y, q.z, q.w};
+        mma<T>(score[0], a, b[0], b[1]);
+        mma<T>(score[1], a, b[2], b[3]);
+      } else {
+        mma<T>(score[0], q_[k], b[0], b[1]);
+        mma<T>(score[1], q_[k], b[2], b[3]);
       }
     }
+    const bool masked = unit * kUnit + kUnit - 1 > all_see_until_ || unit * kUnit < all_see_from_;
+    finish_scores(p_.args, reinterpret_cast<float(&)[8]>(score));
     if (!masked) return;
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
@@ -330,8 +350,21 @@ class WarpAttention {
   int halves;    // 1: no row beyond the eighth is used
 
  private:
+  // Each warp loads its part of the queries, all use them.
+  template <class Source>
+  __device__ void share_queries(const Segment& s) {
+    constexpr int kSteps = kDim / 16 / Config::kWarps;
+    const int lane = static_cast<int>(threadIdx.x) % 32, first = static_cast<int>(threadIdx.x) / 32 * kSteps;
+    uint32_t q[kSteps][4];
+    load_queries<Source, T, kDim>(p_, s, first, q);
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) shared_queries_[(first + k) * 32 + lane] = {q[k][0], q[k][1], q[k][2], q[k][3]};
+    __syncthreads();
+  }
+
   const DecodeParams& p_;
-  uint32_t q_[kDim / 16][4];
+  uint4* shared_queries_;
+  uint32_t q_[Config::kSharedQueries ? 1 : kDim / 16][4];
   int key_row_, key_piece_, value_row_, value_piece_, column_;
   int last_[2], first_[2], all_see_until_, all_see_from_;
 };

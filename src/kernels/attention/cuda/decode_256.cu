@@ -2,8 +2,8 @@
 
 namespace millrace {
 
-DecodeEntry decode_entry_256(DType kv, Softmax softmax) {
-  return kv == DType::F16 ? decode_entry_of<__half, 256>(softmax) : decode_entry_of<__nv_bfloat16, 256>(softmax);
+DecodeEntry decode_entry_256(DType kv, Softmax softmax, bool cluster) {
+  return decode_entry_of<256>(kv, softmax, cluster);
 }
 
 }  // namespace millrace

@@ -9,13 +9,13 @@ struct DecodeParams;
 
 struct DecodeEntry {
   void (*kernel)(DecodeParams) = nullptr;  // null: there is none
-  int threads = 0, shared_bytes = 0, head_dim = 0;
+  int threads = 0, shared_bytes = 0;
 };
 
-DecodeEntry decode_entry_64(DType kv, Softmax softmax);
-DecodeEntry decode_entry_80(DType kv, Softmax softmax);
-DecodeEntry decode_entry_96(DType kv, Softmax softmax);
-DecodeEntry decode_entry_128(DType kv, Softmax softmax);
-DecodeEntry decode_entry_256(DType kv, Softmax softmax);
+DecodeEntry decode_entry_64(DType kv, Softmax softmax, bool cluster);
+DecodeEntry decode_entry_80(DType kv, Softmax softmax, bool cluster);
+DecodeEntry decode_entry_96(DType kv, Softmax softmax, bool cluster);
+DecodeEntry decode_entry_128(DType kv, Softmax softmax, bool cluster);
+DecodeEntry decode_entry_256(DType kv, Softmax softmax, bool cluster);
 
 }  // namespace millrace

@@ -23,23 +23,22 @@ struct BlockRange {
 
 __device__ inline BlockRange block_range(const DecodeParams& p, int warps) {
   const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
-  const auto length = of_work(p, [](const SequenceWork& w) { return w.length(); });
+  const BatchWork batch(p);
+  const auto length = [&](int i) { return batch.of(i).length(); };
   BlockRange range;
-  const int total = sum_over_slices(p.args.slices, p.sequences, length);
+  const int total = sum_over(p.sequences, length);
   if (total == 0) return range;
   range.split = make_split(total, blocks, warps, [&](int per) {
-    return sum_over_slices(p.args.slices, p.sequences,
-                           of_work(p, [per](const SequenceWork& w) { return w.pieces(per); }));
+    return sum_over(p.sequences, [&](int i) { return batch.of(i).pieces(per); });
   });
   const int per = range.split.per;
   if (per == 0) {
     range.begin = range.split.begin(block);
     range.end = range.split.begin(block + 1);
-    if (range.begin < range.end) range.from = find_slice(p.args.slices, p.sequences, range.begin, length);
+    if (range.begin < range.end) range.from = find_point(p.sequences, range.begin, length);
     return range;
   }
-  const Found found =
-      find_slice(p.args.slices, p.sequences, block, of_work(p, [per](const SequenceWork& w) { return w.pieces(per); }));
+  const Found found = find_point(p.sequences, block, [&](int i) { return batch.of(i).pieces(per); });
   if (found.sequence == p.sequences) return range;
   const DeviceSlice s = p.args.slices[found.sequence];
   const SequenceWork work = sequence_work(s.rows, s.past, p.args.window, p.kv_heads, p.group);
@@ -113,51 +112,123 @@ struct WarpStream {
   }
 };
 
+// The arithmetic of a segment; where the unified maximum did not hold, this warp alone reads its part again.
+template <Softmax kSoftmax, class T, int kDim>
+__device__ void run_segment(WarpStream<T, kDim>& stream, const WarpAttention<T, kDim>& attention, const Walk& walk,
+                            const Segment& segment, RowSums<kDim>& sums) {
+  const bool in_range = stream.template run<kSoftmax>(attention, segment, sums);
+  if constexpr (kSoftmax == Softmax::Unified) {
+    if (!in_range) {
+      wait_copies<0>();
+      __syncwarp();
+      stream.loader.restart(walk);
+      stream.start();
+      stream.template run<Softmax::Online>(attention, segment, sums);
+    }
+  }
+}
+
+// Shared memory of a block: the warps' stages, the queries, the space where warps meet.
+template <int kDim>
+struct DecodeSpace {
+  using Config = DecodeConfig<kDim>;
+  static constexpr int kWarpBytes = Config::kStages * 2 * Config::kUnitBytes;
+  uint32_t stages;
+  uint4* queries;
+  float* merge;
+
+  __device__ explicit DecodeSpace(unsigned char* shared) {
+    stages = shared_address(shared) + static_cast<uint32_t>(threadIdx.x) / 32 * kWarpBytes;
+    queries = reinterpret_cast<uint4*>(shared + Config::kWarps * kWarpBytes);
+    merge = reinterpret_cast<float*>(shared + Config::kWarps * kWarpBytes + Config::kQueryBytes);
+  }
+};
+
 template <class T, int kDim, Softmax kSoftmax>
 __global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDim>::kBlocksPerSm)
     decode_attention(const __grid_constant__ DecodeParams p) {
-  using Config = DecodeConfig<kDim>;
   extern __shared__ __align__(128) unsigned char shared[];
-  constexpr int kWarpBytes = Config::kStages * 2 * Config::kUnitBytes;
-  const uint32_t stages = shared_address(shared) + static_cast<uint32_t>(threadIdx.x) / 32 * kWarpBytes;
-
+  const DecodeSpace<kDim> space(shared);
   wait_for_predecessors();
   allow_dependents();
-  const BlockRange range = block_range(p, Config::kWarps);
+  const BlockRange range = block_range(p, DecodeConfig<kDim>::kWarps);
   if (range.begin >= range.end) return;
 
   Walk walk(p, range.begin, range.end, range.from.sequence, range.from.begin);
-  UnitLoader<T, kDim> loader(p, walk, stages);
-  WarpStream<T, kDim> stream{loader, stages, 0};
-  SegmentEnd<kDim> merge(p, reinterpret_cast<float*>(shared + Config::kWarps * kWarpBytes));
+  UnitLoader<T, kDim> loader(p, walk, space.stages);
+  WarpStream<T, kDim> stream{loader, space.stages, 0};
+  SegmentEnd<kDim> merge(p, space.merge);
   stream.start();
   while (!walk.done()) {
     const Segment segment = walk.segment();
-    const WarpAttention<T, kDim> attention(p, segment);
+    const WarpAttention<T, kDim> attention(p, segment, space.queries);
     RowSums<kDim> sums;
-    const bool in_range = stream.template run<kSoftmax>(attention, segment, sums);
-    if constexpr (kSoftmax == Softmax::Unified) {
-      if (!in_range) {  // this warp alone reads its part again
-        wait_copies<0>();
-        __syncwarp();
-        loader.restart(walk);
-        stream.start();
-        stream.template run<Softmax::Online>(attention, segment, sums);
-      }
-    }
+    run_segment<kSoftmax>(stream, attention, walk, segment, sums);
     merge.finish(sums, segment, range.contributors(segment));
     walk.next(segment);
   }
 }
 
-template <class T, int kDim>
-DecodeEntry decode_entry_of(Softmax softmax) {
+// One cluster of blocks for each pair, its units divided evenly: no search, no memory between the blocks. For batches
+// whose sequences are about equally long, and for those so small that every microsecond before and after the stream
+// counts.
+template <class T, int kDim, Softmax kSoftmax>
+__global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDim>::kBlocksPerSm)
+    decode_cluster(const __grid_constant__ DecodeParams p) {
+#if __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(128) unsigned char shared[];
+  const DecodeSpace<kDim> space(shared);
+  wait_for_predecessors();
+  allow_dependents();
+  const int pair = static_cast<int>(blockIdx.x) / p.ranks, rank = static_cast<int>(blockIdx.x) % p.ranks;
+  const int sequence = pair / p.pairs_per_sequence, place = pair % p.pairs_per_sequence;
+  const int most_tiles = p.pairs_per_sequence / p.kv_heads;
+  const DeviceSlice slice = p.args.slices[sequence];
+  const SequenceWork work = sequence_work(slice.rows, slice.past, p.args.window, p.kv_heads, p.group);
+  const int tiles = work.pairs / p.kv_heads, tile = place % most_tiles;
+  if (tile >= tiles) return;
+
+  const int first = (place / most_tiles * tiles + tile) * work.units;
+  const int begin = first + work.units * rank / p.ranks, end = first + work.units * (rank + 1) / p.ranks;
+  const Walk walk(p, begin, end, sequence, 0);
+  UnitLoader<T, kDim> loader(p, walk, space.stages);
+  WarpStream<T, kDim> stream{loader, space.stages, 0};
+  stream.start();
+  const Segment segment = walk.segment();
+  const WarpAttention<T, kDim> attention(p, segment, space.queries);
+  RowSums<kDim> sums;
+  run_segment<kSoftmax>(stream, attention, walk, segment, sums);
+  SegmentEnd<kDim> merge(p, space.merge);
+  if (p.ranks == 1) {
+    merge.finish(sums, segment, {});
+  } else {
+    merge.finish_cluster(sums, segment, shared, rank);
+  }
+#endif
+}
+
+template <class T, int kDim, Softmax kSoftmax>
+DecodeEntry decode_entry_of(bool cluster) {
   using Config = DecodeConfig<kDim>;
-  DecodeEntry entry{nullptr, Config::kThreads, Config::kSharedBytes, kDim};
-  if (softmax == Softmax::Online) entry.kernel = decode_attention<T, kDim, Softmax::Online>;
-  if (softmax == Softmax::Lazy) entry.kernel = decode_attention<T, kDim, Softmax::Lazy>;
-  if (softmax == Softmax::Unified) entry.kernel = decode_attention<T, kDim, Softmax::Unified>;
-  return entry;
+  return {cluster ? decode_cluster<T, kDim, kSoftmax> : decode_attention<T, kDim, kSoftmax>, Config::kThreads,
+          Config::kSharedBytes};
+}
+
+// All variants of the softmax for the usual head sizes, the lazy one for the others: each takes its time to compile.
+template <class T, int kDim>
+DecodeEntry decode_entry_of(Softmax softmax, bool cluster) {
+  if (softmax == Softmax::Lazy) return decode_entry_of<T, kDim, Softmax::Lazy>(cluster);
+  if constexpr (kDim == 64 || kDim == 128) {
+    return softmax == Softmax::Online ? decode_entry_of<T, kDim, Softmax::Online>(cluster)
+                                      : decode_entry_of<T, kDim, Softmax::Unified>(cluster);
+  }
+  return {};
+}
+
+template <int kDim>
+DecodeEntry decode_entry_of(DType kv, Softmax softmax, bool cluster) {
+  return kv == DType::F16 ? decode_entry_of<__half, kDim>(softmax, cluster)
+                          : decode_entry_of<__nv_bfloat16, kDim>(softmax, cluster);
 }
 
 }  // namespace millrace

@@ -32,7 +32,53 @@ class SegmentEnd {
     last_arrived_ = reinterpret_cast<int*>(rows_ + Config::kWarps * kTileRows);
   }
 
+  // For one of several blocks on the line: the result, or this block's part of it in global memory.
   __device__ void finish(RowSums<kDim>& sums, const Segment& s, const Contributors& blocks) {
+    Part part;
+    if (blocks.count > 1) {
+      const int64_t slot = static_cast<int64_t>(blockIdx.x) * 2 + (s.from_start ? 1 : 0);
+      part = {p_.partials + slot * kTileRows * kDim, p_.summaries + slot * kTileRows};
+    }
+    merge_warps(sums, s, part);
+    if (blocks.count > 1) arrive(s, blocks);
+  }
+
+#if __CUDA_ARCH__ >= 900
+  // For a block of a cluster: parts lie in each block's shared memory (the stages are free by now), and every block
+  // adds up some of the columns.
+  __device__ void finish_cluster(RowSums<kDim>& sums, const Segment& s, unsigned char* shared, int rank) {
+    const Part part{reinterpret_cast<float*>(shared), reinterpret_cast<float2*>(shared + kTileRows * kDim * 4)};
+    merge_warps(sums, s, part);
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+    const int ranks = p_.ranks, thread = static_cast<int>(threadIdx.x), items = s.rows * kFours;
+    const int source = thread % ranks, each = Config::kThreads / ranks;
+    for (int first = 0; first < items; first += Config::kThreads) {
+      const int item = first + rank * each + thread / ranks, row = item / kFours, column = item % kFours * 4;
+      Sum sum;
+      if (item < items) {
+        const float2 summary = remote<float2>(part.rows + row, source);
+        sum = {summary.x, summary.y, remote<float4>(part.o + row * kDim + column, source)};
+      }
+      for (int step = 1; step < ranks; step *= 2) {
+        sum.add(__shfl_xor_sync(~0u, sum.largest, step), __shfl_xor_sync(~0u, sum.total, step),
+                {__shfl_xor_sync(~0u, sum.o.x, step), __shfl_xor_sync(~0u, sum.o.y, step),
+                 __shfl_xor_sync(~0u, sum.o.z, step), __shfl_xor_sync(~0u, sum.o.w, step)});
+      }
+      if (item < items && source == 0) store_result(s, row, column, sum.o, sum.total);
+    }
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  }
+#endif
+
+ private:
+  // Where sums go that are not yet a result: [kTileRows][kDim] and the rows' largest scores and totals. None: they are
+  // one.
+  struct Part {
+    float* o = nullptr;
+    float2* rows = nullptr;
+  };
+
+  __device__ void merge_warps(RowSums<kDim>& sums, const Segment& s, const Part& part) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -45,13 +91,28 @@ class SegmentEnd {
       if (half * 8 >= s.rows) break;
       if (half * 8 + g < s.rows) write_warp(sums, half, warp, lane);
       __syncthreads();
-      add_warps(s, half, blocks);
+      add_warps(s, half, part);
       __syncthreads();
     }
-    if (blocks.count > 1) arrive(s, blocks);
   }
 
- private:
+  // What another block of the cluster has at this address.
+  template <class T>
+  __device__ static T remote(const void* local, int rank) {
+    uint32_t address;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(local)), "r"(rank));
+    T x;
+    if constexpr (sizeof(T) == 8) {
+      asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(address) : "memory");
+    } else {
+      asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                   : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+                   : "r"(address)
+                   : "memory");
+    }
+    return x;
+  }
+
   __device__ float2 whole_row(int row) const {  // its largest score and its total over the warps
     float largest = kNoScore, total = 0;
 #pragma unroll
@@ -74,7 +135,7 @@ class SegmentEnd {
     }
   }
 
-  __device__ void add_warps(const Segment& s, int half, const Contributors& blocks) {
+  __device__ void add_warps(const Segment& s, int half, const Part& part) {
     const int count = min(8, s.rows - half * 8) * kFours;
     for (int i = threadIdx.x; i < count; i += Config::kThreads) {
       const int row = i / kFours, column = i % kFours * 4;
@@ -82,17 +143,15 @@ class SegmentEnd {
 #pragma unroll
       for (int w = 0; w < Config::kWarps; ++w) {
         const float* from = o_ + Config::merge_at(w * Config::kMergeRows + row, column);
-        const float4 part = *reinterpret_cast<const float4*>(from);
-        sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
+        const float4 mine = *reinterpret_cast<const float4*>(from);
+        sum.x += mine.x, sum.y += mine.y, sum.z += mine.z, sum.w += mine.w;
       }
       const float2 whole = whole_row(half * 8 + row);
-      if (blocks.count == 1) {
+      if (part.o == nullptr) {
         store_result(s, half * 8 + row, column, sum, whole.y);
       } else {
-        const int64_t slot = static_cast<int64_t>(blockIdx.x) * 2 + (s.from_start ? 1 : 0);
-        const int64_t at = slot * kTileRows + half * 8 + row;
-        __stcg(reinterpret_cast<float4*>(p_.partials + at * kDim + column), sum);
-        if (column == 0) __stcg(p_.summaries + at, whole);
+        *reinterpret_cast<float4*>(part.o + (half * 8 + row) * kDim + column) = sum;
+        if (column == 0) part.rows[half * 8 + row] = whole;
       }
     }
   }
@@ -107,20 +166,18 @@ class SegmentEnd {
 
   // The last block to get here finds all partial results of the pair, and the counter is zero again.
   __device__ void arrive(const Segment& s, const Contributors& blocks) {
-    __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
+      __threadfence();  // for all of the block: the barrier before it hands their writes over
       const int tile = s.first_row_of_tile / kTileRows;
       unsigned* counter =
-          p_.counters + static_cast<int64_t>(s.sequence) * p_.counters_per_sequence + tile * p_.kv_heads + s.kv_head;
+          p_.counters + static_cast<int64_t>(s.sequence) * p_.pairs_per_sequence + tile * p_.kv_heads + s.kv_head;
       const unsigned others = static_cast<unsigned>(blocks.count - 1);
       *last_arrived_ = atomicInc(counter, others) == others;
+      __threadfence();
     }
     __syncthreads();
-    if (*last_arrived_ != 0) {
-      __threadfence();
-      combine(s, blocks);
-    }
+    if (*last_arrived_ != 0) combine(s, blocks);
     __syncthreads();
   }
 

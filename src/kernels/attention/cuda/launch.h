@@ -19,7 +19,9 @@ struct alignas(16) DeviceSlice {
 };
 
 enum class CudaAttentionKind : uint8_t {
-  Decode,         // few rows per sequence: KV is read once, split over the whole device (F16 and BF16 KV)
+  Decode,  // few rows per sequence: KV is read once, split evenly over the device whatever the lengths are (F16, BF16
+           // KV)
+  DecodeCluster,  // the same, split evenly within each sequence: fastest for equal lengths; compute capability 9.0
   Prefill,        // many rows per sequence: tensor-core tiles of queries (F16 and BF16 KV)
   PrefillHopper,  // the same with warpgroup products and bulk copies: compute capability 9.0, head sizes 64 and 128
   General,        // any KV format and head size, f32 arithmetic: slow
@@ -27,7 +29,7 @@ enum class CudaAttentionKind : uint8_t {
 
 struct CudaAttentionShape {
   CudaAttentionKind kind = CudaAttentionKind::Decode;
-  Softmax softmax = Softmax::Lazy;  // Decode only
+  Softmax softmax = Softmax::Lazy;  // decodes only
   DType kv = DType::BF16;           // F32, F16, BF16 or Q8_0
   int heads = 0, kv_heads = 0, head_dim = 0;
   int block_size = 64;  // tokens of a page; a multiple of 16, any for General
@@ -41,8 +43,7 @@ struct CudaAttentionShape {
 // What a shape needs, as this device offers it. `grid` 0: the kernel cannot run here or not for this shape.
 struct CudaAttentionPlan {
   CudaAttentionShape shape;
-  int variant = -1;
-  int grid = 0, threads = 0, shared_bytes = 0;
+  int grid = 0, threads = 0, shared_bytes = 0, cluster = 1;
   size_t workspace_bytes = 0;  // zero it once before the first launch: each launch leaves it ready for the next
 
   bool can_run() const { return grid > 0; }

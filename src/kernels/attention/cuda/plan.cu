@@ -11,17 +11,18 @@ constexpr size_t kAlign = 256;
 size_t aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
 DecodeEntry decode_entry(const CudaAttentionShape& shape) {
+  const bool cluster = shape.kind == CudaAttentionKind::DecodeCluster;
   switch (shape.head_dim) {
     case 64:
-      return decode_entry_64(shape.kv, shape.softmax);
+      return decode_entry_64(shape.kv, shape.softmax, cluster);
     case 80:
-      return decode_entry_80(shape.kv, shape.softmax);
+      return decode_entry_80(shape.kv, shape.softmax, cluster);
     case 96:
-      return decode_entry_96(shape.kv, shape.softmax);
+      return decode_entry_96(shape.kv, shape.softmax, cluster);
     case 128:
-      return decode_entry_128(shape.kv, shape.softmax);
+      return decode_entry_128(shape.kv, shape.softmax, cluster);
     case 256:
-      return decode_entry_256(shape.kv, shape.softmax);
+      return decode_entry_256(shape.kv, shape.softmax, cluster);
     default:
       return {};
   }
@@ -37,14 +38,14 @@ bool sensible(const CudaAttentionShape& s) {
 // The workspace of a decode: counters, summaries, partial results. Counters have the same room for every shape: shapes
 // share the workspace, and what one leaves of its partial results may not be another's counters.
 constexpr size_t kCounterSpace = 1 << 20;
-struct DecodeSpace {
+struct DecodeWorkspace {
   size_t summaries, partials, end;
 };
-int counters_per_sequence(const CudaAttentionShape& s) {
+int pairs_per_sequence(const CudaAttentionShape& s) {
   return s.kv_heads * ((s.max_rows * (s.heads / s.kv_heads) + kTileRows - 1) / kTileRows);
 }
-DecodeSpace decode_space(const CudaAttentionShape& s, int grid) {
-  DecodeSpace space;
+DecodeWorkspace decode_workspace(const CudaAttentionShape& s, int grid) {
+  DecodeWorkspace space;
   const size_t rows = static_cast<size_t>(grid) * 2 * kTileRows;
   space.summaries = kCounterSpace;
   space.partials = space.summaries + aligned(rows * sizeof(float2));
@@ -52,22 +53,39 @@ DecodeSpace decode_space(const CudaAttentionShape& s, int grid) {
   return space;
 }
 
+// The largest clusters with which all pairs still run at once; single blocks where there are more pairs than that.
+CudaAttentionPlan plan_clusters(CudaAttentionPlan plan, const void* kernel) {
+  const int pairs = plan.shape.sequences * pairs_per_sequence(plan.shape), resident = plan.grid;
+  plan.grid = 0;
+  if (resident == 0 || device_capability() < 90) return plan;
+  plan.cluster = 1;
+  for (int ranks = 16; ranks > 1; ranks /= 2) {
+    if (pairs * ranks > resident || resident_clusters(kernel, plan.threads, plan.shared_bytes, ranks) < pairs) continue;
+    plan.cluster = ranks;
+    break;
+  }
+  plan.grid = pairs * plan.cluster;
+  return plan;
+}
+
 CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {
   const CudaAttentionShape& s = plan.shape;
   if (!is_half(s.kv) || s.block_size % kUnit != 0) return plan;
-  if (static_cast<size_t>(s.sequences) * static_cast<size_t>(counters_per_sequence(s)) * 4 > kCounterSpace) return plan;
+  if (static_cast<size_t>(s.sequences) * static_cast<size_t>(pairs_per_sequence(s)) * 4 > kCounterSpace) return plan;
   const DecodeEntry entry = decode_entry(s);
   if (entry.kernel == nullptr) return plan;
   plan.grid = resident_blocks(reinterpret_cast<const void*>(entry.kernel), entry.threads, entry.shared_bytes);
   plan.threads = entry.threads;
   plan.shared_bytes = entry.shared_bytes;
-  plan.workspace_bytes = decode_space(s, plan.grid).end;
+  if (s.kind == CudaAttentionKind::DecodeCluster)
+    return plan_clusters(plan, reinterpret_cast<const void*>(entry.kernel));
+  plan.workspace_bytes = decode_workspace(s, plan.grid).end;
   return plan;
 }
 
 CudaError launch_decode(const CudaAttentionPlan& plan, const CudaAttentionArgs& args, const CudaLaunch& launch) {
   const CudaAttentionShape& s = plan.shape;
-  const DecodeSpace space = decode_space(s, plan.grid);
+  const DecodeWorkspace space = decode_workspace(s, plan.grid);
   std::byte* base = static_cast<std::byte*>(args.workspace);
   DecodeParams p;
   p.args = args;
@@ -76,12 +94,13 @@ CudaError launch_decode(const CudaAttentionPlan& plan, const CudaAttentionArgs& 
   p.kv_heads = s.kv_heads;
   p.group = s.heads / s.kv_heads;
   p.block_size = s.block_size;
-  p.counters_per_sequence = counters_per_sequence(s);
+  p.pairs_per_sequence = pairs_per_sequence(s);
+  p.ranks = plan.cluster;
   p.counters = reinterpret_cast<unsigned*>(base);
   p.summaries = reinterpret_cast<float2*>(base + space.summaries);
   p.partials = reinterpret_cast<float*>(base + space.partials);
   return launch_kernel(decode_entry(s).kernel, dim3(static_cast<unsigned>(plan.grid)), plan.threads,
-                       static_cast<size_t>(plan.shared_bytes), launch, p);
+                       static_cast<size_t>(plan.shared_bytes), launch, p, plan.cluster);
 }
 
 PrefillEntry prefill_entry(const CudaAttentionShape& shape) {
@@ -132,6 +151,7 @@ CudaAttentionPlan plan_cuda_attention(const CudaAttentionShape& shape) {
   if (!sensible(shape)) return plan;
   switch (shape.kind) {
     case CudaAttentionKind::Decode:
+    case CudaAttentionKind::DecodeCluster:
       return plan_decode(plan);
     case CudaAttentionKind::Prefill:
       return plan_prefill(plan);
@@ -147,6 +167,7 @@ CudaError launch_cuda_attention(const CudaAttentionPlan& plan, const CudaAttenti
                                 const CudaLaunch& launch) {
   switch (plan.shape.kind) {
     case CudaAttentionKind::Decode:
+    case CudaAttentionKind::DecodeCluster:
       return launch_decode(plan, args, launch);
     case CudaAttentionKind::Prefill:
       return launch_prefill(plan, args, launch);

@@ -38,9 +38,9 @@ class TileLoader {
 
   __device__ void issue(int token_tile) const {
     const uint32_t to = shared_ + token_tile % Config::kStages * 2 * Config::kTileBytes;
+    constexpr int kCopies = Config::kTokens * Rows::kPieces;
 #pragma unroll
-    for (int i = 0; i < Config::kTokens * Rows::kPieces / Config::kThreads; ++i) {
-      const int index = i * Config::kThreads + static_cast<int>(threadIdx.x);
+    for (int index = static_cast<int>(threadIdx.x); index < kCopies; index += Config::kThreads) {
       const int row = index / Rows::kPieces, piece = index % Rows::kPieces;
       const int position = token_tile * Config::kTokens + row;
       const bool seen = position < seen_until_ && position >= seen_from_;
@@ -93,7 +93,7 @@ class WarpRows {
   __device__ void add_tile(uint32_t keys, uint32_t values, int first_position) {
     float score[kScoreTiles][4];
     multiply_keys(keys, score);
-    finish_scores(first_position, score);
+    prepare_scores(first_position, score);
     follow_maximum(score);
     add_values(values, score);
   }
@@ -150,17 +150,13 @@ class WarpRows {
     }
   }
 
-  __device__ void finish_scores(int first_position, float (&score)[kScoreTiles][4]) const {
+  __device__ void prepare_scores(int first_position, float (&score)[kScoreTiles][4]) const {
     const int last_position = first_position + Config::kTokens - 1;
     const int row_zero =
         last_[0] - static_cast<int>(threadIdx.x) % 32 / 4;  // the warp's first row sees least, its last one
     const bool masked = last_position > row_zero ||         // starts latest
                         (p_.args.window > 0 && first_position < row_zero + 15 - p_.args.window + 1);
-#pragma unroll
-    for (int n = 0; n < kScoreTiles; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) score[n][i] = finish_score(p_.args, score[n][i]);
-    }
+    finish_scores(p_.args, reinterpret_cast<float(&)[kScoreTiles * 4]>(score));
     if (!masked) return;
 #pragma unroll
     for (int n = 0; n < kScoreTiles; ++n) {
@@ -225,8 +221,8 @@ class WarpRows {
 template <int kRows>
 __device__ bool find_tile(const PrefillParams& p, QueryTile& tile) {
   const int index = p.tiles - 1 - static_cast<int>(blockIdx.x) / p.heads;
-  const Found found = find_slice(p.args.slices, p.sequences, index,
-                                 [](const DeviceSlice& s) { return (max(s.rows, 0) + kRows - 1) / kRows; });
+  const Found found =
+      find_point(p.sequences, index, [&](int i) { return (max(p.args.slices[i].rows, 0) + kRows - 1) / kRows; });
   if (found.sequence == p.sequences) return false;
   tile.sequence = found.sequence;
   tile.head = static_cast<int>(blockIdx.x) % p.heads;

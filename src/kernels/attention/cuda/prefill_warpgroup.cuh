@@ -63,10 +63,10 @@ __device__ TileRange tile_range(const PrefillParams& p, const QueryTile& tile) {
   return {begin * Config::kTokens, last / Config::kTokens + 1 - begin};
 }
 
-// One thread; keys run a tile ahead of values because they are wanted first.
+// One thread. `turn` counts tiles over both passes: it says which stage comes next.
 template <int kDim>
 __device__ void feed(const WarpgroupParams& w, const QueryTile& tile, const TileRange& range,
-                     const WarpgroupSpace<kDim>& space) {
+                     const WarpgroupSpace<kDim>& space, int turn) {
   using Config = WarpgroupConfig<kDim>;
   const PrefillParams& p = w.prefill;
   const int32_t* table = p.args.tables + tile.sequence * p.args.table_pitch;
@@ -85,11 +85,11 @@ __device__ void feed(const WarpgroupParams& w, const QueryTile& tile, const Tile
       }
     }
   };
-  for (int t = 0; t < range.count; ++t) {
-    space.keys_empty(t).wait(WarpgroupSpace<kDim>::parity(t) ^ 1);
-    copy(w.keys, space.key_tile(t), t, space.keys_full(t));
-    space.values_empty(t).wait(WarpgroupSpace<kDim>::parity(t) ^ 1);
-    copy(w.values, space.value_tile(t), t, space.values_full(t));
+  for (int t = 0; t < range.count; ++t, ++turn) {
+    space.keys_empty(turn).wait(WarpgroupSpace<kDim>::parity(turn) ^ 1);
+    copy(w.keys, space.key_tile(turn), t, space.keys_full(turn));
+    space.values_empty(turn).wait(WarpgroupSpace<kDim>::parity(turn) ^ 1);
+    copy(w.values, space.value_tile(turn), t, space.values_full(turn));
   }
 }
 
@@ -107,40 +107,52 @@ class WarpgroupRows {
     column_ = lane % 4 * 2;
     row_zero_ = tile.slice.past + tile.first + group * 64 + warp * 16;
     last_ = row_zero_ + lane / 4;
-#pragma unroll
-    for (float& x : o_) x = 0;
     with_device_type(p.args.q.dtype, [&](auto source) {
       load<decltype(source)>();
       return 0;
     });
   }
 
-  __device__ void run() {
+  // kSafe: products may be anything, even infinite. Else they are trusted, and the return value tells whether that was
+  // right.
+  template <bool kSafe>
+  __device__ bool run(int turn) {
     float score[64];
     uint32_t weights[Config::kTokens / 16][4];
+    float factor[2];
+#pragma unroll
+    for (int i = 0; i < kDim / 2; ++i) o_[i] = 0;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) largest_[half] = kNoScore, total_[half] = 0;
+    turn_ = turn;
     multiply_keys(0, score);
     warpgroup_wait<0>();
     hold(score);
-    release(space_.keys_empty(0));
-    float factor[2];
-    weigh(0, score, factor);
+    release(space_.keys_empty(turn_));
+    weigh<kSafe>(0, score, factor);
     pack_weights(score, weights);
+    if (group_ == 1) pass_turn();
     for (int t = 0; t + 1 < range_.count; ++t) {
+      await_turn();
       multiply_keys(t + 1, score);
       add_values(t, weights);
+      pass_turn();
       warpgroup_wait<1>();
       hold(score);
-      release(space_.keys_empty(t + 1));
-      const bool moved = weigh(t + 1, score, factor);
+      release(space_.keys_empty(turn_ + t + 1));
+      const bool moved = weigh<kSafe>(t + 1, score, factor);
       warpgroup_wait<0>();
       hold(o_);
-      release(space_.values_empty(t));
+      release(space_.values_empty(turn_ + t));
       if (moved) rescale(factor);
       pack_weights(score, weights);
     }
+    if (group_ == 0) await_turn();
     add_values(range_.count - 1, weights);
     warpgroup_wait<0>();
     hold(o_);
+    release(space_.values_empty(turn_ + range_.count - 1));
+    return sound(total_[0]) && sound(total_[1]);
   }
 
   __device__ void write() {
@@ -196,8 +208,8 @@ class WarpgroupRows {
   }
 
   __device__ void multiply_keys(int t, float (&score)[64]) {
-    space_.keys_full(t).wait(Space::parity(t));
-    const uint32_t queries = space_.queries + group_ * 64 * 128, keys = space_.key_tile(t);
+    space_.keys_full(turn_ + t).wait(Space::parity(turn_ + t));
+    const uint32_t queries = space_.queries + group_ * 64 * 128, keys = space_.key_tile(turn_ + t);
     hold(score);
     warpgroup_fence();
 #pragma unroll
@@ -210,8 +222,8 @@ class WarpgroupRows {
   }
 
   __device__ void add_values(int t, const uint32_t (&weights)[Config::kTokens / 16][4]) {
-    space_.values_full(t).wait(Space::parity(t));
-    const uint32_t values = space_.value_tile(t);
+    space_.values_full(turn_ + t).wait(Space::parity(turn_ + t));
+    const uint32_t values = space_.value_tile(turn_ + t);
     const int used = tile_.slice.past + tile_.slice.rows - (range_.first_position + t * Config::kTokens);
     if (used < Config::kTokens) silence(values, used);
     hold(o_);
@@ -235,22 +247,23 @@ class WarpgroupRows {
     asm volatile("bar.sync 3, %0;" ::"n"(Config::kConsumers * 128) : "memory");
   }
 
-  // Scores become weights relative to the maximum; says whether that has moved, and by which factors.
+  __device__ static bool sound(float total) { return total > 0 && total < 3e38f; }
+
+  // Scores become weights relative to the maximum; says whether that has moved, and by which factors. Trusted scores
+  // stay products until the exponential, which takes the scale in its stride.
+  template <bool kSafe>
   __device__ bool weigh(int t, float (&score)[64], float (&factor)[2]) {
-    const int first = range_.first_position + t * Config::kTokens, window = p_.args.window;
-    const bool masked = first + Config::kTokens - 1 > row_zero_ || (window > 0 && first < row_zero_ + 16 - window);
-#pragma unroll
-    for (int i = 0; i < 64; ++i) score[i] = finish_score(p_.args, score[i]);
-    if (masked) {
-#pragma unroll
-      for (int i = 0; i < 64; ++i) {
-        const int position = first + i / 4 * 8 + column_ + i % 2, last = last_ + i % 4 / 2 * 8;
-        if (position > last || (window > 0 && position <= last - window)) score[i] = kMasked;
-      }
+    const float scale = kSafe || p_.args.softcap > 0 ? 1.0f : p_.args.scale * kLog2E;
+    if (kSafe) {
+      finish_scores(p_.args, score);
+    } else if (p_.args.softcap > 0) {
+      soften_scores(p_.args, score);
     }
+    mask(range_.first_position + t * Config::kTokens, score);
     float largest[2] = {kNoScore, kNoScore};
 #pragma unroll
     for (int i = 0; i < 64; ++i) largest[i % 4 / 2] = fmaxf(largest[i % 4 / 2], score[i]);
+    largest[0] *= scale, largest[1] *= scale;
     const bool behind = largest[0] > largest_[0] + kLazySlack || largest[1] > largest_[1] + kLazySlack;
     const bool moved = __any_sync(~0u, behind);
     if (moved) {
@@ -264,10 +277,20 @@ class WarpgroupRows {
     }
 #pragma unroll
     for (int i = 0; i < 64; ++i) {
-      score[i] = exp2_fast(score[i] - largest_[i % 4 / 2]);
+      score[i] = exp2_fast(score[i] * scale - largest_[i % 4 / 2]);
       total_[i % 4 / 2] += score[i];
     }
     return moved;
+  }
+
+  __device__ void mask(int first, float (&score)[64]) const {
+    const int window = p_.args.window;
+    if (first + Config::kTokens - 1 <= row_zero_ && (window == 0 || first >= row_zero_ + 16 - window)) return;
+#pragma unroll
+    for (int i = 0; i < 64; ++i) {
+      const int position = first + i / 4 * 8 + column_ + i % 2, last = last_ + i % 4 / 2 * 8;
+      if (position > last || (window > 0 && position <= last - window)) score[i] = kMasked;
+    }
   }
 
   __device__ void rescale(const float (&factor)[2]) {
@@ -280,6 +303,11 @@ class WarpgroupRows {
     for (int i = 0; i < Config::kTokens / 4; ++i) weights[i / 4][i % 4] = pack<T>(score[i * 2], score[i * 2 + 1]);
   }
 
+  // The groups hand their products to the tensor cores in turns, so that one's softmax runs beside the other's
+  // products.
+  __device__ void await_turn() const { asm volatile("bar.sync %0, 256;" ::"r"(4 + group_) : "memory"); }
+  __device__ void pass_turn() const { asm volatile("bar.arrive %0, 256;" ::"r"(5 - group_) : "memory"); }
+
   __device__ static void release(const CopyBarrier& empty) {  // each warp for itself
     if (threadIdx.x % 32 == 0) empty.arrive();
   }
@@ -288,8 +316,8 @@ class WarpgroupRows {
   const QueryTile& tile_;
   const TileRange range_;
   const Space& space_;
-  int group_, column_, row_zero_, last_;
-  float largest_[2] = {kNoScore, kNoScore}, total_[2] = {0, 0};
+  int group_, column_, row_zero_, last_, turn_ = 0;
+  float largest_[2], total_[2];
   float o_[kDim / 2];
 };
 
@@ -315,13 +343,18 @@ __global__ void __launch_bounds__(WarpgroupConfig<kDim>::kThreads, 1)
     publish_to_tensor_cores();
   }
   __syncthreads();
+  const bool trusted = w.prefill.args.scale > 0;  // or the largest product would not be the largest score
   if (threadIdx.x < 128) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-    if (threadIdx.x == 0) feed<kDim>(w, tile, range, space);
+    if (threadIdx.x == 0) feed<kDim>(w, tile, range, space, 0);
+    const bool again = __syncthreads_or(0) != 0;
+    if (again && threadIdx.x == 0) feed<kDim>(w, tile, range, space, range.count);
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
     WarpgroupRows<T, kDim> rows(w.prefill, tile, range, space, static_cast<int>(threadIdx.x) / 128 - 1);
-    rows.run();
+    const bool sound = rows.template run<false>(0) && trusted;
+    const bool again = __syncthreads_or(sound ? 0 : 1) != 0;
+    if (again) rows.template run<true>(range.count);
     rows.write();
   }
 #endif

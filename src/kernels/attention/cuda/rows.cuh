@@ -1,4 +1,4 @@
-// The running sums of query rows in tensor-core layout, and finding a slice by a running count; decode and prefill
+// The running sums of query rows in tensor-core layout, and finding a place by a running count; decode and prefill
 // share them.
 #pragma once
 
@@ -40,18 +40,35 @@ __device__ inline float quad_sum(float x) {
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// A product of q and k as the softmax wants it: in log2, and finite whatever came in.
-__device__ inline float finish_score(const CudaAttentionArgs& args, float dot) {
-  float x = dot * (args.scale * kLog2E);
-  if (args.softcap > 0) x = args.softcap * kLog2E * tanhf(dot * (args.scale / args.softcap));
-  return fminf(fmaxf(x, -kScoreLimit), kScoreLimit);
+// Absolute error near 1e-7, which is what a soft-cap needs; right at both infinities.
+__device__ inline float tanh_fast(float x) { return 1 - __fdividef(2.0f, 1 + exp2_fast(x * (2 * kLog2E))); }
+
+template <int kCount>
+__device__ inline void soften_scores(const CudaAttentionArgs& args, float (&score)[kCount]) {
+  const float inside = args.scale / args.softcap, outside = args.softcap * kLog2E;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) score[i] = outside * tanh_fast(score[i] * inside);
 }
 
-// Whole warps count over the slices, all of them alike.
+// Products of q and k become scores as the softmax wants them: in log2, and finite whatever came in.
+template <int kCount>
+__device__ inline void finish_scores(const CudaAttentionArgs& args, float (&score)[kCount]) {
+  if (args.softcap > 0) {
+    soften_scores(args, score);
+  } else {
+    const float factor = args.scale * kLog2E;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) score[i] *= factor;
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) score[i] = fminf(fmaxf(score[i], -kScoreLimit), kScoreLimit);
+}
+
+// Whole warps count over the places of a batch, all of them alike; size(i) is asked for places 0 .. count - 1.
 template <class Size>
-__device__ int sum_over_slices(const DeviceSlice* slices, int count, Size size) {
+__device__ int sum_over(int count, Size size) {
   int total = 0;
-  for (int i = static_cast<int>(threadIdx.x) % 32; i < count; i += 32) total += size(slices[i]);
+  for (int i = static_cast<int>(threadIdx.x) % 32; i < count; i += 32) total += size(i);
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(~0u, total, step);
   return total;
@@ -61,11 +78,11 @@ struct Found {
   int sequence, begin;  // the count before it; sequence is one past the last where the point lies behind all
 };
 template <class Size>
-__device__ Found find_slice(const DeviceSlice* slices, int count, int point, Size size) {
+__device__ Found find_point(int count, int point, Size size) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   int before = 0;
   for (int first = 0; first < count; first += 32) {
-    const int mine = first + lane < count ? size(slices[first + lane]) : 0;
+    const int mine = first + lane < count ? size(first + lane) : 0;
     int upto = mine;
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {

@@ -4,7 +4,7 @@
 namespace millrace {
 namespace {
 
-constexpr int kWarps = 4;
+constexpr int kWarps = 8;
 constexpr int kMaxDim = 1024;
 constexpr float kSmallest = 1e-30f;  // below it the scale is zero in f16 anyway, and 127 / x may overflow
 
@@ -57,16 +57,14 @@ class HeadRow {
   int length_, lane_;
 };
 
-// A warp for each head of q, then of k, then of v, of each row.
+// A warp for each head of q, then of k, then of v; a row of blocks for each row.
 __global__ void __launch_bounds__(kWarps * 32) rope_write_kernel(const __grid_constant__ CudaRopeWriteArgs a) {
   extern __shared__ __align__(32) float shared[];
   wait_for_predecessors();
   allow_dependents();
-  const int each = a.heads + 2 * a.kv_heads, warp = static_cast<int>(threadIdx.x) / 32;
-  const int64_t index = int64_t{blockIdx.x} * kWarps + warp;
-  if (index >= int64_t{a.rows} * each) return;
-  const int64_t row = index / each;
-  const int head = static_cast<int>(index % each);
+  const int warp = static_cast<int>(threadIdx.x) / 32, head = static_cast<int>(blockIdx.y) * kWarps + warp;
+  const int64_t row = blockIdx.x;
+  if (head >= a.heads + 2 * a.kv_heads) return;
   const bool is_q = head < a.heads, is_v = head >= a.heads + a.kv_heads;
   const int own = is_q ? head : is_v ? head - a.heads - a.kv_heads : head - a.heads;
   const CudaMatrix& from = is_q ? a.q : is_v ? a.v : a.k;
@@ -134,9 +132,10 @@ CudaError launch_cuda_rope_write(const CudaRopeWriteArgs& args, const CudaLaunch
       (args.kv == DType::Q8_0 && args.head_dim % 32 != 0)) {
     return cudaErrorInvalidValue;
   }
-  const int64_t work = static_cast<int64_t>(args.rows) * (args.heads + 2 * args.kv_heads);
-  return launch_kernel(rope_write_kernel, blocks_for(work, kWarps), kWarps * 32,
-                       static_cast<size_t>(kWarps * args.head_dim) * 4, launch, args);
+  const int heads = args.heads + 2 * args.kv_heads;
+  const dim3 grid(static_cast<unsigned>(args.rows), static_cast<unsigned>((heads + kWarps - 1) / kWarps));
+  return launch_kernel(rope_write_kernel, grid, kWarps * 32, static_cast<size_t>(kWarps * args.head_dim) * 4, launch,
+                       args);
 }
 
 CudaError launch_cuda_rows(const CudaRowsArgs& args, const CudaLaunch& launch) {
