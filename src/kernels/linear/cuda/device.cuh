@@ -20,6 +20,15 @@ __device__ __forceinline__ uint64_t evict_first_policy() {
 // Sixteen bytes that are read once: they shall not displace anything from the caches.
 __device__ __forceinline__ uint4 load_stream(const void* p) {
   uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0,%1,%2,%3}, [%4], %5;"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p), "l"(evict_first_policy()));
+  return v;
+}
+
+// The same where lanes take short pieces of many rows: the neighbours come along into the second-level cache.
+__device__ __forceinline__ uint4 load_pieces(const void* p) {
+  uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4], %5;"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "l"(p), "l"(evict_first_policy()));

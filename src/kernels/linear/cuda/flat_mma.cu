@@ -31,7 +31,7 @@ __device__ __forceinline__ void load(Weights& w, const T* const (&rows)[kTiles][
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
         const int at = k + 32 * c;
-        w.at[tile][half][c] = at < end ? load_stream(rows[tile][half] + at) : uint4{0, 0, 0, 0};
+        w.at[tile][half][c] = at < end ? load_pieces(rows[tile][half] + at) : uint4{0, 0, 0, 0};
       }
     }
   }

@@ -66,7 +66,7 @@ __device__ __forceinline__ void multiply(const WeightBuffer<T, kTokens>& w, cons
 }
 
 template <class T, int kTokens>
-__global__ void __launch_bounds__(kThreads, kTokens == 1 ? 3 : 2)
+__global__ void __launch_bounds__(kThreads, 2)
     gemv(const T* weights, int64_t stride, const T* x, int64_t x_stride, int k_split, int k, int splits,
          LinearOutput out) {
   constexpr int kRows = rows_per_warp(kTokens), kTiles = kRows * kWarps / kTileRows;

@@ -33,19 +33,12 @@ __device__ __forceinline__ void wait_barrier(uint64_t* barrier, uint32_t parity)
 }
 
 // A box of the tensor that `map` describes, from element (x, y) on, into shared memory; its bytes count for `barrier`.
-__device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x, int y, uint64_t* barrier,
-                                         uint64_t policy) {
+__device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x, int y, uint64_t* barrier) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
-      "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
-      "l"(&map), "r"(x), "r"(y), "r"(shared_address(barrier)), "l"(policy)
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+          shared_address(to)),
+      "l"(&map), "r"(x), "r"(y), "r"(shared_address(barrier))
       : "memory");
-}
-
-__device__ __forceinline__ uint64_t evict_last_policy() {
-  uint64_t policy;
-  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
 }
 
 // Describes rows of 64 16-bit elements in shared memory, as copy_box puts them with the 128-byte swizzle: groups of eight
