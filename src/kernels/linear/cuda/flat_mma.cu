@@ -3,7 +3,8 @@
 // Weights go through a pipeline of asynchronous copies into shared memory, 512 bytes of a row at a time; the warps of a
 // block share K, and so do the blocks of a cluster. The order of K inside a tensor-core step is free as long as both
 // operands use the same: lane t of a quad takes elements 8 t .. 8 t + 7 of every 32, so that a fragment is one 16-byte
-// load from a row as the file holds it. x goes from the caches straight into registers: every warp has its own part of K.
+// load from a row as the file holds it. x goes from the caches straight into registers: every warp has its own part of
+// K.
 #include "kernels/linear/cuda/epilogue.cuh"
 #include "kernels/linear/cuda/families.h"
 #include "kernels/linear/cuda/launch_kernel.h"
@@ -15,7 +16,7 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
-constexpr int kDepth = 256;             // elements of K per stage: 32 for each warp
+constexpr int kDepth = 256;              // elements of K per stage: 32 for each warp
 constexpr int kPitch = kDepth * 2 + 64;  // bytes; rows g and g + 1 fall on different banks
 
 // Groups of eight tokens, and the tiles of 16 rows that a block takes for them: x is read once per block.
@@ -26,7 +27,7 @@ struct Shape {
   static constexpr int kStages = kGroups == 1 ? 5 : 3;  // two blocks fit on a multiprocessor
   static constexpr int kStageBytes = kRows * kPitch;
   static constexpr int kPartialBytes = kWarps * kTiles * 8 * kGroups * kTileStride * 4;
-  static constexpr int kSharedBytes = kStages * kStageBytes > kPartialBytes ? kStages * kStageBytes : kPartialBytes;
+  static constexpr int kSharedBytes = kStages * kStageBytes > kPartialBytes ? kStages* kStageBytes : kPartialBytes;
 };
 
 // Sixteen bytes into shared memory, or zeros.
@@ -99,7 +100,8 @@ __global__ void __launch_bounds__(kThreads, 2) flat_mma(const __grid_constant__ 
   const int first_token = static_cast<int>(blockIdx.y) * 8 * kGroups;
   const int begin = static_cast<int>(blockIdx.x) % p.splits * p.k_split, end = min(p.k, begin + p.k_split);
   const int count = max(0, (end - begin + kDepth - 1) / kDepth);
-  // Blocks start at different places of K: rows a power of two apart would else ask the same memory channels all at once.
+  // Blocks start at different places of K: rows a power of two apart would else ask the same memory channels all at
+  // once.
   const int start = count > 0 ? block % count : 0;
   const auto column = [&](int i) { return begin + (start + i < count ? start + i : start + i - count) * kDepth; };
   let_next_kernel_start();
@@ -160,8 +162,8 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
   return is_plain(p.format) && p.x == p.format && p.k % 8 == 0 && limits.capability >= 80 && ceil_div(p.m, 32) <= 65535;
 }
 
-// Every block of rows reads all of x, through the second-level cache, which is about 1.3 times as wide as memory; a block
-// of tokens beyond the first finds the weights there too.
+// Every block of rows reads all of x, through the second-level cache, which is about 1.3 times as wide as memory; a
+// block of tokens beyond the first finds the weights there too.
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int64_t row_blocks = ceil_div(p.n, block_rows(p.m)), token_blocks = ceil_div(p.m, 8 * groups(p.m));
   const int splits = choose_splits(p, limits);
@@ -172,7 +174,8 @@ double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
 }
 
 template <class T, int kGroups>
-cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step) {
+cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits,
+                   const CudaStep& step) {
   FlatParams params{};
   params.weights = a.weights;
   params.stride = packed_linear_stride(p.k);
@@ -195,9 +198,12 @@ template <class T>
 cudaError_t launch_tokens(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits,
                           const CudaStep& step) {
   switch (groups(p.m)) {
-    case 1: return launch<T, 1>(p, a, limits, step);
-    case 2: return launch<T, 2>(p, a, limits, step);
-    default: return launch<T, 4>(p, a, limits, step);
+    case 1:
+      return launch<T, 1>(p, a, limits, step);
+    case 2:
+      return launch<T, 2>(p, a, limits, step);
+    default:
+      return launch<T, 4>(p, a, limits, step);
   }
 }
 

@@ -1,9 +1,9 @@
-// Flat and full GEMM on Hopper: warpgroup products with the operands swapped, so that the weights fill the 64 rows that the
-// instruction wants and the tokens its other side, which goes in steps of eight. A loader warp keeps a pipeline of bulk
-// tensor copies full; the blocks of a cluster share K.
+// Flat and full GEMM on Hopper: warpgroup products with the operands swapped, so that the weights fill the 64 rows that
+// the instruction wants and the tokens its other side, which goes in steps of eight. A loader warp keeps a pipeline of
+// bulk tensor copies full; the blocks of a cluster share K.
 //
-// The depth of the pipeline is how much of the weights is under way per multiprocessor. Two stages are the classic double
-// buffering; memory this fast wants all of shared memory.
+// The depth of the pipeline is how much of the weights is under way per multiprocessor. Two stages are the classic
+// double buffering; memory this fast wants all of shared memory.
 #include "kernels/linear/cuda/epilogue.cuh"
 #include "kernels/linear/cuda/families.h"
 #include "kernels/linear/cuda/launch_kernel.h"
@@ -38,7 +38,8 @@ struct Pipeline {
   uint64_t *full, *empty;
 };
 
-// The loader's part. Weights do not depend on the kernel before this one: the first stages are asked for before it ends.
+// The loader's part. Weights do not depend on the kernel before this one: the first stages are asked for before it
+// ends.
 template <int kTokens, int kGroups>
 __device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensorMap& weights, const CUtensorMap& x,
                                             const WgmmaParams& p, int begin, int end, int row, int token) {
@@ -144,8 +145,8 @@ __global__ void __launch_bounds__(Tile<kTokens, kGroups>::kThreads, 1)
 #endif
 }
 
-// How a variant uses a multiprocessor. Half of its shared memory is for the block of the next kernel, which then fills its
-// pipeline while this one drains; many tokens need all of it.
+// How a variant uses a multiprocessor. Half of its shared memory is for the block of the next kernel, which then fills
+// its pipeline while this one drains; many tokens need all of it.
 struct Variant {
   int stages;  // at most
   int groups;  // warpgroups of a block, up to 64 tokens
@@ -186,10 +187,12 @@ double estimate(const CudaLinearProblem& p, const CudaLimits& limits, const Vari
   const int64_t row_blocks = ceil_div(p.n, 64 * groups), token_blocks = ceil_div(p.m, tokens);
   const double streamed = stream_us(p, limits, row_blocks * token_blocks * splits, 2, splits > 1 ? 5.5 : 4.5);
   const double x_again = 2.0 * static_cast<double>(p.k) * static_cast<double>(row_blocks * p.m);
-  const double flops = 2.0 * static_cast<double>(p.n) * static_cast<double>(p.k) * static_cast<double>(token_blocks * tokens);
+  const double flops =
+      2.0 * static_cast<double>(p.n) * static_cast<double>(p.k) * static_cast<double>(token_blocks * tokens);
   const double in_flight = static_cast<double>(stages_of(v, tokens)) * 64 * groups * kDepth * 2;
   const double slow = std::max(1.2, 40e3 / in_flight);  // latency: about 40 KB must be under way
-  return std::max(streamed * slow + 0.5 * x_again / (1.3 * limits.bytes_per_us), 6 + flops / (0.6 * limits.flops_per_us));
+  return std::max(streamed * slow + 0.5 * x_again / (1.3 * limits.bytes_per_us),
+                  6 + flops / (0.6 * limits.flops_per_us));
 }
 
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
@@ -237,8 +240,7 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cu
   shape.grid = dim3(static_cast<unsigned>(ceil_div(p.n, Shape::kRows) * params.token_blocks * params.splits));
   shape.threads = Shape::kThreads;
   shape.cluster = params.splits;
-  shape.shared_bytes =
-      1024 + static_cast<size_t>(std::max(params.stages * Shape::kStageBytes, Shape::kPartialBytes));
+  shape.shared_bytes = 1024 + static_cast<size_t>(std::max(params.stages * Shape::kStageBytes, Shape::kPartialBytes));
   return launch_kernel(flat_wgmma<T, kTokens, kGroups>, shape, step, weights, x, params);
 }
 
@@ -247,12 +249,18 @@ cudaError_t launch_tokens(const CudaLinearProblem& p, const CudaLinearArgs& a, c
                           const CudaStep& step, const Variant& v) {
   const bool one = groups_of(v, tokens_of(p.m)) == 1;
   switch (tokens_of(p.m)) {
-    case 8: return one ? launch<T, 8, 1>(p, a, limits, step, v) : launch<T, 8, 2>(p, a, limits, step, v);
-    case 16: return one ? launch<T, 16, 1>(p, a, limits, step, v) : launch<T, 16, 2>(p, a, limits, step, v);
-    case 32: return one ? launch<T, 32, 1>(p, a, limits, step, v) : launch<T, 32, 2>(p, a, limits, step, v);
-    case 64: return one ? launch<T, 64, 1>(p, a, limits, step, v) : launch<T, 64, 2>(p, a, limits, step, v);
-    case 128: return launch<T, 128, 2>(p, a, limits, step, v);
-    default: return launch<T, 256, 2>(p, a, limits, step, v);
+    case 8:
+      return one ? launch<T, 8, 1>(p, a, limits, step, v) : launch<T, 8, 2>(p, a, limits, step, v);
+    case 16:
+      return one ? launch<T, 16, 1>(p, a, limits, step, v) : launch<T, 16, 2>(p, a, limits, step, v);
+    case 32:
+      return one ? launch<T, 32, 1>(p, a, limits, step, v) : launch<T, 32, 2>(p, a, limits, step, v);
+    case 64:
+      return one ? launch<T, 64, 1>(p, a, limits, step, v) : launch<T, 64, 2>(p, a, limits, step, v);
+    case 128:
+      return launch<T, 128, 2>(p, a, limits, step, v);
+    default:
+      return launch<T, 256, 2>(p, a, limits, step, v);
   }
 }
 

@@ -6,8 +6,7 @@
 
 namespace millrace {
 
-#define MILLRACE_PACKED_FORMATS(X) \
-  X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS)
+#define MILLRACE_PACKED_FORMATS(X) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS)
 
 #define MILLRACE_DECLARE(F) \
   extern template cudaError_t launch_packed<DType::F>(const PackedParams&, const LaunchShape&, const CudaStep&, int);
@@ -36,7 +35,8 @@ double unit_us(const CudaLinearProblem& p, const CudaLimits& limits, double warp
   const double bytes = static_cast<double>(packed_linear_bytes(p.format, kUnitRows, kUnitColumns));
   const double wide = p.format == DType::Q4_0 || p.format == DType::Q4_K ? 1 : 1.6;
   const double instructions = (150 * wide + 110.0 * groups(p.m)) * (p.format == DType::Q4_0 ? 1 : 1.25);
-  return std::max({kLatencyUs, warps * bytes * limits.sms / limits.bytes_per_us, warps * instructions / kInstructionsPerUs});
+  return std::max(
+      {kLatencyUs, warps * bytes * limits.sms / limits.bytes_per_us, warps * instructions / kInstructionsPerUs});
 }
 
 Choice cost(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k, int splits) {
@@ -80,7 +80,8 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
     MILLRACE_PACKED_FORMATS(MILLRACE_CASE)
 #undef MILLRACE_CASE
     return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -103,10 +104,12 @@ cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaL
   shape.cluster = params.shape.splits;
   switch (p.format) {
 #define MILLRACE_CASE(F) \
-  case DType::F: return launch_packed<DType::F>(params, shape, step, groups(p.m));
+  case DType::F:         \
+    return launch_packed<DType::F>(params, shape, step, groups(p.m));
     MILLRACE_PACKED_FORMATS(MILLRACE_CASE)
 #undef MILLRACE_CASE
-    default: return cudaErrorInvalidValue;
+    default:
+      return cudaErrorInvalidValue;
   }
 }
 
