@@ -2,8 +2,8 @@
 //
 //   linear [check] [time] [quantized] [prefill] [profile] [only=NAME] [skip=NAME] [shapes=A,B] [formats=A,B] [m=1,8]
 //
-// Without arguments: all but prefill and profile. NAME is how the names of the kernels begin that are meant; profile runs
-// every chosen problem twice, for a profiler to look at.
+// Without arguments: all but prefill and profile. NAME is how the names of the kernels begin that are meant; profile
+// runs every chosen problem twice, for a profiler to look at.
 //
 // Cold: weights rotate through copies that exceed the second-level cache several times, inside a CUDA graph; the median
 // of the replays counts. TB/s are the bytes of the weights over the time.
@@ -27,9 +27,9 @@ struct Shape {
 };
 
 constexpr Shape kShapes[] = {
-    {"o", 4096, 4096},          {"qkv-8b", 6144, 4096},      {"down-7b", 4096, 11008}, {"down-8b", 4096, 14336},
-    {"qkv-7b", 12288, 4096},    {"gateup-7b", 22016, 4096},  {"gateup-8b", 28672, 4096},
-    {"head-7b", 32000, 4096},   {"head-8b", 128256, 4096},   {"odd", 4104, 4040},
+    {"o", 4096, 4096},         {"qkv-8b", 6144, 4096},     {"down-7b", 4096, 11008},   {"down-8b", 4096, 14336},
+    {"qkv-7b", 12288, 4096},   {"gateup-7b", 22016, 4096}, {"gateup-8b", 28672, 4096}, {"head-7b", 32000, 4096},
+    {"head-8b", 128256, 4096}, {"odd", 4104, 4040},
 };
 
 struct Format {
@@ -38,10 +38,9 @@ struct Format {
 };
 
 constexpr Format kFormats[] = {
-    {"BF16", DType::BF16},
-    {"Q4_0", DType::Q4_0}, {"Q4_1", DType::Q4_1}, {"Q4_K", DType::Q4_K}, {"Q5_0", DType::Q5_0},
-    {"Q5_1", DType::Q5_1}, {"Q5_K", DType::Q5_K}, {"Q6_K", DType::Q6_K}, {"Q8_0", DType::Q8_0},
-    {"IQ4_NL", DType::IQ4_NL}, {"IQ4_XS", DType::IQ4_XS},
+    {"BF16", DType::BF16}, {"Q4_0", DType::Q4_0},     {"Q4_1", DType::Q4_1},     {"Q4_K", DType::Q4_K},
+    {"Q5_0", DType::Q5_0}, {"Q5_1", DType::Q5_1},     {"Q5_K", DType::Q5_K},     {"Q6_K", DType::Q6_K},
+    {"Q8_0", DType::Q8_0}, {"IQ4_NL", DType::IQ4_NL}, {"IQ4_XS", DType::IQ4_XS},
 };
 
 struct Choice {
@@ -57,7 +56,12 @@ struct Choice {
 class Bench {
  public:
   Bench(const CudaLimits& limits, const KernelFilter& filter, const Choice& choice)
-      : limits_(limits), filter_(filter), choice_(choice), pool_(size_t{2304} << 20), x_(size_t{64} << 20), y_(size_t{256} << 20) {
+      : limits_(limits),
+        filter_(filter),
+        choice_(choice),
+        pool_(size_t{2304} << 20),
+        x_(size_t{64} << 20),
+        y_(size_t{256} << 20) {
     CHECK(cudaStreamCreate(&stream_));
     fill_random<<<1024, 256, 0, stream_>>>(pool_.as<__nv_bfloat16>(), pool_.bytes() / 2, 1, 0.05f);
     fill_random<<<1024, 256, 0, stream_>>>(x_.as<__nv_bfloat16>(), x_.bytes() / 2, 2, 1.f);
@@ -88,7 +92,8 @@ class Bench {
   }
 
   void plain_table(const std::vector<int64_t>& ms) {
-    std::printf("\nbf16, cold, us (TB/s); o: launched to overlap with the kernel before; ratio: cuBLASLt over our best\n");
+    std::printf(
+        "\nbf16, cold, us (TB/s); o: launched to overlap with the kernel before; ratio: cuBLASLt over our best\n");
     for (const Shape& s : kShapes) {
       if (!Choice::has(choice_.shapes, s.name)) continue;
       for (const int64_t m : choice_.ms_or(ms)) {
@@ -102,7 +107,9 @@ class Bench {
         std::printf("%-9s m=%-4lld cublas %6.1f (%.2f) |", s.name, (long long)m, cublas, tera / cublas);
         double best = 1e30, best_overlap = 1e30;
         for (const CudaLinearKernel& kernel : cuda_linear_kernels()) {
-          if (!filter_.wants(kernel) || !kernel.can_run(p, limits_) || kernel.name == "rows" || kernel.estimate_us(p, limits_) > 4 * cublas) continue;
+          if (!filter_.wants(kernel) || !kernel.can_run(p, limits_) || kernel.name == "rows" ||
+              kernel.estimate_us(p, limits_) > 4 * cublas)
+            continue;
           const double us = kernel_us(kernel, p, false), over = kernel_us(kernel, p, true);
           if (us > 0) best = std::min(best, us);
           if (over > 0) best_overlap = std::min(best_overlap, over);
@@ -143,7 +150,9 @@ class Bench {
         const std::string name = s.name;
         const bool common = f.format == DType::Q4_0 || f.format == DType::Q4_K || f.format == DType::Q8_0;
         if (!Choice::has(choice_.formats, f.name) || !Choice::has(choice_.shapes, name)) continue;
-        if (f.format == DType::BF16 || name == "odd" || name == "head-7b" || (!common && name != "o" && name != "gateup-8b")) continue;
+        if (f.format == DType::BF16 || name == "odd" || name == "head-7b" ||
+            (!common && name != "o" && name != "gateup-8b"))
+          continue;
         std::printf("%-6s %-9s", f.name, s.name);
         for (const int64_t m : choice_.ms_or({1, 4, 8, 16, 32, 64})) {
           CudaLinearProblem p;

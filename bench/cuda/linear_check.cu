@@ -57,7 +57,11 @@ struct Matrix {
   DeviceBuffer packed, device_values;
 
   Matrix(DType f, int64_t rows, int64_t columns, bool interleave, uint64_t seed)
-      : format(f), n(rows), k(columns), gate_up(interleave), packed(packed_linear_bytes(f, rows, columns)),
+      : format(f),
+        n(rows),
+        k(columns),
+        gate_up(interleave),
+        packed(packed_linear_bytes(f, rows, columns)),
         device_values(static_cast<size_t>(rows * columns) * 4) {
     const ReferenceWeights w = random_weights(f, n, k, seed);
     const DeviceBuffer file(w.file.size());
@@ -131,12 +135,13 @@ class Checker {
         old[i] = value_at(p.y, y_bytes.data(), i / columns * stride + i % columns);
       }
     }
-    const DeviceBuffer dx(x.size() * 4), dxb(x_bytes.size()), dbias(n * 4), dy(y_bytes.size()), dref(m * n * 8), dss(m * 4);
+    const DeviceBuffer dx(x.size() * 4), dxb(x_bytes.size()), dbias(n * 4), dy(y_bytes.size()), dref(m * n * 8),
+        dss(m * 4);
     upload(dx, x);
     upload(dxb, x_bytes);
     upload(dbias, bias);
-    reference_products<<<unsigned((m * n + 127) / 128), 128>>>(w.device_values.as<float>(), dx.as<float>(), int(n), int(k),
-                                                               int(m), dref.as<double>());
+    reference_products<<<unsigned((m * n + 127) / 128), 128>>>(w.device_values.as<float>(), dx.as<float>(), int(n),
+                                                               int(k), int(m), dref.as<double>());
     CHECK(cudaGetLastError());
     std::vector<double> products(m * n);
     CHECK(cudaMemcpy(products.data(), dref.as(), products.size() * 8, cudaMemcpyDeviceToHost));
@@ -147,8 +152,8 @@ class Checker {
       for (const bool overlap : {false, true}) {
         upload(dy, y_bytes);
         CHECK(cudaMemset(dss.as(), 0, m * 4));
-        CudaLinearArgs args{dxb.as(), int64_t(x_stride), w.packed.as(), c.bias ? dbias.as<float>() : nullptr, dy.as(),
-                            int64_t(stride), dss.as<float>()};
+        CudaLinearArgs args{dxb.as(), int64_t(x_stride), w.packed.as(),  c.bias ? dbias.as<float>() : nullptr,
+                            dy.as(),  int64_t(stride),   dss.as<float>()};
         CudaStep step;
         step.overlap = overlap && limits_.capability >= 90;
         const cudaError_t launched = kernel.run(p, args, limits_, step);
@@ -189,7 +194,8 @@ class Checker {
         row_norm += w * w;
       }
       norm += row_norm;
-      square_error = std::fmax(square_error, std::isnan(squares[token]) ? 1 : std::fabs(squares[token] - row_norm) / row_norm);
+      square_error =
+          std::fmax(square_error, std::isnan(squares[token]) ? 1 : std::fabs(squares[token] - row_norm) / row_norm);
     }
     const size_t size = type == DType::F32 ? 4 : 2;
     bool outside = false;
@@ -212,9 +218,9 @@ class Checker {
   void report(const Case& c, const CudaLinearKernel& kernel, const char* what) {
     if (++failures_ > 60) return;
     const CudaLinearProblem& p = c.problem;
-    std::printf("FAIL %.*s format %d y %d n=%lld k=%lld m=%lld%s%s%s: %s\n", int(kernel.name.size()), kernel.name.data(),
-                int(p.format), int(p.y), (long long)p.n, (long long)p.k, (long long)p.m, p.accumulate ? " acc" : "",
-                p.gate_up ? " gate_up" : "", c.bias ? " bias" : "", what);
+    std::printf("FAIL %.*s format %d y %d n=%lld k=%lld m=%lld%s%s%s: %s\n", int(kernel.name.size()),
+                kernel.name.data(), int(p.format), int(p.y), (long long)p.n, (long long)p.k, (long long)p.m,
+                p.accumulate ? " acc" : "", p.gate_up ? " gate_up" : "", c.bias ? " bias" : "", what);
   }
 
   CudaLimits limits_;
@@ -259,7 +265,8 @@ void check_unpack(DType format, int64_t n, int64_t k, uint64_t seed, int& failur
   CHECK(cudaMemcpy(got.data(), out.as(), got.size(), cudaMemcpyDeviceToHost));
   double error = 0, norm = 0;
   for (int64_t i = 0; i < rows * k; ++i) {
-    const double g = value_at(DType::BF16, got.data(), size_t(i / k * stride + i % k)), v = w.values[size_t(first * k + i)];
+    const double g = value_at(DType::BF16, got.data(), size_t(i / k * stride + i % k)),
+                 v = w.values[size_t(first * k + i)];
     error += (g - v) * (g - v);
     norm += v * v;
   }

@@ -16,21 +16,35 @@ struct BlockShape {
 
 inline BlockShape block_shape(DType f) {
   switch (f) {
-    case DType::F32: return {1, 4};
+    case DType::F32:
+      return {1, 4};
     case DType::F16:
-    case DType::BF16: return {1, 2};
-    case DType::Q8_0: return {32, sizeof(BlockQ8_0)};
-    case DType::Q4_0: return {32, sizeof(BlockQ4_0)};
-    case DType::Q4_1: return {32, sizeof(BlockQ4_1)};
-    case DType::Q5_0: return {32, sizeof(BlockQ5_0)};
-    case DType::Q5_1: return {32, sizeof(BlockQ5_1)};
-    case DType::Q2_K: return {256, sizeof(BlockQ2_K)};
-    case DType::Q3_K: return {256, sizeof(BlockQ3_K)};
-    case DType::Q4_K: return {256, sizeof(BlockQ4_K)};
-    case DType::Q5_K: return {256, sizeof(BlockQ5_K)};
-    case DType::Q6_K: return {256, sizeof(BlockQ6_K)};
-    case DType::IQ4_NL: return {32, sizeof(BlockIQ4_NL)};
-    case DType::IQ4_XS: return {256, sizeof(BlockIQ4_XS)};
+    case DType::BF16:
+      return {1, 2};
+    case DType::Q8_0:
+      return {32, sizeof(BlockQ8_0)};
+    case DType::Q4_0:
+      return {32, sizeof(BlockQ4_0)};
+    case DType::Q4_1:
+      return {32, sizeof(BlockQ4_1)};
+    case DType::Q5_0:
+      return {32, sizeof(BlockQ5_0)};
+    case DType::Q5_1:
+      return {32, sizeof(BlockQ5_1)};
+    case DType::Q2_K:
+      return {256, sizeof(BlockQ2_K)};
+    case DType::Q3_K:
+      return {256, sizeof(BlockQ3_K)};
+    case DType::Q4_K:
+      return {256, sizeof(BlockQ4_K)};
+    case DType::Q5_K:
+      return {256, sizeof(BlockQ5_K)};
+    case DType::Q6_K:
+      return {256, sizeof(BlockQ6_K)};
+    case DType::IQ4_NL:
+      return {32, sizeof(BlockIQ4_NL)};
+    case DType::IQ4_XS:
+      return {256, sizeof(BlockIQ4_XS)};
   }
   return {1, 2};
 }
@@ -48,19 +62,33 @@ inline void random_block(DType f, uint8_t* block, uint64_t seed) {
     std::memcpy(block + at, &half, 2);
   };
   switch (f) {
-    case DType::Q8_0: return put(0, 0.0005f, 0.002f);
-    case DType::Q4_0: return put(0, -0.02f, 0.02f);
-    case DType::Q5_0: return put(0, -0.01f, 0.01f);
-    case DType::IQ4_NL: return put(0, 0.0005f, 0.002f);
+    case DType::Q8_0:
+      return put(0, 0.0005f, 0.002f);
+    case DType::Q4_0:
+      return put(0, -0.02f, 0.02f);
+    case DType::Q5_0:
+      return put(0, -0.01f, 0.01f);
+    case DType::IQ4_NL:
+      return put(0, 0.0005f, 0.002f);
     case DType::Q4_1:
-    case DType::Q5_1: put(0, 0.005f, 0.02f); return put(2, -0.2f, 0.f);
+    case DType::Q5_1:
+      put(0, 0.005f, 0.02f);
+      return put(2, -0.2f, 0.f);
     case DType::Q4_K:
-    case DType::Q5_K: put(0, 0.0002f, 0.0006f); return put(2, 0.001f, 0.004f);
-    case DType::Q2_K: put(80, 0.001f, 0.01f); return put(82, 0.001f, 0.01f);
-    case DType::Q3_K: return put(108, 0.0005f, 0.002f);
-    case DType::Q6_K: return put(208, 0.00005f, 0.0002f);
-    case DType::IQ4_XS: return put(0, 0.00005f, 0.0002f);
-    default: return;
+    case DType::Q5_K:
+      put(0, 0.0002f, 0.0006f);
+      return put(2, 0.001f, 0.004f);
+    case DType::Q2_K:
+      put(80, 0.001f, 0.01f);
+      return put(82, 0.001f, 0.01f);
+    case DType::Q3_K:
+      return put(108, 0.0005f, 0.002f);
+    case DType::Q6_K:
+      return put(208, 0.00005f, 0.0002f);
+    case DType::IQ4_XS:
+      return put(0, 0.00005f, 0.0002f);
+    default:
+      return;
   }
 }
 
@@ -133,7 +161,8 @@ inline float block_value(DType f, const uint8_t* bytes, int e) {
       return half_to_float(b.d) * float(iq4_xs_scale(b, e / 32)) *
              float(kIq4Values[size_t(small_nibble(b.qs + e / 32 * 16, e % 32))]);
     }
-    default: return 0;
+    default:
+      return 0;
   }
 }
 

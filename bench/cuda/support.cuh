@@ -11,13 +11,13 @@
 #include <cstdlib>
 #include <vector>
 
-#define CHECK(call)                                                                                  \
-  do {                                                                                               \
-    const cudaError_t status_ = (call);                                                              \
-    if (status_ != cudaSuccess) {                                                                    \
-      std::printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(status_));        \
-      std::exit(1);                                                                                  \
-    }                                                                                                \
+#define CHECK(call)                                                                           \
+  do {                                                                                        \
+    const cudaError_t status_ = (call);                                                       \
+    if (status_ != cudaSuccess) {                                                             \
+      std::printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(status_)); \
+      std::exit(1);                                                                           \
+    }                                                                                         \
   } while (false)
 
 namespace millrace {
@@ -57,8 +57,8 @@ __global__ void fill_random(T* out, size_t n, uint64_t seed, float scale) {
   }
 }
 
-// Median time of one of `launches` launches in a captured graph, in microseconds; `launch(i, stream)` must rotate through
-// data larger than the caches. Negative when a launch fails.
+// Median time of one of `launches` launches in a captured graph, in microseconds; `launch(i, stream)` must rotate
+// through data larger than the caches. Negative when a launch fails.
 template <class Launch>
 double time_cold(int launches, int repeats, cudaStream_t stream, Launch launch) {
   cudaGraph_t graph = nullptr;

@@ -20,6 +20,15 @@ __device__ __forceinline__ uint64_t evict_first_policy() {
 // Sixteen bytes that are read once: they shall not displace anything from the caches.
 __device__ __forceinline__ uint4 load_stream(const void* p) {
   uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0,%1,%2,%3}, [%4], %5;"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p), "l"(evict_first_policy()));
+  return v;
+}
+
+// The same where lanes take short pieces of many rows: the neighbours come along into the second-level cache.
+__device__ __forceinline__ uint4 load_pieces(const void* p) {
+  uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4], %5;"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "l"(p), "l"(evict_first_policy()));
@@ -29,7 +38,10 @@ __device__ __forceinline__ uint4 load_stream(const void* p) {
 // Sixteen bytes that another kernel may just have written: not through the read-only path.
 __device__ __forceinline__ uint4 load_shared_input(const void* p) {
   uint4 v;
-  asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+  asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p)
+               : "memory");
   return v;
 }
 
@@ -39,7 +51,8 @@ __device__ __forceinline__ uint2 load_shared_input8(const void* p) {
   return v;
 }
 
-// c += a b: a is 16 x 16 of weights, b 16 x 8 of tokens. Lane 4 g + t holds rows g and g + 8 and tokens 2 t, 2 t + 1 of c.
+// c += a b: a is 16 x 16 of weights, b 16 x 8 of tokens. Lane 4 g + t holds rows g and g + 8 and tokens 2 t, 2 t + 1 of
+// c.
 template <class T>
 __device__ __forceinline__ void mma(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
                                     uint32_t b1) {

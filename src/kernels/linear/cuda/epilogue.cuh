@@ -1,8 +1,8 @@
-// What every linear kernel does at its end: adds up the partial sums of the warps and blocks that shared K, applies bias,
-// residual or SiLU * up, and stores.
+// What every linear kernel does at its end: adds up the partial sums of the warps and blocks that shared K, applies
+// bias, residual or SiLU * up, and stores.
 //
-// Partial sums lie in shared memory as [part][tile of 16 rows][token][kTileStride floats]. Sixteen rows are the height of
-// a tensor-core tile and hold 8 gate and 8 up rows.
+// Partial sums lie in shared memory as [part][tile of 16 rows][token][kTileStride floats]. Sixteen rows are the height
+// of a tensor-core tile and hold 8 gate and 8 up rows.
 #pragma once
 
 #include <type_traits>

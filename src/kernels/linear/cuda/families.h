@@ -7,7 +7,7 @@ namespace millrace {
 
 const CudaLinearKernel& gemv_kernel();
 const CudaLinearKernel& flat_mma_kernel();
-std::span<const CudaLinearKernel> wgmma_kernels();  // by use of a multiprocessor: deep, two blocks, two stages
+std::span<const CudaLinearKernel> wgmma_kernels();  // 128 or 64 rows a block, and with two stages only
 const CudaLinearKernel& packed_mma_kernel();
 const CudaLinearKernel& rows_kernel();
 

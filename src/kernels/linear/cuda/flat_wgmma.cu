@@ -1,9 +1,9 @@
-// Flat and full GEMM on Hopper: warpgroup products with the operands swapped, so that the weights fill the 64 rows that the
-// instruction wants and the tokens its other side, which goes in steps of eight. A loader warp keeps a pipeline of bulk
-// tensor copies full; the blocks of a cluster share K.
+// Flat and full GEMM on Hopper: warpgroup products with the operands swapped, so that the weights fill the 64 rows that
+// the instruction wants and the tokens its other side, which goes in steps of eight. A loader warp keeps a pipeline of
+// bulk tensor copies full; the blocks of a cluster share K.
 //
-// The depth of the pipeline is how much of the weights is under way per multiprocessor. Two stages are the classic double
-// buffering; memory this fast wants all of shared memory.
+// The depth of the pipeline is how much of the weights is under way per multiprocessor. Two stages are the classic
+// double buffering; memory this fast wants all of shared memory.
 #include "kernels/linear/cuda/epilogue.cuh"
 #include "kernels/linear/cuda/families.h"
 #include "kernels/linear/cuda/launch_kernel.h"
@@ -14,16 +14,13 @@
 namespace millrace {
 namespace {
 
-constexpr int kDepth = 64;  // elements of K per slab: one row of the 128-byte swizzle
+constexpr int kDepth = 64;  // elements of K per stage: one row of the 128-byte swizzle
 constexpr int kMaxTokens = 256;
 constexpr int kMaxStages = 16;
 
 struct WgmmaParams {
   int iterations, iterations_split;  // stages along K in all, and per block of a cluster
   int stages, splits, token_blocks;
-  int slabs;     // of a stage
-  int box_rows;  // of weights, copied at once
-  bool rotate, hint;
   LinearOutput out;
 };
 
@@ -31,9 +28,8 @@ template <int kTokens, int kGroups>
 struct Tile {
   static constexpr int kRows = 64 * kGroups;
   static constexpr int kThreads = 128 * kGroups + 32;
-  static constexpr int kWeightSlab = kRows * kDepth * 2;
-  static constexpr int kTokenSlab = kTokens * kDepth * 2;
-  static constexpr int kSlabBytes = kWeightSlab + kTokenSlab;
+  static constexpr int kWeightBytes = kRows * kDepth * 2;
+  static constexpr int kStageBytes = kWeightBytes + kTokens * kDepth * 2;
   static constexpr int kPartialBytes = kRows / kTileRows * kTokens * kTileStride * 4;
 };
 
@@ -42,61 +38,29 @@ struct Pipeline {
   uint64_t *full, *empty;
 };
 
-// A stage of weights. A few rows at a time, all slabs of them: neighbours in memory are asked for together.
-template <int kTokens, int kGroups>
-__device__ __forceinline__ void load_weights(const CUtensorMap& map, const WgmmaParams& p, uint8_t* to, int column,
-                                             int row, uint64_t* full, uint64_t policy) {
-  using Shape = Tile<kTokens, kGroups>;
-  for (int r = 0; r < Shape::kRows; r += p.box_rows) {
-    for (int slab = 0; slab < p.slabs; ++slab) {
-      copy_box(to + slab * Shape::kWeightSlab + r * kDepth * 2, map, column + slab * kDepth, row + r, full, policy);
-    }
-  }
-}
-
-template <int kTokens, int kGroups>
-__device__ __forceinline__ void load_tokens(const CUtensorMap& map, const WgmmaParams& p, uint8_t* stage, int column,
-                                            int token, uint64_t* full, uint64_t policy) {
-  using Shape = Tile<kTokens, kGroups>;
-  for (int slab = 0; slab < p.slabs; ++slab) {
-    copy_box(stage + p.slabs * Shape::kWeightSlab + slab * Shape::kTokenSlab, map, column + slab * kDepth, token, full,
-             policy);
-  }
-}
-
-// The loader's part. Weights do not depend on the kernel before this one: the first stages are asked for before it ends.
+// The loader's part. Weights do not depend on the kernel before this one: the first stages are asked for before it
+// ends.
 template <int kTokens, int kGroups>
 __device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensorMap& weights, const CUtensorMap& x,
                                             const WgmmaParams& p, int begin, int end, int row, int token) {
   using Shape = Tile<kTokens, kGroups>;
-  const uint64_t normal = 0x1000000000000000ull;
-  const uint64_t once = p.token_blocks == 1 && p.hint ? evict_first_policy() : normal;
-  const int stage_bytes = p.slabs * Shape::kSlabBytes;
-  const int count = end - begin, ahead = min(count, p.stages);
-  // Blocks start at different places of K: rows a power of two apart would else ask the same memory channels all at once.
-  const int start = count > 0 && p.rotate ? row / Shape::kRows * 4 / p.slabs % count : 0;
-  const auto column = [&](int i) {
-    return (begin + (start + i < count ? start + i : start + i - count)) * p.slabs * kDepth;
-  };
+  const int ahead = min(end - begin, p.stages);
   for (int i = 0; i < ahead; ++i) {
-    arrive_expecting(pipe.full + i, stage_bytes);
-    load_weights<kTokens, kGroups>(weights, p, pipe.stages + i * stage_bytes, column(i), row, pipe.full + i, once);
-    if (i == 0) {
-      wait_for_previous_kernel();
-      load_tokens<kTokens, kGroups>(x, p, pipe.stages, column(0), token, pipe.full, normal);
-    }
+    arrive_expecting(pipe.full + i, Shape::kStageBytes);
+    copy_box(pipe.stages + i * Shape::kStageBytes, weights, (begin + i) * kDepth, row, pipe.full + i);
   }
-  for (int i = 1; i < ahead; ++i) {
-    load_tokens<kTokens, kGroups>(x, p, pipe.stages + i * stage_bytes, column(i), token, pipe.full + i, normal);
+  wait_for_previous_kernel();
+  for (int i = 0; i < ahead; ++i) {
+    copy_box(pipe.stages + i * Shape::kStageBytes + Shape::kWeightBytes, x, (begin + i) * kDepth, token, pipe.full + i);
   }
   int stage = 0;
   uint32_t parity = 0;
-  for (int i = ahead; i < count; ++i) {
-    uint8_t* to = pipe.stages + stage * stage_bytes;
+  for (int i = begin + ahead; i < end; ++i) {
+    uint8_t* to = pipe.stages + stage * Shape::kStageBytes;
     wait_barrier(pipe.empty + stage, parity);
-    arrive_expecting(pipe.full + stage, stage_bytes);
-    load_tokens<kTokens, kGroups>(x, p, to, column(i), token, pipe.full + stage, normal);
-    load_weights<kTokens, kGroups>(weights, p, to, column(i), row, pipe.full + stage, once);
+    arrive_expecting(pipe.full + stage, Shape::kStageBytes);
+    copy_box(to, weights, i * kDepth, row, pipe.full + stage);
+    copy_box(to + Shape::kWeightBytes, x, i * kDepth, token, pipe.full + stage);
     if (++stage == p.stages) {
       stage = 0;
       parity ^= 1;
@@ -105,25 +69,21 @@ __device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensor
 }
 
 template <class T, int kTokens, int kGroups>
-__device__ __forceinline__ void multiply_stages(const Pipeline& pipe, int stages, int slabs, int count,
+__device__ __forceinline__ void multiply_stages(const Pipeline& pipe, int stages, int count,
                                                 float (&sums)[kTokens / 2]) {
   using Shape = Tile<kTokens, kGroups>;
   const int group = threadIdx.x / 128, lane = threadIdx.x % 32;
   int stage = 0, previous = 0;
   uint32_t parity = 0;
   for (int i = 0; i < count; ++i) {
-    const uint8_t* at = pipe.stages + stage * slabs * Shape::kSlabBytes;
+    const uint8_t* at = pipe.stages + stage * Shape::kStageBytes;
     wait_barrier(pipe.full + stage, parity);
-    uint64_t a = matrix_descriptor(at + group * 64 * kDepth * 2);
-    uint64_t b = matrix_descriptor(at + slabs * Shape::kWeightSlab);
+    const uint64_t a = matrix_descriptor(at + group * 64 * kDepth * 2);
+    const uint64_t b = matrix_descriptor(at + Shape::kWeightBytes);
     begin_products();
-    for (int slab = 0; slab < slabs; ++slab) {
 #pragma unroll
-      for (int step = 0; step < kDepth / 16; ++step) {  // descriptors count 16 bytes: 16 elements are 2
-        WarpgroupProduct<T, kTokens>::run(sums, a + 2 * step, b + 2 * step, i > 0 || slab > 0 || step > 0);
-      }
-      a += Shape::kWeightSlab / 16;
-      b += Shape::kTokenSlab / 16;
+    for (int step = 0; step < kDepth / 16; ++step) {  // descriptors count 16 bytes: 16 elements are 2
+      WarpgroupProduct<T, kTokens>::run(sums, a + 2 * step, b + 2 * step, i > 0 || step > 0);
     }
     commit_products();
     wait_products<1>();
@@ -171,7 +131,7 @@ __global__ void __launch_bounds__(Tile<kTokens, kGroups>::kThreads, 1)
     float sums[kTokens / 2];
 #pragma unroll
     for (float& sum : sums) sum = 0;
-    multiply_stages<T, kTokens, kGroups>(pipe, p.stages, p.slabs, end - begin, sums);
+    multiply_stages<T, kTokens, kGroups>(pipe, p.stages, end - begin, sums);
     wait_for_previous_kernel();
     __syncthreads();  // all products are done: partial sums take the place of the stages
     float* tile = partials + warp * kTokens * kTileStride;
@@ -185,28 +145,16 @@ __global__ void __launch_bounds__(Tile<kTokens, kGroups>::kThreads, 1)
 #endif
 }
 
-// How a variant uses a multiprocessor.
+// How a variant uses a multiprocessor. Half of its shared memory is for the block of the next kernel, which then fills
+// its pipeline while this one drains; many tokens need all of it.
 struct Variant {
-  int resident;      // blocks on it
-  int shared_bytes;  // for the pipeline of one block
-  int stages;        // at most
-  int groups;        // warpgroups of a block, up to 64 tokens
-  int slabs;         // of a stage
-  int box_rows;
-  bool rotate, hint;
-  int promotion, max_splits;
+  int stages;  // at most
+  int groups;  // warpgroups of a block, up to 64 tokens
 };
 
-constexpr Variant kA{1, 208 * 1024, kMaxStages, 2, 1, 128, true, true, 256, 8};
-constexpr Variant kB{1, 208 * 1024, kMaxStages, 2, 1, 128, true, false, 256, 8};
-constexpr Variant kC{1, 208 * 1024, kMaxStages, 2, 1, 128, true, false, 128, 8};
-constexpr Variant kD{1, 208 * 1024, kMaxStages, 2, 4, 128, true, false, 256, 8};
-constexpr Variant kE{1, 208 * 1024, kMaxStages, 2, 4, 16, true, false, 256, 8};
-constexpr Variant kF{1, 208 * 1024, kMaxStages, 2, 4, 8, false, false, 256, 8};
-constexpr Variant kG{1, 104 * 1024, kMaxStages, 2, 2, 16, true, false, 256, 8};
-constexpr Variant kH{2, 104 * 1024, kMaxStages, 1, 4, 16, true, false, 256, 8};
-constexpr Variant kI{2, 104 * 1024, kMaxStages, 1, 4, 16, true, false, 256, 1};
-constexpr Variant kJ{1, 104 * 1024, kMaxStages, 2, 1, 128, false, false, 256, 8};
+constexpr Variant kWide{kMaxStages, 2};
+constexpr Variant kNarrow{kMaxStages, 1};
+constexpr Variant kDouble{2, 2};
 
 int tokens_of(int64_t m) {
   int tokens = 8;
@@ -218,25 +166,16 @@ int groups_of(const Variant& v, int tokens) { return tokens > 64 ? 2 : v.groups;
 
 int stages_of(const Variant& v, int tokens) {
   const int stage = (64 * groups_of(v, tokens) + tokens) * kDepth * 2;
-  return std::clamp(v.shared_bytes / (stage * v.slabs), 2, v.stages);
+  return std::clamp((tokens > 64 ? 208 : 104) * 1024 / stage, 2, v.stages);
 }
 
-// Blocks along K fill the last wave of the grid, as long as each has a few stages to itself.
+// Blocks along K, where the rows alone leave most of the device idle and each still has a few stages to itself.
 int splits_of(const CudaLinearProblem& p, const CudaLimits& limits, const Variant& v) {
   const int tokens = tokens_of(p.m);
   const int64_t blocks = ceil_div(p.n, 64 * groups_of(v, tokens)) * ceil_div(p.m, tokens);
-  const int64_t slots = static_cast<int64_t>(limits.sms) * (tokens > 64 ? 1 : v.resident);
-  int best = 1;
-  double best_use = 0;
-  for (int splits = 1; splits <= v.max_splits && ceil_div(p.k, kDepth) / splits >= 4; splits *= 2) {
-    const int64_t all = blocks * splits;
-    const double use = static_cast<double>(all) / static_cast<double>(round_up(all, slots));
-    if (use > best_use + 0.08) {
-      best = splits;
-      best_use = use;
-    }
-  }
-  return best;
+  int splits = 1;
+  while (splits < 8 && 10 * blocks * splits < 7 * limits.sms && ceil_div(p.k, kDepth) / (2 * splits) >= 4) splits *= 2;
+  return splits;
 }
 
 bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
@@ -246,12 +185,14 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
 double estimate(const CudaLinearProblem& p, const CudaLimits& limits, const Variant& v) {
   const int tokens = tokens_of(p.m), groups = groups_of(v, tokens), splits = splits_of(p, limits, v);
   const int64_t row_blocks = ceil_div(p.n, 64 * groups), token_blocks = ceil_div(p.m, tokens);
-  const double streamed = stream_us(p, limits, row_blocks * token_blocks * splits, v.resident, 3.2);
+  const double streamed = stream_us(p, limits, row_blocks * token_blocks * splits, 2, splits > 1 ? 5.5 : 4.5);
   const double x_again = 2.0 * static_cast<double>(p.k) * static_cast<double>(row_blocks * p.m);
-  const double flops = 2.0 * static_cast<double>(p.n) * static_cast<double>(p.k) * static_cast<double>(token_blocks * tokens);
-  const double in_flight = static_cast<double>(stages_of(v, tokens)) * v.resident * 64 * groups * kDepth * 2;
-  const double slow = std::max(1.0, 40e3 / in_flight);  // latency: about 40 KB must be under way
-  return std::max(streamed * slow + 0.3 * x_again / (1.3 * limits.bytes_per_us), 4 + flops / (0.85 * limits.flops_per_us));
+  const double flops =
+      2.0 * static_cast<double>(p.n) * static_cast<double>(p.k) * static_cast<double>(token_blocks * tokens);
+  const double in_flight = static_cast<double>(stages_of(v, tokens)) * 64 * groups * kDepth * 2;
+  const double slow = std::max(1.2, 40e3 / in_flight);  // latency: about 40 KB must be under way
+  return std::max(streamed * slow + 0.5 * x_again / (1.3 * limits.bytes_per_us),
+                  6 + flops / (0.6 * limits.flops_per_us));
 }
 
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
@@ -266,7 +207,7 @@ EncodeTiled find_encoder() {
 
 // A row-major matrix of 16-bit elements, read in boxes of kDepth columns x `box_rows` rows.
 bool describe(CUtensorMap& map, DType type, const void* data, int64_t rows, int64_t columns, int64_t stride,
-              int box_rows, int promotion) {
+              int box_rows) {
   static const EncodeTiled encode = find_encoder();
   if (encode == nullptr) return false;
   const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
@@ -275,7 +216,7 @@ bool describe(CUtensorMap& map, DType type, const void* data, int64_t rows, int6
   const CUtensorMapDataType element =
       type == DType::BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   return encode(&map, element, 2, const_cast<void*>(data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                CU_TENSOR_MAP_SWIZZLE_128B, promotion == 256 ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
@@ -284,17 +225,13 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cu
                    const Variant& v) {
   using Shape = Tile<kTokens, kGroups>;
   CUtensorMap weights, x;
-  if (!describe(weights, p.format, a.weights, p.n, p.k, packed_linear_stride(p.k), std::min(v.box_rows, Shape::kRows), v.promotion) ||
-      !describe(x, p.x, a.x, p.m, p.k, a.x_stride, kTokens, 256)) {
+  if (!describe(weights, p.format, a.weights, p.n, p.k, packed_linear_stride(p.k), Shape::kRows) ||
+      !describe(x, p.x, a.x, p.m, p.k, a.x_stride, kTokens)) {
     return cudaErrorInvalidValue;
   }
   WgmmaParams params{};
   params.splits = splits_of(p, limits, v);
-  params.slabs = v.slabs;
-  params.box_rows = std::min(v.box_rows, Shape::kRows);
-  params.rotate = v.rotate;
-  params.hint = v.hint;
-  params.iterations = static_cast<int>(ceil_div(p.k, kDepth * v.slabs));
+  params.iterations = static_cast<int>(ceil_div(p.k, kDepth));
   params.iterations_split = static_cast<int>(ceil_div(params.iterations, params.splits));
   params.stages = stages_of(v, kTokens);
   params.token_blocks = static_cast<int>(ceil_div(p.m, kTokens));
@@ -303,8 +240,7 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cu
   shape.grid = dim3(static_cast<unsigned>(ceil_div(p.n, Shape::kRows) * params.token_blocks * params.splits));
   shape.threads = Shape::kThreads;
   shape.cluster = params.splits;
-  shape.shared_bytes =
-      1024 + static_cast<size_t>(std::max(params.stages * v.slabs * Shape::kSlabBytes, Shape::kPartialBytes));
+  shape.shared_bytes = 1024 + static_cast<size_t>(std::max(params.stages * Shape::kStageBytes, Shape::kPartialBytes));
   return launch_kernel(flat_wgmma<T, kTokens, kGroups>, shape, step, weights, x, params);
 }
 
@@ -313,18 +249,24 @@ cudaError_t launch_tokens(const CudaLinearProblem& p, const CudaLinearArgs& a, c
                           const CudaStep& step, const Variant& v) {
   const bool one = groups_of(v, tokens_of(p.m)) == 1;
   switch (tokens_of(p.m)) {
-    case 8: return one ? launch<T, 8, 1>(p, a, limits, step, v) : launch<T, 8, 2>(p, a, limits, step, v);
-    case 16: return one ? launch<T, 16, 1>(p, a, limits, step, v) : launch<T, 16, 2>(p, a, limits, step, v);
-    case 32: return one ? launch<T, 32, 1>(p, a, limits, step, v) : launch<T, 32, 2>(p, a, limits, step, v);
-    case 64: return one ? launch<T, 64, 1>(p, a, limits, step, v) : launch<T, 64, 2>(p, a, limits, step, v);
-    case 128: return launch<T, 128, 2>(p, a, limits, step, v);
-    default: return launch<T, 256, 2>(p, a, limits, step, v);
+    case 8:
+      return one ? launch<T, 8, 1>(p, a, limits, step, v) : launch<T, 8, 2>(p, a, limits, step, v);
+    case 16:
+      return one ? launch<T, 16, 1>(p, a, limits, step, v) : launch<T, 16, 2>(p, a, limits, step, v);
+    case 32:
+      return one ? launch<T, 32, 1>(p, a, limits, step, v) : launch<T, 32, 2>(p, a, limits, step, v);
+    case 64:
+      return one ? launch<T, 64, 1>(p, a, limits, step, v) : launch<T, 64, 2>(p, a, limits, step, v);
+    case 128:
+      return launch<T, 128, 2>(p, a, limits, step, v);
+    default:
+      return launch<T, 256, 2>(p, a, limits, step, v);
   }
 }
 
 template <const Variant& kVariant>
 bool can_run_variant(const CudaLinearProblem& p, const CudaLimits& limits) {
-  return can_run(p, limits) && (&kVariant == &kA || &kVariant == &kB || p.m <= 64);
+  return can_run(p, limits) && (&kVariant == &kWide || p.m <= 64);
 }
 
 template <const Variant& kVariant>
@@ -343,16 +285,9 @@ cudaError_t run_variant(const CudaLinearProblem& p, const CudaLinearArgs& a, con
 
 std::span<const CudaLinearKernel> wgmma_kernels() {
   static constexpr CudaLinearKernel kKernels[] = {
-      {"wgmma-A", "flat", can_run_variant<kA>, estimate_variant<kA>, run_variant<kA>},
-      {"wgmma-B", "flat", can_run_variant<kB>, estimate_variant<kB>, run_variant<kB>},
-      {"wgmma-C", "flat", can_run_variant<kC>, estimate_variant<kC>, run_variant<kC>},
-      {"wgmma-D", "flat", can_run_variant<kD>, estimate_variant<kD>, run_variant<kD>},
-      {"wgmma-E", "flat", can_run_variant<kE>, estimate_variant<kE>, run_variant<kE>},
-      {"wgmma-F", "flat", can_run_variant<kF>, estimate_variant<kF>, run_variant<kF>},
-      {"wgmma-G", "flat", can_run_variant<kG>, estimate_variant<kG>, run_variant<kG>},
-      {"wgmma-H", "flat", can_run_variant<kH>, estimate_variant<kH>, run_variant<kH>},
-      {"wgmma-I", "flat", can_run_variant<kI>, estimate_variant<kI>, run_variant<kI>},
-      {"wgmma-J", "flat", can_run_variant<kJ>, estimate_variant<kJ>, run_variant<kJ>},
+      {"wgmma", "flat", can_run_variant<kWide>, estimate_variant<kWide>, run_variant<kWide>},
+      {"wgmma-narrow", "flat", can_run_variant<kNarrow>, estimate_variant<kNarrow>, run_variant<kNarrow>},
+      {"wgmma-double", "flat", can_run_variant<kDouble>, estimate_variant<kDouble>, run_variant<kDouble>},
   };
   return kKernels;
 }

@@ -43,8 +43,8 @@ __device__ __forceinline__ void to_floats(uint4 v, float (&f)[8]) {
 }
 
 template <class T, int kTokens>
-__device__ __forceinline__ void multiply(const WeightBuffer<T, kTokens>& w, const T* x, int64_t x_stride, int k, int end,
-                                         float (&sum)[rows_per_warp(kTokens)][kTokens]) {
+__device__ __forceinline__ void multiply(const WeightBuffer<T, kTokens>& w, const T* x, int64_t x_stride, int k,
+                                         int end, float (&sum)[rows_per_warp(kTokens)][kTokens]) {
   constexpr int kRows = rows_per_warp(kTokens);
 #pragma unroll
   for (int s = 0; s < steps_ahead(kTokens); ++s) {
@@ -66,9 +66,8 @@ __device__ __forceinline__ void multiply(const WeightBuffer<T, kTokens>& w, cons
 }
 
 template <class T, int kTokens>
-__global__ void __launch_bounds__(kThreads, kTokens == 1 ? 3 : 2)
-    gemv(const T* weights, int64_t stride, const T* x, int64_t x_stride, int k_split, int k, int splits,
-         LinearOutput out) {
+__global__ void __launch_bounds__(kThreads, 2) gemv(const T* weights, int64_t stride, const T* x, int64_t x_stride,
+                                                    int k_split, int k, int splits, LinearOutput out) {
   constexpr int kRows = rows_per_warp(kTokens), kTiles = kRows * kWarps / kTileRows;
   constexpr int kAdvance = kStep * steps_ahead(kTokens);
   __shared__ alignas(16) float partials[kTiles * kTokens * kTileStride];
@@ -82,7 +81,8 @@ __global__ void __launch_bounds__(kThreads, kTokens == 1 ? 3 : 2)
   for (int r = 0; r < kRows; ++r) {
     rows[r] = weights + min(first_row + warp * kRows + r, out.n - 1) * stride;
   }
-  // Warps start at different places of K: rows a power of two apart would else ask the same memory channels all at once.
+  // Warps start at different places of K: rows a power of two apart would else ask the same memory channels all at
+  // once.
   const int rounds = (end - begin + kAdvance - 1) / kAdvance;
   int round = static_cast<int>((blockIdx.x / splits * kWarps + warp) % max(rounds, 1));
   WeightBuffer<T, kTokens> ahead;
@@ -133,7 +133,8 @@ double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
 }
 
 template <class T, int kTokens>
-cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step) {
+cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits,
+                   const CudaStep& step) {
   const int splits = choose_splits(p, limits);
   const int k_split = static_cast<int>(round_up(ceil_div(p.k, splits), kStep));
   LaunchShape shape;
@@ -149,10 +150,14 @@ template <class T>
 cudaError_t launch_tokens(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits,
                           const CudaStep& step) {
   switch (p.m) {
-    case 1: return launch<T, 1>(p, a, limits, step);
-    case 2: return launch<T, 2>(p, a, limits, step);
-    case 3: return launch<T, 3>(p, a, limits, step);
-    default: return launch<T, 4>(p, a, limits, step);
+    case 1:
+      return launch<T, 1>(p, a, limits, step);
+    case 2:
+      return launch<T, 2>(p, a, limits, step);
+    case 3:
+      return launch<T, 3>(p, a, limits, step);
+    default:
+      return launch<T, 4>(p, a, limits, step);
   }
 }
 

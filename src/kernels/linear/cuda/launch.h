@@ -1,11 +1,12 @@
 // Linear layers on CUDA: y = x W^T with fused epilogues, as plain launches over device pointers.
 //
-// Every launch is asynchronous on its stream, allocates nothing and can be captured in a graph. Kernels split K over the
-// blocks of a cluster and add the parts up through distributed shared memory, so none of them needs a workspace, and
-// results do not depend on the order in which blocks run.
+// Every launch is asynchronous on its stream, allocates nothing and can be captured in a graph. Kernels split K over
+// the blocks of a cluster and add the parts up through distributed shared memory, so none of them needs a workspace,
+// and results do not depend on the order in which blocks run.
 //
 // Weights are held once, in the layout of their format:
-// - F16, BF16: rows of packed_linear_stride(k) elements (k rounded up to 16 bytes, zeros behind k), as cuBLAS reads them.
+// - F16, BF16: rows of packed_linear_stride(k) elements (k rounded up to 16 bytes, zeros behind k), as cuBLAS reads
+// them.
 // - quantized: units of 16 rows x 256 columns in the order of the tensor cores' fragments (packed_unit.cuh), the same
 //   bits as in the file; n is rounded up to 16 rows and k to 256 columns.
 // Gate and up projections become one matrix whose rows alternate in groups of kGateUpGroup: 8 of gate, 8 of up, ...
@@ -27,15 +28,15 @@ inline constexpr int64_t kGateUpGroup = 8;
 // What the estimates need to know of a device; bandwidth and matrix rate as measured.
 struct CudaLimits {
   int sms = 132;
-  int capability = 90;         // 10 * major + minor
+  int capability = 90;  // 10 * major + minor
   double bytes_per_us = 4.3e6;
   double flops_per_us = 7.5e8;  // 16-bit matrix products
 };
 
 struct CudaLinearProblem {
-  DType format = DType::BF16;  // of the weights
-  DType x = DType::BF16;       // BF16 or F16; equal to the format of plain weights, BF16 for quantized ones
-  DType y = DType::BF16;       // BF16, F16 or F32
+  DType format = DType::BF16;   // of the weights
+  DType x = DType::BF16;        // BF16 or F16; equal to the format of plain weights, BF16 for quantized ones
+  DType y = DType::BF16;        // BF16, F16 or F32
   int64_t n = 0, k = 0, m = 0;  // x [m, k], packed weights [n, k], y [m, n] ([m, n / 2] with gate_up)
   bool accumulate = false;      // y += rather than y =
   bool gate_up = false;         // y = silu(gate) * up, of rows interleaved by the packer
@@ -56,8 +57,8 @@ struct CudaLinearArgs {
 
 struct CudaStep {
   cudaStream_t stream = nullptr;
-  // Programmatic dependent launch: start while the kernel before this one drains. Weights are prefetched, then the kernel
-  // waits for its predecessor before it touches x or y. Every kernel in such a chain must execute that wait.
+  // Programmatic dependent launch: start while the kernel before this one drains. Weights are prefetched, then the
+  // kernel waits for its predecessor before it touches x or y. Every kernel in such a chain must execute that wait.
   bool overlap = false;
 };
 
@@ -83,17 +84,17 @@ struct RowPlacement {
 int64_t packed_linear_stride(int64_t k);                         // elements, plain weights
 size_t packed_linear_bytes(DType format, int64_t n, int64_t k);  // n: all rows of all parts
 
-// The format that weights of a file's format are packed as for x of the given type: plain ones become x's type, Q2_K and
-// Q3_K become BF16, the others keep their bits.
+// The format that weights of a file's format are packed as for x of the given type: plain ones become x's type, Q2_K
+// and Q3_K become BF16, the others keep their bits.
 DType packed_linear_format(DType source, DType x);
 
-// Packs `rows` rows of k elements, given as a file holds them (device memory, 2-byte aligned), into a matrix of n rows in
-// all. A matrix must be cleared (cudaMemsetAsync to 0) before its first part is packed: padding stays zero.
+// Packs `rows` rows of k elements, given as a file holds them (device memory, 2-byte aligned), into a matrix of n rows
+// in all. A matrix must be cleared (cudaMemsetAsync to 0) before its first part is packed: padding stays zero.
 cudaError_t pack_linear(DType source, const void* src, int64_t rows, DType packed, int64_t n, int64_t k,
                         RowPlacement placement, void* dst, cudaStream_t stream);
 
-// Quantized packed weights as plain BF16 rows [rows, k] (stride packed_linear_stride(k)) from row `first` on (a multiple
-// of 16), for a full GEMM over many rows of x.
+// Quantized packed weights as plain BF16 rows [rows, k] (stride packed_linear_stride(k)) from row `first` on (a
+// multiple of 16), for a full GEMM over many rows of x.
 cudaError_t unpack_linear(DType packed, const void* weights, int64_t n, int64_t k, int64_t first, int64_t rows,
                           void* dst, cudaStream_t stream);
 

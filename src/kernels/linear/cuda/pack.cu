@@ -146,7 +146,8 @@ __device__ float plain_value(const void* src, int64_t i) {
     const BlockQ3_K& b = static_cast<const BlockQ3_K*>(src)[i / 256];
     const int e = static_cast<int>(i % 256), group = e / 16;
     const int low = b.qs[e / 128 * 32 + e % 32] >> (e / 32 % 4 * 2) & 3, high = b.hmask[e % 32] >> (e / 32) & 1;
-    const int scale = (b.scales[group % 8] >> (group / 8 * 4) & 15) | (b.scales[8 + group % 4] >> (group / 4 * 2) & 3) << 4;
+    const int scale = (b.scales[group % 8] >> (group / 8 * 4) & 15) | (b.scales[8 + group % 4] >> (group / 4 * 2) & 3)
+                                                                          << 4;
     return half_value(b.d) * static_cast<float>(scale - 32) * static_cast<float>((low | high << 2) - 4);
   }
 }
@@ -187,8 +188,8 @@ __global__ void unpack_units(const uint8_t* weights, int units, int64_t first, i
           const float2 rest = unpack2<__nv_bfloat16>(more[p]);
           q = {q.x + rest.x, q.y + rest.y};
         }
-        const __nv_bfloat162 two = __floats2bfloat162_rn(fmaf(scale.x, q.x - U::kZero, scale.y),
-                                                         fmaf(scale.x, q.y - U::kZero, scale.y));
+        const __nv_bfloat162 two =
+            __floats2bfloat162_rn(fmaf(scale.x, q.x - U::kZero, scale.y), fmaf(scale.x, q.y - U::kZero, scale.y));
         if (row < rows && column < k) *reinterpret_cast<__nv_bfloat162*>(dst + row * stride + column) = two;
       }
     }
@@ -211,17 +212,18 @@ cudaError_t pack_as_rows(DType packed, const void* src, int64_t rows, int64_t k,
                          cudaStream_t stream) {
   const int64_t stride = packed_linear_stride(k);
   if (packed == DType::BF16) {
-    pack_rows<kFormat><<<grid_of(rows * k), kThreads, 0, stream>>>(src, rows, k, stride, placement,
-                                                                   static_cast<__nv_bfloat16*>(dst));
+    pack_rows<kFormat>
+        <<<grid_of(rows * k), kThreads, 0, stream>>>(src, rows, k, stride, placement, static_cast<__nv_bfloat16*>(dst));
   } else {
-    pack_rows<kFormat><<<grid_of(rows * k), kThreads, 0, stream>>>(src, rows, k, stride, placement,
-                                                                   static_cast<__half*>(dst));
+    pack_rows<kFormat>
+        <<<grid_of(rows * k), kThreads, 0, stream>>>(src, rows, k, stride, placement, static_cast<__half*>(dst));
   }
   return cudaGetLastError();
 }
 
 template <DType kFormat>
-cudaError_t unpack_as_rows(const void* weights, int64_t k, int64_t first, int64_t rows, void* dst, cudaStream_t stream) {
+cudaError_t unpack_as_rows(const void* weights, int64_t k, int64_t first, int64_t rows, void* dst,
+                           cudaStream_t stream) {
   const int64_t units = ceil_div(k, kUnitColumns);
   unpack_units<kFormat><<<grid_of(ceil_div(rows, kUnitRows) * units * 32), kThreads, 0, stream>>>(
       static_cast<const uint8_t*>(weights), static_cast<int>(units), first, rows, static_cast<int>(k),
@@ -242,17 +244,28 @@ size_t packed_linear_bytes(DType format, int64_t n, int64_t k) {
   if (is_plain(format)) return static_cast<size_t>(n * packed_linear_stride(k)) * 2;
   const auto units = static_cast<size_t>(ceil_div(n, kUnitRows) * ceil_div(k, kUnitColumns));
   switch (format) {
-    case DType::Q4_0: return units * Unit<DType::Q4_0>::kSize;
-    case DType::Q4_1: return units * Unit<DType::Q4_1>::kSize;
-    case DType::Q5_0: return units * Unit<DType::Q5_0>::kSize;
-    case DType::Q5_1: return units * Unit<DType::Q5_1>::kSize;
-    case DType::Q8_0: return units * Unit<DType::Q8_0>::kSize;
-    case DType::Q4_K: return units * Unit<DType::Q4_K>::kSize;
-    case DType::Q5_K: return units * Unit<DType::Q5_K>::kSize;
-    case DType::Q6_K: return units * Unit<DType::Q6_K>::kSize;
-    case DType::IQ4_NL: return units * Unit<DType::IQ4_NL>::kSize;
-    case DType::IQ4_XS: return units * Unit<DType::IQ4_XS>::kSize;
-    default: return 0;
+    case DType::Q4_0:
+      return units * Unit<DType::Q4_0>::kSize;
+    case DType::Q4_1:
+      return units * Unit<DType::Q4_1>::kSize;
+    case DType::Q5_0:
+      return units * Unit<DType::Q5_0>::kSize;
+    case DType::Q5_1:
+      return units * Unit<DType::Q5_1>::kSize;
+    case DType::Q8_0:
+      return units * Unit<DType::Q8_0>::kSize;
+    case DType::Q4_K:
+      return units * Unit<DType::Q4_K>::kSize;
+    case DType::Q5_K:
+      return units * Unit<DType::Q5_K>::kSize;
+    case DType::Q6_K:
+      return units * Unit<DType::Q6_K>::kSize;
+    case DType::IQ4_NL:
+      return units * Unit<DType::IQ4_NL>::kSize;
+    case DType::IQ4_XS:
+      return units * Unit<DType::IQ4_XS>::kSize;
+    default:
+      return 0;
   }
 }
 
@@ -264,27 +277,44 @@ cudaError_t pack_linear(DType source, const void* src, int64_t rows, DType packe
   }
   if (is_plain(packed)) {
     switch (source) {
-      case DType::F32: return pack_as_rows<DType::F32>(packed, src, rows, k, placement, dst, stream);
-      case DType::F16: return pack_as_rows<DType::F16>(packed, src, rows, k, placement, dst, stream);
-      case DType::BF16: return pack_as_rows<DType::BF16>(packed, src, rows, k, placement, dst, stream);
-      case DType::Q2_K: return pack_as_rows<DType::Q2_K>(packed, src, rows, k, placement, dst, stream);
-      case DType::Q3_K: return pack_as_rows<DType::Q3_K>(packed, src, rows, k, placement, dst, stream);
-      default: return cudaErrorInvalidValue;
+      case DType::F32:
+        return pack_as_rows<DType::F32>(packed, src, rows, k, placement, dst, stream);
+      case DType::F16:
+        return pack_as_rows<DType::F16>(packed, src, rows, k, placement, dst, stream);
+      case DType::BF16:
+        return pack_as_rows<DType::BF16>(packed, src, rows, k, placement, dst, stream);
+      case DType::Q2_K:
+        return pack_as_rows<DType::Q2_K>(packed, src, rows, k, placement, dst, stream);
+      case DType::Q3_K:
+        return pack_as_rows<DType::Q3_K>(packed, src, rows, k, placement, dst, stream);
+      default:
+        return cudaErrorInvalidValue;
     }
   }
   if (packed != source) return cudaErrorInvalidValue;
   switch (source) {
-    case DType::Q4_0: return pack_as_units<DType::Q4_0>(src, rows, k, placement, dst, stream);
-    case DType::Q4_1: return pack_as_units<DType::Q4_1>(src, rows, k, placement, dst, stream);
-    case DType::Q5_0: return pack_as_units<DType::Q5_0>(src, rows, k, placement, dst, stream);
-    case DType::Q5_1: return pack_as_units<DType::Q5_1>(src, rows, k, placement, dst, stream);
-    case DType::Q8_0: return pack_as_units<DType::Q8_0>(src, rows, k, placement, dst, stream);
-    case DType::Q4_K: return pack_as_units<DType::Q4_K>(src, rows, k, placement, dst, stream);
-    case DType::Q5_K: return pack_as_units<DType::Q5_K>(src, rows, k, placement, dst, stream);
-    case DType::Q6_K: return pack_as_units<DType::Q6_K>(src, rows, k, placement, dst, stream);
-    case DType::IQ4_NL: return pack_as_units<DType::IQ4_NL>(src, rows, k, placement, dst, stream);
-    case DType::IQ4_XS: return pack_as_units<DType::IQ4_XS>(src, rows, k, placement, dst, stream);
-    default: return cudaErrorInvalidValue;
+    case DType::Q4_0:
+      return pack_as_units<DType::Q4_0>(src, rows, k, placement, dst, stream);
+    case DType::Q4_1:
+      return pack_as_units<DType::Q4_1>(src, rows, k, placement, dst, stream);
+    case DType::Q5_0:
+      return pack_as_units<DType::Q5_0>(src, rows, k, placement, dst, stream);
+    case DType::Q5_1:
+      return pack_as_units<DType::Q5_1>(src, rows, k, placement, dst, stream);
+    case DType::Q8_0:
+      return pack_as_units<DType::Q8_0>(src, rows, k, placement, dst, stream);
+    case DType::Q4_K:
+      return pack_as_units<DType::Q4_K>(src, rows, k, placement, dst, stream);
+    case DType::Q5_K:
+      return pack_as_units<DType::Q5_K>(src, rows, k, placement, dst, stream);
+    case DType::Q6_K:
+      return pack_as_units<DType::Q6_K>(src, rows, k, placement, dst, stream);
+    case DType::IQ4_NL:
+      return pack_as_units<DType::IQ4_NL>(src, rows, k, placement, dst, stream);
+    case DType::IQ4_XS:
+      return pack_as_units<DType::IQ4_XS>(src, rows, k, placement, dst, stream);
+    default:
+      return cudaErrorInvalidValue;
   }
 }
 
@@ -293,17 +323,28 @@ cudaError_t unpack_linear(DType packed, const void* weights, int64_t n, int64_t 
   if (first % kUnitRows != 0 || first + rows > n) return cudaErrorInvalidValue;
   if (rows <= 0) return cudaSuccess;
   switch (packed) {
-    case DType::Q4_0: return unpack_as_rows<DType::Q4_0>(weights, k, first, rows, dst, stream);
-    case DType::Q4_1: return unpack_as_rows<DType::Q4_1>(weights, k, first, rows, dst, stream);
-    case DType::Q5_0: return unpack_as_rows<DType::Q5_0>(weights, k, first, rows, dst, stream);
-    case DType::Q5_1: return unpack_as_rows<DType::Q5_1>(weights, k, first, rows, dst, stream);
-    case DType::Q8_0: return unpack_as_rows<DType::Q8_0>(weights, k, first, rows, dst, stream);
-    case DType::Q4_K: return unpack_as_rows<DType::Q4_K>(weights, k, first, rows, dst, stream);
-    case DType::Q5_K: return unpack_as_rows<DType::Q5_K>(weights, k, first, rows, dst, stream);
-    case DType::Q6_K: return unpack_as_rows<DType::Q6_K>(weights, k, first, rows, dst, stream);
-    case DType::IQ4_NL: return unpack_as_rows<DType::IQ4_NL>(weights, k, first, rows, dst, stream);
-    case DType::IQ4_XS: return unpack_as_rows<DType::IQ4_XS>(weights, k, first, rows, dst, stream);
-    default: return cudaErrorInvalidValue;
+    case DType::Q4_0:
+      return unpack_as_rows<DType::Q4_0>(weights, k, first, rows, dst, stream);
+    case DType::Q4_1:
+      return unpack_as_rows<DType::Q4_1>(weights, k, first, rows, dst, stream);
+    case DType::Q5_0:
+      return unpack_as_rows<DType::Q5_0>(weights, k, first, rows, dst, stream);
+    case DType::Q5_1:
+      return unpack_as_rows<DType::Q5_1>(weights, k, first, rows, dst, stream);
+    case DType::Q8_0:
+      return unpack_as_rows<DType::Q8_0>(weights, k, first, rows, dst, stream);
+    case DType::Q4_K:
+      return unpack_as_rows<DType::Q4_K>(weights, k, first, rows, dst, stream);
+    case DType::Q5_K:
+      return unpack_as_rows<DType::Q5_K>(weights, k, first, rows, dst, stream);
+    case DType::Q6_K:
+      return unpack_as_rows<DType::Q6_K>(weights, k, first, rows, dst, stream);
+    case DType::IQ4_NL:
+      return unpack_as_rows<DType::IQ4_NL>(weights, k, first, rows, dst, stream);
+    case DType::IQ4_XS:
+      return unpack_as_rows<DType::IQ4_XS>(weights, k, first, rows, dst, stream);
+    default:
+      return cudaErrorInvalidValue;
   }
 }
 

@@ -6,8 +6,7 @@
 
 namespace millrace {
 
-#define MILLRACE_PACKED_FORMATS(X) \
-  X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS)
+#define MILLRACE_PACKED_FORMATS(X) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS)
 
 #define MILLRACE_DECLARE(F) \
   extern template cudaError_t launch_packed<DType::F>(const PackedParams&, const LaunchShape&, const CudaStep&, int);
@@ -29,8 +28,17 @@ struct Choice {
   double us;
 };
 
-// Weights stream at the bandwidth of the device or at the rate at which they are decoded; every block reads the x of its
-// columns through the second-level cache; a cluster and partial sums cost a little more at the end.
+// A warp works through its units one after the other. A unit takes as long as memory needs to answer, as the bandwidth
+// that the warps of a multiprocessor share allows, or as its instructions take, whichever is longest.
+double unit_us(const CudaLinearProblem& p, const CudaLimits& limits, double warps) {
+  constexpr double kLatencyUs = 1.5, kInstructionsPerUs = 4 * 0.75 * 1700;
+  const double bytes = static_cast<double>(packed_linear_bytes(p.format, kUnitRows, kUnitColumns));
+  const double wide = p.format == DType::Q4_0 || p.format == DType::Q4_K ? 1 : 1.6;
+  const double instructions = (150 * wide + 110.0 * groups(p.m)) * (p.format == DType::Q4_0 ? 1 : 1.25);
+  return std::max(
+      {kLatencyUs, warps * bytes * limits.sms / limits.bytes_per_us, warps * instructions / kInstructionsPerUs});
+}
+
 Choice cost(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k, int splits) {
   const int units = static_cast<int>(ceil_div(p.k, kUnitColumns));
   const int resident = packed_blocks_resident(p.format, groups(p.m));
@@ -41,21 +49,15 @@ Choice cost(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k, i
 
   const int64_t passes = ceil_div(p.m, 8 * groups(p.m));
   const int64_t blocks = ceil_div(ceil_div(p.n, kUnitRows), kPackedWarps / warps_k) * splits * passes;
-  const double elements = static_cast<double>(p.n) * static_cast<double>(p.k) * static_cast<double>(passes);
-  const double instructions = elements * (1.6 + 0.6 * groups(p.m));  // 128 are issued per clock, of which 70 % is good
-  const double decode_us = instructions / (128.0 * 1700.0 * 0.7 * limits.sms);
-  const double stream = std::max(decode_us, static_cast<double>(packed_linear_bytes(p.format, p.n, p.k)) /
-                                                limits.bytes_per_us);
-  // A warp that has only a unit or two to do waits for memory most of its life.
-  const double share = static_cast<double>(choice.shape.units_split) / warps_k;
-  const double slots = static_cast<double>(limits.sms) * resident;
-  const double waves = static_cast<double>(blocks) / slots;
-  const double used = waves < 1 ? std::min(1.0, 1.6 * waves) : waves / std::ceil(waves - 0.05);
-  const double uneven = share / std::ceil(share);
-  const double x_bytes = static_cast<double>(blocks / passes / splits) * 2.0 * static_cast<double>(p.k * p.m);
-  choice.us = 2.4 + stream / (0.5 + 0.5 * used) / (0.6 + 0.4 * uneven) + 0.5 * x_bytes / (1.3 * limits.bytes_per_us) +
-              0.3 * waves + (splits > 1 ? 0.5 + 0.1 * splits : 0) + 0.05 * warps_k +
-              0.8 * static_cast<double>(ceil_div(choice.shape.units_split, choice.shape.units_chunk) - 1);
+  const double share = static_cast<double>(ceil_div(choice.shape.units_split, warps_k));
+  const double staged = static_cast<double>(choice.shape.units_split) * staged_unit_bytes(p);
+  // Blocks that run at once on a multiprocessor: x goes through the second-level cache, at some 50 KB per microsecond.
+  const auto prologue = [&](double at_once) { return 0.3 + at_once * staged / 50e3; };
+  const auto stream = [&](double at_once) { return share * unit_us(p, limits, kPackedWarps * at_once); };
+  const int64_t slots = static_cast<int64_t>(limits.sms) * resident, rest = blocks % slots;
+  const double waves = static_cast<double>(blocks / slots), last = static_cast<double>(ceil_div(rest, limits.sms));
+  choice.us = 2.4 + (splits > 1 ? 1.2 : 0) + waves * (stream(resident) + 0.5 * prologue(resident));
+  if (rest > 0) choice.us += stream(last) + (waves > 0 ? 0.5 : 1.0) * prologue(last);
   return choice;
 }
 
@@ -78,7 +80,8 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
     MILLRACE_PACKED_FORMATS(MILLRACE_CASE)
 #undef MILLRACE_CASE
     return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -101,10 +104,12 @@ cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaL
   shape.cluster = params.shape.splits;
   switch (p.format) {
 #define MILLRACE_CASE(F) \
-  case DType::F: return launch_packed<DType::F>(params, shape, step, groups(p.m));
+  case DType::F:         \
+    return launch_packed<DType::F>(params, shape, step, groups(p.m));
     MILLRACE_PACKED_FORMATS(MILLRACE_CASE)
 #undef MILLRACE_CASE
-    default: return cudaErrorInvalidValue;
+    default:
+      return cudaErrorInvalidValue;
   }
 }
 

@@ -1,8 +1,8 @@
 // Flat GEMM over quantized weights: decoded in registers, multiplied with mma.sync, scaled block by block in f32.
 //
 // Stored numbers reach the tensor cores as q + Z, with Z from the decoding. Every block of columns starts its sum at -Z
-// times the sum of x over the block, which leaves exactly the products of x with q; the same sums of x serve minima. x and
-// these sums are staged in shared memory once per block of threads.
+// times the sum of x over the block, which leaves exactly the products of x with q; the same sums of x serve minima. x
+// and these sums are staged in shared memory once per block of threads.
 #pragma once
 
 #include "kernels/linear/cuda/epilogue.cuh"
@@ -31,8 +31,8 @@ struct PackedParams {
   LinearOutput out;
 };
 
-// Shared memory of a chunk: [tokens][x_stride] bf16, then [blocks][parts][groups][4 lanes][4] floats of -Z sum(x), laid out
-// as the fragment that a product starts from (tokens 2 t, 2 t + 1, for rows g and again for rows g + 8).
+// Shared memory of a chunk: [tokens][x_stride] bf16, then [blocks][parts][groups][4 lanes][4] floats of -Z sum(x), laid
+// out as the fragment that a product starts from (tokens 2 t, 2 t + 1, for rows g and again for rows g + 8).
 template <DType kFormat, int kGroups>
 struct StagedX {
   static constexpr int kParts = Unit<kFormat>::kSixBits ? 2 : 1;  // runs of columns in a block that share a scale
@@ -46,7 +46,8 @@ struct StagedX {
   }
 
   __device__ StagedX(uint8_t* shared, int tokens, int units)
-      : stride(units * kUnitColumns + 32), x(reinterpret_cast<__nv_bfloat16*>(shared)),
+      : stride(units * kUnitColumns + 32),
+        x(reinterpret_cast<__nv_bfloat16*>(shared)),
         sums(reinterpret_cast<float*>(shared + tokens * stride * 2)) {}
 
   // A warp takes 256 columns of a token at a time, a lane eight of them.
@@ -55,7 +56,8 @@ struct StagedX {
     for (int job = threadIdx.x / 32; job < tokens * units; job += kPackedWarps) {
       const int token = job / units, unit = job % units, column = unit * kUnitColumns + lane * 8;
       const int from = first_unit * kUnitColumns + column;
-      const uint4 v = from < p.k ? load_shared_input(p.x + (first_token + token) * p.x_stride + from) : uint4{0, 0, 0, 0};
+      const uint4 v =
+          from < p.k ? load_shared_input(p.x + (first_token + token) * p.x_stride + from) : uint4{0, 0, 0, 0};
       *reinterpret_cast<uint4*>(x + token * stride + column) = v;
       float sum = 0;
 #pragma unroll
@@ -74,8 +76,8 @@ struct StagedX {
   }
 };
 
-// sums += the products of one block of 32 columns. `x` is the lane's token of each group at its first column of the unit,
-// `starts` the lane's sums of x at the unit.
+// sums += the products of one block of 32 columns. `x` is the lane's token of each group at its first column of the
+// unit, `starts` the lane's sums of x at the unit.
 template <DType kFormat, int kGroups>
 __device__ __forceinline__ void multiply_block(const UnitFragment<kFormat>& unit, int block,
                                                const __nv_bfloat16* const (&x)[kGroups], const float* starts,
@@ -209,9 +211,12 @@ cudaError_t launch_packed_groups(const PackedParams& params, LaunchShape shape, 
 template <DType kFormat>
 cudaError_t launch_packed(const PackedParams& params, const LaunchShape& shape, const CudaStep& step, int groups) {
   switch (groups) {
-    case 1: return launch_packed_groups<kFormat, 1>(params, shape, step);
-    case 2: return launch_packed_groups<kFormat, 2>(params, shape, step);
-    default: return launch_packed_groups<kFormat, 4>(params, shape, step);
+    case 1:
+      return launch_packed_groups<kFormat, 1>(params, shape, step);
+    case 2:
+      return launch_packed_groups<kFormat, 2>(params, shape, step);
+    default:
+      return launch_packed_groups<kFormat, 4>(params, shape, step);
   }
 }
 

@@ -12,8 +12,8 @@ constexpr int kTokens = 4;  // per block
 
 // A block makes 16 rows for four tokens, a warp two of them.
 template <class T>
-__global__ void __launch_bounds__(kThreads) rows(const T* weights, int64_t stride, const T* x, int64_t x_stride, int k,
-                                                 LinearOutput out) {
+__global__ void __launch_bounds__(kThreads)
+    rows(const T* weights, int64_t stride, const T* x, int64_t x_stride, int k, LinearOutput out) {
   __shared__ alignas(16) float partials[kTokens * kTileStride];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int first_row = static_cast<int>(blockIdx.x) * kTileRows, first_token = static_cast<int>(blockIdx.y) * kTokens;

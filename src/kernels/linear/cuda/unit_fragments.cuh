@@ -1,7 +1,8 @@
 // A lane's share of a packed unit in registers, and its decoding into tensor-core operands.
 //
-// Numbers become bf16 without conversion: the bits of a small integer q, put under the exponent of 128, are 128 + q. The
-// offset is taken out again inside the product (see packed_mma.cuh), so that decoding costs a shift and a lop3 per pair.
+// Numbers become bf16 without conversion: the bits of a small integer q, put under the exponent of 128, are 128 + q.
+// The offset is taken out again inside the product (see packed_mma.cuh), so that decoding costs a shift and a lop3 per
+// pair.
 #pragma once
 
 #include "kernels/linear/cuda/device.cuh"
@@ -85,7 +86,8 @@ struct UnitFragment {
 
   __device__ __forceinline__ void load_quarter(const uint8_t* unit, int lane, int quarter) {
 #pragma unroll
-    for (int i = quarter * kQuarter; i < (quarter + 1) * kQuarter; ++i) low[i] = load_stream(unit + (i * 32 + lane) * 16);
+    for (int i = quarter * kQuarter; i < (quarter + 1) * kQuarter; ++i)
+      low[i] = load_stream(unit + (i * 32 + lane) * 16);
   }
 
   // Pairs of elements of block `block`, row g + 8 half. Wide formats have two addends per element.
@@ -114,7 +116,8 @@ struct UnitFragment {
           pairs[p] = and_or(shift_right(word(meta.high[0], block / 2), 4 * w + p - 4), 0x00100010u, pairs[p]);
         }
         if constexpr (U::kSixBits) {
-          pairs[p] = and_or(shift_right(word(meta.high[block / 4], block % 4), 8 * half + 2 * p - 4), 0x00300030u, pairs[p]);
+          pairs[p] =
+              and_or(shift_right(word(meta.high[block / 4], block % 4), 8 * half + 2 * p - 4), 0x00300030u, pairs[p]);
         }
       }
     }

@@ -33,23 +33,16 @@ __device__ __forceinline__ void wait_barrier(uint64_t* barrier, uint32_t parity)
 }
 
 // A box of the tensor that `map` describes, from element (x, y) on, into shared memory; its bytes count for `barrier`.
-__device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x, int y, uint64_t* barrier,
-                                         uint64_t policy) {
+__device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x, int y, uint64_t* barrier) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
-      "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
-      "l"(&map), "r"(x), "r"(y), "r"(shared_address(barrier)), "l"(policy)
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::
+          "r"(shared_address(to)),
+      "l"(&map), "r"(x), "r"(y), "r"(shared_address(barrier))
       : "memory");
 }
 
-__device__ __forceinline__ uint64_t evict_last_policy() {
-  uint64_t policy;
-  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
-}
-
-// Describes rows of 64 16-bit elements in shared memory, as copy_box puts them with the 128-byte swizzle: groups of eight
-// rows lie 1024 bytes apart.
+// Describes rows of 64 16-bit elements in shared memory, as copy_box puts them with the 128-byte swizzle: groups of
+// eight rows lie 1024 bytes apart.
 __device__ __forceinline__ uint64_t matrix_descriptor(const void* shared) {
   const uint64_t address = (shared_address(shared) & 0x3ffffu) >> 4;
   return address | uint64_t{1} << 16 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
@@ -62,8 +55,8 @@ __device__ __forceinline__ void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// d (+)= a b: a is 64 x 16 of weights, b 16 x kTokens, both K-major in shared memory. Each warp holds 16 rows of d, laid out
-// like the tiles of mma.sync, four registers per eight tokens. `add` = 0 starts a new sum.
+// d (+)= a b: a is 64 x 16 of weights, b 16 x kTokens, both K-major in shared memory. Each warp holds 16 rows of d,
+// laid out like the tiles of mma.sync, four registers per eight tokens. `add` = 0 starts a new sum.
 template <class T, int kTokens>
 struct WarpgroupProduct;
 
