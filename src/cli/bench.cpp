@@ -122,7 +122,8 @@ void add_bench(CLI::App& app) {
   verb->add_option("-r,--repetitions", o->repetitions, "timed runs of each test")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  verb->add_option("--chunk", o->rows, "most tokens in one step; 0: 512 on the CPU, 4096 on a GPU")->check(CLI::Range(0, 16384));
+  verb->add_option("--chunk", o->rows, "most tokens in one step; 0: 512 on the CPU, 4096 on a GPU")
+      ->check(CLI::Range(0, 16384));
   verb->add_flag("--ops", o->ops, "say what the ops of each test took");
   verb->add_flag("--predict", o->predict, "say what the estimates promise instead of measuring");
   verb->callback([o] { run(*o); });

@@ -62,7 +62,8 @@ std::shared_ptr<const WeightSource> open_model(const ModelOptions& o) {
 }
 
 LoadOptions load_options(const ModelOptions& o) {
-  LoadOptions load{.device = device_choice(o.device), .threads = o.threads, .isa = o.isa, .exact = o.exact, .context = o.context};
+  LoadOptions load{
+      .device = device_choice(o.device), .threads = o.threads, .isa = o.isa, .exact = o.exact, .context = o.context};
   if (!o.kv_type.empty()) {
     load.kv_type = dtype_from_name(o.kv_type);
     if (o.exact && load.kv_type && load.kv_type != DType::F32)

@@ -31,7 +31,8 @@ Ops::Ops(const KernelSet& kernels, Device& device, ThreadPool& pool, const PlanC
       device_(device),
       hardware_(device.hardware()),
       options_(std::move(options)),
-      executor_{&pool, nullptr, device.queue(), &device.hardware(), options_.overlap && device.hardware().architecture >= 90},
+      executor_{&pool, nullptr, device.queue(), &device.hardware(),
+                options_.overlap && device.hardware().architecture >= 90},
       attention_executor_(executor_),
       linear_(kernels.linear, hardware_, plans, forced_kernel(options_, LinearOp::kName)),
       attention_(kernels.attention, hardware_, plans, forced_kernel(options_, AttentionOp::kName)),
@@ -74,7 +75,8 @@ void Ops::plan(Linear& linear, int64_t rows) {
     }
     const auto& w = part.weights;
     for (const int64_t m : row_buckets(rows)) {
-      const LinearProblem problem{w.format, w.layout->name(), options_.precision, false, w.n, w.k, m, options_.working, linear.gated};
+      const LinearProblem problem{w.format, w.layout->name(), options_.precision, false, w.n, w.k,
+                                  m,        options_.working, linear.gated};
       const auto* kernel = linear_.choose(problem);
       MR_ASSERT(kernel != nullptr);
       part.plan.emplace_back(m, kernel);
@@ -122,15 +124,14 @@ void Ops::plan(const AttentionProblem& largest) {
       fail(ErrorKind::Unsupported, "no attention kernel for head size {} with a {} KV cache; try --kv-type f16",
            largest.head_dim, name(largest.kv));
     }
-    attention_workspace_needed_ =
-        std::max(attention_workspace_needed_, kernel->workspace_bytes(problem, hardware_));
+    attention_workspace_needed_ = std::max(attention_workspace_needed_, kernel->workspace_bytes(problem, hardware_));
   }
 }
 
 void Ops::reserve_workspace() {
   const size_t attention = attention_workspace_needed_;
-  workspace_ = std::make_unique<Arena>("kernel workspace", Arena::padded(workspace_needed_) + attention,
-                                       device_.memory());
+  workspace_ =
+      std::make_unique<Arena>("kernel workspace", Arena::padded(workspace_needed_) + attention, device_.memory());
   if (workspace_needed_ > 0) executor_.workspace = workspace_->take(workspace_needed_);
   if (attention > 0) attention_executor_.workspace = workspace_->take(attention);
   if (!device_.is_host()) device_.clear(attention_executor_.workspace, attention);
@@ -148,7 +149,8 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
     }
     if (x.dtype != options_.working) {  // a norm that comes after leaves its input in the residual's type
       const auto& w = part.weights;
-      kernel = linear_.choose({w.format, w.layout->name(), options_.precision, false, w.n, w.k, bucket, x.dtype, linear.gated});
+      kernel = linear_.choose(
+          {w.format, w.layout->name(), options_.precision, false, w.n, w.k, bucket, x.dtype, linear.gated});
     }
     MR_ASSERT(kernel != nullptr);
     const float* bias = linear.bias != nullptr ? linear.bias + column : nullptr;
@@ -218,8 +220,7 @@ void Ops::rope_write(const RopeWriteOp::Args& a) {
   const auto rotary = static_cast<int>(a.angles.cols);
   const int64_t rows = bucket(a.k.rows);
   if (!kernels_.rope_write.empty()) {
-    const RopeWriteOp::Problem problem{a.kv.dtype,    a.style,       rows,  a.heads,
-                                       a.kv.kv_heads, a.kv.head_dim, rotary};
+    const RopeWriteOp::Problem problem{a.kv.dtype, a.style, rows, a.heads, a.kv.kv_heads, a.kv.head_dim, rotary};
     return dispatch(rope_write_, problem, a);
   }
   if (rotary > 0) {
@@ -261,8 +262,6 @@ void Ops::gather(Matrix x, std::span<const int32_t> rows, Matrix out) {
   elementwise({Elementwise::Gather, x, {}, out, 1, rows});
 }
 
-void Ops::argmax(Matrix logits, int32_t* ids) {
-  dispatch(argmax_, {bucket(logits.rows), logits.cols}, {logits, ids});
-}
+void Ops::argmax(Matrix logits, int32_t* ids) { dispatch(argmax_, {bucket(logits.rows), logits.cols}, {logits, ids}); }
 
 }  // namespace millrace

@@ -37,8 +37,8 @@ DType working_type(const WeightSource& source, const Device& device, bool exact)
   for (const auto& tensor : source.tensors()) {
     if (tensor.dtype && tensor.shape.size() > 1) bytes[*tensor.dtype] += tensor.bytes;
   }
-  const auto most = std::max_element(bytes.begin(), bytes.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most =
+      std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == bytes.end()) return DType::F32;
   return is_quantized(most->first) ? DType::BF16 : most->first;
 }
@@ -104,7 +104,8 @@ void Runner::load(const Progress& progress) {
   ops_->reserve_workspace();
   activations_ = std::make_unique<Activations>(activation_sizes(), device_->memory());
   tables_ = std::make_unique<BatchTables>(table_sizes(), options_.block_size, *device_);
-  results_ = std::make_unique<StepResults>(*device_, options_.logit_rows, model_->config().vocab, model_->config().hidden);
+  results_ =
+      std::make_unique<StepResults>(*device_, options_.logit_rows, model_->config().vocab, model_->config().hidden);
   recorded_.reserve(kRecordedSteps);
 }
 
@@ -181,11 +182,10 @@ std::span<const int32_t> Runner::run(const Batch& batch, FunctionRef<void()> mea
   for (const auto& slice : batch.sequences) context = std::max<int64_t>(context, slice.past + slice.rows);
   // Tables are as wide as the bucket of the longest context, so that a recorded step fits until the next bucket.
   const auto bucket = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(context, 64))));
-  const int64_t pages =
-      std::min(table_sizes().pages, (bucket + options_.block_size - 1) / options_.block_size);
+  const int64_t pages = std::min(table_sizes().pages, (bucket + options_.block_size - 1) / options_.block_size);
   const PlacedBatch placed = tables_->place(batch, pages);
-  const bool decodes = batch.tokens.size() == batch.sequences.size() && batch.tokens.size() == batch.logit_rows.size() &&
-                       batch.without_logits == 0;
+  const bool decodes = batch.tokens.size() == batch.sequences.size() &&
+                       batch.tokens.size() == batch.logit_rows.size() && batch.without_logits == 0;
   if (decodes && !device_->is_host() && !ops_->watched()) {
     replay_or_record(placed, pages);
   } else {

@@ -100,7 +100,7 @@ class Runner {
   std::unique_ptr<Activations> activations_;
   std::unique_ptr<BatchTables> tables_;
   std::unique_ptr<StepResults> results_;
-  std::vector<RecordedStep> recorded_;  // the one used last is first
+  std::vector<RecordedStep> recorded_;       // the one used last is first
   std::pair<int64_t, int64_t> hidden_rows_;  // first and count of the last step's
 };
 

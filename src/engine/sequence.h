@@ -76,7 +76,7 @@ class Sequence {
   // Nothing but the likeliest token matters: no draw, no penalties, no masks, no log-probabilities.
   bool wants_likeliest() const;
   Emission take(int32_t token);  // what sample() does with the token it drew; -1: no logit is a number
-  Emission end_of_prompt();                  // of a request that generates nothing
+  Emission end_of_prompt();      // of a request that generates nothing
 
   void become(int32_t choice);                                             // before anything was drawn
   std::unique_ptr<Sequence> fork(int32_t choice, BlockTable table) const;  // after the prompt; its pages are in `table`

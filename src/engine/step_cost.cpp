@@ -35,7 +35,8 @@ double expected_us(Runner& runner, int64_t rows, int64_t sequences, int64_t cont
   const Model& model = runner.model();
   const int block = runner.options().block_size;
   KvCache kv(model.kv_shapes(), {*runner.options().kv_type, block, block});
-  Activations buffers({model.widths(), rows, std::max<int64_t>(1, logit_rows), {runner.ops().working()}}, host_memory());
+  Activations buffers({model.widths(), rows, std::max<int64_t>(1, logit_rows), {runner.ops().working()}},
+                      host_memory());
   const std::vector<int32_t> tokens(static_cast<size_t>(rows)), wanted(static_cast<size_t>(logit_rows));
   std::vector<SequenceSlice> slices;
   const auto each = static_cast<int32_t>(rows / sequences), length = static_cast<int32_t>(context);

@@ -54,9 +54,8 @@ void upload_bytes(const std::byte* from, std::byte* to, size_t bytes, Uploader& 
 }
 
 void fill_slot(std::byte* slot, const std::byte* from, size_t bytes, ThreadPool& pool) {
-  pool.parallel_for(static_cast<int64_t>(bytes), 1 << 19, [&](int64_t begin, int64_t end) {
-    std::copy(from + begin, from + end, slot + begin);
-  });
+  pool.parallel_for(static_cast<int64_t>(bytes), 1 << 19,
+                    [&](int64_t begin, int64_t end) { std::copy(from + begin, from + end, slot + begin); });
 }
 
 std::unique_ptr<Device> host_device(Hardware hardware) { return std::make_unique<HostDevice>(std::move(hardware)); }

@@ -17,7 +17,7 @@ class Uploader {
  public:
   virtual ~Uploader() = default;
   virtual size_t slot_bytes() const = 0;
-  virtual std::byte* slot() = 0;  // a buffer to fill; waits until one is free
+  virtual std::byte* slot() = 0;                       // a buffer to fill; waits until one is free
   virtual void send(std::byte* to, size_t bytes) = 0;  // what slot() returned last; enqueued
   virtual std::byte* scratch() = 0;  // slot_bytes() in the device's memory, to send to and to pack from
   virtual void* queue() const = 0;
@@ -43,8 +43,8 @@ class Device {
   bool is_host() const { return hardware_.device == DeviceKind::Cpu; }
   virtual int64_t available_memory() const = 0;  // that can still be allocated now
 
-  virtual Memory& memory() = 0;   // weights, KV cache and activations live here
-  virtual Memory& staging() = 0;  // on the host, and copied from and to at full speed
+  virtual Memory& memory() = 0;                    // weights, KV cache and activations live here
+  virtual Memory& staging() = 0;                   // on the host, and copied from and to at full speed
   virtual void* queue() const { return nullptr; }  // cudaStream_t
   virtual std::unique_ptr<Uploader> new_uploader() = 0;
 
@@ -52,7 +52,7 @@ class Device {
   virtual void enqueue_write(std::byte* to, const std::byte* from, size_t bytes) = 0;
   virtual void enqueue_read(std::byte* to, const std::byte* from, size_t bytes) = 0;
   virtual void clear(std::byte* data, size_t bytes) = 0;  // to zero; enqueued
-  virtual void finish() = 0;  // waits for all of it; throws where the device failed
+  virtual void finish() = 0;                              // waits for all of it; throws where the device failed
 
   // What is enqueued between the two is recorded rather than run. Null: the device cannot.
   virtual bool begin_recording() { return false; }

@@ -12,7 +12,7 @@ namespace millrace {
 
 class BatchTables {
  public:
-  struct Sizes {  // of the largest step
+  struct Sizes {                                                 // of the largest step
     int64_t rows = 0, sequences = 0, logit_rows = 0, pages = 0;  // pages: of one sequence
   };
   static size_t bytes(const Sizes& sizes);

@@ -71,7 +71,8 @@ RopeFrequencies read_rope(const WeightSource& source, const DecoderConfig& c) {
 
 class ChatGlm final : public Model {
  public:
-  ChatGlm(const WeightSource& source, Weights& w) : config_(read_config(source)), rope_(w.placed(read_rope(source, config_))) {
+  ChatGlm(const WeightSource& source, Weights& w)
+      : config_(read_config(source)), rope_(w.placed(read_rope(source, config_))) {
     const auto& c = config_;
     const Names& hf = is_original(source) ? kOriginal : kRewritten;
     residual_from_norm_ =
@@ -91,7 +92,8 @@ class ChatGlm final : public Model {
                            : load_attention(at, c),
           .feed_norm = at.vector({"ffn_norm.weight", hf.feed_norm}, c.hidden),
           .post_feed_norm = at.optional_vector({"post_ffw_norm.weight", hf.post_feed_norm}, c.hidden),
-          .feed = {.gate_up = at.gate_up({{{"ffn_up.weight", hf.gate_up}, 2 * c.feed_forward}}, c.hidden, Activation::Silu),
+          .feed = {.gate_up =
+                       at.gate_up({{{"ffn_up.weight", hf.gate_up}, 2 * c.feed_forward}}, c.hidden, Activation::Silu),
                    .down = at.linear({{{"ffn_down.weight", hf.down}, c.hidden}}, c.feed_forward)},
       });
     }
@@ -127,7 +129,7 @@ class ChatGlm final : public Model {
  private:
   DecoderConfig config_;
   RopeFrequencies rope_;
-  bool residual_from_norm_;  // an option of ChatGLM's own code that no released model uses
+  bool residual_from_norm_;      // an option of ChatGLM's own code that no released model uses
   const WeightView* embedding_;  // [vocab, hidden]
   std::vector<Layer> layers_;
   const float* norm_;   // [hidden]

@@ -23,17 +23,18 @@ std::vector<Activations::Buffer> Activations::buffers(const Sizes& s) {
   const PassWidths& w = s.widths;
   const DType residual = ActivationTypes::kResidual, working = s.types.working;
   return {
-      {&Activations::hidden, residual, s.rows, w.hidden},     {&Activations::residual, residual, s.rows, w.hidden},
-      {&Activations::normed, working, s.rows, w.hidden},      {&Activations::qkv, working, s.rows, w.qkv},
-      {&Activations::attended, working, s.rows, w.attended},  {&Activations::gate_up, working, s.rows, w.gate_up},
-      {&Activations::feed, working, s.rows, w.feed},          {&Activations::selected, residual, s.logit_rows, w.hidden},
-      {&Activations::last, working, s.logit_rows, w.hidden},  {&Activations::logits, DType::F32, s.logit_rows, w.vocab},
+      {&Activations::hidden, residual, s.rows, w.hidden},    {&Activations::residual, residual, s.rows, w.hidden},
+      {&Activations::normed, working, s.rows, w.hidden},     {&Activations::qkv, working, s.rows, w.qkv},
+      {&Activations::attended, working, s.rows, w.attended}, {&Activations::gate_up, working, s.rows, w.gate_up},
+      {&Activations::feed, working, s.rows, w.feed},         {&Activations::selected, residual, s.logit_rows, w.hidden},
+      {&Activations::last, working, s.logit_rows, w.hidden}, {&Activations::logits, DType::F32, s.logit_rows, w.vocab},
   };
 }
 
 size_t Activations::bytes(const Sizes& s) {
   size_t total = 2 * Arena::padded(static_cast<size_t>(s.rows) * row_bytes(DType::F32, s.widths.rotary));
-  for (const Buffer& b : buffers(s)) total += Arena::padded(static_cast<size_t>(b.rows) * row_bytes(b.dtype, padded(b.cols)));
+  for (const Buffer& b : buffers(s))
+    total += Arena::padded(static_cast<size_t>(b.rows) * row_bytes(b.dtype, padded(b.cols)));
   return total;
 }
 

@@ -26,15 +26,15 @@ struct ActivationTypes {
 
 // Activations for the largest batch, allocated once. Shapes are [rows, columns].
 struct Activations {
-  Matrix hidden, residual;          // [rows, hidden], in the residual's type
-  Matrix normed;                    // [rows, hidden]
-  Matrix qkv;                       // [rows, q_dim + 2 kv_dim]
-  Matrix attended;                  // [rows, q_dim]
-  Matrix gate_up, feed;             // [rows, 2 feed_forward], [rows, feed_forward]
-  Matrix angles[2];                 // [rows, rotary_dim] f32; two where layers differ in their rope
-  Matrix selected;                  // [logit rows, hidden], in the residual's type
-  Matrix last;                      // [logit rows, hidden]
-  Matrix logits;                    // [logit rows, vocab] f32
+  Matrix hidden, residual;  // [rows, hidden], in the residual's type
+  Matrix normed;            // [rows, hidden]
+  Matrix qkv;               // [rows, q_dim + 2 kv_dim]
+  Matrix attended;          // [rows, q_dim]
+  Matrix gate_up, feed;     // [rows, 2 feed_forward], [rows, feed_forward]
+  Matrix angles[2];         // [rows, rotary_dim] f32; two where layers differ in their rope
+  Matrix selected;          // [logit rows, hidden], in the residual's type
+  Matrix last;              // [logit rows, hidden]
+  Matrix logits;            // [logit rows, vocab] f32
 
   struct Sizes {
     PassWidths widths;

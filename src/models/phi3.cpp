@@ -28,7 +28,8 @@ class Phi3 final : public Model {
           .attention = {.qkv = at.linear({{{"attn_qkv.weight", "self_attn.qkv_proj.weight"}, c.qkv_dim()}}, c.hidden),
                         .out = at.linear({{{"attn_output.weight", "self_attn.o_proj.weight"}, c.hidden}}, c.q_dim())},
           .feed_norm = at.vector({"ffn_norm.weight", "post_attention_layernorm.weight"}, c.hidden),
-          .feed = {.gate_up = at.gate_up({{{"ffn_up.weight", "mlp.gate_up_proj.weight"}, 2 * c.feed_forward}}, c.hidden, activation_),
+          .feed = {.gate_up = at.gate_up({{{"ffn_up.weight", "mlp.gate_up_proj.weight"}, 2 * c.feed_forward}}, c.hidden,
+                                         activation_),
                    .down = at.linear({{{"ffn_down.weight", "mlp.down_proj.weight"}, c.hidden}}, c.feed_forward)},
       });
     }

@@ -47,7 +47,8 @@ const float* Weights::keep(std::vector<float> values) {
   if (!on_device()) return vectors_.emplace_back(std::move(values)).data();
   constexpr size_t kAtATime = 1 << 20;
   const size_t bytes = values.size() * sizeof(float);
-  if (device_vectors_.empty() || device_vectors_.back().capacity() - device_vectors_.back().used() < Arena::padded(bytes))
+  if (device_vectors_.empty() ||
+      device_vectors_.back().capacity() - device_vectors_.back().used() < Arena::padded(bytes))
     device_vectors_.emplace_back("vectors", std::max(bytes, kAtATime), ops_.device().memory());
   std::byte* to = device_vectors_.back().take(bytes);
   ops_.device().memory().write(to, reinterpret_cast<const std::byte*>(values.data()), bytes);
@@ -104,8 +105,8 @@ void Weights::add_part(Linear& linear, std::vector<WeightView> sources) {
   int64_t n = 0;
   for (const auto& view : sources) n += view.rows;
   const DType format = sources.front().dtype;
-  const auto& layout = choose_layout(format, n, linear.k, ops_.precision(), ops_.kernels(), ops_.linear_planner(),
-                                     ops_.working());
+  const auto& layout =
+      choose_layout(format, n, linear.k, ops_.precision(), ops_.kernels(), ops_.linear_planner(), ops_.working());
   if (!layout.in_place(format, n, linear.k)) {
     linear.parts.push_back({{format, n, linear.k, &layout, nullptr}, {}});
     pending_.push_back({&linear, linear.parts.size() - 1, std::move(sources)});

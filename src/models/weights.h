@@ -39,7 +39,7 @@ class Weights {
   // Rows to look up, as the file holds them: there after pack().
   const WeightView* table(const TensorName& name, int64_t rows, int64_t cols);
   RopeFrequencies placed(RopeFrequencies frequencies);  // copied to where the kernels run
-  void ignore(const std::string& fragment);  // tensors whose name contains it are known not to matter
+  void ignore(const std::string& fragment);             // tensors whose name contains it are known not to matter
 
   // Tensors nobody asked for would be silently left out of the results: refuse the model.
   void check_all_used() const;

@@ -57,7 +57,10 @@ class GpuBatch {
 // Half-precision queries, weights and outputs each round once; scores enter the softmax with their error.
 double tolerance(const AttentionCase& c, DType activations, Precision precision) {
   const double largest_score = std::max(1.0, 2.0 * c.q_scale * c.k_scale);
-  const double kv_rounding = precision == Precision::Exact ? 0 : c.kv == DType::BF16 ? 0x1p-8 : c.kv == DType::F32 ? 0 : 0x1p-10;
+  const double kv_rounding = precision == Precision::Exact ? 0
+                             : c.kv == DType::BF16         ? 0x1p-8
+                             : c.kv == DType::F32          ? 0
+                                                           : 0x1p-10;
   return 4 * largest_score * (1e-6 + rounding_of(activations) + kv_rounding);
 }
 

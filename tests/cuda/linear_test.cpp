@@ -78,7 +78,9 @@ class Problem {
   double worst(TestMatrix& y, Precision precision) const {
     const Case& c = case_;
     // Fast kernels may round weights to the type of x, and quantize x to int8 for quantized weights.
-    const double product = precision == Precision::Exact ? 1e-6 : is_quantized(c.format) ? 2e-2 : 4 * rounding_of(c.x) + 1e-6;
+    const double product = precision == Precision::Exact ? 1e-6
+                           : is_quantized(c.format)      ? 2e-2
+                                                         : 4 * rounding_of(c.x) + 1e-6;
     double worst = 0;
     for (int64_t i = 0; i < c.m; ++i) {
       double error = 0, size = 0;
@@ -87,7 +89,8 @@ class Problem {
         error += std::pow(y.at(i, j) - want, 2);
         size += want * want;
       }
-      const double allowed = product * expected_.typical[size_t(i)] + (rounding_of(c.y) + 1e-6) * std::sqrt(size) + 1e-30;
+      const double allowed =
+          product * expected_.typical[size_t(i)] + (rounding_of(c.y) + 1e-6) * std::sqrt(size) + 1e-30;
       worst = std::max(worst, std::isnan(error) ? 1e30 : std::sqrt(error) / allowed);
     }
     return worst;
@@ -127,7 +130,9 @@ TEST_P(CudaLinearTest, Exact) {
   std::mt19937 random(seed);
   for (const LinearShape shape : test_shapes(GetParam())) {
     for (const int64_t m : {1, 3, 8, 33}) {
-      EXPECT_GT(check({GetParam(), DType::F32, DType::F32, shape.n, shape.k, m, m % 2 == 0, m == 3}, Precision::Exact, random), 0);
+      EXPECT_GT(check({GetParam(), DType::F32, DType::F32, shape.n, shape.k, m, m % 2 == 0, m == 3}, Precision::Exact,
+                      random),
+                0);
     }
   }
 }
@@ -176,7 +181,8 @@ TEST_P(CudaLinearTest, Gated) {
         dequantize_row(format, up.data() + at, u.data(), kWidth);
         for (int64_t i = 0; i < m; ++i) {
           double a = 0, b = 0;
-          for (int64_t e = 0; e < kWidth; ++e) a += double(in.at(i, e)) * g[size_t(e)], b += double(in.at(i, e)) * u[size_t(e)];
+          for (int64_t e = 0; e < kWidth; ++e)
+            a += double(in.at(i, e)) * g[size_t(e)], b += double(in.at(i, e)) * u[size_t(e)];
           expected.at(i, j) = static_cast<float>(a / (1 + std::exp(-a)) * b);
         }
       }

@@ -1,5 +1,5 @@
-// Whole models on a GPU: every golden under --exact against Hugging Face, on the fast path against the CPU, and decoding
-// step by step (recorded and replayed) against the same tokens in one chunk.
+// Whole models on a GPU: every golden under --exact against Hugging Face, on the fast path against the CPU, and
+// decoding step by step (recorded and replayed) against the same tokens in one chunk.
 #include <algorithm>
 #include <cmath>
 

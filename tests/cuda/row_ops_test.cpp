@@ -1,8 +1,8 @@
 // The small ops on a GPU against the CPU's references, over the same cases, in every format of activations.
 #include "cuda/support.h"
 #include "kernels/cpu_lists.h"
-#include "kernels/row_op_cases.h"
 #include "kernels/linear_cases.h"
+#include "kernels/row_op_cases.h"
 #include "tensor/dequantize.h"
 
 namespace millrace {
@@ -28,7 +28,8 @@ TEST(CudaNorm, MatchesTheReference) {
     for (const DType dtype : kPlainTypes) {
       Random random;
       const auto& p = c.problem;
-      TestMatrix x(p.rows, p.cols, random), weight(1, p.cols, random), bias(1, p.cols, random), expected(p.rows, p.cols);
+      TestMatrix x(p.rows, p.cols, random), weight(1, p.cols, random), bias(1, p.cols, random),
+          expected(p.rows, p.cols);
       for (int64_t i = 0; i < p.rows * p.cols; ++i) x.at(i / p.cols, i % p.cols) += c.offset;
       const int groups = static_cast<int>(p.groups);
       reference_norm()->run({p.kind, x.view(), expected.view(), c.weighted ? &weight.at(0, 0) : nullptr,
@@ -116,11 +117,15 @@ TEST(CudaEmbedding, MatchesTheReference) {
     for (const bool accumulate : {false, true}) {
       TestMatrix base(p.rows, p.cols, random), blank(p.rows, p.cols);
       TestMatrix expected = accumulate ? base : blank;
-      reference_embedding()->run({{p.format, kEntries, p.cols, table.data()}, ids, 1.5f, accumulate, expected.view()}, {});
+      reference_embedding()->run({{p.format, kEntries, p.cols, table.data()}, ids, 1.5f, accumulate, expected.view()},
+                                 {});
       for_gpu_kernels<EmbeddingOp>(cuda_kernels().embedding, p, random.seed(), [&](const auto& kernel) {
         TestMatrix out = accumulate ? base : blank;
         const GpuCopy gpu_out(out);
-        kernel.run({{p.format, kEntries, p.cols, gpu_table.data()}, {gpu_ids.as<int32_t>(), ids.size()}, 1.5f, accumulate,
+        kernel.run({{p.format, kEntries, p.cols, gpu_table.data()},
+                    {gpu_ids.as<int32_t>(), ids.size()},
+                    1.5f,
+                    accumulate,
                     gpu_out.view()},
                    on_gpu());
         gpu_out.read(out);
@@ -235,9 +240,9 @@ TEST(CudaArgmax, FindsTheFirstOfTheLargest) {
     constexpr int64_t kRows = 5;
     TestMatrix logits(kRows, cols, random);
     for (int64_t i = 0; i < cols; ++i) {
-      logits.at(1, i) = 3;                                            // ties
-      logits.at(2, i) = std::numeric_limits<float>::quiet_NaN();      // nothing
-      logits.at(3, i) = -std::numeric_limits<float>::infinity();      // nothing
+      logits.at(1, i) = 3;                                        // ties
+      logits.at(2, i) = std::numeric_limits<float>::quiet_NaN();  // nothing
+      logits.at(3, i) = -std::numeric_limits<float>::infinity();  // nothing
       if (i % 2 == 0) logits.at(4, i) = std::numeric_limits<float>::quiet_NaN();
     }
     std::vector<int32_t> expected(kRows), ids(kRows, 77);

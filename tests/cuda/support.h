@@ -63,8 +63,8 @@ inline float rounded(float value, DType dtype) {
   return dtype == DType::F16 ? f16_to_f32(f32_to_f16(value)) : value;
 }
 
-// A test matrix in the GPU's memory, in any plain dtype. Rows start at multiples of 16 bytes, as activations do, and have
-// spare columns of NaN on both sides.
+// A test matrix in the GPU's memory, in any plain dtype. Rows start at multiples of 16 bytes, as activations do, and
+// have spare columns of NaN on both sides.
 class GpuCopy {
  public:
   GpuCopy(TestMatrix& host, DType dtype = DType::F32)

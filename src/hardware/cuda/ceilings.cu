@@ -106,8 +106,8 @@ Ceilings guess_gpu_ceilings(const Hardware& h) {
   const double bf16_per_clock = h.architecture >= 90 && datacentre ? 4096 : datacentre ? 2048 : 1024;
   Ceilings c;
   // Twice per clock, in bits over the bus; about nine tenths of it are reached.
-  c.read_gbs = std::max(100.0, 0.9 * 2 * attribute(cudaDevAttrMemoryClockRate) *
-                                   attribute(cudaDevAttrGlobalMemoryBusWidth) / 8 * 1e-6);
+  c.read_gbs = std::max(
+      100.0, 0.9 * 2 * attribute(cudaDevAttrMemoryClockRate) * attribute(cudaDevAttrGlobalMemoryBusWidth) / 8 * 1e-6);
   c.cache_gbs = 2.5 * c.read_gbs;
   c.f32_gflops = clocks * (h.architecture == 80 ? 128 : 256);
   c.bf16_gflops = c.f16_gflops = 0.75 * clocks * bf16_per_clock;
@@ -128,16 +128,15 @@ Ceilings measure_gpu_ceilings(const Hardware& h, cudaStream_t stream) {
     const double us = watch.best_us([&] {
       for (int i = 0; i < times; ++i) {
         read_all<<<h.cores * 4, kThreads, 0, stream>>>(reinterpret_cast<const uint4*>(data), int64_t(bytes / 16),
-                                                      reinterpret_cast<uint32_t*>(data));
+                                                       reinterpret_cast<uint32_t*>(data));
       }
     });
     return double(bytes) * times / us * 1e-3;
   };
   c.read_gbs = read_gbs(kBuffer, 1);
   c.cache_gbs = std::max(c.read_gbs, read_gbs(size_t(h.l2_bytes) / 4, 20));
-  const double fma_us = watch.best_us([&] {
-    multiply_add<<<h.cores * 4, kThreads, 0, stream>>>(reinterpret_cast<float*>(data), 0.999f, 0.001f);
-  });
+  const double fma_us = watch.best_us(
+      [&] { multiply_add<<<h.cores * 4, kThreads, 0, stream>>>(reinterpret_cast<float*>(data), 0.999f, 0.001f); });
   c.f32_gflops = 2.0 * h.cores * 4 * kThreads * kFmaRounds * kFmaChains / fma_us * 1e-3;
   if (const double rate = gemm_gflops(DType::BF16, data, watch, stream); rate > 0) c.bf16_gflops = rate;
   if (const double rate = gemm_gflops(DType::F16, data, watch, stream); rate > 0) c.f16_gflops = rate;

@@ -127,8 +127,8 @@ struct CublasLtGemm::State {
   using Proposals = std::array<cublasLtMatmulHeuristicResult_t, kProposals>;
   int propose(const Prepared& p, Proposals& proposals) const {
     int found = 0;
-    const auto status = library().heuristic(handle, p.desc, p.w, p.x, p.y, p.y, preference, kProposals,
-                                            proposals.data(), &found);
+    const auto status =
+        library().heuristic(handle, p.desc, p.w, p.x, p.y, p.y, preference, kProposals, proposals.data(), &found);
     return status == CUBLAS_STATUS_SUCCESS ? found : 0;
   }
 
@@ -158,9 +158,7 @@ CublasLtGemm::~CublasLtGemm() = default;
 
 bool CublasLtGemm::available() const { return state_->handle != nullptr; }
 
-bool CublasLtGemm::can_run(const CublasLtProblem& problem) {
-  return available() && state_->find(problem).feasible;
-}
+bool CublasLtGemm::can_run(const CublasLtProblem& problem) { return available() && state_->find(problem).feasible; }
 
 void CublasLtGemm::run(const CublasLtProblem& problem, const void* x, const void* w, void* y,
                        std::span<std::byte> workspace, cudaStream_t stream) {

@@ -28,8 +28,8 @@ class CublasLtGemm {
 
   CublasLtGemm();
   ~CublasLtGemm();
-  bool available() const;                           // the library is there
-  bool can_run(const CublasLtProblem& problem);     // it has an algorithm for this
+  bool available() const;                        // the library is there
+  bool can_run(const CublasLtProblem& problem);  // it has an algorithm for this
   void run(const CublasLtProblem& problem, const void* x, const void* w, void* y, std::span<std::byte> workspace,
            cudaStream_t stream);
   // Times the algorithms that the library proposes on these arguments and keeps the fastest. y must not be accumulated.

@@ -87,7 +87,9 @@ class CudaDevice final : public Device {
   Memory& memory() override { return memory_; }
   Memory& staging() override { return pinned_; }
   void* queue() const override { return stream_; }
-  std::unique_ptr<Uploader> new_uploader() override { return std::make_unique<CudaUploader>(memory_, pinned_, stream_); }
+  std::unique_ptr<Uploader> new_uploader() override {
+    return std::make_unique<CudaUploader>(memory_, pinned_, stream_);
+  }
 
   void enqueue_write(std::byte* to, const std::byte* from, size_t bytes) override {
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "copying to it");

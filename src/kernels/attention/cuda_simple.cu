@@ -1,5 +1,5 @@
-// Attention that is obvious rather than fast: one block of threads for each query row and head, all arithmetic in f32, any
-// head size and any format of keys and values.
+// Attention that is obvious rather than fast: one block of threads for each query row and head, all arithmetic in f32,
+// any head size and any format of keys and values.
 #include "kernels/attention/scores.h"
 #include "kernels/cuda/cost.h"
 #include "kernels/cuda/values.cuh"
@@ -94,10 +94,20 @@ class CudaSimpleAttention final : public AttentionKernel {
   }
   void run(const Args& a, const Executor& executor) const override {
     if (a.q.rows == 0) return;
-    const Params params{a.q,        a.out,          a.kv.keys,       a.kv.values,
-                        a.kv.dtype, a.heads,        a.kv.kv_heads,   a.kv.head_dim,
-                        a.kv.block_size, a.window,  static_cast<int64_t>(a.kv.row_bytes()),
-                        a.scale,    a.softcap,      a.tables};
+    const Params params{a.q,
+                        a.out,
+                        a.kv.keys,
+                        a.kv.values,
+                        a.kv.dtype,
+                        a.heads,
+                        a.kv.kv_heads,
+                        a.kv.head_dim,
+                        a.kv.block_size,
+                        a.window,
+                        static_cast<int64_t>(a.kv.row_bytes()),
+                        a.scale,
+                        a.softcap,
+                        a.tables};
     const dim3 grid(static_cast<unsigned>(a.sequences.size()), static_cast<unsigned>(a.heads),
                     static_cast<unsigned>(a.tables.longest_slice));
     const size_t shared = static_cast<size_t>(a.kv.head_dim) * sizeof(float);

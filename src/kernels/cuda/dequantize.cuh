@@ -115,7 +115,8 @@ struct Decoder<DType::Q4_0> : BlockDecoder<Decoder<DType::Q4_0>> {
 template <>
 struct Decoder<DType::Q4_1> : BlockDecoder<Decoder<DType::Q4_1>> {
   static __device__ void eight(const std::byte* row, int64_t i, float (&out)[8]) {
-    small_block<BlockQ4_1>(row, i, out, [](const auto& b, int q) { return half_bits(b.d) * float(q) + half_bits(b.m); });
+    small_block<BlockQ4_1>(row, i, out,
+                           [](const auto& b, int q) { return half_bits(b.d) * float(q) + half_bits(b.m); });
   }
 };
 template <>
@@ -127,7 +128,8 @@ struct Decoder<DType::Q5_0> : BlockDecoder<Decoder<DType::Q5_0>> {
 template <>
 struct Decoder<DType::Q5_1> : BlockDecoder<Decoder<DType::Q5_1>> {
   static __device__ void eight(const std::byte* row, int64_t i, float (&out)[8]) {
-    small_block<BlockQ5_1>(row, i, out, [](const auto& b, int q) { return half_bits(b.d) * float(q) + half_bits(b.m); });
+    small_block<BlockQ5_1>(row, i, out,
+                           [](const auto& b, int q) { return half_bits(b.d) * float(q) + half_bits(b.m); });
   }
 };
 template <>
@@ -233,21 +235,36 @@ struct Decoder<DType::IQ4_XS> : BlockDecoder<Decoder<DType::IQ4_XS>> {
 template <class F>
 void with_format(DType format, F f) {
   switch (format) {
-    case DType::F32: return f.template operator()<DType::F32>();
-    case DType::F16: return f.template operator()<DType::F16>();
-    case DType::BF16: return f.template operator()<DType::BF16>();
-    case DType::Q8_0: return f.template operator()<DType::Q8_0>();
-    case DType::Q4_0: return f.template operator()<DType::Q4_0>();
-    case DType::Q4_1: return f.template operator()<DType::Q4_1>();
-    case DType::Q5_0: return f.template operator()<DType::Q5_0>();
-    case DType::Q5_1: return f.template operator()<DType::Q5_1>();
-    case DType::Q2_K: return f.template operator()<DType::Q2_K>();
-    case DType::Q3_K: return f.template operator()<DType::Q3_K>();
-    case DType::Q4_K: return f.template operator()<DType::Q4_K>();
-    case DType::Q5_K: return f.template operator()<DType::Q5_K>();
-    case DType::Q6_K: return f.template operator()<DType::Q6_K>();
-    case DType::IQ4_NL: return f.template operator()<DType::IQ4_NL>();
-    case DType::IQ4_XS: return f.template operator()<DType::IQ4_XS>();
+    case DType::F32:
+      return f.template operator()<DType::F32>();
+    case DType::F16:
+      return f.template operator()<DType::F16>();
+    case DType::BF16:
+      return f.template operator()<DType::BF16>();
+    case DType::Q8_0:
+      return f.template operator()<DType::Q8_0>();
+    case DType::Q4_0:
+      return f.template operator()<DType::Q4_0>();
+    case DType::Q4_1:
+      return f.template operator()<DType::Q4_1>();
+    case DType::Q5_0:
+      return f.template operator()<DType::Q5_0>();
+    case DType::Q5_1:
+      return f.template operator()<DType::Q5_1>();
+    case DType::Q2_K:
+      return f.template operator()<DType::Q2_K>();
+    case DType::Q3_K:
+      return f.template operator()<DType::Q3_K>();
+    case DType::Q4_K:
+      return f.template operator()<DType::Q4_K>();
+    case DType::Q5_K:
+      return f.template operator()<DType::Q5_K>();
+    case DType::Q6_K:
+      return f.template operator()<DType::Q6_K>();
+    case DType::IQ4_NL:
+      return f.template operator()<DType::IQ4_NL>();
+    case DType::IQ4_XS:
+      return f.template operator()<DType::IQ4_XS>();
   }
 }
 

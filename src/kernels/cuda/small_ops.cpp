@@ -1,8 +1,8 @@
 // The launches of the small ops as kernels of the dataflow.
 #include "hardware/cuda_device.h"
 #include "kernels/activation/cuda/launch.h"
-#include "kernels/cuda/cost.h"
 #include "kernels/cuda/convert.h"
+#include "kernels/cuda/cost.h"
 #include "kernels/cuda_lists.h"
 #include "kernels/embedding/cuda/launch.h"
 #include "kernels/norm/cuda/launch.h"

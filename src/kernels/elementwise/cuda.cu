@@ -15,7 +15,8 @@ struct Params {
 __global__ void elementwise(Params p) {
   const int64_t row = blockIdx.y;
   const int64_t from = p.kind == Elementwise::Gather ? p.ids[row] : row;
-  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < p.out.cols; i += int64_t(gridDim.x) * blockDim.x) {
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < p.out.cols;
+       i += int64_t(gridDim.x) * blockDim.x) {
     float x = p.a.get(from, i);
     if (p.kind == Elementwise::Add) x += p.b.get(row, i);
     if (p.kind == Elementwise::Scale) x *= p.factor;

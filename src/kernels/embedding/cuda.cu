@@ -38,7 +38,8 @@ class CudaEmbedding final : public Kernel<EmbeddingOp> {
   }
   void run(const Args& a, const Executor& executor) const override {
     if (a.out.rows == 0) return;
-    const Params params{a.table.data, static_cast<int64_t>(row_bytes(a.table.dtype, a.table.cols)), a.ids.data(), a.scale,
+    const Params params{a.table.data, static_cast<int64_t>(row_bytes(a.table.dtype, a.table.cols)),
+                        a.ids.data(), a.scale,
                         a.accumulate, a.out};
     with_format(a.table.dtype, [&]<DType F>() {
       look_up<F><<<static_cast<unsigned>(a.out.rows), 256, 0, static_cast<cudaStream_t>(executor.queue)>>>(params);

@@ -24,7 +24,8 @@ class CublasLtLinear final : public LinearKernel {
   double estimate_us(const Problem& p, const Hardware& h) const override {
     const double elements = double(p.n) * double(p.k);
     const double weights = 2 * elements, operations = 2 * elements * double(p.m);
-    const double product = 3 + std::max(weights / (0.9 * h.ceilings.read_gbs), operations / (0.95 * h.ceilings.bf16_gflops)) * 1e-3;
+    const double product =
+        3 + std::max(weights / (0.9 * h.ceilings.read_gbs), operations / (0.95 * h.ceilings.bf16_gflops)) * 1e-3;
     const double gating = p.gated ? gpu_us(3.0 * double(p.m * p.n), h) : 0;
     return product + gating + (p.format == p.x ? 0 : gpu_us(weights * 1.5, h, 0.5));
   }
@@ -50,8 +51,8 @@ class CublasLtLinear final : public LinearKernel {
     const auto stream = static_cast<cudaStream_t>(executor.queue);
     const std::span workspace(executor.workspace, CublasLtGemm::kWorkspaceBytes);
     if (a.gated) {
-      gemm().run({a.x.dtype, a.x.dtype, w.n, w.k, a.x.rows, a.x.stride, w.n, false}, a.x.data, weights, scratch, workspace,
-                 stream);
+      gemm().run({a.x.dtype, a.x.dtype, w.n, w.k, a.x.rows, a.x.stride, w.n, false}, a.x.data, weights, scratch,
+                 workspace, stream);
       return cuda_gate(scratch, a.y, executor.queue);
     }
     gemm().run({a.x.dtype, a.y.dtype, w.n, w.k, a.x.rows, a.x.stride, a.y.stride, a.accumulate}, a.x.data, weights,

@@ -69,7 +69,8 @@ class PackedLayout final : public LinearLayout {
   static void pack_part(const WeightView& part, RowPlacement place, int64_t n, std::byte* out, Uploader& uploader,
                         ThreadPool& pool) {
     const size_t row = row_bytes(part.dtype, part.cols);
-    const int64_t at_once = std::max<int64_t>(1, static_cast<int64_t>(uploader.slot_bytes() / row) / kGateUpGroup * kGateUpGroup);
+    const int64_t at_once =
+        std::max<int64_t>(1, static_cast<int64_t>(uploader.slot_bytes() / row) / kGateUpGroup * kGateUpGroup);
     for (int64_t done = 0; done < part.rows; done += at_once) {
       const int64_t rows = std::min(at_once, part.rows - done);
       fill_slot(uploader.slot(), part.row(done), static_cast<size_t>(rows) * row, pool);
@@ -99,7 +100,8 @@ class PackedKernel final : public LinearKernel {
   bool can_run(const Problem& p, const Hardware& hardware) const override {
     if (!is_gpu(hardware) || p.precision == Precision::Exact || cuda_packed_type(p.layout) != p.x || p.x == DType::F32)
       return false;
-    return launch_.can_run(problem(p, p.x), limits_of(hardware)) && launch_.can_run(problem(p, DType::F32), limits_of(hardware));
+    return launch_.can_run(problem(p, p.x), limits_of(hardware)) &&
+           launch_.can_run(problem(p, DType::F32), limits_of(hardware));
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
     return launch_.estimate_us(problem(p, p.x), limits_of(hardware));
@@ -108,7 +110,8 @@ class PackedKernel final : public LinearKernel {
     const LinearWeights& w = *a.weights;
     const CudaLinearProblem p{w.format, a.x.dtype, a.y.dtype, w.n, w.k, a.x.rows, a.accumulate, a.gated};
     const CudaLinearArgs args{a.x.data, a.x.stride, w.data, a.bias, a.y.data, a.y.stride};
-    check_cuda(launch_.run(p, args, limits_of(*executor.hardware), {static_cast<cudaStream_t>(executor.queue), executor.overlap}),
+    check_cuda(launch_.run(p, args, limits_of(*executor.hardware),
+                           {static_cast<cudaStream_t>(executor.queue), executor.overlap}),
                "starting a linear layer");
   }
 
@@ -132,7 +135,8 @@ DType cuda_packed_type(std::string_view name) {
 int64_t cuda_packed_stride(int64_t k) { return packed_linear_stride(k); }
 
 void cuda_unpack(const LinearWeights& w, void* to, void* queue) {
-  check_cuda(unpack_linear(w.format, w.data, w.n, w.k, 0, w.n, to, static_cast<cudaStream_t>(queue)), "unpacking weights");
+  check_cuda(unpack_linear(w.format, w.data, w.n, w.k, 0, w.n, to, static_cast<cudaStream_t>(queue)),
+             "unpacking weights");
 }
 
 std::vector<const LinearLayout*> cuda_packed_layouts() {

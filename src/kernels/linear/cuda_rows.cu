@@ -1,5 +1,5 @@
-// Linear layers that are obvious rather than fast, for every number format: a warp for each output, decoding weights as it
-// goes. It is what --exact runs, and the yardstick of the faster kernels.
+// Linear layers that are obvious rather than fast, for every number format: a warp for each output, decoding weights as
+// it goes. It is what --exact runs, and the yardstick of the faster kernels.
 #include "kernels/cuda/cost.h"
 #include "kernels/cuda/dequantize.cuh"
 #include "kernels/cuda/values.cuh"
@@ -87,12 +87,13 @@ class CudaRowsLinear final : public LinearKernel {
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
     const double weights = double(p.n) * double(row_bytes(p.format, p.k)), passes = double((p.m + kRows - 1) / kRows);
-    return gpu_us(weights, hardware, 0.25) + 2.0 * double(p.n) * double(p.k) * passes * kRows /
-                                                 (0.05 * hardware.ceilings.f32_gflops) * 1e-3;
+    return gpu_us(weights, hardware, 0.25) +
+           2.0 * double(p.n) * double(p.k) * passes * kRows / (0.05 * hardware.ceilings.f32_gflops) * 1e-3;
   }
   void run(const Args& a, const Executor& executor) const override {
     const LinearWeights& w = *a.weights;
-    const Params params{w.data, static_cast<int64_t>(row_bytes(w.format, w.k)), w.n, w.k, a.x, a.y, a.bias, a.accumulate};
+    const Params params{w.data,      static_cast<int64_t>(row_bytes(w.format, w.k)), w.n, w.k, a.x, a.y, a.bias,
+                        a.accumulate};
     const dim3 grid(static_cast<unsigned>((w.n + kWarps - 1) / kWarps),
                     static_cast<unsigned>((a.x.rows + kRows - 1) / kRows));
     with_format(w.format, [&]<DType F>() {

@@ -26,7 +26,8 @@ class LinearLayout {
   virtual void pack(std::span<const WeightView> parts, std::byte* out, ThreadPool& pool) const = 0;
   // The same into the memory of a GPU, for its layouts.
   virtual void upload(std::span<const WeightView> parts, std::byte* out, Uploader& uploader, ThreadPool& pool) const;
-  // Kernels that multiply silu(gate) with up at once want rows of both alternate in groups of this many; 0: there are none.
+  // Kernels that multiply silu(gate) with up at once want rows of both alternate in groups of this many; 0: there are
+  // none.
   virtual int64_t gate_group() const { return 0; }
   virtual void upload_gated(const WeightView& gate, const WeightView& up, std::byte* out, Uploader& uploader,
                             ThreadPool& pool) const;

@@ -33,9 +33,14 @@ class CudaRopeAngles final : public Kernel<RopeAnglesOp> {
   }
   void run(const Args& a, const Executor& executor) const override {
     if (a.angles.rows == 0) return;
-    const Params params{a.positions.data(), a.horizons.data(), a.usual,
-                        a.extended,         a.long_from,       a.angles.stride,
-                        a.angles.row<float>(0), static_cast<int>(a.angles.cols / 2)};
+    const Params params{a.positions.data(),
+                        a.horizons.data(),
+                        a.usual,
+                        a.extended,
+                        a.long_from,
+                        a.angles.stride,
+                        a.angles.row<float>(0),
+                        static_cast<int>(a.angles.cols / 2)};
     rope_angles<<<static_cast<unsigned>(a.angles.rows), 64, 0, static_cast<cudaStream_t>(executor.queue)>>>(params);
   }
 };
