@@ -179,7 +179,7 @@ int splits_of(const CudaLinearProblem& p, const CudaLimits& limits, const Varian
 }
 
 bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
-  return is_plain(p.format) && p.x == p.format && p.k % 8 == 0 && limits.capability == 90;
+  return is_plain(p.format) && p.x == p.format && p.k % 8 == 0 && has_clusters(limits);
 }
 
 // Every block of rows reads x through the second-level cache; a cluster adds up its parts token by token.

@@ -118,7 +118,7 @@ int block_rows(int64_t m) { return rows_per_warp(static_cast<int>(m)) * kWarps; 
 int choose_splits(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int64_t blocks = ceil_div(p.n, block_rows(p.m));
   int splits = 1;
-  while (limits.capability >= 90 && splits < 8 && blocks * splits <= limits.sms && p.k / (2 * splits) >= 2 * kStep) {
+  while (has_clusters(limits) && splits < 8 && blocks * splits <= limits.sms && p.k / (2 * splits) >= 2 * kStep) {
     splits *= 2;
   }
   return splits;

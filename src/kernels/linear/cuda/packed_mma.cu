@@ -1,5 +1,5 @@
-// The flat kernels for quantized weights: which shape of work for which problem. They differ in how many warps of a block
-// share a tile of rows; more of them suit few rows, fewer suit many tokens.
+// The flat kernels for quantized weights: which shape of work for which problem. They differ in how many warps of a
+// block share a tile of rows; more of them suit few rows, fewer suit many tokens.
 #include "kernels/linear/cuda/packed_mma.cuh"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ int64_t passes(const CudaLinearProblem& p) { return ceil_div(p.m, 8 * groups(p.m
 Choice cost(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k, int splits, int resident) {
   Choice choice{{warps_k, splits, 0, 0}, resident, 0};
   choice.shape.units_split = static_cast<int>(ceil_div(ceil_div(p.k, kUnitColumns), splits));
-  const int room = (208 / resident - 5 * groups(p.m) - 1) * 1024 / staged_unit_bytes(p);
+  const int room = ((shared_kilobytes(limits) - 15) / resident - 5 * groups(p.m) - 1) * 1024 / staged_unit_bytes(p);
   choice.shape.units_chunk =
       std::min(std::max(1, room / warps_k) * warps_k, static_cast<int>(round_up(choice.shape.units_split, warps_k)));
 
@@ -73,7 +73,7 @@ Choice cost(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k, i
 Choice choose(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k) {
   const int64_t units = ceil_div(p.k, kUnitColumns);
   Choice best = cost(p, limits, warps_k, 1, 1);
-  for (int splits = 1; splits <= (limits.capability >= 90 ? 8 : 1) && splits * warps_k <= units; splits *= 2) {
+  for (int splits = 1; splits <= (has_clusters(limits) ? 8 : 1) && splits * warps_k <= units; splits *= 2) {
     for (int resident = 1; resident <= packed_blocks_resident(p.format, groups(p.m)); ++resident) {
       const Choice choice = cost(p, limits, warps_k, splits, resident);
       if (choice.us < best.us) best = choice;
