@@ -161,10 +161,12 @@ class Bench {
           p.k = s.k;
           p.m = m;
           const double tera = double(packed_linear_bytes(f.format, s.n, s.k)) * 1e-6;
+          std::printf(" | m=%lld", (long long)m);
           for (const CudaLinearKernel& kernel : cuda_linear_kernels()) {
             if (!filter_.wants(kernel) || !kernel.can_run(p, limits_)) continue;
             const double us = kernel_us(kernel, p, true);
-            std::printf(" | m=%lld %.1f (%.2f)", (long long)m, us, tera / us);
+            std::printf(" %.*s %.1f (%.2f) e%.1f", int(kernel.name.size()), kernel.name.data(), us, tera / us,
+                        kernel.estimate_us(p, limits_));
           }
         }
         std::printf("\n");

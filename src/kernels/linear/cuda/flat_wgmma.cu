@@ -179,20 +179,21 @@ int splits_of(const CudaLinearProblem& p, const CudaLimits& limits, const Varian
 }
 
 bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
-  return is_plain(p.format) && p.x == p.format && p.k % 8 == 0 && limits.capability == 90;
+  return is_plain(p.format) && p.x == p.format && p.k % 8 == 0 && has_clusters(limits);
 }
 
+// Every block of rows reads x through the second-level cache; a cluster adds up its parts token by token.
 double estimate(const CudaLinearProblem& p, const CudaLimits& limits, const Variant& v) {
   const int tokens = tokens_of(p.m), groups = groups_of(v, tokens), splits = splits_of(p, limits, v);
   const int64_t row_blocks = ceil_div(p.n, 64 * groups), token_blocks = ceil_div(p.m, tokens);
-  const double streamed = stream_us(p, limits, row_blocks * token_blocks * splits, 2, splits > 1 ? 5.5 : 4.5);
-  const double x_again = 2.0 * static_cast<double>(p.k) * static_cast<double>(row_blocks * p.m);
-  const double flops =
-      2.0 * static_cast<double>(p.n) * static_cast<double>(p.k) * static_cast<double>(token_blocks * tokens);
+  const double m = static_cast<double>(p.m), k = static_cast<double>(p.k), n = static_cast<double>(p.n);
+  const double streamed = stream_us(p, limits, row_blocks * token_blocks * splits, 2, 4.2);
   const double in_flight = static_cast<double>(stages_of(v, tokens)) * 64 * groups * kDepth * 2;
-  const double slow = std::max(1.2, 40e3 / in_flight);  // latency: about 40 KB must be under way
-  return std::max(streamed * slow + 0.5 * x_again / (1.3 * limits.bytes_per_us),
-                  6 + flops / (0.6 * limits.flops_per_us));
+  const double slow = std::max(1.0, 55e3 / in_flight);  // latency: some 55 KB must be under way
+  const double x_us = 0.2 * 2 * k * m * static_cast<double>(row_blocks) / limits.bytes_per_us;
+  const double join_us = splits > 1 ? 0.2 + 0.016 * (splits - 1) * m : 0;
+  const double flops = 2 * n * k * static_cast<double>(token_blocks * tokens);
+  return std::max(streamed * slow + x_us + join_us, 8 + flops / (0.65 * limits.flops_per_us));
 }
 
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);

@@ -118,7 +118,7 @@ int block_rows(int64_t m) { return rows_per_warp(static_cast<int>(m)) * kWarps; 
 int choose_splits(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int64_t blocks = ceil_div(p.n, block_rows(p.m));
   int splits = 1;
-  while (limits.capability >= 90 && splits < 8 && blocks * splits <= limits.sms && p.k / (2 * splits) >= 2 * kStep) {
+  while (has_clusters(limits) && splits < 8 && blocks * splits <= limits.sms && p.k / (2 * splits) >= 2 * kStep) {
     splits *= 2;
   }
   return splits;
@@ -128,8 +128,11 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits&) {
   return is_plain(p.format) && p.x == p.format && p.m >= 1 && p.m <= 4 && p.k % 8 == 0;
 }
 
+// A second wave that is not full costs; so does reading x again and again for several tokens.
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
-  return stream_us(p, limits, ceil_div(p.n, block_rows(p.m)) * choose_splits(p, limits), 2, 2.6);
+  const int64_t blocks = ceil_div(p.n, block_rows(p.m)) * choose_splits(p, limits), slots = 2 * limits.sms;
+  const double uneven = blocks > slots && blocks < 2 * slots ? 1.1 : 1.0;
+  return stream_us(p, limits, blocks, 2, 3.0) * uneven * (p.m > 1 ? 1.12 : 1.0);
 }
 
 template <class T, int kTokens>

@@ -20,9 +20,10 @@ double stream_us(const CudaLinearProblem& p, const CudaLimits& limits, int64_t b
 
 std::span<const CudaLinearKernel> cuda_linear_kernels() {
   static const std::vector<CudaLinearKernel> kKernels = [] {
-    std::vector<CudaLinearKernel> list{gemv_kernel(), flat_mma_kernel(), packed_mma_kernel(), rows_kernel()};
-    const std::span<const CudaLinearKernel> wgmma = wgmma_kernels();
-    list.insert(list.begin() + 2, wgmma.begin(), wgmma.end());
+    std::vector<CudaLinearKernel> list{gemv_kernel(), flat_mma_kernel()};
+    for (const CudaLinearKernel& kernel : wgmma_kernels()) list.push_back(kernel);
+    for (const CudaLinearKernel& kernel : packed_mma_kernels()) list.push_back(kernel);
+    list.push_back(rows_kernel());
     return list;
   }();
   return kKernels;

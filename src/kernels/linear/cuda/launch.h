@@ -59,6 +59,7 @@ struct CudaStep {
   cudaStream_t stream = nullptr;
   // Programmatic dependent launch: start while the kernel before this one drains. Weights are prefetched, then the
   // kernel waits for its predecessor before it touches x or y. Every kernel in such a chain must execute that wait.
+  // Only where the capability is 90: other code has no such wait.
   bool overlap = false;
 };
 

@@ -1,8 +1,9 @@
-// The flat kernel for quantized weights: which shape of work for which problem.
+// The flat kernels for quantized weights: which shape of work for which problem. They differ in how many warps of a
+// block share a tile of rows; more of them suit few rows, fewer suit many tokens.
 #include "kernels/linear/cuda/packed_mma.cuh"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 
 namespace millrace {
 
@@ -25,6 +26,7 @@ int staged_unit_bytes(const CudaLinearProblem& p) {
 
 struct Choice {
   PackedShape shape;
+  int resident;  // blocks on a multiprocessor
   double us;
 };
 
@@ -39,42 +41,51 @@ double unit_us(const CudaLinearProblem& p, const CudaLimits& limits, double warp
       {kLatencyUs, warps * bytes * limits.sms / limits.bytes_per_us, warps * instructions / kInstructionsPerUs});
 }
 
-Choice cost(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k, int splits) {
-  const int units = static_cast<int>(ceil_div(p.k, kUnitColumns));
-  const int resident = packed_blocks_resident(p.format, groups(p.m));
-  Choice choice{{warps_k, splits, 0, 0}, 0};
-  choice.shape.units_split = static_cast<int>(ceil_div(units, splits));
-  const int room = std::max(1, 200 * 1024 / resident / staged_unit_bytes(p) / warps_k) * warps_k;
-  choice.shape.units_chunk = std::min(room, static_cast<int>(round_up(choice.shape.units_split, warps_k)));
+int64_t row_blocks(const CudaLinearProblem& p, int warps_k) {
+  return ceil_div(ceil_div(p.n, kUnitRows), kPackedWarps / warps_k);
+}
 
-  const int64_t passes = ceil_div(p.m, 8 * groups(p.m));
-  const int64_t blocks = ceil_div(ceil_div(p.n, kUnitRows), kPackedWarps / warps_k) * splits * passes;
+int64_t passes(const CudaLinearProblem& p) { return ceil_div(p.m, 8 * groups(p.m)); }
+
+// Staging x costs at the start, and again for every tile when not all of it fits into the block's shared memory.
+Choice cost(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k, int splits, int resident) {
+  Choice choice{{warps_k, splits, 0, 0}, resident, 0};
+  choice.shape.units_split = static_cast<int>(ceil_div(ceil_div(p.k, kUnitColumns), splits));
+  const int room = ((shared_kilobytes(limits) - 15) / resident - 5 * groups(p.m) - 1) * 1024 / staged_unit_bytes(p);
+  choice.shape.units_chunk =
+      std::min(std::max(1, room / warps_k) * warps_k, static_cast<int>(round_up(choice.shape.units_split, warps_k)));
+
+  const int64_t blocks = row_blocks(p, warps_k) * splits * passes(p), slots = int64_t{limits.sms} * resident;
   const double share = static_cast<double>(ceil_div(choice.shape.units_split, warps_k));
   const double staged = static_cast<double>(choice.shape.units_split) * staged_unit_bytes(p);
-  // Blocks that run at once on a multiprocessor: x goes through the second-level cache, at some 50 KB per microsecond.
-  const auto prologue = [&](double at_once) { return 0.3 + at_once * staged / 50e3; };
-  const auto stream = [&](double at_once) { return share * unit_us(p, limits, kPackedWarps * at_once); };
-  const int64_t slots = static_cast<int64_t>(limits.sms) * resident, rest = blocks % slots;
-  const double waves = static_cast<double>(blocks / slots), last = static_cast<double>(ceil_div(rest, limits.sms));
-  choice.us = 2.4 + (splits > 1 ? 1.2 : 0) + waves * (stream(resident) + 0.5 * prologue(resident));
-  if (rest > 0) choice.us += stream(last) + (waves > 0 ? 0.5 : 1.0) * prologue(last);
+  const double chunks = static_cast<double>(ceil_div(choice.shape.units_split, choice.shape.units_chunk));
+  const auto fill = [&](double at_once) { return chunks + at_once * staged / 50e3; };  // 50 KB per microsecond
+  const auto round = [&](double at_once) {
+    return share * unit_us(p, limits, kPackedWarps * at_once) + 0.2 + (chunks > 1 ? fill(at_once) : 0);
+  };
+  const int64_t rest = blocks % slots;
+  choice.us = 2.6 + (splits > 1 ? 1.2 : 0) + static_cast<double>(blocks / slots) * round(resident);
+  if (rest > 0) choice.us += round(static_cast<double>(ceil_div(rest, limits.sms)));
+  if (chunks == 1) choice.us += fill(std::min<double>(resident, static_cast<double>(ceil_div(blocks, limits.sms))));
   return choice;
 }
 
-Choice choose(const CudaLinearProblem& p, const CudaLimits& limits) {
-  const int units = static_cast<int>(ceil_div(p.k, kUnitColumns));
-  Choice best = cost(p, limits, 1, 1);
-  for (int warps_k = 1; warps_k <= kPackedWarps && warps_k <= units; warps_k *= 2) {
-    for (int splits = 1; splits <= (limits.capability >= 90 ? 8 : 1) && splits * warps_k <= units; splits *= 2) {
-      const Choice choice = cost(p, limits, warps_k, splits);
+Choice choose(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k) {
+  const int64_t units = ceil_div(p.k, kUnitColumns);
+  Choice best = cost(p, limits, warps_k, 1, 1);
+  for (int splits = 1; splits <= (has_clusters(limits) ? 8 : 1) && splits * warps_k <= units; splits *= 2) {
+    for (int resident = 1; resident <= packed_blocks_resident(p.format, groups(p.m)); ++resident) {
+      const Choice choice = cost(p, limits, warps_k, splits, resident);
       if (choice.us < best.us) best = choice;
     }
   }
   return best;
 }
 
+template <int kWarpsK>
 bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
   if (p.x != DType::BF16 || limits.capability < 80 || p.k % 32 != 0 || ceil_div(p.m, 32) > 65535) return false;
+  if (kWarpsK > ceil_div(p.k, kUnitColumns)) return false;
   switch (p.format) {
 #define MILLRACE_CASE(F) case DType::F:
     MILLRACE_PACKED_FORMATS(MILLRACE_CASE)
@@ -85,21 +96,27 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
   }
 }
 
-double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) { return choose(p, limits).us; }
+template <int kWarpsK>
+double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
+  return choose(p, limits, kWarpsK).us;
+}
 
+template <int kWarpsK>
 cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step) {
+  const Choice choice = choose(p, limits, kWarpsK);
   PackedParams params{};
   params.weights = static_cast<const uint8_t*>(a.weights);
   params.x = static_cast<const __nv_bfloat16*>(a.x);
   params.x_stride = a.x_stride;
   params.k = static_cast<int>(p.k);
   params.units = static_cast<int>(ceil_div(p.k, kUnitColumns));
-  params.shape = choose(p, limits).shape;
+  params.shape = choice.shape;
   params.out = linear_output(p, a);
   LaunchShape shape;
-  const int64_t tiles = kPackedWarps / params.shape.warps_k;
-  shape.grid = dim3(static_cast<unsigned>(ceil_div(ceil_div(p.n, kUnitRows), tiles) * params.shape.splits),
-                    static_cast<unsigned>(ceil_div(p.m, 8 * groups(p.m))));
+  const int64_t slots = int64_t{limits.sms} * choice.resident;
+  const int64_t staying = std::max<int64_t>(1, slots / (choice.shape.splits * passes(p)));
+  shape.grid = dim3(static_cast<unsigned>(std::min(row_blocks(p, kWarpsK), staying) * choice.shape.splits),
+                    static_cast<unsigned>(passes(p)));
   shape.threads = kPackedThreads;
   shape.cluster = params.shape.splits;
   switch (p.format) {
@@ -115,9 +132,14 @@ cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaL
 
 }  // namespace
 
-const CudaLinearKernel& packed_mma_kernel() {
-  static constexpr CudaLinearKernel kKernel{"packed-mma", "flat", can_run, estimate_us, run};
-  return kKernel;
+std::span<const CudaLinearKernel> packed_mma_kernels() {
+  static constexpr std::array<CudaLinearKernel, 4> kKernels{{
+      {"packed-8", "flat", can_run<8>, estimate_us<8>, run<8>},
+      {"packed-4", "flat", can_run<4>, estimate_us<4>, run<4>},
+      {"packed-2", "flat", can_run<2>, estimate_us<2>, run<2>},
+      {"packed-1", "flat", can_run<1>, estimate_us<1>, run<1>},
+  }};
+  return kKernels;
 }
 
 }  // namespace millrace
