@@ -36,6 +36,8 @@ struct CudaAttentionShape {
   int sequences = 0;    // places in the batch, used or not
   int max_rows = 1;     // no slice has more rows; Decode wants max_rows * heads / kv_heads small
   int total_rows = 0;   // in all slices at most; Prefill and General (0: sequences * max_rows)
+
+  friend bool operator==(const CudaAttentionShape&, const CudaAttentionShape&) = default;
 };
 
 // What a shape needs, as this device offers it. `grid` 0: the kernel cannot run here or not for this shape.
