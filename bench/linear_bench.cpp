@@ -3,16 +3,15 @@
 // Each iteration takes another copy of the weights, as a model takes another layer, so that they come from memory.
 #include <benchmark/benchmark.h>
 
+#include "dataflow/cold_inputs.h"
 #include "dataflow/roofline.h"
 #include "hardware/this_machine.h"
 #include "kernels/linear/cpu_linear.h"
 #include "linear_cases.h"
-#include "tensor/arena.h"
 
 namespace millrace {
 namespace {
 
-constexpr size_t kColdBytes = size_t{96} << 20;  // more than last-level caches hold
 constexpr int64_t kRows[] = {1, 2, 4, 8, 16, 32, 128, 512};
 
 struct Case {
@@ -22,48 +21,12 @@ struct Case {
   int threads;
 };
 
-// Copies of one matrix in the case's layout.
-class Weights {
- public:
-  Weights(const Case& c, ThreadPool& pool)
-      : rows_(filled(c)),
-        in_place_(c.layout->in_place(c.problem.format, c.problem.n, c.problem.k)),
-        bytes_(in_place_ ? rows_.size() : c.layout->bytes(c.problem.format, c.problem.n, c.problem.k)),
-        copies_(std::max<size_t>(1, kColdBytes / Arena::padded(bytes_))),
-        arena_("weights", copies_ * Arena::padded(bytes_)) {
-    const WeightView view{c.problem.format, c.problem.n, c.problem.k, rows_.data()};
-    for (size_t i = 0; i < copies_; ++i) {
-      std::byte* copy = arena_.take(bytes_);
-      if (in_place_) {
-        std::memcpy(copy, rows_.data(), bytes_);
-      } else if (i == 0) {
-        c.layout->pack({&view, 1}, copy, pool);
-      } else {
-        std::memcpy(copy, weights_[0].data, bytes_);
-      }
-      weights_.push_back({c.problem.format, c.problem.n, c.problem.k, c.layout, copy});
-    }
-  }
-  const LinearWeights* next() { return &weights_[turn_++ % copies_]; }
-  double bytes() const { return static_cast<double>(bytes_); }
-
- private:
-  static std::vector<std::byte> filled(const Case& c) {
-    std::mt19937 rng(1);
-    return random_weights(c.problem.format, c.problem.n, c.problem.k, rng);
-  }
-  std::vector<std::byte> rows_;
-  bool in_place_;
-  size_t bytes_, copies_, turn_ = 0;
-  Arena arena_;
-  std::vector<LinearWeights> weights_;
-};
-
 void time_kernel(benchmark::State& state, const Case& c) {
   const LinearProblem& p = c.problem;
   const Hardware hardware = this_machine(c.threads);
   ThreadPool pool(c.threads);
-  Weights weights(c, pool);
+  const auto device = host_device(hardware);
+  ColdWeights weights(p.format, p.n, p.k, *c.layout, *device, pool);
   std::mt19937 rng(2);
   std::normal_distribution<float> normal;
   std::vector<float> x(static_cast<size_t>(p.m * p.k)), y(static_cast<size_t>(p.m * p.n));
@@ -79,7 +42,7 @@ void time_kernel(benchmark::State& state, const Case& c) {
   }
   const double runs = static_cast<double>(state.iterations());
   using benchmark::Counter;
-  state.counters["GB/s"] = Counter(weights.bytes() * runs / 1e9, Counter::kIsRate);
+  state.counters["GB/s"] = Counter(static_cast<double>(weights.bytes()) * runs / 1e9, Counter::kIsRate);
   state.counters["GOP/s"] = Counter(work_of(p).operations * runs / 1e9, Counter::kIsRate);
   state.counters["roof%"] = Counter(roof_us(p, hardware) * 1e-4 * runs, Counter::kIsRate);
   state.counters["estimate_us"] = c.kernel->estimate_us(p, hardware);

@@ -18,6 +18,7 @@ enum class ErrorKind {
   Network,      // fetching failed
   OutOfMemory,  // the memory plan does not fit
   Cancelled,    // the user stopped it
+  Busy,         // too much is asked at once: try again later
 };
 
 class Error : public std::runtime_error {

@@ -27,4 +27,15 @@ void BlockTable::truncate(int32_t tokens) {
   }
 }
 
+void BlockTable::share(int32_t page) {
+  pool_.share(page);
+  pages_.push_back(page);
+}
+
+void BlockTable::replace(size_t index, int32_t by) {
+  pool_.share(by);
+  pool_.give_back(pages_[index]);
+  pages_[index] = by;
+}
+
 }  // namespace millrace

@@ -22,13 +22,14 @@ struct KvOptions {
 
 class KvCache {
  public:
-  KvCache(std::vector<KvShape> layers, const KvOptions& options);
+  KvCache(std::vector<KvShape> layers, const KvOptions& options, Memory& memory = host_memory());
 
   static size_t bytes_per_token(const std::vector<KvShape>& layers, DType dtype);
 
   KvLayer layer(int i) const { return layers_[static_cast<size_t>(i)]; }
   BlockPool& blocks() { return blocks_; }
   BlockTable new_table(int32_t longest) { return {blocks_, options_.block_size, longest}; }
+  void copy_page(int32_t from, int32_t to);  // keys and values of all layers
   const KvOptions& options() const { return options_; }
   int32_t capacity() const { return blocks_.size() * options_.block_size; }
   size_t bytes() const { return arena_.capacity(); }

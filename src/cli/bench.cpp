@@ -19,8 +19,8 @@ struct BenchOptions {
   ModelOptions model;
   std::string prompt = "512", generate = "128", batches = "1", depths = "0";
   int repetitions = 3;
-  int64_t rows = 512;
-  bool predict = false;
+  int64_t rows = 0;
+  bool predict = false, ops = false;
 };
 
 std::vector<BenchmarkCase> cases_of(const BenchOptions& o) {
@@ -41,7 +41,10 @@ std::vector<BenchmarkCase> cases_of(const BenchOptions& o) {
 }
 
 nlohmann::json to_json(const BenchmarkResult& r, int threads) {
-  return {{"test", r.test.name()},
+  nlohmann::json ops = nlohmann::json::array();
+  for (const auto& entry : r.ops.entries) ops.push_back({{"op", entry.op}, {"calls", entry.calls}, {"us", entry.us}});
+  return {{"ops", ops},
+          {"test", r.test.name()},
           {"batch", r.test.batch},
           {"depth", r.test.depth},
           {"threads", threads},
@@ -59,6 +62,15 @@ void print_row(const BenchmarkResult& r, int threads) {
   std::fflush(stdout);
 }
 
+// What one token took, op by op. Ops that are watched take a little longer.
+void print_ops(const BenchmarkResult& r) {
+  const double tokens = double(r.test.tokens) * r.test.batch;
+  for (const auto& entry : r.ops.entries) {
+    fmt::print("  {:<12} {:>9.1f} calls {:>10.1f} us a token {:>5.0f} %\n", entry.op, double(entry.calls) / tokens,
+               entry.us / tokens, 100 * entry.us / r.ops.total_us());
+  }
+}
+
 void run(const BenchOptions& o) {
   const auto cases = cases_of(o);
   auto load = load_options(o.model);
@@ -68,12 +80,13 @@ void run(const BenchOptions& o) {
     load.sequences = std::max<int64_t>(load.sequences, c.batch);
     load.context = std::max<int64_t>(load.context, c.depth + c.tokens);
   }
-  load.rows = std::max(load.rows, load.sequences);
   auto source = open_model(o.model);
   auto runner = o.predict ? std::make_unique<Runner>(std::move(source), load) : load_runner(std::move(source), load);
   const int threads = runner->hardware().threads;
   if (!o.model.json) {
-    fmt::print("{} on {}, {} threads, KV {}\n", runner->source().origin(), runner->hardware().name, threads,
+    const bool gpu = runner->hardware().device == DeviceKind::Cuda;
+    fmt::print("{} on {}, {} {}, KV {}\n", runner->source().origin(), runner->hardware().name,
+               gpu ? runner->hardware().cores : threads, gpu ? "multiprocessors" : "threads",
                name(*runner->options().kv_type));
     fmt::print("{:<8} {:>5} {:>7} {:>7} {:>12} {:>19} {:>11}\n", "test", "batch", "depth", "threads", "tokens/s",
                "least .. most", "of roof");
@@ -85,6 +98,7 @@ void run(const BenchOptions& o) {
       results.push_back(to_json(result, threads));
     } else {
       print_row(result, threads);
+      if (o.ops) print_ops(result);
     }
   }
   if (!o.model.json) return;
@@ -108,7 +122,8 @@ void add_bench(CLI::App& app) {
   verb->add_option("-r,--repetitions", o->repetitions, "timed runs of each test")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  verb->add_option("--chunk", o->rows, "most tokens in one step")->check(CLI::Range(1, 8192))->capture_default_str();
+  verb->add_option("--chunk", o->rows, "most tokens in one step; 0: 512 on the CPU, 4096 on a GPU")->check(CLI::Range(0, 16384));
+  verb->add_flag("--ops", o->ops, "say what the ops of each test took");
   verb->add_flag("--predict", o->predict, "say what the estimates promise instead of measuring");
   verb->callback([o] { run(*o); });
 }

@@ -87,7 +87,8 @@ bool obey(Conversation& conversation, const std::string& line) {
   } else if (line == "/reset") {
     conversation.reset();
     fmt::print("forgotten\n");
-  } else if (line.starts_with("/save ") && line.size() > 6) {
+  } else if (line == "/save" || line.starts_with("/save ")) {
+    if (line.size() <= 6) fail(ErrorKind::Usage, "/save needs the name of a file");
     conversation.save(line.substr(6));
   } else if (line.starts_with("/")) {
     fmt::print(stderr, "unknown command; /help lists them\n");
@@ -113,6 +114,7 @@ void run(const ChatOptions& o) {
     try {
       if (!obey(conversation, *line)) break;
     } catch (const Error& e) {
+      if (!editor.interactive()) throw;  // a script must notice; a person reads on
       fmt::print(stderr, "millrace: {}\n", e.what());
     }
   }

@@ -57,7 +57,6 @@ void run(const ExplainOptions& o) {
   auto load = load_options(o.model);
   load.measure = true;
   load.sequences = *std::max_element(batches.begin(), batches.end());
-  load.rows = std::max<int64_t>(load.rows, load.sequences);
   Runner runner(open_model(o.model), load);  // planned, not loaded: choices need no weights
   const auto choices = explain(runner, batches, std::min(o.depth, runner.options().context));
   if (o.model.json) {

@@ -23,6 +23,14 @@ std::pair<int32_t, float> parse_bias(const std::string& text) {
   fail(ErrorKind::Usage, "--logit-bias {}: expected TOKEN:BIAS, as in 42:-5.0", text);
 }
 
+// The number parser behind the options wraps -1 and what overflows around.
+std::string is_seed(const std::string& text) {
+  uint64_t seed = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, seed);
+  return error == std::errc() && rest == end ? "" : fmt::format("{} is not a whole number of 64 bits", text);
+}
+
 }  // namespace
 
 void add_sampling_options(CLI::App& verb, SamplingOptions& o) {
@@ -37,7 +45,7 @@ void add_sampling_options(CLI::App& verb, SamplingOptions& o) {
   verb.add_option("--presence-penalty", o.presence_penalty, "taken off the logit of every token that was generated");
   verb.add_option("--frequency-penalty", o.frequency_penalty, "the same, once for each time");
   verb.add_option("--logit-bias", o.logit_bias, "TOKEN:BIAS, added to that token's logit")->allow_extra_args(false);
-  verb.add_option("--seed", o.seed, "the same seed gives the same text");
+  verb.add_option("--seed", o.seed, "the same seed gives the same text")->check(is_seed);
   verb.add_option("--stop", o.stop, "end before this string; may be given several times")->allow_extra_args(false);
   verb.add_flag("--ignore-eos", o.ignore_eos, "go on after end tokens: for measurements");
 }

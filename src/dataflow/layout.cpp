@@ -36,12 +36,12 @@ Cost cost_of(LinearProblem problem, const Planner<LinearOp>& planner) {
 }  // namespace
 
 const LinearLayout& choose_layout(DType format, int64_t n, int64_t k, Precision precision, const KernelSet& kernels,
-                                  const Planner<LinearOp>& planner) {
+                                  const Planner<LinearOp>& planner, DType x) {
   const LinearLayout* best = nullptr;
   Cost least{true, std::numeric_limits<double>::infinity()};
   for (const auto* layout : kernels.layouts) {
     if (!layout->accepts(format, n, k, planner.hardware())) continue;
-    const Cost cost = cost_of({format, layout->name(), precision, false, n, k, 1}, planner);
+    const Cost cost = cost_of({format, layout->name(), precision, false, n, k, 1, x}, planner);
     if (cost < least) {
       best = layout;
       least = cost;

@@ -63,6 +63,18 @@ class Planner {
     return kernel;
   }
 
+  // Of one kernel for a problem of any size: its estimate, corrected by what was measured for the problem's bucket.
+  double expected_us(const Kernel<Op>& kernel, const Problem& problem) const {
+    const double estimate = kernel.estimate_us(problem, hardware_);
+    if constexpr (requires { problem.bucketed(); }) {
+      for (const auto& candidate : rank(problem.bucketed())) {
+        if (candidate.kernel != &kernel || candidate.measured_us == 0) continue;
+        return estimate * candidate.measured_us / candidate.estimate_us;
+      }
+    }
+    return estimate;
+  }
+
   bool is_forced(const Kernel<Op>& kernel) const { return kernel.name() == forced_; }
   const Hardware& hardware() const { return hardware_; }
 

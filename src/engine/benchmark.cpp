@@ -40,7 +40,7 @@ class Streams {
         step_.clear();
         const auto wanted = done + rows == count ? StepBatch::Logits::Last : StepBatch::Logits::None;
         step_.add(slice(past + done, rows), past + done, past + count, table.pages(), wanted);
-        runner_.forward(step_.batch());
+        runner_.run(step_.batch());
         done += rows;
         throw_if_interrupted();
       }
@@ -52,7 +52,7 @@ class Streams {
       step_.clear();
       for (auto& table : tables_)
         step_.add(slice(past + i, 1), past + i, past + i + 1, table.pages(), StepBatch::Logits::Last);
-      runner_.forward(step_.batch());
+      runner_.run(step_.batch());
       throw_if_interrupted();
     }
   }
@@ -109,7 +109,7 @@ BenchmarkResult run_benchmark(Runner& runner, const BenchmarkCase& test, int rep
   Streams streams(runner, test);
   if (test.depth > 0) streams.prefill(0, test.depth);
   streams.run();
-  BenchmarkResult result{test, {}, 0, 0};
+  BenchmarkResult result{test, {}, 0, 0, {}};
   for (int i = 0; i < repetitions; ++i) {
     const auto start = Clock::now();
     streams.run();
@@ -119,13 +119,16 @@ BenchmarkResult run_benchmark(Runner& runner, const BenchmarkCase& test, int rep
   result.median = median_of(result.samples);
   const double best_possible = double(test.tokens) * test.batch / (case_cost(runner, test).roof_us * 1e-6);
   result.percent_of_roof = 100 * result.median / best_possible;
+  runner.ops().watch(&result.ops, Ops::Watch::Measure);
+  streams.run();
+  runner.ops().watch(nullptr, Ops::Watch::Measure);
   return result;
 }
 
 BenchmarkResult predict_benchmark(Runner& runner, const BenchmarkCase& test) {
   const StepCost cost = case_cost(runner, test);
   const double tokens = double(test.tokens) * test.batch;
-  return {test, {}, tokens / (cost.estimate_us * 1e-6), 100 * cost.roof_us / cost.estimate_us};
+  return {test, {}, tokens / (cost.estimate_us * 1e-6), 100 * cost.roof_us / cost.estimate_us, {}};
 }
 
 }  // namespace millrace

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 
+#include "base/error.h"
 #include "base/interrupt.h"
 #include "sampling/stop_strings.h"
 #include "text/detokenizer.h"
@@ -44,20 +45,26 @@ Completion complete(Engine& engine, const Tokenizer* tokenizer, const Completion
     if (!piece.empty()) on_text(piece);
   };
 
+  std::string error;
   const auto start = Clock::now();
   auto first = start, last = start;
   const RequestId id = engine.submit({options.prompt, options.sampling, options.max_tokens, options.end_tokens});
   while (result.finish == FinishReason::None && !result.interrupted) {
     engine.step([&](const Emission& emission) {
+      if (emission.finish == FinishReason::Error) {
+        error = emission.error;
+        return;
+      }
       last = Clock::now();
       if (result.tokens.empty()) first = last;
       result.tokens.push_back(emission.token);
       result.finish = emission.finish;
       if (emission.logprobs != nullptr) result.logprobs.push_back(*emission.logprobs);
       // An end token is not part of the answer.
-      if (text && emission.finish != FinishReason::Stop) say(text->push(emission.token));
+      if (text && !emission.is_end) say(text->push(emission.token));
       if (text && text->stopped()) result.finish = FinishReason::Stop;
     });
+    if (!error.empty()) fail(ErrorKind::BadFile, "{}", error);
     result.interrupted = interrupted();
   }
   engine.cancel(id);  // stopped by a string or by the user

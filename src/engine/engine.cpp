@@ -3,90 +3,208 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "dataflow/buckets.h"
+#include "engine/step_cost.h"
 
 namespace millrace {
+namespace {
 
-Engine::Engine(Runner& runner)
-    : runner_(runner), batch_(runner.options().rows, runner.options().sequences, runner.options().logit_rows) {
-  running_.reserve(static_cast<size_t>(runner.options().sequences));
-  with_logits_.reserve(static_cast<size_t>(runner.options().sequences));
+// What tokens cost their client: a generated one takes a step of its own, those of a prompt share one.
+constexpr double kPromptToken = 1, kGeneratedToken = 2;
+
+constexpr int32_t kMostChoices = 128;
+
+StepEstimate estimate_steps(Runner& runner) {
+  constexpr int64_t kShort = 64, kLong = 4096;
+  const int64_t rows = runner.options().rows, sequences = runner.options().sequences;
+  const auto us = [&](int64_t m, int64_t context) {
+    return step_cost(runner, m, m <= sequences ? m : 1, std::max(context, m), std::min(m, sequences)).estimate_us;
+  };
+  StepEstimate estimate;
+  for (const int64_t bucket : row_buckets(rows)) estimate.by_rows.emplace_back(bucket, us(bucket, kShort));
+  estimate.decode_us_per_position = std::max(0.0, (us(1, kLong) - us(1, kShort)) / (kLong - kShort));
+  estimate.prefill_us_per_position =
+      std::max(0.0, (us(rows, kLong) - us(rows, kShort)) / static_cast<double>(rows * (kLong - kShort)));
+  return estimate;
 }
 
-RequestId Engine::submit(Request request) {
-  validate(request.sampling);
+}  // namespace
+
+Engine::Engine(Runner& runner, const EngineOptions& options)
+    : runner_(runner),
+      pacer_([&runner] { return estimate_steps(runner); }, {options.tpot_target_ms * 1e3, options.prefill_slack}),
+      scheduler_(runner.kv(),
+                 {runner.options().rows, runner.options().sequences, runner.options().logit_rows,
+                  runner.model().long_from(), options.prefix_cache},
+                 pacer_),
+      batch_(runner.options().rows, runner.options().sequences, runner.options().logit_rows),
+      forked_(static_cast<size_t>(runner.model().config().vocab)) {}
+
+void Engine::check(const Request& r) const {
+  validate(r.sampling);
   const int64_t vocab = runner_.model().config().vocab, context = runner_.options().context;
-  if (request.prompt.empty()) fail(ErrorKind::Usage, "the prompt is empty: there is no token to start from");
-  for (const int32_t token : request.prompt) {
+  if (r.prompt.empty()) fail(ErrorKind::Usage, "the prompt is empty: there is no token to start from");
+  for (const int32_t token : r.prompt) {
     if (token < 0 || token >= vocab) fail(ErrorKind::Usage, "token {} is not in the vocabulary of {}", token, vocab);
   }
-  const auto prompt = static_cast<int64_t>(request.prompt.size());
-  if (prompt >= context) {
+  const auto prompt = static_cast<int64_t>(r.prompt.size());
+  const bool generates = r.kind == RequestKind::Generate;
+  if (prompt > context || (generates && prompt == context)) {
     fail(ErrorKind::Usage, "This model's maximum context length is {} tokens; the prompt has {}", context, prompt);
   }
-  const int64_t room = context - prompt;
-  const int64_t wanted = request.max_tokens > 0 ? std::min<int64_t>(request.max_tokens, room) : room;
+  if (r.choices < 1 || r.choices > kMostChoices)
+    fail(ErrorKind::Usage, "{} choices: from 1 to {} are possible", r.choices, kMostChoices);
+  if (!generates && r.choices != 1)
+    fail(ErrorKind::Usage, "{} choices: a prompt that generates nothing has one", r.choices);
+  if (!r.constraints.empty() && r.constraints.size() != static_cast<size_t>(r.choices))
+    fail(ErrorKind::Usage, "{} constraints for {} choices", r.constraints.size(), r.choices);
+  if (r.prompt_logprobs > kMostLogprobs)
+    fail(ErrorKind::Usage, "{} log-probabilities for each token of the prompt: at most {}", r.prompt_logprobs,
+         kMostLogprobs);
+  if (r.max_tokens < 0 || r.min_tokens < 0) fail(ErrorKind::Usage, "a negative number of tokens cannot be generated");
+}
+
+std::unique_ptr<Sequence> Engine::prepare(Request request) {
+  check(request);
+  const auto prompt = static_cast<int64_t>(request.prompt.size());
+  const int64_t room = runner_.options().context - prompt;
+  const int64_t wanted = request.kind != RequestKind::Generate ? 0
+                         : request.max_tokens > 0              ? std::min<int64_t>(request.max_tokens, room)
+                                                               : room;
+  auto group = std::make_shared<Group>();
+  group->id = next_id_.fetch_add(1);
+  group->arrival = now();
+  for (int32_t choice = 1; choice < request.choices; ++choice) group->unborn.push_back(choice);
+  group->request = std::move(request);
   const auto longest = static_cast<int32_t>(prompt + wanted);
-  waiting_.push_back(
-      std::make_unique<Sequence>(next_id_, std::move(request), runner_.kv().new_table(longest), longest, vocab));
-  return next_id_++;
+  return std::make_unique<Sequence>(std::move(group), 0, runner_.kv().new_table(longest), longest,
+                                    runner_.model().config().vocab);
 }
 
-void Engine::cancel(RequestId id) {
-  const auto is_it = [&](const auto& sequence) { return sequence->id() == id; };
-  std::erase_if(running_, is_it);
-  std::erase_if(waiting_, is_it);
+RequestId Engine::submit(std::unique_ptr<Sequence> prepared) {
+  const RequestId id = prepared->id();
+  ++totals_.requests;
+  scheduler_.add(std::move(prepared));
+  return id;
 }
 
-// First come, first served. A sequence is admitted with pages for all it may become, so that it can never run out.
-void Engine::admit() {
-  while (!waiting_.empty() && running_.size() < static_cast<size_t>(runner_.options().sequences)) {
-    Sequence& next = *waiting_.front();
-    if (!next.table().reserve(next.longest())) return;
-    running_.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
+void Engine::cancel(RequestId id, int32_t choice) { scheduler_.cancel(id, choice); }
+
+bool Engine::step(FunctionRef<void(const Emission&)> emit, FunctionRef<void()> meanwhile) {
+  scheduler_.admit(now());
+  const auto parts = scheduler_.compose(batch_);
+  if (parts.empty()) {
+    MR_ASSERT(scheduler_.idle());  // with nobody running there are pages for anybody
+    meanwhile();
+    return !scheduler_.idle();
+  }
+  const double begin = now();
+  for (const auto& part : parts) {
+    Group& group = part.sequence->group();
+    if (group.first_step < 0) group.first_step = begin;
+  }
+  const auto likeliest = runner_.run(batch_.batch(), [&] {
+    for (const auto& part : parts) {
+      if (part.rows == static_cast<int32_t>(part.sequence->pending().size())) part.sequence->prepare_mask();
+    }
+    meanwhile();
+    scheduler_.admit(now());
+  });
+  // A GPU has found the likeliest tokens itself; its logits are copied only for those who need them.
+  const bool enough = !likeliest.empty() && std::all_of(parts.begin(), parts.end(), [](const auto& part) {
+    return part.sequence->wants_likeliest();
+  });
+  collect(parts, enough ? Matrix() : runner_.logits(), likeliest, emit);
+  scheduler_.retire();
+  const double seconds = now() - begin;
+  pacer_.record(scheduler_.decodes(), scheduler_.chunk(), scheduler_.chunk_past(), seconds * 1e6);
+  ++totals_.steps;
+  totals_.busy_seconds += seconds;
+  totals_.step_ms += (seconds * 1e3 - totals_.step_ms) * (totals_.steps == 1 ? 1 : 0.1);
+  totals_.step_rows = batch_.rows();
+  return !scheduler_.idle();
+}
+
+void Engine::collect(std::span<const Scheduler::Part> parts, Matrix logits, std::span<const int32_t> likeliest,
+                     FunctionRef<void(const Emission&)> emit) {
+  const Matrix hidden = runner_.hidden();
+  int64_t logit_row = 0, hidden_row = 0;
+  for (const auto& part : parts) {
+    Sequence& s = *part.sequence;
+    const bool completes = part.rows == static_cast<int32_t>(s.pending().size());
+    std::span<float> drawn;
+    int32_t token = -1;
+    for (int32_t row = part.logits.begin; row < part.logits.end; ++row, ++logit_row) {
+      if (logits.data == nullptr) {
+        token = likeliest[static_cast<size_t>(logit_row)];
+        continue;
+      }
+      const std::span<float> values(logits.row<float>(logit_row), static_cast<size_t>(logits.cols));
+      if (completes && row == part.rows - 1) {
+        drawn = values;
+      } else {
+        s.take_prompt_logits(s.computed() + row, values);
+      }
+    }
+    for (int32_t row = part.hidden.begin; row < part.hidden.end; ++row, ++hidden_row)
+      s.take_hidden({hidden.row<float>(hidden_row), static_cast<size_t>(hidden.cols)});
+    scheduler_.charge(s.client(), s.decoding() ? kGeneratedToken : kPromptToken * part.rows);
+    scheduler_.advance(s, part.rows);
+    if (!completes) continue;
+    if (logits.data != nullptr) {
+      complete_prompt(s, drawn, emit);
+    } else {
+      ++totals_.generated_tokens;
+      emit_with_times(s.take(token), s, emit);
+    }
   }
 }
 
-// Decodes first: a long prompt may not hold up the streams that are running. Prompts share the rows that are left.
-void Engine::compose() {
-  batch_.clear();
-  with_logits_.clear();
-  int64_t room = runner_.options().rows;
-  const int64_t long_from = runner_.model().long_from();
-  for (auto& sequence : running_) {
-    if (long_from > 0 && sequence->length() > long_from) sequence->become_long();
-  }
-  const auto add = [&](Sequence& sequence) {
-    const auto rows = std::min<int64_t>(room, static_cast<int64_t>(sequence.pending().size()));
-    if (rows == 0) return;
-    const bool completes = rows == static_cast<int64_t>(sequence.pending().size());
-    batch_.add(sequence.pending().first(static_cast<size_t>(rows)), sequence.computed(), sequence.length(),
-               sequence.table().pages(), completes ? StepBatch::Logits::Last : StepBatch::Logits::None);
-    if (completes) with_logits_.push_back(&sequence);
-    sequence.advance(static_cast<int32_t>(rows));
-    room -= rows;
-  };
-  for (auto& sequence : running_) {
-    if (sequence->decoding()) add(*sequence);
-  }
-  for (auto& sequence : running_) {
-    if (!sequence->decoding() && room > 0) add(*sequence);
+// All tokens so far are computed: the next one is drawn, for the first time by all choices of the request.
+void Engine::complete_prompt(Sequence& s, std::span<float> logits, FunctionRef<void(const Emission&)> emit) {
+  if (s.request().kind != RequestKind::Generate) return emit_with_times(s.end_of_prompt(), s, emit);
+  std::vector<int32_t> unborn;
+  unborn.swap(s.group().unborn);
+  if (!unborn.empty()) std::copy(logits.begin(), logits.end(), forked_.begin());
+  ++totals_.generated_tokens;
+  emit_with_times(s.sample(logits), s, emit);
+  for (const int32_t choice : unborn) {
+    Sequence* child = scheduler_.fork(s, choice);
+    if (child == nullptr) continue;
+    child->prepare_mask();
+    std::vector<float> own = forked_;
+    ++totals_.generated_tokens;
+    emit_with_times(child->sample(own), *child, emit);
   }
 }
 
-bool Engine::step(FunctionRef<void(const Emission&)> emit) {
-  admit();
-  if (running_.empty()) return false;
-  compose();
-  sample(runner_.forward(batch_.batch()), emit);
-  std::erase_if(running_, [](const auto& sequence) { return sequence->finished(); });
-  return !running_.empty() || !waiting_.empty();
+void Engine::emit_with_times(Emission emission, Sequence& s, FunctionRef<void(const Emission&)> emit) {
+  emission.queued_ms = (s.group().first_step - s.arrival()) * 1e3;
+  emission.elapsed_ms = (now() - s.arrival()) * 1e3;
+  if (emission.finish != FinishReason::None) ++totals_.finished[emission.finish];
+  emit(emission);
 }
 
-void Engine::sample(Matrix logits, FunctionRef<void(const Emission&)> emit) {
-  for (size_t i = 0; i < with_logits_.size(); ++i) {
-    emit(with_logits_[i]->sample({logits.row<float>(static_cast<int64_t>(i)), static_cast<size_t>(logits.cols)}));
-  }
+void Engine::fill(EngineStats& stats) {
+  const double tokens_per_second = stats.tokens_per_second;
+  stats = totals_;
+  stats.tokens_per_second = tokens_per_second;
+  stats.running = static_cast<int64_t>(running());
+  stats.waiting = static_cast<int64_t>(waiting());
+  scheduler_.waiting().for_each([&](const Sequence& s) {
+    ++stats.waiting_priority[s.priority()];
+    ++stats.waiting_client[s.client()];
+  });
+  const BlockPool& pool = runner_.kv().blocks();
+  stats.kv_blocks = pool.size();
+  stats.kv_blocks_cached = scheduler_.tree().evictable();
+  stats.kv_blocks_used = pool.size() - pool.free() - stats.kv_blocks_cached;
+  for (const auto& s : scheduler_.running())
+    stats.streams.push_back({s->id(), s->choice(), s->client(), s->prompt_length(), s->computed(), s->generated()});
+  stats.prompt_tokens = scheduler_.prompt_tokens();
+  stats.cached_tokens = scheduler_.cached_tokens();
+  stats.preemptions = scheduler_.preemptions();
+  stats.evicted_blocks = scheduler_.evicted();
 }
 
 }  // namespace millrace

@@ -2,43 +2,71 @@
 // prompts that wait. The contract is in README.md beside this file.
 #pragma once
 
-#include <deque>
+#include <atomic>
+#include <chrono>
 #include <memory>
 
 #include "base/function_ref.h"
+#include "engine/engine_stats.h"
 #include "engine/request.h"
 #include "engine/runner.h"
-#include "engine/sequence.h"
+#include "engine/scheduler.h"
 #include "engine/step_batch.h"
 
 namespace millrace {
 
+struct EngineOptions {
+  // Prompts are computed in chunks beside the streams that run. A step may then take this long; 0: as long as a step
+  // without the chunk, and prefill_slack more. With no stream running, chunks are as large as the runner takes.
+  double tpot_target_ms = 0;
+  double prefill_slack = 0.35;
+  bool prefix_cache = true;  // pages of prompts and answers are kept for those that begin alike
+};
+
 class Engine {
  public:
-  explicit Engine(Runner& runner);
+  explicit Engine(Runner& runner, const EngineOptions& options = {});
 
   // Queues a request. Throws Usage where it could never run: no prompt, a token out of range, more than the context
   // holds.
-  RequestId submit(Request request);
-  void cancel(RequestId id);  // its pages are free at once; an unknown id is ignored
+  RequestId submit(Request request) { return submit(prepare(std::move(request))); }
+  static constexpr int32_t kAllChoices = -1;
+  void cancel(RequestId id, int32_t choice = kAllChoices);  // its pages are free at once; an unknown id is ignored
 
-  // One forward pass; emits at most one token per sequence. False: nothing left to do.
-  bool step(FunctionRef<void(const Emission&)> emit);
+  // The same in two halves: the first checks and allocates, and may be called on any thread at any time.
+  std::unique_ptr<Sequence> prepare(Request request);
+  RequestId submit(std::unique_ptr<Sequence> prepared);
 
-  size_t running() const { return running_.size(); }
-  size_t waiting() const { return waiting_.size(); }
+  // One forward pass; emits at most one token for each choice. False: nothing left to do.
+  bool step(FunctionRef<void(const Emission&)> emit) {
+    return step(emit, [] {});
+  }
+  // `meanwhile` runs while the device computes: it may submit, and nothing else. On the CPU it runs before, for there
+  // all cores compute.
+  bool step(FunctionRef<void(const Emission&)> emit, FunctionRef<void()> meanwhile);
+
+  size_t running() const { return scheduler_.running().size(); }
+  size_t waiting() const { return scheduler_.waiting().size(); }
+  void fill(EngineStats& stats);  // all but what Service alone knows
 
  private:
-  void admit();
-  void compose();
-  void sample(Matrix logits, FunctionRef<void(const Emission&)> emit);
+  double now() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  void check(const Request& request) const;
+  // Without logits every sequence takes its likeliest token.
+  void collect(std::span<const Scheduler::Part> parts, Matrix logits, std::span<const int32_t> likeliest,
+               FunctionRef<void(const Emission&)> emit);
+  void complete_prompt(Sequence& sequence, std::span<float> logits, FunctionRef<void(const Emission&)> emit);
+  void emit_with_times(Emission emission, Sequence& sequence, FunctionRef<void(const Emission&)> emit);
 
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start_ = Clock::now();
   Runner& runner_;
+  StepPacer pacer_;
+  Scheduler scheduler_;
   StepBatch batch_;
-  std::deque<std::unique_ptr<Sequence>> waiting_;
-  std::vector<std::unique_ptr<Sequence>> running_;  // admitted: their pages are reserved
-  std::vector<Sequence*> with_logits_;              // in the order of this step's logit rows
-  RequestId next_id_ = 1;
+  std::vector<float> forked_;  // logits that several choices draw from
+  std::atomic<RequestId> next_id_{1};
+  EngineStats totals_;
 };
 
 }  // namespace millrace

@@ -2,7 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "engine/benchmark.h"
 
 namespace millrace {
 namespace {
@@ -19,6 +22,15 @@ void describe_config(const DecoderConfig& c, Inspection& i) {
   if (c.rotary_dim != c.head_dim) add("rotary part", c.rotary_dim);
 }
 
+void predict(Runner& runner, Inspection& i) {
+  const auto longest = static_cast<int32_t>(std::min<int64_t>(runner.options().context, 1 << 20));
+  i.prompt = std::min(i.prompt, longest);
+  i.depth = std::min(i.depth, longest - 1);
+  using Kind = BenchmarkCase::Kind;
+  i.first_token_ms = 1e3 * i.prompt / predict_benchmark(runner, {Kind::Prompt, i.prompt, 1, 0}).median;
+  i.tokens_per_second = predict_benchmark(runner, {Kind::Generate, 1, 1, i.depth}).median;
+}
+
 }  // namespace
 
 Inspection inspect(std::shared_ptr<const WeightSource> source, const LoadOptions& options) {
@@ -31,9 +43,10 @@ Inspection inspect(std::shared_ptr<const WeightSource> source, const LoadOptions
     i.bytes += i.tensors.back().bytes;
   }
   try {
-    const Runner planned(source, options);
+    Runner planned(source, options);
     describe_config(planned.model().config(), i);
     i.memory = planned.memory();
+    predict(planned, i);
   } catch (const Error& e) {
     i.problem = e.what();
   }

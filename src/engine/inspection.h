@@ -20,6 +20,9 @@ struct Inspection {
   std::vector<std::pair<std::string, std::string>> config;  // in the order to show it
   std::vector<Tensor> tensors;
   MemoryPlan memory;
+  // From measurements and estimates, for one sequence: time to the first token of a prompt, and speed from there on.
+  int32_t prompt = 512, depth = 512;
+  double first_token_ms = 0, tokens_per_second = 0;
   std::string problem;  // why it cannot be run; empty: it can
 };
 

@@ -1,39 +1,106 @@
-// One request on its way: its tokens, its pages, and how far it is computed.
+// One choice of a request on its way: its tokens, its pages, how far it is computed, and what came out of that.
 #pragma once
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "cache/block_table.h"
+#include "cache/prefix_tree.h"
 #include "engine/request.h"
+#include "engine/step_batch.h"
 
 namespace millrace {
 
+// What the choices of one request share. The first sequence computes the prompt, the others begin where it ends.
+struct Group {
+  RequestId id = 0;
+  Request request;
+  double arrival = 0;      // seconds on the engine's clock
+  double first_step = -1;  // < 0: not yet
+  int32_t cached_tokens = 0;
+  std::vector<int32_t> unborn;  // choices that begin when the prompt is computed
+  bool admitted = false, restarted = false, emitted = false;
+};
+
 class Sequence {
  public:
-  Sequence(RequestId id, Request request, BlockTable table, int32_t longest, int64_t vocab);
+  Sequence(std::shared_ptr<Group> group, int32_t choice, BlockTable table, int32_t longest, int64_t vocab);
 
-  RequestId id() const { return id_; }
+  RequestId id() const { return group_->id; }
+  int32_t choice() const { return choice_; }
+  const std::string& client() const { return group_->request.client; }
+  int priority() const { return group_->request.priority; }
+  double arrival() const { return group_->arrival; }
+  const Request& request() const { return group_->request; }
+  Group& group() { return *group_; }
+  const std::shared_ptr<Group>& shared_group() const { return group_; }
+
   // Tokens whose keys and values are not in the cache yet: the rest of the prompt, or the token generated last.
   std::span<const int32_t> pending() const { return std::span(tokens_).subspan(static_cast<size_t>(computed_)); }
+  std::span<const int32_t> tokens() const { return tokens_; }
   int32_t computed() const { return computed_; }
   int32_t length() const { return static_cast<int32_t>(tokens_.size()); }
   int32_t longest() const { return longest_; }  // prompt and everything it may generate
-  bool decoding() const { return computed_ >= prompt_length_; }
+  int32_t prompt_length() const { return prompt_length_; }
+  int32_t generated() const { return length() - prompt_length_; }
+  bool decoding() const { return generated() > 0 && pending().size() == 1; }
   bool finished() const { return finish_ != FinishReason::None; }
+
   BlockTable& table() { return table_; }
+  // Whether keys and values are those of a sequence longer than the model's long_from().
+  bool is_long() const { return is_long_; }
+  void set_long() { is_long_ = true; }
+  // Where in the prefix tree the sequence stands: the node of its last page that is there, and how many pages that is.
+  PrefixTree::Node* node = nullptr;
+  int32_t pages_in_tree = 0;
 
   void advance(int32_t computed_rows) { computed_ += computed_rows; }
-  // Called when the sequence is longer than the model's long_from(): what was cached before is computed again, once.
-  void become_long() { computed_ = is_long_ ? computed_ : 0, is_long_ = true; }
+  void begin_at(int32_t computed) { computed_ = computed; }  // what came before was found in the cache
+  void begin_again();                                        // its pages are gone
+
+  // The rows at positions from this one on must be computed, whatever is cached: something is wanted of them.
+  int32_t first_wanted() const;
+  // Which of the next `rows` rows must give logits, which a hidden state.
+  StepBatch::Rows wanted_logits(int32_t rows) const;
+  StepBatch::Rows wanted_hidden(int32_t rows) const;
+
+  // What a step gave for the rows that were wanted, before advance().
+  void take_prompt_logits(int32_t position, std::span<const float> logits);
+  void take_hidden(std::span<const float> hidden);
+  bool scores() const { return request().prompt_logprobs >= 0 && generated() == 0; }
+
+  // Prepares the mask of the next token; needs no logits, so it can go on while the device computes them.
+  void prepare_mask();
   Emission sample(std::span<float> logits);  // draws the next token and decides whether it is the last
+  // Nothing but the likeliest token matters: no draw, no penalties, no masks, no log-probabilities.
+  bool wants_likeliest() const;
+  Emission take(int32_t token);  // what sample() does with the token it drew; -1: no logit is a number
+  Emission end_of_prompt();                  // of a request that generates nothing
+
+  void become(int32_t choice);                                             // before anything was drawn
+  std::unique_ptr<Sequence> fork(int32_t choice, BlockTable table) const;  // after the prompt; its pages are in `table`
 
  private:
-  RequestId id_;
-  Request request_;
+  void start_choice();
+  Emission emission(int32_t token);
+
+  std::shared_ptr<Group> group_;
+  int32_t choice_;
   BlockTable table_;
   int32_t prompt_length_, longest_, computed_ = 0;
+  int64_t vocab_;
   bool is_long_ = false;
   std::vector<int32_t> tokens_;
   Sampler sampler_;
+  std::shared_ptr<Constraint> constraint_;
+  std::vector<uint32_t> mask_;  // empty: nothing constrains this sequence
+  bool masked_ = false;         // the mask applies to the next token
   FinishReason finish_ = FinishReason::None;
+
+  std::vector<TokenLogprobs> prompt_logprobs_;  // by position
+  std::vector<double> pooled_;                  // the sum of hidden states, or the last one
+  std::vector<float> embedding_;
 };
 
 }  // namespace millrace

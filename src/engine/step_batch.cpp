@@ -5,23 +5,36 @@ namespace millrace {
 StepBatch::StepBatch(int64_t rows, int64_t sequences, int64_t logit_rows) {
   tokens_.reserve(static_cast<size_t>(rows));
   slices_.reserve(static_cast<size_t>(sequences));
-  logit_rows_.reserve(static_cast<size_t>(logit_rows));
+  for (auto* chosen : {&logit_rows_, &hidden_rows_, &chosen_rows_}) chosen->reserve(static_cast<size_t>(logit_rows));
 }
 
 void StepBatch::clear() {
   tokens_.clear();
   slices_.clear();
   logit_rows_.clear();
+  hidden_rows_.clear();
 }
 
 void StepBatch::add(std::span<const int32_t> tokens, int32_t past, int32_t horizon, std::span<const int32_t> pages,
                     Logits logits) {
-  const auto first = static_cast<int32_t>(tokens_.size());
   const auto rows = static_cast<int32_t>(tokens.size());
-  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  slices_.push_back({first, rows, past, horizon, pages});
   const int32_t wanted = logits == Logits::None ? 0 : logits == Logits::Last ? 1 : rows;
-  for (int32_t row = rows - wanted; row < rows; ++row) logit_rows_.push_back(first + row);
+  add(tokens, past, horizon, pages, Rows{rows - wanted, rows}, Rows{});
+}
+
+void StepBatch::add(std::span<const int32_t> tokens, int32_t past, int32_t horizon, std::span<const int32_t> pages,
+                    Rows logits, Rows hidden) {
+  const auto first = static_cast<int32_t>(tokens_.size());
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  slices_.push_back({first, static_cast<int32_t>(tokens.size()), past, horizon, pages});
+  for (int32_t row = logits.begin; row < logits.end; ++row) logit_rows_.push_back(first + row);
+  for (int32_t row = hidden.begin; row < hidden.end; ++row) hidden_rows_.push_back(first + row);
+}
+
+Batch StepBatch::batch() {
+  chosen_rows_.assign(logit_rows_.begin(), logit_rows_.end());
+  chosen_rows_.insert(chosen_rows_.end(), hidden_rows_.begin(), hidden_rows_.end());
+  return {tokens_, slices_, chosen_rows_, static_cast<int64_t>(hidden_rows_.size())};
 }
 
 }  // namespace millrace

@@ -17,12 +17,20 @@ class StepBatch {
   void add(std::span<const int32_t> tokens, int32_t past, int32_t horizon, std::span<const int32_t> pages,
            Logits logits);
 
+  // The same with rows [begin, end) of the new ones chosen: for logits, or for their hidden states only.
+  struct Rows {
+    int32_t begin = 0, end = 0;
+    int32_t size() const { return end - begin; }
+  };
+  void add(std::span<const int32_t> tokens, int32_t past, int32_t horizon, std::span<const int32_t> pages, Rows logits,
+           Rows hidden);
+
   int64_t rows() const { return static_cast<int64_t>(tokens_.size()); }
   bool empty() const { return tokens_.empty(); }
-  Batch batch() const { return {tokens_, slices_, logit_rows_}; }
+  Batch batch();
 
  private:
-  std::vector<int32_t> tokens_, logit_rows_;
+  std::vector<int32_t> tokens_, logit_rows_, hidden_rows_, chosen_rows_;
   std::vector<SequenceSlice> slices_;
 };
 

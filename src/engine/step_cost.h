@@ -1,4 +1,5 @@
-// What a step should take: from the estimates of the kernels that would run it, and at best from the machine's roof.
+// What a step should take: from the measurements and estimates of all kernels that would run it, and at best from the
+// machine's roof.
 #pragma once
 
 #include "engine/runner.h"

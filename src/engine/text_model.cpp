@@ -28,6 +28,12 @@ nlohmann::ordered_json gguf_special_tokens(const GgufMetadata& gguf) {
   return variables;
 }
 
+// Files for benchmarks say that they have none.
+bool has_vocabulary(const GgufMetadata& gguf) {
+  const auto model = gguf.string("tokenizer.ggml.model").value_or("");
+  return !model.empty() && model != "no_vocab" && model != "none";
+}
+
 GgufVocabulary read_vocabulary(const GgufMetadata& gguf) {
   const auto text = [&](const char* key) { return std::string(gguf.string(key).value_or("")); };
   const auto texts = [&](const char* key) {
@@ -37,7 +43,7 @@ GgufVocabulary read_vocabulary(const GgufMetadata& gguf) {
   GgufVocabulary v;
   v.architecture = text("general.architecture");
   v.model = text("tokenizer.ggml.model");
-  if (v.model.empty()) fail(ErrorKind::NotFound, "{}: has no tokenizer (no tokenizer.ggml.model)", gguf.origin());
+  if (!has_vocabulary(gguf)) fail(ErrorKind::NotFound, "{}: has no tokenizer (no tokenizer.ggml.model)", gguf.origin());
   v.pre = text("tokenizer.ggml.pre");
   v.tokens = texts("tokenizer.ggml.tokens");
   v.merges = texts("tokenizer.ggml.merges");
@@ -68,7 +74,7 @@ GgufVocabulary read_vocabulary(const GgufMetadata& gguf) {
 
 bool has_tokenizer(const WeightSource& source) {
   const auto* gguf = source.gguf();
-  return gguf != nullptr ? gguf->find("tokenizer.ggml.model") != nullptr : source.text("tokenizer.json").has_value();
+  return gguf != nullptr ? has_vocabulary(*gguf) : source.text("tokenizer.json").has_value();
 }
 
 std::shared_ptr<const Tokenizer> load_tokenizer(const WeightSource& source) {

@@ -6,7 +6,7 @@
 namespace millrace {
 namespace {
 
-constexpr std::array kTypes{
+constexpr std::array kGgmlTypes{
     GgmlType{0, "F32", 1, 4},         GgmlType{1, "F16", 1, 2},         GgmlType{2, "Q4_0", 32, 18},
     GgmlType{3, "Q4_1", 32, 20},      GgmlType{6, "Q5_0", 32, 22},      GgmlType{7, "Q5_1", 32, 24},
     GgmlType{8, "Q8_0", 32, 34},      GgmlType{9, "Q8_1", 32, 40},      GgmlType{10, "Q2_K", 256, 84},
@@ -24,8 +24,8 @@ constexpr std::array kTypes{
 }  // namespace
 
 const GgmlType* find_ggml_type(uint32_t id) {
-  const auto found = std::find_if(kTypes.begin(), kTypes.end(), [id](const GgmlType& t) { return t.id == id; });
-  return found == kTypes.end() ? nullptr : found;
+  const auto found = std::find_if(kGgmlTypes.begin(), kGgmlTypes.end(), [id](const GgmlType& t) { return t.id == id; });
+  return found == kGgmlTypes.end() ? nullptr : found;
 }
 
 }  // namespace millrace

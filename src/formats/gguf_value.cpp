@@ -14,19 +14,19 @@ struct TypeInfo {
   std::string_view name;
   size_t bytes;
 };
-constexpr std::array<TypeInfo, 13> kTypes{{{"u8", 1},
-                                           {"i8", 1},
-                                           {"u16", 2},
-                                           {"i16", 2},
-                                           {"u32", 4},
-                                           {"i32", 4},
-                                           {"f32", 4},
-                                           {"bool", 1},
-                                           {"string", 0},
-                                           {"array", 0},
-                                           {"u64", 8},
-                                           {"i64", 8},
-                                           {"f64", 8}}};
+constexpr std::array<TypeInfo, 13> kValueTypes{{{"u8", 1},
+                                                {"i8", 1},
+                                                {"u16", 2},
+                                                {"i16", 2},
+                                                {"u32", 4},
+                                                {"i32", 4},
+                                                {"f32", 4},
+                                                {"bool", 1},
+                                                {"string", 0},
+                                                {"array", 0},
+                                                {"u64", 8},
+                                                {"i64", 8},
+                                                {"f64", 8}}};
 
 // The file's bytes need not be aligned.
 template <class T>
@@ -87,9 +87,9 @@ size_t encoded_bytes(GgufType type, const std::byte* at) {
 
 }  // namespace
 
-std::string_view name(GgufType type) { return kTypes[static_cast<size_t>(type)].name; }
+std::string_view name(GgufType type) { return kValueTypes[static_cast<size_t>(type)].name; }
 
-size_t scalar_bytes(GgufType type) { return kTypes[static_cast<size_t>(type)].bytes; }
+size_t scalar_bytes(GgufType type) { return kValueTypes[static_cast<size_t>(type)].bytes; }
 
 std::optional<int64_t> GgufValue::integer() const { return load_integer(type_, encoded_.data()); }
 

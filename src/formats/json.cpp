@@ -13,7 +13,8 @@ nlohmann::json parse_json(std::string_view text, const std::string& origin) {
   try {
     return nlohmann::json::parse(text, check_depth);
   } catch (const nlohmann::json::exception& e) {
-    fail(ErrorKind::BadFile, "{}: not valid JSON: {}", origin, e.what());
+    const std::string_view message = e.what();  // "[json.exception.parse_error.101] parse error at line 1, ..."
+    fail(ErrorKind::BadFile, "{}: not valid JSON: {}", origin, message.substr(message.find(']') + 2));
   }
 }
 

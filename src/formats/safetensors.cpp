@@ -20,7 +20,7 @@ struct SafetensorsType {
 };
 
 // What can be named in a header; those without a dtype of ours are buffers and formats that no model here asks for.
-constexpr std::array kTypes{
+constexpr std::array kSafetensorsTypes{
     SafetensorsType{"F32", 32, DType::F32},
     SafetensorsType{"F16", 16, DType::F16},
     SafetensorsType{"BF16", 16, DType::BF16},
@@ -46,9 +46,9 @@ constexpr std::array kTypes{
 };
 
 const SafetensorsType* find_type(std::string_view name) {
-  const auto found =
-      std::find_if(kTypes.begin(), kTypes.end(), [&](const SafetensorsType& t) { return t.name == name; });
-  return found == kTypes.end() ? nullptr : found;
+  const auto found = std::find_if(kSafetensorsTypes.begin(), kSafetensorsTypes.end(),
+                                  [&](const SafetensorsType& t) { return t.name == name; });
+  return found == kSafetensorsTypes.end() ? nullptr : found;
 }
 
 // Takes the header's JSON as a stream of events: nothing but the tensors is ever built, so a hostile header cannot cost

@@ -16,6 +16,7 @@ GgufMetadataBuilder gguf_metadata(const SyntheticShape& s) {
   const auto count = [&](std::string_view name, int64_t value) { m.add_u32(key(name), static_cast<uint32_t>(value)); };
   m.add_string("general.architecture", s.architecture);
   m.add_string("general.name", fmt::format("synthetic {}", s.name));
+  m.add_string("tokenizer.ggml.model", "no_vocab");  // other engines read such a file, and look for this
   count("vocab_size", s.vocab);
   count("context_length", s.context);
   count("embedding_length", s.hidden);

@@ -9,8 +9,8 @@ namespace millrace {
 // From the instruction set and the number of threads alone; right within a factor of about two.
 Ceilings guess_ceilings(const Hardware& hardware);
 
-// Runs the machine at full load for about a second. The pool must have hardware.threads workers. Each figure is the best
-// of several short runs, so that a moment's disturbance does not lower it.
+// Runs the machine at full load for about a second. The pool must have hardware.threads workers. Each figure is the
+// best of several short runs, so that a moment's disturbance does not lower it.
 Ceilings measure_ceilings(const Hardware& hardware, ThreadPool& pool);
 
 // In the range that a machine of this decade can have: for what was measured and for what was read back from a file.

@@ -8,9 +8,9 @@
 namespace millrace {
 
 struct CgroupLimits {
-  std::optional<double> cpus;            // quota over period; the tightest on the way to the root
-  std::optional<int64_t> memory_bytes;   // the tightest limit
-  std::optional<int64_t> memory_left;    // until the tightest limit, counting the file cache as free
+  std::optional<double> cpus;           // quota over period; the tightest on the way to the root
+  std::optional<int64_t> memory_bytes;  // the tightest limit
+  std::optional<int64_t> memory_left;   // until the tightest limit, counting the file cache as free
 };
 
 // `root` is "/" but for tests.

@@ -45,6 +45,8 @@ nlohmann::json describe(const Hardware& hardware) {
           {"l2_bytes", hardware.l2_bytes},
           {"l3_bytes", hardware.l3_bytes},
           {"memory_bytes", hardware.memory_bytes},
+          {"architecture", hardware.architecture},
+          {"driver", hardware.driver},
           {"ceilings", describe(hardware.ceilings)}};
 }
 

@@ -15,9 +15,9 @@ namespace millrace {
 namespace {
 
 constexpr std::pair<Isa, std::string_view> kNames[] = {
-    {Isa::Neon, "neon"},     {Isa::Fp16, "fp16"}, {Isa::Fhm, "fhm"},       {Isa::DotProd, "dotprod"}, {Isa::I8mm, "i8mm"},
-    {Isa::Bf16, "bf16"},     {Isa::Sve, "sve"},         {Isa::Sse4, "sse4"},       {Isa::Avx2, "avx2"},
-    {Isa::Avx512, "avx512"}, {Isa::Avx512Vnni, "vnni"}, {Isa::Amx, "amx"},
+    {Isa::Neon, "neon"}, {Isa::Fp16, "fp16"},     {Isa::Fhm, "fhm"},         {Isa::DotProd, "dotprod"},
+    {Isa::I8mm, "i8mm"}, {Isa::Bf16, "bf16"},     {Isa::Sve, "sve"},         {Isa::Sse4, "sse4"},
+    {Isa::Avx2, "avx2"}, {Isa::Avx512, "avx512"}, {Isa::Avx512Vnni, "vnni"}, {Isa::Amx, "amx"},
 };
 
 #if defined(__aarch64__)
@@ -94,7 +94,8 @@ IsaSet ask_the_machine() {
   set = set.with(Isa::Avx512);
   if (!all(seven.c, {11})) return set;  // AVX512_VNNI
   set = set.with(Isa::Avx512Vnni);
-  const bool tiles = all(saved, {17, 18}) && all(seven.d, {22, 24, 25});  // AMX-BF16, AMX-TILE, AMX-INT8
+  // AMX-BF16, AMX-TILE, AMX-INT8, and AVX512_BF16, which comes with them.
+  const bool tiles = all(saved, {17, 18}) && all(seven.d, {22, 24, 25}) && all(cpuid(7, 1).a, {5});
   if (tiles && ask_for_tiles()) set = set.with(Isa::Amx);
   return set;
 }

@@ -10,9 +10,20 @@
 namespace millrace {
 
 enum class Isa : uint8_t {
-  // aarch64; fp16 is arithmetic on halves, fhm products of halves added in f32 (FMLAL), bf16 the matrix instructions (BFMMLA)
-  Neon, Fp16, Fhm, DotProd, I8mm, Bf16, Sve,
-  Sse4, Avx2, Avx512, Avx512Vnni, Amx,    // x86-64; avx2 includes FMA and F16C, avx512 F, BW, VL and DQ, amx int8 and bf16
+  // aarch64; fp16 is arithmetic on halves, fhm products of halves added in f32 (FMLAL), bf16 the matrix instructions
+  // (BFMMLA)
+  Neon,
+  Fp16,
+  Fhm,
+  DotProd,
+  I8mm,
+  Bf16,
+  Sve,
+  Sse4,
+  Avx2,
+  Avx512,
+  Avx512Vnni,
+  Amx,  // x86-64; avx2 includes FMA and F16C, avx512 F, BW, VL and DQ, amx int8 and bf16
 };
 
 class IsaSet {
@@ -34,9 +45,9 @@ struct IsaLevel {
   std::string_view name;
   IsaSet allowed;
 };
-std::span<const IsaLevel> isa_levels();                       // of the architecture this binary is built for
-const IsaLevel* find_isa_level(std::string_view name);        // nullptr: no such level here
-IsaSet detect_isa();                                          // what the machine and its kernel let us run
-std::string to_string(IsaSet set);                            // "neon dotprod i8mm bf16"; "scalar" when empty
+std::span<const IsaLevel> isa_levels();                 // of the architecture this binary is built for
+const IsaLevel* find_isa_level(std::string_view name);  // nullptr: no such level here
+IsaSet detect_isa();                                    // what the machine and its kernel let us run
+std::string to_string(IsaSet set);                      // "neon dotprod i8mm bf16"; "scalar" when empty
 
 }  // namespace millrace

@@ -1,21 +1,17 @@
 #include <time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 #include <span>
 
 #include "hardware/ceilings.h"
+#include "hardware/clock.h"
 #include "hardware/peaks/peak.h"
 #include "hardware/read_rate.h"
 
 namespace millrace {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 std::vector<Peak> peaks_for(IsaSet isa, PeakKind kind) {
   std::vector<Peak> feasible;

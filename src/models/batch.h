@@ -10,7 +10,15 @@ namespace millrace {
 struct Batch {
   std::span<const int32_t> tokens;           // of all sequences, slice after slice
   std::span<const SequenceSlice> sequences;  // cover the tokens in order; their pages have room for the new rows
-  std::span<const int32_t> logit_rows;       // rows whose logits are wanted, ascending
+  std::span<const int32_t> logit_rows;       // rows whose logits are wanted
+  int64_t without_logits = 0;  // the last so many of them: only their hidden states after the final norm are
+};
+
+// The batch where the kernels run: `tokens` and `logit_rows` are there, and so is what follows from the slices.
+struct PlacedBatch : Batch {
+  std::span<const int32_t> positions;  // of each row
+  std::span<const int32_t> horizons;   // of each row: the length its sequence is known to reach
+  SliceTables tables;
 };
 
 }  // namespace millrace

@@ -10,6 +10,11 @@ void refuse(const WeightSource& source, const std::string& what) {
 
 DecoderConfig read_decoder_config(const WeightSource& source, const DecoderKeys& keys) {
   const Config& config = source.config();
+  if (config.has({.hf = "quantization_config"})) {
+    fail(ErrorKind::Unsupported,
+         "{}: its safetensors are quantized (quantization_config); use a GGUF file or the unquantized model",
+         source.origin());
+  }
   const auto count = [&](ConfigKey key, int64_t most, int64_t usual = 0) {
     return usual > 0 ? config.optional_integer(key, {1, most}).value_or(usual) : config.integer(key, {1, most});
   };

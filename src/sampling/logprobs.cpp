@@ -1,8 +1,11 @@
 #include "sampling/logprobs.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+
+#include "sampling/sampling_params.h"
 
 namespace millrace {
 
@@ -30,6 +33,19 @@ size_t likeliest(std::span<const float> logits, size_t n, int32_t* tokens) {
     tokens[at] = static_cast<int32_t>(i);
   }
   return count;
+}
+
+void fill_logprobs(std::span<const float> logits, int32_t token, int top, TokenLogprobs& out) {
+  const float whole = log_sum_exp(logits);
+  const auto logprob = [&](int32_t t) {
+    const float value = logits[static_cast<size_t>(t)] - whole;
+    return TokenLogprob{t, value > kImpossibleLogprob ? std::min(value, 0.0f) : kImpossibleLogprob};  // NaN too
+  };
+  std::array<int32_t, kMostLogprobs> best;
+  const size_t count = likeliest(logits, static_cast<size_t>(std::clamp(top, 0, kMostLogprobs)), best.data());
+  out.chosen = logprob(token);
+  out.top.clear();
+  for (size_t i = 0; i < count; ++i) out.top.push_back(logprob(best[i]));
 }
 
 }  // namespace millrace

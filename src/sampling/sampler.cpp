@@ -1,19 +1,14 @@
 #include "sampling/sampler.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "base/error.h"
 #include "base/random.h"
-#include "sampling/logprobs.h"
 #include "sampling/selection.h"
 
 namespace millrace {
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kImpossible = -9999;  // OpenAI's way to say so: JSON has no infinity
 
 // What may not be said becomes impossible.
 void apply_mask(std::span<float> logits, std::span<const uint32_t> mask) {
@@ -80,7 +75,7 @@ int32_t Sampler::sample(std::span<float> logits, std::span<const uint32_t> mask)
   ++drawn_;
   seen_.add(token);
   generated_.add(token);
-  if (params_.logprobs >= 0) report(token);
+  if (params_.logprobs >= 0) fill_logprobs(original_, token, params_.logprobs, logprobs_);
   return token;
 }
 
@@ -105,21 +100,8 @@ int32_t Sampler::draw_from(std::span<float> logits) {
   if (params_.top_p < 1) total = keep_top_p(weights, total, params_.top_p);
   if (params_.min_p > 0) total = keep_min_p(weights, params_.min_p);
   if (params_.typical_p < 1) total = keep_typical(weights, total, params_.typical_p, scratch_);
-  const size_t chosen = draw(weights, total, random_unit(params_.seed, drawn_));
+  const size_t chosen = draw(weights, total, random_unit(params_.seed, drawn_, params_.stream));
   return kept_.empty() ? static_cast<int32_t>(chosen) : kept_tokens_[chosen];
-}
-
-void Sampler::report(int32_t token) {
-  const float whole = log_sum_exp(original_);
-  const auto logprob = [&](int32_t t) {
-    const float value = original_[static_cast<size_t>(t)] - whole;
-    return TokenLogprob{t, value > kImpossible ? std::min(value, 0.0f) : kImpossible};  // NaN too
-  };
-  std::array<int32_t, kMostLogprobs> best;
-  const size_t count = likeliest(original_, static_cast<size_t>(params_.logprobs), best.data());
-  logprobs_.chosen = logprob(token);
-  logprobs_.top.clear();
-  for (size_t i = 0; i < count; ++i) logprobs_.top.push_back(logprob(best[i]));
 }
 
 }  // namespace millrace

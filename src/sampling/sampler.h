@@ -6,21 +6,11 @@
 #include <span>
 #include <vector>
 
+#include "sampling/logprobs.h"
 #include "sampling/sampling_params.h"
 #include "sampling/token_counts.h"
 
 namespace millrace {
-
-struct TokenLogprob {
-  int32_t token = 0;
-  float logprob = 0;
-};
-
-// From the model's own distribution, before penalties, temperature and filters.
-struct TokenLogprobs {
-  TokenLogprob chosen;
-  std::vector<TokenLogprob> top;  // the likeliest, best first
-};
 
 class Sampler {
  public:
@@ -41,7 +31,6 @@ class Sampler {
  private:
   void penalise(std::span<float> logits) const;
   int32_t draw_from(std::span<float> logits);  // -1: nothing can be drawn
-  void report(int32_t token);
 
   SamplingParams params_;
   int32_t vocab_;

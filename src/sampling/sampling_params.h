@@ -24,6 +24,7 @@ struct SamplingParams {
 
   std::vector<std::pair<int32_t, float>> logit_bias;  // token, what is added
   uint64_t seed = 0;                                  // the same seed gives the same text
+  uint64_t stream = 0;                                // which of several answers to the same prompt and seed
   int logprobs = -1;                                  // report the chosen token and so many of the likeliest; -1: none
 };
 

@@ -11,8 +11,6 @@
 namespace millrace {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
 // Bits that compare as unsigned integers like the floats compare as numbers.
 uint32_t ordered_bits(float value) {
   const auto bits = std::bit_cast<uint32_t>(value + 0.0f);  // -0 becomes 0, which it equals

@@ -4,9 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 namespace millrace {
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Copies the k largest (1 <= k <= values.size()) in the order of their indices and returns how many those are: NaN is
 // never among them.

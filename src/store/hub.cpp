@@ -8,6 +8,7 @@
 #include "store/download.h"
 #include "store/hub_cache.h"
 #include "store/hub_files.h"
+#include "store/read_file.h"
 #include "store/retry.h"
 #include "store/safe_path.h"
 #include "store/url.h"
@@ -87,11 +88,6 @@ fs::path fetch_gguf(Hub& hub, const std::string& file, const fs::path& folder) {
     if (!fs::exists(folder / part)) hub.fetch(part, folder);
   }
   return folder / parts.front();
-}
-
-std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
 fs::path fetch_folder(Hub& hub, const HubId& id, const Listing& listing, const fs::path& folder) {

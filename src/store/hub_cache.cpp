@@ -8,16 +8,12 @@
 #include "base/ascii.h"
 #include "base/error.h"
 #include "store/hub_files.h"
+#include "store/read_file.h"
 
 namespace millrace {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 bool holds_all(std::span<const std::string> listing, std::span<const std::string> wanted) {
   return std::all_of(wanted.begin(), wanted.end(),

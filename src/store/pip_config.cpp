@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "base/ascii.h"
+#include "store/read_file.h"
 
 namespace millrace {
 namespace {
@@ -15,11 +16,6 @@ std::string normal_key(std::string_view key) {
   std::string normal = ascii_lower(ascii_trim(key));
   std::replace(normal.begin(), normal.end(), '_', '-');
   return normal;
-}
-
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
 }  // namespace

@@ -49,7 +49,8 @@ std::optional<DType> dtype_from_name(std::string_view name) {
 }
 
 std::optional<DType> dtype_from_ggml(uint32_t id) {
-  const auto found = std::find_if(kTypes.begin(), kTypes.end(), [&](const DTypeInfo& t) { return uint32_t(t.ggml_id) == id; });
+  const auto found =
+      std::find_if(kTypes.begin(), kTypes.end(), [&](const DTypeInfo& t) { return uint32_t(t.ggml_id) == id; });
   return found == kTypes.end() ? std::nullopt : std::optional(found->dtype);
 }
 

@@ -10,10 +10,21 @@
 namespace millrace {
 
 enum class DType : uint8_t {
-  F32, F16, BF16,
-  Q8_0, Q4_0, Q4_1, Q5_0, Q5_1,
-  Q2_K, Q3_K, Q4_K, Q5_K, Q6_K,
-  IQ4_NL, IQ4_XS,
+  F32,
+  F16,
+  BF16,
+  Q8_0,
+  Q4_0,
+  Q4_1,
+  Q5_0,
+  Q5_1,
+  Q2_K,
+  Q3_K,
+  Q4_K,
+  Q5_K,
+  Q6_K,
+  IQ4_NL,
+  IQ4_XS,
 };
 
 struct DTypeInfo {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "tensor/half.h"
 #include "tensor/quantize_k.h"
+#include "tensor/scale_fit.h"
 
 namespace millrace {
 namespace {
@@ -15,8 +16,6 @@ namespace {
 
 // v cut to a whole number in [0, most]; NaN gives 0.
 int cut(float v, int most) { return v > 0 ? static_cast<int>(std::min(v, static_cast<float>(most))) : 0; }
-
-float inverse(float v) { return v == 0 ? 0 : 1 / v; }
 
 float number_of_largest_magnitude(const float* x) {
   float found = 0;

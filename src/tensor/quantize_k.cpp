@@ -20,7 +20,6 @@ void weigh_by_magnitude(Numbers x, float* w) {
 }
 
 float as_f16(float v) { return f16_to_f32(f32_to_f16(v)); }
-float inverse(float v) { return v == 0 ? 0 : 1 / v; }
 
 // A block whose groups have signed integer scales in [-kMost, kMost - 1] times one unit d.
 template <int kGroups, int kMost>

@@ -10,6 +10,8 @@
 
 namespace millrace {
 
+inline float inverse(float v) { return v == 0 ? 0 : 1 / v; }
+
 // v rounded to a whole number in [least, most]; NaN gives least. Adding 1.5 * 2^23 leaves no bits for a fraction: this
 // rounds without a branch or a library call.
 inline float nearest_level(float v, float least, float most) {

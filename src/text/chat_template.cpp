@@ -16,7 +16,7 @@ namespace {
 
 [[noreturn]] void rethrow(const std::string& name, const jinja::TemplateError& error, int line) {
   if (error.origin() == jinja::TemplateError::Origin::Raised) {
-    fail(ErrorKind::Usage, "the {} refuses this conversation: {}", name, error.what());
+    fail(ErrorKind::Unsupported, "the {} refuses this conversation: {}", name, error.what());
   }
   fail(ErrorKind::BadFile, "{} line {}: {}", name, error.line() > 0 ? error.line() : line, error.what());
 }
@@ -41,7 +41,7 @@ ChatTemplate::~ChatTemplate() = default;
 
 std::string ChatTemplate::render(const nlohmann::ordered_json& context,
                                  std::chrono::system_clock::time_point now) const {
-  if (!context.is_object()) fail(ErrorKind::Usage, "the input of a {} must be a JSON object of variables", name_);
+  if (!context.is_object()) fail(ErrorKind::BadFile, "the input of a {} must be a JSON object of variables", name_);
   const jinja::Budget budget{jinja::RenderLimits()};
   std::unique_ptr<jinja::Interpreter> interpreter;
   try {
@@ -49,7 +49,7 @@ std::string ChatTemplate::render(const nlohmann::ordered_json& context,
     interpreter = std::make_unique<jinja::Interpreter>(parsed_->tree, variables.as_dict(), now);
     return interpreter->run();
   } catch (const jinja::TemplateError& error) {
-    if (!interpreter) fail(ErrorKind::Usage, "the input of the {}: {}", name_, error.what());
+    if (!interpreter) fail(ErrorKind::BadFile, "the input of the {}: {}", name_, error.what());
     rethrow(name_, error, interpreter->line());
   }
 }

@@ -1,22 +1,6 @@
 // A step allocates nothing once the model is loaded.
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+#include "count_allocations.h"
 #include "models/golden.h"
-
-namespace {
-std::atomic<bool> counting{false};
-std::atomic<int> allocations{0};
-}  // namespace
-
-void* operator new(size_t size) {
-  if (counting) ++allocations;
-  if (void* memory = std::malloc(size)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace millrace {
 namespace {
@@ -33,8 +17,7 @@ TEST(Allocation, StepsOfAnySizeAllocateNothing) {
     }
     const std::vector<int32_t> tokens(64, 5);
     StepBatch step(64, 3, 3);
-    allocations = 0;
-    counting = true;
+    const int64_t before = allocations();
     for (const int32_t rows : {1, 2, 7, 20}) {
       for (const int32_t past : {0, 17, 60}) {
         step.clear();
@@ -43,8 +26,7 @@ TEST(Allocation, StepsOfAnySizeAllocateNothing) {
         runner->forward(step.batch());
       }
     }
-    counting = false;
-    EXPECT_EQ(allocations, 0) << (exact ? "exact" : "fast");
+    EXPECT_EQ(allocations(), before) << (exact ? "exact" : "fast");
   }
 }
 

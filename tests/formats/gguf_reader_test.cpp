@@ -14,9 +14,9 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-GgufContents read(const std::string& file) { return read_gguf(bytes_of(file), "x.gguf"); }
-std::string error_of(const std::string& file) {
-  return message_of([&] { read(file); });
+GgufContents read_gguf_text(const std::string& file) { return read_gguf(bytes_of(file), "x.gguf"); }
+std::string gguf_error(const std::string& file) {
+  return message_of([&] { read_gguf_text(file); });
 }
 
 std::string entry(std::string_view key, GgufType type, const std::string& value) {
@@ -46,7 +46,7 @@ std::string file_with(std::initializer_list<Tensor> tensors, size_t data_bytes, 
 
 TEST(GgufReader, EveryMetadataTypeOfPyPiGgufIsRead) {
   const std::string file = read_whole(test_data("all_types.gguf"));
-  const GgufContents contents = read(file);
+  const GgufContents contents = read_gguf_text(file);
   const GgufMetadata& m = contents.metadata;
   EXPECT_EQ(m.string("general.architecture"), "llama");
   EXPECT_EQ(m.integer("test.u8"), 200);
@@ -75,7 +75,7 @@ TEST(GgufReader, EveryMetadataTypeOfPyPiGgufIsRead) {
 
 TEST(GgufReader, AWrongKindNamesFileAndKey) {
   const std::string file = read_whole(test_data("all_types.gguf"));
-  const GgufContents contents = read(file);
+  const GgufContents contents = read_gguf_text(file);
   EXPECT_THAT(message_of([&] { contents.metadata.integer("test.string"); }),
               HasSubstr("x.gguf: 'test.string' should be an integer, the file has string"));
   EXPECT_THAT(message_of([&] { contents.metadata.integer("test.u64"); }), HasSubstr("test.u64"));  // beyond int64
@@ -85,7 +85,7 @@ TEST(GgufReader, AWrongKindNamesFileAndKey) {
 
 TEST(GgufReader, TensorsHaveShapesOutermostFirstAndTheirBytes) {
   const std::string file = read_whole(test_data("all_types.gguf"));
-  const GgufContents contents = read(file);
+  const GgufContents contents = read_gguf_text(file);
   ASSERT_EQ(contents.tensors.size(), 19u);
   const TensorInfo& f16 = contents.tensors[1];
   EXPECT_EQ(f16.name, "f16");
@@ -107,7 +107,7 @@ TEST(GgufReader, TensorsHaveShapesOutermostFirstAndTheirBytes) {
 
 TEST(GgufReader, FormatsThatCannotBeRunAreListedByName) {
   const std::string file = read_whole(test_data("all_types.gguf"));
-  for (const TensorInfo& tensor : read(file).tensors) {
+  for (const TensorInfo& tensor : read_gguf_text(file).tensors) {
     if (tensor.name == "iq2_xxs" || tensor.name == "mxfp4" || tensor.name == "i32") {
       EXPECT_FALSE(tensor.dtype.has_value());
       EXPECT_GT(tensor.bytes, 0u);
@@ -115,66 +115,68 @@ TEST(GgufReader, FormatsThatCannotBeRunAreListedByName) {
       EXPECT_TRUE(tensor.dtype.has_value()) << tensor.name;
     }
   }
-  EXPECT_EQ(read(file_with({{.type = 200}}, 64)).tensors[0].dtype_name, "type 200");
+  EXPECT_EQ(read_gguf_text(file_with({{.type = 200}}, 64)).tensors[0].dtype_name, "type 200");
 }
 
 TEST(GgufReader, OtherFilesAndVersionsAreRefusedClearly) {
-  EXPECT_THAT(error_of(""), HasSubstr("ends inside the header"));
-  EXPECT_THAT(error_of("PK\x03\x04 something else entirely"), HasSubstr("not a GGUF file"));
-  EXPECT_THAT(error_of(gguf_header(0, 0, __builtin_bswap32(3))), HasSubstr("big-endian"));
-  EXPECT_THAT(error_of(gguf_header(0, 0, 1)), HasSubstr("version 1"));
-  EXPECT_THAT(error_of(gguf_header(0, 0, 4)), HasSubstr("version 4"));
-  EXPECT_NO_THROW(read(gguf_header(0, 0, 2)));
-  EXPECT_NO_THROW(read(gguf_header(0, 0, 3)));
+  EXPECT_THAT(gguf_error(""), HasSubstr("ends inside the header"));
+  EXPECT_THAT(gguf_error("PK\x03\x04 something else entirely"), HasSubstr("not a GGUF file"));
+  EXPECT_THAT(gguf_error(gguf_header(0, 0, __builtin_bswap32(3))), HasSubstr("big-endian"));
+  EXPECT_THAT(gguf_error(gguf_header(0, 0, 1)), HasSubstr("version 1"));
+  EXPECT_THAT(gguf_error(gguf_header(0, 0, 4)), HasSubstr("version 4"));
+  EXPECT_NO_THROW(read_gguf_text(gguf_header(0, 0, 2)));
+  EXPECT_NO_THROW(read_gguf_text(gguf_header(0, 0, 3)));
 }
 
 TEST(GgufReader, CountsThatTheFileHasNoBytesForAreRefusedBeforeAnythingIsReserved) {
-  EXPECT_THAT(error_of(gguf_header(uint64_t{1} << 60, 0)), HasSubstr("number of tensors"));
-  EXPECT_THAT(error_of(gguf_header(0, UINT64_MAX)), HasSubstr("number of metadata entries"));
+  EXPECT_THAT(gguf_error(gguf_header(uint64_t{1} << 60, 0)), HasSubstr("number of tensors"));
+  EXPECT_THAT(gguf_error(gguf_header(0, UINT64_MAX)), HasSubstr("number of metadata entries"));
   const auto with_array = [](uint32_t element, uint64_t count) {
     return gguf_header(0, 1) + entry("k", GgufType::Array, raw(element) + raw(count)) + std::string(64, '\0');
   };
   for (const uint32_t element : {0u, 4u, 8u, 9u, 12u}) {
-    EXPECT_THAT(error_of(with_array(element, UINT64_MAX / 4)), HasSubstr("number of array elements")) << element;
+    EXPECT_THAT(gguf_error(with_array(element, UINT64_MAX / 4)), HasSubstr("number of array elements")) << element;
   }
-  EXPECT_THAT(error_of(gguf_header(0, 1) + entry("k", GgufType::String, raw(UINT64_MAX)) + "abc"),
+  EXPECT_THAT(gguf_error(gguf_header(0, 1) + entry("k", GgufType::String, raw(UINT64_MAX)) + "abc"),
               HasSubstr("a string"));
 }
 
 TEST(GgufReader, BadMetadataIsRefused) {
   const std::string one = entry("k", GgufType::U8, "\x01");
-  EXPECT_THAT(error_of(gguf_header(0, 2) + one + one), HasSubstr("'k' appears twice"));
-  EXPECT_THAT(error_of(gguf_header(0, 1) + entry("k", static_cast<GgufType>(13), "abcdefgh")),
+  EXPECT_THAT(gguf_error(gguf_header(0, 2) + one + one), HasSubstr("'k' appears twice"));
+  EXPECT_THAT(gguf_error(gguf_header(0, 1) + entry("k", static_cast<GgufType>(13), "abcdefgh")),
               HasSubstr("unknown type 13"));
   std::string deep;
   for (int i = 0; i < 100'000; ++i) deep += raw<uint32_t>(9) + raw<uint64_t>(1);
-  EXPECT_THAT(error_of(gguf_header(0, 1) + entry("k", GgufType::Array, deep)), HasSubstr("deeper"));
-  EXPECT_THAT(error_of(gguf_header(0, 1) + raw<uint64_t>(5000) + std::string(6000, 'k')), HasSubstr("a metadata key"));
+  EXPECT_THAT(gguf_error(gguf_header(0, 1) + entry("k", GgufType::Array, deep)), HasSubstr("deeper"));
+  EXPECT_THAT(gguf_error(gguf_header(0, 1) + raw<uint64_t>(5000) + std::string(6000, 'k')),
+              HasSubstr("a metadata key"));
 }
 
 TEST(GgufReader, ImpossibleTensorsAreRefused) {
-  EXPECT_THAT(error_of(file_with({{.dims = {uint64_t{1} << 40, uint64_t{1} << 40}}}, 64)),
+  EXPECT_THAT(gguf_error(file_with({{.dims = {uint64_t{1} << 40, uint64_t{1} << 40}}}, 64)),
               HasSubstr("impossible shape"));
-  EXPECT_THAT(error_of(file_with({{.dims = {UINT64_MAX}}}, 64)), HasSubstr("impossible shape"));
-  EXPECT_THAT(error_of(file_with({{.dims = {1, 1, 1, 1, 1}}}, 64)), HasSubstr("5 dimensions"));
-  EXPECT_THAT(error_of(file_with({{.dims = {0, uint64_t{1} << 40, uint64_t{1} << 40}}}, 64)), HasSubstr("impossible"));
-  EXPECT_THAT(error_of(file_with({{.dims = {33}, .type = 8}}, 64)), HasSubstr("not a multiple"));
-  EXPECT_THAT(error_of(file_with({{.offset = 64}}, 64)), HasSubstr("truncated"));
-  EXPECT_THAT(error_of(file_with({{.offset = UINT64_MAX / 32 * 32}}, 64)), HasSubstr("truncated"));
-  EXPECT_THAT(error_of(file_with({{.dims = {17}}}, 64)), HasSubstr("truncated"));
-  EXPECT_THAT(error_of(file_with({{.offset = 8}}, 64)), HasSubstr("not aligned to 32"));
-  EXPECT_THAT(error_of(file_with({{.name = "a"}, {.name = "a"}}, 64)), HasSubstr("'a' appears twice"));
-  EXPECT_NO_THROW(read(file_with({{.dims = {16}}}, 64)));
+  EXPECT_THAT(gguf_error(file_with({{.dims = {UINT64_MAX}}}, 64)), HasSubstr("impossible shape"));
+  EXPECT_THAT(gguf_error(file_with({{.dims = {1, 1, 1, 1, 1}}}, 64)), HasSubstr("5 dimensions"));
+  EXPECT_THAT(gguf_error(file_with({{.dims = {0, uint64_t{1} << 40, uint64_t{1} << 40}}}, 64)),
+              HasSubstr("impossible"));
+  EXPECT_THAT(gguf_error(file_with({{.dims = {33}, .type = 8}}, 64)), HasSubstr("not a multiple"));
+  EXPECT_THAT(gguf_error(file_with({{.offset = 64}}, 64)), HasSubstr("truncated"));
+  EXPECT_THAT(gguf_error(file_with({{.offset = UINT64_MAX / 32 * 32}}, 64)), HasSubstr("truncated"));
+  EXPECT_THAT(gguf_error(file_with({{.dims = {17}}}, 64)), HasSubstr("truncated"));
+  EXPECT_THAT(gguf_error(file_with({{.offset = 8}}, 64)), HasSubstr("not aligned to 32"));
+  EXPECT_THAT(gguf_error(file_with({{.name = "a"}, {.name = "a"}}, 64)), HasSubstr("'a' appears twice"));
+  EXPECT_NO_THROW(read_gguf_text(file_with({{.dims = {16}}}, 64)));
 }
 
 TEST(GgufReader, AlignmentComesFromTheFile) {
   const auto aligned = [](uint32_t alignment, uint64_t offset) {
     return file_with({{.offset = offset}}, 1024, entry("general.alignment", GgufType::U32, raw(alignment)), 1);
   };
-  EXPECT_NO_THROW(read(aligned(8, 8)));
-  EXPECT_THAT(error_of(aligned(64, 32)), HasSubstr("not aligned to 64"));
-  EXPECT_THAT(error_of(aligned(0, 0)), HasSubstr("power of two"));
-  EXPECT_THAT(error_of(aligned(24, 0)), HasSubstr("power of two"));
+  EXPECT_NO_THROW(read_gguf_text(aligned(8, 8)));
+  EXPECT_THAT(gguf_error(aligned(64, 32)), HasSubstr("not aligned to 64"));
+  EXPECT_THAT(gguf_error(aligned(0, 0)), HasSubstr("power of two"));
+  EXPECT_THAT(gguf_error(aligned(24, 0)), HasSubstr("power of two"));
 }
 
 TEST(GgufReader, AVocabularyOf256kIsReadInNoTime) {
@@ -182,7 +184,7 @@ TEST(GgufReader, AVocabularyOf256kIsReadInNoTime) {
   for (int i = 0; i < 256 * 1024; ++i) strings += gguf_string("token" + std::to_string(i));
   const std::string file = gguf_header(0, 1) + entry("tokenizer.ggml.tokens", GgufType::Array, strings);
   const auto begin = std::chrono::steady_clock::now();
-  const GgufContents contents = read(file);
+  const GgufContents contents = read_gguf_text(file);
   const auto tokens = *contents.metadata.strings("tokenizer.ggml.tokens");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(500));
   ASSERT_EQ(tokens.size(), 256u * 1024);

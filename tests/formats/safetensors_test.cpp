@@ -11,9 +11,11 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::vector<TensorInfo> read(const std::string& file) { return read_safetensors(bytes_of(file), "x.safetensors"); }
-std::string error_of(const std::string& json, const std::string& data = "") {
-  return message_of([&] { read(safetensors_file(json, data)); });
+std::vector<TensorInfo> read_safetensors_text(const std::string& file) {
+  return read_safetensors(bytes_of(file), "x.safetensors");
+}
+std::string safetensors_error(const std::string& json, const std::string& data = "") {
+  return message_of([&] { read_safetensors_text(safetensors_file(json, data)); });
 }
 
 const TensorInfo& named(const std::vector<TensorInfo>& tensors, const std::string& name) {
@@ -25,7 +27,7 @@ const TensorInfo& named(const std::vector<TensorInfo>& tensors, const std::strin
 
 TEST(Safetensors, AFileOfTheFormatsOwnLibraryIsRead) {
   const std::string file = read_whole(test_data("plain.safetensors"));
-  const auto tensors = read(file);
+  const auto tensors = read_safetensors_text(file);
   ASSERT_EQ(tensors.size(), 4u);
   const TensorInfo& f32 = named(tensors, "f32");
   EXPECT_EQ(f32.dtype, DType::F32);
@@ -43,27 +45,29 @@ TEST(Safetensors, Bf16AndMetadataAreUnderstood) {
   const std::string file = safetensors_file(
       R"({"__metadata__":{"format":"pt","n":"1"},"a":{"dtype":"BF16","shape":[2,1],"data_offsets":[1,5]}}  )",
       "xABCDyy");
-  const auto tensors = read(file);
+  const auto tensors = read_safetensors_text(file);
   ASSERT_EQ(tensors.size(), 1u);
   EXPECT_EQ(tensors[0].dtype, DType::BF16);
   EXPECT_EQ(tensors[0].data[0], std::byte{'A'});
 }
 
 TEST(Safetensors, HeadersThatDoNotFitAreRefused) {
-  EXPECT_THAT(message_of([] { read(""); }), HasSubstr("header's length"));
-  EXPECT_THAT(message_of([] { read(raw<uint64_t>(0)); }), HasSubstr("no JSON header"));
-  EXPECT_THAT(message_of([] { read(raw<uint64_t>(100) + "{}"); }), HasSubstr("truncated"));
-  EXPECT_THAT(message_of([] { read(raw<uint64_t>(UINT64_MAX) + "{}"); }), HasSubstr("not a safetensors file"));
-  EXPECT_THAT(message_of([] { read(raw<uint64_t>(100'000'001) + "{}"); }), HasSubstr("not a safetensors file"));
-  EXPECT_THAT(error_of("[]"), HasSubstr("no JSON header"));
-  EXPECT_THAT(error_of(R"({"a":)"), HasSubstr("not valid JSON"));
-  EXPECT_THAT(error_of("{}x"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(message_of([] { read_safetensors_text(""); }), HasSubstr("header's length"));
+  EXPECT_THAT(message_of([] { read_safetensors_text(raw<uint64_t>(0)); }), HasSubstr("no JSON header"));
+  EXPECT_THAT(message_of([] { read_safetensors_text(raw<uint64_t>(100) + "{}"); }), HasSubstr("truncated"));
+  EXPECT_THAT(message_of([] { read_safetensors_text(raw<uint64_t>(UINT64_MAX) + "{}"); }),
+              HasSubstr("not a safetensors file"));
+  EXPECT_THAT(message_of([] { read_safetensors_text(raw<uint64_t>(100'000'001) + "{}"); }),
+              HasSubstr("not a safetensors file"));
+  EXPECT_THAT(safetensors_error("[]"), HasSubstr("no JSON header"));
+  EXPECT_THAT(safetensors_error(R"({"a":)"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(safetensors_error("{}x"), HasSubstr("not valid JSON"));
 }
 
 TEST(Safetensors, TensorsThatDoNotFitAreRefused) {
   const auto one = [](const std::string& dtype, const std::string& shape, const std::string& offsets) {
-    return error_of(R"({"a":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}",
-                    "12345678");
+    return safetensors_error(
+        R"({"a":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}", "12345678");
   };
   EXPECT_THAT(one("F32", "[2]", "[4,12]"), HasSubstr("truncated"));
   EXPECT_THAT(one("F32", "[2]", "[8,0]"), HasSubstr("[8, 0)"));
@@ -79,21 +83,21 @@ TEST(Safetensors, TensorsThatDoNotFitAreRefused) {
 }
 
 TEST(Safetensors, HeadersOfAnotherFormAreRefused) {
-  EXPECT_THAT(error_of(R"({"a":1})"), HasSubstr("outside a list"));
-  EXPECT_THAT(error_of(R"({"a":{"dtype":"F32","shape":[2]}})"), HasSubstr("no dtype or data_offsets"));
-  EXPECT_THAT(error_of(R"({"a":{}})"), HasSubstr("'a'"));
+  EXPECT_THAT(safetensors_error(R"({"a":1})"), HasSubstr("outside a list"));
+  EXPECT_THAT(safetensors_error(R"({"a":{"dtype":"F32","shape":[2]}})"), HasSubstr("no dtype or data_offsets"));
+  EXPECT_THAT(safetensors_error(R"({"a":{}})"), HasSubstr("'a'"));
   EXPECT_THAT(
-      error_of(
+      safetensors_error(
           R"({"a":{"dtype":"U8","shape":[],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[],"data_offsets":[0,1]}})",
           "1"),
       HasSubstr("second entry"));
-  EXPECT_THAT(error_of(R"({"a":{"shape":[1],"shape":[1]}})"), HasSubstr("given twice"));
-  EXPECT_THAT(error_of(R"({"a":{"shape":[[1]]}})"), HasSubstr("list in the wrong place"));
-  EXPECT_THAT(error_of(R"({"a":{"more":[1]}})"), HasSubstr("unknown field 'more'"));
-  EXPECT_THAT(error_of(R"({"a":{"x":{"y":1}}})"), HasSubstr("object inside"));
-  EXPECT_THAT(error_of(R"({"a":{"dtype":null}})"), HasSubstr("null"));
-  EXPECT_THAT(error_of("{\"a\":" + std::string(100'000, '[')), HasSubstr("list in the wrong place"));
-  EXPECT_THAT(error_of(R"({"a":"text"})"), HasSubstr("text in the wrong place"));
+  EXPECT_THAT(safetensors_error(R"({"a":{"shape":[1],"shape":[1]}})"), HasSubstr("given twice"));
+  EXPECT_THAT(safetensors_error(R"({"a":{"shape":[[1]]}})"), HasSubstr("list in the wrong place"));
+  EXPECT_THAT(safetensors_error(R"({"a":{"more":[1]}})"), HasSubstr("unknown field 'more'"));
+  EXPECT_THAT(safetensors_error(R"({"a":{"x":{"y":1}}})"), HasSubstr("object inside"));
+  EXPECT_THAT(safetensors_error(R"({"a":{"dtype":null}})"), HasSubstr("null"));
+  EXPECT_THAT(safetensors_error("{\"a\":" + std::string(100'000, '[')), HasSubstr("list in the wrong place"));
+  EXPECT_THAT(safetensors_error(R"({"a":"text"})"), HasSubstr("text in the wrong place"));
 }
 
 }  // namespace

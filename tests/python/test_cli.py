@@ -10,7 +10,7 @@ import pytest
 
 from conftest import BUILD, GOLDENS
 
-VERBS = ["run", "chat", "bench", "explain", "inspect", "logits", "tokenize", "detokenize", "template", "perplexity", "quantize", "models", "doctor"]
+VERBS = ["run", "chat", "bench", "tune", "explain", "inspect", "logits", "tokenize", "detokenize", "template", "perplexity", "quantize", "models", "doctor"]
 TOKENS = "1,5,9,14,30,7,22"
 
 
@@ -30,6 +30,8 @@ def test_misuse_is_one_line_and_code_2(millrace, tiny):
     assert "kv-type" in millrace.fails("logits", "-m", tiny, "--tokens", "1", "--kv-type", "q2", code=2)
     assert "99999" in millrace.fails("logits", "-m", tiny, "--tokens", "1,99999", code=2)
     assert "top_p" in millrace.fails("run", "-m", tiny, "a", "--top-p", "7", code=2)
+    for seed in ("-1", "18446744073709551616", "1.5", "x"):
+        assert "seed" in millrace.fails("run", "-m", tiny, "a", "--seed", seed, code=2)
 
 
 def test_options_that_repeat_leave_the_prompt_alone(millrace, tiny):
@@ -67,6 +69,8 @@ def test_failures_are_one_line_and_code_1(millrace, tmp_path, tiny):
     (tmp_path / "cut.gguf").write_bytes(tiny.read_bytes()[:1000])
     assert "cut.gguf" in millrace.fails("logits", "-m", tmp_path / "cut.gguf", "--tokens", "1")
     assert "cuda" in millrace.fails("logits", "-m", tiny, "--tokens", "1", "--device", "cuda")
+    (tmp_path / "refuse.jinja").write_text("{{ raise_exception('no talk') }}")
+    assert "no talk" in millrace.fails("template", "--file", tmp_path / "refuse.jinja", "--input", "-", stdin=b"{}")
     millrace.fails("run", "-m", "someone/some-model", "hello")  # no network there: the endpoint refuses
 
 
@@ -164,6 +168,18 @@ def test_quantize_is_read_back_by_gguf(millrace, kind, tmp_path):
     assert "--type" in millrace.fails("quantize", source, out, "--type", "Q9", code=2)
 
 
+def test_what_was_tuned_is_kept_and_explained(millrace, tiny):
+    untuned = millrace.json("explain", "-m", tiny, "-t", "1", "-b", "1")["choices"]
+    assert all(candidate["measured_us"] is None for choice in untuned for candidate in choice["candidates"])
+    report = millrace.json("tune", "-m", tiny, "-t", "1", "-b", "1", "--chunk", "64", "--ctx", "64")
+    assert report["problems"] > 0 and report["seconds"] < 60
+    for choice in millrace.json("explain", "-m", tiny, "-t", "1", "-b", "1", "-d", "64")["choices"]:
+        measured = [candidate["measured_us"] for candidate in choice["candidates"] if candidate["measured_us"] is not None]
+        assert choice["problem"]["m"] > 64 or choice["candidates"][0]["measured_us"] == min(measured), choice
+    ops = millrace.json("bench", "-m", tiny, "-p", "0", "-n", "4", "-r", "1")["results"][0]["ops"]
+    assert {"linear", "attention", "norm"} <= {op["op"] for op in ops} and all(op["calls"] > 0 for op in ops)
+
+
 def test_bench_explain_inspect_models_doctor_speak_json(millrace, tiny):
     bench = millrace.json("bench", "-m", tiny, "-p", "16", "-n", "4", "-b", "1,2", "-d", "0,8", "-r", "1")
     assert {(r["test"], r["batch"], r["depth"]) for r in bench["results"]} == {(t, b, d) for t in ("pp16", "tg4") for b in (1, 2) for d in (0, 8)}
@@ -177,6 +193,7 @@ def test_bench_explain_inspect_models_doctor_speak_json(millrace, tiny):
         assert choice["candidates"][0]["estimate_us"] > 0
     inspected = millrace.json("inspect", tiny)
     assert inspected["supported"] and inspected["memory"]["total"] > 0 and inspected["tensors"]
+    assert inspected["predicted"]["ttft_ms"] > 0 and inspected["predicted"]["tokens_per_second"] > 0
     assert any(entry["default"] for entry in millrace.json("models")["catalogue"])
     doctor = millrace.json("doctor")
     assert doctor["hardware"]["ceilings"]["read_gbs"] > 0 and "llama" in doctor["architectures"]
@@ -200,6 +217,7 @@ def test_chat_keeps_the_conversation_and_obeys_commands(millrace, tmp_path):
     assert b"/reset" in done.stdout and b"unknown command" in done.stderr
     roles = [m["role"] for m in json.loads((tmp_path / "talk.json").read_text())]
     assert roles == ["user", "assistant"]
+    assert "name of a file" in millrace.fails("chat", "-m", model, stdin=b"/save\n", code=2)
 
 
 def chat_model(tmp_path):

@@ -10,11 +10,10 @@
 #include <random>
 
 #include "count_allocations.h"
+#include "sampling/selection.h"
 
 namespace millrace {
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // What came before the draw: the prompt, then tokens of the answer.
 struct History {

@@ -13,8 +13,6 @@
 namespace millrace {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
 struct Case {
   std::vector<float> logits;
   unsigned seed;

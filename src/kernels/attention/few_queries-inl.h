@@ -8,6 +8,8 @@
 #define MILLRACE_FEW_QUERIES_INL_H
 #endif
 
+#include <limits>
+
 #include "kernels/attention/tile-inl.h"
 #include "kernels/attention/wide_products-inl.h"
 
@@ -21,7 +23,7 @@ class FewQueries {
  public:
   FewQueries(const TileShape& shape, const Scratch& scratch) : shape_(shape), scratch_(scratch) {}
 
-  // False: the unified maximum does not fit these scores.
+  // False: the unified maximum does not fit these scores, or narrow arithmetic overflowed.
   bool run(const Piece& piece, Partial& partial) {
     shape_.template start<variant>(partial);
     prepare_queries();
@@ -38,6 +40,7 @@ class FewQueries {
       if (!weigh_tile(end - begin, partial)) return false;
       add(begin, end, partial.sums);
     }
+    if (Products::kApproximate && !all_finite(partial.sums, shape_.heads * shape_.stride)) return false;
     return variant != Softmax::Unified || shape_.totals_are_sound(partial);
   }
 
@@ -78,8 +81,9 @@ class FewQueries {
       if (heads == 4) products.template score<4>(head, keys, n, scores);
     });
     for (int head = 0; head < shape_.heads; ++head) {
-      const F32Vec most = largest_score(scratch_.scores + head * kScoreStride, end - begin, shape_.args.softcap);
-      scratch_.factors[head] = hn::GetLane(most);
+      float* row = scratch_.scores + head * kScoreStride;
+      scratch_.factors[head] = hn::GetLane(largest_score(row, end - begin, shape_.args.softcap));
+      if (AnyProducts::kApproximate && !all_finite(row, end - begin)) scratch_.factors[head] = kNotFinite;
     }
   }
 
@@ -95,6 +99,8 @@ class FewQueries {
     });
   }
 
+  static constexpr float kNotFinite = std::numeric_limits<float>::infinity();
+
   // Rounded queries give scores whose error grows with their size; what counts are those near the largest.
   bool trusted() const {
     bool all = products_.fits();
@@ -104,8 +110,9 @@ class FewQueries {
 
   bool weigh_tile(int n, Partial& partial) const {
     for (int head = 0; head < shape_.heads; ++head) {
-      if (!move_row<variant>(broadcast(scratch_.factors[head]), scratch_.scores + head * kScoreStride, n, partial.maxima[head],
-                             partial.totals[head], partial.sums + head * shape_.stride, shape_.stride)) {
+      if (!move_row<variant>(broadcast(scratch_.factors[head]), scratch_.scores + head * kScoreStride, n,
+                             partial.maxima[head], partial.totals[head], partial.sums + head * shape_.stride,
+                             shape_.stride)) {
         return false;
       }
     }

@@ -20,9 +20,10 @@ int edge(const QueryTile& tile, int64_t step) {
 
 AttentionSchedule::AttentionSchedule(const AttentionArgs& args, int query_tile, int threads)
     : args_(args),
+      invariant_(args.invariant),
       group_(args.heads / args.kv.kv_heads),
-      rows_per_tile_(std::max(1, query_tile / group_)),
-      decode_kv_heads_(decode_kv_heads(threads)) {
+      rows_per_tile_(invariant_ ? 1 : std::max(1, query_tile / group_)),
+      decode_kv_heads_(invariant_ ? 1 : decode_kv_heads(threads)) {
   for (const SequenceSlice& sequence : args.sequences) total_ += sequence_cost(sequence);
   const int64_t wanted = std::clamp<int64_t>(total_ / kCostWorthAChunk, 1, max_chunks(threads));
   chunks_ = static_cast<int>(wanted <= threads ? wanted : wanted / threads * threads);
@@ -74,7 +75,10 @@ void AttentionSchedule::for_pieces(int chunk, FunctionRef<void(const Piece&)> vi
     for_tiles(sequence, [&](const QueryTile& tile) {
       const int64_t each = step_cost(tile), count = steps(tile);
       // A step belongs to the chunk in which it starts.
-      const auto step_at = [&](int64_t cut) { return cut <= at ? 0 : std::min((cut - at + each - 1) / each, count); };
+      const auto step_at = [&](int64_t cut) {
+        if (invariant_) return cut <= at ? 0 : count;
+        return cut <= at ? 0 : std::min((cut - at + each - 1) / each, count);
+      };
       const int64_t begin = step_at(from), end = step_at(to);
       if (begin < end) visit({tile, edge(tile, begin), edge(tile, end)});
       at += each * count;

@@ -5,6 +5,8 @@
 // equal cost, wherever the cuts fall. So one decode at a long context and a batch of many short ones are shared equally
 // well, and the number of partial results is bounded by the number of chunks, not by the batch: a chunk holds at most
 // one tile that began before it and one that ends after it.
+//
+// Where results may not depend on the batch, each row under each KV head is a tile of its own, and none is cut.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +58,7 @@ class AttentionSchedule {
   int decode_kv_heads(int threads) const;
 
   const AttentionArgs& args_;
+  const bool invariant_;
   const int group_, rows_per_tile_, decode_kv_heads_;
   int chunks_ = 1;
   int64_t total_ = 0;

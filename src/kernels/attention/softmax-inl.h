@@ -61,6 +61,13 @@ HWY_INLINE F32Vec largest_score(float* scores, int n, float softcap) {
   return hn::MaxOfLanes(kF32, most);
 }
 
+// None of n numbers is an infinity or a NaN; what follows up to a multiple of kLanes is looked at, too.
+HWY_INLINE bool all_finite(const float* x, int64_t n) {
+  F32Vec zeros = hn::Zero(kF32);  // as long as all are finite
+  for (int64_t i = 0; i < n; i += kLanes) zeros = hn::MulAdd(load(x + i), hn::Zero(kF32), zeros);
+  return hn::AllTrue(kF32, hn::Eq(zeros, hn::Zero(kF32)));
+}
+
 // Turns n scores into weights and returns their sum.
 template <Exp2 accuracy = Exp2::Accurate>
 HWY_INLINE float weigh_row(float* scores, int n, F32Vec maximum) {

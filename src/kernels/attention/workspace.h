@@ -22,12 +22,12 @@ struct Partial {
 };
 
 struct Scratch {
-  Partial* whole = nullptr;  // for tiles that no cut goes through
-  float* q = nullptr;        // [vectors, stride], or transposed
-  float* scores = nullptr;   // [vectors, kScoreStride], or transposed
-  float* keys = nullptr;     // [stride, kKvTile]: a tile of keys, transposed
-  float* values = nullptr;   // [kKvTile, stride]
-  float* factors = nullptr;  // [vectors]: largest scores of a tile, or what its sums are rescaled by
+  Partial* whole = nullptr;     // for tiles that no cut goes through
+  float* q = nullptr;           // [vectors, stride], or transposed
+  float* scores = nullptr;      // [vectors, kScoreStride], or transposed
+  float* keys = nullptr;        // [stride, kKvTile]: a tile of keys, transposed
+  float* values = nullptr;      // [kKvTile, stride]
+  float* factors = nullptr;     // [vectors]: largest scores of a tile, or what its sums are rescaled by
   uint16_t* weights = nullptr;  // [vectors, kKvTile], in bf16
 };
 
@@ -76,7 +76,8 @@ class AttentionWorkspace {
   size_t partial_bytes() const { return kRecord + static_cast<size_t>(vectors * (2 + stride)) * sizeof(float); }
   size_t scratch_bytes() const {
     return partial_bytes() +
-           static_cast<size_t>(vectors * (stride + kScoreStride + 1 + kKvTile / 2) + 2 * stride * kKvTile) * sizeof(float);
+           static_cast<size_t>(vectors * (stride + kScoreStride + 1 + kKvTile / 2) + 2 * stride * kKvTile) *
+               sizeof(float);
   }
 
   const int threads_;

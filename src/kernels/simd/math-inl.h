@@ -33,8 +33,8 @@ HWY_INLINE void horner(const F32Vec (&r)[n], float c, F32Vec (&p)[n]) {
 }
 
 // 2^x for x <= 127; 2^-126 for all that is less; n vectors at once, so that none waits for its own last result. Adding
-// 1.5 * 2^23 leaves the nearest integer in the low bits of the sum, from where a shift takes it to the exponent: conversions
-// have fewer pipes than additions.
+// 1.5 * 2^23 leaves the nearest integer in the low bits of the sum, from where a shift takes it to the exponent:
+// conversions have fewer pipes than additions.
 template <Exp2 accuracy = Exp2::Accurate, int n>
 HWY_INLINE void exp2(F32Vec (&x)[n]) {
   constexpr bool kAccurate = accuracy == Exp2::Accurate;

@@ -9,7 +9,6 @@
 
 #include "kernels/simd/simd-inl.h"
 #include "tensor/blocks.h"
-#include "tensor/half.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace {
@@ -23,7 +22,7 @@ HWY_INLINE F32Vec row_at(const std::byte* row, int64_t i) {
   if constexpr (dtype == DType::BF16) return load_bf16(reinterpret_cast<const uint16_t*>(row) + i);
   if constexpr (dtype == DType::Q8_0) {
     const auto* block = reinterpret_cast<const BlockQ8_0*>(row) + i / 32;
-    return hn::Mul(load_i8(block->qs + i % 32), broadcast(f16_to_f32(block->d)));
+    return hn::Mul(load_i8(block->qs + i % 32), broadcast_f16(block->d));
   }
 }
 

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "hardware/isa.h"
+#include "tensor/half.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace {
@@ -64,6 +65,16 @@ HWY_INLINE F32Vec load_f16(const uint16_t* p) {
 #else
   const hn::Rebind<hwy::float16_t, F32> d16;
   return hn::PromoteTo(kF32, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
+#endif
+}
+
+// One f16 number in every lane.
+HWY_INLINE F32Vec broadcast_f16(uint16_t bits) {
+#if HWY_TARGET == HWY_SSE4
+  return broadcast(f16_to_f32(bits));
+#else
+  const hn::Rebind<uint16_t, F32> d16;
+  return hn::PromoteTo(kF32, hn::BitCast(hn::Rebind<hwy::float16_t, F32>(), hn::Set(d16, bits)));
 #endif
 }
 

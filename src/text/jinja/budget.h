@@ -7,7 +7,7 @@
 namespace millrace::jinja {
 
 struct RenderLimits {
-  int64_t steps = 20'000'000;           // expressions, statements, comparisons and items touched
+  int64_t steps = 5'000'000;            // expressions, statements, comparisons and items touched
   int64_t memory = int64_t{256} << 20;  // bytes of values alive at one time
   int64_t text = int64_t{64} << 20;     // bytes of one string, and of the whole output
   int depth = 1200;                     // nested expressions, statements and macro calls

@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-constexpr int kDeepest = 60;
+constexpr int kDeepestClass = 60;
 
 CodeSet negated_if(bool negate, CodeSet set) { return negate ? set.complement() : set; }
 
@@ -79,7 +79,7 @@ void class_member(PatternReader& in, bool ignore_case, int depth, CodeSet& set) 
 }
 
 CodeSet class_body(PatternReader& in, bool ignore_case, int depth) {
-  if (depth > kDeepest) in.refuse("is nested too deeply");
+  if (depth > kDeepestClass) in.refuse("is nested too deeply");
   const bool negate = in.accept('^');
   std::optional<CodeSet> common;  // of what stands left of the last &&
   CodeSet set;

@@ -12,7 +12,7 @@ namespace {
 using Kind = RegexNode::Kind;
 using Anchor = RegexNode::Anchor;
 
-constexpr int kDeepest = 60;         // groups inside of groups
+constexpr int kDeepestGroup = 60;    // groups inside of groups
 constexpr int kLargestCount = 1000;  // of {n,m}
 
 struct Options {
@@ -38,7 +38,7 @@ class Parser {
  private:
   // Up to the end or the closing parenthesis, which is left to the caller.
   RegexNode alternatives(int depth) {
-    if (depth > kDeepest) in_.refuse("is nested too deeply");
+    if (depth > kDeepestGroup) in_.refuse("is nested too deeply");
     const Options saved = options_;
     RegexNode all{Kind::Alternatives};
     do all.children.push_back(sequence(depth));
@@ -230,7 +230,7 @@ class Parser {
     for (int min = 0, max = 0, stacked = 0;; ++stacked) {
       const bool interval = !in_.at_end() && in_.peek() == '{';
       if (!quantifier(min, max)) return node;
-      if (stacked == kDeepest) in_.refuse("is nested too deeply");
+      if (stacked == kDeepestGroup) in_.refuse("is nested too deeply");
       if (node.kind == Kind::Anchor || node.kind == Kind::Look) in_.refuse("repeats a border or a lookaround");
       if (interval && min == max && in_.accept('?')) {  // {n}? is (?:...{n})?
         node = repeat(repeat(std::move(node), min, max, false), 0, 1, false);

@@ -24,7 +24,7 @@ inline uint64_t hash_bytes(std::string_view bytes) {
     hash = (std::rotl(hash, 23) ^ word) * 0x9FB21C651E98DF25u;
   }
   word = 0;
-  std::memcpy(&word, bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(&word, bytes.data(), bytes.size());  // an empty text may have no address
   return mix_bits(std::rotl(hash, 23) ^ word);
 }
 

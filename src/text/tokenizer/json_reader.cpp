@@ -3,7 +3,7 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kDeepest = 100;
+constexpr size_t kDeepestValue = 100;
 
 // Builds a tree from the parser's events.
 class TreeBuilder : public nlohmann::json_sax<Json> {
@@ -52,7 +52,7 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
   }
 
   bool open(Json v) {
-    if (open_.size() == kDeepest) broken("nested too deeply");
+    if (open_.size() == kDeepestValue) broken("nested too deeply");
     open_.push_back(&add(std::move(v)));
     return true;
   }

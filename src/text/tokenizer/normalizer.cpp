@@ -169,9 +169,9 @@ class ByteLevelNormalizer : public Normalizer {
   }
 };
 
-class Sequence : public Normalizer {
+class NormalizerSequence : public Normalizer {
  public:
-  explicit Sequence(std::vector<std::unique_ptr<Normalizer>> steps) : steps_(std::move(steps)) {}
+  explicit NormalizerSequence(std::vector<std::unique_ptr<Normalizer>> steps) : steps_(std::move(steps)) {}
 
   void apply(NormalizedText& text) const override {
     const size_t most = 4096 + 64 * text.text.size();
@@ -203,7 +203,7 @@ std::unique_ptr<Normalizer> make_bert_normalizer(const BertNormalizerOptions& op
 }
 std::unique_ptr<Normalizer> make_byte_level_normalizer() { return std::make_unique<ByteLevelNormalizer>(); }
 std::unique_ptr<Normalizer> make_normalizer_sequence(std::vector<std::unique_ptr<Normalizer>> steps) {
-  return std::make_unique<Sequence>(std::move(steps));
+  return std::make_unique<NormalizerSequence>(std::move(steps));
 }
 
 }  // namespace millrace

@@ -292,9 +292,9 @@ class DelimiterSplit : public PartSplit {
   std::string delimiter_;
 };
 
-class Sequence : public PreTokenizer {
+class PreTokenizerSequence : public PreTokenizer {
  public:
-  explicit Sequence(std::vector<std::unique_ptr<PreTokenizer>> steps) : steps_(std::move(steps)) {}
+  explicit PreTokenizerSequence(std::vector<std::unique_ptr<PreTokenizer>> steps) : steps_(std::move(steps)) {}
   void split(Pieces& pieces) const override {
     for (const auto& step : steps_) step->split(pieces);
   }
@@ -339,7 +339,7 @@ std::unique_ptr<PreTokenizer> make_metaspace(std::string replacement, PrependSch
 }
 
 std::unique_ptr<PreTokenizer> make_sequence(std::vector<std::unique_ptr<PreTokenizer>> steps) {
-  return std::make_unique<Sequence>(std::move(steps));
+  return std::make_unique<PreTokenizerSequence>(std::move(steps));
 }
 
 }  // namespace millrace

@@ -53,7 +53,7 @@ TEST(ChatTemplate, ErrorsNameTheLine) {
 }
 
 TEST(ChatTemplate, TellsTheTemplatesOwnRefusalApart) {
-  const std::string message = message_of(ErrorKind::Usage, [] {
+  const std::string message = message_of(ErrorKind::Unsupported, [] {
     ChatTemplate("{{ raise_exception('Roles must\nalternate') }}").render(ordered_json::object());
   });
   EXPECT_THAT(message, HasSubstr("Roles must alternate"));
@@ -61,8 +61,8 @@ TEST(ChatTemplate, TellsTheTemplatesOwnRefusalApart) {
 
 TEST(ChatTemplate, RefusesWhatIsNoText) {
   EXPECT_THAT(message_of(ErrorKind::BadFile, [] { ChatTemplate("a\xff"); }), HasSubstr("UTF-8"));
-  message_of(ErrorKind::Usage, [] { ChatTemplate("{{ x }}").render({{"x", "\xc3"}}); });
-  message_of(ErrorKind::Usage, [] { ChatTemplate("{{ x }}").render(ordered_json::array()); });
+  message_of(ErrorKind::BadFile, [] { ChatTemplate("{{ x }}").render({{"x", "\xc3"}}); });
+  message_of(ErrorKind::BadFile, [] { ChatTemplate("{{ x }}").render(ordered_json::array()); });
 }
 
 TEST(ChatTemplate, TellsTheTimeItIsGiven) {

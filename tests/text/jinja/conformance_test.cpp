@@ -43,7 +43,7 @@ class Conformance : public testing::Test {
       actual["text"] =
           ChatTemplate(source).render(context, std::chrono::system_clock::time_point(std::chrono::seconds(now)));
     } catch (const Error& error) {
-      actual["error"] = error.kind() == ErrorKind::Usage ? "raised" : "template";
+      actual["error"] = error.kind() == ErrorKind::Unsupported ? "raised" : "template";
       message = error.what();
     }
     if (expected.contains("text")) {

@@ -19,7 +19,7 @@ int main() {
       result["text"] = chat_template.render(request.at("context"), now);
     } catch (const millrace::Error& error) {
       result["error"] = error.what();
-      result["kind"] = error.kind() == millrace::ErrorKind::Usage ? "usage" : "bad_file";
+      result["kind"] = error.kind() == millrace::ErrorKind::Unsupported ? "usage" : "bad_file";
     }
     std::cout << result.dump() << std::endl;
   }

@@ -70,8 +70,8 @@ inline float32x4_t zip_high(float32x4_t a, float32x4_t b) {
 }
 
 template <bool accumulate>
-inline void multiply_tile(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t b_stride, int64_t depth, float* c,
-                          int64_t c_stride) {
+inline void multiply_tile(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t b_stride, int64_t depth,
+                          float* c, int64_t c_stride) {
   float32x4_t acc[kPairs][kPairs];
   MR_UNROLL for (int i = 0; i < kPairs; ++i) {
     MR_UNROLL for (int j = 0; j < kPairs; j += 2) {
@@ -104,8 +104,8 @@ void multiply_all(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_
                   int64_t depth, float* c, int64_t c_stride) {
   for (int64_t j = 0; j < cols; j += 2 * kPairs) {
     for (int64_t i = 0; i < rows; i += 2 * kPairs) {
-      multiply_tile<accumulate>(a + i / 2 * a_stride, a_stride, b + j / 2 * b_stride, b_stride, depth, c + i * c_stride + j,
-                                c_stride);
+      multiply_tile<accumulate>(a + i / 2 * a_stride, a_stride, b + j / 2 * b_stride, b_stride, depth,
+                                c + i * c_stride + j, c_stride);
     }
   }
 }
@@ -116,18 +116,20 @@ void pack_pairs(const float* a, int64_t stride, int64_t rows, int64_t cols, uint
   for (int64_t row = 0; row < rows; row += 2, out += pair_stride) {
     const float *first = a + row * stride, *second = first + stride;
     for (int64_t i = 0; i < cols; i += 8) {
-      store_pair(round8(vld1q_f32(first + i), vld1q_f32(first + i + 4)), round8(vld1q_f32(second + i), vld1q_f32(second + i + 4)),
-                 out + i * 2);
+      store_pair(round8(vld1q_f32(first + i), vld1q_f32(first + i + 4)),
+                 round8(vld1q_f32(second + i), vld1q_f32(second + i + 4)), out + i * 2);
     }
   }
 }
 
-void pack_pairs(DType dtype, const std::byte* const* rows, int64_t count, int64_t cols, uint16_t* out, int64_t pair_stride) {
+void pack_pairs(DType dtype, const std::byte* const* rows, int64_t count, int64_t cols, uint16_t* out,
+                int64_t pair_stride) {
   if (dtype == DType::F16) return pack_rows<DType::F16>(rows, count, cols, out, pair_stride);
   pack_rows<DType::BF16>(rows, count, cols, out, pair_stride);
 }
 
-void pack_column_pairs(DType dtype, const std::byte* const* rows, int64_t count, int64_t cols, uint16_t* out, int64_t pair_stride) {
+void pack_column_pairs(DType dtype, const std::byte* const* rows, int64_t count, int64_t cols, uint16_t* out,
+                       int64_t pair_stride) {
   if (dtype == DType::F16) return pack_columns<DType::F16>(rows, count, cols, out, pair_stride);
   pack_columns<DType::BF16>(rows, count, cols, out, pair_stride);
 }

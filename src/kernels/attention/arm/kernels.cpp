@@ -2,6 +2,7 @@
 // exact.
 #include "kernels/attention/arm/kernels.h"
 
+#include "kernels/attention/arm/fp16_products.h"
 #include "kernels/attention/arm/half_products.h"
 #include "kernels/attention/flash.h"
 #include "kernels/cpu_lists.h"
@@ -17,11 +18,23 @@ namespace millrace {
 namespace HWY_NAMESPACE {
 namespace {
 
+// How a decode over f16 keys and values multiplies: see half_products.h and fp16_products.h.
+struct Fhm {
+  static constexpr auto score = score_halves;
+  static constexpr auto add = add_halves;
+};
+struct Fp16 {
+  static constexpr auto score = score_fp16;
+  static constexpr auto add = add_fp16;
+};
+
+constexpr int64_t kMostHalves = 32 << 10;  // of all queries of a row
+
+template <class Arithmetic>
 class HalfProducts {
  public:
   static constexpr DType kDType = DType::F16;
   static constexpr bool kApproximate = true;
-  static constexpr int64_t kMaxElements = 32 << 10;  // of all queries of a row
 
   void prepare(const float* q, int heads, int64_t dim, int64_t stride) {
     dim_ = dim;
@@ -41,61 +54,76 @@ class HalfProducts {
 
   template <int heads>
   void score(int first, const std::byte* keys, int n, float* scores) const {
-    score_halves(keys, n, q_ + first * dim_, heads, dim_, scores);
+    Arithmetic::score(keys, n, q_ + first * dim_, heads, dim_, scores);
   }
   template <int heads>
   void add(const std::byte* values, int n, const float* weights, float* sums) const {
-    add_halves(values, n, weights, heads, dim_, stride_, sums);
+    Arithmetic::add(values, n, weights, heads, dim_, stride_, sums);
   }
 
  private:
   int64_t dim_ = 0, stride_ = 0;
   bool fits_ = false;
-  alignas(64) uint16_t q_[kMaxElements];
+  alignas(64) uint16_t q_[kMostHalves];
 };
 
+// In f16 arithmetic the weights must not exceed one: there the maximum follows at once.
+template <class Arithmetic>
+void run_half_decode(const TileShape& shape, const Scratch& scratch, const Piece& piece, Partial& partial) {
+  constexpr Softmax kVariant = std::is_same_v<Arithmetic, Fp16> ? Softmax::Online : Softmax::Lazy;
+  if (FewQueries<HalfProducts<Arithmetic>, kVariant>(shape, scratch).run(piece, partial)) return;
+  FewQueries<WideProducts<DType::F16>, Softmax::Online>(shape, scratch).run(piece, partial);
+}
+
+template <class Arithmetic>
 void run_half_piece(const AttentionArgs& args, const AttentionWorkspace& space, const Scratch& scratch,
                     const Piece& piece, Partial& partial) {
   const TileShape shape(args, space, piece.tile);
-  if (shape.is_decode()) {
-    FewQueries<HalfProducts, Softmax::Lazy>(shape, scratch).run(piece, partial);
-  } else {
-    ManyQueries<DType::F16, Softmax::Lazy>(shape, scratch).run(piece, partial);
-  }
+  if (shape.is_decode()) return run_half_decode<Arithmetic>(shape, scratch, piece, partial);
+  ManyQueries<DType::F16, Softmax::Lazy>(shape, scratch).run(piece, partial);
 }
 
 template <DType dtype>
-void run_pair_piece(const AttentionArgs& args, const AttentionWorkspace& space, const Scratch& scratch, const Piece& piece,
-                    Partial& partial) {
+void run_pair_piece(const AttentionArgs& args, const AttentionWorkspace& space, const Scratch& scratch,
+                    const Piece& piece, Partial& partial) {
   const TileShape shape(args, space, piece.tile);
-  if (shape.is_decode()) {
-    using Products = std::conditional_t<dtype == DType::F16, HalfProducts, WideProducts<dtype>>;
-    FewQueries<Products, Softmax::Lazy>(shape, scratch).run(piece, partial);
-  } else if (!ManyPairs(shape, scratch).run(piece, partial)) {
+  if (!shape.is_decode()) {
+    if (ManyPairs(shape, scratch).run(piece, partial)) return;
     ManyQueries<dtype, Softmax::Lazy>(shape, scratch).run(piece, partial);
+  } else if constexpr (dtype == DType::F16) {
+    run_half_decode<Fhm>(shape, scratch, piece, partial);
+  } else {
+    FewQueries<WideProducts<dtype>, Softmax::Lazy>(shape, scratch).run(piece, partial);
   }
 }
 
-bool can_run_half(const AttentionProblem& p, const Hardware& hardware) {
-  return hardware.isa.has(Isa::Fhm) && p.precision == Precision::Fast && p.kv == DType::F16 && p.head_dim % 8 == 0 &&
-         int64_t{p.heads} * p.head_dim <= HalfProducts::kMaxElements;
+bool fits_halves(const AttentionProblem& p) {
+  return p.precision == Precision::Fast && p.kv == DType::F16 && p.head_dim % 8 == 0 &&
+         int64_t{p.heads} * p.head_dim <= kMostHalves;
 }
-
+bool can_run_fp16(const AttentionProblem& p, const Hardware& hardware) {
+  return hardware.isa.has(Isa::Fp16) && fits_halves(p);
+}
+bool can_run_fhm(const AttentionProblem& p, const Hardware& hardware) {
+  return hardware.isa.has(Isa::Fhm) && fits_halves(p);
+}
 bool can_run_pairs(const AttentionProblem& p, const Hardware& hardware) {
-  const bool decodes = p.kv == DType::F16 ? can_run_half(p, hardware) : p.kv == DType::BF16;
-  return hardware.isa.has(Isa::Bf16) && p.precision == Precision::Fast && decodes && p.head_dim % 8 == 0;
+  if (!hardware.isa.has(Isa::Bf16) || p.precision != Precision::Fast || p.head_dim % 8 != 0) return false;
+  return p.kv == DType::F16 ? can_run_fhm(p, hardware) : p.kv == DType::BF16;
 }
 
 double half_gflops(const AttentionProblem& p, const Hardware& hardware) {
-  return (p.rows > p.sequences ? 0.65 : 0.6) * hardware.ceilings.f32_gflops;
+  return (p.rows > p.sequences ? 0.6 : 0.45) * hardware.ceilings.f32_gflops;
 }
-
 double pair_gflops(const AttentionProblem& p, const Hardware& hardware) {
-  if (p.rows > p.sequences) return 0.35 * hardware.ceilings.bf16_gflops;
-  return (p.kv == DType::F16 ? 0.6 : 0.4) * hardware.ceilings.f32_gflops;
+  if (p.rows > p.sequences) return 0.3 * hardware.ceilings.bf16_gflops;
+  return (p.kv == DType::F16 ? 0.45 : 0.35) * hardware.ceilings.f32_gflops;
 }
 
-RunPiece choose_half(DType) { return run_half_piece; }
+template <class Arithmetic>
+RunPiece choose_half(DType) {
+  return run_half_piece<Arithmetic>;
+}
 RunPiece choose_pairs(DType kv) { return kv == DType::F16 ? run_pair_piece<DType::F16> : run_pair_piece<DType::BF16>; }
 
 // Twice the tile of f32: packing is spread over more query vectors, and they take half the room.
@@ -103,13 +131,21 @@ constexpr int kPairQueryTile = 128;
 
 }  // namespace
 
-const AttentionKernel* half_kernel() {
-  static const FlashAttention kernel({"flash_fhm", kQueryTile, can_run_half, half_gflops, choose_half, merge, write_out});
+const AttentionKernel* fp16_kernel() {
+  static const FlashAttention kernel(
+      {"flash_fp16", kQueryTile, can_run_fp16, half_gflops, choose_half<Fp16>, merge, write_out});
+  return &kernel;
+}
+
+const AttentionKernel* fhm_kernel() {
+  static const FlashAttention kernel(
+      {"flash_fhm", kQueryTile, can_run_fhm, half_gflops, choose_half<Fhm>, merge, write_out});
   return &kernel;
 }
 
 const AttentionKernel* pair_kernel() {
-  static const FlashAttention kernel({"flash_bf16", kPairQueryTile, can_run_pairs, pair_gflops, choose_pairs, merge, write_out});
+  static const FlashAttention kernel(
+      {"flash_bf16", kPairQueryTile, can_run_pairs, pair_gflops, choose_pairs, merge, write_out});
   return &kernel;
 }
 
@@ -120,6 +156,8 @@ HWY_AFTER_NAMESPACE();
 
 namespace millrace {
 
-KernelList<AttentionOp> arm_attention_kernels() { return {N_NEON::pair_kernel(), N_NEON::half_kernel()}; }
+KernelList<AttentionOp> arm_attention_kernels() {
+  return {N_NEON::pair_kernel(), N_NEON::fhm_kernel(), N_NEON::fp16_kernel()};
+}
 
 }  // namespace millrace

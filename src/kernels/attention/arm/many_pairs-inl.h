@@ -28,7 +28,8 @@ class ManyPairs {
       end = std::min(piece.end, (begin / kKvTile + 1) * kKvTile);
       const int count = find_rows(begin, end, shape_.args.kv.keys);
       pack_pairs(shape_.args.kv.dtype, rows_, count, shape_.dim, keys(), row_pair_);
-      multiply_pairs(queries(), row_pair_, keys(), row_pair_, vectors_, count, shape_.dim, scratch_.scores, kScoreStride, false);
+      multiply_pairs(queries(), row_pair_, keys(), row_pair_, vectors_, count, shape_.dim, scratch_.scores,
+                     kScoreStride, false);
       if (!weigh_tile(begin, end, count, partial)) return false;
       pack_pairs(scratch_.scores, kScoreStride, vectors_, count, scratch_.weights, kColumnPair);
       find_rows(begin, end, shape_.args.kv.values);
@@ -52,14 +53,15 @@ class ManyPairs {
       for (int64_t i = 0; i < 2; ++i) {
         const int row = static_cast<int>(vector + i) / shape_.group, head = static_cast<int>(vector + i) % shape_.group;
         const float* q = row < shape_.tile.rows ? shape_.query(row, head) : nullptr;
-        for (int64_t e = 0; e < shape_.dim; ++e) two[i * shape_.stride + e] = q != nullptr ? q[e] * shape_.query_scale : 0.0f;
+        for (int64_t e = 0; e < shape_.dim; ++e)
+          two[i * shape_.stride + e] = q != nullptr ? q[e] * shape_.query_scale : 0.0f;
       }
       pack_pairs(two, shape_.stride, 2, shape_.dim, queries() + vector / 2 * row_pair_, row_pair_);
     }
   }
 
-  // Where the keys (or values) of positions [begin, end) lie. The last one is repeated up to a multiple of eight, which is
-  // returned.
+  // Where the keys (or values) of positions [begin, end) lie. The last one is repeated up to a multiple of eight, which
+  // is returned.
   int find_rows(int begin, int end, const std::byte* base) {
     int t = 0;
     for (int at = begin, n; at < end; at += n) {
@@ -101,7 +103,8 @@ class ManyPairs {
         std::fill(scores, scores + count, 0.0f);
         continue;
       }
-      partial.totals[vector] += weigh_row<Exp2::Coarse>(scores + range.begin, range.size(), broadcast(partial.maxima[vector]));
+      partial.totals[vector] +=
+          weigh_row<Exp2::Coarse>(scores + range.begin, range.size(), broadcast(partial.maxima[vector]));
       std::fill(scores, scores + range.begin, 0.0f);
       std::fill(scores + range.end, scores + count, 0.0f);
     }

@@ -35,7 +35,9 @@ bool sensible(const CudaAttentionShape& s) {
          s.block_size > 0 && s.head_dim > 0 && s.head_dim % 8 == 0;
 }
 
-// The workspace of a decode: counters, summaries, partial results.
+// The workspace of a decode: counters, summaries, partial results. Counters have the same room for every shape: shapes
+// share the workspace, and what one leaves of its partial results may not be another's counters.
+constexpr size_t kCounterSpace = 1 << 20;
 struct DecodeWorkspace {
   size_t summaries, partials, end;
 };
@@ -45,7 +47,7 @@ int pairs_per_sequence(const CudaAttentionShape& s) {
 DecodeWorkspace decode_workspace(const CudaAttentionShape& s, int grid) {
   DecodeWorkspace space;
   const size_t rows = static_cast<size_t>(grid) * 2 * kTileRows;
-  space.summaries = aligned(static_cast<size_t>(s.sequences) * static_cast<size_t>(pairs_per_sequence(s)) * 4);
+  space.summaries = kCounterSpace;
   space.partials = space.summaries + aligned(rows * sizeof(float2));
   space.end = space.partials + rows * static_cast<size_t>(s.head_dim) * 4;
   return space;
@@ -69,6 +71,7 @@ CudaAttentionPlan plan_clusters(CudaAttentionPlan plan, const void* kernel) {
 CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {
   const CudaAttentionShape& s = plan.shape;
   if (!is_half(s.kv) || s.block_size % kUnit != 0) return plan;
+  if (static_cast<size_t>(s.sequences) * static_cast<size_t>(pairs_per_sequence(s)) * 4 > kCounterSpace) return plan;
   const DecodeEntry entry = decode_entry(s);
   if (entry.kernel == nullptr) return plan;
   plan.grid = resident_blocks(reinterpret_cast<const void*>(entry.kernel), entry.threads, entry.shared_bytes);

@@ -9,23 +9,31 @@ struct Quantized32 {
   int sum[2];  // of all q, and of the second 16 alone
 };
 
+// The low bytes of four vectors.
+MR_INLINE inline int8x16_t low_bytes(const float32x4_t* v) {
+  const auto halves = [](float32x4_t a, float32x4_t b)
+                          MR_INLINE { return vuzp1q_u16(vreinterpretq_u16_f32(a), vreinterpretq_u16_f32(b)); };
+  return vreinterpretq_s8_u8(
+      vuzp1q_u8(vreinterpretq_u8_u16(halves(v[0], v[1])), vreinterpretq_u8_u16(halves(v[2], v[3]))));
+}
+
 MR_INLINE inline Quantized32 quantize_32(const float* x) {
-  float32x4_t v[8], most = vdupq_n_f32(0);
+  float32x4_t v[8], most[8];
   unrolled<8>([&](auto i) MR_INLINE {
     v[i] = vld1q_f32(x + 4 * i);
-    most = vmaxq_f32(most, vabsq_f32(v[i]));
+    most[i] = vabsq_f32(v[i]);
   });
-  const float largest = vmaxvq_f32(most);
+  unrolled<4>([&](auto i) MR_INLINE { most[i] = vmaxq_f32(most[i], most[i + 4]); });
+  const float largest = vmaxvq_f32(vmaxq_f32(vmaxq_f32(most[0], most[1]), vmaxq_f32(most[2], most[3])));
   const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
-  int32x4_t rounded[8];
-  unrolled<8>([&](auto i) MR_INLINE { rounded[i] = vcvtnq_s32_f32(vmulq_n_f32(v[i], inverse)); });
+  // A float of this size has no fraction left: adding rounds, and the integer stands in the low bits. Conversions would
+  // have to queue for one pipe of four.
+  const float32x4_t large = vdupq_n_f32(0x1.8p23f);
+  unrolled<8>([&](auto i) MR_INLINE { v[i] = vaddq_f32(vmulq_n_f32(v[i], inverse), large); });
   Quantized32 out;
-  unrolled<2>([&](auto h) MR_INLINE {
-    const int16x8_t low = vcombine_s16(vqmovn_s32(rounded[4 * h]), vqmovn_s32(rounded[4 * h + 1]));
-    const int16x8_t high = vcombine_s16(vqmovn_s32(rounded[4 * h + 2]), vqmovn_s32(rounded[4 * h + 3]));
-    out.q[h] = vcombine_s8(vqmovn_s16(low), vqmovn_s16(high));
-  });
-  out.scale = largest / 127.0f;
+  out.q[0] = low_bytes(v);
+  out.q[1] = low_bytes(v + 4);
+  out.scale = largest * (1 / 127.0f);
   out.sum[1] = vaddlvq_s8(out.q[1]);
   out.sum[0] = vaddlvq_s8(out.q[0]) + out.sum[1];
   return out;

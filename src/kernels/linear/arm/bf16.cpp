@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "kernels/linear/arm/arm.h"
-#include "kernels/linear/rows8/target.h"
 #include "kernels/linear/rows8/packed.h"
+#include "kernels/linear/rows8/target.h"
 #include "tensor/blocks.h"
 
 MR_BEGIN_TARGET("arch=armv8.2-a+bf16", "bf16")
@@ -27,12 +27,15 @@ std::span<const Rows8Method> bf16_methods() {
       {.name = "full_bf16",
        .isa = Isa::Bf16,
        .min_m = 2,
+       .plain_rows = true,
        .tile_rows = Bf16Micro::kRows,
        .x_bytes = panel_x_bytes<Bf16Micro>,
        .quantize = convert_x,
        .scratch_bytes = Bf16Micro::kBytes,
        .strips_per_panel = Bf16Micro::kStrips,
-       .multiply = panels<Bf16Micro>},
+       .multiply = panels_of_any<Bf16Micro>,
+       .compute_share = 0.33,
+       .unpack_rows = 24},
   };
   return methods;
 }

@@ -107,6 +107,28 @@ struct Bf16Micro {
     });
   }
 
+  template <class Format>
+  static void unpack_plain(const LinearWeights& weights, int64_t strip, int64_t group, int, Bf16Group& to) {
+    const int64_t k = 32 * group, count = std::min<int64_t>(32, weights.k - k);
+    for (int r = 0; r < kPackedRows; ++r) {
+      const int64_t n = strip * kPackedRows + r;
+      uint16_t padded[32] = {};
+      const uint16_t* row = padded;
+      if (n < weights.n) {
+        row = reinterpret_cast<const uint16_t*>(weights.data) + n * weights.k + k;
+        if (count < 32) row = static_cast<const uint16_t*>(std::memcpy(padded, row, static_cast<size_t>(count) * 2));
+      }
+      for (int step = 0; step < 8; ++step) {
+        uint16x4_t four = vld1_u16(row + 4 * step);
+        if constexpr (Format::kType == DType::F16) {
+          const float32x4_t f = vcvt_f32_f16(vreinterpret_f16_u16(four));
+          four = vget_low_u16(to_bf16(f, f));
+        }
+        vst1_u16(to.q[step][r / 2] + r % 2 * 4, four);
+      }
+    }
+  }
+
   template <class Format, int m>
   static void multiply(const LinearArgs& args, const Bf16Group* panel, const Bf16XBlock* x, Stretch stretch,
                        int64_t strip, int64_t row) {

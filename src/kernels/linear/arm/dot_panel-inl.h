@@ -81,7 +81,7 @@ struct DotMicro {
   using Group = DotGroup<Format::kScales, Format::kMins>;
   using XBlock = ::millrace::XBlock<4>;
   static constexpr int kRows = 4;
-  static constexpr int64_t kJoined = 1, kStrips = 4, kGroups = 32;
+  static constexpr int64_t kJoined = 1, kStrips = MR_PANEL_STRIPS, kGroups = MR_PANEL_GROUPS;
   static constexpr size_t kBytes = kStrips * kGroups * sizeof(DotGroup<2, true>);
 
   template <class Format>

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "kernels/linear/arm/arm.h"
-#include "kernels/linear/rows8/target.h"
 #include "kernels/linear/rows8/packed.h"
+#include "kernels/linear/rows8/target.h"
 #include "tensor/blocks.h"
 
 MR_BEGIN_TARGET("arch=armv8.2-a+dotprod", "dotprod")
@@ -39,7 +39,9 @@ std::span<const Rows8Method> dotprod_methods() {
        .max_m = 1,
        .x_bytes = strip_x_bytes,
        .quantize = quantize_for_strips,
-       .multiply = strips},
+       .multiply = strips,
+       .compute_share = 0.42,
+       .unpack_effort_rows = 0.6},
       {.name = "flat_dotprod",
        .isa = Isa::DotProd,
        .min_m = 2,
@@ -47,7 +49,9 @@ std::span<const Rows8Method> dotprod_methods() {
        .tile_rows = 4,
        .x_bytes = strip_x_bytes,
        .quantize = quantize_for_strips,
-       .multiply = strips},
+       .multiply = strips,
+       .compute_share = 0.42,
+       .unpack_effort_rows = 0.6},
       {.name = "full_dotprod",
        .isa = Isa::DotProd,
        .min_m = 2,
@@ -56,7 +60,10 @@ std::span<const Rows8Method> dotprod_methods() {
        .quantize = quantize_for_panels<DotMicro>,
        .scratch_bytes = DotMicro::kBytes,
        .strips_per_panel = DotMicro::kStrips,
-       .multiply = panels<DotMicro>},
+       .multiply = panels<DotMicro>,
+       .compute_share = 0.45,
+       .unpack_rows = 1,
+       .unpack_effort_rows = 1},
   };
   return methods;
 }

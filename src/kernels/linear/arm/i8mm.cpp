@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "kernels/linear/arm/arm.h"
-#include "kernels/linear/rows8/target.h"
 #include "kernels/linear/rows8/packed.h"
+#include "kernels/linear/rows8/target.h"
 #include "tensor/blocks.h"
 
 MR_BEGIN_TARGET("arch=armv8.2-a+dotprod+i8mm", "dotprod,i8mm")
@@ -32,7 +32,10 @@ std::span<const Rows8Method> i8mm_methods() {
        .quantize = quantize_for_panels<MmlaMicro>,
        .scratch_bytes = MmlaMicro::kBytes,
        .strips_per_panel = MmlaMicro::kStrips,
-       .multiply = panels<MmlaMicro>},
+       .multiply = panels<MmlaMicro>,
+       .compute_share = 0.33,
+       .unpack_rows = 1.5,
+       .unpack_effort_rows = 1},
   };
   return methods;
 }

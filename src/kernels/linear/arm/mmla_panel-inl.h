@@ -14,22 +14,24 @@ struct MmlaGroup {
 
 struct MmlaXBlock {
   static constexpr int kPairs = 3;
-  float scale[kPairs][4];
-  float sum[2][kPairs][4];
+  float scale[kPairs][2];
+  float sum[2][kPairs][2];
   int8_t q[4][kPairs][2][8];
 
   MR_INLINE void set(int r, const Quantized32& v, float unit) {
     const int pair = r / 2, which = r % 2;
-    for (int copy = which; copy < 4; copy += 2) {
-      scale[pair][copy] = v.scale * unit;
-      for (int s = 0; s < 2; ++s) sum[s][pair][copy] = v.scale * static_cast<float>(v.sum[s]);
-    }
+    scale[pair][which] = v.scale * unit;
+    for (int s = 0; s < 2; ++s) sum[s][pair][which] = v.scale * static_cast<float>(v.sum[s]);
     for (int i = 0; i < 2; ++i) {
       vst1_s8(q[2 * i][pair][which], vget_low_s8(v.q[i]));
       vst1_s8(q[2 * i + 1][pair][which], vget_high_s8(v.q[i]));
     }
   }
 };
+
+MR_INLINE inline float32x4_t load_twice(const float (&pair)[2]) {
+  return vreinterpretq_f32_u64(vld1q_dup_u64(reinterpret_cast<const uint64_t*>(pair)));
+}
 
 // As assembly, since the order of the sums matters: the compiler's own leaves too few of them in flight.
 MR_INLINE inline void smmla(int32x4_t& sum, int8x16_t w, int8x16_t x) {
@@ -57,7 +59,7 @@ MR_INLINE inline void add_mmla_scaled(const int32x4_t (&sums)[4][pairs], const f
   unrolled<4>([&](auto i) MR_INLINE {
     const float32x4_t w = vld1q_f32(scale[i]);
     unrolled<pairs>([&](auto j) MR_INLINE {
-      acc[i][j] = vfmaq_f32(acc[i][j], vcvtq_f32_s32(sums[i][j]), vmulq_f32(w, vld1q_f32(x.scale[j])));
+      acc[i][j] = vfmaq_f32(acc[i][j], vcvtq_f32_s32(sums[i][j]), vmulq_f32(w, load_twice(x.scale[j])));
     });
   });
 }
@@ -79,7 +81,7 @@ MR_INLINE inline void mmla_tile(const MmlaGroup<scales, mins>* w, int64_t groups
     unrolled<mins ? scales : 0>([&](auto s) MR_INLINE {
       unrolled<4>([&](auto i) MR_INLINE {
         const float32x4_t min = vld1q_f32(w->min[s][i]);
-        unrolled<pairs>([&](auto j) MR_INLINE { acc[i][j] = vfmaq_f32(acc[i][j], min, vld1q_f32(x->sum[s][j])); });
+        unrolled<pairs>([&](auto j) MR_INLINE { acc[i][j] = vfmaq_f32(acc[i][j], min, load_twice(x->sum[s][j])); });
       });
     });
   }
@@ -99,7 +101,7 @@ struct MmlaMicro {
   using Group = MmlaGroup<Format::kScales, Format::kMins>;
   using XBlock = MmlaXBlock;
   static constexpr int kRows = 2 * MmlaXBlock::kPairs;
-  static constexpr int64_t kJoined = 1, kStrips = 4, kGroups = 32;
+  static constexpr int64_t kJoined = 1, kStrips = MR_PANEL_STRIPS, kGroups = MR_PANEL_GROUPS;
   static constexpr size_t kBytes = kStrips * kGroups * sizeof(MmlaGroup<2, true>);
 
   template <class Format>

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "kernels/linear/arm/arm.h"
-#include "kernels/linear/rows8/target.h"
 #include "kernels/linear/rows8/packed.h"
+#include "kernels/linear/rows8/target.h"
 #include "tensor/blocks.h"
 
 namespace millrace {
@@ -35,7 +35,9 @@ std::span<const Rows8Method> neon_methods() {
        .max_m = 1,
        .x_bytes = strip_x_bytes,
        .quantize = quantize_for_strips,
-       .multiply = strips},
+       .multiply = strips,
+       .compute_share = 0.42,
+       .unpack_effort_rows = 0.6},
       {.name = "flat_neon",
        .isa = Isa::Neon,
        .min_m = 2,
@@ -43,7 +45,9 @@ std::span<const Rows8Method> neon_methods() {
        .tile_rows = 4,
        .x_bytes = strip_x_bytes,
        .quantize = quantize_for_strips,
-       .multiply = strips},
+       .multiply = strips,
+       .compute_share = 0.42,
+       .unpack_effort_rows = 0.6},
       {.name = "full_neon",
        .isa = Isa::Neon,
        .min_m = 2,
@@ -52,7 +56,10 @@ std::span<const Rows8Method> neon_methods() {
        .quantize = quantize_for_panels<DotMicro>,
        .scratch_bytes = DotMicro::kBytes,
        .strips_per_panel = DotMicro::kStrips,
-       .multiply = panels<DotMicro>},
+       .multiply = panels<DotMicro>,
+       .compute_share = 0.45,
+       .unpack_rows = 1,
+       .unpack_effort_rows = 1},
   };
   return methods;
 }

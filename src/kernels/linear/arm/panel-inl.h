@@ -6,6 +6,7 @@
 #include "kernels/linear/arm/unpack-inl.h"
 #include "kernels/linear/arm/zero-inl.h"
 #include "kernels/linear/rows8/panel-inl.h"
+#include "kernels/linear/rows8/tuned.h"
 
 // Int8 rows for the Micros that multiply such.
 template <class Micro>

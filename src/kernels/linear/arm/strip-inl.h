@@ -6,7 +6,7 @@
 #include "kernels/linear/arm/epilogue-inl.h"
 #include "kernels/linear/arm/unpack-inl.h"
 #include "kernels/linear/arm/zero-inl.h"
-#include "kernels/linear/rows8/tiles-inl.h"
+#include "kernels/linear/rows8/streams-inl.h"
 
 // The dot products of quads [begin, begin + 4) of four rows of weights with 16 elements of x.
 template <int begin>
@@ -92,25 +92,28 @@ MR_INLINE inline void add_k_block(const typename Format::Block& block, const XBl
   });
 }
 
-template <class Format, int m>
+template <class Format, int m, int streams>
 __attribute__((noinline)) void multiply_strip(const LinearArgs& args, int64_t strip, int64_t m_begin,
                                               const XBlock<m>* x) {
-  const int64_t blocks = args.weights->k / (32 * Format::kGroups);
-  const auto* block = reinterpret_cast<const typename Format::Block*>(args.weights->data) + strip * blocks;
-  float32x4_t acc[2][m];  // rows 0..3 and 4..7 of the strip
-  unrolled<m>([&](auto r) MR_INLINE { acc[0][r] = acc[1][r] = vdupq_n_f32(0); });
-  for (int64_t b = 0; b < blocks; ++b, ++block, x += Format::kGroups) {
-    prefetch_after(block);
-    if constexpr (Format::kGroups == 1) {
-      add_small_block<Format, m>(*block, 0, *x, acc[0]);
-      add_small_block<Format, m>(*block, 1, *x, acc[1]);
-    } else {
-      add_k_block<Format, m>(*block, x, acc);
-    }
+  float32x4_t acc[streams][2][m];  // rows 0..3 and 4..7 of each strip
+  unrolled<streams>(
+      [&](auto s) MR_INLINE { unrolled<m>([&](auto r) MR_INLINE { acc[s][0][r] = acc[s][1][r] = vdupq_n_f32(0); }); });
+  for (StripStreams<Format, streams> w(*args.weights, strip); w.more(); w.next(), x += Format::kGroups) {
+    w.prefetch();
+    unrolled<streams>([&](auto s) MR_INLINE {
+      if constexpr (Format::kGroups == 1) {
+        add_small_block<Format, m>(w.block(s), 0, *x, acc[s][0]);
+        add_small_block<Format, m>(w.block(s), 1, *x, acc[s][1]);
+      } else {
+        add_k_block<Format, m>(w.block(s), x, acc[s]);
+      }
+    });
   }
-  unrolled<m>([&](auto r) MR_INLINE {
-    write_four(args, m_begin + r, strip * kPackedRows, acc[0][r], true);
-    write_four(args, m_begin + r, strip * kPackedRows + 4, acc[1][r], true);
+  unrolled<streams>([&](auto s) MR_INLINE {
+    unrolled<m>([&](auto r) MR_INLINE {
+      write_four(args, m_begin + r, (strip + s) * kPackedRows, acc[s][0][r], true);
+      write_four(args, m_begin + r, (strip + s) * kPackedRows + 4, acc[s][1][r], true);
+    });
   });
 }
 
@@ -132,11 +135,17 @@ void quantize_for_strips(const LinearArgs& args, int64_t m_begin, int64_t m_end,
   });
 }
 
+// Strips go outermost: with several tiles of x each strip is read from memory for the first of them only.
 template <class Format>
 void multiply_strips(const LinearArgs& args, const std::byte* x, const Rows8Piece& piece) {
+  if (piece.m_end - piece.m_begin == 1) {
+    return for_streams<kStreams<Format, 1>>(piece.strip_begin, piece.strip_end, [&](int64_t strip, auto streams) {
+      multiply_strip<Format, 1, streams>(args, strip, piece.m_begin, x_tile<1>(x, piece.m_begin, args.weights->k));
+    });
+  }
   for (int64_t strip = piece.strip_begin; strip < piece.strip_end; ++strip) {
     for_tiles<4>(piece.m_begin, piece.m_end, [&](int64_t row, auto rows) {
-      multiply_strip<Format, rows>(args, strip, row, x_tile<rows>(x, row, args.weights->k));
+      multiply_strip<Format, rows, 1>(args, strip, row, x_tile<rows>(x, row, args.weights->k));
     });
   }
 }

@@ -44,29 +44,45 @@ MR_INLINE inline void top_nibbles(const Nibbles& nibbles, int half, Weights& w) 
   });
 }
 
-// The top bits from `high`, the next ones from the top of `low`.
-template <int bits>
-MR_INLINE inline int8x16_t top_of(uint8x16_t high, int8x16_t low) {
-  return vreinterpretq_s8_u8(vsriq_n_u8(high, vreinterpretq_u8_s8(low), bits));
+// The low bits of `first` from `keep` down, then those of `second` from `take` down, on top of the byte. Where more of
+// `second` comes along than belongs there, the caller cuts it off.
+template <int keep, int take>
+MR_INLINE inline uint8x16_t low_bits(uint8x16_t first, uint8x16_t second) {
+  return vsriq_n_u8(vshlq_n_u8(first, 8 - keep), vshlq_n_u8(second, 8 - take), keep);
+}
+MR_INLINE inline int8x16_t top(uint8x16_t v, uint8_t mask) {
+  return vreinterpretq_s8_u8(vandq_u8(v, vdupq_n_u8(mask)));
 }
 
-MR_INLINE inline void top_fives(const Nibbles& nibbles, const Ones& ones, int half, Weights& w) {
-  top_nibbles(nibbles, half, w);
-  const uint8x16_t high = load_half(ones, half);
-  unrolled<8>([&](auto quad) MR_INLINE { w[quad] = top_of<1>(vshlq_n_u8(high, 7 - quad), w[quad]); });
+MR_INLINE inline void top_threes(const Threes& threes, int half, Weights& w) {
+  const uint8x16_t v[3] = {load_half(threes[0], half), load_half(threes[1], half), load_half(threes[2], half)};
+  unrolled<3>([&](auto i) MR_INLINE {
+    w[2 * i] = top(v[i], 0xe0);
+    w[2 * i + 1] = top(vshlq_n_u8(v[i], 3), 0xe0);
+  });
+  w[6] = top(low_bits<2, 2>(v[0], v[1]), 0xe0);
+  w[7] = vreinterpretq_s8_u8(low_bits<1, 2>(v[1], v[2]));
 }
 
-MR_INLINE inline void top_sixes(const Nibbles& nibbles, const Twos& twos, int half, Weights& w) {
-  top_nibbles(nibbles, half, w);
-  const uint8x16_t high[2] = {load_half(twos[0], half), load_half(twos[1], half)};
-  unrolled<8>([&](auto quad) MR_INLINE { w[quad] = top_of<2>(vshlq_n_u8(high[quad / 4], 6 - quad % 4 * 2), w[quad]); });
+MR_INLINE inline void top_fives(const Fives& fives, int half, Weights& w) {
+  uint8x16_t v[5];
+  unrolled<5>([&](auto i) MR_INLINE {
+    v[i] = load_half(fives[i], half);
+    w[i] = top(v[i], 0xf8);
+  });
+  w[5] = top(low_bits<3, 3>(v[0], v[1]), 0xf8);
+  w[6] = top(low_bits<3, 3>(v[2], v[3]), 0xf8);
+  w[7] = vreinterpretq_s8_u8(vsriq_n_u8(low_bits<3, 1>(v[4], v[1]), vshlq_n_u8(v[3], 7), 4));
 }
 
-MR_INLINE inline void top_threes(const Twos& twos, const Ones& ones, int half, Weights& w) {
-  const uint8x16_t high = load_half(ones, half), low[2] = {load_half(twos[0], half), load_half(twos[1], half)};
-  unrolled<8>([&](auto quad) MR_INLINE {
-    const uint8x16_t two = vandq_u8(vshlq_n_u8(low[quad / 4], 6 - quad % 4 * 2), vdupq_n_u8(0xc0));
-    w[quad] = top_of<1>(vshlq_n_u8(high, 7 - quad), vreinterpretq_s8_u8(two));
+MR_INLINE inline void top_sixes(const Sixes& sixes, int half, Weights& w) {
+  unrolled<2>([&](auto p) MR_INLINE {
+    uint8x16_t v[3];
+    unrolled<3>([&](auto i) MR_INLINE {
+      v[i] = load_half(sixes[3 * p + i], half);
+      w[4 * p + i] = top(v[i], 0xfc);
+    });
+    w[4 * p + 3] = vreinterpretq_s8_u8(vsriq_n_u8(low_bits<2, 2>(v[0], v[1]), vshlq_n_u8(v[2], 6), 4));
   });
 }
 
@@ -114,7 +130,7 @@ struct UnpackQ4_1 : SmallBlock {
 struct UnpackQ5_0 : SmallBlock {
   using Block = PackedQ5_0;
   static constexpr float kUnit = 1.0f / 8;
-  MR_INLINE static void weights(const Block& b, int, int half, Weights& w) { top_fives(b.nibbles, b.ones, half, w); }
+  MR_INLINE static void weights(const Block& b, int, int half, Weights& w) { top_fives(b.fives, half, w); }
 };
 
 struct UnpackQ5_1 : SmallBlock {
@@ -122,7 +138,7 @@ struct UnpackQ5_1 : SmallBlock {
   static constexpr bool kMins = true;
   static constexpr float kUnit = 1.0f / 8;
   static constexpr int kOffset = 16;
-  MR_INLINE static void weights(const Block& b, int, int half, Weights& w) { top_fives(b.nibbles, b.ones, half, w); }
+  MR_INLINE static void weights(const Block& b, int, int half, Weights& w) { top_fives(b.fives, half, w); }
 };
 
 struct UnpackIQ4_NL : SmallBlock {
@@ -164,9 +180,7 @@ struct UnpackQ5_K : KBlock {
   static constexpr bool kMins = true;
   static constexpr float kUnit = 1.0f / 8;
   static constexpr int kOffset = 16;
-  MR_INLINE static void weights(const Block& b, int g, int half, Weights& w) {
-    top_fives(b.groups[g].nibbles, b.groups[g].ones, half, w);
-  }
+  MR_INLINE static void weights(const Block& b, int g, int half, Weights& w) { top_fives(b.groups[g].fives, half, w); }
   MR_INLINE static void scales(const Block& b, int g, int, int32x4_t (&to)[2]) {
     widen(vld1_u8(b.groups[g].scale), to);
   }
@@ -177,9 +191,7 @@ struct UnpackQ6_K : KBlock {
   using Block = PackedQ6_K;
   static constexpr int kScales = 2;
   static constexpr float kUnit = 1.0f / 4;
-  MR_INLINE static void weights(const Block& b, int g, int half, Weights& w) {
-    top_sixes(b.groups[g].nibbles, b.groups[g].twos, half, w);
-  }
+  MR_INLINE static void weights(const Block& b, int g, int half, Weights& w) { top_sixes(b.groups[g].sixes, half, w); }
   MR_INLINE static void scales(const Block& b, int g, int s, int32x4_t (&to)[2]) {
     widen(vld1_s8(b.groups[g].scale[s]), to);
   }
@@ -190,7 +202,7 @@ struct UnpackQ3_K : KBlock {
   static constexpr int kScales = 2;
   static constexpr float kUnit = 1.0f / 32;
   MR_INLINE static void weights(const Block& b, int g, int half, Weights& w) {
-    top_threes(b.groups[g].twos, b.groups[g].ones, half, w);
+    top_threes(b.groups[g].threes, half, w);
   }
   MR_INLINE static void scales(const Block& b, int g, int s, int32x4_t (&to)[2]) {
     widen(vld1_s8(b.groups[g].scale[s]), to);

@@ -113,9 +113,11 @@ class ExactLinear : public LinearKernel {
     return p.layout == rows_layout().name() && hardware.isa.has(kTargetIsa);
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
-    const double weights = double(p.n) * double(p.k);
-    const double unpack = weights * 1e-3 / hardware.threads;
-    return hardware.ceilings.region_us + unpack + 2 * weights * double(p.m) / (0.6e3 * hardware.ceilings.f32_gflops);
+    constexpr double kFlopsToUnpack = 35, kShareOfPeak = 0.6;
+    const double flops = 2 * double(p.m) / kShareOfPeak + (p.format == DType::F32 ? 2 : kFlopsToUnpack);
+    const double compute_us = 1e-3 * double(p.n) * double(p.k) * flops / hardware.ceilings.f32_gflops;
+    const double bytes_us = 1e-3 * double(p.n) * double(row_bytes(p.format, p.k)) / hardware.ceilings.read_gbs;
+    return hardware.ceilings.region_us + std::max(bytes_us, compute_us);
   }
   void run(const Args& args, const Executor& executor) const override {
     const int64_t tiles = (args.weights->n + kTileRows - 1) / kTileRows;

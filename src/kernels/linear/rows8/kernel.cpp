@@ -2,29 +2,68 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <utility>
 
+#include "kernels/linear/rows/rows.h"
 #include "kernels/linear/rows8/packed.h"
 #include "kernels/linear/rows8/rows8.h"
+#include "kernels/linear/rows8/tuned.h"
 
 namespace millrace {
 namespace {
 
 constexpr int64_t kElementsWorthARegion = 1 << 14;  // a few microseconds of quantizing
 
-constexpr int64_t kRowsInCache = 512;
+constexpr int64_t kPiecesPerThread = MR_PIECES;
+constexpr double kFlopsToQuantize = 40;          // an element of x
+constexpr int64_t kRowsInCache = MR_PANEL_ROWS;  // of x, for one stretch of k
+constexpr int64_t kStripsTogether = std::max({MR_SMALL_STREAMS, MR_K_STREAMS, MR_K_MIN_STREAMS});  // in decode
+constexpr int64_t kFewestRows = 64;  // that are worth unpacking a panel for
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // The int8 peak of an instruction set, relative to others of its architecture.
-constexpr std::pair<Isa, double> kInt8Rates[] = {{Isa::DotProd, 1}, {Isa::I8mm, 2},       {Isa::Bf16, 2},
-                                                 {Isa::Avx2, 1},    {Isa::Avx512Vnni, 4}, {Isa::Amx, 32}};
+constexpr std::pair<Isa, double> kInt8Rates[] = {{Isa::Neon, 0.2}, {Isa::DotProd, 1},    {Isa::I8mm, 2}, {Isa::Bf16, 2},
+                                                 {Isa::Avx2, 1},   {Isa::Avx512Vnni, 4}, {Isa::Amx, 32}};
+
+// What unpacking a format takes, relative to Q4_0. Measured on a Neoverse-V1 with SDOT.
+double unpack_effort(DType format) {
+  switch (format) {
+    case DType::Q8_0:
+      return 0.8;
+    case DType::Q4_0:
+      return 1.0;
+    case DType::Q4_1:
+      return 1.7;
+    case DType::IQ4_NL:
+      return 1.9;
+    case DType::Q4_K:
+    case DType::IQ4_XS:
+      return 2.1;
+    case DType::Q5_0:
+    case DType::Q3_K:
+      return 2.4;
+    case DType::Q6_K:
+      return 2.8;
+    case DType::Q5_1:
+      return 3.0;
+    case DType::Q5_K:
+    case DType::Q2_K:
+      return 3.3;
+    case DType::F32:
+    case DType::F16:
+    case DType::BF16:
+      return 0.0;
+  }
+  return 0.0;
+}
 
 // What was measured is the peak of the best instruction set; a lesser one has a part of that.
 double part_of_peak(Isa isa, IsaSet machine) {
-  double own = 1, best = 1;
+  double own = 1, best = 0.2;
   for (const auto& [set, rate] : kInt8Rates) {
     if (set == isa) own = rate;
     if (machine.has(set)) best = std::max(best, rate);
@@ -35,18 +74,25 @@ double part_of_peak(Isa isa, IsaSet machine) {
 }  // namespace
 
 bool Rows8Kernel::can_run(const Problem& p, const Hardware& hardware) const {
-  return p.layout == rows8_layout().name() && p.precision == Precision::Fast && hardware.isa.has(method_.isa) &&
-         packed_block_bytes(p.format) > 0 && p.m >= method_.min_m && p.m <= method_.max_m;
+  const bool packed = p.layout == rows8_layout().name() && packed_block_bytes(p.format) > 0;
+  const bool plain = p.layout == rows_layout().name() && (p.format == DType::F16 || p.format == DType::BF16);
+  return (packed || (plain && method_.plain_rows)) && p.precision == Precision::Fast && hardware.isa.has(method_.isa) &&
+         p.m >= method_.min_m && p.m <= method_.max_m;
 }
 
 double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) const {
-  const double weights = double(p.n) * double(p.k);
-  const double bytes_us =
-      1e-3 * double(rows8_layout().bytes(p.format, p.n, p.k)) / (method_.memory_share * hardware.ceilings.read_gbs);
-  const double gops = method_.compute_share * part_of_peak(method_.isa, hardware.isa) * hardware.ceilings.int8_gops;
-  const double rows = double(p.m) + method_.unpack_rows;
-  const double compute_us = 2e-3 * weights * rows / gops;
-  return hardware.ceilings.region_us + std::max(bytes_us, compute_us);
+  const Ceilings& ceilings = hardware.ceilings;
+  const double bytes = double(p.n) * double(row_bytes(p.format, p.k));
+  const double bytes_us = 1e-3 * bytes / (method_.memory_share * ceilings.read_gbs);
+  // Panels are unpacked once for all rows, strips again for every tile of them.
+  const double times = method_.strips_per_panel > 0 ? 1 : double(ceil_div(p.m, method_.tile_rows));
+  const double unpacking = method_.unpack_rows + method_.unpack_effort_rows * unpack_effort(p.format);
+  const double gops = method_.compute_share * part_of_peak(method_.isa, hardware.isa) * ceilings.int8_gops;
+  const double compute_us = 2e-3 * double(p.n) * double(p.k) * (double(p.m) + times * unpacking) / gops;
+  const double quantize_us = 1e-3 * kFlopsToQuantize * double(p.m) * double(p.k) / ceilings.f32_gflops;
+  // Reading and computing overlap, but not perfectly where they take about as long.
+  const double overlapped = std::pow(std::pow(bytes_us, 4) + std::pow(compute_us, 4), 0.25);
+  return ceilings.region_us + quantize_us + overlapped;
 }
 
 size_t Rows8Kernel::x_bytes(int64_t m, int64_t k) const { return aligned(method_.x_bytes(m, k)); }
@@ -66,11 +112,15 @@ void Rows8Kernel::quantize(const Args& args, const Executor& executor) const {
 // Workers take pieces as they come free: enough of them that the last one does not make the others wait.
 Rows8Kernel::Split Rows8Kernel::split(int64_t strips, int64_t m, int threads) const {
   const int64_t panel = method_.strips_per_panel;
-  if (panel == 0) return {ceil_div(strips, 8 * threads), m};
-  // Few rows per panel waste the unpacking of it, many push each other out of the L2 cache.
-  const int64_t rows = round_up(ceil_div(m, ceil_div(m, kRowsInCache)), method_.tile_rows);
-  const int64_t along_n = ceil_div(8 * threads, ceil_div(m, rows));
-  return {std::clamp<int64_t>(round_up(ceil_div(strips, along_n), panel), panel, 4 * panel), rows};
+  if (panel == 0) return {round_up(ceil_div(strips, kPiecesPerThread * threads), kStripsTogether), m};
+  // More rows share the unpacking of a panel, until they push each other out of the L2 cache. Where there are too few
+  // panels for the workers, they share the rows instead.
+  const int64_t panels = ceil_div(strips, panel);
+  const int64_t too_few_panels = std::min(ceil_div(4 * threads, panels), ceil_div(m, kFewestRows));
+  const int64_t row_blocks = std::max(ceil_div(m, kRowsInCache), too_few_panels);
+  const int64_t rows = round_up(ceil_div(m, row_blocks), method_.tile_rows);
+  const int64_t along_n = ceil_div(kPiecesPerThread * threads, ceil_div(m, rows));
+  return {std::clamp<int64_t>(panels / along_n, 1, kMostPanels) * panel, rows};
 }
 
 void Rows8Kernel::run(const Args& args, const Executor& executor) const {

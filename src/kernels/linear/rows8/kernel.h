@@ -1,4 +1,5 @@
-// A kernel over the rows8 layout, apart from its instructions: quantizing x, splitting the work, estimating.
+// A kernel over strips of eight rows of weights, apart from its instructions: quantizing x, splitting the work,
+// estimating. Strips come packed (the rows8 layout) or are plain rows in place.
 //
 // What an instruction set brings is a Rows8Method: plain functions and a few numbers. They are compiled for that
 // instruction set; everything here is not, since it also runs where they cannot.
@@ -14,10 +15,13 @@ struct Rows8Piece {
   int64_t m_begin = 0, m_end = 0;
 };
 
+inline constexpr int64_t kMostPanels = 4;  // of one piece
+
 struct Rows8Method {
   std::string_view name;
   Isa isa;
   int64_t min_m = 1, max_m = INT64_MAX;
+  bool plain_rows = false;  // reads F16 and BF16 in place as well
 
   // x becomes int8 in tiles of rows; tiles are independent of each other.
   int64_t tile_rows = 1;
@@ -28,9 +32,11 @@ struct Rows8Method {
   int64_t strips_per_panel = 0;  // that are unpacked together and then used for many rows; 0: none are
   void (*multiply)(const LinearArgs& args, const std::byte* x, std::byte* scratch, const Rows8Piece& piece) = nullptr;
 
-  // Share of its instruction set's int8 peak and of the read bandwidth that it reaches.
+  // What estimates go by. Shares of its instruction set's int8 peak and of the read bandwidth that it reaches;
+  // unpacking takes as long as multiplying with so many rows, a part of it growing with the effort that the format
+  // takes.
   double compute_share = 0.5, memory_share = 0.9;
-  double unpack_rows = 0;  // unpacking a panel takes as long as multiplying it with so many rows
+  double unpack_rows = 0, unpack_effort_rows = 0;
 };
 
 class Rows8Kernel : public LinearKernel {

@@ -58,17 +58,32 @@ inline Quads with_sign(Quads q, uint32_t zero_point) {  // q - zero_point in two
 inline void put(Nibbles& to, int row, const Quads& q) {
   for (size_t j = 0; j < 4; ++j) store_quad(to[j][row], (q[j] & each_byte(15)) | (q[j + 4] & each_byte(15)) << 4);
 }
-inline void put(Twos& to, int row, const Quads& q, int shift = 0) {
+inline void put(Twos& to, int row, const Quads& q) {
   for (size_t p = 0; p < 2; ++p) {
     uint32_t word = 0;
-    for (size_t f = 0; f < 4; ++f) word |= (q[4 * p + f] >> shift & each_byte(3)) << (2 * f);
+    for (size_t f = 0; f < 4; ++f) word |= (q[4 * p + f] & each_byte(3)) << (2 * f);
     store_quad(to[p][row], word);
   }
 }
-inline void put(Ones& to, int row, const Quads& q, int shift) {
-  uint32_t word = 0;
-  for (size_t j = 0; j < 8; ++j) word |= (q[j] >> shift & each_byte(1)) << j;
-  store_quad(to[row], word);
+// Bits [low, low + count) of each byte, moved down to 0 and then up to `to`.
+inline uint32_t field(uint32_t quad, int low, int count, int to) {
+  return (quad >> low & each_byte((1u << count) - 1)) << to;
+}
+inline void put(Threes& to, int row, const Quads& q) {
+  const uint32_t low[3] = {field(q[6], 1, 2, 0), field(q[6], 0, 1, 1) | field(q[7], 2, 1, 0), field(q[7], 0, 2, 0)};
+  for (size_t i = 0; i < 3; ++i)
+    store_quad(to[i][row], field(q[2 * i], 0, 3, 5) | field(q[2 * i + 1], 0, 3, 2) | low[i]);
+}
+inline void put(Fives& to, int row, const Quads& q) {
+  const uint32_t low[5] = {field(q[5], 2, 3, 0), field(q[5], 0, 2, 1) | field(q[7], 1, 1, 0), field(q[6], 2, 3, 0),
+                           field(q[6], 0, 2, 1) | field(q[7], 0, 1, 0), field(q[7], 2, 3, 0)};
+  for (size_t i = 0; i < 5; ++i) store_quad(to[i][row], field(q[i], 0, 5, 3) | low[i]);
+}
+inline void put(Sixes& to, int row, const Quads& q) {
+  for (size_t i = 0; i < 6; ++i) {
+    const uint32_t whole = q[i / 3 * 4 + i % 3], split = q[i / 3 * 4 + 3];
+    store_quad(to[i][row], field(whole, 0, 6, 2) | field(split, 4 - 2 * static_cast<int>(i % 3), 2, 0));
+  }
 }
 
 inline void pack_row(const BlockQ8_0& b, PackedQ8_0& to, int row) {
@@ -90,16 +105,12 @@ inline void pack_row(const BlockQ4_1& b, PackedQ4_1& to, int row) {
 }
 inline void pack_row(const BlockQ5_0& b, PackedQ5_0& to, int row) {
   to.d[row] = b.d;
-  const Quads q = with_sign(joined(small_nibbles(b.qs), fifth_bits(b.qh), 4), 16);
-  put(to.nibbles, row, q);
-  put(to.ones, row, q, 4);
+  put(to.fives, row, with_sign(joined(small_nibbles(b.qs), fifth_bits(b.qh), 4), 16));
 }
 inline void pack_row(const BlockQ5_1& b, PackedQ5_1& to, int row) {
   to.d[row] = b.d;
   to.m[row] = b.m;
-  const Quads q = with_sign(joined(small_nibbles(b.qs), fifth_bits(b.qh), 4), 16);
-  put(to.nibbles, row, q);
-  put(to.ones, row, q, 4);
+  put(to.fives, row, with_sign(joined(small_nibbles(b.qs), fifth_bits(b.qh), 4), 16));
 }
 
 inline void pack_row(const BlockQ4_K& b, PackedQ4_K& to, int row) {
@@ -122,9 +133,7 @@ inline void pack_row(const BlockQ5_K& b, PackedQ5_K& to, int row) {
     group.scale[row] = packed.scale;
     group.min[row] = packed.min;
     const Quads low = byte_fields(b.qs + g / 2 * 32, g % 2 * 4, 4);
-    const Quads q = with_sign(joined(low, byte_fields(b.qh, g, 1), 4), 16);
-    put(group.nibbles, row, q);
-    put(group.ones, row, q, 4);
+    put(group.fives, row, with_sign(joined(low, byte_fields(b.qh, g, 1), 4), 16));
   }
 }
 inline void pack_row(const BlockIQ4_XS& b, PackedIQ4_XS& to, int row) {
@@ -140,9 +149,7 @@ inline void pack_row(const BlockQ6_K& b, PackedQ6_K& to, int row) {
     auto& group = to.groups[g];
     for (int half = 0; half < 2; ++half) group.scale[half][row] = b.scales[2 * g + half];
     const Quads low = byte_fields(b.ql + g / 4 * 64 + g % 2 * 32, g / 2 % 2 * 4, 4);
-    const Quads q = with_sign(joined(low, byte_fields(b.qh + g / 4 * 32, g % 4 * 2, 2), 4), 32);
-    put(group.nibbles, row, q);
-    put(group.twos, row, q, 4);
+    put(group.sixes, row, with_sign(joined(low, byte_fields(b.qh + g / 4 * 32, g % 4 * 2, 2), 4), 32));
   }
 }
 inline void pack_row(const BlockQ3_K& b, PackedQ3_K& to, int row) {
@@ -152,9 +159,7 @@ inline void pack_row(const BlockQ3_K& b, PackedQ3_K& to, int row) {
     for (int half = 0; half < 2; ++half)
       group.scale[half][row] = static_cast<int8_t>(q3_k_scale(b.scales, 2 * g + half));
     const Quads low = byte_fields(b.qs + g / 4 * 32, g % 4 * 2, 2);
-    const Quads q = with_sign(joined(low, byte_fields(b.hmask, g, 1), 2), 4);
-    put(group.twos, row, q);
-    put(group.ones, row, q, 2);
+    put(group.threes, row, with_sign(joined(low, byte_fields(b.hmask, g, 1), 2), 4));
   }
 }
 inline void pack_row(const BlockQ2_K& b, PackedQ2_K& to, int row) {

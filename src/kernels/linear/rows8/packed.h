@@ -2,13 +2,16 @@
 //
 // A block is the format's own block of each of eight rows, a group is 32 elements of them. Within a group elements go
 // in quads (four neighbours along k): first quad 0 of rows 0..7, then quad 1, ... so that a 16-byte load holds one quad
-// of four rows, and a dot instruction with the matching quad of x gives four sums. Bits that do not fill bytes lie in
-// planes:
-//   nibbles[j][row]  quad j in the low, quad j + 4 in the high halves
-//   twos[p][row]     quad 4 p + f in bits 2 f and 2 f + 1
-//   ones[row]        quad j in bit j
-// Formats with a zero point (q - 8 and so on) store two's complement, so that a shift to the top of the byte gives a
-// signed number; 5-bit ones do so even where their q is unsigned, since 8 q would not fit a signed byte.
+// of four rows, and a dot instruction with the matching quad of x gives four sums. Elements of less than a byte share
+// bytes, in a way that takes few instructions to undo; below, i counts bytes [i][row], and bits go from high to low:
+//   Nibbles   quad i + 4, quad i
+//   Twos      quads 4 i + 3, 4 i + 2, 4 i + 1, 4 i
+// The others are whole elements on top, and those that are left over in pieces at the bottom. q:b names bits of quad q:
+//   Threes    [0] 0, 1, 6:21    [1] 2, 3, 6:0, 7:2    [2] 4, 5, 7:10
+//   Fives     [0] 0, 5:432    [1] 1, 5:10, 7:1    [2] 2, 6:432    [3] 3, 6:10, 7:0    [4] 4, 7:432
+//   Sixes     [0] 0, 3:54    [1] 1, 3:32    [2] 2, 3:10    and [3] to [5] quads 4 to 7 in the same way
+// Formats with a zero point (q - 8 and so on) store two's complement, so that an element on top of its byte is a signed
+// number times a power of two; 5-bit ones do so even where their q is unsigned, since 8 q would not fit a signed byte.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +27,9 @@ using Quad = uint8_t[4];
 using HalfOfRow = uint16_t[kPackedRows];  // an f16 per row
 using Nibbles = Quad[4][kPackedRows];
 using Twos = Quad[2][kPackedRows];
-using Ones = Quad[kPackedRows];
+using Threes = Quad[3][kPackedRows];
+using Fives = Quad[5][kPackedRows];
+using Sixes = Quad[6][kPackedRows];
 
 struct PackedQ8_0 {
   HalfOfRow d;
@@ -43,14 +48,12 @@ struct PackedQ4_1 {
 
 struct PackedQ5_0 {
   HalfOfRow d;
-  Ones ones;
-  Nibbles nibbles;
+  Fives fives;
 };
 
 struct PackedQ5_1 {
   HalfOfRow d, m;
-  Ones ones;
-  Nibbles nibbles;
+  Fives fives;
 };
 
 struct PackedQ4_K {
@@ -65,8 +68,7 @@ struct PackedQ5_K {
   HalfOfRow d, dmin;
   struct Group {
     uint8_t scale[kPackedRows], min[kPackedRows];
-    Ones ones;
-    Nibbles nibbles;
+    Fives fives;
   } groups[8];
 };
 
@@ -82,8 +84,7 @@ struct PackedQ6_K {
   HalfOfRow d;
   struct Group {
     int8_t scale[2][kPackedRows];  // of the first and the second 16 elements
-    Twos twos;                     // top bits
-    Nibbles nibbles;
+    Sixes sixes;
   } groups[8];
 };
 
@@ -91,8 +92,7 @@ struct PackedQ3_K {
   HalfOfRow d;
   struct Group {
     int8_t scale[2][kPackedRows];
-    Ones ones;  // top bit
-    Twos twos;
+    Threes threes;
   } groups[8];
 };
 

@@ -7,6 +7,7 @@
 //   XBlock, kRows                   32 elements of kRows rows of x
 //   kStrips, kGroups                size of a panel
 //   unpack<Format>(block, g, which, to)   `which` of the joined strips
+//   unpack_plain<Format>(weights, strip, group, which, to)   the same from plain rows, if it reads such
 //   multiply<Format, m>(...)        joined strips and m rows of x, over a stretch of k
 #pragma once
 
@@ -23,18 +24,36 @@ inline int64_t even_stretch(int64_t groups, int64_t most, int64_t block) {
   return std::min((even + block - 1) / block * block, most);
 }
 
+// Rows of F16 or BF16 in place, in the role of a packed format.
+template <DType type>
+struct PlainRows {
+  static constexpr DType kType = type;
+  static constexpr int kGroups = 1;
+};
+
+template <class Format>
+constexpr bool kPlain = requires {
+  Format::kType;
+};
+
 template <class Micro, class Format>
 void unpack_panel(const LinearWeights& weights, Stretch stretch, int64_t strip_begin, int64_t strip_end,
                   typename Micro::template Group<Format>* panel) {
-  const int64_t blocks = weights.k / (32 * Format::kGroups);
   for (int64_t strip = strip_begin; strip < strip_end; ++strip) {
     const int which = static_cast<int>((strip - strip_begin) % Micro::kJoined);
     auto* to = panel + (strip - strip_begin) / Micro::kJoined * Micro::kGroups;
-    const auto* block = reinterpret_cast<const typename Format::Block*>(weights.data) + strip * blocks +
-                        stretch.first / Format::kGroups;
-    for (int64_t i = 0; i < stretch.count; ++block) {
-      prefetch_after(block);
-      for (int g = 0; g < Format::kGroups; ++g, ++i) Micro::template unpack<Format>(*block, g, which, to[i]);
+    if constexpr (kPlain<Format>) {
+      for (int64_t i = 0; i < stretch.count; ++i) {
+        Micro::template unpack_plain<Format>(weights, strip, stretch.first + i, which, to[i]);
+      }
+    } else {
+      const int64_t blocks = weights.k / (32 * Format::kGroups);
+      const auto* block = reinterpret_cast<const typename Format::Block*>(weights.data) + strip * blocks +
+                          stretch.first / Format::kGroups;
+      for (int64_t i = 0; i < stretch.count; ++block) {
+        prefetch_after(block);
+        for (int g = 0; g < Format::kGroups; ++g, ++i) Micro::template unpack<Format>(*block, g, which, to[i]);
+      }
     }
   }
 }
@@ -72,4 +91,19 @@ template <class Micro>
 void panels(const LinearArgs& args, const std::byte* x, std::byte* scratch, const Rows8Piece& piece) {
   with_format(args.weights->format,
               [&](auto format) { multiply_panels<Micro, decltype(format)>(args, x, scratch, piece); });
+}
+
+// visit(Format()) for packed formats and for plain rows.
+template <class Visit>
+inline void with_any_format(DType format, Visit visit) {
+  if (format == DType::F16) return visit(PlainRows<DType::F16>());
+  if (format == DType::BF16) return visit(PlainRows<DType::BF16>());
+  with_format(format, visit);
+}
+
+// For Micros that read plain rows as well.
+template <class Micro>
+void panels_of_any(const LinearArgs& args, const std::byte* x, std::byte* scratch, const Rows8Piece& piece) {
+  with_any_format(args.weights->format,
+                  [&](auto format) { multiply_panels<Micro, decltype(format)>(args, x, scratch, piece); });
 }

@@ -10,7 +10,13 @@
 #include "kernels/linear/x86/x86.h"
 #include "tensor/blocks.h"
 
-MR_BEGIN_TARGET("avx2,fma,f16c,amx-tile,amx-bf16", "avx2,fma,f16c,amx-tile,amx-bf16")
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wuninitialized"  // some of GCC 12's own intrinsics
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
+MR_BEGIN_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16",
+                "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16")
 namespace millrace {
 namespace {
 
@@ -27,14 +33,15 @@ std::span<const Rows8Method> amx_methods() {
       {.name = "full_amx_bf16",
        .isa = Isa::Amx,
        .min_m = 2,
+       .plain_rows = true,
        .tile_rows = AmxMicro::kRows,
        .x_bytes = panel_x_bytes<AmxMicro>,
        .quantize = convert_x,
        .scratch_bytes = AmxMicro::kBytes,
        .strips_per_panel = AmxMicro::kStrips,
        .multiply = amx_panels,
-       .compute_share = 0.4,
-       .unpack_rows = 100},
+       .compute_share = 0.25,
+       .unpack_rows = 80},
   };
   return methods;
 }

@@ -2,28 +2,32 @@
 // Included inside a target region, after Dot.
 #pragma once
 
-#include "kernels/linear/rows8/tiles-inl.h"
 #include "kernels/linear/x86/epilogue-inl.h"
 #include "kernels/linear/x86/group-inl.h"
+// After the formats:
+#include "kernels/linear/rows8/streams-inl.h"
 
-template <class Format, int m>
+template <class Format, int m, int streams>
 __attribute__((noinline)) void multiply_strip(const LinearArgs& args, int64_t strip, int64_t m_begin,
                                               const XBlock<m>* x) {
-  const int64_t blocks = args.weights->k / (32 * Format::kGroups);
-  const auto* block = reinterpret_cast<const typename Format::Block*>(args.weights->data) + strip * blocks;
-  __m256 acc[m];
-  unrolled<m>([&](auto r) MR_INLINE { acc[r] = _mm256_setzero_ps(); });
-  for (int64_t b = 0; b < blocks; ++b, ++block) {
-    prefetch_after(block);
-    const Scales<Format> scales(*block);
-    for (int g = 0; g < Format::kGroups; ++g, ++x) {
-      add_group<Format, m>(
-          *x, [&](auto j) MR_INLINE { return ready_quads<Format, j>(*block, g); },
-          [&](auto s) MR_INLINE { return scales.scale(g, s); },
-          [&](auto s) MR_INLINE { return min_step<Format>(scales, g, s); }, acc);
-    }
+  __m256 acc[streams][m];
+  unrolled<streams>([&](auto s) MR_INLINE { unrolled<m>([&](auto r) MR_INLINE { acc[s][r] = _mm256_setzero_ps(); }); });
+  for (StripStreams<Format, streams> w(*args.weights, strip); w.more(); w.next(), x += Format::kGroups) {
+    w.prefetch();
+    unrolled<streams>([&](auto s) MR_INLINE {
+      const auto& block = w.block(s);
+      const Scales<Format> scales(block);
+      for (int g = 0; g < Format::kGroups; ++g) {
+        add_group<Format, m>(
+            x[g], [&](auto j) MR_INLINE { return ready_quads<Format, j>(block, g); },
+            [&](auto i) MR_INLINE { return scales.scale(g, i); },
+            [&](auto i) MR_INLINE { return min_step<Format>(scales, g, i); }, acc[s]);
+      }
+    });
   }
-  unrolled<m>([&](auto r) MR_INLINE { write_eight(args, m_begin + r, strip * kPackedRows, acc[r], true); });
+  unrolled<streams>([&](auto s) MR_INLINE {
+    unrolled<m>([&](auto r) MR_INLINE { write_eight(args, m_begin + r, (strip + s) * kPackedRows, acc[s][r], true); });
+  });
 }
 
 // Tiles lie one after the other, four rows of x to a tile and what is left in the last: a tile's place follows from its
@@ -44,11 +48,17 @@ void quantize_for_strips(const LinearArgs& args, int64_t m_begin, int64_t m_end,
   });
 }
 
+// Strips go outermost: with several tiles of x each strip is read from memory for the first of them only.
 template <class Format>
 void multiply_strips(const LinearArgs& args, const std::byte* x, const Rows8Piece& piece) {
+  if (piece.m_end - piece.m_begin == 1) {
+    return for_streams<kStreams<Format, 1>>(piece.strip_begin, piece.strip_end, [&](int64_t strip, auto streams) {
+      multiply_strip<Format, 1, streams>(args, strip, piece.m_begin, x_tile<1>(x, piece.m_begin, args.weights->k));
+    });
+  }
   for (int64_t strip = piece.strip_begin; strip < piece.strip_end; ++strip) {
     for_tiles<4>(piece.m_begin, piece.m_end, [&](int64_t row, auto rows) {
-      multiply_strip<Format, rows>(args, strip, row, x_tile<rows>(x, row, args.weights->k));
+      multiply_strip<Format, rows, 1>(args, strip, row, x_tile<rows>(x, row, args.weights->k));
     });
   }
 }

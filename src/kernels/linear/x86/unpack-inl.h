@@ -42,27 +42,49 @@ MR_INLINE inline QuadPair nibbles_of(const Nibbles& nibbles, int flipped = 0) {
   return {_mm256_and_si256(both, each(15)), _mm256_and_si256(moved<4, 0>(both), each(15))};
 }
 
-// Bit j of `ones`, flipped, joins q as bit `to`.
-template <int j, int to>
-MR_INLINE inline __m256i with_flipped_bit(__m256i q, __m256i ones) {
-  return _mm256_or_si256(q, _mm256_andnot_si256(moved<j, to>(ones), each(1 << to)));
+// Bits [from, from + count) of each byte, moved to `to`.
+template <int from, int count, int to>
+MR_INLINE inline __m256i bits_of(__m256i bytes) {
+  return _mm256_and_si256(moved<from, to>(bytes), each(((1 << count) - 1) << to));
+}
+MR_INLINE inline __m256i joined(__m256i a, __m256i b) { return _mm256_or_si256(a, b); }
+
+template <int quad>
+MR_INLINE inline __m256i three_of(const Threes& threes) {
+  const auto v = [&](int i) MR_INLINE { return load_256(threes[i]); };
+  if constexpr (quad < 6) return bits_of < quad % 2 == 0 ? 5 : 2, 3, 0 > (v(quad / 2));
+  if constexpr (quad == 6) return joined(bits_of<0, 2, 1>(v(0)), bits_of<1, 1, 0>(v(1)));
+  if constexpr (quad == 7) return joined(bits_of<0, 1, 2>(v(1)), bits_of<0, 2, 0>(v(2)));
+}
+
+template <int quad>
+MR_INLINE inline __m256i five_of(const Fives& fives) {
+  const auto v = [&](int i) MR_INLINE { return load_256(fives[i]); };
+  if constexpr (quad < 5) return bits_of<3, 5, 0>(v(quad));
+  if constexpr (quad == 5) return joined(bits_of<0, 3, 2>(v(0)), bits_of<1, 2, 0>(v(1)));
+  if constexpr (quad == 6) return joined(bits_of<0, 3, 2>(v(2)), bits_of<1, 2, 0>(v(3)));
+  if constexpr (quad == 7) {
+    return joined(bits_of<0, 3, 2>(v(4)), joined(bits_of<0, 1, 1>(v(1)), bits_of<0, 1, 0>(v(3))));
+  }
+}
+
+template <int quad>
+MR_INLINE inline __m256i six_of(const Sixes& sixes) {
+  const auto v = [&](int i) MR_INLINE { return load_256(sixes[quad / 4 * 3 + i]); };
+  if constexpr (quad % 4 < 3) return bits_of<2, 6, 0>(v(quad % 4));
+  if constexpr (quad % 4 == 3) {
+    return joined(bits_of<0, 2, 4>(v(0)), joined(bits_of<0, 2, 2>(v(1)), bits_of<0, 2, 0>(v(2))));
+  }
+}
+
+// Two's complement without its sign.
+MR_INLINE inline QuadPair flipped(__m256i low, __m256i high, int top_bit) {
+  return {_mm256_xor_si256(low, each(top_bit)), _mm256_xor_si256(high, each(top_bit))};
 }
 
 template <int j>
-MR_INLINE inline QuadPair fives_of(const Nibbles& nibbles, const Ones& ones) {
-  const QuadPair q = nibbles_of<j>(nibbles);
-  const __m256i top = load_256(ones);
-  return {with_flipped_bit<j, 4>(q.low, top), with_flipped_bit<j + 4, 4>(q.high, top)};
-}
-
-template <int j, int to>
-MR_INLINE inline QuadPair twos_of(const Twos& twos, int flipped = 0) {
-  const auto field = [&](const void* plane) MR_INLINE {
-    __m256i q = _mm256_and_si256(moved<2 * j, to>(load_256(plane)), each(3 << to));
-    if (flipped != 0) q = _mm256_xor_si256(q, each(flipped));
-    return q;
-  };
-  return {field(twos[0]), field(twos[1])};
+MR_INLINE inline QuadPair twos_of(const Twos& twos) {
+  return {bits_of<2 * j, 2, 0>(load_256(twos[0])), bits_of<2 * j, 2, 0>(load_256(twos[1]))};
 }
 
 template <int j>
@@ -111,7 +133,7 @@ struct UnpackQ5_0 : SmallBlock {
   static constexpr int kMost = 31, kZero = 16;
   template <int j>
   MR_INLINE static QuadPair quads(const Block& b, int) {
-    return fives_of<j>(b.nibbles, b.ones);
+    return flipped(five_of<j>(b.fives), five_of<j + 4>(b.fives), 16);
   }
 };
 
@@ -121,7 +143,7 @@ struct UnpackQ5_1 : SmallBlock {
   static constexpr int kMost = 31;
   template <int j>
   MR_INLINE static QuadPair quads(const Block& b, int) {
-    return fives_of<j>(b.nibbles, b.ones);
+    return flipped(five_of<j>(b.fives), five_of<j + 4>(b.fives), 16);
   }
 };
 
@@ -165,7 +187,7 @@ struct UnpackQ5_K : KBlock {
   static constexpr int kMost = 31;
   template <int j>
   MR_INLINE static QuadPair quads(const Block& b, int g) {
-    return fives_of<j>(b.groups[g].nibbles, b.groups[g].ones);
+    return flipped(five_of<j>(b.groups[g].fives), five_of<j + 4>(b.groups[g].fives), 16);
   }
   MR_INLINE static __m256 scale(const Block& b, int g, int) { return load_u8(b.groups[g].scale); }
   MR_INLINE static __m256 min(const Block& b, int g, int) { return load_u8(b.groups[g].min); }
@@ -176,8 +198,7 @@ struct UnpackQ6_K : KBlock {
   static constexpr int kScales = 2, kMost = 63, kZero = 32;
   template <int j>
   MR_INLINE static QuadPair quads(const Block& b, int g) {
-    const QuadPair low = nibbles_of<j>(b.groups[g].nibbles), top = twos_of<j, 4>(b.groups[g].twos, 32);
-    return {_mm256_or_si256(low.low, top.low), _mm256_or_si256(low.high, top.high)};
+    return flipped(six_of<j>(b.groups[g].sixes), six_of<j + 4>(b.groups[g].sixes), 32);
   }
   MR_INLINE static __m256 scale(const Block& b, int g, int s) { return load_s8(b.groups[g].scale[s]); }
 };
@@ -187,9 +208,7 @@ struct UnpackQ3_K : KBlock {
   static constexpr int kScales = 2, kMost = 7, kZero = 4;
   template <int j>
   MR_INLINE static QuadPair quads(const Block& b, int g) {
-    const QuadPair low = twos_of<j, 0>(b.groups[g].twos);
-    const __m256i top = load_256(b.groups[g].ones);
-    return {with_flipped_bit<j, 2>(low.low, top), with_flipped_bit<j + 4, 2>(low.high, top)};
+    return flipped(three_of<j>(b.groups[g].threes), three_of<j + 4>(b.groups[g].threes), 4);
   }
   MR_INLINE static __m256 scale(const Block& b, int g, int s) { return load_s8(b.groups[g].scale[s]); }
 };
@@ -200,7 +219,7 @@ struct UnpackQ2_K : KBlock {
   static constexpr bool kMins = true;
   template <int j>
   MR_INLINE static QuadPair quads(const Block& b, int g) {
-    return twos_of<j, 0>(b.groups[g].twos);
+    return twos_of<j>(b.groups[g].twos);
   }
   MR_INLINE static __m256 scale(const Block& b, int g, int s) { return nibbles(load_bytes(b.groups[g].scale_min[s])); }
   MR_INLINE static __m256 min(const Block& b, int g, int s) {

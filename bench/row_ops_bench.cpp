@@ -1,0 +1,76 @@
+// Times the kernels of the small ops over their table of cases: row_ops_bench --benchmark_filter=norm
+#include <benchmark/benchmark.h>
+
+#include <functional>
+#include <memory>
+
+#include "hardware/this_machine.h"
+#include "kernels/cpu_lists.h"
+#include "row_op_cases.h"
+#include "support.h"
+
+namespace millrace {
+namespace {
+
+// `bytes` pass through the caches; what the caches deliver is the roof.
+template <class Op>
+void register_kernels(const KernelList<Op>& kernels, const typename Op::Problem& problem, double bytes,
+                      const std::function<typename Op::Args()>& args) {
+  const Hardware hardware = this_machine();
+  for (const Kernel<Op>* kernel : kernels) {
+    if (!kernel->can_run(problem, hardware)) continue;
+    const auto time = [=](benchmark::State& state) {
+      ThreadPool pool(hardware.threads);
+      const auto call = args();
+      for (auto _ : state) kernel->run(call, {&pool, nullptr});
+      using benchmark::Counter;
+      const double gigabytes = bytes * static_cast<double>(state.iterations()) / 1e9;
+      state.counters["GB/s"] = Counter(gigabytes, Counter::kIsRate);
+      state.counters["roof%"] = Counter(100 * gigabytes / hardware.ceilings.cache_gbs, Counter::kIsRate);
+      state.counters["estimate_us"] = kernel->estimate_us(problem, hardware);
+    };
+    benchmark::RegisterBenchmark((to_string(problem) + "/" + std::string(kernel->name())).c_str(), time)
+        ->UseRealTime()
+        ->Unit(benchmark::kMicrosecond);
+  }
+}
+
+std::shared_ptr<TestMatrix> random_matrix(int64_t rows, int64_t cols) {
+  Random random(1);
+  return std::make_shared<TestMatrix>(rows, cols, random);
+}
+
+void register_all() {
+  for (const NormCase& c : norm_cases()) {
+    const auto p = c.problem;
+    const auto x = random_matrix(p.rows, p.cols), out = random_matrix(p.rows, p.cols),
+               weight = random_matrix(1, p.cols);
+    register_kernels<NormOp>(cpu_norm_kernels(), p, 12.0 * double(p.rows * p.cols), [=] {
+      return NormOp::Args{p.kind, x->view(), out->view(), &weight->at(0, 0), nullptr, 1e-5f, int(p.groups)};
+    });
+  }
+  for (const RopeOp::Problem& p : rope_cases()) {
+    const int64_t cols = int64_t{p.heads} * p.head_dim;
+    const auto x = random_matrix(p.rows, cols), angles = random_matrix(p.rows, p.rotary_dim);
+    register_kernels<RopeOp>(cpu_rope_kernels(), p, 8.0 * double(p.rows * cols), [=] {
+      return RopeOp::Args{p.style, x->view(), angles->view(), p.heads, p.head_dim, p.rotary_dim};
+    });
+  }
+  for (const ActivationOp::Problem& p : activation_cases()) {
+    const auto x = random_matrix(p.rows, p.cols), up = random_matrix(p.rows, p.cols),
+               out = random_matrix(p.rows, p.cols);
+    const auto gate = std::make_shared<Matrix>(up->view());
+    register_kernels<ActivationOp>(cpu_activation_kernels(), p, (p.gated ? 12.0 : 8.0) * double(p.rows * p.cols), [=] {
+      return up, ActivationOp::Args{p.kind, x->view(), p.gated ? gate.get() : nullptr, out->view()};
+    });
+  }
+}
+
+}  // namespace
+}  // namespace millrace
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  millrace::register_all();
+  benchmark::RunSpecifiedBenchmarks();
+}

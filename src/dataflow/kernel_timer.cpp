@@ -1,0 +1,137 @@
+#include "dataflow/kernel_timer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "hardware/clock.h"
+#include "tensor/quantize.h"
+
+namespace millrace {
+namespace {
+
+// Random activations where the kernels run.
+class Activity {
+ public:
+  Activity(int64_t rows, int64_t cols, DType dtype, Device& device)
+      : arena_("activations to time kernels with", static_cast<size_t>(rows) * row_bytes(dtype, padded(cols)),
+               device.memory()),
+        matrix_(arena_.matrix(dtype, rows, padded(cols))) {
+    std::mt19937 random(2);
+    std::normal_distribution<float> normal;
+    std::vector<float> row(static_cast<size_t>(padded(cols)));
+    std::vector<std::byte> bytes(row_bytes(dtype, padded(cols)));
+    for (int64_t i = 0; i < rows; ++i) {
+      if (i < kRandomRows) {
+        std::generate(row.begin(), row.end(), [&] { return normal(random); });
+        quantize_row(dtype, row.data(), bytes.data(), padded(cols));
+      }
+      device.memory().write(matrix_.data + static_cast<size_t>(i) * bytes.size(), bytes.data(), bytes.size());
+    }
+    matrix_.cols = cols;
+  }
+  Matrix matrix() const { return matrix_; }
+
+ private:
+  static constexpr int64_t kRandomRows = 64;
+  static int64_t padded(int64_t cols) { return (cols + 7) / 8 * 8; }
+  Arena arena_;
+  Matrix matrix_;
+};
+
+}  // namespace
+
+KernelTimer::KernelTimer(Device& device, ThreadPool& pool, TimingEffort effort)
+    : device_(device), hardware_(device.hardware()), pool_(pool), effort_(effort) {}
+
+template <class Op, class NextArgs>
+double KernelTimer::recorded_us(const Kernel<Op>& kernel, const Executor& executor, NextArgs& next_args) {
+  constexpr int kLaunches = 20, kReplays = 3;
+  kernel.run(next_args(), executor);  // what it prepares on first use is ready when it is recorded
+  device_.finish();
+  if (!device_.begin_recording()) return 0;
+  for (int i = 0; i < kLaunches; ++i) kernel.run(next_args(), executor);
+  const auto recording = device_.end_recording();
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i <= kReplays; ++i) {
+    const auto start = Clock::now();
+    recording->replay();
+    device_.finish();
+    if (i > 0) best = std::min(best, seconds_since(start) * 1e6 / kLaunches);
+  }
+  return best;
+}
+
+template <class Op, class NextArgs>
+std::vector<Measurement> KernelTimer::race(const typename Op::Problem& problem,
+                                           std::span<const Kernel<Op>* const> kernels, NextArgs next_args) {
+  constexpr int kFirstRounds = 2, kMostRounds = 200;
+  size_t workspace_bytes = 64;
+  for (const auto* kernel : kernels) {
+    workspace_bytes = std::max(workspace_bytes, kernel->workspace_bytes(problem, hardware_));
+  }
+  Arena workspace("kernel workspace", Arena::padded(workspace_bytes), device_.memory());
+  const Executor executor{&pool_, workspace.take(workspace_bytes), device_.queue(), &hardware_,
+                          hardware_.architecture >= 90};
+  if (!device_.is_host()) {
+    std::vector<Measurement> all;
+    for (const auto* kernel : kernels) {
+      device_.clear(executor.workspace, workspace_bytes);
+      all.push_back({std::string(kernel->name()), recorded_us(*kernel, executor, next_args)});
+    }
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.us < b.us; });
+    return all;
+  }
+
+  std::vector<double> best(kernels.size(), std::numeric_limits<double>::infinity());
+  const auto began = Clock::now();
+  for (int round = 0; round < kMostRounds; ++round) {
+    const double leader = *std::min_element(best.begin(), best.end());
+    if (round >= effort_.least_rounds && seconds_since(began) > effort_.seconds) break;
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      if (round >= kFirstRounds && best[i] > effort_.hopeless * leader) continue;
+      const auto args = next_args();
+      const auto start = Clock::now();
+      kernels[i]->run(args, executor);
+      best[i] = std::min(best[i], seconds_since(start) * 1e6);
+    }
+  }
+  std::vector<Measurement> all;
+  for (size_t i = 0; i < kernels.size(); ++i) all.push_back({std::string(kernels[i]->name()), best[i]});
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.us < b.us; });
+  return all;
+}
+
+std::vector<Measurement> KernelTimer::time(const LinearProblem& p, std::span<const LinearKernel* const> kernels,
+                                           ColdWeights& weights) {
+  const Activity x(p.m, p.k, p.x, device_), y(p.m, p.gated ? p.n / 2 : p.n, p.x, device_);
+  LinearArgs args{x.matrix(), nullptr, nullptr, y.matrix(), p.accumulate, p.gated};
+  return race<LinearOp>(p, kernels, [&] {
+    args.weights = weights.next();
+    return args;
+  });
+}
+
+std::vector<Measurement> KernelTimer::time(const AttentionProblem& p, std::span<const AttentionKernel* const> kernels) {
+  ColdKeys keys(p, device_);
+  const int64_t width = int64_t{p.heads} * p.head_dim;
+  const DType type = device_.is_host() || p.precision == Precision::Exact || is_quantized(p.kv) ? DType::F32 : p.kv;
+  const Activity q(p.rows, width, type, device_), out(p.rows, width, type, device_);
+  AttentionArgs args;
+  args.q = q.matrix();
+  args.out = out.matrix();
+  args.kv = keys.layer();
+  args.heads = p.heads;
+  args.scale = 1 / std::sqrt(static_cast<float>(p.head_dim));
+  args.softcap = p.softcap ? 50.0f : 0.0f;
+  args.window = p.window;
+  return race<AttentionOp>(p, kernels, [&] {
+    const ColdKeys::Turn turn = keys.next();
+    args.sequences = turn.slices;
+    args.tables = turn.tables;
+    return args;
+  });
+}
+
+}  // namespace millrace

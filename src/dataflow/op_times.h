@@ -1,0 +1,34 @@
+// What the ops of a step took, or are expected to take, by name.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace millrace {
+
+struct OpTimes {
+  struct Entry {
+    std::string_view op;
+    int64_t calls = 0;
+    double us = 0;
+  };
+  std::vector<Entry> entries;
+
+  void add(std::string_view op, double us) {
+    for (auto& entry : entries) {
+      if (entry.op != op) continue;
+      ++entry.calls;
+      entry.us += us;
+      return;
+    }
+    entries.push_back({op, 1, us});
+  }
+  double total_us() const {
+    double sum = 0;
+    for (const auto& entry : entries) sum += entry.us;
+    return sum;
+  }
+};
+
+}  // namespace millrace

@@ -1,0 +1,41 @@
+// Measures the candidates that the estimates think best, and keeps what they took in the plan cache.
+#pragma once
+
+#include "dataflow/kernel_timer.h"
+#include "dataflow/planner.h"
+
+namespace millrace {
+
+class Tuner {
+ public:
+  Tuner(const KernelSet& kernels, Device& device, ThreadPool& pool, PlanCache& plans);
+
+  // All buckets of one matrix: its weights are made once.
+  void tune(const std::vector<LinearProblem>& same_weights);
+  void tune(const AttentionProblem& problem);
+
+ private:
+  const KernelSet& kernels_;
+  Device& device_;
+  ThreadPool& pool_;
+  PlanCache& plans_;
+  Planner<LinearOp> linear_;
+  Planner<AttentionOp> attention_;
+  KernelTimer timer_;
+};
+
+// Those worth measuring: the best few by estimate, without what is far behind.
+template <class Op>
+std::vector<const Kernel<Op>*> worth_measuring(const Planner<Op>& planner, const typename Op::Problem& problem) {
+  constexpr size_t kMost = 5;
+  constexpr double kFarBehind = 4;  // times the best estimate
+  std::vector<const Kernel<Op>*> all;
+  const auto ranked = planner.rank(problem);
+  for (const auto& candidate : ranked) {
+    if (all.size() == kMost || candidate.estimate_us > kFarBehind * ranked.front().estimate_us) break;
+    all.push_back(candidate.kernel);
+  }
+  return all;
+}
+
+}  // namespace millrace

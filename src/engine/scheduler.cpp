@@ -1,0 +1,315 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/error.h"
+
+namespace millrace {
+
+Scheduler::Scheduler(KvCache& kv, const SchedulerLimits& limits, StepPacer& pacer)
+    : kv_(kv), tree_(kv.blocks(), kv.options().block_size), limits_(limits), pacer_(pacer) {
+  parts_.reserve(static_cast<size_t>(limits.sequences));
+  running_.reserve(static_cast<size_t>(limits.sequences));
+  prompts_.reserve(static_cast<size_t>(limits.sequences));
+}
+
+void Scheduler::cancel(RequestId id, int32_t choice) {
+  const auto is_it = [&](const Sequence& s) { return s.id() == id && (choice < 0 || s.choice() == choice); };
+  // A sequence that computes the prompt for others goes on as one of them.
+  const auto lives_on = [&](Sequence& s) {
+    auto& unborn = s.group().unborn;
+    if (choice < 0) unborn.clear();
+    std::erase(unborn, choice);
+    if (!is_it(s) || unborn.empty()) return !is_it(s);
+    s.become(unborn.front());
+    unborn.erase(unborn.begin());
+    return true;
+  };
+  const auto of_request = [&](const Sequence& s) { return s.id() == id; };
+  waiting_.erase_if([&](Sequence& s) { return of_request(s) && !lives_on(s); });
+  std::erase_if(running_, [&](const auto& s) {
+    if (!of_request(*s) || lives_on(*s)) return false;
+    release(*s);
+    return true;
+  });
+}
+
+void Scheduler::admit(double now) {
+  requeue_grown();
+  while (!waiting_.empty() && running_.size() < static_cast<size_t>(limits_.sequences)) {
+    Sequence* next = waiting_.next(now);
+    if (!place(*next)) return;  // nobody overtakes it: large prompts would starve
+    running_.push_back(waiting_.take(next));
+  }
+}
+
+// Pages for all its tokens, some of them found in the tree; or nothing. Each running stream may soon need one more
+// page: that many are left, so that the next step does not have to preempt the newcomer.
+bool Scheduler::place(Sequence& sequence) {
+  const auto headroom = static_cast<int32_t>(running_.size());
+  if (limits_.long_from > 0 && sequence.length() > limits_.long_from) sequence.set_long();
+  match(sequence);
+  if (!begin_inside_page(sequence, headroom) && !take_pages(sequence, sequence.length(), headroom)) {
+    sequence.table().clear();
+    sequence.begin_again();
+    return false;
+  }
+  if (sequence.group().admitted) return true;
+  sequence.group().admitted = true;
+  prompt_tokens_ += static_cast<uint64_t>(sequence.prompt_length());
+  count_cached(sequence, sequence.computed());
+  return true;
+}
+
+void Scheduler::count_cached(Sequence& sequence, int32_t tokens) {
+  if (sequence.group().restarted) return;  // what it finds now may be its own
+  sequence.group().cached_tokens += tokens;
+  cached_tokens_ += static_cast<uint64_t>(tokens);
+}
+
+// Shares the full pages that the tree has of the sequence, up to the first position that must be computed.
+void Scheduler::match(Sequence& sequence) {
+  sequence.node = tree_.root(sequence.is_long());
+  if (!limits_.prefix_cache) return;
+  const auto block = static_cast<size_t>(kv_.options().block_size);
+  const auto known = sequence.tokens().first(static_cast<size_t>(sequence.first_wanted()));
+  for (size_t at = 0; at + block <= known.size(); at += block) {
+    PrefixTree::Node* next = tree_.find(sequence.node, known.subspan(at, block));
+    if (next == nullptr) break;
+    sequence.node = next;
+    sequence.table().share(PrefixTree::page(next));
+    ++sequence.pages_in_tree;
+  }
+  sequence.begin_at(sequence.table().capacity());
+}
+
+// Where the tree has the beginning of the next page, the sequence takes all its pages and fills on a copy of that one.
+bool Scheduler::begin_inside_page(Sequence& sequence, int32_t headroom) {
+  if (!limits_.prefix_cache) return false;
+  const int32_t at = sequence.computed(), end = sequence.first_wanted();
+  const int32_t most = std::min(end - at, kv_.options().block_size);
+  if (most <= 0) return false;
+  const auto wanted = sequence.tokens().subspan(static_cast<size_t>(at), static_cast<size_t>(most));
+  const auto found = tree_.longest_beginning(sequence.node, wanted);
+  if (found.tokens == 0) return false;
+  kv_.blocks().share(found.page);  // making room must not evict it
+  const bool taken = take_pages(sequence, sequence.length(), headroom);
+  if (taken) {
+    kv_.copy_page(found.page, sequence.table().pages()[static_cast<size_t>(sequence.pages_in_tree)]);
+    sequence.begin_at(at + found.tokens);
+  }
+  kv_.blocks().give_back(found.page);
+  return taken;
+}
+
+bool Scheduler::take_pages(Sequence& sequence, int32_t tokens, int32_t headroom) {
+  const auto held = static_cast<int32_t>(sequence.table().pages().size());
+  return make_room(sequence.table().pages_for(tokens) - held + headroom) && sequence.table().reserve(tokens);
+}
+
+bool Scheduler::make_room(int32_t pages) {
+  const int32_t missing = pages - kv_.blocks().free();
+  if (missing <= 0) return true;
+  if (tree_.evictable() < missing) return false;
+  const int32_t freed = tree_.evict(missing);
+  evicted_ += static_cast<uint64_t>(freed);
+  return freed == missing;
+}
+
+void Scheduler::keep_full_pages(Sequence& sequence) {
+  if (!limits_.prefix_cache) return;
+  const int32_t block = kv_.options().block_size;
+  while ((sequence.pages_in_tree + 1) * block <= sequence.computed()) {
+    const auto index = static_cast<size_t>(sequence.pages_in_tree);
+    const auto tokens = sequence.tokens().subspan(index * static_cast<size_t>(block), static_cast<size_t>(block));
+    const int32_t own = sequence.table().pages()[index];
+    sequence.node = tree_.insert(sequence.node, tokens, own);
+    const int32_t kept = PrefixTree::page(sequence.node);
+    if (kept != own) sequence.table().replace(index, kept);  // another sequence computed the same
+    ++sequence.pages_in_tree;
+  }
+}
+
+void Scheduler::advance(Sequence& sequence, int32_t rows) {
+  sequence.advance(rows);
+  keep_full_pages(sequence);
+}
+
+// What is computed stays in the tree until its pages are needed.
+void Scheduler::release(Sequence& sequence) {
+  keep_full_pages(sequence);
+  const int32_t kept = sequence.pages_in_tree * kv_.options().block_size;
+  if (limits_.prefix_cache && sequence.computed() > kept) {
+    const auto rest =
+        sequence.tokens().subspan(static_cast<size_t>(kept), static_cast<size_t>(sequence.computed() - kept));
+    tree_.insert_beginning(sequence.node, rest, sequence.table().pages()[static_cast<size_t>(sequence.pages_in_tree)]);
+  }
+  sequence.table().clear();
+  sequence.begin_again();
+}
+
+void Scheduler::retire() {
+  std::erase_if(running_, [&](const auto& sequence) {
+    if (!sequence->finished()) return false;
+    release(*sequence);
+    return true;
+  });
+}
+
+// Keys of sequences that grew past the model's original context do not fit any more: they are computed again.
+void Scheduler::requeue_grown() {
+  if (limits_.long_from == 0) return;
+  for (size_t i = running_.size(); i-- > 0;) {
+    Sequence& s = *running_[i];
+    if (s.is_long() || s.length() <= limits_.long_from) continue;
+    s.group().restarted = true;
+    release(s);
+    waiting_.push(std::move(running_[i]));
+    running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+// The least urgent, and of those the one admitted last: whoever came first always gets to its end.
+size_t Scheduler::victim() const {
+  size_t worst = 0;
+  for (size_t i = 1; i < running_.size(); ++i) {
+    if (running_[i]->priority() <= running_[worst]->priority()) worst = i;
+  }
+  return worst;
+}
+
+void Scheduler::preempt(size_t index) {
+  ++preemptions_;
+  running_[index]->group().restarted = true;
+  release(*running_[index]);
+  waiting_.push(std::move(running_[index]));
+  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
+}
+
+void Scheduler::make_room_for_decodes() {
+  for (size_t i = 0; i < running_.size();) {
+    Sequence& s = *running_[i];
+    if (!s.decoding() || take_pages(s, s.length(), 0)) {
+      ++i;
+      continue;
+    }
+    const size_t loser = victim();
+    preempt(loser);
+    if (loser < i) --i;
+  }
+}
+
+std::span<const Scheduler::Part> Scheduler::compose(StepBatch& batch) {
+  batch.clear();
+  parts_.clear();
+  prompts_.clear();
+  decodes_ = {};
+  chunk_ = chunk_past_ = 0;
+  logit_room_ = limits_.logit_rows;
+  make_room_for_decodes();
+  for (auto& s : running_) {
+    if (!s->decoding()) continue;
+    ++decodes_.rows;
+    decodes_.positions += s->length();
+    add_part(batch, *s, 1);
+  }
+  share_chunk(limits_.rows - decodes_.rows);
+  for (const Share& share : prompts_) {
+    if (share.rows == 0) continue;
+    chunk_past_ = std::max<int64_t>(chunk_past_, share.sequence->computed());
+    add_part(batch, *share.sequence, share.rows);
+  }
+  chunk_ = batch.rows() - decodes_.rows;
+  return parts_;
+}
+
+// Half of the chunk goes to the prompt that was admitted first, the rest to those with the least to do: short prompts
+// do not wait for a long one, and it still comes to its end.
+void Scheduler::share_chunk(int64_t room) {
+  int64_t past = 0;
+  for (auto& s : running_) {
+    if (s->decoding()) continue;
+    skip_known_pages(*s);
+    if (computed_by_another(*s)) continue;
+    past = std::max<int64_t>(past, s->computed());
+    prompts_.push_back({s.get(), 0});
+  }
+  if (prompts_.empty() || room <= 0) return;
+  int64_t left = pacer_.chunk(decodes_, past, room);
+  const auto give = [&](Share& share, int64_t most) {
+    const auto pending = static_cast<int64_t>(share.sequence->pending().size());
+    const auto rows = static_cast<int32_t>(std::min({pending - share.rows, most, left}));
+    share.rows += rows;
+    left -= rows;
+  };
+  give(prompts_.front(), (left + 1) / 2);
+  std::sort(prompts_.begin(), prompts_.end(), [](const Share& a, const Share& b) {
+    const auto key = [](const Sequence& s) { return std::tuple(s.pending().size(), s.id(), s.choice()); };
+    return key(*a.sequence) < key(*b.sequence);
+  });
+  for (Share& share : prompts_) give(share, left);
+}
+
+// Another sequence may have computed the next pages since this one was admitted.
+void Scheduler::skip_known_pages(Sequence& s) {
+  const int32_t block = kv_.options().block_size;
+  while (limits_.prefix_cache && s.computed() == s.pages_in_tree * block && s.computed() + block <= s.first_wanted()) {
+    const auto at = static_cast<size_t>(s.computed());
+    PrefixTree::Node* next = tree_.find(s.node, s.tokens().subspan(at, static_cast<size_t>(block)));
+    if (next == nullptr) return;
+    s.table().replace(static_cast<size_t>(s.pages_in_tree), PrefixTree::page(next));
+    s.node = next;
+    ++s.pages_in_tree;
+    s.advance(block);
+    count_cached(s, block);
+  }
+}
+
+// The page that comes next is the same as that of a prompt already in this step: it pays to wait for it.
+bool Scheduler::computed_by_another(const Sequence& s) const {
+  const auto block = static_cast<size_t>(kv_.options().block_size);
+  const int32_t page_begin = s.pages_in_tree * kv_.options().block_size;
+  if (!limits_.prefix_cache || s.computed() != page_begin || page_begin + kv_.options().block_size > s.first_wanted())
+    return false;
+  const auto next = s.tokens().subspan(static_cast<size_t>(page_begin), block);
+  return std::any_of(prompts_.begin(), prompts_.end(), [&](const Share& other) {
+    const Sequence& o = *other.sequence;
+    if (o.node != s.node || o.computed() < s.computed() || o.length() < page_begin + static_cast<int32_t>(block))
+      return false;
+    return std::ranges::equal(next, o.tokens().subspan(static_cast<size_t>(page_begin), block));
+  });
+}
+
+// As many of `rows` as there is room for the logits that they must give.
+void Scheduler::add_part(StepBatch& batch, Sequence& s, int32_t rows) {
+  const auto chosen = [&](int32_t n) { return s.wanted_logits(n).size() + s.wanted_hidden(n).size(); };
+  while (rows > 0 && chosen(rows) > logit_room_) rows -= chosen(rows) - static_cast<int32_t>(logit_room_);
+  if (rows <= 0) return;
+  const Part part{&s, rows, s.wanted_logits(rows), s.wanted_hidden(rows)};
+  logit_room_ -= chosen(rows);
+  batch.add(s.pending().first(static_cast<size_t>(rows)), s.computed(), s.length(), s.table().pages(), part.logits,
+            part.hidden);
+  parts_.push_back(part);
+}
+
+Sequence* Scheduler::fork(Sequence& parent, int32_t choice) {
+  auto child = parent.fork(choice, kv_.new_table(parent.longest()));
+  const auto block = kv_.options().block_size;
+  const auto full = static_cast<size_t>(parent.computed() / block);
+  const auto pages = parent.table().pages();
+  for (size_t i = 0; i < full; ++i) child->table().share(pages[i]);
+  const bool room = running_.size() < static_cast<size_t>(limits_.sequences) &&
+                    take_pages(*child, parent.computed(), static_cast<int32_t>(running_.size()));
+  if (!room) {
+    child->table().clear();
+    child->begin_again();
+    waiting_.push(std::move(child));
+    return nullptr;
+  }
+  if (parent.computed() % block != 0) kv_.copy_page(pages[full], child->table().pages()[full]);
+  running_.push_back(std::move(child));
+  return running_.back().get();
+}
+
+}  // namespace millrace

@@ -1,0 +1,100 @@
+// Decides what each step computes: who is admitted, who must give way, which rows of whom. Knows pages and tokens, not
+// the model.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cache/kv_cache.h"
+#include "cache/prefix_tree.h"
+#include "engine/fair_queue.h"
+#include "engine/sequence.h"
+#include "engine/step_batch.h"
+#include "engine/step_pacer.h"
+
+namespace millrace {
+
+struct SchedulerLimits {
+  int64_t rows = 0, sequences = 0, logit_rows = 0;  // of one step
+  int64_t long_from = 0;                            // Model::long_from()
+  bool prefix_cache = true;
+};
+
+class Scheduler {
+ public:
+  Scheduler(KvCache& kv, const SchedulerLimits& limits, StepPacer& pacer);
+
+  void add(std::unique_ptr<Sequence> sequence) { waiting_.push(std::move(sequence)); }
+  void cancel(RequestId id, int32_t choice);  // -1: all of the request
+
+  // Gives pages to those that wait, in the order of the queue, while there are pages and places. `now` in seconds.
+  void admit(double now);
+
+  // What one sequence has in the step.
+  struct Part {
+    Sequence* sequence = nullptr;
+    int32_t rows = 0;
+    StepBatch::Rows logits, hidden;
+  };
+  // Fills the batch of the next step: all streams first, then prompts in the room that the pacer leaves. Preempts where
+  // pages run out. Empty: nobody runs.
+  std::span<const Part> compose(StepBatch& batch);
+  // What the step's pace depends on.
+  const Decodes& decodes() const { return decodes_; }
+  int64_t chunk() const { return chunk_; }
+  int64_t chunk_past() const { return chunk_past_; }
+
+  // After the step: the rows of this sequence are computed; its full pages can be shared from now on.
+  void advance(Sequence& sequence, int32_t rows);
+  // One more choice of a request whose prompt is computed. Null: there is no room, and it waits instead.
+  Sequence* fork(Sequence& parent, int32_t choice);
+  void retire();  // those that finished give up their pages
+
+  const std::vector<std::unique_ptr<Sequence>>& running() const { return running_; }
+  const FairQueue& waiting() const { return waiting_; }
+  void charge(const std::string& client, double tokens) { waiting_.charge(client, tokens); }
+  bool idle() const { return running_.empty() && waiting_.empty(); }
+  PrefixTree& tree() { return tree_; }
+  uint64_t preemptions() const { return preemptions_; }
+  uint64_t evicted() const { return evicted_; }
+  uint64_t prompt_tokens() const { return prompt_tokens_; }
+  uint64_t cached_tokens() const { return cached_tokens_; }
+
+ private:
+  bool place(Sequence& sequence);
+  void match(Sequence& sequence);
+  bool take_pages(Sequence& sequence, int32_t tokens, int32_t headroom);
+  bool begin_inside_page(Sequence& sequence, int32_t headroom);
+  bool make_room(int32_t pages);
+  void skip_known_pages(Sequence& sequence);
+  void count_cached(Sequence& sequence, int32_t tokens);
+  void keep_full_pages(Sequence& sequence);
+  void release(Sequence& sequence);
+  void preempt(size_t index);
+  size_t victim() const;
+  void make_room_for_decodes();
+  void requeue_grown();
+  void share_chunk(int64_t rows);
+  bool computed_by_another(const Sequence& sequence) const;
+  void add_part(StepBatch& batch, Sequence& sequence, int32_t rows);
+
+  KvCache& kv_;
+  PrefixTree tree_;
+  SchedulerLimits limits_;
+  StepPacer& pacer_;
+  FairQueue waiting_;
+  std::vector<std::unique_ptr<Sequence>> running_;  // in the order of their admission
+  std::vector<Part> parts_;
+  struct Share {
+    Sequence* sequence;
+    int32_t rows;
+  };
+  std::vector<Share> prompts_;  // of this step
+  int64_t logit_room_ = 0;
+  Decodes decodes_;
+  int64_t chunk_ = 0, chunk_past_ = 0;
+  uint64_t preemptions_ = 0, evicted_ = 0, prompt_tokens_ = 0, cached_tokens_ = 0;
+};
+
+}  // namespace millrace

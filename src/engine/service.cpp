@@ -1,0 +1,247 @@
+#include "engine/service.h"
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/token_rate.h"
+
+namespace millrace {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kStatsPeriod = std::chrono::milliseconds(100);  // often enough for a live view
+
+}  // namespace
+
+// What happens on the engine's thread, and the notes that other threads leave for it.
+class Service::Loop {
+ public:
+  Loop(Runner& runner, const ServiceOptions& options)
+      : options_(options), engine_(runner, options.engine), thread_([this] { run(); }) {}
+
+  ~Loop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = draining_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+
+  RequestId submit(Request request, OnEmission on_emission) {
+    const int32_t choices = request.choices;
+    auto sequence = engine_.prepare(std::move(request));  // checks on the caller's thread
+    const RequestId id = sequence->id();
+    {
+      const std::lock_guard lock(mutex_);
+      if (draining_) fail(ErrorKind::Busy, "the server is shutting down");
+      if (arrivals_.size() + queued_ >= options_.most_waiting)
+        fail(ErrorKind::Busy, "{} requests wait already", options_.most_waiting);
+      arrivals_.push_back({std::move(sequence), Stream{std::move(on_emission), std::vector<bool>(choices), choices}});
+    }
+    wake_.notify_all();
+    return id;
+  }
+
+  void cancel(RequestId id, int32_t choice) {
+    {
+      const std::lock_guard lock(mutex_);
+      cancels_.emplace_back(id, choice);
+    }
+    wake_.notify_all();
+  }
+
+  EngineStats stats() const {
+    const std::lock_guard lock(mutex_);
+    EngineStats stats = stats_;
+    stats.waiting += static_cast<int64_t>(arrivals_.size());
+    if (Clock::now() - stats_time_ > std::chrono::seconds(2)) stats.tokens_per_second = 0;
+    return stats;
+  }
+
+  bool drain(std::chrono::milliseconds patience) {
+    std::unique_lock lock(mutex_);
+    draining_ = true;
+    const bool all_done = done_.wait_for(lock, patience, [&] { return idle_ && arrivals_.empty(); });
+    if (all_done) return true;
+    cancel_all_ = true;
+    wake_.notify_all();
+    done_.wait(lock, [&] { return idle_ && arrivals_.empty(); });
+    return false;
+  }
+
+  bool draining() const {
+    const std::lock_guard lock(mutex_);
+    return draining_;
+  }
+
+ private:
+  // The caller's side of a request.
+  struct Stream {
+    OnEmission on_emission;
+    std::vector<bool> ended;  // by choice
+    int32_t open = 0;         // choices that have not
+
+    void deliver(const Emission& emission) {
+      if (emission.finish != FinishReason::None) {
+        ended[static_cast<size_t>(emission.choice)] = true;
+        --open;
+      }
+      on_emission(emission);
+    }
+  };
+
+  struct Arrival {
+    std::unique_ptr<Sequence> sequence;
+    Stream stream;
+  };
+
+  void run() {
+    while (wait_for_work()) {
+      take_notes();
+      try {
+        engine_.step([&](const Emission& emission) { deliver(emission); }, [&] { take_arrivals(); });
+      } catch (const std::exception& e) {  // out of memory, or a mistake of ours: those who wait must hear of it
+        log().error("a step failed: {}", e.what());
+        end_all(FinishReason::Error, e.what());
+      }
+      publish_stats();
+    }
+    take_arrivals();
+    end_all(FinishReason::Cancelled);
+  }
+
+  // False: the service ends.
+  bool wait_for_work() {
+    std::unique_lock lock(mutex_);
+    const auto has_notes = [&] { return !arrivals_.empty() || !cancels_.empty() || cancel_all_ || stopping_; };
+    if (streams_.empty() && !has_notes()) {
+      publish_locked();
+      idle_ = true;
+      done_.notify_all();
+      wake_.wait(lock, has_notes);
+    }
+    idle_ = false;
+    return !stopping_;
+  }
+
+  // Arrivals and cancellations at one moment: a request may be cancelled as soon as it is there.
+  void take_notes() {
+    std::vector<std::pair<RequestId, int32_t>> cancels;
+    bool all = false;
+    {
+      const std::lock_guard lock(mutex_);
+      take_arrivals_locked();
+      cancels.swap(cancels_);
+      all = std::exchange(cancel_all_, false);
+    }
+    submit_taken();
+    for (const auto& [id, choice] : cancels) end(id, choice, FinishReason::Cancelled);
+    if (all) end_all(FinishReason::Cancelled);
+  }
+
+  void take_arrivals() {
+    {
+      const std::lock_guard lock(mutex_);
+      take_arrivals_locked();
+    }
+    submit_taken();
+  }
+
+  void take_arrivals_locked() {
+    taken_.swap(arrivals_);
+    queued_ += taken_.size();
+  }
+
+  void submit_taken() {
+    for (auto& arrival : taken_) {
+      const RequestId id = arrival.sequence->id();
+      streams_.emplace(id, std::move(arrival.stream));
+      engine_.submit(std::move(arrival.sequence));
+    }
+    taken_.clear();
+  }
+
+  void end_all(FinishReason why, std::string_view error = {}) {
+    while (!streams_.empty()) end(streams_.begin()->first, kAllChoices, why, error);
+  }
+
+  void end(RequestId id, int32_t choice, FinishReason why, std::string_view error = {}) {
+    const auto found = streams_.find(id);
+    if (found == streams_.end()) return;
+    engine_.cancel(id, choice);
+    Stream& stream = found->second;
+    for (int32_t c = 0; c < static_cast<int32_t>(stream.ended.size()); ++c) {
+      if (stream.ended[static_cast<size_t>(c)] || (choice != kAllChoices && choice != c)) continue;
+      Emission emission{id, -1, why, nullptr};
+      emission.choice = c;
+      emission.error = error;
+      stream.deliver(emission);
+      ++ended_[why];
+    }
+    if (stream.open == 0) streams_.erase(found);
+  }
+
+  void deliver(const Emission& emission) {
+    const auto found = streams_.find(emission.id);
+    MR_ASSERT(found != streams_.end());
+    found->second.deliver(emission);
+    if (found->second.open == 0) streams_.erase(found);
+  }
+
+  void publish_stats() {
+    const std::lock_guard lock(mutex_);
+    queued_ = engine_.waiting();
+    if (Clock::now() - stats_time_ >= kStatsPeriod) publish_locked();
+  }
+
+  void publish_locked() {
+    queued_ = engine_.waiting();
+    engine_.fill(stats_);
+    for (const auto& [why, count] : ended_) stats_.finished[why] += count;
+    stats_time_ = Clock::now();
+    const double now = std::chrono::duration<double>(stats_time_.time_since_epoch()).count();
+    stats_.tokens_per_second = rate_.per_second(now, stats_.generated_tokens);
+    rate_.note(now, stats_.generated_tokens);
+  }
+
+  const ServiceOptions options_;
+  Engine engine_;
+
+  // Of the engine's thread.
+  std::unordered_map<RequestId, Stream> streams_;
+  std::vector<Arrival> taken_;
+  TokenRate rate_;
+  std::map<FinishReason, uint64_t> ended_;  // not by the engine
+
+  mutable std::mutex mutex_;  // of what follows
+  std::condition_variable wake_, done_;
+  std::vector<Arrival> arrivals_;
+  std::vector<std::pair<RequestId, int32_t>> cancels_;
+  size_t queued_ = 0;  // waiting in the engine, as of the last step
+  bool draining_ = false, stopping_ = false, cancel_all_ = false, idle_ = false;
+  EngineStats stats_;
+  Clock::time_point stats_time_{};
+
+  std::thread thread_;  // last: it begins when all else is there
+};
+
+Service::Service(Runner& runner, const ServiceOptions& options) : loop_(std::make_unique<Loop>(runner, options)) {}
+Service::~Service() = default;
+
+RequestId Service::submit(Request request, OnEmission on_emission) {
+  return loop_->submit(std::move(request), std::move(on_emission));
+}
+void Service::cancel(RequestId id, int32_t choice) { loop_->cancel(id, choice); }
+EngineStats Service::stats() const { return loop_->stats(); }
+bool Service::drain(std::chrono::milliseconds patience) { return loop_->drain(patience); }
+bool Service::draining() const { return loop_->draining(); }
+
+}  // namespace millrace

@@ -1,0 +1,52 @@
+// How much of a prompt a step may compute beside the streams that run, so that they keep their pace. The estimates of
+// the kernels say what a chunk costs; what steps really took corrects them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace millrace {
+
+// Microseconds that steps should take, from few numbers: small enough to be asked for at every step.
+struct StepEstimate {
+  std::vector<std::pair<double, double>> by_rows;  // ascending rows -> us, short contexts
+  double decode_us_per_position = 0;               // more for each position that a decode looks back at
+  double prefill_us_per_position = 0;              // the same for each row of a chunk
+
+  double us(int64_t decodes, int64_t decode_positions, int64_t chunk, int64_t chunk_past) const;
+};
+
+struct PacerOptions {
+  double target_us = 0;  // of a step with a chunk; 0: what the streams take alone and `slack` more
+  double slack = 0.35;
+};
+
+// The streams that decode in a step, and how far they look back in all.
+struct Decodes {
+  int64_t rows = 0, positions = 0;
+};
+
+class StepPacer {
+ public:
+  // The estimate is made when it is first needed.
+  StepPacer(std::function<StepEstimate()> estimate, const PacerOptions& options)
+      : make_estimate_(std::move(estimate)), options_(options) {}
+
+  // Rows of prompts that may join these streams, 1 to `most`: prompts never stand still.
+  int64_t chunk(const Decodes& decodes, int64_t past, int64_t most);
+
+  void record(const Decodes& decodes, int64_t chunk, int64_t past, double us);  // what a step took
+
+ private:
+  double predicted_us(const Decodes& decodes, int64_t chunk, int64_t past) const;
+
+  std::function<StepEstimate()> make_estimate_;
+  PacerOptions options_;
+  StepEstimate estimate_;
+  double alone_ = 1, mixed_ = 1;  // real time over estimate: of steps without and with a chunk
+  bool alone_known_ = false, mixed_known_ = false;
+};
+
+}  // namespace millrace

@@ -1,0 +1,122 @@
+#include "engine/tuning.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "dataflow/buckets.h"
+#include "dataflow/tuner.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kLongestContext = 8192;  // beyond it times grow as the estimates say
+
+// All buckets of each matrix that differs from the others.
+std::vector<std::vector<LinearProblem>> linear_problems(Runner& runner) {
+  std::vector<std::vector<LinearProblem>> all;
+  const auto& linears = runner.weights().linears();
+  for (const auto& linear : linears) {
+    const bool is_head = &linear == &linears.back();
+    for (const auto& part : linear.parts) {
+      const auto& w = part.weights;
+      std::vector<LinearProblem> problems;
+      for (const int64_t m : row_buckets(is_head ? runner.options().logit_rows : runner.options().rows)) {
+        problems.push_back({w.format, w.layout->name(), runner.ops().precision(), false, w.n, w.k, m,
+                            runner.ops().working(), linear.gated});
+      }
+      const bool known = std::any_of(all.begin(), all.end(), [&](const auto& other) {
+        return other.front() == problems.front() && other.size() >= problems.size();
+      });
+      if (!known) all.push_back(std::move(problems));
+    }
+  }
+  return all;
+}
+
+// Batches of decodes and whole prompts; mixtures of both go by the estimates.
+std::vector<AttentionProblem> attention_problems(Runner& runner) {
+  std::vector<AttentionProblem> all;
+  for (AttentionProblem largest : runner.model().attention_problems()) {
+    largest.kv = *runner.options().kv_type;
+    largest.precision = runner.ops().precision();
+    largest.block_size = runner.options().block_size;
+    largest.sequences = runner.options().sequences;
+    largest.rows = runner.options().rows;
+    largest.context = std::min(runner.options().context, kLongestContext);
+    for (const auto& problem : attention_buckets(largest)) {
+      const bool decode = problem.rows == problem.sequences;
+      const bool prompt = problem.sequences == 1 && problem.rows >= 64;
+      if (!decode && !prompt) continue;
+      if (std::find(all.begin(), all.end(), problem) == all.end()) all.push_back(problem);
+    }
+  }
+  return all;
+}
+
+class Tally {
+ public:
+  template <class Op>
+  void add(const std::vector<Candidate<Op>>& before, const std::vector<Candidate<Op>>& after) {
+    ++problems_;
+    const auto& chosen = after.front();
+    errors_.push_back(std::abs(chosen.estimate_us / chosen.measured_us - 1));
+    for (const auto& candidate : after) {
+      if (candidate.kernel != before.front().kernel || candidate.kernel == chosen.kernel) continue;
+      ++changed_;
+      log_gains_ += std::log(candidate.measured_us / chosen.measured_us);
+    }
+  }
+  TuningReport report() {
+    TuningReport report{problems_, changed_};
+    if (changed_ > 0) report.faster = std::exp(log_gains_ / double(changed_));
+    if (!errors_.empty()) {
+      const auto middle = errors_.begin() + static_cast<std::ptrdiff_t>(errors_.size() / 2);
+      std::nth_element(errors_.begin(), middle, errors_.end());
+      report.error = *middle;
+    }
+    return report;
+  }
+
+ private:
+  int64_t problems_ = 0, changed_ = 0;
+  double log_gains_ = 0;
+  std::vector<double> errors_;
+};
+
+}  // namespace
+
+TuningReport tune(Runner& runner, const std::function<void(int64_t, int64_t)>& progress) {
+  const Hardware& hardware = runner.hardware();
+  const KernelSet& kernels = runner.ops().kernels();
+  const auto file = PlanCache::file_for(hardware.id, hardware.threads);
+  PlanCache plans = PlanCache::load(file);
+  Tuner tuner(kernels, runner.ops().device(), runner.ops().pool(), plans);
+  const Planner<LinearOp> linear_before(kernels.linear, hardware, nullptr, ""),
+      linear_after(kernels.linear, hardware, &plans, "");
+  const Planner<AttentionOp> attention_before(kernels.attention, hardware, nullptr, ""),
+      attention_after(kernels.attention, hardware, &plans, "");
+
+  const auto linears = linear_problems(runner);
+  const auto attentions = attention_problems(runner);
+  int64_t done = 0, total = static_cast<int64_t>(attentions.size());
+  for (const auto& matrix : linears) total += static_cast<int64_t>(matrix.size());
+  Tally tally;
+  for (const auto& matrix : linears) {
+    progress(done, total);
+    tuner.tune(matrix);
+    for (const auto& problem : matrix) tally.add(linear_before.rank(problem), linear_after.rank(problem));
+    done += static_cast<int64_t>(matrix.size());
+  }
+  for (const auto& problem : attentions) {
+    progress(done++, total);
+    tuner.tune(problem);
+    tally.add(attention_before.rank(problem), attention_after.rank(problem));
+  }
+  progress(total, total);
+  plans.save(file);
+  TuningReport report = tally.report();
+  report.file = file;
+  return report;
+}
+
+}  // namespace millrace

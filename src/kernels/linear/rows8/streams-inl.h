@@ -1,0 +1,55 @@
+// Strips of packed weights read side by side: memory delivers more to several streams than to one. Included inside a
+// target region, after the formats.
+#pragma once
+
+#include "kernels/linear/rows8/tiles-inl.h"
+#include "kernels/linear/rows8/tuned.h"
+
+// Several for one row of x, where the memory is the limit; with more rows the sums take the registers.
+template <class Format>
+constexpr int kDecodeStreams = Format::kGroups == 1 ? MR_SMALL_STREAMS
+                               : Format::kMins      ? MR_K_MIN_STREAMS
+                                                    : MR_K_STREAMS;
+template <class Format, int m>
+constexpr int kStreams = m > 1 ? 1 : kDecodeStreams<Format>;
+
+// The same block of `streams` neighbouring strips, front to back, with what comes next on its way to the caches: the
+// blocks that follow, and past the end of the strips those of the next ones.
+template <class Format, int streams>
+class StripStreams {
+ public:
+  using Block = typename Format::Block;
+
+  MR_INLINE StripStreams(const LinearWeights& weights, int64_t strip)
+      : blocks_(weights.k / (32 * Format::kGroups)),
+        block_(reinterpret_cast<const Block*>(weights.data) + strip * blocks_),
+        end_(block_ + blocks_) {}
+
+  MR_INLINE bool more() const { return block_ != end_; }
+  MR_INLINE const Block& block(int stream) const { return block_[stream * blocks_]; }
+  MR_INLINE void next() { ++block_; }
+
+  MR_INLINE void prefetch() const {
+    const bool within = end_ - block_ > kAhead;
+    const Block* ahead = block_ + kAhead + (within ? 0 : (streams - 1) * blocks_);
+    unrolled<streams>([&](auto stream) MR_INLINE {
+      const auto* bytes = reinterpret_cast<const char*>(ahead + stream * blocks_);
+      unrolled<(sizeof(Block) + 63) / 64>([&](auto line)
+                                              MR_INLINE { __builtin_prefetch(bytes + 64 * line, 0, MR_AHEAD_CACHE); });
+    });
+  }
+
+ private:
+  static constexpr int64_t kAheadBytes = Format::kGroups == 1 ? MR_SMALL_AHEAD : MR_K_AHEAD;
+  static constexpr int64_t kAhead = (kAheadBytes + int64_t{sizeof(Block)} - 1) / int64_t{sizeof(Block)};
+
+  int64_t blocks_;
+  const Block *block_, *end_;
+};
+
+// visit(first strip, std::integral_constant<int, streams>()) over the strips of a piece.
+template <int streams, class Visit>
+MR_INLINE inline void for_streams(int64_t begin, int64_t end, Visit visit) {
+  for (; begin + streams <= end; begin += streams) visit(begin, std::integral_constant<int, streams>());
+  for (; begin < end; ++begin) visit(begin, std::integral_constant<int, 1>());
+}

@@ -1,0 +1,17 @@
+// Sizes of the rows8 kernels that were found by trying, not by thought. scripts/search-kernels compiles the kernels
+// with other values from the command line, and writes the winners of a machine into its file.
+//   MR_SMALL_STREAMS, MR_SMALL_AHEAD  decode: strips that a worker reads side by side, bytes it fetches ahead of each
+//   MR_K_STREAMS, MR_K_MIN_STREAMS,   the same for K-blocks: streams of those without and with minima
+//   MR_K_AHEAD
+//   MR_AHEAD_CACHE                    where to: 3 is the L1 cache, 2 the L2
+//   MR_PANEL_STRIPS, MR_PANEL_GROUPS  prompts: size of a panel
+//   MR_PANEL_ROWS                     prompts: rows of x that pass over it at a time
+//   MR_AMX_GROUPS                     the same for AMX, whose panels are of bf16
+//   MR_PIECES                         of work for each worker
+#pragma once
+
+#if defined(__aarch64__)
+#include "kernels/linear/rows8/tuned_arm.h"
+#else
+#include "kernels/linear/rows8/tuned_x86.h"
+#endif

@@ -1,0 +1,34 @@
+// What a sequence may say next, as a token mask: grammars, schemas, thinking budgets. The engine asks before each token
+// and reports the token that was taken.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace millrace {
+
+// Words of a mask for this many tokens; bit t % 32 of word t / 32 is token t.
+constexpr size_t mask_words(int64_t vocab) { return static_cast<size_t>((vocab + 31) / 32); }
+
+// The state of one sequence; the engine's thread alone calls it once the request is submitted. fill_mask() and accept()
+// run between two steps of the model and delay every stream: they should take far less than a millisecond, and they do
+// not throw.
+class Constraint {
+ public:
+  virtual ~Constraint() = default;
+
+  // Writes all of `words`: 1 for each token that may come next. False: any token may, and `words` was not touched. The
+  // end tokens of the request are tokens like others here: they are allowed where the text may end. At least one token
+  // must be allowed unless terminated(). The mask goes before everything else: penalties, biases, temperature and
+  // filters see what it leaves.
+  virtual bool fill_mask(std::span<uint32_t> words) = 0;
+
+  // The token that was taken: one that the last mask allowed. Not called for an end token: the stream is over then.
+  virtual void accept(int32_t token) = 0;
+
+  // Nothing can follow: the stream ends here with FinishReason::Stop, without an end token.
+  virtual bool terminated() const = 0;
+};
+
+}  // namespace millrace

@@ -1,0 +1,158 @@
+#include "cache/prefix_tree.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "cache/block_table.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kBlock = 4;
+
+std::vector<int32_t> count_from(int32_t first, int32_t count) {
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), first);
+  return tokens;
+}
+
+class PrefixTreeTest : public testing::Test {
+ protected:
+  BlockPool pool_{32};
+  PrefixTree tree_{pool_, kBlock};
+  PrefixTree::Node* root_ = tree_.root(false);
+
+  int32_t take() { return *pool_.take(); }
+};
+
+TEST_F(PrefixTreeTest, FindsWholePagesAndTheBeginningsOfOthers) {
+  const auto tokens = count_from(10, kBlock);
+  const int32_t page = take();
+  PrefixTree::Node* node = tree_.insert(root_, tokens, page);
+  EXPECT_EQ(PrefixTree::page(node), page);
+  EXPECT_EQ(tree_.find(root_, tokens), node);
+  EXPECT_EQ(tree_.find(node, tokens), nullptr) << "the same tokens after themselves are another sequence";
+  EXPECT_EQ(tree_.find(tree_.root(true), tokens), nullptr) << "long sequences have pages of their own";
+  const auto begins = tree_.longest_beginning(root_, std::vector<int32_t>{10, 11, 99});
+  EXPECT_EQ(begins.page, page);
+  EXPECT_EQ(begins.tokens, 2);
+  EXPECT_EQ(tree_.longest_beginning(root_, std::vector<int32_t>{11}).tokens, 0);
+}
+
+TEST_F(PrefixTreeTest, TheLongestBeginningIsFoundAmongMany) {
+  std::mt19937 random(7);
+  std::uniform_int_distribution<int32_t> token(0, 2);
+  std::vector<std::vector<int32_t>> all;
+  for (int i = 0; i < 20; ++i) {
+    std::vector<int32_t> tokens(kBlock);
+    for (auto& t : tokens) t = token(random);
+    const int32_t page = take();
+    if (PrefixTree::page(tree_.insert(root_, tokens, page)) == page) all.push_back(tokens);
+    pool_.give_back(page);
+  }
+  for (int i = 0; i < 200; ++i) {
+    std::vector<int32_t> asked(static_cast<size_t>(1 + i % kBlock));
+    for (auto& t : asked) t = token(random);
+    int32_t best = 0;
+    for (const auto& tokens : all) {
+      const auto differs = std::mismatch(asked.begin(), asked.end(), tokens.begin()).first;
+      best = std::max(best, static_cast<int32_t>(differs - asked.begin()));
+    }
+    EXPECT_EQ(tree_.longest_beginning(root_, asked).tokens, best);
+  }
+}
+
+TEST_F(PrefixTreeTest, AnotherPageWithTheSameTokensIsNotKept) {
+  const auto tokens = count_from(0, kBlock);
+  const int32_t first = take(), second = take();
+  PrefixTree::Node* node = tree_.insert(root_, tokens, first);
+  EXPECT_EQ(tree_.insert(root_, tokens, second), node);
+  EXPECT_EQ(pool_.references(first), 2);
+  EXPECT_EQ(pool_.references(second), 1);
+}
+
+TEST_F(PrefixTreeTest, APageGrowsFromABeginningToAWhole) {
+  const auto tokens = count_from(0, kBlock);
+  const int32_t page = take();
+  tree_.insert_beginning(root_, std::span(tokens).first(2), page);
+  EXPECT_EQ(tree_.find(root_, tokens), nullptr);
+  EXPECT_EQ(tree_.longest_beginning(root_, tokens).tokens, 2);
+  PrefixTree::Node* node = tree_.insert(root_, tokens, page);
+  EXPECT_EQ(tree_.find(root_, tokens), node);
+  EXPECT_EQ(tree_.pages(), 1) << "one page, one node";
+  EXPECT_EQ(pool_.references(page), 2);
+  const int32_t other = take();
+  tree_.insert_beginning(root_, std::span(tokens).first(3), other);
+  EXPECT_EQ(tree_.pages(), 1) << "what is known already is not kept twice";
+}
+
+TEST_F(PrefixTreeTest, EvictsTheLeastRecentlyUsedThatNobodyHolds) {
+  std::vector<int32_t> pages;
+  std::vector<PrefixTree::Node*> nodes{root_};
+  for (int32_t i = 0; i < 3; ++i) {  // a chain of three pages
+    pages.push_back(take());
+    nodes.push_back(tree_.insert(nodes.back(), count_from(100 * i, kBlock), pages.back()));
+  }
+  pages.push_back(take());
+  tree_.insert(root_, count_from(1000, kBlock), pages.back());  // and one beside it, used last
+  EXPECT_EQ(tree_.evictable(), 0) << "all are held";
+  EXPECT_EQ(tree_.evict(4), 0);
+  for (const int32_t page : pages) pool_.give_back(page);
+  EXPECT_EQ(tree_.evictable(), 4);
+  EXPECT_EQ(tree_.evict(1), 1);
+  EXPECT_EQ(tree_.find(nodes[2], count_from(200, kBlock)), nullptr) << "the end of the older chain goes first";
+  ASSERT_EQ(tree_.find(nodes[1], count_from(100, kBlock)), nodes[2]);  // now the chain is the more recent one
+  EXPECT_EQ(tree_.evict(1), 1);
+  EXPECT_EQ(tree_.find(root_, count_from(1000, kBlock)), nullptr);
+  pool_.share(pages[0]);  // a sequence holds the beginning of the chain
+  EXPECT_EQ(tree_.evict(10), 1);
+  EXPECT_EQ(tree_.find(root_, count_from(0, kBlock)), nodes[1]);
+  pool_.give_back(pages[0]);
+}
+
+// Random sequences share, extend and leave; every page comes back when the tree is emptied.
+TEST_F(PrefixTreeTest, AllPagesComeBack) {
+  const uint32_t seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  struct Holder {
+    PrefixTree::Node* node;
+    std::vector<int32_t> pages;
+  };
+  std::vector<Holder> holders;
+  for (int i = 0; i < 2000; ++i) {
+    const auto dice = random() % 3;
+    if (dice == 0 && holders.size() < 4) {
+      holders.push_back({root_, {}});
+    } else if (dice == 1 && !holders.empty()) {
+      Holder& h = holders[random() % holders.size()];
+      if (h.pages.size() == 6) continue;
+      if (pool_.free() == 0 && tree_.evict(1) == 0) continue;
+      const auto tokens = count_from(static_cast<int32_t>(random() % 3), kBlock);
+      const int32_t own = take();
+      h.node = tree_.insert(h.node, tokens, own);
+      const int32_t kept = PrefixTree::page(h.node);
+      if (kept != own) {
+        pool_.share(kept);
+        pool_.give_back(own);
+      }
+      h.pages.push_back(kept);
+    } else if (dice == 2 && !holders.empty()) {
+      for (const int32_t page : holders.back().pages) pool_.give_back(page);
+      holders.pop_back();
+    }
+  }
+  for (auto& h : holders) {
+    for (const int32_t page : h.pages) pool_.give_back(page);
+  }
+  EXPECT_EQ(tree_.evictable(), tree_.pages());
+  const int32_t left = tree_.pages();
+  EXPECT_EQ(tree_.evict(1000), left);
+  EXPECT_EQ(pool_.free(), pool_.size());
+}
+
+}  // namespace
+}  // namespace millrace

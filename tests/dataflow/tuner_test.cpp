@@ -1,0 +1,99 @@
+#include "dataflow/tuner.h"
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <set>
+
+#include "hardware/detect.h"
+
+namespace millrace {
+namespace {
+
+// Takes as long as it is told, and may promise something else.
+class TimedKernel : public LinearKernel {
+ public:
+  TimedKernel(std::string_view name, double estimate_us, double takes_us)
+      : name_(name), estimate_us_(estimate_us), takes_us_(takes_us) {}
+  std::string_view name() const override { return name_; }
+  bool can_run(const Problem&, const Hardware&) const override { return true; }
+  double estimate_us(const Problem& p, const Hardware&) const override { return estimate_us_ * double(p.m); }
+  void run(const Args& args, const Executor&) const override {
+    seen.insert(args.weights->data);
+    ++runs;
+    const auto start = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - start < std::chrono::duration<double, std::micro>(takes_us_)) {
+    }
+  }
+  mutable std::set<const std::byte*> seen;
+  mutable int runs = 0;
+
+ private:
+  std::string_view name_;
+  double estimate_us_, takes_us_;
+};
+
+const LinearLayout& rows_of_files() { return *cpu_kernels().layouts.back(); }
+
+LinearProblem timed_problem(int64_t m) { return {DType::F16, rows_of_files().name(), Precision::Fast, false, 64, 256, m}; }
+
+TEST(Tuner, PrefersWhatIsFasterToWhatWasThoughtFaster) {
+  const TimedKernel promises("promises", 10, 400), delivers("delivers", 20, 100), far("far", 900, 1);
+  KernelSet kernels;
+  kernels.layouts = cpu_kernels().layouts;
+  kernels.linear = {&promises, &delivers, &far};
+  const auto device = host_device(detect_cpu(1));
+  const Hardware& hardware = device->hardware();
+  ThreadPool pool(1);
+  PlanCache plans;
+  Planner<LinearOp> before(kernels.linear, hardware, nullptr, ""), after(kernels.linear, hardware, &plans, "");
+  EXPECT_EQ(before.choose(timed_problem(1)), &promises);
+  Tuner(kernels, *device, pool, plans).tune({timed_problem(1)});
+  EXPECT_EQ(after.choose(timed_problem(1)), &delivers);
+  EXPECT_GE(after.rank(timed_problem(1)).front().measured_us, 100);
+  EXPECT_EQ(far.runs, 0) << "far behind by its estimate";
+  EXPECT_LT(promises.runs, delivers.runs) << "far behind by the clock";
+}
+
+TEST(Tuner, TimesWithWeightsThatTheCachesHaveForgotten) {
+  const TimedKernel kernel("kernel", 1, 1);
+  const LinearKernel* only[] = {&kernel};
+  Hardware hardware = detect_cpu(1);
+  hardware.l3_bytes = 1 << 20;
+  const auto device = host_device(hardware);
+  ThreadPool pool(1);
+  ColdWeights weights(DType::F16, 4096, 4096, rows_of_files(), *device, pool);
+  LinearProblem large = timed_problem(1);
+  large.n = large.k = 4096;
+  KernelTimer(*device, pool).time(large, only, weights);
+  EXPECT_GE(kernel.seen.size() * weights.bytes(), cold_bytes(hardware));
+}
+
+TEST(ColdKeys, EverySequenceHasPagesOfItsOwn) {
+  const AttentionProblem p{DType::F16, Precision::Fast, 4, 2, 64, 16, 0, false, 3, 6, 100};
+  const auto device = host_device(detect_cpu(1));
+  ColdKeys keys(p, *device);
+  for (int turn = 0; turn < 5; ++turn) {
+    std::set<int32_t> pages;
+    for (const auto& slice : keys.next().slices) {
+      EXPECT_EQ(slice.rows, 2);
+      EXPECT_EQ(slice.past + slice.rows, 100);
+      pages.insert(slice.pages.begin(), slice.pages.end());
+    }
+    EXPECT_EQ(pages.size(), 3u * 7);
+  }
+}
+
+TEST(Planner, ExpectsOfASizeWhatItsBucketTook) {
+  const TimedKernel kernel("kernel", 10, 1);
+  const KernelList<LinearOp> all{&kernel};
+  const Hardware hardware;
+  PlanCache plans;
+  const Planner<LinearOp> planner(all, hardware, &plans, "");
+  EXPECT_DOUBLE_EQ(planner.expected_us(kernel, timed_problem(10)), 100);
+  plans.put(LinearOp::kName, to_string(timed_problem(12)), {{"kernel", 240}});  // twice the estimate
+  EXPECT_DOUBLE_EQ(planner.expected_us(kernel, timed_problem(10)), 200);
+}
+
+}  // namespace
+}  // namespace millrace

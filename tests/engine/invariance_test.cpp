@@ -1,0 +1,98 @@
+// Batch-invariant mode: a prompt alone and among others, in any chunks, gives the same logits and tokens bit for bit.
+#include <gmock/gmock.h>
+
+#include <map>
+#include <random>
+
+#include "engine/engine.h"
+#include "models/golden.h"
+
+namespace millrace {
+namespace {
+
+struct Case {
+  std::string model;
+  bool exact;
+  DType kv;
+};
+
+class InvarianceTest : public testing::TestWithParam<Case> {
+ protected:
+  std::unique_ptr<Runner> load_case(int64_t rows, bool invariant = true) const {
+    LoadOptions options{.threads = 2, .exact = GetParam().exact, .kv_type = GetParam().kv, .context = 96};
+    options.sequences = 33;
+    options.rows = rows;
+    options.logit_rows = 96;
+    options.block_size = 16;
+    options.batch_invariant = invariant;
+    return load((goldens_folder() / GetParam().model).string(), options);
+  }
+
+  std::vector<int32_t> random_prompt(const Runner& runner, std::mt19937& random, size_t length) const {
+    std::vector<int32_t> prompt(length);
+    for (auto& t : prompt) t = static_cast<int32_t>(random() % static_cast<uint32_t>(runner.model().config().vocab));
+    return prompt;
+  }
+};
+
+TEST_P(InvarianceTest, ChunksDoNotChangeABit) {
+  const uint32_t seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  auto runner = load_case(96);
+  const auto tokens = random_prompt(*runner, random, 61);
+  const auto whole = all_logits(*runner, tokens, 61);
+  for (const int32_t chunk : {1, 2, 7, 32}) EXPECT_EQ(all_logits(*runner, tokens, chunk), whole) << chunk;
+}
+
+TEST_P(InvarianceTest, AmongOthersATextIsTheSameAsAlone) {
+  const uint32_t seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  auto runner = load_case(48);
+  Request asked{random_prompt(*runner, random, 37), {.temperature = 0, .logprobs = 2}, 24};
+  const auto run = [&](int others) {
+    Engine engine(*runner);
+    std::vector<std::pair<int32_t, float>> heard;
+    for (int i = 0; i < others / 2; ++i)
+      engine.submit({random_prompt(*runner, random, 1 + random() % 60), {}, 1 + static_cast<int32_t>(random() % 30)});
+    const RequestId id = engine.submit(asked);
+    for (int i = others / 2; i < others; ++i)
+      engine.submit({random_prompt(*runner, random, 1 + random() % 60), {}, 1 + static_cast<int32_t>(random() % 30)});
+    while (engine.step([&](const Emission& e) {
+      if (e.id == id) heard.emplace_back(e.token, e.logprobs->chosen.logprob);
+    })) {
+    }
+    return heard;
+  };
+  const auto alone = run(0);
+  EXPECT_EQ(alone.size(), 24u);
+  EXPECT_EQ(run(32), alone);
+  EXPECT_EQ(run(5), alone);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, InvarianceTest,
+                         testing::Values(Case{"llama_gqa", true, DType::F32}, Case{"llama_gqa", false, DType::F16},
+                                         Case{"mistral_sliding_window", false, DType::F16},
+                                         Case{"gemma2", false, DType::F32}, Case{"qwen3", false, DType::BF16}),
+                         [](const auto& info) {
+                           return info.param.model + (info.param.exact ? "_exact_" : "_fast_") +
+                                  std::string(name(info.param.kv));
+                         });
+
+// Quantized weights take the kernels that serving takes.
+TEST(Invariance, QuantizedRowsAreTheSameInEveryBatch) {
+  LoadOptions options{.threads = 2, .context = 256, .sequences = 4, .rows = 64, .logit_rows = 64};
+  options.batch_invariant = true;
+  for (const char* model : {"synthetic:smollm2-135m:q4_k", "synthetic:smollm2-135m:q8_0"}) {
+    auto runner = load(model, options);
+    std::vector<int32_t> tokens(24);
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * 997 % 40000);
+    const auto whole = all_logits(*runner, tokens, 24);
+    EXPECT_EQ(all_logits(*runner, tokens, 1), whole) << model;
+    EXPECT_EQ(all_logits(*runner, tokens, 5), whole) << model;
+  }
+}
+
+}  // namespace
+}  // namespace millrace

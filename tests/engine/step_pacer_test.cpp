@@ -1,0 +1,60 @@
+#include "engine/step_pacer.h"
+
+#include <gtest/gtest.h>
+
+namespace millrace {
+namespace {
+
+// A machine whose steps take 1000 us and 100 more per row; the estimate may be wrong by a factor.
+StepEstimate linear_estimate(double factor) {
+  StepEstimate estimate;
+  for (const double rows : {1.0, 2.0, 4.0, 8.0, 64.0, 512.0})
+    estimate.by_rows.emplace_back(rows, factor * (1000 + 100 * rows));
+  return estimate;
+}
+double real_us(int64_t rows) { return 1000 + 100.0 * static_cast<double>(rows); }
+
+TEST(StepPacer, WithoutStreamsAChunkIsAsLargeAsItGets) {
+  StepPacer pacer([] { return linear_estimate(1); }, {});
+  EXPECT_EQ(pacer.chunk({0, 0}, 0, 512), 512);
+}
+
+TEST(StepPacer, AChunkFitsTheTarget) {
+  StepPacer pacer([] { return linear_estimate(1); }, {.target_us = 5000});
+  EXPECT_EQ(pacer.chunk({8, 0}, 0, 512), 32);
+  EXPECT_EQ(pacer.chunk({8, 0}, 0, 10), 10);
+}
+
+TEST(StepPacer, PromptsNeverStandStill) {
+  StepPacer pacer([] { return linear_estimate(1); }, {.target_us = 1});
+  EXPECT_EQ(pacer.chunk({8, 0}, 0, 512), 1);
+}
+
+TEST(StepPacer, LongContextsLeaveLessRoom) {
+  auto estimate = linear_estimate(1);
+  estimate.prefill_us_per_position = 0.1;
+  estimate.decode_us_per_position = 0.1;
+  StepPacer pacer([&] { return estimate; }, {.target_us = 5000});
+  EXPECT_EQ(pacer.chunk({8, 0}, 1000, 512), 16);
+  EXPECT_EQ(pacer.chunk({8, 16000}, 1000, 512), 8);
+}
+
+// Simulated steps on a clock of our own: however wrong the estimate is, streams soon keep their pace.
+TEST(StepPacer, LearnsWhatStepsTake) {
+  for (const double factor : {0.2, 1.0, 5.0}) {
+    StepPacer pacer([&] { return linear_estimate(factor); }, {.slack = 0.35});
+    const Decodes decodes{8, 0};
+    pacer.chunk(decodes, 0, 512);
+    for (int i = 0; i < 20; ++i) pacer.record(decodes, 0, 0, real_us(8));
+    int64_t chunk = 0;
+    for (int i = 0; i < 50; ++i) {
+      chunk = pacer.chunk(decodes, 0, 512);
+      pacer.record(decodes, chunk, 0, real_us(8 + chunk));
+    }
+    EXPECT_LE(real_us(8 + chunk), 1.40 * real_us(8)) << "factor " << factor;
+    EXPECT_GE(real_us(8 + chunk), 1.25 * real_us(8)) << "factor " << factor;
+  }
+}
+
+}  // namespace
+}  // namespace millrace
