@@ -3,7 +3,7 @@
 //   attention check decode|cluster|prefill|hopper|general   every case; the last line counts failures
 //   attention decode                                microseconds and TB/s of KV read
 //   attention prefill [hopper]                      microseconds and TFLOP/s
-//   attention brief                                 some of these, to compare builds
+//   attention brief [large]                         some of these, to compare builds
 //   attention once                                  one launch of some shapes, for a profiler
 #include <cmath>
 #include <cstring>
@@ -395,12 +395,25 @@ void time_decode() {
 }
 
 // Some shapes only, to compare builds.
-void time_brief() {
+void time_brief(bool large) {
   struct Row {
     int kv_heads, batch, context;
   };
-  for (const Row& r : {Row{8, 1, 1024}, Row{8, 1, 16384}, Row{8, 8, 1024}, Row{8, 8, 16384}, Row{8, 32, 1024},
-                       Row{32, 8, 4096}, Row{32, 32, 4096}, Row{8, 48, 1024}}) {
+  std::vector<Row> rows = {{8, 1, 16384}, {8, 8, 16384}, {32, 8, 4096}, {32, 32, 4096}};
+  if (!large) {
+    rows.insert(rows.end(), {{8, 1, 128},
+                             {8, 1, 1024},
+                             {8, 1, 4096},
+                             {8, 8, 1024},
+                             {8, 8, 4096},
+                             {8, 32, 1024},
+                             {8, 48, 1024},
+                             {32, 1, 1024},
+                             {32, 5, 1000},
+                             {32, 8, 1024},
+                             {32, 1, 4096}});
+  }
+  for (const Row& r : rows) {
     std::printf("32/%d B%d L%d:", r.kv_heads, r.batch, r.context);
     for (CudaAttentionKind kind : {CudaAttentionKind::Decode, CudaAttentionKind::DecodeCluster}) {
       CudaAttentionShape s;
@@ -467,7 +480,7 @@ int main(int argc, char** argv) {
   if (what == "decode") bench::time_decode();
   if (what == "prefill")
     bench::time_prefill(which == "hopper" ? CudaAttentionKind::PrefillHopper : CudaAttentionKind::Prefill);
-  if (what == "brief") bench::time_brief();
+  if (what == "brief") bench::time_brief(which == "large");
   if (what == "once") bench::launch_once();
   return 0;
 }
