@@ -84,9 +84,7 @@ void run(const BenchOptions& o) {
   auto runner = o.predict ? std::make_unique<Runner>(std::move(source), load) : load_runner(std::move(source), load);
   const int threads = runner->hardware().threads;
   if (!o.model.json) {
-    const bool gpu = runner->hardware().device == DeviceKind::Cuda;
-    fmt::print("{} on {}, {} {}, KV {}\n", runner->source().origin(), runner->hardware().name,
-               gpu ? runner->hardware().cores : threads, gpu ? "multiprocessors" : "threads",
+    fmt::print("{} on {}, KV {}\n", runner->source().origin(), in_words(runner->hardware()),
                name(*runner->options().kv_type));
     fmt::print("{:<8} {:>5} {:>7} {:>7} {:>12} {:>19} {:>11}\n", "test", "batch", "depth", "threads", "tokens/s",
                "least .. most", "of roof");

@@ -8,6 +8,7 @@
 #include "cli/print_json.h"
 #include "cli/token_list.h"
 #include "engine/explain.h"
+#include "hardware/describe.h"
 
 namespace millrace {
 namespace {
@@ -68,9 +69,8 @@ void run(const ExplainOptions& o) {
     return;
   }
   const auto& hardware = runner.hardware();
-  fmt::print("{} on {} ({}), {} threads; ceilings {}: {:.0f} GB/s, {:.0f} int8 GOP/s, {:.0f} f32 GFLOP/s\n",
-             runner.source().origin(), hardware.name, to_string(hardware.isa), hardware.threads,
-             hardware.ceilings.measured ? "measured" : "guessed", hardware.ceilings.read_gbs,
+  fmt::print("{} on {}; ceilings {}: {:.0f} GB/s, {:.0f} int8 GOP/s, {:.0f} f32 GFLOP/s\n", runner.source().origin(),
+             in_words(hardware), hardware.ceilings.measured ? "measured" : "guessed", hardware.ceilings.read_gbs,
              hardware.ceilings.int8_gops, hardware.ceilings.f32_gflops);
   fmt::print("  {:<36} {:>10} {:>10} {:>8}\n", "* chosen", "estimate us", "measured", "of roof");
   for (const auto& c : choices) print(c);

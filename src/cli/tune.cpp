@@ -9,6 +9,7 @@
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "engine/tuning.h"
+#include "hardware/describe.h"
 
 namespace millrace {
 namespace {
@@ -44,8 +45,8 @@ void run(const TuneOptions& o) {
                 {"file", report.file.string()}});
     return;
   }
-  fmt::print("{} problems measured with {} threads in {:.0f} s; estimates were off by {:.0f} % (median)\n",
-             report.problems, runner.hardware().threads, seconds, 100 * report.error);
+  fmt::print("{} problems measured on {} in {:.0f} s; estimates were off by {:.0f} % (median)\n", report.problems,
+             in_words(runner.hardware()), seconds, 100 * report.error);
   fmt::print("{} choices changed", report.changed);
   if (report.changed > 0) fmt::print(", those problems now take {:.2f}x less time", report.faster);
   fmt::print("\nkept in {}; 'millrace explain' shows them\n", report.file.string());

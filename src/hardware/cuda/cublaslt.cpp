@@ -4,12 +4,9 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <array>
-#include <mutex>
 #include <vector>
 
 #include "base/error.h"
-#include "hardware/cuda/check.h"
 
 namespace millrace {
 namespace {
@@ -123,15 +120,6 @@ struct CublasLtGemm::State {
     l.destroy(handle);
   }
 
-  static constexpr int kProposals = 16;
-  using Proposals = std::array<cublasLtMatmulHeuristicResult_t, kProposals>;
-  int propose(const Prepared& p, Proposals& proposals) const {
-    int found = 0;
-    const auto status =
-        library().heuristic(handle, p.desc, p.w, p.x, p.y, p.y, preference, kProposals, proposals.data(), &found);
-    return status == CUBLAS_STATUS_SUCCESS ? found : 0;
-  }
-
   Prepared& find(const CublasLtProblem& problem) {
     for (auto& p : prepared) {
       if (p->problem == problem) return *p;
@@ -139,9 +127,11 @@ struct CublasLtGemm::State {
     auto& p = *prepared.emplace_back(std::make_unique<Prepared>());
     p.problem = problem;
     describe(p);
-    Proposals proposals;
-    p.feasible = propose(p, proposals) > 0;
-    if (p.feasible) p.algorithm = proposals[0].algo;
+    cublasLtMatmulHeuristicResult_t proposal{};
+    int found = 0;
+    const auto status = library().heuristic(handle, p.desc, p.w, p.x, p.y, p.y, preference, 1, &proposal, &found);
+    p.feasible = status == CUBLAS_STATUS_SUCCESS && found > 0;
+    p.algorithm = proposal.algo;
     return p;
   }
 
@@ -164,35 +154,6 @@ void CublasLtGemm::run(const CublasLtProblem& problem, const void* x, const void
                        std::span<std::byte> workspace, cudaStream_t stream) {
   const Prepared& p = state_->find(problem);
   check(state_->multiply(p, p.algorithm, x, w, y, workspace, stream), "multiplying");
-}
-
-void CublasLtGemm::tune(const CublasLtProblem& problem, const void* x, const void* w, void* y,
-                        std::span<std::byte> workspace, cudaStream_t stream) {
-  constexpr int kRuns = 5;
-  Prepared& p = state_->find(problem);
-  if (!p.feasible) return;
-  State::Proposals proposals;
-  const int found = state_->propose(p, proposals);
-  cudaEvent_t start = nullptr, end = nullptr;
-  check_cuda(cudaEventCreate(&start), "tuning cuBLASLt");
-  check_cuda(cudaEventCreate(&end), "tuning cuBLASLt");
-  float best = 1e30f;
-  for (int i = 0; i < found; ++i) {
-    const auto& algorithm = proposals[static_cast<size_t>(i)].algo;
-    if (state_->multiply(p, algorithm, x, w, y, workspace, stream) != CUBLAS_STATUS_SUCCESS) continue;
-    check_cuda(cudaEventRecord(start, stream), "tuning cuBLASLt");
-    for (int run = 0; run < kRuns; ++run) state_->multiply(p, algorithm, x, w, y, workspace, stream);
-    check_cuda(cudaEventRecord(end, stream), "tuning cuBLASLt");
-    check_cuda(cudaEventSynchronize(end), "tuning cuBLASLt");
-    float ms = 0;
-    check_cuda(cudaEventElapsedTime(&ms, start, end), "tuning cuBLASLt");
-    if (ms < best) {
-      best = ms;
-      p.algorithm = algorithm;
-    }
-  }
-  cudaEventDestroy(start);
-  cudaEventDestroy(end);
 }
 
 }  // namespace millrace

@@ -32,9 +32,6 @@ class CublasLtGemm {
   bool can_run(const CublasLtProblem& problem);  // it has an algorithm for this
   void run(const CublasLtProblem& problem, const void* x, const void* w, void* y, std::span<std::byte> workspace,
            cudaStream_t stream);
-  // Times the algorithms that the library proposes on these arguments and keeps the fastest. y must not be accumulated.
-  void tune(const CublasLtProblem& problem, const void* x, const void* w, void* y, std::span<std::byte> workspace,
-            cudaStream_t stream);
 
  private:
   struct State;
