@@ -133,7 +133,10 @@ void Runner::decide_context() {
 }
 
 void Runner::plan_memory() {
-  for (auto& linear : weights_->linears()) ops_->plan(linear, std::max(options_.rows, options_.logit_rows));
+  for (auto& linear : weights_->linears()) {
+    const bool is_head = &linear == &weights_->linears().back();  // architectures declare the output matrix last
+    ops_->plan(linear, is_head ? options_.logit_rows : std::max(options_.rows, options_.logit_rows));
+  }
   for (AttentionProblem problem : model_->attention_problems()) {
     problem.kv = *options_.kv_type;
     problem.precision = ops_->precision();
