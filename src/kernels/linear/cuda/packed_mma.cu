@@ -24,6 +24,11 @@ int staged_unit_bytes(const CudaLinearProblem& p) {
   return tokens * kUnitColumns * 2 + 8 * groups(p.m) * 64 * (p.format == DType::Q6_K ? 2 : 1);
 }
 
+// How many units' x fits into the shared memory of a block, beside the partial sums.
+int room_for_units(const CudaLinearProblem& p, const CudaLimits& limits, int resident) {
+  return ((shared_kilobytes(limits) - 15) / resident - 5 * groups(p.m) - 1) * 1024 / staged_unit_bytes(p);
+}
+
 struct Choice {
   PackedShape shape;
   int resident;  // blocks on a multiprocessor
@@ -51,7 +56,7 @@ int64_t passes(const CudaLinearProblem& p) { return ceil_div(p.m, 8 * groups(p.m
 Choice cost(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k, int splits, int resident) {
   Choice choice{{warps_k, splits, 0, 0}, resident, 0};
   choice.shape.units_split = static_cast<int>(ceil_div(ceil_div(p.k, kUnitColumns), splits));
-  const int room = ((shared_kilobytes(limits) - 15) / resident - 5 * groups(p.m) - 1) * 1024 / staged_unit_bytes(p);
+  const int room = room_for_units(p, limits, resident);
   choice.shape.units_chunk =
       std::min(std::max(1, room / warps_k) * warps_k, static_cast<int>(round_up(choice.shape.units_split, warps_k)));
 
@@ -75,6 +80,7 @@ Choice choose(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k)
   Choice best = cost(p, limits, warps_k, 1, 1);
   for (int splits = 1; splits <= (has_clusters(limits) ? 8 : 1) && splits * warps_k <= units; splits *= 2) {
     for (int resident = 1; resident <= packed_blocks_resident(p.format, groups(p.m)); ++resident) {
+      if (resident > 1 && room_for_units(p, limits, resident) < warps_k) continue;
       const Choice choice = cost(p, limits, warps_k, splits, resident);
       if (choice.us < best.us) best = choice;
     }
@@ -85,7 +91,7 @@ Choice choose(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k)
 template <int kWarpsK>
 bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
   if (p.x != DType::BF16 || limits.capability < 80 || p.k % 32 != 0 || ceil_div(p.m, 32) > 65535) return false;
-  if (kWarpsK > ceil_div(p.k, kUnitColumns)) return false;
+  if (kWarpsK > ceil_div(p.k, kUnitColumns) || kWarpsK > room_for_units(p, limits, 1)) return false;
   switch (p.format) {
 #define MILLRACE_CASE(F) case DType::F:
     MILLRACE_PACKED_FORMATS(MILLRACE_CASE)
