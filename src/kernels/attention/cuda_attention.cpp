@@ -41,13 +41,15 @@ class CudaAttention final : public AttentionKernel {
   bool can_run(const Problem& p, const Hardware& hardware) const override {
     if (!is_gpu(hardware)) return false;
     if (p.precision == Precision::Exact && variant_.kind != CudaAttentionKind::General) return false;
-    const bool hopper = variant_.kind == CudaAttentionKind::PrefillHopper || variant_.kind == CudaAttentionKind::DecodeCluster;
+    const bool hopper =
+        variant_.kind == CudaAttentionKind::PrefillHopper || variant_.kind == CudaAttentionKind::DecodeCluster;
     if (hopper && hardware.architecture != 90) return false;
     return plan(shape_of(p)).can_run();
   }
 
   double estimate_us(const Problem& p, const Hardware& h) const override {
-    const double visible = double(p.window > 0 ? std::min<int64_t>(p.context, p.window + p.rows / p.sequences) : p.context);
+    const double visible =
+        double(p.window > 0 ? std::min<int64_t>(p.context, p.window + p.rows / p.sequences) : p.context);
     const double kv = 2.0 * double(p.sequences) * visible * p.kv_heads * double(row_bytes(p.kv, p.head_dim));
     const double products = 4.0 * double(p.rows) * visible * p.heads * p.head_dim;
     const double reading = kv / h.ceilings.read_gbs * 1e-3;
@@ -56,7 +58,9 @@ class CudaAttention final : public AttentionKernel {
       case CudaAttentionKind::Decode: {
         // Every tile of 16 query rows that share a KV head reads the keys and values again.
         const double rows_each = double(p.rows) / double(p.sequences) * p.heads / p.kv_heads;
-        const double softmax_us = variant_.softmax == Softmax::Lazy ? 0 : variant_.softmax == Softmax::Online ? 0.1 : 0.2;
+        const double softmax_us = variant_.softmax == Softmax::Lazy     ? 0
+                                  : variant_.softmax == Softmax::Online ? 0.1
+                                                                        : 0.2;
         const double start_us = variant_.kind == CudaAttentionKind::Decode ? 8 : 6;  // merging parts costs
         return start_us + softmax_us + reading * std::max(1.0, std::ceil(rows_each / 16)) / 0.95;
       }
@@ -89,24 +93,28 @@ class CudaAttention final : public AttentionKernel {
     args.window = a.window;
     args.phi = a.phi;
     args.workspace = executor.workspace;
-    const CudaAttentionShape shape{variant_.kind,
-                                   a.phi == nullptr && variant_.softmax == Softmax::Unified ? Softmax::Online : variant_.softmax,
-                                   a.kv.dtype,
-                                   a.heads,
-                                   a.kv.kv_heads,
-                                   a.kv.head_dim,
-                                   a.kv.block_size,
-                                   static_cast<int>(a.sequences.size()),
-                                   a.tables.longest_slice,
-                                   rows};
+    args.early = true;  // tables come with the step, and the write of k and v before this lets no kernel start too soon
+    const CudaAttentionShape shape{
+        variant_.kind,
+        a.phi == nullptr && variant_.softmax == Softmax::Unified ? Softmax::Online : variant_.softmax,
+        a.kv.dtype,
+        a.heads,
+        a.kv.kv_heads,
+        a.kv.head_dim,
+        a.kv.block_size,
+        static_cast<int>(a.sequences.size()),
+        a.tables.longest_slice,
+        rows};
     check_launch(launch_cuda_attention(plan(shape), args, cuda_launch(executor)), "starting attention");
   }
 
  private:
   CudaAttentionShape shape_of(const Problem& p) const {
     const auto longest = static_cast<int>(p.rows - p.sequences + 1);  // the others may have one row each
-    return {variant_.kind, variant_.softmax, p.kv,          p.heads,
-            p.kv_heads,    p.head_dim,       p.block_size,  static_cast<int>(p.sequences),
+    return {variant_.kind, variant_.softmax,
+            p.kv,          p.heads,
+            p.kv_heads,    p.head_dim,
+            p.block_size,  static_cast<int>(p.sequences),
             longest,       static_cast<int>(p.rows)};
   }
 

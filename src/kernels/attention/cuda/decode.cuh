@@ -143,6 +143,17 @@ class UnitLoader {
     if (!walk_.done()) enter();
   }
 
+  // Issues what no kernel of this step writes, up to kStages units; says how many.
+  __device__ int issue_old() {
+    int count = 0;
+    while (count < Config::kStages && !walk_.done() && unit_ < segment_.end &&
+           (unit_ + 1) * kUnit <= segment_.slice.past) {
+      issue();
+      ++count;
+    }
+    return count;
+  }
+
   // Two groups of copies, keys and values; empty ones past the end, so that counting groups stays simple.
   __device__ void issue() {
     while (!walk_.done() && unit_ >= segment_.end) {

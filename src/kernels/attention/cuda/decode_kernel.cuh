@@ -59,10 +59,20 @@ struct WarpStream {
   uint32_t stages;
   int stage;
 
-  __device__ void start() {
+  __device__ void start(int issued = 0) {
     stage = 0;
-#pragma unroll
-    for (int i = 0; i < Config::kStages; ++i) loader.issue();
+    for (int i = issued; i < Config::kStages; ++i) loader.issue();
+  }
+
+  // The first start, perhaps before the kernels before this one are done.
+  __device__ void start_early(bool early) {
+    int issued = 0;
+    if (early) {
+      issued = loader.issue_old();
+      wait_for_predecessors();
+    }
+    allow_dependents();
+    start(issued);
   }
 
   // Returns whether all rows' maxima stayed in the range of the unified one; always true for the others.
@@ -149,16 +159,18 @@ __global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDi
     decode_attention(const __grid_constant__ DecodeParams p) {
   extern __shared__ __align__(128) unsigned char shared[];
   const DecodeSpace<kDim> space(shared);
-  wait_for_predecessors();
-  allow_dependents();
+  if (!p.args.early) wait_for_predecessors();
   const BlockRange range = block_range(p, DecodeConfig<kDim>::kWarps);
-  if (range.begin >= range.end) return;
+  if (range.begin >= range.end) {
+    wait_for_predecessors();
+    return;
+  }
 
   Walk walk(p, range.begin, range.end, range.from.sequence, range.from.begin);
   UnitLoader<T, kDim> loader(p, walk, space.stages);
   WarpStream<T, kDim> stream{loader, space.stages, 0};
   SegmentEnd<kDim> merge(p, space.merge);
-  stream.start();
+  stream.start_early(p.args.early);
   while (!walk.done()) {
     const Segment segment = walk.segment();
     const WarpAttention<T, kDim> attention(p, segment, space.queries);
@@ -178,22 +190,24 @@ __global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDi
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) unsigned char shared[];
   const DecodeSpace<kDim> space(shared);
-  wait_for_predecessors();
-  allow_dependents();
+  if (!p.args.early) wait_for_predecessors();
   const int pair = static_cast<int>(blockIdx.x) / p.ranks, rank = static_cast<int>(blockIdx.x) % p.ranks;
   const int sequence = pair / p.pairs_per_sequence, place = pair % p.pairs_per_sequence;
   const int most_tiles = p.pairs_per_sequence / p.kv_heads;
   const DeviceSlice slice = p.args.slices[sequence];
   const SequenceWork work = sequence_work(slice.rows, slice.past, p.args.window, p.kv_heads, p.group);
   const int tiles = work.pairs / p.kv_heads, tile = place % most_tiles;
-  if (tile >= tiles) return;
+  if (tile >= tiles) {
+    wait_for_predecessors();
+    return;
+  }
 
   const int first = (place / most_tiles * tiles + tile) * work.units;
   const int begin = first + work.units * rank / p.ranks, end = first + work.units * (rank + 1) / p.ranks;
   const Walk walk(p, begin, end, sequence, 0);
   UnitLoader<T, kDim> loader(p, walk, space.stages);
   WarpStream<T, kDim> stream{loader, space.stages, 0};
-  stream.start();
+  stream.start_early(p.args.early);
   const Segment segment = walk.segment();
   const WarpAttention<T, kDim> attention(p, segment, space.queries);
   RowSums<kDim> sums;
