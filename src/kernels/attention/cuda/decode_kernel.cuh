@@ -216,7 +216,8 @@ __global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDi
   if (p.ranks == 1) {
     merge.finish(sums, segment, {});
   } else {
-    merge.finish_cluster(sums, segment, shared, rank);
+    merge.finish_cluster(sums, segment, shared, DecodeSpace<kDim>::kWarpBytes, rank);
+    static_assert(DecodeSpace<kDim>::kWarpBytes >= kTileRows * (DecodeConfig<kDim>::kMergeStride * 4 + 8));
   }
 #endif
 }
