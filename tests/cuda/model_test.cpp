@@ -97,6 +97,8 @@ TEST_P(CudaGoldenTest, ReplayedStepsGiveTheSameLogits) {
   EXPECT_LE(relative_error(all_logits(*runner, expected.tokens, 7), whole), 2e-5);
 }
 
+TEST(CudaGoldens, AreThere) { EXPECT_FALSE(all_goldens().empty()) << goldens_folder(); }
+
 INSTANTIATE_TEST_SUITE_P(All, CudaGoldenTest, testing::ValuesIn(all_goldens()),
                          [](const auto& info) { return info.param.name; });
 

@@ -93,6 +93,7 @@ class CudaAttention final : public AttentionKernel {
     args.window = a.window;
     args.phi = a.phi;
     args.workspace = executor.workspace;
+    args.early = true;  // tables come with the step, and the write of k and v before this lets no kernel start too soon
     const CudaAttentionShape shape{
         variant_.kind,
         a.phi == nullptr && variant_.softmax == Softmax::Unified ? Softmax::Online : variant_.softmax,

@@ -18,6 +18,7 @@ struct DecodeParams {
   int sequences = 0, heads = 0, kv_heads = 0, group = 0, block_size = 0;
   int pairs_per_sequence = 0;    // at most
   int ranks = 1;                 // blocks of a cluster
+  bool deep = false;             // twice the stages, where a multiprocessor has one block only
   float* partials = nullptr;     // [blocks][2][kTileRows][head_dim]
   float2* summaries = nullptr;   // [blocks][2][kTileRows]: maximum, total
   unsigned* counters = nullptr;  // [sequences][pairs_per_sequence]: zero before and after a launch
@@ -38,6 +39,8 @@ struct DecodeConfig {
   static constexpr int kSharedBytes =
       kWarps * kStages * 2 * kUnitBytes + kMergeFloats * 4 + kWarps * kTileRows * 8 + 16 + kQueryBytes;
   static_assert((kSharedBytes + 1024) * kBlocksPerSm <= 228 * 1024);
+  static constexpr int kDeepBytes = kSharedBytes + kWarps * kStages * 2 * kUnitBytes;
+  static constexpr bool kHasDeep = kDeepBytes + 1024 <= 228 * 1024;
 
   // Neighbouring rows keep a column in different banks: by padding, or by permuting eights where that saves the space.
   __device__ static int merge_at(int row, int column) {
@@ -125,7 +128,12 @@ class BatchWork {
   SequenceWork held_;
 };
 
-// The copies of one warp, kStages units ahead of its arithmetic.
+template <int kDim>
+__device__ int stage_count(const DecodeParams& p) {
+  return p.deep ? 2 * DecodeConfig<kDim>::kStages : DecodeConfig<kDim>::kStages;
+}
+
+// The copies of one warp, as many units ahead of its arithmetic as there are stages.
 template <class T, int kDim>
 class UnitLoader {
   using Config = DecodeConfig<kDim>;
@@ -141,6 +149,17 @@ class UnitLoader {
     walk_ = walk;
     stage_ = 0;
     if (!walk_.done()) enter();
+  }
+
+  // Issues what no kernel of this step writes, as many units as there are stages; says how many.
+  __device__ int issue_old() {
+    int count = 0;
+    while (count < stage_count<kDim>(p_) && !walk_.done() && unit_ < segment_.end &&
+           (unit_ + 1) * kUnit <= segment_.slice.past) {
+      issue();
+      ++count;
+    }
+    return count;
   }
 
   // Two groups of copies, keys and values; empty ones past the end, so that counting groups stays simple.
@@ -165,7 +184,7 @@ class UnitLoader {
       ++taken_;
       unit_ += Config::kWarps;
     }
-    stage_ = stage_ + 1 == Config::kStages ? 0 : stage_ + 1;
+    stage_ = stage_ + 1 == stage_count<kDim>(p_) ? 0 : stage_ + 1;
   }
 
  private:

@@ -10,6 +10,7 @@ struct DecodeParams;
 struct DecodeEntry {
   void (*kernel)(DecodeParams) = nullptr;  // null: there is none
   int threads = 0, shared_bytes = 0;
+  int deep_bytes = 0;  // shared memory with twice the stages; 0: does not fit
 };
 
 DecodeEntry decode_entry_64(DType kv, Softmax softmax, bool cluster);

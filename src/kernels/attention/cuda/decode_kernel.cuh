@@ -55,14 +55,36 @@ __device__ inline BlockRange block_range(const DecodeParams& p, int warps) {
 template <class T, int kDim>
 struct WarpStream {
   using Config = DecodeConfig<kDim>;
+  const DecodeParams& p;
   UnitLoader<T, kDim>& loader;
   uint32_t stages;
   int stage;
 
-  __device__ void start() {
+  __device__ void start(int issued = 0) {
     stage = 0;
-#pragma unroll
-    for (int i = 0; i < Config::kStages; ++i) loader.issue();
+    for (int i = issued; i < stage_count<kDim>(p); ++i) loader.issue();
+  }
+
+  // The first start, perhaps before the kernels before this one are done.
+  __device__ void start_early(bool early) {
+    int issued = 0;
+    if (early) {
+      issued = loader.issue_old();
+      wait_for_predecessors();
+    }
+    allow_dependents();
+    start(issued);
+  }
+
+  // Until the keys (1) or the values (2) of the oldest unit are there: each unit is two groups of copies.
+  template <int kWhich>
+  __device__ void wait_for_unit() const {
+    if (p.deep) {
+      wait_copies<4 * Config::kStages - kWhich>();
+    } else {
+      wait_copies<2 * Config::kStages - kWhich>();
+    }
+    __syncwarp();
   }
 
   // Returns whether all rows' maxima stayed in the range of the unified one; always true for the others.
@@ -73,8 +95,7 @@ struct WarpStream {
     for (int unit = s.begin + static_cast<int>(threadIdx.x) / 32; unit < s.end; unit += Config::kWarps) {
       const uint32_t keys = stages + stage * 2 * Config::kUnitBytes;
       float score[2][4];
-      wait_copies<2 * Config::kStages - 1>();
-      __syncwarp();
+      wait_for_unit<1>();
       attention.score_unit(keys, unit, score);
       if constexpr (kSoftmax == Softmax::Unified) {
 #pragma unroll
@@ -82,8 +103,7 @@ struct WarpStream {
       } else {
         attention.template follow_maximum<kSoftmax>(score, sums);
       }
-      wait_copies<2 * Config::kStages - 2>();
-      __syncwarp();
+      wait_for_unit<2>();
       if constexpr (kSoftmax == Softmax::Unified) {
         attention.add_unit(keys + Config::kUnitBytes, score, attention.phi, sums);
       } else {
@@ -91,7 +111,7 @@ struct WarpStream {
       }
       __syncwarp();
       loader.issue();
-      stage = stage + 1 == Config::kStages ? 0 : stage + 1;
+      stage = stage + 1 == stage_count<kDim>(p) ? 0 : stage + 1;
     }
     if constexpr (kSoftmax == Softmax::Unified) return settle(attention, seen, sums);
     return true;
@@ -132,15 +152,16 @@ __device__ void run_segment(WarpStream<T, kDim>& stream, const WarpAttention<T, 
 template <int kDim>
 struct DecodeSpace {
   using Config = DecodeConfig<kDim>;
-  static constexpr int kWarpBytes = Config::kStages * 2 * Config::kUnitBytes;
+  int warp_bytes;
   uint32_t stages;
   uint4* queries;
   float* merge;
 
-  __device__ explicit DecodeSpace(unsigned char* shared) {
-    stages = shared_address(shared) + static_cast<uint32_t>(threadIdx.x) / 32 * kWarpBytes;
-    queries = reinterpret_cast<uint4*>(shared + Config::kWarps * kWarpBytes);
-    merge = reinterpret_cast<float*>(shared + Config::kWarps * kWarpBytes + Config::kQueryBytes);
+  __device__ DecodeSpace(const DecodeParams& p, unsigned char* shared) {
+    warp_bytes = stage_count<kDim>(p) * 2 * Config::kUnitBytes;
+    stages = shared_address(shared) + static_cast<uint32_t>(threadIdx.x) / 32 * warp_bytes;
+    queries = reinterpret_cast<uint4*>(shared + Config::kWarps * warp_bytes);
+    merge = reinterpret_cast<float*>(shared + Config::kWarps * warp_bytes + Config::kQueryBytes);
   }
 };
 
@@ -148,17 +169,19 @@ template <class T, int kDim, Softmax kSoftmax>
 __global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDim>::kBlocksPerSm)
     decode_attention(const __grid_constant__ DecodeParams p) {
   extern __shared__ __align__(128) unsigned char shared[];
-  const DecodeSpace<kDim> space(shared);
-  wait_for_predecessors();
-  allow_dependents();
+  const DecodeSpace<kDim> space(p, shared);
+  if (!p.args.early) wait_for_predecessors();
   const BlockRange range = block_range(p, DecodeConfig<kDim>::kWarps);
-  if (range.begin >= range.end) return;
+  if (range.begin >= range.end) {
+    wait_for_predecessors();
+    return;
+  }
 
   Walk walk(p, range.begin, range.end, range.from.sequence, range.from.begin);
   UnitLoader<T, kDim> loader(p, walk, space.stages);
-  WarpStream<T, kDim> stream{loader, space.stages, 0};
+  WarpStream<T, kDim> stream{p, loader, space.stages, 0};
   SegmentEnd<kDim> merge(p, space.merge);
-  stream.start();
+  stream.start_early(p.args.early);
   while (!walk.done()) {
     const Segment segment = walk.segment();
     const WarpAttention<T, kDim> attention(p, segment, space.queries);
@@ -177,23 +200,25 @@ __global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDi
     decode_cluster(const __grid_constant__ DecodeParams p) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) unsigned char shared[];
-  const DecodeSpace<kDim> space(shared);
-  wait_for_predecessors();
-  allow_dependents();
+  const DecodeSpace<kDim> space(p, shared);
+  if (!p.args.early) wait_for_predecessors();
   const int pair = static_cast<int>(blockIdx.x) / p.ranks, rank = static_cast<int>(blockIdx.x) % p.ranks;
   const int sequence = pair / p.pairs_per_sequence, place = pair % p.pairs_per_sequence;
   const int most_tiles = p.pairs_per_sequence / p.kv_heads;
   const DeviceSlice slice = p.args.slices[sequence];
   const SequenceWork work = sequence_work(slice.rows, slice.past, p.args.window, p.kv_heads, p.group);
   const int tiles = work.pairs / p.kv_heads, tile = place % most_tiles;
-  if (tile >= tiles) return;
+  if (tile >= tiles) {
+    wait_for_predecessors();
+    return;
+  }
 
   const int first = (place / most_tiles * tiles + tile) * work.units;
   const int begin = first + work.units * rank / p.ranks, end = first + work.units * (rank + 1) / p.ranks;
   const Walk walk(p, begin, end, sequence, 0);
   UnitLoader<T, kDim> loader(p, walk, space.stages);
-  WarpStream<T, kDim> stream{loader, space.stages, 0};
-  stream.start();
+  WarpStream<T, kDim> stream{p, loader, space.stages, 0};
+  stream.start_early(p.args.early);
   const Segment segment = walk.segment();
   const WarpAttention<T, kDim> attention(p, segment, space.queries);
   RowSums<kDim> sums;
@@ -202,7 +227,9 @@ __global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDi
   if (p.ranks == 1) {
     merge.finish(sums, segment, {});
   } else {
-    merge.finish_cluster(sums, segment, shared, rank);
+    merge.finish_cluster(sums, segment, shared, space.warp_bytes, rank);
+    static_assert(DecodeConfig<kDim>::kStages * 2 * DecodeConfig<kDim>::kUnitBytes >=
+                  kTileRows * (DecodeConfig<kDim>::kMergeStride * 4 + 8));
   }
 #endif
 }
@@ -211,7 +238,7 @@ template <class T, int kDim, Softmax kSoftmax>
 DecodeEntry decode_entry_of(bool cluster) {
   using Config = DecodeConfig<kDim>;
   return {cluster ? decode_cluster<T, kDim, kSoftmax> : decode_attention<T, kDim, kSoftmax>, Config::kThreads,
-          Config::kSharedBytes};
+          Config::kSharedBytes, Config::kHasDeep ? Config::kDeepBytes : 0};
 }
 
 // All variants of the softmax for the usual head sizes, the lazy one for the others: each takes its time to compile.

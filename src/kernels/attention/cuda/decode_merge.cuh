@@ -44,21 +44,19 @@ class SegmentEnd {
   }
 
 #if __CUDA_ARCH__ >= 900
-  // For a block of a cluster: parts lie in each block's shared memory (the stages are free by now), and every block
-  // adds up some of the columns.
-  __device__ void finish_cluster(RowSums<kDim>& sums, const Segment& s, unsigned char* shared, int rank) {
-    const Part part{reinterpret_cast<float*>(shared), reinterpret_cast<float2*>(shared + kTileRows * kDim * 4)};
-    merge_warps(sums, s, part);
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  // For a block of a cluster: every warp leaves its sums in its stages, which are free by now, and each block adds up
+  // some of the columns over all warps of all blocks. `warp_bytes` is the distance between two warps' stages.
+  __device__ void finish_cluster(RowSums<kDim>& sums, const Segment& s, unsigned char* stages, int warp_bytes,
+                                 int rank) {
     const int ranks = p_.ranks, thread = static_cast<int>(threadIdx.x), items = s.rows * kFours;
+    __syncwarp();
+    leave_sums(sums, s, part_at(stages + thread / 32 * warp_bytes));
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
     const int source = thread % ranks, each = Config::kThreads / ranks;
     for (int first = 0; first < items; first += Config::kThreads) {
       const int item = first + rank * each + thread / ranks, row = item / kFours, column = item % kFours * 4;
       Sum sum;
-      if (item < items) {
-        const float2 summary = remote<float2>(part.rows + row, source);
-        sum = {summary.x, summary.y, remote<float4>(part.o + row * kDim + column, source)};
-      }
+      if (item < items) sum = add_warps_of(source, stages, warp_bytes, row, column);
       for (int step = 1; step < ranks; step *= 2) {
         sum.add(__shfl_xor_sync(~0u, sum.largest, step), __shfl_xor_sync(~0u, sum.total, step),
                 {__shfl_xor_sync(~0u, sum.o.x, step), __shfl_xor_sync(~0u, sum.o.y, step),
@@ -71,6 +69,20 @@ class SegmentEnd {
 #endif
 
  private:
+  struct Sum {
+    float largest = kNoScore, total = 0;
+    float4 o = {};
+
+    __device__ void add(float other_largest, float other_total, float4 other) {
+      const float top = fmaxf(largest, other_largest);
+      const float mine = exp2_fast(largest - top), theirs = exp2_fast(other_largest - top);
+      largest = top;
+      total = total * mine + other_total * theirs;
+      o = {o.x * mine + other.x * theirs, o.y * mine + other.y * theirs, o.z * mine + other.z * theirs,
+           o.w * mine + other.w * theirs};
+    }
+  };
+
   // Where sums go that are not yet a result: [kTileRows][kDim] and the rows' largest scores and totals. None: they are
   // one.
   struct Part {
@@ -94,6 +106,42 @@ class SegmentEnd {
       add_warps(s, half, part);
       __syncthreads();
     }
+  }
+
+  __device__ static Part part_at(unsigned char* space) {
+    return {reinterpret_cast<float*>(space), reinterpret_cast<float2*>(space + kTileRows * Config::kMergeStride * 4)};
+  }
+
+  __device__ static void leave_sums(const RowSums<kDim>& sums, const Segment& s, const Part& part) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, t = lane % 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = half * 8 + lane / 4;
+      const float total = quad_sum(sums.total[half]);
+      if (row >= s.rows) continue;
+      if (t == 0) part.rows[row] = {sums.largest[half], total};
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+        float* to = part.o + Config::merge_at(row, n * 8 + t * 2);
+        *reinterpret_cast<float2*>(to) = {sums.o[n][half * 2], sums.o[n][half * 2 + 1]};
+      }
+    }
+  }
+
+  // Four columns of a row, over the warps of one block of the cluster.
+  __device__ static Sum add_warps_of(int source, unsigned char* stages, int warp_bytes, int row, int column) {
+    float2 rows[Config::kWarps];
+    float4 o[Config::kWarps];
+#pragma unroll
+    for (int w = 0; w < Config::kWarps; ++w) {
+      const Part part = part_at(stages + w * warp_bytes);
+      rows[w] = remote<float2>(part.rows + row, source);
+      o[w] = remote<float4>(part.o + Config::merge_at(row, column), source);
+    }
+    Sum sum;
+#pragma unroll
+    for (int w = 0; w < Config::kWarps; ++w) sum.add(rows[w].x, rows[w].y, o[w]);
+    return sum;
   }
 
   // What another block of the cluster has at this address.
@@ -180,20 +228,6 @@ class SegmentEnd {
     if (*last_arrived_ != 0) combine(s, blocks);
     __syncthreads();
   }
-
-  struct Sum {
-    float largest = kNoScore, total = 0;
-    float4 o = {};
-
-    __device__ void add(float other_largest, float other_total, float4 other) {
-      const float top = fmaxf(largest, other_largest);
-      const float mine = exp2_fast(largest - top), theirs = exp2_fast(other_largest - top);
-      largest = top;
-      total = total * mine + other_total * theirs;
-      o = {o.x * mine + other.x * theirs, o.y * mine + other.y * theirs, o.z * mine + other.z * theirs,
-           o.w * mine + other.w * theirs};
-    }
-  };
 
   // Each thread adds up four columns of a row; where rows are few, groups of threads share the partial results.
   __device__ void combine(const Segment& s, const Contributors& blocks) {

@@ -61,6 +61,9 @@ struct CudaAttentionArgs {
   int window = 0;              // row at position p sees positions p - window + 1 .. p; 0: all up to p
   const float* phi = nullptr;  // [heads]: the unified maximum of each head's scores; Softmax::Unified wants it
   void* workspace = nullptr;
+  // Whether slices, tables and the KV of earlier steps are complete when the kernel before this one lets it start: a
+  // programmatic launch then fetches them before it waits.
+  bool early = false;
 };
 
 // For the device that is current. Not inside a stream capture.

@@ -18,6 +18,8 @@ int resident_blocks(const void* kernel, int threads, int shared_bytes) {
   if (shared_bytes > device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)) return 0;
   int per_sm = 0;
   if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes) != cudaSuccess ||
+      cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared) !=
+          cudaSuccess ||
       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel, threads, static_cast<size_t>(shared_bytes)) !=
           cudaSuccess) {
     cudaGetLastError();  // a kernel that was not built for this device is no error of the next call

@@ -54,7 +54,8 @@ DecodeWorkspace decode_workspace(const CudaAttentionShape& s, int grid) {
 }
 
 // The largest clusters with which all pairs still run at once; single blocks where there are more pairs than that.
-CudaAttentionPlan plan_clusters(CudaAttentionPlan plan, const void* kernel) {
+CudaAttentionPlan plan_clusters(CudaAttentionPlan plan, const DecodeEntry& entry) {
+  const auto* kernel = reinterpret_cast<const void*>(entry.kernel);
   const int pairs = plan.shape.sequences * pairs_per_sequence(plan.shape), resident = plan.grid;
   plan.grid = 0;
   if (resident == 0 || device_capability() < 90) return plan;
@@ -65,6 +66,12 @@ CudaAttentionPlan plan_clusters(CudaAttentionPlan plan, const void* kernel) {
     break;
   }
   plan.grid = pairs * plan.cluster;
+  // Where each multiprocessor has one block at most, that block keeps twice as much in flight. Asked last and always:
+  // the largest amount of shared memory that was asked for is what the kernel may use.
+  if (entry.deep_bytes > 0 && resident_blocks(kernel, plan.threads, entry.deep_bytes) >= plan.grid &&
+      (plan.cluster == 1 || resident_clusters(kernel, plan.threads, entry.deep_bytes, plan.cluster) >= pairs)) {
+    plan.shared_bytes = entry.deep_bytes;
+  }
   return plan;
 }
 
@@ -77,8 +84,7 @@ CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {
   plan.grid = resident_blocks(reinterpret_cast<const void*>(entry.kernel), entry.threads, entry.shared_bytes);
   plan.threads = entry.threads;
   plan.shared_bytes = entry.shared_bytes;
-  if (s.kind == CudaAttentionKind::DecodeCluster)
-    return plan_clusters(plan, reinterpret_cast<const void*>(entry.kernel));
+  if (s.kind == CudaAttentionKind::DecodeCluster) return plan_clusters(plan, entry);
   plan.workspace_bytes = decode_workspace(s, plan.grid).end;
   return plan;
 }
@@ -99,7 +105,9 @@ CudaError launch_decode(const CudaAttentionPlan& plan, const CudaAttentionArgs& 
   p.counters = reinterpret_cast<unsigned*>(base);
   p.summaries = reinterpret_cast<float2*>(base + space.summaries);
   p.partials = reinterpret_cast<float*>(base + space.partials);
-  return launch_kernel(decode_entry(s).kernel, dim3(static_cast<unsigned>(plan.grid)), plan.threads,
+  const DecodeEntry entry = decode_entry(s);
+  p.deep = plan.shared_bytes == entry.deep_bytes;
+  return launch_kernel(entry.kernel, dim3(static_cast<unsigned>(plan.grid)), plan.threads,
                        static_cast<size_t>(plan.shared_bytes), launch, p, plan.cluster);
 }
 

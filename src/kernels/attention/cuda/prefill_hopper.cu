@@ -60,6 +60,7 @@ CudaAttentionPlan plan_prefill_hopper(CudaAttentionPlan plan) {
 CudaError launch_prefill_hopper(const CudaAttentionPlan& plan, const CudaAttentionArgs& args,
                                 const CudaLaunch& launch) {
   const CudaAttentionShape& s = plan.shape;
+  if (!moves_by_eights(args.q, s.head_dim)) return cudaErrorInvalidValue;
   WarpgroupParams params;
   params.prefill = {args, s.sequences, s.heads, s.kv_heads, s.block_size, plan.grid / s.heads};
   params.box_rows = box_rows(s.block_size);

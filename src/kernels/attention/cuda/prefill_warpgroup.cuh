@@ -6,6 +6,7 @@
 
 #include "kernels/attention/cuda/prefill_kernel.cuh"
 #include "kernels/attention/cuda/warpgroup.cuh"
+#include "kernels/cuda/vectors.cuh"
 
 namespace millrace {
 
@@ -181,26 +182,27 @@ class WarpgroupRows {
   // The group's queries, row by row into their panels.
   template <class Source>
   __device__ void load() {
+    constexpr int kPieces = kDim / 8, kEach = 64 * kPieces / 128;
     const int thread = static_cast<int>(threadIdx.x) % 128;
-    for (int i = thread; i < 64 * kDim / 8; i += 128) {
-      const int row = i / (kDim / 8), piece = i % (kDim / 8), in_slice = tile_.first + group_ * 64 + row;
-      uint4 packed = {};
-      if (in_slice < tile_.slice.rows) {
-        const Source* from = static_cast<const Source*>(p_.args.q.data) +
-                             (tile_.slice.first_row + in_slice) * p_.args.q.stride +
-                             static_cast<int64_t>(tile_.head) * kDim + piece * 8;
-        float x[8];
+    uint4 packed[kEach] = {};
 #pragma unroll
-        for (int j = 0; j < 8; j += 2) {
-          const auto v = *reinterpret_cast<const Vector<Source, 2>*>(from + j);
-          x[j] = to_float(v.at[0]), x[j + 1] = to_float(v.at[1]);
-        }
-        packed = {pack<T>(x[0], x[1]), pack<T>(x[2], x[3]), pack<T>(x[4], x[5]), pack<T>(x[6], x[7])};
-      }
+    for (int j = 0; j < kEach; ++j) {  // all of them in flight at once
+      const int i = j * 128 + thread, in_slice = tile_.first + group_ * 64 + i / kPieces;
+      if (in_slice >= tile_.slice.rows) continue;
+      const Source* from = static_cast<const Source*>(p_.args.q.data) +
+                           (tile_.slice.first_row + in_slice) * p_.args.q.stride +
+                           static_cast<int64_t>(tile_.head) * kDim + i % kPieces * 8;
+      const Eight x = widen(from);
+      packed[j] = {pack<T>(x.at[0], x.at[1]), pack<T>(x.at[2], x.at[3]), pack<T>(x.at[4], x.at[5]),
+                   pack<T>(x.at[6], x.at[7])};
+    }
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) {
+      const int i = j * 128 + thread, row = i / kPieces, piece = i % kPieces;
       const uint32_t to =
           space_.queries + (piece / 8 * Config::kRows + group_ * 64 + row) * 128 + (piece % 8 ^ row % 8) * 16;
-      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(packed.x), "r"(packed.y), "r"(packed.z),
-                   "r"(packed.w)
+      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(packed[j].x), "r"(packed[j].y),
+                   "r"(packed[j].z), "r"(packed[j].w)
                    : "memory");
     }
     publish_to_tensor_cores();
@@ -328,6 +330,10 @@ __global__ void __launch_bounds__(WarpgroupConfig<kDim>::kThreads, 1)
   using Config = WarpgroupConfig<kDim>;
   extern __shared__ unsigned char shared_bytes[];
   const WarpgroupSpace<kDim> space(shared_address(shared_bytes));
+  if (threadIdx.x == 0) {
+    prefetch_map(&w.keys);
+    prefetch_map(&w.values);
+  }
   wait_for_predecessors();
   allow_dependents();
   QueryTile tile;

@@ -149,6 +149,8 @@ class CopyBarrier {
   uint32_t address_;
 };
 
+__device__ inline void prefetch_map(const void* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
+
 // Starts the copy of a box of a matrix to shared memory; what lies outside of the matrix becomes zeros.
 __device__ inline void copy_box(uint32_t to, const void* map, int column, int row, const CopyBarrier& barrier) {
   asm volatile(
