@@ -149,6 +149,8 @@ std::string cuda_problem() {
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
     cudaGetLastError();
+    int driver = 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "no NVIDIA driver is installed";
     return fmt::format("no usable NVIDIA GPU ({})", cudaGetErrorString(status));
   }
   if (count == 0) return "no NVIDIA GPU";
