@@ -141,6 +141,29 @@ TEST(CudaRunner, LikeliestTokensAreTheLogits) {
   }
 }
 
+// A narrower KV cache loses what its format loses, and no more than on the CPU.
+TEST(CudaKv, FormatsStayNearF32) {
+  for (const char* name : {"llama_gqa", "gemma3", "qwen3"}) {
+    const std::string model = (goldens_folder() / name).string();
+    std::vector<int32_t> tokens(60);
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * 13 % 40);
+    auto reference = load(model, options(60, true));
+    const auto want = all_logits(*reference, tokens, 60);
+    for (const auto& [dtype, tolerance] :
+         std::vector<std::pair<DType, double>>{{DType::F16, 1e-2}, {DType::BF16, 1e-1}, {DType::Q8_0, 1e-1}}) {
+      if (reference->model().config().head_dim % info(dtype).block != 0) continue;
+      LoadOptions o = options(60, true);
+      o.kv_type = dtype;
+      auto runner = load(model, o);
+      for (const int32_t chunk : {60, 1}) {
+        const double error = relative_error(all_logits(*runner, tokens, chunk), want);
+        EXPECT_LE(error, tolerance) << name << " " << millrace::name(dtype);
+        EXPECT_GT(error, 0) << name << " " << millrace::name(dtype) << " cannot be lossless: was it used?";
+      }
+    }
+  }
+}
+
 // What does not fit is refused before anything is computed, and says so in one line.
 TEST(CudaMemory, RefusesWhatDoesNotFit) {
   LoadOptions o = options(0, false);
