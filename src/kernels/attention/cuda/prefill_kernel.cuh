@@ -18,7 +18,7 @@ struct PrefillConfig {
 };
 
 // Which query rows a block has.
-struct QueryTile {
+struct PrefillTile {
   int sequence = 0, head = 0, first = 0;  // first row, within the slice
   DeviceSlice slice;
 };
@@ -29,7 +29,7 @@ class TileLoader {
   using Rows = SwizzledRows<kDim>;
 
  public:
-  __device__ TileLoader(const PrefillParams& p, const QueryTile& tile, uint32_t shared)
+  __device__ TileLoader(const PrefillParams& p, const PrefillTile& tile, uint32_t shared)
       : p_(p), table_(p.args.tables + tile.sequence * p.args.table_pitch), shared_(shared) {
     kv_head_ = tile.head / (p.heads / p.kv_heads);
     seen_until_ = tile.slice.past + tile.slice.rows;
@@ -67,7 +67,7 @@ class WarpRows {
   static constexpr int kScoreTiles = Config::kTokens / 8;
 
  public:
-  __device__ WarpRows(const PrefillParams& p, const QueryTile& tile) : p_(p) {
+  __device__ WarpRows(const PrefillParams& p, const PrefillTile& tile) : p_(p) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     key_row_ = lane % 8 + lane / 16 * 8;
     key_piece_ = lane / 8 % 2;
@@ -219,7 +219,7 @@ class WarpRows {
 
 // Later tiles see more: they go first, so that the device does not wait for one of them in the end.
 template <int kRows>
-__device__ bool find_tile(const PrefillParams& p, QueryTile& tile) {
+__device__ bool find_tile(const PrefillParams& p, PrefillTile& tile) {
   const int index = p.tiles - 1 - static_cast<int>(blockIdx.x) / p.heads;
   const Found found =
       find_point(p.sequences, index, [&](int i) { return (max(p.args.slices[i].rows, 0) + kRows - 1) / kRows; });
@@ -239,7 +239,7 @@ __global__ void __launch_bounds__(PrefillConfig<kDim>::kThreads, 1)
   const uint32_t shared = shared_address(shared_bytes);
   wait_for_predecessors();
   allow_dependents();
-  QueryTile tile;
+  PrefillTile tile;
   if (!find_tile<Config::kRows>(p, tile)) return;
 
   const int last_row = min(tile.first + Config::kRows, tile.slice.rows) - 1;

@@ -56,7 +56,7 @@ struct TileRange {
   int first_position = 0, count = 0;
 };
 template <int kDim>
-__device__ TileRange tile_range(const PrefillParams& p, const QueryTile& tile) {
+__device__ TileRange tile_range(const PrefillParams& p, const PrefillTile& tile) {
   using Config = WarpgroupConfig<kDim>;
   const int from = p.args.window > 0 ? max(0, tile.slice.past + tile.first - p.args.window + 1) : 0;
   const int last = tile.slice.past + min(tile.first + Config::kRows, tile.slice.rows) - 1;
@@ -66,7 +66,7 @@ __device__ TileRange tile_range(const PrefillParams& p, const QueryTile& tile) {
 
 // One thread. `turn` counts tiles over both passes: it says which stage comes next.
 template <int kDim>
-__device__ void feed(const WarpgroupParams& w, const QueryTile& tile, const TileRange& range,
+__device__ void feed(const WarpgroupParams& w, const PrefillTile& tile, const TileRange& range,
                      const WarpgroupSpace<kDim>& space, int turn) {
   using Config = WarpgroupConfig<kDim>;
   const PrefillParams& p = w.prefill;
@@ -101,7 +101,7 @@ class WarpgroupRows {
   using Space = WarpgroupSpace<kDim>;
 
  public:
-  __device__ WarpgroupRows(const PrefillParams& p, const QueryTile& tile, const TileRange& range, const Space& space,
+  __device__ WarpgroupRows(const PrefillParams& p, const PrefillTile& tile, const TileRange& range, const Space& space,
                            int group)
       : p_(p), tile_(tile), range_(range), space_(space), group_(group) {
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
@@ -315,7 +315,7 @@ class WarpgroupRows {
   }
 
   const PrefillParams& p_;
-  const QueryTile& tile_;
+  const PrefillTile& tile_;
   const TileRange range_;
   const Space& space_;
   int group_, column_, row_zero_, last_, turn_ = 0;
@@ -336,7 +336,7 @@ __global__ void __launch_bounds__(WarpgroupConfig<kDim>::kThreads, 1)
   }
   wait_for_predecessors();
   allow_dependents();
-  QueryTile tile;
+  PrefillTile tile;
   if (!find_tile<Config::kRows>(w.prefill, tile)) return;
   const TileRange range = tile_range<kDim>(w.prefill, tile);
   if (threadIdx.x == 0) {
