@@ -80,7 +80,7 @@ void probe(const LinearKernel& kernel, const char* text, const Hardware& hardwar
   const auto device = host_device(hardware);
   ColdWeights weights(problem.format, n, k, layout, *device, pool);
   const LinearKernel* only[] = {&kernel};
-  const auto times = KernelTimer(*device, pool, {40, 0.03, 10}).time(problem, only, weights);
+  const auto times = KernelTimer(*device, pool, {40, 0.03, 10, 2}).time(problem, only, weights);
   fmt::print("{} {:.2f}\n", text, times.front().us);
 }
 

@@ -12,6 +12,8 @@ pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
 find_package(CURL 7.85 REQUIRED)
 find_package(OpenSSL 3 REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(Boost 1.74 REQUIRED)  # headers only: Asio and Beast
+pkg_check_modules(PROMETHEUS REQUIRED IMPORTED_TARGET prometheus-cpp-core)
 if(MILLRACE_TESTS)
   find_package(GTest REQUIRED)
 endif()

@@ -74,6 +74,7 @@ Environment read() {
   e.ca_file = variable("SSL_CERT_FILE", variable("REQUESTS_CA_BUNDLE", variable("CURL_CA_BUNDLE")));
   e.ca_folder = variable("SSL_CERT_DIR");
   e.fetch_patience_s = std::clamp(std::atoi(variable("MILLRACE_FETCH_PATIENCE", "30").c_str()), 1, 3600);
+  e.api_keys = variable("MILLRACE_API_KEYS");
   e.color = isatty(STDOUT_FILENO) != 0 && variable("NO_COLOR").empty();
   return e;
 }
@@ -83,6 +84,17 @@ Environment read() {
 const Environment& environment() {
   static const Environment value = read();
   return value;
+}
+
+std::string setting_variable(const std::string& option) {
+  std::string name = "MILLRACE_";
+  for (const char c : option) name += c == '-' ? '_' : c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+  return name;
+}
+
+std::optional<std::string> setting_from_environment(const std::string& option) {
+  std::string value = variable(setting_variable(option).c_str());
+  return value.empty() ? std::nullopt : std::optional(std::move(value));
 }
 
 }  // namespace millrace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,10 +22,15 @@ struct Environment {
   std::string ca_file;       // SSL_CERT_FILE, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE; empty: the system's
   std::string ca_folder;     // SSL_CERT_DIR; empty: the system's
   int fetch_patience_s = 0;  // MILLRACE_FETCH_PATIENCE: seconds without a byte before a download counts as stalled; 30
+  std::string api_keys;      // MILLRACE_API_KEYS: of the server, one per line or comma; never logged
   bool color = false;        // stdout is a terminal and NO_COLOR is not set
 };
 
 // Read once, on first use.
 const Environment& environment();
+
+// Options of a verb may come from the environment: --max-queue is MILLRACE_MAX_QUEUE.
+std::string setting_variable(const std::string& option);
+std::optional<std::string> setting_from_environment(const std::string& option);
 
 }  // namespace millrace

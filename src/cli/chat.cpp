@@ -125,7 +125,7 @@ void run(const ChatOptions& o) {
 void add_chat(CLI::App& app) {
   auto* verb = app.add_subcommand("chat", "Hold a conversation");
   auto o = std::make_shared<ChatOptions>();
-  add_model_options(*verb, o->model, ModelArgument::Flag, Json::No);
+  add_model_options(*verb, o->model, ModelArgument::Flag, JsonFlag::No);
   verb->add_option("--system", o->system, "a system message at the start");
   add_sampling_options(*verb, o->sampling);
   verb->callback([o] { run(*o); });

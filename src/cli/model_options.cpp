@@ -35,7 +35,7 @@ void add_file_options(CLI::App& verb, ModelOptions& o, ModelArgument argument) {
   verb.add_flag("--json", o.json, "one JSON object on stdout and nothing else");
 }
 
-void add_model_options(CLI::App& verb, ModelOptions& o, ModelArgument argument, Json json) {
+void add_model_options(CLI::App& verb, ModelOptions& o, ModelArgument argument, JsonFlag json) {
   add_model_argument(verb, o, argument);
   verb.add_option("--device", o.device, "cpu, cuda, or auto: the best there is")
       ->check(CLI::IsMember({"cpu", "cuda", "auto"}))
@@ -52,7 +52,7 @@ void add_model_options(CLI::App& verb, ModelOptions& o, ModelArgument argument, 
   verb.add_option("--kernel", o.kernels, "force a kernel, as OP=NAME (see 'millrace explain')")
       ->allow_extra_args(false);
   verb.add_flag("-v,--verbose", o.verbosity, "say what is decided and why; -vv says more");
-  if (json == Json::Yes) verb.add_flag("--json", o.json, "one JSON object on stdout and nothing else");
+  if (json == JsonFlag::Yes) verb.add_flag("--json", o.json, "one JSON object on stdout and nothing else");
 }
 
 std::shared_ptr<const WeightSource> open_model(const ModelOptions& o) {

@@ -25,11 +25,11 @@ struct ModelOptions {
 };
 
 enum class ModelArgument { Flag, Positional, None };
-enum class Json { Yes, No };
+enum class JsonFlag { Yes, No };
 
 // Adds -m/MODEL, --device, --threads, --ctx, --kv-type, --exact, --isa, --kernel, -v and, where asked for, --json.
 void add_model_options(CLI::App& verb, ModelOptions& options, ModelArgument argument = ModelArgument::Flag,
-                       Json json = Json::Yes);
+                       JsonFlag json = JsonFlag::Yes);
 
 // Only -m/MODEL, -v and --json: for verbs that compute nothing.
 void add_file_options(CLI::App& verb, ModelOptions& options, ModelArgument argument = ModelArgument::Flag);

@@ -44,3 +44,32 @@ def millrace(tmp_path_factory):
 def tiny():
     """A golden model that brings a tokenizer."""
     return GOLDENS / "llama_gqa" / "model.gguf"
+
+
+@pytest.fixture(scope="session")
+def tiny_chat(tmp_path_factory):
+    """A tiny random model with a chat template."""
+    from tiny_model import write_tiny_model
+
+    return write_tiny_model(tmp_path_factory.mktemp("model") / "tiny.gguf")
+
+
+@pytest.fixture(scope="session")
+def server(tiny_chat):
+    """One server for all tests that do not change how it runs."""
+    from serving import Server
+
+    with Server(tiny_chat) as running:
+        yield running
+        assert running.process.poll() is None, "".join(running.log[-20:])
+
+
+@pytest.fixture(scope="session")
+def default_model(millrace):
+    """A model that says something: the file in MILLRACE_TEST_MODEL, else the default one, fetched."""
+    named = os.environ.get("MILLRACE_TEST_MODEL")
+    if named:
+        return named
+    if millrace.run("inspect", "default", timeout=600).returncode != 0:
+        pytest.skip("the default model cannot be fetched here; MILLRACE_TEST_MODEL can name a file")
+    return "default"

@@ -1,0 +1,36 @@
+# XGrammar's C++ core, built as a static library from its source archive on PyPI. The archive is looked for in .deps/ and
+# in the user's cache; where it is in neither it is fetched, which scripts/install-deps does beforehand.
+include(${CMAKE_CURRENT_LIST_DIR}/xgrammar_archive.cmake)
+
+function(millrace_add_xgrammar)
+  find_xgrammar_archive(archive)
+  if(NOT archive)
+    execute_process(COMMAND ${CMAKE_COMMAND} -P ${PROJECT_SOURCE_DIR}/cmake/fetch_xgrammar.cmake ERROR_VARIABLE output OUTPUT_QUIET)
+    find_xgrammar_archive(archive)
+  endif()
+  if(NOT archive)
+    # Rooms that do not need it can still be built.
+    set(hint "${XGRAMMAR_ARCHIVE} is missing: run scripts/install-deps with a network, or put the file into .deps/")
+    message(WARNING "${hint}")
+    add_custom_target(xgrammar_missing COMMAND ${CMAKE_COMMAND} -E echo "${hint}" COMMAND ${CMAKE_COMMAND} -E false VERBATIM)
+    add_library(xgrammar INTERFACE)
+    add_dependencies(xgrammar xgrammar_missing)
+    return()
+  endif()
+
+  set(source ${CMAKE_BINARY_DIR}/_deps/xgrammar-${XGRAMMAR_VERSION})
+  if(NOT EXISTS ${source}/include/xgrammar/xgrammar.h)
+    file(ARCHIVE_EXTRACT INPUT ${archive} DESTINATION ${CMAKE_BINARY_DIR}/_deps
+         PATTERNS "*/cpp/*" "*/include/xgrammar/*" "*/3rdparty/picojson/*" "*/3rdparty/dlpack/include/*")
+  endif()
+  file(GLOB sources ${source}/cpp/*.cc ${source}/cpp/support/*.cc ${source}/cpp/converter_ext/*.cc)  # not cpp/tvm_ffi: Python
+  add_library(xgrammar STATIC ${sources})
+  target_include_directories(xgrammar SYSTEM PUBLIC ${source}/include ${source}/3rdparty/dlpack/include PRIVATE ${source}/3rdparty/picojson)
+  target_compile_definitions(xgrammar PRIVATE XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0)
+  target_compile_options(xgrammar PRIVATE -w)
+  set_target_properties(xgrammar PROPERTIES CXX_STANDARD 17 UNITY_BUILD OFF)
+  target_link_libraries(xgrammar PUBLIC Threads::Threads)
+endfunction()
+
+millrace_add_xgrammar()
+add_library(XGrammar::core ALIAS xgrammar)

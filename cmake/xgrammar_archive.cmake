@@ -1,0 +1,26 @@
+# Which archive of XGrammar is used, and where it may lie.
+set(XGRAMMAR_VERSION 0.2.8)
+set(XGRAMMAR_ARCHIVE xgrammar-${XGRAMMAR_VERSION}.tar.gz)
+set(XGRAMMAR_SHA256 8305646fd2b319d6c3003f51a1665e54cbbe9cba1fb636bc41d0b46434ccbb80)
+
+if(DEFINED ENV{XDG_CACHE_HOME})
+  set(XGRAMMAR_CACHE $ENV{XDG_CACHE_HOME}/millrace/sources)
+else()
+  set(XGRAMMAR_CACHE $ENV{HOME}/.cache/millrace/sources)
+endif()
+
+# The archive's path, or empty; one whose checksum is not right does not count.
+function(find_xgrammar_archive result)
+  set(${result} "" PARENT_SCOPE)
+  foreach(folder ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../.deps ${XGRAMMAR_CACHE})
+    set(path ${folder}/${XGRAMMAR_ARCHIVE})
+    if(EXISTS ${path})
+      file(SHA256 ${path} sum)
+      if(sum STREQUAL XGRAMMAR_SHA256)
+        set(${result} ${path} PARENT_SCOPE)
+        return()
+      endif()
+      message(WARNING "${path} is not the archive that is wanted: its SHA-256 is ${sum}")
+    endif()
+  endforeach()
+endfunction()

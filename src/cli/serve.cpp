@@ -1,0 +1,156 @@
+// millrace serve: the OpenAI-compatible server.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+
+#include "base/environment.h"
+#include "base/error.h"
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "cli/model_options.h"
+#include "cli/read_text.h"
+#include "cli/settings.h"
+#include "engine/text_model.h"
+#include "server/api_server.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kScoredRows = 64;  // prompt tokens whose probabilities one step can give
+
+struct ServeOptions {
+  ModelOptions model;
+  ApiServerOptions server;
+  std::string config, key_file, log_format;
+  std::vector<std::string> names;
+  int64_t sequences = 32, kv_tokens = 32768;
+  bool batch_invariant = false, no_prefix_cache = false;
+  int64_t body_mb = 8;
+  int drain_seconds = 30, request_seconds = 60;
+};
+
+ApiKeys read_keys(const std::string& file) {
+  ApiKeys keys;
+  std::string from_environment = environment().api_keys;
+  std::replace(from_environment.begin(), from_environment.end(), ',', '\n');
+  keys.add(from_environment, "MILLRACE_API_KEYS");
+  if (!file.empty()) {
+    keys.add(read_file_or_stdin(file), file);
+    if (keys.empty()) fail(ErrorKind::Usage, "--api-key-file {}: has no key", file);
+  }
+  return keys;
+}
+
+// "models/smollm2-135m.Q4_K_M.gguf" is served as "smollm2-135m.Q4_K_M"; what was given on the command line works too.
+std::vector<std::string> model_names(const ServeOptions& o) {
+  if (!o.names.empty()) return o.names;
+  std::vector<std::string> names{o.model.model};
+  const std::filesystem::path path(o.model.model);
+  if (path.has_parent_path() || path.extension() == ".gguf") {
+    names[0] = path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
+    if (names[0].empty()) names[0] = path.parent_path().filename().string();
+  }
+  return names;
+}
+
+bool is_loopback(const std::string& host) { return host.starts_with("127.") || host == "::1" || host == "localhost"; }
+
+LoadedModel load(const ServeOptions& o) {
+  auto source = open_model(o.model);
+  LoadedModel loaded;
+  loaded.text = load_text_model(*source);
+  LoadOptions options = load_options(o.model);
+  options.sequences = o.sequences;
+  options.kv_tokens = o.kv_tokens;
+  options.batch_invariant = o.batch_invariant;
+  options.logit_rows = std::max<int64_t>(o.sequences, kScoredRows);
+  loaded.runner = load_runner(std::move(source), options);
+  return loaded;
+}
+
+void serve(ServeOptions& o) {
+  ApiServerOptions& s = o.server;
+  s.names = model_names(o);
+  s.keys = read_keys(o.key_file);
+  s.http.limits.body = static_cast<size_t>(o.body_mb) << 20;
+  s.http.limits.bodies = std::max(s.http.limits.bodies, 4 * s.http.limits.body);
+  s.http.limits.body_time = std::chrono::seconds(o.request_seconds);
+  const bool text = o.log_format == "text" || (o.log_format == "auto" && isatty(STDERR_FILENO) != 0);
+  s.log = text ? AccessLog::Format::Text : AccessLog::Format::Json;
+  s.workers = static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 4, 2U, 8U));
+  s.service.engine.prefix_cache = !o.no_prefix_cache;
+  ApiServer server(s);
+  if (s.keys.empty() && !is_loopback(s.http.host)) {
+    log().warn("anyone who reaches {} may use this server: see --api-key-file", s.http.host);
+  }
+  server.start([&o] { return load(o); });
+  fmt::print("millrace serves {} at {}://{}:{}/v1\n", s.names[0], s.http.certificate.empty() ? "http" : "https",
+             s.http.host, server.port());
+  std::fflush(stdout);
+  while (!interrupted() && server.model().state() != ServedModel::State::Failed) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  const std::string problem = interrupted() ? "" : server.model().problem();
+  server.stop(std::chrono::seconds(o.drain_seconds));
+  if (!problem.empty()) fail(ErrorKind::Io, "{}", problem);
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app) {
+  auto* verb = app.add_subcommand("serve", "Serve a model over HTTP, as OpenAI's API");
+  auto o = std::make_shared<ServeOptions>();
+  add_model_options(*verb, o->model, ModelArgument::Flag, JsonFlag::No);
+  auto& s = o->server;
+  verb->add_option("--host", s.http.host, "address to listen on; 0.0.0.0: all of this machine")->capture_default_str();
+  verb->add_option("--port", s.http.port, "port to listen on; 0: any that is free")->capture_default_str();
+  verb->add_option("--served-model-name", o->names, "the model's name for clients; may be given several times")
+      ->allow_extra_args(false);
+  verb->add_option("--api-key-file", o->key_file,
+                   "lines of KEY or NAME KEY; clients must send one (or MILLRACE_API_KEYS)");
+  verb->add_option("--tls-cert", s.http.certificate, "certificate chain, PEM");
+  verb->add_option("--tls-key", s.http.key, "its private key, PEM");
+  verb->add_option("--cors", s.cors, "an origin whose pages may use the server, or *")->allow_extra_args(false);
+  verb->add_option("--parallel", o->sequences, "sequences that run at once")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  verb->add_option("--kv-tokens", o->kv_tokens,
+                   "positions of the KV cache, for all sequences together; 0: a whole context for each")
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 31))
+      ->capture_default_str();
+  verb->add_flag("--batch-invariant", o->batch_invariant, "answers do not depend on what else runs: slower");
+  verb->add_flag("--no-prefix-cache", o->no_prefix_cache, "compute every prompt from its beginning");
+  verb->add_option("--max-queue", s.service.most_waiting, "requests that wait; one more is answered 429")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  verb->add_option("--tpot-ms", s.service.engine.tpot_target_ms,
+                   "prompts may not make running streams slower per token than this; 0: a third slower")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  verb->add_option("--max-body-mb", o->body_mb, "largest body of a request")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  verb->add_option("--max-connections", s.http.most_connections, "open at once")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  verb->add_option("--request-seconds", o->request_seconds, "a request must have arrived within this time")
+      ->check(CLI::Range(1, 86400))
+      ->capture_default_str();
+  verb->add_option("--drain-seconds", o->drain_seconds, "after SIGTERM, running requests may take this long to finish")
+      ->check(CLI::Range(0, 86400))
+      ->capture_default_str();
+  o->log_format = "auto";
+  verb->add_option("--log-format", o->log_format, "json, text, or auto: text on a terminal")
+      ->check(CLI::IsMember({"json", "text", "auto"}))
+      ->capture_default_str();
+  verb->add_option("--config", o->config, "a JSON file of these options: {\"port\": 9000}");
+  verb->callback([o, verb] {
+    apply_settings(*verb, o->config);
+    serve(*o);
+  });
+}
+
+}  // namespace millrace

@@ -1,0 +1,12 @@
+// Looks over the rules that a client sends before they are compiled: repetitions that multiply beyond bounds, groups
+// nested too deep, and features of the compiler that are not part of the notation.
+#pragma once
+
+#include <string_view>
+
+namespace millrace {
+
+// Throws Usage, with the line.
+void check_ebnf(std::string_view ebnf);
+
+}  // namespace millrace

@@ -1,0 +1,37 @@
+// Small things that are read from, and written as, JSON.
+#pragma once
+
+#include <string>
+
+#include "base/error.h"
+#include "sampling/grammar/schema_document.h"
+
+namespace millrace {
+
+inline std::string json_text(const Schema& value) {
+  return value.dump(-1, ' ', false, Schema::error_handler_t::replace);
+}
+
+// A keyword that is a count, or `missing` where it is not there.
+inline int64_t count_of(const Schema& schema, const char* keyword, int64_t missing) {
+  const auto found = schema.find(keyword);
+  if (found == schema.end()) return missing;
+  const bool whole = found->is_number() && *found >= 0 && *found < 1e12 &&
+                     found->get<double>() == static_cast<double>(found->get<int64_t>());
+  if (!whole) fail(ErrorKind::Usage, "the schema's {} is not a count", keyword);
+  constexpr int64_t kMost = 100000;
+  const auto count = found->get<int64_t>();
+  // Nothing a model writes is longer than the most, so a larger upper bound is none.
+  if (count > kMost && std::string_view(keyword).starts_with("max")) return -1;
+  if (count > kMost) fail(ErrorKind::Usage, "the schema's {} is larger than {}", keyword, kMost);
+  return count;
+}
+
+inline std::string text_of(const Schema& schema, const char* keyword) {
+  const auto found = schema.find(keyword);
+  if (found == schema.end()) return "";
+  if (!found->is_string()) fail(ErrorKind::Usage, "the schema's {} is not a string", keyword);
+  return found->get<std::string>();
+}
+
+}  // namespace millrace

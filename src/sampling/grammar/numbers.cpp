@@ -1,0 +1,191 @@
+#include "sampling/grammar/numbers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "base/error.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kLargest = 1e15;
+constexpr int kFraction = 6;  // digits
+constexpr int64_t kScale = 1000000;
+constexpr int64_t kMostListed = 2000;
+constexpr int64_t kLargestDivisor = 64;  // of numbers without bounds
+
+constexpr const char* kAnyInteger = "\"-\"? ([0-9] | [1-9] [0-9]{1,14})";
+constexpr const char* kAnyNumber = "\"-\"? ([0-9] | [1-9] [0-9]{1,14}) (\".\" [0-9]{1,16})? ([eE] [-+]? [0-9]{1,2})?";
+
+std::string digit(char first, char last) {
+  return first == last ? fmt::format("\"{}\"", first) : fmt::format("[{}-{}]", first, last);
+}
+
+// Numbers from `least` to `most` (both from 0 on, in units of 10^-fraction) with a given number of digits before the
+// point: digit by digit, where each digit is free unless all before it are those of a bound.
+class SameLength {
+ public:
+  SameLength(std::string least, std::string most, size_t whole, Ebnf& ebnf)
+      : least_(std::move(least)), most_(std::move(most)), whole_(whole), ebnf_(ebnf) {}
+
+  std::string rule(size_t at, bool on_least, bool on_most) {
+    if (at == least_.size()) return "\"\"";
+    const auto key = std::tuple(at, on_least, on_most);
+    if (const auto found = rules_.find(key); found != rules_.end()) return found->second;
+    std::string body = digits(at, on_least, on_most);
+    if (at == whole_) body = "\".\" " + ebnf_.add(body);
+    // After the point a number may end early: zeros follow, so it must not be under the bound then.
+    const bool zeros_left = least_.find_first_not_of('0', at) == std::string::npos;
+    if (at >= whole_ && (!on_least || zeros_left)) body = "(" + body + ")?";
+    const std::string name = ebnf_.add(body);
+    rules_[key] = name;
+    return name;
+  }
+
+ private:
+  std::string digits(size_t at, bool on_least, bool on_most) {
+    const char low = on_least ? least_[at] : '0', high = on_most ? most_[at] : '9';
+    std::vector<std::string> ways;
+    const auto way = [&](char first, char last, bool stays_least, bool stays_most) {
+      if (first <= last) ways.push_back(digit(first, last) + " " + rule(at + 1, stays_least, stays_most));
+    };
+    if (low == high) {
+      way(low, high, on_least, on_most);
+    } else {
+      if (on_least) way(low, low, true, false);
+      way(static_cast<char>(low + (on_least ? 1 : 0)), static_cast<char>(high - (on_most ? 1 : 0)), false, false);
+      if (on_most) way(high, high, false, true);
+    }
+    std::string body;
+    for (const std::string& one : ways) body += (body.empty() ? "" : " | ") + one;
+    return body;
+  }
+
+  std::string least_, most_;
+  size_t whole_;
+  Ebnf& ebnf_;
+  std::map<std::tuple<size_t, bool, bool>, std::string> rules_;
+};
+
+// From `least` to `most`, 0 <= least <= most, in units of 10^-fraction.
+void add_positive(__int128 least, __int128 most, int fraction, const char* sign, std::vector<std::string>& ways,
+                  Ebnf& ebnf) {
+  const __int128 unit = fraction > 0 ? kScale : 1;
+  __int128 low = 0, high = 10 * unit - 1;  // of this many digits before the point
+  for (size_t whole = 1; whole <= 15; ++whole) {
+    const __int128 first = std::max(least, low), last = std::min(most, high);
+    if (first <= last) {
+      const auto text = [&](__int128 value) {
+        return fmt::format("{:0{}}", static_cast<int64_t>(value / unit), whole) +
+               (fraction > 0 ? fmt::format("{:0{}}", static_cast<int64_t>(value % unit), fraction) : "");
+      };
+      ways.push_back(sign + SameLength(text(first), text(last), whole, ebnf).rule(0, true, true));
+    }
+    low = high + 1;
+    high = high * 10 + 9;
+  }
+}
+
+// The last digit counts in units of 10^-6 near zero; far from it doubles are too coarse for that, so a whole one
+// counts.
+__int128 scaled(double bound, bool exclusive, bool up, int fraction) {
+  if (!(std::abs(bound) < kLargest)) fail(ErrorKind::Usage, "a bound of a number is not between -1e15 and 1e15");
+  const bool coarse = fraction == 0 || std::abs(bound) >= 1e8;
+  const long double unit = coarse ? 1 : kScale;
+  const long double exact = static_cast<long double>(bound) * unit;
+  // A bound such as 0.1 is meant in decimal; it is a hair off in binary.
+  long double whole = std::round(exact);
+  const bool on_grid = static_cast<double>(whole / unit) == bound;
+  if (!on_grid) whole = up ? std::ceil(exact) : std::floor(exact);
+  if (on_grid && exclusive) whole += up ? 1 : -1;
+  const auto value = static_cast<__int128>(whole);
+  return coarse && fraction > 0 ? value * kScale : value;
+}
+
+std::string list_multiples(int64_t least, int64_t most, int64_t multiple) {
+  std::string body;
+  int64_t first = least / multiple * multiple;
+  if (first < least) first += multiple;
+  for (int64_t value = first; value <= most; value += multiple)
+    body += fmt::format("{}\"{}\"", body.empty() ? "" : " | ", value);
+  if (body.empty()) fail(ErrorKind::Usage, "no number between the bounds is a multiple of {}", multiple);
+  return body;
+}
+
+// Decimal digits read from the left, with the remainder so far and the digits left as the state; few digits where the
+// divisor is large, so that the states stay few.
+std::string any_multiple(int64_t multiple, Ebnf& ebnf) {
+  std::string zeros;
+  for (; multiple % 10 == 0; multiple /= 10) zeros += '0';
+  if (multiple > kLargestDivisor) {
+    fail(ErrorKind::Usage, "multipleOf {} is too large without bounds", multiple);
+  }
+  const int64_t most = std::clamp<int64_t>(300 / multiple, 4, 15 - static_cast<int64_t>(zeros.size()));
+  std::vector<std::string> next(static_cast<size_t>(multiple)), names = next;  // by remainder; empty: a dead end
+  const std::string end = zeros.empty() ? "\"\"" : fmt::format("\"{}\"", zeros);
+  const auto digits = [&](int64_t remainder, int first) {
+    std::string body;
+    for (int d = first; d <= 9; ++d) {
+      const std::string& rest = next[static_cast<size_t>((remainder * 10 + d) % multiple)];
+      if (!rest.empty()) body += fmt::format("{}\"{}\" {}", body.empty() ? "" : " | ", d, rest);
+    }
+    return body;
+  };
+  next[0] = end;
+  for (int64_t left = 1; left < most; ++left) {
+    for (int64_t remainder = 0; remainder < multiple; ++remainder) {
+      std::string body = digits(remainder, 0);
+      if (remainder == 0) body = end + " | " + body;
+      names[static_cast<size_t>(remainder)] = body.empty() ? "" : ebnf.add(body);
+    }
+    next = names;
+  }
+  return fmt::format("\"0\" | \"-\"? ({})", digits(0, 1));
+}
+
+}  // namespace
+
+void NumberBounds::at_least(double bound, bool exclusive) {
+  if (least && (*least > bound || (*least == bound && above))) return;
+  least = bound;
+  above = exclusive;
+}
+
+void NumberBounds::at_most(double bound, bool exclusive) {
+  if (most && (*most < bound || (*most == bound && below))) return;
+  most = bound;
+  below = exclusive;
+}
+
+std::string number_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
+  const bool whole = bounds.integer || bounds.multiple_of > 0;
+  if (!bounds.least && !bounds.most) {
+    if (bounds.multiple_of > 1) return any_multiple(bounds.multiple_of, ebnf);
+    return whole ? kAnyInteger : kAnyNumber;
+  }
+  const int fraction = whole ? 0 : kFraction;
+  const __int128 unit = whole ? 1 : kScale;
+  const __int128 end = static_cast<__int128>(kLargest) * unit - 1;
+  const __int128 least = bounds.least ? scaled(*bounds.least, bounds.above, true, fraction) : -end;
+  const __int128 most = bounds.most ? scaled(*bounds.most, bounds.below, false, fraction) : end;
+  if (least > most) fail(ErrorKind::Usage, "no number is between the bounds");
+  if (bounds.multiple_of > 1) {
+    if ((most - least) / bounds.multiple_of > kMostListed) {
+      fail(ErrorKind::Usage, "multipleOf {} with bounds so far apart is not supported", bounds.multiple_of);
+    }
+    return list_multiples(static_cast<int64_t>(least), static_cast<int64_t>(most), bounds.multiple_of);
+  }
+  std::vector<std::string> ways;
+  if (most >= 0) add_positive(std::max<__int128>(least, 0), most, fraction, "", ways, ebnf);
+  if (least < 0) add_positive(std::max<__int128>(-most, 1), -least, fraction, "\"-\" ", ways, ebnf);
+  std::string body;
+  for (const std::string& way : ways) body += (body.empty() ? "" : " | ") + way;
+  return body;
+}
+
+}  // namespace millrace

@@ -1,0 +1,26 @@
+// JSON numbers between bounds, as rules of a grammar.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "sampling/grammar/ebnf.h"
+
+namespace millrace {
+
+struct NumberBounds {
+  std::optional<double> least, most;
+  bool above = false, below = false;  // the bound itself does not count
+  bool integer = false;
+  int64_t multiple_of = 0;  // 0: of nothing in particular; else numbers are integers
+
+  void at_least(double bound, bool exclusive);
+  void at_most(double bound, bool exclusive);
+};
+
+// The body of a rule. Numbers have at most 15 digits before the point, and with bounds at most 6 after it: every double
+// tells them apart. Throws Usage where there is no such number, or where it cannot be said.
+std::string number_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf);
+
+}  // namespace millrace

@@ -1,0 +1,220 @@
+#include "sampling/grammar/regex.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "sampling/grammar/regex_ast.h"
+
+namespace millrace {
+namespace {
+
+using Kind = RegexNode::Kind;
+
+constexpr int64_t kUnbounded = -1;
+constexpr int64_t kMostRegexStates = 20000;  // characters and repetitions multiplied out
+
+const CharSet kMustBeEscaped{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
+
+struct Range {
+  int64_t least = 0, most = 0;
+};
+
+int64_t times(int64_t a, int64_t b) {
+  if (a == 0 || b == 0) return 0;
+  if (a < 0 || b < 0) return kUnbounded;
+  return std::min<int64_t>(a * b, int64_t{1} << 40);
+}
+
+// How many characters a match has.
+Range lengths_of(const RegexNode& node) {
+  Range range;
+  switch (node.kind) {
+    case Kind::Characters:
+      return {1, 1};
+    case Kind::Sequence:
+      for (const RegexNode& part : node.parts) {
+        const Range inside = lengths_of(part);
+        range.least += inside.least;
+        range.most = range.most < 0 || inside.most < 0 ? kUnbounded : range.most + inside.most;
+      }
+      return range;
+    case Kind::Choice:
+      range = lengths_of(node.parts.front());
+      for (const RegexNode& part : node.parts) {
+        const Range inside = lengths_of(part);
+        range.least = std::min(range.least, inside.least);
+        range.most = range.most < 0 || inside.most < 0 ? kUnbounded : std::max(range.most, inside.most);
+      }
+      return range;
+    case Kind::Repeat: {
+      const Range inside = lengths_of(node.parts.front());
+      return {times(inside.least, node.least), times(inside.most, node.most)};
+    }
+    default:
+      return range;
+  }
+}
+
+// Positions of the automaton that the expression unrolls to.
+int64_t states_of(const RegexNode& node) {
+  int64_t states = 1;
+  for (const RegexNode& part : node.parts) states += states_of(part);
+  if (node.kind == Kind::Repeat && node.parts.front().kind != Kind::Characters) {
+    states = times(states, std::max<int64_t>({node.least, node.most, 1}));
+  }
+  return std::min<int64_t>(states, int64_t{1} << 40);
+}
+
+class Writer {
+ public:
+  Writer(RegexUse use, Ebnf& ebnf) : json_(use == RegexUse::JsonString), ebnf_(ebnf) {}
+
+  std::string write(const RegexNode& node) {
+    switch (node.kind) {
+      case Kind::Characters:
+        return json_ ? json_character(node.characters) : ebnf_class(node.characters);
+      case Kind::Sequence:
+        return join(node.parts, " ");
+      case Kind::Choice:
+        return ebnf_.add(join(node.parts, " | "));
+      case Kind::Repeat:
+        return ebnf_repeat(ebnf_.add(write(node.parts.front())), node.least, node.most);
+      case Kind::Begin:
+      case Kind::End:
+        fail(ErrorKind::Usage,
+             "the regular expression has ^ or $ where it is neither begin nor end; no grammar can say that");
+      case Kind::Empty:
+        break;
+    }
+    return "\"\"";
+  }
+
+ private:
+  std::string join(const std::vector<RegexNode>& parts, const char* separator) {
+    std::string text;
+    for (const RegexNode& part : parts) {
+      if (!text.empty()) text += separator;
+      text += write(part);
+    }
+    ebnf_.spend(text.size());
+    return text.empty() ? "\"\"" : text;
+  }
+
+  bool json_;
+  Ebnf& ebnf_;
+};
+
+// Anchors belong to the begin and end of each alternative; they are taken off here. Without them anything may stand
+// before and after a match in a JSON string.
+struct Anchored {
+  RegexNode node;
+  bool begin = false, end = false;
+};
+
+std::vector<Anchored> alternatives(RegexNode node) {
+  std::vector<Anchored> result;
+  if (node.kind == Kind::Choice) {
+    for (RegexNode& part : node.parts) {
+      for (Anchored& inside : alternatives(std::move(part))) result.push_back(std::move(inside));
+    }
+    return result;
+  }
+  Anchored anchored;
+  auto& parts = node.parts;
+  if (node.kind == Kind::Sequence) {
+    // ^(a|b)$ : the anchors are outside, the alternatives inside are plain.
+    while (!parts.empty() && parts.front().kind == Kind::Begin) {
+      anchored.begin = true;
+      parts.erase(parts.begin());
+    }
+    while (!parts.empty() && parts.back().kind == Kind::End) {
+      anchored.end = true;
+      parts.pop_back();
+    }
+    if (parts.size() == 1 && !anchored.begin && !anchored.end) return alternatives(std::move(parts.front()));
+  }
+  anchored.node = std::move(node);
+  result.push_back(std::move(anchored));
+  return result;
+}
+
+// [class]* and its like, whose length a repetition can set.
+RegexNode* single_repeat(RegexNode& node) {
+  if (node.kind == Kind::Sequence && node.parts.size() == 1) return single_repeat(node.parts.front());
+  const bool fits = node.kind == Kind::Repeat && lengths_of(node.parts.front()).least == 1 &&
+                    lengths_of(node.parts.front()).most == 1;
+  return fits ? &node : nullptr;
+}
+
+int64_t tighter(int64_t a, int64_t b) { return a < 0 ? b : b < 0 ? a : std::min(a, b); }
+
+// False: no match has such a length.
+bool restrict_lengths(RegexNode& node, Lengths lengths) {
+  const Range range = lengths_of(node);
+  const bool fits =
+      range.least >= lengths.least && (lengths.most < 0 || (range.most >= 0 && range.most <= lengths.most));
+  if (fits) return true;
+  if ((lengths.most >= 0 && range.least > lengths.most) || (range.most >= 0 && range.most < lengths.least))
+    return false;
+  RegexNode* repeat = single_repeat(node);
+  if (!repeat)
+    fail(ErrorKind::Usage, "a pattern with minLength or maxLength is only possible where its own length can be set");
+  repeat->least = std::max(repeat->least, lengths.least);
+  repeat->most = tighter(repeat->most, lengths.most);
+  return true;
+}
+
+RegexNode anything() {
+  RegexNode character{.kind = Kind::Characters};
+  character.characters = any_character();
+  RegexNode repeat{.kind = Kind::Repeat, .least = 0, .most = kUnbounded};
+  repeat.parts.push_back(std::move(character));
+  return repeat;
+}
+
+RegexNode with_surroundings(Anchored anchored) {
+  if (anchored.begin && anchored.end) return std::move(anchored.node);
+  RegexNode whole{.kind = Kind::Sequence};
+  if (!anchored.begin) whole.parts.push_back(anything());
+  whole.parts.push_back(std::move(anchored.node));
+  if (!anchored.end) whole.parts.push_back(anything());
+  return whole;
+}
+
+}  // namespace
+
+CharSet any_character() { return CharSet().inverse(); }
+
+std::string json_character(const CharSet& characters) {
+  std::vector<std::string> ways;
+  const CharSet plain = characters.without(kMustBeEscaped);
+  if (!plain.empty()) ways.push_back(ebnf_class(plain));
+  constexpr std::pair<uint32_t, char> kEscapes[] = {{'"', '"'},  {'\\', '\\'}, {'\b', 'b'}, {'\f', 'f'},
+                                                    {'\n', 'n'}, {'\r', 'r'},  {'\t', 't'}};
+  for (const auto& [code, letter] : kEscapes) {
+    if (characters.contains(code)) ways.push_back(ebnf_literal(std::string("\\") + letter));
+  }
+  if (ways.empty()) fail(ErrorKind::Usage, "the pattern wants a control character, which is not supported");
+  std::string text = "(";
+  for (const std::string& way : ways) text += (text.size() > 1 ? " | " : "") + way;
+  return ways.size() == 1 ? ways.front() : text + ")";
+}
+
+std::string regex_to_ebnf(std::string_view regex, RegexUse use, Lengths lengths, Ebnf& ebnf) {
+  RegexNode parsed = parse_regex(regex);
+  if (states_of(parsed) > kMostRegexStates) {
+    fail(ErrorKind::Usage, "the regular expression is too large: its repetitions multiply to more than {}",
+         kMostRegexStates);
+  }
+  std::string text;
+  for (Anchored& anchored : alternatives(std::move(parsed))) {
+    RegexNode node = use == RegexUse::Answer ? std::move(anchored.node) : with_surroundings(std::move(anchored));
+    if (!restrict_lengths(node, lengths)) continue;
+    text += (text.empty() ? "" : " | ") + Writer(use, ebnf).write(node);
+  }
+  if (text.empty()) fail(ErrorKind::Usage, "no text matches the pattern and its lengths");
+  return ebnf.add(text);
+}
+
+}  // namespace millrace

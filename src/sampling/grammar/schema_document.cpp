@@ -1,0 +1,220 @@
+#include "sampling/grammar/schema_document.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "base/error.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kLongestSchema = 256 << 10;
+constexpr size_t kDeepestJson = 256;
+constexpr int kDeepestReference = 32;
+constexpr size_t kMostAlternatives = 256;
+constexpr size_t kMostOneOf = 64;
+
+void check_depth(std::string_view text) {
+  size_t depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      if (++depth > kDeepestJson) fail(ErrorKind::Usage, "the schema is nested deeper than {} levels", kDeepestJson);
+    } else if ((c == '}' || c == ']') && depth > 0) {
+      --depth;
+    }
+  }
+}
+
+std::string decode_pointer_part(std::string_view part) {
+  std::string decoded;
+  for (size_t i = 0; i < part.size(); ++i) {
+    unsigned value = 0;
+    if (part[i] == '~' && i + 1 < part.size() && (part[i + 1] == '0' || part[i + 1] == '1')) {
+      decoded += part[++i] == '0' ? '~' : '/';
+    } else if (part[i] == '%' && i + 2 < part.size() &&
+               std::from_chars(part.data() + i + 1, part.data() + i + 3, value, 16).ptr == part.data() + i + 3) {
+      decoded += static_cast<char>(value);
+      i += 2;
+    } else {
+      decoded += part[i];
+    }
+  }
+  return decoded;
+}
+
+const Schema* member(const Schema& value, const std::string& name) {
+  if (value.is_object()) {
+    const auto found = value.find(name);
+    return found == value.end() ? nullptr : &*found;
+  }
+  size_t index = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
+  const bool number = error == std::errc() && end == name.data() + name.size();
+  return value.is_array() && number && index < value.size() ? &value[index] : nullptr;
+}
+
+const Schema& list_of(const Schema& schema, const char* keyword) {
+  const Schema& list = schema[keyword];
+  if (!list.is_array() || list.empty()) fail(ErrorKind::Usage, "the schema's {} is not a list of schemas", keyword);
+  return list;
+}
+
+// Every pair of the two, merged; those that nothing matches are left out.
+std::vector<Schema> product(const std::vector<Schema>& left, const std::vector<Schema>& right) {
+  if (left.size() * right.size() > kMostAlternatives) {
+    fail(ErrorKind::Usage, "the schema's combinations of allOf, anyOf and oneOf are more than {}", kMostAlternatives);
+  }
+  std::vector<Schema> merged;
+  for (const Schema& a : left) {
+    for (const Schema& b : right) {
+      Schema both = merge_schemas(a, b);
+      if (both != false) merged.push_back(std::move(both));
+    }
+  }
+  return merged;
+}
+
+bool is_closed_without(const Schema& object, const std::string& key) {
+  const auto properties = object.find("properties");
+  const bool listed = properties != object.end() && properties->contains(key);
+  const auto additional = object.find("additionalProperties");
+  const bool open = additional != object.end() ? *additional != false : properties == object.end();
+  return !listed && !open && !object.contains("patternProperties");
+}
+
+std::set<std::string> required_keys(const Schema& object) {
+  std::set<std::string> keys;
+  const auto required = object.find("required");
+  if (required == object.end() || !required->is_array()) return keys;
+  for (const Schema& key : *required) {
+    if (key.is_string()) keys.insert(key.get<std::string>());
+  }
+  return keys;
+}
+
+bool is_listed(const Schema& schema) { return schema.contains("enum") || schema.contains("const"); }
+
+// The types of the listed values where there are some: a const needs no type beside it.
+std::vector<std::string> value_types(const Schema& schema) {
+  if (!is_listed(schema)) return schema_types(schema);
+  std::vector<std::string> types;
+  const Schema values = schema.contains("const") ? Schema::array({schema["const"]}) : schema["enum"];
+  for (const Schema& value : values) types.emplace_back(value.is_number() ? "number" : value.type_name());
+  return types;
+}
+
+bool types_overlap(const Schema& a, const Schema& b) {
+  const auto number = [](const std::string& type) { return type == "integer" ? std::string("number") : type; };
+  for (const std::string& x : value_types(a)) {
+    for (const std::string& y : value_types(b)) {
+      if (number(x) == number(y)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+SchemaDocument::SchemaDocument(std::string_view text) {
+  if (text.size() > kLongestSchema) fail(ErrorKind::Usage, "the schema is longer than {} KiB", kLongestSchema >> 10);
+  check_depth(text);
+  root_ = Schema::parse(text, nullptr, false);
+  if (root_.is_discarded()) fail(ErrorKind::Usage, "the schema is not valid JSON");
+}
+
+const Schema& SchemaDocument::resolve(const std::string& reference) const {
+  if (reference == "#") return root_;
+  if (!reference.starts_with("#/")) {
+    fail(ErrorKind::Usage,
+         "the schema's $ref \"{}\" does not begin with #/: only places in the same schema can be used", reference);
+  }
+  const Schema* place = &root_;
+  for (size_t begin = 2; begin <= reference.size();) {
+    const size_t end = std::min(reference.find('/', begin), reference.size());
+    place = member(*place, decode_pointer_part(std::string_view(reference).substr(begin, end - begin)));
+    if (!place) fail(ErrorKind::Usage, "the schema has no place \"{}\", which a $ref names", reference);
+    begin = end + 1;
+  }
+  return *place;
+}
+
+std::vector<Schema> SchemaDocument::alternatives(const Schema& schema, int depth) const {
+  if (depth > kDeepestReference)
+    fail(ErrorKind::Usage, "the schema's references and combinations go in a circle or too deep");
+  if (schema == false) return {};
+  if (schema == true) return {Schema::object()};
+  if (!schema.is_object())
+    fail(ErrorKind::Usage, "the schema has a value where a schema should be: {}", schema.type_name());
+  Schema base = schema;
+  for (const char* combinator : {"$ref", "allOf", "anyOf", "oneOf"}) base.erase(combinator);
+  std::vector<Schema> result = {std::move(base)};
+  if (const auto reference = schema.find("$ref"); reference != schema.end()) {
+    if (!reference->is_string()) fail(ErrorKind::Usage, "the schema has a $ref that is not a string");
+    result = product(result, alternatives(resolve(reference->get<std::string>()), depth + 1));
+  }
+  if (schema.contains("allOf")) {
+    for (const Schema& part : list_of(schema, "allOf")) result = product(result, alternatives(part, depth + 1));
+  }
+  for (const char* choice : {"anyOf", "oneOf"}) {
+    if (!schema.contains(choice)) continue;
+    if (std::string_view(choice) == "oneOf") {
+      for (const Schema& one : result) require_one_of(one, list_of(schema, choice));
+    }
+    std::vector<Schema> options;
+    for (const Schema& option : list_of(schema, choice)) {
+      for (Schema& one : alternatives(option, depth + 1)) options.push_back(std::move(one));
+    }
+    result = product(result, options);
+  }
+  return result;
+}
+
+void SchemaDocument::require_one_of(const Schema& base, const Schema& options) const {
+  if (options.size() > kMostOneOf) fail(ErrorKind::Usage, "the schema has a oneOf of more than {} options", kMostOneOf);
+  for (size_t i = 0; i < options.size(); ++i) {
+    for (const Schema& written : product({base}, alternatives(options[i], 1))) {
+      for (size_t j = 0; j < options.size(); ++j) {
+        if (i == j || excludes(written, options[j], 0)) continue;
+        fail(ErrorKind::Usage,
+             "options {} and {} of a oneOf may both match the same value, which no grammar can rule out; use anyOf, or "
+             "give "
+             "each a required property with its own const",
+             i + 1, j + 1);
+      }
+    }
+  }
+}
+
+// `written` has no combinators; the grammar writes values of it, closed where it lists properties.
+bool SchemaDocument::excludes(const Schema& written, const Schema& other, int depth) const {
+  if (depth > 3) return false;
+  const auto apart = [&](const Schema& test) {
+    if (!types_overlap(written, test)) return true;
+    if (is_listed(written) && is_listed(test)) return merge_schemas(written, test) == false;
+    if (schema_types(written) != std::vector<std::string>{"object"}) return false;
+    const std::set<std::string> has = required_keys(written), wants = required_keys(test);
+    for (const std::string& key : wants) {
+      if (!has.count(key) && is_closed_without(written, key)) return true;
+    }
+    const bool both = written.contains("properties") && test.contains("properties") && test["properties"].is_object();
+    return both && std::any_of(has.begin(), has.end(), [&](const std::string& key) {
+             if (!written["properties"].contains(key) || !test["properties"].contains(key)) return false;
+             const std::vector<Schema> values = alternatives(written["properties"][key], 1);
+             return std::all_of(values.begin(), values.end(), [&](const Schema& value) {
+               return excludes(value, test["properties"][key], depth + 1);
+             });
+           });
+  };
+  const std::vector<Schema> tests = alternatives(other, 1);
+  return std::all_of(tests.begin(), tests.end(), apart);
+}
+
+}  // namespace millrace

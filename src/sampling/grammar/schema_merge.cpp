@@ -1,0 +1,191 @@
+// Both of two schemas: keyword by keyword.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "sampling/grammar/schema_document.h"
+
+namespace millrace {
+namespace {
+
+bool type_allows(const std::string& type, const Schema& value) {
+  if (type == "integer") {
+    return value.is_number_integer() ||
+           (value.is_number_float() && value.get<double>() == std::floor(value.get<double>()));
+  }
+  return (type == "number" && value.is_number()) || (type == "string" && value.is_string()) ||
+         (type == "boolean" && value.is_boolean()) || (type == "null" && value.is_null()) ||
+         (type == "array" && value.is_array()) || (type == "object" && value.is_object());
+}
+
+Schema both(const Schema& a, const Schema& b) {
+  if (a == b || b == true) return a;
+  if (a == true) return b;
+  if (a == false || b == false) return false;
+  return {{"allOf", Schema::array({a, b})}};
+}
+
+Schema merge_types(const Schema& a, const Schema& b) {
+  const auto listed = [](const Schema& type) { return type.is_array() ? type : Schema::array({type}); };
+  Schema common = Schema::array();
+  for (const Schema& x : listed(a)) {
+    for (const Schema& y : listed(b)) {
+      if (x == y || (x == "integer" && y == "number")) common.push_back(x);
+      if (x == "number" && y == "integer") common.push_back(y);
+    }
+  }
+  return common;
+}
+
+Schema merge_values(const Schema& a, const Schema& b) {
+  Schema common = Schema::array();
+  for (const Schema& value : a) {
+    if (std::find(b.begin(), b.end(), value) != b.end()) common.push_back(value);
+  }
+  return common;
+}
+
+// What the schema says about a member it may not list.
+Schema schema_of_member(const Schema& object, const std::string& key) {
+  const auto properties = object.find("properties");
+  if (properties != object.end() && properties->contains(key)) return (*properties)[key];
+  return object.value("additionalProperties", Schema(true));
+}
+
+void merge_properties(Schema& merged, const Schema& a, const Schema& b) {
+  const bool patterns = a.contains("patternProperties") || b.contains("patternProperties");
+  const bool closed = a.contains("additionalProperties") || b.contains("additionalProperties");
+  if (patterns && closed)
+    fail(ErrorKind::Usage,
+         "the schema combines patternProperties and additionalProperties in a way that is not supported");
+  Schema properties = Schema::object();
+  for (const Schema* side : {&a, &b}) {
+    if (!side->contains("properties")) continue;
+    if (!(*side)["properties"].is_object()) fail(ErrorKind::Usage, "the schema's properties are not an object");
+    for (const auto& item : (*side)["properties"].items()) {
+      properties[item.key()] = both(schema_of_member(a, item.key()), schema_of_member(b, item.key()));
+    }
+  }
+  if (!properties.empty() || a.contains("properties") || b.contains("properties"))
+    merged["properties"] = std::move(properties);
+  if (closed)
+    merged["additionalProperties"] =
+        both(a.value("additionalProperties", Schema(true)), b.value("additionalProperties", Schema(true)));
+}
+
+Schema merge_keyword(const std::string& keyword, const Schema& a, const Schema& b) {
+  if (a == b) return a;
+  if (keyword.starts_with("min") || keyword == "exclusiveMinimum") return a > b ? a : b;
+  if (keyword.starts_with("max") || keyword == "exclusiveMaximum") return a < b ? a : b;
+  if (keyword == "type") return merge_types(a, b);
+  if (keyword == "enum") return merge_values(a, b);
+  if (keyword == "required" && a.is_array() && b.is_array()) {
+    Schema all = a;
+    all.insert(all.end(), b.begin(), b.end());
+    return all;
+  }
+  if (keyword == "items" || keyword == "propertyNames") return both(a, b);
+  if (keyword == "uniqueItems") return a == true || b == true;
+  if (keyword == "multipleOf" && a.is_number_integer() && b.is_number_integer() && a > 0 && b > 0 && a < 100000 &&
+      b < 100000) {
+    return std::lcm(a.get<int64_t>(), b.get<int64_t>());
+  }
+  fail(ErrorKind::Usage, "the schema has two different \"{}\" for the same value, which cannot be combined", keyword);
+}
+
+// const as a list of one.
+Schema with_enum(Schema schema) {
+  const auto constant = schema.find("const");
+  if (constant == schema.end()) return schema;
+  Schema only = Schema::array({*constant});
+  schema.erase("const");
+  if (schema.contains("enum")) only = merge_values(schema["enum"], only);
+  schema["enum"] = std::move(only);
+  return schema;
+}
+
+}  // namespace
+
+bool is_annotation(const std::string& keyword) {
+  for (const char* known :
+       {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "$schema",
+        "$id", "$anchor", "$defs", "definitions", "nullable", "discriminator", "example"}) {
+    if (keyword == known) return true;
+  }
+  return keyword.starts_with("x-");
+}
+
+Schema merge_schemas(const Schema& first, const Schema& second) {
+  if (first.empty()) return second;
+  if (second.empty()) return first;
+  const Schema a = with_enum(first), b = with_enum(second);
+  Schema merged = Schema::object();
+  for (const Schema* side : {&a, &b}) {
+    for (const auto& item : side->items()) {
+      const std::string& keyword = item.key();
+      if (is_annotation(keyword) || keyword == "properties" || keyword == "additionalProperties" ||
+          merged.contains(keyword))
+        continue;
+      merged[keyword] =
+          a.contains(keyword) && b.contains(keyword) ? merge_keyword(keyword, a[keyword], b[keyword]) : item.value();
+    }
+  }
+  merge_properties(merged, a, b);
+  const auto nothing = [&](const char* keyword) {
+    return merged.contains(keyword) && merged[keyword].is_array() && merged[keyword].empty();
+  };
+  if (nothing("type") || nothing("enum")) return false;
+  return merged;
+}
+
+std::vector<std::string> schema_types(const Schema& schema) {
+  static const std::vector<std::string> kAll = {"object", "array", "string", "number", "boolean", "null"};
+  std::vector<std::string> types;
+  if (const auto named = schema.find("type"); named != schema.end()) {
+    for (const Schema& type : named->is_array() ? *named : Schema::array({*named})) {
+      const bool known =
+          type.is_string() && (type == "integer" || std::find(kAll.begin(), kAll.end(), type) != kAll.end());
+      if (!known)
+        fail(ErrorKind::Usage, "the schema has a type that does not exist: {}",
+             type.dump(-1, ' ', false, Schema::error_handler_t::replace));
+      types.push_back(type);
+    }
+    return types;
+  }
+  static const std::pair<const char*, std::vector<const char*>> kFamilies[] = {
+      {"object",
+       {"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties",
+        "maxProperties"}},
+      {"array", {"items", "prefixItems", "minItems", "maxItems", "uniqueItems", "additionalItems"}},
+      {"string", {"pattern", "format", "minLength", "maxLength"}},
+      {"number", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}}};
+  for (const auto& [type, keywords] : kFamilies) {
+    if (std::any_of(keywords.begin(), keywords.end(), [&](const char* keyword) { return schema.contains(keyword); })) {
+      types.emplace_back(type);
+    }
+  }
+  return types.empty() ? kAll : types;
+}
+
+std::vector<Schema> allowed_values(const Schema& raw) {
+  const Schema schema = with_enum(raw);
+  if (!schema["enum"].is_array() || schema["enum"].empty())
+    fail(ErrorKind::Usage, "the schema's enum is not a list of values");
+  for (const auto& item : schema.items()) {
+    if (item.key() != "enum" && item.key() != "type" && !is_annotation(item.key())) {
+      fail(ErrorKind::Usage, "the schema has enum or const beside \"{}\"; leave that one out", item.key());
+    }
+  }
+  std::vector<Schema> values;
+  for (const Schema& value : schema["enum"]) {
+    const std::vector<std::string> types = schema.contains("type") ? schema_types(schema) : std::vector<std::string>{};
+    if (types.empty() ||
+        std::any_of(types.begin(), types.end(), [&](const auto& type) { return type_allows(type, value); })) {
+      values.push_back(value);
+    }
+  }
+  return values;
+}
+
+}  // namespace millrace

@@ -1,0 +1,181 @@
+// The objects of a schema: listed members in their order, then others where they are allowed.
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "sampling/grammar/json_text.h"
+#include "sampling/grammar/regex.h"
+#include "sampling/grammar/schema_writer.h"
+
+namespace millrace {
+namespace {
+
+const CharSet kPlain = CharSet{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}.inverse();
+
+const Schema& properties_of(const Schema& schema) {
+  static const Schema kNone = Schema::object();
+  const auto found = schema.find("properties");
+  if (found == schema.end()) return kNone;
+  if (!found->is_object()) fail(ErrorKind::Usage, "the schema's properties are not an object");
+  return *found;
+}
+
+std::vector<std::string> required_of(const Schema& schema) {
+  std::vector<std::string> keys;
+  const auto found = schema.find("required");
+  if (found == schema.end()) return keys;
+  if (!found->is_array()) fail(ErrorKind::Usage, "the schema's required is not a list of strings");
+  for (const Schema& key : *found) {
+    if (!key.is_string()) fail(ErrorKind::Usage, "the schema's required is not a list of strings");
+    keys.push_back(key.get<std::string>());
+  }
+  return keys;
+}
+
+bool holds(const std::vector<std::string>& keys, const std::string& key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+// An object that lists its properties has no others unless it says so.
+Schema others_of(const Schema& schema) {
+  const bool listed = schema.contains("properties") || schema.contains("patternProperties");
+  const bool closed = schema.value("unevaluatedProperties", Schema(true)) == false;
+  return schema.value("additionalProperties", Schema(!listed && !closed));
+}
+
+}  // namespace
+
+SchemaWriter::Rule SchemaWriter::object(const Schema& schema) {
+  const bool names = schema.contains("propertyNames") && schema["propertyNames"] != true;
+  const bool patterns = schema.contains("patternProperties");
+  if (!properties_of(schema).empty() && (names || patterns)) {
+    fail(ErrorKind::Usage, "the schema has an object with both properties and {}, which cannot be enforced together",
+         names ? "propertyNames" : "patternProperties");
+  }
+  std::optional<std::vector<Member>> listed = members(schema);
+  if (!listed) return {};
+  int64_t least = count_of(schema, "minProperties", 0), most = count_of(schema, "maxProperties", -1);
+  // The counts are reached by leaving out optional members, or by making them required.
+  const auto required = [&] {
+    return std::count_if(listed->begin(), listed->end(), [](const Member& m) { return m.required; });
+  };
+  for (auto it = listed->end(); it != listed->begin() && most >= 0 && static_cast<int64_t>(listed->size()) > most;) {
+    --it;
+    if (!it->required) it = listed->erase(it);
+  }
+  for (Member& member : *listed) {
+    if (required() >= least) break;
+    member.required = true;
+  }
+  const auto room = most < 0 ? -1 : most - static_cast<int64_t>(listed->size());
+  const int64_t missing = std::max<int64_t>(least - required(), 0);
+  if (most >= 0 && (room < 0 || least > most)) return {};
+  const Rule extra = room == 0     ? Rule()
+                     : missing > 0 ? extra_member(schema)
+                                   : optionally([&] { return extra_member(schema); });
+  if (missing > 0 && !extra) return {};
+  if (missing > 1)
+    fail(ErrorKind::Usage, "the schema's minProperties cannot be enforced: a model may write the same key twice");
+  return "\"{\" " + space() + " " + member_list(*listed, extra, missing, room) + " " + space() + " \"}\"";
+}
+
+std::optional<std::vector<SchemaWriter::Member>> SchemaWriter::members(const Schema& schema) {
+  const std::vector<std::string> required = required_of(schema);
+  Schema properties = properties_of(schema);
+  for (const std::string& key : required) {
+    if (properties.contains(key)) continue;
+    if (schema.contains("patternProperties") || schema.contains("propertyNames")) {
+      fail(ErrorKind::Usage, "the schema requires \"{}\", which it does not list under properties", key);
+    }
+    properties[key] = schema.value("additionalProperties", Schema(true));
+  }
+  std::vector<Member> result;
+  for (const auto& item : properties.items()) {
+    const bool needed = holds(required, item.key());
+    const Rule rule = needed ? value(item.value()) : optionally([&] { return value(item.value()); });
+    if (rule) {
+      result.push_back({ebnf_literal(json_text(item.key()) + ":") + " " + space() + " " + *rule, needed});
+    } else if (needed) {
+      return {};
+    }
+  }
+  return result;
+}
+
+SchemaWriter::Rule SchemaWriter::extra_member(const Schema& schema) {
+  if (const auto patterns = schema.find("patternProperties"); patterns != schema.end()) {
+    if (!patterns->is_object() || patterns->size() != 1)
+      fail(ErrorKind::Usage, "the schema has more than one of patternProperties, which cannot be enforced");
+    const Rule inside = value(patterns->begin().value());
+    if (!inside) return {};
+    return "\"\\\"\" " + regex_to_ebnf(patterns->begin().key(), RegexUse::JsonString, {}, ebnf_) + " \"\\\":\" " +
+           space() + " " + *inside;
+  }
+  const Rule inside = value(others_of(schema));
+  if (!inside) return {};
+  std::string key = "\"\\\"\" " + key_apart_from(properties_of(schema)) + " \"\\\"\"";
+  if (const auto names = schema.find("propertyNames"); names != schema.end()) {
+    const Rule name = value({{"allOf", Schema::array({{{"type", "string"}}, *names})}});
+    if (!name) return {};
+    key = *name;
+  }
+  return key + " \":\" " + space() + " " + *inside;
+}
+
+// A key that is none of those listed: a walk down the tree of their characters that leaves it before its end. Such a
+// key has no escapes, so that it has one spelling.
+std::string SchemaWriter::key_apart_from(const Schema& properties) {
+  const std::string rest = ebnf_.add(ebnf_class(kPlain) + "*");
+  if (properties.empty()) return rest;
+  struct Node {
+    std::map<uint32_t, size_t> next;
+    bool listed = false;
+  };
+  std::vector<Node> nodes(1);
+  for (const auto& item : properties.items()) {
+    size_t at = 0;
+    for (const uint32_t code : code_points(item.key())) {
+      const auto [found, fresh] = nodes[at].next.try_emplace(code, nodes.size());
+      at = found->second;
+      if (fresh) nodes.emplace_back();
+    }
+    nodes[at].listed = true;
+  }
+  std::vector<std::string> names(nodes.size());
+  for (size_t i = nodes.size(); i-- > 0;) {  // children come after their parents
+    CharSet taken;
+    std::string body = nodes[i].listed ? "" : "\"\"";
+    for (const auto& [code, next] : nodes[i].next) {
+      taken.add(code, code);
+      if (kPlain.contains(code)) body += (body.empty() ? "" : " | ") + ebnf_class({{code, code}}) + " " + names[next];
+    }
+    body += (body.empty() ? "" : " | ") + ebnf_class(kPlain.without(taken)) + " " + rest;
+    names[i] = ebnf_.add(body);
+  }
+  return names[0];
+}
+
+std::string SchemaWriter::member_list(const std::vector<Member>& members, const Rule& extra, int64_t least_extra,
+                                      int64_t most_extra) {
+  const std::string comma = "\",\" " + space() + " ";
+  // What may follow at each place, for when no member came before it and for when one did.
+  std::string alone, after;
+  if (extra) {
+    const std::string one = ebnf_.add(*extra), next = ebnf_.add(comma + one);
+    after = ebnf_repeat(next, least_extra, most_extra);
+    alone = one + " " + ebnf_repeat(next, std::max<int64_t>(least_extra - 1, 0), most_extra < 0 ? -1 : most_extra - 1);
+    alone = least_extra > 0 ? alone : "(" + alone + ")?";
+  }
+  for (size_t i = members.size(); i-- > 0;) {
+    const std::string text = ebnf_.add(members[i].text);
+    const auto or_else = [&](const std::string& with, const std::string& without) {
+      return members[i].required ? with : with + " | " + (without.empty() ? "\"\"" : without);
+    };
+    const std::string next_after = ebnf_.add(or_else(comma + text + " " + after, after));
+    alone = ebnf_.add(or_else(text + " " + after, alone));
+    after = next_after;
+  }
+  return alone;
+}
+
+}  // namespace millrace

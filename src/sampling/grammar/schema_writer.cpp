@@ -1,0 +1,268 @@
+#include "sampling/grammar/schema_writer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "sampling/grammar/json_text.h"
+#include "sampling/grammar/numbers.h"
+#include "sampling/grammar/regex.h"
+#include "sampling/grammar/schema.h"
+#include "sampling/grammar/string_formats.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kDeepestSchema = 100;
+
+void refuse_unsupported(const Schema& schema) {
+  for (const char* keyword :
+       {"not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains", "minContains",
+        "maxContains", "unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"}) {
+    const auto found = schema.find(keyword);
+    if (found == schema.end()) continue;
+    const bool unevaluated = std::string_view(keyword).starts_with("unevaluated");
+    const bool closes =
+        *found == false && std::string_view(keyword) == "unevaluatedProperties";  // the writer sees to it
+    const bool harmless = unevaluated && (*found == true || closes);
+    if (!harmless) fail(ErrorKind::Usage, "the schema uses \"{}\", which cannot be enforced", keyword);
+  }
+}
+
+Schema without_annotations(const Schema& schema) {
+  if (!schema.is_object()) return schema;
+  Schema bare = Schema::object();
+  for (const auto& item : schema.items()) {
+    if (!is_annotation(item.key())) bare[item.key()] = item.value();
+  }
+  return bare;
+}
+
+}  // namespace
+
+std::string SchemaWriter::space() {
+  // Bounded: a model that has nothing to say must not write blanks for ever.
+  if (space_.empty()) space_ = ebnf_.add("(\" \" | \"\\n\" [ \\t]{0,24})?");
+  return space_;
+}
+
+std::string SchemaWriter::character() {
+  if (character_.empty()) character_ = ebnf_.add(json_character(any_character()));
+  return character_;
+}
+
+std::string SchemaWriter::any_value() {
+  if (any_value_.empty()) {
+    any_value_ = ebnf_.reserve();
+    const std::string item = any_value_;
+    const std::string array =
+        "\"[\" " + space() + " (" + item + " (\",\" " + space() + " " + item + ")*)? " + space() + " \"]\"";
+    const std::string text = "\"\\\"\" " + character() + "* \"\\\"\"";
+    ebnf_.define(any_value_, any_object() + " | " + array + " | " + text + " | " + number_to_ebnf({}, ebnf_) +
+                                 " | \"true\" | \"false\" | \"null\"");
+  }
+  return any_value_;
+}
+
+std::string SchemaWriter::any_object() {
+  if (any_object_.empty()) {
+    any_object_ = ebnf_.reserve();
+    const std::string member = ebnf_.add("\"\\\"\" " + character() + "* \"\\\":\" " + space() + " " + any_value());
+    ebnf_.define(any_object_, "\"{\" " + space() + " (" + member + " (\",\" " + space() + " " + member + ")*)? " +
+                                  space() + " \"}\"");
+  }
+  return any_object_;
+}
+
+SchemaWriter::Rule SchemaWriter::value(const Schema& raw) {
+  const Schema schema = without_annotations(raw);
+  if (schema == false) return {};
+  if (schema == true || schema == Schema::object()) return any_value();
+  const std::string key = json_text(schema);
+  ebnf_.spend(key.size() / 16);
+  if (open_.count(key)) return {};
+  if (const auto known = rules_.find(key); known != rules_.end()) {
+    if (writing_.count(key)) assumed_.insert(key);
+    return known->second;
+  }
+  if (++depth_ > kDeepestSchema) fail(ErrorKind::Usage, "the schema is nested too deep");
+  const std::string name = rules_[key] = ebnf_.reserve();
+  writing_.insert(key);
+  open_.insert(key);
+  Rule body = write(schema);
+  open_.erase(key);
+  writing_.erase(key);
+  --depth_;
+  if (!body && assumed_.count(key))
+    fail(ErrorKind::Usage, "the schema has a part that only something without end could match");
+  ebnf_.define(name, body.value_or("\"\""));
+  if (!body) {
+    rules_.erase(key);
+    return {};
+  }
+  return name;
+}
+
+SchemaWriter::Rule SchemaWriter::write(const Schema& schema) {
+  if (!schema.is_object()) fail(ErrorKind::Usage, "the schema has a {} where a schema should be", schema.type_name());
+  if (schema.size() == 1) {
+    const std::string& only = schema.begin().key();
+    const Schema& inside = schema.begin().value();
+    if (only == "$ref" && inside.is_string()) return value(document_.resolve(inside.get<std::string>()));
+    if (only == "allOf" && inside.is_array() && inside.size() == 1) return value(inside[0]);
+    if ((only == "anyOf" || only == "oneOf") && inside.is_array() && !inside.empty()) {
+      if (only == "oneOf") document_.require_one_of(Schema::object(), inside);
+      return choice(std::vector<Schema>(inside.begin(), inside.end()), &SchemaWriter::value);
+    }
+  }
+  for (const char* combinator : {"$ref", "allOf", "anyOf", "oneOf"}) {
+    if (schema.contains(combinator)) return choice(document_.alternatives(schema), &SchemaWriter::simple);
+  }
+  return simple(schema);
+}
+
+SchemaWriter::Rule SchemaWriter::choice(const std::vector<Schema>& schemas, Rule (SchemaWriter::*one)(const Schema&)) {
+  std::string body;
+  for (const Schema& schema : schemas) {
+    const Rule rule = (this->*one)(schema);
+    if (rule) body += (body.empty() ? "" : " | ") + *rule;
+  }
+  return body.empty() ? Rule() : body;
+}
+
+SchemaWriter::Rule SchemaWriter::simple(const Schema& schema) {
+  refuse_unsupported(schema);
+  if (schema.contains("enum") || schema.contains("const")) return listed(schema);
+  std::string body;
+  for (const std::string& type : schema_types(schema)) {
+    const Rule rule = typed(type, schema);
+    if (rule) body += (body.empty() ? "" : " | ") + *rule;
+  }
+  return body.empty() ? Rule() : body;
+}
+
+SchemaWriter::Rule SchemaWriter::listed(const Schema& schema) {
+  std::string body;
+  for (const Schema& one : allowed_values(schema)) body += (body.empty() ? "" : " | ") + ebnf_literal(json_text(one));
+  return body.empty() ? Rule() : body;
+}
+
+SchemaWriter::Rule SchemaWriter::typed(const std::string& type, const Schema& schema) {
+  if (type == "object") return object(schema);
+  if (type == "array") return array(schema);
+  if (type == "string") return string(schema);
+  if (type == "boolean") return "\"true\" | \"false\"";
+  if (type == "null") return "\"null\"";
+  return number(schema, type == "integer");
+}
+
+SchemaWriter::Rule SchemaWriter::string(const Schema& schema) {
+  const Lengths lengths{count_of(schema, "minLength", 0), count_of(schema, "maxLength", -1)};
+  if (lengths.most >= 0 && lengths.least > lengths.most) return {};
+  const std::string pattern = text_of(schema, "pattern"), format = text_of(schema, "format");
+  const bool has_pattern = schema.contains("pattern"), has_format = schema.contains("format");
+  if (has_pattern && has_format)
+    fail(ErrorKind::Usage, "the schema has a string with both pattern and format, which cannot be combined");
+  if (!has_pattern && !has_format)
+    return "\"\\\"\" " + ebnf_repeat(character(), lengths.least, lengths.most) + " \"\\\"\"";
+  const std::string_view regex = has_pattern ? std::string_view(pattern) : string_format_regex(format);
+  if (has_format && regex.empty())
+    fail(ErrorKind::Usage, "the schema has a string of format \"{}\", which cannot be enforced", format);
+  return "\"\\\"\" " + regex_to_ebnf(regex, RegexUse::JsonString, lengths, ebnf_) + " \"\\\"\"";
+}
+
+SchemaWriter::Rule SchemaWriter::number(const Schema& schema, bool integer) {
+  NumberBounds bounds;
+  bounds.integer = integer;
+  for (const char* keyword : {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"}) {
+    const auto found = schema.find(keyword);
+    if (found == schema.end()) continue;
+    if (!found->is_number()) fail(ErrorKind::Usage, "the schema's {} is not a number", keyword);
+    const bool exclusive = keyword[0] == 'e';
+    const double bound = found->get<double>();
+    if (std::string_view(keyword).ends_with("inimum")) {
+      bounds.at_least(bound, exclusive);
+    } else {
+      bounds.at_most(bound, exclusive);
+    }
+  }
+  const std::string format = text_of(schema, "format");
+  if (format == "int32") {
+    bounds.at_least(-2147483648.0, false);
+    bounds.at_most(2147483647.0, false);
+  } else if (!format.empty() && format != "int64" && format != "float" && format != "double") {
+    fail(ErrorKind::Usage, "the schema has a number of format \"{}\", which cannot be enforced", format);
+  }
+  if (const auto multiple = schema.find("multipleOf"); multiple != schema.end()) {
+    const bool whole = multiple->is_number() && *multiple > 0 && *multiple < 1e12 &&
+                       multiple->get<double>() == static_cast<double>(multiple->get<int64_t>());
+    if (!whole)
+      fail(ErrorKind::Usage, "the schema has a multipleOf that is not a whole number, which cannot be enforced");
+    bounds.multiple_of = multiple->get<int64_t>();
+  }
+  return number_to_ebnf(bounds, ebnf_);
+}
+
+SchemaWriter::Rule SchemaWriter::array(const Schema& schema) {
+  const bool tuple = schema.contains("items") && schema["items"].is_array();  // how older drafts write prefixItems
+  const Schema prefix = tuple ? schema["items"] : schema.value("prefixItems", Schema::array());
+  if (!prefix.is_array()) fail(ErrorKind::Usage, "the schema's prefixItems is not a list");
+  const Schema items = tuple ? schema.value("additionalItems", Schema(true)) : schema.value("items", Schema(true));
+  const int64_t least = count_of(schema, "minItems", 0);
+  int64_t most = count_of(schema, "maxItems", -1);
+  const auto size = static_cast<int64_t>(prefix.size());
+  if (!prefix.empty() && !schema.contains(tuple ? "additionalItems" : "items") && most < 0)
+    most = std::max(size, least);
+  std::vector<Rule> first;
+  for (const Schema& item : prefix) {
+    const bool needed = static_cast<int64_t>(first.size()) < least;
+    first.push_back(needed ? value(item) : optionally([&] { return value(item); }));
+    if (!first.back()) most = std::min<int64_t>(most < 0 ? size : most, static_cast<int64_t>(first.size()) - 1);
+  }
+  Rule more;
+  if (most < 0 || most > size) {
+    more = least > size ? value(items) : optionally([&] { return value(items); });
+    if (!more) most = most < 0 ? size : std::min(most, size);
+  }
+  if (most >= 0 && least > most) return {};
+  if (schema.value("uniqueItems", Schema(false)) == true && (most < 0 || most > 1)) {
+    fail(ErrorKind::Usage, "the schema uses \"uniqueItems\", which cannot be enforced");
+  }
+  return "\"[\" " + space() + " " + array_tail(first, more, least, most) + " " + space() + " \"]\"";
+}
+
+std::string SchemaWriter::array_tail(const std::vector<Rule>& first, const Rule& more, int64_t least, int64_t most) {
+  const auto size = static_cast<int64_t>(first.size());
+  const std::string comma = "\",\" " + space() + " ";
+  std::string tail;
+  if (more && (most < 0 || most > size)) {
+    const int64_t from = std::max<int64_t>(least - size, 0), to = most < 0 ? -1 : most - size;
+    if (size > 0) {
+      tail = ebnf_repeat(ebnf_.add(comma + *more), from, to);
+    } else {
+      const std::string rest =
+          ebnf_repeat(ebnf_.add(comma + *more), std::max<int64_t>(from - 1, 0), to < 0 ? -1 : to - 1);
+      tail = *more + " " + rest;
+      return least > 0 ? tail : "(" + tail + ")?";
+    }
+  }
+  for (int64_t i = std::min(size, most < 0 ? size : most) - 1; i >= 0; --i) {
+    std::string item = (i > 0 ? comma : "") + *first[static_cast<size_t>(i)] + " " + tail;
+    tail = ebnf_.add(i < least ? item : "(" + item + ")?");
+  }
+  return tail;
+}
+
+std::string schema_to_ebnf(std::string_view schema, Ebnf& ebnf) {
+  const SchemaDocument document(schema);
+  std::optional<std::string> rule = SchemaWriter(document, ebnf).value(document.root());
+  if (!rule) fail(ErrorKind::Usage, "no value matches the schema");
+  return *rule;
+}
+
+std::string any_object_to_ebnf(Ebnf& ebnf) {
+  const SchemaDocument document("true");
+  return SchemaWriter(document, ebnf).any_object();
+}
+
+}  // namespace millrace

@@ -1,0 +1,73 @@
+// Writes the rules for the values of a schema.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sampling/grammar/ebnf.h"
+#include "sampling/grammar/schema_document.h"
+
+namespace millrace {
+
+class SchemaWriter {
+ public:
+  SchemaWriter(const SchemaDocument& document, Ebnf& ebnf) : document_(document), ebnf_(ebnf) {}
+
+  // What stands for a value of the schema in a rule; nothing: no value can be written to its end.
+  std::optional<std::string> value(const Schema& schema);
+
+  std::string any_value();
+  std::string any_object();
+
+ private:
+  using Rule = std::optional<std::string>;
+
+  // Recursion that cannot be left again, such as an object that requires itself, matches nothing. `open_` holds what is
+  // being written on the way from the last place where the way could have ended.
+  template <class Write>
+  auto optionally(Write&& write) {
+    std::set<std::string> outer = std::exchange(open_, {});
+    auto result = write();
+    open_ = std::move(outer);
+    return result;
+  }
+
+  Rule write(const Schema& schema);
+  Rule choice(const std::vector<Schema>& schemas, Rule (SchemaWriter::*one)(const Schema&));
+  Rule simple(const Schema& schema);
+  Rule listed(const Schema& schema);
+  Rule typed(const std::string& type, const Schema& schema);
+
+  Rule string(const Schema& schema);
+  Rule number(const Schema& schema, bool integer);
+
+  Rule array(const Schema& schema);
+  std::string array_tail(const std::vector<Rule>& first, const Rule& more, int64_t least, int64_t most);
+
+  struct Member {
+    std::string text;  // key, colon and value
+    bool required;
+  };
+  Rule object(const Schema& schema);
+  std::optional<std::vector<Member>> members(const Schema& schema);
+  Rule extra_member(const Schema& schema);
+  std::string key_apart_from(const Schema& properties);
+  std::string member_list(const std::vector<Member>& members, const Rule& extra, int64_t least_extra,
+                          int64_t most_extra);
+
+  std::string character();  // of a JSON string
+  std::string space();
+
+  const SchemaDocument& document_;
+  Ebnf& ebnf_;
+  std::map<std::string, std::string> rules_;  // by the text of the schema
+  std::set<std::string> writing_, open_, assumed_;
+  std::string space_, character_, any_value_, any_object_;
+  int depth_ = 0;
+};
+
+}  // namespace millrace

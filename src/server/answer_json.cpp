@@ -1,0 +1,82 @@
+#include "server/answer_json.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <random>
+
+namespace millrace {
+namespace {
+
+Json one_logprob(const Tokenizer& tokenizer, const TokenLogprob& entry) {
+  const std::string bytes = tokenizer.token_bytes(entry.token);
+  Json numbers = Json::array();
+  for (const char c : bytes) numbers.push_back(static_cast<unsigned char>(c));
+  return {{"token", token_string(tokenizer, entry.token)},
+          {"logprob", sent_logprob(entry.logprob)},
+          {"bytes", std::move(numbers)}};
+}
+
+}  // namespace
+
+std::string make_id(std::string_view prefix) {
+  thread_local std::mt19937_64 random{std::random_device()()};
+  return fmt::format("{}{:016x}{:08x}", prefix, random(), static_cast<uint32_t>(random()));
+}
+
+const char* finish_word(FinishReason finish, bool called_tools) {
+  if (finish == FinishReason::Length) return "length";
+  return called_tools ? "tool_calls" : "stop";
+}
+
+Json usage_json(const Usage& usage) {
+  return {{"prompt_tokens", usage.prompt_tokens},
+          {"completion_tokens", usage.completion_tokens},
+          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
+          {"completion_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}}};
+}
+
+double sent_logprob(float logprob) { return std::isfinite(logprob) ? std::max(logprob, -9999.0f) : -9999.0; }
+
+// Special tokens stand for no bytes of text; they are shown by name.
+std::string token_string(const Tokenizer& tokenizer, int32_t token) {
+  return tokenizer.is_special(token) ? std::string(tokenizer.token_text(token)) : tokenizer.token_bytes(token);
+}
+
+Json chat_logprob(const Tokenizer& tokenizer, const TokenLogprobs& logprobs) {
+  Json json = one_logprob(tokenizer, logprobs.chosen);
+  json["top_logprobs"] = Json::array();
+  for (const auto& entry : logprobs.top) json["top_logprobs"].push_back(one_logprob(tokenizer, entry));
+  return json;
+}
+
+Schema usage_schema() {
+  return Schema::object(
+      {{"prompt_tokens", Schema::integer(0), true},
+       {"completion_tokens", Schema::integer(0)},
+       {"total_tokens", Schema::integer(0), true},
+       {"prompt_tokens_details", Schema::object({{"cached_tokens", Schema::integer(0), true}})},
+       {"completion_tokens_details", Schema::object({{"reasoning_tokens", Schema::integer(0), true}})}});
+}
+
+Schema chat_logprobs_schema() {
+  const std::vector<Schema::Property> one{{"token", Schema::string(), true},
+                                          {"logprob", Schema::number(), true},
+                                          {"bytes", Schema::array(Schema::integer(0, 255)).or_null(), true}};
+  auto entry = one;
+  entry.push_back({"top_logprobs", Schema::array(Schema::object(one)), true});
+  return Schema::object(
+      {{"content", Schema::array(Schema::object(entry)).or_null(), true}, {"refusal", Schema::null()}});
+}
+
+Schema error_schema() {
+  return Schema::object({{"error",
+                          Schema::object({{"message", Schema::string(), true},
+                                          {"type", Schema::string(), true},
+                                          {"param", Schema::string().or_null(), true},
+                                          {"code", Schema::string().or_null(), true}}),
+                          true}});
+}
+
+}  // namespace millrace

@@ -1,0 +1,31 @@
+// Takes the texts of chat answers apart while they come: reasoning, content, tool calls. What is made of the pieces is
+// up to the answer's form.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "server/generation.h"
+#include "text/answer/answer_parser.h"
+
+namespace millrace {
+
+class AnswerSink : public GenerationSink {
+ public:
+  AnswerSink(std::shared_ptr<Call> call, int choices, const AnswerParserOptions& parser);
+
+  void on_delta(const Delta& delta) final;
+
+ protected:
+  virtual void on_logprobs(int choice, const std::vector<TokenLogprobs>& logprobs) = 0;  // of the pieces that follow
+  virtual void on_piece(int choice, const AnswerPiece& piece) = 0;
+  virtual void on_finish(int choice, FinishReason finish, bool called_tools) = 0;
+
+  std::shared_ptr<Call> call_;
+
+ private:
+  std::vector<AnswerParser> parsers_;
+  std::vector<bool> reasoning_;  // by choice: the last piece was reasoning
+};
+
+}  // namespace millrace

@@ -1,0 +1,48 @@
+// The endpoints. Each runs on a worker, throws ApiError or Error where the request is at fault, and answers through its
+// call: at once, or when the engine is done.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "server/call.h"
+#include "server/schema.h"
+
+namespace millrace {
+
+class ServedModel;
+class TaskQueue;
+class Metrics;
+
+struct ApiContext {
+  ServedModel& model;
+  TaskQueue& workers;
+  Metrics& metrics;
+  std::function<size_t()> connections;
+  bool asks_for_keys = false;
+};
+
+using Endpoint = void(const std::shared_ptr<Call>& call, ApiContext& context);
+
+Endpoint answer_chat, answer_completions, answer_embeddings, answer_responses, answer_models, answer_model,
+    answer_tokenize, answer_detokenize, answer_tokenizer_info, answer_openapi, answer_health, answer_live, answer_ready, answer_metrics,
+    answer_page, answer_engine, answer_dataflow;
+
+// Who shares the engine fairly: the API key's name and, below it, the `user` that the request names.
+std::string fair_client(const Call& call, const std::string& user);
+
+// What the answers look like, for the document.
+Schema chat_answer_schema();
+Schema completions_answer_schema();
+Schema embeddings_answer_schema();
+Schema responses_answer_schema();
+Schema models_answer_schema();
+Schema model_answer_schema();
+Schema tokenize_answer_schema();
+Schema detokenize_answer_schema();
+Schema tokenizer_info_schema();
+Schema health_answer_schema();
+Schema engine_answer_schema();
+Schema dataflow_answer_schema();
+
+}  // namespace millrace

@@ -1,0 +1,62 @@
+// The whole server: HTTP in front, the API on workers, the model and its engine behind.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/service.h"
+#include "server/access_log.h"
+#include "server/api.h"
+#include "server/api_keys.h"
+#include "server/http_server.h"
+#include "server/metrics.h"
+#include "server/served_model.h"
+#include "server/task_queue.h"
+
+namespace millrace {
+
+struct ApiServerOptions {
+  HttpServerOptions http;
+  ServiceOptions service;
+  std::vector<std::string> names;  // of the model; the first is its id
+  ApiKeys keys;                    // none: anyone may ask
+  std::vector<std::string> cors;   // origins whose pages may ask; "*": all
+  AccessLog::Format log = AccessLog::Format::Json;
+  int workers = 2;
+};
+
+class ApiServer {
+ public:
+  explicit ApiServer(ApiServerOptions options);
+  ~ApiServer();
+  ApiServer(const ApiServer&) = delete;
+
+  // Answers from now on, and loads the model meanwhile.
+  void start(std::function<LoadedModel()> loader);
+
+  // Takes no more requests, lets those under way finish within `patience`, and ends.
+  void stop(std::chrono::milliseconds patience);
+
+  uint16_t port() const { return http_->port(); }
+  const ServedModel& model() const { return *model_; }
+
+ private:
+  void on_request(std::shared_ptr<HttpExchange> exchange);  // on the I/O thread
+  void dispatch(const std::shared_ptr<Call>& call);
+  HttpHeaders common_headers(const HttpRequest& request, const std::string& id) const;
+  void preflight(Call& call) const;
+
+  ApiServerOptions options_;
+  AccessLog log_;
+  Metrics metrics_;
+  std::unique_ptr<HttpServer> http_;  // outlives all that may still answer
+  std::unique_ptr<ServedModel> model_;
+  std::unique_ptr<TaskQueue> workers_;
+  std::unique_ptr<ApiContext> context_;
+  bool stopped_ = false;
+};
+
+}  // namespace millrace

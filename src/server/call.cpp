@@ -1,0 +1,81 @@
+#include "server/call.h"
+
+#include "server/access_log.h"
+#include "server/metrics.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kClientGone = 499;  // nginx's word for it: never sent, but seen in logs and metrics
+
+}  // namespace
+
+Call::Call(std::shared_ptr<HttpExchange> exchange, std::string id, HttpHeaders headers, Metrics& metrics,
+           AccessLog& log)
+    : exchange_(std::move(exchange)), id_(std::move(id)), headers_(std::move(headers)), metrics_(metrics), log_(log) {}
+
+Call::~Call() {
+  if (!answered_) ended(kClientGone);
+}
+
+Json Call::body() const {
+  const std::string_view type = request().header("content-type");
+  if (!type.empty() && !type.starts_with("application/json")) {
+    throw ApiError({415, "the body must be JSON: send Content-Type: application/json", "", ""});
+  }
+  return parse_json(request().body);
+}
+
+void Call::reply(const Json& json) { reply(HttpReply{.body = to_text(json)}); }
+
+void Call::reply(HttpReply reply) {
+  const int status = reply.status;
+  reply.headers.insert(reply.headers.end(), headers_.begin(), headers_.end());
+  exchange_->reply(std::move(reply));
+  ended(status);
+}
+
+void Call::fail(const ApiProblem& problem) {
+  if (answered_) return;
+  log_.problem(*this, problem);
+  if (!streaming_) return reply(error_reply(problem));
+  raw_event(error_body(problem));
+  flush();
+  exchange_->end_stream();
+  ended(problem.status);
+}
+
+void Call::begin_events() {
+  streaming_ = true;
+  HttpReply head{.content_type = "text/event-stream; charset=utf-8", .headers = headers_};
+  head.headers.emplace_back("Cache-Control", "no-cache");
+  head.headers.emplace_back("X-Accel-Buffering", "no");  // proxies like nginx would hold the stream back
+  exchange_->begin_stream(std::move(head));
+}
+
+void Call::event(const Json& data, const char* name) {
+  if (name != nullptr) pending_.append("event: ").append(name).append("\n");
+  raw_event(to_text(data));
+}
+
+void Call::raw_event(std::string_view data) { pending_.append("data: ").append(data).append("\n\n"); }
+
+void Call::flush() {
+  if (pending_.empty()) return;
+  exchange_->write(std::exchange(pending_, {}));
+}
+
+void Call::end_events() {
+  flush();
+  exchange_->end_stream();
+  ended(200);
+}
+
+void Call::ended(int status) {
+  answered_ = true;
+  const double seconds = std::chrono::duration<double>(Clock::now() - arrived_).count();
+  metrics_.count_http(route, status, seconds);
+  log_.request(*this, status, seconds);
+}
+
+}  // namespace millrace

@@ -1,0 +1,71 @@
+// One call of the API: the exchange it came by, who makes it, and its answer, whole or as a stream of events. When it
+// ends it is counted and logged, once.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "server/api_error.h"
+#include "server/http.h"
+#include "server/json.h"
+
+namespace millrace {
+
+class Metrics;
+class AccessLog;
+
+struct Usage {
+  int64_t prompt_tokens = 0, cached_tokens = 0;
+  int64_t completion_tokens = 0, reasoning_tokens = 0;
+};
+
+class Call {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  Call(std::shared_ptr<HttpExchange> exchange, std::string id, HttpHeaders headers, Metrics& metrics, AccessLog& log);
+  ~Call();
+  Call(const Call&) = delete;
+
+  HttpExchange& exchange() { return *exchange_; }
+  const HttpRequest& request() const { return exchange_->request(); }
+  const std::string& id() const { return id_; }
+  Clock::time_point arrived() const { return arrived_; }
+
+  std::string route = "unknown";  // the pattern of the path, for metrics
+  std::string client;             // name of the API key; empty: none was asked for
+  Usage usage;                    // for the log
+
+  Json body() const;  // throws ApiError where it is not JSON
+
+  void reply(const Json& json);
+  void reply(HttpReply reply);
+
+  // Answers with an error; inside of a stream, as its last event.
+  void fail(const ApiProblem& problem);
+
+  // A stream of server-sent events.
+  void begin_events();
+  void event(const Json& data, const char* name = nullptr);
+  void raw_event(std::string_view data);
+  void flush();  // what was said since the last time goes out in one write
+  void end_events();
+
+  bool answered() const { return answered_; }
+  bool streaming() const { return streaming_; }
+
+ private:
+  void ended(int status);
+
+  std::shared_ptr<HttpExchange> exchange_;
+  std::string id_;
+  HttpHeaders headers_;  // that every answer carries
+  Metrics& metrics_;
+  AccessLog& log_;
+  Clock::time_point arrived_ = Clock::now();
+  bool answered_ = false, streaming_ = false;
+  std::string pending_;
+};
+
+}  // namespace millrace

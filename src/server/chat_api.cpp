@@ -1,0 +1,229 @@
+// POST /v1/chat/completions.
+#include <ctime>
+
+#include "server/answer_json.h"
+#include "server/answer_sink.h"
+#include "server/api.h"
+#include "server/chat_prompt.h"
+
+namespace millrace {
+namespace {
+
+// What every form of a chat answer begins with.
+struct ChatHead {
+  std::string id = make_id("chatcmpl-");
+  int64_t created = std::time(nullptr);
+  std::string model;
+
+  Json json(const char* object) const {
+    return {{"id", id}, {"object", object}, {"created", created}, {"model", model}};
+  }
+};
+
+Json call_json(const AnswerPiece& piece) {
+  return {{"id", make_id("call_")}, {"type", "function"}, {"function", {{"name", piece.text}, {"arguments", ""}}}};
+}
+
+class ChatWhole final : public AnswerSink {
+ public:
+  ChatWhole(std::shared_ptr<Call> call, const ServedModel& model, int n, const AnswerParserOptions& parser)
+      : AnswerSink(std::move(call), n, parser), tokenizer_(*model.text().tokenizer), choices_(static_cast<size_t>(n)) {
+    head_.model = model.id();
+  }
+
+  void on_end() override {
+    Json json = head_.json("chat.completion");
+    json["choices"] = Json::array();
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      Choice& c = choices_[i];
+      Json message{{"role", "assistant"},
+                   {"content", c.calls.empty() || !c.content.empty() ? Json(c.content) : Json()}};
+      message["refusal"] = nullptr;
+      if (!c.reasoning.empty()) message["reasoning_content"] = c.reasoning;
+      if (!c.calls.empty()) message["tool_calls"] = c.calls;
+      Json logprobs = c.logprobs.is_null() ? Json() : Json{{"content", c.logprobs}, {"refusal", nullptr}};
+      json["choices"].push_back(
+          {{"index", i}, {"message", message}, {"logprobs", std::move(logprobs)}, {"finish_reason", c.finish}});
+    }
+    json["usage"] = usage_json(call_->usage);
+    call_->reply(json);
+  }
+
+ private:
+  struct Choice {
+    std::string content, reasoning, finish;
+    Json calls = Json::array(), logprobs;
+  };
+
+  void on_logprobs(int choice, const std::vector<TokenLogprobs>& logprobs) override {
+    for (const auto& one : logprobs) at(choice).logprobs.push_back(chat_logprob(tokenizer_, one));
+  }
+
+  void on_piece(int choice, const AnswerPiece& piece) override {
+    Choice& c = at(choice);
+    switch (piece.kind) {
+      case AnswerPiece::Kind::Content:
+        c.content += piece.text;
+        break;
+      case AnswerPiece::Kind::Reasoning:
+        c.reasoning += piece.text;
+        break;
+      case AnswerPiece::Kind::Call:
+        c.calls.push_back(call_json(piece));
+        break;
+      case AnswerPiece::Kind::Arguments:
+        c.calls.back()["function"]["arguments"].get_ref<std::string&>() += piece.text;
+        break;
+    }
+  }
+
+  void on_finish(int choice, FinishReason finish, bool called_tools) override {
+    at(choice).finish = finish_word(finish, called_tools);
+  }
+
+  Choice& at(int choice) { return choices_[static_cast<size_t>(choice)]; }
+
+  const Tokenizer& tokenizer_;
+  ChatHead head_;
+  std::vector<Choice> choices_;
+};
+
+class ChatStream final : public AnswerSink {
+ public:
+  ChatStream(std::shared_ptr<Call> call, const ServedModel& model, const ChatRequest& r,
+             const AnswerParserOptions& parser)
+      : AnswerSink(std::move(call), r.n, parser),
+        tokenizer_(*model.text().tokenizer),
+        include_usage_(r.include_usage),
+        continuous_usage_(r.continuous_usage),
+        choices_(static_cast<size_t>(r.n)) {
+    head_.model = model.id();
+  }
+
+  void on_begin() override { call_->begin_events(); }
+  void on_pause() override { call_->flush(); }
+
+  void on_end() override {
+    if (include_usage_) {
+      Json json = head_.json("chat.completion.chunk");
+      json["choices"] = Json::array();
+      json["usage"] = usage_json(call_->usage);
+      call_->event(json);
+    }
+    call_->raw_event("[DONE]");
+    call_->end_events();
+  }
+
+ private:
+  struct Choice {
+    bool has_role = false;
+    Json logprobs;  // that go out with the next chunk
+  };
+
+  void send(int index, Json delta, const char* finish = nullptr) {
+    Choice& c = choices_[static_cast<size_t>(index)];
+    Json json = head_.json("chat.completion.chunk");
+    if (!std::exchange(c.has_role, true)) {
+      Json first{{"role", "assistant"}};
+      if (!delta.contains("content")) first["content"] = delta.contains("tool_calls") ? Json() : Json("");
+      first.update(delta);
+      delta = std::move(first);
+    }
+    Json logprobs =
+        c.logprobs.is_null() ? Json() : Json{{"content", std::exchange(c.logprobs, {})}, {"refusal", nullptr}};
+    json["choices"] = Json::array({{{"index", index},
+                                    {"delta", std::move(delta)},
+                                    {"logprobs", std::move(logprobs)},
+                                    {"finish_reason", finish == nullptr ? Json() : Json(finish)}}});
+    if (continuous_usage_) {
+      json["usage"] = usage_json(call_->usage);
+    } else if (include_usage_) {
+      json["usage"] = nullptr;
+    }
+    call_->event(json);
+  }
+
+  void on_logprobs(int choice, const std::vector<TokenLogprobs>& logprobs) override {
+    for (const auto& one : logprobs) {
+      choices_[static_cast<size_t>(choice)].logprobs.push_back(chat_logprob(tokenizer_, one));
+    }
+  }
+
+  void on_piece(int choice, const AnswerPiece& piece) override {
+    switch (piece.kind) {
+      case AnswerPiece::Kind::Content:
+        return send(choice, {{"content", piece.text}});
+      case AnswerPiece::Kind::Reasoning:
+        return send(choice, {{"reasoning_content", piece.text}});
+      case AnswerPiece::Kind::Call: {
+        Json begun{{"index", piece.call}};
+        begun.update(call_json(piece));
+        return send(choice, {{"tool_calls", Json::array({begun})}});
+      }
+      case AnswerPiece::Kind::Arguments: {
+        const Json more{{"index", piece.call}, {"function", {{"arguments", piece.text}}}};
+        return send(choice, {{"tool_calls", Json::array({more})}});
+      }
+    }
+  }
+
+  void on_finish(int choice, FinishReason finish, bool called_tools) override {
+    send(choice, Json::object(), finish_word(finish, called_tools));
+  }
+
+  const Tokenizer& tokenizer_;
+  ChatHead head_;
+  bool include_usage_, continuous_usage_;
+  std::vector<Choice> choices_;
+};
+
+}  // namespace
+
+std::string fair_client(const Call& call, const std::string& user) {
+  return user.empty() ? call.client : call.client + "/" + user.substr(0, 64);
+}
+
+void answer_chat(const std::shared_ptr<Call>& call, ApiContext& context) {
+  const ChatRequest request = chat_fields().read(call->body());
+  ServedModel& model = context.model;
+  model.require_ready();
+  model.check_name(request.model);
+  const ChatPrompt prompt = make_chat_prompt(request, model);
+  Request engine_request = make_chat_engine_request(request, prompt, model);
+  engine_request.client = fair_client(*call, request.user);
+
+  std::unique_ptr<GenerationSink> sink;
+  if (request.stream) {
+    sink = std::make_unique<ChatStream>(call, model, request, prompt.parser);
+  } else {
+    sink = std::make_unique<ChatWhole>(call, model, request.n, prompt.parser);
+  }
+  const GenerationOptions options{.stop = stop_strings(request), .visible = prompt.visible};
+  std::vector<Request> requests;
+  requests.push_back(std::move(engine_request));
+  std::make_shared<Generation>(call, model, context.workers, context.metrics, options)
+      ->start(std::move(requests), std::move(sink));
+}
+
+Schema chat_answer_schema() {
+  const auto function = Schema::object({{"name", Schema::string(), true}, {"arguments", Schema::string(), true}});
+  const auto tool_call = Schema::object(
+      {{"id", Schema::string(), true}, {"type", Schema::word({"function"}), true}, {"function", function, true}});
+  const auto message = Schema::object({{"role", Schema::word({"assistant"}), true},
+                                       {"content", Schema::string().or_null(), true},
+                                       {"refusal", Schema::string().or_null()},
+                                       {"reasoning_content", Schema::string()},
+                                       {"tool_calls", Schema::array(tool_call)}});
+  const auto choice = Schema::object({{"index", Schema::integer(0), true},
+                                      {"message", message, true},
+                                      {"logprobs", chat_logprobs_schema().or_null(), true},
+                                      {"finish_reason", Schema::word({"stop", "length", "tool_calls"}), true}});
+  return Schema::object({{"id", Schema::string(), true},
+                         {"object", Schema::word({"chat.completion"}), true},
+                         {"created", Schema::integer(0), true},
+                         {"model", Schema::string(), true},
+                         {"choices", Schema::array(choice), true},
+                         {"usage", usage_schema(), true}});
+}
+
+}  // namespace millrace

@@ -1,0 +1,188 @@
+#include "server/chat_prompt.h"
+
+#include <algorithm>
+
+#include "sampling/grammar/thinking.h"
+#include "server/api_error.h"
+#include "server/response_format.h"
+#include "text/answer/instructions.h"
+
+namespace millrace {
+namespace {
+
+bool is_word(const Json& choice, const char* word) { return choice.is_string() && choice == word; }
+
+// The tools that the model is told about: none, all, or the one that must be called.
+Json offered_tools(const ChatRequest& r) {
+  const bool needs_tools =
+      !r.tool_choice.is_null() && !is_word(r.tool_choice, "none") && !is_word(r.tool_choice, "auto");
+  if (r.tools.empty()) {
+    if (needs_tools) fail_field("tool_choice", "invalid_value", "'tool_choice' wants a tool, but there are no 'tools'");
+    return Json::array();
+  }
+  if (is_word(r.tool_choice, "none")) return Json::array();
+  if (!r.tool_choice.is_object()) return r.tools;
+  const Json& name = r.tool_choice["function"]["name"];
+  const auto found =
+      std::find_if(r.tools.begin(), r.tools.end(), [&](const Json& tool) { return tool["function"]["name"] == name; });
+  if (found == r.tools.end()) {
+    fail_field("tool_choice", "invalid_value", "'tool_choice' names '{}', which is not among 'tools'",
+               name.get<std::string>());
+  }
+  return Json::array({*found});
+}
+
+std::vector<std::string> tool_names(const Json& tools) {
+  std::vector<std::string> names;
+  for (const Json& tool : tools) names.push_back(tool["function"]["name"]);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const bool plain = names[i].find_first_not_of(
+                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") == std::string::npos;
+    if (!plain)
+      fail_field(fmt::format("tools[{}].function.name", i), "invalid_value",
+                 "a tool's name is made of letters, digits, '_', '-' and '.'");
+    if (std::count(names.begin(), names.end(), names[i]) > 1) {
+      fail_field(fmt::format("tools[{}].function.name", i), "invalid_value", "two tools are called '{}'", names[i]);
+    }
+  }
+  return names;
+}
+
+GrammarSpec tool_call_grammar(const Json& tools, const ToolSyntax& syntax, bool parallel) {
+  GrammarSpec spec{.kind = GrammarSpec::Kind::ToolCalls, .parallel = parallel && syntax.parallel};
+  const auto text = [](std::string_view view) { return std::string(view); };
+  spec.syntax = {text(syntax.first), text(syntax.before),  text(syntax.middle),
+                 text(syntax.after), text(syntax.between), text(syntax.end)};
+  for (const Json& tool : tools) {
+    const Json& function = tool["function"];
+    const auto parameters = function.find("parameters");
+    const bool typed = parameters != function.end() && parameters->is_object() && !parameters->empty();
+    spec.tools.push_back({function["name"], typed ? to_text(*parameters) : ""});
+  }
+  return spec;
+}
+
+void apply_reasoning(const ChatRequest& r, const AnswerFormat& format, Json& context) {
+  if (r.reasoning_effort.empty() && !r.thinking_budget) return;
+  if (!format.reasons && r.reasoning_effort != "none") {
+    fail_field(r.reasoning_effort.empty() ? "thinking_budget" : "reasoning_effort", "unsupported_value",
+               "this model does not reason before it answers");
+  }
+  if (!r.reasoning_effort.empty()) context["reasoning_effort"] = r.reasoning_effort;
+  if (r.reasoning_effort == "none" && !context.contains("enable_thinking")) context["enable_thinking"] = false;
+}
+
+// Efforts as tokens of reasoning; -1: no limit.
+int32_t thinking_tokens(const ChatRequest& r) {
+  if (r.thinking_budget) return *r.thinking_budget;
+  if (r.reasoning_effort == "none") return 0;
+  if (r.reasoning_effort == "minimal") return 128;
+  if (r.reasoning_effort == "low") return 512;
+  if (r.reasoning_effort == "medium") return 2048;
+  if (r.reasoning_effort == "high") return 8192;
+  return -1;
+}
+
+std::shared_ptr<Constraint> make_constraint(const ChatRequest& r, const ChatPrompt& prompt, ServedModel& model) {
+  std::unique_ptr<Constraint> answer;
+  if (prompt.grammar) answer = model.grammars().compile(*prompt.grammar);
+  const int32_t budget = thinking_tokens(r);
+  const bool may_think = prompt.parser.in_reasoning || (prompt.parser.format.reasons && !prompt.forced_call);
+  if (!may_think || (budget < 0 && !answer)) return answer;
+  const auto& tokenizer = *model.text().tokenizer;
+  const auto tokens = [&](const char* text) { return tokenizer.encode(text, {.add_special = false}); };
+  return make_thinking_constraint({.begins_inside = prompt.parser.in_reasoning,
+                                   .tokens = budget,
+                                   .open = tokens("<think>"),
+                                   .close = tokens("</think>"),
+                                   .forced = tokens("\n</think>")},
+                                  std::move(answer));
+}
+
+}  // namespace
+
+int32_t answer_room(size_t prompt_tokens, std::optional<int> asked, int32_t context, const char* param) {
+  const auto prompt = static_cast<int64_t>(prompt_tokens);
+  const int64_t wanted = prompt + std::max(asked.value_or(1), 1);
+  if (wanted > context) {
+    fail_field(
+        param, "context_length_exceeded",
+        "This model's maximum context length is {} tokens. However, you requested {} tokens ({} in the prompt, {} in "
+        "the completion). Please shorten one of them.",
+        context, wanted, prompt, wanted - prompt);
+  }
+  return static_cast<int32_t>(asked.value_or(0));
+}
+
+ChatPrompt make_chat_prompt(const ChatRequest& r, const ServedModel& model) {
+  if (!model.has_template()) {
+    fail_field("messages", "no_chat_template", "this model has no chat template; use /v1/completions");
+  }
+  ChatPrompt prompt;
+  const Json tools = offered_tools(r);
+  prompt.parser.format = answer_format(model.template_source(!tools.empty()));
+  prompt.parser.tools = !tools.empty();
+  prompt.parser.names = tool_names(tools);
+  prompt.grammar = answer_grammar(r);
+  prompt.forced_call = !tools.empty() && (r.tool_choice.is_object() || is_word(r.tool_choice, "required"));
+  if (prompt.grammar && !tools.empty()) {
+    fail_field("response_format", "invalid_value",
+               "an answer of this format cannot call tools: set 'tool_choice' to none, or leave one of the two out");
+  }
+
+  Json context = r.chat_template_kwargs;
+  context["messages"] = template_messages(r.messages);
+  context["add_generation_prompt"] = true;
+  apply_reasoning(r, prompt.parser.format, context);
+  if (!prompt.parser.format.template_has_tools) {
+    context["messages"] = instruct_about_tools(std::move(context["messages"]), tools);
+  } else if (!tools.empty()) {
+    context["tools"] = tools;
+  }
+  std::string text = model.render(std::move(context));
+  prompt.parser.in_reasoning = prompt.parser.format.reasons && prompt_opens_reasoning(text);
+  if (prompt.forced_call) {
+    const ToolSyntax& syntax = tool_syntax(prompt.parser.format.tools);
+    prompt.grammar = tool_call_grammar(tools, syntax, r.parallel_tool_calls);
+    if (!prompt.parser.in_reasoning) {
+      text += syntax.marker;
+      prompt.parser.after_marker = !syntax.marker.empty();
+    }
+  }
+  prompt.visible = answer_markers(prompt.parser.format, prompt.parser.tools);
+  prompt.tokens = model.text().tokenizer->encode(text, {.add_special = false, .parse_special = true});
+  return prompt;
+}
+
+Request make_chat_engine_request(const ChatRequest& r, const ChatPrompt& prompt, ServedModel& model) {
+  if (r.max_tokens && r.max_completion_tokens && *r.max_tokens != *r.max_completion_tokens) {
+    fail_field("max_tokens", "invalid_value", "'max_tokens' and 'max_completion_tokens' differ; give one of them");
+  }
+  if (r.top_logprobs > 0 && !r.logprobs) {
+    fail_field("top_logprobs", "invalid_value", "'top_logprobs' needs 'logprobs': true");
+  }
+  Request request;
+  request.prompt = prompt.tokens;
+  request.sampling = to_sampling(r, model.text().sampling, model.vocab());
+  if (r.logprobs) request.sampling.logprobs = r.top_logprobs;
+  request.max_tokens =
+      answer_room(prompt.tokens.size(), r.max_completion_tokens ? r.max_completion_tokens : r.max_tokens,
+                  model.context(), "messages");
+  if (!r.ignore_eos) request.end_tokens = model.text().end_tokens;
+  request.min_tokens = r.min_tokens;
+  request.choices = r.n;
+  request.priority = r.priority;
+  for (int i = 0; i < r.n; ++i) {
+    auto constraint = make_constraint(r, prompt, model);
+    if (!constraint) break;
+    request.constraints.push_back(std::move(constraint));
+  }
+  if (!request.constraints.empty() && (r.ignore_eos || r.min_tokens > 0)) {
+    fail_field(r.ignore_eos ? "ignore_eos" : "min_tokens", "invalid_value",
+               "an answer of a given form ends where the form ends: leave '{}' out",
+               r.ignore_eos ? "ignore_eos" : "min_tokens");
+  }
+  return request;
+}
+
+}  // namespace millrace

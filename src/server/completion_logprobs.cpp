@@ -1,0 +1,52 @@
+#include "server/completion_logprobs.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/answer_json.h"
+
+namespace millrace {
+
+void CompletionLogprobs::add_token(int32_t token) {
+  const std::string text = token_string(tokenizer_, token);
+  tokens_.push_back(text);
+  offsets_.push_back(offset_);
+  offset_ += static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+void CompletionLogprobs::add_first(int32_t token) {
+  add_token(token);
+  values_.push_back(nullptr);
+  top_.push_back(nullptr);
+}
+
+void CompletionLogprobs::add(const TokenLogprobs& logprobs) {
+  add_token(logprobs.chosen.token);
+  values_.push_back(sent_logprob(logprobs.chosen.logprob));
+  Json top = Json::object();
+  const auto put = [&](const TokenLogprob& entry) {
+    const std::string text = token_string(tokenizer_, entry.token);
+    if (!top.contains(text)) top[text] = sent_logprob(entry.logprob);  // of tokens that read alike, the likeliest
+  };
+  for (const auto& entry : logprobs.top) put(entry);
+  put(logprobs.chosen);
+  top_.push_back(std::move(top));
+  sum_ += sent_logprob(logprobs.chosen.logprob);
+  ++count_;
+}
+
+Json CompletionLogprobs::take() {
+  return {{"tokens", std::exchange(tokens_, Json::array())},
+          {"token_logprobs", std::exchange(values_, Json::array())},
+          {"top_logprobs", std::exchange(top_, Json::array())},
+          {"text_offset", std::exchange(offsets_, Json::array())}};
+}
+
+Schema CompletionLogprobs::schema() {
+  return Schema::object({{"tokens", Schema::array(Schema::string()), true},
+                         {"token_logprobs", Schema::array(Schema::number().or_null()), true},
+                         {"top_logprobs", Schema::array(Schema::map(Schema::number()).or_null()), true},
+                         {"text_offset", Schema::array(Schema::integer(0)), true}});
+}
+
+}  // namespace millrace

@@ -1,0 +1,29 @@
+// POST /v1/completions as a client writes it.
+#pragma once
+
+#include "server/sampling_request.h"
+
+namespace millrace {
+
+struct CompletionsRequest : SamplingRequest {
+  Json prompt;
+  std::optional<int> max_tokens;
+  std::optional<int> logprobs;  // how many of the likeliest
+  bool echo = false;
+  std::optional<int> best_of;
+  Json response_format, structured_outputs;
+  bool add_special_tokens = true;
+};
+
+const Fields<CompletionsRequest>& completions_fields();
+
+// A prompt, or several, as texts or as token ids: of completions and of embeddings.
+Schema prompts_schema();
+struct PromptInput {
+  std::string text;
+  std::vector<int32_t> tokens;
+  bool is_tokens = false;
+};
+std::vector<PromptInput> read_prompts(const Json& prompt);
+
+}  // namespace millrace

@@ -1,0 +1,233 @@
+#include "server/generation.h"
+
+#include <algorithm>
+
+#include "server/metrics.h"
+#include "server/served_model.h"
+#include "server/task_queue.h"
+
+namespace millrace {
+namespace {
+
+// A call with many prompts does not fill the engine's queue: the next goes in when one has ended.
+constexpr size_t kUnderWay = 32;
+
+double seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+const char* reason_word(FinishReason finish) {
+  switch (finish) {
+    case FinishReason::Stop:
+      return "stop";
+    case FinishReason::Length:
+      return "length";
+    case FinishReason::Error:
+      return "error";
+    default:
+      return "abort";
+  }
+}
+
+}  // namespace
+
+struct Generation::Choice {
+  std::unique_ptr<ChoiceText> text;     // null: a model without a tokenizer
+  std::vector<TokenLogprobs> logprobs;  // of tokens that no delta has told of
+  int untold = 0;                       // as many tokens
+  int tokens = 0;
+  Clock::time_point last;
+  double first_token_seconds = 0;
+  bool ended = false;
+};
+
+Generation::Generation(std::shared_ptr<Call> call, ServedModel& model, TaskQueue& workers, Metrics& metrics,
+                       GenerationOptions options)
+    : call_(std::move(call)), model_(model), workers_(workers), metrics_(metrics), options_(std::move(options)) {}
+
+Generation::~Generation() = default;
+
+void Generation::start(std::vector<Request> requests, std::unique_ptr<GenerationSink> sink) {
+  sink_ = std::move(sink);
+  requests_ = std::move(requests);
+  choices_ = requests_.front().choices;
+  ids_.resize(requests_.size());
+  open_choices_ = requests_.size() * static_cast<size_t>(choices_);
+  all_.resize(open_choices_);
+  for (const auto& request : requests_) {
+    call_->usage.prompt_tokens += static_cast<int64_t>(request.prompt.size());
+  }
+  if (model_.text().tokenizer) {
+    for (auto& choice : all_) {
+      choice.text = std::make_unique<ChoiceText>(*model_.text().tokenizer, options_.stop, options_.visible);
+    }
+  }
+  submit_next();  // throws what the client must hear as a plain error
+  sink_->on_begin();
+  call_->exchange().on_gone([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->client_left();
+  });
+  submit_some();
+  process();
+}
+
+void Generation::submit_next() {
+  const size_t prompt = submitted_;
+  const RequestId id =
+      model_.service().submit(std::move(requests_[prompt]),
+                              [self = shared_from_this(), prompt](const Emission& e) { self->on_emission(prompt, e); });
+  ++submitted_;
+  ++under_way_;
+  const std::lock_guard lock(mutex_);
+  ids_[prompt] = id;
+  if (left_) model_.service().cancel(id);
+}
+
+void Generation::submit_some() {
+  while (!over_ && submitted_ < requests_.size() && under_way_ < kUnderWay) {
+    Request again = requests_[submitted_];  // what is refused for now is asked again when one of ours has ended
+    try {
+      submit_next();
+    } catch (const Error& e) {
+      if (e.kind() == ErrorKind::Busy && under_way_ > 0) {
+        requests_[submitted_] = std::move(again);
+        return;
+      }
+      return give_up(to_problem(e));
+    }
+  }
+}
+
+void Generation::on_emission(size_t prompt, const Emission& emission) {
+  Arrival arrival{.emission = emission, .prompt = prompt, .at = Clock::now()};
+  if (emission.logprobs != nullptr) {
+    arrival.has_logprobs = true;
+    arrival.logprobs = *emission.logprobs;
+  }
+  arrival.prompt_logprobs.assign(emission.prompt_logprobs.begin(), emission.prompt_logprobs.end());
+  arrival.embedding.assign(emission.embedding.begin(), emission.embedding.end());
+  arrival.error = emission.error;
+  const std::lock_guard lock(mutex_);
+  arrivals_.push_back(std::move(arrival));
+  if (std::exchange(processing_, true)) return;
+  workers_.post([self = shared_from_this()] { self->process(); });
+}
+
+void Generation::process() {
+  while (true) {
+    std::vector<Arrival> arrivals;
+    {
+      const std::lock_guard lock(mutex_);
+      if (arrivals_.empty()) {
+        processing_ = false;
+        return;
+      }
+      arrivals.swap(arrivals_);
+    }
+    try {
+      for (auto& arrival : arrivals) take(arrival);
+      if (!over_) sink_->on_pause();
+    } catch (const std::exception& e) {  // out of memory, most likely: this call ends, the server goes on
+      give_up({500, std::string("internal error: ") + e.what(), "", ""});
+    }
+  }
+}
+
+void Generation::take(Arrival& arrival) {
+  const Emission& e = arrival.emission;
+  const int index = static_cast<int>(arrival.prompt) * choices_ + e.choice;
+  Choice& choice = all_[static_cast<size_t>(index)];
+  if (over_ || choice.ended) return;
+  if (e.finish == FinishReason::Error) return give_up({500, arrival.error, "", "engine_error"});
+  if (e.finish == FinishReason::Cancelled) return give_up({503, "the server is shutting down", "", "shutting_down"});
+  if (e.choice == 0 && choice.tokens == 0) call_->usage.cached_tokens += e.cached_tokens;
+  if (!arrival.prompt_logprobs.empty()) {
+    sink_->on_prompt(static_cast<int>(arrival.prompt), std::move(arrival.prompt_logprobs));
+  }
+  if (!arrival.embedding.empty()) {
+    sink_->on_embedding(static_cast<int>(arrival.prompt), std::move(arrival.embedding));
+  }
+  if (e.token >= 0) return take_token(choice, index, arrival);
+  if (e.finish != FinishReason::None) end_choice(choice, index, e.finish, arrival);
+}
+
+void Generation::take_token(Choice& choice, int index, Arrival& arrival) {
+  const Emission& e = arrival.emission;
+  if (choice.tokens == 0) {
+    choice.first_token_seconds = seconds(arrival.at - call_->arrived());
+    metrics_.observe_first_token(choice.first_token_seconds);
+  } else {
+    metrics_.observe_next_token(seconds(arrival.at - choice.last));
+  }
+  choice.last = arrival.at;
+  ++choice.tokens;
+  ++choice.untold;
+  ++call_->usage.completion_tokens;
+  if (arrival.has_logprobs && !e.is_end) choice.logprobs.push_back(std::move(arrival.logprobs));
+  std::string text;
+  if (choice.text && !e.is_end) text = choice.text->push(e.token);
+  if (choice.text && choice.text->stopped()) {
+    model_.service().cancel(ids_[arrival.prompt], e.choice);
+    tell(choice, index, std::move(text), FinishReason::None);
+    return end_choice(choice, index, FinishReason::Stop, arrival);
+  }
+  if (!text.empty() || (choice.text && !choice.logprobs.empty())) {
+    tell(choice, index, std::move(text), FinishReason::None);
+  }
+  if (e.finish != FinishReason::None) end_choice(choice, index, e.finish, arrival);
+}
+
+void Generation::tell(Choice& choice, int index, std::string text, FinishReason finish) {
+  sink_->on_delta(
+      {index, std::move(text), std::exchange(choice.logprobs, {}), std::exchange(choice.untold, 0), finish});
+}
+
+void Generation::end_choice(Choice& choice, int index, FinishReason finish, Arrival& arrival) {
+  choice.ended = true;
+  std::string rest;
+  if (choice.text && !choice.text->stopped()) rest = choice.text->finish();
+  const Emission& e = arrival.emission;
+  metrics_.observe_choice({.prompt_tokens = e.prompt_tokens,
+                           .completion_tokens = choice.tokens,
+                           .cached_tokens = e.cached_tokens,
+                           .seconds = seconds(arrival.at - call_->arrived()),
+                           .queued_seconds = e.queued_ms / 1000,
+                           .first_token_seconds = choice.first_token_seconds,
+                           .reason = reason_word(finish)});
+  tell(choice, index, std::move(rest), finish);
+  --open_choices_;
+  const auto first = all_.begin() + static_cast<long>(arrival.prompt) * choices_;
+  if (std::all_of(first, first + choices_, [](const Choice& c) { return c.ended; })) {
+    --under_way_;
+    submit_some();
+  }
+  if (open_choices_ > 0 || over_) return;
+  over_ = true;
+  sink_->on_end();
+}
+
+void Generation::give_up(const ApiProblem& problem) {
+  over_ = true;
+  cancel_all();
+  const std::lock_guard lock(mutex_);
+  if (!left_) call_->fail(problem);
+}
+
+void Generation::client_left() {
+  {
+    const std::lock_guard lock(mutex_);
+    left_ = true;
+  }
+  cancel_all();
+}
+
+void Generation::cancel_all() {
+  std::vector<RequestId> ids;
+  {
+    const std::lock_guard lock(mutex_);
+    ids = ids_;
+  }
+  for (const RequestId id : ids) {
+    if (id != 0) model_.service().cancel(id);
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,103 @@
+// One API call on the engine: its prompts are submitted, and what comes back becomes text, choice by choice, in order,
+// on the workers. Stop strings end a choice; a client that leaves ends them all.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/request.h"
+#include "engine/service.h"
+#include "sampling/sampler.h"
+#include "server/api_error.h"
+#include "server/call.h"
+#include "server/choice_text.h"
+
+namespace millrace {
+
+class ServedModel;
+class TaskQueue;
+
+struct Delta {  // what came next in one choice
+  int choice = 0;
+  std::string text;                     // may be empty: held back until it is certain
+  std::vector<TokenLogprobs> logprobs;  // of the tokens taken since the last delta
+  int tokens = 0;                       // as many
+  FinishReason finish = FinishReason::None;
+};
+
+// Makes an answer of what is generated. Calls come one at a time.
+class GenerationSink {
+ public:
+  virtual ~GenerationSink() = default;
+  virtual void on_begin() {}                                         // all was accepted; nothing has come yet
+  virtual void on_prompt(int prompt, std::vector<TokenLogprobs>) {}  // where asked for
+  virtual void on_embedding(int prompt, std::vector<float>) {}
+  virtual void on_delta(const Delta& delta) = 0;  // the last one of a choice has a finish reason
+  virtual void on_pause() {}                      // nothing more for now: send what there is
+  virtual void on_end() = 0;                      // of all choices
+};
+
+struct GenerationOptions {
+  std::vector<std::string> stop;
+  std::vector<std::string> visible;  // special tokens that stay in the text
+};
+
+class Generation : public std::enable_shared_from_this<Generation> {
+ public:
+  Generation(std::shared_ptr<Call> call, ServedModel& model, TaskQueue& workers, Metrics& metrics,
+             GenerationOptions options);
+  ~Generation();
+
+  // One engine request per prompt; choice c of prompt p is choice p * choices + c of the sink. Throws where the first
+  // cannot be submitted; later problems end the call.
+  void start(std::vector<Request> requests, std::unique_ptr<GenerationSink> sink);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Arrival {  // an emission, with all it points to
+    Emission emission;
+    size_t prompt = 0;
+    Clock::time_point at;
+    bool has_logprobs = false;
+    TokenLogprobs logprobs;
+    std::vector<TokenLogprobs> prompt_logprobs;
+    std::vector<float> embedding;
+    std::string error;
+  };
+  struct Choice;
+
+  void submit_next();
+  void submit_some();
+  void on_emission(size_t prompt, const Emission& emission);  // on the engine's thread
+  void process();                                             // on a worker
+  void take(Arrival& arrival);
+  void take_token(Choice& choice, int index, Arrival& arrival);
+  void tell(Choice& choice, int index, std::string text, FinishReason finish);
+  void end_choice(Choice& choice, int index, FinishReason finish, Arrival& arrival);
+  void give_up(const ApiProblem& problem);
+  void client_left();
+  void cancel_all();
+
+  std::shared_ptr<Call> call_;
+  ServedModel& model_;
+  TaskQueue& workers_;
+  Metrics& metrics_;
+  GenerationOptions options_;
+  std::vector<Request> requests_;
+  int choices_ = 1;  // per prompt
+  std::unique_ptr<GenerationSink> sink_;
+  std::vector<Choice> all_;
+  size_t submitted_ = 0, under_way_ = 0, open_choices_ = 0;
+  bool over_ = false;
+
+  std::mutex mutex_;  // of what follows
+  std::vector<Arrival> arrivals_;
+  bool processing_ = true;  // until start() has told the sink
+  bool left_ = false;
+  std::vector<RequestId> ids_;  // by prompt; 0: not submitted
+};
+
+}  // namespace millrace

@@ -1,0 +1,79 @@
+// HTTP as the rest of the server sees it: a request that was read whole, and an exchange to answer it through. The
+// library that speaks the protocol stays behind http_server.h.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace millrace {
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+struct HttpRequest {
+  std::string method, path, query;  // path and query as they were sent
+  HttpHeaders headers;              // names in lower case
+  std::string body;
+  std::string peer;  // address of the client
+
+  std::string_view header(std::string_view lower_case_name) const;  // empty: not there
+};
+
+struct HttpReply {
+  int status = 200;
+  std::string body;
+  std::string content_type = "application/json";
+  HttpHeaders headers;
+};
+
+// The connection an exchange answers on. Its functions are called on the I/O thread only.
+class HttpConnection {
+ public:
+  virtual ~HttpConnection() = default;
+  virtual void post(std::function<void()> task) = 0;  // from any thread
+  virtual void answer(HttpReply reply) = 0;
+  virtual void begin_stream(HttpReply head) = 0;
+  virtual void write(std::string bytes) = 0;
+  virtual void end_stream() = 0;
+};
+
+// One request on its way to an answer: either reply(), or begin_stream(), any number of write()s and end_stream(). Any
+// thread may call it, one at a time. Dropping it unanswered closes the connection.
+class HttpExchange {
+ public:
+  HttpExchange(std::shared_ptr<HttpConnection> connection, HttpRequest request);
+  ~HttpExchange();
+  HttpExchange(const HttpExchange&) = delete;
+
+  HttpRequest& request() { return request_; }
+
+  void reply(HttpReply reply);
+  void begin_stream(HttpReply head);
+  void write(std::string bytes);
+  void end_stream();
+
+  // Called once, on the I/O thread or at once, when the client leaves, or is too slow, before it has its answer.
+  void on_gone(std::function<void()> callback);
+  bool gone() const;
+
+  // For the connection: the client has left.
+  void mark_gone();
+
+ private:
+  std::shared_ptr<HttpConnection> connection_;
+  HttpRequest request_;
+  bool ended_ = false;
+  mutable std::mutex mutex_;
+  bool gone_ = false;
+  std::function<void()> on_gone_;
+};
+
+using HttpHandler = std::function<void(std::shared_ptr<HttpExchange>)>;
+
+std::string_view status_text(int status);
+
+}  // namespace millrace

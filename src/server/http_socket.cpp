@@ -1,0 +1,50 @@
+#include "server/http_socket.h"
+
+#include <boost/asio/post.hpp>
+
+namespace millrace {
+namespace {
+
+using boost::asio::ip::tcp;
+using BoostError = boost::system::error_code;
+
+class PlainTransport final : public HttpTransport {
+ public:
+  explicit PlainTransport(tcp::socket socket) : socket_(std::move(socket)) {}
+
+  void start(Done done) override { done(true, 0); }
+
+  void read(std::span<char> into, Done done) override {
+    socket_.async_read_some(boost::asio::buffer(into.data(), into.size()),
+                            [done = std::move(done)](BoostError error, size_t bytes) { done(!error, bytes); });
+  }
+
+  void write(std::string_view from, Done done) override {
+    socket_.async_write_some(boost::asio::buffer(from.data(), from.size()),
+                             [done = std::move(done)](BoostError error, size_t bytes) { done(!error, bytes); });
+  }
+
+  void finish(Done done) override {
+    BoostError error;
+    socket_.shutdown(tcp::socket::shutdown_send, error);
+    done(!error, 0);
+  }
+
+  void close() override {
+    BoostError ignored;
+    socket_.close(ignored);
+  }
+
+  void post(std::function<void()> task) override { boost::asio::post(socket_.get_executor(), std::move(task)); }
+
+ private:
+  tcp::socket socket_;
+};
+
+}  // namespace
+
+std::unique_ptr<HttpTransport> make_plain_transport(tcp::socket socket) {
+  return std::make_unique<PlainTransport>(std::move(socket));
+}
+
+}  // namespace millrace

@@ -1,0 +1,25 @@
+// The bytes under an HTTP session: a socket, a TLS stream, or what a test feeds. Calls and callbacks stay on one
+// thread.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string_view>
+
+namespace millrace {
+
+class HttpTransport {
+ public:
+  using Done = std::function<void(bool good, size_t bytes)>;
+
+  virtual ~HttpTransport() = default;
+  virtual void start(Done done) = 0;                         // TLS's handshake
+  virtual void read(std::span<char> into, Done done) = 0;    // some bytes; not good: the other side has left
+  virtual void write(std::string_view from, Done done) = 0;  // some bytes
+  virtual void finish(Done done) = 0;                        // says that nothing more will be written
+  virtual void close() = 0;                                  // at once; callbacks under way still come
+  virtual void post(std::function<void()> task) = 0;         // from any thread
+};
+
+}  // namespace millrace

@@ -1,0 +1,154 @@
+#include "server/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <mutex>
+
+#include "base/build_id.h"
+
+namespace millrace {
+namespace {
+
+using prometheus::Histogram;
+using Labels = prometheus::Labels;
+
+const Histogram::BucketBoundaries kFirstToken{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
+                                              1,     2.5,   5,    7.5,  10,   20,   40,   80,  160,  640, 2560};
+const Histogram::BucketBoundaries kNextToken{0.001, 0.0025, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15,
+                                             0.2,   0.3,    0.4,   0.5,    0.75, 1,     2.5,  5,     10,  20};
+const Histogram::BucketBoundaries kRequest{0.01, 0.05, 0.1, 0.3, 0.5, 0.8, 1,   1.5, 2,  2.5,
+                                           5,    10,   15,  20,  30,  60,  120, 240, 480};
+const Histogram::BucketBoundaries kTokens{1,   2,    5,    10,   20,    50,    100,   200,
+                                          500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
+
+}  // namespace
+
+// Families and series are made once; the engine's own counts are copied in when they are asked for.
+struct Metrics::Series {
+  prometheus::Registry registry;
+  Labels model;
+  std::mutex mutex;
+
+  prometheus::Family<prometheus::Counter>&http, &success;
+  Histogram &http_seconds, &first_token, &next_token, &per_token, &request, &queued, &prefill, &decode, &prompt,
+      &generated;
+  prometheus::Counter &prompt_tokens, &generation_tokens, &prefix_queries, &prefix_hits, &preemptions, &evicted, &busy,
+      &steps;
+  prometheus::Gauge &running, &waiting, &kv_usage, &kv_blocks, &kv_cached, &rate, &connections;
+
+  explicit Series(const std::string& name)
+      : model{{"model_name", name}},
+        http(prometheus::BuildCounter()
+                 .Name("http_requests_total")
+                 .Help("Answers by route and status")
+                 .Register(registry)),
+        success(counters("vllm:request_success_total", "Choices that ended, by reason")),
+        http_seconds(
+            histogram("http_request_duration_seconds", "From a request's last byte to its answer's", kRequest)),
+        first_token(histogram("vllm:time_to_first_token_seconds", "From arrival to the first token", kFirstToken)),
+        next_token(histogram("vllm:inter_token_latency_seconds", "Between two tokens of a stream", kNextToken)),
+        per_token(histogram("vllm:request_time_per_output_token_seconds",
+                            "Mean time per token of a choice, after its first", kNextToken)),
+        request(histogram("vllm:e2e_request_latency_seconds", "From arrival to the last token", kRequest)),
+        queued(histogram("vllm:request_queue_time_seconds", "From arrival to the first step", kRequest)),
+        prefill(histogram("vllm:request_prefill_time_seconds", "From the first step to the first token", kRequest)),
+        decode(histogram("vllm:request_decode_time_seconds", "From the first token to the last", kRequest)),
+        prompt(histogram("vllm:request_prompt_tokens", "Tokens of prompts", kTokens)),
+        generated(histogram("vllm:request_generation_tokens", "Tokens of answers", kTokens)),
+        prompt_tokens(counter("vllm:prompt_tokens_total", "Tokens of admitted prompts")),
+        generation_tokens(counter("vllm:generation_tokens_total", "Tokens generated")),
+        prefix_queries(counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix tree")),
+        prefix_hits(counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix tree")),
+        preemptions(counter("vllm:num_preemptions_total", "Running choices that gave their pages to others")),
+        evicted(counter("millrace:evicted_blocks_total", "KV blocks that the prefix tree gave up")),
+        busy(counter("millrace:busy_seconds_total", "Time spent in steps")),
+        steps(counter("millrace:steps_total", "Steps of the engine")),
+        running(gauge("vllm:num_requests_running", "Choices that hold KV blocks")),
+        waiting(gauge("vllm:num_requests_waiting", "Choices that wait for KV blocks")),
+        kv_usage(gauge("vllm:kv_cache_usage_perc", "KV blocks in use; 1 is all")),
+        kv_blocks(gauge("millrace:kv_blocks", "KV blocks there are")),
+        kv_cached(gauge("millrace:kv_blocks_cached", "KV blocks held by the prefix tree alone")),
+        rate(gauge("millrace:generation_tokens_per_second", "Tokens generated over the last seconds")),
+        connections(gauge("millrace:connections", "Open connections")) {
+    prometheus::BuildGauge()
+        .Name("millrace:build_info")
+        .Help("Version and build")
+        .Register(registry)
+        .Add({{"version", std::string(version())}, {"build", build_id()}})
+        .Set(1);
+  }
+
+  prometheus::Family<prometheus::Counter>& counters(const char* name, const char* help) {
+    return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
+  }
+  prometheus::Counter& counter(const char* name, const char* help) { return counters(name, help).Add(model); }
+  prometheus::Gauge& gauge(const char* name, const char* help) {
+    return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(model);
+  }
+  Histogram& histogram(const char* name, const char* help, const Histogram::BucketBoundaries& buckets) {
+    return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(model, buckets);
+  }
+
+  // Raises a counter to a total that the engine keeps.
+  static void raise_to(prometheus::Counter& counter, double total) {
+    if (total > counter.Value()) counter.Increment(total - counter.Value());
+  }
+
+  void copy(const EngineStats& e) {
+    raise_to(prompt_tokens, double(e.prompt_tokens));
+    raise_to(prefix_queries, double(e.prompt_tokens));
+    raise_to(prefix_hits, double(e.cached_tokens));
+    raise_to(generation_tokens, double(e.generated_tokens));
+    raise_to(preemptions, double(e.preemptions));
+    raise_to(evicted, double(e.evicted_blocks));
+    raise_to(busy, e.busy_seconds);
+    raise_to(steps, double(e.steps));
+    running.Set(double(e.running));
+    waiting.Set(double(e.waiting));
+    kv_usage.Set(e.kv_blocks > 0 ? double(e.kv_blocks_used) / double(e.kv_blocks) : 0);
+    kv_blocks.Set(double(e.kv_blocks));
+    kv_cached.Set(double(e.kv_blocks_cached));
+    rate.Set(e.tokens_per_second);
+  }
+};
+
+Metrics::Metrics(const std::string& model) : series_(std::make_unique<Series>(model)) {}
+Metrics::~Metrics() = default;
+
+void Metrics::count_http(const std::string& route, int status, double seconds) {
+  series_->http.Add({{"handler", route}, {"status", std::to_string(status)}}).Increment();
+  series_->http_seconds.Observe(seconds);
+}
+
+void Metrics::observe_first_token(double seconds) { series_->first_token.Observe(seconds); }
+void Metrics::observe_next_token(double seconds) { series_->next_token.Observe(seconds); }
+
+void Metrics::observe_choice(const Choice& choice) {
+  Series& s = *series_;
+  Labels labels = s.model;
+  labels["finished_reason"] = choice.reason;
+  s.success.Add(labels).Increment();
+  s.request.Observe(choice.seconds);
+  s.queued.Observe(choice.queued_seconds);
+  s.prompt.Observe(choice.prompt_tokens);
+  s.generated.Observe(choice.completion_tokens);
+  if (choice.completion_tokens == 0) return;
+  s.prefill.Observe(choice.first_token_seconds - choice.queued_seconds);
+  s.decode.Observe(choice.seconds - choice.first_token_seconds);
+  if (choice.completion_tokens > 1) {
+    s.per_token.Observe((choice.seconds - choice.first_token_seconds) / (choice.completion_tokens - 1));
+  }
+}
+
+std::string Metrics::text(const EngineStats* engine, size_t connections) {
+  const std::lock_guard lock(series_->mutex);
+  series_->connections.Set(double(connections));
+  if (engine != nullptr) series_->copy(*engine);
+  return prometheus::TextSerializer().Serialize(series_->registry.Collect());
+}
+
+}  // namespace millrace

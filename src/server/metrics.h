@@ -1,0 +1,36 @@
+// What is counted for Prometheus. Names are vLLM's where they mean the same, so that its dashboards work.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/engine_stats.h"
+
+namespace millrace {
+
+class Metrics {
+ public:
+  explicit Metrics(const std::string& model);
+  ~Metrics();
+  Metrics(const Metrics&) = delete;
+
+  void count_http(const std::string& route, int status, double seconds);
+  void observe_first_token(double seconds);  // from the request's arrival
+  void observe_next_token(double seconds);   // from the token before
+
+  struct Choice {  // one that has ended
+    int prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
+    double seconds = 0, queued_seconds = 0, first_token_seconds = 0;
+    const char* reason = "stop";
+  };
+  void observe_choice(const Choice& choice);
+
+  // The text of /metrics. `engine` may be null: not loaded yet.
+  std::string text(const EngineStats* engine, size_t connections);
+
+ private:
+  struct Series;
+  std::unique_ptr<Series> series_;
+};
+
+}  // namespace millrace

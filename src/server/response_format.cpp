@@ -1,0 +1,57 @@
+#include "server/response_format.h"
+
+#include "sampling/grammar/ebnf.h"
+#include "server/api_error.h"
+
+namespace millrace {
+namespace {
+
+using Kind = GrammarSpec::Kind;
+
+std::optional<GrammarSpec> from_format(const Json& format) {
+  const std::string type = format["type"];
+  if (type == "json_object") return GrammarSpec{.kind = Kind::JsonObject};
+  if (type == "regex") return GrammarSpec{.kind = Kind::Regex, .text = format["regex"]};
+  if (type == "grammar") return GrammarSpec{.kind = Kind::Ebnf, .text = format["grammar"]};
+  if (type != "json_schema") return std::nullopt;
+  const Json& described = format["json_schema"];
+  const auto schema = described.find("schema");
+  if (schema == described.end()) return GrammarSpec{.kind = Kind::JsonObject};
+  return GrammarSpec{.kind = Kind::JsonSchema, .text = to_text(*schema)};
+}
+
+GrammarSpec one_of(const Json& choices) {
+  std::string rule = "root ::= ";
+  for (size_t i = 0; i < choices.size(); ++i) {
+    rule += (i > 0 ? " | " : "") + ebnf_literal(choices[i].get_ref<const std::string&>());
+  }
+  return {.kind = Kind::Ebnf, .text = rule};
+}
+
+GrammarSpec from_outputs(const std::string& name, const Json& value) {
+  if (name == "json")
+    return {.kind = Kind::JsonSchema, .text = value.is_string() ? value.get<std::string>() : to_text(value)};
+  if (name == "regex") return {.kind = Kind::Regex, .text = value};
+  if (name == "grammar") return {.kind = Kind::Ebnf, .text = value};
+  if (name == "choice") return one_of(value);
+  return {.kind = Kind::JsonObject};
+}
+
+}  // namespace
+
+std::optional<GrammarSpec> answer_grammar(const Json& response_format, const Json& structured_outputs) {
+  std::optional<GrammarSpec> grammar;
+  if (response_format.is_object()) grammar = from_format(response_format);
+  if (!structured_outputs.is_object()) return grammar;
+  for (const auto& [name, value] : structured_outputs.items()) {
+    if (value.is_null() || value == false) continue;
+    if (grammar) {
+      fail_field("structured_outputs", "invalid_value",
+                 "'structured_outputs' and 'response_format' ask for one form only");
+    }
+    grammar = from_outputs(name, value);
+  }
+  return grammar;
+}
+
+}  // namespace millrace

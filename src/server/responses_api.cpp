@@ -1,0 +1,211 @@
+// POST /v1/responses: the chat endpoint in OpenAI's newer form.
+#include <ctime>
+
+#include "server/answer_json.h"
+#include "server/answer_sink.h"
+#include "server/api.h"
+#include "server/chat_prompt.h"
+#include "server/responses_request.h"
+
+namespace millrace {
+namespace {
+
+// Builds the list of output items while pieces come, and tells of each change where the answer is streamed.
+class ResponsesSink final : public AnswerSink {
+ public:
+  ResponsesSink(std::shared_ptr<Call> call, const ServedModel& model, const ResponsesRequest& r,
+                const AnswerParserOptions& parser)
+      : AnswerSink(std::move(call), 1, parser), tokenizer_(*model.text().tokenizer), stream_(r.stream) {
+    response_ = {{"id", make_id("resp_")},
+                 {"object", "response"},
+                 {"created_at", std::time(nullptr)},
+                 {"status", "in_progress"},
+                 {"error", nullptr},
+                 {"incomplete_details", nullptr},
+                 {"instructions", r.instructions.empty() ? Json() : Json(r.instructions)},
+                 {"max_output_tokens", r.max_output_tokens ? Json(*r.max_output_tokens) : Json()},
+                 {"model", model.id()},
+                 {"output", Json::array()},
+                 {"parallel_tool_calls", r.parallel_tool_calls},
+                 {"previous_response_id", nullptr},
+                 {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
+                 {"store", false},
+                 {"temperature", r.temperature ? Json(*r.temperature) : Json()},
+                 {"text", r.text.is_null() ? Json{{"format", {{"type", "text"}}}} : r.text},
+                 {"tool_choice", r.tool_choice.is_null() ? Json("auto") : r.tool_choice},
+                 {"tools", r.tools},
+                 {"top_p", r.top_p ? Json(*r.top_p) : Json()},
+                 {"truncation", r.truncation},
+                 {"usage", nullptr},
+                 {"metadata", r.metadata}};
+    if (r.reasoning.is_object()) response_["reasoning"].update(r.reasoning);
+  }
+
+  void on_begin() override {
+    if (!stream_) return;
+    call_->begin_events();
+    tell("response.created", {{"response", response_}});
+    tell("response.in_progress", {{"response", response_}});
+  }
+
+  void on_pause() override { call_->flush(); }
+
+  void on_end() override {
+    const Usage& u = call_->usage;
+    response_["usage"] = {{"input_tokens", u.prompt_tokens},
+                          {"input_tokens_details", {{"cached_tokens", u.cached_tokens}}},
+                          {"output_tokens", u.completion_tokens},
+                          {"output_tokens_details", {{"reasoning_tokens", u.reasoning_tokens}}},
+                          {"total_tokens", u.prompt_tokens + u.completion_tokens}};
+    if (!stream_) return call_->reply(response_);
+    tell(response_["status"] == "completed" ? "response.completed" : "response.incomplete", {{"response", response_}});
+    call_->end_events();
+  }
+
+ private:
+  enum class Item { None, Reasoning, Message, Call };
+
+  void tell(const char* type, const Json& fields) {
+    if (!stream_) return;
+    Json event{{"type", type}, {"sequence_number", sequence_++}};
+    event.update(fields);
+    call_->event(event, type);
+  }
+
+  Json& item() { return response_["output"].back(); }
+  Json& part() { return item()["content"].back(); }
+  std::string& grown() { return (item_ == Item::Call ? item()["arguments"] : part()["text"]).get_ref<std::string&>(); }
+  Json place() {
+    Json json{{"item_id", item()["id"]}, {"output_index", response_["output"].size() - 1}};
+    if (item_ != Item::Call) json["content_index"] = 0;
+    return json;
+  }
+  void tell_here(const char* type, const Json& fields) {
+    if (!stream_) return;
+    Json all = place();
+    all.update(fields);
+    tell(type, all);
+  }
+
+  void open(Item kind, const std::string& name = "") {
+    close();
+    item_ = kind;
+    Json made;
+    if (kind == Item::Call) {
+      made = {
+          {"id", make_id("fc_")}, {"type", "function_call"}, {"status", "in_progress"}, {"call_id", make_id("call_")},
+          {"name", name},         {"arguments", ""}};
+    } else if (kind == Item::Message) {
+      made = {{"id", make_id("msg_")}, {"type", "message"}, {"status", "in_progress"}, {"role", "assistant"}};
+    } else {
+      made = {{"id", make_id("rs_")}, {"type", "reasoning"}, {"status", "in_progress"}, {"summary", Json::array()}};
+    }
+    if (kind != Item::Call) made["content"] = Json::array();
+    response_["output"].push_back(made);
+    tell("response.output_item.added", {{"output_index", response_["output"].size() - 1}, {"item", item()}});
+    if (kind == Item::Call) return;
+    Json part{{"type", kind == Item::Message ? "output_text" : "reasoning_text"}, {"text", ""}};
+    if (kind == Item::Message) {
+      part["annotations"] = Json::array();
+      part["logprobs"] = Json::array();
+    }
+    item()["content"].push_back(part);
+    tell_here("response.content_part.added", {{"part", part}});
+  }
+
+  void close(const char* status = "completed") {
+    if (item_ == Item::None) return;
+    if (item_ == Item::Call) {
+      tell_here("response.function_call_arguments.done", {{"arguments", grown()}, {"name", item()["name"]}});
+    } else if (item_ == Item::Message) {
+      tell_here("response.output_text.done", {{"text", grown()}, {"logprobs", part()["logprobs"]}});
+      tell_here("response.content_part.done", {{"part", part()}});
+    } else {
+      tell_here("response.reasoning_text.done", {{"text", grown()}});
+      tell_here("response.content_part.done", {{"part", part()}});
+    }
+    item()["status"] = status;
+    tell("response.output_item.done", {{"output_index", response_["output"].size() - 1}, {"item", item()}});
+    item_ = Item::None;
+  }
+
+  void on_logprobs(int, const std::vector<TokenLogprobs>& logprobs) override {
+    for (const auto& one : logprobs) logprobs_.push_back(chat_logprob(tokenizer_, one));
+  }
+
+  void on_piece(int, const AnswerPiece& piece) override {
+    switch (piece.kind) {
+      case AnswerPiece::Kind::Call:
+        return open(Item::Call, piece.text);
+      case AnswerPiece::Kind::Arguments:
+        grown() += piece.text;
+        return tell_here("response.function_call_arguments.delta", {{"delta", piece.text}});
+      case AnswerPiece::Kind::Reasoning:
+        if (item_ != Item::Reasoning) open(Item::Reasoning);
+        grown() += piece.text;
+        return tell_here("response.reasoning_text.delta", {{"delta", piece.text}});
+      case AnswerPiece::Kind::Content: {
+        if (item_ != Item::Message) open(Item::Message);
+        grown() += piece.text;
+        Json logprobs = std::exchange(logprobs_, Json::array());
+        for (const Json& one : logprobs) part()["logprobs"].push_back(one);
+        return tell_here("response.output_text.delta", {{"delta", piece.text}, {"logprobs", std::move(logprobs)}});
+      }
+    }
+  }
+
+  void on_finish(int, FinishReason finish, bool) override {
+    const bool cut = finish == FinishReason::Length;
+    if (response_["output"].empty()) open(Item::Message);
+    close(cut ? "incomplete" : "completed");
+    response_["status"] = cut ? "incomplete" : "completed";
+    if (cut) response_["incomplete_details"] = {{"reason", "max_output_tokens"}};
+  }
+
+  const Tokenizer& tokenizer_;
+  bool stream_;
+  Json response_;
+  Item item_ = Item::None;
+  Json logprobs_ = Json::array();  // of text that is not out yet
+  int sequence_ = 0;
+};
+
+}  // namespace
+
+void answer_responses(const std::shared_ptr<Call>& call, ApiContext& context) {
+  const ResponsesRequest r = responses_fields().read(call->body());
+  ServedModel& model = context.model;
+  model.require_ready();
+  model.check_name(r.model);
+  const ChatRequest chat = to_chat_request(r);
+  const ChatPrompt prompt = make_chat_prompt(chat, model);
+  std::vector<Request> requests{make_chat_engine_request(chat, prompt, model)};
+  requests.back().client = fair_client(*call, r.user);
+  const GenerationOptions options{.visible = prompt.visible};
+  std::make_shared<Generation>(call, model, context.workers, context.metrics, options)
+      ->start(std::move(requests), std::make_unique<ResponsesSink>(call, model, r, prompt.parser));
+}
+
+Schema responses_answer_schema() {
+  const auto word = [](const char* value) { return Schema::word({value}); };
+  const auto details = [](const char* name) { return Schema::object({{name, Schema::integer(0), true}}); };
+  const auto item = Schema::object({{"id", Schema::string(), true},
+                                    {"type", Schema::word({"message", "function_call", "reasoning"}), true},
+                                    {"status", Schema::word({"completed", "incomplete"}), true}},
+                                   Schema::Others::Allowed);
+  const auto usage = Schema::object({{"input_tokens", Schema::integer(0), true},
+                                     {"input_tokens_details", details("cached_tokens"), true},
+                                     {"output_tokens", Schema::integer(0), true},
+                                     {"output_tokens_details", details("reasoning_tokens"), true},
+                                     {"total_tokens", Schema::integer(0), true}});
+  return Schema::object({{"id", Schema::string(), true},
+                         {"object", word("response"), true},
+                         {"created_at", Schema::integer(0), true},
+                         {"status", Schema::word({"completed", "incomplete"}), true},
+                         {"model", Schema::string(), true},
+                         {"output", Schema::array(item), true},
+                         {"usage", usage, true}},
+                        Schema::Others::Allowed);
+}
+
+}  // namespace millrace

@@ -1,0 +1,26 @@
+// POST /v1/responses as a client writes it, and the chat request that it amounts to. Nothing is stored: every request
+// brings its whole conversation.
+#pragma once
+
+#include "server/chat_request.h"
+
+namespace millrace {
+
+struct ResponsesRequest {
+  std::string model, instructions, user;
+  Json input;
+  std::optional<int> max_output_tokens;
+  std::optional<float> temperature, top_p;
+  int top_logprobs = 0;
+  bool stream = false;
+  Json tools = Json::array(), tool_choice, text, reasoning, metadata = Json::object();
+  bool parallel_tool_calls = true;
+  std::string truncation = "disabled";
+  Json include = Json::array();
+};
+
+const Fields<ResponsesRequest>& responses_fields();
+
+ChatRequest to_chat_request(const ResponsesRequest& request);
+
+}  // namespace millrace

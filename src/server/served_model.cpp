@@ -1,0 +1,119 @@
+#include "server/served_model.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "server/api_error.h"
+#include "server/page/engine_view.h"
+
+namespace millrace {
+namespace {
+
+GrammarVocabulary grammar_vocabulary(const TextModel& text, int32_t vocab) {
+  GrammarVocabulary result{.end_tokens = text.end_tokens};
+  result.tokens.resize(static_cast<size_t>(vocab));
+  const int32_t known = std::min(vocab, text.tokenizer->vocab_size());
+  for (int32_t token = 0; token < known; ++token) {
+    if (!text.tokenizer->is_special(token)) {
+      result.tokens[static_cast<size_t>(token)] = text.tokenizer->token_bytes(token);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+ServedModel::ServedModel(std::vector<std::string> names, const ServiceOptions& options)
+    : names_(std::move(names)), options_(options), created_(std::time(nullptr)) {}
+
+ServedModel::~ServedModel() {
+  if (loader_.joinable()) loader_.join();
+}
+
+void ServedModel::load(std::function<LoadedModel()> loader, std::function<void(const std::string&)> done) {
+  loader_ = std::thread([this, loader = std::move(loader), done = std::move(done)] {
+    std::string problem;
+    try {
+      finish_loading(loader());
+      state_ = State::Ready;
+    } catch (const std::exception& e) {
+      problem = e.what();
+      const std::lock_guard lock(mutex_);
+      problem_ = problem;
+      state_ = State::Failed;
+    }
+    done(problem);
+  });
+}
+
+void ServedModel::finish_loading(LoadedModel loaded) {
+  loaded_ = std::move(loaded);
+  dataflow_ = dataflow_view(*loaded_.runner);
+  if (loaded_.text.chat) {
+    plain_.emplace(loaded_.text.chat->sources.choose(false));
+    const std::string& tools = loaded_.text.chat->sources.choose(true);
+    if (&tools != &loaded_.text.chat->sources.choose(false)) with_tools_.emplace(tools);
+  }
+  grammars_ = std::make_unique<GrammarCompiler>(grammar_vocabulary(loaded_.text, vocab()));
+  service_ = std::make_unique<Service>(*loaded_.runner, options_);
+}
+
+std::string ServedModel::problem() const {
+  const std::lock_guard lock(mutex_);
+  return problem_;
+}
+
+bool ServedModel::drain(std::chrono::milliseconds patience) {
+  if (state_ != State::Ready) return true;
+  state_ = State::Draining;
+  return service_->drain(patience);
+}
+
+void ServedModel::require_ready() const {
+  switch (state_) {
+    case State::Ready:
+      return;
+    case State::Loading:
+      throw ApiError({503, "the model is still loading; /health/ready says when it is there", "", "loading"});
+    case State::Draining:
+      throw ApiError({503, "the server is shutting down", "", "shutting_down"});
+    case State::Failed:
+      throw ApiError({503, "the model could not be loaded: " + problem(), "", "load_failed"});
+  }
+}
+
+void ServedModel::check_name(const std::string& model) const {
+  if (model.empty() || std::find(names_.begin(), names_.end(), model) != names_.end()) return;
+  throw ApiError({404, fmt::format("The model '{}' does not exist here; /v1/models has the list", model), "model",
+                  "model_not_found"});
+}
+
+Service& ServedModel::service() const { return *service_; }
+const TextModel& ServedModel::text() const { return loaded_.text; }
+const Runner& ServedModel::runner() const { return *loaded_.runner; }
+int32_t ServedModel::context() const { return static_cast<int32_t>(loaded_.runner->options().context); }
+int32_t ServedModel::vocab() const { return static_cast<int32_t>(loaded_.runner->model().config().vocab); }
+
+bool ServedModel::has_template() const { return plain_.has_value(); }
+
+const std::string& ServedModel::template_source(bool with_tools) const {
+  return loaded_.text.chat->sources.choose(with_tools);
+}
+
+std::string ServedModel::render(Json context) const {
+  if (!has_template()) {
+    fail_field("messages", "no_chat_template", "this model has no chat template; use /v1/completions");
+  }
+  for (const auto& [name, text] : loaded_.text.chat->special_tokens.items()) {
+    if (!context.contains(name)) context[name] = text;
+  }
+  const auto tools = context.find("tools");
+  const bool with_tools = tools != context.end() && tools->is_array() && !tools->empty();
+  try {
+    return (with_tools && with_tools_ ? *with_tools_ : *plain_).render(context);
+  } catch (const Error& e) {
+    fail_field("messages", "chat_template", "the model's chat template cannot show this conversation: {}", e.what());
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,80 @@
+// What the server says about itself: models, health, metrics.
+#include "server/answer_json.h"
+#include "server/api.h"
+#include "server/metrics.h"
+#include "server/served_model.h"
+
+namespace millrace {
+namespace {
+
+Json model_json(const ServedModel& model, const std::string& name) {
+  Json json{{"id", name}, {"object", "model"}, {"created", model.created()}, {"owned_by", "millrace"}};
+  if (model.state() == ServedModel::State::Ready) json["max_model_len"] = model.context();
+  return json;
+}
+
+const char* state_word(ServedModel::State state) {
+  switch (state) {
+    case ServedModel::State::Loading:
+      return "loading";
+    case ServedModel::State::Ready:
+      return "ready";
+    case ServedModel::State::Failed:
+      return "failed";
+    case ServedModel::State::Draining:
+      return "draining";
+  }
+  return "failed";
+}
+
+}  // namespace
+
+void answer_models(const std::shared_ptr<Call>& call, ApiContext& context) {
+  Json json{{"object", "list"}, {"data", Json::array()}};
+  for (const auto& name : context.model.names()) json["data"].push_back(model_json(context.model, name));
+  call->reply(json);
+}
+
+void answer_model(const std::shared_ptr<Call>& call, ApiContext& context) {
+  const std::string name = call->request().path.substr(std::string_view("/v1/models/").size());
+  context.model.check_name(name);
+  call->reply(model_json(context.model, name.empty() ? context.model.id() : name));
+}
+
+void answer_live(const std::shared_ptr<Call>& call, ApiContext&) { call->reply(Json{{"status", "alive"}}); }
+
+void answer_ready(const std::shared_ptr<Call>& call, ApiContext& context) {
+  const auto state = context.model.state();
+  HttpReply reply{.status = state == ServedModel::State::Ready ? 200 : 503,
+                  .body = to_text({{"status", state_word(state)}})};
+  if (reply.status == 503) reply.headers.emplace_back("Retry-After", "1");
+  call->reply(std::move(reply));
+}
+
+void answer_health(const std::shared_ptr<Call>& call, ApiContext& context) { answer_ready(call, context); }
+
+void answer_metrics(const std::shared_ptr<Call>& call, ApiContext& context) {
+  std::optional<EngineStats> stats;
+  if (context.model.state() == ServedModel::State::Ready) stats = context.model.service().stats();
+  call->reply(HttpReply{.body = context.metrics.text(stats ? &*stats : nullptr, context.connections()),
+                        .content_type = "text/plain; version=0.0.4; charset=utf-8"});
+}
+
+Schema model_answer_schema() {
+  return Schema::object({{"id", Schema::string(), true},
+                         {"object", Schema::word({"model"}), true},
+                         {"created", Schema::integer(0), true},
+                         {"owned_by", Schema::string(), true},
+                         {"max_model_len", Schema::integer(1)}});
+}
+
+Schema models_answer_schema() {
+  return Schema::object(
+      {{"object", Schema::word({"list"}), true}, {"data", Schema::array(model_answer_schema()), true}});
+}
+
+Schema health_answer_schema() {
+  return Schema::object({{"status", Schema::word({"alive", "loading", "ready", "failed", "draining"}), true}});
+}
+
+}  // namespace millrace

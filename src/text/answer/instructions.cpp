@@ -1,0 +1,71 @@
+#include "text/answer/instructions.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+namespace millrace {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string dump(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+std::string text_of(const Json& message) {
+  const auto content = message.find("content");
+  if (content == message.end() || content->is_null()) return "";
+  if (content->is_string()) return content->get<std::string>();
+  std::string text;
+  for (const Json& part : *content) {
+    if (part.is_object() && part.contains("text") && part["text"].is_string()) text += part["text"].get<std::string>();
+  }
+  return text;
+}
+
+std::string describe(const Json& tools) {
+  std::string text = "You can call functions. These are the functions, one in each line:\n";
+  for (const Json& tool : tools) text += dump(tool.contains("function") ? tool["function"] : tool) + "\n";
+  text +=
+      "To call one, answer with its name and arguments in this form, once for each call:\n"
+      "<tool_call>\n{\"name\": \"NAME\", \"arguments\": {\"ARGUMENT\": VALUE}}\n</tool_call>";
+  return text;
+}
+
+std::string write_call(const Json& call) {
+  const Json function = call.value("function", Json::object());
+  const std::string name = function.value("name", Json("")).is_string() ? function.value("name", "") : "";
+  const Json arguments = function.value("arguments", Json("{}"));
+  return "<tool_call>\n{\"name\": " + dump(name) +
+         ", \"arguments\": " + (arguments.is_string() ? arguments.get<std::string>() : dump(arguments)) +
+         "}\n</tool_call>";
+}
+
+Json plain_message(const Json& message) {
+  const std::string role = message.value("role", "");
+  std::string text = text_of(message);
+  if (role == "tool") return {{"role", "user"}, {"content", "<tool_response>\n" + text + "\n</tool_response>"}};
+  const auto calls = message.find("tool_calls");
+  if (calls == message.end() || !calls->is_array() || calls->empty()) return message;
+  for (const Json& call : *calls) {
+    if (!text.empty()) text += "\n";
+    text += write_call(call);
+  }
+  return {{"role", role}, {"content", text}};
+}
+
+}  // namespace
+
+Json instruct_about_tools(Json messages, const Json& tools) {
+  Json result = Json::array();
+  for (const Json& message : messages) result.push_back(plain_message(message));
+  if (tools.empty()) return result;
+  const bool has_system = !result.empty() && result[0].value("role", "") == "system";
+  if (has_system) {
+    result[0]["content"] = text_of(result[0]) + "\n\n" + describe(tools);
+  } else {
+    result.insert(result.begin(), Json{{"role", "system"}, {"content", describe(tools)}});
+  }
+  return result;
+}
+
+}  // namespace millrace

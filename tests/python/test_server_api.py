@@ -1,0 +1,322 @@
+"""The API of `millrace serve`, driven by the openai SDK and, where the SDK would hide something, by plain HTTP."""
+
+import base64
+import json
+import math
+import struct
+import threading
+
+import openai
+import pytest
+
+CHAT = [{"role": "user", "content": "Say hello."}]
+GO_ON = {"ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return openai.OpenAI(base_url=server.url + "/v1", api_key="unused", max_retries=0)
+
+
+def chat(client, **kwargs):
+    kwargs.setdefault("max_tokens", 12)
+    kwargs.setdefault("temperature", 0)
+    return client.chat.completions.create(model="tiny", messages=kwargs.pop("messages", CHAT), **kwargs)
+
+
+def test_models(client, server):
+    assert [m.id for m in client.models.list()] == ["tiny"]
+    assert client.models.retrieve("tiny").id == "tiny"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("gpt-4")
+    with pytest.raises(openai.NotFoundError) as e:
+        client.chat.completions.create(model="gpt-4", messages=CHAT)
+    assert e.value.code == "model_not_found"
+
+
+def test_chat(client):
+    answer = chat(client)
+    assert answer.object == "chat.completion" and answer.model == "tiny"
+    choice = answer.choices[0]
+    assert choice.message.role == "assistant" and len(choice.message.content) == 12
+    assert choice.finish_reason == "length"
+    assert answer.usage.completion_tokens == 12
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + 12
+    assert answer.usage.prompt_tokens_details.cached_tokens >= 0
+    assert answer._request_id
+
+
+def test_stream_equals_whole(client):
+    whole = chat(client).choices[0].message.content
+    chunks = list(chat(client, stream=True, stream_options={"include_usage": True}))
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == whole
+    assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "length"
+    assert chunks[-1].choices == [] and chunks[-1].usage.completion_tokens == 12
+    assert all(c.usage is None for c in chunks[:-1])
+    assert len({c.id for c in chunks}) == 1
+    plain = list(chat(client, stream=True))
+    assert all(c.choices and c.usage is None for c in plain)
+
+
+def test_continuous_usage(client):
+    chunks = list(chat(client, stream=True, stream_options={"include_usage": True, "continuous_usage_stats": True}))
+    counts = [c.usage.completion_tokens for c in chunks]
+    assert counts == sorted(counts) and counts[0] >= 1 and counts[-1] == 12
+
+
+def test_raw_stream_ends_with_done(server):
+    import urllib.request
+
+    request = urllib.request.Request(
+        server.url + "/v1/chat/completions",
+        json.dumps({"messages": CHAT, "stream": True, "max_tokens": 3, "temperature": 0}).encode(),
+        {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request) as answer:
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        lines = answer.read().decode().split("\n\n")
+    assert lines[-1] == "" and lines[-2] == "data: [DONE]"
+    for line in lines[:-2]:
+        assert line.startswith("data: {")
+
+
+def test_n_and_seed(client):
+    one = chat(client, n=3, temperature=1.5, seed=5, extra_body=GO_ON)
+    two = chat(client, n=3, temperature=1.5, seed=5, extra_body=GO_ON)
+    texts = [c.message.content for c in one.choices]
+    assert texts == [c.message.content for c in two.choices]
+    assert len(set(texts)) > 1, "choices draw from streams of their own"
+    assert [c.index for c in one.choices] == [0, 1, 2]
+    assert one.usage.completion_tokens == 36
+    streamed = ["", "", ""]
+    for chunk in chat(client, n=3, temperature=1.5, seed=5, extra_body=GO_ON, stream=True):
+        for choice in chunk.choices:
+            streamed[choice.index] += choice.delta.content or ""
+    assert streamed == texts
+
+
+def test_stop(client):
+    text = chat(client, max_tokens=40).choices[0].message.content
+    stop = text[10:13]
+    answer = chat(client, max_tokens=40, stop=[stop, "never-said"])
+    assert answer.choices[0].message.content == text[: text.find(stop)]
+    assert answer.choices[0].finish_reason == "stop"
+    streamed = "".join(c.choices[0].delta.content or "" for c in chat(client, max_tokens=40, stop=stop, stream=True))
+    assert streamed == text[: text.find(stop)]
+
+
+def test_max_completion_tokens(client):
+    assert chat(client, max_tokens=None, max_completion_tokens=5).usage.completion_tokens == 5
+    with pytest.raises(openai.BadRequestError) as e:
+        chat(client, max_tokens=4, max_completion_tokens=5)
+    assert e.value.param == "max_tokens"
+
+
+def test_logprobs(client):
+    answer = chat(client, logprobs=True, top_logprobs=3)
+    content = answer.choices[0].logprobs.content
+    assert len(content) == 12
+    assert "".join(t.token for t in content) == answer.choices[0].message.content
+    for t in content:
+        assert t.logprob <= 0 and len(t.top_logprobs) == 3
+        assert t.top_logprobs[0].logprob == t.logprob, "greedy takes the likeliest"
+        assert bytes(t.bytes).decode() == t.token
+    streamed = [t for c in chat(client, logprobs=True, top_logprobs=3, stream=True) if c.choices and c.choices[0].logprobs
+                for t in c.choices[0].logprobs.content]
+    assert [t.logprob for t in streamed] == pytest.approx([t.logprob for t in content], abs=1e-3)
+    with pytest.raises(openai.BadRequestError):
+        chat(client, top_logprobs=3)
+
+
+def test_logit_bias(client, server):
+    token = server.post("/tokenize", {"prompt": "z"})[2]["tokens"][0]
+    answer = chat(client, logit_bias={str(token): 100})
+    assert answer.choices[0].message.content == "z" * 12
+    banned = chat(client).choices[0].message.content[0]
+    token = server.post("/tokenize", {"prompt": banned})[2]["tokens"][0]
+    assert not chat(client, logit_bias={str(token): -100}).choices[0].message.content.startswith(banned)
+    with pytest.raises(openai.BadRequestError):
+        chat(client, logit_bias={"1000000": 1})
+
+
+@pytest.mark.parametrize("field, value", [
+    ("top_k", 1), ("min_p", 0.99), ("repetition_penalty", 1.5), ("ignore_eos", True), ("min_tokens", 3), ("typical_p", 0.9),
+    ("priority", 5), ("chat_template_kwargs", {"x": 1}),
+])
+def test_extensions(client, field, value):
+    assert chat(client, temperature=1, seed=1, extra_body={field: value}).usage.completion_tokens > 0
+
+
+@pytest.mark.parametrize("field, value", [
+    ("user", "me"), ("store", True), ("metadata", {"a": "b"}), ("service_tier", "auto"), ("safety_identifier", "x"),
+    ("prompt_cache_key", "k"), ("prediction", {"type": "content", "content": "x"}),
+])
+def test_ignored_fields(client, field, value):
+    assert chat(client, **{field: value}).choices[0].message.content == chat(client).choices[0].message.content
+
+
+def test_top_k_one_is_greedy(client):
+    assert chat(client, temperature=2, extra_body={"top_k": 1}).choices[0].message.content == chat(client).choices[0].message.content
+
+
+def test_penalties(client):
+    plain = chat(client, max_tokens=64).choices[0].message.content
+    pushed = chat(client, max_tokens=64, frequency_penalty=2, presence_penalty=2).choices[0].message.content
+    assert len(set(pushed)) > len(set(plain))
+
+
+def test_content_parts_and_roles(client):
+    messages = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Say "}, {"type": "text", "text": "hello."}]},
+        {"role": "assistant", "content": None, "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "done"},
+    ]
+    assert chat(client, messages=messages).usage.prompt_tokens > 20
+    same = chat(client, messages=[{"role": "system", "content": "x"}, {"role": "user", "content": "ab"}])
+    parts = chat(client, messages=[{"role": "developer", "content": "x"},
+                                   {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}])
+    assert same.choices[0].message.content == parts.choices[0].message.content
+
+
+@pytest.mark.parametrize("change, param, code", [
+    ({"temperature": 3}, "temperature", "decimal_above_max_value"),
+    ({"n": 0}, "n", "integer_below_min_value"),
+    ({"messages": []}, "messages", None),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x"}}]}]}, None, None),
+    ({"no_such_field": 1}, "no_such_field", "unknown_parameter"),
+    ({"response_format": {"type": "xml"}}, None, None),
+    ({"tool_choice": "required"}, "tool_choice", None),
+    ({"functions": [{"name": "f"}]}, "functions", "unknown_parameter"),
+    ({"reasoning_effort": "high"}, "reasoning_effort", "unsupported_value"),
+    ({"stream": "yes"}, "stream", "invalid_type"),
+    ({"stop": [""]}, "stop[0]", None),
+])
+def test_refusals(server, change, param, code):
+    status, headers, body = server.post("/v1/chat/completions", {"messages": CHAT, **change})
+    assert status == 400, body
+    assert headers["X-Request-Id"]
+    error = body["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["type"] == "invalid_request_error"
+    assert param is None or error["param"] == param
+    assert code is None or error["code"] == code
+
+
+def test_context_length(client):
+    with pytest.raises(openai.BadRequestError) as e:
+        chat(client, messages=[{"role": "user", "content": "x" * 5000}])
+    assert e.value.code == "context_length_exceeded"
+    assert e.value.body["message"].startswith("This model's maximum context length is 2048 tokens")
+    with pytest.raises(openai.BadRequestError) as e:
+        chat(client, max_tokens=100000)
+    assert e.value.code == "context_length_exceeded"
+
+
+def test_completions(client, server):
+    answer = client.completions.create(model="tiny", prompt="Once", max_tokens=8, temperature=0)
+    assert answer.object == "text_completion" and len(answer.choices[0].text) == 8
+    echoed = client.completions.create(model="tiny", prompt="Once", max_tokens=8, temperature=0, echo=True)
+    assert echoed.choices[0].text == "Once" + answer.choices[0].text
+    many = client.completions.create(model="tiny", prompt=["Once", "Twice"], max_tokens=8, temperature=0, n=2)
+    assert [c.index for c in many.choices] == [0, 1, 2, 3]
+    assert many.choices[0].text == many.choices[1].text == answer.choices[0].text
+    streamed = ["", ""]
+    for chunk in client.completions.create(model="tiny", prompt=["Once", "Twice"], max_tokens=8, temperature=0, stream=True):
+        streamed[chunk.choices[0].index] += chunk.choices[0].text
+    assert streamed == [many.choices[0].text, many.choices[2].text]
+    ids = server.post("/tokenize", {"prompt": "Once"})[2]["tokens"]
+    assert client.completions.create(model="tiny", prompt=ids, max_tokens=8, temperature=0).choices[0].text == answer.choices[0].text
+
+
+def test_completions_logprobs_and_echo(client):
+    text = "To be, or not to be"
+    made = client.completions.create(model="tiny", prompt=text, max_tokens=1, temperature=0, echo=True, logprobs=2)
+    lp = made.choices[0].logprobs
+    assert "".join(lp.tokens) == made.choices[0].text == text + lp.tokens[-1]
+    assert lp.token_logprobs[0] is None and lp.top_logprobs[0] is None
+    assert all(v <= 0 for v in lp.token_logprobs[1:])
+    assert lp.text_offset == list(range(len(text) + 1))
+    assert all(2 <= len(t) <= 3 for t in lp.top_logprobs[1:])
+    scored = client.completions.create(model="tiny", prompt=text, max_tokens=0, temperature=0, echo=True, logprobs=0)
+    assert scored.choices[0].text == text
+    assert scored.choices[0].logprobs.token_logprobs[1:] == pytest.approx(lp.token_logprobs[1:-1], abs=0.02)
+    # The probability of what is generated does not depend on how it is asked for.
+    longer = client.completions.create(model="tiny", prompt=text, max_tokens=6, temperature=0, logprobs=0)
+    again = client.completions.create(
+        model="tiny", prompt=text + longer.choices[0].text, max_tokens=0, echo=True, logprobs=0)
+    assert again.choices[0].logprobs.token_logprobs[-6:] == pytest.approx(longer.choices[0].logprobs.token_logprobs, abs=0.02)
+
+
+def test_best_of(client):
+    best = client.completions.create(model="tiny", prompt="Once", max_tokens=8, temperature=1.5, seed=3, best_of=6, n=2, logprobs=0,
+                                     extra_body=GO_ON)
+    means = [sum(c.logprobs.token_logprobs) / 8 for c in best.choices]
+    every = client.completions.create(model="tiny", prompt="Once", max_tokens=8, temperature=1.5, seed=3, n=6, logprobs=0, extra_body=GO_ON)
+    expected = sorted((sum(c.logprobs.token_logprobs) / 8 for c in every.choices), reverse=True)[:2]
+    assert means == pytest.approx(expected, abs=1e-3)
+    with pytest.raises(openai.BadRequestError):
+        client.completions.create(model="tiny", prompt="Once", best_of=2, n=3)
+    with pytest.raises(openai.BadRequestError):
+        client.completions.create(model="tiny", prompt="Once", best_of=2, stream=True)
+
+
+def test_embeddings(client, server):
+    made = client.embeddings.create(model="tiny", input=["one", "two", "one"])  # base64 on the wire
+    vectors = [d.embedding for d in made.data]
+    assert len(vectors[0]) == 64 and vectors[0] == pytest.approx(vectors[2], abs=1e-5) and vectors[0] != vectors[1]
+    assert math.isclose(sum(x * x for x in vectors[0]), 1, rel_tol=1e-3)
+    _, _, plain = server.post("/v1/embeddings", {"input": "one"})
+    assert plain["data"][0]["embedding"] == pytest.approx(vectors[0], abs=1e-5)
+    _, _, packed = server.post("/v1/embeddings", {"input": "one", "encoding_format": "base64"})
+    raw = base64.b64decode(packed["data"][0]["embedding"])
+    assert list(struct.unpack("<64f", raw)) == pytest.approx(vectors[0], abs=1e-5)
+    assert server.post("/v1/embeddings", {"input": "one", "dimensions": 8})[0] == 400
+    many = client.embeddings.create(model="tiny", input=[f"text {i}" for i in range(300)])
+    assert len(many.data) == 300 and [d.index for d in many.data] == list(range(300))
+
+
+def test_tokenize(server):
+    status, _, body = server.post("/tokenize", {"prompt": "Hi<|im_end|>", "return_token_strs": True})
+    assert status == 200 and body["count"] == 3 and body["token_strs"][-1] == "<|im_end|>" and body["max_model_len"] == 2048
+    assert server.post("/detokenize", {"tokens": body["tokens"]})[2] == {"prompt": "Hi<|im_end|>"}
+    status, _, chat = server.post("/tokenize", {"messages": CHAT})
+    assert status == 200 and chat["count"] > len("Say hello.")
+    assert server.post("/tokenize", {})[0] == 400
+    assert server.post("/detokenize", {"tokens": [999999]})[0] == 400
+
+
+def test_responses(client):
+    made = client.responses.create(model="tiny", input="Say hello.", max_output_tokens=12, temperature=0)
+    assert made.status == "incomplete" and made.incomplete_details.reason == "max_output_tokens"
+    assert made.output_text == chat(client).choices[0].message.content
+    assert made.usage.output_tokens == 12
+    events = list(client.responses.create(model="tiny", input=[{"role": "user", "content": "Say hello."}],
+                                          max_output_tokens=12, temperature=0, stream=True))
+    assert events[0].type == "response.created" and events[-1].type == "response.incomplete"
+    assert [e.sequence_number for e in events] == list(range(len(events)))
+    assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == made.output_text
+    assert events[-1].response.output_text == made.output_text
+    with pytest.raises(openai.BadRequestError):
+        client.responses.create(model="tiny", input="x", previous_response_id="resp_1")
+
+
+def test_streams_do_not_mix(client):
+    """Thirty streams at once, each with a prompt of its own, give what they give alone."""
+    prompts = [f"Count from {i}: " + "x" * (i % 7) for i in range(30)]
+    alone = [client.completions.create(model="tiny", prompt=p, max_tokens=20, temperature=0.8, seed=i).choices[0].text
+             for i, p in enumerate(prompts)]
+    got = [None] * len(prompts)
+
+    def run(i):
+        stream = client.completions.create(model="tiny", prompt=prompts[i], max_tokens=20, temperature=0.8, seed=i, stream=True)
+        got[i] = "".join(c.choices[0].text for c in stream)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(prompts))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    same = sum(a == b for a, b in zip(alone, got))
+    assert same >= 28, (alone, got)  # rounding may differ with the batch: at most a rare token flips

@@ -1,0 +1,362 @@
+// Whatever a model prefers, its answers are what the grammar says.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "base/error.h"
+#include "random_answer.h"
+
+namespace millrace {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+
+GrammarSpec schema(std::string text) { return {.kind = GrammarSpec::Kind::JsonSchema, .text = std::move(text)}; }
+GrammarSpec regex(std::string text) { return {.kind = GrammarSpec::Kind::Regex, .text = std::move(text)}; }
+GrammarSpec ebnf(std::string text) { return {.kind = GrammarSpec::Kind::Ebnf, .text = std::move(text)}; }
+
+class Grammar : public testing::Test {
+ protected:
+  Grammar() : vocabulary_(small_vocabulary()), compiler_(vocabulary_), seed_(std::random_device()()), random_(seed_) {}
+
+  // Answers of many walks; each of them ends, at least one must.
+  std::vector<std::string> answers(const GrammarSpec& spec, int count = 60) {
+    std::vector<std::string> texts;
+    for (int i = 0; i < count; ++i) {
+      const auto constraint = compiler_.compile(spec);
+      if (auto text = random_answer(*constraint, vocabulary_, random_)) texts.push_back(*text);
+    }
+    EXPECT_FALSE(texts.empty()) << "seed " << seed_;
+    return texts;
+  }
+
+  template <class Check>
+  void expect_all(const char* text, Check check) {
+    for (const std::string& answer : answers(schema(text))) {
+      const Json value = Json::parse(answer, nullptr, false);
+      ASSERT_FALSE(value.is_discarded()) << answer << " of " << text << " seed " << seed_;
+      ASSERT_TRUE(check(value)) << answer << " of " << text << " seed " << seed_;
+    }
+  }
+
+  bool accepts(const GrammarSpec& spec, const std::string& text) {
+    const auto constraint = compiler_.compile(spec);
+    std::vector<uint32_t> mask(mask_words(static_cast<int64_t>(vocabulary_.tokens.size())));
+    const auto allowed = [&](int32_t token) {
+      if (!constraint->fill_mask(mask)) return true;
+      return (mask[static_cast<size_t>(token) / 32] >> (token % 32) & 1) != 0;
+    };
+    for (const char byte : text) {
+      const int32_t token = static_cast<unsigned char>(byte);
+      if (!allowed(token)) return false;
+      constraint->accept(token);
+    }
+    return allowed(vocabulary_.end_tokens[0]);
+  }
+
+  std::string refusal(const GrammarSpec& spec) {
+    try {
+      compiler_.compile(spec);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Usage);
+      return error.what();
+    }
+    return "accepted";
+  }
+
+  GrammarVocabulary vocabulary_;
+  GrammarCompiler compiler_;
+  uint64_t seed_;
+  std::mt19937_64 random_;
+};
+
+TEST_F(Grammar, AnyObject) {
+  for (const std::string& answer : answers({.kind = GrammarSpec::Kind::JsonObject})) {
+    EXPECT_TRUE(Json::parse(answer, nullptr, false).is_object()) << answer;
+  }
+  EXPECT_TRUE(accepts({}, "{\"a\": [1, {\"b\": null}, \"\\n\"], \"c\": -1.5e3}"));
+  EXPECT_FALSE(accepts({}, "[1]"));
+  EXPECT_FALSE(accepts({}, "{\"a\": 01}"));
+  EXPECT_FALSE(accepts({}, "{\"a\": \"\t\"}"));
+}
+
+TEST_F(Grammar, WhitespaceIsBounded) {
+  EXPECT_TRUE(accepts({}, "{\n    \"a\": 1\n}"));
+  EXPECT_FALSE(accepts({}, "{" + std::string(100, ' ') + "}"));
+  EXPECT_FALSE(accepts({}, "{" + std::string(10, '\n') + "}"));
+}
+
+TEST_F(Grammar, Objects) {
+  expect_all(
+      R"({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["a"]})",
+      [](const Json& value) {
+        return value["a"].is_number_integer() && (!value.contains("b") || value["b"].is_string()) && value.size() <= 2;
+      });
+  expect_all(
+      R"({"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": {"type": "string"}})",
+      [](const Json& value) {
+        for (const auto& item : value.items()) {
+          if (item.key() == "a" ? !item.value().is_number_integer() : !item.value().is_string()) return false;
+        }
+        return true;
+      });
+  const auto open = schema(
+      R"({"type": "object", "properties": {"ab": {"type": "integer"}}, "additionalProperties": {"type": "string"}})");
+  EXPECT_TRUE(accepts(open, R"({"ab": 1, "a": "", "abc": "x", "": ""})"));
+  EXPECT_FALSE(accepts(open, R"({"ab": "x"})"));
+  EXPECT_FALSE(accepts(open, R"({"ab": 1, "ab": "x"})"));
+  EXPECT_TRUE(accepts(schema(R"({"properties": {}})"), "{}"));
+}
+
+TEST_F(Grammar, OptionalMembersInEveryCombination) {
+  const auto spec = schema(R"({"properties": {"a": {}, "b": {}, "c": {}}, "required": ["b"]})");
+  EXPECT_TRUE(accepts(spec, R"({"b": 1})"));
+  EXPECT_TRUE(accepts(spec, R"({"a": 1, "b": 1})"));
+  EXPECT_TRUE(accepts(spec, R"({"b": 1, "c": 1})"));
+  EXPECT_FALSE(accepts(spec, R"({"a": 1, "c": 1})"));
+  EXPECT_FALSE(accepts(spec, R"({"a": 1})"));
+  EXPECT_FALSE(accepts(spec, R"({"b": 1,})"));
+  EXPECT_FALSE(accepts(spec, R"({,"b": 1})"));
+}
+
+TEST_F(Grammar, Arrays) {
+  expect_all(R"({"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 4})",
+             [](const Json& value) { return value.size() >= 2 && value.size() <= 4 && value[1].is_boolean(); });
+  expect_all(
+      R"({"type": "array", "prefixItems": [{"type": "null"}, {"type": "integer"}], "items": {"type": "string"}, "minItems": 1, "maxItems": 3})",
+      [](const Json& value) {
+        return value[0].is_null() && value.size() <= 3 && (value.size() < 2 || value[1].is_number_integer());
+      });
+  EXPECT_TRUE(accepts(schema(R"({"type": "array"})"), "[]"));
+  EXPECT_FALSE(accepts(schema(R"({"type": "array", "items": false})"), "[1]"));
+}
+
+TEST_F(Grammar, IntegerBounds) {
+  for (int round = 0; round < 40; ++round) {
+    const int64_t a = static_cast<int64_t>(random_() % 20000) - 10000,
+                  b = a + static_cast<int64_t>(random_() % (1 + random_() % 3000));
+    const auto spec = schema(Json{{"type", "integer"}, {"minimum", a}, {"maximum", b}}.dump());
+    for (const int64_t value : {a - 1, a, a + 1, (a + b) / 2, b - 1, b, b + 1, a * 10, b * 10, -a, -b, int64_t{0}}) {
+      ASSERT_EQ(accepts(spec, std::to_string(value)), value >= a && value <= b)
+          << a << ".." << b << ": " << value << " seed " << seed_;
+    }
+  }
+  EXPECT_FALSE(accepts(schema(R"({"type": "integer", "exclusiveMinimum": 3})"), "3"));
+  EXPECT_TRUE(accepts(schema(R"({"type": "integer", "exclusiveMinimum": 3})"), "40"));
+  EXPECT_THAT(refusal(schema(R"({"type": "integer", "minimum": 3, "maximum": 2})")), HasSubstr("no number"));
+}
+
+TEST_F(Grammar, NumberBounds) {
+  for (int round = 0; round < 40; ++round) {
+    const double a = std::round(std::uniform_real_distribution<>(-50, 50)(random_) * 1000) / 1000;
+    const double b =
+        a + std::round(std::uniform_real_distribution<>(0, random_() % 2 ? 0.5 : 80)(random_) * 1000) / 1000;
+    const auto spec = schema(Json{{"type", "number"}, {"minimum", a}, {"exclusiveMaximum", b + 0.001}}.dump());
+    for (const double value : {a, (a + b) / 2, b, a - 0.01, b + 0.01, -a, 0.0, 7.25, -3.5}) {
+      const std::string text = Json::parse(fmt::format("{:.4f}", value)).dump();
+      if (text.find('e') != std::string::npos) continue;
+      const double exact = std::stod(text);
+      ASSERT_EQ(accepts(spec, text), exact >= a && exact < b + 0.001)
+          << a << ".." << b << ": " << text << " seed " << seed_;
+    }
+    for (const std::string& answer : answers(spec, 10)) {
+      const double value = std::stod(answer);
+      ASSERT_TRUE(value >= a && value < b + 0.001) << answer << " of " << a << ".." << b;
+    }
+  }
+}
+
+TEST_F(Grammar, MultiplesAreExact) {
+  for (const int64_t multiple : {7, 2, 50, 64, 1000, 30}) {
+    const std::string text = Json{{"type", "integer"}, {"multipleOf", multiple}}.dump();
+    expect_all(text.c_str(), [&](const Json& value) { return value.get<int64_t>() % multiple == 0; });
+    EXPECT_TRUE(accepts(schema(text), std::to_string(-3 * multiple))) << multiple;
+    EXPECT_FALSE(accepts(schema(text), std::to_string(3 * multiple + 1))) << multiple;
+  }
+  expect_all(R"({"type": "integer", "multipleOf": 5, "minimum": -7, "maximum": 12})",
+             [](const Json& value) { return value >= -7 && value <= 12 && value.get<int>() % 5 == 0; });
+}
+
+TEST_F(Grammar, Strings) {
+  expect_all(R"({"type": "string", "minLength": 2, "maxLength": 4})", [](const Json& value) {
+    const auto text = value.get<std::string>();
+    const auto length = std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
+    return length >= 2 && length <= 4;
+  });
+  const auto pattern = schema(R"({"type": "string", "pattern": "^[a-z]+(-[0-9]{2})?$"})");
+  EXPECT_TRUE(accepts(pattern, "\"abc-12\""));
+  EXPECT_FALSE(accepts(pattern, "\"abc-1\""));
+  EXPECT_TRUE(accepts(schema(R"({"type": "string", "pattern": "b"})"), "\"abc\""));
+  EXPECT_TRUE(accepts(schema(R"({"type": "string", "pattern": "^a|b$"})"), "\"xb\""));
+  EXPECT_FALSE(accepts(schema(R"({"type": "string", "pattern": "^a|b$"})"), "\"bx\""));
+  EXPECT_TRUE(accepts(schema(R"({"type": "string", "pattern": "^.\"$"})"), "\"x\\\"\""));
+  EXPECT_TRUE(accepts(schema(R"({"type": "string", "pattern": "^[a-z]+$", "maxLength": 3})"), "\"abc\""));
+  EXPECT_FALSE(accepts(schema(R"({"type": "string", "pattern": "^[a-z]+$", "maxLength": 3})"), "\"abcd\""));
+}
+
+TEST_F(Grammar, Formats) {
+  const std::pair<const char*, const char*> formats[] = {{"date", R"(\d{4}-\d\d-\d\d)"},
+                                                         {"uuid", R"([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})"},
+                                                         {"ipv4", R"(\d+(\.\d+){3})"},
+                                                         {"email", R"([^@]+@[^@]+\.[^@]+)"}};
+  for (const auto& [format, shape] : formats) {
+    for (const std::string& answer : answers(schema(Json{{"type", "string"}, {"format", format}}.dump()), 20)) {
+      EXPECT_TRUE(std::regex_match(Json::parse(answer).get<std::string>(), std::regex(shape))) << answer;
+    }
+  }
+}
+
+TEST_F(Grammar, EnumsAndTypes) {
+  expect_all(R"({"enum": ["a", 1, null, {"b": [true]}]})",
+             [](const Json& value) { return value == "a" || value == 1 || value.is_null() || value.is_object(); });
+  expect_all(R"({"type": ["integer", "null"]})",
+             [](const Json& value) { return value.is_null() || value.is_number_integer(); });
+  expect_all(R"({"type": "string", "enum": ["a", 1]})", [](const Json& value) { return value == "a"; });
+  EXPECT_TRUE(accepts(schema(R"({"const": "\u00e9\n\""})"), "\"\xC3\xA9\\n\\\"\""));
+}
+
+TEST_F(Grammar, Combinators) {
+  expect_all(R"({"anyOf": [{"type": "integer", "minimum": 5, "maximum": 9}, {"type": "boolean"}]})",
+             [](const Json& value) { return value.is_boolean() || (value >= 5 && value <= 9); });
+  expect_all(
+      R"({"allOf": [{"properties": {"a": {"type": "number"}}, "required": ["a"]}, {"properties": {"a": {"maximum": 3, "type": "integer"}, "b": {"type": "null"}}, "required": ["b"]}], "type": "object"})",
+      [](const Json& value) {
+        return value["a"].is_number_integer() && value["a"] <= 3 && value["b"].is_null() && value.size() == 2;
+      });
+  expect_all(
+      R"({"type": "object", "properties": {"k": {"type": "string"}}, "required": ["k"], "anyOf": [{"properties": {"k": {"const": "x"}}}, {"properties": {"k": {"const": "y"}, "z": {"type": "null"}}}]})",
+      [](const Json& value) { return value["k"] == "x" || value["k"] == "y"; });
+  expect_all(
+      R"({"oneOf": [{"type": "object", "properties": {"t": {"const": "a"}, "x": {"type": "integer"}}, "required": ["t", "x"]}, {"type": "object", "properties": {"t": {"const": "b"}}, "required": ["t"]}]})",
+      [](const Json& value) { return value["t"] == "a" ? value["x"].is_number_integer() : value["t"] == "b"; });
+  EXPECT_THAT(refusal(schema(R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})")), HasSubstr("oneOf"));
+  EXPECT_THAT(refusal(schema(R"({"allOf": [{"type": "integer"}, {"type": "string"}]})")), HasSubstr("no value"));
+}
+
+TEST_F(Grammar, References) {
+  const char* tree =
+      R"({"$ref": "#/$defs/node", "$defs": {"node": {"type": "object", "properties": {"v": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}}, "required": ["v", "next"], "additionalProperties": false}}})";
+  expect_all(tree, [](const Json& value) {
+    const Json* at = &value;
+    while (!at->is_null()) {
+      if (!(*at)["v"].is_number_integer()) return false;
+      at = &(*at)["next"];
+    }
+    return true;
+  });
+  EXPECT_THAT(refusal(schema(R"({"$ref": "#"})")), HasSubstr("no value"));
+  EXPECT_THAT(refusal(schema(R"({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]})")),
+              HasSubstr("no value"));
+  EXPECT_THAT(refusal(schema(R"({"$ref": "#/nowhere"})")), HasSubstr("nowhere"));
+  EXPECT_THAT(refusal(schema(R"({"$ref": "http://example.com/x"})")), HasSubstr("same schema"));
+}
+
+TEST_F(Grammar, WhatCannotBeEnforcedIsRefused) {
+  const char* const schemas[] = {R"({"not": {"type": "string"}})",
+                                 R"({"type": "array", "uniqueItems": true})",
+                                 R"({"if": {}, "then": {}})",
+                                 R"({"type": "array", "contains": {}})",
+                                 R"({"type": "string", "format": "klingon"})",
+                                 R"({"type": "number", "multipleOf": 0.1})",
+                                 R"s({"type": "string", "pattern": "(?=a)"})s",
+                                 R"({"type": "string", "pattern": "a\\b"})",
+                                 R"({"type": "string", "pattern": "(a)\\1"})",
+                                 R"({"dependentRequired": {"a": ["b"]}})",
+                                 R"({"type": "string", "pattern": "^a*b*$", "maxLength": 3})",
+                                 R"({"type": "wrong"})",
+                                 R"({"type": "object", "minProperties": 3})",
+                                 "[]",
+                                 "3",
+                                 "{",
+                                 "\"x\""};
+  for (const char* text : schemas) EXPECT_NE(refusal(schema(text)), "accepted") << text;
+}
+
+TEST_F(Grammar, Regexes) {
+  const std::string text = "(yes|no), [A-Z][a-z]{2,4}\\.?";
+  const std::regex reference(text);
+  for (const std::string& answer : answers(regex(text))) EXPECT_TRUE(std::regex_match(answer, reference)) << answer;
+  EXPECT_TRUE(accepts(regex("^\\d{3}-\\w+$"), "123-ab_9"));
+  EXPECT_FALSE(accepts(regex("^\\d{3}-\\w+$"), "12-ab"));
+  EXPECT_TRUE(accepts(regex("[^\\u0000-\\u007f]+"), "\xE8\xAA\x9E"));
+}
+
+TEST_F(Grammar, Ebnf) {
+  const auto spec = ebnf("root ::= \"a\" list \"!\"\nlist ::= item (\", \" item)*\nitem ::= [0-9]+ | \"x\"{2,3}");
+  EXPECT_TRUE(accepts(spec, "a1, xx, 23!"));
+  EXPECT_FALSE(accepts(spec, "a1, x!"));
+  EXPECT_THAT(refusal(ebnf("root ::= nothing")), HasSubstr("nothing"));
+  EXPECT_NE(refusal(ebnf("root ::= \"a")), "accepted");
+  EXPECT_NE(refusal(ebnf("other ::= \"a\"")), "accepted");
+  EXPECT_NE(refusal(ebnf("")), "accepted");
+}
+
+TEST_F(Grammar, ToolCalls) {
+  GrammarSpec spec{.kind = GrammarSpec::Kind::ToolCalls, .parallel = true};
+  spec.syntax = {"[", "{\"name\": \"", "\", \"arguments\": ", "}", ", ", "]"};
+  spec.tools = {{"f", R"({"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]})"},
+                {"g\"", ""}};
+  for (const std::string& answer : answers(spec)) {
+    const Json calls = Json::parse(answer, nullptr, false);
+    ASSERT_TRUE(calls.is_array() && !calls.empty()) << answer;
+    for (const Json& call : calls) {
+      ASSERT_TRUE(call["name"] == "f" ? call["arguments"]["x"].is_number_integer() : call["name"] == "g\"") << answer;
+    }
+  }
+  spec.parallel = false;
+  EXPECT_TRUE(accepts(spec, R"([{"name": "f", "arguments": {"x": 1}}])"));
+  EXPECT_FALSE(accepts(spec, R"([{"name": "f", "arguments": {"x": 1}}, {"name": "f", "arguments": {"x": 1}}])"));
+}
+
+// Each of these would take for ever, or all memory, if nobody looked.
+TEST_F(Grammar, HostileInputEndsSoon) {
+  std::string deep, wide = R"({"enum": [)", nested = "a";
+  for (int i = 0; i < 5000; ++i) deep += R"({"type":"array","items":)";
+  for (int i = 0; i < 200000; ++i) wide += std::to_string(i) + ",";
+  for (int i = 0; i < 20; ++i) nested = "(" + nested + "){1,100}";
+  std::string options;
+  for (int i = 0; i < 12; ++i)
+    options +=
+        std::string(i ? "," : "") + R"({"anyOf":[{"minimum":1},{"maximum":5},{"multipleOf":2},{"type":"integer"}]})";
+  std::string keys = R"({"type":"object","additionalProperties":true,"properties":{)";
+  for (int i = 0; i < 3000; ++i) keys += std::string(i ? "," : "") + "\"key" + std::to_string(i * 7919) + "\":{}";
+  const GrammarSpec hostile[] = {schema(deep),
+                                 schema(wide + "0]}"),
+                                 regex(nested),
+                                 schema(R"({"allOf":[)" + options + "]}"),
+                                 regex("(a*)*b"),
+                                 regex("(x+x+)+y"),
+                                 regex("((a{0,100}){0,100}){0,100}"),
+                                 schema(keys + "}}"),
+                                 ebnf("root ::= root root | \"a\""),
+                                 ebnf("root ::= ((\"a\"{0,9999}){0,9999}){0,9999}"),
+                                 ebnf("root ::= " + std::string(100000, '(')),
+                                 regex(std::string(20000, '(')),
+                                 schema(R"({"type":"string","maxLength":90000})"),
+                                 schema(R"({"type":"array","maxItems":90000})")};
+  for (const GrammarSpec& spec : hostile) {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::string outcome = refusal(spec);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    EXPECT_LT(seconds, 5) << spec.text.substr(0, 60) << " " << outcome;
+    EXPECT_LT(outcome.size(), 500u) << outcome;
+  }
+}
+
+TEST_F(Grammar, CompiledOnesAreKept) {
+  compiler_.compile(schema(R"({"type": "integer"})"));
+  compiler_.compile(schema(R"({"type": "integer"})"));
+  EXPECT_EQ(compiler_.stats().misses, 1u);
+  EXPECT_EQ(compiler_.stats().hits, 1u);
+  GrammarCompiler small(vocabulary_, 1);
+  small.compile(schema(R"({"type": "integer"})"));
+  small.compile(schema(R"({"type": "string"})"));
+  EXPECT_EQ(small.stats().kept, 1u);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,22 @@
+// A model that knows nothing: draws tokens at random from what a constraint allows.
+#pragma once
+
+#include <optional>
+#include <random>
+#include <string>
+
+#include "sampling/grammar/grammar_compiler.h"
+
+namespace millrace {
+
+// All single bytes, pieces of JSON and words, and two end tokens: 300 and some.
+GrammarVocabulary small_vocabulary();
+
+// As many tokens as a large model has, of every length and script. The same for the same size.
+GrammarVocabulary large_vocabulary(size_t size);
+
+// Nothing: it did not end within so many tokens.
+std::optional<std::string> random_answer(Constraint& constraint, const GrammarVocabulary& vocabulary,
+                                         std::mt19937_64& random, int most_tokens = 3000);
+
+}  // namespace millrace

@@ -1,0 +1,160 @@
+#include "server/schema.h"
+
+#include <gtest/gtest.h>
+
+#include "server/api_error.h"
+#include "server/chat_request.h"
+#include "server/completions_request.h"
+#include "server/responses_request.h"
+#include "server/routes.h"
+
+namespace millrace {
+namespace {
+
+struct Refused {
+  std::string param, code;
+  bool operator==(const Refused&) const = default;
+};
+void PrintTo(const Refused& r, std::ostream* out) { *out << r.param << " / " << r.code; }
+
+template <class F>
+Refused refusal(F&& f) {
+  try {
+    f();
+  } catch (const ApiError& e) {
+    EXPECT_EQ(e.problem().status, 400);
+    EXPECT_FALSE(e.problem().message.empty());
+    return {e.problem().param, e.problem().code};
+  }
+  return {"accepted", ""};
+}
+
+Refused chat(const std::string& fields) {
+  const std::string body =
+      R"({"messages":[{"role":"user","content":"hi"}])" + (fields.empty() ? "" : "," + fields) + "}";
+  return refusal([&] { chat_fields().read(parse_json(body)); });
+}
+
+const Refused kFine{"accepted", ""};
+
+TEST(Json, IsBounded) {
+  EXPECT_EQ(parse_json(R"({"a":[1,2.5,"x",null,true]})")["a"].size(), 5u);
+  EXPECT_THROW(parse_json(std::string(200, '[') + std::string(200, ']')), ApiError);
+  EXPECT_THROW(parse_json(std::string(5000000, '[')), ApiError);
+  EXPECT_THROW(parse_json("{\"a\":1"), ApiError);
+  EXPECT_THROW(parse_json("\"\xff\xfe\""), ApiError);      // no UTF-8
+  EXPECT_THROW(parse_json("\"\xed\xa0\x80\""), ApiError);  // half a surrogate pair
+  EXPECT_THROW(parse_json(""), ApiError);
+  EXPECT_THROW(parse_json("1e999"), ApiError);
+  std::string wide = "{\"x\":0";
+  for (int i = 0; i < 3000; ++i) wide += ",\"k" + std::to_string(i) + "\":0";
+  EXPECT_THROW(parse_json(wide + "}"), ApiError);
+}
+
+TEST(Schema, NamesThePlace) {
+  EXPECT_EQ(chat(""), kFine);
+  EXPECT_EQ(chat(R"("temperature":0.5)"), kFine);
+  EXPECT_EQ(chat(R"("temperature":null)"), kFine);
+  EXPECT_EQ(chat(R"("temperature":2.5)"), (Refused{"temperature", "decimal_above_max_value"}));
+  EXPECT_EQ(chat(R"("temperature":"hot")"), (Refused{"temperature", "invalid_type"}));
+  EXPECT_EQ(chat(R"("n":0)"), (Refused{"n", "integer_below_min_value"}));
+  EXPECT_EQ(chat(R"("n":1.5)"), (Refused{"n", "invalid_type"}));
+  EXPECT_EQ(chat(R"("n":2.0)"), kFine);
+  EXPECT_EQ(chat(R"("seed":-9223372036854775808)"), kFine);
+  EXPECT_EQ(chat(R"("seed":9223372036854775808)"), (Refused{"seed", "integer_above_max_value"}));
+  EXPECT_EQ(chat(R"("stop":"x")"), kFine);
+  EXPECT_EQ(chat(R"("stop":["x",""])"), (Refused{"stop[1]", "invalid_value"}));
+  EXPECT_EQ(chat(R"("tempature":1)"), (Refused{"tempature", "unknown_parameter"}));
+  EXPECT_EQ(chat(R"("stream_options":{"include_usage":true,"x":1})"),
+            (Refused{"stream_options.x", "unknown_parameter"}));
+  EXPECT_EQ(chat(R"("logit_bias":{"5":101})"), (Refused{"logit_bias.5", "decimal_above_max_value"}));
+  EXPECT_EQ(chat(R"("tool_choice":"maybe")"), (Refused{"tool_choice", "invalid_value"}));
+  EXPECT_EQ(chat(R"("response_format":{"type":"json_schema","json_schema":{"name":""}})"),
+            (Refused{"response_format.json_schema.name", "invalid_value"}));
+}
+
+TEST(Schema, Messages) {
+  const auto with = [](const std::string& message) {
+    return refusal([&] { chat_fields().read(parse_json("{\"messages\":[" + message + "]}")); });
+  };
+  EXPECT_EQ(with(""), (Refused{"messages", "invalid_value"}));
+  EXPECT_EQ(refusal([] { chat_fields().read(parse_json("{}")); }), (Refused{"messages", "missing_required_parameter"}));
+  EXPECT_EQ(refusal([] { chat_fields().read(parse_json("[]")); }), (Refused{"", "invalid_type"}));
+  EXPECT_EQ(with(R"({"role":"developer","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]})"), kFine);
+  EXPECT_EQ(
+      with(R"({"role":"assistant","content":null,"refusal":null,"annotations":[],"audio":null,"function_call":null,
+                     "tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]})"),
+      kFine);
+  EXPECT_EQ(with(R"({"role":"user"})"), (Refused{"messages[0].content", "missing_required_parameter"}));
+  EXPECT_EQ(with(R"({"role":"wizard","content":"x"})").param, "messages[0].role");
+  EXPECT_NE(with(R"({"role":"user","content":[{"type":"image_url","image_url":{"url":"data:"}}]})"), kFine);
+}
+
+TEST(Schema, TemplatesSeePlainMessages) {
+  const Json messages = parse_json(R"([
+    {"role":"developer","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
+    {"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}},
+                                      {"id":"2","type":"function","function":{"name":"g","arguments":"{oops"}}]},
+    {"role":"tool","tool_call_id":"1","content":"done"}])");
+  const Json seen = template_messages(messages);
+  EXPECT_EQ(seen[0], parse_json(R"({"role":"system","content":"ab"})"));
+  EXPECT_EQ(seen[1]["tool_calls"][0]["function"]["arguments"], parse_json(R"({"x":1})"));
+  EXPECT_EQ(seen[1]["tool_calls"][1]["function"]["arguments"], "{oops");
+  EXPECT_EQ(seen[2]["tool_call_id"], "1");
+}
+
+TEST(Schema, Prompts) {
+  EXPECT_EQ(read_prompts(parse_json(R"("a")")).size(), 1u);
+  EXPECT_EQ(read_prompts(parse_json(R"(["a","b"])")).size(), 2u);
+  EXPECT_EQ(read_prompts(parse_json("[1,2,3]"))[0].tokens, (std::vector<int32_t>{1, 2, 3}));
+  EXPECT_EQ(read_prompts(parse_json("[[1,2],[3]]"))[1].tokens, (std::vector<int32_t>{3}));
+  for (const char* bad : {"[]", "[[]]", "{}", "[1,\"a\"]", "[-1]", "[1.5]", "[99999999999]", "null", "[[1],\"a\"]"}) {
+    EXPECT_THROW(prompts_schema().check(parse_json(bad), "prompt"), ApiError) << bad;
+  }
+}
+
+TEST(Schema, ResponsesBecomeChats) {
+  const auto r = responses_fields().read(parse_json(R"({"instructions":"Be brief.","max_output_tokens":7,"input":[
+    {"role":"user","content":[{"type":"input_text","text":"hi"}]},
+    {"type":"function_call","call_id":"c1","name":"f","arguments":"{}"},
+    {"type":"function_call","call_id":"c2","name":"g","arguments":"{}"},
+    {"type":"function_call_output","call_id":"c1","output":"1"}],
+    "tools":[{"type":"function","name":"f","parameters":{"type":"object"}}],"tool_choice":{"type":"function","name":"f"},
+    "text":{"format":{"type":"json_schema","name":"n","schema":{"type":"object"}}}})"));
+  const ChatRequest chat = to_chat_request(r);
+  ASSERT_EQ(chat.messages.size(), 4u);
+  EXPECT_EQ(chat.messages[0]["role"], "system");
+  EXPECT_EQ(chat.messages[2]["tool_calls"].size(), 2u);
+  EXPECT_EQ(chat.max_completion_tokens, 7);
+  EXPECT_EQ(chat.tools[0]["function"]["name"], "f");
+  EXPECT_EQ(chat.tool_choice["function"]["name"], "f");
+  EXPECT_EQ(chat.response_format["json_schema"]["name"], "n");
+  // What is made of it is a valid chat request.
+  const Json body{{"messages", chat.messages}, {"tools", chat.tools}, {"response_format", chat.response_format}};
+  EXPECT_NO_THROW(chat_fields().read(body));
+  EXPECT_NE(refusal([] { responses_fields().read(parse_json(R"({"input":"x","previous_response_id":"r"})")); }), kFine);
+  EXPECT_NE(refusal([] { responses_fields().read(parse_json(R"({"input":"x","background":true})")); }), kFine);
+}
+
+TEST(OpenApi, HasEveryRouteAndField) {
+  const Json document = openapi_document(true);
+  for (const Route& route : routes()) {
+    const std::string method = route.method == "GET" ? "get" : "post";
+    ASSERT_TRUE(document["paths"].contains(route.path)) << route.path;
+    const Json& operation = document["paths"][route.path][method];
+    EXPECT_EQ(operation.contains("security"), !route.open) << route.path;
+    EXPECT_EQ(operation.contains("requestBody"), route.method == "POST") << route.path;
+  }
+  const Json& chat =
+      document["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"];
+  for (const char* name :
+       {"messages", "temperature", "tools", "response_format", "stream_options", "logit_bias", "ignore_eos"}) {
+    EXPECT_TRUE(chat["properties"].contains(name)) << name;
+  }
+  EXPECT_EQ(chat["additionalProperties"], false);
+  EXPECT_EQ(chat["required"], Json::array({"messages"}));
+  EXPECT_FALSE(openapi_document(false)["components"].contains("securitySchemes"));
+}
+
+}  // namespace
+}  // namespace millrace
