@@ -19,11 +19,11 @@ build_all() {
 }
 
 mkdir -p "$build"
-rm -f "$build"/*
+rm -f "$build"/*.cu.o "$build"/attention "$build"/small_ops
 time build_all
 failed=0
 run() { timeout "$@" || { echo "exit $?: $*"; failed=1; }; }
-for kind in decode prefill general hopper cluster; do run 60 "$build/attention" check $kind; done
+for kind in decode cluster prefill hopper general; do run 60 "$build/attention" check $kind; done
 run 30 "$build/small_ops"
 run 60 "$build/attention" decode
 run 30 "$build/attention" prefill

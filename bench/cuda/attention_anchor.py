@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""PyTorch's scaled_dot_product_attention (flash and cuDNN) on the shapes of bench/cuda/attention.cu, timed the same way:
-inside a CUDA graph, keys and values rotated past L2, the median of the replays.
+"""PyTorch's scaled_dot_product_attention (flash and cuDNN) on the shapes of bench/cuda/attention.cu.
+
+Timed the same way: inside a CUDA graph, keys and values rotated past L2, the median of the replays.
 """
 
 import torch
@@ -41,7 +42,8 @@ def measure(backend, kv_heads, dim, batch, rows, context, causal):
     keys, values = [make(kv_heads, context) for _ in range(copies)], [make(kv_heads, context) for _ in range(copies)]
 
     def launch(i):
-        F.scaled_dot_product_attention(q, keys[i % copies], values[i % copies], is_causal=causal, enable_gqa=kv_heads != 32)
+        at = i % copies
+        F.scaled_dot_product_attention(q, keys[at], values[at], is_causal=causal, enable_gqa=kv_heads != 32)
 
     try:
         with sdpa_kernel(backend), torch.no_grad():
@@ -53,9 +55,11 @@ def measure(backend, kv_heads, dim, batch, rows, context, causal):
 
 def main():
     print("torch", torch.__version__, torch.cuda.get_device_name())
-    print("decode, bf16, head 128: us (TB/s)    flash    cuDNN")
-    shapes = [(h, b, l) for h in (32, 8) for b in (1, 8, 32) for l in (1024, 4096, 16384) if h * b * l <= 32 * 8 * 16384]
-    shapes += [(8, 1, 128), (8, 1, 512), (8, 3, 1024), (8, 13, 4096), (8, 48, 1024), (8, 64, 1024), (32, 5, 1000), (32, 64, 1024)]
+    print("decode, bf16, head 128: us (TB/s): flash, cuDNN")
+    shapes = [(h, b, n) for h in (32, 8) for b in (1, 8, 32) for n in (1024, 4096, 16384)]
+    shapes = [(h, b, n) for h, b, n in shapes if h * b * n <= 32 * 8 * 16384]
+    shapes += [(8, 1, 128), (8, 1, 512), (8, 3, 1024), (8, 13, 4096), (8, 48, 1024), (8, 64, 1024)]
+    shapes += [(32, 5, 1000), (32, 64, 1024)]
     for kv_heads, batch, context in shapes:
         row = f"32/{kv_heads} B{batch} L{context}".ljust(22)
         for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
@@ -63,8 +67,9 @@ def main():
             row += f" {us:8.2f} ({4 * kv_heads * 128 * batch * context / us * 1e-6:.2f})"
         print(row, flush=True)
     print("prefill, bf16, causal: us (TFLOP/s)    flash    cuDNN")
-    for kv_heads, dim, batch, rows in [(32, 128, 1, 1024), (8, 128, 1, 1024), (8, 128, 1, 2048), (8, 128, 1, 4096), (8, 128, 1, 8192),
-                                       (32, 128, 4, 4096), (8, 128, 8, 1024), (8, 64, 1, 4096), (8, 96, 1, 4096), (8, 256, 1, 4096)]:
+    prompts = [(32, 128, 1, 1024), (8, 128, 1, 1024), (8, 128, 1, 2048), (8, 128, 1, 4096), (8, 128, 1, 8192)]
+    prompts += [(32, 128, 4, 4096), (8, 128, 8, 1024), (8, 64, 1, 4096), (8, 96, 1, 4096), (8, 256, 1, 4096)]
+    for kv_heads, dim, batch, rows in prompts:
         row = f"32/{kv_heads} d{dim} B{batch} rows {rows}".ljust(26)
         for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
             us = measure(backend, kv_heads, dim, batch, rows, rows, True)

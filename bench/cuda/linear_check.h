@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "kernels/linear/cuda/launch.h"
 
@@ -13,6 +14,8 @@ struct KernelFilter {  // how the names of kernels begin
     return kernel.name.starts_with(only) && (skip.empty() || !kernel.name.starts_with(skip));
   }
 };
+
+std::vector<CudaLinearKernel> kernels_to_measure();
 
 int check_linear(const CudaLimits& limits, const KernelFilter& filter, uint64_t seed);  // the number of failures
 

@@ -8,6 +8,8 @@
 namespace millrace {
 namespace {
 
+constexpr double kLargestF16 = 65504;
+
 struct Case {
   DType format, x, y;
   int64_t n, k, m;
@@ -24,7 +26,9 @@ class Problem {
  public:
   Problem(const Case& c, std::mt19937& random) : case_(c), weights_(random_weights(c.format, c.n, c.k, random)) {
     x_ = random_activations(c.m, c.k, random);
-    for (float& value : x_) value = rounded(value, c.x);
+    // What f16 can hold: products of a few hundred such inputs stay within its range, too.
+    const float largest = c.x == DType::F16 ? 100 : 1e30f;
+    for (float& value : x_) value = rounded(std::clamp(value, -largest, largest), c.x);
     std::normal_distribution<float> normal;
     for (int64_t i = 0; i < c.n; ++i) bias_.push_back(normal(random));
     for (int64_t i = 0; i < c.n * c.m; ++i) before_.push_back(rounded(normal(random), c.y));
@@ -85,12 +89,15 @@ class Problem {
     for (int64_t i = 0; i < c.m; ++i) {
       double error = 0, size = 0;
       for (int64_t j = 0; j < c.n; ++j) {
-        const double want = expected_.y[size_t(i * c.n + j)];
+        double want = expected_.y[size_t(i * c.n + j)];
+        if (c.y == DType::F16) want = std::clamp(want, -kLargestF16, kLargestF16);  // it saturates
         error += std::pow(y.at(i, j) - want, 2);
         size += want * want;
       }
+      // Below 2^-14 numbers of f16 lie 2^-24 apart, whatever their size.
+      const double smallest = c.y == DType::F16 ? 0x1p-24 * std::sqrt(double(c.n)) : 1e-30;
       const double allowed =
-          product * expected_.typical[size_t(i)] + (rounding_of(c.y) + 1e-6) * std::sqrt(size) + 1e-30;
+          product * expected_.typical[size_t(i)] + (rounding_of(c.y) + 1e-6) * std::sqrt(size) + smallest;
       worst = std::max(worst, std::isnan(error) ? 1e30 : std::sqrt(error) / allowed);
     }
     return worst;

@@ -15,7 +15,7 @@ namespace millrace {
 
 struct DecodeParams {
   CudaAttentionArgs args;
-  int sequences = 0, heads = 0, kv_heads = 0, group = 0, block_size = 0;
+  int sequences = 0, kv_heads = 0, group = 0, block_size = 0;
   int pairs_per_sequence = 0;    // at most
   int ranks = 1;                 // blocks of a cluster
   bool deep = false;             // twice the stages, where a multiprocessor has one block only

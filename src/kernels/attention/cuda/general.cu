@@ -10,7 +10,6 @@ constexpr int kAtOnce = 4;  // positions: their sums over the lanes overlap
 struct GeneralParams {
   CudaAttentionArgs args;
   int sequences, heads, kv_heads, head_dim, block_size;
-  int rows;  // 0: as many as the slices say
 };
 
 // Eight neighbours of a row that begins at `row`.
@@ -207,7 +206,7 @@ int general_shared_bytes(int head_dim) { return kWarps * (head_dim + 2) * 4; }
 
 CudaError launch_general_attention(const CudaAttentionShape& shape, int grid, const CudaAttentionArgs& args,
                                    const CudaLaunch& launch) {
-  const GeneralParams params{args, shape.sequences, shape.heads, shape.kv_heads, shape.head_dim, shape.block_size, 0};
+  const GeneralParams params{args, shape.sequences, shape.heads, shape.kv_heads, shape.head_dim, shape.block_size};
   void (*kernel)(GeneralParams) = kernel_for<float>(shape.head_dim);
   if (shape.kv == DType::F16) kernel = kernel_for<__half>(shape.head_dim);
   if (shape.kv == DType::BF16) kernel = kernel_for<__nv_bfloat16>(shape.head_dim);

@@ -96,7 +96,6 @@ CudaError launch_decode(const CudaAttentionPlan& plan, const CudaAttentionArgs& 
   DecodeParams p;
   p.args = args;
   p.sequences = s.sequences;
-  p.heads = s.heads;
   p.kv_heads = s.kv_heads;
   p.group = s.heads / s.kv_heads;
   p.block_size = s.block_size;

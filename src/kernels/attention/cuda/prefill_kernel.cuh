@@ -74,10 +74,9 @@ class WarpRows {
     value_row_ = lane % 16;
     value_piece_ = lane / 16;
     column_ = lane % 4 * 2;
-    first_row_ = tile.first + warp * 16;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = first_row_ + lane / 4 + half * 8;
+      const int row = tile.first + warp * 16 + lane / 4 + half * 8;
       used_[half] = row < tile.slice.rows;
       at_[half] = tile.slice.first_row + (used_[half] ? row : 0);
       last_[half] = tile.slice.past + row;
@@ -211,7 +210,7 @@ class WarpRows {
   const PrefillParams& p_;
   uint32_t q_[kDim / 16][4];
   RowSums<kDim> sums_;
-  int key_row_, key_piece_, value_row_, value_piece_, column_, first_row_;
+  int key_row_, key_piece_, value_row_, value_piece_, column_;
   int last_[2], first_[2];
   int64_t at_[2];
   bool used_[2];

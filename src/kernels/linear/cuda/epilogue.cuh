@@ -119,20 +119,14 @@ __device__ __forceinline__ void store_half_tile(const LinearOutput& out, int tok
 
 __device__ __forceinline__ float4 add(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 
-// Called by all `threads` threads of every block of a cluster of `splits` blocks. The blocks share the outputs of their
-// rows (from first_row on, tokens from first_token on) among them.
-__device__ __forceinline__ void finish_tiles(const float* partials, int parts, int tiles, int tokens, int first_row,
-                                             int first_token, int splits, int threads, const LinearOutput& out) {
-  if (splits > 1) {
-    cluster_barrier();
-  } else {
-    __syncthreads();
-  }
+// Adds up and stores the outputs of `tiles` tiles (from first_row on, tokens from first_token on): item after item,
+// from `item` on in steps of `step`.
+__device__ __forceinline__ void finish_items(const float* partials, int parts, int tiles, int tokens, int first_row,
+                                             int first_token, int splits, int item, int step, const LinearOutput& out) {
   const int live = min(tokens, out.m - first_token);
   const int items = tiles * live * 2;
-  const int rank = splits > 1 ? cluster_rank() : 0;
 #pragma unroll 1
-  for (int item = rank * threads + int(threadIdx.x); item < items; item += splits * threads) {
+  for (; item < items; item += step) {
     const int half = item % 2, token = item / 2 % live, tile = item / (2 * live);
     const float* at = partials + (tile * tokens + token) * kTileStride + 4 * half;
     float4 low = {0, 0, 0, 0}, high = {0, 0, 0, 0};
@@ -152,6 +146,20 @@ __device__ __forceinline__ void finish_tiles(const float* partials, int parts, i
     }
     store_half_tile(out, first_token + token, first_row + tile * kTileRows, half, low, high);
   }
+}
+
+// Called by all `threads` threads of every block of a cluster of `splits` blocks, which share the outputs of their
+// rows.
+__device__ __forceinline__ void finish_tiles(const float* partials, int parts, int tiles, int tokens, int first_row,
+                                             int first_token, int splits, int threads, const LinearOutput& out) {
+  if (splits > 1) {
+    cluster_barrier();
+  } else {
+    __syncthreads();
+  }
+  const int rank = splits > 1 ? cluster_rank() : 0;
+  finish_items(partials, parts, tiles, tokens, first_row, first_token, splits, rank * threads + int(threadIdx.x),
+               splits * threads, out);
   if (splits > 1) cluster_meet();  // a block's shared memory must outlive its readers
 }
 

@@ -9,6 +9,7 @@ const CudaLinearKernel& gemv_kernel();
 const CudaLinearKernel& flat_mma_kernel();
 std::span<const CudaLinearKernel> wgmma_kernels();       // 128 or 64 rows a block, and with two stages only
 std::span<const CudaLinearKernel> packed_mma_kernels();  // by warps that share a tile of rows
+const CudaLinearKernel& packed_bulk_kernel();
 const CudaLinearKernel& rows_kernel();
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }

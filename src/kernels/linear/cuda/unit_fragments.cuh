@@ -84,6 +84,32 @@ struct UnitFragment {
   uint4 low[4 * kQuarter];
   UnitMeta<kFormat> meta;
 
+  // All of it, from a unit in shared memory.
+  __device__ __forceinline__ void load_shared(const uint8_t* unit, int lane) {
+#pragma unroll
+    for (int i = 0; i < 4 * kQuarter; ++i) low[i] = *reinterpret_cast<const uint4*>(unit + (i * 32 + lane) * 16);
+#pragma unroll
+    for (int i = 0; i < UnitMeta<kFormat>::kHigh; ++i) {
+      meta.high[i] = *reinterpret_cast<const uint4*>(unit + U::kHigh + (i * 32 + lane) * 16);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = lane / 4 + 8 * half;
+      if constexpr (kFormat == DType::IQ4_XS) {
+        const uint2 header = *reinterpret_cast<const uint2*>(unit + U::kScale + row * 8);
+        meta.scale[half][0] = {header.x, header.y, 0, 0};
+      } else {
+        meta.scale[half][0] = *reinterpret_cast<const uint4*>(unit + U::kScale + row * 16);
+        if constexpr (U::kPairs) {
+          meta.scale[half][1] = *reinterpret_cast<const uint4*>(unit + U::kScale + 256 + row * 16);
+        }
+        if constexpr (U::kSixBits) {
+          meta.unit_scale[half] = reinterpret_cast<const uint16_t*>(unit + U::kScale + 256)[row];
+        }
+      }
+    }
+  }
+
   __device__ __forceinline__ void load_quarter(const uint8_t* unit, int lane, int quarter) {
 #pragma unroll
     for (int i = quarter * kQuarter; i < (quarter + 1) * kQuarter; ++i)

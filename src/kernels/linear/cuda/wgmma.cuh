@@ -1,36 +1,11 @@
-// Hopper's asynchronous machinery: barriers in shared memory, bulk tensor copies, and warpgroup matrix products.
+// Hopper's bulk tensor copies and warpgroup matrix products.
 #pragma once
 
 #include <cuda.h>
 
-#include "kernels/linear/cuda/device.cuh"
+#include "kernels/linear/cuda/barrier.cuh"
 
 namespace millrace {
-
-__device__ __forceinline__ void init_barrier(uint64_t* barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
-}
-
-__device__ __forceinline__ void publish_barriers() {
-  asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
-}
-
-__device__ __forceinline__ void arrive(uint64_t* barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
-}
-
-__device__ __forceinline__ void arrive_expecting(uint64_t* barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
-               : "memory");
-}
-
-__device__ __forceinline__ void wait_barrier(uint64_t* barrier, uint32_t parity) {
-  asm volatile(
-      "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@done bra finished;\n"
-      "bra again;\nfinished:\n}" ::"r"(shared_address(barrier)),
-      "r"(parity)
-      : "memory");
-}
 
 // A box of the tensor that `map` describes, from element (x, y) on, into shared memory; its bytes count for `barrier`.
 __device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x, int y, uint64_t* barrier) {
