@@ -106,7 +106,7 @@ class Bench {
         const double tera = double(s.n * s.k) * 2 * 1e-6;
         std::printf("%-9s m=%-4lld cublas %6.1f (%.2f) |", s.name, (long long)m, cublas, tera / cublas);
         double best = 1e30, best_overlap = 1e30;
-        for (const CudaLinearKernel& kernel : kernels_to_measure()) {
+        for (const CudaLinearKernel& kernel : cuda_linear_kernels()) {
           if (!filter_.wants(kernel) || !kernel.can_run(p, limits_) || kernel.name == "rows" ||
               kernel.estimate_us(p, limits_) > 4 * cublas)
             continue;
@@ -133,7 +133,7 @@ class Bench {
           p.k = s.k;
           p.m = m;
           const CudaLinearArgs args{x_.as(), p.k, pool_.as(), nullptr, y_.as(), p.n, nullptr};
-          for (const CudaLinearKernel& kernel : kernels_to_measure()) {
+          for (const CudaLinearKernel& kernel : cuda_linear_kernels()) {
             if (!filter_.wants(kernel) || !kernel.can_run(p, limits_)) continue;
             for (int i = 0; i < 2; ++i) CHECK(kernel.run(p, args, limits_, CudaStep{stream_, false}));
             CHECK(cudaStreamSynchronize(stream_));
@@ -162,7 +162,7 @@ class Bench {
           p.m = m;
           const double tera = double(packed_linear_bytes(f.format, s.n, s.k)) * 1e-6;
           std::printf(" | m=%lld", (long long)m);
-          for (const CudaLinearKernel& kernel : kernels_to_measure()) {
+          for (const CudaLinearKernel& kernel : cuda_linear_kernels()) {
             if (!filter_.wants(kernel) || !kernel.can_run(p, limits_)) continue;
             const double us = kernel_us(kernel, p, true);
             std::printf(" %.*s %.1f (%.2f) e%.1f", int(kernel.name.size()), kernel.name.data(), us, tera / us,

@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "kernels/linear/cuda/families.h"
+#include "kernels/linear/cuda/launch.h"
 #include "reference_weights.h"
 
 namespace millrace {
@@ -147,7 +147,7 @@ class Checker {
     CHECK(cudaMemcpy(products.data(), dref.as(), products.size() * 8, cudaMemcpyDeviceToHost));
     const std::vector<double> want = expected(c, products, bias, old);
 
-    for (const CudaLinearKernel& kernel : kernels_to_measure()) {
+    for (const CudaLinearKernel& kernel : cuda_linear_kernels()) {
       if (!filter_.wants(kernel) || !kernel.can_run(p, limits_)) continue;
       for (const bool overlap : {false, true}) {
         upload(dy, y_bytes);
@@ -277,13 +277,6 @@ void check_unpack(DType format, int64_t n, int64_t k, uint64_t seed, int& failur
 }
 
 }  // namespace
-
-std::vector<CudaLinearKernel> kernels_to_measure() {
-  const std::span<const CudaLinearKernel> listed = cuda_linear_kernels();
-  std::vector<CudaLinearKernel> kernels(listed.begin(), listed.end());
-  kernels.push_back(packed_bulk_kernel());
-  return kernels;
-}
 
 int check_linear(const CudaLimits& limits, const KernelFilter& filter, uint64_t seed) {
   std::printf("checks, seed %llu\n", (unsigned long long)seed);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "kernels/linear/cuda/launch.h"
 
@@ -14,8 +13,6 @@ struct KernelFilter {  // how the names of kernels begin
     return kernel.name.starts_with(only) && (skip.empty() || !kernel.name.starts_with(skip));
   }
 };
-
-std::vector<CudaLinearKernel> kernels_to_measure();
 
 int check_linear(const CudaLimits& limits, const KernelFilter& filter, uint64_t seed);  // the number of failures
 

@@ -7,8 +7,8 @@ namespace millrace {
 
 const CudaLinearKernel& gemv_kernel();
 const CudaLinearKernel& flat_mma_kernel();
-std::span<const CudaLinearKernel> wgmma_kernels();       // 128 or 64 rows a block, and with two stages only
-std::span<const CudaLinearKernel> packed_mma_kernels();  // by warps that share a tile of rows
+std::span<const CudaLinearKernel> wgmma_kernels();  // 128 or 64 rows a block, and with two stages only
+const CudaLinearKernel& packed_mma_kernel();
 const CudaLinearKernel& packed_bulk_kernel();
 const CudaLinearKernel& rows_kernel();
 

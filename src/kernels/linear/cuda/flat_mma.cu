@@ -168,9 +168,11 @@ Choice cost(const CudaLinearProblem& p, const CudaLimits& limits, int tiles, int
 
 Choice choose(const CudaLinearProblem& p, const CudaLimits& limits) {
   Choice best = cost(p, limits, 2, 1);
+  // Beyond one block of tokens there are blocks enough: only the reading of x counts.
+  const int most_splits = has_clusters(limits) && p.m <= 32 ? 8 : 1;
   for (const int tiles : {2, 3, 4}) {
     if (tiles > 2 && shared_kilobytes(limits) < 110) continue;
-    for (int splits = 1; splits <= (has_clusters(limits) ? 8 : 1) && p.k / splits >= 2 * kDepth; splits *= 2) {
+    for (int splits = 1; splits <= most_splits && p.k / splits >= 2 * kDepth; splits *= 2) {
       const Choice choice = cost(p, limits, tiles, splits);
       if (choice.us < best.us) best = choice;
     }

@@ -3,7 +3,6 @@
 #include "kernels/linear/cuda/packed_bulk.cuh"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 namespace millrace {
@@ -26,64 +25,48 @@ int staged_unit_bytes(const CudaLinearProblem& p) {
   return tokens * kUnitColumns * 2 + 8 * groups(p.m) * 64 * (p.format == DType::Q6_K ? 2 : 1);
 }
 
-// How many units' x fits into the shared memory of a block, beside the partial sums.
-int room_for_units(const CudaLinearProblem& p, const CudaLimits& limits, int resident) {
-  return ((shared_kilobytes(limits) - 15) / resident - 5 * groups(p.m) - 1) * 1024 / staged_unit_bytes(p);
-}
-
 struct Choice {
   PackedShape shape;
-  int resident;  // blocks on a multiprocessor
   double us;
 };
 
-// A warp works through its units one after the other. A unit takes as long as memory needs to answer, as the bandwidth
-// that the warps of a multiprocessor share allows, or as its instructions take, whichever is longest.
-double unit_us(const CudaLinearProblem& p, const CudaLimits& limits, double warps) {
-  constexpr double kLatencyUs = 1.5, kInstructionsPerUs = 4 * 0.75 * 1700;
-  const double bytes = static_cast<double>(packed_linear_bytes(p.format, kUnitRows, kUnitColumns));
-  const double wide = p.format == DType::Q4_0 || p.format == DType::Q4_K ? 1 : 1.6;
-  const double instructions = (150 * wide + 110.0 * groups(p.m)) * (p.format == DType::Q4_0 ? 1 : 1.25);
-  return std::max(
-      {kLatencyUs, warps * bytes * limits.sms / limits.bytes_per_us, warps * instructions / kInstructionsPerUs});
-}
+// Weights stream at the bandwidth of the device or at the rate at which they are decoded; every block reads the x of
+// its columns through the second-level cache; a cluster and partial sums cost a little more at the end.
+Choice cost(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k, int splits) {
+  const int units = static_cast<int>(ceil_div(p.k, kUnitColumns));
+  const int resident = packed_blocks_resident(p.format, groups(p.m));
+  Choice choice{{warps_k, splits, 0, 0}, 0};
+  choice.shape.units_split = static_cast<int>(ceil_div(units, splits));
+  const int share_bytes = (shared_kilobytes(limits) - 27) * 1024 / resident;
+  const int room = std::max(1, share_bytes / staged_unit_bytes(p) / warps_k) * warps_k;
+  choice.shape.units_chunk = std::min(room, static_cast<int>(round_up(choice.shape.units_split, warps_k)));
 
-int64_t row_blocks(const CudaLinearProblem& p, int warps_k) {
-  return ceil_div(ceil_div(p.n, kUnitRows), kPackedWarps / warps_k);
-}
-
-int64_t passes(const CudaLinearProblem& p) { return ceil_div(p.m, 8 * groups(p.m)); }
-
-// Staging x costs at the start, and again for every tile when not all of it fits into the block's shared memory.
-Choice cost(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k, int splits, int resident) {
-  Choice choice{{warps_k, splits, 0, 0}, resident, 0};
-  choice.shape.units_split = static_cast<int>(ceil_div(ceil_div(p.k, kUnitColumns), splits));
-  const int room = room_for_units(p, limits, resident);
-  choice.shape.units_chunk =
-      std::min(std::max(1, room / warps_k) * warps_k, static_cast<int>(round_up(choice.shape.units_split, warps_k)));
-
-  const int64_t blocks = row_blocks(p, warps_k) * splits * passes(p), slots = int64_t{limits.sms} * resident;
-  const double share = static_cast<double>(ceil_div(choice.shape.units_split, warps_k));
-  const double staged = static_cast<double>(choice.shape.units_split) * staged_unit_bytes(p);
-  const double chunks = static_cast<double>(ceil_div(choice.shape.units_split, choice.shape.units_chunk));
-  const auto fill = [&](double at_once) { return chunks + at_once * staged / 50e3; };  // 50 KB per microsecond
-  const auto round = [&](double at_once) {
-    return share * unit_us(p, limits, kPackedWarps * at_once) + 0.2 + (chunks > 1 ? fill(at_once) : 0);
-  };
-  const int64_t rest = blocks % slots;
-  choice.us = 2.6 + (splits > 1 ? 1.2 : 0) + static_cast<double>(blocks / slots) * round(resident);
-  if (rest > 0) choice.us += round(static_cast<double>(ceil_div(rest, limits.sms)));
-  if (chunks == 1) choice.us += fill(std::min<double>(resident, static_cast<double>(ceil_div(blocks, limits.sms))));
+  const int64_t passes = ceil_div(p.m, 8 * groups(p.m));
+  const int64_t blocks = ceil_div(ceil_div(p.n, kUnitRows), kPackedWarps / warps_k) * splits * passes;
+  const double elements = static_cast<double>(p.n) * static_cast<double>(p.k) * static_cast<double>(passes);
+  const double instructions = elements * (1.6 + 0.6 * groups(p.m));  // 128 are issued per clock, of which 70 % is good
+  const double decode_us = instructions / (128.0 * 1700.0 * 0.7 * limits.sms);
+  const double stream =
+      std::max(decode_us, static_cast<double>(packed_linear_bytes(p.format, p.n, p.k)) / limits.bytes_per_us);
+  // A warp that has only a unit or two to do waits for memory most of its life.
+  const double share = static_cast<double>(choice.shape.units_split) / warps_k;
+  const double waves = static_cast<double>(blocks) / (static_cast<double>(limits.sms) * resident);
+  const double used = waves < 1 ? std::min(1.0, 1.6 * waves) : waves / std::ceil(waves - 0.05);
+  const double uneven = share / std::ceil(share);
+  const double x_bytes = static_cast<double>(blocks / passes / splits) * 2.0 * static_cast<double>(p.k * p.m);
+  choice.us = 2.4 + stream / (0.5 + 0.5 * used) / (0.6 + 0.4 * uneven) + 0.5 * x_bytes / (1.3 * limits.bytes_per_us) +
+              0.3 * waves + (splits > 1 ? 0.5 + 0.1 * splits : 0) + 0.05 * warps_k +
+              0.8 * static_cast<double>(ceil_div(choice.shape.units_split, choice.shape.units_chunk) - 1);
   return choice;
 }
 
-Choice choose(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k) {
-  const int64_t units = ceil_div(p.k, kUnitColumns);
-  Choice best = cost(p, limits, warps_k, 1, 1);
-  for (int splits = 1; splits <= (has_clusters(limits) ? 8 : 1) && splits * warps_k <= units; splits *= 2) {
-    for (int resident = 1; resident <= packed_blocks_resident(p.format, groups(p.m)); ++resident) {
-      if (resident > 1 && room_for_units(p, limits, resident) < warps_k) continue;
-      const Choice choice = cost(p, limits, warps_k, splits, resident);
+Choice choose(const CudaLinearProblem& p, const CudaLimits& limits) {
+  const int units = static_cast<int>(ceil_div(p.k, kUnitColumns));
+  const int most = (shared_kilobytes(limits) - 4) * 1024 / staged_unit_bytes(p);  // units whose x one block can hold
+  Choice best = cost(p, limits, 1, 1);
+  for (int warps_k = 1; warps_k <= std::min({kPackedWarps, units, most}); warps_k *= 2) {
+    for (int splits = 1; splits <= (has_clusters(limits) ? 8 : 1) && splits * warps_k <= units; splits *= 2) {
+      const Choice choice = cost(p, limits, warps_k, splits);
       if (choice.us < best.us) best = choice;
     }
   }
@@ -102,14 +85,9 @@ bool is_packed(const CudaLinearProblem& p, const CudaLimits& limits) {
   }
 }
 
-template <int kWarpsK>
-bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
-  return is_packed(p, limits) && kWarpsK <= ceil_div(p.k, kUnitColumns) && kWarpsK <= room_for_units(p, limits, 1);
-}
-
-template <int kWarpsK>
+// The model above ranks shapes well; measured, blocks take longer the more tokens they have.
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
-  return choose(p, limits, kWarpsK).us;
+  return choose(p, limits).us * (p.m == 1 ? 1.2 : p.m <= 8 ? 1.5 : p.m <= 16 ? 2.0 : 2.5);
 }
 
 PackedParams packed_params(const CudaLinearProblem& p, const CudaLinearArgs& a) {
@@ -123,18 +101,15 @@ PackedParams packed_params(const CudaLinearProblem& p, const CudaLinearArgs& a) 
   return params;
 }
 
-template <int kWarpsK>
 cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step) {
-  const Choice choice = choose(p, limits, kWarpsK);
   PackedParams params = packed_params(p, a);
-  params.shape = choice.shape;
+  params.shape = choose(p, limits).shape;
   LaunchShape shape;
-  const int64_t slots = int64_t{limits.sms} * choice.resident;
-  const int64_t staying = std::max<int64_t>(1, slots / (choice.shape.splits * passes(p)));
-  shape.grid = dim3(static_cast<unsigned>(std::min(row_blocks(p, kWarpsK), staying) * choice.shape.splits),
-                    static_cast<unsigned>(passes(p)));
+  const int64_t tiles = kPackedWarps / params.shape.warps_k;
+  shape.grid = dim3(static_cast<unsigned>(ceil_div(ceil_div(p.n, kUnitRows), tiles) * params.shape.splits),
+                    static_cast<unsigned>(ceil_div(p.m, 8 * groups(p.m))));
   shape.threads = kPackedThreads;
-  shape.cluster = choice.shape.splits;
+  shape.cluster = params.shape.splits;
   switch (p.format) {
 #define MILLRACE_CASE(F) \
   case DType::F:         \
@@ -160,13 +135,14 @@ BulkShape bulk_shape(const CudaLinearProblem& p, const CudaLimits& limits) {
   BulkShape shape{groups(p.m) == 1 && fixed + 3 * slot <= 110 * 1024 ? 2 : 1, 0, 0};
   shape.room = (shape.resident == 2 ? 110 : 220) * 1024;
   if (fixed + 2 * slot > shape.room) return {0, 0, 0};
-  const double most = std::ceil(tiles / (limits.sms * shape.resident)) * shape.resident * units;  // units, busiest one
+  // A warp decodes one unit after the other, and its instructions wait for each other more than for memory.
   const double wide = p.format == DType::Q4_0 || p.format == DType::Q4_K ? 1 : 1.6;
   const double instructions = (150 * wide + 110.0 * groups(p.m)) * (p.format == DType::Q4_0 ? 1 : 1.25);
-  const double stream_us =
-      std::max({tiles * units * unit_bytes / limits.bytes_per_us,
-                most * unit_bytes * limits.sms / (1.2 * limits.bytes_per_us), most * instructions / (4 * 0.6 * 1700)});
-  shape.us = 3.5 + shape.resident * units * staged_unit_bytes(p) / 50e3 + stream_us;
+  const double alone_us = 0.08 + 0.0042 * instructions;
+  const double streamed_us = shape.resident * slot * limits.sms / limits.bytes_per_us;
+  const double unit_us = shape.resident == 1 ? std::max(alone_us, streamed_us) : 1.2 * std::max(alone_us, streamed_us);
+  const double rounds = std::ceil(tiles / (limits.sms * shape.resident)) * std::ceil(units / kPackedWarps);
+  shape.us = 3.2 + units * staged_unit_bytes(p) / 20e3 + rounds * unit_us;
   return shape;
 }
 
@@ -201,14 +177,9 @@ const CudaLinearKernel& packed_bulk_kernel() {
   return kKernel;
 }
 
-std::span<const CudaLinearKernel> packed_mma_kernels() {
-  static constexpr std::array<CudaLinearKernel, 4> kKernels{{
-      {"packed-8", "flat", can_run<8>, estimate_us<8>, run<8>},
-      {"packed-4", "flat", can_run<4>, estimate_us<4>, run<4>},
-      {"packed-2", "flat", can_run<2>, estimate_us<2>, run<2>},
-      {"packed-1", "flat", can_run<1>, estimate_us<1>, run<1>},
-  }};
-  return kKernels;
+const CudaLinearKernel& packed_mma_kernel() {
+  static constexpr CudaLinearKernel kKernel{"packed-mma", "flat", is_packed, estimate_us, run};
+  return kKernel;
 }
 
 }  // namespace millrace

@@ -132,7 +132,6 @@ __host__ __device__ constexpr int packed_blocks_resident(DType format, int group
   return groups == 1 && (format == DType::Q4_0 || format == DType::Q4_K) ? 3 : 2;
 }
 
-// Blocks stay: each takes row tiles in turn, and asks for the first weights of the next before it finishes one.
 template <DType kFormat, int kGroups>
 __global__ void __launch_bounds__(kPackedThreads, packed_blocks_resident(kFormat, kGroups))
     packed_mma(const __grid_constant__ PackedParams p) {
@@ -141,80 +140,71 @@ __global__ void __launch_bounds__(kPackedThreads, packed_blocks_resident(kFormat
   const PackedShape& shape = p.shape;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int warp_k = warp % shape.warps_k, warp_tile = warp / shape.warps_k, tiles = kPackedWarps / shape.warps_k;
+  const int first_tile = static_cast<int>(blockIdx.x) / shape.splits * tiles;
   const int first_token = static_cast<int>(blockIdx.y) * 8 * kGroups, live = min(8 * kGroups, p.out.m - first_token);
   const int begin = static_cast<int>(blockIdx.x) % shape.splits * shape.units_split;
   const int end = min(p.units, begin + shape.units_split);
-  const int step = static_cast<int>(gridDim.x) / shape.splits, last_tile = (p.out.n - 1) / kUnitRows;
-  const auto first_unit = [&](int row_block) {
-    const int64_t tile = min(row_block * tiles + warp_tile, last_tile);
-    return p.weights + (tile * p.units + begin + warp_k) * U::kSize;
-  };
   let_next_kernel_start();
 
-  int row_block = static_cast<int>(blockIdx.x) / shape.splits;
-  const uint8_t* from = first_unit(row_block);
+  const int tile = min(first_tile + warp_tile, (p.out.n - 1) / kUnitRows);
+  int at = begin + warp_k;
+  const uint8_t* from = p.weights + (static_cast<int64_t>(tile) * p.units + at) * U::kSize;
   UnitFragment<kFormat> unit;
-  if (begin + warp_k < end) {
+  if (at < end) {
     unit.meta.load(from, lane);
 #pragma unroll
     for (int quarter = 0; quarter < 4; ++quarter) unit.load_quarter(from, lane, quarter);
   }
   wait_for_previous_kernel();
 
-  float* partials = reinterpret_cast<float*>(shared);
-  StagedX<kFormat, kGroups> staged(shared + kPackedWarps * 8 * kGroups * kTileStride * 4, live, shape.units_chunk);
-  bool filled = false;
-  for (; row_block * tiles <= last_tile; row_block += step) {
-    float sums[kGroups][4] = {};
-    int at = begin + warp_k;
-    for (int chunk = begin; chunk < end; chunk += shape.units_chunk) {
-      const int chunk_end = min(end, chunk + shape.units_chunk);
-      if (!filled || shape.units_chunk < end - begin) {
-        __syncthreads();
-        staged.fill(p, first_token, live, chunk, chunk_end - chunk);
-        __syncthreads();
-        filled = true;
-      }
-      const __nv_bfloat16* x[kGroups];  // tokens that are not there repeat the last one: nobody looks at their sums
+  StagedX<kFormat, kGroups> staged(shared, live, shape.units_chunk);
+  float sums[kGroups][4] = {};
+  for (int chunk = begin; chunk < end; chunk += shape.units_chunk) {
+    const int chunk_end = min(end, chunk + shape.units_chunk);
+    if (chunk > begin) __syncthreads();
+    staged.fill(p, first_token, live, chunk, chunk_end - chunk);
+    __syncthreads();
+    const __nv_bfloat16* x[kGroups];  // tokens that are not there repeat the last one: nobody looks at their sums
 #pragma unroll
-      for (int group = 0; group < kGroups; ++group) {
-        x[group] = staged.x + min(group * 8 + lane / 4, live - 1) * staged.stride + (at - chunk) * kUnitColumns +
-                   U::column(lane % 4, 0);
-      }
-      const float* starts = staged.sums + (at - chunk) * 8 * staged.kBlockSums + lane % 4 * 4;
-#pragma unroll 1
-      while (at < chunk_end) {
-        at += shape.warps_k;
-        from = at < end ? from + shape.warps_k * U::kSize : first_unit(row_block + step);
-        const bool more = at < end || (row_block + step) * tiles <= last_tile;
-        UnitMeta<kFormat> next;
-        if (more) next.load(from, lane);
-#pragma unroll
-        for (int quarter = 0; quarter < 4; ++quarter) {
-          multiply_block<kFormat, kGroups>(unit, 2 * quarter, x, starts, sums);
-          multiply_block<kFormat, kGroups>(unit, 2 * quarter + 1, x, starts, sums);
-          if (more) unit.load_quarter(from, lane, quarter);
-        }
-        unit.meta = next;
-#pragma unroll
-        for (int group = 0; group < kGroups; ++group) x[group] += shape.warps_k * kUnitColumns;
-        starts += shape.warps_k * 8 * staged.kBlockSums;
-      }
+    for (int group = 0; group < kGroups; ++group) {
+      x[group] = staged.x + min(group * 8 + lane / 4, live - 1) * staged.stride + (at - chunk) * kUnitColumns +
+                 U::column(lane % 4, 0);
     }
-    float* place = partials + (warp_k * tiles + warp_tile) * 8 * kGroups * kTileStride;
+    const float* starts = staged.sums + (at - chunk) * 8 * staged.kBlockSums + lane % 4 * 4;
+#pragma unroll 1
+    while (at < chunk_end) {
+      at += shape.warps_k;
+      from += shape.warps_k * U::kSize;
+      UnitMeta<kFormat> next;
+      if (at < end) next.load(from, lane);
 #pragma unroll
-    for (int group = 0; group < kGroups; ++group) put_fragment(place, group * 8, sums[group]);
-    finish_tiles(partials, shape.warps_k, tiles, 8 * kGroups, row_block * tiles * kTileRows, first_token, shape.splits,
-                 kPackedThreads, p.out);
-    __syncthreads();  // the next tile's partial sums take the same place
+      for (int quarter = 0; quarter < 4; ++quarter) {
+        multiply_block<kFormat, kGroups>(unit, 2 * quarter, x, starts, sums);
+        multiply_block<kFormat, kGroups>(unit, 2 * quarter + 1, x, starts, sums);
+        if (at < end) unit.load_quarter(from, lane, quarter);
+      }
+      unit.meta = next;
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group) x[group] += shape.warps_k * kUnitColumns;
+      starts += shape.warps_k * 8 * staged.kBlockSums;
+    }
   }
+
+  __syncthreads();  // partial sums take the place of x
+  float* partials = reinterpret_cast<float*>(shared);
+  float* place = partials + (warp_k * tiles + warp_tile) * 8 * kGroups * kTileStride;
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group) put_fragment(place, group * 8, sums[group]);
+  finish_tiles(partials, shape.warps_k, tiles, 8 * kGroups, first_tile * kTileRows, first_token, shape.splits,
+               kPackedThreads, p.out);
 }
 
 template <DType kFormat, int kGroups>
 cudaError_t launch_packed_groups(const PackedParams& params, LaunchShape shape, const CudaStep& step) {
   const int live = min(8 * kGroups, params.out.m);
   const int staged = StagedX<kFormat, kGroups>::bytes(live, params.shape.units_chunk);
-  shape.shared_bytes = static_cast<size_t>(staged + kPackedWarps * 8 * kGroups * kTileStride * 4);
+  const int partials = kPackedWarps * 8 * kGroups * kTileStride * 4;
+  shape.shared_bytes = static_cast<size_t>(max(staged, partials));
   return launch_kernel(packed_mma<kFormat, kGroups>, shape, step, params);
 }
 
