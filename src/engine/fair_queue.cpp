@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kClientsWorthAVisit = 1024;
+constexpr size_t kMostRemembered = 1024;
 
 }  // namespace
 
@@ -67,12 +67,11 @@ void FairQueue::for_each(const std::function<void(const Sequence&)>& visit) cons
   }
 }
 
-// Names come from outside, without end. Who waits for nothing and used no more than the one served last is as good as
-// new.
+// Names come from outside, without end. Those who wait for nothing start level with the others when they come back;
+// that forgives them what they used, which is why few clients are all remembered.
 void FairQueue::forget_idle() {
-  if (clients_.size() < kClientsWorthAVisit) return;
-  std::erase_if(clients_,
-                [&](const auto& entry) { return entry.second.waiting.empty() && entry.second.used <= now_used_; });
+  if (clients_.size() < kMostRemembered) return;
+  std::erase_if(clients_, [](const auto& entry) { return entry.second.waiting.empty(); });
 }
 
 }  // namespace millrace

@@ -19,7 +19,7 @@ struct Case {
 class InvarianceTest : public testing::TestWithParam<Case> {
  protected:
   std::unique_ptr<Runner> load_case(int64_t rows, bool invariant = true) const {
-    LoadOptions options{.threads = 2, .exact = GetParam().exact, .kv_type = GetParam().kv, .context = 96};
+    LoadOptions options{.threads = 1, .exact = GetParam().exact, .kv_type = GetParam().kv, .context = 96};
     options.sequences = 33;
     options.rows = rows;
     options.logit_rows = 96;
@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Models, InvarianceTest,
 
 // Quantized weights take the kernels that serving takes.
 TEST(Invariance, QuantizedRowsAreTheSameInEveryBatch) {
-  LoadOptions options{.threads = 2, .context = 256, .sequences = 4, .rows = 64, .logit_rows = 64};
+  LoadOptions options{.threads = 1, .context = 256, .sequences = 4, .rows = 64, .logit_rows = 64};
   options.batch_invariant = true;
   for (const char* model : {"synthetic:smollm2-135m:q4_0", "synthetic:smollm2-135m:q8_0"}) {
     auto runner = load(model, options);
