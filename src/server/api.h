@@ -25,8 +25,8 @@ struct ApiContext {
 using Endpoint = void(const std::shared_ptr<Call>& call, ApiContext& context);
 
 Endpoint answer_chat, answer_completions, answer_embeddings, answer_responses, answer_models, answer_model,
-    answer_tokenize, answer_detokenize, answer_tokenizer_info, answer_openapi, answer_health, answer_live, answer_ready, answer_metrics,
-    answer_page, answer_engine, answer_dataflow;
+    answer_tokenize, answer_detokenize, answer_tokenizer_info, answer_openapi, answer_health, answer_live, answer_ready,
+    answer_metrics, answer_page, answer_engine, answer_dataflow;
 
 // Who shares the engine fairly: the API key's name and, below it, the `user` that the request names.
 std::string fair_client(const Call& call, const std::string& user);

@@ -56,7 +56,8 @@ class ApiServerTest : public testing::Test {
     options.names = {"golden"};
     server_ = std::make_unique<ApiServer>(std::move(options));
     server_->start([] {
-      const std::shared_ptr<const WeightSource> source = open_weights(MILLRACE_TEST_DATA "/goldens/llama_gqa/model.gguf");
+      const std::shared_ptr<const WeightSource> source =
+          open_weights(MILLRACE_TEST_DATA "/goldens/llama_gqa/model.gguf");
       LoadedModel loaded;
       loaded.text = load_text_model(*source);
       loaded.runner = std::make_unique<Runner>(source, LoadOptions{.threads = 2, .sequences = 8});
