@@ -79,7 +79,7 @@ void probe(const LinearKernel& kernel, const char* text, const Hardware& hardwar
   check(kernel, problem, layout, hardware, pool);
   ColdWeights weights(problem.format, n, k, layout, hardware, pool);
   const LinearKernel* only[] = {&kernel};
-  const auto times = KernelTimer(hardware, pool, {40, 0.03, 10}).time(problem, only, weights);
+  const auto times = KernelTimer(hardware, pool, {40, 0.03, 10, 2}).time(problem, only, weights);
   fmt::print("{} {:.2f}\n", text, times.front().us);
 }
 

@@ -76,7 +76,7 @@ class Search {
       if (candidate.kernel->name() != "reference") all.push_back(candidate.kernel);
     }
     const auto quick = KernelTimer(hardware_, pool_).time(problem, worth_measuring(planner_, problem), weights);
-    const TimingEffort thorough{options_.rounds, 0.05, 3.0};
+    const TimingEffort thorough{options_.rounds, 0.05, 3.0, 5.0};
     const auto exact = KernelTimer(hardware_, pool_, thorough).time(problem, all, weights);
     const double best = exact.front().us;
     regrets.untuned.push_back(100 * (us_of(exact, ranked.front().kernel->name()) / best - 1));

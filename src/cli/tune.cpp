@@ -13,6 +13,8 @@
 namespace millrace {
 namespace {
 
+constexpr double kSuspicious = 0.5;  // error of the estimates
+
 struct TuneOptions {
   ModelOptions model;
   int64_t sequences = 8, rows = 512;
@@ -46,6 +48,8 @@ void run(const TuneOptions& o) {
   }
   fmt::print("{} problems measured with {} threads in {:.0f} s; estimates were off by {:.0f} % (median)\n",
              report.problems, runner.hardware().threads, seconds, 100 * report.error);
+  if (report.error > kSuspicious)
+    fmt::print("that is far: if other programs were busy, tune again when they are not\n");
   fmt::print("{} choices changed", report.changed);
   if (report.changed > 0) fmt::print(", those problems now take {:.2f}x less time", report.faster);
   fmt::print("\nkept in {}; 'millrace explain' shows them\n", report.file.string());

@@ -42,7 +42,9 @@ std::vector<Measurement> KernelTimer::race(const typename Op::Problem& problem,
   const auto began = Clock::now();
   for (int round = 0; round < kMostRounds; ++round) {
     const double leader = *std::min_element(best.begin(), best.end());
-    if (round >= effort_.least_rounds && seconds_since(began) > effort_.seconds) break;
+    const double seconds = seconds_since(began);
+    if (round >= effort_.least_rounds && seconds > effort_.seconds) break;
+    if (round >= kFirstRounds && seconds > effort_.most_seconds) break;
     for (size_t i = 0; i < kernels.size(); ++i) {
       if (round >= kFirstRounds && best[i] > effort_.hopeless * leader) continue;
       const auto args = next_args();

@@ -11,8 +11,9 @@ namespace millrace {
 
 struct TimingEffort {
   int least_rounds = 5;
-  double seconds = 0.01;  // of all kernels together, unless the least rounds take longer
-  double hopeless = 1.5;  // times the best: what takes longer in the first rounds is timed no further
+  double seconds = 0.01;      // of all kernels together, unless the least rounds take longer
+  double hopeless = 1.5;      // times the best: what takes longer in the first rounds is timed no further
+  double most_seconds = 0.2;  // even before the least rounds are done
 };
 
 class KernelTimer {

@@ -1,5 +1,6 @@
 #include "dataflow/layout.h"
 
+#include <algorithm>
 #include <array>
 #include <compare>
 
@@ -20,35 +21,46 @@ struct Cost {
   friend auto operator<=>(const Cost&, const Cost&) = default;
 };
 
-Cost cost_of(LinearProblem problem, const Planner<LinearOp>& planner) {
-  Cost cost;
+struct LayoutCost {
+  const LinearLayout* layout;
+  Cost estimated, measured;
+  bool is_measured = true;
+};
+
+LayoutCost cost_of(const LinearLayout& layout, LinearProblem problem, const Planner<LinearOp>& planner) {
+  LayoutCost cost{&layout, {}, {}};
   for (const auto& share : kMix) {
     problem.m = bucket_rows(share.m);
     const auto ranked = planner.rank(problem);
-    if (ranked.empty()) return {true, std::numeric_limits<double>::infinity()};
-    const auto& best = ranked.front();
-    cost.us += share.steps * (best.measured_us > 0 ? best.measured_us : best.estimate_us);
-    if (planner.is_forced(*best.kernel)) cost.misses_forced = false;
+    if (ranked.empty()) return {&layout, {true, std::numeric_limits<double>::infinity()}, {}, false};
+    double estimate_us = ranked.front().estimate_us;
+    for (const auto& candidate : ranked) {
+      if (!planner.is_forced(*ranked.front().kernel)) estimate_us = std::min(estimate_us, candidate.estimate_us);
+    }
+    cost.estimated.us += share.steps * estimate_us;
+    cost.measured.us += share.steps * ranked.front().measured_us;
+    cost.is_measured &= ranked.front().measured_us > 0;
+    if (planner.is_forced(*ranked.front().kernel)) cost.estimated.misses_forced = cost.measured.misses_forced = false;
   }
   return cost;
 }
 
 }  // namespace
 
+// Measurements count where every layout has them: held against estimates, which are kinder, they would lose.
 const LinearLayout& choose_layout(DType format, int64_t n, int64_t k, Precision precision, const KernelSet& kernels,
                                   const Planner<LinearOp>& planner) {
-  const LinearLayout* best = nullptr;
-  Cost least{true, std::numeric_limits<double>::infinity()};
+  std::vector<LayoutCost> costs;
   for (const auto* layout : kernels.layouts) {
     if (!layout->accepts(format, n, k, planner.hardware())) continue;
-    const Cost cost = cost_of({format, layout->name(), precision, false, n, k, 1}, planner);
-    if (cost < least) {
-      best = layout;
-      least = cost;
-    }
+    costs.push_back(cost_of(*layout, {format, layout->name(), precision, false, n, k, 1}, planner));
   }
-  MR_ASSERT(best != nullptr);  // the file's own rows are accepted for every format
-  return *best;
+  MR_ASSERT(!costs.empty());  // the file's own rows are accepted for every format
+  const bool measured = std::all_of(costs.begin(), costs.end(), [](const auto& cost) { return cost.is_measured; });
+  const auto best = std::min_element(costs.begin(), costs.end(), [&](const auto& a, const auto& b) {
+    return measured ? a.measured < b.measured : a.estimated < b.estimated;
+  });
+  return *best->layout;
 }
 
 }  // namespace millrace

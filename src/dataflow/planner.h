@@ -66,6 +66,7 @@ class Planner {
   // Of one kernel for a problem of any size: its estimate, corrected by what was measured for the problem's bucket.
   double expected_us(const Kernel<Op>& kernel, const Problem& problem) const {
     const double estimate = kernel.estimate_us(problem, hardware_);
+    if (plans_ == nullptr || !plans_->has(Op::kName)) return estimate;
     if constexpr (requires { problem.bucketed(); }) {
       for (const auto& candidate : rank(problem.bucketed())) {
         if (candidate.kernel != &kernel || candidate.measured_us == 0) continue;

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kLongestContext = 8192;  // beyond it times grow as the estimates say
+constexpr int64_t kLongestContext = 4096;  // beyond it times grow as the estimates say
 
 // All buckets of each matrix that differs from the others.
 std::vector<std::vector<LinearProblem>> linear_problems(Runner& runner) {

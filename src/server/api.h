@@ -25,7 +25,7 @@ struct ApiContext {
 using Endpoint = void(const std::shared_ptr<Call>& call, ApiContext& context);
 
 Endpoint answer_chat, answer_completions, answer_embeddings, answer_responses, answer_models, answer_model,
-    answer_tokenize, answer_detokenize, answer_openapi, answer_health, answer_live, answer_ready, answer_metrics,
+    answer_tokenize, answer_detokenize, answer_tokenizer_info, answer_openapi, answer_health, answer_live, answer_ready, answer_metrics,
     answer_page, answer_engine, answer_dataflow;
 
 // Who shares the engine fairly: the API key's name and, below it, the `user` that the request names.
@@ -40,6 +40,7 @@ Schema models_answer_schema();
 Schema model_answer_schema();
 Schema tokenize_answer_schema();
 Schema detokenize_answer_schema();
+Schema tokenizer_info_schema();
 Schema health_answer_schema();
 Schema engine_answer_schema();
 Schema dataflow_answer_schema();

@@ -1,4 +1,4 @@
-// POST /tokenize and /detokenize.
+// POST /tokenize and /detokenize, GET /tokenizer_info: what lm-evaluation-harness needs to tokenize as the model does.
 #include "server/api.h"
 #include "server/chat_prompt.h"
 #include "server/tokenize_request.h"
@@ -41,6 +41,31 @@ void answer_detokenize(const std::shared_ptr<Call>& call, ApiContext& context) {
     }
   }
   call->reply(Json{{"prompt", model.text().tokenizer->decode(r.tokens, /*skip_special=*/false)}});
+}
+
+void answer_tokenizer_info(const std::shared_ptr<Call>& call, ApiContext& context) {
+  const ServedModel& model = context.model;
+  model.require_ready();
+  const Tokenizer& tokenizer = *model.text().tokenizer;
+  const auto text = [&](std::optional<int32_t> token) {
+    return token ? Json(std::string(tokenizer.token_text(*token))) : Json();
+  };
+  call->reply(Json{{"vocab_size", tokenizer.vocab_size()},
+                   {"bos_token", text(tokenizer.bos())},
+                   {"eos_token", text(tokenizer.eos())},
+                   {"unk_token", text(tokenizer.unknown())},
+                   {"pad_token", text(tokenizer.padding())},
+                   {"chat_template", model.has_template() ? Json(model.template_source(false)) : Json()}});
+}
+
+Schema tokenizer_info_schema() {
+  const auto text = Schema::string().or_null();
+  return Schema::object({{"vocab_size", Schema::integer(1), true},
+                         {"bos_token", text, true},
+                         {"eos_token", text, true},
+                         {"unk_token", text, true},
+                         {"pad_token", text, true},
+                         {"chat_template", text, true}});
 }
 
 Schema tokenize_answer_schema() {

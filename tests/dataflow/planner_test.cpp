@@ -84,6 +84,20 @@ TEST(Layout, TheCheapestMixWinsAndAForcedKernelBringsItsLayout) {
   EXPECT_EQ(choose_layout(DType::Q8_0, 64, 64, Precision::Fast, set, forced).name(), "b");
 }
 
+TEST(Layout, MeasurementsAreNotHeldAgainstEstimates) {
+  const Hardware hardware;
+  const FakeLayout a("a"), b("b");
+  KernelSet set;
+  set.layouts = {&b, &a};
+  set.linear = kAll;
+  PlanCache plans;
+  const Planner<LinearOp> planner(set.linear, hardware, &plans, "");
+  for (const int64_t m : {1, 8, 512}) plans.put("linear", to_string(problem(m, "a")), {{"gemv", 1e6}});
+  EXPECT_EQ(choose_layout(DType::Q8_0, 64, 64, Precision::Fast, set, planner).name(), "a");
+  for (const int64_t m : {1, 8, 512}) plans.put("linear", to_string(problem(m, "b")), {{"other", 1e5}});
+  EXPECT_EQ(choose_layout(DType::Q8_0, 64, 64, Precision::Fast, set, planner).name(), "b");
+}
+
 TEST(Buckets, CoverEverySizeUpToTheLargest) {
   for (const int64_t most : {1, 7, 100, 512, 1000}) {
     const auto buckets = row_buckets(most);

@@ -44,7 +44,7 @@ def test_lm_evaluation_harness(server, tmp_path):
     (tmp_path / "rows.json").write_text("\n".join(map(json.dumps, rows)))
     (tmp_path / "tiny_choice.yaml").write_text(TASK.format(data=tmp_path / "rows.json"))
     command = [sys.executable, "-m", "lm_eval", "--model", "local-completions", "--tasks", "tiny_choice", "--include_path", tmp_path,
-               "--model_args", f"model=tiny,base_url={server.url}/v1/completions,tokenizer_backend=None,num_concurrent=4,max_retries=1",
+               "--model_args", f"model=tiny,base_url={server.url}/v1/completions,tokenizer_backend=remote,num_concurrent=4,max_retries=1,max_length=2048",
                "--output_path", tmp_path / "out", "--log_samples", "--batch_size", "1"]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=600,
                           env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")})

@@ -35,7 +35,8 @@ std::span<const Rows8Method> bf16_methods() {
        .strips_per_panel = Bf16Micro::kStrips,
        .multiply = panels_of_any<Bf16Micro>,
        .compute_share = 0.33,
-       .unpack_rows = 24},
+       .unpack_rows = 42,
+       .row_step = 2},
   };
   return methods;
 }

@@ -62,7 +62,7 @@ std::span<const Rows8Method> dotprod_methods() {
        .strips_per_panel = DotMicro::kStrips,
        .multiply = panels<DotMicro>,
        .compute_share = 0.45,
-       .unpack_rows = 1,
+       .unpack_rows = 2.5,
        .unpack_effort_rows = 1},
   };
   return methods;

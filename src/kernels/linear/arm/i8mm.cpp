@@ -34,8 +34,9 @@ std::span<const Rows8Method> i8mm_methods() {
        .strips_per_panel = MmlaMicro::kStrips,
        .multiply = panels<MmlaMicro>,
        .compute_share = 0.33,
-       .unpack_rows = 1.5,
-       .unpack_effort_rows = 1},
+       .unpack_rows = 4.5,
+       .unpack_effort_rows = 1,
+       .row_step = 2},
   };
   return methods;
 }

@@ -88,7 +88,8 @@ double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) cons
   const double times = method_.strips_per_panel > 0 ? 1 : double(ceil_div(p.m, method_.tile_rows));
   const double unpacking = method_.unpack_rows + method_.unpack_effort_rows * unpack_effort(p.format);
   const double gops = method_.compute_share * part_of_peak(method_.isa, hardware.isa) * ceilings.int8_gops;
-  const double compute_us = 2e-3 * double(p.n) * double(p.k) * (double(p.m) + times * unpacking) / gops;
+  const double rows = double(round_up(p.m, method_.row_step)) + times * unpacking;
+  const double compute_us = 2e-3 * double(p.n) * double(p.k) * rows / gops;
   const double quantize_us = 1e-3 * kFlopsToQuantize * double(p.m) * double(p.k) / ceilings.f32_gflops;
   // Reading and computing overlap, but not perfectly where they take about as long.
   const double overlapped = std::pow(std::pow(bytes_us, 4) + std::pow(compute_us, 4), 0.25);

@@ -40,8 +40,9 @@ std::span<const Rows8Method> amx_methods() {
        .scratch_bytes = AmxMicro::kBytes,
        .strips_per_panel = AmxMicro::kStrips,
        .multiply = amx_panels,
-       .compute_share = 0.25,
-       .unpack_rows = 80},
+       .compute_share = 0.18,
+       .unpack_rows = 80,
+       .row_step = 16},
   };
   return methods;
 }

@@ -71,7 +71,7 @@ std::span<const Rows8Method> vnni_methods() {
        .x_bytes = strip_x_bytes,
        .quantize = quantize_for_strips,
        .multiply = strips,
-       .compute_share = 0.3},
+       .compute_share = 0.21},
       {.name = "full_vnni",
        .isa = Isa::Avx512Vnni,
        .min_m = 2,
@@ -81,7 +81,7 @@ std::span<const Rows8Method> vnni_methods() {
        .scratch_bytes = Micro512::kBytes,
        .strips_per_panel = Micro512::kStrips,
        .multiply = panels<Micro512>,
-       .compute_share = 0.6,
+       .compute_share = 0.42,
        .unpack_rows = 8},
   };
   return methods;

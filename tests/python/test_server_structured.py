@@ -1,0 +1,147 @@
+"""Answers of a given form, and tool calls, through the API. The model is random: whatever holds, the grammar makes it hold."""
+
+import json
+import re
+
+import openai
+import pytest
+
+CHAT = [{"role": "user", "content": "Go."}]
+POINT = {"type": "object", "additionalProperties": False, "required": ["x", "kind"],
+         "properties": {"x": {"type": "integer", "minimum": -50, "maximum": 50}, "kind": {"enum": ["near", "far"]}}}
+TOOLS = [{"type": "function", "function": {"name": "move", "description": "Moves.", "parameters": POINT}},
+         {"type": "function", "function": {"name": "wait", "parameters": {
+             "type": "object", "properties": {"s": {"type": "integer", "minimum": 0, "maximum": 9}}, "required": ["s"],
+             "additionalProperties": False}}}]
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return openai.OpenAI(base_url=server.url + "/v1", api_key="x", max_retries=0)
+
+
+def ask(client, seed=0, **kwargs):
+    return client.chat.completions.create(model="tiny", messages=CHAT, temperature=1, seed=seed, max_tokens=300, **kwargs)
+
+
+def check_point(value):
+    assert set(value) == {"x", "kind"} and -50 <= value["x"] <= 50 and isinstance(value["x"], int) and value["kind"] in ("near", "far")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_json_schema(client, seed):
+    form = {"type": "json_schema", "json_schema": {"name": "point", "schema": POINT, "strict": True}}
+    answer = ask(client, seed, response_format=form).choices[0]
+    assert answer.finish_reason == "stop"
+    check_point(json.loads(answer.message.content))
+    several = ask(client, seed, response_format=form, n=3)
+    for choice in several.choices:
+        check_point(json.loads(choice.message.content))
+
+
+def test_json_schema_streams(client):
+    form = {"type": "json_schema", "json_schema": {"name": "point", "schema": POINT}}
+    text = "".join(c.choices[0].delta.content or "" for c in ask(client, response_format=form, stream=True))
+    check_point(json.loads(text))
+
+
+def test_json_object(client):
+    answer = ask(client, response_format={"type": "json_object"}).choices[0]
+    if answer.finish_reason == "stop":
+        assert isinstance(json.loads(answer.message.content), dict)
+    else:
+        assert answer.message.content.lstrip().startswith("{")
+
+
+@pytest.mark.parametrize("extra, pattern", [
+    ({"response_format": {"type": "regex", "regex": "[a-c]{3}-[0-9]{2}"}}, "[a-c]{3}-[0-9]{2}"),
+    ({"response_format": {"type": "grammar", "grammar": 'root ::= "<" word ">"\nword ::= [a-z] [a-z]'}}, "<[a-z]{2}>"),
+    ({"structured_outputs": {"regex": "x+y"}, "max_tokens": 40}, "x+y?"),
+    ({"structured_outputs": {"choice": ["yes", "no", "may\"be"]}}, 'yes|no|may"be'),
+])
+def test_other_forms(server, extra, pattern):
+    status, _, body = server.post("/v1/chat/completions", {"messages": CHAT, "temperature": 1, "seed": 3, "max_tokens": 100, **extra})
+    assert status == 200, body
+    assert re.fullmatch(pattern, body["choices"][0]["message"]["content"]), body["choices"][0]
+
+
+def test_completions_take_forms_too(server):
+    status, _, body = server.post("/v1/completions", {
+        "prompt": "Go.", "max_tokens": 100, "structured_outputs": {"json": POINT}, "temperature": 1, "seed": 1})
+    assert status == 200
+    check_point(json.loads(body["choices"][0]["text"]))
+
+
+@pytest.mark.parametrize("form", [
+    {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "no-such-type"}}},
+    {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "string", "pattern": "(?=a)b"}}},
+    {"type": "regex", "regex": "(unclosed"},
+    {"type": "grammar", "grammar": "this is no grammar"},
+])
+def test_what_cannot_be_enforced_is_refused(server, form):
+    status, _, body = server.post("/v1/chat/completions", {"messages": CHAT, "response_format": form})
+    assert status == 400 and body["error"]["message"], body
+
+
+def test_two_forms_are_refused(server):
+    status, _, _ = server.post("/v1/chat/completions", {
+        "messages": CHAT, "response_format": {"type": "json_object"}, "structured_outputs": {"regex": "a"}})
+    assert status == 400
+
+
+def check_call(call):
+    arguments = json.loads(call.function.arguments)
+    if call.function.name == "move":
+        check_point(arguments)
+    else:
+        assert call.function.name == "wait" and 0 <= arguments["s"] <= 9
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_required_tool(client, seed):
+    choice = ask(client, seed, tools=TOOLS, tool_choice="required", parallel_tool_calls=False).choices[0]
+    assert choice.finish_reason == "tool_calls" and choice.message.content is None
+    assert len(choice.message.tool_calls) == 1
+    check_call(choice.message.tool_calls[0])
+
+
+def test_named_tool_streamed(client):
+    choice = {"type": "function", "function": {"name": "wait"}}
+    calls, finish = {}, None
+    for chunk in ask(client, tools=TOOLS, tool_choice=choice, parallel_tool_calls=False, stream=True):
+        finish = chunk.choices[0].finish_reason or finish
+        for delta in chunk.choices[0].delta.tool_calls or []:
+            call = calls.setdefault(delta.index, {"id": delta.id, "name": delta.function.name, "arguments": ""})
+            call["arguments"] += delta.function.arguments or ""
+    assert finish == "tool_calls" and len(calls) == 1
+    assert calls[0]["id"] and calls[0]["name"] == "wait" and 0 <= json.loads(calls[0]["arguments"])["s"] <= 9
+
+
+def test_tools_and_history(client):
+    first = ask(client, tools=TOOLS, tool_choice="required", parallel_tool_calls=False).choices[0].message
+    messages = CHAT + [first.model_dump(), {"role": "tool", "tool_call_id": first.tool_calls[0].id, "content": "done"}]
+    again = client.chat.completions.create(model="tiny", messages=messages, tools=TOOLS, max_tokens=5, temperature=0)
+    assert again.usage.completion_tokens == 5
+    none = client.chat.completions.create(model="tiny", messages=CHAT, tools=TOOLS, tool_choice="none", max_tokens=5, temperature=0)
+    plain = client.chat.completions.create(model="tiny", messages=CHAT, max_tokens=5, temperature=0)
+    assert none.choices[0].message.content == plain.choices[0].message.content
+
+
+def test_bad_tool_requests(server):
+    named = {"type": "function", "function": {"name": "fly"}}
+    for change in ({"tool_choice": named, "tools": TOOLS}, {"tool_choice": "required"}, {"tools": TOOLS + TOOLS[:1]},
+                   {"tools": [{"type": "function", "function": {"name": "a b"}}]},
+                   {"tools": TOOLS, "response_format": {"type": "json_object"}}):
+        status, _, body = server.post("/v1/chat/completions", {"messages": CHAT, **change})
+        assert status == 400, (change, body)
+
+
+def test_responses_call_tools(client):
+    tools = [{"type": "function", "name": t["function"]["name"], "parameters": t["function"]["parameters"], "strict": True} for t in TOOLS]
+    made = client.responses.create(model="tiny", input="Go.", tools=tools, tool_choice="required", parallel_tool_calls=False,
+                                   temperature=1, max_output_tokens=300)
+    assert made.status == "completed"
+    call = made.output[0]
+    assert call.type == "function_call" and call.name in ("move", "wait") and isinstance(json.loads(call.arguments), dict)
+    form = {"format": {"type": "json_schema", "name": "point", "schema": POINT, "strict": True}}
+    check_point(json.loads(client.responses.create(model="tiny", input="Go.", text=form, max_output_tokens=300).output_text))
