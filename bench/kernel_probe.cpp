@@ -77,9 +77,10 @@ void probe(const LinearKernel& kernel, const char* text, const Hardware& hardwar
   LinearProblem problem{*dtype_from_name(format), "", Precision::Fast, false, n, k, m};
   const auto& layout = find_layout(problem, kernel, hardware);
   check(kernel, problem, layout, hardware, pool);
-  ColdWeights weights(problem.format, n, k, layout, hardware, pool);
+  const auto device = host_device(hardware);
+  ColdWeights weights(problem.format, n, k, layout, *device, pool);
   const LinearKernel* only[] = {&kernel};
-  const auto times = KernelTimer(hardware, pool, {40, 0.03, 10, 2}).time(problem, only, weights);
+  const auto times = KernelTimer(*device, pool, {40, 0.03, 10, 2}).time(problem, only, weights);
   fmt::print("{} {:.2f}\n", text, times.front().us);
 }
 

@@ -25,7 +25,8 @@ void time_kernel(benchmark::State& state, const Case& c) {
   const LinearProblem& p = c.problem;
   const Hardware hardware = this_machine(c.threads);
   ThreadPool pool(c.threads);
-  ColdWeights weights(p.format, p.n, p.k, *c.layout, hardware, pool);
+  const auto device = host_device(hardware);
+  ColdWeights weights(p.format, p.n, p.k, *c.layout, *device, pool);
   std::mt19937 rng(2);
   std::normal_distribution<float> normal;
   std::vector<float> x(static_cast<size_t>(p.m * p.k)), y(static_cast<size_t>(p.m * p.n));

@@ -48,7 +48,8 @@ class Search {
  public:
   explicit Search(const Options& options)
       : options_(options),
-        hardware_(this_machine(options.threads, /*measure=*/true)),
+        device_(host_device(this_machine(options.threads, /*measure=*/true))),
+        hardware_(device_->hardware()),
         pool_(hardware_.threads),
         planner_(cpu_kernels().linear, hardware_, nullptr, "") {}
 
@@ -57,7 +58,7 @@ class Search {
     for (const auto* layout : cpu_kernels().layouts) {
       if (!layout->accepts(format, shape.n, shape.k, hardware_) || is_quantized(format) != (layout->name() == "rows8"))
         continue;
-      ColdWeights weights(format, shape.n, shape.k, *layout, hardware_, pool_);
+      ColdWeights weights(format, shape.n, shape.k, *layout, *device_, pool_);
       for (const int64_t m : kRows) {
         if (m > options_.most_rows) break;
         const LinearProblem problem{format, layout->name(), Precision::Fast, false, shape.n, shape.k, m};
@@ -75,9 +76,9 @@ class Search {
     for (const auto& candidate : ranked) {
       if (candidate.kernel->name() != "reference") all.push_back(candidate.kernel);
     }
-    const auto quick = KernelTimer(hardware_, pool_).time(problem, worth_measuring(planner_, problem), weights);
+    const auto quick = KernelTimer(*device_, pool_).time(problem, worth_measuring(planner_, problem), weights);
     const TimingEffort thorough{options_.rounds, 0.05, 3.0, 5.0};
-    const auto exact = KernelTimer(hardware_, pool_, thorough).time(problem, all, weights);
+    const auto exact = KernelTimer(*device_, pool_, thorough).time(problem, all, weights);
     const double best = exact.front().us;
     regrets.untuned.push_back(100 * (us_of(exact, ranked.front().kernel->name()) / best - 1));
     regrets.tuned.push_back(100 * (us_of(exact, quick.front().kernel) / best - 1));
@@ -88,7 +89,8 @@ class Search {
   }
 
   const Options& options_;
-  Hardware hardware_;
+  const std::unique_ptr<Device> device_;
+  const Hardware& hardware_;
   ThreadPool pool_;
   Planner<LinearOp> planner_;
 };

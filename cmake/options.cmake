@@ -1,13 +1,14 @@
 # Compiler flags shared by every target. No -march: instruction sets are chosen at run time, kernel by kernel.
-add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers)
+set(MILLRACE_WARNINGS -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers)
+add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:${MILLRACE_WARNINGS}>")
 # One rounding everywhere: the compiler may not fuse a*b+c on its own, kernels do it by name.
-add_compile_options(-ffp-contract=off)
+add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-ffp-contract=off>)
 add_link_options(-Wl,--build-id=sha1)
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   string(REPLACE "-O3" "-O2" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
 endif()
 if(MILLRACE_SANITIZE)
-  add_compile_options(-fsanitize=${MILLRACE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${MILLRACE_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>")
   add_link_options(-fsanitize=${MILLRACE_SANITIZE})
 endif()
 find_program(CCACHE ccache)

@@ -15,6 +15,7 @@
 namespace millrace {
 
 struct ModelSettings {
+  std::string device = "auto";  // "cpu", "cuda", or "auto": a GPU where there is one
   int threads = 0;      // 0: one per usable core
   int64_t context = 0;  // 0: the model's, or what memory allows
   bool exact = false;   // f32 activations, KV cache and arithmetic

@@ -20,8 +20,8 @@ size_t total_bytes(const std::vector<KvShape>& layers, const KvOptions& options)
 
 }  // namespace
 
-KvCache::KvCache(std::vector<KvShape> layers, const KvOptions& options)
-    : options_(options), blocks_(blocks_for(options)), arena_("the KV cache", total_bytes(layers, options)) {
+KvCache::KvCache(std::vector<KvShape> layers, const KvOptions& options, Memory& memory)
+    : options_(options), blocks_(blocks_for(options)), arena_("the KV cache", total_bytes(layers, options), memory) {
   for (const auto& shape : layers) {
     KvLayer layer{options.dtype, shape.kv_heads, shape.head_dim, options.block_size};
     layer.keys = arena_.take(half_layer_bytes(shape, options));

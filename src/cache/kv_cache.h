@@ -22,7 +22,7 @@ struct KvOptions {
 
 class KvCache {
  public:
-  KvCache(std::vector<KvShape> layers, const KvOptions& options);
+  KvCache(std::vector<KvShape> layers, const KvOptions& options, Memory& memory = host_memory());
 
   static size_t bytes_per_token(const std::vector<KvShape>& layers, DType dtype);
 

@@ -19,7 +19,7 @@ struct BenchOptions {
   ModelOptions model;
   std::string prompt = "512", generate = "128", batches = "1", depths = "0";
   int repetitions = 3;
-  int64_t rows = 512;
+  int64_t rows = 0;
   bool predict = false, ops = false;
 };
 
@@ -80,12 +80,11 @@ void run(const BenchOptions& o) {
     load.sequences = std::max<int64_t>(load.sequences, c.batch);
     load.context = std::max<int64_t>(load.context, c.depth + c.tokens);
   }
-  load.rows = std::max(load.rows, load.sequences);
   auto source = open_model(o.model);
   auto runner = o.predict ? std::make_unique<Runner>(std::move(source), load) : load_runner(std::move(source), load);
   const int threads = runner->hardware().threads;
   if (!o.model.json) {
-    fmt::print("{} on {}, {} threads, KV {}\n", runner->source().origin(), runner->hardware().name, threads,
+    fmt::print("{} on {}, KV {}\n", runner->source().origin(), in_words(runner->hardware()),
                name(*runner->options().kv_type));
     fmt::print("{:<8} {:>5} {:>7} {:>7} {:>12} {:>19} {:>11}\n", "test", "batch", "depth", "threads", "tokens/s",
                "least .. most", "of roof");
@@ -121,7 +120,8 @@ void add_bench(CLI::App& app) {
   verb->add_option("-r,--repetitions", o->repetitions, "timed runs of each test")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  verb->add_option("--chunk", o->rows, "most tokens in one step")->check(CLI::Range(1, 8192))->capture_default_str();
+  verb->add_option("--chunk", o->rows, "most tokens in one step; 0: 512 on the CPU, 4096 on a GPU")
+      ->check(CLI::Range(0, 16384));
   verb->add_flag("--ops", o->ops, "say what the ops of each test took");
   verb->add_flag("--predict", o->predict, "say what the estimates promise instead of measuring");
   verb->callback([o] { run(*o); });

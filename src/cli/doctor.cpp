@@ -13,6 +13,7 @@
 #include "engine/memory_plan.h"
 #include "hardware/describe.h"
 #include "hardware/detect.h"
+#include "hardware/device.h"
 #include "hardware/roofline.h"
 #include "hardware/this_machine.h"
 #include "kernels/kernel_set.h"
@@ -34,29 +35,51 @@ std::vector<std::string> names(const KernelList<Op>& kernels) {
   return all;
 }
 
-nlohmann::json to_json(const Hardware& hardware) {
+nlohmann::json to_json(const Hardware& hardware, const Device* gpu) {
   const auto& kernels = cpu_kernels();
   std::vector<std::string> supported, levels;
   for (const auto& architecture : architectures()) supported.emplace_back(architecture.name);
   for (const auto& level : isa_levels()) levels.emplace_back(level.name);
+  nlohmann::json devices = {"cpu"}, gpu_kernels = nlohmann::json::object();
+  if (gpu != nullptr) {
+    devices.push_back("cuda");
+    gpu_kernels = {{"linear", names(cuda_kernels().linear)}, {"attention", names(cuda_kernels().attention)}};
+  }
   return {{"version", version()},
           {"build", build_id()},
           {"hardware", describe(hardware)},
-          {"devices", {"cpu"}},
+          {"devices", devices},
           {"isa_levels", levels},
           {"available_memory", available_memory()},
           {"cache", environment().cache.string()},
           {"architectures", supported},
-          {"kernels", {{"linear", names(kernels.linear)}, {"attention", names(kernels.attention)}}}};
+          {"kernels", {{"linear", names(kernels.linear)}, {"attention", names(kernels.attention)}}},
+          {"gpu", gpu != nullptr ? describe(gpu->hardware()) : nlohmann::json()},
+          {"gpu_problem", cuda_problem()},
+          {"gpu_kernels", gpu_kernels}};
 }
 
-void print(const Hardware& h) {
+void print_gpu(const Device& gpu) {
+  const Hardware& h = gpu.hardware();
+  fmt::print("gpu       {}: {} multiprocessors, compute capability {}.{}, driver for CUDA {}.{}\n", h.name, h.cores,
+             h.architecture / 10, h.architecture % 10, h.driver / 1000, h.driver % 1000 / 10);
+  fmt::print("          {}, {} available, L2 {}\n", human_bytes(h.memory_bytes), human_bytes(gpu.available_memory()),
+             human_bytes(h.l2_bytes));
+  fmt::print("          reads {:.0f} GB/s, bf16 {:.0f} TFLOP/s, f32 {:.0f} TFLOP/s ({})\n", h.ceilings.read_gbs,
+             h.ceilings.bf16_gflops / 1e3, h.ceilings.f32_gflops / 1e3, h.ceilings.measured ? "measured" : "guessed");
+}
+
+void print(const Hardware& h, const Device* gpu) {
   fmt::print("millrace {} (build {})\n\n", version(), build_id());
   fmt::print("machine   {}: {} cores, {} threads used, {}\n", h.name, h.cores, h.threads, to_string(h.isa));
   fmt::print("caches    L1 {}, L2 {}, L3 {}\n", human_bytes(h.l1_bytes), human_bytes(h.l2_bytes),
              human_bytes(h.l3_bytes));
   fmt::print("memory    {}, {} available\n", human_bytes(h.memory_bytes), human_bytes(available_memory()));
-  fmt::print("devices   cpu; this build has no CUDA back-end\n");
+  if (gpu != nullptr) {
+    print_gpu(*gpu);
+  } else {
+    fmt::print("devices   cpu; {}\n", cuda_problem());
+  }
   std::string levels, supported;
   for (const auto& level : isa_levels()) levels += fmt::format("{}{}", levels.empty() ? "" : ", ", level.name);
   for (const auto& a : architectures()) supported += fmt::format("{}{}", supported.empty() ? "" : ", ", a.name);
@@ -68,6 +91,8 @@ void print(const Hardware& h) {
 
 void run(const DoctorOptions& o) {
   const Hardware hardware = this_machine(o.threads, /*measure=*/true);
+  std::unique_ptr<Device> gpu;
+  if (cuda_problem().empty()) gpu = open_device({DeviceChoice::Cuda, o.threads, /*measure=*/true});
   if (!o.svg.empty()) {
     std::ofstream out(o.svg);
     out << roofline_svg(hardware);
@@ -75,9 +100,9 @@ void run(const DoctorOptions& o) {
     if (!out) fail_errno(o.svg);
   }
   if (o.json) {
-    print_json(to_json(hardware));
+    print_json(to_json(hardware, gpu.get()));
   } else {
-    print(hardware);
+    print(hardware, gpu.get());
   }
 }
 

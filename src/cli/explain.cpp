@@ -8,6 +8,7 @@
 #include "cli/print_json.h"
 #include "cli/token_list.h"
 #include "engine/explain.h"
+#include "hardware/describe.h"
 
 namespace millrace {
 namespace {
@@ -57,7 +58,6 @@ void run(const ExplainOptions& o) {
   auto load = load_options(o.model);
   load.measure = true;
   load.sequences = *std::max_element(batches.begin(), batches.end());
-  load.rows = std::max<int64_t>(load.rows, load.sequences);
   Runner runner(open_model(o.model), load);  // planned, not loaded: choices need no weights
   const auto choices = explain(runner, batches, std::min(o.depth, runner.options().context));
   if (o.model.json) {
@@ -69,9 +69,8 @@ void run(const ExplainOptions& o) {
     return;
   }
   const auto& hardware = runner.hardware();
-  fmt::print("{} on {} ({}), {} threads; ceilings {}: {:.0f} GB/s, {:.0f} int8 GOP/s, {:.0f} f32 GFLOP/s\n",
-             runner.source().origin(), hardware.name, to_string(hardware.isa), hardware.threads,
-             hardware.ceilings.measured ? "measured" : "guessed", hardware.ceilings.read_gbs,
+  fmt::print("{} on {}; ceilings {}: {:.0f} GB/s, {:.0f} int8 GOP/s, {:.0f} f32 GFLOP/s\n", runner.source().origin(),
+             in_words(hardware), hardware.ceilings.measured ? "measured" : "guessed", hardware.ceilings.read_gbs,
              hardware.ceilings.int8_gops, hardware.ceilings.f32_gflops);
   fmt::print("  {:<36} {:>10} {:>10} {:>8}\n", "* chosen", "estimate us", "measured", "of roof");
   for (const auto& c : choices) print(c);

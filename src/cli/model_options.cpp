@@ -16,9 +16,15 @@ void add_model_argument(CLI::App& verb, ModelOptions& o, ModelArgument argument)
   if (argument == ModelArgument::Positional) verb.add_option("MODEL", o.model, about)->required();
 }
 
+DeviceChoice device_choice(const std::string& name) {
+  return name == "cuda" ? DeviceChoice::Cuda : name == "cpu" ? DeviceChoice::Cpu : DeviceChoice::Auto;
+}
+
+// Before anything is fetched or read: a GPU that is not there will not come.
 void check_device(const std::string& device) {
-  if (device == "cuda") fail(ErrorKind::Unsupported, "--device cuda: this build has no CUDA back-end");
-  if (device == "auto") log().info("device: cpu (this build has no CUDA back-end)");
+  if (device != "cuda") return;
+  if (const std::string problem = cuda_problem(); !problem.empty())
+    fail(ErrorKind::Unsupported, "--device cuda: {}", problem);
 }
 
 }  // namespace
@@ -56,7 +62,8 @@ std::shared_ptr<const WeightSource> open_model(const ModelOptions& o) {
 }
 
 LoadOptions load_options(const ModelOptions& o) {
-  LoadOptions load{.threads = o.threads, .isa = o.isa, .exact = o.exact, .context = o.context};
+  LoadOptions load{
+      .device = device_choice(o.device), .threads = o.threads, .isa = o.isa, .exact = o.exact, .context = o.context};
   if (!o.kv_type.empty()) {
     load.kv_type = dtype_from_name(o.kv_type);
     if (o.exact && load.kv_type && load.kv_type != DType::F32)

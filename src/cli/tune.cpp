@@ -9,6 +9,7 @@
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "engine/tuning.h"
+#include "hardware/describe.h"
 
 namespace millrace {
 namespace {
@@ -17,14 +18,14 @@ constexpr double kSuspicious = 0.5;  // error of the estimates
 
 struct TuneOptions {
   ModelOptions model;
-  int64_t sequences = 8, rows = 512;
+  int64_t sequences = 8, rows = 0;
 };
 
 void run(const TuneOptions& o) {
   auto load = load_options(o.model);
   load.measure = true;
   load.sequences = o.sequences;
-  load.rows = std::max(o.rows, o.sequences);
+  load.rows = o.rows;
   Runner runner(open_model(o.model), load);  // planned, not loaded: kernels are timed with random weights
   std::unique_ptr<Progress> bar;
   const auto start = std::chrono::steady_clock::now();
@@ -46,8 +47,8 @@ void run(const TuneOptions& o) {
                 {"file", report.file.string()}});
     return;
   }
-  fmt::print("{} problems measured with {} threads in {:.0f} s; estimates were off by {:.0f} % (median)\n",
-             report.problems, runner.hardware().threads, seconds, 100 * report.error);
+  fmt::print("{} problems measured on {} in {:.0f} s; estimates were off by {:.0f} % (median)\n", report.problems,
+             in_words(runner.hardware()), seconds, 100 * report.error);
   if (report.error > kSuspicious)
     fmt::print("that is far: if other programs were busy, tune again when they are not\n");
   fmt::print("{} choices changed", report.changed);
@@ -64,7 +65,8 @@ void add_tune(CLI::App& app) {
   verb->add_option("-b,--batch", o->sequences, "most sequences at once to tune for")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  verb->add_option("--chunk", o->rows, "most tokens in one step")->check(CLI::Range(1, 8192))->capture_default_str();
+  verb->add_option("--chunk", o->rows, "most tokens in one step; 0: 512 on the CPU, 4096 on a GPU")
+      ->check(CLI::Range(0, 16384));
   verb->callback([o] { run(*o); });
 }
 

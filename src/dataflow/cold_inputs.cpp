@@ -38,21 +38,26 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 size_t cold_bytes(const Hardware& hardware) {
   constexpr int64_t kLeast = int64_t{96} << 20, kMost = int64_t{640} << 20;
-  return static_cast<size_t>(std::clamp(3 * hardware.l3_bytes, kLeast, kMost));
+  const int64_t largest_cache = std::max(hardware.l3_bytes, hardware.l2_bytes);
+  return static_cast<size_t>(std::clamp(3 * largest_cache, kLeast, kMost));
 }
 
-ColdWeights::ColdWeights(DType format, int64_t n, int64_t k, const LinearLayout& layout, const Hardware& hardware,
+ColdWeights::ColdWeights(DType format, int64_t n, int64_t k, const LinearLayout& layout, Device& device,
                          ThreadPool& pool)
     : bytes_(bytes_of(format, n, k, layout)),
-      arena_("weights to time kernels with", copies_of(Arena::padded(bytes_), hardware) * Arena::padded(bytes_)) {
+      arena_("weights to time kernels with",
+             copies_of(Arena::padded(bytes_), device.hardware()) * Arena::padded(bytes_), device.memory()) {
   const auto pattern = random_rows(format, std::min(n, kPatternRows), k);
   std::vector<WeightView> parts;
   for (int64_t row = 0; row < n; row += kPatternRows) {
     parts.push_back({format, std::min(kPatternRows, n - row), k, pattern.data()});
   }
-  for (size_t i = 0; i < copies_of(Arena::padded(bytes_), hardware); ++i) {
+  const auto uploader = device.is_host() ? nullptr : device.new_uploader();
+  for (size_t i = 0; i < copies_of(Arena::padded(bytes_), device.hardware()); ++i) {
     std::byte* copy = arena_.take(bytes_);
-    if (i > 0) {
+    if (uploader != nullptr) {
+      layout.upload(parts, copy, *uploader, pool);
+    } else if (i > 0) {
       std::memcpy(copy, copies_[0].data, bytes_);
     } else if (!layout.in_place(format, n, k)) {
       layout.pack(parts, copy, pool);
@@ -63,30 +68,37 @@ ColdWeights::ColdWeights(DType format, int64_t n, int64_t k, const LinearLayout&
   }
 }
 
-ColdKeys::ColdKeys(const AttentionProblem& p, const Hardware& hardware)
+ColdKeys::ColdKeys(const AttentionProblem& p, Device& device)
     : problem_(p),
       pages_per_sequence_(ceil_div(p.context, p.block_size)),
       pages_(std::max(pages_per_sequence_ * p.sequences,
-                      ceil_div(static_cast<int64_t>(cold_bytes(hardware)),
+                      ceil_div(static_cast<int64_t>(cold_bytes(device.hardware())),
                                2 * static_cast<int64_t>(row_bytes(p.kv, p.head_dim)) * p.kv_heads * p.block_size))),
       arena_("keys to time kernels with",
-             2 * Arena::padded(static_cast<size_t>(pages_ * p.kv_heads * p.block_size) * row_bytes(p.kv, p.head_dim))),
+             2 * Arena::padded(static_cast<size_t>(pages_ * p.kv_heads * p.block_size) * row_bytes(p.kv, p.head_dim)),
+             device.memory()),
       layer_{p.kv, p.kv_heads, p.head_dim, p.block_size} {
   const size_t row = row_bytes(p.kv, p.head_dim);
   const int64_t rows = pages_ * p.kv_heads * p.block_size;
-  const auto pattern = random_rows(p.kv, std::min(rows, kPatternRows), p.head_dim);
+  // A GPU gets many rows at a time: each copy to it costs some microseconds.
+  const int64_t pattern_rows = std::min(rows, device.is_host() ? kPatternRows : kPatternRows * 256);
+  std::vector<std::byte> pattern = random_rows(p.kv, std::min(rows, kPatternRows), p.head_dim);
+  const size_t unit = pattern.size();
+  pattern.resize(static_cast<size_t>(pattern_rows) * row);
+  for (size_t at = unit; at < pattern.size(); ++at) pattern[at] = pattern[at - unit];
   for (std::byte** to : {&layer_.keys, &layer_.values}) {
     *to = arena_.take(static_cast<size_t>(rows) * row);
-    for (int64_t i = 0; i < rows; i += kPatternRows) {
-      const auto count = static_cast<size_t>(std::min(kPatternRows, rows - i));
-      std::memcpy(*to + static_cast<size_t>(i) * row, pattern.data(), count * row);
+    for (int64_t i = 0; i < rows; i += pattern_rows) {
+      const auto count = static_cast<size_t>(std::min(pattern_rows, rows - i));
+      device.memory().write(*to + static_cast<size_t>(i) * row, pattern.data(), count * row);
     }
   }
   for (int64_t i = 0; i < 2 * pages_; ++i) numbers_.push_back(static_cast<int32_t>(i % pages_));
   slices_.resize(static_cast<size_t>(p.sequences));
+  if (!device.is_host()) make_tables(device);
 }
 
-std::span<const SequenceSlice> ColdKeys::next() {
+void ColdKeys::advance() {
   const auto rows = static_cast<int32_t>(problem_.rows / problem_.sequences);
   const auto context = static_cast<int32_t>(problem_.context);
   for (size_t i = 0; i < slices_.size(); ++i) {
@@ -94,7 +106,40 @@ std::span<const SequenceSlice> ColdKeys::next() {
     slices_[i] = {static_cast<int32_t>(i) * rows, rows, context - rows, context,
                   std::span(numbers_).subspan(first, static_cast<size_t>(pages_per_sequence_))};
   }
-  return slices_;
+}
+
+void ColdKeys::make_tables(Device& device) {
+  constexpr int kTurns = 16;
+  const auto sequences = slices_.size(), pages = static_cast<size_t>(pages_per_sequence_);
+  const size_t slice_bytes = sequences * sizeof(SliceTables::Slice), page_bytes = sequences * pages * sizeof(int32_t);
+  tables_ = std::make_unique<Arena>("tables to time kernels with",
+                                    kTurns * (Arena::padded(slice_bytes) + Arena::padded(page_bytes)), device.memory());
+  for (int turn = 0; turn < kTurns; ++turn) {
+    advance();
+    std::vector<SliceTables::Slice> slices;
+    std::vector<int32_t> table;
+    SliceTables tables;
+    for (const auto& s : slices_) {
+      slices.push_back({s.first_row, s.rows, s.past, s.past + s.rows});
+      table.insert(table.end(), s.pages.begin(), s.pages.end());
+      tables.longest_slice = std::max(tables.longest_slice, s.rows);
+    }
+    std::byte *to_slices = tables_->take(slice_bytes), *to_pages = tables_->take(page_bytes);
+    device.memory().write(to_slices, reinterpret_cast<const std::byte*>(slices.data()), slice_bytes);
+    device.memory().write(to_pages, reinterpret_cast<const std::byte*>(table.data()), page_bytes);
+    tables.slices = reinterpret_cast<const SliceTables::Slice*>(to_slices);
+    tables.pages = reinterpret_cast<const int32_t*>(to_pages);
+    tables.page_stride = pages_per_sequence_;
+    turns_.push_back(tables);
+  }
+}
+
+ColdKeys::Turn ColdKeys::next() {
+  if (turns_.empty()) {
+    advance();
+    return {slices_, {}};
+  }
+  return {slices_, turns_[static_cast<size_t>(turn_++) % turns_.size()]};
 }
 
 }  // namespace millrace

@@ -2,8 +2,10 @@
 // does in a step where every layer brings its own.
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include "hardware/device.h"
 #include "kernels/attention/attention.h"
 #include "kernels/linear/linear.h"
 #include "tensor/arena.h"
@@ -15,10 +17,10 @@ size_t cold_bytes(const Hardware& hardware);
 
 class ColdWeights {
  public:
-  ColdWeights(DType format, int64_t n, int64_t k, const LinearLayout& layout, const Hardware& hardware,
-              ThreadPool& pool);
+  ColdWeights(DType format, int64_t n, int64_t k, const LinearLayout& layout, Device& device, ThreadPool& pool);
   const LinearWeights* next() { return &copies_[turn_++ % copies_.size()]; }
   size_t bytes() const { return bytes_; }  // of one copy
+  size_t copies() const { return copies_.size(); }
 
  private:
   size_t bytes_;
@@ -30,9 +32,13 @@ class ColdWeights {
 // Pages for sequences of equal length; each turn moves on to others.
 class ColdKeys {
  public:
-  ColdKeys(const AttentionProblem& problem, const Hardware& hardware);
+  ColdKeys(const AttentionProblem& problem, Device& device);
   KvLayer layer() const { return layer_; }
-  std::span<const SequenceSlice> next();
+  struct Turn {
+    std::span<const SequenceSlice> slices;
+    SliceTables tables;  // on a GPU
+  };
+  Turn next();
 
  private:
   AttentionProblem problem_;
@@ -41,7 +47,12 @@ class ColdKeys {
   KvLayer layer_;
   std::vector<int32_t> numbers_;  // of pages, twice over: any window of them is a block table
   std::vector<SequenceSlice> slices_;
+  std::unique_ptr<Arena> tables_;  // on a GPU: those of each turn, made once
+  std::vector<SliceTables> turns_;
   int64_t turn_ = 0;
+
+  void advance();
+  void make_tables(Device& device);
 };
 
 }  // namespace millrace

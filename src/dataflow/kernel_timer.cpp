@@ -6,26 +6,62 @@
 #include <random>
 
 #include "hardware/clock.h"
+#include "tensor/quantize.h"
 
 namespace millrace {
 namespace {
 
-std::vector<float> random_numbers(int64_t count) {
-  std::mt19937 random(2);
-  std::normal_distribution<float> normal;
-  std::vector<float> all(static_cast<size_t>(count));
-  std::generate(all.begin(), all.end(), [&] { return normal(random); });
-  return all;
-}
+// Random activations where the kernels run.
+class Activity {
+ public:
+  Activity(int64_t rows, int64_t cols, DType dtype, Device& device)
+      : arena_("activations to time kernels with", static_cast<size_t>(rows) * row_bytes(dtype, padded(cols)),
+               device.memory()),
+        matrix_(arena_.matrix(dtype, rows, padded(cols))) {
+    std::mt19937 random(2);
+    std::normal_distribution<float> normal;
+    std::vector<float> row(static_cast<size_t>(padded(cols)));
+    std::vector<std::byte> bytes(row_bytes(dtype, padded(cols)));
+    for (int64_t i = 0; i < rows; ++i) {
+      if (i < kRandomRows) {
+        std::generate(row.begin(), row.end(), [&] { return normal(random); });
+        quantize_row(dtype, row.data(), bytes.data(), padded(cols));
+      }
+      device.memory().write(matrix_.data + static_cast<size_t>(i) * bytes.size(), bytes.data(), bytes.size());
+    }
+    matrix_.cols = cols;
+  }
+  Matrix matrix() const { return matrix_; }
 
-Matrix as_matrix(std::vector<float>& values, int64_t rows, int64_t cols) {
-  return {DType::F32, rows, cols, cols, reinterpret_cast<std::byte*>(values.data())};
-}
+ private:
+  static constexpr int64_t kRandomRows = 64;
+  static int64_t padded(int64_t cols) { return (cols + 7) / 8 * 8; }
+  Arena arena_;
+  Matrix matrix_;
+};
 
 }  // namespace
 
-KernelTimer::KernelTimer(const Hardware& hardware, ThreadPool& pool, TimingEffort effort)
-    : hardware_(hardware), pool_(pool), effort_(effort) {}
+KernelTimer::KernelTimer(Device& device, ThreadPool& pool, TimingEffort effort)
+    : device_(device), hardware_(device.hardware()), pool_(pool), effort_(effort) {}
+
+template <class Op, class NextArgs>
+double KernelTimer::recorded_us(const Kernel<Op>& kernel, const Executor& executor, NextArgs& next_args) {
+  constexpr int kLaunches = 20, kReplays = 3;
+  kernel.run(next_args(), executor);  // what it prepares on first use is ready when it is recorded
+  device_.finish();
+  if (!device_.begin_recording()) return 0;
+  for (int i = 0; i < kLaunches; ++i) kernel.run(next_args(), executor);
+  const auto recording = device_.end_recording();
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i <= kReplays; ++i) {
+    const auto start = Clock::now();
+    recording->replay();
+    device_.finish();
+    if (i > 0) best = std::min(best, seconds_since(start) * 1e6 / kLaunches);
+  }
+  return best;
+}
 
 template <class Op, class NextArgs>
 std::vector<Measurement> KernelTimer::race(const typename Op::Problem& problem,
@@ -35,8 +71,18 @@ std::vector<Measurement> KernelTimer::race(const typename Op::Problem& problem,
   for (const auto* kernel : kernels) {
     workspace_bytes = std::max(workspace_bytes, kernel->workspace_bytes(problem, hardware_));
   }
-  Arena workspace("kernel workspace", Arena::padded(workspace_bytes));
-  const Executor executor{&pool_, workspace.take(workspace_bytes)};
+  Arena workspace("kernel workspace", Arena::padded(workspace_bytes), device_.memory());
+  const Executor executor{&pool_, workspace.take(workspace_bytes), device_.queue(), &hardware_,
+                          hardware_.architecture >= 90};
+  if (!device_.is_host()) {
+    std::vector<Measurement> all;
+    for (const auto* kernel : kernels) {
+      device_.clear(executor.workspace, workspace_bytes);
+      all.push_back({std::string(kernel->name()), recorded_us(*kernel, executor, next_args)});
+    }
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.us < b.us; });
+    return all;
+  }
 
   std::vector<double> best(kernels.size(), std::numeric_limits<double>::infinity());
   const auto began = Clock::now();
@@ -61,8 +107,8 @@ std::vector<Measurement> KernelTimer::race(const typename Op::Problem& problem,
 
 std::vector<Measurement> KernelTimer::time(const LinearProblem& p, std::span<const LinearKernel* const> kernels,
                                            ColdWeights& weights) {
-  auto x = random_numbers(p.m * p.k), y = random_numbers(p.m * p.n);
-  LinearArgs args{as_matrix(x, p.m, p.k), nullptr, nullptr, as_matrix(y, p.m, p.n), p.accumulate};
+  const Activity x(p.m, p.k, p.x, device_), y(p.m, p.gated ? p.n / 2 : p.n, p.x, device_);
+  LinearArgs args{x.matrix(), nullptr, nullptr, y.matrix(), p.accumulate, p.gated};
   return race<LinearOp>(p, kernels, [&] {
     args.weights = weights.next();
     return args;
@@ -70,19 +116,22 @@ std::vector<Measurement> KernelTimer::time(const LinearProblem& p, std::span<con
 }
 
 std::vector<Measurement> KernelTimer::time(const AttentionProblem& p, std::span<const AttentionKernel* const> kernels) {
-  ColdKeys keys(p, hardware_);
+  ColdKeys keys(p, device_);
   const int64_t width = int64_t{p.heads} * p.head_dim;
-  auto q = random_numbers(p.rows * width), out = q;
+  const DType type = device_.is_host() || p.precision == Precision::Exact || is_quantized(p.kv) ? DType::F32 : p.kv;
+  const Activity q(p.rows, width, type, device_), out(p.rows, width, type, device_);
   AttentionArgs args;
-  args.q = as_matrix(q, p.rows, width);
-  args.out = as_matrix(out, p.rows, width);
+  args.q = q.matrix();
+  args.out = out.matrix();
   args.kv = keys.layer();
   args.heads = p.heads;
   args.scale = 1 / std::sqrt(static_cast<float>(p.head_dim));
   args.softcap = p.softcap ? 50.0f : 0.0f;
   args.window = p.window;
   return race<AttentionOp>(p, kernels, [&] {
-    args.sequences = keys.next();
+    const ColdKeys::Turn turn = keys.next();
+    args.sequences = turn.slices;
+    args.tables = turn.tables;
     return args;
   });
 }

@@ -18,7 +18,7 @@ struct TimingEffort {
 
 class KernelTimer {
  public:
-  KernelTimer(const Hardware& hardware, ThreadPool& pool, TimingEffort effort = {});
+  KernelTimer(Device& device, ThreadPool& pool, TimingEffort effort = {});
 
   // Microseconds of each kernel, best first: the least of its rounds, since other processes only ever add.
   std::vector<Measurement> time(const LinearProblem& problem, std::span<const LinearKernel* const> kernels,
@@ -30,6 +30,11 @@ class KernelTimer {
   std::vector<Measurement> race(const typename Op::Problem& problem, std::span<const Kernel<Op>* const> kernels,
                                 NextArgs next_args);
 
+  // A GPU's kernels are timed as a step runs them: many launches in a row, recorded.
+  template <class Op, class NextArgs>
+  double recorded_us(const Kernel<Op>& kernel, const Executor& executor, NextArgs& next_args);
+
+  Device& device_;
   const Hardware& hardware_;
   ThreadPool& pool_;
   TimingEffort effort_;

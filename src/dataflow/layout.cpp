@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <compare>
+#include <limits>
 
 namespace millrace {
 namespace {
@@ -49,11 +50,11 @@ LayoutCost cost_of(const LinearLayout& layout, LinearProblem problem, const Plan
 
 // Measurements count where every layout has them: held against estimates, which are kinder, they would lose.
 const LinearLayout& choose_layout(DType format, int64_t n, int64_t k, Precision precision, const KernelSet& kernels,
-                                  const Planner<LinearOp>& planner) {
+                                  const Planner<LinearOp>& planner, DType x) {
   std::vector<LayoutCost> costs;
   for (const auto* layout : kernels.layouts) {
     if (!layout->accepts(format, n, k, planner.hardware())) continue;
-    costs.push_back(cost_of(*layout, {format, layout->name(), precision, false, n, k, 1}, planner));
+    costs.push_back(cost_of(*layout, {format, layout->name(), precision, false, n, k, 1, x}, planner));
   }
   MR_ASSERT(!costs.empty());  // the file's own rows are accepted for every format
   const bool measured = std::all_of(costs.begin(), costs.end(), [](const auto& cost) { return cost.is_measured; });

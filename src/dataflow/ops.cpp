@@ -17,7 +17,8 @@ std::string forced_kernel(const OpsOptions& options, std::string_view op) {
 void check_forced_ops(const OpsOptions& options) {
   static const std::set<std::string_view> known{LinearOp::kName,    AttentionOp::kName,   NormOp::kName,
                                                 RopeOp::kName,      RopeAnglesOp::kName,  ActivationOp::kName,
-                                                EmbeddingOp::kName, ElementwiseOp::kName, KvWriteOp::kName};
+                                                EmbeddingOp::kName, ElementwiseOp::kName, KvWriteOp::kName,
+                                                RopeWriteOp::kName, ArgmaxOp::kName};
   for (const auto& [op, kernel] : options.forced) {
     if (!known.contains(op)) fail(ErrorKind::Usage, "--kernel {}={}: no such op", op, kernel);
   }
@@ -25,12 +26,14 @@ void check_forced_ops(const OpsOptions& options) {
 
 }  // namespace
 
-Ops::Ops(const KernelSet& kernels, const Hardware& hardware, ThreadPool& pool, const PlanCache* plans,
-         OpsOptions options)
+Ops::Ops(const KernelSet& kernels, Device& device, ThreadPool& pool, const PlanCache* plans, OpsOptions options)
     : kernels_(kernels),
-      hardware_(hardware),
+      device_(device),
+      hardware_(device.hardware()),
       options_(std::move(options)),
-      executor_{&pool, nullptr},
+      executor_{&pool, nullptr, device.queue(), &device.hardware(),
+                options_.overlap && device.hardware().architecture >= 90},
+      attention_executor_(executor_),
       linear_(kernels.linear, hardware_, plans, forced_kernel(options_, LinearOp::kName)),
       attention_(kernels.attention, hardware_, plans, forced_kernel(options_, AttentionOp::kName)),
       norm_(kernels.norm, hardware_, plans, forced_kernel(options_, NormOp::kName)),
@@ -39,7 +42,9 @@ Ops::Ops(const KernelSet& kernels, const Hardware& hardware, ThreadPool& pool, c
       activation_(kernels.activation, hardware_, plans, forced_kernel(options_, ActivationOp::kName)),
       embedding_(kernels.embedding, hardware_, plans, forced_kernel(options_, EmbeddingOp::kName)),
       elementwise_(kernels.elementwise, hardware_, plans, forced_kernel(options_, ElementwiseOp::kName)),
-      kv_write_(kernels.kv_write, hardware_, plans, forced_kernel(options_, KvWriteOp::kName)) {
+      kv_write_(kernels.kv_write, hardware_, plans, forced_kernel(options_, KvWriteOp::kName)),
+      rope_write_(kernels.rope_write, hardware_, plans, forced_kernel(options_, RopeWriteOp::kName)),
+      argmax_(kernels.argmax, hardware_, plans, forced_kernel(options_, ArgmaxOp::kName)) {
   check_forced_ops(options_);
 }
 
@@ -47,16 +52,18 @@ template <class Op>
 void Ops::dispatch(Planner<Op>& planner, const typename Op::Problem& problem, const typename Op::Args& args) {
   const Kernel<Op>* kernel = planner.choose(problem);
   MR_ASSERT(kernel != nullptr);  // every op has a reference that runs everything the models ask for
-  if (times_ != nullptr) return run_watched(planner, *kernel, problem, args);
+  if (times_ != nullptr) return run_watched(planner, *kernel, problem, args, executor_);
   kernel->run(args, executor_);
 }
 
 template <class Op>
 void Ops::run_watched(const Planner<Op>& planner, const Kernel<Op>& kernel, const typename Op::Problem& problem,
-                      const typename Op::Args& args) {
+                      const typename Op::Args& args, const Executor& executor) {
   if (watch_ == Watch::Expect) return times_->add(Op::kName, planner.expected_us(kernel, problem));
+  device_.finish();
   const auto start = std::chrono::steady_clock::now();
-  kernel.run(args, executor_);
+  kernel.run(args, executor);
+  device_.finish();
   times_->add(Op::kName, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
 }
 
@@ -68,7 +75,8 @@ void Ops::plan(Linear& linear, int64_t rows) {
     }
     const auto& w = part.weights;
     for (const int64_t m : row_buckets(rows)) {
-      const LinearProblem problem{w.format, w.layout->name(), options_.precision, false, w.n, w.k, m};
+      const LinearProblem problem{w.format, w.layout->name(), options_.precision, false, w.n, w.k,
+                                  m,        options_.working, linear.gated};
       const auto* kernel = linear_.choose(problem);
       MR_ASSERT(kernel != nullptr);
       part.plan.emplace_back(m, kernel);
@@ -82,7 +90,7 @@ void Ops::plan_invariant(Linear::Part& part, int64_t rows) {
   const auto& w = part.weights;
   const auto buckets = row_buckets(std::max(rows, kLeastInvariantRows));
   const auto problem_for = [&](int64_t m) {
-    return LinearProblem{w.format, w.layout->name(), options_.precision, false, w.n, w.k, m};
+    return LinearProblem{w.format, w.layout->name(), options_.precision, false, w.n, w.k, m, options_.working};
   };
   const LinearKernel* best = nullptr;
   double least_us = 0;
@@ -116,13 +124,17 @@ void Ops::plan(const AttentionProblem& largest) {
       fail(ErrorKind::Unsupported, "no attention kernel for head size {} with a {} KV cache; try --kv-type f16",
            largest.head_dim, name(largest.kv));
     }
-    workspace_needed_ = std::max(workspace_needed_, kernel->workspace_bytes(problem, hardware_));
+    attention_workspace_needed_ = std::max(attention_workspace_needed_, kernel->workspace_bytes(problem, hardware_));
   }
 }
 
 void Ops::reserve_workspace() {
-  workspace_ = std::make_unique<Arena>("kernel workspace", workspace_needed_);
+  const size_t attention = attention_workspace_needed_;
+  workspace_ =
+      std::make_unique<Arena>("kernel workspace", Arena::padded(workspace_needed_) + attention, device_.memory());
   if (workspace_needed_ > 0) executor_.workspace = workspace_->take(workspace_needed_);
+  if (attention > 0) attention_executor_.workspace = workspace_->take(attention);
+  if (!device_.is_host()) device_.clear(attention_executor_.workspace, attention);
 }
 
 void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
@@ -135,14 +147,22 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
     for (const auto& [m, planned] : part.plan) {
       if (m == bucket) kernel = planned;
     }
+    if (x.dtype != options_.working) {  // a norm that comes after leaves its input in the residual's type
+      const auto& w = part.weights;
+      kernel = linear_.choose(
+          {w.format, w.layout->name(), options_.precision, false, w.n, w.k, bucket, x.dtype, linear.gated});
+    }
     MR_ASSERT(kernel != nullptr);
     const float* bias = linear.bias != nullptr ? linear.bias + column : nullptr;
     const auto& w = part.weights;
-    const LinearArgs args{x.first_rows(rows), &w, bias, y.first_rows(rows).columns(column, w.n), accumulate};
+    const Matrix to = y.first_rows(rows).columns(column, linear.gated ? w.n / 2 : w.n);
+    const LinearArgs args{x.first_rows(rows), &w, bias, to, accumulate, linear.gated};
     if (times_ == nullptr) {
       kernel->run(args, executor_);
     } else {
-      run_watched(linear_, *kernel, {w.format, w.layout->name(), options_.precision, false, w.n, w.k, rows}, args);
+      run_watched(linear_, *kernel,
+                  {w.format, w.layout->name(), options_.precision, false, w.n, w.k, rows, x.dtype, linear.gated}, args,
+                  executor_);
     }
     column += w.n;
   }
@@ -158,24 +178,56 @@ AttentionProblem Ops::problem_of(const AttentionArgs& a) const {
                            a.window,
                            a.softcap != 0,
                            static_cast<int64_t>(a.sequences.size()),
-                           a.q.rows,
+                           0,
                            0};
-  for (const auto& s : a.sequences) problem.context = std::max<int64_t>(problem.context, s.past + s.rows);
+  for (const auto& s : a.sequences) {
+    problem.rows += s.rows;
+    problem.context = std::max<int64_t>(problem.context, s.past + s.rows);
+  }
   return problem;
 }
 
+// On a GPU decodes and prompts are different problems with different kernels; batches bring the decodes first.
 void Ops::attention(const AttentionArgs& args) {
+  const auto is_prompt = [](const SequenceSlice& slice) { return slice.rows > 1; };
+  const auto first_prompt = std::find_if(args.sequences.begin(), args.sequences.end(), is_prompt);
+  const auto decodes = static_cast<size_t>(first_prompt - args.sequences.begin());
+  if (device_.is_host() || decodes == 0 || decodes == args.sequences.size()) return attend(args);
+  AttentionArgs part = args;
+  part.sequences = args.sequences.first(decodes);
+  part.tables.longest_slice = 1;
+  attend(part);
+  part.sequences = args.sequences.subspan(decodes);
+  part.tables.longest_slice = args.tables.longest_slice;
+  part.tables.slices += decodes;
+  part.tables.pages += static_cast<int64_t>(decodes) * args.tables.page_stride;
+  attend(part);
+}
+
+void Ops::attend(const AttentionArgs& args) {
   const AttentionProblem problem = problem_of(args);
   AttentionProblem pinned = problem;
   if (options_.batch_invariant) pinned.sequences = pinned.rows = pinned.context = 1;
   AttentionArgs invariant = args;
   invariant.invariant = options_.batch_invariant;
-  if (times_ == nullptr) return dispatch(attention_, pinned.bucketed(), invariant);
-  run_watched(attention_, *attention_.choose(pinned.bucketed()), problem, invariant);
+  const Kernel<AttentionOp>* kernel = attention_.choose(pinned.bucketed());
+  MR_ASSERT(kernel != nullptr);
+  if (times_ == nullptr) return kernel->run(invariant, attention_executor_);
+  run_watched(attention_, *kernel, problem, invariant, attention_executor_);
 }
 
-void Ops::kv_write(Matrix k, Matrix v, const KvLayer& kv, std::span<const SequenceSlice> sequences) {
-  dispatch(kv_write_, {kv.dtype, kv.kv_heads, kv.head_dim, bucket(k.rows)}, {k, v, kv, sequences});
+void Ops::rope_write(const RopeWriteOp::Args& a) {
+  const auto rotary = static_cast<int>(a.angles.cols);
+  const int64_t rows = bucket(a.k.rows);
+  if (!kernels_.rope_write.empty()) {
+    const RopeWriteOp::Problem problem{a.kv.dtype, a.style, rows, a.heads, a.kv.kv_heads, a.kv.head_dim, rotary};
+    return dispatch(rope_write_, problem, a);
+  }
+  if (rotary > 0) {
+    rope({a.style, a.q, a.angles, a.heads, a.kv.head_dim, rotary});
+    rope({a.style, a.k, a.angles, a.kv.kv_heads, a.kv.head_dim, rotary});
+  }
+  dispatch(kv_write_, {a.kv.dtype, a.kv.kv_heads, a.kv.head_dim, rows}, {a.k, a.v, a.kv, a.sequences, a.tables});
 }
 
 void Ops::embed(const WeightView& table, std::span<const int32_t> ids, Matrix out, float scale, bool accumulate) {
@@ -184,10 +236,8 @@ void Ops::embed(const WeightView& table, std::span<const int32_t> ids, Matrix ou
 
 void Ops::norm(const NormOp::Args& a) { dispatch(norm_, {a.kind, bucket(a.x.rows), a.x.cols, a.groups}, a); }
 
-void Ops::rope_angles(std::span<const int32_t> positions, std::span<const float> inverse_frequency, float magnitude,
-                      Matrix angles) {
-  dispatch(rope_angles_, {bucket(angles.rows), static_cast<int>(angles.cols)},
-           {positions, inverse_frequency, magnitude, angles});
+void Ops::rope_angles(const RopeAnglesOp::Args& a) {
+  dispatch(rope_angles_, {bucket(a.angles.rows), static_cast<int>(a.angles.cols)}, a);
 }
 
 void Ops::rope(const RopeOp::Args& a) {
@@ -211,5 +261,7 @@ void Ops::softcap(Matrix x, float cap) { elementwise({Elementwise::Softcap, x, {
 void Ops::gather(Matrix x, std::span<const int32_t> rows, Matrix out) {
   elementwise({Elementwise::Gather, x, {}, out, 1, rows});
 }
+
+void Ops::argmax(Matrix logits, int32_t* ids) { dispatch(argmax_, {bucket(logits.rows), logits.cols}, {logits, ids}); }
 
 }  // namespace millrace

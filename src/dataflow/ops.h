@@ -10,6 +10,7 @@
 
 #include "dataflow/op_times.h"
 #include "dataflow/planner.h"
+#include "hardware/device.h"
 #include "tensor/arena.h"
 
 namespace millrace {
@@ -23,6 +24,7 @@ struct Linear {
     int64_t least_rows = 1;  // fewer rows are computed as that many: the buffers have room for them
   };
   int64_t n = 0, k = 0;
+  bool gated = false;  // gate and up in one part: it gives silu(gate) * up, half as wide
   std::vector<Part> parts;
   const float* bias = nullptr;  // [n] or null
 };
@@ -30,6 +32,8 @@ struct Linear {
 struct OpsOptions {
   Precision precision = Precision::Fast;
   std::map<std::string, std::string> forced;  // op -> kernel, from --kernel OP=NAME
+  DType working = DType::F32;                 // of the activations that linear layers take
+  bool overlap = true;                        // kernels of a GPU start while the ones before them drain
   // One kernel for every number of rows, and no sum whose order depends on them: a row's results are the same whatever
   // else is in the batch.
   bool batch_invariant = false;
@@ -38,36 +42,38 @@ constexpr int64_t kLeastInvariantRows = 2;  // that buffers of a batch-invariant
 
 class Ops {
  public:
-  Ops(const KernelSet& kernels, const Hardware& hardware, ThreadPool& pool, const PlanCache* plans, OpsOptions options);
+  Ops(const KernelSet& kernels, Device& device, ThreadPool& pool, const PlanCache* plans, OpsOptions options);
 
   // Before the first step: decides the kernels for up to `rows` rows, and notes the workspace they need.
   void plan(Linear& linear, int64_t rows);
   void plan(const AttentionProblem& largest);
   void reserve_workspace();  // after the last plan()
-  size_t workspace_bytes() const { return workspace_needed_; }
+  size_t workspace_bytes() const { return workspace_needed_ + attention_workspace_needed_; }
 
   void embed(const WeightView& table, std::span<const int32_t> ids, Matrix out, float scale = 1,
              bool accumulate = false);
   void linear(Matrix x, const Linear& weights, Matrix y, bool accumulate = false);
   void attention(const AttentionArgs& args);
-  void kv_write(Matrix k, Matrix v, const KvLayer& kv, std::span<const SequenceSlice> sequences);
+  void rope_write(const RopeWriteOp::Args& args);
   void norm(const NormOp::Args& args);
-  void rope_angles(std::span<const int32_t> positions, std::span<const float> inverse_frequency, float magnitude,
-                   Matrix angles);
-  void rope(const RopeOp::Args& args);
+  void rope_angles(const RopeAnglesOp::Args& args);
   void activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out);
   void add(Matrix a, Matrix b, Matrix out);
   void scale(Matrix x, float factor);
   void softcap(Matrix x, float cap);
   void gather(Matrix x, std::span<const int32_t> rows, Matrix out);
+  void argmax(Matrix logits, int32_t* ids);
 
   // Until it is called with null, every op adds what it took to `times`; with Watch::Expect it does not run, and adds
   // what its plan promises. For benchmarks: it allocates.
   enum class Watch { Measure, Expect };
   void watch(OpTimes* times, Watch how) { times_ = times, watch_ = how; }
+  bool watched() const { return times_ != nullptr; }
 
   const Hardware& hardware() const { return hardware_; }
+  Device& device() const { return device_; }
   Precision precision() const { return options_.precision; }
+  DType working() const { return options_.working; }
   ThreadPool& pool() const { return *executor_.pool; }
   const KernelSet& kernels() const { return kernels_; }
   Planner<LinearOp>& linear_planner() { return linear_; }
@@ -75,23 +81,27 @@ class Ops {
   AttentionProblem problem_of(const AttentionArgs& args) const;
 
  private:
+  void attend(const AttentionArgs& args);
   void elementwise(const ElementwiseOp::Args& args);
+  void rope(const RopeOp::Args& args);
   void plan_invariant(Linear::Part& part, int64_t rows);
   int64_t bucket(int64_t rows) const;
   template <class Op>
   void dispatch(Planner<Op>& planner, const typename Op::Problem& problem, const typename Op::Args& args);
   template <class Op>
   void run_watched(const Planner<Op>& planner, const Kernel<Op>& kernel, const typename Op::Problem& problem,
-                   const typename Op::Args& args);
+                   const typename Op::Args& args, const Executor& executor);
 
   const KernelSet& kernels_;
+  Device& device_;
   const Hardware& hardware_;
   OpsOptions options_;
-  Executor executor_;
+  // Attention has a workspace of its own: kernels of a GPU keep counters there that each launch leaves at zero.
+  Executor executor_, attention_executor_;
   OpTimes* times_ = nullptr;
   Watch watch_ = Watch::Measure;
   std::unique_ptr<Arena> workspace_;
-  size_t workspace_needed_ = 0;
+  size_t workspace_needed_ = 0, attention_workspace_needed_ = 0;
   Planner<LinearOp> linear_;
   Planner<AttentionOp> attention_;
   Planner<NormOp> norm_;
@@ -101,6 +111,8 @@ class Ops {
   Planner<EmbeddingOp> embedding_;
   Planner<ElementwiseOp> elementwise_;
   Planner<KvWriteOp> kv_write_;
+  Planner<RopeWriteOp> rope_write_;
+  Planner<ArgmaxOp> argmax_;
 };
 
 }  // namespace millrace

@@ -37,6 +37,9 @@ double roof_us(const LinearProblem& p, const Hardware& h) {
   return least_us(work_of(p), peak_gops(p.format, p.precision, h.ceilings), h);
 }
 
-double roof_us(const AttentionProblem& p, const Hardware& h) { return least_us(work_of(p), h.ceilings.f32_gflops, h); }
+double roof_us(const AttentionProblem& p, const Hardware& h) {
+  const bool matrix_units = h.device == DeviceKind::Cuda && p.precision == Precision::Fast && p.kv != DType::F32;
+  return least_us(work_of(p), matrix_units ? h.ceilings.bf16_gflops : h.ceilings.f32_gflops, h);
+}
 
 }  // namespace millrace

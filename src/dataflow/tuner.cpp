@@ -12,18 +12,18 @@ const LinearLayout& find_layout(const KernelSet& kernels, std::string_view name)
 
 }  // namespace
 
-Tuner::Tuner(const KernelSet& kernels, const Hardware& hardware, ThreadPool& pool, PlanCache& plans)
+Tuner::Tuner(const KernelSet& kernels, Device& device, ThreadPool& pool, PlanCache& plans)
     : kernels_(kernels),
-      hardware_(hardware),
+      device_(device),
       pool_(pool),
       plans_(plans),
-      linear_(kernels.linear, hardware, nullptr, ""),
-      attention_(kernels.attention, hardware, nullptr, ""),
-      timer_(hardware, pool) {}
+      linear_(kernels.linear, device.hardware(), nullptr, ""),
+      attention_(kernels.attention, device.hardware(), nullptr, ""),
+      timer_(device, pool) {}
 
 void Tuner::tune(const std::vector<LinearProblem>& same_weights) {
   const auto& first = same_weights.front();
-  ColdWeights weights(first.format, first.n, first.k, find_layout(kernels_, first.layout), hardware_, pool_);
+  ColdWeights weights(first.format, first.n, first.k, find_layout(kernels_, first.layout), device_, pool_);
   for (const auto& problem : same_weights) {
     const auto kernels = worth_measuring(linear_, problem);
     plans_.put(LinearOp::kName, to_string(problem), timer_.time(problem, kernels, weights));

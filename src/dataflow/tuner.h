@@ -8,7 +8,7 @@ namespace millrace {
 
 class Tuner {
  public:
-  Tuner(const KernelSet& kernels, const Hardware& hardware, ThreadPool& pool, PlanCache& plans);
+  Tuner(const KernelSet& kernels, Device& device, ThreadPool& pool, PlanCache& plans);
 
   // All buckets of one matrix: its weights are made once.
   void tune(const std::vector<LinearProblem>& same_weights);
@@ -16,7 +16,7 @@ class Tuner {
 
  private:
   const KernelSet& kernels_;
-  const Hardware& hardware_;
+  Device& device_;
   ThreadPool& pool_;
   PlanCache& plans_;
   Planner<LinearOp> linear_;

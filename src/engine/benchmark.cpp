@@ -40,7 +40,7 @@ class Streams {
         step_.clear();
         const auto wanted = done + rows == count ? StepBatch::Logits::Last : StepBatch::Logits::None;
         step_.add(slice(past + done, rows), past + done, past + count, table.pages(), wanted);
-        runner_.forward(step_.batch());
+        runner_.run(step_.batch());
         done += rows;
         throw_if_interrupted();
       }
@@ -52,7 +52,7 @@ class Streams {
       step_.clear();
       for (auto& table : tables_)
         step_.add(slice(past + i, 1), past + i, past + i + 1, table.pages(), StepBatch::Logits::Last);
-      runner_.forward(step_.batch());
+      runner_.run(step_.batch());
       throw_if_interrupted();
     }
   }

@@ -103,14 +103,18 @@ bool Engine::step(FunctionRef<void(const Emission&)> emit, FunctionRef<void()> m
     Group& group = part.sequence->group();
     if (group.first_step < 0) group.first_step = begin;
   }
-  const Matrix logits = runner_.forward(batch_.batch(), [&] {
+  const auto likeliest = runner_.run(batch_.batch(), [&] {
     for (const auto& part : parts) {
       if (part.rows == static_cast<int32_t>(part.sequence->pending().size())) part.sequence->prepare_mask();
     }
     meanwhile();
     scheduler_.admit(now());
   });
-  collect(parts, logits, emit);
+  // A GPU has found the likeliest tokens itself; its logits are copied only for those who need them.
+  const bool enough = !likeliest.empty() && std::all_of(parts.begin(), parts.end(), [](const auto& part) {
+    return part.sequence->wants_likeliest();
+  });
+  collect(parts, enough ? Matrix() : runner_.logits(), likeliest, emit);
   scheduler_.retire();
   const double seconds = now() - begin;
   pacer_.record(scheduler_.decodes(), scheduler_.chunk(), scheduler_.chunk_past(), seconds * 1e6);
@@ -121,14 +125,20 @@ bool Engine::step(FunctionRef<void(const Emission&)> emit, FunctionRef<void()> m
   return !scheduler_.idle();
 }
 
-void Engine::collect(std::span<const Scheduler::Part> parts, Matrix logits, FunctionRef<void(const Emission&)> emit) {
+void Engine::collect(std::span<const Scheduler::Part> parts, Matrix logits, std::span<const int32_t> likeliest,
+                     FunctionRef<void(const Emission&)> emit) {
   const Matrix hidden = runner_.hidden();
   int64_t logit_row = 0, hidden_row = 0;
   for (const auto& part : parts) {
     Sequence& s = *part.sequence;
     const bool completes = part.rows == static_cast<int32_t>(s.pending().size());
     std::span<float> drawn;
+    int32_t token = -1;
     for (int32_t row = part.logits.begin; row < part.logits.end; ++row, ++logit_row) {
+      if (logits.data == nullptr) {
+        token = likeliest[static_cast<size_t>(logit_row)];
+        continue;
+      }
       const std::span<float> values(logits.row<float>(logit_row), static_cast<size_t>(logits.cols));
       if (completes && row == part.rows - 1) {
         drawn = values;
@@ -140,7 +150,13 @@ void Engine::collect(std::span<const Scheduler::Part> parts, Matrix logits, Func
       s.take_hidden({hidden.row<float>(hidden_row), static_cast<size_t>(hidden.cols)});
     scheduler_.charge(s.client(), s.decoding() ? kGeneratedToken : kPromptToken * part.rows);
     scheduler_.advance(s, part.rows);
-    if (completes) complete_prompt(s, drawn, emit);
+    if (!completes) continue;
+    if (logits.data != nullptr) {
+      complete_prompt(s, drawn, emit);
+    } else {
+      ++totals_.generated_tokens;
+      emit_with_times(s.take(token), s, emit);
+    }
   }
 }
 

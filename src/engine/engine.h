@@ -52,7 +52,9 @@ class Engine {
  private:
   double now() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   void check(const Request& request) const;
-  void collect(std::span<const Scheduler::Part> parts, Matrix logits, FunctionRef<void(const Emission&)> emit);
+  // Without logits every sequence takes its likeliest token.
+  void collect(std::span<const Scheduler::Part> parts, Matrix logits, std::span<const int32_t> likeliest,
+               FunctionRef<void(const Emission&)> emit);
   void complete_prompt(Sequence& sequence, std::span<float> logits, FunctionRef<void(const Emission&)> emit);
   void emit_with_times(Emission emission, Sequence& sequence, FunctionRef<void(const Emission&)> emit);
 

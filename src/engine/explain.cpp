@@ -20,8 +20,9 @@ std::vector<ExplainedCandidate> describe(const std::vector<Candidate<Op>>& ranke
 }
 
 // Layers repeat: one line for all linear layers that pose the same problem.
-void add_linear(std::vector<ExplainedChoice>& choices, Runner& runner, const LinearWeights& w, int64_t m) {
-  const LinearProblem problem{w.format, w.layout->name(), runner.ops().precision(), false, w.n, w.k, m};
+void add_linear(std::vector<ExplainedChoice>& choices, Runner& runner, const LinearWeights& w, int64_t m, bool gated) {
+  const LinearProblem problem{
+      w.format, w.layout->name(), runner.ops().precision(), false, w.n, w.k, m, runner.ops().working(), gated};
   for (auto& known : choices) {
     if (known.op == LinearOp::kName && known.n == w.n && known.k == w.k && known.m == m &&
         known.format == name(w.format) && known.layout == w.layout->name()) {
@@ -63,7 +64,8 @@ void explain_step(std::vector<ExplainedChoice>& choices, Runner& runner, int64_t
   const auto& linears = runner.weights().linears();
   for (const auto& linear : linears) {
     const bool is_head = &linear == &linears.back();
-    for (const auto& part : linear.parts) add_linear(choices, runner, part.weights, is_head ? sequences : rows);
+    for (const auto& part : linear.parts)
+      add_linear(choices, runner, part.weights, is_head ? sequences : rows, linear.gated);
   }
   for (AttentionProblem problem : runner.model().attention_problems()) {
     problem.kv = *runner.options().kv_type;

@@ -1,14 +1,17 @@
 #include "engine/runner.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "hardware/detect.h"
-#include "hardware/this_machine.h"
 
 namespace millrace {
 namespace {
+
+constexpr size_t kRecordedSteps = 64;
+constexpr int64_t kRowsOnCpu = 512, kRowsOnGpu = 4096;  // a step this long is bound by arithmetic
 
 IsaSet allowed_isa(const std::string& level) {
   if (level.empty()) return detect_isa();
@@ -27,6 +30,19 @@ IsaSet allowed_isa(const std::string& level) {
   fail(ErrorKind::Usage, "--isa {}: unknown here; one of {}", level, names);
 }
 
+// What linear layers take: on a GPU the weights' own 16-bit format, bf16 for quantized ones. f32 weights stay with f32.
+DType working_type(const WeightSource& source, const Device& device, bool exact) {
+  if (device.is_host() || exact) return DType::F32;
+  std::map<DType, size_t> bytes;
+  for (const auto& tensor : source.tensors()) {
+    if (tensor.dtype && tensor.shape.size() > 1) bytes[*tensor.dtype] += tensor.bytes;
+  }
+  const auto most =
+      std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == bytes.end()) return DType::F32;
+  return is_quantized(most->first) ? DType::BF16 : most->first;
+}
+
 void check_kv_type(DType kv, const Model& model) {
   const bool known = kv == DType::F32 || kv == DType::F16 || kv == DType::BF16 || kv == DType::Q8_0;
   if (!known) fail(ErrorKind::Usage, "--kv-type {}: one of f32, f16, bf16, q8_0", name(kv));
@@ -41,35 +57,56 @@ void check_kv_type(DType kv, const Model& model) {
 
 Runner::Runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options)
     : source_(std::move(source)), options_(options) {
-  hardware_ = this_machine(options_.threads, options_.measure, allowed_isa(options_.isa));
-  options_.threads = hardware_.threads;
+  const IsaSet isa = allowed_isa(options_.isa);
+  device_ = open_device({options_.device, options_.threads, options_.measure, isa});
+  if (options_.batch_invariant && !device_->is_host())
+    fail(ErrorKind::Unsupported, "results that do not depend on the batch are the CPU's only: use --device cpu");
+  options_.threads = device_->is_host() ? hardware().threads : detect_cpu(options_.threads, isa).threads;
   const int64_t least =
       options_.batch_invariant ? std::max(kLeastInvariantRows, options_.sequences) : options_.sequences;
+  if (options_.rows == 0) options_.rows = device_->is_host() ? kRowsOnCpu : kRowsOnGpu;
   options_.rows = std::max(options_.rows, least);
   options_.logit_rows = std::max(options_.logit_rows, least);
-  plans_ = PlanCache::load(PlanCache::file_for(hardware_.id, hardware_.threads));
-  pool_ = std::make_unique<ThreadPool>(hardware_.threads);
-  ops_ = std::make_unique<Ops>(
-      cpu_kernels(), hardware_, *pool_, &plans_,
-      OpsOptions{options_.exact ? Precision::Exact : Precision::Fast, options_.forced, options_.batch_invariant});
+  plans_ = PlanCache::load(PlanCache::file_for(hardware().id, hardware().threads));
+  pool_ = std::make_unique<ThreadPool>(options_.threads);
+  const DType working = working_type(*source_, *device_, options_.exact);
+  ops_ = std::make_unique<Ops>(device_->is_host() ? cpu_kernels() : cuda_kernels(), *device_, *pool_, &plans_,
+                               OpsOptions{.precision = options_.exact ? Precision::Exact : Precision::Fast,
+                                          .forced = options_.forced,
+                                          .working = working,
+                                          .batch_invariant = options_.batch_invariant});
   weights_ = std::make_unique<Weights>(*source_, *ops_);
   model_ = find_architecture(*source_).make(*source_, *weights_);
   weights_->check_all_used();
 
-  options_.kv_type = options_.kv_type.value_or(options_.exact ? DType::F32 : DType::F16);
+  const DType fast_kv = working == DType::F32 ? DType::F16 : working;
+  options_.kv_type = options_.kv_type.value_or(options_.exact ? DType::F32 : fast_kv);
   check_kv_type(*options_.kv_type, *model_);
   decide_context();
   plan_memory();
 }
 
+Activations::Sizes Runner::activation_sizes() const {
+  return {model_->widths(), options_.rows, options_.logit_rows, {ops_->working()}};
+}
+
+BatchTables::Sizes Runner::table_sizes() const {
+  const int64_t pages = (options_.context + options_.block_size - 1) / options_.block_size;
+  return {options_.rows, std::min(options_.rows, options_.sequences), options_.logit_rows, pages};
+}
+
 void Runner::load(const Progress& progress) {
-  plan_.available = available_memory();
+  plan_.available = device_->available_memory();
   plan_.check(source_->origin());
   weights_->pack(progress);
-  kv_ = std::make_unique<KvCache>(
-      model_->kv_shapes(), KvOptions{*options_.kv_type, options_.block_size, static_cast<int32_t>(options_.kv_tokens)});
+  const KvOptions kv{*options_.kv_type, options_.block_size, static_cast<int32_t>(options_.kv_tokens)};
+  kv_ = std::make_unique<KvCache>(model_->kv_shapes(), kv, device_->memory());
   ops_->reserve_workspace();
-  activations_ = std::make_unique<Activations>(model_->widths(), options_.rows, options_.logit_rows);
+  activations_ = std::make_unique<Activations>(activation_sizes(), device_->memory());
+  tables_ = std::make_unique<BatchTables>(table_sizes(), options_.block_size, *device_);
+  results_ =
+      std::make_unique<StepResults>(*device_, options_.logit_rows, model_->config().vocab, model_->config().hidden);
+  recorded_.reserve(kRecordedSteps);
 }
 
 void Runner::decide_context() {
@@ -79,7 +116,7 @@ void Runner::decide_context() {
   }
   const auto weights = static_cast<int64_t>(weights_->packed_bytes() + weights_->in_place_bytes());
   const auto per_token = static_cast<int64_t>(KvCache::bytes_per_token(model_->kv_shapes(), *options_.kv_type));
-  const int64_t room = (available_memory() - weights) * 3 / 4 / std::max<int64_t>(1, per_token);
+  const int64_t room = (device_->available_memory() - weights) * 3 / 4 / std::max<int64_t>(1, per_token);
   if (options_.context == 0) {
     const int64_t sharers = options_.kv_tokens == 0 ? options_.sequences : 1;
     options_.context = std::clamp<int64_t>(room / sharers, 256, config.context);
@@ -96,7 +133,10 @@ void Runner::decide_context() {
 }
 
 void Runner::plan_memory() {
-  for (auto& linear : weights_->linears()) ops_->plan(linear, std::max(options_.rows, options_.logit_rows));
+  for (auto& linear : weights_->linears()) {
+    const bool is_head = &linear == &weights_->linears().back();  // architectures declare the output matrix last
+    ops_->plan(linear, is_head ? options_.logit_rows : std::max(options_.rows, options_.logit_rows));
+  }
   for (AttentionProblem problem : model_->attention_problems()) {
     problem.kv = *options_.kv_type;
     problem.precision = ops_->precision();
@@ -106,23 +146,66 @@ void Runner::plan_memory() {
     problem.context = options_.context;
     ops_->plan(problem);
   }
-  plan_.available = available_memory();
+  plan_.available = device_->available_memory();
   plan_.add("packed weights", weights_->packed_bytes());
   plan_.add("weights read in place", weights_->in_place_bytes());
   plan_.add(fmt::format("KV cache of {} positions", options_.kv_tokens),
             KvCache::bytes_per_token(model_->kv_shapes(), *options_.kv_type) * static_cast<size_t>(options_.kv_tokens));
-  plan_.add("activations", Activations::bytes(model_->widths(), options_.rows, options_.logit_rows));
+  plan_.add("activations", Activations::bytes(activation_sizes()) + BatchTables::bytes(table_sizes()));
   plan_.add("workspace", ops_->workspace_bytes());
   log().info("memory plan: {}", plan_.to_string());
 }
 
-Matrix Runner::forward(const Batch& batch, FunctionRef<void()> meanwhile) {
-  meanwhile();  // before: all cores compute
+void Runner::compute(const PlacedBatch& batch) {
+  tables_->send();
   Pass pass(*ops_, *activations_, *kv_, model_->config(), batch);
   model_->forward(pass);
-  hidden_ = activations_->selected.first_rows(batch.without_logits);
-  hidden_.data = reinterpret_cast<std::byte*>(activations_->selected.row<float>(pass.logits.rows));
-  return pass.logits;
+  results_->take(pass.logits, *ops_);
+}
+
+void Runner::replay_or_record(const PlacedBatch& batch, int64_t pages) {
+  const auto rows = static_cast<int64_t>(batch.tokens.size());
+  const auto is_it = [&](const RecordedStep& step) { return step.rows == rows && step.pages == pages; };
+  const auto found = std::find_if(recorded_.begin(), recorded_.end(), is_it);
+  if (found != recorded_.end()) {
+    std::rotate(recorded_.begin(), found, found + 1);
+    results_->expect(rows);
+    return recorded_.front().recording->replay();
+  }
+  compute(batch);  // at once, so that whatever a kernel prepares on first use is ready when it is recorded
+  if (!device_->begin_recording()) return;
+  compute(batch);
+  if (recorded_.size() == kRecordedSteps) recorded_.pop_back();
+  recorded_.insert(recorded_.begin(), {rows, pages, device_->end_recording()});
+}
+
+std::span<const int32_t> Runner::run(const Batch& batch, FunctionRef<void()> meanwhile) {
+  if (device_->is_host()) meanwhile();  // before: all cores compute
+  int64_t context = 1;
+  for (const auto& slice : batch.sequences) context = std::max<int64_t>(context, slice.past + slice.rows);
+  // Tables are as wide as the bucket of the longest context, so that a recorded step fits until the next bucket.
+  const auto bucket = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(context, 64))));
+  const int64_t pages = std::min(table_sizes().pages, (bucket + options_.block_size - 1) / options_.block_size);
+  const PlacedBatch placed = tables_->place(batch, pages);
+  const bool decodes = batch.tokens.size() == batch.sequences.size() &&
+                       batch.tokens.size() == batch.logit_rows.size() && batch.without_logits == 0;
+  if (decodes && !device_->is_host() && !ops_->watched()) {
+    replay_or_record(placed, pages);
+  } else {
+    compute(placed);
+  }
+  if (!device_->is_host()) meanwhile();
+  hidden_rows_ = {static_cast<int64_t>(batch.logit_rows.size()) - batch.without_logits, batch.without_logits};
+  return results_->tokens();
+}
+
+Matrix Runner::hidden() { return results_->hidden(activations_->last, hidden_rows_.first, hidden_rows_.second); }
+
+Matrix Runner::logits() { return results_->logits(); }
+
+Matrix Runner::forward(const Batch& batch, FunctionRef<void()> meanwhile) {
+  run(batch, meanwhile);
+  return logits();
 }
 
 }  // namespace millrace

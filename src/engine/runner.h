@@ -8,20 +8,23 @@
 
 #include "base/function_ref.h"
 #include "engine/memory_plan.h"
-#include "hardware/hardware.h"
+#include "engine/step_results.h"
+#include "hardware/device.h"
+#include "models/batch_tables.h"
 #include "models/model.h"
 
 namespace millrace {
 
 struct LoadOptions {
+  DeviceChoice device = DeviceChoice::Cpu;
   int threads = 0;                            // 0: one per usable core
   std::string isa;                            // "": all this machine has
   std::map<std::string, std::string> forced;  // op -> kernel
   bool exact = false;                         // f32 activations, KV and arithmetic
-  std::optional<DType> kv_type;               // default: f16, or f32 when exact
+  std::optional<DType> kv_type;               // default: f16 (a GPU: the working type), or f32 when exact
   int64_t context = 0;                        // positions per sequence; 0: the model's, or what memory allows
   int64_t sequences = 1;                      // at once
-  int64_t rows = 512;                         // tokens in one step
+  int64_t rows = 0;                           // tokens in one step; 0: 512 on the CPU, 4096 on a GPU
   int64_t logit_rows = 0;                     // rows with logits in one step; at least one per sequence
   // Positions that the KV cache holds over all sequences. 0: the context for each of them. kWhatFits: as much of that
   // as memory allows, but at least one context; sequences then wait for pages, or give way to others.
@@ -42,7 +45,8 @@ class Runner {
   // Packs the weights and allocates what the plan says; refuses where that does not fit.
   void load(const Progress& progress = [](auto, auto) {});
 
-  // One step; the logits of the batch's logit_rows, valid until the next. No allocation, no exception.
+  // One step; the logits of the batch's logit_rows on the host, valid until the next. No allocation, no exception, but
+  // for a GPU that fails. On a GPU the first step of a shape is recorded, later ones replay it.
   Matrix forward(const Batch& batch) {
     return forward(batch, [] {});
   }
@@ -50,11 +54,19 @@ class Runner {
   // change.
   Matrix forward(const Batch& batch, FunctionRef<void()> meanwhile);
   // Of the last step's rows without logits: their hidden states after the final norm.
-  Matrix hidden() const { return hidden_; }
+  Matrix hidden();
+
+  // The same in two parts: run() computes the step and the likeliest token of each logits row; logits() brings the rows
+  // themselves, for those who need more than that.
+  std::span<const int32_t> run(const Batch& batch) {  // -1 where no logit is a number; empty on the CPU
+    return run(batch, [] {});
+  }
+  std::span<const int32_t> run(const Batch& batch, FunctionRef<void()> meanwhile);
+  Matrix logits();
 
   const Model& model() const { return *model_; }
   const WeightSource& source() const { return *source_; }
-  const Hardware& hardware() const { return hardware_; }
+  const Hardware& hardware() const { return device_->hardware(); }
   const MemoryPlan& memory() const { return plan_; }
   const LoadOptions& options() const { return options_; }  // with every default resolved
   const Weights& weights() const { return *weights_; }
@@ -62,12 +74,22 @@ class Runner {
   Ops& ops() { return *ops_; }
 
  private:
+  // Steps that only decode have few shapes, and launching their kernels one by one would take longer than they run.
+  struct RecordedStep {
+    int64_t rows = 0, pages = 0;
+    std::unique_ptr<Recording> recording;
+  };
+
   void decide_context();
   void plan_memory();
+  Activations::Sizes activation_sizes() const;
+  BatchTables::Sizes table_sizes() const;
+  void compute(const PlacedBatch& batch);
+  void replay_or_record(const PlacedBatch& batch, int64_t pages);
 
   std::shared_ptr<const WeightSource> source_;
   LoadOptions options_;
-  Hardware hardware_;
+  std::unique_ptr<Device> device_;
   PlanCache plans_;
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<Ops> ops_;
@@ -76,7 +98,10 @@ class Runner {
   MemoryPlan plan_;
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<Activations> activations_;
-  Matrix hidden_;
+  std::unique_ptr<BatchTables> tables_;
+  std::unique_ptr<StepResults> results_;
+  std::vector<RecordedStep> recorded_;       // the one used last is first
+  std::pair<int64_t, int64_t> hidden_rows_;  // first and count of the last step's
 };
 
 }  // namespace millrace

@@ -133,11 +133,21 @@ void Scheduler::keep_full_pages(Sequence& sequence) {
 
 void Scheduler::advance(Sequence& sequence, int32_t rows) {
   sequence.advance(rows);
-  keep_full_pages(sequence);
+  if (sequence.pending().empty() && sequence.generated() == 0) {
+    keep_pages(sequence);  // a whole prompt: the next one may be the same
+  } else {
+    keep_full_pages(sequence);
+  }
 }
 
 // What is computed stays in the tree until its pages are needed.
 void Scheduler::release(Sequence& sequence) {
+  keep_pages(sequence);
+  sequence.table().clear();
+  sequence.begin_again();
+}
+
+void Scheduler::keep_pages(Sequence& sequence) {
   keep_full_pages(sequence);
   const int32_t kept = sequence.pages_in_tree * kv_.options().block_size;
   if (limits_.prefix_cache && sequence.computed() > kept) {
@@ -145,8 +155,6 @@ void Scheduler::release(Sequence& sequence) {
         sequence.tokens().subspan(static_cast<size_t>(kept), static_cast<size_t>(sequence.computed() - kept));
     tree_.insert_beginning(sequence.node, rest, sequence.table().pages()[static_cast<size_t>(sequence.pages_in_tree)]);
   }
-  sequence.table().clear();
-  sequence.begin_again();
 }
 
 void Scheduler::retire() {

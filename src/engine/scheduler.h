@@ -69,6 +69,7 @@ class Scheduler {
   bool make_room(int32_t pages);
   void skip_known_pages(Sequence& sequence);
   void count_cached(Sequence& sequence, int32_t tokens);
+  void keep_pages(Sequence& sequence);  // the one being filled too
   void keep_full_pages(Sequence& sequence);
   void release(Sequence& sequence);
   void preempt(size_t index);

@@ -127,14 +127,28 @@ Emission Sequence::emission(int32_t token) {
 
 Emission Sequence::sample(std::span<float> logits) {
   const auto is_number = [](float logit) { return logit > -std::numeric_limits<float>::infinity(); };
-  if (std::none_of(logits.begin(), logits.end(), is_number)) {
+  if (std::none_of(logits.begin(), logits.end(), is_number)) return take(-1);
+  const int32_t token =
+      sampler_.sample(logits, masked_ ? std::span<const uint32_t>(mask_) : std::span<const uint32_t>());
+  Emission e = take(token);
+  e.logprobs = sampler_.logprobs();
+  return e;
+}
+
+bool Sequence::wants_likeliest() const {
+  const SamplingParams& p = request().sampling;
+  const bool plain = p.repetition_penalty == 1 && p.frequency_penalty == 0 && p.presence_penalty == 0;
+  return is_greedy(p) && plain && p.logit_bias.empty() && p.logprobs < 0 && mask_.empty() && constraint_ == nullptr &&
+         request().kind == RequestKind::Generate && request().prompt_logprobs < 0 && group_->unborn.empty();
+}
+
+Emission Sequence::take(int32_t token) {
+  if (token < 0) {
     finish_ = FinishReason::Error;
     Emission e = emission(-1);
     e.error = "the model gives no number for any token: its weights are damaged";
     return e;
   }
-  const int32_t token =
-      sampler_.sample(logits, masked_ ? std::span<const uint32_t>(mask_) : std::span<const uint32_t>());
   tokens_.push_back(token);
   const bool is_end = contains(request().end_tokens, token);
   if (constraint_ != nullptr && !is_end) constraint_->accept(token);
@@ -144,7 +158,6 @@ Emission Sequence::sample(std::span<float> logits) {
     finish_ = FinishReason::Length;
   }
   Emission e = emission(token);
-  e.logprobs = sampler_.logprobs();
   e.is_end = is_end;
   return e;
 }

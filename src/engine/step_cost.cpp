@@ -14,7 +14,7 @@ double roof_of_step(Runner& runner, int64_t rows, int64_t sequences, int64_t con
     for (const auto& part : linear.parts) {
       const auto& w = part.weights;
       us += roof_us(LinearProblem{w.format, w.layout->name(), runner.ops().precision(), false, w.n, w.k,
-                                  is_head ? logit_rows : rows},
+                                  is_head ? logit_rows : rows, runner.ops().working()},
                     hardware);
     }
   }
@@ -35,12 +35,13 @@ double expected_us(Runner& runner, int64_t rows, int64_t sequences, int64_t cont
   const Model& model = runner.model();
   const int block = runner.options().block_size;
   KvCache kv(model.kv_shapes(), {*runner.options().kv_type, block, block});
-  Activations buffers(model.widths(), rows, std::max<int64_t>(1, logit_rows));
+  Activations buffers({model.widths(), rows, std::max<int64_t>(1, logit_rows), {runner.ops().working()}},
+                      host_memory());
   const std::vector<int32_t> tokens(static_cast<size_t>(rows)), wanted(static_cast<size_t>(logit_rows));
   std::vector<SequenceSlice> slices;
   const auto each = static_cast<int32_t>(rows / sequences), length = static_cast<int32_t>(context);
   for (int32_t i = 0; i < sequences; ++i) slices.push_back({i * each, each, length - each, length, {}});
-  const Batch batch{tokens, slices, wanted};
+  const PlacedBatch batch{{tokens, slices, wanted}};
   Pass pass(runner.ops(), buffers, kv, model.config(), batch);
   OpTimes times;
   runner.ops().watch(&times, Ops::Watch::Expect);

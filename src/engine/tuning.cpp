@@ -21,7 +21,8 @@ std::vector<std::vector<LinearProblem>> linear_problems(Runner& runner) {
       const auto& w = part.weights;
       std::vector<LinearProblem> problems;
       for (const int64_t m : row_buckets(is_head ? runner.options().logit_rows : runner.options().rows)) {
-        problems.push_back({w.format, w.layout->name(), runner.ops().precision(), false, w.n, w.k, m});
+        problems.push_back({w.format, w.layout->name(), runner.ops().precision(), false, w.n, w.k, m,
+                            runner.ops().working(), linear.gated});
       }
       const bool known = std::any_of(all.begin(), all.end(), [&](const auto& other) {
         return other.front() == problems.front() && other.size() >= problems.size();
@@ -89,7 +90,7 @@ TuningReport tune(Runner& runner, const std::function<void(int64_t, int64_t)>& p
   const KernelSet& kernels = runner.ops().kernels();
   const auto file = PlanCache::file_for(hardware.id, hardware.threads);
   PlanCache plans = PlanCache::load(file);
-  Tuner tuner(kernels, hardware, runner.ops().pool(), plans);
+  Tuner tuner(kernels, runner.ops().device(), runner.ops().pool(), plans);
   const Planner<LinearOp> linear_before(kernels.linear, hardware, nullptr, ""),
       linear_after(kernels.linear, hardware, &plans, "");
   const Planner<AttentionOp> attention_before(kernels.attention, hardware, nullptr, ""),

@@ -1,5 +1,7 @@
 #include "hardware/describe.h"
 
+#include <fmt/core.h>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -45,7 +47,14 @@ nlohmann::json describe(const Hardware& hardware) {
           {"l2_bytes", hardware.l2_bytes},
           {"l3_bytes", hardware.l3_bytes},
           {"memory_bytes", hardware.memory_bytes},
+          {"architecture", hardware.architecture},
+          {"driver", hardware.driver},
           {"ceilings", describe(hardware.ceilings)}};
+}
+
+std::string in_words(const Hardware& h) {
+  if (h.device == DeviceKind::Cuda) return fmt::format("{}, {} multiprocessors", h.name, h.cores);
+  return fmt::format("{} ({}), {} threads", h.name, to_string(h.isa), h.threads);
 }
 
 std::optional<Ceilings> parse_ceilings(const nlohmann::json& json) {

@@ -17,6 +17,7 @@ const KernelSet& cpu_kernels() {
     all.embedding = cpu_embedding_kernels();
     all.elementwise = cpu_elementwise_kernels();
     all.kv_write = cpu_kv_write_kernels();
+    all.argmax = cpu_argmax_kernels();
     return all;
   }();
   return set;

@@ -13,6 +13,7 @@ KernelList<ActivationOp> cpu_activation_kernels();
 KernelList<EmbeddingOp> cpu_embedding_kernels();
 KernelList<ElementwiseOp> cpu_elementwise_kernels();
 KernelList<KvWriteOp> cpu_kv_write_kernels();
+KernelList<ArgmaxOp> cpu_argmax_kernels();
 
 const Kernel<AttentionOp>* reference_attention();
 const Kernel<NormOp>* reference_norm();
@@ -21,5 +22,6 @@ const Kernel<ActivationOp>* reference_activation();
 const Kernel<EmbeddingOp>* reference_embedding();
 const Kernel<ElementwiseOp>* reference_elementwise();
 const Kernel<KvWriteOp>* reference_kv_write();
+const Kernel<ArgmaxOp>* reference_argmax();
 
 }  // namespace millrace

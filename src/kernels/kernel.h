@@ -18,10 +18,15 @@ enum class Precision : unsigned char {
   Exact,  // f32 activations and arithmetic, for conformance
 };
 
-// Where and with what a kernel runs. The workspace is as large as the plan asked for.
+// Where and with what a kernel runs. The workspace is as large as the plan asked for, in the memory of the device.
 struct Executor {
   ThreadPool* pool = nullptr;
   std::byte* workspace = nullptr;
+  void* queue = nullptr;               // of a GPU: the stream to launch on
+  const Hardware* hardware = nullptr;  // of a GPU: kernels cut their work to its size
+  // Of a GPU: a kernel may start while the one before it drains (programmatic dependent launch). It fetches its weights,
+  // then waits before it touches what others write.
+  bool overlap = false;
 };
 
 template <class Op>

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/activation/activation.h"
+#include "kernels/argmax/argmax.h"
 #include "kernels/attention/attention.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/embedding/embedding.h"
@@ -12,6 +13,7 @@
 #include "kernels/norm/norm.h"
 #include "kernels/rope/angles.h"
 #include "kernels/rope/rope.h"
+#include "kernels/rope_write/rope_write.h"
 
 namespace millrace {
 
@@ -29,8 +31,11 @@ struct KernelSet {
   KernelList<EmbeddingOp> embedding;
   KernelList<ElementwiseOp> elementwise;
   KernelList<KvWriteOp> kv_write;
+  KernelList<RopeWriteOp> rope_write;  // may be empty: rope and kv_write do the same
+  KernelList<ArgmaxOp> argmax;
 };
 
 const KernelSet& cpu_kernels();
+const KernelSet& cuda_kernels();  // empty in a build without CUDA
 
 }  // namespace millrace

@@ -16,6 +16,8 @@ std::string to_string(const ActivationOp::Problem& p) {
                      p.cols);
 }
 
+std::string to_string(const ArgmaxOp::Problem& p) { return fmt::format("argmax {}x{}", p.rows, p.cols); }
+
 std::string to_string(const ElementwiseOp::Problem& p) {
   return fmt::format("elementwise {} {}x{}", kElementwise[static_cast<int>(p.kind)], p.rows, p.cols);
 }
@@ -35,6 +37,12 @@ std::string to_string(const NormOp::Problem& p) {
 std::string to_string(const RopeOp::Problem& p) {
   return fmt::format("rope {} rows={} heads={} head_dim={} rotary_dim={}",
                      p.style == RopeStyle::Halves ? "halves" : "interleaved", p.rows, p.heads, p.head_dim,
+                     p.rotary_dim);
+}
+
+std::string to_string(const RopeWriteOp::Problem& p) {
+  return fmt::format("rope_write {} {} rows={} heads={}/{} head_dim={} rotary_dim={}", name(p.kv),
+                     p.style == RopeStyle::Halves ? "halves" : "interleaved", p.rows, p.heads, p.kv_heads, p.head_dim,
                      p.rotary_dim);
 }
 

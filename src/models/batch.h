@@ -14,4 +14,11 @@ struct Batch {
   int64_t without_logits = 0;  // the last so many of them: only their hidden states after the final norm are
 };
 
+// The batch where the kernels run: `tokens` and `logit_rows` are there, and so is what follows from the slices.
+struct PlacedBatch : Batch {
+  std::span<const int32_t> positions;  // of each row
+  std::span<const int32_t> horizons;   // of each row: the length its sequence is known to reach
+  SliceTables tables;
+};
+
 }  // namespace millrace

@@ -12,24 +12,22 @@ AttentionWeights load_attention(Weights::Layer& at, const DecoderConfig& c) {
   };
 }
 
-FeedForwardWeights load_feed_forward(Weights::Layer& at, const DecoderConfig& c) {
+FeedForwardWeights load_feed_forward(Weights::Layer& at, const DecoderConfig& c, Activation activation) {
   return {
-      .gate_up = at.linear({{{"ffn_gate.weight", "mlp.gate_proj.weight"}, c.feed_forward},
-                            {{"ffn_up.weight", "mlp.up_proj.weight"}, c.feed_forward}},
-                           c.hidden),
+      .gate_up = at.gate_up({{{"ffn_gate.weight", "mlp.gate_proj.weight"}, c.feed_forward},
+                             {{"ffn_up.weight", "mlp.up_proj.weight"}, c.feed_forward}},
+                            c.hidden, activation),
       .down = at.linear({{{"ffn_down.weight", "mlp.down_proj.weight"}, c.hidden}}, c.feed_forward),
   };
 }
 
 void feed_forward(Pass& p, const FeedForwardWeights& w, Activation activation, Matrix x, Matrix out) {
-  p.linear(x, w.gate_up, p.gate_up);
-  p.gate(activation);
+  p.gated_linear(x, w.gate_up, activation);
   p.linear(p.feed, w.down, out);
 }
 
 void add_feed_forward(Pass& p, const FeedForwardWeights& w, Activation activation, Matrix x, Matrix out) {
-  p.linear(x, w.gate_up, p.gate_up);
-  p.gate(activation);
+  p.gated_linear(x, w.gate_up, activation);
   p.add_linear(p.feed, w.down, out);
 }
 

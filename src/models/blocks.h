@@ -18,7 +18,7 @@ struct FeedForwardWeights {
   const Linear* down = nullptr;     // [hidden, feed_forward]
 };
 // gate, up and down under their usual names.
-FeedForwardWeights load_feed_forward(Weights::Layer& at, const DecoderConfig& config);
+FeedForwardWeights load_feed_forward(Weights::Layer& at, const DecoderConfig& config, Activation activation);
 
 // out = down(act(gate(x)) * up(x)); add_feed_forward adds it to out instead.
 void feed_forward(Pass& pass, const FeedForwardWeights& weights, Activation activation, Matrix x, Matrix out);

@@ -71,7 +71,8 @@ RopeFrequencies read_rope(const WeightSource& source, const DecoderConfig& c) {
 
 class ChatGlm final : public Model {
  public:
-  ChatGlm(const WeightSource& source, Weights& w) : config_(read_config(source)), rope_(read_rope(source, config_)) {
+  ChatGlm(const WeightSource& source, Weights& w)
+      : config_(read_config(source)), rope_(w.placed(read_rope(source, config_))) {
     const auto& c = config_;
     const Names& hf = is_original(source) ? kOriginal : kRewritten;
     residual_from_norm_ =
@@ -91,7 +92,8 @@ class ChatGlm final : public Model {
                            : load_attention(at, c),
           .feed_norm = at.vector({"ffn_norm.weight", hf.feed_norm}, c.hidden),
           .post_feed_norm = at.optional_vector({"post_ffw_norm.weight", hf.post_feed_norm}, c.hidden),
-          .feed = {.gate_up = at.linear({{{"ffn_up.weight", hf.gate_up}, 2 * c.feed_forward}}, c.hidden),
+          .feed = {.gate_up =
+                       at.gate_up({{{"ffn_up.weight", hf.gate_up}, 2 * c.feed_forward}}, c.hidden, Activation::Silu),
                    .down = at.linear({{{"ffn_down.weight", hf.down}, c.hidden}}, c.feed_forward)},
       });
     }
@@ -104,7 +106,7 @@ class ChatGlm final : public Model {
 
   void forward(Pass& p) const override {
     p.prepare_rope(rope_);
-    p.ops.embed(embedding_, p.batch.tokens, p.hidden);
+    p.ops.embed(*embedding_, p.batch.tokens, p.hidden);
     for (size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
       p.rms_norm(p.hidden, layer.attention_norm, p.normed);
@@ -120,16 +122,15 @@ class ChatGlm final : public Model {
       if (layer.post_feed_norm != nullptr) p.rms_norm(p.residual, layer.post_feed_norm, p.residual);
       p.ops.add(residual_from_norm_ ? p.normed : p.hidden, p.residual, p.hidden);
     }
-    const Matrix last = p.select_rows(p.hidden);
-    p.rms_norm(last, norm_, last);
-    p.linear(last, head_, p.logits);
+    p.rms_norm(p.select_rows(p.hidden), norm_, p.last);
+    p.linear(p.last, head_, p.logits);
   }
 
  private:
   DecoderConfig config_;
   RopeFrequencies rope_;
-  bool residual_from_norm_;  // an option of ChatGLM's own code that no released model uses
-  WeightView embedding_;     // [vocab, hidden]
+  bool residual_from_norm_;      // an option of ChatGLM's own code that no released model uses
+  const WeightView* embedding_;  // [vocab, hidden]
   std::vector<Layer> layers_;
   const float* norm_;   // [hidden]
   const Linear* head_;  // [vocab, hidden]

@@ -18,7 +18,7 @@ struct Layer {
 class Gemma2 final : public Model {
  public:
   Gemma2(const WeightSource& source, Weights& w)
-      : config_(read_decoder_config(source)), rope_(read_rope_frequencies(source, config_)) {
+      : config_(read_decoder_config(source)), rope_(w.placed(read_rope_frequencies(source, config_))) {
     const auto& c = config_;
     activation_ = read_activation(source, "hidden_activation", Activation::GeluTanh);
     const float one = is_gguf(source) ? 0 : 1;  // Hugging Face stores norm weights minus one
@@ -39,7 +39,7 @@ class Gemma2 final : public Model {
           .attention = load_attention(at, c),
           .feed_norm = at.vector({"ffn_norm.weight", "pre_feedforward_layernorm.weight"}, c.hidden, one),
           .post_feed_norm = at.vector({"post_ffw_norm.weight", "post_feedforward_layernorm.weight"}, c.hidden, one),
-          .feed = load_feed_forward(at, c),
+          .feed = load_feed_forward(at, c, activation_),
       });
     }
     norm_ = w.vector({"output_norm.weight", "model.norm.weight"}, c.hidden, one);
@@ -60,7 +60,7 @@ class Gemma2 final : public Model {
 
   void forward(Pass& p) const override {
     p.prepare_rope(rope_);
-    p.ops.embed(embedding_, p.batch.tokens, p.hidden, std::sqrt(float(config_.hidden)));
+    p.ops.embed(*embedding_, p.batch.tokens, p.hidden, std::sqrt(float(config_.hidden)));
     for (size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
       p.rms_norm(p.hidden, layer.attention_norm, p.normed);
@@ -76,9 +76,8 @@ class Gemma2 final : public Model {
       p.rms_norm(p.residual, layer.post_feed_norm, p.residual);
       p.ops.add(p.hidden, p.residual, p.hidden);
     }
-    const Matrix last = p.select_rows(p.hidden);
-    p.rms_norm(last, norm_, last);
-    p.linear(last, head_, p.logits);
+    p.rms_norm(p.select_rows(p.hidden), norm_, p.last);
+    p.linear(p.last, head_, p.logits);
     if (logit_cap_ != 0) p.ops.softcap(p.logits, logit_cap_);
   }
 
@@ -87,7 +86,7 @@ class Gemma2 final : public Model {
   RopeFrequencies rope_;
   float score_scale_, score_cap_, logit_cap_;
   Activation activation_;
-  WeightView embedding_;  // [vocab, hidden]
+  const WeightView* embedding_;  // [vocab, hidden]
   std::vector<Layer> layers_;
   const float* norm_;   // [hidden]
   const Linear* head_;  // [vocab, hidden]

@@ -36,13 +36,13 @@ class Gemma3 final : public Model {
  public:
   Gemma3(const WeightSource& source, Weights& w)
       : config_(read_decoder_config(source, kKeys)),
-        global_rope_(read_rope_frequencies(source, config_, "full_attention", kGlobalTheta)) {
+        global_rope_(w.placed(read_rope_frequencies(source, config_, "full_attention", kGlobalTheta))) {
     const auto& c = config_;
     activation_ = read_activation(source, "hidden_activation", Activation::GeluTanh);
     const auto& keys = source.config();
-    local_rope_ = plain_rope_frequencies(
+    local_rope_ = w.placed(plain_rope_frequencies(
         keys.optional_number({"rope_parameters.sliding_attention.rope_theta", "rope.freq_base_swa"}).value_or(10000),
-        c.rotary_dim);
+        c.rotary_dim));
     const float one = is_gguf(source) ? 0 : 1;  // Hugging Face stores norm weights minus one
     score_scale_ = static_cast<float>(1 / std::sqrt(gemma_score_divisor(source, c, /*layers_of_27b=*/62)));
     logit_cap_ =
@@ -66,7 +66,7 @@ class Gemma3 final : public Model {
           .k_norm = at.vector({"attn_k_norm.weight", "self_attn.k_norm.weight"}, c.head_dim, one),
           .feed_norm = at.vector({"ffn_norm.weight", "pre_feedforward_layernorm.weight"}, c.hidden, one),
           .post_feed_norm = at.vector({"post_ffw_norm.weight", "post_feedforward_layernorm.weight"}, c.hidden, one),
-          .feed = load_feed_forward(at, c),
+          .feed = load_feed_forward(at, c, activation_),
       });
     }
     norm_ = w.vector({"output_norm.weight", hf + "norm.weight"}, c.hidden, one);
@@ -85,7 +85,7 @@ class Gemma3 final : public Model {
   void forward(Pass& p) const override {
     p.prepare_rope(global_rope_, kGlobal);
     p.prepare_rope(local_rope_, kLocal);
-    p.ops.embed(embedding_, p.batch.tokens, p.hidden, std::sqrt(float(config_.hidden)));
+    p.ops.embed(*embedding_, p.batch.tokens, p.hidden, std::sqrt(float(config_.hidden)));
     for (size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
       p.rms_norm(p.hidden, layer.attention_norm, p.normed);
@@ -103,9 +103,8 @@ class Gemma3 final : public Model {
       p.rms_norm(p.residual, layer.post_feed_norm, p.residual);
       p.ops.add(p.hidden, p.residual, p.hidden);
     }
-    const Matrix last = p.select_rows(p.hidden);
-    p.rms_norm(last, norm_, last);
-    p.linear(last, head_, p.logits);
+    p.rms_norm(p.select_rows(p.hidden), norm_, p.last);
+    p.linear(p.last, head_, p.logits);
     if (logit_cap_ != 0) p.ops.softcap(p.logits, logit_cap_);
   }
 
@@ -114,7 +113,7 @@ class Gemma3 final : public Model {
   RopeFrequencies global_rope_, local_rope_;
   float score_scale_, logit_cap_;
   Activation activation_;
-  WeightView embedding_;  // [vocab, hidden]
+  const WeightView* embedding_;  // [vocab, hidden]
   std::vector<Layer> layers_;
   const float* norm_;   // [hidden]
   const Linear* head_;  // [vocab, hidden]

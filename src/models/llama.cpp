@@ -18,7 +18,7 @@ class Llama final : public Model {
  public:
   Llama(const WeightSource& source, Weights& w)
       : config_(read_decoder_config(source)),
-        rope_(read_rope_frequencies(source, config_)),
+        rope_(w.placed(read_rope_frequencies(source, config_))),
         rope_style_(is_gguf(source) ? RopeStyle::Interleaved : RopeStyle::Halves) {
     const auto& c = config_;
     activation_ = read_activation(source, "hidden_act", Activation::Silu);
@@ -29,7 +29,7 @@ class Llama final : public Model {
           .attention_norm = at.vector({"attn_norm.weight", "input_layernorm.weight"}, c.hidden),
           .attention = load_attention(at, c),
           .feed_norm = at.vector({"ffn_norm.weight", "post_attention_layernorm.weight"}, c.hidden),
-          .feed = load_feed_forward(at, c),
+          .feed = load_feed_forward(at, c, activation_),
       });
     }
     norm_ = w.vector({"output_norm.weight", "model.norm.weight"}, c.hidden);
@@ -42,7 +42,7 @@ class Llama final : public Model {
   void forward(Pass& p) const override {
     const AttentionSettings attention{.scale = 1 / std::sqrt(float(config_.head_dim)), .window = config_.window};
     p.prepare_rope(rope_);
-    p.ops.embed(embedding_, p.batch.tokens, p.hidden);
+    p.ops.embed(*embedding_, p.batch.tokens, p.hidden);
     for (size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
       p.rms_norm(p.hidden, layer.attention_norm, p.normed);
@@ -54,9 +54,8 @@ class Llama final : public Model {
       p.rms_norm(p.hidden, layer.feed_norm, p.normed);
       add_feed_forward(p, layer.feed, activation_, p.normed, p.hidden);
     }
-    const Matrix last = p.select_rows(p.hidden);
-    p.rms_norm(last, norm_, last);
-    p.linear(last, head_, p.logits);
+    p.rms_norm(p.select_rows(p.hidden), norm_, p.last);
+    p.linear(p.last, head_, p.logits);
   }
 
  private:
@@ -64,7 +63,7 @@ class Llama final : public Model {
   RopeFrequencies rope_;
   RopeStyle rope_style_;
   Activation activation_;
-  WeightView embedding_;  // [vocab, hidden]
+  const WeightView* embedding_;  // [vocab, hidden]
   std::vector<Layer> layers_;
   const float* norm_;   // [hidden]
   const Linear* head_;  // [vocab, hidden]

@@ -88,8 +88,12 @@ class Opt final : public Model {
       p.add_linear(p.feed, layer.down, p.hidden);
       norm_after(p, layer.feed_norm);
     }
-    Matrix last = p.select_rows(p.hidden);
-    if (final_norm_) p.layer_norm(last, norm_.weight, norm_.bias, last);
+    Matrix last = p.last;
+    if (final_norm_) {
+      p.layer_norm(p.select_rows(p.hidden), norm_.weight, norm_.bias, last);
+    } else {
+      p.ops.gather(p.hidden, p.batch.logit_rows, last);
+    }
     if (project_out_ != nullptr) {
       const Matrix projected = p.gate_up.first_rows(last.rows).columns(0, embedded_);
       p.linear(last, project_out_, projected);
@@ -102,13 +106,13 @@ class Opt final : public Model {
   void embed(Pass& p) const {
     if (project_in_ != nullptr) {
       const Matrix small = p.gate_up.columns(0, embedded_);
-      p.ops.embed(embedding_, p.batch.tokens, small);
+      p.ops.embed(*embedding_, p.batch.tokens, small);
       p.linear(small, project_in_, p.hidden);
     } else {
-      p.ops.embed(embedding_, p.batch.tokens, p.hidden);
+      p.ops.embed(*embedding_, p.batch.tokens, p.hidden);
     }
-    WeightView table = positions_;  // from the row of position 0 on
-    table.data = positions_.row(kPositionOffset);
+    WeightView table = *positions_;  // from the row of position 0 on
+    table.data = positions_->row(kPositionOffset);
     table.rows -= kPositionOffset;
     p.ops.embed(table, p.positions, p.hidden, 1, /*accumulate=*/true);
   }
@@ -127,8 +131,8 @@ class Opt final : public Model {
   Activation activation_;
   bool norm_first_, final_norm_;
   int64_t embedded_;                     // width of the embedding, where it differs from the layers'
-  WeightView embedding_;                 // [vocab, embedded]
-  WeightView positions_;                 // [context + 2, hidden]
+  const WeightView* embedding_;          // [vocab, embedded]
+  const WeightView* positions_;          // [context + 2, hidden]
   const Linear* project_in_ = nullptr;   // [hidden, embedded]
   const Linear* project_out_ = nullptr;  // [embedded, hidden]
   std::vector<Layer> layers_;

@@ -12,34 +12,43 @@ PassWidths common_widths(const DecoderConfig& c) {
           .vocab = c.vocab};
 }
 
-size_t Activations::bytes(const PassWidths& w, int64_t rows, int64_t logit_rows) {
-  size_t total = 0;
-  const auto add = [&](int64_t r, int64_t cols) {
-    total += Arena::padded(static_cast<size_t>(r) * row_bytes(DType::F32, cols));
+namespace {
+
+// Rows start where a GPU can load sixteen bytes at once.
+int64_t padded(int64_t cols) { return (cols + 7) / 8 * 8; }
+
+}  // namespace
+
+std::vector<Activations::Buffer> Activations::buffers(const Sizes& s) {
+  const PassWidths& w = s.widths;
+  const DType residual = ActivationTypes::kResidual, working = s.types.working;
+  return {
+      {&Activations::hidden, residual, s.rows, w.hidden},    {&Activations::residual, residual, s.rows, w.hidden},
+      {&Activations::normed, working, s.rows, w.hidden},     {&Activations::qkv, working, s.rows, w.qkv},
+      {&Activations::attended, working, s.rows, w.attended}, {&Activations::gate_up, working, s.rows, w.gate_up},
+      {&Activations::feed, working, s.rows, w.feed},         {&Activations::selected, residual, s.logit_rows, w.hidden},
+      {&Activations::last, working, s.logit_rows, w.hidden}, {&Activations::logits, DType::F32, s.logit_rows, w.vocab},
   };
-  for (const int64_t cols : {w.hidden, w.hidden, w.hidden, w.qkv, w.attended, w.gate_up, w.feed, w.rotary, w.rotary})
-    add(rows, cols);
-  add(logit_rows, w.hidden);
-  add(logit_rows, w.vocab);
+}
+
+size_t Activations::bytes(const Sizes& s) {
+  size_t total = 2 * Arena::padded(static_cast<size_t>(s.rows) * row_bytes(DType::F32, s.widths.rotary));
+  for (const Buffer& b : buffers(s))
+    total += Arena::padded(static_cast<size_t>(b.rows) * row_bytes(b.dtype, padded(b.cols)));
   return total;
 }
 
-Activations::Activations(const PassWidths& w, int64_t rows, int64_t logit_rows)
-    : positions(static_cast<size_t>(rows)), arena_("activations", bytes(w, rows, logit_rows)) {
-  const auto buffer = [&](int64_t r, int64_t cols) { return arena_.matrix(DType::F32, r, cols); };
-  hidden = buffer(rows, w.hidden);
-  normed = buffer(rows, w.hidden);
-  residual = buffer(rows, w.hidden);
-  qkv = buffer(rows, w.qkv);
-  attended = buffer(rows, w.attended);
-  gate_up = buffer(rows, w.gate_up);
-  feed = buffer(rows, w.feed);
-  for (auto& table : angles) table = buffer(rows, w.rotary);
-  selected = buffer(logit_rows, w.hidden);
-  logits = buffer(logit_rows, w.vocab);
+Activations::Activations(const Sizes& s, Memory& memory)
+    : arena_(std::make_unique<Arena>("activations", bytes(s), memory)) {
+  for (const Buffer& b : buffers(s)) {
+    Matrix& matrix = this->*b.matrix;
+    matrix = arena_->matrix(b.dtype, b.rows, padded(b.cols));
+    matrix.cols = b.cols;
+  }
+  for (auto& table : angles) table = arena_->matrix(DType::F32, s.rows, s.widths.rotary);
 }
 
-Pass::Pass(Ops& o, Activations& buffers, KvCache& kv, const DecoderConfig& c, const Batch& b)
+Pass::Pass(Ops& o, Activations& buffers, KvCache& kv, const DecoderConfig& c, const PlacedBatch& b)
     : ops(o), batch(b), config(c), buffers_(buffers), kv_(kv) {
   const auto rows = static_cast<int64_t>(b.tokens.size());
   hidden = buffers.hidden.first_rows(rows);
@@ -49,15 +58,12 @@ Pass::Pass(Ops& o, Activations& buffers, KvCache& kv, const DecoderConfig& c, co
   attended = buffers.attended.first_rows(rows);
   gate_up = buffers.gate_up.first_rows(rows);
   feed = buffers.feed.first_rows(rows);
-  logits = buffers.logits.first_rows(static_cast<int64_t>(b.logit_rows.size()) - b.without_logits);
+  last = buffers.last.first_rows(static_cast<int64_t>(b.logit_rows.size()));
+  logits = buffers.logits.first_rows(last.rows - b.without_logits);
   q = qkv.columns(0, c.q_dim());
   k = qkv.columns(c.q_dim(), c.kv_dim());
   v = qkv.columns(c.q_dim() + c.kv_dim(), c.kv_dim());
-  for (const auto& slice : b.sequences) {
-    for (int32_t i = 0; i < slice.rows; ++i)
-      buffers.positions[static_cast<size_t>(slice.first_row + i)] = slice.past + i;
-  }
-  positions = std::span(buffers.positions).first(static_cast<size_t>(rows));
+  positions = b.positions;
 }
 
 void Pass::rms_norm(Matrix x, const float* weight, Matrix out) {
@@ -73,28 +79,36 @@ void Pass::head_norm(Matrix x, int heads, const float* weight) {
 }
 
 void Pass::prepare_rope(const RopeFrequencies& f, int table) {
-  for (const auto& slice : batch.sequences) {
-    const bool is_long = f.long_from > 0 && std::max(slice.horizon, slice.past + slice.rows) > f.long_from;
-    Matrix angles = buffers_.angles[table].first_rows(slice.rows);
-    angles.data += static_cast<size_t>(slice.first_row * angles.stride) * sizeof(float);
-    ops.rope_angles(positions.subspan(static_cast<size_t>(slice.first_row), static_cast<size_t>(slice.rows)),
-                    is_long ? f.inverse_long : f.inverse, is_long ? f.magnitude_long : f.magnitude, angles);
-  }
+  ops.rope_angles({.positions = positions,
+                   .usual = {f.table, f.magnitude},
+                   .long_from = f.long_from,
+                   .extended = {f.table_long, f.magnitude_long},
+                   .horizons = batch.horizons,
+                   .angles = buffers_.angles[table].first_rows(hidden.rows)});
 }
 
 void Pass::turn(RopeStyle style, int table) {
-  const Matrix angles = buffers_.angles[table].first_rows(hidden.rows);
-  ops.rope({style, q, angles, config.heads, config.head_dim, config.rotary_dim});
-  ops.rope({style, k, angles, config.kv_heads, config.head_dim, config.rotary_dim});
+  turn_style_ = style;
+  turn_angles_ = buffers_.angles[table].first_rows(hidden.rows);
 }
 
 void Pass::attend(int64_t layer, const AttentionSettings& s) {
   const KvLayer kv = kv_.layer(static_cast<int>(layer));
-  ops.kv_write(k, v, kv, batch.sequences);
-  ops.attention({q, attended, kv, batch.sequences, config.heads, s.scale, s.softcap, s.window});
+  ops.rope_write({turn_style_, q, k, v, turn_angles_, kv, config.heads, batch.sequences, batch.tables});
+  ops.attention({.q = q,
+                 .out = attended,
+                 .kv = kv,
+                 .sequences = batch.sequences,
+                 .heads = config.heads,
+                 .scale = s.scale,
+                 .softcap = s.softcap,
+                 .window = s.window,
+                 .tables = batch.tables});
 }
 
-void Pass::gate(Activation activation) {
+void Pass::gated_linear(Matrix x, const Linear* weights, Activation activation) {
+  if (weights->gated) return ops.linear(x, *weights, feed);
+  ops.linear(x, *weights, gate_up);
   const Matrix up = gate_up.columns(feed.cols, feed.cols);
   ops.activate(activation, gate_up.columns(0, feed.cols), &up, feed);
 }

@@ -17,22 +17,41 @@ struct PassWidths {  // columns of the buffers
 };
 PassWidths common_widths(const DecoderConfig& config);
 
+// Number formats of the buffers. The residual stream is f32 on every device: each layer adds to it, and in decode its
+// bytes are nothing beside the weights'. What linear layers take and give is in the working type.
+struct ActivationTypes {
+  DType working = DType::F32;
+  static constexpr DType kResidual = DType::F32;
+};
+
 // Activations for the largest batch, allocated once. Shapes are [rows, columns].
 struct Activations {
-  Matrix hidden, normed, residual;  // [rows, hidden]
-  Matrix qkv;                       // [rows, q_dim + 2 kv_dim]
-  Matrix attended;                  // [rows, q_dim]
-  Matrix gate_up, feed;             // [rows, 2 feed_forward], [rows, feed_forward]
-  Matrix angles[2];                 // [rows, rotary_dim]; two where layers differ in their rope
-  Matrix selected;                  // [logit rows, hidden]
-  Matrix logits;                    // [logit rows, vocab]
-  std::vector<int32_t> positions;
+  Matrix hidden, residual;  // [rows, hidden], in the residual's type
+  Matrix normed;            // [rows, hidden]
+  Matrix qkv;               // [rows, q_dim + 2 kv_dim]
+  Matrix attended;          // [rows, q_dim]
+  Matrix gate_up, feed;     // [rows, 2 feed_forward], [rows, feed_forward]
+  Matrix angles[2];         // [rows, rotary_dim] f32; two where layers differ in their rope
+  Matrix selected;          // [logit rows, hidden], in the residual's type
+  Matrix last;              // [logit rows, hidden]
+  Matrix logits;            // [logit rows, vocab] f32
 
-  static size_t bytes(const PassWidths& widths, int64_t rows, int64_t logit_rows);
-  Activations(const PassWidths& widths, int64_t rows, int64_t logit_rows);
+  struct Sizes {
+    PassWidths widths;
+    int64_t rows = 0, logit_rows = 0;
+    ActivationTypes types;
+  };
+  static size_t bytes(const Sizes& sizes);
+  Activations(const Sizes& sizes, Memory& memory);
 
  private:
-  Arena arena_;
+  struct Buffer {
+    Matrix Activations::*matrix;
+    DType dtype;
+    int64_t rows, cols;
+  };
+  static std::vector<Buffer> buffers(const Sizes& sizes);
+  std::unique_ptr<Arena> arena_;
 };
 
 struct AttentionSettings {
@@ -43,14 +62,14 @@ struct AttentionSettings {
 
 class Pass {
  public:
-  Pass(Ops& ops, Activations& buffers, KvCache& kv, const DecoderConfig& config, const Batch& batch);
+  Pass(Ops& ops, Activations& buffers, KvCache& kv, const DecoderConfig& config, const PlacedBatch& batch);
 
   Ops& ops;
-  const Batch& batch;
+  const PlacedBatch& batch;
   const DecoderConfig& config;
 
   // The buffers, narrowed to this batch.
-  Matrix hidden, normed, residual, qkv, attended, gate_up, feed, logits;
+  Matrix hidden, normed, residual, qkv, attended, gate_up, feed, last, logits;
   Matrix q, k, v;  // views of qkv
   std::span<const int32_t> positions;
 
@@ -61,22 +80,25 @@ class Pass {
   void layer_norm(Matrix x, const float* weight, const float* bias, Matrix out);
   void head_norm(Matrix x, int heads, const float* weight);  // RMS norm of each head, in place
 
-  // Prepares the angles of table 0 or 1, once per pass; turn() then applies them to q and k.
+  // Prepares the angles of table 0 or 1, once per pass; turn() then has them applied to q and k on their way to
+  // attention.
   void prepare_rope(const RopeFrequencies& frequencies, int table = 0);
   void turn(RopeStyle style, int table = 0);
 
-  // Stores k and v, then attends: q -> attended.
+  // Turns q and k where turn() was called, stores k and v, then attends: q -> attended.
   void attend(int64_t layer, const AttentionSettings& settings);
 
-  // feed = act(gate) * up, from gate_up whose first half is the gate.
-  void gate(Activation activation);
+  // feed = act(gate(x)) * up(x).
+  void gated_linear(Matrix x, const Linear* gate_up_weights, Activation activation);
 
-  // Keeps the rows whose logits are wanted; what follows works on those only.
+  // Keeps the rows whose logits are wanted; what follows works on those only, and ends in `last`.
   Matrix select_rows(Matrix x);
 
  private:
   Activations& buffers_;
   KvCache& kv_;
+  RopeStyle turn_style_ = RopeStyle::Halves;
+  Matrix turn_angles_;  // no columns: nothing turns
 };
 
 }  // namespace millrace

@@ -17,7 +17,7 @@ struct Layer {
 class Phi3 final : public Model {
  public:
   Phi3(const WeightSource& source, Weights& w)
-      : config_(read_decoder_config(source)), rope_(read_rope_frequencies(source, config_)) {
+      : config_(read_decoder_config(source)), rope_(w.placed(read_rope_frequencies(source, config_))) {
     const auto& c = config_;
     activation_ = read_activation(source, "hidden_act", Activation::Silu);
     embedding_ = w.table({"token_embd.weight", "model.embed_tokens.weight"}, c.vocab, c.hidden);
@@ -28,7 +28,8 @@ class Phi3 final : public Model {
           .attention = {.qkv = at.linear({{{"attn_qkv.weight", "self_attn.qkv_proj.weight"}, c.qkv_dim()}}, c.hidden),
                         .out = at.linear({{{"attn_output.weight", "self_attn.o_proj.weight"}, c.hidden}}, c.q_dim())},
           .feed_norm = at.vector({"ffn_norm.weight", "post_attention_layernorm.weight"}, c.hidden),
-          .feed = {.gate_up = at.linear({{{"ffn_up.weight", "mlp.gate_up_proj.weight"}, 2 * c.feed_forward}}, c.hidden),
+          .feed = {.gate_up = at.gate_up({{{"ffn_up.weight", "mlp.gate_up_proj.weight"}, 2 * c.feed_forward}}, c.hidden,
+                                         activation_),
                    .down = at.linear({{{"ffn_down.weight", "mlp.down_proj.weight"}, c.hidden}}, c.feed_forward)},
       });
     }
@@ -42,7 +43,7 @@ class Phi3 final : public Model {
   void forward(Pass& p) const override {
     const AttentionSettings attention{.scale = 1 / std::sqrt(float(config_.head_dim)), .window = config_.window};
     p.prepare_rope(rope_);
-    p.ops.embed(embedding_, p.batch.tokens, p.hidden);
+    p.ops.embed(*embedding_, p.batch.tokens, p.hidden);
     for (size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
       p.rms_norm(p.hidden, layer.attention_norm, p.normed);
@@ -54,16 +55,15 @@ class Phi3 final : public Model {
       p.rms_norm(p.hidden, layer.feed_norm, p.normed);
       add_feed_forward(p, layer.feed, activation_, p.normed, p.hidden);
     }
-    const Matrix last = p.select_rows(p.hidden);
-    p.rms_norm(last, norm_, last);
-    p.linear(last, head_, p.logits);
+    p.rms_norm(p.select_rows(p.hidden), norm_, p.last);
+    p.linear(p.last, head_, p.logits);
   }
 
  private:
   DecoderConfig config_;
   RopeFrequencies rope_;
   Activation activation_;
-  WeightView embedding_;  // [vocab, hidden]
+  const WeightView* embedding_;  // [vocab, hidden]
   std::vector<Layer> layers_;
   const float* norm_;   // [hidden]
   const Linear* head_;  // [vocab, hidden]

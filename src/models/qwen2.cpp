@@ -30,7 +30,7 @@ std::vector<int> windows_of(const WeightSource& source, const DecoderConfig& c) 
 class Qwen2 final : public Model {
  public:
   Qwen2(const WeightSource& source, Weights& w)
-      : config_(read_decoder_config(source)), rope_(read_rope_frequencies(source, config_)) {
+      : config_(read_decoder_config(source)), rope_(w.placed(read_rope_frequencies(source, config_))) {
     const auto& c = config_;
     activation_ = read_activation(source, "hidden_act", Activation::Silu);
     const auto windows = windows_of(source, c);
@@ -42,7 +42,7 @@ class Qwen2 final : public Model {
           .attention_norm = at.vector({"attn_norm.weight", "input_layernorm.weight"}, c.hidden),
           .attention = load_attention(at, c),
           .feed_norm = at.vector({"ffn_norm.weight", "post_attention_layernorm.weight"}, c.hidden),
-          .feed = load_feed_forward(at, c),
+          .feed = load_feed_forward(at, c, activation_),
       });
     }
     norm_ = w.vector({"output_norm.weight", "model.norm.weight"}, c.hidden);
@@ -61,7 +61,7 @@ class Qwen2 final : public Model {
   void forward(Pass& p) const override {
     const float scale = 1 / std::sqrt(float(config_.head_dim));
     p.prepare_rope(rope_);
-    p.ops.embed(embedding_, p.batch.tokens, p.hidden);
+    p.ops.embed(*embedding_, p.batch.tokens, p.hidden);
     for (size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
       p.rms_norm(p.hidden, layer.attention_norm, p.normed);
@@ -73,16 +73,15 @@ class Qwen2 final : public Model {
       p.rms_norm(p.hidden, layer.feed_norm, p.normed);
       add_feed_forward(p, layer.feed, activation_, p.normed, p.hidden);
     }
-    const Matrix last = p.select_rows(p.hidden);
-    p.rms_norm(last, norm_, last);
-    p.linear(last, head_, p.logits);
+    p.rms_norm(p.select_rows(p.hidden), norm_, p.last);
+    p.linear(p.last, head_, p.logits);
   }
 
  private:
   DecoderConfig config_;
   RopeFrequencies rope_;
   Activation activation_;
-  WeightView embedding_;  // [vocab, hidden]
+  const WeightView* embedding_;  // [vocab, hidden]
   std::vector<Layer> layers_;
   const float* norm_;   // [hidden]
   const Linear* head_;  // [vocab, hidden]

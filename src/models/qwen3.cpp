@@ -18,7 +18,7 @@ struct Layer {
 class Qwen3 final : public Model {
  public:
   Qwen3(const WeightSource& source, Weights& w)
-      : config_(read_decoder_config(source)), rope_(read_rope_frequencies(source, config_)) {
+      : config_(read_decoder_config(source)), rope_(w.placed(read_rope_frequencies(source, config_))) {
     // "sliding_window" counts only with "use_sliding_window", which no released model sets.
     if (source.config().optional_boolean({.hf = "use_sliding_window"}).value_or(false))
       refuse(source, "Qwen3 with a sliding window");
@@ -34,7 +34,7 @@ class Qwen3 final : public Model {
           .q_norm = at.vector({"attn_q_norm.weight", "self_attn.q_norm.weight"}, c.head_dim),
           .k_norm = at.vector({"attn_k_norm.weight", "self_attn.k_norm.weight"}, c.head_dim),
           .feed_norm = at.vector({"ffn_norm.weight", "post_attention_layernorm.weight"}, c.hidden),
-          .feed = load_feed_forward(at, c),
+          .feed = load_feed_forward(at, c, activation_),
       });
     }
     norm_ = w.vector({"output_norm.weight", "model.norm.weight"}, c.hidden);
@@ -47,7 +47,7 @@ class Qwen3 final : public Model {
   void forward(Pass& p) const override {
     const AttentionSettings attention{.scale = 1 / std::sqrt(float(config_.head_dim))};
     p.prepare_rope(rope_);
-    p.ops.embed(embedding_, p.batch.tokens, p.hidden);
+    p.ops.embed(*embedding_, p.batch.tokens, p.hidden);
     for (size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
       p.rms_norm(p.hidden, layer.attention_norm, p.normed);
@@ -61,16 +61,15 @@ class Qwen3 final : public Model {
       p.rms_norm(p.hidden, layer.feed_norm, p.normed);
       add_feed_forward(p, layer.feed, activation_, p.normed, p.hidden);
     }
-    const Matrix last = p.select_rows(p.hidden);
-    p.rms_norm(last, norm_, last);
-    p.linear(last, head_, p.logits);
+    p.rms_norm(p.select_rows(p.hidden), norm_, p.last);
+    p.linear(p.last, head_, p.logits);
   }
 
  private:
   DecoderConfig config_;
   RopeFrequencies rope_;
   Activation activation_;
-  WeightView embedding_;  // [vocab, hidden]
+  const WeightView* embedding_;  // [vocab, hidden]
   std::vector<Layer> layers_;
   const float* norm_;   // [hidden]
   const Linear* head_;  // [vocab, hidden]

@@ -16,6 +16,10 @@ struct RopeFrequencies {
   int64_t long_from = 0;
   std::vector<float> inverse_long;
   float magnitude_long = 1;
+
+  // Both tables where the kernels run (Weights::placed).
+  const float* table = nullptr;
+  const float* table_long = nullptr;
 };
 
 // `section` names the settings inside rope_parameters where a model has several (gemma3: "full_attention").

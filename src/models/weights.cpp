@@ -37,20 +37,53 @@ WeightView Weights::find(const std::string& name, int64_t rows, int64_t cols) {
 
 const float* Weights::vector(const TensorName& name, int64_t n, float add) {
   const WeightView view = find(resolve(name), 0, n);
-  auto& values = vectors_.emplace_back(static_cast<size_t>(n));
+  std::vector<float> values(static_cast<size_t>(n));
   dequantize_row(view.dtype, view.data, values.data(), n);
   if (add != 0) std::for_each(values.begin(), values.end(), [&](float& value) { value += add; });
-  return values.data();
+  return keep(std::move(values));
+}
+
+const float* Weights::keep(std::vector<float> values) {
+  if (!on_device()) return vectors_.emplace_back(std::move(values)).data();
+  constexpr size_t kAtATime = 1 << 20;
+  const size_t bytes = values.size() * sizeof(float);
+  if (device_vectors_.empty() ||
+      device_vectors_.back().capacity() - device_vectors_.back().used() < Arena::padded(bytes))
+    device_vectors_.emplace_back("vectors", std::max(bytes, kAtATime), ops_.device().memory());
+  std::byte* to = device_vectors_.back().take(bytes);
+  ops_.device().memory().write(to, reinterpret_cast<const std::byte*>(values.data()), bytes);
+  return reinterpret_cast<const float*>(to);
+}
+
+RopeFrequencies Weights::placed(RopeFrequencies frequencies) {
+  if (!frequencies.inverse.empty()) frequencies.table = keep(frequencies.inverse);
+  if (!frequencies.inverse_long.empty()) frequencies.table_long = keep(frequencies.inverse_long);
+  return frequencies;
 }
 
 const float* Weights::optional_vector(const TensorName& name, int64_t n) {
   return has(name) ? vector(name, n) : nullptr;
 }
 
-WeightView Weights::table(const TensorName& name, int64_t rows, int64_t cols) {
-  const WeightView view = find(resolve(name), rows, cols);
-  in_place_bytes_ += view.bytes();
-  return view;
+const WeightView* Weights::table(const TensorName& name, int64_t rows, int64_t cols) {
+  return &tables_.emplace_back(find(resolve(name), rows, cols));
+}
+
+const Linear* Weights::gate_up(const std::vector<LinearPart>& parts, int64_t k, Activation activation) {
+  linear(parts, k);
+  Linear& made = linears_.back();
+  if (!on_device() || activation != Activation::Silu || made.bias != nullptr || made.parts.size() != 1) return &made;
+  const int64_t half = made.n / 2, group = made.parts[0].weights.layout->gate_group();
+  if (group == 0 || half % group != 0) return &made;
+  auto& sources = pending_.back().sources;
+  if (sources.size() == 1) {
+    WeightView up = sources[0];
+    up.data = up.row(half);
+    sources.push_back(up);
+    for (auto& source : sources) source.rows = half;
+  }
+  made.gated = true;
+  return &made;
 }
 
 const Linear* Weights::linear(const std::vector<LinearPart>& parts, int64_t k) {
@@ -72,7 +105,8 @@ void Weights::add_part(Linear& linear, std::vector<WeightView> sources) {
   int64_t n = 0;
   for (const auto& view : sources) n += view.rows;
   const DType format = sources.front().dtype;
-  const auto& layout = choose_layout(format, n, linear.k, ops_.precision(), ops_.kernels(), ops_.linear_planner());
+  const auto& layout =
+      choose_layout(format, n, linear.k, ops_.precision(), ops_.kernels(), ops_.linear_planner(), ops_.working());
   if (!layout.in_place(format, n, linear.k)) {
     linear.parts.push_back({{format, n, linear.k, &layout, nullptr}, {}});
     pending_.push_back({&linear, linear.parts.size() - 1, std::move(sources)});
@@ -92,7 +126,7 @@ const float* Weights::stacked_bias(const std::vector<LinearPart>& parts, int64_t
   };
   const auto has_bias = [&](const LinearPart& part) { return source_.find(bias_name(part)) != nullptr; };
   if (std::none_of(parts.begin(), parts.end(), has_bias)) return nullptr;
-  auto& bias = vectors_.emplace_back(static_cast<size_t>(n), 0.0f);
+  std::vector<float> bias(static_cast<size_t>(n), 0.0f);
   float* out = bias.data();
   for (const auto& part : parts) {
     if (has_bias(part)) {
@@ -101,7 +135,7 @@ const float* Weights::stacked_bias(const std::vector<LinearPart>& parts, int64_t
     }
     out += part.rows;
   }
-  return bias.data();
+  return keep(std::move(bias));
 }
 
 void Weights::check_all_used() const {
@@ -118,16 +152,39 @@ void Weights::check_all_used() const {
   }
 }
 
+// A tied output matrix whose layout is the file's own is the embedding table once more.
+const WeightView* Weights::table_like(const Pending& pending) const {
+  const auto& w = pending.linear->parts[pending.part].weights;
+  if (pending.sources.size() != 1 || w.layout->bytes(w.format, w.n, w.k) != pending.sources[0].bytes()) return nullptr;
+  if (!w.layout->keeps_rows(w.format)) return nullptr;
+  for (const auto& table : tables_) {
+    if (table.data == pending.sources[0].data) return &table;
+  }
+  return nullptr;
+}
+
 size_t Weights::packed_bytes() const {
   size_t total = 0;
   for (const auto& pending : pending_) {
     const auto& w = pending.linear->parts[pending.part].weights;
-    total += Arena::padded(w.layout->bytes(w.format, w.n, w.k));
+    if (table_like(pending) == nullptr) total += Arena::padded(w.layout->bytes(w.format, w.n, w.k));
+  }
+  if (on_device()) {
+    for (const auto& table : tables_) total += Arena::padded(table.bytes());
+  }
+  return total;
+}
+
+size_t Weights::in_place_bytes() const {
+  size_t total = in_place_bytes_;
+  if (!on_device()) {
+    for (const auto& table : tables_) total += table.bytes();
   }
   return total;
 }
 
 void Weights::pack(const std::function<void(int64_t, int64_t)>& progress) {
+  if (on_device()) return upload(progress);
   arena_ = std::make_unique<Arena>("weights", packed_bytes());
   const auto total = static_cast<int64_t>(arena_->capacity());
   for (const auto& pending : pending_) {
@@ -138,6 +195,40 @@ void Weights::pack(const std::function<void(int64_t, int64_t)>& progress) {
     for (const auto& view : pending.sources) source_.release(view);
     progress(static_cast<int64_t>(arena_->used()), total);
   }
+  pending_.clear();
+}
+
+void Weights::upload(const std::function<void(int64_t, int64_t)>& progress) {
+  arena_ = std::make_unique<Arena>("weights", packed_bytes(), ops_.device().memory());
+  const auto total = static_cast<int64_t>(arena_->capacity());
+  const auto uploader = ops_.device().new_uploader();
+  std::vector<const WeightView*> tied;  // by pending part: found while the tables still are the file's
+  for (const auto& pending : pending_) tied.push_back(table_like(pending));
+  for (auto& table : tables_) {
+    const WeightView source = table;
+    std::byte* data = arena_->take(table.bytes());
+    upload_bytes(source.data, data, source.bytes(), *uploader, ops_.pool());
+    table.data = data;
+    source_.release(source);
+  }
+  for (size_t i = 0; i < pending_.size(); ++i) {
+    const auto& pending = pending_[i];
+    auto& w = pending.linear->parts[pending.part].weights;
+    if (tied[i] != nullptr) {
+      w.data = tied[i]->data;
+      continue;
+    }
+    std::byte* data = arena_->take(w.layout->bytes(w.format, w.n, w.k));
+    if (pending.linear->gated) {
+      w.layout->upload_gated(pending.sources[0], pending.sources[1], data, *uploader, ops_.pool());
+    } else {
+      w.layout->upload(pending.sources, data, *uploader, ops_.pool());
+    }
+    w.data = data;
+    for (const auto& view : pending.sources) source_.release(view);
+    progress(static_cast<int64_t>(arena_->used()), total);
+  }
+  ops_.device().finish();
   pending_.clear();
 }
 
@@ -152,6 +243,11 @@ Weights::Layer::Layer(Weights& weights, int64_t index, const TensorName& pattern
 const Linear* Weights::Layer::linear(std::vector<LinearPart> parts, int64_t k) {
   for (auto& part : parts) part.name = below(part.name);
   return weights_.linear(parts, k);
+}
+
+const Linear* Weights::Layer::gate_up(std::vector<LinearPart> parts, int64_t k, Activation activation) {
+  for (auto& part : parts) part.name = below(part.name);
+  return weights_.gate_up(parts, k, activation);
 }
 
 }  // namespace millrace

@@ -13,7 +13,7 @@ namespace {
 // The words met before, with where their ids stand in the output.
 class WordCache {
  public:
-  WordCache(const Model& model, std::vector<int32_t>& ids) : model_(model), ids_(ids), slots_(kSlots) {}
+  WordCache(const TokenModel& model, std::vector<int32_t>& ids) : model_(model), ids_(ids), slots_(kSlots) {}
 
   void encode(std::string_view word) {
     constexpr size_t kLongest = 64;
@@ -39,11 +39,11 @@ class WordCache {
     uint64_t generation = 0;
   };
 
-  const Model& model_;
+  const TokenModel& model_;
   std::vector<int32_t>& ids_;
   std::vector<Slot> slots_;
   uint64_t generation_ = 1;
-  ModelScratch scratch_;
+  TokenModelScratch scratch_;
 };
 
 class Encoding {
@@ -70,9 +70,9 @@ class Encoding {
   }
 
   void encode(std::string_view text, bool at_start) {
-    Pieces pieces{{{text, at_start}}, {}, 4096 + 64 * text.size()};
+    PreTokens pieces{{{text, at_start}}, {}, 4096 + 64 * text.size()};
     if (parts_.pre_tokenizer) parts_.pre_tokenizer->split(pieces);
-    for (const Piece& piece : pieces.list) {
+    for (const PreToken& piece : pieces.list) {
       parts_.model->split(piece.text, [&](std::string_view word) { cache_.encode(word); });
     }
     cache_.clear();

@@ -61,7 +61,7 @@ PairMap read_merges(const TokenizerJson& json, size_t prefix_length) {
   return merges;
 }
 
-std::unique_ptr<Model> read_bpe(const TokenizerJson& json, const Json& model) {
+std::unique_ptr<TokenModel> read_bpe(const TokenizerJson& json, const Json& model) {
   if (const Json* dropout = find_field(model, "dropout"); dropout != nullptr && *dropout != 0) {
     fail(ErrorKind::Unsupported, "tokenizer.json: BPE with dropout is not supported, its tokens are random");
   }
@@ -76,7 +76,7 @@ std::unique_ptr<Model> read_bpe(const TokenizerJson& json, const Json& model) {
                                std::move(options));
 }
 
-std::unique_ptr<Model> read_unigram(TokenizerJson& json, const Json& model, const std::vector<AddedToken>& added) {
+std::unique_ptr<TokenModel> read_unigram(TokenizerJson& json, const Json& model, const std::vector<AddedToken>& added) {
   if (json.scores.empty()) fail(ErrorKind::BadFile, "tokenizer.json: Unigram has no list of tokens and scores");
   const int64_t unknown = integer_field(model, "unk_id", Vocabulary::kNone);
   if (unknown >= static_cast<int64_t>(json.scores.size())) {
@@ -92,7 +92,7 @@ std::unique_ptr<Model> read_unigram(TokenizerJson& json, const Json& model, cons
                                    bool_field(model, "byte_fallback", false));
 }
 
-std::unique_ptr<Model> read_model(TokenizerJson& json, const std::vector<AddedToken>& added) {
+std::unique_ptr<TokenModel> read_model(TokenizerJson& json, const std::vector<AddedToken>& added) {
   const Json& model = field(json.tree, "model");
   std::string type = find_field(model, "type") != nullptr ? type_name(model)
                      : json.has_merges                    ? "BPE"

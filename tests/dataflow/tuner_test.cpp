@@ -35,19 +35,22 @@ class TimedKernel : public LinearKernel {
 
 const LinearLayout& rows_of_files() { return *cpu_kernels().layouts.back(); }
 
-LinearProblem timed_problem(int64_t m) { return {DType::F16, rows_of_files().name(), Precision::Fast, false, 64, 256, m}; }
+LinearProblem timed_problem(int64_t m) {
+  return {DType::F16, rows_of_files().name(), Precision::Fast, false, 64, 256, m};
+}
 
 TEST(Tuner, PrefersWhatIsFasterToWhatWasThoughtFaster) {
   const TimedKernel promises("promises", 10, 400), delivers("delivers", 20, 100), far("far", 900, 1);
   KernelSet kernels;
   kernels.layouts = cpu_kernels().layouts;
   kernels.linear = {&promises, &delivers, &far};
-  const Hardware hardware = detect_cpu(1);
+  const auto device = host_device(detect_cpu(1));
+  const Hardware& hardware = device->hardware();
   ThreadPool pool(1);
   PlanCache plans;
   Planner<LinearOp> before(kernels.linear, hardware, nullptr, ""), after(kernels.linear, hardware, &plans, "");
   EXPECT_EQ(before.choose(timed_problem(1)), &promises);
-  Tuner(kernels, hardware, pool, plans).tune({timed_problem(1)});
+  Tuner(kernels, *device, pool, plans).tune({timed_problem(1)});
   EXPECT_EQ(after.choose(timed_problem(1)), &delivers);
   EXPECT_GE(after.rank(timed_problem(1)).front().measured_us, 100);
   EXPECT_EQ(far.runs, 0) << "far behind by its estimate";
@@ -59,20 +62,22 @@ TEST(Tuner, TimesWithWeightsThatTheCachesHaveForgotten) {
   const LinearKernel* only[] = {&kernel};
   Hardware hardware = detect_cpu(1);
   hardware.l3_bytes = 1 << 20;
+  const auto device = host_device(hardware);
   ThreadPool pool(1);
-  ColdWeights weights(DType::F16, 4096, 4096, rows_of_files(), hardware, pool);
+  ColdWeights weights(DType::F16, 4096, 4096, rows_of_files(), *device, pool);
   LinearProblem large = timed_problem(1);
   large.n = large.k = 4096;
-  KernelTimer(hardware, pool).time(large, only, weights);
+  KernelTimer(*device, pool).time(large, only, weights);
   EXPECT_GE(kernel.seen.size() * weights.bytes(), cold_bytes(hardware));
 }
 
 TEST(ColdKeys, EverySequenceHasPagesOfItsOwn) {
   const AttentionProblem p{DType::F16, Precision::Fast, 4, 2, 64, 16, 0, false, 3, 6, 100};
-  ColdKeys keys(p, detect_cpu(1));
+  const auto device = host_device(detect_cpu(1));
+  ColdKeys keys(p, *device);
   for (int turn = 0; turn < 5; ++turn) {
     std::set<int32_t> pages;
-    for (const auto& slice : keys.next()) {
+    for (const auto& slice : keys.next().slices) {
       EXPECT_EQ(slice.rows, 2);
       EXPECT_EQ(slice.past + slice.rows, 100);
       pages.insert(slice.pages.begin(), slice.pages.end());

@@ -27,6 +27,8 @@ class SchedulingTest : public testing::Test {
  protected:
   void start(LoadOptions load_options, const std::string& model = "llama_gqa", EngineOptions options = {}) {
     engine_.reset();
+    ended_.clear();
+    cached_.clear();
     runner_ = load((goldens_folder() / model).string(), load_options);
     engine_ = std::make_unique<Engine>(*runner_, options);
   }
@@ -160,7 +162,7 @@ TEST_F(SchedulingTest, SequencesThatOutgrowTheOriginalContextAreComputedAgain) {
 TEST_F(SchedulingTest, PromptsAreScored) {
   start(small());
   const Tokens tokens = prompt(50, 4);
-  const auto logits = all_logits(*runner_, tokens, 50);
+  const auto logits = all_logits(*runner_, tokens, 16);
   engine_->submit({tokens, {}, 1});  // in the cache: must not keep rows from being scored
   run_all();
   Request request{.prompt = tokens, .kind = RequestKind::Score, .prompt_logprobs = 3};

@@ -30,6 +30,7 @@ inline std::filesystem::path goldens_folder() { return std::filesystem::path(MIL
 inline std::vector<Golden> all_goldens() {
   std::ifstream index(goldens_folder() / "cases.json");
   std::vector<Golden> goldens;
+  if (!index) return goldens;  // tests are named after them before any runs: one of those says that they are missing
   for (const auto& entry : nlohmann::json::parse(index)) {
     Golden golden{entry["name"], goldens_folder() / entry["name"].get<std::string>(), entry["tolerance"]};
     golden.has_gguf = std::filesystem::exists(golden.folder / "model.gguf");

@@ -75,6 +75,8 @@ TEST_P(GoldenTest, ConfigOfTransformers4) {
   fs::remove_all(folder);
 }
 
+TEST(Goldens, AreThere) { EXPECT_FALSE(all_goldens().empty()) << goldens_folder(); }
+
 INSTANTIATE_TEST_SUITE_P(All, GoldenTest, testing::ValuesIn(all_goldens()),
                          [](const auto& info) { return info.param.name; });
 

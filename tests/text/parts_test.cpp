@@ -25,11 +25,11 @@ TEST(TokenizerParts, PreTokenizersAsHuggingFace) {
     const auto texts = (c.at("texts").is_null() ? cases.at(0) : c).at("texts").get<std::vector<std::string>>();
     const auto pre_tokenizer = pre_tokenizer_from_json(c.at("pre_tokenizer"));
     for (size_t i = 0; i < texts.size(); ++i) {
-      Pieces pieces{{{texts[i], true}}, {}, 1 << 20};
+      PreTokens pieces{{{texts[i], true}}, {}, 1 << 20};
       if (texts[i].empty()) pieces.list.clear();
       pre_tokenizer->split(pieces);
       std::vector<std::string> found;
-      for (const Piece& piece : pieces.list) found.emplace_back(piece.text);
+      for (const PreToken& piece : pieces.list) found.emplace_back(piece.text);
       EXPECT_EQ(found, c.at("expected").at(i).get<std::vector<std::string>>())
           << c.at("name") << " of '" << texts[i] << "'";
     }

@@ -3,12 +3,11 @@
 
 #include <string>
 
+#include "kernels/activation/kind.h"
 #include "kernels/kernel.h"
 #include "tensor/matrix.h"
 
 namespace millrace {
-
-enum class Activation : uint8_t { Silu, GeluTanh, GeluErf, Relu };
 
 struct ActivationOp {
   static constexpr std::string_view kName = "activation";

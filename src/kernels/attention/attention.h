@@ -36,6 +36,20 @@ struct SequenceSlice {
   std::span<const int32_t> pages;  // block table: position p lives in pages[p / block_size]
 };
 
+// The slices once more as flat arrays in the device's memory. Recorded steps are replayed with other contents, so kernels
+// of a GPU read lengths here and launch for what the problem's bucket allows.
+struct SliceTables {
+  struct alignas(16) Slice {
+    int32_t first_row, rows, past, length;  // length: past + rows
+  };
+  const Slice* slices = nullptr;          // [sequences]
+  const int32_t* pages = nullptr;         // [sequences][page_stride]
+  int64_t page_stride = 0;
+  const int32_t* positions = nullptr;     // [rows]
+  const int32_t* row_slots = nullptr;     // [rows]: page * block_size + slot that a row's key and value go to
+  int32_t longest_slice = 0;              // rows
+};
+
 struct AttentionProblem {
   DType kv = DType::F32;
   Precision precision = Precision::Fast;
@@ -52,8 +66,8 @@ struct AttentionProblem {
 std::string to_string(const AttentionProblem& problem);
 
 struct AttentionArgs {
-  Matrix q;    // [rows, heads * head_dim] f32
-  Matrix out;  // [rows, heads * head_dim] f32
+  Matrix q;    // [rows, heads * head_dim]
+  Matrix out;  // [rows, heads * head_dim]
   KvLayer kv;  // holds the new rows already
   std::span<const SequenceSlice> sequences;
   int heads = 0;
@@ -61,6 +75,7 @@ struct AttentionArgs {
   float softcap = 0;           // c: scores become c tanh(score / c); 0: none
   int window = 0;              // row at position p sees positions p - window + 1 .. p; 0: all up to p
   const float* phi = nullptr;  // [heads]: the unified maximum of each head's scores, where they were calibrated
+  SliceTables tables;          // on a GPU
   bool invariant = false;      // a row's result may not depend on what else is in the batch
 };
 

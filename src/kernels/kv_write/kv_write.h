@@ -16,9 +16,10 @@ struct KvWriteOp {
     friend bool operator==(const Problem&, const Problem&) = default;
   };
   struct Args {
-    Matrix k, v;  // [rows, kv_heads * head_dim] f32
+    Matrix k, v;  // [rows, kv_heads * head_dim]
     KvLayer kv;
     std::span<const SequenceSlice> sequences;
+    SliceTables tables;  // on a GPU
   };
 };
 std::string to_string(const KvWriteOp::Problem& problem);

@@ -5,6 +5,7 @@
 #include "kernels/linear/rows8/rows8.h"
 #if defined(__aarch64__)
 #include "kernels/linear/arm/arm.h"
+#include "kernels/linear/arm/fhm.h"
 #elif defined(__x86_64__)
 #include "kernels/linear/x86/x86.h"
 #endif
@@ -37,6 +38,9 @@ std::vector<const LinearLayout*> cpu_linear_layouts() { return {&rows8_layout(),
 KernelList<LinearOp> cpu_linear_kernels() {
   KernelList<LinearOp> all;
   for (const auto& kernel : rows8_kernels()) all.push_back(&kernel);
+#if defined(__aarch64__)
+  all.push_back(fhm_linear());
+#endif
   for (const auto* kernel : plain_linear_kernels()) all.push_back(kernel);
   for (const auto* kernel : exact_linear_kernels()) all.push_back(kernel);
   all.push_back(reference_linear());

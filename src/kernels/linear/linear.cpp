@@ -2,7 +2,17 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+
 namespace millrace {
+
+void LinearLayout::upload(std::span<const WeightView>, std::byte*, Uploader&, ThreadPool&) const {
+  MR_ASSERT(!"this layout is the CPU's");
+}
+
+void LinearLayout::upload_gated(const WeightView&, const WeightView&, std::byte*, Uploader&, ThreadPool&) const {
+  MR_ASSERT(!"this layout keeps gate and up apart");
+}
 
 int64_t bucket_rows(int64_t m) {
   if (m <= 8) return m;
@@ -18,9 +28,9 @@ LinearProblem LinearProblem::bucketed() const {
 }
 
 std::string to_string(const LinearProblem& p) {
-  return fmt::format("linear {} {} {}{} n={} k={} m={}", name(p.format), p.layout,
-                     p.precision == Precision::Exact ? "exact" : "fast", p.accumulate ? " accumulate" : "", p.n, p.k,
-                     p.m);
+  return fmt::format("linear {} {} {}{}{}{} n={} k={} m={}", name(p.format), p.layout,
+                     p.precision == Precision::Exact ? "exact" : "fast", p.accumulate ? " accumulate" : "",
+                     p.gated ? " gated" : "", p.x == DType::F32 ? "" : fmt::format(" x={}", name(p.x)), p.n, p.k, p.m);
 }
 
 }  // namespace millrace

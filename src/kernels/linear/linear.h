@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "hardware/device.h"
 #include "kernels/kernel.h"
 #include "tensor/matrix.h"
 
@@ -23,6 +24,14 @@ class LinearLayout {
   virtual size_t bytes(DType format, int64_t n, int64_t k) const = 0;
   // Packs matrices of one format and width, stacked along n (q, k and v become one), into `out`.
   virtual void pack(std::span<const WeightView> parts, std::byte* out, ThreadPool& pool) const = 0;
+  // The same into the memory of a GPU, for its layouts.
+  virtual void upload(std::span<const WeightView> parts, std::byte* out, Uploader& uploader, ThreadPool& pool) const;
+  // Kernels that multiply silu(gate) with up at once want rows of both alternate in groups of this many; 0: there are
+  // none.
+  virtual int64_t gate_group() const { return 0; }
+  virtual void upload_gated(const WeightView& gate, const WeightView& up, std::byte* out, Uploader& uploader,
+                            ThreadPool& pool) const;
+  virtual bool keeps_rows(DType format) const { return false; }  // the packed bytes are the file's, row after row
   bool in_place(DType format, int64_t n, int64_t k) const { return bytes(format, n, k) == 0; }
 };
 
@@ -39,6 +48,8 @@ struct LinearProblem {
   Precision precision = Precision::Fast;
   bool accumulate = false;  // y += rather than y =
   int64_t n = 0, k = 0, m = 0;
+  DType x = DType::F32;  // of the activations that come in
+  bool gated = false;    // y = silu(gate) * up: [m, n / 2]
 
   friend bool operator==(const LinearProblem&, const LinearProblem&) = default;
   LinearProblem bucketed() const;  // m rounded to the bucket that shares one plan
@@ -46,11 +57,12 @@ struct LinearProblem {
 std::string to_string(const LinearProblem& problem);
 
 struct LinearArgs {
-  Matrix x;  // [m, k] f32
+  Matrix x;  // [m, k]
   const LinearWeights* weights = nullptr;
   const float* bias = nullptr;  // [n] or null
-  Matrix y;                     // [m, n] f32
+  Matrix y;                     // [m, n], or [m, n / 2] where gated
   bool accumulate = false;
+  bool gated = false;  // the weights are gate and up in groups, y = silu(gate) * up
 };
 
 struct LinearOp {

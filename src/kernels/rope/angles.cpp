@@ -22,15 +22,17 @@ class RopeAngles final : public Kernel<RopeAnglesOp> {
   }
 
   void run(const Args& args, const Executor& executor) const override {
-    const auto half = static_cast<int64_t>(args.inverse_frequency.size());
+    const int64_t half = args.angles.cols / 2;
     for_rows(executor, args.angles.rows, 2 * half * kElementsPerSine, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         float* out = args.angles.row<float>(row);
         const auto position = static_cast<float>(args.positions[static_cast<size_t>(row)]);
+        const bool is_long = args.long_from > 0 && args.horizons[static_cast<size_t>(row)] > args.long_from;
+        const Args::Frequencies& frequencies = is_long ? args.extended : args.usual;
         for (int64_t i = 0; i < half; ++i) {
-          const float angle = position * args.inverse_frequency[static_cast<size_t>(i)];
-          out[i] = std::cos(angle) * args.magnitude;
-          out[half + i] = std::sin(angle) * args.magnitude;
+          const float angle = position * frequencies.inverse[i];
+          out[i] = std::cos(angle) * frequencies.magnitude;
+          out[half + i] = std::sin(angle) * frequencies.magnitude;
         }
       }
     });

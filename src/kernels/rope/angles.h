@@ -17,10 +17,17 @@ struct RopeAnglesOp {
     friend bool operator==(const Problem&, const Problem&) = default;
   };
   struct Args {
-    std::span<const int32_t> positions;        // [rows]
-    std::span<const float> inverse_frequency;  // [rotary_dim / 2]
-    float magnitude = 1;                       // cosines and sines are multiplied by it (yarn, longrope)
-    Matrix angles;                             // [rows, rotary_dim]: cosines, then sines
+    struct Frequencies {
+      const float* inverse = nullptr;  // [rotary_dim / 2]
+      float magnitude = 1;             // cosines and sines are multiplied by it (yarn, longrope)
+    };
+    std::span<const int32_t> positions;  // [rows]
+    Frequencies usual;
+    // Rows of sequences that will be longer than `long_from` turn by others; 0: none do.
+    int64_t long_from = 0;
+    Frequencies extended;
+    std::span<const int32_t> horizons;  // [rows]: the length that the row's sequence is known to reach
+    Matrix angles;                      // [rows, rotary_dim]: cosines, then sines
   };
 };
 std::string to_string(const RopeAnglesOp::Problem& problem);

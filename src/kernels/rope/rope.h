@@ -4,14 +4,10 @@
 #include <string>
 
 #include "kernels/kernel.h"
+#include "kernels/rope/style.h"
 #include "tensor/matrix.h"
 
 namespace millrace {
-
-enum class RopeStyle : uint8_t {
-  Halves,       // element i turns with i + rotary_dim / 2: Hugging Face's llama
-  Interleaved,  // element 2i turns with 2i + 1: GGUF's llama, ChatGLM
-};
 
 struct RopeOp {
   static constexpr std::string_view kName = "rope";

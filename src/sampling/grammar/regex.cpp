@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-using Kind = RegexNode::Kind;
+using Kind = PatternNode::Kind;
 
 constexpr int64_t kUnbounded = -1;
 constexpr int64_t kMostRegexStates = 20000;  // characters and repetitions multiplied out
@@ -27,13 +27,13 @@ int64_t times(int64_t a, int64_t b) {
 }
 
 // How many characters a match has.
-Range lengths_of(const RegexNode& node) {
+Range lengths_of(const PatternNode& node) {
   Range range;
   switch (node.kind) {
     case Kind::Characters:
       return {1, 1};
     case Kind::Sequence:
-      for (const RegexNode& part : node.parts) {
+      for (const PatternNode& part : node.parts) {
         const Range inside = lengths_of(part);
         range.least += inside.least;
         range.most = range.most < 0 || inside.most < 0 ? kUnbounded : range.most + inside.most;
@@ -41,7 +41,7 @@ Range lengths_of(const RegexNode& node) {
       return range;
     case Kind::Choice:
       range = lengths_of(node.parts.front());
-      for (const RegexNode& part : node.parts) {
+      for (const PatternNode& part : node.parts) {
         const Range inside = lengths_of(part);
         range.least = std::min(range.least, inside.least);
         range.most = range.most < 0 || inside.most < 0 ? kUnbounded : std::max(range.most, inside.most);
@@ -57,9 +57,9 @@ Range lengths_of(const RegexNode& node) {
 }
 
 // Positions of the automaton that the expression unrolls to.
-int64_t states_of(const RegexNode& node) {
+int64_t states_of(const PatternNode& node) {
   int64_t states = 1;
-  for (const RegexNode& part : node.parts) states += states_of(part);
+  for (const PatternNode& part : node.parts) states += states_of(part);
   if (node.kind == Kind::Repeat && node.parts.front().kind != Kind::Characters) {
     states = times(states, std::max<int64_t>({node.least, node.most, 1}));
   }
@@ -70,7 +70,7 @@ class Writer {
  public:
   Writer(RegexUse use, Ebnf& ebnf) : json_(use == RegexUse::JsonString), ebnf_(ebnf) {}
 
-  std::string write(const RegexNode& node) {
+  std::string write(const PatternNode& node) {
     switch (node.kind) {
       case Kind::Characters:
         return json_ ? json_character(node.characters) : ebnf_class(node.characters);
@@ -91,9 +91,9 @@ class Writer {
   }
 
  private:
-  std::string join(const std::vector<RegexNode>& parts, const char* separator) {
+  std::string join(const std::vector<PatternNode>& parts, const char* separator) {
     std::string text;
-    for (const RegexNode& part : parts) {
+    for (const PatternNode& part : parts) {
       if (!text.empty()) text += separator;
       text += write(part);
     }
@@ -108,14 +108,14 @@ class Writer {
 // Anchors belong to the begin and end of each alternative; they are taken off here. Without them anything may stand
 // before and after a match in a JSON string.
 struct Anchored {
-  RegexNode node;
+  PatternNode node;
   bool begin = false, end = false;
 };
 
-std::vector<Anchored> alternatives(RegexNode node) {
+std::vector<Anchored> alternatives(PatternNode node) {
   std::vector<Anchored> result;
   if (node.kind == Kind::Choice) {
-    for (RegexNode& part : node.parts) {
+    for (PatternNode& part : node.parts) {
       for (Anchored& inside : alternatives(std::move(part))) result.push_back(std::move(inside));
     }
     return result;
@@ -140,7 +140,7 @@ std::vector<Anchored> alternatives(RegexNode node) {
 }
 
 // [class]* and its like, whose length a repetition can set.
-RegexNode* single_repeat(RegexNode& node) {
+PatternNode* single_repeat(PatternNode& node) {
   if (node.kind == Kind::Sequence && node.parts.size() == 1) return single_repeat(node.parts.front());
   const bool fits = node.kind == Kind::Repeat && lengths_of(node.parts.front()).least == 1 &&
                     lengths_of(node.parts.front()).most == 1;
@@ -150,14 +150,14 @@ RegexNode* single_repeat(RegexNode& node) {
 int64_t tighter(int64_t a, int64_t b) { return a < 0 ? b : b < 0 ? a : std::min(a, b); }
 
 // False: no match has such a length.
-bool restrict_lengths(RegexNode& node, Lengths lengths) {
+bool restrict_lengths(PatternNode& node, Lengths lengths) {
   const Range range = lengths_of(node);
   const bool fits =
       range.least >= lengths.least && (lengths.most < 0 || (range.most >= 0 && range.most <= lengths.most));
   if (fits) return true;
   if ((lengths.most >= 0 && range.least > lengths.most) || (range.most >= 0 && range.most < lengths.least))
     return false;
-  RegexNode* repeat = single_repeat(node);
+  PatternNode* repeat = single_repeat(node);
   if (!repeat)
     fail(ErrorKind::Usage, "a pattern with minLength or maxLength is only possible where its own length can be set");
   repeat->least = std::max(repeat->least, lengths.least);
@@ -165,17 +165,17 @@ bool restrict_lengths(RegexNode& node, Lengths lengths) {
   return true;
 }
 
-RegexNode anything() {
-  RegexNode character{.kind = Kind::Characters};
+PatternNode anything() {
+  PatternNode character{.kind = Kind::Characters};
   character.characters = any_character();
-  RegexNode repeat{.kind = Kind::Repeat, .least = 0, .most = kUnbounded};
+  PatternNode repeat{.kind = Kind::Repeat, .least = 0, .most = kUnbounded};
   repeat.parts.push_back(std::move(character));
   return repeat;
 }
 
-RegexNode with_surroundings(Anchored anchored) {
+PatternNode with_surroundings(Anchored anchored) {
   if (anchored.begin && anchored.end) return std::move(anchored.node);
-  RegexNode whole{.kind = Kind::Sequence};
+  PatternNode whole{.kind = Kind::Sequence};
   if (!anchored.begin) whole.parts.push_back(anything());
   whole.parts.push_back(std::move(anchored.node));
   if (!anchored.end) whole.parts.push_back(anything());
@@ -202,14 +202,14 @@ std::string json_character(const CharSet& characters) {
 }
 
 std::string regex_to_ebnf(std::string_view regex, RegexUse use, Lengths lengths, Ebnf& ebnf) {
-  RegexNode parsed = parse_regex(regex);
+  PatternNode parsed = parse_pattern(regex);
   if (states_of(parsed) > kMostRegexStates) {
     fail(ErrorKind::Usage, "the regular expression is too large: its repetitions multiply to more than {}",
          kMostRegexStates);
   }
   std::string text;
   for (Anchored& anchored : alternatives(std::move(parsed))) {
-    RegexNode node = use == RegexUse::Answer ? std::move(anchored.node) : with_surroundings(std::move(anchored));
+    PatternNode node = use == RegexUse::Answer ? std::move(anchored.node) : with_surroundings(std::move(anchored));
     if (!restrict_lengths(node, lengths)) continue;
     text += (text.empty() ? "" : " | ") + Writer(use, ebnf).write(node);
   }

@@ -9,15 +9,15 @@
 
 namespace millrace {
 
-struct RegexNode {
+struct PatternNode {
   enum class Kind : uint8_t { Empty, Characters, Sequence, Choice, Repeat, Begin, End };
   Kind kind = Kind::Empty;
-  CharSet characters;            // of Characters
-  std::vector<RegexNode> parts;  // of Sequence, Choice; one of Repeat
-  int64_t least = 0, most = 0;   // of Repeat; most -1: without end
+  CharSet characters;              // of Characters
+  std::vector<PatternNode> parts;  // of Sequence, Choice; one of Repeat
+  int64_t least = 0, most = 0;     // of Repeat; most -1: without end
 };
 
 // Throws Usage.
-RegexNode parse_regex(std::string_view regex);
+PatternNode parse_pattern(std::string_view regex);
 
 }  // namespace millrace

@@ -20,8 +20,8 @@ class Parser {
  public:
   explicit Parser(std::string_view regex) : codes_(code_points(regex)) {}
 
-  RegexNode parse() {
-    RegexNode node = choice(0);
+  PatternNode parse() {
+    PatternNode node = choice(0);
     if (at_ < codes_.size()) refuse("a ')' that closes nothing");
     return node;
   }
@@ -42,32 +42,32 @@ class Parser {
     return codes_[at_++];
   }
 
-  RegexNode choice(int depth) {
+  PatternNode choice(int depth) {
     if (depth > kDeepestGroup) refuse("groups nested too deep");
-    RegexNode node{.kind = RegexNode::Kind::Choice};
+    PatternNode node{.kind = PatternNode::Kind::Choice};
     do {
       node.parts.push_back(sequence(depth));
     } while (take('|'));
     if (node.parts.size() > 1) return node;
-    RegexNode only = std::move(node.parts.front());
+    PatternNode only = std::move(node.parts.front());
     return only;
   }
 
-  RegexNode sequence(int depth) {
-    RegexNode node{.kind = RegexNode::Kind::Sequence};
+  PatternNode sequence(int depth) {
+    PatternNode node{.kind = PatternNode::Kind::Sequence};
     while (!done() && peek() != '|' && peek() != ')') node.parts.push_back(repeated(depth));
     return node;
   }
 
-  RegexNode repeated(int depth) {
-    RegexNode node = atom(depth);
-    const bool assertion = node.kind == RegexNode::Kind::Begin || node.kind == RegexNode::Kind::End;
+  PatternNode repeated(int depth) {
+    PatternNode node = atom(depth);
+    const bool assertion = node.kind == PatternNode::Kind::Begin || node.kind == PatternNode::Kind::End;
     std::optional<std::pair<int64_t, int64_t>> times = quantifier();
     if (!times) return node;
     if (assertion) refuse("a quantifier after ^ or $");
     take('?');  // lazy or greedy: the same texts match
     if (quantifier()) refuse("two quantifiers in a row");
-    RegexNode repeat{.kind = RegexNode::Kind::Repeat, .least = times->first, .most = times->second};
+    PatternNode repeat{.kind = PatternNode::Kind::Repeat, .least = times->first, .most = times->second};
     repeat.parts.push_back(std::move(node));
     return repeat;
   }
@@ -100,13 +100,13 @@ class Parser {
   }
   static bool is_digit(uint32_t code) { return code >= '0' && code <= '9'; }
 
-  RegexNode atom(int depth) {
+  PatternNode atom(int depth) {
     const uint32_t code = next("no end");
     switch (code) {
       case '^':
-        return {.kind = RegexNode::Kind::Begin};
+        return {.kind = PatternNode::Kind::Begin};
       case '$':
-        return {.kind = RegexNode::Kind::End};
+        return {.kind = PatternNode::Kind::End};
       case '.':
         return of(kLineEnds.inverse());
       case '[':
@@ -126,13 +126,13 @@ class Parser {
     }
   }
 
-  static RegexNode of(CharSet characters) {
-    RegexNode node{.kind = RegexNode::Kind::Characters};
+  static PatternNode of(CharSet characters) {
+    PatternNode node{.kind = PatternNode::Kind::Characters};
     node.characters = std::move(characters);
     return node;
   }
 
-  RegexNode group(int depth) {
+  PatternNode group(int depth) {
     if (take('?')) {
       if (take('<')) {
         if (peek() == '=' || peek() == '!') refuse("a lookbehind, which no grammar can say,");
@@ -142,7 +142,7 @@ class Parser {
         refuse("a lookahead or a flag, which no grammar can say,");
       }
     }
-    RegexNode inside = choice(depth + 1);
+    PatternNode inside = choice(depth + 1);
     if (!take(')')) refuse("a group without end");
     return inside;
   }
@@ -244,7 +244,7 @@ class Parser {
 
 }  // namespace
 
-RegexNode parse_regex(std::string_view regex) {
+PatternNode parse_pattern(std::string_view regex) {
   if (regex.size() > kLongestRegex)
     fail(ErrorKind::Usage, "the regular expression is longer than {} bytes", kLongestRegex);
   return Parser(regex).parse();

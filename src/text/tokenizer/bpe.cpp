@@ -22,7 +22,7 @@ void Bpe::split(std::string_view piece, FunctionRef<void(std::string_view word)>
   visit(piece);
 }
 
-void Bpe::encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch& scratch) const {
+void Bpe::encode(std::string_view word, std::vector<int32_t>& ids, TokenModelScratch& scratch) const {
   if (options_.ignore_merges) {
     if (const int32_t id = vocabulary_->find(word); id != Vocabulary::kNone) return ids.push_back(id);
   }
@@ -52,7 +52,7 @@ int32_t Bpe::character_id(std::string_view character, bool first, bool last) con
 }
 
 // All bytes of the character, or none when one of them has no token.
-bool Bpe::push_bytes(std::string_view character, bool first, bool last, uint32_t at, ModelScratch& scratch) const {
+bool Bpe::push_bytes(std::string_view character, bool first, bool last, uint32_t at, TokenModelScratch& scratch) const {
   const size_t before = scratch.symbols.size();
   for (const char byte : decorated() ? decorate(character, first, last) : std::string(character)) {
     const int32_t id = vocabulary_->byte_token(static_cast<unsigned char>(byte));
@@ -62,7 +62,7 @@ bool Bpe::push_bytes(std::string_view character, bool first, bool last, uint32_t
   return true;
 }
 
-void Bpe::push_characters(std::string_view word, ModelScratch& scratch) const {
+void Bpe::push_characters(std::string_view word, TokenModelScratch& scratch) const {
   // As in Hugging Face's: an unknown token waits until a known character ends it, and bytes do not.
   std::optional<Symbol> unknown;
   const auto flush = [&] {

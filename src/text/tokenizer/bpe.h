@@ -22,17 +22,17 @@ struct BpeOptions {
   bool ignore_merges = false;  // a word that is a token is that token, whatever the merges say
 };
 
-class Bpe : public Model {
+class Bpe : public TokenModel {
  public:
   Bpe(std::shared_ptr<const Vocabulary> vocabulary, PairMap merges, BpeOptions options);
 
-  void encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch& scratch) const override;
+  void encode(std::string_view word, std::vector<int32_t>& ids, TokenModelScratch& scratch) const override;
   void split(std::string_view piece, FunctionRef<void(std::string_view word)> visit) const override;
 
  private:
   int32_t character_id(std::string_view character, bool first, bool last) const;
-  bool push_bytes(std::string_view character, bool first, bool last, uint32_t at, ModelScratch& scratch) const;
-  void push_characters(std::string_view word, ModelScratch& scratch) const;
+  bool push_bytes(std::string_view character, bool first, bool last, uint32_t at, TokenModelScratch& scratch) const;
+  void push_characters(std::string_view word, TokenModelScratch& scratch) const;
   bool decorated() const { return !options_.continuing_subword_prefix.empty() || !options_.end_of_word_suffix.empty(); }
   std::string decorate(std::string_view character, bool first, bool last) const;
 

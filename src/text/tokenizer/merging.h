@@ -14,7 +14,7 @@ inline constexpr PairMap::Merge kNoMerge{0xFFFFFFFF, -1};
 template <class Find>
 class Merging {
  public:
-  Merging(ModelScratch& scratch, Find find)
+  Merging(TokenModelScratch& scratch, Find find)
       : symbols_(scratch.symbols), merges_(scratch.merges), queue_(scratch.queue), find_(find) {}
 
   void run() {
@@ -27,7 +27,7 @@ class Merging {
   }
 
  private:
-  using Candidate = ModelScratch::Candidate;
+  using Candidate = TokenModelScratch::Candidate;
 
   // Looks through all pairs again and again: for the usual words of a few symbols nothing is faster.
   void run_short() {

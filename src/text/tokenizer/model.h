@@ -18,7 +18,7 @@ struct Symbol {
 };
 
 // Memory that models use while they work, kept from word to word.
-struct ModelScratch {
+struct TokenModelScratch {
   struct Candidate {
     uint32_t rank;
     int32_t left;  // the symbol to be merged with its next
@@ -35,11 +35,11 @@ struct ModelScratch {
   std::vector<Step> steps;
 };
 
-class Model {
+class TokenModel {
  public:
-  virtual ~Model() = default;
+  virtual ~TokenModel() = default;
 
-  virtual void encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch& scratch) const = 0;
+  virtual void encode(std::string_view word, std::vector<int32_t>& ids, TokenModelScratch& scratch) const = 0;
 
   // Splits a piece where no token can reach across, so that the same words meet again; the ids are the same as unsplit.
   virtual void split(std::string_view piece, FunctionRef<void(std::string_view word)> visit) const { visit(piece); }

@@ -57,11 +57,11 @@ class PartSplit : public PreTokenizer {
  public:
   explicit PartSplit(SplitBehavior behavior) : behavior_(behavior) {}
 
-  void split(Pieces& pieces) const override {
-    std::vector<Piece> result;
+  void split(PreTokens& pieces) const override {
+    std::vector<PreToken> result;
     result.reserve(pieces.list.size());
     std::vector<Part> parts;
-    for (const Piece& piece : pieces.list) {
+    for (const PreToken& piece : pieces.list) {
       parts.clear();
       find_parts(piece.text, parts);
       apply_behavior(parts, behavior_);
@@ -128,7 +128,7 @@ class CharacterSplit : public PartSplit {
 // Rewrites every piece into one shared buffer, then points the pieces into it.
 class Rewriter {
  public:
-  explicit Rewriter(Pieces& pieces) : pieces_(pieces), text_(pieces.owned.emplace_back()) {}
+  explicit Rewriter(PreTokens& pieces) : pieces_(pieces), text_(pieces.owned.emplace_back()) {}
 
   std::string& text() { return text_; }
   void end_piece(bool at_start) { ends_.push_back({text_.size(), at_start}); }
@@ -145,7 +145,7 @@ class Rewriter {
   }
 
  private:
-  Pieces& pieces_;
+  PreTokens& pieces_;
   std::string& text_;
   std::vector<std::pair<size_t, bool>> ends_;
 };
@@ -158,10 +158,10 @@ class ByteLevel : public PreTokenizer {
     if (use_regex) words_ = make_split(Pattern::regex(kGpt2Regex), SplitBehavior::Isolated, false);
   }
 
-  void split(Pieces& pieces) const override {
+  void split(PreTokens& pieces) const override {
     if (add_prefix_space_) {
       Rewriter rewriter(pieces);
-      for (const Piece& piece : pieces.list) {
+      for (const PreToken& piece : pieces.list) {
         if (!piece.text.starts_with(' ')) rewriter.text() += ' ';
         rewriter.text() += piece.text;
         rewriter.end_piece(piece.at_start);
@@ -170,7 +170,7 @@ class ByteLevel : public PreTokenizer {
     }
     if (words_) words_->split(pieces);
     Rewriter rewriter(pieces);
-    for (const Piece& piece : pieces.list) {
+    for (const PreToken& piece : pieces.list) {
       append_byte_level(rewriter.text(), piece.text);
       rewriter.end_piece(piece.at_start);
     }
@@ -188,9 +188,9 @@ class Metaspace : public PreTokenizer {
     if (split) words_ = make_split(Pattern::text(std::move(replacement)), SplitBehavior::MergedWithNext, false);
   }
 
-  void split(Pieces& pieces) const override {
+  void split(PreTokens& pieces) const override {
     Rewriter rewriter(pieces);
-    for (const Piece& piece : pieces.list) {
+    for (const PreToken& piece : pieces.list) {
       const bool wanted = prepend_ == PrependScheme::Always || (prepend_ == PrependScheme::First && piece.at_start);
       if (wanted && !piece.text.starts_with(' ') && !piece.text.starts_with(replacement_)) {
         rewriter.text() += replacement_;
@@ -295,7 +295,7 @@ class DelimiterSplit : public PartSplit {
 class PreTokenizerSequence : public PreTokenizer {
  public:
   explicit PreTokenizerSequence(std::vector<std::unique_ptr<PreTokenizer>> steps) : steps_(std::move(steps)) {}
-  void split(Pieces& pieces) const override {
+  void split(PreTokens& pieces) const override {
     for (const auto& step : steps_) step->split(pieces);
   }
 

@@ -13,13 +13,13 @@
 
 namespace millrace {
 
-struct Piece {
+struct PreToken {
   std::string_view text;
   bool at_start;  // it begins where the user's text begins
 };
 
-struct Pieces {
-  std::vector<Piece> list;
+struct PreTokens {
+  std::vector<PreToken> list;
   std::deque<std::string> owned;  // texts that pieces were rewritten into
   size_t most_bytes;  // that a rewritten text may have: a tokenizer of many steps could make it grow forever
 };
@@ -27,7 +27,7 @@ struct Pieces {
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  virtual void split(Pieces& pieces) const = 0;
+  virtual void split(PreTokens& pieces) const = 0;
 };
 
 // What becomes of the matches of a pattern.

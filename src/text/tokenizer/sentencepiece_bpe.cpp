@@ -34,7 +34,7 @@ int32_t SentencePieceBpe::find(std::string_view text) const {
   return id != Vocabulary::kNone && mergeable_[id] ? id : Vocabulary::kNone;
 }
 
-void SentencePieceBpe::encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch& scratch) const {
+void SentencePieceBpe::encode(std::string_view word, std::vector<int32_t>& ids, TokenModelScratch& scratch) const {
   scratch.symbols.clear();
   for (uint32_t at = 0; at < word.size();) {
     const auto length = static_cast<uint32_t>(utf8_length(word[at]));

@@ -11,14 +11,14 @@
 
 namespace millrace {
 
-class SentencePieceBpe : public Model {
+class SentencePieceBpe : public TokenModel {
  public:
   // `mergeable`: by id, whether the token may come out of a text (control tokens may not). `unknown`: for characters
   // that have neither token nor byte tokens; Vocabulary::kNone: they are dropped.
   SentencePieceBpe(std::shared_ptr<const Vocabulary> vocabulary, const std::vector<float>& scores,
                    std::vector<bool> mergeable, int32_t unknown);
 
-  void encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch& scratch) const override;
+  void encode(std::string_view word, std::vector<int32_t>& ids, TokenModelScratch& scratch) const override;
   void split(std::string_view piece, FunctionRef<void(std::string_view word)> visit) const override {
     splitter_.split(piece, visit);
   }

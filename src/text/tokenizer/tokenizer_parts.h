@@ -19,7 +19,7 @@ struct TokenizerParts {
   std::vector<AddedToken> added;
   std::unique_ptr<Normalizer> normalizer;       // null: none
   std::unique_ptr<PreTokenizer> pre_tokenizer;  // null: none
-  std::unique_ptr<Model> model;
+  std::unique_ptr<TokenModel> model;
   std::vector<DecodeStep> decoders;
 
   // What is put around a text when special tokens are wanted; kText is the text itself.

@@ -35,13 +35,13 @@ Unigram::Unigram(std::shared_ptr<const Vocabulary> vocabulary, std::vector<doubl
       unknown_score_((scores_.empty() ? 0.0 : *std::min_element(scores_.begin(), scores_.end())) - kUnknownPenalty),
       trie_(trie_of(*vocabulary_, usable)) {}
 
-void Unigram::encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch& scratch) const {
+void Unigram::encode(std::string_view word, std::vector<int32_t>& ids, TokenModelScratch& scratch) const {
   find_best(word, scratch.steps);
   const size_t before = ids.size();
   // From the end backwards; neighbouring unknowns count as one, so their text is gathered first.
   auto end = static_cast<int32_t>(word.size());
   while (end > 0) {
-    const ModelScratch::Step& step = scratch.steps[end];
+    const TokenModelScratch::Step& step = scratch.steps[end];
     int32_t start = step.start;
     if (step.id != unknown_) {
       ids.push_back(step.id);
@@ -56,10 +56,10 @@ void Unigram::encode(std::string_view word, std::vector<int32_t>& ids, ModelScra
   std::reverse(ids.begin() + before, ids.end());
 }
 
-void Unigram::find_best(std::string_view word, std::vector<ModelScratch::Step>& steps) const {
+void Unigram::find_best(std::string_view word, std::vector<TokenModelScratch::Step>& steps) const {
   steps.assign(word.size() + 1, {0.0, -1, Vocabulary::kNone});
   const auto offer = [&](size_t start, size_t end, double score, int32_t id) {
-    ModelScratch::Step& step = steps[end];
+    TokenModelScratch::Step& step = steps[end];
     if (step.start < 0 || score > step.score) step = {score, static_cast<int32_t>(start), id};
   };
   for (size_t start = 0; start < word.size();) {

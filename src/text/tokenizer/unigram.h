@@ -11,17 +11,17 @@
 
 namespace millrace {
 
-class Unigram : public Model {
+class Unigram : public TokenModel {
  public:
   // `usable`: by id, whether the token may come out of a text. `unknown` may be Vocabulary::kNone. Throws BadFile for a
   // usable token so long that the time per character would not be bounded.
   Unigram(std::shared_ptr<const Vocabulary> vocabulary, std::vector<double> scores, const std::vector<bool>& usable,
           int32_t unknown, bool byte_fallback);
 
-  void encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch& scratch) const override;
+  void encode(std::string_view word, std::vector<int32_t>& ids, TokenModelScratch& scratch) const override;
 
  private:
-  void find_best(std::string_view word, std::vector<ModelScratch::Step>& steps) const;
+  void find_best(std::string_view word, std::vector<TokenModelScratch::Step>& steps) const;
   void push_unknown(std::string_view text, std::vector<int32_t>& ids) const;
 
   std::shared_ptr<const Vocabulary> vocabulary_;

@@ -41,7 +41,7 @@ WordPiece::WordPiece(std::shared_ptr<const Vocabulary> vocabulary, std::string u
       beginnings_(trie_of(*vocabulary_, "")),
       continuations_(trie_of(*vocabulary_, continuing_prefix)) {}
 
-void WordPiece::encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch&) const {
+void WordPiece::encode(std::string_view word, std::vector<int32_t>& ids, TokenModelScratch&) const {
   const auto characters = std::count_if(word.begin(), word.end(), [](char c) { return (c & 0xC0) != 0x80; });
   const size_t before = ids.size();
   bool known = static_cast<size_t>(characters) <= longest_word_;
@@ -56,7 +56,7 @@ void WordPiece::encode(std::string_view word, std::vector<int32_t>& ids, ModelSc
   push_unknown(*vocabulary_, unknown_token_, ids);
 }
 
-void WordLevel::encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch&) const {
+void WordLevel::encode(std::string_view word, std::vector<int32_t>& ids, TokenModelScratch&) const {
   const int32_t id = vocabulary_->find(word);
   if (id != Vocabulary::kNone) return ids.push_back(id);
   push_unknown(*vocabulary_, unknown_token_, ids);

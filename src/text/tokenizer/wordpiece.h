@@ -10,13 +10,13 @@
 
 namespace millrace {
 
-class WordPiece : public Model {
+class WordPiece : public TokenModel {
  public:
   // Words of more than `longest_word` characters are unknown. Throws BadFile for tokens without a sensible length.
   WordPiece(std::shared_ptr<const Vocabulary> vocabulary, std::string unknown_token,
             const std::string& continuing_prefix, size_t longest_word);
 
-  void encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch& scratch) const override;
+  void encode(std::string_view word, std::vector<int32_t>& ids, TokenModelScratch& scratch) const override;
 
  private:
   std::shared_ptr<const Vocabulary> vocabulary_;
@@ -25,12 +25,12 @@ class WordPiece : public Model {
   ByteTrie beginnings_, continuations_;  // the tokens that may begin a word, and the rest without their prefix
 };
 
-class WordLevel : public Model {
+class WordLevel : public TokenModel {
  public:
   WordLevel(std::shared_ptr<const Vocabulary> vocabulary, std::string unknown_token)
       : vocabulary_(std::move(vocabulary)), unknown_token_(std::move(unknown_token)) {}
 
-  void encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch& scratch) const override;
+  void encode(std::string_view word, std::vector<int32_t>& ids, TokenModelScratch& scratch) const override;
 
  private:
   std::shared_ptr<const Vocabulary> vocabulary_;

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""PyTorch's scaled_dot_product_attention (flash and cuDNN) on the shapes of bench/cuda/attention.cu.
+
+Timed the same way: inside a CUDA graph, keys and values rotated past L2, the median of the replays.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+
+def time_in_graph(count, launch):
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for i in range(3):
+            launch(i)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        for i in range(count):
+            launch(i)
+    times, spent = [], 0
+    for i in range(40):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end))
+        spent += times[-1]
+        if spent > 60 and i > 4:
+            break
+    times = sorted(times[1:])
+    return times[len(times) // 2] * 1000 / count
+
+
+def measure(backend, kv_heads, dim, batch, rows, context, causal):
+    bytes_each = 4 * kv_heads * dim * batch * context
+    copies = min(24, max(1, 400_000_000 // bytes_each + 1))
+    make = lambda heads, length: torch.randn(batch, heads, length, dim, device="cuda", dtype=torch.bfloat16)
+    q = make(32, rows)
+    keys, values = [make(kv_heads, context) for _ in range(copies)], [make(kv_heads, context) for _ in range(copies)]
+
+    def launch(i):
+        at = i % copies
+        F.scaled_dot_product_attention(q, keys[at], values[at], is_causal=causal, enable_gqa=kv_heads != 32)
+
+    try:
+        with sdpa_kernel(backend), torch.no_grad():
+            return time_in_graph(4 if bytes_each > 200_000_000 else 24, launch)
+    except RuntimeError as error:
+        print("  not run:", str(error).splitlines()[0])
+        return float("nan")
+
+
+def main():
+    print("torch", torch.__version__, torch.cuda.get_device_name())
+    print("decode, bf16, head 128: us (TB/s): flash, cuDNN")
+    shapes = [(h, b, n) for h in (32, 8) for b in (1, 8, 32) for n in (1024, 4096, 16384)]
+    shapes = [(h, b, n) for h, b, n in shapes if h * b * n <= 32 * 8 * 16384]
+    shapes += [(8, 1, 128), (8, 1, 512), (8, 3, 1024), (8, 13, 4096), (8, 48, 1024), (8, 64, 1024)]
+    shapes += [(32, 5, 1000), (32, 64, 1024)]
+    for kv_heads, batch, context in shapes:
+        row = f"32/{kv_heads} B{batch} L{context}".ljust(22)
+        for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
+            us = measure(backend, kv_heads, 128, batch, 1, context, False)
+            row += f" {us:8.2f} ({4 * kv_heads * 128 * batch * context / us * 1e-6:.2f})"
+        print(row, flush=True)
+    print("prefill, bf16, causal: us (TFLOP/s)    flash    cuDNN")
+    prompts = [(32, 128, 1, 1024), (8, 128, 1, 1024), (8, 128, 1, 2048), (8, 128, 1, 4096), (8, 128, 1, 8192)]
+    prompts += [(32, 128, 4, 4096), (8, 128, 8, 1024), (8, 64, 1, 4096), (8, 96, 1, 4096), (8, 256, 1, 4096)]
+    for kv_heads, dim, batch, rows in prompts:
+        row = f"32/{kv_heads} d{dim} B{batch} rows {rows}".ljust(26)
+        for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
+            us = measure(backend, kv_heads, dim, batch, rows, rows, True)
+            row += f" {us:9.1f} ({4 * 32 * dim * batch * rows * (rows + 1) / 2 / us * 1e-6:.0f})"
+        print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()

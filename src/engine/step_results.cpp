@@ -1,0 +1,74 @@
+#include "engine/step_results.h"
+
+#include "tensor/half.h"
+
+namespace millrace {
+namespace {
+
+size_t token_bytes(int64_t rows) { return static_cast<size_t>(rows) * sizeof(int32_t); }
+int64_t padded(int64_t vocab) { return (vocab + 7) / 8 * 8; }  // as Activations pads rows
+size_t logit_bytes(int64_t rows, int64_t vocab) { return static_cast<size_t>(rows) * row_bytes(DType::F32, vocab); }
+
+size_t host_bytes(int64_t rows, int64_t vocab, int64_t hidden) {
+  return Arena::padded(token_bytes(rows)) + Arena::padded(logit_bytes(rows, padded(vocab))) +
+         Arena::padded(logit_bytes(rows, padded(hidden)));
+}
+
+}  // namespace
+
+StepResults::StepResults(Device& device, int64_t rows, int64_t vocab, int64_t hidden)
+    : device_(device),
+      host_("results", device.is_host() ? 0 : host_bytes(rows, vocab, hidden), device.staging()),
+      placed_("results", device.is_host() ? 0 : token_bytes(rows), device.memory()) {
+  if (device.is_host()) return;
+  host_tokens_ = reinterpret_cast<int32_t*>(host_.take(token_bytes(rows)));
+  host_logits_ = host_.matrix(DType::F32, rows, padded(vocab));
+  host_logits_.cols = vocab;
+  host_hidden_ = host_.matrix(DType::F32, rows, padded(hidden));
+  host_hidden_.cols = hidden;
+  placed_tokens_ = reinterpret_cast<int32_t*>(placed_.take(token_bytes(rows)));
+}
+
+void StepResults::take(Matrix logits, Ops& ops) {
+  computed_ = logits;
+  rows_ = logits.rows;
+  if (device_.is_host() || rows_ == 0) return;
+  ops.argmax(logits, placed_tokens_);
+  device_.enqueue_read(reinterpret_cast<std::byte*>(host_tokens_), reinterpret_cast<const std::byte*>(placed_tokens_),
+                       token_bytes(rows_));
+}
+
+std::span<const int32_t> StepResults::tokens() {
+  device_.finish();
+  return {host_tokens_, host_tokens_ != nullptr ? static_cast<size_t>(rows_) : 0};
+}
+
+Matrix StepResults::logits() {
+  const Matrix computed = computed_.first_rows(rows_);
+  if (device_.is_host() || rows_ == 0) return computed;
+  const Matrix host = host_logits_.first_rows(rows_);
+  device_.enqueue_read(host.data, computed.data, logit_bytes(rows_, computed.stride));
+  device_.finish();
+  return host;
+}
+
+Matrix StepResults::hidden(Matrix states, int64_t first, int64_t count) {
+  const size_t bytes = row_bytes(states.dtype, states.stride);
+  states.data += static_cast<size_t>(first) * bytes;
+  states.rows = count;
+  if (device_.is_host() || count == 0) return states;
+  // The rows land at the end of their f32 places, so that widening them front to back overwrites nothing unread.
+  const size_t wide = logit_bytes(count, states.stride), narrow = static_cast<size_t>(count) * bytes;
+  std::byte* raw = host_hidden_.data + (wide - narrow);
+  device_.enqueue_read(raw, states.data, narrow);
+  device_.finish();
+  auto* out = reinterpret_cast<float*>(host_hidden_.data);
+  const auto* halves = reinterpret_cast<const uint16_t*>(raw);
+  for (int64_t i = 0; i < count * states.stride && states.dtype != DType::F32; ++i)
+    out[i] = states.dtype == DType::F16 ? f16_to_f32(halves[i]) : bf16_to_f32(halves[i]);
+  Matrix host = host_hidden_.first_rows(count);
+  host.stride = states.stride;
+  return host;
+}
+
+}  // namespace millrace

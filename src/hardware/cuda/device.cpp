@@ -1,0 +1,164 @@
+#include <algorithm>
+#include <cctype>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "hardware/cuda/ceilings.h"
+#include "hardware/cuda/check.h"
+#include "hardware/cuda/memory.h"
+#include "hardware/cuda/uploader.h"
+#include "hardware/cuda_device.h"
+#include "hardware/this_machine.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kOldestArchitecture = 80;  // bf16, and copies that run beside arithmetic
+
+int attribute(cudaDeviceAttr which) {
+  int value = 0;
+  check_cuda(cudaDeviceGetAttribute(&value, which, 0), "reading its attributes");
+  return value;
+}
+
+int architecture() {
+  return 10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor);
+}
+
+// A file name, so lower case letters, digits, dots and dashes only.
+std::string make_id(const std::string& text) {
+  std::string id;
+  for (const unsigned char c : text) {
+    if (std::isalnum(c) != 0 || c == '.') {
+      id += static_cast<char>(std::tolower(c));
+    } else if (!id.empty() && id.back() != '-') {
+      id += '-';
+    }
+  }
+  return id;
+}
+
+Hardware describe_gpu() {
+  cudaDeviceProp properties{};
+  check_cuda(cudaGetDeviceProperties(&properties, 0), "reading its properties");
+  int driver = 0;
+  check_cuda(cudaDriverGetVersion(&driver), "reading the driver's version");
+  Hardware hardware;
+  hardware.device = DeviceKind::Cuda;
+  hardware.name = properties.name;
+  hardware.architecture = architecture();
+  hardware.driver = driver;
+  hardware.cores = properties.multiProcessorCount;
+  hardware.l1_bytes = static_cast<int64_t>(properties.sharedMemPerMultiprocessor);
+  hardware.l2_bytes = properties.l2CacheSize;
+  hardware.l3_bytes = 0;
+  hardware.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+  hardware.id = make_id(fmt::format("{} {}sm cuda{}", hardware.name, hardware.cores, driver));
+  return hardware;
+}
+
+class CudaRecording final : public Recording {
+ public:
+  CudaRecording(cudaGraphExec_t graph, cudaStream_t stream) : graph_(graph), stream_(stream) {}
+  ~CudaRecording() override { cudaGraphExecDestroy(graph_); }
+  void replay() override { check_cuda(cudaGraphLaunch(graph_, stream_), "replaying a step"); }
+
+ private:
+  cudaGraphExec_t graph_;
+  cudaStream_t stream_;
+};
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(bool measure) {
+    check_cuda(cudaSetDevice(0), "opening it");
+    hardware_ = describe_gpu();
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+    hardware_.ceilings = guess_gpu_ceilings(hardware_);
+    find_ceilings(measure);
+  }
+  ~CudaDevice() override { cudaStreamDestroy(stream_); }
+
+  int64_t available_memory() const override {
+    size_t free = 0, total = 0;
+    check_cuda(cudaMemGetInfo(&free, &total), "asking for its free memory");
+    return std::max<int64_t>(0, static_cast<int64_t>(free) - kHeldBack);
+  }
+  Memory& memory() override { return memory_; }
+  Memory& staging() override { return pinned_; }
+  void* queue() const override { return stream_; }
+  std::unique_ptr<Uploader> new_uploader() override {
+    return std::make_unique<CudaUploader>(memory_, pinned_, stream_);
+  }
+
+  void enqueue_write(std::byte* to, const std::byte* from, size_t bytes) override {
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "copying to it");
+  }
+  void enqueue_read(std::byte* to, const std::byte* from, size_t bytes) override {
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "copying from it");
+  }
+  void clear(std::byte* data, size_t bytes) override {
+    if (bytes > 0) check_cuda(cudaMemsetAsync(data, 0, bytes, stream_), "clearing memory");
+  }
+  void finish() override {
+    check_cuda(cudaStreamSynchronize(stream_), "running a step");
+    check_cuda(cudaGetLastError(), "launching a kernel");
+  }
+
+  bool begin_recording() override {
+    return cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+  }
+  std::unique_ptr<Recording> end_recording() override {
+    cudaGraph_t graph = nullptr;
+    check_cuda(cudaStreamEndCapture(stream_, &graph), "recording a step");
+    cudaGraphExec_t executable = nullptr;
+    const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
+    cudaGraphDestroy(graph);
+    check_cuda(status, "preparing a recorded step");
+    return std::make_unique<CudaRecording>(executable, stream_);
+  }
+
+ private:
+  static constexpr int64_t kHeldBack = 256 << 20;  // for recorded steps, and what the libraries take for themselves
+
+  void find_ceilings(bool measure) {
+    const auto file = kept_ceilings_file(hardware_.id);
+    if (auto kept = load_ceilings(file)) {
+      hardware_.ceilings = std::move(*kept);
+    } else if (measure) {
+      hardware_.ceilings = measure_gpu_ceilings(hardware_, stream_);
+      try {
+        save_ceilings(file, hardware_.ceilings);
+      } catch (const Error& error) {
+        log().warn("what was measured cannot be kept: {}", error.what());
+      }
+    }
+  }
+
+  CudaMemory memory_;
+  PinnedMemory pinned_;
+  cudaStream_t stream_ = nullptr;
+};
+
+}  // namespace
+
+bool has_cuda_build() { return true; }
+
+std::string cuda_problem() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) {
+    cudaGetLastError();
+    int driver = 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "no NVIDIA driver is installed";
+    return fmt::format("no usable NVIDIA GPU ({})", cudaGetErrorString(status));
+  }
+  if (count == 0) return "no NVIDIA GPU";
+  if (const int found = architecture(); found < kOldestArchitecture)
+    return fmt::format("the GPU's compute capability is {}.{}; at least 8.0 is needed", found / 10, found % 10);
+  return "";
+}
+
+std::unique_ptr<Device> open_cuda_device(bool measure) { return std::make_unique<CudaDevice>(measure); }
+
+}  // namespace millrace

@@ -1,0 +1,50 @@
+#include "hardware/cuda/memory.h"
+
+#include "base/error.h"
+#include "hardware/cuda/check.h"
+#include "hardware/cuda_device.h"
+
+namespace millrace {
+
+void fail_cuda(cudaError_t status, const char* doing) {
+  cudaGetLastError();  // errors that do not stick are forgotten
+  if (status == cudaErrorMemoryAllocation) fail(ErrorKind::OutOfMemory, "GPU: out of memory while {}", doing);
+  fail(ErrorKind::Io, "GPU: {} while {}", cudaGetErrorString(status), doing);
+}
+
+void check_launch(int status, const char* doing) { check_cuda(static_cast<cudaError_t>(status), doing); }
+
+std::byte* CudaMemory::allocate(const std::string& purpose, size_t bytes) {
+  void* data = nullptr;
+  if (cudaMalloc(&data, bytes) != cudaSuccess) {
+    cudaGetLastError();
+    size_t free = 0, total = 0;
+    cudaMemGetInfo(&free, &total);
+    fail(ErrorKind::OutOfMemory, "GPU: cannot reserve {:.1f} MB for {}; {:.1f} MB are free", double(bytes) / 1e6,
+         purpose, double(free) / 1e6);
+  }
+  return static_cast<std::byte*>(data);
+}
+
+void CudaMemory::release(std::byte* data, size_t) noexcept { cudaFree(data); }
+
+void CudaMemory::write(std::byte* to, const std::byte* from, size_t bytes) {
+  check_cuda(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "copying to it");
+}
+
+void CudaMemory::read(std::byte* to, const std::byte* from, size_t bytes) {
+  check_cuda(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "copying from it");
+}
+
+std::byte* PinnedMemory::allocate(const std::string& purpose, size_t bytes) {
+  void* data = nullptr;
+  if (cudaMallocHost(&data, bytes) != cudaSuccess) {
+    cudaGetLastError();
+    fail(ErrorKind::OutOfMemory, "cannot pin {:.1f} MB of host memory for {}", double(bytes) / 1e6, purpose);
+  }
+  return static_cast<std::byte*>(data);
+}
+
+void PinnedMemory::release(std::byte* data, size_t) noexcept { cudaFreeHost(data); }
+
+}  // namespace millrace

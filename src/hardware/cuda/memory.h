@@ -1,0 +1,24 @@
+// A GPU's own memory, and host memory that it copies from and to at full speed.
+#pragma once
+
+#include "tensor/memory.h"
+
+namespace millrace {
+
+class CudaMemory final : public Memory {
+ public:
+  std::byte* allocate(const std::string& purpose, size_t bytes) override;
+  void release(std::byte* data, size_t bytes) noexcept override;
+  void write(std::byte* to, const std::byte* from, size_t bytes) override;
+  void read(std::byte* to, const std::byte* from, size_t bytes) override;
+};
+
+class PinnedMemory final : public Memory {
+ public:
+  std::byte* allocate(const std::string& purpose, size_t bytes) override;
+  void release(std::byte* data, size_t bytes) noexcept override;
+  void write(std::byte* to, const std::byte* from, size_t bytes) override { host_memory().write(to, from, bytes); }
+  void read(std::byte* to, const std::byte* from, size_t bytes) override { host_memory().read(to, from, bytes); }
+};
+
+}  // namespace millrace

@@ -1,0 +1,37 @@
+#include "hardware/cuda/uploader.h"
+
+#include "hardware/cuda/check.h"
+
+namespace millrace {
+
+CudaUploader::CudaUploader(Memory& memory, Memory& pinned, cudaStream_t stream)
+    : memory_(memory),
+      pinned_(pinned),
+      stream_(stream),
+      data_(pinned.allocate("uploads", kSlots * kSlotBytes)),
+      scratch_(memory.allocate("uploads", kSlotBytes)) {
+  for (auto& event : sent_) check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+}
+
+CudaUploader::~CudaUploader() {
+  for (auto& event : sent_) {
+    cudaEventSynchronize(event);
+    cudaEventDestroy(event);
+  }
+  cudaStreamSynchronize(stream_);
+  memory_.release(scratch_, kSlotBytes);
+  pinned_.release(data_, kSlots * kSlotBytes);
+}
+
+std::byte* CudaUploader::slot() {
+  check_cuda(cudaEventSynchronize(sent_[current_]), "uploading");  // a fresh event counts as done
+  return data_ + current_ * kSlotBytes;
+}
+
+void CudaUploader::send(std::byte* to, size_t bytes) {
+  check_cuda(cudaMemcpyAsync(to, data_ + current_ * kSlotBytes, bytes, cudaMemcpyHostToDevice, stream_), "uploading");
+  check_cuda(cudaEventRecord(sent_[current_], stream_), "uploading");
+  current_ = (current_ + 1) % kSlots;
+}
+
+}  // namespace millrace

@@ -1,0 +1,10 @@
+// The activation functions of feed-forward parts.
+#pragma once
+
+#include <cstdint>
+
+namespace millrace {
+
+enum class Activation : uint8_t { Silu, GeluTanh, GeluErf, Relu };
+
+}  // namespace millrace

@@ -1,0 +1,67 @@
+#include "kernels/cuda/cost.h"
+#include "kernels/cuda_lists.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kThreads = 1024;
+
+struct Best {
+  float value;
+  int32_t id;  // -1: nothing yet
+};
+
+// Ties go to the lowest id, so that the result does not depend on who saw which part.
+__device__ Best better(Best a, Best b) {
+  if (b.id < 0) return a;
+  if (a.id < 0) return b;
+  return b.value > a.value || (b.value == a.value && b.id < a.id) ? b : a;
+}
+
+__device__ Best best_of_warp(Best best) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) {
+    const Best other{__shfl_xor_sync(~0u, best.value, step), __shfl_xor_sync(~0u, best.id, step)};
+    best = better(best, other);
+  }
+  return best;
+}
+
+__global__ void __launch_bounds__(kThreads) argmax(const float* logits, int64_t stride, int cols, int32_t* ids) {
+  __shared__ Best parts[kThreads / 32];
+  const float* row = logits + blockIdx.x * stride;
+  Best best{-INFINITY, -1};
+#pragma unroll 8
+  for (int i = threadIdx.x; i < cols; i += kThreads) {
+    const float value = row[i];
+    if (value > best.value) best = {value, i};
+  }
+  best = best_of_warp(best);
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = best;
+  __syncthreads();
+  if (threadIdx.x >= 32) return;
+  best = best_of_warp(parts[threadIdx.x]);
+  if (threadIdx.x == 0) ids[blockIdx.x] = best.id;
+}
+
+class CudaArgmax final : public Kernel<ArgmaxOp> {
+ public:
+  std::string_view name() const override { return "cuda_rows"; }
+  bool can_run(const Problem&, const Hardware& hardware) const override { return is_gpu(hardware); }
+  double estimate_us(const Problem& p, const Hardware& hardware) const override {
+    return gpu_us(4.0 * double(p.rows * p.cols), hardware, 0.1);
+  }
+  void run(const Args& a, const Executor& executor) const override {
+    argmax<<<static_cast<unsigned>(a.logits.rows), kThreads, 0, static_cast<cudaStream_t>(executor.queue)>>>(
+        a.logits.row<float>(0), a.logits.stride, static_cast<int>(a.logits.cols), a.ids);
+  }
+};
+
+}  // namespace
+
+KernelList<ArgmaxOp> cuda_argmax_kernels() {
+  static const CudaArgmax kernel;
+  return {&kernel};
+}
+
+}  // namespace millrace

@@ -1,0 +1,391 @@
+// Decode attention: each block streams its range of the line of work (split.h), each warp with a pipeline of its own.
+//
+// A warp takes every kWarps-th unit of 16 positions; the query rows that share a KV head fill the 16 rows of a
+// tensor-core tile, so that keys and values are read once. No barrier stands in the stream: warps meet only where a
+// pair ends, merge their sums in shared memory, and write the result, or a partial one that the last block of the pair
+// to arrive combines.
+#pragma once
+
+#include "kernels/attention/cuda/launch.h"
+#include "kernels/attention/cuda/mma.cuh"
+#include "kernels/attention/cuda/rows.cuh"
+#include "kernels/attention/cuda/split.h"
+
+namespace millrace {
+
+struct DecodeParams {
+  CudaAttentionArgs args;
+  int sequences = 0, kv_heads = 0, group = 0, block_size = 0;
+  int pairs_per_sequence = 0;    // at most
+  int ranks = 1;                 // blocks of a cluster
+  bool deep = false;             // twice the stages, where a multiprocessor has one block only
+  float* partials = nullptr;     // [blocks][2][kTileRows][head_dim]
+  float2* summaries = nullptr;   // [blocks][2][kTileRows]: maximum, total
+  unsigned* counters = nullptr;  // [sequences][pairs_per_sequence]: zero before and after a launch
+};
+
+template <int kDim>
+struct DecodeConfig {
+  static constexpr int kWarps = 4, kThreads = kWarps * 32;
+  static constexpr int kBlocksPerSm = kDim <= 128 ? 2 : 1;
+  static constexpr int kUnitBytes = kUnit * kDim * 2;
+  static constexpr int kStages = kDim > 128 ? 2 : kDim > 96 ? 3 : kDim > 64 ? 4 : 6;
+  static constexpr bool kSharedQueries = kDim > 128;  // registers would not hold them beside the sums
+  static constexpr int kQueryBytes = kSharedQueries ? kTileRows * kDim * 2 : 0;
+  static constexpr int kMergeRows = 8;  // rows merged at a time
+  static constexpr bool kMergePermutes = kDim % 32 == 0;
+  static constexpr int kMergeStride = kMergePermutes ? kDim : kDim + 8;  // floats
+  static constexpr int kMergeFloats = kWarps * kMergeRows * kMergeStride;
+  static constexpr int kSharedBytes =
+      kWarps * kStages * 2 * kUnitBytes + kMergeFloats * 4 + kWarps * kTileRows * 8 + 16 + kQueryBytes;
+  static_assert((kSharedBytes + 1024) * kBlocksPerSm <= 228 * 1024);
+  static constexpr int kDeepBytes = kSharedBytes + kWarps * kStages * 2 * kUnitBytes;
+  static constexpr bool kHasDeep = kDeepBytes + 1024 <= 228 * 1024;
+
+  // Neighbouring rows keep a column in different banks: by padding, or by permuting eights where that saves the space.
+  __device__ static int merge_at(int row, int column) {
+    return row * kMergeStride + (kMergePermutes ? column ^ (row % 4 * 8) : column);
+  }
+};
+
+// Where a pair's rows are and what each of them sees.
+struct Segment {
+  int sequence = 0, kv_head = 0, first_row_of_tile = 0;  // the tile's first index into rows * group
+  int rows = 0;                                          // of the tile that are used
+  int begin = 0, end = 0;                                // units, absolute
+  int pair_begin = 0, pair_units = 0;                    // on the line
+  bool from_start = false, whole = false;                // does it begin, does it fill its pair
+  DeviceSlice slice;
+};
+
+// Walks a range of the line, segment by segment.
+class Walk {
+ public:
+  __device__ Walk(const DecodeParams& p, int begin, int end, int sequence, int sequence_begin)
+      : p_(&p), point_(begin), end_(end), sequence_(sequence), base_(sequence_begin) {
+    enter();
+  }
+  __device__ bool done() const { return point_ >= end_; }
+
+  __device__ Segment segment() const {
+    const int pair = (point_ - base_) / work_.units;
+    const int tiles = work_.pairs / p_->kv_heads;
+    Segment s;
+    s.sequence = sequence_;
+    s.slice = slice_;
+    s.kv_head = pair / tiles;
+    s.first_row_of_tile = pair % tiles * kTileRows;
+    s.rows = min(kTileRows, slice_.rows * p_->group - s.first_row_of_tile);
+    s.pair_begin = base_ + pair * work_.units;
+    s.pair_units = work_.units;
+    const int begin = point_ - s.pair_begin, end = min(work_.units, begin + end_ - point_);
+    s.begin = work_.first_unit + begin;
+    s.end = work_.first_unit + end;
+    s.from_start = begin == 0;
+    s.whole = begin == 0 && end == work_.units;
+    return s;
+  }
+  __device__ void next(const Segment& s) {
+    point_ += s.end - s.begin;
+    if (!done() && point_ == base_ + work_.length()) {
+      base_ = point_;
+      ++sequence_;
+      enter();
+    }
+  }
+
+ private:
+  __device__ void enter() {
+    while (true) {
+      slice_ = p_->args.slices[sequence_];
+      work_ = sequence_work(slice_.rows, slice_.past, p_->args.window, p_->kv_heads, p_->group);
+      if (work_.length() > 0) return;
+      ++sequence_;
+    }
+  }
+
+  const DecodeParams* p_;
+  int point_, end_, sequence_, base_;
+  DeviceSlice slice_;
+  SequenceWork work_;
+};
+
+// The work of each sequence; a lane keeps that of its own place, so that small batches are read once.
+class BatchWork {
+ public:
+  __device__ explicit BatchWork(const DecodeParams& p) : p_(p), lane_(static_cast<int>(threadIdx.x) % 32) {
+    if (lane_ < p.sequences) held_ = load(lane_);
+  }
+  __device__ SequenceWork of(int i) const { return i == lane_ ? held_ : load(i); }
+
+ private:
+  __device__ SequenceWork load(int i) const {
+    const DeviceSlice s = p_.args.slices[i];
+    return sequence_work(s.rows, s.past, p_.args.window, p_.kv_heads, p_.group);
+  }
+  const DecodeParams& p_;
+  int lane_;
+  SequenceWork held_;
+};
+
+template <int kDim>
+__device__ int stage_count(const DecodeParams& p) {
+  return p.deep ? 2 * DecodeConfig<kDim>::kStages : DecodeConfig<kDim>::kStages;
+}
+
+// The copies of one warp, as many units ahead of its arithmetic as there are stages.
+template <class T, int kDim>
+class UnitLoader {
+  using Config = DecodeConfig<kDim>;
+  using Rows = SwizzledRows<kDim>;
+
+ public:
+  __device__ UnitLoader(const DecodeParams& p, const Walk& walk, uint32_t stages)
+      : p_(p), walk_(walk), stages_(stages), lane_(threadIdx.x % 32), warp_(threadIdx.x / 32) {
+    if (!walk_.done()) enter();
+  }
+
+  __device__ void restart(const Walk& walk) {
+    walk_ = walk;
+    stage_ = 0;
+    if (!walk_.done()) enter();
+  }
+
+  // Issues what no kernel of this step writes, as many units as there are stages; says how many.
+  __device__ int issue_old() {
+    int count = 0;
+    while (count < stage_count<kDim>(p_) && !walk_.done() && unit_ < segment_.end &&
+           (unit_ + 1) * kUnit <= segment_.slice.past) {
+      issue();
+      ++count;
+    }
+    return count;
+  }
+
+  // Two groups of copies, keys and values; empty ones past the end, so that counting groups stays simple.
+  __device__ void issue() {
+    while (!walk_.done() && unit_ >= segment_.end) {
+      walk_.next(segment_);
+      if (!walk_.done()) enter();
+    }
+    if (walk_.done()) {
+      commit_copies();
+      commit_copies();
+    } else {
+      if (taken_ == 32) fetch_pages();
+      const int position = unit_ * kUnit;
+      const int64_t page = __shfl_sync(~0u, page_, taken_);
+      const int64_t row = (page * p_.kv_heads + segment_.kv_head) * p_.block_size + position % p_.block_size;
+      const uint32_t to = stages_ + stage_ * 2 * Config::kUnitBytes;
+      copy(to, static_cast<const T*>(p_.args.keys) + row * kDim, position);
+      commit_copies();
+      copy(to + Config::kUnitBytes, static_cast<const T*>(p_.args.values) + row * kDim, position);
+      commit_copies();
+      ++taken_;
+      unit_ += Config::kWarps;
+    }
+    stage_ = stage_ + 1 == stage_count<kDim>(p_) ? 0 : stage_ + 1;
+  }
+
+ private:
+  __device__ void enter() {
+    segment_ = walk_.segment();
+    unit_ = segment_.begin + warp_;
+    const DeviceSlice& s = segment_.slice;
+    seen_until_ = s.past + s.rows;
+    seen_from_ = p_.args.window > 0 ? max(0, s.past - p_.args.window + 1) : 0;
+    fetch_pages();
+  }
+
+  // Lane i keeps the page of the i-th unit from here on.
+  __device__ void fetch_pages() {
+    const int unit = unit_ + lane_ * Config::kWarps;
+    page_ = unit < segment_.end ? p_.args.tables[segment_.sequence * p_.args.table_pitch + unit * kUnit / p_.block_size]
+                                : 0;
+    taken_ = 0;
+  }
+
+  // Rows that nobody sees may hold anything: they become zeros, since even a weight of zero does not silence a NaN.
+  __device__ void copy(uint32_t to, const T* from, int position) const {
+#pragma unroll
+    for (int i = 0; i < kUnit * Rows::kPieces / 32; ++i) {
+      const int index = i * 32 + lane_;
+      const int row = index / Rows::kPieces, piece = index % Rows::kPieces;
+      const bool seen = position + row < seen_until_ && position + row >= seen_from_;
+      copy_async(to + Rows::offset(row, piece), from + (seen ? row * kDim + piece * 8 : 0), seen);
+    }
+  }
+
+  const DecodeParams& p_;
+  Walk walk_;
+  Segment segment_;
+  uint32_t stages_;
+  int lane_, warp_, stage_ = 0;
+  int unit_ = 0, page_ = 0, taken_ = 0, seen_until_ = 0, seen_from_ = 0;
+};
+
+// Steps first .. first + kSteps - 1 of 16 columns, as the left side of products.
+template <class Source, class T, int kDim, int kSteps>
+__device__ void load_queries(const DecodeParams& p, const Segment& s, int first, uint32_t (&q)[kSteps][4]) {
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const bool used = g + half * 8 < s.rows;
+    const int index = s.first_row_of_tile + g + half * 8;
+    const int64_t row = s.slice.first_row + index / p.group, head = s.kv_head * p.group + index % p.group;
+    const Source* from = static_cast<const Source*>(p.args.q.data) + (used ? row * p.args.q.stride + head * kDim : 0);
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+#pragma unroll
+      for (int side = 0; side < 2; ++side) {
+        const auto v = *reinterpret_cast<const Vector<Source, 2>*>(from + (first + k) * 16 + side * 8 + t * 2);
+        q[k][half + side * 2] = used ? pack<T>(to_float(v.at[0]), to_float(v.at[1])) : 0u;
+      }
+    }
+  }
+}
+
+// In log2. Weights above 2^15 do not fit f16, and small ones lose their bits; bf16 has the range of f32.
+template <class T>
+struct UnifiedRange {
+  static constexpr float kAbove = kUnifiedRange, kBelow = kUnifiedRange;
+};
+template <>
+struct UnifiedRange<__half> {
+  static constexpr float kAbove = 15, kBelow = 10;
+};
+
+// What turns products into weights: scale, softcap, mask and one of the softmax variants.
+template <class T, int kDim>
+class WarpAttention {
+  using Config = DecodeConfig<kDim>;
+  using Rows = SwizzledRows<kDim>;
+
+ public:
+  __device__ WarpAttention(const DecodeParams& p, const Segment& s, uint4* shared_queries)
+      : p_(p), shared_queries_(shared_queries) {
+    const int lane = threadIdx.x % 32;
+    key_row_ = lane % 8 + lane / 16 * 8;
+    key_piece_ = lane / 8 % 2;
+    value_row_ = lane % 16;
+    value_piece_ = lane / 16;
+    column_ = lane % 4 * 2;
+    halves = s.rows > 8 ? 2 : 1;
+    const int g = lane / 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int index = min(s.first_row_of_tile + g + half * 8, s.slice.rows * p.group - 1);
+      last_[half] = s.slice.past + index / p.group;
+      first_[half] = p.args.window > 0 ? last_[half] - p.args.window + 1 : 0;
+      phi[half] = p.args.phi != nullptr ? p.args.phi[s.kv_head * p.group + index % p.group] * kLog2E : 0.0f;
+    }
+    all_see_until_ = s.slice.past;
+    all_see_from_ = p.args.window > 0 ? s.slice.past + s.slice.rows - p.args.window : 0;
+    with_device_type(p.args.q.dtype, [&](auto source) {
+      if constexpr (Config::kSharedQueries) {
+        share_queries<decltype(source)>(s);
+      } else {
+        load_queries<decltype(source), T, kDim>(p, s, 0, q_);
+      }
+      return 0;
+    });
+  }
+
+  // Scores in log2: score[n] belongs to positions 8 n .. 8 n + 7 of the unit.
+  __device__ void score_unit(uint32_t keys, int unit, float (&score)[2][4]) const {
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) score[n][i] = 0;
+    }
+#pragma unroll
+    for (int k = 0; k < kDim / 16; ++k) {
+      uint32_t b[4];
+      load_matrices(b, keys + Rows::offset(key_row_, k * 2 + key_piece_));
+      if constexpr (Config::kSharedQueries) {
+        const uint4 q = shared_queries_[k * 32 + static_cast<int>(threadIdx.x) % 32];
+        const uint32_t a[4] = {q.x, q.y, q.z, q.w};
+        mma<T>(score[0], a, b[0], b[1]);
+        mma<T>(score[1], a, b[2], b[3]);
+      } else {
+        mma<T>(score[0], q_[k], b[0], b[1]);
+        mma<T>(score[1], q_[k], b[2], b[3]);
+      }
+    }
+    const bool masked = unit * kUnit + kUnit - 1 > all_see_until_ || unit * kUnit < all_see_from_;
+    finish_scores(p_.args, reinterpret_cast<float(&)[8]>(score));
+    if (!masked) return;
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int position = unit * kUnit + n * 8 + column_ + i % 2;
+        if (position > last_[i / 2] || position < first_[i / 2]) score[n][i] = kMasked;
+      }
+    }
+  }
+
+  template <Softmax kSoftmax>
+  __device__ void follow_maximum(const float (&score)[2][4], RowSums<kDim>& sums) const {
+    float largest[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int i = half * 2;
+      largest[half] = fmaxf(fmaxf(score[0][i], score[0][i + 1]), fmaxf(score[1][i], score[1][i + 1]));
+    }
+    if (kSoftmax == Softmax::Lazy) {
+      bool behind = largest[0] > sums.largest[0] + kLazySlack;
+      if (halves > 1) behind |= largest[1] > sums.largest[1] + kLazySlack;
+      if (!__any_sync(~0u, behind)) return;
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (half < halves) sums.rescale(half, fmaxf(sums.largest[half], quad_max(largest[half])));
+    }
+  }
+
+  // Adds the weighted values of a unit; `base` is what each row's weights are relative to.
+  __device__ void add_unit(uint32_t values, float (&score)[2][4], const float (&base)[2], RowSums<kDim>& sums) const {
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        score[n][i] = i / 2 < halves ? exp2_fast(score[n][i] - base[i / 2]) : 0.0f;
+        sums.total[i / 2] += score[n][i];
+      }
+    }
+    const uint32_t weights[4] = {pack<T>(score[0][0], score[0][1]), pack<T>(score[0][2], score[0][3]),
+                                 pack<T>(score[1][0], score[1][1]), pack<T>(score[1][2], score[1][3])};
+#pragma unroll
+    for (int n = 0; n < kDim / 16; ++n) {
+      uint32_t b[4];
+      load_matrices_transposed(b, values + Rows::offset(value_row_, n * 2 + value_piece_));
+      mma<T>(sums.o[n * 2], weights, b[0], b[1]);
+      mma<T>(sums.o[n * 2 + 1], weights, b[2], b[3]);
+    }
+  }
+
+  float phi[2];  // in log2
+  int halves;    // 1: no row beyond the eighth is used
+
+ private:
+  // Each warp loads its part of the queries, all use them.
+  template <class Source>
+  __device__ void share_queries(const Segment& s) {
+    constexpr int kSteps = kDim / 16 / Config::kWarps;
+    const int lane = static_cast<int>(threadIdx.x) % 32, first = static_cast<int>(threadIdx.x) / 32 * kSteps;
+    uint32_t q[kSteps][4];
+    load_queries<Source, T, kDim>(p_, s, first, q);
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) shared_queries_[(first + k) * 32 + lane] = {q[k][0], q[k][1], q[k][2], q[k][3]};
+    __syncthreads();
+  }
+
+  const DecodeParams& p_;
+  uint4* shared_queries_;
+  uint32_t q_[Config::kSharedQueries ? 1 : kDim / 16][4];
+  int key_row_, key_piece_, value_row_, value_piece_, column_;
+  int last_[2], first_[2], all_see_until_, all_see_from_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,9 @@
+#include "kernels/attention/cuda/decode_kernel.cuh"
+
+namespace millrace {
+
+DecodeEntry decode_entry_80(DType kv, Softmax softmax, bool cluster) {
+  return decode_entry_of<80>(kv, softmax, cluster);
+}
+
+}  // namespace millrace

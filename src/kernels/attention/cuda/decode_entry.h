@@ -1,0 +1,22 @@
+// The decode kernels that were compiled: one translation unit for each head size.
+#pragma once
+
+#include "kernels/attention/cuda/launch.h"
+
+namespace millrace {
+
+struct DecodeParams;
+
+struct DecodeEntry {
+  void (*kernel)(DecodeParams) = nullptr;  // null: there is none
+  int threads = 0, shared_bytes = 0;
+  int deep_bytes = 0;  // shared memory with twice the stages; 0: does not fit
+};
+
+DecodeEntry decode_entry_64(DType kv, Softmax softmax, bool cluster);
+DecodeEntry decode_entry_80(DType kv, Softmax softmax, bool cluster);
+DecodeEntry decode_entry_96(DType kv, Softmax softmax, bool cluster);
+DecodeEntry decode_entry_128(DType kv, Softmax softmax, bool cluster);
+DecodeEntry decode_entry_256(DType kv, Softmax softmax, bool cluster);
+
+}  // namespace millrace

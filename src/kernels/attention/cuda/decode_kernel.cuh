@@ -1,0 +1,261 @@
+// The decode kernel and its table entry for one head size.
+#pragma once
+
+#include "kernels/attention/cuda/decode_entry.h"
+#include "kernels/attention/cuda/decode_merge.cuh"
+
+namespace millrace {
+
+// A block's range of the line, and who shares its pairs.
+struct BlockRange {
+  Split split;
+  int begin = 0, end = 0;
+  Found from = {0, 0};
+  int first_piece = 0, pieces = 0;  // of the pair, where pieces are whole
+
+  __device__ Contributors contributors(const Segment& s) const {
+    if (s.whole) return {};
+    if (split.per > 0) return {first_piece, pieces};
+    const int first = split.owner(s.pair_begin), last = split.owner(s.pair_begin + s.pair_units - 1);
+    return {first, last - first + 1};
+  }
+};
+
+__device__ inline BlockRange block_range(const DecodeParams& p, int warps) {
+  const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
+  const BatchWork batch(p);
+  const auto length = [&](int i) { return batch.of(i).length(); };
+  BlockRange range;
+  const int total = sum_over(p.sequences, length);
+  if (total == 0) return range;
+  range.split = make_split(total, blocks, warps, [&](int per) {
+    return sum_over(p.sequences, [&](int i) { return batch.of(i).pieces(per); });
+  });
+  const int per = range.split.per;
+  if (per == 0) {
+    range.begin = range.split.begin(block);
+    range.end = range.split.begin(block + 1);
+    if (range.begin < range.end) range.from = find_point(p.sequences, range.begin, length);
+    return range;
+  }
+  const Found found = find_point(p.sequences, block, [&](int i) { return batch.of(i).pieces(per); });
+  if (found.sequence == p.sequences) return range;
+  const DeviceSlice s = p.args.slices[found.sequence];
+  const SequenceWork work = sequence_work(s.rows, s.past, p.args.window, p.kv_heads, p.group);
+  range.pieces = (work.units + per - 1) / per;
+  const int pair = (block - found.begin) / range.pieces, piece = (block - found.begin) % range.pieces;
+  range.first_piece = found.begin + pair * range.pieces;
+  range.from = {found.sequence, 0};  // points count from the sequence's begin
+  range.begin = pair * work.units + piece * per;
+  range.end = min(range.begin + per, (pair + 1) * work.units);
+  return range;
+}
+
+// One warp's arithmetic over its units of a segment, while its loader runs ahead.
+template <class T, int kDim>
+struct WarpStream {
+  using Config = DecodeConfig<kDim>;
+  const DecodeParams& p;
+  UnitLoader<T, kDim>& loader;
+  uint32_t stages;
+  int stage;
+
+  __device__ void start(int issued = 0) {
+    stage = 0;
+    for (int i = issued; i < stage_count<kDim>(p); ++i) loader.issue();
+  }
+
+  // The first start, perhaps before the kernels before this one are done.
+  __device__ void start_early(bool early) {
+    int issued = 0;
+    if (early) {
+      issued = loader.issue_old();
+      wait_for_predecessors();
+    }
+    allow_dependents();
+    start(issued);
+  }
+
+  // Until the keys (1) or the values (2) of the oldest unit are there: each unit is two groups of copies.
+  template <int kWhich>
+  __device__ void wait_for_unit() const {
+    if (p.deep) {
+      wait_copies<4 * Config::kStages - kWhich>();
+    } else {
+      wait_copies<2 * Config::kStages - kWhich>();
+    }
+    __syncwarp();
+  }
+
+  // Returns whether all rows' maxima stayed in the range of the unified one; always true for the others.
+  template <Softmax kSoftmax>
+  __device__ bool run(const WarpAttention<T, kDim>& attention, const Segment& s, RowSums<kDim>& sums) {
+    float seen[2] = {kNoScore, kNoScore};
+    sums.clear();
+    for (int unit = s.begin + static_cast<int>(threadIdx.x) / 32; unit < s.end; unit += Config::kWarps) {
+      const uint32_t keys = stages + stage * 2 * Config::kUnitBytes;
+      float score[2][4];
+      wait_for_unit<1>();
+      attention.score_unit(keys, unit, score);
+      if constexpr (kSoftmax == Softmax::Unified) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) seen[i / 2] = fmaxf(seen[i / 2], fmaxf(score[0][i], score[1][i]));
+      } else {
+        attention.template follow_maximum<kSoftmax>(score, sums);
+      }
+      wait_for_unit<2>();
+      if constexpr (kSoftmax == Softmax::Unified) {
+        attention.add_unit(keys + Config::kUnitBytes, score, attention.phi, sums);
+      } else {
+        attention.add_unit(keys + Config::kUnitBytes, score, sums.largest, sums);
+      }
+      __syncwarp();
+      loader.issue();
+      stage = stage + 1 == stage_count<kDim>(p) ? 0 : stage + 1;
+    }
+    if constexpr (kSoftmax == Softmax::Unified) return settle(attention, seen, sums);
+    return true;
+  }
+
+  __device__ static bool settle(const WarpAttention<T, kDim>& attention, const float (&seen)[2], RowSums<kDim>& sums) {
+    bool inside = true;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (half >= attention.halves) break;
+      const float largest = quad_max(seen[half]), phi = attention.phi[half];
+      if (largest > kNoScore) {
+        inside &= largest <= phi + UnifiedRange<T>::kAbove && largest >= phi - UnifiedRange<T>::kBelow;
+        sums.largest[half] = phi;
+      }
+    }
+    return __all_sync(~0u, inside);
+  }
+};
+
+// The arithmetic of a segment; where the unified maximum did not hold, this warp alone reads its part again.
+template <Softmax kSoftmax, class T, int kDim>
+__device__ void run_segment(WarpStream<T, kDim>& stream, const WarpAttention<T, kDim>& attention, const Walk& walk,
+                            const Segment& segment, RowSums<kDim>& sums) {
+  const bool in_range = stream.template run<kSoftmax>(attention, segment, sums);
+  if constexpr (kSoftmax == Softmax::Unified) {
+    if (!in_range) {
+      wait_copies<0>();
+      __syncwarp();
+      stream.loader.restart(walk);
+      stream.start();
+      stream.template run<Softmax::Online>(attention, segment, sums);
+    }
+  }
+}
+
+// Shared memory of a block: the warps' stages, the queries, the space where warps meet.
+template <int kDim>
+struct DecodeSpace {
+  using Config = DecodeConfig<kDim>;
+  int warp_bytes;
+  uint32_t stages;
+  uint4* queries;
+  float* merge;
+
+  __device__ DecodeSpace(const DecodeParams& p, unsigned char* shared) {
+    warp_bytes = stage_count<kDim>(p) * 2 * Config::kUnitBytes;
+    stages = shared_address(shared) + static_cast<uint32_t>(threadIdx.x) / 32 * warp_bytes;
+    queries = reinterpret_cast<uint4*>(shared + Config::kWarps * warp_bytes);
+    merge = reinterpret_cast<float*>(shared + Config::kWarps * warp_bytes + Config::kQueryBytes);
+  }
+};
+
+template <class T, int kDim, Softmax kSoftmax>
+__global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDim>::kBlocksPerSm)
+    decode_attention(const __grid_constant__ DecodeParams p) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  const DecodeSpace<kDim> space(p, shared);
+  if (!p.args.early) wait_for_predecessors();
+  const BlockRange range = block_range(p, DecodeConfig<kDim>::kWarps);
+  if (range.begin >= range.end) {
+    wait_for_predecessors();
+    return;
+  }
+
+  Walk walk(p, range.begin, range.end, range.from.sequence, range.from.begin);
+  UnitLoader<T, kDim> loader(p, walk, space.stages);
+  WarpStream<T, kDim> stream{p, loader, space.stages, 0};
+  SegmentEnd<kDim> merge(p, space.merge);
+  stream.start_early(p.args.early);
+  while (!walk.done()) {
+    const Segment segment = walk.segment();
+    const WarpAttention<T, kDim> attention(p, segment, space.queries);
+    RowSums<kDim> sums;
+    run_segment<kSoftmax>(stream, attention, walk, segment, sums);
+    merge.finish(sums, segment, range.contributors(segment));
+    walk.next(segment);
+  }
+}
+
+// One cluster of blocks for each pair, its units divided evenly: no search, no memory between the blocks. For batches
+// whose sequences are about equally long, and for those so small that every microsecond before and after the stream
+// counts.
+template <class T, int kDim, Softmax kSoftmax>
+__global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDim>::kBlocksPerSm)
+    decode_cluster(const __grid_constant__ DecodeParams p) {
+#if __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(128) unsigned char shared[];
+  const DecodeSpace<kDim> space(p, shared);
+  if (!p.args.early) wait_for_predecessors();
+  const int pair = static_cast<int>(blockIdx.x) / p.ranks, rank = static_cast<int>(blockIdx.x) % p.ranks;
+  const int sequence = pair / p.pairs_per_sequence, place = pair % p.pairs_per_sequence;
+  const int most_tiles = p.pairs_per_sequence / p.kv_heads;
+  const DeviceSlice slice = p.args.slices[sequence];
+  const SequenceWork work = sequence_work(slice.rows, slice.past, p.args.window, p.kv_heads, p.group);
+  const int tiles = work.pairs / p.kv_heads, tile = place % most_tiles;
+  if (tile >= tiles) {
+    wait_for_predecessors();
+    return;
+  }
+
+  const int first = (place / most_tiles * tiles + tile) * work.units;
+  const int begin = first + work.units * rank / p.ranks, end = first + work.units * (rank + 1) / p.ranks;
+  const Walk walk(p, begin, end, sequence, 0);
+  UnitLoader<T, kDim> loader(p, walk, space.stages);
+  WarpStream<T, kDim> stream{p, loader, space.stages, 0};
+  stream.start_early(p.args.early);
+  const Segment segment = walk.segment();
+  const WarpAttention<T, kDim> attention(p, segment, space.queries);
+  RowSums<kDim> sums;
+  run_segment<kSoftmax>(stream, attention, walk, segment, sums);
+  SegmentEnd<kDim> merge(p, space.merge);
+  if (p.ranks == 1) {
+    merge.finish(sums, segment, {});
+  } else {
+    merge.finish_cluster(sums, segment, shared, space.warp_bytes, rank);
+    static_assert(DecodeConfig<kDim>::kStages * 2 * DecodeConfig<kDim>::kUnitBytes >=
+                  kTileRows * (DecodeConfig<kDim>::kMergeStride * 4 + 8));
+  }
+#endif
+}
+
+template <class T, int kDim, Softmax kSoftmax>
+DecodeEntry decode_entry_of(bool cluster) {
+  using Config = DecodeConfig<kDim>;
+  return {cluster ? decode_cluster<T, kDim, kSoftmax> : decode_attention<T, kDim, kSoftmax>, Config::kThreads,
+          Config::kSharedBytes, Config::kHasDeep ? Config::kDeepBytes : 0};
+}
+
+// All variants of the softmax for the usual head sizes, the lazy one for the others: each takes its time to compile.
+template <class T, int kDim>
+DecodeEntry decode_entry_of(Softmax softmax, bool cluster) {
+  if (softmax == Softmax::Lazy) return decode_entry_of<T, kDim, Softmax::Lazy>(cluster);
+  if constexpr (kDim == 64 || kDim == 128) {
+    return softmax == Softmax::Online ? decode_entry_of<T, kDim, Softmax::Online>(cluster)
+                                      : decode_entry_of<T, kDim, Softmax::Unified>(cluster);
+  }
+  return {};
+}
+
+template <int kDim>
+DecodeEntry decode_entry_of(DType kv, Softmax softmax, bool cluster) {
+  return kv == DType::F16 ? decode_entry_of<__half, kDim>(softmax, cluster)
+                          : decode_entry_of<__nv_bfloat16, kDim>(softmax, cluster);
+}
+
+}  // namespace millrace

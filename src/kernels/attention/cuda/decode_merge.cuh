@@ -1,0 +1,290 @@
+// The end of a segment of decode attention: the warps' sums become one; several blocks' sums of a pair become its
+// result.
+#pragma once
+
+#include "kernels/attention/cuda/decode.cuh"
+
+namespace millrace {
+
+// The blocks whose ranges share a pair: `first` and those that follow it.
+struct Contributors {
+  int first = 0, count = 1;
+};
+
+__device__ inline void store4(const CudaMatrix& to, int64_t index, float4 v) {
+  if (to.dtype == DType::F32) {
+    reinterpret_cast<float4*>(to.data)[index / 4] = v;
+  } else if (to.dtype == DType::F16) {
+    reinterpret_cast<uint2*>(to.data)[index / 4] = {pack<__half>(v.x, v.y), pack<__half>(v.z, v.w)};
+  } else {
+    reinterpret_cast<uint2*>(to.data)[index / 4] = {pack<__nv_bfloat16>(v.x, v.y), pack<__nv_bfloat16>(v.z, v.w)};
+  }
+}
+
+template <int kDim>
+class SegmentEnd {
+  using Config = DecodeConfig<kDim>;
+  static constexpr int kFours = kDim / 4;  // of a row
+
+ public:
+  __device__ SegmentEnd(const DecodeParams& p, float* space)
+      : p_(p), o_(space), rows_(reinterpret_cast<float2*>(space + Config::kMergeFloats)) {
+    last_arrived_ = reinterpret_cast<int*>(rows_ + Config::kWarps * kTileRows);
+  }
+
+  // For one of several blocks on the line: the result, or this block's part of it in global memory.
+  __device__ void finish(RowSums<kDim>& sums, const Segment& s, const Contributors& blocks) {
+    Part part;
+    if (blocks.count > 1) {
+      const int64_t slot = static_cast<int64_t>(blockIdx.x) * 2 + (s.from_start ? 1 : 0);
+      part = {p_.partials + slot * kTileRows * kDim, p_.summaries + slot * kTileRows};
+    }
+    merge_warps(sums, s, part);
+    if (blocks.count > 1) arrive(s, blocks);
+  }
+
+#if __CUDA_ARCH__ >= 900
+  // For a block of a cluster: every warp leaves its sums in its stages, which are free by now, and each block adds up
+  // some of the columns over all warps of all blocks. `warp_bytes` is the distance between two warps' stages.
+  __device__ void finish_cluster(RowSums<kDim>& sums, const Segment& s, unsigned char* stages, int warp_bytes,
+                                 int rank) {
+    const int ranks = p_.ranks, thread = static_cast<int>(threadIdx.x), items = s.rows * kFours;
+    __syncwarp();
+    leave_sums(sums, s, part_at(stages + thread / 32 * warp_bytes));
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+    const int source = thread % ranks, each = Config::kThreads / ranks;
+    for (int first = 0; first < items; first += Config::kThreads) {
+      const int item = first + rank * each + thread / ranks, row = item / kFours, column = item % kFours * 4;
+      Sum sum;
+      if (item < items) sum = add_warps_of(source, stages, warp_bytes, row, column);
+      for (int step = 1; step < ranks; step *= 2) {
+        sum.add(__shfl_xor_sync(~0u, sum.largest, step), __shfl_xor_sync(~0u, sum.total, step),
+                {__shfl_xor_sync(~0u, sum.o.x, step), __shfl_xor_sync(~0u, sum.o.y, step),
+                 __shfl_xor_sync(~0u, sum.o.z, step), __shfl_xor_sync(~0u, sum.o.w, step)});
+      }
+      if (item < items && source == 0) store_result(s, row, column, sum.o, sum.total);
+    }
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  }
+#endif
+
+ private:
+  struct Sum {
+    float largest = kNoScore, total = 0;
+    float4 o = {};
+
+    __device__ void add(float other_largest, float other_total, float4 other) {
+      const float top = fmaxf(largest, other_largest);
+      const float mine = exp2_fast(largest - top), theirs = exp2_fast(other_largest - top);
+      largest = top;
+      total = total * mine + other_total * theirs;
+      o = {o.x * mine + other.x * theirs, o.y * mine + other.y * theirs, o.z * mine + other.z * theirs,
+           o.w * mine + other.w * theirs};
+    }
+  };
+
+  // Where sums go that are not yet a result: [kTileRows][kDim] and the rows' largest scores and totals. None: they are
+  // one.
+  struct Part {
+    float* o = nullptr;
+    float2* rows = nullptr;
+  };
+
+  __device__ void merge_warps(RowSums<kDim>& sums, const Segment& s, const Part& part) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float total = quad_sum(sums.total[half]);
+      if (lane % 4 == 0) rows_[warp * kTileRows + half * 8 + g] = {sums.largest[half], total};
+    }
+    __syncthreads();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (half * 8 >= s.rows) break;
+      if (half * 8 + g < s.rows) write_warp(sums, half, warp, lane);
+      __syncthreads();
+      add_warps(s, half, part);
+      __syncthreads();
+    }
+  }
+
+  __device__ static Part part_at(unsigned char* space) {
+    return {reinterpret_cast<float*>(space), reinterpret_cast<float2*>(space + kTileRows * Config::kMergeStride * 4)};
+  }
+
+  __device__ static void leave_sums(const RowSums<kDim>& sums, const Segment& s, const Part& part) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, t = lane % 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = half * 8 + lane / 4;
+      const float total = quad_sum(sums.total[half]);
+      if (row >= s.rows) continue;
+      if (t == 0) part.rows[row] = {sums.largest[half], total};
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+        float* to = part.o + Config::merge_at(row, n * 8 + t * 2);
+        *reinterpret_cast<float2*>(to) = {sums.o[n][half * 2], sums.o[n][half * 2 + 1]};
+      }
+    }
+  }
+
+  // Four columns of a row, over the warps of one block of the cluster.
+  __device__ static Sum add_warps_of(int source, unsigned char* stages, int warp_bytes, int row, int column) {
+    float2 rows[Config::kWarps];
+    float4 o[Config::kWarps];
+#pragma unroll
+    for (int w = 0; w < Config::kWarps; ++w) {
+      const Part part = part_at(stages + w * warp_bytes);
+      rows[w] = remote<float2>(part.rows + row, source);
+      o[w] = remote<float4>(part.o + Config::merge_at(row, column), source);
+    }
+    Sum sum;
+#pragma unroll
+    for (int w = 0; w < Config::kWarps; ++w) sum.add(rows[w].x, rows[w].y, o[w]);
+    return sum;
+  }
+
+  // What another block of the cluster has at this address.
+  template <class T>
+  __device__ static T remote(const void* local, int rank) {
+    uint32_t address;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(local)), "r"(rank));
+    T x;
+    if constexpr (sizeof(T) == 8) {
+      asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(address) : "memory");
+    } else {
+      asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                   : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+                   : "r"(address)
+                   : "memory");
+    }
+    return x;
+  }
+
+  __device__ float2 whole_row(int row) const {  // its largest score and its total over the warps
+    float largest = kNoScore, total = 0;
+#pragma unroll
+    for (int w = 0; w < Config::kWarps; ++w) largest = fmaxf(largest, rows_[w * kTileRows + row].x);
+#pragma unroll
+    for (int w = 0; w < Config::kWarps; ++w) {
+      const float2 part = rows_[w * kTileRows + row];
+      total += part.y * exp2_fast(part.x - largest);
+    }
+    return {largest, total};
+  }
+
+  __device__ void write_warp(const RowSums<kDim>& sums, int half, int warp, int lane) {
+    const int g = lane / 4, t = lane % 4;
+    const float factor = exp2_fast(sums.largest[half] - whole_row(half * 8 + g).x);
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) {
+      float* to = o_ + Config::merge_at(warp * Config::kMergeRows + g, n * 8 + t * 2);
+      *reinterpret_cast<float2*>(to) = {sums.o[n][half * 2] * factor, sums.o[n][half * 2 + 1] * factor};
+    }
+  }
+
+  __device__ void add_warps(const Segment& s, int half, const Part& part) {
+    const int count = min(8, s.rows - half * 8) * kFours;
+    for (int i = threadIdx.x; i < count; i += Config::kThreads) {
+      const int row = i / kFours, column = i % kFours * 4;
+      float4 sum = {};
+#pragma unroll
+      for (int w = 0; w < Config::kWarps; ++w) {
+        const float* from = o_ + Config::merge_at(w * Config::kMergeRows + row, column);
+        const float4 mine = *reinterpret_cast<const float4*>(from);
+        sum.x += mine.x, sum.y += mine.y, sum.z += mine.z, sum.w += mine.w;
+      }
+      const float2 whole = whole_row(half * 8 + row);
+      if (part.o == nullptr) {
+        store_result(s, half * 8 + row, column, sum, whole.y);
+      } else {
+        *reinterpret_cast<float4*>(part.o + (half * 8 + row) * kDim + column) = sum;
+        if (column == 0) part.rows[half * 8 + row] = whole;
+      }
+    }
+  }
+
+  __device__ void store_result(const Segment& s, int tile_row, int column, float4 sum, float total) const {
+    const int index = s.first_row_of_tile + tile_row;
+    const int64_t row = s.slice.first_row + index / p_.group, head = s.kv_head * p_.group + index % p_.group;
+    const float factor = 1 / total;
+    store4(p_.args.out, row * p_.args.out.stride + head * kDim + column,
+           {sum.x * factor, sum.y * factor, sum.z * factor, sum.w * factor});
+  }
+
+  // The last block to get here finds all partial results of the pair, and the counter is zero again.
+  __device__ void arrive(const Segment& s, const Contributors& blocks) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      __threadfence();  // for all of the block: the barrier before it hands their writes over
+      const int tile = s.first_row_of_tile / kTileRows;
+      unsigned* counter =
+          p_.counters + static_cast<int64_t>(s.sequence) * p_.pairs_per_sequence + tile * p_.kv_heads + s.kv_head;
+      const unsigned others = static_cast<unsigned>(blocks.count - 1);
+      *last_arrived_ = atomicInc(counter, others) == others;
+      __threadfence();
+    }
+    __syncthreads();
+    if (*last_arrived_ != 0) combine(s, blocks);
+    __syncthreads();
+  }
+
+  // Each thread adds up four columns of a row; where rows are few, groups of threads share the partial results.
+  __device__ void combine(const Segment& s, const Contributors& blocks) {
+    const int items = s.rows * kFours;
+    const int groups = max(1, Config::kThreads / items);
+    for (int first = 0; first < items; first += Config::kThreads) {
+      const int item = groups > 1 ? threadIdx.x % items : first + threadIdx.x;
+      const int group = groups > 1 ? threadIdx.x / items : 0;
+      Sum sum;
+      if (item < items && group < groups) sum = add_partials(blocks, item / kFours, item % kFours, group, groups);
+      if (groups > 1) share(sum, items, groups);
+      if (item < items && group == 0) store_result(s, item / kFours, item % kFours * 4, sum.o, sum.total);
+    }
+  }
+
+  __device__ Sum add_partials(const Contributors& blocks, int row, int four, int group, int groups) const {
+    constexpr int kAtOnce = 8;
+    Sum sum;
+    for (int c = group; c < blocks.count; c += groups * kAtOnce) {
+      float2 rows[kAtOnce];
+      float4 o[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int at = c + i * groups;
+        rows[i] = {kNoScore, 0};
+        o[i] = {};
+        if (at < blocks.count) {
+          const int64_t slot = static_cast<int64_t>(blocks.first + at) * 2 + (at == 0 ? 1 : 0);
+          rows[i] = __ldcg(p_.summaries + slot * kTileRows + row);
+          o[i] = __ldcg(reinterpret_cast<const float4*>(p_.partials + (slot * kTileRows + row) * kDim) + four);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) sum.add(rows[i].x, rows[i].y, o[i]);
+    }
+    return sum;
+  }
+
+  __device__ void share(Sum& sum, int items, int groups) {
+    Sum* space = reinterpret_cast<Sum*>(o_);
+    static_assert(sizeof(Sum) * Config::kThreads <= Config::kMergeFloats * 4);
+    __syncthreads();
+    space[threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.x < items) {
+      for (int other = 1; other < groups; ++other) {
+        const Sum& part = space[threadIdx.x + other * items];
+        sum.add(part.largest, part.total, part.o);
+      }
+    }
+    __syncthreads();
+  }
+
+  const DecodeParams& p_;
+  float* o_;      // [warp][row][column]
+  float2* rows_;  // [warp][row]: largest, total
+  int* last_arrived_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,218 @@
+#include "kernels/attention/cuda/general_entry.h"
+#include "kernels/cuda/device.cuh"
+
+namespace millrace {
+namespace {
+
+constexpr int kWarps = kGeneralThreads / 32;
+constexpr int kAtOnce = 4;  // positions: their sums over the lanes overlap
+
+struct GeneralParams {
+  CudaAttentionArgs args;
+  int sequences, heads, kv_heads, head_dim, block_size;
+};
+
+// Eight neighbours of a row that begins at `row`.
+__device__ void load8(const float* row, int at, float (&x)[8]) {
+#pragma unroll
+  for (int i = 0; i < 8; ++i) x[i] = row[at + i];
+}
+template <class T>
+__device__ void load8_half(const T* row, int at, float (&x)[8]) {
+  const auto v = *reinterpret_cast<const Vector<T, 8>*>(row + at);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) x[i] = to_float(v.at[i]);
+}
+__device__ void load8(const __half* row, int at, float (&x)[8]) { load8_half(row, at, x); }
+__device__ void load8(const __nv_bfloat16* row, int at, float (&x)[8]) { load8_half(row, at, x); }
+
+struct Q8Block {  // 32 numbers; blocks are aligned to two bytes only
+  __half scale;
+  int8_t quants[32];
+};
+__device__ void load8(const Q8Block* row, int at, float (&x)[8]) {
+  const Q8Block& block = row[at / 32];
+  const float scale = __half2float(block.scale);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) x[i] = scale * static_cast<float>(block.quants[at % 32 + i]);
+}
+
+template <class Kv>
+struct RowLength {
+  __device__ static int64_t of(int head_dim) { return head_dim; }
+};
+template <>
+struct RowLength<Q8Block> {
+  __device__ static int64_t of(int head_dim) { return head_dim / 32; }
+};
+
+__device__ float load_plain(const CudaMatrix& m, int64_t index) {
+  return with_device_type(m.dtype,
+                          [&](auto type) { return to_float(static_cast<const decltype(type)*>(m.data)[index]); });
+}
+__device__ void store_plain(const CudaMatrix& m, int64_t index, float x) {
+  with_device_type(m.dtype, [&](auto type) {
+    static_cast<decltype(type)*>(m.data)[index] = from_float<decltype(type)>(x);
+    return 0;
+  });
+}
+
+__device__ float warp_sum(float x) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
+  return x;
+}
+
+// The slice that holds a row of the batch; rows of no slice give a sequence past the end.
+__device__ int sequence_of(const GeneralParams& p, int row) {
+  int sequence = 0;
+  while (sequence < p.sequences) {
+    const DeviceSlice& s = p.args.slices[sequence];
+    if (row >= s.first_row && row < s.first_row + s.rows) break;
+    ++sequence;
+  }
+  return sequence;
+}
+
+// One block for a row and a head; each warp takes every kWarps-th group of positions, each lane kEights pieces of the
+// head.
+template <class Kv, int kEights>
+class RowAttention {
+ public:
+  __device__ RowAttention(const GeneralParams& p, int sequence, int row, int head)
+      : p_(p), slice_(p.args.slices[sequence]), lane_(threadIdx.x % 32), warp_(threadIdx.x / 32) {
+    table_ = p.args.tables + sequence * p.args.table_pitch;
+    kv_head_ = head / (p.heads / p.kv_heads);
+    last_ = slice_.past + row - slice_.first_row;
+    first_ = p.args.window > 0 ? max(0, last_ - p.args.window + 1) : 0;
+    for (int e = 0; e < kEights; ++e) {
+      for (int i = 0; i < 8; ++i) {
+        const int at = column(e) + i;
+        q_[e][i] = at < p.head_dim ? load_plain(p.args.q, row * p.args.q.stride + head * p.head_dim + at) : 0.0f;
+        o_[e][i] = 0;
+      }
+    }
+  }
+
+  __device__ void stream() {
+    for (int position = first_ + warp_ * kAtOnce; position <= last_; position += kWarps * kAtOnce) {
+      float score[kAtOnce], top = largest_;
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        score[j] = position + j <= last_ ? this->score(position + j) : kMasked;
+        top = fmaxf(top, score[j]);
+      }
+      const float factor = expf(largest_ - top);
+      largest_ = top;
+      total_ *= factor;
+      for (int e = 0; e < kEights; ++e) {
+        for (int i = 0; i < 8; ++i) o_[e][i] *= factor;
+      }
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        if (position + j <= last_) add(position + j, expf(score[j] - top));
+      }
+    }
+  }
+
+  // Adds the warps up and writes the row. `space`: [kWarps][head_dim + 2].
+  __device__ void write(float* space, int64_t out) const {
+    const int stride = p_.head_dim + 2;
+    float* mine = space + warp_ * stride;
+    for (int e = 0; e < kEights; ++e) {
+      for (int i = 0; i < 8; ++i) {
+        if (column(e) + i < p_.head_dim) mine[column(e) + i] = o_[e][i];
+      }
+    }
+    if (lane_ == 0) mine[p_.head_dim] = largest_, mine[p_.head_dim + 1] = total_;
+    __syncthreads();
+    float top = kNoScore, total = 0;
+    for (int w = 0; w < kWarps; ++w) top = fmaxf(top, space[w * stride + p_.head_dim]);
+    for (int w = 0; w < kWarps; ++w) {
+      total += space[w * stride + p_.head_dim + 1] * expf(space[w * stride + p_.head_dim] - top);
+    }
+    for (int i = static_cast<int>(threadIdx.x); i < p_.head_dim; i += kGeneralThreads) {
+      float sum = 0;
+      for (int w = 0; w < kWarps; ++w) sum += space[w * stride + i] * expf(space[w * stride + p_.head_dim] - top);
+      store_plain(p_.args.out, out + i, sum / total);
+    }
+  }
+
+ private:
+  __device__ int column(int e) const { return (e * 32 + lane_) * 8; }
+
+  __device__ const Kv* fetch(const void* from, int position) const {
+    const int64_t page = table_[position / p_.block_size];
+    const int64_t row = (page * p_.kv_heads + kv_head_) * p_.block_size + position % p_.block_size;
+    return static_cast<const Kv*>(from) + row * RowLength<Kv>::of(p_.head_dim);
+  }
+
+  __device__ float score(int position) const {
+    const Kv* key = fetch(p_.args.keys, position);
+    float dot = 0;
+    for (int e = 0; e < kEights; ++e) {
+      float x[8];
+      if (column(e) >= p_.head_dim) continue;
+      load8(key, column(e), x);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) dot += q_[e][i] * x[i];
+    }
+    float s = fminf(fmaxf(warp_sum(dot) * p_.args.scale, -kScoreLimit), kScoreLimit);
+    if (p_.args.softcap > 0) s = p_.args.softcap * tanhf(s / p_.args.softcap);
+    return s;
+  }
+
+  __device__ void add(int position, float weight) {
+    const Kv* value = fetch(p_.args.values, position);
+    total_ += weight;
+    for (int e = 0; e < kEights; ++e) {
+      float x[8];
+      if (column(e) >= p_.head_dim) continue;
+      load8(value, column(e), x);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) o_[e][i] += weight * x[i];
+    }
+  }
+
+  const GeneralParams& p_;
+  const DeviceSlice slice_;
+  const int32_t* table_;
+  int lane_, warp_, kv_head_, last_, first_;
+  float q_[kEights][8], o_[kEights][8];
+  float largest_ = kNoScore, total_ = 0;
+};
+
+template <class Kv, int kEights>
+__global__ void __launch_bounds__(kGeneralThreads) general_attention(const __grid_constant__ GeneralParams p) {
+  extern __shared__ float space[];
+  wait_for_predecessors();
+  allow_dependents();
+  const int row = static_cast<int>(blockIdx.x) / p.heads, head = static_cast<int>(blockIdx.x) % p.heads;
+  const int sequence = sequence_of(p, row);
+  if (sequence == p.sequences) return;
+  RowAttention<Kv, kEights> attention(p, sequence, row, head);
+  attention.stream();
+  attention.write(space, row * p.args.out.stride + static_cast<int64_t>(head) * p.head_dim);
+}
+
+template <class Kv>
+void (*kernel_for(int head_dim))(GeneralParams) {
+  return head_dim <= 256 ? general_attention<Kv, 1> : general_attention<Kv, 2>;
+}
+
+}  // namespace
+
+int general_shared_bytes(int head_dim) { return kWarps * (head_dim + 2) * 4; }
+
+CudaError launch_general_attention(const CudaAttentionShape& shape, int grid, const CudaAttentionArgs& args,
+                                   const CudaLaunch& launch) {
+  const GeneralParams params{args, shape.sequences, shape.heads, shape.kv_heads, shape.head_dim, shape.block_size};
+  void (*kernel)(GeneralParams) = kernel_for<float>(shape.head_dim);
+  if (shape.kv == DType::F16) kernel = kernel_for<__half>(shape.head_dim);
+  if (shape.kv == DType::BF16) kernel = kernel_for<__nv_bfloat16>(shape.head_dim);
+  if (shape.kv == DType::Q8_0) kernel = kernel_for<Q8Block>(shape.head_dim);
+  return launch_kernel(kernel, dim3(static_cast<unsigned>(grid)), kGeneralThreads,
+                       static_cast<size_t>(general_shared_bytes(shape.head_dim)), launch, params);
+}
+
+}  // namespace millrace

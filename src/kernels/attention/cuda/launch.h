@@ -1,0 +1,73 @@
+// Attention of a ragged batch over paged keys and values on a CUDA device: raw pointers and a stream, no model types.
+//
+// A plan is made once for a shape (it asks the driver for occupancy); a launch neither allocates nor synchronises. The
+// true lengths are read on the device, so that a captured launch stays valid while sequences grow: a graph depends on
+// the plan and on `sequences`, never on a context length.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention/scores.h"
+#include "kernels/cuda/launch.h"
+
+namespace millrace {
+
+// One sequence of the step: `rows` new tokens that follow `past` cached ones. rows = 0: a place that is not used.
+struct alignas(16) DeviceSlice {
+  int32_t first_row = 0, rows = 0, past = 0, unused = 0;
+};
+
+enum class CudaAttentionKind : uint8_t {
+  Decode,  // few rows per sequence: KV is read once, split evenly over the device whatever the lengths are (F16, BF16
+           // KV)
+  DecodeCluster,  // the same, split evenly within each sequence: fastest for equal lengths; compute capability 9.0
+  Prefill,        // many rows per sequence: tensor-core tiles of queries (F16 and BF16 KV)
+  PrefillHopper,  // the same with warpgroup products and bulk copies: compute capability 9.0, head sizes 64 and 128
+  General,        // any KV format and head size, f32 arithmetic: slow
+};
+
+struct CudaAttentionShape {
+  CudaAttentionKind kind = CudaAttentionKind::Decode;
+  Softmax softmax = Softmax::Lazy;  // decodes only
+  DType kv = DType::BF16;           // F32, F16, BF16 or Q8_0
+  int heads = 0, kv_heads = 0, head_dim = 0;
+  int block_size = 64;  // tokens of a page; a multiple of 16, any for General
+  int sequences = 0;    // places in the batch, used or not
+  int max_rows = 1;     // no slice has more rows; Decode wants max_rows * heads / kv_heads small
+  int total_rows = 0;   // in all slices at most; Prefill and General (0: sequences * max_rows)
+
+  friend bool operator==(const CudaAttentionShape&, const CudaAttentionShape&) = default;
+};
+
+// What a shape needs, as this device offers it. `grid` 0: the kernel cannot run here or not for this shape.
+struct CudaAttentionPlan {
+  CudaAttentionShape shape;
+  int grid = 0, threads = 0, shared_bytes = 0, cluster = 1;
+  size_t workspace_bytes = 0;  // zero it once before the first launch: each launch leaves it ready for the next
+
+  bool can_run() const { return grid > 0; }
+};
+
+struct CudaAttentionArgs {
+  CudaMatrix q, out;           // [rows, heads * head_dim]
+  const void* keys = nullptr;  // [page][kv head][slot][head_dim]: one layer
+  const void* values = nullptr;
+  const DeviceSlice* slices = nullptr;  // [sequences]
+  const int32_t* tables = nullptr;      // [sequences][table_pitch]: position p lives in page tables[p / block_size]
+  int64_t table_pitch = 0;
+  float scale = 1;             // of q k^T
+  float softcap = 0;           // c: scores become c tanh(score / c); 0: none
+  int window = 0;              // row at position p sees positions p - window + 1 .. p; 0: all up to p
+  const float* phi = nullptr;  // [heads]: the unified maximum of each head's scores; Softmax::Unified wants it
+  void* workspace = nullptr;
+  // Whether slices, tables and the KV of earlier steps are complete when the kernel before this one lets it start: a
+  // programmatic launch then fetches them before it waits.
+  bool early = false;
+};
+
+// For the device that is current. Not inside a stream capture.
+CudaAttentionPlan plan_cuda_attention(const CudaAttentionShape& shape);
+CudaError launch_cuda_attention(const CudaAttentionPlan& plan, const CudaAttentionArgs& args, const CudaLaunch& launch);
+
+}  // namespace millrace

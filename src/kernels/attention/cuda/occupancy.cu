@@ -1,0 +1,59 @@
+#include "kernels/attention/cuda/occupancy.h"
+
+#include <cuda_runtime.h>
+
+namespace millrace {
+namespace {
+
+int device_attribute(cudaDeviceAttr attribute) {
+  int device = 0, value = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) return 0;
+  if (cudaDeviceGetAttribute(&value, attribute, device) != cudaSuccess) return 0;
+  return value;
+}
+
+}  // namespace
+
+int resident_blocks(const void* kernel, int threads, int shared_bytes) {
+  if (shared_bytes > device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)) return 0;
+  int per_sm = 0;
+  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes) != cudaSuccess ||
+      cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared) !=
+          cudaSuccess ||
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel, threads, static_cast<size_t>(shared_bytes)) !=
+          cudaSuccess) {
+    cudaGetLastError();  // a kernel that was not built for this device is no error of the next call
+    return 0;
+  }
+  return per_sm * device_attribute(cudaDevAttrMultiProcessorCount);
+}
+
+int resident_clusters(const void* kernel, int threads, int shared_bytes, int ranks) {
+  constexpr int kPortable = 8;
+  if (ranks > kPortable &&
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {static_cast<unsigned>(ranks), 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(ranks));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int clusters = 0;
+  if (cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return clusters;
+}
+
+int device_capability() {
+  return device_attribute(cudaDevAttrComputeCapabilityMajor) * 10 + device_attribute(cudaDevAttrComputeCapabilityMinor);
+}
+
+}  // namespace millrace

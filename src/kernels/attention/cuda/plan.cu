@@ -1,0 +1,189 @@
+#include "kernels/attention/cuda/decode.cuh"
+#include "kernels/attention/cuda/decode_entry.h"
+#include "kernels/attention/cuda/general_entry.h"
+#include "kernels/attention/cuda/occupancy.h"
+#include "kernels/attention/cuda/prefill_entry.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kAlign = 256;
+size_t aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+DecodeEntry decode_entry(const CudaAttentionShape& shape) {
+  const bool cluster = shape.kind == CudaAttentionKind::DecodeCluster;
+  switch (shape.head_dim) {
+    case 64:
+      return decode_entry_64(shape.kv, shape.softmax, cluster);
+    case 80:
+      return decode_entry_80(shape.kv, shape.softmax, cluster);
+    case 96:
+      return decode_entry_96(shape.kv, shape.softmax, cluster);
+    case 128:
+      return decode_entry_128(shape.kv, shape.softmax, cluster);
+    case 256:
+      return decode_entry_256(shape.kv, shape.softmax, cluster);
+    default:
+      return {};
+  }
+}
+
+bool is_half(DType dtype) { return dtype == DType::F16 || dtype == DType::BF16; }
+
+bool sensible(const CudaAttentionShape& s) {
+  return s.sequences > 0 && s.max_rows > 0 && s.kv_heads > 0 && s.heads % s.kv_heads == 0 && s.heads > 0 &&
+         s.block_size > 0 && s.head_dim > 0 && s.head_dim % 8 == 0;
+}
+
+// The workspace of a decode: counters, summaries, partial results. Counters have the same room for every shape: shapes
+// share the workspace, and what one leaves of its partial results may not be another's counters.
+constexpr size_t kCounterSpace = 1 << 20;
+struct DecodeWorkspace {
+  size_t summaries, partials, end;
+};
+int pairs_per_sequence(const CudaAttentionShape& s) {
+  return s.kv_heads * ((s.max_rows * (s.heads / s.kv_heads) + kTileRows - 1) / kTileRows);
+}
+DecodeWorkspace decode_workspace(const CudaAttentionShape& s, int grid) {
+  DecodeWorkspace space;
+  const size_t rows = static_cast<size_t>(grid) * 2 * kTileRows;
+  space.summaries = kCounterSpace;
+  space.partials = space.summaries + aligned(rows * sizeof(float2));
+  space.end = space.partials + rows * static_cast<size_t>(s.head_dim) * 4;
+  return space;
+}
+
+// The largest clusters with which all pairs still run at once; single blocks where there are more pairs than that.
+CudaAttentionPlan plan_clusters(CudaAttentionPlan plan, const DecodeEntry& entry) {
+  const auto* kernel = reinterpret_cast<const void*>(entry.kernel);
+  const int pairs = plan.shape.sequences * pairs_per_sequence(plan.shape), resident = plan.grid;
+  plan.grid = 0;
+  if (resident == 0 || device_capability() < 90) return plan;
+  plan.cluster = 1;
+  for (int ranks = 16; ranks > 1; ranks /= 2) {
+    if (pairs * ranks > resident || resident_clusters(kernel, plan.threads, plan.shared_bytes, ranks) < pairs) continue;
+    plan.cluster = ranks;
+    break;
+  }
+  plan.grid = pairs * plan.cluster;
+  // Where each multiprocessor has one block at most, that block keeps twice as much in flight. Asked last and always:
+  // the largest amount of shared memory that was asked for is what the kernel may use.
+  if (entry.deep_bytes > 0 && resident_blocks(kernel, plan.threads, entry.deep_bytes) >= plan.grid &&
+      (plan.cluster == 1 || resident_clusters(kernel, plan.threads, entry.deep_bytes, plan.cluster) >= pairs)) {
+    plan.shared_bytes = entry.deep_bytes;
+  }
+  return plan;
+}
+
+CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {
+  const CudaAttentionShape& s = plan.shape;
+  if (!is_half(s.kv) || s.block_size % kUnit != 0) return plan;
+  if (static_cast<size_t>(s.sequences) * static_cast<size_t>(pairs_per_sequence(s)) * 4 > kCounterSpace) return plan;
+  const DecodeEntry entry = decode_entry(s);
+  if (entry.kernel == nullptr) return plan;
+  plan.grid = resident_blocks(reinterpret_cast<const void*>(entry.kernel), entry.threads, entry.shared_bytes);
+  plan.threads = entry.threads;
+  plan.shared_bytes = entry.shared_bytes;
+  if (s.kind == CudaAttentionKind::DecodeCluster) return plan_clusters(plan, entry);
+  plan.workspace_bytes = decode_workspace(s, plan.grid).end;
+  return plan;
+}
+
+CudaError launch_decode(const CudaAttentionPlan& plan, const CudaAttentionArgs& args, const CudaLaunch& launch) {
+  const CudaAttentionShape& s = plan.shape;
+  const DecodeWorkspace space = decode_workspace(s, plan.grid);
+  std::byte* base = static_cast<std::byte*>(args.workspace);
+  DecodeParams p;
+  p.args = args;
+  p.sequences = s.sequences;
+  p.kv_heads = s.kv_heads;
+  p.group = s.heads / s.kv_heads;
+  p.block_size = s.block_size;
+  p.pairs_per_sequence = pairs_per_sequence(s);
+  p.ranks = plan.cluster;
+  p.counters = reinterpret_cast<unsigned*>(base);
+  p.summaries = reinterpret_cast<float2*>(base + space.summaries);
+  p.partials = reinterpret_cast<float*>(base + space.partials);
+  const DecodeEntry entry = decode_entry(s);
+  p.deep = plan.shared_bytes == entry.deep_bytes;
+  return launch_kernel(entry.kernel, dim3(static_cast<unsigned>(plan.grid)), plan.threads,
+                       static_cast<size_t>(plan.shared_bytes), launch, p, plan.cluster);
+}
+
+PrefillEntry prefill_entry(const CudaAttentionShape& shape) {
+  return shape.head_dim >= 128 ? prefill_entry_large(shape.kv, shape.head_dim)
+                               : prefill_entry_small(shape.kv, shape.head_dim);
+}
+
+CudaAttentionPlan plan_prefill(CudaAttentionPlan plan) {
+  const CudaAttentionShape& s = plan.shape;
+  if (!is_half(s.kv)) return plan;
+  const PrefillEntry entry = prefill_entry(s);
+  if (entry.kernel == nullptr) return plan;
+  if (resident_blocks(reinterpret_cast<const void*>(entry.kernel), entry.threads, entry.shared_bytes) == 0) return plan;
+  plan.grid = prefill_tiles(s, entry.tile_rows) * s.heads;
+  plan.threads = entry.threads;
+  plan.shared_bytes = entry.shared_bytes;
+  return plan;
+}
+
+CudaError launch_prefill(const CudaAttentionPlan& plan, const CudaAttentionArgs& args, const CudaLaunch& launch) {
+  const CudaAttentionShape& s = plan.shape;
+  const PrefillParams params{args, s.sequences, s.heads, s.kv_heads, s.block_size, plan.grid / s.heads};
+  return launch_kernel(prefill_entry(s).kernel, dim3(static_cast<unsigned>(plan.grid)), plan.threads,
+                       static_cast<size_t>(plan.shared_bytes), launch, params);
+}
+
+CudaAttentionPlan plan_general(CudaAttentionPlan plan) {
+  const CudaAttentionShape& s = plan.shape;
+  if (s.head_dim > kGeneralMaxDim || (s.kv == DType::Q8_0 && s.head_dim % 32 != 0)) return plan;
+  if (!is_half(s.kv) && s.kv != DType::F32 && s.kv != DType::Q8_0) return plan;
+  plan.grid = (s.total_rows > 0 ? s.total_rows : s.sequences * s.max_rows) * s.heads;
+  plan.threads = kGeneralThreads;
+  plan.shared_bytes = general_shared_bytes(s.head_dim);
+  return plan;
+}
+
+}  // namespace
+
+int prefill_tiles(const CudaAttentionShape& shape, int tile_rows) {
+  const int each = shape.sequences * ((shape.max_rows + tile_rows - 1) / tile_rows);
+  const int all = shape.total_rows / tile_rows + shape.sequences;
+  return shape.total_rows > 0 && all < each ? all : each;
+}
+
+CudaAttentionPlan plan_cuda_attention(const CudaAttentionShape& shape) {
+  CudaAttentionPlan plan;
+  plan.shape = shape;
+  if (!sensible(shape)) return plan;
+  switch (shape.kind) {
+    case CudaAttentionKind::Decode:
+    case CudaAttentionKind::DecodeCluster:
+      return plan_decode(plan);
+    case CudaAttentionKind::Prefill:
+      return plan_prefill(plan);
+    case CudaAttentionKind::PrefillHopper:
+      return plan_prefill_hopper(plan);
+    case CudaAttentionKind::General:
+      return plan_general(plan);
+  }
+  return plan;
+}
+
+CudaError launch_cuda_attention(const CudaAttentionPlan& plan, const CudaAttentionArgs& args,
+                                const CudaLaunch& launch) {
+  switch (plan.shape.kind) {
+    case CudaAttentionKind::Decode:
+    case CudaAttentionKind::DecodeCluster:
+      return launch_decode(plan, args, launch);
+    case CudaAttentionKind::Prefill:
+      return launch_prefill(plan, args, launch);
+    case CudaAttentionKind::PrefillHopper:
+      return launch_prefill_hopper(plan, args, launch);
+    case CudaAttentionKind::General:
+      return launch_general_attention(plan.shape, plan.grid, args, launch);
+  }
+  return cudaErrorInvalidValue;
+}
+
+}  // namespace millrace

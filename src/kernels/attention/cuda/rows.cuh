@@ -1,0 +1,102 @@
+// The running sums of query rows in tensor-core layout, and finding a place by a running count; decode and prefill
+// share them.
+#pragma once
+
+#include "kernels/attention/cuda/launch.h"
+#include "kernels/attention/cuda/mma.cuh"
+
+namespace millrace {
+
+// Lane 4 g + t of a warp: index 0 is row g, index 1 is row g + 8, columns 8 n + 2 t and the next.
+template <int kDim>
+struct RowSums {
+  float largest[2], total[2];  // total: of this lane's columns only, until the lanes are added up
+  float o[kDim / 8][4];
+
+  __device__ void clear() {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) largest[half] = kNoScore, total[half] = 0;
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) o[n][i] = 0;
+    }
+  }
+  __device__ void rescale(int half, float to) {
+    const float factor = exp2_fast(largest[half] - to);
+    largest[half] = to;
+    total[half] *= factor;
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) o[n][half * 2] *= factor, o[n][half * 2 + 1] *= factor;
+  }
+};
+
+__device__ inline float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+__device__ inline float quad_sum(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+// Absolute error near 1e-7, which is what a soft-cap needs; right at both infinities.
+__device__ inline float tanh_fast(float x) { return 1 - __fdividef(2.0f, 1 + exp2_fast(x * (2 * kLog2E))); }
+
+template <int kCount>
+__device__ inline void soften_scores(const CudaAttentionArgs& args, float (&score)[kCount]) {
+  const float inside = args.scale / args.softcap, outside = args.softcap * kLog2E;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) score[i] = outside * tanh_fast(score[i] * inside);
+}
+
+// Products of q and k become scores as the softmax wants them: in log2, and finite whatever came in.
+template <int kCount>
+__device__ inline void finish_scores(const CudaAttentionArgs& args, float (&score)[kCount]) {
+  if (args.softcap > 0) {
+    soften_scores(args, score);
+  } else {
+    const float factor = args.scale * kLog2E;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) score[i] *= factor;
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) score[i] = fminf(fmaxf(score[i], -kScoreLimit), kScoreLimit);
+}
+
+// Whole warps count over the places of a batch, all of them alike; size(i) is asked for places 0 .. count - 1.
+template <class Size>
+__device__ int sum_over(int count, Size size) {
+  int total = 0;
+  for (int i = static_cast<int>(threadIdx.x) % 32; i < count; i += 32) total += size(i);
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(~0u, total, step);
+  return total;
+}
+
+struct Found {
+  int sequence, begin;  // the count before it; sequence is one past the last where the point lies behind all
+};
+template <class Size>
+__device__ Found find_point(int count, int point, Size size) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  int before = 0;
+  for (int first = 0; first < count; first += 32) {
+    const int mine = first + lane < count ? size(first + lane) : 0;
+    int upto = mine;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      const int other = __shfl_up_sync(~0u, upto, step);
+      if (lane >= step) upto += other;
+    }
+    const unsigned hit = __ballot_sync(~0u, before + upto > point);
+    if (hit != 0) {
+      const int at = __ffs(static_cast<int>(hit)) - 1;
+      return {first + at, before + __shfl_sync(~0u, upto - mine, at)};
+    }
+    before += __shfl_sync(~0u, upto, 31);
+  }
+  return {count, before};
+}
+
+}  // namespace millrace

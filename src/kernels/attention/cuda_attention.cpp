@@ -1,0 +1,145 @@
+// The attention launches as kernels of the dataflow, one for each kind and softmax.
+#include "kernels/attention/cuda_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "hardware/cuda_device.h"
+#include "kernels/attention/cuda/launch.h"
+#include "kernels/cuda/convert.h"
+#include "kernels/cuda/cost.h"
+#include "kernels/cuda_lists.h"
+
+namespace millrace {
+namespace {
+
+static_assert(sizeof(DeviceSlice) == sizeof(SliceTables::Slice));
+
+struct Variant {
+  std::string_view name;
+  CudaAttentionKind kind;
+  Softmax softmax;
+};
+constexpr Variant kVariants[] = {
+    {"cuda_cluster_lazy", CudaAttentionKind::DecodeCluster, Softmax::Lazy},
+    {"cuda_cluster_online", CudaAttentionKind::DecodeCluster, Softmax::Online},
+    {"cuda_cluster_unified", CudaAttentionKind::DecodeCluster, Softmax::Unified},
+    {"cuda_decode_lazy", CudaAttentionKind::Decode, Softmax::Lazy},
+    {"cuda_decode_online", CudaAttentionKind::Decode, Softmax::Online},
+    {"cuda_decode_unified", CudaAttentionKind::Decode, Softmax::Unified},
+    {"cuda_prefill_hopper", CudaAttentionKind::PrefillHopper, Softmax::Online},
+    {"cuda_prefill", CudaAttentionKind::Prefill, Softmax::Online},
+    {"cuda_general", CudaAttentionKind::General, Softmax::Online},
+};
+
+class CudaAttention final : public AttentionKernel {
+ public:
+  explicit CudaAttention(const Variant& variant) : variant_(variant) {}
+  std::string_view name() const override { return variant_.name; }
+
+  bool can_run(const Problem& p, const Hardware& hardware) const override {
+    if (!is_gpu(hardware)) return false;
+    if (p.precision == Precision::Exact && variant_.kind != CudaAttentionKind::General) return false;
+    const bool hopper =
+        variant_.kind == CudaAttentionKind::PrefillHopper || variant_.kind == CudaAttentionKind::DecodeCluster;
+    if (hopper && hardware.architecture != 90) return false;
+    return plan(shape_of(p)).can_run();
+  }
+
+  double estimate_us(const Problem& p, const Hardware& h) const override {
+    const double visible =
+        double(p.window > 0 ? std::min<int64_t>(p.context, p.window + p.rows / p.sequences) : p.context);
+    const double kv = 2.0 * double(p.sequences) * visible * p.kv_heads * double(row_bytes(p.kv, p.head_dim));
+    const double products = 4.0 * double(p.rows) * visible * p.heads * p.head_dim;
+    const double reading = kv / h.ceilings.read_gbs * 1e-3;
+    switch (variant_.kind) {
+      case CudaAttentionKind::DecodeCluster:
+      case CudaAttentionKind::Decode: {
+        // Every tile of 16 query rows that share a KV head reads the keys and values again.
+        const double rows_each = double(p.rows) / double(p.sequences) * p.heads / p.kv_heads;
+        const double softmax_us = variant_.softmax == Softmax::Lazy     ? 0
+                                  : variant_.softmax == Softmax::Online ? 0.1
+                                                                        : 0.2;
+        const double start_us = variant_.kind == CudaAttentionKind::Decode ? 8 : 6;  // merging parts costs
+        return start_us + softmax_us + reading * std::max(1.0, std::ceil(rows_each / 16)) / 0.95;
+      }
+      case CudaAttentionKind::PrefillHopper:
+        return 10 + std::max(reading, products / (0.5 * h.ceilings.bf16_gflops) * 1e-3) + 0.02 * visible;
+      case CudaAttentionKind::Prefill:
+        return 10 + std::max(reading, products / (0.3 * h.ceilings.bf16_gflops) * 1e-3) + 0.03 * visible;
+      case CudaAttentionKind::General:
+        break;
+    }
+    return 10 + products / (0.04 * h.ceilings.f32_gflops) * 1e-3 + visible * 0.04;
+  }
+
+  size_t workspace_bytes(const Problem& p, const Hardware&) const override { return plan(shape_of(p)).workspace_bytes; }
+
+  void run(const Args& a, const Executor& executor) const override {
+    int rows = 0;
+    for (const auto& slice : a.sequences) rows += slice.rows;
+    if (rows == 0) return;
+    CudaAttentionArgs args;
+    args.q = cuda_matrix(a.q);
+    args.out = cuda_matrix(a.out);
+    args.keys = a.kv.keys;
+    args.values = a.kv.values;
+    args.slices = reinterpret_cast<const DeviceSlice*>(a.tables.slices);
+    args.tables = a.tables.pages;
+    args.table_pitch = a.tables.page_stride;
+    args.scale = a.scale;
+    args.softcap = a.softcap;
+    args.window = a.window;
+    args.phi = a.phi;
+    args.workspace = executor.workspace;
+    args.early = true;  // tables come with the step, and the write of k and v before this lets no kernel start too soon
+    const CudaAttentionShape shape{
+        variant_.kind,
+        a.phi == nullptr && variant_.softmax == Softmax::Unified ? Softmax::Online : variant_.softmax,
+        a.kv.dtype,
+        a.heads,
+        a.kv.kv_heads,
+        a.kv.head_dim,
+        a.kv.block_size,
+        static_cast<int>(a.sequences.size()),
+        a.tables.longest_slice,
+        rows};
+    check_launch(launch_cuda_attention(plan(shape), args, cuda_launch(executor)), "starting attention");
+  }
+
+ private:
+  CudaAttentionShape shape_of(const Problem& p) const {
+    const auto longest = static_cast<int>(p.rows - p.sequences + 1);  // the others may have one row each
+    return {variant_.kind, variant_.softmax,
+            p.kv,          p.heads,
+            p.kv_heads,    p.head_dim,
+            p.block_size,  static_cast<int>(p.sequences),
+            longest,       static_cast<int>(p.rows)};
+  }
+
+  // Plans ask the driver for occupancy, so each shape's is kept. The first step of a shape is not recorded.
+  const CudaAttentionPlan& plan(const CudaAttentionShape& shape) const {
+    thread_local std::vector<CudaAttentionPlan> plans;
+    for (auto& known : plans) {
+      if (known.shape == shape) return known;
+    }
+    if (plans.size() == kPlans) plans.erase(plans.begin());
+    return plans.emplace_back(plan_cuda_attention(shape));
+  }
+  static constexpr size_t kPlans = 256;
+
+  Variant variant_;
+};
+
+}  // namespace
+
+KernelList<AttentionOp> cuda_attention_kernels() {
+  static const std::vector<CudaAttention> kernels(std::begin(kVariants), std::end(kVariants));
+  KernelList<AttentionOp> all;
+  for (const auto& kernel : kernels) all.push_back(&kernel);
+  all.push_back(cuda_simple_attention());
+  return all;
+}
+
+}  // namespace millrace

@@ -1,0 +1,125 @@
+// Attention that is obvious rather than fast: one block of threads for each query row and head, all arithmetic in f32,
+// any head size and any format of keys and values.
+#include "kernels/attention/scores.h"
+#include "kernels/cuda/cost.h"
+#include "kernels/cuda/values.cuh"
+#include "kernels/cuda_lists.h"
+#include "tensor/blocks.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kThreads = 128;  // positions at a time
+constexpr int kMostPerThread = 8;
+
+struct Params {
+  GpuMatrix q, out;
+  const std::byte *keys, *values;
+  DType kv;
+  int heads, kv_heads, head_dim, block_size, window;
+  int64_t row_bytes;
+  float scale, softcap;
+  SliceTables tables;
+};
+
+__device__ float kv_value(const std::byte* row, DType dtype, int i) {
+  if (dtype != DType::Q8_0) return load(row, dtype, i);
+  const auto& block = reinterpret_cast<const BlockQ8_0*>(row)[i / 32];
+  return __half2float(__ushort_as_half(block.d)) * float(block.qs[i % 32]);
+}
+
+__device__ float score_of(const Params& p, const float* q, const std::byte* key) {
+  float dot = 0;
+  for (int i = 0; i < p.head_dim; ++i) dot += q[i] * kv_value(key, p.kv, i);
+  dot = fminf(fmaxf(dot * p.scale, -kScoreLimit), kScoreLimit);
+  return p.softcap > 0 ? p.softcap * tanhf(dot / p.softcap) : dot;
+}
+
+// Blocks: (sequence, head, row of the slice).
+__global__ void __launch_bounds__(kThreads) attend(Params p) {
+  extern __shared__ float q[];  // [head_dim]
+  __shared__ float weights[kThreads];
+  __shared__ int64_t offsets[kThreads];
+  const SliceTables::Slice slice = p.tables.slices[blockIdx.x];
+  const int head = blockIdx.y, kv_head = head / (p.heads / p.kv_heads), row_in_slice = blockIdx.z;
+  if (row_in_slice >= slice.rows) return;
+  const int64_t row = slice.first_row + row_in_slice, first_col = int64_t(head) * p.head_dim;
+  const int32_t* pages = p.tables.pages + blockIdx.x * p.tables.page_stride;
+  for (int i = threadIdx.x; i < p.head_dim; i += kThreads) q[i] = p.q.get(row, first_col + i);
+
+  const int last = slice.past + row_in_slice;
+  const int first = p.window > 0 ? max(0, last - p.window + 1) : 0;
+  float largest = kNoScore, total = 0, sums[kMostPerThread] = {};
+  for (int begin = first; begin <= last; begin += kThreads) {
+    const int position = begin + threadIdx.x, count = min(kThreads, last + 1 - begin);
+    __syncthreads();  // q is there; what the last round left is no longer read
+    float score = kNoScore;
+    if (position <= last) {
+      const int64_t page = pages[position / p.block_size];
+      const int64_t at = (page * p.kv_heads + kv_head) * p.block_size + position % p.block_size;
+      offsets[threadIdx.x] = at * p.row_bytes;
+      score = score_of(p, q, p.keys + offsets[threadIdx.x]);
+    }
+    const float grown = fmaxf(largest, block_reduce<Largest>(score));
+    const float weight = position <= last ? expf(score - grown) : 0;
+    weights[threadIdx.x] = weight;
+    const float rescale = expf(largest - grown);
+    total = total * rescale + block_reduce<Add>(weight);
+    largest = grown;
+#pragma unroll
+    for (int part = 0; part < kMostPerThread; ++part) {
+      const int i = part * kThreads + threadIdx.x;
+      if (i >= p.head_dim) break;
+      float sum = sums[part] * rescale;
+      for (int j = 0; j < count; ++j) sum += weights[j] * kv_value(p.values + offsets[j], p.kv, i);
+      sums[part] = sum;
+    }
+  }
+#pragma unroll
+  for (int part = 0; part < kMostPerThread; ++part) {
+    const int i = part * kThreads + threadIdx.x;
+    if (i < p.head_dim) p.out.set(row, first_col + i, sums[part] / total);
+  }
+}
+
+class CudaSimpleAttention final : public AttentionKernel {
+ public:
+  std::string_view name() const override { return "cuda_simple"; }
+  bool can_run(const Problem& p, const Hardware& hardware) const override {
+    return is_gpu(hardware) && is_kv_dtype(p.kv, p.head_dim) && p.head_dim <= kThreads * kMostPerThread;
+  }
+  double estimate_us(const Problem& p, const Hardware& hardware) const override {
+    const double products = double(p.rows) * double(p.context) * p.heads * p.head_dim;
+    return 10 + products * 4 / (0.02 * hardware.ceilings.f32_gflops) * 1e-3 + double(p.context) * 0.05;
+  }
+  void run(const Args& a, const Executor& executor) const override {
+    if (a.q.rows == 0) return;
+    const Params params{a.q,
+                        a.out,
+                        a.kv.keys,
+                        a.kv.values,
+                        a.kv.dtype,
+                        a.heads,
+                        a.kv.kv_heads,
+                        a.kv.head_dim,
+                        a.kv.block_size,
+                        a.window,
+                        static_cast<int64_t>(a.kv.row_bytes()),
+                        a.scale,
+                        a.softcap,
+                        a.tables};
+    const dim3 grid(static_cast<unsigned>(a.sequences.size()), static_cast<unsigned>(a.heads),
+                    static_cast<unsigned>(a.tables.longest_slice));
+    const size_t shared = static_cast<size_t>(a.kv.head_dim) * sizeof(float);
+    attend<<<grid, kThreads, shared, static_cast<cudaStream_t>(executor.queue)>>>(params);
+  }
+};
+
+}  // namespace
+
+const AttentionKernel* cuda_simple_attention() {
+  static const CudaSimpleAttention kernel;
+  return &kernel;
+}
+
+}  // namespace millrace

@@ -1,0 +1,50 @@
+#include "kernels/cuda/cost.h"
+#include "kernels/cuda/values.cuh"
+#include "kernels/cuda_lists.h"
+
+namespace millrace {
+namespace {
+
+struct Params {
+  Elementwise kind;
+  GpuMatrix a, b, out;
+  float factor;
+  const int32_t* ids;
+};
+
+__global__ void elementwise(Params p) {
+  const int64_t row = blockIdx.y;
+  const int64_t from = p.kind == Elementwise::Gather ? p.ids[row] : row;
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < p.out.cols;
+       i += int64_t(gridDim.x) * blockDim.x) {
+    float x = p.a.get(from, i);
+    if (p.kind == Elementwise::Add) x += p.b.get(row, i);
+    if (p.kind == Elementwise::Scale) x *= p.factor;
+    if (p.kind == Elementwise::Softcap) x = p.factor * tanhf(x / p.factor);
+    p.out.set(row, i, x);
+  }
+}
+
+class CudaElementwise final : public Kernel<ElementwiseOp> {
+ public:
+  std::string_view name() const override { return "cuda_simple"; }
+  bool can_run(const Problem&, const Hardware& hardware) const override { return is_gpu(hardware); }
+  double estimate_us(const Problem& p, const Hardware& hardware) const override {
+    return gpu_us(12.0 * double(p.rows * p.cols), hardware, 0.5);
+  }
+  void run(const Args& a, const Executor& executor) const override {
+    if (a.out.rows == 0) return;
+    const dim3 grid(static_cast<unsigned>((a.out.cols + 255) / 256), static_cast<unsigned>(a.out.rows));
+    elementwise<<<grid, 256, 0, static_cast<cudaStream_t>(executor.queue)>>>(
+        {a.kind, a.a, a.b, a.out, a.factor, a.ids.data()});
+  }
+};
+
+}  // namespace
+
+KernelList<ElementwiseOp> cuda_elementwise_kernels() {
+  static const CudaElementwise kernel;
+  return {&kernel};
+}
+
+}  // namespace millrace

@@ -1,0 +1,19 @@
+// Looks rows of a table up by id on a CUDA device: out[i] = table[ids[i]] * scale.
+#pragma once
+
+#include "kernels/cuda/launch.h"
+
+namespace millrace {
+
+struct CudaGatherArgs {
+  CudaMatrix table;              // [entries, cols]
+  const int32_t* ids = nullptr;  // [rows]; an id outside of the table gives zeros
+  int64_t entries = 0;
+  float scale = 1;
+  bool accumulate = false;  // add to what is there: position embeddings
+  CudaMatrix out;           // [rows, cols]
+  int rows = 0, cols = 0;
+};
+CudaError launch_cuda_gather(const CudaGatherArgs& args, const CudaLaunch& launch);
+
+}  // namespace millrace

@@ -1,0 +1,296 @@
+// Flat and full GEMM on Hopper: warpgroup products with the operands swapped, so that the weights fill the 64 rows that
+// the instruction wants and the tokens its other side, which goes in steps of eight. A loader warp keeps a pipeline of
+// bulk tensor copies full; the blocks of a cluster share K.
+//
+// The depth of the pipeline is how much of the weights is under way per multiprocessor. Two stages are the classic
+// double buffering; memory this fast wants all of shared memory.
+#include "kernels/linear/cuda/epilogue.cuh"
+#include "kernels/linear/cuda/families.h"
+#include "kernels/linear/cuda/launch_kernel.h"
+#include "kernels/linear/cuda/wgmma.cuh"
+
+#include <algorithm>
+
+namespace millrace {
+namespace {
+
+constexpr int kDepth = 64;  // elements of K per stage: one row of the 128-byte swizzle
+constexpr int kMaxTokens = 256;
+constexpr int kMaxStages = 16;
+
+struct WgmmaParams {
+  int iterations, iterations_split;  // stages along K in all, and per block of a cluster
+  int stages, splits, token_blocks;
+  LinearOutput out;
+};
+
+template <int kTokens, int kGroups>
+struct Tile {
+  static constexpr int kRows = 64 * kGroups;
+  static constexpr int kThreads = 128 * kGroups + 32;
+  static constexpr int kWeightBytes = kRows * kDepth * 2;
+  static constexpr int kStageBytes = kWeightBytes + kTokens * kDepth * 2;
+  static constexpr int kPartialBytes = kRows / kTileRows * kTokens * kTileStride * 4;
+};
+
+struct Pipeline {
+  uint8_t* stages;
+  uint64_t *full, *empty;
+};
+
+// The loader's part. Weights do not depend on the kernel before this one: the first stages are asked for before it
+// ends.
+template <int kTokens, int kGroups>
+__device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensorMap& weights, const CUtensorMap& x,
+                                            const WgmmaParams& p, int begin, int end, int row, int token) {
+  using Shape = Tile<kTokens, kGroups>;
+  const int ahead = min(end - begin, p.stages);
+  for (int i = 0; i < ahead; ++i) {
+    arrive_expecting(pipe.full + i, Shape::kStageBytes);
+    copy_box(pipe.stages + i * Shape::kStageBytes, weights, (begin + i) * kDepth, row, pipe.full + i);
+  }
+  wait_for_previous_kernel();
+  for (int i = 0; i < ahead; ++i) {
+    copy_box(pipe.stages + i * Shape::kStageBytes + Shape::kWeightBytes, x, (begin + i) * kDepth, token, pipe.full + i);
+  }
+  int stage = 0;
+  uint32_t parity = 0;
+  for (int i = begin + ahead; i < end; ++i) {
+    uint8_t* to = pipe.stages + stage * Shape::kStageBytes;
+    wait_barrier(pipe.empty + stage, parity);
+    arrive_expecting(pipe.full + stage, Shape::kStageBytes);
+    copy_box(to, weights, i * kDepth, row, pipe.full + stage);
+    copy_box(to + Shape::kWeightBytes, x, i * kDepth, token, pipe.full + stage);
+    if (++stage == p.stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+}
+
+template <class T, int kTokens, int kGroups>
+__device__ __forceinline__ void multiply_stages(const Pipeline& pipe, int stages, int count,
+                                                float (&sums)[kTokens / 2]) {
+  using Shape = Tile<kTokens, kGroups>;
+  const int group = threadIdx.x / 128, lane = threadIdx.x % 32;
+  int stage = 0, previous = 0;
+  uint32_t parity = 0;
+  for (int i = 0; i < count; ++i) {
+    const uint8_t* at = pipe.stages + stage * Shape::kStageBytes;
+    wait_barrier(pipe.full + stage, parity);
+    const uint64_t a = matrix_descriptor(at + group * 64 * kDepth * 2);
+    const uint64_t b = matrix_descriptor(at + Shape::kWeightBytes);
+    begin_products();
+#pragma unroll
+    for (int step = 0; step < kDepth / 16; ++step) {  // descriptors count 16 bytes: 16 elements are 2
+      WarpgroupProduct<T, kTokens>::run(sums, a + 2 * step, b + 2 * step, i > 0 || step > 0);
+    }
+    commit_products();
+    wait_products<1>();
+    if (i > 0 && lane == 0) arrive(pipe.empty + previous);
+    previous = stage;
+    if (++stage == stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+  wait_products<0>();
+}
+
+template <class T, int kTokens, int kGroups>
+__global__ void __launch_bounds__(Tile<kTokens, kGroups>::kThreads, 1)
+    flat_wgmma(const __grid_constant__ CUtensorMap weights, const __grid_constant__ CUtensorMap x,
+               const __grid_constant__ WgmmaParams p) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build have no such instructions, and never launch this
+  using Shape = Tile<kTokens, kGroups>;
+  extern __shared__ uint8_t raw[];
+  __shared__ alignas(8) uint64_t barriers[2 * kMaxStages];
+  uint8_t* aligned = raw + (1024 - shared_address(raw) % 1024) % 1024;
+  const Pipeline pipe{aligned, barriers, barriers + kMaxStages};
+  const int warp = threadIdx.x / 32;
+  const int block = static_cast<int>(blockIdx.x) / p.splits, split = static_cast<int>(blockIdx.x) % p.splits;
+  const int row = block / p.token_blocks * Shape::kRows, token = block % p.token_blocks * kTokens;
+  const int begin = min(p.iterations, split * p.iterations_split);
+  const int end = min(p.iterations, begin + p.iterations_split);
+  let_next_kernel_start();
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < p.stages; ++i) {
+      init_barrier(pipe.full + i, 1);
+      init_barrier(pipe.empty + i, 4 * kGroups);
+    }
+    publish_barriers();
+  }
+  __syncthreads();
+
+  float* partials = reinterpret_cast<float*>(aligned);
+  if (warp == 4 * kGroups) {
+    if (threadIdx.x % 32 == 0) load_stages<kTokens, kGroups>(pipe, weights, x, p, begin, end, row, token);
+    wait_for_previous_kernel();
+    __syncthreads();
+  } else {
+    float sums[kTokens / 2];
+#pragma unroll
+    for (float& sum : sums) sum = 0;
+    multiply_stages<T, kTokens, kGroups>(pipe, p.stages, end - begin, sums);
+    wait_for_previous_kernel();
+    __syncthreads();  // all products are done: partial sums take the place of the stages
+    float* tile = partials + warp * kTokens * kTileStride;
+#pragma unroll
+    for (int j = 0; j < kTokens / 8; ++j) {
+      const float fragment[4] = {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]};
+      put_fragment(tile, 8 * j, fragment);
+    }
+  }
+  finish_tiles(partials, 1, Shape::kRows / kTileRows, kTokens, row, token, p.splits, Shape::kThreads, p.out);
+#endif
+}
+
+// How a variant uses a multiprocessor. Half of its shared memory is for the block of the next kernel, which then fills
+// its pipeline while this one drains; many tokens need all of it.
+struct Variant {
+  int stages;  // at most
+  int groups;  // warpgroups of a block, up to 64 tokens
+};
+
+constexpr Variant kWide{kMaxStages, 2};
+constexpr Variant kNarrow{kMaxStages, 1};
+constexpr Variant kDouble{2, 2};
+
+int tokens_of(int64_t m) {
+  int tokens = 8;
+  while (tokens < m && tokens < kMaxTokens) tokens *= 2;
+  return tokens;
+}
+
+int groups_of(const Variant& v, int tokens) { return tokens > 64 ? 2 : v.groups; }
+
+int stages_of(const Variant& v, int tokens) {
+  const int stage = (64 * groups_of(v, tokens) + tokens) * kDepth * 2;
+  return std::clamp((tokens > 64 ? 208 : 104) * 1024 / stage, 2, v.stages);
+}
+
+// Blocks along K, where the rows alone leave most of the device idle and each still has a few stages to itself.
+int splits_of(const CudaLinearProblem& p, const CudaLimits& limits, const Variant& v) {
+  const int tokens = tokens_of(p.m);
+  const int64_t blocks = ceil_div(p.n, 64 * groups_of(v, tokens)) * ceil_div(p.m, tokens);
+  int splits = 1;
+  while (splits < 8 && 10 * blocks * splits < 7 * limits.sms && ceil_div(p.k, kDepth) / (2 * splits) >= 4) splits *= 2;
+  return splits;
+}
+
+bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
+  return is_plain(p.format) && p.x == p.format && p.k % 8 == 0 && has_clusters(limits);
+}
+
+// Every block of rows reads x through the second-level cache; a cluster adds up its parts token by token.
+double estimate(const CudaLinearProblem& p, const CudaLimits& limits, const Variant& v) {
+  const int tokens = tokens_of(p.m), groups = groups_of(v, tokens), splits = splits_of(p, limits, v);
+  const int64_t row_blocks = ceil_div(p.n, 64 * groups), token_blocks = ceil_div(p.m, tokens);
+  const double m = static_cast<double>(p.m), k = static_cast<double>(p.k), n = static_cast<double>(p.n);
+  const double streamed = stream_us(p, limits, row_blocks * token_blocks * splits, 2, 4.2);
+  const double in_flight = static_cast<double>(stages_of(v, tokens)) * 64 * groups * kDepth * 2;
+  const double slow = std::max(1.0, 55e3 / in_flight);  // latency: some 55 KB must be under way
+  const double x_us = 0.2 * 2 * k * m * static_cast<double>(row_blocks) / limits.bytes_per_us;
+  const double join_us = splits > 1 ? 0.2 + 0.016 * (splits - 1) * m : 0;
+  const double flops = 2 * n * k * static_cast<double>(token_blocks * tokens);
+  return std::max(streamed * slow + x_us + join_us, 8 + flops / (0.65 * limits.flops_per_us));
+}
+
+using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
+
+EncodeTiled find_encoder() {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  const cudaError_t status =
+      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+  return status == cudaSuccess ? reinterpret_cast<EncodeTiled>(function) : nullptr;
+}
+
+// A row-major matrix of 16-bit elements, read in boxes of kDepth columns x `box_rows` rows.
+bool describe(CUtensorMap& map, DType type, const void* data, int64_t rows, int64_t columns, int64_t stride,
+              int box_rows) {
+  static const EncodeTiled encode = find_encoder();
+  if (encode == nullptr) return false;
+  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
+  const cuuint64_t strides[1] = {static_cast<cuuint64_t>(stride) * 2};
+  const cuuint32_t box[2] = {kDepth, static_cast<cuuint32_t>(box_rows)}, steps[2] = {1, 1};
+  const CUtensorMapDataType element =
+      type == DType::BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  return encode(&map, element, 2, const_cast<void*>(data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+template <class T, int kTokens, int kGroups>
+cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step,
+                   const Variant& v) {
+  using Shape = Tile<kTokens, kGroups>;
+  CUtensorMap weights, x;
+  if (!describe(weights, p.format, a.weights, p.n, p.k, packed_linear_stride(p.k), Shape::kRows) ||
+      !describe(x, p.x, a.x, p.m, p.k, a.x_stride, kTokens)) {
+    return cudaErrorInvalidValue;
+  }
+  WgmmaParams params{};
+  params.splits = splits_of(p, limits, v);
+  params.iterations = static_cast<int>(ceil_div(p.k, kDepth));
+  params.iterations_split = static_cast<int>(ceil_div(params.iterations, params.splits));
+  params.stages = stages_of(v, kTokens);
+  params.token_blocks = static_cast<int>(ceil_div(p.m, kTokens));
+  params.out = linear_output(p, a);
+  LaunchShape shape;
+  shape.grid = dim3(static_cast<unsigned>(ceil_div(p.n, Shape::kRows) * params.token_blocks * params.splits));
+  shape.threads = Shape::kThreads;
+  shape.cluster = params.splits;
+  shape.shared_bytes = 1024 + static_cast<size_t>(std::max(params.stages * Shape::kStageBytes, Shape::kPartialBytes));
+  return launch_kernel(flat_wgmma<T, kTokens, kGroups>, shape, step, weights, x, params);
+}
+
+template <class T>
+cudaError_t launch_tokens(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits,
+                          const CudaStep& step, const Variant& v) {
+  const bool one = groups_of(v, tokens_of(p.m)) == 1;
+  switch (tokens_of(p.m)) {
+    case 8:
+      return one ? launch<T, 8, 1>(p, a, limits, step, v) : launch<T, 8, 2>(p, a, limits, step, v);
+    case 16:
+      return one ? launch<T, 16, 1>(p, a, limits, step, v) : launch<T, 16, 2>(p, a, limits, step, v);
+    case 32:
+      return one ? launch<T, 32, 1>(p, a, limits, step, v) : launch<T, 32, 2>(p, a, limits, step, v);
+    case 64:
+      return one ? launch<T, 64, 1>(p, a, limits, step, v) : launch<T, 64, 2>(p, a, limits, step, v);
+    case 128:
+      return launch<T, 128, 2>(p, a, limits, step, v);
+    default:
+      return launch<T, 256, 2>(p, a, limits, step, v);
+  }
+}
+
+template <const Variant& kVariant>
+bool can_run_variant(const CudaLinearProblem& p, const CudaLimits& limits) {
+  return can_run(p, limits) && (&kVariant == &kWide || p.m <= 64);
+}
+
+template <const Variant& kVariant>
+double estimate_variant(const CudaLinearProblem& p, const CudaLimits& limits) {
+  return estimate(p, limits, kVariant);
+}
+
+template <const Variant& kVariant>
+cudaError_t run_variant(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits,
+                        const CudaStep& step) {
+  return p.format == DType::BF16 ? launch_tokens<__nv_bfloat16>(p, a, limits, step, kVariant)
+                                 : launch_tokens<__half>(p, a, limits, step, kVariant);
+}
+
+}  // namespace
+
+std::span<const CudaLinearKernel> wgmma_kernels() {
+  static constexpr CudaLinearKernel kKernels[] = {
+      {"wgmma", "flat", can_run_variant<kWide>, estimate_variant<kWide>, run_variant<kWide>},
+      {"wgmma-narrow", "flat", can_run_variant<kNarrow>, estimate_variant<kNarrow>, run_variant<kNarrow>},
+      {"wgmma-double", "flat", can_run_variant<kDouble>, estimate_variant<kDouble>, run_variant<kDouble>},
+  };
+  return kKernels;
+}
+
+}  // namespace millrace

@@ -1,0 +1,44 @@
+// One way to launch: cluster, dynamic shared memory and programmatic dependent launch.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "kernels/linear/cuda/launch.h"
+
+namespace millrace {
+
+struct LaunchShape {
+  dim3 grid;
+  int threads = 0;
+  int cluster = 1;  // along x
+  size_t shared_bytes = 0;
+};
+
+template <class... Params, class... Args>
+cudaError_t launch_kernel(void (*kernel)(Params...), const LaunchShape& shape, const CudaStep& step, Args... args) {
+  if (shape.shared_bytes > 48 * 1024) {
+    const cudaError_t raised =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes));
+    if (raised != cudaSuccess) return raised;
+  }
+  cudaLaunchAttribute attributes[2];
+  unsigned count = 0;
+  if (shape.cluster > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+  }
+  if (step.overlap) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim = shape.grid;
+  config.blockDim = dim3(static_cast<unsigned>(shape.threads));
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = step.stream;
+  config.attrs = attributes;
+  config.numAttrs = count;
+  return cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
+}
+
+}  // namespace millrace

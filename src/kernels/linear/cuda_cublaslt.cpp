@@ -1,0 +1,82 @@
+// cuBLASLt as one more candidate at every number of rows. Weights that it cannot multiply with as they are (quantized
+// ones) are first written out in 16 bits, which pays for long prompts.
+#include <algorithm>
+
+#include "hardware/cuda/cublaslt.h"
+#include "kernels/cuda/cost.h"
+#include "kernels/linear/cuda_packed.h"
+#include "kernels/linear/cuda_rows.h"
+
+namespace millrace {
+namespace {
+
+class CublasLtLinear final : public LinearKernel {
+ public:
+  std::string_view name() const override { return "cublaslt"; }
+
+  bool can_run(const Problem& p, const Hardware& hardware) const override {
+    if (!is_gpu(hardware) || p.precision == Precision::Exact) return false;
+    if (p.x != DType::BF16 && p.x != DType::F16) return false;
+    if (p.layout != cuda_rows_layout().name() && cuda_packed_type(p.layout) != p.x) return false;
+    return p.k % 8 == 0 && p.n % 8 == 0 && gemm().available();
+  }
+
+  double estimate_us(const Problem& p, const Hardware& h) const override {
+    const double elements = double(p.n) * double(p.k);
+    const double weights = 2 * elements, operations = 2 * elements * double(p.m);
+    const double product =
+        3 + std::max(weights / (0.9 * h.ceilings.read_gbs), operations / (0.95 * h.ceilings.bf16_gflops)) * 1e-3;
+    const double gating = p.gated ? gpu_us(3.0 * double(p.m * p.n), h) : 0;
+    return product + gating + (p.format == p.x ? 0 : gpu_us(weights * 1.5, h, 0.5));
+  }
+
+  size_t workspace_bytes(const Problem& p, const Hardware&) const override {
+    const size_t gate_up = p.gated ? static_cast<size_t>(p.m * p.n) * 2 : 0;
+    return CublasLtGemm::kWorkspaceBytes + written_out(p.format, p.x, p.n, p.k) + gate_up;
+  }
+
+  void run(const Args& a, const Executor& executor) const override {
+    const LinearWeights& w = *a.weights;
+    const void* weights = w.data;
+    std::byte* scratch = executor.workspace + CublasLtGemm::kWorkspaceBytes;
+    if (w.format != a.x.dtype) {
+      if (w.layout == &cuda_rows_layout()) {
+        cuda_write_out(w, a.x.dtype, scratch, executor.queue);
+      } else {
+        cuda_unpack(w, scratch, executor.queue);
+      }
+      weights = scratch;
+      scratch += written_out(w.format, a.x.dtype, w.n, w.k);
+    }
+    const auto stream = static_cast<cudaStream_t>(executor.queue);
+    const std::span workspace(executor.workspace, CublasLtGemm::kWorkspaceBytes);
+    if (a.gated) {
+      gemm().run({a.x.dtype, a.x.dtype, w.n, w.k, a.x.rows, a.x.stride, w.n, false}, a.x.data, weights, scratch,
+                 workspace, stream);
+      return cuda_gate(scratch, a.y, executor.queue);
+    }
+    gemm().run({a.x.dtype, a.y.dtype, w.n, w.k, a.x.rows, a.x.stride, a.y.stride, a.accumulate}, a.x.data, weights,
+               a.y.data, workspace, stream);
+    if (a.bias != nullptr) cuda_add_bias(a.y, a.bias, executor.queue);
+  }
+
+ private:
+  static size_t written_out(DType format, DType x, int64_t n, int64_t k) {
+    return format == x ? 0 : static_cast<size_t>(n * k) * 2;
+  }
+  // The library's handle, and an algorithm for each problem that it met. One thread steps a model; several models on
+  // several threads each keep their own.
+  static CublasLtGemm& gemm() {
+    thread_local CublasLtGemm gemm;
+    return gemm;
+  }
+};
+
+}  // namespace
+
+const LinearKernel* cuda_cublaslt_linear() {
+  static const CublasLtLinear kernel;
+  return &kernel;
+}
+
+}  // namespace millrace

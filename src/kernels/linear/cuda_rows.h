@@ -1,0 +1,19 @@
+// Weights in a GPU's memory just as the file holds them, and the kernels that read them so.
+#pragma once
+
+#include "kernels/linear/linear.h"
+
+namespace millrace {
+
+const LinearLayout& cuda_rows_layout();
+const LinearKernel* cuda_rows_linear();      // any format, any activations: f32 arithmetic
+const LinearKernel* cuda_cublaslt_linear();  // cuBLASLt; quantized weights are written out in 16 bits first
+
+// Rows [0, n) of weights in 16 bits: for matrix products that take no quantized weights.
+void cuda_write_out(const LinearWeights& weights, DType dtype, void* to, void* queue);
+// For kernels without an epilogue of their own: out = silu(gate) * up in 16 bits, where columns of both alternate in
+// groups of eight and rows of them follow each other; y += bias.
+void cuda_gate(const void* gate_up, const Matrix& out, void* queue);
+void cuda_add_bias(const Matrix& y, const float* bias, void* queue);
+
+}  // namespace millrace

@@ -1,0 +1,21 @@
+// RMSNorm on a CUDA device, alone or behind a residual add. Rows, or equal groups within each row (norms of q and k).
+#pragma once
+
+#include "kernels/cuda/launch.h"
+
+namespace millrace {
+
+struct CudaNormArgs {
+  CudaMatrix x;                   // [rows, cols]
+  CudaMatrix residual;            // [rows, cols] or no data: x + residual is normed, and stored in `sum`
+  CudaMatrix sum;                 // may be x or residual itself
+  CudaMatrix out;                 // may be x itself
+  const float* weight = nullptr;  // [cols / groups], or null: ones
+  const float* bias = nullptr;    // [cols / groups], or null; LayerNorm
+  bool layer = false;             // LayerNorm instead of RMSNorm
+  float epsilon = 1e-5f;
+  int rows = 0, cols = 0, groups = 1;
+};
+CudaError launch_cuda_norm(const CudaNormArgs& args, const CudaLaunch& launch);
+
+}  // namespace millrace

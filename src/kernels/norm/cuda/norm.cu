@@ -1,0 +1,155 @@
+#include "kernels/cuda/vectors.cuh"
+#include "kernels/norm/cuda/launch.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+constexpr int kGroupWarps = 4;
+
+// The sum over all threads of the block; `parts` holds one number for each warp.
+__device__ float block_sum(float x, float* parts) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  x = warp_sum(x);
+  __syncthreads();
+  if (lane == 0) parts[warp] = x;
+  __syncthreads();
+  return warp_sum(lane < static_cast<int>(blockDim.x) / 32 ? parts[lane] : 0.0f);
+}
+
+// What a row or a group is: elements begin .. begin + cols of a row.
+struct Place {
+  int64_t row, begin;
+  int cols;
+};
+
+template <bool kWide>
+__device__ Eight load_summed(const CudaNormArgs& a, const Place& at, int column, int count) {
+  Eight x = load_eight<kWide>(a.x, at.row * a.x.stride + at.begin + column, count);
+  if (a.residual.data == nullptr) return x;
+  const Eight more = load_eight<kWide>(a.residual, at.row * a.residual.stride + at.begin + column, count);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) x.at[i] += more.at[i];
+  store_eight<kWide>(a.sum, at.row * a.sum.stride + at.begin + column, x, count);
+  return x;
+}
+
+template <bool kWide>
+__device__ void store_normed(const CudaNormArgs& a, const Place& at, int column, int count, const Eight& x, float mean,
+                             float inverse) {
+  Eight y;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    y.at[i] = (x.at[i] - mean) * inverse;
+    if (i < count && a.weight != nullptr) y.at[i] *= a.weight[column + i];
+    if (i < count && a.bias != nullptr) y.at[i] += a.bias[column + i];
+  }
+  store_eight<kWide>(a.out, at.row * a.out.stride + at.begin + column, y, count);
+}
+
+__device__ float squares(const Eight& x, float mean, int count) {
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    if (i < count) sum += (x.at[i] - mean) * (x.at[i] - mean);
+  }
+  return sum;
+}
+
+__device__ float total(const Eight& x) {
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) sum += x.at[i];
+  return sum;
+}
+
+// A block for each row, which stays in registers: kEach eights a thread.
+template <int kEach, bool kWide>
+__global__ void __launch_bounds__(kMaxThreads) norm_rows(const __grid_constant__ CudaNormArgs a) {
+  __shared__ float parts[32];
+  wait_for_predecessors();
+  allow_dependents();
+  const Place at{blockIdx.x, 0, a.cols};
+  Eight x[kEach] = {};
+  float mean = 0, variance = 0;
+#pragma unroll
+  for (int e = 0; e < kEach; ++e) {
+    const int column = (e * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * 8;
+    if (column < a.cols) x[e] = load_summed<kWide>(a, at, column, min(8, a.cols - column));
+  }
+  if (a.layer) {
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) mean += total(x[e]);
+    mean = block_sum(mean, parts) / static_cast<float>(a.cols);
+  }
+#pragma unroll
+  for (int e = 0; e < kEach; ++e) {
+    const int column = (e * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * 8;
+    variance += squares(x[e], mean, a.cols - column);
+  }
+  const float inverse = rsqrtf(block_sum(variance, parts) / static_cast<float>(a.cols) + a.epsilon);
+#pragma unroll
+  for (int e = 0; e < kEach; ++e) {
+    const int column = (e * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * 8;
+    if (column < a.cols) store_normed<kWide>(a, at, column, min(8, a.cols - column), x[e], mean, inverse);
+  }
+}
+
+// A warp for each group; for rows too long for registers, too (one group). Reads three times, the last two from cache.
+template <bool kWide>
+__global__ void __launch_bounds__(kGroupWarps * 32) norm_groups(const __grid_constant__ CudaNormArgs a) {
+  wait_for_predecessors();
+  allow_dependents();
+  const int64_t index = int64_t{blockIdx.x} * kGroupWarps + threadIdx.x / 32;
+  if (index >= int64_t{a.rows} * a.groups) return;
+  const int cols = a.cols / a.groups, lane = static_cast<int>(threadIdx.x) % 32;
+  const Place at{index / a.groups, index % a.groups * cols, cols};
+  const CudaMatrix& from = a.residual.data != nullptr ? a.sum : a.x;
+  float mean = 0, variance = 0;
+  for (int column = lane * 8; column < cols; column += 256) {
+    const Eight x = load_summed<kWide>(a, at, column, min(8, cols - column));
+    mean += total(x);
+  }
+  mean = a.layer ? warp_sum(mean) / static_cast<float>(cols) : 0.0f;
+  for (int column = lane * 8; column < cols; column += 256) {
+    const int count = min(8, cols - column);
+    variance += squares(load_eight<kWide>(from, at.row * from.stride + at.begin + column, count), mean, count);
+  }
+  const float inverse = rsqrtf(warp_sum(variance) / static_cast<float>(cols) + a.epsilon);
+  for (int column = lane * 8; column < cols; column += 256) {
+    const int count = min(8, cols - column);
+    const Eight x = load_eight<kWide>(from, at.row * from.stride + at.begin + column, count);
+    store_normed<kWide>(a, at, column, count, x, mean, inverse);
+  }
+}
+
+template <bool kWide>
+CudaError launch_rows(const CudaNormArgs& args, const CudaLaunch& launch) {
+  const int eights = (args.cols + 7) / 8;
+  const int each = (eights + kMaxThreads - 1) / kMaxThreads;
+  const int threads = ((eights + each - 1) / each + 31) / 32 * 32;
+  const dim3 grid(static_cast<unsigned>(args.rows));
+  if (each == 1) return launch_kernel(norm_rows<1, kWide>, grid, threads, 0, launch, args);
+  return launch_kernel(norm_rows<2, kWide>, grid, threads, 0, launch, args);
+}
+
+template <bool kWide>
+CudaError launch_norm(const CudaNormArgs& args, const CudaLaunch& launch) {
+  if (args.groups == 1 && args.cols <= 2 * kMaxThreads * 8) return launch_rows<kWide>(args, launch);
+  const int64_t groups = static_cast<int64_t>(args.rows) * args.groups;
+  const dim3 grid(static_cast<unsigned>((groups + kGroupWarps - 1) / kGroupWarps));
+  return launch_kernel(norm_groups<kWide>, grid, kGroupWarps * 32, 0, launch, args);
+}
+
+}  // namespace
+
+CudaError launch_cuda_norm(const CudaNormArgs& args, const CudaLaunch& launch) {
+  if (args.rows <= 0 || args.cols <= 0) return cudaSuccess;
+  if (args.groups < 1 || args.cols % args.groups != 0) return cudaErrorInvalidValue;
+  const int cols = args.cols / args.groups;
+  const bool wide = moves_by_eights(args.x, cols) && moves_by_eights(args.residual, cols) &&
+                    moves_by_eights(args.sum, cols) && moves_by_eights(args.out, cols);
+  return wide ? launch_norm<true>(args, launch) : launch_norm<false>(args, launch);
+}
+
+}  // namespace millrace

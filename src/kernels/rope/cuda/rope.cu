@@ -1,0 +1,152 @@
+#include "kernels/cuda/vectors.cuh"
+#include "kernels/rope/cuda/launch.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kWarps = 8;
+constexpr int kMaxDim = 1024;
+constexpr float kSmallest = 1e-30f;  // below it the scale is zero in f16 anyway, and 127 / x may overflow
+
+// One head of one row, in the shared memory of a warp as f32.
+class HeadRow {
+ public:
+  __device__ HeadRow(float* space, int length)
+      : x_(space), length_(length), lane_(static_cast<int>(threadIdx.x) % 32) {}
+
+  __device__ void load(const CudaMatrix& from, int64_t index) {
+    for (int i = lane_ * 8; i < length_; i += 256)
+      *reinterpret_cast<Eight*>(x_ + i) = load_eight<true>(from, index + i, 8);
+    __syncwarp();
+  }
+  __device__ void norm(const float* weight, float epsilon) {
+    float squares = 0;
+    for (int i = lane_; i < length_; i += 32) squares += x_[i] * x_[i];
+    const float inverse = rsqrtf(warp_sum(squares) / static_cast<float>(length_) + epsilon);
+    for (int i = lane_; i < length_; i += 32) x_[i] *= inverse * weight[i];
+    __syncwarp();
+  }
+  __device__ void turn(RopeStyle style, const float* cosines, int rotary_dim) {
+    const int half = rotary_dim / 2;
+    for (int i = lane_; i < half; i += 32) {
+      const int first = style == RopeStyle::Halves ? i : 2 * i,
+                second = style == RopeStyle::Halves ? i + half : 2 * i + 1;
+      const float a = x_[first], b = x_[second], cosine = cosines[i], sine = cosines[half + i];
+      x_[first] = a * cosine - b * sine;
+      x_[second] = b * cosine + a * sine;
+    }
+    __syncwarp();
+  }
+  __device__ void store(const CudaMatrix& to, int64_t index) const {
+    for (int i = lane_ * 8; i < length_; i += 256)
+      store_eight<true>(to, index + i, *reinterpret_cast<const Eight*>(x_ + i), 8);
+  }
+  // Blocks of 32 with an f16 scale, as GGUF has them; they are aligned to two bytes.
+  __device__ void store_q8(void* to, int64_t row) const {
+    for (int i = 0; i < length_; i += 32) {
+      char* block = static_cast<char*>(to) + (row * length_ + i) / 32 * 34;
+      const float x = x_[i + lane_], largest = warp_max(fabsf(x));
+      const float inverse = largest > kSmallest ? 127 / largest : 0.0f;
+      if (lane_ == 0) *reinterpret_cast<__half*>(block) = from_float<__half>(largest / 127);
+      block[2 + lane_] = static_cast<char>(__float2int_rn(x * inverse));
+    }
+  }
+
+ private:
+  float* x_;
+  int length_, lane_;
+};
+
+// A warp for each head of q, then of k, then of v; a row of blocks for each row.
+__global__ void __launch_bounds__(kWarps * 32) rope_write_kernel(const __grid_constant__ CudaRopeWriteArgs a) {
+  extern __shared__ __align__(32) float shared[];
+  wait_for_predecessors();
+  allow_dependents();
+  const int warp = static_cast<int>(threadIdx.x) / 32, head = static_cast<int>(blockIdx.y) * kWarps + warp;
+  const int64_t row = blockIdx.x;
+  if (head >= a.heads + 2 * a.kv_heads) return;
+  const bool is_q = head < a.heads, is_v = head >= a.heads + a.kv_heads;
+  const int own = is_q ? head : is_v ? head - a.heads - a.kv_heads : head - a.heads;
+  const CudaMatrix& from = is_q ? a.q : is_v ? a.v : a.k;
+  const float* weight = is_q ? a.q_norm : is_v ? nullptr : a.k_norm;
+
+  const int32_t slot = a.keys != nullptr && !is_q ? a.row_slots[row] : -1;
+  if (is_v && slot < 0) return;
+  const int64_t at = row * from.stride + static_cast<int64_t>(own) * a.head_dim;
+  HeadRow x(shared + warp * a.head_dim, a.head_dim);
+  x.load(from, at);
+  if (weight != nullptr) x.norm(weight, a.epsilon);
+  if (!is_v && a.angles != nullptr) x.turn(a.style, a.angles + row * a.rotary_dim, a.rotary_dim);
+  if (is_q || a.keys == nullptr) {
+    x.store(from, at);
+  } else if (slot >= 0) {
+    const int64_t page = slot / a.block_size;
+    const int64_t to = (page * a.kv_heads + own) * a.block_size + slot % a.block_size;
+    void* cache = is_v ? a.values : a.keys;
+    if (a.kv == DType::Q8_0) {
+      x.store_q8(cache, to);
+    } else {
+      x.store({cache, a.kv, a.head_dim}, to * a.head_dim);
+    }
+  }
+}
+
+__global__ void rows_kernel(const __grid_constant__ CudaRowsArgs a) {
+  wait_for_predecessors();
+  allow_dependents();
+  const int row = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (row >= a.rows) return;
+  int position = 0, slot = -1;
+  for (int i = 0; i < a.sequences; ++i) {
+    const DeviceSlice s = a.slices[i];
+    if (row < s.first_row || row >= s.first_row + s.rows) continue;
+    position = s.past + row - s.first_row;
+    slot = a.tables[i * a.table_pitch + position / a.block_size] * a.block_size + position % a.block_size;
+  }
+  a.positions[row] = position;
+  a.row_slots[row] = slot;
+}
+
+__global__ void angles_kernel(const __grid_constant__ CudaAnglesArgs a) {
+  wait_for_predecessors();
+  allow_dependents();
+  const int half = a.rotary_dim / 2;
+  const int64_t index = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (index >= int64_t{a.rows} * half) return;
+  const int64_t row = index / half, i = index % half;
+  float sine, cosine;
+  sincosf(static_cast<float>(a.positions[row]) * a.inverse_frequency[i], &sine, &cosine);
+  a.angles[row * a.rotary_dim + i] = cosine * a.magnitude;
+  a.angles[row * a.rotary_dim + half + i] = sine * a.magnitude;
+}
+
+dim3 blocks_for(int64_t work, int each) { return dim3(static_cast<unsigned>((work + each - 1) / each)); }
+
+}  // namespace
+
+CudaError launch_cuda_rope_write(const CudaRopeWriteArgs& args, const CudaLaunch& launch) {
+  if (args.rows <= 0) return cudaSuccess;
+  const bool wide = moves_by_eights(args.q, args.head_dim) && moves_by_eights(args.k, args.head_dim) &&
+                    moves_by_eights(args.v, args.head_dim);
+  if (!wide || args.head_dim > kMaxDim || args.rotary_dim > args.head_dim || args.rotary_dim % 2 != 0 ||
+      (args.kv == DType::Q8_0 && args.head_dim % 32 != 0)) {
+    return cudaErrorInvalidValue;
+  }
+  const int heads = args.heads + 2 * args.kv_heads;
+  const dim3 grid(static_cast<unsigned>(args.rows), static_cast<unsigned>((heads + kWarps - 1) / kWarps));
+  return launch_kernel(rope_write_kernel, grid, kWarps * 32, static_cast<size_t>(kWarps * args.head_dim) * 4, launch,
+                       args);
+}
+
+CudaError launch_cuda_rows(const CudaRowsArgs& args, const CudaLaunch& launch) {
+  if (args.rows <= 0) return cudaSuccess;
+  return launch_kernel(rows_kernel, blocks_for(args.rows, 128), 128, 0, launch, args);
+}
+
+CudaError launch_cuda_angles(const CudaAnglesArgs& args, const CudaLaunch& launch) {
+  const int64_t work = static_cast<int64_t>(args.rows) * (args.rotary_dim / 2);
+  if (work <= 0) return cudaSuccess;
+  return launch_kernel(angles_kernel, blocks_for(work, 128), 128, 0, launch, args);
+}
+
+}  // namespace millrace

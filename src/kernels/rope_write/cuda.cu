@@ -1,0 +1,105 @@
+#include "kernels/cuda/cost.h"
+#include "kernels/cuda/values.cuh"
+#include "kernels/cuda_lists.h"
+#include "tensor/blocks.h"
+
+namespace millrace {
+namespace {
+
+struct Params {
+  GpuMatrix q, k, v, angles;
+  std::byte *keys, *values;
+  DType kv;
+  int heads, kv_heads, head_dim, rotary_dim, block_size;
+  bool halves;
+  const int32_t* row_slots;
+  int64_t row_bytes;
+};
+
+// Element i of a head after its turn.
+__device__ float turned(const Params& p, const GpuMatrix& x, int64_t row, int64_t first, int i) {
+  const float own = x.get(row, first + i);
+  if (i >= p.rotary_dim) return own;
+  const int half = p.rotary_dim / 2;
+  const int pair = p.halves ? i % half : i / 2;
+  const bool is_first = p.halves ? i < half : i % 2 == 0;
+  const int partner = p.halves ? (is_first ? i + half : i - half) : i ^ 1;
+  const float other = x.get(row, first + partner);
+  const float cosine = p.angles.get(row, pair), sine = p.angles.get(row, half + pair);
+  return is_first ? own * cosine - other * sine : own * cosine + other * sine;
+}
+
+// A block of 32 elements, one for each lane of a warp.
+__device__ void store_q8(std::byte* to, int i, float x) {
+  const float largest = warp_max(fabsf(x));
+  const float inverse = largest > 1e-30f ? 127 / largest : 0;  // as kv_write's reference has it
+  auto& block = reinterpret_cast<BlockQ8_0*>(to)[i / 32];
+  block.qs[i % 32] = static_cast<int8_t>(rintf(x * inverse));
+  if (i % 32 == 0) block.d = __half_as_ushort(__float2half_rn(largest / 127));
+}
+
+// One block of threads for each head of q, k and v; as many threads as a head has elements, rounded up to whole warps.
+__global__ void rope_write(Params p) {
+  const int64_t row = blockIdx.x;
+  const int head = blockIdx.y, i = threadIdx.x;
+  const bool inside = i < p.head_dim;
+  if (head < p.heads) {
+    const int64_t first = int64_t(head) * p.head_dim;
+    const float x = inside ? turned(p, p.q, row, first, i) : 0;
+    __syncthreads();  // pairs are read before they are written
+    if (inside && i < p.rotary_dim) p.q.set(row, first + i, x);
+    return;
+  }
+  const bool is_key = head < p.heads + p.kv_heads;
+  const int kv_head = (head - p.heads) % p.kv_heads;
+  const int64_t first = int64_t(kv_head) * p.head_dim;
+  const float x = !inside ? 0 : is_key ? turned(p, p.k, row, first, i) : p.v.get(row, first + i);
+  const int64_t slot = p.row_slots[row], page = slot / p.block_size;
+  const int64_t at = (page * p.kv_heads + kv_head) * p.block_size + slot % p.block_size;
+  std::byte* to = (is_key ? p.keys : p.values) + at * p.row_bytes;
+  if (p.kv == DType::Q8_0) {
+    if (inside) store_q8(to, i, x);  // a head has whole blocks, so whole warps are inside
+  } else if (inside) {
+    store(to, p.kv, i, x);
+  }
+}
+
+class CudaRopeWrite final : public Kernel<RopeWriteOp> {
+ public:
+  std::string_view name() const override { return "cuda_simple"; }
+  bool can_run(const Problem& p, const Hardware& hardware) const override {
+    return is_gpu(hardware) && is_kv_dtype(p.kv, p.head_dim) && p.head_dim <= 1024;
+  }
+  double estimate_us(const Problem& p, const Hardware& hardware) const override {
+    return gpu_us(8.0 * double(p.rows) * (p.heads + p.kv_heads) * p.head_dim, hardware, 0.1);
+  }
+  void run(const Args& a, const Executor& executor) const override {
+    if (a.k.rows == 0) return;
+    const Params params{a.q,
+                        a.k,
+                        a.v,
+                        a.angles,
+                        a.kv.keys,
+                        a.kv.values,
+                        a.kv.dtype,
+                        a.heads,
+                        a.kv.kv_heads,
+                        a.kv.head_dim,
+                        static_cast<int>(a.angles.cols),
+                        a.kv.block_size,
+                        a.style == RopeStyle::Halves,
+                        a.tables.row_slots,
+                        static_cast<int64_t>(a.kv.row_bytes())};
+    const dim3 grid(static_cast<unsigned>(a.k.rows), static_cast<unsigned>(a.heads + 2 * a.kv.kv_heads));
+    rope_write<<<grid, (a.kv.head_dim + 31) / 32 * 32, 0, static_cast<cudaStream_t>(executor.queue)>>>(params);
+  }
+};
+
+}  // namespace
+
+KernelList<RopeWriteOp> cuda_rope_write_kernels() {
+  static const CudaRopeWrite kernel;
+  return {cuda_rope_write(), &kernel};
+}
+
+}  // namespace millrace

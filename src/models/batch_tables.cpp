@@ -1,0 +1,99 @@
+#include "models/batch_tables.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace millrace {
+namespace {
+
+using Slice = SliceTables::Slice;
+
+// Hands out the same offsets of two buffers: the one the host fills and the one the kernels read.
+struct Cursor {
+  std::byte *host, *placed;
+  size_t used = 0;
+
+  template <class T>
+  std::pair<T*, T*> take(int64_t count) {
+    const size_t at = used;
+    used += (static_cast<size_t>(count) * sizeof(T) + 15) / 16 * 16;
+    return {reinterpret_cast<T*>(host + at), reinterpret_cast<T*>(placed + at)};
+  }
+};
+
+}  // namespace
+
+size_t BatchTables::bytes(const Sizes& s) {
+  Cursor cursor{nullptr, nullptr};
+  for (int i = 0; i < 4; ++i) cursor.take<int32_t>(s.rows);
+  cursor.take<int32_t>(s.logit_rows);
+  cursor.take<Slice>(s.sequences);
+  cursor.take<int32_t>(s.sequences * s.pages);
+  return cursor.used;
+}
+
+BatchTables::BatchTables(const Sizes& sizes, int block_size, Device& device)
+    : device_(device),
+      block_size_(block_size),
+      host_("batch tables", bytes(sizes), device.staging()),
+      placed_("batch tables", device.is_host() ? 0 : bytes(sizes), device.memory()),
+      host_data_(host_.take(bytes(sizes))),
+      placed_data_(device.is_host() ? host_data_ : placed_.take(bytes(sizes))) {}
+
+void BatchTables::fill_rows(const Batch& batch, int32_t* positions, int32_t* horizons, int32_t* row_slots) const {
+  for (const auto& slice : batch.sequences) {
+    for (int32_t i = 0; i < slice.rows; ++i) {
+      const int32_t row = slice.first_row + i, position = slice.past + i;
+      positions[row] = position;
+      horizons[row] = std::max(slice.horizon, slice.past + slice.rows);
+      if (device_.is_host()) continue;
+      row_slots[row] = slice.pages[static_cast<size_t>(position / block_size_)] * block_size_ + position % block_size_;
+    }
+  }
+}
+
+PlacedBatch BatchTables::place(const Batch& batch, int64_t pages) {
+  const auto rows = static_cast<int64_t>(batch.tokens.size());
+  const auto sequences = static_cast<int64_t>(batch.sequences.size());
+  const auto logit_rows = static_cast<int64_t>(batch.logit_rows.size());
+  Cursor cursor{host_data_, placed_data_};
+  const auto [positions, placed_positions] = cursor.take<int32_t>(rows);
+  const auto [horizons, placed_horizons] = cursor.take<int32_t>(rows);
+  const auto [row_slots, placed_row_slots] = cursor.take<int32_t>(rows);
+  fill_rows(batch, positions, horizons, row_slots);
+  PlacedBatch placed{batch};
+  placed.positions = {placed_positions, static_cast<size_t>(rows)};
+  placed.horizons = {placed_horizons, static_cast<size_t>(rows)};
+  if (device_.is_host()) return placed;
+
+  const auto [tokens, placed_tokens] = cursor.take<int32_t>(rows);
+  const auto [logits, placed_logits] = cursor.take<int32_t>(logit_rows);
+  const auto [slices, placed_slices] = cursor.take<Slice>(sequences);
+  const auto [table, placed_table] = cursor.take<int32_t>(sequences * pages);
+  std::copy(batch.tokens.begin(), batch.tokens.end(), tokens);
+  std::copy(batch.logit_rows.begin(), batch.logit_rows.end(), logits);
+  for (int64_t i = 0; i < sequences; ++i) {
+    const SequenceSlice& s = batch.sequences[static_cast<size_t>(i)];
+    slices[i] = {s.first_row, s.rows, s.past, s.past + s.rows};
+    const size_t used = static_cast<size_t>((s.past + s.rows + block_size_ - 1) / block_size_);
+    MR_ASSERT(static_cast<int64_t>(used) <= pages);
+    std::copy_n(s.pages.begin(), used, table + i * pages);
+    placed.tables.longest_slice = std::max(placed.tables.longest_slice, s.rows);
+  }
+  placed.tokens = {placed_tokens, static_cast<size_t>(rows)};
+  placed.logit_rows = {placed_logits, static_cast<size_t>(logit_rows)};
+  placed.tables.slices = placed_slices;
+  placed.tables.pages = placed_table;
+  placed.tables.page_stride = pages;
+  placed.tables.positions = placed_positions;
+  placed.tables.row_slots = placed_row_slots;
+  used_ = cursor.used;
+  return placed;
+}
+
+void BatchTables::send() {
+  if (!device_.is_host()) device_.enqueue_write(placed_data_, host_data_, used_);
+}
+
+}  // namespace millrace

@@ -1,0 +1,139 @@
+// Attention on a GPU against the CPU's reference, over the same cases and under the same attacks on its softmax.
+#include "cuda/support.h"
+#include "kernels/attention_cases.h"
+
+namespace millrace {
+namespace {
+
+// The batch's pages and slices in the GPU's memory.
+class GpuBatch {
+ public:
+  GpuBatch(AttentionBatch& batch, TestMatrix& out, DType activations) : args_(batch.args(out)) {
+    const size_t bytes = batch.pool_bytes();
+    keys_ = std::make_unique<GpuBytes>(args_.kv.keys, bytes);
+    values_ = std::make_unique<GpuBytes>(args_.kv.values, bytes);
+    q_ = std::make_unique<GpuCopy>(batch.q(), activations);
+    out_ = std::make_unique<GpuCopy>(out, activations);
+    size_t stride = 1;
+    for (const auto& s : args_.sequences) stride = std::max(stride, s.pages.size());
+    std::vector<SliceTables::Slice> slices;
+    std::vector<int32_t> pages(stride * args_.sequences.size(), 0), positions, slots;
+    for (size_t i = 0; i < args_.sequences.size(); ++i) {
+      const SequenceSlice& s = args_.sequences[i];
+      slices.push_back({s.first_row, s.rows, s.past, s.past + s.rows});
+      std::copy(s.pages.begin(), s.pages.end(), pages.begin() + static_cast<int64_t>(i * stride));
+      args_.tables.longest_slice = std::max(args_.tables.longest_slice, s.rows);
+      for (int32_t r = 0; r < s.rows; ++r) positions.push_back(s.past + r);
+    }
+    slices_ = std::make_unique<GpuBytes>(slices);
+    pages_ = std::make_unique<GpuBytes>(pages);
+    positions_ = std::make_unique<GpuBytes>(positions);
+    args_.tables.slices = slices_->as<SliceTables::Slice>();
+    args_.tables.pages = pages_->as<int32_t>();
+    args_.tables.page_stride = static_cast<int64_t>(stride);
+    args_.tables.positions = positions_->as<int32_t>();
+    args_.kv.keys = keys_->data();
+    args_.kv.values = values_->data();
+    args_.q = q_->view();
+    args_.out = out_->view();
+  }
+
+  TestMatrix run(const AttentionKernel& kernel, const AttentionProblem& problem, TestMatrix out) {
+    const std::vector<std::byte> zeros(kernel.workspace_bytes(problem, gpu().hardware()), std::byte{0});
+    const GpuBytes workspace(zeros);
+    kernel.run(args_, on_gpu(workspace.data()));
+    kernel.run(args_, on_gpu(workspace.data()));  // the workspace is fit for another launch
+    out_->read(out);
+    EXPECT_TRUE(out.spare_is_untouched());
+    return out;
+  }
+
+ private:
+  AttentionArgs args_;
+  std::unique_ptr<GpuBytes> keys_, values_, slices_, pages_, positions_;
+  std::unique_ptr<GpuCopy> q_, out_;
+};
+
+// Half-precision queries, weights and outputs each round once; scores enter the softmax with their error.
+double tolerance(const AttentionCase& c, DType activations, Precision precision) {
+  const double largest_score = std::max(1.0, 2.0 * c.q_scale * c.k_scale);
+  const double kv_rounding = precision == Precision::Exact ? 0
+                             : c.kv == DType::BF16         ? 0x1p-8
+                             : c.kv == DType::F32          ? 0
+                                                           : 0x1p-10;
+  return 4 * largest_score * (1e-6 + rounding_of(activations) + kv_rounding);
+}
+
+void check(const AttentionCase& c, DType activations, Precision precision, AttentionBatch& batch, double allowed) {
+  round_to(batch.q(), activations);
+  ThreadPool pool(2);
+  TestMatrix expected(batch.rows(), batch.width());
+  reference_attention()->run(batch.args(expected), {&pool, nullptr});
+  AttentionProblem problem = batch.problem();
+  problem.precision = precision;
+  int ran = 0;
+  for (const AttentionKernel* kernel : cuda_kernels().attention) {
+    if (!kernel->can_run(problem.bucketed(), gpu().hardware())) continue;
+    SCOPED_TRACE(c.name + " " + std::string(name(c.kv)) + " " + std::string(kernel->name()) + " " +
+                 std::string(name(activations)));
+    TestMatrix out(batch.rows(), batch.width());
+    GpuBatch on_device(batch, out, activations);
+    EXPECT_LT(on_device.run(*kernel, problem.bucketed(), out).distance(expected), allowed);
+    ++ran;
+  }
+  EXPECT_GT(ran, 0) << c.name;
+}
+
+TEST(CudaAttention, EveryKernelMatchesTheReferenceOnEveryCase) {
+  for (const AttentionCase& c : attention_cases()) {
+    for (const DType activations : kPlainTypes) {
+      const Precision precision = activations == DType::F32 ? Precision::Exact : Precision::Fast;
+      Random random;
+      SCOPED_TRACE("seed " + std::to_string(random.seed()));
+      AttentionBatch batch(c, random);
+      check(c, activations, precision, batch, tolerance(c, activations, precision));
+    }
+  }
+}
+
+TEST(CudaAttention, SurvivesAttacksOnTheSoftmax) {
+  const std::vector<std::pair<std::string, std::function<float(int, int)>>> attacks{
+      {"all equal", [](int, int) { return 3.0f; }},
+      {"all -1e4", [](int, int) { return -1e4f; }},
+      {"all +1e4", [](int, int) { return 1e4f; }},
+      {"+-1e4", [](int p, int) { return p % 3 == 0 ? 1e4f : -1e4f; }},
+      {"spike at the start", [](int p, int) { return p == 0 ? 1e4f : 0.0f; }},
+      {"spike at the end", [](int p, int length) { return p == length - 1 ? 1e4f : 0.0f; }},
+      {"rising", [](int p, int) { return 7.0f * static_cast<float>(p); }},
+      {"falling", [](int p, int) { return -7.0f * static_cast<float>(p); }},
+      {"steps of the slack", [](int p, int) { return 5.5f * static_cast<float>(p / 64); }},
+  };
+  for (const AttentionCase& c : {AttentionCase{"decode", DType::F32, 6, 2, 64, 16, 0, 0, {{700, 1}}},
+                                 AttentionCase{"decode", DType::F16, 6, 2, 64, 32, 0, 0, {{700, 1}}},
+                                 AttentionCase{"decode", DType::BF16, 6, 2, 128, 64, 0, 0, {{700, 1}}},
+                                 AttentionCase{"prefill", DType::BF16, 4, 2, 64, 64, 0, 0, {{100, 150}}},
+                                 AttentionCase{"window", DType::F16, 4, 2, 64, 16, 90, 0, {{300, 1}, {0, 130}}},
+                                 AttentionCase{"softcap", DType::F16, 4, 2, 64, 16, 0, 30, {{300, 1}, {0, 130}}}}) {
+    for (const auto& [attack, score] : attacks) {
+      Random random;
+      SCOPED_TRACE(attack + " seed " + std::to_string(random.seed()));
+      AttentionBatch batch(c, random);
+      const float q = 64, scale = std::sqrt(float(c.head_dim)) / q;
+      for (int64_t row = 0; row < batch.rows(); ++row) {
+        for (int64_t i = 0; i < batch.width(); ++i) batch.q().at(row, i) = i % c.head_dim == 0 ? q : 0.0f;
+      }
+      const auto& make_score = score;
+      batch.fill(
+          [&](int slice, int position, int, int i) {
+            const auto& s = c.slices[static_cast<size_t>(slice)];
+            return i == 0 ? make_score(position, s.past + s.rows) * scale : 0.0f;
+          },
+          [&](int, int, int, int) { return random.normal(); });
+      const DType activations = c.kv == DType::F32 ? DType::F32 : c.kv;
+      check(c, activations, Precision::Fast, batch, 2e-2);  // false for NaN
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,219 @@
+// Every linear kernel of the GPU, in every layout and format, against the exact product.
+#include <gtest/gtest.h>
+
+#include "cuda/support.h"
+#include "kernels/linear_cases.h"
+#include "tensor/dequantize.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kLargestF16 = 65504;
+
+struct Case {
+  DType format, x, y;
+  int64_t n, k, m;
+  bool biased, accumulate;
+};
+
+// x W^T (+ bias) (+ y) in double precision, and what a row of it typically measures.
+struct Expected {
+  std::vector<double> y;
+  std::vector<double> typical;
+};
+
+class Problem {
+ public:
+  Problem(const Case& c, std::mt19937& random) : case_(c), weights_(random_weights(c.format, c.n, c.k, random)) {
+    x_ = random_activations(c.m, c.k, random);
+    // What f16 can hold: products of a few hundred such inputs stay within its range, too.
+    const float largest = c.x == DType::F16 ? 100 : 1e30f;
+    for (float& value : x_) value = rounded(std::clamp(value, -largest, largest), c.x);
+    std::normal_distribution<float> normal;
+    for (int64_t i = 0; i < c.n; ++i) bias_.push_back(normal(random));
+    for (int64_t i = 0; i < c.n * c.m; ++i) before_.push_back(rounded(normal(random), c.y));
+    compute();
+  }
+
+  // The norm of each row's error over what the row's rounding errors may measure: at most 1.
+  double run(const LinearKernel& kernel, const LinearLayout& layout, Precision precision, ThreadPool& pool) {
+    const Case& c = case_;
+    const LinearProblem problem{c.format, layout.name(), precision, c.accumulate, c.n, c.k, c.m, c.x};
+    const WeightView view{c.format, c.n, c.k, weights_.data()};
+    const GpuBytes packed(layout.bytes(c.format, c.n, c.k)), bias(bias_);
+    const GpuBytes workspace(kernel.workspace_bytes(problem.bucketed(), gpu().hardware()));
+    layout.upload({&view, 1}, packed.data(), gpu_uploader(), pool);
+    const LinearWeights weights{c.format, c.n, c.k, &layout, packed.data()};
+    TestMatrix x(c.m, c.k), y(c.m, c.n);
+    for (int64_t i = 0; i < c.m; ++i) {
+      for (int64_t j = 0; j < c.k; ++j) x.at(i, j) = x_[size_t(i * c.k + j)];
+      for (int64_t j = 0; j < c.n && c.accumulate; ++j) y.at(i, j) = before_[size_t(i * c.n + j)];
+    }
+    const GpuCopy gpu_x(x, c.x), gpu_y(y, c.y);
+    kernel.run({gpu_x.view(), &weights, c.biased ? bias.as<float>() : nullptr, gpu_y.view(), c.accumulate},
+               on_gpu(workspace.data()));
+    gpu_y.read(y);
+    EXPECT_TRUE(y.spare_is_untouched());
+    return worst(y, precision);
+  }
+
+ private:
+  void compute() {
+    const Case& c = case_;
+    std::vector<float> row(static_cast<size_t>(c.k));
+    expected_.y.resize(size_t(c.m * c.n));
+    double w_norm = 0;
+    for (int64_t j = 0; j < c.n; ++j) {
+      dequantize_row(c.format, weights_.data() + static_cast<size_t>(j) * row_bytes(c.format, c.k), row.data(), c.k);
+      for (const float w : row) w_norm += double(w) * w;
+      for (int64_t i = 0; i < c.m; ++i) {
+        double sum = (c.biased ? bias_[size_t(j)] : 0) + (c.accumulate ? before_[size_t(i * c.n + j)] : 0);
+        for (int64_t e = 0; e < c.k; ++e) sum += double(x_[size_t(i * c.k + e)]) * row[size_t(e)];
+        expected_.y[size_t(i * c.n + j)] = sum;
+      }
+    }
+    for (int64_t i = 0; i < c.m; ++i) {
+      double x_norm = 0;
+      for (int64_t e = 0; e < c.k; ++e) x_norm += double(x_[size_t(i * c.k + e)]) * x_[size_t(i * c.k + e)];
+      expected_.typical.push_back(std::sqrt(x_norm * w_norm));
+    }
+  }
+
+  double worst(TestMatrix& y, Precision precision) const {
+    const Case& c = case_;
+    // Fast kernels may round weights to the type of x, and quantize x to int8 for quantized weights.
+    const double product = precision == Precision::Exact ? 1e-6
+                           : is_quantized(c.format)      ? 2e-2
+                                                         : 4 * rounding_of(c.x) + 1e-6;
+    double worst = 0;
+    for (int64_t i = 0; i < c.m; ++i) {
+      double error = 0, size = 0;
+      for (int64_t j = 0; j < c.n; ++j) {
+        double want = expected_.y[size_t(i * c.n + j)];
+        if (c.y == DType::F16) want = std::clamp(want, -kLargestF16, kLargestF16);  // it saturates
+        error += std::pow(y.at(i, j) - want, 2);
+        size += want * want;
+      }
+      // Below 2^-14 numbers of f16 lie 2^-24 apart, whatever their size.
+      const double smallest = c.y == DType::F16 ? 0x1p-24 * std::sqrt(double(c.n)) : 1e-30;
+      const double allowed =
+          product * expected_.typical[size_t(i)] + (rounding_of(c.y) + 1e-6) * std::sqrt(size) + smallest;
+      worst = std::max(worst, std::isnan(error) ? 1e30 : std::sqrt(error) / allowed);
+    }
+    return worst;
+  }
+
+  Case case_;
+  std::vector<std::byte> weights_;
+  std::vector<float> x_, bias_, before_;
+  Expected expected_;
+};
+
+class CudaLinearTest : public testing::TestWithParam<DType> {
+ protected:
+  // Returns how many kernels ran.
+  int check(const Case& c, Precision precision, std::mt19937& random) {
+    Problem problem(c, random);
+    int ran = 0;
+    for (const auto* layout : cuda_kernels().layouts) {
+      if (!layout->accepts(c.format, c.n, c.k, gpu().hardware())) continue;
+      const LinearProblem p{c.format, layout->name(), precision, c.accumulate, c.n, c.k, c.m, c.x};
+      for (const auto* kernel : cuda_kernels().linear) {
+        if (!kernel->can_run(p.bucketed(), gpu().hardware())) continue;
+        SCOPED_TRACE(to_string(p) + " y=" + std::string(name(c.y)) + " with " + std::string(kernel->name()));
+        EXPECT_GT(kernel->estimate_us(p.bucketed(), gpu().hardware()), 0);
+        EXPECT_LE(problem.run(*kernel, *layout, precision, pool_), 1);
+        ++ran;
+      }
+    }
+    return ran;
+  }
+  ThreadPool pool_{4};
+};
+
+TEST_P(CudaLinearTest, Exact) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (const LinearShape shape : test_shapes(GetParam())) {
+    for (const int64_t m : {1, 3, 8, 33}) {
+      EXPECT_GT(check({GetParam(), DType::F32, DType::F32, shape.n, shape.k, m, m % 2 == 0, m == 3}, Precision::Exact,
+                      random),
+                0);
+    }
+  }
+}
+
+TEST_P(CudaLinearTest, Fast) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  std::vector<LinearShape> shapes = test_shapes(GetParam());
+  shapes.push_back({768, 1024});
+  shapes.push_back({264, 512});
+  for (const LinearShape shape : shapes) {
+    for (const int64_t m : kTestRows) {
+      for (const DType x : {DType::BF16, DType::F16}) {
+        if (!is_quantized(GetParam()) && GetParam() != DType::F32 && GetParam() != x) continue;
+        const bool accumulate = m % 3 == 0;
+        const DType y = accumulate || m % 2 == 0 ? DType::F32 : x;
+        EXPECT_GT(check({GetParam(), x, y, shape.n, shape.k, m, m % 5 == 1, accumulate}, Precision::Fast, random), 0);
+      }
+    }
+  }
+}
+
+// silu(gate) * up in one go, from rows that alternate.
+TEST_P(CudaLinearTest, Gated) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const DType format = GetParam(), type = format == DType::F16 ? DType::F16 : DType::BF16;
+  constexpr int64_t kHalf = 136, kWidth = 512;
+  const auto gate = random_weights(format, kHalf, kWidth, random), up = random_weights(format, kHalf, kWidth, random);
+  for (const auto* layout : cuda_kernels().layouts) {
+    if (!layout->accepts(format, 2 * kHalf, kWidth, gpu().hardware()) || layout->gate_group() == 0) continue;
+    const GpuBytes packed(layout->bytes(format, 2 * kHalf, kWidth));
+    layout->upload_gated({format, kHalf, kWidth, gate.data()}, {format, kHalf, kWidth, up.data()}, packed.data(),
+                         gpu_uploader(), pool_);
+    const LinearWeights weights{format, 2 * kHalf, kWidth, layout, packed.data()};
+    for (const int64_t m : {1, 4, 8, 17, 64, 130}) {
+      std::normal_distribution<float> normal;
+      TestMatrix in(m, kWidth), out(m, kHalf), expected(m, kHalf);
+      std::vector<float> g(kWidth), u(kWidth);
+      for (int64_t i = 0; i < m * kWidth; ++i) in.at(i / kWidth, i % kWidth) = rounded(normal(random), type);
+      for (int64_t j = 0; j < kHalf; ++j) {
+        const size_t at = static_cast<size_t>(j) * row_bytes(format, kWidth);
+        dequantize_row(format, gate.data() + at, g.data(), kWidth);
+        dequantize_row(format, up.data() + at, u.data(), kWidth);
+        for (int64_t i = 0; i < m; ++i) {
+          double a = 0, b = 0;
+          for (int64_t e = 0; e < kWidth; ++e)
+            a += double(in.at(i, e)) * g[size_t(e)], b += double(in.at(i, e)) * u[size_t(e)];
+          expected.at(i, j) = static_cast<float>(a / (1 + std::exp(-a)) * b);
+        }
+      }
+      const LinearProblem p{format, layout->name(), Precision::Fast, false, 2 * kHalf, kWidth, m, type, true};
+      for (const auto* kernel : cuda_kernels().linear) {
+        if (!kernel->can_run(p.bucketed(), gpu().hardware())) continue;
+        SCOPED_TRACE(to_string(p) + " with " + std::string(kernel->name()));
+        const GpuBytes workspace(kernel->workspace_bytes(p.bucketed(), gpu().hardware()));
+        const GpuCopy gpu_in(in, type), gpu_out(out, type);
+        kernel->run({gpu_in.view(), &weights, nullptr, gpu_out.view(), false, true}, on_gpu(workspace.data()));
+        gpu_out.read(out);
+        EXPECT_TRUE(out.spare_is_untouched());
+        EXPECT_LE(out.distance(expected), is_quantized(format) ? 5e-2 : 2e-2);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, CudaLinearTest, testing::ValuesIn([] {
+                           std::vector<DType> all;
+                           for (const auto& format : all_dtypes()) all.push_back(format.dtype);
+                           return all;
+                         }()),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,15 @@
+// Skips everything in one line where there is no GPU that this build can use.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "hardware/device.h"
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (const std::string problem = millrace::cuda_problem(); !problem.empty()) {
+    std::printf("the CUDA tests are skipped: %s\n", problem.c_str());
+    return 0;
+  }
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,199 @@
+// Whole models on a GPU: every golden under --exact against Hugging Face, on the fast path against the CPU, and
+// decoding step by step (recorded and replayed) against the same tokens in one chunk.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/engine.h"
+#include "models/golden.h"
+
+namespace millrace {
+namespace {
+
+class CudaGoldenTest : public testing::TestWithParam<Golden> {};
+
+LoadOptions options(int64_t length, bool exact) {
+  return {.device = DeviceChoice::Cuda,
+          .threads = 2,
+          .exact = exact,
+          .context = length,
+          .rows = length,
+          .logit_rows = length,
+          .block_size = 16};
+}
+
+double relative_error(const std::vector<std::vector<float>>& got, const std::vector<std::vector<float>>& want) {
+  double largest = 0, error = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    for (size_t j = 0; j < want[i].size(); ++j) {
+      if (!std::isfinite(got[i][j])) return 1e30;
+      largest = std::max<double>(largest, std::abs(want[i][j]));
+      error = std::max<double>(error, std::abs(got[i][j] - want[i][j]));
+    }
+  }
+  return error / largest;
+}
+
+std::vector<std::string> files_of(const Golden& golden) {
+  std::vector<std::string> files{golden.folder.string()};
+  if (golden.has_gguf) files.push_back((golden.folder / "model.gguf").string());
+  return files;
+}
+
+TEST_P(CudaGoldenTest, ExactEqualsHuggingFace) {
+  const Golden& golden = GetParam();
+  const Expected expected = read_expected(golden);
+  const auto length = static_cast<int64_t>(expected.tokens.size());
+  for (const auto& file : files_of(golden)) {
+    auto runner = load(file, options(length, true));
+    const auto rows = all_logits(*runner, expected.tokens, static_cast<int32_t>(length));
+    const size_t vocab = rows.front().size();
+    std::vector<std::vector<float>> got, want;
+    for (size_t i = 0; i < expected.rows.size(); ++i) {
+      got.push_back(rows[static_cast<size_t>(expected.rows[i])]);
+      want.emplace_back(expected.logits.begin() + static_cast<int64_t>(i * vocab),
+                        expected.logits.begin() + static_cast<int64_t>((i + 1) * vocab));
+    }
+    EXPECT_LE(relative_error(got, want), golden.tolerance) << file;
+  }
+}
+
+TEST_P(CudaGoldenTest, GreedyTextEqualsHuggingFace) {
+  const Golden& golden = GetParam();
+  const Expected expected = read_expected(golden);
+  auto load_options = options(static_cast<int64_t>(expected.tokens.size() + expected.greedy.size()), true);
+  load_options.logit_rows = 1;
+  auto runner = load(golden.folder.string(), load_options);
+  Engine engine(*runner);
+  engine.submit({expected.tokens, {.temperature = 0}, static_cast<int32_t>(expected.greedy.size())});
+  std::vector<int32_t> generated;
+  while (engine.step([&](const Emission& e) { generated.push_back(e.token); })) {
+  }
+  EXPECT_EQ(generated, expected.greedy);
+}
+
+// Random weights amplify roundings; real models are held to their text elsewhere.
+TEST_P(CudaGoldenTest, FastStaysNearTheCpu) {
+  const Golden& golden = GetParam();
+  const Expected expected = read_expected(golden);
+  const auto length = static_cast<int64_t>(expected.tokens.size());
+  for (const auto& file : files_of(golden)) {
+    LoadOptions cpu = options(length, true);
+    cpu.device = DeviceChoice::Cpu;
+    auto exact = load(file, cpu);
+    auto fast = load(file, options(length, false));
+    const auto want = all_logits(*exact, expected.tokens, static_cast<int32_t>(length));
+    const auto got = all_logits(*fast, expected.tokens, static_cast<int32_t>(length));
+    EXPECT_LE(relative_error(got, want), 0.15) << file;
+  }
+}
+
+TEST_P(CudaGoldenTest, ReplayedStepsGiveTheSameLogits) {
+  const Golden& golden = GetParam();
+  const Expected expected = read_expected(golden);
+  const auto length = static_cast<int64_t>(expected.tokens.size());
+  auto runner = load(golden.folder.string(), options(length, true));
+  const auto whole = all_logits(*runner, expected.tokens, static_cast<int32_t>(length));
+  EXPECT_LE(relative_error(all_logits(*runner, expected.tokens, 1), whole), 2e-5);
+  EXPECT_LE(relative_error(all_logits(*runner, expected.tokens, 7), whole), 2e-5);
+}
+
+TEST(CudaGoldens, AreThere) { EXPECT_FALSE(all_goldens().empty()) << goldens_folder(); }
+
+INSTANTIATE_TEST_SUITE_P(All, CudaGoldenTest, testing::ValuesIn(all_goldens()),
+                         [](const auto& info) { return info.param.name; });
+
+// Sequences of different lengths decode together: their steps are recorded once and replayed with other tables.
+TEST(CudaEngine, BatchesGiveTheTextOfEachAlone) {
+  const std::string model = (goldens_folder() / "llama_gqa").string();
+  const auto generate = [&](int64_t sequences) {
+    LoadOptions o = options(100, true);
+    o.sequences = sequences;
+    o.logit_rows = sequences;
+    auto runner = load(model, o);
+    Engine engine(*runner);
+    std::map<RequestId, std::vector<int32_t>> texts;
+    for (int32_t i = 0; i < 5; ++i) {
+      std::vector<int32_t> prompt;
+      for (int32_t t = 0; t < 3 + 11 * i; ++t) prompt.push_back((t * 7 + i) % 50);
+      engine.submit({prompt, {.temperature = 0}, 20 + i});
+    }
+    while (engine.step([&](const Emission& e) { texts[e.id].push_back(e.token); })) {
+    }
+    return texts;
+  };
+  EXPECT_EQ(generate(1), generate(5));
+}
+
+TEST(CudaRunner, LikeliestTokensAreTheLogits) {
+  auto runner = load((goldens_folder() / "llama_gqa").string(), options(40, true));
+  BlockTable table = runner->kv().new_table(40);
+  ASSERT_TRUE(table.reserve(40));
+  StepBatch step(40, 1, 40);
+  std::vector<int32_t> tokens(40);
+  for (int32_t i = 0; i < 40; ++i) tokens[static_cast<size_t>(i)] = i % 30;
+  step.add(tokens, 0, 40, table.pages(), StepBatch::Logits::All);
+  const auto best = runner->run(step.batch());
+  const std::vector<int32_t> found(best.begin(), best.end());
+  const Matrix logits = runner->logits();
+  for (int64_t i = 0; i < logits.rows; ++i) {
+    const float* row = logits.row<float>(i);
+    EXPECT_EQ(found[static_cast<size_t>(i)], std::max_element(row, row + logits.cols) - row);
+  }
+}
+
+// The goldens are small and most are f32: here the kernels of 16-bit and quantized weights meet a model's shapes, with
+// many rows and with one. Activations in bf16 through thirty layers lose some digits.
+TEST(CudaSynthetic, FastStaysNearTheCpu) {
+  std::vector<int32_t> tokens(40);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * 977 % 40000);
+  for (const char* format : {"bf16", "f16", "q8_0", "q4_0", "q4_k", "q6_k"}) {
+    const std::string model = std::string("synthetic:smollm2-135m:") + format;
+    LoadOptions cpu = options(40, true);
+    cpu.device = DeviceChoice::Cpu;
+    cpu.threads = 0;
+    const auto want = all_logits(*load(model, cpu), tokens, 40);
+    auto runner = load(model, options(40, false));
+    for (const int32_t chunk : {40, 1})
+      EXPECT_LE(relative_error(all_logits(*runner, tokens, chunk), want), 0.15) << model << " in chunks of " << chunk;
+  }
+}
+
+// A narrower KV cache loses what its format loses, and no more than on the CPU.
+TEST(CudaKv, FormatsStayNearF32) {
+  for (const char* name : {"llama_gqa", "gemma3", "qwen3"}) {
+    const std::string model = (goldens_folder() / name).string();
+    std::vector<int32_t> tokens(60);
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * 13 % 40);
+    auto reference = load(model, options(60, true));
+    const auto want = all_logits(*reference, tokens, 60);
+    for (const auto& [dtype, tolerance] :
+         std::vector<std::pair<DType, double>>{{DType::F16, 1e-2}, {DType::BF16, 1e-1}, {DType::Q8_0, 1e-1}}) {
+      if (reference->model().config().head_dim % info(dtype).block != 0) continue;
+      LoadOptions o = options(60, true);
+      o.kv_type = dtype;
+      auto runner = load(model, o);
+      for (const int32_t chunk : {60, 1}) {
+        const double error = relative_error(all_logits(*runner, tokens, chunk), want);
+        EXPECT_LE(error, tolerance) << name << " " << millrace::name(dtype);
+        EXPECT_GT(error, 0) << name << " " << millrace::name(dtype) << " cannot be lossless: was it used?";
+      }
+    }
+  }
+}
+
+// What does not fit is refused before anything is computed, and says so in one line.
+TEST(CudaMemory, RefusesWhatDoesNotFit) {
+  LoadOptions o = options(0, false);
+  o.rows = 64, o.logit_rows = 64, o.context = 128;
+  o.sequences = 1 << 23;
+  o.rows = 1 << 23;
+  try {
+    load((goldens_folder() / "llama_gqa").string(), o);
+    FAIL() << "a KV cache of 8 million sequences fitted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::OutOfMemory) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace millrace
