@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kMostBytes = 1 << 20;
+constexpr size_t kMostBytes = 256 << 10;
 
 constexpr CharSet::Range kSurrogates{0xD800, 0xDFFF};
 

@@ -1,0 +1,53 @@
+"""millrace load against millrace serve, and the page as that server hands it out."""
+
+import json
+
+import pytest
+
+from serving import Server
+from tiny_model import write_tiny_model
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    write_tiny_model(path)
+    with Server(path) as server:
+        yield server
+
+
+def test_streams_at_a_time(millrace, server):
+    report = millrace.json("load", "--url", server.url, "-c", "3", "--requests", "6", "--words", "8", "-n", "5", "--seed", "1")
+    assert report["requests"] == 6 and report["failed"] == 0
+    assert all(r["tokens"] == 5 and r["prompt_tokens"] > 8 for r in report["each"])
+    assert 0 < report["ttft_ms"]["p50"] <= report["ttft_ms"]["p99"]
+    assert report["tokens_per_second"] > 0 and report["plan"]["streams"] == 3
+
+
+def test_rate(millrace, server, tmp_path):
+    plot = tmp_path / "plot.svg"
+    done = millrace.run("load", "--url", server.url + "/v1", "--rate", "8", "--duration", "2", "--words", "4", "-n", "3", "--svg", plot)
+    assert done.returncode == 0, done.stderr
+    assert b"TTFT" in done.stdout and b"requests/s" in done.stdout
+    assert plot.read_text().startswith("<svg") and not done.stderr
+
+
+def test_load_without_a_server(millrace):
+    assert "cannot reach" in millrace.fails("load", "--url", "http://127.0.0.1:9", "-c", "1", "--requests", "1")
+
+
+def test_the_page_is_served(server):
+    status, headers, body = server.get("/")
+    assert status == 200 and headers["Content-Type"].startswith("text/html") and b"<title>millrace" in body
+    assert "script-src 'self'" in headers["Content-Security-Policy"] and "unsafe" not in headers["Content-Security-Policy"]
+    status, headers, body = server.get("/page/main.js")
+    assert status == 200 and headers["Content-Type"].startswith("text/javascript")
+    assert server.get("/page/main.js", headers={"If-None-Match": headers["ETag"]})[0] == 304
+    assert server.get("/page/nothing.js")[0] == 404
+
+
+def test_the_live_view_has_its_numbers(server):
+    status, _, stats = server.get("/engine")
+    assert status == 200 and stats["kv"]["blocks"] > 0 and stats["streams"] == []
+    status, _, flow = server.get("/engine/dataflow")
+    assert status == 200 and flow["choices"] and all(c["kernel"] and c["percent_of_roof"] >= 0 for c in flow["choices"])
