@@ -176,9 +176,11 @@ class Service::Loop {
   void end(RequestId id, int32_t choice, FinishReason why, std::string_view error = {}) {
     const auto found = streams_.find(id);
     if (found == streams_.end()) return;
-    engine_.cancel(id, choice);
     Stream& stream = found->second;
-    for (int32_t c = 0; c < static_cast<int32_t>(stream.ended.size()); ++c) {
+    const auto choices = static_cast<int32_t>(stream.ended.size());
+    if (choice != kAllChoices && (choice < 0 || choice >= choices)) return;
+    engine_.cancel(id, choice);
+    for (int32_t c = 0; c < choices; ++c) {
       if (stream.ended[static_cast<size_t>(c)] || (choice != kAllChoices && choice != c)) continue;
       Emission emission{id, -1, why, nullptr};
       emission.choice = c;

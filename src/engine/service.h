@@ -33,7 +33,7 @@ class Service {
   RequestId submit(Request request, OnEmission on_emission);
 
   // Ends one choice, or all of a request: before the next step its pages are free, and OnEmission gets Cancelled for
-  // each choice that had not finished. An unknown id, or one that has finished, is ignored.
+  // each choice that had not finished. An unknown id or choice, or one that has finished, is ignored.
   static constexpr int32_t kAllChoices = -1;
   void cancel(RequestId id, int32_t choice = kAllChoices);
 
