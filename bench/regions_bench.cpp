@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "base/thread_pool.h"
 #include "hardware/detect.h"
 
 namespace millrace {
