@@ -30,6 +30,8 @@ void CudaMemory::release(std::byte* data, size_t) noexcept { cudaFree(data); }
 
 void CudaMemory::write(std::byte* to, const std::byte* from, size_t bytes) {
   check_cuda(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "copying to it");
+  // From pageable memory the copy returns when its bytes are staged; our streams do not wait for the default one.
+  check_cuda(cudaStreamSynchronize(cudaStreamLegacy), "copying to it");
 }
 
 void CudaMemory::read(std::byte* to, const std::byte* from, size_t bytes) {

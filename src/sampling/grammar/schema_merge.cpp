@@ -144,8 +144,8 @@ std::vector<std::string> schema_types(const Schema& schema) {
   std::vector<std::string> types;
   if (const auto named = schema.find("type"); named != schema.end()) {
     for (const Schema& type : named->is_array() ? *named : Schema::array({*named})) {
-      const bool known =
-          type.is_string() && (type == "integer" || std::find(kAll.begin(), kAll.end(), type) != kAll.end());
+      const bool known = type == "integer" ||
+                         std::any_of(kAll.begin(), kAll.end(), [&](const std::string& name) { return type == name; });
       if (!known)
         fail(ErrorKind::Usage, "the schema has a type that does not exist: {}",
              type.dump(-1, ' ', false, Schema::error_handler_t::replace));

@@ -106,8 +106,9 @@ SchemaWriter::Rule SchemaWriter::value(const Schema& raw) {
 SchemaWriter::Rule SchemaWriter::write(const Schema& schema) {
   if (!schema.is_object()) fail(ErrorKind::Usage, "the schema has a {} where a schema should be", schema.type_name());
   if (schema.size() == 1) {
-    const std::string& only = schema.begin().key();
-    const Schema& inside = schema.begin().value();
+    const auto keyword = schema.begin();
+    const std::string& only = keyword.key();
+    const Schema& inside = keyword.value();
     if (only == "$ref" && inside.is_string()) return value(document_.resolve(inside.get<std::string>()));
     if (only == "allOf" && inside.is_array() && inside.size() == 1) return value(inside[0]);
     if ((only == "anyOf" || only == "oneOf") && inside.is_array() && !inside.empty()) {
