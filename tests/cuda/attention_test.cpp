@@ -38,6 +38,13 @@ class GpuBatch {
     args_.out = out_->view();
   }
 
+  // As a step attends to the prompts behind its decodes: the batch's later slices alone.
+  void skip(size_t slices) {
+    args_.sequences = args_.sequences.subspan(slices);
+    args_.tables.slices += slices;
+    args_.tables.pages += static_cast<int64_t>(slices) * args_.tables.page_stride;
+  }
+
   TestMatrix run(const AttentionKernel& kernel, const AttentionProblem& problem, TestMatrix out) {
     const std::vector<std::byte> zeros(kernel.workspace_bytes(problem, gpu().hardware()), std::byte{0});
     const GpuBytes workspace(zeros);
@@ -93,6 +100,36 @@ TEST(CudaAttention, EveryKernelMatchesTheReferenceOnEveryCase) {
       AttentionBatch batch(c, random);
       check(c, activations, precision, batch, tolerance(c, activations, precision));
     }
+  }
+}
+
+TEST(CudaAttention, SlicesThatBeginBehindOthers) {
+  const AttentionCase c{"behind", DType::BF16, 8, 2, 64, 16, 0, 0, {{90, 1}, {7, 1}, {200, 1}, {0, 40}, {33, 5}}};
+  constexpr size_t kSkipped = 3;
+  Random random;
+  SCOPED_TRACE("seed " + std::to_string(random.seed()));
+  AttentionBatch batch(c, random);
+  round_to(batch.q(), DType::BF16);
+  ThreadPool pool(2);
+  TestMatrix expected(batch.rows(), batch.width());
+  reference_attention()->run(batch.args(expected), {&pool, nullptr});
+  AttentionProblem problem = batch.problem();
+  problem.sequences -= kSkipped;
+  problem.rows -= kSkipped;
+  for (const AttentionKernel* kernel : cuda_kernels().attention) {
+    if (!kernel->can_run(problem.bucketed(), gpu().hardware())) continue;
+    SCOPED_TRACE(kernel->name());
+    TestMatrix out(batch.rows(), batch.width());
+    GpuBatch on_device(batch, out, DType::BF16);
+    on_device.skip(kSkipped);
+    TestMatrix got = on_device.run(*kernel, problem.bucketed(), out);
+    for (int64_t row = 0; row < static_cast<int64_t>(kSkipped); ++row) {
+      for (int64_t i = 0; i < batch.width(); ++i) {
+        EXPECT_TRUE(std::isnan(got.at(row, i))) << "row " << row << " is another's";
+        got.at(row, i) = expected.at(row, i);
+      }
+    }
+    EXPECT_LT(got.distance(expected), tolerance(c, DType::BF16, Precision::Fast));
   }
 }
 
