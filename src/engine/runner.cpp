@@ -59,14 +59,10 @@ Runner::Runner(std::shared_ptr<const WeightSource> source, const LoadOptions& op
     : source_(std::move(source)), options_(options) {
   const IsaSet isa = allowed_isa(options_.isa);
   device_ = open_device({options_.device, options_.threads, options_.measure, isa});
-  if (options_.batch_invariant && !device_->is_host())
-    fail(ErrorKind::Unsupported, "results that do not depend on the batch are the CPU's only: use --device cpu");
   options_.threads = device_->is_host() ? hardware().threads : detect_cpu(options_.threads, isa).threads;
-  const int64_t least =
-      options_.batch_invariant ? std::max(kLeastInvariantRows, options_.sequences) : options_.sequences;
   if (options_.rows == 0) options_.rows = device_->is_host() ? kRowsOnCpu : kRowsOnGpu;
-  options_.rows = std::max(options_.rows, least);
-  options_.logit_rows = std::max(options_.logit_rows, least);
+  options_.rows = std::max(options_.rows, options_.sequences);
+  options_.logit_rows = std::max(options_.logit_rows, options_.sequences);
   plans_ = PlanCache::load(PlanCache::file_for(hardware().id, hardware().threads));
   pool_ = std::make_unique<ThreadPool>(options_.threads);
   const DType working = working_type(*source_, *device_, options_.exact);
@@ -87,7 +83,8 @@ Runner::Runner(std::shared_ptr<const WeightSource> source, const LoadOptions& op
 }
 
 Activations::Sizes Runner::activation_sizes() const {
-  return {model_->widths(), options_.rows, options_.logit_rows, {ops_->working()}};
+  return {
+      model_->widths(), ops_->padded_rows(options_.rows), ops_->padded_rows(options_.logit_rows), {ops_->working()}};
 }
 
 BatchTables::Sizes Runner::table_sizes() const {

@@ -24,8 +24,9 @@ AttentionProblem AttentionProblem::bucketed() const {
 }
 
 std::string to_string(const AttentionProblem& p) {
-  return fmt::format("attention {}{} heads={}/{} head_dim={} block={}{}{} sequences={} rows={} context={}", name(p.kv),
-                     p.precision == Precision::Exact ? " exact" : "", p.heads, p.kv_heads, p.head_dim, p.block_size,
+  return fmt::format("attention {}{}{} heads={}/{} head_dim={} block={}{}{} sequences={} rows={} context={}",
+                     name(p.kv), p.precision == Precision::Exact ? " exact" : "", p.invariant ? " invariant" : "",
+                     p.heads, p.kv_heads, p.head_dim, p.block_size,
                      p.window > 0 ? fmt::format(" window={}", p.window) : "", p.softcap ? " softcap" : "", p.sequences,
                      p.rows, p.context);
 }
