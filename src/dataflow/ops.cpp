@@ -19,10 +19,10 @@ std::string forced_kernel(const OpsOptions& options, std::string_view op) {
 }
 
 void check_forced_ops(const OpsOptions& options) {
-  static const std::set<std::string_view> known{LinearOp::kName,    AttentionOp::kName,   NormOp::kName,
-                                                RopeOp::kName,      RopeAnglesOp::kName,  ActivationOp::kName,
-                                                EmbeddingOp::kName, ElementwiseOp::kName, KvWriteOp::kName,
-                                                RopeWriteOp::kName, ArgmaxOp::kName};
+  static const std::set<std::string_view> known{
+      LinearOp::kName,     AttentionOp::kName, NormOp::kName,        RopeOp::kName,    RopeAnglesOp::kName,
+      ActivationOp::kName, EmbeddingOp::kName, ElementwiseOp::kName, KvWriteOp::kName, RopeWriteOp::kName,
+      ArgmaxOp::kName,     SampleOp::kName,    ScoreRangeOp::kName};
   for (const auto& [op, kernel] : options.forced) {
     if (!known.contains(op)) fail(ErrorKind::Usage, "--kernel {}={}: no such op", op, kernel);
   }
@@ -48,7 +48,9 @@ Ops::Ops(const KernelSet& kernels, Device& device, ThreadPool& pool, const PlanC
       elementwise_(kernels.elementwise, hardware_, plans, forced_kernel(options_, ElementwiseOp::kName)),
       kv_write_(kernels.kv_write, hardware_, plans, forced_kernel(options_, KvWriteOp::kName)),
       rope_write_(kernels.rope_write, hardware_, plans, forced_kernel(options_, RopeWriteOp::kName)),
-      argmax_(kernels.argmax, hardware_, plans, forced_kernel(options_, ArgmaxOp::kName)) {
+      argmax_(kernels.argmax, hardware_, plans, forced_kernel(options_, ArgmaxOp::kName)),
+      sample_(kernels.sample, hardware_, plans, forced_kernel(options_, SampleOp::kName)),
+      score_range_(kernels.score_range, hardware_, plans, forced_kernel(options_, ScoreRangeOp::kName)) {
   check_forced_ops(options_);
 }
 
@@ -215,7 +217,8 @@ AttentionProblem Ops::problem_of(const AttentionArgs& a) const {
                            static_cast<int64_t>(a.sequences.size()),
                            0,
                            0,
-                           options_.batch_invariant};
+                           options_.batch_invariant,
+                           a.phi != nullptr};
   for (const auto& s : a.sequences) {
     problem.rows += s.rows;
     problem.context = std::max<int64_t>(problem.context, s.past + s.rows);
@@ -297,5 +300,12 @@ void Ops::gather(Matrix x, std::span<const int32_t> rows, Matrix out) {
 }
 
 void Ops::argmax(Matrix logits, int32_t* ids) { dispatch(argmax_, {bucket(logits.rows), logits.cols}, {logits, ids}); }
+
+void Ops::sample(const SampleOp::Args& a) { dispatch(sample_, {bucket(a.logits.rows), a.logits.cols}, a); }
+
+void Ops::score_range(const ScoreRangeOp::Args& args) {
+  if (watch_ == Watch::Expect && times_ != nullptr) return;
+  dispatch(score_range_, problem_of(args.attention).bucketed(), args);
+}
 
 }  // namespace millrace

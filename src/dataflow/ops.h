@@ -64,6 +64,8 @@ class Ops {
   void softcap(Matrix x, float cap);
   void gather(Matrix x, std::span<const int32_t> rows, Matrix out);
   void argmax(Matrix logits, int32_t* ids);
+  void sample(const SampleOp::Args& args);
+  void score_range(const ScoreRangeOp::Args& args);
 
   // Until it is called with null, every op adds what it took to `times`; with Watch::Expect it does not run, and adds
   // what its plan promises. For benchmarks: it allocates.
@@ -118,6 +120,8 @@ class Ops {
   Planner<KvWriteOp> kv_write_;
   Planner<RopeWriteOp> rope_write_;
   Planner<ArgmaxOp> argmax_;
+  Planner<SampleOp> sample_;
+  Planner<ScoreRangeOp> score_range_;
 };
 
 }  // namespace millrace

@@ -1,4 +1,6 @@
 // Attention on a GPU against the CPU's reference, over the same cases and under the same attacks on its softmax.
+#include <limits>
+
 #include "cuda/support.h"
 #include "kernels/attention_cases.h"
 
@@ -38,6 +40,11 @@ class GpuBatch {
     args_.out = out_->view();
   }
 
+  void set_phi(const std::vector<float>& phi) {
+    phi_ = std::make_unique<GpuBytes>(phi);
+    args_.phi = phi_->as<float>();
+  }
+
   // As a step attends to the prompts behind its decodes: the batch's later slices alone.
   void skip(size_t slices) {
     args_.sequences = args_.sequences.subspan(slices);
@@ -57,7 +64,7 @@ class GpuBatch {
 
  private:
   AttentionArgs args_;
-  std::unique_ptr<GpuBytes> keys_, values_, slices_, pages_, positions_;
+  std::unique_ptr<GpuBytes> keys_, values_, slices_, pages_, positions_, phi_;
   std::unique_ptr<GpuCopy> q_, out_;
 };
 
@@ -70,6 +77,9 @@ double tolerance(const AttentionCase& c, DType activations, Precision precision)
                                                            : 0x1p-10;
   return 4 * largest_score * (1e-6 + rounding_of(activations) + kv_rounding);
 }
+
+void check_unified(const AttentionCase& c, DType activations, AttentionProblem problem, AttentionBatch& batch,
+                   TestMatrix& expected, double allowed);
 
 void check(const AttentionCase& c, DType activations, Precision precision, AttentionBatch& batch, double allowed) {
   round_to(batch.q(), activations);
@@ -89,6 +99,26 @@ void check(const AttentionCase& c, DType activations, Precision precision, Atten
     ++ran;
   }
   EXPECT_GT(ran, 0) << c.name;
+  check_unified(c, activations, problem, batch, expected, allowed);
+}
+
+// Whatever maximum a calibration suggests, the result is right: a bad one only costs time.
+void check_unified(const AttentionCase& c, DType activations, AttentionProblem problem, AttentionBatch& batch,
+                   TestMatrix& expected, double allowed) {
+  for (const AttentionKernel* kernel : cuda_kernels().attention) {
+    problem.calibrated = false;
+    const bool exact = kernel->can_run(problem.bucketed(), gpu().hardware());
+    problem.calibrated = true;
+    if (exact || !kernel->can_run(problem.bucketed(), gpu().hardware())) continue;
+    for (const float phi : {0.0f, 5.0f, -20.0f, 88.0f, 1e4f, -1e4f, 1e30f}) {
+      SCOPED_TRACE(c.name + " " + std::string(name(c.kv)) + " " + std::string(kernel->name()) + " phi " +
+                   std::to_string(phi));
+      TestMatrix out(batch.rows(), batch.width());
+      GpuBatch on_device(batch, out, activations);
+      on_device.set_phi(std::vector<float>(static_cast<size_t>(c.heads), phi));
+      EXPECT_LT(on_device.run(*kernel, problem.bucketed(), out).distance(expected), allowed);
+    }
+  }
 }
 
 TEST(CudaAttention, EveryKernelMatchesTheReferenceOnEveryCase) {
@@ -134,11 +164,15 @@ TEST(CudaAttention, SlicesThatBeginBehindOthers) {
 }
 
 TEST(CudaAttention, SurvivesAttacksOnTheSoftmax) {
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
   const std::vector<std::pair<std::string, std::function<float(int, int)>>> attacks{
       {"all equal", [](int, int) { return 3.0f; }},
       {"all -1e4", [](int, int) { return -1e4f; }},
       {"all +1e4", [](int, int) { return 1e4f; }},
       {"+-1e4", [](int p, int) { return p % 3 == 0 ? 1e4f : -1e4f; }},
+      {"all -infinity", [](int, int) { return -kInfinite; }},
+      {"-infinity but one", [](int p, int) { return p == 5 ? 2.0f : -kInfinite; }},
+      {"all beyond f32", [](int, int) { return 3e38f; }},
       {"spike at the start", [](int p, int) { return p == 0 ? 1e4f : 0.0f; }},
       {"spike at the end", [](int p, int length) { return p == length - 1 ? 1e4f : 0.0f; }},
       {"rising", [](int p, int) { return 7.0f * static_cast<float>(p); }},

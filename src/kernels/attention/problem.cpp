@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/scores.h"
 
 namespace millrace {
 namespace {
@@ -21,6 +22,11 @@ AttentionProblem AttentionProblem::bucketed() const {
   bucket.rows = rows == sequences ? bucket.sequences : next_power_of_two(rows);
   bucket.context = std::max<int64_t>(64, next_power_of_two(context));
   return bucket;
+}
+
+UnifiedRoom unified_room(DType kv) {
+  if (kv == DType::F16) return {kUnifiedAboveHalf / kLog2E, kUnifiedBelowHalf / kLog2E};
+  return {kUnifiedRange / kLog2E, kUnifiedRange / kLog2E};
 }
 
 std::string to_string(const AttentionProblem& p) {
