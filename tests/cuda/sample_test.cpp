@@ -62,7 +62,9 @@ TEST(CudaSample, DrawsWhatTheReferenceDraws) {
       same += got[i] == want[i] ? 1 : 0;
       EXPECT_GE(got[i], 0);
       EXPECT_LT(got[i], vocab);
-      if (rows[i].temperature == 0) EXPECT_EQ(got[i], want[i]) << i;
+      if (rows[i].temperature == 0) {
+        EXPECT_EQ(got[i], want[i]) << i;
+      }
     }
   }
   EXPECT_GE(same, draws - draws / 50) << "of " << draws;  // exponentials differ in their last bits
