@@ -60,7 +60,6 @@ class Streams {
       if (test_.draw && !runner_.draws().usable()) draw_on_host();
       throw_if_interrupted();
     }
-    if (runner_.draws().usable()) runner_.draws().clear();
   }
 
   void run() {
@@ -74,7 +73,6 @@ class Streams {
  private:
   void ask_for_draws() {
     if (!runner_.draws().usable()) return;
-    runner_.draws().clear();
     for (size_t i = 0; i < samplers_.size(); ++i) runner_.draws().set(static_cast<int64_t>(i), samplers_[i]);
   }
   void draw_on_host() {

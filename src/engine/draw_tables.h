@@ -16,7 +16,7 @@ class DrawTables {
 
   // False: tokens are drawn on the host, as on the CPU and for vocabularies beyond what the kernel takes.
   bool usable() const { return usable_; }
-  void clear();  // all rows take their likeliest token
+  void clear();  // all rows take their likeliest token, as before the first set(); done after each step
   // Row `row` draws as the sampler would. False: the device cannot, or there is no room for the changes of its logits.
   bool set(int64_t row, const Sampler& sampler);
   bool any() const { return used_rows_ > 0; }  // somebody draws

@@ -130,7 +130,6 @@ bool Engine::step(FunctionRef<void(const Emission&)> emit, FunctionRef<void()> m
 void Engine::ask_for_draws(std::span<const Scheduler::Part> parts) {
   DrawTables& draws = runner_.draws();
   on_host_.clear();
-  if (draws.usable()) draws.clear();
   for (const auto& part : parts) {
     const Sequence& s = *part.sequence;
     const bool completes = part.rows == static_cast<int32_t>(s.pending().size());

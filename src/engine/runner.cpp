@@ -255,7 +255,9 @@ std::span<const int32_t> Runner::run(const Batch& batch, FunctionRef<void()> mea
   }
   if (!device_->is_host()) meanwhile();
   hidden_rows_ = {static_cast<int64_t>(batch.logit_rows.size()) - batch.without_logits, batch.without_logits};
-  return results_->tokens();
+  const auto tokens = results_->tokens();
+  draws_->clear();  // they were of this step
+  return tokens;
 }
 
 Matrix Runner::hidden() { return results_->hidden(activations_->last, hidden_rows_.first, hidden_rows_.second); }
