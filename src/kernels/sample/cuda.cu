@@ -1,4 +1,5 @@
-// A block draws the token of one row: a few passes over logits that are in the second-level cache.
+// A block draws the token of one row. Its logits are in the second-level cache; one pass finds the likeliest, one more
+// picks those that can be drawn at all, and what follows looks at these alone where they are few.
 #include "kernels/cuda/cost.h"
 #include "kernels/cuda_lists.h"
 
@@ -6,6 +7,8 @@ namespace millrace {
 namespace {
 
 constexpr int kThreads = 1024, kWarps = kThreads / 32;
+constexpr int kSlots =
+    64;  // that a warp has for what it picks: where more can be drawn, the whole row is looked through
 constexpr int kDigitBits = 8, kBins = 1 << kDigitBits;
 constexpr int kCopies = 8;  // of each bin: neighbours would wait for each other
 // Sums of a bin are kept in two halves of 32 bits, which the hardware adds at once; this many numbers do not overflow
@@ -34,6 +37,8 @@ struct Shared {
   unsigned low[kBins * kCopies], high[kBins * kCopies];
   unsigned long long parts[kWarps];
   float thread_best[kThreads];
+  float values[kWarps * kSlots];
+  int ids[kWarps * kSlots], counts[kWarps];
   int found;
   unsigned long long rest;
   uint32_t digit;
@@ -59,9 +64,7 @@ class Row {
         draw_(p.rows[blockIdx.x]),
         logits_(p.logits + blockIdx.x * p.stride),
         cols_(p.cols),
-        thread_(static_cast<int>(threadIdx.x)) {
-    span_ = (cols_ + kThreads - 1) / kThreads * 32;
-  }
+        thread_(static_cast<int>(threadIdx.x)) {}
 
   __device__ void change(const LogitChange* changes) {
     for (int i = draw_.repeated + thread_; i < draw_.counted; i += kThreads) {
@@ -81,16 +84,24 @@ class Row {
     if (likeliest < 0 || draw_.temperature == 0) return likeliest;
     scale_ = 1.44269504088896f / draw_.temperature;
     Kept kept;
-    if (draw_.top_k > 0 && draw_.top_k < cols_) kept = keep_top_k();
-    if (draw_.top_p < 1) kept = keep_top_p(kept);
+    if (draw_.top_k > 0 && draw_.top_k < cols_) {
+      kept = keep_top_k();
+      if (draw_.top_p < 1) kept = keep_top_p(kept);
+    } else if (draw_.top_p < 1) {
+      kept = keep_top_p_of_all();
+    } else if (draw_.min_p > 0) {
+      pick([&](float x) { return share_of(x) >= draw_.min_p; });
+    }
     kept.least_share = draw_.min_p;
     const auto weight = [&](int i) { return is_kept(kept, i) ? weight_of(logit(i)) : 0; };
     const unsigned long long total = total_of(weight);
     const double at = draw_.unit * static_cast<double>(total);
-    return locate(min(static_cast<unsigned long long>(at), total - 1), weight, likeliest);
+    const int found = locate(min(static_cast<unsigned long long>(at), total - 1), weight, -1);
+    return found < 0 ? likeliest : ids_ != nullptr ? ids_[found] : found;
   }
 
  private:
+  __device__ int span() const { return (cols_ + kThreads - 1) / kThreads * 32; }  // neighbours that a warp has
   __device__ float logit(int i) const { return fminf(logits_[i], kLargest); }
   __device__ uint32_t key_of(int i) const { return ordered_bits(logit(i)); }
   __device__ float share_of(float logit) const { return exp2f((logit - best_) * scale_); }
@@ -149,6 +160,7 @@ class Row {
 
   __device__ Kept keep_top_k() {
     const uint32_t bound = reached_by(draw_.top_k);
+    pick([&](float x) { return ordered_bits(x) >= bound; });
     const auto takes_part = [&](int i) { return logits_[i] > kLowest && key_of(i) >= bound; };
     auto left = static_cast<unsigned long long>(draw_.top_k);
     const uint32_t key = find_border(
@@ -157,16 +169,89 @@ class Row {
   }
 
   // Tokens so unlikely that all of the vocabulary at their weight would be within what is cut off take no part.
-  __device__ Kept keep_top_p(const Kept& before) {
-    const unsigned long long total = total_of([&](int i) { return is_kept(before, i) ? weight_of(logit(i)) : 0; });
-    unsigned long long left = max(static_cast<unsigned long long>(double(draw_.top_p) * double(total)), 1ull);
-    const unsigned long long least = max((total - min(left, total)) / static_cast<unsigned>(cols_), 1ull);
-    const auto takes_part = [&](int i) { return is_kept(before, i) && weight_of(logit(i)) >= least; };
+  struct Mass {
+    unsigned long long wanted, least;  // what must be made up, and of what weight at least
+  };
+  __device__ Mass mass_of(const Kept& kept) {
+    const unsigned long long total = total_of([&](int i) { return is_kept(kept, i) ? weight_of(logit(i)) : 0; });
+    const unsigned long long wanted = max(static_cast<unsigned long long>(double(draw_.top_p) * double(total)), 1ull);
+    return {wanted, max((total - min(wanted, total)) / static_cast<unsigned>(cols_), 1ull)};
+  }
+
+  __device__ Kept keep_top_p(const Kept& before) { return keep_mass(before, mass_of(before)); }
+
+  __device__ Kept keep_top_p_of_all() {
+    const Mass mass = mass_of({});
+    pick([&](float x) { return weight_of(x) >= mass.least; });
+    return keep_mass({}, mass);
+  }
+
+  __device__ Kept keep_mass(const Kept& before, const Mass& mass) {
+    const auto takes_part = [&](int i) { return is_kept(before, i) && weight_of(logit(i)) >= mass.least; };
+    unsigned long long left = mass.wanted;
     const uint32_t key = find_border(
         cols_, left, [&](int i) { return key_of(i); }, takes_part, [&](int i) { return weight_of(logit(i)); });
     // Equals have equal weights: so many of them make up what is left.
     const unsigned long long each = max(weight_of(value_of(key)), 1ull);
     return with_equals(key, (left + each - 1) / each, takes_part);
+  }
+
+  // What follows works on the logits above -infinity for which wanted(logit) holds, in their order; on all of them
+  // where they are too many.
+  template <class Wanted>
+  __device__ void pick(Wanted wanted) {
+    constexpr int kAtOnce = 8;
+    const int warp = thread_ / 32, lane = thread_ % 32, begin = warp * span(), end = min(begin + span(), cols_);
+    int count = 0;
+    for (int first = begin; first < end; first += 32 * kAtOnce) {
+      float x[kAtOnce];
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int i = first + j * 32 + lane;
+        x[j] = i < end ? logits_[i] : kLowest;
+      }
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        const bool mine = x[j] > kLowest && wanted(fminf(x[j], kLargest));
+        const unsigned all = __ballot_sync(~0u, mine);
+        const int at = count + __popc(all & ((1u << lane) - 1));
+        if (mine && at < kSlots) {
+          s_.values[warp * kSlots + at] = fminf(x[j], kLargest);
+          s_.ids[warp * kSlots + at] = first + j * 32 + lane;
+        }
+        count += __popc(all);
+      }
+    }
+    if (lane == 0) s_.counts[warp] = count;
+    __syncthreads();
+    if (__all_sync(~0u, s_.counts[lane] <= kSlots)) close_ranks(warp, lane, count);
+    __syncthreads();
+  }
+
+  // Each warp's picks move to where those of the warps before it end.
+  __device__ void close_ranks(int warp, int lane, int count) {
+    int before = 0, total = 0;
+    for (int w = 0; w < kWarps; ++w) {
+      before += w < warp ? s_.counts[w] : 0;
+      total += s_.counts[w];
+    }
+    float values[kSlots / 32];
+    int ids[kSlots / 32];
+#pragma unroll
+    for (int j = 0; j < kSlots / 32; ++j) {
+      values[j] = s_.values[warp * kSlots + j * 32 + lane];
+      ids[j] = s_.ids[warp * kSlots + j * 32 + lane];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < kSlots / 32; ++j) {
+      if (j * 32 + lane >= count) continue;
+      s_.values[before + j * 32 + lane] = values[j];
+      s_.ids[before + j * 32 + lane] = ids[j];
+    }
+    logits_ = s_.values;
+    ids_ = s_.ids;
+    cols_ = total;
   }
 
   // Of the keys equal to the border's, the first `count` are kept.
@@ -253,7 +338,7 @@ class Row {
   // neighbours; the one whose stretch it is looks through it.
   template <class Size>
   __device__ int locate(unsigned long long target, Size size, int otherwise) {
-    const int warp = thread_ / 32, lane = thread_ % 32, begin = warp * span_, end = min(begin + span_, cols_);
+    const int warp = thread_ / 32, lane = thread_ % 32, begin = warp * span(), end = min(begin + span(), cols_);
     unsigned long long sum = 0;
 #pragma unroll 4
     for (int i = begin + lane; i < end; i += 32) sum += size(i);
@@ -290,8 +375,9 @@ class Row {
   Shared& s_;
   const DrawRow draw_;
   float* logits_;
-  const int cols_, thread_;
-  int span_;
+  const int* ids_ = nullptr;  // of what was picked
+  int cols_;
+  const int thread_;
   float best_ = 0, scale_ = 0;
 };
 
