@@ -10,7 +10,7 @@ import pytest
 
 from conftest import BUILD, GOLDENS
 
-VERBS = ["run", "chat", "bench", "tune", "explain", "inspect", "logits", "tokenize", "detokenize", "template", "perplexity", "quantize", "models", "doctor"]
+VERBS = ["run", "chat", "bench", "tune", "calibrate", "explain", "inspect", "logits", "tokenize", "detokenize", "template", "perplexity", "quantize", "models", "doctor"]
 TOKENS = "1,5,9,14,30,7,22"
 
 
@@ -166,6 +166,22 @@ def test_quantize_is_read_back_by_gguf(millrace, kind, tmp_path):
     tokens = millrace.json("logits", "-m", out, "--tokens", TOKENS)["logits"]
     assert len(tokens) == 7 and all(math.isfinite(x) for row in tokens for x in row)
     assert "--type" in millrace.fails("quantize", source, out, "--type", "Q9", code=2)
+
+
+def test_what_was_calibrated_is_kept_and_changes_no_text(millrace, tiny, tmp_path):
+    ask = ("run", "-m", tiny, "--raw", "abc", "-n", "12", "--temp", "0", "--ignore-eos", "--exact")
+    before = millrace.json(*ask)["tokens"]
+    report = millrace.json("calibrate", "-m", tiny, "--exact")
+    assert report["calibrated_layers"] == report["layers"] == len(report["ranges"])
+    assert all(len(layer) == report["heads"] and all(head["least"] <= head["most"] for head in layer) for layer in report["ranges"])
+    assert json.loads(open(report["file"]).read())["tokens"] == report["tokens"] > 10
+    assert millrace.json(*ask)["tokens"] == before
+    (tmp_path / "text").write_text("abc def " * 3)
+    assert millrace.json("calibrate", "-m", tiny, "-f", tmp_path / "text", "--tokens", "9")["tokens"] == 9
+    assert "kept in" in millrace.run("calibrate", "-m", tiny).stdout.decode()
+    (tmp_path / "empty").write_text("")
+    assert millrace.run("calibrate", "-m", tiny, "-f", tmp_path / "empty").returncode in (0, 2)  # a model may begin every text
+    assert "no-such" in millrace.fails("calibrate", "-m", tiny, "-f", tmp_path / "no-such")
 
 
 def test_what_was_tuned_is_kept_and_explained(millrace, tiny):

@@ -36,18 +36,18 @@ struct SequenceSlice {
   std::span<const int32_t> pages;  // block table: position p lives in pages[p / block_size]
 };
 
-// The slices once more as flat arrays in the device's memory. Recorded steps are replayed with other contents, so kernels
-// of a GPU read lengths here and launch for what the problem's bucket allows.
+// The slices once more as flat arrays in the device's memory. Recorded steps are replayed with other contents, so
+// kernels of a GPU read lengths here and launch for what the problem's bucket allows.
 struct SliceTables {
   struct alignas(16) Slice {
     int32_t first_row, rows, past, length;  // length: past + rows
   };
-  const Slice* slices = nullptr;          // [sequences]
-  const int32_t* pages = nullptr;         // [sequences][page_stride]
+  const Slice* slices = nullptr;   // [sequences]
+  const int32_t* pages = nullptr;  // [sequences][page_stride]
   int64_t page_stride = 0;
-  const int32_t* positions = nullptr;     // [rows]
-  const int32_t* row_slots = nullptr;     // [rows]: page * block_size + slot that a row's key and value go to
-  int32_t longest_slice = 0;              // rows
+  const int32_t* positions = nullptr;  // [rows]
+  const int32_t* row_slots = nullptr;  // [rows]: page * block_size + slot that a row's key and value go to
+  int32_t longest_slice = 0;           // rows
 };
 
 struct AttentionProblem {
@@ -56,14 +56,22 @@ struct AttentionProblem {
   int heads = 0, kv_heads = 0, head_dim = 0, block_size = 0;
   int window = 0;  // 0: all of the past
   bool softcap = false;
-  int64_t sequences = 0;  // in the batch
-  int64_t rows = 0;       // new tokens in all
-  int64_t context = 0;    // longest past + rows
+  int64_t sequences = 0;    // in the batch
+  int64_t rows = 0;         // new tokens in all
+  int64_t context = 0;      // longest past + rows
+  bool invariant = false;   // a row's result may not depend on what else is in the batch
+  bool calibrated = false;  // the unified maximum of each head is known
 
   friend bool operator==(const AttentionProblem&, const AttentionProblem&) = default;
   AttentionProblem bucketed() const;
 };
 std::string to_string(const AttentionProblem& problem);
+
+// How far above and below phi the largest score of a row may be before unified kernels compute it again.
+struct UnifiedRoom {
+  float above, below;
+};
+UnifiedRoom unified_room(DType kv);
 
 struct AttentionArgs {
   Matrix q;    // [rows, heads * head_dim]

@@ -40,6 +40,8 @@ class CudaAttention final : public AttentionKernel {
 
   bool can_run(const Problem& p, const Hardware& hardware) const override {
     if (!is_gpu(hardware)) return false;
+    if (p.invariant && !is_invariant(p)) return false;
+    if (variant_.softmax == Softmax::Unified && !p.calibrated) return false;
     if (p.precision == Precision::Exact && variant_.kind != CudaAttentionKind::General) return false;
     const bool hopper =
         variant_.kind == CudaAttentionKind::PrefillHopper || variant_.kind == CudaAttentionKind::DecodeCluster;
@@ -94,17 +96,17 @@ class CudaAttention final : public AttentionKernel {
     args.phi = a.phi;
     args.workspace = executor.workspace;
     args.early = true;  // tables come with the step, and the write of k and v before this lets no kernel start too soon
-    const CudaAttentionShape shape{
-        variant_.kind,
-        a.phi == nullptr && variant_.softmax == Softmax::Unified ? Softmax::Online : variant_.softmax,
-        a.kv.dtype,
-        a.heads,
-        a.kv.kv_heads,
-        a.kv.head_dim,
-        a.kv.block_size,
-        static_cast<int>(a.sequences.size()),
-        a.tables.longest_slice,
-        rows};
+    const CudaAttentionShape shape{variant_.kind,
+                                   variant_.softmax,
+                                   a.kv.dtype,
+                                   a.heads,
+                                   a.kv.kv_heads,
+                                   a.kv.head_dim,
+                                   a.kv.block_size,
+                                   static_cast<int>(a.sequences.size()),
+                                   a.tables.longest_slice,
+                                   rows,
+                                   a.invariant};
     check_launch(launch_cuda_attention(plan(shape), args, cuda_launch(executor)), "starting attention");
   }
 
@@ -115,7 +117,15 @@ class CudaAttention final : public AttentionKernel {
             p.kv,          p.heads,
             p.kv_heads,    p.head_dim,
             p.block_size,  static_cast<int>(p.sequences),
-            longest,       static_cast<int>(p.rows)};
+            longest,       static_cast<int>(p.rows),
+            p.invariant};
+  }
+
+  // Others divide their work by the batch, or rescale one row when another's maximum grows. A window moves the units
+  // that warps take with the chunk it begins in.
+  bool is_invariant(const Problem& p) const {
+    if (variant_.kind == CudaAttentionKind::General) return true;
+    return variant_.kind == CudaAttentionKind::DecodeCluster && variant_.softmax == Softmax::Online && p.window == 0;
   }
 
   // Plans ask the driver for occupancy, so each shape's is kept. The first step of a shape is not recorded.
