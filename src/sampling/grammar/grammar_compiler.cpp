@@ -48,11 +48,14 @@ std::shared_ptr<CompiledGrammar> GrammarCompiler::State::find(const GrammarSpec&
 }
 
 std::shared_ptr<CompiledGrammar> GrammarCompiler::State::compile(const std::string& ebnf) {
-  if (std::optional<GrammarProgram> program = compile_program(ebnf)) {
-    auto automaton = std::make_shared<MaskAutomaton>(std::move(*program), vocabulary);
-    automaton->rehearse();
-    return automaton;
-  }
+  if (std::optional<GrammarProgram> program = compile_program(ebnf)) try {
+      auto automaton = std::make_shared<MaskAutomaton>(std::move(*program), vocabulary);
+      automaton->rehearse();
+      return automaton;
+    } catch (const Pushdown::TooComplex&) {
+      fail(ErrorKind::Usage,
+           "the grammar is too ambiguous to be followed quickly: its choices and repetitions begin too much alike");
+    }
   XGrammarCompiler::parse(ebnf);
   check_ebnf_size(ebnf);
   if (!xgrammar) xgrammar = std::make_unique<XGrammarCompiler>(*vocabulary);

@@ -59,8 +59,10 @@ class MaskAutomaton::Follower : public Constraint {
     }
   }
 
+  bool failed() const override { return failed_ || stuck_; }
+
   bool terminated() const override {
-    if (failed_ || stuck_) return true;
+    if (failed()) return true;
     if (!automaton_->vocabulary_->end_tokens().empty()) return false;
     const std::lock_guard guard(automaton_->lock_);
     return round_ == automaton_->round_ && automaton_->pushdown_.accepting(state_);
@@ -72,6 +74,8 @@ class MaskAutomaton::Follower : public Constraint {
     if (round_ == automaton_->round_) return;
     state_ = automaton_->advance(automaton_->pushdown_.start(), text_);
     round_ = automaton_->round_;
+    // A text that fills the memory by itself must not be read again at every token.
+    automaton_->most_bytes_ = std::max(automaton_->most_bytes_, 2 * automaton_->pushdown_.bytes());
   }
 
   std::shared_ptr<MaskAutomaton> automaton_;
@@ -83,7 +87,7 @@ class MaskAutomaton::Follower : public Constraint {
 };
 
 MaskAutomaton::MaskAutomaton(GrammarProgram program, std::shared_ptr<TokenVocabulary> vocabulary)
-    : vocabulary_(std::move(vocabulary)), pushdown_(std::move(program)), round_(1) {
+    : vocabulary_(std::move(vocabulary)), pushdown_(std::move(program)), most_bytes_(kMostStatesBytes) {
   for (auto& set : vocabulary_->sets(pushdown_.program().sets)) {
     std::vector<uint8_t> bytes = set->representatives(pushdown_.program());
     sets_.push_back({std::move(set), std::move(bytes)});
@@ -93,10 +97,11 @@ MaskAutomaton::MaskAutomaton(GrammarProgram program, std::shared_ptr<TokenVocabu
 std::unique_ptr<Constraint> MaskAutomaton::follow() { return std::make_unique<Follower>(shared_from_this()); }
 
 void MaskAutomaton::forget_if_large() {
-  if (pushdown_.bytes() <= kMostStatesBytes) return;
+  if (pushdown_.bytes() <= most_bytes_) return;
   masks_.clear();
   pushdown_.reset();
   ++round_;
+  most_bytes_ = kMostStatesBytes;
 }
 
 MaskAutomaton::State MaskAutomaton::advance(State state, std::string_view bytes) {
@@ -146,29 +151,23 @@ void MaskAutomaton::rehearse() {
   const std::lock_guard guard(lock_);
   uint64_t random = 0x9E3779B97F4A7C15u;
   State state = pushdown_.start();
-  try {
-    for (int i = 0; i < kRehearsedTokens && state != Pushdown::kDead; ++i) {
-      pushdown_.allow(kRehearsalWork);
-      const std::vector<uint32_t> mask = compute_mask(state);
-      std::vector<int32_t> words;
-      for (size_t w = 0; w < mask.size(); ++w) {
-        if (mask[w] != 0) words.push_back(static_cast<int32_t>(w));
-      }
-      if (words.empty()) return;
-      random = random * 6364136223846793005u + 1442695040888963407u;
-      const int32_t word = words[(random >> 33) % words.size()];
-      int32_t bit = 0;
-      while ((mask[static_cast<size_t>(word)] >> bit & 1) == 0) ++bit;
-      masks_[state] = mask;
-      const int32_t token = word * 32 + bit;
-      const auto& ends = vocabulary_->end_tokens();
-      const bool end = std::find(ends.begin(), ends.end(), token) != ends.end();
-      state = end ? pushdown_.start() : advance(state, vocabulary_->bytes(token));
+  for (int i = 0; i < kRehearsedTokens && state != Pushdown::kDead; ++i) {
+    pushdown_.allow(kRehearsalWork);
+    const std::vector<uint32_t> mask = compute_mask(state);
+    std::vector<int32_t> words;
+    for (size_t w = 0; w < mask.size(); ++w) {
+      if (mask[w] != 0) words.push_back(static_cast<int32_t>(w));
     }
-  } catch (const Pushdown::TooComplex&) {
-    fail(ErrorKind::Usage,
-         "the grammar is too ambiguous to be followed quickly: make its repetitions and choices differ "
-         "in what they begin with");
+    if (words.empty()) return;
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    const int32_t word = words[(random >> 33) % words.size()];
+    int32_t bit = 0;
+    while ((mask[static_cast<size_t>(word)] >> bit & 1) == 0) ++bit;
+    masks_[state] = mask;
+    const int32_t token = word * 32 + bit;
+    const auto& ends = vocabulary_->end_tokens();
+    const bool end = std::find(ends.begin(), ends.end(), token) != ends.end();
+    state = end ? pushdown_.start() : advance(state, vocabulary_->bytes(token));
   }
 }
 

@@ -18,9 +18,10 @@ namespace millrace {
 
 class MaskAutomaton : public CompiledGrammar, public std::enable_shared_from_this<MaskAutomaton> {
  public:
+  // Throws Pushdown::TooComplex.
   MaskAutomaton(GrammarProgram program, std::shared_ptr<TokenVocabulary> vocabulary);
 
-  // Follows some answers, so that what most requests need is there; throws Usage where masks would take too long.
+  // Follows some answers, so that what most requests need is there. Throws TooComplex where masks would take too long.
   void rehearse();
 
   std::unique_ptr<Constraint> follow() override;
@@ -46,7 +47,8 @@ class MaskAutomaton : public CompiledGrammar, public std::enable_shared_from_thi
   mutable std::mutex lock_;
   Pushdown pushdown_;
   std::unordered_map<State, std::vector<uint32_t>> masks_;
-  uint64_t round_ = 0;
+  size_t most_bytes_;
+  uint64_t round_ = 1;
 };
 
 }  // namespace millrace

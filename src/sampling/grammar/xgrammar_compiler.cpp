@@ -60,7 +60,8 @@ class XGrammarConstraint : public Constraint {
     }
   }
 
-  bool terminated() const override { return failed_ || stuck_ || matcher_.IsTerminated(); }
+  bool failed() const override { return failed_ || stuck_; }
+  bool terminated() const override { return failed() || matcher_.IsTerminated(); }
 
  private:
   xgrammar::GrammarMatcher matcher_;
