@@ -1,5 +1,6 @@
 // SDOT: four products of four rows at once.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -20,6 +21,14 @@ struct Dot {
   template <int lane>
   __attribute__((always_inline)) static void quad(int32x4_t& sum, int8x16_t w, int8x16_t x) {
     asm volatile("sdot %0.4s, %1.16b, %2.4b[%3]" : "+w"(sum) : "w"(w), "w"(x), "i"(lane));
+  }
+};
+
+struct Fixed {
+  // sum + a b / 2^15, rounded
+  __attribute__((always_inline)) static int16x8_t fma(int16x8_t sum, int16x8_t a, int16x8_t b) {
+    asm("sqrdmlah %0.8h, %1.8h, %2.8h" : "+w"(sum) : "w"(a), "w"(b));
+    return sum;
   }
 };
 
@@ -55,12 +64,12 @@ std::span<const Rows8Method> dotprod_methods() {
       {.name = "full_dotprod",
        .isa = Isa::DotProd,
        .min_m = 2,
-       .tile_rows = DotMicro::kRows,
-       .x_bytes = panel_x_bytes<DotMicro>,
+       .tile_rows = kPanelRows,
+       .x_bytes = int8_panel_x_bytes<DotMicro>,
        .quantize = quantize_for_panels<DotMicro>,
-       .scratch_bytes = DotMicro::kBytes,
-       .strips_per_panel = DotMicro::kStrips,
-       .multiply = panels<DotMicro>,
+       .scratch_bytes = kPanelBytes<DotMicro>,
+       .strips_per_panel = kPanelStrips,
+       .multiply = int8_panels<DotMicro>,
        .compute_share = 0.45,
        .unpack_rows = 2.5,
        .unpack_effort_rows = 1},

@@ -14,6 +14,14 @@ MR_BEGIN_TARGET("arch=armv8.2-a+dotprod+i8mm", "dotprod,i8mm")
 namespace millrace {
 namespace {
 
+struct Fixed {
+  // sum + a b / 2^15, rounded
+  __attribute__((always_inline)) static int16x8_t fma(int16x8_t sum, int16x8_t a, int16x8_t b) {
+    asm("sqrdmlah %0.8h, %1.8h, %2.8h" : "+w"(sum) : "w"(a), "w"(b));
+    return sum;
+  }
+};
+
 #include "kernels/linear/arm/mmla_panel-inl.h"
 
 }  // namespace
@@ -27,12 +35,12 @@ std::span<const Rows8Method> i8mm_methods() {
       {.name = "full_i8mm",
        .isa = Isa::I8mm,
        .min_m = 2,
-       .tile_rows = MmlaMicro::kRows,
-       .x_bytes = panel_x_bytes<MmlaMicro>,
+       .tile_rows = kPanelRows,
+       .x_bytes = int8_panel_x_bytes<MmlaMicro>,
        .quantize = quantize_for_panels<MmlaMicro>,
-       .scratch_bytes = MmlaMicro::kBytes,
-       .strips_per_panel = MmlaMicro::kStrips,
-       .multiply = panels<MmlaMicro>,
+       .scratch_bytes = kPanelBytes<MmlaMicro>,
+       .strips_per_panel = kPanelStrips,
+       .multiply = int8_panels<MmlaMicro>,
        .compute_share = 0.33,
        .unpack_rows = 4.5,
        .unpack_effort_rows = 1,

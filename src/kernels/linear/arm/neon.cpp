@@ -1,5 +1,6 @@
 // Plain NEON, for machines without dot instructions.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -20,6 +21,13 @@ struct Dot {
     const int8x16_t quads = vreinterpretq_s8_s32(vdupq_laneq_s32(vreinterpretq_s32_s8(x), lane));
     const int16x8_t low = vmull_s8(vget_low_s8(w), vget_low_s8(quads)), high = vmull_high_s8(w, quads);
     sum = vpadalq_s16(sum, vpaddq_s16(low, high));
+  }
+};
+
+struct Fixed {
+  // sum + a b / 2^15, rounded
+  __attribute__((always_inline)) static int16x8_t fma(int16x8_t sum, int16x8_t a, int16x8_t b) {
+    return vqaddq_s16(sum, vqrdmulhq_s16(a, b));
   }
 };
 
@@ -51,12 +59,12 @@ std::span<const Rows8Method> neon_methods() {
       {.name = "full_neon",
        .isa = Isa::Neon,
        .min_m = 2,
-       .tile_rows = DotMicro::kRows,
-       .x_bytes = panel_x_bytes<DotMicro>,
+       .tile_rows = kPanelRows,
+       .x_bytes = int8_panel_x_bytes<DotMicro>,
        .quantize = quantize_for_panels<DotMicro>,
-       .scratch_bytes = DotMicro::kBytes,
-       .strips_per_panel = DotMicro::kStrips,
-       .multiply = panels<DotMicro>,
+       .scratch_bytes = kPanelBytes<DotMicro>,
+       .strips_per_panel = kPanelStrips,
+       .multiply = int8_panels<DotMicro>,
        .compute_share = 0.45,
        .unpack_rows = 2.5,
        .unpack_effort_rows = 1},
