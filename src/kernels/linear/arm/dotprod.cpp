@@ -70,9 +70,9 @@ std::span<const Rows8Method> dotprod_methods() {
        .scratch_bytes = kPanelBytes<DotMicro>,
        .strips_per_panel = kPanelStrips,
        .multiply = int8_panels<DotMicro>,
-       .compute_share = 0.45,
-       .unpack_rows = 2.5,
-       .unpack_effort_rows = 1},
+       .compute_share = 0.65,
+       .unpack_rows = 7,
+       .unpack_effort_rows = 0.5},
   };
   return methods;
 }

@@ -41,8 +41,8 @@ std::span<const Rows8Method> i8mm_methods() {
        .scratch_bytes = kPanelBytes<MmlaMicro>,
        .strips_per_panel = kPanelStrips,
        .multiply = int8_panels<MmlaMicro>,
-       .compute_share = 0.33,
-       .unpack_rows = 4.5,
+       .compute_share = 0.65,
+       .unpack_rows = 14,
        .unpack_effort_rows = 1,
        .row_step = 2},
   };

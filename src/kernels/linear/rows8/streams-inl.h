@@ -7,9 +7,11 @@
 
 // Several for one row of x, where the memory is the limit; with more rows the sums take the registers.
 template <class Format>
-constexpr int kDecodeStreams = Format::kGroups == 1 ? MR_SMALL_STREAMS
-                               : Format::kMins      ? MR_K_MIN_STREAMS
-                                                    : MR_K_STREAMS;
+constexpr bool kNarrow = sizeof(typename Format::Block) <= 5 * 32;  // at most five bits an element, scales included
+template <class Format>
+constexpr int kDecodeStreams = Format::kGroups > 1 ? (Format::kMins ? MR_K_MIN_STREAMS : MR_K_STREAMS)
+                               : kNarrow<Format>   ? MR_NIBBLE_STREAMS
+                                                   : MR_SMALL_STREAMS;
 template <class Format, int m>
 constexpr int kStreams = m > 1 ? 1 : kDecodeStreams<Format>;
 
