@@ -7,18 +7,21 @@ struct DotMicro {
   struct WSuper {
     float step[kPackedRows];
     int8_t q[kSuperGroups][8][kPackedRows][4];
+
+    MR_INLINE void put_step(int half, float32x4_t rows) { vst1q_f32(step + 4 * half, rows); }
+    MR_INLINE void put(int64_t g, int half, const Weights& w) {
+      unrolled<8>([&](auto j) MR_INLINE { vst1q_s8(q[g][j][4 * half], w[j]); });
+    }
   };
   struct XSuper {
     float step[kPanelRows];
     int8_t q[kSuperGroups][2][kPanelRows][16];
-  };
 
-  MR_INLINE static void put(WSuper& to, int64_t g, int half, const Weights& w) {
-    unrolled<8>([&](auto j) MR_INLINE { vst1q_s8(to.q[g][j][4 * half], w[j]); });
-  }
-  MR_INLINE static void put(XSuper& to, int64_t g, int row, const Rounded32& v) {
-    for (int i = 0; i < 2; ++i) vst1q_s8(to.q[g][i][row], v.q[i]);
-  }
+    MR_INLINE void put_step(int row, float value) { step[row] = value; }
+    MR_INLINE void put(int64_t g, int row, const Rounded32& v) {
+      for (int i = 0; i < 2; ++i) vst1q_s8(q[g][i][row], v.q[i]);
+    }
+  };
 
   template <int rows>
   using Sums = int32x4_t[2][rows];
@@ -59,9 +62,6 @@ struct DotMicro {
         });
       });
     }
-    unrolled<rows>([&](auto r) MR_INLINE {
-      write_four(args, row + r, strip * kPackedRows, acc[0][r], fresh);
-      write_four(args, row + r, strip * kPackedRows + 4, acc[1][r], fresh);
-    });
+    write_tile<rows>(args, strip, row, rows, fresh, [&](auto r, auto half) MR_INLINE { return acc[half][r]; });
   }
 };

@@ -14,14 +14,6 @@ MR_BEGIN_TARGET("arch=armv8.2-a+dotprod+i8mm", "dotprod,i8mm")
 namespace millrace {
 namespace {
 
-struct Fixed {
-  // sum + a b / 2^15, rounded
-  __attribute__((always_inline)) static int16x8_t fma(int16x8_t sum, int16x8_t a, int16x8_t b) {
-    asm("sqrdmlah %0.8h, %1.8h, %2.8h" : "+w"(sum) : "w"(a), "w"(b));
-    return sum;
-  }
-};
-
 #include "kernels/linear/arm/mmla_panel-inl.h"
 
 }  // namespace

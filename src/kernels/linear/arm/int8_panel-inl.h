@@ -1,11 +1,9 @@
 // Prompts and larger batches in int8: a panel of weights, requantized, stays in the L1 cache while many rows of x pass
-// over it, eight at a time. Included inside a target region, after Fixed.
+// over it, eight at a time. Included inside a target region, after Dot.
 //
 // A Micro brings what differs between instructions:
-//   WSuper, XSuper       a stretch of up to 256 elements of eight rows: step[8], and q in its own order
-//   put(WSuper&, group, half, weights), put(XSuper&, group, row, q)
-//   multiply<rows>(w, x, groups, sums)   integer sums that start from kIntegerShift
-//   write<rows>(...)
+//   WSuper, XSuper   a stretch of up to 256 elements of eight rows: steps and q, each with put_step and put
+//   tile<rows>       multiplies stretches of both
 #pragma once
 
 #include "kernels/linear/arm/activations-inl.h"
@@ -29,9 +27,7 @@ __attribute__((noinline)) void fill_panel(const LinearWeights& weights, const Su
                                           typename Micro::WSuper* panel) {
   for (; strip < strip_end; ++strip, panel += kPanelSupers) {
     for (int64_t i = super; i < super_end; ++i) {
-      auto& to = panel[i - super];
-      requantize<Format>(weights, strip, supers, i, to.step,
-                         [&](int64_t g, auto half, const Weights& w) MR_INLINE { Micro::put(to, g, half, w); });
+      requantize<Format>(weights, strip, supers, i, panel[i - super]);
     }
   }
 }
@@ -75,9 +71,9 @@ void quantize_for_panels(const LinearArgs& args, int64_t m_begin, int64_t m_end,
         const float* from = x + 32 * supers.first(i);
         const int64_t size = supers.size(i);
         const float largest = valid ? largest_of(from, 32 * size) : 0.0f;
-        tile[i].step[r] = largest * (1 / 127.0f);
+        tile[i].put_step(r, largest * (1 / 127.0f));
         const float inverse = largest > 0 ? 127 / largest : 0.0f;
-        for (int64_t g = 0; g < size; ++g) Micro::put(tile[i], g, r, round_32<false>(from + 32 * g, inverse));
+        for (int64_t g = 0; g < size; ++g) tile[i].put(g, r, round_32<false>(from + 32 * g, inverse));
       }
     }
   }

@@ -10,28 +10,35 @@ MR_INLINE inline void smmla(int32x4_t& sum, int8x16_t w, int8x16_t x) {
 }
 
 struct MmlaMicro {
+  // Sums come as [w0 x0, w0 x1, w1 x0, w1 x1] of a pair of rows each: steps lie ready in that order.
   struct WSuper {
-    float step[kPackedRows];
+    float step[4][4];
     int8_t q[kSuperGroups][4][4][16];  // [eight elements][pair of rows]
+
+    MR_INLINE void put_step(int half, float32x4_t rows) {
+      vst1q_f32(step[2 * half], vzip1q_f32(rows, rows));
+      vst1q_f32(step[2 * half + 1], vzip2q_f32(rows, rows));
+    }
+    MR_INLINE void put(int64_t g, int half, const Weights& w) {
+      unrolled<4>([&](auto i) MR_INLINE {
+        const int32x4_t low = vreinterpretq_s32_s8(w[2 * i]), high = vreinterpretq_s32_s8(w[2 * i + 1]);
+        vst1q_s8(q[g][i][2 * half], vreinterpretq_s8_s32(vzip1q_s32(low, high)));
+        vst1q_s8(q[g][i][2 * half + 1], vreinterpretq_s8_s32(vzip2q_s32(low, high)));
+      });
+    }
   };
   struct XSuper {
-    float step[kPanelRows];
+    float step[4][4];
     int8_t q[kSuperGroups][4][4][2][8];
-  };
 
-  MR_INLINE static void put(WSuper& to, int64_t g, int half, const Weights& w) {
-    unrolled<4>([&](auto step) MR_INLINE {
-      const int32x4_t low = vreinterpretq_s32_s8(w[2 * step]), high = vreinterpretq_s32_s8(w[2 * step + 1]);
-      vst1q_s8(to.q[g][step][2 * half], vreinterpretq_s8_s32(vzip1q_s32(low, high)));
-      vst1q_s8(to.q[g][step][2 * half + 1], vreinterpretq_s8_s32(vzip2q_s32(low, high)));
-    });
-  }
-  MR_INLINE static void put(XSuper& to, int64_t g, int row, const Rounded32& v) {
-    for (int i = 0; i < 2; ++i) {
-      vst1_s8(to.q[g][2 * i][row / 2][row % 2], vget_low_s8(v.q[i]));
-      vst1_s8(to.q[g][2 * i + 1][row / 2][row % 2], vget_high_s8(v.q[i]));
+    MR_INLINE void put_step(int row, float value) { step[row / 2][row % 2] = step[row / 2][row % 2 + 2] = value; }
+    MR_INLINE void put(int64_t g, int row, const Rounded32& v) {
+      for (int i = 0; i < 2; ++i) {
+        vst1_s8(q[g][2 * i][row / 2][row % 2], vget_low_s8(v.q[i]));
+        vst1_s8(q[g][2 * i + 1][row / 2][row % 2], vget_high_s8(v.q[i]));
+      }
     }
-  }
+  };
 
   template <int pairs>
   using Sums = int32x4_t[4][pairs];
@@ -48,16 +55,13 @@ struct MmlaMicro {
     });
   }
 
-  // Sums come as [w0 x0, w0 x1, w1 x0, w1 x1] of a pair of rows each.
   template <int pairs>
   MR_INLINE static void add_scaled(const WSuper& w, const XSuper& x, const Sums<pairs>& sums,
                                    float32x4_t (&acc)[4][pairs]) {
     unrolled<4>([&](auto i) MR_INLINE {
-      const float32x2_t two = vld1_f32(w.step + 2 * i);
-      const float32x4_t ws = vcombine_f32(vdup_lane_f32(two, 0), vdup_lane_f32(two, 1));
+      const float32x4_t ws = vld1q_f32(w.step[i]);
       unrolled<pairs>([&](auto j) MR_INLINE {
-        const float32x4_t xs = vreinterpretq_f32_u64(vld1q_dup_u64(reinterpret_cast<const uint64_t*>(x.step + 2 * j)));
-        acc[i][j] = vfmaq_f32(acc[i][j], unshifted(sums[i][j]), vmulq_f32(ws, xs));
+        acc[i][j] = vfmaq_f32(acc[i][j], unshifted(sums[i][j]), vmulq_f32(ws, vld1q_f32(x.step[j])));
       });
     });
   }

@@ -24,13 +24,6 @@ struct Dot {
   }
 };
 
-struct Fixed {
-  // sum + a b / 2^15, rounded
-  __attribute__((always_inline)) static int16x8_t fma(int16x8_t sum, int16x8_t a, int16x8_t b) {
-    return vqaddq_s16(sum, vqrdmulhq_s16(a, b));
-  }
-};
-
 #include "kernels/linear/arm/dot_panel-inl.h"
 #include "kernels/linear/arm/strip-inl.h"
 

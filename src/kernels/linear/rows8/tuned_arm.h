@@ -30,11 +30,11 @@
 #endif
 
 #ifndef MR_PANEL_STRIPS
-#define MR_PANEL_STRIPS 4
+#define MR_PANEL_STRIPS 2
 #endif
 
 #ifndef MR_PANEL_GROUPS
-#define MR_PANEL_GROUPS 32
+#define MR_PANEL_GROUPS 64
 #endif
 
 #ifndef MR_PANEL_ROWS
