@@ -33,9 +33,9 @@ std::span<const Rows8Method> i8mm_methods() {
        .scratch_bytes = kPanelBytes<MmlaMicro>,
        .strips_per_panel = kPanelStrips,
        .multiply = int8_panels<MmlaMicro>,
-       .compute_share = 0.65,
-       .unpack_rows = 14,
-       .unpack_effort_rows = 1,
+       .compute_share = 0.63,
+       .unpack_rows = 16,
+       .unpack_effort_rows = 5,
        .row_step = 2},
   };
   return methods;

@@ -60,6 +60,12 @@ double unpack_effort(DType format) {
   return 0.0;
 }
 
+// The same where bytes of nibbles are multiplied as they are.
+double nibble_effort(DType format) {
+  if (format == DType::Q4_1) return 1.4;
+  return format == DType::Q4_K ? 1.3 : unpack_effort(format);
+}
+
 // What was measured is the peak of the best instruction set; a lesser one has a part of that.
 double part_of_peak(Isa isa, IsaSet machine) {
   double own = 1, best = 0.2;
@@ -85,7 +91,8 @@ double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) cons
   const double bytes_us = 1e-3 * bytes / (method_.memory_share * ceilings.read_gbs);
   // Panels are unpacked once for all rows, strips again for every tile of them.
   const double times = method_.strips_per_panel > 0 ? 1 : double(ceil_div(p.m, method_.tile_rows));
-  const double unpacking = method_.unpack_rows + method_.unpack_effort_rows * unpack_effort(p.format);
+  const double effort = method_.whole_nibbles ? nibble_effort(p.format) : unpack_effort(p.format);
+  const double unpacking = method_.unpack_rows + method_.unpack_effort_rows * effort;
   const double gops = method_.compute_share * part_of_peak(method_.isa, hardware.isa) * ceilings.int8_gops;
   const double rows = double(round_up(p.m, method_.row_step)) + times * unpacking;
   const double compute_us = 2e-3 * double(p.n) * double(p.k) * rows / gops;
