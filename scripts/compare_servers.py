@@ -123,13 +123,13 @@ def waits(report):
     return [1000 * (r["first"] - r["begin"]) for r in report["each"]]
 
 
-def measure(binary, url, seed):
+def measure(binary, url, seed, requests):
     load(binary, url, "-c", 2, "--requests", 2, "--words", 32, "-n", 8)  # warm
-    many = load(binary, url, "-c", 8, "--requests", 32, "--duration", 600, "--words", 256, "-n", 64, "--seed", seed)
-    alone = load(binary, url, "-c", 1, "--requests", 3, "--duration", 600, "--words", 64, "-n", 128, "--seed", seed)
+    many = load(binary, url, "-c", 8, "--requests", requests, "--duration", 600, "--words", 256, "-n", 64, "--seed", seed)
+    alone = load(binary, url, "-c", 1, "--requests", 2, "--duration", 600, "--words", 64, "-n", 96, "--seed", seed)
     prefix = waits(load(binary, url, "-c", 1, "--requests", 2, "--duration", 600, "--prefix-words", 900, "--words", 4, "-n", 4, "--seed", seed + 1))
-    before = load(binary, url, "-c", 7, "--requests", 7, "--duration", 600, "--words", 64, "-n", 192, "--seed", seed + 2)
-    streams = subprocess.Popen([str(binary), "load", "--url", url, "--json", "-c", "7", "--requests", "7", "--duration", "600", "--words", "64", "-n", "192",
+    before = load(binary, url, "-c", 7, "--requests", 7, "--duration", 600, "--words", 64, "-n", 128, "--seed", seed + 2)
+    streams = subprocess.Popen([str(binary), "load", "--url", url, "--json", "-c", "7", "--requests", "7", "--duration", "600", "--words", "64", "-n", "128",
                                 "--seed", str(seed + 3)], stdout=subprocess.PIPE, text=True)
     time.sleep(max(1.0, before["seconds"] * 0.3))
     load(binary, url, "-c", 1, "--requests", 1, "--words", 3400, "-n", 4, "--seed", seed + 4)
@@ -137,6 +137,20 @@ def measure(binary, url, seed):
     return {"throughput": many["tokens_per_second"], "itl_p99": many["itl_ms"]["p99"], "ttft_p50": many["ttft_ms"]["p50"],
             "single": 1000 / alone["tpot_ms"]["p50"], "prefix_first": prefix[0], "prefix_second": prefix[1],
             "long_before": before["itl_ms"]["p99"], "long_during": during["itl_ms"]["p99"]}
+
+
+def bench_decode(binary, model, threads):
+    """Tokens per second of one stream without a server around it, at the depth that `alone` has."""
+    command = [str(binary), "bench", "-m", str(model), "-p", "0", "-n", "96", "-d", "96", "-b", "1", "--threads", str(threads), "--json"]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return max(r["tokens_per_second"] for r in found["results"])
+
+
+def remarks(results):
+    ours = results["millrace"]
+    return (f"With millrace a shared prefix of 1k tokens takes {100 * ours['prefix_second'] / ours['prefix_first']:.1f} % of its first time, a 4k-token prompt "
+            f"raises the p99 between tokens by {100 * (ours['long_during'] / ours['long_before'] - 1):.0f} %, and one stream decodes at "
+            f"{100 * ours['single'] / ours['bench']:.0f} % of what `millrace bench` says ({ours['bench']:.1f} tokens/s).")
 
 
 def table(results):
@@ -167,7 +181,7 @@ def plot(results):
 def write_docs(results, machine):
     (ROOT / "docs" / "serving.svg").write_text(plot(results))
     page = ROOT / "docs" / "serving.md"
-    block = f"<!-- comparison -->\n{machine}\n\n{table(results)}\n\n![The same as bars](serving.svg)\n<!-- /comparison -->"
+    block = f"<!-- comparison -->\n{machine}\n\n{table(results)}\n\n{remarks(results)}\n\n![The same as bars](serving.svg)\n<!-- /comparison -->"
     text = page.read_text()
     if "<!-- comparison -->" not in text:
         text += "\n## Beside llama.cpp's server\n\n`scripts/compare_servers.py` writes this section.\n\n<!-- comparison --><!-- /comparison -->\n"
@@ -179,6 +193,7 @@ def main():
     parser.add_argument("--model", help="a GGUF file; default: millrace's default model")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--requests", type=int, default=16, help="of the 8 streams")
     parser.add_argument("--millrace", default=ROOT / "build" / "release" / "millrace")
     parser.add_argument("--llama-server", help="one that is built already")
     parser.add_argument("--no-docs", action="store_true", help="leave docs/serving.md as it is")
@@ -200,13 +215,15 @@ def main():
         for name, server in servers.items():
             print(f"round {i + 1} of {options.rounds}: {name}", file=sys.stderr)
             with server:
-                samples[name].append(measure(options.millrace, server.url, 100 * i))
-    results = {name: {key: statistics.median(s[key] for s in runs) for key, *_ in ROWS} for name, runs in samples.items()}
+                samples[name].append(measure(options.millrace, server.url, 100 * i, options.requests))
+        samples["millrace"][-1]["bench"] = bench_decode(options.millrace, model, options.threads)
+    results = {name: {key: statistics.median(s[key] for s in runs) for key in runs[0]} for name, runs in samples.items()}
     WORK.mkdir(parents=True, exist_ok=True)
     (WORK / "results.json").write_text(json.dumps({"median": results, "samples": samples}, indent=1))
-    cpu = re.search(r"model name\s*:\s*(.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    listed = subprocess.run(["lscpu"], capture_output=True, text=True).stdout if shutil.which("lscpu") else ""
+    cpu = re.search(r"Model name\s*:\s*(.*)", listed)
     machine = f"{pathlib.Path(model).name}, {options.threads} threads{' of ' + cpu[1] if cpu else ''}, medians of {options.rounds} interleaved rounds."
-    print(machine, table(results), sep="\n\n")
+    print(machine, table(results), remarks(results), sep="\n\n")
     if not options.no_docs:
         write_docs(results, machine)
 

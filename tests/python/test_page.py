@@ -219,3 +219,29 @@ def test_keyboard_and_screen_readers(page, server):
     assert page.switch_to.active_element.get_attribute("class") == "edit"
     page.switch_to.active_element.send_keys(Keys.ESCAPE)
     assert not page.find_elements("css selector", "textarea.edit")
+
+
+def test_against_the_real_server(browser, tiny_chat):
+    """The page, the API and the engine together, on a screen of a phone's width and by keyboard alone."""
+    from selenium.webdriver.common.keys import Keys
+    from serving import Server
+
+    with Server(tiny_chat, "--served-model-name", "tiny") as server:
+        browser.set_window_size(390, 800)
+        browser.get(server.url)
+        wait(lambda: browser.find_element("id", "model").text == "tiny")
+        assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+        browser.switch_to.active_element.send_keys("Hello", Keys.ENTER)
+        wait(lambda: len(messages(browser)) == 2 and messages(browser)[1].find_element("css selector", ".markdown").text)
+        if not browser.find_element("id", "send").is_displayed():
+            browser.find_element("id", "stop").click()
+        settled(browser)
+        assert server.until(lambda: server.metric("vllm:num_requests_running") == 0), "stopping reaches the engine"
+        browser.set_window_size(1200, 800)
+        browser.find_element("id", "open-engine").click()
+        wait(lambda: browser.find_elements("css selector", "#engine-view table"))
+        shown = browser.find_element("id", "engine-view").text
+        assert "%" in shown and "linear" in shown.lower(), shown
+        browser.find_element("css selector", "#engine .dialog-head button").click()
+        assert not [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+        browser.execute_script("localStorage.clear(); sessionStorage.clear()")

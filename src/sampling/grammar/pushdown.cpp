@@ -42,10 +42,10 @@ void Pushdown::reset() {
 }
 
 size_t Pushdown::bytes() const {
-  constexpr size_t kIndexEntry = 40;
-  return states_.size() * (sizeof(StateItems) + kIndexEntry) + items_.size() * sizeof(Item) +
-         table_.size() * sizeof(State) + stacks_.size() * (sizeof(StackSet) + kIndexEntry) +
-         frames_.size() * sizeof(Frame) + united_.size() * kIndexEntry;
+  constexpr size_t kUnionBytes = 40;
+  return states_.size() * sizeof(StateItems) + items_.size() * sizeof(Item) + table_.size() * sizeof(State) +
+         stacks_.size() * sizeof(StackSet) + frames_.size() * sizeof(Frame) + united_.size() * kUnionBytes +
+         state_index_.memory() + stack_index_.memory();
 }
 
 Pushdown::State Pushdown::step(State state, uint8_t byte) {
@@ -82,18 +82,17 @@ Pushdown::State Pushdown::intern_state() {
   uint64_t hash = accepting_;
   for (const Item& item : items)
     hash = mix(mix(hash, static_cast<uint64_t>(item.node)), static_cast<uint64_t>(item.stack));
-  const auto [begin, end] = state_index_.equal_range(hash);
-  for (auto known = begin; known != end; ++known) {
-    const StateItems& state = states_[static_cast<size_t>(known->second)];
+  const State known = state_index_.find(hash, [&](State one) {
+    const StateItems& state = states_[static_cast<size_t>(one)];
     const auto first = items_.begin() + static_cast<ptrdiff_t>(state.first);
-    if (state.accepting == accepting_ && state.size == items.size() && std::equal(items.begin(), items.end(), first))
-      return known->second;
-  }
+    return state.accepting == accepting_ && state.size == items.size() && std::equal(items.begin(), items.end(), first);
+  });
+  if (known != InternIndex::kNone) return known;
   const auto state = static_cast<State>(states_.size());
   states_.push_back({items_.size(), items.size(), accepting_});
   items_.insert(items_.end(), items.begin(), items.end());
   table_.resize(table_.size() + width_, kUnknown);
-  state_index_.emplace(hash, state);
+  state_index_.add(hash, state);
   return state;
 }
 
@@ -169,18 +168,17 @@ int32_t Pushdown::intern_stack(std::span<const Frame> frames, bool bottom) {
     hash = mix(hash, static_cast<uint64_t>(frame.node) << 32 | static_cast<uint32_t>(frame.count));
     hash = mix(hash, static_cast<uint64_t>(frame.below));
   }
-  const auto [begin, end] = stack_index_.equal_range(hash);
-  for (auto known = begin; known != end; ++known) {
-    const StackSet& set = stacks_[static_cast<size_t>(known->second)];
+  const int32_t known = stack_index_.find(hash, [&](int32_t one) {
+    const StackSet& set = stacks_[static_cast<size_t>(one)];
     const auto first = frames_.begin() + static_cast<ptrdiff_t>(set.first);
-    if (set.bottom == bottom && set.size == frames.size() && std::equal(frames.begin(), frames.end(), first))
-      return known->second;
-  }
+    return set.bottom == bottom && set.size == frames.size() && std::equal(frames.begin(), frames.end(), first);
+  });
+  if (known != InternIndex::kNone) return known;
   spend(4);
   const auto stack = static_cast<int32_t>(stacks_.size());
   stacks_.push_back({frames_.size(), frames.size(), bottom});
   frames_.insert(frames_.end(), frames.begin(), frames.end());
-  stack_index_.emplace(hash, stack);
+  stack_index_.add(hash, stack);
   return stack;
 }
 

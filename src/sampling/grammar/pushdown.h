@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sampling/grammar/grammar_program.h"
+#include "sampling/grammar/intern_index.h"
 
 namespace millrace {
 
@@ -80,11 +81,11 @@ class Pushdown {
   std::vector<StateItems> states_;
   std::vector<Item> items_;
   std::vector<State> table_;
-  std::unordered_multimap<uint64_t, State> state_index_;
+  InternIndex state_index_;
 
   std::vector<StackSet> stacks_;
   std::vector<Frame> frames_;
-  std::unordered_multimap<uint64_t, int32_t> stack_index_;
+  InternIndex stack_index_;
   std::unordered_map<uint64_t, int32_t> united_;
 
   // The state that is being put together.
