@@ -156,7 +156,7 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
     const float* bias = linear.bias != nullptr ? linear.bias + column : nullptr;
     const auto& w = part.weights;
     const Matrix to = y.first_rows(rows).columns(column, linear.gated ? w.n / 2 : w.n);
-    const LinearArgs args{x.first_rows(rows), &w, bias, to, accumulate, linear.gated};
+    const LinearArgs args{x.first_rows(rows), &w, bias, to, accumulate, linear.gated, options_.batch_invariant};
     if (times_ == nullptr) {
       kernel->run(args, executor_);
     } else {

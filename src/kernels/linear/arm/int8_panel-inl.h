@@ -66,13 +66,14 @@ constexpr int kPartGroups = 2, kMostParts = kSuperGroups / kPartGroups;
 constexpr float kUneven = 2.5f;  // how much less rounding error, in squares, parts must promise
 
 struct PartsOfRows {
-  int64_t size;  // groups of a stretch
-  int parts;     // all parts that the rows have
+  int parts;  // all parts that the rows have
   float largest[kPanelRows][kMostParts];
 
-  MR_INLINE PartsOfRows(const Matrix& x, int64_t row, int64_t rows, int64_t first, int64_t size) : size(size) {
+  // Whether rows have parts depends on all rows of a tile, unless they must not depend on each other: then all have.
+  MR_INLINE PartsOfRows(const LinearArgs& args, int64_t row, int64_t rows, int64_t first, int64_t size) {
+    const Matrix& x = args.x;
     const auto all = static_cast<int>((size + kPartGroups - 1) / kPartGroups);
-    bool even = true;
+    bool even = !args.invariant;
     for (int64_t r = 0; r < kPanelRows; ++r) {
       float most = 0, squares = 0;
       for (int i = 0; i < all; ++i) {
@@ -110,7 +111,7 @@ void quantize_for_panels(const LinearArgs& args, int64_t m_begin, int64_t m_end,
   for (int64_t m = m_begin; m < m_end; m += kPanelRows) {
     auto* tile = reinterpret_cast<typename Micro::XSuper*>(out) + m / kPanelRows * supers.count;
     for (int64_t i = 0; i < supers.count; ++i, ++tile) {
-      const PartsOfRows parts(args.x, m, m_end - m, supers.first(i), supers.size(i));
+      const PartsOfRows parts(args, m, m_end - m, supers.first(i), supers.size(i));
       tile->parts = parts.parts;
       for (int r = 0; r < kPanelRows; ++r) {
         const float* x = args.x.row<float>(std::min(m + r, m_end - 1)) + 32 * supers.first(i);
