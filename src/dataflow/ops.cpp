@@ -195,7 +195,8 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
     const auto& w = part.weights;
     const Matrix to = y.columns(column, linear.gated ? w.n / 2 : w.n);
     in_tiles(part, rows, [&](int64_t first, int64_t count) {
-      const LinearArgs args{x.rows_from(first, count), &w, bias, to.rows_from(first, count), accumulate, linear.gated};
+      const LinearArgs args{x.rows_from(first, count), &w, bias, to.rows_from(first, count), accumulate, linear.gated,
+                            options_.batch_invariant};
       if (times_ == nullptr) return kernel->run(args, executor_);
       run_watched(linear_, *kernel,
                   {w.format, w.layout->name(), options_.precision, false, w.n, w.k, count, x.dtype, linear.gated}, args,

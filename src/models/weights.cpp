@@ -187,6 +187,13 @@ void Weights::pack(const std::function<void(int64_t, int64_t)>& progress) {
   if (on_device()) return upload(progress);
   arena_ = std::make_unique<Arena>("weights", packed_bytes());
   const auto total = static_cast<int64_t>(arena_->capacity());
+  // While a matrix is packed the file's pages of it are in memory too: the largest go first, when little else is.
+  const auto size = [](const Pending& pending) {
+    const auto& w = pending.linear->parts[pending.part].weights;
+    return w.n * w.k;
+  };
+  std::stable_sort(pending_.begin(), pending_.end(),
+                   [&](const Pending& a, const Pending& b) { return size(a) > size(b); });
   for (const auto& pending : pending_) {
     auto& w = pending.linear->parts[pending.part].weights;
     std::byte* data = arena_->take(w.layout->bytes(w.format, w.n, w.k));

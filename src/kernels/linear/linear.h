@@ -62,7 +62,8 @@ struct LinearArgs {
   const float* bias = nullptr;  // [n] or null
   Matrix y;                     // [m, n], or [m, n / 2] where gated
   bool accumulate = false;
-  bool gated = false;  // the weights are gate and up in groups, y = silu(gate) * up
+  bool gated = false;      // the weights are gate and up in groups, y = silu(gate) * up
+  bool invariant = false;  // no row of y may depend on the other rows of x
 };
 
 struct LinearOp {

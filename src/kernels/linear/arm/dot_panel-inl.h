@@ -14,10 +14,11 @@ struct DotMicro {
     }
   };
   struct XSuper {
-    float step[kPanelRows];
+    float step[kMostParts][kPanelRows];
+    int64_t parts, unused;
     int8_t q[kSuperGroups][2][kPanelRows][16];
 
-    MR_INLINE void put_step(int row, float value) { step[row] = value; }
+    MR_INLINE void put_step(int part, int row, float value) { step[part][row] = value; }
     MR_INLINE void put(int64_t g, int row, const Rounded32& v) {
       for (int i = 0; i < 2; ++i) vst1q_s8(q[g][i][row], v.q[i]);
     }
@@ -48,17 +49,18 @@ struct DotMicro {
     float32x4_t acc[2][rows];
     unrolled<rows>([&](auto r) MR_INLINE { acc[0][r] = acc[1][r] = vdupq_n_f32(0); });
     for (; super < super_end; ++super, ++w, ++x) {
-      Sums<rows> sums;
-      unrolled<rows>([&](auto r) MR_INLINE {
-        sums[0][r] = shifted_zero();
-        sums[1][r] = shifted_zero();
-      });
-      const int64_t groups = supers.size(super);
-      for (int64_t g = 0; g < groups; ++g) add_group<rows>(*w, *x, g, sums);
-      unrolled<2>([&](auto half) MR_INLINE {
-        const float32x4_t step = vld1q_f32(w->step + 4 * half);
+      for_parts(*x, supers.size(super), [&](int64_t part, int64_t first, int64_t end) MR_INLINE {
+        Sums<rows> sums;
         unrolled<rows>([&](auto r) MR_INLINE {
-          acc[half][r] = vfmaq_f32(acc[half][r], unshifted(sums[half][r]), vmulq_n_f32(step, x->step[r]));
+          sums[0][r] = shifted_zero();
+          sums[1][r] = shifted_zero();
+        });
+        for (int64_t g = first; g < end; ++g) add_group<rows>(*w, *x, g, sums);
+        unrolled<2>([&](auto half) MR_INLINE {
+          const float32x4_t step = vld1q_f32(w->step + 4 * half);
+          unrolled<rows>([&](auto r) MR_INLINE {
+            acc[half][r] = vfmaq_f32(acc[half][r], unshifted(sums[half][r]), vmulq_n_f32(step, x->step[part][r]));
+          });
         });
       });
     }

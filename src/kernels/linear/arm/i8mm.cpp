@@ -15,6 +15,8 @@ namespace millrace {
 namespace {
 
 #include "kernels/linear/arm/mmla_panel-inl.h"
+// After the panels:
+#include "kernels/linear/arm/flat_mmla-inl.h"
 
 }  // namespace
 }  // namespace millrace
@@ -24,6 +26,17 @@ namespace millrace {
 
 std::span<const Rows8Method> i8mm_methods() {
   static const Rows8Method methods[] = {
+      {.name = "flat_i8mm",
+       .isa = Isa::I8mm,
+       .min_m = 2,
+       .max_m = 16,
+       .tile_rows = kPanelRows,
+       .x_bytes = flat_x_bytes,
+       .quantize = quantize_for_flat,
+       .multiply = flat_strips,
+       .compute_share = 0.35,
+       .unpack_effort_rows = 2.55,
+       .row_step = 2},
       {.name = "full_i8mm",
        .isa = Isa::I8mm,
        .min_m = 2,

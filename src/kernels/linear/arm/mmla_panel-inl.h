@@ -28,10 +28,13 @@ struct MmlaMicro {
     }
   };
   struct XSuper {
-    float step[4][4];
+    float step[kMostParts][4][4];
+    int64_t parts, unused;
     int8_t q[kSuperGroups][4][4][2][8];
 
-    MR_INLINE void put_step(int row, float value) { step[row / 2][row % 2] = step[row / 2][row % 2 + 2] = value; }
+    MR_INLINE void put_step(int part, int row, float value) {
+      step[part][row / 2][row % 2] = step[part][row / 2][row % 2 + 2] = value;
+    }
     MR_INLINE void put(int64_t g, int row, const Rounded32& v) {
       for (int i = 0; i < 2; ++i) {
         vst1_s8(q[g][2 * i][row / 2][row % 2], vget_low_s8(v.q[i]));
@@ -56,12 +59,12 @@ struct MmlaMicro {
   }
 
   template <int pairs>
-  MR_INLINE static void add_scaled(const WSuper& w, const XSuper& x, const Sums<pairs>& sums,
+  MR_INLINE static void add_scaled(const WSuper& w, const float (&x_step)[4][4], const Sums<pairs>& sums,
                                    float32x4_t (&acc)[4][pairs]) {
     unrolled<4>([&](auto i) MR_INLINE {
       const float32x4_t ws = vld1q_f32(w.step[i]);
       unrolled<pairs>([&](auto j) MR_INLINE {
-        acc[i][j] = vfmaq_f32(acc[i][j], unshifted(sums[i][j]), vmulq_f32(ws, vld1q_f32(x.step[j])));
+        acc[i][j] = vfmaq_f32(acc[i][j], unshifted(sums[i][j]), vmulq_f32(ws, vld1q_f32(x_step[j])));
       });
     });
   }
@@ -80,11 +83,12 @@ struct MmlaMicro {
     float32x4_t acc[4][pairs];
     unrolled<4>([&](auto i) MR_INLINE { unrolled<pairs>([&](auto j) MR_INLINE { acc[i][j] = vdupq_n_f32(0); }); });
     for (; super < super_end; ++super, ++w, ++x) {
-      Sums<pairs> sums;
-      unrolled<4>([&](auto i) MR_INLINE { unrolled<pairs>([&](auto j) MR_INLINE { sums[i][j] = shifted_zero(); }); });
-      const int64_t groups = supers.size(super);
-      for (int64_t g = 0; g < groups; ++g) add_group<pairs>(*w, *x, g, sums);
-      add_scaled<pairs>(*w, *x, sums, acc);
+      for_parts(*x, supers.size(super), [&](int64_t part, int64_t first, int64_t end) MR_INLINE {
+        Sums<pairs> sums;
+        unrolled<4>([&](auto i) MR_INLINE { unrolled<pairs>([&](auto j) MR_INLINE { sums[i][j] = shifted_zero(); }); });
+        for (int64_t g = first; g < end; ++g) add_group<pairs>(*w, *x, g, sums);
+        add_scaled<pairs>(*w, x->step[part], sums, acc);
+      });
     }
     write_pairs<pairs>(args, acc, strip, row, rows, fresh);
   }
