@@ -185,8 +185,8 @@ class RowAttention {
 template <class Kv, int kEights>
 __global__ void __launch_bounds__(kGeneralThreads) general_attention(const __grid_constant__ GeneralParams p) {
   extern __shared__ float space[];
-  wait_for_predecessors();
   allow_dependents();
+  wait_for_predecessors();
   const int row = static_cast<int>(blockIdx.x) / p.heads, head = static_cast<int>(blockIdx.x) % p.heads;
   const int sequence = sequence_of(p, row);
   if (sequence == p.sequences) return;

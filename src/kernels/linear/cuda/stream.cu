@@ -1,0 +1,300 @@
+// Flat GEMM for a few tokens in one wave: a block for each multiprocessor, which stays until all rows are done.
+//
+// A warp of its own keeps a ring of bulk copies full, so that weights stream without a break from one tile of rows to
+// the next. It never waits for the kernel before this one: while that one still runs, it fills the ring and has what
+// comes next brought into the second-level cache. The ring takes half of a multiprocessor's shared memory: the other
+// half is for the kernel that follows, which does the same.
+//
+// As in flat_mma, lane t of a quad takes elements 8 t .. 8 t + 7 of every 32, so that a fragment is one 16-byte load.
+#include "kernels/linear/cuda/barrier.cuh"
+#include "kernels/linear/cuda/epilogue.cuh"
+#include "kernels/linear/cuda/families.h"
+#include "kernels/linear/cuda/launch_kernel.h"
+
+#include <algorithm>
+
+namespace millrace {
+namespace {
+
+constexpr int kWarps = 8;  // that multiply
+constexpr int kThreads = 32 * (kWarps + 1);
+constexpr int kMaxTokens = 16;
+constexpr int kSharedBytes = 112 * 1024;  // two blocks fit on a multiprocessor
+constexpr int kMaxStages = 8;
+constexpr int kAheadOfRing = 96 * 1024;  // bytes that a block asks for beyond its ring before the stream begins
+
+struct StreamParams {
+  const void* weights;
+  int64_t stride;  // elements
+  const void* x;
+  int64_t x_stride;
+  int k, pieces, tiles, stages;  // pieces of K; tiles of rows
+  LinearOutput out;
+};
+
+// Tokens in groups of eight, and tiles of 16 rows that are multiplied at once: x is read again for each of them.
+template <int kGroups, int kTiles>
+struct Ring {
+  static constexpr int kRows = kTileRows * kTiles;
+  static constexpr int kPiece = 512 / kTiles;     // elements of K in a stage
+  static constexpr int kPitch = kPiece * 2 + 64;  // bytes; rows g and g + 1 fall on different banks
+  static constexpr int kStageBytes = kRows * kPitch;
+  static constexpr int kTokens = 8 * kGroups;
+  static constexpr int kSteps = kPiece / kWarps / 32;                        // of 32 elements, for each warp
+  static constexpr int kAhead = 4 / (kSteps * kGroups);  // pieces of x that are loaded ahead of their use
+  static constexpr int kPartials = kWarps * kTiles * kTokens * kTileStride;  // floats; there are two of them
+  static constexpr int kStages = (kSharedBytes - 2 * kPartials * 4) / kStageBytes;
+  static_assert(kStages >= 3 && kStages <= kMaxStages && kRows <= 32);
+};
+
+// A block's walk over the pieces of its tiles. K begins at a different place for each block: rows a power of two apart
+// would else ask the same memory channels all at once.
+struct Walk {
+  int tile, piece, left;
+
+  __device__ explicit Walk(const StreamParams& p)
+      : tile(static_cast<int>(blockIdx.x)), piece(tile % p.pieces), left(p.pieces) {}
+  __device__ bool done(const StreamParams& p) const { return tile >= p.tiles; }
+  __device__ void next(const StreamParams& p) {
+    piece = piece + 1 == p.pieces ? 0 : piece + 1;
+    if (--left == 0) {
+      left = p.pieces;
+      tile += static_cast<int>(gridDim.x);
+    }
+  }
+};
+
+__device__ __forceinline__ void prefetch_bulk(const void* from, uint32_t bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+
+// The loader's part: lane r copies row r of each piece.
+template <class T, class R>
+__device__ __forceinline__ void load_stages(const StreamParams& p, uint8_t* stages, uint64_t* full, uint64_t* empty) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto source = [&](const Walk& at) {
+    const int64_t row = min(at.tile * R::kRows + lane, p.out.n - 1);
+    return static_cast<const T*>(p.weights) + row * p.stride + at.piece * R::kPiece;
+  };
+  const auto bytes = [&](const Walk& at) {
+    return 2u * static_cast<uint32_t>(min(R::kPiece, p.k - at.piece * R::kPiece));
+  };
+  int stage = 0;
+  const auto copy = [&](const Walk& at) {
+    if (lane == 0) arrive_expecting(full + stage, R::kRows * bytes(at));
+    __syncwarp();
+    if (lane < R::kRows)
+      copy_bulk(stages + stage * R::kStageBytes + lane * R::kPitch, source(at), bytes(at), full + stage);
+    stage = stage + 1 == p.stages ? 0 : stage + 1;
+  };
+  Walk walk(p);
+  for (int i = 0; i < p.stages && !walk.done(p); ++i, walk.next(p)) copy(walk);
+  Walk ahead = walk;
+  for (int i = 0; i < kAheadOfRing / R::kStageBytes && !ahead.done(p); ++i, ahead.next(p)) {
+    if (lane < R::kRows) prefetch_bulk(source(ahead), bytes(ahead));
+  }
+  uint32_t parity = 0;
+  for (; !walk.done(p); walk.next(p)) {
+    wait_barrier(empty + stage, parity);
+    copy(walk);
+    if (stage == 0) parity ^= 1;
+  }
+}
+
+// What one warp multiplies with: its part of K of the next pieces, for the lane's token of each group. Every tile takes
+// the pieces in the same order, and uses slots from the first on.
+template <class T, class R, int kGroups>
+class Tokens {
+ public:
+  uint4 at[R::kAhead][R::kSteps][kGroups];
+
+  __device__ __forceinline__ explicit Tokens(const StreamParams& p)
+      : p_(p),
+        column_(static_cast<int>(threadIdx.x) / 32 * (R::kPiece / kWarps) + static_cast<int>(threadIdx.x) % 4 * 8),
+        token_(static_cast<int>(threadIdx.x) % 32 / 4),
+        piece_(Walk(p).piece),
+        left_(p.pieces) {
+    x_ = static_cast<const T*>(p.x) + token_ * p.x_stride;
+  }
+
+  // The piece after the one that was loaded last; nothing where the slots go on behind the last of a tile.
+  __device__ __forceinline__ void load(int slot) {
+    if (left_ > 0) {
+#pragma unroll
+      for (int step = 0; step < R::kSteps; ++step) {
+        const int column = piece_ * R::kPiece + column_ + step * 32;
+#pragma unroll
+        for (int group = 0; group < kGroups; ++group) {
+          const bool live = token_ + group * 8 < p_.out.m && column < p_.k;
+          at[slot][step][group] = live ? load_shared_input(x_ + group * 8 * p_.x_stride + column) : uint4{0, 0, 0, 0};
+        }
+      }
+      piece_ = piece_ + 1 == p_.pieces ? 0 : piece_ + 1;
+    }
+    --left_;
+    if (slot == R::kAhead - 1 && left_ <= 0) left_ = p_.pieces;
+  }
+  // Where a row of weights ends before its piece does: what lies there in the ring is anything.
+  __device__ __forceinline__ bool live(int piece, int step) const {
+    return piece * R::kPiece + column_ + step * 32 < p_.k;
+  }
+
+ private:
+  const StreamParams& p_;
+  const T* x_;
+  int column_, token_, piece_, left_;
+};
+
+template <class T, class R, int kGroups, int kTiles>
+__device__ __forceinline__ void multiply_piece(const uint8_t* stage, const Tokens<T, R, kGroups>& x, int slot,
+                                               int piece, float (&sums)[kGroups][kTiles][4]) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint8_t* from = stage + lane / 4 * R::kPitch + warp * (R::kPiece / kWarps) * 2 + lane % 4 * 16;
+#pragma unroll
+  for (int step = 0; step < R::kSteps; ++step) {
+    const bool live = x.live(piece, step);
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+      const uint8_t* at = from + tile * kTileRows * R::kPitch + step * 64;
+      const uint4 none{0, 0, 0, 0};
+      const uint4 low = live ? *reinterpret_cast<const uint4*>(at) : none;
+      const uint4 high = live ? *reinterpret_cast<const uint4*>(at + 8 * R::kPitch) : none;
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group) {
+        const uint4& tokens = x.at[slot][step][group];
+        mma<T>(sums[group][tile], low.x, high.x, low.y, high.y, tokens.x, tokens.y);
+        mma<T>(sums[group][tile], low.z, high.z, low.w, high.w, tokens.z, tokens.w);
+      }
+    }
+  }
+}
+
+// Among the warps that multiply.
+__device__ __forceinline__ void meet_multipliers() { asm volatile("bar.sync 1, %0;" ::"n"(32 * kWarps) : "memory"); }
+
+template <class T, int kGroups, int kTiles>
+__device__ __forceinline__ void multiply_stages(const StreamParams& p, const uint8_t* stages, float* partials,
+                                                uint64_t* full, uint64_t* empty) {
+  using R = Ring<kGroups, kTiles>;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  Tokens<T, R, kGroups> x(p);
+#pragma unroll
+  for (int slot = 0; slot < R::kAhead; ++slot) x.load(slot);
+  int stage = 0, piece = Walk(p).piece, done = 0;
+  uint32_t parity = 0;
+#pragma unroll 1
+  for (int tile = static_cast<int>(blockIdx.x); tile < p.tiles; tile += static_cast<int>(gridDim.x), ++done) {
+    float sums[kGroups][kTiles][4] = {};
+#pragma unroll 1
+    for (int i = 0; i < p.pieces; i += R::kAhead) {
+#pragma unroll
+      for (int slot = 0; slot < R::kAhead; ++slot) {
+        if (i + slot < p.pieces) {
+          wait_barrier(full + stage, parity);
+          multiply_piece<T, R, kGroups, kTiles>(stages + stage * R::kStageBytes, x, slot, piece, sums);
+          __syncwarp();
+          if (lane == 0) arrive(empty + stage);
+          piece = piece + 1 == p.pieces ? 0 : piece + 1;
+          stage = stage + 1 == p.stages ? 0 : stage + 1;
+          if (stage == 0) parity ^= 1;
+        }
+        x.load(slot);
+      }
+    }
+    float* place = partials + done % 2 * R::kPartials;
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group) {
+        put_fragment(place + (warp * kTiles + t) * R::kTokens * kTileStride, group * 8, sums[group][t]);
+      }
+    }
+    meet_multipliers();  // the other half of the partial sums is free again, too
+    const int item = (static_cast<int>(threadIdx.x) + 32 * (kWarps - done % kWarps)) % (32 * kWarps);  // in turn
+    finish_items(place, kWarps, kTiles, R::kTokens, tile * R::kRows, 0, 1, item, 32 * kWarps, p.out);
+  }
+}
+
+template <class T, int kGroups, int kTiles>
+__global__ void __launch_bounds__(kThreads, 3) stream(const __grid_constant__ StreamParams p) {
+#if __CUDA_ARCH__ >= 900
+  using R = Ring<kGroups, kTiles>;
+  extern __shared__ __align__(128) uint8_t shared[];
+  __shared__ alignas(8) uint64_t barriers[2 * kMaxStages];
+  uint64_t *full = barriers, *empty = barriers + kMaxStages;
+  let_next_kernel_start();
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < p.stages; ++i) {
+      init_barrier(full + i, 1);
+      init_barrier(empty + i, kWarps);
+    }
+    publish_barriers();
+  }
+  __syncthreads();
+  if (threadIdx.x / 32 == kWarps) {
+    load_stages<T, R>(p, shared, full, empty);
+  } else {
+    wait_for_previous_kernel();
+    multiply_stages<T, kGroups, kTiles>(p, shared, reinterpret_cast<float*>(shared + p.stages * R::kStageBytes), full,
+                                        empty);
+  }
+#endif
+}
+
+int tokens_padded(int64_t m) { return m <= 8 ? 8 : 16; }
+int tiles_at_once(int64_t m) { return m <= 2 ? 1 : 2; }
+
+bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
+  return is_plain(p.format) && p.x == p.format && p.k % 8 == 0 && p.m >= 1 && p.m <= kMaxTokens && has_clusters(limits);
+}
+
+// Multiprocessors with fewer rows leave their bandwidth to the others, as long as most are busy. x goes through the
+// second-level cache for every block of rows.
+double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
+  const int64_t blocks = ceil_div(p.n, tiles_at_once(p.m) * kTileRows);
+  const double x_us = 0.5 * 2 * static_cast<double>(p.k * p.m * blocks) / (1.3 * limits.bytes_per_us);
+  const double uneven = static_cast<double>(round_up(blocks, limits.sms)) / static_cast<double>(blocks);
+  return stream_us(p, limits, std::min<int64_t>(blocks, limits.sms), 1, 2.2) * std::min(1.2, 0.8 + 0.2 * uneven) + x_us;
+}
+
+template <class T, int kGroups, int kTiles>
+cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits,
+                   const CudaStep& step) {
+  using R = Ring<kGroups, kTiles>;
+  StreamParams params{};
+  params.weights = a.weights;
+  params.stride = packed_linear_stride(p.k);
+  params.x = a.x;
+  params.x_stride = a.x_stride;
+  params.k = static_cast<int>(p.k);
+  params.pieces = static_cast<int>(ceil_div(p.k, R::kPiece));
+  params.tiles = static_cast<int>(ceil_div(p.n, R::kRows));
+  params.stages = R::kStages;
+  params.out = linear_output(p, a);
+  LaunchShape shape;
+  shape.grid = dim3(static_cast<unsigned>(std::min(params.tiles, limits.sms)));
+  shape.threads = kThreads;
+  shape.shared_bytes = static_cast<size_t>(params.stages * R::kStageBytes + 2 * R::kPartials * 4);
+  return launch_kernel(stream<T, kGroups, kTiles>, shape, step, params);
+}
+
+template <class T>
+cudaError_t launch_tokens(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits,
+                          const CudaStep& step) {
+  if (tokens_padded(p.m) == 16) return launch<T, 2, 2>(p, a, limits, step);
+  return tiles_at_once(p.m) == 1 ? launch<T, 1, 1>(p, a, limits, step) : launch<T, 1, 2>(p, a, limits, step);
+}
+
+cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step) {
+  return p.format == DType::BF16 ? launch_tokens<__nv_bfloat16>(p, a, limits, step)
+                                 : launch_tokens<__half>(p, a, limits, step);
+}
+
+}  // namespace
+
+const CudaLinearKernel& stream_kernel() {
+  static constexpr CudaLinearKernel kKernel{"stream", "flat", can_run, estimate_us, run};
+  return kKernel;
+}
+
+}  // namespace millrace
