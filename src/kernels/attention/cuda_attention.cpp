@@ -104,18 +104,30 @@ class CudaAttention final : public AttentionKernel {
         a.kv.block_size,
         static_cast<int>(a.sequences.size()),
         a.tables.longest_slice,
-        rows};
+        rows,
+        most_context(a.tables.page_stride * a.kv.block_size)};
     check_launch(launch_cuda_attention(plan(shape), args, cuda_launch(executor)), "starting attention");
   }
 
  private:
   CudaAttentionShape shape_of(const Problem& p) const {
     const auto longest = static_cast<int>(p.rows - p.sequences + 1);  // the others may have one row each
-    return {variant_.kind, variant_.softmax,
-            p.kv,          p.heads,
-            p.kv_heads,    p.head_dim,
-            p.block_size,  static_cast<int>(p.sequences),
-            longest,       static_cast<int>(p.rows)};
+    return {variant_.kind,
+            variant_.softmax,
+            p.kv,
+            p.heads,
+            p.kv_heads,
+            p.head_dim,
+            p.block_size,
+            static_cast<int>(p.sequences),
+            longest,
+            static_cast<int>(p.rows),
+            most_context(p.context)};
+  }
+
+  // Of no interest to the others: one plan is enough for all contexts.
+  int most_context(int64_t context) const {
+    return variant_.kind == CudaAttentionKind::DecodeCluster ? static_cast<int>(context) : 0;
   }
 
   // Plans ask the driver for occupancy, so each shape's is kept. The first step of a shape is not recorded.

@@ -19,6 +19,7 @@ struct DecodeParams {
   int pairs_per_sequence = 0;    // at most
   int ranks = 1;                 // blocks of a cluster
   bool deep = false;             // twice the stages, where a multiprocessor has one block only
+  int held_stages = 0;           // that have memory: no warp has more units than that where they are fewer
   float* partials = nullptr;     // [blocks][2][kTileRows][head_dim]
   float2* summaries = nullptr;   // [blocks][2][kTileRows]: maximum, total
   unsigned* counters = nullptr;  // [sequences][pairs_per_sequence]: zero before and after a launch

@@ -72,7 +72,6 @@ struct WarpStream {
       issued = loader.issue_old();
       wait_for_predecessors();
     }
-    allow_dependents();
     start(issued);
   }
 
@@ -158,7 +157,7 @@ struct DecodeSpace {
   float* merge;
 
   __device__ DecodeSpace(const DecodeParams& p, unsigned char* shared) {
-    warp_bytes = stage_count<kDim>(p) * 2 * Config::kUnitBytes;
+    warp_bytes = p.held_stages * 2 * Config::kUnitBytes;
     stages = shared_address(shared) + static_cast<uint32_t>(threadIdx.x) / 32 * warp_bytes;
     queries = reinterpret_cast<uint4*>(shared + Config::kWarps * warp_bytes);
     merge = reinterpret_cast<float*>(shared + Config::kWarps * warp_bytes + Config::kQueryBytes);
@@ -170,6 +169,7 @@ __global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDi
     decode_attention(const __grid_constant__ DecodeParams p) {
   extern __shared__ __align__(128) unsigned char shared[];
   const DecodeSpace<kDim> space(p, shared);
+  allow_dependents();
   if (!p.args.early) wait_for_predecessors();
   const BlockRange range = block_range(p, DecodeConfig<kDim>::kWarps);
   if (range.begin >= range.end) {
@@ -201,6 +201,7 @@ __global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDi
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) unsigned char shared[];
   const DecodeSpace<kDim> space(p, shared);
+  allow_dependents();
   if (!p.args.early) wait_for_predecessors();
   const int pair = static_cast<int>(blockIdx.x) / p.ranks, rank = static_cast<int>(blockIdx.x) % p.ranks;
   const int sequence = pair / p.pairs_per_sequence, place = pair % p.pairs_per_sequence;
@@ -237,8 +238,15 @@ __global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDi
 template <class T, int kDim, Softmax kSoftmax>
 DecodeEntry decode_entry_of(bool cluster) {
   using Config = DecodeConfig<kDim>;
-  return {cluster ? decode_cluster<T, kDim, kSoftmax> : decode_attention<T, kDim, kSoftmax>, Config::kThreads,
-          Config::kSharedBytes, Config::kHasDeep ? Config::kDeepBytes : 0};
+  constexpr int kSums = kTileRows * (Config::kMergeStride * 4 + 8), kStage = 2 * Config::kUnitBytes;
+  return {cluster ? decode_cluster<T, kDim, kSoftmax> : decode_attention<T, kDim, kSoftmax>,
+          Config::kThreads,
+          Config::kSharedBytes,
+          Config::kHasDeep ? Config::kDeepBytes : 0,
+          Config::kWarps,
+          Config::kStages,
+          Config::kWarps * kStage,
+          (kSums + kStage - 1) / kStage};
 }
 
 // All variants of the softmax for the usual head sizes, the lazy one for the others: each takes its time to compile.

@@ -36,6 +36,8 @@ struct CudaAttentionShape {
   int sequences = 0;    // places in the batch, used or not
   int max_rows = 1;     // no slice has more rows; Decode wants max_rows * heads / kv_heads small
   int total_rows = 0;   // in all slices at most; Prefill and General (0: sequences * max_rows)
+  int max_context =
+      0;  // past and new tokens of any slice at most; 0: not known. DecodeCluster takes less memory for less
 
   friend bool operator==(const CudaAttentionShape&, const CudaAttentionShape&) = default;
 };
@@ -43,7 +45,7 @@ struct CudaAttentionShape {
 // What a shape needs, as this device offers it. `grid` 0: the kernel cannot run here or not for this shape.
 struct CudaAttentionPlan {
   CudaAttentionShape shape;
-  int grid = 0, threads = 0, shared_bytes = 0, cluster = 1;
+  int grid = 0, threads = 0, shared_bytes = 0, cluster = 1, stages = 0;
   size_t workspace_bytes = 0;  // zero it once before the first launch: each launch leaves it ready for the next
 
   bool can_run() const { return grid > 0; }
