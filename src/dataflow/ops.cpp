@@ -137,35 +137,63 @@ void Ops::reserve_workspace() {
   if (!device_.is_host()) device_.clear(attention_executor_.workspace, attention);
 }
 
+const LinearKernel* Ops::planned(const Linear::Part& part, int64_t rows) const {
+  const int64_t bucket = bucket_rows(rows);
+  for (const auto& [m, kernel] : part.plan) {
+    if (m == bucket) return kernel;
+  }
+  return nullptr;
+}
+
+void Ops::run_part(const Linear& linear, const Linear::Part& part, const LinearKernel& kernel, const LinearArgs& args) {
+  if (times_ == nullptr) return kernel.run(args, executor_);
+  const auto& w = part.weights;
+  const DType x = args.norm != nullptr ? options_.working : args.x.dtype;
+  run_watched(linear_, kernel,
+              {w.format, w.layout->name(), options_.precision, false, w.n, w.k, args.x.rows, x, linear.gated}, args,
+              executor_);
+}
+
 void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
   if (x.rows == 0) return;  // a prompt's chunk that wants no logits
-  const int64_t bucket = bucket_rows(x.rows);
   int64_t column = 0;
   for (const auto& part : linear.parts) {
     const int64_t rows = std::max(x.rows, part.least_rows);
-    const LinearKernel* kernel = nullptr;
-    for (const auto& [m, planned] : part.plan) {
-      if (m == bucket) kernel = planned;
-    }
+    const auto& w = part.weights;
+    const LinearKernel* kernel = planned(part, x.rows);
     if (x.dtype != options_.working) {  // a norm that comes after leaves its input in the residual's type
-      const auto& w = part.weights;
-      kernel = linear_.choose(
-          {w.format, w.layout->name(), options_.precision, false, w.n, w.k, bucket, x.dtype, linear.gated});
+      kernel = linear_.choose({w.format, w.layout->name(), options_.precision, false, w.n, w.k, bucket_rows(x.rows),
+                               x.dtype, linear.gated});
     }
     MR_ASSERT(kernel != nullptr);
     const float* bias = linear.bias != nullptr ? linear.bias + column : nullptr;
-    const auto& w = part.weights;
     const Matrix to = y.first_rows(rows).columns(column, linear.gated ? w.n / 2 : w.n);
-    const LinearArgs args{x.first_rows(rows), &w, bias, to, accumulate, linear.gated};
-    if (times_ == nullptr) {
-      kernel->run(args, executor_);
-    } else {
-      run_watched(linear_, *kernel,
-                  {w.format, w.layout->name(), options_.precision, false, w.n, w.k, rows, x.dtype, linear.gated}, args,
-                  executor_);
-    }
+    run_part(linear, part, *kernel, {x.first_rows(rows), &w, bias, to, accumulate, linear.gated});
     column += w.n;
   }
+}
+
+bool Ops::takes_norm_along(const NormOp::Args& norm, const Linear& linear) const {
+  if (linear.parts.size() != 1 || linear.parts[0].least_rows > norm.x.rows || norm.x.dtype != DType::F32) return false;
+  if (norm.kind != NormKind::Rms || norm.groups != 1 || norm.weight == nullptr) return false;
+  const auto& w = linear.parts[0].weights;
+  const LinearKernel* kernel = planned(linear.parts[0], norm.x.rows);
+  return kernel != nullptr && kernel->takes_along({w.format, w.layout->name(), options_.precision, false, w.n, w.k,
+                                                   norm.x.rows, options_.working, linear.gated},
+                                                  hardware_);
+}
+
+void Ops::linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
+  if (norm.x.rows == 0) return;
+  if (!takes_norm_along(norm, linear)) {
+    this->norm(norm);
+    return this->linear(norm.out, linear, y);
+  }
+  const Linear::Part& part = linear.parts[0];
+  LinearArgs args{norm.x, &part.weights, linear.bias, y, false, linear.gated};
+  args.norm = norm.weight;
+  args.epsilon = norm.epsilon;
+  run_part(linear, part, *planned(part, norm.x.rows), args);
 }
 
 AttentionProblem Ops::problem_of(const AttentionArgs& a) const {

@@ -70,6 +70,10 @@ void Pass::rms_norm(Matrix x, const float* weight, Matrix out) {
   ops.norm({NormKind::Rms, x, out, weight, nullptr, config.norm_epsilon});
 }
 
+void Pass::linear(const Normed& x, const Linear* weights, Matrix y) {
+  ops.linear({NormKind::Rms, x.x, normed, x.weight, nullptr, config.norm_epsilon}, *weights, y);
+}
+
 void Pass::layer_norm(Matrix x, const float* weight, const float* bias, Matrix out) {
   ops.norm({NormKind::Layer, x, out, weight, bias, config.norm_epsilon});
 }
@@ -109,6 +113,16 @@ void Pass::attend(int64_t layer, const AttentionSettings& s) {
 void Pass::gated_linear(Matrix x, const Linear* weights, Activation activation) {
   if (weights->gated) return ops.linear(x, *weights, feed);
   ops.linear(x, *weights, gate_up);
+  activate_gate(activation);
+}
+
+void Pass::gated_linear(const Normed& x, const Linear* weights, Activation activation) {
+  if (weights->gated) return linear(x, weights, feed);
+  linear(x, weights, gate_up);
+  activate_gate(activation);
+}
+
+void Pass::activate_gate(Activation activation) {
   const Matrix up = gate_up.columns(feed.cols, feed.cols);
   ops.activate(activation, gate_up.columns(0, feed.cols), &up, feed);
 }

@@ -63,6 +63,10 @@ struct LinearArgs {
   Matrix y;                     // [m, n], or [m, n / 2] where gated
   bool accumulate = false;
   bool gated = false;  // the weights are gate and up in groups, y = silu(gate) * up
+  // [k] or null: x is the residual stream in f32, and its RMS norm with these weights comes first. For kernels that
+  // take it along.
+  const float* norm = nullptr;
+  float epsilon = 0;
 };
 
 struct LinearOp {

@@ -29,6 +29,8 @@ struct StreamParams {
   const void* x;
   int64_t x_stride;
   int k, pieces, tiles, stages;  // pieces of K; tiles of rows
+  const float* norm;             // [k]: of the one token, which is f32
+  float epsilon;
   LinearOutput out;
 };
 
@@ -40,7 +42,7 @@ struct Ring {
   static constexpr int kPitch = kPiece * 2 + 64;  // bytes; rows g and g + 1 fall on different banks
   static constexpr int kStageBytes = kRows * kPitch;
   static constexpr int kTokens = 8 * kGroups;
-  static constexpr int kSteps = kPiece / kWarps / 32;                        // of 32 elements, for each warp
+  static constexpr int kSteps = kPiece / kWarps / 32;    // of 32 elements, for each warp
   static constexpr int kAhead = 4 / (kSteps * kGroups);  // pieces of x that are loaded ahead of their use
   static constexpr int kPartials = kWarps * kTiles * kTokens * kTileStride;  // floats; there are two of them
   static constexpr int kStages = (kSharedBytes - 2 * kPartials * 4) / kStageBytes;
@@ -101,20 +103,64 @@ __device__ __forceinline__ void load_stages(const StreamParams& p, uint8_t* stag
   }
 }
 
+// Among the warps that multiply.
+__device__ __forceinline__ void meet_multipliers() { asm volatile("bar.sync 1, %0;" ::"n"(32 * kWarps) : "memory"); }
+
+// The RMS norm of the one token, which every block computes for itself; kEach fours a thread. Its weights are fetched
+// before the kernel that writes the token has ended.
+template <class T, int kEach>
+__device__ __forceinline__ void norm_token(const StreamParams& p, T* to) {
+  __shared__ float parts[kWarps];
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const auto column = [&](int e) { return (e * 32 * kWarps + static_cast<int>(threadIdx.x)) * 4; };
+  float4 weights[kEach], x[kEach];
+#pragma unroll
+  for (int e = 0; e < kEach; ++e) {
+    if (column(e) < p.k) weights[e] = *reinterpret_cast<const float4*>(p.norm + column(e));
+  }
+  wait_for_previous_kernel();
+  float squares = 0;
+#pragma unroll
+  for (int e = 0; e < kEach; ++e) {
+    const auto* from = reinterpret_cast<const float4*>(static_cast<const float*>(p.x) + column(e));
+    x[e] = column(e) < p.k ? __ldcg(from) : float4{0, 0, 0, 0};
+  }
+#pragma unroll
+  for (int e = 0; e < kEach; ++e) squares += x[e].x * x[e].x + x[e].y * x[e].y + x[e].z * x[e].z + x[e].w * x[e].w;
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, mask);
+  if (lane == 0) parts[warp] = squares;
+  meet_multipliers();
+  float total = 0;
+#pragma unroll
+  for (const float part : parts) total += part;
+  const float inverse = rsqrtf(total / static_cast<float>(p.k) + p.epsilon);
+  struct alignas(8) Four {
+    T at[4];
+  };
+#pragma unroll
+  for (int e = 0; e < kEach; ++e) {
+    const Four four{rounded<T>(x[e].x * inverse * weights[e].x), rounded<T>(x[e].y * inverse * weights[e].y),
+                    rounded<T>(x[e].z * inverse * weights[e].z), rounded<T>(x[e].w * inverse * weights[e].w)};
+    if (column(e) < p.k) *reinterpret_cast<Four*>(to + column(e)) = four;
+  }
+  meet_multipliers();
+}
+
 // What one warp multiplies with: its part of K of the next pieces, for the lane's token of each group. Every tile takes
 // the pieces in the same order, and uses slots from the first on.
-template <class T, class R, int kGroups>
+template <class T, class R, int kGroups, bool kNormed>
 class Tokens {
  public:
   uint4 at[R::kAhead][R::kSteps][kGroups];
 
-  __device__ __forceinline__ explicit Tokens(const StreamParams& p)
+  __device__ __forceinline__ Tokens(const StreamParams& p, const T* normed)
       : p_(p),
         column_(static_cast<int>(threadIdx.x) / 32 * (R::kPiece / kWarps) + static_cast<int>(threadIdx.x) % 4 * 8),
         token_(static_cast<int>(threadIdx.x) % 32 / 4),
         piece_(Walk(p).piece),
         left_(p.pieces) {
-    x_ = static_cast<const T*>(p.x) + token_ * p.x_stride;
+    x_ = kNormed ? normed : static_cast<const T*>(p.x) + token_ * p.x_stride;
   }
 
   // The piece after the one that was loaded last; nothing where the slots go on behind the last of a tile.
@@ -126,7 +172,9 @@ class Tokens {
 #pragma unroll
         for (int group = 0; group < kGroups; ++group) {
           const bool live = token_ + group * 8 < p_.out.m && column < p_.k;
-          at[slot][step][group] = live ? load_shared_input(x_ + group * 8 * p_.x_stride + column) : uint4{0, 0, 0, 0};
+          at[slot][step][group] = uint4{0, 0, 0, 0};
+          if (live && kNormed) at[slot][step][group] = *reinterpret_cast<const uint4*>(x_ + column);
+          if (live && !kNormed) at[slot][step][group] = load_shared_input(x_ + group * 8 * p_.x_stride + column);
         }
       }
       piece_ = piece_ + 1 == p_.pieces ? 0 : piece_ + 1;
@@ -145,8 +193,8 @@ class Tokens {
   int column_, token_, piece_, left_;
 };
 
-template <class T, class R, int kGroups, int kTiles>
-__device__ __forceinline__ void multiply_piece(const uint8_t* stage, const Tokens<T, R, kGroups>& x, int slot,
+template <class T, class R, int kGroups, int kTiles, bool kNormed>
+__device__ __forceinline__ void multiply_piece(const uint8_t* stage, const Tokens<T, R, kGroups, kNormed>& x, int slot,
                                                int piece, float (&sums)[kGroups][kTiles][4]) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint8_t* from = stage + lane / 4 * R::kPitch + warp * (R::kPiece / kWarps) * 2 + lane % 4 * 16;
@@ -169,15 +217,12 @@ __device__ __forceinline__ void multiply_piece(const uint8_t* stage, const Token
   }
 }
 
-// Among the warps that multiply.
-__device__ __forceinline__ void meet_multipliers() { asm volatile("bar.sync 1, %0;" ::"n"(32 * kWarps) : "memory"); }
-
-template <class T, int kGroups, int kTiles>
+template <class T, int kGroups, int kTiles, bool kNormed>
 __device__ __forceinline__ void multiply_stages(const StreamParams& p, const uint8_t* stages, float* partials,
-                                                uint64_t* full, uint64_t* empty) {
+                                                const T* normed, uint64_t* full, uint64_t* empty) {
   using R = Ring<kGroups, kTiles>;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  Tokens<T, R, kGroups> x(p);
+  Tokens<T, R, kGroups, kNormed> x(p, normed);
 #pragma unroll
   for (int slot = 0; slot < R::kAhead; ++slot) x.load(slot);
   int stage = 0, piece = Walk(p).piece, done = 0;
@@ -191,7 +236,7 @@ __device__ __forceinline__ void multiply_stages(const StreamParams& p, const uin
       for (int slot = 0; slot < R::kAhead; ++slot) {
         if (i + slot < p.pieces) {
           wait_barrier(full + stage, parity);
-          multiply_piece<T, R, kGroups, kTiles>(stages + stage * R::kStageBytes, x, slot, piece, sums);
+          multiply_piece<T, R, kGroups, kTiles, kNormed>(stages + stage * R::kStageBytes, x, slot, piece, sums);
           __syncwarp();
           if (lane == 0) arrive(empty + stage);
           piece = piece + 1 == p.pieces ? 0 : piece + 1;
@@ -215,7 +260,8 @@ __device__ __forceinline__ void multiply_stages(const StreamParams& p, const uin
   }
 }
 
-template <class T, int kGroups, int kTiles>
+// kNormEach: fours of the token's norm for each thread; 0: x comes as it is multiplied.
+template <class T, int kGroups, int kTiles, int kNormEach>
 __global__ void __launch_bounds__(kThreads, 3) stream(const __grid_constant__ StreamParams p) {
 #if __CUDA_ARCH__ >= 900
   using R = Ring<kGroups, kTiles>;
@@ -234,12 +280,20 @@ __global__ void __launch_bounds__(kThreads, 3) stream(const __grid_constant__ St
   if (threadIdx.x / 32 == kWarps) {
     load_stages<T, R>(p, shared, full, empty);
   } else {
-    wait_for_previous_kernel();
-    multiply_stages<T, kGroups, kTiles>(p, shared, reinterpret_cast<float*>(shared + p.stages * R::kStageBytes), full,
-                                        empty);
+    float* partials = reinterpret_cast<float*>(shared + p.stages * R::kStageBytes);
+    T* normed = reinterpret_cast<T*>(partials + 2 * R::kPartials);
+    if constexpr (kNormEach > 0) {
+      norm_token<T, kNormEach>(p, normed);
+    } else {
+      wait_for_previous_kernel();
+    }
+    multiply_stages<T, kGroups, kTiles, (kNormEach > 0)>(p, shared, partials, normed, full, empty);
   }
 #endif
 }
+
+constexpr int kNormShort = 4, kNormLong = 8;
+constexpr int kMaxNormed = kNormLong * 4 * 32 * kWarps;
 
 int tokens_padded(int64_t m) { return m <= 8 ? 8 : 16; }
 int tiles_at_once(int64_t m) { return m <= 2 ? 1 : 2; }
@@ -257,10 +311,16 @@ double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
   return stream_us(p, limits, std::min<int64_t>(blocks, limits.sms), 1, 2.2) * std::min(1.2, 0.8 + 0.2 * uneven) + x_us;
 }
 
-template <class T, int kGroups, int kTiles>
+bool takes_norm(const CudaLinearProblem& p, const CudaLimits& limits) {
+  return can_run(p, limits) && p.m == 1 && p.k <= kMaxNormed;
+}
+
+template <class T, int kGroups, int kTiles, int kNormEach>
 cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits,
                    const CudaStep& step) {
   using R = Ring<kGroups, kTiles>;
+  const int normed_bytes = kNormEach > 0 ? static_cast<int>(round_up(p.k, 8)) * 2 : 0;
+  const int others = 2 * R::kPartials * 4 + normed_bytes;
   StreamParams params{};
   params.weights = a.weights;
   params.stride = packed_linear_stride(p.k);
@@ -269,20 +329,27 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cu
   params.k = static_cast<int>(p.k);
   params.pieces = static_cast<int>(ceil_div(p.k, R::kPiece));
   params.tiles = static_cast<int>(ceil_div(p.n, R::kRows));
-  params.stages = R::kStages;
+  params.stages = std::min(R::kStages, (kSharedBytes - others) / R::kStageBytes);
+  params.norm = a.norm;
+  params.epsilon = a.epsilon;
   params.out = linear_output(p, a);
   LaunchShape shape;
   shape.grid = dim3(static_cast<unsigned>(std::min(params.tiles, limits.sms)));
   shape.threads = kThreads;
-  shape.shared_bytes = static_cast<size_t>(params.stages * R::kStageBytes + 2 * R::kPartials * 4);
-  return launch_kernel(stream<T, kGroups, kTiles>, shape, step, params);
+  shape.shared_bytes = static_cast<size_t>(params.stages * R::kStageBytes + others);
+  return launch_kernel(stream<T, kGroups, kTiles, kNormEach>, shape, step, params);
 }
 
 template <class T>
 cudaError_t launch_tokens(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits,
                           const CudaStep& step) {
-  if (tokens_padded(p.m) == 16) return launch<T, 2, 2>(p, a, limits, step);
-  return tiles_at_once(p.m) == 1 ? launch<T, 1, 1>(p, a, limits, step) : launch<T, 1, 2>(p, a, limits, step);
+  if (a.norm != nullptr) {
+    if (!takes_norm(p, limits)) return cudaErrorInvalidValue;
+    return p.k <= kMaxNormed / 2 ? launch<T, 1, 1, kNormShort>(p, a, limits, step)
+                                 : launch<T, 1, 1, kNormLong>(p, a, limits, step);
+  }
+  if (tokens_padded(p.m) == 16) return launch<T, 2, 2, 0>(p, a, limits, step);
+  return tiles_at_once(p.m) == 1 ? launch<T, 1, 1, 0>(p, a, limits, step) : launch<T, 1, 2, 0>(p, a, limits, step);
 }
 
 cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step) {
@@ -293,7 +360,7 @@ cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaL
 }  // namespace
 
 const CudaLinearKernel& stream_kernel() {
-  static constexpr CudaLinearKernel kKernel{"stream", "flat", can_run, estimate_us, run};
+  static constexpr CudaLinearKernel kKernel{"stream", "flat", can_run, estimate_us, run, takes_norm};
   return kKernel;
 }
 
