@@ -232,14 +232,32 @@ void Ops::attention(const AttentionArgs& args) {
   attend(part);
 }
 
-void Ops::attend(const AttentionArgs& args) {
+void Ops::attention(const RopeWriteOp::Args& rope, const AttentionArgs& args) {
   const AttentionProblem problem = problem_of(args);
+  const bool turns_all = rope.angles.cols == 0 || rope.angles.cols == args.kv.head_dim;
+  const bool decodes = problem.rows == problem.sequences;  // one row each
+  if (device_.is_host() || !decodes || !turns_all || !planned(problem)->takes_along(problem, hardware_)) {
+    rope_write(rope);
+    return attention(args);
+  }
+  AttentionArgs all = args;
+  all.fresh = {rope.k, rope.v, rope.angles, rope.style};
+  attend(all);
+}
+
+const AttentionKernel* Ops::planned(const AttentionProblem& problem) {
   AttentionProblem pinned = problem;
   if (options_.batch_invariant) pinned.sequences = pinned.rows = pinned.context = 1;
+  const AttentionKernel* kernel = attention_.choose(pinned.bucketed());
+  MR_ASSERT(kernel != nullptr);
+  return kernel;
+}
+
+void Ops::attend(const AttentionArgs& args) {
+  const AttentionProblem problem = problem_of(args);
   AttentionArgs invariant = args;
   invariant.invariant = options_.batch_invariant;
-  const Kernel<AttentionOp>* kernel = attention_.choose(pinned.bucketed());
-  MR_ASSERT(kernel != nullptr);
+  const AttentionKernel* kernel = planned(problem);
   if (times_ == nullptr) return kernel->run(invariant, attention_executor_);
   run_watched(attention_, *kernel, problem, invariant, attention_executor_);
 }

@@ -98,8 +98,8 @@ void Pass::turn(RopeStyle style, int table) {
 
 void Pass::attend(int64_t layer, const AttentionSettings& s) {
   const KvLayer kv = kv_.layer(static_cast<int>(layer));
-  ops.rope_write({turn_style_, q, k, v, turn_angles_, kv, config.heads, batch.sequences, batch.tables});
-  ops.attention({.q = q,
+  ops.attention({turn_style_, q, k, v, turn_angles_, kv, config.heads, batch.sequences, batch.tables},
+                {.q = q,
                  .out = attended,
                  .kv = kv,
                  .sequences = batch.sequences,

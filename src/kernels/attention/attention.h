@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kernels/kernel.h"
+#include "kernels/rope/style.h"
 #include "tensor/matrix.h"
 
 namespace millrace {
@@ -36,18 +37,18 @@ struct SequenceSlice {
   std::span<const int32_t> pages;  // block table: position p lives in pages[p / block_size]
 };
 
-// The slices once more as flat arrays in the device's memory. Recorded steps are replayed with other contents, so kernels
-// of a GPU read lengths here and launch for what the problem's bucket allows.
+// The slices once more as flat arrays in the device's memory. Recorded steps are replayed with other contents, so
+// kernels of a GPU read lengths here and launch for what the problem's bucket allows.
 struct SliceTables {
   struct alignas(16) Slice {
     int32_t first_row, rows, past, length;  // length: past + rows
   };
-  const Slice* slices = nullptr;          // [sequences]
-  const int32_t* pages = nullptr;         // [sequences][page_stride]
+  const Slice* slices = nullptr;   // [sequences]
+  const int32_t* pages = nullptr;  // [sequences][page_stride]
   int64_t page_stride = 0;
-  const int32_t* positions = nullptr;     // [rows]
-  const int32_t* row_slots = nullptr;     // [rows]: page * block_size + slot that a row's key and value go to
-  int32_t longest_slice = 0;              // rows
+  const int32_t* positions = nullptr;  // [rows]
+  const int32_t* row_slots = nullptr;  // [rows]: page * block_size + slot that a row's key and value go to
+  int32_t longest_slice = 0;           // rows
 };
 
 struct AttentionProblem {
@@ -65,10 +66,18 @@ struct AttentionProblem {
 };
 std::string to_string(const AttentionProblem& problem);
 
+// The keys and values of this step where they are not stored yet, for kernels that take that along: they turn q and k
+// by `angles` and store k and v.
+struct FreshRows {
+  Matrix k, v;    // [rows, kv_heads * head_dim]; no columns: all is stored, and q is turned
+  Matrix angles;  // [rows, head_dim]; no columns: nothing turns
+  RopeStyle style = RopeStyle::Halves;
+};
+
 struct AttentionArgs {
   Matrix q;    // [rows, heads * head_dim]
   Matrix out;  // [rows, heads * head_dim]
-  KvLayer kv;  // holds the new rows already
+  KvLayer kv;  // holds the new rows already, unless `fresh` does
   std::span<const SequenceSlice> sequences;
   int heads = 0;
   float scale = 1;             // of q k^T
@@ -77,6 +86,7 @@ struct AttentionArgs {
   const float* phi = nullptr;  // [heads]: the unified maximum of each head's scores, where they were calibrated
   SliceTables tables;          // on a GPU
   bool invariant = false;      // a row's result may not depend on what else is in the batch
+  FreshRows fresh;
 };
 
 struct AttentionOp {

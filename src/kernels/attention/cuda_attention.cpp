@@ -74,6 +74,9 @@ class CudaAttention final : public AttentionKernel {
     return 10 + products / (0.04 * h.ceilings.f32_gflops) * 1e-3 + visible * 0.04;
   }
 
+  bool takes_along(const Problem& p, const Hardware&) const override {
+    return p.rows == p.sequences && takes_fresh_rows(shape_of(p));
+  }
   size_t workspace_bytes(const Problem& p, const Hardware&) const override { return plan(shape_of(p)).workspace_bytes; }
 
   void run(const Args& a, const Executor& executor) const override {
@@ -85,6 +88,14 @@ class CudaAttention final : public AttentionKernel {
     args.out = cuda_matrix(a.out);
     args.keys = a.kv.keys;
     args.values = a.kv.values;
+    if (a.fresh.k.cols > 0) {
+      args.fresh.keys = a.fresh.k.data;
+      args.fresh.values = a.fresh.v.data;
+      args.fresh.stride = a.fresh.k.stride;
+      args.fresh.angles = a.fresh.angles.cols > 0 ? a.fresh.angles.row<float>(0) : nullptr;
+      args.fresh.halves = a.fresh.style == RopeStyle::Halves;
+      args.fresh.row_slots = a.tables.row_slots;
+    }
     args.slices = reinterpret_cast<const DeviceSlice*>(a.tables.slices);
     args.tables = a.tables.pages;
     args.table_pitch = a.tables.page_stride;

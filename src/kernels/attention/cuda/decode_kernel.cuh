@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/attention/cuda/decode_entry.h"
+#include "kernels/attention/cuda/decode_fresh.cuh"
 #include "kernels/attention/cuda/decode_merge.cuh"
 
 namespace millrace {
@@ -88,13 +89,15 @@ struct WarpStream {
 
   // Returns whether all rows' maxima stayed in the range of the unified one; always true for the others.
   template <Softmax kSoftmax>
-  __device__ bool run(const WarpAttention<T, kDim>& attention, const Segment& s, RowSums<kDim>& sums) {
+  __device__ bool run(const WarpAttention<T, kDim>& attention, const FreshRow<T, kDim>& fresh, const Segment& s,
+                      RowSums<kDim>& sums) {
     float seen[2] = {kNoScore, kNoScore};
     sums.clear();
     for (int unit = s.begin + static_cast<int>(threadIdx.x) / 32; unit < s.end; unit += Config::kWarps) {
       const uint32_t keys = stages + stage * 2 * Config::kUnitBytes;
       float score[2][4];
       wait_for_unit<1>();
+      if (fresh.is_in(unit)) fresh.put_key(keys);
       attention.score_unit(keys, unit, score);
       if constexpr (kSoftmax == Softmax::Unified) {
 #pragma unroll
@@ -103,6 +106,7 @@ struct WarpStream {
         attention.template follow_maximum<kSoftmax>(score, sums);
       }
       wait_for_unit<2>();
+      if (fresh.is_in(unit)) fresh.put_value(keys + Config::kUnitBytes);
       if constexpr (kSoftmax == Softmax::Unified) {
         attention.add_unit(keys + Config::kUnitBytes, score, attention.phi, sums);
       } else {
@@ -133,16 +137,17 @@ struct WarpStream {
 
 // The arithmetic of a segment; where the unified maximum did not hold, this warp alone reads its part again.
 template <Softmax kSoftmax, class T, int kDim>
-__device__ void run_segment(WarpStream<T, kDim>& stream, const WarpAttention<T, kDim>& attention, const Walk& walk,
-                            const Segment& segment, RowSums<kDim>& sums) {
-  const bool in_range = stream.template run<kSoftmax>(attention, segment, sums);
+__device__ void run_segment(WarpStream<T, kDim>& stream, const WarpAttention<T, kDim>& attention,
+                            const FreshRow<T, kDim>& fresh, const Walk& walk, const Segment& segment,
+                            RowSums<kDim>& sums) {
+  const bool in_range = stream.template run<kSoftmax>(attention, fresh, segment, sums);
   if constexpr (kSoftmax == Softmax::Unified) {
     if (!in_range) {
       wait_copies<0>();
       __syncwarp();
       stream.loader.restart(walk);
       stream.start();
-      stream.template run<Softmax::Online>(attention, segment, sums);
+      stream.template run<Softmax::Online>(attention, fresh, segment, sums);
     }
   }
 }
@@ -184,9 +189,10 @@ __global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDi
   stream.start_early(p.args.early);
   while (!walk.done()) {
     const Segment segment = walk.segment();
+    const FreshRow<T, kDim> fresh(p, segment);
     const WarpAttention<T, kDim> attention(p, segment, space.queries);
     RowSums<kDim> sums;
-    run_segment<kSoftmax>(stream, attention, walk, segment, sums);
+    run_segment<kSoftmax>(stream, attention, fresh, walk, segment, sums);
     merge.finish(sums, segment, range.contributors(segment));
     walk.next(segment);
   }
@@ -221,9 +227,10 @@ __global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDi
   WarpStream<T, kDim> stream{p, loader, space.stages, 0};
   stream.start_early(p.args.early);
   const Segment segment = walk.segment();
+  const FreshRow<T, kDim> fresh(p, segment);
   const WarpAttention<T, kDim> attention(p, segment, space.queries);
   RowSums<kDim> sums;
-  run_segment<kSoftmax>(stream, attention, walk, segment, sums);
+  run_segment<kSoftmax>(stream, attention, fresh, walk, segment, sums);
   SegmentEnd<kDim> merge(p, space.merge);
   if (p.ranks == 1) {
     merge.finish(sums, segment, {});

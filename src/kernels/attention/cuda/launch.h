@@ -51,10 +51,23 @@ struct CudaAttentionPlan {
   bool can_run() const { return grid > 0; }
 };
 
-struct CudaAttentionArgs {
-  CudaMatrix q, out;           // [rows, heads * head_dim]
-  const void* keys = nullptr;  // [page][kv head][slot][head_dim]: one layer
+// Keys and values of the new tokens that are not in their pages yet: a decode kernel then turns queries and keys and
+// stores keys and values itself. One new token for each sequence, all of a head turns, at most 16 heads share a KV
+// head.
+struct CudaFreshRows {
+  const void* keys = nullptr;  // rows of `stride` elements of the queries' type; null: all is stored already
   const void* values = nullptr;
+  int64_t stride = 0;
+  const float* angles = nullptr;       // [rows, head_dim]: cosines, then sines; null: nothing turns
+  bool halves = true;                  // pairs lie half a head apart, not side by side
+  const int32_t* row_slots = nullptr;  // [rows]: page * block_size + slot of each row's token; negative: not stored
+};
+
+struct CudaAttentionArgs {
+  CudaMatrix q, out;     // [rows, heads * head_dim]
+  void* keys = nullptr;  // [page][kv head][slot][head_dim]: one layer
+  void* values = nullptr;
+  CudaFreshRows fresh;
   const DeviceSlice* slices = nullptr;  // [sequences]
   const int32_t* tables = nullptr;      // [sequences][table_pitch]: position p lives in page tables[p / block_size]
   int64_t table_pitch = 0;
@@ -70,6 +83,7 @@ struct CudaAttentionArgs {
 
 // For the device that is current. Not inside a stream capture.
 CudaAttentionPlan plan_cuda_attention(const CudaAttentionShape& shape);
+bool takes_fresh_rows(const CudaAttentionShape& shape);
 CudaError launch_cuda_attention(const CudaAttentionPlan& plan, const CudaAttentionArgs& args, const CudaLaunch& launch);
 
 }  // namespace millrace

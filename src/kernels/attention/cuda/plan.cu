@@ -170,6 +170,11 @@ int prefill_tiles(const CudaAttentionShape& shape, int tile_rows) {
   return shape.total_rows > 0 && all < each ? all : each;
 }
 
+bool takes_fresh_rows(const CudaAttentionShape& s) {
+  const bool decodes = s.kind == CudaAttentionKind::Decode || s.kind == CudaAttentionKind::DecodeCluster;
+  return decodes && s.max_rows == 1 && s.heads / s.kv_heads <= kTileRows && s.head_dim <= kMostFreshDim;
+}
+
 CudaAttentionPlan plan_cuda_attention(const CudaAttentionShape& shape) {
   CudaAttentionPlan plan;
   plan.shape = shape;
