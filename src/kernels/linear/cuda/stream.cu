@@ -6,10 +6,11 @@
 // half is for the kernel that follows, which does the same.
 //
 // As in flat_mma, lane t of a quad takes elements 8 t .. 8 t + 7 of every 32, so that a fragment is one 16-byte load.
-#include "kernels/linear/cuda/barrier.cuh"
 #include "kernels/linear/cuda/epilogue.cuh"
 #include "kernels/linear/cuda/families.h"
 #include "kernels/linear/cuda/launch_kernel.h"
+#include "kernels/linear/cuda/tensor_map.h"
+#include "kernels/linear/cuda/wgmma.cuh"
 
 #include <algorithm>
 
@@ -21,14 +22,16 @@ constexpr int kThreads = 32 * (kWarps + 1);
 constexpr int kMaxTokens = 16;
 constexpr int kSharedBytes = 112 * 1024;  // two blocks fit on a multiprocessor
 constexpr int kMaxStages = 8;
-constexpr int kAheadOfRing = 96 * 1024;  // bytes that a block asks for beyond its ring before the stream begins
+constexpr int kBoxColumns = 256;                        // of K; a box is as wide as the copies allow
+constexpr int kBoxPitch = kBoxColumns * 2;              // bytes
+constexpr int kStageBytes = 2 * kTileRows * kBoxPitch;  // two boxes of one tile side by side, or one box of two tiles
+constexpr int kWarpColumns = 64;                        // of a stage: each warp takes 16 rows of it
 
 struct StreamParams {
-  const void* weights;
-  int64_t stride;  // elements
   const void* x;
   int64_t x_stride;
-  int k, pieces, tiles, stages;  // pieces of K; tiles of rows
+  int k, pieces, tiles, stages;  // pieces of K, of a stage each; tiles of rows
+  int ahead;                     // stages that a block asks for beyond its ring before the stream begins
   const float* norm;             // [k]: of the one token, which is f32
   float epsilon;
   LinearOutput out;
@@ -38,15 +41,11 @@ struct StreamParams {
 template <int kGroups, int kTiles>
 struct Ring {
   static constexpr int kRows = kTileRows * kTiles;
-  static constexpr int kPiece = 512 / kTiles;     // elements of K in a stage
-  static constexpr int kPitch = kPiece * 2 + 64;  // bytes; rows g and g + 1 fall on different banks
-  static constexpr int kStageBytes = kRows * kPitch;
+  static constexpr int kPiece = 2 * kBoxColumns / kTiles;  // elements of K in a stage
   static constexpr int kTokens = 8 * kGroups;
-  static constexpr int kSteps = kPiece / kWarps / 32;    // of 32 elements, for each warp
-  static constexpr int kAhead = 4 / (kSteps * kGroups);  // pieces of x that are loaded ahead of their use
-  static constexpr int kPartials = kWarps * kTiles * kTokens * kTileStride;  // floats; there are two of them
-  static constexpr int kStages = (kSharedBytes - 2 * kPartials * 4) / kStageBytes;
-  static_assert(kStages >= 3 && kStages <= kMaxStages && kRows <= 32);
+  static constexpr int kParts = kWarps / kTiles;                    // warps that share a tile
+  static constexpr int kAhead = 2 / kGroups;                        // pieces of x that are loaded ahead of their use
+  static constexpr int kPartials = kWarps * kTokens * kTileStride;  // floats; there are two of them
 };
 
 // A block's walk over the pieces of its tiles. K begins at a different place for each block: rows a power of two apart
@@ -66,34 +65,29 @@ struct Walk {
   }
 };
 
-__device__ __forceinline__ void prefetch_bulk(const void* from, uint32_t bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
-
-// The loader's part: lane r copies row r of each piece.
-template <class T, class R>
-__device__ __forceinline__ void load_stages(const StreamParams& p, uint8_t* stages, uint64_t* full, uint64_t* empty) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const auto source = [&](const Walk& at) {
-    const int64_t row = min(at.tile * R::kRows + lane, p.out.n - 1);
-    return static_cast<const T*>(p.weights) + row * p.stride + at.piece * R::kPiece;
-  };
-  const auto bytes = [&](const Walk& at) {
-    return 2u * static_cast<uint32_t>(min(R::kPiece, p.k - at.piece * R::kPiece));
-  };
+// The loader's part, one thread's.
+template <class R>
+__device__ __forceinline__ void load_stages(const StreamParams& p, const CUtensorMap& weights, uint8_t* stages,
+                                            uint64_t* full, uint64_t* empty) {
+  constexpr int kBoxes = R::kPiece / kBoxColumns;
   int stage = 0;
   const auto copy = [&](const Walk& at) {
-    if (lane == 0) arrive_expecting(full + stage, R::kRows * bytes(at));
-    __syncwarp();
-    if (lane < R::kRows)
-      copy_bulk(stages + stage * R::kStageBytes + lane * R::kPitch, source(at), bytes(at), full + stage);
+    arrive_expecting(full + stage, kStageBytes);
+#pragma unroll
+    for (int box = 0; box < kBoxes; ++box) {
+      copy_box(stages + stage * kStageBytes + box * kStageBytes / kBoxes, weights,
+               at.piece * R::kPiece + box * kBoxColumns, at.tile * R::kRows, full + stage);
+    }
     stage = stage + 1 == p.stages ? 0 : stage + 1;
   };
   Walk walk(p);
   for (int i = 0; i < p.stages && !walk.done(p); ++i, walk.next(p)) copy(walk);
   Walk ahead = walk;
-  for (int i = 0; i < kAheadOfRing / R::kStageBytes && !ahead.done(p); ++i, ahead.next(p)) {
-    if (lane < R::kRows) prefetch_bulk(source(ahead), bytes(ahead));
+  for (int i = 0; i < p.ahead && !ahead.done(p); ++i, ahead.next(p)) {
+#pragma unroll
+    for (int box = 0; box < kBoxes; ++box) {
+      prefetch_box(weights, ahead.piece * R::kPiece + box * kBoxColumns, ahead.tile * R::kRows);
+    }
   }
   uint32_t parity = 0;
   for (; !walk.done(p); walk.next(p)) {
@@ -147,16 +141,17 @@ __device__ __forceinline__ void norm_token(const StreamParams& p, T* to) {
   meet_multipliers();
 }
 
-// What one warp multiplies with: its part of K of the next pieces, for the lane's token of each group. Every tile takes
+// What one warp multiplies with: its columns of the next pieces, for the lane's token of each group. Every tile takes
 // the pieces in the same order, and uses slots from the first on.
 template <class T, class R, int kGroups, bool kNormed>
 class Tokens {
  public:
-  uint4 at[R::kAhead][R::kSteps][kGroups];
+  uint4 at[R::kAhead][2][kGroups];  // of 32 columns each
 
   __device__ __forceinline__ Tokens(const StreamParams& p, const T* normed)
       : p_(p),
-        column_(static_cast<int>(threadIdx.x) / 32 * (R::kPiece / kWarps) + static_cast<int>(threadIdx.x) % 4 * 8),
+        column_(static_cast<int>(threadIdx.x) / 32 % (R::kPiece / kWarpColumns) * kWarpColumns +
+                static_cast<int>(threadIdx.x) % 4 * 8),
         token_(static_cast<int>(threadIdx.x) % 32 / 4),
         piece_(Walk(p).piece),
         left_(p.pieces) {
@@ -167,7 +162,7 @@ class Tokens {
   __device__ __forceinline__ void load(int slot) {
     if (left_ > 0) {
 #pragma unroll
-      for (int step = 0; step < R::kSteps; ++step) {
+      for (int step = 0; step < 2; ++step) {
         const int column = piece_ * R::kPiece + column_ + step * 32;
 #pragma unroll
         for (int group = 0; group < kGroups; ++group) {
@@ -182,10 +177,6 @@ class Tokens {
     --left_;
     if (slot == R::kAhead - 1 && left_ <= 0) left_ = p_.pieces;
   }
-  // Where a row of weights ends before its piece does: what lies there in the ring is anything.
-  __device__ __forceinline__ bool live(int piece, int step) const {
-    return piece * R::kPiece + column_ + step * 32 < p_.k;
-  }
 
  private:
   const StreamParams& p_;
@@ -193,26 +184,30 @@ class Tokens {
   int column_, token_, piece_, left_;
 };
 
-template <class T, class R, int kGroups, int kTiles, bool kNormed>
-__device__ __forceinline__ void multiply_piece(const uint8_t* stage, const Tokens<T, R, kGroups, kNormed>& x, int slot,
-                                               int piece, float (&sums)[kGroups][kTiles][4]) {
+// Sixteen rows of 64 columns. Rows lie a multiple of 128 bytes apart: odd ones are read in the other order, so that
+// neighbours fall on different banks.
+template <class T, int kGroups>
+__device__ __forceinline__ void multiply_piece(const uint8_t* stage, const uint4 (&x)[2][kGroups],
+                                               float (&sums)[kGroups][4]) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const uint8_t* from = stage + lane / 4 * R::kPitch + warp * (R::kPiece / kWarps) * 2 + lane % 4 * 16;
+  const bool odd = lane / 4 % 2 != 0;
+  const uint8_t* at = stage + warp / 4 * kTileRows * kBoxPitch + lane / 4 * kBoxPitch + warp % 4 * 128 + lane % 4 * 16;
+  const int first = odd ? 64 : 0, second = 64 - first;
+  const uint4 low0 = *reinterpret_cast<const uint4*>(at + first);
+  const uint4 high0 = *reinterpret_cast<const uint4*>(at + 8 * kBoxPitch + first);
+  const uint4 low1 = *reinterpret_cast<const uint4*>(at + second);
+  const uint4 high1 = *reinterpret_cast<const uint4*>(at + 8 * kBoxPitch + second);
 #pragma unroll
-  for (int step = 0; step < R::kSteps; ++step) {
-    const bool live = x.live(piece, step);
+  for (int step = 0; step < 2; ++step) {
+    const bool swapped = odd == (step == 0);
+    const uint4 low{swapped ? low1.x : low0.x, swapped ? low1.y : low0.y, swapped ? low1.z : low0.z,
+                    swapped ? low1.w : low0.w};
+    const uint4 high{swapped ? high1.x : high0.x, swapped ? high1.y : high0.y, swapped ? high1.z : high0.z,
+                     swapped ? high1.w : high0.w};
 #pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) {
-      const uint8_t* at = from + tile * kTileRows * R::kPitch + step * 64;
-      const uint4 none{0, 0, 0, 0};
-      const uint4 low = live ? *reinterpret_cast<const uint4*>(at) : none;
-      const uint4 high = live ? *reinterpret_cast<const uint4*>(at + 8 * R::kPitch) : none;
-#pragma unroll
-      for (int group = 0; group < kGroups; ++group) {
-        const uint4& tokens = x.at[slot][step][group];
-        mma<T>(sums[group][tile], low.x, high.x, low.y, high.y, tokens.x, tokens.y);
-        mma<T>(sums[group][tile], low.z, high.z, low.w, high.w, tokens.z, tokens.w);
-      }
+    for (int group = 0; group < kGroups; ++group) {
+      mma<T>(sums[group], low.x, high.x, low.y, high.y, x[step][group].x, x[step][group].y);
+      mma<T>(sums[group], low.z, high.z, low.w, high.w, x[step][group].z, x[step][group].w);
     }
   }
 }
@@ -225,44 +220,43 @@ __device__ __forceinline__ void multiply_stages(const StreamParams& p, const uin
   Tokens<T, R, kGroups, kNormed> x(p, normed);
 #pragma unroll
   for (int slot = 0; slot < R::kAhead; ++slot) x.load(slot);
-  int stage = 0, piece = Walk(p).piece, done = 0;
+  int stage = 0, done = 0;
   uint32_t parity = 0;
 #pragma unroll 1
   for (int tile = static_cast<int>(blockIdx.x); tile < p.tiles; tile += static_cast<int>(gridDim.x), ++done) {
-    float sums[kGroups][kTiles][4] = {};
+    float sums[kGroups][4] = {};
 #pragma unroll 1
     for (int i = 0; i < p.pieces; i += R::kAhead) {
 #pragma unroll
       for (int slot = 0; slot < R::kAhead; ++slot) {
         if (i + slot < p.pieces) {
           wait_barrier(full + stage, parity);
-          multiply_piece<T, R, kGroups, kTiles, kNormed>(stages + stage * R::kStageBytes, x, slot, piece, sums);
+          multiply_piece<T, kGroups>(stages + stage * kStageBytes, x.at[slot], sums);
           __syncwarp();
           if (lane == 0) arrive(empty + stage);
-          piece = piece + 1 == p.pieces ? 0 : piece + 1;
           stage = stage + 1 == p.stages ? 0 : stage + 1;
           if (stage == 0) parity ^= 1;
         }
         x.load(slot);
       }
     }
+    // [part][tile]: the warps of a tile are neighbours.
     float* place = partials + done % 2 * R::kPartials;
+    const int part = warp % R::kParts, own = warp / R::kParts;
 #pragma unroll
-    for (int t = 0; t < kTiles; ++t) {
-#pragma unroll
-      for (int group = 0; group < kGroups; ++group) {
-        put_fragment(place + (warp * kTiles + t) * R::kTokens * kTileStride, group * 8, sums[group][t]);
-      }
+    for (int group = 0; group < kGroups; ++group) {
+      put_fragment(place + (part * kTiles + own) * R::kTokens * kTileStride, group * 8, sums[group]);
     }
     meet_multipliers();  // the other half of the partial sums is free again, too
     const int item = (static_cast<int>(threadIdx.x) + 32 * (kWarps - done % kWarps)) % (32 * kWarps);  // in turn
-    finish_items(place, kWarps, kTiles, R::kTokens, tile * R::kRows, 0, 1, item, 32 * kWarps, p.out);
+    finish_items(place, R::kParts, kTiles, R::kTokens, tile * R::kRows, 0, 1, item, 32 * kWarps, p.out);
   }
 }
 
 // kNormEach: fours of the token's norm for each thread; 0: x comes as it is multiplied.
 template <class T, int kGroups, int kTiles, int kNormEach>
-__global__ void __launch_bounds__(kThreads, 3) stream(const __grid_constant__ StreamParams p) {
+__global__ void __launch_bounds__(kThreads, 3)
+    stream(const __grid_constant__ CUtensorMap weights, const __grid_constant__ StreamParams p) {
 #if __CUDA_ARCH__ >= 900
   using R = Ring<kGroups, kTiles>;
   extern __shared__ __align__(128) uint8_t shared[];
@@ -278,9 +272,9 @@ __global__ void __launch_bounds__(kThreads, 3) stream(const __grid_constant__ St
   }
   __syncthreads();
   if (threadIdx.x / 32 == kWarps) {
-    load_stages<T, R>(p, shared, full, empty);
+    if (threadIdx.x % 32 == 0) load_stages<R>(p, weights, shared, full, empty);
   } else {
-    float* partials = reinterpret_cast<float*>(shared + p.stages * R::kStageBytes);
+    float* partials = reinterpret_cast<float*>(shared + p.stages * kStageBytes);
     T* normed = reinterpret_cast<T*>(partials + 2 * R::kPartials);
     if constexpr (kNormEach > 0) {
       norm_token<T, kNormEach>(p, normed);
@@ -292,6 +286,7 @@ __global__ void __launch_bounds__(kThreads, 3) stream(const __grid_constant__ St
 #endif
 }
 
+constexpr int kAheadOfRing = 6;
 constexpr int kNormShort = 4, kNormLong = 8;
 constexpr int kMaxNormed = kNormLong * 4 * 32 * kWarps;
 
@@ -321,23 +316,26 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cu
   using R = Ring<kGroups, kTiles>;
   const int normed_bytes = kNormEach > 0 ? static_cast<int>(round_up(p.k, 8)) * 2 : 0;
   const int others = 2 * R::kPartials * 4 + normed_bytes;
+  CUtensorMap weights;
+  if (!describe(weights, p.format, a.weights, p.n, p.k, packed_linear_stride(p.k), {kBoxColumns, R::kRows, false})) {
+    return cudaErrorInvalidValue;
+  }
   StreamParams params{};
-  params.weights = a.weights;
-  params.stride = packed_linear_stride(p.k);
   params.x = a.x;
   params.x_stride = a.x_stride;
   params.k = static_cast<int>(p.k);
   params.pieces = static_cast<int>(ceil_div(p.k, R::kPiece));
   params.tiles = static_cast<int>(ceil_div(p.n, R::kRows));
-  params.stages = std::min(R::kStages, (kSharedBytes - others) / R::kStageBytes);
+  params.stages = std::min(kMaxStages, (kSharedBytes - others) / kStageBytes);
+  params.ahead = kAheadOfRing;
   params.norm = a.norm;
   params.epsilon = a.epsilon;
   params.out = linear_output(p, a);
   LaunchShape shape;
   shape.grid = dim3(static_cast<unsigned>(std::min(params.tiles, limits.sms)));
   shape.threads = kThreads;
-  shape.shared_bytes = static_cast<size_t>(params.stages * R::kStageBytes + others);
-  return launch_kernel(stream<T, kGroups, kTiles, kNormEach>, shape, step, params);
+  shape.shared_bytes = static_cast<size_t>(params.stages * kStageBytes + others);
+  return launch_kernel(stream<T, kGroups, kTiles, kNormEach>, shape, step, weights, params);
 }
 
 template <class T>
