@@ -1,4 +1,4 @@
-// What the choice of kernels loses against the best one: regret [--formats q4_1,q8_0] [--rounds 30]
+// What the choice of kernels loses against the best one: regret [--device cuda] [--formats q4_1,q8_0] [--rounds 30]
 //
 // Every kernel that can run a problem is timed, cold and in turns: an exhaustive search. Regret is how much longer than
 // its best kernel the chosen one takes: chosen by the estimates alone (untuned), and by a quick measurement of the most
@@ -19,9 +19,11 @@ namespace {
 
 constexpr LinearShape kHeldOutShapes[] = {{1152, 896}, {4864, 896}, {896, 4864}, {2560, 2560}, {1024, 3072}};
 constexpr int64_t kRows[] = {1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128, 256};
+constexpr LinearShape kHeldOutGpuShapes[] = {{4608, 3584}, {3584, 3584}, {18944, 3584}, {3584, 18944}, {7168, 5120}};
+constexpr int64_t kGpuRows[] = {1, 2, 3, 4, 5, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024};
 
 struct Options {
-  std::string formats = "Q8_0,Q4_0,Q4_1,Q5_0,Q4_K,Q6_K,IQ4_NL,F16,BF16";
+  std::string device = "cpu", formats;
   int threads = 0, rounds = 15;
   int64_t most_rows = 256;
 };
@@ -48,20 +50,28 @@ class Search {
  public:
   explicit Search(const Options& options)
       : options_(options),
-        device_(host_device(this_machine(options.threads, /*measure=*/true))),
+        device_(open_device({.choice = options.device == "cuda" ? DeviceChoice::Cuda : DeviceChoice::Cpu,
+                             .threads = options.threads,
+                             .measure = true})),
         hardware_(device_->hardware()),
-        pool_(hardware_.threads),
-        planner_(cpu_kernels().linear, hardware_, nullptr, "") {}
+        kernels_(device_->is_host() ? cpu_kernels() : cuda_kernels()),
+        pool_(device_->is_host() ? hardware_.threads : 4),
+        planner_(kernels_.linear, hardware_, nullptr, "") {}
+
+  std::span<const LinearShape> shapes() const {
+    return device_->is_host() ? std::span(kHeldOutShapes) : std::span<const LinearShape>(kHeldOutGpuShapes);
+  }
 
   Regrets search(DType format, LinearShape shape) {
     Regrets regrets;
-    for (const auto* layout : cpu_kernels().layouts) {
-      if (!layout->accepts(format, shape.n, shape.k, hardware_) || is_quantized(format) != (layout->name() == "rows8"))
-        continue;
+    const DType x = device_->is_host() ? DType::F32 : is_quantized(format) ? DType::BF16 : format;
+    for (const auto* layout : kernels_.layouts) {
+      if (!layout->accepts(format, shape.n, shape.k, hardware_) || !is_usual(*layout, format)) continue;
       ColdWeights weights(format, shape.n, shape.k, *layout, *device_, pool_);
-      for (const int64_t m : kRows) {
+      for (const int64_t m :
+           device_->is_host() ? std::span<const int64_t>(kRows) : std::span<const int64_t>(kGpuRows)) {
         if (m > options_.most_rows) break;
-        const LinearProblem problem{format, layout->name(), Precision::Fast, false, shape.n, shape.k, m};
+        const LinearProblem problem{format, layout->name(), Precision::Fast, false, shape.n, shape.k, m, x};
         add_problem(problem, weights, regrets);
       }
     }
@@ -70,11 +80,17 @@ class Search {
   const Hardware& hardware() const { return hardware_; }
 
  private:
+  // The layout that models of this format take.
+  bool is_usual(const LinearLayout& layout, DType format) const {
+    return device_->is_host() ? is_quantized(format) == (layout.name() == "rows8") : layout.name() != "cuda_rows";
+  }
+
   void add_problem(const LinearProblem& problem, ColdWeights& weights, Regrets& regrets) {
     std::vector<const LinearKernel*> all;
     const auto ranked = planner_.rank(problem);
     for (const auto& candidate : ranked) {
-      if (candidate.kernel->name() != "reference") all.push_back(candidate.kernel);
+      if (candidate.kernel->name() != "reference" && candidate.estimate_us < 20 * ranked.front().estimate_us)
+        all.push_back(candidate.kernel);
     }
     const auto quick = KernelTimer(*device_, pool_).time(problem, worth_measuring(planner_, problem), weights);
     const TimingEffort thorough{options_.rounds, 0.05, 3.0, 5.0};
@@ -91,6 +107,7 @@ class Search {
   const Options& options_;
   const std::unique_ptr<Device> device_;
   const Hardware& hardware_;
+  const KernelSet& kernels_;
   ThreadPool pool_;
   Planner<LinearOp> planner_;
 };
@@ -102,10 +119,11 @@ void print_row(std::string_view name, const Regrets& r) {
 
 void run(const Options& options) {
   Search search(options);
+  fmt::print("{}", search.hardware().name);
+  if (options.device == "cpu") fmt::print(", {} threads", search.hardware().threads);
   fmt::print(
-      "{}, {} threads\n\n| format | problems | untuned, median | 90 % | tuned, median | 90 % "
-      "|\n|---|---|---|---|---|---|\n",
-      search.hardware().name, search.hardware().threads);
+      "\n\n| format | problems | untuned, median | 90 % | tuned, median | 90 % "
+      "|\n|---|---|---|---|---|---|\n");
   Regrets all;
   for (size_t begin = 0; begin < options.formats.size();) {
     const size_t end = std::min(options.formats.find(',', begin), options.formats.size());
@@ -114,7 +132,7 @@ void run(const Options& options) {
     const auto format = dtype_from_name(text);
     if (!format) fail(ErrorKind::Usage, "--formats {}: no such format", text);
     Regrets one;
-    for (const auto& shape : kHeldOutShapes) {
+    for (const auto& shape : search.shapes()) {
       if (shape.k % info(*format).block == 0) one.add(search.search(*format, shape));
     }
     if (one.tuned.empty()) continue;
@@ -131,11 +149,17 @@ int main(int argc, char** argv) {
   using namespace millrace;
   Options options;
   CLI::App app("What the choice of kernels loses against an exhaustive search");
-  app.add_option("--formats", options.formats, "formats of the weights")->capture_default_str();
+  app.add_option("--device", options.device, "cpu or cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  app.add_option("--formats", options.formats, "formats of the weights; default: the usual ones");
   app.add_option("-t,--threads", options.threads, "0: one per core")->capture_default_str();
   app.add_option("--rounds", options.rounds, "least rounds of the exhaustive search")->capture_default_str();
   app.add_option("--rows", options.most_rows, "most rows of x")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
+  if (options.formats.empty())
+    options.formats =
+        options.device == "cuda" ? "BF16,Q8_0,Q4_0,Q4_K" : "Q8_0,Q4_0,Q4_1,Q5_0,Q4_K,Q6_K,IQ4_NL,F16,BF16";
   try {
     run(options);
   } catch (const Error& error) {

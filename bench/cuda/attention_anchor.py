@@ -2,7 +2,11 @@
 """PyTorch's scaled_dot_product_attention (flash and cuDNN) on the shapes of bench/cuda/attention.cu.
 
 Timed the same way: inside a CUDA graph, keys and values rotated past L2, the median of the replays.
+attention_anchor.py [FILE.json] [--quick]: a file gets the times, too; --quick: decodes at a context of 1024 only.
 """
+
+import json
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -60,12 +64,24 @@ def main():
     shapes = [(h, b, n) for h, b, n in shapes if h * b * n <= 32 * 8 * 16384]
     shapes += [(8, 1, 128), (8, 1, 512), (8, 3, 1024), (8, 13, 4096), (8, 48, 1024), (8, 64, 1024)]
     shapes += [(32, 5, 1000), (32, 64, 1024)]
+    quick = "--quick" in sys.argv
+    if quick:
+        shapes = [(h, b, 1024) for h in (8, 32) for b in (1, 3, 8, 16, 32, 64)]
+    kept = []
     for kv_heads, batch, context in shapes:
+        times = {"kv_heads": kv_heads, "batch": batch, "context": context}
         row = f"32/{kv_heads} B{batch} L{context}".ljust(22)
         for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
             us = measure(backend, kv_heads, 128, batch, 1, context, False)
+            times[backend.name] = us
             row += f" {us:8.2f} ({4 * kv_heads * 128 * batch * context / us * 1e-6:.2f})"
+        kept.append(times)
         print(row, flush=True)
+    if len(sys.argv) > 1:
+        with open(sys.argv[1], "w") as file:
+            json.dump(kept, file, indent=1)
+    if quick:
+        return
     print("prefill, bf16, causal: us (TFLOP/s)    flash    cuDNN")
     prompts = [(32, 128, 1, 1024), (8, 128, 1, 1024), (8, 128, 1, 2048), (8, 128, 1, 4096), (8, 128, 1, 8192)]
     prompts += [(32, 128, 4, 4096), (8, 128, 8, 1024), (8, 64, 1, 4096), (8, 96, 1, 4096), (8, 256, 1, 4096)]

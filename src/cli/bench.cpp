@@ -20,7 +20,7 @@ struct BenchOptions {
   std::string prompt = "512", generate = "128", batches = "1", depths = "0";
   int repetitions = 3;
   int64_t rows = 0;
-  bool predict = false, ops = false;
+  bool predict = false, draw = false, ops = false;
 };
 
 std::vector<BenchmarkCase> cases_of(const BenchOptions& o) {
@@ -32,7 +32,7 @@ std::vector<BenchmarkCase> cases_of(const BenchOptions& o) {
         if (tokens > 0) cases.push_back({BenchmarkCase::Kind::Prompt, tokens, batch, depth});
       }
       for (const int32_t tokens : parse_int_list("-n", o.generate, 0, kMost)) {
-        if (tokens > 0) cases.push_back({BenchmarkCase::Kind::Generate, tokens, batch, depth});
+        if (tokens > 0) cases.push_back({BenchmarkCase::Kind::Generate, tokens, batch, depth, o.draw});
       }
     }
   }
@@ -122,6 +122,8 @@ void add_bench(CLI::App& app) {
       ->capture_default_str();
   verb->add_option("--chunk", o->rows, "most tokens in one step; 0: 512 on the CPU, 4096 on a GPU")
       ->check(CLI::Range(0, 16384));
+  verb->add_flag("--draw", o->draw,
+                 "draw the tokens (temperature 0.8, top-k 40, top-p 0.95) rather than take the likeliest");
   verb->add_flag("--ops", o->ops, "say what the ops of each test took");
   verb->add_flag("--predict", o->predict, "say what the estimates promise instead of measuring");
   verb->callback([o] { run(*o); });

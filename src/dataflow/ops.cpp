@@ -9,16 +9,20 @@
 namespace millrace {
 namespace {
 
+// Rows that a batch-invariant pass computes at least: on the CPU a single one would take other kernels, on a GPU every
+// linear layer works on tiles of so many. A decode is bound by the weights up to there.
+constexpr int64_t kLeastInvariantRows = 2, kInvariantTile = 64;
+
 std::string forced_kernel(const OpsOptions& options, std::string_view op) {
   const auto found = options.forced.find(std::string(op));
   return found == options.forced.end() ? "" : found->second;
 }
 
 void check_forced_ops(const OpsOptions& options) {
-  static const std::set<std::string_view> known{LinearOp::kName,    AttentionOp::kName,   NormOp::kName,
-                                                RopeOp::kName,      RopeAnglesOp::kName,  ActivationOp::kName,
-                                                EmbeddingOp::kName, ElementwiseOp::kName, KvWriteOp::kName,
-                                                RopeWriteOp::kName, ArgmaxOp::kName};
+  static const std::set<std::string_view> known{
+      LinearOp::kName,     AttentionOp::kName, NormOp::kName,        RopeOp::kName,    RopeAnglesOp::kName,
+      ActivationOp::kName, EmbeddingOp::kName, ElementwiseOp::kName, KvWriteOp::kName, RopeWriteOp::kName,
+      ArgmaxOp::kName,     SampleOp::kName,    ScoreRangeOp::kName};
   for (const auto& [op, kernel] : options.forced) {
     if (!known.contains(op)) fail(ErrorKind::Usage, "--kernel {}={}: no such op", op, kernel);
   }
@@ -44,7 +48,9 @@ Ops::Ops(const KernelSet& kernels, Device& device, ThreadPool& pool, const PlanC
       elementwise_(kernels.elementwise, hardware_, plans, forced_kernel(options_, ElementwiseOp::kName)),
       kv_write_(kernels.kv_write, hardware_, plans, forced_kernel(options_, KvWriteOp::kName)),
       rope_write_(kernels.rope_write, hardware_, plans, forced_kernel(options_, RopeWriteOp::kName)),
-      argmax_(kernels.argmax, hardware_, plans, forced_kernel(options_, ArgmaxOp::kName)) {
+      argmax_(kernels.argmax, hardware_, plans, forced_kernel(options_, ArgmaxOp::kName)),
+      sample_(kernels.sample, hardware_, plans, forced_kernel(options_, SampleOp::kName)),
+      score_range_(kernels.score_range, hardware_, plans, forced_kernel(options_, ScoreRangeOp::kName)) {
   check_forced_ops(options_);
 }
 
@@ -70,7 +76,7 @@ void Ops::run_watched(const Planner<Op>& planner, const Kernel<Op>& kernel, cons
 void Ops::plan(Linear& linear, int64_t rows) {
   for (auto& part : linear.parts) {
     if (options_.batch_invariant) {
-      plan_invariant(part, rows);
+      device_.is_host() ? plan_invariant(part, rows) : plan_tiles(part, linear.gated);
       continue;
     }
     const auto& w = part.weights;
@@ -114,12 +120,37 @@ void Ops::plan_invariant(Linear::Part& part, int64_t rows) {
   }
 }
 
+void Ops::plan_tiles(Linear::Part& part, bool gated) {
+  const auto& w = part.weights;
+  const LinearProblem problem{w.format, w.layout->name(), options_.precision, false, w.n,
+                              w.k,      kInvariantTile,   options_.working,   gated};
+  const auto* kernel = linear_.choose(problem);
+  MR_ASSERT(kernel != nullptr);
+  part.tile_rows = kInvariantTile;
+  part.plan.emplace_back(kInvariantTile, kernel);
+  workspace_needed_ = std::max(workspace_needed_, kernel->workspace_bytes(problem, hardware_));
+}
+
+int64_t Ops::padded_rows(int64_t rows) const {
+  if (!options_.batch_invariant) return rows;
+  if (device_.is_host()) return std::max(rows, kLeastInvariantRows);
+  return (rows + kInvariantTile - 1) / kInvariantTile * kInvariantTile;
+}
+
 // What small ops are planned for.
 int64_t Ops::bucket(int64_t rows) const { return options_.batch_invariant ? 1 : bucket_rows(rows); }
 
+// Where results may not depend on the batch, its size may not decide on the kernel.
+AttentionProblem Ops::pinned(AttentionProblem problem) const {
+  if (options_.batch_invariant) problem.sequences = problem.rows = problem.context = 1;
+  problem.invariant = options_.batch_invariant;
+  return problem.bucketed();
+}
+
 void Ops::plan(const AttentionProblem& largest) {
-  for (const auto& problem : attention_buckets(largest)) {
-    const auto* kernel = attention_.choose(problem);
+  for (auto problem : attention_buckets(largest)) {
+    problem.invariant = options_.batch_invariant;
+    const auto* kernel = attention_.choose(pinned(problem));
     if (kernel == nullptr) {
       fail(ErrorKind::Unsupported, "no attention kernel for head size {} with a {} KV cache; try --kv-type f16",
            largest.head_dim, name(largest.kv));
@@ -138,7 +169,7 @@ void Ops::reserve_workspace() {
 }
 
 const LinearKernel* Ops::planned(const Linear::Part& part, int64_t rows) const {
-  const int64_t bucket = bucket_rows(rows);
+  const int64_t bucket = part.tile_rows > 0 ? part.tile_rows : bucket_rows(rows);
   for (const auto& [m, kernel] : part.plan) {
     if (m == bucket) return kernel;
   }
@@ -154,6 +185,13 @@ void Ops::run_part(const Linear& linear, const Linear::Part& part, const LinearK
               executor_);
 }
 
+// All rows at once, or in whole tiles.
+template <class RunRows>
+void Ops::in_tiles(const Linear::Part& part, int64_t rows, RunRows run) const {
+  if (part.tile_rows == 0) return run(0, rows);
+  for (int64_t first = 0; first < rows; first += part.tile_rows) run(first, part.tile_rows);
+}
+
 void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
   if (x.rows == 0) return;  // a prompt's chunk that wants no logits
   int64_t column = 0;
@@ -162,19 +200,24 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
     const auto& w = part.weights;
     const LinearKernel* kernel = planned(part, x.rows);
     if (x.dtype != options_.working) {  // a norm that comes after leaves its input in the residual's type
-      kernel = linear_.choose({w.format, w.layout->name(), options_.precision, false, w.n, w.k, bucket_rows(x.rows),
-                               x.dtype, linear.gated});
+      const int64_t bucket = part.tile_rows > 0 ? part.tile_rows : bucket_rows(x.rows);
+      kernel = linear_.choose(
+          {w.format, w.layout->name(), options_.precision, false, w.n, w.k, bucket, x.dtype, linear.gated});
     }
     MR_ASSERT(kernel != nullptr);
     const float* bias = linear.bias != nullptr ? linear.bias + column : nullptr;
-    const Matrix to = y.first_rows(rows).columns(column, linear.gated ? w.n / 2 : w.n);
-    run_part(linear, part, *kernel, {x.first_rows(rows), &w, bias, to, accumulate, linear.gated});
+    const Matrix to = y.columns(column, linear.gated ? w.n / 2 : w.n);
+    in_tiles(part, rows, [&](int64_t first, int64_t count) {
+      run_part(linear, part, *kernel,
+               {x.rows_from(first, count), &w, bias, to.rows_from(first, count), accumulate, linear.gated});
+    });
     column += w.n;
   }
 }
 
 bool Ops::takes_norm_along(const NormOp::Args& norm, const Linear& linear) const {
-  if (linear.parts.size() != 1 || linear.parts[0].least_rows > norm.x.rows || norm.x.dtype != DType::F32) return false;
+  if (linear.parts.size() != 1 || linear.parts[0].tile_rows > 0 || norm.x.dtype != DType::F32) return false;
+  if (linear.parts[0].least_rows > norm.x.rows) return false;
   if (norm.kind != NormKind::Rms || norm.groups != 1 || norm.weight == nullptr) return false;
   const auto& w = linear.parts[0].weights;
   const LinearKernel* kernel = planned(linear.parts[0], norm.x.rows);
@@ -207,7 +250,9 @@ AttentionProblem Ops::problem_of(const AttentionArgs& a) const {
                            a.softcap != 0,
                            static_cast<int64_t>(a.sequences.size()),
                            0,
-                           0};
+                           0,
+                           options_.batch_invariant,
+                           a.phi != nullptr};
   for (const auto& s : a.sequences) {
     problem.rows += s.rows;
     problem.context = std::max<int64_t>(problem.context, s.past + s.rows);
@@ -246,9 +291,7 @@ void Ops::attention(const RopeWriteOp::Args& rope, const AttentionArgs& args) {
 }
 
 const AttentionKernel* Ops::planned(const AttentionProblem& problem) {
-  AttentionProblem pinned = problem;
-  if (options_.batch_invariant) pinned.sequences = pinned.rows = pinned.context = 1;
-  const AttentionKernel* kernel = attention_.choose(pinned.bucketed());
+  const AttentionKernel* kernel = attention_.choose(pinned(problem));
   MR_ASSERT(kernel != nullptr);
   return kernel;
 }
@@ -309,5 +352,12 @@ void Ops::gather(Matrix x, std::span<const int32_t> rows, Matrix out) {
 }
 
 void Ops::argmax(Matrix logits, int32_t* ids) { dispatch(argmax_, {bucket(logits.rows), logits.cols}, {logits, ids}); }
+
+void Ops::sample(const SampleOp::Args& a) { dispatch(sample_, {bucket(a.logits.rows), a.logits.cols}, a); }
+
+void Ops::score_range(const ScoreRangeOp::Args& args) {
+  if (watch_ == Watch::Expect && times_ != nullptr) return;
+  dispatch(score_range_, problem_of(args.attention).bucketed(), args);
+}
 
 }  // namespace millrace

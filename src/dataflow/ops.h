@@ -22,6 +22,7 @@ struct Linear {
     // Kernel per bucket of rows, decided before the first step.
     std::vector<std::pair<int64_t, const LinearKernel*>> plan;
     int64_t least_rows = 1;  // fewer rows are computed as that many: the buffers have room for them
+    int64_t tile_rows = 0;   // > 0: rows are computed so many at a time, always all of them
   };
   int64_t n = 0, k = 0;
   bool gated = false;  // gate and up in one part: it gives silu(gate) * up, half as wide
@@ -35,10 +36,9 @@ struct OpsOptions {
   DType working = DType::F32;                 // of the activations that linear layers take
   bool overlap = true;                        // kernels of a GPU start while the ones before them drain
   // One kernel for every number of rows, and no sum whose order depends on them: a row's results are the same whatever
-  // else is in the batch.
+  // else is in the batch. Kernels of a GPU cut their sums by the number of rows, so they always get the same one.
   bool batch_invariant = false;
 };
-constexpr int64_t kLeastInvariantRows = 2;  // that buffers of a batch-invariant pass must have
 
 class Ops {
  public:
@@ -47,7 +47,8 @@ class Ops {
   // Before the first step: decides the kernels for up to `rows` rows, and notes the workspace they need.
   void plan(Linear& linear, int64_t rows);
   void plan(const AttentionProblem& largest);
-  void reserve_workspace();  // after the last plan()
+  void reserve_workspace();                 // after the last plan()
+  int64_t padded_rows(int64_t rows) const;  // that buffers must have for a batch of so many
   size_t workspace_bytes() const { return workspace_needed_ + attention_workspace_needed_; }
 
   void embed(const WeightView& table, std::span<const int32_t> ids, Matrix out, float scale = 1,
@@ -67,6 +68,8 @@ class Ops {
   void softcap(Matrix x, float cap);
   void gather(Matrix x, std::span<const int32_t> rows, Matrix out);
   void argmax(Matrix logits, int32_t* ids);
+  void sample(const SampleOp::Args& args);
+  void score_range(const ScoreRangeOp::Args& args);
 
   // Until it is called with null, every op adds what it took to `times`; with Watch::Expect it does not run, and adds
   // what its plan promises. For benchmarks: it allocates.
@@ -93,6 +96,10 @@ class Ops {
   void elementwise(const ElementwiseOp::Args& args);
   void rope(const RopeOp::Args& args);
   void plan_invariant(Linear::Part& part, int64_t rows);
+  void plan_tiles(Linear::Part& part, bool gated);
+  template <class RunRows>
+  void in_tiles(const Linear::Part& part, int64_t rows, RunRows run) const;
+  AttentionProblem pinned(AttentionProblem problem) const;
   int64_t bucket(int64_t rows) const;
   template <class Op>
   void dispatch(Planner<Op>& planner, const typename Op::Problem& problem, const typename Op::Args& args);
@@ -121,6 +128,8 @@ class Ops {
   Planner<KvWriteOp> kv_write_;
   Planner<RopeWriteOp> rope_write_;
   Planner<ArgmaxOp> argmax_;
+  Planner<SampleOp> sample_;
+  Planner<ScoreRangeOp> score_range_;
 };
 
 }  // namespace millrace

@@ -47,6 +47,7 @@ class Planner {
         }
       }
     }
+    std::erase_if(ranked, [&](const auto& c) { return c.measured_us == 0 && is_left_to_measurement(*c.kernel); });
     std::stable_sort(ranked.begin(), ranked.end(), [&](const auto& a, const auto& b) { return before(a, b); });
     return ranked;
   }
@@ -89,6 +90,10 @@ class Planner {
     return key(a) < key(b);
   }
 
+  bool is_left_to_measurement(const Kernel<Op>& kernel) const {
+    return kernel.variant_of() != nullptr && !is_forced(kernel);
+  }
+
   // As rank() would, but without allocating where nothing was measured: small ops meet new sizes inside a step.
   const Kernel<Op>* decide(const Problem& problem) const {
     if (plans_ != nullptr && plans_->has(Op::kName)) {
@@ -97,7 +102,7 @@ class Planner {
     }
     Candidate<Op> best;
     for (const auto* kernel : kernels_) {
-      if (!kernel->can_run(problem, hardware_)) continue;
+      if (is_left_to_measurement(*kernel) || !kernel->can_run(problem, hardware_)) continue;
       const Candidate<Op> candidate{kernel, kernel->estimate_us(problem, hardware_), 0};
       if (best.kernel == nullptr || before(candidate, best)) best = candidate;
     }

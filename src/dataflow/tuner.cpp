@@ -10,6 +10,17 @@ const LinearLayout& find_layout(const KernelSet& kernels, std::string_view name)
   assertion_failed("a layout of this back-end", __FILE__, __LINE__);
 }
 
+template <class Op>
+std::vector<const Kernel<Op>*> variants_of(const std::string& best, const KernelList<Op>& kernels,
+                                           const typename Op::Problem& problem, const Hardware& hardware) {
+  std::vector<const Kernel<Op>*> all;
+  for (const auto* kernel : kernels) {
+    const auto* base = kernel->variant_of();
+    if (base != nullptr && base->name() == best && kernel->can_run(problem, hardware)) all.push_back(kernel);
+  }
+  return all;
+}
+
 }  // namespace
 
 Tuner::Tuner(const KernelSet& kernels, Device& device, ThreadPool& pool, PlanCache& plans)
@@ -25,8 +36,13 @@ void Tuner::tune(const std::vector<LinearProblem>& same_weights) {
   const auto& first = same_weights.front();
   ColdWeights weights(first.format, first.n, first.k, find_layout(kernels_, first.layout), device_, pool_);
   for (const auto& problem : same_weights) {
-    const auto kernels = worth_measuring(linear_, problem);
-    plans_.put(LinearOp::kName, to_string(problem), timer_.time(problem, kernels, weights));
+    auto times = timer_.time(problem, worth_measuring(linear_, problem), weights);
+    const auto variants = variants_of(times.front().kernel, kernels_.linear, problem, device_.hardware());
+    if (!variants.empty()) {
+      const auto more = timer_.time(problem, variants, weights);
+      times.insert(times.end(), more.begin(), more.end());
+    }
+    plans_.put(LinearOp::kName, to_string(problem), std::move(times));
   }
 }
 

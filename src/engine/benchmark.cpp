@@ -29,6 +29,9 @@ class Streams {
     for (int32_t i = 0; i < test.batch; ++i) {
       auto& table = tables_.emplace_back(runner.kv().new_table(test.depth + test.tokens));
       MR_ASSERT(table.reserve(test.depth + test.tokens));
+      const SamplingParams params{
+          .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .seed = 1, .stream = static_cast<uint64_t>(i)};
+      if (test.draw) samplers_.emplace_back(params, static_cast<int32_t>(runner.model().config().vocab));
     }
   }
 
@@ -52,7 +55,9 @@ class Streams {
       step_.clear();
       for (auto& table : tables_)
         step_.add(slice(past + i, 1), past + i, past + i + 1, table.pages(), StepBatch::Logits::Last);
+      ask_for_draws();
       runner_.run(step_.batch());
+      if (test_.draw && !runner_.draws().usable()) draw_on_host();
       throw_if_interrupted();
     }
   }
@@ -66,6 +71,15 @@ class Streams {
   }
 
  private:
+  void ask_for_draws() {
+    if (!runner_.draws().usable()) return;
+    for (size_t i = 0; i < samplers_.size(); ++i) runner_.draws().set(static_cast<int64_t>(i), samplers_[i]);
+  }
+  void draw_on_host() {
+    const Matrix logits = runner_.logits();
+    for (size_t i = 0; i < samplers_.size(); ++i)
+      samplers_[i].sample({logits.row<float>(static_cast<int64_t>(i)), static_cast<size_t>(logits.cols)});
+  }
   std::span<const int32_t> slice(int32_t begin, int32_t count) const {
     return std::span(tokens_).subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
   }
@@ -74,6 +88,7 @@ class Streams {
   StepBatch step_;
   std::vector<int32_t> tokens_;
   std::vector<BlockTable> tables_;
+  std::vector<Sampler> samplers_;  // none: the likeliest tokens are taken
 };
 
 double median_of(std::vector<double> values) {

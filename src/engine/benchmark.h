@@ -14,6 +14,7 @@ struct BenchmarkCase {
   int32_t tokens = 512;      // processed, or generated, per sequence
   int32_t batch = 1;         // sequences at once; rates count all of them
   int32_t depth = 0;         // tokens already in the cache of each
+  bool draw = false;         // generated tokens are drawn with the usual filters: where the device can, there
   std::string name() const;  // "pp512", "tg128"
 };
 

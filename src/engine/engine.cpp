@@ -38,7 +38,9 @@ Engine::Engine(Runner& runner, const EngineOptions& options)
                   runner.model().long_from(), options.prefix_cache},
                  pacer_),
       batch_(runner.options().rows, runner.options().sequences, runner.options().logit_rows),
-      forked_(static_cast<size_t>(runner.model().config().vocab)) {}
+      forked_(static_cast<size_t>(runner.model().config().vocab)) {
+  on_host_.reserve(static_cast<size_t>(runner.options().logit_rows));
+}
 
 void Engine::check(const Request& r) const {
   validate(r.sampling);
@@ -103,18 +105,16 @@ bool Engine::step(FunctionRef<void(const Emission&)> emit, FunctionRef<void()> m
     Group& group = part.sequence->group();
     if (group.first_step < 0) group.first_step = begin;
   }
-  const auto likeliest = runner_.run(batch_.batch(), [&] {
+  ask_for_draws(parts);
+  const auto tokens = runner_.run(batch_.batch(), [&] {
     for (const auto& part : parts) {
       if (part.rows == static_cast<int32_t>(part.sequence->pending().size())) part.sequence->prepare_mask();
     }
     meanwhile();
     scheduler_.admit(now());
   });
-  // A GPU has found the likeliest tokens itself; its logits are copied only for those who need them.
-  const bool enough = !likeliest.empty() && std::all_of(parts.begin(), parts.end(), [](const auto& part) {
-    return part.sequence->wants_likeliest();
-  });
-  collect(parts, enough ? Matrix() : runner_.logits(), likeliest, emit);
+  const bool copy = std::any_of(on_host_.begin(), on_host_.end(), [](uint8_t row) { return row != 0; });
+  collect(parts, copy ? runner_.logits(on_host_) : Matrix(), tokens, emit);
   scheduler_.retire();
   const double seconds = now() - begin;
   pacer_.record(scheduler_.decodes(), scheduler_.chunk(), scheduler_.chunk_past(), seconds * 1e6);
@@ -125,7 +125,23 @@ bool Engine::step(FunctionRef<void(const Emission&)> emit, FunctionRef<void()> m
   return !scheduler_.idle();
 }
 
-void Engine::collect(std::span<const Scheduler::Part> parts, Matrix logits, std::span<const int32_t> likeliest,
+// A GPU draws tokens itself; logits are copied only for those who need them: masks, log-probabilities, scores, several
+// choices that begin at once.
+void Engine::ask_for_draws(std::span<const Scheduler::Part> parts) {
+  DrawTables& draws = runner_.draws();
+  on_host_.clear();
+  for (const auto& part : parts) {
+    const Sequence& s = *part.sequence;
+    const bool completes = part.rows == static_cast<int32_t>(s.pending().size());
+    for (int32_t row = part.logits.begin; row < part.logits.end; ++row) {
+      const bool draws_here = draws.usable() && completes && row == part.rows - 1 && s.needs_token_only() &&
+                              (s.wants_likeliest() || draws.set(static_cast<int64_t>(on_host_.size()), s.sampler()));
+      on_host_.push_back(draws_here ? 0 : 1);
+    }
+  }
+}
+
+void Engine::collect(std::span<const Scheduler::Part> parts, Matrix logits, std::span<const int32_t> tokens,
                      FunctionRef<void(const Emission&)> emit) {
   const Matrix hidden = runner_.hidden();
   int64_t logit_row = 0, hidden_row = 0;
@@ -133,10 +149,10 @@ void Engine::collect(std::span<const Scheduler::Part> parts, Matrix logits, std:
     Sequence& s = *part.sequence;
     const bool completes = part.rows == static_cast<int32_t>(s.pending().size());
     std::span<float> drawn;
-    int32_t token = -1;
+    const int32_t* token = nullptr;
     for (int32_t row = part.logits.begin; row < part.logits.end; ++row, ++logit_row) {
-      if (logits.data == nullptr) {
-        token = likeliest[static_cast<size_t>(logit_row)];
+      if (on_host_[static_cast<size_t>(logit_row)] == 0) {
+        token = &tokens[static_cast<size_t>(logit_row)];
         continue;
       }
       const std::span<float> values(logits.row<float>(logit_row), static_cast<size_t>(logits.cols));
@@ -151,11 +167,11 @@ void Engine::collect(std::span<const Scheduler::Part> parts, Matrix logits, std:
     scheduler_.charge(s.client(), s.decoding() ? kGeneratedToken : kPromptToken * part.rows);
     scheduler_.advance(s, part.rows);
     if (!completes) continue;
-    if (logits.data != nullptr) {
+    if (token == nullptr) {
       complete_prompt(s, drawn, emit);
     } else {
       ++totals_.generated_tokens;
-      emit_with_times(s.take(token), s, emit);
+      emit_with_times(s.take_drawn(*token), s, emit);
     }
   }
 }

@@ -52,8 +52,9 @@ class Engine {
  private:
   double now() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   void check(const Request& request) const;
-  // Without logits every sequence takes its likeliest token.
-  void collect(std::span<const Scheduler::Part> parts, Matrix logits, std::span<const int32_t> likeliest,
+  void ask_for_draws(std::span<const Scheduler::Part> parts);
+  // Rows of logits are there for those whose tokens the device did not choose.
+  void collect(std::span<const Scheduler::Part> parts, Matrix logits, std::span<const int32_t> tokens,
                FunctionRef<void(const Emission&)> emit);
   void complete_prompt(Sequence& sequence, std::span<float> logits, FunctionRef<void(const Emission&)> emit);
   void emit_with_times(Emission emission, Sequence& sequence, FunctionRef<void(const Emission&)> emit);
@@ -64,7 +65,8 @@ class Engine {
   StepPacer pacer_;
   Scheduler scheduler_;
   StepBatch batch_;
-  std::vector<float> forked_;  // logits that several choices draw from
+  std::vector<uint8_t> on_host_;  // by row of logits: whether its token is drawn there
+  std::vector<float> forked_;     // logits that several choices draw from
   std::atomic<RequestId> next_id_{1};
   EngineStats totals_;
 };

@@ -67,10 +67,7 @@ void explain_step(std::vector<ExplainedChoice>& choices, Runner& runner, int64_t
     for (const auto& part : linear.parts)
       add_linear(choices, runner, part.weights, is_head ? sequences : rows, linear.gated);
   }
-  for (AttentionProblem problem : runner.model().attention_problems()) {
-    problem.kv = *runner.options().kv_type;
-    problem.precision = runner.ops().precision();
-    problem.block_size = runner.options().block_size;
+  for (AttentionProblem problem : runner.attention_problems()) {
     problem.sequences = sequences;
     problem.rows = rows;
     problem.context = context;

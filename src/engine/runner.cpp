@@ -59,14 +59,10 @@ Runner::Runner(std::shared_ptr<const WeightSource> source, const LoadOptions& op
     : source_(std::move(source)), options_(options) {
   const IsaSet isa = allowed_isa(options_.isa);
   device_ = open_device({options_.device, options_.threads, options_.measure, isa});
-  if (options_.batch_invariant && !device_->is_host())
-    fail(ErrorKind::Unsupported, "results that do not depend on the batch are the CPU's only: use --device cpu");
   options_.threads = device_->is_host() ? hardware().threads : detect_cpu(options_.threads, isa).threads;
-  const int64_t least =
-      options_.batch_invariant ? std::max(kLeastInvariantRows, options_.sequences) : options_.sequences;
   if (options_.rows == 0) options_.rows = device_->is_host() ? kRowsOnCpu : kRowsOnGpu;
-  options_.rows = std::max(options_.rows, least);
-  options_.logit_rows = std::max(options_.logit_rows, least);
+  options_.rows = std::max(options_.rows, options_.sequences);
+  options_.logit_rows = std::max(options_.logit_rows, options_.sequences);
   plans_ = PlanCache::load(PlanCache::file_for(hardware().id, hardware().threads));
   pool_ = std::make_unique<ThreadPool>(options_.threads);
   const DType working = working_type(*source_, *device_, options_.exact);
@@ -82,12 +78,14 @@ Runner::Runner(std::shared_ptr<const WeightSource> source, const LoadOptions& op
   const DType fast_kv = working == DType::F32 ? DType::F16 : working;
   options_.kv_type = options_.kv_type.value_or(options_.exact ? DType::F32 : fast_kv);
   check_kv_type(*options_.kv_type, *model_);
+  read_calibration();
   decide_context();
   plan_memory();
 }
 
 Activations::Sizes Runner::activation_sizes() const {
-  return {model_->widths(), options_.rows, options_.logit_rows, {ops_->working()}};
+  return {
+      model_->widths(), ops_->padded_rows(options_.rows), ops_->padded_rows(options_.logit_rows), {ops_->working()}};
 }
 
 BatchTables::Sizes Runner::table_sizes() const {
@@ -106,6 +104,8 @@ void Runner::load(const Progress& progress) {
   tables_ = std::make_unique<BatchTables>(table_sizes(), options_.block_size, *device_);
   results_ =
       std::make_unique<StepResults>(*device_, options_.logit_rows, model_->config().vocab, model_->config().hidden);
+  draws_ = std::make_unique<DrawTables>(*device_, options_.logit_rows, model_->config().vocab, ops_->kernels());
+  place_calibration();
   recorded_.reserve(kRecordedSteps);
 }
 
@@ -137,10 +137,7 @@ void Runner::plan_memory() {
     const bool is_head = &linear == &weights_->linears().back();  // architectures declare the output matrix last
     ops_->plan(linear, is_head ? options_.logit_rows : std::max(options_.rows, options_.logit_rows));
   }
-  for (AttentionProblem problem : model_->attention_problems()) {
-    problem.kv = *options_.kv_type;
-    problem.precision = ops_->precision();
-    problem.block_size = options_.block_size;
+  for (AttentionProblem problem : attention_problems()) {
     problem.sequences = options_.sequences;
     problem.rows = options_.rows;
     problem.context = options_.context;
@@ -153,19 +150,78 @@ void Runner::plan_memory() {
             KvCache::bytes_per_token(model_->kv_shapes(), *options_.kv_type) * static_cast<size_t>(options_.kv_tokens));
   plan_.add("activations", Activations::bytes(activation_sizes()) + BatchTables::bytes(table_sizes()));
   plan_.add("workspace", ops_->workspace_bytes());
+  if (!device_->is_host()) plan_.add("draws", DrawTables::bytes(options_.logit_rows));
   log().info("memory plan: {}", plan_.to_string());
+}
+
+std::vector<AttentionProblem> Runner::attention_problems() const {
+  auto problems = model_->attention_problems();
+  for (size_t layer = 0; layer < problems.size(); ++layer) {
+    problems[layer].kv = *options_.kv_type;
+    problems[layer].precision = ops_->precision();
+    problems[layer].block_size = options_.block_size;
+    problems[layer].calibrated = !phi_[layer].empty();
+  }
+  return problems;
+}
+
+void Runner::read_calibration() {
+  const auto& config = model_->config();
+  phi_.resize(static_cast<size_t>(config.layers));
+  const auto calibration = Calibration::load(Calibration::file_for(*source_), config.layers, config.heads);
+  if (!calibration) return;
+  for (int64_t i = 0; i < config.layers; ++i) phi_[static_cast<size_t>(i)] = calibration->phi(i, *options_.kv_type);
+  log().info("scores are calibrated in {} of {} layers", calibrated_layers(), config.layers);
+}
+
+int64_t Runner::calibrated_layers() const {
+  return std::count_if(phi_.begin(), phi_.end(), [](const auto& layer) { return !layer.empty(); });
+}
+
+void Runner::place_calibration() {
+  const size_t bytes = static_cast<size_t>(model_->config().heads) * sizeof(float);
+  scores_ = std::make_unique<Arena>("calibration", phi_.size() * Arena::padded(bytes), device_->memory());
+  for (const auto& layer : phi_) {
+    std::byte* placed = layer.empty() ? nullptr : scores_->take(bytes);
+    if (placed != nullptr) device_->memory().write(placed, reinterpret_cast<const std::byte*>(layer.data()), bytes);
+    knowledge_.phi.push_back(reinterpret_cast<const float*>(placed));
+  }
+}
+
+void Runner::observe_scores(bool observe) {
+  knowledge_.observed = nullptr;
+  if (!observe) return;
+  const auto count = phi_.size() * static_cast<size_t>(model_->config().heads);
+  const std::vector<ScoreRange> nothing(count);
+  observed_ = std::make_unique<Arena>("observed scores", count * sizeof(ScoreRange), device_->memory());
+  std::byte* placed = observed_->take(count * sizeof(ScoreRange));
+  device_->memory().write(placed, reinterpret_cast<const std::byte*>(nothing.data()), count * sizeof(ScoreRange));
+  knowledge_.observed = reinterpret_cast<ScoreRange*>(placed);
+}
+
+Calibration Runner::observed_scores() {
+  const int heads = model_->config().heads;
+  Calibration seen{0, heads, std::vector<ScoreRange>(phi_.size() * static_cast<size_t>(heads))};
+  device_->finish();
+  device_->memory().read(reinterpret_cast<std::byte*>(seen.ranges.data()),
+                         reinterpret_cast<const std::byte*>(knowledge_.observed),
+                         seen.ranges.size() * sizeof(ScoreRange));
+  return seen;
 }
 
 void Runner::compute(const PlacedBatch& batch) {
   tables_->send();
   Pass pass(*ops_, *activations_, *kv_, model_->config(), batch);
+  pass.scores = &knowledge_;
   model_->forward(pass);
-  results_->take(pass.logits, *ops_);
+  results_->take(pass.logits, *draws_, *ops_);
 }
 
 void Runner::replay_or_record(const PlacedBatch& batch, int64_t pages) {
   const auto rows = static_cast<int64_t>(batch.tokens.size());
-  const auto is_it = [&](const RecordedStep& step) { return step.rows == rows && step.pages == pages; };
+  const auto is_it = [&](const RecordedStep& step) {
+    return step.rows == rows && step.pages == pages && step.draws == draws_->any();
+  };
   const auto found = std::find_if(recorded_.begin(), recorded_.end(), is_it);
   if (found != recorded_.end()) {
     std::rotate(recorded_.begin(), found, found + 1);
@@ -175,8 +231,10 @@ void Runner::replay_or_record(const PlacedBatch& batch, int64_t pages) {
   compute(batch);  // at once, so that whatever a kernel prepares on first use is ready when it is recorded
   if (!device_->begin_recording()) return;
   compute(batch);
+  auto recording = device_->end_recording();
+  if (recording == nullptr) return;  // a full card: the next step is launched kernel by kernel, too
   if (recorded_.size() == kRecordedSteps) recorded_.pop_back();
-  recorded_.insert(recorded_.begin(), {rows, pages, device_->end_recording()});
+  recorded_.insert(recorded_.begin(), {rows, pages, draws_->any(), std::move(recording)});
 }
 
 std::span<const int32_t> Runner::run(const Batch& batch, FunctionRef<void()> meanwhile) {
@@ -187,16 +245,19 @@ std::span<const int32_t> Runner::run(const Batch& batch, FunctionRef<void()> mea
   const auto bucket = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(context, 64))));
   const int64_t pages = std::min(table_sizes().pages, (bucket + options_.block_size - 1) / options_.block_size);
   const PlacedBatch placed = tables_->place(batch, pages);
+  draws_->send(static_cast<int64_t>(batch.logit_rows.size()));
   const bool decodes = batch.tokens.size() == batch.sequences.size() &&
                        batch.tokens.size() == batch.logit_rows.size() && batch.without_logits == 0;
-  if (decodes && !device_->is_host() && !ops_->watched()) {
+  if (decodes && !device_->is_host() && !ops_->watched() && knowledge_.observed == nullptr) {
     replay_or_record(placed, pages);
   } else {
     compute(placed);
   }
   if (!device_->is_host()) meanwhile();
   hidden_rows_ = {static_cast<int64_t>(batch.logit_rows.size()) - batch.without_logits, batch.without_logits};
-  return results_->tokens();
+  const auto tokens = results_->tokens();
+  draws_->clear();  // they were of this step
+  return tokens;
 }
 
 Matrix Runner::hidden() { return results_->hidden(activations_->last, hidden_rows_.first, hidden_rows_.second); }

@@ -8,6 +8,7 @@
 
 #include "base/function_ref.h"
 #include "engine/memory_plan.h"
+#include "engine/score_calibration.h"
 #include "engine/step_results.h"
 #include "hardware/device.h"
 #include "models/batch_tables.h"
@@ -56,13 +57,24 @@ class Runner {
   // Of the last step's rows without logits: their hidden states after the final norm.
   Matrix hidden();
 
-  // The same in two parts: run() computes the step and the likeliest token of each logits row; logits() brings the rows
-  // themselves, for those who need more than that.
+  // The same in two parts: run() computes the step and the token of each logits row, the likeliest or what draws()
+  // says; logits() brings the rows themselves, or the wanted ones, for those who need more than that.
   std::span<const int32_t> run(const Batch& batch) {  // -1 where no logit is a number; empty on the CPU
     return run(batch, [] {});
   }
   std::span<const int32_t> run(const Batch& batch, FunctionRef<void()> meanwhile);
   Matrix logits();
+  Matrix logits(std::span<const uint8_t> wanted) { return results_->logits(wanted); }
+  DrawTables& draws() { return *draws_; }  // of the next step, where usable
+
+  // For calibration: from now on every step notes what the scores of its heads reach, and is never recorded.
+  void observe_scores(bool observe);
+  Calibration observed_scores();
+  // Layers whose heads' scores are known well enough for a unified maximum.
+  int64_t calibrated_layers() const;
+
+  // What each layer's attention asks for, with the batch left open.
+  std::vector<AttentionProblem> attention_problems() const;
 
   const Model& model() const { return *model_; }
   const WeightSource& source() const { return *source_; }
@@ -77,10 +89,13 @@ class Runner {
   // Steps that only decode have few shapes, and launching their kernels one by one would take longer than they run.
   struct RecordedStep {
     int64_t rows = 0, pages = 0;
+    bool draws = false;
     std::unique_ptr<Recording> recording;
   };
 
   void decide_context();
+  void read_calibration();
+  void place_calibration();
   void plan_memory();
   Activations::Sizes activation_sizes() const;
   BatchTables::Sizes table_sizes() const;
@@ -100,6 +115,10 @@ class Runner {
   std::unique_ptr<Activations> activations_;
   std::unique_ptr<BatchTables> tables_;
   std::unique_ptr<StepResults> results_;
+  std::unique_ptr<DrawTables> draws_;
+  std::vector<std::vector<float>> phi_;       // by layer; empty: not calibrated
+  std::unique_ptr<Arena> scores_, observed_;  // phi where the kernels run, and what is observed
+  ScoreKnowledge knowledge_;
   std::vector<RecordedStep> recorded_;       // the one used last is first
   std::pair<int64_t, int64_t> hidden_rows_;  // first and count of the last step's
 };

@@ -135,11 +135,21 @@ Emission Sequence::sample(std::span<float> logits) {
   return e;
 }
 
+bool Sequence::needs_token_only() const {
+  const bool free = constraint_ == nullptr && (mask_.empty() || generated() >= request().min_tokens);
+  return free && request().sampling.logprobs < 0 && request().kind == RequestKind::Generate && !scores() &&
+         group_->unborn.empty();
+}
+
 bool Sequence::wants_likeliest() const {
   const SamplingParams& p = request().sampling;
   const bool plain = p.repetition_penalty == 1 && p.frequency_penalty == 0 && p.presence_penalty == 0;
-  return is_greedy(p) && plain && p.logit_bias.empty() && p.logprobs < 0 && mask_.empty() && constraint_ == nullptr &&
-         request().kind == RequestKind::Generate && request().prompt_logprobs < 0 && group_->unborn.empty();
+  return is_greedy(p) && plain && p.logit_bias.empty() && needs_token_only();
+}
+
+Emission Sequence::take_drawn(int32_t token) {
+  if (token >= 0) sampler_.took(token);
+  return take(token);
 }
 
 Emission Sequence::take(int32_t token) {

@@ -73,10 +73,14 @@ class Sequence {
   // Prepares the mask of the next token; needs no logits, so it can go on while the device computes them.
   void prepare_mask();
   Emission sample(std::span<float> logits);  // draws the next token and decides whether it is the last
+  // Only the token matters, and no mask bounds it: a device can draw it from its logits.
+  bool needs_token_only() const;
   // Nothing but the likeliest token matters: no draw, no penalties, no masks, no log-probabilities.
   bool wants_likeliest() const;
-  Emission take(int32_t token);  // what sample() does with the token it drew; -1: no logit is a number
-  Emission end_of_prompt();      // of a request that generates nothing
+  const Sampler& sampler() const { return sampler_; }
+  Emission take_drawn(int32_t token);  // by a device
+  Emission take(int32_t token);        // what sample() does with the token it drew; -1: no logit is a number
+  Emission end_of_prompt();            // of a request that generates nothing
 
   void become(int32_t choice);                                             // before anything was drawn
   std::unique_ptr<Sequence> fork(int32_t choice, BlockTable table) const;  // after the prompt; its pages are in `table`

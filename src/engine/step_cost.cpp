@@ -18,10 +18,7 @@ double roof_of_step(Runner& runner, int64_t rows, int64_t sequences, int64_t con
                     hardware);
     }
   }
-  for (AttentionProblem problem : runner.model().attention_problems()) {
-    problem.kv = *runner.options().kv_type;
-    problem.precision = runner.ops().precision();
-    problem.block_size = runner.options().block_size;
+  for (AttentionProblem problem : runner.attention_problems()) {
     problem.sequences = sequences;
     problem.rows = rows;
     problem.context = context;

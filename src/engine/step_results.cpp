@@ -29,11 +29,15 @@ StepResults::StepResults(Device& device, int64_t rows, int64_t vocab, int64_t hi
   placed_tokens_ = reinterpret_cast<int32_t*>(placed_.take(token_bytes(rows)));
 }
 
-void StepResults::take(Matrix logits, Ops& ops) {
+void StepResults::take(Matrix logits, const DrawTables& draws, Ops& ops) {
   computed_ = logits;
   rows_ = logits.rows;
   if (device_.is_host() || rows_ == 0) return;
-  ops.argmax(logits, placed_tokens_);
+  if (draws.any()) {
+    ops.sample(draws.args(logits, placed_tokens_));
+  } else {
+    ops.argmax(logits, placed_tokens_);
+  }
   device_.enqueue_read(reinterpret_cast<std::byte*>(host_tokens_), reinterpret_cast<const std::byte*>(placed_tokens_),
                        token_bytes(rows_));
 }
@@ -50,6 +54,20 @@ Matrix StepResults::logits() {
   device_.enqueue_read(host.data, computed.data, logit_bytes(rows_, computed.stride));
   device_.finish();
   return host;
+}
+
+Matrix StepResults::logits(std::span<const uint8_t> wanted) {
+  const Matrix computed = computed_.first_rows(rows_);
+  if (device_.is_host() || rows_ == 0) return computed;
+  const auto rows = static_cast<int64_t>(wanted.size());
+  for (int64_t begin = 0, end; begin < rows; begin = end) {
+    for (end = begin + 1; end < rows && (wanted[end] != 0) == (wanted[begin] != 0);) ++end;
+    if (wanted[begin] == 0) continue;
+    device_.enqueue_read(host_logits_.rows_from(begin, 1).data, computed.rows_from(begin, 1).data,
+                         logit_bytes(end - begin, computed.stride));
+  }
+  device_.finish();
+  return host_logits_.first_rows(rows_);
 }
 
 Matrix StepResults::hidden(Matrix states, int64_t first, int64_t count) {

@@ -1,10 +1,11 @@
-// What a step leaves: logits where they were computed, the likeliest token of each row on the host.
+// What a step leaves: logits where they were computed, the token that each row likes best or drew on the host.
 #pragma once
 
 #include <memory>
 #include <span>
 
 #include "dataflow/ops.h"
+#include "engine/draw_tables.h"
 #include "tensor/arena.h"
 
 namespace millrace {
@@ -13,12 +14,14 @@ class StepResults {
  public:
   StepResults(Device& device, int64_t logit_rows, int64_t vocab, int64_t hidden);
 
-  // Last in a step: on a GPU finds the likeliest tokens and sends them on their way to the host.
-  void take(Matrix logits, Ops& ops);
+  // Last in a step: on a GPU finds the likeliest tokens, or draws, and sends them on their way to the host.
+  void take(Matrix logits, const DrawTables& draws, Ops& ops);
   void expect(int64_t rows) { rows_ = rows; }  // a replayed step takes them itself
 
   std::span<const int32_t> tokens();  // waits for the step; on the CPU there are none
   Matrix logits();                    // on the host
+  // The same, but only rows for which wanted[row] is not 0 are there.
+  Matrix logits(std::span<const uint8_t> wanted);
   // Rows of hidden states on the host, in f32.
   Matrix hidden(Matrix states, int64_t first, int64_t count);
 

@@ -36,10 +36,7 @@ std::vector<std::vector<LinearProblem>> linear_problems(Runner& runner) {
 // Batches of decodes and whole prompts; mixtures of both go by the estimates.
 std::vector<AttentionProblem> attention_problems(Runner& runner) {
   std::vector<AttentionProblem> all;
-  for (AttentionProblem largest : runner.model().attention_problems()) {
-    largest.kv = *runner.options().kv_type;
-    largest.precision = runner.ops().precision();
-    largest.block_size = runner.options().block_size;
+  for (AttentionProblem largest : runner.attention_problems()) {
     largest.sequences = runner.options().sequences;
     largest.rows = runner.options().rows;
     largest.context = std::min(runner.options().context, kLongestContext);

@@ -54,7 +54,7 @@ class Device {
   virtual void clear(std::byte* data, size_t bytes) = 0;  // to zero; enqueued
   virtual void finish() = 0;                              // waits for all of it; throws where the device failed
 
-  // What is enqueued between the two is recorded rather than run. Null: the device cannot.
+  // What is enqueued between the two is recorded rather than run. Null: the device cannot, or has no memory left for it.
   virtual bool begin_recording() { return false; }
   virtual std::unique_ptr<Recording> end_recording() { return nullptr; }
 

@@ -18,6 +18,8 @@ const KernelSet& cpu_kernels() {
     all.elementwise = cpu_elementwise_kernels();
     all.kv_write = cpu_kv_write_kernels();
     all.argmax = cpu_argmax_kernels();
+    all.sample = cpu_sample_kernels();
+    all.score_range = cpu_score_range_kernels();
     return all;
   }();
   return set;

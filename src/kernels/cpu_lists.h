@@ -14,6 +14,8 @@ KernelList<EmbeddingOp> cpu_embedding_kernels();
 KernelList<ElementwiseOp> cpu_elementwise_kernels();
 KernelList<KvWriteOp> cpu_kv_write_kernels();
 KernelList<ArgmaxOp> cpu_argmax_kernels();
+KernelList<SampleOp> cpu_sample_kernels();
+KernelList<ScoreRangeOp> cpu_score_range_kernels();
 
 const Kernel<AttentionOp>* reference_attention();
 const Kernel<NormOp>* reference_norm();

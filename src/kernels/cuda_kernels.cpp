@@ -15,6 +15,8 @@ const KernelSet& cuda_kernels() {
     all.embedding = cuda_embedding_kernels();
     all.elementwise = cuda_elementwise_kernels();
     all.argmax = cuda_argmax_kernels();
+    all.sample = cuda_sample_kernels();
+    all.score_range = cuda_score_range_kernels();
     return all;
   }();
   return set;

@@ -15,6 +15,8 @@ KernelList<ActivationOp> cuda_activation_kernels();
 KernelList<EmbeddingOp> cuda_embedding_kernels();
 KernelList<ElementwiseOp> cuda_elementwise_kernels();
 KernelList<ArgmaxOp> cuda_argmax_kernels();
+KernelList<SampleOp> cuda_sample_kernels();
+KernelList<ScoreRangeOp> cuda_score_range_kernels();
 
 // The faster ones, for what they can take.
 const Kernel<RopeWriteOp>* cuda_rope_write();

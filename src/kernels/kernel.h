@@ -24,8 +24,8 @@ struct Executor {
   std::byte* workspace = nullptr;
   void* queue = nullptr;               // of a GPU: the stream to launch on
   const Hardware* hardware = nullptr;  // of a GPU: kernels cut their work to its size
-  // Of a GPU: a kernel may start while the one before it drains (programmatic dependent launch). It fetches its weights,
-  // then waits before it touches what others write.
+  // Of a GPU: a kernel may start while the one before it drains (programmatic dependent launch). It fetches its
+  // weights, then waits before it touches what others write.
   bool overlap = false;
 };
 
@@ -39,6 +39,9 @@ class Kernel {
   virtual std::string_view name() const = 0;
   virtual bool can_run(const Problem& problem, const Hardware& hardware) const = 0;
   virtual double estimate_us(const Problem& problem, const Hardware& hardware) const = 0;
+  // Of a kernel that differs from another in what only a measurement can tell: it is tried where that one does best,
+  // and chosen where it was measured.
+  virtual const Kernel* variant_of() const { return nullptr; }
   virtual size_t workspace_bytes(const Problem& problem, const Hardware& hardware) const { return 0; }
   // Whether it can do the small op in front of it as well, which its Args then hold: one launch less.
   virtual bool takes_along(const Problem& problem, const Hardware& hardware) const { return false; }

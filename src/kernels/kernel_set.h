@@ -14,6 +14,8 @@
 #include "kernels/rope/angles.h"
 #include "kernels/rope/rope.h"
 #include "kernels/rope_write/rope_write.h"
+#include "kernels/sample/sample.h"
+#include "kernels/score_range/score_range.h"
 
 namespace millrace {
 
@@ -33,6 +35,8 @@ struct KernelSet {
   KernelList<KvWriteOp> kv_write;
   KernelList<RopeWriteOp> rope_write;  // may be empty: rope and kv_write do the same
   KernelList<ArgmaxOp> argmax;
+  KernelList<SampleOp> sample;
+  KernelList<ScoreRangeOp> score_range;
 };
 
 const KernelSet& cpu_kernels();

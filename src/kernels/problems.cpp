@@ -40,6 +40,8 @@ std::string to_string(const RopeOp::Problem& p) {
                      p.rotary_dim);
 }
 
+std::string to_string(const SampleOp::Problem& p) { return fmt::format("sample {}x{}", p.rows, p.cols); }
+
 std::string to_string(const RopeWriteOp::Problem& p) {
   return fmt::format("rope_write {} {} rows={} heads={}/{} head_dim={} rotary_dim={}", name(p.kv),
                      p.style == RopeStyle::Halves ? "halves" : "interleaved", p.rows, p.heads, p.kv_heads, p.head_dim,

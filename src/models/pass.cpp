@@ -98,16 +98,21 @@ void Pass::turn(RopeStyle style, int table) {
 
 void Pass::attend(int64_t layer, const AttentionSettings& s) {
   const KvLayer kv = kv_.layer(static_cast<int>(layer));
-  ops.attention({turn_style_, q, k, v, turn_angles_, kv, config.heads, batch.sequences, batch.tables},
-                {.q = q,
-                 .out = attended,
-                 .kv = kv,
-                 .sequences = batch.sequences,
-                 .heads = config.heads,
-                 .scale = s.scale,
-                 .softcap = s.softcap,
-                 .window = s.window,
-                 .tables = batch.tables});
+  const RopeWriteOp::Args rope{turn_style_, q, k, v, turn_angles_, kv, config.heads, batch.sequences, batch.tables};
+  AttentionArgs args{.q = q,
+                     .out = attended,
+                     .kv = kv,
+                     .sequences = batch.sequences,
+                     .heads = config.heads,
+                     .scale = s.scale,
+                     .softcap = s.softcap,
+                     .window = s.window,
+                     .tables = batch.tables};
+  if (scores != nullptr && !scores->phi.empty()) args.phi = scores->phi[static_cast<size_t>(layer)];
+  if (scores == nullptr || scores->observed == nullptr) return ops.attention(rope, args);
+  ops.rope_write(rope);
+  ops.score_range({args, scores->observed + layer * config.heads});
+  ops.attention(args);
 }
 
 void Pass::gated_linear(Matrix x, const Linear* weights, Activation activation) {

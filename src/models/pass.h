@@ -66,11 +66,18 @@ struct Normed {
   const float* weight;
 };
 
+// What is known of the scores of each layer's heads, and where to note what is seen of them.
+struct ScoreKnowledge {
+  std::vector<const float*> phi;   // by layer: [heads] where the kernels run; null, or no layer: not calibrated
+  ScoreRange* observed = nullptr;  // [layers][heads] where the kernels run; null: nobody asks
+};
+
 class Pass {
  public:
   Pass(Ops& ops, Activations& buffers, KvCache& kv, const DecoderConfig& config, const PlacedBatch& batch);
 
   Ops& ops;
+  const ScoreKnowledge* scores = nullptr;
   const PlacedBatch& batch;
   const DecoderConfig& config;
 

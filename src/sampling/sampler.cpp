@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -41,12 +42,20 @@ int32_t argmax(std::span<const float> logits) {
   return token;
 }
 
+// One entry for each token.
+void merge_biases(std::vector<std::pair<int32_t, float>>& biases) {
+  std::map<int32_t, float> sums;
+  for (const auto& [token, bias] : biases) sums[token] += bias;
+  biases.assign(sums.begin(), sums.end());
+}
+
 }  // namespace
 
 Sampler::Sampler(const SamplingParams& params, int32_t vocab) : params_(params), vocab_(vocab) {
   for (const auto& [token, bias] : params.logit_bias) {
     if (token >= vocab) fail(ErrorKind::Usage, "logit_bias names token {}, and the vocabulary has {}", token, vocab);
   }
+  merge_biases(params_.logit_bias);
   if (params.repetition_penalty != 1) seen_ = TokenCounts(vocab, params.repetition_window);
   if (params.frequency_penalty != 0 || params.presence_penalty != 0) generated_ = TokenCounts(vocab, 0);
   if (params.top_k > 0 && params.top_k < vocab && !is_greedy(params)) {
@@ -72,11 +81,37 @@ int32_t Sampler::sample(std::span<float> logits, std::span<const uint32_t> mask)
   apply_mask(logits, mask);
   int32_t token = is_greedy(params_) ? argmax(logits) : draw_from(logits);
   if (token < 0) token = lowest_allowed(mask);
+  took(token);
+  if (params_.logprobs >= 0) fill_logprobs(original_, token, params_.logprobs, logprobs_);
+  return token;
+}
+
+void Sampler::took(int32_t token) {
   ++drawn_;
   seen_.add(token);
   generated_.add(token);
-  if (params_.logprobs >= 0) fill_logprobs(original_, token, params_.logprobs, logprobs_);
-  return token;
+}
+
+std::optional<DrawRow> Sampler::describe(std::span<LogitChange> room) const {
+  if (params_.logprobs >= 0 || (params_.typical_p < 1 && !is_greedy(params_))) return std::nullopt;
+  if (seen_.distinct() + generated_.distinct() + params_.logit_bias.size() > room.size()) return std::nullopt;
+  DrawRow row;
+  auto at = room.begin();
+  seen_.for_each([&](int32_t token, int32_t) { *at++ = {token, params_.repetition_penalty}; });
+  row.counted = static_cast<int32_t>(at - room.begin());
+  generated_.for_each([&](int32_t token, int32_t count) {
+    *at++ = {token, params_.frequency_penalty * static_cast<float>(count) + params_.presence_penalty};
+  });
+  row.biased = static_cast<int32_t>(at - room.begin());
+  for (const auto& [token, bias] : params_.logit_bias) *at++ = {token, bias};
+  row.end = static_cast<int32_t>(at - room.begin());
+  if (is_greedy(params_)) return row;
+  row.temperature = params_.temperature;
+  row.top_k = std::max(0, params_.top_k);
+  row.top_p = params_.top_p;
+  row.min_p = params_.min_p;
+  row.unit = random_unit(params_.seed, drawn_, params_.stream);
+  return row;
 }
 
 void Sampler::penalise(std::span<float> logits) const {

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "kernels/sample/sample.h"
 #include "sampling/logprobs.h"
 #include "sampling/sampling_params.h"
 #include "sampling/token_counts.h"
@@ -24,6 +26,11 @@ class Sampler {
   // bit first, 1 for allowed; empty: all are. NaN counts as -infinity; where nothing is above that, the lowest allowed
   // token is taken. Ties go to the lowest token.
   int32_t sample(std::span<float> logits, std::span<const uint32_t> mask = {});
+
+  // What a device needs to draw the next token as sample() would without a mask; the changes of logits go to the front
+  // of `room`. None: only sample() can (log-probabilities, typical sampling), or there are more changes than room.
+  std::optional<DrawRow> describe(std::span<LogitChange> room) const;
+  void took(int32_t token);  // that a device drew
 
   // Of the last token; null unless params.logprobs asks for them.
   const TokenLogprobs* logprobs() const { return params_.logprobs >= 0 ? &logprobs_ : nullptr; }

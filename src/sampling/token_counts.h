@@ -14,6 +14,8 @@ class TokenCounts {
 
   void add(int32_t token);  // ids outside of the vocabulary are not counted
 
+  size_t distinct() const { return distinct_.size(); }
+
   // Calls visit(token, count) for every token that occurred, in no order.
   template <class Visit>
   void for_each(Visit&& visit) const {

@@ -21,6 +21,9 @@ struct Matrix {
   }
   // The first n rows: buffers are built for the largest batch and narrowed to the one at hand.
   Matrix first_rows(int64_t n) const { return {dtype, n, cols, stride, data}; }
+  Matrix rows_from(int64_t first, int64_t n) const {
+    return {dtype, n, cols, stride, data + static_cast<size_t>(first * stride * info(dtype).bytes)};
+  }
   // Columns [begin, begin + n): q, k and v live side by side in one buffer.
   Matrix columns(int64_t begin, int64_t n) const {
     return {dtype, rows, n, stride, data + static_cast<size_t>(begin) * static_cast<size_t>(info(dtype).bytes)};

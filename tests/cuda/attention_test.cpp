@@ -1,4 +1,6 @@
 // Attention on a GPU against the CPU's reference, over the same cases and under the same attacks on its softmax.
+#include <limits>
+
 #include "cuda/support.h"
 #include "kernels/attention_cases.h"
 
@@ -38,6 +40,18 @@ class GpuBatch {
     args_.out = out_->view();
   }
 
+  void set_phi(const std::vector<float>& phi) {
+    phi_ = std::make_unique<GpuBytes>(phi);
+    args_.phi = phi_->as<float>();
+  }
+
+  // As a step attends to the prompts behind its decodes: the batch's later slices alone.
+  void skip(size_t slices) {
+    args_.sequences = args_.sequences.subspan(slices);
+    args_.tables.slices += slices;
+    args_.tables.pages += static_cast<int64_t>(slices) * args_.tables.page_stride;
+  }
+
   TestMatrix run(const AttentionKernel& kernel, const AttentionProblem& problem, TestMatrix out) {
     const std::vector<std::byte> zeros(kernel.workspace_bytes(problem, gpu().hardware()), std::byte{0});
     const GpuBytes workspace(zeros);
@@ -50,7 +64,7 @@ class GpuBatch {
 
  private:
   AttentionArgs args_;
-  std::unique_ptr<GpuBytes> keys_, values_, slices_, pages_, positions_;
+  std::unique_ptr<GpuBytes> keys_, values_, slices_, pages_, positions_, phi_;
   std::unique_ptr<GpuCopy> q_, out_;
 };
 
@@ -63,6 +77,9 @@ double tolerance(const AttentionCase& c, DType activations, Precision precision)
                                                            : 0x1p-10;
   return 4 * largest_score * (1e-6 + rounding_of(activations) + kv_rounding);
 }
+
+void check_unified(const AttentionCase& c, DType activations, AttentionProblem problem, AttentionBatch& batch,
+                   TestMatrix& expected, double allowed);
 
 void check(const AttentionCase& c, DType activations, Precision precision, AttentionBatch& batch, double allowed) {
   round_to(batch.q(), activations);
@@ -82,6 +99,26 @@ void check(const AttentionCase& c, DType activations, Precision precision, Atten
     ++ran;
   }
   EXPECT_GT(ran, 0) << c.name;
+  check_unified(c, activations, problem, batch, expected, allowed);
+}
+
+// Whatever maximum a calibration suggests, the result is right: a bad one only costs time.
+void check_unified(const AttentionCase& c, DType activations, AttentionProblem problem, AttentionBatch& batch,
+                   TestMatrix& expected, double allowed) {
+  for (const AttentionKernel* kernel : cuda_kernels().attention) {
+    problem.calibrated = false;
+    const bool exact = kernel->can_run(problem.bucketed(), gpu().hardware());
+    problem.calibrated = true;
+    if (exact || !kernel->can_run(problem.bucketed(), gpu().hardware())) continue;
+    for (const float phi : {0.0f, 5.0f, -20.0f, 88.0f, 1e4f, -1e4f, 1e30f}) {
+      SCOPED_TRACE(c.name + " " + std::string(name(c.kv)) + " " + std::string(kernel->name()) + " phi " +
+                   std::to_string(phi));
+      TestMatrix out(batch.rows(), batch.width());
+      GpuBatch on_device(batch, out, activations);
+      on_device.set_phi(std::vector<float>(static_cast<size_t>(c.heads), phi));
+      EXPECT_LT(on_device.run(*kernel, problem.bucketed(), out).distance(expected), allowed);
+    }
+  }
 }
 
 TEST(CudaAttention, EveryKernelMatchesTheReferenceOnEveryCase) {
@@ -232,12 +269,46 @@ TEST(CudaAttention, StoresNewKeysItself) {
   EXPECT_GT(ran, 0);
 }
 
+TEST(CudaAttention, SlicesThatBeginBehindOthers) {
+  const AttentionCase c{"behind", DType::BF16, 8, 2, 64, 16, 0, 0, {{90, 1}, {7, 1}, {200, 1}, {0, 40}, {33, 5}}};
+  constexpr size_t kSkipped = 3;
+  Random random;
+  SCOPED_TRACE("seed " + std::to_string(random.seed()));
+  AttentionBatch batch(c, random);
+  round_to(batch.q(), DType::BF16);
+  ThreadPool pool(2);
+  TestMatrix expected(batch.rows(), batch.width());
+  reference_attention()->run(batch.args(expected), {&pool, nullptr});
+  AttentionProblem problem = batch.problem();
+  problem.sequences -= kSkipped;
+  problem.rows -= kSkipped;
+  for (const AttentionKernel* kernel : cuda_kernels().attention) {
+    if (!kernel->can_run(problem.bucketed(), gpu().hardware())) continue;
+    SCOPED_TRACE(kernel->name());
+    TestMatrix out(batch.rows(), batch.width());
+    GpuBatch on_device(batch, out, DType::BF16);
+    on_device.skip(kSkipped);
+    TestMatrix got = on_device.run(*kernel, problem.bucketed(), out);
+    for (int64_t row = 0; row < static_cast<int64_t>(kSkipped); ++row) {
+      for (int64_t i = 0; i < batch.width(); ++i) {
+        EXPECT_TRUE(std::isnan(got.at(row, i))) << "row " << row << " is another's";
+        got.at(row, i) = expected.at(row, i);
+      }
+    }
+    EXPECT_LT(got.distance(expected), tolerance(c, DType::BF16, Precision::Fast));
+  }
+}
+
 TEST(CudaAttention, SurvivesAttacksOnTheSoftmax) {
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
   const std::vector<std::pair<std::string, std::function<float(int, int)>>> attacks{
       {"all equal", [](int, int) { return 3.0f; }},
       {"all -1e4", [](int, int) { return -1e4f; }},
       {"all +1e4", [](int, int) { return 1e4f; }},
       {"+-1e4", [](int p, int) { return p % 3 == 0 ? 1e4f : -1e4f; }},
+      {"all -infinity", [](int, int) { return -kInfinite; }},
+      {"-infinity but one", [](int p, int) { return p == 5 ? 2.0f : -kInfinite; }},
+      {"all beyond f32", [](int, int) { return 3e38f; }},
       {"spike at the start", [](int p, int) { return p == 0 ? 1e4f : 0.0f; }},
       {"spike at the end", [](int p, int length) { return p == length - 1 ? 1e4f : 0.0f; }},
       {"rising", [](int p, int) { return 7.0f * static_cast<float>(p); }},

@@ -195,5 +195,46 @@ TEST(CudaMemory, RefusesWhatDoesNotFit) {
   }
 }
 
+// A model that runs goes on when nothing is left of the card's memory, and one that comes then is refused in one line.
+TEST(CudaMemory, AFullCardStopsNobodyWhoRuns) {
+  const std::string model = (goldens_folder() / "llama_gqa").string();
+  LoadOptions o = options(100, true);
+  o.sequences = 4;
+  o.logit_rows = 4;
+  const auto generate = [](Runner& runner, int32_t first) {
+    Engine engine(runner, {.prefix_cache = false});
+    std::map<RequestId, std::vector<int32_t>> texts;
+    for (int32_t i = 0; i < 4; ++i) engine.submit({{first, 2, 3 + i}, {.temperature = 0}, 20 + 10 * i});
+    while (engine.step([&](const Emission& e) { texts[e.id].push_back(e.token); })) {
+    }
+    return texts;
+  };
+  auto undisturbed = load(model, o);
+  const auto expected = generate(*undisturbed, 5);
+  undisturbed.reset();
+
+  auto runner = load(model, o);
+  std::vector<std::unique_ptr<Arena>> hogs;
+  for (size_t bytes = size_t{1} << 36; bytes >= size_t{1} << 20;) {
+    try {
+      hogs.push_back(std::make_unique<Arena>("test", bytes, runner->ops().device().memory()));
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::OutOfMemory) << e.what();
+      bytes /= 2;
+    }
+  }
+  EXPECT_EQ(generate(*runner, 5), expected);
+  try {
+    load(model, o);
+    FAIL() << "a second model found room on a full card";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::OutOfMemory) << e.what();
+    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos);
+  }
+  EXPECT_EQ(generate(*runner, 5), expected);
+  hogs.clear();
+  EXPECT_EQ(generate(*load(model, o), 5), expected);
+}
+
 }  // namespace
 }  // namespace millrace

@@ -65,6 +65,27 @@ TEST(Planner, MeasurementsBeatEstimates) {
   EXPECT_EQ(planner.choose(problem(32)), &kFull) << "another problem has no measurement";
 }
 
+// Such a kernel looks better by its estimate, but estimates know nothing of it.
+TEST(Planner, VariantsCountOnlyWhereTheyWereMeasured) {
+  class Variant : public FakeKernel {
+   public:
+    using FakeKernel::FakeKernel;
+    const LinearKernel* variant_of() const override { return &kFull; }
+  };
+  const Variant variant("full_1", "a", 1, 0, 1 << 20);
+  const KernelList<LinearOp> all{&kGemv, &kFull, &variant};
+  const Hardware hardware;
+  PlanCache plans;
+  plans.put("linear", to_string(problem(64)), {{"full", 300}, {"full_1", 200}});
+  Planner<LinearOp> measured(all, hardware, &plans, ""), estimated(all, hardware, nullptr, ""),
+      forced(all, hardware, nullptr, "full_1");
+  EXPECT_EQ(measured.choose(problem(64)), &variant);
+  EXPECT_EQ(measured.choose(problem(32)), &kFull);
+  EXPECT_EQ(estimated.choose(problem(64)), &kFull);
+  EXPECT_EQ(estimated.rank(problem(64)).size(), 2u);
+  EXPECT_EQ(forced.choose(problem(64)), &variant);
+}
+
 TEST(Planner, AForcedKernelWinsWhereItCanRun) {
   const Hardware hardware;
   Planner<LinearOp> planner(kAll, hardware, nullptr, "only1");

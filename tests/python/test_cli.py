@@ -10,7 +10,7 @@ import pytest
 
 from conftest import BUILD, GOLDENS
 
-VERBS = ["run", "chat", "bench", "tune", "explain", "inspect", "logits", "tokenize", "detokenize", "template", "perplexity", "quantize", "models", "doctor"]
+VERBS = ["run", "chat", "bench", "tune", "calibrate", "explain", "inspect", "logits", "tokenize", "detokenize", "template", "perplexity", "quantize", "models", "doctor"]
 TOKENS = "1,5,9,14,30,7,22"
 
 
@@ -168,6 +168,22 @@ def test_quantize_is_read_back_by_gguf(millrace, kind, tmp_path):
     assert "--type" in millrace.fails("quantize", source, out, "--type", "Q9", code=2)
 
 
+def test_what_was_calibrated_is_kept_and_changes_no_text(millrace, tiny, tmp_path):
+    ask = ("run", "-m", tiny, "--raw", "abc", "-n", "12", "--temp", "0", "--ignore-eos", "--exact")
+    before = millrace.json(*ask)["tokens"]
+    report = millrace.json("calibrate", "-m", tiny, "--exact")
+    assert report["calibrated_layers"] == report["layers"] == len(report["ranges"])
+    assert all(len(layer) == report["heads"] and all(head["least"] <= head["most"] for head in layer) for layer in report["ranges"])
+    assert json.loads(open(report["file"]).read())["tokens"] == report["tokens"] > 10
+    assert millrace.json(*ask)["tokens"] == before
+    (tmp_path / "text").write_text("abc def " * 3)
+    assert millrace.json("calibrate", "-m", tiny, "-f", tmp_path / "text", "--tokens", "9")["tokens"] == 9
+    assert "kept in" in millrace.run("calibrate", "-m", tiny).stdout.decode()
+    (tmp_path / "empty").write_text("")
+    assert millrace.run("calibrate", "-m", tiny, "-f", tmp_path / "empty").returncode in (0, 2)  # a model may begin every text
+    assert "no-such" in millrace.fails("calibrate", "-m", tiny, "-f", tmp_path / "no-such")
+
+
 def test_what_was_tuned_is_kept_and_explained(millrace, tiny):
     untuned = millrace.json("explain", "-m", tiny, "-t", "1", "-b", "1")["choices"]
     assert all(candidate["measured_us"] is None for choice in untuned for candidate in choice["candidates"])
@@ -184,6 +200,7 @@ def test_bench_explain_inspect_models_doctor_speak_json(millrace, tiny):
     bench = millrace.json("bench", "-m", tiny, "-p", "16", "-n", "4", "-b", "1,2", "-d", "0,8", "-r", "1")
     assert {(r["test"], r["batch"], r["depth"]) for r in bench["results"]} == {(t, b, d) for t in ("pp16", "tg4") for b in (1, 2) for d in (0, 8)}
     assert all(r["tokens_per_second"] > 0 and r["percent_of_roof"] > 0 and r["samples"] for r in bench["results"])
+    assert millrace.json("bench", "-m", tiny, "-p", "0", "-n", "4", "-b", "2", "-r", "1", "--draw")["results"][0]["tokens_per_second"] > 0
     predicted = millrace.json("bench", "-m", tiny, "-p", "16", "-n", "4", "--predict")["results"]
     assert len(predicted) == 2 and all(r["tokens_per_second"] > 0 and r["samples"] == [] for r in predicted)
     choices = millrace.json("explain", "-m", tiny, "-b", "1,4")["choices"]

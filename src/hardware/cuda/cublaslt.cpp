@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "base/error.h"
@@ -127,11 +128,13 @@ struct CublasLtGemm::State {
     auto& p = *prepared.emplace_back(std::make_unique<Prepared>());
     p.problem = problem;
     describe(p);
-    cublasLtMatmulHeuristicResult_t proposal{};
+    std::array<cublasLtMatmulHeuristicResult_t, kProposals> proposals{};
+    const int wanted = std::min(problem.proposal + 1, kProposals);
     int found = 0;
-    const auto status = library().heuristic(handle, p.desc, p.w, p.x, p.y, p.y, preference, 1, &proposal, &found);
+    const auto status =
+        library().heuristic(handle, p.desc, p.w, p.x, p.y, p.y, preference, wanted, proposals.data(), &found);
     p.feasible = status == CUBLAS_STATUS_SUCCESS && found > 0;
-    p.algorithm = proposal.algo;
+    if (p.feasible) p.algorithm = proposals[static_cast<size_t>(std::min(wanted, found) - 1)].algo;
     return p;
   }
 

@@ -18,12 +18,15 @@ struct CublasLtProblem {
   int64_t n = 0, k = 0, m = 0;
   int64_t x_stride = 0, y_stride = 0;
   bool accumulate = false;
+  int proposal =
+      0;  // which of the library's proposals, best first by its own reckoning; the last one where it has fewer
 
   friend bool operator==(const CublasLtProblem&, const CublasLtProblem&) = default;
 };
 
 class CublasLtGemm {
  public:
+  static constexpr int kProposals = 8;
   static constexpr size_t kWorkspaceBytes = 32u << 20;  // what NVIDIA advises for Hopper
 
   CublasLtGemm();

@@ -116,6 +116,10 @@ class CudaDevice final : public Device {
     cudaGraphExec_t executable = nullptr;
     const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
     cudaGraphDestroy(graph);
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      return nullptr;
+    }
     check_cuda(status, "preparing a recorded step");
     return std::make_unique<CudaRecording>(executable, stream_);
   }

@@ -57,9 +57,11 @@ struct AttentionProblem {
   int heads = 0, kv_heads = 0, head_dim = 0, block_size = 0;
   int window = 0;  // 0: all of the past
   bool softcap = false;
-  int64_t sequences = 0;  // in the batch
-  int64_t rows = 0;       // new tokens in all
-  int64_t context = 0;    // longest past + rows
+  int64_t sequences = 0;    // in the batch
+  int64_t rows = 0;         // new tokens in all
+  int64_t context = 0;      // longest past + rows
+  bool invariant = false;   // a row's result may not depend on what else is in the batch
+  bool calibrated = false;  // the unified maximum of each head is known
 
   friend bool operator==(const AttentionProblem&, const AttentionProblem&) = default;
   AttentionProblem bucketed() const;
@@ -73,6 +75,12 @@ struct FreshRows {
   Matrix angles;  // [rows, head_dim]; no columns: nothing turns
   RopeStyle style = RopeStyle::Halves;
 };
+
+// How far above and below phi the largest score of a row may be before unified kernels compute it again.
+struct UnifiedRoom {
+  float above, below;
+};
+UnifiedRoom unified_room(DType kv);
 
 struct AttentionArgs {
   Matrix q;    // [rows, heads * head_dim]

@@ -40,6 +40,8 @@ class CudaAttention final : public AttentionKernel {
 
   bool can_run(const Problem& p, const Hardware& hardware) const override {
     if (!is_gpu(hardware)) return false;
+    if (p.invariant && !is_invariant(p)) return false;
+    if (variant_.softmax == Softmax::Unified && !p.calibrated) return false;
     if (p.precision == Precision::Exact && variant_.kind != CudaAttentionKind::General) return false;
     const bool hopper =
         variant_.kind == CudaAttentionKind::PrefillHopper || variant_.kind == CudaAttentionKind::DecodeCluster;
@@ -105,40 +107,42 @@ class CudaAttention final : public AttentionKernel {
     args.phi = a.phi;
     args.workspace = executor.workspace;
     args.early = true;  // tables come with the step, and the write of k and v before this lets no kernel start too soon
-    const CudaAttentionShape shape{
-        variant_.kind,
-        a.phi == nullptr && variant_.softmax == Softmax::Unified ? Softmax::Online : variant_.softmax,
-        a.kv.dtype,
-        a.heads,
-        a.kv.kv_heads,
-        a.kv.head_dim,
-        a.kv.block_size,
-        static_cast<int>(a.sequences.size()),
-        a.tables.longest_slice,
-        rows,
-        most_context(a.tables.page_stride * a.kv.block_size)};
+    const CudaAttentionShape shape{variant_.kind,
+                                   variant_.softmax,
+                                   a.kv.dtype,
+                                   a.heads,
+                                   a.kv.kv_heads,
+                                   a.kv.head_dim,
+                                   a.kv.block_size,
+                                   static_cast<int>(a.sequences.size()),
+                                   a.tables.longest_slice,
+                                   rows,
+                                   a.invariant,
+                                   most_context(a.tables.page_stride * a.kv.block_size)};
     check_launch(launch_cuda_attention(plan(shape), args, cuda_launch(executor)), "starting attention");
   }
 
  private:
   CudaAttentionShape shape_of(const Problem& p) const {
     const auto longest = static_cast<int>(p.rows - p.sequences + 1);  // the others may have one row each
-    return {variant_.kind,
-            variant_.softmax,
-            p.kv,
-            p.heads,
-            p.kv_heads,
-            p.head_dim,
-            p.block_size,
-            static_cast<int>(p.sequences),
-            longest,
-            static_cast<int>(p.rows),
-            most_context(p.context)};
+    return {variant_.kind, variant_.softmax,
+            p.kv,          p.heads,
+            p.kv_heads,    p.head_dim,
+            p.block_size,  static_cast<int>(p.sequences),
+            longest,       static_cast<int>(p.rows),
+            p.invariant,   most_context(p.context)};
   }
 
   // Of no interest to the others: one plan is enough for all contexts.
   int most_context(int64_t context) const {
     return variant_.kind == CudaAttentionKind::DecodeCluster ? static_cast<int>(context) : 0;
+  }
+
+  // Others divide their work by the batch, or rescale one row when another's maximum grows. A window moves the units
+  // that warps take with the chunk it begins in.
+  bool is_invariant(const Problem& p) const {
+    if (variant_.kind == CudaAttentionKind::General) return true;
+    return variant_.kind == CudaAttentionKind::DecodeCluster && variant_.softmax == Softmax::Online && p.window == 0;
   }
 
   // Plans ask the driver for occupancy, so each shape's is kept. The first step of a shape is not recorded.

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/scores.h"
 
 namespace millrace {
 namespace {
@@ -23,9 +24,15 @@ AttentionProblem AttentionProblem::bucketed() const {
   return bucket;
 }
 
+UnifiedRoom unified_room(DType kv) {
+  if (kv == DType::F16) return {kUnifiedAboveHalf / kLog2E, kUnifiedBelowHalf / kLog2E};
+  return {kUnifiedRange / kLog2E, kUnifiedRange / kLog2E};
+}
+
 std::string to_string(const AttentionProblem& p) {
-  return fmt::format("attention {}{} heads={}/{} head_dim={} block={}{}{} sequences={} rows={} context={}", name(p.kv),
-                     p.precision == Precision::Exact ? " exact" : "", p.heads, p.kv_heads, p.head_dim, p.block_size,
+  return fmt::format("attention {}{}{} heads={}/{} head_dim={} block={}{}{} sequences={} rows={} context={}",
+                     name(p.kv), p.precision == Precision::Exact ? " exact" : "", p.invariant ? " invariant" : "",
+                     p.heads, p.kv_heads, p.head_dim, p.block_size,
                      p.window > 0 ? fmt::format(" window={}", p.window) : "", p.softcap ? " softcap" : "", p.sequences,
                      p.rows, p.context);
 }

@@ -21,6 +21,8 @@ constexpr float kLazySlack = 8;
 // In log2: 2^20 positions with weights of 2^60 and values of 2^40 still fit f32, and so do their sums when all weights
 // but the first tile's are tiny.
 constexpr float kUnifiedRange = 60;
+// The same for weights in f16: above 2^15 they do not fit, and small ones lose their bits.
+constexpr float kUnifiedAboveHalf = 15, kUnifiedBelowHalf = 10;
 constexpr float kSmallestTotal = 0x1p-60f;  // below it, a unified maximum was too high
 
 // In log2: how large a score that was computed from rounded queries may be. Its error is at most some 2^-11 of it.

@@ -1,5 +1,7 @@
 // cuBLASLt as one more candidate at every number of rows. Weights that it cannot multiply with as they are (quantized
 // ones) are first written out in 16 bits, which pays for long prompts.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "hardware/cuda/cublaslt.h"
@@ -12,7 +14,10 @@ namespace {
 
 class CublasLtLinear final : public LinearKernel {
  public:
-  std::string_view name() const override { return "cublaslt"; }
+  CublasLtLinear(const LinearKernel* base, int proposal)
+      : base_(base), proposal_(proposal), name_(base == nullptr ? "cublaslt" : fmt::format("cublaslt_{}", proposal)) {}
+  std::string_view name() const override { return name_; }
+  const LinearKernel* variant_of() const override { return base_; }
 
   bool can_run(const Problem& p, const Hardware& hardware) const override {
     if (!is_gpu(hardware) || p.precision == Precision::Exact) return false;
@@ -51,16 +56,21 @@ class CublasLtLinear final : public LinearKernel {
     const auto stream = static_cast<cudaStream_t>(executor.queue);
     const std::span workspace(executor.workspace, CublasLtGemm::kWorkspaceBytes);
     if (a.gated) {
-      gemm().run({a.x.dtype, a.x.dtype, w.n, w.k, a.x.rows, a.x.stride, w.n, false}, a.x.data, weights, scratch,
-                 workspace, stream);
+      gemm().run({a.x.dtype, a.x.dtype, w.n, w.k, a.x.rows, a.x.stride, w.n, false, proposal_for(a)}, a.x.data, weights,
+                 scratch, workspace, stream);
       return cuda_gate(scratch, a.y, executor.queue);
     }
-    gemm().run({a.x.dtype, a.y.dtype, w.n, w.k, a.x.rows, a.x.stride, a.y.stride, a.accumulate}, a.x.data, weights,
-               a.y.data, workspace, stream);
+    gemm().run({a.x.dtype, a.y.dtype, w.n, w.k, a.x.rows, a.x.stride, a.y.stride, a.accumulate, proposal_for(a)},
+               a.x.data, weights, a.y.data, workspace, stream);
     if (a.bias != nullptr) cuda_add_bias(a.y, a.bias, executor.queue);
   }
 
  private:
+  // Measured is what a bucket stands for; for other sizes and outputs the library's list has another order.
+  int proposal_for(const Args& a) const {
+    const bool as_measured = a.x.rows == bucket_rows(a.x.rows) && a.y.dtype == a.x.dtype && !a.accumulate;
+    return as_measured ? proposal_ : 0;
+  }
   static size_t written_out(DType format, DType x, int64_t n, int64_t k) {
     return format == x ? 0 : static_cast<size_t>(n * k) * 2;
   }
@@ -70,13 +80,24 @@ class CublasLtLinear final : public LinearKernel {
     thread_local CublasLtGemm gemm;
     return gemm;
   }
+
+  const LinearKernel* base_;
+  int proposal_;
+  std::string name_;
 };
 
 }  // namespace
 
-const LinearKernel* cuda_cublaslt_linear() {
-  static const CublasLtLinear kernel;
-  return &kernel;
+std::vector<const LinearKernel*> cuda_cublaslt_linear() {
+  static const CublasLtLinear base(nullptr, 0);
+  static const std::vector<CublasLtLinear> variants = [] {
+    std::vector<CublasLtLinear> all;
+    for (int i = 1; i < CublasLtGemm::kProposals; ++i) all.emplace_back(&base, i);
+    return all;
+  }();
+  std::vector<const LinearKernel*> all{&base};
+  for (const auto& variant : variants) all.push_back(&variant);
+  return all;
 }
 
 }  // namespace millrace

@@ -41,7 +41,7 @@ std::vector<const LinearLayout*> cuda_linear_layouts() {
 
 KernelList<LinearOp> cuda_linear_kernel_list() {
   KernelList<LinearOp> all = cuda_packed_kernels();
-  all.push_back(cuda_cublaslt_linear());
+  for (const auto* kernel : cuda_cublaslt_linear()) all.push_back(kernel);
   all.push_back(cuda_rows_linear());
   return all;
 }

@@ -1,13 +1,17 @@
 // Weights in a GPU's memory just as the file holds them, and the kernels that read them so.
 #pragma once
 
+#include <vector>
+
 #include "kernels/linear/linear.h"
 
 namespace millrace {
 
 const LinearLayout& cuda_rows_layout();
-const LinearKernel* cuda_rows_linear();      // any format, any activations: f32 arithmetic
-const LinearKernel* cuda_cublaslt_linear();  // cuBLASLt; quantized weights are written out in 16 bits first
+const LinearKernel* cuda_rows_linear();  // any format, any activations: f32 arithmetic
+// cuBLASLt, first with the algorithm that it proposes, then with its other proposals; quantized weights are written out
+// in 16 bits first.
+std::vector<const LinearKernel*> cuda_cublaslt_linear();
 
 // Rows [0, n) of weights in 16 bits: for matrix products that take no quantized weights.
 void cuda_write_out(const LinearWeights& weights, DType dtype, void* to, void* queue);

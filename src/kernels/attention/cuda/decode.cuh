@@ -301,14 +301,14 @@ __device__ void load_queries(const DecodeParams& p, const Segment& s, int first,
   }
 }
 
-// In log2. Weights above 2^15 do not fit f16, and small ones lose their bits; bf16 has the range of f32.
+// In log2; bf16 has the range of f32.
 template <class T>
 struct UnifiedRange {
   static constexpr float kAbove = kUnifiedRange, kBelow = kUnifiedRange;
 };
 template <>
 struct UnifiedRange<__half> {
-  static constexpr float kAbove = 15, kBelow = 10;
+  static constexpr float kAbove = kUnifiedAboveHalf, kBelow = kUnifiedBelowHalf;
 };
 
 // What turns products into weights: scale, softcap, mask and one of the softmax variants.

@@ -1,4 +1,5 @@
 #include "kernels/attention/cuda/general_entry.h"
+#include "kernels/attention/cuda/rows.cuh"
 #include "kernels/cuda/device.cuh"
 
 namespace millrace {
@@ -61,17 +62,6 @@ __device__ float warp_sum(float x) {
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
   return x;
-}
-
-// The slice that holds a row of the batch; rows of no slice give a sequence past the end.
-__device__ int sequence_of(const GeneralParams& p, int row) {
-  int sequence = 0;
-  while (sequence < p.sequences) {
-    const DeviceSlice& s = p.args.slices[sequence];
-    if (row >= s.first_row && row < s.first_row + s.rows) break;
-    ++sequence;
-  }
-  return sequence;
 }
 
 // One block for a row and a head; each warp takes every kWarps-th group of positions, each lane kEights pieces of the
@@ -187,10 +177,12 @@ __global__ void __launch_bounds__(kGeneralThreads) general_attention(const __gri
   extern __shared__ float space[];
   allow_dependents();
   wait_for_predecessors();
-  const int row = static_cast<int>(blockIdx.x) / p.heads, head = static_cast<int>(blockIdx.x) % p.heads;
-  const int sequence = sequence_of(p, row);
-  if (sequence == p.sequences) return;
-  RowAttention<Kv, kEights> attention(p, sequence, row, head);
+  // Rows count from the first slice on: these may be the prompts of a batch whose decodes come before them.
+  const int index = static_cast<int>(blockIdx.x) / p.heads, head = static_cast<int>(blockIdx.x) % p.heads;
+  const Found found = find_point(p.sequences, index, [&](int i) { return max(p.args.slices[i].rows, 0); });
+  if (found.sequence == p.sequences) return;
+  const int row = p.args.slices[found.sequence].first_row + index - found.begin;
+  RowAttention<Kv, kEights> attention(p, found.sequence, row, head);
   attention.stream();
   attention.write(space, row * p.args.out.stride + static_cast<int64_t>(head) * p.head_dim);
 }

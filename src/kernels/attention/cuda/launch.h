@@ -32,12 +32,13 @@ struct CudaAttentionShape {
   Softmax softmax = Softmax::Lazy;  // decodes only
   DType kv = DType::BF16;           // F32, F16, BF16 or Q8_0
   int heads = 0, kv_heads = 0, head_dim = 0;
-  int block_size = 64;  // tokens of a page; a multiple of 16, any for General
-  int sequences = 0;    // places in the batch, used or not
-  int max_rows = 1;     // no slice has more rows; Decode wants max_rows * heads / kv_heads small
-  int total_rows = 0;   // in all slices at most; Prefill and General (0: sequences * max_rows)
-  int max_context =
-      0;  // past and new tokens of any slice at most; 0: not known. DecodeCluster takes less memory for less
+  int block_size = 64;     // tokens of a page; a multiple of 16, any for General
+  int sequences = 0;       // places in the batch, used or not
+  int max_rows = 1;        // no slice has more rows; Decode wants max_rows * heads / kv_heads small
+  int total_rows = 0;      // in all slices at most; Prefill and General (0: sequences * max_rows)
+  bool invariant = false;  // DecodeCluster: a row's sums are in the same order whatever else is in the batch
+  // DecodeCluster: past and new tokens of any slice at most, for which less memory may do; 0: not known.
+  int max_context = 0;
 
   friend bool operator==(const CudaAttentionShape&, const CudaAttentionShape&) = default;
 };

@@ -81,7 +81,8 @@ CudaAttentionPlan plan_clusters(CudaAttentionPlan plan, const DecodeEntry& entry
   plan.grid = 0;
   if (resident == 0 || device_capability() < 90) return plan;
   plan.cluster = 1;
-  for (int ranks = 16; ranks > 1; ranks /= 2) {
+  // One block for each pair adds up in the order of the positions alone: how many there are decides nothing.
+  for (int ranks = plan.shape.invariant ? 1 : 16; ranks > 1; ranks /= 2) {
     if (pairs * ranks > resident || resident_clusters(kernel, plan.threads, plan.shared_bytes, ranks) < pairs) continue;
     plan.cluster = ranks;
     break;
@@ -94,7 +95,9 @@ CudaAttentionPlan plan_clusters(CudaAttentionPlan plan, const DecodeEntry& entry
 CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {
   const CudaAttentionShape& s = plan.shape;
   if (!is_half(s.kv) || s.block_size % kUnit != 0) return plan;
-  if (static_cast<size_t>(s.sequences) * static_cast<size_t>(pairs_per_sequence(s)) * 4 > kCounterSpace) return plan;
+  const bool counts = s.kind == CudaAttentionKind::Decode;
+  if (counts && static_cast<size_t>(s.sequences) * static_cast<size_t>(pairs_per_sequence(s)) * 4 > kCounterSpace)
+    return plan;
   const DecodeEntry entry = decode_entry(s);
   if (entry.kernel == nullptr) return plan;
   plan.grid = resident_blocks(reinterpret_cast<const void*>(entry.kernel), entry.threads, entry.shared_bytes);

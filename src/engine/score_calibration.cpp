@@ -1,0 +1,100 @@
+#include "engine/score_calibration.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/environment.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/write_file.h"
+
+namespace millrace {
+namespace {
+
+// FNV-1a: names a file, and no more.
+class Fingerprint {
+ public:
+  void add(const void* data, size_t bytes) {
+    const auto* byte = static_cast<const unsigned char*>(data);
+    for (size_t i = 0; i < bytes; ++i) hash_ = (hash_ ^ byte[i]) * 0x100000001b3;
+  }
+  void add(const std::string& text) { add(text.data(), text.size() + 1); }
+  uint64_t value() const { return hash_; }
+
+ private:
+  uint64_t hash_ = 0xcbf29ce484222325;
+};
+
+uint64_t fingerprint(const WeightSource& source) {
+  constexpr size_t kSamples = 32, kBytes = 256;
+  Fingerprint print;
+  const auto tensors = source.tensors();
+  const size_t every = std::max<size_t>(1, tensors.size() / kSamples);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const TensorInfo& t = tensors[i];
+    print.add(t.name);
+    print.add(t.dtype_name);
+    print.add(t.shape.data(), t.shape.size() * sizeof(t.shape[0]));
+    if (i % every != 0 || t.data == nullptr) continue;
+    const size_t count = std::min(kBytes, t.bytes);
+    print.add(t.data + (t.bytes - count) / 2, count);
+  }
+  return print.value();
+}
+
+// None where the file is not what save() writes for a model of this size.
+std::optional<Calibration> read(const nlohmann::json& json, int64_t layers, int heads) {
+  if (!json.is_object() || !json.contains("tokens") || !json["tokens"].is_number_integer()) return std::nullopt;
+  if (!json.contains("layers") || !json["layers"].is_array()) return std::nullopt;
+  Calibration c{json["tokens"], heads, {}};
+  for (const auto& layer : json["layers"]) {
+    if (!layer.is_array() || layer.size() != static_cast<size_t>(heads)) return std::nullopt;
+    for (const auto& head : layer) {
+      if (!head.is_array() || head.size() != 2 || !head[0].is_number() || !head[1].is_number()) return std::nullopt;
+      const ScoreRange range{head[0], head[1]};
+      if (!std::isfinite(range.least) || !std::isfinite(range.most) || !range.seen()) return std::nullopt;
+      c.ranges.push_back(range);
+    }
+  }
+  if (c.layers() != layers) return std::nullopt;
+  return c;
+}
+
+}  // namespace
+
+std::vector<float> Calibration::phi(int64_t i, DType kv) const {
+  const UnifiedRoom room = unified_room(kv);
+  std::vector<float> all;
+  for (const ScoreRange& r : layer(i)) {
+    if (!(r.most - r.least <= room.above + room.below)) return {};
+    all.push_back(r.least + (r.most - r.least) * room.below / (room.above + room.below));
+  }
+  return all;
+}
+
+std::filesystem::path Calibration::file_for(const WeightSource& source) {
+  return environment().cache / "plans" / fmt::format("scores-{:016x}.json", fingerprint(source));
+}
+
+std::optional<Calibration> Calibration::load(const std::filesystem::path& file, int64_t layers, int heads) {
+  std::ifstream in(file);
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  if (text.empty()) return std::nullopt;
+  auto calibration = read(nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false), layers, heads);
+  if (!calibration) log().warn("{} is damaged and left unread; 'millrace calibrate' makes it anew", file.string());
+  return calibration;
+}
+
+void Calibration::save(const std::filesystem::path& file, const std::string& model) const {
+  nlohmann::json rows = nlohmann::json::array();
+  for (int64_t i = 0; i < layers(); ++i) {
+    auto& row = rows.emplace_back(nlohmann::json::array());
+    for (const ScoreRange& range : layer(i)) row.push_back({range.least, range.most});
+  }
+  write_file(file, nlohmann::json{{"model", model}, {"tokens", tokens}, {"layers", rows}}.dump() + "\n");
+}
+
+}  // namespace millrace

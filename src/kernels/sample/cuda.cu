@@ -1,0 +1,416 @@
+// A block draws the token of one row. Its logits are in the second-level cache; one pass finds the likeliest, one more
+// picks those that can be drawn at all, and what follows looks at these alone where they are few.
+#include "kernels/cuda/cost.h"
+#include "kernels/cuda_lists.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kThreads = 1024, kWarps = kThreads / 32;
+constexpr int kSlots =
+    64;  // that a warp has for what it picks: where more can be drawn, the whole row is looked through
+constexpr int kDigitBits = 8, kBins = 1 << kDigitBits;
+constexpr int kCopies = 8;  // of each bin: neighbours would wait for each other
+// Sums of a bin are kept in two halves of 32 bits, which the hardware adds at once; this many numbers do not overflow
+// them.
+constexpr int64_t kMostColumns = 500000;
+constexpr float kLowest = -INFINITY, kLargest = 3.402823466e38f;
+
+struct Params {
+  float* logits;
+  int64_t stride;
+  int cols;
+  const DrawRow* rows;
+  const LogitChange* changes;
+  int32_t* ids;
+};
+
+// Bits that compare as unsigned integers like the floats compare as numbers.
+__device__ uint32_t ordered_bits(float value) {
+  const uint32_t bits = __float_as_uint(value + 0.0f);  // -0 becomes 0, which it equals
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+__device__ float value_of(uint32_t key) { return __uint_as_float((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key); }
+
+struct Shared {
+  unsigned low[kBins * kCopies], high[kBins * kCopies];
+  unsigned long long parts[kWarps];
+  float thread_best[kThreads];
+  float values[kWarps * kSlots];
+  int ids[kWarps * kSlots], counts[kWarps];
+  int found;
+  unsigned long long rest;
+  uint32_t digit;
+};
+
+__device__ unsigned long long warp_total(unsigned long long x) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
+  return x;
+}
+
+// What is kept of a row: keys above the border's, and of those equal to it the ones that come first.
+struct Kept {
+  uint32_t key = 0;
+  int last_equal = 0x7fffffff;  // index
+  float least_share = 0;        // of the likeliest one's weight
+};
+
+class Row {
+ public:
+  __device__ Row(const Params& p, Shared& shared)
+      : s_(shared),
+        draw_(p.rows[blockIdx.x]),
+        logits_(p.logits + blockIdx.x * p.stride),
+        cols_(p.cols),
+        thread_(static_cast<int>(threadIdx.x)) {}
+
+  __device__ void change(const LogitChange* changes) {
+    for (int i = draw_.repeated + thread_; i < draw_.counted; i += kThreads) {
+      float& x = logits_[changes[i].token];
+      x = x > 0 ? x / changes[i].value : x * changes[i].value;
+    }
+    __syncthreads();
+    for (int i = draw_.counted + thread_; i < draw_.biased; i += kThreads)
+      logits_[changes[i].token] -= changes[i].value;
+    __syncthreads();
+    for (int i = draw_.biased + thread_; i < draw_.end; i += kThreads) logits_[changes[i].token] += changes[i].value;
+    __syncthreads();
+  }
+
+  __device__ int draw() {
+    const int likeliest = find_best();
+    if (likeliest < 0 || draw_.temperature == 0) return likeliest;
+    scale_ = 1.44269504088896f / draw_.temperature;
+    Kept kept;
+    if (draw_.top_k > 0 && draw_.top_k < cols_) {
+      kept = keep_top_k();
+      if (draw_.top_p < 1) kept = keep_top_p(kept);
+    } else if (draw_.top_p < 1) {
+      kept = keep_top_p_of_all();
+    } else if (draw_.min_p > 0) {
+      pick([&](float x) { return share_of(x) >= draw_.min_p; });
+    }
+    kept.least_share = draw_.min_p;
+    const auto weight = [&](int i) { return is_kept(kept, i) ? weight_of(logit(i)) : 0; };
+    const unsigned long long total = total_of(weight);
+    const double at = draw_.unit * static_cast<double>(total);
+    const int found = locate(min(static_cast<unsigned long long>(at), total - 1), weight, -1);
+    return found < 0 ? likeliest : ids_ != nullptr ? ids_[found] : found;
+  }
+
+ private:
+  __device__ int span() const { return (cols_ + kThreads - 1) / kThreads * 32; }  // neighbours that a warp has
+  __device__ float logit(int i) const { return fminf(logits_[i], kLargest); }
+  __device__ uint32_t key_of(int i) const { return ordered_bits(logit(i)); }
+  __device__ float share_of(float logit) const { return exp2f((logit - best_) * scale_); }
+  __device__ unsigned long long weight_of(float logit) const { return __float2ull_rn(share_of(logit) * kWholeWeight); }
+
+  __device__ bool is_kept(const Kept& kept, int i) const {
+    if (!(logits_[i] > kLowest)) return false;  // NaN too
+    const uint32_t key = key_of(i);
+    if (key < kept.key || (key == kept.key && i > kept.last_equal)) return false;
+    return kept.least_share == 0 || share_of(logit(i)) >= kept.least_share;
+  }
+
+  // The index of the largest logit, -1 where none is above -infinity; leaves each thread's own in thread_best.
+  __device__ int find_best() {
+    float best = kLowest;
+    int id = -1;
+#pragma unroll 8
+    for (int i = thread_; i < cols_; i += kThreads) {
+      const float value = logits_[i];
+      if (value > best) best = value, id = i;
+    }
+    s_.thread_best[thread_] = fminf(best, kLargest);
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+      const float other = __shfl_xor_sync(~0u, best, step);
+      const int other_id = __shfl_xor_sync(~0u, id, step);
+      if (other_id >= 0 && (id < 0 || other > best || (other == best && other_id < id))) best = other, id = other_id;
+    }
+    // Value and index in one number that orders as they do: the larger value, and of equals the lower index.
+    if (thread_ % 32 == 0) {
+      s_.parts[thread_ / 32] =
+          id < 0 ? 0 : static_cast<unsigned long long>(ordered_bits(best)) << 32 | (0xffffffffu - unsigned(id));
+    }
+    __syncthreads();
+    unsigned long long top = s_.parts[thread_ % kWarps];
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+      const unsigned long long other = __shfl_xor_sync(~0u, top, step);
+      top = other > top ? other : top;
+    }
+    __syncthreads();
+    if (top == 0) return -1;
+    const int found = static_cast<int>(0xffffffffu - static_cast<unsigned>(top));
+    best_ = logit(found);
+    return found;
+  }
+
+  // A key that at least k logits reach: each thread's largest is one of them, so the k-th largest of those is.
+  __device__ uint32_t reached_by(int k) {
+    if (k > kThreads / 2) return 0;
+    auto left = static_cast<unsigned long long>(k);
+    const auto key = [&](int i) { return ordered_bits(s_.thread_best[i]); };
+    return find_border(
+        kThreads, left, key, [](int) { return true; }, [](int) { return 1ull; });
+  }
+
+  __device__ Kept keep_top_k() {
+    const uint32_t bound = reached_by(draw_.top_k);
+    pick([&](float x) { return ordered_bits(x) >= bound; });
+    const auto takes_part = [&](int i) { return logits_[i] > kLowest && key_of(i) >= bound; };
+    auto left = static_cast<unsigned long long>(draw_.top_k);
+    const uint32_t key = find_border(
+        cols_, left, [&](int i) { return key_of(i); }, takes_part, [](int) { return 1ull; });
+    return with_equals(key, left, takes_part);
+  }
+
+  // Tokens so unlikely that all of the vocabulary at their weight would be within what is cut off take no part.
+  struct Mass {
+    unsigned long long wanted, least;  // what must be made up, and of what weight at least
+  };
+  __device__ Mass mass_of(const Kept& kept) {
+    const unsigned long long total = total_of([&](int i) { return is_kept(kept, i) ? weight_of(logit(i)) : 0; });
+    const unsigned long long wanted = max(static_cast<unsigned long long>(double(draw_.top_p) * double(total)), 1ull);
+    return {wanted, max((total - min(wanted, total)) / static_cast<unsigned>(cols_), 1ull)};
+  }
+
+  __device__ Kept keep_top_p(const Kept& before) { return keep_mass(before, mass_of(before)); }
+
+  __device__ Kept keep_top_p_of_all() {
+    const Mass mass = mass_of({});
+    pick([&](float x) { return weight_of(x) >= mass.least; });
+    return keep_mass({}, mass);
+  }
+
+  __device__ Kept keep_mass(const Kept& before, const Mass& mass) {
+    const auto takes_part = [&](int i) { return is_kept(before, i) && weight_of(logit(i)) >= mass.least; };
+    unsigned long long left = mass.wanted;
+    const uint32_t key = find_border(
+        cols_, left, [&](int i) { return key_of(i); }, takes_part, [&](int i) { return weight_of(logit(i)); });
+    // Equals have equal weights: so many of them make up what is left.
+    const unsigned long long each = max(weight_of(value_of(key)), 1ull);
+    return with_equals(key, (left + each - 1) / each, takes_part);
+  }
+
+  // What follows works on the logits above -infinity for which wanted(logit) holds, in their order; on all of them
+  // where they are too many.
+  template <class Wanted>
+  __device__ void pick(Wanted wanted) {
+    constexpr int kAtOnce = 8;
+    const int warp = thread_ / 32, lane = thread_ % 32, begin = warp * span(), end = min(begin + span(), cols_);
+    int count = 0;
+    for (int first = begin; first < end; first += 32 * kAtOnce) {
+      float x[kAtOnce];
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int i = first + j * 32 + lane;
+        x[j] = i < end ? logits_[i] : kLowest;
+      }
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        const bool mine = x[j] > kLowest && wanted(fminf(x[j], kLargest));
+        const unsigned all = __ballot_sync(~0u, mine);
+        const int at = count + __popc(all & ((1u << lane) - 1));
+        if (mine && at < kSlots) {
+          s_.values[warp * kSlots + at] = fminf(x[j], kLargest);
+          s_.ids[warp * kSlots + at] = first + j * 32 + lane;
+        }
+        count += __popc(all);
+      }
+    }
+    if (lane == 0) s_.counts[warp] = count;
+    __syncthreads();
+    if (__all_sync(~0u, s_.counts[lane] <= kSlots)) close_ranks(warp, lane, count);
+    __syncthreads();
+  }
+
+  // Each warp's picks move to where those of the warps before it end.
+  __device__ void close_ranks(int warp, int lane, int count) {
+    int before = 0, total = 0;
+    for (int w = 0; w < kWarps; ++w) {
+      before += w < warp ? s_.counts[w] : 0;
+      total += s_.counts[w];
+    }
+    float values[kSlots / 32];
+    int ids[kSlots / 32];
+#pragma unroll
+    for (int j = 0; j < kSlots / 32; ++j) {
+      values[j] = s_.values[warp * kSlots + j * 32 + lane];
+      ids[j] = s_.ids[warp * kSlots + j * 32 + lane];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < kSlots / 32; ++j) {
+      if (j * 32 + lane >= count) continue;
+      s_.values[before + j * 32 + lane] = values[j];
+      s_.ids[before + j * 32 + lane] = ids[j];
+    }
+    logits_ = s_.values;
+    ids_ = s_.ids;
+    cols_ = total;
+  }
+
+  // Of the keys equal to the border's, the first `count` are kept.
+  template <class TakesPart>
+  __device__ Kept with_equals(uint32_t key, unsigned long long count, TakesPart takes_part) {
+    const auto equal = [&](int i) { return takes_part(i) && key_of(i) == key ? 1ull : 0ull; };
+    return {key, locate(max(count, 1ull) - 1, equal, cols_), 0};
+  }
+
+  // The smallest key that is still taken when items are taken from the largest key down until their sizes reach `left`;
+  // leaves in it what the items of this very key must make up.
+  template <class Key, class TakesPart, class Size>
+  __device__ uint32_t find_border(int count, unsigned long long& left, Key key_of, TakesPart takes_part, Size size) {
+    uint32_t border = 0, known = 0;
+    for (int shift = 32 - kDigitBits; shift >= 0; shift -= kDigitBits) {
+      for (int i = thread_; i < kBins * kCopies; i += kThreads) s_.low[i] = s_.high[i] = 0;
+      __syncthreads();
+      for (int i = thread_; i < count; i += kThreads) {
+        if (!takes_part(i)) continue;
+        const uint32_t key = key_of(i);
+        if ((key & known) != border) continue;
+        const unsigned long long amount = size(i);
+        const unsigned bin = (key >> shift) % kBins * kCopies + unsigned(thread_) % kCopies;
+        atomicAdd(&s_.low[bin], static_cast<unsigned>(amount & 0xffff));
+        if (amount >> 16 != 0) atomicAdd(&s_.high[bin], static_cast<unsigned>(amount >> 16));
+      }
+      __syncthreads();
+      if (thread_ < 32) find_digit(left);
+      __syncthreads();
+      border |= s_.digit << shift;
+      known |= (kBins - 1u) << shift;
+      left = s_.rest;
+      __syncthreads();
+    }
+    return border;
+  }
+
+  // One warp: the digit at which sums from the largest down reach `left`, or the lowest one that has anything.
+  __device__ void find_digit(unsigned long long left) {
+    constexpr int kEach = kBins / 32;
+    unsigned long long sums[kEach], mine = 0;
+    const int highest = kBins - 1 - thread_ * kEach;  // lane 0 has the largest digits
+    for (int d = 0; d < kEach; ++d) {
+      sums[d] = 0;
+      for (int c = 0; c < kCopies; ++c) {
+        const int at = (highest - d) * kCopies + c;
+        sums[d] += (static_cast<unsigned long long>(s_.high[at]) << 16) + s_.low[at];
+      }
+      mine += sums[d];
+    }
+    unsigned long long upto = mine;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      const unsigned long long other = __shfl_up_sync(~0u, upto, step);
+      if (thread_ >= step) upto += other;
+    }
+    const unsigned reach = __ballot_sync(~0u, upto >= left), some = __ballot_sync(~0u, mine > 0);
+    const int owner = reach != 0 ? __ffs(static_cast<int>(reach)) - 1 : 31 - __clz(static_cast<int>(some));
+    if (thread_ != owner) return;
+    unsigned long long before = upto - mine;
+    for (int d = 0; d < kEach; ++d) {
+      if (sums[d] == 0) continue;
+      s_.digit = static_cast<uint32_t>(highest - d);
+      s_.rest = left - min(before, left);
+      before += sums[d];
+      if (before >= left) return;
+    }
+  }
+
+  template <class Size>
+  __device__ unsigned long long total_of(Size size) {
+    unsigned long long sum = 0;
+#pragma unroll 4
+    for (int i = thread_; i < cols_; i += kThreads) sum += size(i);
+    sum = warp_total(sum);
+    if (thread_ % 32 == 0) s_.parts[thread_ / 32] = sum;
+    __syncthreads();
+    sum = warp_total(s_.parts[thread_ % kWarps]);
+    __syncthreads();
+    return sum;
+  }
+
+  // The first index whose running sum of sizes passes `target`, `otherwise` where none does. Warps have stretches of
+  // neighbours; the one whose stretch it is looks through it.
+  template <class Size>
+  __device__ int locate(unsigned long long target, Size size, int otherwise) {
+    const int warp = thread_ / 32, lane = thread_ % 32, begin = warp * span(), end = min(begin + span(), cols_);
+    unsigned long long sum = 0;
+#pragma unroll 4
+    for (int i = begin + lane; i < end; i += 32) sum += size(i);
+    sum = warp_total(sum);
+    if (lane == 0) s_.parts[warp] = sum;
+    if (thread_ == 0) s_.found = otherwise;
+    __syncthreads();
+    unsigned long long before = 0;
+    for (int w = 0; w < warp; ++w) before += s_.parts[w];
+    if (target >= before && target - before < sum) {
+      for (int first = begin; first < end; first += 32) {
+        const int i = first + lane;
+        const unsigned long long mine = i < end ? size(i) : 0;
+        unsigned long long upto = mine;
+#pragma unroll
+        for (int step = 1; step < 32; step *= 2) {
+          const unsigned long long other = __shfl_up_sync(~0u, upto, step);
+          if (lane >= step) upto += other;
+        }
+        const unsigned hit = __ballot_sync(~0u, before + upto > target);
+        if (hit != 0) {
+          if (lane == 0) s_.found = first + __ffs(static_cast<int>(hit)) - 1;
+          break;
+        }
+        before += __shfl_sync(~0u, upto, 31);
+      }
+    }
+    __syncthreads();
+    const int found = s_.found;
+    __syncthreads();
+    return found;
+  }
+
+  Shared& s_;
+  const DrawRow draw_;
+  float* logits_;
+  const int* ids_ = nullptr;  // of what was picked
+  int cols_;
+  const int thread_;
+  float best_ = 0, scale_ = 0;
+};
+
+__global__ void __launch_bounds__(kThreads) sample_rows(const __grid_constant__ Params p) {
+  __shared__ Shared shared;
+  Row row(p, shared);
+  row.change(p.changes);
+  const int id = row.draw();
+  if (threadIdx.x == 0) p.ids[blockIdx.x] = id;
+}
+
+class CudaSample final : public Kernel<SampleOp> {
+ public:
+  std::string_view name() const override { return "cuda_rows"; }
+  bool can_run(const Problem& p, const Hardware& hardware) const override {
+    return is_gpu(hardware) && p.cols <= kMostColumns;
+  }
+  double estimate_us(const Problem& p, const Hardware& hardware) const override {
+    return gpu_us(40.0 * double(p.rows * p.cols), hardware, 0.1);
+  }
+  void run(const Args& a, const Executor& executor) const override {
+    const Params params{
+        a.logits.row<float>(0), a.logits.stride, static_cast<int>(a.logits.cols), a.rows, a.changes, a.ids};
+    sample_rows<<<static_cast<unsigned>(a.logits.rows), kThreads, 0, static_cast<cudaStream_t>(executor.queue)>>>(
+        params);
+  }
+};
+
+}  // namespace
+
+KernelList<SampleOp> cuda_sample_kernels() {
+  static const CudaSample kernel;
+  return {&kernel};
+}
+
+}  // namespace millrace
