@@ -18,8 +18,7 @@ namespace {
 constexpr int kDepth = 64;  // elements of K per stage: one row of the 128-byte swizzle
 constexpr int kMaxTokens = 256;
 constexpr int kMaxStages = 16;
-constexpr int kRowBytes = kDepth * 2;    // of a stage
-constexpr int kAheadOfRing = 64 * 1024;  // bytes of weights that a block asks for beyond its stages before it may begin
+constexpr int kRowBytes = kDepth * 2;  // of a stage
 
 struct WgmmaParams {
   int iterations, iterations_split;  // stages along K in all, and per block of a cluster
@@ -50,8 +49,6 @@ __device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensor
     arrive_expecting(pipe.full + i, pipe.stage_bytes);
     copy_box(pipe.stages + i * pipe.stage_bytes, weights, (begin + i) * kDepth, row, pipe.full + i);
   }
-  const int prefetched = min(end, begin + ahead + kAheadOfRing / pipe.weight_bytes);
-  for (int i = begin + ahead; i < prefetched; ++i) prefetch_box(weights, i * kDepth, row);
   wait_for_previous_kernel();
   for (int i = 0; i < ahead; ++i) {
     copy_box(pipe.stages + i * pipe.stage_bytes + pipe.weight_bytes, x, (begin + i) * kDepth, token, pipe.full + i);

@@ -131,6 +131,12 @@ __device__ __forceinline__ void place_x(const RowsParams& p, T* to, int padded) 
   __syncthreads();
 }
 
+__device__ __forceinline__ float load_output(const LinearOutput& out, int column) {
+  if (out.type == DType::BF16) return to_float(static_cast<const __nv_bfloat16*>(out.y)[column]);
+  if (out.type == DType::F16) return to_float(static_cast<const __half*>(out.y)[column]);
+  return static_cast<const float*>(out.y)[column];
+}
+
 // One row times x; the chunk after each is asked for as its registers become free.
 template <class T, int kAhead>
 __device__ __forceinline__ float multiply_row(const RowsParams& p, const T* x, int& chunk, uint4 (&ahead)[kAhead],
@@ -165,6 +171,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) gemv_rows(const __grid_cons
 #pragma unroll 1
   for (; item < p.items; item += static_cast<int>(gridDim.x) * kWarps) {
     const int row = p.out.gate_up ? item / 8 * 16 + item % 8 : item;
+    const float before = p.out.accumulate ? load_output(p.out, item) : 0;  // there when the row is done
     float y = multiply_row<T, kAhead>(p, x, chunk, ahead, stream);
     if (p.out.bias != nullptr) y += p.out.bias[row];
     if (p.out.gate_up) {
@@ -173,7 +180,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks) gemv_rows(const __grid_cons
       y = silu_times(y, up);
     }
     if (threadIdx.x % 32 == 0) {
-      const float squares = store_four(p.out, 0, item, {y, 0, 0, 0}, 1);
+      LinearOutput out = p.out;
+      out.accumulate = false;
+      const float squares = store_four(out, 0, item, {y + before, 0, 0, 0}, 1);
       if (p.out.sum_squares != nullptr) atomicAdd(p.out.sum_squares, squares);
     }
   }
