@@ -185,7 +185,7 @@ double cost_us(const CudaLinearProblem& p, const CudaLimits& limits, const Varia
   const double m = static_cast<double>(p.m), k = static_cast<double>(p.k);
   const double streamed = stream_us(p, limits, blocks, 2, 4.2);
   const double each = static_cast<double>(rows) * k * 2 / splits, share = limits.bytes_per_us / limits.sms;
-  const double busiest = 4.2 + static_cast<double>(ceil_div(blocks, limits.sms)) * each / (1.35 * share);
+  const double busiest = 4.2 + static_cast<double>(ceil_div(blocks, limits.sms)) * each / (1.1 * share);
   const double in_flight = static_cast<double>(stages_of(v, tokens, rows)) * rows * kRowBytes;
   const double slow = std::max(1.0, 55e3 / in_flight);  // latency: some 55 KB must be under way
   const double x_us = 0.2 * 2 * k * m * static_cast<double>(row_blocks) / limits.bytes_per_us;
@@ -198,7 +198,9 @@ Cut choose_cut(const CudaLinearProblem& p, const CudaLimits& limits, const Varia
   const int most = 64 * groups_of(v, tokens_of(p.m)), least = p.m > 64 ? most : most / 2 + kTileRows;
   Cut best{most, 1, cost_us(p, limits, v, most, 1)};
   for (int rows = most; rows >= least; rows -= kTileRows) {
-    for (int splits = 1; splits <= 8 && (splits == 1 || ceil_div(p.k, kDepth) / splits >= 4); splits *= 2) {
+    const int64_t blocks = ceil_div(p.n, rows) * ceil_div(p.m, tokens_of(p.m));
+    for (int splits = 1; splits <= 8; splits *= 2) {
+      if (splits > 1 && (blocks * splits / 2 >= limits.sms || ceil_div(p.k, kDepth) / splits < 4)) break;
       const double us = cost_us(p, limits, v, rows, splits);
       if (us < best.us) best = {rows, splits, us};
     }

@@ -51,8 +51,7 @@ class RowStream {
 
   // Part `i` of the chunk that comes next.
   __device__ __forceinline__ uint4 load(int i) const {
-    const int at = column_ + i * kStep;
-    return item_ < p_.items && at < p_.k ? load_stream(row_ + at) : uint4{0, 0, 0, 0};
+    return i * kStep < left_of_row_ ? load_stream(from_ + i * kStep) : uint4{0, 0, 0, 0};
   }
   __device__ __forceinline__ void next() {
     chunk_ = chunk_ + 1 == p_.chunks ? 0 : chunk_ + 1;
@@ -67,13 +66,14 @@ class RowStream {
  private:
   __device__ __forceinline__ void enter() {
     const int64_t row = p_.out.gate_up ? item_ / 8 * 16 + item_ % 8 + (second_ ? 8 : 0) : item_;
-    row_ = static_cast<const T*>(p_.weights) + row * p_.stride;
-    column_ = (chunk_ * kAhead * 32 + static_cast<int>(threadIdx.x) % 32) * 8;
+    const int column = (chunk_ * kAhead * 32 + static_cast<int>(threadIdx.x) % 32) * 8;
+    from_ = static_cast<const T*>(p_.weights) + row * p_.stride + column;
+    left_of_row_ = item_ < p_.items ? p_.k - column : 0;
   }
 
   const RowsParams& p_;
-  const T* row_;
-  int item_, chunk_, left_, column_;
+  const T* from_;  // the lane's first element of the next chunk
+  int item_, chunk_, left_, left_of_row_;
   bool second_ = false;
 };
 
@@ -156,8 +156,8 @@ __device__ __forceinline__ float multiply_row(const RowsParams& p, const T* x, i
   return warp_total(sums[0] + sums[1]);
 }
 
-template <class T, int kAhead, int kBlocks, int kNormEach>
-__global__ void __launch_bounds__(kThreads, kBlocks) gemv_rows(const __grid_constant__ RowsParams p) {
+template <class T, int kAhead, int kFit, int kNormEach>
+__global__ void __launch_bounds__(kThreads, kFit) gemv_rows(const __grid_constant__ RowsParams p) {
   extern __shared__ __align__(16) uint8_t shared[];
   T* x = reinterpret_cast<T*>(shared);
   RowStream<T, kAhead> stream(p);
@@ -207,7 +207,7 @@ double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
   return stream_us(p, limits, ceil_div(items, kWarps), 2, 2.0) * std::clamp(0.7 + 0.3 * uneven, 1.0, 1.5);
 }
 
-template <class T, int kAhead, int kBlocks, int kNormEach>
+template <class T, int kAhead, int kBlocks, int kFit, int kNormEach>
 cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits,
                    const CudaStep& step) {
   RowsParams params{};
@@ -224,31 +224,32 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cu
   shape.grid = dim3(static_cast<unsigned>(std::min<int64_t>(ceil_div(params.items, kWarps), kBlocks * limits.sms)));
   shape.threads = kThreads;
   shape.shared_bytes = static_cast<size_t>(params.chunks * kAhead * kStep) * sizeof(T);
-  return launch_kernel(gemv_rows<T, kAhead, kBlocks, kNormEach>, shape, step, params);
+  return launch_kernel(gemv_rows<T, kAhead, kFit, kNormEach>, shape, step, params);
 }
 
-template <class T, int kAhead, int kBlocks>
+template <class T, int kAhead, int kBlocks, int kFit>
 cudaError_t launch_norm(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits,
                         const CudaStep& step) {
-  if (a.norm == nullptr) return launch<T, kAhead, kBlocks, 0>(p, a, limits, step);
+  if (a.norm == nullptr) return launch<T, kAhead, kBlocks, kFit, 0>(p, a, limits, step);
   if (!takes_norm(p, limits)) return cudaErrorInvalidValue;
-  return p.k <= kMaxNormed / 2 ? launch<T, kAhead, kBlocks, kNormShort>(p, a, limits, step)
-                               : launch<T, kAhead, kBlocks, kNormLong>(p, a, limits, step);
+  return p.k <= kMaxNormed / 2 ? launch<T, kAhead, kBlocks, kFit, kNormShort>(p, a, limits, step)
+                               : launch<T, kAhead, kBlocks, kFit, kNormLong>(p, a, limits, step);
 }
 
-template <int kAhead, int kBlocks>
+template <int kAhead, int kBlocks, int kFit>
 cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step) {
-  return p.format == DType::BF16 ? launch_norm<__nv_bfloat16, kAhead, kBlocks>(p, a, limits, step)
-                                 : launch_norm<__half, kAhead, kBlocks>(p, a, limits, step);
+  return p.format == DType::BF16 ? launch_norm<__nv_bfloat16, kAhead, kBlocks, kFit>(p, a, limits, step)
+                                 : launch_norm<__half, kAhead, kBlocks, kFit>(p, a, limits, step);
 }
 
 }  // namespace
 
 std::span<const CudaLinearKernel> gemv_rows_kernels() {
   static constexpr CudaLinearKernel kKernels[] = {
-      {"gemv-rows", "gemv", can_run, estimate_us, run<8, 2>, takes_norm},
-      {"gemv-rows3", "gemv", can_run, estimate_us, run<8, 3>, takes_norm},
-      {"gemv-rows16", "gemv", can_run, estimate_us, run<16, 2>, takes_norm},
+      {"gemv-rows", "gemv", can_run, estimate_us, run<8, 2, 2>, takes_norm},
+      {"gemv-rows3", "gemv", can_run, estimate_us, run<8, 3, 3>, takes_norm},
+      {"gemv-rows4", "gemv", can_run, estimate_us, run<8, 2, 4>, takes_norm},
+      {"gemv-rows16", "gemv", can_run, estimate_us, run<16, 2, 2>, takes_norm},
   };
   return kKernels;
 }
