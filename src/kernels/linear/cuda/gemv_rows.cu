@@ -51,7 +51,7 @@ class RowStream {
 
   // Part `i` of the chunk that comes next.
   __device__ __forceinline__ uint4 load(int i) const {
-    return i * kStep < left_of_row_ ? load_stream(from_ + i * kStep) : uint4{0, 0, 0, 0};
+    return load_stream_if(from_ + i * kStep, i * kStep < left_of_row_, policy_);
   }
   __device__ __forceinline__ void next() {
     chunk_ = chunk_ + 1 == p_.chunks ? 0 : chunk_ + 1;
@@ -74,6 +74,7 @@ class RowStream {
   const RowsParams& p_;
   const T* from_;  // the lane's first element of the next chunk
   int item_, chunk_, left_, left_of_row_;
+  uint64_t policy_ = evict_first_policy();
   bool second_ = false;
 };
 
@@ -89,9 +90,11 @@ template <class T, int kEach>
 __device__ __forceinline__ void place_x(const RowsParams& p, T* to, int padded) {
   __shared__ float parts[kWarps];
   const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll 1
   for (int i = p.k + thread * 8; i < padded; i += kThreads * 8) *reinterpret_cast<uint4*>(to + i) = {0, 0, 0, 0};
   if constexpr (kEach == 0) {
     wait_for_previous_kernel();
+#pragma unroll 2
     for (int i = thread * 8; i < p.k; i += kThreads * 8) {
       *reinterpret_cast<uint4*>(to + i) = load_shared_input(static_cast<const T*>(p.x) + i);
     }
