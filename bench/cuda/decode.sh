@@ -30,12 +30,12 @@ part "golden models, greedy" 20 tests --gtest_filter='*CudaGoldenTest.Greedy*'
 part "tune 8B" 40 build/cuda/millrace tune --device cuda -m $eight
 part "8B" 40 bench -m $eight -p 1024 -n 32 -d 1024 -b 1,8,32,64
 part "early starts" 20 bash -c "build/cuda/millrace bench --device cuda -m $eight -p 0 -n 4 -d 1024 -b 1 -r 1 -vv 2>&1 | grep recorded"
-for kernel in cuda_stream cuda_gemv cuda_flat-mma cuda_wgmma-narrow; do
+for kernel in cuda_gemv-rows cuda_flat-mma cuda_wgmma-narrow cuda_wgmma; do
   part "8B with $kernel" 30 bench -m $eight -p 0 -n 32 -d 1024 -b 1,8,32 --kernel "linear=$kernel"
 done
 part "tune 1B" 20 build/cuda/millrace tune --device cuda -m $one
 part "1B" 20 bench -m $one -p 512 -n 64 -d 512 -b 1,8
 part "tune 7B" 40 build/cuda/millrace tune --device cuda -m $seven
 part "7B" 40 bench -m $seven -p 1024 -n 32 -d 1024 -b 1,8,32,64
-part "8B, 16k" 40 bench -m $eight -p 0 -n 16 -d 16384 -b 1
+part "8B, depth 7000" 40 bench -m $eight -p 0 -n 16 -d 7000 -b 1
 part "explain 8B" 10 explain -m $eight -b 1,8,32,64

@@ -181,7 +181,8 @@ Choice choose(const CudaLinearProblem& p, const CudaLimits& limits) {
 }
 
 bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
-  return is_plain(p.format) && p.x == p.format && p.k % 8 == 0 && limits.capability >= 80 && ceil_div(p.m, 32) <= 65535;
+  return is_plain(p.format) && p.x == p.format && p.k % 8 == 0 && limits.capability >= 80 &&
+         ceil_div(p.m, 32) <= 65535 && !has_rows_for_all(p, limits);
 }
 
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) { return choose(p, limits).us; }

@@ -209,7 +209,7 @@ Cut choose_cut(const CudaLinearProblem& p, const CudaLimits& limits, const Varia
 }
 
 bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
-  return is_plain(p.format) && p.x == p.format && p.k % 8 == 0 && has_clusters(limits);
+  return is_plain(p.format) && p.x == p.format && p.k % 8 == 0 && has_clusters(limits) && !has_rows_for_all(p, limits);
 }
 
 template <class T, int kTokens, int kGroups>

@@ -12,7 +12,9 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
+constexpr int kBlocks = 2;  // on a multiprocessor
 constexpr int kStep = 256;  // elements of a row that a warp reads at once
+constexpr int kAhead = 8;   // steps that are under way: 64 KB on each multiprocessor
 
 struct RowsParams {
   const void* weights;
@@ -38,7 +40,7 @@ __device__ __forceinline__ float dot(uint4 w, uint4 x, float sum) {
 
 // A warp's way through its rows, chunk by chunk. Each warp begins at a place of its own in K: rows a power of two apart
 // would else ask the same memory channels all at once.
-template <class T, int kAhead>
+template <class T>
 class RowStream {
  public:
   __device__ __forceinline__ explicit RowStream(const RowsParams& p)
@@ -141,9 +143,9 @@ __device__ __forceinline__ float load_output(const LinearOutput& out, int column
 }
 
 // One row times x; the chunk after each is asked for as its registers become free.
-template <class T, int kAhead>
+template <class T>
 __device__ __forceinline__ float multiply_row(const RowsParams& p, const T* x, int& chunk, uint4 (&ahead)[kAhead],
-                                              RowStream<T, kAhead>& stream) {
+                                              RowStream<T>& stream) {
   float sums[2] = {0, 0};
 #pragma unroll 1
   for (int i = 0; i < p.chunks; ++i) {
@@ -159,11 +161,11 @@ __device__ __forceinline__ float multiply_row(const RowsParams& p, const T* x, i
   return warp_total(sums[0] + sums[1]);
 }
 
-template <class T, int kAhead, int kFit, int kNormEach>
-__global__ void __launch_bounds__(kThreads, kFit) gemv_rows(const __grid_constant__ RowsParams p) {
+template <class T, int kNormEach>
+__global__ void __launch_bounds__(kThreads, kBlocks) gemv_rows(const __grid_constant__ RowsParams p) {
   extern __shared__ __align__(16) uint8_t shared[];
   T* x = reinterpret_cast<T*>(shared);
-  RowStream<T, kAhead> stream(p);
+  RowStream<T> stream(p);
   uint4 ahead[kAhead];
 #pragma unroll
   for (int j = 0; j < kAhead; ++j) ahead[j] = stream.load(j);
@@ -175,10 +177,10 @@ __global__ void __launch_bounds__(kThreads, kFit) gemv_rows(const __grid_constan
   for (; item < p.items; item += static_cast<int>(gridDim.x) * kWarps) {
     const int row = p.out.gate_up ? item / 8 * 16 + item % 8 : item;
     const float before = p.out.accumulate ? load_output(p.out, item) : 0;  // there when the row is done
-    float y = multiply_row<T, kAhead>(p, x, chunk, ahead, stream);
+    float y = multiply_row<T>(p, x, chunk, ahead, stream);
     if (p.out.bias != nullptr) y += p.out.bias[row];
     if (p.out.gate_up) {
-      float up = multiply_row<T, kAhead>(p, x, chunk, ahead, stream);
+      float up = multiply_row<T>(p, x, chunk, ahead, stream);
       if (p.out.bias != nullptr) up += p.out.bias[row + 8];
       y = silu_times(y, up);
     }
@@ -196,7 +198,7 @@ constexpr int kMaxNormed = kNormLong * 4 * kThreads;
 
 bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
   return is_plain(p.format) && p.x == p.format && p.m == 1 && p.k % 8 == 0 &&
-         2 * round_up(p.k, 16 * kStep) <= 64 * 1024 && limits.capability >= 80 && (!p.gate_up || p.n % 16 == 0);
+         2 * round_up(p.k, kAhead * kStep) <= 64 * 1024 && limits.capability >= 80 && (!p.gate_up || p.n % 16 == 0);
 }
 
 bool takes_norm(const CudaLinearProblem& p, const CudaLimits& limits) {
@@ -205,12 +207,12 @@ bool takes_norm(const CudaLinearProblem& p, const CudaLimits& limits) {
 
 // The warps with the most rows decide, though those can draw somewhat more than their share of the bandwidth.
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
-  const int64_t items = p.gate_up ? p.n / 2 : p.n, warps = int64_t{2} * limits.sms * kWarps;
+  const int64_t items = p.gate_up ? p.n / 2 : p.n, warps = int64_t{kBlocks} * limits.sms * kWarps;
   const double uneven = static_cast<double>(round_up(items, warps)) / static_cast<double>(items);
-  return stream_us(p, limits, ceil_div(items, kWarps), 2, 2.0) * std::clamp(0.7 + 0.3 * uneven, 1.0, 1.5);
+  return stream_us(p, limits, ceil_div(items, kWarps), kBlocks, 2.0) * std::clamp(0.7 + 0.3 * uneven, 1.0, 1.5);
 }
 
-template <class T, int kAhead, int kBlocks, int kFit, int kNormEach>
+template <class T, int kNormEach>
 cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits,
                    const CudaStep& step) {
   RowsParams params{};
@@ -227,34 +229,31 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cu
   shape.grid = dim3(static_cast<unsigned>(std::min<int64_t>(ceil_div(params.items, kWarps), kBlocks * limits.sms)));
   shape.threads = kThreads;
   shape.shared_bytes = static_cast<size_t>(params.chunks * kAhead * kStep) * sizeof(T);
-  return launch_kernel(gemv_rows<T, kAhead, kFit, kNormEach>, shape, step, params);
+  return launch_kernel(gemv_rows<T, kNormEach>, shape, step, params);
 }
 
-template <class T, int kAhead, int kBlocks, int kFit>
+template <class T>
 cudaError_t launch_norm(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits,
                         const CudaStep& step) {
-  if (a.norm == nullptr) return launch<T, kAhead, kBlocks, kFit, 0>(p, a, limits, step);
+  if (a.norm == nullptr) return launch<T, 0>(p, a, limits, step);
   if (!takes_norm(p, limits)) return cudaErrorInvalidValue;
-  return p.k <= kMaxNormed / 2 ? launch<T, kAhead, kBlocks, kFit, kNormShort>(p, a, limits, step)
-                               : launch<T, kAhead, kBlocks, kFit, kNormLong>(p, a, limits, step);
+  return p.k <= kMaxNormed / 2 ? launch<T, kNormShort>(p, a, limits, step) : launch<T, kNormLong>(p, a, limits, step);
 }
 
-template <int kAhead, int kBlocks, int kFit>
 cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step) {
-  return p.format == DType::BF16 ? launch_norm<__nv_bfloat16, kAhead, kBlocks, kFit>(p, a, limits, step)
-                                 : launch_norm<__half, kAhead, kBlocks, kFit>(p, a, limits, step);
+  return p.format == DType::BF16 ? launch_norm<__nv_bfloat16>(p, a, limits, step)
+                                 : launch_norm<__half>(p, a, limits, step);
 }
 
 }  // namespace
 
-std::span<const CudaLinearKernel> gemv_rows_kernels() {
-  static constexpr CudaLinearKernel kKernels[] = {
-      {"gemv-rows", "gemv", can_run, estimate_us, run<8, 2, 2>, takes_norm},
-      {"gemv-rows3", "gemv", can_run, estimate_us, run<8, 3, 3>, takes_norm},
-      {"gemv-rows4", "gemv", can_run, estimate_us, run<8, 2, 4>, takes_norm},
-      {"gemv-rows16", "gemv", can_run, estimate_us, run<16, 2, 2>, takes_norm},
-  };
-  return kKernels;
+bool has_rows_for_all(const CudaLinearProblem& p, const CudaLimits& limits) {
+  return can_run(p, limits) && (p.gate_up ? p.n / 2 : p.n) >= int64_t{kBlocks} * limits.sms * kWarps;
+}
+
+const CudaLinearKernel& gemv_rows_kernel() {
+  static constexpr CudaLinearKernel kKernel{"gemv-rows", "gemv", can_run, estimate_us, run, takes_norm};
+  return kKernel;
 }
 
 }  // namespace millrace
