@@ -34,7 +34,7 @@ ROWS = [  # name in the results, what the table calls it, unit, whether more is 
     ("ttft_p50", "the same, p50 to the first token", "ms", False),
     ("single", "one stream alone, decode", "tokens/s", True),
     ("prefix_first", "1k-token prefix, first request to its first token", "ms", False),
-    ("prefix_second", "the same prefix again", "ms", False),
+    ("prefix_second", "the same prefix again, up to 16 tokens behind it", "ms", False),
     ("long_before", "7 streams, p99 between tokens", "ms", False),
     ("long_during", "the same while a 4k-token prompt arrives", "ms", False),
 ]
@@ -127,7 +127,7 @@ def measure(binary, url, seed):
     load(binary, url, "-c", 2, "--requests", 2, "--words", 32, "-n", 8)  # warm
     many = load(binary, url, "-c", 8, "--requests", 32, "--duration", 600, "--words", 256, "-n", 64, "--seed", seed)
     alone = load(binary, url, "-c", 1, "--requests", 3, "--duration", 600, "--words", 64, "-n", 128, "--seed", seed)
-    prefix = waits(load(binary, url, "-c", 1, "--requests", 2, "--duration", 600, "--prefix-words", 900, "--words", 8, "-n", 4, "--seed", seed + 1))
+    prefix = waits(load(binary, url, "-c", 1, "--requests", 2, "--duration", 600, "--prefix-words", 900, "--words", 4, "-n", 4, "--seed", seed + 1))
     before = load(binary, url, "-c", 7, "--requests", 7, "--duration", 600, "--words", 64, "-n", 192, "--seed", seed + 2)
     streams = subprocess.Popen([str(binary), "load", "--url", url, "--json", "-c", "7", "--requests", "7", "--duration", "600", "--words", "64", "-n", "192",
                                 "--seed", str(seed + 3)], stdout=subprocess.PIPE, text=True)

@@ -17,7 +17,7 @@ inline void relax() {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) : threads_(std::max(1, threads)) {
+ThreadPool::ThreadPool(int threads) : threads_(std::max(1, threads)), shares_(static_cast<size_t>(threads_)) {
   for (int worker = 1; worker < threads_; ++worker) workers_.emplace_back([this, worker] { work(worker); });
 }
 
@@ -57,17 +57,29 @@ void ThreadPool::work(int worker) {
 }
 
 void ThreadPool::parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {
+  share(count, grain, [&](int, int64_t begin, int64_t end) { body(begin, end); });
+}
+
+void ThreadPool::share(int64_t count, int64_t grain, FunctionRef<void(int, int64_t, int64_t)> body) {
   grain = std::max<int64_t>(1, grain);
   if (count <= grain || threads_ == 1) {
-    if (count > 0) body(0, count);
+    if (count > 0) body(0, 0, count);
     return;
   }
-  std::atomic<int64_t> next{0};
-  run([&](int) {
-    for (;;) {
-      const int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
-      if (begin >= count) return;
-      body(begin, std::min(begin + grain, count));
+  const int64_t pieces = (count + grain - 1) / grain;
+  for (int64_t i = 0; i < threads_; ++i) {
+    Share& own = shares_[static_cast<size_t>(i)];
+    own.next.store(i * pieces / threads_, std::memory_order_relaxed);
+    own.end = (i + 1) * pieces / threads_;
+  }
+  run([&](int worker) {
+    for (int i = 0; i < threads_; ++i) {
+      Share& from = shares_[static_cast<size_t>((worker + i) % threads_)];
+      for (;;) {
+        const int64_t piece = from.next.fetch_add(1, std::memory_order_relaxed);
+        if (piece >= from.end) break;
+        body(worker, piece * grain, std::min((piece + 1) * grain, count));
+      }
     }
   });
 }

@@ -40,7 +40,7 @@ void add_sampling_options(CLI::App& verb, SamplingOptions& o) {
   verb.add_option("--top-k", o.top_k, "among the K likeliest; 0: all");
   verb.add_option("--top-p", o.top_p, "among the likeliest that make up this probability");
   verb.add_option("--min-p", o.min_p, "none less likely than this share of the likeliest");
-  verb.add_option("--typical", o.typical, "locally typical sampling; 1: off");
+  verb.add_option("--typical", o.typical_p, "locally typical sampling; 1: off");
   verb.add_option("--repetition-penalty", o.repetition_penalty, "over 1: what was said becomes less likely");
   verb.add_option("--presence-penalty", o.presence_penalty, "taken off the logit of every token that was generated");
   verb.add_option("--frequency-penalty", o.frequency_penalty, "the same, once for each time");
@@ -51,15 +51,7 @@ void add_sampling_options(CLI::App& verb, SamplingOptions& o) {
 }
 
 SamplingParams sampling_params(const SamplingOptions& o, const SamplingParams& defaults) {
-  SamplingParams p = defaults;
-  p.temperature = o.temperature.value_or(p.temperature);
-  p.top_k = o.top_k.value_or(p.top_k);
-  p.top_p = o.top_p.value_or(p.top_p);
-  p.min_p = o.min_p.value_or(p.min_p);
-  p.typical_p = o.typical.value_or(p.typical_p);
-  p.repetition_penalty = o.repetition_penalty.value_or(p.repetition_penalty);
-  p.presence_penalty = o.presence_penalty.value_or(p.presence_penalty);
-  p.frequency_penalty = o.frequency_penalty.value_or(p.frequency_penalty);
+  SamplingParams p = with_overrides(defaults, o);
   p.seed = o.seed ? *o.seed : std::random_device()();
   for (const auto& bias : o.logit_bias) p.logit_bias.push_back(parse_bias(bias));
   validate(p);

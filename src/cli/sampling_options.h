@@ -9,9 +9,7 @@
 
 namespace millrace {
 
-struct SamplingOptions {
-  std::optional<float> temperature, top_p, min_p, typical, repetition_penalty, presence_penalty, frequency_penalty;
-  std::optional<int> top_k;
+struct SamplingOptions : SamplingOverrides {
   std::optional<uint64_t> seed;
   std::vector<std::string> logit_bias;  // ID:BIAS
   int32_t max_tokens = 0;

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cache/block_table.h"
@@ -88,6 +89,7 @@ class Sequence {
  private:
   void start_choice();
   Emission emission(int32_t token);
+  Emission broken(std::string_view why);
 
   std::shared_ptr<Group> group_;
   int32_t choice_;

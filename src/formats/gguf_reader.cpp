@@ -14,7 +14,7 @@ namespace {
 constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
 constexpr uint64_t kDefaultAlignment = 32;
 constexpr int kDeepestArray = 8;
-constexpr uint32_t kMostDimensions = 4;
+constexpr uint32_t kMostGgufDimensions = 4;
 constexpr uint64_t kLongestName = 4096;
 
 static_assert(std::endian::native == std::endian::little, "GGUF values are read in place");
@@ -104,7 +104,7 @@ class Reader {
   Place read_tensor(TensorInfo& tensor) {
     tensor.name = read_string(kLongestName, "a tensor's name");
     const auto dimensions = cursor_.read<uint32_t>("a tensor's shape");
-    if (dimensions > kMostDimensions) {
+    if (dimensions > kMostGgufDimensions) {
       fail(ErrorKind::BadFile, "{}: tensor '{}' has {} dimensions", origin_, tensor.name, dimensions);
     }
     for (uint32_t i = 0; i < dimensions; ++i) {

@@ -29,6 +29,10 @@ class Constraint {
 
   // Nothing can follow: the stream ends here with FinishReason::Stop, without an end token.
   virtual bool terminated() const = 0;
+
+  // It cannot be held to any further: no token of the vocabulary fits, or finding one takes too long. The stream ends with
+  // an error, not with something else than was asked for.
+  virtual bool failed() const { return false; }
 };
 
 }  // namespace millrace

@@ -15,6 +15,18 @@ bool within(float value, float low, float high) { return value >= low && value <
 
 }  // namespace
 
+SamplingParams with_overrides(SamplingParams p, const SamplingOverrides& o) {
+  p.temperature = o.temperature.value_or(p.temperature);
+  p.top_k = o.top_k.value_or(p.top_k);
+  p.top_p = o.top_p.value_or(p.top_p);
+  p.min_p = o.min_p.value_or(p.min_p);
+  p.typical_p = o.typical_p.value_or(p.typical_p);
+  p.repetition_penalty = o.repetition_penalty.value_or(p.repetition_penalty);
+  p.frequency_penalty = o.frequency_penalty.value_or(p.frequency_penalty);
+  p.presence_penalty = o.presence_penalty.value_or(p.presence_penalty);
+  return p;
+}
+
 void validate(const SamplingParams& p) {
   require(p.temperature >= 0 && std::isfinite(p.temperature), "temperature", p.temperature, "0 or more");
   require(p.top_k >= -1, "top_k", p.top_k, "0 or more");

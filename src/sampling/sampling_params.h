@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,13 @@ constexpr int kMostLogprobs = 20;
 constexpr float kGreedyBelow = 1e-5f;  // a temperature under this is greedy: the quotients would overflow
 
 inline bool is_greedy(const SamplingParams& params) { return params.temperature < kGreedyBelow; }
+
+// What somebody asks for, on the command line or in a request; the rest is as the model wants it.
+struct SamplingOverrides {
+  std::optional<float> temperature, top_p, min_p, typical_p, repetition_penalty, frequency_penalty, presence_penalty;
+  std::optional<int> top_k;
+};
+SamplingParams with_overrides(SamplingParams params, const SamplingOverrides& overrides);
 
 // Throws Usage that names the field.
 void validate(const SamplingParams& params);

@@ -52,15 +52,7 @@ std::vector<std::string> stop_strings(const SamplingRequest& request) {
 }
 
 SamplingParams to_sampling(const SamplingRequest& r, const SamplingParams& defaults, int32_t vocab) {
-  SamplingParams p = defaults;
-  p.temperature = r.temperature.value_or(p.temperature);
-  p.top_p = r.top_p.value_or(p.top_p);
-  p.top_k = r.top_k.value_or(p.top_k);
-  p.min_p = r.min_p.value_or(p.min_p);
-  p.typical_p = r.typical_p.value_or(p.typical_p);
-  p.presence_penalty = r.presence_penalty.value_or(p.presence_penalty);
-  p.frequency_penalty = r.frequency_penalty.value_or(p.frequency_penalty);
-  p.repetition_penalty = r.repetition_penalty.value_or(p.repetition_penalty);
+  SamplingParams p = with_overrides(defaults, r);
   if (r.logit_bias.is_object()) {
     for (const auto& [token, bias] : r.logit_bias.items()) {
       p.logit_bias.emplace_back(token_of(token, vocab), bias.get<float>());

@@ -10,10 +10,8 @@
 
 namespace millrace {
 
-struct SamplingRequest {
+struct SamplingRequest : SamplingOverrides {
   std::string model;
-  std::optional<float> temperature, top_p, min_p, typical_p, presence_penalty, frequency_penalty, repetition_penalty;
-  std::optional<int> top_k;
   std::optional<int64_t> seed;
   Json logit_bias, stop;
   bool ignore_eos = false;

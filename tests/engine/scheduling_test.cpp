@@ -261,6 +261,36 @@ TEST_F(SchedulingTest, ConstraintsBindEachChoice) {
   for (int32_t choice = 0; choice < 3; ++choice) EXPECT_EQ((heard[{id, choice}]), scripts[static_cast<size_t>(choice)]);
 }
 
+// A constraint that gives up: the answer ends with an error, and no token that was not allowed is heard.
+class GivesUp : public Script {
+ public:
+  using Script::Script;
+  void accept(int32_t token) override {
+    Script::accept(token);
+    failed_ = token == 6;
+  }
+  bool failed() const override { return failed_; }
+
+ private:
+  bool failed_ = false;
+};
+
+TEST_F(SchedulingTest, AConstraintThatFailsEndsInAnError) {
+  start(small());
+  Request request{prompt(10, 1), {.temperature = 1}, 20};
+  request.constraints = {std::make_shared<GivesUp>(Tokens{5, 6, 7})};
+  engine_->submit(request);
+  Tokens heard;
+  FinishReason finish = FinishReason::None;
+  while (engine_->step([&](const Emission& e) {
+    if (e.token >= 0) heard.push_back(e.token);
+    finish = e.finish;
+  })) {
+  }
+  EXPECT_EQ(finish, FinishReason::Error);
+  EXPECT_EQ(heard, Tokens{5});
+}
+
 TEST_F(SchedulingTest, EndTokensWaitForTheLeastLength) {
   start(small());
   Request request{prompt(10, 1), {.temperature = 0}, 20};

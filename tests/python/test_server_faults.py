@@ -152,6 +152,35 @@ def test_deep_schema_and_arguments(server):
     assert server.post("/v1/chat/completions", {"messages": messages})[0] == 400  # far more than the context
 
 
+HOSTILE_FORMS = [
+    {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": [f"value{i}" for i in range(100000)]}}},
+    {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "string", "minLength": 1000000}}},
+    {"type": "json_schema", "json_schema": {"name": "x", "schema": {
+        "allOf": [{"anyOf": [{"minimum": i}, {"maximum": -i}, {"multipleOf": 2}, {"type": "integer"}]} for i in range(12)]}}},
+    {"type": "json_schema", "json_schema": {"name": "x", "schema": {"$ref": "#/properties/a", "properties": {"a": {"$ref": "#"}}}}},
+    {"type": "regex", "regex": "((a{0,100}){0,100}){0,100}"},
+    {"type": "regex", "regex": "a{1000000}"},
+    {"type": "regex", "regex": "(" * 10000},
+    {"type": "grammar", "grammar": 'root ::= (("a"{0,9999}){0,9999}){0,9999}'},
+    {"type": "grammar", "grammar": "root ::= " + "(" * 100000},
+    {"type": "grammar", "grammar": "root ::= a0\n" + "".join(f'a{i} ::= a{(i + 1) % 3000} "x" | "y"\n' for i in range(3000))},
+]
+
+
+def test_hostile_forms_are_refused_while_streams_run(server):
+    s = connect(server)
+    s.sendall(http(LONG))
+    assert b"200 OK" in s.recv(4096)
+    for form in HOSTILE_FORMS:
+        begun = time.monotonic()
+        status, _, body = server.post("/v1/chat/completions", {**CHAT, "response_format": form})
+        assert status == 400 and body["error"]["message"], (form["type"], status)
+        assert time.monotonic() - begun < 3
+        s.settimeout(5)
+        assert s.recv(1000), "the stream goes on"
+    s.close()
+
+
 @pytest.mark.parametrize("garbage", [
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nBad Header\r\n\r\n",
     b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n",

@@ -71,7 +71,7 @@ std::string ebnf_literal(std::string_view text) {
       literal += '\\';
       literal += byte;
     } else if (code < 0x20 || code == 0x7F) {
-      literal += fmt::format("\\x{:02x}", code);
+      literal += fmt::format("\\u{:04x}", code);
     } else {
       literal += byte;
     }

@@ -16,10 +16,13 @@ constexpr std::string_view kMacros[] = {"TagDispatch",      "Token", "ExcludeTok
                                         "TokenTagDispatch", "Regex", "Substring"};
 constexpr int64_t kMostEbnfRepeats = 10000;
 constexpr int64_t kMostEbnfParts = 50000;  // what all repetitions of a grammar unroll to
+constexpr int64_t kMostSlowParts = 2000;
 
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
+
+  int64_t size() const { return size_; }
 
   void scan() {
     if (text_.find('\0') != std::string_view::npos) refuse("has a zero byte");
@@ -98,5 +101,15 @@ class Scanner {
 }  // namespace
 
 void check_ebnf(std::string_view ebnf) { Scanner(ebnf).scan(); }
+
+void check_ebnf_size(std::string_view ebnf) {
+  Scanner scanner(ebnf);
+  scanner.scan();
+  if (scanner.size() > kMostSlowParts)
+    fail(
+        ErrorKind::Usage,
+        "the grammar is too large for one whose rules call each other before their first character: more than {} parts",
+        kMostSlowParts);
+}
 
 }  // namespace millrace

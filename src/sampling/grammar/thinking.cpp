@@ -62,6 +62,7 @@ class ThinkingConstraint : public Constraint {
   }
 
   bool terminated() const override { return state_ == State::Answer && answer_ && answer_->terminated(); }
+  bool failed() const override { return state_ == State::Answer && answer_ && answer_->failed(); }
 
  private:
   enum class State : uint8_t { Start, Thinking, Forced, Answer };

@@ -15,10 +15,6 @@ namespace {
 using Json = nlohmann::json;
 using testing::HasSubstr;
 
-GrammarSpec schema(std::string text) { return {.kind = GrammarSpec::Kind::JsonSchema, .text = std::move(text)}; }
-GrammarSpec regex(std::string text) { return {.kind = GrammarSpec::Kind::Regex, .text = std::move(text)}; }
-GrammarSpec ebnf(std::string text) { return {.kind = GrammarSpec::Kind::Ebnf, .text = std::move(text)}; }
-
 class Grammar : public testing::Test {
  protected:
   Grammar() : vocabulary_(small_vocabulary()), compiler_(vocabulary_), seed_(std::random_device()()), random_(seed_) {}
@@ -310,41 +306,6 @@ TEST_F(Grammar, ToolCalls) {
   spec.parallel = false;
   EXPECT_TRUE(accepts(spec, R"([{"name": "f", "arguments": {"x": 1}}])"));
   EXPECT_FALSE(accepts(spec, R"([{"name": "f", "arguments": {"x": 1}}, {"name": "f", "arguments": {"x": 1}}])"));
-}
-
-// Each of these would take for ever, or all memory, if nobody looked.
-TEST_F(Grammar, HostileInputEndsSoon) {
-  std::string deep, wide = R"({"enum": [)", nested = "a";
-  for (int i = 0; i < 5000; ++i) deep += R"({"type":"array","items":)";
-  for (int i = 0; i < 200000; ++i) wide += std::to_string(i) + ",";
-  for (int i = 0; i < 20; ++i) nested = "(" + nested + "){1,100}";
-  std::string options;
-  for (int i = 0; i < 12; ++i)
-    options +=
-        std::string(i ? "," : "") + R"({"anyOf":[{"minimum":1},{"maximum":5},{"multipleOf":2},{"type":"integer"}]})";
-  std::string keys = R"({"type":"object","additionalProperties":true,"properties":{)";
-  for (int i = 0; i < 3000; ++i) keys += std::string(i ? "," : "") + "\"key" + std::to_string(i * 7919) + "\":{}";
-  const GrammarSpec hostile[] = {schema(deep),
-                                 schema(wide + "0]}"),
-                                 regex(nested),
-                                 schema(R"({"allOf":[)" + options + "]}"),
-                                 regex("(a*)*b"),
-                                 regex("(x+x+)+y"),
-                                 regex("((a{0,100}){0,100}){0,100}"),
-                                 schema(keys + "}}"),
-                                 ebnf("root ::= root root | \"a\""),
-                                 ebnf("root ::= ((\"a\"{0,9999}){0,9999}){0,9999}"),
-                                 ebnf("root ::= " + std::string(100000, '(')),
-                                 regex(std::string(20000, '(')),
-                                 schema(R"({"type":"string","maxLength":90000})"),
-                                 schema(R"({"type":"array","maxItems":90000})")};
-  for (const GrammarSpec& spec : hostile) {
-    const auto begin = std::chrono::steady_clock::now();
-    const std::string outcome = refusal(spec);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    EXPECT_LT(seconds, 5) << spec.text.substr(0, 60) << " " << outcome;
-    EXPECT_LT(outcome.size(), 500u) << outcome;
-  }
 }
 
 TEST_F(Grammar, CompiledOnesAreKept) {

@@ -4,10 +4,15 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "sampling/grammar/grammar_compiler.h"
 
 namespace millrace {
+
+inline GrammarSpec schema(std::string text) { return {.kind = GrammarSpec::Kind::JsonSchema, .text = std::move(text)}; }
+inline GrammarSpec regex(std::string text) { return {.kind = GrammarSpec::Kind::Regex, .text = std::move(text)}; }
+inline GrammarSpec ebnf(std::string text) { return {.kind = GrammarSpec::Kind::Ebnf, .text = std::move(text)}; }
 
 // All single bytes, pieces of JSON and words, and two end tokens: 300 and some.
 GrammarVocabulary small_vocabulary();

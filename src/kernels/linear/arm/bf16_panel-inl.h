@@ -4,7 +4,9 @@
 // has it. Included inside a target region.
 #pragma once
 
-#include "kernels/linear/arm/panel-inl.h"
+#include "kernels/linear/arm/epilogue-inl.h"
+#include "kernels/linear/arm/unpack-inl.h"
+#include "kernels/linear/rows8/panel-inl.h"
 
 using Bf16Vector = uint16x8_t;  // as bits: clang 14 has no bf16 intrinsics without -march
 

@@ -1,5 +1,6 @@
 // SDOT: four products of four rows at once.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -40,8 +41,9 @@ std::span<const Rows8Method> dotprod_methods() {
        .x_bytes = strip_x_bytes,
        .quantize = quantize_for_strips,
        .multiply = strips,
-       .compute_share = 0.42,
-       .unpack_effort_rows = 0.6},
+       .compute_share = 0.55,
+       .unpack_effort_rows = 1,
+       .whole_nibbles = true},
       {.name = "flat_dotprod",
        .isa = Isa::DotProd,
        .min_m = 2,
@@ -50,20 +52,21 @@ std::span<const Rows8Method> dotprod_methods() {
        .x_bytes = strip_x_bytes,
        .quantize = quantize_for_strips,
        .multiply = strips,
-       .compute_share = 0.42,
-       .unpack_effort_rows = 0.6},
+       .compute_share = 0.55,
+       .unpack_effort_rows = 1,
+       .whole_nibbles = true},
       {.name = "full_dotprod",
        .isa = Isa::DotProd,
        .min_m = 2,
-       .tile_rows = DotMicro::kRows,
-       .x_bytes = panel_x_bytes<DotMicro>,
+       .tile_rows = kPanelRows,
+       .x_bytes = int8_panel_x_bytes<DotMicro>,
        .quantize = quantize_for_panels<DotMicro>,
-       .scratch_bytes = DotMicro::kBytes,
-       .strips_per_panel = DotMicro::kStrips,
-       .multiply = panels<DotMicro>,
-       .compute_share = 0.45,
-       .unpack_rows = 2.5,
-       .unpack_effort_rows = 1},
+       .scratch_bytes = kPanelBytes<DotMicro>,
+       .strips_per_panel = kPanelStrips,
+       .multiply = int8_panels<DotMicro>,
+       .compute_share = 0.74,
+       .unpack_rows = 10,
+       .unpack_effort_rows = 2.8},
   };
   return methods;
 }

@@ -21,18 +21,41 @@ inline void write_four(const LinearArgs& args, int64_t m, int64_t n, float32x4_t
   }
 }
 
+// Eight outputs of each row from `row` on, four and four: sums(row, half). What can be asked once for all of them is.
+template <int rows, class Sums>
+MR_INLINE inline void write_tile(const LinearArgs& args, int64_t strip, int64_t row, int64_t valid, bool fresh,
+                                 const Sums& sums) {
+  const int64_t n = strip * kPackedRows;
+  const bool add = args.accumulate || !fresh;
+  if (n + kPackedRows > args.weights->n || (fresh && args.bias != nullptr) || valid < rows) {
+    return unrolled<rows>([&](auto r) MR_INLINE {
+      if (r >= valid) return;
+      unrolled<2>([&](auto half) MR_INLINE { write_four(args, row + r, n + 4 * half, sums(r, half), fresh); });
+    });
+  }
+  float* y = args.y.row<float>(row) + n;
+  const int64_t stride = args.y.stride;
+  if (add) {
+    unrolled<rows>([&](auto r) MR_INLINE {
+      unrolled<2>([&](auto half) MR_INLINE {
+        float* to = y + r * stride + 4 * half;
+        vst1q_f32(to, vaddq_f32(vld1q_f32(to), sums(r, half)));
+      });
+    });
+  } else {
+    unrolled<rows>([&](auto r) MR_INLINE {
+      unrolled<2>([&](auto half) MR_INLINE { vst1q_f32(y + r * stride + 4 * half, sums(r, half)); });
+    });
+  }
+}
+
 // The eight outputs of each row of x of a tile of matrix instructions: acc[pair of weights][pair of x], as
 // [w0 x0, w0 x1, w1 x0, w1 x1].
 template <int pairs>
 MR_INLINE inline void write_pairs(const LinearArgs& args, const float32x4_t (&acc)[4][pairs], int64_t strip,
                                   int64_t row, int64_t rows, bool fresh) {
-  unrolled<pairs>([&](auto j) MR_INLINE {
-    unrolled<2>([&](auto half) MR_INLINE {
-      const int64_t n = strip * kPackedRows + 4 * half;
-      write_four(args, row + 2 * j, n, vuzp1q_f32(acc[2 * half][j], acc[2 * half + 1][j]), fresh);
-      if (2 * j + 1 < rows) {
-        write_four(args, row + 2 * j + 1, n, vuzp2q_f32(acc[2 * half][j], acc[2 * half + 1][j]), fresh);
-      }
-    });
+  write_tile<2 * pairs>(args, strip, row, rows, fresh, [&](auto r, auto half) MR_INLINE {
+    const float32x4_t a = acc[2 * half][r / 2], b = acc[2 * half + 1][r / 2];
+    return r % 2 == 0 ? vuzp1q_f32(a, b) : vuzp2q_f32(a, b);
   });
 }

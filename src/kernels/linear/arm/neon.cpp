@@ -1,5 +1,6 @@
 // Plain NEON, for machines without dot instructions.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -36,8 +37,9 @@ std::span<const Rows8Method> neon_methods() {
        .x_bytes = strip_x_bytes,
        .quantize = quantize_for_strips,
        .multiply = strips,
-       .compute_share = 0.42,
-       .unpack_effort_rows = 0.6},
+       .compute_share = 0.55,
+       .unpack_effort_rows = 1,
+       .whole_nibbles = true},
       {.name = "flat_neon",
        .isa = Isa::Neon,
        .min_m = 2,
@@ -46,20 +48,21 @@ std::span<const Rows8Method> neon_methods() {
        .x_bytes = strip_x_bytes,
        .quantize = quantize_for_strips,
        .multiply = strips,
-       .compute_share = 0.42,
-       .unpack_effort_rows = 0.6},
+       .compute_share = 0.55,
+       .unpack_effort_rows = 1,
+       .whole_nibbles = true},
       {.name = "full_neon",
        .isa = Isa::Neon,
        .min_m = 2,
-       .tile_rows = DotMicro::kRows,
-       .x_bytes = panel_x_bytes<DotMicro>,
+       .tile_rows = kPanelRows,
+       .x_bytes = int8_panel_x_bytes<DotMicro>,
        .quantize = quantize_for_panels<DotMicro>,
-       .scratch_bytes = DotMicro::kBytes,
-       .strips_per_panel = DotMicro::kStrips,
-       .multiply = panels<DotMicro>,
-       .compute_share = 0.45,
-       .unpack_rows = 2.5,
-       .unpack_effort_rows = 1},
+       .scratch_bytes = kPanelBytes<DotMicro>,
+       .strips_per_panel = kPanelStrips,
+       .multiply = int8_panels<DotMicro>,
+       .compute_share = 0.74,
+       .unpack_rows = 10,
+       .unpack_effort_rows = 2.8},
   };
   return methods;
 }

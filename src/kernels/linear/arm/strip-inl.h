@@ -2,150 +2,211 @@
 // Included inside a target region, after Dot, which multiplies quads.
 #pragma once
 
-#include "kernels/linear/arm/activations-inl.h"
 #include "kernels/linear/arm/epilogue-inl.h"
 #include "kernels/linear/arm/unpack-inl.h"
 #include "kernels/linear/arm/zero-inl.h"
 #include "kernels/linear/rows8/streams-inl.h"
+// After the formats:
+#include "kernels/linear/arm/strip_x-inl.h"
 
-// The dot products of quads [begin, begin + 4) of four rows of weights with 16 elements of x.
-template <int begin>
-MR_INLINE inline int32x4_t dot_16(int32x4_t sum, const Weights& w, int8x16_t x) {
-  unrolled<4>([&](auto j) MR_INLINE { Dot::quad<j>(sum, w[begin + j], x); });
-  return sum;
+// visit(stream, half): four rows of weights each. What is done for all of them in turn advances side by side; one after
+// the other, sums would fill the queues of the vector pipes with additions that wait for the one before.
+template <int streams, class Visit>
+MR_INLINE inline void each_four(Visit visit) {
+  unrolled<streams>([&](auto s) MR_INLINE { unrolled<2>([&](auto half) MR_INLINE { visit(s, half); }); });
 }
 
-// What the sum of a group starts from, so that unsigned weights that are stored as signed come out right.
-template <class Format>
-MR_INLINE inline int32x4_t first_sum(int32_t total_of_x) {
-  constexpr int kFactor = static_cast<int>(Format::kOffset / Format::kUnit);
-  if constexpr (kFactor == 0) return zero_sum();
-  return vdupq_n_s32(total_of_x * kFactor);
-}
+template <int streams, int m>
+using Sums = int32x4_t[streams][2][m];
 
-// Four rows of weights of a small block, m rows of x.
-template <class Format, int m>
-MR_INLINE inline void add_small_block(const typename Format::Block& block, int half, const XBlock<m>& x,
-                                      float32x4_t (&acc)[m]) {
-  Weights w;
-  Format::weights(block, 0, half, w);
-  const float32x4_t d = load_f16(block.d, half);
+// Group g of nibbles: the low ones alone, and the bytes as they are (strip_x-inl.h says why). Both right after the
+// load: an operand that is still on its way is caught when it arrives, one that lies in its register has to be read
+// from there, which only about four can in a cycle.
+template <class Format, int m, int streams>
+MR_INLINE inline void dot_nibbles(const StripStreams<Format, streams>& strips, int g, const int32_t (&first)[m][4],
+                                  const int8_t (&q)[m][32], Sums<streams, m>& sums) {
+  Sums<streams, m> low;
+  int8x16_t x_low[m], x_high[m];
   unrolled<m>([&](auto r) MR_INLINE {
-    const int32x4_t low = dot_16<0>(first_sum<Format>(x.total[r]), w, vld1q_s8(x.q[r]));
-    const int32x4_t sum = dot_16<4>(low, w, vld1q_s8(x.q[r] + 16));
-    acc[r] = vfmaq_f32(acc[r], vcvtq_f32_s32(sum), vmulq_n_f32(d, x.scale[r]));
+    x_low[r] = vld1q_s8(q[r]);
+    x_high[r] = vld1q_s8(q[r] + 16);
   });
-  if constexpr (Format::kMins) {
-    const float32x4_t min = load_f16(block.m, half);
-    unrolled<m>([&](auto r) MR_INLINE { acc[r] = vfmaq_n_f32(acc[r], min, x.sum[0][r]); });
-  }
+  each_four<streams>([&](auto s, auto half) MR_INLINE {
+    unrolled<m>([&](auto r) MR_INLINE {
+      low[s][half][r] = zero_sum();
+      sums[s][half][r] = load_sum(first[r]);
+    });
+  });
+  unrolled<4>([&](auto j) MR_INLINE {
+    each_four<streams>([&](auto s, auto half) MR_INLINE {
+      const uint8x16_t both = load_half(Format::nibbles(strips.block(s), g)[j], half);
+      const int8x16_t w = vreinterpretq_s8_u8(vandq_u8(both, vdupq_n_u8(15)));
+      unrolled<m>([&](auto r) MR_INLINE { Dot::quad<j>(sums[s][half][r], vreinterpretq_s8_u8(both), x_high[r]); });
+      unrolled<m>([&](auto r) MR_INLINE { Dot::quad<j>(low[s][half][r], w, x_low[r]); });
+    });
+  });
+  each_four<streams>([&](auto s, auto half) MR_INLINE {
+    unrolled<m>([&](auto r)
+                    MR_INLINE { sums[s][half][r] = vmlaq_s32(sums[s][half][r], low[s][half][r], vdupq_n_s32(16)); });
+  });
 }
 
-// Four rows of weights of one group of a K-block. Integer scales are applied to the integer sums; the block's d and
-// dmin come later.
+// Four rows of group g of any other format: what its first and second 16 elements add to `sums`.
 template <class Format, int m>
-MR_INLINE inline void add_half_group(const typename Format::Block& block, int g, int half,
-                                     const int32x4_t (&scale)[2][2], const XBlock<m>& x, float32x4_t (&scaled)[m]) {
+MR_INLINE inline void dot_half(const typename Format::Block& block, int g, int half, const int8_t (&q)[m][32],
+                               int32x4_t* (&&sums)[2]) {
   Weights w;
   Format::weights(block, g, half, w);
-  unrolled<m>([&](auto r) MR_INLINE {
-    const int8x16_t first = vld1q_s8(x.q[r]), second = vld1q_s8(x.q[r] + 16);
-    int32x4_t sum = dot_16<0>(first_sum<Format>(x.total[r]), w, first);
-    if constexpr (Format::kScales == 1) {
-      sum = vmulq_s32(dot_16<4>(sum, w, second), scale[0][half]);
-    } else {
-      const int32x4_t high = dot_16<4>(zero_sum(), w, second);
-      sum = vmlaq_s32(vmulq_s32(sum, scale[0][half]), high, scale[1][half]);
-    }
-    scaled[r] = vfmaq_n_f32(scaled[r], vcvtq_f32_s32(sum), x.scale[r]);
+  unrolled<2>([&](auto sixteen) MR_INLINE {
+    int8x16_t xs[m];
+    unrolled<m>([&](auto r) MR_INLINE { xs[r] = vld1q_s8(q[r] + 16 * sixteen); });
+    unrolled<4>([&](auto j) MR_INLINE {
+      unrolled<m>([&](auto r) MR_INLINE { Dot::quad<j>(sums[sixteen][r], w[4 * sixteen + j], xs[r]); });
+    });
   });
 }
 
-template <class Format, int m>
-MR_INLINE inline void add_k_block(const typename Format::Block& block, const XBlock<m>* x, float32x4_t (&acc)[2][m]) {
-  float32x4_t scaled[2][m], mins[2][m];
-  unrolled<m>([&](auto r) MR_INLINE { scaled[0][r] = scaled[1][r] = mins[0][r] = mins[1][r] = vdupq_n_f32(0); });
-  for (int g = 0; g < Format::kGroups; ++g) {
-    int32x4_t scale[2][2];
-    unrolled<Format::kScales>([&](auto s) MR_INLINE { Format::scales(block, g, s, scale[s]); });
-    unrolled<2>([&](auto half) MR_INLINE { add_half_group<Format, m>(block, g, half, scale, x[g], scaled[half]); });
-    if constexpr (Format::kMins) {
-      int32x4_t min[2][2];
-      unrolled<Format::kScales>([&](auto s) MR_INLINE { Format::mins(block, g, s, min[s]); });
-      unrolled<2>([&](auto half) MR_INLINE {
-        const float32x4_t first = vcvtq_f32_s32(min[0][half]);
-        unrolled<m>([&](auto r) MR_INLINE { mins[half][r] = vfmaq_n_f32(mins[half][r], first, x[g].sum[0][r]); });
-        if constexpr (Format::kScales == 2) {
-          const float32x4_t more = vcvtq_f32_s32(vsubq_s32(min[1][half], min[0][half]));
-          unrolled<m>([&](auto r) MR_INLINE { mins[half][r] = vfmaq_n_f32(mins[half][r], more, x[g].sum[1][r]); });
-        }
-      });
-    }
+template <class Format, int m, int streams>
+MR_INLINE inline void add_small_blocks(const StripStreams<Format, streams>& strips, const SmallX<m>& x,
+                                       float32x4_t (&acc)[streams][2][m]) {
+  Sums<streams, m> sums;
+  if constexpr (Format::kNibbles) {
+    dot_nibbles<Format, m, streams>(strips, 0, x.first, x.q, sums);
+  } else {
+    each_four<streams>([&](auto s, auto half) MR_INLINE {
+      unrolled<m>([&](auto r) MR_INLINE { sums[s][half][r] = load_sum(x.first[r]); });
+      dot_half<Format, m>(strips.block(s), 0, half, x.q, {sums[s][half], sums[s][half]});
+    });
   }
-  unrolled<2>([&](auto half) MR_INLINE {
+  each_four<streams>([&](auto s, auto half) MR_INLINE {
+    const auto& block = strips.block(s);
+    const float32x4_t d = load_f16(block.d, half), shift = vdupq_n_f32(kIntegerShift);
+    unrolled<m>([&](auto r) MR_INLINE {
+      const float32x4_t sum = vsubq_f32(vreinterpretq_f32_s32(sums[s][half][r]), shift);
+      acc[s][half][r] = vfmaq_f32(acc[s][half][r], sum, vmulq_n_f32(d, x.scale[r]));
+    });
+    if constexpr (Format::kMins) {
+      const float32x4_t min = load_f16(block.m, half);
+      unrolled<m>([&](auto r) MR_INLINE { acc[s][half][r] = vfmaq_n_f32(acc[s][half][r], min, x.sum[r]); });
+    }
+  });
+}
+
+// Group g of K-blocks: its integer scales are applied to the integer sums.
+template <class Format, int m, int streams>
+MR_INLINE inline void add_k_group(const StripStreams<Format, streams>& strips, int g,
+                                  const typename SuperX<m>::Group& x, Sums<streams, m>& scaled) {
+  if constexpr (Format::kNibbles) {
+    Sums<streams, m> sums;
+    dot_nibbles<Format, m, streams>(strips, g, x.first, x.q, sums);
+    unrolled<streams>([&](auto s) MR_INLINE {
+      int32x4_t scale[2];
+      Format::scales(strips.block(s), g, 0, scale);
+      unrolled<2>([&](auto half) MR_INLINE {
+        unrolled<m>([&](auto r) MR_INLINE {
+          scaled[s][half][r] = vmlaq_s32(scaled[s][half][r], sums[s][half][r], scale[half]);
+        });
+      });
+    });
+  } else {
+    unrolled<streams>([&](auto s) MR_INLINE {
+      int32x4_t scale[2][2];
+      unrolled<Format::kScales>([&](auto i) MR_INLINE { Format::scales(strips.block(s), g, i, scale[i]); });
+      unrolled<2>([&](auto half) MR_INLINE {
+        int32x4_t first[m], second[m];
+        unrolled<m>([&](auto r) MR_INLINE {
+          first[r] = Format::kOffset == 0 ? zero_sum() : load_sum(x.first[r]);
+          second[r] = zero_sum();
+        });
+        dot_half<Format, m>(strips.block(s), g, half, x.q, {first, Format::kScales == 2 ? second : first});
+        unrolled<m>([&](auto r) MR_INLINE {
+          int32x4_t& sum = scaled[s][half][r];
+          sum = vmlaq_s32(sum, first[r], scale[0][half]);
+          if constexpr (Format::kScales == 2) sum = vmlaq_s32(sum, second[r], scale[1][half]);
+        });
+      });
+    });
+  }
+}
+
+// The minima of group g times what x adds up to.
+template <class Format, int m, int streams>
+MR_INLINE inline void add_k_mins(const StripStreams<Format, streams>& strips, int g, const typename SuperX<m>::Group& x,
+                                 Sums<streams, m>& mins) {
+  unrolled<streams>([&](auto s) MR_INLINE {
+    unrolled<Format::kScales>([&](auto i) MR_INLINE {
+      int16x8_t min = Format::mins(strips.block(s), g, i);
+      if constexpr (i == 1) min = vsubq_s16(min, Format::mins(strips.block(s), g, 0));  // beyond the first one
+      unrolled<m>([&](auto r) MR_INLINE {
+        const int16x8_t sum = vld1q_s16(x.sum[i][r]);
+        mins[s][0][r] = vmlal_s16(mins[s][0][r], vget_low_s16(min), vget_low_s16(sum));
+        mins[s][1][r] = vmlal_high_s16(mins[s][1][r], min, sum);
+      });
+    });
+  });
+}
+
+template <class Format, int m, int streams>
+MR_INLINE inline void add_k_blocks(const StripStreams<Format, streams>& strips, const SuperX<m>& x,
+                                   float32x4_t (&acc)[streams][2][m]) {
+  Sums<streams, m> scaled, mins;
+  each_four<streams>([&](auto s, auto half) MR_INLINE {
+    unrolled<m>([&](auto r) MR_INLINE { scaled[s][half][r] = mins[s][half][r] = vdupq_n_s32(0); });
+  });
+  for (int g = 0; g < Format::kGroups; ++g) {
+    strips.prefetch(g);
+    add_k_group<Format, m, streams>(strips, g, x.groups[g], scaled);
+    if constexpr (Format::kMins) add_k_mins<Format, m, streams>(strips, g, x.groups[g], mins);
+  }
+  each_four<streams>([&](auto s, auto half) MR_INLINE {
+    const auto& block = strips.block(s);
     const float32x4_t d = load_f16(block.d, half);
-    unrolled<m>([&](auto r) MR_INLINE { acc[half][r] = vfmaq_f32(acc[half][r], scaled[half][r], d); });
+    unrolled<m>([&](auto r) MR_INLINE {
+      acc[s][half][r] = vfmaq_f32(acc[s][half][r], vcvtq_f32_s32(scaled[s][half][r]), vmulq_n_f32(d, x.scale[r]));
+    });
     if constexpr (Format::kMins) {
       const float32x4_t dmin = load_f16(block.dmin, half);
-      unrolled<m>([&](auto r) MR_INLINE { acc[half][r] = vfmsq_f32(acc[half][r], mins[half][r], dmin); });
+      unrolled<m>([&](auto r) MR_INLINE {
+        const float32x4_t step = vmulq_n_f32(dmin, x.scale[r] * (1 / kStripUnit<Format>));
+        acc[s][half][r] = vfmsq_f32(acc[s][half][r], vcvtq_f32_s32(mins[s][half][r]), step);
+      });
     }
   });
 }
 
 template <class Format, int m, int streams>
 __attribute__((noinline)) void multiply_strip(const LinearArgs& args, int64_t strip, int64_t m_begin,
-                                              const XBlock<m>* x) {
+                                              const StripX<Format, m>* x) {
   float32x4_t acc[streams][2][m];  // rows 0..3 and 4..7 of each strip
-  unrolled<streams>(
-      [&](auto s) MR_INLINE { unrolled<m>([&](auto r) MR_INLINE { acc[s][0][r] = acc[s][1][r] = vdupq_n_f32(0); }); });
-  for (StripStreams<Format, streams> w(*args.weights, strip); w.more(); w.next(), x += Format::kGroups) {
-    w.prefetch();
-    unrolled<streams>([&](auto s) MR_INLINE {
-      if constexpr (Format::kGroups == 1) {
-        add_small_block<Format, m>(w.block(s), 0, *x, acc[s][0]);
-        add_small_block<Format, m>(w.block(s), 1, *x, acc[s][1]);
-      } else {
-        add_k_block<Format, m>(w.block(s), x, acc[s]);
-      }
-    });
+  each_four<streams>([&](auto s, auto half)
+                         MR_INLINE { unrolled<m>([&](auto r) MR_INLINE { acc[s][half][r] = vdupq_n_f32(0); }); });
+  for (StripStreams<Format, streams> strips(*args.weights, strip); strips.more(); strips.next(), ++x) {
+    if constexpr (Format::kGroups == 1) {
+      strips.prefetch();
+      add_small_blocks<Format, m, streams>(strips, *x, acc);
+    } else {
+      add_k_blocks<Format, m, streams>(strips, *x, acc);
+    }
   }
-  unrolled<streams>([&](auto s) MR_INLINE {
+  each_four<streams>([&](auto s, auto half) MR_INLINE {
     unrolled<m>([&](auto r) MR_INLINE {
-      write_four(args, m_begin + r, (strip + s) * kPackedRows, acc[s][0][r], true);
-      write_four(args, m_begin + r, (strip + s) * kPackedRows + 4, acc[s][1][r], true);
+      write_four(args, m_begin + r, (strip + s) * kPackedRows + 4 * half, acc[s][half][r], true);
     });
-  });
-}
-
-// Tiles lie one after the other, four rows of x to a tile and what is left in the last: a tile's place follows from its
-// first row.
-template <int m, class Byte>
-MR_INLINE inline auto* x_tile(Byte* x, int64_t first_row, int64_t k) {
-  static_assert(sizeof(XBlock<m>) == m * sizeof(XBlock<1>));
-  using Tile = std::conditional_t<std::is_const_v<Byte>, const XBlock<m>, XBlock<m>>;
-  return reinterpret_cast<Tile*>(x + static_cast<size_t>(first_row * (k / 32)) * sizeof(XBlock<1>));
-}
-
-size_t strip_x_bytes(int64_t m, int64_t k) { return static_cast<size_t>(m * (k / 32)) * sizeof(XBlock<1>); }
-
-void quantize_for_strips(const LinearArgs& args, int64_t m_begin, int64_t m_end, std::byte* x) {
-  const float unit = unit_of(args.weights->format);
-  for_tiles<4>(m_begin, m_end, [&](int64_t row, auto rows) {
-    quantize_tile(args.x, row, rows, rows, unit, x_tile<rows>(x, row, args.x.cols));
   });
 }
 
 // Strips go outermost: with several tiles of x each strip is read from memory for the first of them only.
 template <class Format>
 void multiply_strips(const LinearArgs& args, const std::byte* x, const Rows8Piece& piece) {
+  const int64_t k = args.weights->k;
   if (piece.m_end - piece.m_begin == 1) {
     return for_streams<kStreams<Format, 1>>(piece.strip_begin, piece.strip_end, [&](int64_t strip, auto streams) {
-      multiply_strip<Format, 1, streams>(args, strip, piece.m_begin, x_tile<1>(x, piece.m_begin, args.weights->k));
+      multiply_strip<Format, 1, streams>(args, strip, piece.m_begin, x_tile<Format, 1>(x, piece.m_begin, k));
     });
   }
   for (int64_t strip = piece.strip_begin; strip < piece.strip_end; ++strip) {
     for_tiles<4>(piece.m_begin, piece.m_end, [&](int64_t row, auto rows) {
-      multiply_strip<Format, rows, 1>(args, strip, row, x_tile<rows>(x, row, args.weights->k));
+      multiply_strip<Format, rows, 1>(args, strip, row, x_tile<Format, rows>(x, row, k));
     });
   }
 }

@@ -16,6 +16,7 @@ MR_INLINE inline uint8x16_t load_half(const Quad* rows, int half) { return vld1q
 MR_INLINE inline float32x4_t load_f16(const HalfOfRow& values, int half) {
   return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(values + 4 * half)));
 }
+MR_INLINE inline int16x8_t widened(uint8x8_t v) { return vreinterpretq_s16_u16(vmovl_u8(v)); }
 // A byte of each of the eight rows as integers, four to a vector.
 MR_INLINE inline void widen(uint8x8_t v, int32x4_t (&to)[2]) {
   const uint16x8_t wide = vmovl_u8(v);
@@ -28,9 +29,12 @@ MR_INLINE inline void widen(int8x8_t v, int32x4_t (&to)[2]) {
   to[1] = vmovl_high_s16(wide);
 }
 
+// Nibbles with the high ones as they were or two's complement where `flip` is kNibbleFlip.
+template <int flip>
 MR_INLINE inline void unsigned_nibbles(const Nibbles& nibbles, int half, Weights& w) {
   unrolled<4>([&](auto j) MR_INLINE {
-    const uint8x16_t both = load_half(nibbles[j], half);
+    uint8x16_t both = load_half(nibbles[j], half);
+    if constexpr (flip != 0) both = veorq_u8(both, vdupq_n_u8(flip));
     w[j] = vreinterpretq_s8_u8(vandq_u8(both, vdupq_n_u8(15)));
     w[j + 4] = vreinterpretq_s8_u8(vshrq_n_u8(both, 4));
   });
@@ -38,7 +42,7 @@ MR_INLINE inline void unsigned_nibbles(const Nibbles& nibbles, int half, Weights
 
 MR_INLINE inline void top_nibbles(const Nibbles& nibbles, int half, Weights& w) {
   unrolled<4>([&](auto j) MR_INLINE {
-    const uint8x16_t both = load_half(nibbles[j], half);
+    const uint8x16_t both = veorq_u8(load_half(nibbles[j], half), vdupq_n_u8(kNibbleFlip ^ 0x88));
     w[j] = vreinterpretq_s8_u8(vshlq_n_u8(both, 4));
     w[j + 4] = vreinterpretq_s8_u8(vandq_u8(both, vdupq_n_u8(0xf0)));
   });
@@ -95,15 +99,21 @@ MR_INLINE inline void unsigned_twos(const Twos& twos, int half, Weights& w) {
   });
 }
 
+MR_INLINE inline void top_twos(const Twos& twos, int half, Weights& w) {
+  unsigned_twos(twos, half, w);
+  unrolled<8>([&](auto j) MR_INLINE { w[j] = veorq_s8(vshlq_n_s8(w[j], 6), vdupq_n_s8(-128)); });
+}
+
 MR_INLINE inline void uneven_nibbles(const Nibbles& nibbles, int half, Weights& w) {
   const int8x16_t levels = vld1q_s8(kIq4Values.data());
-  unsigned_nibbles(nibbles, half, w);
+  unsigned_nibbles<0>(nibbles, half, w);
   unrolled<8>([&](auto j) MR_INLINE { w[j] = vqtbl1q_s8(levels, vreinterpretq_u8_s8(w[j])); });
 }
 
 struct SmallBlock {
   static constexpr int kGroups = 1, kScales = 1;
   static constexpr bool kMins = false;
+  static constexpr bool kNibbles = false;  // of which kZero is taken off
   static constexpr float kUnit = 1;
   static constexpr int kOffset = 0;
 };
@@ -117,14 +127,21 @@ struct UnpackQ8_0 : SmallBlock {
 
 struct UnpackQ4_0 : SmallBlock {
   using Block = PackedQ4_0;
+  static constexpr bool kNibbles = true;
+  static constexpr int kZero = 8;
   static constexpr float kUnit = 1.0f / 16;
+  MR_INLINE static const Nibbles& nibbles(const Block& b, int) { return b.nibbles; }
   MR_INLINE static void weights(const Block& b, int, int half, Weights& w) { top_nibbles(b.nibbles, half, w); }
 };
 
 struct UnpackQ4_1 : SmallBlock {
   using Block = PackedQ4_1;
-  static constexpr bool kMins = true;
-  MR_INLINE static void weights(const Block& b, int, int half, Weights& w) { unsigned_nibbles(b.nibbles, half, w); }
+  static constexpr bool kMins = true, kNibbles = true;
+  static constexpr int kZero = 0;
+  MR_INLINE static const Nibbles& nibbles(const Block& b, int) { return b.nibbles; }
+  MR_INLINE static void weights(const Block& b, int, int half, Weights& w) {
+    unsigned_nibbles<kNibbleFlip>(b.nibbles, half, w);
+  }
 };
 
 struct UnpackQ5_0 : SmallBlock {
@@ -149,6 +166,7 @@ struct UnpackIQ4_NL : SmallBlock {
 struct KBlock {
   static constexpr int kGroups = 8, kScales = 1;
   static constexpr bool kMins = false;
+  static constexpr bool kNibbles = false;  // of which kZero is taken off
   static constexpr float kUnit = 1;
   static constexpr int kOffset = 0;
 };
@@ -165,14 +183,16 @@ struct UnpackIQ4_XS : KBlock {
 
 struct UnpackQ4_K : KBlock {
   using Block = PackedQ4_K;
-  static constexpr bool kMins = true;
+  static constexpr bool kMins = true, kNibbles = true;
+  static constexpr int kZero = 0;
+  MR_INLINE static const Nibbles& nibbles(const Block& b, int g) { return b.groups[g].nibbles; }
   MR_INLINE static void weights(const Block& b, int g, int half, Weights& w) {
-    unsigned_nibbles(b.groups[g].nibbles, half, w);
+    unsigned_nibbles<kNibbleFlip>(b.groups[g].nibbles, half, w);
   }
   MR_INLINE static void scales(const Block& b, int g, int, int32x4_t (&to)[2]) {
     widen(vld1_u8(b.groups[g].scale), to);
   }
-  MR_INLINE static void mins(const Block& b, int g, int, int32x4_t (&to)[2]) { widen(vld1_u8(b.groups[g].min), to); }
+  MR_INLINE static int16x8_t mins(const Block& b, int g, int) { return widened(vld1_u8(b.groups[g].min)); }
 };
 
 struct UnpackQ5_K : KBlock {
@@ -184,7 +204,7 @@ struct UnpackQ5_K : KBlock {
   MR_INLINE static void scales(const Block& b, int g, int, int32x4_t (&to)[2]) {
     widen(vld1_u8(b.groups[g].scale), to);
   }
-  MR_INLINE static void mins(const Block& b, int g, int, int32x4_t (&to)[2]) { widen(vld1_u8(b.groups[g].min), to); }
+  MR_INLINE static int16x8_t mins(const Block& b, int g, int) { return widened(vld1_u8(b.groups[g].min)); }
 };
 
 struct UnpackQ6_K : KBlock {
@@ -219,8 +239,35 @@ struct UnpackQ2_K : KBlock {
   MR_INLINE static void scales(const Block& b, int g, int s, int32x4_t (&to)[2]) {
     widen(vand_u8(vld1_u8(b.groups[g].scale_min[s]), vdup_n_u8(15)), to);
   }
-  MR_INLINE static void mins(const Block& b, int g, int s, int32x4_t (&to)[2]) {
-    widen(vshr_n_u8(vld1_u8(b.groups[g].scale_min[s]), 4), to);
+  MR_INLINE static int16x8_t mins(const Block& b, int g, int s) {
+    return widened(vshr_n_u8(vld1_u8(b.groups[g].scale_min[s]), 4));
+  }
+};
+
+// The same with q filling a signed byte: w = scale * (unit * q + offset) + min. Formats of small unsigned numbers move
+// them to the top of the byte for that.
+template <class Format>
+struct Top {
+  static constexpr float kUnit = Format::kUnit;
+  static constexpr int kOffset = Format::kOffset;
+  MR_INLINE static void weights(const typename Format::Block& b, int g, int half, Weights& w) {
+    Format::weights(b, g, half, w);
+  }
+};
+template <class Format>
+requires(Format::kNibbles) struct Top<Format> {
+  static constexpr float kUnit = 1.0f / 16;
+  static constexpr int kOffset = 8 - Format::kZero;
+  MR_INLINE static void weights(const typename Format::Block& b, int g, int half, Weights& w) {
+    top_nibbles(Format::nibbles(b, g), half, w);
+  }
+};
+template <>
+struct Top<UnpackQ2_K> {
+  static constexpr float kUnit = 1.0f / 64;
+  static constexpr int kOffset = 2;
+  MR_INLINE static void weights(const PackedQ2_K& b, int g, int half, Weights& w) {
+    top_twos(b.groups[g].twos, half, w);
   }
 };
 
@@ -235,23 +282,22 @@ MR_INLINE inline float32x4_t scale_of(const typename Format::Block& b, int g, in
   }
 }
 
+// Of formats that have minima; where their offset counts as one too, min_of has both.
+template <class Format>
+MR_INLINE inline float32x4_t plain_min_of(const typename Format::Block& b, int g, int half, int s) {
+  if constexpr (Format::kGroups == 1) return load_f16(b.m, half);
+  if constexpr (Format::kGroups > 1) {
+    const int16x8_t mins = Format::mins(b, g, s);
+    const int32x4_t four = vmovl_s16(half == 0 ? vget_low_s16(mins) : vget_high_s16(mins));
+    return vnegq_f32(vmulq_f32(load_f16(b.dmin, half), vcvtq_f32_s32(four)));
+  }
+}
+
 template <class Format>
 MR_INLINE inline float32x4_t min_of(const typename Format::Block& b, int g, int half, int s) {
-  float32x4_t min;
-  if constexpr (Format::kGroups == 1) min = load_f16(b.m, half);
-  if constexpr (Format::kGroups > 1) {
-    int32x4_t mins[2];
-    Format::mins(b, g, s, mins);
-    min = vnegq_f32(vmulq_f32(load_f16(b.dmin, half), vcvtq_f32_s32(mins[half])));
-  }
-  if constexpr (Format::kOffset != 0) min = vfmaq_n_f32(min, scale_of<Format>(b, g, half, s), Format::kOffset);
-  return min;
+  const float32x4_t min = plain_min_of<Format>(b, g, half, s);
+  if constexpr (Format::kOffset == 0) return min;
+  return vfmaq_n_f32(min, scale_of<Format>(b, g, half, s), Format::kOffset);
 }
 
 #include "kernels/linear/rows8/formats-inl.h"
-
-inline float unit_of(DType format) {
-  float unit = 1;
-  with_format(format, [&](auto f) { unit = decltype(f)::kUnit; });
-  return unit;
-}

@@ -1,7 +1,6 @@
 #include "kernels/linear/rows8/kernel.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <utility>
 
@@ -18,7 +17,7 @@ constexpr int64_t kElementsWorthARegion = 1 << 14;  // a few microseconds of qua
 constexpr int64_t kPiecesPerThread = MR_PIECES;
 constexpr double kFlopsToQuantize = 40;          // an element of x
 constexpr int64_t kRowsInCache = MR_PANEL_ROWS;  // of x, for one stretch of k
-constexpr int64_t kStripsTogether = std::max({MR_SMALL_STREAMS, MR_K_STREAMS, MR_K_MIN_STREAMS});  // in decode
+constexpr int64_t kStripsTogether = std::max({MR_SMALL_STREAMS, MR_NIBBLE_STREAMS, MR_K_STREAMS, MR_K_MIN_STREAMS});  // in decode
 constexpr int64_t kFewestRows = 64;  // that are worth unpacking a panel for
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -61,6 +60,12 @@ double unpack_effort(DType format) {
   return 0.0;
 }
 
+// The same where bytes of nibbles are multiplied as they are.
+double nibble_effort(DType format) {
+  if (format == DType::Q4_1) return 1.4;
+  return format == DType::Q4_K ? 1.3 : unpack_effort(format);
+}
+
 // What was measured is the peak of the best instruction set; a lesser one has a part of that.
 double part_of_peak(Isa isa, IsaSet machine) {
   double own = 1, best = 0.2;
@@ -86,7 +91,8 @@ double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) cons
   const double bytes_us = 1e-3 * bytes / (method_.memory_share * ceilings.read_gbs);
   // Panels are unpacked once for all rows, strips again for every tile of them.
   const double times = method_.strips_per_panel > 0 ? 1 : double(ceil_div(p.m, method_.tile_rows));
-  const double unpacking = method_.unpack_rows + method_.unpack_effort_rows * unpack_effort(p.format);
+  const double effort = method_.whole_nibbles ? nibble_effort(p.format) : unpack_effort(p.format);
+  const double unpacking = method_.unpack_rows + method_.unpack_effort_rows * effort;
   const double gops = method_.compute_share * part_of_peak(method_.isa, hardware.isa) * ceilings.int8_gops;
   const double rows = double(round_up(p.m, method_.row_step)) + times * unpacking;
   const double compute_us = 2e-3 * double(p.n) * double(p.k) * rows / gops;
@@ -131,13 +137,12 @@ void Rows8Kernel::run(const Args& args, const Executor& executor) const {
   const Split step = split(strips, m, executor.pool->size());
   const int64_t along_n = ceil_div(strips, step.strips), pieces = along_n * ceil_div(m, step.rows);
   std::byte* scratch = executor.workspace + x_bytes(m, args.weights->k);
-  std::atomic<int64_t> next{0};
-  executor.pool->run([&](int worker) {
-    for (int64_t i = next.fetch_add(1); i < pieces; i = next.fetch_add(1)) {
+  executor.pool->share(pieces, 1, [&](int worker, int64_t begin, int64_t end) {
+    std::byte* own = scratch + static_cast<size_t>(worker) * aligned(method_.scratch_bytes);
+    for (int64_t i = begin; i < end; ++i) {
       const int64_t strip = i % along_n * step.strips, row = i / along_n * step.rows;
       const Rows8Piece piece{strip, std::min(strip + step.strips, strips), row, std::min(row + step.rows, m)};
-      method_.multiply(args, executor.workspace, scratch + static_cast<size_t>(worker) * aligned(method_.scratch_bytes),
-                       piece);
+      method_.multiply(args, executor.workspace, own, piece);
     }
   });
 }

@@ -58,6 +58,14 @@ inline Quads with_sign(Quads q, uint32_t zero_point) {  // q - zero_point in two
 inline void put(Nibbles& to, int row, const Quads& q) {
   for (size_t j = 0; j < 4; ++j) store_quad(to[j][row], (q[j] & each_byte(15)) | (q[j + 4] & each_byte(15)) << 4);
 }
+// Those that are not indices.
+inline void put_q4(Nibbles& to, int row, Quads q) {
+  for (size_t j = 0; j < 4; ++j) {
+    q[j] ^= each_byte(kNibbleFlip & 15);
+    q[j + 4] ^= each_byte(kNibbleFlip >> 4);
+  }
+  put(to, row, q);
+}
 inline void put(Twos& to, int row, const Quads& q) {
   for (size_t p = 0; p < 2; ++p) {
     uint32_t word = 0;
@@ -92,7 +100,7 @@ inline void pack_row(const BlockQ8_0& b, PackedQ8_0& to, int row) {
 }
 inline void pack_row(const BlockQ4_0& b, PackedQ4_0& to, int row) {
   to.d[row] = b.d;
-  put(to.nibbles, row, with_sign(small_nibbles(b.qs), 8));
+  put_q4(to.nibbles, row, small_nibbles(b.qs));
 }
 inline void pack_row(const BlockIQ4_NL& b, PackedQ4_0& to, int row) {
   to.d[row] = b.d;
@@ -101,7 +109,7 @@ inline void pack_row(const BlockIQ4_NL& b, PackedQ4_0& to, int row) {
 inline void pack_row(const BlockQ4_1& b, PackedQ4_1& to, int row) {
   to.d[row] = b.d;
   to.m[row] = b.m;
-  put(to.nibbles, row, small_nibbles(b.qs));
+  put_q4(to.nibbles, row, small_nibbles(b.qs));
 }
 inline void pack_row(const BlockQ5_0& b, PackedQ5_0& to, int row) {
   to.d[row] = b.d;
@@ -121,7 +129,7 @@ inline void pack_row(const BlockQ4_K& b, PackedQ4_K& to, int row) {
     const ScaleMin packed = k_scale_min(b.scales, g);
     group.scale[row] = packed.scale;
     group.min[row] = packed.min;
-    put(group.nibbles, row, byte_fields(b.qs + g / 2 * 32, g % 2 * 4, 4));
+    put_q4(group.nibbles, row, byte_fields(b.qs + g / 2 * 32, g % 2 * 4, 4));
   }
 }
 inline void pack_row(const BlockQ5_K& b, PackedQ5_K& to, int row) {

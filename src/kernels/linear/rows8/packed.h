@@ -10,8 +10,9 @@
 //   Threes    [0] 0, 1, 6:21    [1] 2, 3, 6:0, 7:2    [2] 4, 5, 7:10
 //   Fives     [0] 0, 5:432    [1] 1, 5:10, 7:1    [2] 2, 6:432    [3] 3, 6:10, 7:0    [4] 4, 7:432
 //   Sixes     [0] 0, 3:54    [1] 1, 3:32    [2] 2, 3:10    and [3] to [5] quads 4 to 7 in the same way
-// Formats with a zero point (q - 8 and so on) store two's complement, so that an element on top of its byte is a signed
-// number times a power of two; 5-bit ones do so even where their q is unsigned, since 8 q would not fit a signed byte.
+// Other formats with a zero point (q - 16 and so on) store two's complement, so that an element on top of its byte is a
+// signed number times a power of two; 5-bit ones do so even where their q is unsigned, since 8 q would not fit a signed
+// byte.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +23,15 @@
 namespace millrace {
 
 inline constexpr int kPackedRows = 8;
+
+// Nibbles of Q4_0, Q4_1 and Q4_K keep the file's unsigned q, but where products are of signed bytes the high one is
+// two's complement (q - 8): then the whole byte can be multiplied as it is, with a remedy for the low one
+// (arm/strip_x-inl.h).
+#if defined(__aarch64__)
+inline constexpr uint32_t kNibbleFlip = 0x80;
+#else
+inline constexpr uint32_t kNibbleFlip = 0;
+#endif
 
 using Quad = uint8_t[4];
 using HalfOfRow = uint16_t[kPackedRows];  // an f16 per row

@@ -7,9 +7,11 @@
 
 // Several for one row of x, where the memory is the limit; with more rows the sums take the registers.
 template <class Format>
-constexpr int kDecodeStreams = Format::kGroups == 1 ? MR_SMALL_STREAMS
-                               : Format::kMins      ? MR_K_MIN_STREAMS
-                                                    : MR_K_STREAMS;
+constexpr bool kNarrow = sizeof(typename Format::Block) <= 5 * 32;  // at most five bits an element, scales included
+template <class Format>
+constexpr int kDecodeStreams = Format::kGroups > 1 ? (Format::kMins ? MR_K_MIN_STREAMS : MR_K_STREAMS)
+                               : kNarrow<Format>   ? MR_NIBBLE_STREAMS
+                                                   : MR_SMALL_STREAMS;
 template <class Format, int m>
 constexpr int kStreams = m > 1 ? 1 : kDecodeStreams<Format>;
 
@@ -29,18 +31,19 @@ class StripStreams {
   MR_INLINE const Block& block(int stream) const { return block_[stream * blocks_]; }
   MR_INLINE void next() { ++block_; }
 
-  MR_INLINE void prefetch() const {
+  // Part `g` of the block: one of as many as it has groups, so that the fetches come evenly.
+  MR_INLINE void prefetch(int g = 0) const {
     const bool within = end_ - block_ > kAhead;
     const Block* ahead = block_ + kAhead + (within ? 0 : (streams - 1) * blocks_);
     unrolled<streams>([&](auto stream) MR_INLINE {
-      const auto* bytes = reinterpret_cast<const char*>(ahead + stream * blocks_);
-      unrolled<(sizeof(Block) + 63) / 64>([&](auto line)
-                                              MR_INLINE { __builtin_prefetch(bytes + 64 * line, 0, MR_AHEAD_CACHE); });
+      const auto* bytes = reinterpret_cast<const char*>(ahead + stream * blocks_) + g * kPart;
+      unrolled<kPart / 64>([&](auto line) MR_INLINE { __builtin_prefetch(bytes + 64 * line, 0, MR_AHEAD_CACHE); });
     });
   }
 
  private:
   static constexpr int64_t kAheadBytes = Format::kGroups == 1 ? MR_SMALL_AHEAD : MR_K_AHEAD;
+  static constexpr int kPart = (sizeof(Block) / Format::kGroups + 63) / 64 * 64;
   static constexpr int64_t kAhead = (kAheadBytes + int64_t{sizeof(Block)} - 1) / int64_t{sizeof(Block)};
 
   int64_t blocks_;

@@ -1,6 +1,7 @@
 // Sizes of the rows8 kernels that were found by trying, not by thought. scripts/search-kernels compiles the kernels
 // with other values from the command line, and writes the winners of a machine into its file.
 //   MR_SMALL_STREAMS, MR_SMALL_AHEAD  decode: strips that a worker reads side by side, bytes it fetches ahead of each
+//   MR_NIBBLE_STREAMS                 the same for 4-bit blocks
 //   MR_K_STREAMS, MR_K_MIN_STREAMS,   the same for K-blocks: streams of those without and with minima
 //   MR_K_AHEAD
 //   MR_AHEAD_CACHE                    where to: 3 is the L1 cache, 2 the L2

@@ -9,6 +9,10 @@
 #define MR_SMALL_AHEAD 3072
 #endif
 
+#ifndef MR_NIBBLE_STREAMS
+#define MR_NIBBLE_STREAMS 4
+#endif
+
 #ifndef MR_K_STREAMS
 #define MR_K_STREAMS 2
 #endif
@@ -26,11 +30,11 @@
 #endif
 
 #ifndef MR_PANEL_STRIPS
-#define MR_PANEL_STRIPS 4
+#define MR_PANEL_STRIPS 2
 #endif
 
 #ifndef MR_PANEL_GROUPS
-#define MR_PANEL_GROUPS 32
+#define MR_PANEL_GROUPS 64
 #endif
 
 #ifndef MR_PANEL_ROWS

@@ -9,6 +9,10 @@
 #define MR_SMALL_AHEAD 1024
 #endif
 
+#ifndef MR_NIBBLE_STREAMS
+#define MR_NIBBLE_STREAMS 4
+#endif
+
 #ifndef MR_K_STREAMS
 #define MR_K_STREAMS 2
 #endif

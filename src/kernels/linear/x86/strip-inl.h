@@ -13,11 +13,11 @@ __attribute__((noinline)) void multiply_strip(const LinearArgs& args, int64_t st
   __m256 acc[streams][m];
   unrolled<streams>([&](auto s) MR_INLINE { unrolled<m>([&](auto r) MR_INLINE { acc[s][r] = _mm256_setzero_ps(); }); });
   for (StripStreams<Format, streams> w(*args.weights, strip); w.more(); w.next(), x += Format::kGroups) {
-    w.prefetch();
     unrolled<streams>([&](auto s) MR_INLINE {
       const auto& block = w.block(s);
       const Scales<Format> scales(block);
       for (int g = 0; g < Format::kGroups; ++g) {
+        if constexpr (s == 0) w.prefetch(g);
         add_group<Format, m>(
             x[g], [&](auto j) MR_INLINE { return ready_quads<Format, j>(block, g); },
             [&](auto i) MR_INLINE { return scales.scale(g, i); },

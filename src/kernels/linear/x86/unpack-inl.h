@@ -36,9 +36,8 @@ MR_INLINE inline __m256i moved(__m256i bytes) {
 }
 
 template <int j>
-MR_INLINE inline QuadPair nibbles_of(const Nibbles& nibbles, int flipped = 0) {
-  __m256i both = load_256(nibbles[j]);
-  if (flipped != 0) both = _mm256_xor_si256(both, each(flipped * 0x11));
+MR_INLINE inline QuadPair nibbles_of(const Nibbles& nibbles) {
+  const __m256i both = load_256(nibbles[j]);
   return {_mm256_and_si256(both, each(15)), _mm256_and_si256(moved<4, 0>(both), each(15))};
 }
 
@@ -115,7 +114,7 @@ struct UnpackQ4_0 : SmallBlock {
   static constexpr int kZero = 8;
   template <int j>
   MR_INLINE static QuadPair quads(const Block& b, int) {
-    return nibbles_of<j>(b.nibbles, 8);
+    return nibbles_of<j>(b.nibbles);
   }
 };
 

@@ -1,0 +1,239 @@
+#include "sampling/grammar/ebnf_parser.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "base/ascii.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kDeepestParsedGroup = 200;
+constexpr int64_t kMostParsedRepeats = 1 << 20;
+
+struct NotUnderstood {};
+
+bool name_begins(char c) { return is_ascii_alnum(c) || c == '_'; }
+bool name_goes_on(char c) { return name_begins(c) || c == '-' || c == '.'; }
+
+int hex_value(char c) {
+  if (is_ascii_digit(c)) return c - '0';
+  const char lower = ascii_lower(c);
+  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+class EbnfParser {
+ public:
+  explicit EbnfParser(std::string_view text) : text_(text) {}
+
+  EbnfRules parse() {
+    for (skip_space(); at_ < text_.size(); skip_space()) {
+      const size_t rule = rule_of(name());
+      skip_space();
+      if (!take("::=") || defined_[rule]) throw NotUnderstood();
+      defined_[rule] = true;
+      EbnfNode body = choice(0);
+      rules_.bodies[rule] = std::move(body);
+    }
+    const auto root = names_.find("root");
+    const bool all = std::all_of(defined_.begin(), defined_.end(), [](bool is) { return is; });
+    if (root == names_.end() || !all) throw NotUnderstood();
+    rules_.root = root->second;
+    return std::move(rules_);
+  }
+
+ private:
+  void skip_space() {
+    while (at_ < text_.size()) {
+      if (text_[at_] == '#') {
+        at_ = std::min(text_.find('\n', at_), text_.size());
+      } else if (is_ascii_space(text_[at_])) {
+        ++at_;
+      } else {
+        return;
+      }
+    }
+  }
+  char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
+  bool take(std::string_view what) {
+    if (!text_.substr(at_).starts_with(what)) return false;
+    at_ += what.size();
+    return true;
+  }
+
+  std::string_view name() {
+    const size_t begin = at_;
+    if (!name_begins(peek())) throw NotUnderstood();
+    while (at_ < text_.size() && name_goes_on(text_[at_])) ++at_;
+    return text_.substr(begin, at_ - begin);
+  }
+  size_t rule_of(std::string_view name) {
+    const auto [found, fresh] = names_.try_emplace(std::string(name), rules_.bodies.size());
+    if (fresh) {
+      rules_.bodies.emplace_back();
+      defined_.push_back(false);
+    }
+    return found->second;
+  }
+
+  // A name with ::= behind it begins the next rule.
+  bool rule_begins() {
+    const size_t before = at_;
+    if (!name_begins(peek())) return false;
+    name();
+    skip_space();
+    const bool begins = text_.substr(at_).starts_with("::=");
+    at_ = before;
+    return begins;
+  }
+
+  EbnfNode choice(int depth) {
+    if (depth > kDeepestParsedGroup) throw NotUnderstood();
+    EbnfNode node{.kind = EbnfNode::Kind::Choice};
+    do {
+      node.parts.push_back(sequence(depth));
+    } while (take("|"));
+    return node.parts.size() == 1 ? std::move(node.parts.front()) : std::move(node);
+  }
+
+  EbnfNode sequence(int depth) {
+    EbnfNode node{.kind = EbnfNode::Kind::Sequence};
+    for (skip_space(); at_ < text_.size() && peek() != '|' && peek() != ')' && !rule_begins(); skip_space()) {
+      node.parts.push_back(repeated(part(depth)));
+    }
+    if (node.parts.empty()) throw NotUnderstood();
+    return node.parts.size() == 1 ? std::move(node.parts.front()) : std::move(node);
+  }
+
+  EbnfNode part(int depth) {
+    EbnfNode node;
+    if (take("(")) {
+      if (peek() == '=') throw NotUnderstood();  // a lookahead
+      node = choice(depth + 1);
+      if (!take(")")) throw NotUnderstood();
+    } else if (take("\"")) {
+      node.kind = EbnfNode::Kind::Literal;
+      while (peek() != '"') node.literal += utf8(character());
+      ++at_;
+    } else if (take("[")) {
+      node.kind = EbnfNode::Kind::Set;
+      node.set = set();
+    } else {
+      node.kind = EbnfNode::Kind::Rule;
+      node.rule = rule_of(name());
+      if (peek() == '(' || peek() == '[') throw NotUnderstood();  // a macro, an attribute
+    }
+    return node;
+  }
+
+  EbnfNode repeated(EbnfNode node) {
+    while (true) {
+      skip_space();
+      int64_t least = 0, most = -1;
+      if (take("?")) {
+        most = 1;
+      } else if (take("+")) {
+        least = 1;
+      } else if (take("{")) {
+        least = most = count();
+        if (take(",")) {
+          skip_space();
+          most = peek() == '}' ? -1 : count();
+        }
+        skip_space();
+        if (!take("}") || (most >= 0 && least > most)) throw NotUnderstood();
+      } else if (!take("*")) {
+        return node;
+      }
+      EbnfNode outer{.kind = EbnfNode::Kind::Repeat, .least = least, .most = most};
+      outer.parts.push_back(std::move(node));
+      node = std::move(outer);
+      if (++nested_ > kDeepestParsedGroup) throw NotUnderstood();
+    }
+  }
+  int nested_ = 0;  // repetitions directly of repetitions, in all
+
+  int64_t count() {
+    skip_space();
+    if (!is_ascii_digit(peek())) throw NotUnderstood();
+    int64_t value = 0;
+    while (is_ascii_digit(peek()) && value <= kMostParsedRepeats) value = value * 10 + (text_[at_++] - '0');
+    skip_space();
+    if (value > kMostParsedRepeats) throw NotUnderstood();
+    return value;
+  }
+
+  CharSet set() {
+    CharSet found;
+    const bool inverse = take("^");
+    while (peek() != ']') {
+      const uint32_t first = character();
+      uint32_t last = first;
+      if (peek() == '-' && at_ + 1 < text_.size() && text_[at_ + 1] != ']') {
+        ++at_;
+        last = character();
+      }
+      if (first > last) throw NotUnderstood();
+      found.add(first, last);
+    }
+    ++at_;
+    if (inverse) found = found.inverse();
+    if (found.empty()) throw NotUnderstood();
+    return found;
+  }
+
+  // One character of a string or a class, escapes resolved.
+  uint32_t character() {
+    if (at_ >= text_.size() || text_[at_] == '\n' || text_[at_] == '\r') throw NotUnderstood();
+    if (text_[at_] == '\\') return escaped();
+    const auto lead = static_cast<unsigned char>(text_[at_]);
+    const size_t length = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+    const std::string_view bytes = text_.substr(at_, length);
+    at_ += bytes.size();
+    return code_points(bytes).front();
+  }
+
+  uint32_t escaped() {
+    constexpr std::string_view kLetters = "'\"?\\/abfnrtv0e-]", kMeanings("'\"?\\/\a\b\f\n\r\t\v\0\x1B-]", 16);
+    ++at_;
+    const char letter = peek();
+    if (at_ < text_.size()) ++at_;
+    if (letter == 'x') return hexadecimal(0);
+    if (letter == 'u') return hexadecimal(4);
+    if (letter == 'U') return hexadecimal(8);
+    const size_t known = kLetters.find(letter);
+    if (letter == '\0' || known == std::string_view::npos) throw NotUnderstood();
+    return static_cast<unsigned char>(kMeanings[known]);
+  }
+
+  // 0 digits: as many as there are.
+  uint32_t hexadecimal(int digits) {
+    uint32_t code = 0;
+    int count = 0;
+    for (; (digits == 0 || count < digits) && hex_value(peek()) >= 0; ++count, ++at_) {
+      code = code * 16 + static_cast<uint32_t>(hex_value(peek()));
+      if (code > CharSet::kLast) throw NotUnderstood();
+    }
+    if (count == 0 || (digits > 0 && count < digits) || (code >= 0xD800 && code <= 0xDFFF)) throw NotUnderstood();
+    return code;
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+  EbnfRules rules_;
+  std::unordered_map<std::string, size_t> names_;
+  std::vector<bool> defined_;
+};
+
+}  // namespace
+
+std::optional<EbnfRules> parse_ebnf(std::string_view text) {
+  try {
+    return EbnfParser(text).parse();
+  } catch (const NotUnderstood&) {
+    return {};
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,54 @@
+// The token masks of one grammar. All sequences that follow the grammar share what was found out about it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "sampling/grammar/compiled_grammar.h"
+#include "sampling/grammar/grammar_program.h"
+#include "sampling/grammar/pushdown.h"
+#include "sampling/grammar/token_vocabulary.h"
+
+namespace millrace {
+
+class MaskAutomaton : public CompiledGrammar, public std::enable_shared_from_this<MaskAutomaton> {
+ public:
+  // Throws Pushdown::TooComplex.
+  MaskAutomaton(GrammarProgram program, std::shared_ptr<TokenVocabulary> vocabulary);
+
+  // Follows some answers, so that what most requests need is there. Throws TooComplex where masks would take too long.
+  void rehearse();
+
+  std::unique_ptr<Constraint> follow() override;
+  size_t memory() const override;
+
+ private:
+  class Follower;
+  using State = Pushdown::State;
+  struct UsedSet {
+    std::shared_ptr<const TokenSet> set;
+    std::vector<uint8_t> representatives;
+  };
+
+  // The rest wants lock_ held. States are forgotten when they take too much memory; `round_` tells.
+  const std::vector<uint32_t>& mask_of(State state);
+  std::vector<uint32_t> compute_mask(State state);
+  State advance(State state, std::string_view bytes);
+  void forget_if_large();
+
+  std::shared_ptr<TokenVocabulary> vocabulary_;
+  std::vector<UsedSet> sets_;
+
+  mutable std::mutex lock_;
+  Pushdown pushdown_;
+  std::unordered_map<State, std::vector<uint32_t>> masks_;
+  size_t most_bytes_;
+  uint64_t round_ = 1;
+};
+
+}  // namespace millrace

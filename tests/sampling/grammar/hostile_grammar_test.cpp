@@ -1,0 +1,130 @@
+// Grammars that would take for ever, or all memory, if nobody looked: at the vocabulary of a large model each is
+// refused or ready within about a second, and what is ready gives its masks soon.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+
+#include "base/error.h"
+#include "random_answer.h"
+
+namespace millrace {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double kSlower = 15;
+#else
+constexpr double kSlower = 2;  // the machine may be busy
+#endif
+
+std::string times(int count, const std::string& text, const std::string& between = "") {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += (i ? between : "") + text;
+  return all;
+}
+
+std::string numbered(int count, const std::string& before, const std::string& after) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += (i ? "," : "") + before + std::to_string(i * 7919) + after;
+  return all;
+}
+
+std::vector<GrammarSpec> hostile_grammars() {
+  std::string nested = "a", doubled = R"({"$ref":"#/$defs/a0","$defs":{)", chain = "root ::= a0\n";
+  for (int i = 0; i < 20; ++i) nested = "(" + nested + "){1,100}";
+  for (int i = 0; i < 60; ++i) {
+    const std::string next = R"({"$ref":"#/$defs/a)" + std::to_string(i + 1) + "\"}";
+    doubled +=
+        "\"a" + std::to_string(i) + R"(":{"type":"array","prefixItems":[)" + next + "," + next + R"(],"minItems":2},)";
+  }
+  for (int i = 0; i < 3000; ++i) {
+    const std::string n = std::to_string(i), next = "a" + std::to_string((i + 1) % 3000);
+    chain += "a" + n + " ::= " + next + " \"x\" | \"y\"\n";
+  }
+  const std::string any_of = R"({"anyOf":[{"minimum":1},{"maximum":5},{"multipleOf":2},{"type":"integer"}]})";
+  return {
+      schema(times(5000, R"({"type":"array","items":)")),
+      schema(R"({"enum": [)" + numbered(200000, "", "") + "]}"),
+      schema(R"({"enum": [)" + numbered(20000, "\"value", "\"") + "]}"),
+      schema(R"({"allOf":[)" + times(12, any_of, ",") + "]}"),
+      schema(R"({"type":"object","additionalProperties":true,"properties":{)" + numbered(3000, "\"key", "\":{}") +
+             "}}"),
+      schema(R"({"type":"object","properties":{)" + numbered(3000, "\"key", "\":{\"type\":\"string\"}") + "}}"),
+      schema(R"({"anyOf":[)" + numbered(1500, "{\"type\":\"string\",\"pattern\":\"^a*b", "$\"}") + "]}"),
+      schema(R"({"type":"string","maxLength":90000})"),
+      schema(R"({"type":"string","minLength":90000})"),
+      schema(R"({"type":"string","minLength":1000000})"),
+      schema(R"({"type":"array","maxItems":90000})"),
+      schema(
+          R"({"type":"array","minItems":90000,"items":{"type":"array","minItems":90000,"items":{"type":"string","minLength":90000}}})"),
+      schema(doubled + R"("a60":{"type":"null"}}})"),
+      schema(R"({"type":"integer","minimum":-999999999999999,"maximum":999999999999999,"multipleOf":999999937})"),
+      regex(nested),
+      regex("(a*)*b"),
+      regex("(x+x+)+y"),
+      regex("((a{0,100}){0,100}){0,100}"),
+      regex("a{1000000}"),
+      regex("(a|aa|aaa|a?a?a?){0,1000}"),
+      regex("(a{0,90}b?){0,90}"),
+      regex(times(12, "[\\s\\S]*") + "x"),
+      regex("[\\s\\S]*x[\\s\\S]{0,3000}"),
+      regex("(.|..|...)*x(.|..){500}"),
+      regex(std::string(20000, '(')),
+      ebnf("root ::= root root | \"a\""),
+      ebnf("root ::= \"a\" root root | \"a\""),
+      ebnf("root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"\""),
+      ebnf("root ::= a | b\na ::= b \"x\" | \"y\"\nb ::= a \"z\" | b b | \"w\""),
+      ebnf("root ::= ((\"a\"{0,9999}){0,9999}){0,9999}"),
+      ebnf("root ::= \"a\"{1,1000000}"),
+      ebnf("root ::= " + std::string(100000, '(')),
+      ebnf("root ::= " + times(50, "([a-z]{0,40} | [a-y]{0,50})")),
+      ebnf(chain),
+  };
+}
+
+double resident_mb() {
+  std::ifstream file("/proc/self/statm");
+  size_t pages = 0;
+  file >> pages >> pages;
+  return static_cast<double>(pages) * static_cast<double>(sysconf(_SC_PAGESIZE)) / 1e6;
+}
+
+TEST(HostileGrammar, IsRefusedOrReadySoon) {
+  constexpr size_t kVocabulary = 128256;
+  const GrammarVocabulary vocabulary = large_vocabulary(kVocabulary);
+  GrammarCompiler compiler(vocabulary);
+  const double before = resident_mb();
+  std::vector<uint32_t> mask(mask_words(kVocabulary));
+  for (const GrammarSpec& spec : hostile_grammars()) {
+    const std::string name = spec.text.substr(0, 60);
+    const auto begin = std::chrono::steady_clock::now();
+    const auto seconds = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    };
+    std::string refusal;
+    std::unique_ptr<Constraint> constraint;
+    try {
+      constraint = compiler.compile(spec);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Usage);
+      refusal = error.what();
+    }
+    EXPECT_LT(seconds(), 1.0 * kSlower) << name << " " << refusal;
+    EXPECT_LT(refusal.size(), 500u) << refusal;
+    if (!constraint) continue;
+    const double ready = seconds();
+    for (int step = 0; step < 40 && constraint->fill_mask(mask) && !constraint->terminated(); ++step) {
+      int32_t token = step % 2 ? 'a' : 'x';  // bytes are the first tokens
+      for (size_t i = 0; i < kVocabulary && (mask[static_cast<size_t>(token) / 32] >> (token % 32) & 1) == 0; ++i)
+        token = static_cast<int32_t>(i);
+      if (token == vocabulary.end_tokens[0]) break;
+      constraint->accept(token);
+    }
+    EXPECT_LT((seconds() - ready) / 40, 0.03 * kSlower) << name;
+  }
+  EXPECT_LT(resident_mb() - before, 1000 * kSlower) << "it keeps at most 256 MB of grammars, and sets of tokens";
+}
+
+}  // namespace
+}  // namespace millrace
