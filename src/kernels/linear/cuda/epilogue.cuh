@@ -163,6 +163,16 @@ __device__ __forceinline__ void finish_tiles(const float* partials, int parts, i
   if (splits > 1) cluster_meet();  // a block's shared memory must outlive its readers
 }
 
+// For warps that store nothing: they only meet the others.
+__device__ __forceinline__ void attend_finish(int splits) {
+  if (splits > 1) {
+    cluster_barrier();
+    cluster_meet();
+  } else {
+    __syncthreads();
+  }
+}
+
 // Puts one warp's accumulators of a 16 x 8 tile where finish_tiles finds them.
 __device__ __forceinline__ void put_fragment(float* tile, int token0, const float (&c)[4]) {
   const int lane = threadIdx.x % 32, row = lane / 4, token = token0 + lane % 4 * 2;

@@ -9,7 +9,8 @@ const CudaLinearKernel& gemv_kernel();
 const CudaLinearKernel& flat_mma_kernel();
 std::span<const CudaLinearKernel> wgmma_kernels();  // 128 or 64 rows a block, and with two stages only
 const CudaLinearKernel& packed_mma_kernel();
-const CudaLinearKernel& packed_bulk_kernel();
+const CudaLinearKernel& packed_stream_kernel();
+const CudaLinearKernel& packed_wgmma_kernel();
 const CudaLinearKernel& rows_kernel();
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }

@@ -1,0 +1,75 @@
+// The streaming kernel for quantized weights: how much of a multiprocessor it takes, and what that costs.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/linear/cuda/packed_formats.h"
+#include "kernels/linear/cuda/packed_instances.cuh"
+
+namespace millrace {
+
+#define MILLRACE_DECLARE(F) MILLRACE_PACKED_INSTANCES(extern, F)
+MILLRACE_PACKED_FORMATS(MILLRACE_DECLARE)
+#undef MILLRACE_DECLARE
+
+namespace {
+
+constexpr int kMaxTokens = 8;
+// Bytes of shared memory: half of a multiprocessor's, so that the next kernel fills its ring beside this one; or all.
+constexpr int kHalf = 112 * 1024, kWhole = 224 * 1024;
+
+int fixed_bytes(const CudaLinearProblem& p) {
+  int bytes = 0;
+  with_packed_format(p.format, [&](auto format) {
+    const int m = static_cast<int>(p.m), units = static_cast<int>(ceil_div(p.k, kUnitColumns));
+    bytes = m == 1 ? stream_fixed_bytes<format.value, 1>(m, units) : stream_fixed_bytes<format.value, 8>(m, units);
+    return cudaSuccess;
+  });
+  return bytes;
+}
+
+int slot_bytes(const CudaLinearProblem& p) {
+  return kStreamWarps * static_cast<int>(packed_linear_bytes(p.format, kUnitRows, kUnitColumns));
+}
+
+int room(const CudaLinearProblem& p) { return fixed_bytes(p) + 3 * slot_bytes(p) <= kHalf ? kHalf : kWhole; }
+
+bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
+  return is_packed(p, limits) && has_clusters(limits) && p.m <= kMaxTokens && p.k <= 65536 &&
+         fixed_bytes(p) + 2 * slot_bytes(p) <= kWhole;
+}
+
+// Tiles in whole rounds over the multiprocessors; a round takes as long as its bytes do, or its decoding.
+double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
+  const double units = static_cast<double>(ceil_div(p.k, kUnitColumns));
+  const double rounds = std::ceil(static_cast<double>(ceil_div(p.n, kUnitRows)) / limits.sms);
+  const double unit_bytes = slot_bytes(p) / double{kStreamWarps};
+  const double stream_unit_us = unit_bytes * limits.sms / (0.92 * limits.bytes_per_us);
+  const bool light = p.format == DType::Q4_0 || p.format == DType::Q8_0;
+  const double decode_unit_us = (p.m == 1 ? 0.045 : 0.075) * (light ? 1 : 1.35);
+  const double x_us = 0.6 + 1.2e-4 * units * static_cast<double>(p.m) * kUnitColumns / 4;
+  return 2.2 + x_us + rounds * units * std::max(stream_unit_us, decode_unit_us);
+}
+
+cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step) {
+  PackedStreamParams params{};
+  params.weights = static_cast<const uint8_t*>(a.weights);
+  params.x = static_cast<const __nv_bfloat16*>(a.x);
+  params.x_stride = a.x_stride;
+  params.k = static_cast<int>(p.k);
+  params.units = static_cast<int>(ceil_div(p.k, kUnitColumns));
+  params.out = linear_output(p, a);
+  LaunchShape shape;
+  shape.grid = dim3(static_cast<unsigned>(std::min(ceil_div(p.n, kUnitRows), int64_t{limits.sms})));
+  shape.threads = kStreamThreads;
+  return with_packed_format(p.format,
+                            [&](auto format) { return launch_stream<format.value>(params, shape, step, room(p)); });
+}
+
+}  // namespace
+
+const CudaLinearKernel& packed_stream_kernel() {
+  static constexpr CudaLinearKernel kKernel{"packed-stream", "gemv", can_run, estimate_us, run};
+  return kKernel;
+}
+
+}  // namespace millrace
