@@ -114,7 +114,8 @@ std::vector<double> expected(const Case& c, const std::vector<double>& products,
 // them in bf16; others keep them exact, at the end of sums that are up to a thousand times larger on the way.
 double tolerance(const CudaLinearProblem& p, const CudaLinearKernel& kernel) {
   const double stored = p.y == DType::F32 ? 2e-5 : p.y == DType::F16 ? 6e-4 : 4e-3;
-  return kernel.name == "packed-wgmma" ? stored + 4e-3 : is_quantized(p.format) ? stored + 1e-4 : stored;
+  if (kernel.name == "packed-wgmma") return stored + (p.gate_up ? 1.2e-2 : 4e-3);  // a product of two such sums
+  return is_quantized(p.format) ? stored + 1e-4 : stored;
 }
 
 class Checker {
@@ -214,7 +215,7 @@ class Checker {
     kernels_.insert(std::string(kernel.name));
     char text[160];
     const double allowed = tolerance(c.problem, kernel);
-    if (!(relative <= allowed) || outside || !(square_error < std::max(1e-3, 4 * allowed))) {
+    if (!(relative <= allowed) || outside || !(square_error < std::max(1e-3, 25 * allowed))) {
       std::snprintf(text, sizeof text, "error %.3g of %.3g%s, squares off by %.3g", relative, allowed,
                     outside ? ", wrote outside of y" : "", square_error);
       report(c, kernel, text);

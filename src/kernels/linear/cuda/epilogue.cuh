@@ -127,7 +127,8 @@ __device__ __forceinline__ void finish_items(const float* partials, int parts, i
   const int items = tiles * live * 2;
 #pragma unroll 1
   for (; item < items; item += step) {
-    const int half = item % 2, token = item / 2 % live, tile = item / (2 * live);
+    // Neighbouring threads take neighbouring rows: what they store lies together.
+    const int half = item % 2, tile = item / 2 % tiles, token = item / (2 * tiles);
     const float* at = partials + (tile * tokens + token) * kTileStride + 4 * half;
     float4 low = {0, 0, 0, 0}, high = {0, 0, 0, 0};
 #pragma unroll 1  // unrolled, this loop would decide how many registers a kernel takes

@@ -41,7 +41,7 @@ struct HalfX {
   // time, a lane eight of them. `peaks` must be zero.
   __device__ __forceinline__ void fetch(const __nv_bfloat16* from, int64_t from_stride, int k, int tokens, int units,
                                         int warp, int warps) const {
-    constexpr int kAhead = 4;
+    constexpr int kAhead = 2;
     const int lane = threadIdx.x % 32, jobs = tokens * units;
     for (int first = warp; first < jobs; first += warps * kAhead) {
       uint4 v[kAhead];

@@ -28,7 +28,7 @@ int fixed_bytes(const CudaLinearProblem& p) {
 }
 
 int slot_bytes(const CudaLinearProblem& p) {
-  return kStreamWarps * static_cast<int>(packed_linear_bytes(p.format, kUnitRows, kUnitColumns));
+  return kSlotUnits * static_cast<int>(packed_linear_bytes(p.format, kUnitRows, kUnitColumns));
 }
 
 int room(const CudaLinearProblem& p) { return fixed_bytes(p) + 3 * slot_bytes(p) <= kHalf ? kHalf : kWhole; }
@@ -42,7 +42,7 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
   const double units = static_cast<double>(ceil_div(p.k, kUnitColumns));
   const double rounds = std::ceil(static_cast<double>(ceil_div(p.n, kUnitRows)) / limits.sms);
-  const double unit_bytes = slot_bytes(p) / double{kStreamWarps};
+  const double unit_bytes = slot_bytes(p) / double{kSlotUnits};
   const double stream_unit_us = unit_bytes * limits.sms / (0.92 * limits.bytes_per_us);
   const bool light = p.format == DType::Q4_0 || p.format == DType::Q8_0;
   const double decode_unit_us = (p.m == 1 ? 0.045 : 0.075) * (light ? 1 : 1.35);

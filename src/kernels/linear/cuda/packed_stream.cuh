@@ -19,10 +19,12 @@
 
 namespace millrace {
 
-inline constexpr int kStreamWarps = 8;  // that multiply
+inline constexpr int kStreamWarps = 16;  // that multiply
+inline constexpr int kSlotUnits = 8;     // one for each of half of them: the halves take turns
 inline constexpr int kStreamThreads = 32 * (kStreamWarps + 2);
 inline constexpr int kStreamMaxSlots = 12;
 inline constexpr int kZeroBytes = 128;
+inline constexpr int kBytesAhead = 96 * 1024;  // that are brought into the second-level cache beyond the ring
 
 struct PackedStreamParams {
   const uint8_t* weights;
@@ -35,7 +37,7 @@ struct PackedStreamParams {
 
 template <DType kFormat>
 __host__ __device__ constexpr int stream_slot_bytes() {
-  return kStreamWarps * Unit<kFormat>::kSize;
+  return kSlotUnits * Unit<kFormat>::kSize;
 }
 
 __host__ __device__ constexpr int stream_partial_floats(int tokens) { return kStreamWarps * tokens * kTileStride; }
@@ -63,24 +65,57 @@ struct StreamBarriers {
   uint64_t summed[2], taken[2];                            // of the sums of a tile
 };
 
-__device__ __forceinline__ void meet_multipliers() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
+__device__ __forceinline__ void meet_multipliers() {
+  asm volatile("bar.sync 1, %0;" ::"n"(32 * kStreamWarps) : "memory");
+}
 
+// The pieces of weights that a block takes, in order.
+template <DType kFormat>
+struct SlotWalk {
+  static constexpr int kSize = Unit<kFormat>::kSize;
+  const PackedStreamParams& p;
+  int tiles;
+  int tile = static_cast<int>(blockIdx.x), unit = 0;
+
+  __device__ __forceinline__ bool done() const { return tile >= tiles; }
+  __device__ __forceinline__ const uint8_t* from() const {
+    return p.weights + (static_cast<int64_t>(tile) * p.units + unit) * kSize;
+  }
+  __device__ __forceinline__ uint32_t bytes() const {
+    return static_cast<uint32_t>(min(kSlotUnits, p.units - unit) * kSize);
+  }
+  __device__ __forceinline__ void next() {
+    unit += kSlotUnits;
+    if (unit < p.units) return;
+    unit = 0;
+    tile += static_cast<int>(gridDim.x);
+  }
+};
+
+// Never waits for the kernel in front: while that one runs, the ring fills, and what comes after is brought near.
 template <DType kFormat>
 __device__ __forceinline__ void stream_weights(const PackedStreamParams& p, uint8_t* ring, StreamBarriers& barriers,
                                                int tiles) {
-  constexpr int kSize = Unit<kFormat>::kSize;
+  SlotWalk<kFormat> walk{p, tiles};
   RingPlace place;
-  int used = 0;
-  for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += static_cast<int>(gridDim.x)) {
-    const uint8_t* from = p.weights + static_cast<int64_t>(tile) * p.units * kSize;
-    for (int unit = 0; unit < p.units; unit += kStreamWarps, ++used) {
-      const auto bytes = static_cast<uint32_t>(min(kStreamWarps, p.units - unit) * kSize);
-      if (used >= p.slots) wait_barrier(barriers.empty + place.at, place.parity ^ 1);
-      arrive_expecting(barriers.full + place.at, bytes);
-      copy_bulk(ring + place.at * stream_slot_bytes<kFormat>(), from + static_cast<int64_t>(unit) * kSize, bytes,
-                barriers.full + place.at);
-      place.advance(p.slots);
-    }
+  const auto copy = [&] {
+    arrive_expecting(barriers.full + place.at, walk.bytes());
+    copy_bulk(ring + place.at * stream_slot_bytes<kFormat>(), walk.from(), walk.bytes(), barriers.full + place.at);
+    place.advance(p.slots);
+    walk.next();
+  };
+#pragma unroll 1
+  for (int i = 0; i < p.slots && !walk.done(); ++i) copy();
+  SlotWalk<kFormat> ahead = walk;
+#pragma unroll 1
+  for (int bytes = 0; bytes < kBytesAhead && !ahead.done(); ahead.next()) {
+    bring_near(ahead.from(), ahead.bytes());
+    bytes += static_cast<int>(ahead.bytes());
+  }
+#pragma unroll 1
+  while (!walk.done()) {
+    wait_barrier(barriers.empty + place.at, place.parity ^ 1);
+    copy();
   }
 }
 
@@ -204,28 +239,27 @@ __device__ __forceinline__ void multiply_tiles(const PackedStreamParams& p, cons
   // Tokens that are not there repeat the last one: nobody looks at their sums.
   const uint8_t* x = staged.x + (kTokens == 1 ? 0 : min(lane / 4, p.out.m - 1) * staged.stride) + lane % 4 * 16;
   RingPlace place;
+  bool mine = warp < kSlotUnits;
   int turn = 0;
   for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += static_cast<int>(gridDim.x), ++turn) {
     float sums[kTokens == 1 ? 2 : 4] = {};
 #pragma unroll 1
-    for (int first = 0; first < p.units; first += kStreamWarps) {
-      const int index = first + warp;
-      const uint8_t* from = ring + place.at * stream_slot_bytes<kFormat>() + warp * U::kSize;
+    for (int first = 0; first < p.units; first += kSlotUnits, place.advance(p.slots), mine = !mine) {
+      if (!mine) continue;
+      const int index = first + warp % kSlotUnits;
       wait_barrier(barriers.full + place.at, place.parity);
-      UnitFragment<kFormat> unit;
-      RunScales<kFormat> scales;
       if (index < p.units) {
+        const uint8_t* from = ring + place.at * stream_slot_bytes<kFormat>() + warp % kSlotUnits * U::kSize;
+        UnitFragment<kFormat> unit;
+        RunScales<kFormat> scales;
         unit.load_bits(from, lane);
         scales.load(from, lane);
-      }
-      __syncwarp();
-      if (lane == 0) arrive(barriers.empty + place.at);
-      place.advance(p.slots);
-      if (index < p.units) {
         multiply_unit<kFormat>(unit, scales, x + index * staged.kUnitBytes, zeros + lane % 4 * 16,
                                staged.starts + index * U::kRuns * kTokens, staged.plain + index * U::kRuns * kTokens,
                                lane, sums);
       }
+      __syncwarp();
+      if (lane == 0) arrive(barriers.empty + place.at);
     }
     const int buffer = turn % 2;
     if (turn >= 2) wait_barrier(barriers.taken + buffer, (turn / 2 - 1) % 2);
@@ -236,16 +270,41 @@ __device__ __forceinline__ void multiply_tiles(const PackedStreamParams& p, cons
   }
 }
 
+// Adds the sums of all warps up into those of the first: the warp that stores has lanes for all of it.
 template <int kTokens>
-__device__ __forceinline__ void store_tiles(const PackedStreamParams& p, StreamBarriers& barriers,
-                                            const float* partials, int tiles) {
+__device__ __forceinline__ void join_sums(float* partials, int lane) {
+  constexpr int kColumns = 4 * kTokens, kShare = kColumns < 32 ? 32 / kColumns : 1;  // lanes that share four rows
+  const int column = lane % kColumns, token = column / 4;
+  float4 sum = {0, 0, 0, 0};
+#pragma unroll
+  for (int i = 0; i < kStreamWarps / kShare; ++i) {
+    const int part = i * kShare + lane / kColumns;
+    sum =
+        add(sum, *reinterpret_cast<const float4*>(partials + (part * kTokens + token) * kTileStride + column % 4 * 4));
+  }
+#pragma unroll
+  for (int mask = kColumns; mask < 32; mask *= 2) {
+    sum.x += __shfl_xor_sync(0xffffffffu, sum.x, mask);
+    sum.y += __shfl_xor_sync(0xffffffffu, sum.y, mask);
+    sum.z += __shfl_xor_sync(0xffffffffu, sum.z, mask);
+    sum.w += __shfl_xor_sync(0xffffffffu, sum.w, mask);
+  }
+  __syncwarp();
+  if (lane < kColumns) *reinterpret_cast<float4*>(partials + token * kTileStride + column % 4 * 4) = sum;
+  __syncwarp();
+}
+
+template <int kTokens>
+__device__ __forceinline__ void store_tiles(const PackedStreamParams& p, StreamBarriers& barriers, float* partials,
+                                            int tiles) {
   const int lane = threadIdx.x % 32;
   int turn = 0;
   for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += static_cast<int>(gridDim.x), ++turn) {
     const int buffer = turn % 2;
     wait_barrier(barriers.summed + buffer, turn / 2 % 2);
-    finish_items(partials + buffer * stream_partial_floats(kTokens), kStreamWarps, 1, kTokens, tile * kTileRows, 0, 1,
-                 lane, 32, p.out);
+    float* sums = partials + buffer * stream_partial_floats(kTokens);
+    join_sums<kTokens>(sums, lane);
+    finish_items(sums, 1, 1, kTokens, tile * kTileRows, 0, 1, lane, 32, p.out);
     __syncwarp();
     if (lane == 0) arrive(barriers.taken + buffer);
   }
@@ -265,7 +324,7 @@ __global__ void __launch_bounds__(kStreamThreads, 2) packed_stream(const __grid_
   if (threadIdx.x == kStreamWarps * 32) {
     for (int i = 0; i < p.slots; ++i) {
       init_barrier(barriers.full + i, 1);
-      init_barrier(barriers.empty + i, kStreamWarps);
+      init_barrier(barriers.empty + i, kSlotUnits);
     }
     for (int i = 0; i < 2; ++i) {
       init_barrier(barriers.summed + i, kStreamWarps);

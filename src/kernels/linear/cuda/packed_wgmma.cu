@@ -23,14 +23,16 @@ int tokens_of(int64_t m) {
 }
 
 // Two blocks on a multiprocessor where x leaves room for it.
-int resident_of(int tokens) { return tokens <= 32 ? 2 : 1; }
+int resident_of(int tokens) { return tokens <= 64 ? 2 : 1; }
 
 // Blocks along K, where the rows alone leave much of the device idle and each still has some units to itself.
 int splits_of(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int tokens = tokens_of(p.m);
   const int64_t blocks = ceil_div(p.n, kRows) * ceil_div(p.m, tokens), units = ceil_div(p.k, kUnitColumns);
   int splits = 1;
-  while (splits < 8 && 10 * blocks * splits < 7 * limits.sms && units / (2 * splits) >= 2) splits *= 2;
+  while (splits < 8 && 10 * blocks * splits < 8 * limits.sms * resident_of(tokens) && units / (2 * splits) >= 2) {
+    splits *= 2;
+  }
   return splits;
 }
 

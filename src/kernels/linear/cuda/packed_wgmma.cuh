@@ -38,7 +38,7 @@ struct PackedTile {
   static constexpr int kThreads = 32 * (kWarps + (kTrade ? 4 : 1));
   static constexpr int kSlotBytes = kWarps * Unit<kFormat>::kSize;
   static constexpr int kChunkBytes = kTokens * kChunk * 2;
-  static constexpr int kChunkSlots = kTokens == 256 ? 4 : kMaxChunkSlots;
+  static constexpr int kChunkSlots = kTokens == 64 || kTokens == 256 ? 4 : kMaxChunkSlots;
   static constexpr int kPartialBytes = kWarps * kTokens * kTileStride * 4;
 };
 
@@ -204,7 +204,7 @@ __device__ __forceinline__ void multiply_units(const PackedRings& rings, int uni
 }
 
 template <DType kFormat, int kTokens>
-__global__ void __launch_bounds__(PackedTile<kFormat, kTokens>::kThreads, kTokens <= 32 ? 2 : 1)
+__global__ void __launch_bounds__(PackedTile<kFormat, kTokens>::kThreads, kTokens <= 64 ? 2 : 1)
     packed_wgmma(const __grid_constant__ CUtensorMap x, const __grid_constant__ PackedWgmmaParams p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build have no such instructions, and never launch this
   using Tile = PackedTile<kFormat, kTokens>;
