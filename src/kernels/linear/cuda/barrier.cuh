@@ -39,9 +39,4 @@ __device__ __forceinline__ void copy_bulk(void* to, const void* from, uint32_t b
       : "memory");
 }
 
-// The same bytes into the second-level cache only.
-__device__ __forceinline__ void bring_near(const void* from, uint32_t bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
-
 }  // namespace millrace

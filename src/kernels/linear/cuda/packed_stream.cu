@@ -28,7 +28,7 @@ int fixed_bytes(const CudaLinearProblem& p) {
 }
 
 int slot_bytes(const CudaLinearProblem& p) {
-  return kSlotUnits * static_cast<int>(packed_linear_bytes(p.format, kUnitRows, kUnitColumns));
+  return kStreamWarps * static_cast<int>(packed_linear_bytes(p.format, kUnitRows, kUnitColumns));
 }
 
 int room(const CudaLinearProblem& p) { return fixed_bytes(p) + 3 * slot_bytes(p) <= kHalf ? kHalf : kWhole; }
@@ -40,14 +40,14 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
 
 // Tiles in whole rounds over the multiprocessors; a round takes as long as its bytes do, or its decoding.
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
-  const double units = static_cast<double>(ceil_div(p.k, kUnitColumns));
+  const double units = static_cast<double>(ceil_div(p.k, kUnitColumns)), m = static_cast<double>(p.m);
   const double rounds = std::ceil(static_cast<double>(ceil_div(p.n, kUnitRows)) / limits.sms);
-  const double unit_bytes = slot_bytes(p) / double{kSlotUnits};
-  const double stream_unit_us = unit_bytes * limits.sms / (0.92 * limits.bytes_per_us);
-  const bool light = p.format == DType::Q4_0 || p.format == DType::Q8_0;
-  const double decode_unit_us = (p.m == 1 ? 0.045 : 0.075) * (light ? 1 : 1.35);
-  const double x_us = 0.6 + 1.2e-4 * units * static_cast<double>(p.m) * kUnitColumns / 4;
-  return 2.2 + x_us + rounds * units * std::max(stream_unit_us, decode_unit_us);
+  const double streamed_us = slot_bytes(p) / double{kStreamWarps} * limits.sms / (0.97 * limits.bytes_per_us);
+  double decoded_us = p.m == 1 ? 0.08 : 0.092;  // measured, for the plainest formats
+  if (p.format == DType::Q4_1 || p.format == DType::Q4_K) decoded_us *= 1.15;
+  if (p.format == DType::Q5_0 || p.format == DType::Q5_1 || p.format == DType::Q5_K) decoded_us *= 1.4;
+  if (p.format == DType::IQ4_NL || p.format == DType::IQ4_XS) decoded_us *= 1.7;
+  return 3.6 + (0.4 + 0.2 * m) * units / 16 + rounds * units * std::max(streamed_us, decoded_us);
 }
 
 cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step) {

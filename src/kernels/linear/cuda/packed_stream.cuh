@@ -19,12 +19,10 @@
 
 namespace millrace {
 
-inline constexpr int kStreamWarps = 16;  // that multiply
-inline constexpr int kSlotUnits = 8;     // one for each of half of them: the halves take turns
+inline constexpr int kStreamWarps = 8;  // that multiply
 inline constexpr int kStreamThreads = 32 * (kStreamWarps + 2);
 inline constexpr int kStreamMaxSlots = 12;
 inline constexpr int kZeroBytes = 128;
-inline constexpr int kBytesAhead = 96 * 1024;  // that are brought into the second-level cache beyond the ring
 
 struct PackedStreamParams {
   const uint8_t* weights;
@@ -37,7 +35,7 @@ struct PackedStreamParams {
 
 template <DType kFormat>
 __host__ __device__ constexpr int stream_slot_bytes() {
-  return kSlotUnits * Unit<kFormat>::kSize;
+  return kStreamWarps * Unit<kFormat>::kSize;
 }
 
 __host__ __device__ constexpr int stream_partial_floats(int tokens) { return kStreamWarps * tokens * kTileStride; }
@@ -63,6 +61,7 @@ struct RingPlace {
 struct StreamBarriers {
   uint64_t full[kStreamMaxSlots], empty[kStreamMaxSlots];  // of the ring
   uint64_t summed[2], taken[2];                            // of the sums of a tile
+  uint64_t x;
 };
 
 __device__ __forceinline__ void meet_multipliers() {
@@ -82,20 +81,20 @@ struct SlotWalk {
     return p.weights + (static_cast<int64_t>(tile) * p.units + unit) * kSize;
   }
   __device__ __forceinline__ uint32_t bytes() const {
-    return static_cast<uint32_t>(min(kSlotUnits, p.units - unit) * kSize);
+    return static_cast<uint32_t>(min(kStreamWarps, p.units - unit) * kSize);
   }
   __device__ __forceinline__ void next() {
-    unit += kSlotUnits;
+    unit += kStreamWarps;
     if (unit < p.units) return;
     unit = 0;
     tile += static_cast<int>(gridDim.x);
   }
 };
 
-// Never waits for the kernel in front: while that one runs, the ring fills, and what comes after is brought near.
-template <DType kFormat>
+// Weights do not depend on the kernel in front: while that one runs, the ring fills.
+template <DType kFormat, int kTokens>
 __device__ __forceinline__ void stream_weights(const PackedStreamParams& p, uint8_t* ring, StreamBarriers& barriers,
-                                               int tiles) {
+                                               const HalfX<kFormat, kTokens>& staged, int tiles) {
   SlotWalk<kFormat> walk{p, tiles};
   RingPlace place;
   const auto copy = [&] {
@@ -106,12 +105,8 @@ __device__ __forceinline__ void stream_weights(const PackedStreamParams& p, uint
   };
 #pragma unroll 1
   for (int i = 0; i < p.slots && !walk.done(); ++i) copy();
-  SlotWalk<kFormat> ahead = walk;
-#pragma unroll 1
-  for (int bytes = 0; bytes < kBytesAhead && !ahead.done(); ahead.next()) {
-    bring_near(ahead.from(), ahead.bytes());
-    bytes += static_cast<int>(ahead.bytes());
-  }
+  wait_for_previous_kernel();
+  staged.fetch(p.x, p.x_stride, p.k, p.out.m, &barriers.x);
 #pragma unroll 1
   while (!walk.done()) {
     wait_barrier(barriers.empty + place.at, place.parity ^ 1);
@@ -213,20 +208,16 @@ __device__ __forceinline__ void multiply_unit(const UnitFragment<kFormat>& unit,
 
 // A warp's sums of a tile, where finish_items finds them.
 template <int kTokens>
-__device__ __forceinline__ void put_sums(float* place, const float* factors, int m, int lane,
-                                         float (&sums)[kTokens == 1 ? 2 : 4]) {
-  const int g = lane / 4, t = lane % 4;
+__device__ __forceinline__ void put_sums(float* place, int lane, float (&sums)[kTokens == 1 ? 2 : 4]) {
   if constexpr (kTokens == 1) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       sums[half] += __shfl_xor_sync(0xffffffffu, sums[half], 1);
       sums[half] += __shfl_xor_sync(0xffffffffu, sums[half], 2);
-      if (t == 0) place[g + 8 * half] = sums[half] * factors[0];
+      if (lane % 4 == 0) place[lane / 4 + 8 * half] = sums[half];
     }
   } else {
-    const float first = factors[min(2 * t, m - 1)], second = factors[min(2 * t + 1, m - 1)];
-    const float scaled[4] = {sums[0] * first, sums[1] * second, sums[2] * first, sums[3] * second};
-    put_fragment(place, 0, scaled);
+    put_fragment(place, 0, sums);
   }
 }
 
@@ -235,36 +226,43 @@ __device__ __forceinline__ void multiply_tiles(const PackedStreamParams& p, cons
                                                StreamBarriers& barriers, const HalfX<kFormat, kTokens>& staged,
                                                const uint8_t* zeros, float* partials, int tiles) {
   using U = Unit<kFormat>;
+  constexpr int kSums = kTokens == 1 ? 2 : 4;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   // Tokens that are not there repeat the last one: nobody looks at their sums.
   const uint8_t* x = staged.x + (kTokens == 1 ? 0 : min(lane / 4, p.out.m - 1) * staged.stride) + lane % 4 * 16;
   RingPlace place;
-  bool mine = warp < kSlotUnits;
   int turn = 0;
   for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += static_cast<int>(gridDim.x), ++turn) {
-    float sums[kTokens == 1 ? 2 : 4] = {};
+    float sums[kSums] = {};
 #pragma unroll 1
-    for (int first = 0; first < p.units; first += kSlotUnits, place.advance(p.slots), mine = !mine) {
-      if (!mine) continue;
-      const int index = first + warp % kSlotUnits;
+    for (int first = 0; first < p.units; first += kStreamWarps) {
+      const int index = first + warp;
+      const uint8_t* from = ring + place.at * stream_slot_bytes<kFormat>() + warp * U::kSize;
       wait_barrier(barriers.full + place.at, place.parity);
+      UnitFragment<kFormat> unit;
+      RunScales<kFormat> scales;
       if (index < p.units) {
-        const uint8_t* from = ring + place.at * stream_slot_bytes<kFormat>() + warp % kSlotUnits * U::kSize;
-        UnitFragment<kFormat> unit;
-        RunScales<kFormat> scales;
         unit.load_bits(from, lane);
         scales.load(from, lane);
-        multiply_unit<kFormat>(unit, scales, x + index * staged.kUnitBytes, zeros + lane % 4 * 16,
-                               staged.starts + index * U::kRuns * kTokens, staged.plain + index * U::kRuns * kTokens,
-                               lane, sums);
       }
       __syncwarp();
       if (lane == 0) arrive(barriers.empty + place.at);
+      place.advance(p.slots);
+      if (index < p.units) {
+        float unit_sums[kSums] = {};
+        multiply_unit<kFormat>(unit, scales, x + index * staged.kUnitBytes, zeros + lane % 4 * 16,
+                               staged.starts + index * U::kRuns * kTokens, staged.plain + index * U::kRuns * kTokens,
+                               lane, unit_sums);
+        const float* factors = staged.factors + index * kTokens;
+#pragma unroll
+        for (int i = 0; i < kSums; ++i) {
+          sums[i] = fmaf(factors[kTokens == 1 ? 0 : lane % 4 * 2 + i % 2], unit_sums[i], sums[i]);
+        }
+      }
     }
     const int buffer = turn % 2;
     if (turn >= 2) wait_barrier(barriers.taken + buffer, (turn / 2 - 1) % 2);
-    put_sums<kTokens>(partials + buffer * stream_partial_floats(kTokens) + warp * kTokens * kTileStride, staged.factors,
-                      p.out.m, lane, sums);
+    put_sums<kTokens>(partials + buffer * stream_partial_floats(kTokens) + warp * kTokens * kTileStride, lane, sums);
     __syncwarp();
     if (lane == 0) arrive(barriers.summed + buffer);
   }
@@ -324,28 +322,25 @@ __global__ void __launch_bounds__(kStreamThreads, 2) packed_stream(const __grid_
   if (threadIdx.x == kStreamWarps * 32) {
     for (int i = 0; i < p.slots; ++i) {
       init_barrier(barriers.full + i, 1);
-      init_barrier(barriers.empty + i, kSlotUnits);
+      init_barrier(barriers.empty + i, kStreamWarps);
     }
     for (int i = 0; i < 2; ++i) {
       init_barrier(barriers.summed + i, kStreamWarps);
       init_barrier(barriers.taken + i, 1);
     }
+    init_barrier(&barriers.x, 1);
     publish_barriers();
   }
   if (threadIdx.x < kZeroBytes / 4) reinterpret_cast<uint32_t*>(zeros)[threadIdx.x] = 0;
-  if (threadIdx.x < kTokens) staged.peaks[threadIdx.x] = 0;
   __syncthreads();
   if (warp == kStreamWarps) {
-    if (threadIdx.x % 32 == 0) stream_weights<kFormat>(p, ring, barriers, tiles);
-    wait_for_previous_kernel();
+    if (threadIdx.x % 32 == 0) stream_weights(p, ring, barriers, staged, tiles);
   } else if (warp > kStreamWarps) {
     wait_for_previous_kernel();
     store_tiles<kTokens>(p, barriers, partials, tiles);
   } else {
-    wait_for_previous_kernel();
-    staged.fetch(p.x, p.x_stride, p.k, p.out.m, p.units, warp, kStreamWarps);
-    meet_multipliers();
-    staged.convert(p.out.m, p.units, warp, kStreamWarps);
+    wait_barrier(&barriers.x, 0);
+    staged.convert(p.k, p.out.m, p.units, warp, kStreamWarps);
     meet_multipliers();
     multiply_tiles<kFormat, kTokens>(p, ring, barriers, staged, zeros, partials, tiles);
   }

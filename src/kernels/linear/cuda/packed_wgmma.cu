@@ -30,9 +30,7 @@ int splits_of(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int tokens = tokens_of(p.m);
   const int64_t blocks = ceil_div(p.n, kRows) * ceil_div(p.m, tokens), units = ceil_div(p.k, kUnitColumns);
   int splits = 1;
-  while (splits < 8 && 10 * blocks * splits < 8 * limits.sms * resident_of(tokens) && units / (2 * splits) >= 2) {
-    splits *= 2;
-  }
+  while (splits < 8 && 10 * blocks * splits < 7 * limits.sms && units / (2 * splits) >= 2) splits *= 2;
   return splits;
 }
 
@@ -40,20 +38,28 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
   return is_packed(p, limits) && has_clusters(limits) && ceil_div(p.n, kRows) * ceil_div(p.m, kMaxTokens) < 1 << 24;
 }
 
+// Measured: a unit of columns takes a block that decodes alone on its multiprocessor 1.4 us, two of them 1.6, and more
+// the more tokens there are; many tokens run into the rate of the tensor cores. Then the parts of a cluster are added
+// up.
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
-  const int tokens = tokens_of(p.m), splits = splits_of(p, limits);
+  const int tokens = tokens_of(p.m), splits = splits_of(p, limits), resident = resident_of(tokens);
   const int64_t row_blocks = ceil_div(p.n, kRows), token_blocks = ceil_div(p.m, tokens);
-  const int64_t blocks = row_blocks * token_blocks * splits;
-  const double elements = static_cast<double>(p.n) * static_cast<double>(p.k), m = static_cast<double>(p.m);
-  const double waves = std::ceil(static_cast<double>(blocks) / (limits.sms * resident_of(tokens)));
-  const double filled = static_cast<double>(blocks) / (waves * limits.sms * resident_of(tokens));
-  const double streamed = stream_us(p, limits, blocks, resident_of(tokens), 4.5);
-  const double decode_us = elements * static_cast<double>(token_blocks) * 2.8 / (128.0 * 1700.0 * 0.75 * limits.sms);
-  const double flops = 2 * elements * static_cast<double>(token_blocks * tokens);
-  const double busy = std::min(1.0, std::max(filled, 0.1) * (tokens < kMaxTokens ? 1.5 : 1.0));
-  const double x_us = 0.2 * 2 * static_cast<double>(p.k) * m * static_cast<double>(row_blocks) / limits.bytes_per_us;
-  const double join_us = splits > 1 ? 0.2 + 0.016 * (splits - 1) * m : 0;
-  return std::max({streamed + x_us, 5 + decode_us / busy, 8 + flops / (0.62 * limits.flops_per_us) / busy}) + join_us;
+  const int64_t blocks = row_blocks * token_blocks * splits, units = ceil_div(ceil_div(p.k, kUnitColumns), splits);
+  const double full = static_cast<double>(blocks) / limits.sms;  // blocks per multiprocessor
+  const double rounds = std::ceil(full / resident - 0.05);
+  const double share = full > 1 && resident == 2 ? 2 : 1;  // blocks that run side by side
+  double unit_us = (share == 2 ? 1.6 : 1.4) * (1 + 0.0025 * tokens);
+  if (p.format == DType::Q4_1 || p.format == DType::Q4_K) unit_us *= 1.1;
+  if (p.format == DType::Q5_0 || p.format == DType::Q5_1 || p.format == DType::Q5_K || p.format == DType::Q6_K ||
+      p.format == DType::Q8_0) {
+    unit_us *= 1.4;
+  }
+  if (p.format == DType::IQ4_NL || p.format == DType::IQ4_XS) unit_us *= 2;
+  const double flops = 2.0 * kRows * kUnitColumns * tokens * share;  // of a unit, on one multiprocessor
+  const double product_us = flops * limits.sms / (0.95 * limits.flops_per_us);
+  const double ends_us = 3.5 + 0.03 * tokens + (splits > 1 ? 1 + 0.02 * (splits - 1) * tokens : 0);
+  const double streamed = stream_us(p, limits, blocks, resident, 4.5);
+  return std::max(streamed, rounds * (static_cast<double>(units) * std::max(unit_us, product_us) + ends_us));
 }
 
 cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step) {
