@@ -28,10 +28,6 @@ cudaError_t launch_kernel(void (*kernel)(Params...), const LaunchShape& shape, c
     attributes[count++].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
   }
   if (step.overlap) {
-    // Kernels overlap only while they agree on how a multiprocessor's memory is split: most of it as shared memory.
-    const cudaError_t split =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
-    if (split != cudaSuccess) return split;
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }

@@ -1,9 +1,8 @@
 // Quantized weights times one to eight tokens on Hopper: a stream of bulk copies that the tensor cores keep up with.
 //
-// Blocks stay, one on a multiprocessor, and take tiles of 16 rows in turn. A loader warp copies the units of a tile,
-// eight at a time, into a ring that runs ahead over the borders of tiles, and starts before the kernel in front has
-// ended; less than half of the shared memory is taken where x is short, so that the kernel behind can do the same.
-// Eight warps take a unit each and leave the sums of a tile to one more, which adds them up and stores.
+// Blocks stay and take tiles of 16 rows in turn. A loader warp copies the units of a tile, eight at a time, into a ring
+// that runs ahead over the borders of tiles, and starts before the kernel in front has ended. Eight warps take a unit
+// each and leave the sums of a tile to one more, which adds them up and stores.
 //
 // One token fills one of the eight columns of a tensor-core product. It is spread over all of them: each of eight runs
 // of columns that share a scale has the x of its own in its own column, and zeros in the others. Scales are then
@@ -61,56 +60,26 @@ struct RingPlace {
 struct StreamBarriers {
   uint64_t full[kStreamMaxSlots], empty[kStreamMaxSlots];  // of the ring
   uint64_t summed[2], taken[2];                            // of the sums of a tile
-  uint64_t x;
 };
 
-__device__ __forceinline__ void meet_multipliers() {
-  asm volatile("bar.sync 1, %0;" ::"n"(32 * kStreamWarps) : "memory");
-}
+__device__ __forceinline__ void meet_multipliers() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
 
-// The pieces of weights that a block takes, in order.
 template <DType kFormat>
-struct SlotWalk {
-  static constexpr int kSize = Unit<kFormat>::kSize;
-  const PackedStreamParams& p;
-  int tiles;
-  int tile = static_cast<int>(blockIdx.x), unit = 0;
-
-  __device__ __forceinline__ bool done() const { return tile >= tiles; }
-  __device__ __forceinline__ const uint8_t* from() const {
-    return p.weights + (static_cast<int64_t>(tile) * p.units + unit) * kSize;
-  }
-  __device__ __forceinline__ uint32_t bytes() const {
-    return static_cast<uint32_t>(min(kStreamWarps, p.units - unit) * kSize);
-  }
-  __device__ __forceinline__ void next() {
-    unit += kStreamWarps;
-    if (unit < p.units) return;
-    unit = 0;
-    tile += static_cast<int>(gridDim.x);
-  }
-};
-
-// Weights do not depend on the kernel in front: while that one runs, the ring fills.
-template <DType kFormat, int kTokens>
 __device__ __forceinline__ void stream_weights(const PackedStreamParams& p, uint8_t* ring, StreamBarriers& barriers,
-                                               const HalfX<kFormat, kTokens>& staged, int tiles) {
-  SlotWalk<kFormat> walk{p, tiles};
+                                               int tiles) {
+  constexpr int kSize = Unit<kFormat>::kSize;
   RingPlace place;
-  const auto copy = [&] {
-    arrive_expecting(barriers.full + place.at, walk.bytes());
-    copy_bulk(ring + place.at * stream_slot_bytes<kFormat>(), walk.from(), walk.bytes(), barriers.full + place.at);
-    place.advance(p.slots);
-    walk.next();
-  };
-#pragma unroll 1
-  for (int i = 0; i < p.slots && !walk.done(); ++i) copy();
-  wait_for_previous_kernel();
-  staged.fetch(p.x, p.x_stride, p.k, p.out.m, &barriers.x);
-#pragma unroll 1
-  while (!walk.done()) {
-    wait_barrier(barriers.empty + place.at, place.parity ^ 1);
-    copy();
+  int used = 0;
+  for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += static_cast<int>(gridDim.x)) {
+    const uint8_t* from = p.weights + static_cast<int64_t>(tile) * p.units * kSize;
+    for (int unit = 0; unit < p.units; unit += kStreamWarps, ++used) {
+      const auto bytes = static_cast<uint32_t>(min(kStreamWarps, p.units - unit) * kSize);
+      if (used >= p.slots) wait_barrier(barriers.empty + place.at, place.parity ^ 1);
+      arrive_expecting(barriers.full + place.at, bytes);
+      copy_bulk(ring + place.at * stream_slot_bytes<kFormat>(), from + static_cast<int64_t>(unit) * kSize, bytes,
+                barriers.full + place.at);
+      place.advance(p.slots);
+    }
   }
 }
 
@@ -208,16 +177,20 @@ __device__ __forceinline__ void multiply_unit(const UnitFragment<kFormat>& unit,
 
 // A warp's sums of a tile, where finish_items finds them.
 template <int kTokens>
-__device__ __forceinline__ void put_sums(float* place, int lane, float (&sums)[kTokens == 1 ? 2 : 4]) {
+__device__ __forceinline__ void put_sums(float* place, const float* factors, int m, int lane,
+                                         float (&sums)[kTokens == 1 ? 2 : 4]) {
+  const int g = lane / 4, t = lane % 4;
   if constexpr (kTokens == 1) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       sums[half] += __shfl_xor_sync(0xffffffffu, sums[half], 1);
       sums[half] += __shfl_xor_sync(0xffffffffu, sums[half], 2);
-      if (lane % 4 == 0) place[lane / 4 + 8 * half] = sums[half];
+      if (t == 0) place[g + 8 * half] = sums[half] * factors[0];
     }
   } else {
-    put_fragment(place, 0, sums);
+    const float first = factors[min(2 * t, m - 1)], second = factors[min(2 * t + 1, m - 1)];
+    const float scaled[4] = {sums[0] * first, sums[1] * second, sums[2] * first, sums[3] * second};
+    put_fragment(place, 0, scaled);
   }
 }
 
@@ -226,14 +199,13 @@ __device__ __forceinline__ void multiply_tiles(const PackedStreamParams& p, cons
                                                StreamBarriers& barriers, const HalfX<kFormat, kTokens>& staged,
                                                const uint8_t* zeros, float* partials, int tiles) {
   using U = Unit<kFormat>;
-  constexpr int kSums = kTokens == 1 ? 2 : 4;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   // Tokens that are not there repeat the last one: nobody looks at their sums.
   const uint8_t* x = staged.x + (kTokens == 1 ? 0 : min(lane / 4, p.out.m - 1) * staged.stride) + lane % 4 * 16;
   RingPlace place;
   int turn = 0;
   for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += static_cast<int>(gridDim.x), ++turn) {
-    float sums[kSums] = {};
+    float sums[kTokens == 1 ? 2 : 4] = {};
 #pragma unroll 1
     for (int first = 0; first < p.units; first += kStreamWarps) {
       const int index = first + warp;
@@ -249,60 +221,30 @@ __device__ __forceinline__ void multiply_tiles(const PackedStreamParams& p, cons
       if (lane == 0) arrive(barriers.empty + place.at);
       place.advance(p.slots);
       if (index < p.units) {
-        float unit_sums[kSums] = {};
         multiply_unit<kFormat>(unit, scales, x + index * staged.kUnitBytes, zeros + lane % 4 * 16,
                                staged.starts + index * U::kRuns * kTokens, staged.plain + index * U::kRuns * kTokens,
-                               lane, unit_sums);
-        const float* factors = staged.factors + index * kTokens;
-#pragma unroll
-        for (int i = 0; i < kSums; ++i) {
-          sums[i] = fmaf(factors[kTokens == 1 ? 0 : lane % 4 * 2 + i % 2], unit_sums[i], sums[i]);
-        }
+                               lane, sums);
       }
     }
     const int buffer = turn % 2;
     if (turn >= 2) wait_barrier(barriers.taken + buffer, (turn / 2 - 1) % 2);
-    put_sums<kTokens>(partials + buffer * stream_partial_floats(kTokens) + warp * kTokens * kTileStride, lane, sums);
+    put_sums<kTokens>(partials + buffer * stream_partial_floats(kTokens) + warp * kTokens * kTileStride, staged.factors,
+                      p.out.m, lane, sums);
     __syncwarp();
     if (lane == 0) arrive(barriers.summed + buffer);
   }
 }
 
-// Adds the sums of all warps up into those of the first: the warp that stores has lanes for all of it.
 template <int kTokens>
-__device__ __forceinline__ void join_sums(float* partials, int lane) {
-  constexpr int kColumns = 4 * kTokens, kShare = kColumns < 32 ? 32 / kColumns : 1;  // lanes that share four rows
-  const int column = lane % kColumns, token = column / 4;
-  float4 sum = {0, 0, 0, 0};
-#pragma unroll
-  for (int i = 0; i < kStreamWarps / kShare; ++i) {
-    const int part = i * kShare + lane / kColumns;
-    sum =
-        add(sum, *reinterpret_cast<const float4*>(partials + (part * kTokens + token) * kTileStride + column % 4 * 4));
-  }
-#pragma unroll
-  for (int mask = kColumns; mask < 32; mask *= 2) {
-    sum.x += __shfl_xor_sync(0xffffffffu, sum.x, mask);
-    sum.y += __shfl_xor_sync(0xffffffffu, sum.y, mask);
-    sum.z += __shfl_xor_sync(0xffffffffu, sum.z, mask);
-    sum.w += __shfl_xor_sync(0xffffffffu, sum.w, mask);
-  }
-  __syncwarp();
-  if (lane < kColumns) *reinterpret_cast<float4*>(partials + token * kTileStride + column % 4 * 4) = sum;
-  __syncwarp();
-}
-
-template <int kTokens>
-__device__ __forceinline__ void store_tiles(const PackedStreamParams& p, StreamBarriers& barriers, float* partials,
-                                            int tiles) {
+__device__ __forceinline__ void store_tiles(const PackedStreamParams& p, StreamBarriers& barriers,
+                                            const float* partials, int tiles) {
   const int lane = threadIdx.x % 32;
   int turn = 0;
   for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += static_cast<int>(gridDim.x), ++turn) {
     const int buffer = turn % 2;
     wait_barrier(barriers.summed + buffer, turn / 2 % 2);
-    float* sums = partials + buffer * stream_partial_floats(kTokens);
-    join_sums<kTokens>(sums, lane);
-    finish_items(sums, 1, 1, kTokens, tile * kTileRows, 0, 1, lane, 32, p.out);
+    finish_items(partials + buffer * stream_partial_floats(kTokens), kStreamWarps, 1, kTokens, tile * kTileRows, 0, 1,
+                 lane, 32, p.out);
     __syncwarp();
     if (lane == 0) arrive(barriers.taken + buffer);
   }
@@ -328,19 +270,22 @@ __global__ void __launch_bounds__(kStreamThreads, 2) packed_stream(const __grid_
       init_barrier(barriers.summed + i, kStreamWarps);
       init_barrier(barriers.taken + i, 1);
     }
-    init_barrier(&barriers.x, 1);
     publish_barriers();
   }
   if (threadIdx.x < kZeroBytes / 4) reinterpret_cast<uint32_t*>(zeros)[threadIdx.x] = 0;
+  if (threadIdx.x < kTokens) staged.peaks[threadIdx.x] = 0;
   __syncthreads();
   if (warp == kStreamWarps) {
-    if (threadIdx.x % 32 == 0) stream_weights(p, ring, barriers, staged, tiles);
+    if (threadIdx.x % 32 == 0) stream_weights<kFormat>(p, ring, barriers, tiles);
+    wait_for_previous_kernel();
   } else if (warp > kStreamWarps) {
     wait_for_previous_kernel();
     store_tiles<kTokens>(p, barriers, partials, tiles);
   } else {
-    wait_barrier(&barriers.x, 0);
-    staged.convert(p.k, p.out.m, p.units, warp, kStreamWarps);
+    wait_for_previous_kernel();
+    staged.fetch(p.x, p.x_stride, p.k, p.out.m, p.units, warp, kStreamWarps);
+    meet_multipliers();
+    staged.convert(p.out.m, p.units, warp, kStreamWarps);
     meet_multipliers();
     multiply_tiles<kFormat, kTokens>(p, ring, barriers, staged, zeros, partials, tiles);
   }
