@@ -7,7 +7,6 @@
 #include "kernels/linear/cuda/epilogue.cuh"
 #include "kernels/linear/cuda/families.h"
 #include "kernels/linear/cuda/launch_kernel.h"
-#include "kernels/linear/cuda/tensor_map.h"
 #include "kernels/linear/cuda/wgmma.cuh"
 
 #include <algorithm>
@@ -197,13 +196,38 @@ double estimate(const CudaLinearProblem& p, const CudaLimits& limits, const Vari
   return std::max(streamed * slow + x_us + join_us, 8 + flops / (0.65 * limits.flops_per_us));
 }
 
+using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
+
+EncodeTiled find_encoder() {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  const cudaError_t status =
+      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+  return status == cudaSuccess ? reinterpret_cast<EncodeTiled>(function) : nullptr;
+}
+
+// A row-major matrix of 16-bit elements, read in boxes of kDepth columns x `box_rows` rows.
+bool describe(CUtensorMap& map, DType type, const void* data, int64_t rows, int64_t columns, int64_t stride,
+              int box_rows) {
+  static const EncodeTiled encode = find_encoder();
+  if (encode == nullptr) return false;
+  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
+  const cuuint64_t strides[1] = {static_cast<cuuint64_t>(stride) * 2};
+  const cuuint32_t box[2] = {kDepth, static_cast<cuuint32_t>(box_rows)}, steps[2] = {1, 1};
+  const CUtensorMapDataType element =
+      type == DType::BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  return encode(&map, element, 2, const_cast<void*>(data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
 template <class T, int kTokens, int kGroups>
 cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step,
                    const Variant& v) {
   using Shape = Tile<kTokens, kGroups>;
   CUtensorMap weights, x;
-  if (!describe_matrix(weights, p.format, a.weights, p.n, p.k, packed_linear_stride(p.k), kDepth, Shape::kRows) ||
-      !describe_matrix(x, p.x, a.x, p.m, p.k, a.x_stride, kDepth, kTokens)) {
+  if (!describe(weights, p.format, a.weights, p.n, p.k, packed_linear_stride(p.k), Shape::kRows) ||
+      !describe(x, p.x, a.x, p.m, p.k, a.x_stride, kTokens)) {
     return cudaErrorInvalidValue;
   }
   WgmmaParams params{};

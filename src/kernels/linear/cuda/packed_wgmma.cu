@@ -66,7 +66,7 @@ double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
 cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step) {
   const int tokens = tokens_of(p.m);
   CUtensorMap x;
-  if (!describe_matrix(x, p.x, a.x, p.m, p.k, a.x_stride, kChunk, tokens)) return cudaErrorInvalidValue;
+  if (!describe(x, p.x, a.x, p.m, p.k, a.x_stride, {kChunk, tokens, true})) return cudaErrorInvalidValue;
   PackedWgmmaParams params{};
   params.weights = static_cast<const uint8_t*>(a.weights);
   params.units = static_cast<int>(ceil_div(p.k, kUnitColumns));

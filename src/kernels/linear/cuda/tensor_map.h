@@ -1,15 +1,19 @@
-// Descriptions of matrices for Hopper's bulk tensor copies. The driver makes them; it is asked for at run time, so that
-// nothing links against it.
+// Descriptions of 16-bit matrices for Hopper's bulk tensor copies.
 #pragma once
 
 #include <cuda.h>
 #include <cuda_runtime.h>
 
-#include <cstdint>
-
 #include "tensor/dtype.h"
 
 namespace millrace {
+
+struct TensorBox {
+  int columns, rows;
+  bool swizzled;  // rows of 128 bytes, permuted as warpgroup products want them; else one after the other
+};
+
+namespace detail {
 
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
 
@@ -21,20 +25,22 @@ inline EncodeTiled find_encoder() {
   return status == cudaSuccess ? reinterpret_cast<EncodeTiled>(function) : nullptr;
 }
 
-// A row-major matrix of 16-bit elements, read in boxes of `box_columns` x `box_rows` with the 128-byte swizzle.
-inline bool describe_matrix(CUtensorMap& map, DType type, const void* data, int64_t rows, int64_t columns,
-                            int64_t stride, int box_columns, int box_rows) {
-  static const EncodeTiled encode = find_encoder();
+}  // namespace detail
+
+// A row-major matrix that is read in boxes; what lies outside of it reads as zeros.
+inline bool describe(CUtensorMap& map, DType type, const void* data, int64_t rows, int64_t columns, int64_t stride,
+                     const TensorBox& box) {
+  static const detail::EncodeTiled encode = detail::find_encoder();
   if (encode == nullptr) return false;
   const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
   const cuuint64_t strides[1] = {static_cast<cuuint64_t>(stride) * 2};
-  const cuuint32_t box[2] = {static_cast<cuuint32_t>(box_columns), static_cast<cuuint32_t>(box_rows)},
-                   steps[2] = {1, 1};
+  const cuuint32_t extent[2] = {static_cast<cuuint32_t>(box.columns), static_cast<cuuint32_t>(box.rows)};
+  const cuuint32_t steps[2] = {1, 1};
   const CUtensorMapDataType element =
       type == DType::BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  return encode(&map, element, 2, const_cast<void*>(data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+  return encode(&map, element, 2, const_cast<void*>(data), sizes, strides, extent, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                box.swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
 }  // namespace millrace
