@@ -1,4 +1,4 @@
-// The kernels of one quantized format. Each format is a file of its own, so that they compile side by side.
+// The kernels of one quantized format. Formats are instantiated in several files, so that they compile side by side.
 #pragma once
 
 #include "kernels/linear/cuda/packed_mma.cuh"

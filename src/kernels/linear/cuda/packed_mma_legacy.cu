@@ -2,4 +2,6 @@
 
 namespace millrace {
 MILLRACE_PACKED_INSTANCES(, Q4_0)
+MILLRACE_PACKED_INSTANCES(, Q4_1)
+MILLRACE_PACKED_INSTANCES(, Q8_0)
 }  // namespace millrace

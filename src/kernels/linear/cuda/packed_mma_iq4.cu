@@ -1,5 +1,6 @@
 #include "kernels/linear/cuda/packed_instances.cuh"
 
 namespace millrace {
-MILLRACE_PACKED_INSTANCES(, Q5_1)
+MILLRACE_PACKED_INSTANCES(, IQ4_NL)
+MILLRACE_PACKED_INSTANCES(, IQ4_XS)
 }  // namespace millrace

@@ -1,5 +1,6 @@
 #include "kernels/linear/cuda/packed_instances.cuh"
 
 namespace millrace {
-MILLRACE_PACKED_INSTANCES(, Q5_0)
+MILLRACE_PACKED_INSTANCES(, Q4_K)
+MILLRACE_PACKED_INSTANCES(, Q6_K)
 }  // namespace millrace
