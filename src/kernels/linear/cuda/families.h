@@ -10,7 +10,8 @@ const CudaLinearKernel& flat_mma_kernel();
 const CudaLinearKernel& gemv_rows_kernel();
 std::span<const CudaLinearKernel> wgmma_kernels();  // 128 or 64 rows a block, and with two stages only
 const CudaLinearKernel& packed_mma_kernel();
-const CudaLinearKernel& packed_bulk_kernel();
+const CudaLinearKernel& packed_stream_kernel();
+const CudaLinearKernel& packed_wgmma_kernel();
 const CudaLinearKernel& rows_kernel();
 
 // Whether one token has rows for every warp that gemv-rows keeps on the device. It then streams at full width and takes
