@@ -200,6 +200,7 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, int spli
   params.k_split = static_cast<int>(round_up(ceil_div(p.k, splits), kDepth));
   params.out = linear_output(p, a);
   LaunchShape shape;
+  shape.most_shared = true;
   shape.grid =
       dim3(static_cast<unsigned>(ceil_div(p.n, S::kRows) * splits), static_cast<unsigned>(ceil_div(p.m, 8 * kGroups)));
   shape.threads = kThreads;

@@ -230,6 +230,7 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cu
   params.token_blocks = static_cast<int>(ceil_div(p.m, kTokens));
   params.out = linear_output(p, a);
   LaunchShape shape;
+  shape.most_shared = true;
   shape.grid = dim3(static_cast<unsigned>(ceil_div(p.n, cut.rows) * params.token_blocks * params.splits));
   shape.threads = Tile<kTokens, kGroups>::kThreads;
   shape.cluster = params.splits;

@@ -226,6 +226,7 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cu
   params.items = static_cast<int>(p.gate_up ? p.n / 2 : p.n);
   params.out = linear_output(p, a);
   LaunchShape shape;
+  shape.most_shared = true;
   shape.grid = dim3(static_cast<unsigned>(std::min<int64_t>(ceil_div(params.items, kWarps), kBlocks * limits.sms)));
   shape.threads = kThreads;
   shape.shared_bytes = static_cast<size_t>(params.chunks * kAhead * kStep) * sizeof(T);
