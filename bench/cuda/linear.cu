@@ -1,9 +1,10 @@
 // Linear kernels on a GPU: checks all of them, then times them cold beside cuBLASLt.
 //
-//   linear [check] [time] [quantized] [prefill] [profile] [only=NAME] [skip=NAME] [shapes=A,B] [formats=A,B] [m=1,8]
+//   linear [check] [time] [quantized] [unpack] [prefill] [profile] [only=NAME] [skip=NAME] [shapes=A,B] [formats=A,B]
+//   [m=1,8]
 //
-// Without arguments: all but prefill and profile. NAME is how the names of the kernels begin that are meant; profile
-// runs every chosen problem twice, for a profiler to look at.
+// Without arguments: all but unpack, prefill and profile. NAME is how the names of the kernels begin that are meant;
+// profile runs every chosen problem twice, for a profiler to look at.
 //
 // Cold: weights rotate through copies that exceed the second-level cache several times, inside a CUDA graph; the median
 // of the replays counts. TB/s are the bytes of the weights over the time.
@@ -60,7 +61,7 @@ class Bench {
         filter_(filter),
         choice_(choice),
         pool_(size_t{2304} << 20),
-        x_(size_t{64} << 20),
+        x_(size_t{128} << 20),
         y_(size_t{256} << 20) {
     CHECK(cudaStreamCreate(&stream_));
     fill_random<<<1024, 256, 0, stream_>>>(pool_.as<__nv_bfloat16>(), pool_.bytes() / 2, 1, 0.05f);
@@ -143,6 +144,25 @@ class Bench {
     }
   }
 
+  void unpack_table() {
+    std::printf("\nquantized weights written out in 16 bits, cold, us (TB/s of both)\n");
+    for (const Format& f : kFormats) {
+      if (f.format == DType::BF16 || !Choice::has(choice_.formats, f.name)) continue;
+      std::printf("%-6s", f.name);
+      for (const Shape& s : kShapes) {
+        if (!Choice::has(choice_.shapes, s.name) || size_t(s.n * s.k) * 2 > y_.bytes()) continue;
+        const size_t bytes = packed_linear_bytes(f.format, s.n, s.k);
+        const int copies = copies_of(bytes);
+        const double us = time_cold(launches_of(copies), 9, stream_, [&](int i, cudaStream_t stream) {
+          return unpack_linear(f.format, pool_.as<uint8_t>() + size_t(i % copies) * bytes, s.n, s.k, 0, s.n, y_.as(),
+                               stream) == cudaSuccess;
+        });
+        std::printf(" | %s %.1f (%.2f)", s.name, us, (double(bytes) + 2.0 * double(s.n * s.k)) * 1e-6 / us);
+      }
+      std::printf("\n");
+    }
+  }
+
   void quantized_table() {
     std::printf("\nquantized, cold, us (TB/s of packed bytes), launched to overlap\n");
     for (const Format& f : kFormats) {
@@ -164,6 +184,7 @@ class Bench {
           std::printf(" | m=%lld", (long long)m);
           for (const CudaLinearKernel& kernel : cuda_linear_kernels()) {
             if (!filter_.wants(kernel) || !kernel.can_run(p, limits_)) continue;
+            if (kernel.name == "packed-mma" && m > 64) continue;  // far too slow
             const double us = kernel_us(kernel, p, true);
             std::printf(" %.*s %.1f (%.2f) e%.1f", int(kernel.name.size()), kernel.name.data(), us, tera / us,
                         kernel.estimate_us(p, limits_));
@@ -236,6 +257,7 @@ int main(int argc, char** argv) {
     if (part == "check") failures += check_linear(limits, filter, static_cast<uint64_t>(std::time(nullptr)));
     if (part == "time") Bench(limits, filter, choice).plain_table({1, 4, 8, 16, 32, 64, 128, 256});
     if (part == "quantized") Bench(limits, filter, choice).quantized_table();
+    if (part == "unpack") Bench(limits, filter, choice).unpack_table();
     if (part == "profile") Bench(limits, filter, choice).profile();
     if (part == "prefill") Bench(limits, filter, choice).plain_table({512, 1024, 2048, 4096});
   }

@@ -168,6 +168,23 @@ void Ops::reserve_workspace() {
   if (!device_.is_host()) device_.clear(attention_executor_.workspace, attention);
 }
 
+const LinearKernel* Ops::planned(const Linear::Part& part, int64_t rows) const {
+  const int64_t bucket = part.tile_rows > 0 ? part.tile_rows : bucket_rows(rows);
+  for (const auto& [m, kernel] : part.plan) {
+    if (m == bucket) return kernel;
+  }
+  return nullptr;
+}
+
+void Ops::run_part(const Linear& linear, const Linear::Part& part, const LinearKernel& kernel, const LinearArgs& args) {
+  if (times_ == nullptr) return kernel.run(args, executor_);
+  const auto& w = part.weights;
+  const DType x = args.norm != nullptr ? options_.working : args.x.dtype;
+  run_watched(linear_, kernel,
+              {w.format, w.layout->name(), options_.precision, false, w.n, w.k, args.x.rows, x, linear.gated}, args,
+              executor_);
+}
+
 // All rows at once, or in whole tiles.
 template <class RunRows>
 void Ops::in_tiles(const Linear::Part& part, int64_t rows, RunRows run) const {
@@ -179,31 +196,48 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
   if (x.rows == 0) return;  // a prompt's chunk that wants no logits
   int64_t column = 0;
   for (const auto& part : linear.parts) {
-    const int64_t rows = std::max(x.rows, part.least_rows),
-                  bucket = part.tile_rows > 0 ? part.tile_rows : bucket_rows(x.rows);
-    const LinearKernel* kernel = nullptr;
-    for (const auto& [m, planned] : part.plan) {
-      if (m == bucket) kernel = planned;
-    }
+    const int64_t rows = std::max(x.rows, part.least_rows);
+    const auto& w = part.weights;
+    const LinearKernel* kernel = planned(part, x.rows);
     if (x.dtype != options_.working) {  // a norm that comes after leaves its input in the residual's type
-      const auto& w = part.weights;
+      const int64_t bucket = part.tile_rows > 0 ? part.tile_rows : bucket_rows(x.rows);
       kernel = linear_.choose(
           {w.format, w.layout->name(), options_.precision, false, w.n, w.k, bucket, x.dtype, linear.gated});
     }
     MR_ASSERT(kernel != nullptr);
     const float* bias = linear.bias != nullptr ? linear.bias + column : nullptr;
-    const auto& w = part.weights;
     const Matrix to = y.columns(column, linear.gated ? w.n / 2 : w.n);
     in_tiles(part, rows, [&](int64_t first, int64_t count) {
-      const LinearArgs args{x.rows_from(first, count), &w, bias, to.rows_from(first, count), accumulate, linear.gated,
-                            options_.batch_invariant};
-      if (times_ == nullptr) return kernel->run(args, executor_);
-      run_watched(linear_, *kernel,
-                  {w.format, w.layout->name(), options_.precision, false, w.n, w.k, count, x.dtype, linear.gated}, args,
-                  executor_);
+      run_part(linear, part, *kernel,
+               {x.rows_from(first, count), &w, bias, to.rows_from(first, count), accumulate, linear.gated,
+                options_.batch_invariant});
     });
     column += w.n;
   }
+}
+
+bool Ops::takes_norm_along(const NormOp::Args& norm, const Linear& linear) const {
+  if (linear.parts.size() != 1 || linear.parts[0].tile_rows > 0 || norm.x.dtype != DType::F32) return false;
+  if (linear.parts[0].least_rows > norm.x.rows) return false;
+  if (norm.kind != NormKind::Rms || norm.groups != 1 || norm.weight == nullptr) return false;
+  const auto& w = linear.parts[0].weights;
+  const LinearKernel* kernel = planned(linear.parts[0], norm.x.rows);
+  return kernel != nullptr && kernel->takes_along({w.format, w.layout->name(), options_.precision, false, w.n, w.k,
+                                                   norm.x.rows, options_.working, linear.gated},
+                                                  hardware_);
+}
+
+void Ops::linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
+  if (norm.x.rows == 0) return;
+  if (!takes_norm_along(norm, linear)) {
+    this->norm(norm);
+    return this->linear(norm.out, linear, y);
+  }
+  const Linear::Part& part = linear.parts[0];
+  LinearArgs args{norm.x, &part.weights, linear.bias, y, false, linear.gated};
+  args.norm = norm.weight;
+  args.epsilon = norm.epsilon;
+  run_part(linear, part, *planned(part, norm.x.rows), args);
 }
 
 AttentionProblem Ops::problem_of(const AttentionArgs& a) const {
@@ -244,12 +278,30 @@ void Ops::attention(const AttentionArgs& args) {
   attend(part);
 }
 
+void Ops::attention(const RopeWriteOp::Args& rope, const AttentionArgs& args) {
+  const AttentionProblem problem = problem_of(args);
+  const bool turns_all = rope.angles.cols == 0 || rope.angles.cols == args.kv.head_dim;
+  const bool decodes = problem.rows == problem.sequences;  // one row each
+  if (device_.is_host() || !decodes || !turns_all || !planned(problem)->takes_along(problem, hardware_)) {
+    rope_write(rope);
+    return attention(args);
+  }
+  AttentionArgs all = args;
+  all.fresh = {rope.k, rope.v, rope.angles, rope.style};
+  attend(all);
+}
+
+const AttentionKernel* Ops::planned(const AttentionProblem& problem) {
+  const AttentionKernel* kernel = attention_.choose(pinned(problem));
+  MR_ASSERT(kernel != nullptr);
+  return kernel;
+}
+
 void Ops::attend(const AttentionArgs& args) {
   const AttentionProblem problem = problem_of(args);
   AttentionArgs invariant = args;
   invariant.invariant = options_.batch_invariant;
-  const Kernel<AttentionOp>* kernel = attention_.choose(pinned(problem));
-  MR_ASSERT(kernel != nullptr);
+  const AttentionKernel* kernel = planned(problem);
   if (times_ == nullptr) return kernel->run(invariant, attention_executor_);
   run_watched(attention_, *kernel, problem, invariant, attention_executor_);
 }

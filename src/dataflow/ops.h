@@ -54,7 +54,11 @@ class Ops {
   void embed(const WeightView& table, std::span<const int32_t> ids, Matrix out, float scale = 1,
              bool accumulate = false);
   void linear(Matrix x, const Linear& weights, Matrix y, bool accumulate = false);
+  // The linear layer of a norm, which is written to norm.out unless the kernel computes it for itself.
+  void linear(const NormOp::Args& norm, const Linear& weights, Matrix y);
   void attention(const AttentionArgs& args);
+  // Turns q and k, stores k and v, then attends; the kernel may do all of it at once.
+  void attention(const RopeWriteOp::Args& rope, const AttentionArgs& args);
   void rope_write(const RopeWriteOp::Args& args);
   void norm(const NormOp::Args& args);
   void rope_angles(const RopeAnglesOp::Args& args);
@@ -84,6 +88,10 @@ class Ops {
   AttentionProblem problem_of(const AttentionArgs& args) const;
 
  private:
+  const LinearKernel* planned(const Linear::Part& part, int64_t rows) const;
+  bool takes_norm_along(const NormOp::Args& norm, const Linear& linear) const;
+  void run_part(const Linear& linear, const Linear::Part& part, const LinearKernel& kernel, const LinearArgs& args);
+  const AttentionKernel* planned(const AttentionProblem& problem);
   void attend(const AttentionArgs& args);
   void elementwise(const ElementwiseOp::Args& args);
   void rope(const RopeOp::Args& args);

@@ -43,6 +43,8 @@ class Kernel {
   // and chosen where it was measured.
   virtual const Kernel* variant_of() const { return nullptr; }
   virtual size_t workspace_bytes(const Problem& problem, const Hardware& hardware) const { return 0; }
+  // Whether it can do the small op in front of it as well, which its Args then hold: one launch less.
+  virtual bool takes_along(const Problem& problem, const Hardware& hardware) const { return false; }
   virtual void run(const Args& args, const Executor& executor) const = 0;  // no allocation, no exception
 };
 

@@ -26,7 +26,7 @@ void feed_forward(Pass& p, const FeedForwardWeights& w, Activation activation, M
   p.linear(p.feed, w.down, out);
 }
 
-void add_feed_forward(Pass& p, const FeedForwardWeights& w, Activation activation, Matrix x, Matrix out) {
+void add_feed_forward(Pass& p, const FeedForwardWeights& w, Activation activation, const Normed& x, Matrix out) {
   p.gated_linear(x, w.gate_up, activation);
   p.add_linear(p.feed, w.down, out);
 }

@@ -22,7 +22,8 @@ FeedForwardWeights load_feed_forward(Weights::Layer& at, const DecoderConfig& co
 
 // out = down(act(gate(x)) * up(x)); add_feed_forward adds it to out instead.
 void feed_forward(Pass& pass, const FeedForwardWeights& weights, Activation activation, Matrix x, Matrix out);
-void add_feed_forward(Pass& pass, const FeedForwardWeights& weights, Activation activation, Matrix x, Matrix out);
+void add_feed_forward(Pass& pass, const FeedForwardWeights& weights, Activation activation, const Normed& x,
+                      Matrix out);
 
 // The activation a Hugging Face config names under `key`; GGUF files name none and mean `usual`.
 Activation read_activation(const WeightSource& source, std::string_view key, Activation usual);

@@ -70,6 +70,10 @@ void Pass::rms_norm(Matrix x, const float* weight, Matrix out) {
   ops.norm({NormKind::Rms, x, out, weight, nullptr, config.norm_epsilon});
 }
 
+void Pass::linear(const Normed& x, const Linear* weights, Matrix y) {
+  ops.linear({NormKind::Rms, x.x, normed, x.weight, nullptr, config.norm_epsilon}, *weights, y);
+}
+
 void Pass::layer_norm(Matrix x, const float* weight, const float* bias, Matrix out) {
   ops.norm({NormKind::Layer, x, out, weight, bias, config.norm_epsilon});
 }
@@ -94,7 +98,7 @@ void Pass::turn(RopeStyle style, int table) {
 
 void Pass::attend(int64_t layer, const AttentionSettings& s) {
   const KvLayer kv = kv_.layer(static_cast<int>(layer));
-  ops.rope_write({turn_style_, q, k, v, turn_angles_, kv, config.heads, batch.sequences, batch.tables});
+  const RopeWriteOp::Args rope{turn_style_, q, k, v, turn_angles_, kv, config.heads, batch.sequences, batch.tables};
   AttentionArgs args{.q = q,
                      .out = attended,
                      .kv = kv,
@@ -105,14 +109,25 @@ void Pass::attend(int64_t layer, const AttentionSettings& s) {
                      .window = s.window,
                      .tables = batch.tables};
   if (scores != nullptr && !scores->phi.empty()) args.phi = scores->phi[static_cast<size_t>(layer)];
-  if (scores != nullptr && scores->observed != nullptr)
-    ops.score_range({args, scores->observed + layer * config.heads});
+  if (scores == nullptr || scores->observed == nullptr) return ops.attention(rope, args);
+  ops.rope_write(rope);
+  ops.score_range({args, scores->observed + layer * config.heads});
   ops.attention(args);
 }
 
 void Pass::gated_linear(Matrix x, const Linear* weights, Activation activation) {
   if (weights->gated) return ops.linear(x, *weights, feed);
   ops.linear(x, *weights, gate_up);
+  activate_gate(activation);
+}
+
+void Pass::gated_linear(const Normed& x, const Linear* weights, Activation activation) {
+  if (weights->gated) return linear(x, weights, feed);
+  linear(x, weights, gate_up);
+  activate_gate(activation);
+}
+
+void Pass::activate_gate(Activation activation) {
   const Matrix up = gate_up.columns(feed.cols, feed.cols);
   ops.activate(activation, gate_up.columns(0, feed.cols), &up, feed);
 }

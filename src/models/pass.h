@@ -60,6 +60,12 @@ struct AttentionSettings {
   int window = 0;
 };
 
+// The RMS norm of x as what a linear layer takes: not computed yet, since some kernels do that themselves.
+struct Normed {
+  Matrix x;
+  const float* weight;
+};
+
 // What is known of the scores of each layer's heads, and where to note what is seen of them.
 struct ScoreKnowledge {
   std::vector<const float*> phi;   // by layer: [heads] where the kernels run; null, or no layer: not calibrated
@@ -83,6 +89,8 @@ class Pass {
   // For the rows of y: the head leaves out those whose logits are not wanted, which come last.
   void linear(Matrix x, const Linear* weights, Matrix y) { ops.linear(x.first_rows(y.rows), *weights, y); }
   void add_linear(Matrix x, const Linear* weights, Matrix y) { ops.linear(x, *weights, y, /*accumulate=*/true); }
+  Normed rms_norm(Matrix x, const float* weight) const { return {x, weight}; }
+  void linear(const Normed& x, const Linear* weights, Matrix y);
   void rms_norm(Matrix x, const float* weight, Matrix out);
   void layer_norm(Matrix x, const float* weight, const float* bias, Matrix out);
   void head_norm(Matrix x, int heads, const float* weight);  // RMS norm of each head, in place
@@ -97,11 +105,14 @@ class Pass {
 
   // feed = act(gate(x)) * up(x).
   void gated_linear(Matrix x, const Linear* gate_up_weights, Activation activation);
+  void gated_linear(const Normed& x, const Linear* gate_up_weights, Activation activation);
 
   // Keeps the rows whose logits are wanted; what follows works on those only, and ends in `last`.
   Matrix select_rows(Matrix x);
 
  private:
+  void activate_gate(Activation activation);  // feed = act(gate) * up, of gate_up
+
   Activations& buffers_;
   KvCache& kv_;
   RopeStyle turn_style_ = RopeStyle::Halves;

@@ -46,14 +46,12 @@ class Phi3 final : public Model {
     p.ops.embed(*embedding_, p.batch.tokens, p.hidden);
     for (size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
-      p.rms_norm(p.hidden, layer.attention_norm, p.normed);
-      p.linear(p.normed, layer.attention.qkv, p.qkv);
+      p.linear(p.rms_norm(p.hidden, layer.attention_norm), layer.attention.qkv, p.qkv);
       p.turn(RopeStyle::Halves);
       p.attend(i, attention);
       p.add_linear(p.attended, layer.attention.out, p.hidden);
 
-      p.rms_norm(p.hidden, layer.feed_norm, p.normed);
-      add_feed_forward(p, layer.feed, activation_, p.normed, p.hidden);
+      add_feed_forward(p, layer.feed, activation_, p.rms_norm(p.hidden, layer.feed_norm), p.hidden);
     }
     p.rms_norm(p.select_rows(p.hidden), norm_, p.last);
     p.linear(p.last, head_, p.logits);

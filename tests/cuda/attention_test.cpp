@@ -133,6 +133,142 @@ TEST(CudaAttention, EveryKernelMatchesTheReferenceOnEveryCase) {
   }
 }
 
+// Keys and values of the new tokens that attention turns and stores itself, against a kernel of its own for that.
+class FreshBatch {
+ public:
+  FreshBatch(AttentionBatch& batch, const AttentionCase& c, DType activations, Random& random)
+      : case_(c),
+        type_(activations),
+        out_(batch.rows(), batch.width()),
+        args_(batch.args(out_)),
+        q_(batch.rows(), batch.width(), random),
+        k_(batch.rows(), int64_t{c.kv_heads} * c.head_dim, random),
+        v_(batch.rows(), int64_t{c.kv_heads} * c.head_dim, random),
+        angles_(batch.rows(), c.head_dim) {
+    for (int64_t row = 0; row < batch.rows(); ++row) {
+      for (int64_t i = 0; i < c.head_dim / 2; ++i) {
+        const float angle = 3 * random.normal();
+        angles_.at(row, i) = std::cos(angle);
+        angles_.at(row, c.head_dim / 2 + i) = std::sin(angle);
+      }
+    }
+    poison_new_rows(batch.pool_bytes());
+  }
+
+  struct Result {
+    TestMatrix out;
+    std::vector<std::byte> keys, values;
+  };
+
+  Result run(const AttentionKernel& kernel, const AttentionProblem& problem, RopeStyle style, bool at_once) {
+    const std::vector<std::byte> zeros(kernel.workspace_bytes(problem, gpu().hardware()), std::byte{0});
+    const GpuBytes keys(keys_), values(values_), slots(slots_), workspace(zeros), slices(slices_), pages(pages_);
+    // Angles lie row after row.
+    std::vector<float> turns;
+    for (int64_t row = 0; row < q_.view().rows; ++row) {
+      for (int64_t i = 0; i < case_.head_dim; ++i) turns.push_back(angles_.at(row, i));
+    }
+    const GpuBytes angles(turns);
+    const Matrix turn{DType::F32, q_.view().rows, case_.head_dim, case_.head_dim, angles.data()};
+    const GpuCopy q(q_, type_), k(k_, type_), v(v_, type_), out(out_, type_);
+    AttentionArgs args = args_;
+    args.kv.keys = keys.data();
+    args.kv.values = values.data();
+    args.q = q.view();
+    args.out = out.view();
+    args.tables = {slices.as<SliceTables::Slice>(), pages.as<int32_t>(), stride_, nullptr, slots.as<int32_t>(), 1};
+    if (at_once) {
+      args.fresh = {k.view(), v.view(), turn, style};
+    } else {
+      const RopeWriteOp::Args rope{style,   q.view(),   k.view(),       v.view(),   turn,
+                                   args.kv, args.heads, args.sequences, args.tables};
+      cuda_kernels().rope_write.front()->run(rope, on_gpu());
+    }
+    kernel.run(args, on_gpu(workspace.data()));
+    Result result{TestMatrix(out_), {}, {}};
+    out.read(result.out);
+    result.keys = keys.read();
+    result.values = values.read();
+    return result;
+  }
+
+ private:
+  // What was in the cache for the new tokens is NaN, as it may be in a page that was never used.
+  void poison_new_rows(size_t bytes) {
+    keys_.assign(args_.kv.keys, args_.kv.keys + bytes);
+    values_.assign(args_.kv.values, args_.kv.values + bytes);
+    for (const auto& s : args_.sequences) stride_ = std::max<int64_t>(stride_, static_cast<int64_t>(s.pages.size()));
+    pages_.resize(static_cast<size_t>(stride_) * args_.sequences.size());
+    for (size_t i = 0; i < args_.sequences.size(); ++i) {
+      const SequenceSlice& s = args_.sequences[i];
+      slices_.push_back({s.first_row, s.rows, s.past, s.past + s.rows});
+      std::copy(s.pages.begin(), s.pages.end(), pages_.begin() + static_cast<int64_t>(i) * stride_);
+      const int32_t page = s.pages[static_cast<size_t>(s.past / case_.block_size)], slot = s.past % case_.block_size;
+      slots_.push_back(page * case_.block_size + slot);
+      for (int head = 0; head < case_.kv_heads; ++head) {
+        const size_t at = args_.kv.offset(page, head, slot), count = args_.kv.row_bytes();
+        std::fill_n(keys_.begin() + static_cast<int64_t>(at), count, std::byte{0xff});
+        std::fill_n(values_.begin() + static_cast<int64_t>(at), count, std::byte{0xff});
+      }
+    }
+  }
+
+  AttentionCase case_;
+  DType type_;
+  TestMatrix out_;
+  AttentionArgs args_;
+  TestMatrix q_, k_, v_, angles_;
+  std::vector<std::byte> keys_, values_;
+  std::vector<SliceTables::Slice> slices_;
+  std::vector<int32_t> pages_, slots_;
+  int64_t stride_ = 1;
+};
+
+// Numbers of 16 bits that differ by more than a rounding; NaN equals NaN.
+int64_t differing(DType type, const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
+  const auto number = [&](const std::vector<std::byte>& from, size_t i) {
+    uint16_t bits;
+    std::memcpy(&bits, &from[i], 2);
+    return type == DType::BF16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+  };
+  int64_t count = 0;
+  for (size_t i = 0; i + 1 < a.size(); i += 2) {
+    const float x = number(a, i), y = number(b, i);
+    const bool same = std::isnan(x) ? std::isnan(y) : std::abs(x - y) <= 1e-5 + 2 * rounding_of(type) * std::abs(x);
+    count += same ? 0 : 1;
+  }
+  return count;
+}
+
+TEST(CudaAttention, StoresNewKeysItself) {
+  int ran = 0;
+  for (const AttentionCase& c :
+       {AttentionCase{"one", DType::BF16, 8, 2, 128, 64, 0, 0, {{1000, 1}}},
+        AttentionCase{"first", DType::F16, 4, 4, 64, 16, 0, 0, {{0, 1}}},
+        AttentionCase{"unit ends", DType::BF16, 6, 2, 64, 16, 0, 0, {{15, 1}, {16, 1}, {17, 1}, {31, 1}, {700, 1}}},
+        AttentionCase{"window", DType::F16, 8, 1, 96, 32, 100, 0, {{300, 1}, {5, 1}}},
+        AttentionCase{"many", DType::BF16, 32, 8, 128, 64, 0, 0, {{900, 1}, {1023, 1}, {64, 1}, {2000, 1}, {3, 1}}}}) {
+    for (const RopeStyle style : {RopeStyle::Halves, RopeStyle::Interleaved}) {
+      Random random;
+      SCOPED_TRACE(c.name + " seed " + std::to_string(random.seed()));
+      AttentionBatch batch(c, random);
+      FreshBatch fresh(batch, c, c.kv, random);
+      const AttentionProblem problem = batch.problem();
+      for (const AttentionKernel* kernel : cuda_kernels().attention) {
+        if (!kernel->can_run(problem, gpu().hardware()) || !kernel->takes_along(problem, gpu().hardware())) continue;
+        SCOPED_TRACE(kernel->name());
+        auto apart = fresh.run(*kernel, problem, style, false), at_once = fresh.run(*kernel, problem, style, true);
+        EXPECT_LE(at_once.out.distance(apart.out), 4 * rounding_of(c.kv));
+        EXPECT_TRUE(at_once.out.spare_is_untouched());
+        EXPECT_EQ(differing(c.kv, at_once.keys, apart.keys), 0);
+        EXPECT_EQ(differing(c.kv, at_once.values, apart.values), 0);
+        ++ran;
+      }
+    }
+  }
+  EXPECT_GT(ran, 0);
+}
+
 TEST(CudaAttention, SlicesThatBeginBehindOthers) {
   const AttentionCase c{"behind", DType::BF16, 8, 2, 64, 16, 0, 0, {{90, 1}, {7, 1}, {200, 1}, {0, 40}, {33, 5}}};
   constexpr size_t kSkipped = 3;

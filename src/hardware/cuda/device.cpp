@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cctype>
+#include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -111,6 +112,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<Recording> end_recording() override {
     cudaGraph_t graph = nullptr;
     check_cuda(cudaStreamEndCapture(stream_, &graph), "recording a step");
+    log_edges(graph);
     cudaGraphExec_t executable = nullptr;
     const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
     cudaGraphDestroy(graph);
@@ -124,6 +126,21 @@ class CudaDevice final : public Device {
 
  private:
   static constexpr int64_t kHeldBack = 256 << 20;  // for recorded steps, and what the libraries take for themselves
+
+  // How many kernels of a recorded step may start while the one before drains.
+  static void log_edges(cudaGraph_t graph) {
+    if (!log().should_log(spdlog::level::debug)) return;
+    size_t nodes = 0, count = 0;
+    cudaGraphGetNodes(graph, nullptr, &nodes);
+    cudaGraphGetEdges(graph, nullptr, nullptr, nullptr, &count);
+    std::vector<cudaGraphNode_t> from(count), to(count);
+    std::vector<cudaGraphEdgeData> edges(count);
+    cudaGraphGetEdges(graph, from.data(), to.data(), edges.data(), &count);
+    const auto early = std::count_if(edges.begin(), edges.end(), [](const cudaGraphEdgeData& edge) {
+      return edge.type == cudaGraphDependencyTypeProgrammatic;
+    });
+    log().debug("recorded {} kernels and copies, {} of which start before the one in front of them ends", nodes, early);
+  }
 
   void find_ceilings(bool measure) {
     const auto file = kept_ceilings_file(hardware_.id);

@@ -1,4 +1,7 @@
+#include "hardware/cuda_device.h"
+#include "kernels/cuda/convert.h"
 #include "kernels/cuda/cost.h"
+#include "kernels/cuda/device.cuh"
 #include "kernels/cuda_lists.h"
 
 namespace millrace {
@@ -27,12 +30,21 @@ __device__ Best best_of_warp(Best best) {
   return best;
 }
 
-__global__ void __launch_bounds__(kThreads) argmax(const float* logits, int64_t stride, int cols, int32_t* ids) {
+struct Params {
+  const float* logits;
+  int64_t stride;
+  int cols;
+  int32_t* ids;
+};
+
+__global__ void __launch_bounds__(kThreads) argmax(Params p) {
   __shared__ Best parts[kThreads / 32];
-  const float* row = logits + blockIdx.x * stride;
+  allow_dependents();
+  wait_for_predecessors();
+  const float* row = p.logits + blockIdx.x * p.stride;
   Best best{-INFINITY, -1};
 #pragma unroll 8
-  for (int i = threadIdx.x; i < cols; i += kThreads) {
+  for (int i = threadIdx.x; i < p.cols; i += kThreads) {
     const float value = row[i];
     if (value > best.value) best = {value, i};
   }
@@ -41,7 +53,7 @@ __global__ void __launch_bounds__(kThreads) argmax(const float* logits, int64_t 
   __syncthreads();
   if (threadIdx.x >= 32) return;
   best = best_of_warp(parts[threadIdx.x]);
-  if (threadIdx.x == 0) ids[blockIdx.x] = best.id;
+  if (threadIdx.x == 0) p.ids[blockIdx.x] = best.id;
 }
 
 class CudaArgmax final : public Kernel<ArgmaxOp> {
@@ -52,8 +64,10 @@ class CudaArgmax final : public Kernel<ArgmaxOp> {
     return gpu_us(4.0 * double(p.rows * p.cols), hardware, 0.1);
   }
   void run(const Args& a, const Executor& executor) const override {
-    argmax<<<static_cast<unsigned>(a.logits.rows), kThreads, 0, static_cast<cudaStream_t>(executor.queue)>>>(
-        a.logits.row<float>(0), a.logits.stride, static_cast<int>(a.logits.cols), a.ids);
+    const Params params{a.logits.row<float>(0), a.logits.stride, static_cast<int>(a.logits.cols), a.ids};
+    check_launch(
+        launch_kernel(argmax, dim3(static_cast<unsigned>(a.logits.rows)), kThreads, 0, cuda_launch(executor), params),
+        "starting argmax");
   }
 };
 

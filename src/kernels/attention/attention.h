@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kernels/kernel.h"
+#include "kernels/rope/style.h"
 #include "tensor/matrix.h"
 
 namespace millrace {
@@ -67,6 +68,14 @@ struct AttentionProblem {
 };
 std::string to_string(const AttentionProblem& problem);
 
+// The keys and values of this step where they are not stored yet, for kernels that take that along: they turn q and k
+// by `angles` and store k and v.
+struct FreshRows {
+  Matrix k, v;    // [rows, kv_heads * head_dim]; no columns: all is stored, and q is turned
+  Matrix angles;  // [rows, head_dim]; no columns: nothing turns
+  RopeStyle style = RopeStyle::Halves;
+};
+
 // How far above and below phi the largest score of a row may be before unified kernels compute it again.
 struct UnifiedRoom {
   float above, below;
@@ -76,7 +85,7 @@ UnifiedRoom unified_room(DType kv);
 struct AttentionArgs {
   Matrix q;    // [rows, heads * head_dim]
   Matrix out;  // [rows, heads * head_dim]
-  KvLayer kv;  // holds the new rows already
+  KvLayer kv;  // holds the new rows already, unless `fresh` does
   std::span<const SequenceSlice> sequences;
   int heads = 0;
   float scale = 1;             // of q k^T
@@ -85,6 +94,7 @@ struct AttentionArgs {
   const float* phi = nullptr;  // [heads]: the unified maximum of each head's scores, where they were calibrated
   SliceTables tables;          // on a GPU
   bool invariant = false;      // a row's result may not depend on what else is in the batch
+  FreshRows fresh;
 };
 
 struct AttentionOp {

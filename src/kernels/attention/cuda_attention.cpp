@@ -76,6 +76,9 @@ class CudaAttention final : public AttentionKernel {
     return 10 + products / (0.04 * h.ceilings.f32_gflops) * 1e-3 + visible * 0.04;
   }
 
+  bool takes_along(const Problem& p, const Hardware&) const override {
+    return p.rows == p.sequences && takes_fresh_rows(shape_of(p));
+  }
   size_t workspace_bytes(const Problem& p, const Hardware&) const override { return plan(shape_of(p)).workspace_bytes; }
 
   void run(const Args& a, const Executor& executor) const override {
@@ -87,6 +90,14 @@ class CudaAttention final : public AttentionKernel {
     args.out = cuda_matrix(a.out);
     args.keys = a.kv.keys;
     args.values = a.kv.values;
+    if (a.fresh.k.cols > 0) {
+      args.fresh.keys = a.fresh.k.data;
+      args.fresh.values = a.fresh.v.data;
+      args.fresh.stride = a.fresh.k.stride;
+      args.fresh.angles = a.fresh.angles.cols > 0 ? a.fresh.angles.row<float>(0) : nullptr;
+      args.fresh.halves = a.fresh.style == RopeStyle::Halves;
+      args.fresh.row_slots = a.tables.row_slots;
+    }
     args.slices = reinterpret_cast<const DeviceSlice*>(a.tables.slices);
     args.tables = a.tables.pages;
     args.table_pitch = a.tables.page_stride;
@@ -106,7 +117,8 @@ class CudaAttention final : public AttentionKernel {
                                    static_cast<int>(a.sequences.size()),
                                    a.tables.longest_slice,
                                    rows,
-                                   a.invariant};
+                                   a.invariant,
+                                   most_context(a.tables.page_stride * a.kv.block_size)};
     check_launch(launch_cuda_attention(plan(shape), args, cuda_launch(executor)), "starting attention");
   }
 
@@ -118,7 +130,12 @@ class CudaAttention final : public AttentionKernel {
             p.kv_heads,    p.head_dim,
             p.block_size,  static_cast<int>(p.sequences),
             longest,       static_cast<int>(p.rows),
-            p.invariant};
+            p.invariant,   most_context(p.context)};
+  }
+
+  // Of no interest to the others: one plan is enough for all contexts.
+  int most_context(int64_t context) const {
+    return variant_.kind == CudaAttentionKind::DecodeCluster ? static_cast<int>(context) : 0;
   }
 
   // Others divide their work by the batch, or rescale one row when another's maximum grows. A window moves the units

@@ -108,6 +108,10 @@ CudaError launch_kernel(void (*kernel)(Params), dim3 grid, int threads, size_t s
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
   if (launch.programmatic) {
+    // Kernels overlap only while they agree on how a multiprocessor's memory is split: most of it as shared memory.
+    const cudaError_t split =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+    if (split != cudaSuccess) return split;
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }

@@ -1,4 +1,7 @@
+#include "hardware/cuda_device.h"
+#include "kernels/cuda/convert.h"
 #include "kernels/cuda/cost.h"
+#include "kernels/cuda/device.cuh"
 #include "kernels/cuda/values.cuh"
 #include "kernels/cuda_lists.h"
 
@@ -13,6 +16,8 @@ struct Params {
 };
 
 __global__ void elementwise(Params p) {
+  allow_dependents();
+  wait_for_predecessors();
   const int64_t row = blockIdx.y;
   const int64_t from = p.kind == Elementwise::Gather ? p.ids[row] : row;
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < p.out.cols;
@@ -35,8 +40,8 @@ class CudaElementwise final : public Kernel<ElementwiseOp> {
   void run(const Args& a, const Executor& executor) const override {
     if (a.out.rows == 0) return;
     const dim3 grid(static_cast<unsigned>((a.out.cols + 255) / 256), static_cast<unsigned>(a.out.rows));
-    elementwise<<<grid, 256, 0, static_cast<cudaStream_t>(executor.queue)>>>(
-        {a.kind, a.a, a.b, a.out, a.factor, a.ids.data()});
+    const Params params{a.kind, a.a, a.b, a.out, a.factor, a.ids.data()};
+    check_launch(launch_kernel(elementwise, grid, 256, 0, cuda_launch(executor), params), "starting an elementwise op");
   }
 };
 

@@ -106,10 +106,15 @@ class PackedKernel final : public LinearKernel {
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
     return launch_.estimate_us(problem(p, p.x), limits_of(hardware));
   }
+  bool takes_along(const Problem& p, const Hardware& hardware) const override {
+    return launch_.takes_norm != nullptr && can_run(p, hardware) &&
+           launch_.takes_norm(problem(p, p.x), limits_of(hardware));
+  }
   void run(const Args& a, const Executor& executor) const override {
     const LinearWeights& w = *a.weights;
-    const CudaLinearProblem p{w.format, a.x.dtype, a.y.dtype, w.n, w.k, a.x.rows, a.accumulate, a.gated};
-    const CudaLinearArgs args{a.x.data, a.x.stride, w.data, a.bias, a.y.data, a.y.stride};
+    const DType x = a.norm != nullptr ? cuda_packed_type(w.layout->name()) : a.x.dtype;
+    const CudaLinearProblem p{w.format, x, a.y.dtype, w.n, w.k, a.x.rows, a.accumulate, a.gated};
+    const CudaLinearArgs args{a.x.data, a.x.stride, w.data, a.bias, a.y.data, a.y.stride, nullptr, a.norm, a.epsilon};
     check_cuda(launch_.run(p, args, limits_of(*executor.hardware),
                            {static_cast<cudaStream_t>(executor.queue), executor.overlap}),
                "starting a linear layer");

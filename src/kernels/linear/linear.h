@@ -64,6 +64,10 @@ struct LinearArgs {
   bool accumulate = false;
   bool gated = false;      // the weights are gate and up in groups, y = silu(gate) * up
   bool invariant = false;  // no row of y may depend on the other rows of x
+  // [k] or null: x is the residual stream in f32, and its RMS norm with these weights comes first. For kernels that
+  // take it along.
+  const float* norm = nullptr;
+  float epsilon = 0;
 };
 
 struct LinearOp {

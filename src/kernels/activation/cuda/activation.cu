@@ -22,8 +22,8 @@ __device__ float activate(Activation kind, float x) {
 
 template <bool kWide>
 __global__ void __launch_bounds__(kThreads) activation_kernel(const __grid_constant__ CudaActivationArgs a) {
-  wait_for_predecessors();
   allow_dependents();
+  wait_for_predecessors();
   const int64_t eights = (a.cols + 7) / 8;
   const int64_t index = blockIdx.x * int64_t{kThreads} + threadIdx.x;
   if (index >= a.rows * eights) return;

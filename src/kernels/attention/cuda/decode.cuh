@@ -19,6 +19,7 @@ struct DecodeParams {
   int pairs_per_sequence = 0;    // at most
   int ranks = 1;                 // blocks of a cluster
   bool deep = false;             // twice the stages, where a multiprocessor has one block only
+  int held_stages = 0;           // that have memory: no warp has more units than that where they are fewer
   float* partials = nullptr;     // [blocks][2][kTileRows][head_dim]
   float2* summaries = nullptr;   // [blocks][2][kTileRows]: maximum, total
   unsigned* counters = nullptr;  // [sequences][pairs_per_sequence]: zero before and after a launch
@@ -224,6 +225,58 @@ class UnitLoader {
   int unit_ = 0, page_ = 0, taken_ = 0, seen_until_ = 0, seen_from_ = 0;
 };
 
+constexpr int kMostFreshDim = 128;  // all of a query is in one warp's registers: pairs can turn there
+
+// Two neighbours of each of a row's sixteens, on both sides of its eights: [step][side].
+template <class Source, int kSteps>
+__device__ void load_row(const Source* from, bool used, float2 (&x)[kSteps][2]) {
+#pragma unroll
+  for (int k = 0; k < kSteps; ++k) {
+#pragma unroll
+    for (int side = 0; side < 2; ++side) {
+      const auto v = *reinterpret_cast<const Vector<Source, 2>*>(from + k * 16 + side * 8);
+      x[k][side] = used ? float2{to_float(v.at[0]), to_float(v.at[1])} : float2{0, 0};
+    }
+  }
+}
+
+__device__ inline void turn_pair(float& a, float& b, float cosine, float sine) {
+  const float before = a;
+  a = a * cosine - b * sine;
+  b = b * cosine + before * sine;
+}
+
+// A whole head as load_row has it; `angles` are its row's.
+template <int kDim>
+__device__ void turn_row(const float* angles, bool halves, float2 (&x)[kDim / 16][2]) {
+  constexpr int kSteps = kDim / 16, kHalf = kDim / 2;
+  const int t = threadIdx.x % 4;
+  if (halves) {
+    if constexpr (kSteps % 2 == 0) {
+#pragma unroll
+      for (int k = 0; k < kSteps / 2; ++k) {
+#pragma unroll
+        for (int side = 0; side < 2; ++side) {
+          const int column = k * 16 + side * 8 + t * 2;
+          const float2 cosines = *reinterpret_cast<const float2*>(angles + column);
+          const float2 sines = *reinterpret_cast<const float2*>(angles + kHalf + column);
+          turn_pair(x[k][side].x, x[k + kSteps / 2][side].x, cosines.x, sines.x);
+          turn_pair(x[k][side].y, x[k + kSteps / 2][side].y, cosines.y, sines.y);
+        }
+      }
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+#pragma unroll
+      for (int side = 0; side < 2; ++side) {
+        const int pair = k * 8 + side * 4 + t;
+        turn_pair(x[k][side].x, x[k][side].y, angles[pair], angles[kHalf + pair]);
+      }
+    }
+  }
+}
+
 // Steps first .. first + kSteps - 1 of 16 columns, as the left side of products.
 template <class Source, class T, int kDim, int kSteps>
 __device__ void load_queries(const DecodeParams& p, const Segment& s, int first, uint32_t (&q)[kSteps][4]) {
@@ -234,13 +287,16 @@ __device__ void load_queries(const DecodeParams& p, const Segment& s, int first,
     const int index = s.first_row_of_tile + g + half * 8;
     const int64_t row = s.slice.first_row + index / p.group, head = s.kv_head * p.group + index % p.group;
     const Source* from = static_cast<const Source*>(p.args.q.data) + (used ? row * p.args.q.stride + head * kDim : 0);
+    float2 x[kSteps][2];
+    load_row(from + first * 16 + t * 2, used, x);
+    if constexpr (kSteps * 16 == kDim) {
+      if (p.args.fresh.angles != nullptr)
+        turn_row<kDim>(p.args.fresh.angles + s.slice.first_row * kDim, p.args.fresh.halves, x);
+    }
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
 #pragma unroll
-      for (int side = 0; side < 2; ++side) {
-        const auto v = *reinterpret_cast<const Vector<Source, 2>*>(from + (first + k) * 16 + side * 8 + t * 2);
-        q[k][half + side * 2] = used ? pack<T>(to_float(v.at[0]), to_float(v.at[1])) : 0u;
-      }
+      for (int side = 0; side < 2; ++side) q[k][half + side * 2] = pack<T>(x[k][side].x, x[k][side].y);
     }
   }
 }

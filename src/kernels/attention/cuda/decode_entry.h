@@ -10,7 +10,9 @@ struct DecodeParams;
 struct DecodeEntry {
   void (*kernel)(DecodeParams) = nullptr;  // null: there is none
   int threads = 0, shared_bytes = 0;
-  int deep_bytes = 0;  // shared memory with twice the stages; 0: does not fit
+  int deep_bytes = 0;                          // shared memory with twice the stages; 0: does not fit
+  int warps = 0, stages = 0, stage_bytes = 0;  // of shared memory: one stage of all warps
+  int least_stages = 1;                        // a cluster's sums take the place of that many
 };
 
 DecodeEntry decode_entry_64(DType kv, Softmax softmax, bool cluster);

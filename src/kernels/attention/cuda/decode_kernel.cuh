@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/attention/cuda/decode_entry.h"
+#include "kernels/attention/cuda/decode_fresh.cuh"
 #include "kernels/attention/cuda/decode_merge.cuh"
 
 namespace millrace {
@@ -72,7 +73,6 @@ struct WarpStream {
       issued = loader.issue_old();
       wait_for_predecessors();
     }
-    allow_dependents();
     start(issued);
   }
 
@@ -89,13 +89,15 @@ struct WarpStream {
 
   // Returns whether all rows' maxima stayed in the range of the unified one; always true for the others.
   template <Softmax kSoftmax>
-  __device__ bool run(const WarpAttention<T, kDim>& attention, const Segment& s, RowSums<kDim>& sums) {
+  __device__ bool run(const WarpAttention<T, kDim>& attention, const FreshRow<T, kDim>& fresh, const Segment& s,
+                      RowSums<kDim>& sums) {
     float seen[2] = {kNoScore, kNoScore};
     sums.clear();
     for (int unit = s.begin + static_cast<int>(threadIdx.x) / 32; unit < s.end; unit += Config::kWarps) {
       const uint32_t keys = stages + stage * 2 * Config::kUnitBytes;
       float score[2][4];
       wait_for_unit<1>();
+      if (fresh.is_in(unit)) fresh.put_key(keys);
       attention.score_unit(keys, unit, score);
       if constexpr (kSoftmax == Softmax::Unified) {
 #pragma unroll
@@ -104,6 +106,7 @@ struct WarpStream {
         attention.template follow_maximum<kSoftmax>(score, sums);
       }
       wait_for_unit<2>();
+      if (fresh.is_in(unit)) fresh.put_value(keys + Config::kUnitBytes);
       if constexpr (kSoftmax == Softmax::Unified) {
         attention.add_unit(keys + Config::kUnitBytes, score, attention.phi, sums);
       } else {
@@ -134,16 +137,17 @@ struct WarpStream {
 
 // The arithmetic of a segment; where the unified maximum did not hold, this warp alone reads its part again.
 template <Softmax kSoftmax, class T, int kDim>
-__device__ void run_segment(WarpStream<T, kDim>& stream, const WarpAttention<T, kDim>& attention, const Walk& walk,
-                            const Segment& segment, RowSums<kDim>& sums) {
-  const bool in_range = stream.template run<kSoftmax>(attention, segment, sums);
+__device__ void run_segment(WarpStream<T, kDim>& stream, const WarpAttention<T, kDim>& attention,
+                            const FreshRow<T, kDim>& fresh, const Walk& walk, const Segment& segment,
+                            RowSums<kDim>& sums) {
+  const bool in_range = stream.template run<kSoftmax>(attention, fresh, segment, sums);
   if constexpr (kSoftmax == Softmax::Unified) {
     if (!in_range) {
       wait_copies<0>();
       __syncwarp();
       stream.loader.restart(walk);
       stream.start();
-      stream.template run<Softmax::Online>(attention, segment, sums);
+      stream.template run<Softmax::Online>(attention, fresh, segment, sums);
     }
   }
 }
@@ -158,7 +162,7 @@ struct DecodeSpace {
   float* merge;
 
   __device__ DecodeSpace(const DecodeParams& p, unsigned char* shared) {
-    warp_bytes = stage_count<kDim>(p) * 2 * Config::kUnitBytes;
+    warp_bytes = p.held_stages * 2 * Config::kUnitBytes;
     stages = shared_address(shared) + static_cast<uint32_t>(threadIdx.x) / 32 * warp_bytes;
     queries = reinterpret_cast<uint4*>(shared + Config::kWarps * warp_bytes);
     merge = reinterpret_cast<float*>(shared + Config::kWarps * warp_bytes + Config::kQueryBytes);
@@ -170,6 +174,7 @@ __global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDi
     decode_attention(const __grid_constant__ DecodeParams p) {
   extern __shared__ __align__(128) unsigned char shared[];
   const DecodeSpace<kDim> space(p, shared);
+  allow_dependents();
   if (!p.args.early) wait_for_predecessors();
   const BlockRange range = block_range(p, DecodeConfig<kDim>::kWarps);
   if (range.begin >= range.end) {
@@ -184,9 +189,10 @@ __global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDi
   stream.start_early(p.args.early);
   while (!walk.done()) {
     const Segment segment = walk.segment();
+    const FreshRow<T, kDim> fresh(p, segment);
     const WarpAttention<T, kDim> attention(p, segment, space.queries);
     RowSums<kDim> sums;
-    run_segment<kSoftmax>(stream, attention, walk, segment, sums);
+    run_segment<kSoftmax>(stream, attention, fresh, walk, segment, sums);
     merge.finish(sums, segment, range.contributors(segment));
     walk.next(segment);
   }
@@ -201,6 +207,7 @@ __global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDi
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) unsigned char shared[];
   const DecodeSpace<kDim> space(p, shared);
+  allow_dependents();
   if (!p.args.early) wait_for_predecessors();
   const int pair = static_cast<int>(blockIdx.x) / p.ranks, rank = static_cast<int>(blockIdx.x) % p.ranks;
   const int sequence = pair / p.pairs_per_sequence, place = pair % p.pairs_per_sequence;
@@ -220,9 +227,10 @@ __global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDi
   WarpStream<T, kDim> stream{p, loader, space.stages, 0};
   stream.start_early(p.args.early);
   const Segment segment = walk.segment();
+  const FreshRow<T, kDim> fresh(p, segment);
   const WarpAttention<T, kDim> attention(p, segment, space.queries);
   RowSums<kDim> sums;
-  run_segment<kSoftmax>(stream, attention, walk, segment, sums);
+  run_segment<kSoftmax>(stream, attention, fresh, walk, segment, sums);
   SegmentEnd<kDim> merge(p, space.merge);
   if (p.ranks == 1) {
     merge.finish(sums, segment, {});
@@ -237,8 +245,15 @@ __global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDi
 template <class T, int kDim, Softmax kSoftmax>
 DecodeEntry decode_entry_of(bool cluster) {
   using Config = DecodeConfig<kDim>;
-  return {cluster ? decode_cluster<T, kDim, kSoftmax> : decode_attention<T, kDim, kSoftmax>, Config::kThreads,
-          Config::kSharedBytes, Config::kHasDeep ? Config::kDeepBytes : 0};
+  constexpr int kSums = kTileRows * (Config::kMergeStride * 4 + 8), kStage = 2 * Config::kUnitBytes;
+  return {cluster ? decode_cluster<T, kDim, kSoftmax> : decode_attention<T, kDim, kSoftmax>,
+          Config::kThreads,
+          Config::kSharedBytes,
+          Config::kHasDeep ? Config::kDeepBytes : 0,
+          Config::kWarps,
+          Config::kStages,
+          Config::kWarps * kStage,
+          (kSums + kStage - 1) / kStage};
 }
 
 // All variants of the softmax for the usual head sizes, the lazy one for the others: each takes its time to compile.

@@ -175,8 +175,8 @@ class RowAttention {
 template <class Kv, int kEights>
 __global__ void __launch_bounds__(kGeneralThreads) general_attention(const __grid_constant__ GeneralParams p) {
   extern __shared__ float space[];
-  wait_for_predecessors();
   allow_dependents();
+  wait_for_predecessors();
   // Rows count from the first slice on: these may be the prompts of a batch whose decodes come before them.
   const int index = static_cast<int>(blockIdx.x) / p.heads, head = static_cast<int>(blockIdx.x) % p.heads;
   const Found found = find_point(p.sequences, index, [&](int i) { return max(p.args.slices[i].rows, 0); });

@@ -37,6 +37,8 @@ struct CudaAttentionShape {
   int max_rows = 1;        // no slice has more rows; Decode wants max_rows * heads / kv_heads small
   int total_rows = 0;      // in all slices at most; Prefill and General (0: sequences * max_rows)
   bool invariant = false;  // DecodeCluster: a row's sums are in the same order whatever else is in the batch
+  // DecodeCluster: past and new tokens of any slice at most, for which less memory may do; 0: not known.
+  int max_context = 0;
 
   friend bool operator==(const CudaAttentionShape&, const CudaAttentionShape&) = default;
 };
@@ -44,16 +46,29 @@ struct CudaAttentionShape {
 // What a shape needs, as this device offers it. `grid` 0: the kernel cannot run here or not for this shape.
 struct CudaAttentionPlan {
   CudaAttentionShape shape;
-  int grid = 0, threads = 0, shared_bytes = 0, cluster = 1;
+  int grid = 0, threads = 0, shared_bytes = 0, cluster = 1, stages = 0;
   size_t workspace_bytes = 0;  // zero it once before the first launch: each launch leaves it ready for the next
 
   bool can_run() const { return grid > 0; }
 };
 
-struct CudaAttentionArgs {
-  CudaMatrix q, out;           // [rows, heads * head_dim]
-  const void* keys = nullptr;  // [page][kv head][slot][head_dim]: one layer
+// Keys and values of the new tokens that are not in their pages yet: a decode kernel then turns queries and keys and
+// stores keys and values itself. One new token for each sequence, all of a head turns, at most 16 heads share a KV
+// head.
+struct CudaFreshRows {
+  const void* keys = nullptr;  // rows of `stride` elements of the queries' type; null: all is stored already
   const void* values = nullptr;
+  int64_t stride = 0;
+  const float* angles = nullptr;       // [rows, head_dim]: cosines, then sines; null: nothing turns
+  bool halves = true;                  // pairs lie half a head apart, not side by side
+  const int32_t* row_slots = nullptr;  // [rows]: page * block_size + slot of each row's token; negative: not stored
+};
+
+struct CudaAttentionArgs {
+  CudaMatrix q, out;     // [rows, heads * head_dim]
+  void* keys = nullptr;  // [page][kv head][slot][head_dim]: one layer
+  void* values = nullptr;
+  CudaFreshRows fresh;
   const DeviceSlice* slices = nullptr;  // [sequences]
   const int32_t* tables = nullptr;      // [sequences][table_pitch]: position p lives in page tables[p / block_size]
   int64_t table_pitch = 0;
@@ -69,6 +84,7 @@ struct CudaAttentionArgs {
 
 // For the device that is current. Not inside a stream capture.
 CudaAttentionPlan plan_cuda_attention(const CudaAttentionShape& shape);
+bool takes_fresh_rows(const CudaAttentionShape& shape);
 CudaError launch_cuda_attention(const CudaAttentionPlan& plan, const CudaAttentionArgs& args, const CudaLaunch& launch);
 
 }  // namespace millrace

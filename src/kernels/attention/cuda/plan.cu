@@ -53,6 +53,27 @@ DecodeWorkspace decode_workspace(const CudaAttentionShape& s, int grid) {
   return space;
 }
 
+// As many stages as a warp has units, and no more: the memory that is left lets the next kernel's blocks in, which
+// fetch their weights meanwhile. Where a multiprocessor has one block only and long contexts, that block keeps twice as
+// much in flight.
+void choose_stages(CudaAttentionPlan& plan, const DecodeEntry& entry, int pairs) {
+  constexpr int kDeepFrom = 8;  // times the stages
+  const auto* kernel = reinterpret_cast<const void*>(entry.kernel);
+  const auto share = [](int work, int among) { return (work + among - 1) / among; };
+  const int units = share(share(share(plan.shape.max_context, kUnit), plan.cluster), entry.warps);
+  // Asked last and always: the largest amount of shared memory that was asked for is what the kernel may use.
+  const bool fits =
+      entry.deep_bytes > 0 && resident_blocks(kernel, plan.threads, entry.deep_bytes) >= plan.grid &&
+      (plan.cluster == 1 || resident_clusters(kernel, plan.threads, entry.deep_bytes, plan.cluster) >= pairs);
+  if (fits && (units == 0 || units > kDeepFrom * entry.stages)) {
+    plan.shared_bytes = entry.deep_bytes;
+    plan.stages = 2 * entry.stages;
+  } else if (units > 0 && units < entry.stages) {
+    plan.stages = units < entry.least_stages ? entry.least_stages : units;
+    plan.shared_bytes -= (entry.stages - plan.stages) * entry.stage_bytes;
+  }
+}
+
 // The largest clusters with which all pairs still run at once; single blocks where there are more pairs than that.
 CudaAttentionPlan plan_clusters(CudaAttentionPlan plan, const DecodeEntry& entry) {
   const auto* kernel = reinterpret_cast<const void*>(entry.kernel);
@@ -67,12 +88,7 @@ CudaAttentionPlan plan_clusters(CudaAttentionPlan plan, const DecodeEntry& entry
     break;
   }
   plan.grid = pairs * plan.cluster;
-  // Where each multiprocessor has one block at most, that block keeps twice as much in flight. Asked last and always:
-  // the largest amount of shared memory that was asked for is what the kernel may use.
-  if (entry.deep_bytes > 0 && resident_blocks(kernel, plan.threads, entry.deep_bytes) >= plan.grid &&
-      (plan.cluster == 1 || resident_clusters(kernel, plan.threads, entry.deep_bytes, plan.cluster) >= pairs)) {
-    plan.shared_bytes = entry.deep_bytes;
-  }
+  choose_stages(plan, entry, pairs);
   return plan;
 }
 
@@ -87,6 +103,7 @@ CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {
   plan.grid = resident_blocks(reinterpret_cast<const void*>(entry.kernel), entry.threads, entry.shared_bytes);
   plan.threads = entry.threads;
   plan.shared_bytes = entry.shared_bytes;
+  plan.stages = entry.stages;
   if (s.kind == CudaAttentionKind::DecodeCluster) return plan_clusters(plan, entry);
   plan.workspace_bytes = decode_workspace(s, plan.grid).end;
   return plan;
@@ -108,7 +125,8 @@ CudaError launch_decode(const CudaAttentionPlan& plan, const CudaAttentionArgs& 
   p.summaries = reinterpret_cast<float2*>(base + space.summaries);
   p.partials = reinterpret_cast<float*>(base + space.partials);
   const DecodeEntry entry = decode_entry(s);
-  p.deep = plan.shared_bytes == entry.deep_bytes;
+  p.deep = plan.stages > entry.stages;
+  p.held_stages = plan.stages;
   return launch_kernel(entry.kernel, dim3(static_cast<unsigned>(plan.grid)), plan.threads,
                        static_cast<size_t>(plan.shared_bytes), launch, p, plan.cluster);
 }
@@ -153,6 +171,11 @@ int prefill_tiles(const CudaAttentionShape& shape, int tile_rows) {
   const int each = shape.sequences * ((shape.max_rows + tile_rows - 1) / tile_rows);
   const int all = shape.total_rows / tile_rows + shape.sequences;
   return shape.total_rows > 0 && all < each ? all : each;
+}
+
+bool takes_fresh_rows(const CudaAttentionShape& s) {
+  const bool decodes = s.kind == CudaAttentionKind::Decode || s.kind == CudaAttentionKind::DecodeCluster;
+  return decodes && s.max_rows == 1 && s.heads / s.kv_heads <= kTileRows && s.head_dim <= kMostFreshDim;
 }
 
 CudaAttentionPlan plan_cuda_attention(const CudaAttentionShape& shape) {

@@ -236,8 +236,8 @@ __global__ void __launch_bounds__(PrefillConfig<kDim>::kThreads, 1)
   using Config = PrefillConfig<kDim>;
   extern __shared__ __align__(128) unsigned char shared_bytes[];
   const uint32_t shared = shared_address(shared_bytes);
-  wait_for_predecessors();
   allow_dependents();
+  wait_for_predecessors();
   PrefillTile tile;
   if (!find_tile<Config::kRows>(p, tile)) return;
 

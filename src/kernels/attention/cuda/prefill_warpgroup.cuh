@@ -334,8 +334,8 @@ __global__ void __launch_bounds__(WarpgroupConfig<kDim>::kThreads, 1)
     prefetch_map(&w.keys);
     prefetch_map(&w.values);
   }
-  wait_for_predecessors();
   allow_dependents();
+  wait_for_predecessors();
   PrefillTile tile;
   if (!find_tile<Config::kRows>(w.prefill, tile)) return;
   const TileRange range = tile_range<kDim>(w.prefill, tile);

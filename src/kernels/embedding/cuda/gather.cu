@@ -8,8 +8,8 @@ constexpr int kThreads = 128;
 
 template <bool kWide>
 __global__ void __launch_bounds__(kThreads) gather_kernel(const __grid_constant__ CudaGatherArgs a) {
-  wait_for_predecessors();
   allow_dependents();
+  wait_for_predecessors();
   const int64_t row = blockIdx.x, id = a.ids[row];
   const bool known = id >= 0 && id < a.entries;
   for (int column = static_cast<int>(threadIdx.x) * 8; column < a.cols; column += kThreads * 8) {

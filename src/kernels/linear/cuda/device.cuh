@@ -26,6 +26,18 @@ __device__ __forceinline__ uint4 load_stream(const void* p) {
   return v;
 }
 
+// The same, or zeros: without a branch, since many of these are under way at once.
+__device__ __forceinline__ uint4 load_stream_if(const void* p, bool live, uint64_t policy) {
+  uint4 v;
+  asm volatile(
+      "{\n.reg .pred live;\nsetp.ne.b32 live, %6, 0;\n"
+      "mov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"
+      "@live ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0,%1,%2,%3}, [%4], %5;\n}"
+      : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)
+      : "l"(p), "l"(policy), "r"(static_cast<int>(live)));
+  return v;
+}
+
 // The same where lanes take short pieces of many rows: the neighbours come along into the second-level cache.
 __device__ __forceinline__ uint4 load_pieces(const void* p) {
   uint4 v;

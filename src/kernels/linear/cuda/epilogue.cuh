@@ -127,7 +127,8 @@ __device__ __forceinline__ void finish_items(const float* partials, int parts, i
   const int items = tiles * live * 2;
 #pragma unroll 1
   for (; item < items; item += step) {
-    const int half = item % 2, token = item / 2 % live, tile = item / (2 * live);
+    // Neighbouring threads take neighbouring rows: what they store lies together.
+    const int half = item % 2, tile = item / 2 % tiles, token = item / (2 * tiles);
     const float* at = partials + (tile * tokens + token) * kTileStride + 4 * half;
     float4 low = {0, 0, 0, 0}, high = {0, 0, 0, 0};
 #pragma unroll 1  // unrolled, this loop would decide how many registers a kernel takes
@@ -161,6 +162,16 @@ __device__ __forceinline__ void finish_tiles(const float* partials, int parts, i
   finish_items(partials, parts, tiles, tokens, first_row, first_token, splits, rank * threads + int(threadIdx.x),
                splits * threads, out);
   if (splits > 1) cluster_meet();  // a block's shared memory must outlive its readers
+}
+
+// For warps that store nothing: they only meet the others.
+__device__ __forceinline__ void attend_finish(int splits) {
+  if (splits > 1) {
+    cluster_barrier();
+    cluster_meet();
+  } else {
+    __syncthreads();
+  }
 }
 
 // Puts one warp's accumulators of a 16 x 8 tile where finish_tiles finds them.

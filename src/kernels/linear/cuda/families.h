@@ -7,10 +7,16 @@ namespace millrace {
 
 const CudaLinearKernel& gemv_kernel();
 const CudaLinearKernel& flat_mma_kernel();
+const CudaLinearKernel& gemv_rows_kernel();
 std::span<const CudaLinearKernel> wgmma_kernels();  // 128 or 64 rows a block, and with two stages only
 const CudaLinearKernel& packed_mma_kernel();
-const CudaLinearKernel& packed_bulk_kernel();
+const CudaLinearKernel& packed_stream_kernel();
+const CudaLinearKernel& packed_wgmma_kernel();
 const CudaLinearKernel& rows_kernel();
+
+// Whether one token has rows for every warp that gemv-rows keeps on the device. It then streams at full width and takes
+// the norm in front of it along: kernels that split K or pad tokens stand back.
+bool has_rows_for_all(const CudaLinearProblem& problem, const CudaLimits& limits);
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }

@@ -181,7 +181,8 @@ Choice choose(const CudaLinearProblem& p, const CudaLimits& limits) {
 }
 
 bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
-  return is_plain(p.format) && p.x == p.format && p.k % 8 == 0 && limits.capability >= 80 && ceil_div(p.m, 32) <= 65535;
+  return is_plain(p.format) && p.x == p.format && p.k % 8 == 0 && limits.capability >= 80 &&
+         ceil_div(p.m, 32) <= 65535 && !has_rows_for_all(p, limits);
 }
 
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) { return choose(p, limits).us; }
@@ -199,6 +200,7 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, int spli
   params.k_split = static_cast<int>(round_up(ceil_div(p.k, splits), kDepth));
   params.out = linear_output(p, a);
   LaunchShape shape;
+  shape.most_shared = true;
   shape.grid =
       dim3(static_cast<unsigned>(ceil_div(p.n, S::kRows) * splits), static_cast<unsigned>(ceil_div(p.m, 8 * kGroups)));
   shape.threads = kThreads;

@@ -7,6 +7,7 @@
 #include "kernels/linear/cuda/epilogue.cuh"
 #include "kernels/linear/cuda/families.h"
 #include "kernels/linear/cuda/launch_kernel.h"
+#include "kernels/linear/cuda/tensor_map.h"
 #include "kernels/linear/cuda/wgmma.cuh"
 
 #include <algorithm>
@@ -17,50 +18,49 @@ namespace {
 constexpr int kDepth = 64;  // elements of K per stage: one row of the 128-byte swizzle
 constexpr int kMaxTokens = 256;
 constexpr int kMaxStages = 16;
+constexpr int kRowBytes = kDepth * 2;  // of a stage
 
 struct WgmmaParams {
   int iterations, iterations_split;  // stages along K in all, and per block of a cluster
+  int rows;                          // of a block: chosen so that the blocks divide evenly among the multiprocessors
   int stages, splits, token_blocks;
   LinearOutput out;
 };
 
+// A block has 64 rows for each warpgroup at most; the products of those that it does not have are left aside.
 template <int kTokens, int kGroups>
 struct Tile {
-  static constexpr int kRows = 64 * kGroups;
+  static constexpr int kMaxRows = 64 * kGroups;
   static constexpr int kThreads = 128 * kGroups + 32;
-  static constexpr int kWeightBytes = kRows * kDepth * 2;
-  static constexpr int kStageBytes = kWeightBytes + kTokens * kDepth * 2;
-  static constexpr int kPartialBytes = kRows / kTileRows * kTokens * kTileStride * 4;
 };
 
 struct Pipeline {
   uint8_t* stages;
   uint64_t *full, *empty;
+  int weight_bytes, stage_bytes;
 };
 
 // The loader's part. Weights do not depend on the kernel before this one: the first stages are asked for before it
 // ends.
-template <int kTokens, int kGroups>
 __device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensorMap& weights, const CUtensorMap& x,
                                             const WgmmaParams& p, int begin, int end, int row, int token) {
-  using Shape = Tile<kTokens, kGroups>;
   const int ahead = min(end - begin, p.stages);
   for (int i = 0; i < ahead; ++i) {
-    arrive_expecting(pipe.full + i, Shape::kStageBytes);
-    copy_box(pipe.stages + i * Shape::kStageBytes, weights, (begin + i) * kDepth, row, pipe.full + i);
+    arrive_expecting(pipe.full + i, pipe.stage_bytes);
+    copy_box(pipe.stages + i * pipe.stage_bytes, weights, (begin + i) * kDepth, row, pipe.full + i);
   }
   wait_for_previous_kernel();
   for (int i = 0; i < ahead; ++i) {
-    copy_box(pipe.stages + i * Shape::kStageBytes + Shape::kWeightBytes, x, (begin + i) * kDepth, token, pipe.full + i);
+    copy_box(pipe.stages + i * pipe.stage_bytes + pipe.weight_bytes, x, (begin + i) * kDepth, token, pipe.full + i);
   }
   int stage = 0;
   uint32_t parity = 0;
   for (int i = begin + ahead; i < end; ++i) {
-    uint8_t* to = pipe.stages + stage * Shape::kStageBytes;
+    uint8_t* to = pipe.stages + stage * pipe.stage_bytes;
     wait_barrier(pipe.empty + stage, parity);
-    arrive_expecting(pipe.full + stage, Shape::kStageBytes);
+    arrive_expecting(pipe.full + stage, pipe.stage_bytes);
     copy_box(to, weights, i * kDepth, row, pipe.full + stage);
-    copy_box(to + Shape::kWeightBytes, x, i * kDepth, token, pipe.full + stage);
+    copy_box(to + pipe.weight_bytes, x, i * kDepth, token, pipe.full + stage);
     if (++stage == p.stages) {
       stage = 0;
       parity ^= 1;
@@ -71,15 +71,14 @@ __device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensor
 template <class T, int kTokens, int kGroups>
 __device__ __forceinline__ void multiply_stages(const Pipeline& pipe, int stages, int count,
                                                 float (&sums)[kTokens / 2]) {
-  using Shape = Tile<kTokens, kGroups>;
   const int group = threadIdx.x / 128, lane = threadIdx.x % 32;
   int stage = 0, previous = 0;
   uint32_t parity = 0;
   for (int i = 0; i < count; ++i) {
-    const uint8_t* at = pipe.stages + stage * Shape::kStageBytes;
+    const uint8_t* at = pipe.stages + stage * pipe.stage_bytes;
     wait_barrier(pipe.full + stage, parity);
-    const uint64_t a = matrix_descriptor(at + group * 64 * kDepth * 2);
-    const uint64_t b = matrix_descriptor(at + Shape::kWeightBytes);
+    const uint64_t a = matrix_descriptor(at + group * 64 * kRowBytes);
+    const uint64_t b = matrix_descriptor(at + pipe.weight_bytes);
     begin_products();
 #pragma unroll
     for (int step = 0; step < kDepth / 16; ++step) {  // descriptors count 16 bytes: 16 elements are 2
@@ -106,10 +105,10 @@ __global__ void __launch_bounds__(Tile<kTokens, kGroups>::kThreads, 1)
   extern __shared__ uint8_t raw[];
   __shared__ alignas(8) uint64_t barriers[2 * kMaxStages];
   uint8_t* aligned = raw + (1024 - shared_address(raw) % 1024) % 1024;
-  const Pipeline pipe{aligned, barriers, barriers + kMaxStages};
+  const Pipeline pipe{aligned, barriers, barriers + kMaxStages, p.rows * kRowBytes, (p.rows + kTokens) * kRowBytes};
   const int warp = threadIdx.x / 32;
   const int block = static_cast<int>(blockIdx.x) / p.splits, split = static_cast<int>(blockIdx.x) % p.splits;
-  const int row = block / p.token_blocks * Shape::kRows, token = block % p.token_blocks * kTokens;
+  const int row = block / p.token_blocks * p.rows, token = block % p.token_blocks * kTokens;
   const int begin = min(p.iterations, split * p.iterations_split);
   const int end = min(p.iterations, begin + p.iterations_split);
   let_next_kernel_start();
@@ -124,7 +123,7 @@ __global__ void __launch_bounds__(Tile<kTokens, kGroups>::kThreads, 1)
 
   float* partials = reinterpret_cast<float*>(aligned);
   if (warp == 4 * kGroups) {
-    if (threadIdx.x % 32 == 0) load_stages<kTokens, kGroups>(pipe, weights, x, p, begin, end, row, token);
+    if (threadIdx.x % 32 == 0) load_stages(pipe, weights, x, p, begin, end, row, token);
     wait_for_previous_kernel();
     __syncthreads();
   } else {
@@ -135,13 +134,15 @@ __global__ void __launch_bounds__(Tile<kTokens, kGroups>::kThreads, 1)
     wait_for_previous_kernel();
     __syncthreads();  // all products are done: partial sums take the place of the stages
     float* tile = partials + warp * kTokens * kTileStride;
+    if (warp * kTileRows < p.rows) {
 #pragma unroll
-    for (int j = 0; j < kTokens / 8; ++j) {
-      const float fragment[4] = {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]};
-      put_fragment(tile, 8 * j, fragment);
+      for (int j = 0; j < kTokens / 8; ++j) {
+        const float fragment[4] = {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]};
+        put_fragment(tile, 8 * j, fragment);
+      }
     }
   }
-  finish_tiles(partials, 1, Shape::kRows / kTileRows, kTokens, row, token, p.splits, Shape::kThreads, p.out);
+  finish_tiles(partials, 1, p.rows / kTileRows, kTokens, row, token, p.splits, Shape::kThreads, p.out);
 #endif
 }
 
@@ -164,84 +165,79 @@ int tokens_of(int64_t m) {
 
 int groups_of(const Variant& v, int tokens) { return tokens > 64 ? 2 : v.groups; }
 
-int stages_of(const Variant& v, int tokens) {
-  const int stage = (64 * groups_of(v, tokens) + tokens) * kDepth * 2;
+// Rows of a block, and blocks along K.
+struct Cut {
+  int rows, splits;
+  double us;
+};
+
+int stages_of(const Variant& v, int tokens, int rows) {
+  const int stage = (rows + tokens) * kRowBytes;
   return std::clamp((tokens > 64 ? 208 : 104) * 1024 / stage, 2, v.stages);
 }
 
-// Blocks along K, where the rows alone leave most of the device idle and each still has a few stages to itself.
-int splits_of(const CudaLinearProblem& p, const CudaLimits& limits, const Variant& v) {
-  const int tokens = tokens_of(p.m);
-  const int64_t blocks = ceil_div(p.n, 64 * groups_of(v, tokens)) * ceil_div(p.m, tokens);
-  int splits = 1;
-  while (splits < 8 && 10 * blocks * splits < 7 * limits.sms && ceil_div(p.k, kDepth) / (2 * splits) >= 4) splits *= 2;
-  return splits;
-}
-
-bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
-  return is_plain(p.format) && p.x == p.format && p.k % 8 == 0 && has_clusters(limits);
-}
-
+// The multiprocessor with the most rows decides, though it can draw somewhat more than its share of the bandwidth.
 // Every block of rows reads x through the second-level cache; a cluster adds up its parts token by token.
-double estimate(const CudaLinearProblem& p, const CudaLimits& limits, const Variant& v) {
-  const int tokens = tokens_of(p.m), groups = groups_of(v, tokens), splits = splits_of(p, limits, v);
-  const int64_t row_blocks = ceil_div(p.n, 64 * groups), token_blocks = ceil_div(p.m, tokens);
-  const double m = static_cast<double>(p.m), k = static_cast<double>(p.k), n = static_cast<double>(p.n);
-  const double streamed = stream_us(p, limits, row_blocks * token_blocks * splits, 2, 4.2);
-  const double in_flight = static_cast<double>(stages_of(v, tokens)) * 64 * groups * kDepth * 2;
+double cost_us(const CudaLinearProblem& p, const CudaLimits& limits, const Variant& v, int rows, int splits) {
+  const int tokens = tokens_of(p.m);
+  const int64_t row_blocks = ceil_div(p.n, rows), token_blocks = ceil_div(p.m, tokens);
+  const int64_t blocks = row_blocks * token_blocks * splits;
+  const double m = static_cast<double>(p.m), k = static_cast<double>(p.k);
+  const double streamed = stream_us(p, limits, blocks, 2, 4.2);
+  const double each = static_cast<double>(rows) * k * 2 / splits, share = limits.bytes_per_us / limits.sms;
+  const double busiest = 4.2 + static_cast<double>(ceil_div(blocks, limits.sms)) * each / (1.1 * share);
+  const double in_flight = static_cast<double>(stages_of(v, tokens, rows)) * rows * kRowBytes;
   const double slow = std::max(1.0, 55e3 / in_flight);  // latency: some 55 KB must be under way
   const double x_us = 0.2 * 2 * k * m * static_cast<double>(row_blocks) / limits.bytes_per_us;
   const double join_us = splits > 1 ? 0.2 + 0.016 * (splits - 1) * m : 0;
-  const double flops = 2 * n * k * static_cast<double>(token_blocks * tokens);
-  return std::max(streamed * slow + x_us + join_us, 8 + flops / (0.65 * limits.flops_per_us));
+  const double flops = 2 * static_cast<double>(row_blocks * rows) * k * static_cast<double>(token_blocks * tokens);
+  return std::max(std::max(streamed, busiest) * slow + x_us + join_us, 8 + flops / (0.65 * limits.flops_per_us));
 }
 
-using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
-
-EncodeTiled find_encoder() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found;
-  const cudaError_t status =
-      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
-  return status == cudaSuccess ? reinterpret_cast<EncodeTiled>(function) : nullptr;
+Cut choose_cut(const CudaLinearProblem& p, const CudaLimits& limits, const Variant& v) {
+  const int most = 64 * groups_of(v, tokens_of(p.m)), least = p.m > 64 ? most : most / 2 + kTileRows;
+  Cut best{most, 1, cost_us(p, limits, v, most, 1)};
+  for (int rows = most; rows >= least; rows -= kTileRows) {
+    const int64_t blocks = ceil_div(p.n, rows) * ceil_div(p.m, tokens_of(p.m));
+    for (int splits = 1; splits <= 8; splits *= 2) {
+      if (splits > 1 && (blocks * splits / 2 >= limits.sms || ceil_div(p.k, kDepth) / splits < 4)) break;
+      const double us = cost_us(p, limits, v, rows, splits);
+      if (us < best.us) best = {rows, splits, us};
+    }
+  }
+  return best;
 }
 
-// A row-major matrix of 16-bit elements, read in boxes of kDepth columns x `box_rows` rows.
-bool describe(CUtensorMap& map, DType type, const void* data, int64_t rows, int64_t columns, int64_t stride,
-              int box_rows) {
-  static const EncodeTiled encode = find_encoder();
-  if (encode == nullptr) return false;
-  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
-  const cuuint64_t strides[1] = {static_cast<cuuint64_t>(stride) * 2};
-  const cuuint32_t box[2] = {kDepth, static_cast<cuuint32_t>(box_rows)}, steps[2] = {1, 1};
-  const CUtensorMapDataType element =
-      type == DType::BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  return encode(&map, element, 2, const_cast<void*>(data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
+  return is_plain(p.format) && p.x == p.format && p.k % 8 == 0 && has_clusters(limits) && !has_rows_for_all(p, limits);
 }
 
 template <class T, int kTokens, int kGroups>
 cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step,
                    const Variant& v) {
-  using Shape = Tile<kTokens, kGroups>;
+  const Cut cut = choose_cut(p, limits, v);
   CUtensorMap weights, x;
-  if (!describe(weights, p.format, a.weights, p.n, p.k, packed_linear_stride(p.k), Shape::kRows) ||
-      !describe(x, p.x, a.x, p.m, p.k, a.x_stride, kTokens)) {
+  if (!describe(weights, p.format, a.weights, p.n, p.k, packed_linear_stride(p.k), {kDepth, cut.rows, true}) ||
+      !describe(x, p.x, a.x, p.m, p.k, a.x_stride, {kDepth, kTokens, true})) {
     return cudaErrorInvalidValue;
   }
   WgmmaParams params{};
-  params.splits = splits_of(p, limits, v);
+  params.rows = cut.rows;
+  params.splits = cut.splits;
   params.iterations = static_cast<int>(ceil_div(p.k, kDepth));
   params.iterations_split = static_cast<int>(ceil_div(params.iterations, params.splits));
-  params.stages = stages_of(v, kTokens);
+  params.stages = stages_of(v, kTokens, cut.rows);
   params.token_blocks = static_cast<int>(ceil_div(p.m, kTokens));
   params.out = linear_output(p, a);
   LaunchShape shape;
-  shape.grid = dim3(static_cast<unsigned>(ceil_div(p.n, Shape::kRows) * params.token_blocks * params.splits));
-  shape.threads = Shape::kThreads;
+  shape.most_shared = true;
+  shape.grid = dim3(static_cast<unsigned>(ceil_div(p.n, cut.rows) * params.token_blocks * params.splits));
+  shape.threads = Tile<kTokens, kGroups>::kThreads;
   shape.cluster = params.splits;
-  shape.shared_bytes = 1024 + static_cast<size_t>(std::max(params.stages * Shape::kStageBytes, Shape::kPartialBytes));
+  // Products of rows that a block does not have read on behind its last stage.
+  const int beyond = (Tile<kTokens, kGroups>::kMaxRows - cut.rows) * kRowBytes;
+  const int stage_bytes = (cut.rows + kTokens) * kRowBytes, partials = cut.rows * kTokens / kTileRows * kTileStride * 4;
+  shape.shared_bytes = 1024 + static_cast<size_t>(std::max(params.stages * stage_bytes + beyond, partials));
   return launch_kernel(flat_wgmma<T, kTokens, kGroups>, shape, step, weights, x, params);
 }
 
@@ -272,7 +268,7 @@ bool can_run_variant(const CudaLinearProblem& p, const CudaLimits& limits) {
 
 template <const Variant& kVariant>
 double estimate_variant(const CudaLinearProblem& p, const CudaLimits& limits) {
-  return estimate(p, limits, kVariant);
+  return choose_cut(p, limits, kVariant).us;
 }
 
 template <const Variant& kVariant>

@@ -124,8 +124,8 @@ int choose_splits(const CudaLinearProblem& p, const CudaLimits& limits) {
   return splits;
 }
 
-bool can_run(const CudaLinearProblem& p, const CudaLimits&) {
-  return is_plain(p.format) && p.x == p.format && p.m >= 1 && p.m <= 4 && p.k % 8 == 0;
+bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
+  return is_plain(p.format) && p.x == p.format && p.m >= 1 && p.m <= 4 && p.k % 8 == 0 && !has_rows_for_all(p, limits);
 }
 
 // A second wave that is not full costs; so does reading x again and again for several tokens.

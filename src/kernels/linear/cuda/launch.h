@@ -53,6 +53,10 @@ struct CudaLinearArgs {
   int64_t y_stride = 0;
   // [m] or null: the sum of squares of each row of y is added (atomically) to what is there, for the norm that follows.
   float* sum_squares = nullptr;
+  // [k] or null: x is f32, and its RMS norm with these weights, rounded to the problem's type of x, is what is
+  // multiplied. For kernels that take a norm along.
+  const float* norm = nullptr;
+  float epsilon = 0;
 };
 
 struct CudaStep {
@@ -69,6 +73,7 @@ struct CudaLinearKernel {
   bool (*can_run)(const CudaLinearProblem&, const CudaLimits&);
   double (*estimate_us)(const CudaLinearProblem&, const CudaLimits&);
   cudaError_t (*run)(const CudaLinearProblem&, const CudaLinearArgs&, const CudaLimits&, const CudaStep&);
+  bool (*takes_norm)(const CudaLinearProblem&, const CudaLimits&) = nullptr;  // null: never
 };
 
 // Every kernel; for any problem with x aligned as above at least one can run, unless the format is Q2_K or Q3_K (pack

@@ -12,6 +12,9 @@ struct LaunchShape {
   int threads = 0;
   int cluster = 1;  // along x
   size_t shared_bytes = 0;
+  // Most of a multiprocessor's memory as shared memory, the rest as cache. Kernels overlap only while they agree on
+  // that.
+  bool most_shared = false;
 };
 
 template <class... Params, class... Args>
@@ -26,6 +29,11 @@ cudaError_t launch_kernel(void (*kernel)(Params...), const LaunchShape& shape, c
   if (shape.cluster > 1) {
     attributes[count].id = cudaLaunchAttributeClusterDimension;
     attributes[count++].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+  }
+  if (step.overlap && shape.most_shared) {
+    const cudaError_t split =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+    if (split != cudaSuccess) return split;
   }
   if (step.overlap) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;

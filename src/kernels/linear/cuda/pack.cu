@@ -8,6 +8,7 @@ namespace millrace {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kUnpackThreads = 128;
 
 __device__ int64_t placed(RowPlacement placement, int64_t row) {
   return placement.first + row / kGateUpGroup * placement.step + row % kGateUpGroup;
@@ -158,30 +159,33 @@ __global__ void pack_rows(const void* src, int64_t rows, int64_t k, int64_t stri
   if (row < rows) dst[placed(placement, row) * stride + column] = static_cast<T>(plain_value<kFormat>(src, job));
 }
 
-// One warp per unit: the decoding of the product kernel, stored instead of multiplied.
+// One warp per unit: decoded as for the products, put in order in shared memory, and stored in whole lines.
 template <DType kFormat>
-__global__ void unpack_units(const uint8_t* weights, int units, int64_t first, int64_t rows, int k, int64_t stride,
-                             __nv_bfloat16* dst) {
+__global__ void __launch_bounds__(kUnpackThreads)
+    unpack_units(const uint8_t* weights, int units, int64_t first, int64_t rows, int k, int64_t stride,
+                 __nv_bfloat16* dst) {
   using U = Unit<kFormat>;
-  const int64_t job = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) / 32;
-  const int lane = threadIdx.x % 32, unit_column = static_cast<int>(job % units) * kUnitColumns;
+  constexpr int kPitch = kUnitColumns / 2 + 4;  // words; rows g and g + 1 fall on different banks
+  __shared__ alignas(16) uint32_t tiles[kUnpackThreads / 32][8][kPitch];
+  const int64_t job = (static_cast<int64_t>(blockIdx.x) * kUnpackThreads + threadIdx.x) / 32;
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int unit_column = static_cast<int>(job % units) * kUnitColumns;
   const int64_t tile = job / units;
   if (tile * kUnitRows >= rows) return;
   const uint8_t* from = weights + ((first / kUnitRows + tile) * units + job % units) * U::kSize;
+  auto& words = tiles[threadIdx.x / 32];
   UnitFragment<kFormat> unit;
   unit.meta.load(from, lane);
 #pragma unroll
   for (int quarter = 0; quarter < 4; ++quarter) unit.load_quarter(from, lane, quarter);
 #pragma unroll
-  for (int block = 0; block < 8; ++block) {
+  for (int half = 0; half < 2; ++half) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int64_t row = tile * kUnitRows + lane / 4 + 8 * half;
+    for (int block = 0; block < 8; ++block) {
       uint32_t pairs[4], more[4];
       unit.decode(block, half, pairs, more);
 #pragma unroll
       for (int p = 0; p < 4; ++p) {
-        const int column = unit_column + 32 * block + U::column(lane % 4, 2 * p);
         const float2 scale = unit.scale_minimum(block, p / 2, half);
         float2 q = unpack2<__nv_bfloat16>(pairs[p]);
         if constexpr (U::kWide) {
@@ -190,9 +194,18 @@ __global__ void unpack_units(const uint8_t* weights, int units, int64_t first, i
         }
         const __nv_bfloat162 two =
             __floats2bfloat162_rn(fmaf(scale.x, q.x - U::kZero, scale.y), fmaf(scale.x, q.y - U::kZero, scale.y));
-        if (row < rows && column < k) *reinterpret_cast<__nv_bfloat162*>(dst + row * stride + column) = two;
+        words[g][16 * block + 4 * p + t] = *reinterpret_cast<const uint32_t*>(&two);
       }
     }
+    __syncwarp();
+    const int column = unit_column + 8 * lane;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const int64_t row = tile * kUnitRows + 8 * half + i;
+      const uint4 eight = *reinterpret_cast<const uint4*>(&words[i][4 * lane]);
+      if (row < rows && column < k) *reinterpret_cast<uint4*>(dst + row * stride + column) = eight;
+    }
+    __syncwarp();
   }
 }
 
@@ -225,7 +238,8 @@ template <DType kFormat>
 cudaError_t unpack_as_rows(const void* weights, int64_t k, int64_t first, int64_t rows, void* dst,
                            cudaStream_t stream) {
   const int64_t units = ceil_div(k, kUnitColumns);
-  unpack_units<kFormat><<<grid_of(ceil_div(rows, kUnitRows) * units * 32), kThreads, 0, stream>>>(
+  const int64_t blocks = ceil_div(ceil_div(rows, kUnitRows) * units * 32, kUnpackThreads);
+  unpack_units<kFormat><<<static_cast<unsigned>(blocks), kUnpackThreads, 0, stream>>>(
       static_cast<const uint8_t*>(weights), static_cast<int>(units), first, rows, static_cast<int>(k),
       packed_linear_stride(k), static_cast<__nv_bfloat16*>(dst));
   return cudaGetLastError();

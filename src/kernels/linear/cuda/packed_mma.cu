@@ -1,17 +1,14 @@
-// The flat kernels for quantized weights: which shape of work for which problem. They differ in how many warps of a
+// The flat kernel for quantized weights: which shape of work for which problem. Shapes differ in how many warps of a
 // block share a tile of rows; more of them suit few rows, fewer suit many tokens.
-#include "kernels/linear/cuda/packed_bulk.cuh"
+#include "kernels/linear/cuda/packed_formats.h"
+#include "kernels/linear/cuda/packed_instances.cuh"
 
 #include <algorithm>
 #include <cmath>
 
 namespace millrace {
 
-#define MILLRACE_PACKED_FORMATS(X) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS)
-
-#define MILLRACE_DECLARE(F)                                                                                           \
-  extern template cudaError_t launch_packed<DType::F>(const PackedParams&, const LaunchShape&, const CudaStep&, int); \
-  extern template cudaError_t launch_bulk<DType::F>(BulkParams, LaunchShape, const CudaStep&, int, int);
+#define MILLRACE_DECLARE(F) MILLRACE_PACKED_INSTANCES(extern, F)
 MILLRACE_PACKED_FORMATS(MILLRACE_DECLARE)
 #undef MILLRACE_DECLARE
 
@@ -73,16 +70,8 @@ Choice choose(const CudaLinearProblem& p, const CudaLimits& limits) {
   return best;
 }
 
-bool is_packed(const CudaLinearProblem& p, const CudaLimits& limits) {
-  if (p.x != DType::BF16 || limits.capability < 80 || p.k % 32 != 0 || ceil_div(p.m, 32) > 65535) return false;
-  switch (p.format) {
-#define MILLRACE_CASE(F) case DType::F:
-    MILLRACE_PACKED_FORMATS(MILLRACE_CASE)
-#undef MILLRACE_CASE
-    return true;
-    default:
-      return false;
-  }
+bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
+  return is_packed(p, limits) && ceil_div(p.m, 32) <= 65535;
 }
 
 // The model above ranks shapes well; measured, blocks take longer the more tokens they have.
@@ -110,75 +99,14 @@ cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaL
                     static_cast<unsigned>(ceil_div(p.m, 8 * groups(p.m))));
   shape.threads = kPackedThreads;
   shape.cluster = params.shape.splits;
-  switch (p.format) {
-#define MILLRACE_CASE(F) \
-  case DType::F:         \
-    return launch_packed<DType::F>(params, shape, step, groups(p.m));
-    MILLRACE_PACKED_FORMATS(MILLRACE_CASE)
-#undef MILLRACE_CASE
-    default:
-      return cudaErrorInvalidValue;
-  }
-}
-
-// Fed by bulk copies: x stays in shared memory for all of K, and what is left is the ring.
-struct BulkShape {
-  int resident, room;  // blocks on a multiprocessor, bytes for each
-  double us;
-};
-
-BulkShape bulk_shape(const CudaLinearProblem& p, const CudaLimits& limits) {
-  const double units = static_cast<double>(ceil_div(p.k, kUnitColumns)), tiles = static_cast<double>(ceil_div(p.n, 16));
-  const double unit_bytes = static_cast<double>(packed_linear_bytes(p.format, kUnitRows, kUnitColumns));
-  const double fixed = units * staged_unit_bytes(p) + 64.0 * static_cast<double>(p.m) + 10240.0 * groups(p.m);
-  const double slot = kPackedWarps * unit_bytes;
-  BulkShape shape{groups(p.m) == 1 && fixed + 3 * slot <= 110 * 1024 ? 2 : 1, 0, 0};
-  shape.room = (shape.resident == 2 ? 110 : 220) * 1024;
-  if (fixed + 2 * slot > shape.room) return {0, 0, 0};
-  // A warp decodes one unit after the other, and its instructions wait for each other more than for memory.
-  const double wide = p.format == DType::Q4_0 || p.format == DType::Q4_K ? 1 : 1.6;
-  const double instructions = (150 * wide + 110.0 * groups(p.m)) * (p.format == DType::Q4_0 ? 1 : 1.25);
-  const double alone_us = 0.08 + 0.0042 * instructions;
-  const double streamed_us = shape.resident * slot * limits.sms / limits.bytes_per_us;
-  const double unit_us = shape.resident == 1 ? std::max(alone_us, streamed_us) : 1.2 * std::max(alone_us, streamed_us);
-  const double rounds = std::ceil(tiles / (limits.sms * shape.resident)) * std::ceil(units / kPackedWarps);
-  shape.us = 3.2 + units * staged_unit_bytes(p) / 20e3 + rounds * unit_us;
-  return shape;
-}
-
-bool can_run_bulk(const CudaLinearProblem& p, const CudaLimits& limits) {
-  return is_packed(p, limits) && has_clusters(limits) && p.m <= 16 && bulk_shape(p, limits).resident > 0;
-}
-
-double estimate_bulk_us(const CudaLinearProblem& p, const CudaLimits& limits) { return bulk_shape(p, limits).us; }
-
-cudaError_t run_bulk(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits,
-                     const CudaStep& step) {
-  const BulkShape bulk = bulk_shape(p, limits);
-  const BulkParams params{packed_params(p, a), 0};
-  LaunchShape shape;
-  shape.grid = dim3(static_cast<unsigned>(std::min(ceil_div(p.n, kUnitRows), int64_t{limits.sms} * bulk.resident)));
-  shape.threads = kBulkThreads;
-  switch (p.format) {
-#define MILLRACE_CASE(F) \
-  case DType::F:         \
-    return launch_bulk<DType::F>(params, shape, step, groups(p.m), bulk.room);
-    MILLRACE_PACKED_FORMATS(MILLRACE_CASE)
-#undef MILLRACE_CASE
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return with_packed_format(p.format,
+                            [&](auto format) { return launch_packed<format.value>(params, shape, step, groups(p.m)); });
 }
 
 }  // namespace
 
-const CudaLinearKernel& packed_bulk_kernel() {
-  static constexpr CudaLinearKernel kKernel{"packed-bulk", "flat", can_run_bulk, estimate_bulk_us, run_bulk};
-  return kKernel;
-}
-
 const CudaLinearKernel& packed_mma_kernel() {
-  static constexpr CudaLinearKernel kKernel{"packed-mma", "flat", is_packed, estimate_us, run};
+  static constexpr CudaLinearKernel kKernel{"packed-mma", "flat", can_run, estimate_us, run};
   return kKernel;
 }
 

@@ -54,11 +54,13 @@ struct StagedX {
   __device__ __forceinline__ void fill(const PackedParams& p, int first_token, int tokens, int first_unit, int units) {
     const int lane = threadIdx.x % 32;
     for (int job = threadIdx.x / 32; job < tokens * units; job += kPackedWarps) {
-      const int token = job / units, unit = job % units, column = unit * kUnitColumns + lane * 8;
-      const int from = first_unit * kUnitColumns + column;
+      const int token = job / units, unit = job % units, from = (first_unit + unit) * kUnitColumns + lane * 8;
       const uint4 v =
           from < p.k ? load_shared_input(p.x + (first_token + token) * p.x_stride + from) : uint4{0, 0, 0, 0};
-      *reinterpret_cast<uint4*>(x + token * stride + column) = v;
+      // Lane t of a product takes columns 2 t, 2 t + 1 of every eight: they shall lie together.
+      auto* words = reinterpret_cast<uint32_t*>(x + token * stride + unit * kUnitColumns + lane / 4 * 32) + lane % 4;
+#pragma unroll
+      for (int t = 0; t < 4; ++t) words[4 * t] = word(v, t);
       float sum = 0;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -96,14 +98,7 @@ __device__ __forceinline__ void multiply_block(const UnitFragment<kFormat>& unit
   }
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
-    uint4 xs;
-    if constexpr (U::kSixBits) {
-      const uint2 first = *reinterpret_cast<const uint2*>(x[group] + 32 * block);
-      const uint2 second = *reinterpret_cast<const uint2*>(x[group] + 32 * block + 16);
-      xs = {first.x, first.y, second.x, second.y};
-    } else {
-      xs = *reinterpret_cast<const uint4*>(x[group] + 32 * block);
-    }
+    const uint4 xs = *reinterpret_cast<const uint4*>(x[group] + 32 * block);
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
       const float4 start = *reinterpret_cast<const float4*>(starts + ((block * kParts + part) * kGroups + group) * 16);
@@ -167,8 +162,8 @@ __global__ void __launch_bounds__(kPackedThreads, packed_blocks_resident(kFormat
     const __nv_bfloat16* x[kGroups];  // tokens that are not there repeat the last one: nobody looks at their sums
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
-      x[group] = staged.x + min(group * 8 + lane / 4, live - 1) * staged.stride + (at - chunk) * kUnitColumns +
-                 U::column(lane % 4, 0);
+      x[group] =
+          staged.x + min(group * 8 + lane / 4, live - 1) * staged.stride + (at - chunk) * kUnitColumns + 8 * (lane % 4);
     }
     const float* starts = staged.sums + (at - chunk) * 8 * staged.kBlockSums + lane % 4 * 4;
 #pragma unroll 1

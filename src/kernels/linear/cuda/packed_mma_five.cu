@@ -1,12 +1,7 @@
-#include "kernels/linear/cuda/packed_bulk.cuh"
+#include "kernels/linear/cuda/packed_instances.cuh"
 
 namespace millrace {
-
-template cudaError_t launch_packed<DType::Q5_0>(const PackedParams&, const LaunchShape&, const CudaStep&, int);
-template cudaError_t launch_bulk<DType::Q5_0>(BulkParams, LaunchShape, const CudaStep&, int, int);
-template cudaError_t launch_packed<DType::Q5_1>(const PackedParams&, const LaunchShape&, const CudaStep&, int);
-template cudaError_t launch_bulk<DType::Q5_1>(BulkParams, LaunchShape, const CudaStep&, int, int);
-template cudaError_t launch_packed<DType::Q5_K>(const PackedParams&, const LaunchShape&, const CudaStep&, int);
-template cudaError_t launch_bulk<DType::Q5_K>(BulkParams, LaunchShape, const CudaStep&, int, int);
-
+MILLRACE_PACKED_INSTANCES(, Q5_0)
+MILLRACE_PACKED_INSTANCES(, Q5_1)
+MILLRACE_PACKED_INSTANCES(, Q5_K)
 }  // namespace millrace

@@ -1,10 +1,6 @@
-#include "kernels/linear/cuda/packed_bulk.cuh"
+#include "kernels/linear/cuda/packed_instances.cuh"
 
 namespace millrace {
-
-template cudaError_t launch_packed<DType::IQ4_NL>(const PackedParams&, const LaunchShape&, const CudaStep&, int);
-template cudaError_t launch_bulk<DType::IQ4_NL>(BulkParams, LaunchShape, const CudaStep&, int, int);
-template cudaError_t launch_packed<DType::IQ4_XS>(const PackedParams&, const LaunchShape&, const CudaStep&, int);
-template cudaError_t launch_bulk<DType::IQ4_XS>(BulkParams, LaunchShape, const CudaStep&, int, int);
-
+MILLRACE_PACKED_INSTANCES(, IQ4_NL)
+MILLRACE_PACKED_INSTANCES(, IQ4_XS)
 }  // namespace millrace

@@ -1,10 +1,6 @@
-#include "kernels/linear/cuda/packed_bulk.cuh"
+#include "kernels/linear/cuda/packed_instances.cuh"
 
 namespace millrace {
-
-template cudaError_t launch_packed<DType::Q4_K>(const PackedParams&, const LaunchShape&, const CudaStep&, int);
-template cudaError_t launch_bulk<DType::Q4_K>(BulkParams, LaunchShape, const CudaStep&, int, int);
-template cudaError_t launch_packed<DType::Q6_K>(const PackedParams&, const LaunchShape&, const CudaStep&, int);
-template cudaError_t launch_bulk<DType::Q6_K>(BulkParams, LaunchShape, const CudaStep&, int, int);
-
+MILLRACE_PACKED_INSTANCES(, Q4_K)
+MILLRACE_PACKED_INSTANCES(, Q6_K)
 }  // namespace millrace

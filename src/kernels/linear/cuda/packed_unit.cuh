@@ -2,7 +2,7 @@
 // order in which the lanes of a warp want them, and is read in 16-byte pieces.
 //
 // A unit is a sequence of planes. Columns go in 8 blocks of 32; lane 4 g + t owns elements e = 0..7 of rows g and g + 8
-// in each block, at column 8 t + e (Q6_K, whose scales change every 16 columns: 16 (e / 4) + 4 t + e % 4).
+// in each block, at column 8 (e / 2) + 2 t + e % 2: what the tensor cores want of a lane, in the order of memory.
 //
 // - low plane, formats of 4 to 6 bits: [4 pairs of blocks][lane][4 words: block 0 row g, row g + 8, block 1 row g, g +
 // 8].
@@ -49,15 +49,18 @@ struct Unit {
   static constexpr int kHigh = kLowBytes, kScale = kLowBytes + kHighBytes;
   static constexpr int kSize = kScale + kScaleBytes;
 
-  // A decoded element is its stored number plus this.
+  // An element decoded into bf16 is its stored number plus this.
   static constexpr float kZero = kWide ? 512 : F == DType::Q4_0 ? 136 : F == DType::Q5_0 ? 144 : kSixBits ? 160 : 128;
 
   static constexpr uint32_t kMinusZero = (std::bit_cast<uint32_t>(-kZero) >> 16) * 0x10001u;  // a pair of bf16
 
+  // What a stored number counts from, and how many columns share a scale.
+  static constexpr int kStoredZero = kWide ? 128 : F == DType::Q4_0 ? 8 : F == DType::Q5_0 ? 16 : kSixBits ? 32 : 0;
+  static constexpr int kRun = kSixBits ? 16 : 32;
+  static constexpr int kRuns = kUnitColumns / kRun;
+
   // Column of element e of lane t in its block.
-  __host__ __device__ static constexpr int column(int t, int e) {
-    return kSixBits ? 16 * (e / 4) + 4 * t + e % 4 : 8 * t + e;
-  }
+  __host__ __device__ static constexpr int column(int t, int e) { return 8 * (e / 2) + 2 * t + e % 2; }
 };
 
 static_assert(Unit<DType::Q4_0>::kSize == 16 * 8 * 18 && Unit<DType::Q4_1>::kSize == 16 * 8 * 20);

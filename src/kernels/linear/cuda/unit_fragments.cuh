@@ -1,8 +1,8 @@
 // A lane's share of a packed unit in registers, and its decoding into tensor-core operands.
 //
-// Numbers become bf16 without conversion: the bits of a small integer q, put under the exponent of 128, are 128 + q.
-// The offset is taken out again inside the product (see packed_mma.cuh), so that decoding costs a shift and a lop3 per
-// pair.
+// Numbers become floats without conversion: the bits of a small integer q, put under the exponent of 128 (bf16) or 1024
+// (f16), are 128 + q or 1024 + q. The offset is taken out again inside the product (see packed_mma.cuh), so that
+// decoding costs a shift and a lop3 per pair.
 #pragma once
 
 #include "kernels/linear/cuda/device.cuh"
@@ -84,29 +84,13 @@ struct UnitFragment {
   uint4 low[4 * kQuarter];
   UnitMeta<kFormat> meta;
 
-  // All of it, from a unit in shared memory.
-  __device__ __forceinline__ void load_shared(const uint8_t* unit, int lane) {
+  // From a unit in shared memory, without its scales (run_scales.cuh has those).
+  __device__ __forceinline__ void load_bits(const uint8_t* unit, int lane) {
 #pragma unroll
     for (int i = 0; i < 4 * kQuarter; ++i) low[i] = *reinterpret_cast<const uint4*>(unit + (i * 32 + lane) * 16);
 #pragma unroll
     for (int i = 0; i < UnitMeta<kFormat>::kHigh; ++i) {
       meta.high[i] = *reinterpret_cast<const uint4*>(unit + U::kHigh + (i * 32 + lane) * 16);
-    }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = lane / 4 + 8 * half;
-      if constexpr (kFormat == DType::IQ4_XS) {
-        const uint2 header = *reinterpret_cast<const uint2*>(unit + U::kScale + row * 8);
-        meta.scale[half][0] = {header.x, header.y, 0, 0};
-      } else {
-        meta.scale[half][0] = *reinterpret_cast<const uint4*>(unit + U::kScale + row * 16);
-        if constexpr (U::kPairs) {
-          meta.scale[half][1] = *reinterpret_cast<const uint4*>(unit + U::kScale + 256 + row * 16);
-        }
-        if constexpr (U::kSixBits) {
-          meta.unit_scale[half] = reinterpret_cast<const uint16_t*>(unit + U::kScale + 256)[row];
-        }
-      }
     }
   }
 
@@ -116,16 +100,21 @@ struct UnitFragment {
       low[i] = load_stream(unit + (i * 32 + lane) * 16);
   }
 
+  // The numbers of wide formats, sign bits flipped, in the order e = 0, 2, 1, 3 of bytes.
+  __device__ __forceinline__ void stored_bytes(int block, int half, uint32_t (&bytes)[2]) const {
+    if constexpr (U::kTable) {
+      look_up_levels(word(low[block / 2], block % 2 * 2 + half), bytes);
+    } else {
+      bytes[0] = word(low[block], 2 * half);
+      bytes[1] = word(low[block], 2 * half + 1);
+    }
+  }
+
   // Pairs of elements of block `block`, row g + 8 half. Wide formats have two addends per element.
   __device__ __forceinline__ void decode(int block, int half, uint32_t (&pairs)[4], uint32_t (&more)[4]) const {
     if constexpr (U::kWide) {
       uint32_t bytes[2];
-      if constexpr (U::kTable) {
-        look_up_levels(word(low[block / 2], block % 2 * 2 + half), bytes);
-      } else {
-        bytes[0] = word(low[block], 2 * half);
-        bytes[1] = word(low[block], 2 * half + 1);
-      }
+      stored_bytes(block, half, bytes);
 #pragma unroll
       for (int p = 0; p < 4; ++p) {  // 2 (u / 2) under the exponent of 256, u % 2 under that of 128
         const uint32_t b = bytes[p / 2];
@@ -144,6 +133,34 @@ struct UnitFragment {
         if constexpr (U::kSixBits) {
           pairs[p] =
               and_or(shift_right(word(meta.high[block / 4], block % 4), 8 * half + 2 * p - 4), 0x00300030u, pairs[p]);
+        }
+      }
+    }
+  }
+
+  // The same as pairs of f16, which hold more bits: an element is 1024 plus its stored number u, or 1024 + 16 u in odd
+  // pairs of the formats of up to 6 bits, whose numbers stay where they are. Whoever multiplies takes a 16th of x
+  // there.
+  __device__ __forceinline__ void decode_half(int block, int half, uint32_t (&pairs)[4]) const {
+    if constexpr (U::kWide) {
+      uint32_t bytes[2];
+      stored_bytes(block, half, bytes);
+#pragma unroll
+      for (int p = 0; p < 4; ++p) pairs[p] = __byte_perm(bytes[p / 2], 0x64646464u, p % 2 == 0 ? 0x4240 : 0x4341);
+    } else {
+      const int w = block % 2 * 2 + half;
+      const uint32_t nibbles = word(low[block / 2], w);
+#pragma unroll
+      for (int p = 0; p < 4; ++p) {
+        const int left = p % 2 * 4;  // how far left of its place a number stays
+        pairs[p] = and_or(nibbles >> (4 * p - left), 0x000f000fu << left, 0x64006400u);
+        if constexpr (U::kFifthBit) {
+          const uint32_t high = word(meta.high[0], block / 2);
+          pairs[p] = and_or(shift_right(high, 4 * w + p - 4 - left), 0x00100010u << left, pairs[p]);
+        }
+        if constexpr (U::kSixBits) {
+          const uint32_t high = word(meta.high[block / 4], block % 4);
+          pairs[p] = and_or(shift_right(high, 8 * half + 2 * p - 4 - left), 0x00300030u << left, pairs[p]);
         }
       }
     }

@@ -67,8 +67,8 @@ __device__ float total(const Eight& x) {
 template <int kEach, bool kWide>
 __global__ void __launch_bounds__(kMaxThreads) norm_rows(const __grid_constant__ CudaNormArgs a) {
   __shared__ float parts[32];
-  wait_for_predecessors();
   allow_dependents();
+  wait_for_predecessors();
   const Place at{blockIdx.x, 0, a.cols};
   Eight x[kEach] = {};
   float mean = 0, variance = 0;
@@ -98,8 +98,8 @@ __global__ void __launch_bounds__(kMaxThreads) norm_rows(const __grid_constant__
 // A warp for each group; for rows too long for registers, too (one group). Reads three times, the last two from cache.
 template <bool kWide>
 __global__ void __launch_bounds__(kGroupWarps * 32) norm_groups(const __grid_constant__ CudaNormArgs a) {
-  wait_for_predecessors();
   allow_dependents();
+  wait_for_predecessors();
   const int64_t index = int64_t{blockIdx.x} * kGroupWarps + threadIdx.x / 32;
   if (index >= int64_t{a.rows} * a.groups) return;
   const int cols = a.cols / a.groups, lane = static_cast<int>(threadIdx.x) % 32;

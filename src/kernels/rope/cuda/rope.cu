@@ -60,8 +60,8 @@ class HeadRow {
 // A warp for each head of q, then of k, then of v; a row of blocks for each row.
 __global__ void __launch_bounds__(kWarps * 32) rope_write_kernel(const __grid_constant__ CudaRopeWriteArgs a) {
   extern __shared__ __align__(32) float shared[];
-  wait_for_predecessors();
   allow_dependents();
+  wait_for_predecessors();
   const int warp = static_cast<int>(threadIdx.x) / 32, head = static_cast<int>(blockIdx.y) * kWarps + warp;
   const int64_t row = blockIdx.x;
   if (head >= a.heads + 2 * a.kv_heads) return;
@@ -92,8 +92,8 @@ __global__ void __launch_bounds__(kWarps * 32) rope_write_kernel(const __grid_co
 }
 
 __global__ void rows_kernel(const __grid_constant__ CudaRowsArgs a) {
-  wait_for_predecessors();
   allow_dependents();
+  wait_for_predecessors();
   const int row = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (row >= a.rows) return;
   int position = 0, slot = -1;
@@ -108,8 +108,8 @@ __global__ void rows_kernel(const __grid_constant__ CudaRowsArgs a) {
 }
 
 __global__ void angles_kernel(const __grid_constant__ CudaAnglesArgs a) {
-  wait_for_predecessors();
   allow_dependents();
+  wait_for_predecessors();
   const int half = a.rotary_dim / 2;
   const int64_t index = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (index >= int64_t{a.rows} * half) return;
