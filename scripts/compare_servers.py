@@ -128,8 +128,8 @@ def measure(binary, url, seed, requests):
     many = load(binary, url, "-c", 8, "--requests", requests, "--duration", 600, "--words", 256, "-n", 64, "--seed", seed)
     alone = load(binary, url, "-c", 1, "--requests", 2, "--duration", 600, "--words", 64, "-n", 96, "--seed", seed)
     prefix = waits(load(binary, url, "-c", 1, "--requests", 2, "--duration", 600, "--prefix-words", 900, "--words", 4, "-n", 4, "--seed", seed + 1))
-    before = load(binary, url, "-c", 7, "--requests", 7, "--duration", 600, "--words", 64, "-n", 128, "--seed", seed + 2)
-    streams = subprocess.Popen([str(binary), "load", "--url", url, "--json", "-c", "7", "--requests", "7", "--duration", "600", "--words", "64", "-n", "128",
+    before = load(binary, url, "-c", 7, "--requests", 7, "--duration", 600, "--words", 64, "-n", 224, "--seed", seed + 2)
+    streams = subprocess.Popen([str(binary), "load", "--url", url, "--json", "-c", "7", "--requests", "7", "--duration", "600", "--words", "64", "-n", "224",
                                 "--seed", str(seed + 3)], stdout=subprocess.PIPE, text=True)
     time.sleep(max(1.0, before["seconds"] * 0.3))
     load(binary, url, "-c", 1, "--requests", 1, "--words", 3400, "-n", 4, "--seed", seed + 4)
