@@ -76,7 +76,8 @@ MR_INLINE inline void top_fives(const Fives& fives, int half, Weights& w) {
   });
   w[5] = top(low_bits<3, 3>(v[0], v[1]), 0xf8);
   w[6] = top(low_bits<3, 3>(v[2], v[3]), 0xf8);
-  w[7] = vreinterpretq_s8_u8(vsriq_n_u8(low_bits<3, 1>(v[4], v[1]), vshlq_n_u8(v[3], 7), 4));
+  const uint8x16_t most = low_bits<3, 1>(v[4], v[1]);
+  w[7] = vreinterpretq_s8_u8(vsriq_n_u8(most, vshlq_n_u8(v[3], 7), 4));
 }
 
 MR_INLINE inline void top_sixes(const Sixes& sixes, int half, Weights& w) {
@@ -86,7 +87,8 @@ MR_INLINE inline void top_sixes(const Sixes& sixes, int half, Weights& w) {
       v[i] = load_half(sixes[3 * p + i], half);
       w[4 * p + i] = top(v[i], 0xfc);
     });
-    w[4 * p + 3] = vreinterpretq_s8_u8(vsriq_n_u8(low_bits<2, 2>(v[0], v[1]), vshlq_n_u8(v[2], 6), 4));
+    const uint8x16_t most = low_bits<2, 2>(v[0], v[1]);
+    w[4 * p + 3] = vreinterpretq_s8_u8(vsriq_n_u8(most, vshlq_n_u8(v[2], 6), 4));
   });
 }
 
