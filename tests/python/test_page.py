@@ -195,7 +195,9 @@ def test_phone(page, server):
     assert page.execute_script("return document.documentElement.scrollWidth <= innerWidth")
     assert not page.find_element("id", "new-chat").is_displayed() or page.find_element("id", "new-chat").location["x"] < 0
     page.find_element("id", "open-sidebar").click()
-    wait(lambda: page.find_element("id", "new-chat").is_displayed())
+    wait(lambda: page.execute_script("""  // it slides in
+        const button = document.getElementById('close-sidebar'), box = button.getBoundingClientRect();
+        return button.contains(document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2));"""))
     page.find_element("id", "close-sidebar").click()
     ask(page, "On the phone")
     settled(page)

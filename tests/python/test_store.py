@@ -68,8 +68,9 @@ class Probe:
         self.env["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "detect_leaks=0")
 
     def start(self, *args, **env):
-        return subprocess.Popen([PROBE, *args], env={**self.env, **env}, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True)
+        # Whoever runs the tests in the background has SIGINT ignored; the probe must not inherit that.
+        return subprocess.Popen([PROBE, *args], env={**self.env, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
 
     def run(self, *args, **env):
         return subprocess.run([PROBE, *args], env={**self.env, **env}, capture_output=True, text=True, timeout=60)

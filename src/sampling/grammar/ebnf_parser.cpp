@@ -128,7 +128,7 @@ class EbnfParser {
   }
 
   EbnfNode repeated(EbnfNode node) {
-    while (true) {
+    for (bool again = false;; again = true) {
       skip_space();
       int64_t least = 0, most = -1;
       if (take("?")) {
@@ -149,10 +149,10 @@ class EbnfParser {
       EbnfNode outer{.kind = EbnfNode::Kind::Repeat, .least = least, .most = most};
       outer.parts.push_back(std::move(node));
       node = std::move(outer);
-      if (++nested_ > kDeepestParsedGroup) throw NotUnderstood();
+      if (again && ++nested_ > kDeepestParsedGroup) throw NotUnderstood();
     }
   }
-  int nested_ = 0;  // repetitions directly of repetitions, in all
+  int nested_ = 0;  // repetitions directly of repetitions, in all rules
 
   int64_t count() {
     skip_space();

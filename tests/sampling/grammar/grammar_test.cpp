@@ -147,6 +147,12 @@ TEST_F(Grammar, IntegerBounds) {
 }
 
 TEST_F(Grammar, NumberBounds) {
+  for (const char* bound : {"minimum", "exclusiveMinimum"}) {  // without another bound: many rules, all of them options
+    const auto spec = schema(Json{{"type", "number"}, {bound, 0}}.dump());
+    EXPECT_TRUE(accepts(spec, "0.5") && accepts(spec, "123456789.25")) << bound;
+    EXPECT_FALSE(accepts(spec, "-1")) << bound;
+    EXPECT_EQ(accepts(spec, "0"), bound == std::string("minimum"));
+  }
   for (int round = 0; round < 40; ++round) {
     const double a = std::round(std::uniform_real_distribution<>(-50, 50)(random_) * 1000) / 1000;
     const double b =
