@@ -2,7 +2,7 @@
 // for bit.
 #include <random>
 
-#include "engine/engine.h"
+#include "engine/invariance.h"
 #include "models/golden.h"
 
 namespace millrace {
@@ -25,11 +25,6 @@ class CudaInvarianceTest : public testing::TestWithParam<Case> {
     options.batch_invariant = true;
     return load(model.starts_with("synthetic:") ? model : (goldens_folder() / model).string(), options);
   }
-  static std::vector<int32_t> random_prompt(const Runner& runner, std::mt19937& random, size_t length) {
-    std::vector<int32_t> prompt(length);
-    for (auto& t : prompt) t = static_cast<int32_t>(random() % static_cast<uint32_t>(runner.model().config().vocab));
-    return prompt;
-  }
 };
 
 TEST_P(CudaInvarianceTest, ChunksDoNotChangeABit) {
@@ -48,21 +43,7 @@ TEST_P(CudaInvarianceTest, AmongOthersATextIsTheSameAsAlone) {
   std::mt19937 random(seed);
   auto runner = load_case(70);
   const Request asked{random_prompt(*runner, random, 97), {.temperature = 0, .logprobs = 2}, 40};
-  const auto other = [&] {
-    return Request{random_prompt(*runner, random, 1 + random() % 120), {}, 1 + static_cast<int32_t>(random() % 30)};
-  };
-  const auto run = [&](int others) {
-    Engine engine(*runner);
-    std::vector<std::pair<int32_t, float>> heard;
-    for (int i = 0; i < others / 2; ++i) engine.submit(other());
-    const RequestId id = engine.submit(asked);
-    for (int i = others / 2; i < others; ++i) engine.submit(other());
-    while (engine.step([&](const Emission& e) {
-      if (e.id == id) heard.emplace_back(e.token, e.logprobs->chosen.logprob);
-    })) {
-    }
-    return heard;
-  };
+  const auto run = [&](int others) { return heard_among(others, asked, 120, *runner, random); };
   const auto alone = run(0);
   EXPECT_EQ(alone.size(), 40u);
   EXPECT_EQ(run(32), alone);

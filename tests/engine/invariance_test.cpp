@@ -1,10 +1,9 @@
 // Batch-invariant mode: a prompt alone and among others, in any chunks, gives the same logits and tokens bit for bit.
 #include <gmock/gmock.h>
 
-#include <map>
 #include <random>
 
-#include "engine/engine.h"
+#include "engine/invariance.h"
 #include "models/golden.h"
 
 namespace millrace {
@@ -27,12 +26,6 @@ class InvarianceTest : public testing::TestWithParam<Case> {
     options.batch_invariant = invariant;
     return load((goldens_folder() / GetParam().model).string(), options);
   }
-
-  std::vector<int32_t> random_prompt(const Runner& runner, std::mt19937& random, size_t length) const {
-    std::vector<int32_t> prompt(length);
-    for (auto& t : prompt) t = static_cast<int32_t>(random() % static_cast<uint32_t>(runner.model().config().vocab));
-    return prompt;
-  }
 };
 
 TEST_P(InvarianceTest, ChunksDoNotChangeABit) {
@@ -50,21 +43,8 @@ TEST_P(InvarianceTest, AmongOthersATextIsTheSameAsAlone) {
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   auto runner = load_case(48);
-  Request asked{random_prompt(*runner, random, 37), {.temperature = 0, .logprobs = 2}, 24};
-  const auto run = [&](int others) {
-    Engine engine(*runner);
-    std::vector<std::pair<int32_t, float>> heard;
-    for (int i = 0; i < others / 2; ++i)
-      engine.submit({random_prompt(*runner, random, 1 + random() % 60), {}, 1 + static_cast<int32_t>(random() % 30)});
-    const RequestId id = engine.submit(asked);
-    for (int i = others / 2; i < others; ++i)
-      engine.submit({random_prompt(*runner, random, 1 + random() % 60), {}, 1 + static_cast<int32_t>(random() % 30)});
-    while (engine.step([&](const Emission& e) {
-      if (e.id == id) heard.emplace_back(e.token, e.logprobs->chosen.logprob);
-    })) {
-    }
-    return heard;
-  };
+  const Request asked{random_prompt(*runner, random, 37), {.temperature = 0, .logprobs = 2}, 24};
+  const auto run = [&](int others) { return heard_among(others, asked, 60, *runner, random); };
   const auto alone = run(0);
   EXPECT_EQ(alone.size(), 24u);
   EXPECT_EQ(run(32), alone);

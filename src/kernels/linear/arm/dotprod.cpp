@@ -1,5 +1,6 @@
 // SDOT: four products of four rows at once.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
@@ -32,42 +33,12 @@ struct Dot {
 MR_END_TARGET
 
 namespace millrace {
+namespace {
+#include "kernels/linear/arm/dot_methods-inl.h"
+}  // namespace
 
 std::span<const Rows8Method> dotprod_methods() {
-  static const Rows8Method methods[] = {
-      {.name = "gemv_dotprod",
-       .isa = Isa::DotProd,
-       .max_m = 1,
-       .x_bytes = strip_x_bytes,
-       .quantize = quantize_for_strips,
-       .multiply = strips,
-       .compute_share = 0.55,
-       .unpack_effort_rows = 1,
-       .whole_nibbles = true},
-      {.name = "flat_dotprod",
-       .isa = Isa::DotProd,
-       .min_m = 2,
-       .max_m = 16,
-       .tile_rows = 4,
-       .x_bytes = strip_x_bytes,
-       .quantize = quantize_for_strips,
-       .multiply = strips,
-       .compute_share = 0.55,
-       .unpack_effort_rows = 1,
-       .whole_nibbles = true},
-      {.name = "full_dotprod",
-       .isa = Isa::DotProd,
-       .min_m = 2,
-       .tile_rows = kPanelRows,
-       .x_bytes = int8_panel_x_bytes<DotMicro>,
-       .quantize = quantize_for_panels<DotMicro>,
-       .scratch_bytes = kPanelBytes<DotMicro>,
-       .strips_per_panel = kPanelStrips,
-       .multiply = int8_panels<DotMicro>,
-       .compute_share = 0.74,
-       .unpack_rows = 10,
-       .unpack_effort_rows = 2.8},
-  };
+  static const auto methods = dot_methods(Isa::DotProd, {"gemv_dotprod", "flat_dotprod", "full_dotprod"});
   return methods;
 }
 

@@ -1,5 +1,6 @@
 // Plain NEON, for machines without dot instructions.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
@@ -24,46 +25,14 @@ struct Dot {
   }
 };
 
+#include "kernels/linear/arm/dot_methods-inl.h"
 #include "kernels/linear/arm/dot_panel-inl.h"
 #include "kernels/linear/arm/strip-inl.h"
 
 }  // namespace
 
 std::span<const Rows8Method> neon_methods() {
-  static const Rows8Method methods[] = {
-      {.name = "gemv_neon",
-       .isa = Isa::Neon,
-       .max_m = 1,
-       .x_bytes = strip_x_bytes,
-       .quantize = quantize_for_strips,
-       .multiply = strips,
-       .compute_share = 0.55,
-       .unpack_effort_rows = 1,
-       .whole_nibbles = true},
-      {.name = "flat_neon",
-       .isa = Isa::Neon,
-       .min_m = 2,
-       .max_m = 16,
-       .tile_rows = 4,
-       .x_bytes = strip_x_bytes,
-       .quantize = quantize_for_strips,
-       .multiply = strips,
-       .compute_share = 0.55,
-       .unpack_effort_rows = 1,
-       .whole_nibbles = true},
-      {.name = "full_neon",
-       .isa = Isa::Neon,
-       .min_m = 2,
-       .tile_rows = kPanelRows,
-       .x_bytes = int8_panel_x_bytes<DotMicro>,
-       .quantize = quantize_for_panels<DotMicro>,
-       .scratch_bytes = kPanelBytes<DotMicro>,
-       .strips_per_panel = kPanelStrips,
-       .multiply = int8_panels<DotMicro>,
-       .compute_share = 0.74,
-       .unpack_rows = 10,
-       .unpack_effort_rows = 2.8},
-  };
+  static const auto methods = dot_methods(Isa::Neon, {"gemv_neon", "flat_neon", "full_neon"});
   return methods;
 }
 

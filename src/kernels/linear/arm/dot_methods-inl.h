@@ -1,0 +1,37 @@
+// The methods of machines that multiply four bytes of a row at a time, whatever they do it with. Included behind the
+// target region: what a machine can do is asked on any machine.
+#pragma once
+
+struct DotNames {
+  std::string_view gemv, flat, full;
+};
+
+inline std::array<Rows8Method, 3> dot_methods(Isa isa, const DotNames& names) {
+  const Rows8Method gemv{.name = names.gemv,
+                         .isa = isa,
+                         .max_m = 1,
+                         .x_bytes = strip_x_bytes,
+                         .quantize = quantize_for_strips,
+                         .multiply = strips,
+                         .compute_share = 0.55,
+                         .unpack_effort_rows = 1,
+                         .whole_nibbles = true};
+  Rows8Method flat = gemv;
+  flat.name = names.flat;
+  flat.min_m = 2;
+  flat.max_m = 16;
+  flat.tile_rows = 4;
+  return {gemv, flat,
+          Rows8Method{.name = names.full,
+                      .isa = isa,
+                      .min_m = 2,
+                      .tile_rows = kPanelRows,
+                      .x_bytes = int8_panel_x_bytes<DotMicro>,
+                      .quantize = quantize_for_panels<DotMicro>,
+                      .scratch_bytes = kPanelBytes<DotMicro>,
+                      .strips_per_panel = kPanelStrips,
+                      .multiply = int8_panels<DotMicro>,
+                      .compute_share = 0.74,
+                      .unpack_rows = 10,
+                      .unpack_effort_rows = 2.8}};
+}
