@@ -25,9 +25,10 @@ struct Dot {
   }
 };
 
-#include "kernels/linear/arm/dot_methods-inl.h"
 #include "kernels/linear/arm/dot_panel-inl.h"
 #include "kernels/linear/arm/strip-inl.h"
+
+#include "kernels/linear/arm/dot_methods-inl.h"
 
 }  // namespace
 
