@@ -1,6 +1,7 @@
 // The kernels of one quantized format. Formats are instantiated in several files, so that they compile side by side.
 #pragma once
 
+#include "kernels/linear/cuda/packed_gemv.cuh"
 #include "kernels/linear/cuda/packed_mma.cuh"
 #include "kernels/linear/cuda/packed_stream.cuh"
 #include "kernels/linear/cuda/packed_wgmma.cuh"
@@ -10,5 +11,6 @@
   KIND template cudaError_t launch_packed<DType::F>(const PackedParams&, const LaunchShape&, const CudaStep&, int);  \
   KIND template cudaError_t launch_stream<DType::F>(const PackedStreamParams&, const LaunchShape&, const CudaStep&,  \
                                                     int);                                                            \
+  KIND template cudaError_t launch_gemv<DType::F>(const PackedGemvParams&, const LaunchShape&, const CudaStep&);     \
   KIND template cudaError_t launch_wgmma<DType::F>(const PackedWgmmaParams&, const CUtensorMap&, const LaunchShape&, \
                                                    const CudaStep&, int, int);

@@ -1,0 +1,71 @@
+// The kernel for one token and quantized weights: when it runs, and what it costs.
+#include <algorithm>
+
+#include "kernels/linear/cuda/packed_formats.h"
+#include "kernels/linear/cuda/packed_instances.cuh"
+
+namespace millrace {
+
+#define MILLRACE_DECLARE(F) MILLRACE_PACKED_INSTANCES(extern, F)
+MILLRACE_PACKED_FORMATS(MILLRACE_DECLARE)
+#undef MILLRACE_DECLARE
+
+namespace {
+
+int64_t tiles_of(const CudaLinearProblem& p) { return ceil_div(p.n, kUnitRows); }
+int64_t blocks_of(const CudaLinearProblem& p, const CudaLimits& limits) {
+  return std::min(tiles_of(p), int64_t{kGemvBlocks} * limits.sms);
+}
+
+size_t shared_bytes(const CudaLinearProblem& p, const CudaLimits& limits) {
+  size_t bytes = 0;
+  with_packed_format(p.format, [&](auto format) {
+    bytes = gemv_shared_bytes<format.value>(static_cast<int>(ceil_div(p.k, kUnitColumns)),
+                                            static_cast<int>(ceil_div(tiles_of(p), blocks_of(p, limits))));
+    return cudaSuccess;
+  });
+  return bytes;
+}
+
+bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
+  return is_packed(p, limits) && has_clusters(limits) && p.m == 1 && p.k <= 65536 &&
+         shared_bytes(p, limits) <= kGemvRoom;
+}
+
+bool takes_norm(const CudaLinearProblem& p, const CudaLimits& limits) {
+  return can_run(p, limits) && p.k <= kGemvMaxNormed;
+}
+
+// The multiprocessors with the most tiles decide, though those can draw somewhat more than their share.
+double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
+  const int64_t tiles = tiles_of(p), even = round_up(tiles, limits.sms);
+  const double uneven = static_cast<double>(even) / static_cast<double>(tiles);
+  return stream_us(p, limits, blocks_of(p, limits), kGemvBlocks, 2.0) * std::clamp(0.5 + 0.5 * uneven, 1.0, 1.5);
+}
+
+cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step) {
+  if (a.norm != nullptr && !takes_norm(p, limits)) return cudaErrorInvalidValue;
+  PackedGemvParams params{};
+  params.weights = static_cast<const uint8_t*>(a.weights);
+  params.x = a.x;
+  params.norm = a.norm;
+  params.epsilon = a.epsilon;
+  params.k = static_cast<int>(p.k);
+  params.units = static_cast<int>(ceil_div(p.k, kUnitColumns));
+  params.out = linear_output(p, a);
+  LaunchShape shape;
+  shape.grid = dim3(static_cast<unsigned>(blocks_of(p, limits)));
+  shape.threads = kGemvThreads;
+  shape.shared_bytes = shared_bytes(p, limits);
+  shape.most_shared = true;
+  return with_packed_format(p.format, [&](auto format) { return launch_gemv<format.value>(params, shape, step); });
+}
+
+}  // namespace
+
+const CudaLinearKernel& packed_gemv_kernel() {
+  static constexpr CudaLinearKernel kKernel{"packed-gemv", "gemv", can_run, estimate_us, run, takes_norm};
+  return kKernel;
+}
+
+}  // namespace millrace
