@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# bench/cuda/step_times.sh MODEL DEPTH BATCH... [-- OPTIONS]: a table of the kernels of a decode step for each batch size, by how much of
-# the step each takes. Needs CUPTI (part of the CUDA toolkit and of PyTorch) and build/cuda/millrace. Tracing slows a step down somewhat: the
-# line of `millrace bench` without it comes first.
+# bench/cuda/trace/step_times.sh MODEL DEPTH BATCH... [-- OPTIONS]: a table of the kernels of a decode step for each batch size, by how
+# long each takes. Needs CUPTI (part of the CUDA toolkit and of PyTorch) and build/cuda/millrace. While it traces, CUPTI keeps kernels
+# apart: the lengths are those of kernels alone, and the line of `millrace bench` without it, which comes first, says what overlap saves.
 set -uo pipefail
-cd "$(dirname "$0")/../.." || exit
+cd "$(dirname "$0")/../../.." || exit
 model=$1 depth=$2
 shift 2
 batches=()
@@ -22,7 +22,7 @@ if [[ ! -e $out/kernel_trace.so ]]; then
     done
   done
   [[ -n $header && -n $library ]] || { echo "no CUPTI: headers '$header', library '$library'"; exit 1; }
-  g++ -std=c++20 -O2 -shared -fPIC -I "$header" -I /usr/local/cuda/include bench/cuda/kernel_trace.cpp -o "$out/kernel_trace.so" \
+  g++ -std=c++20 -O2 -shared -fPIC -I "$header" -I /usr/local/cuda/include bench/cuda/trace/kernel_trace.cpp -o "$out/kernel_trace.so" \
     "$library" "-Wl,-rpath,$(dirname "$library")" || exit 1
 fi
 for batch in "${batches[@]}"; do
@@ -31,6 +31,6 @@ for batch in "${batches[@]}"; do
   timeout 60 "${command[@]}" | grep -E '^ *tg'
   CUDA_INJECTION64_PATH=$PWD/$out/kernel_trace.so KERNEL_TRACE=$out/trace.tsv timeout 60 "${command[@]}" > "$out/traced.log" 2>&1
   grep -E '^ *tg' "$out/traced.log" | sed 's/$/   (traced)/'
-  python3 bench/cuda/step_times.py "$out/trace.tsv" 8 || tail -n 5 "$out/traced.log"
+  python3 bench/cuda/trace/step_times.py "$out/trace.tsv" 8 || tail -n 5 "$out/traced.log"
   rm -f "$out/trace.tsv"
 done

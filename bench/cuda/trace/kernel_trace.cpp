@@ -3,7 +3,8 @@
 //   CUDA_INJECTION64_PATH=./kernel_trace.so KERNEL_TRACE=trace.tsv PROGRAM...
 //
 // One line for each kernel: begin and end in nanoseconds, blocks, threads, registers, shared memory, name. Kernels of a
-// recorded step are traced one by one. bench/cuda/step_times.py adds them up; bench/cuda/step_times.sh does it all.
+// recorded step are traced one by one, and run one after the other meanwhile. step_times.py adds them up; step_times.sh
+// does it all.
 #include <cupti.h>
 
 #include <algorithm>
