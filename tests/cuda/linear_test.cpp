@@ -293,7 +293,9 @@ TEST_P(CudaLinearTest, NormTakenAlong) {
           ++ran;
         }
       }
-      if (m == 1) EXPECT_EQ(ran > 0, gpu().hardware().architecture == 90);
+      if (m == 1) {
+        EXPECT_EQ(ran > 0, gpu().hardware().architecture == 90);
+      }
     }
   }
 }
