@@ -172,8 +172,10 @@ TEST_P(CudaLinearTest, ManyAndLongRows) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   const DType format = GetParam(), x = format == DType::F16 ? DType::F16 : DType::BF16;
-  if (is_quantized(format) || format == DType::F32) GTEST_SKIP() << "a test of kernels for 16-bit weights";
-  for (const LinearShape shape : {LinearShape{4328, 264}, {1100, 7304}, {2120, 3592}}) {
+  const int64_t block = info(format).block;
+  if (format == DType::F32) GTEST_SKIP() << "a test of kernels for 16-bit and quantized weights";
+  for (LinearShape shape : {LinearShape{4328, 264}, {1100, 7304}, {2120, 3592}}) {
+    shape.k = (shape.k + block - 1) / block * block;
     for (const int64_t m : {1, 3, 8, 13, 48}) {
       const bool accumulate = m % 2 == 0;
       const DType y = accumulate || m == 3 ? DType::F32 : x;
@@ -264,9 +266,13 @@ TEST_P(CudaLinearTest, NormTakenAlong) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  const DType format = GetParam();
-  if (format != DType::BF16 && format != DType::F16) GTEST_SKIP() << "no kernel does that for this format";
-  for (const LinearShape shape : {LinearShape{40, 264}, {192, 576}, {4096, 4096}, {100, 8192}}) {
+  const DType format = GetParam(), type = format == DType::F16 ? DType::F16 : DType::BF16;
+  const int64_t block = info(format).block;
+  if (format == DType::F32 || format == DType::Q2_K || format == DType::Q3_K) {
+    GTEST_SKIP() << "no kernel does that for this format";
+  }
+  for (LinearShape shape : {LinearShape{40, 264}, {192, 576}, {4096, 4096}, {100, 8192}}) {
+    shape.k = (shape.k + block - 1) / block * block;
     const auto weights = random_weights(format, shape.n, shape.k, random);
     const WeightView view{format, shape.n, shape.k, weights.data()};
     for (const int64_t m : {1, 2, 5, 8, 13}) {
@@ -274,7 +280,7 @@ TEST_P(CudaLinearTest, NormTakenAlong) {
       int ran = 0;
       for (const auto* layout : cuda_kernels().layouts) {
         if (!layout->accepts(format, shape.n, shape.k, gpu().hardware())) continue;
-        const LinearProblem p{format, layout->name(), Precision::Fast, false, shape.n, shape.k, m, format};
+        const LinearProblem p{format, layout->name(), Precision::Fast, false, shape.n, shape.k, m, type};
         for (const auto* kernel : cuda_kernels().linear) {
           if (!kernel->takes_along(p.bucketed(), gpu().hardware())) continue;
           SCOPED_TRACE(to_string(p) + " with " + std::string(kernel->name()));
@@ -289,7 +295,7 @@ TEST_P(CudaLinearTest, NormTakenAlong) {
           kernel->run(args, on_gpu());
           gpu_out.read(out);
           EXPECT_TRUE(out.spare_is_untouched());
-          for (int64_t t = 0; t < m; ++t) EXPECT_LE(out.distance(problem.expected, t, 1), 2 * rounding_of(format));
+          for (int64_t t = 0; t < m; ++t) EXPECT_LE(out.distance(problem.expected, t, 1), 2 * rounding_of(type));
           ++ran;
         }
       }
