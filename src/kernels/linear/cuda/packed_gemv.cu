@@ -17,8 +17,8 @@ int64_t blocks_of(const CudaLinearProblem& p, const CudaLimits& limits) {
   return std::min(tiles_of(p), int64_t{kGemvBlocks} * limits.sms);
 }
 
-size_t shared_bytes(const CudaLinearProblem& p, const CudaLimits& limits) {
-  size_t bytes = 0;
+int shared_bytes(const CudaLinearProblem& p, const CudaLimits& limits) {
+  int bytes = 0;
   with_packed_format(p.format, [&](auto format) {
     bytes = gemv_shared_bytes<format.value>(static_cast<int>(ceil_div(p.k, kUnitColumns)),
                                             static_cast<int>(ceil_div(tiles_of(p), blocks_of(p, limits))));
@@ -56,7 +56,7 @@ cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaL
   LaunchShape shape;
   shape.grid = dim3(static_cast<unsigned>(blocks_of(p, limits)));
   shape.threads = kGemvThreads;
-  shape.shared_bytes = shared_bytes(p, limits);
+  shape.shared_bytes = static_cast<size_t>(shared_bytes(p, limits));
   shape.most_shared = true;
   return with_packed_format(p.format, [&](auto format) { return launch_gemv<format.value>(params, shape, step); });
 }
