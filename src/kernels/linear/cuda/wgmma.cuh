@@ -17,6 +17,15 @@ __device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x
       : "memory");
 }
 
+// The same for what no other block reads: it shall not displace anything from the second-level cache.
+__device__ __forceinline__ void copy_box_once(void* to, const CUtensorMap& map, int x, int y, uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, "
+      "%3}], [%4], %5;" ::"r"(shared_address(to)),
+      "l"(&map), "r"(x), "r"(y), "r"(shared_address(barrier)), "l"(evict_first_policy())
+      : "memory");
+}
+
 // Describes rows of 64 16-bit elements in shared memory, as copy_box puts them with the 128-byte swizzle: groups of
 // eight rows lie 1024 bytes apart.
 __device__ __forceinline__ uint64_t matrix_descriptor(const void* shared) {
