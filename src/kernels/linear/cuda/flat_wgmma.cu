@@ -46,9 +46,11 @@ struct Pipeline {
 __device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensorMap& weights, const CUtensorMap& x,
                                             const WgmmaParams& p, int begin, int end, int row, int token) {
   const int ahead = min(end - begin, p.stages);
+  // One block of tokens: each weight is read once, and need not displace what others read again.
+  const uint64_t policy = p.token_blocks == 1 ? evict_first_policy() : evict_normal_policy();
   for (int i = 0; i < ahead; ++i) {
     arrive_expecting(pipe.full + i, pipe.stage_bytes);
-    copy_box_once(pipe.stages + i * pipe.stage_bytes, weights, (begin + i) * kDepth, row, pipe.full + i);
+    copy_box(pipe.stages + i * pipe.stage_bytes, weights, (begin + i) * kDepth, row, pipe.full + i, policy);
   }
   wait_for_previous_kernel();
   for (int i = 0; i < ahead; ++i) {
@@ -60,7 +62,7 @@ __device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensor
     uint8_t* to = pipe.stages + stage * pipe.stage_bytes;
     wait_barrier(pipe.empty + stage, parity);
     arrive_expecting(pipe.full + stage, pipe.stage_bytes);
-    copy_box_once(to, weights, i * kDepth, row, pipe.full + stage);
+    copy_box(to, weights, i * kDepth, row, pipe.full + stage, policy);
     copy_box(to + pipe.weight_bytes, x, i * kDepth, token, pipe.full + stage);
     if (++stage == p.stages) {
       stage = 0;

@@ -17,12 +17,13 @@ __device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x
       : "memory");
 }
 
-// The same for what no other block reads: it shall not displace anything from the second-level cache.
-__device__ __forceinline__ void copy_box_once(void* to, const CUtensorMap& map, int x, int y, uint64_t* barrier) {
+// The same with a say in how long the second-level cache keeps it.
+__device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x, int y, uint64_t* barrier,
+                                         uint64_t policy) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, "
       "%3}], [%4], %5;" ::"r"(shared_address(to)),
-      "l"(&map), "r"(x), "r"(y), "r"(shared_address(barrier)), "l"(evict_first_policy())
+      "l"(&map), "r"(x), "r"(y), "r"(shared_address(barrier)), "l"(policy)
       : "memory");
 }
 
