@@ -1,4 +1,4 @@
-// The shapes of known models, for `synthetic:SHAPE[:DTYPE]`.
+// The shapes of known models, for `synthetic:SHAPE[:DTYPE[:CONTEXT]]`.
 #pragma once
 
 #include <cstdint>

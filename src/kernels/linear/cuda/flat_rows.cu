@@ -324,7 +324,7 @@ int splits_of(const CudaLinearProblem& p, const CudaLimits& limits) {
 }
 
 bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
-  return is_plain(p.format) && p.x == p.format && p.m >= 2 && p.m <= 16 && p.k % 8 == 0 && limits.capability >= 80 &&
+  return is_plain(p.format) && p.x == p.format && p.m <= 16 && p.k % 8 == 0 && limits.capability >= 80 &&
          shared_kilobytes(limits) >= 160 && (!p.gate_up || p.n % 16 == 0) && splits_of(p, limits) > 0;
 }
 

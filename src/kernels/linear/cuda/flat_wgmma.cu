@@ -27,11 +27,12 @@ struct WgmmaParams {
   LinearOutput out;
 };
 
-// A block has 64 rows for each warpgroup at most; the products of those that it does not have are left aside.
-template <int kTokens, int kGroups>
+// A block has 64 rows for each of a warpgroup's kHeight products at most; the products of those that it does not have
+// are left aside. Up to 64 tokens two blocks fit on a multiprocessor, one of each of two kernels.
+template <int kTokens, int kGroups, int kHeight>
 struct Tile {
-  static constexpr int kMaxRows = 64 * kGroups;
   static constexpr int kThreads = 128 * kGroups + 32;
+  static constexpr int kBlocks = kTokens > 64 ? 1 : 2;
 };
 
 struct Pipeline {
@@ -45,9 +46,11 @@ struct Pipeline {
 __device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensorMap& weights, const CUtensorMap& x,
                                             const WgmmaParams& p, int begin, int end, int row, int token) {
   const int ahead = min(end - begin, p.stages);
+  // One block of tokens: each weight is read once, and need not displace what others read again.
+  const uint64_t policy = p.token_blocks == 1 ? evict_first_policy() : evict_normal_policy();
   for (int i = 0; i < ahead; ++i) {
     arrive_expecting(pipe.full + i, pipe.stage_bytes);
-    copy_box(pipe.stages + i * pipe.stage_bytes, weights, (begin + i) * kDepth, row, pipe.full + i);
+    copy_box(pipe.stages + i * pipe.stage_bytes, weights, (begin + i) * kDepth, row, pipe.full + i, policy);
   }
   wait_for_previous_kernel();
   for (int i = 0; i < ahead; ++i) {
@@ -59,7 +62,7 @@ __device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensor
     uint8_t* to = pipe.stages + stage * pipe.stage_bytes;
     wait_barrier(pipe.empty + stage, parity);
     arrive_expecting(pipe.full + stage, pipe.stage_bytes);
-    copy_box(to, weights, i * kDepth, row, pipe.full + stage);
+    copy_box(to, weights, i * kDepth, row, pipe.full + stage, policy);
     copy_box(to + pipe.weight_bytes, x, i * kDepth, token, pipe.full + stage);
     if (++stage == p.stages) {
       stage = 0;
@@ -68,21 +71,25 @@ __device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensor
   }
 }
 
-template <class T, int kTokens, int kGroups>
+template <class T, int kTokens, int kHeight>
 __device__ __forceinline__ void multiply_stages(const Pipeline& pipe, int stages, int count,
-                                                float (&sums)[kTokens / 2]) {
+                                                float (&sums)[kHeight][kTokens / 2]) {
   const int group = threadIdx.x / 128, lane = threadIdx.x % 32;
   int stage = 0, previous = 0;
   uint32_t parity = 0;
   for (int i = 0; i < count; ++i) {
     const uint8_t* at = pipe.stages + stage * pipe.stage_bytes;
     wait_barrier(pipe.full + stage, parity);
-    const uint64_t a = matrix_descriptor(at + group * 64 * kRowBytes);
+    const uint64_t a = matrix_descriptor(at + group * kHeight * 64 * kRowBytes);
     const uint64_t b = matrix_descriptor(at + pipe.weight_bytes);
     begin_products();
 #pragma unroll
     for (int step = 0; step < kDepth / 16; ++step) {  // descriptors count 16 bytes: 16 elements are 2
-      WarpgroupProduct<T, kTokens>::run(sums, a + 2 * step, b + 2 * step, i > 0 || step > 0);
+#pragma unroll
+      for (int high = 0; high < kHeight; ++high) {
+        WarpgroupProduct<T, kTokens>::run(sums[high], a + high * (64 * kRowBytes / 16) + 2 * step, b + 2 * step,
+                                          i > 0 || step > 0);
+      }
     }
     commit_products();
     wait_products<1>();
@@ -96,12 +103,29 @@ __device__ __forceinline__ void multiply_stages(const Pipeline& pipe, int stages
   wait_products<0>();
 }
 
-template <class T, int kTokens, int kGroups>
-__global__ void __launch_bounds__(Tile<kTokens, kGroups>::kThreads, 1)
+// A warp's sums where finish_tiles finds them: 16 rows of each of its warpgroup's products.
+template <int kTokens, int kHeight>
+__device__ __forceinline__ void put_sums(float* partials, int rows, const float (&sums)[kHeight][kTokens / 2]) {
+  const int warp = threadIdx.x / 32;
+#pragma unroll
+  for (int high = 0; high < kHeight; ++high) {
+    const int tile = (warp / 4 * kHeight + high) * 4 + warp % 4;
+    if (tile * kTileRows >= rows) break;
+#pragma unroll
+    for (int j = 0; j < kTokens / 8; ++j) {
+      const float fragment[4] = {sums[high][4 * j], sums[high][4 * j + 1], sums[high][4 * j + 2],
+                                 sums[high][4 * j + 3]};
+      put_fragment(partials + tile * kTokens * kTileStride, 8 * j, fragment);
+    }
+  }
+}
+
+template <class T, int kTokens, int kGroups, int kHeight>
+__global__ void __launch_bounds__(Tile<kTokens, kGroups, kHeight>::kThreads, Tile<kTokens, kGroups, kHeight>::kBlocks)
     flat_wgmma(const __grid_constant__ CUtensorMap weights, const __grid_constant__ CUtensorMap x,
                const __grid_constant__ WgmmaParams p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build have no such instructions, and never launch this
-  using Shape = Tile<kTokens, kGroups>;
+  using Shape = Tile<kTokens, kGroups, kHeight>;
   extern __shared__ uint8_t raw[];
   __shared__ alignas(8) uint64_t barriers[2 * kMaxStages];
   uint8_t* aligned = raw + (1024 - shared_address(raw) % 1024) % 1024;
@@ -127,20 +151,11 @@ __global__ void __launch_bounds__(Tile<kTokens, kGroups>::kThreads, 1)
     wait_for_previous_kernel();
     __syncthreads();
   } else {
-    float sums[kTokens / 2];
-#pragma unroll
-    for (float& sum : sums) sum = 0;
-    multiply_stages<T, kTokens, kGroups>(pipe, p.stages, end - begin, sums);
+    float sums[kHeight][kTokens / 2] = {};
+    multiply_stages<T, kTokens, kHeight>(pipe, p.stages, end - begin, sums);
     wait_for_previous_kernel();
     __syncthreads();  // all products are done: partial sums take the place of the stages
-    float* tile = partials + warp * kTokens * kTileStride;
-    if (warp * kTileRows < p.rows) {
-#pragma unroll
-      for (int j = 0; j < kTokens / 8; ++j) {
-        const float fragment[4] = {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]};
-        put_fragment(tile, 8 * j, fragment);
-      }
-    }
+    put_sums<kTokens, kHeight>(partials, p.rows, sums);
   }
   finish_tiles(partials, 1, p.rows / kTileRows, kTokens, row, token, p.splits, Shape::kThreads, p.out);
 #endif
@@ -148,14 +163,19 @@ __global__ void __launch_bounds__(Tile<kTokens, kGroups>::kThreads, 1)
 
 // How a variant uses a multiprocessor. Half of its shared memory is for the block of the next kernel, which then fills
 // its pipeline while this one drains; many tokens need all of it.
+constexpr int kHalfKilobytes = 110;
 struct Variant {
   int stages;  // at most
   int groups;  // warpgroups of a block, up to 64 tokens
+  int height;  // products of a warpgroup, up to 64 tokens
+  int kilobytes = kHalfKilobytes;
 };
 
-constexpr Variant kWide{kMaxStages, 2};
-constexpr Variant kNarrow{kMaxStages, 1};
-constexpr Variant kDouble{2, 2};
+constexpr Variant kWide{kMaxStages, 2, 1};
+constexpr Variant kNarrow{kMaxStages, 1, 1};
+constexpr Variant kTall{kMaxStages, 2, 2};       // x is read for twice as many rows
+constexpr Variant kDeep{kMaxStages, 2, 1, 208};  // a multiprocessor for itself
+constexpr Variant kDouble{2, 2, 1};
 
 int tokens_of(int64_t m) {
   int tokens = 8;
@@ -163,7 +183,7 @@ int tokens_of(int64_t m) {
   return tokens;
 }
 
-int groups_of(const Variant& v, int tokens) { return tokens > 64 ? 2 : v.groups; }
+int most_rows(const Variant& v, int tokens) { return tokens > 64 ? 128 : 64 * v.groups * v.height; }
 
 // Rows of a block, and blocks along K.
 struct Cut {
@@ -171,9 +191,12 @@ struct Cut {
   double us;
 };
 
+// Products of rows that a block does not have read on behind its last stage.
+int bytes_beyond(const Variant& v, int tokens, int rows) { return (most_rows(v, tokens) - rows) * kRowBytes; }
+
 int stages_of(const Variant& v, int tokens, int rows) {
-  const int stage = (rows + tokens) * kRowBytes;
-  return std::clamp((tokens > 64 ? 208 : 104) * 1024 / stage, 2, v.stages);
+  const int stage = (rows + tokens) * kRowBytes, kilobytes = tokens > 64 ? 208 : v.kilobytes;
+  return std::clamp((kilobytes * 1024 - bytes_beyond(v, tokens, rows)) / stage, 2, v.stages);
 }
 
 // The multiprocessor with the most rows decides, though it can draw somewhat more than its share of the bandwidth.
@@ -191,11 +214,13 @@ double cost_us(const CudaLinearProblem& p, const CudaLimits& limits, const Varia
   const double x_us = 0.2 * 2 * k * m * static_cast<double>(row_blocks) / limits.bytes_per_us;
   const double join_us = splits > 1 ? 0.2 + 0.016 * (splits - 1) * m : 0;
   const double flops = 2 * static_cast<double>(row_blocks * rows) * k * static_cast<double>(token_blocks * tokens);
-  return std::max(std::max(streamed, busiest) * slow + x_us + join_us, 8 + flops / (0.65 * limits.flops_per_us));
+  const double alone_us = v.kilobytes > kHalfKilobytes ? 0.5 : 0;  // it cannot start beside another kernel
+  return std::max(std::max(streamed, busiest) * slow + x_us + join_us + alone_us,
+                  8 + flops / (0.65 * limits.flops_per_us));
 }
 
 Cut choose_cut(const CudaLinearProblem& p, const CudaLimits& limits, const Variant& v) {
-  const int most = 64 * groups_of(v, tokens_of(p.m)), least = p.m > 64 ? most : most / 2 + kTileRows;
+  const int most = most_rows(v, tokens_of(p.m)), least = p.m > 64 ? most : most / 2 + kTileRows;
   Cut best{most, 1, cost_us(p, limits, v, most, 1)};
   for (int rows = most; rows >= least; rows -= kTileRows) {
     const int64_t blocks = ceil_div(p.n, rows) * ceil_div(p.m, tokens_of(p.m));
@@ -212,7 +237,7 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
   return is_plain(p.format) && p.x == p.format && p.k % 8 == 0 && has_clusters(limits) && !has_rows_for_all(p, limits);
 }
 
-template <class T, int kTokens, int kGroups>
+template <class T, int kTokens, int kGroups, int kHeight>
 cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step,
                    const Variant& v) {
   const Cut cut = choose_cut(p, limits, v);
@@ -232,32 +257,38 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cu
   LaunchShape shape;
   shape.most_shared = true;
   shape.grid = dim3(static_cast<unsigned>(ceil_div(p.n, cut.rows) * params.token_blocks * params.splits));
-  shape.threads = Tile<kTokens, kGroups>::kThreads;
+  shape.threads = Tile<kTokens, kGroups, kHeight>::kThreads;
   shape.cluster = params.splits;
-  // Products of rows that a block does not have read on behind its last stage.
-  const int beyond = (Tile<kTokens, kGroups>::kMaxRows - cut.rows) * kRowBytes;
+  const int beyond = bytes_beyond(v, kTokens, cut.rows);
   const int stage_bytes = (cut.rows + kTokens) * kRowBytes, partials = cut.rows * kTokens / kTileRows * kTileStride * 4;
   shape.shared_bytes = 1024 + static_cast<size_t>(std::max(params.stages * stage_bytes + beyond, partials));
-  return launch_kernel(flat_wgmma<T, kTokens, kGroups>, shape, step, weights, x, params);
+  return launch_kernel(flat_wgmma<T, kTokens, kGroups, kHeight>, shape, step, weights, x, params);
+}
+
+template <class T, int kTokens>
+cudaError_t launch_shape(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits,
+                         const CudaStep& step, const Variant& v) {
+  if (v.groups == 1) return launch<T, kTokens, 1, 1>(p, a, limits, step, v);
+  if (v.height == 2) return launch<T, kTokens, 2, 2>(p, a, limits, step, v);
+  return launch<T, kTokens, 2, 1>(p, a, limits, step, v);
 }
 
 template <class T>
 cudaError_t launch_tokens(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits,
                           const CudaStep& step, const Variant& v) {
-  const bool one = groups_of(v, tokens_of(p.m)) == 1;
   switch (tokens_of(p.m)) {
     case 8:
-      return one ? launch<T, 8, 1>(p, a, limits, step, v) : launch<T, 8, 2>(p, a, limits, step, v);
+      return launch_shape<T, 8>(p, a, limits, step, v);
     case 16:
-      return one ? launch<T, 16, 1>(p, a, limits, step, v) : launch<T, 16, 2>(p, a, limits, step, v);
+      return launch_shape<T, 16>(p, a, limits, step, v);
     case 32:
-      return one ? launch<T, 32, 1>(p, a, limits, step, v) : launch<T, 32, 2>(p, a, limits, step, v);
+      return launch_shape<T, 32>(p, a, limits, step, v);
     case 64:
-      return one ? launch<T, 64, 1>(p, a, limits, step, v) : launch<T, 64, 2>(p, a, limits, step, v);
+      return launch_shape<T, 64>(p, a, limits, step, v);
     case 128:
-      return launch<T, 128, 2>(p, a, limits, step, v);
+      return launch<T, 128, 2, 1>(p, a, limits, step, v);
     default:
-      return launch<T, 256, 2>(p, a, limits, step, v);
+      return launch<T, 256, 2, 1>(p, a, limits, step, v);
   }
 }
 
@@ -284,6 +315,8 @@ std::span<const CudaLinearKernel> wgmma_kernels() {
   static constexpr CudaLinearKernel kKernels[] = {
       {"wgmma", "flat", can_run_variant<kWide>, estimate_variant<kWide>, run_variant<kWide>},
       {"wgmma-narrow", "flat", can_run_variant<kNarrow>, estimate_variant<kNarrow>, run_variant<kNarrow>},
+      {"wgmma-tall", "flat", can_run_variant<kTall>, estimate_variant<kTall>, run_variant<kTall>},
+      {"wgmma-deep", "flat", can_run_variant<kDeep>, estimate_variant<kDeep>, run_variant<kDeep>},
       {"wgmma-double", "flat", can_run_variant<kDouble>, estimate_variant<kDouble>, run_variant<kDouble>},
   };
   return kKernels;
