@@ -12,7 +12,7 @@ MILLRACE_PACKED_FORMATS(MILLRACE_DECLARE)
 
 namespace {
 
-constexpr int64_t kMostJobs = 32;  // units of tokens that a block shall bring into shared memory: four for each warp
+constexpr int64_t kMostJobs = 64;  // units of tokens that a block shall bring into shared memory: four for each warp
 
 int64_t units_of(const CudaLinearProblem& p) { return ceil_div(p.k, kUnitColumns); }
 
@@ -46,7 +46,7 @@ double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int64_t tiles = ceil_div(p.n, kUnitRows), even = round_up(tiles, limits.sms);
   const double uneven = static_cast<double>(even) / static_cast<double>(tiles);
   const double ends = 3.0 + (splits_of(p) > 1 ? 1.0 : 0.0) + 0.1 * static_cast<double>(p.m);
-  return stream_us(p, limits, std::min(tiles * splits_of(p), int64_t{2} * limits.sms), 2, ends) *
+  return stream_us(p, limits, std::min<int64_t>(tiles * splits_of(p), limits.sms), 1, ends) *
          std::clamp(0.5 + 0.5 * uneven, 1.0, 1.5);
 }
 

@@ -13,11 +13,11 @@ namespace millrace {
 
 inline constexpr int kFewTokens = 8;
 inline constexpr int kFewThreads = 32 * kRingWarps;
-inline constexpr int kFewRoom = 112 * 1024;  // bytes of shared memory for a block; two are on a multiprocessor
-inline constexpr int kFewRings = 56 * 1024;  // of which for its rings
-inline constexpr int kFewKept = 16;          // tiles whose sums a block keeps before the cluster adds them up
-inline constexpr int kFewParts = 16;         // of tiles, that wait for being added up within a block
-inline constexpr int kFewNormEach = 8;       // units of tokens for each warp, where a norm comes first
+inline constexpr int kFewRoom = 224 * 1024;   // bytes of shared memory for a block
+inline constexpr int kFewRings = 120 * 1024;  // of which for its rings
+inline constexpr int kFewKept = 16;           // tiles whose sums a block keeps before the cluster adds them up
+inline constexpr int kFewParts = 32;          // of tiles, that wait for being added up within a block
+inline constexpr int kFewNormEach = 4;        // units of tokens for each warp, where a norm comes first
 inline constexpr int kFewTileFloats = kFewTokens * kTileStride;
 
 struct PackedFewParams {
@@ -38,7 +38,7 @@ struct KPart {
       : first(all * rank / splits), units(all * (rank + 1) / splits - first), most((all + splits - 1) / splits) {}
 };
 
-// A warp takes units of tokens in turn: every eighth, token after token.
+// A warp takes units of tokens in turn: every sixteenth, token after token.
 struct TokenUnit {
   int token, unit, column;
   bool live;
@@ -52,7 +52,7 @@ struct TokenUnit {
 template <DType kFormat>
 __device__ __forceinline__ void place_rows(const PackedFewParams& p, const KPart& part,
                                            const UnitX<kFormat, kFewTokens>& staged) {
-  constexpr int kAhead = 8;
+  constexpr int kAhead = 4;
   const int warp = warp_index(), jobs = part.units * p.out.m;
   wait_for_previous_kernel();
 #pragma unroll 1
@@ -67,10 +67,9 @@ __device__ __forceinline__ void place_rows(const PackedFewParams& p, const KPart
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
       const TokenUnit at(first + i * kRingWarps, part, p.out.m);
-      if (!at.live) break;
       float v[8];
       unpack_eight(rows[i], v);
-      staged.put(v, at.token, at.unit);
+      staged.put(v, at.token, at.unit, at.live);
     }
   }
 }
@@ -120,11 +119,10 @@ __device__ __forceinline__ void place_normed_rows(const PackedFewParams& p, cons
 #pragma unroll
   for (int e = 0; e < kFewNormEach; ++e) {
     const TokenUnit at(warp + e * kRingWarps, part, p.out.m);
-    if (!at.live) break;
     float sum = x[e].squares();
 #pragma unroll
     for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
-    if (lane == 0) squares.at[at.token * squares.stride + at.unit] = sum;
+    if (at.live && lane == 0) squares.at[at.token * squares.stride + at.unit] = sum;
   }
   if (p.splits > 1) {
     cluster_barrier();
@@ -134,12 +132,11 @@ __device__ __forceinline__ void place_normed_rows(const PackedFewParams& p, cons
 #pragma unroll
   for (int e = 0; e < kFewNormEach; ++e) {
     const TokenUnit at(warp + e * kRingWarps, part, p.out.m);
-    if (!at.live) break;
-    const float mean = squares.total(at.token, p.splits) / static_cast<float>(p.k);
-    const EightFloats weights = at.column < p.k ? EightFloats::load(p.norm + at.column) : EightFloats{};
+    const float mean = squares.total(min(at.token, p.out.m - 1), p.splits) / static_cast<float>(p.k);
+    const EightFloats weights = at.live && at.column < p.k ? EightFloats::load(p.norm + at.column) : EightFloats{};
     float v[8];
     x[e].scaled(weights, rsqrtf(mean + p.epsilon), v);
-    staged.put(v, at.token, at.unit);
+    staged.put(v, at.token, at.unit, at.live);
   }
 }
 
@@ -157,7 +154,7 @@ __device__ __forceinline__ void add_parts(const float* partials, int tiles, int 
 }
 
 template <DType kFormat, bool kNormed>
-__global__ void __launch_bounds__(kFewThreads, 2) packed_few(const __grid_constant__ PackedFewParams p) {
+__global__ void __launch_bounds__(kFewThreads, 1) packed_few(const __grid_constant__ PackedFewParams p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build never launch this
   using U = Unit<kFormat>;
   extern __shared__ __align__(128) uint8_t rings[];
@@ -170,7 +167,7 @@ __global__ void __launch_bounds__(kFewThreads, 2) packed_few(const __grid_consta
   using Ring = UnitRing<kFormat, kFewRings>;
   Ring ring(p.weights + (static_cast<int64_t>(first_tile) * p.units + part.first) * U::kSize, part.units, p.units,
             tiles, rings);
-  const UnitX<kFormat, kFewTokens> staged(rings + Ring::kBytes, p.out.m, part.most);
+  const UnitX<kFormat, kFewTokens> staged(rings + kRingWarps * Ring::kSlots * U::kSize, p.out.m, part.most);
   float* sums = staged.factors + part.most * kFewTokens;
   float* partials = sums + min(tiles, kFewKept) * kFewTileFloats;
   if constexpr (kNormed) {
@@ -227,7 +224,8 @@ __global__ void __launch_bounds__(kFewThreads, 2) packed_few(const __grid_consta
 template <DType kFormat>
 int few_shared_bytes(int tokens, int units, int tiles) {
   const int parts = max(kFewParts, min(units, kRingWarps)) * kFewTileFloats;
-  return UnitRing<kFormat, kFewRings>::kBytes + UnitX<kFormat, kFewTokens>::bytes(tokens, units) +
+  return kRingWarps * UnitRing<kFormat, kFewRings>::kSlots * Unit<kFormat>::kSize +
+         UnitX<kFormat, kFewTokens>::bytes(tokens, units) +
          (min(tiles, kFewKept) * kFewTileFloats + max(parts, SquareSums::floats(units))) * 4;
 }
 
@@ -241,7 +239,7 @@ cudaError_t launch_few_normed(const PackedFewParams& params, const CudaStep& ste
   shape.cluster = params.splits;
   shape.most_shared = true;
   shape.shared_bytes = static_cast<size_t>(few_shared_bytes<kFormat>(params.out.m, units, kFewKept));
-  int clusters = 2 * sms / params.splits;
+  int clusters = sms / params.splits;
   if (params.splits > 1) {
     const cudaError_t found = clusters_at_once(packed_few<kFormat, kNormed>, shape, clusters);
     if (found != cudaSuccess) return found;

@@ -14,14 +14,17 @@ namespace {
 
 int64_t tiles_of(const CudaLinearProblem& p) { return ceil_div(p.n, kUnitRows); }
 int64_t blocks_of(const CudaLinearProblem& p, const CudaLimits& limits) {
-  return std::min(tiles_of(p), int64_t{kGemvBlocks} * limits.sms);
+  return std::min<int64_t>(tiles_of(p), limits.sms);
+}
+
+int most_tiles(const CudaLinearProblem& p, const CudaLimits& limits) {  // of a block
+  return static_cast<int>(ceil_div(tiles_of(p), blocks_of(p, limits)));
 }
 
 int shared_bytes(const CudaLinearProblem& p, const CudaLimits& limits) {
   int bytes = 0;
   with_packed_format(p.format, [&](auto format) {
-    bytes = gemv_shared_bytes<format.value>(static_cast<int>(ceil_div(p.k, kUnitColumns)),
-                                            static_cast<int>(ceil_div(tiles_of(p), blocks_of(p, limits))));
+    bytes = gemv_shared_bytes<format.value>(static_cast<int>(ceil_div(p.k, kUnitColumns)), most_tiles(p, limits));
     return cudaSuccess;
   });
   return bytes;
@@ -40,7 +43,7 @@ bool takes_norm(const CudaLinearProblem& p, const CudaLimits& limits) {
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int64_t tiles = tiles_of(p), even = round_up(tiles, limits.sms);
   const double uneven = static_cast<double>(even) / static_cast<double>(tiles);
-  return stream_us(p, limits, blocks_of(p, limits), kGemvBlocks, 2.0) * std::clamp(0.5 + 0.5 * uneven, 1.0, 1.5);
+  return stream_us(p, limits, blocks_of(p, limits), 1, 2.0) * std::clamp(0.5 + 0.5 * uneven, 1.0, 1.5);
 }
 
 cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step) {
@@ -56,9 +59,9 @@ cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaL
   LaunchShape shape;
   shape.grid = dim3(static_cast<unsigned>(blocks_of(p, limits)));
   shape.threads = kGemvThreads;
-  shape.shared_bytes = static_cast<size_t>(shared_bytes(p, limits));
   shape.most_shared = true;
-  return with_packed_format(p.format, [&](auto format) { return launch_gemv<format.value>(params, shape, step); });
+  return with_packed_format(
+      p.format, [&](auto format) { return launch_gemv<format.value>(params, shape, step, most_tiles(p, limits)); });
 }
 
 }  // namespace

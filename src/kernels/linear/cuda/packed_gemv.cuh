@@ -1,5 +1,5 @@
-// Quantized weights times one token on Hopper. Blocks fill the device exactly, each with its share of the tiles of 16
-// rows; warps stream units of them through rings of their own (unit_ring.cuh) and meet only when x is there and when
+// Quantized weights times one token on Hopper. Each multiprocessor has a block with its share of the tiles of 16 rows;
+// warps stream units of them through rings of their own (unit_ring.cuh) and meet only when x is there and when
 // their sums are added up.
 //
 // The rings are filled before the kernel in front has ended: what they hold hides the border between kernels.
@@ -14,11 +14,16 @@
 namespace millrace {
 
 inline constexpr int kGemvThreads = 32 * kRingWarps;
-inline constexpr int kGemvBlocks = 2;         // on a multiprocessor
+inline constexpr int kGemvBound =
+    896;  // threads that registers are shared out for: a block of attention's fits beside one
 inline constexpr int kGemvTiles = 32;         // whose sums a block keeps before it stores them
-inline constexpr int kGemvRoom = 112 * 1024;  // bytes of shared memory for a block
-inline constexpr int kGemvRings = 80 * 1024;  // of which for its rings
-inline constexpr int kGemvMaxNormed = 8192;   // columns of x whose norm a block computes
+inline constexpr int kGemvRoom = 224 * 1024;  // bytes of shared memory for a block: it has a multiprocessor for itself
+inline constexpr int kGemvLeast =
+    116 * 1024;  // what it takes at least: two would be two shares of the work in one place
+inline constexpr int kGemvRings = 160 * 1024;  // for its rings at most
+inline constexpr int kGemvShort = 4096;        // columns of x of which each warp has a unit
+inline constexpr int kGemvMaxNormed = 8192;    // columns of x whose norm a block computes
+static_assert(kGemvShort == kRingWarps * kUnitColumns);
 
 struct PackedGemvParams {
   const uint8_t* weights;
@@ -26,29 +31,28 @@ struct PackedGemvParams {
   const float* norm;  // [k] or null: the RMS norm of x is what is multiplied
   float epsilon;
   int k, units;  // units along K
+  int slots;     // of each ring
   LinearOutput out;
 };
 
-// x as it is. All loads of a long row are under way at once.
-template <DType kFormat>
+// x as it is. kEach: units that a warp has under way at once.
+template <DType kFormat, int kEach>
 __device__ __forceinline__ void place_plain(const PackedGemvParams& p, const UnitX<kFormat, 1>& staged) {
-  constexpr int kAhead = 8;
   const int warp = warp_index(), lane = threadIdx.x % 32;
   wait_for_previous_kernel();
 #pragma unroll 1
-  for (int first = warp; first < p.units; first += kAhead * kRingWarps) {
-    uint4 rows[kAhead];
+  for (int first = warp; first < p.units; first += kEach * kRingWarps) {
+    uint4 rows[kEach];
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      const int column = (first + i * kRingWarps) * kUnitColumns + lane * 8;
-      rows[i] = column < p.k ? load_shared_input(static_cast<const __nv_bfloat16*>(p.x) + column) : uint4{0, 0, 0, 0};
+    for (int e = 0; e < kEach; ++e) {
+      const int column = (first + e * kRingWarps) * kUnitColumns + lane * 8;
+      rows[e] = column < p.k ? load_shared_input(static_cast<const __nv_bfloat16*>(p.x) + column) : uint4{0, 0, 0, 0};
     }
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      if (first + i * kRingWarps >= p.units) break;
+    for (int e = 0; e < kEach; ++e) {
       float v[8];
-      unpack_eight(rows[i], v);
-      staged.put(v, 0, first + i * kRingWarps);
+      unpack_eight(rows[e], v);
+      staged.put(v, 0, first + e * kRingWarps, first + e * kRingWarps < p.units);
     }
   }
 }
@@ -82,10 +86,9 @@ __device__ __forceinline__ void place_normed(const PackedGemvParams& p, const Un
   const float inverse = rsqrtf(total / static_cast<float>(p.k) + p.epsilon);
 #pragma unroll
   for (int e = 0; e < kEach; ++e) {
-    if (warp + e * kRingWarps >= p.units) break;
     float v[8];
     x[e].scaled(weights[e], inverse, v);
-    staged.put(v, 0, warp + e * kRingWarps);
+    staged.put(v, 0, warp + e * kRingWarps, warp + e * kRingWarps < p.units);
   }
 }
 
@@ -152,9 +155,9 @@ __device__ __forceinline__ void put_rows(float* place, int lane, float (&sums)[2
   }
 }
 
-// kNormEach: units of the norm for each warp; 0: no norm.
-template <DType kFormat, int kNormEach>
-__global__ void __launch_bounds__(kGemvThreads, kGemvBlocks) packed_gemv(const __grid_constant__ PackedGemvParams p) {
+// kEach: units of x for each warp; more than those come in turn, but a norm must find all of x there.
+template <DType kFormat, bool kNormed, int kEach>
+__global__ void __launch_bounds__(kGemvBound, 1) packed_gemv(const __grid_constant__ PackedGemvParams p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build never launch this
   using U = Unit<kFormat>;
   extern __shared__ __align__(128) uint8_t rings[];
@@ -163,15 +166,15 @@ __global__ void __launch_bounds__(kGemvThreads, kGemvBlocks) packed_gemv(const _
   const int first_tile = static_cast<int>(all * blockIdx.x / gridDim.x);
   const int tiles = static_cast<int>(all * (blockIdx.x + 1) / gridDim.x) - first_tile;
   using Ring = UnitRing<kFormat, kGemvRings>;
-  Ring ring(p.weights + static_cast<int64_t>(first_tile) * p.units * U::kSize, p.units, p.units, tiles, rings);
-  uint8_t* zeros = rings + Ring::kBytes;
+  Ring ring(p.weights + static_cast<int64_t>(first_tile) * p.units * U::kSize, p.units, p.units, tiles, rings, p.slots);
+  uint8_t* zeros = rings + kRingWarps * p.slots * U::kSize;
   const UnitX<kFormat, 1> staged(zeros + kZeroBytes, 1, p.units);
   float* partials = staged.factors + p.units;
   if (threadIdx.x < kZeroBytes / 4) reinterpret_cast<uint32_t*>(zeros)[threadIdx.x] = 0;
-  if constexpr (kNormEach == 0) {
-    place_plain<kFormat>(p, staged);
+  if constexpr (kNormed) {
+    place_normed<kFormat, kEach>(p, staged);
   } else {
-    place_normed<kFormat, kNormEach>(p, staged);
+    place_plain<kFormat, kEach>(p, staged);
   }
   __syncthreads();
   let_next_kernel_start();
@@ -207,18 +210,32 @@ __global__ void __launch_bounds__(kGemvThreads, kGemvBlocks) packed_gemv(const _
 #endif
 }
 
-// Shared memory of a block with `tiles` tiles: rings, zeros, x, and the sums of its tiles.
+// Slots of each ring in a block with `tiles` tiles: no more than a warp has units.
 template <DType kFormat>
-int gemv_shared_bytes(int units, int tiles) {
-  return UnitRing<kFormat, kGemvRings>::kBytes + kZeroBytes + UnitX<kFormat, 1>::bytes(1, units) +
-         min(tiles, kGemvTiles) * min(units, kRingWarps) * kTileRows * 4;
+int gemv_slots(int units, int tiles) {
+  return min(UnitRing<kFormat, kGemvRings>::kSlots, (tiles * units + kRingWarps - 1) / kRingWarps);
 }
 
+// Shared memory of such a block: rings, zeros, x, and the sums of its tiles.
 template <DType kFormat>
-cudaError_t launch_gemv(const PackedGemvParams& params, const LaunchShape& shape, const CudaStep& step) {
-  if (params.norm == nullptr) return launch_kernel(packed_gemv<kFormat, 0>, shape, step, params);
-  return params.k <= kGemvMaxNormed / 2 ? launch_kernel(packed_gemv<kFormat, 2>, shape, step, params)
-                                        : launch_kernel(packed_gemv<kFormat, 4>, shape, step, params);
+int gemv_shared_bytes(int units, int tiles) {
+  return max(kGemvLeast, kRingWarps * gemv_slots<kFormat>(units, tiles) * Unit<kFormat>::kSize + kZeroBytes +
+                             UnitX<kFormat, 1>::bytes(1, units) +
+                             min(tiles, kGemvTiles) * min(units, kRingWarps) * kTileRows * 4);
+}
+
+// `tiles`: the most that a block has.
+template <DType kFormat>
+cudaError_t launch_gemv(PackedGemvParams params, LaunchShape shape, const CudaStep& step, int tiles) {
+  params.slots = gemv_slots<kFormat>(params.units, tiles);
+  shape.shared_bytes = static_cast<size_t>(gemv_shared_bytes<kFormat>(params.units, tiles));
+  const bool is_short = params.k <= kGemvShort;
+  if (params.norm != nullptr) {
+    return is_short ? launch_kernel(packed_gemv<kFormat, true, 1>, shape, step, params)
+                    : launch_kernel(packed_gemv<kFormat, true, kGemvMaxNormed / kGemvShort>, shape, step, params);
+  }
+  return is_short ? launch_kernel(packed_gemv<kFormat, false, 1>, shape, step, params)
+                  : launch_kernel(packed_gemv<kFormat, false, 4>, shape, step, params);
 }
 
 }  // namespace millrace

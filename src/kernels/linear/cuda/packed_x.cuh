@@ -32,8 +32,9 @@ struct UnitX {
     factors = plain + units * U::kRuns * kTokens;
   }
 
-  // A warp puts one unit of a token there: each lane has eight neighbours of it.
-  __device__ __forceinline__ void put(const float (&v)[8], int token, int unit) const {
+  // A warp puts one unit of a token there: each lane has eight neighbours of it. Nothing is written unless `live`, but
+  // without a branch around all of it: several of these shall run side by side.
+  __device__ __forceinline__ void put(const float (&v)[8], int token, int unit, bool live) const {
     constexpr int kLanes = U::kRun / 8;  // that share a run
     const int lane = threadIdx.x % 32, odd = lane % 2;
     float peak = 0, sum = 0;
@@ -49,7 +50,7 @@ struct UnitX {
     for (int t = 0; t < 4; ++t) {
       // What is summed up is what is multiplied: else the offsets would not cancel.
       const __half2 halves = __floats2half2_rn(v[2 * t] * taken, v[2 * t + 1] * taken);
-      to[4 * t] = *reinterpret_cast<const uint32_t*>(&halves);
+      if (live) to[4 * t] = *reinterpret_cast<const uint32_t*>(&halves);
       const float2 two = __half22float2(halves);
       sum += two.x + two.y;
     }
@@ -60,12 +61,13 @@ struct UnitX {
       start += __shfl_xor_sync(0xffffffffu, start, mask);
       sum += __shfl_xor_sync(0xffffffffu, sum, mask);
     }
-    if (lane % kLanes == 0) {
+    if (live && lane % kLanes == 0) {
       const int at = (unit * U::kRuns + lane / kLanes) * kTokens + token;
       starts[at] = start;
       if constexpr (U::kMinimum) plain[at] = sum;
     }
-    if (lane == 0) factors[unit * kTokens + token] = __uint_as_float(static_cast<uint32_t>(127 - 14 + exponent) << 23);
+    if (live && lane == 0)
+      factors[unit * kTokens + token] = __uint_as_float(static_cast<uint32_t>(127 - 14 + exponent) << 23);
   }
 };
 

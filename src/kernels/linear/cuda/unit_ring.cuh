@@ -7,13 +7,13 @@
 
 namespace millrace {
 
-inline constexpr int kRingWarps = 8;  // that share the tiles of a block
+inline constexpr int kRingWarps = 16;  // that share the tiles of a block
 
 // The same in all lanes, and the compiler knows: branches on it are not divergent.
 __device__ __forceinline__ int warp_index() { return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0); }
 
-// Where a warp is on its way: it takes every eighth unit of all the tiles of its block. What it takes of one tile is
-// the same modulo eight. advance() returns how many tiles were left behind.
+// Where a warp is on its way: it takes every sixteenth unit of all the tiles of its block. What it takes of one tile
+// is the same modulo sixteen. advance() returns how many tiles were left behind.
 struct UnitPlace {
   int tile = 0, unit;
   __device__ __forceinline__ UnitPlace(int first, int units) : unit(first) { wrap(units); }
@@ -39,12 +39,13 @@ class UnitRing {
  public:
   static constexpr int kSize = Unit<kFormat>::kSize;
   static constexpr int kSlots = kRoom / (kRingWarps * kSize);
-  static constexpr int kBytes = kRingWarps * kSlots * kSize;  // of all warps
   static_assert(kSlots >= 1);
 
-  // A block's tiles of `units` units from `first` on, which lie `tile_units` apart.
-  __device__ __forceinline__ UnitRing(const uint8_t* first, int units, int tile_units, int tiles, uint8_t* rings)
-      : ring_(rings + warp_index() * kSlots * kSize),
+  // A block's tiles of `units` units from `first` on, which lie `tile_units` apart. A warp that has fewer units than
+  // kSlots needs room only for those: `slots`.
+  __device__ __forceinline__ UnitRing(const uint8_t* first, int units, int tile_units, int tiles, uint8_t* rings,
+                                      int slots = kSlots)
+      : ring_(rings + warp_index() * slots * kSize),
         next_(warp_index(), units),
         units_(units),
         tiles_(tiles),
