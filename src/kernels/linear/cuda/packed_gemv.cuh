@@ -14,16 +14,35 @@
 namespace millrace {
 
 inline constexpr int kGemvThreads = 32 * kRingWarps;
-inline constexpr int kGemvBound =
-    896;  // threads that registers are shared out for: a block of attention's fits beside one
-inline constexpr int kGemvTiles = 32;         // whose sums a block keeps before it stores them
-inline constexpr int kGemvRoom = 224 * 1024;  // bytes of shared memory for a block: it has a multiprocessor for itself
-inline constexpr int kGemvLeast =
-    116 * 1024;  // what it takes at least: two would be two shares of the work in one place
-inline constexpr int kGemvRings = 160 * 1024;  // for its rings at most
-inline constexpr int kGemvShort = 4096;        // columns of x of which each warp has a unit
-inline constexpr int kGemvMaxNormed = 8192;    // columns of x whose norm a block computes
-static_assert(kGemvShort == kRingWarps * kUnitColumns);
+inline constexpr int kGemvShort = kRingWarps * kUnitColumns;  // columns of x of which each warp has a unit
+inline constexpr int kGemvMaxNormed = 2 * kGemvShort;         // columns of x whose norm a block computes
+
+// What a block takes of a multiprocessor. Two blocks of one kernel must never meet there: others would then have none.
+template <bool kHalf>
+struct GemvShare;
+
+// Most of it. Registers are shared out so that a block of attention's fits beside.
+template <>
+struct GemvShare<false> {
+  static constexpr int kBound = 896;  // threads
+  static constexpr int kRings = 160 * 1024;
+  static constexpr int kTiles = 32;  // whose sums a block keeps before it stores them
+  static constexpr int kLeast = 116 * 1024, kMost = 224 * 1024, kMostNormed = kMost;
+};
+
+// Half of it: the next kernel fills its rings while this one runs. In a model kernels with a norm and kernels without
+// take turns; one of each fits, two without do not, and those with one find the others everywhere.
+template <>
+struct GemvShare<true> {
+  static constexpr int kBound = 1024;
+  static constexpr int kRings = 84 * 1024;
+  static constexpr int kTiles = 16;
+  static constexpr int kLeast = 116 * 1024, kMost = 116 * 1024, kMostNormed = 110 * 1024;
+};
+
+// Half of a multiprocessor is too little where a ring has a single slot.
+template <DType kFormat>
+inline constexpr bool kGemvHalves = 2 * kRingWarps* Unit<kFormat>::kSize <= GemvShare<true>::kRings;
 
 struct PackedGemvParams {
   const uint8_t* weights;
@@ -156,8 +175,8 @@ __device__ __forceinline__ void put_rows(float* place, int lane, float (&sums)[2
 }
 
 // kEach: units of x for each warp; more than those come in turn, but a norm must find all of x there.
-template <DType kFormat, bool kNormed, int kEach>
-__global__ void __launch_bounds__(kGemvBound, 1) packed_gemv(const __grid_constant__ PackedGemvParams p) {
+template <DType kFormat, bool kHalf, bool kNormed, int kEach>
+__global__ void __launch_bounds__(GemvShare<kHalf>::kBound, 1) packed_gemv(const __grid_constant__ PackedGemvParams p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build never launch this
   using U = Unit<kFormat>;
   extern __shared__ __align__(128) uint8_t rings[];
@@ -165,7 +184,8 @@ __global__ void __launch_bounds__(kGemvBound, 1) packed_gemv(const __grid_consta
   const int64_t all = (p.out.n + kTileRows - 1) / kTileRows;
   const int first_tile = static_cast<int>(all * blockIdx.x / gridDim.x);
   const int tiles = static_cast<int>(all * (blockIdx.x + 1) / gridDim.x) - first_tile;
-  using Ring = UnitRing<kFormat, kGemvRings>;
+  using Ring = UnitRing<kFormat, GemvShare<kHalf>::kRings>;
+  constexpr int kKept = GemvShare<kHalf>::kTiles;
   Ring ring(p.weights + static_cast<int64_t>(first_tile) * p.units * U::kSize, p.units, p.units, tiles, rings, p.slots);
   uint8_t* zeros = rings + kRingWarps * p.slots * U::kSize;
   const UnitX<kFormat, 1> staged(zeros + kZeroBytes, 1, p.units);
@@ -183,8 +203,8 @@ __global__ void __launch_bounds__(kGemvBound, 1) packed_gemv(const __grid_consta
   UnitPlace place(warp, p.units);
   float sums[2] = {0, 0};
 #pragma unroll 1
-  for (int first = 0; first < tiles; first += kGemvTiles) {
-    const int end = min(first + kGemvTiles, tiles);
+  for (int first = 0; first < tiles; first += kKept) {
+    const int end = min(first + kKept, tiles);
 #pragma unroll 1
     while (place.tile < end) {
       const uint8_t* from = ring.wait();
@@ -211,31 +231,42 @@ __global__ void __launch_bounds__(kGemvBound, 1) packed_gemv(const __grid_consta
 }
 
 // Slots of each ring in a block with `tiles` tiles: no more than a warp has units.
-template <DType kFormat>
+template <DType kFormat, bool kHalf>
 int gemv_slots(int units, int tiles) {
-  return min(UnitRing<kFormat, kGemvRings>::kSlots, (tiles * units + kRingWarps - 1) / kRingWarps);
+  return min(UnitRing<kFormat, GemvShare<kHalf>::kRings>::kSlots, (tiles * units + kRingWarps - 1) / kRingWarps);
 }
 
-// Shared memory of such a block: rings, zeros, x, and the sums of its tiles.
-template <DType kFormat>
+// Shared memory that such a block needs: rings, zeros, x, and the sums of its tiles.
+template <DType kFormat, bool kHalf>
 int gemv_shared_bytes(int units, int tiles) {
-  return max(kGemvLeast, kRingWarps * gemv_slots<kFormat>(units, tiles) * Unit<kFormat>::kSize + kZeroBytes +
-                             UnitX<kFormat, 1>::bytes(1, units) +
-                             min(tiles, kGemvTiles) * min(units, kRingWarps) * kTileRows * 4);
+  return kRingWarps * gemv_slots<kFormat, kHalf>(units, tiles) * Unit<kFormat>::kSize + kZeroBytes +
+         UnitX<kFormat, 1>::bytes(1, units) +
+         min(tiles, GemvShare<kHalf>::kTiles) * min(units, kRingWarps) * kTileRows * 4;
 }
 
 // `tiles`: the most that a block has.
-template <DType kFormat>
+template <DType kFormat, bool kHalf>
 cudaError_t launch_gemv(PackedGemvParams params, LaunchShape shape, const CudaStep& step, int tiles) {
-  params.slots = gemv_slots<kFormat>(params.units, tiles);
-  shape.shared_bytes = static_cast<size_t>(gemv_shared_bytes<kFormat>(params.units, tiles));
-  const bool is_short = params.k <= kGemvShort;
-  if (params.norm != nullptr) {
-    return is_short ? launch_kernel(packed_gemv<kFormat, true, 1>, shape, step, params)
-                    : launch_kernel(packed_gemv<kFormat, true, kGemvMaxNormed / kGemvShort>, shape, step, params);
+  const bool is_short = params.k <= kGemvShort, normed = params.norm != nullptr;
+  int bytes = gemv_shared_bytes<kFormat, kHalf>(params.units, tiles);
+  if (!kHalf || !normed) bytes = max(bytes, GemvShare<kHalf>::kLeast);
+  shape.shared_bytes = static_cast<size_t>(bytes);
+  params.slots = gemv_slots<kFormat, kHalf>(params.units, tiles);
+  if (normed) {
+    return is_short ? launch_kernel(packed_gemv<kFormat, kHalf, true, 1>, shape, step, params)
+                    : launch_kernel(packed_gemv<kFormat, kHalf, true, 2>, shape, step, params);
   }
-  return is_short ? launch_kernel(packed_gemv<kFormat, false, 1>, shape, step, params)
-                  : launch_kernel(packed_gemv<kFormat, false, 4>, shape, step, params);
+  return is_short ? launch_kernel(packed_gemv<kFormat, kHalf, false, 1>, shape, step, params)
+                  : launch_kernel(packed_gemv<kFormat, kHalf, false, 4>, shape, step, params);
+}
+
+template <DType kFormat>
+cudaError_t launch_gemv_share(bool half, const PackedGemvParams& params, const LaunchShape& shape, const CudaStep& step,
+                              int tiles) {
+  if constexpr (kGemvHalves<kFormat>) {
+    if (half) return launch_gemv<kFormat, true>(params, shape, step, tiles);
+  }
+  return launch_gemv<kFormat, false>(params, shape, step, tiles);
 }
 
 }  // namespace millrace
