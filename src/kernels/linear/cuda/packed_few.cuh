@@ -28,6 +28,7 @@ struct PackedFewParams {
   float epsilon;
   int k, units;  // units along K
   int splits;    // blocks of a cluster, which share them
+  TileShares shares;
   LinearOutput out;
 };
 
@@ -146,6 +147,7 @@ __device__ __forceinline__ void add_parts(const float* partials, int tiles, int 
   for (int i = static_cast<int>(threadIdx.x); i < tiles * kFours; i += kFewThreads) {
     const float* from = partials + i / kFours * parts * kFewTileFloats + i % kFours * 4;
     float4 sum = {0, 0, 0, 0};
+#pragma unroll 4
     for (int part = 0; part < parts; ++part) {
       sum = add(sum, *reinterpret_cast<const float4*>(from + part * kFewTileFloats));
     }
@@ -160,10 +162,8 @@ __global__ void __launch_bounds__(kFewThreads, 1) packed_few(const __grid_consta
   extern __shared__ __align__(128) uint8_t rings[];
   const int warp = warp_index(), lane = threadIdx.x % 32, t = lane % 4;
   const KPart part(p.units, p.splits > 1 ? cluster_rank() : 0, p.splits);
-  const int64_t all = (p.out.n + kTileRows - 1) / kTileRows;
-  const unsigned cluster = blockIdx.x / p.splits, clusters = gridDim.x / p.splits;
-  const int first_tile = static_cast<int>(all * cluster / clusters);
-  const int tiles = static_cast<int>(all * (cluster + 1) / clusters) - first_tile;
+  const int cluster = static_cast<int>(blockIdx.x) / p.splits;
+  const int first_tile = p.shares.first(cluster), tiles = p.shares.count(cluster);
   using Ring = UnitRing<kFormat, kFewRings>;
   Ring ring(p.weights + (static_cast<int64_t>(first_tile) * p.units + part.first) * U::kSize, part.units, p.units,
             tiles, rings);
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(kFewThreads, 1) packed_few(const __grid_consta
         const float2 factors = *reinterpret_cast<const float2*>(staged.factors + place.unit * kFewTokens + 2 * t);
 #pragma unroll
         for (int i = 0; i < 4; ++i) total[i] = fmaf(i % 2 == 0 ? factors.x : factors.y, products[i], total[i]);
-        const int at = (place.tile - group) * parts + place.unit % kRingWarps;
+        const int at = (place.tile - group) * parts + (place.unit & (kRingWarps - 1));
         if (place.advance(part.units) == 0) continue;
         put_fragment(partials + at * kFewTileFloats, 0, total);
 #pragma unroll
@@ -231,7 +231,7 @@ int few_shared_bytes(int tokens, int units, int tiles) {
 
 // As many clusters as run at once, and no more than there are tiles.
 template <DType kFormat, bool kNormed>
-cudaError_t launch_few_normed(const PackedFewParams& params, const CudaStep& step, int sms) {
+cudaError_t launch_few_normed(PackedFewParams params, const CudaStep& step, int sms) {
   const int all = (params.out.n + kTileRows - 1) / kTileRows,
             units = (params.units + params.splits - 1) / params.splits;
   LaunchShape shape;
@@ -244,7 +244,9 @@ cudaError_t launch_few_normed(const PackedFewParams& params, const CudaStep& ste
     const cudaError_t found = clusters_at_once(packed_few<kFormat, kNormed>, shape, clusters);
     if (found != cudaSuccess) return found;
   }
-  shape.grid = dim3(static_cast<unsigned>(min(clusters, all) * params.splits));
+  clusters = min(clusters, all);
+  params.shares = TileShares::of(all, clusters);
+  shape.grid = dim3(static_cast<unsigned>(clusters * params.splits));
   return launch_kernel(packed_few<kFormat, kNormed>, shape, step, params);
 }
 

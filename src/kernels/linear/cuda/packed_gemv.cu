@@ -66,6 +66,7 @@ cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaL
   params.epsilon = a.epsilon;
   params.k = static_cast<int>(p.k);
   params.units = static_cast<int>(ceil_div(p.k, kUnitColumns));
+  params.shares = TileShares::of(tiles_of(p), blocks_of(p, limits));
   params.out = linear_output(p, a);
   LaunchShape shape;
   shape.grid = dim3(static_cast<unsigned>(blocks_of(p, limits)));

@@ -51,6 +51,7 @@ struct PackedGemvParams {
   float epsilon;
   int k, units;  // units along K
   int slots;     // of each ring
+  TileShares shares;
   LinearOutput out;
 };
 
@@ -154,7 +155,8 @@ class TileOutputs {
   __device__ __forceinline__ float bias(int row) const { return out_.bias != nullptr ? out_.bias[row] : 0.f; }
   __device__ __forceinline__ float total(const float* from) const {
     float sum = 0;
-    for (int part = 0; part < parts_; ++part) sum += from[part * kTileRows];
+#pragma unroll  // all of them are read at once
+    for (int part = 0; part < kRingWarps; ++part) sum += part < parts_ ? from[part * kTileRows] : 0.f;
     return sum;
   }
 
@@ -181,9 +183,7 @@ __global__ void __launch_bounds__(GemvShare<kHalf>::kBound, 1) packed_gemv(const
   using U = Unit<kFormat>;
   extern __shared__ __align__(128) uint8_t rings[];
   const int warp = warp_index(), lane = threadIdx.x % 32;
-  const int64_t all = (p.out.n + kTileRows - 1) / kTileRows;
-  const int first_tile = static_cast<int>(all * blockIdx.x / gridDim.x);
-  const int tiles = static_cast<int>(all * (blockIdx.x + 1) / gridDim.x) - first_tile;
+  const int block = static_cast<int>(blockIdx.x), first_tile = p.shares.first(block), tiles = p.shares.count(block);
   using Ring = UnitRing<kFormat, GemvShare<kHalf>::kRings>;
   constexpr int kKept = GemvShare<kHalf>::kTiles;
   Ring ring(p.weights + static_cast<int64_t>(first_tile) * p.units * U::kSize, p.units, p.units, tiles, rings, p.slots);
@@ -215,12 +215,12 @@ __global__ void __launch_bounds__(GemvShare<kHalf>::kBound, 1) packed_gemv(const
       ring.refill();
       float products[2] = {0, 0};
       multiply_unit<kFormat>(unit, scales, staged.x + place.unit * staged.kUnitBytes + lane % 4 * 16,
-                             zeros + lane % 4 * 16, staged.starts + place.unit * U::kRuns,
+                             zeros + 64 + lane % 4 * 16, staged.starts + place.unit * U::kRuns,
                              staged.plain + place.unit * U::kRuns, lane, products);
       const float factor = staged.factors[place.unit];
 #pragma unroll
       for (int half = 0; half < 2; ++half) sums[half] = fmaf(factor, products[half], sums[half]);
-      const int at = (place.tile - first) * parts + place.unit % kRingWarps;
+      const int at = (place.tile - first) * parts + (place.unit & (kRingWarps - 1));
       if (place.advance(p.units) > 0) put_rows(partials + at * kTileRows, lane, sums);
     }
     __syncthreads();

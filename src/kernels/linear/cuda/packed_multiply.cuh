@@ -10,7 +10,9 @@
 
 namespace millrace {
 
-inline constexpr int kZeroBytes = 128;  // of shared memory, for the columns that are not a run's
+// Zeros in shared memory, for the columns that are not a run's: as many as a unit of x has bytes, from 64 bytes on, so
+// that they are on the banks where x is not.
+inline constexpr int kZeroBytes = 640;
 
 // One token: sums of rows g and g + 8, over the runs 2 t and 2 t + 1 of every eight.
 template <DType kFormat>
@@ -33,16 +35,15 @@ __device__ __forceinline__ void multiply_unit(const UnitFragment<kFormat>& unit,
     uint32_t low[4], high[4];
     unit.decode_half(block, 0, low);
     unit.decode_half(block, 1, high);
-    const uint8_t* none = zeros + (block + 1) % 2 * 64;  // on the banks where x is not
     if constexpr (U::kRun == 32) {
-      const uint4 xs = *reinterpret_cast<const uint4*>(lane / 4 == block ? x + block * 64 : none);
+      const uint4 xs = *reinterpret_cast<const uint4*>((lane / 4 == block ? x : zeros) + block * 64);
       mma<__half>(products[0][0], low[0], high[0], low[1], high[1], xs.x, xs.y);
       mma<__half>(products[0][1], low[2], high[2], low[3], high[3], xs.z, xs.w);
     } else {
 #pragma unroll
       for (int part = 0; part < 2; ++part) {
         const int run = 2 * block + part;
-        const uint2 xs = *reinterpret_cast<const uint2*>(lane / 4 == run % 8 ? x + block * 64 + part * 8 : none);
+        const uint2 xs = *reinterpret_cast<const uint2*>((lane / 4 == run % 8 ? x : zeros) + block * 64 + part * 8);
         mma<__half>(products[run / 8][part], low[2 * part], high[2 * part], low[2 * part + 1], high[2 * part + 1], xs.x,
                     xs.y);
       }

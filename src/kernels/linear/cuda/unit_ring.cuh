@@ -12,6 +12,17 @@ inline constexpr int kRingWarps = 16;  // that share the tiles of a block
 // The same in all lanes, and the compiler knows: branches on it are not divergent.
 __device__ __forceinline__ int warp_index() { return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0); }
 
+// Tiles shared out in order: the first `more` sharers have one more than `each`. The division is the host's, since
+// nothing is fetched before it is done.
+struct TileShares {
+  int each, more;
+  static TileShares of(int64_t tiles, int64_t sharers) {
+    return {static_cast<int>(tiles / sharers), static_cast<int>(tiles % sharers)};
+  }
+  __device__ __forceinline__ int first(int sharer) const { return sharer * each + min(sharer, more); }
+  __device__ __forceinline__ int count(int sharer) const { return each + (sharer < more ? 1 : 0); }
+};
+
 // Where a warp is on its way: it takes every sixteenth unit of all the tiles of its block. What it takes of one tile
 // is the same modulo sixteen. advance() returns how many tiles were left behind.
 struct UnitPlace {
@@ -69,22 +80,25 @@ class UnitRing {
  private:
   // The last groups are empty: whoever waits counts groups.
   __device__ __forceinline__ void fetch() {
-    if (next_.tile < tiles_) {
-      const int lane = static_cast<int>(threadIdx.x) % 32;
-      const uint32_t to = shared_address(ring_ + at_ * kSize) + static_cast<uint32_t>(lane * 16);
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const bool live = next_.tile < tiles_;
+    const uint32_t to = shared_address(ring_ + at_ * kSize) + static_cast<uint32_t>(lane * 16);
 #pragma unroll
-      for (int i = 0; i < kSize; i += 512) {
-        if (i + 512 <= kSize || i + lane * 16 < kSize) copy(to + static_cast<uint32_t>(i), from_ + i);
-      }
+    for (int i = 0; i < kSize; i += 512) {
+      copy_if(live && (i + 512 <= kSize || i + lane * 16 < kSize), to + static_cast<uint32_t>(i), from_ + i);
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
     from_ += kRingWarps * kSize + next_.advance(units_) * skipped_;
     at_ = at_ + 1 == kSlots ? 0 : at_ + 1;
   }
 
-  __device__ __forceinline__ void copy(uint32_t to, const uint8_t* from) const {
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy_)
-                 : "memory");
+  // Without a branch.
+  __device__ __forceinline__ void copy_if(bool live, uint32_t to, const uint8_t* from) const {
+    asm volatile(
+        "{\n.reg .pred live;\nsetp.ne.b32 live, %3, 0;\n"
+        "@live cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;\n}" ::"r"(to),
+        "l"(from), "l"(policy_), "r"(static_cast<int>(live))
+        : "memory");
   }
 
   const uint8_t* from_;  // the lane's first bytes of the next unit
