@@ -32,7 +32,6 @@ part_models() {
 }
 part_long() {
   bench -m "$LONG" -p 0 -n 16 -d 16384 -b 1
-  bench -m synthetic:llama-2-7b:bf16:20000 -p 0 -n 16 -d 16384 -b 1
   bench -m "$LONG" -p 4096,8192 -n 0 -b 1
 }
 part_depth() { bench -m "$EIGHT" -p 0 -n 24 -d 64 -b 1,8,32,64; }  # what is left of a step without its attention
