@@ -32,11 +32,11 @@ part_models() {
 }
 part_long() {
   bench -m "$LONG" -p 0 -n 16 -d 16384 -b 1
-  bench -m synthetic:llama-2-7b:bf16:20000 -p 0 -n 16 -d 16384 -b 1
+  bench -m "$SEVEN" -p 0 -n 16 -d 16384 -b 1
   bench -m "$LONG" -p 4096,8192 -n 0 -b 1
 }
 part_depth() { bench -m "$EIGHT" -p 0 -n 24 -d 64 -b 1,8,32,64; }  # what is left of a step without its attention
-part_linear() { for kernel in cuda_flat-rows cuda_wgmma cuda_wgmma-tall; do echo "$kernel"; bench -m "$EIGHT" -p 0 -n 24 -d 1024 -b 1,8,32 --kernel "linear=$kernel"; done; }
+part_linear() { for kernel in cuda_flat-mma cuda_wgmma cuda_wgmma-narrow cuda_wgmma-deep; do echo "$kernel"; bench -m "$EIGHT" -p 0 -n 24 -d 1024 -b 1,8,32 --kernel "linear=$kernel"; done; }
 part_attention() { for kernel in cuda_cluster_lazy cuda_decode_lazy; do echo "$kernel"; bench -m "$EIGHT" -p 0 -n 24 -d 1024 -b 8,32,64 --kernel "attention=$kernel"; done; }
 part_trace() { bench/cuda/trace/step_times.sh "$EIGHT" 1024 8 32; }
 part_explain() { build/cuda/millrace explain --device cuda -m "$EIGHT" -b 1,3,5,8,16,32,48,64 | grep -E -A6 '^(linear|attention)' | grep -vE '^--|^$'; }

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <random>
-#include <type_traits>
 
 #include "hardware/clock.h"
 #include "tensor/quantize.h"
@@ -73,10 +72,8 @@ std::vector<Measurement> KernelTimer::race(const typename Op::Problem& problem,
     workspace_bytes = std::max(workspace_bytes, kernel->workspace_bytes(problem, hardware_));
   }
   Arena workspace("kernel workspace", Arena::padded(workspace_bytes), device_.memory());
-  // Linear layers follow each other in a step much as they do here. Attention does not follow itself: what starts early
-  // in a row of attention calls must wait for other kernels' room there.
-  const bool overlap = std::is_same_v<Op, LinearOp> && hardware_.architecture >= 90;
-  const Executor executor{&pool_, workspace.take(workspace_bytes), device_.queue(), &hardware_, overlap};
+  const Executor executor{&pool_, workspace.take(workspace_bytes), device_.queue(), &hardware_,
+                          hardware_.architecture >= 90};
   if (!device_.is_host()) {
     std::vector<Measurement> all;
     for (const auto* kernel : kernels) {

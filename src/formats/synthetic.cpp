@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <numbers>
@@ -104,7 +103,7 @@ class Synthetic : public WeightSource {
     return random_vector(*element_count(tensor.shape), kind == Kind::Norm ? 1.0f : 0.0f, 0.01f);
   }
 
-  SyntheticShape shape_;
+  const SyntheticShape& shape_;
   SyntheticBlueprint blueprint_;
   std::string header_;  // the metadata as a file would have it
   std::unique_ptr<GgufMetadata> metadata_;
@@ -124,43 +123,22 @@ std::string joined_names(const List& list) {
   return names;
 }
 
-std::vector<std::string_view> split_at_colons(std::string_view text) {
-  std::vector<std::string_view> parts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(':', begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
-int64_t read_context(const std::string& model, std::string_view text) {
-  constexpr int64_t kMost = 1 << 20;
-  int64_t context = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), context);
-  if (error != std::errc() || end != text.data() + text.size() || context < 1 || context > kMost) {
-    fail(ErrorKind::Usage, "{}: '{}' is no context; 1 to {} positions can be had", model, text, kMost);
-  }
-  return context;
-}
-
 }  // namespace
 
 std::unique_ptr<WeightSource> open_synthetic(const std::string& model) {
-  const auto parts = split_at_colons(std::string_view(model).substr(kSyntheticPrefix.size()));
-  const std::string_view shape_name = parts[0], type_name = parts.size() > 1 ? parts[1] : "F16";
-  if (parts.size() > 3) fail(ErrorKind::Usage, "{}: at most SHAPE, DTYPE and CONTEXT can be given", model);
-  const SyntheticShape* found = find_synthetic_shape(shape_name);
-  if (found == nullptr) {
+  const std::string_view rest = std::string_view(model).substr(kSyntheticPrefix.size());
+  const size_t colon = std::min(rest.find(':'), rest.size());
+  const std::string_view shape_name = rest.substr(0, colon);
+  const std::string_view type_name = colon == rest.size() ? "F16" : rest.substr(colon + 1);
+  const SyntheticShape* shape = find_synthetic_shape(shape_name);
+  if (shape == nullptr) {
     fail(ErrorKind::Usage, "no synthetic shape '{}'; there are {}", shape_name, joined_names(synthetic_shapes()));
   }
   const QuantizeRecipe* recipe = find_recipe(type_name);
   if (recipe == nullptr) {
     fail(ErrorKind::Usage, "no number format '{}'; there are {}", type_name, joined_names(all_recipes()));
   }
-  SyntheticShape shape = *found;
-  if (parts.size() > 2) shape.context = read_context(model, parts[2]);
-  return std::make_unique<Synthetic>(model, shape, *recipe);
+  return std::make_unique<Synthetic>(model, *shape, *recipe);
 }
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Random weights in the shape of a known model, for benchmarks: "synthetic:SHAPE[:DTYPE[:CONTEXT]]".
+// Random weights in the shape of a known model, for benchmarks: "synthetic:SHAPE[:DTYPE]".
 #pragma once
 
 #include <memory>
@@ -11,7 +11,6 @@ namespace millrace {
 inline constexpr std::string_view kSyntheticPrefix = "synthetic:";
 
 // DTYPE is any of tensor/dtype.h or a mixture of quantize_recipe.h; F16 when it is left out.
-// CONTEXT replaces the number of positions that the model was trained for: random weights know none.
 std::unique_ptr<WeightSource> open_synthetic(const std::string& model);
 
 }  // namespace millrace

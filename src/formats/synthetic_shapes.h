@@ -1,4 +1,4 @@
-// The shapes of known models, for `synthetic:SHAPE[:DTYPE[:CONTEXT]]`.
+// The shapes of known models, for `synthetic:SHAPE[:DTYPE]`.
 #pragma once
 
 #include <cstdint>

@@ -69,7 +69,7 @@ class WeightSource {
   mutable std::unordered_map<std::string, std::unique_ptr<std::byte[]>> copies_;  // of tensors at odd addresses
 };
 
-// A .gguf file (any part of a split one), a Hugging Face folder, or "synthetic:SHAPE[:DTYPE[:CONTEXT]]".
+// A .gguf file (any part of a split one), a Hugging Face folder, or "synthetic:SHAPE[:DTYPE]".
 std::unique_ptr<WeightSource> open_weights(const std::string& model);
 
 }  // namespace millrace

@@ -1,13 +1,11 @@
 #include "formats/synthetic.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <map>
 
-#include "formats/gguf_metadata.h"
 #include "formats/quantize_recipe.h"
 #include "formats/synthetic_shapes.h"
 #include "scratch.h"
@@ -38,11 +36,6 @@ TEST(Synthetic, EveryShapeHasTheNumberOfParametersOfItsModel) {
     for (const TensorInfo& tensor : source->tensors()) parameters += static_cast<double>(*element_count(tensor.shape));
     EXPECT_NEAR(parameters / 1e6 / kParameters.at(shape.name), 1, 0.002) << shape.name;
   }
-}
-
-TEST(Synthetic, TheContextCanBeChosen) {
-  EXPECT_EQ(open_weights("synthetic:llama-2-7b:f16")->gguf()->integer("llama.context_length"), 4096);
-  EXPECT_EQ(open_weights("synthetic:llama-2-7b:f16:20000")->gguf()->integer("llama.context_length"), 20000);
 }
 
 class SyntheticType : public testing::TestWithParam<QuantizeRecipe> {};
@@ -102,11 +95,6 @@ TEST(Synthetic, UnknownNamesAreAnsweredWithTheKnownOnes) {
   EXPECT_THAT(message_of([] { open_weights("synthetic:llama-3-8b:q7"); }), HasSubstr("Q4_K_M"));
   EXPECT_THAT(message_of([] { open_weights("synthetic:"); }), HasSubstr("no synthetic shape ''"));
   EXPECT_THAT(message_of([] { open_weights("synthetic:llama-3-8b:"); }), HasSubstr("no number format ''"));
-  for (const char* context : {"", "0", "-1", "9x", "1048577", "99999999999999999999"}) {
-    EXPECT_THAT(message_of([&] { open_weights(fmt::format("synthetic:llama-2-7b:f16:{}", context)); }),
-                HasSubstr("is no context"));
-  }
-  EXPECT_THAT(message_of([] { open_weights("synthetic:llama-2-7b:f16:9:9"); }), HasSubstr("at most SHAPE"));
 }
 
 }  // namespace

@@ -15,8 +15,7 @@ TEST(DecodeSplit, UnitsCoverWhatTheRowsSee) {
   EXPECT_EQ(one.first_unit, 0);
   EXPECT_EQ(one.units, 64);
   EXPECT_EQ(one.pairs, 8);
-  const SequenceWork windowed =
-      sequence_work(3, 1000, 100, 8, 4);  // the first row sees 901 .. 1000, the last up to 1002
+  const SequenceWork windowed = sequence_work(3, 1000, 100, 8, 4);  // the first row sees 901 .. 1000, the last up to 1002
   EXPECT_EQ(windowed.first_unit, 901 / 16);
   EXPECT_EQ(windowed.units, 1002 / 16 - 901 / 16 + 1);
   EXPECT_EQ(sequence_work(5, 0, 0, 2, 12).pairs, 2 * 4);  // 60 query rows share a KV head: four tiles
@@ -41,11 +40,10 @@ TEST(DecodeSplit, CutsTheLineOnlyWhereEveryBlockGetsAPart) {
   std::mt19937 random(std::random_device{}());
   for (int round = 0; round < 500; ++round) {
     std::vector<SequenceWork> batch(1 + random() % 40);
-    int total = 0, pairs = 0;
+    int total = 0;
     for (SequenceWork& work : batch) {
       work = sequence_work(static_cast<int>(random() % 3), static_cast<int>(random() % 2000), 0, 8, 4);
       total += work.length();
-      pairs += work.pairs;
     }
     if (total == 0) continue;
     constexpr int kBlocks = 264, kWarps = 4;
@@ -54,28 +52,12 @@ TEST(DecodeSplit, CutsTheLineOnlyWhereEveryBlockGetsAPart) {
       for (const SequenceWork& work : batch) sum += work.pieces(per);
       return sum;
     };
-    const Split split = make_split(total, pairs, kBlocks, kWarps, pieces);
-    EXPECT_LE(split.blocks, kBlocks);
+    const Split split = make_split(total, kBlocks, kWarps, pieces);
     if (split.per > 0) {
-      EXPECT_LE(pieces(split.per), split.blocks);
+      EXPECT_LE(pieces(split.per), kBlocks);
     } else {
-      EXPECT_GE(total, split.blocks);  // an empty range would never report, and its pair never be finished
+      EXPECT_GE(total, kBlocks);  // an empty range would never report, and its pair never be finished
     }
-  }
-}
-
-TEST(DecodeSplit, EquallyLongSequencesAreCutBetweenPairs) {
-  constexpr int kBlocks = 264, kWarps = 4;
-  for (const int sequences : {32, 64, 128}) {
-    const SequenceWork work = sequence_work(1, 1030, 0, 8, 4);
-    const int total = sequences * work.length(), pairs = sequences * work.pairs;
-    const Split split =
-        make_split(total, pairs, kBlocks, kWarps, [&](int per) { return sequences * work.pieces(per); });
-    if (split.per > 0) {
-      EXPECT_GE(split.per, work.units) << sequences;
-      continue;
-    }
-    for (int block = 0; block < split.blocks; ++block) EXPECT_EQ(split.begin(block) % work.units, 0) << sequences;
   }
 }
 

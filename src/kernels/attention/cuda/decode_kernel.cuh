@@ -29,13 +29,11 @@ __device__ inline BlockRange block_range(const DecodeParams& p, int warps) {
   BlockRange range;
   const int total = sum_over(p.sequences, length);
   if (total == 0) return range;
-  const int pairs = sum_over(p.sequences, [&](int i) { return batch.of(i).pairs; });
-  range.split = make_split(total, pairs, blocks, warps, [&](int per) {
+  range.split = make_split(total, blocks, warps, [&](int per) {
     return sum_over(p.sequences, [&](int i) { return batch.of(i).pieces(per); });
   });
   const int per = range.split.per;
   if (per == 0) {
-    if (block >= range.split.blocks) return range;
     range.begin = range.split.begin(block);
     range.end = range.split.begin(block + 1);
     if (range.begin < range.end) range.from = find_point(p.sequences, range.begin, length);

@@ -53,18 +53,9 @@ struct Split {
 // Pieces this much longer than an even cut are still worth it: about what a second merge costs.
 constexpr int kPieceSlack = 4;
 
-// Where there are more pairs than blocks: so many blocks that equally long sequences are cut between pairs, if few
-// blocks stay idle for it. Nothing has to be merged then, and each block goes on to its next pair without a break.
-MR_DEVICE int even_blocks(int pairs, int blocks) {
-  if (pairs <= blocks) return blocks;
-  const int each = (pairs + blocks - 1) / blocks, used = (pairs + each - 1) / each;
-  return used * 16 >= blocks * 15 ? used : blocks;
-}
-
 // `pieces(per)` counts them over all sequences.
 template <class Pieces>
-MR_DEVICE Split make_split(int total, int pairs, int most_blocks, int warps, Pieces pieces) {
-  const int blocks = even_blocks(pairs, most_blocks);
+MR_DEVICE Split make_split(int total, int blocks, int warps, Pieces pieces) {
   Split split{total, blocks, 0};
   const int even = (total + blocks - 1) / blocks;
   const int least = even > warps ? even : warps;

@@ -27,12 +27,10 @@ struct WgmmaParams {
   LinearOutput out;
 };
 
-// A block has 64 rows for each of a warpgroup's kHeight products at most; the products of those that it does not have
-// are left aside. Up to 64 tokens two blocks fit on a multiprocessor, one of each of two kernels.
-template <int kTokens, int kGroups, int kHeight>
+// A block has 64 rows for each warpgroup at most; the products of those that it does not have are left aside.
+template <int kTokens, int kGroups>
 struct Tile {
   static constexpr int kThreads = 128 * kGroups + 32;
-  static constexpr int kBlocks = kTokens > 64 ? 1 : 2;
 };
 
 struct Pipeline {
@@ -71,25 +69,21 @@ __device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensor
   }
 }
 
-template <class T, int kTokens, int kHeight>
+template <class T, int kTokens, int kGroups>
 __device__ __forceinline__ void multiply_stages(const Pipeline& pipe, int stages, int count,
-                                                float (&sums)[kHeight][kTokens / 2]) {
+                                                float (&sums)[kTokens / 2]) {
   const int group = threadIdx.x / 128, lane = threadIdx.x % 32;
   int stage = 0, previous = 0;
   uint32_t parity = 0;
   for (int i = 0; i < count; ++i) {
     const uint8_t* at = pipe.stages + stage * pipe.stage_bytes;
     wait_barrier(pipe.full + stage, parity);
-    const uint64_t a = matrix_descriptor(at + group * kHeight * 64 * kRowBytes);
+    const uint64_t a = matrix_descriptor(at + group * 64 * kRowBytes);
     const uint64_t b = matrix_descriptor(at + pipe.weight_bytes);
     begin_products();
 #pragma unroll
     for (int step = 0; step < kDepth / 16; ++step) {  // descriptors count 16 bytes: 16 elements are 2
-#pragma unroll
-      for (int high = 0; high < kHeight; ++high) {
-        WarpgroupProduct<T, kTokens>::run(sums[high], a + high * (64 * kRowBytes / 16) + 2 * step, b + 2 * step,
-                                          i > 0 || step > 0);
-      }
+      WarpgroupProduct<T, kTokens>::run(sums, a + 2 * step, b + 2 * step, i > 0 || step > 0);
     }
     commit_products();
     wait_products<1>();
@@ -103,29 +97,12 @@ __device__ __forceinline__ void multiply_stages(const Pipeline& pipe, int stages
   wait_products<0>();
 }
 
-// A warp's sums where finish_tiles finds them: 16 rows of each of its warpgroup's products.
-template <int kTokens, int kHeight>
-__device__ __forceinline__ void put_sums(float* partials, int rows, const float (&sums)[kHeight][kTokens / 2]) {
-  const int warp = threadIdx.x / 32;
-#pragma unroll
-  for (int high = 0; high < kHeight; ++high) {
-    const int tile = (warp / 4 * kHeight + high) * 4 + warp % 4;
-    if (tile * kTileRows >= rows) break;
-#pragma unroll
-    for (int j = 0; j < kTokens / 8; ++j) {
-      const float fragment[4] = {sums[high][4 * j], sums[high][4 * j + 1], sums[high][4 * j + 2],
-                                 sums[high][4 * j + 3]};
-      put_fragment(partials + tile * kTokens * kTileStride, 8 * j, fragment);
-    }
-  }
-}
-
-template <class T, int kTokens, int kGroups, int kHeight>
-__global__ void __launch_bounds__(Tile<kTokens, kGroups, kHeight>::kThreads, Tile<kTokens, kGroups, kHeight>::kBlocks)
+template <class T, int kTokens, int kGroups>
+__global__ void __launch_bounds__(Tile<kTokens, kGroups>::kThreads, 1)
     flat_wgmma(const __grid_constant__ CUtensorMap weights, const __grid_constant__ CUtensorMap x,
                const __grid_constant__ WgmmaParams p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build have no such instructions, and never launch this
-  using Shape = Tile<kTokens, kGroups, kHeight>;
+  using Shape = Tile<kTokens, kGroups>;
   extern __shared__ uint8_t raw[];
   __shared__ alignas(8) uint64_t barriers[2 * kMaxStages];
   uint8_t* aligned = raw + (1024 - shared_address(raw) % 1024) % 1024;
@@ -151,11 +128,20 @@ __global__ void __launch_bounds__(Tile<kTokens, kGroups, kHeight>::kThreads, Til
     wait_for_previous_kernel();
     __syncthreads();
   } else {
-    float sums[kHeight][kTokens / 2] = {};
-    multiply_stages<T, kTokens, kHeight>(pipe, p.stages, end - begin, sums);
+    float sums[kTokens / 2];
+#pragma unroll
+    for (float& sum : sums) sum = 0;
+    multiply_stages<T, kTokens, kGroups>(pipe, p.stages, end - begin, sums);
     wait_for_previous_kernel();
     __syncthreads();  // all products are done: partial sums take the place of the stages
-    put_sums<kTokens, kHeight>(partials, p.rows, sums);
+    float* tile = partials + warp * kTokens * kTileStride;
+    if (warp * kTileRows < p.rows) {
+#pragma unroll
+      for (int j = 0; j < kTokens / 8; ++j) {
+        const float fragment[4] = {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]};
+        put_fragment(tile, 8 * j, fragment);
+      }
+    }
   }
   finish_tiles(partials, 1, p.rows / kTileRows, kTokens, row, token, p.splits, Shape::kThreads, p.out);
 #endif
@@ -163,19 +149,19 @@ __global__ void __launch_bounds__(Tile<kTokens, kGroups, kHeight>::kThreads, Til
 
 // How a variant uses a multiprocessor. Half of its shared memory is for the block of the next kernel, which then fills
 // its pipeline while this one drains; many tokens need all of it.
-constexpr int kHalfKilobytes = 110;
+constexpr int kHalfKilobytes = 110, kAllKilobytes = 208;
 struct Variant {
-  int stages;  // at most
-  int groups;  // warpgroups of a block, up to 64 tokens
-  int height;  // products of a warpgroup, up to 64 tokens
+  int stages;                 // at most
+  int least_rows, most_rows;  // of a block, up to 64 tokens; beyond 64 rows two warpgroups share them
   int kilobytes = kHalfKilobytes;
+  int most_splits = 8;
 };
 
-constexpr Variant kWide{kMaxStages, 2, 1};
-constexpr Variant kNarrow{kMaxStages, 1, 1};
-constexpr Variant kTall{kMaxStages, 2, 2};       // x is read for twice as many rows
-constexpr Variant kDeep{kMaxStages, 2, 1, 208};  // a multiprocessor for itself
-constexpr Variant kDouble{2, 2, 1};
+constexpr Variant kWide{kMaxStages, 80, 128};
+constexpr Variant kNarrow{kMaxStages, 48, 64};
+// A multiprocessor for itself: clusters of four would leave some multiprocessors of each group of them idle.
+constexpr Variant kDeep{kMaxStages, 64, 128, kAllKilobytes, 2};
+constexpr Variant kDouble{2, 80, 128};
 
 int tokens_of(int64_t m) {
   int tokens = 8;
@@ -183,7 +169,7 @@ int tokens_of(int64_t m) {
   return tokens;
 }
 
-int most_rows(const Variant& v, int tokens) { return tokens > 64 ? 128 : 64 * v.groups * v.height; }
+int groups_of(int tokens, int rows) { return tokens > 64 || rows > 64 ? 2 : 1; }
 
 // Rows of a block, and blocks along K.
 struct Cut {
@@ -192,39 +178,42 @@ struct Cut {
 };
 
 // Products of rows that a block does not have read on behind its last stage.
-int bytes_beyond(const Variant& v, int tokens, int rows) { return (most_rows(v, tokens) - rows) * kRowBytes; }
+int bytes_beyond(int tokens, int rows) { return (64 * groups_of(tokens, rows) - rows) * kRowBytes; }
 
 int stages_of(const Variant& v, int tokens, int rows) {
-  const int stage = (rows + tokens) * kRowBytes, kilobytes = tokens > 64 ? 208 : v.kilobytes;
-  return std::clamp((kilobytes * 1024 - bytes_beyond(v, tokens, rows)) / stage, 2, v.stages);
+  const int stage = (rows + tokens) * kRowBytes, kilobytes = tokens > 64 ? kAllKilobytes : v.kilobytes;
+  return std::clamp((kilobytes * 1024 - bytes_beyond(tokens, rows)) / stage, 2, v.stages);
 }
 
 // The multiprocessor with the most rows decides, though it can draw somewhat more than its share of the bandwidth.
-// Every block of rows reads x through the second-level cache; a cluster adds up its parts token by token.
+// Every block of rows reads x through the second-level cache; a cluster adds up its parts token by token, and a large
+// one is not spread evenly.
 double cost_us(const CudaLinearProblem& p, const CudaLimits& limits, const Variant& v, int rows, int splits) {
   const int tokens = tokens_of(p.m);
   const int64_t row_blocks = ceil_div(p.n, rows), token_blocks = ceil_div(p.m, tokens);
   const int64_t blocks = row_blocks * token_blocks * splits;
   const double m = static_cast<double>(p.m), k = static_cast<double>(p.k);
-  const double streamed = stream_us(p, limits, blocks, 2, 4.2);
+  // A block that has a multiprocessor for itself goes at full speed sooner, but the next one waits for its end.
+  const double ramp = v.kilobytes == kHalfKilobytes ? 3.6 : blocks <= limits.sms ? 2.3 : 4.6;
+  const double streamed = stream_us(p, limits, blocks, 2, ramp);
   const double each = static_cast<double>(rows) * k * 2 / splits, share = limits.bytes_per_us / limits.sms;
-  const double busiest = 4.2 + static_cast<double>(ceil_div(blocks, limits.sms)) * each / (1.1 * share);
+  const double busiest = ramp + static_cast<double>(ceil_div(blocks, limits.sms)) * each / (1.1 * share);
   const double in_flight = static_cast<double>(stages_of(v, tokens, rows)) * rows * kRowBytes;
-  const double slow = std::max(1.0, 55e3 / in_flight);  // latency: some 55 KB must be under way
-  const double x_us = 0.2 * 2 * k * m * static_cast<double>(row_blocks) / limits.bytes_per_us;
+  const double slow = std::max(1.0, 48e3 / in_flight);  // latency: some 48 KB must be under way
+  const double x_us = 0.1 * 2 * k * m * static_cast<double>(row_blocks) / limits.bytes_per_us;
   const double join_us = splits > 1 ? 0.2 + 0.016 * (splits - 1) * m : 0;
+  const double crowded = splits > 2 ? 1 + 0.003 * std::min(m, 64.0) : 1;
   const double flops = 2 * static_cast<double>(row_blocks * rows) * k * static_cast<double>(token_blocks * tokens);
-  const double alone_us = v.kilobytes > kHalfKilobytes ? 0.5 : 0;  // it cannot start beside another kernel
-  return std::max(std::max(streamed, busiest) * slow + x_us + join_us + alone_us,
+  return std::max(std::max(streamed, busiest) * slow * crowded + x_us + join_us,
                   8 + flops / (0.65 * limits.flops_per_us));
 }
 
 Cut choose_cut(const CudaLinearProblem& p, const CudaLimits& limits, const Variant& v) {
-  const int most = most_rows(v, tokens_of(p.m)), least = p.m > 64 ? most : most / 2 + kTileRows;
+  const int most = p.m > 64 ? 128 : v.most_rows, least = p.m > 64 ? 128 : v.least_rows;
   Cut best{most, 1, cost_us(p, limits, v, most, 1)};
   for (int rows = most; rows >= least; rows -= kTileRows) {
     const int64_t blocks = ceil_div(p.n, rows) * ceil_div(p.m, tokens_of(p.m));
-    for (int splits = 1; splits <= 8; splits *= 2) {
+    for (int splits = 1; splits <= v.most_splits; splits *= 2) {
       if (splits > 1 && (blocks * splits / 2 >= limits.sms || ceil_div(p.k, kDepth) / splits < 4)) break;
       const double us = cost_us(p, limits, v, rows, splits);
       if (us < best.us) best = {rows, splits, us};
@@ -237,10 +226,9 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
   return is_plain(p.format) && p.x == p.format && p.k % 8 == 0 && has_clusters(limits) && !has_rows_for_all(p, limits);
 }
 
-template <class T, int kTokens, int kGroups, int kHeight>
-cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step,
-                   const Variant& v) {
-  const Cut cut = choose_cut(p, limits, v);
+template <class T, int kTokens, int kGroups>
+cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cut& cut, int stages,
+                   const CudaStep& step) {
   CUtensorMap weights, x;
   if (!describe(weights, p.format, a.weights, p.n, p.k, packed_linear_stride(p.k), {kDepth, cut.rows, true}) ||
       !describe(x, p.x, a.x, p.m, p.k, a.x_stride, {kDepth, kTokens, true})) {
@@ -251,44 +239,47 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cu
   params.splits = cut.splits;
   params.iterations = static_cast<int>(ceil_div(p.k, kDepth));
   params.iterations_split = static_cast<int>(ceil_div(params.iterations, params.splits));
-  params.stages = stages_of(v, kTokens, cut.rows);
+  params.stages = stages;
   params.token_blocks = static_cast<int>(ceil_div(p.m, kTokens));
   params.out = linear_output(p, a);
   LaunchShape shape;
   shape.most_shared = true;
   shape.grid = dim3(static_cast<unsigned>(ceil_div(p.n, cut.rows) * params.token_blocks * params.splits));
-  shape.threads = Tile<kTokens, kGroups, kHeight>::kThreads;
+  shape.threads = Tile<kTokens, kGroups>::kThreads;
   shape.cluster = params.splits;
-  const int beyond = bytes_beyond(v, kTokens, cut.rows);
   const int stage_bytes = (cut.rows + kTokens) * kRowBytes, partials = cut.rows * kTokens / kTileRows * kTileStride * 4;
-  shape.shared_bytes = 1024 + static_cast<size_t>(std::max(params.stages * stage_bytes + beyond, partials));
-  return launch_kernel(flat_wgmma<T, kTokens, kGroups, kHeight>, shape, step, weights, x, params);
+  shape.shared_bytes =
+      1024 + static_cast<size_t>(std::max(stages * stage_bytes + bytes_beyond(kTokens, cut.rows), partials));
+  return launch_kernel(flat_wgmma<T, kTokens, kGroups>, shape, step, weights, x, params);
 }
 
 template <class T, int kTokens>
-cudaError_t launch_shape(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits,
-                         const CudaStep& step, const Variant& v) {
-  if (v.groups == 1) return launch<T, kTokens, 1, 1>(p, a, limits, step, v);
-  if (v.height == 2) return launch<T, kTokens, 2, 2>(p, a, limits, step, v);
-  return launch<T, kTokens, 2, 1>(p, a, limits, step, v);
+cudaError_t launch_groups(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cut& cut, int stages,
+                          const CudaStep& step) {
+  if constexpr (kTokens <= 64) {
+    if (groups_of(kTokens, cut.rows) == 1) return launch<T, kTokens, 1>(p, a, cut, stages, step);
+  }
+  return launch<T, kTokens, 2>(p, a, cut, stages, step);
 }
 
 template <class T>
 cudaError_t launch_tokens(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits,
                           const CudaStep& step, const Variant& v) {
-  switch (tokens_of(p.m)) {
+  const Cut cut = choose_cut(p, limits, v);
+  const int tokens = tokens_of(p.m), stages = stages_of(v, tokens, cut.rows);
+  switch (tokens) {
     case 8:
-      return launch_shape<T, 8>(p, a, limits, step, v);
+      return launch_groups<T, 8>(p, a, cut, stages, step);
     case 16:
-      return launch_shape<T, 16>(p, a, limits, step, v);
+      return launch_groups<T, 16>(p, a, cut, stages, step);
     case 32:
-      return launch_shape<T, 32>(p, a, limits, step, v);
+      return launch_groups<T, 32>(p, a, cut, stages, step);
     case 64:
-      return launch_shape<T, 64>(p, a, limits, step, v);
+      return launch_groups<T, 64>(p, a, cut, stages, step);
     case 128:
-      return launch<T, 128, 2, 1>(p, a, limits, step, v);
+      return launch_groups<T, 128>(p, a, cut, stages, step);
     default:
-      return launch<T, 256, 2, 1>(p, a, limits, step, v);
+      return launch_groups<T, 256>(p, a, cut, stages, step);
   }
 }
 
@@ -315,7 +306,6 @@ std::span<const CudaLinearKernel> wgmma_kernels() {
   static constexpr CudaLinearKernel kKernels[] = {
       {"wgmma", "flat", can_run_variant<kWide>, estimate_variant<kWide>, run_variant<kWide>},
       {"wgmma-narrow", "flat", can_run_variant<kNarrow>, estimate_variant<kNarrow>, run_variant<kNarrow>},
-      {"wgmma-tall", "flat", can_run_variant<kTall>, estimate_variant<kTall>, run_variant<kTall>},
       {"wgmma-deep", "flat", can_run_variant<kDeep>, estimate_variant<kDeep>, run_variant<kDeep>},
       {"wgmma-double", "flat", can_run_variant<kDouble>, estimate_variant<kDouble>, run_variant<kDouble>},
   };

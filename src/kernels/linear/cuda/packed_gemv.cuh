@@ -112,12 +112,6 @@ __device__ __forceinline__ void place_normed(const PackedGemvParams& p, const Un
   }
 }
 
-__device__ __forceinline__ float load_output(const LinearOutput& out, int column) {
-  if (out.type == DType::BF16) return to_float(static_cast<const __nv_bfloat16*>(out.y)[column]);
-  if (out.type == DType::F16) return to_float(static_cast<const __half*>(out.y)[column]);
-  return static_cast<const float*>(out.y)[column];
-}
-
 // The outputs of a block's tiles, one for each thread in turn: 16 of a tile, or 8 where gate and up become one.
 class TileOutputs {
  public:
