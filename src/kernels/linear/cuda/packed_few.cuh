@@ -170,6 +170,7 @@ __global__ void __launch_bounds__(kFewThreads, 1) packed_few(const __grid_consta
   const UnitX<kFormat, kFewTokens> staged(rings + kRingWarps * Ring::kSlots * U::kSize, p.out.m, part.most);
   float* sums = staged.factors + part.most * kFewTokens;
   float* partials = sums + min(tiles, kFewKept) * kFewTileFloats;
+  UnitPlace place(warp, part.units);
   if constexpr (kNormed) {
     place_normed_rows<kFormat>(p, part, staged, SquareSums(partials, part.most));
     if (p.splits > 1) cluster_meet();  // others have read the sums that lie where partial sums will
@@ -181,7 +182,6 @@ __global__ void __launch_bounds__(kFewThreads, 1) packed_few(const __grid_consta
   // Tokens that are not there repeat the last one: nobody looks at their sums.
   const uint8_t* x = staged.x + min(lane / 4, p.out.m - 1) * staged.stride + t * 16;
   const int parts = min(part.units, kRingWarps), group_tiles = max(1, kFewParts / parts);
-  UnitPlace place(warp, part.units);
   float total[4] = {0, 0, 0, 0};
 #pragma unroll 1
   for (int first = 0; first < tiles; first += kFewKept) {

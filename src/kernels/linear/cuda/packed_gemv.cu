@@ -43,8 +43,7 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
 
 template <bool kHalf>
 bool takes_norm(const CudaLinearProblem& p, const CudaLimits& limits) {
-  return can_run<kHalf>(p, limits) && p.k <= kGemvMaxNormed &&
-         shared_bytes<kHalf>(p, limits) <= GemvShare<kHalf>::kMostNormed;
+  return can_run<kHalf>(p, limits) && p.k <= kGemvMaxNormed;
 }
 
 // The multiprocessors with the most tiles decide, though those can draw somewhat more than their share.

@@ -17,6 +17,8 @@ inline constexpr int kGemvThreads = 32 * kRingWarps;
 inline constexpr int kGemvShort = kRingWarps * kUnitColumns;  // columns of x of which each warp has a unit
 inline constexpr int kGemvMaxNormed = 2 * kGemvShort;         // columns of x whose norm a block computes
 
+inline constexpr int kGemvAlone = 116 * 1024;  // bytes of shared memory of which only one block can have so many
+
 // What a block takes of a multiprocessor. Two blocks of one kernel must never meet there: others would then have none.
 template <bool kHalf>
 struct GemvShare;
@@ -26,18 +28,19 @@ template <>
 struct GemvShare<false> {
   static constexpr int kBound = 896;  // threads
   static constexpr int kRings = 160 * 1024;
-  static constexpr int kTiles = 32;  // whose sums a block keeps before it stores them
-  static constexpr int kLeast = 116 * 1024, kMost = 224 * 1024, kMostNormed = kMost;
+  static constexpr int kTiles = 32;         // whose sums a block keeps before it stores them
+  static constexpr int kMost = 224 * 1024;  // bytes of shared memory
 };
 
-// Half of it: the next kernel fills its rings while this one runs. In a model kernels with a norm and kernels without
-// take turns; one of each fits, two without do not, and those with one find the others everywhere.
+// Half of it: the next kernel fills its rings while this one runs. In a model kernels that add to the residual stream
+// and kernels that do not take turns; one of each fits, and each finds the one before it everywhere. After attention,
+// which is not everywhere, comes one that adds: it takes so much that two do not fit.
 template <>
 struct GemvShare<true> {
   static constexpr int kBound = 1024;
   static constexpr int kRings = 84 * 1024;
   static constexpr int kTiles = 16;
-  static constexpr int kLeast = 116 * 1024, kMost = 116 * 1024, kMostNormed = 110 * 1024;
+  static constexpr int kMost = 110 * 1024;
 };
 
 // Half of a multiprocessor is too little where a ring has a single slot.
@@ -184,6 +187,8 @@ __global__ void __launch_bounds__(GemvShare<kHalf>::kBound, 1) packed_gemv(const
   uint8_t* zeros = rings + kRingWarps * p.slots * U::kSize;
   const UnitX<kFormat, 1> staged(zeros + kZeroBytes, 1, p.units);
   float* partials = staged.factors + p.units;
+  const int parts = min(p.units, kRingWarps);
+  UnitPlace place(warp, p.units);
   if (threadIdx.x < kZeroBytes / 4) reinterpret_cast<uint32_t*>(zeros)[threadIdx.x] = 0;
   if constexpr (kNormed) {
     place_normed<kFormat, kEach>(p, staged);
@@ -192,9 +197,7 @@ __global__ void __launch_bounds__(GemvShare<kHalf>::kBound, 1) packed_gemv(const
   }
   __syncthreads();
   let_next_kernel_start();
-  const int parts = min(p.units, kRingWarps);
   const TileOutputs outputs(p.out, first_tile, parts);
-  UnitPlace place(warp, p.units);
   float sums[2] = {0, 0};
 #pragma unroll 1
   for (int first = 0; first < tiles; first += kKept) {
@@ -243,7 +246,7 @@ template <DType kFormat, bool kHalf>
 cudaError_t launch_gemv(PackedGemvParams params, LaunchShape shape, const CudaStep& step, int tiles) {
   const bool is_short = params.k <= kGemvShort, normed = params.norm != nullptr;
   int bytes = gemv_shared_bytes<kFormat, kHalf>(params.units, tiles);
-  if (!kHalf || !normed) bytes = max(bytes, GemvShare<kHalf>::kLeast);
+  if (!kHalf || params.out.accumulate) bytes = max(bytes, kGemvAlone);
   shape.shared_bytes = static_cast<size_t>(bytes);
   params.slots = gemv_slots<kFormat, kHalf>(params.units, tiles);
   if (normed) {
