@@ -40,12 +40,12 @@ struct GemvShare<true> {
   static constexpr int kBound = 1024;
   static constexpr int kRings = 84 * 1024;
   static constexpr int kTiles = 16;
-  static constexpr int kMost = 110 * 1024;
+  static constexpr int kMost = 108 * 1024;
 };
 
 // Half of a multiprocessor is too little where a ring has a single slot.
 template <DType kFormat>
-inline constexpr bool kGemvHalves = 2 * kRingWarps* Unit<kFormat>::kSize <= GemvShare<true>::kRings;
+inline constexpr bool kGemvHalves = (kRingWarps * 2) * Unit<kFormat>::kSize <= GemvShare<true>::kRings;
 
 struct PackedGemvParams {
   const uint8_t* weights;
