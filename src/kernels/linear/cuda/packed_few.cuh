@@ -244,7 +244,7 @@ cudaError_t launch_few_normed(PackedFewParams params, const CudaStep& step, int 
     const cudaError_t found = clusters_at_once(packed_few<kFormat, kNormed>, shape, clusters);
     if (found != cudaSuccess) return found;
   }
-  clusters = min(clusters, all);
+  clusters = max(1, min(clusters, all));
   params.shares = TileShares::of(all, clusters);
   shape.grid = dim3(static_cast<unsigned>(clusters * params.splits));
   return launch_kernel(packed_few<kFormat, kNormed>, shape, step, params);
