@@ -166,7 +166,8 @@ class Bench {
   }
 
   void quantized_table() {
-    std::printf("\nquantized, cold, us (TB/s of packed bytes), launched to overlap; e: estimate, n: with the norm in front\n");
+    std::printf(
+        "\nquantized, cold, us (TB/s of packed bytes), launched to overlap; e: estimate, n: with the norm in front\n");
     for (const Format& f : kFormats) {
       for (const Shape& s : kShapes) {
         const std::string name = s.name;
