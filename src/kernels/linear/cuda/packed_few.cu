@@ -12,7 +12,7 @@ MILLRACE_PACKED_FORMATS(MILLRACE_DECLARE)
 
 namespace {
 
-constexpr int64_t kMostJobs = 64;  // units of tokens that a block shall bring into shared memory: four for each warp
+constexpr int64_t kMostJobs = 32;  // units of tokens that a block shall bring into shared memory: two for each warp
 
 int64_t units_of(const CudaLinearProblem& p) { return ceil_div(p.k, kUnitColumns); }
 
