@@ -53,6 +53,7 @@ struct PackedGemvParams {
   const float* norm;  // [k] or null: the RMS norm of x is what is multiplied
   float epsilon;
   int k, units;  // units along K
+  int rings_at;  // in shared memory
   int slots;     // of each ring
   TileShares shares;
   LinearOutput out;
@@ -178,13 +179,13 @@ template <DType kFormat, bool kHalf, bool kNormed, int kEach>
 __global__ void __launch_bounds__(GemvShare<kHalf>::kBound, 1) packed_gemv(const __grid_constant__ PackedGemvParams p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build never launch this
   using U = Unit<kFormat>;
-  extern __shared__ __align__(128) uint8_t rings[];
+  extern __shared__ __align__(128) uint8_t zeros[];  // first come those, x and the sums of tiles, then the rings
   const int warp = warp_index(), lane = threadIdx.x % 32;
   const int block = static_cast<int>(blockIdx.x), first_tile = p.shares.first(block), tiles = p.shares.count(block);
   using Ring = UnitRing<kFormat, GemvShare<kHalf>::kRings>;
   constexpr int kKept = GemvShare<kHalf>::kTiles;
-  Ring ring(p.weights + static_cast<int64_t>(first_tile) * p.units * U::kSize, p.units, p.units, tiles, rings, p.slots);
-  uint8_t* zeros = rings + kRingWarps * p.slots * U::kSize;
+  Ring ring(p.weights + static_cast<int64_t>(first_tile) * p.units * U::kSize, p.units, p.units, tiles,
+            zeros + p.rings_at, p.slots);
   const UnitX<kFormat, 1> staged(zeros + kZeroBytes, 1, p.units);
   float* partials = staged.factors + p.units;
   const int parts = min(p.units, kRingWarps);
@@ -233,12 +234,17 @@ int gemv_slots(int units, int tiles) {
   return min(UnitRing<kFormat, GemvShare<kHalf>::kRings>::kSlots, (tiles * units + kRingWarps - 1) / kRingWarps);
 }
 
-// Shared memory that such a block needs: rings, zeros, x, and the sums of its tiles.
+// Shared memory that such a block needs: zeros, x, the sums of its tiles; then rings.
+template <DType kFormat, bool kHalf>
+int gemv_rings_at(int units, int tiles) {
+  const int bytes = kZeroBytes + UnitX<kFormat, 1>::bytes(1, units) +
+                    min(tiles, GemvShare<kHalf>::kTiles) * min(units, kRingWarps) * kTileRows * 4;
+  return (bytes + 127) / 128 * 128;
+}
 template <DType kFormat, bool kHalf>
 int gemv_shared_bytes(int units, int tiles) {
-  return kRingWarps * gemv_slots<kFormat, kHalf>(units, tiles) * Unit<kFormat>::kSize + kZeroBytes +
-         UnitX<kFormat, 1>::bytes(1, units) +
-         min(tiles, GemvShare<kHalf>::kTiles) * min(units, kRingWarps) * kTileRows * 4;
+  return gemv_rings_at<kFormat, kHalf>(units, tiles) +
+         kRingWarps * gemv_slots<kFormat, kHalf>(units, tiles) * Unit<kFormat>::kSize;
 }
 
 // `tiles`: the most that a block has.
@@ -248,6 +254,7 @@ cudaError_t launch_gemv(PackedGemvParams params, LaunchShape shape, const CudaSt
   int bytes = gemv_shared_bytes<kFormat, kHalf>(params.units, tiles);
   if (!kHalf || params.out.accumulate) bytes = max(bytes, kGemvAlone);
   shape.shared_bytes = static_cast<size_t>(bytes);
+  params.rings_at = gemv_rings_at<kFormat, kHalf>(params.units, tiles);
   params.slots = gemv_slots<kFormat, kHalf>(params.units, tiles);
   if (normed) {
     return is_short ? launch_kernel(packed_gemv<kFormat, kHalf, true, 1>, shape, step, params)
