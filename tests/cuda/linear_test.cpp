@@ -166,6 +166,22 @@ TEST_P(CudaLinearTest, Fast) {
   }
 }
 
+// More tiles than a GPU has multiprocessors, and rows so long that blocks share them; neither fills whole tiles.
+TEST_P(CudaLinearTest, ManyAndLongRows) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const DType format = GetParam(), x = format == DType::F16 ? DType::F16 : DType::BF16;
+  if (is_quantized(format) || format == DType::F32) GTEST_SKIP() << "a test of kernels for 16-bit weights";
+  for (const LinearShape shape : {LinearShape{4328, 264}, {1100, 7304}, {2120, 3592}}) {
+    for (const int64_t m : {1, 3, 8, 13, 48}) {
+      const bool accumulate = m % 2 == 0;
+      const DType y = accumulate || m == 3 ? DType::F32 : x;
+      EXPECT_GT(check({format, x, y, shape.n, shape.k, m, m == 13, accumulate}, Precision::Fast, random), 0);
+    }
+  }
+}
+
 // silu(gate) * up in one go, from rows that alternate.
 TEST_P(CudaLinearTest, Gated) {
   const uint32_t seed = std::random_device{}();
@@ -180,7 +196,7 @@ TEST_P(CudaLinearTest, Gated) {
     layout->upload_gated({format, kHalf, kWidth, gate.data()}, {format, kHalf, kWidth, up.data()}, packed.data(),
                          gpu_uploader(), pool_);
     const LinearWeights weights{format, 2 * kHalf, kWidth, layout, packed.data()};
-    for (const int64_t m : {1, 4, 8, 17, 64, 130}) {
+    for (const int64_t m : {1, 4, 8, 13, 17, 48, 64, 130}) {
       std::normal_distribution<float> normal;
       TestMatrix in(m, kWidth), out(m, kHalf), expected(m, kHalf);
       std::vector<float> g(kWidth), u(kWidth);

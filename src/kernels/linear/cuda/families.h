@@ -8,7 +8,7 @@ namespace millrace {
 const CudaLinearKernel& gemv_kernel();
 const CudaLinearKernel& flat_mma_kernel();
 const CudaLinearKernel& gemv_rows_kernel();
-std::span<const CudaLinearKernel> wgmma_kernels();  // 128 or 64 rows a block, and with two stages only
+std::span<const CudaLinearKernel> wgmma_kernels();  // 128 or 64 rows a block, with all of its memory, with two stages
 const CudaLinearKernel& packed_mma_kernel();
 const CudaLinearKernel& packed_stream_kernel();
 const CudaLinearKernel& packed_wgmma_kernel();
