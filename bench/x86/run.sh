@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# An x86-64 machine with AMX, VNNI or AVX2 in one go: bench/x86/run.sh [PART...]
+#
+#   build      the program, its kernel tests and probes
+#   tests      every kernel under every instruction set that the machine has
+#   machine    what it is, and its measured ceilings
+#   kernels    the prompt kernels side by side: microseconds and the share of the int8 peak
+#   sizes      scripts/search-kernels: what the sizes inside of the AMX kernels are worth
+#   tokens     millrace bench with the time of each op, 2 threads and all cores
+#   peers      the same files under llama.cpp, in turns; LLAMA_BENCH names a llama-bench that is there already
+#
+# Every step has a limit, and a failure of one does not stop the others. What matters comes last.
+cd "$(dirname "$0")/../.." || exit 1
+parts=" ${*:-build tests machine kernels tokens peers} "
+cores=$(nproc)
+build=build/release
+wants() { [[ $parts == *" $1 "* ]] && printf '\n== %s (%d s)\n' "$1" "$SECONDS"; }
+
+if wants build; then
+  cmake --preset release -DMILLRACE_BENCH=ON 2>&1 | grep -A5 -i error
+  timeout 240 ninja -C $build -j"$cores" millrace kernel_probe linear_tests kernels_tests base_tests 2>&1 | grep -E 'error:|FAILED|ninja:' | head -40
+fi
+
+if wants tests; then
+  for test in kernels/linear kernels/kernels base/base; do
+    timeout 120 $build/tests/"${test}"_tests --gtest_brief=1 2>&1 | tail -12 &
+  done
+  wait
+fi
+
+if wants machine; then
+  lscpu | grep -E 'Model name|Thread|Core|Socket|NUMA|L1d|L2|L3|Hypervisor|MHz'
+  for threads in 1 2 8 16; do
+    [ $threads -le "$cores" ] && timeout 60 $build/millrace doctor -t $threads --json | python3 -c '
+import json, sys
+c = json.load(sys.stdin)["hardware"]["ceilings"]
+print(f"'$threads' threads: read {c[\"read_gbs\"]:.1f} GB/s, cache {c[\"cache_gbs\"]:.0f} GB/s, int8 {c[\"int8_gops\"]:.0f}, bf16 {c[\"bf16_gflops\"]:.0f}, f32 {c[\"f32_gflops\"]:.0f}, region {c[\"region_us\"]:.1f} us, cpu share {c[\"cpu_share\"]:.2f}")'
+  done
+fi
+
+if wants kernels; then
+  problems=(Q4_1:3072x576:512 Q4_1:576x1536:512 Q8_0:2048x2048:128 Q4_0:2048x2048:128 Q4_K:2048x8192:128 Q4_K:16384x2048:128 Q6_K:16384x2048:512)
+  for threads in 1 2; do
+    for kernel in full_amx_int8 full_amx_bf16 full_vnni; do
+      timeout 40 $build/bench/kernel_probe $kernel $threads "${problems[@]}" 2>&1 | awk -v name="$kernel t$threads" '
+        NF == 2 { split($1, p, /[:x]/); printf "%-18s %-22s %9.1f us %8.0f GOP/s\n", name, $1, $2, 2e-3 * p[2] * p[3] * p[4] / $2; next } { print }'
+    done
+  done
+fi
+
+wants sizes && timeout 150 scripts/search-kernels amx_int8 --threads 2 --rounds 2
+
+if wants tokens; then
+  for threads in 2 "$cores"; do
+    for model in synthetic:smollm2-135m:Q4_1 synthetic:llama-3.2-1b:Q4_K_M; do
+      timeout 60 $build/millrace bench -m $model -t "$threads" -p 128,512 -n 32 -r 3 --ops 2>&1 | grep -vE 'angles|embedding|elementwise'
+    done
+  done
+fi
+
+if wants peers; then
+  for threads in 2 8; do
+    timeout 170 scripts/bench-peers ${LLAMA_BENCH:+--llama-bench "$LLAMA_BENCH"} --rounds "${ROUNDS:-2}" --threads $threads --out "build/bench-x86-$threads" | grep -vE '^[0-9]/'
+  done
+fi
