@@ -75,6 +75,7 @@ void run(const BenchOptions& o) {
   const auto cases = cases_of(o);
   auto load = load_options(o.model);
   load.measure = true;
+  load.past_training = true;
   load.rows = o.rows;
   for (const auto& c : cases) {
     load.sequences = std::max<int64_t>(load.sequences, c.batch);

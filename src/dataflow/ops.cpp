@@ -282,7 +282,9 @@ void Ops::attention(const RopeWriteOp::Args& rope, const AttentionArgs& args) {
   const AttentionProblem problem = problem_of(args);
   const bool turns_all = rope.angles.cols == 0 || rope.angles.cols == args.kv.head_dim;
   const bool decodes = problem.rows == problem.sequences;  // one row each
-  if (device_.is_host() || !decodes || !turns_all || !planned(problem)->takes_along(problem, hardware_)) {
+  // A prompt's rows are turned by a kernel of their own, with another rounding.
+  const bool apart = device_.is_host() || options_.batch_invariant || !decodes || !turns_all;
+  if (apart || !planned(problem)->takes_along(problem, hardware_)) {
     rope_write(rope);
     return attention(args);
   }

@@ -111,7 +111,8 @@ void Runner::load(const Progress& progress) {
 
 void Runner::decide_context() {
   const auto& config = model_->config();
-  if (options_.context > config.context) {
+  const bool may_be_longer = options_.past_training && !config.learned_positions;
+  if (options_.context > config.context && !may_be_longer) {
     fail(ErrorKind::Usage, "--ctx {}: the model was trained for {} positions", options_.context, config.context);
   }
   const auto weights = static_cast<int64_t>(weights_->packed_bytes() + weights_->in_place_bytes());

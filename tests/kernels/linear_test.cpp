@@ -175,8 +175,7 @@ void expect_close(const Fixture& f, int64_t m, const std::vector<float>& y, cons
 
 double tolerance_of(const LinearProblem& p, const LinearKernel& kernel) {
   if (p.precision == Precision::Exact || kernel.name() == "reference") return 1e-6;
-  // x and w are rounded to 8 bits each: where a row has one element, there is nothing that evens out.
-  if (kernel.name().find("bf16") != std::string_view::npos) return 2.0 / 256;
+  if (kernel.name().find("bf16") != std::string_view::npos) return 8e-3;  // both factors round by up to 2^-8
   if (kernel.name() == "gemv_fhm") return 1e-3;
   if (p.layout == "rows") return 1e-6;
   // Where one scale serves 256 elements, rows that range widely lose more.

@@ -2,6 +2,7 @@
 
 #include "kernels/attention/arm/kernels.h"
 #include "kernels/attention/flash.h"
+#include "kernels/attention/x86/kernels.h"
 #include "kernels/cpu_lists.h"
 #include "kernels/simd/targets.h"
 
@@ -82,6 +83,8 @@ KernelList<AttentionOp> cpu_attention_kernels() {
   KernelList<AttentionOp> list;
 #if defined(__aarch64__)
   list = arm_attention_kernels();
+#elif defined(__x86_64__)
+  list = x86_attention_kernels();
 #endif
   for (const AttentionKernel* kernel : {MR_EACH_TARGET(lazy_kernel), MR_EACH_TARGET(online_kernel),
                                         MR_EACH_TARGET(unified_kernel), reference_attention()}) {

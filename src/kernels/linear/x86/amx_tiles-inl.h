@@ -3,23 +3,13 @@
 #pragma once
 
 #include "kernels/linear/x86/epilogue-inl.h"
+#include "kernels/simd/amx-inl.h"
 
-// All eight tile registers in full: 16 rows of 64 bytes.
-class Tiles {
+class Tiles {  // the registers, while it lives
  public:
-  Tiles() {
-    const Config config;
-    _tile_loadconfig(&config);
-  }
-  ~Tiles() { _tile_release(); }
+  Tiles() { load_tile_config(); }
+  ~Tiles() { release_tiles(); }
   Tiles(const Tiles&) = delete;
-
- private:
-  struct alignas(64) Config {
-    uint8_t palette = 1, start_row = 0, reserved[14] = {};
-    uint16_t bytes_per_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-  };
 };
 
 // Results of 32 rows of weights and 32 rows of x. Kept here between the stretches of k: the rows of y lie far apart,
