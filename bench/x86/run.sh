@@ -4,14 +4,15 @@
 #   build      the program, its kernel tests and probes
 #   tests      every kernel under every instruction set that the machine has
 #   machine    what it is, and its measured ceilings
-#   kernels    the prompt kernels side by side: microseconds and the share of the int8 peak
+#   tiles      what AMX tiles cost beside their products
+#   kernels    the prompt kernels side by side: microseconds and GOP/s of one thread
 #   sizes      scripts/search-kernels: what the sizes inside of the AMX kernels are worth
 #   tokens     millrace bench with the time of each op, 2 threads and all cores
 #   peers      the same files under llama.cpp, in turns; LLAMA_BENCH names a llama-bench that is there already
 #
 # Every step has a limit, and a failure of one does not stop the others. What matters comes last.
 cd "$(dirname "$0")/../.." || exit 1
-parts=" ${*:-build tests machine kernels tokens peers} "
+parts=" ${*:-build tests machine tiles kernels tokens peers} "
 cores=$(nproc)
 build=build/release
 wants() { [[ $parts == *" $1 "* ]] && printf '\n== %s (%d s)\n' "$1" "$SECONDS"; }
@@ -31,24 +32,26 @@ fi
 if wants machine; then
   lscpu | grep -E 'Model name|Thread|Core|Socket|NUMA|L1d|L2|L3|Hypervisor|MHz'
   for threads in 1 2 8 16; do
-    [ $threads -le "$cores" ] && timeout 60 $build/millrace doctor -t $threads --json | python3 -c '
+    [ $threads -gt "$cores" ] || timeout 60 $build/millrace doctor -t $threads --json | python3 -c '
 import json, sys
-c = json.load(sys.stdin)["hardware"]["ceilings"]
-print(f"'$threads' threads: read {c[\"read_gbs\"]:.1f} GB/s, cache {c[\"cache_gbs\"]:.0f} GB/s, int8 {c[\"int8_gops\"]:.0f}, bf16 {c[\"bf16_gflops\"]:.0f}, f32 {c[\"f32_gflops\"]:.0f}, region {c[\"region_us\"]:.1f} us, cpu share {c[\"cpu_share\"]:.2f}")'
+ceilings = json.load(sys.stdin)["hardware"]["ceilings"]
+print(sys.argv[1], "threads:", {key: round(value, 2) for key, value in ceilings.items() if isinstance(value, float)})' $threads
   done
+fi
+
+if wants tiles; then
+  g++ -O3 -std=c++20 -w -mamx-tile -mamx-int8 -mavx512f -mavx512dq bench/x86/tile_rates.cpp -o build/tile_rates && timeout 30 build/tile_rates
 fi
 
 if wants kernels; then
   problems=(Q4_1:3072x576:512 Q4_1:576x1536:512 Q8_0:2048x2048:128 Q4_0:2048x2048:128 Q4_K:2048x8192:128 Q4_K:16384x2048:128 Q6_K:16384x2048:512)
-  for threads in 1 2; do
-    for kernel in full_amx_int8 full_amx_bf16 full_vnni; do
-      timeout 40 $build/bench/kernel_probe $kernel $threads "${problems[@]}" 2>&1 | awk -v name="$kernel t$threads" '
-        NF == 2 { split($1, p, /[:x]/); printf "%-18s %-22s %9.1f us %8.0f GOP/s\n", name, $1, $2, 2e-3 * p[2] * p[3] * p[4] / $2; next } { print }'
-    done
+  for kernel in full_amx_int8 full_amx_bf16 full_vnni; do
+    timeout 40 $build/bench/kernel_probe $kernel 1 "${problems[@]}" 2>&1 | awk -v name=$kernel '
+      NF == 2 { split($1, p, /[:x]/); printf "%-18s %-22s %9.1f us %8.0f GOP/s\n", name, $1, $2, 2e-3 * p[2] * p[3] * p[4] / $2; next } { print }'
   done
 fi
 
-wants sizes && timeout 150 scripts/search-kernels amx_int8 --threads 2 --rounds 2
+wants sizes && timeout 150 scripts/search-kernels amx_int8 --threads 1 --rounds 1
 
 if wants tokens; then
   for threads in 2 "$cores"; do
@@ -60,6 +63,7 @@ fi
 
 if wants peers; then
   for threads in 2 8; do
-    timeout 170 scripts/bench-peers ${LLAMA_BENCH:+--llama-bench "$LLAMA_BENCH"} --rounds "${ROUNDS:-2}" --threads $threads --out "build/bench-x86-$threads" | grep -vE '^[0-9]/'
+    timeout 170 scripts/bench-peers ${LLAMA_BENCH:+--llama-bench "$LLAMA_BENCH"} --models "${MODELS:-135m,1b}" --rounds "${ROUNDS:-3}" \
+      --threads $threads --out build/bench-x86
   done
 fi
