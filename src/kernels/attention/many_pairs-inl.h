@@ -124,7 +124,7 @@ class ManyPairs {
   const TileShape& shape_;
   const Scratch& scratch_;
   const int64_t vectors_;
-  const Products products_;
+  const Products products_{};
   const std::byte* rows_[kKvTile];
 };
 
