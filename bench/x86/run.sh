@@ -8,13 +8,14 @@
 #   kernels    the prompt kernels side by side: microseconds and GOP/s of one thread
 #   sizes      scripts/search-kernels: what the sizes inside of the AMX kernels are worth
 #   tokens     millrace bench with the time of each op, 2 threads and all cores
-#   peers      the same files under llama.cpp, in turns; LLAMA_BENCH names a llama-bench that is there already
+#   peers      the same files under llama.cpp, in turns
 #
-# Every step has a limit, and a failure of one does not stop the others. What matters comes last.
+# From the environment: BUILD, a build folder; LLAMA_BENCH, a llama-bench that is there already; MODELS and ROUNDS of peers; THREADS,
+# numbers of threads for tokens and peers. Every step has a limit, and a failure of one does not stop the others.
 cd "$(dirname "$0")/../.." || exit 1
 parts=" ${*:-build tests machine tiles kernels tokens peers} "
 cores=$(nproc)
-build=build/release
+build=${BUILD:-build/release}
 wants() { [[ $parts == *" $1 "* ]] && printf '\n== %s (%d s)\n' "$1" "$SECONDS"; }
 
 if wants build; then
@@ -54,16 +55,16 @@ fi
 wants sizes && timeout 150 scripts/search-kernels amx_int8 --threads 1 --rounds 1
 
 if wants tokens; then
-  for threads in 2 "$cores"; do
+  for threads in ${THREADS:-2 $cores}; do
     for model in synthetic:smollm2-135m:Q4_1 synthetic:llama-3.2-1b:Q4_K_M; do
-      timeout 60 $build/millrace bench -m $model -t "$threads" -p 128,512 -n 32 -r 3 --ops 2>&1 | grep -vE 'angles|embedding|elementwise'
+      timeout 60 $build/millrace bench --device cpu -m $model -t "$threads" -p 128,512 -n 32 -r 3 --ops 2>&1 | grep -vE 'angles|embedding|elementwise'
     done
   done
 fi
 
 if wants peers; then
-  for threads in 2 8; do
-    timeout 170 scripts/bench-peers ${LLAMA_BENCH:+--llama-bench "$LLAMA_BENCH"} --models "${MODELS:-135m,1b}" --rounds "${ROUNDS:-3}" \
+  for threads in ${THREADS:-2 8}; do
+    timeout 170 scripts/bench-peers ${LLAMA_BENCH:+--llama-bench "$LLAMA_BENCH"} --millrace $build/millrace --models "${MODELS:-135m,1b}" --rounds "${ROUNDS:-3}" \
       --threads $threads --out build/bench-x86
   done
 fi

@@ -1,5 +1,6 @@
 // AMX: 16 rows of weights with 16 rows of x, 64 bytes of each, in one instruction.
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <new>
 #include <type_traits>
