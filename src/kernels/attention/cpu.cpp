@@ -52,7 +52,7 @@ bool can_run(const AttentionProblem&, const Hardware& hardware) { return hardwar
 
 // In decode the conversion of keys and values takes its part.
 double gflops(const AttentionProblem& p, const Hardware& hardware) {
-  const double share = p.rows > p.sequences ? 0.65 : p.kv == DType::F32 ? 0.5 : 0.35;
+  const double share = p.rows > p.sequences ? 0.5 : p.kv == DType::F32 ? 0.35 : 0.25;
   return share * hardware.ceilings.f32_gflops;
 }
 

@@ -114,11 +114,11 @@ bool can_run_pairs(const AttentionProblem& p, const Hardware& hardware) {
 }
 
 double half_gflops(const AttentionProblem& p, const Hardware& hardware) {
-  return (p.rows > p.sequences ? 0.6 : 0.45) * hardware.ceilings.f32_gflops;
+  return (p.rows > p.sequences ? 0.6 : 0.31) * hardware.ceilings.f32_gflops;
 }
 double pair_gflops(const AttentionProblem& p, const Hardware& hardware) {
-  if (p.rows > p.sequences) return 0.3 * hardware.ceilings.bf16_gflops;
-  return (p.kv == DType::F16 ? 0.45 : 0.35) * hardware.ceilings.f32_gflops;
+  if (p.rows > p.sequences) return 0.23 * hardware.ceilings.bf16_gflops;
+  return (p.kv == DType::F16 ? 0.31 : 0.25) * hardware.ceilings.f32_gflops;
 }
 
 template <class Arithmetic>

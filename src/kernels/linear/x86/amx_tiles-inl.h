@@ -20,7 +20,7 @@ struct alignas(64) AmxSums {
 
 // As write_eight, of a whole sum.
 MR_INLINE inline void write_sixteen(const LinearArgs& args, int64_t m, int64_t n, __m512 sums) {
-  if (n + 16 > args.weights->n) {
+  if (n + 16 > columns_of(args)) {
     write_eight(args, m, n, _mm512_castps512_ps256(sums), true);
     return write_eight(args, m, n + 8, _mm512_extractf32x8_ps(sums, 1), true);
   }
