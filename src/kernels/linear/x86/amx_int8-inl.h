@@ -198,7 +198,7 @@ MR_INLINE inline void fetch(const int8_t (&tiles)[2][16][64]) {
   unrolled<32>([&](auto row) MR_INLINE { __builtin_prefetch(tiles[row / 16][row % 16], 0, 3); });
 }
 
-// Registers 0 to 3 hold the results, 4 and 5 x, 6 and 7 weights. `between(i, step)` comes after the i-th of them.
+// Registers 0 to 3 hold the results, 4 and 5 x, 6 and 7 weights. `between(i, step)` comes after the i-th step.
 template <bool second, class Between>
 MR_INLINE inline void multiply_steps(const WSuper& w, const XSuper& x, int64_t begin, int64_t end, IntegerSums& to,
                                      const Between& between) {
@@ -277,7 +277,7 @@ class Int8Piece {
   void begin_panel(Place at, WSuper* panel) {
     if (at.super >= supers_.count) return filler_.begin(0, 1, 0, 0, panel);
     filler_.begin(at.super, super_end(at), at.strip, std::min(at.strip + kInt8Strips, piece_.strip_end), panel);
-    // A step takes two groups of all strips: as many groups as steps, times two for each strip, over all rows.
+    // A step of k takes two groups of each strip, and comes once for every tile of x.
     groups_a_step_ = Supers::ceil_div(2 * kInt8Strips, Supers::ceil_div(piece_.m_end - piece_.m_begin, 32));
   }
 
