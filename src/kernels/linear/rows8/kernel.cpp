@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/linear/estimate.h"
 #include "kernels/linear/rows/rows.h"
 #include "kernels/linear/rows8/packed.h"
 #include "kernels/linear/rows8/rows8.h"
@@ -17,7 +18,8 @@ constexpr int64_t kElementsWorthARegion = 1 << 14;  // a few microseconds of qua
 constexpr int64_t kPiecesPerThread = MR_PIECES;
 constexpr double kFlopsToQuantize = 40;          // an element of x
 constexpr int64_t kRowsInCache = MR_PANEL_ROWS;  // of x, for one stretch of k
-constexpr int64_t kStripsTogether = std::max({MR_SMALL_STREAMS, MR_NIBBLE_STREAMS, MR_K_STREAMS, MR_K_MIN_STREAMS});  // in decode
+constexpr int64_t kStripsTogether =
+    std::max({MR_SMALL_STREAMS, MR_NIBBLE_STREAMS, MR_K_STREAMS, MR_K_MIN_STREAMS});  // in decode
 constexpr int64_t kFewestRows = 64;  // that are worth unpacking a panel for
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -87,8 +89,7 @@ bool Rows8Kernel::can_run(const Problem& p, const Hardware& hardware) const {
 
 double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) const {
   const Ceilings& ceilings = hardware.ceilings;
-  const double bytes = double(p.n) * double(row_bytes(p.format, p.k));
-  const double bytes_us = 1e-3 * bytes / (method_.memory_share * ceilings.read_gbs);
+  const double bytes_us = reading_us(p, method_.memory_share, hardware);
   // Panels are unpacked once for all rows, strips again for every tile of them.
   const double times = method_.strips_per_panel > 0 ? 1 : double(ceil_div(p.m, method_.tile_rows));
   const double effort = method_.whole_nibbles ? nibble_effort(p.format) : unpack_effort(p.format);
@@ -99,7 +100,7 @@ double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) cons
   const double quantize_us = 1e-3 * kFlopsToQuantize * double(p.m) * double(p.k) / ceilings.f32_gflops;
   // Reading and computing overlap, but not perfectly where they take about as long.
   const double overlapped = std::pow(std::pow(bytes_us, 4) + std::pow(compute_us, 4), 0.25);
-  return ceilings.region_us + quantize_us + overlapped;
+  return ceilings.region_us + quantize_us + overlapped + writing_us(p, hardware);
 }
 
 size_t Rows8Kernel::x_bytes(int64_t m, int64_t k) const { return aligned(method_.x_bytes(m, k)); }
@@ -119,7 +120,12 @@ void Rows8Kernel::quantize(const Args& args, const Executor& executor) const {
 // Workers take pieces as they come free: enough of them that the last one does not make the others wait.
 Rows8Kernel::Split Rows8Kernel::split(int64_t strips, int64_t m, int threads) const {
   const int64_t panel = method_.strips_per_panel;
-  if (panel == 0) return {round_up(ceil_div(strips, kPiecesPerThread * threads), kStripsTogether), m};
+  if (panel == 0) {
+    const int64_t step = round_up(ceil_div(strips, kPiecesPerThread * threads), kStripsTogether);
+    // Strips are read several together, but not where so few of them would keep some workers waiting for others.
+    const int64_t most = ceil_div(ceil_div(strips, step), threads) * step, even = ceil_div(strips, threads);
+    return {4 * most > 5 * even ? even : step, m};
+  }
   // More rows share the unpacking of a panel, until they push each other out of the L2 cache. Where there are too few
   // panels for the workers, they share the rows instead.
   const int64_t panels = ceil_div(strips, panel);

@@ -1,0 +1,14 @@
+// What the estimates of all linear kernels of the CPU have in common: weights come from memory, results go to it.
+#pragma once
+
+#include "kernels/linear/linear.h"
+
+namespace millrace {
+
+// Microseconds to read the weights at a share of the bandwidth.
+double reading_us(const LinearProblem& problem, double share, const Hardware& hardware);
+
+// Microseconds to write the results, or to add to them.
+double writing_us(const LinearProblem& problem, const Hardware& hardware);
+
+}  // namespace millrace
