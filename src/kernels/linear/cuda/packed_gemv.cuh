@@ -23,27 +23,27 @@ inline constexpr int kGemvAlone = 116 * 1024;  // bytes of shared memory of whic
 template <bool kHalf>
 struct GemvShare;
 
-// Most of it. Registers are shared out so that a block of attention's fits beside.
-template <>
-struct GemvShare<false> {
-  static constexpr int kBound = 896;  // threads
-  static constexpr int kRings = 160 * 1024;
-  static constexpr int kTiles = 32;         // whose sums a block keeps before it stores them
-  static constexpr int kMost = 224 * 1024;  // bytes of shared memory
-};
-
-// Half of it: the next kernel fills its rings while this one runs. In a model kernels that add to the residual stream
-// and kernels that do not take turns; one of each fits, and each finds the one before it everywhere. After attention,
-// which is not everywhere, comes one that adds: it takes so much that two do not fit.
+// Half of it, where that is enough: the next kernel fills its rings while this one runs. In a model kernels that add to
+// the residual stream and kernels that do not take turns; one of each fits, and each finds the one before it
+// everywhere. After attention, which is not everywhere, comes one that adds: it takes so much that two do not fit.
 template <>
 struct GemvShare<true> {
-  static constexpr int kBound = 1024;
+  static constexpr int kBound = 1024;  // threads that registers are shared out for
   static constexpr int kRings = 84 * 1024;
-  static constexpr int kTiles = 16;
-  static constexpr int kMost = 108 * 1024;
+  static constexpr int kTiles = 16;         // whose sums a block keeps before it stores them
+  static constexpr int kMost = 108 * 1024;  // bytes of shared memory
 };
 
-// Half of a multiprocessor is too little where a ring has a single slot.
+// Most of it: for long rows, and for formats of which half would hold but one slot of each ring. A block of attention's
+// fits beside.
+template <>
+struct GemvShare<false> {
+  static constexpr int kBound = 896;
+  static constexpr int kRings = 160 * 1024;
+  static constexpr int kTiles = 32;
+  static constexpr int kMost = 224 * 1024;
+};
+
 template <DType kFormat>
 inline constexpr bool kGemvHalves = (kRingWarps * 2) * Unit<kFormat>::kSize <= GemvShare<true>::kRings;
 
@@ -53,7 +53,6 @@ struct PackedGemvParams {
   const float* norm;  // [k] or null: the RMS norm of x is what is multiplied
   float epsilon;
   int k, units;  // units along K
-  int rings_at;  // in shared memory
   int slots;     // of each ring
   TileShares shares;
   LinearOutput out;
@@ -139,7 +138,7 @@ class TileOutputs {
       if (out_.gate_up) {
         y = silu_times(y, total(from + 8) + bias(row + 8));
       } else if (out_.accumulate) {
-        y += item < kGemvThreads ? before_ : load_output(out_, column);
+        y += item == static_cast<int>(threadIdx.x) ? before_ : load_output(out_, column);
       }
       LinearOutput out = out_;
       out.accumulate = false;
@@ -179,13 +178,13 @@ template <DType kFormat, bool kHalf, bool kNormed, int kEach>
 __global__ void __launch_bounds__(GemvShare<kHalf>::kBound, 1) packed_gemv(const __grid_constant__ PackedGemvParams p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build never launch this
   using U = Unit<kFormat>;
-  extern __shared__ __align__(128) uint8_t zeros[];  // first come those, x and the sums of tiles, then the rings
+  extern __shared__ __align__(128) uint8_t rings[];
   const int warp = warp_index(), lane = threadIdx.x % 32;
   const int block = static_cast<int>(blockIdx.x), first_tile = p.shares.first(block), tiles = p.shares.count(block);
   using Ring = UnitRing<kFormat, GemvShare<kHalf>::kRings>;
   constexpr int kKept = GemvShare<kHalf>::kTiles;
-  Ring ring(p.weights + static_cast<int64_t>(first_tile) * p.units * U::kSize, p.units, p.units, tiles,
-            zeros + p.rings_at, p.slots);
+  Ring ring(p.weights + static_cast<int64_t>(first_tile) * p.units * U::kSize, p.units, p.units, tiles, rings, p.slots);
+  uint8_t* zeros = rings + kRingWarps * p.slots * U::kSize;
   const UnitX<kFormat, 1> staged(zeros + kZeroBytes, 1, p.units);
   float* partials = staged.factors + p.units;
   const int parts = min(p.units, kRingWarps);
@@ -234,27 +233,21 @@ int gemv_slots(int units, int tiles) {
   return min(UnitRing<kFormat, GemvShare<kHalf>::kRings>::kSlots, (tiles * units + kRingWarps - 1) / kRingWarps);
 }
 
-// Shared memory that such a block needs: zeros, x, the sums of its tiles; then rings.
-template <DType kFormat, bool kHalf>
-int gemv_rings_at(int units, int tiles) {
-  const int bytes = kZeroBytes + UnitX<kFormat, 1>::bytes(1, units) +
-                    min(tiles, GemvShare<kHalf>::kTiles) * min(units, kRingWarps) * kTileRows * 4;
-  return (bytes + 127) / 128 * 128;
-}
+// Shared memory that such a block needs: rings, zeros, x, and the sums of its tiles.
 template <DType kFormat, bool kHalf>
 int gemv_shared_bytes(int units, int tiles) {
-  return gemv_rings_at<kFormat, kHalf>(units, tiles) +
-         kRingWarps * gemv_slots<kFormat, kHalf>(units, tiles) * Unit<kFormat>::kSize;
+  return kRingWarps * gemv_slots<kFormat, kHalf>(units, tiles) * Unit<kFormat>::kSize + kZeroBytes +
+         UnitX<kFormat, 1>::bytes(1, units) +
+         min(tiles, GemvShare<kHalf>::kTiles) * min(units, kRingWarps) * kTileRows * 4;
 }
 
 // `tiles`: the most that a block has.
 template <DType kFormat, bool kHalf>
-cudaError_t launch_gemv(PackedGemvParams params, LaunchShape shape, const CudaStep& step, int tiles) {
+cudaError_t launch_gemv_share(PackedGemvParams params, LaunchShape shape, const CudaStep& step, int tiles) {
   const bool is_short = params.k <= kGemvShort, normed = params.norm != nullptr;
   int bytes = gemv_shared_bytes<kFormat, kHalf>(params.units, tiles);
   if (!kHalf || params.out.accumulate) bytes = max(bytes, kGemvAlone);
   shape.shared_bytes = static_cast<size_t>(bytes);
-  params.rings_at = gemv_rings_at<kFormat, kHalf>(params.units, tiles);
   params.slots = gemv_slots<kFormat, kHalf>(params.units, tiles);
   if (normed) {
     return is_short ? launch_kernel(packed_gemv<kFormat, kHalf, true, 1>, shape, step, params)
@@ -264,13 +257,19 @@ cudaError_t launch_gemv(PackedGemvParams params, LaunchShape shape, const CudaSt
                   : launch_kernel(packed_gemv<kFormat, kHalf, false, 4>, shape, step, params);
 }
 
+// Whether half of a multiprocessor is enough.
 template <DType kFormat>
-cudaError_t launch_gemv_share(bool half, const PackedGemvParams& params, const LaunchShape& shape, const CudaStep& step,
-                              int tiles) {
+bool gemv_halves(int units, int tiles) {
+  if constexpr (kGemvHalves<kFormat>) return gemv_shared_bytes<kFormat, true>(units, tiles) <= GemvShare<true>::kMost;
+  return false;
+}
+
+template <DType kFormat>
+cudaError_t launch_gemv(const PackedGemvParams& params, const LaunchShape& shape, const CudaStep& step, int tiles) {
   if constexpr (kGemvHalves<kFormat>) {
-    if (half) return launch_gemv<kFormat, true>(params, shape, step, tiles);
+    if (gemv_halves<kFormat>(params.units, tiles)) return launch_gemv_share<kFormat, true>(params, shape, step, tiles);
   }
-  return launch_gemv<kFormat, false>(params, shape, step, tiles);
+  return launch_gemv_share<kFormat, false>(params, shape, step, tiles);
 }
 
 }  // namespace millrace

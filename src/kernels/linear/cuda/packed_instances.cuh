@@ -7,10 +7,9 @@
 #include "kernels/linear/cuda/packed_wgmma.cuh"
 
 // KIND is `extern` for those who only launch.
-#define MILLRACE_PACKED_INSTANCES(KIND, F)                                                                           \
-  KIND template cudaError_t launch_packed<DType::F>(const PackedParams&, const LaunchShape&, const CudaStep&, int);  \
-  KIND template cudaError_t launch_gemv_share<DType::F>(bool, const PackedGemvParams&, const LaunchShape&,           \
-                                                        const CudaStep&, int);                                       \
-  KIND template cudaError_t launch_few<DType::F>(const PackedFewParams&, const CudaStep&, int);                      \
-  KIND template cudaError_t launch_wgmma<DType::F>(const PackedWgmmaParams&, const CUtensorMap&, const LaunchShape&, \
+#define MILLRACE_PACKED_INSTANCES(KIND, F)                                                                            \
+  KIND template cudaError_t launch_packed<DType::F>(const PackedParams&, const LaunchShape&, const CudaStep&, int);   \
+  KIND template cudaError_t launch_gemv<DType::F>(const PackedGemvParams&, const LaunchShape&, const CudaStep&, int); \
+  KIND template cudaError_t launch_few<DType::F>(const PackedFewParams&, const CudaStep&, int);                       \
+  KIND template cudaError_t launch_wgmma<DType::F>(const PackedWgmmaParams&, const CUtensorMap&, const LaunchShape&,  \
                                                    const CudaStep&, int, int);
