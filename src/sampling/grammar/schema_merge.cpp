@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "sampling/grammar/schema_document.h"
 
 namespace millrace {
@@ -146,9 +147,7 @@ std::vector<std::string> schema_types(const Schema& schema) {
     for (const Schema& type : named->is_array() ? *named : Schema::array({*named})) {
       const bool known = type == "integer" ||
                          std::any_of(kAll.begin(), kAll.end(), [&](const std::string& name) { return type == name; });
-      if (!known)
-        fail(ErrorKind::Usage, "the schema has a type that does not exist: {}",
-             type.dump(-1, ' ', false, Schema::error_handler_t::replace));
+      if (!known) fail(ErrorKind::Usage, "the schema has a type that does not exist: {}", json_text(type));
       types.push_back(type);
     }
     return types;
