@@ -244,7 +244,7 @@ void Scheduler::share_chunk(int64_t room) {
     prompts_.push_back({s.get(), 0});
   }
   if (prompts_.empty() || room <= 0) return;
-  int64_t left = pacer_.chunk(decodes_, past, room);
+  int64_t left = pacer_.chunk(decodes_, static_cast<int64_t>(prompts_.size()), past, room);
   const auto give = [&](Share& share, int64_t most) {
     const auto pending = static_cast<int64_t>(share.sequence->pending().size());
     const auto rows = static_cast<int32_t>(std::min({pending - share.rows, most, left}));

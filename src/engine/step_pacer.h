@@ -34,8 +34,9 @@ class StepPacer {
   StepPacer(std::function<StepEstimate()> estimate, const PacerOptions& options)
       : make_estimate_(std::move(estimate)), options_(options) {}
 
-  // Rows of prompts that may join these streams, 1 to `most`: prompts never stand still.
-  int64_t chunk(const Decodes& decodes, int64_t past, int64_t most);
+  // Rows of `prompts` prompts that may join these streams, 1 to `most`: prompts never stand still. Where more prompts
+  // wait than streams run, more is gained than lost by letting the streams wait: the slack grows with their ratio.
+  int64_t chunk(const Decodes& decodes, int64_t prompts, int64_t past, int64_t most);
 
   void record(const Decodes& decodes, int64_t chunk, int64_t past, double us);  // what a step took
 
