@@ -31,6 +31,7 @@ SCHEMAS = [
     {"type": "string", "pattern": "^colou?r \"\\\\w+\""},
     {"properties": {"q\"uote\\": {"type": "null"}, "é": {"type": "boolean"}}, "required": ["q\"uote\\"], "additionalProperties": {"type": "integer"}},
     {"anyOf": [{"properties": {"a": {"type": "integer"}}, "required": ["a"]}, {"properties": {"b": {"type": "string"}}, "required": ["b"]}], "type": "object"},
+    {"type": "integer", "minimum": 0, "multipleOf": 5}, {"type": "integer", "exclusiveMinimum": 0, "multipleOf": 12}, {"type": "number", "minimum": -3, "multipleOf": 7},
     {"type": "string", "enum": ["a", "éé", "abc", "abcdef"], "minLength": 2, "maxLength": 4}, {"enum": [1, 5, "x", [1, 2], {"a": 1}], "minimum": 3, "maxItems": 1, "minProperties": 1},
     {"type": "integer", "exclusiveMinimum": -1000, "exclusiveMaximum": -998}, {"type": "number", "minimum": 0.001, "maximum": 0.002}, {}, True,
 ]
@@ -186,3 +187,46 @@ def test_random_schemas(walker):
 def test_regex_answers_match(walker, regex):
     for text in walker.ask("regex", regex, random.SystemRandom().randrange(1 << 32), 40)["answers"]:
         assert re.fullmatch(regex, text, re.ASCII), (regex, text)
+
+
+class RandomForm:
+    """The same language as a regular expression and as a grammar."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+
+    def choice(self, depth):
+        parts = [self.sequence(depth) for _ in range(self.random.choice([1, 1, 2, 3]))]
+        return "|".join(p[0] for p in parts), " | ".join(p[1] for p in parts)
+
+    def sequence(self, depth):
+        parts = [self.repeated(depth) for _ in range(self.random.randrange(1, 4))]
+        return "".join(p[0] for p in parts), " ".join(p[1] for p in parts)
+
+    def repeated(self, depth):
+        regex, ebnf = self.atom(depth)
+        low = self.random.randrange(3)
+        times = self.random.choice(["", "", "", "?", "*", "+", "{%d}" % low, "{%d,%d}" % (low, low + 2), "{%d,}" % low])
+        return regex + times, ebnf + times
+
+    def atom(self, depth):
+        if depth > 0 and self.random.random() < 0.4:
+            regex, ebnf = self.choice(depth - 1)
+            return self.random.choice(["(%s)", "(?:%s)"]) % regex, f"({ebnf})"
+        return self.random.choice([("a", '"a"'), ("(?:bc)", '"bc"'), ("é", '"é"'), ("\\.", '"."'), ("\\\\", '"\\\\"'), ('"', '"\\""'), ("\\d", "[0-9]"), ("\\w", "[0-9A-Za-z_]"),
+                                   ("[a-f]", "[a-f]"), ("[^a-z]", "[^a-z]"), ("[-x]", "[-x]"), ("\\n", '"\\n"'), (" ", '" "')])
+
+
+def fits(regex, text):
+    return re.fullmatch(regex, text, re.ASCII) is not None
+
+
+def test_random_regexes_and_grammars(walker):
+    first = random.SystemRandom().randrange(1 << 32)
+    for i in range(int(os.environ.get("FORMS", "60"))):
+        regex, ebnf = RandomForm(first + i).choice(2)
+        for kind, text in (("regex", regex), ("ebnf", f"root ::= {ebnf}")):
+            outcome = walker.ask(kind, text, first + i, 8)
+            assert "error" not in outcome, (first + i, text, outcome)
+            for answer in outcome["answers"]:
+                assert fits(regex, answer), (first + i, kind, text, answer)
