@@ -139,7 +139,7 @@ def long_prompt(binary, url, seed, token_ms):
     streams = subprocess.Popen([str(binary), "load", "--url", url, "--json", "-c", "7", "--requests", "7", "--duration", "600", "--words", "64",
                                 "-n", str(tokens), "--seed", str(seed)], stdout=subprocess.PIPE, text=True)
     time.sleep(1 + token_ms * tokens / 4 / 1000)
-    prompt = load(binary, url, "-c", 1, "--requests", 1, "--words", 3400, "-n", 4, "--seed", seed + 1)
+    prompt = load(binary, url, "-c", 1, "--requests", 1, "--words", 4066, "-n", 4, "--seed", seed + 1)
     report = json.loads(streams.communicate()[0])
     arrival = prompt["started"] + prompt["each"][0]["begin"]
     all_run = report["started"] + max(r["first"] for r in report["each"])
