@@ -120,12 +120,7 @@ void Rows8Kernel::quantize(const Args& args, const Executor& executor) const {
 // Workers take pieces as they come free: enough of them that the last one does not make the others wait.
 Rows8Kernel::Split Rows8Kernel::split(int64_t strips, int64_t m, int threads) const {
   const int64_t panel = method_.strips_per_panel;
-  if (panel == 0) {
-    const int64_t step = round_up(ceil_div(strips, kPiecesPerThread * threads), kStripsTogether);
-    // Strips are read several together, but not where so few of them would keep some workers waiting for others.
-    const int64_t most = ceil_div(ceil_div(strips, step), threads) * step, even = ceil_div(strips, threads);
-    return {4 * most > 5 * even ? even : step, m};
-  }
+  if (panel == 0) return {round_up(ceil_div(strips, kPiecesPerThread * threads), kStripsTogether), m};
   // More rows share the unpacking of a panel, until they push each other out of the L2 cache. Where there are too few
   // panels for the workers, they share the rows instead.
   const int64_t panels = ceil_div(strips, panel);
