@@ -14,10 +14,8 @@ namespace {
 // Kernels that are not exact round queries and weights to f16, or to bf16.
 double tolerance(const AttentionCase& c, const AttentionKernel& kernel, bool exact) {
   const double largest_score = 4.0 * c.q_scale * c.k_scale;
-  const double rounding = exact                           ? 5e-7
-                          : kernel.name() == "flash_bf16" ? 0x1p-9
-                          : kernel.name() == "flash_fp16" ? 0x1p-11
-                                                          : 0x1p-12;
+  const bool bf16 = kernel.name() == "flash_bf16" || kernel.name() == "flash_amx";
+  const double rounding = exact ? 5e-7 : bf16 ? 0x1p-9 : kernel.name() == "flash_fp16" ? 0x1p-11 : 0x1p-12;
   return 4 * rounding * std::max(1.0, largest_score / 2);
 }
 

@@ -1,4 +1,4 @@
-// What the estimates of all linear kernels of the CPU have in common: weights come from memory, results go to it.
+// What the estimates of all linear kernels of the CPU have in common: weights come from memory.
 #pragma once
 
 #include "kernels/linear/linear.h"
@@ -7,8 +7,5 @@ namespace millrace {
 
 // Microseconds to read the weights at a share of the bandwidth.
 double reading_us(const LinearProblem& problem, double share, const Hardware& hardware);
-
-// Microseconds to write the results, or to add to them.
-double writing_us(const LinearProblem& problem, const Hardware& hardware);
 
 }  // namespace millrace

@@ -117,7 +117,7 @@ class ExactLinear : public LinearKernel {
     constexpr double kFlopsToUnpack = 35, kShareOfPeak = 0.6;
     const double flops = 2 * double(p.m) / kShareOfPeak + (p.format == DType::F32 ? 2 : kFlopsToUnpack);
     const double compute_us = 1e-3 * double(p.n) * double(p.k) * flops / hardware.ceilings.f32_gflops;
-    return hardware.ceilings.region_us + std::max(reading_us(p, 1, hardware), compute_us) + writing_us(p, hardware);
+    return hardware.ceilings.region_us + std::max(reading_us(p, 1, hardware), compute_us);
   }
   void run(const Args& args, const Executor& executor) const override {
     const int64_t tiles = (args.weights->n + kTileRows - 1) / kTileRows;

@@ -17,6 +17,7 @@ constexpr int64_t kElementsWorthARegion = 1 << 14;  // a few microseconds of qua
 
 constexpr int64_t kPiecesPerThread = MR_PIECES;
 constexpr double kFlopsToQuantize = 40;          // an element of x
+constexpr double kProductsOfAResult = 150;       // that scaling and writing it takes as long as, in prompts
 constexpr int64_t kRowsInCache = MR_PANEL_ROWS;  // of x, for one stretch of k
 constexpr int64_t kStripsTogether =
     std::max({MR_SMALL_STREAMS, MR_NIBBLE_STREAMS, MR_K_STREAMS, MR_K_MIN_STREAMS});  // in decode
@@ -96,11 +97,12 @@ double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) cons
   const double unpacking = method_.unpack_rows + method_.unpack_effort_rows * effort;
   const double gops = method_.compute_share * part_of_peak(method_.isa, hardware.isa) * ceilings.int8_gops;
   const double rows = double(round_up(p.m, method_.row_step)) + times * unpacking;
-  const double compute_us = 2e-3 * double(p.n) * double(p.k) * rows / gops;
+  const double depth = double(p.k) + (method_.strips_per_panel > 0 ? kProductsOfAResult : 0);
+  const double compute_us = 2e-3 * double(p.n) * depth * rows / gops;
   const double quantize_us = 1e-3 * kFlopsToQuantize * double(p.m) * double(p.k) / ceilings.f32_gflops;
   // Reading and computing overlap, but not perfectly where they take about as long.
   const double overlapped = std::pow(std::pow(bytes_us, 4) + std::pow(compute_us, 4), 0.25);
-  return ceilings.region_us + quantize_us + overlapped + writing_us(p, hardware);
+  return ceilings.region_us + quantize_us + overlapped;
 }
 
 size_t Rows8Kernel::x_bytes(int64_t m, int64_t k) const { return aligned(method_.x_bytes(m, k)); }
@@ -120,12 +122,7 @@ void Rows8Kernel::quantize(const Args& args, const Executor& executor) const {
 // Workers take pieces as they come free: enough of them that the last one does not make the others wait.
 Rows8Kernel::Split Rows8Kernel::split(int64_t strips, int64_t m, int threads) const {
   const int64_t panel = method_.strips_per_panel;
-  if (panel == 0) {
-    const int64_t step = round_up(ceil_div(strips, kPiecesPerThread * threads), kStripsTogether);
-    // Strips are read several together, but not where so few of them would keep some workers waiting for others.
-    const int64_t most = ceil_div(ceil_div(strips, step), threads) * step, even = ceil_div(strips, threads);
-    return {4 * most > 5 * even ? even : step, m};
-  }
+  if (panel == 0) return {round_up(ceil_div(strips, kPiecesPerThread * threads), kStripsTogether), m};
   // More rows share the unpacking of a panel, until they push each other out of the L2 cache. Where there are too few
   // panels for the workers, they share the rows instead.
   const int64_t panels = ceil_div(strips, panel);

@@ -1,6 +1,5 @@
 // Panels for AMX tiles of int8: 32 rows of weights by up to 32 rows of x, both with a scale for up to 256 elements of a
-// row. A step of tiles keeps the matrix unit busy for 64 cycles and takes a dozen instructions; in between the sums of
-// the tiles before become f32, and the next panel of weights is made. Included inside a target region.
+// row. Tiles multiply while the sums of the tiles before them become f32. Included inside a target region.
 #pragma once
 
 #include "kernels/linear/rows8/tiles-inl.h"
@@ -37,52 +36,34 @@ struct alignas(64) XSuper {
   int64_t part_steps(int64_t steps) const { return parts == 1 ? steps : 1; }
 };
 
-// A panel: 32 rows of weights, some stretches. Made group by group, whenever there is time.
-class PanelFiller {
- public:
-  PanelFiller(const LinearWeights& weights, const Supers& supers) : weights_(weights), supers_(supers) {
-    with_format(weights.format, [&](auto format) {
-      scan_ = scan_stretch<decltype(format)>;
-      requantize_ = requantize_group<decltype(format)>;
+// A strip's stretch becomes eight of a panel's rows.
+template <class Format>
+__attribute__((noinline)) void requantize_strip(const LinearWeights& weights, int64_t strip, const Supers& supers,
+                                                int64_t super, int which, WSuper& to) {
+  const auto* blocks =
+      reinterpret_cast<const typename Format::Block*>(weights.data) + strip * (supers.groups / Format::kGroups);
+  struct Place {
+    const typename Format::Block* block;
+    int g;
+  };
+  const auto place_of = [&](int64_t i) MR_INLINE {
+    const int64_t group = supers.first(super) + i;
+    return Place{blocks + group / Format::kGroups, static_cast<int>(group % Format::kGroups)};
+  };
+  const Requantizer<Format> requantizer(supers.size(super), place_of);
+  _mm256_storeu_ps(to.scale + which * kPackedRows, requantizer.step());
+  for (int64_t i = 0; i < supers.size(super); ++i) {
+    const Place at = place_of(i);
+    if (at.g == 0) prefetch_after(at.block);
+    const auto low = requantizer.affine(i, 0), high = requantizer.affine(i, Format::kScales - 1);
+    auto* quads = to.q[i / 2][which / 2] + i % 2 * 8;
+    unrolled<4>([&](auto j) MR_INLINE {
+      const QuadPair q = Requantizer<Format>::apply(low, high, Format::template quads<j>(*at.block, at.g));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(quads[j][which % 2 * 8]), q.low);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(quads[j + 4][which % 2 * 8]), q.high);
     });
   }
-
-  void begin(int64_t super, int64_t super_end, int64_t strip, int64_t strip_end, WSuper* panel) {
-    super_begin_ = super_ = super, super_end_ = super_end;
-    strip_begin_ = strip_ = strip, strip_end_ = strip_end;
-    group_ = 0;
-    panel_ = panel;
-  }
-
-  void advance(int64_t groups) {
-    for (; groups > 0 && strip_ < strip_end_; --groups) {
-      WSuper& to = panel_[super_ - super_begin_];
-      const int64_t first = supers_.first(super_), which = strip_ - strip_begin_;
-      if (group_ == 0) scan_(weights_, strip_, first, supers_.size(super_), scales_, to.scale + which * kPackedRows);
-      auto* quads = to.q[group_ / 2][which / 2] + group_ % 2 * 8;
-      requantize_(weights_, strip_, first, group_, scales_, quads[0][which % 2 * kPackedRows], sizeof *quads);
-      if (++group_ < supers_.size(super_)) continue;
-      group_ = 0;
-      if (++super_ < super_end_) continue;
-      super_ = super_begin_;
-      ++strip_;
-    }
-  }
-  void finish() {
-    advance(INT64_MAX);
-    asm volatile("" ::: "memory");  // tiles are loaded behind the compiler's back
-  }
-
- private:
-  const LinearWeights& weights_;
-  const Supers& supers_;
-  decltype(&scan_stretch<UnpackQ8_0>) scan_ = nullptr;
-  decltype(&requantize_group<UnpackQ8_0>) requantize_ = nullptr;
-  StretchScales scales_;
-  WSuper* panel_ = nullptr;
-  int64_t super_begin_ = 0, super_end_ = 0, strip_begin_ = 0, strip_end_ = 0;
-  int64_t strip_ = 0, super_ = 0, group_ = 0;  // what comes next
-};
+}
 
 // The largest of up to 64 elements; NaN if one of them is.
 MR_INLINE inline float largest_of(const float* x, int64_t count) {
@@ -170,8 +151,7 @@ size_t int8_x_bytes(int64_t m, int64_t k) {
 // Integer sums of 32 rows of weights by `rows` rows of x over a part of k, and where they go.
 struct alignas(64) IntegerSums {
   int32_t tiles[2][2][16][16];  // [tile of x][tile of weights]
-  float w_scale[32];            // a copy: the panel may be gone by then
-  const float* x_scale = nullptr;
+  const float *w_scale = nullptr, *x_scale = nullptr;
   AmxSums* sums = nullptr;
   int64_t strip = 0, row = 0, rows = 0;
   bool first = false, last = false;  // part of k
@@ -193,19 +173,15 @@ struct alignas(64) IntegerSums {
   }
 };
 
-// Two tiles on their way to the L1 cache.
-MR_INLINE inline void fetch(const int8_t (&tiles)[2][16][64]) {
-  unrolled<32>([&](auto row) MR_INLINE { __builtin_prefetch(tiles[row / 16][row % 16], 0, 3); });
-}
-
-// Registers 0 to 3 hold the results, 4 and 5 x, 6 and 7 weights. `between(i, step)` comes after the i-th step.
-template <bool second, class Between>
-MR_INLINE inline void multiply_steps(const WSuper& w, const XSuper& x, int64_t begin, int64_t end, IntegerSums& to,
-                                     const Between& between) {
+// Registers 0 to 3 hold the results, 4 and 5 x, 6 and 7 weights.
+template <bool second>
+MR_INLINE inline void multiply_steps(const LinearArgs& args, const WSuper& w, const XSuper& x, int64_t begin,
+                                     int64_t end, const IntegerSums& before, IntegerSums& to) {
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
+  const int64_t share = Supers::ceil_div(before.rows, end - begin);
   for (int64_t step = begin; step < end; ++step) {
     _tile_loadd(6, w.q[step][0], 64);
     _tile_loadd(4, x.q[step][0], 64);
@@ -217,7 +193,8 @@ MR_INLINE inline void multiply_steps(const WSuper& w, const XSuper& x, int64_t b
       _tile_dpbssd(2, 5, 6);
       _tile_dpbssd(3, 5, 7);
     }
-    between(step - begin, step);
+    const int64_t done = (step - begin) * share;
+    before.settle(args, done, std::min(done + share, before.rows));
   }
   _tile_stored(0, to.tiles[0][0], 64);
   _tile_stored(1, to.tiles[0][1], 64);
@@ -230,98 +207,85 @@ MR_INLINE inline void multiply_steps(const WSuper& w, const XSuper& x, int64_t b
 constexpr int64_t kPanelSupers = MR_AMX_SUPERS;
 constexpr int64_t kInt8Strips = 4;
 constexpr int64_t kInt8Sums = kMostPanels * (MR_PANEL_ROWS + 31) / 32;  // of one piece of work
-constexpr size_t kInt8Bytes = 2 * kPanelSupers * sizeof(WSuper) + 2 * sizeof(IntegerSums) + kInt8Sums * sizeof(AmxSums);
+constexpr size_t kInt8Bytes = kPanelSupers * sizeof(WSuper) + 2 * sizeof(IntegerSums) + kInt8Sums * sizeof(AmxSums);
 
-// One piece of work. Sums settle one part of k behind the products, panels are made one ahead of them.
+// One piece of work: results of parts of k come out one after the other, each a part behind the products.
 class Int8Piece {
  public:
   Int8Piece(const LinearArgs& args, const std::byte* x, std::byte* scratch, const Rows8Piece& piece)
       : args_(args),
         supers_(args.weights->k),
-        filler_(*args.weights, supers_),
         x_(reinterpret_cast<const XSuper*>(x)),
-        panels_(reinterpret_cast<WSuper*>(scratch)),
-        sums_(reinterpret_cast<AmxSums*>(panels_ + 2 * kPanelSupers)),
-        all_sums_(reinterpret_cast<IntegerSums*>(sums_ + kInt8Sums)),
+        panel_(reinterpret_cast<WSuper*>(scratch)),
+        pending_(reinterpret_cast<IntegerSums*>(panel_ + kPanelSupers)),
+        sums_(reinterpret_cast<AmxSums*>(pending_ + 2)),
         piece_(piece) {
-    for (int i = 0; i < 2; ++i) new (all_sums_ + i) IntegerSums;
+    for (int i = 0; i < 2; ++i) new (pending_ + i) IntegerSums;
+    pending_[0].w_scale = panel_->scale;  // of no rows, but there to be loaded
   }
 
   void run() {
-    begin_panel({0, piece_.strip_begin}, panels_);
-    WSuper *panel = panels_, *other = panels_ + kPanelSupers;
-    AmxSums* sums = sums_;
-    for (Place at{0, piece_.strip_begin}; at.super < supers_.count; at = next(at), std::swap(panel, other)) {
-      filler_.finish();
-      begin_panel(next(at), other);
-      if (at.strip == piece_.strip_begin) sums = sums_;
-      for (int64_t row = piece_.m_begin; row < piece_.m_end; row += 32, ++sums) multiply(at, panel, row, sums);
+    for (int64_t super = 0; super < supers_.count; super += kPanelSupers) {
+      const int64_t super_end = std::min(super + kPanelSupers, supers_.count);
+      AmxSums* sums = sums_;
+      for (int64_t strip = piece_.strip_begin; strip < piece_.strip_end; strip += kInt8Strips) {
+        settle();  // its scales are in the panel
+        fill_panel(super, super_end, strip, std::min(strip + kInt8Strips, piece_.strip_end));
+        for (int64_t row = piece_.m_begin; row < piece_.m_end; row += 32, ++sums) {
+          multiply(super, super_end, strip, row, sums);
+        }
+      }
     }
-    IntegerSums& last = all_sums_[fresh_];
-    last.settle(args_, 0, last.rows);
+    settle();
   }
 
  private:
-  struct Place {  // of a panel
-    int64_t super, strip;
-  };
-  // Stretches of k go outermost, so that x of one stretch stays in the L2 cache while all strips pass.
-  Place next(Place at) const {
-    if (at.strip + kInt8Strips < piece_.strip_end) return {at.super, at.strip + kInt8Strips};
-    return {at.super + kPanelSupers, piece_.strip_begin};
-  }
-  int64_t super_end(Place at) const { return std::min(at.super + kPanelSupers, supers_.count); }
-  const XSuper& x_of(int64_t row, int64_t super) const { return x_[row / 32 * supers_.count + super]; }
-
-  // After the last one there is nothing left to fill.
-  void begin_panel(Place at, WSuper* panel) {
-    if (at.super >= supers_.count) return filler_.begin(0, 1, 0, 0, panel);
-    filler_.begin(at.super, super_end(at), at.strip, std::min(at.strip + kInt8Strips, piece_.strip_end), panel);
-    // A step of k takes two groups of each strip, and comes once for every tile of x.
-    groups_a_step_ = Supers::ceil_div(2 * kInt8Strips, Supers::ceil_div(piece_.m_end - piece_.m_begin, 32));
+  void fill_panel(int64_t super, int64_t super_end, int64_t strip, int64_t strip_end) {
+    with_format(args_.weights->format, [&](auto format) {
+      for (int64_t s = strip; s < strip_end; ++s) {
+        for (int64_t i = super; i < super_end; ++i) {
+          requantize_strip<decltype(format)>(*args_.weights, s, supers_, i, static_cast<int>(s - strip),
+                                             panel_[i - super]);
+        }
+      }
+    });
+    asm volatile("" ::: "memory");  // tiles are loaded behind the compiler's back
   }
 
-  void multiply(Place at, const WSuper* panel, int64_t row, AmxSums* sums) {
+  void multiply(int64_t super, int64_t super_end, int64_t strip, int64_t row, AmxSums* sums) {
     const int64_t rows = std::min<int64_t>(32, piece_.m_end - row);
-    for (int64_t i = at.super; i < super_end(at); ++i) {
-      const XSuper& x = x_of(row, i);
-      const XSuper& next_x = i + 1 < super_end(at)
-                                 ? x_of(row, i + 1)
-                                 : x_of(row + 32 < piece_.m_end ? row + 32 : piece_.m_begin, at.super);
-      const WSuper& w = panel[i - at.super];
+    for (int64_t i = super; i < super_end; ++i) {
+      const XSuper& x = x_[row / 32 * supers_.count + i];
+      const WSuper& w = panel_[i - super];
       const int64_t steps = Supers::steps(supers_.size(i)), part = x.part_steps(steps);
       for (int64_t step = 0; step < steps; step += part) {
-        const IntegerSums& before = all_sums_[fresh_];
-        const int64_t share = Supers::ceil_div(before.rows, part);
-        const auto between = [&](int64_t done, int64_t at_step) MR_INLINE {
-          if constexpr (MR_AMX_AHEAD != 0) fetch(next_x.q[at_step]);
-          before.settle(args_, std::min(done * share, before.rows), std::min((done + 1) * share, before.rows));
-          filler_.advance(groups_a_step_);
-        };
-        IntegerSums& to = all_sums_[1 - fresh_];
-        if (rows > 16) multiply_steps<true>(w, x, step, step + part, to, between);
-        if (rows <= 16) multiply_steps<false>(w, x, step, step + part, to, between);
-        std::copy_n(w.scale, 32, to.w_scale);
+        IntegerSums& to = pending_[1 - at_];
+        if (rows > 16) multiply_steps<true>(args_, w, x, step, step + part, pending_[at_], to);
+        if (rows <= 16) multiply_steps<false>(args_, w, x, step, step + part, pending_[at_], to);
+        to.w_scale = w.scale;
         to.x_scale = x.scale[step / part];
         to.sums = sums;
-        to.strip = at.strip, to.row = row, to.rows = rows;
+        to.strip = strip, to.row = row, to.rows = rows;
         to.first = i == 0 && step == 0;
         to.last = i + 1 == supers_.count && step + part == steps;
-        fresh_ = 1 - fresh_;
+        at_ = 1 - at_;
       }
     }
   }
 
+  void settle() {
+    pending_[at_].settle(args_, 0, pending_[at_].rows);
+    pending_[at_].rows = 0;
+  }
+
   const LinearArgs& args_;
   const Supers supers_;
-  PanelFiller filler_;
   const XSuper* x_;
-  WSuper* panels_;  // two: one that is multiplied, one that is being made
+  WSuper* panel_;
+  IntegerSums* pending_;  // two: one that settles, one that is being made
   AmxSums* sums_;
-  IntegerSums* all_sums_;  // two: one that settles, one that is being made
   const Rows8Piece piece_;
-  int fresh_ = 0;
-  int64_t groups_a_step_ = 0;
+  int at_ = 0;
 };
 
 void amx_int8_panels(const LinearArgs& args, const std::byte* x, std::byte* scratch, const Rows8Piece& piece) {
