@@ -3,7 +3,14 @@
 
 #include "kernels/linear/rows8/unroll-inl.h"
 
-// Panels and tiles may reach further than either.
+// Joined strips are multiplied together even where a piece ends between them: what lies beyond it is not to be written.
+template <auto multiply>
+void within_piece(const LinearArgs& args, const std::byte* x, std::byte* scratch, const Rows8Piece& piece) {
+  LinearArgs own = args;
+  own.y.cols = std::min(args.y.cols, piece.strip_end * kPackedRows);
+  multiply(own, x, scratch, piece);
+}
+
 MR_INLINE inline int64_t columns_of(const LinearArgs& args) { return std::min(args.weights->n, args.y.cols); }
 
 // Eight outputs of row m from column n on. `fresh`: no part of the sum has been written to y before.

@@ -80,7 +80,7 @@ std::span<const Rows8Method> vnni_methods() {
        .quantize = quantize_for_panels<Micro512>,
        .scratch_bytes = Micro512::kBytes,
        .strips_per_panel = Micro512::kStrips,
-       .multiply = panels<Micro512>,
+       .multiply = within_piece<panels<Micro512>>,
        .compute_share = 0.75,
        .unpack_rows = 8},
   };
