@@ -16,8 +16,8 @@ struct LinearShape {
   int64_t n, k;
 };
 
-// Rows of weights that do not fill a tile, odd numbers of blocks, and more elements than one panel holds. Sanitizers make
-// kernels tens of times slower: there each of these comes once, with every kernel and format.
+// Rows of weights that do not fill a tile, odd numbers of blocks, and more elements than one panel holds. Sanitizers
+// make kernels tens of times slower: there each of these comes once, with every kernel and format.
 #ifdef MILLRACE_SANITIZED
 inline std::vector<LinearShape> test_shapes(DType format) {
   const int64_t block = info(format).block;
