@@ -16,8 +16,8 @@ struct LinearShape {
   int64_t n, k;
 };
 
-// Rows of weights that do not fill a tile, odd numbers of blocks, and more elements than one panel holds. Sanitizers make
-// kernels tens of times slower: there each of these comes once, with every kernel and format.
+// Rows of weights that do not fill a tile, odd numbers of blocks, and more elements than one panel holds. Sanitizers
+// make kernels tens of times slower: there each of these comes once, with every kernel and format.
 #ifdef MILLRACE_SANITIZED
 inline std::vector<LinearShape> test_shapes(DType format) {
   const int64_t block = info(format).block;
@@ -25,7 +25,7 @@ inline std::vector<LinearShape> test_shapes(DType format) {
   if (block == 32) return {{1, 32}, {41, 160}, {9, 2144}};
   return {{1, 1}, {41, 163}, {9, 2145}};
 }
-inline constexpr int64_t kTestRows[] = {1, 2, 5, 8, 13, 33};
+inline constexpr int64_t kTestRows[] = {1, 2, 5, 8, 13, 33, 48};
 #else
 inline std::vector<LinearShape> test_shapes(DType format) {
   const int64_t block = info(format).block;

@@ -27,11 +27,20 @@ class HttpSessionTest : public testing::Test {
     host_.refusal = [](int status, const std::string& what) { return HttpReply{.status = status, .body = what}; };
     connect();
   }
+  ~HttpSessionTest() override { disconnect(); }
 
   void connect() {
+    if (session_) disconnect();
     wire_ = std::make_shared<FakeWire>();
     session_ = std::make_shared<HttpSession>(std::make_unique<FakeTransport>(wire_), host_, "test");
     session_->start();
+  }
+
+  // What is under way keeps a session alive, and the wire keeps what is under way.
+  void disconnect() {
+    open_.reset();
+    session_->close();
+    wire_->run();
   }
 
   void send(const std::string& bytes) {
