@@ -75,6 +75,7 @@ void run(const BenchOptions& o) {
   const auto cases = cases_of(o);
   auto load = load_options(o.model);
   load.measure = true;
+  load.past_training = true;
   load.rows = o.rows;
   for (const auto& c : cases) {
     load.sequences = std::max<int64_t>(load.sequences, c.batch);
@@ -124,7 +125,7 @@ void add_bench(CLI::App& app) {
       ->check(CLI::Range(0, 16384));
   verb->add_flag("--draw", o->draw,
                  "draw the tokens (temperature 0.8, top-k 40, top-p 0.95) rather than take the likeliest");
-  verb->add_flag("--ops", o->ops, "say what the ops of each test took");
+  verb->add_flag("--ops", o->ops, "say what the ops of each test took, or are expected to take");
   verb->add_flag("--predict", o->predict, "say what the estimates promise instead of measuring");
   verb->callback([o] { run(*o); });
 }

@@ -217,30 +217,40 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
 }
 
 bool Ops::takes_norm_along(const NormOp::Args& norm, const Linear& linear) const {
-  if (linear.parts.size() != 1 || linear.parts[0].tile_rows > 0 || norm.x.dtype != DType::F32) return false;
-  if (is_forced(NormOp::kName)) return false;
-  if (linear.parts[0].least_rows > norm.x.rows) return false;
-  if (norm.kind != NormKind::Rms || norm.groups != 1 || norm.weight == nullptr) return false;
-  const auto& w = linear.parts[0].weights;
-  const LinearKernel* kernel = planned(linear.parts[0], norm.x.rows);
-  return kernel != nullptr && kernel->takes_along({w.format, w.layout->name(), options_.precision, false, w.n, w.k,
-                                                   norm.x.rows, options_.working, linear.gated},
-                                                  hardware_);
+  if (norm.x.dtype != DType::F32 || norm.kind != NormKind::Rms || norm.groups != 1 || norm.weight == nullptr) {
+    return false;
+  }
+  // What is forced stays apart. On the CPU several parts would each compute it.
+  if (is_forced(NormOp::kName) || (device_.is_host() && linear.parts.size() > 1)) return false;
+  return std::all_of(linear.parts.begin(), linear.parts.end(), [&](const Linear::Part& part) {
+    if (part.tile_rows > 0 || part.least_rows > norm.x.rows) return false;
+    const auto& w = part.weights;
+    const LinearKernel* kernel = planned(part, norm.x.rows);
+    return kernel != nullptr && kernel->takes_along({w.format, w.layout->name(), options_.precision, false, w.n, w.k,
+                                                     norm.x.rows, options_.working, linear.gated},
+                                                    hardware_);
+  });
 }
 
+// Parts of different formats (q, k and v of some files) each compute the norm: that is less than a kernel of its own.
 void Ops::linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
   if (norm.x.rows == 0) return;
   if (!takes_norm_along(norm, linear)) {
     this->norm(norm);
     return this->linear(norm.out, linear, y);
   }
-  const Linear::Part& part = linear.parts[0];
-  LinearArgs args{norm.x, &part.weights, linear.bias, y, false, linear.gated};
-  args.norm = norm.weight;
-  args.epsilon = norm.epsilon;
-  args.normed = norm.out;
-  args.invariant = options_.batch_invariant;
-  run_part(linear, part, *planned(part, norm.x.rows), args);
+  int64_t column = 0;
+  for (const Linear::Part& part : linear.parts) {
+    const auto& w = part.weights;
+    const float* bias = linear.bias != nullptr ? linear.bias + column : nullptr;
+    LinearArgs args{norm.x, &w, bias, y.columns(column, linear.gated ? w.n / 2 : w.n), false, linear.gated};
+    args.norm = norm.weight;
+    args.epsilon = norm.epsilon;
+    args.normed = norm.out;
+    args.invariant = options_.batch_invariant;
+    run_part(linear, part, *planned(part, norm.x.rows), args);
+    column += w.n;
+  }
 }
 
 AttentionProblem Ops::problem_of(const AttentionArgs& a) const {
@@ -285,7 +295,9 @@ void Ops::attention(const RopeWriteOp::Args& rope, const AttentionArgs& args) {
   const AttentionProblem problem = problem_of(args);
   const bool turns_all = rope.angles.cols == 0 || rope.angles.cols == args.kv.head_dim;
   const bool decodes = problem.rows == problem.sequences;  // one row each
-  if (device_.is_host() || !decodes || !turns_all || !planned(problem)->takes_along(problem, hardware_)) {
+  // A prompt's rows are turned by a kernel of their own, with another rounding.
+  const bool apart = device_.is_host() || options_.batch_invariant || !decodes || !turns_all;
+  if (apart || !planned(problem)->takes_along(problem, hardware_)) {
     rope_write(rope);
     return attention(args);
   }

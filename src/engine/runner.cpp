@@ -111,7 +111,8 @@ void Runner::load(const Progress& progress) {
 
 void Runner::decide_context() {
   const auto& config = model_->config();
-  if (options_.context > config.context) {
+  const bool may_be_longer = options_.past_training && !config.learned_positions;
+  if (options_.context > config.context && !may_be_longer) {
     fail(ErrorKind::Usage, "--ctx {}: the model was trained for {} positions", options_.context, config.context);
   }
   const auto weights = static_cast<int64_t>(weights_->packed_bytes() + weights_->in_place_bytes());
@@ -246,8 +247,8 @@ std::span<const int32_t> Runner::run(const Batch& batch, FunctionRef<void()> mea
   const int64_t pages = std::min(table_sizes().pages, (bucket + options_.block_size - 1) / options_.block_size);
   const PlacedBatch placed = tables_->place(batch, pages);
   draws_->send(static_cast<int64_t>(batch.logit_rows.size()));
-  const bool decodes = batch.tokens.size() == batch.sequences.size() &&
-                       batch.tokens.size() == batch.logit_rows.size() && batch.without_logits == 0;
+  const bool decodes =
+      batch.tokens.size() == batch.sequences.size() && placed.wants_every_row && batch.without_logits == 0;
   if (decodes && !device_->is_host() && !ops_->watched() && knowledge_.observed == nullptr) {
     replay_or_record(placed, pages);
   } else {

@@ -24,6 +24,7 @@ struct LoadOptions {
   bool exact = false;                         // f32 activations, KV and arithmetic
   std::optional<DType> kv_type;               // default: f16 (a GPU: the working type), or f32 when exact
   int64_t context = 0;                        // positions per sequence; 0: the model's, or what memory allows
+  bool past_training = false;                 // the context may be longer than the model's: for speed, not sense
   int64_t sequences = 1;                      // at once
   int64_t rows = 0;                           // tokens in one step; 0: 512 on the CPU, 4096 on a GPU
   int64_t logit_rows = 0;                     // rows with logits in one step; at least one per sequence

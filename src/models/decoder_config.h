@@ -13,8 +13,9 @@ struct DecoderConfig {
   std::string architecture;
   int64_t vocab = 0, layers = 0, hidden = 0, feed_forward = 0;
   int heads = 0, kv_heads = 0, head_dim = 0, rotary_dim = 0;
-  int64_t context = 0;  // as trained
-  int window = 0;       // sliding-window attention; 0: none
+  int64_t context = 0;             // as trained
+  bool learned_positions = false;  // a vector for each: there are none beyond the context
+  int window = 0;                  // sliding-window attention; 0: none
   float norm_epsilon = 1e-5f;
 
   int64_t q_dim() const { return int64_t(heads) * head_dim; }

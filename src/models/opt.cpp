@@ -25,6 +25,7 @@ DecoderConfig read_config(const WeightSource& source) {
   DecoderConfig c = read_decoder_config(source, {.feed_forward = "ffn_dim"});
   c.norm_epsilon = 1e-5f;
   c.rotary_dim = 0;
+  c.learned_positions = true;
   return c;
 }
 
