@@ -76,7 +76,7 @@ void Ops::run_watched(const Planner<Op>& planner, const Kernel<Op>& kernel, cons
 void Ops::plan(Linear& linear, int64_t rows) {
   for (auto& part : linear.parts) {
     if (options_.batch_invariant) {
-      device_.is_host() ? plan_invariant(part, rows) : plan_tiles(part, linear.gated);
+      device_.is_host() ? plan_invariant(part, rows, linear.gated) : plan_tiles(part, linear.gated);
       continue;
     }
     const auto& w = part.weights;
@@ -92,11 +92,11 @@ void Ops::plan(Linear& linear, int64_t rows) {
 }
 
 // The kernel that is fastest over a mix of decodes and prompts, among those that run every number of rows from two on.
-void Ops::plan_invariant(Linear::Part& part, int64_t rows) {
+void Ops::plan_invariant(Linear::Part& part, int64_t rows, bool gated) {
   const auto& w = part.weights;
   const auto buckets = row_buckets(std::max(rows, kLeastInvariantRows));
   const auto problem_for = [&](int64_t m) {
-    return LinearProblem{w.format, w.layout->name(), options_.precision, false, w.n, w.k, m, options_.working};
+    return LinearProblem{w.format, w.layout->name(), options_.precision, false, w.n, w.k, m, options_.working, gated};
   };
   const LinearKernel* best = nullptr;
   double least_us = 0;
@@ -220,6 +220,8 @@ bool Ops::takes_norm_along(const NormOp::Args& norm, const Linear& linear) const
   if (norm.x.dtype != DType::F32 || norm.kind != NormKind::Rms || norm.groups != 1 || norm.weight == nullptr) {
     return false;
   }
+  // What is forced stays apart. On the CPU several parts would each compute it.
+  if (is_forced(NormOp::kName) || (device_.is_host() && linear.parts.size() > 1)) return false;
   return std::all_of(linear.parts.begin(), linear.parts.end(), [&](const Linear::Part& part) {
     if (part.tile_rows > 0 || part.least_rows > norm.x.rows) return false;
     const auto& w = part.weights;
@@ -244,6 +246,8 @@ void Ops::linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
     LinearArgs args{norm.x, &w, bias, y.columns(column, linear.gated ? w.n / 2 : w.n), false, linear.gated};
     args.norm = norm.weight;
     args.epsilon = norm.epsilon;
+    args.normed = norm.out;
+    args.invariant = options_.batch_invariant;
     run_part(linear, part, *planned(part, norm.x.rows), args);
     column += w.n;
   }
@@ -320,7 +324,7 @@ void Ops::attend(const AttentionArgs& args) {
 void Ops::rope_write(const RopeWriteOp::Args& a) {
   const auto rotary = static_cast<int>(a.angles.cols);
   const int64_t rows = bucket(a.k.rows);
-  if (!kernels_.rope_write.empty()) {
+  if (!kernels_.rope_write.empty() && !is_forced(RopeOp::kName) && !is_forced(KvWriteOp::kName)) {
     const RopeWriteOp::Problem problem{a.kv.dtype, a.style, rows, a.heads, a.kv.kv_heads, a.kv.head_dim, rotary};
     return dispatch(rope_write_, problem, a);
   }

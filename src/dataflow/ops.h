@@ -77,6 +77,7 @@ class Ops {
   void watch(OpTimes* times, Watch how) { times_ = times, watch_ = how; }
   bool watched() const { return times_ != nullptr; }
 
+  bool is_forced(std::string_view op) const { return options_.forced.contains(std::string(op)); }
   const Hardware& hardware() const { return hardware_; }
   Device& device() const { return device_; }
   Precision precision() const { return options_.precision; }
@@ -95,7 +96,7 @@ class Ops {
   void attend(const AttentionArgs& args);
   void elementwise(const ElementwiseOp::Args& args);
   void rope(const RopeOp::Args& args);
-  void plan_invariant(Linear::Part& part, int64_t rows);
+  void plan_invariant(Linear::Part& part, int64_t rows, bool gated);
   void plan_tiles(Linear::Part& part, bool gated);
   template <class RunRows>
   void in_tiles(const Linear::Part& part, int64_t rows, RunRows run) const;

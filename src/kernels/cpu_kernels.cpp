@@ -17,6 +17,7 @@ const KernelSet& cpu_kernels() {
     all.embedding = cpu_embedding_kernels();
     all.elementwise = cpu_elementwise_kernels();
     all.kv_write = cpu_kv_write_kernels();
+    all.rope_write = cpu_rope_write_kernels();
     all.argmax = cpu_argmax_kernels();
     all.sample = cpu_sample_kernels();
     all.score_range = cpu_score_range_kernels();

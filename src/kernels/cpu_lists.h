@@ -13,6 +13,7 @@ KernelList<ActivationOp> cpu_activation_kernels();
 KernelList<EmbeddingOp> cpu_embedding_kernels();
 KernelList<ElementwiseOp> cpu_elementwise_kernels();
 KernelList<KvWriteOp> cpu_kv_write_kernels();
+KernelList<RopeWriteOp> cpu_rope_write_kernels();
 KernelList<ArgmaxOp> cpu_argmax_kernels();
 KernelList<SampleOp> cpu_sample_kernels();
 KernelList<ScoreRangeOp> cpu_score_range_kernels();
@@ -25,5 +26,15 @@ const Kernel<EmbeddingOp>* reference_embedding();
 const Kernel<ElementwiseOp>* reference_elementwise();
 const Kernel<KvWriteOp>* reference_kv_write();
 const Kernel<ArgmaxOp>* reference_argmax();
+
+// The best of a list on this machine, for kernels that do the work of another op along with their own.
+template <class Op>
+const Kernel<Op>& first_that_runs(const KernelList<Op>& kernels, const typename Op::Problem& problem,
+                                  const Hardware& hardware) {
+  for (const auto* kernel : kernels) {
+    if (kernel->can_run(problem, hardware)) return *kernel;
+  }
+  return *kernels.back();  // the reference runs everything
+}
 
 }  // namespace millrace

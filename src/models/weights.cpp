@@ -69,14 +69,22 @@ const WeightView* Weights::table(const TensorName& name, int64_t rows, int64_t c
   return &tables_.emplace_back(find(resolve(name), rows, cols));
 }
 
+// Kernels of a GPU want rows of gate and up alternate, those of the CPU take them one behind the other.
+bool Weights::can_gate(const Linear& linear, Activation activation) const {
+  if (activation != Activation::Silu || linear.bias != nullptr || linear.parts.size() != 1) return false;
+  if (ops_.is_forced(ActivationOp::kName)) return false;
+  const LinearLayout& layout = *linear.parts[0].weights.layout;
+  const int64_t multiple = on_device() ? layout.gate_group() : layout.gate_multiple();
+  return multiple > 0 && linear.n / 2 % multiple == 0;
+}
+
 const Linear* Weights::gate_up(const std::vector<LinearPart>& parts, int64_t k, Activation activation) {
   linear(parts, k);
   Linear& made = linears_.back();
-  if (!on_device() || activation != Activation::Silu || made.bias != nullptr || made.parts.size() != 1) return &made;
-  const int64_t half = made.n / 2, group = made.parts[0].weights.layout->gate_group();
-  if (group == 0 || half % group != 0) return &made;
+  if (!can_gate(made, activation)) return &made;
+  const int64_t half = made.n / 2;
   auto& sources = pending_.back().sources;
-  if (sources.size() == 1) {
+  if (on_device() && sources.size() == 1) {
     WeightView up = sources[0];
     up.data = up.row(half);
     sources.push_back(up);

@@ -65,6 +65,7 @@ class Weights {
   void add_part(Linear& linear, std::vector<WeightView> sources);
   const float* keep(std::vector<float> values);  // where the kernels run
   bool on_device() const { return !ops_.device().is_host(); }
+  bool can_gate(const Linear& linear, Activation activation) const;
   const WeightView* table_like(const Pending& pending) const;
   void upload(const std::function<void(int64_t done, int64_t total)>& progress);
 

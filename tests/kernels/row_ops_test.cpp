@@ -264,6 +264,58 @@ TEST(KvWrite, StoresTheBitsOfTheReference) {
   }
 }
 
+// A decode, a prompt that continues in the middle of a page, and another decode: q turned, k and v stored as rope and
+// kv_write would have done one after the other.
+TEST(RopeWrite, IsRopeAndThenKvWrite) {
+  for (const KvWriteOp::Problem& p : kv_write_cases()) {
+    for (const int rotary : {p.head_dim, p.head_dim / 4 * 2, 0}) {
+      Random random;
+      const int block_size = 16, heads = 2 * p.kv_heads, prompt = static_cast<int>(p.rows);
+      const int64_t rows = p.rows + 2, width = int64_t{p.kv_heads} * p.head_dim;
+      const RopeStyle style = random.below(2) == 0 ? RopeStyle::Halves : RopeStyle::Interleaved;
+      TestMatrix q(rows, 2 * width, random), k(rows, width, random), v(rows, width, random),
+          angles(rows, rotary, random);
+      std::vector<int32_t> pages((p.rows + 7) / block_size + 4);
+      for (size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<int32_t>(i);
+      random.shuffle(pages);
+      const std::span<const int32_t> all(pages);
+      const std::vector<SequenceSlice> slices = {
+          {0, 1, 3, 0, all.first(1)}, {1, prompt, 7, 0, all.subspan(2)}, {1 + prompt, 1, 0, 0, all.subspan(1, 1)}};
+      KvLayer kv{p.kv, p.kv_heads, p.head_dim, block_size};
+      const size_t bytes = pages.size() * p.kv_heads * block_size * kv.row_bytes();
+      struct Result {
+        TestMatrix q;
+        std::vector<std::byte> memory;
+      };
+      const auto run = [&](const auto& write) {
+        Result result{q, std::vector<std::byte>(2 * bytes, std::byte{0xa5})};
+        TestMatrix own_k = k;
+        kv.keys = result.memory.data();
+        kv.values = result.memory.data() + bytes;
+        write(RopeWriteOp::Args{style, result.q.view(), own_k.view(), v.view(), angles.view(), kv, heads, slices, {}});
+        return result;
+      };
+      const auto& rope = first_that_runs(cpu_rope_kernels(), {}, test_hardware());
+      const auto& kv_write = first_that_runs(cpu_kv_write_kernels(), p, test_hardware());
+      Result expected = run([&](const RopeWriteOp::Args& a) {
+        if (rotary > 0) {
+          rope.run({style, a.q, a.angles, heads, p.head_dim, rotary}, {});
+          rope.run({style, a.k, a.angles, p.kv_heads, p.head_dim, rotary}, {});
+        }
+        kv_write.run({a.k, a.v, a.kv, slices, {}}, {});
+      });
+      const RopeWriteOp::Problem problem{p.kv, style, rows, heads, p.kv_heads, p.head_dim, rotary};
+      for_kernels<RopeWriteOp>(cpu_rope_write_kernels(), problem, random.seed(), 0,
+                               [&](const auto& kernel, ThreadPool& pool) {
+                                 const Result got = run([&](const RopeWriteOp::Args& a) {
+                                   kernel.run(a, {&pool, nullptr, nullptr, &test_hardware()});
+                                 });
+                                 return got.q.same_bits(expected.q) && got.memory == expected.memory ? 0 : 1;
+                               });
+    }
+  }
+}
+
 // --isa decides: at each level the SIMD kernels are those of the level or below, and the references always remain.
 TEST(KernelLists, FollowTheInstructionSet) {
   for (const Hardware& hardware : hardware_levels()) {

@@ -31,6 +31,8 @@ class LinearLayout {
   virtual int64_t gate_group() const { return 0; }
   virtual void upload_gated(const WeightView& gate, const WeightView& up, std::byte* out, Uploader& uploader,
                             ThreadPool& pool) const;
+  // Kernels do the same where the rows of up lie behind those of gate, if each has a multiple of this many; 0: none.
+  virtual int64_t gate_multiple() const { return 0; }
   virtual bool keeps_rows(DType format) const { return false; }  // the packed bytes are the file's, row after row
   bool in_place(DType format, int64_t n, int64_t k) const { return bytes(format, n, k) == 0; }
 };
@@ -62,12 +64,13 @@ struct LinearArgs {
   const float* bias = nullptr;  // [n] or null
   Matrix y;                     // [m, n], or [m, n / 2] where gated
   bool accumulate = false;
-  bool gated = false;      // the weights are gate and up in groups, y = silu(gate) * up
+  bool gated = false;      // the weights are gate and up, y = silu(gate) * up
   bool invariant = false;  // no row of y may depend on the other rows of x
   // [k] or null: x is the residual stream in f32, and its RMS norm with these weights comes first. For kernels that
-  // take it along.
+  // take it along; `normed` is room for it, [m, k], which they may leave alone.
   const float* norm = nullptr;
   float epsilon = 0;
+  Matrix normed;
 };
 
 struct LinearOp {

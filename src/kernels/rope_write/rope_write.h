@@ -1,4 +1,4 @@
-// Turns q and k and stores k and v in one go, on devices where three launches would cost more than the work.
+// Turns q and k and stores k and v in one go: three launches or parallel regions would cost more than the work.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
 // SMMLA: two rows of weights with two rows of x at once, eight elements deep.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -31,11 +32,12 @@ std::span<const Rows8Method> i8mm_methods() {
        .min_m = 2,
        .max_m = 16,
        .tile_rows = kPanelRows,
+       .quantized_rows = 2,
        .x_bytes = flat_x_bytes,
        .quantize = quantize_for_flat,
        .multiply = flat_strips,
-       .compute_share = 0.35,
-       .unpack_effort_rows = 2.55,
+       .compute_share = 0.38,
+       .unpack_effort_rows = 1.45,
        .row_step = 2},
       {.name = "full_i8mm",
        .isa = Isa::I8mm,

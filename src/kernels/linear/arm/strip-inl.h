@@ -19,7 +19,7 @@ MR_INLINE inline void each_four(Visit visit) {
 template <int streams, int m>
 using Sums = int32x4_t[streams][2][m];
 
-// Group g of nibbles: the low ones alone, and the bytes as they are (strip_x-inl.h says why). Both right after the
+// Group g of nibbles: the low ones alone, and the bytes as they are (packed_x-inl.h says why). Both right after the
 // load: an operand that is still on its way is caught when it arrives, one that lies in its register has to be read
 // from there, which only about four can in a cycle.
 template <class Format, int m, int streams>
@@ -167,7 +167,7 @@ MR_INLINE inline void add_k_blocks(const StripStreams<Format, streams>& strips, 
     if constexpr (Format::kMins) {
       const float32x4_t dmin = load_f16(block.dmin, half);
       unrolled<m>([&](auto r) MR_INLINE {
-        const float32x4_t step = vmulq_n_f32(dmin, x.scale[r] * (1 / kStripUnit<Format>));
+        const float32x4_t step = vmulq_n_f32(dmin, x.scale[r] * (1 / kPackedUnit<Format>));
         acc[s][half][r] = vfmsq_f32(acc[s][half][r], vcvtq_f32_s32(mins[s][half][r]), step);
       });
     }

@@ -4,11 +4,13 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/cpu_lists.h"
 #include "kernels/linear/estimate.h"
 #include "kernels/linear/rows/rows.h"
 #include "kernels/linear/rows8/packed.h"
 #include "kernels/linear/rows8/rows8.h"
 #include "kernels/linear/rows8/tuned.h"
+#include "kernels/row_work.h"
 
 namespace millrace {
 namespace {
@@ -79,11 +81,27 @@ double part_of_peak(Isa isa, IsaSet machine) {
   return own / best;
 }
 
+// What can be taken along.
+const KernelList<NormOp> kNorms = cpu_norm_kernels();
+const KernelList<ActivationOp> kActivations = cpu_activation_kernels();
+
+// Outputs of a piece to `to`, row after row, instead of their place in y.
+LinearArgs redirected(const LinearArgs& args, const Rows8Piece& piece, float* to) {
+  const int64_t width = (piece.strip_end - piece.strip_begin) * kPackedRows;
+  const int64_t before = piece.m_begin * width + piece.strip_begin * kPackedRows;
+  LinearArgs out = args;
+  // Where y would begin; that may be no address of ours, so it is reckoned in integers.
+  const auto begin = reinterpret_cast<uintptr_t>(to) - static_cast<uintptr_t>(before) * sizeof(float);
+  out.y = {DType::F32, args.x.rows, args.weights->n, width, reinterpret_cast<std::byte*>(begin)};
+  return out;
+}
+
 }  // namespace
 
 bool Rows8Kernel::can_run(const Problem& p, const Hardware& hardware) const {
   const bool packed = p.layout == rows8_layout().name() && packed_block_bytes(p.format) > 0;
   const bool plain = p.layout == rows_layout().name() && (p.format == DType::F16 || p.format == DType::BF16);
+  if (p.gated && (!packed || p.n / 2 % kPackedRows != 0)) return false;
   return (packed || (plain && method_.plain_rows)) && p.precision == Precision::Fast && hardware.isa.has(method_.isa) &&
          p.m >= method_.min_m && p.m <= method_.max_m;
 }
@@ -102,20 +120,46 @@ double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) cons
   const double quantize_us = 1e-3 * kFlopsToQuantize * double(p.m) * double(p.k) / ceilings.f32_gflops;
   // Reading and computing overlap, but not perfectly where they take about as long.
   const double overlapped = std::pow(std::pow(bytes_us, 4) + std::pow(compute_us, 4), 0.25);
-  return ceilings.region_us + quantize_us + overlapped;
+  const double silu_us = p.gated ? row_work_us(p.m * p.n / 2, 24, hardware) - ceilings.region_us : 0;
+  return ceilings.region_us + quantize_us + overlapped + std::max(silu_us, 0.0);
 }
 
 size_t Rows8Kernel::x_bytes(int64_t m, int64_t k) const { return aligned(method_.x_bytes(m, k)); }
 
-size_t Rows8Kernel::workspace_bytes(const Problem& p, const Hardware& hardware) const {
-  return x_bytes(p.m, p.k) + aligned(method_.scratch_bytes) * static_cast<size_t>(hardware.threads);
+// What a worker keeps for itself: a panel, and gate and up of a piece.
+size_t Rows8Kernel::worker_bytes(int64_t n, int64_t m, int threads, bool gated) const {
+  if (!gated) return aligned(method_.scratch_bytes);
+  const int64_t strips = ceil_div(n / 2, kPackedRows);
+  Split most = split(strips, m, threads);
+  if (method_.strips_per_panel > 0) {  // fewer rows than were planned for may come in larger pieces
+    most = {kMostPanels * method_.strips_per_panel, round_up(std::min(m, kRowsInCache), method_.tile_rows)};
+  }
+  const int64_t outputs = most.strips * kPackedRows * most.rows;
+  return aligned(method_.scratch_bytes) + aligned(2 * sizeof(float) * static_cast<size_t>(outputs));
 }
 
-void Rows8Kernel::quantize(const Args& args, const Executor& executor) const {
-  const int64_t m = args.x.rows, tile = method_.tile_rows, tiles = ceil_div(m, tile);
-  if (m * args.x.cols < kElementsWorthARegion) return method_.quantize(args, 0, m, executor.workspace);
+size_t Rows8Kernel::workspace_bytes(const Problem& p, const Hardware& hardware) const {
+  return x_bytes(p.m, p.k) + worker_bytes(p.n, p.m, hardware.threads, p.gated) * static_cast<size_t>(hardware.threads);
+}
+
+void Rows8Kernel::quantize(const Args& args, const Executor& executor, Matrix x) const {
+  const int64_t m = x.rows, tile = method_.quantized_rows > 0 ? method_.quantized_rows : method_.tile_rows;
+  const int64_t tiles = ceil_div(m, tile);
+  const Kernel<NormOp>* norm = args.norm != nullptr ? &first_that_runs(kNorms, {}, *executor.hardware) : nullptr;
+  Args of_x = args;
+  of_x.x = x;
+  const auto rows = [&](int64_t begin, int64_t end) {
+    if (norm != nullptr) {
+      const int64_t count = end - begin;
+      norm->run(
+          {NormKind::Rms, args.x.rows_from(begin, count), x.rows_from(begin, count), args.norm, nullptr, args.epsilon},
+          {});
+    }
+    method_.quantize(of_x, begin, end, executor.workspace);
+  };
+  if (m * x.cols < kElementsWorthARegion) return rows(0, m);
   executor.pool->parallel_for(tiles, ceil_div(tiles, 4 * executor.pool->size()), [&](int64_t begin, int64_t end) {
-    method_.quantize(args, begin * tile, std::min(end * tile, m), executor.workspace);
+    for (int64_t i = begin; i < end; ++i) rows(i * tile, std::min((i + 1) * tile, m));
   });
 }
 
@@ -133,19 +177,45 @@ Rows8Kernel::Split Rows8Kernel::split(int64_t strips, int64_t m, int threads) co
   return {std::clamp<int64_t>(panels / along_n, 1, kMostPanels) * panel, rows};
 }
 
+// The strips of a piece are gate's; those of up come as many strips later as gate has. Both stay in the cache until
+// they are multiplied with each other.
+void Rows8Kernel::multiply_gated(const Args& args, const Executor& executor, const Rows8Piece& piece,
+                                 std::byte* scratch) const {
+  const int64_t strips = args.weights->n / 2 / kPackedRows, rows = piece.m_end - piece.m_begin;
+  const int64_t width = (piece.strip_end - piece.strip_begin) * kPackedRows;
+  auto* sums = reinterpret_cast<float*>(scratch + aligned(method_.scratch_bytes));
+  Rows8Piece half = piece;
+  Matrix parts[2];
+  for (auto& part : parts) {
+    method_.multiply(redirected(args, half, sums), executor.workspace, scratch, half);
+    part = {DType::F32, rows, width, width, reinterpret_cast<std::byte*>(sums)};
+    sums += rows * width;
+    half.strip_begin += strips;
+    half.strip_end += strips;
+  }
+  const Matrix y = args.y.rows_from(piece.m_begin, rows).columns(piece.strip_begin * kPackedRows, width);
+  first_that_runs(kActivations, {}, *executor.hardware).run({Activation::Silu, parts[0], &parts[1], y}, {});
+}
+
 void Rows8Kernel::run(const Args& args, const Executor& executor) const {
-  const int64_t m = args.x.rows, strips = ceil_div(args.weights->n, kPackedRows);
+  const int64_t n = args.gated ? args.weights->n / 2 : args.weights->n;
+  const int64_t m = args.x.rows, strips = ceil_div(n, kPackedRows);
   if (m == 0 || strips == 0) return;
-  quantize(args, executor);
+  quantize(args, executor, args.norm != nullptr ? args.normed.first_rows(m) : args.x);
   const Split step = split(strips, m, executor.pool->size());
   const int64_t along_n = ceil_div(strips, step.strips), pieces = along_n * ceil_div(m, step.rows);
   std::byte* scratch = executor.workspace + x_bytes(m, args.weights->k);
+  const size_t each = worker_bytes(args.weights->n, m, executor.pool->size(), args.gated);
   executor.pool->share(pieces, 1, [&](int worker, int64_t begin, int64_t end) {
-    std::byte* own = scratch + static_cast<size_t>(worker) * aligned(method_.scratch_bytes);
+    std::byte* own = scratch + static_cast<size_t>(worker) * each;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t strip = i % along_n * step.strips, row = i / along_n * step.rows;
       const Rows8Piece piece{strip, std::min(strip + step.strips, strips), row, std::min(row + step.rows, m)};
-      method_.multiply(args, executor.workspace, own, piece);
+      if (args.gated) {
+        multiply_gated(args, executor, piece, own);
+      } else {
+        method_.multiply(args, executor.workspace, own, piece);
+      }
     }
   });
 }

@@ -25,6 +25,7 @@ struct Rows8Method {
 
   // x becomes int8 in tiles of rows; tiles are independent of each other.
   int64_t tile_rows = 1;
+  int64_t quantized_rows = 0;  // at a time; 0: a tile
   size_t (*x_bytes)(int64_t m, int64_t k) = nullptr;
   void (*quantize)(const LinearArgs& args, int64_t m_begin, int64_t m_end, std::byte* x) = nullptr;
 
@@ -38,7 +39,7 @@ struct Rows8Method {
   double compute_share = 0.5, memory_share = 0.9;
   double unpack_rows = 0, unpack_effort_rows = 0;
   bool whole_nibbles = false;  // are multiplied without taking them apart
-  int64_t row_step = 1;  // rows of x that an instruction takes, wanted or not
+  int64_t row_step = 1;        // rows of x that an instruction takes, wanted or not
 };
 
 class Rows8Kernel : public LinearKernel {
@@ -48,6 +49,8 @@ class Rows8Kernel : public LinearKernel {
   bool can_run(const Problem& p, const Hardware& hardware) const override;
   double estimate_us(const Problem& p, const Hardware& hardware) const override;
   size_t workspace_bytes(const Problem& p, const Hardware& hardware) const override;
+  // The norm in front: x is quantized row by row as soon as it is normed.
+  bool takes_along(const Problem&, const Hardware&) const override { return true; }
   void run(const Args& args, const Executor& executor) const override;
 
  private:
@@ -55,8 +58,11 @@ class Rows8Kernel : public LinearKernel {
     int64_t strips, rows;  // of one piece
   };
   Split split(int64_t strips, int64_t m, int threads) const;
-  void quantize(const Args& args, const Executor& executor) const;
+  // `x` is args.x, or the norm of it.
+  void quantize(const Args& args, const Executor& executor, Matrix x) const;
+  void multiply_gated(const Args& args, const Executor& executor, const Rows8Piece& piece, std::byte* scratch) const;
   size_t x_bytes(int64_t m, int64_t k) const;
+  size_t worker_bytes(int64_t n, int64_t m, int threads, bool gated) const;
   Rows8Method method_;
 };
 

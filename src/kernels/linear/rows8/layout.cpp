@@ -64,6 +64,8 @@ class Rows8Layout : public LinearLayout {
     return find_format(format) != nullptr && hardware.device == DeviceKind::Cpu;
   }
 
+  int64_t gate_multiple() const override { return kPackedRows; }
+
   size_t bytes(DType format, int64_t n, int64_t k) const override {
     const int64_t blocks = (n + kPackedRows - 1) / kPackedRows * (k / info(format).block);
     return static_cast<size_t>(blocks) * packed_block_bytes(format);

@@ -26,7 +26,7 @@ inline constexpr int kPackedRows = 8;
 
 // Nibbles of Q4_0, Q4_1 and Q4_K keep the file's unsigned q, but where products are of signed bytes the high one is
 // two's complement (q - 8): then the whole byte can be multiplied as it is, with a remedy for the low one
-// (arm/strip_x-inl.h).
+// (arm/packed_x-inl.h).
 #if defined(__aarch64__)
 inline constexpr uint32_t kNibbleFlip = 0x80;
 #else

@@ -1,0 +1,68 @@
+// Rope and kv_write for some rows at a time, so that k is stored while it lies in the L1 cache, in one parallel region.
+#include <algorithm>
+
+#include "kernels/cpu_lists.h"
+#include "kernels/row_work.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kRowsTogether = 8;
+
+class CpuRopeWrite final : public Kernel<RopeWriteOp> {
+ public:
+  CpuRopeWrite() : rope_(cpu_rope_kernels()), kv_write_(cpu_kv_write_kernels()) {}
+
+  std::string_view name() const override { return "cpu"; }
+  bool can_run(const Problem& p, const Hardware& hardware) const override {
+    return hardware.device == DeviceKind::Cpu && is_kv_dtype(p.kv, p.head_dim);
+  }
+  double estimate_us(const Problem& p, const Hardware& hardware) const override {
+    const int64_t turned = int64_t{p.heads + p.kv_heads} * p.rotary_dim;
+    const int64_t stored = int64_t{2} * p.kv_heads * p.head_dim;
+    return row_work_us(p.rows * (turned + stored), 9, hardware);
+  }
+
+  void run(const Args& args, const Executor& executor) const override {
+    const auto& rope = first_that_runs(rope_, {}, *executor.hardware);
+    const auto& write =
+        first_that_runs(kv_write_, {args.kv.dtype, args.kv.kv_heads, args.kv.head_dim, 1}, *executor.hardware);
+    const int64_t elements = args.q.cols + 2 * args.k.cols;
+    for_rows(executor, args.k.rows, elements, [&](int64_t begin, int64_t end) {
+      for (const SequenceSlice& sequence : args.sequences) {
+        const int64_t first = std::max<int64_t>(begin, sequence.first_row);
+        const int64_t last = std::min<int64_t>(end, sequence.first_row + sequence.rows);
+        for (int64_t row = first; row < last; row += kRowsTogether) {
+          run_rows(args, sequence, row, std::min(kRowsTogether, last - row), rope, write);
+        }
+      }
+    });
+  }
+
+ private:
+  static void run_rows(const Args& a, const SequenceSlice& sequence, int64_t row, int64_t rows,
+                       const Kernel<RopeOp>& rope, const Kernel<KvWriteOp>& write) {
+    if (const auto rotary = static_cast<int>(a.angles.cols); rotary > 0) {
+      const Matrix angles = a.angles.rows_from(row, rows);
+      rope.run({a.style, a.q.rows_from(row, rows), angles, a.heads, a.kv.head_dim, rotary}, {});
+      rope.run({a.style, a.k.rows_from(row, rows), angles, a.kv.kv_heads, a.kv.head_dim, rotary}, {});
+    }
+    SequenceSlice slice = sequence;
+    slice.past += static_cast<int32_t>(row) - sequence.first_row;
+    slice.first_row = static_cast<int32_t>(row);
+    slice.rows = static_cast<int32_t>(rows);
+    write.run({a.k, a.v, a.kv, {&slice, 1}, {}}, {});
+  }
+
+  const KernelList<RopeOp> rope_;
+  const KernelList<KvWriteOp> kv_write_;
+};
+
+}  // namespace
+
+KernelList<RopeWriteOp> cpu_rope_write_kernels() {
+  static const CpuRopeWrite kernel;
+  return {&kernel};
+}
+
+}  // namespace millrace
