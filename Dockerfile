@@ -2,7 +2,6 @@
 FROM debian:bookworm-slim AS build
 WORKDIR /src
 COPY scripts/install-deps scripts/install-deps
-COPY cmake cmake
 RUN scripts/install-deps
 COPY . .
 RUN cmake --preset release -DMILLRACE_TESTS=OFF && cmake --build --preset release && cmake --install build/release --prefix /opt/millrace --strip

@@ -1,4 +1,5 @@
-// What the choice of kernels loses against the best one: regret [--device cuda] [--formats q4_1,q8_0] [--rounds 30]
+// What the choice of kernels loses against the best one: regret [--device cuda] [--formats q4_1,q8_0] [--shapes 333x96]
+// [--rounds 30]
 //
 // Every kernel that can run a problem is timed, cold and in turns: an exhaustive search. Regret is how much longer than
 // its best kernel the chosen one takes: chosen by the estimates alone (untuned), and by a quick measurement of the most
@@ -7,8 +8,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <map>
+#include <cinttypes>
+#include <cstdio>
 
+#include "base/error.h"
 #include "dataflow/tuner.h"
 #include "hardware/this_machine.h"
 #include "kernels/kernel_set.h"
@@ -18,12 +21,13 @@ namespace millrace {
 namespace {
 
 constexpr LinearShape kHeldOutShapes[] = {{1152, 896}, {4864, 896}, {896, 4864}, {2560, 2560}, {1024, 3072}};
-constexpr int64_t kRows[] = {1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128, 256};
+constexpr int64_t kRows[] = {1, 2, 3, 4, 5, 6, 8, 12, 13, 16, 32, 48, 64, 128, 256};
 constexpr LinearShape kHeldOutGpuShapes[] = {{4608, 3584}, {3584, 3584}, {18944, 3584}, {3584, 18944}, {7168, 5120}};
 constexpr int64_t kGpuRows[] = {1, 2, 3, 4, 5, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024};
 
 struct Options {
   std::string device = "cpu", formats;
+  std::vector<std::string> shapes;
   int threads = 0, rounds = 15;
   int64_t most_rows = 256;
 };
@@ -36,6 +40,15 @@ struct Regrets {
     tuned.insert(tuned.end(), other.tuned.begin(), other.tuned.end());
   }
 };
+
+LinearShape parse_shape(const std::string& text) {
+  LinearShape shape{};
+  char rest = 0;
+  if (std::sscanf(text.c_str(), "%" SCNd64 "x%" SCNd64 "%c", &shape.n, &shape.k, &rest) != 2 || shape.n < 1 ||
+      shape.k < 1)
+    fail(ErrorKind::Usage, "--shapes {}: expected NxK", text);
+  return shape;
+}
 
 double quantile(std::vector<double> values, double q) {
   std::sort(values.begin(), values.end());
@@ -58,8 +71,13 @@ class Search {
         pool_(device_->is_host() ? hardware_.threads : 4),
         planner_(kernels_.linear, hardware_, nullptr, "") {}
 
-  std::span<const LinearShape> shapes() const {
-    return device_->is_host() ? std::span(kHeldOutShapes) : std::span<const LinearShape>(kHeldOutGpuShapes);
+  std::vector<LinearShape> shapes() const {
+    std::vector<LinearShape> all;
+    for (const auto& text : options_.shapes) all.push_back(parse_shape(text));
+    if (!all.empty()) return all;
+    const auto held_out =
+        device_->is_host() ? std::span(kHeldOutShapes) : std::span<const LinearShape>(kHeldOutGpuShapes);
+    return {held_out.begin(), held_out.end()};
   }
 
   Regrets search(DType format, LinearShape shape) {
@@ -153,6 +171,8 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   app.add_option("--formats", options.formats, "formats of the weights; default: the usual ones");
+  app.add_option("--shapes", options.shapes, "NxK with commas; default: some that no estimate was fitted on")
+      ->delimiter(',');
   app.add_option("-t,--threads", options.threads, "0: one per core")->capture_default_str();
   app.add_option("--rounds", options.rounds, "least rounds of the exhaustive search")->capture_default_str();
   app.add_option("--rows", options.most_rows, "most rows of x")->capture_default_str();

@@ -1,10 +1,17 @@
-# millrace_room(NAME [COLD] SOURCES a.cpp b.cpp LINKS other_room Some::Library)
-# One static library per room of src/; a room links only the rooms it may include (scripts/check-includes holds it to that).
-# A COLD room has no part in the work of a step: it compiles at -O1, in two thirds of the time.
 # Most of what a file compiles is JSON, the command line's or the tests' templates: compiled sixteen files at a time, the tree
 # takes half the time. Rooms whose files stand alone on purpose switch that off.
 set(CMAKE_UNITY_BUILD ON)
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
+
+# millrace_precompile(TARGET arguments of target_precompile_headers...)
+function(millrace_precompile target)
+  target_precompile_headers(${target} ${ARGN})
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)  # for ccache
+endfunction()
+
+# millrace_room(NAME [COLD] SOURCES a.cpp b.cpp LINKS other_room Some::Library)
+# One static library per room of src/; a room links only the rooms it may include (scripts/check-includes holds it to that).
+# A COLD room has no part in the work of a step: it compiles at -O1, in two thirds of the time.
 function(millrace_room name)
   cmake_parse_arguments(ROOM "COLD" "" "SOURCES;LINKS" ${ARGN})
   add_library(millrace_${name} STATIC ${ROOM_SOURCES})
@@ -24,6 +31,15 @@ function(millrace_test name)
   target_link_libraries(${name}_tests PRIVATE ${TEST_LINKS} GTest::gmock GTest::gtest_main)
   target_compile_options(${name}_tests PRIVATE $<$<CONFIG:Release>:-O1>)  # what they test is optimized; they need not be
   target_compile_definitions(${name}_tests PRIVATE MILLRACE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
+  if(MILLRACE_SANITIZE)
+    target_compile_definitions(${name}_tests PRIVATE MILLRACE_SANITIZED)
+  endif()
+  # The headers that most tests begin with are compiled once, by those that come first.
+  if(name STREQUAL "base")
+    millrace_precompile(base_tests PRIVATE <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp> <fmt/format.h> <random>)
+  else()
+    millrace_precompile(${name}_tests REUSE_FROM base_tests)
+  endif()
   add_test(NAME ${name} COMMAND ${name}_tests)
 endfunction()
 

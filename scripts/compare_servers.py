@@ -36,7 +36,8 @@ ROWS = [  # name in the results, what the table calls it, unit, whether more is 
     ("prefix_first", "1k-token prefix, first request to its first token", "ms", False),
     ("prefix_second", "the same prefix again, up to 16 tokens behind it", "ms", False),
     ("long_before", "7 streams, p99 between tokens", "ms", False),
-    ("long_during", "the same while a 4k-token prompt arrives", "ms", False),
+    ("long_during", "the same while a 4k-token prompt is computed", "ms", False),
+    ("long_first", "that prompt, to its first token", "ms", False),
 ]
 
 
@@ -119,6 +120,34 @@ def load(binary, url, *options):
     return report
 
 
+def gaps(report, begin, end):
+    """Milliseconds between the pieces of all answers, for the gaps that lie within a span of time."""
+    found = []
+    for request in report["each"]:
+        times = [report["started"] + t for t in request["pieces"]]
+        found += [1000 * (b - a) for a, b in zip(times, times[1:]) if a >= begin and b <= end]
+    return found
+
+
+def p99(values):
+    return statistics.quantiles(values, n=100, method="inclusive")[98]
+
+
+def long_prompt(binary, url, seed, token_ms):
+    """p99 between the tokens of 7 running streams: before a prompt of 4k tokens arrives, and until its first token."""
+    tokens = 448
+    streams = subprocess.Popen([str(binary), "load", "--url", url, "--json", "-c", "7", "--requests", "7", "--duration", "600", "--words", "64",
+                                "-n", str(tokens), "--seed", str(seed)], stdout=subprocess.PIPE, text=True)
+    time.sleep(1 + token_ms * tokens / 4 / 1000)
+    prompt = load(binary, url, "-c", 1, "--requests", 1, "--words", 4066, "-n", 4, "--seed", seed + 1)
+    report = json.loads(streams.communicate()[0])
+    arrival = prompt["started"] + prompt["each"][0]["begin"]
+    all_run = report["started"] + max(r["first"] for r in report["each"])
+    first_ends = report["started"] + min(r["end"] for r in report["each"])
+    before, during = gaps(report, all_run, arrival), gaps(report, arrival, min(first_ends, arrival + waits(prompt)[0] / 1000))
+    return {"long_tokens": prompt["each"][0]["prompt_tokens"], "long_before": p99(before), "long_during": p99(during), "long_first": waits(prompt)[0]}
+
+
 def waits(report):
     return [1000 * (r["first"] - r["begin"]) for r in report["each"]]
 
@@ -128,15 +157,8 @@ def measure(binary, url, seed, requests):
     many = load(binary, url, "-c", 8, "--requests", requests, "--duration", 600, "--words", 256, "-n", 64, "--seed", seed)
     alone = load(binary, url, "-c", 1, "--requests", 2, "--duration", 600, "--words", 64, "-n", 96, "--seed", seed)
     prefix = waits(load(binary, url, "-c", 1, "--requests", 2, "--duration", 600, "--prefix-words", 900, "--words", 4, "-n", 4, "--seed", seed + 1))
-    before = load(binary, url, "-c", 7, "--requests", 7, "--duration", 600, "--words", 64, "-n", 224, "--seed", seed + 2)
-    streams = subprocess.Popen([str(binary), "load", "--url", url, "--json", "-c", "7", "--requests", "7", "--duration", "600", "--words", "64", "-n", "224",
-                                "--seed", str(seed + 3)], stdout=subprocess.PIPE, text=True)
-    time.sleep(max(1.0, before["seconds"] * 0.3))
-    load(binary, url, "-c", 1, "--requests", 1, "--words", 3400, "-n", 4, "--seed", seed + 4)
-    during = json.loads(streams.communicate()[0])
-    return {"throughput": many["tokens_per_second"], "itl_p99": many["itl_ms"]["p99"], "ttft_p50": many["ttft_ms"]["p50"],
-            "single": 1000 / alone["tpot_ms"]["p50"], "prefix_first": prefix[0], "prefix_second": prefix[1],
-            "long_before": before["itl_ms"]["p99"], "long_during": during["itl_ms"]["p99"]}
+    return {**long_prompt(binary, url, seed + 2, many["itl_ms"]["p50"]), "throughput": many["tokens_per_second"], "itl_p99": many["itl_ms"]["p99"], "ttft_p50": many["ttft_ms"]["p50"],
+            "single": 1000 / alone["tpot_ms"]["p50"], "prefix_first": prefix[0], "prefix_second": prefix[1]}
 
 
 def bench_decode(binary, model, threads):

@@ -1,41 +1,50 @@
 #!/usr/bin/env bash
-# bench/cuda/decode.sh: builds the CUDA back-end, tests what decode runs on, and times decode and prompts of 16-bit models, tuned, with
-# the chosen kernels and with one kernel for all linear layers. Every part has a limit of its own.
+# bench/cuda/decode.sh [PART...]: builds the CUDA back-end, tests what decode runs on, and times decode and prompts of 16-bit models, tuned,
+# and what the choice of kernels and the depth do to a step. Every part has a limit of its own; without arguments all run.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
-part() {  # part NAME SECONDS COMMAND...
+export EIGHT=synthetic:llama-3-8b:bf16 SEVEN=synthetic:llama-2-7b:bf16 ONE=synthetic:llama-3.2-1b:bf16 LONG=synthetic:llama-3.1-8b:bf16
+part() {  # part NAME SECONDS: runs part_NAME
   local begin=$SECONDS status=0
   printf '\n== %s\n' "$1"
-  timeout "$2" bash -c '"$@"' part "${@:3}" 2>&1 || status=$?
+  timeout "$2" bash -c "part_$1" 2>&1 || status=$?
   printf -- '-- %s: status %d, %d s\n' "$1" $status $((SECONDS - begin))
 }
-build() {
+bench() { build/cuda/millrace bench --device cuda -r 2 "$@" | grep -E '^(pp|tg|  )'; }
+part_build() {
   cmake --preset cuda "-DCMAKE_CUDA_ARCHITECTURES=${ARCHITECTURES:-90a-real}" > build-cuda.log 2>&1 || { tail -n 30 build-cuda.log; return 1; }
   ninja -C build/cuda -j "$(nproc)" -k 0 cuda_tests millrace > build-cuda.log 2>&1 || { grep -E 'error|FAILED' -A4 build-cuda.log | head -n 60; return 1; }
 }
 tests() {
   build/cuda/tests/cuda/cuda_tests --gtest_brief=1 "$@" > build/cuda-tests.log 2>&1
   local status=$?
-  grep -hE 'actual:| with |attention_test.cpp:7|GPU:|terminate|rror' build/cuda-tests.log | cut -c1-200 | head -n 30
+  grep -hE 'actual:| with |seed|GPU:|terminate|rror' build/cuda-tests.log | cut -c1-200 | head -n 40
   grep -hE 'FAILED|PASSED' build/cuda-tests.log | cut -c1-120
   return $status
 }
-bench() { build/cuda/millrace bench --device cuda -r 2 "$@" | grep -E '^(pp|tg|  )'; }
-explain() { build/cuda/millrace explain --device cuda "$@" | grep -E -A3 '^(linear|attention)' | grep -v '^--'; }
-export -f build tests bench explain
-eight=synthetic:llama-3-8b:bf16 seven=synthetic:llama-2-7b:bf16 one=synthetic:llama-3.2-1b:bf16
-part build 240 build
-part "kernels" 60 tests --gtest_filter='*CudaLinearTest.*/BF16:*CudaLinearTest.*/F16:Cuda*'
-part "golden models, greedy" 20 tests --gtest_filter='*CudaGoldenTest.Greedy*'
-part "tune 8B" 40 build/cuda/millrace tune --device cuda -m $eight
-part "8B" 40 bench -m $eight -p 1024 -n 32 -d 1024 -b 1,8,32,64
-part "early starts" 20 bash -c "build/cuda/millrace bench --device cuda -m $eight -p 0 -n 4 -d 1024 -b 1 -r 1 -vv 2>&1 | grep recorded"
-for kernel in cuda_gemv-rows cuda_flat-mma cuda_wgmma-narrow cuda_wgmma; do
-  part "8B with $kernel" 30 bench -m $eight -p 0 -n 32 -d 1024 -b 1,8,32 --kernel "linear=$kernel"
+part_kernels() { tests --gtest_filter='*CudaLinearTest.*/BF16:*CudaLinearTest.*/F16:Cuda*'; }
+part_greedy() { tests --gtest_filter='*CudaGoldenTest.Greedy*'; }
+part_tune() { build/cuda/millrace tune --device cuda -m "$EIGHT" -b 64; }
+part_models() {
+  bench -m "$EIGHT" -p 1024 -n 32 -d 1024 -b 1,8,16,32,64
+  bench -m "$SEVEN" -p 0 -n 32 -d 1024 -b 1,8,32,64
+  bench -m "$ONE" -p 512 -n 64 -d 512 -b 1,8
+}
+part_long() {
+  bench -m "$LONG" -p 0 -n 16 -d 16384 -b 1
+  bench -m "$SEVEN" -p 0 -n 16 -d 16384 -b 1
+  bench -m "$LONG" -p 4096,8192 -n 0 -b 1
+}
+part_depth() { bench -m "$EIGHT" -p 0 -n 24 -d 64 -b 1,8,32,64; }  # what is left of a step without its attention
+part_linear() { for kernel in cuda_flat-mma cuda_wgmma cuda_wgmma-narrow cuda_wgmma-deep; do echo "$kernel"; bench -m "$EIGHT" -p 0 -n 24 -d 1024 -b 1,8,32 --kernel "linear=$kernel"; done; }
+part_attention() { for kernel in cuda_cluster_lazy cuda_decode_lazy; do echo "$kernel"; bench -m "$EIGHT" -p 0 -n 24 -d 1024 -b 8,32,64 --kernel "attention=$kernel"; done; }
+part_trace() { bench/cuda/trace/step_times.sh "$EIGHT" 1024 8 32; }
+part_explain() { build/cuda/millrace explain --device cuda -m "$EIGHT" -b 1,3,5,8,16,32,48,64 | grep -E -A6 '^(linear|attention)' | grep -vE '^--|^$'; }
+export -f bench tests part_build part_kernels part_greedy part_tune part_models part_long part_depth part_linear part_attention part_trace part_explain
+declare -A limits=([build]=240 [kernels]=60 [greedy]=20 [tune]=60 [models]=90 [long]=40 [depth]=30 [linear]=60 [attention]=60 [trace]=60 [explain]=10)
+parts=("$@")
+[[ $# == 0 ]] && parts=(build kernels greedy tune models long depth linear attention trace explain)
+for name in "${parts[@]}"; do
+  [[ -v "limits[$name]" ]] || { echo "decode.sh: no part is called $name" >&2; exit 2; }
+  part "$name" "${limits[$name]}"
 done
-part "tune 1B" 20 build/cuda/millrace tune --device cuda -m $one
-part "1B" 20 bench -m $one -p 512 -n 64 -d 512 -b 1,8
-part "tune 7B" 40 build/cuda/millrace tune --device cuda -m $seven
-part "7B" 40 bench -m $seven -p 1024 -n 32 -d 1024 -b 1,8,32,64
-part "8B, depth 7000" 40 bench -m $eight -p 0 -n 16 -d 7000 -b 1
-part "explain 8B" 10 explain -m $eight -b 1,8,32,64

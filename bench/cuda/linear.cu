@@ -69,10 +69,12 @@ class Bench {
     CHECK(cudaStreamSynchronize(stream_));
   }
 
-  double kernel_us(const CudaLinearKernel& kernel, const CudaLinearProblem& p, bool overlap) {
+  // With the norm in front of it where `normed`.
+  double kernel_us(const CudaLinearKernel& kernel, const CudaLinearProblem& p, bool overlap, bool normed = false) {
     const size_t bytes = packed_linear_bytes(p.format, p.n, p.k);
     const int copies = copies_of(bytes);
     CudaLinearArgs args{x_.as(), p.k, nullptr, nullptr, y_.as(), p.gate_up ? p.n / 2 : p.n, nullptr};
+    if (normed) args.norm = x_.as<float>() + p.m * p.k;
     return time_cold(launches_of(copies), 9, stream_, [&](int i, cudaStream_t stream) {
       args.weights = pool_.as<uint8_t>() + size_t(i % copies) * bytes;
       return kernel.run(p, args, limits_, CudaStep{stream, overlap}) == cudaSuccess;
@@ -164,7 +166,8 @@ class Bench {
   }
 
   void quantized_table() {
-    std::printf("\nquantized, cold, us (TB/s of packed bytes), launched to overlap\n");
+    std::printf(
+        "\nquantized, cold, us (TB/s of packed bytes), launched to overlap; e: estimate, n: with the norm in front\n");
     for (const Format& f : kFormats) {
       for (const Shape& s : kShapes) {
         const std::string name = s.name;
@@ -188,6 +191,9 @@ class Bench {
             const double us = kernel_us(kernel, p, true);
             std::printf(" %.*s %.1f (%.2f) e%.1f", int(kernel.name.size()), kernel.name.data(), us, tera / us,
                         kernel.estimate_us(p, limits_));
+            if (kernel.takes_norm != nullptr && kernel.takes_norm(p, limits_)) {
+              std::printf(" n%.1f", kernel_us(kernel, p, true, true));
+            }
           }
         }
         std::printf("\n");

@@ -125,7 +125,7 @@ void add_bench(CLI::App& app) {
       ->check(CLI::Range(0, 16384));
   verb->add_flag("--draw", o->draw,
                  "draw the tokens (temperature 0.8, top-k 40, top-p 0.95) rather than take the likeliest");
-  verb->add_flag("--ops", o->ops, "say what the ops of each test took");
+  verb->add_flag("--ops", o->ops, "say what the ops of each test took, or are expected to take");
   verb->add_flag("--predict", o->predict, "say what the estimates promise instead of measuring");
   verb->callback([o] { run(*o); });
 }

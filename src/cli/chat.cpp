@@ -7,6 +7,7 @@
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "base/json_text.h"
 #include "cli/line_editor.h"
 #include "cli/model_options.h"
 #include "cli/sampling_options.h"
@@ -42,7 +43,7 @@ class Conversation {
 
   void save(const std::string& path) const {
     std::ofstream out(path);
-    out << messages_.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+    out << json_text(messages_, 2) << '\n';
     out.close();
     if (!out) fail_errno(path);
     fmt::print("saved to {}\n", path);

@@ -1,6 +1,7 @@
 // millrace load: puts a server under load as clients would, and says what they would have felt.
 #include <fmt/core.h>
 
+#include <chrono>
 #include <fstream>
 #include <random>
 
@@ -44,6 +45,7 @@ void run(LoadVerbOptions o) {
   if (plan.model.empty()) plan.model = first_model(plan);
   if (!o.json) fmt::print("{}, seed {}\n", describe(plan), plan.seed);
   std::vector<LoadedRequest> requests;
+  const double started = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   {
     // By time, or by requests where they are what ends the run.
     const int64_t total = plan.requests > 0 ? plan.requests : static_cast<int64_t>(plan.duration * 10);
@@ -57,6 +59,7 @@ void run(LoadVerbOptions o) {
   if (!o.svg.empty()) write_file(o.svg, plot_svg(report, describe(plan)));
   if (o.json) {
     nlohmann::json json = to_json(report);
+    json["started"] = started;  // what "each" counts from, so that runs side by side can be laid over each other
     json["each"] = to_json(requests);
     json["plan"] = {{"model", plan.model},       {"rate", plan.rate},   {"streams", plan.rate > 0 ? 0 : plan.streams},
                     {"duration", plan.duration}, {"words", plan.words}, {"prefix_words", plan.prefix_words},

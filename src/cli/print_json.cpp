@@ -4,11 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-namespace millrace {
+#include "base/json_text.h"
 
-std::string json_text(const nlohmann::json& json) {
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+namespace millrace {
 
 void print_json(const nlohmann::json& json) { fmt::print("{}\n", json_text(json)); }
 

@@ -2,11 +2,9 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
-#include <string>
 
 namespace millrace {
 
-std::string json_text(const nlohmann::json& json);
 void print_json(const nlohmann::json& json);
 
 }  // namespace millrace

@@ -127,7 +127,8 @@ void add_serve(CLI::App& app) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   verb->add_option("--tpot-ms", s.service.engine.tpot_target_ms,
-                   "prompts may not make running streams slower per token than this; 0: a third slower")
+                   "prompts may not make running streams slower per token than this; 0: a third slower, or "
+                   "33 ms while short prompts are computed")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   verb->add_option("--max-body-mb", o->body_mb, "largest body of a request")

@@ -1,10 +1,12 @@
 #include "cli/settings.h"
 
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
 #include "base/error.h"
+#include "base/json_text.h"
 
 namespace millrace {
 namespace {
@@ -14,12 +16,14 @@ std::string long_name(const CLI::Option& option) {
   return names.empty() ? "" : names.back();
 }
 
-std::string text_of(const nlohmann::json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string text_of(const nlohmann::json& value) {
+  return value.is_string() ? value.get<std::string>() : json_text(value);
+}
 
 nlohmann::json read_config(const std::string& path) {
   std::ifstream in(path);
   if (!in) fail_errno(path);
-  auto json = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  auto json = read_json_with_comments(std::string{std::istreambuf_iterator<char>(in), {}});
   if (!json.is_object()) fail(ErrorKind::Usage, "{}: is not a JSON object", path);
   return json;
 }

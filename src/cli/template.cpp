@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "cli/read_text.h"
@@ -18,7 +19,7 @@ struct TemplateOptions {
 };
 
 std::string render(const TemplateOptions& o) {
-  auto context = nlohmann::ordered_json::parse(read_file_or_stdin(o.input), nullptr, /*allow_exceptions=*/false);
+  auto context = read_ordered_json(read_file_or_stdin(o.input));
   if (!context.is_object()) fail(ErrorKind::BadFile, "{}: not a JSON object with messages and the like", o.input);
   if (!o.file.empty()) return ChatTemplate(read_file_or_stdin(o.file)).render(context);
   const auto source = open_model(o.model);

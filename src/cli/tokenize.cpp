@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "cli/read_text.h"
@@ -30,7 +31,7 @@ void tokenize(const TokenizeOptions& o) {
     print_json({{"ids", ids}, {"pieces", pieces}});
     return;
   }
-  for (size_t i = 0; i < ids.size(); ++i) fmt::print("{:>7} {}\n", ids[i], json_text(pieces[i]));
+  for (size_t i = 0; i < ids.size(); ++i) fmt::print("{:>7} {}\n", ids[i], json_text(nlohmann::json(pieces[i])));
 }
 
 void detokenize(const TokenizeOptions& o) {

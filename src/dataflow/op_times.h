@@ -15,14 +15,18 @@ struct OpTimes {
   };
   std::vector<Entry> entries;
 
-  void add(std::string_view op, double us) {
+  void add(std::string_view op, double us, int64_t calls = 1) {
     for (auto& entry : entries) {
       if (entry.op != op) continue;
-      ++entry.calls;
+      entry.calls += calls;
       entry.us += us;
       return;
     }
-    entries.push_back({op, 1, us});
+    entries.push_back({op, calls, us});
+  }
+  // All that `other` has, so many times.
+  void add(const OpTimes& other, int64_t times) {
+    for (const auto& entry : other.entries) add(entry.op, entry.us * static_cast<double>(times), entry.calls * times);
   }
   double total_us() const {
     double sum = 0;

@@ -217,27 +217,36 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
 }
 
 bool Ops::takes_norm_along(const NormOp::Args& norm, const Linear& linear) const {
-  if (linear.parts.size() != 1 || linear.parts[0].tile_rows > 0 || norm.x.dtype != DType::F32) return false;
-  if (linear.parts[0].least_rows > norm.x.rows) return false;
-  if (norm.kind != NormKind::Rms || norm.groups != 1 || norm.weight == nullptr) return false;
-  const auto& w = linear.parts[0].weights;
-  const LinearKernel* kernel = planned(linear.parts[0], norm.x.rows);
-  return kernel != nullptr && kernel->takes_along({w.format, w.layout->name(), options_.precision, false, w.n, w.k,
-                                                   norm.x.rows, options_.working, linear.gated},
-                                                  hardware_);
+  if (norm.x.dtype != DType::F32 || norm.kind != NormKind::Rms || norm.groups != 1 || norm.weight == nullptr) {
+    return false;
+  }
+  return std::all_of(linear.parts.begin(), linear.parts.end(), [&](const Linear::Part& part) {
+    if (part.tile_rows > 0 || part.least_rows > norm.x.rows) return false;
+    const auto& w = part.weights;
+    const LinearKernel* kernel = planned(part, norm.x.rows);
+    return kernel != nullptr && kernel->takes_along({w.format, w.layout->name(), options_.precision, false, w.n, w.k,
+                                                     norm.x.rows, options_.working, linear.gated},
+                                                    hardware_);
+  });
 }
 
+// Parts of different formats (q, k and v of some files) each compute the norm: that is less than a kernel of its own.
 void Ops::linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
   if (norm.x.rows == 0) return;
   if (!takes_norm_along(norm, linear)) {
     this->norm(norm);
     return this->linear(norm.out, linear, y);
   }
-  const Linear::Part& part = linear.parts[0];
-  LinearArgs args{norm.x, &part.weights, linear.bias, y, false, linear.gated};
-  args.norm = norm.weight;
-  args.epsilon = norm.epsilon;
-  run_part(linear, part, *planned(part, norm.x.rows), args);
+  int64_t column = 0;
+  for (const Linear::Part& part : linear.parts) {
+    const auto& w = part.weights;
+    const float* bias = linear.bias != nullptr ? linear.bias + column : nullptr;
+    LinearArgs args{norm.x, &w, bias, y.columns(column, linear.gated ? w.n / 2 : w.n), false, linear.gated};
+    args.norm = norm.weight;
+    args.epsilon = norm.epsilon;
+    run_part(linear, part, *planned(part, norm.x.rows), args);
+    column += w.n;
+  }
 }
 
 AttentionProblem Ops::problem_of(const AttentionArgs& a) const {

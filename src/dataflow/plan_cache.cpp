@@ -9,6 +9,7 @@
 #include "base/build_id.h"
 #include "base/environment.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/write_file.h"
 
@@ -28,7 +29,7 @@ PlanCache PlanCache::load(const std::filesystem::path& file) {
   std::ifstream in(file);
   const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   if (text.empty()) return cache;
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto json = read_json(text);
   if (!json.is_object()) {
     log().warn("{} is damaged and left unread", file.string());
     return cache;
@@ -53,7 +54,7 @@ void PlanCache::save(const std::filesystem::path& file) const {
     auto& list = json[key] = nlohmann::json::array();
     for (const auto& m : measurements) list.push_back({{"kernel", m.kernel}, {"us", m.us}});
   }
-  write_file(file, json.dump(1) + "\n");
+  write_file(file, json_text(json, 1) + "\n");
 }
 
 const std::vector<Measurement>* PlanCache::find(std::string_view op, const std::string& problem) const {

@@ -100,9 +100,9 @@ double median_of(std::vector<double> values) {
 // Time of the whole case, as the sum of its steps.
 StepCost case_cost(Runner& runner, const BenchmarkCase& t) {
   StepCost total;
-  const auto add = [&](const StepCost& step, double times) {
-    total.estimate_us += step.estimate_us * times;
-    total.roof_us += step.roof_us * times;
+  const auto add = [&](const StepCost& step, int64_t times) {
+    total.expected.add(step.expected, times);
+    total.roof_us += step.roof_us * static_cast<double>(times);
   };
   if (t.kind == BenchmarkCase::Kind::Generate) {
     add(step_cost(runner, t.batch, t.batch, t.depth + t.tokens / 2, t.batch), t.tokens);
@@ -143,7 +143,8 @@ BenchmarkResult run_benchmark(Runner& runner, const BenchmarkCase& test, int rep
 BenchmarkResult predict_benchmark(Runner& runner, const BenchmarkCase& test) {
   const StepCost cost = case_cost(runner, test);
   const double tokens = double(test.tokens) * test.batch;
-  return {test, {}, tokens / (cost.estimate_us * 1e-6), 100 * cost.roof_us / cost.estimate_us, {}};
+  const double us = cost.expected_us();
+  return {test, {}, tokens / (us * 1e-6), 100 * cost.roof_us / us, cost.expected};
 }
 
 }  // namespace millrace

@@ -23,7 +23,7 @@ struct BenchmarkResult {
   std::vector<double> samples;  // tokens per second, one per repetition
   double median = 0;
   double percent_of_roof = 0;  // of the least time that bytes and arithmetic allow on this machine
-  OpTimes ops;                 // of one more run, watched: what its ops took
+  OpTimes ops;                 // what its ops took in one more run, watched, or are expected to take
 };
 
 // Runs one untimed warm-up and then `repetitions` timed ones.

@@ -18,7 +18,7 @@ StepEstimate estimate_steps(Runner& runner) {
   constexpr int64_t kShort = 64, kLong = 4096;
   const int64_t rows = runner.options().rows, sequences = runner.options().sequences;
   const auto us = [&](int64_t m, int64_t context) {
-    return step_cost(runner, m, m <= sequences ? m : 1, std::max(context, m), std::min(m, sequences)).estimate_us;
+    return step_cost(runner, m, m <= sequences ? m : 1, std::max(context, m), std::min(m, sequences)).expected_us();
   };
   StepEstimate estimate;
   for (const int64_t bucket : row_buckets(rows)) estimate.by_rows.emplace_back(bucket, us(bucket, kShort));

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/log.h"
 
 namespace millrace {
@@ -30,8 +31,8 @@ bool take(const nlohmann::json& json, const char* key, T& out) {
   return true;
 }
 
-void read_json(const std::string& text, const std::string& origin, GenerationSettings& settings) {
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+void read_config(const std::string& text, const std::string& origin, GenerationSettings& settings) {
+  const auto json = read_json(text);
   if (!json.is_object()) fail(ErrorKind::BadFile, "{}: generation_config.json is not a JSON object", origin);
   if (json.contains("eos_token_id")) add_ids(json["eos_token_id"], settings.end_tokens);
   SamplingParams params;
@@ -69,9 +70,9 @@ GenerationSettings read_generation_settings(const WeightSource& source) {
   if (const auto* gguf = source.gguf()) {
     read_gguf(*gguf, settings);
   } else {
-    if (const auto text = source.text("generation_config.json")) read_json(*text, source.origin(), settings);
+    if (const auto text = source.text("generation_config.json")) read_config(*text, source.origin(), settings);
     if (const auto text = source.text("config.json")) {
-      const auto json = nlohmann::json::parse(*text, nullptr, false);
+      const auto json = read_json(*text);
       if (json.is_object() && json.contains("eos_token_id")) add_ids(json["eos_token_id"], settings.end_tokens);
     }
   }

@@ -258,8 +258,8 @@ std::span<const int32_t> Runner::run(const Batch& batch, FunctionRef<void()> mea
   const int64_t pages = std::min(table_sizes().pages, (bucket + options_.block_size - 1) / options_.block_size);
   const PlacedBatch placed = tables_->place(batch, pages);
   draws_->send(static_cast<int64_t>(batch.logit_rows.size()));
-  const bool decodes = batch.tokens.size() == batch.sequences.size() &&
-                       batch.tokens.size() == batch.logit_rows.size() && batch.without_logits == 0;
+  const bool decodes =
+      batch.tokens.size() == batch.sequences.size() && placed.wants_every_row && batch.without_logits == 0;
   if (decodes && !device_->is_host() && !ops_->watched() && knowledge_.observed == nullptr) {
     replay_or_record(placed, pages);
   } else {

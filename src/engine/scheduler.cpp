@@ -6,6 +6,11 @@
 #include "base/error.h"
 
 namespace millrace {
+namespace {
+
+constexpr int32_t kShortPrompt = 1024;  // tokens to be computed
+
+}  // namespace
 
 Scheduler::Scheduler(KvCache& kv, const SchedulerLimits& limits, StepPacer& pacer)
     : kv_(kv), tree_(kv.blocks(), kv.options().block_size), limits_(limits), pacer_(pacer) {
@@ -233,7 +238,7 @@ std::span<const Scheduler::Part> Scheduler::compose(StepBatch& batch) {
 }
 
 // Half of the chunk goes to the prompt that was admitted first, the rest to those with the least to do: short prompts
-// do not wait for a long one, and it still comes to its end.
+// do not wait for a long one, and it still comes to its end. What only short ones may cost the streams, only they get.
 void Scheduler::share_chunk(int64_t room) {
   int64_t past = 0;
   for (auto& s : running_) {
@@ -241,22 +246,26 @@ void Scheduler::share_chunk(int64_t room) {
     skip_known_pages(*s);
     if (computed_by_another(*s)) continue;
     past = std::max<int64_t>(past, s->computed());
-    prompts_.push_back({s.get(), 0});
+    prompts_.push_back({s.get(), 0, s->length() - s->group().cached_tokens <= kShortPrompt});
   }
   if (prompts_.empty() || room <= 0) return;
-  int64_t left = pacer_.chunk(decodes_, past, room);
+  const bool any_short = std::any_of(prompts_.begin(), prompts_.end(), [](const Share& s) { return s.is_short; });
+  int64_t for_long = pacer_.chunk(decodes_, PromptLength::Long, past, room);
+  int64_t left = any_short ? pacer_.chunk(decodes_, PromptLength::Short, past, room) : for_long;
+  const auto room_of = [&](const Share& share) { return share.is_short ? left : std::min(left, for_long); };
   const auto give = [&](Share& share, int64_t most) {
     const auto pending = static_cast<int64_t>(share.sequence->pending().size());
-    const auto rows = static_cast<int32_t>(std::min({pending - share.rows, most, left}));
+    const auto rows = static_cast<int32_t>(std::min(pending - share.rows, most));
     share.rows += rows;
     left -= rows;
+    if (!share.is_short) for_long -= rows;
   };
-  give(prompts_.front(), (left + 1) / 2);
+  give(prompts_.front(), (room_of(prompts_.front()) + 1) / 2);
   std::sort(prompts_.begin(), prompts_.end(), [](const Share& a, const Share& b) {
     const auto key = [](const Sequence& s) { return std::tuple(s.pending().size(), s.id(), s.choice()); };
     return key(*a.sequence) < key(*b.sequence);
   });
-  for (Share& share : prompts_) give(share, left);
+  for (Share& share : prompts_) give(share, room_of(share));
 }
 
 // Another sequence may have computed the next pages since this one was admitted.

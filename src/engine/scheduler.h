@@ -90,6 +90,7 @@ class Scheduler {
   struct Share {
     Sequence* sequence;
     int32_t rows;
+    bool is_short;
   };
   std::vector<Share> prompts_;  // of this step
   int64_t logit_room_ = 0;

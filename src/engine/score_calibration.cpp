@@ -8,6 +8,7 @@
 
 #include "base/environment.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/write_file.h"
 
@@ -83,7 +84,7 @@ std::optional<Calibration> Calibration::load(const std::filesystem::path& file, 
   std::ifstream in(file);
   const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   if (text.empty()) return std::nullopt;
-  auto calibration = read(nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false), layers, heads);
+  auto calibration = read(read_json(text), layers, heads);
   if (!calibration) log().warn("{} is damaged and left unread; 'millrace calibrate' makes it anew", file.string());
   return calibration;
 }
@@ -94,7 +95,8 @@ void Calibration::save(const std::filesystem::path& file, const std::string& mod
     auto& row = rows.emplace_back(nlohmann::json::array());
     for (const ScoreRange& range : layer(i)) row.push_back({range.least, range.most});
   }
-  write_file(file, nlohmann::json{{"model", model}, {"tokens", tokens}, {"layers", rows}}.dump() + "\n");
+  const nlohmann::json json = {{"model", model}, {"tokens", tokens}, {"layers", rows}};
+  write_file(file, json_text(json) + "\n");
 }
 
 }  // namespace millrace

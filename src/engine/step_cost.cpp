@@ -28,7 +28,7 @@ double roof_of_step(Runner& runner, int64_t rows, int64_t sequences, int64_t con
 }
 
 // The model's own forward pass, with ops that say what they would take instead of running.
-double expected_us(Runner& runner, int64_t rows, int64_t sequences, int64_t context, int64_t logit_rows) {
+OpTimes expected_times(Runner& runner, int64_t rows, int64_t sequences, int64_t context, int64_t logit_rows) {
   const Model& model = runner.model();
   const int block = runner.options().block_size;
   KvCache kv(model.kv_shapes(), {*runner.options().kv_type, block, block});
@@ -44,13 +44,13 @@ double expected_us(Runner& runner, int64_t rows, int64_t sequences, int64_t cont
   runner.ops().watch(&times, Ops::Watch::Expect);
   model.forward(pass);
   runner.ops().watch(nullptr, Ops::Watch::Measure);
-  return times.total_us();
+  return times;
 }
 
 }  // namespace
 
 StepCost step_cost(Runner& runner, int64_t rows, int64_t sequences, int64_t context, int64_t logit_rows) {
-  return {expected_us(runner, rows, sequences, context, logit_rows),
+  return {expected_times(runner, rows, sequences, context, logit_rows),
           roof_of_step(runner, rows, sequences, context, logit_rows)};
 }
 

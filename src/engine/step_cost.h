@@ -7,8 +7,9 @@
 namespace millrace {
 
 struct StepCost {
-  double estimate_us = 0;
+  OpTimes expected;
   double roof_us = 0;
+  double expected_us() const { return expected.total_us(); }
 };
 
 // A step of `rows` tokens in all over `sequences` sequences whose longest context is `context`; `logit_rows` rows reach

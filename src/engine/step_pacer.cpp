@@ -32,11 +32,12 @@ double StepPacer::predicted_us(const Decodes& decodes, int64_t chunk, int64_t pa
   return ratio * estimate_.us(decodes.rows, decodes.positions, chunk, past);
 }
 
-int64_t StepPacer::chunk(const Decodes& decodes, int64_t past, int64_t most) {
+int64_t StepPacer::chunk(const Decodes& decodes, PromptLength length, int64_t past, int64_t most) {
   if (decodes.rows == 0 || most <= 1) return most;
   if (estimate_.by_rows.empty()) estimate_ = make_estimate_();
   const double alone = predicted_us(decodes, 0, 0);
-  const double budget = options_.target_us > 0 ? options_.target_us : (1 + options_.slack) * alone;
+  const double least = length == PromptLength::Short ? options_.short_us : 0;
+  const double budget = options_.target_us > 0 ? options_.target_us : std::max(least, (1 + options_.slack) * alone);
   int64_t fits = 1, too_much = most + 1;
   while (too_much - fits > 1) {
     const int64_t middle = (fits + too_much) / 2;

@@ -21,7 +21,12 @@ struct StepEstimate {
 struct PacerOptions {
   double target_us = 0;  // of a step with a chunk; 0: what the streams take alone and `slack` more
   double slack = 0.35;
+  // A step with short prompts may take this long in any case, which is still 30 tokens a second: they are over soon,
+  // and thin slices of them would cost a step each.
+  double short_us = 33e3;
 };
+
+enum class PromptLength : uint8_t { Short, Long };
 
 // The streams that decode in a step, and how far they look back in all.
 struct Decodes {
@@ -34,8 +39,8 @@ class StepPacer {
   StepPacer(std::function<StepEstimate()> estimate, const PacerOptions& options)
       : make_estimate_(std::move(estimate)), options_(options) {}
 
-  // Rows of prompts that may join these streams, 1 to `most`: prompts never stand still.
-  int64_t chunk(const Decodes& decodes, int64_t past, int64_t most);
+  // Rows of such prompts that may join these streams, 1 to `most`: prompts never stand still.
+  int64_t chunk(const Decodes& decodes, PromptLength length, int64_t past, int64_t most);
 
   void record(const Decodes& decodes, int64_t chunk, int64_t past, double us);  // what a step took
 

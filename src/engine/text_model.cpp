@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "engine/generation_settings.h"
 
 namespace millrace {
@@ -93,8 +94,7 @@ std::optional<ChatTemplates> load_chat_templates(const WeightSource& source) {
     }
     chat.special_tokens = gguf_special_tokens(*gguf);
   } else {
-    const auto config = nlohmann::ordered_json::parse(source.text("tokenizer_config.json").value_or("{}"), nullptr,
-                                                      /*allow_exceptions=*/false);
+    const auto config = read_ordered_json(source.text("tokenizer_config.json").value_or("{}"));
     if (!config.is_object())
       fail(ErrorKind::BadFile, "{}: tokenizer_config.json is not a JSON object", source.origin());
     chat.sources.add_from_tokenizer_config(config);

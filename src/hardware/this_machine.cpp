@@ -7,6 +7,7 @@
 
 #include "base/environment.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/write_file.h"
 #include "hardware/ceilings.h"
@@ -45,7 +46,7 @@ std::filesystem::path kept_ceilings_file(const std::string& hardware_id) {
 std::optional<Ceilings> load_ceilings(const std::filesystem::path& file) {
   std::ostringstream text;
   text << std::ifstream(file).rdbuf();
-  const auto json = nlohmann::json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+  const auto json = read_json(text.str());
   if (!json.is_object() || json.value("version", nlohmann::json()) != kVersion) return std::nullopt;
   const auto ceilings = json.find("ceilings");
   return ceilings == json.end() ? std::nullopt : parse_ceilings(*ceilings);
@@ -53,7 +54,7 @@ std::optional<Ceilings> load_ceilings(const std::filesystem::path& file) {
 
 void save_ceilings(const std::filesystem::path& file, const Ceilings& ceilings) {
   const nlohmann::json json = {{"version", kVersion}, {"ceilings", describe(ceilings)}};
-  write_file(file, json.dump(1) + "\n");
+  write_file(file, json_text(json, 1) + "\n");
 }
 
 Hardware this_machine(int threads, bool measure, IsaSet allowed) {

@@ -19,6 +19,7 @@ struct PlacedBatch : Batch {
   std::span<const int32_t> positions;  // of each row
   std::span<const int32_t> horizons;   // of each row: the length its sequence is known to reach
   SliceTables tables;
+  bool wants_every_row = false;  // `logit_rows` are all rows in their order
 };
 
 }  // namespace millrace

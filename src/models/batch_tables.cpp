@@ -22,6 +22,13 @@ struct Cursor {
   }
 };
 
+bool is_counting(std::span<const int32_t> rows) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] != static_cast<int32_t>(i)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 size_t BatchTables::bytes(const Sizes& s) {
@@ -65,6 +72,7 @@ PlacedBatch BatchTables::place(const Batch& batch, int64_t pages) {
   PlacedBatch placed{batch};
   placed.positions = {placed_positions, static_cast<size_t>(rows)};
   placed.horizons = {placed_horizons, static_cast<size_t>(rows)};
+  placed.wants_every_row = logit_rows == rows && is_counting(batch.logit_rows);
   if (device_.is_host()) return placed;
 
   const auto [tokens, placed_tokens] = cursor.take<int32_t>(rows);

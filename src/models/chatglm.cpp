@@ -122,8 +122,7 @@ class ChatGlm final : public Model {
       if (layer.post_feed_norm != nullptr) p.rms_norm(p.residual, layer.post_feed_norm, p.residual);
       p.ops.add(residual_from_norm_ ? p.normed : p.hidden, p.residual, p.hidden);
     }
-    p.rms_norm(p.select_rows(p.hidden), norm_, p.last);
-    p.linear(p.last, head_, p.logits);
+    p.linear_of_wanted(p.rms_norm(p.hidden, norm_), head_);
   }
 
  private:

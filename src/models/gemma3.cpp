@@ -103,8 +103,7 @@ class Gemma3 final : public Model {
       p.rms_norm(p.residual, layer.post_feed_norm, p.residual);
       p.ops.add(p.hidden, p.residual, p.hidden);
     }
-    p.rms_norm(p.select_rows(p.hidden), norm_, p.last);
-    p.linear(p.last, head_, p.logits);
+    p.linear_of_wanted(p.rms_norm(p.hidden, norm_), head_);
     if (logit_cap_ != 0) p.ops.softcap(p.logits, logit_cap_);
   }
 

@@ -52,8 +52,7 @@ class Llama final : public Model {
 
       add_feed_forward(p, layer.feed, activation_, p.rms_norm(p.hidden, layer.feed_norm), p.hidden);
     }
-    p.rms_norm(p.select_rows(p.hidden), norm_, p.last);
-    p.linear(p.last, head_, p.logits);
+    p.linear_of_wanted(p.rms_norm(p.hidden, norm_), head_);
   }
 
  private:

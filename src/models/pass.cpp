@@ -133,9 +133,17 @@ void Pass::activate_gate(Activation activation) {
 }
 
 Matrix Pass::select_rows(Matrix x) {
+  if (batch.wants_every_row) return x;
   const Matrix chosen = buffers_.selected.first_rows(static_cast<int64_t>(batch.logit_rows.size()));
   ops.gather(x, batch.logit_rows, chosen);
   return chosen;
+}
+
+void Pass::linear_of_wanted(const Normed& x, const Linear* head) {
+  const NormOp::Args norm{NormKind::Rms, select_rows(x.x), last, x.weight, nullptr, config.norm_epsilon};
+  if (batch.without_logits == 0) return ops.linear(norm, *head, logits);
+  ops.norm(norm);  // of some rows the norm itself is wanted
+  linear(last, head, logits);
 }
 
 }  // namespace millrace

@@ -109,6 +109,8 @@ class Pass {
 
   // Keeps the rows whose logits are wanted; what follows works on those only, and ends in `last`.
   Matrix select_rows(Matrix x);
+  // The output matrix on the norm of those rows: logits.
+  void linear_of_wanted(const Normed& x, const Linear* head);
 
  private:
   void activate_gate(Activation activation);  // feed = act(gate) * up, of gate_up

@@ -29,19 +29,6 @@ int32_t lowest_allowed(std::span<const uint32_t> mask) {
   return 0;
 }
 
-// The token of the largest logit, -1 where none is above -infinity.
-int32_t argmax(std::span<const float> logits) {
-  float best = -kInfinity;
-  int32_t token = -1;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] > best) {
-      best = logits[i];
-      token = static_cast<int32_t>(i);
-    }
-  }
-  return token;
-}
-
 // One entry for each token.
 void merge_biases(std::vector<std::pair<int32_t, float>>& biases) {
   std::map<int32_t, float> sums;
@@ -79,7 +66,7 @@ int32_t Sampler::sample(std::span<float> logits, std::span<const uint32_t> mask)
   penalise(logits);
   for (const auto& [token, bias] : params_.logit_bias) logits[static_cast<size_t>(token)] += bias;
   apply_mask(logits, mask);
-  int32_t token = is_greedy(params_) ? argmax(logits) : draw_from(logits);
+  int32_t token = is_greedy(params_) ? likeliest(logits) : draw_from(logits);
   if (token < 0) token = lowest_allowed(mask);
   took(token);
   if (params_.logprobs >= 0) fill_logprobs(original_, token, params_.logprobs, logprobs_);

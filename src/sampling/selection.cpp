@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace millrace {
 namespace {
@@ -24,10 +25,33 @@ struct Border {
   double left = 0;
 };
 
+// Of few items: they are put in order.
+constexpr size_t kFew = 128;
+template <class Key, class Size, class TakesPart>
+Border find_border_of_few(size_t count, double target, Key key, Size size, TakesPart takes_part) {
+  std::array<std::pair<uint32_t, double>, kFew> items;
+  auto end = items.begin();
+  for (size_t i = 0; i < count; ++i) {
+    if (takes_part(i)) *end++ = {key(i), size(i)};
+  }
+  std::sort(items.begin(), end, [](const auto& a, const auto& b) { return a.first > b.first; });
+  Border border{0, target};
+  for (auto at = items.begin(); at != end;) {
+    border.key = at->first;
+    double sum = 0;
+    for (; at != end && at->first == border.key; ++at) sum += at->second;
+    if (sum >= border.left) return border;
+    border.left -= sum;
+  }
+  border.left = std::numeric_limits<double>::infinity();  // rounding: all that is here is taken
+  return border;
+}
+
 // Three digits of the key, from the highest: in each the border's digit is found from sums. Only items for which
 // takes_part(i) holds are looked at.
 template <class Key, class Size, class TakesPart>
 Border find_border(size_t count, double target, Key key, Size size, TakesPart takes_part) {
+  if (count <= kFew) return find_border_of_few(count, target, key, size, takes_part);
   constexpr uint32_t kDigits = 2048;
   Border border{0, target};
   uint32_t known = 0;  // the bits of border.key that are found
@@ -77,16 +101,41 @@ float largest(std::span<const float> values) {
   return *std::max_element(best.begin(), best.end());
 }
 
-// A value that at least k of the values reach, found cheaply: each chunk's maximum is one of the values, so the k-th
-// largest maximum is such a one. It spares the selection nearly all values of a large vocabulary.
-float reached_by(std::span<const float> values, size_t k) {
-  constexpr size_t kChunks = 1024;
-  if (k > kChunks / 2 || values.size() < 4 * kChunks) return -kInfinity;
-  std::array<float, kChunks> maxima;
-  const size_t length = values.size() / kChunks;
-  for (size_t chunk = 0; chunk < kChunks; ++chunk) maxima[chunk] = largest(values.subspan(chunk * length, length));
-  std::nth_element(maxima.begin(), maxima.begin() + static_cast<std::ptrdiff_t>(k - 1), maxima.end(), std::greater<>());
-  return maxima[k - 1];
+// The largest value of each column, where the values stand in rows of kColumns: no lane waits for another.
+constexpr size_t kColumns = 1024;
+
+void column_maxima(std::span<const float> values, std::array<float, kColumns>& maxima) {
+  maxima.fill(-kInfinity);
+  for (size_t row = 0; row < values.size(); row += kColumns) {
+    const size_t count = std::min(kColumns, values.size() - row);
+    for (size_t i = 0; i < count; ++i) {
+      const float value = values[row + i];
+      maxima[i] = value > maxima[i] ? value : maxima[i];
+    }
+  }
+}
+
+// Indices, in ascending order, among which the k largest are; none where that would be more than there is room for.
+// Each column's maximum is one of the values, so at least k of them reach the k-th largest maximum, and only columns
+// whose maximum does have such values: nearly all of a large vocabulary is looked at once.
+std::span<const uint32_t> find_candidates(std::span<const float> values, size_t k, std::span<uint32_t> room) {
+  if (k > kColumns / 2 || values.size() < 4 * kColumns) return {};
+  std::array<float, kColumns> maxima, order;
+  column_maxima(values, maxima);
+  order = maxima;
+  std::nth_element(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(k - 1), order.end(), std::greater<>());
+  const float bound = order[k - 1];
+  size_t found = 0;
+  for (size_t column = 0; column < kColumns; ++column) {
+    if (!(maxima[column] >= bound)) continue;
+    for (size_t i = column; i < values.size(); i += kColumns) {
+      if (!(values[i] >= bound)) continue;  // NaN is none
+      if (found == room.size()) return {};
+      room[found++] = static_cast<uint32_t>(i);
+    }
+  }
+  std::sort(room.begin(), room.begin() + static_cast<std::ptrdiff_t>(found));
+  return room.first(found);
 }
 
 // e^x for x <= 0, within two units in the last place; 0 below the normal numbers and where `counts` is false. The
@@ -137,18 +186,27 @@ double keep_mass(std::span<float> weights, double target, Key key) {
 }  // namespace
 
 size_t gather_top_k(std::span<const float> values, size_t k, float* kept, int32_t* kept_index) {
-  const float bound = reached_by(values, k);
-  const auto key = [&](size_t i) { return ordered_bits(values[i]); };
-  const auto takes_part = [&](size_t i) { return values[i] >= bound; };  // false for NaN
-  Border border = find_border(
-      values.size(), double(k), key, [](size_t) { return 1.0; }, takes_part);
-  size_t count = 0;
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (!takes_part(i) || !take(border, key(i), 1)) continue;
-    kept[count] = values[i];
-    kept_index[count++] = static_cast<int32_t>(i);
+  std::array<uint32_t, 2048> room;
+  const auto candidates = find_candidates(values, k, room);
+  const size_t count = candidates.empty() ? values.size() : candidates.size();
+  const auto index = [&](size_t i) { return candidates.empty() ? i : candidates[i]; };
+  const auto key = [&](size_t i) { return ordered_bits(values[index(i)]); };
+  const auto is_number = [&](size_t i) { return !std::isnan(values[index(i)]); };
+  const auto one = [](size_t) { return 1.0; };
+  Border border = find_border(count, double(k), key, one, is_number);
+  size_t found = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (!is_number(i) || !take(border, key(i), 1)) continue;
+    kept[found] = values[index(i)];
+    kept_index[found++] = static_cast<int32_t>(index(i));
   }
-  return count;
+  return found;
+}
+
+int32_t likeliest(std::span<const float> logits) {
+  const float best = largest(logits);
+  if (!(best > -kInfinity)) return -1;
+  return static_cast<int32_t>(std::find(logits.begin(), logits.end(), best) - logits.begin());
 }
 
 double to_weights(std::span<float> logits, float temperature) {

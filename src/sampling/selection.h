@@ -15,6 +15,9 @@ inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // never among them.
 size_t gather_top_k(std::span<const float> values, size_t k, float* kept, int32_t* kept_index);
 
+// The index of the largest, the lowest where several are; -1 where none is above -infinity.
+int32_t likeliest(std::span<const float> logits);
+
 // Turns logits into weights, which are probabilities before their division by the total: the largest becomes 1,
 // -infinity and NaN become 0, infinity counts as the largest float. Returns the total; 0 where no logit is above
 // -infinity.

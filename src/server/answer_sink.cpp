@@ -2,9 +2,11 @@
 
 namespace millrace {
 
-AnswerSink::AnswerSink(std::shared_ptr<Call> call, int choices, const AnswerParserOptions& parser)
-    : call_(std::move(call)), reasoning_(static_cast<size_t>(choices), parser.in_reasoning) {
-  for (int i = 0; i < choices; ++i) parsers_.emplace_back(parser);
+AnswerSink::AnswerSink(std::shared_ptr<Call> call, int choices, const ChatPrompt& prompt)
+    : call_(std::move(call)),
+      one_call_(prompt.one_call),
+      reasoning_(static_cast<size_t>(choices), prompt.parser.in_reasoning) {
+  for (int i = 0; i < choices; ++i) parsers_.emplace_back(prompt.parser);
 }
 
 void AnswerSink::on_delta(const Delta& delta) {
@@ -13,6 +15,7 @@ void AnswerSink::on_delta(const Delta& delta) {
   if (!delta.logprobs.empty()) on_logprobs(delta.choice, delta.logprobs);
   const auto say = [&](const std::vector<AnswerPiece>& pieces) {
     for (const AnswerPiece& piece : pieces) {
+      if (one_call_ && piece.call > 0) continue;  // what the model was not asked for
       reasoning_[index] = piece.kind == AnswerPiece::Kind::Reasoning;
       on_piece(delta.choice, piece);
     }

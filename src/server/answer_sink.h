@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "server/chat_prompt.h"
 #include "server/generation.h"
 #include "text/answer/answer_parser.h"
 
@@ -12,7 +13,7 @@ namespace millrace {
 
 class AnswerSink : public GenerationSink {
  public:
-  AnswerSink(std::shared_ptr<Call> call, int choices, const AnswerParserOptions& parser);
+  AnswerSink(std::shared_ptr<Call> call, int choices, const ChatPrompt& prompt);
 
   void on_delta(const Delta& delta) final;
 
@@ -25,6 +26,7 @@ class AnswerSink : public GenerationSink {
 
  private:
   std::vector<AnswerParser> parsers_;
+  bool one_call_;
   std::vector<bool> reasoning_;  // by choice: the last piece was reasoning
 };
 

@@ -26,8 +26,8 @@ Json call_json(const AnswerPiece& piece) {
 
 class ChatWhole final : public AnswerSink {
  public:
-  ChatWhole(std::shared_ptr<Call> call, const ServedModel& model, int n, const AnswerParserOptions& parser)
-      : AnswerSink(std::move(call), n, parser), tokenizer_(*model.text().tokenizer), choices_(static_cast<size_t>(n)) {
+  ChatWhole(std::shared_ptr<Call> call, const ServedModel& model, int n, const ChatPrompt& prompt)
+      : AnswerSink(std::move(call), n, prompt), tokenizer_(*model.text().tokenizer), choices_(static_cast<size_t>(n)) {
     head_.model = model.id();
   }
 
@@ -90,9 +90,8 @@ class ChatWhole final : public AnswerSink {
 
 class ChatStream final : public AnswerSink {
  public:
-  ChatStream(std::shared_ptr<Call> call, const ServedModel& model, const ChatRequest& r,
-             const AnswerParserOptions& parser)
-      : AnswerSink(std::move(call), r.n, parser),
+  ChatStream(std::shared_ptr<Call> call, const ServedModel& model, const ChatRequest& r, const ChatPrompt& prompt)
+      : AnswerSink(std::move(call), r.n, prompt),
         tokenizer_(*model.text().tokenizer),
         include_usage_(r.include_usage),
         continuous_usage_(r.continuous_usage),
@@ -194,9 +193,9 @@ void answer_chat(const std::shared_ptr<Call>& call, ApiContext& context) {
 
   std::unique_ptr<GenerationSink> sink;
   if (request.stream) {
-    sink = std::make_unique<ChatStream>(call, model, request, prompt.parser);
+    sink = std::make_unique<ChatStream>(call, model, request, prompt);
   } else {
-    sink = std::make_unique<ChatWhole>(call, model, request.n, prompt.parser);
+    sink = std::make_unique<ChatWhole>(call, model, request.n, prompt);
   }
   const GenerationOptions options{.stop = stop_strings(request), .visible = prompt.visible};
   std::vector<Request> requests;

@@ -123,6 +123,7 @@ ChatPrompt make_chat_prompt(const ChatRequest& r, const ServedModel& model) {
   prompt.parser.format = answer_format(model.template_source(!tools.empty()));
   prompt.parser.tools = !tools.empty();
   prompt.parser.names = tool_names(tools);
+  prompt.one_call = !r.parallel_tool_calls;
   prompt.grammar = answer_grammar(r);
   prompt.forced_call = !tools.empty() && (r.tool_choice.is_object() || is_word(r.tool_choice, "required"));
   if (prompt.grammar && !tools.empty()) {

@@ -19,6 +19,7 @@ struct ChatPrompt {
   AnswerParserOptions parser;
   std::vector<std::string> visible;  // special tokens that the parser must see
   std::optional<GrammarSpec> grammar;
+  bool one_call = false;     // further ones are left out
   bool forced_call = false;  // the answer is a tool call, whatever the model would like
 };
 

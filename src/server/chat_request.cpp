@@ -111,6 +111,7 @@ const Fields<ChatRequest>& chat_fields() {
   static const Fields<R> fields{
       {required_field<R>("messages", messages_schema(), &R::messages)},
       sampling_fields<R>(),
+      harmless_fields<R>(),
       {
           field<R>("max_tokens", Schema::integer(1, kMostTokens).about("the older name of max_completion_tokens"),
                    &R::max_tokens),
@@ -130,12 +131,6 @@ const Fields<ChatRequest>& chat_fields() {
                    &R::thinking_budget),
           field<R>("chat_template_kwargs", free_object().about("more variables for the chat template"),
                    &R::chat_template_kwargs),
-          ignored_field<R>("store", Schema::boolean().about("nothing is stored")),
-          ignored_field<R>("metadata", Schema::map(Schema::string())),
-          ignored_field<R>("service_tier", Schema::string()),
-          ignored_field<R>("safety_identifier", Schema::string()),
-          ignored_field<R>("prompt_cache_key", Schema::string().about("prefixes are shared without it")),
-          ignored_field<R>("prediction", free_object()),
           ignored_field<R>("modalities", Schema::array(Schema::word({"text"}))),
       }};
   return fields;

@@ -32,6 +32,7 @@ const Fields<CompletionsRequest>& completions_fields() {
   static const Fields<R> fields{
       {required_field<R>("prompt", prompts_schema().example("Once upon a time"), &R::prompt)},
       sampling_fields<R>(),
+      harmless_fields<R>(),
       {
           field<R>("max_tokens",
                    Schema::integer(0, kMostTokens).unless_given(16).about("0 with echo: scores the prompt"),

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "base/json_text.h"
 #include "server/api_error.h"
 
 namespace millrace {
@@ -50,6 +51,6 @@ Json parse_json(std::string_view text, const JsonBounds& bounds) {
   }
 }
 
-std::string to_text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string to_text(const Json& json) { return json_text(json); }
 
 }  // namespace millrace

@@ -14,8 +14,8 @@ namespace {
 class ResponsesSink final : public AnswerSink {
  public:
   ResponsesSink(std::shared_ptr<Call> call, const ServedModel& model, const ResponsesRequest& r,
-                const AnswerParserOptions& parser)
-      : AnswerSink(std::move(call), 1, parser), tokenizer_(*model.text().tokenizer), stream_(r.stream) {
+                const ChatPrompt& prompt)
+      : AnswerSink(std::move(call), 1, prompt), tokenizer_(*model.text().tokenizer), stream_(r.stream) {
     response_ = {{"id", make_id("resp_")},
                  {"object", "response"},
                  {"created_at", std::time(nullptr)},
@@ -183,7 +183,7 @@ void answer_responses(const std::shared_ptr<Call>& call, ApiContext& context) {
   requests.back().client = fair_client(*call, r.user);
   const GenerationOptions options{.visible = prompt.visible};
   std::make_shared<Generation>(call, model, context.workers, context.metrics, options)
-      ->start(std::move(requests), std::make_unique<ResponsesSink>(call, model, r, prompt.parser));
+      ->start(std::move(requests), std::make_unique<ResponsesSink>(call, model, r, prompt));
 }
 
 Schema responses_answer_schema() {

@@ -67,4 +67,17 @@ std::vector<Field<R>> sampling_fields() {
   };
 }
 
+// Accepted, and of no consequence: they ask for nothing that could be missed.
+template <class R>
+std::vector<Field<R>> harmless_fields() {
+  return {
+      ignored_field<R>("store", Schema::boolean().about("nothing is stored")),
+      ignored_field<R>("metadata", Schema::map(Schema::string())),
+      ignored_field<R>("service_tier", Schema::string()),
+      ignored_field<R>("safety_identifier", Schema::string()),
+      ignored_field<R>("prompt_cache_key", Schema::string().about("prefixes are shared without it")),
+      ignored_field<R>("prediction", Schema::object({}, Schema::Others::Allowed)),
+  };
+}
+
 }  // namespace millrace

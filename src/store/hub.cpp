@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/json_text.h"
 #include "store/download.h"
 #include "store/hub_cache.h"
 #include "store/hub_files.h"
@@ -27,7 +28,7 @@ struct Listing {
 };
 
 Listing parse_listing(const std::string& text, const HubId& id) {
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto json = read_json(text);
   if (!json.is_object() || !json.contains("siblings") || !json["siblings"].is_array()) {
     fail(ErrorKind::Network, "{}: the hub's answer is no list of files", id.repository());
   }

@@ -8,6 +8,7 @@
 
 #include "base/ascii.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "store/safe_path.h"
 
 namespace millrace {
@@ -97,7 +98,7 @@ std::vector<std::string> folder_companions(std::span<const std::string> listing)
 std::vector<std::string> folder_weights(std::span<const std::string> listing, std::string_view index_json) {
   std::set<std::string> files;
   if (!index_json.empty()) {
-    const auto index = nlohmann::json::parse(index_json, nullptr, /*allow_exceptions=*/false);
+    const auto index = read_json(index_json);
     if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
       fail(ErrorKind::BadFile, "{}: no weight_map in it", kWeightsIndex);
     }

@@ -5,6 +5,7 @@
 
 #include "base/ascii.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "store/sha256.h"
 #include "store/url.h"
 
@@ -99,7 +100,7 @@ std::optional<IndexedFile> find_in_html_index(std::string_view page, std::string
 }
 
 std::optional<IndexedFile> find_in_json_index(std::string_view page, std::string_view filename) {
-  const auto json = nlohmann::json::parse(page, nullptr, /*allow_exceptions=*/false);
+  const auto json = read_json(page);
   if (!json.is_object() || !json.contains("files") || !json["files"].is_array()) {
     fail(ErrorKind::Network, "the package index answered with JSON that is no list of files");
   }

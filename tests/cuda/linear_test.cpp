@@ -166,6 +166,24 @@ TEST_P(CudaLinearTest, Fast) {
   }
 }
 
+// More tiles than a GPU has multiprocessors, and rows so long that blocks share them; neither fills whole tiles.
+TEST_P(CudaLinearTest, ManyAndLongRows) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const DType format = GetParam(), x = format == DType::F16 ? DType::F16 : DType::BF16;
+  const int64_t block = info(format).block;
+  if (format == DType::F32) GTEST_SKIP() << "a test of kernels for 16-bit and quantized weights";
+  for (LinearShape shape : {LinearShape{4328, 264}, {1100, 7304}, {2120, 3592}}) {
+    shape.k = (shape.k + block - 1) / block * block;
+    for (const int64_t m : {1, 3, 8, 13, 48}) {
+      const bool accumulate = m % 2 == 0;
+      const DType y = accumulate || m == 3 ? DType::F32 : x;
+      EXPECT_GT(check({format, x, y, shape.n, shape.k, m, m == 13, accumulate}, Precision::Fast, random), 0);
+    }
+  }
+}
+
 // silu(gate) * up in one go, from rows that alternate.
 TEST_P(CudaLinearTest, Gated) {
   const uint32_t seed = std::random_device{}();
@@ -180,7 +198,7 @@ TEST_P(CudaLinearTest, Gated) {
     layout->upload_gated({format, kHalf, kWidth, gate.data()}, {format, kHalf, kWidth, up.data()}, packed.data(),
                          gpu_uploader(), pool_);
     const LinearWeights weights{format, 2 * kHalf, kWidth, layout, packed.data()};
-    for (const int64_t m : {1, 4, 8, 17, 64, 130}) {
+    for (const int64_t m : {1, 4, 8, 13, 17, 48, 64, 130}) {
       std::normal_distribution<float> normal;
       TestMatrix in(m, kWidth), out(m, kHalf), expected(m, kHalf);
       std::vector<float> g(kWidth), u(kWidth);
@@ -211,55 +229,80 @@ TEST_P(CudaLinearTest, Gated) {
   }
 }
 
+// Rows of very different sizes, the weights of a norm, and what a linear layer makes of the normed rows.
+struct NormedProblem {
+  static constexpr float kEpsilon = 1e-5f;
+  TestMatrix x, expected;
+  std::vector<float> norm;
+
+  NormedProblem(const WeightView& weights, int64_t m, std::mt19937& random)
+      : x(m, weights.cols), expected(m, weights.rows) {
+    std::normal_distribution<float> normal;
+    const int64_t k = weights.cols;
+    for (int64_t i = 0; i < k; ++i) norm.push_back(1 + 0.1f * normal(random));
+    std::vector<double> inverse;
+    for (int64_t t = 0; t < m; ++t) {
+      double squares = 0;
+      for (int64_t i = 0; i < k; ++i) {
+        x.at(t, i) = (t % 2 == 0 ? 1000.0f : 0.01f) * normal(random);
+        squares += double(x.at(t, i)) * x.at(t, i);
+      }
+      inverse.push_back(1 / std::sqrt(squares / double(k) + kEpsilon));
+    }
+    std::vector<float> row(static_cast<size_t>(k));
+    for (int64_t j = 0; j < weights.rows; ++j) {
+      dequantize_row(weights.dtype, weights.row(j), row.data(), k);
+      for (int64_t t = 0; t < m; ++t) {
+        double sum = 0;
+        for (int64_t i = 0; i < k; ++i) sum += double(x.at(t, i)) * norm[size_t(i)] * row[size_t(i)];
+        expected.at(t, j) = static_cast<float>(sum * inverse[size_t(t)]);
+      }
+    }
+  }
+};
+
 // Kernels that take the norm of the residual stream along give what a norm and they would.
 TEST_P(CudaLinearTest, NormTakenAlong) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  const DType format = GetParam();
-  if (format != DType::BF16 && format != DType::F16) GTEST_SKIP() << "no kernel does that for this format";
-  for (const LinearShape shape : {LinearShape{40, 264}, {192, 576}, {4096, 4096}, {100, 8192}}) {
+  const DType format = GetParam(), type = format == DType::F16 ? DType::F16 : DType::BF16;
+  const int64_t block = info(format).block;
+  if (format == DType::F32 || format == DType::Q2_K || format == DType::Q3_K) {
+    GTEST_SKIP() << "no kernel does that for this format";
+  }
+  for (LinearShape shape : {LinearShape{40, 264}, {192, 576}, {4096, 4096}, {100, 8192}}) {
+    shape.k = (shape.k + block - 1) / block * block;
     const auto weights = random_weights(format, shape.n, shape.k, random);
     const WeightView view{format, shape.n, shape.k, weights.data()};
-    TestMatrix x(1, shape.k), normed(1, shape.k), out(1, shape.n), expected(1, shape.n);
-    std::vector<float> norm(static_cast<size_t>(shape.k)), row(static_cast<size_t>(shape.k));
-    double squares = 0;
-    for (int64_t i = 0; i < shape.k; ++i) {
-      x.at(0, i) = 1000 * normal(random);
-      norm[size_t(i)] = 1 + 0.1f * normal(random);
-      squares += double(x.at(0, i)) * x.at(0, i);
-    }
-    constexpr float kEpsilon = 1e-5f;
-    const double inverse = 1 / std::sqrt(squares / double(shape.k) + kEpsilon);
-    for (int64_t j = 0; j < shape.n; ++j) {
-      dequantize_row(format, view.row(j), row.data(), shape.k);
-      double sum = 0;
-      for (int64_t i = 0; i < shape.k; ++i) sum += double(x.at(0, i)) * inverse * norm[size_t(i)] * row[size_t(i)];
-      expected.at(0, j) = static_cast<float>(sum);
-    }
-    int ran = 0;
-    for (const auto* layout : cuda_kernels().layouts) {
-      if (!layout->accepts(format, shape.n, shape.k, gpu().hardware())) continue;
-      const LinearProblem p{format, layout->name(), Precision::Fast, false, shape.n, shape.k, 1, format};
-      for (const auto* kernel : cuda_kernels().linear) {
-        if (!kernel->takes_along(p, gpu().hardware())) continue;
-        SCOPED_TRACE(to_string(p) + " with " + std::string(kernel->name()));
-        const GpuBytes packed(layout->bytes(format, shape.n, shape.k)), gpu_norm(norm);
-        layout->upload({&view, 1}, packed.data(), gpu_uploader(), pool_);
-        const LinearWeights gpu_weights{format, shape.n, shape.k, layout, packed.data()};
-        const GpuCopy gpu_x(x), gpu_out(out);
-        LinearArgs args{gpu_x.view(), &gpu_weights, nullptr, gpu_out.view()};
-        args.norm = gpu_norm.as<float>();
-        args.epsilon = kEpsilon;
-        kernel->run(args, on_gpu());
-        gpu_out.read(out);
-        EXPECT_TRUE(out.spare_is_untouched());
-        EXPECT_LE(out.distance(expected), 2 * rounding_of(format));
-        ++ran;
+    for (const int64_t m : {1, 2, 5, 8, 13}) {
+      NormedProblem problem(view, m, random);
+      int ran = 0;
+      for (const auto* layout : cuda_kernels().layouts) {
+        if (!layout->accepts(format, shape.n, shape.k, gpu().hardware())) continue;
+        const LinearProblem p{format, layout->name(), Precision::Fast, false, shape.n, shape.k, m, type};
+        for (const auto* kernel : cuda_kernels().linear) {
+          if (!kernel->takes_along(p.bucketed(), gpu().hardware())) continue;
+          SCOPED_TRACE(to_string(p) + " with " + std::string(kernel->name()));
+          const GpuBytes packed(layout->bytes(format, shape.n, shape.k)), gpu_norm(problem.norm);
+          layout->upload({&view, 1}, packed.data(), gpu_uploader(), pool_);
+          const LinearWeights gpu_weights{format, shape.n, shape.k, layout, packed.data()};
+          TestMatrix out(m, shape.n);
+          const GpuCopy gpu_x(problem.x), gpu_out(out);
+          LinearArgs args{gpu_x.view(), &gpu_weights, nullptr, gpu_out.view()};
+          args.norm = gpu_norm.as<float>();
+          args.epsilon = NormedProblem::kEpsilon;
+          kernel->run(args, on_gpu());
+          gpu_out.read(out);
+          EXPECT_TRUE(out.spare_is_untouched());
+          for (int64_t t = 0; t < m; ++t) EXPECT_LE(out.distance(problem.expected, t, 1), 2 * rounding_of(type));
+          ++ran;
+        }
+      }
+      if (m == 1 || (is_quantized(format) && m <= 8)) {
+        EXPECT_EQ(ran > 0, gpu().hardware().architecture == 90);
       }
     }
-    EXPECT_EQ(ran > 0, gpu().hardware().architecture == 90);
   }
 }
 

@@ -16,18 +16,27 @@ double real_us(int64_t rows) { return 1000 + 100.0 * static_cast<double>(rows); 
 
 TEST(StepPacer, WithoutStreamsAChunkIsAsLargeAsItGets) {
   StepPacer pacer([] { return linear_estimate(1); }, {});
-  EXPECT_EQ(pacer.chunk({0, 0}, 0, 512), 512);
+  EXPECT_EQ(pacer.chunk({0, 0}, PromptLength::Long, 0, 512), 512);
 }
 
 TEST(StepPacer, AChunkFitsTheTarget) {
   StepPacer pacer([] { return linear_estimate(1); }, {.target_us = 5000});
-  EXPECT_EQ(pacer.chunk({8, 0}, 0, 512), 32);
-  EXPECT_EQ(pacer.chunk({8, 0}, 0, 10), 10);
+  EXPECT_EQ(pacer.chunk({8, 0}, PromptLength::Long, 0, 512), 32);
+  EXPECT_EQ(pacer.chunk({8, 0}, PromptLength::Long, 0, 10), 10);
 }
 
 TEST(StepPacer, PromptsNeverStandStill) {
   StepPacer pacer([] { return linear_estimate(1); }, {.target_us = 1});
-  EXPECT_EQ(pacer.chunk({8, 0}, 0, 512), 1);
+  EXPECT_EQ(pacer.chunk({8, 0}, PromptLength::Long, 0, 512), 1);
+}
+
+TEST(StepPacer, ShortPromptsMayTakeAStepOfTheirOwnLength) {
+  StepPacer pacer([] { return linear_estimate(1); }, {.slack = 0.5, .short_us = 9000});
+  EXPECT_EQ(pacer.chunk({1, 0}, PromptLength::Long, 0, 512), 5);
+  EXPECT_EQ(pacer.chunk({1, 0}, PromptLength::Short, 0, 512), 79);
+  EXPECT_EQ(pacer.chunk({100, 0}, PromptLength::Short, 0, 512), 55);  // the slack of a long step is more
+  StepPacer with_target([] { return linear_estimate(1); }, {.target_us = 5000});
+  EXPECT_EQ(with_target.chunk({8, 0}, PromptLength::Short, 0, 512), 32);  // what was asked for binds
 }
 
 TEST(StepPacer, LongContextsLeaveLessRoom) {
@@ -35,8 +44,8 @@ TEST(StepPacer, LongContextsLeaveLessRoom) {
   estimate.prefill_us_per_position = 0.1;
   estimate.decode_us_per_position = 0.1;
   StepPacer pacer([&] { return estimate; }, {.target_us = 5000});
-  EXPECT_EQ(pacer.chunk({8, 0}, 1000, 512), 16);
-  EXPECT_EQ(pacer.chunk({8, 16000}, 1000, 512), 8);
+  EXPECT_EQ(pacer.chunk({8, 0}, PromptLength::Long, 1000, 512), 16);
+  EXPECT_EQ(pacer.chunk({8, 16000}, PromptLength::Long, 1000, 512), 8);
 }
 
 // Simulated steps on a clock of our own: however wrong the estimate is, streams soon keep their pace.
@@ -44,11 +53,11 @@ TEST(StepPacer, LearnsWhatStepsTake) {
   for (const double factor : {0.2, 1.0, 5.0}) {
     StepPacer pacer([&] { return linear_estimate(factor); }, {.slack = 0.35});
     const Decodes decodes{8, 0};
-    pacer.chunk(decodes, 0, 512);
+    pacer.chunk(decodes, PromptLength::Long, 0, 512);
     for (int i = 0; i < 20; ++i) pacer.record(decodes, 0, 0, real_us(8));
     int64_t chunk = 0;
     for (int i = 0; i < 50; ++i) {
-      chunk = pacer.chunk(decodes, 0, 512);
+      chunk = pacer.chunk(decodes, PromptLength::Long, 0, 512);
       pacer.record(decodes, chunk, 0, real_us(8 + chunk));
     }
     EXPECT_LE(real_us(8 + chunk), 1.40 * real_us(8)) << "factor " << factor;

@@ -106,8 +106,10 @@ Rounding rounding_of(DType format, const LinearKernel& kernel) {
   return {static_cast<size_t>(info(format).block), nibbles};
 }
 
-// Prompt kernels of ARM round weights too: 256 elements to a scale.
-bool requantizes(const LinearKernel& kernel) { return named(kernel, {"full_i8mm", "full_dotprod", "full_neon"}); }
+// These prompt kernels round weights too: 256 elements to a scale.
+bool requantizes(const LinearKernel& kernel) {
+  return named(kernel, {"full_i8mm", "full_dotprod", "full_neon", "full_amx_int8"});
+}
 
 struct Buffer {  // 64-byte aligned
   explicit Buffer(size_t bytes) : storage(bytes + 64) {

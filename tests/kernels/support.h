@@ -44,9 +44,10 @@ class TestMatrix {
   float& at(int64_t r, int64_t c) { return data_[r * (cols_ + 2 * kSpare) + kSpare + c]; }
 
   // |this - other| / |other| in the Frobenius norm; NaN where anything was not written.
-  double distance(TestMatrix& other) {
+  double distance(TestMatrix& other) { return distance(other, 0, rows_); }
+  double distance(TestMatrix& other, int64_t first_row, int64_t rows) {
     double difference = 0, norm = 0;
-    for (int64_t r = 0; r < rows_; ++r) {
+    for (int64_t r = first_row; r < first_row + rows; ++r) {
       for (int64_t c = 0; c < cols_; ++c) {
         const double d = static_cast<double>(at(r, c)) - other.at(r, c);
         difference += d * d;

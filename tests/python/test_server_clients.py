@@ -10,6 +10,7 @@ import pytest
 from serving import Server
 
 
+@pytest.mark.slow
 def test_langchain(server):
     from langchain_openai import ChatOpenAI
 

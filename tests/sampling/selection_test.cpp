@@ -71,6 +71,17 @@ TEST(Selection, TopKLeavesNanOut) {
   EXPECT_EQ(index[1], 9999);
 }
 
+TEST(Selection, LikeliestIsTheFirstOfTheLargest) {
+  for (int round = 0; round < 100; ++round) {
+    const Case c = random_case();
+    const size_t expected = sorted_indices(c.logits).front();
+    const bool none = c.logits[expected] == -kInfinity;
+    ASSERT_EQ(likeliest(c.logits), none ? -1 : static_cast<int32_t>(expected)) << "seed " << c.seed;
+  }
+  EXPECT_EQ(likeliest(std::vector<float>{NAN, -kInfinity, NAN}), -1);
+  EXPECT_EQ(likeliest(std::vector<float>{NAN, 1, 2, NAN, 2}), 2);
+}
+
 TEST(Selection, WeightsAreProbabilities) {
   for (int round = 0; round < 50; ++round) {
     Case c = random_case();

@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "cli/load/load_client.h"
 
 namespace millrace {
@@ -26,7 +27,7 @@ void AnswerStream::event(std::string_view data, double now) {
     done_ = true;
     return;
   }
-  const auto chunk = nlohmann::json::parse(data, nullptr, false);
+  const auto chunk = read_json(data);
   if (!chunk.is_object()) return;
   if (chunk.contains("error")) {
     request_.problem = chunk["error"].is_object() ? chunk["error"].value("message", "an error inside of the stream")

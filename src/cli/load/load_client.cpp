@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "base/json_text.h"
 
 namespace millrace {
 namespace {
@@ -151,7 +152,7 @@ class Run {
     if (code != CURLE_OK) {
       request.problem = curl_easy_strerror(code);
     } else if (status != 200) {
-      const auto json = nlohmann::json::parse(flight.answer, nullptr, false);
+      const auto json = read_json(flight.answer);
       const bool told = json.is_object() && json.contains("error") && json["error"].is_object();
       request.problem = fmt::format("status {}{}", status, told ? ": " + json["error"].value("message", "") : "");
     } else if (request.problem.empty() && !flight.stream->done()) {
@@ -211,7 +212,7 @@ std::string first_model(const LoadPlan& plan) {
   if (code != CURLE_OK) fail(ErrorKind::Network, "cannot reach {}: {}", url, curl_easy_strerror(code));
   long status = 0;
   curl_easy_getinfo(handle.get(), CURLINFO_RESPONSE_CODE, &status);
-  const auto json = nlohmann::json::parse(body, nullptr, false);
+  const auto json = read_json(body);
   const bool listed = json.is_object() && json.contains("data") && json["data"].is_array() && !json["data"].empty();
   if (status != 200 || !listed || !json["data"][0].is_object()) {
     fail(ErrorKind::Network, "{} answered {} and no list of models; is it an OpenAI-compatible server?", url, status);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "base/json_text.h"
 #include "base/random.h"
 
 namespace millrace {
@@ -53,7 +54,7 @@ std::string load_request(const LoadPlan& plan, uint64_t i) {
                          {"stream_options", {{"include_usage", true}}}};
   if (!plan.model.empty()) body["model"] = plan.model;
   if (plan.exact) body["ignore_eos"] = true;
-  return body.dump();
+  return json_text(body);
 }
 
 }  // namespace millrace

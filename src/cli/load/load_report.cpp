@@ -138,6 +138,7 @@ nlohmann::json to_json(const std::vector<LoadedRequest>& requests) {
                    {"prompt_tokens", r.prompt_tokens},
                    {"cached_tokens", r.cached_tokens},
                    {"tokens", r.tokens},
+                   {"pieces", r.pieces},
                    {"problem", r.problem}});
   }
   return all;

@@ -7,7 +7,8 @@
 namespace millrace {
 namespace {
 
-constexpr int kThreads = 1024;
+constexpr int kThreads = 512, kWarps = kThreads / 32;
+constexpr int kMostRanks = 8;
 
 struct Best {
   float value;
@@ -33,27 +34,70 @@ __device__ Best best_of_warp(Best best) {
 struct Params {
   const float* logits;
   int64_t stride;
-  int cols;
+  int cols, ranks;  // ranks: blocks that share a row, one cluster
   int32_t* ids;
 };
 
-__global__ void __launch_bounds__(kThreads) argmax(Params p) {
-  __shared__ Best parts[kThreads / 32];
-  allow_dependents();
-  wait_for_predecessors();
-  const float* row = p.logits + blockIdx.x * p.stride;
+// The best of a block's part of a row, in its first thread.
+__device__ Best best_of_part(const Params& p, int64_t row, int rank) {
+  __shared__ Best parts[kWarps];
+  const float* logits = p.logits + row * p.stride;
+  const int each = (p.cols + p.ranks - 1) / p.ranks, end = min(p.cols, (rank + 1) * each);
   Best best{-INFINITY, -1};
 #pragma unroll 8
-  for (int i = threadIdx.x; i < p.cols; i += kThreads) {
-    const float value = row[i];
+  for (int i = rank * each + static_cast<int>(threadIdx.x); i < end; i += kThreads) {
+    const float value = logits[i];
     if (value > best.value) best = {value, i};
   }
   best = best_of_warp(best);
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = best;
   __syncthreads();
-  if (threadIdx.x >= 32) return;
-  best = best_of_warp(parts[threadIdx.x]);
-  if (threadIdx.x == 0) p.ids[blockIdx.x] = best.id;
+  return best_of_warp(threadIdx.x < kWarps ? parts[threadIdx.x] : Best{-INFINITY, -1});
+}
+
+#if __CUDA_ARCH__ >= 900
+__device__ Best read_remote(const Best* local, int rank) {
+  Best best;
+  asm volatile(
+      "{\n.reg .u32 remote;\nmapa.shared::cluster.u32 remote, %2, %3;\n"
+      "ld.shared::cluster.f32 %0, [remote];\nld.shared::cluster.s32 %1, [remote + 4];\n}"
+      : "=f"(best.value), "=r"(best.id)
+      : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(local))), "r"(rank)
+      : "memory");
+  return best;
+}
+
+__device__ void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+#endif
+
+__global__ void __launch_bounds__(kThreads) argmax(Params p) {
+  allow_dependents();
+  wait_for_predecessors();
+  const int row = static_cast<int>(blockIdx.x) / p.ranks, rank = static_cast<int>(blockIdx.x) % p.ranks;
+  Best best = best_of_part(p, row, rank);
+#if __CUDA_ARCH__ >= 900
+  __shared__ Best mine;
+  if (p.ranks > 1) {
+    if (threadIdx.x == 0) mine = best;
+    cluster_barrier();
+    if (rank == 0 && threadIdx.x < 32) {
+      const int lane = static_cast<int>(threadIdx.x);
+      best = best_of_warp(lane < p.ranks ? read_remote(&mine, lane) : Best{-INFINITY, -1});
+    }
+    cluster_barrier();  // a block's shared memory must outlive its readers
+  }
+#endif
+  if (rank == 0 && threadIdx.x == 0) p.ids[row] = best.id;
+}
+
+// Blocks for a row: few rows are shared by many, so that one multiprocessor does not read all of a vocabulary.
+int ranks_for(int64_t rows, const Hardware& hardware) {
+  if (hardware.architecture != 90) return 1;
+  int ranks = kMostRanks;
+  while (ranks > 1 && rows * ranks > 2 * hardware.cores) ranks /= 2;
+  return ranks;
 }
 
 class CudaArgmax final : public Kernel<ArgmaxOp> {
@@ -61,13 +105,13 @@ class CudaArgmax final : public Kernel<ArgmaxOp> {
   std::string_view name() const override { return "cuda_rows"; }
   bool can_run(const Problem&, const Hardware& hardware) const override { return is_gpu(hardware); }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
-    return gpu_us(4.0 * double(p.rows * p.cols), hardware, 0.1);
+    return gpu_us(4.0 * double(p.rows * p.cols), hardware, 0.3);
   }
   void run(const Args& a, const Executor& executor) const override {
-    const Params params{a.logits.row<float>(0), a.logits.stride, static_cast<int>(a.logits.cols), a.ids};
-    check_launch(
-        launch_kernel(argmax, dim3(static_cast<unsigned>(a.logits.rows)), kThreads, 0, cuda_launch(executor), params),
-        "starting argmax");
+    const int ranks = ranks_for(a.logits.rows, *executor.hardware);
+    const Params params{a.logits.row<float>(0), a.logits.stride, static_cast<int>(a.logits.cols), ranks, a.ids};
+    const dim3 grid(static_cast<unsigned>(a.logits.rows * ranks));
+    check_launch(launch_kernel(argmax, grid, kThreads, 0, cuda_launch(executor), params, ranks), "starting argmax");
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include "kernels/attention/arm/kernels.h"
 #include "kernels/attention/flash.h"
+#include "kernels/attention/x86/kernels.h"
 #include "kernels/cpu_lists.h"
 #include "kernels/simd/targets.h"
 
@@ -51,7 +52,7 @@ bool can_run(const AttentionProblem&, const Hardware& hardware) { return hardwar
 
 // In decode the conversion of keys and values takes its part.
 double gflops(const AttentionProblem& p, const Hardware& hardware) {
-  const double share = p.rows > p.sequences ? 0.65 : p.kv == DType::F32 ? 0.5 : 0.35;
+  const double share = p.rows > p.sequences ? 0.5 : p.kv == DType::F32 ? 0.35 : 0.25;
   return share * hardware.ceilings.f32_gflops;
 }
 
@@ -82,6 +83,8 @@ KernelList<AttentionOp> cpu_attention_kernels() {
   KernelList<AttentionOp> list;
 #if defined(__aarch64__)
   list = arm_attention_kernels();
+#elif defined(__x86_64__)
+  list = x86_attention_kernels();
 #endif
   for (const AttentionKernel* kernel : {MR_EACH_TARGET(lazy_kernel), MR_EACH_TARGET(online_kernel),
                                         MR_EACH_TARGET(unified_kernel), reference_attention()}) {

@@ -30,7 +30,7 @@ class CublasLtLinear final : public LinearKernel {
     const double elements = double(p.n) * double(p.k);
     const double weights = 2 * elements, operations = 2 * elements * double(p.m);
     const double product =
-        3 + std::max(weights / (0.9 * h.ceilings.read_gbs), operations / (0.95 * h.ceilings.bf16_gflops)) * 1e-3;
+        4 + std::max(weights / (0.9 * h.ceilings.read_gbs), operations / (0.95 * h.ceilings.bf16_gflops)) * 1e-3;
     const double gating = p.gated ? gpu_us(3.0 * double(p.m * p.n), h) : 0;
     const double stored = double(row_bytes(p.format, p.k)) * double(p.n);
     return product + gating + (p.format == p.x ? 0 : gpu_us(weights + stored, h, 0.85));

@@ -1,5 +1,5 @@
 set(LINEAR_SOURCES
-  linear/linear.cpp linear/cpu_linear.cpp
+  linear/linear.cpp linear/estimate.cpp linear/cpu_linear.cpp
   linear/rows/layout.cpp linear/rows/reference.cpp linear/rows/plain.cpp linear/rows/exact.cpp
   linear/rows8/layout.cpp linear/rows8/kernel.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <vector>
 
 #include "base/ascii.h"
@@ -12,17 +11,12 @@ namespace millrace {
 namespace {
 
 constexpr size_t kDeepestEbnfGroup = 64;
-constexpr std::string_view kMacros[] = {"TagDispatch",      "Token", "ExcludeToken",
-                                        "TokenTagDispatch", "Regex", "Substring"};
 constexpr int64_t kMostEbnfRepeats = 10000;
 constexpr int64_t kMostEbnfParts = 50000;  // what all repetitions of a grammar unroll to
-constexpr int64_t kMostSlowParts = 2000;
 
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
-
-  int64_t size() const { return size_; }
 
   void scan() {
     if (text_.find('\0') != std::string_view::npos) refuse("has a zero byte");
@@ -45,7 +39,6 @@ class Scanner {
     } else if (c == '[') {
       skip_to(']');
     } else if (c == '(') {
-      if (at_ < text_.size() && text_[at_] == '=') refuse("has a lookahead, which is not supported");
       groups_.push_back(size_);
       if (groups_.size() > kDeepestEbnfGroup) refuse("has groups nested too deep");
     } else if (c == ')') {
@@ -54,8 +47,6 @@ class Scanner {
       groups_.pop_back();
     } else if (c == '{') {
       repeat();
-    } else if (is_ascii_alnum(c) || c == '_') {
-      word();
     }
     ++size_;
     if (c != ')' && c != ' ') inside_ = 1;
@@ -66,18 +57,6 @@ class Scanner {
     while (at_ < text_.size() && text_[at_] != end) at_ += text_[at_] == '\\' ? 2 : 1;
     if (at_ >= text_.size()) refuse("has a string or class without end");
     ++at_;
-  }
-
-  // The compiler has macros beyond the notation, and attributes of rules in brackets behind their names.
-  void word() {
-    const size_t begin = at_ - 1;
-    const auto inside = [](char c) { return is_ascii_alnum(c) || c == '_' || c == '-' || c == '.'; };
-    while (at_ < text_.size() && inside(text_[at_])) ++at_;
-    const std::string_view name = text_.substr(begin, at_ - begin);
-    const bool macro = std::find(std::begin(kMacros), std::end(kMacros), name) != std::end(kMacros);
-    const size_t next = text_.find_first_not_of(" \t\n\r", at_);
-    if (macro && next != std::string_view::npos && text_[next] == '(') refuse("uses a macro, which is not supported");
-    if (at_ < text_.size() && text_[at_] == '[') refuse("has '[' directly behind a name; put a space between them");
   }
 
   void repeat() {
@@ -101,15 +80,5 @@ class Scanner {
 }  // namespace
 
 void check_ebnf(std::string_view ebnf) { Scanner(ebnf).scan(); }
-
-void check_ebnf_size(std::string_view ebnf) {
-  Scanner scanner(ebnf);
-  scanner.scan();
-  if (scanner.size() > kMostSlowParts)
-    fail(
-        ErrorKind::Usage,
-        "the grammar is too large for one whose rules call each other before their first character: more than {} parts",
-        kMostSlowParts);
-}
 
 }  // namespace millrace

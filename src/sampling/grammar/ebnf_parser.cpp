@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/ascii.h"
+#include "base/error.h"
 
 namespace millrace {
 namespace {
@@ -12,10 +13,7 @@ namespace {
 constexpr int kDeepestParsedGroup = 200;
 constexpr int64_t kMostParsedRepeats = 1 << 20;
 
-struct NotUnderstood {};
-
-bool name_begins(char c) { return is_ascii_alnum(c) || c == '_'; }
-bool name_goes_on(char c) { return name_begins(c) || c == '-' || c == '.'; }
+bool in_name(char c) { return is_ascii_alnum(c) || c == '_' || c == '-' || c == '.'; }
 
 int hex_value(char c) {
   if (is_ascii_digit(c)) return c - '0';
@@ -29,21 +27,32 @@ class EbnfParser {
 
   EbnfRules parse() {
     for (skip_space(); at_ < text_.size(); skip_space()) {
-      const size_t rule = rule_of(name());
+      const std::string_view defined = name();
+      const size_t rule = rule_of(defined);
       skip_space();
-      if (!take("::=") || defined_[rule]) throw NotUnderstood();
+      if (!take("::=")) refuse("wants ::= behind the name of a rule");
+      if (defined_[rule]) refuse(fmt::format("defines {} twice", shown(defined)));
       defined_[rule] = true;
       EbnfNode body = choice(0);
+      if (peek() == ')') refuse("closes a group that was not opened");
       rules_.bodies[rule] = std::move(body);
     }
+    for (const auto& [name, rule] : names_) {
+      if (!defined_[rule]) fail(ErrorKind::Usage, "the grammar uses {}, which it does not define", shown(name));
+    }
     const auto root = names_.find("root");
-    const bool all = std::all_of(defined_.begin(), defined_.end(), [](bool is) { return is; });
-    if (root == names_.end() || !all) throw NotUnderstood();
+    if (root == names_.end()) fail(ErrorKind::Usage, "the grammar has no rule with the name root, where a text begins");
     rules_.root = root->second;
     return std::move(rules_);
   }
 
  private:
+  [[noreturn]] void refuse(std::string_view what) const {
+    const auto before = text_.begin() + static_cast<ptrdiff_t>(std::min(at_, text_.size()));
+    fail(ErrorKind::Usage, "the grammar {} (line {})", what, 1 + std::count(text_.begin(), before, '\n'));
+  }
+  static std::string_view shown(std::string_view name) { return name.substr(0, 60); }
+
   void skip_space() {
     while (at_ < text_.size()) {
       if (text_[at_] == '#') {
@@ -64,8 +73,8 @@ class EbnfParser {
 
   std::string_view name() {
     const size_t begin = at_;
-    if (!name_begins(peek())) throw NotUnderstood();
-    while (at_ < text_.size() && name_goes_on(text_[at_])) ++at_;
+    if (!in_name(peek())) refuse("has something that is no name, string, class or group");
+    while (at_ < text_.size() && in_name(text_[at_])) ++at_;
     return text_.substr(begin, at_ - begin);
   }
   size_t rule_of(std::string_view name) {
@@ -80,7 +89,7 @@ class EbnfParser {
   // A name with ::= behind it begins the next rule.
   bool rule_begins() {
     const size_t before = at_;
-    if (!name_begins(peek())) return false;
+    if (!in_name(peek())) return false;
     name();
     skip_space();
     const bool begins = text_.substr(at_).starts_with("::=");
@@ -89,7 +98,7 @@ class EbnfParser {
   }
 
   EbnfNode choice(int depth) {
-    if (depth > kDeepestParsedGroup) throw NotUnderstood();
+    if (depth > kDeepestParsedGroup) refuse("has groups nested too deep");
     EbnfNode node{.kind = EbnfNode::Kind::Choice};
     do {
       node.parts.push_back(sequence(depth));
@@ -102,16 +111,16 @@ class EbnfParser {
     for (skip_space(); at_ < text_.size() && peek() != '|' && peek() != ')' && !rule_begins(); skip_space()) {
       node.parts.push_back(repeated(part(depth)));
     }
-    if (node.parts.empty()) throw NotUnderstood();
+    if (node.parts.empty()) refuse(R"(has an empty choice; write "" for no text)");
     return node.parts.size() == 1 ? std::move(node.parts.front()) : std::move(node);
   }
 
   EbnfNode part(int depth) {
     EbnfNode node;
     if (take("(")) {
-      if (peek() == '=') throw NotUnderstood();  // a lookahead
+      if (peek() == '=') refuse("has a lookahead, which is not supported");
       node = choice(depth + 1);
-      if (!take(")")) throw NotUnderstood();
+      if (!take(")")) refuse("has a group without end");
     } else if (take("\"")) {
       node.kind = EbnfNode::Kind::Literal;
       while (peek() != '"') node.literal += utf8(character());
@@ -122,7 +131,6 @@ class EbnfParser {
     } else {
       node.kind = EbnfNode::Kind::Rule;
       node.rule = rule_of(name());
-      if (peek() == '(' || peek() == '[') throw NotUnderstood();  // a macro, an attribute
     }
     return node;
   }
@@ -142,25 +150,25 @@ class EbnfParser {
           most = peek() == '}' ? -1 : count();
         }
         skip_space();
-        if (!take("}") || (most >= 0 && least > most)) throw NotUnderstood();
+        if (!take("}") || (most >= 0 && least > most)) refuse("has a repetition that is not {n}, {n,} or {n,m}");
       } else if (!take("*")) {
         return node;
       }
       EbnfNode outer{.kind = EbnfNode::Kind::Repeat, .least = least, .most = most};
       outer.parts.push_back(std::move(node));
       node = std::move(outer);
-      if (again && ++nested_ > kDeepestParsedGroup) throw NotUnderstood();
+      if (again && ++nested_ > kDeepestParsedGroup) refuse("repeats repetitions too often");
     }
   }
   int nested_ = 0;  // repetitions directly of repetitions, in all rules
 
   int64_t count() {
     skip_space();
-    if (!is_ascii_digit(peek())) throw NotUnderstood();
+    if (!is_ascii_digit(peek())) refuse("has a repetition that is not {n}, {n,} or {n,m}");
     int64_t value = 0;
     while (is_ascii_digit(peek()) && value <= kMostParsedRepeats) value = value * 10 + (text_[at_++] - '0');
     skip_space();
-    if (value > kMostParsedRepeats) throw NotUnderstood();
+    if (value > kMostParsedRepeats) refuse("repeats something too often");
     return value;
   }
 
@@ -174,18 +182,19 @@ class EbnfParser {
         ++at_;
         last = character();
       }
-      if (first > last) throw NotUnderstood();
+      if (first > last) refuse("has a class with a range that runs backwards");
       found.add(first, last);
     }
     ++at_;
     if (inverse) found = found.inverse();
-    if (found.empty()) throw NotUnderstood();
+    if (found.empty()) refuse("has a class of no characters");
     return found;
   }
 
   // One character of a string or a class, escapes resolved.
   uint32_t character() {
-    if (at_ >= text_.size() || text_[at_] == '\n' || text_[at_] == '\r') throw NotUnderstood();
+    if (at_ >= text_.size() || text_[at_] == '\n' || text_[at_] == '\r')
+      refuse("has a string or class that does not end on its line");
     if (text_[at_] == '\\') return escaped();
     const auto lead = static_cast<unsigned char>(text_[at_]);
     const size_t length = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
@@ -195,15 +204,17 @@ class EbnfParser {
   }
 
   uint32_t escaped() {
-    constexpr std::string_view kLetters = "'\"?\\/abfnrtv0e-]", kMeanings("'\"?\\/\a\b\f\n\r\t\v\0\x1B-]", 16);
+    constexpr std::string_view kLetters = "abfnrtv0e", kMeanings("\a\b\f\n\r\t\v\0\x1B", 9);
+    constexpr std::string_view kThemselves = "'\"?\\/-^$.*+()[]{}|";
     ++at_;
     const char letter = peek();
     if (at_ < text_.size()) ++at_;
     if (letter == 'x') return hexadecimal(0);
     if (letter == 'u') return hexadecimal(4);
     if (letter == 'U') return hexadecimal(8);
+    if (kThemselves.find(letter) != std::string_view::npos) return static_cast<unsigned char>(letter);
     const size_t known = kLetters.find(letter);
-    if (letter == '\0' || known == std::string_view::npos) throw NotUnderstood();
+    if (letter == '\0' || known == std::string_view::npos) refuse("has a backslash before something that wants none");
     return static_cast<unsigned char>(kMeanings[known]);
   }
 
@@ -213,9 +224,10 @@ class EbnfParser {
     int count = 0;
     for (; (digits == 0 || count < digits) && hex_value(peek()) >= 0; ++count, ++at_) {
       code = code * 16 + static_cast<uint32_t>(hex_value(peek()));
-      if (code > CharSet::kLast) throw NotUnderstood();
+      if (code > CharSet::kLast) refuse("names a character beyond those of Unicode");
     }
-    if (count == 0 || (digits > 0 && count < digits) || (code >= 0xD800 && code <= 0xDFFF)) throw NotUnderstood();
+    if (count == 0 || count < digits) refuse("names a character with too few hexadecimal digits");
+    if (code >= 0xD800 && code <= 0xDFFF) refuse("names half of a surrogate pair as a character");
     return code;
   }
 
@@ -228,12 +240,6 @@ class EbnfParser {
 
 }  // namespace
 
-std::optional<EbnfRules> parse_ebnf(std::string_view text) {
-  try {
-    return EbnfParser(text).parse();
-  } catch (const NotUnderstood&) {
-    return {};
-  }
-}
+EbnfRules parse_ebnf(std::string_view text) { return EbnfParser(text).parse(); }
 
 }  // namespace millrace

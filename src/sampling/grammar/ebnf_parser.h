@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,7 +25,7 @@ struct EbnfRules {
   size_t root = 0;
 };
 
-// Nothing: the text is wrong or has notation beyond literals, classes, groups, choices, repetitions and names.
-std::optional<EbnfRules> parse_ebnf(std::string_view text);
+// Literals, classes, groups, choices, repetitions and names. Throws Usage, with the line, where the text is wrong.
+EbnfRules parse_ebnf(std::string_view text);
 
 }  // namespace millrace

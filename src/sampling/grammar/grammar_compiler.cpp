@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "sampling/grammar/ebnf_check.h"
 #include "sampling/grammar/mask_automaton.h"
-#include "sampling/grammar/xgrammar_compiler.h"
 
 namespace millrace {
 
@@ -33,8 +32,7 @@ struct GrammarCompiler::State {
   std::list<Entry> entries;  // the most recently used first
   Stats stats;
 
-  std::mutex compiling;  // of what follows
-  std::unique_ptr<XGrammarCompiler> xgrammar;
+  std::mutex compiling;
 };
 
 std::shared_ptr<CompiledGrammar> GrammarCompiler::State::find(const GrammarSpec& spec) {
@@ -48,18 +46,14 @@ std::shared_ptr<CompiledGrammar> GrammarCompiler::State::find(const GrammarSpec&
 }
 
 std::shared_ptr<CompiledGrammar> GrammarCompiler::State::compile(const std::string& ebnf) {
-  if (std::optional<GrammarProgram> program = compile_program(ebnf)) try {
-      auto automaton = std::make_shared<MaskAutomaton>(std::move(*program), vocabulary);
-      automaton->rehearse();
-      return automaton;
-    } catch (const Pushdown::TooComplex&) {
-      fail(ErrorKind::Usage,
-           "the grammar is too ambiguous to be followed quickly: its choices and repetitions begin too much alike");
-    }
-  XGrammarCompiler::parse(ebnf);
-  check_ebnf_size(ebnf);
-  if (!xgrammar) xgrammar = std::make_unique<XGrammarCompiler>(*vocabulary);
-  return xgrammar->compile(ebnf);
+  try {
+    auto automaton = std::make_shared<MaskAutomaton>(compile_program(ebnf), vocabulary);
+    automaton->rehearse();
+    return automaton;
+  } catch (const Pushdown::TooComplex&) {
+    fail(ErrorKind::Usage,
+         "the grammar is too ambiguous to be followed quickly: its choices and repetitions begin too much alike");
+  }
 }
 
 // Grammars grow while they are used, so what all of them take is counted anew.

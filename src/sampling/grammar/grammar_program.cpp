@@ -4,14 +4,12 @@
 #include <string>
 #include <utility>
 
-#include "base/error.h"
 #include "sampling/grammar/ebnf_parser.h"
 #include "sampling/grammar/left_recursion.h"
+#include "sampling/grammar/program_builder.h"
 
 namespace millrace {
 namespace {
-
-constexpr size_t kMostNodes = 400000;
 
 using NodeKind = ProgramNode::Kind;
 
@@ -46,7 +44,7 @@ void add_utf8_ranges(uint32_t first, uint32_t last, std::vector<ByteRanges>& out
   out.push_back(std::move(ranges));
 }
 
-class ProgramWriter {
+class ProgramWriter : ProgramBuilder {
  public:
   GrammarProgram write(const EbnfRules& rules) {
     end_ = add({.kind = NodeKind::End});
@@ -68,28 +66,10 @@ class ProgramWriter {
   }
 
  private:
-  ProgramNode& at(int32_t node) { return program_.nodes[static_cast<size_t>(node)]; }
-
-  int32_t add(ProgramNode node) {
-    if (program_.nodes.size() >= kMostNodes)
-      fail(ErrorKind::Usage, "the grammar is too large: it has more than {} parts", kMostNodes);
-    program_.nodes.push_back(node);
-    return static_cast<int32_t>(program_.nodes.size()) - 1;
-  }
   int32_t add_bytes(const std::vector<ByteEdge>& edges) {
     const auto first = static_cast<int32_t>(program_.edges.size());
     program_.edges.insert(program_.edges.end(), edges.begin(), edges.end());
     return add({.kind = NodeKind::Bytes, .first = first, .count = static_cast<int32_t>(edges.size())});
-  }
-  void set_targets(int32_t node, const std::vector<int32_t>& targets) {
-    at(node).first = static_cast<int32_t>(program_.targets.size());
-    at(node).count = static_cast<int32_t>(targets.size());
-    program_.targets.insert(program_.targets.end(), targets.begin(), targets.end());
-  }
-  int32_t add_split(const std::vector<int32_t>& targets) {
-    const int32_t node = add({.kind = NodeKind::Split});
-    set_targets(node, targets);
-    return node;
   }
 
   // What takes the node's text and goes on at `next`.
@@ -162,7 +142,7 @@ class ProgramWriter {
     if (node.least == 1 && node.most == 1) return emit(part, next);
     if (node.least == 0 && node.most == 1) return add_split({emit(part, next), next});
     if (node.most < 0) {
-      const int32_t loop = add({.kind = NodeKind::Split});
+      const int32_t loop = add_split({});
       const int32_t again = emit(part, loop);
       set_targets(loop, {again, next});
       next = loop;
@@ -208,19 +188,14 @@ class ProgramWriter {
     program_.byte_kinds = kind + 1;
   }
 
-  GrammarProgram program_;
   int32_t end_ = 0;
 };
 
 }  // namespace
 
-std::optional<GrammarProgram> compile_program(std::string_view ebnf) {
-  std::optional<EbnfRules> rules = parse_ebnf(ebnf);
-  if (!rules) return {};
-  unroll_left_recursion(*rules);
-  GrammarProgram program = ProgramWriter().write(*rules);
-  if (left_recursive(program)) return {};
-  return program;
+GrammarProgram compile_program(std::string_view ebnf) {
+  GrammarProgram program = ProgramWriter().write(parse_ebnf(ebnf));
+  return left_recursive(program) ? without_left_recursion(program) : program;
 }
 
 GrammarProgram compile_set(const CharSet& set) { return ProgramWriter().write(set); }

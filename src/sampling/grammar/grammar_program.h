@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +22,8 @@ struct ProgramNode {
   int32_t first = 0, count = 0;
   int32_t start = -1, next = -1;
   int32_t least = 0, most = 0;
+
+  bool calls() const { return kind == Kind::Call || kind == Kind::Repeat; }
 };
 
 struct ByteEdge {
@@ -41,9 +42,8 @@ struct GrammarProgram {
   int32_t byte_kinds = 1;
 };
 
-// Nothing: the grammar is left-recursive, wrong, or has notation that this does not know. Throws Usage where it is too
-// large.
-std::optional<GrammarProgram> compile_program(std::string_view ebnf);
+// Throws Usage where the grammar is wrong or too large.
+GrammarProgram compile_program(std::string_view ebnf);
 // A program that takes one character of the set.
 GrammarProgram compile_set(const CharSet& set);
 

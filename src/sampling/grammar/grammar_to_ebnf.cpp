@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "sampling/grammar/ebnf.h"
 #include "sampling/grammar/grammar_compiler.h"
 #include "sampling/grammar/regex.h"
@@ -15,7 +16,7 @@ constexpr int64_t kMostCalls = 16;
 
 std::string one_call(const GrammarSpec& spec, const GrammarSpec::Tool& tool, Ebnf& ebnf) {
   // The name stands inside of a JSON string.
-  const std::string quoted = nlohmann::json(tool.name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string quoted = json_text(nlohmann::json(tool.name));
   const std::string name = quoted.substr(1, quoted.size() - 2);
   const std::string arguments = tool.schema.empty() ? any_object_to_ebnf(ebnf) : schema_to_ebnf(tool.schema, ebnf);
   return ebnf.add(ebnf_literal(spec.syntax.before + name + spec.syntax.middle) + " " + arguments + " " +

@@ -1,159 +1,207 @@
 #include "sampling/grammar/left_recursion.h"
 
-#include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
+#include <vector>
+
+#include "sampling/grammar/first_moves.h"
+#include "sampling/grammar/program_builder.h"
 
 namespace millrace {
 namespace {
 
 using NodeKind = ProgramNode::Kind;
 
-class FirstMoves {
+// The same program with calls that take at least one byte each; where one may take none there is a way around it.
+// Then what comes before the first byte of a rule is the beginnings of calls, and nothing else.
+class TakingCalls : ProgramBuilder {
  public:
-  explicit FirstMoves(const GrammarProgram& program) : program_(program), nullable_(program.nodes.size()) {
-    find_nullable();
-  }
+  explicit TakingCalls(const GrammarProgram& program) : ProgramBuilder(program), old_(program), moves_(program) {}
 
-  struct Move {
-    size_t to;
-    bool call;
-  };
-  // Where a node can go without a byte; what a call returns to counts where it may take none.
-  template <class Visit>
-  void moves(size_t from, Visit visit) const {
-    const ProgramNode& node = program_.nodes[from];
-    const auto at = [](int32_t index) { return static_cast<size_t>(index); };
-    if (node.kind == NodeKind::Split) {
-      for (int32_t i = 0; i < node.count; ++i) visit(Move{at(program_.targets[at(node.first + i)]), false});
-    } else if (node.kind == NodeKind::Call || node.kind == NodeKind::Repeat) {
-      visit(Move{at(node.start), true});
-      if (skips(node)) visit(Move{at(node.next), false});
+  GrammarProgram write() {
+    const auto size = static_cast<int32_t>(old_.nodes.size());
+    // They refer to each other, so each has a place first.
+    for (int32_t i = 0; i < size; ++i) taking_.push_back(stays(i) ? i : add_split({}));
+    for (int32_t i = 0; i < size; ++i) {
+      if (old(i).kind == NodeKind::Split) write_split(i);
+      if (old(i).calls()) write_call(i);
     }
+    return std::move(program_);
   }
 
  private:
-  bool skips(const ProgramNode& node) const {
-    return nullable_[static_cast<size_t>(node.start)] || (node.kind == NodeKind::Repeat && node.least == 0);
+  const ProgramNode& old(int32_t node) const { return old_.nodes[static_cast<size_t>(node)]; }
+  int32_t taking(int32_t node) const { return taking_[static_cast<size_t>(node)]; }
+  bool stays(int32_t node) const {
+    return old(node).kind == NodeKind::Bytes || (old(node).calls() && !moves_.skips(old(node)));
   }
 
-  // Which nodes can come to the end of their rule without a byte: from the ends backwards.
-  void find_nullable() {
-    std::vector<std::vector<size_t>> users(program_.nodes.size());
-    std::vector<size_t> work;
-    for (size_t i = 0; i < program_.nodes.size(); ++i) {
-      const ProgramNode& node = program_.nodes[i];
-      if (node.kind == NodeKind::End) work.push_back(i);
-      if (node.kind == NodeKind::Split) {
-        for (int32_t t = 0; t < node.count; ++t)
-          users[static_cast<size_t>(program_.targets[static_cast<size_t>(node.first + t)])].push_back(i);
-      } else if (node.kind == NodeKind::Call || node.kind == NodeKind::Repeat) {
-        users[static_cast<size_t>(node.start)].push_back(i);
-        users[static_cast<size_t>(node.next)].push_back(i);
-      }
-    }
-    while (!work.empty()) {
-      const size_t node = work.back();
-      work.pop_back();
-      if (nullable_[node]) continue;
-      nullable_[node] = true;
-      for (const size_t user : users[node]) {
-        const ProgramNode& by = program_.nodes[user];
-        if (by.kind == NodeKind::Split || (nullable_[static_cast<size_t>(by.next)] && skips(by))) work.push_back(user);
-      }
-    }
+  void write_split(int32_t node) {
+    std::vector<int32_t> targets;
+    for (int32_t i = 0; i < old(node).count; ++i)
+      targets.push_back(taking(old_.targets[static_cast<size_t>(old(node).first + i)]));
+    set_targets(taking(node), targets);
   }
 
-  const GrammarProgram& program_;
-  std::vector<bool> nullable_;
+  void write_call(int32_t node) {
+    ProgramNode call = old(node);
+    // Of what may be empty, any number is enough: the others are empty.
+    if (moves_.skips(call)) call.least = 1;
+    call.start = taking(call.start);
+    if (stays(node)) {
+      at(node) = call;
+      return;
+    }
+    const int32_t taken = add(call);
+    set_targets(node, {taken, call.next});
+    set_targets(taking(node), {taken, taking(call.next)});
+  }
+
+  const GrammarProgram& old_;
+  FirstMoves moves_;
+  std::vector<int32_t> taking_;  // of each node: one that takes the same texts but the empty one
 };
 
-// Tarjan's strongly connected components, without recursion: the component of each node.
-std::vector<int32_t> components(const FirstMoves& graph, size_t size) {
-  std::vector<int32_t> order(size, -1), low(size), component(size, -1);
-  std::vector<size_t> open;
-  struct Frame {
-    size_t node;
-    std::vector<size_t> rest;
-  };
-  std::vector<Frame> path;
-  int32_t next = 0, found = 0;
-  const auto enter = [&](size_t node) {
-    order[node] = low[node] = next++;
-    open.push_back(node);
-    path.push_back({node, {}});
-    graph.moves(node, [&](FirstMoves::Move move) { path.back().rest.push_back(move.to); });
-  };
-  for (size_t root = 0; root < size; ++root) {
-    if (order[root] >= 0) continue;
-    enter(root);
-    while (!path.empty()) {
-      Frame& frame = path.back();
-      if (!frame.rest.empty()) {
-        const size_t to = frame.rest.back();
-        frame.rest.pop_back();
-        if (order[to] < 0) {
-          enter(to);
-        } else if (component[to] < 0) {
-          low[frame.node] = std::min(low[frame.node], order[to]);
-        }
-        continue;
-      }
-      const size_t node = frame.node;
-      path.pop_back();
-      if (!path.empty()) low[path.back().node] = std::min(low[path.back().node], low[node]);
-      if (low[node] != order[node]) continue;
-      for (size_t member = size; member != node;) {
-        member = open.back();
-        open.pop_back();
-        component[member] = found;
-      }
-      ++found;
+// Rules that reach each other by what they begin with form a loop. A call of one of them, say a, becomes: a beginning
+// of any rule b of the loop that leaves the loop, up to the end of b; then, again and again, the rest of some rule that
+// b can stand at the beginning of; until a is at its end.
+class LoopsUnrolled : ProgramBuilder {
+ public:
+  explicit LoopsUnrolled(GrammarProgram program)
+      : ProgramBuilder(std::move(program)), component_(FirstMoves(program_).components()) {
+    for (size_t i = 0; i < component_.size(); ++i) {
+      const ProgramNode& node = program_.nodes[i];
+      if (!node.calls()) continue;
+      const int32_t of_start = component(node.start);
+      if (of_start == component_[i]) loops_.try_emplace(of_start);
+      called_.emplace(of_start, node.start);
     }
+    for (auto& [index, loop] : loops_) find_loop(index, loop);
+    end_ = add({});
   }
-  return component;
-}
 
-void unroll_rule(EbnfNode& body, size_t rule) {
-  const auto calls_itself = [rule](const EbnfNode& node) {
-    return node.kind == EbnfNode::Kind::Rule && node.rule == rule;
-  };
-  EbnfNode first{.kind = EbnfNode::Kind::Choice}, more{.kind = EbnfNode::Kind::Choice};
-  std::vector<EbnfNode> options;
-  if (body.kind == EbnfNode::Kind::Choice) {
-    options = body.parts;
-  } else {
-    options.push_back(body);
+  // Calls of loops are replaced wherever the program can come to.
+  GrammarProgram write() {
+    std::vector<int32_t> work{program_.start};
+    std::vector<bool> seen;
+    while (!work.empty()) {
+      const int32_t index = work.back();
+      work.pop_back();
+      seen.resize(program_.nodes.size());
+      if (seen[static_cast<size_t>(index)]) continue;
+      seen[static_cast<size_t>(index)] = true;
+      const ProgramNode node = at(index);
+      if (node.calls()) {
+        const int32_t start = unrolled(node.start);
+        at(index).start = start;
+        work.insert(work.end(), {start, node.next});
+      }
+      for (int32_t i = node.first; i < node.first + node.count; ++i) {
+        const auto place = static_cast<size_t>(i);
+        work.push_back(node.kind == NodeKind::Bytes ? program_.edges[place].next : program_.targets[place]);
+      }
+    }
+    return std::move(program_);
   }
-  for (EbnfNode& option : options) {
-    if (option.kind == EbnfNode::Kind::Sequence && calls_itself(option.parts.front())) {
-      option.parts.erase(option.parts.begin());
-      more.parts.push_back(std::move(option));
-    } else if (!calls_itself(option)) {
-      first.parts.push_back(std::move(option));
+
+ private:
+  struct Beginning {
+    int32_t rule, node;  // from the node on, a text of the rule
+  };
+  struct Rest {
+    int32_t of, rule, node;  // behind `of`, from the node on, a text of the rule
+  };
+  struct Loop {
+    std::vector<int32_t> rules;  // their first nodes
+    std::vector<Beginning> beginnings;
+    std::vector<Rest> rests;
+  };
+
+  int32_t component(int32_t node) const { return component_[static_cast<size_t>(node)]; }
+
+  void find_loop(int32_t index, Loop& loop) {
+    for (auto called = called_.lower_bound({index, 0}); called != called_.end() && called->first == index; ++called)
+      loop.rules.push_back(called->second);
+    for (const int32_t rule : loop.rules) {
+      std::set<int32_t> seen;
+      std::vector<int32_t> work{rule};
+      while (!work.empty()) {
+        const int32_t place = work.back();
+        work.pop_back();
+        if (!seen.insert(place).second) continue;
+        const ProgramNode node = at(place);
+        if (node.kind == NodeKind::Split) {
+          for (int32_t i = 0; i < node.count; ++i)
+            work.push_back(program_.targets[static_cast<size_t>(node.first + i)]);
+        } else if (node.calls() && component(node.start) == index) {
+          loop.rests.push_back({node.start, rule, after_one(node)});
+        } else {
+          loop.beginnings.push_back({rule, place});
+        }
+      }
     }
   }
-  if (first.parts.empty() || more.parts.empty()) return;
-  EbnfNode repeat{.kind = EbnfNode::Kind::Repeat, .least = 0, .most = -1};
-  repeat.parts.push_back(std::move(more));
-  body = EbnfNode{.kind = EbnfNode::Kind::Sequence};
-  body.parts.push_back(std::move(first));
-  body.parts.push_back(std::move(repeat));
-}
+
+  // What is left of a call when what it calls was there once.
+  int32_t after_one(ProgramNode call) {
+    if (call.kind == NodeKind::Call || call.most == 1) return call.next;
+    --call.most;
+    if (call.least > 1) {
+      --call.least;
+      return add(call);
+    }
+    return add_split({add(call), call.next});
+  }
+
+  int32_t unrolled(int32_t rule) {
+    if (static_cast<size_t>(rule) >= component_.size()) return rule;
+    const auto found = loops_.find(component(rule));
+    // What is called from here on only, the rest of a rule, may begin with a call of the loop without being a rule of
+    // it.
+    if (found == loops_.end() || !called_.contains({component(rule), rule})) return rule;
+    const auto [known, fresh] = unrolled_.try_emplace(rule);
+    if (!fresh) return known->second;
+    const Loop& loop = found->second;
+    std::map<int32_t, int32_t> behind;  // each rule, where it began the one that is called
+    std::map<int32_t, std::vector<int32_t>> ways;
+    for (const int32_t one : loop.rules) behind[one] = add({});
+    for (const Rest& rest : loop.rests) {
+      const bool nothing = at(rest.node).kind == NodeKind::End;
+      ways[rest.of].push_back(nothing ? behind[rest.rule] : add_call(rest.node, behind[rest.rule]));
+    }
+    ways[rule].push_back(end_);
+    for (const int32_t one : loop.rules) set_targets(behind[one], ways[one]);
+    std::vector<int32_t> first;
+    for (const Beginning& beginning : loop.beginnings)
+      first.push_back(add_call(beginning.node, behind[beginning.rule]));
+    return known->second = add_split(first);
+  }
+
+  int32_t add_call(int32_t start, int32_t next) { return add({.kind = NodeKind::Call, .start = start, .next = next}); }
+
+  std::vector<int32_t> component_;                // of the nodes that were there at first
+  std::set<std::pair<int32_t, int32_t>> called_;  // what is called, behind its component
+  std::map<int32_t, Loop> loops_;                 // by component
+  std::map<int32_t, int32_t> unrolled_;           // what a call of a rule goes to instead
+  int32_t end_ = 0;
+};
 
 }  // namespace
 
-void unroll_left_recursion(EbnfRules& rules) {
-  for (size_t rule = 0; rule < rules.bodies.size(); ++rule) unroll_rule(rules.bodies[rule], rule);
-}
-
 bool left_recursive(const GrammarProgram& program) {
   const FirstMoves graph(program);
-  const std::vector<int32_t> component = components(graph, program.nodes.size());
+  const std::vector<int32_t> component = graph.components();
+  const auto of = [&](int32_t node) { return component[static_cast<size_t>(node)]; };
   bool found = false;
-  for (size_t node = 0; node < program.nodes.size(); ++node) {
-    graph.moves(node, [&](FirstMoves::Move move) { found |= move.call && component[move.to] == component[node]; });
+  for (int32_t node = 0; node < static_cast<int32_t>(program.nodes.size()); ++node) {
+    graph.moves(node, [&](FirstMoves::Move move) { found |= move.call && of(move.to) == of(node); });
   }
   return found;
+}
+
+GrammarProgram without_left_recursion(const GrammarProgram& program) {
+  return LoopsUnrolled(TakingCalls(program).write()).write();
 }
 
 }  // namespace millrace

@@ -1,15 +1,16 @@
-// Rules that call themselves before they have taken a byte: a pushdown automaton would call for ever.
+// Rules that call themselves, perhaps through others, before they have taken a byte: a pushdown automaton would call
+// for ever.
 #pragma once
 
-#include "sampling/grammar/ebnf_parser.h"
 #include "sampling/grammar/grammar_program.h"
 
 namespace millrace {
 
-// list ::= list "," item | item   becomes   list ::= item ("," item)*
-void unroll_left_recursion(EbnfRules& rules);
-
-// Whether some is left, through other rules for example.
 bool left_recursive(const GrammarProgram& program);
+
+// A program of the same texts that is not: what such rules begin with comes first, then what may follow it, over and
+// over.   a ::= b "x" | "y"   b ::= a "z" | "w"   becomes   a ::= ("y" | "w" "x") ("z" "x")*
+// Throws Usage where it grows too large.
+GrammarProgram without_left_recursion(const GrammarProgram& program);
 
 }  // namespace millrace

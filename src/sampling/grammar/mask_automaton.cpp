@@ -88,6 +88,7 @@ class MaskAutomaton::Follower : public Constraint {
 
 MaskAutomaton::MaskAutomaton(GrammarProgram program, std::shared_ptr<TokenVocabulary> vocabulary)
     : vocabulary_(std::move(vocabulary)), pushdown_(std::move(program)), most_bytes_(kMostStatesBytes) {
+  if (pushdown_.start() == Pushdown::kDead) fail(ErrorKind::Usage, "the grammar allows no text at all");
   for (auto& set : vocabulary_->sets(pushdown_.program().sets)) {
     std::vector<uint8_t> bytes = set->representatives(pushdown_.program());
     sets_.push_back({std::move(set), std::move(bytes)});

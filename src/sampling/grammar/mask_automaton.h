@@ -18,7 +18,7 @@ namespace millrace {
 
 class MaskAutomaton : public CompiledGrammar, public std::enable_shared_from_this<MaskAutomaton> {
  public:
-  // Throws Pushdown::TooComplex.
+  // Throws Pushdown::TooComplex, and Usage where the grammar allows no text.
   MaskAutomaton(GrammarProgram program, std::shared_ptr<TokenVocabulary> vocabulary);
 
   // Follows some answers, so that what most requests need is there. Throws TooComplex where masks would take too long.

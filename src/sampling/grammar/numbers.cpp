@@ -118,8 +118,8 @@ std::string list_multiples(int64_t least, int64_t most, int64_t multiple) {
 }
 
 // Decimal digits read from the left, with the remainder so far and the digits left as the state; few digits where the
-// divisor is large, so that the states stay few.
-std::string any_multiple(int64_t multiple, Ebnf& ebnf) {
+// divisor is large, so that the states stay few. `before` is what the digits of a number other than 0 come after.
+std::string any_multiple(int64_t multiple, const char* before, Ebnf& ebnf) {
   std::string zeros;
   for (; multiple % 10 == 0; multiple /= 10) zeros += '0';
   if (multiple > kLargestDivisor) {
@@ -145,7 +145,7 @@ std::string any_multiple(int64_t multiple, Ebnf& ebnf) {
     }
     next = names;
   }
-  return fmt::format("\"0\" | \"-\"? ({})", digits(0, 1));
+  return fmt::format("{} ({})", before, digits(0, 1));
 }
 
 }  // namespace
@@ -165,7 +165,7 @@ void NumberBounds::at_most(double bound, bool exclusive) {
 std::string number_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
   const bool whole = bounds.integer || bounds.multiple_of > 0;
   if (!bounds.least && !bounds.most) {
-    if (bounds.multiple_of > 1) return any_multiple(bounds.multiple_of, ebnf);
+    if (bounds.multiple_of > 1) return any_multiple(bounds.multiple_of, "\"0\" | \"-\"?", ebnf);
     return whole ? kAnyInteger : kAnyNumber;
   }
   const int fraction = whole ? 0 : kFraction;
@@ -175,7 +175,10 @@ std::string number_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
   const __int128 most = bounds.most ? scaled(*bounds.most, bounds.below, false, fraction) : end;
   if (least > most) fail(ErrorKind::Usage, "no number is between the bounds");
   if (bounds.multiple_of > 1) {
-    if ((most - least) / bounds.multiple_of > kMostListed) {
+    const bool many = (most - least) / bounds.multiple_of > kMostListed;
+    if (many && !bounds.most && least <= 1)  // those below 0, if any, are left out
+      return any_multiple(bounds.multiple_of, least == 1 ? "" : "\"0\" |", ebnf);
+    if (many) {
       fail(ErrorKind::Usage, "multipleOf {} with bounds so far apart is not supported", bounds.multiple_of);
     }
     return list_multiples(static_cast<int64_t>(least), static_cast<int64_t>(most), bounds.multiple_of);

@@ -1,9 +1,13 @@
 // Both of two schemas: keyword by keyword.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
+#include <string_view>
 
 #include "base/error.h"
+#include "base/json_text.h"
+#include "sampling/grammar/ebnf.h"
 #include "sampling/grammar/schema_document.h"
 
 namespace millrace {
@@ -94,6 +98,54 @@ Schema merge_keyword(const std::string& keyword, const Schema& a, const Schema& 
   fail(ErrorKind::Usage, "the schema has two different \"{}\" for the same value, which cannot be combined", keyword);
 }
 
+struct Limit {
+  std::string_view keyword;
+  bool (*applies)(const Schema& value);
+  double (*measure)(const Schema& value);
+  bool (*holds)(double measured, double limit);
+};
+
+const Limit* find_limit(std::string_view keyword) {
+  constexpr auto is_number = [](const Schema& v) { return v.is_number(); };
+  constexpr auto is_string = [](const Schema& v) { return v.is_string(); };
+  constexpr auto is_array = [](const Schema& v) { return v.is_array(); };
+  constexpr auto is_object = [](const Schema& v) { return v.is_object(); };
+  constexpr auto number = [](const Schema& v) { return v.get<double>(); };
+  constexpr auto length = [](const Schema& v) {
+    return static_cast<double>(code_points(v.get_ref<const std::string&>()).size());
+  };
+  constexpr auto size = [](const Schema& v) { return static_cast<double>(v.size()); };
+  constexpr auto at_least = [](double x, double limit) { return x >= limit; };
+  constexpr auto at_most = [](double x, double limit) { return x <= limit; };
+  static constexpr Limit kLimits[] = {{"minimum", is_number, number, at_least},
+                                      {"maximum", is_number, number, at_most},
+                                      {"exclusiveMinimum", is_number, number, [](double x, double y) { return x > y; }},
+                                      {"exclusiveMaximum", is_number, number, [](double x, double y) { return x < y; }},
+                                      {"minLength", is_string, length, at_least},
+                                      {"maxLength", is_string, length, at_most},
+                                      {"minItems", is_array, size, at_least},
+                                      {"maxItems", is_array, size, at_most},
+                                      {"minProperties", is_object, size, at_least},
+                                      {"maxProperties", is_object, size, at_most}};
+  const auto* found = std::find_if(std::begin(kLimits), std::end(kLimits),
+                                   [&](const Limit& limit) { return limit.keyword == keyword; });
+  return found == std::end(kLimits) ? nullptr : found;
+}
+
+// Whether a listed value keeps to what else the schema says. Refuses keywords that would have to be computed.
+bool satisfies_all(const Schema& value, const Schema& schema) {
+  for (const auto& item : schema.items()) {
+    const std::string& keyword = item.key();
+    if (keyword == "enum" || keyword == "type" || is_annotation(keyword)) continue;
+    if ((keyword == "pattern" || keyword == "format") && !value.is_string()) continue;
+    const Limit* limit = find_limit(keyword);
+    if (limit == nullptr || !item.value().is_number())
+      fail(ErrorKind::Usage, "the schema has enum or const beside \"{}\"; leave that one out", keyword);
+    if (limit->applies(value) && !limit->holds(limit->measure(value), item.value().get<double>())) return false;
+  }
+  return true;
+}
+
 // const as a list of one.
 Schema with_enum(Schema schema) {
   const auto constant = schema.find("const");
@@ -146,9 +198,7 @@ std::vector<std::string> schema_types(const Schema& schema) {
     for (const Schema& type : named->is_array() ? *named : Schema::array({*named})) {
       const bool known = type == "integer" ||
                          std::any_of(kAll.begin(), kAll.end(), [&](const std::string& name) { return type == name; });
-      if (!known)
-        fail(ErrorKind::Usage, "the schema has a type that does not exist: {}",
-             type.dump(-1, ' ', false, Schema::error_handler_t::replace));
+      if (!known) fail(ErrorKind::Usage, "the schema has a type that does not exist: {}", json_text(type));
       types.push_back(type);
     }
     return types;
@@ -172,18 +222,12 @@ std::vector<Schema> allowed_values(const Schema& raw) {
   const Schema schema = with_enum(raw);
   if (!schema["enum"].is_array() || schema["enum"].empty())
     fail(ErrorKind::Usage, "the schema's enum is not a list of values");
-  for (const auto& item : schema.items()) {
-    if (item.key() != "enum" && item.key() != "type" && !is_annotation(item.key())) {
-      fail(ErrorKind::Usage, "the schema has enum or const beside \"{}\"; leave that one out", item.key());
-    }
-  }
+  const std::vector<std::string> types = schema.contains("type") ? schema_types(schema) : std::vector<std::string>{};
   std::vector<Schema> values;
   for (const Schema& value : schema["enum"]) {
-    const std::vector<std::string> types = schema.contains("type") ? schema_types(schema) : std::vector<std::string>{};
-    if (types.empty() ||
-        std::any_of(types.begin(), types.end(), [&](const auto& type) { return type_allows(type, value); })) {
-      values.push_back(value);
-    }
+    const bool typed = types.empty() || std::any_of(types.begin(), types.end(),
+                                                    [&](const auto& type) { return type_allows(type, value); });
+    if (typed && satisfies_all(value, schema)) values.push_back(value);
   }
   return values;
 }

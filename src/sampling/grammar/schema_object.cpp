@@ -3,8 +3,9 @@
 #include <map>
 
 #include "base/error.h"
-#include "sampling/grammar/json_text.h"
+#include "base/json_text.h"
 #include "sampling/grammar/regex.h"
+#include "sampling/grammar/schema_fields.h"
 #include "sampling/grammar/schema_writer.h"
 
 namespace millrace {
@@ -94,7 +95,7 @@ std::optional<std::vector<SchemaWriter::Member>> SchemaWriter::members(const Sch
     const bool needed = holds(required, item.key());
     const Rule rule = needed ? value(item.value()) : optionally([&] { return value(item.value()); });
     if (rule) {
-      result.push_back({ebnf_literal(json_text(item.key()) + ":") + " " + space() + " " + *rule, needed});
+      result.push_back({ebnf_literal(json_text(Schema(item.key())) + ":") + " " + space() + " " + *rule, needed});
     } else if (needed) {
       return {};
     }

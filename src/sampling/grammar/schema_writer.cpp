@@ -4,10 +4,11 @@
 #include <utility>
 
 #include "base/error.h"
-#include "sampling/grammar/json_text.h"
+#include "base/json_text.h"
 #include "sampling/grammar/numbers.h"
 #include "sampling/grammar/regex.h"
 #include "sampling/grammar/schema.h"
+#include "sampling/grammar/schema_fields.h"
 #include "sampling/grammar/string_formats.h"
 
 namespace millrace {

@@ -3,12 +3,14 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json_text.h"
+
 namespace millrace {
 namespace {
 
 // The text of a JSON string; empty where it is none.
 std::string decode_string(const std::string& json) {
-  const auto value = nlohmann::json::parse(json, nullptr, false);
+  const auto value = read_json(json);
   return value.is_string() ? value.get<std::string>() : "";
 }
 

@@ -4,12 +4,12 @@
 #include <string>
 #include <utility>
 
+#include "base/json_text.h"
+
 namespace millrace {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string dump(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string text_of(const Json& message) {
   const auto content = message.find("content");
@@ -24,7 +24,7 @@ std::string text_of(const Json& message) {
 
 std::string describe(const Json& tools) {
   std::string text = "You can call functions. These are the functions, one in each line:\n";
-  for (const Json& tool : tools) text += dump(tool.contains("function") ? tool["function"] : tool) + "\n";
+  for (const Json& tool : tools) text += json_text(tool.contains("function") ? tool["function"] : tool) + "\n";
   text +=
       "To call one, answer with its name and arguments in this form, once for each call:\n"
       "<tool_call>\n{\"name\": \"NAME\", \"arguments\": {\"ARGUMENT\": VALUE}}\n</tool_call>";
@@ -35,8 +35,8 @@ std::string write_call(const Json& call) {
   const Json function = call.value("function", Json::object());
   const std::string name = function.value("name", Json("")).is_string() ? function.value("name", "") : "";
   const Json arguments = function.value("arguments", Json("{}"));
-  return "<tool_call>\n{\"name\": " + dump(name) +
-         ", \"arguments\": " + (arguments.is_string() ? arguments.get<std::string>() : dump(arguments)) +
+  return "<tool_call>\n{\"name\": " + json_text(Json(name)) +
+         ", \"arguments\": " + (arguments.is_string() ? arguments.get<std::string>() : json_text(arguments)) +
          "}\n</tool_call>";
 }
 

@@ -12,7 +12,7 @@
 namespace millrace {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef MILLRACE_SANITIZED
 constexpr double kSlower = 15;
 #else
 constexpr double kSlower = 2;  // the machine may be busy

@@ -112,8 +112,8 @@ void multiply_all(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_
 
 }  // namespace
 
-void pack_pairs(const float* a, int64_t stride, int64_t rows, int64_t cols, uint16_t* out, int64_t pair_stride) {
-  for (int64_t row = 0; row < rows; row += 2, out += pair_stride) {
+void PairProducts::pack_left(const float* a, int64_t stride, int64_t rows, int64_t cols, uint16_t* out, int64_t width) {
+  for (int64_t row = 0; row < rows; row += 2, out += 2 * width) {
     const float *first = a + row * stride, *second = first + stride;
     for (int64_t i = 0; i < cols; i += 8) {
       store_pair(round8(vld1q_f32(first + i), vld1q_f32(first + i + 4)),
@@ -122,22 +122,23 @@ void pack_pairs(const float* a, int64_t stride, int64_t rows, int64_t cols, uint
   }
 }
 
-void pack_pairs(DType dtype, const std::byte* const* rows, int64_t count, int64_t cols, uint16_t* out,
-                int64_t pair_stride) {
-  if (dtype == DType::F16) return pack_rows<DType::F16>(rows, count, cols, out, pair_stride);
-  pack_rows<DType::BF16>(rows, count, cols, out, pair_stride);
+void PairProducts::pack_right(DType dtype, const std::byte* const* rows, int64_t count, int64_t cols, uint16_t* out,
+                              int64_t width) {
+  if (dtype == DType::F16) return pack_rows<DType::F16>(rows, count, cols, out, 2 * width);
+  pack_rows<DType::BF16>(rows, count, cols, out, 2 * width);
 }
 
-void pack_column_pairs(DType dtype, const std::byte* const* rows, int64_t count, int64_t cols, uint16_t* out,
-                       int64_t pair_stride) {
-  if (dtype == DType::F16) return pack_columns<DType::F16>(rows, count, cols, out, pair_stride);
-  pack_columns<DType::BF16>(rows, count, cols, out, pair_stride);
+void PairProducts::pack_right_columns(DType dtype, const std::byte* const* rows, int64_t count, int64_t cols,
+                                      uint16_t* out, int64_t width) {
+  if (dtype == DType::F16) return pack_columns<DType::F16>(rows, count, cols, out, 2 * width);
+  pack_columns<DType::BF16>(rows, count, cols, out, 2 * width);
 }
 
-void multiply_pairs(const uint16_t* a, int64_t a_pair_stride, const uint16_t* b, int64_t b_pair_stride, int64_t rows,
-                    int64_t cols, int64_t depth, float* c, int64_t c_stride, bool accumulate) {
-  if (accumulate) return multiply_all<true>(a, a_pair_stride, b, b_pair_stride, rows, cols, depth, c, c_stride);
-  multiply_all<false>(a, a_pair_stride, b, b_pair_stride, rows, cols, depth, c, c_stride);
+void PairProducts::multiply(const uint16_t* left, const uint16_t* right, int64_t width, int64_t rows, int64_t cols,
+                            int64_t depth, float* c, int64_t c_stride, bool accumulate) {
+  const int64_t stride = 2 * width;
+  if (accumulate) return multiply_all<true>(left, stride, right, stride, rows, cols, depth, c, c_stride);
+  multiply_all<false>(left, stride, right, stride, rows, cols, depth, c, c_stride);
 }
 
 }  // namespace millrace

@@ -1,7 +1,8 @@
-// Matrix products of bf16 pairs with sums in f32 (BFMMLA), for the blocked attention of prefill.
+// Matrix products of bf16 pairs with sums in f32 (BFMMLA), for the blocked attention of prefill
+// (many_pairs-inl.h).
 //
 // One instruction multiplies two rows of A by two rows of B over four elements. So a matrix is packed as pairs of rows,
-// four elements of one row and then four of the other: [row / 2][element / 4][2][4], `pair_stride` numbers from pair to
+// four elements of one row and then four of the other: [row / 2][element / 4][2][4], 2 `width` numbers from pair to
 // pair.
 #pragma once
 
@@ -12,20 +13,19 @@
 
 namespace millrace {
 
-// Packs `rows` rows (an even number) of `cols` numbers (a multiple of eight), rounded to bf16.
-void pack_pairs(const float* a, int64_t stride, int64_t rows, int64_t cols, uint16_t* out, int64_t pair_stride);
+struct PairProducts {
+  static constexpr int kVectors = 8, kPositions = 8;
 
-// The same for rows of F16 or BF16 wherever they lie.
-void pack_pairs(DType dtype, const std::byte* const* rows, int64_t count, int64_t cols, uint16_t* out,
-                int64_t pair_stride);
-
-// Packs the transpose: pairs of columns, four rows at a time. `count` rows, a multiple of four; cols a multiple of
-// eight.
-void pack_column_pairs(DType dtype, const std::byte* const* rows, int64_t count, int64_t cols, uint16_t* out,
-                       int64_t pair_stride);
-
-// C[i][j] (+)= sum over k of A[i][k] B[j][k]; rows and cols are multiples of eight, depth of four.
-void multiply_pairs(const uint16_t* a, int64_t a_pair_stride, const uint16_t* b, int64_t b_pair_stride, int64_t rows,
-                    int64_t cols, int64_t depth, float* c, int64_t c_stride, bool accumulate);
+  // `rows` is even, `cols` a multiple of eight.
+  static void pack_left(const float* a, int64_t stride, int64_t rows, int64_t cols, uint16_t* out, int64_t width);
+  static void pack_right(DType dtype, const std::byte* const* rows, int64_t count, int64_t cols, uint16_t* out,
+                         int64_t width);
+  // Pairs of columns, four rows at a time: `count` is a multiple of four, `cols` of eight.
+  static void pack_right_columns(DType dtype, const std::byte* const* rows, int64_t count, int64_t cols, uint16_t* out,
+                                 int64_t width);
+  // Rows and cols are multiples of eight, depth of four.
+  static void multiply(const uint16_t* left, const uint16_t* right, int64_t width, int64_t rows, int64_t cols,
+                       int64_t depth, float* c, int64_t c_stride, bool accumulate);
+};
 
 }  // namespace millrace

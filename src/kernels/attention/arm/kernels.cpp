@@ -2,15 +2,16 @@
 // exact.
 #include "kernels/attention/arm/kernels.h"
 
+#include "kernels/attention/arm/bf16_products.h"
 #include "kernels/attention/arm/fp16_products.h"
 #include "kernels/attention/arm/half_products.h"
 #include "kernels/attention/flash.h"
 #include "kernels/cpu_lists.h"
 #include "kernels/simd/targets.h"
 // All inline SIMD code below is compiled for the one static target.
-#include "kernels/attention/arm/many_pairs-inl.h"
 #include "kernels/attention/few_queries-inl.h"
 #include "kernels/attention/finish-inl.h"
+#include "kernels/attention/many_pairs-inl.h"
 #include "kernels/attention/many_queries-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -88,7 +89,7 @@ void run_pair_piece(const AttentionArgs& args, const AttentionWorkspace& space, 
                     const Piece& piece, Partial& partial) {
   const TileShape shape(args, space, piece.tile);
   if (!shape.is_decode()) {
-    if (ManyPairs(shape, scratch).run(piece, partial)) return;
+    if (ManyPairs<PairProducts>(shape, scratch).run(piece, partial)) return;
     ManyQueries<dtype, Softmax::Lazy>(shape, scratch).run(piece, partial);
   } else if constexpr (dtype == DType::F16) {
     run_half_decode<Fhm>(shape, scratch, piece, partial);
@@ -113,11 +114,11 @@ bool can_run_pairs(const AttentionProblem& p, const Hardware& hardware) {
 }
 
 double half_gflops(const AttentionProblem& p, const Hardware& hardware) {
-  return (p.rows > p.sequences ? 0.6 : 0.45) * hardware.ceilings.f32_gflops;
+  return (p.rows > p.sequences ? 0.6 : 0.31) * hardware.ceilings.f32_gflops;
 }
 double pair_gflops(const AttentionProblem& p, const Hardware& hardware) {
-  if (p.rows > p.sequences) return 0.3 * hardware.ceilings.bf16_gflops;
-  return (p.kv == DType::F16 ? 0.45 : 0.35) * hardware.ceilings.f32_gflops;
+  if (p.rows > p.sequences) return 0.23 * hardware.ceilings.bf16_gflops;
+  return (p.kv == DType::F16 ? 0.31 : 0.25) * hardware.ceilings.f32_gflops;
 }
 
 template <class Arithmetic>

@@ -34,7 +34,7 @@ std::span<const Rows8Method> bf16_methods() {
        .scratch_bytes = Bf16Micro::kBytes,
        .strips_per_panel = Bf16Micro::kStrips,
        .multiply = panels_of_any<Bf16Micro>,
-       .compute_share = 0.33,
+       .compute_share = 0.41,
        .unpack_rows = 42,
        .row_step = 2},
   };

@@ -17,6 +17,12 @@ __device__ __forceinline__ uint64_t evict_first_policy() {
   return policy;
 }
 
+__device__ __forceinline__ uint64_t evict_normal_policy() {
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
 // Sixteen bytes that are read once: they shall not displace anything from the caches.
 __device__ __forceinline__ uint4 load_stream(const void* p) {
   uint4 v;

@@ -8,9 +8,11 @@ namespace millrace {
 const CudaLinearKernel& gemv_kernel();
 const CudaLinearKernel& flat_mma_kernel();
 const CudaLinearKernel& gemv_rows_kernel();
-std::span<const CudaLinearKernel> wgmma_kernels();  // 128 or 64 rows a block, and with two stages only
+std::span<const CudaLinearKernel> wgmma_kernels();  // 128 or 64 rows a block, with all of its memory, with two stages
+const CudaLinearKernel& packed_few_kernel();
+const CudaLinearKernel& packed_gemv_kernel();
+const CudaLinearKernel& packed_gemv_half_kernel();  // leaves room for the next one
 const CudaLinearKernel& packed_mma_kernel();
-const CudaLinearKernel& packed_stream_kernel();
 const CudaLinearKernel& packed_wgmma_kernel();
 const CudaLinearKernel& rows_kernel();
 

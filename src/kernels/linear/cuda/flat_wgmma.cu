@@ -30,7 +30,6 @@ struct WgmmaParams {
 // A block has 64 rows for each warpgroup at most; the products of those that it does not have are left aside.
 template <int kTokens, int kGroups>
 struct Tile {
-  static constexpr int kMaxRows = 64 * kGroups;
   static constexpr int kThreads = 128 * kGroups + 32;
 };
 
@@ -45,9 +44,11 @@ struct Pipeline {
 __device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensorMap& weights, const CUtensorMap& x,
                                             const WgmmaParams& p, int begin, int end, int row, int token) {
   const int ahead = min(end - begin, p.stages);
+  // One block of tokens: each weight is read once, and need not displace what others read again.
+  const uint64_t policy = p.token_blocks == 1 ? evict_first_policy() : evict_normal_policy();
   for (int i = 0; i < ahead; ++i) {
     arrive_expecting(pipe.full + i, pipe.stage_bytes);
-    copy_box(pipe.stages + i * pipe.stage_bytes, weights, (begin + i) * kDepth, row, pipe.full + i);
+    copy_box(pipe.stages + i * pipe.stage_bytes, weights, (begin + i) * kDepth, row, pipe.full + i, policy);
   }
   wait_for_previous_kernel();
   for (int i = 0; i < ahead; ++i) {
@@ -59,7 +60,7 @@ __device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensor
     uint8_t* to = pipe.stages + stage * pipe.stage_bytes;
     wait_barrier(pipe.empty + stage, parity);
     arrive_expecting(pipe.full + stage, pipe.stage_bytes);
-    copy_box(to, weights, i * kDepth, row, pipe.full + stage);
+    copy_box(to, weights, i * kDepth, row, pipe.full + stage, policy);
     copy_box(to + pipe.weight_bytes, x, i * kDepth, token, pipe.full + stage);
     if (++stage == p.stages) {
       stage = 0;
@@ -148,14 +149,19 @@ __global__ void __launch_bounds__(Tile<kTokens, kGroups>::kThreads, 1)
 
 // How a variant uses a multiprocessor. Half of its shared memory is for the block of the next kernel, which then fills
 // its pipeline while this one drains; many tokens need all of it.
+constexpr int kHalfKilobytes = 110, kAllKilobytes = 208;
 struct Variant {
-  int stages;  // at most
-  int groups;  // warpgroups of a block, up to 64 tokens
+  int stages;                 // at most
+  int least_rows, most_rows;  // of a block, up to 64 tokens; beyond 64 rows two warpgroups share them
+  int kilobytes = kHalfKilobytes;
+  int most_splits = 8;
 };
 
-constexpr Variant kWide{kMaxStages, 2};
-constexpr Variant kNarrow{kMaxStages, 1};
-constexpr Variant kDouble{2, 2};
+constexpr Variant kWide{kMaxStages, 80, 128};
+constexpr Variant kNarrow{kMaxStages, 48, 64};
+// A multiprocessor for itself: clusters of four would leave some multiprocessors of each group of them idle.
+constexpr Variant kDeep{kMaxStages, 64, 128, kAllKilobytes, 2};
+constexpr Variant kDouble{2, 80, 128};
 
 int tokens_of(int64_t m) {
   int tokens = 8;
@@ -163,7 +169,7 @@ int tokens_of(int64_t m) {
   return tokens;
 }
 
-int groups_of(const Variant& v, int tokens) { return tokens > 64 ? 2 : v.groups; }
+int groups_of(int tokens, int rows) { return tokens > 64 || rows > 64 ? 2 : 1; }
 
 // Rows of a block, and blocks along K.
 struct Cut {
@@ -171,35 +177,43 @@ struct Cut {
   double us;
 };
 
+// Products of rows that a block does not have read on behind its last stage.
+int bytes_beyond(int tokens, int rows) { return (64 * groups_of(tokens, rows) - rows) * kRowBytes; }
+
 int stages_of(const Variant& v, int tokens, int rows) {
-  const int stage = (rows + tokens) * kRowBytes;
-  return std::clamp((tokens > 64 ? 208 : 104) * 1024 / stage, 2, v.stages);
+  const int stage = (rows + tokens) * kRowBytes, kilobytes = tokens > 64 ? kAllKilobytes : v.kilobytes;
+  return std::clamp((kilobytes * 1024 - bytes_beyond(tokens, rows)) / stage, 2, v.stages);
 }
 
 // The multiprocessor with the most rows decides, though it can draw somewhat more than its share of the bandwidth.
-// Every block of rows reads x through the second-level cache; a cluster adds up its parts token by token.
+// Every block of rows reads x through the second-level cache; a cluster adds up its parts token by token, and a large
+// one is not spread evenly.
 double cost_us(const CudaLinearProblem& p, const CudaLimits& limits, const Variant& v, int rows, int splits) {
   const int tokens = tokens_of(p.m);
   const int64_t row_blocks = ceil_div(p.n, rows), token_blocks = ceil_div(p.m, tokens);
   const int64_t blocks = row_blocks * token_blocks * splits;
   const double m = static_cast<double>(p.m), k = static_cast<double>(p.k);
-  const double streamed = stream_us(p, limits, blocks, 2, 4.2);
+  // A block that has a multiprocessor for itself goes at full speed sooner, but the next one waits for its end.
+  const double ramp = v.kilobytes == kHalfKilobytes ? 3.6 : blocks <= limits.sms ? 2.3 : 4.6;
+  const double streamed = stream_us(p, limits, blocks, 2, ramp);
   const double each = static_cast<double>(rows) * k * 2 / splits, share = limits.bytes_per_us / limits.sms;
-  const double busiest = 4.2 + static_cast<double>(ceil_div(blocks, limits.sms)) * each / (1.1 * share);
+  const double busiest = ramp + static_cast<double>(ceil_div(blocks, limits.sms)) * each / (1.1 * share);
   const double in_flight = static_cast<double>(stages_of(v, tokens, rows)) * rows * kRowBytes;
-  const double slow = std::max(1.0, 55e3 / in_flight);  // latency: some 55 KB must be under way
-  const double x_us = 0.2 * 2 * k * m * static_cast<double>(row_blocks) / limits.bytes_per_us;
+  const double slow = std::max(1.0, 48e3 / in_flight);  // latency: some 48 KB must be under way
+  const double x_us = 0.1 * 2 * k * m * static_cast<double>(row_blocks) / limits.bytes_per_us;
   const double join_us = splits > 1 ? 0.2 + 0.016 * (splits - 1) * m : 0;
+  const double crowded = splits > 2 ? 1 + 0.003 * std::min(m, 64.0) : 1;
   const double flops = 2 * static_cast<double>(row_blocks * rows) * k * static_cast<double>(token_blocks * tokens);
-  return std::max(std::max(streamed, busiest) * slow + x_us + join_us, 8 + flops / (0.65 * limits.flops_per_us));
+  return std::max(std::max(streamed, busiest) * slow * crowded + x_us + join_us,
+                  8 + flops / (0.65 * limits.flops_per_us));
 }
 
 Cut choose_cut(const CudaLinearProblem& p, const CudaLimits& limits, const Variant& v) {
-  const int most = 64 * groups_of(v, tokens_of(p.m)), least = p.m > 64 ? most : most / 2 + kTileRows;
+  const int most = p.m > 64 ? 128 : v.most_rows, least = p.m > 64 ? 128 : v.least_rows;
   Cut best{most, 1, cost_us(p, limits, v, most, 1)};
   for (int rows = most; rows >= least; rows -= kTileRows) {
     const int64_t blocks = ceil_div(p.n, rows) * ceil_div(p.m, tokens_of(p.m));
-    for (int splits = 1; splits <= 8; splits *= 2) {
+    for (int splits = 1; splits <= v.most_splits; splits *= 2) {
       if (splits > 1 && (blocks * splits / 2 >= limits.sms || ceil_div(p.k, kDepth) / splits < 4)) break;
       const double us = cost_us(p, limits, v, rows, splits);
       if (us < best.us) best = {rows, splits, us};
@@ -213,9 +227,8 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
 }
 
 template <class T, int kTokens, int kGroups>
-cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step,
-                   const Variant& v) {
-  const Cut cut = choose_cut(p, limits, v);
+cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cut& cut, int stages,
+                   const CudaStep& step) {
   CUtensorMap weights, x;
   if (!describe(weights, p.format, a.weights, p.n, p.k, packed_linear_stride(p.k), {kDepth, cut.rows, true}) ||
       !describe(x, p.x, a.x, p.m, p.k, a.x_stride, {kDepth, kTokens, true})) {
@@ -226,7 +239,7 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cu
   params.splits = cut.splits;
   params.iterations = static_cast<int>(ceil_div(p.k, kDepth));
   params.iterations_split = static_cast<int>(ceil_div(params.iterations, params.splits));
-  params.stages = stages_of(v, kTokens, cut.rows);
+  params.stages = stages;
   params.token_blocks = static_cast<int>(ceil_div(p.m, kTokens));
   params.out = linear_output(p, a);
   LaunchShape shape;
@@ -234,30 +247,39 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cu
   shape.grid = dim3(static_cast<unsigned>(ceil_div(p.n, cut.rows) * params.token_blocks * params.splits));
   shape.threads = Tile<kTokens, kGroups>::kThreads;
   shape.cluster = params.splits;
-  // Products of rows that a block does not have read on behind its last stage.
-  const int beyond = (Tile<kTokens, kGroups>::kMaxRows - cut.rows) * kRowBytes;
   const int stage_bytes = (cut.rows + kTokens) * kRowBytes, partials = cut.rows * kTokens / kTileRows * kTileStride * 4;
-  shape.shared_bytes = 1024 + static_cast<size_t>(std::max(params.stages * stage_bytes + beyond, partials));
+  shape.shared_bytes =
+      1024 + static_cast<size_t>(std::max(stages * stage_bytes + bytes_beyond(kTokens, cut.rows), partials));
   return launch_kernel(flat_wgmma<T, kTokens, kGroups>, shape, step, weights, x, params);
+}
+
+template <class T, int kTokens>
+cudaError_t launch_groups(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cut& cut, int stages,
+                          const CudaStep& step) {
+  if constexpr (kTokens <= 64) {
+    if (groups_of(kTokens, cut.rows) == 1) return launch<T, kTokens, 1>(p, a, cut, stages, step);
+  }
+  return launch<T, kTokens, 2>(p, a, cut, stages, step);
 }
 
 template <class T>
 cudaError_t launch_tokens(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits,
                           const CudaStep& step, const Variant& v) {
-  const bool one = groups_of(v, tokens_of(p.m)) == 1;
-  switch (tokens_of(p.m)) {
+  const Cut cut = choose_cut(p, limits, v);
+  const int tokens = tokens_of(p.m), stages = stages_of(v, tokens, cut.rows);
+  switch (tokens) {
     case 8:
-      return one ? launch<T, 8, 1>(p, a, limits, step, v) : launch<T, 8, 2>(p, a, limits, step, v);
+      return launch_groups<T, 8>(p, a, cut, stages, step);
     case 16:
-      return one ? launch<T, 16, 1>(p, a, limits, step, v) : launch<T, 16, 2>(p, a, limits, step, v);
+      return launch_groups<T, 16>(p, a, cut, stages, step);
     case 32:
-      return one ? launch<T, 32, 1>(p, a, limits, step, v) : launch<T, 32, 2>(p, a, limits, step, v);
+      return launch_groups<T, 32>(p, a, cut, stages, step);
     case 64:
-      return one ? launch<T, 64, 1>(p, a, limits, step, v) : launch<T, 64, 2>(p, a, limits, step, v);
+      return launch_groups<T, 64>(p, a, cut, stages, step);
     case 128:
-      return launch<T, 128, 2>(p, a, limits, step, v);
+      return launch_groups<T, 128>(p, a, cut, stages, step);
     default:
-      return launch<T, 256, 2>(p, a, limits, step, v);
+      return launch_groups<T, 256>(p, a, cut, stages, step);
   }
 }
 
@@ -284,6 +306,7 @@ std::span<const CudaLinearKernel> wgmma_kernels() {
   static constexpr CudaLinearKernel kKernels[] = {
       {"wgmma", "flat", can_run_variant<kWide>, estimate_variant<kWide>, run_variant<kWide>},
       {"wgmma-narrow", "flat", can_run_variant<kNarrow>, estimate_variant<kNarrow>, run_variant<kNarrow>},
+      {"wgmma-deep", "flat", can_run_variant<kDeep>, estimate_variant<kDeep>, run_variant<kDeep>},
       {"wgmma-double", "flat", can_run_variant<kDouble>, estimate_variant<kDouble>, run_variant<kDouble>},
   };
   return kKernels;

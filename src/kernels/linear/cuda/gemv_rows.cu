@@ -136,12 +136,6 @@ __device__ __forceinline__ void place_x(const RowsParams& p, T* to, int padded) 
   __syncthreads();
 }
 
-__device__ __forceinline__ float load_output(const LinearOutput& out, int column) {
-  if (out.type == DType::BF16) return to_float(static_cast<const __nv_bfloat16*>(out.y)[column]);
-  if (out.type == DType::F16) return to_float(static_cast<const __half*>(out.y)[column]);
-  return static_cast<const float*>(out.y)[column];
-}
-
 // One row times x; the chunk after each is asked for as its registers become free.
 template <class T>
 __device__ __forceinline__ float multiply_row(const RowsParams& p, const T* x, int& chunk, uint4 (&ahead)[kAhead],

@@ -49,4 +49,22 @@ cudaError_t launch_kernel(void (*kernel)(Params...), const LaunchShape& shape, c
   return cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
 }
 
+// How many clusters of that shape are on the device at once.
+template <class... Params>
+cudaError_t clusters_at_once(void (*kernel)(Params...), const LaunchShape& shape, int& clusters) {
+  const cudaError_t raised =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes));
+  if (raised != cudaSuccess) return raised;
+  cudaLaunchAttribute attribute;
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(shape.cluster));
+  config.blockDim = dim3(static_cast<unsigned>(shape.threads));
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
+}
+
 }  // namespace millrace

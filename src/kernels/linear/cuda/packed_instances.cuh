@@ -1,14 +1,16 @@
 // The kernels of one quantized format. Formats are instantiated in several files, so that they compile side by side.
 #pragma once
 
+#include "kernels/linear/cuda/packed_few.cuh"
+#include "kernels/linear/cuda/packed_gemv.cuh"
 #include "kernels/linear/cuda/packed_mma.cuh"
-#include "kernels/linear/cuda/packed_stream.cuh"
 #include "kernels/linear/cuda/packed_wgmma.cuh"
 
 // KIND is `extern` for those who only launch.
 #define MILLRACE_PACKED_INSTANCES(KIND, F)                                                                           \
   KIND template cudaError_t launch_packed<DType::F>(const PackedParams&, const LaunchShape&, const CudaStep&, int);  \
-  KIND template cudaError_t launch_stream<DType::F>(const PackedStreamParams&, const LaunchShape&, const CudaStep&,  \
-                                                    int);                                                            \
+  KIND template cudaError_t launch_gemv_share<DType::F>(bool, const PackedGemvParams&, const LaunchShape&,           \
+                                                        const CudaStep&, int);                                       \
+  KIND template cudaError_t launch_few<DType::F>(const PackedFewParams&, const CudaStep&, int);                      \
   KIND template cudaError_t launch_wgmma<DType::F>(const PackedWgmmaParams&, const CUtensorMap&, const LaunchShape&, \
                                                    const CudaStep&, int, int);

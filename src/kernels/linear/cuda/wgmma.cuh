@@ -17,6 +17,16 @@ __device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x
       : "memory");
 }
 
+// The same with a say in how long the second-level cache keeps it.
+__device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x, int y, uint64_t* barrier,
+                                         uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, "
+      "%3}], [%4], %5;" ::"r"(shared_address(to)),
+      "l"(&map), "r"(x), "r"(y), "r"(shared_address(barrier)), "l"(policy)
+      : "memory");
+}
+
 // Describes rows of 64 16-bit elements in shared memory, as copy_box puts them with the 128-byte swizzle: groups of
 // eight rows lie 1024 bytes apart.
 __device__ __forceinline__ uint64_t matrix_descriptor(const void* shared) {

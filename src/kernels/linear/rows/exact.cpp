@@ -2,6 +2,7 @@
 // passes over them. A result does not depend on how many rows there are: each sum is made in the same order.
 #include <algorithm>
 
+#include "kernels/linear/estimate.h"
 #include "kernels/linear/rows/rows.h"
 #include "kernels/simd/targets.h"
 
@@ -116,8 +117,7 @@ class ExactLinear : public LinearKernel {
     constexpr double kFlopsToUnpack = 35, kShareOfPeak = 0.6;
     const double flops = 2 * double(p.m) / kShareOfPeak + (p.format == DType::F32 ? 2 : kFlopsToUnpack);
     const double compute_us = 1e-3 * double(p.n) * double(p.k) * flops / hardware.ceilings.f32_gflops;
-    const double bytes_us = 1e-3 * double(p.n) * double(row_bytes(p.format, p.k)) / hardware.ceilings.read_gbs;
-    return hardware.ceilings.region_us + std::max(bytes_us, compute_us);
+    return hardware.ceilings.region_us + std::max(reading_us(p, 1, hardware), compute_us);
   }
   void run(const Args& args, const Executor& executor) const override {
     const int64_t tiles = (args.weights->n + kTileRows - 1) / kTileRows;

@@ -2,6 +2,7 @@
 // number is an f32; a result does not depend on how many rows of x there are.
 #include <algorithm>
 
+#include "kernels/linear/estimate.h"
 #include "kernels/linear/rows/rows.h"
 #include "kernels/simd/targets.h"
 
@@ -174,8 +175,7 @@ class PlainLinear : public LinearKernel {
     const double rows = double(p.m / 4 * 4) + kRowsOfASingleOne * double(p.m % 4);
     const double weights = double(p.n) * double(p.k);
     const double compute_us = 2e-3 * weights * rows / (kShareOfPeak * hardware.ceilings.f32_gflops);
-    const double bytes_us = 1e-3 * double(p.n) * double(row_bytes(p.format, p.k)) / (0.9 * hardware.ceilings.read_gbs);
-    return hardware.ceilings.region_us + std::max(bytes_us, compute_us);
+    return hardware.ceilings.region_us + std::max(reading_us(p, 0.9, hardware), compute_us);
   }
   void run(const Args& args, const Executor& executor) const override {
     const int64_t tiles = (args.weights->n + kRowsAtOnce - 1) / kRowsAtOnce;

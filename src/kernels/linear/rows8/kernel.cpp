@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/linear/estimate.h"
 #include "kernels/linear/rows/rows.h"
 #include "kernels/linear/rows8/packed.h"
 #include "kernels/linear/rows8/rows8.h"
@@ -16,8 +17,10 @@ constexpr int64_t kElementsWorthARegion = 1 << 14;  // a few microseconds of qua
 
 constexpr int64_t kPiecesPerThread = MR_PIECES;
 constexpr double kFlopsToQuantize = 40;          // an element of x
+constexpr double kProductsOfAResult = 150;       // that scaling and writing it takes as long as, in prompts
 constexpr int64_t kRowsInCache = MR_PANEL_ROWS;  // of x, for one stretch of k
-constexpr int64_t kStripsTogether = std::max({MR_SMALL_STREAMS, MR_NIBBLE_STREAMS, MR_K_STREAMS, MR_K_MIN_STREAMS});  // in decode
+constexpr int64_t kStripsTogether =
+    std::max({MR_SMALL_STREAMS, MR_NIBBLE_STREAMS, MR_K_STREAMS, MR_K_MIN_STREAMS});  // in decode
 constexpr int64_t kFewestRows = 64;  // that are worth unpacking a panel for
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -87,15 +90,15 @@ bool Rows8Kernel::can_run(const Problem& p, const Hardware& hardware) const {
 
 double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) const {
   const Ceilings& ceilings = hardware.ceilings;
-  const double bytes = double(p.n) * double(row_bytes(p.format, p.k));
-  const double bytes_us = 1e-3 * bytes / (method_.memory_share * ceilings.read_gbs);
+  const double bytes_us = reading_us(p, method_.memory_share, hardware);
   // Panels are unpacked once for all rows, strips again for every tile of them.
   const double times = method_.strips_per_panel > 0 ? 1 : double(ceil_div(p.m, method_.tile_rows));
   const double effort = method_.whole_nibbles ? nibble_effort(p.format) : unpack_effort(p.format);
   const double unpacking = method_.unpack_rows + method_.unpack_effort_rows * effort;
   const double gops = method_.compute_share * part_of_peak(method_.isa, hardware.isa) * ceilings.int8_gops;
   const double rows = double(round_up(p.m, method_.row_step)) + times * unpacking;
-  const double compute_us = 2e-3 * double(p.n) * double(p.k) * rows / gops;
+  const double depth = double(p.k) + (method_.strips_per_panel > 0 ? kProductsOfAResult : 0);
+  const double compute_us = 2e-3 * double(p.n) * depth * rows / gops;
   const double quantize_us = 1e-3 * kFlopsToQuantize * double(p.m) * double(p.k) / ceilings.f32_gflops;
   // Reading and computing overlap, but not perfectly where they take about as long.
   const double overlapped = std::pow(std::pow(bytes_us, 4) + std::pow(compute_us, 4), 0.25);

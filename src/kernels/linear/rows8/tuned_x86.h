@@ -48,3 +48,7 @@
 #ifndef MR_AMX_GROUPS
 #define MR_AMX_GROUPS 16
 #endif
+
+#ifndef MR_AMX_SUPERS
+#define MR_AMX_SUPERS 2
+#endif

@@ -1,6 +1,8 @@
-// AMX: 16 rows of weights with 16 rows of x, 32 bf16 elements each, in one instruction.
+// AMX: 16 rows of weights with 16 rows of x, 64 bytes of each, in one instruction.
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -15,11 +17,12 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
-MR_BEGIN_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16",
-                "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16")
+MR_BEGIN_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16,amx-int8",
+                "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16,amx-int8")
 namespace millrace {
 namespace {
 
+#include "kernels/linear/x86/amx_int8-inl.h"
 #include "kernels/linear/x86/amx_panel-inl.h"
 
 }  // namespace
@@ -30,6 +33,18 @@ namespace millrace {
 
 std::span<const Rows8Method> amx_methods() {
   static const Rows8Method methods[] = {
+      {.name = "full_amx_int8",
+       .isa = Isa::Amx,
+       .min_m = 2,
+       .tile_rows = 32,
+       .x_bytes = int8_x_bytes,
+       .quantize = quantize_for_int8,
+       .scratch_bytes = kInt8Bytes,
+       .strips_per_panel = kInt8Strips,
+       .multiply = amx_int8_panels,
+       .compute_share = 0.27,
+       .unpack_rows = 40,
+       .row_step = 16},
       {.name = "full_amx_bf16",
        .isa = Isa::Amx,
        .min_m = 2,
@@ -40,7 +55,7 @@ std::span<const Rows8Method> amx_methods() {
        .scratch_bytes = AmxMicro::kBytes,
        .strips_per_panel = AmxMicro::kStrips,
        .multiply = amx_panels,
-       .compute_share = 0.18,
+       .compute_share = 0.23,
        .unpack_rows = 80,
        .row_step = 16},
   };

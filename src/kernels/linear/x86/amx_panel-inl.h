@@ -4,7 +4,7 @@
 #pragma once
 
 #include "kernels/linear/rows8/tuned.h"
-#include "kernels/linear/x86/epilogue-inl.h"
+#include "kernels/linear/x86/amx_tiles-inl.h"
 #include "kernels/linear/x86/unpack-inl.h"
 // After the formats:
 #include "kernels/linear/rows8/panel-inl.h"
@@ -122,30 +122,6 @@ void convert_x(const LinearArgs& args, int64_t m_begin, int64_t m_end, std::byte
   }
 }
 
-// All eight tile registers in full: 16 rows of 64 bytes.
-class Tiles {
- public:
-  Tiles() {
-    const Config config;
-    _tile_loadconfig(&config);
-  }
-  ~Tiles() { _tile_release(); }
-  Tiles(const Tiles&) = delete;
-
- private:
-  struct alignas(64) Config {
-    uint8_t palette = 1, start_row = 0, reserved[14] = {};
-    uint16_t bytes_per_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-  };
-};
-
-// Results of 32 rows of weights and 32 rows of x. Kept here between the stretches of k: the rows of y lie far apart,
-// often by a power of two, and would push each other out of the caches.
-struct alignas(64) AmxSums {
-  float tiles[2][2][16][16];  // [tile of x][tile of weights]
-};
-
 // Registers 0 to 3 hold the results, 4 and 5 x, 6 and 7 weights.
 template <bool second>
 MR_INLINE inline void multiply_tiles(const AmxGroup* w, const AmxXBlock* x, Stretch stretch, AmxSums& sums) {
@@ -179,15 +155,6 @@ MR_INLINE inline void multiply_tiles(const AmxGroup* w, const AmxXBlock* x, Stre
   if constexpr (second) {
     _tile_stored(2, sums.tiles[1][0], 64);
     _tile_stored(3, sums.tiles[1][1], 64);
-  }
-}
-
-void write_sums(const LinearArgs& args, const AmxSums& sums, int64_t strip, int64_t row, int64_t rows) {
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t i = 0; i < 4; ++i) {
-      const __m256 eight = _mm256_load_ps(sums.tiles[r / 16][i / 2][r % 16] + i % 2 * 8);
-      write_eight(args, row + r, (strip + i) * kPackedRows, eight, true);
-    }
   }
 }
 

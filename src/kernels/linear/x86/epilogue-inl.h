@@ -1,11 +1,14 @@
-// From sums to y: bias, accumulation, rows of weights that do not exist. Included inside a target region.
+// From sums to y: bias, accumulation, columns that the weights or y do not have. Included inside a target region.
 #pragma once
 
 #include "kernels/linear/rows8/unroll-inl.h"
 
+// Panels and tiles may reach further than either.
+MR_INLINE inline int64_t columns_of(const LinearArgs& args) { return std::min(args.weights->n, args.y.cols); }
+
 // Eight outputs of row m from column n on. `fresh`: no part of the sum has been written to y before.
 inline void write_eight(const LinearArgs& args, int64_t m, int64_t n, __m256 sums, bool fresh) {
-  const int64_t count = args.weights->n - n;
+  const int64_t count = columns_of(args) - n;
   if (count <= 0) return;
   float* y = args.y.row<float>(m) + n;
   const bool add = args.accumulate || !fresh;

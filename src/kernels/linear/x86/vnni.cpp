@@ -81,7 +81,7 @@ std::span<const Rows8Method> vnni_methods() {
        .scratch_bytes = Micro512::kBytes,
        .strips_per_panel = Micro512::kStrips,
        .multiply = panels<Micro512>,
-       .compute_share = 0.42,
+       .compute_share = 0.75,
        .unpack_rows = 8},
   };
   return methods;

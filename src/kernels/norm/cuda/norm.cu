@@ -34,14 +34,20 @@ __device__ Eight load_summed(const CudaNormArgs& a, const Place& at, int column,
   return x;
 }
 
+__device__ Eight load_weights(const CudaNormArgs& a, int column, int count) {
+  Eight weights;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) weights.at[i] = i < count && a.weight != nullptr ? a.weight[column + i] : 1.0f;
+  return weights;
+}
+
 template <bool kWide>
-__device__ void store_normed(const CudaNormArgs& a, const Place& at, int column, int count, const Eight& x, float mean,
-                             float inverse) {
+__device__ void store_normed(const CudaNormArgs& a, const Place& at, int column, int count, const Eight& x,
+                             const Eight& weights, float mean, float inverse) {
   Eight y;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    y.at[i] = (x.at[i] - mean) * inverse;
-    if (i < count && a.weight != nullptr) y.at[i] *= a.weight[column + i];
+    y.at[i] = (x.at[i] - mean) * inverse * weights.at[i];
     if (i < count && a.bias != nullptr) y.at[i] += a.bias[column + i];
   }
   store_eight<kWide>(a.out, at.row * a.out.stride + at.begin + column, y, count);
@@ -68,9 +74,14 @@ template <int kEach, bool kWide>
 __global__ void __launch_bounds__(kMaxThreads) norm_rows(const __grid_constant__ CudaNormArgs a) {
   __shared__ float parts[32];
   allow_dependents();
+  Eight x[kEach] = {}, weights[kEach];
+#pragma unroll
+  for (int e = 0; e < kEach; ++e) {  // nobody writes the weights: they are here when x is
+    const int column = (e * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * 8;
+    weights[e] = load_weights(a, column, min(8, a.cols - column));
+  }
   wait_for_predecessors();
   const Place at{blockIdx.x, 0, a.cols};
-  Eight x[kEach] = {};
   float mean = 0, variance = 0;
 #pragma unroll
   for (int e = 0; e < kEach; ++e) {
@@ -91,7 +102,7 @@ __global__ void __launch_bounds__(kMaxThreads) norm_rows(const __grid_constant__
 #pragma unroll
   for (int e = 0; e < kEach; ++e) {
     const int column = (e * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * 8;
-    if (column < a.cols) store_normed<kWide>(a, at, column, min(8, a.cols - column), x[e], mean, inverse);
+    if (column < a.cols) store_normed<kWide>(a, at, column, min(8, a.cols - column), x[e], weights[e], mean, inverse);
   }
 }
 
@@ -119,7 +130,7 @@ __global__ void __launch_bounds__(kGroupWarps * 32) norm_groups(const __grid_con
   for (int column = lane * 8; column < cols; column += 256) {
     const int count = min(8, cols - column);
     const Eight x = load_eight<kWide>(from, at.row * from.stride + at.begin + column, count);
-    store_normed<kWide>(a, at, column, count, x, mean, inverse);
+    store_normed<kWide>(a, at, column, count, x, load_weights(a, column, count), mean, inverse);
   }
 }
 

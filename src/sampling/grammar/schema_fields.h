@@ -1,4 +1,4 @@
-// Small things that are read from, and written as, JSON.
+// Small things that are read from a schema.
 #pragma once
 
 #include <string>
@@ -7,10 +7,6 @@
 #include "sampling/grammar/schema_document.h"
 
 namespace millrace {
-
-inline std::string json_text(const Schema& value) {
-  return value.dump(-1, ' ', false, Schema::error_handler_t::replace);
-}
 
 // A keyword that is a count, or `missing` where it is not there.
 inline int64_t count_of(const Schema& schema, const char* keyword, int64_t missing) {

@@ -1,4 +1,13 @@
-// Blocked attention with BFMMLA: queries, keys, weights and values are rounded to bf16, all sums are f32.
+// Blocked attention with matrix instructions: queries, keys, weights and values are rounded to bf16, all sums are f32.
+//
+// Products bring what differs between instructions, over operands packed as they want them. `width` is the room for
+// elements along the depth of a product.
+//   kVectors, kPositions            query vectors and positions come in multiples of these
+//   pack_left(a, stride, rows, cols, out, width)                 rows of f32
+//   pack_right(dtype, rows, count, cols, out, width)             rows of F16 or BF16, wherever they lie
+//   pack_right_columns(dtype, rows, count, cols, out, width)     the transpose of such rows
+//   multiply(left, right, width, rows, cols, depth, c, c_stride, accumulate)   C[i][j] (+)= sum over k of A[i][k]
+//   B[j][k]
 
 #if defined(MILLRACE_MANY_PAIRS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_MANY_PAIRS_INL_H
@@ -7,61 +16,62 @@
 #define MILLRACE_MANY_PAIRS_INL_H
 #endif
 
-#include "kernels/attention/arm/bf16_products.h"
 #include "kernels/attention/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace {
 namespace HWY_NAMESPACE {
 
+template <class Products>
 class ManyPairs {
  public:
   ManyPairs(const TileShape& shape, const Scratch& scratch)
-      : shape_(shape), scratch_(scratch), vectors_((shape.vectors + 7) / 8 * 8), row_pair_(2 * shape.dim) {}
+      : shape_(shape),
+        scratch_(scratch),
+        vectors_((shape.vectors + Products::kVectors - 1) / Products::kVectors * Products::kVectors) {}
 
   // False: scores are so large that rounded keys and queries would not tell them apart.
   bool run(const Piece& piece, Partial& partial) {
-    shape_.start<Softmax::Lazy>(partial);
+    shape_.template start<Softmax::Lazy>(partial);
     std::fill(partial.sums + shape_.vectors * shape_.stride, partial.sums + vectors_ * shape_.stride, 0.0f);
     pack_queries();
     for (int begin = piece.begin, end; begin < piece.end; begin = end) {
       end = std::min(piece.end, (begin / kKvTile + 1) * kKvTile);
       const int count = find_rows(begin, end, shape_.args.kv.keys);
-      pack_pairs(shape_.args.kv.dtype, rows_, count, shape_.dim, keys(), row_pair_);
-      multiply_pairs(queries(), row_pair_, keys(), row_pair_, vectors_, count, shape_.dim, scratch_.scores,
-                     kScoreStride, false);
+      products_.pack_right(shape_.args.kv.dtype, rows_, count, shape_.dim, keys(), shape_.dim);
+      products_.multiply(queries(), keys(), shape_.dim, vectors_, count, shape_.dim, scratch_.scores, kScoreStride,
+                         false);
       if (!weigh_tile(begin, end, count, partial)) return false;
-      pack_pairs(scratch_.scores, kScoreStride, vectors_, count, scratch_.weights, kColumnPair);
+      products_.pack_left(scratch_.scores, kScoreStride, vectors_, count, scratch_.weights, kKvTile);
       find_rows(begin, end, shape_.args.kv.values);
-      pack_column_pairs(shape_.args.kv.dtype, rows_, count, shape_.dim, values(), kColumnPair);
-      multiply_pairs(scratch_.weights, kColumnPair, values(), kColumnPair, vectors_, shape_.dim, count, partial.sums,
-                     shape_.stride, true);
+      products_.pack_right_columns(shape_.args.kv.dtype, rows_, count, shape_.dim, values(), kKvTile);
+      products_.multiply(scratch_.weights, values(), kKvTile, vectors_, shape_.dim, count, partial.sums, shape_.stride,
+                         true);
     }
     return true;
   }
 
  private:
-  static constexpr int64_t kColumnPair = 2 * kKvTile;
-
   uint16_t* queries() const { return reinterpret_cast<uint16_t*>(scratch_.q); }
   uint16_t* keys() const { return reinterpret_cast<uint16_t*>(scratch_.keys); }
   uint16_t* values() const { return reinterpret_cast<uint16_t*>(scratch_.values); }
 
   void pack_queries() const {
-    float* two = scratch_.values;
-    for (int64_t vector = 0; vector < vectors_; vector += 2) {
-      for (int64_t i = 0; i < 2; ++i) {
-        const int row = static_cast<int>(vector + i) / shape_.group, head = static_cast<int>(vector + i) % shape_.group;
+    float* some = scratch_.values;
+    for (int64_t first = 0; first < vectors_; first += Products::kVectors) {
+      for (int64_t i = 0; i < Products::kVectors; ++i) {
+        const int row = static_cast<int>(first + i) / shape_.group, head = static_cast<int>(first + i) % shape_.group;
         const float* q = row < shape_.tile.rows ? shape_.query(row, head) : nullptr;
         for (int64_t e = 0; e < shape_.dim; ++e)
-          two[i * shape_.stride + e] = q != nullptr ? q[e] * shape_.query_scale : 0.0f;
+          some[i * shape_.stride + e] = q != nullptr ? q[e] * shape_.query_scale : 0.0f;
       }
-      pack_pairs(two, shape_.stride, 2, shape_.dim, queries() + vector / 2 * row_pair_, row_pair_);
+      products_.pack_left(some, shape_.stride, Products::kVectors, shape_.dim, queries() + first * shape_.dim,
+                          shape_.dim);
     }
   }
 
-  // Where the keys (or values) of positions [begin, end) lie. The last one is repeated up to a multiple of eight, which
-  // is returned.
+  // Where the keys (or values) of positions [begin, end) lie. The last one is repeated up to a multiple of
+  // kPositions, which is returned.
   int find_rows(int begin, int end, const std::byte* base) {
     int t = 0;
     for (int at = begin, n; at < end; at += n) {
@@ -69,7 +79,7 @@ class ManyPairs {
       const std::byte* row = base + shape_.offset(at, 0);
       for (int i = 0; i < n; ++i, row += shape_.row_bytes) rows_[t++] = row;
     }
-    for (; t % 8 != 0; ++t) rows_[t] = rows_[t - 1];
+    for (; t % Products::kPositions != 0; ++t) rows_[t] = rows_[t - 1];
     return t;
   }
 
@@ -113,7 +123,8 @@ class ManyPairs {
 
   const TileShape& shape_;
   const Scratch& scratch_;
-  const int64_t vectors_, row_pair_;
+  const int64_t vectors_;
+  const Products products_{};
   const std::byte* rows_[kKvTile];
 };
 

@@ -1,4 +1,4 @@
-#include "sampling/grammar/xgrammar_compiler.h"
+#include "xgrammar_compiler.h"
 
 #include <dlpack/dlpack.h>
 #include <xgrammar/xgrammar.h>

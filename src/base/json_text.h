@@ -1,0 +1,20 @@
+// JSON from text and to text. The parser and the writer are templates: compiled here once, they save every file that
+// uses them seconds.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+namespace millrace {
+
+// Discarded (no object, no array, nothing) where the text is not JSON.
+nlohmann::json read_json(std::string_view text);
+nlohmann::json read_json_with_comments(std::string_view text);
+nlohmann::ordered_json read_ordered_json(std::string_view text);
+
+// On one line unless there is an indent. Bytes that are no UTF-8 become replacement characters.
+std::string json_text(const nlohmann::json& json, int indent = -1);
+std::string json_text(const nlohmann::ordered_json& json, int indent = -1);
+
+}  // namespace millrace

@@ -1,0 +1,108 @@
+// A warp multiplies a packed unit with its x: the unit in registers, x in shared memory (packed_x.cuh).
+//
+// One token fills one of the eight columns of a tensor-core product. It is spread over all of them: each of eight runs
+// of columns that share a scale has the x of its own in its own column, and zeros in the others. Scales are then
+// applied once per unit, and not once per run.
+#pragma once
+
+#include "kernels/linear/cuda/packed_x.cuh"
+#include "kernels/linear/cuda/run_scales.cuh"
+
+namespace millrace {
+
+// Zeros in shared memory, for the columns that are not a run's: as many as a unit of x has bytes, from 64 bytes on, so
+// that they are on the banks where x is not.
+inline constexpr int kZeroBytes = 640;
+
+// One token: sums of rows g and g + 8, over the runs 2 t and 2 t + 1 of every eight.
+template <DType kFormat>
+__device__ __forceinline__ void multiply_unit(const UnitFragment<kFormat>& unit, const RunScales<kFormat>& scales,
+                                              const uint8_t* x, const uint8_t* zeros, const float* starts,
+                                              const float* plain, int lane, float (&sums)[2]) {
+  using U = Unit<kFormat>;
+  constexpr int kEights = RunScales<kFormat>::kEights;
+  float products[kEights][2][4];
+#pragma unroll
+  for (int eight = 0; eight < kEights; ++eight) {
+    const float2 start = *reinterpret_cast<const float2*>(starts + 8 * eight + lane % 4 * 2);
+    products[eight][0][0] = products[eight][0][2] = start.x;
+    products[eight][0][1] = products[eight][0][3] = start.y;
+#pragma unroll
+    for (float& sum : products[eight][1]) sum = 0;
+  }
+#pragma unroll
+  for (int block = 0; block < 8; ++block) {
+    uint32_t low[4], high[4];
+    unit.decode_half(block, 0, low);
+    unit.decode_half(block, 1, high);
+    if constexpr (U::kRun == 32) {
+      const uint4 xs = *reinterpret_cast<const uint4*>((lane / 4 == block ? x : zeros) + block * 64);
+      mma<__half>(products[0][0], low[0], high[0], low[1], high[1], xs.x, xs.y);
+      mma<__half>(products[0][1], low[2], high[2], low[3], high[3], xs.z, xs.w);
+    } else {
+#pragma unroll
+      for (int part = 0; part < 2; ++part) {
+        const int run = 2 * block + part;
+        const uint2 xs = *reinterpret_cast<const uint2*>((lane / 4 == run % 8 ? x : zeros) + block * 64 + part * 8);
+        mma<__half>(products[run / 8][part], low[2 * part], high[2 * part], low[2 * part + 1], high[2 * part + 1], xs.x,
+                    xs.y);
+      }
+    }
+  }
+#pragma unroll
+  for (int eight = 0; eight < kEights; ++eight) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float product = products[eight][0][i] + products[eight][1][i];
+      sums[i / 2] = fmaf(scales.scale[eight][i / 2][i % 2], product, sums[i / 2]);
+    }
+  }
+  if constexpr (U::kMinimum) {
+    const float2 sum = *reinterpret_cast<const float2*>(plain + lane % 4 * 2);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      sums[half] = fmaf(scales.minimum[half][0], sum.x, fmaf(scales.minimum[half][1], sum.y, sums[half]));
+    }
+  }
+}
+
+// Up to eight tokens, one in each column.
+template <DType kFormat>
+__device__ __forceinline__ void multiply_unit(const UnitFragment<kFormat>& unit, const RunScales<kFormat>& scales,
+                                              const uint8_t* x, const uint8_t*, const float* starts, const float* plain,
+                                              int lane, float (&sums)[4]) {
+  using U = Unit<kFormat>;
+  constexpr int kParts = 32 / U::kRun;
+#pragma unroll
+  for (int block = 0; block < 8; ++block) {
+    uint32_t low[4], high[4];
+    unit.decode_half(block, 0, low);
+    unit.decode_half(block, 1, high);
+    const uint4 xs = *reinterpret_cast<const uint4*>(x + block * 64);
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      const int run = kParts * block + part;
+      const float2 start = *reinterpret_cast<const float2*>(starts + run * 8 + lane % 4 * 2);
+      float products[4] = {start.x, start.y, start.x, start.y};
+#pragma unroll
+      for (int j = part; j < (kParts == 2 ? part + 1 : 2); ++j) {
+        mma<__half>(products, low[2 * j], high[2 * j], low[2 * j + 1], high[2 * j + 1], word(xs, 2 * j),
+                    word(xs, 2 * j + 1));
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float scale = scales.scale_of(run, half, lane);
+        sums[2 * half] = fmaf(scale, products[2 * half], sums[2 * half]);
+        sums[2 * half + 1] = fmaf(scale, products[2 * half + 1], sums[2 * half + 1]);
+        if constexpr (U::kMinimum) {
+          const float2 sum = *reinterpret_cast<const float2*>(plain + run * 8 + lane % 4 * 2);
+          const float minimum = scales.minimum_of(run, half, lane);
+          sums[2 * half] = fmaf(minimum, sum.x, sums[2 * half]);
+          sums[2 * half + 1] = fmaf(minimum, sum.y, sums[2 * half + 1]);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,19 @@
+#include "kernels/linear/estimate.h"
+
+namespace millrace {
+namespace {
+
+// Measured on a Neoverse-V1 over whole models, with one and with two threads; docs/predictions.md shows what comes of
+// it.
+constexpr double kOfPlainReads = 0.89;  // of the bandwidth that a loop which only reads has
+constexpr double kStartUs = 6;          // of a call: until all streams flow, and while the last ones end
+constexpr double kStartBytes = 100e3;   // less than that, and the weights are probably still in a cache
+
+}  // namespace
+
+double reading_us(const LinearProblem& p, double share, const Hardware& hardware) {
+  const double bytes = static_cast<double>(p.n) * static_cast<double>(row_bytes(p.format, p.k));
+  return 1e-3 * bytes / (share * kOfPlainReads * hardware.ceilings.read_gbs) + kStartUs * bytes / (bytes + kStartBytes);
+}
+
+}  // namespace millrace
