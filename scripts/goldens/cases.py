@@ -226,6 +226,17 @@ QWEN = [
         matters=[rope(theta=100000.0)],
         prompt=80,
     ),
+    Case(
+        "qwen3_sliding_window",
+        "Qwen3ForCausalLM",
+        SMALL | {"head_dim": 16, "use_sliding_window": True, "sliding_window": 12, "max_window_layers": 1,
+                 "num_hidden_layers": 3},
+        "QK-norm, full attention below max_window_layers, sliding windows above",
+        matters=[{"use_sliding_window": False}, {"max_window_layers": 0}, {"max_window_layers": 2}],
+        prompt=40,
+        gguf=False,
+        notes=NO_WINDOW_IN_GGUF,
+    ),
 ]
 
 GEMMA2_CONFIG = SMALL | {

@@ -30,17 +30,27 @@ IsaSet allowed_isa(const std::string& level) {
   fail(ErrorKind::Usage, "--isa {}: unknown here; one of {}", level, names);
 }
 
-// What linear layers take: on a GPU the weights' own 16-bit format, bf16 for quantized ones. f32 weights stay with f32.
-DType working_type(const WeightSource& source, const Device& device, bool exact) {
-  if (device.is_host() || exact) return DType::F32;
+// The format of most of the bytes of the matrices.
+DType weight_format(const WeightSource& source) {
   std::map<DType, size_t> bytes;
   for (const auto& tensor : source.tensors()) {
     if (tensor.dtype && tensor.shape.size() > 1) bytes[*tensor.dtype] += tensor.bytes;
   }
   const auto most =
       std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most == bytes.end()) return DType::F32;
-  return is_quantized(most->first) ? DType::BF16 : most->first;
+  return most == bytes.end() ? DType::F32 : most->first;
+}
+
+// What linear layers take: on a GPU the weights' own 16-bit format, bf16 for quantized ones. f32 weights stay with f32.
+DType working_type(DType weights, const Device& device, bool exact) {
+  if (device.is_host() || exact) return DType::F32;
+  return is_quantized(weights) ? DType::BF16 : weights;
+}
+
+// On a CPU f32 weights stay with f32 arithmetic, in attention too: products in bf16 lose what the file was kept wide
+// for.
+Precision precision_for(DType weights, const Device& device, bool exact) {
+  return exact || (device.is_host() && weights == DType::F32) ? Precision::Exact : Precision::Fast;
 }
 
 void check_kv_type(DType kv, const Model& model) {
@@ -65,9 +75,10 @@ Runner::Runner(std::shared_ptr<const WeightSource> source, const LoadOptions& op
   options_.logit_rows = std::max(options_.logit_rows, options_.sequences);
   plans_ = PlanCache::load(PlanCache::file_for(hardware().id, hardware().threads));
   pool_ = std::make_unique<ThreadPool>(options_.threads);
-  const DType working = working_type(*source_, *device_, options_.exact);
+  const DType weights = weight_format(*source_);
+  const DType working = working_type(weights, *device_, options_.exact);
   ops_ = std::make_unique<Ops>(device_->is_host() ? cpu_kernels() : cuda_kernels(), *device_, *pool_, &plans_,
-                               OpsOptions{.precision = options_.exact ? Precision::Exact : Precision::Fast,
+                               OpsOptions{.precision = precision_for(weights, *device_, options_.exact),
                                           .forced = options_.forced,
                                           .working = working,
                                           .batch_invariant = options_.batch_invariant});

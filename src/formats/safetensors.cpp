@@ -116,8 +116,8 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
     list_ = nullptr;
     return true;
   }
-  bool parse_error(size_t, const std::string&, const nlohmann::json::exception& e) override {
-    fail(ErrorKind::BadFile, "{}: the header is not valid JSON: {}", origin_, e.what());
+  bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) override {
+    fail(ErrorKind::BadFile, "{}: the header is not valid JSON from byte {} on", origin_, position);
   }
 
  private:

@@ -68,4 +68,15 @@ std::vector<int> layer_windows(const WeightSource& source, const DecoderConfig& 
   return windows;
 }
 
+std::vector<int> upper_layer_windows(const WeightSource& source, const DecoderConfig& c) {
+  // GGUF files have no such keys.
+  if (!source.config().optional_boolean({.hf = "use_sliding_window"}).value_or(false))
+    return std::vector<int>(static_cast<size_t>(c.layers), 0);
+  if (source.config().has({.hf = "layer_types"})) return layer_windows(source, c, 1);
+  const int64_t full = source.config().optional_integer({.hf = "max_window_layers"}).value_or(c.layers);
+  std::vector<int> windows;
+  for (int64_t i = 0; i < c.layers; ++i) windows.push_back(i >= full ? c.window : 0);
+  return windows;
+}
+
 }  // namespace millrace

@@ -43,5 +43,7 @@ double gemma_score_divisor(const WeightSource& source, const DecoderConfig& conf
 // The window of each layer where a config says which layers slide: "layer_types" of Hugging Face, or every layer but
 // each `pattern`-th (1: none slides, 0: all do).
 std::vector<int> layer_windows(const WeightSource& source, const DecoderConfig& config, int64_t pattern);
+// The same for Qwen: none slides without "use_sliding_window", else those from "max_window_layers" on.
+std::vector<int> upper_layer_windows(const WeightSource& source, const DecoderConfig& config);
 
 }  // namespace millrace

@@ -1,5 +1,6 @@
 // Qwen 2 and 2.5: as Llama, with biases on q, k and v, and a sliding window on the upper layers where a config asks for
 // it.
+#include <algorithm>
 #include <cmath>
 
 #include "models/blocks.h"
@@ -16,24 +17,14 @@ struct Layer {
   FeedForwardWeights feed;
 };
 
-// "sliding_window" counts only with "use_sliding_window"; GGUF files have neither.
-std::vector<int> windows_of(const WeightSource& source, const DecoderConfig& c) {
-  if (!source.config().optional_boolean({.hf = "use_sliding_window"}).value_or(false))
-    return std::vector<int>(static_cast<size_t>(c.layers), 0);
-  if (source.config().has({.hf = "layer_types"})) return layer_windows(source, c, 1);
-  const int64_t full = source.config().optional_integer({.hf = "max_window_layers"}).value_or(c.layers);
-  std::vector<int> windows;
-  for (int64_t i = 0; i < c.layers; ++i) windows.push_back(i >= full ? c.window : 0);
-  return windows;
-}
-
 class Qwen2 final : public Model {
  public:
   Qwen2(const WeightSource& source, Weights& w)
       : config_(read_decoder_config(source)), rope_(w.placed(read_rope_frequencies(source, config_))) {
     const auto& c = config_;
     activation_ = read_activation(source, "hidden_act", Activation::Silu);
-    const auto windows = windows_of(source, c);
+    const auto windows = upper_layer_windows(source, c);
+    config_.window = *std::max_element(windows.begin(), windows.end());  // one that is named need not be used
     embedding_ = w.table({"token_embd.weight", "model.embed_tokens.weight"}, c.vocab, c.hidden);
     for (int64_t i = 0; i < c.layers; ++i) {
       Weights::Layer at(w, i, {"blk.{}.", "model.layers.{}."});

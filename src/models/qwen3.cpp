@@ -1,4 +1,5 @@
-// Qwen 3: as Llama, with an RMS norm of each head of q and k before they turn.
+// Qwen 3: as Qwen 2, with an RMS norm of each head of q and k before they turn in place of the biases.
+#include <algorithm>
 #include <cmath>
 
 #include "models/blocks.h"
@@ -8,6 +9,7 @@ namespace millrace {
 namespace {
 
 struct Layer {
+  int window;
   const float* attention_norm;  // [hidden]
   AttentionWeights attention;
   const float *q_norm, *k_norm;  // [head_dim]
@@ -19,16 +21,15 @@ class Qwen3 final : public Model {
  public:
   Qwen3(const WeightSource& source, Weights& w)
       : config_(read_decoder_config(source)), rope_(w.placed(read_rope_frequencies(source, config_))) {
-    // "sliding_window" counts only with "use_sliding_window", which no released model sets.
-    if (source.config().optional_boolean({.hf = "use_sliding_window"}).value_or(false))
-      refuse(source, "Qwen3 with a sliding window");
-    config_.window = 0;
     const auto& c = config_;
     activation_ = read_activation(source, "hidden_act", Activation::Silu);
+    const auto windows = upper_layer_windows(source, c);
+    config_.window = *std::max_element(windows.begin(), windows.end());  // one that is named need not be used
     embedding_ = w.table({"token_embd.weight", "model.embed_tokens.weight"}, c.vocab, c.hidden);
     for (int64_t i = 0; i < c.layers; ++i) {
       Weights::Layer at(w, i, {"blk.{}.", "model.layers.{}."});
       layers_.push_back({
+          .window = windows[static_cast<size_t>(i)],
           .attention_norm = at.vector({"attn_norm.weight", "input_layernorm.weight"}, c.hidden),
           .attention = load_attention(at, c),
           .q_norm = at.vector({"attn_q_norm.weight", "self_attn.q_norm.weight"}, c.head_dim),
@@ -44,8 +45,14 @@ class Qwen3 final : public Model {
   const DecoderConfig& config() const override { return config_; }
   int64_t long_from() const override { return rope_.long_from; }
 
+  std::vector<AttentionProblem> attention_problems() const override {
+    auto problems = Model::attention_problems();
+    for (size_t i = 0; i < layers_.size(); ++i) problems[i].window = layers_[i].window;
+    return problems;
+  }
+
   void forward(Pass& p) const override {
-    const AttentionSettings attention{.scale = 1 / std::sqrt(float(config_.head_dim))};
+    const float scale = 1 / std::sqrt(float(config_.head_dim));
     p.prepare_rope(rope_);
     p.ops.embed(*embedding_, p.batch.tokens, p.hidden);
     for (size_t i = 0; i < layers_.size(); ++i) {
@@ -54,7 +61,7 @@ class Qwen3 final : public Model {
       p.head_norm(p.q, config_.heads, layer.q_norm);
       p.head_norm(p.k, config_.kv_heads, layer.k_norm);
       p.turn(RopeStyle::Halves);
-      p.attend(i, attention);
+      p.attend(i, {.scale = scale, .window = layer.window});
       p.add_linear(p.attended, layer.attention.out, p.hidden);
 
       add_feed_forward(p, layer.feed, activation_, p.rms_norm(p.hidden, layer.feed_norm), p.hidden);

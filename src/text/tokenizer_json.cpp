@@ -1,4 +1,5 @@
 // tokenizer.json, as Hugging Face tokenizers writes it, and the little that tokenizer_config.json adds.
+#include <algorithm>
 #include <map>
 
 #include "text/tokenizer.h"
@@ -13,10 +14,13 @@ namespace millrace {
 namespace {
 
 // Ids are given as Hugging Face gives them: that of the vocabulary, else the next free one, whatever the file says.
-std::vector<AddedToken> read_added_tokens(const Json& tree, const Vocabulary& vocabulary) {
+std::vector<AddedToken> read_added_tokens(const TokenizerJson& json) {
   std::vector<AddedToken> tokens;
+  const Json& tree = json.tree;
+  const Vocabulary& vocabulary = *json.vocabulary;
   if (find_field(tree, "added_tokens") == nullptr) return tokens;
-  auto next_id = static_cast<int32_t>(vocabulary.count());
+  // A list counts tokens that it names twice, an object cannot.
+  auto next_id = static_cast<int32_t>(std::max(vocabulary.count(), json.scores.size()));
   std::map<std::string, size_t> known;
   for (const Json& entry : array_field(tree, "added_tokens")) {
     AddedToken token;
@@ -153,7 +157,7 @@ std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view tokenizer_
   };
   TokenizerParts parts;
   parts.vocabulary = json.vocabulary;
-  parts.added = read_added_tokens(json.tree, *json.vocabulary);
+  parts.added = read_added_tokens(json);
   parts.model = read_model(json, parts.added);
   parts.normalizer = normalizer_from_json(part("normalizer"));
   parts.pre_tokenizer = pre_tokenizer_from_json(part("pre_tokenizer"));

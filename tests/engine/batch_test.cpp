@@ -116,6 +116,19 @@ TEST_P(BatchTest, KvFormatsStayNearF32) {
   }
 }
 
+// With f32 weights the KV cache is all that the fast path rounds.
+TEST_P(BatchTest, FastPathComputesInF32WhereWeightsAreF32) {
+  auto options = exact();
+  options.kv_type = DType::F16;
+  auto reference = load(model(), options);
+  options.exact = false;
+  auto fast = load(model(), options);
+  const auto tokens = random_tokens(*reference, 60, 7);
+  for (const int32_t chunk : {60, 7, 1}) {
+    EXPECT_LE(distance(all_logits(*reference, tokens, chunk), all_logits(*fast, tokens, chunk)), kTolerance) << chunk;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, BatchTest,
                          testing::Values("llama_gqa", "mistral_sliding_window", "gemma2", "gemma3", "qwen3", "opt",
                                          "chatglm2"),

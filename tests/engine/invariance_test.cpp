@@ -54,7 +54,9 @@ TEST_P(InvarianceTest, AmongOthersATextIsTheSameAsAlone) {
 INSTANTIATE_TEST_SUITE_P(Models, InvarianceTest,
                          testing::Values(Case{"llama_gqa", true, DType::F32}, Case{"llama_gqa", false, DType::F16},
                                          Case{"mistral_sliding_window", false, DType::F16},
-                                         Case{"gemma2", false, DType::F32}, Case{"qwen3", false, DType::BF16}),
+                                         Case{"gemma2", false, DType::F32}, Case{"qwen3", false, DType::BF16},
+                                         Case{"llama_f16", false, DType::F16},
+                                         Case{"llama_bf16_smollm2", false, DType::BF16}),
                          [](const auto& info) {
                            return info.param.model + (info.param.exact ? "_exact_" : "_fast_") +
                                   std::string(name(info.param.kv));

@@ -9,6 +9,7 @@ namespace millrace {
 namespace {
 
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 
 std::vector<TensorInfo> read_safetensors_text(const std::string& file) {
@@ -62,6 +63,7 @@ TEST(Safetensors, HeadersThatDoNotFitAreRefused) {
   EXPECT_THAT(safetensors_error("[]"), HasSubstr("no JSON header"));
   EXPECT_THAT(safetensors_error(R"({"a":)"), HasSubstr("not valid JSON"));
   EXPECT_THAT(safetensors_error("{}x"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(safetensors_error("{\"a\x01"), EndsWith("the header is not valid JSON from byte 4 on"));
 }
 
 TEST(Safetensors, TensorsThatDoNotFitAreRefused) {

@@ -42,6 +42,23 @@ TEST(TokenizerJson, AddedTokensAreFoundFirstAndSpecialOnesOnlyWhenWanted) {
   EXPECT_EQ(tokenizer->decode(Ids{3, 4, 99, -5, 5}), "ab abba");
 }
 
+TEST(TokenizerJson, SpacesThatOneAddedTokenTookMakeNoSecond) {
+  json spaces = small_tokenizer();
+  spaces["added_tokens"].push_back({{"id", 6}, {"content", "  "}, {"lstrip", true}, {"rstrip", true}});
+  spaces["added_tokens"].push_back({{"id", 7}, {"content", " "}, {"lstrip", true}});
+  const auto tokenizer = tokenizer_from_json(spaces.dump(), "");
+  EXPECT_EQ(tokenizer->encode("a     b"), (Ids{1, 6, 2}));
+  EXPECT_EQ(tokenizer->encode("a b"), (Ids{1, 7, 2}));
+}
+
+TEST(TokenizerJson, AddedTokensFollowAListThatNamesATokenTwice) {
+  const auto tokenizer = tokenizer_from_json(
+      R"({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -1.0], ["b", -1.0], ["a", -2.0]]},
+          "added_tokens": [{"id": 4, "content": "new", "normalized": false}]})",
+      "");
+  EXPECT_EQ(tokenizer->encode("bnew"), (Ids{2, 4}));
+}
+
 TEST(TokenizerJson, MergesAreStringsOrPairs) {
   json pairs = small_tokenizer();
   pairs["model"]["merges"] = json::array({json::array({"a", "b"})});

@@ -62,6 +62,8 @@ void AddedTokenFinder::split(std::string_view text, bool parse_special,
       }
       end = space_end = stop;
     }
+    if (token.lstrip) begin = std::max(begin, done);
+    if (begin >= end) continue;  // white space that the token before has taken with it
     if (begin > done) visit(text.substr(done, begin - done), nullptr);
     visit(text.substr(begin, end - begin), &token);
     done = end;
