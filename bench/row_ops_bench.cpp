@@ -60,9 +60,10 @@ void register_all() {
     const auto x = random_matrix(p.rows, p.cols), up = random_matrix(p.rows, p.cols),
                out = random_matrix(p.rows, p.cols);
     const auto gate = std::make_shared<Matrix>(up->view());
-    register_kernels<ActivationOp>(cpu_activation_kernels(), p, (p.gated ? 12.0 : 8.0) * double(p.rows * p.cols), [=] {
-      return up, ActivationOp::Args{p.kind, x->view(), p.gated ? gate.get() : nullptr, out->view()};
-    });
+    register_kernels<ActivationOp>(
+        cpu_activation_kernels(), p, (p.gated ? 12.0 : 8.0) * double(p.rows * p.cols), [=, kept = up] {
+          return ActivationOp::Args{p.kind, x->view(), p.gated ? gate.get() : nullptr, out->view()};
+        });
   }
 }
 

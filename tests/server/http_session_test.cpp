@@ -127,7 +127,7 @@ TEST_F(HttpSessionTest, RefusesWhatIsTooLarge) {
 }
 
 TEST_F(HttpSessionTest, RefusesWhatIsNoHttp) {
-  for (const std::string& bad :
+  for (const std::string bad :
        {"hello\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET\r\n\r\n", "\x16\x03\x01\x02\x01garbage\r\n"}) {
     connect();
     send(bad);

@@ -120,7 +120,7 @@ double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) cons
   const double quantize_us = 1e-3 * kFlopsToQuantize * double(p.m) * double(p.k) / ceilings.f32_gflops;
   // Reading and computing overlap, but not perfectly where they take about as long.
   const double overlapped = std::pow(std::pow(bytes_us, 4) + std::pow(compute_us, 4), 0.25);
-  const double silu_us = p.gated ? row_work_us(p.m * p.n / 2, 24, hardware) - ceilings.region_us : 0;
+  const double silu_us = p.gated ? row_work_us(p.m * p.n / 2, 100, hardware) - ceilings.region_us : 0;
   return ceilings.region_us + quantize_us + overlapped + std::max(silu_us, 0.0);
 }
 
