@@ -51,6 +51,7 @@ enum class FinishReason : uint8_t {
   Length,     // max_tokens, or the context is full; Score and Embed end with it too
   Cancelled,  // by cancel() or by the end of the service
   Error,      // see Emission::error
+  NotInForm,  // the same: no token of the vocabulary continues what a constraint asks for
 };
 
 // One generated token of one choice, or its end. Every choice has exactly one emission with a finish reason, its last.
@@ -72,7 +73,7 @@ struct Emission {
   // token is -1.
   std::span<const TokenLogprobs> prompt_logprobs;
   std::span<const float> embedding;
-  std::string_view error;  // one line, with FinishReason::Error
+  std::string_view error;  // one line, with FinishReason::Error and NotInForm
 };
 
 }  // namespace millrace

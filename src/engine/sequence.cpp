@@ -9,7 +9,8 @@
 namespace millrace {
 namespace {
 
-constexpr std::string_view kNotInForm = "the answer cannot be continued in the form that was asked for";
+constexpr std::string_view kNotInForm =
+    "this model's vocabulary cannot write what the form that was asked for wants next";
 
 SamplingParams of_choice(SamplingParams params, int32_t choice) {
   params.stream += static_cast<uint64_t>(choice);
@@ -130,7 +131,7 @@ Emission Sequence::emission(int32_t token) {
 Emission Sequence::sample(std::span<float> logits) {
   const auto is_number = [](float logit) { return logit > -std::numeric_limits<float>::infinity(); };
   if (std::none_of(logits.begin(), logits.end(), is_number)) return take(-1);
-  if (constraint_ != nullptr && constraint_->failed()) return broken(kNotInForm);
+  if (constraint_ != nullptr && constraint_->failed()) return broken(FinishReason::NotInForm, kNotInForm);
   const int32_t token =
       sampler_.sample(logits, masked_ ? std::span<const uint32_t>(mask_) : std::span<const uint32_t>());
   Emission e = take(token);
@@ -155,19 +156,19 @@ Emission Sequence::take_drawn(int32_t token) {
   return take(token);
 }
 
-Emission Sequence::broken(std::string_view why) {
-  finish_ = FinishReason::Error;
+Emission Sequence::broken(FinishReason reason, std::string_view why) {
+  finish_ = reason;
   Emission e = emission(-1);
   e.error = why;
   return e;
 }
 
 Emission Sequence::take(int32_t token) {
-  if (token < 0) return broken("the model gives no number for any token: its weights are damaged");
+  if (token < 0) return broken(FinishReason::Error, "the model gives no number for any token: its weights are damaged");
   tokens_.push_back(token);
   const bool is_end = contains(request().end_tokens, token);
   if (constraint_ != nullptr && !is_end) constraint_->accept(token);
-  if (constraint_ != nullptr && constraint_->failed()) return broken(kNotInForm);
+  if (constraint_ != nullptr && constraint_->failed()) return broken(FinishReason::NotInForm, kNotInForm);
   if (is_end || (constraint_ != nullptr && constraint_->terminated())) {
     finish_ = FinishReason::Stop;
   } else if (length() >= longest_) {

@@ -89,7 +89,7 @@ class Sequence {
  private:
   void start_choice();
   Emission emission(int32_t token);
-  Emission broken(std::string_view why);
+  Emission broken(FinishReason reason, std::string_view why);
 
   std::shared_ptr<Group> group_;
   int32_t choice_;

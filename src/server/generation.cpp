@@ -21,6 +21,7 @@ const char* reason_word(FinishReason finish) {
     case FinishReason::Length:
       return "length";
     case FinishReason::Error:
+    case FinishReason::NotInForm:
       return "error";
     default:
       return "abort";
@@ -137,6 +138,7 @@ void Generation::take(Arrival& arrival) {
   Choice& choice = all_[static_cast<size_t>(index)];
   if (over_ || choice.ended) return;
   if (e.finish == FinishReason::Error) return give_up({500, arrival.error, "", "engine_error"});
+  if (e.finish == FinishReason::NotInForm) return give_up({400, arrival.error, "response_format", "not_in_form"});
   if (e.finish == FinishReason::Cancelled) return give_up({503, "the server is shutting down", "", "shutting_down"});
   if (e.choice == 0 && choice.tokens == 0) call_->usage.cached_tokens += e.cached_tokens;
   if (!arrival.prompt_logprobs.empty()) {

@@ -287,7 +287,7 @@ TEST_F(SchedulingTest, AConstraintThatFailsEndsInAnError) {
     finish = e.finish;
   })) {
   }
-  EXPECT_EQ(finish, FinishReason::Error);
+  EXPECT_EQ(finish, FinishReason::NotInForm);
   EXPECT_EQ(heard, Tokens{5});
 }
 

@@ -65,6 +65,13 @@ def test_other_forms(server, extra, pattern):
     assert re.fullmatch(pattern, body["choices"][0]["message"]["content"]), body["choices"][0]
 
 
+def test_a_form_that_the_vocabulary_cannot_write_is_the_requests_fault(client):
+    """The tiny vocabulary has no bytes of its own."""
+    with pytest.raises(openai.BadRequestError) as refused:
+        ask(client, extra_body={"response_format": {"type": "regex", "regex": "\U000fc6ab"}})
+    assert refused.value.code == "not_in_form"
+
+
 def test_completions_take_forms_too(server):
     status, _, body = server.post("/v1/completions", {
         "prompt": "Go.", "max_tokens": 100, "structured_outputs": {"json": POINT}, "temperature": 1, "seed": 1})
