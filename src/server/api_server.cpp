@@ -73,12 +73,13 @@ void ApiServer::start(std::function<LoadedModel()> loader) {
                            {"keys", !options_.keys.empty()},
                            {"model", model_->id()}});
   const auto begun = std::chrono::steady_clock::now();
-  model_->load(std::move(loader), [this, begun](const std::string& problem) {
+  // Not through model_, which is empty already when the end of the server waits for this.
+  model_->load(std::move(loader), [this, begun, &model = *model_](const std::string& problem) {
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
     if (problem.empty()) {
-      log_.event("ready", {{"model", model_->id()}, {"context", model_->context()}, {"load_ms", ms.count()}});
+      log_.event("ready", {{"model", model.id()}, {"context", model.context()}, {"load_ms", ms.count()}});
     } else {
-      log_.event("load_failed", {{"model", model_->id()}, {"message", problem}}, "error");
+      log_.event("load_failed", {{"model", model.id()}, {"message", problem}}, "error");
     }
   });
 }
