@@ -41,7 +41,7 @@ print(sys.argv[1], "threads:", {key: round(value, 2) for key, value in ceilings.
 fi
 
 if wants tiles; then
-  g++ -O3 -std=c++20 -w -mamx-tile -mamx-int8 -mavx512f -mavx512dq bench/x86/tile_rates.cpp -o build/tile_rates && timeout 30 build/tile_rates
+  g++ -O3 -std=c++20 -w -I src -mamx-tile -mamx-int8 -mavx512f -mavx512dq bench/x86/tile_rates.cpp -o build/tile_rates && timeout 30 build/tile_rates
 fi
 
 if wants kernels; then

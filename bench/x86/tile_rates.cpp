@@ -1,5 +1,5 @@
 // What AMX tiles cost beside their products: nanoseconds for a step of four int8 products, with operands from several
-// places. Stands alone: g++ -O3 -std=c++20 -mamx-tile -mamx-int8 -mavx512f -mavx512dq bench/x86/tile_rates.cpp
+// places: g++ -O3 -std=c++20 -I src -mamx-tile -mamx-int8 -mavx512f -mavx512dq bench/x86/tile_rates.cpp
 #include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+
+#include "kernels/simd/amx-inl.h"
 
 namespace {
 
@@ -82,12 +84,7 @@ void measure(const char* name, const Loads& loads) {
 int main() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   if (::syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0) return std::puts("no AMX here"), 1;
-  struct alignas(64) {
-    uint8_t palette = 1, start_row = 0, reserved[14] = {};
-    uint16_t bytes_per_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-  } const config;
-  _tile_loadconfig(&config);
+  load_tile_config();
   measure("products alone", {.w = false, .x = false});
   measure("weights from L1", {.x = false});
   measure("weights and x from L1", {.w_bytes = 16 << 10, .x_bytes = 16 << 10});
