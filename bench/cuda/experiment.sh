@@ -15,7 +15,7 @@ echo default; bench -m $EIGHT -p 0 -n 24 -d 1024 -b 1,8,32,64
 for k in stream-late stream-early stream-look stream-far stream-two stream-whole wgmma-deep; do
   echo "$k"; bench -m $EIGHT -p 0 -n 24 -d 1024 -b 1,8,32,64 --kernel linear=cuda_$k
 done
-echo stream-late, norms apart; bench -m $EIGHT -p 0 -n 24 -d 1024 -b 1,8,32,64 --kernel linear=cuda_stream-late --kernel norm=cuda_norm
+echo stream-late, norms apart; bench -m $EIGHT -p 0 -n 24 -d 1024 -b 1,8,32,64 --kernel linear=cuda_stream-late --kernel norm=cuda
 timeout 60 build/cuda/millrace tune --device cuda -m $EIGHT -b 64 | tail -n 3
 build/cuda/millrace explain --device cuda -m $EIGHT -b 1,8,32,64 | grep -E -A9 '^linear' | grep -E '^linear|stream|\*|deep' | cut -c1-90
 echo tuned; bench -m $EIGHT -p 0 -n 24 -d 1024 -b 1,8,32,64
