@@ -19,12 +19,13 @@ struct WarpgroupParams {
 template <int kDim>
 struct WarpgroupConfig {
   static constexpr int kConsumers = 2, kThreads = (kConsumers + 1) * 128, kRows = kConsumers * 64;
-  static constexpr int kTokens = 128, kStages = 2, kPanels = kDim / 64;
+  static constexpr int kTokens = 128, kStages = 3, kPanels = kDim / 64;
   static constexpr int kPanelBytes = kTokens * 128;
   static constexpr int kTileBytes = kPanels * kPanelBytes;
   static constexpr int kQueryBytes = kPanels * kRows * 128;
   static constexpr int kBarrierBytes = 4 * kStages * 8;
   static constexpr int kSharedBytes = 1024 + kQueryBytes + 2 * kStages * kTileBytes + kBarrierBytes;
+  static_assert(kSharedBytes <= 227 * 1024);
 };
 
 // Where things are in shared memory.
