@@ -18,6 +18,7 @@ for k in stream-late stream-early stream-look stream-far stream-two stream-whole
   echo "$k"; bench -m $EIGHT -p 0 -n 24 -d 1024 -b 1,8,32,64 --kernel linear=cuda_$k
 done
 echo stream-late, norms apart; bench -m $EIGHT -p 0 -n 24 -d 1024 -b 1,8,32,64 --kernel linear=cuda_stream-late --kernel norm=cuda
+for a in cluster8 cluster4; do echo "stream-look $a"; bench -m $EIGHT -p 0 -n 24 -d 1024 -b 1,8,32 --kernel linear=cuda_stream-look --kernel attention=cuda_${a}_lazy; done
 timeout 60 build/cuda/millrace tune --device cuda -m $EIGHT -b 64 | tail -n 3
-build/cuda/millrace explain --device cuda -m $EIGHT -b 1,8,32,64 | grep -E -A9 '^linear' | grep -E '^linear|stream|\*|deep' | cut -c1-90
+build/cuda/millrace explain --device cuda -m $EIGHT -b 1,8,32,64 | grep -E -A9 '^(linear|attention)' | grep -E '^linear|^attention|cluster|stream|\*|deep' | cut -c1-90
 echo tuned; bench -m $EIGHT -p 0 -n 24 -d 1024 -b 1,8,32,64

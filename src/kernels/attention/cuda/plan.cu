@@ -82,7 +82,7 @@ CudaAttentionPlan plan_clusters(CudaAttentionPlan plan, const DecodeEntry& entry
   if (resident == 0 || device_capability() < 90) return plan;
   plan.cluster = 1;
   // One block for each pair adds up in the order of the positions alone: how many there are decides nothing.
-  for (int ranks = plan.shape.invariant ? 1 : 16; ranks > 1; ranks /= 2) {
+  for (int ranks = plan.shape.invariant ? 1 : plan.shape.most_ranks; ranks > 1; ranks /= 2) {
     if (pairs * ranks > resident || resident_clusters(kernel, plan.threads, plan.shared_bytes, ranks) < pairs) continue;
     plan.cluster = ranks;
     break;
