@@ -8,7 +8,7 @@ bench() { timeout 60 build/cuda/millrace bench --device cuda -r 2 "$@" 2>&1 | gr
 cmake --preset cuda -DCMAKE_CUDA_ARCHITECTURES=90a-real > cfg.log 2>&1 || tail -n 20 cfg.log
 timeout 300 ninja -C build/cuda -j "$(nproc)" -k 0 cuda_tests millrace > bld.log 2>&1 || { grep -E 'error|FAILED' -A6 bld.log | head -n 60; }
 nvcc -std=c++20 -O3 -gencode=arch=compute_90a,code=sm_90a -Xptxas -v --expt-relaxed-constexpr --extended-lambda -Isrc -c src/kernels/linear/cuda/flat_stream.cu -o /tmp/fs.o 2>&1 | grep -E 'bfloat16|Used|spill' | grep -A2 bfloat | grep -E 'Used|spill' | head -n 24
-timeout 60 build/cuda/tests/cuda/cuda_tests --gtest_brief=1 --gtest_filter='*CudaLinearTest.*/BF16:*CudaLinearTest.*/F16:CudaSharedNorm*:*CudaGoldenTest.Greedy*:CudaAttention*:CudaRope*' > t.log 2>&1
+timeout 60 build/cuda/tests/cuda/cuda_tests --gtest_brief=1 --gtest_filter='*CudaLinearTest.*/BF16:*CudaLinearTest.*/F16:CudaSharedNorm*:*CudaGoldenTest.Greedy*:CudaAttention*:CudaRope*:CudaSynthetic*:CudaNorm*' > t.log 2>&1
 grep -hE 'Failure|actual:|Which is| with |seed|terminate|rror' t.log | cut -c1-200 | head -n 30
 grep -hE 'FAILED|PASSED' t.log | cut -c1-120
 nvcc -std=c++20 -O3 -gencode=arch=compute_90a,code=sm_90a -Xptxas -v --expt-relaxed-constexpr --extended-lambda -Isrc -c src/kernels/attention/cuda/prefill_hopper.cu -o /tmp/ph.o 2>&1 | grep -E 'Used|spill|setmax' | head -n 24
