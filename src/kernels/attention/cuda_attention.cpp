@@ -20,12 +20,9 @@ struct Variant {
   std::string_view name;
   CudaAttentionKind kind;
   Softmax softmax;
-  int most_ranks = 16;
 };
 constexpr Variant kVariants[] = {
     {"cuda_cluster_lazy", CudaAttentionKind::DecodeCluster, Softmax::Lazy},
-    {"cuda_cluster8_lazy", CudaAttentionKind::DecodeCluster, Softmax::Lazy, 8},
-    {"cuda_cluster4_lazy", CudaAttentionKind::DecodeCluster, Softmax::Lazy, 4},
     {"cuda_cluster_online", CudaAttentionKind::DecodeCluster, Softmax::Online},
     {"cuda_cluster_unified", CudaAttentionKind::DecodeCluster, Softmax::Unified},
     {"cuda_decode_lazy", CudaAttentionKind::Decode, Softmax::Lazy},
@@ -121,8 +118,7 @@ class CudaAttention final : public AttentionKernel {
                                    a.tables.longest_slice,
                                    rows,
                                    a.invariant,
-                                   most_context(a.tables.page_stride * a.kv.block_size),
-                                   variant_.most_ranks};
+                                   most_context(a.tables.page_stride * a.kv.block_size)};
     check_launch(launch_cuda_attention(plan(shape), args, cuda_launch(executor)), "starting attention");
   }
 
@@ -134,7 +130,7 @@ class CudaAttention final : public AttentionKernel {
             p.kv_heads,    p.head_dim,
             p.block_size,  static_cast<int>(p.sequences),
             longest,       static_cast<int>(p.rows),
-            p.invariant,   most_context(p.context), variant_.most_ranks};
+            p.invariant,   most_context(p.context)};
   }
 
   // Of no interest to the others: one plan is enough for all contexts.

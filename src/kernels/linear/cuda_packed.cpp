@@ -119,16 +119,11 @@ class PackedKernel final : public LinearKernel {
     const DType x = a.norm != nullptr ? cuda_packed_type(w.layout->name()) : a.x.dtype;
     const CudaLinearProblem p{w.format, x, a.y.dtype, w.n, w.k, a.x.rows, a.accumulate, a.gated};
     static_assert(NormAhead::kPart == kNormPart);
-    const CudaLinearArgs args{a.x.data,
-                              a.x.stride,
-                              w.data,
-                              a.bias,
-                              a.y.data,
-                              a.y.stride,
-                              nullptr,
-                              a.norm,
-                              a.epsilon,
-                              {a.ahead.weights, a.ahead.scaled.data, a.ahead.scaled.stride, a.ahead.squares},
+    const CudaLinearArgs args{a.x.data,  a.x.stride,
+                              w.data,    a.bias,
+                              a.y.data,  a.y.stride,
+                              nullptr,   a.norm,
+                              a.epsilon, {a.ahead.weights, a.ahead.scaled.data, a.ahead.scaled.stride, a.ahead.squares},
                               a.squares};
     check_cuda(launch_.run(p, args, limits_of(*executor.hardware),
                            {static_cast<cudaStream_t>(executor.queue), executor.overlap}),

@@ -39,7 +39,6 @@ struct CudaAttentionShape {
   bool invariant = false;  // DecodeCluster: a row's sums are in the same order whatever else is in the batch
   // DecodeCluster: past and new tokens of any slice at most, for which less memory may do; 0: not known.
   int max_context = 0;
-  int most_ranks = 16;  // DecodeCluster: blocks of a cluster at most
 
   friend bool operator==(const CudaAttentionShape&, const CudaAttentionShape&) = default;
 };

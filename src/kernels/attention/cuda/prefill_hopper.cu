@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "kernels/attention/cuda/occupancy.h"
 #include "kernels/attention/cuda/prefill_warpgroup.cuh"
 
@@ -54,8 +52,8 @@ CudaAttentionPlan plan_prefill_hopper(CudaAttentionPlan plan) {
   if (device_capability() != 90 || encoder() == nullptr) return plan;
   plan.threads = WarpgroupConfig<128>::kThreads;
   plan.shared_bytes = s.head_dim == 64 ? WarpgroupConfig<64>::kSharedBytes : WarpgroupConfig<128>::kSharedBytes;
-  const int resident = resident_blocks(reinterpret_cast<const void*>(kernel_for(s)), plan.threads, plan.shared_bytes);
-  plan.grid = std::min(resident, prefill_tiles(s, WarpgroupConfig<128>::kRows) * s.heads);
+  if (resident_blocks(reinterpret_cast<const void*>(kernel_for(s)), plan.threads, plan.shared_bytes) == 0) return plan;
+  plan.grid = prefill_tiles(s, WarpgroupConfig<128>::kRows) * s.heads;
   return plan;
 }
 
@@ -64,8 +62,7 @@ CudaError launch_prefill_hopper(const CudaAttentionPlan& plan, const CudaAttenti
   const CudaAttentionShape& s = plan.shape;
   if (!moves_by_eights(args.q, s.head_dim)) return cudaErrorInvalidValue;
   WarpgroupParams params;
-  const int tiles = prefill_tiles(s, WarpgroupConfig<128>::kRows);
-  params.prefill = {args, s.sequences, s.heads, s.kv_heads, s.block_size, tiles};
+  params.prefill = {args, s.sequences, s.heads, s.kv_heads, s.block_size, plan.grid / s.heads};
   params.box_rows = box_rows(s.block_size);
   if (!describe(s, args.keys, params.keys) || !describe(s, args.values, params.values)) return cudaErrorInvalidValue;
   return launch_kernel(kernel_for(s), dim3(static_cast<unsigned>(plan.grid)), plan.threads,

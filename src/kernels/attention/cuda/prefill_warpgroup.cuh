@@ -19,13 +19,12 @@ struct WarpgroupParams {
 template <int kDim>
 struct WarpgroupConfig {
   static constexpr int kConsumers = 2, kThreads = (kConsumers + 1) * 128, kRows = kConsumers * 64;
-  static constexpr int kTokens = 128, kStages = 3, kPanels = kDim / 64;
+  static constexpr int kTokens = 128, kStages = 2, kPanels = kDim / 64;
   static constexpr int kPanelBytes = kTokens * 128;
   static constexpr int kTileBytes = kPanels * kPanelBytes;
   static constexpr int kQueryBytes = kPanels * kRows * 128;
   static constexpr int kBarrierBytes = 4 * kStages * 8;
   static constexpr int kSharedBytes = 1024 + kQueryBytes + 2 * kStages * kTileBytes + kBarrierBytes;
-  static_assert(kSharedBytes <= 227 * 1024);
 };
 
 // Where things are in shared memory.
@@ -65,7 +64,7 @@ __device__ TileRange tile_range(const PrefillParams& p, const PrefillTile& tile)
   return {begin * Config::kTokens, last / Config::kTokens + 1 - begin};
 }
 
-// One thread. `turn` says which stage comes next.
+// One thread. `turn` counts tiles over both passes: it says which stage comes next.
 template <int kDim>
 __device__ void feed(const WarpgroupParams& w, const PrefillTile& tile, const TileRange& range,
                      const WarpgroupSpace<kDim>& space, int turn) {
@@ -197,7 +196,6 @@ class WarpgroupRows {
       packed[j] = {pack<T>(x.at[0], x.at[1]), pack<T>(x.at[2], x.at[3]), pack<T>(x.at[4], x.at[5]),
                    pack<T>(x.at[6], x.at[7])};
     }
-    group_meets();  // the last products with the queries before these are done
 #pragma unroll
     for (int j = 0; j < kEach; ++j) {
       const int i = j * 128 + thread, row = i / kPieces, piece = i % kPieces;
@@ -208,7 +206,7 @@ class WarpgroupRows {
                    : "memory");
     }
     publish_to_tensor_cores();
-    group_meets();
+    asm volatile("bar.sync %0, 128;" ::"r"(group_ + 1) : "memory");
   }
 
   __device__ void multiply_keys(int t, float (&score)[64]) {
@@ -307,8 +305,6 @@ class WarpgroupRows {
     for (int i = 0; i < Config::kTokens / 4; ++i) weights[i / 4][i % 4] = pack<T>(score[i * 2], score[i * 2 + 1]);
   }
 
-  __device__ void group_meets() const { asm volatile("bar.sync %0, 128;" ::"r"(group_ + 1) : "memory"); }
-
   // The groups hand their products to the tensor cores in turns, so that one's softmax runs beside the other's
   // products.
   __device__ void await_turn() const { asm volatile("bar.sync %0, 256;" ::"r"(4 + group_) : "memory"); }
@@ -327,44 +323,6 @@ class WarpgroupRows {
   float o_[kDim / 2];
 };
 
-// The tiles of query rows that a block takes one after the other: keys and values of the next one are on their way
-// while the last is finished. Going back and forth through those that see more and those that see less gives every
-// block its share of both.
-template <int kDim, class Visit>
-__device__ void for_each_tile(const PrefillParams& p, Visit visit) {
-  const int items = p.tiles * p.heads, blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
-  for (int round = 0; round * blocks < items; ++round) {
-    const int item = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
-    PrefillTile tile;
-    if (item >= items || !find_tile<WarpgroupConfig<kDim>::kRows>(p, item, tile)) continue;
-    visit(tile, tile_range<kDim>(p, tile));
-  }
-}
-
-// One warp. `turn` counts the tiles of keys over all tiles of queries and over both passes; returns where it ends.
-template <int kDim>
-__device__ int feed_all(const WarpgroupParams& w, const WarpgroupSpace<kDim>& space, int turn) {
-  for_each_tile<kDim>(w.prefill, [&](const PrefillTile& tile, const TileRange& range) {
-    if (threadIdx.x == 0) feed<kDim>(w, tile, range, space, turn);
-    __syncwarp();
-    turn += range.count;
-  });
-  return turn;
-}
-
-// Returns whether all products could be trusted.
-template <bool kSafe, class T, int kDim>
-__device__ bool attend_all(const PrefillParams& p, const WarpgroupSpace<kDim>& space, int group, int& turn) {
-  bool sound = true;
-  for_each_tile<kDim>(p, [&](const PrefillTile& tile, const TileRange& range) {
-    WarpgroupRows<T, kDim> rows(p, tile, range, space, group);
-    sound &= rows.template run<kSafe>(turn);
-    rows.write();
-    turn += range.count;
-  });
-  return sound;
-}
-
 template <class T, int kDim>
 __global__ void __launch_bounds__(WarpgroupConfig<kDim>::kThreads, 1)
     prefill_warpgroup(const __grid_constant__ WarpgroupParams w) {
@@ -375,6 +333,13 @@ __global__ void __launch_bounds__(WarpgroupConfig<kDim>::kThreads, 1)
   if (threadIdx.x == 0) {
     prefetch_map(&w.keys);
     prefetch_map(&w.values);
+  }
+  allow_dependents();
+  wait_for_predecessors();
+  PrefillTile tile;
+  if (!find_tile<Config::kRows>(w.prefill, tile)) return;
+  const TileRange range = tile_range<kDim>(w.prefill, tile);
+  if (threadIdx.x == 0) {
     for (int stage = 0; stage < Config::kStages; ++stage) {
       space.keys_full(stage).init(1);
       space.values_full(stage).init(1);
@@ -383,24 +348,20 @@ __global__ void __launch_bounds__(WarpgroupConfig<kDim>::kThreads, 1)
     }
     publish_to_tensor_cores();
   }
-  allow_dependents();
-  wait_for_predecessors();
   __syncthreads();
-  // Where a product could not be trusted, which takes hostile numbers, the block does all its tiles again with care.
+  const bool trusted = w.prefill.args.scale > 0;  // or the largest product would not be the largest score
   if (threadIdx.x < 128) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    int turn = 0;
-    if (threadIdx.x < 32) turn = feed_all<kDim>(w, space, 0);
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    if (threadIdx.x == 0) feed<kDim>(w, tile, range, space, 0);
     const bool again = __syncthreads_or(0) != 0;
-    if (again && threadIdx.x < 32) feed_all<kDim>(w, space, turn);
+    if (again && threadIdx.x == 0) feed<kDim>(w, tile, range, space, range.count);
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-    const int group = static_cast<int>(threadIdx.x) / 128 - 1;
-    const bool trusted = w.prefill.args.scale > 0;  // or the largest product would not be the largest score
-    int turn = 0;
-    const bool sound = attend_all<false, T, kDim>(w.prefill, space, group, turn) && trusted;
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    WarpgroupRows<T, kDim> rows(w.prefill, tile, range, space, static_cast<int>(threadIdx.x) / 128 - 1);
+    const bool sound = rows.template run<false>(0) && trusted;
     const bool again = __syncthreads_or(sound ? 0 : 1) != 0;
-    if (again) attend_all<true, T, kDim>(w.prefill, space, group, turn);
+    if (again) rows.template run<true>(range.count);
+    rows.write();
   }
 #endif
 }

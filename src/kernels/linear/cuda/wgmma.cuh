@@ -27,12 +27,6 @@ __device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x
       : "memory");
 }
 
-// Brings a box into the second-level cache.
-__device__ __forceinline__ void prefetch_box(const CUtensorMap& map, int x, int y) {
-  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(&map), "r"(x), "r"(y)
-               : "memory");
-}
-
 // Describes rows of 64 16-bit elements in shared memory, as copy_box puts them with the 128-byte swizzle: groups of
 // eight rows lie 1024 bytes apart.
 __device__ __forceinline__ uint64_t matrix_descriptor(const void* shared) {
