@@ -270,8 +270,8 @@ void Ops::run_parts(const Linear& linear, Matrix x, Matrix y, Fill fill) {
 
 void Ops::add_linear(Matrix x, const Linear& linear, Matrix y, const NextNorm& next) {
   shared_ = {};
-  const bool shares = is_plain_norm(next.norm) && x.dtype == options_.working && linear.parts.size() == 1 &&
-                      shares_norm(linear, x.rows) && shares_norm(*next.linear, x.rows);
+  const bool shares = options_.share_norms && is_plain_norm(next.norm) && x.dtype == options_.working &&
+                      linear.parts.size() == 1 && shares_norm(linear, x.rows) && shares_norm(*next.linear, x.rows);
   if (!shares) return this->linear(x, linear, y, /*accumulate=*/true);
   run_parts(linear, x, y, [&](LinearArgs& args) {
     args.accumulate = true;

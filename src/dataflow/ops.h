@@ -35,6 +35,7 @@ struct OpsOptions {
   std::map<std::string, std::string> forced;  // op -> kernel, from --kernel OP=NAME
   DType working = DType::F32;                 // of the activations that linear layers take
   bool overlap = true;                        // kernels of a GPU start while the ones before them drain
+  bool share_norms = true;                    // between two linear layers, where the kernels of both can
   // One kernel for every number of rows, and no sum whose order depends on them: a row's results are the same whatever
   // else is in the batch. Kernels of a GPU cut their sums by the number of rows, so they always get the same one.
   bool batch_invariant = false;

@@ -117,11 +117,11 @@ struct EightPairs {
   }
 };
 
-constexpr int kMostRowThreads = 1024;
+constexpr int kPairThreads = 128;
 
-// For prompts: whole heads turn, in 16 bits before and after. A block for each row, a thread for every eight pairs.
+// For prompts: whole heads turn, in 16 bits before and after. A thread for every eight pairs, rows along the grid.
 template <class T>
-__global__ void __launch_bounds__(kMostRowThreads) rope_write_rows(const __grid_constant__ CudaRopeWriteArgs a) {
+__global__ void __launch_bounds__(kPairThreads) rope_write_rows(const __grid_constant__ CudaRopeWriteArgs a) {
   allow_dependents();
   wait_for_predecessors();
   const int64_t row = blockIdx.x;
@@ -129,25 +129,23 @@ __global__ void __launch_bounds__(kMostRowThreads) rope_write_rows(const __grid_
   const bool halves = a.style == RopeStyle::Halves;
   const int32_t slot = a.row_slots[row];
   const int64_t page = slot / a.block_size;
-  for (int i = static_cast<int>(threadIdx.x); i < heads * pieces; i += static_cast<int>(blockDim.x)) {
-    const int head = i / pieces, pair = i % pieces * 8;
-    const bool is_q = head < a.heads, is_v = head >= a.heads + a.kv_heads;
-    if (!is_q && slot < 0) continue;
-    const int own = is_q ? head : (head - a.heads) % a.kv_heads;
-    const CudaMatrix& matrix = is_q ? a.q : is_v ? a.v : a.k;
-    T* from = static_cast<T*>(matrix.data) + row * matrix.stride + static_cast<int64_t>(own) * a.head_dim;
-    EightPairs x(halves, pair, a.head_dim);
-    x.a = widen(from + x.first);
-    x.b = widen(from + x.second);
-    if (!is_v) {
-      const float* angles = a.angles + row * a.head_dim + pair;
-      x.turn(halves, widen(angles), widen(angles + a.head_dim / 2));
-    }
-    const int64_t place = (page * a.kv_heads + own) * a.block_size + slot % a.block_size;
-    T* to = is_q ? from : static_cast<T*>(is_v ? a.values : a.keys) + place * a.head_dim;
-    narrow(to + x.first, x.a);
-    narrow(to + x.second, x.b);
+  const int i = static_cast<int>(blockIdx.y * kPairThreads + threadIdx.x), head = i / pieces, pair = i % pieces * 8;
+  const bool is_q = head < a.heads, is_v = head >= a.heads + a.kv_heads;
+  if (head >= heads || (!is_q && slot < 0)) return;
+  const int own = is_q ? head : (head - a.heads) % a.kv_heads;
+  const CudaMatrix& matrix = is_q ? a.q : is_v ? a.v : a.k;
+  T* from = static_cast<T*>(matrix.data) + row * matrix.stride + static_cast<int64_t>(own) * a.head_dim;
+  EightPairs x(halves, pair, a.head_dim);
+  x.a = widen(from + x.first);
+  x.b = widen(from + x.second);
+  if (!is_v) {
+    const float* angles = a.angles + row * a.head_dim + pair;
+    x.turn(halves, widen(angles), widen(angles + a.head_dim / 2));
   }
+  const int64_t place = (page * a.kv_heads + own) * a.block_size + slot % a.block_size;
+  T* to = is_q ? from : static_cast<T*>(is_v ? a.values : a.keys) + place * a.head_dim;
+  narrow(to + x.first, x.a);
+  narrow(to + x.second, x.b);
 }
 
 bool turns_in_rows(const CudaRopeWriteArgs& a) {
@@ -157,11 +155,10 @@ bool turns_in_rows(const CudaRopeWriteArgs& a) {
 }
 
 CudaError launch_rows_of_heads(const CudaRopeWriteArgs& a, const CudaLaunch& launch) {
-  const int work = (a.heads + 2 * a.kv_heads) * a.head_dim / 16;
-  const int threads = work < kMostRowThreads ? (work + 31) / 32 * 32 : kMostRowThreads;
-  const dim3 grid(static_cast<unsigned>(a.rows));
-  return a.kv == DType::F16 ? launch_kernel(rope_write_rows<__half>, grid, threads, 0, launch, a)
-                            : launch_kernel(rope_write_rows<__nv_bfloat16>, grid, threads, 0, launch, a);
+  const int work = (a.heads + 2 * a.kv_heads) * (a.head_dim / 16);
+  const dim3 grid(static_cast<unsigned>(a.rows), static_cast<unsigned>((work + kPairThreads - 1) / kPairThreads));
+  return a.kv == DType::F16 ? launch_kernel(rope_write_rows<__half>, grid, kPairThreads, 0, launch, a)
+                            : launch_kernel(rope_write_rows<__nv_bfloat16>, grid, kPairThreads, 0, launch, a);
 }
 
 __global__ void rows_kernel(const __grid_constant__ CudaRowsArgs a) {
