@@ -40,10 +40,6 @@ endfunction()
 function(millrace_test name)
   cmake_parse_arguments(TEST "" "" "SOURCES;LINKS" ${ARGN})
   millrace_test_tool(${name}_tests SOURCES ${TEST_SOURCES} LINKS ${TEST_LINKS} GTest::gmock GTest::gtest_main)
-  target_compile_definitions(${name}_tests PRIVATE MILLRACE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
-  if(MILLRACE_SANITIZE)
-    target_compile_definitions(${name}_tests PRIVATE MILLRACE_SANITIZED)
-  endif()
   add_test(NAME ${name} COMMAND ${name}_tests)
 endfunction()
 
@@ -54,8 +50,9 @@ function(millrace_test_tool name)
   add_executable(${name} ${TOOL_SOURCES})
   target_link_libraries(${name} PRIVATE ${TOOL_LINKS})
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # what they test is optimized; they need not be
-  # The headers that most of them begin with are compiled once, by those that come first, with GoogleTest's definitions.
-  target_compile_definitions(${name} PRIVATE GTEST_HAS_PTHREAD=1)
+  # The headers that most of them begin with are compiled once, by those that come first: definitions are the same for all.
+  target_compile_definitions(${name} PRIVATE MILLRACE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data" GTEST_HAS_PTHREAD=1
+    $<$<BOOL:${MILLRACE_SANITIZE}>:MILLRACE_SANITIZED>)
   if(name STREQUAL "base_tests")
     millrace_precompile(base_tests PRIVATE <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp> <fmt/format.h> <random>)
   else()
