@@ -45,6 +45,9 @@ class Engine {
   // all cores compute.
   bool step(FunctionRef<void(const Emission&)> emit, FunctionRef<void()> meanwhile);
 
+  // What would otherwise be worked out when a prompt first joins running streams, while they wait.
+  void prepare_pace() { pacer_.prepare(); }
+
   size_t running() const { return scheduler_.running().size(); }
   size_t waiting() const { return scheduler_.waiting().size(); }
   void fill(EngineStats& stats);  // all but what Service alone knows
