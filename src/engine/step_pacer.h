@@ -20,7 +20,7 @@ struct StepEstimate {
 
 struct PacerOptions {
   double target_us = 0;  // of a step with a chunk; 0: what the streams take alone and `slack` more
-  double slack = 0.35;
+  double slack = 0.25;
   // A step with short prompts may take this long in any case, which is still 30 tokens a second: they are over soon,
   // and thin slices of them would cost a step each.
   double short_us = 33e3;
