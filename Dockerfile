@@ -7,7 +7,7 @@ COPY . .
 RUN cmake --preset release -DMILLRACE_TESTS=OFF && cmake --build --preset release && cmake --install build/release --prefix /opt/millrace --strip
 
 FROM debian:bookworm-slim
-RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates libcurl4 libedit2 libfmt9 libhwloc15 libhwy1 \
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates libcurl4 libedit2 libfmt9 libhwloc15 \
     libprometheus-cpp-core1.0 libspdlog1.10 libssl3 libutf8proc2 && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home --uid 1000 millrace && install -d -o millrace /cache
 COPY --from=build /opt/millrace /usr/local

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "tensor/populate.h"
+
 namespace millrace {
 namespace {
 
@@ -28,6 +30,10 @@ KvCache::KvCache(std::vector<KvShape> layers, const KvOptions& options, Memory& 
     layer.values = arena_.take(half_layer_bytes(shape, options));
     layers_.push_back(layer);
   }
+}
+
+void KvCache::populate(ThreadPool& pool) {
+  if (!layers_.empty()) millrace::populate(layers_.front().keys, arena_.used(), pool);  // the arena's first bytes
 }
 
 void KvCache::copy_page(int32_t from, int32_t to) {

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "cache/block_pool.h"
 #include "cache/block_table.h"
 #include "kernels/attention/attention.h"
@@ -29,6 +30,7 @@ class KvCache {
   KvLayer layer(int i) const { return layers_[static_cast<size_t>(i)]; }
   BlockPool& blocks() { return blocks_; }
   BlockTable new_table(int32_t longest) { return {blocks_, options_.block_size, longest}; }
+  void populate(ThreadPool& pool);           // on the host: all of it is there before its first use
   void copy_page(int32_t from, int32_t to);  // keys and values of all layers
   const KvOptions& options() const { return options_; }
   int32_t capacity() const { return blocks_.size() * options_.block_size; }

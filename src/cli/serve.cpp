@@ -65,6 +65,7 @@ LoadedModel load(const ServeOptions& o) {
   LoadOptions options = load_options(o.model);
   options.sequences = o.sequences;
   options.kv_tokens = o.kv_tokens;
+  options.populate_kv = true;
   options.batch_invariant = o.batch_invariant;
   options.logit_rows = std::max<int64_t>(o.sequences, kScoredRows);
   loaded.runner = load_runner(std::move(source), options);

@@ -19,7 +19,7 @@ struct EngineOptions {
   // Prompts are computed in chunks beside the streams that run. A step may then take this long; 0: as long as a step
   // without the chunk, and prefill_slack more. With no stream running, chunks are as large as the runner takes.
   double tpot_target_ms = 0;
-  double prefill_slack = 0.35;
+  double prefill_slack = 0.25;
   bool prefix_cache = true;  // pages of prompts and answers are kept for those that begin alike
 };
 
@@ -44,6 +44,9 @@ class Engine {
   // `meanwhile` runs while the device computes: it may submit, and nothing else. On the CPU it runs before, for there
   // all cores compute.
   bool step(FunctionRef<void(const Emission&)> emit, FunctionRef<void()> meanwhile);
+
+  // What would otherwise be worked out when a prompt first joins running streams, while they wait.
+  void prepare_pace() { pacer_.prepare(); }
 
   size_t running() const { return scheduler_.running().size(); }
   size_t waiting() const { return scheduler_.waiting().size(); }

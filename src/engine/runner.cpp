@@ -110,6 +110,7 @@ void Runner::load(const Progress& progress) {
   weights_->pack(progress);
   const KvOptions kv{*options_.kv_type, options_.block_size, static_cast<int32_t>(options_.kv_tokens)};
   kv_ = std::make_unique<KvCache>(model_->kv_shapes(), kv, device_->memory());
+  if (options_.populate_kv && device_->is_host()) kv_->populate(*pool_);
   ops_->reserve_workspace();
   activations_ = std::make_unique<Activations>(activation_sizes(), device_->memory());
   tables_ = std::make_unique<BatchTables>(table_sizes(), options_.block_size, *device_);

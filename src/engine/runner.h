@@ -33,6 +33,10 @@ struct LoadOptions {
   int64_t kv_tokens = 0;
   static constexpr int64_t kWhatFits = -1;
   int block_size = 64;
+  // On a CPU: all of the KV cache is there from the beginning. Else the system clears memory when pages are first
+  // written to, up to 2 MB for each layer's keys and values at once, and a step in the middle of streams takes a tenth
+  // of a second.
+  bool populate_kv = false;
   bool batch_invariant = false;  // a row's results do not depend on what else is in the step: slower
   bool measure = false;          // the machine's ceilings, if they are not known yet
 };

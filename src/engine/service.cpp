@@ -23,8 +23,10 @@ constexpr auto kStatsPeriod = std::chrono::milliseconds(100);  // often enough f
 // What happens on the engine's thread, and the notes that other threads leave for it.
 class Service::Loop {
  public:
-  Loop(Runner& runner, const ServiceOptions& options)
-      : options_(options), engine_(runner, options.engine), thread_([this] { run(); }) {}
+  Loop(Runner& runner, const ServiceOptions& options) : options_(options), engine_(runner, options.engine) {
+    engine_.prepare_pace();
+    thread_ = std::thread([this] { run(); });
+  }
 
   ~Loop() {
     {
@@ -232,7 +234,7 @@ class Service::Loop {
   EngineStats stats_;
   Clock::time_point stats_time_{};
 
-  std::thread thread_;  // last: it begins when all else is there
+  std::thread thread_;
 };
 
 Service::Service(Runner& runner, const ServiceOptions& options) : loop_(std::make_unique<Loop>(runner, options)) {}

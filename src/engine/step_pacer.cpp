@@ -37,7 +37,7 @@ double StepPacer::predicted_us(const Decodes& decodes, int64_t chunk, int64_t pa
 
 int64_t StepPacer::chunk(const Decodes& decodes, PromptLength length, int64_t past, int64_t most) {
   if (decodes.rows == 0 || most <= 1) return most;
-  if (estimate_.by_rows.empty()) estimate_ = make_estimate_();
+  prepare();
   const double alone = predicted_us(decodes, 0, 0);
   const double least = length == PromptLength::Short ? options_.short_us : 0;
   const double budget = options_.target_us > 0 ? options_.target_us : std::max(least, (1 + options_.slack) * alone);

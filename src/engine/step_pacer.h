@@ -20,7 +20,7 @@ struct StepEstimate {
 
 struct PacerOptions {
   double target_us = 0;  // of a step with a chunk; 0: what the streams take alone and `slack` more
-  double slack = 0.35;
+  double slack = 0.25;
   // A step with short prompts may take this long in any case, which is still 30 tokens a second: they are over soon,
   // and thin slices of them would cost a step each.
   double short_us = 33e3;
@@ -35,9 +35,13 @@ struct Decodes {
 
 class StepPacer {
  public:
-  // The estimate is made when it is first needed.
+  // The estimate is made by prepare(), or when it is first needed.
   StepPacer(std::function<StepEstimate()> estimate, const PacerOptions& options)
       : make_estimate_(std::move(estimate)), options_(options) {}
+
+  void prepare() {
+    if (estimate_.by_rows.empty()) estimate_ = make_estimate_();
+  }
 
   // Rows of such prompts that may join these streams, 1 to `most`: prompts never stand still.
   int64_t chunk(const Decodes& decodes, PromptLength length, int64_t past, int64_t most);

@@ -29,6 +29,12 @@ const char* finish_word(FinishReason finish, bool called_tools) {
   return called_tools ? "tool_calls" : "stop";
 }
 
+std::string unclosed(const Json& object) {
+  std::string text = to_text(object);
+  text.pop_back();
+  return text;
+}
+
 Json usage_json(const Usage& usage) {
   return {{"prompt_tokens", usage.prompt_tokens},
           {"completion_tokens", usage.completion_tokens},

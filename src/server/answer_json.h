@@ -14,6 +14,9 @@ namespace millrace {
 std::string make_id(std::string_view prefix);  // "chatcmpl-" and 24 random hex digits
 
 const char* finish_word(FinishReason finish, bool called_tools = false);
+// The text of an object to which more is added by hand: without its closing brace.
+std::string unclosed(const Json& object);
+
 Json usage_json(const Usage& usage);
 double sent_logprob(float logprob);  // JSON has no infinity: -9999 stands for it, as in OpenAI's answers
 std::string token_string(const Tokenizer& tokenizer, int32_t token);

@@ -20,9 +20,10 @@ void AnswerSink::on_delta(const Delta& delta) {
       on_piece(delta.choice, piece);
     }
   };
-  say(parser.push(delta.text));
+  const std::vector<AnswerPiece> pieces = parser.push(delta.text);
+  say(pieces);
   if (reasoning_[index]) call_->usage.reasoning_tokens += delta.tokens;
-  if (delta.finish == FinishReason::None) return;
+  if (delta.finish == FinishReason::None) return pieces.empty() ? on_silence(delta.choice) : void();
   say(parser.finish());
   on_finish(delta.choice, delta.finish, parser.calls() > 0);
 }

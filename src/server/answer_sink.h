@@ -20,6 +20,7 @@ class AnswerSink : public GenerationSink {
  protected:
   virtual void on_logprobs(int choice, const std::vector<TokenLogprobs>& logprobs) = 0;  // of the pieces that follow
   virtual void on_piece(int choice, const AnswerPiece& piece) = 0;
+  virtual void on_silence(int) {}  // a token came that says nothing: a special one, or a part of a character
   virtual void on_finish(int choice, FinishReason finish, bool called_tools) = 0;
 
   std::shared_ptr<Call> call_;

@@ -95,8 +95,10 @@ class ChatStream final : public AnswerSink {
         tokenizer_(*model.text().tokenizer),
         include_usage_(r.include_usage),
         continuous_usage_(r.continuous_usage),
+        tools_(prompt.parser.tools),
         choices_(static_cast<size_t>(r.n)) {
     head_.model = model.id();
+    chunk_ = unclosed(head_.json(kObject)) + ",\"choices\":[{\"index\":";
   }
 
   void on_begin() override { call_->begin_events(); }
@@ -104,7 +106,7 @@ class ChatStream final : public AnswerSink {
 
   void on_end() override {
     if (include_usage_) {
-      Json json = head_.json("chat.completion.chunk");
+      Json json = head_.json(kObject);
       json["choices"] = Json::array();
       json["usage"] = usage_json(call_->usage);
       call_->event(json);
@@ -119,9 +121,9 @@ class ChatStream final : public AnswerSink {
     Json logprobs;  // that go out with the next chunk
   };
 
+  // One for each token: what chunks share is written once, and only what differs is built as JSON.
   void send(int index, Json delta, const char* finish = nullptr) {
     Choice& c = choices_[static_cast<size_t>(index)];
-    Json json = head_.json("chat.completion.chunk");
     if (!std::exchange(c.has_role, true)) {
       Json first{{"role", "assistant"}};
       if (!delta.contains("content")) first["content"] = delta.contains("tool_calls") ? Json() : Json("");
@@ -130,16 +132,15 @@ class ChatStream final : public AnswerSink {
     }
     Json logprobs =
         c.logprobs.is_null() ? Json() : Json{{"content", std::exchange(c.logprobs, {})}, {"refusal", nullptr}};
-    json["choices"] = Json::array({{{"index", index},
-                                    {"delta", std::move(delta)},
-                                    {"logprobs", std::move(logprobs)},
-                                    {"finish_reason", finish == nullptr ? Json() : Json(finish)}}});
+    std::string text = chunk_ + std::to_string(index) + ",\"delta\":" + to_text(delta);
+    text += ",\"logprobs\":" + to_text(logprobs);
+    text += ",\"finish_reason\":" + to_text(finish == nullptr ? Json() : Json(finish)) + "}]";
     if (continuous_usage_) {
-      json["usage"] = usage_json(call_->usage);
+      text += ",\"usage\":" + to_text(usage_json(call_->usage));
     } else if (include_usage_) {
-      json["usage"] = nullptr;
+      text += ",\"usage\":null";
     }
-    call_->event(json);
+    call_->raw_event(text += '}');
   }
 
   void on_logprobs(int choice, const std::vector<TokenLogprobs>& logprobs) override {
@@ -166,13 +167,21 @@ class ChatStream final : public AnswerSink {
     }
   }
 
+  // Every token is a chunk, so that clients can time them; but nothing comes between the pieces of a call.
+  void on_silence(int choice) override {
+    if (!tools_) send(choice, {{"content", ""}});
+  }
+
   void on_finish(int choice, FinishReason finish, bool called_tools) override {
     send(choice, Json::object(), finish_word(finish, called_tools));
   }
 
+  static constexpr const char* kObject = "chat.completion.chunk";
+
   const Tokenizer& tokenizer_;
   ChatHead head_;
-  bool include_usage_, continuous_usage_;
+  std::string chunk_;  // the beginning of each
+  bool include_usage_, continuous_usage_, tools_;
   std::vector<Choice> choices_;
 };
 

@@ -48,7 +48,10 @@ std::vector<std::string> tool_names(const Json& tools) {
   return names;
 }
 
-GrammarSpec tool_call_grammar(const Json& tools, const ToolSyntax& syntax, bool parallel) {
+bool is_strict(const Json& tool) { return tool["function"].value("strict", Json()) == true; }
+
+// A call that nobody asked for is held to the schema of its tool where that is strict, and else to any object.
+GrammarSpec tool_call_grammar(const Json& tools, const ToolSyntax& syntax, bool parallel, bool forced) {
   GrammarSpec spec{.kind = GrammarSpec::Kind::ToolCalls, .parallel = parallel && syntax.parallel};
   const auto text = [](std::string_view view) { return std::string(view); };
   spec.syntax = {text(syntax.first), text(syntax.before),  text(syntax.middle),
@@ -56,10 +59,33 @@ GrammarSpec tool_call_grammar(const Json& tools, const ToolSyntax& syntax, bool 
   for (const Json& tool : tools) {
     const Json& function = tool["function"];
     const auto parameters = function.find("parameters");
-    const bool typed = parameters != function.end() && parameters->is_object() && !parameters->empty();
+    const bool typed =
+        (forced || is_strict(tool)) && parameters != function.end() && parameters->is_object() && !parameters->empty();
     spec.tools.push_back({function["name"], typed ? to_text(*parameters) : ""});
   }
   return spec;
+}
+
+// The grammar's first text is `first` and `before`; what opens a call is a part of them, or a marker ahead of them.
+GrammarTrigger call_trigger(const ToolSyntax& syntax, std::span<const std::string> visible,
+                            const Tokenizer& tokenizer) {
+  GrammarTrigger trigger{.text = std::string(syntax.opening),
+                         .in_grammar = syntax.opening != syntax.marker,
+                         .at_start = syntax.opens_at_start,
+                         .restart = std::string(syntax.restart)};
+  for (const std::string& marker : visible) {
+    const auto token = tokenizer.id_of(marker);
+    if (token && tokenizer.is_special(*token)) trigger.markers.emplace_back(*token, marker);
+  }
+  return trigger;
+}
+
+// Where a call is forced the whole answer is one; else one that the model begins itself is held to strict schemas.
+void constrain_calls(const ChatRequest& r, const Json& tools, const Tokenizer& tokenizer, ChatPrompt& prompt) {
+  if (!prompt.forced_call && std::none_of(tools.begin(), tools.end(), is_strict)) return;
+  const ToolSyntax& syntax = tool_syntax(prompt.parser.format.tools);
+  prompt.grammar = tool_call_grammar(tools, syntax, r.parallel_tool_calls, prompt.forced_call);
+  if (!prompt.forced_call) prompt.trigger = call_trigger(syntax, prompt.visible, tokenizer);
 }
 
 void apply_reasoning(const ChatRequest& r, const AnswerFormat& format, Json& context) {
@@ -85,7 +111,10 @@ int32_t thinking_tokens(const ChatRequest& r) {
 
 std::shared_ptr<Constraint> make_constraint(const ChatRequest& r, const ChatPrompt& prompt, ServedModel& model) {
   std::unique_ptr<Constraint> answer;
-  if (prompt.grammar) answer = model.grammars().compile(*prompt.grammar);
+  if (prompt.grammar) {
+    answer = prompt.trigger ? model.grammars().compile(*prompt.grammar, *prompt.trigger)
+                            : model.grammars().compile(*prompt.grammar);
+  }
   const int32_t budget = thinking_tokens(r);
   const bool may_think = prompt.parser.in_reasoning || (prompt.parser.format.reasons && !prompt.forced_call);
   if (!may_think || (budget < 0 && !answer)) return answer;
@@ -142,15 +171,13 @@ ChatPrompt make_chat_prompt(const ChatRequest& r, const ServedModel& model) {
   }
   std::string text = model.render(std::move(context));
   prompt.parser.in_reasoning = prompt.parser.format.reasons && prompt_opens_reasoning(text);
-  if (prompt.forced_call) {
-    const ToolSyntax& syntax = tool_syntax(prompt.parser.format.tools);
-    prompt.grammar = tool_call_grammar(tools, syntax, r.parallel_tool_calls);
-    if (!prompt.parser.in_reasoning) {
-      text += syntax.marker;
-      prompt.parser.after_marker = !syntax.marker.empty();
-    }
-  }
   prompt.visible = answer_markers(prompt.parser.format, prompt.parser.tools);
+  constrain_calls(r, tools, *model.text().tokenizer, prompt);
+  if (prompt.forced_call && !prompt.parser.in_reasoning) {
+    const std::string_view marker = tool_syntax(prompt.parser.format.tools).marker;
+    text += marker;
+    prompt.parser.after_marker = !marker.empty();
+  }
   prompt.tokens = model.text().tokenizer->encode(text, {.add_special = false, .parse_special = true});
   return prompt;
 }

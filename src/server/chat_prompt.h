@@ -8,6 +8,7 @@
 
 #include "engine/request.h"
 #include "sampling/grammar/grammar_spec.h"
+#include "sampling/grammar/triggered.h"
 #include "server/chat_request.h"
 #include "server/served_model.h"
 #include "text/answer/answer_parser.h"
@@ -19,8 +20,9 @@ struct ChatPrompt {
   AnswerParserOptions parser;
   std::vector<std::string> visible;  // special tokens that the parser must see
   std::optional<GrammarSpec> grammar;
-  bool one_call = false;     // further ones are left out
-  bool forced_call = false;  // the answer is a tool call, whatever the model would like
+  std::optional<GrammarTrigger> trigger;  // the grammar holds from here on; none: from the beginning
+  bool one_call = false;                  // further ones are left out
+  bool forced_call = false;               // the answer is a tool call, whatever the model would like
 };
 
 // Throws ApiError where the request contradicts itself or the model cannot do it.

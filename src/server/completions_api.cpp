@@ -50,7 +50,7 @@ class CompletionsSink final : public GenerationSink {
     choice.text += delta.text;
     for (const auto& one : delta.logprobs) choice.logprobs.add(one);
     if (delta.finish != FinishReason::None) choice.finish = finish_word(delta.finish);
-    if (r_.stream && (!choice.text.empty() || !choice.logprobs.empty() || !choice.finish.is_null())) send(delta.choice);
+    if (r_.stream) send(delta.choice);
   }
 
   void on_pause() override { call_->flush(); }
@@ -87,15 +87,17 @@ class CompletionsSink final : public GenerationSink {
             {"finish_reason", choice.finish}};
   }
 
+  // One for each token, so what chunks share is written once.
   void send(int index) {
-    Json json = head();
-    json["choices"] = Json::array({choice_json(static_cast<size_t>(index), choices_[static_cast<size_t>(index)])});
+    if (chunk_.empty()) chunk_ = unclosed(head()) + ",\"choices\":[";
+    const Json choice = choice_json(static_cast<size_t>(index), choices_[static_cast<size_t>(index)]);
+    std::string text = chunk_ + to_text(choice) + "]";
     if (r_.continuous_usage) {
-      json["usage"] = usage_json(call_->usage);
+      text += ",\"usage\":" + to_text(usage_json(call_->usage));
     } else if (r_.include_usage) {
-      json["usage"] = nullptr;
+      text += ",\"usage\":null";
     }
-    call_->event(json);
+    call_->raw_event(text += '}');
   }
 
   // Of each prompt's choices the n likeliest, in the order in which they were drawn where all are kept.
@@ -124,6 +126,7 @@ class CompletionsSink final : public GenerationSink {
   std::vector<Prompt> prompts_;
   std::string id_ = make_id("cmpl-");
   int64_t created_ = std::time(nullptr);
+  std::string chunk_;  // the beginning of each
   std::vector<Choice> choices_;
 };
 

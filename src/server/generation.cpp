@@ -109,7 +109,14 @@ void Generation::on_emission(size_t prompt, const Emission& emission) {
   const std::lock_guard lock(mutex_);
   arrivals_.push_back(std::move(arrival));
   if (std::exchange(processing_, true)) return;
-  workers_.post([self = shared_from_this()] { self->process(); });
+  // A piece of a stream is little work: done where it is written it wakes one thread instead of two, which on a machine
+  // whose cores all compute is much of what a token costs. Whole answers may be large, and others would wait for them.
+  auto task = [self = shared_from_this()] { self->process(); };
+  if (call_->streaming()) {
+    call_->exchange().post(std::move(task));
+  } else {
+    workers_.post(std::move(task));
+  }
 }
 
 void Generation::process() {
@@ -171,9 +178,9 @@ void Generation::take_token(Choice& choice, int index, Arrival& arrival) {
     tell(choice, index, std::move(text), FinishReason::None);
     return end_choice(choice, index, FinishReason::Stop, arrival);
   }
-  if (!text.empty() || (choice.text && !choice.logprobs.empty())) {
-    tell(choice, index, std::move(text), FinishReason::None);
-  }
+  // The last token is told of with the end, unless it says something itself.
+  const bool says = !text.empty() || !choice.logprobs.empty() || e.finish == FinishReason::None;
+  if (choice.text && says) tell(choice, index, std::move(text), FinishReason::None);
   if (e.finish != FinishReason::None) end_choice(choice, index, e.finish, arrival);
 }
 

@@ -1,5 +1,5 @@
-// One API call on the engine: its prompts are submitted, and what comes back becomes text, choice by choice, in order,
-// on the workers. Stop strings end a choice; a client that leaves ends them all.
+// One API call on the engine: its prompts are submitted, and what comes back becomes text, choice by choice, in order.
+// Stop strings end a choice; a client that leaves ends them all.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ class TaskQueue;
 
 struct Delta {  // what came next in one choice
   int choice = 0;
-  std::string text;                     // may be empty: held back until it is certain
+  std::string text;                     // may be empty: held back until it is certain, or a token without text
   std::vector<TokenLogprobs> logprobs;  // of the tokens taken since the last delta
   int tokens = 0;                       // as many
   FinishReason finish = FinishReason::None;
@@ -72,7 +72,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void submit_next();
   void submit_some();
   void on_emission(size_t prompt, const Emission& emission);  // on the engine's thread
-  void process();                                             // on a worker
+  void process();  // on the I/O thread where the answer is streamed, else on a worker
   void take(Arrival& arrival);
   void take_token(Choice& choice, int index, Arrival& arrival);
   void tell(Choice& choice, int index, std::string text, FinishReason finish);

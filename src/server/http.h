@@ -55,6 +55,8 @@ class HttpExchange {
   void begin_stream(HttpReply head);
   void write(std::string bytes);
   void end_stream();
+  // Runs it on the I/O thread: for little work whose result is written at once.
+  void post(std::function<void()> task) { connection_->post(std::move(task)); }
 
   // Called once, on the I/O thread or at once, when the client leaves, or is too slow, before it has its answer.
   void on_gone(std::function<void()> callback);

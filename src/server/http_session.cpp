@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <charconv>
 #include <optional>
 
 namespace millrace {
@@ -16,6 +18,13 @@ std::string lower(std::string_view text) {
   std::string result(text);
   for (char& c : result) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
   return result;
+}
+
+// A chunk of an answer whose length is not told beforehand: its size in hexadecimal, then its bytes.
+void append_chunk(std::string_view bytes, std::string& text) {
+  std::array<char, 16> size;
+  const auto end = std::to_chars(size.begin(), size.end(), bytes.size(), 16).ptr;
+  text.append(size.begin(), end).append("\r\n").append(bytes).append("\r\n");
 }
 
 std::string_view view(boost::beast::string_view text) { return {text.data(), text.size()}; }
@@ -184,7 +193,9 @@ void HttpSession::begin_stream(HttpReply head) {
 void HttpSession::write(std::string bytes) {
   if (state_ != State::Answering || !streaming_ || ended_ || bytes.empty()) return;
   if (out_.size() + writing_.size() - written_ + bytes.size() > host_.limits.backlog) return too_slow();
-  queue(old_ ? bytes : fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes));
+  if (old_) return queue(bytes);
+  append_chunk(bytes, out_);
+  if (!writing_now_) write_more();
 }
 
 void HttpSession::end_stream() {

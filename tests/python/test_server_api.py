@@ -9,6 +9,8 @@ import threading
 import openai
 import pytest
 
+from tiny_model import token_id
+
 CHAT = [{"role": "user", "content": "Say hello."}]
 GO_ON = {"ignore_eos": True}
 
@@ -57,6 +59,15 @@ def test_stream_equals_whole(client):
     assert len({c.id for c in chunks}) == 1
     plain = list(chat(client, stream=True))
     assert all(c.choices and c.usage is None for c in plain)
+
+
+def test_a_token_without_text_is_a_chunk(client):
+    end = token_id("<|im_end|>")
+    chunks = list(chat(client, stream=True, max_tokens=5, logit_bias={str(end): 100}, extra_body=GO_ON))
+    assert [c.choices[0].delta.content for c in chunks[:-1]] == [""] * 4
+    assert chunks[-1].choices[0].finish_reason == "length"
+    chunks = list(client.completions.create(model="tiny", prompt="a", stream=True, max_tokens=5, logit_bias={str(end): 100}, extra_body=GO_ON))
+    assert [c.choices[0].text for c in chunks] == [""] * 5
 
 
 def test_continuous_usage(client):

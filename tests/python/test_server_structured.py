@@ -6,6 +6,9 @@ import re
 import openai
 import pytest
 
+from serving import Server
+from tiny_model import TEMPLATE, token_id, write_tiny_model
+
 CHAT = [{"role": "user", "content": "Go."}]
 POINT = {"type": "object", "additionalProperties": False, "required": ["x", "kind"],
          "properties": {"x": {"type": "integer", "minimum": -50, "maximum": 50}, "kind": {"enum": ["near", "far"]}}}
@@ -141,6 +144,32 @@ def test_bad_tool_requests(server):
                    {"tools": TOOLS, "response_format": {"type": "json_object"}}):
         status, _, body = server.post("/v1/chat/completions", {"messages": CHAT, **change})
         assert status == 400, (change, body)
+
+
+def test_strict_tools_that_need_not_be_called(tmp_path):
+    """The template makes this a model of the Llama 3 format, where an answer that begins with a brace is a call: a bias for the brace opens one."""
+    strict = [{"type": "function", "function": {**t["function"], "strict": True}} for t in TOOLS]
+    with Server(write_tiny_model(tmp_path / "llama.gguf", template=TEMPLATE + "{# <|python_tag|> #}")) as server:
+        def answer(tools, **extra):
+            status, _, body = server.post("/v1/chat/completions", {"messages": CHAT, "tools": tools, "temperature": 1, "max_tokens": 200, **extra})
+            assert status == 200, body
+            return body["choices"][0]
+
+        brace = {"logit_bias": {str(token_id("{")): 100}}
+        for seed in range(4):
+            choice = answer(strict, seed=seed, **brace)
+            assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] is None
+            call = choice["message"]["tool_calls"][0]["function"]
+            if call["name"] == "move":
+                check_point(json.loads(call["arguments"]))
+            else:
+                assert call["name"] == "wait" and 0 <= json.loads(call["arguments"])["s"] <= 9
+        assert answer(TOOLS, seed=0, **brace)["message"]["content"].startswith("{{{")  # nothing holds the others
+        no_brace = {"logit_bias": {str(token_id("{")): -100}}
+        assert answer(strict, seed=0, **no_brace)["message"]["content"]
+        bad = [{"type": "function", "function": {"name": "a", "strict": True, "parameters": {"type": "no-such-type"}}}]
+        status, _, body = server.post("/v1/chat/completions", {"messages": CHAT, "tools": bad})
+        assert status == 400 and 'tool "a"' in body["error"]["message"], body
 
 
 def test_responses_call_tools(client):

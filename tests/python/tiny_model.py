@@ -8,13 +8,17 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 SPECIAL = ["<unk>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"]
+PIECES = SPECIAL + ["\n"] + [chr(c) if c != 32 else "▁" for c in range(32, 127)]
 HIDDEN, HEADS, KV_HEADS, HEAD, FEED, LAYERS = 64, 4, 2, 16, 96, 2
+
+
+def token_id(character):
+    return PIECES.index(character)
 
 
 def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7):
     rng = np.random.default_rng(seed)
-    pieces = SPECIAL + ["\n"] + [chr(c) if c != 32 else "▁" for c in range(32, 127)]
-    vocab = len(pieces)
+    vocab = len(PIECES)
     w = gguf.GGUFWriter(path, "llama")
     w.add_name("tiny")
     w.add_context_length(context)
@@ -30,7 +34,7 @@ def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7):
     w.add_rope_dimension_count(HEAD)
     w.add_vocab_size(vocab)
     w.add_tokenizer_model("llama")
-    w.add_token_list(pieces)
+    w.add_token_list(PIECES)
     w.add_token_scores([0.0] * vocab)
     w.add_token_types([2, 3, 3, 3, 3] + [1] * (vocab - len(SPECIAL)))
     w.add_unk_token_id(0)

@@ -5,24 +5,39 @@
 
 namespace millrace {
 
+namespace {
+
+// Whether a delta is a piece of the answer. Once the answer has begun an empty one is, too: a token without a text.
+bool is_piece(const nlohmann::json& delta, bool begun) {
+  for (const char* kind : {"content", "reasoning_content", "reasoning", "tool_calls"}) {
+    const auto piece = delta.find(kind);
+    if (piece == delta.end() || piece->is_null()) continue;
+    if (begun || !piece->is_string() || !piece->get_ref<const std::string&>().empty()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 void AnswerStream::feed(std::string_view bytes, double now) {
-  for (const char byte : bytes) {
-    if (byte != '\n') {
-      line_ += byte;
-      continue;
-    }
-    if (!line_.empty() && line_.back() == '\r') line_.pop_back();
-    std::string_view line = line_;
-    if (line.starts_with("data:")) {
-      line.remove_prefix(5);
-      while (line.starts_with(' ')) line.remove_prefix(1);
-      event(line, now);
-    }
-    line_.clear();
+  bytes_ += bytes;
+  arrivals_.push_back({bytes_.size(), now});
+}
+
+void AnswerStream::end() {
+  auto arrival = arrivals_.begin();
+  for (size_t begin = 0, end; (end = bytes_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    while (arrival->end <= end) ++arrival;
+    std::string_view line = std::string_view(bytes_).substr(begin, end - begin);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.starts_with("data:")) continue;
+    line.remove_prefix(5);
+    while (line.starts_with(' ')) line.remove_prefix(1);
+    event(line, arrival->time);
   }
 }
 
-void AnswerStream::event(std::string_view data, double now) {
+void AnswerStream::event(std::string_view data, double time) {
   if (data == "[DONE]") {
     done_ = true;
     return;
@@ -45,15 +60,7 @@ void AnswerStream::event(std::string_view data, double now) {
   if (choices == chunk.end() || !choices->is_array() || choices->empty()) return;
   const auto delta = (*choices)[0].find("delta");
   if (delta == (*choices)[0].end() || !delta->is_object()) return;
-  for (const char* kind : {"content", "reasoning_content", "reasoning", "tool_calls"}) {
-    const auto piece = delta->find(kind);
-    const bool says = piece != delta->end() && !piece->is_null() &&
-                      !(piece->is_string() && piece->get_ref<const std::string&>().empty());
-    if (says) {
-      request_.pieces.push_back(now);
-      return;
-    }
-  }
+  if (is_piece(*delta, !request_.pieces.empty())) request_.pieces.push_back(time);
 }
 
 }  // namespace millrace

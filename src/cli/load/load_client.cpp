@@ -147,6 +147,7 @@ class Run {
   void finish(Flight& flight, CURLcode code) {
     LoadedRequest& request = requests_[flight.index];
     request.end = now();
+    flight.stream->end();
     long status = 0;
     curl_easy_getinfo(flight.handle.get(), CURLINFO_RESPONSE_CODE, &status);
     if (code != CURLE_OK) {

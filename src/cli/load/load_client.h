@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/load/load_plan.h"
@@ -13,23 +14,31 @@ namespace millrace {
 struct LoadedRequest {
   double begin = 0;  // seconds from the start of the run
   double end = 0;
-  std::vector<double> pieces;  // when each piece of the answer came
+  std::vector<double> pieces;  // when each piece of the answer came, from the first that says something on
   int64_t prompt_tokens = 0, cached_tokens = 0;
   int64_t tokens = 0;   // of the answer, as the server counts them, else one for each piece
   std::string problem;  // empty: a whole answer
 };
 
-// One server-sent stream, fed as it comes.
+// One server-sent stream: kept as it comes, read when it has ended. Client and server often share a machine, and what a
+// client does for each token would be measured as the server's.
 class AnswerStream {
  public:
   explicit AnswerStream(LoadedRequest& request) : request_(request) {}
   void feed(std::string_view bytes, double now);
-  bool done() const { return done_; }
+  void end();                          // fills the request with what came
+  bool done() const { return done_; }  // it had the last event of a whole stream
 
  private:
-  void event(std::string_view data, double now);
+  struct Arrival {
+    size_t end;  // of the bytes so far
+    double time;
+  };
+
+  void event(std::string_view data, double time);
   LoadedRequest& request_;
-  std::string line_;
+  std::string bytes_;
+  std::vector<Arrival> arrivals_;
   bool done_ = false;
 };
 

@@ -23,6 +23,7 @@ struct GrammarCompiler::State {
 
   std::shared_ptr<CompiledGrammar> find(const GrammarSpec& spec);
   std::shared_ptr<CompiledGrammar> compile(const std::string& ebnf);
+  std::shared_ptr<CompiledGrammar> find_or_compile(const GrammarSpec& spec);
   void keep(const GrammarSpec& spec, std::shared_ptr<CompiledGrammar> grammar);
 
   std::shared_ptr<TokenVocabulary> vocabulary;
@@ -76,16 +77,23 @@ GrammarCompiler::GrammarCompiler(GrammarVocabulary vocabulary, size_t cached_byt
     : state_(std::make_unique<State>(std::move(vocabulary), cached_bytes)) {}
 GrammarCompiler::~GrammarCompiler() = default;
 
-std::unique_ptr<Constraint> GrammarCompiler::compile(const GrammarSpec& spec) {
-  if (const auto known = state_->find(spec)) return known->follow();
+std::shared_ptr<CompiledGrammar> GrammarCompiler::State::find_or_compile(const GrammarSpec& spec) {
+  if (auto known = find(spec)) return known;
   const std::string ebnf = grammar_to_ebnf(spec);
   if (spec.kind == GrammarSpec::Kind::Ebnf) check_ebnf(ebnf);
-  const std::lock_guard compiling(state_->compiling);
-  if (const auto meanwhile = state_->find(spec)) return meanwhile->follow();
-  std::shared_ptr<CompiledGrammar> grammar = state_->compile(ebnf);
-  auto constraint = grammar->follow();
-  state_->keep(spec, std::move(grammar));
-  return constraint;
+  const std::lock_guard one_at_a_time(compiling);
+  if (auto meanwhile = find(spec)) return meanwhile;
+  std::shared_ptr<CompiledGrammar> grammar = compile(ebnf);
+  keep(spec, grammar);
+  return grammar;
+}
+
+std::unique_ptr<Constraint> GrammarCompiler::compile(const GrammarSpec& spec) {
+  return state_->find_or_compile(spec)->follow();
+}
+
+std::unique_ptr<Constraint> GrammarCompiler::compile(const GrammarSpec& spec, GrammarTrigger trigger) {
+  return make_triggered_constraint(std::move(trigger), state_->vocabulary, state_->find_or_compile(spec)->follow());
 }
 
 GrammarCompiler::Stats GrammarCompiler::stats() const {

@@ -9,6 +9,7 @@
 
 #include "sampling/constraint.h"
 #include "sampling/grammar/grammar_spec.h"
+#include "sampling/grammar/triggered.h"
 
 namespace millrace {
 
@@ -26,6 +27,8 @@ class GrammarCompiler {
 
   // A fresh constraint for one sequence. Throws Usage where the grammar is wrong, cannot be enforced or is too large.
   std::unique_ptr<Constraint> compile(const GrammarSpec& spec);
+  // The same for a grammar that holds from a trigger on.
+  std::unique_ptr<Constraint> compile(const GrammarSpec& spec, GrammarTrigger trigger);
 
   struct Stats {
     uint64_t hits = 0, misses = 0;

@@ -20,7 +20,7 @@ constexpr int kRehearsedTokens = 24;
 
 // The state of one sequence. It keeps its text: where the automaton has forgotten its states, the text leads there
 // again.
-class MaskAutomaton::Follower : public Constraint {
+class MaskAutomaton::Follower : public TextConstraint {
  public:
   explicit Follower(std::shared_ptr<MaskAutomaton> automaton) : automaton_(std::move(automaton)) {}
 
@@ -43,19 +43,33 @@ class MaskAutomaton::Follower : public Constraint {
     return false;
   }
 
-  void accept(int32_t token) override {
+  void accept(int32_t token) override { accept_text(automaton_->vocabulary_->bytes(token)); }
+
+  void accept_text(std::string_view text) override {
     if (failed_) return;
     try {
       const std::lock_guard guard(automaton_->lock_);
       catch_up();
-      const std::string& bytes = automaton_->vocabulary_->bytes(token);
-      state_ = automaton_->advance(state_, bytes);
-      text_ += bytes;
+      state_ = automaton_->advance(state_, text);
+      text_ += text;
       failed_ = state_ == Pushdown::kDead;
     } catch (const Pushdown::TooComplex&) {
       failed_ = true;
     } catch (const std::bad_alloc&) {
       failed_ = true;
+    }
+  }
+
+  bool allows(std::string_view text) override {
+    if (failed_) return false;
+    try {
+      const std::lock_guard guard(automaton_->lock_);
+      catch_up();
+      return automaton_->advance(state_, text) != Pushdown::kDead;
+    } catch (const Pushdown::TooComplex&) {
+      return false;
+    } catch (const std::bad_alloc&) {
+      return false;
     }
   }
 
@@ -95,7 +109,7 @@ MaskAutomaton::MaskAutomaton(GrammarProgram program, std::shared_ptr<TokenVocabu
   }
 }
 
-std::unique_ptr<Constraint> MaskAutomaton::follow() { return std::make_unique<Follower>(shared_from_this()); }
+std::unique_ptr<TextConstraint> MaskAutomaton::follow() { return std::make_unique<Follower>(shared_from_this()); }
 
 void MaskAutomaton::forget_if_large() {
   if (pushdown_.bytes() <= most_bytes_) return;

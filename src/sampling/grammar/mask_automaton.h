@@ -24,7 +24,7 @@ class MaskAutomaton : public CompiledGrammar, public std::enable_shared_from_thi
   // Follows some answers, so that what most requests need is there. Throws TooComplex where masks would take too long.
   void rehearse();
 
-  std::unique_ptr<Constraint> follow() override;
+  std::unique_ptr<TextConstraint> follow() override;
   size_t memory() const override;
 
  private:

@@ -46,8 +46,9 @@ class ThinkingConstraint : public Constraint {
           return;
         }
         state_ = State::Answer;
-        if (answer_ && opened_ == 0) answer_->accept(token);
-        return;
+        if (!answer_) return;
+        for (size_t i = 0; i < opened_; ++i) answer_->accept(budget_.open[i]);  // they opened nothing after all
+        return answer_->accept(token);
       case State::Thinking:
         ++spent_;
         if (close_.take(token)) state_ = State::Answer;
@@ -69,13 +70,12 @@ class ThinkingConstraint : public Constraint {
 
   // The first token either opens the thoughts or begins the answer.
   bool fill_start(std::span<uint32_t> words) {
-    if (!answer_) return false;
+    if (!answer_ || !answer_->fill_mask(words)) return false;
     if (opened_ > 0) {
       only(budget_.open[opened_], words);
-      return true;
+    } else if (!budget_.open.empty()) {
+      set(budget_.open[0], words);
     }
-    if (!answer_->fill_mask(words)) return false;
-    if (!budget_.open.empty()) set(budget_.open[0], words);
     return true;
   }
 

@@ -40,7 +40,8 @@ const ToolSyntax& tool_syntax(ToolFormat format) {
                                       .after = "}\n</tool_call>",
                                       .between = "\n",
                                       .end = "",
-                                      .parallel = true};
+                                      .parallel = true,
+                                      .opening = "<tool_call>"};
   static constexpr ToolSyntax kLlama3{.marker = "",
                                       .first = "",
                                       .before = "{\"name\": \"",
@@ -48,7 +49,10 @@ const ToolSyntax& tool_syntax(ToolFormat format) {
                                       .after = "}",
                                       .between = "",
                                       .end = "",
-                                      .parallel = false};
+                                      .parallel = false,
+                                      .opening = "{",
+                                      .opens_at_start = true,
+                                      .restart = "<|python_tag|>"};
   static constexpr ToolSyntax kMistral{.marker = "[TOOL_CALLS]",
                                        .first = "[",
                                        .before = "{\"name\": \"",
@@ -56,7 +60,8 @@ const ToolSyntax& tool_syntax(ToolFormat format) {
                                        .after = "}",
                                        .between = ", ",
                                        .end = "]",
-                                       .parallel = true};
+                                       .parallel = true,
+                                       .opening = "[TOOL_CALLS]"};
   switch (format) {
     case ToolFormat::Llama3:
       return kLlama3;

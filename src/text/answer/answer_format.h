@@ -32,6 +32,11 @@ struct ToolSyntax {
   std::string_view marker;  // never part of the text that a token mask can force: it goes to the end of the prompt
   std::string_view first, before, middle, after, between, end;
   bool parallel;  // more than one call is possible
+  // What opens a list of calls in an answer that need not be one: a part of marker and list, anywhere, or as the first
+  // thing of the answer or after `restart` only.
+  std::string_view opening;
+  bool opens_at_start = false;
+  std::string_view restart = "";
 };
 
 const ToolSyntax& tool_syntax(ToolFormat format);

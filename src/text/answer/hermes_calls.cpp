@@ -1,6 +1,6 @@
 // <tool_call>{"name": ..., "arguments": {...}}</tool_call>, any number of them, with text before and between.
 #include "text/answer/call_stage.h"
-#include "text/answer/tag_scan.h"
+#include "base/tag_scan.h"
 
 namespace millrace {
 namespace {

@@ -1,7 +1,7 @@
 // {"name": ..., "parameters": {...}} as the whole answer, or after <|python_tag|>; several are separated by ';'. There
 // are no tags around a call, so other JSON is told from one by the name, which must be that of a tool.
 #include "text/answer/call_stage.h"
-#include "text/answer/tag_scan.h"
+#include "base/tag_scan.h"
 
 namespace millrace {
 namespace {

@@ -1,7 +1,7 @@
 // [TOOL_CALLS][{"name": ..., "arguments": {...}}, ...], and what newer tokenizers write: [TOOL_CALLS]name[ARGS]{...},
 // perhaps with [CALL_ID]id before [ARGS], once for each call.
 #include "text/answer/call_stage.h"
-#include "text/answer/tag_scan.h"
+#include "base/tag_scan.h"
 
 namespace millrace {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "text/answer/call_stage.h"
-#include "text/answer/tag_scan.h"
+#include "base/tag_scan.h"
 
 namespace millrace {
 

@@ -66,6 +66,7 @@ constexpr const char* kStream =
     "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\r\n\r\n"
     ": keep-alive\n\n"
     "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"
+    "data: {\"choices\":[{\"delta\":{\"content\":\"\"}}]}\n\n"
     "data:{\"choices\":[{\"delta\":{\"reasoning_content\":\"b\"}}]}\n\n"
     "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n"
     "data: "
@@ -80,8 +81,14 @@ TEST(AnswerStream, ReadsAStreamHoweverItIsCut) {
     AnswerStream stream(request);
     for (size_t at = 0; at < text.size(); at += size)
       stream.feed(std::string_view(text).substr(at, size), static_cast<double>(at));
+    stream.end();
     EXPECT_TRUE(stream.done());
-    EXPECT_EQ(request.pieces.size(), 2u);
+    // The first with a text, one without, and one of reasoning: each at the time when its line was whole.
+    const auto arrival = [&](const char* part) {
+      const size_t newline = text.find('\n', text.find(part));
+      return static_cast<double>(newline / size * size);
+    };
+    EXPECT_EQ(request.pieces, (std::vector{arrival("\"a\""), arrival("\"\"}}]}\n"), arrival("\"b\"")}));
     EXPECT_EQ(request.tokens, 3);
     EXPECT_EQ(request.prompt_tokens, 5);
     EXPECT_EQ(request.cached_tokens, 4);
@@ -90,7 +97,9 @@ TEST(AnswerStream, ReadsAStreamHoweverItIsCut) {
 
 TEST(AnswerStream, KeepsAnError) {
   LoadedRequest request;
-  AnswerStream(request).feed("data: {\"error\": {\"message\": \"full\"}}\n\ndata: nonsense\n\ndata: [1]\n\n", 0);
+  AnswerStream stream(request);
+  stream.feed("data: {\"error\": {\"message\": \"full\"}}\n\ndata: nonsense\n\ndata: [1]\n\n", 0);
+  stream.end();
   EXPECT_EQ(request.problem, "full");
 }
 
