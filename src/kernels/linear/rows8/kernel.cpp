@@ -71,6 +71,24 @@ double nibble_effort(DType format) {
   return format == DType::Q4_K ? 1.3 : unpack_effort(format);
 }
 
+// Scales and minima that a format has for 32 elements: each is multiplied with every row of x where sums are scaled
+// that often.
+int scales_of_group(DType format) {
+  switch (format) {
+    case DType::Q4_1:
+    case DType::Q5_1:
+    case DType::Q4_K:
+    case DType::Q5_K:
+    case DType::Q6_K:
+    case DType::Q3_K:
+      return 2;
+    case DType::Q2_K:
+      return 4;
+    default:
+      return 1;
+  }
+}
+
 // What was measured is the peak of the best instruction set; a lesser one has a part of that.
 double part_of_peak(Isa isa, IsaSet machine) {
   double own = 1, best = 0.2;
@@ -114,7 +132,8 @@ double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) cons
   const double effort = method_.whole_nibbles ? nibble_effort(p.format) : unpack_effort(p.format);
   const double unpacking = method_.unpack_rows + method_.unpack_effort_rows * effort;
   const double gops = method_.compute_share * part_of_peak(method_.isa, hardware.isa) * ceilings.int8_gops;
-  const double rows = double(round_up(p.m, method_.row_step)) + times * unpacking;
+  const double scaling = 1 + method_.scale_effort * (scales_of_group(p.format) - 1);
+  const double rows = scaling * double(round_up(p.m, method_.row_step)) + times * unpacking;
   const double depth = double(p.k) + (method_.strips_per_panel > 0 ? kProductsOfAResult : 0);
   const double compute_us = 2e-3 * double(p.n) * depth * rows / gops;
   const double quantize_us = 1e-3 * kFlopsToQuantize * double(p.m) * double(p.k) / ceilings.f32_gflops;

@@ -38,6 +38,7 @@ struct Rows8Method {
   // takes.
   double compute_share = 0.5, memory_share = 0.9;
   double unpack_rows = 0, unpack_effort_rows = 0;
+  double scale_effort = 0;     // of a row of x, for every scale and minimum of 32 elements beyond the first
   bool whole_nibbles = false;  // are multiplied without taking them apart
   int64_t row_step = 1;        // rows of x that an instruction takes, wanted or not
 };
