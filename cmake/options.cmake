@@ -3,6 +3,8 @@ set(MILLRACE_WARNINGS -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-ini
 add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:${MILLRACE_WARNINGS}>")
 # One rounding everywhere: the compiler may not fuse a*b+c on its own, kernels do it by name.
 add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-ffp-contract=off>)
+# gcc looks for garbage of its own from 128 MB on and finds little: a twentieth of the time a build takes.
+add_compile_options("$<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=500000>")
 add_link_options(-Wl,--build-id=sha1)
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   string(REPLACE "-O3" "-O2" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")

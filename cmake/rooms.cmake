@@ -9,11 +9,13 @@ function(millrace_precompile target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)  # for ccache
 endfunction()
 
-# millrace_room(NAME [COLD] SOURCES a.cpp b.cpp LINKS other_room Some::Library)
+# millrace_room(NAME [COLD] SOURCES a.cpp b.cpp LINKS other_room Some::Library [PRECOMPILED headers])
 # One static library per room of src/; a room links only the rooms it may include (scripts/check-includes holds it to that).
 # A COLD room has no part in the work of a step: it compiles at -O1, in two thirds of the time.
+# Most of what the files of a room include is the standard library, JSON and formatting: compiled once for the hot rooms and once
+# for the cold ones, by those that come first, unless a room has headers of its own that are worth it or its files stand alone.
 function(millrace_room name)
-  cmake_parse_arguments(ROOM "COLD" "" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(ROOM "COLD" "" "SOURCES;LINKS;PRECOMPILED" ${ARGN})
   add_library(millrace_${name} STATIC ${ROOM_SOURCES})
   target_include_directories(millrace_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
   list(TRANSFORM ROOM_LINKS REPLACE "^([a-z_]+)$" "millrace_\\1")
@@ -21,26 +23,41 @@ function(millrace_room name)
   if(ROOM_COLD)
     target_compile_options(millrace_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
+  get_property(first GLOBAL PROPERTY MILLRACE_PRECOMPILED_COLD_${ROOM_COLD})
+  if(ROOM_PRECOMPILED)
+    millrace_precompile(millrace_${name} PRIVATE ${ROOM_PRECOMPILED})
+  elseif(first AND CMAKE_UNITY_BUILD)
+    millrace_precompile(millrace_${name} REUSE_FROM ${first})
+  elseif(CMAKE_UNITY_BUILD)
+    millrace_precompile(millrace_${name} PRIVATE
+      <algorithm> <chrono> <filesystem> <fstream> <functional> <map> <memory> <optional> <random> <span> <string> <unordered_map> <vector>
+      <fmt/format.h> <nlohmann/json.hpp>)
+    set_property(GLOBAL PROPERTY MILLRACE_PRECOMPILED_COLD_${ROOM_COLD} millrace_${name})
+  endif()
 endfunction()
 
 # millrace_test(NAME SOURCES x_test.cpp LINKS room) builds tests/NAME_tests and registers each of its cases with ctest.
 function(millrace_test name)
   cmake_parse_arguments(TEST "" "" "SOURCES;LINKS" ${ARGN})
-  list(TRANSFORM TEST_LINKS REPLACE "^([a-z_]+)$" "millrace_\\1")
-  add_executable(${name}_tests ${TEST_SOURCES})
-  target_link_libraries(${name}_tests PRIVATE ${TEST_LINKS} GTest::gmock GTest::gtest_main)
-  target_compile_options(${name}_tests PRIVATE $<$<CONFIG:Release>:-O1>)  # what they test is optimized; they need not be
-  target_compile_definitions(${name}_tests PRIVATE MILLRACE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
-  if(MILLRACE_SANITIZE)
-    target_compile_definitions(${name}_tests PRIVATE MILLRACE_SANITIZED)
-  endif()
-  # The headers that most tests begin with are compiled once, by those that come first.
-  if(name STREQUAL "base")
+  millrace_test_tool(${name}_tests SOURCES ${TEST_SOURCES} LINKS ${TEST_LINKS} GTest::gmock GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name}_tests)
+endfunction()
+
+# millrace_test_tool(NAME SOURCES x.cpp LINKS room) builds a program that tests or scripts run.
+function(millrace_test_tool name)
+  cmake_parse_arguments(TOOL "" "" "SOURCES;LINKS" ${ARGN})
+  list(TRANSFORM TOOL_LINKS REPLACE "^([a-z_]+)$" "millrace_\\1")
+  add_executable(${name} ${TOOL_SOURCES})
+  target_link_libraries(${name} PRIVATE ${TOOL_LINKS})
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # what they test is optimized; they need not be
+  # The headers that most of them begin with are compiled once, by those that come first: definitions are the same for all.
+  target_compile_definitions(${name} PRIVATE MILLRACE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data" GTEST_HAS_PTHREAD=1
+    $<$<BOOL:${MILLRACE_SANITIZE}>:MILLRACE_SANITIZED>)
+  if(name STREQUAL "base_tests")
     millrace_precompile(base_tests PRIVATE <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp> <fmt/format.h> <random>)
   else()
-    millrace_precompile(${name}_tests REUSE_FROM base_tests)
+    millrace_precompile(${name} REUSE_FROM base_tests)
   endif()
-  add_test(NAME ${name} COMMAND ${name}_tests)
 endfunction()
 
 # millrace_fuzzer(NAME LINKS room) builds fuzz/NAME_fuzz.cpp with libFuzzer; its seeds are in fuzz/seeds/NAME.
