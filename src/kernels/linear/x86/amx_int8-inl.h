@@ -173,45 +173,26 @@ struct alignas(64) IntegerSums {
   }
 };
 
-// Tiles that are multiplied together: 64 elements of 32 rows of weights and of x.
-struct Operands {
-  const int8_t (*w)[16][16][4];  // [tile]
-  const int8_t (*x)[16][64];
-};
-
-// Registers 0 to 3 hold the results, 4 and 5 x, 6 and 7 weights. Each of the latter is loaded again right after its
-// last product, with what the step after this one takes: loads all at once, in front of the products that need them,
-// take three times as long as the products (bench/x86/tile_orders.cpp).
-MR_INLINE inline void load_operands(const Operands& from) {
-  _tile_loadd(4, from.x[0], 64);
-  _tile_loadd(7, from.w[1], 64);
-  _tile_loadd(6, from.w[0], 64);
-  _tile_loadd(5, from.x[1], 64);
-}
-
-template <bool second>
-MR_INLINE inline void multiply_and_load(const Operands& next) {
-  _tile_dpbssd(0, 4, 6);
-  _tile_dpbssd(1, 4, 7);
-  _tile_loadd(4, next.x[0], 64);
-  if constexpr (second) _tile_dpbssd(3, 5, 7);
-  _tile_loadd(7, next.w[1], 64);
-  if constexpr (second) _tile_dpbssd(2, 5, 6);
-  _tile_loadd(6, next.w[0], 64);
-  if constexpr (second) _tile_loadd(5, next.x[1], 64);
-}
-
-// Steps [begin, end) of a stretch, the first of which is loaded already; `after` comes when they are done.
+// Registers 0 to 3 hold the results, 4 and 5 x, 6 and 7 weights.
 template <bool second>
 MR_INLINE inline void multiply_steps(const LinearArgs& args, const WSuper& w, const XSuper& x, int64_t begin,
-                                     int64_t end, const Operands& after, const IntegerSums& before, IntegerSums& to) {
+                                     int64_t end, const IntegerSums& before, IntegerSums& to) {
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
   const int64_t share = Supers::ceil_div(before.rows, end - begin);
   for (int64_t step = begin; step < end; ++step) {
-    multiply_and_load<second>(step + 1 < end ? Operands{w.q[step + 1], x.q[step + 1]} : after);
+    _tile_loadd(6, w.q[step][0], 64);
+    _tile_loadd(4, x.q[step][0], 64);
+    _tile_loadd(7, w.q[step][1], 64);
+    _tile_dpbssd(0, 4, 6);
+    _tile_dpbssd(1, 4, 7);
+    if constexpr (second) {
+      _tile_loadd(5, x.q[step][1], 64);
+      _tile_dpbssd(2, 5, 6);
+      _tile_dpbssd(3, 5, 7);
+    }
     const int64_t done = (step - begin) * share;
     before.settle(args, done, std::min(done + share, before.rows));
   }
@@ -250,7 +231,6 @@ class Int8Piece {
       for (int64_t strip = piece_.strip_begin; strip < piece_.strip_end; strip += kInt8Strips) {
         settle();  // its scales are in the panel
         fill_panel(super, super_end, strip, std::min(strip + kInt8Strips, piece_.strip_end));
-        load_operands(operands(super, super, piece_.m_begin, 0));
         for (int64_t row = piece_.m_begin; row < piece_.m_end; row += 32, ++sums) {
           multiply(super, super_end, strip, row, sums);
         }
@@ -272,28 +252,16 @@ class Int8Piece {
     asm volatile("" ::: "memory");  // tiles are loaded behind the compiler's back
   }
 
-  const XSuper& x_of(int64_t row, int64_t super) const { return x_[row / 32 * supers_.count + super]; }
-  Operands operands(int64_t panel_begin, int64_t super, int64_t row, int64_t step) const {
-    return {panel_[super - panel_begin].q[step], x_of(row, super).q[step]};
-  }
-  // What follows step `step` of a stretch: the next one, the next stretch or row, and at the end anything.
-  Operands next(int64_t super, int64_t super_end, int64_t i, int64_t row, int64_t step) const {
-    if (step < Supers::steps(supers_.size(i))) return operands(super, i, row, step);
-    if (i + 1 < super_end) return operands(super, i + 1, row, 0);
-    return operands(super, super, row + 32 < piece_.m_end ? row + 32 : row, 0);
-  }
-
   void multiply(int64_t super, int64_t super_end, int64_t strip, int64_t row, AmxSums* sums) {
     const int64_t rows = std::min<int64_t>(32, piece_.m_end - row);
     for (int64_t i = super; i < super_end; ++i) {
-      const XSuper& x = x_of(row, i);
+      const XSuper& x = x_[row / 32 * supers_.count + i];
       const WSuper& w = panel_[i - super];
       const int64_t steps = Supers::steps(supers_.size(i)), part = x.part_steps(steps);
       for (int64_t step = 0; step < steps; step += part) {
         IntegerSums& to = pending_[1 - at_];
-        const Operands after = next(super, super_end, i, row, step + part);
-        if (rows > 16) multiply_steps<true>(args_, w, x, step, step + part, after, pending_[at_], to);
-        if (rows <= 16) multiply_steps<false>(args_, w, x, step, step + part, after, pending_[at_], to);
+        if (rows > 16) multiply_steps<true>(args_, w, x, step, step + part, pending_[at_], to);
+        if (rows <= 16) multiply_steps<false>(args_, w, x, step, step + part, pending_[at_], to);
         to.w_scale = w.scale;
         to.x_scale = x.scale[step / part];
         to.sums = sums;
