@@ -204,6 +204,7 @@ void Rows8Kernel::multiply_gated(const Args& args, const Executor& executor, con
   const int64_t width = (piece.strip_end - piece.strip_begin) * kPackedRows;
   auto* sums = reinterpret_cast<float*>(scratch + aligned(method_.scratch_bytes));
   Rows8Piece half = piece;
+  half.strip_after = piece.strip_begin + strips;
   Matrix parts[2];
   for (auto& part : parts) {
     method_.multiply(redirected(args, half, sums), executor.workspace, scratch, half);
@@ -211,6 +212,7 @@ void Rows8Kernel::multiply_gated(const Args& args, const Executor& executor, con
     sums += rows * width;
     half.strip_begin += strips;
     half.strip_end += strips;
+    half.strip_after = piece.strip_end;
   }
   const Matrix y = args.y.rows_from(piece.m_begin, rows).columns(piece.strip_begin * kPackedRows, width);
   first_that_runs(kActivations, {}, *executor.hardware).run({Activation::Silu, parts[0], &parts[1], y}, {});
@@ -229,7 +231,8 @@ void Rows8Kernel::run(const Args& args, const Executor& executor) const {
     std::byte* own = scratch + static_cast<size_t>(worker) * each;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t strip = i % along_n * step.strips, row = i / along_n * step.rows;
-      const Rows8Piece piece{strip, std::min(strip + step.strips, strips), row, std::min(row + step.rows, m)};
+      const int64_t strip_end = std::min(strip + step.strips, strips);
+      const Rows8Piece piece{strip, strip_end, row, std::min(row + step.rows, m), strip_end};
       if (args.gated) {
         multiply_gated(args, executor, piece, own);
       } else {

@@ -13,6 +13,7 @@ namespace millrace {
 struct Rows8Piece {
   int64_t strip_begin = 0, strip_end = 0;
   int64_t m_begin = 0, m_end = 0;
+  int64_t strip_after = 0;  // that the worker probably takes next: worth fetching ahead
 };
 
 inline constexpr int64_t kMostPanels = 4;  // of one piece
