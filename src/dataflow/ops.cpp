@@ -87,6 +87,9 @@ void Ops::plan(Linear& linear, int64_t rows) {
       MR_ASSERT(kernel != nullptr);
       part.plan.emplace_back(m, kernel);
       workspace_needed_ = std::max(workspace_needed_, kernel->workspace_bytes(problem, hardware_));
+      if (kernel->shares_between(problem, hardware_)) {
+        squares_needed_ = std::max(squares_needed_, static_cast<size_t>(m * w.k / NormAhead::kPart) * sizeof(float));
+      }
     }
   }
 }
@@ -161,9 +164,11 @@ void Ops::plan(const AttentionProblem& largest) {
 
 void Ops::reserve_workspace() {
   const size_t attention = attention_workspace_needed_;
-  workspace_ =
-      std::make_unique<Arena>("kernel workspace", Arena::padded(workspace_needed_) + attention, device_.memory());
+  workspace_ = std::make_unique<Arena>("kernel workspace",
+                                       Arena::padded(workspace_needed_) + Arena::padded(squares_needed_) + attention,
+                                       device_.memory());
   if (workspace_needed_ > 0) executor_.workspace = workspace_->take(workspace_needed_);
+  if (squares_needed_ > 0) squares_ = reinterpret_cast<float*>(workspace_->take(squares_needed_));
   if (attention > 0) attention_executor_.workspace = workspace_->take(attention);
   if (!device_.is_host()) device_.clear(attention_executor_.workspace, attention);
 }
@@ -216,41 +221,87 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
   }
 }
 
-bool Ops::takes_norm_along(const NormOp::Args& norm, const Linear& linear) const {
-  if (norm.x.dtype != DType::F32 || norm.kind != NormKind::Rms || norm.groups != 1 || norm.weight == nullptr) {
-    return false;
-  }
-  // What is forced stays apart. On the CPU several parts would each compute it.
-  if (is_forced(NormOp::kName) || (device_.is_host() && linear.parts.size() > 1)) return false;
+// Norms of q and k, and LayerNorm, are kernels of their own; and what is forced stays apart.
+bool Ops::is_plain_norm(const NormOp::Args& norm) const {
+  return norm.x.dtype == DType::F32 && norm.kind == NormKind::Rms && norm.groups == 1 && norm.weight != nullptr &&
+         !is_forced(NormOp::kName);
+}
+
+// Whether takes(kernel, problem) holds for the kernels of all parts.
+template <class Takes>
+bool Ops::all_parts(const Linear& linear, int64_t rows, Takes takes) const {
   return std::all_of(linear.parts.begin(), linear.parts.end(), [&](const Linear::Part& part) {
-    if (part.tile_rows > 0 || part.least_rows > norm.x.rows) return false;
+    if (part.tile_rows > 0 || part.least_rows > rows) return false;
     const auto& w = part.weights;
-    const LinearKernel* kernel = planned(part, norm.x.rows);
-    return kernel != nullptr && kernel->takes_along({w.format, w.layout->name(), options_.precision, false, w.n, w.k,
-                                                     norm.x.rows, options_.working, linear.gated},
-                                                    hardware_);
+    const LinearKernel* kernel = planned(part, rows);
+    return kernel != nullptr && takes(*kernel, LinearProblem{w.format, w.layout->name(), options_.precision, false, w.n,
+                                                             w.k, rows, options_.working, linear.gated});
   });
 }
 
-// Parts of different formats (q, k and v of some files) each compute the norm: that is less than a kernel of its own.
-void Ops::linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
-  if (norm.x.rows == 0) return;
-  if (!takes_norm_along(norm, linear)) {
-    this->norm(norm);
-    return this->linear(norm.out, linear, y);
-  }
+bool Ops::takes_norm_along(const NormOp::Args& norm, const Linear& linear) const {
+  // On the CPU several parts would each compute it.
+  if (!is_plain_norm(norm) || (device_.is_host() && linear.parts.size() > 1)) return false;
+  return all_parts(linear, norm.x.rows, [&](const LinearKernel& kernel, const LinearProblem& problem) {
+    return kernel.takes_along(problem, hardware_);
+  });
+}
+
+bool Ops::shares_norm(const Linear& linear, int64_t rows) const {
+  return all_parts(linear, rows, [&](const LinearKernel& kernel, const LinearProblem& problem) {
+    return kernel.shares_between(problem, hardware_);
+  });
+}
+
+// Part after part with the kernels of the plan; `fill` completes their arguments.
+template <class Fill>
+void Ops::run_parts(const Linear& linear, Matrix x, Matrix y, Fill fill) {
   int64_t column = 0;
   for (const Linear::Part& part : linear.parts) {
     const auto& w = part.weights;
     const float* bias = linear.bias != nullptr ? linear.bias + column : nullptr;
-    LinearArgs args{norm.x, &w, bias, y.columns(column, linear.gated ? w.n / 2 : w.n), false, linear.gated};
+    LinearArgs args{x, &w, bias, y.columns(column, linear.gated ? w.n / 2 : w.n), false, linear.gated};
+    args.invariant = options_.batch_invariant;
+    fill(args);
+    run_part(linear, part, *planned(part, x.rows), args);
+    column += w.n;
+  }
+}
+
+void Ops::add_linear(Matrix x, const Linear& linear, Matrix y, const NextNorm& next) {
+  shared_ = {};
+  const bool shares = options_.share_norms && is_plain_norm(next.norm) && x.dtype == options_.working &&
+                      linear.parts.size() == 1 && shares_norm(linear, x.rows) && shares_norm(*next.linear, x.rows);
+  if (!shares) return this->linear(x, linear, y, /*accumulate=*/true);
+  run_parts(linear, x, y, [&](LinearArgs& args) {
+    args.accumulate = true;
+    args.ahead = {next.norm.weight, next.norm.out, squares_};
+  });
+  shared_ = next;
+}
+
+void Ops::linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
+  if (norm.x.rows == 0) return;
+  const NormOp::Args& half = shared_.norm;
+  if (shared_.linear == &linear && half.x.data == norm.x.data && half.x.rows == norm.x.rows &&
+      half.weight == norm.weight) {
+    run_parts(linear, half.out, y, [&](LinearArgs& args) {
+      args.epsilon = norm.epsilon;
+      args.squares = squares_;
+    });
+    shared_ = {};
+    return;
+  }
+  if (!takes_norm_along(norm, linear)) {
+    this->norm(norm);
+    return this->linear(norm.out, linear, y);
+  }
+  // Parts of different formats (q, k and v of some files) each compute the norm: less than a kernel of its own.
+  run_parts(linear, norm.x, y, [&](LinearArgs& args) {
     args.norm = norm.weight;
     args.epsilon = norm.epsilon;
     args.normed = norm.out;
-    args.invariant = options_.batch_invariant;
-    run_part(linear, part, *planned(part, norm.x.rows), args);
-    column += w.n;
-  }
+  });
 }
 
 AttentionProblem Ops::problem_of(const AttentionArgs& a) const {

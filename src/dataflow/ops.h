@@ -35,6 +35,7 @@ struct OpsOptions {
   std::map<std::string, std::string> forced;  // op -> kernel, from --kernel OP=NAME
   DType working = DType::F32;                 // of the activations that linear layers take
   bool overlap = true;                        // kernels of a GPU start while the ones before them drain
+  bool share_norms = true;                    // between two linear layers, where the kernels of both can
   // One kernel for every number of rows, and no sum whose order depends on them: a row's results are the same whatever
   // else is in the batch. Kernels of a GPU cut their sums by the number of rows, so they always get the same one.
   bool batch_invariant = false;
@@ -49,11 +50,17 @@ class Ops {
   void plan(const AttentionProblem& largest);
   void reserve_workspace();                 // after the last plan()
   int64_t padded_rows(int64_t rows) const;  // that buffers must have for a batch of so many
-  size_t workspace_bytes() const { return workspace_needed_ + attention_workspace_needed_; }
+  size_t workspace_bytes() const { return workspace_needed_ + attention_workspace_needed_ + squares_needed_; }
 
   void embed(const WeightView& table, std::span<const int32_t> ids, Matrix out, float scale = 1,
              bool accumulate = false);
   void linear(Matrix x, const Linear& weights, Matrix y, bool accumulate = false);
+  // Adds to y, whose norm `next` is taken by a linear layer right after this one: two kernels may share it.
+  struct NextNorm {
+    NormOp::Args norm;
+    const Linear* linear = nullptr;
+  };
+  void add_linear(Matrix x, const Linear& weights, Matrix y, const NextNorm& next);
   // The linear layer of a norm, which is written to norm.out unless the kernel computes it for itself.
   void linear(const NormOp::Args& norm, const Linear& weights, Matrix y);
   void attention(const AttentionArgs& args);
@@ -90,7 +97,13 @@ class Ops {
 
  private:
   const LinearKernel* planned(const Linear::Part& part, int64_t rows) const;
+  bool is_plain_norm(const NormOp::Args& norm) const;
+  template <class Takes>
+  bool all_parts(const Linear& linear, int64_t rows, Takes takes) const;
   bool takes_norm_along(const NormOp::Args& norm, const Linear& linear) const;
+  bool shares_norm(const Linear& linear, int64_t rows) const;
+  template <class Fill>
+  void run_parts(const Linear& linear, Matrix x, Matrix y, Fill fill);
   void run_part(const Linear& linear, const Linear::Part& part, const LinearKernel& kernel, const LinearArgs& args);
   const AttentionKernel* planned(const AttentionProblem& problem);
   void attend(const AttentionArgs& args);
@@ -117,7 +130,9 @@ class Ops {
   OpTimes* times_ = nullptr;
   Watch watch_ = Watch::Measure;
   std::unique_ptr<Arena> workspace_;
-  size_t workspace_needed_ = 0, attention_workspace_needed_ = 0;
+  size_t workspace_needed_ = 0, attention_workspace_needed_ = 0, squares_needed_ = 0;
+  float* squares_ = nullptr;  // of a norm that two linear layers share
+  NextNorm shared_;           // what the last linear layer did half of
   Planner<LinearOp> linear_;
   Planner<AttentionOp> attention_;
   Planner<NormOp> norm_;

@@ -18,6 +18,7 @@ struct Candidate {
   const Kernel<Op>* kernel = nullptr;
   double estimate_us = 0;
   double measured_us = 0;  // 0: never measured
+  double burden = 1;       // of the kernel: counts for the choice alone
 };
 
 template <class Op>
@@ -38,7 +39,8 @@ class Planner {
   std::vector<Candidate<Op>> rank(const Problem& problem) const {
     std::vector<Candidate<Op>> ranked;
     for (const auto* kernel : kernels_) {
-      if (kernel->can_run(problem, hardware_)) ranked.push_back({kernel, kernel->estimate_us(problem, hardware_), 0});
+      if (!kernel->can_run(problem, hardware_)) continue;
+      ranked.push_back({kernel, kernel->estimate_us(problem, hardware_), 0, kernel->burden(problem)});
     }
     if (const auto* measured = plans_ != nullptr ? plans_->find(Op::kName, to_string(problem)) : nullptr) {
       for (auto& candidate : ranked) {
@@ -85,7 +87,7 @@ class Planner {
   bool before(const Candidate<Op>& a, const Candidate<Op>& b) const {
     const auto key = [&](const Candidate<Op>& c) {
       const bool measured = c.measured_us > 0;
-      return std::tuple(c.kernel->name() != forced_, !measured, measured ? c.measured_us : c.estimate_us);
+      return std::tuple(c.kernel->name() != forced_, !measured, measured ? c.measured_us * c.burden : c.estimate_us);
     };
     return key(a) < key(b);
   }

@@ -42,9 +42,14 @@ class Kernel {
   // Of a kernel that differs from another in what only a measurement can tell: it is tried where that one does best,
   // and chosen where it was measured.
   virtual const Kernel* variant_of() const { return nullptr; }
+  // What a timing of it alone does not show: how much longer the step takes for it, as a factor of its own time.
+  virtual double burden(const Problem& problem) const { return 1; }
   virtual size_t workspace_bytes(const Problem& problem, const Hardware& hardware) const { return 0; }
   // Whether it can do the small op in front of it as well, which its Args then hold: one launch less.
   virtual bool takes_along(const Problem& problem, const Hardware& hardware) const { return false; }
+  // Whether it does half of a small op that it shares with the kernel before or behind it, which both say in their
+  // Args: none is launched between the two.
+  virtual bool shares_between(const Problem& problem, const Hardware& hardware) const { return false; }
   virtual void run(const Args& args, const Executor& executor) const = 0;  // no allocation, no exception
 };
 

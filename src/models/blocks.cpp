@@ -26,9 +26,10 @@ void feed_forward(Pass& p, const FeedForwardWeights& w, Activation activation, M
   p.linear(p.feed, w.down, out);
 }
 
-void add_feed_forward(Pass& p, const FeedForwardWeights& w, Activation activation, const Normed& x, Matrix out) {
+void add_feed_forward(Pass& p, const FeedForwardWeights& w, Activation activation, const Normed& x, Matrix out,
+                      const Following& next) {
   p.gated_linear(x, w.gate_up, activation);
-  p.add_linear(p.feed, w.down, out);
+  p.add_linear(p.feed, w.down, out, next);
 }
 
 Activation read_activation(const WeightSource& source, std::string_view key, Activation usual) {

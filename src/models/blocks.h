@@ -20,10 +20,16 @@ struct FeedForwardWeights {
 // gate, up and down under their usual names.
 FeedForwardWeights load_feed_forward(Weights::Layer& at, const DecoderConfig& config, Activation activation);
 
-// out = down(act(gate(x)) * up(x)); add_feed_forward adds it to out instead.
+// out = down(act(gate(x)) * up(x)); add_feed_forward adds it to out instead, whose norm comes next.
 void feed_forward(Pass& pass, const FeedForwardWeights& weights, Activation activation, Matrix x, Matrix out);
-void add_feed_forward(Pass& pass, const FeedForwardWeights& weights, Activation activation, const Normed& x,
-                      Matrix out);
+void add_feed_forward(Pass& pass, const FeedForwardWeights& weights, Activation activation, const Normed& x, Matrix out,
+                      const Following& next);
+
+// What follows a layer: the attention of the next one, or what the last one leads to.
+template <class Layer>
+Following after_layer(const std::vector<Layer>& layers, size_t i, const Following& end) {
+  return i + 1 < layers.size() ? Following{layers[i + 1].attention_norm, layers[i + 1].attention.qkv} : end;
+}
 
 // The activation a Hugging Face config names under `key`; GGUF files name none and mean `usual`.
 Activation read_activation(const WeightSource& source, std::string_view key, Activation usual);

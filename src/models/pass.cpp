@@ -74,6 +74,10 @@ void Pass::linear(const Normed& x, const Linear* weights, Matrix y) {
   ops.linear({NormKind::Rms, x.x, normed, x.weight, nullptr, config.norm_epsilon}, *weights, y);
 }
 
+void Pass::add_linear(Matrix x, const Linear* weights, Matrix y, const Following& next) {
+  ops.add_linear(x, *weights, y, {{NormKind::Rms, y, normed, next.norm, nullptr, config.norm_epsilon}, next.linear});
+}
+
 void Pass::layer_norm(Matrix x, const float* weight, const float* bias, Matrix out) {
   ops.norm({NormKind::Layer, x, out, weight, bias, config.norm_epsilon});
 }

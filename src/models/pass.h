@@ -66,6 +66,12 @@ struct Normed {
   const float* weight;
 };
 
+// The norm behind a linear layer that adds to the residual stream, and the layer that takes it: what comes next.
+struct Following {
+  const float* norm = nullptr;
+  const Linear* linear = nullptr;
+};
+
 // What is known of the scores of each layer's heads, and where to note what is seen of them.
 struct ScoreKnowledge {
   std::vector<const float*> phi;   // by layer: [heads] where the kernels run; null, or no layer: not calibrated
@@ -89,6 +95,7 @@ class Pass {
   // For the rows of y: the head leaves out those whose logits are not wanted, which come last.
   void linear(Matrix x, const Linear* weights, Matrix y) { ops.linear(x.first_rows(y.rows), *weights, y); }
   void add_linear(Matrix x, const Linear* weights, Matrix y) { ops.linear(x, *weights, y, /*accumulate=*/true); }
+  void add_linear(Matrix x, const Linear* weights, Matrix y, const Following& next);
   Normed rms_norm(Matrix x, const float* weight) const { return {x, weight}; }
   void linear(const Normed& x, const Linear* weights, Matrix y);
   void rms_norm(Matrix x, const float* weight, Matrix out);

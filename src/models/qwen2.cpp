@@ -58,9 +58,10 @@ class Qwen2 final : public Model {
       p.linear(p.rms_norm(p.hidden, layer.attention_norm), layer.attention.qkv, p.qkv);
       p.turn(RopeStyle::Halves);
       p.attend(i, {.scale = scale, .window = layer.window});
-      p.add_linear(p.attended, layer.attention.out, p.hidden);
+      p.add_linear(p.attended, layer.attention.out, p.hidden, {layer.feed_norm, layer.feed.gate_up});
 
-      add_feed_forward(p, layer.feed, activation_, p.rms_norm(p.hidden, layer.feed_norm), p.hidden);
+      add_feed_forward(p, layer.feed, activation_, p.rms_norm(p.hidden, layer.feed_norm), p.hidden,
+                       after_layer(layers_, i, {norm_, head_}));
     }
     p.linear_of_wanted(p.rms_norm(p.hidden, norm_), head_);
   }

@@ -86,6 +86,25 @@ TEST(Planner, VariantsCountOnlyWhereTheyWereMeasured) {
   EXPECT_EQ(forced.choose(problem(64)), &variant);
 }
 
+// Timed alone it is the faster one, but not by enough for what it costs the others.
+TEST(Planner, ABurdenCountsWithWhatWasMeasured) {
+  class Burden : public FakeKernel {
+   public:
+    using FakeKernel::FakeKernel;
+    double burden(const Problem&) const override { return 1.1; }
+  };
+  const Burden library("library", "a", 1, 0, 1 << 20);
+  const KernelList<LinearOp> all{&kGemv, &library};
+  const Hardware hardware;
+  PlanCache plans;
+  plans.put("linear", to_string(problem(32)), {{"library", 100}, {"gemv", 105}});
+  plans.put("linear", to_string(problem(64)), {{"library", 100}, {"gemv", 115}});
+  Planner<LinearOp> planner(all, hardware, &plans, "");
+  EXPECT_EQ(planner.choose(problem(32)), &kGemv);
+  EXPECT_EQ(planner.rank(problem(32)).back().measured_us, 100) << "what is shown is what was measured";
+  EXPECT_EQ(planner.choose(problem(64)), &library);
+}
+
 TEST(Planner, AForcedKernelWinsWhereItCanRun) {
   const Hardware hardware;
   Planner<LinearOp> planner(kAll, hardware, nullptr, "only1");

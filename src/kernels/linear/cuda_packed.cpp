@@ -110,11 +110,21 @@ class PackedKernel final : public LinearKernel {
     return launch_.takes_norm != nullptr && can_run(p, hardware) &&
            launch_.takes_norm(problem(p, p.x), limits_of(hardware));
   }
+  bool shares_between(const Problem& p, const Hardware& hardware) const override {
+    return launch_.splits_norm != nullptr && can_run(p, hardware) &&
+           launch_.splits_norm(problem(p, p.x), limits_of(hardware));
+  }
   void run(const Args& a, const Executor& executor) const override {
     const LinearWeights& w = *a.weights;
     const DType x = a.norm != nullptr ? cuda_packed_type(w.layout->name()) : a.x.dtype;
     const CudaLinearProblem p{w.format, x, a.y.dtype, w.n, w.k, a.x.rows, a.accumulate, a.gated};
-    const CudaLinearArgs args{a.x.data, a.x.stride, w.data, a.bias, a.y.data, a.y.stride, nullptr, a.norm, a.epsilon};
+    static_assert(NormAhead::kPart == kNormPart);
+    const CudaLinearArgs args{a.x.data,  a.x.stride,
+                              w.data,    a.bias,
+                              a.y.data,  a.y.stride,
+                              nullptr,   a.norm,
+                              a.epsilon, {a.ahead.weights, a.ahead.scaled.data, a.ahead.scaled.stride, a.ahead.squares},
+                              a.squares};
     check_cuda(launch_.run(p, args, limits_of(*executor.hardware),
                            {static_cast<cudaStream_t>(executor.queue), executor.overlap}),
                "starting a linear layer");

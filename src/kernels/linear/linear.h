@@ -58,6 +58,15 @@ struct LinearProblem {
 };
 std::string to_string(const LinearProblem& problem);
 
+// The first half of an RMS norm of y, for kernels that share one with the layer behind it: y times the weights, and the
+// sums of squares of its parts.
+struct NormAhead {
+  static constexpr int64_t kPart = 16;  // columns
+  const float* weights = nullptr;       // [n]; null: no such norm follows
+  Matrix scaled;                        // [m, n]
+  float* squares = nullptr;             // [m][n / kPart]
+};
+
 struct LinearArgs {
   Matrix x;  // [m, k]
   const LinearWeights* weights = nullptr;
@@ -71,6 +80,9 @@ struct LinearArgs {
   const float* norm = nullptr;
   float epsilon = 0;
   Matrix normed;
+  NormAhead ahead;
+  // [m][k / kPart] or null: x is what the layer before scaled, and y is divided by the root of the mean square.
+  const float* squares = nullptr;
 };
 
 struct LinearOp {

@@ -74,6 +74,14 @@ void choose_stages(CudaAttentionPlan& plan, const DecodeEntry& entry, int pairs)
   }
 }
 
+// Blocks of a cluster at most. Starting sixteen together and adding up their sums takes more than a microsecond longer
+// than it does for eight: what the warps read must be worth that.
+int most_ranks(const CudaAttentionShape& s, int warps) {
+  constexpr int kMost = 16, kWorthMost = 4;  // units of a warp
+  if (s.invariant) return 1;                 // one block for each pair adds up in the order of the positions alone
+  return s.max_context == 0 || s.max_context > kWorthMost * kUnit * warps * kMost ? kMost : kMost / 2;
+}
+
 // The largest clusters with which all pairs still run at once; single blocks where there are more pairs than that.
 CudaAttentionPlan plan_clusters(CudaAttentionPlan plan, const DecodeEntry& entry) {
   const auto* kernel = reinterpret_cast<const void*>(entry.kernel);
@@ -81,8 +89,7 @@ CudaAttentionPlan plan_clusters(CudaAttentionPlan plan, const DecodeEntry& entry
   plan.grid = 0;
   if (resident == 0 || device_capability() < 90) return plan;
   plan.cluster = 1;
-  // One block for each pair adds up in the order of the positions alone: how many there are decides nothing.
-  for (int ranks = plan.shape.invariant ? 1 : 16; ranks > 1; ranks /= 2) {
+  for (int ranks = most_ranks(plan.shape, entry.warps); ranks > 1; ranks /= 2) {
     if (pairs * ranks > resident || resident_clusters(kernel, plan.threads, plan.shared_bytes, ranks) < pairs) continue;
     plan.cluster = ranks;
     break;

@@ -7,6 +7,7 @@
 #include "kernels/linear/cuda/epilogue.cuh"
 #include "kernels/linear/cuda/families.h"
 #include "kernels/linear/cuda/launch_kernel.h"
+#include "kernels/linear/cuda/shared_norm.cuh"
 #include "kernels/linear/cuda/tensor_map.h"
 #include "kernels/linear/cuda/wgmma.cuh"
 
@@ -15,8 +16,8 @@
 namespace millrace {
 namespace {
 
-constexpr int kDepth = 64;  // elements of K per stage: one row of the 128-byte swizzle
-constexpr int kMaxTokens = 256;
+constexpr int kDepth = 64;                          // elements of K per stage: one row of the 128-byte swizzle
+constexpr int kMaxTokens = 256, kMostSharing = 64;  // the latter: where a norm is shared
 constexpr int kMaxStages = 16;
 constexpr int kRowBytes = kDepth * 2;  // of a stage
 
@@ -25,12 +26,17 @@ struct WgmmaParams {
   int rows;                          // of a block: chosen so that the blocks divide evenly among the multiprocessors
   int stages, splits, token_blocks;
   LinearOutput out;
+  SharedNorm norm;
 };
 
-// A block has 64 rows for each warpgroup at most; the products of those that it does not have are left aside.
-template <int kTokens, int kGroups>
+// A block has 64 rows for each warpgroup at most; the products of those that it does not have are left aside. Behind
+// the warpgroups comes the loader's warp, and those that find out what a shared norm divides by.
+template <int kGroups, NormHalf kHalf>
 struct Tile {
-  static constexpr int kThreads = 128 * kGroups + 32;
+  static constexpr int kMultiplying = 128 * kGroups, kScaling = kHalf == NormHalf::Behind ? 2 : 0;  // threads, warps
+  static constexpr int kThreads = kMultiplying + 32 * (1 + kScaling);
+  // Two must fit on a multiprocessor, this kernel's or one of the next.
+  static constexpr int kBlocks = kHalf == NormHalf::Behind ? 2 : 1;
 };
 
 struct Pipeline {
@@ -97,14 +103,27 @@ __device__ __forceinline__ void multiply_stages(const Pipeline& pipe, int stages
   wait_products<0>();
 }
 
-template <class T, int kTokens, int kGroups>
-__global__ void __launch_bounds__(Tile<kTokens, kGroups>::kThreads, 1)
+// Partial sums of a warp where the end of the kernel finds them.
+template <int kTokens>
+__device__ __forceinline__ void put_sums(float* partials, int rows, const float (&sums)[kTokens / 2]) {
+  const int warp = threadIdx.x / 32;
+  if (warp * kTileRows >= rows) return;
+#pragma unroll
+  for (int j = 0; j < kTokens / 8; ++j) {
+    const float fragment[4] = {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]};
+    put_fragment(partials + warp * kTokens * kTileStride, 8 * j, fragment);
+  }
+}
+
+template <class T, int kTokens, int kGroups, NormHalf kHalf>
+__global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, kHalf>::kBlocks)
     flat_wgmma(const __grid_constant__ CUtensorMap weights, const __grid_constant__ CUtensorMap x,
                const __grid_constant__ WgmmaParams p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build have no such instructions, and never launch this
-  using Shape = Tile<kTokens, kGroups>;
+  using Shape = Tile<kGroups, kHalf>;
   extern __shared__ uint8_t raw[];
   __shared__ alignas(8) uint64_t barriers[2 * kMaxStages];
+  __shared__ float scales[kHalf == NormHalf::Behind ? kMostSharing : 1];
   uint8_t* aligned = raw + (1024 - shared_address(raw) % 1024) % 1024;
   const Pipeline pipe{aligned, barriers, barriers + kMaxStages, p.rows * kRowBytes, (p.rows + kTokens) * kRowBytes};
   const int warp = threadIdx.x / 32;
@@ -123,27 +142,32 @@ __global__ void __launch_bounds__(Tile<kTokens, kGroups>::kThreads, 1)
   __syncthreads();
 
   float* partials = reinterpret_cast<float*>(aligned);
+  SharedFinish<T, kHalf, Shape::kMultiplying> shared(p.out, p.norm, p.rows, row, p.splits);
   if (warp == 4 * kGroups) {
     if (threadIdx.x % 32 == 0) load_stages(pipe, weights, x, p, begin, end, row, token);
     wait_for_previous_kernel();
+    __syncthreads();
+  } else if (kHalf == NormHalf::Behind && warp > 4 * kGroups) {
+    wait_for_previous_kernel();
+    find_scales(p.norm, p.out.m, scales, warp - 4 * kGroups - 1, Shape::kScaling);
     __syncthreads();
   } else {
     float sums[kTokens / 2];
 #pragma unroll
     for (float& sum : sums) sum = 0;
+    shared.prepare();
     multiply_stages<T, kTokens, kGroups>(pipe, p.stages, end - begin, sums);
     wait_for_previous_kernel();
     __syncthreads();  // all products are done: partial sums take the place of the stages
-    float* tile = partials + warp * kTokens * kTileStride;
-    if (warp * kTileRows < p.rows) {
-#pragma unroll
-      for (int j = 0; j < kTokens / 8; ++j) {
-        const float fragment[4] = {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]};
-        put_fragment(tile, 8 * j, fragment);
-      }
-    }
+    put_sums<kTokens>(partials, p.rows, sums);
   }
-  finish_tiles(partials, 1, p.rows / kTileRows, kTokens, row, token, p.splits, Shape::kThreads, p.out);
+  if constexpr (kHalf == NormHalf::None) {
+    finish_tiles(partials, 1, p.rows / kTileRows, kTokens, row, token, p.splits, Shape::kThreads, p.out);
+  } else if (warp < 4 * kGroups) {
+    shared.run(partials, kTokens, scales);
+  } else {
+    attend_finish(p.splits);
+  }
 #endif
 }
 
@@ -226,7 +250,7 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
   return is_plain(p.format) && p.x == p.format && p.k % 8 == 0 && has_clusters(limits) && !has_rows_for_all(p, limits);
 }
 
-template <class T, int kTokens, int kGroups>
+template <class T, int kTokens, int kGroups, NormHalf kHalf>
 cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cut& cut, int stages,
                    const CudaStep& step) {
   CUtensorMap weights, x;
@@ -242,24 +266,49 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cu
   params.stages = stages;
   params.token_blocks = static_cast<int>(ceil_div(p.m, kTokens));
   params.out = linear_output(p, a);
+  params.norm = {a.ahead, a.squares, a.epsilon, static_cast<int>(p.k)};
   LaunchShape shape;
   shape.most_shared = true;
   shape.grid = dim3(static_cast<unsigned>(ceil_div(p.n, cut.rows) * params.token_blocks * params.splits));
-  shape.threads = Tile<kTokens, kGroups>::kThreads;
+  shape.threads = Tile<kGroups, kHalf>::kThreads;
   shape.cluster = params.splits;
   const int stage_bytes = (cut.rows + kTokens) * kRowBytes, partials = cut.rows * kTokens / kTileRows * kTileStride * 4;
   shape.shared_bytes =
       1024 + static_cast<size_t>(std::max(stages * stage_bytes + bytes_beyond(kTokens, cut.rows), partials));
-  return launch_kernel(flat_wgmma<T, kTokens, kGroups>, shape, step, weights, x, params);
+  return launch_kernel(flat_wgmma<T, kTokens, kGroups, kHalf>, shape, step, weights, x, params);
+}
+
+// bf16 alone: what is not divided by its root mean square yet may be beyond the range of f16.
+bool shares_norm(const CudaLinearProblem& p) {
+  return p.format == DType::BF16 && p.m <= kMostSharing && p.n % kTileRows == 0 && p.k % (4 * kNormPart) == 0;
+}
+
+bool can_store_ahead(const CudaLinearProblem& p, const CudaLinearArgs& a) {
+  return p.y == DType::F32 && p.accumulate && !p.gate_up && a.squares == nullptr && linear_output(p, a).aligned &&
+         a.ahead.stride % 4 == 0;
+}
+
+template <class T, int kTokens, int kGroups>
+cudaError_t launch_half(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cut& cut, int stages,
+                        const CudaStep& step) {
+  if (a.ahead.weights == nullptr && a.squares == nullptr) {
+    return launch<T, kTokens, kGroups, NormHalf::None>(p, a, cut, stages, step);
+  }
+  if (!shares_norm(p)) return cudaErrorInvalidValue;
+  if constexpr (std::is_same_v<T, __nv_bfloat16> && kTokens <= kMostSharing) {
+    if (a.ahead.weights == nullptr) return launch<T, kTokens, kGroups, NormHalf::Behind>(p, a, cut, stages, step);
+    if (can_store_ahead(p, a)) return launch<T, kTokens, kGroups, NormHalf::Ahead>(p, a, cut, stages, step);
+  }
+  return cudaErrorInvalidValue;
 }
 
 template <class T, int kTokens>
 cudaError_t launch_groups(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cut& cut, int stages,
                           const CudaStep& step) {
   if constexpr (kTokens <= 64) {
-    if (groups_of(kTokens, cut.rows) == 1) return launch<T, kTokens, 1>(p, a, cut, stages, step);
+    if (groups_of(kTokens, cut.rows) == 1) return launch_half<T, kTokens, 1>(p, a, cut, stages, step);
   }
-  return launch<T, kTokens, 2>(p, a, cut, stages, step);
+  return launch_half<T, kTokens, 2>(p, a, cut, stages, step);
 }
 
 template <class T>
@@ -289,6 +338,11 @@ bool can_run_variant(const CudaLinearProblem& p, const CudaLimits& limits) {
 }
 
 template <const Variant& kVariant>
+bool splits_norm(const CudaLinearProblem& p, const CudaLimits& limits) {
+  return can_run_variant<kVariant>(p, limits) && shares_norm(p);
+}
+
+template <const Variant& kVariant>
 double estimate_variant(const CudaLinearProblem& p, const CudaLimits& limits) {
   return choose_cut(p, limits, kVariant).us;
 }
@@ -300,14 +354,25 @@ cudaError_t run_variant(const CudaLinearProblem& p, const CudaLinearArgs& a, con
                                  : launch_tokens<__half>(p, a, limits, step, kVariant);
 }
 
+template <const Variant& kVariant>
+constexpr CudaLinearKernel kernel(std::string_view name) {
+  return {name,
+          "flat",
+          can_run_variant<kVariant>,
+          estimate_variant<kVariant>,
+          run_variant<kVariant>,
+          nullptr,
+          splits_norm<kVariant>};
+}
+
 }  // namespace
 
 std::span<const CudaLinearKernel> wgmma_kernels() {
   static constexpr CudaLinearKernel kKernels[] = {
-      {"wgmma", "flat", can_run_variant<kWide>, estimate_variant<kWide>, run_variant<kWide>},
-      {"wgmma-narrow", "flat", can_run_variant<kNarrow>, estimate_variant<kNarrow>, run_variant<kNarrow>},
-      {"wgmma-deep", "flat", can_run_variant<kDeep>, estimate_variant<kDeep>, run_variant<kDeep>},
-      {"wgmma-double", "flat", can_run_variant<kDouble>, estimate_variant<kDouble>, run_variant<kDouble>},
+      kernel<kWide>("wgmma"),
+      kernel<kNarrow>("wgmma-narrow"),
+      kernel<kDeep>("wgmma-deep"),
+      kernel<kDouble>("wgmma-double"),
   };
   return kKernels;
 }

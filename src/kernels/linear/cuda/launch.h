@@ -44,6 +44,16 @@ struct CudaLinearProblem {
   friend bool operator==(const CudaLinearProblem&, const CudaLinearProblem&) = default;
 };
 
+// Half a norm, for the layer in front of it: y, which it adds to, is also stored times the norm's weights, in the
+// problem's type of x, beside the sums of squares of every kNormPart of its columns.
+inline constexpr int64_t kNormPart = 16;
+struct CudaNormAhead {
+  const float* weights = nullptr;  // [n]; null: no norm follows that is shared
+  void* scaled = nullptr;          // [m, n]
+  int64_t stride = 0;
+  float* squares = nullptr;  // [m][n / kNormPart]
+};
+
 struct CudaLinearArgs {
   const void* x = nullptr;  // rows of x_stride elements; 16-byte aligned, stride a multiple of 8
   int64_t x_stride = 0;
@@ -57,6 +67,10 @@ struct CudaLinearArgs {
   // multiplied. For kernels that take a norm along.
   const float* norm = nullptr;
   float epsilon = 0;
+  CudaNormAhead ahead;
+  // The other half, for the layer behind the norm: x is what the layer before it scaled, [m][k / kNormPart] what it
+  // left of the squares, and every row of the product is divided by their root mean. Null: x is taken as it is.
+  const float* squares = nullptr;
 };
 
 struct CudaStep {
@@ -74,6 +88,8 @@ struct CudaLinearKernel {
   double (*estimate_us)(const CudaLinearProblem&, const CudaLimits&);
   cudaError_t (*run)(const CudaLinearProblem&, const CudaLinearArgs&, const CudaLimits&, const CudaStep&);
   bool (*takes_norm)(const CudaLinearProblem&, const CudaLimits&) = nullptr;  // null: never
+  // Whether it does either half of a norm that stands between two linear layers: `ahead` and `squares` above.
+  bool (*splits_norm)(const CudaLinearProblem&, const CudaLimits&) = nullptr;  // null: never
 };
 
 // Every kernel; for any problem with x aligned as above at least one can run, unless the format is Q2_K or Q3_K (pack

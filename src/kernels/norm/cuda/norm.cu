@@ -35,6 +35,8 @@ __device__ Eight load_summed(const CudaNormArgs& a, const Place& at, int column,
 }
 
 __device__ Eight load_weights(const CudaNormArgs& a, int column, int count) {
+  const bool whole = a.weight != nullptr && count >= 8;
+  if (whole && reinterpret_cast<uintptr_t>(a.weight + column) % 16 == 0) return widen(a.weight + column);
   Eight weights;
 #pragma unroll
   for (int i = 0; i < 8; ++i) weights.at[i] = i < count && a.weight != nullptr ? a.weight[column + i] : 1.0f;

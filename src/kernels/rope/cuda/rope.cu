@@ -91,6 +91,76 @@ __global__ void __launch_bounds__(kWarps * 32) rope_write_kernel(const __grid_co
   }
 }
 
+// Eight pairs of a head: their first elements, their second ones, and where both begin.
+struct EightPairs {
+  int first, second;
+  Eight a, b;
+
+  __device__ EightPairs(bool halves, int pair, int head_dim)
+      : first(halves ? pair : 2 * pair), second(halves ? pair + head_dim / 2 : 2 * pair + 8) {}
+
+  __device__ static void turn_pair(float& x, float& y, float cosine, float sine) {
+    const float before = x;
+    x = x * cosine - y * sine;
+    y = y * cosine + before * sine;
+  }
+  __device__ void turn(bool halves, const Eight& cosines, const Eight& sines) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      if (halves) {
+        turn_pair(a.at[i], b.at[i], cosines.at[i], sines.at[i]);
+      } else {  // neighbours: four pairs in each eight
+        Eight& x = i < 4 ? a : b;
+        turn_pair(x.at[i % 4 * 2], x.at[i % 4 * 2 + 1], cosines.at[i], sines.at[i]);
+      }
+    }
+  }
+};
+
+constexpr int kPairThreads = 128;
+
+// For prompts: whole heads turn, in 16 bits before and after. A thread for every eight pairs, rows along the grid.
+template <class T>
+__global__ void __launch_bounds__(kPairThreads) rope_write_rows(const __grid_constant__ CudaRopeWriteArgs a) {
+  allow_dependents();
+  wait_for_predecessors();
+  const int64_t row = blockIdx.x;
+  const int pieces = a.head_dim / 16, heads = a.heads + 2 * a.kv_heads;
+  const bool halves = a.style == RopeStyle::Halves;
+  const int32_t slot = a.row_slots[row];
+  const int64_t page = slot / a.block_size;
+  const int i = static_cast<int>(blockIdx.y * kPairThreads + threadIdx.x), head = i / pieces, pair = i % pieces * 8;
+  const bool is_q = head < a.heads, is_v = head >= a.heads + a.kv_heads;
+  if (head >= heads || (!is_q && slot < 0)) return;
+  const int own = is_q ? head : (head - a.heads) % a.kv_heads;
+  const CudaMatrix& matrix = is_q ? a.q : is_v ? a.v : a.k;
+  T* from = static_cast<T*>(matrix.data) + row * matrix.stride + static_cast<int64_t>(own) * a.head_dim;
+  EightPairs x(halves, pair, a.head_dim);
+  x.a = widen(from + x.first);
+  x.b = widen(from + x.second);
+  if (!is_v) {
+    const float* angles = a.angles + row * a.head_dim + pair;
+    x.turn(halves, widen(angles), widen(angles + a.head_dim / 2));
+  }
+  const int64_t place = (page * a.kv_heads + own) * a.block_size + slot % a.block_size;
+  T* to = is_q ? from : static_cast<T*>(is_v ? a.values : a.keys) + place * a.head_dim;
+  narrow(to + x.first, x.a);
+  narrow(to + x.second, x.b);
+}
+
+bool turns_in_rows(const CudaRopeWriteArgs& a) {
+  const bool one_type = a.q.dtype == a.kv && a.k.dtype == a.kv && a.v.dtype == a.kv;
+  return one_type && (a.kv == DType::F16 || a.kv == DType::BF16) && a.keys != nullptr && a.angles != nullptr &&
+         a.rotary_dim == a.head_dim && a.head_dim % 16 == 0 && a.q_norm == nullptr && a.k_norm == nullptr;
+}
+
+CudaError launch_rows_of_heads(const CudaRopeWriteArgs& a, const CudaLaunch& launch) {
+  const int work = (a.heads + 2 * a.kv_heads) * (a.head_dim / 16);
+  const dim3 grid(static_cast<unsigned>(a.rows), static_cast<unsigned>((work + kPairThreads - 1) / kPairThreads));
+  return a.kv == DType::F16 ? launch_kernel(rope_write_rows<__half>, grid, kPairThreads, 0, launch, a)
+                            : launch_kernel(rope_write_rows<__nv_bfloat16>, grid, kPairThreads, 0, launch, a);
+}
+
 __global__ void rows_kernel(const __grid_constant__ CudaRowsArgs a) {
   allow_dependents();
   wait_for_predecessors();
@@ -132,6 +202,7 @@ CudaError launch_cuda_rope_write(const CudaRopeWriteArgs& args, const CudaLaunch
       (args.kv == DType::Q8_0 && args.head_dim % 32 != 0)) {
     return cudaErrorInvalidValue;
   }
+  if (turns_in_rows(args)) return launch_rows_of_heads(args, launch);
   const int heads = args.heads + 2 * args.kv_heads;
   const dim3 grid(static_cast<unsigned>(args.rows), static_cast<unsigned>((heads + kWarps - 1) / kWarps));
   return launch_kernel(rope_write_kernel, grid, kWarps * 32, static_cast<size_t>(kWarps * args.head_dim) * 4, launch,

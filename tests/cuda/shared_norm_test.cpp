@@ -1,0 +1,158 @@
+// Linear kernels that share a norm: the layer in front of it leaves its rows scaled and their squares, the layer behind
+// it divides.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "cuda/support.h"
+#include "kernels/linear_cases.h"
+#include "tensor/dequantize.h"
+
+namespace millrace {
+namespace {
+
+constexpr float kEpsilon = 1e-5f;
+constexpr int64_t kRows[] = {1, 2, 5, 8, 13, 31, 48, 64};
+
+// bf16 weights in the layout of a GPU, with their values.
+class Layer {
+ public:
+  Layer(const LinearLayout& layout, int64_t n, int64_t k, std::mt19937& random)
+      : bytes_(random_weights(DType::BF16, n, k, random)), packed_(layout.bytes(DType::BF16, n, k)) {
+    const WeightView view{DType::BF16, n, k, bytes_.data()};
+    layout.upload({&view, 1}, packed_.data(), gpu_uploader(), pool_);
+    weights_ = {DType::BF16, n, k, &layout, packed_.data()};
+    values_.resize(static_cast<size_t>(n * k));
+    for (int64_t i = 0; i < n; ++i) dequantize_row(DType::BF16, view.row(i), values_.data() + i * k, k);
+  }
+  const LinearWeights& weights() const { return weights_; }
+  // Row t of x times the weights.
+  double product(TestMatrix& x, int64_t t, int64_t row) const {
+    double sum = 0;
+    for (int64_t i = 0; i < weights_.k; ++i) sum += double(x.at(t, i)) * values_[size_t(row * weights_.k + i)];
+    return sum;
+  }
+
+ private:
+  ThreadPool pool_{1};
+  std::vector<std::byte> bytes_;
+  GpuBytes packed_;
+  LinearWeights weights_;
+  std::vector<float> values_;
+};
+
+std::vector<float> norm_weights(int64_t n, std::mt19937& random) {
+  std::normal_distribution<float> normal;
+  std::vector<float> weights;
+  for (int64_t i = 0; i < n; ++i) weights.push_back(1 + 0.1f * normal(random));
+  return weights;
+}
+
+// Rows of very different sizes.
+void fill(TestMatrix& x, std::mt19937& random) {
+  std::normal_distribution<float> normal;
+  const Matrix view = x.view();
+  for (int64_t t = 0; t < view.rows; ++t) {
+    for (int64_t i = 0; i < view.cols; ++i) x.at(t, i) = (t % 2 == 0 ? 100.0f : 0.1f) * normal(random);
+  }
+}
+
+// Calls f(kernel, layer, m) for every kernel that shares a norm in a problem of that size, and looks that there is one.
+template <class F>
+void for_kernels(const LinearShape& shape, std::mt19937& random, F f) {
+  std::vector<int64_t> ran;
+  for (const auto* layout : cuda_kernels().layouts) {
+    if (!layout->accepts(DType::BF16, shape.n, shape.k, gpu().hardware())) continue;
+    const Layer layer(*layout, shape.n, shape.k, random);
+    for (const int64_t m : kRows) {
+      const LinearProblem problem{DType::BF16, layout->name(), Precision::Fast, false, shape.n, shape.k,
+                                  m,           DType::BF16};
+      for (const auto* kernel : cuda_kernels().linear) {
+        if (!kernel->shares_between(problem, gpu().hardware())) continue;
+        SCOPED_TRACE(to_string(problem) + " with " + std::string(kernel->name()));
+        f(*kernel, layer, m);
+        if (ran.empty() || ran.back() != m) ran.push_back(m);
+      }
+    }
+  }
+  // One token is left to kernels that compute the norm themselves where its rows are many.
+  EXPECT_EQ(ran.size() + 1 >= std::size(kRows), gpu().hardware().architecture == 90);
+}
+
+TEST(CudaSharedNorm, LayerInFront) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (const LinearShape shape : {LinearShape{576, 320}, {1024, 1024}, {8448, 64}}) {
+    const int64_t n = shape.n, parts = n / NormAhead::kPart;
+    const auto norm = norm_weights(n, random);
+    for_kernels(shape, random, [&](const LinearKernel& kernel, const Layer& layer, int64_t m) {
+      TestMatrix x(m, shape.k), y(m, n), scaled(m, n), expected(m, n), expected_scaled(m, n);
+      fill(x, random);
+      round_to(x, DType::BF16);
+      fill(y, random);
+      for (int64_t t = 0; t < m; ++t) {
+        for (int64_t i = 0; i < n; ++i) {
+          expected.at(t, i) = static_cast<float>(y.at(t, i) + layer.product(x, t, i));
+          expected_scaled.at(t, i) = expected.at(t, i) * norm[size_t(i)];
+        }
+      }
+      const GpuCopy gpu_x(x, DType::BF16), gpu_y(y), gpu_scaled(scaled, DType::BF16);
+      const std::vector<float> poison(static_cast<size_t>(m * parts), std::nanf(""));
+      const GpuBytes gpu_norm(norm), gpu_squares(poison);
+      LinearArgs args{gpu_x.view(), &layer.weights(), nullptr, gpu_y.view(), true};
+      args.ahead = {gpu_norm.as<float>(), gpu_scaled.view(), gpu_squares.as<float>()};
+      kernel.run(args, on_gpu());
+      gpu_y.read(y);
+      gpu_scaled.read(scaled);
+      EXPECT_TRUE(y.spare_is_untouched() && scaled.spare_is_untouched());
+      const auto read = gpu_squares.read();
+      for (int64_t t = 0; t < m; ++t) {
+        EXPECT_LE(y.distance(expected, t, 1), 1e-5);
+        EXPECT_LE(scaled.distance(expected_scaled, t, 1), rounding_of(DType::BF16));
+        double sum = 0, expected_sum = 0;
+        for (int64_t i = 0; i < n; ++i) expected_sum += double(expected.at(t, i)) * expected.at(t, i);
+        for (int64_t i = 0; i < parts; ++i) sum += reinterpret_cast<const float*>(read.data())[t * parts + i];
+        EXPECT_NEAR(sum / expected_sum, 1, 1e-4);
+      }
+    });
+  }
+}
+
+TEST(CudaSharedNorm, LayerBehind) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (const LinearShape shape : {LinearShape{272, 576}, {1024, 1024}, {9600, 64}}) {
+    const int64_t n = shape.n, k = shape.k;
+    for_kernels(shape, random, [&](const LinearKernel& kernel, const Layer& layer, int64_t m) {
+      TestMatrix x(m, k), y(m, n), expected(m, n);
+      fill(x, random);
+      round_to(x, DType::BF16);
+      std::vector<float> squares;
+      for (int64_t t = 0; t < m; ++t) {
+        double sum = 0;
+        for (int64_t part = 0; part < k / NormAhead::kPart; ++part) {  // any will do: they need not be those of x
+          squares.push_back((t % 2 == 0 ? 1e5f : 0.1f) * static_cast<float>(1 + part % 7));
+          sum += squares.back();
+        }
+        for (int64_t i = 0; i < n; ++i) {
+          expected.at(t, i) = static_cast<float>(layer.product(x, t, i) / std::sqrt(sum / double(k) + kEpsilon));
+        }
+      }
+      const GpuCopy gpu_x(x, DType::BF16), gpu_y(y);
+      const GpuBytes gpu_squares(squares);
+      LinearArgs args{gpu_x.view(), &layer.weights(), nullptr, gpu_y.view()};
+      args.epsilon = kEpsilon;
+      args.squares = gpu_squares.as<float>();
+      kernel.run(args, on_gpu());
+      gpu_y.read(y);
+      EXPECT_TRUE(y.spare_is_untouched());
+      for (int64_t t = 0; t < m; ++t) EXPECT_LE(y.distance(expected, t, 1), 1e-5);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace millrace
