@@ -41,7 +41,10 @@ print(sys.argv[1], "threads:", {key: round(value, 2) for key, value in ceilings.
 fi
 
 if wants tiles; then
-  g++ -O3 -std=c++20 -w -I src -mamx-tile -mamx-int8 -mavx512f -mavx512dq bench/x86/tile_rates.cpp -o build/tile_rates && timeout 30 build/tile_rates
+  mkdir -p build
+  for program in tile_rates tile_orders; do
+    g++ -O3 -std=c++20 -w -I src -mamx-tile -mamx-int8 -mavx512f -mavx512dq bench/x86/$program.cpp -o build/$program && timeout 30 build/$program
+  done
 fi
 
 if wants kernels; then

@@ -126,10 +126,10 @@ struct Fixture {
 };
 
 // Decode kernels of ARM multiply nibbles without taking them apart, and have one scale for a K-block; SMMLA has one for
-// 64 elements.
+// 128 elements of other formats.
 Rounding rounding_of(DType format, const LinearKernel& kernel) {
   const bool nibbles = format == DType::Q4_0 || format == DType::Q4_1 || format == DType::Q4_K;
-  if (kernel.name() == "flat_i8mm") return {64, nibbles};
+  if (kernel.name() == "flat_i8mm") return {std::max<int64_t>(info(format).block, 128), nibbles};
   if (!named(kernel, {"gemv_dotprod", "flat_dotprod", "gemv_neon"})) return {};
   return {info(format).block, nibbles};
 }
@@ -211,7 +211,7 @@ double tolerance_of(const LinearProblem& p, const LinearKernel& kernel) {
   // Where one scale serves 256 elements, rows that range widely lose more.
   if (requantizes(kernel)) return 4e-2;
   const int64_t block = rounding_of(p.format, kernel).block;
-  return block == 256 ? 4e-2 : block == 64 ? 2e-2 : 1.5e-2;
+  return block == 256 ? 4e-2 : block == 128 ? 3e-2 : 1.5e-2;
 }
 
 class LinearTest : public testing::TestWithParam<DType> {
@@ -227,10 +227,12 @@ class LinearTest : public testing::TestWithParam<DType> {
     expect_close(f, m, y, f.product, {}, r, tolerance, "the exact product");
     if (tolerance < 1.5e-2 || requantizes(*r.kernel)) return;
     const Rounding rounding = rounding_of(f.format, *r.kernel);
-    // Minima of K-blocks are multiplied with sums of x in whole steps.
+    // Minima of K-blocks are multiplied with sums of x in whole steps. SMMLA adds up 128 elements beside 1.5 * 2^23,
+    // which rounds by some units in sums of some ten thousand.
     const bool whole_sums = rounding.paired && rounding.block == 256;
     const auto& [product, unsure] = f.product_int8(rounding);
-    expect_close(f, m, y, product, unsure, r, whole_sums ? 2e-3 : 1e-6, "the product with x in int8");
+    const double rounded = whole_sums ? 2e-3 : rounding.block == 128 ? 2e-4 : 1e-6;
+    expect_close(f, m, y, product, unsure, r, rounded, "the product with x in int8");
   }
 
   void check_all_kernels(Fixture& f, const LinearLayout& layout, const Hardware& hardware, std::mt19937& rng) {

@@ -71,6 +71,24 @@ double nibble_effort(DType format) {
   return format == DType::Q4_K ? 1.3 : unpack_effort(format);
 }
 
+// Scales and minima that a format has for 32 elements: each is multiplied with every row of x where sums are scaled
+// that often.
+int scales_of_group(DType format) {
+  switch (format) {
+    case DType::Q4_1:
+    case DType::Q5_1:
+    case DType::Q4_K:
+    case DType::Q5_K:
+    case DType::Q6_K:
+    case DType::Q3_K:
+      return 2;
+    case DType::Q2_K:
+      return 4;
+    default:
+      return 1;
+  }
+}
+
 // What was measured is the peak of the best instruction set; a lesser one has a part of that.
 double part_of_peak(Isa isa, IsaSet machine) {
   double own = 1, best = 0.2;
@@ -114,7 +132,8 @@ double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) cons
   const double effort = method_.whole_nibbles ? nibble_effort(p.format) : unpack_effort(p.format);
   const double unpacking = method_.unpack_rows + method_.unpack_effort_rows * effort;
   const double gops = method_.compute_share * part_of_peak(method_.isa, hardware.isa) * ceilings.int8_gops;
-  const double rows = double(round_up(p.m, method_.row_step)) + times * unpacking;
+  const double scaling = 1 + method_.scale_effort * (scales_of_group(p.format) - 1);
+  const double rows = scaling * double(round_up(p.m, method_.row_step)) + times * unpacking;
   const double depth = double(p.k) + (method_.strips_per_panel > 0 ? kProductsOfAResult : 0);
   const double compute_us = 2e-3 * double(p.n) * depth * rows / gops;
   const double quantize_us = 1e-3 * kFlopsToQuantize * double(p.m) * double(p.k) / ceilings.f32_gflops;
@@ -185,6 +204,7 @@ void Rows8Kernel::multiply_gated(const Args& args, const Executor& executor, con
   const int64_t width = (piece.strip_end - piece.strip_begin) * kPackedRows;
   auto* sums = reinterpret_cast<float*>(scratch + aligned(method_.scratch_bytes));
   Rows8Piece half = piece;
+  half.strip_after = piece.strip_begin + strips;
   Matrix parts[2];
   for (auto& part : parts) {
     method_.multiply(redirected(args, half, sums), executor.workspace, scratch, half);
@@ -192,6 +212,7 @@ void Rows8Kernel::multiply_gated(const Args& args, const Executor& executor, con
     sums += rows * width;
     half.strip_begin += strips;
     half.strip_end += strips;
+    half.strip_after = piece.strip_end;
   }
   const Matrix y = args.y.rows_from(piece.m_begin, rows).columns(piece.strip_begin * kPackedRows, width);
   first_that_runs(kActivations, {}, *executor.hardware).run({Activation::Silu, parts[0], &parts[1], y}, {});
@@ -210,7 +231,8 @@ void Rows8Kernel::run(const Args& args, const Executor& executor) const {
     std::byte* own = scratch + static_cast<size_t>(worker) * each;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t strip = i % along_n * step.strips, row = i / along_n * step.rows;
-      const Rows8Piece piece{strip, std::min(strip + step.strips, strips), row, std::min(row + step.rows, m)};
+      const int64_t strip_end = std::min(strip + step.strips, strips);
+      const Rows8Piece piece{strip, strip_end, row, std::min(row + step.rows, m), strip_end};
       if (args.gated) {
         multiply_gated(args, executor, piece, own);
       } else {

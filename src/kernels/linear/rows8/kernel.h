@@ -13,6 +13,7 @@ namespace millrace {
 struct Rows8Piece {
   int64_t strip_begin = 0, strip_end = 0;
   int64_t m_begin = 0, m_end = 0;
+  int64_t strip_after = 0;  // that the worker probably takes next: worth fetching ahead
 };
 
 inline constexpr int64_t kMostPanels = 4;  // of one piece
@@ -38,6 +39,7 @@ struct Rows8Method {
   // takes.
   double compute_share = 0.5, memory_share = 0.9;
   double unpack_rows = 0, unpack_effort_rows = 0;
+  double scale_effort = 0;     // of a row of x, for every scale and minimum of 32 elements beyond the first
   bool whole_nibbles = false;  // are multiplied without taking them apart
   int64_t row_step = 1;        // rows of x that an instruction takes, wanted or not
 };
