@@ -23,7 +23,7 @@ std::string message_of(const std::exception& error) {
   return std::string(text.substr(0, end + 1));
 }
 
-class XGrammarConstraint : public Constraint {
+class XGrammarConstraint : public TextConstraint {
  public:
   XGrammarConstraint(const xgrammar::CompiledGrammar& grammar, const std::vector<int32_t>& end_tokens)
       : matcher_(grammar, end_tokens, end_tokens.empty()), vocab_(grammar.GetTokenizerInfo().GetVocabSize()) {}
@@ -60,6 +60,13 @@ class XGrammarConstraint : public Constraint {
     }
   }
 
+  bool allows(std::string_view text) override {
+    if (failed_ || !matcher_.AcceptString(std::string(text))) return false;
+    matcher_.Rollback(1);  // a text counts as one token
+    return true;
+  }
+  void accept_text(std::string_view text) override { failed_ = failed_ || !matcher_.AcceptString(std::string(text)); }
+
   bool failed() const override { return failed_ || stuck_; }
   bool terminated() const override { return failed() || matcher_.IsTerminated(); }
 
@@ -74,7 +81,9 @@ class XGrammarCompiled : public CompiledGrammar {
  public:
   XGrammarCompiled(xgrammar::CompiledGrammar grammar, std::vector<int32_t> end_tokens)
       : grammar_(std::move(grammar)), end_tokens_(std::move(end_tokens)) {}
-  std::unique_ptr<Constraint> follow() override { return std::make_unique<XGrammarConstraint>(grammar_, end_tokens_); }
+  std::unique_ptr<TextConstraint> follow() override {
+    return std::make_unique<XGrammarConstraint>(grammar_, end_tokens_);
+  }
   size_t memory() const override { return grammar_.MemorySizeBytes(); }
 
  private:
