@@ -51,8 +51,10 @@ function(millrace_test_tool name)
   target_link_libraries(${name} PRIVATE ${TOOL_LINKS})
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # what they test is optimized; they need not be
   # The headers that most of them begin with are compiled once, by those that come first: definitions are the same for all.
-  target_compile_definitions(${name} PRIVATE MILLRACE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data" GTEST_HAS_PTHREAD=1
-    $<$<BOOL:${MILLRACE_SANITIZE}>:MILLRACE_SANITIZED>)
+  target_compile_definitions(${name} PRIVATE MILLRACE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data" GTEST_HAS_PTHREAD=1)
+  if(MILLRACE_SANITIZE)
+    target_compile_definitions(${name} PRIVATE MILLRACE_SANITIZED)
+  endif()
   if(name STREQUAL "base_tests")
     millrace_precompile(base_tests PRIVATE <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp> <fmt/format.h> <random>)
   else()
