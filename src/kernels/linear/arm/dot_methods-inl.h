@@ -6,7 +6,7 @@ struct DotNames {
   std::string_view gemv, flat, full;
 };
 
-inline std::vector<Rows8Method> dot_methods(Isa isa, const DotNames& names) {
+inline std::array<Rows8Method, 3> dot_methods(Isa isa, const DotNames& names) {
   const Rows8Method gemv{.name = names.gemv,
                          .isa = isa,
                          .max_m = 1,
@@ -20,19 +20,18 @@ inline std::vector<Rows8Method> dot_methods(Isa isa, const DotNames& names) {
   flat.name = names.flat;
   flat.min_m = 2;
   flat.max_m = 16;
-  flat.tile_rows = Dot::kMostRows;
-  const Rows8Method full{.name = names.full,
-                         .isa = isa,
-                         .min_m = 2,
-                         .tile_rows = kPanelRows,
-                         .x_bytes = int8_panel_x_bytes<DotMicro>,
-                         .quantize = quantize_for_panels<DotMicro>,
-                         .scratch_bytes = kPanelBytes<DotMicro>,
-                         .strips_per_panel = kPanelStrips,
-                         .multiply = int8_panels<DotMicro>,
-                         .compute_share = 0.74,
-                         .unpack_rows = 10,
-                         .unpack_effort_rows = 2.8};
-  if (Dot::kMostRows == 1) return {gemv, full};
-  return {gemv, flat, full};
+  flat.tile_rows = 4;
+  return {gemv, flat,
+          Rows8Method{.name = names.full,
+                      .isa = isa,
+                      .min_m = 2,
+                      .tile_rows = kPanelRows,
+                      .x_bytes = int8_panel_x_bytes<DotMicro>,
+                      .quantize = quantize_for_panels<DotMicro>,
+                      .scratch_bytes = kPanelBytes<DotMicro>,
+                      .strips_per_panel = kPanelStrips,
+                      .multiply = int8_panels<DotMicro>,
+                      .compute_share = 0.74,
+                      .unpack_rows = 10,
+                      .unpack_effort_rows = 2.8}};
 }

@@ -1,10 +1,10 @@
 // SDOT: four products of four rows at once.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
 #include "kernels/linear/arm/arm.h"
@@ -17,7 +17,7 @@ namespace millrace {
 namespace {
 
 struct Dot {
-  static constexpr int kMostRows = 4, kMostStreams = 4;
+  static constexpr int kMostStreams = 4;
 
   // sum[row] += w[row's quad] * x[quad `lane`]. As assembly, since the order of the sums matters: the compiler's own
   // leaves too few of them in flight.

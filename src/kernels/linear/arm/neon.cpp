@@ -1,10 +1,10 @@
 // Plain NEON, for machines without dot instructions.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
 #include "kernels/linear/arm/arm.h"
@@ -16,9 +16,8 @@ namespace millrace {
 namespace {
 
 struct Dot {
-  // Arithmetic is the limit from the first row on: one stream of weights is as good as several, and a few rows go the way
-  // of prompts.
-  static constexpr int kMostRows = 1, kMostStreams = 1;
+  // Arithmetic is the limit here, not the memory: one stream of weights feeds it, and leaves it more registers.
+  static constexpr int kMostStreams = 1;
 
   // sum[row] += w[row's quad] * x[quad `lane`]. Two products fit 16 bits: |w| <= 128 and |x| <= 127.
   template <int lane>
@@ -37,7 +36,7 @@ struct Dot {
 }  // namespace
 
 std::span<const Rows8Method> neon_methods() {
-  static const auto methods = dot_methods(Isa::Neon, {.gemv = "gemv_neon", .full = "full_neon"});
+  static const auto methods = dot_methods(Isa::Neon, {"gemv_neon", "flat_neon", "full_neon"});
   return methods;
 }
 

@@ -205,7 +205,7 @@ void multiply_strips(const LinearArgs& args, const std::byte* x, const Rows8Piec
     });
   }
   for (int64_t strip = piece.strip_begin; strip < piece.strip_end; ++strip) {
-    for_tiles<Dot::kMostRows>(piece.m_begin, piece.m_end, [&](int64_t row, auto rows) {
+    for_tiles<4>(piece.m_begin, piece.m_end, [&](int64_t row, auto rows) {
       multiply_strip<Format, rows, 1>(args, strip, row, x_tile<Format, rows>(x, row, k));
     });
   }

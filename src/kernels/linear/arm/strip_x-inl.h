@@ -51,7 +51,7 @@ MR_INLINE inline void set_row(SuperX<m>& to, int r, const float* x) {
   }
 }
 
-// Tiles lie one after the other, as many rows of x to a tile as Dot multiplies at once and what is left in the last: a tile's place follows from its
+// Tiles lie one after the other, four rows of x to a tile and what is left in the last: a tile's place follows from its
 // first row.
 template <class Format, int m, class Byte>
 MR_INLINE inline auto* x_tile(Byte* x, int64_t first_row, int64_t k) {
@@ -68,7 +68,7 @@ size_t strip_x_bytes(int64_t m, int64_t k) {
 template <class Format>
 void quantize_strips_for(const LinearArgs& args, int64_t m_begin, int64_t m_end, std::byte* x) {
   constexpr int kElements = 32 * Format::kGroups;
-  for_tiles<Dot::kMostRows>(m_begin, m_end, [&](int64_t row, auto rows) {
+  for_tiles<4>(m_begin, m_end, [&](int64_t row, auto rows) {
     auto* tile = x_tile<Format, rows>(x, row, args.x.cols);
     for (int r = 0; r < rows; ++r) {
       const float* from = args.x.row<float>(row + r);
