@@ -39,10 +39,14 @@ part_depth() { bench -m "$EIGHT" -p 0 -n 24 -d 64 -b 1,8,32,64; }  # what is lef
 part_linear() { for kernel in cuda_flat-mma cuda_wgmma cuda_wgmma-narrow cuda_wgmma-deep; do echo "$kernel"; bench -m "$EIGHT" -p 0 -n 24 -d 1024 -b 1,8,32 --kernel "linear=$kernel"; done; }
 part_attention() { for kernel in cuda_cluster_lazy cuda_decode_lazy; do echo "$kernel"; bench -m "$EIGHT" -p 0 -n 24 -d 1024 -b 8,32,64 --kernel "attention=$kernel"; done; }
 part_norms() { bench -m "$EIGHT" -p 0 -n 24 -d 1024 -b 8,32,64; echo 'norms apart'; bench -m "$EIGHT" -p 0 -n 24 -d 1024 -b 8,32,64 --kernel norm=cuda; }
-part_trace() { bench/cuda/trace/step_times.sh "$EIGHT" 1024 8 32; }
+part_trace() {
+  bench/cuda/trace/step_times.sh "$EIGHT" 1024 1 8 32 64
+  bench/cuda/trace/step_times.sh "$LONG" 16384 1
+  bench/cuda/trace/step_times.sh "$ONE" 512 1
+}
 part_explain() { build/cuda/millrace explain --device cuda -m "$EIGHT" -b 1,3,5,8,16,32,48,64 | grep -E -A6 '^(linear|attention)' | grep -vE '^--|^$'; }
 export -f bench tests part_build part_kernels part_greedy part_tune part_models part_long part_depth part_linear part_attention part_norms part_trace part_explain
-declare -A limits=([build]=240 [kernels]=60 [greedy]=20 [tune]=60 [models]=90 [long]=40 [depth]=30 [linear]=60 [attention]=60 [norms]=40 [trace]=60 [explain]=10)
+declare -A limits=([build]=240 [kernels]=60 [greedy]=20 [tune]=60 [models]=90 [long]=40 [depth]=30 [linear]=60 [attention]=60 [norms]=40 [trace]=120 [explain]=10)
 parts=("$@")
 [[ $# == 0 ]] && parts=(build kernels greedy tune models long depth linear attention norms trace explain)
 for name in "${parts[@]}"; do

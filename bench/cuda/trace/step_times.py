@@ -55,6 +55,9 @@ def main():
         print(f"{sum(all_of_it) / steps:9.1f} {statistics.median(all_of_it):7.2f} {len(all_of_it) / steps:6.1f}  "
               f"{name} [{blocks} x {threads}, {registers}, {shared // 1024}]")
     print(f"{sum(map(sum, lengths.values())) / steps:9.1f} in all, one kernel after the other")
+    between = [rows[end + 1][0] - rows[end][1] for end in ends[-steps - 1:-1]]
+    whole = [rows[b][1] - rows[a][1] for a, b in zip(ends[-steps - 1:-1], ends[-steps:])]
+    print(f"{statistics.median(whole) / 1e3:9.1f} from step to step, {statistics.median(between) / 1e3:.1f} of it before the first kernel")
 
 
 if __name__ == "__main__":
