@@ -23,6 +23,10 @@ tests() {
   return $status
 }
 part_kernels() { tests --gtest_filter='*CudaLinearTest.*/BF16:*CudaLinearTest.*/F16:Cuda*'; }
+part_layers() {
+  nvcc -std=c++20 -O3 -I src -I bench/cuda -gencode=arch=compute_90a,code=sm_90a bench/cuda/layers.cu build/cuda/src/kernels/libmillrace_kernels.a \
+    -o build/cuda/layers && build/cuda/layers
+}
 part_greedy() { tests --gtest_filter='*CudaGoldenTest.Greedy*'; }
 part_tune() { build/cuda/millrace tune --device cuda -m "$EIGHT" -b 64; }
 part_models() {
@@ -45,10 +49,10 @@ part_trace() {
   bench/cuda/trace/step_times.sh "$ONE" 512 1
 }
 part_explain() { build/cuda/millrace explain --device cuda -m "$EIGHT" -b 1,3,5,8,16,32,48,64 | grep -E -A6 '^(linear|attention)' | grep -vE '^--|^$'; }
-export -f bench tests part_build part_kernels part_greedy part_tune part_models part_long part_depth part_linear part_attention part_norms part_trace part_explain
-declare -A limits=([build]=240 [kernels]=60 [greedy]=20 [tune]=60 [models]=90 [long]=40 [depth]=30 [linear]=60 [attention]=60 [norms]=40 [trace]=120 [explain]=10)
+export -f bench tests part_build part_kernels part_layers part_greedy part_tune part_models part_long part_depth part_linear part_attention part_norms part_trace part_explain
+declare -A limits=([build]=240 [kernels]=60 [layers]=60 [greedy]=20 [tune]=60 [models]=90 [long]=40 [depth]=30 [linear]=60 [attention]=60 [norms]=40 [trace]=120 [explain]=10)
 parts=("$@")
-[[ $# == 0 ]] && parts=(build kernels greedy tune models long depth linear attention norms trace explain)
+[[ $# == 0 ]] && parts=(build kernels layers greedy tune models long depth linear attention norms trace explain)
 for name in "${parts[@]}"; do
   [[ -v "limits[$name]" ]] || { echo "decode.sh: no part is called $name" >&2; exit 2; }
   part "$name" "${limits[$name]}"

@@ -17,7 +17,8 @@ struct DecodeParams {
   CudaAttentionArgs args;
   int sequences = 0, kv_heads = 0, group = 0, block_size = 0;
   int pairs_per_sequence = 0;    // at most
-  int ranks = 1;                 // blocks of a cluster
+  int most_tiles = 1;            // of a KV head, in any sequence
+  int ranks = 1;                 // blocks of a cluster: a power of two
   bool deep = false;             // twice the stages, where a multiprocessor has one block only
   int held_stages = 0;           // that have memory: no warp has more units than that where they are fewer
   float* partials = nullptr;     // [blocks][2][kTileRows][head_dim]
@@ -25,10 +26,15 @@ struct DecodeParams {
   unsigned* counters = nullptr;  // [sequences][pairs_per_sequence]: zero before and after a launch
 };
 
-template <int kDim>
+// A block of eight warps has a multiprocessor for itself, where there are too few blocks for two: one warp on each of
+// its schedulers would wait for itself most of the time. Only for clusters, whose sums meet in the stages.
+inline constexpr int kUsualWarps = 4, kWideWarps = 8;
+
+template <int kHeadDim, int kWarpCount = kUsualWarps>
 struct DecodeConfig {
-  static constexpr int kWarps = 4, kThreads = kWarps * 32;
-  static constexpr int kBlocksPerSm = kDim <= 128 ? 2 : 1;
+  static constexpr int kDim = kHeadDim, kWarps = kWarpCount, kThreads = kWarps * 32;
+  static constexpr bool kWide = kWarps > kUsualWarps;
+  static constexpr int kBlocksPerSm = kDim <= 128 && !kWide ? 2 : 1;
   static constexpr int kUnitBytes = kUnit * kDim * 2;
   static constexpr int kStages = kDim > 128 ? 2 : kDim > 96 ? 3 : kDim > 64 ? 4 : 6;
   static constexpr bool kSharedQueries = kDim > 128;  // registers would not hold them beside the sums
@@ -36,7 +42,7 @@ struct DecodeConfig {
   static constexpr int kMergeRows = 8;  // rows merged at a time
   static constexpr bool kMergePermutes = kDim % 32 == 0;
   static constexpr int kMergeStride = kMergePermutes ? kDim : kDim + 8;  // floats
-  static constexpr int kMergeFloats = kWarps * kMergeRows * kMergeStride;
+  static constexpr int kMergeFloats = kWide ? 0 : kWarps * kMergeRows * kMergeStride;
   static constexpr int kSharedBytes =
       kWarps * kStages * 2 * kUnitBytes + kMergeFloats * 4 + kWarps * kTileRows * 8 + 16 + kQueryBytes;
   static_assert((kSharedBytes + 1024) * kBlocksPerSm <= 228 * 1024);
@@ -111,6 +117,19 @@ class Walk {
   SequenceWork work_;
 };
 
+// The same interface for a piece of one pair, which is known from the start.
+class OnePiece {
+ public:
+  __device__ explicit OnePiece(const Segment& segment) : segment_(segment), done_(segment.begin >= segment.end) {}
+  __device__ bool done() const { return done_; }
+  __device__ const Segment& segment() const { return segment_; }
+  __device__ void next(const Segment&) { done_ = true; }
+
+ private:
+  Segment segment_;
+  bool done_;
+};
+
 // The work of each sequence; a lane keeps that of its own place, so that small batches are read once.
 class BatchWork {
  public:
@@ -129,20 +148,24 @@ class BatchWork {
   SequenceWork held_;
 };
 
-template <int kDim>
+template <class Config>
 __device__ int stage_count(const DecodeParams& p) {
-  return p.deep ? 2 * DecodeConfig<kDim>::kStages : DecodeConfig<kDim>::kStages;
+  return p.deep ? 2 * Config::kStages : Config::kStages;
 }
 
 // The copies of one warp, as many units ahead of its arithmetic as there are stages.
-template <class T, int kDim>
+template <class T, class Config, class Walk>
 class UnitLoader {
-  using Config = DecodeConfig<kDim>;
+  static constexpr int kDim = Config::kDim;
   using Rows = SwizzledRows<kDim>;
 
  public:
   __device__ UnitLoader(const DecodeParams& p, const Walk& walk, uint32_t stages)
       : p_(p), walk_(walk), stages_(stages), lane_(threadIdx.x % 32), warp_(threadIdx.x / 32) {
+#pragma unroll
+    for (int i = 0; i < kPeriod; ++i) {
+      places_[i] = Rows::offset((i * 32 + lane_) / Rows::kPieces, (i * 32 + lane_) % Rows::kPieces);
+    }
     if (!walk_.done()) enter();
   }
 
@@ -155,7 +178,7 @@ class UnitLoader {
   // Issues what no kernel of this step writes, as many units as there are stages; says how many.
   __device__ int issue_old() {
     int count = 0;
-    while (count < stage_count<kDim>(p_) && !walk_.done() && unit_ < segment_.end &&
+    while (count < stage_count<Config>(p_) && !walk_.done() && unit_ < segment_.end &&
            (unit_ + 1) * kUnit <= segment_.slice.past) {
       issue();
       ++count;
@@ -173,19 +196,25 @@ class UnitLoader {
       commit_copies();
       commit_copies();
     } else {
-      if (taken_ == 32) fetch_pages();
+      if (taken_ == 32) fetch_rows();
       const int position = unit_ * kUnit;
-      const int64_t page = __shfl_sync(~0u, page_, taken_);
-      const int64_t row = (page * p_.kv_heads + segment_.kv_head) * p_.block_size + position % p_.block_size;
+      const int64_t at = static_cast<int64_t>(__shfl_sync(~0u, row_, taken_)) * kDim;
+      const T *keys = static_cast<const T*>(p_.args.keys) + at, *values = static_cast<const T*>(p_.args.values) + at;
       const uint32_t to = stages_ + stage_ * 2 * Config::kUnitBytes;
-      copy(to, static_cast<const T*>(p_.args.keys) + row * kDim, position);
-      commit_copies();
-      copy(to + Config::kUnitBytes, static_cast<const T*>(p_.args.values) + row * kDim, position);
+      if (position >= seen_from_ && position + kUnit <= seen_until_) {
+        copy_whole(to, keys);
+        commit_copies();
+        copy_whole(to + Config::kUnitBytes, values);
+      } else {
+        copy_seen(to, keys, position);
+        commit_copies();
+        copy_seen(to + Config::kUnitBytes, values, position);
+      }
       commit_copies();
       ++taken_;
       unit_ += Config::kWarps;
     }
-    stage_ = stage_ + 1 == stage_count<kDim>(p_) ? 0 : stage_ + 1;
+    stage_ = stage_ + 1 == stage_count<Config>(p_) ? 0 : stage_ + 1;
   }
 
  private:
@@ -195,21 +224,25 @@ class UnitLoader {
     const DeviceSlice& s = segment_.slice;
     seen_until_ = s.past + s.rows;
     seen_from_ = p_.args.window > 0 ? max(0, s.past - p_.args.window + 1) : 0;
-    fetch_pages();
+    fetch_rows();
   }
 
-  // Lane i keeps the page of the i-th unit from here on.
-  __device__ void fetch_pages() {
-    const int unit = unit_ + lane_ * Config::kWarps;
-    page_ = unit < segment_.end ? p_.args.tables[segment_.sequence * p_.args.table_pitch + unit * kUnit / p_.block_size]
-                                : 0;
+  // Lane i keeps where the i-th unit from here on begins, in rows of all pages. The division is by a size that is not
+  // known here, so that lanes do it, once for many units.
+  __device__ void fetch_rows() {
+    const int unit = unit_ + lane_ * Config::kWarps, page = unit * kUnit / p_.block_size;
+    row_ = 0;
+    if (unit < segment_.end) {
+      const int place = p_.args.tables[segment_.sequence * p_.args.table_pitch + page];
+      row_ = (place * p_.kv_heads + segment_.kv_head) * p_.block_size + unit * kUnit - page * p_.block_size;
+    }
     taken_ = 0;
   }
 
   // Rows that nobody sees may hold anything: they become zeros, since even a weight of zero does not silence a NaN.
-  __device__ void copy(uint32_t to, const T* from, int position) const {
+  __device__ void copy_seen(uint32_t to, const T* from, int position) const {
 #pragma unroll
-    for (int i = 0; i < kUnit * Rows::kPieces / 32; ++i) {
+    for (int i = 0; i < kCopies; ++i) {
       const int index = i * 32 + lane_;
       const int row = index / Rows::kPieces, piece = index % Rows::kPieces;
       const bool seen = position + row < seen_until_ && position + row >= seen_from_;
@@ -217,12 +250,24 @@ class UnitLoader {
     }
   }
 
+  // A unit is one run of bytes. Where its pieces go is the same again eight rows further on.
+  __device__ void copy_whole(uint32_t to, const T* from) const {
+    from += lane_ * 8;
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) {
+      copy_async(to + places_[i % kPeriod] + i / kPeriod * 8 * Rows::kRowBytes, from + i * 32 * 8);
+    }
+  }
+
+  static constexpr int kCopies = kUnit * Rows::kPieces / 32;  // of a lane, for keys or values
+  static constexpr int kPeriod = Rows::kPieces % 4 == 0 ? Rows::kPieces / 4 : kCopies;
   const DecodeParams& p_;
   Walk walk_;
   Segment segment_;
   uint32_t stages_;
+  uint32_t places_[kPeriod];
   int lane_, warp_, stage_ = 0;
-  int unit_ = 0, page_ = 0, taken_ = 0, seen_until_ = 0, seen_from_ = 0;
+  int unit_ = 0, row_ = 0, taken_ = 0, seen_until_ = 0, seen_from_ = 0;
 };
 
 constexpr int kMostFreshDim = 128;  // all of a query is in one warp's registers: pairs can turn there
@@ -312,9 +357,9 @@ struct UnifiedRange<__half> {
 };
 
 // What turns products into weights: scale, softcap, mask and one of the softmax variants.
-template <class T, int kDim>
+template <class T, class Config>
 class WarpAttention {
-  using Config = DecodeConfig<kDim>;
+  static constexpr int kDim = Config::kDim;
   using Rows = SwizzledRows<kDim>;
 
  public:
@@ -349,11 +394,7 @@ class WarpAttention {
 
   // Scores in log2: score[n] belongs to positions 8 n .. 8 n + 7 of the unit.
   __device__ void score_unit(uint32_t keys, int unit, float (&score)[2][4]) const {
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) score[n][i] = 0;
-    }
+    float sums[2][2][4] = {};  // of every other step: products that add to the same sum wait for each other
 #pragma unroll
     for (int k = 0; k < kDim / 16; ++k) {
       uint32_t b[4];
@@ -361,12 +402,17 @@ class WarpAttention {
       if constexpr (Config::kSharedQueries) {
         const uint4 q = shared_queries_[k * 32 + static_cast<int>(threadIdx.x) % 32];
         const uint32_t a[4] = {q.x, q.y, q.z, q.w};
-        mma<T>(score[0], a, b[0], b[1]);
-        mma<T>(score[1], a, b[2], b[3]);
+        mma<T>(sums[k % 2][0], a, b[0], b[1]);
+        mma<T>(sums[k % 2][1], a, b[2], b[3]);
       } else {
-        mma<T>(score[0], q_[k], b[0], b[1]);
-        mma<T>(score[1], q_[k], b[2], b[3]);
+        mma<T>(sums[k % 2][0], q_[k], b[0], b[1]);
+        mma<T>(sums[k % 2][1], q_[k], b[2], b[3]);
       }
+    }
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) score[n][i] = sums[0][n][i] + sums[1][n][i];
     }
     const bool masked = unit * kUnit + kUnit - 1 > all_see_until_ || unit * kUnit < all_see_from_;
     finish_scores(p_.args, reinterpret_cast<float(&)[8]>(score));

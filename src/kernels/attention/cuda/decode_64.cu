@@ -2,8 +2,8 @@
 
 namespace millrace {
 
-DecodeEntry decode_entry_64(DType kv, Softmax softmax, bool cluster) {
-  return decode_entry_of<64>(kv, softmax, cluster);
+DecodeEntry decode_entry_64(DType kv, Softmax softmax, DecodeForm form) {
+  return decode_entry_of<64>(kv, softmax, form);
 }
 
 }  // namespace millrace

@@ -2,8 +2,8 @@
 
 namespace millrace {
 
-DecodeEntry decode_entry_96(DType kv, Softmax softmax, bool cluster) {
-  return decode_entry_of<96>(kv, softmax, cluster);
+DecodeEntry decode_entry_96(DType kv, Softmax softmax, DecodeForm form) {
+  return decode_entry_of<96>(kv, softmax, form);
 }
 
 }  // namespace millrace

@@ -7,6 +7,9 @@ namespace millrace {
 
 struct DecodeParams;
 
+// Line: blocks divide all work evenly. Cluster: those of one share the work of a pair; wide ones have more warps.
+enum class DecodeForm : unsigned char { Line, Cluster, WideCluster };
+
 struct DecodeEntry {
   void (*kernel)(DecodeParams) = nullptr;  // null: there is none
   int threads = 0, shared_bytes = 0;
@@ -15,10 +18,10 @@ struct DecodeEntry {
   int least_stages = 1;                        // a cluster's sums take the place of that many
 };
 
-DecodeEntry decode_entry_64(DType kv, Softmax softmax, bool cluster);
-DecodeEntry decode_entry_80(DType kv, Softmax softmax, bool cluster);
-DecodeEntry decode_entry_96(DType kv, Softmax softmax, bool cluster);
-DecodeEntry decode_entry_128(DType kv, Softmax softmax, bool cluster);
-DecodeEntry decode_entry_256(DType kv, Softmax softmax, bool cluster);
+DecodeEntry decode_entry_64(DType kv, Softmax softmax, DecodeForm form);
+DecodeEntry decode_entry_80(DType kv, Softmax softmax, DecodeForm form);
+DecodeEntry decode_entry_96(DType kv, Softmax softmax, DecodeForm form);
+DecodeEntry decode_entry_128(DType kv, Softmax softmax, DecodeForm form);
+DecodeEntry decode_entry_256(DType kv, Softmax softmax, DecodeForm form);
 
 }  // namespace millrace

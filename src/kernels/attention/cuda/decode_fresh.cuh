@@ -6,8 +6,9 @@
 
 namespace millrace {
 
-template <class T, int kDim>
+template <class T, class Config>
 class FreshRow {
+  static constexpr int kDim = Config::kDim;
   using Rows = SwizzledRows<kDim>;
   static constexpr int kHalf = kDim / 2, kPairs = (kHalf + 31) / 32;  // of a lane
 
@@ -15,8 +16,8 @@ class FreshRow {
   __device__ FreshRow(const DecodeParams& p, const Segment& s) {
     if (p.args.fresh.keys == nullptr) return;
     const int unit = s.slice.past / kUnit;
-    const bool reads_it = unit >= s.begin && unit < s.end &&
-                          (unit - s.begin) % DecodeConfig<kDim>::kWarps == static_cast<int>(threadIdx.x) / 32;
+    const bool reads_it =
+        unit >= s.begin && unit < s.end && (unit - s.begin) % Config::kWarps == static_cast<int>(threadIdx.x) / 32;
     if (!reads_it) return;
     unit_ = unit;
     row_ = s.slice.past % kUnit;

@@ -53,17 +53,17 @@ __device__ inline BlockRange block_range(const DecodeParams& p, int warps) {
 }
 
 // One warp's arithmetic over its units of a segment, while its loader runs ahead.
-template <class T, int kDim>
+template <class T, class Config, class Walk>
 struct WarpStream {
-  using Config = DecodeConfig<kDim>;
+  static constexpr int kDim = Config::kDim;
   const DecodeParams& p;
-  UnitLoader<T, kDim>& loader;
+  UnitLoader<T, Config, Walk>& loader;
   uint32_t stages;
   int stage;
 
   __device__ void start(int issued = 0) {
     stage = 0;
-    for (int i = issued; i < stage_count<kDim>(p); ++i) loader.issue();
+    for (int i = issued; i < stage_count<Config>(p); ++i) loader.issue();
   }
 
   // The first start, perhaps before the kernels before this one are done.
@@ -89,7 +89,7 @@ struct WarpStream {
 
   // Returns whether all rows' maxima stayed in the range of the unified one; always true for the others.
   template <Softmax kSoftmax>
-  __device__ bool run(const WarpAttention<T, kDim>& attention, const FreshRow<T, kDim>& fresh, const Segment& s,
+  __device__ bool run(const WarpAttention<T, Config>& attention, const FreshRow<T, Config>& fresh, const Segment& s,
                       RowSums<kDim>& sums) {
     float seen[2] = {kNoScore, kNoScore};
     sums.clear();
@@ -114,13 +114,14 @@ struct WarpStream {
       }
       __syncwarp();
       loader.issue();
-      stage = stage + 1 == stage_count<kDim>(p) ? 0 : stage + 1;
+      stage = stage + 1 == stage_count<Config>(p) ? 0 : stage + 1;
     }
     if constexpr (kSoftmax == Softmax::Unified) return settle(attention, seen, sums);
     return true;
   }
 
-  __device__ static bool settle(const WarpAttention<T, kDim>& attention, const float (&seen)[2], RowSums<kDim>& sums) {
+  __device__ static bool settle(const WarpAttention<T, Config>& attention, const float (&seen)[2],
+                                RowSums<kDim>& sums) {
     bool inside = true;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -136,10 +137,10 @@ struct WarpStream {
 };
 
 // The arithmetic of a segment; where the unified maximum did not hold, this warp alone reads its part again.
-template <Softmax kSoftmax, class T, int kDim>
-__device__ void run_segment(WarpStream<T, kDim>& stream, const WarpAttention<T, kDim>& attention,
-                            const FreshRow<T, kDim>& fresh, const Walk& walk, const Segment& segment,
-                            RowSums<kDim>& sums) {
+template <Softmax kSoftmax, class T, class Config, class Walk>
+__device__ void run_segment(WarpStream<T, Config, Walk>& stream, const WarpAttention<T, Config>& attention,
+                            const FreshRow<T, Config>& fresh, const Walk& walk, const Segment& segment,
+                            RowSums<Config::kDim>& sums) {
   const bool in_range = stream.template run<kSoftmax>(attention, fresh, segment, sums);
   if constexpr (kSoftmax == Softmax::Unified) {
     if (!in_range) {
@@ -153,9 +154,8 @@ __device__ void run_segment(WarpStream<T, kDim>& stream, const WarpAttention<T, 
 }
 
 // Shared memory of a block: the warps' stages, the queries, the space where warps meet.
-template <int kDim>
+template <class Config>
 struct DecodeSpace {
-  using Config = DecodeConfig<kDim>;
   int warp_bytes;
   uint32_t stages;
   uint4* queries;
@@ -169,108 +169,124 @@ struct DecodeSpace {
   }
 };
 
-template <class T, int kDim, Softmax kSoftmax>
-__global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDim>::kBlocksPerSm)
+template <class T, class Config, Softmax kSoftmax>
+__global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     decode_attention(const __grid_constant__ DecodeParams p) {
   extern __shared__ __align__(128) unsigned char shared[];
-  const DecodeSpace<kDim> space(p, shared);
+  const DecodeSpace<Config> space(p, shared);
   allow_dependents();
   if (!p.args.early) wait_for_predecessors();
-  const BlockRange range = block_range(p, DecodeConfig<kDim>::kWarps);
+  const BlockRange range = block_range(p, Config::kWarps);
   if (range.begin >= range.end) {
     wait_for_predecessors();
     return;
   }
 
   Walk walk(p, range.begin, range.end, range.from.sequence, range.from.begin);
-  UnitLoader<T, kDim> loader(p, walk, space.stages);
-  WarpStream<T, kDim> stream{p, loader, space.stages, 0};
-  SegmentEnd<kDim> merge(p, space.merge);
+  UnitLoader<T, Config, Walk> loader(p, walk, space.stages);
+  WarpStream<T, Config, Walk> stream{p, loader, space.stages, 0};
+  SegmentEnd<Config> merge(p, space.merge);
   stream.start_early(p.args.early);
   while (!walk.done()) {
     const Segment segment = walk.segment();
-    const FreshRow<T, kDim> fresh(p, segment);
-    const WarpAttention<T, kDim> attention(p, segment, space.queries);
-    RowSums<kDim> sums;
+    const FreshRow<T, Config> fresh(p, segment);
+    const WarpAttention<T, Config> attention(p, segment, space.queries);
+    RowSums<Config::kDim> sums;
     run_segment<kSoftmax>(stream, attention, fresh, walk, segment, sums);
     merge.finish(sums, segment, range.contributors(segment));
     walk.next(segment);
   }
 }
 
+// What a block of a cluster does; no rows: the sequence has no such tile. All of it stands in front of the first copy,
+// so divisions, which take long, are few.
+__device__ inline Segment cluster_segment(const DecodeParams& p, int rank) {
+  const int shift = 31 - __clz(p.ranks), pair = static_cast<int>(blockIdx.x) >> shift;
+  Segment s;
+  s.sequence = pair / p.pairs_per_sequence;
+  s.slice = p.args.slices[s.sequence];
+  const int place = pair - s.sequence * p.pairs_per_sequence;
+  s.kv_head = p.most_tiles == 1 ? place : place / p.most_tiles;
+  s.first_row_of_tile = (place - s.kv_head * p.most_tiles) * kTileRows;
+  s.rows = min(kTileRows, s.slice.rows * p.group - s.first_row_of_tile);
+  const SequenceWork work = sequence_work(s.slice.rows, s.slice.past, p.args.window, p.kv_heads, p.group);
+  s.begin = work.first_unit + (work.units * rank >> shift);
+  s.end = work.first_unit + (work.units * (rank + 1) >> shift);
+  return s;
+}
+
 // One cluster of blocks for each pair, its units divided evenly: no search, no memory between the blocks. For batches
 // whose sequences are about equally long, and for those so small that every microsecond before and after the stream
 // counts.
-template <class T, int kDim, Softmax kSoftmax>
-__global__ void __launch_bounds__(DecodeConfig<kDim>::kThreads, DecodeConfig<kDim>::kBlocksPerSm)
+template <class T, class Config, Softmax kSoftmax>
+__global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     decode_cluster(const __grid_constant__ DecodeParams p) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) unsigned char shared[];
-  const DecodeSpace<kDim> space(p, shared);
+  const DecodeSpace<Config> space(p, shared);
   allow_dependents();
   if (!p.args.early) wait_for_predecessors();
-  const int pair = static_cast<int>(blockIdx.x) / p.ranks, rank = static_cast<int>(blockIdx.x) % p.ranks;
-  const int sequence = pair / p.pairs_per_sequence, place = pair % p.pairs_per_sequence;
-  const int most_tiles = p.pairs_per_sequence / p.kv_heads;
-  const DeviceSlice slice = p.args.slices[sequence];
-  const SequenceWork work = sequence_work(slice.rows, slice.past, p.args.window, p.kv_heads, p.group);
-  const int tiles = work.pairs / p.kv_heads, tile = place % most_tiles;
-  if (tile >= tiles) {
+  const int rank = static_cast<int>(blockIdx.x) & (p.ranks - 1);
+  const Segment segment = cluster_segment(p, rank);
+  if (segment.rows <= 0) {
     wait_for_predecessors();
     return;
   }
 
-  const int first = (place / most_tiles * tiles + tile) * work.units;
-  const int begin = first + work.units * rank / p.ranks, end = first + work.units * (rank + 1) / p.ranks;
-  const Walk walk(p, begin, end, sequence, 0);
-  UnitLoader<T, kDim> loader(p, walk, space.stages);
-  WarpStream<T, kDim> stream{p, loader, space.stages, 0};
+  const OnePiece walk(segment);
+  UnitLoader<T, Config, OnePiece> loader(p, walk, space.stages);
+  WarpStream<T, Config, OnePiece> stream{p, loader, space.stages, 0};
   stream.start_early(p.args.early);
-  const Segment segment = walk.segment();
-  const FreshRow<T, kDim> fresh(p, segment);
-  const WarpAttention<T, kDim> attention(p, segment, space.queries);
-  RowSums<kDim> sums;
+  const FreshRow<T, Config> fresh(p, segment);
+  const WarpAttention<T, Config> attention(p, segment, space.queries);
+  RowSums<Config::kDim> sums;
   run_segment<kSoftmax>(stream, attention, fresh, walk, segment, sums);
-  SegmentEnd<kDim> merge(p, space.merge);
-  if (p.ranks == 1) {
-    merge.finish(sums, segment, {});
-  } else {
-    merge.finish_cluster(sums, segment, shared, space.warp_bytes, rank);
-    static_assert(DecodeConfig<kDim>::kStages * 2 * DecodeConfig<kDim>::kUnitBytes >=
-                  kTileRows * (DecodeConfig<kDim>::kMergeStride * 4 + 8));
+  SegmentEnd<Config> merge(p, space.merge);
+  if constexpr (!Config::kWide) {
+    if (p.ranks == 1) return merge.finish(sums, segment, {});
   }
+  merge.finish_cluster(sums, segment, shared, space.warp_bytes, rank);
+  static_assert(Config::kStages * 2 * Config::kUnitBytes >= kTileRows * (Config::kMergeStride * 4 + 8));
 #endif
 }
 
-template <class T, int kDim, Softmax kSoftmax>
-DecodeEntry decode_entry_of(bool cluster) {
-  using Config = DecodeConfig<kDim>;
+template <class Config>
+DecodeEntry entry_of(void (*kernel)(DecodeParams)) {
   constexpr int kSums = kTileRows * (Config::kMergeStride * 4 + 8), kStage = 2 * Config::kUnitBytes;
-  return {cluster ? decode_cluster<T, kDim, kSoftmax> : decode_attention<T, kDim, kSoftmax>,
-          Config::kThreads,
-          Config::kSharedBytes,
-          Config::kHasDeep ? Config::kDeepBytes : 0,
-          Config::kWarps,
-          Config::kStages,
-          Config::kWarps * kStage,
-          (kSums + kStage - 1) / kStage};
+  return {kernel,         Config::kThreads, Config::kSharedBytes,    Config::kHasDeep ? Config::kDeepBytes : 0,
+          Config::kWarps, Config::kStages,  Config::kWarps * kStage, (kSums + kStage - 1) / kStage};
+}
+
+template <class T, int kDim, Softmax kSoftmax>
+DecodeEntry decode_entry_of(DecodeForm form) {
+  using Usual = DecodeConfig<kDim>;
+  using Wide = DecodeConfig<kDim, kWideWarps>;
+  switch (form) {
+    case DecodeForm::Line:
+      return entry_of<Usual>(decode_attention<T, Usual, kSoftmax>);
+    case DecodeForm::Cluster:
+      return entry_of<Usual>(decode_cluster<T, Usual, kSoftmax>);
+    case DecodeForm::WideCluster:
+      if constexpr (kDim == 64 || kDim == 128) return entry_of<Wide>(decode_cluster<T, Wide, kSoftmax>);
+  }
+  return {};
 }
 
 // All variants of the softmax for the usual head sizes, the lazy one for the others: each takes its time to compile.
 template <class T, int kDim>
-DecodeEntry decode_entry_of(Softmax softmax, bool cluster) {
-  if (softmax == Softmax::Lazy) return decode_entry_of<T, kDim, Softmax::Lazy>(cluster);
+DecodeEntry decode_entry_of(Softmax softmax, DecodeForm form) {
+  if (softmax == Softmax::Lazy) return decode_entry_of<T, kDim, Softmax::Lazy>(form);
   if constexpr (kDim == 64 || kDim == 128) {
-    return softmax == Softmax::Online ? decode_entry_of<T, kDim, Softmax::Online>(cluster)
-                                      : decode_entry_of<T, kDim, Softmax::Unified>(cluster);
+    return softmax == Softmax::Online ? decode_entry_of<T, kDim, Softmax::Online>(form)
+                                      : decode_entry_of<T, kDim, Softmax::Unified>(form);
   }
   return {};
 }
 
 template <int kDim>
-DecodeEntry decode_entry_of(DType kv, Softmax softmax, bool cluster) {
-  return kv == DType::F16 ? decode_entry_of<__half, kDim>(softmax, cluster)
-                          : decode_entry_of<__nv_bfloat16, kDim>(softmax, cluster);
+DecodeEntry decode_entry_of(DType kv, Softmax softmax, DecodeForm form) {
+  return kv == DType::F16 ? decode_entry_of<__half, kDim>(softmax, form)
+                          : decode_entry_of<__nv_bfloat16, kDim>(softmax, form);
 }
 
 }  // namespace millrace

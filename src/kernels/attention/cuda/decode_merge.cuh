@@ -21,9 +21,9 @@ __device__ inline void store4(const CudaMatrix& to, int64_t index, float4 v) {
   }
 }
 
-template <int kDim>
+template <class Config>
 class SegmentEnd {
-  using Config = DecodeConfig<kDim>;
+  static constexpr int kDim = Config::kDim;
   static constexpr int kFours = kDim / 4;  // of a row
 
  public:

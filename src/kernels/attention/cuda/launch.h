@@ -47,6 +47,7 @@ struct CudaAttentionShape {
 struct CudaAttentionPlan {
   CudaAttentionShape shape;
   int grid = 0, threads = 0, shared_bytes = 0, cluster = 1, stages = 0;
+  bool wide = false;  // DecodeCluster: blocks of twice the warps
   size_t workspace_bytes = 0;  // zero it once before the first launch: each launch leaves it ready for the next
 
   bool can_run() const { return grid > 0; }

@@ -10,19 +10,21 @@ namespace {
 constexpr size_t kAlign = 256;
 size_t aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
-DecodeEntry decode_entry(const CudaAttentionShape& shape) {
-  const bool cluster = shape.kind == CudaAttentionKind::DecodeCluster;
+DecodeEntry decode_entry(const CudaAttentionShape& shape, bool wide) {
+  const DecodeForm form = shape.kind == CudaAttentionKind::Decode ? DecodeForm::Line
+                          : wide                                  ? DecodeForm::WideCluster
+                                                                  : DecodeForm::Cluster;
   switch (shape.head_dim) {
     case 64:
-      return decode_entry_64(shape.kv, shape.softmax, cluster);
+      return decode_entry_64(shape.kv, shape.softmax, form);
     case 80:
-      return decode_entry_80(shape.kv, shape.softmax, cluster);
+      return decode_entry_80(shape.kv, shape.softmax, form);
     case 96:
-      return decode_entry_96(shape.kv, shape.softmax, cluster);
+      return decode_entry_96(shape.kv, shape.softmax, form);
     case 128:
-      return decode_entry_128(shape.kv, shape.softmax, cluster);
+      return decode_entry_128(shape.kv, shape.softmax, form);
     case 256:
-      return decode_entry_256(shape.kv, shape.softmax, cluster);
+      return decode_entry_256(shape.kv, shape.softmax, form);
     default:
       return {};
   }
@@ -99,15 +101,28 @@ CudaAttentionPlan plan_clusters(CudaAttentionPlan plan, const DecodeEntry& entry
   return plan;
 }
 
+int blocks_at_once(const DecodeEntry& entry) {
+  return resident_blocks(reinterpret_cast<const void*>(entry.kernel), entry.threads, entry.shared_bytes);
+}
+
+// Where two blocks of the usual size would never meet on a multiprocessor.
+bool wants_wide(const CudaAttentionShape& s) {
+  if (s.kind != CudaAttentionKind::DecodeCluster || s.invariant) return false;
+  const DecodeEntry entry = decode_entry(s, true);
+  const int blocks = s.sequences * pairs_per_sequence(s) * most_ranks(s, entry.warps);
+  return entry.kernel != nullptr && blocks <= blocks_at_once(entry);
+}
+
 CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {
   const CudaAttentionShape& s = plan.shape;
   if (!is_half(s.kv) || s.block_size % kUnit != 0) return plan;
   const bool counts = s.kind == CudaAttentionKind::Decode;
   if (counts && static_cast<size_t>(s.sequences) * static_cast<size_t>(pairs_per_sequence(s)) * 4 > kCounterSpace)
     return plan;
-  const DecodeEntry entry = decode_entry(s);
+  plan.wide = wants_wide(s);
+  const DecodeEntry entry = decode_entry(s, plan.wide);
   if (entry.kernel == nullptr) return plan;
-  plan.grid = resident_blocks(reinterpret_cast<const void*>(entry.kernel), entry.threads, entry.shared_bytes);
+  plan.grid = blocks_at_once(entry);
   plan.threads = entry.threads;
   plan.shared_bytes = entry.shared_bytes;
   plan.stages = entry.stages;
@@ -127,11 +142,12 @@ CudaError launch_decode(const CudaAttentionPlan& plan, const CudaAttentionArgs& 
   p.group = s.heads / s.kv_heads;
   p.block_size = s.block_size;
   p.pairs_per_sequence = pairs_per_sequence(s);
+  p.most_tiles = p.pairs_per_sequence / s.kv_heads;
   p.ranks = plan.cluster;
   p.counters = reinterpret_cast<unsigned*>(base);
   p.summaries = reinterpret_cast<float2*>(base + space.summaries);
   p.partials = reinterpret_cast<float*>(base + space.partials);
-  const DecodeEntry entry = decode_entry(s);
+  const DecodeEntry entry = decode_entry(s, plan.wide);
   p.deep = plan.stages > entry.stages;
   p.held_stages = plan.stages;
   return launch_kernel(entry.kernel, dim3(static_cast<unsigned>(plan.grid)), plan.threads,
