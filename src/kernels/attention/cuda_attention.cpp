@@ -76,6 +76,8 @@ class CudaAttention final : public AttentionKernel {
     return 10 + products / (0.04 * h.ceilings.f32_gflops) * 1e-3 + visible * 0.04;
   }
 
+  // Parts that are added up through memory are a kernel's end, which a row of its launches hides and a step does not.
+  double burden(const Problem&) const override { return variant_.kind == CudaAttentionKind::Decode ? 1.15 : 1; }
   bool takes_along(const Problem& p, const Hardware&) const override {
     return p.rows == p.sequences && takes_fresh_rows(shape_of(p));
   }

@@ -33,7 +33,7 @@ struct WgmmaParams {
 // the warpgroups comes the loader's warp, and those that find out what a shared norm divides by.
 template <int kGroups, NormHalf kHalf>
 struct Tile {
-  static constexpr int kMultiplying = 128 * kGroups, kScaling = kHalf == NormHalf::Behind ? 2 : 0;  // threads, warps
+  static constexpr int kMultiplying = 128 * kGroups, kScaling = kHalf == NormHalf::Behind ? 4 : 0;  // threads, warps
   static constexpr int kThreads = kMultiplying + 32 * (1 + kScaling);
   // Two must fit on a multiprocessor, this kernel's or one of the next.
   static constexpr int kBlocks = kHalf == NormHalf::Behind ? 2 : 1;
