@@ -17,16 +17,13 @@ size_t host_bytes(int64_t rows, int64_t vocab, int64_t hidden) {
 }  // namespace
 
 StepResults::StepResults(Device& device, int64_t rows, int64_t vocab, int64_t hidden)
-    : device_(device),
-      host_("results", device.is_host() ? 0 : host_bytes(rows, vocab, hidden), device.staging()),
-      placed_("results", device.is_host() ? 0 : token_bytes(rows), device.memory()) {
+    : device_(device), host_("results", device.is_host() ? 0 : host_bytes(rows, vocab, hidden), device.staging()) {
   if (device.is_host()) return;
-  host_tokens_ = reinterpret_cast<int32_t*>(host_.take(token_bytes(rows)));
+  tokens_ = reinterpret_cast<int32_t*>(host_.take(token_bytes(rows)));
   host_logits_ = host_.matrix(DType::F32, rows, padded(vocab));
   host_logits_.cols = vocab;
   host_hidden_ = host_.matrix(DType::F32, rows, padded(hidden));
   host_hidden_.cols = hidden;
-  placed_tokens_ = reinterpret_cast<int32_t*>(placed_.take(token_bytes(rows)));
 }
 
 void StepResults::take(Matrix logits, const DrawTables& draws, Ops& ops) {
@@ -34,17 +31,15 @@ void StepResults::take(Matrix logits, const DrawTables& draws, Ops& ops) {
   rows_ = logits.rows;
   if (device_.is_host() || rows_ == 0) return;
   if (draws.any()) {
-    ops.sample(draws.args(logits, placed_tokens_));
+    ops.sample(draws.args(logits, tokens_));
   } else {
-    ops.argmax(logits, placed_tokens_);
+    ops.argmax(logits, tokens_);
   }
-  device_.enqueue_read(reinterpret_cast<std::byte*>(host_tokens_), reinterpret_cast<const std::byte*>(placed_tokens_),
-                       token_bytes(rows_));
 }
 
 std::span<const int32_t> StepResults::tokens() {
   device_.finish();
-  return {host_tokens_, host_tokens_ != nullptr ? static_cast<size_t>(rows_) : 0};
+  return {tokens_, tokens_ != nullptr ? static_cast<size_t>(rows_) : 0};
 }
 
 Matrix StepResults::logits() {

@@ -14,7 +14,7 @@ class StepResults {
  public:
   StepResults(Device& device, int64_t logit_rows, int64_t vocab, int64_t hidden);
 
-  // Last in a step: on a GPU finds the likeliest tokens, or draws, and sends them on their way to the host.
+  // Last in a step: on a GPU finds the likeliest tokens, or draws, which it writes into the host's memory.
   void take(Matrix logits, const DrawTables& draws, Ops& ops);
   void expect(int64_t rows) { rows_ = rows; }  // a replayed step takes them itself
 
@@ -29,8 +29,8 @@ class StepResults {
   Device& device_;
   Matrix computed_;  // as wide as the largest step allows
   int64_t rows_ = 0;
-  Arena host_, placed_;
-  int32_t *host_tokens_ = nullptr, *placed_tokens_ = nullptr;
+  Arena host_;
+  int32_t* tokens_ = nullptr;
   Matrix host_logits_, host_hidden_;
 };
 

@@ -44,7 +44,7 @@ class Device {
   virtual int64_t available_memory() const = 0;  // that can still be allocated now
 
   virtual Memory& memory() = 0;                    // weights, KV cache and activations live here
-  virtual Memory& staging() = 0;                   // on the host, and copied from and to at full speed
+  virtual Memory& staging() = 0;                   // on the host, copied at full speed; kernels reach it
   virtual void* queue() const { return nullptr; }  // cudaStream_t
   virtual std::unique_ptr<Uploader> new_uploader() = 0;
 
