@@ -64,7 +64,8 @@ class SegmentEnd {
       }
       if (item < items && source == 0) store_result(s, row, column, sum.o, sum.total);
     }
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+    // A block's stages must outlive their readers, who have what they read: no fence for the results is needed.
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
   }
 #endif
 
