@@ -133,6 +133,22 @@ TEST(CudaAttention, EveryKernelMatchesTheReferenceOnEveryCase) {
   }
 }
 
+// One sequence long enough for the widest blocks, with a last unit that is not full.
+TEST(CudaAttention, LongContexts) {
+  const std::vector<AttentionCase> cases{
+      {"long", DType::BF16, 8, 2, 64, 16, 0, 0, {{5003, 1}}},
+      {"long_pages", DType::BF16, 32, 8, 128, 64, 0, 0, {{4200, 1}}},
+      {"long_window", DType::F16, 8, 2, 128, 64, 4001, 0, {{9005, 1}}},
+      {"long_draft", DType::BF16, 8, 2, 128, 64, 0, 0, {{6000, 3}}},
+  };
+  for (const AttentionCase& c : cases) {
+    Random random;
+    SCOPED_TRACE("seed " + std::to_string(random.seed()));
+    AttentionBatch batch(c, random);
+    check(c, c.kv, Precision::Fast, batch, tolerance(c, c.kv, Precision::Fast));
+  }
+}
+
 // Keys and values of the new tokens that attention turns and stores itself, against a kernel of its own for that.
 class FreshBatch {
  public:

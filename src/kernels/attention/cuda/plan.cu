@@ -105,12 +105,16 @@ int blocks_at_once(const DecodeEntry& entry) {
   return resident_blocks(reinterpret_cast<const void*>(entry.kernel), entry.threads, entry.shared_bytes);
 }
 
-// Where two blocks of the usual size would never meet on a multiprocessor.
+// Where two blocks of the usual size would never meet on a multiprocessor, and their warps have work for long: a wide
+// block leaves no registers for the next kernel to start beside it.
 bool wants_wide(const CudaAttentionShape& s) {
+  constexpr int kWorthWide = 4;  // units of a warp
   if (s.kind != CudaAttentionKind::DecodeCluster || s.invariant) return false;
   const DecodeEntry entry = decode_entry(s, true);
-  const int blocks = s.sequences * pairs_per_sequence(s) * most_ranks(s, entry.warps);
-  return entry.kernel != nullptr && blocks <= blocks_at_once(entry);
+  if (entry.kernel == nullptr || s.max_context <= kWorthWide * kUnit * kUsualWarps * most_ranks(s, kUsualWarps)) {
+    return false;
+  }
+  return s.sequences * pairs_per_sequence(s) * most_ranks(s, entry.warps) <= blocks_at_once(entry);
 }
 
 CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {
