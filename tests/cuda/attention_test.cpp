@@ -260,6 +260,7 @@ TEST(CudaAttention, StoresNewKeysItself) {
   int ran = 0;
   for (const AttentionCase& c :
        {AttentionCase{"one", DType::BF16, 8, 2, 128, 64, 0, 0, {{1000, 1}}},
+        AttentionCase{"long", DType::BF16, 8, 2, 128, 64, 0, 0, {{4500, 1}}},
         AttentionCase{"first", DType::F16, 4, 4, 64, 16, 0, 0, {{0, 1}}},
         AttentionCase{"unit ends", DType::BF16, 6, 2, 64, 16, 0, 0, {{15, 1}, {16, 1}, {17, 1}, {31, 1}, {700, 1}}},
         AttentionCase{"window", DType::F16, 8, 1, 96, 32, 100, 0, {{300, 1}, {5, 1}}},
