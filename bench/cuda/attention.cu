@@ -1,10 +1,11 @@
 // Attention on a CUDA device by itself: every kernel against a plain f64 one, then times.
 //
-//   attention check decode|cluster|prefill|hopper|general   every case; the last line counts failures
+//   attention check decode|cluster|prefill|hopper|each|general   every case; the last line counts failures
 //   attention decode                                microseconds and TB/s of KV read
 //   attention prefill [hopper]                      microseconds and TFLOP/s
 //   attention brief [large]                         some of these, to compare builds
-//   attention once                                  one launch of some shapes, for a profiler
+//   attention prompts [hopper|each]                 TFLOP/s over lengths of prompts; each: a block for every tile
+//   attention once [prompt]                         one launch of some shapes, for a profiler
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -12,6 +13,7 @@
 
 #include "attention_cases.h"
 #include "attention_reference.cuh"
+#include "kernels/attention/cuda/prefill_entry.h"
 
 namespace millrace::bench {
 namespace {
@@ -220,10 +222,16 @@ double tolerance(const Case& c) {
   return c.kv == DType::F16 && c.out != DType::BF16 ? 2e-3 : 1e-2;
 }
 
-bool check_case(const Case& c, unsigned seed) {
+// Every tile of a prompt gets a block of its own, where plans may let blocks take several.
+void separate_tiles(CudaAttentionPlan& plan) {
+  if (plan.can_run()) plan.grid = prefill_tiles(plan.shape, 128) * plan.shape.heads;
+}
+
+bool check_case(const Case& c, unsigned seed, bool each) {
   std::mt19937 random(seed);
   Problem p = make_problem(c, random);
-  const CudaAttentionPlan plan = plan_cuda_attention(p.shape);
+  CudaAttentionPlan plan = plan_cuda_attention(p.shape);
+  if (each) separate_tiles(plan);
   const std::string name = c.name + " " + name_of(c.softmax) + " " +
                            (c.kv == DType::F16    ? "f16"
                             : c.kv == DType::BF16 ? "bf16"
@@ -257,7 +265,7 @@ std::vector<Case> cases_of(const std::string& which) {
   if (which == "decode") return decode_cases(CudaAttentionKind::Decode);
   if (which == "cluster") return decode_cases(CudaAttentionKind::DecodeCluster);
   if (which == "prefill") return prefill_cases(CudaAttentionKind::Prefill);
-  if (which == "hopper") return prefill_cases(CudaAttentionKind::PrefillHopper);
+  if (which == "hopper" || which == "each") return prefill_cases(CudaAttentionKind::PrefillHopper);
   return general_cases();
 }
 
@@ -265,7 +273,8 @@ int check_all(const std::string& which) {
   const std::vector<Case> cases = cases_of(which);
   const unsigned seed = std::random_device{}();
   int failed = 0;
-  for (size_t i = 0; i < cases.size(); ++i) failed += check_case(cases[i], seed + static_cast<unsigned>(i)) ? 0 : 1;
+  for (size_t i = 0; i < cases.size(); ++i)
+    failed += check_case(cases[i], seed + static_cast<unsigned>(i), which == "each") ? 0 : 1;
   std::printf("%s: %zu cases, %d failed (seed %u)\n", which.c_str(), cases.size(), failed, seed);
   return failed == 0 ? 0 : 1;
 }
@@ -453,6 +462,45 @@ void time_prefill(CudaAttentionKind kind) {
   }
 }
 
+double prompt_tflops(const std::string& which, int kv_heads, int rows, int past) {
+  CudaAttentionShape s;
+  s.kind = which.empty() ? CudaAttentionKind::Prefill : CudaAttentionKind::PrefillHopper;
+  s.heads = 32;
+  s.kv_heads = kv_heads;
+  s.head_dim = 128;
+  s.sequences = 1;
+  TimedProblem problem(s, rows, past);
+  if (which == "each") separate_tiles(problem.plan);
+  const double us = problem.time(false);
+  return 4.0 * 32 * 128 * (double(rows) * past + double(rows) * (rows + 1) / 2) / us * 1e-6;
+}
+
+void time_prompts(const std::string& which) {
+  std::printf("one prompt, bf16, head 128: TFLOP/s at");
+  for (int rows = 512; rows <= 16384; rows *= 2) std::printf(" %d", rows);
+  std::printf(", 4096 behind 4096, 512 behind 7680\n");
+  for (int kv_heads : {8, 32}) {
+    std::printf("  32/%-2d", kv_heads);
+    for (int rows = 512; rows <= 16384; rows *= 2) std::printf(" %6.0f", prompt_tflops(which, kv_heads, rows, 0));
+    std::printf(" %6.0f", prompt_tflops(which, kv_heads, 4096, 4096));
+    std::printf(" %6.0f\n", prompt_tflops(which, kv_heads, 512, 7680));
+  }
+}
+
+void launch_prompt_once() {
+  CudaAttentionShape s;
+  s.kind = CudaAttentionKind::PrefillHopper;
+  s.heads = 32;
+  s.kv_heads = 8;
+  s.head_dim = 128;
+  s.sequences = 1;
+  TimedProblem p(s, 8192, 0);
+  p.args.keys = p.keys.data();
+  p.args.values = p.values.data();
+  for (int i = 0; i < 3; ++i) MR_CUDA(launch_cuda_attention(p.plan, p.args, {}));
+  MR_CUDA(cudaDeviceSynchronize());
+}
+
 void launch_once() {
   struct Row {
     int kv_heads, batch, context;
@@ -481,7 +529,8 @@ int main(int argc, char** argv) {
   if (what == "decode") bench::time_decode();
   if (what == "prefill")
     bench::time_prefill(which == "hopper" ? CudaAttentionKind::PrefillHopper : CudaAttentionKind::Prefill);
+  if (what == "prompts") bench::time_prompts(which);
   if (what == "brief") bench::time_brief(which == "large");
-  if (what == "once") bench::launch_once();
+  if (what == "once") which == "prompt" ? bench::launch_prompt_once() : bench::launch_once();
   return 0;
 }

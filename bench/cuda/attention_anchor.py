@@ -2,7 +2,8 @@
 """PyTorch's scaled_dot_product_attention (flash and cuDNN) on the shapes of bench/cuda/attention.cu.
 
 Timed the same way: inside a CUDA graph, keys and values rotated past L2, the median of the replays.
-attention_anchor.py [FILE.json] [--quick]: a file gets the times, too; --quick: decodes at a context of 1024 only.
+attention_anchor.py [FILE.json] [--quick | --prompts]: a file gets the times, too; --quick: decodes at a context of 1024 only; --prompts:
+TFLOP/s over the lengths of prompts only.
 """
 
 import json
@@ -57,7 +58,18 @@ def measure(backend, kv_heads, dim, batch, rows, context, causal):
         return float("nan")
 
 
+def time_prompts():
+    lengths = [512 << i for i in range(6)]
+    print("one prompt, bf16, head 128: TFLOP/s at", *lengths)
+    for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
+        for kv_heads in (8, 32):
+            rates = [4 * 32 * 128 * n * (n + 1) / 2 / measure(backend, kv_heads, 128, 1, n, n, True) * 1e-6 for n in lengths]
+            print(f"  32/{kv_heads:<2}", *(f"{rate:6.0f}" for rate in rates), backend.name, flush=True)
+
+
 def main():
+    if "--prompts" in sys.argv:
+        return time_prompts()
     print("torch", torch.__version__, torch.cuda.get_device_name())
     print("decode, bf16, head 128: us (TB/s): flash, cuDNN")
     shapes = [(h, b, n) for h in (32, 8) for b in (1, 8, 32) for n in (1024, 4096, 16384)]

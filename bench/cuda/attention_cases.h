@@ -116,8 +116,12 @@ inline std::vector<Case> prefill_cases(CudaAttentionKind kind) {
     add("page 128", [](Case& x) { x.block_size = 128, x.slices = {{300, 200}}; });
     add("f32 io", [](Case& x) { x.q = x.out = DType::F32; });
     add("long", [](Case& x) { x.heads = 8, x.kv_heads = 2, x.slices = {{700, 1500}}; });
+    for (int kv_heads : {8, 32}) {
+      add("more tiles than blocks", [&](Case& x) { x.kv_heads = kv_heads, x.slices = {{1100, 30}}; });
+    }
     for (Data data : {Data::Sharp, Data::Huge, Data::Equal, Data::Spike, Data::Low, Data::High}) {
       add("hostile", [&](Case& x) { x.data = data; });
+      add("hostile tiles", [&](Case& x) { x.data = data, x.slices = {{700, 0}}; });
     }
     if (kv == DType::BF16) add("overflow", [](Case& x) { x.data = Data::Overflow; });
   }

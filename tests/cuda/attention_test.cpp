@@ -122,7 +122,10 @@ void check_unified(const AttentionCase& c, DType activations, AttentionProblem p
 }
 
 TEST(CudaAttention, EveryKernelMatchesTheReferenceOnEveryCase) {
-  for (const AttentionCase& c : attention_cases()) {
+  std::vector<AttentionCase> cases = attention_cases();
+  cases.push_back({"prefill_more_tiles_than_blocks", DType::BF16, 32, 2, 128, 64, 0, 0, {{100, 600}}});
+  cases.push_back({"prefill_more_tiles_than_blocks", DType::F16, 32, 2, 64, 16, 200, 0, {{0, 600}}});
+  for (const AttentionCase& c : cases) {
     for (const DType activations : kPlainTypes) {
       const Precision precision = activations == DType::F32 ? Precision::Exact : Precision::Fast;
       Random random;
@@ -336,6 +339,7 @@ TEST(CudaAttention, SurvivesAttacksOnTheSoftmax) {
                                  AttentionCase{"decode", DType::F16, 6, 2, 64, 32, 0, 0, {{700, 1}}},
                                  AttentionCase{"decode", DType::BF16, 6, 2, 128, 64, 0, 0, {{700, 1}}},
                                  AttentionCase{"prefill", DType::BF16, 4, 2, 64, 64, 0, 0, {{100, 150}}},
+                                 AttentionCase{"tiles", DType::BF16, 32, 1, 64, 64, 0, 0, {{20, 600}}},
                                  AttentionCase{"window", DType::F16, 4, 2, 64, 16, 90, 0, {{300, 1}, {0, 130}}},
                                  AttentionCase{"softcap", DType::F16, 4, 2, 64, 16, 0, 30, {{300, 1}, {0, 130}}}}) {
     for (const auto& [attack, score] : attacks) {

@@ -54,6 +54,7 @@ class CudaAttention final : public AttentionKernel {
         double(p.window > 0 ? std::min<int64_t>(p.context, p.window + p.rows / p.sequences) : p.context);
     const double kv = 2.0 * double(p.sequences) * visible * p.kv_heads * double(row_bytes(p.kv, p.head_dim));
     const double products = 4.0 * double(p.rows) * visible * p.heads * p.head_dim;
+    const double seen = visible - double(p.rows - p.sequences) / double(2 * p.sequences);  // by a row of a prompt
     const double reading = kv / h.ceilings.read_gbs * 1e-3;
     switch (variant_.kind) {
       case CudaAttentionKind::DecodeCluster:
@@ -67,9 +68,11 @@ class CudaAttention final : public AttentionKernel {
         return start_us + softmax_us + reading * std::max(1.0, std::ceil(rows_each / 16)) / 0.95;
       }
       case CudaAttentionKind::PrefillHopper:
-        return 10 + std::max(reading, products / (0.5 * h.ceilings.bf16_gflops) * 1e-3) + 0.02 * visible;
+        return 10 + std::max(reading, products * seen / visible / (0.75 * h.ceilings.bf16_gflops) * 1e-3) +
+               0.008 * visible;
       case CudaAttentionKind::Prefill:
-        return 10 + std::max(reading, products / (0.3 * h.ceilings.bf16_gflops) * 1e-3) + 0.03 * visible;
+        return 10 + std::max(reading, products * seen / visible / (0.35 * h.ceilings.bf16_gflops) * 1e-3) +
+               0.02 * visible;
       case CudaAttentionKind::General:
         break;
     }

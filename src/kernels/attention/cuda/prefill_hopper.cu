@@ -1,8 +1,13 @@
+#include <algorithm>
+
 #include "kernels/attention/cuda/occupancy.h"
 #include "kernels/attention/cuda/prefill_warpgroup.cuh"
 
 namespace millrace {
 namespace {
+
+// Whether blocks go through several tiles, so that the start of one hides behind the end of another.
+constexpr bool kBlocksStay = true;
 
 using Kernel = void (*)(WarpgroupParams);
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
@@ -52,8 +57,11 @@ CudaAttentionPlan plan_prefill_hopper(CudaAttentionPlan plan) {
   if (device_capability() != 90 || encoder() == nullptr) return plan;
   plan.threads = WarpgroupConfig<128>::kThreads;
   plan.shared_bytes = s.head_dim == 64 ? WarpgroupConfig<64>::kSharedBytes : WarpgroupConfig<128>::kSharedBytes;
-  if (resident_blocks(reinterpret_cast<const void*>(kernel_for(s)), plan.threads, plan.shared_bytes) == 0) return plan;
-  plan.grid = prefill_tiles(s, WarpgroupConfig<128>::kRows) * s.heads;
+  const int resident = resident_blocks(reinterpret_cast<const void*>(kernel_for(s)), plan.threads, plan.shared_bytes);
+  const int tiles = prefill_tiles(s, WarpgroupConfig<128>::kRows) * s.heads;
+  // With more sequences only the device can tell what each tile costs: then every tile has a block of its own.
+  const bool stay = kBlocksStay && s.sequences == 1;
+  plan.grid = resident == 0 ? 0 : stay ? std::min(resident, tiles) : tiles;
   return plan;
 }
 
@@ -62,7 +70,8 @@ CudaError launch_prefill_hopper(const CudaAttentionPlan& plan, const CudaAttenti
   const CudaAttentionShape& s = plan.shape;
   if (!moves_by_eights(args.q, s.head_dim)) return cudaErrorInvalidValue;
   WarpgroupParams params;
-  params.prefill = {args, s.sequences, s.heads, s.kv_heads, s.block_size, plan.grid / s.heads};
+  params.prefill = {args,       s.sequences,  s.heads,
+                    s.kv_heads, s.block_size, prefill_tiles(s, WarpgroupConfig<128>::kRows)};
   params.box_rows = box_rows(s.block_size);
   if (!describe(s, args.keys, params.keys) || !describe(s, args.values, params.values)) return cudaErrorInvalidValue;
   return launch_kernel(kernel_for(s), dim3(static_cast<unsigned>(plan.grid)), plan.threads,

@@ -218,13 +218,13 @@ class WarpRows {
 
 // Later tiles see more: they go first, so that the device does not wait for one of them in the end.
 template <int kRows>
-__device__ bool find_tile(const PrefillParams& p, PrefillTile& tile) {
-  const int index = p.tiles - 1 - static_cast<int>(blockIdx.x) / p.heads;
+__device__ bool find_tile(const PrefillParams& p, int item, PrefillTile& tile) {
+  const int index = p.tiles - 1 - item / p.heads;
   const Found found =
       find_point(p.sequences, index, [&](int i) { return (max(p.args.slices[i].rows, 0) + kRows - 1) / kRows; });
   if (found.sequence == p.sequences) return false;
   tile.sequence = found.sequence;
-  tile.head = static_cast<int>(blockIdx.x) % p.heads;
+  tile.head = item % p.heads;
   tile.first = (index - found.begin) * kRows;
   tile.slice = p.args.slices[found.sequence];
   return true;
@@ -239,7 +239,7 @@ __global__ void __launch_bounds__(PrefillConfig<kDim>::kThreads, 1)
   allow_dependents();
   wait_for_predecessors();
   PrefillTile tile;
-  if (!find_tile<Config::kRows>(p, tile)) return;
+  if (!find_tile<Config::kRows>(p, static_cast<int>(blockIdx.x), tile)) return;
 
   const int last_row = min(tile.first + Config::kRows, tile.slice.rows) - 1;
   const int begin = p.args.window > 0 ? max(0, tile.slice.past + tile.first - p.args.window + 1) / Config::kTokens : 0;

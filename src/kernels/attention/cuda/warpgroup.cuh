@@ -15,34 +15,34 @@ namespace millrace {
 #define MR_OUT32(c) MR_OUT8(c, 0), MR_OUT8(c, 8), MR_OUT8(c, 16), MR_OUT8(c, 24)
 #define MR_OUT64(c) MR_OUT32(c), MR_OUT8(c, 32), MR_OUT8(c, 40), MR_OUT8(c, 48), MR_OUT8(c, 56)
 
-// c[64 x 128] = (add ? c : 0) + a[64 x 16] b[128 x 16]^T, both in shared memory, rows of k.
+// c[64 x 128] = (add ? c : 0) + a[64 x 16] b[128 x 16]^T: a in registers, b in shared memory, its rows of k.
 template <class T>
-__device__ inline void warpgroup_multiply(float (&c)[64], uint64_t a, uint64_t b, int add);
+__device__ inline void warpgroup_multiply(float (&c)[64], const uint32_t (&a)[4], uint64_t b, int add);
 template <>
-__device__ inline void warpgroup_multiply<__nv_bfloat16>(float (&c)[64], uint64_t a, uint64_t b, int add) {
+__device__ inline void warpgroup_multiply<__nv_bfloat16>(float (&c)[64], const uint32_t (&a)[4], uint64_t b, int add) {
   asm volatile(
-      "{.reg .pred p; setp.ne.b32 p, %66, 0;"
+      "{.reg .pred p; setp.ne.b32 p, %69, 0;"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, %64, %65, p, 1, 1, 0, 0;}"
+      "}, {%64, %65, %66, %67}, %68, p, 1, 1, 0;}"
       : MR_OUT64(c)
-      : "l"(a), "l"(b), "r"(add));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
 template <>
-__device__ inline void warpgroup_multiply<__half>(float (&c)[64], uint64_t a, uint64_t b, int add) {
+__device__ inline void warpgroup_multiply<__half>(float (&c)[64], const uint32_t (&a)[4], uint64_t b, int add) {
   asm volatile(
-      "{.reg .pred p; setp.ne.b32 p, %66, 0;"
+      "{.reg .pred p; setp.ne.b32 p, %69, 0;"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, %64, %65, p, 1, 1, 0, 0;}"
+      "}, {%64, %65, %66, %67}, %68, p, 1, 1, 0;}"
       : MR_OUT64(c)
-      : "l"(a), "l"(b), "r"(add));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
 
 // c[64 x N] += a[64 x 16] b[16 x N]: a in registers, b in shared memory, its rows of N.
@@ -123,6 +123,8 @@ __device__ inline uint64_t panel_descriptor(uint32_t address, uint32_t next_pane
   return static_cast<uint64_t>((address & 0x3ffff) >> 4) | static_cast<uint64_t>(next_panel >> 4) << 16 |
          kEightRows << 32 | kPermuted128 << 62;
 }
+
+__device__ inline uint64_t moved_by(uint64_t descriptor, uint32_t bytes) { return descriptor + (bytes >> 4); }
 
 // A barrier in shared memory that counts arrivals of threads and bytes of bulk copies.
 class CopyBarrier {
