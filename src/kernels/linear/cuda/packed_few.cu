@@ -25,8 +25,8 @@ int splits_of(const CudaLinearProblem& p) {
 int shared_bytes(const CudaLinearProblem& p) {
   int bytes = 0;
   with_packed_format(p.format, [&](auto format) {
-    bytes = few_shared_bytes<format.value>(static_cast<int>(p.m), static_cast<int>(ceil_div(units_of(p), splits_of(p))),
-                                           kFewKept);
+    const int tokens = static_cast<int>(p.m), units = static_cast<int>(ceil_div(units_of(p), splits_of(p)));
+    bytes = few_shared_bytes<format.value>(tokens, units, few_kept<format.value>(tokens, units));
     return cudaSuccess;
   });
   return bytes;

@@ -3,6 +3,8 @@
 // room and time. Their sums of a tile are added up through distributed shared memory.
 #pragma once
 
+#include <iterator>
+
 #include "kernels/linear/cuda/epilogue.cuh"
 #include "kernels/linear/cuda/families.h"
 #include "kernels/linear/cuda/launch_kernel.h"
@@ -15,10 +17,15 @@ inline constexpr int kFewTokens = 8;
 inline constexpr int kFewThreads = 32 * kRingWarps;
 inline constexpr int kFewRoom = 224 * 1024;   // bytes of shared memory for a block
 inline constexpr int kFewRings = 120 * 1024;  // of which for its rings
-inline constexpr int kFewKept = 16;           // tiles whose sums a block keeps before the cluster adds them up
-inline constexpr int kFewParts = 32;          // of tiles, that wait for being added up within a block
 inline constexpr int kFewNormEach = 4;        // units of tokens for each warp, where a norm comes first
 inline constexpr int kFewTileFloats = kFewTokens * kTileStride;
+
+// What a block keeps before it adds up, since all of its warps meet to do so: tiles whose sums the cluster adds up, and
+// warps' parts of tiles that the block does.
+struct FewKept {
+  int tiles, parts;
+};
+inline constexpr FewKept kFewKept[] = {{64, 64}, {32, 64}, {16, 32}};  // as much of it as there is room for
 
 struct PackedFewParams {
   const uint8_t* weights;
@@ -28,6 +35,7 @@ struct PackedFewParams {
   float epsilon;
   int k, units;  // units along K
   int splits;    // blocks of a cluster, which share them
+  FewKept kept;
   TileShares shares;
   LinearOutput out;
 };
@@ -169,7 +177,7 @@ __global__ void __launch_bounds__(kFewThreads, 1) packed_few(const __grid_consta
             tiles, rings);
   const UnitX<kFormat, kFewTokens> staged(rings + kRingWarps * Ring::kSlots * U::kSize, p.out.m, part.most);
   float* sums = staged.factors + part.most * kFewTokens;
-  float* partials = sums + min(tiles, kFewKept) * kFewTileFloats;
+  float* partials = sums + min(tiles, p.kept.tiles) * kFewTileFloats;
   UnitPlace place(warp, part.units);
   if constexpr (kNormed) {
     place_normed_rows<kFormat>(p, part, staged, SquareSums(partials, part.most));
@@ -181,11 +189,11 @@ __global__ void __launch_bounds__(kFewThreads, 1) packed_few(const __grid_consta
   let_next_kernel_start();
   // Tokens that are not there repeat the last one: nobody looks at their sums.
   const uint8_t* x = staged.x + min(lane / 4, p.out.m - 1) * staged.stride + t * 16;
-  const int parts = min(part.units, kRingWarps), group_tiles = max(1, kFewParts / parts);
+  const int parts = min(part.units, kRingWarps), group_tiles = max(1, p.kept.parts / parts);
   float total[4] = {0, 0, 0, 0};
 #pragma unroll 1
-  for (int first = 0; first < tiles; first += kFewKept) {
-    const int end = min(first + kFewKept, tiles);
+  for (int first = 0; first < tiles; first += p.kept.tiles) {
+    const int end = min(first + p.kept.tiles, tiles);
 #pragma unroll 1
     for (int group = first; group < end; group += group_tiles) {
       const int group_end = min(group + group_tiles, end);
@@ -198,7 +206,7 @@ __global__ void __launch_bounds__(kFewThreads, 1) packed_few(const __grid_consta
         scales.load(from, lane);
         ring.refill();
         float products[4] = {0, 0, 0, 0};
-        multiply_unit<kFormat>(unit, scales, x + place.unit * staged.kUnitBytes, nullptr,
+        multiply_unit<kFormat>(unit, scales, x + place.unit * staged.kUnitBytes,
                                staged.starts + place.unit * U::kRuns * kFewTokens,
                                staged.plain + place.unit * U::kRuns * kFewTokens, lane, products);
         const float2 factors = *reinterpret_cast<const float2*>(staged.factors + place.unit * kFewTokens + 2 * t);
@@ -220,13 +228,22 @@ __global__ void __launch_bounds__(kFewThreads, 1) packed_few(const __grid_consta
 }
 
 // Shared memory of a block: rings, x, sums of tiles, and partial sums, where squares lie before. `units`: the most that
-// a block has of K; `tiles`: the most that a cluster has.
+// a block has of K.
 template <DType kFormat>
-int few_shared_bytes(int tokens, int units, int tiles) {
-  const int parts = max(kFewParts, min(units, kRingWarps)) * kFewTileFloats;
+int few_shared_bytes(int tokens, int units, FewKept kept) {
+  const int parts = max(kept.parts, min(units, kRingWarps)) * kFewTileFloats;
   return kRingWarps * UnitRing<kFormat, kFewRings>::kSlots * Unit<kFormat>::kSize +
          UnitX<kFormat, kFewTokens>::bytes(tokens, units) +
-         (min(tiles, kFewKept) * kFewTileFloats + max(parts, SquareSums::floats(units))) * 4;
+         (kept.tiles * kFewTileFloats + max(parts, SquareSums::floats(units))) * 4;
+}
+
+// The most for which there is room, or the least there is.
+template <DType kFormat>
+FewKept few_kept(int tokens, int units) {
+  for (const FewKept kept : kFewKept) {
+    if (few_shared_bytes<kFormat>(tokens, units, kept) <= kFewRoom) return kept;
+  }
+  return kFewKept[std::size(kFewKept) - 1];
 }
 
 // As many clusters as run at once, and no more than there are tiles.
@@ -238,7 +255,8 @@ cudaError_t launch_few_normed(PackedFewParams params, const CudaStep& step, int 
   shape.threads = kFewThreads;
   shape.cluster = params.splits;
   shape.most_shared = true;
-  shape.shared_bytes = static_cast<size_t>(few_shared_bytes<kFormat>(params.out.m, units, kFewKept));
+  params.kept = few_kept<kFormat>(params.out.m, units);
+  shape.shared_bytes = static_cast<size_t>(few_shared_bytes<kFormat>(params.out.m, units, params.kept));
   int clusters = sms / params.splits;
   if (params.splits > 1) {
     const cudaError_t found = clusters_at_once(packed_few<kFormat, kNormed>, shape, clusters);

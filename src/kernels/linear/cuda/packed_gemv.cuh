@@ -80,10 +80,12 @@ __device__ __forceinline__ void place_plain(const PackedGemvParams& p, const Uni
   }
 }
 
-// The RMS norm of x. kEach: units for each warp, whose norm weights are fetched before the kernel that writes x ends.
+// x times the weights of its RMS norm. What is left of the norm is one factor for all of x, which need not be known
+// before the products are: see norm_factor(). kEach: units for each warp, whose norm weights are fetched before the
+// kernel that writes x ends.
 template <DType kFormat, int kEach>
-__device__ __forceinline__ void place_normed(const PackedGemvParams& p, const UnitX<kFormat, 1>& staged) {
-  __shared__ float parts[kRingWarps];
+__device__ __forceinline__ void place_normed(const PackedGemvParams& p, const UnitX<kFormat, 1>& staged,
+                                             float* squares) {
   const int warp = warp_index(), lane = threadIdx.x % 32;
   const auto column = [&](int e) { return (warp + e * kRingWarps) * kUnitColumns + lane * 8; };
   EightFloats weights[kEach], x[kEach];
@@ -96,23 +98,26 @@ __device__ __forceinline__ void place_normed(const PackedGemvParams& p, const Un
   for (int e = 0; e < kEach; ++e) {
     x[e] = column(e) < p.k ? EightFloats::load(static_cast<const float*>(p.x) + column(e)) : EightFloats{};
   }
-  float squares = 0;
-#pragma unroll
-  for (int e = 0; e < kEach; ++e) squares += x[e].squares();
-#pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, mask);
-  if (lane == 0) parts[warp] = squares;
-  __syncthreads();
-  float total = 0;
-#pragma unroll
-  for (int i = 0; i < kRingWarps; ++i) total += parts[i];
-  const float inverse = rsqrtf(total / static_cast<float>(p.k) + p.epsilon);
+  float sum = 0;
 #pragma unroll
   for (int e = 0; e < kEach; ++e) {
     float v[8];
-    x[e].scaled(weights[e], inverse, v);
+    x[e].times(weights[e], v);
     staged.put(v, 0, warp + e * kRingWarps, warp + e * kRingWarps < p.units);
+    sum += x[e].squares();
   }
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+  if (lane == 0) squares[warp] = sum;
+}
+
+// The rest of the norm, once all warps have placed their x and met; 1 where there is none.
+__device__ __forceinline__ float norm_factor(const PackedGemvParams& p, const float* squares) {
+  if (p.norm == nullptr) return 1;
+  float total = 0;
+#pragma unroll
+  for (int i = 0; i < kRingWarps; ++i) total += squares[i];
+  return rsqrtf(total / static_cast<float>(p.k) + p.epsilon);
 }
 
 // The outputs of a block's tiles, one for each thread in turn: 16 of a tile, or 8 where gate and up become one.
@@ -120,7 +125,7 @@ class TileOutputs {
  public:
   // Partial sums lie as [tile][part][16 rows].
   __device__ __forceinline__ TileOutputs(const LinearOutput& out, int first_tile, int parts)
-      : out_(out), each_(out.gate_up ? 8 : 16), first_column_(first_tile * each_), parts_(parts) {
+      : out_(out), each_bits_(out.gate_up ? 3 : 4), first_column_(first_tile << each_bits_), parts_(parts) {
     // Where there is something to add to, the first is asked for long before it is needed.
     const int column = first_column_ + static_cast<int>(threadIdx.x);
     if (out_.accumulate && column < columns()) before_ = load_output(out_, column);
@@ -129,8 +134,9 @@ class TileOutputs {
   // Adds up and stores those of the tiles [first, end) of the block.
   __device__ __forceinline__ void store(const float* partials, int first, int end) const {
 #pragma unroll 1
-    for (int item = first * each_ + static_cast<int>(threadIdx.x); item < end * each_; item += kGemvThreads) {
-      const float* from = partials + (item / each_ - first) * parts_ * kTileRows + item % each_;
+    for (int item = (first << each_bits_) + int(threadIdx.x); item < end << each_bits_; item += kGemvThreads) {
+      const int tile = item >> each_bits_, row_of_tile = item - (tile << each_bits_);
+      const float* from = partials + (tile - first) * parts_ * kTileRows + row_of_tile;
       const int column = first_column_ + item;
       if (column >= columns()) break;
       const int row = out_.gate_up ? column / 8 * 16 + column % 8 : column;
@@ -158,18 +164,76 @@ class TileOutputs {
   }
 
   const LinearOutput& out_;
-  int each_, first_column_, parts_;
+  int each_bits_, first_column_, parts_;  // each tile has 2^each_bits_ outputs
   float before_ = 0;
 };
 
-// A warp's sums of a tile: its rows in order.
+// A warp's sums of a tile: its rows in order. Of each two lanes one adds up row g, the other row g + 8.
 __device__ __forceinline__ void put_rows(float* place, int lane, float (&sums)[2]) {
+  const bool odd = lane % 2 != 0;
+  float sum = odd ? sums[1] : sums[0];
+  sum += __shfl_xor_sync(0xffffffffu, odd ? sums[0] : sums[1], 1);
+  sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+  if (lane % 4 < 2) place[lane / 4 + 8 * (lane % 4)] = sum;
+  sums[0] = sums[1] = 0;
+}
+
+// Where a block has what it multiplies: the sums of a norm, x, and the sums of its tiles behind the rings.
+template <DType kFormat>
+struct GemvSpace {
+  static constexpr int kSquaresBytes = kRingWarps * 4;
+  float* squares;  // of each warp's part of x
+  UnitX<kFormat, 1> staged;
+  float* partials;
+  int parts;  // warps that share a tile
+
+  __device__ __forceinline__ GemvSpace(uint8_t* behind_rings, int units)
+      : squares(reinterpret_cast<float*>(behind_rings)),
+        staged(behind_rings + kSquaresBytes, 1, units),
+        partials(staged.factors + units),
+        parts(min(units, kRingWarps)) {}
+
+  // For so many units of x, of a block that has `tiles` tiles and keeps the sums of `kept`.
+  static int bytes(int units, int tiles, int kept) {
+    return kSquaresBytes + UnitX<kFormat, 1>::bytes(1, units) +
+           min(tiles, kept) * min(units, kRingWarps) * kTileRows * 4;
+  }
+};
+
+// A block's tiles, once x is there; kKept of them before their sums are stored.
+template <DType kFormat, int kKept, class Ring>
+__device__ __forceinline__ void multiply_tiles(const PackedGemvParams& p, Ring& ring, const GemvSpace<kFormat>& space) {
+  using U = Unit<kFormat>;
+  const UnitX<kFormat, 1>& staged = space.staged;
+  const int lane = threadIdx.x % 32, block = static_cast<int>(blockIdx.x), tiles = p.shares.count(block);
+  const TileOutputs outputs(p.out, p.shares.first(block), space.parts);
+  const float norm = norm_factor(p, space.squares);
+  UnitPlace place(warp_index(), p.units);
+  float sums[2] = {0, 0};
+#pragma unroll 1
+  for (int first = 0; first < tiles; first += kKept) {
+    const int end = min(first + kKept, tiles);
+#pragma unroll 1
+    while (place.tile < end) {
+      const uint4 own = load_own_runs<kFormat>(staged.x + place.unit * staged.kUnitBytes, lane);
+      const float factor = staged.factors[place.unit] * norm;
+      const uint8_t* from = ring.wait();
+      UnitFragment<kFormat> unit;
+      RunScales<kFormat> scales;
+      unit.load_bits(from, lane);
+      scales.load(from, lane);
+      ring.refill();
+      float products[2] = {0, 0};
+      multiply_unit<kFormat>(unit, scales, own, staged.starts + place.unit * U::kRuns,
+                             staged.plain + place.unit * U::kRuns, lane, products);
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    sums[half] += __shfl_xor_sync(0xffffffffu, sums[half], 1);
-    sums[half] += __shfl_xor_sync(0xffffffffu, sums[half], 2);
-    if (lane % 4 == 0) place[lane / 4 + 8 * half] = sums[half];
-    sums[half] = 0;
+      for (int half = 0; half < 2; ++half) sums[half] = fmaf(factor, products[half], sums[half]);
+      const int at = (place.tile - first) * space.parts + (place.unit & (kRingWarps - 1));
+      if (place.advance(p.units) > 0) put_rows(space.partials + at * kTileRows, lane, sums);
+    }
+    __syncthreads();
+    outputs.store(space.partials, first, end);
+    if (end < tiles) __syncthreads();
   }
 }
 
@@ -179,51 +243,18 @@ __global__ void __launch_bounds__(GemvShare<kHalf>::kBound, 1) packed_gemv(const
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build never launch this
   using U = Unit<kFormat>;
   extern __shared__ __align__(128) uint8_t rings[];
-  const int warp = warp_index(), lane = threadIdx.x % 32;
-  const int block = static_cast<int>(blockIdx.x), first_tile = p.shares.first(block), tiles = p.shares.count(block);
-  using Ring = UnitRing<kFormat, GemvShare<kHalf>::kRings>;
-  constexpr int kKept = GemvShare<kHalf>::kTiles;
-  Ring ring(p.weights + static_cast<int64_t>(first_tile) * p.units * U::kSize, p.units, p.units, tiles, rings, p.slots);
-  uint8_t* zeros = rings + kRingWarps * p.slots * U::kSize;
-  const UnitX<kFormat, 1> staged(zeros + kZeroBytes, 1, p.units);
-  float* partials = staged.factors + p.units;
-  const int parts = min(p.units, kRingWarps);
-  UnitPlace place(warp, p.units);
-  if (threadIdx.x < kZeroBytes / 4) reinterpret_cast<uint32_t*>(zeros)[threadIdx.x] = 0;
+  const int block = static_cast<int>(blockIdx.x);
+  const uint8_t* weights = p.weights + static_cast<int64_t>(p.shares.first(block)) * p.units * U::kSize;
+  UnitRing<kFormat, GemvShare<kHalf>::kRings> ring(weights, p.units, p.units, p.shares.count(block), rings, p.slots);
+  const GemvSpace<kFormat> space(rings + kRingWarps * p.slots * U::kSize, p.units);
   if constexpr (kNormed) {
-    place_normed<kFormat, kEach>(p, staged);
+    place_normed<kFormat, kEach>(p, space.staged, space.squares);
   } else {
-    place_plain<kFormat, kEach>(p, staged);
+    place_plain<kFormat, kEach>(p, space.staged);
   }
   __syncthreads();
   let_next_kernel_start();
-  const TileOutputs outputs(p.out, first_tile, parts);
-  float sums[2] = {0, 0};
-#pragma unroll 1
-  for (int first = 0; first < tiles; first += kKept) {
-    const int end = min(first + kKept, tiles);
-#pragma unroll 1
-    while (place.tile < end) {
-      const uint8_t* from = ring.wait();
-      UnitFragment<kFormat> unit;
-      RunScales<kFormat> scales;
-      unit.load_bits(from, lane);
-      scales.load(from, lane);
-      ring.refill();
-      float products[2] = {0, 0};
-      multiply_unit<kFormat>(unit, scales, staged.x + place.unit * staged.kUnitBytes + lane % 4 * 16,
-                             zeros + 64 + lane % 4 * 16, staged.starts + place.unit * U::kRuns,
-                             staged.plain + place.unit * U::kRuns, lane, products);
-      const float factor = staged.factors[place.unit];
-#pragma unroll
-      for (int half = 0; half < 2; ++half) sums[half] = fmaf(factor, products[half], sums[half]);
-      const int at = (place.tile - first) * parts + (place.unit & (kRingWarps - 1));
-      if (place.advance(p.units) > 0) put_rows(partials + at * kTileRows, lane, sums);
-    }
-    __syncthreads();
-    outputs.store(partials, first, end);
-    if (end < tiles) __syncthreads();
-  }
+  multiply_tiles<kFormat, GemvShare<kHalf>::kTiles>(p, ring, space);
 #endif
 }
 
@@ -233,12 +264,11 @@ int gemv_slots(int units, int tiles) {
   return min(UnitRing<kFormat, GemvShare<kHalf>::kRings>::kSlots, (tiles * units + kRingWarps - 1) / kRingWarps);
 }
 
-// Shared memory that such a block needs: rings, zeros, x, and the sums of its tiles.
+// Shared memory that such a block needs: rings, and what is behind them.
 template <DType kFormat, bool kHalf>
 int gemv_shared_bytes(int units, int tiles) {
-  return kRingWarps * gemv_slots<kFormat, kHalf>(units, tiles) * Unit<kFormat>::kSize + kZeroBytes +
-         UnitX<kFormat, 1>::bytes(1, units) +
-         min(tiles, GemvShare<kHalf>::kTiles) * min(units, kRingWarps) * kTileRows * 4;
+  return kRingWarps * gemv_slots<kFormat, kHalf>(units, tiles) * Unit<kFormat>::kSize +
+         GemvSpace<kFormat>::bytes(units, tiles, GemvShare<kHalf>::kTiles);
 }
 
 // `tiles`: the most that a block has.

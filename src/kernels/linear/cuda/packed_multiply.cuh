@@ -10,15 +10,25 @@
 
 namespace millrace {
 
-// Zeros in shared memory, for the columns that are not a run's: as many as a unit of x has bytes, from 64 bytes on, so
-// that they are on the banks where x is not.
-inline constexpr int kZeroBytes = 640;
+// What a lane has of a unit's x: the runs lane / 4 of every eight. It has zeros for the products of all others, so that
+// this is all it ever reads of x.
+template <DType kFormat>
+__device__ __forceinline__ uint4 load_own_runs(const uint8_t* x, int lane) {
+  const int run = lane / 4, t = lane % 4;
+  if constexpr (Unit<kFormat>::kRun == 32) {
+    return *reinterpret_cast<const uint4*>(x + run * 64 + t * 16);
+  } else {
+    const uint8_t* first = x + run / 2 * 64 + run % 2 * 8 + t * 16;
+    const uint2 low = *reinterpret_cast<const uint2*>(first), high = *reinterpret_cast<const uint2*>(first + 256);
+    return {low.x, low.y, high.x, high.y};
+  }
+}
 
-// One token: sums of rows g and g + 8, over the runs 2 t and 2 t + 1 of every eight.
+// One token: sums of rows g and g + 8, over the runs 2 t and 2 t + 1 of every eight. `own` are the lane's runs of x.
 template <DType kFormat>
 __device__ __forceinline__ void multiply_unit(const UnitFragment<kFormat>& unit, const RunScales<kFormat>& scales,
-                                              const uint8_t* x, const uint8_t* zeros, const float* starts,
-                                              const float* plain, int lane, float (&sums)[2]) {
+                                              uint4 own, const float* starts, const float* plain, int lane,
+                                              float (&sums)[2]) {
   using U = Unit<kFormat>;
   constexpr int kEights = RunScales<kFormat>::kEights;
   float products[kEights][2][4];
@@ -35,18 +45,13 @@ __device__ __forceinline__ void multiply_unit(const UnitFragment<kFormat>& unit,
     uint32_t low[4], high[4];
     unit.decode_half(block, 0, low);
     unit.decode_half(block, 1, high);
-    if constexpr (U::kRun == 32) {
-      const uint4 xs = *reinterpret_cast<const uint4*>((lane / 4 == block ? x : zeros) + block * 64);
-      mma<__half>(products[0][0], low[0], high[0], low[1], high[1], xs.x, xs.y);
-      mma<__half>(products[0][1], low[2], high[2], low[3], high[3], xs.z, xs.w);
-    } else {
 #pragma unroll
-      for (int part = 0; part < 2; ++part) {
-        const int run = 2 * block + part;
-        const uint2 xs = *reinterpret_cast<const uint2*>((lane / 4 == run % 8 ? x : zeros) + block * 64 + part * 8);
-        mma<__half>(products[run / 8][part], low[2 * part], high[2 * part], low[2 * part + 1], high[2 * part + 1], xs.x,
-                    xs.y);
-      }
+    for (int part = 0; part < 2; ++part) {
+      const int run = U::kRun == 32 ? block : 2 * block + part;
+      const int eight = run / 8, pair = U::kRun == 32 ? part : eight;
+      const bool mine = lane / 4 == run % 8;
+      mma<__half>(products[eight][part], low[2 * part], high[2 * part], low[2 * part + 1], high[2 * part + 1],
+                  mine ? word(own, 2 * pair) : 0, mine ? word(own, 2 * pair + 1) : 0);
     }
   }
 #pragma unroll
@@ -69,8 +74,8 @@ __device__ __forceinline__ void multiply_unit(const UnitFragment<kFormat>& unit,
 // Up to eight tokens, one in each column.
 template <DType kFormat>
 __device__ __forceinline__ void multiply_unit(const UnitFragment<kFormat>& unit, const RunScales<kFormat>& scales,
-                                              const uint8_t* x, const uint8_t*, const float* starts, const float* plain,
-                                              int lane, float (&sums)[4]) {
+                                              const uint8_t* x, const float* starts, const float* plain, int lane,
+                                              float (&sums)[4]) {
   using U = Unit<kFormat>;
   constexpr int kParts = 32 / U::kRun;
 #pragma unroll

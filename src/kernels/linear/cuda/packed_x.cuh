@@ -40,9 +40,9 @@ struct UnitX {
     float peak = 0, sum = 0;
 #pragma unroll
     for (const float value : v) peak = fmaxf(peak, fabsf(value));
-#pragma unroll
-    for (int mask = 16; mask > 0; mask /= 2) peak = fmaxf(peak, __shfl_xor_sync(0xffffffffu, peak, mask));
-    const int exponent = min(max(static_cast<int>(__float_as_uint(peak) >> 23) - 127, -100), 127);
+    // The bits of floats that are not negative are in the order of the floats.
+    const uint32_t largest = __reduce_max_sync(0xffffffffu, __float_as_uint(peak));
+    const int exponent = min(max(static_cast<int>(largest >> 23) - 127, -100), 127);
     const float scale = __uint_as_float(static_cast<uint32_t>(127 + 14 - exponent) << 23);
     const float taken = !U::kWide && odd ? scale * 0.0625f : scale;
     auto* to = reinterpret_cast<uint32_t*>(x + token * stride + unit * kUnitBytes + lane / 4 * 64) + lane % 4;
@@ -90,6 +90,7 @@ struct EightFloats {
     return low.x * low.x + low.y * low.y + low.z * low.z + low.w * low.w +  //
            (high.x * high.x + high.y * high.y + high.z * high.z + high.w * high.w);
   }
+  __device__ __forceinline__ void times(const EightFloats& by, float (&to)[8]) const { scaled(by, 1, to); }
   __device__ __forceinline__ void scaled(const EightFloats& by, float factor, float (&to)[8]) const {
     const float v[8] = {low.x * by.low.x,   low.y * by.low.y,   low.z * by.low.z,   low.w * by.low.w,
                         high.x * by.high.x, high.y * by.high.y, high.z * by.high.z, high.w * by.high.w};

@@ -82,7 +82,10 @@ class UnitRing {
   __device__ __forceinline__ void fetch() {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const bool live = next_.tile < tiles_;
-    const uint32_t to = shared_address(ring_ + at_ * kSize) + static_cast<uint32_t>(lane * 16);
+    // Through a register that the compiler cannot see into: of a sum of a uniform address and the lane's it makes one
+    // operand of LDGSTS, which together with a cache hint is an illegal instruction (CUDA 13.0, sm_90a).
+    uint32_t to = shared_address(ring_ + at_ * kSize) + static_cast<uint32_t>(lane * 16);
+    asm volatile("" : "+r"(to));
 #pragma unroll
     for (int i = 0; i < kSize; i += 512) {
       copy_if(live && (i + 512 <= kSize || i + lane * 16 < kSize), to + static_cast<uint32_t>(i), from_ + i);
