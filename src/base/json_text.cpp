@@ -1,5 +1,6 @@
 #include "base/json_text.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace millrace {
@@ -22,6 +23,15 @@ std::string json_text(const nlohmann::json& json, int indent) {
 
 std::string json_text(const nlohmann::ordered_json& json, int indent) {
   return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+void append_json_string(std::string_view text, std::string& to) {
+  const auto is_plain = [](char c) { return c >= ' ' && c < '\x7f' && c != '"' && c != '\\'; };
+  if (std::all_of(text.begin(), text.end(), is_plain)) {
+    to.append(1, '"').append(text).append(1, '"');
+  } else {
+    to += json_text(nlohmann::json(text));
+  }
 }
 
 }  // namespace millrace

@@ -1,6 +1,7 @@
 #include "base/thread_pool.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace millrace {
 namespace {
@@ -15,27 +16,9 @@ inline void relax() {
 #endif
 }
 
-}  // namespace
-
-ThreadPool::ThreadPool(int threads) : threads_(std::max(1, threads)), shares_(static_cast<size_t>(threads_)) {
-  for (int worker = 1; worker < threads_; ++worker) workers_.emplace_back([this, worker] { work(worker); });
-}
-
-ThreadPool::~ThreadPool() {
-  stop_ = true;
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
-  for (auto& thread : workers_) thread.join();
-}
-
-void ThreadPool::run(FunctionRef<void(int)> body) {
-  if (threads_ == 1) return body(0);
-  body_ = &body;
-  running_.store(threads_ - 1, std::memory_order_relaxed);
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
-  body(0);
-  for (int spins = 0; running_.load(std::memory_order_acquire) != 0; ++spins) {
+template <typename Condition>
+void wait_until(const Condition& is_true) {
+  for (int spins = 0; !is_true(); ++spins) {
     if (spins < kSpins) {
       relax();
     } else {
@@ -44,16 +27,90 @@ void ThreadPool::run(FunctionRef<void(int)> body) {
   }
 }
 
-void ThreadPool::work(int worker) {
-  uint32_t seen = 0;
-  for (;;) {
-    for (int spins = 0; generation_.load(std::memory_order_acquire) == seen && spins < kSpins; ++spins) relax();
-    generation_.wait(seen, std::memory_order_acquire);
-    ++seen;
-    if (stop_) return;
+}  // namespace
+
+ThreadPool::ThreadPool(int threads) : threads_(std::max(1, threads)), shares_(static_cast<size_t>(threads_)) {
+  for (int worker = 1; worker < threads_; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+}
+
+ThreadPool::~ThreadPool() {
+  stop_ = true;
+  calls_.fetch_add(1, std::memory_order_release);
+  calls_.notify_all();
+  for (auto& thread : workers_) thread.join();
+}
+
+// Those who come late and find the last region closed count themselves in and out again, so the count is kept.
+void ThreadPool::open(const FunctionRef<void(int)>& body) {
+  body_ = &body;
+  ++region_;
+  came_.store(0, std::memory_order_relaxed);
+  inside_.fetch_and(~kClosed, std::memory_order_release);
+  calls_.fetch_add(1, std::memory_order_release);
+  calls_.notify_all();
+}
+
+void ThreadPool::close() {
+  inside_.fetch_or(kClosed, std::memory_order_relaxed);
+  wait_until([&] { return inside_.load(std::memory_order_acquire) == kClosed; });
+}
+
+void ThreadPool::run(FunctionRef<void(int)> body) {
+  if (threads_ == 1) return body(0);
+  open(body);
+  body(0);
+  wait_until([&] { return came_.load(std::memory_order_relaxed) == threads_ - 1; });
+  close();
+}
+
+void ThreadPool::enter(int worker, uint32_t& last_region) {
+  const bool closed = (inside_.fetch_add(1, std::memory_order_acq_rel) & kClosed) != 0;
+  if (!closed && region_ != last_region) {
+    last_region = region_;
+    came_.fetch_add(1, std::memory_order_relaxed);
     (*body_)(worker);
-    running_.fetch_sub(1, std::memory_order_release);
   }
+  inside_.fetch_sub(1, std::memory_order_release);
+}
+
+void ThreadPool::work(int worker) {
+  uint32_t seen = 0, last_region = 0;
+  for (;;) {
+    for (int spins = 0; calls_.load(std::memory_order_acquire) == seen && spins < kSpins; ++spins) relax();
+    calls_.wait(seen, std::memory_order_acquire);
+    seen = calls_.load(std::memory_order_acquire);
+    if (worker == threads_ - 1 && has_errands_.load(std::memory_order_acquire)) run_errands();
+    if (stop_) return;
+    enter(worker, last_region);
+  }
+}
+
+bool ThreadPool::errand(std::function<void()> task) {
+  if (threads_ == 1) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    errands_.push_back(std::move(task));
+    has_errands_.store(true, std::memory_order_release);
+  }
+  calls_.fetch_add(1, std::memory_order_release);
+  calls_.notify_all();
+  return true;
+}
+
+void ThreadPool::run_errands() {
+  std::vector<std::function<void()>> errands;
+  {
+    const std::lock_guard lock(mutex_);
+    errands.swap(errands_);
+    has_errands_.store(false, std::memory_order_release);
+  }
+  for (const auto& errand : errands) errand();
+  std::this_thread::yield();  // whoever waits for what was done and was given this core should run now, not in a region
+}
+
+// Workers go on errands before they enter a region.
+void ThreadPool::finish_errands() {
+  run([](int) {});
 }
 
 void ThreadPool::parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {
@@ -72,7 +129,7 @@ void ThreadPool::share(int64_t count, int64_t grain, FunctionRef<void(int, int64
     own.next.store(i * pieces / threads_, std::memory_order_relaxed);
     own.end = (i + 1) * pieces / threads_;
   }
-  run([&](int worker) {
+  const auto take_pieces = [&](int worker) {
     for (int i = 0; i < threads_; ++i) {
       Share& from = shares_[static_cast<size_t>((worker + i) % threads_)];
       for (;;) {
@@ -81,7 +138,11 @@ void ThreadPool::share(int64_t count, int64_t grain, FunctionRef<void(int, int64
         body(worker, piece * grain, std::min((piece + 1) * grain, count));
       }
     }
-  });
+  };
+  const FunctionRef<void(int)> taken(take_pieces);
+  open(taken);
+  take_pieces(0);
+  close();
 }
 
 }  // namespace millrace

@@ -273,6 +273,11 @@ std::span<const int32_t> Runner::run(const Batch& batch, FunctionRef<void()> mea
   return tokens;
 }
 
+bool Runner::errand(std::function<void()> task) {
+  const bool all_compute = device_->is_host() && options_.threads >= hardware().cores * hardware().threads_per_core;
+  return all_compute && pool_->errand(std::move(task));
+}
+
 Matrix Runner::hidden() { return results_->hidden(activations_->last, hidden_rows_.first, hidden_rows_.second); }
 
 Matrix Runner::logits() { return results_->logits(); }

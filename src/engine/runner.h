@@ -81,6 +81,11 @@ class Runner {
   // What each layer's attention asks for, with the batch left open.
   std::vector<AttentionProblem> attention_problems() const;
 
+  // Sends one of the computing threads on an errand (base/thread_pool.h) where every core computes. False: some other
+  // thread may do it as well.
+  bool errand(std::function<void()> task);
+  void finish_errands() { pool_->finish_errands(); }
+
   const Model& model() const { return *model_; }
   const WeightSource& source() const { return *source_; }
   const Hardware& hardware() const { return device_->hardware(); }

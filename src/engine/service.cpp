@@ -23,7 +23,8 @@ constexpr auto kStatsPeriod = std::chrono::milliseconds(100);  // often enough f
 // What happens on the engine's thread, and the notes that other threads leave for it.
 class Service::Loop {
  public:
-  Loop(Runner& runner, const ServiceOptions& options) : options_(options), engine_(runner, options.engine) {
+  Loop(Runner& runner, const ServiceOptions& options)
+      : options_(options), runner_(runner), engine_(runner, options.engine) {
     engine_.prepare_pace();
     thread_ = std::thread([this] { run(); });
   }
@@ -35,7 +36,10 @@ class Service::Loop {
     }
     wake_.notify_all();
     thread_.join();
+    runner_.finish_errands();
   }
+
+  bool errand(std::function<void()> task) { return runner_.errand(std::move(task)); }
 
   RequestId submit(Request request, OnEmission on_emission) {
     const int32_t choices = request.choices;
@@ -217,6 +221,7 @@ class Service::Loop {
   }
 
   const ServiceOptions options_;
+  Runner& runner_;
   Engine engine_;
 
   // Of the engine's thread.
@@ -244,6 +249,7 @@ RequestId Service::submit(Request request, OnEmission on_emission) {
   return loop_->submit(std::move(request), std::move(on_emission));
 }
 void Service::cancel(RequestId id, int32_t choice) { loop_->cancel(id, choice); }
+bool Service::errand(std::function<void()> task) { return loop_->errand(std::move(task)); }
 EngineStats Service::stats() const { return loop_->stats(); }
 bool Service::drain(std::chrono::milliseconds patience) { return loop_->drain(patience); }
 bool Service::draining() const { return loop_->draining(); }

@@ -37,6 +37,10 @@ class Service {
   static constexpr int32_t kAllChoices = -1;
   void cancel(RequestId id, int32_t choice = kAllChoices);
 
+  // For OnEmission: a thread that computes, and is not the engine's, does this before it goes on. False: there is none
+  // to spare, or no need, since cores are free; any other thread may do it then. The task must not throw.
+  bool errand(std::function<void()> task);
+
   EngineStats stats() const;  // as of the last step
 
   // Takes no more requests and waits until all have ended; what is left after `patience` is cancelled. True: nothing

@@ -6,12 +6,12 @@ namespace millrace {
 namespace {
 
 constexpr double kNewest = 0.2;  // share of the newest step in the averages
-// What streams take alone changes little from step to step: one that was held up by something else does not make room
-// for prompts.
+// What steps take changes little from one to the next. One that was held up by something else neither makes room for
+// prompts, where streams ran alone, nor takes it away from them for long.
 constexpr double kMostGrowth = 1.25;
 
 void follow(double& average, bool& known, double value) {
-  average = known ? average + kNewest * (value - average) : value;
+  average = known ? average + kNewest * (std::min(value, kMostGrowth * average) - average) : value;
   known = true;
 }
 
@@ -53,12 +53,8 @@ void StepPacer::record(const Decodes& decodes, int64_t chunk, int64_t past, doub
   if (decodes.rows == 0 || estimate_.by_rows.empty()) return;
   const double estimate = estimate_.us(decodes.rows, decodes.positions, chunk, past);
   if (estimate <= 0) return;
-  if (chunk == 0) {
-    const double ratio = us / estimate;
-    follow(alone_, alone_known_, alone_known_ ? std::min(ratio, kMostGrowth * alone_) : ratio);
-  } else {
-    follow(mixed_, mixed_known_, us / estimate);
-  }
+  const double ratio = us / estimate;
+  chunk == 0 ? follow(alone_, alone_known_, ratio) : follow(mixed_, mixed_known_, ratio);
 }
 
 }  // namespace millrace

@@ -1,6 +1,7 @@
 // POST /v1/chat/completions.
 #include <ctime>
 
+#include "base/json_text.h"
 #include "server/answer_json.h"
 #include "server/answer_sink.h"
 #include "server/api.h"
@@ -121,7 +122,6 @@ class ChatStream final : public AnswerSink {
     Json logprobs;  // that go out with the next chunk
   };
 
-  // One for each token: what chunks share is written once, and only what differs is built as JSON.
   void send(int index, Json delta, const char* finish = nullptr) {
     Choice& c = choices_[static_cast<size_t>(index)];
     if (!std::exchange(c.has_role, true)) {
@@ -130,17 +130,35 @@ class ChatStream final : public AnswerSink {
       first.update(delta);
       delta = std::move(first);
     }
-    Json logprobs =
-        c.logprobs.is_null() ? Json() : Json{{"content", std::exchange(c.logprobs, {})}, {"refusal", nullptr}};
-    std::string text = chunk_ + std::to_string(index) + ",\"delta\":" + to_text(delta);
-    text += ",\"logprobs\":" + to_text(logprobs);
-    text += ",\"finish_reason\":" + to_text(finish == nullptr ? Json() : Json(finish)) + "}]";
-    if (continuous_usage_) {
-      text += ",\"usage\":" + to_text(usage_json(call_->usage));
-    } else if (include_usage_) {
-      text += ",\"usage\":null";
+    send_text(index, to_text(delta), finish);
+  }
+
+  // There is one for each token, while every core computes: only what is no plain text is built as JSON.
+  void send_content(int index, std::string_view text) {
+    if (!choices_[static_cast<size_t>(index)].has_role) return send(index, {{"content", text}});
+    delta_ = "{\"content\":";
+    append_json_string(text, delta_);
+    send_text(index, delta_ += '}');
+  }
+
+  // What all chunks share is written once.
+  void send_text(int index, std::string_view delta, const char* finish = nullptr) {
+    Choice& c = choices_[static_cast<size_t>(index)];
+    event_.assign(chunk_).append(std::to_string(index)).append(",\"delta\":").append(delta).append(",\"logprobs\":");
+    if (c.logprobs.is_null()) {
+      event_ += "null";
+    } else {
+      event_ += to_text(Json{{"content", std::exchange(c.logprobs, {})}, {"refusal", nullptr}});
     }
-    call_->raw_event(text += '}');
+    event_ += ",\"finish_reason\":";
+    event_ += finish == nullptr ? "null" : to_text(finish);
+    event_ += "}]";
+    if (continuous_usage_) {
+      event_ += ",\"usage\":" + to_text(usage_json(call_->usage));
+    } else if (include_usage_) {
+      event_ += ",\"usage\":null";
+    }
+    call_->raw_event(event_ += '}');
   }
 
   void on_logprobs(int choice, const std::vector<TokenLogprobs>& logprobs) override {
@@ -152,7 +170,7 @@ class ChatStream final : public AnswerSink {
   void on_piece(int choice, const AnswerPiece& piece) override {
     switch (piece.kind) {
       case AnswerPiece::Kind::Content:
-        return send(choice, {{"content", piece.text}});
+        return send_content(choice, piece.text);
       case AnswerPiece::Kind::Reasoning:
         return send(choice, {{"reasoning_content", piece.text}});
       case AnswerPiece::Kind::Call: {
@@ -169,7 +187,7 @@ class ChatStream final : public AnswerSink {
 
   // Every token is a chunk, so that clients can time them; but nothing comes between the pieces of a call.
   void on_silence(int choice) override {
-    if (!tools_) send(choice, {{"content", ""}});
+    if (!tools_) send_content(choice, "");
   }
 
   void on_finish(int choice, FinishReason finish, bool called_tools) override {
@@ -180,7 +198,8 @@ class ChatStream final : public AnswerSink {
 
   const Tokenizer& tokenizer_;
   ChatHead head_;
-  std::string chunk_;  // the beginning of each
+  std::string chunk_;          // the beginning of each
+  std::string delta_, event_;  // being written
   bool include_usage_, continuous_usage_, tools_;
   std::vector<Choice> choices_;
 };

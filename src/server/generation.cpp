@@ -109,14 +109,12 @@ void Generation::on_emission(size_t prompt, const Emission& emission) {
   const std::lock_guard lock(mutex_);
   arrivals_.push_back(std::move(arrival));
   if (std::exchange(processing_, true)) return;
-  // A piece of a stream is little work: done where it is written it wakes one thread instead of two, which on a machine
-  // whose cores all compute is much of what a token costs. Whole answers may be large, and others would wait for them.
+  // A piece of a stream is little work. Where all cores compute it is an errand, since a thread that must be woken
+  // would interrupt one of them in the middle of a step, and all would wait for it; else it is done where it is
+  // written, which wakes one thread instead of two. Whole answers may be large, and others would wait for them.
   auto task = [self = shared_from_this()] { self->process(); };
-  if (call_->streaming()) {
-    call_->exchange().post(std::move(task));
-  } else {
-    workers_.post(std::move(task));
-  }
+  if (!call_->streaming()) return workers_.post(std::move(task));
+  if (!model_.service().errand(task)) call_->exchange().post(std::move(task));
 }
 
 void Generation::process() {

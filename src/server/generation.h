@@ -72,7 +72,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void submit_next();
   void submit_some();
   void on_emission(size_t prompt, const Emission& emission);  // on the engine's thread
-  void process();  // on the I/O thread where the answer is streamed, else on a worker
+  void process();                                             // of one thread at a time
   void take(Arrival& arrival);
   void take_token(Choice& choice, int index, Arrival& arrival);
   void tell(Choice& choice, int index, std::string text, FinishReason finish);

@@ -31,6 +31,7 @@ void HttpExchange::begin_stream(HttpReply head) {
 }
 
 void HttpExchange::write(std::string bytes) {
+  if (connection_->write_now(bytes)) return;
   connection_->post([c = connection_, bytes = std::move(bytes)]() mutable { c->write(std::move(bytes)); });
 }
 

@@ -30,11 +30,13 @@ struct HttpReply {
   HttpHeaders headers;
 };
 
-// The connection an exchange answers on. Its functions are called on the I/O thread only.
+// The connection an exchange answers on. Its functions are called on the I/O thread only, but for the first two.
 class HttpConnection {
  public:
   virtual ~HttpConnection() = default;
   virtual void post(std::function<void()> task) = 0;  // from any thread
+  // Writes a piece of a stream without the I/O thread. False: it must be written through it.
+  virtual bool write_now(std::string_view bytes) = 0;
   virtual void answer(HttpReply reply) = 0;
   virtual void begin_stream(HttpReply head) = 0;
   virtual void write(std::string bytes) = 0;

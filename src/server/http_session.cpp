@@ -175,6 +175,7 @@ std::string HttpSession::head_text(const HttpReply& reply, bool stream) const {
 
 void HttpSession::answer(HttpReply reply) {
   if (state_ != State::Answering || ended_) return;
+  close_lane();
   if (streaming_) return close();  // a stream that was dropped: its end must not look like a whole one
   ended_ = true;
   std::string text = head_text(reply, false);
@@ -191,8 +192,71 @@ void HttpSession::begin_stream(HttpReply head) {
 }
 
 void HttpSession::write(std::string bytes) {
+  {
+    const std::lock_guard lock(lane_);
+    --behind_;
+  }
+  send(bytes);
+}
+
+bool HttpSession::write_now(std::string_view bytes) {
+  const std::lock_guard lock(lane_);
+  if (!lane_open_) {
+    ++behind_;
+    return false;
+  }
+  framed_.clear();
+  append_chunk(bytes, framed_);
+  const auto written = transport_->write_now(framed_);
+  if (written && written->bytes == framed_.size()) {
+    progress_ = Clock::now();
+    return true;
+  }
+  lane_open_ = false;
+  ++behind_;
+  if (!written) return false;
+  post([self = shared_from_this(), good = written->good, rest = framed_.substr(written->bytes)] {
+    self->take_rest(good, rest);
+  });
+  return true;
+}
+
+// Of a piece that did not go by the lane as a whole.
+void HttpSession::take_rest(bool good, std::string_view rest) {
+  {
+    const std::lock_guard lock(lane_);
+    --behind_;
+  }
+  if (closed()) return;
+  if (!good) return too_slow();
+  queue(rest);
+}
+
+void HttpSession::open_lane() {
+  if (state_ != State::Answering || !streaming_ || ended_ || old_ || writing_now_) return;
+  const std::lock_guard lock(lane_);
+  lane_open_ = behind_ == 0;
+}
+
+void HttpSession::close_lane() {
+  const std::lock_guard lock(lane_);
+  lane_open_ = false;
+}
+
+void HttpSession::note_progress() {
+  const std::lock_guard lock(lane_);
+  progress_ = Clock::now();
+}
+
+HttpSession::Clock::time_point HttpSession::last_progress() {
+  const std::lock_guard lock(lane_);
+  return progress_;
+}
+
+void HttpSession::send(std::string_view bytes) {
   if (state_ != State::Answering || !streaming_ || ended_ || bytes.empty()) return;
   if (out_.size() + writing_.size() - written_ + bytes.size() > host_.limits.backlog) return too_slow();
+  close_lane();
   if (old_) return queue(bytes);
   append_chunk(bytes, out_);
   if (!writing_now_) write_more();
@@ -200,6 +264,7 @@ void HttpSession::write(std::string bytes) {
 
 void HttpSession::end_stream() {
   if (state_ != State::Answering || !streaming_ || ended_) return;
+  close_lane();
   ended_ = true;
   if (!old_) queue("0\r\n\r\n");
   if (!writing_now_) answered();
@@ -220,7 +285,7 @@ void HttpSession::write_more() {
     writing_.clear();
     writing_.swap(out_);
     written_ = 0;
-    progress_ = Clock::now();
+    note_progress();
   }
   writing_now_ = true;
   transport_->write(std::string_view(writing_).substr(written_),
@@ -231,10 +296,11 @@ void HttpSession::on_written(bool good, size_t bytes) {
   writing_now_ = false;
   if (closed()) return;
   if (!good) return too_slow();
-  progress_ = Clock::now();
+  note_progress();
   written_ += bytes;
   if (written_ < writing_.size() || !out_.empty()) return write_more();
-  if (state_ == State::Answering && ended_) answered();
+  if (state_ == State::Answering && ended_) return answered();
+  open_lane();
 }
 
 void HttpSession::answered() {
@@ -262,6 +328,7 @@ void HttpSession::drain() {
 
 void HttpSession::close() {
   if (closed()) return;
+  close_lane();
   state_ = State::Closed;
   message_.reset();
   release_body();
@@ -285,8 +352,9 @@ void HttpSession::tick(Clock::time_point now) {
       }
       return;
     case State::Answering:
-      if (writing_now_ && now - progress_ > limits.write_time) return too_slow();
-      if (events_ && !ended_ && !writing_now_ && now - progress_ >= limits.comment_every) write(": keep-alive\n\n");
+      if (writing_now_ && now - last_progress() > limits.write_time) return too_slow();
+      if (events_ && !ended_ && !writing_now_ && now - last_progress() >= limits.comment_every)
+        send(": keep-alive\n\n");
       return;
     case State::Lingering:
       if (waited > limits.linger_time) close();

@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <string_view>
 
 #include "server/http.h"
 #include "server/http_transport.h"
@@ -44,6 +46,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   bool closed() const { return state_ == State::Closed; }
 
   void post(std::function<void()> task) override { transport_->post(std::move(task)); }
+  bool write_now(std::string_view bytes) override;
   void answer(HttpReply reply) override;
   void begin_stream(HttpReply head) override;
   void write(std::string bytes) override;
@@ -61,6 +64,12 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   void refuse(int status, const std::string& what);
   void peer_left();
   void too_slow();
+  void send(std::string_view bytes);  // a piece of a stream
+  void take_rest(bool good, std::string_view rest);
+  void open_lane();
+  void close_lane();
+  void note_progress();
+  Clock::time_point last_progress();
   void queue(std::string_view bytes);
   void write_more();
   void on_written(bool good, size_t bytes);
@@ -87,6 +96,13 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   std::string out_, writing_;  // to be written; being written
   size_t written_ = 0;         // of writing_
   bool writing_now_ = false;
+
+  // The lane on which other threads write pieces of a stream at once. It is open while nothing else is to be written:
+  // the I/O thread closes it before it writes, ends or closes itself, and opens it when all of that is done.
+  std::mutex lane_;  // of what follows
+  bool lane_open_ = false;
+  int behind_ = 0;              // pieces that did not go by the lane, on their way to the I/O thread
+  std::string framed_;          // a piece with its frame
   Clock::time_point progress_;  // of writing
 };
 

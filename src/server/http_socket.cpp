@@ -1,6 +1,9 @@
 #include "server/http_socket.h"
 
+#include <sys/socket.h>
+
 #include <boost/asio/post.hpp>
+#include <cerrno>
 
 namespace millrace {
 namespace {
@@ -22,6 +25,12 @@ class PlainTransport final : public HttpTransport {
   void write(std::string_view from, Done done) override {
     socket_.async_write_some(boost::asio::buffer(from.data(), from.size()),
                              [done = std::move(done)](BoostError error, size_t bytes) { done(!error, bytes); });
+  }
+
+  std::optional<Written> write_now(std::string_view from) override {
+    const ssize_t sent = ::send(socket_.native_handle(), from.data(), from.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent >= 0) return Written{true, static_cast<size_t>(sent)};
+    return Written{errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR, 0};
   }
 
   void finish(Done done) override {

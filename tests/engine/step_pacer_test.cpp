@@ -57,6 +57,16 @@ TEST(StepPacer, AStepThatWasHeldUpMakesNoRoom) {
   EXPECT_LE(pacer.chunk({8, 0}, PromptLength::Long, 0, 512), usual + 1);
 }
 
+TEST(StepPacer, AStepThatWasHeldUpTakesNoRoomAway) {
+  StepPacer pacer([] { return linear_estimate(1); }, {});
+  pacer.chunk({8, 0}, PromptLength::Long, 0, 512);
+  for (int i = 0; i < 20; ++i) pacer.record({8, 0}, 0, 0, real_us(8));
+  for (int i = 0; i < 20; ++i) pacer.record({8, 0}, 4, 0, real_us(12));
+  const int64_t usual = pacer.chunk({8, 0}, PromptLength::Long, 0, 512);
+  pacer.record({8, 0}, 4, 0, 50 * real_us(12));
+  EXPECT_GE(pacer.chunk({8, 0}, PromptLength::Long, 0, 512), usual - 1);
+}
+
 // Simulated steps on a clock of our own: however wrong the estimate is, streams soon keep their pace.
 TEST(StepPacer, LearnsWhatStepsTake) {
   for (const double factor : {0.2, 1.0, 5.0}) {

@@ -14,8 +14,8 @@ from conftest import BUILD
 
 
 class Server:
-    def __init__(self, model, *args, env=None, wait=True):
-        command = [BUILD / "millrace", "serve", "-m", model, "--port", "0", "--log-format", "json", "--threads", "1", *args]
+    def __init__(self, model, *args, env=None, wait=True, threads=1):
+        command = [BUILD / "millrace", "serve", "-m", model, "--port", "0", "--log-format", "json", "--threads", threads, *args]
         self.process = subprocess.Popen(
             list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
         self.log = []
@@ -106,12 +106,19 @@ class Server:
         self.reader.join(5)
         return code
 
+    def sanitizer_report(self):
+        """What a sanitizer found, where the server was built with one."""
+        first = next((i for i, line in enumerate(self.log) if re.search(r"runtime error:|(Address|Leak|Thread)Sanitizer", line)), None)
+        return "" if first is None else "".join(self.log[first:first + 60])
+
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         try:
-            self.stop()
+            code = self.stop()
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise
+        assert code >= 0, f"ended by signal {-code}: " + "".join(self.log[-20:])
+        assert not self.sanitizer_report(), self.sanitizer_report()

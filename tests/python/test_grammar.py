@@ -34,6 +34,14 @@ SCHEMAS = [
     {"type": "integer", "minimum": 0, "multipleOf": 5}, {"type": "integer", "exclusiveMinimum": 0, "multipleOf": 12}, {"type": "number", "minimum": -3, "multipleOf": 7},
     {"type": "string", "enum": ["a", "éé", "abc", "abcdef"], "minLength": 2, "maxLength": 4}, {"enum": [1, 5, "x", [1, 2], {"a": 1}], "minimum": 3, "maxItems": 1, "minProperties": 1},
     {"type": "integer", "exclusiveMinimum": -1000, "exclusiveMaximum": -998}, {"type": "number", "minimum": 0.001, "maximum": 0.002}, {}, True,
+    {"type": "string", "pattern": "^[A-Z]{2}-\\d{4}(-[a-f0-9]+)?$", "maxLength": 12}, {"type": "string", "pattern": "[0-9]{3}", "minLength": 5, "maxLength": 9},
+    {"type": "string", "pattern": "^(foo|bar(?:baz)?)+$", "minLength": 7}, {"type": "string", "pattern": "^a*b?(cd)*$|^x+y+$", "minLength": 3, "maxLength": 5},
+    {"type": "string", "format": "email", "maxLength": 16}, {"type": "string", "format": "uri", "minLength": 14, "maxLength": 30},
+    {"type": "string", "format": "hostname", "maxLength": 12}, {"type": "string", "format": "relative-json-pointer"}, {"type": "string", "format": "color", "maxLength": 3},
+    {"type": "integer", "minimum": -9007199254740991, "maximum": 9007199254740991}, {"type": "integer", "minimum": 3, "maximum": 9223372036854775807},
+    {"type": "integer", "format": "uint8"}, {"type": "integer", "format": "uint64"},
+    {"$defs": {"c": {"enum": ["r", "g", "b", 4]}}, "type": "array", "items": {"$ref": "#/$defs/c"}, "uniqueItems": True, "minItems": 2},
+    {"type": "array", "items": {"anyOf": [{"enum": [1, 2, 3]}, {"const": "x"}, {"enum": [3, 4]}]}, "uniqueItems": True, "maxItems": 3},
 ]
 
 

@@ -17,6 +17,7 @@ namespace millrace {
 struct FakeWire {
   std::string in, out;
   bool in_ended = false, stalled = false, finished = false, closed = false;
+  bool at_once = false, left = false;  // whether other threads may write at once; the other side has left
   size_t write_at_most = 1 << 20, read_at_most = 1 << 20;
   std::deque<std::function<void()>> tasks;
   std::span<char> into;
@@ -55,6 +56,13 @@ class FakeTransport final : public HttpTransport {
     const size_t n = std::min(from.size(), wire_->write_at_most);
     wire_->out += from.substr(0, n);
     wire_->tasks.emplace_back([done = std::move(done), n] { done(true, n); });
+  }
+  std::optional<Written> write_now(std::string_view from) override {
+    if (!wire_->at_once) return std::nullopt;
+    if (wire_->left) return Written{false, 0};
+    const size_t n = wire_->stalled ? 0 : std::min(from.size(), wire_->write_at_most);
+    wire_->out += from.substr(0, n);
+    return Written{true, n};
   }
   void finish(Done done) override {
     wire_->finished = true;

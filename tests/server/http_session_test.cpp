@@ -182,6 +182,63 @@ TEST_F(HttpSessionTest, StreamsInChunks) {
   EXPECT_EQ(seen_.size(), 2u);
 }
 
+TEST_F(HttpSessionTest, StreamsAreWrittenAtOnceWhereTheWireCan) {
+  answer_at_once_ = false;
+  wire_->at_once = true;
+  send(kPost);
+  open_->begin_stream({.content_type = "text/event-stream"});
+  open_->write("early;");  // the head is not written yet
+  wire_->run();
+  EXPECT_TRUE(wire_->out.ends_with("6\r\nearly;\r\n"));
+  wire_->out.clear();
+  open_->write("one");
+  EXPECT_EQ(wire_->out, "3\r\none\r\n") << "nothing had to run for it";
+  later(std::chrono::seconds(60));
+  open_->write("two");
+  open_->end_stream();
+  wire_->run();
+  EXPECT_EQ(wire_->out, "3\r\none\r\ne\r\n: keep-alive\n\n\r\n3\r\ntwo\r\n0\r\n\r\n");
+  EXPECT_FALSE(wire_->closed);
+}
+
+TEST_F(HttpSessionTest, PiecesStayInOrderWhenTheWireTakesLittle) {
+  answer_at_once_ = false;
+  wire_->at_once = true;
+  const auto seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  send(kPost);
+  open_->begin_stream({.content_type = "text/event-stream"});
+  wire_->run();
+  wire_->out.clear();
+  std::string expected;
+  for (int i = 0; i < 500; ++i) {
+    wire_->write_at_most = random() % 3 == 0 ? 1 + random() % 8 : 1 << 20;
+    open_->write("abcd");
+    expected += "4\r\nabcd\r\n";
+    if (random() % 2 == 0) wire_->run();
+  }
+  open_->end_stream();
+  wire_->run();
+  EXPECT_EQ(wire_->out, expected + "0\r\n\r\n");
+}
+
+TEST_F(HttpSessionTest, AWriteAtOnceNoticesAClientThatLeft) {
+  answer_at_once_ = false;
+  wire_->at_once = true;
+  send(kPost);
+  open_->begin_stream({.content_type = "text/event-stream"});
+  wire_->run();
+  bool gone = false;
+  open_->on_gone([&] { gone = true; });
+  wire_->left = true;
+  open_->write("one");
+  open_->write("two");
+  wire_->run();
+  EXPECT_TRUE(gone);
+  EXPECT_TRUE(wire_->closed);
+}
+
 TEST_F(HttpSessionTest, OldClientsGetTheStreamPlain) {
   answer_at_once_ = false;
   send("GET / HTTP/1.0\r\n\r\n");

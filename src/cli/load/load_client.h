@@ -20,8 +20,7 @@ struct LoadedRequest {
   std::string problem;  // empty: a whole answer
 };
 
-// One server-sent stream: kept as it comes, read when it has ended. Client and server often share a machine, and what a
-// client does for each token would be measured as the server's.
+// One server-sent stream, however its bytes are cut.
 class AnswerStream {
  public:
   explicit AnswerStream(LoadedRequest& request) : request_(request) {}

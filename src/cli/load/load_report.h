@@ -31,7 +31,7 @@ LoadReport summarise(const std::vector<LoadedRequest>& requests);
 
 nlohmann::json to_json(const LoadReport& report);
 nlohmann::json to_json(const std::vector<LoadedRequest>& requests);  // each of them, times in seconds from the start
-void print_report(const LoadReport& report);  // a table and a plot, for a terminal
+void print_report(const LoadReport& report);                         // a table and a plot, for a terminal
 std::string plot_svg(const LoadReport& report, const std::string& title);
 
 }  // namespace millrace

@@ -1,7 +1,6 @@
 #include "kernels/attention/flash.h"
 
 #include <algorithm>
-#include <atomic>
 
 namespace millrace {
 
@@ -33,10 +32,9 @@ void FlashAttention::run(const Args& args, const Executor& executor) const {
   const AttentionSchedule schedule(args, method_.query_tile, pool.size());
   const AttentionWorkspace space(args.heads, args.kv.head_dim, method_.query_tile, pool.size());
   if (schedule.chunks() == 1) return run_chunk(args, schedule, space, executor.workspace, 0, 0);
-  std::atomic<int> next{0};
-  pool.run([&](int worker) {
-    for (int chunk; (chunk = next.fetch_add(1, std::memory_order_relaxed)) < schedule.chunks();) {
-      run_chunk(args, schedule, space, executor.workspace, worker, chunk);
+  pool.share(schedule.chunks(), 1, [&](int worker, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      run_chunk(args, schedule, space, executor.workspace, worker, static_cast<int>(i));
     }
   });
   join(args, schedule, space, executor.workspace);

@@ -171,8 +171,10 @@ std::string number_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
   const int fraction = whole ? 0 : kFraction;
   const __int128 unit = whole ? 1 : kScale;
   const __int128 end = static_cast<__int128>(kLargest) * unit - 1;
-  const __int128 least = bounds.least ? scaled(*bounds.least, bounds.above, true, fraction) : -end;
-  const __int128 most = bounds.most ? scaled(*bounds.most, bounds.below, false, fraction) : end;
+  // Bounds beyond what is written anyway, such as those of 64-bit integers, leave it as it is.
+  const bool low = bounds.least && *bounds.least > -kLargest, high = bounds.most && *bounds.most < kLargest;
+  const __int128 least = low ? scaled(*bounds.least, bounds.above, true, fraction) : -end;
+  const __int128 most = high ? scaled(*bounds.most, bounds.below, false, fraction) : end;
   if (least > most) fail(ErrorKind::Usage, "no number is between the bounds");
   if (bounds.multiple_of > 1) {
     const bool many = (most - least) / bounds.multiple_of > kMostListed;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "sampling/grammar/counted_pattern.h"
 #include "sampling/grammar/regex_ast.h"
 
 namespace millrace {
@@ -73,7 +74,7 @@ class Writer {
   std::string write(const PatternNode& node) {
     switch (node.kind) {
       case Kind::Characters:
-        return json_ ? json_character(node.characters) : ebnf_class(node.characters);
+        return character(node.characters);
       case Kind::Sequence:
         return join(node.parts, " ");
       case Kind::Choice:
@@ -88,6 +89,10 @@ class Writer {
         break;
     }
     return "\"\"";
+  }
+
+  std::string character(const CharSet& characters) const {
+    return json_ ? json_character(characters) : ebnf_class(characters);
   }
 
  private:
@@ -149,20 +154,21 @@ PatternNode* single_repeat(PatternNode& node) {
 
 int64_t tighter(int64_t a, int64_t b) { return a < 0 ? b : b < 0 ? a : std::min(a, b); }
 
-// False: no match has such a length.
-bool restrict_lengths(PatternNode& node, Lengths lengths) {
+enum class Fit : uint8_t { Never, Always, Counted };
+
+// Whether the matches have such a length. That of a single repetition is set to it.
+Fit restrict_lengths(PatternNode& node, Lengths lengths) {
   const Range range = lengths_of(node);
   const bool fits =
       range.least >= lengths.least && (lengths.most < 0 || (range.most >= 0 && range.most <= lengths.most));
-  if (fits) return true;
+  if (fits) return Fit::Always;
   if ((lengths.most >= 0 && range.least > lengths.most) || (range.most >= 0 && range.most < lengths.least))
-    return false;
+    return Fit::Never;
   PatternNode* repeat = single_repeat(node);
-  if (!repeat)
-    fail(ErrorKind::Usage, "a pattern with minLength or maxLength is only possible where its own length can be set");
+  if (repeat == nullptr) return Fit::Counted;
   repeat->least = std::max(repeat->least, lengths.least);
   repeat->most = tighter(repeat->most, lengths.most);
-  return true;
+  return Fit::Always;
 }
 
 PatternNode anything() {
@@ -210,8 +216,14 @@ std::string regex_to_ebnf(std::string_view regex, RegexUse use, Lengths lengths,
   std::string text;
   for (Anchored& anchored : alternatives(std::move(parsed))) {
     PatternNode node = use == RegexUse::Answer ? std::move(anchored.node) : with_surroundings(std::move(anchored));
-    if (!restrict_lengths(node, lengths)) continue;
-    text += (text.empty() ? "" : " | ") + Writer(use, ebnf).write(node);
+    const Fit fit = restrict_lengths(node, lengths);
+    if (fit == Fit::Never) continue;
+    Writer writer(use, ebnf);
+    const std::string way = fit == Fit::Always
+                                ? writer.write(node)
+                                : counted_pattern_to_ebnf(
+                                      node, lengths, [&](const CharSet& set) { return writer.character(set); }, ebnf);
+    if (!way.empty()) text += (text.empty() ? "" : " | ") + way;
   }
   if (text.empty()) fail(ErrorKind::Usage, "no text matches the pattern and its lengths");
   return ebnf.add(text);

@@ -1,6 +1,8 @@
 #include "sampling/grammar/schema_writer.h"
 
 #include <algorithm>
+#include <array>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -15,6 +17,7 @@ namespace millrace {
 namespace {
 
 constexpr int kDeepestSchema = 100;
+constexpr int64_t kMostDistinct = 64;  // values of an array without duplicates
 
 void refuse_unsupported(const Schema& schema) {
   for (const char* keyword :
@@ -28,6 +31,24 @@ void refuse_unsupported(const Schema& schema) {
     const bool harmless = unevaluated && (*found == true || closes);
     if (!harmless) fail(ErrorKind::Usage, "the schema uses \"{}\", which cannot be enforced", keyword);
   }
+}
+
+// Of the integer formats that OpenAPI and its generators use. Wider ones hold all integers that are written; what is no
+// format of numbers is a remark.
+void add_format_bounds(std::string_view format, NumberBounds& bounds) {
+  constexpr std::array<std::tuple<std::string_view, double, double>, 6> kIntegers = {
+      {{"int8", -128, 127},
+       {"int16", -32768, 32767},
+       {"int32", -2147483648.0, 2147483647.0},
+       {"uint8", 0, 255},
+       {"uint16", 0, 65535},
+       {"uint32", 0, 4294967295.0}}};
+  for (const auto& [name, least, most] : kIntegers) {
+    if (name != format) continue;
+    bounds.at_least(least, false);
+    bounds.at_most(most, false);
+  }
+  if (format == "uint" || format == "uint64") bounds.at_least(0, false);
 }
 
 Schema without_annotations(const Schema& schema) {
@@ -161,15 +182,14 @@ SchemaWriter::Rule SchemaWriter::typed(const std::string& type, const Schema& sc
 SchemaWriter::Rule SchemaWriter::string(const Schema& schema) {
   const Lengths lengths{count_of(schema, "minLength", 0), count_of(schema, "maxLength", -1)};
   if (lengths.most >= 0 && lengths.least > lengths.most) return {};
-  const std::string pattern = text_of(schema, "pattern"), format = text_of(schema, "format");
-  const bool has_pattern = schema.contains("pattern"), has_format = schema.contains("format");
-  if (has_pattern && has_format)
+  const std::string pattern = text_of(schema, "pattern");
+  const std::string_view format = string_format_regex(text_of(schema, "format"), lengths.most);
+  const bool has_pattern = schema.contains("pattern");
+  if (has_pattern && !format.empty())
     fail(ErrorKind::Usage, "the schema has a string with both pattern and format, which cannot be combined");
-  if (!has_pattern && !has_format)
+  if (!has_pattern && format.empty())
     return "\"\\\"\" " + ebnf_repeat(character(), lengths.least, lengths.most) + " \"\\\"\"";
-  const std::string_view regex = has_pattern ? std::string_view(pattern) : string_format_regex(format);
-  if (has_format && regex.empty())
-    fail(ErrorKind::Usage, "the schema has a string of format \"{}\", which cannot be enforced", format);
+  const std::string_view regex = has_pattern ? std::string_view(pattern) : format;
   return "\"\\\"\" " + regex_to_ebnf(regex, RegexUse::JsonString, lengths, ebnf_) + " \"\\\"\"";
 }
 
@@ -178,23 +198,20 @@ SchemaWriter::Rule SchemaWriter::number(const Schema& schema, bool integer) {
   bounds.integer = integer;
   for (const char* keyword : {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"}) {
     const auto found = schema.find(keyword);
-    if (found == schema.end()) continue;
+    if (found == schema.end() || found->is_boolean()) continue;
     if (!found->is_number()) fail(ErrorKind::Usage, "the schema's {} is not a number", keyword);
-    const bool exclusive = keyword[0] == 'e';
+    const bool is_minimum = std::string_view(keyword).ends_with("inimum");
+    // Draft 4 says with a boolean whether the bound beside it counts.
+    const Schema beside = schema.value(is_minimum ? "exclusiveMinimum" : "exclusiveMaximum", Schema(false));
+    const bool exclusive = keyword[0] == 'e' || beside == true;
     const double bound = found->get<double>();
-    if (std::string_view(keyword).ends_with("inimum")) {
+    if (is_minimum) {
       bounds.at_least(bound, exclusive);
     } else {
       bounds.at_most(bound, exclusive);
     }
   }
-  const std::string format = text_of(schema, "format");
-  if (format == "int32") {
-    bounds.at_least(-2147483648.0, false);
-    bounds.at_most(2147483647.0, false);
-  } else if (!format.empty() && format != "int64" && format != "float" && format != "double") {
-    fail(ErrorKind::Usage, "the schema has a number of format \"{}\", which cannot be enforced", format);
-  }
+  add_format_bounds(text_of(schema, "format"), bounds);
   if (const auto multiple = schema.find("multipleOf"); multiple != schema.end()) {
     const bool whole = multiple->is_number() && *multiple > 0 && *multiple < 1e12 &&
                        multiple->get<double>() == static_cast<double>(multiple->get<int64_t>());
@@ -228,9 +245,48 @@ SchemaWriter::Rule SchemaWriter::array(const Schema& schema) {
   }
   if (most >= 0 && least > most) return {};
   if (schema.value("uniqueItems", Schema(false)) == true && (most < 0 || most > 1)) {
-    fail(ErrorKind::Usage, "the schema uses \"uniqueItems\", which cannot be enforced");
+    if (!prefix.empty())
+      fail(ErrorKind::Usage, "the schema uses \"uniqueItems\" beside prefixItems, which cannot be enforced");
+    return distinct_items(items, least, most);
   }
   return "\"[\" " + space() + " " + array_tail(first, more, least, most) + " " + space() + " \"]\"";
+}
+
+std::vector<Schema> SchemaWriter::listed_values(const Schema& items) const {
+  std::vector<Schema> values;
+  if (!items.is_object()) return values;
+  for (const Schema& one : document_.alternatives(items)) {
+    if (!one.contains("enum") && !one.contains("const")) return {};
+    for (const Schema& value : allowed_values(one)) {
+      if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+    }
+  }
+  return values;
+}
+
+// No grammar can compare items. Where their values are listed, those that are taken come in the order of the list.
+SchemaWriter::Rule SchemaWriter::distinct_items(const Schema& items, int64_t least, int64_t most) {
+  const std::vector<Schema> values = listed_values(items);
+  const auto count = static_cast<int64_t>(values.size());
+  if (values.empty() || count > kMostDistinct)
+    fail(ErrorKind::Usage, "the schema uses \"uniqueItems\", which can be enforced for up to {} listed values only",
+         kMostDistinct);
+  if (least > count) return {};
+  most = most < 0 ? count : std::min(most, count);
+  // By items taken so far: what may follow when the values from here on are left.
+  std::vector<Rule> rest(static_cast<size_t>(most) + 1);
+  for (int64_t taken = least; taken <= most; ++taken) rest[static_cast<size_t>(taken)] = "\"\"";
+  for (int64_t i = count - 1; i >= 0; --i) {
+    for (int64_t taken = 0; taken <= std::min(most, i); ++taken) {
+      Rule& here = rest[static_cast<size_t>(taken)];
+      const Rule with = taken < most ? rest[static_cast<size_t>(taken) + 1] : Rule();
+      if (!with) continue;
+      const std::string comma = taken > 0 ? "\",\" " + space() + " " : "";
+      const std::string take = comma + ebnf_literal(json_text(values[static_cast<size_t>(i)])) + " " + *with;
+      here = ebnf_.add(here ? take + " | " + *here : take);
+    }
+  }
+  return "\"[\" " + space() + " " + *rest.front() + " " + space() + " \"]\"";
 }
 
 std::string SchemaWriter::array_tail(const std::vector<Rule>& first, const Rule& more, int64_t least, int64_t most) {

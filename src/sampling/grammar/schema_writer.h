@@ -46,6 +46,8 @@ class SchemaWriter {
   Rule number(const Schema& schema, bool integer);
 
   Rule array(const Schema& schema);
+  std::vector<Schema> listed_values(const Schema& items) const;  // empty: they are not listed
+  Rule distinct_items(const Schema& items, int64_t least, int64_t most);
   std::string array_tail(const std::vector<Rule>& first, const Rule& more, int64_t least, int64_t most);
 
   struct Member {

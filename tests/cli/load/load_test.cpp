@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "base/error.h"
+#include "cli/load/http_answer.h"
 #include "cli/load/load_report.h"
 
 namespace millrace {
@@ -101,6 +103,45 @@ TEST(AnswerStream, KeepsAnError) {
   stream.feed("data: {\"error\": {\"message\": \"full\"}}\n\ndata: nonsense\n\ndata: [1]\n\n", 0);
   stream.end();
   EXPECT_EQ(request.problem, "full");
+}
+
+TEST(HttpAnswer, ReadsChunksHoweverTheyAreCut) {
+  const std::string text =
+      "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nX: y\r\ntransfer-Encoding: Chunked\r\n\r\n"
+      "5\r\nab\r\nc\r\n1A;note=1\r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\n\r\n";
+  for (size_t size = 1; size <= text.size(); ++size) {
+    HttpAnswer answer;
+    for (size_t at = 0; at < text.size(); at += size) {
+      const bool whole = answer.feed(std::string_view(text).substr(at, size), static_cast<double>(at));
+      EXPECT_EQ(whole, at + size >= text.size());
+    }
+    EXPECT_EQ(answer.status(), 200);
+    std::vector<std::string> pieces;
+    std::vector<double> times;
+    answer.for_pieces([&](std::string_view piece, double time) {
+      pieces.emplace_back(piece);
+      times.push_back(time);
+    });
+    EXPECT_EQ(pieces, (std::vector<std::string>{"ab\r\nc", "abcdefghijklmnopqrstuvwxyz"}));
+    for (size_t i = 0; i < pieces.size(); ++i) EXPECT_GE(times[i] + double(size), double(text.find(pieces[i])));
+  }
+}
+
+TEST(HttpAnswer, KnowsTheEndOfOtherAnswers) {
+  HttpAnswer counted;
+  EXPECT_FALSE(counted.feed("HTTP/1.1 429 Too Many Requests\r\nContent-Length: 4\r\n\r\nab", 1));
+  EXPECT_TRUE(counted.feed("cd", 2));
+  EXPECT_EQ(counted.status(), 429);
+  HttpAnswer open;
+  EXPECT_FALSE(open.feed("HTTP/1.0 200 OK\r\n\r\nabc", 1));
+  EXPECT_TRUE(open.close());
+  HttpAnswer cut;
+  EXPECT_FALSE(cut.feed("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab", 1));
+  EXPECT_FALSE(cut.close());
+  HttpAnswer nonsense;
+  EXPECT_THROW(nonsense.feed("SSH-2.0-OpenSSH_9.2\r\n\r\n", 1), Error);
+  HttpAnswer no_chunks;
+  EXPECT_THROW(no_chunks.feed("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", 1), Error);
 }
 
 TEST(LoadReport, AddsUp) {

@@ -262,13 +262,14 @@ TEST_F(Grammar, WhatCannotBeEnforcedIsRefused) {
                                  R"({"type": "array", "uniqueItems": true})",
                                  R"({"if": {}, "then": {}})",
                                  R"({"type": "array", "contains": {}})",
-                                 R"({"type": "string", "format": "klingon"})",
+                                 R"({"type": "integer", "minimum": 1e15})",
+                                 R"({"type": "string", "pattern": "^(ab|c)*$", "minLength": 20000})",
+                                 R"({"type": "array", "items": {"type": "string"}, "uniqueItems": true})",
                                  R"({"type": "number", "multipleOf": 0.1})",
                                  R"s({"type": "string", "pattern": "(?=a)"})s",
                                  R"({"type": "string", "pattern": "a\\b"})",
                                  R"({"type": "string", "pattern": "(a)\\1"})",
                                  R"({"dependentRequired": {"a": ["b"]}})",
-                                 R"({"type": "string", "pattern": "^a*b*$", "maxLength": 3})",
                                  R"({"type": "wrong"})",
                                  R"({"type": "object", "minProperties": 3})",
                                  "[]",
@@ -276,6 +277,49 @@ TEST_F(Grammar, WhatCannotBeEnforcedIsRefused) {
                                  "{",
                                  "\"x\""};
   for (const char* text : schemas) EXPECT_NE(refusal(schema(text)), "accepted") << text;
+}
+
+TEST_F(Grammar, PatternsWithLengthsAreExact) {
+  struct Case {
+    const char* pattern;
+    size_t least, most;
+  };
+  for (const auto& [pattern, least, most] :
+       {Case{"^a*b?(ab)*$", 2, 4}, Case{"^(a|bb){1,3}$", 3, 5}, Case{"ab", 3, 4}, Case{"^(a?b){2,}$", 4, 100},
+        Case{"^(a*)*b$", 0, 3}, Case{"^a+$|^b+a$", 2, 3}}) {
+    Json bounded{{"type", "string"}, {"pattern", pattern}, {"minLength", least}};
+    if (most < 100) bounded["maxLength"] = most;
+    const auto spec = schema(bounded.dump());
+    const std::regex reference(pattern);
+    for (size_t length = 0; length <= 6; ++length) {
+      for (size_t bits = 0; bits < size_t{1} << length; ++bits) {
+        std::string text;
+        for (size_t i = 0; i < length; ++i) text += (bits >> i & 1) != 0 ? 'b' : 'a';
+        const bool valid = length >= least && length <= most && std::regex_search(text, reference);
+        EXPECT_EQ(accepts(spec, '"' + text + '"'), valid) << pattern << " and " << text;
+      }
+    }
+  }
+}
+
+TEST_F(Grammar, DistinctItems) {
+  const auto spec =
+      schema(R"({"type": "array", "items": {"enum": [1, "b", null]}, "uniqueItems": true, "minItems": 2})");
+  EXPECT_TRUE(accepts(spec, R"([1,"b"])"));
+  EXPECT_TRUE(accepts(spec, R"(["b",null])"));
+  EXPECT_TRUE(accepts(spec, R"([1,"b",null])"));
+  EXPECT_FALSE(accepts(spec, R"([1,1])"));
+  EXPECT_FALSE(accepts(spec, R"([1])"));
+  EXPECT_FALSE(accepts(spec, R"([])"));
+}
+
+TEST_F(Grammar, BoundsOfWideIntegersAndOldDrafts) {
+  const auto wide = schema(R"({"type": "integer", "minimum": -9223372036854775808, "maximum": 9223372036854775807})");
+  EXPECT_TRUE(accepts(wide, "-123456789012345"));
+  const auto old = schema(R"({"type": "integer", "minimum": 0, "exclusiveMinimum": true, "maximum": 3})");
+  EXPECT_FALSE(accepts(old, "0"));
+  EXPECT_TRUE(accepts(old, "1"));
+  EXPECT_TRUE(accepts(old, "3"));
 }
 
 TEST_F(Grammar, Regexes) {
