@@ -2,7 +2,7 @@
 // one launch and one by one. Microseconds for each layer of the model, weights and KV cold, inside a graph, norms
 // shared.
 //
-//   layers [m=1,8] [depth=1024] [model=8B]
+//   layers [m=1,8,32,64] [depth=1030] [model=8B]
 #include <array>
 #include <cstdlib>
 #include <cstring>
