@@ -1,8 +1,8 @@
-// Decoder layers of a decode step with 16-bit weights: attention, then the linear layers up to the next one's qkv, in
-// one launch and one by one. Microseconds for each layer of the model, weights and KV cold, inside a graph, norms
-// shared.
+// Decoder layers of a decode step with 16-bit weights: attention, then the linear layers up to the next one's qkv, with
+// several choices of kernels. Microseconds for each layer of the model, weights and KV cold, inside a graph, norms
+// shared. What a kernel takes among others is not what it takes alone: its ends overlap with theirs, or do not.
 //
-//   layers [m=1,8] [depth=1024] [model=8B]
+//   layers [m=1,8,32,64] [depth=1030] [model=8B]
 #include <array>
 #include <cstdlib>
 #include <cstring>
