@@ -123,8 +123,7 @@ class QueryFeed {
                    "r"(n.key_tiles), "r"(0)
                    : "memory");
     }
-    __syncwarp();
-    if (thread_ % 32 == 0) space_.queries_full().arrive();
+    space_.queries_full().arrive();
     ++tiles_;
   }
 

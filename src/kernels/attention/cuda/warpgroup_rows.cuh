@@ -42,8 +42,7 @@ class WarpgroupRows {
     for (int k = 0; k < kDim / 16; ++k) {
       load_matrices(q_[k], space_.query_piece(group_ * 64 + warp * 16 + lane % 16, k * 2 + lane / 16));
     }
-    __syncwarp();
-    release(space_.queries_empty());
+    space_.queries_empty().arrive();
     return key_tiles_ > 0;
   }
 

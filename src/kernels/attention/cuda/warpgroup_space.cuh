@@ -80,8 +80,8 @@ struct WarpgroupSpace {
       keys_empty(at).init(Config::kConsumers * 4);
       values_empty(at).init(Config::kConsumers * 4);
     }
-    queries_full().init(Config::kLoaders);
-    queries_empty().init(Config::kConsumers * 4);
+    queries_full().init(Config::kLoaders * 32);  // plain reads and writes: every thread answers for its own
+    queries_empty().init(Config::kConsumers * 128);
     publish_to_tensor_cores();
   }
 
