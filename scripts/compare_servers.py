@@ -215,6 +215,7 @@ def main():
     parser.add_argument("--model", help="a GGUF file; default: millrace's default model")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--more", action="store_true", help="the rounds of earlier runs, in build/compare/results.json, count too")
     parser.add_argument("--requests", type=int, default=16, help="of the 8 streams")
     parser.add_argument("--millrace", default=ROOT / "build" / "release" / "millrace")
     parser.add_argument("--llama-server", help="one that is built already")
@@ -233,9 +234,13 @@ def main():
         "llama-server": Server([peer, "-m", model, "-t", options.threads, "-np", 8, "-c", 8 * 8192, "--no-webui"], "/health"),
     }
     samples = {name: [] for name in servers}
-    for i in range(options.rounds):
+    if options.more:
+        samples = json.loads((WORK / "results.json").read_text())["samples"]
+    before = len(samples["millrace"])
+    rounds = before + options.rounds
+    for i in range(before, rounds):
         for name, server in servers.items():
-            print(f"round {i + 1} of {options.rounds}: {name}", file=sys.stderr)
+            print(f"round {i + 1} of {rounds}: {name}", file=sys.stderr)
             with server:
                 samples[name].append(measure(options.millrace, server.url, 100 * i, options.requests))
         samples["millrace"][-1]["bench"] = bench_decode(options.millrace, model, options.threads)
@@ -244,7 +249,7 @@ def main():
     (WORK / "results.json").write_text(json.dumps({"median": results, "samples": samples}, indent=1))
     listed = subprocess.run(["lscpu"], capture_output=True, text=True).stdout if shutil.which("lscpu") else ""
     cpu = re.search(r"Model name\s*:\s*(.*)", listed)
-    machine = f"{pathlib.Path(model).name}, {options.threads} threads{' of ' + cpu[1] if cpu else ''}, medians of {options.rounds} interleaved rounds."
+    machine = f"{pathlib.Path(model).name}, {options.threads} threads{' of ' + cpu[1] if cpu else ''}, medians of {rounds} interleaved rounds."
     print(machine, table(results), remarks(results), sep="\n\n")
     if not options.no_docs:
         write_docs(results, machine)

@@ -34,8 +34,8 @@ class Scanner {
     const char c = text_[at_++];
     if (c == '#') {
       at_ = std::min(text_.find('\n', at_), text_.size());
-    } else if (c == '"') {
-      skip_to('"');
+    } else if (c == '"' || c == '\'') {
+      skip_to(c);
     } else if (c == '[') {
       skip_to(']');
     } else if (c == '(') {

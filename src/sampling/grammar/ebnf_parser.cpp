@@ -103,6 +103,8 @@ class EbnfParser {
     do {
       node.parts.push_back(sequence(depth));
     } while (take("|"));
+    if (node.parts.size() == 1 && is_nothing(node.parts.front()))
+      refuse(R"(has a rule or group of nothing; write "" for no text)");
     return node.parts.size() == 1 ? std::move(node.parts.front()) : std::move(node);
   }
 
@@ -111,9 +113,11 @@ class EbnfParser {
     for (skip_space(); at_ < text_.size() && peek() != '|' && peek() != ')' && !rule_begins(); skip_space()) {
       node.parts.push_back(repeated(part(depth)));
     }
-    if (node.parts.empty()) refuse(R"(has an empty choice; write "" for no text)");
     return node.parts.size() == 1 ? std::move(node.parts.front()) : std::move(node);
   }
+
+  // One of several choices may be nothing at all.
+  static bool is_nothing(const EbnfNode& node) { return node.kind == EbnfNode::Kind::Sequence && node.parts.empty(); }
 
   EbnfNode part(int depth) {
     EbnfNode node;
@@ -121,13 +125,18 @@ class EbnfParser {
       if (peek() == '=') refuse("has a lookahead, which is not supported");
       node = choice(depth + 1);
       if (!take(")")) refuse("has a group without end");
-    } else if (take("\"")) {
+    } else if (peek() == '"' || peek() == '\'') {
+      const char quote = text_[at_++];
       node.kind = EbnfNode::Kind::Literal;
-      while (peek() != '"') node.literal += utf8(character());
+      while (peek() != quote) node.literal += utf8(character());
       ++at_;
     } else if (take("[")) {
       node.kind = EbnfNode::Kind::Set;
       node.set = set();
+    } else if (peek() == '.' && !in_name(at_ + 1 < text_.size() ? text_[at_ + 1] : '\0')) {
+      ++at_;
+      node.kind = EbnfNode::Kind::Set;
+      node.set = CharSet().inverse();
     } else {
       node.kind = EbnfNode::Kind::Rule;
       node.rule = rule_of(name());
@@ -144,13 +153,14 @@ class EbnfParser {
       } else if (take("+")) {
         least = 1;
       } else if (take("{")) {
-        least = most = count();
+        skip_space();
+        least = most = peek() == ',' ? 0 : count();
         if (take(",")) {
           skip_space();
           most = peek() == '}' ? -1 : count();
         }
         skip_space();
-        if (!take("}") || (most >= 0 && least > most)) refuse("has a repetition that is not {n}, {n,} or {n,m}");
+        if (!take("}") || (most >= 0 && least > most)) refuse("has a repetition that is not {n}, {n,}, {,m} or {n,m}");
       } else if (!take("*")) {
         return node;
       }
@@ -164,7 +174,7 @@ class EbnfParser {
 
   int64_t count() {
     skip_space();
-    if (!is_ascii_digit(peek())) refuse("has a repetition that is not {n}, {n,} or {n,m}");
+    if (!is_ascii_digit(peek())) refuse("has a repetition that is not {n}, {n,}, {,m} or {n,m}");
     int64_t value = 0;
     while (is_ascii_digit(peek()) && value <= kMostParsedRepeats) value = value * 10 + (text_[at_++] - '0');
     skip_space();

@@ -134,6 +134,7 @@ class Parser {
 
   PatternNode group(int depth) {
     if (take('?')) {
+      take('P');  // Python's way to name a group
       if (take('<')) {
         if (peek() == '=' || peek() == '!') refuse("a lookbehind, which no grammar can say,");
         while (next("a group without end") != '>') {

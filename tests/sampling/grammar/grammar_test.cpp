@@ -328,6 +328,7 @@ TEST_F(Grammar, Regexes) {
   for (const std::string& answer : answers(regex(text))) EXPECT_TRUE(std::regex_match(answer, reference)) << answer;
   EXPECT_TRUE(accepts(regex("^\\d{3}-\\w+$"), "123-ab_9"));
   EXPECT_FALSE(accepts(regex("^\\d{3}-\\w+$"), "12-ab"));
+  EXPECT_TRUE(accepts(regex("(?P<year>\\d{4})-(?<month>\\d\\d)"), "2024-05"));
   EXPECT_TRUE(accepts(regex("[^\\u0000-\\u007f]+"), "\xE8\xAA\x9E"));
 }
 
@@ -335,7 +336,13 @@ TEST_F(Grammar, Ebnf) {
   const auto spec = ebnf("root ::= \"a\" list \"!\"\nlist ::= item (\", \" item)*\nitem ::= [0-9]+ | \"x\"{2,3}");
   EXPECT_TRUE(accepts(spec, "a1, xx, 23!"));
   EXPECT_FALSE(accepts(spec, "a1, x!"));
+  const auto forms = ebnf("root ::= | 'it''s' . (\"a\" | ) [b]{,2} | \"-\"{1,} ");
+  for (const char* text : {"", "its\n", "its!abb", "its\xC3\xA9", "--"}) EXPECT_TRUE(accepts(forms, text)) << text;
+  for (const char* text : {"its", "its!abbb", "its!aab", "it's!"}) EXPECT_FALSE(accepts(forms, text)) << text;
   EXPECT_THAT(refusal(ebnf("root ::= nothing")), HasSubstr("nothing"));
+  EXPECT_NE(refusal(ebnf("root ::= \"a\" ()")), "accepted");
+  EXPECT_NE(refusal(ebnf("root ::= x\nx ::=\n")), "accepted");
+  EXPECT_NE(refusal(ebnf("root ::= 'a")), "accepted");
   EXPECT_NE(refusal(ebnf("root ::= \"a")), "accepted");
   EXPECT_NE(refusal(ebnf("other ::= \"a\"")), "accepted");
   EXPECT_NE(refusal(ebnf("")), "accepted");
