@@ -6,7 +6,7 @@
 #   machine    what it is, and its measured ceilings
 #   tiles      what AMX tiles cost beside their products
 #   kernels    the prompt kernels side by side: microseconds and GOP/s of one thread
-#   orders     the same: orders of tile loads, and fetching the next panel ahead
+#   share      of the int8 rate that the same cores have at the same time: bench/peak_share
 #   sizes      scripts/search-kernels: what the sizes inside of the AMX kernels are worth
 #   tokens     millrace bench with the time of each op, 2 threads and all cores
 #   peers      the same files under llama.cpp, in turns
@@ -21,7 +21,7 @@ wants() { [[ $parts == *" $1 "* ]] && printf '\n== %s (%d s)\n' "$1" "$SECONDS";
 
 if wants build; then
   cmake --preset release -DMILLRACE_BENCH=ON 2>&1 | grep -A5 -i error
-  timeout 240 ninja -C $build -j"$cores" ${TARGETS:-millrace kernel_probe linear_tests kernels_tests base_tests} 2>&1 | grep -E 'error:|FAILED|ninja:' | head -40
+  timeout 240 ninja -C $build -j"$cores" ${TARGETS:-millrace kernel_probe peak_share linear_tests kernels_tests base_tests} 2>&1 | grep -E 'error:|FAILED|ninja:' | head -40
 fi
 
 if wants tests; then
@@ -56,8 +56,10 @@ if wants kernels; then
   done
 fi
 
-if wants orders; then
-  for threads in 1 8; do timeout 90 scripts/search-kernels amx_orders --threads $threads --rounds 2; done
+if wants share; then
+  for threads in 1 8; do
+    timeout 20 $build/bench/peak_share full_amx_int8 $threads Q4_1:3072x576:512 Q8_0:2048x2048:128 Q8_0:2048x2048:512 Q4_K:2048x8192:128 Q4_K:16384x2048:512
+  done
 fi
 
 wants sizes && timeout 150 scripts/search-kernels amx_int8 --threads 1 --rounds 1

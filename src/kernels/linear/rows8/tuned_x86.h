@@ -52,11 +52,3 @@
 #ifndef MR_AMX_SUPERS
 #define MR_AMX_SUPERS 2
 #endif
-
-#ifndef MR_AMX_ORDER
-#define MR_AMX_ORDER 1
-#endif
-
-#ifndef MR_AMX_AHEAD
-#define MR_AMX_AHEAD 1
-#endif

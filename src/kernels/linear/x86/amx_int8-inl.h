@@ -54,7 +54,6 @@ __attribute__((noinline)) void requantize_strip(const LinearWeights& weights, in
   _mm256_storeu_ps(to.scale + which * kPackedRows, requantizer.step());
   for (int64_t i = 0; i < supers.size(super); ++i) {
     const Place at = place_of(i);
-    if (!MR_AMX_AHEAD && at.g == 0) prefetch_after(at.block);
     const auto low = requantizer.affine(i, 0), high = requantizer.affine(i, Format::kScales - 1);
     auto* quads = to.q[i / 2][which / 2] + i % 2 * 8;
     unrolled<4>([&](auto j) MR_INLINE {
@@ -209,8 +208,7 @@ class PanelAhead {
 };
 
 // Registers 0 to 3 hold the results, 4 and 5 x, 6 and 7 weights. Each of the latter is loaded again right after its
-// last product, with what the step after this one takes: loads all at once, in front of the products that need them,
-// take three times as long as the products (bench/x86/tile_orders.cpp).
+// last product, with what the step after this one takes.
 MR_INLINE inline void load_operands(const Operands& from) {
   _tile_loadd(4, from.x[0], 64);
   _tile_loadd(7, from.w[1], 64);
@@ -230,32 +228,6 @@ MR_INLINE inline void multiply_and_load(const Operands& next) {
   if constexpr (second) _tile_loadd(5, next.x[1], 64);
 }
 
-template <bool second>
-MR_INLINE inline void multiply_and_load_odd(const Operands& next) {
-  _tile_dpbssd(1, 4, 7);
-  _tile_dpbssd(0, 4, 6);
-  _tile_loadd(4, next.x[0], 64);
-  if constexpr (second) _tile_dpbssd(2, 5, 6);
-  _tile_loadd(6, next.w[0], 64);
-  if constexpr (second) _tile_dpbssd(3, 5, 7);
-  _tile_loadd(7, next.w[1], 64);
-  if constexpr (second) _tile_loadd(5, next.x[1], 64);
-}
-
-template <bool second>
-MR_INLINE inline void load_and_multiply(const Operands& now) {
-  _tile_loadd(6, now.w[0], 64);
-  _tile_loadd(4, now.x[0], 64);
-  _tile_loadd(7, now.w[1], 64);
-  _tile_dpbssd(0, 4, 6);
-  _tile_dpbssd(1, 4, 7);
-  if constexpr (second) {
-    _tile_loadd(5, now.x[1], 64);
-    _tile_dpbssd(2, 5, 6);
-    _tile_dpbssd(3, 5, 7);
-  }
-}
-
 // Steps [begin, end) of a stretch, the first of which is loaded already; `after` comes when they are done.
 template <bool second>
 MR_INLINE inline void multiply_steps(const LinearArgs& args, const WSuper& w, const XSuper& x, int64_t begin,
@@ -267,19 +239,10 @@ MR_INLINE inline void multiply_steps(const LinearArgs& args, const WSuper& w, co
   _tile_zero(3);
   const int64_t share = Supers::ceil_div(before.rows, end - begin);
   for (int64_t step = begin; step < end; ++step) {
-#if MR_AMX_ORDER == 0
-    load_and_multiply<second>({w.q[step], x.q[step]});
-#else
-    const Operands next = step + 1 < end ? Operands{w.q[step + 1], x.q[step + 1]} : after;
-    if (MR_AMX_ORDER == 2 && step % 2 == 1) {
-      multiply_and_load_odd<second>(next);
-    } else {
-      multiply_and_load<second>(next);
-    }
-#endif
+    multiply_and_load<second>(step + 1 < end ? Operands{w.q[step + 1], x.q[step + 1]} : after);
     const int64_t done = (step - begin) * share;
     before.settle(args, done, std::min(done + share, before.rows));
-    if (MR_AMX_AHEAD) ahead.step();
+    ahead.step();
   }
   _tile_stored(0, to.tiles[0][0], 64);
   _tile_stored(1, to.tiles[0][1], 64);
@@ -317,7 +280,7 @@ class Int8Piece {
         settle();  // its scales are in the panel
         fill_panel(super, super_end, strip, std::min(strip + kInt8Strips, piece_.strip_end));
         ahead_ = panel_after(super, super_end, strip);
-        if (MR_AMX_ORDER != 0) load_operands(operands(super, super, piece_.m_begin, 0));
+        load_operands(operands(super, super, piece_.m_begin, 0));
         for (int64_t row = piece_.m_begin; row < piece_.m_end; row += 32, ++sums) {
           multiply(super, super_end, strip, row, sums);
         }
