@@ -6,11 +6,12 @@
 #   machine    what it is, and its measured ceilings
 #   tiles      what AMX tiles cost beside their products
 #   kernels    the prompt kernels side by side: microseconds and GOP/s of one thread
+#   share      of the int8 rate that the same cores have at the same time: bench/peak_share
 #   sizes      scripts/search-kernels: what the sizes inside of the AMX kernels are worth
 #   tokens     millrace bench with the time of each op, 2 threads and all cores
 #   peers      the same files under llama.cpp, in turns
 #
-# From the environment: BUILD, a build folder; LLAMA_BENCH, a llama-bench that is there already; MODELS and ROUNDS of peers; THREADS,
+# From the environment: BUILD, a build folder; TARGETS, what to build; LLAMA_BENCH, a llama-bench that is there already; MODELS and ROUNDS of peers; THREADS,
 # numbers of threads for tokens and peers. Every step has a limit, and a failure of one does not stop the others.
 cd "$(dirname "$0")/../.." || exit 1
 parts=" ${*:-build tests machine tiles kernels tokens peers} "
@@ -20,7 +21,7 @@ wants() { [[ $parts == *" $1 "* ]] && printf '\n== %s (%d s)\n' "$1" "$SECONDS";
 
 if wants build; then
   cmake --preset release -DMILLRACE_BENCH=ON 2>&1 | grep -A5 -i error
-  timeout 240 ninja -C $build -j"$cores" millrace kernel_probe linear_tests kernels_tests base_tests 2>&1 | grep -E 'error:|FAILED|ninja:' | head -40
+  timeout 240 ninja -C $build -j"$cores" ${TARGETS:-millrace kernel_probe peak_share linear_tests kernels_tests base_tests} 2>&1 | grep -E 'error:|FAILED|ninja:' | head -40
 fi
 
 if wants tests; then
@@ -52,6 +53,12 @@ if wants kernels; then
   for kernel in full_amx_int8 full_amx_bf16 full_vnni; do
     timeout 40 $build/bench/kernel_probe $kernel 1 "${problems[@]}" 2>&1 | awk -v name=$kernel '
       NF == 2 { split($1, p, /[:x]/); printf "%-18s %-22s %9.1f us %8.0f GOP/s\n", name, $1, $2, 2e-3 * p[2] * p[3] * p[4] / $2; next } { print }'
+  done
+fi
+
+if wants share; then
+  for threads in 1 8; do
+    timeout 20 $build/bench/peak_share full_amx_int8 $threads Q4_1:3072x576:512 Q8_0:2048x2048:128 Q8_0:2048x2048:512 Q4_K:2048x8192:128 Q4_K:16384x2048:512
   done
 fi
 

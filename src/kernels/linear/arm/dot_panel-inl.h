@@ -15,11 +15,11 @@ struct DotMicro {
   };
   struct XSuper {
     float step[kMostParts][kPanelRows];
-    int64_t parts, unused;
+    int64_t part_groups, unused;
     int8_t q[kSuperGroups][2][kPanelRows][16];
 
-    MR_INLINE void put_step(int part, int row, float value) { step[part][row] = value; }
-    MR_INLINE void put(int64_t g, int row, const Rounded32& v) {
+    MR_INLINE void put_step(int64_t part, int64_t row, float value) { step[part][row] = value; }
+    MR_INLINE void put(int64_t g, int64_t row, const Rounded32& v) {
       for (int i = 0; i < 2; ++i) vst1q_s8(q[g][i][row], v.q[i]);
     }
   };

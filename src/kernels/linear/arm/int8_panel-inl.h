@@ -3,7 +3,7 @@
 //
 // A Micro brings what differs between instructions:
 //   WSuper           a stretch of up to 256 elements of eight rows of weights: put_step and put
-//   XSuper           the same of x, whose rows may have a step for every 64 elements: parts, put_step and put
+//   XSuper           the same of x, whose rows may have several steps: part_groups, put_step and put
 //   tile<rows>       multiplies stretches of both
 #pragma once
 
@@ -61,47 +61,52 @@ size_t int8_panel_x_bytes(int64_t m, int64_t k) {
 }
 
 // One step for a stretch of x is enough unless some part of a row is so much larger than the others that they would
-// lose more than half of their precision to it.
-constexpr int kPartGroups = 2, kMostParts = kSuperGroups / kPartGroups;
-constexpr float kUneven = 2.5f;  // how much less rounding error, in squares, parts must promise
+// lose more than half of their precision to it. Then every 64 elements have their own, or every 32 where one of them
+// outweighs all others.
+constexpr int kMostParts = kSuperGroups;
+constexpr float kUneven = 2.5f, kVeryUneven = 1.9f;  // how much less rounding error, in squares, parts must promise
 
-struct PartsOfRows {
-  int parts;  // all parts that the rows have
-  float largest[kPanelRows][kMostParts];
+class PartsOfRows {
+ public:
+  int64_t part_groups;  // groups of 32 that have one step
 
-  // Whether rows have parts depends on all rows of a tile, unless they must not depend on each other: then all have.
+  // What parts rows have depends on all rows of a tile, unless they must not depend on each other: then all have most.
   MR_INLINE PartsOfRows(const LinearArgs& args, int64_t row, int64_t rows, int64_t first, int64_t size) {
-    const Matrix& x = args.x;
-    const auto all = static_cast<int>((size + kPartGroups - 1) / kPartGroups);
-    bool even = !args.invariant;
-    for (int64_t r = 0; r < kPanelRows; ++r) {
-      float most = 0, squares = 0;
-      for (int i = 0; i < all; ++i) {
-        const int64_t groups = std::min<int64_t>(kPartGroups, size - kPartGroups * i);
-        const float* from = x.row<float>(std::min(row + r, x.rows - 1)) + 32 * (first + kPartGroups * i);
-        const float part = r < rows ? largest_of(from, 32 * groups) : 0.0f;
-        largest[r][i] = part;
-        squares += part * part;
-        most = std::max(most, part);
-      }
-      even = even && static_cast<float>(all) * most * most <= kUneven * squares;
-      whole_[r] = most;
+    bool even = !args.invariant, very = args.invariant;
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* from = args.x.row<float>(row + r) + 32 * first;
+      for (int64_t g = 0; g < kSuperGroups; ++g) largest_[r][g] = g < size ? largest_of(from + 32 * g, 32) : 0.0f;
+      const float32x4_t low = vld1q_f32(largest_[r]), high = vld1q_f32(largest_[r] + 4), pairs = vpmaxq_f32(low, high);
+      const float squares = vaddvq_f32(vfmaq_f32(vmulq_f32(low, low), high, high));
+      const float of_pairs = 2 * vaddvq_f32(vmulq_f32(pairs, pairs)), most = vmaxvq_f32(pairs);
+      even = even && static_cast<float>(size) * most * most <= kUneven * of_pairs;
+      very = very || of_pairs > kVeryUneven * squares;
     }
-    parts = even ? 1 : all;
+    part_groups = even ? size : very ? 1 : 2;
+    if (part_groups > 1) share_steps(rows);
   }
-  MR_INLINE float largest_in(int64_t r, int part) const { return parts == 1 ? whole_[r] : largest[r][part]; }
-  MR_INLINE int part_of(int64_t group) const { return parts == 1 ? 0 : static_cast<int>(group / kPartGroups); }
+  MR_INLINE float largest_in(int64_t r, int64_t group) const { return largest_[r][group]; }
 
  private:
-  float whole_[kPanelRows];
+  // All groups of a part have the largest of them.
+  MR_INLINE void share_steps(int64_t rows) {
+    for (int64_t r = 0; r < rows; ++r) {
+      float32x4_t pairs = vpmaxq_f32(vld1q_f32(largest_[r]), vld1q_f32(largest_[r] + 4));
+      if (part_groups > 2) pairs = vdupq_n_f32(vmaxvq_f32(pairs));
+      vst1q_f32(largest_[r], vzip1q_f32(pairs, pairs));
+      vst1q_f32(largest_[r] + 4, vzip2q_f32(pairs, pairs));
+    }
+  }
+
+  static_assert(kSuperGroups == 8);
+  float largest_[kPanelRows][kSuperGroups];
 };
 
 // visit(part, first group, end) over the parts of a stretch that have a step of their own.
 template <class XSuper, class Visit>
 MR_INLINE inline void for_parts(const XSuper& x, int64_t size, const Visit& visit) {
-  const int64_t groups = x.parts == 1 ? size : kPartGroups;
-  for (int64_t part = 0, first = 0; first < size; ++part, first += groups) {
-    visit(part, first, std::min(first + groups, size));
+  for (int64_t part = 0, first = 0; first < size; ++part, first += x.part_groups) {
+    visit(part, first, std::min(first + x.part_groups, size));
   }
 }
 
@@ -111,15 +116,19 @@ void quantize_for_panels(const LinearArgs& args, int64_t m_begin, int64_t m_end,
   for (int64_t m = m_begin; m < m_end; m += kPanelRows) {
     auto* tile = reinterpret_cast<typename Micro::XSuper*>(out) + m / kPanelRows * supers.count;
     for (int64_t i = 0; i < supers.count; ++i, ++tile) {
-      const PartsOfRows parts(args, m, m_end - m, supers.first(i), supers.size(i));
-      tile->parts = parts.parts;
-      for (int r = 0; r < kPanelRows; ++r) {
-        const float* x = args.x.row<float>(std::min(m + r, m_end - 1)) + 32 * supers.first(i);
-        for (int64_t g = 0; g < supers.size(i); ++g) {
-          const float largest = parts.largest_in(r, parts.part_of(g));
-          if (parts.parts > 1 || g == 0) tile->put_step(parts.part_of(g), r, largest * (1 / 127.0f));
-          tile->put(g, r, round_32<false>(x + 32 * g, largest > 0 ? 127 / largest : 0.0f));
-        }
+      const int64_t rows = std::min<int64_t>(kPanelRows, m_end - m);
+      const PartsOfRows of_rows(args, m, rows, supers.first(i), supers.size(i));
+      tile->part_groups = of_rows.part_groups;
+      for (int64_t r = 0; r < kPanelRows; ++r) {
+        const int64_t row = std::min(r, rows - 1);  // what comes of a row that does not exist is not written
+        const float* x = args.x.row<float>(m + row) + 32 * supers.first(i);
+        for_parts(*tile, supers.size(i), [&](int64_t part, int64_t first, int64_t end) MR_INLINE {
+          const float largest = of_rows.largest_in(row, first);
+          tile->put_step(part, r, largest * (1 / 127.0f));
+          for (int64_t g = first; g < end; ++g) {
+            tile->put(g, r, round_32<false>(x + 32 * g, largest > 0 ? 127 / largest : 0.0f));
+          }
+        });
       }
     }
   }

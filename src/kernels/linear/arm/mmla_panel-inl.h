@@ -10,7 +10,7 @@ MR_INLINE inline void smmla(int32x4_t& sum, int8x16_t w, int8x16_t x) {
 }
 
 struct MmlaMicro {
-  // Sums come as [w0 x0, w0 x1, w1 x0, w1 x1] of a pair of rows each: steps lie ready in that order.
+  // Sums come as [w0 x0, w0 x1, w1 x0, w1 x1] of a pair of rows each: steps of weights lie ready in that order.
   struct WSuper {
     float step[4][4];
     int8_t q[kSuperGroups][4][4][16];  // [eight elements][pair of rows]
@@ -28,14 +28,16 @@ struct MmlaMicro {
     }
   };
   struct XSuper {
-    float step[kMostParts][4][4];
-    int64_t parts, unused;
+    float step[kMostParts][kPanelRows];
+    int64_t part_groups, unused;
     int8_t q[kSuperGroups][4][4][2][8];
 
-    MR_INLINE void put_step(int part, int row, float value) {
-      step[part][row / 2][row % 2] = step[part][row / 2][row % 2 + 2] = value;
+    MR_INLINE void put_step(int64_t part, int64_t row, float value) { step[part][row] = value; }
+    // Of a pair of rows, as sums come.
+    MR_INLINE float32x4_t steps_of(int64_t part, int pair) const {
+      return vreinterpretq_f32_f64(vld1q_dup_f64(reinterpret_cast<const double*>(step[part] + 2 * pair)));
     }
-    MR_INLINE void put(int64_t g, int row, const Rounded32& v) {
+    MR_INLINE void put(int64_t g, int64_t row, const Rounded32& v) {
       for (int i = 0; i < 2; ++i) {
         vst1_s8(q[g][2 * i][row / 2][row % 2], vget_low_s8(v.q[i]));
         vst1_s8(q[g][2 * i + 1][row / 2][row % 2], vget_high_s8(v.q[i]));
@@ -59,12 +61,12 @@ struct MmlaMicro {
   }
 
   template <int pairs>
-  MR_INLINE static void add_scaled(const WSuper& w, const float (&x_step)[4][4], const Sums<pairs>& sums,
+  MR_INLINE static void add_scaled(const WSuper& w, const XSuper& x, int64_t part, const Sums<pairs>& sums,
                                    float32x4_t (&acc)[4][pairs]) {
     unrolled<4>([&](auto i) MR_INLINE {
       const float32x4_t ws = vld1q_f32(w.step[i]);
       unrolled<pairs>([&](auto j) MR_INLINE {
-        acc[i][j] = vfmaq_f32(acc[i][j], unshifted(sums[i][j]), vmulq_f32(ws, vld1q_f32(x_step[j])));
+        acc[i][j] = vfmaq_f32(acc[i][j], unshifted(sums[i][j]), vmulq_f32(ws, x.steps_of(part, j)));
       });
     });
   }
@@ -87,7 +89,7 @@ struct MmlaMicro {
         Sums<pairs> sums;
         unrolled<4>([&](auto i) MR_INLINE { unrolled<pairs>([&](auto j) MR_INLINE { sums[i][j] = shifted_zero(); }); });
         for (int64_t g = first; g < end; ++g) add_group<pairs>(*w, *x, g, sums);
-        add_scaled<pairs>(*w, x->step[part], sums, acc);
+        add_scaled<pairs>(*w, *x, part, sums, acc);
       });
     }
     write_pairs<pairs>(args, acc, strip, row, rows, fresh);

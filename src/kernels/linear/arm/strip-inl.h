@@ -200,9 +200,10 @@ template <class Format>
 void multiply_strips(const LinearArgs& args, const std::byte* x, const Rows8Piece& piece) {
   const int64_t k = args.weights->k;
   if (piece.m_end - piece.m_begin == 1) {
-    return for_streams<std::min(kStreams<Format, 1>, Dot::kMostStreams)>(piece.strip_begin, piece.strip_end, [&](int64_t strip, auto streams) {
-      multiply_strip<Format, 1, streams>(args, strip, piece.m_begin, x_tile<Format, 1>(x, piece.m_begin, k));
-    });
+    return for_streams<std::min(kStreams<Format, 1>, Dot::kMostStreams)>(
+        piece.strip_begin, piece.strip_end, [&](int64_t strip, auto streams) {
+          multiply_strip<Format, 1, streams>(args, strip, piece.m_begin, x_tile<Format, 1>(x, piece.m_begin, k));
+        });
   }
   for (int64_t strip = piece.strip_begin; strip < piece.strip_end; ++strip) {
     for_tiles<4>(piece.m_begin, piece.m_end, [&](int64_t row, auto rows) {

@@ -54,7 +54,6 @@ __attribute__((noinline)) void requantize_strip(const LinearWeights& weights, in
   _mm256_storeu_ps(to.scale + which * kPackedRows, requantizer.step());
   for (int64_t i = 0; i < supers.size(super); ++i) {
     const Place at = place_of(i);
-    if (at.g == 0) prefetch_after(at.block);
     const auto low = requantizer.affine(i, 0), high = requantizer.affine(i, Format::kScales - 1);
     auto* quads = to.q[i / 2][which / 2] + i % 2 * 8;
     unrolled<4>([&](auto j) MR_INLINE {
@@ -173,28 +172,77 @@ struct alignas(64) IntegerSums {
   }
 };
 
-// Registers 0 to 3 hold the results, 4 and 5 x, 6 and 7 weights.
+// Tiles that are multiplied together: 64 elements of 32 rows of weights and of x.
+struct Operands {
+  const int8_t (*w)[16][16][4];  // [tile]
+  const int8_t (*x)[16][64];
+};
+
+// Weights of the panel after this one, fetched into the L2 cache while the tiles of this one are multiplied: a core
+// gets 11 GB/s from memory if it waits for each line where it is unpacked.
+class PanelAhead {
+ public:
+  PanelAhead() = default;
+  // `strips` stretches of `bytes` each, `stride` bytes apart, over so many steps.
+  PanelAhead(const std::byte* first, int64_t strips, size_t bytes, size_t stride, int64_t steps)
+      : at_(first), end_(first + bytes), bytes_(bytes), stride_(stride), strips_(strips) {
+    const int64_t lines = strips * static_cast<int64_t>((bytes + 63) / 64);
+    lines_a_step_ = Supers::ceil_div(lines, std::max<int64_t>(steps, 1));
+  }
+
+  MR_INLINE void step() {
+    for (int64_t i = 0; i < lines_a_step_ && strips_ > 0; ++i) {
+      __builtin_prefetch(at_, 0, 2);
+      at_ += 64;
+      if (at_ < end_) continue;
+      at_ = end_ + (stride_ - bytes_);
+      end_ += stride_;
+      --strips_;
+    }
+  }
+
+ private:
+  const std::byte *at_ = nullptr, *end_ = nullptr;
+  size_t bytes_ = 0, stride_ = 0;
+  int64_t strips_ = 0, lines_a_step_ = 0;
+};
+
+// Registers 0 to 3 hold the results, 4 and 5 x, 6 and 7 weights. Each of the latter is loaded again right after its
+// last product, with what the step after this one takes.
+MR_INLINE inline void load_operands(const Operands& from) {
+  _tile_loadd(4, from.x[0], 64);
+  _tile_loadd(7, from.w[1], 64);
+  _tile_loadd(6, from.w[0], 64);
+  _tile_loadd(5, from.x[1], 64);
+}
+
+template <bool second>
+MR_INLINE inline void multiply_and_load(const Operands& next) {
+  _tile_dpbssd(0, 4, 6);
+  _tile_dpbssd(1, 4, 7);
+  _tile_loadd(4, next.x[0], 64);
+  if constexpr (second) _tile_dpbssd(3, 5, 7);
+  _tile_loadd(7, next.w[1], 64);
+  if constexpr (second) _tile_dpbssd(2, 5, 6);
+  _tile_loadd(6, next.w[0], 64);
+  if constexpr (second) _tile_loadd(5, next.x[1], 64);
+}
+
+// Steps [begin, end) of a stretch, the first of which is loaded already; `after` comes when they are done.
 template <bool second>
 MR_INLINE inline void multiply_steps(const LinearArgs& args, const WSuper& w, const XSuper& x, int64_t begin,
-                                     int64_t end, const IntegerSums& before, IntegerSums& to) {
+                                     int64_t end, const Operands& after, PanelAhead& ahead, const IntegerSums& before,
+                                     IntegerSums& to) {
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
   const int64_t share = Supers::ceil_div(before.rows, end - begin);
   for (int64_t step = begin; step < end; ++step) {
-    _tile_loadd(6, w.q[step][0], 64);
-    _tile_loadd(4, x.q[step][0], 64);
-    _tile_loadd(7, w.q[step][1], 64);
-    _tile_dpbssd(0, 4, 6);
-    _tile_dpbssd(1, 4, 7);
-    if constexpr (second) {
-      _tile_loadd(5, x.q[step][1], 64);
-      _tile_dpbssd(2, 5, 6);
-      _tile_dpbssd(3, 5, 7);
-    }
+    multiply_and_load<second>(step + 1 < end ? Operands{w.q[step + 1], x.q[step + 1]} : after);
     const int64_t done = (step - begin) * share;
     before.settle(args, done, std::min(done + share, before.rows));
+    ahead.step();
   }
   _tile_stored(0, to.tiles[0][0], 64);
   _tile_stored(1, to.tiles[0][1], 64);
@@ -231,6 +279,8 @@ class Int8Piece {
       for (int64_t strip = piece_.strip_begin; strip < piece_.strip_end; strip += kInt8Strips) {
         settle();  // its scales are in the panel
         fill_panel(super, super_end, strip, std::min(strip + kInt8Strips, piece_.strip_end));
+        ahead_ = panel_after(super, super_end, strip);
+        load_operands(operands(super, super, piece_.m_begin, 0));
         for (int64_t row = piece_.m_begin; row < piece_.m_end; row += 32, ++sums) {
           multiply(super, super_end, strip, row, sums);
         }
@@ -252,16 +302,49 @@ class Int8Piece {
     asm volatile("" ::: "memory");  // tiles are loaded behind the compiler's back
   }
 
+  // The next strips of the same stretches, or the first ones of the stretches behind, or what comes after the piece.
+  PanelAhead panel_after(int64_t super, int64_t super_end, int64_t strip) const {
+    int64_t next = strip + kInt8Strips, from = super;
+    if (next >= piece_.strip_end) {
+      from = super_end < supers_.count ? super_end : 0;
+      next = from > 0 ? piece_.strip_begin : piece_.strip_after;
+    }
+    const auto& weights = *args_.weights;
+    const size_t stride =
+        packed_block_bytes(weights.format) * static_cast<size_t>(weights.k / info(weights.format).block);
+    const auto place = [&](int64_t i) {
+      return stride * static_cast<size_t>(std::min(supers_.first(i), supers_.groups)) /
+             static_cast<size_t>(supers_.groups);
+    };
+    const int64_t strips = Supers::ceil_div(weights.n, kPackedRows) - next;
+    const int64_t rows = Supers::ceil_div(piece_.m_end - piece_.m_begin, 32);
+    const int64_t steps = rows * Supers::steps(std::min(kPanelSupers * supers_.each, supers_.groups));
+    return {weights.data + static_cast<size_t>(next) * stride + place(from),
+            std::clamp<int64_t>(strips, 0, kInt8Strips), place(from + kPanelSupers) - place(from), stride, steps};
+  }
+
+  const XSuper& x_of(int64_t row, int64_t super) const { return x_[row / 32 * supers_.count + super]; }
+  Operands operands(int64_t panel_begin, int64_t super, int64_t row, int64_t step) const {
+    return {panel_[super - panel_begin].q[step], x_of(row, super).q[step]};
+  }
+  // What follows step `step` of a stretch: the next one, the next stretch or row, and at the end anything.
+  Operands next(int64_t super, int64_t super_end, int64_t i, int64_t row, int64_t step) const {
+    if (step < Supers::steps(supers_.size(i))) return operands(super, i, row, step);
+    if (i + 1 < super_end) return operands(super, i + 1, row, 0);
+    return operands(super, super, row + 32 < piece_.m_end ? row + 32 : row, 0);
+  }
+
   void multiply(int64_t super, int64_t super_end, int64_t strip, int64_t row, AmxSums* sums) {
     const int64_t rows = std::min<int64_t>(32, piece_.m_end - row);
     for (int64_t i = super; i < super_end; ++i) {
-      const XSuper& x = x_[row / 32 * supers_.count + i];
+      const XSuper& x = x_of(row, i);
       const WSuper& w = panel_[i - super];
       const int64_t steps = Supers::steps(supers_.size(i)), part = x.part_steps(steps);
       for (int64_t step = 0; step < steps; step += part) {
         IntegerSums& to = pending_[1 - at_];
-        if (rows > 16) multiply_steps<true>(args_, w, x, step, step + part, pending_[at_], to);
-        if (rows <= 16) multiply_steps<false>(args_, w, x, step, step + part, pending_[at_], to);
+        const Operands after = next(super, super_end, i, row, step + part);
+        if (rows > 16) multiply_steps<true>(args_, w, x, step, step + part, after, ahead_, pending_[at_], to);
+        if (rows <= 16) multiply_steps<false>(args_, w, x, step, step + part, after, ahead_, pending_[at_], to);
         to.w_scale = w.scale;
         to.x_scale = x.scale[step / part];
         to.sums = sums;
@@ -284,6 +367,7 @@ class Int8Piece {
   WSuper* panel_;
   IntegerSums* pending_;  // two: one that settles, one that is being made
   AmxSums* sums_;
+  PanelAhead ahead_;
   const Rows8Piece piece_;
   int at_ = 0;
 };

@@ -1,0 +1,115 @@
+// How much of the int8 peak a kernel reaches, where the peak itself changes from one moment to the next, as on a host
+// that is shared with others: both are timed in short turns on the same threads. peak_share KERNEL THREADS FORMAT:NxK:M
+// ...
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+#include "base/error.h"
+#include "dataflow/cold_inputs.h"
+#include "hardware/peaks/peak.h"
+#include "hardware/this_machine.h"
+#include "kernels/kernel_set.h"
+
+namespace millrace {
+namespace {
+
+#if defined(__aarch64__)
+const Peak& kPeak = kI8mmPeaks[0];
+#else
+const Peak& kPeak = kAmxPeaks[0];
+#endif
+
+constexpr int kTurns = 60;
+
+template <class Body>
+double seconds_of(const Body& body) {
+  const auto start = std::chrono::steady_clock::now();
+  body();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+const LinearKernel& find_kernel(std::string_view name) {
+  for (const auto* kernel : cpu_kernels().linear) {
+    if (kernel->name() == name) return *kernel;
+  }
+  fail(ErrorKind::Usage, "no kernel '{}'", name);
+}
+
+const LinearLayout& find_layout(LinearProblem& problem, const LinearKernel& kernel, const Hardware& hardware) {
+  for (const auto* layout : cpu_kernels().layouts) {
+    problem.layout = layout->name();
+    if (layout->accepts(problem.format, problem.n, problem.k, hardware) && kernel.can_run(problem, hardware))
+      return *layout;
+  }
+  fail(ErrorKind::Usage, "{} cannot run {}", kernel.name(), to_string(problem));
+}
+
+// Operations in a second of all threads with nothing but products; `rounds` take about half a millisecond.
+double peak_rate(ThreadPool& pool, int64_t rounds) {
+  const double seconds = seconds_of([&] { pool.run([&](int) { kPeak.run(rounds); }); });
+  return kPeak.ops_per_round * static_cast<double>(rounds * pool.size()) / seconds;
+}
+
+void compare(const LinearKernel& kernel, const char* text, const Hardware& hardware, ThreadPool& pool) {
+  char format[16];
+  long n = 0, k = 0, m = 0;
+  if (std::sscanf(text, "%15[^:]:%ldx%ld:%ld", format, &n, &k, &m) != 4 || !dtype_from_name(format))
+    fail(ErrorKind::Usage, "{}: expected FORMAT:NxK:M", text);
+  LinearProblem problem{*dtype_from_name(format), "", Precision::Fast, false, n, k, m};
+  const auto& layout = find_layout(problem, kernel, hardware);
+  const auto device = host_device(hardware);
+  ColdWeights weights(problem.format, n, k, layout, *device, pool);
+  std::mt19937 random(std::random_device{}());
+  std::normal_distribution<float> normal;
+  std::vector<float> x(static_cast<size_t>(m * k)), y(static_cast<size_t>(m * n));
+  std::ranges::generate(x, [&] { return normal(random); });
+  Arena workspace("workspace", Arena::padded(kernel.workspace_bytes(problem, hardware) + 64));
+  std::byte* scratch = workspace.take(workspace.capacity());
+  LinearArgs args;
+  args.x = {DType::F32, m, k, k, reinterpret_cast<std::byte*>(x.data())};
+  args.y = {DType::F32, m, n, n, reinterpret_cast<std::byte*>(y.data())};
+
+  int64_t rounds = 256;
+  while (seconds_of([&] { kPeak.run(rounds); }) < 2.5e-4) rounds *= 2;
+  std::vector<double> peaks, rates, shares;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const double before = peak_rate(pool, rounds);
+    args.weights = weights.next();
+    const double seconds = seconds_of([&] { kernel.run(args, {&pool, scratch, {}, &hardware}); });
+    const double peak = (before + peak_rate(pool, rounds)) / 2, rate = 2.0 * double(n * k) * double(m) / seconds;
+    peaks.push_back(peak);
+    rates.push_back(rate);
+    shares.push_back(rate / peak);
+  }
+  fmt::print(
+      "{:24} {:2} threads  products alone {:7.0f} GOP/s ({:.0f} .. {:.0f})  {} {:7.0f} GOP/s  {:3.0f} % (median of "
+      "{})\n",
+      text, pool.size(), median(peaks) / 1e9, *std::ranges::min_element(peaks) / 1e9,
+      *std::ranges::max_element(peaks) / 1e9, kernel.name(), median(rates) / 1e9, 100 * median(shares), kTurns);
+}
+
+}  // namespace
+}  // namespace millrace
+
+int main(int argc, char** argv) {
+  using namespace millrace;
+  try {
+    if (argc < 4) fail(ErrorKind::Usage, "peak_share KERNEL THREADS FORMAT:NxK:M ...");
+    const Hardware hardware = this_machine(std::atoi(argv[2]));
+    ThreadPool pool(hardware.threads);
+    for (int i = 3; i < argc; ++i) compare(find_kernel(argv[1]), argv[i], hardware, pool);
+  } catch (const Error& error) {
+    fmt::print(stderr, "peak_share: {}\n", error.what());
+    return 1;
+  }
+}
