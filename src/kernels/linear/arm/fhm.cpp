@@ -72,7 +72,7 @@ class FhmLinear : public LinearKernel {
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
     const double weights = double(p.n) * double(p.k);
-    const double bytes_us = reading_us(p, 0.9, hardware);
+    const double bytes_us = reading_us(p, kRowsRead, hardware);
     const double compute_us = 2e-3 * weights / (0.7 * hardware.ceilings.f32_gflops);
     return hardware.ceilings.region_us + std::max(bytes_us, compute_us);
   }

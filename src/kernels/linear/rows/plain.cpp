@@ -175,7 +175,7 @@ class PlainLinear : public LinearKernel {
     const double rows = double(p.m / 4 * 4) + kRowsOfASingleOne * double(p.m % 4);
     const double weights = double(p.n) * double(p.k);
     const double compute_us = 2e-3 * weights * rows / (kShareOfPeak * hardware.ceilings.f32_gflops);
-    return hardware.ceilings.region_us + std::max(reading_us(p, 0.9, hardware), compute_us);
+    return hardware.ceilings.region_us + std::max(reading_us(p, kRowsRead, hardware), compute_us);
   }
   void run(const Args& args, const Executor& executor) const override {
     const int64_t tiles = (args.weights->n + kRowsAtOnce - 1) / kRowsAtOnce;

@@ -42,7 +42,7 @@ std::span<const Rows8Method> amx_methods() {
        .scratch_bytes = kInt8Bytes,
        .strips_per_panel = kInt8Strips,
        .multiply = within_piece<amx_int8_panels>,
-       .compute_share = 0.27,
+       .compute_share = 0.30,
        .unpack_rows = 40,
        .row_step = 16},
       {.name = "full_amx_bf16",
@@ -55,7 +55,7 @@ std::span<const Rows8Method> amx_methods() {
        .scratch_bytes = AmxMicro::kBytes,
        .strips_per_panel = AmxMicro::kStrips,
        .multiply = within_piece<amx_panels>,
-       .compute_share = 0.23,
+       .compute_share = 0.26,
        .unpack_rows = 80,
        .row_step = 16},
   };
