@@ -152,13 +152,22 @@ def waits(report):
     return [1000 * (r["first"] - r["begin"]) for r in report["each"]]
 
 
-def measure(binary, url, seed, requests):
+def alone(binary, url, seed, bench):
+    """Tokens per second of one stream, turn by turn with what `bench` says where it is asked."""
+    turns = []
+    for i in range(3):
+        turn = {"bench": bench()} if bench else {}
+        streams = load(binary, url, "-c", 1, "--requests", 2, "--duration", 600, "--words", 64, "-n", 96, "--seed", seed + i)
+        turns.append({**turn, "single": 1000 / streams["tpot_ms"]["p50"]})
+    return {key: statistics.median(turn[key] for turn in turns) for key in turns[0]}
+
+
+def measure(binary, url, seed, requests, bench):
     load(binary, url, "-c", 2, "--requests", 2, "--words", 32, "-n", 8)  # warm
     many = load(binary, url, "-c", 8, "--requests", requests, "--duration", 600, "--words", 256, "-n", 64, "--seed", seed)
-    alone = load(binary, url, "-c", 1, "--requests", 2, "--duration", 600, "--words", 64, "-n", 96, "--seed", seed)
     prefix = waits(load(binary, url, "-c", 1, "--requests", 2, "--duration", 600, "--prefix-words", 900, "--words", 4, "-n", 4, "--seed", seed + 1))
     return {**long_prompt(binary, url, seed + 2, many["itl_ms"]["p50"]), "throughput": many["tokens_per_second"], "itl_p99": many["itl_ms"]["p99"], "ttft_p50": many["ttft_ms"]["p50"],
-            "single": 1000 / alone["tpot_ms"]["p50"], "prefix_first": prefix[0], "prefix_second": prefix[1]}
+            **alone(binary, url, seed, bench), "prefix_first": prefix[0], "prefix_second": prefix[1]}
 
 
 def bench_decode(binary, model, threads):
@@ -242,8 +251,8 @@ def main():
         for name, server in servers.items():
             print(f"round {i + 1} of {rounds}: {name}", file=sys.stderr)
             with server:
-                samples[name].append(measure(options.millrace, server.url, 100 * i, options.requests))
-        samples["millrace"][-1]["bench"] = bench_decode(options.millrace, model, options.threads)
+                bench = (lambda: bench_decode(options.millrace, model, options.threads)) if name == "millrace" else None
+                samples[name].append(measure(options.millrace, server.url, 100 * i, options.requests, bench))
     results = {name: {key: statistics.median(s[key] for s in runs) for key in runs[0]} for name, runs in samples.items()}
     WORK.mkdir(parents=True, exist_ok=True)
     (WORK / "results.json").write_text(json.dumps({"median": results, "samples": samples}, indent=1))

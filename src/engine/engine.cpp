@@ -14,6 +14,8 @@ constexpr double kPromptToken = 1, kGeneratedToken = 2;
 
 constexpr int32_t kMostChoices = 128;
 
+double usual_slack(const Runner& runner) { return runner.hardware().device == DeviceKind::Cpu ? 0.1 : 0.25; }
+
 StepEstimate estimate_steps(Runner& runner) {
   constexpr int64_t kShort = 64, kLong = 4096;
   const int64_t rows = runner.options().rows, sequences = runner.options().sequences;
@@ -21,7 +23,11 @@ StepEstimate estimate_steps(Runner& runner) {
     return step_cost(runner, m, m <= sequences ? m : 1, std::max(context, m), std::min(m, sequences)).expected_us();
   };
   StepEstimate estimate;
-  for (const int64_t bucket : row_buckets(rows)) estimate.by_rows.emplace_back(bucket, us(bucket, kShort));
+  for (const int64_t bucket : row_buckets(rows)) {
+    estimate.by_rows.emplace_back(bucket, us(bucket, kShort));
+    // Beyond a bucket other kernels run, which may cost much more for the first row.
+    if (bucket < rows) estimate.by_rows.emplace_back(bucket + 1, us(bucket + 1, kShort));
+  }
   estimate.decode_us_per_position = std::max(0.0, (us(1, kLong) - us(1, kShort)) / (kLong - kShort));
   estimate.prefill_us_per_position =
       std::max(0.0, (us(rows, kLong) - us(rows, kShort)) / static_cast<double>(rows * (kLong - kShort)));
@@ -32,7 +38,8 @@ StepEstimate estimate_steps(Runner& runner) {
 
 Engine::Engine(Runner& runner, const EngineOptions& options)
     : runner_(runner),
-      pacer_([&runner] { return estimate_steps(runner); }, {options.tpot_target_ms * 1e3, options.prefill_slack}),
+      pacer_([&runner] { return estimate_steps(runner); },
+             {options.tpot_target_ms * 1e3, options.prefill_slack > 0 ? options.prefill_slack : usual_slack(runner)}),
       scheduler_(runner.kv(),
                  {runner.options().rows, runner.options().sequences, runner.options().logit_rows,
                   runner.model().long_from(), options.prefix_cache},

@@ -19,7 +19,8 @@ struct EngineOptions {
   // Prompts are computed in chunks beside the streams that run. A step may then take this long; 0: as long as a step
   // without the chunk, and prefill_slack more. With no stream running, chunks are as large as the runner takes.
   double tpot_target_ms = 0;
-  double prefill_slack = 0.25;
+  // On a CPU a chunk costs by the row, and streams would feel it; a GPU has room beside few decodes. 0: 0.1 and 0.25.
+  double prefill_slack = 0;
   bool prefix_cache = true;  // pages of prompts and answers are kept for those that begin alike
 };
 
