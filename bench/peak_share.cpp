@@ -1,6 +1,6 @@
 // How much of the int8 peak a kernel reaches, where the peak itself changes from one moment to the next, as on a host
-// that is shared with others: both are timed in short turns on the same threads. peak_share KERNEL THREADS FORMAT:NxK:M
-// ...
+// that is shared with others: both are timed in short turns on the same threads.
+//   peak_share KERNEL THREADS FORMAT:NxK:M...
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -17,7 +17,7 @@ nlohmann::ordered_json read_ordered_json(std::string_view text);
 std::string json_text(const nlohmann::json& json, int indent = -1);
 std::string json_text(const nlohmann::ordered_json& json, int indent = -1);
 
-// Appends a text as a JSON string, in no time where it has nothing to escape.
+// Appends a text as a JSON string, without building a JSON value where it has nothing to escape.
 void append_json_string(std::string_view text, std::string& to);
 
 }  // namespace millrace

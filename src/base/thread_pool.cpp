@@ -79,8 +79,9 @@ void ThreadPool::work(int worker) {
     for (int spins = 0; calls_.load(std::memory_order_acquire) == seen && spins < kSpins; ++spins) relax();
     calls_.wait(seen, std::memory_order_acquire);
     seen = calls_.load(std::memory_order_acquire);
+    const bool stops = stop_;  // before the errands: those that came before the end are done
     if (worker == threads_ - 1 && has_errands_.load(std::memory_order_acquire)) run_errands();
-    if (stop_) return;
+    if (stops) return;
     enter(worker, last_region);
   }
 }
@@ -108,9 +109,10 @@ void ThreadPool::run_errands() {
   std::this_thread::yield();  // whoever waits for what was done and was given this core should run now, not in a region
 }
 
-// Workers go on errands before they enter a region.
+// A worker may have looked for errands just before the last one came and still enter this region; but before it comes
+// to another one it looks again.
 void ThreadPool::finish_errands() {
-  run([](int) {});
+  for (int i = 0; i < 2; ++i) run([](int) {});
 }
 
 void ThreadPool::parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {

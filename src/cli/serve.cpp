@@ -127,9 +127,10 @@ void add_serve(CLI::App& app) {
   verb->add_option("--max-queue", s.service.most_waiting, "requests that wait; one more is answered 429")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  verb->add_option("--tpot-ms", s.service.engine.tpot_target_ms,
-                   "prompts may not make running streams slower per token than this; 0: a third slower, or "
-                   "33 ms while short prompts are computed")
+  verb->add_option(
+          "--tpot-ms", s.service.engine.tpot_target_ms,
+          "prompts may not make running streams slower per token than this; 0: a tenth slower (a quarter on a GPU), or "
+          "33 ms while short prompts are computed")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   verb->add_option("--max-body-mb", o->body_mb, "largest body of a request")

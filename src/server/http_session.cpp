@@ -200,6 +200,7 @@ void HttpSession::write(std::string bytes) {
 }
 
 bool HttpSession::write_now(std::string_view bytes) {
+  if (bytes.empty()) return true;  // a chunk of no bytes would be the end
   const std::lock_guard lock(lane_);
   if (!lane_open_) {
     ++behind_;
@@ -238,9 +239,10 @@ void HttpSession::open_lane() {
   lane_open_ = behind_ == 0;
 }
 
-void HttpSession::close_lane() {
+bool HttpSession::close_lane() {
   const std::lock_guard lock(lane_);
   lane_open_ = false;
+  return behind_ == 0;
 }
 
 void HttpSession::note_progress() {
@@ -353,8 +355,8 @@ void HttpSession::tick(Clock::time_point now) {
       return;
     case State::Answering:
       if (writing_now_ && now - last_progress() > limits.write_time) return too_slow();
-      if (events_ && !ended_ && !writing_now_ && now - last_progress() >= limits.comment_every)
-        send(": keep-alive\n\n");
+      if (!events_ || ended_ || writing_now_ || now - last_progress() < limits.comment_every) return;
+      if (close_lane()) send(": keep-alive\n\n");  // never in front of what is left of a piece
       return;
     case State::Lingering:
       if (waited > limits.linger_time) close();

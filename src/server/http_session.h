@@ -67,7 +67,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   void send(std::string_view bytes);  // a piece of a stream
   void take_rest(bool good, std::string_view rest);
   void open_lane();
-  void close_lane();
+  bool close_lane();  // false: pieces are on their way to the I/O thread
   void note_progress();
   Clock::time_point last_progress();
   void queue(std::string_view bytes);

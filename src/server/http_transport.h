@@ -1,5 +1,5 @@
 // The bytes under an HTTP session: a socket, a TLS stream, or what a test feeds. Calls and callbacks stay on one
-// thread.
+// thread, but for those that say otherwise.
 #pragma once
 
 #include <cstddef>

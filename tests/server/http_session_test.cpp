@@ -223,6 +223,23 @@ TEST_F(HttpSessionTest, PiecesStayInOrderWhenTheWireTakesLittle) {
   EXPECT_EQ(wire_->out, expected + "0\r\n\r\n");
 }
 
+TEST_F(HttpSessionTest, SignsOfLifeNeverComeInFrontOfTheRestOfAPiece) {
+  answer_at_once_ = false;
+  wire_->at_once = true;
+  send(kPost);
+  open_->begin_stream({.content_type = "text/event-stream"});
+  wire_->run();
+  wire_->out.clear();
+  wire_->write_at_most = 5;
+  open_->write("abcd");
+  ASSERT_EQ(wire_->out, "4\r\nab") << "the rest waits for the I/O thread";
+  later(std::chrono::seconds(60));
+  open_->end_stream();
+  wire_->run();
+  EXPECT_TRUE(wire_->out.starts_with("4\r\nabcd\r\n")) << wire_->out;
+  EXPECT_TRUE(wire_->out.ends_with("0\r\n\r\n")) << wire_->out;
+}
+
 TEST_F(HttpSessionTest, AWriteAtOnceNoticesAClientThatLeft) {
   answer_at_once_ = false;
   wire_->at_once = true;

@@ -1,6 +1,7 @@
 #include "sampling/grammar/counted_pattern.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <utility>
 #include <vector>
@@ -98,11 +99,16 @@ class Positions {
     return part;
   }
 
+  // `to` is in order: positions are numbered as they come. Most follow all that is known, and cost nothing to order.
   void connect(const std::vector<int>& from, const std::vector<int>& to) {
+    if (to.empty()) return;
     for (const int p : from) {
       auto& next = next_[static_cast<size_t>(p)];
+      const bool in_order = next.empty() || next.back() < to.front();
+      const auto known = static_cast<std::ptrdiff_t>(next.size());
       next.insert(next.end(), to.begin(), to.end());
-      std::sort(next.begin(), next.end());
+      if (in_order) continue;
+      std::inplace_merge(next.begin(), next.begin() + known, next.end());
       next.erase(std::unique(next.begin(), next.end()), next.end());
     }
   }
@@ -173,6 +179,7 @@ class CountedWriter {
         pending_.push_back(state);
       }
       body += (body.empty() ? "" : " | ") + character_(positions_.characters(q)) + " " + rule->second;
+      if (body.size() > Ebnf::kMostBytes) ebnf_.spend(body.size());  // throws before a hostile rule is huge
     }
     return body;
   }

@@ -10,8 +10,6 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kMostBytes = 256 << 10;
-
 constexpr CharSet::Range kSurrogates{0xD800, 0xDFFF};
 
 std::string class_character(uint32_t code) {
@@ -42,13 +40,13 @@ void CharSet::add(uint32_t first, uint32_t last) {
 CharSet CharSet::inverse() const {
   CharSet all = *this;
   all.add(kSurrogates.first, kSurrogates.second);
-  CharSet result;
+  CharSet result;  // in order and apart, as they come: nothing to merge
   uint32_t next = 0;
   for (const Range& range : all.ranges_) {
-    if (range.first > next) result.add(next, range.first - 1);
+    if (range.first > next) result.ranges_.emplace_back(next, range.first - 1);
     next = range.second + 1;
   }
-  if (next <= kLast) result.add(next, kLast);
+  if (next <= kLast) result.ranges_.emplace_back(next, kLast);
   return result;
 }
 

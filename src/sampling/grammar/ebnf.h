@@ -44,6 +44,8 @@ std::string utf8(uint32_t code);
 
 class Ebnf {
  public:
+  static constexpr size_t kMostBytes = 256 << 10;
+
   // Defines a rule and returns its name. Throws Usage where the grammar grows beyond its bounds.
   std::string add(std::string_view body);
   // A name for a rule that will be defined later: for recursion.

@@ -80,8 +80,9 @@ void merge_properties(Schema& merged, const Schema& a, const Schema& b) {
 
 Schema merge_keyword(const std::string& keyword, const Schema& a, const Schema& b) {
   if (a == b) return a;
-  if (keyword.starts_with("min") || keyword == "exclusiveMinimum") return a > b ? a : b;
-  if (keyword.starts_with("max") || keyword == "exclusiveMaximum") return a < b ? a : b;
+  const bool numbers = a.is_number() && b.is_number();  // draft 4's exclusive bounds say true or false
+  if (numbers && (keyword.starts_with("min") || keyword == "exclusiveMinimum")) return a > b ? a : b;
+  if (numbers && (keyword.starts_with("max") || keyword == "exclusiveMaximum")) return a < b ? a : b;
   if (keyword == "type") return merge_types(a, b);
   if (keyword == "enum") return merge_values(a, b);
   if (keyword == "required" && a.is_array() && b.is_array()) {

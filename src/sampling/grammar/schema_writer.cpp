@@ -258,7 +258,11 @@ std::vector<Schema> SchemaWriter::listed_values(const Schema& items) const {
   for (const Schema& one : document_.alternatives(items)) {
     if (!one.contains("enum") && !one.contains("const")) return {};
     for (const Schema& value : allowed_values(one)) {
-      if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+      // As equal as validators take them: whatever the order of an object's members.
+      const nlohmann::json plain(value);
+      const bool known =
+          std::any_of(values.begin(), values.end(), [&](const Schema& v) { return nlohmann::json(v) == plain; });
+      if (!known) values.push_back(value);
     }
   }
   return values;

@@ -266,6 +266,8 @@ TEST_F(Grammar, WhatCannotBeEnforcedIsRefused) {
                                  R"({"type": "string", "pattern": "^(ab|c)*$", "minLength": 20000})",
                                  R"({"type": "array", "items": {"type": "string"}, "uniqueItems": true})",
                                  R"({"type": "number", "multipleOf": 0.1})",
+                                 R"({"allOf": [{"exclusiveMaximum": 5}, {"exclusiveMaximum": true, "maximum": 9}]})",
+                                 R"({"allOf": [{"exclusiveMaximum": true}, {"exclusiveMaximum": false}]})",
                                  R"s({"type": "string", "pattern": "(?=a)"})s",
                                  R"({"type": "string", "pattern": "a\\b"})",
                                  R"({"type": "string", "pattern": "(a)\\1"})",
@@ -311,6 +313,10 @@ TEST_F(Grammar, DistinctItems) {
   EXPECT_FALSE(accepts(spec, R"([1,1])"));
   EXPECT_FALSE(accepts(spec, R"([1])"));
   EXPECT_FALSE(accepts(spec, R"([])"));
+  const auto turned =
+      schema(R"({"type": "array", "items": {"enum": [{"a": 1, "b": 2}, {"b": 2, "a": 1}, 3]}, "uniqueItems": true})");
+  EXPECT_TRUE(accepts(turned, R"([{"a":1,"b":2},3])"));
+  EXPECT_FALSE(accepts(turned, R"([{"a":1,"b":2},{"b":2,"a":1}])"));
 }
 
 TEST_F(Grammar, BoundsOfWideIntegersAndOldDrafts) {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "random_answer.h"
+#include "sampling/grammar/ebnf.h"
 
 namespace millrace {
 namespace {
@@ -42,6 +43,8 @@ std::vector<GrammarSpec> hostile_grammars() {
     const std::string n = std::to_string(i), next = "a" + std::to_string((i + 1) % 3000);
     chain += "a" + n + " ::= " + next + " \"x\" | \"y\"\n";
   }
+  std::string apart;  // characters that are no ranges
+  for (uint32_t code = 0x100; code < 0x100 + 2 * 5000; code += 2) apart += utf8(code);
   const std::string any_of = R"({"anyOf":[{"minimum":1},{"maximum":5},{"multipleOf":2},{"type":"integer"}]})";
   return {
       schema(times(5000, R"({"type":"array","items":)")),
@@ -55,6 +58,9 @@ std::vector<GrammarSpec> hostile_grammars() {
       schema(R"({"type":"string","maxLength":90000})"),
       schema(R"({"type":"string","minLength":90000})"),
       schema(R"({"type":"string","minLength":1000000})"),
+      schema(R"({"type":"string","maxLength":18,"pattern":"^[)" + apart + R"(]{0,990}x$"})"),
+      schema(R"({"type":"string","maxLength":19,"pattern":"^x{0,990})" + times(7000, "()") + R"($"})"),
+      schema(R"({"type":"string","maxLength":18,"pattern":"^x{0,999}-$"})"),
       schema(R"({"type":"array","maxItems":90000})"),
       schema(
           R"({"type":"array","minItems":90000,"items":{"type":"array","minItems":90000,"items":{"type":"string","minLength":90000}}})"),

@@ -35,7 +35,9 @@ struct MmlaMicro {
     MR_INLINE void put_step(int64_t part, int64_t row, float value) { step[part][row] = value; }
     // Of a pair of rows, as sums come.
     MR_INLINE float32x4_t steps_of(int64_t part, int pair) const {
-      return vreinterpretq_f32_f64(vld1q_dup_f64(reinterpret_cast<const double*>(step[part] + 2 * pair)));
+      double both;  // loaded and doubled by one instruction
+      std::memcpy(&both, step[part] + 2 * pair, sizeof both);
+      return vreinterpretq_f32_f64(vdupq_n_f64(both));
     }
     MR_INLINE void put(int64_t g, int64_t row, const Rounded32& v) {
       for (int i = 0; i < 2; ++i) {
