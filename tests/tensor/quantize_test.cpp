@@ -45,7 +45,7 @@ TEST(Quantize, SimpleFormatsAreByteForByteWhatPyPiGgufWrites) {
 }
 
 // Errors on normally distributed weights: measured with ggml's own quantizers on 512 x 1024 numbers, plus 1 %. Ours
-// must not be worse.
+// must not be worse. As many numbers here: of a fifth, chance alone makes 1 % once in a hundred times.
 struct ErrorCase {
   DType dtype;
   double most;
@@ -58,7 +58,7 @@ TEST_P(QuantizeError, OfNormalWeightsIsNoLargerThanGgmls) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0.0f, 0.02f);
-  std::vector<float> numbers(256 * 400);
+  std::vector<float> numbers(512 * 1024);
   for (float& v : numbers) v = normal(random);
   EXPECT_LT(relative_error(round_trip(GetParam().dtype, numbers), numbers), GetParam().most * 1.01);
 }
