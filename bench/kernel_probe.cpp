@@ -5,33 +5,16 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 
 #include "base/error.h"
 #include "dataflow/kernel_timer.h"
 #include "hardware/this_machine.h"
-#include "kernels/kernel_set.h"
 #include "linear_cases.h"
+#include "linear_problem.h"
 
 namespace millrace {
 namespace {
-
-const LinearKernel& find_kernel(std::string_view name) {
-  for (const auto* kernel : cpu_kernels().linear) {
-    if (kernel->name() == name) return *kernel;
-  }
-  fail(ErrorKind::Usage, "no kernel '{}'", name);
-}
-
-const LinearLayout& find_layout(LinearProblem& problem, const LinearKernel& kernel, const Hardware& hardware) {
-  for (const auto* layout : cpu_kernels().layouts) {
-    problem.layout = layout->name();
-    if (layout->accepts(problem.format, problem.n, problem.k, hardware) && kernel.can_run(problem, hardware))
-      return *layout;
-  }
-  fail(ErrorKind::Usage, "{} cannot run {}", kernel.name(), to_string(problem));
-}
 
 std::vector<float> product(const LinearKernel& kernel, const LinearWeights& weights, const LinearProblem& p,
                            std::vector<float>& x, const Hardware& hardware, ThreadPool& pool) {
@@ -70,15 +53,11 @@ void check(const LinearKernel& kernel, const LinearProblem& like, const LinearLa
 }
 
 void probe(const LinearKernel& kernel, const char* text, const Hardware& hardware, ThreadPool& pool) {
-  char format[16];
-  long n = 0, k = 0, m = 0;
-  if (std::sscanf(text, "%15[^:]:%ldx%ld:%ld", format, &n, &k, &m) != 4 || !dtype_from_name(format))
-    fail(ErrorKind::Usage, "{}: expected FORMAT:NxK:M", text);
-  LinearProblem problem{*dtype_from_name(format), "", Precision::Fast, false, n, k, m};
+  LinearProblem problem = read_problem(text);
   const auto& layout = find_layout(problem, kernel, hardware);
   check(kernel, problem, layout, hardware, pool);
   const auto device = host_device(hardware);
-  ColdWeights weights(problem.format, n, k, layout, *device, pool);
+  ColdWeights weights(problem.format, problem.n, problem.k, layout, *device, pool);
   const LinearKernel* only[] = {&kernel};
   const auto times = KernelTimer(*device, pool, {40, 0.03, 10, 2}).time(problem, only, weights);
   fmt::print("{} {:.2f}\n", text, times.front().us);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <random>
 
@@ -13,7 +12,7 @@
 #include "dataflow/cold_inputs.h"
 #include "hardware/peaks/peak.h"
 #include "hardware/this_machine.h"
-#include "kernels/kernel_set.h"
+#include "linear_problem.h"
 
 namespace millrace {
 namespace {
@@ -38,22 +37,6 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-const LinearKernel& find_kernel(std::string_view name) {
-  for (const auto* kernel : cpu_kernels().linear) {
-    if (kernel->name() == name) return *kernel;
-  }
-  fail(ErrorKind::Usage, "no kernel '{}'", name);
-}
-
-const LinearLayout& find_layout(LinearProblem& problem, const LinearKernel& kernel, const Hardware& hardware) {
-  for (const auto* layout : cpu_kernels().layouts) {
-    problem.layout = layout->name();
-    if (layout->accepts(problem.format, problem.n, problem.k, hardware) && kernel.can_run(problem, hardware))
-      return *layout;
-  }
-  fail(ErrorKind::Usage, "{} cannot run {}", kernel.name(), to_string(problem));
-}
-
 // Operations in a second of all threads with nothing but products; `rounds` take about half a millisecond.
 double peak_rate(ThreadPool& pool, int64_t rounds) {
   const double seconds = seconds_of([&] { pool.run([&](int) { kPeak.run(rounds); }); });
@@ -61,11 +44,8 @@ double peak_rate(ThreadPool& pool, int64_t rounds) {
 }
 
 void compare(const LinearKernel& kernel, const char* text, const Hardware& hardware, ThreadPool& pool) {
-  char format[16];
-  long n = 0, k = 0, m = 0;
-  if (std::sscanf(text, "%15[^:]:%ldx%ld:%ld", format, &n, &k, &m) != 4 || !dtype_from_name(format))
-    fail(ErrorKind::Usage, "{}: expected FORMAT:NxK:M", text);
-  LinearProblem problem{*dtype_from_name(format), "", Precision::Fast, false, n, k, m};
+  LinearProblem problem = read_problem(text);
+  const int64_t n = problem.n, k = problem.k, m = problem.m;
   const auto& layout = find_layout(problem, kernel, hardware);
   const auto device = host_device(hardware);
   ColdWeights weights(problem.format, n, k, layout, *device, pool);

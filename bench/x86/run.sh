@@ -43,8 +43,8 @@ fi
 
 if wants tiles; then
   mkdir -p build
-  for program in tile_rates tile_orders; do
-    g++ -O3 -std=c++20 -w -I src -mamx-tile -mamx-int8 -mavx512f -mavx512dq bench/x86/$program.cpp -o build/$program && timeout 30 build/$program
+  for program in tile_rates tile_orders tile_states; do
+    g++ -O3 -std=c++20 -w -I src -mamx-tile -mamx-int8 -mavx512f -mavx512dq -pthread bench/x86/$program.cpp -o build/$program && timeout 30 build/$program
   done
 fi
 

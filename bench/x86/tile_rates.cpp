@@ -19,12 +19,11 @@ struct Loads {
   bool w = true, x = true;
   int64_t w_bytes = 16 << 10, x_bytes = 256 << 10;  // that it goes round in
   int64_t ahead = 0;                                // bytes of x to fetch ahead
-  int settle = 0;     // every four steps: 1 store the sums, 2 scale them too, 3 and add them up
-  bool late = false;  // each register is loaded again after its last product, with what the next step takes
+  int settle = 0;  // every four steps: 1 store the sums, 2 scale them too, 3 and add them up
 };
 
-// The loads of a step in front of its products.
-inline void step_in_order(const Loads& loads, const char* w, const char* x) {
+// The loads of a step in front of its products; bench/x86/tile_orders.cpp has other orders.
+inline void step(const Loads& loads, const char* w, const char* x) {
   if (loads.w) {
     _tile_loadd(6, w, 64);
     _tile_loadd(7, w + 1024, 64);
@@ -37,17 +36,6 @@ inline void step_in_order(const Loads& loads, const char* w, const char* x) {
   _tile_dpbssd(3, 5, 7);
 }
 
-inline void step_and_load(const char* w, const char* x) {
-  _tile_dpbssd(0, 4, 6);
-  _tile_dpbssd(1, 4, 7);
-  _tile_loadd(4, x, 64);
-  _tile_dpbssd(3, 5, 7);
-  _tile_loadd(7, w + 1024, 64);
-  _tile_dpbssd(2, 5, 6);
-  _tile_loadd(6, w, 64);
-  _tile_loadd(5, x + 1024, 64);
-}
-
 void scale(const int32_t* sums, float* to, int from, int until, bool add) {
   const __m512 factor = _mm512_set1_ps(0.5f);
   for (int i = from; i < until; ++i) {
@@ -58,8 +46,7 @@ void scale(const int32_t* sums, float* to, int from, int until, bool add) {
 
 void multiply(const char* w, const char* x, int64_t steps, const Loads& loads, int32_t* sums, float* to) {
   for (int64_t i = 0, at_w = 0, at_x = 0; i < steps; ++i) {
-    if (loads.late) step_and_load(w + at_w, x + at_x);
-    if (!loads.late) step_in_order(loads, w + at_w, x + at_x);
+    step(loads, w + at_w, x + at_x);
     for (int64_t line = 0; loads.ahead > 0 && line < kStep; line += 64) {
       _mm_prefetch(x + at_x + loads.ahead + line, _MM_HINT_T0);
     }
@@ -116,14 +103,4 @@ int main() {
   measure("x from L1, sums scaled and added", {.x_bytes = 16 << 10, .settle = 3});
   measure("x from L2, sums scaled and added", {.settle = 3});
   measure("the same, x fetched 8 KB ahead", {.ahead = 8 << 10, .settle = 3});
-  std::puts("each register loaded again after its last product:");
-  measure("weights and x from L1", {.x_bytes = 16 << 10, .late = true});
-  measure("weights from L1, x from L2", {.late = true});
-  measure("x from 1 MB of L2", {.x_bytes = 1 << 20, .late = true});
-  measure("weights and x from L2", {.w_bytes = 256 << 10, .late = true});
-  measure("x from L1, sums stored", {.x_bytes = 16 << 10, .settle = 1, .late = true});
-  measure("x from L1, sums scaled", {.x_bytes = 16 << 10, .settle = 2, .late = true});
-  measure("x from L1, sums scaled and added", {.x_bytes = 16 << 10, .settle = 3, .late = true});
-  measure("x from L2, sums scaled and added", {.settle = 3, .late = true});
-  measure("the same, x fetched 8 KB ahead", {.ahead = 8 << 10, .settle = 3, .late = true});
 }
