@@ -62,23 +62,6 @@ __global__ void add_bias(GpuMatrix y, const float* bias) {
   if (i < y.cols) y.set(blockIdx.y, i, y.get(blockIdx.y, i) + bias[i]);
 }
 
-constexpr int kGroup = 8;  // sixteen bytes of gate, then sixteen of up
-
-__global__ void gate(const uint4* gate_up, GpuMatrix out) {
-  const int64_t group = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, row = blockIdx.y;
-  if (group * kGroup >= out.cols) return;
-  const int64_t at = (row * (out.cols / kGroup) + group) * 2;
-  const uint4 gates = gate_up[at], ups = gate_up[at + 1];
-  uint4 products;
-#pragma unroll
-  for (int i = 0; i < kGroup; ++i) {
-    const float x = load(reinterpret_cast<const std::byte*>(&gates), out.dtype, i);
-    const float up = load(reinterpret_cast<const std::byte*>(&ups), out.dtype, i);
-    store(reinterpret_cast<std::byte*>(&products), out.dtype, i, x / (1 + __expf(-x)) * up);
-  }
-  reinterpret_cast<uint4*>(out.data)[(row * out.stride + group * kGroup) / kGroup] = products;
-}
-
 class CudaRowsLinear final : public LinearKernel {
  public:
   std::string_view name() const override { return "cuda_simple"; }
@@ -119,11 +102,6 @@ void cuda_write_out(const LinearWeights& w, DType dtype, void* to, void* queue) 
 void cuda_add_bias(const Matrix& y, const float* bias, void* queue) {
   const dim3 grid(static_cast<unsigned>((y.cols + 255) / 256), static_cast<unsigned>(y.rows));
   add_bias<<<grid, 256, 0, static_cast<cudaStream_t>(queue)>>>(y, bias);
-}
-
-void cuda_gate(const void* gate_up, const Matrix& out, void* queue) {
-  const dim3 grid(static_cast<unsigned>((out.cols / kGroup + 127) / 128), static_cast<unsigned>(out.rows));
-  gate<<<grid, 128, 0, static_cast<cudaStream_t>(queue)>>>(static_cast<const uint4*>(gate_up), out);
 }
 
 }  // namespace millrace
