@@ -368,7 +368,8 @@ void time_decode() {
     }
   }
   for (Row r : {Row{8, 1, 128}, Row{8, 1, 512}, Row{8, 3, 1024}, Row{8, 13, 4096}, Row{8, 48, 1024}, Row{8, 64, 1024},
-                Row{32, 5, 1000}, Row{32, 64, 1024}}) {
+                Row{32, 5, 1000}, Row{32, 64, 1024}, Row{32, 3, 1024}, Row{32, 7, 1024}, Row{32, 13, 1024}, Row{8, 5, 1024},
+                Row{8, 13, 1024}, Row{8, 20, 1024}, Row{8, 20, 4096}}) {
     rows.push_back(r);
   }
   for (const Row& r : rows) {
@@ -384,6 +385,7 @@ void time_decode() {
       s.kv_heads = r.kv_heads;
       s.head_dim = 128;
       s.sequences = r.batch;
+      s.max_context = r.context;
       const double us = TimedProblem(s, 1, r.context - 1).time(column.programmatic);
       std::printf("  %8.2f (%.2f)", us, bytes / us * 1e-6);
     }
