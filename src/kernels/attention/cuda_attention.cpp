@@ -140,7 +140,8 @@ class CudaAttention final : public AttentionKernel {
             p.invariant,   most_context(p.context)};
   }
 
-  // Clusters come in powers of two: some batches leave half of the places for blocks free, and long contexts stream slower.
+  // Clusters come in powers of two: some batches leave half of the places for blocks free, and long contexts stream
+  // slower.
   bool is_half_empty(const Problem& p, const Hardware& h) const {
     const CudaAttentionPlan& planned = plan(shape_of(p));
     const int places = h.cores * (planned.wide || p.head_dim > 128 ? 1 : 2);

@@ -66,8 +66,8 @@ struct WarpStream {
     for (int i = issued; i < stage_count<Config>(p); ++i) loader.issue();
   }
 
-  // The first start, perhaps before the kernels before this one are done. The next kernel may be let in behind the first
-  // copies: its weights then do not come between the tables, keys and values that all of this one waits for.
+  // The first start, perhaps before the kernels before this one are done. The next kernel may be let in behind the
+  // first copies: its weights then do not come between the tables, keys and values that all of this one waits for.
   __device__ void start_early(bool early, bool then_lets_next_start = false) {
     int issued = 0;
     if (early) {

@@ -145,8 +145,7 @@ class SharedFinish {
   }
 
   // Where two blocks share K and each has put sums into the other (pushed): every other tile is this block's.
-  __device__ __forceinline__ void run_pushed(const float* own, const float* received, int tokens,
-                                             const float* scales) {
+  __device__ __forceinline__ void run_pushed(const float* own, const float* received, int tokens, const float* scales) {
 #pragma unroll 1
     for (int index = first_; index < own_tiles() * out_.m * 2; index += kThreads) {
       const OutputItem item = item_at(index);
