@@ -65,7 +65,8 @@ class CudaAttention final : public AttentionKernel {
                                   : variant_.softmax == Softmax::Online ? 0.1
                                                                         : 0.2;
         const double start_us = variant_.kind == CudaAttentionKind::Decode ? 8 : 6;  // merging parts costs
-        return start_us + softmax_us + reading * std::max(1.0, std::ceil(rows_each / 16)) / 0.95;
+        const double share = variant_.kind == CudaAttentionKind::DecodeCluster && is_half_empty(p, h) ? 0.9 : 0.95;
+        return start_us + softmax_us + reading * std::max(1.0, std::ceil(rows_each / 16)) / share;
       }
       // Kernels of prompts are not made for the stream: 64 decodes of an MHA model took a third longer with one.
       case CudaAttentionKind::PrefillHopper:
@@ -137,6 +138,14 @@ class CudaAttention final : public AttentionKernel {
             p.block_size,  static_cast<int>(p.sequences),
             longest,       static_cast<int>(p.rows),
             p.invariant,   most_context(p.context)};
+  }
+
+  // Clusters come in powers of two: some batches leave half of the places for blocks free, and long contexts stream
+  // slower.
+  bool is_half_empty(const Problem& p, const Hardware& h) const {
+    const CudaAttentionPlan& planned = plan(shape_of(p));
+    const int places = h.cores * (planned.wide || p.head_dim > 128 ? 1 : 2);
+    return planned.can_run() && 2 * planned.grid <= places;
   }
 
   // Of no interest to the others: one plan is enough for all contexts.

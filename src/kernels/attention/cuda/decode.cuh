@@ -37,7 +37,8 @@ struct DecodeConfig {
   static constexpr int kBlocksPerSm = kDim <= 128 && !kWide ? 2 : 1;
   static constexpr int kUnitBytes = kUnit * kDim * 2;
   static constexpr int kStages = kDim > 128 ? 2 : kDim > 96 ? 3 : kDim > 64 ? 4 : 6;
-  static constexpr bool kSharedQueries = kDim > 128;  // registers would not hold them beside the sums
+  static constexpr bool kSharedQueries = kDim > 128;       // registers would not hold them beside the sums
+  static constexpr bool kLetsNextStartLate = kDim == 128;  // worth half a percent of a layer; heads of 64 lose that
   static constexpr int kQueryBytes = kSharedQueries ? kTileRows * kDim * 2 : 0;
   static constexpr int kMergeRows = 8;  // rows merged at a time
   static constexpr bool kMergePermutes = kDim % 32 == 0;

@@ -66,11 +66,13 @@ struct WarpStream {
     for (int i = issued; i < stage_count<Config>(p); ++i) loader.issue();
   }
 
-  // The first start, perhaps before the kernels before this one are done.
-  __device__ void start_early(bool early) {
+  // The first start, perhaps before the kernels before this one are done. The next kernel may be let in behind the
+  // first copies: its weights then do not come between the tables, keys and values that all of this one waits for.
+  __device__ void start_early(bool early, bool then_lets_next_start = false) {
     int issued = 0;
     if (early) {
       issued = loader.issue_old();
+      if (then_lets_next_start) allow_dependents();
       wait_for_predecessors();
     }
     start(issued);
@@ -224,7 +226,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) unsigned char shared[];
   const DecodeSpace<Config> space(p, shared);
-  allow_dependents();
+  if (!p.args.early || !Config::kLetsNextStartLate) allow_dependents();
   if (!p.args.early) wait_for_predecessors();
   const int rank = static_cast<int>(blockIdx.x) & (p.ranks - 1);
   const Segment segment = cluster_segment(p, rank);
@@ -236,7 +238,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
   const OnePiece walk(segment);
   UnitLoader<T, Config, OnePiece> loader(p, walk, space.stages);
   WarpStream<T, Config, OnePiece> stream{p, loader, space.stages, 0};
-  stream.start_early(p.args.early);
+  stream.start_early(p.args.early, Config::kLetsNextStartLate);
   const FreshRow<T, Config> fresh(p, segment);
   const WarpAttention<T, Config> attention(p, segment, space.queries);
   RowSums<Config::kDim> sums;

@@ -114,7 +114,11 @@ bool wants_wide(const CudaAttentionShape& s) {
   if (entry.kernel == nullptr || s.max_context <= kWorthWide * kUnit * kUsualWarps * most_ranks(s, kUsualWarps)) {
     return false;
   }
-  return s.sequences * pairs_per_sequence(s) * most_ranks(s, entry.warps) <= blocks_at_once(entry);
+  // Clusters, not blocks: one has its multiprocessors from a single group of them, and groups differ in size.
+  const int pairs = s.sequences * pairs_per_sequence(s), ranks = most_ranks(s, entry.warps);
+  const auto* kernel = reinterpret_cast<const void*>(entry.kernel);
+  return pairs * ranks <= blocks_at_once(entry) &&
+         resident_clusters(kernel, entry.threads, entry.shared_bytes, ranks) >= pairs;
 }
 
 CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {

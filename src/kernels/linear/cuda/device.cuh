@@ -137,6 +137,32 @@ __device__ __forceinline__ void cluster_meet() {
 #endif
 }
 
+// The halves of cluster_meet(), for work that may stand between them.
+__device__ __forceinline__ void cluster_arrive() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void cluster_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+#endif
+}
+
+// Where p is in the shared memory of another block of the cluster, for store_cluster().
+__device__ __forceinline__ uint32_t cluster_address(const void* p, int rank) {
+  uint32_t address = shared_address(p);
+#if __CUDA_ARCH__ >= 900
+  asm("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(address) : "r"(rank));
+#endif
+  return address;
+}
+__device__ __forceinline__ void store_cluster(uint32_t address, float v) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(v) : "memory");
+#endif
+}
+
 // Four floats from the shared memory of another block of the cluster, at the address that p has in this one.
 __device__ __forceinline__ float4 load_cluster(const float* p, int rank) {
 #if __CUDA_ARCH__ >= 900

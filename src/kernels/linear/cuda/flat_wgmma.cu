@@ -25,6 +25,7 @@ struct WgmmaParams {
   int iterations, iterations_split;  // stages along K in all, and per block of a cluster
   int rows;                          // of a block: chosen so that the blocks divide evenly among the multiprocessors
   int stages, splits, token_blocks;
+  int received;  // bytes up to where the other block of a pair puts its sums; 0: they are fetched from there
   LinearOutput out;
   SharedNorm norm;
 };
@@ -115,6 +116,21 @@ __device__ __forceinline__ void put_sums(float* partials, int rows, const float 
   }
 }
 
+// The same where two blocks share K: each puts the sums of the tiles that the other one finishes there at once, so that
+// nobody reads from afar and nobody waits for readers.
+template <int kTokens>
+__device__ __forceinline__ void push_sums(float* own, float* received, int rows, const float (&sums)[kTokens / 2]) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, finisher = warp % 2;
+  if (warp * kTileRows >= rows) return;
+  const float* tile = (finisher == cluster_rank() ? own : received) + warp / 2 * kTokens * kTileStride;
+  const uint32_t to = cluster_address(tile, finisher);
+#pragma unroll
+  for (int i = 0; i < kTokens / 2; ++i) {  // as put_fragment() does
+    const int row = lane / 4 + i % 4 / 2 * 8, token = i / 4 * 8 + lane % 4 * 2 + i % 2;
+    store_cluster(to + (token * kTileStride + row) * 4, sums[i]);
+  }
+}
+
 template <class T, int kTokens, int kGroups, NormHalf kHalf>
 __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, kHalf>::kBlocks)
     flat_wgmma(const __grid_constant__ CUtensorMap weights, const __grid_constant__ CUtensorMap x,
@@ -131,7 +147,14 @@ __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, 
   const int row = block / p.token_blocks * p.rows, token = block % p.token_blocks * kTokens;
   const int begin = min(p.iterations, split * p.iterations_split);
   const int end = min(p.iterations, begin + p.iterations_split);
+  const bool pushes = kHalf != NormHalf::None && p.received > 0;
+  const auto all_are_done = [&] {
+    __syncwarp();
+    if (pushes) cluster_wait();  // the other block has started
+    __syncthreads();
+  };
   let_next_kernel_start();
+  if (pushes) cluster_arrive();
   if (threadIdx.x == 0) {
     for (int i = 0; i < p.stages; ++i) {
       init_barrier(pipe.full + i, 1);
@@ -141,16 +164,16 @@ __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, 
   }
   __syncthreads();
 
-  float* partials = reinterpret_cast<float*>(aligned);
-  SharedFinish<T, kHalf, Shape::kMultiplying> shared(p.out, p.norm, p.rows, row, p.splits);
+  float *partials = reinterpret_cast<float*>(aligned), *received = reinterpret_cast<float*>(aligned + p.received);
+  SharedFinish<T, kHalf, Shape::kMultiplying> shared(p.out, p.norm, p.rows, row, p.splits, pushes);
   if (warp == 4 * kGroups) {
     if (threadIdx.x % 32 == 0) load_stages(pipe, weights, x, p, begin, end, row, token);
     wait_for_previous_kernel();
-    __syncthreads();
+    all_are_done();
   } else if (kHalf == NormHalf::Behind && warp > 4 * kGroups) {
     wait_for_previous_kernel();
     find_scales(p.norm, p.out.m, scales, warp - 4 * kGroups - 1, Shape::kScaling);
-    __syncthreads();
+    all_are_done();
   } else {
     float sums[kTokens / 2];
 #pragma unroll
@@ -158,11 +181,18 @@ __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, 
     shared.prepare();
     multiply_stages<T, kTokens, kGroups>(pipe, p.stages, end - begin, sums);
     wait_for_previous_kernel();
-    __syncthreads();  // all products are done: partial sums take the place of the stages
-    put_sums<kTokens>(partials, p.rows, sums);
+    all_are_done();  // partial sums take the place of the stages
+    if (pushes) {
+      push_sums<kTokens>(partials, received, p.rows, sums);
+    } else {
+      put_sums<kTokens>(partials, p.rows, sums);
+    }
   }
   if constexpr (kHalf == NormHalf::None) {
     finish_tiles(partials, 1, p.rows / kTileRows, kTokens, row, token, p.splits, Shape::kThreads, p.out);
+  } else if (pushes) {
+    cluster_barrier();
+    if (warp < 4 * kGroups) shared.run_pushed(partials, received, kTokens, scales);
   } else if (warp < 4 * kGroups) {
     shared.run(partials, kTokens, scales);
   } else {
@@ -173,7 +203,7 @@ __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, 
 
 // How a variant uses a multiprocessor. Half of its shared memory is for the block of the next kernel, which then fills
 // its pipeline while this one drains; many tokens need all of it.
-constexpr int kHalfKilobytes = 110, kAllKilobytes = 208;
+constexpr int kHalfKilobytes = 110, kAllKilobytes = 208, kMostKilobytes = 226;
 struct Variant {
   int stages;                 // at most
   int least_rows, most_rows;  // of a block, up to 64 tokens; beyond 64 rows two warpgroups share them
@@ -199,6 +229,7 @@ int groups_of(int tokens, int rows) { return tokens > 64 || rows > 64 ? 2 : 1; }
 struct Cut {
   int rows, splits;
   double us;
+  bool alone = false;  // a block has a multiprocessor for itself
 };
 
 // Products of rows that a block does not have read on behind its last stage.
@@ -234,13 +265,14 @@ double cost_us(const CudaLinearProblem& p, const CudaLimits& limits, const Varia
 
 Cut choose_cut(const CudaLinearProblem& p, const CudaLimits& limits, const Variant& v) {
   const int most = p.m > 64 ? 128 : v.most_rows, least = p.m > 64 ? 128 : v.least_rows;
-  Cut best{most, 1, cost_us(p, limits, v, most, 1)};
+  const bool alone = v.kilobytes == kAllKilobytes;
+  Cut best{most, 1, cost_us(p, limits, v, most, 1), alone};
   for (int rows = most; rows >= least; rows -= kTileRows) {
     const int64_t blocks = ceil_div(p.n, rows) * ceil_div(p.m, tokens_of(p.m));
     for (int splits = 1; splits <= v.most_splits; splits *= 2) {
       if (splits > 1 && (blocks * splits / 2 >= limits.sms || ceil_div(p.k, kDepth) / splits < 4)) break;
       const double us = cost_us(p, limits, v, rows, splits);
-      if (us < best.us) best = {rows, splits, us};
+      if (us < best.us) best = {rows, splits, us, alone};
     }
   }
   return best;
@@ -275,6 +307,12 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cu
   const int stage_bytes = (cut.rows + kTokens) * kRowBytes, partials = cut.rows * kTokens / kTileRows * kTileStride * 4;
   shape.shared_bytes =
       1024 + static_cast<size_t>(std::max(stages * stage_bytes + bytes_beyond(kTokens, cut.rows), partials));
+  // Sums that are pushed need room of their own, since the other block may still read its stages.
+  const size_t pushed = static_cast<size_t>(ceil_div(cut.rows, 2 * kTileRows)) * kTokens * kTileStride * 4;
+  if (cut.alone && cut.splits == 2 && shape.shared_bytes + pushed <= kMostKilobytes * 1024) {
+    params.received = static_cast<int>(shape.shared_bytes) - 1024;
+    shape.shared_bytes += pushed;
+  }
   return launch_kernel(flat_wgmma<T, kTokens, kGroups, kHalf>, shape, step, weights, x, params);
 }
 

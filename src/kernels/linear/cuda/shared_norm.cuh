@@ -110,17 +110,18 @@ template <class T, NormHalf kHalf, int kThreads>
 class SharedFinish {
  public:
   __device__ __forceinline__ SharedFinish(const LinearOutput& out, const SharedNorm& norm, int rows, int first_row,
-                                          int splits)
-      : out_(out), norm_(norm), tiles_(rows / kTileRows), first_row_(first_row), splits_(splits) {
-    first_ = (splits > 1 ? cluster_rank() * kThreads : 0) + static_cast<int>(threadIdx.x);
+                                          int splits, bool pushed)
+      : out_(out), norm_(norm), tiles_(rows / kTileRows), first_row_(first_row), splits_(splits), pushed_(pushed) {
+    rank_ = splits > 1 ? cluster_rank() : 0;
+    first_ = (pushed ? 0 : rank_ * kThreads) + static_cast<int>(threadIdx.x);
   }
 
   // Before the products: what the thread's first item reads is then there behind them.
   __device__ __forceinline__ void prepare() {
     if constexpr (kHalf == NormHalf::Ahead) {
-      const OutputItem item(first_, tiles_);
+      const OutputItem item = item_at(first_);
       const int row = item.row(first_row_);
-      const bool has_one = first_ < tiles_ * out_.m * 2 && row < out_.n;
+      const bool has_one = first_ < own_tiles() * out_.m * 2 && row < out_.n;
       if (has_one) residual_.load_weights(norm_, row);
       wait_for_previous_kernel();
       if (has_one) residual_.load_output(out_, row, item.token);
@@ -143,7 +144,25 @@ class SharedFinish {
     if (splits_ > 1) cluster_meet();  // a block's shared memory must outlive its readers
   }
 
+  // Where two blocks share K and each has put sums into the other (pushed): every other tile is this block's.
+  __device__ __forceinline__ void run_pushed(const float* own, const float* received, int tokens, const float* scales) {
+#pragma unroll 1
+    for (int index = first_; index < own_tiles() * out_.m * 2; index += kThreads) {
+      const OutputItem item = item_at(index);
+      const int at = (item.tile / 2 * tokens + item.token) * kTileStride + 4 * item.half;
+      store(index, item, add(four_at(own + at), four_at(received + at)),
+            add(four_at(own + at + 8), four_at(received + at + 8)), scales);
+    }
+  }
+
  private:
+  __device__ __forceinline__ int own_tiles() const { return pushed_ ? (tiles_ + 1 - rank_) / 2 : tiles_; }
+  __device__ __forceinline__ OutputItem item_at(int index) const {
+    OutputItem item(index, own_tiles());
+    if (pushed_) item.tile = 2 * item.tile + rank_;
+    return item;
+  }
+
   __device__ __forceinline__ void store(int index, const OutputItem& item, float4 low, float4 high,
                                         const float* scales) {
     const int row = item.row(first_row_);
@@ -161,7 +180,8 @@ class SharedFinish {
 
   const LinearOutput& out_;
   const SharedNorm& norm_;
-  int tiles_, first_row_, splits_, first_;
+  int tiles_, first_row_, splits_, first_, rank_;
+  bool pushed_;
   ResidualItem residual_;
 };
 
