@@ -65,9 +65,7 @@ template <int eights>
 __attribute__((noinline)) void add_tile(const std::byte* const* values, int n, int64_t i, const uint16_t* weights,
                                         int64_t vectors, float* sums, int64_t stride) {
   uint16x8_t acc[kRows][eights];
-  MR_UNROLL for (int r = 0; r < kRows; ++r) {
-    MR_UNROLL for (int j = 0; j < eights; ++j) acc[r][j] = vdupq_n_u16(0);
-  }
+  MR_UNROLL for (int r = 0; r < kRows; ++r) { MR_UNROLL for (int j = 0; j < eights; ++j) acc[r][j] = vdupq_n_u16(0); }
   for (int t = 0; t < n; ++t, weights += vectors) {
     const uint16x8_t w = load8(weights);
     MR_UNROLL for (int j = 0; j < eights; ++j) {
