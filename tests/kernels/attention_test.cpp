@@ -11,11 +11,12 @@ namespace millrace {
 namespace {
 
 // Scores are sums of head_dim products: their rounding error grows with their size and enters the weights as it is.
-// Kernels that are not exact round queries and weights to f16, or to bf16.
+// Kernels that are not exact round queries and weights to f16, or to bf16; one adds up whole scores in f16.
 double tolerance(const AttentionCase& c, const AttentionKernel& kernel, bool exact) {
   const double largest_score = 4.0 * c.q_scale * c.k_scale;
   const bool bf16 = kernel.name() == "flash_bf16" || kernel.name() == "flash_amx";
-  const double rounding = exact ? 5e-7 : bf16 ? 0x1p-9 : kernel.name() == "flash_fp16" ? 0x1p-11 : 0x1p-12;
+  const double fp16 = 0x1p-11 * std::sqrt(std::max(1.0, c.head_dim / 64.0));
+  const double rounding = exact ? 5e-7 : bf16 ? 0x1p-9 : kernel.name() == "flash_fp16" ? fp16 : 0x1p-12;
   return 4 * rounding * std::max(1.0, largest_score / 2);
 }
 

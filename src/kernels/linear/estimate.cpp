@@ -3,7 +3,7 @@
 namespace millrace {
 namespace {
 
-// Fitted to whole models on a Neoverse-V1 (docs/bench-cpu.md).
+// Fitted to whole models on a Neoverse-V1 (docs/bench-cpu-neoverse-v1.md).
 constexpr double kOfPlainReads = 0.89;  // of the bandwidth that a loop which only reads has
 constexpr double kStartUs = 6;          // of a call: until all streams flow, and while the last ones end
 constexpr double kStartBytes = 100e3;   // less than that, and the weights are probably still in a cache

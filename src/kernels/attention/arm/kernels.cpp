@@ -11,6 +11,7 @@
 // All inline SIMD code below is compiled for the one static target.
 #include "kernels/attention/few_queries-inl.h"
 #include "kernels/attention/finish-inl.h"
+#include "kernels/attention/many_halves-inl.h"
 #include "kernels/attention/many_pairs-inl.h"
 #include "kernels/attention/many_queries-inl.h"
 
@@ -81,6 +82,7 @@ void run_half_piece(const AttentionArgs& args, const AttentionWorkspace& space, 
                     const Piece& piece, Partial& partial) {
   const TileShape shape(args, space, piece.tile);
   if (shape.is_decode()) return run_half_decode<Arithmetic>(shape, scratch, piece, partial);
+  if (std::is_same_v<Arithmetic, Fp16> && ManyHalves(shape, scratch).run(piece, partial)) return;
   ManyQueries<DType::F16, Softmax::Lazy>(shape, scratch).run(piece, partial);
 }
 
@@ -113,8 +115,11 @@ bool can_run_pairs(const AttentionProblem& p, const Hardware& hardware) {
   return p.kv == DType::F16 ? can_run_fhm(p, hardware) : p.kv == DType::BF16;
 }
 
+// Only Fp16 has products of its own for prompts.
+template <class Arithmetic>
 double half_gflops(const AttentionProblem& p, const Hardware& hardware) {
-  return (p.rows > p.sequences ? 0.6 : 0.31) * hardware.ceilings.f32_gflops;
+  constexpr double kPrompts = std::is_same_v<Arithmetic, Fp16> ? 0.85 : 0.6;
+  return (p.rows > p.sequences ? kPrompts : 0.31) * hardware.ceilings.f32_gflops;
 }
 double pair_gflops(const AttentionProblem& p, const Hardware& hardware) {
   if (p.rows > p.sequences) return 0.23 * hardware.ceilings.bf16_gflops;
@@ -134,13 +139,13 @@ constexpr int kPairQueryTile = 128;
 
 const AttentionKernel* fp16_kernel() {
   static const FlashAttention kernel(
-      {"flash_fp16", kQueryTile, can_run_fp16, half_gflops, choose_half<Fp16>, merge, write_out});
+      {"flash_fp16", kQueryTile, can_run_fp16, half_gflops<Fp16>, choose_half<Fp16>, merge, write_out});
   return &kernel;
 }
 
 const AttentionKernel* fhm_kernel() {
   static const FlashAttention kernel(
-      {"flash_fhm", kQueryTile, can_run_fhm, half_gflops, choose_half<Fhm>, merge, write_out});
+      {"flash_fhm", kQueryTile, can_run_fhm, half_gflops<Fhm>, choose_half<Fhm>, merge, write_out});
   return &kernel;
 }
 
