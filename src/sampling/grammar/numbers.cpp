@@ -136,7 +136,8 @@ std::string bounded_multiples(__int128 least, __int128 most, int64_t multiple, E
     least = least < 0 ? -(-least / 10) : (least + 9) / 10;
     most = most < 0 ? -((-most + 9) / 10) : most / 10;
   }
-  if (multiple > kLargestDivisor) fail(ErrorKind::Usage, "multipleOf {} with bounds so far apart is not supported", given);
+  if (multiple > kLargestDivisor)
+    fail(ErrorKind::Usage, "multipleOf {} with bounds so far apart is not supported", given);
   // Numbers of few digits where the divisor is large, so that the rules stay few.
   __int128 end = 1;
   for (int64_t digits = std::clamp<int64_t>(300 / multiple, 4, 15); digits > 0; --digits) end *= 10;

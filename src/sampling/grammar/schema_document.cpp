@@ -87,8 +87,9 @@ std::string reference_of(const Schema& reference) {
   return reference.get<std::string>();
 }
 
-constexpr const char* kCombinators[] = {"$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else",
-                                        "dependentRequired", "dependentSchemas", "dependencies"};
+constexpr const char* kCombinators[] = {
+    "$ref",        "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas",
+    "dependencies"};
 
 Schema without_combinators(Schema schema) {
   if (!schema.is_object())
@@ -237,9 +238,8 @@ std::vector<Schema> SchemaDocument::exclusive_options(const std::vector<Schema>&
     Schema parts = Schema::array({options[i]});
     const std::vector<Schema> written = product(bases, alternatives(options[i], 1));
     for (size_t j = 0; j < options.size(); ++j) {
-      const bool apart =
-          i == j || std::all_of(written.begin(), written.end(),
-                                [&](const Schema& one) { return excludes(one, options[j], 0); });
+      const bool apart = i == j || std::all_of(written.begin(), written.end(),
+                                               [&](const Schema& one) { return excludes(one, options[j], 0); });
       if (!apart) parts.push_back({{"not", options[j]}});
     }
     result.push_back(parts.size() == 1 ? options[i] : Schema{{"allOf", std::move(parts)}});

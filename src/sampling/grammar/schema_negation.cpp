@@ -89,8 +89,9 @@ std::optional<std::vector<Schema>> negated_keyword(const std::string& keyword, c
 Schema SchemaDocument::negation(const Schema& schema, int depth) const {
   if (depth > kDeepestNegation) fail(ErrorKind::Usage, "the schema's negations go in a circle or too deep");
   if (counts_evaluated_)
-    fail(ErrorKind::Usage, "the schema has \"not\", \"if\" or a oneOf beside unevaluatedProperties or "
-                           "unevaluatedItems, which cannot be enforced");
+    fail(ErrorKind::Usage,
+         "the schema has \"not\", \"if\" or a oneOf beside unevaluatedProperties or "
+         "unevaluatedItems, which cannot be enforced");
   if (schema == false) return true;
   if (!schema.is_object()) return false;
   Schema options = Schema::array();
@@ -115,7 +116,8 @@ Schema SchemaDocument::negation(const Schema& schema, int depth) const {
       std::optional<std::vector<Schema>> choice = negated_keyword(keyword, value);
       if (!choice)
         fail(ErrorKind::Usage,
-             "the schema says what must not match \"{}\" (by not, if, or a oneOf whose options overlap), which cannot be "
+             "the schema says what must not match \"{}\" (by not, if, or a oneOf whose options overlap), which cannot "
+             "be "
              "enforced; options of a oneOf are told apart by a required property with its own const",
              keyword);
       for (Schema& one : *choice) options.push_back(std::move(one));
@@ -149,8 +151,8 @@ std::vector<Schema> SchemaDocument::conditions(const Schema& schema) const {
 }
 
 bool has_combinator(const Schema& schema) {
-  for (const char* keyword : {"$ref", "allOf", "anyOf", "oneOf", "not", "if", "dependentRequired", "dependentSchemas",
-                              "dependencies"}) {
+  for (const char* keyword :
+       {"$ref", "allOf", "anyOf", "oneOf", "not", "if", "dependentRequired", "dependentSchemas", "dependencies"}) {
     if (schema.contains(keyword)) return true;
   }
   return false;

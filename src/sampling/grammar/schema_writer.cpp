@@ -156,8 +156,7 @@ SchemaWriter::Rule SchemaWriter::write(const Schema& schema) {
     if (only == "$ref" && inside.is_string()) return value(document_.resolve(inside.get<std::string>()));
     if (only == "allOf" && inside.is_array() && inside.size() == 1) return value(inside[0]);
     if ((only == "anyOf" || only == "oneOf") && inside.is_array() && !inside.empty()) {
-      if (only == "oneOf")
-        return choice(document_.exclusive_options({Schema::object()}, inside), &SchemaWriter::value);
+      if (only == "oneOf") return choice(document_.exclusive_options({Schema::object()}, inside), &SchemaWriter::value);
       return choice(std::vector<Schema>(inside.begin(), inside.end()), &SchemaWriter::value);
     }
   }
@@ -218,8 +217,9 @@ SchemaWriter::Rule SchemaWriter::string(const Schema& schema) {
     fail(ErrorKind::Usage, "the schema has a string with both pattern and format, which cannot be combined");
   const std::vector<std::string> except = excepted_texts(schema);
   if (!except.empty() && (has_pattern || !format.empty() || lengths.least > 1 || lengths.most >= 0))
-    fail(ErrorKind::Usage, "the schema excludes single texts beside a pattern, a format or a length, which cannot be "
-                           "enforced");
+    fail(ErrorKind::Usage,
+         "the schema excludes single texts beside a pattern, a format or a length, which cannot be "
+         "enforced");
   if (!except.empty()) {
     std::vector<std::string> all = except;
     if (lengths.least == 1) all.emplace_back();
