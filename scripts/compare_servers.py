@@ -10,6 +10,7 @@ and the plot of docs/serving.md are written anew.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import pathlib
@@ -71,6 +72,12 @@ def build_peer():
         "-DLLAMA_BUILD_TESTS=OFF", stdout=log, stderr=log)
     run("ninja", "-C", built.parent.parent, "llama-server", stdout=log, stderr=log)
     return built
+
+
+def digest(path):
+    """Tells the file apart from others of its name."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def free_port():
@@ -242,9 +249,13 @@ def main():
         "millrace": Server([options.millrace, "serve", "-m", model, "--threads", options.threads, "--ctx", 8192], "/health/ready"),
         "llama-server": Server([peer, "-m", model, "-t", options.threads, "-np", 8, "-c", 8 * 8192, "--no-webui"], "/health"),
     }
+    measured = {"millrace": digest(options.millrace), "llama-server": digest(peer), "model": digest(model), "threads": options.threads}
     samples = {name: [] for name in servers}
     if options.more:
-        samples = json.loads((WORK / "results.json").read_text())["samples"]
+        earlier = json.loads((WORK / "results.json").read_text())
+        if earlier.get("of") != measured:
+            sys.exit("compare_servers: --more would mix the rounds of other programs, models or threads; leave it out")
+        samples = earlier["samples"]
     before = len(samples["millrace"])
     rounds = before + options.rounds
     for i in range(before, rounds):
@@ -255,7 +266,7 @@ def main():
                 samples[name].append(measure(options.millrace, server.url, 100 * i, options.requests, bench))
     results = {name: {key: statistics.median(s[key] for s in runs) for key in runs[0]} for name, runs in samples.items()}
     WORK.mkdir(parents=True, exist_ok=True)
-    (WORK / "results.json").write_text(json.dumps({"median": results, "samples": samples}, indent=1))
+    (WORK / "results.json").write_text(json.dumps({"of": measured, "median": results, "samples": samples}, indent=1))
     listed = subprocess.run(["lscpu"], capture_output=True, text=True).stdout if shutil.which("lscpu") else ""
     cpu = re.search(r"Model name\s*:\s*(.*)", listed)
     machine = f"{pathlib.Path(model).name}, {options.threads} threads{' of ' + cpu[1] if cpu else ''}, medians of {rounds} interleaved rounds."

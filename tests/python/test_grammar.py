@@ -42,6 +42,37 @@ SCHEMAS = [
     {"type": "integer", "format": "uint8"}, {"type": "integer", "format": "uint64"},
     {"$defs": {"c": {"enum": ["r", "g", "b", 4]}}, "type": "array", "items": {"$ref": "#/$defs/c"}, "uniqueItems": True, "minItems": 2},
     {"type": "array", "items": {"anyOf": [{"enum": [1, 2, 3]}, {"const": "x"}, {"enum": [3, 4]}]}, "uniqueItems": True, "maxItems": 3},
+    # negations and conditions
+    {"type": "string", "not": {"enum": ["none", "no", ""]}}, {"not": {"type": ["null", "object"]}}, {"type": "string", "not": {"maxLength": 2}}, {"enum": ["a", "b", 3], "not": {"const": "b"}},
+    {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "not": {"required": ["a", "b"]}}, {"type": ["boolean", "null"], "not": {"const": True}},
+    {"type": "object", "properties": {"country": {"enum": ["US", "CA"]}, "zip": {"type": "string"}}, "required": ["country", "zip"], "if": {"properties": {"country": {"const": "US"}}},
+     "then": {"properties": {"zip": {"pattern": "^[0-9]{5}$"}}}, "else": {"properties": {"zip": {"pattern": "^[A-Z][0-9]"}}}},
+    {"type": "object", "properties": {"kind": {"enum": ["a", "b", "c"]}, "x": {"type": "integer"}, "y": {"type": "null"}}, "required": ["kind"],
+     "allOf": [{"if": {"properties": {"kind": {"const": "a"}}}, "then": {"required": ["x"]}}, {"if": {"properties": {"kind": {"const": "b"}}, "required": ["kind"]}, "then": {"required": ["y"]}}]},
+    {"type": "object", "properties": {"card": {"type": "null"}, "address": {"type": "boolean"}, "zip": {"type": "integer"}}, "dependentRequired": {"card": ["address"], "address": ["zip"]}},
+    {"type": "object", "properties": {"card": {"type": "null"}}, "dependentSchemas": {"card": {"properties": {"address": {"type": "integer"}}, "required": ["address"]}}},
+    {"type": "object", "properties": {"email": {"type": "null"}, "phone": {"type": "null"}, "name": {"type": "null"}}, "oneOf": [{"required": ["email"]}, {"required": ["phone"]}]},
+    {"type": "integer", "oneOf": [{"maximum": 5}, {"minimum": 3}]}, {"type": "string", "oneOf": [{"maxLength": 3}, {"minLength": 2, "maxLength": 6}]},
+    {"oneOf": [{"type": "number"}, {"minLength": 3}]}, {"oneOf": [{"type": "string"}, {"type": "string", "enum": ["auto", "none"]}, {"type": "null"}]},
+    # members by pattern beside listed ones, names
+    {"type": "object", "properties": {"name": {"type": "null"}}, "patternProperties": {"^x-[a-z]{1,3}$": {"type": "boolean"}}, "required": ["name"], "additionalProperties": False},
+    {"type": "object", "properties": {"x-id": {"minimum": 3}}, "required": ["x-id"], "patternProperties": {"^x-": {"type": ["string", "integer"]}}},
+    {"type": "object", "required": ["x1"], "patternProperties": {"^x[0-9]$": {"type": "integer"}}, "additionalProperties": False},
+    {"type": "object", "properties": {"id": {"type": "null"}, "Id": {"type": "null"}}, "propertyNames": {"pattern": "^[a-z]+$"}},
+    # numbers, lists, texts
+    {"type": "integer", "minimum": 0, "maximum": 1e15, "multipleOf": 100}, {"type": "integer", "minimum": -100000, "maximum": 99999, "multipleOf": 7},
+    {"type": "integer", "minimum": 5, "maximum": 86400, "multipleOf": 5}, {"type": "integer", "minimum": -123456, "exclusiveMaximum": -350, "multipleOf": 30},
+    {"type": "array", "items": {"type": "string"}, "contains": {"const": "admin"}, "maxItems": 3}, {"type": "array", "prefixItems": [{"type": "null"}], "unevaluatedItems": False},
+    {"type": "array", "items": {"type": "boolean"}, "uniqueItems": True, "minItems": 1}, {"type": "string", "enum": ["abc", "xab", "ab"], "pattern": "^ab"},
+    {"type": "string", "format": "date", "enum": ["2024-01-31", "2024-01-32"]}, {"type": "string", "format": "email", "minLength": 40}, {"type": "string", "format": "email", "minLength": 6, "maxLength": 254},
+    {"$defs": {"p": {"$anchor": "positive", "type": "integer", "minimum": 1}}, "$ref": "#positive"},
+    {"$id": "https://example.com/root.json", "$defs": {"p": {"type": "null"}}, "type": "array", "items": {"$ref": "https://example.com/root.json#/$defs/p"}},
+]
+
+REFUSED = [
+    {"type": "string", "not": {"pattern": "^a"}}, {"if": {"format": "date"}, "then": {"maxLength": 3}}, {"oneOf": [{"type": "string", "format": "date"}, {"type": "string", "maxLength": 12}]},
+    {"type": "object", "properties": {"a": True}, "not": {"required": ["a"]}, "unevaluatedProperties": False}, {"type": "integer", "not": {"const": 3}},
+    {"type": "string", "format": "email", "minLength": 100}, {"type": "array", "items": {"type": "string"}, "uniqueItems": True}, {"type": "array", "contains": True, "maxContains": 1},
 ]
 
 
@@ -82,6 +113,11 @@ def judge(walker, schema, seed, count):
 def test_answers_validate(walker, schema):
     seed = random.SystemRandom().randrange(1 << 32)
     assert judge(walker, schema, seed, 40) > 0, seed
+
+
+@pytest.mark.parametrize("schema", REFUSED, ids=range(len(REFUSED)))
+def test_what_cannot_be_said_is_refused(walker, schema):
+    assert judge(walker, schema, 1, 1) is None
 
 
 class RandomSchema:

@@ -32,6 +32,14 @@ def test_rate(millrace, server, tmp_path):
     assert plot.read_text().startswith("<svg") and not done.stderr
 
 
+def test_an_answer_that_comes_before_the_request_was_sent(millrace, tmp_path):
+    write_tiny_model(tmp_path / "tiny.gguf")
+    with Server(tmp_path / "tiny.gguf", "--max-body-mb", "1") as server:
+        done = millrace.run("load", "--url", server.url, "-c", "1", "--requests", "1", "--words", "1000000", "-n", "2", "--json")
+        report = json.loads(done.stdout)
+        assert report["failed"] == 1 and "status 413" in report["problem"], report["problem"]
+
+
 def test_load_without_a_server(millrace):
     assert "cannot reach" in millrace.fails("load", "--url", "http://127.0.0.1:9", "-c", "1", "--requests", "1")
 

@@ -172,21 +172,26 @@ class Run {
     for (auto flight = flights_.begin(); flight != flights_.end(); ++flight) {
       if (flight->socket == CURL_SOCKET_BAD) continue;
       const bool sends = flight->sent < flight->request.size();
-      waits_.push_back({flight->socket, static_cast<short>(sends ? CURL_WAIT_POLLOUT : CURL_WAIT_POLLIN), 0});
+      // A server that refuses a request answers while it is still sent.
+      const int wanted = CURL_WAIT_POLLIN | (sends ? CURL_WAIT_POLLOUT : 0);
+      waits_.push_back({flight->socket, static_cast<short>(wanted), 0});
       waiting_.push_back(flight);
     }
     curl_multi_poll(multi_.get(), waits_.data(), static_cast<unsigned>(waits_.size()), wait_ms(), nullptr);
     for (size_t i = 0; i < waits_.size(); ++i) {
-      if (waits_[i].revents != 0) talk(waiting_[i]);
+      if (waits_[i].revents != 0) talk(waiting_[i], (waits_[i].revents & CURL_WAIT_POLLIN) != 0);
     }
   }
 
-  void talk(Place flight) {
-    if (flight->sent == flight->request.size()) return receive(flight);
+  void talk(Place flight, bool has_answer) {
+    if (has_answer || flight->sent == flight->request.size()) return receive(flight);
     size_t sent = 0;
     const std::string_view rest = std::string_view(flight->request).substr(flight->sent);
     const CURLcode code = curl_easy_send(flight->handle.get(), rest.data(), rest.size(), &sent);
-    if (code != CURLE_OK && code != CURLE_AGAIN) return finish(flight, curl_easy_strerror(code));
+    if (code != CURLE_OK && code != CURLE_AGAIN) {
+      flight->sent = flight->request.size();  // nobody takes more of it, but there may be an answer that says why
+      return receive(flight);
+    }
     flight->sent += sent;
   }
 

@@ -202,4 +202,27 @@ std::string counted_pattern_to_ebnf(const PatternNode& pattern, Lengths lengths,
   return CountedWriter(positions, lengths, character, ebnf).write();
 }
 
+bool pattern_matches(const PatternNode& pattern, std::span<const uint32_t> text) {
+  const Positions positions(pattern);
+  if (text.empty()) return positions.whole().may_be_empty;
+  std::vector<bool> matched(positions.size()), next(positions.size());
+  const auto step = [&](const std::vector<int>& to, uint32_t code) {
+    for (const int p : to) {
+      if (positions.characters(p).contains(code)) next[static_cast<size_t>(p)] = true;
+    }
+  };
+  step(positions.whole().first, text.front());
+  for (const uint32_t code : text.subspan(1)) {
+    matched.swap(next);
+    next.assign(positions.size(), false);
+    for (size_t p = 0; p < matched.size(); ++p) {
+      if (matched[p]) step(positions.next(static_cast<int>(p)), code);
+    }
+  }
+  for (size_t p = 0; p < next.size(); ++p) {
+    if (next[p] && positions.ends(static_cast<int>(p))) return true;
+  }
+  return false;
+}
+
 }  // namespace millrace

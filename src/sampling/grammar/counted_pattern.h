@@ -2,6 +2,8 @@
 // counted beside its state.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/function_ref.h"
@@ -14,5 +16,8 @@ namespace millrace {
 // automaton would be too large, and where the pattern has anchors inside.
 std::string counted_pattern_to_ebnf(const PatternNode& pattern, Lengths lengths,
                                     FunctionRef<std::string(const CharSet&)> character, Ebnf& ebnf);
+
+// Whether the whole text matches. Throws like the above.
+bool pattern_matches(const PatternNode& pattern, std::span<const uint32_t> text);
 
 }  // namespace millrace

@@ -27,17 +27,20 @@ std::string digit(char first, char last) {
 }
 
 // Numbers from `least` to `most` (both from 0 on, in units of 10^-fraction) with a given number of digits before the
-// point: digit by digit, where each digit is free unless all before it are those of a bound.
+// point: digit by digit, where each digit is free unless all before it are those of a bound. The remainder so far leads
+// to multiples of a number.
 class SameLength {
  public:
-  SameLength(std::string least, std::string most, size_t whole, Ebnf& ebnf)
-      : least_(std::move(least)), most_(std::move(most)), whole_(whole), ebnf_(ebnf) {}
+  SameLength(std::string least, std::string most, size_t whole, int64_t multiple, Ebnf& ebnf)
+      : least_(std::move(least)), most_(std::move(most)), whole_(whole), multiple_(multiple), ebnf_(ebnf) {}
 
-  std::string rule(size_t at, bool on_least, bool on_most) {
-    if (at == least_.size()) return "\"\"";
-    const auto key = std::tuple(at, on_least, on_most);
+  // Empty: there is none.
+  std::string rule(size_t at, bool on_least, bool on_most, int64_t remainder) {
+    if (at == least_.size()) return remainder == 0 ? "\"\"" : "";
+    const auto key = std::tuple(at, on_least, on_most, remainder);
     if (const auto found = rules_.find(key); found != rules_.end()) return found->second;
-    std::string body = digits(at, on_least, on_most);
+    std::string body = digits(at, on_least, on_most, remainder);
+    if (body.empty()) return rules_[key] = "";
     if (at == whole_) body = "\".\" " + ebnf_.add(body);
     // After the point a number may end early: zeros follow, so it must not be under the bound then.
     const bool zeros_left = least_.find_first_not_of('0', at) == std::string::npos;
@@ -48,11 +51,16 @@ class SameLength {
   }
 
  private:
-  std::string digits(size_t at, bool on_least, bool on_most) {
+  std::string digits(size_t at, bool on_least, bool on_most, int64_t remainder) {
     const char low = on_least ? least_[at] : '0', high = on_most ? most_[at] : '9';
     std::vector<std::string> ways;
     const auto way = [&](char first, char last, bool stays_least, bool stays_most) {
-      if (first <= last) ways.push_back(digit(first, last) + " " + rule(at + 1, stays_least, stays_most));
+      const auto add = [&](char from, char to) {
+        const std::string rest = rule(at + 1, stays_least, stays_most, (remainder * 10 + (from - '0')) % multiple_);
+        if (!rest.empty()) ways.push_back(digit(from, to) + " " + rest);
+      };
+      if (multiple_ == 1 && first <= last) return add(first, last);
+      for (char one = first; one <= last; ++one) add(one, one);
     };
     if (low == high) {
       way(low, high, on_least, on_most);
@@ -68,13 +76,14 @@ class SameLength {
 
   std::string least_, most_;
   size_t whole_;
+  int64_t multiple_;
   Ebnf& ebnf_;
-  std::map<std::tuple<size_t, bool, bool>, std::string> rules_;
+  std::map<std::tuple<size_t, bool, bool, int64_t>, std::string> rules_;
 };
 
 // From `least` to `most`, 0 <= least <= most, in units of 10^-fraction.
-void add_positive(__int128 least, __int128 most, int fraction, const char* sign, std::vector<std::string>& ways,
-                  Ebnf& ebnf) {
+void add_positive(__int128 least, __int128 most, int fraction, const char* sign, int64_t multiple,
+                  std::vector<std::string>& ways, Ebnf& ebnf) {
   const __int128 unit = fraction > 0 ? kScale : 1;
   __int128 low = 0, high = 10 * unit - 1;  // of this many digits before the point
   for (size_t whole = 1; whole <= 15; ++whole) {
@@ -84,7 +93,8 @@ void add_positive(__int128 least, __int128 most, int fraction, const char* sign,
         return fmt::format("{:0{}}", static_cast<int64_t>(value / unit), whole) +
                (fraction > 0 ? fmt::format("{:0{}}", static_cast<int64_t>(value % unit), fraction) : "");
       };
-      ways.push_back(sign + SameLength(text(first), text(last), whole, ebnf).rule(0, true, true));
+      const std::string rule = SameLength(text(first), text(last), whole, multiple, ebnf).rule(0, true, true, 0);
+      if (!rule.empty()) ways.push_back(sign + rule);
     }
     low = high + 1;
     high = high * 10 + 9;
@@ -114,6 +124,32 @@ std::string list_multiples(int64_t least, int64_t most, int64_t multiple) {
   for (int64_t value = first; value <= most; value += multiple)
     body += fmt::format("{}\"{}\"", body.empty() ? "" : " | ", value);
   if (body.empty()) fail(ErrorKind::Usage, "no number between the bounds is a multiple of {}", multiple);
+  return body;
+}
+
+// Multiples between bounds that are far apart. The zeros of a power of ten are written as they are.
+std::string bounded_multiples(__int128 least, __int128 most, int64_t multiple, Ebnf& ebnf) {
+  const int64_t given = multiple;
+  std::string zeros;
+  for (; multiple % 10 == 0; multiple /= 10) {
+    zeros += '0';
+    least = least < 0 ? -(-least / 10) : (least + 9) / 10;
+    most = most < 0 ? -((-most + 9) / 10) : most / 10;
+  }
+  if (multiple > kLargestDivisor)
+    fail(ErrorKind::Usage, "multipleOf {} with bounds so far apart is not supported", given);
+  // Numbers of few digits where the divisor is large, so that the rules stay few.
+  __int128 end = 1;
+  for (int64_t digits = std::clamp<int64_t>(300 / multiple, 4, 15); digits > 0; --digits) end *= 10;
+  if (most >= end && least < end) most = end - 1;
+  if (least <= -end && most > -end) least = 1 - end;
+  std::vector<std::string> ways;
+  if (most > 0) add_positive(std::max<__int128>(least, 1), most, 0, "", multiple, ways, ebnf);
+  if (least < 0) add_positive(std::max<__int128>(-most, 1), -least, 0, "\"-\" ", multiple, ways, ebnf);
+  std::string body = least <= 0 && most >= 0 ? "\"0\"" : "";
+  for (const std::string& way : ways)
+    body += (body.empty() ? "" : " | ") + way + (zeros.empty() ? "" : fmt::format(" \"{}\"", zeros));
+  if (body.empty()) fail(ErrorKind::Usage, "multipleOf {} with bounds so far apart is not supported", given);
   return body;
 }
 
@@ -180,14 +216,12 @@ std::string number_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
     const bool many = (most - least) / bounds.multiple_of > kMostListed;
     if (many && !bounds.most && least <= 1)  // those below 0, if any, are left out
       return any_multiple(bounds.multiple_of, least == 1 ? "" : "\"0\" |", ebnf);
-    if (many) {
-      fail(ErrorKind::Usage, "multipleOf {} with bounds so far apart is not supported", bounds.multiple_of);
-    }
+    if (many) return bounded_multiples(least, most, bounds.multiple_of, ebnf);
     return list_multiples(static_cast<int64_t>(least), static_cast<int64_t>(most), bounds.multiple_of);
   }
   std::vector<std::string> ways;
-  if (most >= 0) add_positive(std::max<__int128>(least, 0), most, fraction, "", ways, ebnf);
-  if (least < 0) add_positive(std::max<__int128>(-most, 1), -least, fraction, "\"-\" ", ways, ebnf);
+  if (most >= 0) add_positive(std::max<__int128>(least, 0), most, fraction, "", 1, ways, ebnf);
+  if (least < 0) add_positive(std::max<__int128>(-most, 1), -least, fraction, "\"-\" ", 1, ways, ebnf);
   std::string body;
   for (const std::string& way : ways) body += (body.empty() ? "" : " | ") + way;
   return body;

@@ -67,6 +67,12 @@ int64_t states_of(const PatternNode& node) {
   return std::min<int64_t>(states, int64_t{1} << 40);
 }
 
+void require_small(const PatternNode& pattern) {
+  if (states_of(pattern) > kMostRegexStates)
+    fail(ErrorKind::Usage, "the regular expression is too large: its repetitions multiply to more than {}",
+         kMostRegexStates);
+}
+
 class Writer {
  public:
   Writer(RegexUse use, Ebnf& ebnf) : json_(use == RegexUse::JsonString), ebnf_(ebnf) {}
@@ -207,12 +213,19 @@ std::string json_character(const CharSet& characters) {
   return ways.size() == 1 ? ways.front() : text + ")";
 }
 
+bool regex_matches(std::string_view regex, std::string_view text) {
+  PatternNode parsed = parse_pattern(regex);
+  require_small(parsed);
+  const std::vector<uint32_t> codes = code_points(text);
+  for (Anchored& anchored : alternatives(std::move(parsed))) {
+    if (pattern_matches(with_surroundings(std::move(anchored)), codes)) return true;
+  }
+  return false;
+}
+
 std::string regex_to_ebnf(std::string_view regex, RegexUse use, Lengths lengths, Ebnf& ebnf) {
   PatternNode parsed = parse_pattern(regex);
-  if (states_of(parsed) > kMostRegexStates) {
-    fail(ErrorKind::Usage, "the regular expression is too large: its repetitions multiply to more than {}",
-         kMostRegexStates);
-  }
+  require_small(parsed);
   std::string text;
   for (Anchored& anchored : alternatives(std::move(parsed))) {
     PatternNode node = use == RegexUse::Answer ? std::move(anchored.node) : with_surroundings(std::move(anchored));

@@ -82,6 +82,32 @@ std::vector<Schema> product(const std::vector<Schema>& left, const std::vector<S
   return merged;
 }
 
+std::string reference_of(const Schema& reference) {
+  if (!reference.is_string()) fail(ErrorKind::Usage, "the schema has a $ref that is not a string");
+  return reference.get<std::string>();
+}
+
+constexpr const char* kCombinators[] = {
+    "$ref",        "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas",
+    "dependencies"};
+
+Schema without_combinators(Schema schema) {
+  if (!schema.is_object())
+    fail(ErrorKind::Usage, "the schema has a value where a schema should be: {}", schema.type_name());
+  for (const char* combinator : kCombinators) schema.erase(combinator);
+  return schema;
+}
+
+// The place whose $anchor has the name.
+const Schema* find_anchor(const Schema& value, const std::string& name) {
+  if (value.is_object() && value.value("$anchor", Schema()) == name) return &value;
+  if (!value.is_structured()) return nullptr;
+  for (const Schema& inside : value) {
+    if (const Schema* found = find_anchor(inside, name)) return found;
+  }
+  return nullptr;
+}
+
 bool is_closed_without(const Schema& object, const std::string& key) {
   const auto properties = object.find("properties");
   const bool listed = properties != object.end() && properties->contains(key);
@@ -111,10 +137,13 @@ std::vector<std::string> value_types(const Schema& schema) {
   return types;
 }
 
-bool types_overlap(const Schema& a, const Schema& b) {
+// Values are written of the types that the keywords speak of. Others are tested as they are: minLength says nothing
+// about a number.
+bool types_overlap(const Schema& written, const Schema& test) {
+  if (!is_listed(test) && !test.contains("type")) return true;
   const auto number = [](const std::string& type) { return type == "integer" ? std::string("number") : type; };
-  for (const std::string& x : value_types(a)) {
-    for (const std::string& y : value_types(b)) {
+  for (const std::string& x : value_types(written)) {
+    for (const std::string& y : value_types(test)) {
       if (number(x) == number(y)) return true;
     }
   }
@@ -128,10 +157,19 @@ SchemaDocument::SchemaDocument(std::string_view text) {
   check_depth(text);
   root_ = Schema::parse(text, nullptr, false);
   if (root_.is_discarded()) fail(ErrorKind::Usage, "the schema is not valid JSON");
+  counts_evaluated_ = text.find("\"unevaluated") != std::string_view::npos;
 }
 
-const Schema& SchemaDocument::resolve(const std::string& reference) const {
-  if (reference == "#") return root_;
+const Schema& SchemaDocument::resolve(const std::string& given) const {
+  std::string reference = given;
+  const Schema id = root_.is_object() ? root_.value("$id", Schema()) : Schema();
+  if (id.is_string() && !id.get_ref<const std::string&>().empty() &&
+      reference.starts_with(id.get_ref<const std::string&>()))
+    reference.erase(0, id.get_ref<const std::string&>().size());
+  if (reference == "#" || (reference.empty() && !given.empty())) return root_;
+  if (reference.size() > 1 && reference[0] == '#' && reference[1] != '/') {
+    if (const Schema* anchor = find_anchor(root_, reference.substr(1))) return *anchor;
+  }
   if (!reference.starts_with("#/")) {
     fail(ErrorKind::Usage,
          "the schema's $ref \"{}\" does not begin with #/: only places in the same schema can be used", reference);
@@ -151,46 +189,62 @@ std::vector<Schema> SchemaDocument::alternatives(const Schema& schema, int depth
     fail(ErrorKind::Usage, "the schema's references and combinations go in a circle or too deep");
   if (schema == false) return {};
   if (schema == true) return {Schema::object()};
-  if (!schema.is_object())
-    fail(ErrorKind::Usage, "the schema has a value where a schema should be: {}", schema.type_name());
-  Schema base = schema;
-  for (const char* combinator : {"$ref", "allOf", "anyOf", "oneOf"}) base.erase(combinator);
-  std::vector<Schema> result = {std::move(base)};
-  if (const auto reference = schema.find("$ref"); reference != schema.end()) {
-    if (!reference->is_string()) fail(ErrorKind::Usage, "the schema has a $ref that is not a string");
-    result = product(result, alternatives(resolve(reference->get<std::string>()), depth + 1));
-  }
+  std::vector<Schema> result = {without_combinators(schema)};
+  if (const auto reference = schema.find("$ref"); reference != schema.end())
+    result = product(result, alternatives(resolve(reference_of(*reference)), depth + 1));
   if (schema.contains("allOf")) {
     for (const Schema& part : list_of(schema, "allOf")) result = product(result, alternatives(part, depth + 1));
   }
+  for (const Schema& condition : conditions(schema)) result = product(result, alternatives(condition, depth + 1));
+  if (schema.contains("not")) result = product(result, alternatives(negation(schema["not"], depth + 1), depth + 1));
+  const auto choose = [&](const auto& list) {
+    std::vector<Schema> options;
+    for (const Schema& option : list) {
+      for (Schema& one : alternatives(option, depth + 1)) options.push_back(std::move(one));
+    }
+    result = product(result, options);
+  };
+  if (schema.contains("anyOf")) choose(list_of(schema, "anyOf"));
+  if (schema.contains("oneOf")) choose(exclusive_options(result, list_of(schema, "oneOf")));
+  return result;
+}
+
+std::vector<Schema> SchemaDocument::loose_alternatives(const Schema& schema, int depth) const {
+  if (depth > kDeepestReference)
+    fail(ErrorKind::Usage, "the schema's references and combinations go in a circle or too deep");
+  if (schema == false) return {};
+  if (schema == true) return {Schema::object()};
+  std::vector<Schema> result = {without_combinators(schema)};
+  if (const auto reference = schema.find("$ref"); reference != schema.end())
+    result = product(result, loose_alternatives(resolve(reference_of(*reference)), depth + 1));
+  if (schema.contains("allOf")) {
+    for (const Schema& part : list_of(schema, "allOf")) result = product(result, loose_alternatives(part, depth + 1));
+  }
   for (const char* choice : {"anyOf", "oneOf"}) {
     if (!schema.contains(choice)) continue;
-    if (std::string_view(choice) == "oneOf") {
-      for (const Schema& one : result) require_one_of(one, list_of(schema, choice));
-    }
     std::vector<Schema> options;
     for (const Schema& option : list_of(schema, choice)) {
-      for (Schema& one : alternatives(option, depth + 1)) options.push_back(std::move(one));
+      for (Schema& one : loose_alternatives(option, depth + 1)) options.push_back(std::move(one));
     }
     result = product(result, options);
   }
   return result;
 }
 
-void SchemaDocument::require_one_of(const Schema& base, const Schema& options) const {
+std::vector<Schema> SchemaDocument::exclusive_options(const std::vector<Schema>& bases, const Schema& options) const {
   if (options.size() > kMostOneOf) fail(ErrorKind::Usage, "the schema has a oneOf of more than {} options", kMostOneOf);
+  std::vector<Schema> result;
   for (size_t i = 0; i < options.size(); ++i) {
-    for (const Schema& written : product({base}, alternatives(options[i], 1))) {
-      for (size_t j = 0; j < options.size(); ++j) {
-        if (i == j || excludes(written, options[j], 0)) continue;
-        fail(ErrorKind::Usage,
-             "options {} and {} of a oneOf may both match the same value, which no grammar can rule out; use anyOf, or "
-             "give "
-             "each a required property with its own const",
-             i + 1, j + 1);
-      }
+    Schema parts = Schema::array({options[i]});
+    const std::vector<Schema> written = product(bases, alternatives(options[i], 1));
+    for (size_t j = 0; j < options.size(); ++j) {
+      const bool apart = i == j || std::all_of(written.begin(), written.end(),
+                                               [&](const Schema& one) { return excludes(one, options[j], 0); });
+      if (!apart) parts.push_back({{"not", options[j]}});
     }
+    result.push_back(parts.size() == 1 ? options[i] : Schema{{"allOf", std::move(parts)}});
   }
+  return result;
 }
 
 // `written` has no combinators; the grammar writes values of it, closed where it lists properties.
@@ -213,7 +267,7 @@ bool SchemaDocument::excludes(const Schema& written, const Schema& other, int de
              });
            });
   };
-  const std::vector<Schema> tests = alternatives(other, 1);
+  const std::vector<Schema> tests = loose_alternatives(other, 1);
   return std::all_of(tests.begin(), tests.end(), apart);
 }
 

@@ -1,8 +1,9 @@
-// A JSON Schema as it was sent: parsed within bounds, with its references, and with allOf, anyOf and oneOf multiplied
-// out into alternatives without them.
+// A JSON Schema as it was sent: parsed within bounds, with its references, and with its combinators (allOf, anyOf,
+// oneOf, not, if, dependentRequired, ...) multiplied out into alternatives without them.
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,18 +20,30 @@ class SchemaDocument {
   // What "#/$defs/x" means. Throws Usage where there is no such place, or where it is not in this document.
   const Schema& resolve(const std::string& reference) const;
 
-  // The schema as a choice of schemas without $ref, allOf, anyOf and oneOf at their top; none: nothing matches it.
+  // The schema as a choice of schemas without combinators at their top; none: nothing matches it. What matches one of
+  // them matches the schema.
   std::vector<Schema> alternatives(const Schema& schema, int depth = 0) const;
 
-  // Refuses a oneOf unless no value that is written for one of its options, each together with `base`, validates
-  // against another: then it means the same as anyOf.
-  void require_one_of(const Schema& base, const Schema& options) const;
+  // The options of a oneOf as those of an anyOf: one whose values, written together with one of `bases`, could match
+  // another is given a `not` of that.
+  std::vector<Schema> exclusive_options(const std::vector<Schema>& bases, const Schema& options) const;
 
  private:
+  // Loosely: what matches the schema matches one of them.
+  std::vector<Schema> loose_alternatives(const Schema& schema, int depth) const;
+  std::vector<Schema> conditions(const Schema& schema) const;
+  Schema negation(const Schema& schema, int depth) const;
   bool excludes(const Schema& written, const Schema& other, int depth) const;
 
   Schema root_;
+  bool counts_evaluated_ = false;  // unevaluatedProperties or unevaluatedItems are somewhere
 };
+
+// Whether the schema has a keyword that alternatives() takes apart.
+bool has_combinator(const Schema& schema);
+
+// What does not match the value of a keyword, as a choice of schemas; nothing: that cannot be said.
+std::optional<std::vector<Schema>> negated_keyword(const std::string& keyword, const Schema& value);
 
 // Keywords that say nothing about which values are valid.
 bool is_annotation(const std::string& keyword);

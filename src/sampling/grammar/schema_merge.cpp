@@ -8,7 +8,9 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "sampling/grammar/ebnf.h"
+#include "sampling/grammar/regex.h"
 #include "sampling/grammar/schema_document.h"
+#include "sampling/grammar/string_formats.h"
 
 namespace millrace {
 namespace {
@@ -58,6 +60,16 @@ Schema schema_of_member(const Schema& object, const std::string& key) {
 }
 
 void merge_properties(Schema& merged, const Schema& a, const Schema& b) {
+  const auto speaks = [](const Schema& side) {
+    return side.contains("properties") || side.contains("patternProperties") || side.contains("additionalProperties");
+  };
+  if (!speaks(a) || !speaks(b)) {
+    const Schema& only = speaks(a) ? a : b;
+    for (const char* keyword : {"properties", "additionalProperties"}) {
+      if (only.contains(keyword)) merged[keyword] = only[keyword];
+    }
+    return;
+  }
   const bool patterns = a.contains("patternProperties") || b.contains("patternProperties");
   const bool closed = a.contains("additionalProperties") || b.contains("additionalProperties");
   if (patterns && closed)
@@ -85,7 +97,7 @@ Schema merge_keyword(const std::string& keyword, const Schema& a, const Schema& 
   if (numbers && (keyword.starts_with("max") || keyword == "exclusiveMaximum")) return a < b ? a : b;
   if (keyword == "type") return merge_types(a, b);
   if (keyword == "enum") return merge_values(a, b);
-  if (keyword == "required" && a.is_array() && b.is_array()) {
+  if ((keyword == "required" || keyword == "$except") && a.is_array() && b.is_array()) {
     Schema all = a;
     all.insert(all.end(), b.begin(), b.end());
     return all;
@@ -133,12 +145,33 @@ const Limit* find_limit(std::string_view keyword) {
   return found == std::end(kLimits) ? nullptr : found;
 }
 
+// As validators compare values: whatever the order of an object's members, and 1.0 is 1.
+bool excepts(const Schema& schema, const Schema& value) {
+  const auto except = schema.find("$except");
+  if (except == schema.end()) return false;
+  const nlohmann::json plain(value);
+  return std::any_of(except->begin(), except->end(), [&](const Schema& one) { return nlohmann::json(one) == plain; });
+}
+
 // Whether a listed value keeps to what else the schema says. Refuses keywords that would have to be computed.
 bool satisfies_all(const Schema& value, const Schema& schema) {
   for (const auto& item : schema.items()) {
     const std::string& keyword = item.key();
     if (keyword == "enum" || keyword == "type" || is_annotation(keyword)) continue;
     if ((keyword == "pattern" || keyword == "format") && !value.is_string()) continue;
+    if (keyword == "pattern" && item.value().is_string()) {
+      if (!regex_matches(item.value().get<std::string>(), value.get<std::string>())) return false;
+      continue;
+    }
+    if (keyword == "format" && item.value().is_string()) {
+      const std::string regex = string_format_regex(item.value().get<std::string>(), {});
+      if (!regex.empty() && !regex_matches(regex, value.get<std::string>())) return false;
+      continue;
+    }
+    if (keyword == "$except") {
+      if (excepts(schema, value)) return false;
+      continue;
+    }
     const Limit* limit = find_limit(keyword);
     if (limit == nullptr || !item.value().is_number())
       fail(ErrorKind::Usage, "the schema has enum or const beside \"{}\"; leave that one out", keyword);

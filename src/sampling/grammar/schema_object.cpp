@@ -37,6 +37,18 @@ bool holds(const std::vector<std::string>& keys, const std::string& key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
+// What patternProperties say about a member.
+Schema patterns_for(const Schema& schema, const std::string& key) {
+  Schema all = Schema::array();
+  const auto patterns = schema.find("patternProperties");
+  if (patterns == schema.end()) return all;
+  if (!patterns->is_object()) fail(ErrorKind::Usage, "the schema's patternProperties are not an object");
+  for (const auto& item : patterns->items()) {
+    if (regex_matches(item.key(), key)) all.push_back(item.value());
+  }
+  return all;
+}
+
 // An object that lists its properties has no others unless it says so.
 Schema others_of(const Schema& schema) {
   const bool listed = schema.contains("properties") || schema.contains("patternProperties");
@@ -47,12 +59,6 @@ Schema others_of(const Schema& schema) {
 }  // namespace
 
 SchemaWriter::Rule SchemaWriter::object(const Schema& schema) {
-  const bool names = schema.contains("propertyNames") && schema["propertyNames"] != true;
-  const bool patterns = schema.contains("patternProperties");
-  if (!properties_of(schema).empty() && (names || patterns)) {
-    fail(ErrorKind::Usage, "the schema has an object with both properties and {}, which cannot be enforced together",
-         names ? "propertyNames" : "patternProperties");
-  }
   std::optional<std::vector<Member>> listed = members(schema);
   if (!listed) return {};
   int64_t least = count_of(schema, "minProperties", 0), most = count_of(schema, "maxProperties", -1);
@@ -85,14 +91,22 @@ std::optional<std::vector<SchemaWriter::Member>> SchemaWriter::members(const Sch
   Schema properties = properties_of(schema);
   for (const std::string& key : required) {
     if (properties.contains(key)) continue;
-    if (schema.contains("patternProperties") || schema.contains("propertyNames")) {
-      fail(ErrorKind::Usage, "the schema requires \"{}\", which it does not list under properties", key);
-    }
-    properties[key] = schema.value("additionalProperties", Schema(true));
+    const bool by_pattern = !patterns_for(schema, key).empty();
+    properties[key] = by_pattern ? Schema(true) : schema.value("additionalProperties", Schema(true));
+  }
+  for (auto& item : properties.items()) {
+    Schema all = patterns_for(schema, item.key());
+    if (all.empty()) continue;
+    all.insert(all.begin(), item.value());
+    item.value() = {{"allOf", std::move(all)}};
   }
   std::vector<Member> result;
   for (const auto& item : properties.items()) {
     const bool needed = holds(required, item.key());
+    if (!may_be_called(schema, item.key())) {
+      if (needed) return {};
+      continue;
+    }
     const Rule rule = needed ? value(item.value()) : optionally([&] { return value(item.value()); });
     if (rule) {
       result.push_back({ebnf_literal(json_text(Schema(item.key())) + ":") + " " + space() + " " + *rule, needed});
@@ -103,19 +117,35 @@ std::optional<std::vector<SchemaWriter::Member>> SchemaWriter::members(const Sch
   return result;
 }
 
+bool SchemaWriter::may_be_called(const Schema& schema, const std::string& key) const {
+  const auto names = schema.find("propertyNames");
+  if (names == schema.end()) return true;
+  const Schema named = {{"enum", Schema::array({key})}};
+  const std::vector<Schema> ways = document_.alternatives({{"allOf", Schema::array({named, *names})}});
+  return std::any_of(ways.begin(), ways.end(), [](const Schema& way) { return !allowed_values(way).empty(); });
+}
+
 SchemaWriter::Rule SchemaWriter::extra_member(const Schema& schema) {
   if (const auto patterns = schema.find("patternProperties"); patterns != schema.end()) {
     if (!patterns->is_object() || patterns->size() != 1)
       fail(ErrorKind::Usage, "the schema has more than one of patternProperties, which cannot be enforced");
+    for (const auto& item : properties_of(schema).items()) {  // whose members would need a check of their own
+      if (!patterns_for(schema, item.key()).empty()) return {};
+    }
     const Rule inside = value(patterns->begin().value());
-    if (!inside) return {};
+    if (!inside || schema.contains("propertyNames")) return {};
     return "\"\\\"\" " + regex_to_ebnf(patterns->begin().key(), RegexUse::JsonString, {}, ebnf_) + " \"\\\":\" " +
            space() + " " + *inside;
   }
+  const auto names = schema.find("propertyNames");
+  const bool listed = !properties_of(schema).empty();
+  if (listed && names != schema.end() && *names != true) return {};  // its keys would have to differ from those listed
   const Rule inside = value(others_of(schema));
   if (!inside) return {};
-  std::string key = "\"\\\"\" " + key_apart_from(properties_of(schema)) + " \"\\\"\"";
-  if (const auto names = schema.find("propertyNames"); names != schema.end()) {
+  std::vector<std::string> taken;
+  for (const auto& item : properties_of(schema).items()) taken.push_back(item.key());
+  std::string key = "\"\\\"\" " + text_apart_from(taken) + " \"\\\"\"";
+  if (names != schema.end()) {
     const Rule name = value({{"allOf", Schema::array({{{"type", "string"}}, *names})}});
     if (!name) return {};
     key = *name;
@@ -123,19 +153,19 @@ SchemaWriter::Rule SchemaWriter::extra_member(const Schema& schema) {
   return key + " \":\" " + space() + " " + *inside;
 }
 
-// A key that is none of those listed: a walk down the tree of their characters that leaves it before its end. Such a
-// key has no escapes, so that it has one spelling.
-std::string SchemaWriter::key_apart_from(const Schema& properties) {
+// A text that is none of those listed: a walk down the tree of their characters that leaves it before its end. It has
+// no escapes, so that it has one spelling.
+std::string SchemaWriter::text_apart_from(const std::vector<std::string>& texts) {
   const std::string rest = ebnf_.add(ebnf_class(kPlain) + "*");
-  if (properties.empty()) return rest;
+  if (texts.empty()) return rest;
   struct Node {
     std::map<uint32_t, size_t> next;
     bool listed = false;
   };
   std::vector<Node> nodes(1);
-  for (const auto& item : properties.items()) {
+  for (const std::string& text : texts) {
     size_t at = 0;
-    for (const uint32_t code : code_points(item.key())) {
+    for (const uint32_t code : code_points(text)) {
       const auto [found, fresh] = nodes[at].next.try_emplace(code, nodes.size());
       at = found->second;
       if (fresh) nodes.emplace_back();

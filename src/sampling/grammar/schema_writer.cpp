@@ -21,14 +21,11 @@ constexpr int64_t kMostDistinct = 64;  // values of an array without duplicates
 
 void refuse_unsupported(const Schema& schema) {
   for (const char* keyword :
-       {"not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains", "minContains",
-        "maxContains", "unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"}) {
+       {"minContains", "maxContains", "unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"}) {
     const auto found = schema.find(keyword);
     if (found == schema.end()) continue;
     const bool unevaluated = std::string_view(keyword).starts_with("unevaluated");
-    const bool closes =
-        *found == false && std::string_view(keyword) == "unevaluatedProperties";  // the writer sees to it
-    const bool harmless = unevaluated && (*found == true || closes);
+    const bool harmless = unevaluated && found->is_boolean();  // false: the writer sees to it
     if (!harmless) fail(ErrorKind::Usage, "the schema uses \"{}\", which cannot be enforced", keyword);
   }
 }
@@ -49,6 +46,31 @@ void add_format_bounds(std::string_view format, NumberBounds& bounds) {
     bounds.at_most(most, false);
   }
   if (format == "uint" || format == "uint64") bounds.at_least(0, false);
+}
+
+// An item that must be somewhere comes first. Items that nothing speaks of are left out where that is asked.
+Schema with_contained_first(Schema schema) {
+  if (schema.value("unevaluatedItems", Schema(true)) == false && !schema.contains("items")) schema["items"] = false;
+  const auto contains = schema.find("contains");
+  if (contains == schema.end()) return schema;
+  if (schema.contains("prefixItems") || schema.contains("uniqueItems") || schema.value("items", Schema()).is_array())
+    fail(ErrorKind::Usage, "the schema uses \"contains\" beside prefixItems or uniqueItems, which cannot be enforced");
+  const Schema items = schema.value("items", Schema(true));
+  schema["prefixItems"] = Schema::array({{{"allOf", Schema::array({*contains, items})}}});
+  schema["items"] = items;
+  schema["minItems"] = std::max<int64_t>(count_of(schema, "minItems", 0), 1);
+  schema.erase("contains");
+  return schema;
+}
+
+std::vector<std::string> excepted_texts(const Schema& schema) {
+  std::vector<std::string> texts;
+  const auto except = schema.find("$except");
+  if (except == schema.end()) return texts;
+  for (const Schema& one : *except) {
+    if (one.is_string()) texts.push_back(one.get<std::string>());
+  }
+  return texts;
 }
 
 Schema without_annotations(const Schema& schema) {
@@ -134,13 +156,11 @@ SchemaWriter::Rule SchemaWriter::write(const Schema& schema) {
     if (only == "$ref" && inside.is_string()) return value(document_.resolve(inside.get<std::string>()));
     if (only == "allOf" && inside.is_array() && inside.size() == 1) return value(inside[0]);
     if ((only == "anyOf" || only == "oneOf") && inside.is_array() && !inside.empty()) {
-      if (only == "oneOf") document_.require_one_of(Schema::object(), inside);
+      if (only == "oneOf") return choice(document_.exclusive_options({Schema::object()}, inside), &SchemaWriter::value);
       return choice(std::vector<Schema>(inside.begin(), inside.end()), &SchemaWriter::value);
     }
   }
-  for (const char* combinator : {"$ref", "allOf", "anyOf", "oneOf"}) {
-    if (schema.contains(combinator)) return choice(document_.alternatives(schema), &SchemaWriter::simple);
-  }
+  if (has_combinator(schema)) return choice(document_.alternatives(schema), &SchemaWriter::simple);
   return simple(schema);
 }
 
@@ -171,11 +191,19 @@ SchemaWriter::Rule SchemaWriter::listed(const Schema& schema) {
 }
 
 SchemaWriter::Rule SchemaWriter::typed(const std::string& type, const Schema& schema) {
+  // What is left of a type when single values of it are not allowed can be said for few.
+  const Schema except = schema.value("$except", Schema::array());
+  const bool excepts = std::any_of(except.begin(), except.end(), [&](const Schema& one) {
+    return type == one.type_name() || (one.is_number() && type == "integer");
+  });
+  if (type == "string") return string(schema);
+  if (type == "boolean" && excepts) return listed({{"enum", Schema::array({false, true})}, {"$except", except}});
+  if (excepts && type != "null")
+    fail(ErrorKind::Usage, "the schema excludes single values of type {}, which cannot be enforced", type);
+  if (type == "null") return excepts ? Rule() : "\"null\"";
   if (type == "object") return object(schema);
   if (type == "array") return array(schema);
-  if (type == "string") return string(schema);
   if (type == "boolean") return "\"true\" | \"false\"";
-  if (type == "null") return "\"null\"";
   return number(schema, type == "integer");
 }
 
@@ -183,13 +211,23 @@ SchemaWriter::Rule SchemaWriter::string(const Schema& schema) {
   const Lengths lengths{count_of(schema, "minLength", 0), count_of(schema, "maxLength", -1)};
   if (lengths.most >= 0 && lengths.least > lengths.most) return {};
   const std::string pattern = text_of(schema, "pattern");
-  const std::string_view format = string_format_regex(text_of(schema, "format"), lengths.most);
+  const std::string format = string_format_regex(text_of(schema, "format"), lengths);
   const bool has_pattern = schema.contains("pattern");
   if (has_pattern && !format.empty())
     fail(ErrorKind::Usage, "the schema has a string with both pattern and format, which cannot be combined");
+  const std::vector<std::string> except = excepted_texts(schema);
+  if (!except.empty() && (has_pattern || !format.empty() || lengths.least > 1 || lengths.most >= 0))
+    fail(ErrorKind::Usage,
+         "the schema excludes single texts beside a pattern, a format or a length, which cannot be "
+         "enforced");
+  if (!except.empty()) {
+    std::vector<std::string> all = except;
+    if (lengths.least == 1) all.emplace_back();
+    return "\"\\\"\" " + text_apart_from(all) + " \"\\\"\"";
+  }
   if (!has_pattern && format.empty())
     return "\"\\\"\" " + ebnf_repeat(character(), lengths.least, lengths.most) + " \"\\\"\"";
-  const std::string_view regex = has_pattern ? std::string_view(pattern) : format;
+  const std::string& regex = has_pattern ? pattern : format;
   return "\"\\\"\" " + regex_to_ebnf(regex, RegexUse::JsonString, lengths, ebnf_) + " \"\\\"\"";
 }
 
@@ -222,7 +260,8 @@ SchemaWriter::Rule SchemaWriter::number(const Schema& schema, bool integer) {
   return number_to_ebnf(bounds, ebnf_);
 }
 
-SchemaWriter::Rule SchemaWriter::array(const Schema& schema) {
+SchemaWriter::Rule SchemaWriter::array(const Schema& given) {
+  const Schema schema = with_contained_first(given);
   const bool tuple = schema.contains("items") && schema["items"].is_array();  // how older drafts write prefixItems
   const Schema prefix = tuple ? schema["items"] : schema.value("prefixItems", Schema::array());
   if (!prefix.is_array()) fail(ErrorKind::Usage, "the schema's prefixItems is not a list");
@@ -255,7 +294,9 @@ SchemaWriter::Rule SchemaWriter::array(const Schema& schema) {
 std::vector<Schema> SchemaWriter::listed_values(const Schema& items) const {
   std::vector<Schema> values;
   if (!items.is_object()) return values;
-  for (const Schema& one : document_.alternatives(items)) {
+  for (Schema one : document_.alternatives(items)) {
+    if (one.value("type", Schema()) == "boolean" && !one.contains("enum") && !one.contains("const"))
+      one["enum"] = Schema::array({false, true});
     if (!one.contains("enum") && !one.contains("const")) return {};
     for (const Schema& value : allowed_values(one)) {
       // As equal as validators take them: whatever the order of an object's members.

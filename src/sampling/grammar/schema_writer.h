@@ -56,8 +56,9 @@ class SchemaWriter {
   };
   Rule object(const Schema& schema);
   std::optional<std::vector<Member>> members(const Schema& schema);
+  bool may_be_called(const Schema& schema, const std::string& key) const;
   Rule extra_member(const Schema& schema);
-  std::string key_apart_from(const Schema& properties);
+  std::string text_apart_from(const std::vector<std::string>& texts);
   std::string member_list(const std::vector<Member>& members, const Rule& extra, int64_t least_extra,
                           int64_t most_extra);
 

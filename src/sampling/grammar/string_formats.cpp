@@ -1,7 +1,12 @@
 #include "sampling/grammar/string_formats.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <utility>
+
+#include "base/error.h"
 
 namespace millrace {
 namespace {
@@ -47,7 +52,7 @@ struct ShortFormat {
 };
 
 constexpr std::array<ShortFormat, 5> kShortFormats = {{
-    {"email", 200, "^[A-Za-z0-9]{1,12}(\\.[A-Za-z0-9]{1,8})?@[a-z0-9]{1,10}\\.[a-z]{2,4}$"},
+    {"email", 250, "^[A-Za-z0-9]{1,12}(\\.[A-Za-z0-9]{1,8})?@[a-z0-9]{1,10}\\.[a-z]{2,4}$"},
     {"hostname", 160, "^[a-z0-9]{1,12}(\\.[a-z0-9]{1,8})?\\.[a-z]{2,4}$"},
     {"uri", 800, "^https?://[a-z0-9]{1,12}\\.[a-z]{2,4}(/[A-Za-z0-9_-]{0,10}){0,3}$"},
     {"uri-reference", 700, "^(https?://[a-z0-9]{1,12}\\.[a-z]{2,4})?(/[A-Za-z0-9_-]{0,10}){0,3}$"},
@@ -61,14 +66,30 @@ constexpr std::array<ShortFormat, 5> kShortFormats = {{
 #undef MR_HOST
 #undef MR_PATH
 
+// The part before the @ takes up the length, of which it may have 64; what follows has 5 to 16 characters. Empty: the
+// bounds are too close to each other, or too far out.
+std::string email_of_length(Lengths lengths) {
+  const int64_t least = std::max<int64_t>(lengths.least - 5, 1);
+  const int64_t most = lengths.most < 0 ? 64 : std::min<int64_t>(lengths.most - 16, 64);
+  if (least > most) return {};
+  return fmt::format("^[A-Za-z0-9]{{{},{}}}@[a-z0-9]{{1,10}}\\.[a-z]{{2,4}}$", least, most);
+}
+
 }  // namespace
 
-std::string_view string_format_regex(std::string_view format, int64_t most) {
+std::string string_format_regex(std::string_view format, Lengths lengths) {
+  const int64_t most = lengths.most;
+  if (format == "email" && lengths.least > 5) {
+    if (std::string regex = email_of_length(lengths); !regex.empty()) return regex;
+    if (lengths.least > 69)
+      fail(ErrorKind::Usage, "the schema wants an e-mail address of {} or more characters; 69 can be written",
+           lengths.least);
+  }
   for (const auto& [name, below, regex] : kShortFormats) {
-    if (name == format && most >= 0 && most < below) return regex;
+    if (name == format && most >= 0 && most < below) return std::string(regex);
   }
   for (const auto& [name, regex] : kFormats) {
-    if (name == format) return regex;
+    if (name == format) return std::string(regex);
   }
   return {};
 }

@@ -2,14 +2,15 @@
 // more.
 #pragma once
 
-#include <cstdint>
+#include <string>
 #include <string_view>
+
+#include "sampling/grammar/regex.h"
 
 namespace millrace {
 
-// Empty: a format that JSON Schema does not define, which to every validator is a remark. Where texts must be short,
-// `most` characters (-1: any number), one that does not allow long ones, and so is small enough for its lengths to be
-// counted.
-std::string_view string_format_regex(std::string_view format, int64_t most = -1);
+// Empty: a format that JSON Schema does not define, which to every validator is a remark. Where lengths are given, one
+// that keeps to them, or is small enough for its characters to be counted.
+std::string string_format_regex(std::string_view format, Lengths lengths);
 
 }  // namespace millrace
