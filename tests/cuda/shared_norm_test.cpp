@@ -15,16 +15,16 @@ namespace {
 constexpr float kEpsilon = 1e-5f;
 constexpr int64_t kRows[] = {1, 2, 5, 8, 13, 31, 48, 64};
 
-// bf16 weights in the layout of a GPU, with their values.
+// Weights in the layout of a GPU, with their values.
 class Layer {
  public:
-  Layer(const LinearLayout& layout, int64_t n, int64_t k, std::mt19937& random)
-      : bytes_(random_weights(DType::BF16, n, k, random)), packed_(layout.bytes(DType::BF16, n, k)) {
-    const WeightView view{DType::BF16, n, k, bytes_.data()};
+  Layer(const LinearLayout& layout, DType format, int64_t n, int64_t k, std::mt19937& random)
+      : bytes_(random_weights(format, n, k, random)), packed_(layout.bytes(format, n, k)) {
+    const WeightView view{format, n, k, bytes_.data()};
     layout.upload({&view, 1}, packed_.data(), gpu_uploader(), pool_);
-    weights_ = {DType::BF16, n, k, &layout, packed_.data()};
+    weights_ = {format, n, k, &layout, packed_.data()};
     values_.resize(static_cast<size_t>(n * k));
-    for (int64_t i = 0; i < n; ++i) dequantize_row(DType::BF16, view.row(i), values_.data() + i * k, k);
+    for (int64_t i = 0; i < n; ++i) dequantize_row(format, view.row(i), values_.data() + i * k, k);
   }
   const LinearWeights& weights() const { return weights_; }
   // Row t of x times the weights.
@@ -58,16 +58,16 @@ void fill(TestMatrix& x, std::mt19937& random) {
   }
 }
 
-// Calls f(kernel, layer, m) for every kernel that shares a norm in a problem of that size, and looks that there is one.
+// Calls f(kernel, layer, m) for every kernel that shares a norm in a problem of that size, and returns for which m there
+// was one.
 template <class F>
-void for_kernels(const LinearShape& shape, std::mt19937& random, F f) {
+std::vector<int64_t> for_kernels(DType format, const LinearShape& shape, std::mt19937& random, F f) {
   std::vector<int64_t> ran;
   for (const auto* layout : cuda_kernels().layouts) {
-    if (!layout->accepts(DType::BF16, shape.n, shape.k, gpu().hardware())) continue;
-    const Layer layer(*layout, shape.n, shape.k, random);
+    if (!layout->accepts(format, shape.n, shape.k, gpu().hardware())) continue;
+    const Layer layer(*layout, format, shape.n, shape.k, random);
     for (const int64_t m : kRows) {
-      const LinearProblem problem{DType::BF16, layout->name(), Precision::Fast, false, shape.n, shape.k,
-                                  m,           DType::BF16};
+      const LinearProblem problem{format, layout->name(), Precision::Fast, false, shape.n, shape.k, m, DType::BF16};
       for (const auto* kernel : cuda_kernels().linear) {
         if (!kernel->shares_between(problem, gpu().hardware())) continue;
         SCOPED_TRACE(to_string(problem) + " with " + std::string(kernel->name()));
@@ -76,81 +76,117 @@ void for_kernels(const LinearShape& shape, std::mt19937& random, F f) {
       }
     }
   }
-  // One token is left to kernels that compute the norm themselves where its rows are many.
-  EXPECT_EQ(ran.size() + 1 >= std::size(kRows), gpu().hardware().architecture == 90);
+  return ran;
 }
 
-TEST(CudaSharedNorm, LayerInFront) {
-  const uint32_t seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+bool is_hopper() { return gpu().hardware().architecture == 90; }
+
+// 16-bit weights: one token is left to kernels that compute the norm themselves where its rows are many.
+void expect_flat(const std::vector<int64_t>& ran) { EXPECT_EQ(ran.size() + 1 >= std::size(kRows), is_hopper()); }
+// Quantized ones: one token it is, or none.
+void expect_gemv(const std::vector<int64_t>& ran) { EXPECT_EQ(ran, std::vector<int64_t>(is_hopper() ? 1 : 0, 1)); }
+
+// Quantized weights meet x as f16, at the end of sums that are up to a thousand times larger on the way.
+double error_of(DType format) { return format == DType::BF16 ? 1e-5 : 1e-4; }
+
+// The layer in front of a norm, against sums in f64.
+std::vector<int64_t> check_front(DType format, const LinearShape& shape, std::mt19937& random) {
+  const int64_t n = shape.n, parts = n / NormAhead::kPart;
+  const auto norm = norm_weights(n, random);
+  return for_kernels(format, shape, random, [&](const LinearKernel& kernel, const Layer& layer, int64_t m) {
+    TestMatrix x(m, shape.k), y(m, n), scaled(m, n), expected(m, n), expected_scaled(m, n);
+    fill(x, random);
+    round_to(x, DType::BF16);
+    fill(y, random);
+    for (int64_t t = 0; t < m; ++t) {
+      for (int64_t i = 0; i < n; ++i) {
+        expected.at(t, i) = static_cast<float>(y.at(t, i) + layer.product(x, t, i));
+        expected_scaled.at(t, i) = expected.at(t, i) * norm[size_t(i)];
+      }
+    }
+    const GpuCopy gpu_x(x, DType::BF16), gpu_y(y), gpu_scaled(scaled, DType::BF16);
+    const std::vector<float> poison(static_cast<size_t>(m * parts), std::nanf(""));
+    const GpuBytes gpu_norm(norm), gpu_squares(poison);
+    LinearArgs args{gpu_x.view(), &layer.weights(), nullptr, gpu_y.view(), true};
+    args.ahead = {gpu_norm.as<float>(), gpu_scaled.view(), gpu_squares.as<float>()};
+    kernel.run(args, on_gpu());
+    gpu_y.read(y);
+    gpu_scaled.read(scaled);
+    EXPECT_TRUE(y.spare_is_untouched() && scaled.spare_is_untouched());
+    const auto read = gpu_squares.read();
+    for (int64_t t = 0; t < m; ++t) {
+      EXPECT_LE(y.distance(expected, t, 1), error_of(format));
+      EXPECT_LE(scaled.distance(expected_scaled, t, 1), rounding_of(DType::BF16));
+      double sum = 0, expected_sum = 0;
+      for (int64_t i = 0; i < n; ++i) expected_sum += double(expected.at(t, i)) * expected.at(t, i);
+      for (int64_t i = 0; i < parts; ++i) sum += reinterpret_cast<const float*>(read.data())[t * parts + i];
+      EXPECT_NEAR(sum / expected_sum, 1, 1e-4);
+    }
+  });
+}
+
+// The layer behind it.
+std::vector<int64_t> check_behind(DType format, const LinearShape& shape, std::mt19937& random) {
+  const int64_t n = shape.n, k = shape.k;
+  return for_kernels(format, shape, random, [&](const LinearKernel& kernel, const Layer& layer, int64_t m) {
+    TestMatrix x(m, k), y(m, n), expected(m, n);
+    fill(x, random);
+    round_to(x, DType::BF16);
+    std::vector<float> squares;
+    for (int64_t t = 0; t < m; ++t) {
+      double sum = 0;
+      for (int64_t part = 0; part < k / NormAhead::kPart; ++part) {  // any will do: they need not be those of x
+        squares.push_back((t % 2 == 0 ? 1e5f : 0.1f) * static_cast<float>(1 + part % 7));
+        sum += squares.back();
+      }
+      for (int64_t i = 0; i < n; ++i) {
+        expected.at(t, i) = static_cast<float>(layer.product(x, t, i) / std::sqrt(sum / double(k) + kEpsilon));
+      }
+    }
+    const GpuCopy gpu_x(x, DType::BF16), gpu_y(y);
+    const GpuBytes gpu_squares(squares);
+    LinearArgs args{gpu_x.view(), &layer.weights(), nullptr, gpu_y.view()};
+    args.epsilon = kEpsilon;
+    args.squares = gpu_squares.as<float>();
+    kernel.run(args, on_gpu());
+    gpu_y.read(y);
+    EXPECT_TRUE(y.spare_is_untouched());
+    for (int64_t t = 0; t < m; ++t) EXPECT_LE(y.distance(expected, t, 1), error_of(format));
+  });
+}
+
+class CudaSharedNorm : public ::testing::Test {
+ protected:
+  const uint32_t seed_ = std::random_device{}();
+  const ::testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
+  std::mt19937 random_{seed_};
+};
+
+TEST_F(CudaSharedNorm, LayerInFront) {
   for (const LinearShape shape : {LinearShape{576, 320}, {1024, 1024}, {8448, 64}}) {
-    const int64_t n = shape.n, parts = n / NormAhead::kPart;
-    const auto norm = norm_weights(n, random);
-    for_kernels(shape, random, [&](const LinearKernel& kernel, const Layer& layer, int64_t m) {
-      TestMatrix x(m, shape.k), y(m, n), scaled(m, n), expected(m, n), expected_scaled(m, n);
-      fill(x, random);
-      round_to(x, DType::BF16);
-      fill(y, random);
-      for (int64_t t = 0; t < m; ++t) {
-        for (int64_t i = 0; i < n; ++i) {
-          expected.at(t, i) = static_cast<float>(y.at(t, i) + layer.product(x, t, i));
-          expected_scaled.at(t, i) = expected.at(t, i) * norm[size_t(i)];
-        }
-      }
-      const GpuCopy gpu_x(x, DType::BF16), gpu_y(y), gpu_scaled(scaled, DType::BF16);
-      const std::vector<float> poison(static_cast<size_t>(m * parts), std::nanf(""));
-      const GpuBytes gpu_norm(norm), gpu_squares(poison);
-      LinearArgs args{gpu_x.view(), &layer.weights(), nullptr, gpu_y.view(), true};
-      args.ahead = {gpu_norm.as<float>(), gpu_scaled.view(), gpu_squares.as<float>()};
-      kernel.run(args, on_gpu());
-      gpu_y.read(y);
-      gpu_scaled.read(scaled);
-      EXPECT_TRUE(y.spare_is_untouched() && scaled.spare_is_untouched());
-      const auto read = gpu_squares.read();
-      for (int64_t t = 0; t < m; ++t) {
-        EXPECT_LE(y.distance(expected, t, 1), 1e-5);
-        EXPECT_LE(scaled.distance(expected_scaled, t, 1), rounding_of(DType::BF16));
-        double sum = 0, expected_sum = 0;
-        for (int64_t i = 0; i < n; ++i) expected_sum += double(expected.at(t, i)) * expected.at(t, i);
-        for (int64_t i = 0; i < parts; ++i) sum += reinterpret_cast<const float*>(read.data())[t * parts + i];
-        EXPECT_NEAR(sum / expected_sum, 1, 1e-4);
-      }
-    });
+    expect_flat(check_front(DType::BF16, shape, random_));
   }
 }
 
-TEST(CudaSharedNorm, LayerBehind) {
-  const uint32_t seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+TEST_F(CudaSharedNorm, LayerBehind) {
   for (const LinearShape shape : {LinearShape{272, 576}, {1024, 1024}, {9600, 64}}) {
-    const int64_t n = shape.n, k = shape.k;
-    for_kernels(shape, random, [&](const LinearKernel& kernel, const Layer& layer, int64_t m) {
-      TestMatrix x(m, k), y(m, n), expected(m, n);
-      fill(x, random);
-      round_to(x, DType::BF16);
-      std::vector<float> squares;
-      for (int64_t t = 0; t < m; ++t) {
-        double sum = 0;
-        for (int64_t part = 0; part < k / NormAhead::kPart; ++part) {  // any will do: they need not be those of x
-          squares.push_back((t % 2 == 0 ? 1e5f : 0.1f) * static_cast<float>(1 + part % 7));
-          sum += squares.back();
-        }
-        for (int64_t i = 0; i < n; ++i) {
-          expected.at(t, i) = static_cast<float>(layer.product(x, t, i) / std::sqrt(sum / double(k) + kEpsilon));
-        }
-      }
-      const GpuCopy gpu_x(x, DType::BF16), gpu_y(y);
-      const GpuBytes gpu_squares(squares);
-      LinearArgs args{gpu_x.view(), &layer.weights(), nullptr, gpu_y.view()};
-      args.epsilon = kEpsilon;
-      args.squares = gpu_squares.as<float>();
-      kernel.run(args, on_gpu());
-      gpu_y.read(y);
-      EXPECT_TRUE(y.spare_is_untouched());
-      for (int64_t t = 0; t < m; ++t) EXPECT_LE(y.distance(expected, t, 1), 1e-5);
-    });
+    expect_flat(check_behind(DType::BF16, shape, random_));
+  }
+}
+
+TEST_F(CudaSharedNorm, QuantizedLayerInFront) {
+  for (const DType format : {DType::Q4_0, DType::Q4_K, DType::Q6_K, DType::Q8_0}) {
+    for (const LinearShape shape : {LinearShape{16, 256}, {2192, 4096}, {272, 14336}}) {
+      expect_gemv(check_front(format, shape, random_));
+    }
+  }
+}
+
+TEST_F(CudaSharedNorm, QuantizedLayerBehind) {
+  for (const DType format : {DType::Q4_0, DType::Q4_K, DType::Q6_K, DType::Q8_0}) {
+    for (const LinearShape shape : {LinearShape{16, 256}, {2192, 4096}, {272, 14336}}) {
+      expect_gemv(check_behind(format, shape, random_));
+    }
   }
 }
 

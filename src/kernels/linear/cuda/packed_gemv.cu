@@ -40,6 +40,11 @@ bool takes_norm(const CudaLinearProblem& p, const CudaLimits& limits) {
   return can_run(p, limits) && p.k <= kGemvMaxNormed;
 }
 
+// Of the parts that squares are left of, a layer has whole ones.
+bool splits_norm(const CudaLinearProblem& p, const CudaLimits& limits) {
+  return can_run(p, limits) && p.k % kNormPart == 0 && p.n % kNormPart == 0;
+}
+
 // The multiprocessors with the most tiles decide, though those can draw somewhat more than their share.
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int64_t tiles = tiles_of(p), even = round_up(tiles, limits.sms);
@@ -49,11 +54,13 @@ double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
 
 cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step) {
   if (a.norm != nullptr && !takes_norm(p, limits)) return cudaErrorInvalidValue;
+  if ((a.squares != nullptr || a.ahead.weights != nullptr) && !splits_norm(p, limits)) return cudaErrorInvalidValue;
+  if (a.ahead.weights != nullptr && (!p.accumulate || p.gate_up)) return cudaErrorInvalidValue;
   PackedGemvParams params{};
   params.weights = static_cast<const uint8_t*>(a.weights);
   params.x = a.x;
   params.norm = a.norm;
-  params.epsilon = a.epsilon;
+  params.shared = {a.ahead, a.squares, a.epsilon, static_cast<int>(p.k)};
   params.k = static_cast<int>(p.k);
   params.units = static_cast<int>(ceil_div(p.k, kUnitColumns));
   params.shares = TileShares::of(tiles_of(p), blocks_of(p, limits));
@@ -69,7 +76,7 @@ cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaL
 }  // namespace
 
 const CudaLinearKernel& packed_gemv_kernel() {
-  static constexpr CudaLinearKernel kKernel{"packed-gemv", "gemv", can_run, estimate_us, run, takes_norm};
+  static constexpr CudaLinearKernel kKernel{"packed-gemv", "gemv", can_run, estimate_us, run, takes_norm, splits_norm};
   return kKernel;
 }
 

@@ -9,6 +9,7 @@
 #include "kernels/linear/cuda/families.h"
 #include "kernels/linear/cuda/launch_kernel.h"
 #include "kernels/linear/cuda/packed_multiply.cuh"
+#include "kernels/linear/cuda/shared_norm.cuh"
 #include "kernels/linear/cuda/unit_ring.cuh"
 
 namespace millrace {
@@ -51,18 +52,45 @@ struct PackedGemvParams {
   const uint8_t* weights;
   const void* x;      // bf16; f32 where there is a norm
   const float* norm;  // [k] or null: the RMS norm of x is what is multiplied
-  float epsilon;
-  int k, units;  // units along K
-  int slots;     // of each ring
+  SharedNorm shared;  // either half of a norm, or none
+  int k, units;       // units along K
+  int slots;          // of each ring
   TileShares shares;
   LinearOutput out;
 };
 
+// The next kernel is let in before x is there, so that its rings are full when this one ends.
+__device__ __forceinline__ void wait_for_input() {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+}
+
+// A warp's part of the squares of x, for norm_factor().
+__device__ __forceinline__ void leave_squares(float* squares, float sum) {
+  const int warp = warp_index();  // a shuffle, too: of all lanes
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+  if (threadIdx.x % 32 == 0) squares[warp] = sum;
+}
+
+// What the layer in front left of them, from the thread's part `first` on.
+__device__ __forceinline__ float squares_from(const SharedNorm& norm, int first) {
+  float sum = 0;
+#pragma unroll 1
+  for (int i = first; i < norm.k / static_cast<int>(kNormPart); i += kGemvThreads) sum += __ldcg(norm.squares + i);
+  return sum;
+}
+
 // x as it is. kEach: units that a warp has under way at once.
 template <DType kFormat, int kEach>
-__device__ __forceinline__ void place_plain(const PackedGemvParams& p, const UnitX<kFormat, 1>& staged) {
+__device__ __forceinline__ void place_plain(const PackedGemvParams& p, const UnitX<kFormat, 1>& staged,
+                                            float* squares) {
   const int warp = warp_index(), lane = threadIdx.x % 32;
-  wait_for_previous_kernel();
+  wait_for_input();
+  // Asked for before x, and wanted behind it.
+  const bool shares = p.shared.squares != nullptr;
+  const int part = static_cast<int>(threadIdx.x);
+  const float part_squares = shares && part < p.k / static_cast<int>(kNormPart) ? __ldcg(p.shared.squares + part) : 0;
 #pragma unroll 1
   for (int first = warp; first < p.units; first += kEach * kRingWarps) {
     uint4 rows[kEach];
@@ -78,6 +106,7 @@ __device__ __forceinline__ void place_plain(const PackedGemvParams& p, const Uni
       staged.put(v, 0, first + e * kRingWarps, first + e * kRingWarps < p.units);
     }
   }
+  if (shares) leave_squares(squares, part_squares + squares_from(p.shared, part + kGemvThreads));
 }
 
 // x times the weights of its RMS norm. What is left of the norm is one factor for all of x, which need not be known
@@ -93,7 +122,7 @@ __device__ __forceinline__ void place_normed(const PackedGemvParams& p, const Un
   for (int e = 0; e < kEach; ++e) {
     weights[e] = column(e) < p.k ? EightFloats::load(p.norm + column(e)) : EightFloats{};
   }
-  wait_for_previous_kernel();
+  wait_for_input();
 #pragma unroll
   for (int e = 0; e < kEach; ++e) {
     x[e] = column(e) < p.k ? EightFloats::load(static_cast<const float*>(p.x) + column(e)) : EightFloats{};
@@ -106,29 +135,32 @@ __device__ __forceinline__ void place_normed(const PackedGemvParams& p, const Un
     staged.put(v, 0, warp + e * kRingWarps, warp + e * kRingWarps < p.units);
     sum += x[e].squares();
   }
-#pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
-  if (lane == 0) squares[warp] = sum;
+  leave_squares(squares, sum);
 }
 
 // The rest of the norm, once all warps have placed their x and met; 1 where there is none.
 __device__ __forceinline__ float norm_factor(const PackedGemvParams& p, const float* squares) {
-  if (p.norm == nullptr) return 1;
+  if (p.norm == nullptr && p.shared.squares == nullptr) return 1;
   float total = 0;
 #pragma unroll
   for (int i = 0; i < kRingWarps; ++i) total += squares[i];
-  return rsqrtf(total / static_cast<float>(p.k) + p.epsilon);
+  return rsqrtf(total / static_cast<float>(p.k) + p.shared.epsilon);
 }
 
 // The outputs of a block's tiles, one for each thread in turn: 16 of a tile, or 8 where gate and up become one.
 class TileOutputs {
  public:
   // Partial sums lie as [tile][part][16 rows].
-  __device__ __forceinline__ TileOutputs(const LinearOutput& out, int first_tile, int parts)
-      : out_(out), each_bits_(out.gate_up ? 3 : 4), first_column_(first_tile << each_bits_), parts_(parts) {
+  __device__ __forceinline__ TileOutputs(const LinearOutput& out, const CudaNormAhead& ahead, int first_tile, int parts)
+      : out_(out),
+        ahead_(ahead),
+        each_bits_(out.gate_up ? 3 : 4),
+        first_column_(first_tile << each_bits_),
+        parts_(parts) {
     // Where there is something to add to, the first is asked for long before it is needed.
     const int column = first_column_ + static_cast<int>(threadIdx.x);
     if (out_.accumulate && column < columns()) before_ = load_output(out_, column);
+    if (ahead_.weights != nullptr && column < columns()) weight_ = ahead_.weights[column];
   }
 
   // Adds up and stores those of the tiles [first, end) of the block.
@@ -149,11 +181,24 @@ class TileOutputs {
       LinearOutput out = out_;
       out.accumulate = false;
       const float squares = store_four(out, 0, column, {y, 0, 0, 0}, 1);
+      if (ahead_.weights != nullptr) {
+        store_ahead(column, y, item == static_cast<int>(threadIdx.x) ? weight_ : ahead_.weights[column]);
+      }
       if (out_.sum_squares != nullptr) atomicAdd(out_.sum_squares, squares);
     }
   }
 
  private:
+  // Half of the norm that follows. The 16 outputs of a tile are those of half a warp.
+  __device__ __forceinline__ void store_ahead(int column, float y, float weight) const {
+    static_cast<__nv_bfloat16*>(ahead_.scaled)[column] = rounded<__nv_bfloat16>(y * weight);
+    float squares = y * y;
+#pragma unroll
+    for (int mask = 8; mask > 0; mask /= 2) {
+      squares += __shfl_xor_sync(0xffffu << (threadIdx.x & 16), squares, mask);
+    }
+    if (column % kNormPart == 0) ahead_.squares[column / kNormPart] = squares;
+  }
   __device__ __forceinline__ int columns() const { return out_.gate_up ? out_.n / 2 : out_.n; }
   __device__ __forceinline__ float bias(int row) const { return out_.bias != nullptr ? out_.bias[row] : 0.f; }
   __device__ __forceinline__ float total(const float* from) const {
@@ -164,8 +209,9 @@ class TileOutputs {
   }
 
   const LinearOutput& out_;
+  const CudaNormAhead& ahead_;
   int each_bits_, first_column_, parts_;  // each tile has 2^each_bits_ outputs
-  float before_ = 0;
+  float before_ = 0, weight_ = 0;
 };
 
 // A warp's sums of a tile: its rows in order. Of each two lanes one adds up row g, the other row g + 8.
@@ -203,10 +249,8 @@ struct GemvSpace {
 // A block's tiles, once x is there; kKept of them before their sums are stored.
 template <DType kFormat, int kKept, class Ring>
 __device__ __forceinline__ void multiply_tiles(const PackedGemvParams& p, Ring& ring, const GemvSpace<kFormat>& space) {
-  using U = Unit<kFormat>;
-  const UnitX<kFormat, 1>& staged = space.staged;
   const int lane = threadIdx.x % 32, block = static_cast<int>(blockIdx.x), tiles = p.shares.count(block);
-  const TileOutputs outputs(p.out, p.shares.first(block), space.parts);
+  const TileOutputs outputs(p.out, p.shared.ahead, p.shares.first(block), space.parts);
   const float norm = norm_factor(p, space.squares);
   UnitPlace place(warp_index(), p.units);
   float sums[2] = {0, 0};
@@ -215,8 +259,7 @@ __device__ __forceinline__ void multiply_tiles(const PackedGemvParams& p, Ring& 
     const int end = min(first + kKept, tiles);
 #pragma unroll 1
     while (place.tile < end) {
-      const uint4 own = load_own_runs<kFormat>(staged.x + place.unit * staged.kUnitBytes, lane);
-      const float factor = staged.factors[place.unit] * norm;
+      const OwnRuns<kFormat> own(space.staged, place.unit, lane);
       const uint8_t* from = ring.wait();
       UnitFragment<kFormat> unit;
       RunScales<kFormat> scales;
@@ -224,10 +267,9 @@ __device__ __forceinline__ void multiply_tiles(const PackedGemvParams& p, Ring& 
       scales.load(from, lane);
       ring.refill();
       float products[2] = {0, 0};
-      multiply_unit<kFormat>(unit, scales, own, staged.starts + place.unit * U::kRuns,
-                             staged.plain + place.unit * U::kRuns, lane, products);
+      multiply_unit<kFormat>(unit, scales, own, lane, products);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) sums[half] = fmaf(factor, products[half], sums[half]);
+      for (int half = 0; half < 2; ++half) sums[half] = fmaf(own.factor * norm, products[half], sums[half]);
       const int at = (place.tile - first) * space.parts + (place.unit & (kRingWarps - 1));
       if (place.advance(p.units) > 0) put_rows(space.partials + at * kTileRows, lane, sums);
     }
@@ -250,10 +292,9 @@ __global__ void __launch_bounds__(GemvShare<kHalf>::kBound, 1) packed_gemv(const
   if constexpr (kNormed) {
     place_normed<kFormat, kEach>(p, space.staged, space.squares);
   } else {
-    place_plain<kFormat, kEach>(p, space.staged);
+    place_plain<kFormat, kEach>(p, space.staged, space.squares);
   }
   __syncthreads();
-  let_next_kernel_start();
   multiply_tiles<kFormat, GemvShare<kHalf>::kTiles>(p, ring, space);
 #endif
 }

@@ -10,31 +10,44 @@
 
 namespace millrace {
 
-// What a lane has of a unit's x: the runs lane / 4 of every eight. It has zeros for the products of all others, so that
-// this is all it ever reads of x.
+// What a lane has of a unit's x: the runs lane / 4 of every eight, and what belongs to the sums over the runs 2 t and
+// 2 t + 1 of them. This is all it ever reads of x.
 template <DType kFormat>
-__device__ __forceinline__ uint4 load_own_runs(const uint8_t* x, int lane) {
-  const int run = lane / 4, t = lane % 4;
-  if constexpr (Unit<kFormat>::kRun == 32) {
-    return *reinterpret_cast<const uint4*>(x + run * 64 + t * 16);
-  } else {
-    const uint8_t* first = x + run / 2 * 64 + run % 2 * 8 + t * 16;
-    const uint2 low = *reinterpret_cast<const uint2*>(first), high = *reinterpret_cast<const uint2*>(first + 256);
-    return {low.x, low.y, high.x, high.y};
-  }
-}
+struct OwnRuns {
+  using U = Unit<kFormat>;
+  uint4 x;
+  float2 start[U::kRuns / 8], plain;
+  float factor;
 
-// One token: sums of rows g and g + 8, over the runs 2 t and 2 t + 1 of every eight. `own` are the lane's runs of x.
+  __device__ __forceinline__ OwnRuns(const UnitX<kFormat, 1>& staged, int unit, int lane) {
+    const int run = lane / 4, t = lane % 4;
+    const uint8_t* from = staged.x + unit * staged.kUnitBytes;
+    if constexpr (U::kRun == 32) {
+      x = *reinterpret_cast<const uint4*>(from + run * 64 + t * 16);
+    } else {
+      const uint8_t* first = from + run / 2 * 64 + run % 2 * 8 + t * 16;
+      const uint2 low = *reinterpret_cast<const uint2*>(first), high = *reinterpret_cast<const uint2*>(first + 256);
+      x = {low.x, low.y, high.x, high.y};
+    }
+#pragma unroll
+    for (int eight = 0; eight < U::kRuns / 8; ++eight) {
+      start[eight] = *reinterpret_cast<const float2*>(staged.starts + unit * U::kRuns + 8 * eight + 2 * t);
+    }
+    if constexpr (U::kMinimum) plain = *reinterpret_cast<const float2*>(staged.plain + unit * U::kRuns + 2 * t);
+    factor = staged.factors[unit];
+  }
+};
+
+// One token: sums of rows g and g + 8, over the runs 2 t and 2 t + 1 of every eight.
 template <DType kFormat>
 __device__ __forceinline__ void multiply_unit(const UnitFragment<kFormat>& unit, const RunScales<kFormat>& scales,
-                                              uint4 own, const float* starts, const float* plain, int lane,
-                                              float (&sums)[2]) {
+                                              const OwnRuns<kFormat>& own, int lane, float (&sums)[2]) {
   using U = Unit<kFormat>;
   constexpr int kEights = RunScales<kFormat>::kEights;
   float products[kEights][2][4];
 #pragma unroll
   for (int eight = 0; eight < kEights; ++eight) {
-    const float2 start = *reinterpret_cast<const float2*>(starts + 8 * eight + lane % 4 * 2);
+    const float2 start = own.start[eight];
     products[eight][0][0] = products[eight][0][2] = start.x;
     products[eight][0][1] = products[eight][0][3] = start.y;
 #pragma unroll
@@ -51,7 +64,7 @@ __device__ __forceinline__ void multiply_unit(const UnitFragment<kFormat>& unit,
       const int eight = run / 8, pair = U::kRun == 32 ? part : eight;
       const bool mine = lane / 4 == run % 8;
       mma<__half>(products[eight][part], low[2 * part], high[2 * part], low[2 * part + 1], high[2 * part + 1],
-                  mine ? word(own, 2 * pair) : 0, mine ? word(own, 2 * pair + 1) : 0);
+                  mine ? word(own.x, 2 * pair) : 0, mine ? word(own.x, 2 * pair + 1) : 0);
     }
   }
 #pragma unroll
@@ -63,7 +76,7 @@ __device__ __forceinline__ void multiply_unit(const UnitFragment<kFormat>& unit,
     }
   }
   if constexpr (U::kMinimum) {
-    const float2 sum = *reinterpret_cast<const float2*>(plain + lane % 4 * 2);
+    const float2 sum = own.plain;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       sums[half] = fmaf(scales.minimum[half][0], sum.x, fmaf(scales.minimum[half][1], sum.y, sums[half]));
