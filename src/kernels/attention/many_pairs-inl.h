@@ -3,6 +3,8 @@
 // Products bring what differs between instructions, over operands packed as they want them. `width` is the room for
 // elements along the depth of a product.
 //   kVectors, kPositions            query vectors and positions come in multiples of these
+//   kTile, kTogether                positions whose keys and values are packed at a time; query vectors whose scores of
+//                                   them are in the L1 cache
 //   pack_left(a, stride, rows, cols, out, width)                 rows of f32
 //   pack_right(dtype, rows, count, cols, out, width)             rows of F16 or BF16, wherever they lie
 //   pack_right_columns(dtype, rows, count, cols, out, width)     the transpose of such rows
@@ -36,22 +38,35 @@ class ManyPairs {
     std::fill(partial.sums + shape_.vectors * shape_.stride, partial.sums + vectors_ * shape_.stride, 0.0f);
     pack_queries();
     for (int begin = piece.begin, end; begin < piece.end; begin = end) {
-      end = std::min(piece.end, (begin / kKvTile + 1) * kKvTile);
+      end = std::min(piece.end, (begin / Products::kTile + 1) * Products::kTile);
       const int count = find_rows(begin, end, shape_.args.kv.keys);
       products_.pack_right(shape_.args.kv.dtype, rows_, count, shape_.dim, keys(), shape_.dim);
-      products_.multiply(queries(), keys(), shape_.dim, vectors_, count, shape_.dim, scratch_.scores, kScoreStride,
-                         false);
-      if (!weigh_tile(begin, end, count, partial)) return false;
-      products_.pack_left(scratch_.scores, kScoreStride, vectors_, count, scratch_.weights, kKvTile);
       find_rows(begin, end, shape_.args.kv.values);
-      products_.pack_right_columns(shape_.args.kv.dtype, rows_, count, shape_.dim, values(), kKvTile);
-      products_.multiply(scratch_.weights, values(), kKvTile, vectors_, shape_.dim, count, partial.sums, shape_.stride,
-                         true);
+      products_.pack_right_columns(shape_.args.kv.dtype, rows_, count, shape_.dim, values(), Products::kTile);
+      for (int64_t first = 0; first < vectors_; first += Products::kTogether) {
+        if (!add_tile(begin, end, count, first, std::min(vectors_, first + Products::kTogether), partial)) return false;
+      }
     }
     return true;
   }
 
  private:
+  // From one query vector's scores to the next one's: rows must not be a power of two apart.
+  static constexpr int64_t kStride = Products::kTile + 16;
+  static_assert(Products::kTile % kKvTile == 0 && Products::kTile <= 2 * kKvTile);  // what scratch has room for
+
+  // Query vectors [first, last) with the tile's positions [begin, end).
+  bool add_tile(int begin, int end, int count, int64_t first, int64_t last, Partial& partial) const {
+    const int64_t vectors = last - first;
+    products_.multiply(queries() + first * shape_.dim, keys(), shape_.dim, vectors, count, shape_.dim, scratch_.scores,
+                       kStride, false);
+    if (!weigh_tile(begin, end, count, first, std::min(last, shape_.vectors), partial)) return false;
+    products_.pack_left(scratch_.scores, kStride, vectors, count, scratch_.weights, Products::kTile);
+    products_.multiply(scratch_.weights, values(), Products::kTile, vectors, shape_.dim, count,
+                       partial.sums + first * shape_.stride, shape_.stride, true);
+    return true;
+  }
+
   uint16_t* queries() const { return reinterpret_cast<uint16_t*>(scratch_.q); }
   uint16_t* keys() const { return reinterpret_cast<uint16_t*>(scratch_.keys); }
   uint16_t* values() const { return reinterpret_cast<uint16_t*>(scratch_.values); }
@@ -96,19 +111,19 @@ class ManyPairs {
   }
 
   // Scores become weights, zero where a position is not seen and up to `count`.
-  bool weigh_tile(int begin, int end, int count, Partial& partial) const {
-    for (int64_t vector = 0; vector < shape_.vectors; ++vector) {
+  bool weigh_tile(int begin, int end, int count, int64_t first, int64_t last, Partial& partial) const {
+    for (int64_t vector = first; vector < last; ++vector) {
       const Range range = seen(vector, begin, end);
       if (range.empty()) continue;
-      float* scores = scratch_.scores + vector * kScoreStride + range.begin;
+      float* scores = scratch_.scores + (vector - first) * kStride + range.begin;
       const F32Vec most = largest_score(scores, range.size(), shape_.args.softcap);
       if (any(hn::Gt(hn::Abs(most), broadcast(kTrustedPairScore)))) return false;
       move_row<Softmax::Lazy>(most, scores, range.size(), partial.maxima[vector], partial.totals[vector],
                               partial.sums + vector * shape_.stride, shape_.stride);
     }
-    for (int64_t vector = 0; vector < shape_.vectors; ++vector) {
+    for (int64_t vector = first; vector < last; ++vector) {
       const Range range = seen(vector, begin, end);
-      float* scores = scratch_.scores + vector * kScoreStride;
+      float* scores = scratch_.scores + (vector - first) * kStride;
       if (range.empty()) {
         std::fill(scores, scores + count, 0.0f);
         continue;
@@ -125,7 +140,7 @@ class ManyPairs {
   const Scratch& scratch_;
   const int64_t vectors_;
   const Products products_{};
-  const std::byte* rows_[kKvTile];
+  const std::byte* rows_[Products::kTile];
 };
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

@@ -15,6 +15,7 @@ namespace millrace {
 
 struct PairProducts {
   static constexpr int kVectors = 8, kPositions = 8;
+  static constexpr int kTile = 64, kTogether = 128;
 
   // `rows` is even, `cols` a multiple of eight.
   static void pack_left(const float* a, int64_t stride, int64_t rows, int64_t cols, uint16_t* out, int64_t width);

@@ -16,6 +16,7 @@ namespace millrace {
 class TileProducts {
  public:
   static constexpr int kVectors = 16, kPositions = 32;
+  static constexpr int kTile = 128, kTogether = 32;
 
   TileProducts();
   ~TileProducts();

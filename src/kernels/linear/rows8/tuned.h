@@ -8,7 +8,7 @@
 //   MR_PANEL_STRIPS, MR_PANEL_GROUPS  prompts: size of a panel
 //   MR_PANEL_ROWS                     prompts: rows of x that pass over it at a time
 //   MR_AMX_GROUPS                     the same for AMX, whose panels are of bf16
-//   MR_AMX_SUPERS                     the same for AMX in int8, in stretches of up to 256 elements
+//   MR_AMX_SUPERS                     the same for AMX in int8, in stretches of up to 512 elements
 //   MR_PIECES                         of work for each worker
 #pragma once
 

@@ -50,5 +50,5 @@
 #endif
 
 #ifndef MR_AMX_SUPERS
-#define MR_AMX_SUPERS 2
+#define MR_AMX_SUPERS 1
 #endif

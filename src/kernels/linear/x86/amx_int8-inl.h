@@ -1,4 +1,4 @@
-// Panels for AMX tiles of int8: 32 rows of weights by up to 32 rows of x, both with a scale for up to 256 elements of a
+// Panels for AMX tiles of int8: 32 rows of weights by up to 32 rows of x, both with a scale for up to 512 elements of a
 // row. Tiles multiply while the sums of the tiles before them become f32. Included inside a target region.
 #pragma once
 
@@ -36,30 +36,32 @@ struct alignas(64) XSuper {
   int64_t part_steps(int64_t steps) const { return parts == 1 ? steps : 1; }
 };
 
-// A strip's stretch becomes eight of a panel's rows.
+// A stretch of two strips becomes a tile of a panel.
 template <class Format>
-__attribute__((noinline)) void requantize_strip(const LinearWeights& weights, int64_t strip, const Supers& supers,
-                                                int64_t super, int which, WSuper& to) {
-  const auto* blocks =
-      reinterpret_cast<const typename Format::Block*>(weights.data) + strip * (supers.groups / Format::kGroups);
+__attribute__((noinline)) void requantize_strips(const LinearWeights& weights, int64_t strip, int64_t other,
+                                                 const Supers& supers, int64_t super, int tile, WSuper& to) {
+  using Block = typename Format::Block;
+  const int64_t blocks = supers.groups / Format::kGroups;
+  const auto* data = reinterpret_cast<const Block*>(weights.data);
   struct Place {
-    const typename Format::Block* block;
+    const Block *a, *b;
     int g;
   };
   const auto place_of = [&](int64_t i) MR_INLINE {
-    const int64_t group = supers.first(super) + i;
-    return Place{blocks + group / Format::kGroups, static_cast<int>(group % Format::kGroups)};
+    const int64_t group = supers.first(super) + i, block = group / Format::kGroups;
+    return Place{data + strip * blocks + block, data + other * blocks + block,
+                 static_cast<int>(group % Format::kGroups)};
   };
   const Requantizer<Format> requantizer(supers.size(super), place_of);
-  _mm256_storeu_ps(to.scale + which * kPackedRows, requantizer.step());
+  _mm512_store_ps(to.scale + tile * 16, requantizer.step());
   for (int64_t i = 0; i < supers.size(super); ++i) {
     const Place at = place_of(i);
     const auto low = requantizer.affine(i, 0), high = requantizer.affine(i, Format::kScales - 1);
-    auto* quads = to.q[i / 2][which / 2] + i % 2 * 8;
+    auto* quads = to.q[i / 2][tile] + i % 2 * 8;
     unrolled<4>([&](auto j) MR_INLINE {
-      const QuadPair q = Requantizer<Format>::apply(low, high, Format::template quads<j>(*at.block, at.g));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(quads[j][which % 2 * 8]), q.low);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(quads[j + 4][which % 2 * 8]), q.high);
+      const WideQuads q = wide_quads<Format, j>(*at.a, *at.b, at.g);
+      _mm512_store_si512(quads[j], Requantizer<Format>::apply(low, q.low));
+      _mm512_store_si512(quads[j + 4], Requantizer<Format>::apply(high, q.high));
     });
   }
 }
@@ -292,10 +294,11 @@ class Int8Piece {
  private:
   void fill_panel(int64_t super, int64_t super_end, int64_t strip, int64_t strip_end) {
     with_format(args_.weights->format, [&](auto format) {
-      for (int64_t s = strip; s < strip_end; ++s) {
+      for (int64_t s = strip; s < strip_end; s += 2) {
+        const int64_t other = std::min(s + 1, strip_end - 1);  // an odd one out takes both places
         for (int64_t i = super; i < super_end; ++i) {
-          requantize_strip<decltype(format)>(*args_.weights, s, supers_, i, static_cast<int>(s - strip),
-                                             panel_[i - super]);
+          requantize_strips<decltype(format)>(*args_.weights, s, other, supers_, i, static_cast<int>(s - strip) / 2,
+                                              panel_[i - super]);
         }
       }
     });

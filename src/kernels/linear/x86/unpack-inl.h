@@ -111,19 +111,21 @@ struct UnpackQ8_0 : SmallBlock {
 
 struct UnpackQ4_0 : SmallBlock {
   using Block = PackedQ4_0;
+  MR_INLINE static const Nibbles& nibbles(const Block& b, int) { return b.nibbles; }
   static constexpr int kZero = 8;
   template <int j>
   MR_INLINE static QuadPair quads(const Block& b, int) {
-    return nibbles_of<j>(b.nibbles);
+    return nibbles_of<j>(nibbles(b, 0));
   }
 };
 
 struct UnpackQ4_1 : SmallBlock {
   using Block = PackedQ4_1;
+  MR_INLINE static const Nibbles& nibbles(const Block& b, int) { return b.nibbles; }
   static constexpr bool kMins = true;
   template <int j>
   MR_INLINE static QuadPair quads(const Block& b, int) {
-    return nibbles_of<j>(b.nibbles);
+    return nibbles_of<j>(nibbles(b, 0));
   }
 };
 
@@ -171,10 +173,11 @@ struct UnpackIQ4_XS : KBlock {
 
 struct UnpackQ4_K : KBlock {
   using Block = PackedQ4_K;
+  MR_INLINE static const Nibbles& nibbles(const Block& b, int g) { return b.groups[g].nibbles; }
   static constexpr bool kMins = true;
   template <int j>
   MR_INLINE static QuadPair quads(const Block& b, int g) {
-    return nibbles_of<j>(b.groups[g].nibbles);
+    return nibbles_of<j>(nibbles(b, g));
   }
   MR_INLINE static __m256 scale(const Block& b, int g, int) { return load_u8(b.groups[g].scale); }
   MR_INLINE static __m256 min(const Block& b, int g, int) { return load_u8(b.groups[g].min); }
