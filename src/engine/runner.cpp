@@ -11,15 +11,7 @@ namespace millrace {
 namespace {
 
 constexpr size_t kRecordedSteps = 64;
-// A step this long is bound by arithmetic. A card with memory to spare takes twice as many rows, which makes a prompt of
-// that length 1 % faster on an H200 and takes half a gigabyte of an 8B's activations.
-constexpr int64_t kRowsOnCpu = 512, kRowsOnGpu = 4096, kRowsOnLargeGpu = 8192;
-constexpr int64_t kLargeGpuBytes = int64_t{64} << 30;
-
-int64_t default_rows(const Device& device) {
-  if (device.is_host()) return kRowsOnCpu;
-  return device.hardware().memory_bytes >= kLargeGpuBytes ? kRowsOnLargeGpu : kRowsOnGpu;
-}
+constexpr int64_t kRowsOnCpu = 512, kRowsOnGpu = 4096;  // a step this long is bound by arithmetic
 
 IsaSet allowed_isa(const std::string& level) {
   if (level.empty()) return detect_isa();
@@ -78,7 +70,7 @@ Runner::Runner(std::shared_ptr<const WeightSource> source, const LoadOptions& op
   const IsaSet isa = allowed_isa(options_.isa);
   device_ = open_device({options_.device, options_.threads, options_.measure, isa});
   options_.threads = device_->is_host() ? hardware().threads : detect_cpu(options_.threads, isa).threads;
-  if (options_.rows == 0) options_.rows = default_rows(*device_);
+  if (options_.rows == 0) options_.rows = device_->is_host() ? kRowsOnCpu : kRowsOnGpu;
   options_.rows = std::max(options_.rows, options_.sequences);
   options_.logit_rows = std::max(options_.logit_rows, options_.sequences);
   plans_ = PlanCache::load(PlanCache::file_for(hardware().id, hardware().threads));
