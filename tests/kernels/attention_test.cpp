@@ -155,6 +155,60 @@ TEST(Attention, SurvivesAttacksOnTheSoftmax) {
   }
 }
 
+// A pair of large elements that cancel out, as turned queries and keys have them: the score is small, sums on the way
+// to it are not.
+TEST(Attention, LargePartsOfScoresMayCancelOut) {
+  constexpr int kDim = 128;
+  for (const float large : {8.0f, 32.0f, 100.0f}) {
+    const AttentionCase c{"cancel", DType::F16, 4, 2, kDim, 64, 0, 0, {{0, 60}, {100, 90}}};
+    Random random;
+    AttentionBatch batch(c, random);
+    const auto is_large = [&](int64_t i) { return i % kDim == 0 || i % kDim == kDim / 2; };
+    for (int64_t row = 0; row < batch.rows(); ++row) {
+      for (int64_t i = 0; i < batch.width(); ++i) batch.q().at(row, i) = is_large(i) ? large : random.normal();
+    }
+    batch.fill([&](int, int, int, int i) { return i == 0        ? large
+                                                  : is_large(i) ? -large
+                                                                : random.normal(); },
+               [&](int, int, int, int) { return random.normal(); });
+    Runner runner(batch, 2);
+    for (const AttentionKernel* kernel : cpu_attention_kernels()) {
+      if (!runner.can_run(*kernel)) continue;
+      SCOPED_TRACE(std::string(kernel->name()) + " " + std::to_string(large));
+      // f32 adds up on the way to all scores, and f16 where it is trusted with sums as large.
+      const double on_the_way = large * large / std::sqrt(kDim);
+      const double adding_up = large < 16 && kernel->name() == "flash_fp16" ? 4 * 0x1p-11 : 0x1p-18;
+      EXPECT_LT(runner.run(*kernel).distance(runner.expected()),
+                tolerance(c, *kernel, runner.is_exact(*kernel)) + on_the_way * adding_up);
+    }
+  }
+}
+
+// Of the first positions of a prompt, all that is seen has scores far below zero; only what is not yet seen is near it.
+TEST(Attention, UnseenScoresDoNotVouchForSeenOnes) {
+  for (const int window : {0, 20}) {
+    const AttentionCase c{"unseen", DType::F16, 4, 2, 32, 64, window, 0, {{0, 60}}};
+    Random random;
+    AttentionBatch batch(c, random);
+    const float q = 64, scale = std::sqrt(32.0f) / q;
+    for (int64_t row = 0; row < batch.rows(); ++row) {
+      for (int64_t i = 0; i < batch.width(); ++i) batch.q().at(row, i) = i % c.head_dim == 0 ? q : 0.0f;
+    }
+    batch.fill(
+        [&](int, int position, int, int i) {
+          if (i > 0) return 0.0f;
+          return (position == 59 ? 0 : -700 - static_cast<float>(position % 4)) * scale;
+        },
+        [&](int, int, int, int) { return random.normal(); });
+    Runner runner(batch, 2);
+    for (const AttentionKernel* kernel : cpu_attention_kernels()) {
+      if (!runner.can_run(*kernel)) continue;
+      SCOPED_TRACE(std::string(kernel->name()) + " window " + std::to_string(window));
+      EXPECT_LT(runner.run(*kernel).distance(runner.expected()), runner.is_exact(*kernel) ? 1e-4 : 1e-2);
+    }
+  }
+}
+
 // Whatever maximum calibration suggests, the result is right: a bad one only costs time.
 TEST(Attention, UnifiedMaximumMayBeWrong) {
   for (const char* name : {"decode_gqa3", "mixed", "prefill_window", "decode_q8"}) {

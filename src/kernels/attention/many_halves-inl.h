@@ -34,6 +34,7 @@ class ManyHalves {
     for (int begin = piece.begin, end; begin < piece.end; begin = end) {
       end = std::min(piece.end, (begin / kKvTile + 1) * kKvTile);
       const int n = end - begin, count = find_rows(begin, end, shape_.args.kv.keys);
+      if (!(largest_query_ * std::sqrt(largest_norm_fp16(rows_, n, shape_.dim)) <= kTrustedProduct)) return false;
       score_block_fp16(rows_, count, queries(), vectors_, shape_.dim, scores_);
       if (!weigh_tile(begin, n, partial)) return false;
       find_rows(begin, end, shape_.args.kv.values);
@@ -43,17 +44,22 @@ class ManyHalves {
   }
 
  private:
+  // In log2, of the lengths of a query and a key: sums on the way to their score may be as large, and round by as much
+  // when parts of them cancel out.
+  static constexpr float kTrustedProduct = 2 * kTrustedScore;
   // What is not seen; no score that is trusted is near it.
   static constexpr float kUnseen = -60000, kLeastTrusted = -30000;
 
   uint16_t* queries() const { return reinterpret_cast<uint16_t*>(scratch_.q); }
 
   // Four vectors and four elements at a time. False: some query is beyond the range of f16.
-  bool transpose_queries() const {
+  bool transpose_queries() {
     const float none[4] = {};
     F32Vec largest = hn::Zero(kF32);
+    float longest = 0;
     for (int64_t vector = 0; vector < vectors_; vector += 4) {
       const float* q[4];
+      F32Vec squares[4] = {hn::Zero(kF32), hn::Zero(kF32), hn::Zero(kF32), hn::Zero(kF32)};
       for (int j = 0; j < 4; ++j) {
         const int row = static_cast<int>(vector + j) / shape_.group, head = static_cast<int>(vector + j) % shape_.group;
         q[j] = row < shape_.tile.rows ? shape_.query(row, head) : nullptr;
@@ -63,6 +69,7 @@ class ManyHalves {
         MR_UNROLL for (int j = 0; j < 4; ++j) {
           const F32Vec four = hn::Mul(load(q[j] != nullptr ? q[j] + i : none), broadcast(shape_.query_scale));
           largest = hn::Max(largest, hn::Abs(four));
+          squares[j] = hn::MulAdd(four, four, squares[j]);
           x[j] = vreinterpret_u16_f16(vcvt_f16_f32(four.raw));
         }
         const uint16x4_t even[2] = {vzip1_u16(x[0], x[2]), vzip2_u16(x[0], x[2])};
@@ -72,7 +79,9 @@ class ManyHalves {
           vst1_u16(to, e % 2 == 0 ? vzip1_u16(even[e / 2], odd[e / 2]) : vzip2_u16(even[e / 2], odd[e / 2]));
         }
       }
+      for (const F32Vec& sum : squares) longest = std::max(longest, sum_of(sum));
     }
+    largest_query_ = std::sqrt(longest);
     return max_of(largest) < 65504;
   }
 
@@ -100,6 +109,7 @@ class ManyHalves {
     if (masked) {
       mask_scores(begin, n);
       score_range_fp16(scores_, n, vectors_, least, most);
+      if (!seen_trusted(most)) return false;
     }
     for (int64_t vector = 0; vector < vectors_; vector += 2 * kLanes) {
       masked ? weigh_columns<true>(n, vector, most, partial) : weigh_columns<false>(n, vector, most, partial);
@@ -118,6 +128,12 @@ class ManyHalves {
                                  hn::Ge(load(least + vector), broadcast(kLeastTrusted))));
     }
     return hn::AllTrue(kF32, all);
+  }
+
+  // What is not seen may have been what made the largest score of a row small enough.
+  bool seen_trusted(const float* most) const {
+    return std::all_of(most, most + shape_.vectors,
+                       [](float score) { return score < kLeastTrusted || std::abs(score) <= kTrustedScore; });
   }
 
   void mask_scores(int begin, int n) const {
@@ -175,6 +191,7 @@ class ManyHalves {
   const int64_t vectors_;
   uint16_t* const scores_;
   const std::byte* rows_[kKvTile];
+  float largest_query_ = 0;  // the length of the longest one, in log2 as scores are
 };
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

@@ -1,6 +1,5 @@
 #include "kernels/attention/arm/fp16_blocks.h"
 
-#include "kernels/attention/schedule.h"
 #include "kernels/linear/rows8/target.h"
 #include "kernels/simd/targets.h"
 
@@ -13,6 +12,7 @@ template <int lane>
 inline void add_products(uint16x8_t& sum, uint16x8_t a, uint16x8_t b) {
   asm volatile("fmla %0.8h, %1.8h, %2.h[%3]" : "+w"(sum) : "w"(a), "x"(b), "i"(lane));
 }
+inline void add_squares(uint16x8_t& sum, uint16x8_t a) { asm("fmla %0.8h, %1.8h, %1.8h" : "+w"(sum) : "w"(a)); }
 inline uint16x8_t smaller(uint16x8_t a, uint16x8_t b) {
   asm("fmin %0.8h, %0.8h, %1.8h" : "+w"(a) : "w"(b));
   return a;
@@ -98,6 +98,16 @@ void score_block_fp16(const std::byte* const* keys, int count, const uint16_t* q
       score_tile(keys + t, q + v, vectors, dim, scores + t * vectors + v);
     }
   }
+}
+
+float largest_norm_fp16(const std::byte* const* keys, int n, int64_t dim) {
+  float32x4_t largest = vdupq_n_f32(0);
+  for (int t = 0; t < n; ++t) {
+    uint16x8_t sum = vdupq_n_u16(0);
+    for (int64_t i = 0; i < dim; i += 8) add_squares(sum, load8(keys[t] + 2 * i));
+    largest = vmaxq_f32(largest, vdupq_n_f32(vaddvq_f32(vaddq_f32(low_f32(sum), high_f32(sum)))));
+  }
+  return vgetq_lane_f32(largest, 0);
 }
 
 void score_range_fp16(const uint16_t* scores, int n, int64_t vectors, float* least, float* most) {

@@ -14,6 +14,9 @@ constexpr int kBlockVectors = 16, kBlockPositions = 8;  // query vectors and pos
 void score_block_fp16(const std::byte* const* keys, int count, const uint16_t* q, int64_t vectors, int64_t dim,
                       uint16_t* scores);
 
+// The largest sum of squares of n keys; infinite or NaN where one is beyond the range of f16.
+float largest_norm_fp16(const std::byte* const* keys, int n, int64_t dim);
+
 // The smallest and the largest score of each vector over n positions, NaN where there is one.
 void score_range_fp16(const uint16_t* scores, int n, int64_t vectors, float* least, float* most);
 

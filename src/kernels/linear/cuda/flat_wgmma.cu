@@ -309,7 +309,7 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cu
       1024 + static_cast<size_t>(std::max(stages * stage_bytes + bytes_beyond(kTokens, cut.rows), partials));
   // Sums that are pushed need room of their own, since the other block may still read its stages.
   const size_t pushed = static_cast<size_t>(ceil_div(cut.rows, 2 * kTileRows)) * kTokens * kTileStride * 4;
-  if (cut.alone && cut.splits == 2 && shape.shared_bytes + pushed <= kMostKilobytes * 1024) {
+  if (kHalf != NormHalf::None && cut.alone && cut.splits == 2 && shape.shared_bytes + pushed <= kMostKilobytes * 1024) {
     params.received = static_cast<int>(shape.shared_bytes) - 1024;
     shape.shared_bytes += pushed;
   }
