@@ -127,7 +127,8 @@ bool Rows8Kernel::can_run(const Problem& p, const Hardware& hardware) const {
 
 double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) const {
   const Ceilings& ceilings = hardware.ceilings;
-  const bool outgrown = method_.outgrown_with && hardware.isa.has(*method_.outgrown_with);
+  const bool outgrown =
+      method_.outgrown_with && (hardware.isa.has(*method_.outgrown_with) || p.format == DType::Q8_0);
   const double bytes_us = reading_us(p, method_.memory_share * (outgrown ? kOutgrown : 1), hardware);
   // Panels are unpacked once for all rows, strips again for every tile of them.
   const double times = method_.strips_per_panel > 0 ? 1 : double(ceil_div(p.m, method_.tile_rows));
