@@ -130,7 +130,7 @@ struct Fixture {
 Rounding rounding_of(DType format, const LinearKernel& kernel) {
   const bool nibbles = format == DType::Q4_0 || format == DType::Q4_1 || format == DType::Q4_K;
   if (kernel.name() == "flat_i8mm") return {std::max<int64_t>(info(format).block, 128), nibbles};
-  if (!named(kernel, {"gemv_dotprod", "flat_dotprod", "gemv_neon", "flat_neon"})) return {};
+  if (!named(kernel, {"gemv_dotprod", "gemv_dotprod_near", "flat_dotprod", "gemv_neon", "flat_neon"})) return {};
   return {info(format).block, nibbles};
 }
 

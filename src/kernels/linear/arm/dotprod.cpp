@@ -30,6 +30,12 @@ struct Dot {
 #include "kernels/linear/arm/dot_panel-inl.h"
 #include "kernels/linear/arm/strip-inl.h"
 
+// Decode for cores that fetch well into the L1 cache.
+void near_strips(const LinearArgs& args, const std::byte* x, std::byte*, const Rows8Piece& piece) {
+  static constexpr Ahead kNear{MR_NEAR_SMALL_AHEAD, MR_NEAR_K_AHEAD, 3};
+  with_format(args.weights->format, [&](auto format) { decode_strips<decltype(format), kNear>(args, x, piece); });
+}
+
 }  // namespace
 }  // namespace millrace
 MR_END_TARGET
@@ -40,7 +46,15 @@ namespace {
 }  // namespace
 
 std::span<const Rows8Method> dotprod_methods() {
-  static const auto methods = dot_methods(Isa::DotProd, {"gemv_dotprod", "flat_dotprod", "full_dotprod"});
+  static const auto methods = [] {
+    const auto [gemv, flat, full] = dot_methods(Isa::DotProd, {"gemv_dotprod", "flat_dotprod", "full_dotprod"});
+    Rows8Method near = gemv;
+    near.name = "gemv_dotprod_near";
+    near.multiply = near_strips;
+    near.memory_share = 0.93;        // a Neoverse-N1,
+    near.outgrown_with = Isa::I8mm;  // and not a Neoverse-V1
+    return std::array{near, gemv, flat, full};
+  }();
   return methods;
 }
 

@@ -146,7 +146,7 @@ MR_INLINE inline void add_k_mins(const StripStreams<Format, streams>& strips, in
   });
 }
 
-template <class Format, int m, int streams>
+template <class Format, int m, int streams, Ahead ahead>
 MR_INLINE inline void add_k_blocks(const StripStreams<Format, streams>& strips, const SuperX<m>& x,
                                    float32x4_t (&acc)[streams][2][m]) {
   Sums<streams, m> scaled, mins;
@@ -154,7 +154,7 @@ MR_INLINE inline void add_k_blocks(const StripStreams<Format, streams>& strips, 
     unrolled<m>([&](auto r) MR_INLINE { scaled[s][half][r] = mins[s][half][r] = vdupq_n_s32(0); });
   });
   for (int g = 0; g < Format::kGroups; ++g) {
-    strips.prefetch(g);
+    strips.template prefetch<ahead>(g);
     add_k_group<Format, m, streams>(strips, g, x.groups[g], scaled);
     if constexpr (Format::kMins) add_k_mins<Format, m, streams>(strips, g, x.groups[g], mins);
   }
@@ -174,7 +174,7 @@ MR_INLINE inline void add_k_blocks(const StripStreams<Format, streams>& strips, 
   });
 }
 
-template <class Format, int m, int streams>
+template <class Format, int m, int streams, Ahead ahead>
 __attribute__((noinline)) void multiply_strip(const LinearArgs& args, int64_t strip, int64_t m_begin,
                                               const StripX<Format, m>* x) {
   float32x4_t acc[streams][2][m];  // rows 0..3 and 4..7 of each strip
@@ -182,10 +182,10 @@ __attribute__((noinline)) void multiply_strip(const LinearArgs& args, int64_t st
                          MR_INLINE { unrolled<m>([&](auto r) MR_INLINE { acc[s][half][r] = vdupq_n_f32(0); }); });
   for (StripStreams<Format, streams> strips(*args.weights, strip); strips.more(); strips.next(), ++x) {
     if constexpr (Format::kGroups == 1) {
-      strips.prefetch();
+      strips.template prefetch<ahead>();
       add_small_blocks<Format, m, streams>(strips, *x, acc);
     } else {
-      add_k_blocks<Format, m, streams>(strips, *x, acc);
+      add_k_blocks<Format, m, streams, ahead>(strips, *x, acc);
     }
   }
   each_four<streams>([&](auto s, auto half) MR_INLINE {
@@ -195,19 +195,23 @@ __attribute__((noinline)) void multiply_strip(const LinearArgs& args, int64_t st
   });
 }
 
+// One row of x.
+template <class Format, Ahead ahead>
+void decode_strips(const LinearArgs& args, const std::byte* x, const Rows8Piece& piece) {
+  for_streams<std::min(kStreams<Format, 1>, Dot::kMostStreams)>(
+      piece.strip_begin, piece.strip_end, [&](int64_t strip, auto streams) {
+        const auto* row = x_tile<Format, 1>(x, piece.m_begin, args.weights->k);
+        multiply_strip<Format, 1, streams, ahead>(args, strip, piece.m_begin, row);
+      });
+}
+
 // Strips go outermost: with several tiles of x each strip is read from memory for the first of them only.
 template <class Format>
 void multiply_strips(const LinearArgs& args, const std::byte* x, const Rows8Piece& piece) {
-  const int64_t k = args.weights->k;
-  if (piece.m_end - piece.m_begin == 1) {
-    return for_streams<std::min(kStreams<Format, 1>, Dot::kMostStreams)>(
-        piece.strip_begin, piece.strip_end, [&](int64_t strip, auto streams) {
-          multiply_strip<Format, 1, streams>(args, strip, piece.m_begin, x_tile<Format, 1>(x, piece.m_begin, k));
-        });
-  }
+  if (piece.m_end - piece.m_begin == 1) return decode_strips<Format, kAhead>(args, x, piece);
   for (int64_t strip = piece.strip_begin; strip < piece.strip_end; ++strip) {
     for_tiles<4>(piece.m_begin, piece.m_end, [&](int64_t row, auto rows) {
-      multiply_strip<Format, rows, 1>(args, strip, row, x_tile<Format, rows>(x, row, k));
+      multiply_strip<Format, rows, 1, kAhead>(args, strip, row, x_tile<Format, rows>(x, row, args.weights->k));
     });
   }
 }

@@ -5,6 +5,8 @@
 // instruction set; everything here is not, since it also runs where they cannot.
 #pragma once
 
+#include <optional>
+
 #include "kernels/linear/linear.h"
 
 namespace millrace {
@@ -38,6 +40,7 @@ struct Rows8Method {
   // unpacking takes as long as multiplying with so many rows, a part of it growing with the effort that the format
   // takes.
   double compute_share = 0.5, memory_share = 0.9;
+  std::optional<Isa> outgrown_with;  // cores that have this, too, read less well that way
   double unpack_rows = 0, unpack_effort_rows = 0;
   double scale_effort = 0;     // of a row of x, for every scale and minimum of 32 elements beyond the first
   bool whole_nibbles = false;  // are multiplied without taking them apart

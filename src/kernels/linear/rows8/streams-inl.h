@@ -15,6 +15,13 @@ constexpr int kDecodeStreams = Format::kGroups > 1 ? (Format::kMins ? MR_K_MIN_S
 template <class Format, int m>
 constexpr int kStreams = m > 1 ? 1 : kDecodeStreams<Format>;
 
+// How many bytes of small blocks and of K-blocks are fetched ahead, and where to: 3 is the L1 cache, 2 the L2.
+struct Ahead {
+  int64_t small, k;
+  int cache;
+};
+constexpr Ahead kAhead{MR_SMALL_AHEAD, MR_K_AHEAD, MR_AHEAD_CACHE};
+
 // The same block of `streams` neighbouring strips, front to back, with what comes next on its way to the caches: the
 // blocks that follow, and past the end of the strips those of the next ones.
 template <class Format, int streams>
@@ -32,19 +39,20 @@ class StripStreams {
   MR_INLINE void next() { ++block_; }
 
   // Part `g` of the block: one of as many as it has groups, so that the fetches come evenly.
+  template <Ahead ahead = kAhead>
   MR_INLINE void prefetch(int g = 0) const {
-    const bool within = end_ - block_ > kAhead;
-    const Block* ahead = block_ + kAhead + (within ? 0 : (streams - 1) * blocks_);
+    constexpr int64_t kBytes = Format::kGroups == 1 ? ahead.small : ahead.k;
+    constexpr int64_t kBlocks = (kBytes + int64_t{sizeof(Block)} - 1) / int64_t{sizeof(Block)};
+    const bool within = end_ - block_ > kBlocks;
+    const Block* next = block_ + kBlocks + (within ? 0 : (streams - 1) * blocks_);
     unrolled<streams>([&](auto stream) MR_INLINE {
-      const auto* bytes = reinterpret_cast<const char*>(ahead + stream * blocks_) + g * kPart;
-      unrolled<kPart / 64>([&](auto line) MR_INLINE { __builtin_prefetch(bytes + 64 * line, 0, MR_AHEAD_CACHE); });
+      const auto* bytes = reinterpret_cast<const char*>(next + stream * blocks_) + g * kPart;
+      unrolled<kPart / 64>([&](auto line) MR_INLINE { __builtin_prefetch(bytes + 64 * line, 0, ahead.cache); });
     });
   }
 
  private:
-  static constexpr int64_t kAheadBytes = Format::kGroups == 1 ? MR_SMALL_AHEAD : MR_K_AHEAD;
   static constexpr int kPart = (sizeof(Block) / Format::kGroups + 63) / 64 * 64;
-  static constexpr int64_t kAhead = (kAheadBytes + int64_t{sizeof(Block)} - 1) / int64_t{sizeof(Block)};
 
   int64_t blocks_;
   const Block *block_, *end_;

@@ -5,6 +5,8 @@
 //   MR_K_STREAMS, MR_K_MIN_STREAMS,   the same for K-blocks: streams of those without and with minima
 //   MR_K_AHEAD
 //   MR_AHEAD_CACHE                    where to: 3 is the L1 cache, 2 the L2
+//   MR_NEAR_SMALL_AHEAD,              the same ahead for kernels that fetch into the L1 cache
+//   MR_NEAR_K_AHEAD
 //   MR_PANEL_STRIPS, MR_PANEL_GROUPS  prompts: size of a panel
 //   MR_PANEL_ROWS                     prompts: rows of x that pass over it at a time
 //   MR_AMX_GROUPS                     the same for AMX, whose panels are of bf16

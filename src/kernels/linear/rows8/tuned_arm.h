@@ -29,6 +29,14 @@
 #define MR_AHEAD_CACHE 2
 #endif
 
+#ifndef MR_NEAR_SMALL_AHEAD
+#define MR_NEAR_SMALL_AHEAD 1024
+#endif
+
+#ifndef MR_NEAR_K_AHEAD
+#define MR_NEAR_K_AHEAD 1536
+#endif
+
 #ifndef MR_PANEL_STRIPS
 #define MR_PANEL_STRIPS 2
 #endif
