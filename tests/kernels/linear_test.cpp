@@ -125,12 +125,12 @@ struct Fixture {
   }
 };
 
-// Decode kernels of ARM multiply nibbles without taking them apart, and have one scale for a K-block; SMMLA has one for
-// 128 elements of other formats.
+// Decode kernels of ARM multiply nibbles without taking them apart, and have one scale for a K-block; small batches
+// have one for 128 elements of other formats.
 Rounding rounding_of(DType format, const LinearKernel& kernel) {
   const bool nibbles = format == DType::Q4_0 || format == DType::Q4_1 || format == DType::Q4_K;
-  if (kernel.name() == "flat_i8mm") return {std::max<int64_t>(info(format).block, 128), nibbles};
-  if (!named(kernel, {"gemv_dotprod", "gemv_dotprod_near", "flat_dotprod", "gemv_neon", "flat_neon"})) return {};
+  if (named(kernel, {"flat_i8mm", "flat_dotprod"})) return {std::max<int64_t>(info(format).block, 128), nibbles};
+  if (!named(kernel, {"gemv_dotprod", "gemv_dotprod_near", "gemv_neon", "flat_neon"})) return {};
   return {info(format).block, nibbles};
 }
 
@@ -227,8 +227,8 @@ class LinearTest : public testing::TestWithParam<DType> {
     expect_close(f, m, y, f.product, {}, r, tolerance, "the exact product");
     if (tolerance < 1.5e-2 || requantizes(*r.kernel)) return;
     const Rounding rounding = rounding_of(f.format, *r.kernel);
-    // Minima of K-blocks are multiplied with sums of x in whole steps. SMMLA adds up 128 elements beside 1.5 * 2^23,
-    // which rounds by some units in sums of some ten thousand.
+    // Minima of K-blocks are multiplied with sums of x in whole steps. Small batches add up 128 elements beside 1.5 *
+    // 2^23, which rounds by some units in sums of some ten thousand.
     const bool whole_sums = rounding.paired && rounding.block == 256;
     const auto& [product, unsure] = f.product_int8(rounding);
     const double rounded = whole_sums ? 2e-3 : rounding.block == 128 ? 2e-4 : 1e-6;

@@ -1,6 +1,7 @@
 // SDOT: four products of four rows at once.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
@@ -29,6 +30,26 @@ struct Dot {
 
 #include "kernels/linear/arm/dot_panel-inl.h"
 #include "kernels/linear/arm/strip-inl.h"
+// After the formats:
+#include "kernels/linear/arm/flat-inl.h"
+#include "kernels/linear/arm/flat_dot-inl.h"
+
+// K-blocks of other than 4 bits take so much unpacking that up to four rows of x are better off with both halves of a
+// strip unpacked side by side.
+bool few_rows(const LinearArgs& args) {
+  bool few = false;
+  with_format(args.weights->format, [&](auto format) {
+    few = args.x.rows <= 4 && decltype(format)::kGroups > 1 && !decltype(format)::kNibbles;
+  });
+  return few;
+}
+size_t few_or_flat_x_bytes(int64_t m, int64_t k) { return std::max(strip_x_bytes(m, k), flat_x_bytes<RowsOfX>(m, k)); }
+void quantize_few_or_flat(const LinearArgs& args, int64_t m_begin, int64_t m_end, std::byte* x) {
+  (few_rows(args) ? quantize_for_strips : quantize_for_flat<RowsOfX>)(args, m_begin, m_end, x);
+}
+void few_or_flat(const LinearArgs& args, const std::byte* x, std::byte* scratch, const Rows8Piece& piece) {
+  (few_rows(args) ? strips : flat_strips<DotFlat>)(args, x, scratch, piece);
+}
 
 // Decode for cores that fetch well into the L1 cache.
 void near_strips(const LinearArgs& args, const std::byte* x, std::byte*, const Rows8Piece& piece) {
@@ -47,7 +68,16 @@ namespace {
 
 std::span<const Rows8Method> dotprod_methods() {
   static const auto methods = [] {
-    const auto [gemv, flat, full] = dot_methods(Isa::DotProd, {"gemv_dotprod", "flat_dotprod", "full_dotprod"});
+    auto [gemv, flat, full] = dot_methods(Isa::DotProd, {"gemv_dotprod", "flat_dotprod", "full_dotprod"});
+    flat.tile_rows = 8;
+    flat.quantized_rows = 4;
+    flat.x_bytes = few_or_flat_x_bytes;
+    flat.quantize = quantize_few_or_flat;
+    flat.multiply = few_or_flat;
+    flat.compute_share = 0.70;
+    flat.beside_faster = 0.55 / 0.70;
+    flat.unpack_effort_rows = 1.2;
+    flat.scale_effort = 0.15;
     Rows8Method near = gemv;
     near.name = "gemv_dotprod_near";
     near.multiply = near_strips;

@@ -17,6 +17,7 @@ namespace {
 
 #include "kernels/linear/arm/mmla_panel-inl.h"
 // After the panels:
+#include "kernels/linear/arm/flat-inl.h"
 #include "kernels/linear/arm/flat_mmla-inl.h"
 
 }  // namespace
@@ -33,9 +34,9 @@ std::span<const Rows8Method> i8mm_methods() {
        .max_m = 16,
        .tile_rows = kPanelRows,
        .quantized_rows = 2,
-       .x_bytes = flat_x_bytes,
-       .quantize = quantize_for_flat,
-       .multiply = flat_strips,
+       .x_bytes = flat_x_bytes<PairsOfX>,
+       .quantize = quantize_for_flat<PairsOfX>,
+       .multiply = flat_strips<MmlaFlat>,
        .compute_share = 0.40,
        .memory_share = 0.75,
        .unpack_effort_rows = 1.4,

@@ -134,7 +134,8 @@ double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) cons
   const double times = method_.strips_per_panel > 0 ? 1 : double(ceil_div(p.m, method_.tile_rows));
   const double effort = method_.whole_nibbles ? nibble_effort(p.format) : unpack_effort(p.format);
   const double unpacking = method_.unpack_rows + method_.unpack_effort_rows * effort;
-  const double gops = method_.compute_share * part_of_peak(method_.isa, hardware.isa) * ceilings.int8_gops;
+  const double part = part_of_peak(method_.isa, hardware.isa);
+  const double gops = method_.compute_share * (part < 1 ? method_.beside_faster : 1) * part * ceilings.int8_gops;
   const double scaling = 1 + method_.scale_effort * (scales_of_group(p.format) - 1);
   const double rows = scaling * double(round_up(p.m, method_.row_step)) + times * unpacking;
   const double depth = double(p.k) + (method_.strips_per_panel > 0 ? kProductsOfAResult : 0);

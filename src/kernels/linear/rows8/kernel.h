@@ -41,6 +41,7 @@ struct Rows8Method {
   // takes.
   double compute_share = 0.5, memory_share = 0.9;
   std::optional<Isa> outgrown_with;  // cores that have this, too, read less well that way
+  double beside_faster = 1;  // of compute_share, on machines that have a faster instruction set too
   double unpack_rows = 0, unpack_effort_rows = 0;
   double scale_effort = 0;     // of a row of x, for every scale and minimum of 32 elements beyond the first
   bool whole_nibbles = false;  // are multiplied without taking them apart
