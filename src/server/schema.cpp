@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "server/api_error.h"
 
@@ -222,22 +223,52 @@ void Schema::check_object(const Json& value, const std::string& path) const {
   }
 }
 
-// What the nearest form says: the one whose objection lies deepest in the value.
+// What the nearest form says: one that is meant, and whose objection lies deepest in the value.
 void Schema::check_forms(const Json& value, const std::string& path) const {
   std::optional<ApiError> nearest;
+  std::pair<bool, size_t> nearness;
   std::vector<std::string> types;
   for (const Schema& form : node_->forms) {
-    types.emplace_back(type_name(form.node_->type));
+    const std::string type = type_name(form.node_->type);
+    if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
     try {
       return form.check(value, path);
     } catch (const ApiError& e) {
       const bool right_type = form.node_->type == Type::AnyOf || is_of(form.node_->type, value);
-      if (right_type && (!nearest || e.problem().param.size() > nearest->problem().param.size())) nearest = e;
+      const std::pair near(form.has_words_of(value), e.problem().param.size());
+      if (!right_type || (nearest && near <= nearness)) continue;
+      nearest = e;
+      nearness = near;
     }
   }
+  if (nearest && !nearness.first) check_words_of_forms(value, path);
   if (nearest) throw *nearest;
   fail_field(path, "invalid_type", "{} must be of type {}, but is of type {}", where(path), fmt::join(types, " or "),
              value.type_name());
+}
+
+// Forms of objects are told apart by a word in them, such as a type or a role.
+bool Schema::has_words_of(const Json& value) const {
+  return std::all_of(node_->properties.begin(), node_->properties.end(), [&](const Property& property) {
+    const std::vector<std::string>& words = property.schema.node_->words;
+    return words.empty() || !property.required ||
+           (value.contains(property.name) &&
+            std::find(words.begin(), words.end(), value[property.name]) != words.end());
+  });
+}
+
+// Where no form is meant: all the words that would do.
+void Schema::check_words_of_forms(const Json& value, const std::string& path) const {
+  std::map<std::string, std::vector<std::string>> words;  // by the name of the property
+  for (const Schema& form : node_->forms) {
+    for (const Property& property : form.node_->properties) {
+      const std::vector<std::string>& more = property.schema.node_->words;
+      if (property.required) words[property.name].insert(words[property.name].end(), more.begin(), more.end());
+    }
+  }
+  for (const auto& [name, all] : words) {
+    if (!all.empty() && value.contains(name)) word(all).check(value[name], join(path, name));
+  }
 }
 
 Json Schema::document() const {

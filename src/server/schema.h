@@ -46,6 +46,8 @@ class Schema {
   void check_bounds(const Json& value, const std::string& path) const;
   void check_object(const Json& value, const std::string& path) const;
   void check_forms(const Json& value, const std::string& path) const;
+  bool has_words_of(const Json& value) const;
+  void check_words_of_forms(const Json& value, const std::string& path) const;
   std::shared_ptr<const Node> node_;
 };
 

@@ -88,6 +88,27 @@ TEST(Schema, Messages) {
   EXPECT_EQ(with(R"({"role":"user"})"), (Refused{"messages[0].content", "missing_required_parameter"}));
   EXPECT_EQ(with(R"({"role":"wizard","content":"x"})").param, "messages[0].role");
   EXPECT_NE(with(R"({"role":"user","content":[{"type":"image_url","image_url":{"url":"data:"}}]})"), kFine);
+  EXPECT_EQ(with(R"({"role":"user","content":"x","a":1})"), (Refused{"messages[0].a", "unknown_parameter"}));
+  EXPECT_EQ(with(R"({"role":"tool","content":"x"})"),
+            (Refused{"messages[0].tool_call_id", "missing_required_parameter"}));
+}
+
+TEST(Schema, NamesEveryWordThatWouldDo) {
+  const auto message = [](const std::string& body) {
+    try {
+      chat_fields().read(parse_json(body));
+    } catch (const ApiError& e) {
+      return e.problem().message;
+    }
+    return std::string("accepted");
+  };
+  const std::string start = R"({"messages":[{"role":"user","content":"hi"}],"response_format":)";
+  EXPECT_EQ(message(R"({"messages":[{"role":"wizard","content":"x"}]})"),
+            "'messages[0].role' must be one of: system, developer, user, assistant, tool");
+  EXPECT_EQ(message(start + R"({"type":"xml"}})"),
+            "'response_format.type' must be one of: text, json_object, json_schema, regex, grammar");
+  EXPECT_EQ(message(start + "{}}"), "'response_format.type' is required");
+  EXPECT_EQ(message(start + "3}"), "'response_format' must be of type object or null, but is of type number");
 }
 
 TEST(Schema, TemplatesSeePlainMessages) {

@@ -18,6 +18,6 @@ std::string counted_pattern_to_ebnf(const PatternNode& pattern, Lengths lengths,
                                     FunctionRef<std::string(const CharSet&)> character, Ebnf& ebnf);
 
 // Whether the whole text matches. Throws like the above.
-bool pattern_matches(const PatternNode& pattern, std::span<const uint32_t> text);
+bool pattern_matches(const PatternNode& pattern, std::span<const uint32_t> text, Ebnf& ebnf);
 
 }  // namespace millrace

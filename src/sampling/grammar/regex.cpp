@@ -213,12 +213,12 @@ std::string json_character(const CharSet& characters) {
   return ways.size() == 1 ? ways.front() : text + ")";
 }
 
-bool regex_matches(std::string_view regex, std::string_view text) {
+bool regex_matches(std::string_view regex, std::string_view text, Ebnf& ebnf) {
   PatternNode parsed = parse_pattern(regex);
   require_small(parsed);
   const std::vector<uint32_t> codes = code_points(text);
   for (Anchored& anchored : alternatives(std::move(parsed))) {
-    if (pattern_matches(with_surroundings(std::move(anchored)), codes)) return true;
+    if (pattern_matches(with_surroundings(std::move(anchored)), codes, ebnf)) return true;
   }
   return false;
 }

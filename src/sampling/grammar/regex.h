@@ -23,8 +23,9 @@ struct Lengths {  // of the texts that match, in characters
 // possible, it is refused. Throws Usage with the position of what is wrong.
 std::string regex_to_ebnf(std::string_view regex, RegexUse use, Lengths lengths, Ebnf& ebnf);
 
-// Whether a part of the text matches, as JSON Schema's `pattern` asks. Throws Usage.
-bool regex_matches(std::string_view regex, std::string_view text);
+// Whether a part of the text matches, as JSON Schema's `pattern` asks. What that takes is counted against the bound of
+// the grammar. Throws Usage.
+bool regex_matches(std::string_view regex, std::string_view text, Ebnf& ebnf);
 
 // One character of the set inside of a JSON string: as it is, or escaped where JSON wants that.
 std::string json_character(const CharSet& characters);

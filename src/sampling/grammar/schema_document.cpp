@@ -11,12 +11,19 @@ namespace {
 
 constexpr size_t kLongestSchema = 256 << 10;
 constexpr size_t kDeepestJson = 256;
+constexpr size_t kMostMembers = 4096;
 constexpr int kDeepestReference = 32;
 constexpr size_t kMostAlternatives = 256;
 constexpr size_t kMostOneOf = 64;
+constexpr size_t kMostParts = 1 << 20;  // of schemas that are combined: less than a second's work
 
-void check_depth(std::string_view text) {
-  size_t depth = 0;
+// Before it is parsed: an object whose keys are kept in their order takes the square of their number.
+void check_shape(std::string_view text) {
+  struct Open {
+    bool object;
+    size_t commas;
+  };
+  std::vector<Open> open;
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -26,9 +33,14 @@ void check_depth(std::string_view text) {
     } else if (c == '"') {
       in_string = true;
     } else if (c == '{' || c == '[') {
-      if (++depth > kDeepestJson) fail(ErrorKind::Usage, "the schema is nested deeper than {} levels", kDeepestJson);
-    } else if ((c == '}' || c == ']') && depth > 0) {
-      --depth;
+      open.push_back({c == '{', 0});
+      if (open.size() > kDeepestJson)
+        fail(ErrorKind::Usage, "the schema is nested deeper than {} levels", kDeepestJson);
+    } else if (c == ',' && !open.empty()) {
+      if (++open.back().commas >= kMostMembers && open.back().object)
+        fail(ErrorKind::Usage, "the schema has an object with more than {} members", kMostMembers);
+    } else if ((c == '}' || c == ']') && !open.empty()) {
+      open.pop_back();
     }
   }
 }
@@ -67,19 +79,11 @@ const Schema& list_of(const Schema& schema, const char* keyword) {
   return list;
 }
 
-// Every pair of the two, merged; those that nothing matches are left out.
-std::vector<Schema> product(const std::vector<Schema>& left, const std::vector<Schema>& right) {
-  if (left.size() * right.size() > kMostAlternatives) {
-    fail(ErrorKind::Usage, "the schema's combinations of allOf, anyOf and oneOf are more than {}", kMostAlternatives);
-  }
-  std::vector<Schema> merged;
-  for (const Schema& a : left) {
-    for (const Schema& b : right) {
-      Schema both = merge_schemas(a, b);
-      if (both != false) merged.push_back(std::move(both));
-    }
-  }
-  return merged;
+size_t parts_of(const Schema& schema) {
+  size_t parts = 1;
+  if (!schema.is_structured()) return parts;
+  for (const Schema& inside : schema) parts += parts_of(inside);
+  return parts;
 }
 
 std::string reference_of(const Schema& reference) {
@@ -96,16 +100,6 @@ Schema without_combinators(Schema schema) {
     fail(ErrorKind::Usage, "the schema has a value where a schema should be: {}", schema.type_name());
   for (const char* combinator : kCombinators) schema.erase(combinator);
   return schema;
-}
-
-// The place whose $anchor has the name.
-const Schema* find_anchor(const Schema& value, const std::string& name) {
-  if (value.is_object() && value.value("$anchor", Schema()) == name) return &value;
-  if (!value.is_structured()) return nullptr;
-  for (const Schema& inside : value) {
-    if (const Schema* found = find_anchor(inside, name)) return found;
-  }
-  return nullptr;
 }
 
 bool is_closed_without(const Schema& object, const std::string& key) {
@@ -129,11 +123,14 @@ std::set<std::string> required_keys(const Schema& object) {
 bool is_listed(const Schema& schema) { return schema.contains("enum") || schema.contains("const"); }
 
 // The types of the listed values where there are some: a const needs no type beside it.
-std::vector<std::string> value_types(const Schema& schema) {
-  if (!is_listed(schema)) return schema_types(schema);
-  std::vector<std::string> types;
+std::set<std::string> value_types(const Schema& schema) {
+  std::set<std::string> types;
+  if (!is_listed(schema)) {
+    for (const std::string& type : schema_types(schema)) types.insert(type == "integer" ? "number" : type);
+    return types;
+  }
   const Schema values = schema.contains("const") ? Schema::array({schema["const"]}) : schema["enum"];
-  for (const Schema& value : values) types.emplace_back(value.is_number() ? "number" : value.type_name());
+  for (const Schema& value : values) types.emplace(value.is_number() ? "number" : value.type_name());
   return types;
 }
 
@@ -141,23 +138,33 @@ std::vector<std::string> value_types(const Schema& schema) {
 // about a number.
 bool types_overlap(const Schema& written, const Schema& test) {
   if (!is_listed(test) && !test.contains("type")) return true;
-  const auto number = [](const std::string& type) { return type == "integer" ? std::string("number") : type; };
-  for (const std::string& x : value_types(written)) {
-    for (const std::string& y : value_types(test)) {
-      if (number(x) == number(y)) return true;
-    }
-  }
-  return false;
+  const std::set<std::string> types = value_types(written), tested = value_types(test);
+  return std::any_of(types.begin(), types.end(), [&](const std::string& type) { return tested.count(type) > 0; });
 }
 
 }  // namespace
 
 SchemaDocument::SchemaDocument(std::string_view text) {
   if (text.size() > kLongestSchema) fail(ErrorKind::Usage, "the schema is longer than {} KiB", kLongestSchema >> 10);
-  check_depth(text);
+  check_shape(text);
   root_ = Schema::parse(text, nullptr, false);
   if (root_.is_discarded()) fail(ErrorKind::Usage, "the schema is not valid JSON");
   counts_evaluated_ = text.find("\"unevaluated") != std::string_view::npos;
+}
+
+void SchemaDocument::spend(const Schema& schema) const {
+  spent_ += parts_of(schema);
+  if (spent_ > kMostParts) fail(ErrorKind::Usage, "the schema's references and combinations stand for too much");
+}
+
+const Schema* SchemaDocument::find_anchor(const Schema& value, const std::string& name) const {
+  if (!value.is_structured()) return nullptr;
+  const auto anchor = value.is_object() ? value.find("$anchor") : value.end();
+  if (anchor != value.end() && *anchor == name) return &value;
+  for (const Schema& inside : value) {
+    if (const Schema* found = find_anchor(inside, name)) return found;
+  }
+  return nullptr;
 }
 
 const Schema& SchemaDocument::resolve(const std::string& given) const {
@@ -168,6 +175,7 @@ const Schema& SchemaDocument::resolve(const std::string& given) const {
     reference.erase(0, id.get_ref<const std::string&>().size());
   if (reference == "#" || (reference.empty() && !given.empty())) return root_;
   if (reference.size() > 1 && reference[0] == '#' && reference[1] != '/') {
+    spend(root_);
     if (const Schema* anchor = find_anchor(root_, reference.substr(1))) return *anchor;
   }
   if (!reference.starts_with("#/")) {
@@ -184,9 +192,26 @@ const Schema& SchemaDocument::resolve(const std::string& given) const {
   return *place;
 }
 
+// Every pair of the two, merged; those that nothing matches are left out.
+std::vector<Schema> SchemaDocument::product(const std::vector<Schema>& left, const std::vector<Schema>& right) const {
+  if (left.size() * right.size() > kMostAlternatives) {
+    fail(ErrorKind::Usage, "the schema's combinations of allOf, anyOf and oneOf are more than {}", kMostAlternatives);
+  }
+  std::vector<Schema> merged;
+  for (const Schema& a : left) {
+    for (const Schema& b : right) {
+      Schema both = merge_schemas(a, b);
+      spend(both);
+      if (both != false) merged.push_back(std::move(both));
+    }
+  }
+  return merged;
+}
+
 std::vector<Schema> SchemaDocument::alternatives(const Schema& schema, int depth) const {
   if (depth > kDeepestReference)
     fail(ErrorKind::Usage, "the schema's references and combinations go in a circle or too deep");
+  spend(schema);
   if (schema == false) return {};
   if (schema == true) return {Schema::object()};
   std::vector<Schema> result = {without_combinators(schema)};
@@ -212,6 +237,7 @@ std::vector<Schema> SchemaDocument::alternatives(const Schema& schema, int depth
 std::vector<Schema> SchemaDocument::loose_alternatives(const Schema& schema, int depth) const {
   if (depth > kDeepestReference)
     fail(ErrorKind::Usage, "the schema's references and combinations go in a circle or too deep");
+  spend(schema);
   if (schema == false) return {};
   if (schema == true) return {Schema::object()};
   std::vector<Schema> result = {without_combinators(schema)};
@@ -240,7 +266,9 @@ std::vector<Schema> SchemaDocument::exclusive_options(const std::vector<Schema>&
     for (size_t j = 0; j < options.size(); ++j) {
       const bool apart = i == j || std::all_of(written.begin(), written.end(),
                                                [&](const Schema& one) { return excludes(one, options[j], 0); });
-      if (!apart) parts.push_back({{"not", options[j]}});
+      if (apart) continue;
+      spend(options[j]);
+      parts.push_back({{"not", options[j]}});
     }
     result.push_back(parts.size() == 1 ? options[i] : Schema{{"allOf", std::move(parts)}});
   }

@@ -10,6 +10,7 @@
 
 namespace millrace {
 
+class Ebnf;
 using Schema = nlohmann::ordered_json;
 
 class SchemaDocument {
@@ -34,7 +35,13 @@ class SchemaDocument {
   std::vector<Schema> conditions(const Schema& schema) const;
   Schema negation(const Schema& schema, int depth) const;
   bool excludes(const Schema& written, const Schema& other, int depth) const;
+  std::vector<Schema> product(const std::vector<Schema>& left, const std::vector<Schema>& right) const;
+  // The place whose $anchor has the name.
+  const Schema* find_anchor(const Schema& value, const std::string& name) const;
+  // Counts what is read and copied of schemas, so that no combination of them takes for ever. Throws Usage at the end.
+  void spend(const Schema& schema) const;
 
+  mutable size_t spent_ = 0;
   Schema root_;
   bool counts_evaluated_ = false;  // unevaluatedProperties or unevaluatedItems are somewhere
 };
@@ -55,6 +62,7 @@ Schema merge_schemas(const Schema& a, const Schema& b);
 std::vector<std::string> schema_types(const Schema& schema);
 
 // The values of enum or const that the other keywords allow. Only for schemas that have one of them.
-std::vector<Schema> allowed_values(const Schema& schema);
+// What that takes is counted against the bound of the grammar.
+std::vector<Schema> allowed_values(const Schema& schema, Ebnf& ebnf);
 
 }  // namespace millrace

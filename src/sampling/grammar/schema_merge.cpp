@@ -3,6 +3,7 @@
 #include <cmath>
 #include <iterator>
 #include <numeric>
+#include <set>
 #include <string_view>
 
 #include "base/error.h"
@@ -45,9 +46,10 @@ Schema merge_types(const Schema& a, const Schema& b) {
 }
 
 Schema merge_values(const Schema& a, const Schema& b) {
+  const std::set<Schema> others(b.begin(), b.end());
   Schema common = Schema::array();
   for (const Schema& value : a) {
-    if (std::find(b.begin(), b.end(), value) != b.end()) common.push_back(value);
+    if (others.count(value) > 0) common.push_back(value);
   }
   return common;
 }
@@ -146,30 +148,26 @@ const Limit* find_limit(std::string_view keyword) {
 }
 
 // As validators compare values: whatever the order of an object's members, and 1.0 is 1.
-bool excepts(const Schema& schema, const Schema& value) {
-  const auto except = schema.find("$except");
-  if (except == schema.end()) return false;
-  const nlohmann::json plain(value);
-  return std::any_of(except->begin(), except->end(), [&](const Schema& one) { return nlohmann::json(one) == plain; });
+std::set<nlohmann::json> excepted_values(const Schema& schema) {
+  const Schema except = schema.value("$except", Schema::array());
+  std::set<nlohmann::json> values;
+  for (const Schema& one : except) values.insert(nlohmann::json(one));
+  return values;
 }
 
 // Whether a listed value keeps to what else the schema says. Refuses keywords that would have to be computed.
-bool satisfies_all(const Schema& value, const Schema& schema) {
+bool satisfies_all(const Schema& value, const Schema& schema, Ebnf& ebnf) {
   for (const auto& item : schema.items()) {
     const std::string& keyword = item.key();
-    if (keyword == "enum" || keyword == "type" || is_annotation(keyword)) continue;
+    if (keyword == "enum" || keyword == "type" || keyword == "$except" || is_annotation(keyword)) continue;
     if ((keyword == "pattern" || keyword == "format") && !value.is_string()) continue;
     if (keyword == "pattern" && item.value().is_string()) {
-      if (!regex_matches(item.value().get<std::string>(), value.get<std::string>())) return false;
+      if (!regex_matches(item.value().get<std::string>(), value.get<std::string>(), ebnf)) return false;
       continue;
     }
     if (keyword == "format" && item.value().is_string()) {
       const std::string regex = string_format_regex(item.value().get<std::string>(), {});
-      if (!regex.empty() && !regex_matches(regex, value.get<std::string>())) return false;
-      continue;
-    }
-    if (keyword == "$except") {
-      if (excepts(schema, value)) return false;
+      if (!regex.empty() && !regex_matches(regex, value.get<std::string>(), ebnf)) return false;
       continue;
     }
     const Limit* limit = find_limit(keyword);
@@ -252,16 +250,18 @@ std::vector<std::string> schema_types(const Schema& schema) {
   return types.empty() ? kAll : types;
 }
 
-std::vector<Schema> allowed_values(const Schema& raw) {
+std::vector<Schema> allowed_values(const Schema& raw, Ebnf& ebnf) {
   const Schema schema = with_enum(raw);
   if (!schema["enum"].is_array() || schema["enum"].empty())
     fail(ErrorKind::Usage, "the schema's enum is not a list of values");
   const std::vector<std::string> types = schema.contains("type") ? schema_types(schema) : std::vector<std::string>{};
+  const std::set<nlohmann::json> excepted = excepted_values(schema);
   std::vector<Schema> values;
   for (const Schema& value : schema["enum"]) {
+    if (!excepted.empty() && excepted.count(nlohmann::json(value)) > 0) continue;
     const bool typed = types.empty() || std::any_of(types.begin(), types.end(),
                                                     [&](const auto& type) { return type_allows(type, value); });
-    if (typed && satisfies_all(value, schema)) values.push_back(value);
+    if (typed && satisfies_all(value, schema, ebnf)) values.push_back(value);
   }
   return values;
 }

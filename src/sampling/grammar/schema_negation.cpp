@@ -88,6 +88,7 @@ std::optional<std::vector<Schema>> negated_keyword(const std::string& keyword, c
 
 Schema SchemaDocument::negation(const Schema& schema, int depth) const {
   if (depth > kDeepestNegation) fail(ErrorKind::Usage, "the schema's negations go in a circle or too deep");
+  spend(schema);
   if (counts_evaluated_)
     fail(ErrorKind::Usage,
          "the schema has \"not\", \"if\" or a oneOf beside unevaluatedProperties or "

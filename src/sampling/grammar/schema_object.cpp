@@ -11,6 +11,8 @@
 namespace millrace {
 namespace {
 
+constexpr size_t kMostRequired = 4096;
+
 const CharSet kPlain = CharSet{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}.inverse();
 
 const Schema& properties_of(const Schema& schema) {
@@ -38,13 +40,13 @@ bool holds(const std::vector<std::string>& keys, const std::string& key) {
 }
 
 // What patternProperties say about a member.
-Schema patterns_for(const Schema& schema, const std::string& key) {
+Schema patterns_for(const Schema& schema, const std::string& key, Ebnf& ebnf) {
   Schema all = Schema::array();
   const auto patterns = schema.find("patternProperties");
   if (patterns == schema.end()) return all;
   if (!patterns->is_object()) fail(ErrorKind::Usage, "the schema's patternProperties are not an object");
   for (const auto& item : patterns->items()) {
-    if (regex_matches(item.key(), key)) all.push_back(item.value());
+    if (regex_matches(item.key(), key, ebnf)) all.push_back(item.value());
   }
   return all;
 }
@@ -88,14 +90,16 @@ SchemaWriter::Rule SchemaWriter::object(const Schema& schema) {
 
 std::optional<std::vector<SchemaWriter::Member>> SchemaWriter::members(const Schema& schema) {
   const std::vector<std::string> required = required_of(schema);
+  if (required.size() > kMostRequired)
+    fail(ErrorKind::Usage, "the schema requires more than {} members of an object", kMostRequired);
   Schema properties = properties_of(schema);
   for (const std::string& key : required) {
     if (properties.contains(key)) continue;
-    const bool by_pattern = !patterns_for(schema, key).empty();
+    const bool by_pattern = !patterns_for(schema, key, ebnf_).empty();
     properties[key] = by_pattern ? Schema(true) : schema.value("additionalProperties", Schema(true));
   }
   for (auto& item : properties.items()) {
-    Schema all = patterns_for(schema, item.key());
+    Schema all = patterns_for(schema, item.key(), ebnf_);
     if (all.empty()) continue;
     all.insert(all.begin(), item.value());
     item.value() = {{"allOf", std::move(all)}};
@@ -122,7 +126,7 @@ bool SchemaWriter::may_be_called(const Schema& schema, const std::string& key) c
   if (names == schema.end()) return true;
   const Schema named = {{"enum", Schema::array({key})}};
   const std::vector<Schema> ways = document_.alternatives({{"allOf", Schema::array({named, *names})}});
-  return std::any_of(ways.begin(), ways.end(), [](const Schema& way) { return !allowed_values(way).empty(); });
+  return std::any_of(ways.begin(), ways.end(), [&](const Schema& way) { return !allowed_values(way, ebnf_).empty(); });
 }
 
 SchemaWriter::Rule SchemaWriter::extra_member(const Schema& schema) {
@@ -130,7 +134,7 @@ SchemaWriter::Rule SchemaWriter::extra_member(const Schema& schema) {
     if (!patterns->is_object() || patterns->size() != 1)
       fail(ErrorKind::Usage, "the schema has more than one of patternProperties, which cannot be enforced");
     for (const auto& item : properties_of(schema).items()) {  // whose members would need a check of their own
-      if (!patterns_for(schema, item.key()).empty()) return {};
+      if (!patterns_for(schema, item.key(), ebnf_).empty()) return {};
     }
     const Rule inside = value(patterns->begin().value());
     if (!inside || schema.contains("propertyNames")) return {};

@@ -186,7 +186,8 @@ SchemaWriter::Rule SchemaWriter::simple(const Schema& schema) {
 
 SchemaWriter::Rule SchemaWriter::listed(const Schema& schema) {
   std::string body;
-  for (const Schema& one : allowed_values(schema)) body += (body.empty() ? "" : " | ") + ebnf_literal(json_text(one));
+  for (const Schema& one : allowed_values(schema, ebnf_))
+    body += (body.empty() ? "" : " | ") + ebnf_literal(json_text(one));
   return body.empty() ? Rule() : body;
 }
 
@@ -298,7 +299,8 @@ std::vector<Schema> SchemaWriter::listed_values(const Schema& items) const {
     if (one.value("type", Schema()) == "boolean" && !one.contains("enum") && !one.contains("const"))
       one["enum"] = Schema::array({false, true});
     if (!one.contains("enum") && !one.contains("const")) return {};
-    for (const Schema& value : allowed_values(one)) {
+    for (const Schema& value : allowed_values(one, ebnf_)) {
+      if (static_cast<int64_t>(values.size()) > kMostDistinct) return values;
       // As equal as validators take them: whatever the order of an object's members.
       const nlohmann::json plain(value);
       const bool known =
