@@ -54,6 +54,18 @@ SCHEMAS = [
     {"type": "object", "properties": {"email": {"type": "null"}, "phone": {"type": "null"}, "name": {"type": "null"}}, "oneOf": [{"required": ["email"]}, {"required": ["phone"]}]},
     {"type": "integer", "oneOf": [{"maximum": 5}, {"minimum": 3}]}, {"type": "string", "oneOf": [{"maxLength": 3}, {"minLength": 2, "maxLength": 6}]},
     {"oneOf": [{"type": "number"}, {"minLength": 3}]}, {"oneOf": [{"type": "string"}, {"type": "string", "enum": ["auto", "none"]}, {"type": "null"}]},
+    # options that are told apart by what is written of them, beside what would change that
+    {"oneOf": [{"minLength": 3}, {"type": "string"}, {"type": "number"}]}, {"oneOf": [{"maximum": 5}, {"type": ["string", "number"]}, {"type": "null"}]},
+    {"type": ["number", "string"], "allOf": [{"oneOf": [{"minLength": 3}, {"type": "number"}]}]},
+    {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+     "allOf": [{"oneOf": [{"properties": {"a": {"type": "integer"}}, "required": ["a"]}, {"properties": {"b": {"type": "integer"}}, "required": ["b"]}]}]},
+    {"$ref": "#/$defs/c", "type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+     "$defs": {"c": {"oneOf": [{"properties": {"a": {"type": "integer"}}, "required": ["a"]}, {"properties": {"b": {"type": "integer"}}, "required": ["b"]}]}}},
+    {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "if": {"properties": {"a": {"type": "integer"}}},
+     "then": {"oneOf": [{"properties": {"a": {"type": "integer"}}, "required": ["a"]}, {"properties": {"b": {"type": "integer"}}, "required": ["b"]}]}, "else": False},
+    {"type": "object", "properties": {"k": {"type": ["string", "number"]}}, "required": ["k"],
+     "allOf": [{"oneOf": [{"properties": {"k": {"minLength": 3}}, "required": ["k"]}, {"properties": {"k": {"type": "number"}}, "required": ["k"]}]}]},
+    {"$defs": {"node": {"oneOf": [{"type": "object", "properties": {"op": {"const": "not"}, "left": {"$ref": "#/$defs/node"}}, "required": ["op", "left"]}, {"type": "integer"}]}}, "$ref": "#/$defs/node"},
     # members by pattern beside listed ones, names
     {"type": "object", "properties": {"name": {"type": "null"}}, "patternProperties": {"^x-[a-z]{1,3}$": {"type": "boolean"}}, "required": ["name"], "additionalProperties": False},
     {"type": "object", "properties": {"x-id": {"minimum": 3}}, "required": ["x-id"], "patternProperties": {"^x-": {"type": ["string", "integer"]}}},
@@ -73,6 +85,9 @@ REFUSED = [
     {"type": "string", "not": {"pattern": "^a"}}, {"if": {"format": "date"}, "then": {"maxLength": 3}}, {"oneOf": [{"type": "string", "format": "date"}, {"type": "string", "maxLength": 12}]},
     {"type": "object", "properties": {"a": True}, "not": {"required": ["a"]}, "unevaluatedProperties": False}, {"type": "integer", "not": {"const": 3}},
     {"type": "string", "format": "email", "minLength": 100}, {"type": "array", "items": {"type": "string"}, "uniqueItems": True}, {"type": "array", "contains": True, "maxContains": 1},
+    {"$ref": "#/$defs/a", "$defs": {"a": {"oneOf": [{"$ref": "#/$defs/a"}, {"type": "null"}]}}}, {"not": {"oneOf": [{"$ref": "#"}]}},
+    {"oneOf": [{"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}, "required": ["left", "right"]},
+               {"type": "object", "properties": {"left": {"$ref": "#"}}, "required": ["left"]}, {"type": "integer"}]},
 ]
 
 

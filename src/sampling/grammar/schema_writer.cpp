@@ -156,7 +156,7 @@ SchemaWriter::Rule SchemaWriter::write(const Schema& schema) {
     if (only == "$ref" && inside.is_string()) return value(document_.resolve(inside.get<std::string>()));
     if (only == "allOf" && inside.is_array() && inside.size() == 1) return value(inside[0]);
     if ((only == "anyOf" || only == "oneOf") && inside.is_array() && !inside.empty()) {
-      if (only == "oneOf") return choice(document_.exclusive_options({Schema::object()}, inside), &SchemaWriter::value);
+      if (only == "oneOf") return choice(document_.exclusive_options(inside), &SchemaWriter::value);
       return choice(std::vector<Schema>(inside.begin(), inside.end()), &SchemaWriter::value);
     }
   }
