@@ -65,11 +65,14 @@ SCHEMAS = [
      "then": {"oneOf": [{"properties": {"a": {"type": "integer"}}, "required": ["a"]}, {"properties": {"b": {"type": "integer"}}, "required": ["b"]}]}, "else": False},
     {"type": "object", "properties": {"k": {"type": ["string", "number"]}}, "required": ["k"],
      "allOf": [{"oneOf": [{"properties": {"k": {"minLength": 3}}, "required": ["k"]}, {"properties": {"k": {"type": "number"}}, "required": ["k"]}]}]},
+    {"oneOf": [{"const": {"a": 1, "b": 2}}, {"const": {"b": 2, "a": 1}}, {"const": 3}]},
+    {"allOf": [{"enum": [{"a": 1, "b": 2}, 4]}, {"enum": [5, {"b": 2, "a": 1}]}]},
     {"$defs": {"node": {"oneOf": [{"type": "object", "properties": {"op": {"const": "not"}, "left": {"$ref": "#/$defs/node"}}, "required": ["op", "left"]}, {"type": "integer"}]}}, "$ref": "#/$defs/node"},
     # members by pattern beside listed ones, names
     {"type": "object", "properties": {"name": {"type": "null"}}, "patternProperties": {"^x-[a-z]{1,3}$": {"type": "boolean"}}, "required": ["name"], "additionalProperties": False},
     {"type": "object", "properties": {"x-id": {"minimum": 3}}, "required": ["x-id"], "patternProperties": {"^x-": {"type": ["string", "integer"]}}},
     {"type": "object", "required": ["x1"], "patternProperties": {"^x[0-9]$": {"type": "integer"}}, "additionalProperties": False},
+    {"type": "object", "required": ["x1"], "minProperties": 2, "additionalProperties": {"type": "integer"}},
     {"type": "object", "properties": {"id": {"type": "null"}, "Id": {"type": "null"}}, "propertyNames": {"pattern": "^[a-z]+$"}},
     # numbers, lists, texts
     {"type": "integer", "minimum": 0, "maximum": 1e15, "multipleOf": 100}, {"type": "integer", "minimum": -100000, "maximum": 99999, "multipleOf": 7},
@@ -85,6 +88,8 @@ REFUSED = [
     {"type": "string", "not": {"pattern": "^a"}}, {"if": {"format": "date"}, "then": {"maxLength": 3}}, {"oneOf": [{"type": "string", "format": "date"}, {"type": "string", "maxLength": 12}]},
     {"type": "object", "properties": {"a": True}, "not": {"required": ["a"]}, "unevaluatedProperties": False}, {"type": "integer", "not": {"const": 3}},
     {"type": "string", "format": "email", "minLength": 100}, {"type": "array", "items": {"type": "string"}, "uniqueItems": True}, {"type": "array", "contains": True, "maxContains": 1},
+    {"type": "object", "patternProperties": {"^x1$": {"type": "integer"}}, "required": ["x1"], "not": {"maxProperties": 1}, "additionalProperties": False},
+    {"type": "object", "required": ["a"], "propertyNames": {"enum": ["a", "b"]}, "minProperties": 2},
     {"$ref": "#/$defs/a", "$defs": {"a": {"oneOf": [{"$ref": "#/$defs/a"}, {"type": "null"}]}}}, {"not": {"oneOf": [{"$ref": "#"}]}},
     {"oneOf": [{"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}, "required": ["left", "right"]},
                {"type": "object", "properties": {"left": {"$ref": "#"}}, "required": ["left"]}, {"type": "integer"}]},

@@ -46,10 +46,11 @@ Schema merge_types(const Schema& a, const Schema& b) {
 }
 
 Schema merge_values(const Schema& a, const Schema& b) {
-  const std::set<Schema> others(b.begin(), b.end());
+  std::set<nlohmann::json> others;  // as validators compare values: whatever the order of an object's members
+  for (const Schema& value : b) others.insert(nlohmann::json(value));
   Schema common = Schema::array();
   for (const Schema& value : a) {
-    if (others.count(value) > 0) common.push_back(value);
+    if (others.count(nlohmann::json(value)) > 0) common.push_back(value);
   }
   return common;
 }
