@@ -68,6 +68,13 @@ SCHEMAS = [
     {"oneOf": [{"const": {"a": 1, "b": 2}}, {"const": {"b": 2, "a": 1}}, {"const": 3}]},
     {"allOf": [{"enum": [{"a": 1, "b": 2}, 4]}, {"enum": [5, {"b": 2, "a": 1}]}]},
     {"$defs": {"node": {"oneOf": [{"type": "object", "properties": {"op": {"const": "not"}, "left": {"$ref": "#/$defs/node"}}, "required": ["op", "left"]}, {"type": "integer"}]}}, "$ref": "#/$defs/node"},
+    # what is not evaluated, beside what evaluates it elsewhere
+    {"allOf": [{"unevaluatedItems": False}], "type": "array", "items": {"type": "null"}}, {"type": "object", "properties": {"a": {"type": "null"}}, "unevaluatedProperties": False},
+    {"$ref": "#/$defs/c", "properties": {"b": {"type": "null"}}, "$defs": {"c": {"type": "object", "properties": {"a": {"type": "null"}}, "unevaluatedProperties": False}}},
+    {"allOf": [{"type": "object", "properties": {"a": {"type": "null"}}}], "properties": {"b": {"type": "null"}}, "required": ["a", "b"], "unevaluatedProperties": False},
+    {"type": "object", "properties": {"a": {"type": "null"}}, "dependentRequired": {"a": ["b"]}, "unevaluatedProperties": False},
+    {"type": "object", "oneOf": [{"properties": {"k": {"const": 1}, "a": {"type": "null"}}, "required": ["k"]}, {"properties": {"k": {"const": 2}, "b": {"type": "null"}}, "required": ["k", "b"]}],
+     "unevaluatedProperties": False},
     # members by pattern beside listed ones, names
     {"type": "object", "properties": {"name": {"type": "null"}}, "patternProperties": {"^x-[a-z]{1,3}$": {"type": "boolean"}}, "required": ["name"], "additionalProperties": False},
     {"type": "object", "properties": {"x-id": {"minimum": 3}}, "required": ["x-id"], "patternProperties": {"^x-": {"type": ["string", "integer"]}}},
@@ -90,6 +97,8 @@ REFUSED = [
     {"type": "string", "format": "email", "minLength": 100}, {"type": "array", "items": {"type": "string"}, "uniqueItems": True}, {"type": "array", "contains": True, "maxContains": 1},
     {"type": "object", "patternProperties": {"^x1$": {"type": "integer"}}, "required": ["x1"], "not": {"maxProperties": 1}, "additionalProperties": False},
     {"type": "object", "required": ["a"], "propertyNames": {"enum": ["a", "b"]}, "minProperties": 2},
+    {"allOf": [{"unevaluatedItems": False}], "type": "array", "items": {"type": "null"}, "minItems": 1}, {"type": "object", "required": ["x"], "unevaluatedProperties": False},
+    {"$ref": "#/$defs/c", "properties": {"b": {"type": "null"}}, "required": ["b"], "$defs": {"c": {"type": "object", "properties": {"a": {"type": "null"}}, "unevaluatedProperties": False}}},
     {"$ref": "#/$defs/a", "$defs": {"a": {"oneOf": [{"$ref": "#/$defs/a"}, {"type": "null"}]}}}, {"not": {"oneOf": [{"$ref": "#"}]}},
     {"oneOf": [{"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}, "required": ["left", "right"]},
                {"type": "object", "properties": {"left": {"$ref": "#"}}, "required": ["left"]}, {"type": "integer"}]},
@@ -138,6 +147,18 @@ def test_answers_validate(walker, schema):
 @pytest.mark.parametrize("schema", REFUSED, ids=range(len(REFUSED)))
 def test_what_cannot_be_said_is_refused(walker, schema):
     assert judge(walker, schema, 1, 1) is None
+
+
+def test_names_of_keywords_may_be_escaped(walker):
+    text = r'{"type": "object", "properties": {"a": true}, "not": {"required": ["a"]}, "\u0075nevaluatedProperties": false}'
+    assert "unevaluatedProperties" in walker.ask("schema", text, 1, 1)["error"]
+
+
+def test_older_drafts_pass_over_what_is_beside_a_reference(walker):
+    """What is left of the string is shorter than 2, not merely shorter than 5."""
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "string", "not": {"$ref": "#/definitions/long", "minLength": 5}, "definitions": {"long": {"minLength": 2}}}
+    answers = walker.ask("schema", json.dumps(schema), 1, 40)["answers"]
+    assert answers and all(not list(jsonschema.Draft7Validator(schema).iter_errors(json.loads(a))) for a in answers), answers
 
 
 class RandomSchema:

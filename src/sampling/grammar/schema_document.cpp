@@ -107,6 +107,12 @@ Schema without_combinators(Schema schema) {
   return schema;
 }
 
+bool has_unevaluated(const Schema& value) {
+  if (!value.is_structured()) return false;
+  if (value.is_object() && (value.contains("unevaluatedProperties") || value.contains("unevaluatedItems"))) return true;
+  return std::any_of(value.begin(), value.end(), has_unevaluated);
+}
+
 bool is_closed_without(const Schema& object, const std::string& key) {
   const auto properties = object.find("properties");
   const bool listed = properties != object.end() && properties->contains(key);
@@ -149,12 +155,32 @@ bool types_overlap(const Schema& written, const Schema& test) {
 
 }  // namespace
 
+Schema with_unevaluated_closed(Schema schema) {
+  if (!schema.is_object() || is_listed(schema)) return schema;  // beside listed values it is refused
+  const auto take = [&](const char* keyword) {
+    const auto found = schema.find(keyword);
+    if (found == schema.end() || !found->is_boolean()) return false;
+    const bool closed = *found == false;
+    schema.erase(keyword);
+    return closed;
+  };
+  if (take("unevaluatedProperties") && !schema.contains("additionalProperties")) schema["additionalProperties"] = false;
+  if (take("unevaluatedItems")) {
+    const bool tuple = schema.contains("items") && schema["items"].is_array();
+    const char* rest = tuple ? "additionalItems" : "items";
+    if (!schema.contains(rest)) schema[rest] = false;
+  }
+  return schema;
+}
+
 SchemaDocument::SchemaDocument(std::string_view text) {
   if (text.size() > kLongestSchema) fail(ErrorKind::Usage, "the schema is longer than {} KiB", kLongestSchema >> 10);
   check_shape(text);
   root_ = Schema::parse(text, nullptr, false);
   if (root_.is_discarded()) fail(ErrorKind::Usage, "the schema is not valid JSON");
-  counts_evaluated_ = text.find("\"unevaluated") != std::string_view::npos;
+  counts_evaluated_ = has_unevaluated(root_);
+  const Schema draft = root_.is_object() ? root_.value("$schema", Schema()) : Schema();
+  reference_is_all_ = draft.is_string() && draft.get_ref<const std::string&>().find("/draft-0") != std::string::npos;
 }
 
 void SchemaDocument::spend(const Schema& schema) const {
@@ -243,6 +269,9 @@ std::vector<Schema> SchemaDocument::alternatives(const Schema& schema, int depth
     if (chosen.size() > kMostAlternatives) fail_too_many();
     result = std::move(chosen);
   }
+  if (counts_evaluated_) {
+    for (Schema& one : result) one = with_unevaluated_closed(std::move(one));
+  }
   return result;
 }
 
@@ -253,6 +282,8 @@ std::vector<Schema> SchemaDocument::loose_alternatives(const Schema& schema, int
   if (schema == false) return {};
   if (schema == true) return {Schema::object()};
   std::vector<Schema> result = {without_combinators(schema)};
+  if (const auto reference = schema.find("$ref"); reference != schema.end() && reference_is_all_)
+    return loose_alternatives(resolve(reference_of(*reference)), depth + 1);
   if (const auto reference = schema.find("$ref"); reference != schema.end())
     result = product(result, loose_alternatives(resolve(reference_of(*reference)), depth + 1));
   if (schema.contains("allOf")) {

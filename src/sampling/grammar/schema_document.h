@@ -59,7 +59,12 @@ class SchemaDocument {
   mutable size_t spent_ = 0;
   Schema root_;
   bool counts_evaluated_ = false;  // unevaluatedProperties or unevaluatedItems are somewhere
+  bool reference_is_all_ = false;  // of drafts up to 7, which pass over what stands beside $ref
 };
+
+// A schema without combinators whose unevaluatedProperties and unevaluatedItems are said by additionalProperties and
+// items: all that evaluates anything is in it. What is merged with it later does not, so that has to be said before.
+Schema with_unevaluated_closed(Schema schema);
 
 // Whether the schema has a keyword that alternatives() takes apart.
 bool has_combinator(const Schema& schema);

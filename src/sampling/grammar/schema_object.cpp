@@ -54,8 +54,7 @@ Schema patterns_for(const Schema& schema, const std::string& key, Ebnf& ebnf) {
 // An object that lists its properties has no others unless it says so.
 Schema others_of(const Schema& schema) {
   const bool listed = schema.contains("properties") || schema.contains("patternProperties");
-  const bool closed = schema.value("unevaluatedProperties", Schema(true)) == false;
-  return schema.value("additionalProperties", Schema(!listed && !closed));
+  return schema.value("additionalProperties", Schema(!listed));
 }
 
 }  // namespace
