@@ -256,7 +256,8 @@ SchemaWriter::Rule SchemaWriter::number(const Schema& schema, bool integer) {
       fail(ErrorKind::Usage, "the schema has a multipleOf that is not a whole number, which cannot be enforced");
     bounds.multiple_of = multiple->get<int64_t>();
   }
-  return number_to_ebnf(bounds, ebnf_);
+  const std::string body = number_to_ebnf(bounds, ebnf_);
+  return body.empty() ? Rule() : body;
 }
 
 SchemaWriter::Rule SchemaWriter::array(const Schema& given) {
