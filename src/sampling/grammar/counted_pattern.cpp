@@ -206,8 +206,9 @@ bool pattern_matches(const PatternNode& pattern, std::span<const uint32_t> text,
   const Positions positions(pattern);
   size_t steps = 0;  // of one character, at most
   for (size_t p = 0; p < positions.size(); ++p) steps += positions.next(static_cast<int>(p)).size();
-  // A position takes about a microsecond to make, a step about a nanosecond: a second in all.
-  ebnf.spend(positions.size() / 4 + steps * text.size() / 1024);
+  // To read the pattern and to make a position takes microseconds, to make a step 50 nanoseconds, to take it one: a
+  // second in all.
+  ebnf.spend(2 + positions.size() / 2 + steps / 64 + steps * text.size() / 1024);
   if (text.empty()) return positions.whole().may_be_empty;
   std::vector<bool> matched(positions.size()), next(positions.size());
   const auto step = [&](const std::vector<int>& to, uint32_t code) {

@@ -123,7 +123,6 @@ std::string list_multiples(int64_t least, int64_t most, int64_t multiple) {
   if (first < least) first += multiple;
   for (int64_t value = first; value <= most; value += multiple)
     body += fmt::format("{}\"{}\"", body.empty() ? "" : " | ", value);
-  if (body.empty()) fail(ErrorKind::Usage, "no number between the bounds is a multiple of {}", multiple);
   return body;
 }
 
@@ -211,7 +210,7 @@ std::string number_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
   const bool low = bounds.least && *bounds.least > -kLargest, high = bounds.most && *bounds.most < kLargest;
   const __int128 least = low ? scaled(*bounds.least, bounds.above, true, fraction) : -end;
   const __int128 most = high ? scaled(*bounds.most, bounds.below, false, fraction) : end;
-  if (least > most) fail(ErrorKind::Usage, "no number is between the bounds");
+  if (least > most) return "";
   if (bounds.multiple_of > 1) {
     const bool many = (most - least) / bounds.multiple_of > kMostListed;
     if (many && !bounds.most && least <= 1)  // those below 0, if any, are left out

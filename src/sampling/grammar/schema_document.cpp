@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <set>
 
 #include "base/error.h"
@@ -95,11 +96,21 @@ constexpr const char* kCombinators[] = {
     "$ref",        "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas",
     "dependencies"};
 
+[[noreturn]] void fail_too_many() {
+  fail(ErrorKind::Usage, "the schema's combinations of allOf, anyOf and oneOf are more than {}", kMostAlternatives);
+}
+
 Schema without_combinators(Schema schema) {
   if (!schema.is_object())
     fail(ErrorKind::Usage, "the schema has a value where a schema should be: {}", schema.type_name());
   for (const char* combinator : kCombinators) schema.erase(combinator);
   return schema;
+}
+
+bool has_unevaluated(const Schema& value) {
+  if (!value.is_structured()) return false;
+  if (value.is_object() && (value.contains("unevaluatedProperties") || value.contains("unevaluatedItems"))) return true;
+  return std::any_of(value.begin(), value.end(), has_unevaluated);
 }
 
 bool is_closed_without(const Schema& object, const std::string& key) {
@@ -144,12 +155,32 @@ bool types_overlap(const Schema& written, const Schema& test) {
 
 }  // namespace
 
+Schema with_unevaluated_closed(Schema schema) {
+  if (!schema.is_object() || is_listed(schema)) return schema;  // beside listed values it is refused
+  const auto take = [&](const char* keyword) {
+    const auto found = schema.find(keyword);
+    if (found == schema.end() || !found->is_boolean()) return false;
+    const bool closed = *found == false;
+    schema.erase(keyword);
+    return closed;
+  };
+  if (take("unevaluatedProperties") && !schema.contains("additionalProperties")) schema["additionalProperties"] = false;
+  if (take("unevaluatedItems")) {
+    const bool tuple = schema.contains("items") && schema["items"].is_array();
+    const char* rest = tuple ? "additionalItems" : "items";
+    if (!schema.contains(rest)) schema[rest] = false;
+  }
+  return schema;
+}
+
 SchemaDocument::SchemaDocument(std::string_view text) {
   if (text.size() > kLongestSchema) fail(ErrorKind::Usage, "the schema is longer than {} KiB", kLongestSchema >> 10);
   check_shape(text);
   root_ = Schema::parse(text, nullptr, false);
   if (root_.is_discarded()) fail(ErrorKind::Usage, "the schema is not valid JSON");
-  counts_evaluated_ = text.find("\"unevaluated") != std::string_view::npos;
+  counts_evaluated_ = has_unevaluated(root_);
+  const Schema draft = root_.is_object() ? root_.value("$schema", Schema()) : Schema();
+  reference_is_all_ = draft.is_string() && draft.get_ref<const std::string&>().find("/draft-0") != std::string::npos;
 }
 
 void SchemaDocument::spend(const Schema& schema) const {
@@ -194,9 +225,7 @@ const Schema& SchemaDocument::resolve(const std::string& given) const {
 
 // Every pair of the two, merged; those that nothing matches are left out.
 std::vector<Schema> SchemaDocument::product(const std::vector<Schema>& left, const std::vector<Schema>& right) const {
-  if (left.size() * right.size() > kMostAlternatives) {
-    fail(ErrorKind::Usage, "the schema's combinations of allOf, anyOf and oneOf are more than {}", kMostAlternatives);
-  }
+  if (left.size() * right.size() > kMostAlternatives) fail_too_many();
   std::vector<Schema> merged;
   for (const Schema& a : left) {
     for (const Schema& b : right) {
@@ -230,7 +259,19 @@ std::vector<Schema> SchemaDocument::alternatives(const Schema& schema, int depth
     result = product(result, options);
   };
   if (schema.contains("anyOf")) choose(list_of(schema, "anyOf"));
-  if (schema.contains("oneOf")) choose(exclusive_options(result, list_of(schema, "oneOf")));
+  if (schema.contains("oneOf")) {
+    const Schema& options = list_of(schema, "oneOf");
+    std::vector<Schema> chosen;
+    for (size_t i = 0; i < options.size(); ++i) {
+      std::vector<Schema> ways = exclusive_ways(result, options, i, depth, nullptr);
+      std::move(ways.begin(), ways.end(), std::back_inserter(chosen));
+    }
+    if (chosen.size() > kMostAlternatives) fail_too_many();
+    result = std::move(chosen);
+  }
+  if (counts_evaluated_) {
+    for (Schema& one : result) one = with_unevaluated_closed(std::move(one));
+  }
   return result;
 }
 
@@ -241,6 +282,8 @@ std::vector<Schema> SchemaDocument::loose_alternatives(const Schema& schema, int
   if (schema == false) return {};
   if (schema == true) return {Schema::object()};
   std::vector<Schema> result = {without_combinators(schema)};
+  if (const auto reference = schema.find("$ref"); reference != schema.end() && reference_is_all_)
+    return loose_alternatives(resolve(reference_of(*reference)), depth + 1);
   if (const auto reference = schema.find("$ref"); reference != schema.end())
     result = product(result, loose_alternatives(resolve(reference_of(*reference)), depth + 1));
   if (schema.contains("allOf")) {
@@ -257,45 +300,90 @@ std::vector<Schema> SchemaDocument::loose_alternatives(const Schema& schema, int
   return result;
 }
 
-std::vector<Schema> SchemaDocument::exclusive_options(const std::vector<Schema>& bases, const Schema& options) const {
-  if (options.size() > kMostOneOf) fail(ErrorKind::Usage, "the schema has a oneOf of more than {} options", kMostOneOf);
+std::vector<Schema> SchemaDocument::exclusive_options(const Schema& options) const {
   std::vector<Schema> result;
   for (size_t i = 0; i < options.size(); ++i) {
-    Schema parts = Schema::array({options[i]});
-    const std::vector<Schema> written = product(bases, alternatives(options[i], 1));
-    for (size_t j = 0; j < options.size(); ++j) {
-      const bool apart = i == j || std::all_of(written.begin(), written.end(),
-                                               [&](const Schema& one) { return excludes(one, options[j], 0); });
-      if (apart) continue;
-      spend(options[j]);
-      parts.push_back({{"not", options[j]}});
+    bool as_it_is = true;
+    std::vector<Schema> ways = exclusive_ways({Schema::object()}, options, i, 0, &as_it_is);
+    if (as_it_is) {
+      result.push_back(options[i]);
+    } else {
+      std::move(ways.begin(), ways.end(), std::back_inserter(result));
     }
-    result.push_back(parts.size() == 1 ? options[i] : Schema{{"allOf", std::move(parts)}});
+  }
+  return result;
+}
+
+std::vector<Schema> SchemaDocument::exclusive_ways(const std::vector<Schema>& bases, const Schema& options,
+                                                   size_t index, int depth, bool* as_it_is) const {
+  if (options.size() > kMostOneOf) fail(ErrorKind::Usage, "the schema has a oneOf of more than {} options", kMostOneOf);
+  std::vector<Schema> result;
+  for (Schema& written : product(bases, alternatives(options[index], depth + 1))) {
+    std::vector<Schema> ways = {written};
+    Apart relied_on;
+    for (size_t j = 0; j < options.size(); ++j) {
+      if (j == index) continue;
+      if (excludes(written, options[j], relied_on, depth + 1, 0)) continue;
+      if (as_it_is) *as_it_is = false;
+      ways = product(ways, alternatives(negation(options[j], depth + 1), depth + 1));
+    }
+    if (as_it_is && !relied_on.inside.empty()) *as_it_is = false;
+    for (const std::vector<Schema>* facts : {&relied_on.itself, &relied_on.inside}) {
+      for (const Schema& fact : *facts) ways = product(ways, std::vector<Schema>(1, fact));
+    }
+    std::move(ways.begin(), ways.end(), std::back_inserter(result));
   }
   return result;
 }
 
 // `written` has no combinators; the grammar writes values of it, closed where it lists properties.
-bool SchemaDocument::excludes(const Schema& written, const Schema& other, int depth) const {
-  if (depth > 3) return false;
+bool SchemaDocument::excludes(const Schema& written, const Schema& other, Apart& relied_on, int depth,
+                              int nested) const {
+  if (nested > 3 || depth >= kDeepestReference) return false;
+  const bool typed = is_listed(written) || written.contains("type");
+  const auto rely_on_type = [&] {
+    if (!typed) relied_on.add({{"type", schema_types(written)}});
+  };
   const auto apart = [&](const Schema& test) {
-    if (!types_overlap(written, test)) return true;
+    if (!types_overlap(written, test)) {
+      rely_on_type();
+      return true;
+    }
     if (is_listed(written) && is_listed(test)) return merge_schemas(written, test) == false;
     if (schema_types(written) != std::vector<std::string>{"object"}) return false;
     const std::set<std::string> has = required_keys(written), wants = required_keys(test);
     for (const std::string& key : wants) {
-      if (!has.count(key) && is_closed_without(written, key)) return true;
+      if (has.count(key) || !is_closed_without(written, key)) continue;
+      rely_on_type();
+      if (!written.contains("additionalProperties")) relied_on.add({{"properties", {{key, false}}}});
+      return true;
     }
-    const bool both = written.contains("properties") && test.contains("properties") && test["properties"].is_object();
+    const bool both = written.contains("properties") && written["properties"].is_object() &&
+                      test.contains("properties") && test["properties"].is_object();
     return both && std::any_of(has.begin(), has.end(), [&](const std::string& key) {
              if (!written["properties"].contains(key) || !test["properties"].contains(key)) return false;
-             const std::vector<Schema> values = alternatives(written["properties"][key], 1);
-             return std::all_of(values.begin(), values.end(), [&](const Schema& value) {
-               return excludes(value, test["properties"][key], depth + 1);
-             });
+             Schema values = Schema::array();
+             bool relies = false;
+             for (const Schema& value : loose_alternatives(written["properties"][key], depth + 1)) {
+               Apart inside;
+               if (!excludes(value, test["properties"][key], inside, depth + 1, nested + 1)) return false;
+               Schema parts = Schema::array({value});
+               for (const std::vector<Schema>* facts : {&inside.itself, &inside.inside}) {
+                 for (const Schema& fact : *facts) parts.push_back(fact);
+               }
+               relies = relies || parts.size() > 1;
+               values.push_back({{"allOf", std::move(parts)}});
+             }
+             rely_on_type();
+             if (relies) {
+               Schema fact = {{"properties", {{key, {{"anyOf", std::move(values)}}}}}};
+               spend(fact);
+               relied_on.inside.push_back(std::move(fact));
+             }
+             return true;
            });
   };
-  const std::vector<Schema> tests = loose_alternatives(other, 1);
+  const std::vector<Schema> tests = loose_alternatives(other, depth + 1);
   return std::all_of(tests.begin(), tests.end(), apart);
 }
 

@@ -2,6 +2,7 @@
 // oneOf, not, if, dependentRequired, ...) multiplied out into alternatives without them.
 #pragma once
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -25,16 +26,30 @@ class SchemaDocument {
   // them matches the schema.
   std::vector<Schema> alternatives(const Schema& schema, int depth = 0) const;
 
-  // The options of a oneOf as those of an anyOf: one whose values, written together with one of `bases`, could match
-  // another is given a `not` of that.
-  std::vector<Schema> exclusive_options(const std::vector<Schema>& bases, const Schema& options) const;
+  // The options of a oneOf, which nothing stands beside, as those of an anyOf: what is written of one of them matches
+  // no other.
+  std::vector<Schema> exclusive_options(const Schema& options) const;
 
  private:
+  // What is written of a schema and not said in it: its type, that it has no other members. Two schemas that are told
+  // apart by that stay so, whatever is merged later, only where it is merged as well.
+  struct Apart {
+    std::vector<Schema> itself, inside;  // of the value, of its members
+    void add(Schema fact) {
+      if (std::find(itself.begin(), itself.end(), fact) == itself.end()) itself.push_back(std::move(fact));
+    }
+  };
+
+  // One option of a oneOf beside each of `bases`, as alternatives that match no other option. as_it_is: whether the
+  // option alone is written so anyway.
+  std::vector<Schema> exclusive_ways(const std::vector<Schema>& bases, const Schema& options, size_t index, int depth,
+                                     bool* as_it_is) const;
   // Loosely: what matches the schema matches one of them.
   std::vector<Schema> loose_alternatives(const Schema& schema, int depth) const;
   std::vector<Schema> conditions(const Schema& schema) const;
   Schema negation(const Schema& schema, int depth) const;
-  bool excludes(const Schema& written, const Schema& other, int depth) const;
+  // Whether nothing that is written matches the other. nested: how many members deep the two are compared.
+  bool excludes(const Schema& written, const Schema& other, Apart& relied_on, int depth, int nested) const;
   std::vector<Schema> product(const std::vector<Schema>& left, const std::vector<Schema>& right) const;
   // The place whose $anchor has the name.
   const Schema* find_anchor(const Schema& value, const std::string& name) const;
@@ -44,7 +59,12 @@ class SchemaDocument {
   mutable size_t spent_ = 0;
   Schema root_;
   bool counts_evaluated_ = false;  // unevaluatedProperties or unevaluatedItems are somewhere
+  bool reference_is_all_ = false;  // of drafts up to 7, which pass over what stands beside $ref
 };
+
+// A schema without combinators whose unevaluatedProperties and unevaluatedItems are said by additionalProperties and
+// items: all that evaluates anything is in it. What is merged with it later does not, so that has to be said before.
+Schema with_unevaluated_closed(Schema schema);
 
 // Whether the schema has a keyword that alternatives() takes apart.
 bool has_combinator(const Schema& schema);

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 #include <string_view>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/json_text.h"
@@ -46,20 +47,40 @@ Schema merge_types(const Schema& a, const Schema& b) {
 }
 
 Schema merge_values(const Schema& a, const Schema& b) {
-  const std::set<Schema> others(b.begin(), b.end());
+  std::set<nlohmann::json> others;  // as validators compare values: whatever the order of an object's members
+  for (const Schema& value : b) others.insert(nlohmann::json(value));
   Schema common = Schema::array();
   for (const Schema& value : a) {
-    if (others.count(value) > 0) common.push_back(value);
+    if (others.count(nlohmann::json(value)) > 0) common.push_back(value);
   }
   return common;
 }
 
-// What the schema says about a member it may not list.
-Schema schema_of_member(const Schema& object, const std::string& key) {
-  const auto properties = object.find("properties");
-  if (properties != object.end() && properties->contains(key)) return (*properties)[key];
-  return object.value("additionalProperties", Schema(true));
-}
+// What a schema says about members it lists and others. Finds them faster than the schema, which keeps them in order.
+class Members {
+ public:
+  explicit Members(const Schema& object) : others_(object.value("additionalProperties", Schema(true))) {
+    const auto properties = object.find("properties");
+    if (properties == object.end()) return;
+    if (!properties->is_object()) fail(ErrorKind::Usage, "the schema's properties are not an object");
+    for (const auto& item : properties->items()) {
+      listed_.emplace(item.key(), &item.value());
+      keys_.push_back(item.key());
+    }
+  }
+
+  const std::vector<std::string>& keys() const { return keys_; }
+  bool lists(const std::string& key) const { return listed_.count(key) > 0; }
+  const Schema& of(const std::string& key) const {
+    const auto found = listed_.find(key);
+    return found == listed_.end() ? others_ : *found->second;
+  }
+
+ private:
+  Schema others_;
+  std::unordered_map<std::string, const Schema*> listed_;
+  std::vector<std::string> keys_;
+};
 
 void merge_properties(Schema& merged, const Schema& a, const Schema& b) {
   const auto speaks = [](const Schema& side) {
@@ -77,13 +98,12 @@ void merge_properties(Schema& merged, const Schema& a, const Schema& b) {
   if (patterns && closed)
     fail(ErrorKind::Usage,
          "the schema combines patternProperties and additionalProperties in a way that is not supported");
+  const Members of_a(a), of_b(b);
   Schema properties = Schema::object();
-  for (const Schema* side : {&a, &b}) {
-    if (!side->contains("properties")) continue;
-    if (!(*side)["properties"].is_object()) fail(ErrorKind::Usage, "the schema's properties are not an object");
-    for (const auto& item : (*side)["properties"].items()) {
-      properties[item.key()] = both(schema_of_member(a, item.key()), schema_of_member(b, item.key()));
-    }
+  auto& list = properties.get_ref<Schema::object_t&>();
+  for (const std::string& key : of_a.keys()) list.emplace_back(key, both(of_a.of(key), of_b.of(key)));
+  for (const std::string& key : of_b.keys()) {
+    if (!of_a.lists(key)) list.emplace_back(key, both(of_a.of(key), of_b.of(key)));
   }
   if (!properties.empty() || a.contains("properties") || b.contains("properties"))
     merged["properties"] = std::move(properties);

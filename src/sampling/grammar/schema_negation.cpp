@@ -95,6 +95,9 @@ Schema SchemaDocument::negation(const Schema& schema, int depth) const {
          "unevaluatedItems, which cannot be enforced");
   if (schema == false) return true;
   if (!schema.is_object()) return false;
+  if (const auto reference = schema.find("$ref");
+      reference_is_all_ && reference != schema.end() && reference->is_string())
+    return negation(resolve(reference->get<std::string>()), depth + 1);
   Schema options = Schema::array();
   const auto all = [&](const Schema& list) {
     Schema parts = Schema::array();

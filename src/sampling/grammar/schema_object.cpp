@@ -54,8 +54,7 @@ Schema patterns_for(const Schema& schema, const std::string& key, Ebnf& ebnf) {
 // An object that lists its properties has no others unless it says so.
 Schema others_of(const Schema& schema) {
   const bool listed = schema.contains("properties") || schema.contains("patternProperties");
-  const bool closed = schema.value("unevaluatedProperties", Schema(true)) == false;
-  return schema.value("additionalProperties", Schema(!listed && !closed));
+  return schema.value("additionalProperties", Schema(!listed));
 }
 
 }  // namespace
@@ -80,8 +79,8 @@ SchemaWriter::Rule SchemaWriter::object(const Schema& schema) {
   const int64_t missing = std::max<int64_t>(least - required(), 0);
   if (most >= 0 && (room < 0 || least > most)) return {};
   const Rule extra = room == 0     ? Rule()
-                     : missing > 0 ? extra_member(schema)
-                                   : optionally([&] { return extra_member(schema); });
+                     : missing > 0 ? extra_member(schema, true)
+                                   : optionally([&] { return extra_member(schema, false); });
   if (missing > 0 && !extra) return {};
   if (missing > 1)
     fail(ErrorKind::Usage, "the schema's minProperties cannot be enforced: a model may write the same key twice");
@@ -129,12 +128,17 @@ bool SchemaWriter::may_be_called(const Schema& schema, const std::string& key) c
   return std::any_of(ways.begin(), ways.end(), [&](const Schema& way) { return !allowed_values(way, ebnf_).empty(); });
 }
 
-SchemaWriter::Rule SchemaWriter::extra_member(const Schema& schema) {
+SchemaWriter::Rule SchemaWriter::extra_member(const Schema& schema, bool counts) {
+  std::vector<std::string> taken;
+  for (const auto& item : properties_of(schema).items()) taken.push_back(item.key());
+  if (counts) {  // one that repeats a required member would not count
+    for (std::string& key : required_of(schema)) taken.push_back(std::move(key));
+  }
   if (const auto patterns = schema.find("patternProperties"); patterns != schema.end()) {
     if (!patterns->is_object() || patterns->size() != 1)
       fail(ErrorKind::Usage, "the schema has more than one of patternProperties, which cannot be enforced");
-    for (const auto& item : properties_of(schema).items()) {  // whose members would need a check of their own
-      if (!patterns_for(schema, item.key(), ebnf_).empty()) return {};
+    for (const std::string& key : taken) {  // whose members would need a check of their own
+      if (!patterns_for(schema, key, ebnf_).empty()) return {};
     }
     const Rule inside = value(patterns->begin().value());
     if (!inside || schema.contains("propertyNames")) return {};
@@ -142,12 +146,10 @@ SchemaWriter::Rule SchemaWriter::extra_member(const Schema& schema) {
            space() + " " + *inside;
   }
   const auto names = schema.find("propertyNames");
-  const bool listed = !properties_of(schema).empty();
-  if (listed && names != schema.end() && *names != true) return {};  // its keys would have to differ from those listed
+  if (!taken.empty() && names != schema.end() && *names != true)
+    return {};  // its keys would have to differ from those listed
   const Rule inside = value(others_of(schema));
   if (!inside) return {};
-  std::vector<std::string> taken;
-  for (const auto& item : properties_of(schema).items()) taken.push_back(item.key());
   std::string key = "\"\\\"\" " + text_apart_from(taken) + " \"\\\"\"";
   if (names != schema.end()) {
     const Rule name = value({{"allOf", Schema::array({{{"type", "string"}}, *names})}});

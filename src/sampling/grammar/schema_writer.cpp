@@ -23,10 +23,8 @@ void refuse_unsupported(const Schema& schema) {
   for (const char* keyword :
        {"minContains", "maxContains", "unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"}) {
     const auto found = schema.find(keyword);
-    if (found == schema.end()) continue;
-    const bool unevaluated = std::string_view(keyword).starts_with("unevaluated");
-    const bool harmless = unevaluated && found->is_boolean();  // false: the writer sees to it
-    if (!harmless) fail(ErrorKind::Usage, "the schema uses \"{}\", which cannot be enforced", keyword);
+    if (found == schema.end() || *found == true) continue;
+    fail(ErrorKind::Usage, "the schema uses \"{}\", which cannot be enforced", keyword);
   }
 }
 
@@ -48,9 +46,8 @@ void add_format_bounds(std::string_view format, NumberBounds& bounds) {
   if (format == "uint" || format == "uint64") bounds.at_least(0, false);
 }
 
-// An item that must be somewhere comes first. Items that nothing speaks of are left out where that is asked.
+// An item that must be somewhere comes first.
 Schema with_contained_first(Schema schema) {
-  if (schema.value("unevaluatedItems", Schema(true)) == false && !schema.contains("items")) schema["items"] = false;
   const auto contains = schema.find("contains");
   if (contains == schema.end()) return schema;
   if (schema.contains("prefixItems") || schema.contains("uniqueItems") || schema.value("items", Schema()).is_array())
@@ -156,7 +153,7 @@ SchemaWriter::Rule SchemaWriter::write(const Schema& schema) {
     if (only == "$ref" && inside.is_string()) return value(document_.resolve(inside.get<std::string>()));
     if (only == "allOf" && inside.is_array() && inside.size() == 1) return value(inside[0]);
     if ((only == "anyOf" || only == "oneOf") && inside.is_array() && !inside.empty()) {
-      if (only == "oneOf") return choice(document_.exclusive_options({Schema::object()}, inside), &SchemaWriter::value);
+      if (only == "oneOf") return choice(document_.exclusive_options(inside), &SchemaWriter::value);
       return choice(std::vector<Schema>(inside.begin(), inside.end()), &SchemaWriter::value);
     }
   }
@@ -173,7 +170,8 @@ SchemaWriter::Rule SchemaWriter::choice(const std::vector<Schema>& schemas, Rule
   return body.empty() ? Rule() : body;
 }
 
-SchemaWriter::Rule SchemaWriter::simple(const Schema& schema) {
+SchemaWriter::Rule SchemaWriter::simple(const Schema& given) {
+  const Schema schema = with_unevaluated_closed(given);
   refuse_unsupported(schema);
   if (schema.contains("enum") || schema.contains("const")) return listed(schema);
   std::string body;
@@ -258,7 +256,8 @@ SchemaWriter::Rule SchemaWriter::number(const Schema& schema, bool integer) {
       fail(ErrorKind::Usage, "the schema has a multipleOf that is not a whole number, which cannot be enforced");
     bounds.multiple_of = multiple->get<int64_t>();
   }
-  return number_to_ebnf(bounds, ebnf_);
+  const std::string body = number_to_ebnf(bounds, ebnf_);
+  return body.empty() ? Rule() : body;
 }
 
 SchemaWriter::Rule SchemaWriter::array(const Schema& given) {

@@ -57,7 +57,8 @@ class SchemaWriter {
   Rule object(const Schema& schema);
   std::optional<std::vector<Member>> members(const Schema& schema);
   bool may_be_called(const Schema& schema, const std::string& key) const;
-  Rule extra_member(const Schema& schema);
+  // counts: it is needed for minProperties, so that its key must be a new one.
+  Rule extra_member(const Schema& schema, bool counts);
   std::string text_apart_from(const std::vector<std::string>& texts);
   std::string member_list(const std::vector<Member>& members, const Rule& extra, int64_t least_extra,
                           int64_t most_extra);
