@@ -20,7 +20,7 @@ struct NumberBounds {
 };
 
 // The body of a rule. Numbers have at most 15 digits before the point, and with bounds at most 6 after it: every double
-// tells them apart. Throws Usage where there is no such number, or where it cannot be said.
+// tells them apart. Empty where there is no such number. Throws Usage where it cannot be said.
 std::string number_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf);
 
 }  // namespace millrace

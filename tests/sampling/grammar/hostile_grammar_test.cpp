@@ -176,8 +176,8 @@ std::vector<GrammarSpec> hostile_combinations() {
       schema(R"({"oneOf":[{"type":"object","properties":{"l":{"$ref":"#"},"r":{"$ref":"#"}},"required":["l","r"]},)"
              R"({"type":"object","properties":{"l":{"$ref":"#"}},"required":["l"]},{"type":"null"}]})"),
       schema(R"({"enum":[)" + numbered(700, "\"a", "\"") + R"(],"pattern":"^(a?){900}$"})"),
-      schema(R"({"type":"object","patternProperties":{"^(a?){900}$":{}},"properties":{)" + numbered(3000, "\"", "\":{}") +
-             "}}"),
+      schema(R"({"type":"object","patternProperties":{"^(a?){900}$":{}},"properties":{)" +
+             numbered(3000, "\"", "\":{}") + "}}"),
       schema(R"({"type":"object","patternProperties":{)" + numbered(1000, "\"^b", "\":{}") + R"(},"properties":{)" +
              numbered(1000, "\"", "\":{}") + "}}"),
       schema(R"({"type":"object","propertyNames":{"pattern":"^(a?){900}$"},"properties":{)" +
