@@ -85,17 +85,8 @@ class ManyPairs {
     }
   }
 
-  // Where the keys (or values) of positions [begin, end) lie. The last one is repeated up to a multiple of
-  // kPositions, which is returned.
   int find_rows(int begin, int end, const std::byte* base) {
-    int t = 0;
-    for (int at = begin, n; at < end; at += n) {
-      n = shape_.run_in_page(at, end);
-      const std::byte* row = base + shape_.offset(at, 0);
-      for (int i = 0; i < n; ++i, row += shape_.row_bytes) rows_[t++] = row;
-    }
-    for (; t % Products::kPositions != 0; ++t) rows_[t] = rows_[t - 1];
-    return t;
+    return shape_.find_rows(begin, end, base, Products::kPositions, rows_);
   }
 
   struct Range {

@@ -43,6 +43,19 @@ class TileShape {
     return args.kv.offset(tile.sequence->pages[position / block], tile.kv_head + kv_head, position % block);
   }
 
+  // Where the keys (or values) of positions [begin, end) lie. The last one is repeated up to a whole number of
+  // `together`; returns how many there are then.
+  int find_rows(int begin, int end, const std::byte* base, int together, const std::byte** rows) const {
+    int t = 0;
+    for (int at = begin, n; at < end; at += n) {
+      n = run_in_page(at, end);
+      const std::byte* row = base + offset(at, 0);
+      for (int i = 0; i < n; ++i, row += row_bytes) rows[t++] = row;
+    }
+    for (; t % together != 0; ++t) rows[t] = rows[t - 1];
+    return t;
+  }
+
   // Maxima that nothing has moved yet: none, or the unified one where it was calibrated.
   template <Softmax variant>
   void start(Partial& partial) const {

@@ -237,13 +237,19 @@ std::vector<Schema> SchemaDocument::product(const std::vector<Schema>& left, con
   return merged;
 }
 
-std::vector<Schema> SchemaDocument::alternatives(const Schema& schema, int depth) const {
+// What the schema says beside its combinators and references.
+std::vector<Schema> SchemaDocument::uncombined(const Schema& schema, int depth) const {
   if (depth > kDeepestReference)
     fail(ErrorKind::Usage, "the schema's references and combinations go in a circle or too deep");
   spend(schema);
   if (schema == false) return {};
   if (schema == true) return {Schema::object()};
-  std::vector<Schema> result = {without_combinators(schema)};
+  return {without_combinators(schema)};
+}
+
+std::vector<Schema> SchemaDocument::alternatives(const Schema& schema, int depth) const {
+  std::vector<Schema> result = uncombined(schema, depth);
+  if (!schema.is_object()) return result;
   if (const auto reference = schema.find("$ref"); reference != schema.end())
     result = product(result, alternatives(resolve(reference_of(*reference)), depth + 1));
   if (schema.contains("allOf")) {
@@ -276,12 +282,8 @@ std::vector<Schema> SchemaDocument::alternatives(const Schema& schema, int depth
 }
 
 std::vector<Schema> SchemaDocument::loose_alternatives(const Schema& schema, int depth) const {
-  if (depth > kDeepestReference)
-    fail(ErrorKind::Usage, "the schema's references and combinations go in a circle or too deep");
-  spend(schema);
-  if (schema == false) return {};
-  if (schema == true) return {Schema::object()};
-  std::vector<Schema> result = {without_combinators(schema)};
+  std::vector<Schema> result = uncombined(schema, depth);
+  if (!schema.is_object()) return result;
   if (const auto reference = schema.find("$ref"); reference != schema.end() && reference_is_all_)
     return loose_alternatives(resolve(reference_of(*reference)), depth + 1);
   if (const auto reference = schema.find("$ref"); reference != schema.end())

@@ -46,6 +46,7 @@ class SchemaDocument {
                                      bool* as_it_is) const;
   // Loosely: what matches the schema matches one of them.
   std::vector<Schema> loose_alternatives(const Schema& schema, int depth) const;
+  std::vector<Schema> uncombined(const Schema& schema, int depth) const;
   std::vector<Schema> conditions(const Schema& schema) const;
   Schema negation(const Schema& schema, int depth) const;
   // Whether nothing that is written matches the other. nested: how many members deep the two are compared.
