@@ -27,10 +27,7 @@ MR_INLINE inline float largest_of(const float* x, int64_t count, __m512& squares
 // Rounding errors grow with the largest element of a part, and matter beside the mean one of the stretch. A scale for
 // each 64 elements would be best, but then all sums are scaled after every product. So parts are as long as can be
 // while the square of their largest element is at most so many times the mean square.
-#ifndef MR_PEAK
-#define MR_PEAK 100.0f
-#endif
-constexpr float kMostAboveMean = MR_PEAK;
+constexpr float kMostAboveMean = 100;
 
 struct PartsOfRows {
   int64_t steps, part;  // of the stretch, of a part of it
