@@ -10,6 +10,7 @@
 #include "kernels/attention/cuda/mma.cuh"
 #include "kernels/attention/cuda/rows.cuh"
 #include "kernels/attention/cuda/split.h"
+#include "kernels/cuda/stamps.cuh"
 
 namespace millrace {
 
@@ -24,6 +25,7 @@ struct DecodeParams {
   float* partials = nullptr;     // [blocks][2][kTileRows][head_dim]
   float2* summaries = nullptr;   // [blocks][2][kTileRows]: maximum, total
   unsigned* counters = nullptr;  // [sequences][pairs_per_sequence]: zero before and after a launch
+  Stamps stamps;
 };
 
 // A block of eight warps has a multiprocessor for itself, where there are too few blocks for two: one warp on each of
@@ -43,7 +45,11 @@ struct DecodeConfig {
   static constexpr int kMergeRows = 8;  // rows merged at a time
   static constexpr bool kMergePermutes = kDim % 32 == 0;
   static constexpr int kMergeStride = kMergePermutes ? kDim : kDim + 8;  // floats
-  static constexpr int kMergeFloats = kWide ? 0 : kWarps * kMergeRows * kMergeStride;
+  // Of a cluster: sums, largest score and total of every four columns, from all blocks.
+  static constexpr int kReceived = (kTileRows * kDim / 4 + kThreads - 1) / kThreads * kThreads;
+  static constexpr int kReceivedFloats = kReceived * 6;
+  static constexpr int kMergeFloats = kWide ? kReceivedFloats : kWarps * kMergeRows * kMergeStride;
+  static_assert(kMergeFloats >= kReceivedFloats);
   static constexpr int kSharedBytes =
       kWarps * kStages * 2 * kUnitBytes + kMergeFloats * 4 + kWarps * kTileRows * 8 + 16 + kQueryBytes;
   static_assert((kSharedBytes + 1024) * kBlocksPerSm <= 228 * 1024);
@@ -256,7 +262,7 @@ class UnitLoader {
     from += lane_ * 8;
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
-      copy_async(to + places_[i % kPeriod] + i / kPeriod * 8 * Rows::kRowBytes, from + i * 32 * 8);
+      copy_async_once(to + places_[i % kPeriod] + i / kPeriod * 8 * Rows::kRowBytes, from + i * 32 * 8);
     }
   }
 
