@@ -339,11 +339,13 @@ __device__ void load_queries(const DecodeParams& p, const Segment& s, int first,
     const int index = s.first_row_of_tile + g + half * 8;
     const int64_t row = s.slice.first_row + index / p.group, head = s.kv_head * p.group + index % p.group;
     const Source* from = static_cast<const Source*>(p.args.q.data) + (used ? row * p.args.q.stride + head * kDim : 0);
-    float2 x[kSteps][2];
-    load_row(from + first * 16 + t * 2, used, x);
-    if constexpr (kSteps * 16 == kDim) {
-      if (p.args.fresh.angles != nullptr)
-        turn_row<kDim>(p.args.fresh.angles + s.slice.first_row * kDim, p.args.fresh.halves, x);
+    float2 x[kSteps][2] = {};
+    if (half * 8 < s.rows) {
+      load_row(from + first * 16 + t * 2, used, x);
+      if constexpr (kSteps * 16 == kDim) {
+        if (p.args.fresh.angles != nullptr)
+          turn_row<kDim>(p.args.fresh.angles + s.slice.first_row * kDim, p.args.fresh.halves, x);
+      }
     }
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
