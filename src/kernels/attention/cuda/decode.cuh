@@ -10,6 +10,7 @@
 #include "kernels/attention/cuda/mma.cuh"
 #include "kernels/attention/cuda/rows.cuh"
 #include "kernels/attention/cuda/split.h"
+#include "kernels/cuda/stamps.cuh"
 
 namespace millrace {
 
@@ -24,6 +25,7 @@ struct DecodeParams {
   float* partials = nullptr;     // [blocks][2][kTileRows][head_dim]
   float2* summaries = nullptr;   // [blocks][2][kTileRows]: maximum, total
   unsigned* counters = nullptr;  // [sequences][pairs_per_sequence]: zero before and after a launch
+  Stamps stamps;
 };
 
 // A block of eight warps has a multiprocessor for itself, where there are too few blocks for two: one warp on each of
@@ -43,7 +45,11 @@ struct DecodeConfig {
   static constexpr int kMergeRows = 8;  // rows merged at a time
   static constexpr bool kMergePermutes = kDim % 32 == 0;
   static constexpr int kMergeStride = kMergePermutes ? kDim : kDim + 8;  // floats
-  static constexpr int kMergeFloats = kWide ? 0 : kWarps * kMergeRows * kMergeStride;
+  // Of a cluster: sums, largest score and total of every four columns, from all blocks.
+  static constexpr int kReceived = (kTileRows * kDim / 4 + kThreads - 1) / kThreads * kThreads;
+  static constexpr int kReceivedFloats = kReceived * 6;
+  static constexpr int kMergeFloats = kWide ? kReceivedFloats : kWarps * kMergeRows * kMergeStride;
+  static_assert(kMergeFloats >= kReceivedFloats);
   static constexpr int kSharedBytes =
       kWarps * kStages * 2 * kUnitBytes + kMergeFloats * 4 + kWarps * kTileRows * 8 + 16 + kQueryBytes;
   static_assert((kSharedBytes + 1024) * kBlocksPerSm <= 228 * 1024);
@@ -256,7 +262,7 @@ class UnitLoader {
     from += lane_ * 8;
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
-      copy_async(to + places_[i % kPeriod] + i / kPeriod * 8 * Rows::kRowBytes, from + i * 32 * 8);
+      copy_async_once(to + places_[i % kPeriod] + i / kPeriod * 8 * Rows::kRowBytes, from + i * 32 * 8);
     }
   }
 
@@ -333,11 +339,13 @@ __device__ void load_queries(const DecodeParams& p, const Segment& s, int first,
     const int index = s.first_row_of_tile + g + half * 8;
     const int64_t row = s.slice.first_row + index / p.group, head = s.kv_head * p.group + index % p.group;
     const Source* from = static_cast<const Source*>(p.args.q.data) + (used ? row * p.args.q.stride + head * kDim : 0);
-    float2 x[kSteps][2];
-    load_row(from + first * 16 + t * 2, used, x);
-    if constexpr (kSteps * 16 == kDim) {
-      if (p.args.fresh.angles != nullptr)
-        turn_row<kDim>(p.args.fresh.angles + s.slice.first_row * kDim, p.args.fresh.halves, x);
+    float2 x[kSteps][2] = {};
+    if (half * 8 < s.rows) {
+      load_row(from + first * 16 + t * 2, used, x);
+      if constexpr (kSteps * 16 == kDim) {
+        if (p.args.fresh.angles != nullptr)
+          turn_row<kDim>(p.args.fresh.angles + s.slice.first_row * kDim, p.args.fresh.halves, x);
+      }
     }
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {

@@ -22,11 +22,12 @@ class FreshRow {
     unit_ = unit;
     row_ = s.slice.past % kUnit;
     halves_ = p.args.fresh.halves;
+    const int slot = p.args.fresh.row_slots[s.slice.first_row];  // asked for with the rest
     with_device_type(p.args.q.dtype, [&](auto source) {
       fetch<decltype(source)>(p, s);
       return 0;
     });
-    store(p, s);
+    if (slot >= 0) store(p, s, slot);
   }
 
   __device__ bool is_in(int unit) const { return unit == unit_; }
@@ -64,11 +65,10 @@ class FreshRow {
     });
   }
 
-  __device__ void store(const DecodeParams& p, const Segment& s) const {
-    const int64_t slot = p.args.fresh.row_slots[s.slice.first_row];
-    if (slot < 0) return;
-    const int64_t page = slot / p.block_size;
-    const int64_t at = ((page * p.kv_heads + s.kv_head) * p.block_size + slot % p.block_size) * kDim;
+  __device__ void store(const DecodeParams& p, const Segment& s, int slot) const {
+    const int page = slot / p.block_size;
+    const int64_t row = (int64_t{page} * p.kv_heads + s.kv_head) * p.block_size + slot - page * p.block_size;
+    const int64_t at = row * kDim;
     T *keys = static_cast<T*>(p.args.keys) + at, *values = static_cast<T*>(p.args.values) + at;
     for_pairs([&](int i, int pair) {
       keys[first_of(pair)] = key_[i][0];

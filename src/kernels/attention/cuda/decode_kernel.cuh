@@ -72,8 +72,10 @@ struct WarpStream {
     int issued = 0;
     if (early) {
       issued = loader.issue_old();
+      p.stamps.mark_first(kAsked);
       if (then_lets_next_start) allow_dependents();
       wait_for_predecessors();
+      p.stamps.mark_first(kWaited);
     }
     start(issued);
   }
@@ -108,6 +110,8 @@ struct WarpStream {
         attention.template follow_maximum<kSoftmax>(score, sums);
       }
       wait_for_unit<2>();
+      if (threadIdx.x % 32 == 0)
+        p.stamps.mark(kLanded + min(28, (unit - s.begin) / Config::kWarps) + static_cast<int>(threadIdx.x) / 32 * 29);
       if (fresh.is_in(unit)) fresh.put_value(keys + Config::kUnitBytes);
       if constexpr (kSoftmax == Softmax::Unified) {
         attention.add_unit(keys + Config::kUnitBytes, score, attention.phi, sums);
@@ -175,6 +179,7 @@ template <class T, class Config, Softmax kSoftmax>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     decode_attention(const __grid_constant__ DecodeParams p) {
   extern __shared__ __align__(128) unsigned char shared[];
+  p.stamps.start();
   const DecodeSpace<Config> space(p, shared);
   allow_dependents();
   if (!p.args.early) wait_for_predecessors();
@@ -195,9 +200,11 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     const WarpAttention<T, Config> attention(p, segment, space.queries);
     RowSums<Config::kDim> sums;
     run_segment<kSoftmax>(stream, attention, fresh, walk, segment, sums);
+    p.stamps.mark_first(kMultiplied);
     merge.finish(sums, segment, range.contributors(segment));
     walk.next(segment);
   }
+  p.stamps.mark_first(kStored);
 }
 
 // What a block of a cluster does; no rows: the sequence has no such tile. All of it stands in front of the first copy,
@@ -225,6 +232,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     decode_cluster(const __grid_constant__ DecodeParams p) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) unsigned char shared[];
+  p.stamps.start();
   const DecodeSpace<Config> space(p, shared);
   if (!p.args.early || !Config::kLetsNextStartLate) allow_dependents();
   if (!p.args.early) wait_for_predecessors();
@@ -235,6 +243,8 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     return;
   }
 
+  const bool alone = !Config::kWide && p.ranks == 1;
+  if (!alone) asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
   const OnePiece walk(segment);
   UnitLoader<T, Config, OnePiece> loader(p, walk, space.stages);
   WarpStream<T, Config, OnePiece> stream{p, loader, space.stages, 0};
@@ -243,11 +253,17 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
   const WarpAttention<T, Config> attention(p, segment, space.queries);
   RowSums<Config::kDim> sums;
   run_segment<kSoftmax>(stream, attention, fresh, walk, segment, sums);
+  p.stamps.mark_first(kMultiplied);
   SegmentEnd<Config> merge(p, space.merge);
   if constexpr (!Config::kWide) {
-    if (p.ranks == 1) return merge.finish(sums, segment, {});
+    if (alone) {
+      merge.finish(sums, segment, {});
+      p.stamps.mark_first(kStored);
+      return;
+    }
   }
   merge.finish_cluster(sums, segment, shared, space.warp_bytes, rank);
+  p.stamps.mark_first(kStored);
   static_assert(Config::kStages * 2 * Config::kUnitBytes >= kTileRows * (Config::kMergeStride * 4 + 8));
 #endif
 }

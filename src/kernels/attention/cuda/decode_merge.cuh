@@ -44,28 +44,38 @@ class SegmentEnd {
   }
 
 #if __CUDA_ARCH__ >= 900
-  // For a block of a cluster: every warp leaves its sums in its stages, which are free by now, and each block adds up
-  // some of the columns over all warps of all blocks. `warp_bytes` is the distance between two warps' stages.
+  // For a block of a cluster: its warps leave their sums in their stages, which are free by now, and every block gets
+  // its share of the columns of their sum at once; each adds up what it was sent, and nobody waits for readers. The
+  // cluster has arrived at its barrier once before. `warp_bytes` is the distance between two warps' stages.
   __device__ void finish_cluster(RowSums<kDim>& sums, const Segment& s, unsigned char* stages, int warp_bytes,
                                  int rank) {
     const int ranks = p_.ranks, thread = static_cast<int>(threadIdx.x), items = s.rows * kFours;
+    const int each = min(Config::kThreads, items) / ranks, at_once = each * ranks;  // items of a rank, and of all
     __syncwarp();
     leave_sums(sums, s, part_at(stages + thread / 32 * warp_bytes));
+    __syncthreads();
+    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");  // the others have started
+    if (thread < at_once) {
+      for (int first = 0; first + thread < items; first += at_once) {
+        const Sum sum = add_warps_of(stages, warp_bytes, (first + thread) / kFours, (first + thread) % kFours * 4);
+        send(sum, first + rank * each + thread % each, thread / each);
+      }
+    }
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-    const int source = thread % ranks, each = Config::kThreads / ranks;
-    for (int first = 0; first < items; first += Config::kThreads) {
-      const int item = first + rank * each + thread / ranks, row = item / kFours, column = item % kFours * 4;
+    p_.stamps.mark_first(kMet);
+    const int source = thread % ranks, own = thread / ranks;
+    for (int first = 0; first < items; first += at_once) {
+      const int item = first + rank * each + own;
+      const bool is_one = own < each && item < items;
       Sum sum;
-      if (item < items) sum = add_warps_of(source, stages, warp_bytes, row, column);
+      if (is_one) sum = received(first + source * each + own);
       for (int step = 1; step < ranks; step *= 2) {
         sum.add(__shfl_xor_sync(~0u, sum.largest, step), __shfl_xor_sync(~0u, sum.total, step),
                 {__shfl_xor_sync(~0u, sum.o.x, step), __shfl_xor_sync(~0u, sum.o.y, step),
                  __shfl_xor_sync(~0u, sum.o.z, step), __shfl_xor_sync(~0u, sum.o.w, step)});
       }
-      if (item < items && source == 0) store_result(s, row, column, sum.o, sum.total);
+      if (is_one && source == 0) store_result(s, item / kFours, item % kFours * 4, sum.o, sum.total);
     }
-    // A block's stages must outlive their readers, who have what they read: no fence for the results is needed.
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
   }
 #endif
 
@@ -129,37 +139,32 @@ class SegmentEnd {
     }
   }
 
-  // Four columns of a row, over the warps of one block of the cluster.
-  __device__ static Sum add_warps_of(int source, unsigned char* stages, int warp_bytes, int row, int column) {
-    float2 rows[Config::kWarps];
-    float4 o[Config::kWarps];
+  // Four columns of a row, over the warps of this block.
+  __device__ static Sum add_warps_of(unsigned char* stages, int warp_bytes, int row, int column) {
+    Sum sum;
 #pragma unroll
     for (int w = 0; w < Config::kWarps; ++w) {
       const Part part = part_at(stages + w * warp_bytes);
-      rows[w] = remote<float2>(part.rows + row, source);
-      o[w] = remote<float4>(part.o + Config::merge_at(row, column), source);
+      sum.add(part.rows[row].x, part.rows[row].y,
+              *reinterpret_cast<const float4*>(part.o + Config::merge_at(row, column)));
     }
-    Sum sum;
-#pragma unroll
-    for (int w = 0; w < Config::kWarps; ++w) sum.add(rows[w].x, rows[w].y, o[w]);
     return sum;
   }
 
-  // What another block of the cluster has at this address.
-  template <class T>
-  __device__ static T remote(const void* local, int rank) {
-    uint32_t address;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(local)), "r"(rank));
-    T x;
-    if constexpr (sizeof(T) == 8) {
-      asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(address) : "memory");
-    } else {
-      asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                   : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-                   : "r"(address)
-                   : "memory");
-    }
-    return x;
+  // Places of sums in the space where warps meet: all fours, then the largest scores and totals.
+  __device__ void send(const Sum& sum, int place, int rank) const {
+    uint32_t fours, rows;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(fours) : "r"(shared_address(o_)), "r"(rank));
+    rows = fours + Config::kReceived * 16 + place * 8;
+    fours += place * 16;
+    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(fours), "f"(sum.o.x), "f"(sum.o.y),
+                 "f"(sum.o.z), "f"(sum.o.w)
+                 : "memory");
+    asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(rows), "f"(sum.largest), "f"(sum.total) : "memory");
+  }
+  __device__ Sum received(int place) const {
+    const float2 row = reinterpret_cast<const float2*>(o_ + Config::kReceived * 4)[place];
+    return {row.x, row.y, reinterpret_cast<const float4*>(o_)[place]};
   }
 
   __device__ float2 whole_row(int row) const {  // its largest score and its total over the warps

@@ -105,20 +105,27 @@ int blocks_at_once(const DecodeEntry& entry) {
   return resident_blocks(reinterpret_cast<const void*>(entry.kernel), entry.threads, entry.shared_bytes);
 }
 
-// Where two blocks of the usual size would never meet on a multiprocessor, and their warps have work for long: a wide
-// block leaves no registers for the next kernel to start beside it.
-bool wants_wide(const CudaAttentionShape& s) {
+CudaAttentionPlan plan_entry(CudaAttentionPlan plan, bool wide) {
+  const DecodeEntry entry = decode_entry(plan.shape, wide);
+  if (entry.kernel == nullptr) return plan;
+  plan.wide = wide;
+  plan.grid = blocks_at_once(entry);
+  plan.threads = entry.threads;
+  plan.shared_bytes = entry.shared_bytes;
+  plan.stages = entry.stages;
+  if (plan.shape.kind == CudaAttentionKind::DecodeCluster) return plan_clusters(plan, entry);
+  plan.workspace_bytes = decode_workspace(plan.shape, plan.grid).end;
+  return plan;
+}
+
+// Clusters that are fewer than there is room for may share multiprocessors, two blocks on each, while others have none.
+// Wide blocks cannot; where warps have work for long they are worth it though their clusters may be half as large.
+bool wants_wide(const CudaAttentionPlan& usual) {
   constexpr int kWorthWide = 4;  // units of a warp
-  if (s.kind != CudaAttentionKind::DecodeCluster || s.invariant) return false;
+  const CudaAttentionShape& s = usual.shape;
   const DecodeEntry entry = decode_entry(s, true);
-  if (entry.kernel == nullptr || s.max_context <= kWorthWide * kUnit * kUsualWarps * most_ranks(s, kUsualWarps)) {
-    return false;
-  }
-  // Clusters, not blocks: one has its multiprocessors from a single group of them, and groups differ in size.
-  const int pairs = s.sequences * pairs_per_sequence(s), ranks = most_ranks(s, entry.warps);
-  const auto* kernel = reinterpret_cast<const void*>(entry.kernel);
-  return pairs * ranks <= blocks_at_once(entry) &&
-         resident_clusters(kernel, entry.threads, entry.shared_bytes, ranks) >= pairs;
+  return entry.kernel != nullptr && !s.invariant && s.max_context > kWorthWide * kUnit * kUsualWarps * usual.cluster &&
+         usual.grid <= blocks_at_once(entry);
 }
 
 CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {
@@ -127,16 +134,10 @@ CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {
   const bool counts = s.kind == CudaAttentionKind::Decode;
   if (counts && static_cast<size_t>(s.sequences) * static_cast<size_t>(pairs_per_sequence(s)) * 4 > kCounterSpace)
     return plan;
-  plan.wide = wants_wide(s);
-  const DecodeEntry entry = decode_entry(s, plan.wide);
-  if (entry.kernel == nullptr) return plan;
-  plan.grid = blocks_at_once(entry);
-  plan.threads = entry.threads;
-  plan.shared_bytes = entry.shared_bytes;
-  plan.stages = entry.stages;
-  if (s.kind == CudaAttentionKind::DecodeCluster) return plan_clusters(plan, entry);
-  plan.workspace_bytes = decode_workspace(s, plan.grid).end;
-  return plan;
+  const CudaAttentionPlan usual = plan_entry(plan, false);
+  if (counts || !usual.can_run() || !wants_wide(usual)) return usual;
+  const CudaAttentionPlan wide = plan_entry(plan, true);
+  return 2 * wide.grid >= usual.grid ? wide : usual;
 }
 
 CudaError launch_decode(const CudaAttentionPlan& plan, const CudaAttentionArgs& args, const CudaLaunch& launch) {
@@ -158,6 +159,7 @@ CudaError launch_decode(const CudaAttentionPlan& plan, const CudaAttentionArgs& 
   const DecodeEntry entry = decode_entry(s, plan.wide);
   p.deep = plan.stages > entry.stages;
   p.held_stages = plan.stages;
+  p.stamps = stamps_of_launch(static_cast<unsigned>(plan.grid));
   return launch_kernel(entry.kernel, dim3(static_cast<unsigned>(plan.grid)), plan.threads,
                        static_cast<size_t>(plan.shared_bytes), launch, p, plan.cluster);
 }

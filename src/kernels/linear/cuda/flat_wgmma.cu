@@ -4,6 +4,7 @@
 //
 // The depth of the pipeline is how much of the weights is under way per multiprocessor. Two stages are the classic
 // double buffering; memory this fast wants all of shared memory.
+#include "kernels/cuda/stamps.cuh"
 #include "kernels/linear/cuda/epilogue.cuh"
 #include "kernels/linear/cuda/families.h"
 #include "kernels/linear/cuda/launch_kernel.h"
@@ -26,8 +27,10 @@ struct WgmmaParams {
   int rows;                          // of a block: chosen so that the blocks divide evenly among the multiprocessors
   int stages, splits, token_blocks;
   int received;  // bytes up to where the other block of a pair puts its sums; 0: they are fetched from there
+  bool late;     // lets the next kernel in with its last copy, not at its start
   LinearOutput out;
   SharedNorm norm;
+  Stamps stamps;
 };
 
 // A block has 64 rows for each warpgroup at most; the products of those that it does not have are left aside. Behind
@@ -57,7 +60,9 @@ __device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensor
     arrive_expecting(pipe.full + i, pipe.stage_bytes);
     copy_box(pipe.stages + i * pipe.stage_bytes, weights, (begin + i) * kDepth, row, pipe.full + i, policy);
   }
+  p.stamps.mark(kAsked);
   wait_for_previous_kernel();
+  p.stamps.mark(kWaited);
   for (int i = 0; i < ahead; ++i) {
     copy_box(pipe.stages + i * pipe.stage_bytes + pipe.weight_bytes, x, (begin + i) * kDepth, token, pipe.full + i);
   }
@@ -74,10 +79,11 @@ __device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensor
       parity ^= 1;
     }
   }
+  if (p.late) let_next_kernel_start();
 }
 
 template <class T, int kTokens, int kGroups>
-__device__ __forceinline__ void multiply_stages(const Pipeline& pipe, int stages, int count,
+__device__ __forceinline__ void multiply_stages(const Pipeline& pipe, const WgmmaParams& p, int count,
                                                 float (&sums)[kTokens / 2]) {
   const int group = threadIdx.x / 128, lane = threadIdx.x % 32;
   int stage = 0, previous = 0;
@@ -85,6 +91,7 @@ __device__ __forceinline__ void multiply_stages(const Pipeline& pipe, int stages
   for (int i = 0; i < count; ++i) {
     const uint8_t* at = pipe.stages + stage * pipe.stage_bytes;
     wait_barrier(pipe.full + stage, parity);
+    p.stamps.mark_first(kLanded + i);
     const uint64_t a = matrix_descriptor(at + group * 64 * kRowBytes);
     const uint64_t b = matrix_descriptor(at + pipe.weight_bytes);
     begin_products();
@@ -96,7 +103,7 @@ __device__ __forceinline__ void multiply_stages(const Pipeline& pipe, int stages
     wait_products<1>();
     if (i > 0 && lane == 0) arrive(pipe.empty + previous);
     previous = stage;
-    if (++stage == stages) {
+    if (++stage == p.stages) {
       stage = 0;
       parity ^= 1;
     }
@@ -153,7 +160,8 @@ __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, 
     if (pushes) cluster_wait();  // the other block has started
     __syncthreads();
   };
-  let_next_kernel_start();
+  p.stamps.start();
+  if (!p.late) let_next_kernel_start();
   if (pushes) cluster_arrive();
   if (threadIdx.x == 0) {
     for (int i = 0; i < p.stages; ++i) {
@@ -179,7 +187,8 @@ __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, 
 #pragma unroll
     for (float& sum : sums) sum = 0;
     shared.prepare();
-    multiply_stages<T, kTokens, kGroups>(pipe, p.stages, end - begin, sums);
+    multiply_stages<T, kTokens, kGroups>(pipe, p, end - begin, sums);
+    p.stamps.mark_first(kMultiplied);
     wait_for_previous_kernel();
     all_are_done();  // partial sums take the place of the stages
     if (pushes) {
@@ -192,12 +201,14 @@ __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, 
     finish_tiles(partials, 1, p.rows / kTileRows, kTokens, row, token, p.splits, Shape::kThreads, p.out);
   } else if (pushes) {
     cluster_barrier();
+    p.stamps.mark_first(kMet);
     if (warp < 4 * kGroups) shared.run_pushed(partials, received, kTokens, scales);
   } else if (warp < 4 * kGroups) {
     shared.run(partials, kTokens, scales);
   } else {
     attend_finish(p.splits);
   }
+  p.stamps.mark_first(kStored);
 #endif
 }
 
@@ -313,6 +324,9 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cu
     params.received = static_cast<int>(shape.shared_bytes) - 1024;
     shape.shared_bytes += pushed;
   }
+  // Where blocks fill multiprocessors the next kernel's could start on the few that are left only, far too soon.
+  params.late = cut.alone;
+  params.stamps = stamps_of_launch(shape.grid.x);
   return launch_kernel(flat_wgmma<T, kTokens, kGroups, kHalf>, shape, step, weights, x, params);
 }
 

@@ -1,6 +1,7 @@
 // GEMV for one token in one wave: every warp of a grid that fits on the device at once takes the same number of rows,
 // and streams through them without a break. Warps never wait for each other once x is in shared memory, so that all
 // end together.
+#include "kernels/cuda/stamps.cuh"
 #include "kernels/linear/cuda/epilogue.cuh"
 #include "kernels/linear/cuda/families.h"
 #include "kernels/linear/cuda/launch_kernel.h"
@@ -24,6 +25,7 @@ struct RowsParams {
   float epsilon;
   int k, chunks, items;  // chunks of a row; items: outputs, of two rows each with gate_up
   LinearOutput out;
+  Stamps stamps;
 };
 
 template <class T>
@@ -159,12 +161,15 @@ template <class T, int kNormEach>
 __global__ void __launch_bounds__(kThreads, kBlocks) gemv_rows(const __grid_constant__ RowsParams p) {
   extern __shared__ __align__(16) uint8_t shared[];
   T* x = reinterpret_cast<T*>(shared);
+  p.stamps.start();
   RowStream<T> stream(p);
   uint4 ahead[kAhead];
 #pragma unroll
   for (int j = 0; j < kAhead; ++j) ahead[j] = stream.load(j);
   stream.next();
+  p.stamps.mark_first(kAsked);
   place_x<T, kNormEach>(p, x, p.chunks * kAhead * kStep);
+  p.stamps.mark_first(kWaited);
   let_next_kernel_start();
   int item = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32, chunk = item % p.chunks;
 #pragma unroll 1
@@ -185,6 +190,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) gemv_rows(const __grid_cons
       if (p.out.sum_squares != nullptr) atomicAdd(p.out.sum_squares, squares);
     }
   }
+  p.stamps.mark_first(kStored);
 }
 
 constexpr int kNormShort = 4, kNormLong = 8;
@@ -224,6 +230,7 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, const Cu
   shape.grid = dim3(static_cast<unsigned>(std::min<int64_t>(ceil_div(params.items, kWarps), kBlocks * limits.sms)));
   shape.threads = kThreads;
   shape.shared_bytes = static_cast<size_t>(params.chunks * kAhead * kStep) * sizeof(T);
+  params.stamps = stamps_of_launch(shape.grid.x);
   return launch_kernel(gemv_rows<T, kNormEach>, shape, step, params);
 }
 
