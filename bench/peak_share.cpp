@@ -17,11 +17,16 @@
 namespace millrace {
 namespace {
 
+// Of the instructions that a kernel's name tells.
+const Peak& peak_of(std::string_view kernel) {
+  const auto has = [&](std::string_view part) { return kernel.find(part) != std::string_view::npos; };
 #if defined(__aarch64__)
-const Peak& kPeak = kI8mmPeaks[0];
+  return has("dotprod") ? kDotprodPeaks[0] : kI8mmPeaks[0];
 #else
-const Peak& kPeak = kAmxPeaks[0];
+  if (has("avx2")) return kAvx2Peaks[0];
+  return has("vnni") ? kAvx512Peaks[1] : kAmxPeaks[0];
 #endif
+}
 
 constexpr int kTurns = 60;
 
@@ -38,9 +43,9 @@ double median(std::vector<double> values) {
 }
 
 // Operations in a second of all threads with nothing but products; `rounds` take about half a millisecond.
-double peak_rate(ThreadPool& pool, int64_t rounds) {
-  const double seconds = seconds_of([&] { pool.run([&](int) { kPeak.run(rounds); }); });
-  return kPeak.ops_per_round * static_cast<double>(rounds * pool.size()) / seconds;
+double peak_rate(const Peak& peak, ThreadPool& pool, int64_t rounds) {
+  const double seconds = seconds_of([&] { pool.run([&](int) { peak.run(rounds); }); });
+  return peak.ops_per_round * static_cast<double>(rounds * pool.size()) / seconds;
 }
 
 void compare(const LinearKernel& kernel, const char* text, const Hardware& hardware, ThreadPool& pool) {
@@ -59,14 +64,16 @@ void compare(const LinearKernel& kernel, const char* text, const Hardware& hardw
   args.x = {DType::F32, m, k, k, reinterpret_cast<std::byte*>(x.data())};
   args.y = {DType::F32, m, n, n, reinterpret_cast<std::byte*>(y.data())};
 
+  const Peak& products = peak_of(kernel.name());
   int64_t rounds = 256;
-  while (seconds_of([&] { kPeak.run(rounds); }) < 2.5e-4) rounds *= 2;
+  while (seconds_of([&] { products.run(rounds); }) < 2.5e-4) rounds *= 2;
   std::vector<double> peaks, rates, shares;
   for (int turn = 0; turn < kTurns; ++turn) {
-    const double before = peak_rate(pool, rounds);
+    const double before = peak_rate(products, pool, rounds);
     args.weights = weights.next();
     const double seconds = seconds_of([&] { kernel.run(args, {&pool, scratch, {}, &hardware}); });
-    const double peak = (before + peak_rate(pool, rounds)) / 2, rate = 2.0 * double(n * k) * double(m) / seconds;
+    const double peak = (before + peak_rate(products, pool, rounds)) / 2,
+                 rate = 2.0 * double(n * k) * double(m) / seconds;
     peaks.push_back(peak);
     rates.push_back(rate);
     shares.push_back(rate / peak);

@@ -136,7 +136,7 @@ Rounding rounding_of(DType format, const LinearKernel& kernel) {
 
 // These prompt kernels round weights too: 256 elements to a scale.
 bool requantizes(const LinearKernel& kernel) {
-  return named(kernel, {"full_i8mm", "full_dotprod", "full_neon", "full_amx_int8"});
+  return named(kernel, {"full_i8mm", "full_dotprod", "full_neon", "full_amx_int8", "full_vnni_int8"});
 }
 
 struct Buffer {  // 64-byte aligned

@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace millrace {
+namespace {
+
+constexpr int64_t kVectorsWorthARegion = 128;  // of queries, to be added up: ten microseconds
+
+}  // namespace
 
 bool FlashAttention::can_run(const Problem& problem, const Hardware& hardware) const {
   return is_kv_dtype(problem.kv, problem.head_dim) && method_.can_run(problem, hardware);
@@ -37,7 +42,7 @@ void FlashAttention::run(const Args& args, const Executor& executor) const {
       run_chunk(args, schedule, space, executor.workspace, worker, static_cast<int>(i));
     }
   });
-  join(args, schedule, space, executor.workspace);
+  join(args, schedule, space, executor);
 }
 
 void FlashAttention::run_chunk(const Args& args, const AttentionSchedule& schedule, const AttentionWorkspace& space,
@@ -55,23 +60,36 @@ void FlashAttention::run_chunk(const Args& args, const AttentionSchedule& schedu
   });
 }
 
-// Adds up the tiles that were cut: the first part lies on side 1 of its chunk, the others on side 0 of later ones.
+// Adds up the tiles that were cut, each by one worker: by itself one would take as long for those of a prompt as all of
+// them for everything else.
 void FlashAttention::join(const Args& args, const AttentionSchedule& schedule, const AttentionWorkspace& space,
-                          std::byte* memory) const {
+                          const Executor& executor) const {
   const int group = args.heads / args.kv.kv_heads;
+  int64_t vectors = 0;
   for (int chunk = 0; chunk < schedule.chunks(); ++chunk) {
-    Partial& first = space.partial(memory, chunk, 1);
-    if (!first.used) continue;
-    const QueryTile& tile = first.piece.tile;
-    for (bool last = false; !last;) {
-      const Partial& part = space.partial(memory, ++chunk, 0);
-      if (!part.used) continue;
-      method_.merge(first, part, tile.rows * tile.kv_heads * group, space.stride);
-      last = part.piece.last();
-    }
-    method_.write_out(args, tile, first, space.stride);
-    --chunk;  // the tile's last chunk may begin another one
+    const Partial& first = space.partial(executor.workspace, chunk, 1);
+    if (first.used) vectors += int64_t{first.piece.tile.rows} * first.piece.tile.kv_heads * group;
   }
+  const auto some = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) join_tile(args, space, executor.workspace, static_cast<int>(i));
+  };
+  if (vectors < kVectorsWorthARegion) return some(0, schedule.chunks());
+  executor.pool->parallel_for(schedule.chunks(), 1, some);
+}
+
+// The tile whose first part a chunk has on side 1, if it has one; the others lie on side 0 of later chunks.
+void FlashAttention::join_tile(const Args& args, const AttentionWorkspace& space, std::byte* memory, int chunk) const {
+  Partial& first = space.partial(memory, chunk, 1);
+  if (!first.used) return;
+  const QueryTile& tile = first.piece.tile;
+  const int64_t vectors = int64_t{tile.rows} * tile.kv_heads * (args.heads / args.kv.kv_heads);
+  for (bool last = false; !last;) {
+    const Partial& part = space.partial(memory, ++chunk, 0);
+    if (!part.used) continue;
+    method_.merge(first, part, vectors, space.stride);
+    last = part.piece.last();
+  }
+  method_.write_out(args, tile, first, space.stride);
 }
 
 }  // namespace millrace

@@ -34,7 +34,8 @@ class FlashAttention : public AttentionKernel {
   void run_chunk(const Args& args, const AttentionSchedule& schedule, const AttentionWorkspace& space,
                  std::byte* memory, int worker, int chunk) const;
   void join(const Args& args, const AttentionSchedule& schedule, const AttentionWorkspace& space,
-            std::byte* memory) const;
+            const Executor& executor) const;
+  void join_tile(const Args& args, const AttentionWorkspace& space, std::byte* memory, int chunk) const;
 
   const FlashMethod method_;
 };

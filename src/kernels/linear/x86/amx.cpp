@@ -1,5 +1,6 @@
 // AMX: 16 rows of weights with 16 rows of x, 64 bytes of each, in one instruction.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <new>
@@ -37,8 +38,9 @@ std::span<const Rows8Method> amx_methods() {
        .isa = Isa::Amx,
        .min_m = 2,
        .tile_rows = 32,
+       .quantized_rows = 16,
        .x_bytes = int8_x_bytes,
-       .quantize = quantize_for_int8,
+       .quantize = quantize_for_int8<false>,
        .scratch_bytes = kInt8Bytes,
        .strips_per_panel = kInt8Strips,
        .multiply = within_piece<amx_int8_panels>,

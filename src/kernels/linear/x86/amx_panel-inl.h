@@ -124,18 +124,18 @@ void convert_x(const LinearArgs& args, int64_t m_begin, int64_t m_end, std::byte
 
 // Registers 0 to 3 hold the results, 4 and 5 x, 6 and 7 weights.
 template <bool second>
-MR_INLINE inline void multiply_tiles(const AmxGroup* w, const AmxXBlock* x, Stretch stretch, AmxSums& sums) {
+MR_INLINE inline void multiply_tiles(const AmxGroup* w, const AmxXBlock* x, Stretch stretch, BlockSums& sums) {
   if (stretch.first == 0) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
   } else {
-    _tile_loadd(0, sums.tiles[0][0], 64);
-    _tile_loadd(1, sums.tiles[0][1], 64);
+    _tile_loadd(0, sums.rows[0], sizeof sums.rows[0]);
+    _tile_loadd(1, sums.rows[0] + 16, sizeof sums.rows[0]);
     if constexpr (second) {
-      _tile_loadd(2, sums.tiles[1][0], 64);
-      _tile_loadd(3, sums.tiles[1][1], 64);
+      _tile_loadd(2, sums.rows[16], sizeof sums.rows[0]);
+      _tile_loadd(3, sums.rows[16] + 16, sizeof sums.rows[0]);
     }
   }
   for (int64_t g = 0; g < stretch.count; ++g, ++w, ++x) {
@@ -150,12 +150,7 @@ MR_INLINE inline void multiply_tiles(const AmxGroup* w, const AmxXBlock* x, Stre
       _tile_dpbf16ps(3, 5, 7);
     }
   }
-  _tile_stored(0, sums.tiles[0][0], 64);
-  _tile_stored(1, sums.tiles[0][1], 64);
-  if constexpr (second) {
-    _tile_stored(2, sums.tiles[1][0], 64);
-    _tile_stored(3, sums.tiles[1][1], 64);
-  }
+  store_tiles<second>(sums.rows);
 }
 
 struct AmxMicro {
@@ -165,7 +160,7 @@ struct AmxMicro {
   static constexpr int kRows = 32;
   static constexpr int64_t kJoined = 4, kStrips = 4, kGroups = MR_AMX_GROUPS;
   static constexpr int64_t kSums = kMostPanels * (MR_PANEL_ROWS + kRows - 1) / kRows;  // of one piece of work
-  static constexpr size_t kBytes = kSums * sizeof(AmxSums) + kGroups * sizeof(AmxGroup);
+  static constexpr size_t kBytes = kSums * sizeof(BlockSums) + kGroups * sizeof(AmxGroup);
 
   template <class Format>
   MR_INLINE static void unpack(const typename Format::Block& block, int g, int which, AmxGroup& to) {
@@ -182,11 +177,11 @@ template <class Format>
 void multiply_amx(const LinearArgs& args, const std::byte* x, std::byte* scratch, const Rows8Piece& piece) {
   const int64_t groups = (args.weights->k + 31) / 32;
   const int64_t most = even_stretch(groups, AmxMicro::kGroups, Format::kGroups);
-  auto* sums = reinterpret_cast<AmxSums*>(scratch);
+  auto* sums = reinterpret_cast<BlockSums*>(scratch);
   auto* panel = reinterpret_cast<AmxGroup*>(sums + AmxMicro::kSums);
   for (Stretch stretch{0, 0}; stretch.first < groups; stretch.first += most) {
     stretch.count = std::min(most, groups - stretch.first);
-    AmxSums* sum = sums;
+    BlockSums* sum = sums;
     for (int64_t strip = piece.strip_begin; strip < piece.strip_end; strip += AmxMicro::kStrips) {
       unpack_panel<AmxMicro, Format>(*args.weights, stretch, strip,
                                      std::min(strip + AmxMicro::kStrips, piece.strip_end), panel);

@@ -1,8 +1,7 @@
-// What the AMX kernels share: the tile registers, and the results of 32 rows of weights by 32 rows of x. Included
-// inside a target region.
+// The tile registers of the AMX kernels. Included inside a target region.
 #pragma once
 
-#include "kernels/linear/x86/epilogue-inl.h"
+#include "kernels/linear/x86/block_sums-inl.h"
 #include "kernels/simd/amx-inl.h"
 
 class Tiles {  // the registers, while it lives
@@ -12,28 +11,13 @@ class Tiles {  // the registers, while it lives
   Tiles(const Tiles&) = delete;
 };
 
-// Results of 32 rows of weights and 32 rows of x. Kept here between the stretches of k: the rows of y lie far apart,
-// often by a power of two, and would push each other out of the caches.
-struct alignas(64) AmxSums {
-  float tiles[2][2][16][16];  // [tile of x][tile of weights]
-};
-
-// As write_eight, of a whole sum.
-MR_INLINE inline void write_sixteen(const LinearArgs& args, int64_t m, int64_t n, __m512 sums) {
-  if (n + 16 > columns_of(args)) {
-    write_eight(args, m, n, _mm512_castps512_ps256(sums), true);
-    return write_eight(args, m, n + 8, _mm512_extractf32x8_ps(sums, 1), true);
-  }
-  float* y = args.y.row<float>(m) + n;
-  if (args.bias != nullptr) sums = _mm512_add_ps(sums, _mm512_loadu_ps(args.bias + n));
-  if (args.accumulate) sums = _mm512_add_ps(sums, _mm512_loadu_ps(y));
-  _mm512_storeu_ps(y, sums);
-}
-
-inline void write_sums(const LinearArgs& args, const AmxSums& sums, int64_t strip, int64_t row, int64_t rows) {
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t i = 0; i < 2; ++i) {
-      write_sixteen(args, row + r, (strip + 2 * i) * kPackedRows, _mm512_load_ps(sums.tiles[r / 16][i][r % 16]));
-    }
+// Registers 0 to 3: 32 rows of x, or 16, by 32 rows of weights.
+template <bool second, class Number>
+MR_INLINE inline void store_tiles(Number (&rows)[32][32]) {
+  _tile_stored(0, rows[0], sizeof rows[0]);
+  _tile_stored(1, rows[0] + 16, sizeof rows[0]);
+  if constexpr (second) {
+    _tile_stored(2, rows[16], sizeof rows[0]);
+    _tile_stored(3, rows[16] + 16, sizeof rows[0]);
   }
 }
