@@ -358,6 +358,33 @@ INSTANTIATE_TEST_SUITE_P(Formats, LinearTest, testing::ValuesIn([] {
                          }()),
                          [](const auto& info) { return std::string(name(info.param)); });
 
+// Products of halves that leave the range of f16 are no reason for an infinite y, and small elements of x count beside
+// a large one.
+TEST(Linear, LargeWeightsAndSpikesInF16) {
+  std::mt19937 rng(std::random_device{}());
+  const Hardware hardware = detect_cpu(2);
+  ThreadPool pool(2);
+  for (const float largest : {0.1f, 100.0f, 60000.0f}) {
+    Fixture f(DType::F16, {41, 200}, 1, rng);
+    std::uniform_real_distribution<float> weight(-largest, largest);
+    for (size_t i = 0; i < f.weights.size(); i += 2) {
+      const uint16_t half = f32_to_f16(weight(rng));
+      std::memcpy(&f.weights[i], &half, sizeof half);
+    }
+    f.x[rng() % f.x.size()] = 1000;
+    const auto product = f.product_with(f.x);
+    const LinearWeights weights{f.format, f.n, f.k, &rows_layout(), f.weights.data()};
+    for (const auto* kernel : cpu_linear_kernels()) {
+      const LinearProblem problem{f.format, rows_layout().name(), Precision::Fast, false, f.n, f.k, 1};
+      if (!kernel->can_run(problem, hardware)) continue;
+      SCOPED_TRACE(std::string(kernel->name()));
+      const auto y = run(f, 1, weights, {kernel, hardware, pool, false, false}, problem);
+      // What one weight may add, of which one is beside the spike.
+      for (size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y[i], product[i], 1e-3 * 1000 * largest);
+    }
+  }
+}
+
 TEST(Linear, BucketsGrowByAThirdOrAHalf) {
   for (int64_t m = 1; m <= 8; ++m) EXPECT_EQ(bucket_rows(m), m);
   EXPECT_EQ(bucket_rows(9), 12);
