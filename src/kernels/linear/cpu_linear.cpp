@@ -5,7 +5,7 @@
 #include "kernels/linear/rows8/rows8.h"
 #if defined(__aarch64__)
 #include "kernels/linear/arm/arm.h"
-#include "kernels/linear/arm/fhm.h"
+#include "kernels/linear/arm/half_rows.h"
 #elif defined(__x86_64__)
 #include "kernels/linear/x86/x86.h"
 #endif
@@ -40,6 +40,7 @@ KernelList<LinearOp> cpu_linear_kernels() {
   for (const auto& kernel : rows8_kernels()) all.push_back(&kernel);
 #if defined(__aarch64__)
   all.push_back(fhm_linear());
+  all.push_back(fp16_linear());
 #endif
   for (const auto* kernel : plain_linear_kernels()) all.push_back(kernel);
   for (const auto* kernel : exact_linear_kernels()) all.push_back(kernel);

@@ -4,7 +4,7 @@ set(LINEAR_SOURCES
   linear/rows8/layout.cpp linear/rows8/kernel.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   list(APPEND LINEAR_SOURCES linear/arm/bf16.cpp linear/arm/i8mm.cpp linear/arm/dotprod.cpp linear/arm/neon.cpp
-    linear/arm/fhm.cpp)
+    linear/arm/half_rows.cpp linear/arm/fhm.cpp linear/arm/fp16.cpp)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
   list(APPEND LINEAR_SOURCES linear/x86/amx.cpp linear/x86/vnni.cpp linear/x86/avx2.cpp)
 endif()

@@ -48,11 +48,10 @@ MR_INLINE inline void top_nibbles(const Nibbles& nibbles, int half, Weights& w) 
   });
 }
 
-// The low bits of `first` from `keep` down, then those of `second` from `take` down, on top of the byte. Where more of
-// `second` comes along than belongs there, the caller cuts it off.
-template <int keep, int take>
-MR_INLINE inline uint8x16_t low_bits(uint8x16_t first, uint8x16_t second) {
-  return vsriq_n_u8(vshlq_n_u8(first, 8 - keep), vshlq_n_u8(second, 8 - take), keep);
+// `high` moved up by `up` bits, and below that the low bits of `low`.
+template <int up>
+MR_INLINE inline uint8x16_t above(uint8x16_t high, uint8x16_t low) {
+  return vsliq_n_u8(low, high, up);
 }
 MR_INLINE inline int8x16_t top(uint8x16_t v, uint8_t mask) {
   return vreinterpretq_s8_u8(vandq_u8(v, vdupq_n_u8(mask)));
@@ -64,8 +63,8 @@ MR_INLINE inline void top_threes(const Threes& threes, int half, Weights& w) {
     w[2 * i] = top(v[i], 0xe0);
     w[2 * i + 1] = top(vshlq_n_u8(v[i], 3), 0xe0);
   });
-  w[6] = top(low_bits<2, 2>(v[0], v[1]), 0xe0);
-  w[7] = vreinterpretq_s8_u8(low_bits<1, 2>(v[1], v[2]));
+  w[6] = top(above<6>(v[0], vshlq_n_u8(v[1], 4)), 0xe0);
+  w[7] = vreinterpretq_s8_u8(above<7>(v[1], vshlq_n_u8(v[2], 5)));
 }
 
 MR_INLINE inline void top_fives(const Fives& fives, int half, Weights& w) {
@@ -74,10 +73,9 @@ MR_INLINE inline void top_fives(const Fives& fives, int half, Weights& w) {
     v[i] = load_half(fives[i], half);
     w[i] = top(v[i], 0xf8);
   });
-  w[5] = top(low_bits<3, 3>(v[0], v[1]), 0xf8);
-  w[6] = top(low_bits<3, 3>(v[2], v[3]), 0xf8);
-  const uint8x16_t most = low_bits<3, 1>(v[4], v[1]);
-  w[7] = vreinterpretq_s8_u8(vsriq_n_u8(most, vshlq_n_u8(v[3], 7), 4));
+  w[5] = top(above<5>(v[0], vshlq_n_u8(v[1], 2)), 0xf8);
+  w[6] = top(above<5>(v[2], vshlq_n_u8(v[3], 2)), 0xf8);
+  w[7] = vreinterpretq_s8_u8(above<5>(v[4], above<4>(v[1], vshlq_n_u8(v[3], 3))));
 }
 
 MR_INLINE inline void top_sixes(const Sixes& sixes, int half, Weights& w) {
@@ -87,8 +85,7 @@ MR_INLINE inline void top_sixes(const Sixes& sixes, int half, Weights& w) {
       v[i] = load_half(sixes[3 * p + i], half);
       w[4 * p + i] = top(v[i], 0xfc);
     });
-    const uint8x16_t most = low_bits<2, 2>(v[0], v[1]);
-    w[4 * p + 3] = vreinterpretq_s8_u8(vsriq_n_u8(most, vshlq_n_u8(v[2], 6), 4));
+    w[4 * p + 3] = vreinterpretq_s8_u8(above<6>(v[0], above<4>(v[1], vshlq_n_u8(v[2], 2))));
   });
 }
 

@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kElementsWorthARegion = 1 << 14;  // a few microseconds of quantizing
 
 constexpr int64_t kPiecesPerThread = MR_PIECES;
-constexpr double kOutgrown = 0.9;                // of its share of the bandwidth
+constexpr double kOutgrown = 0.78;               // of its share of the bandwidth
 constexpr double kFlopsToQuantize = 40;          // an element of x
 constexpr double kProductsOfAResult = 150;       // that scaling and writing it takes as long as, in prompts
 constexpr int64_t kRowsInCache = MR_PANEL_ROWS;  // of x, for one stretch of k
@@ -127,8 +127,7 @@ bool Rows8Kernel::can_run(const Problem& p, const Hardware& hardware) const {
 
 double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) const {
   const Ceilings& ceilings = hardware.ceilings;
-  const bool outgrown =
-      method_.outgrown_with && (hardware.isa.has(*method_.outgrown_with) || p.format == DType::Q8_0);
+  const bool outgrown = method_.outgrown_with && hardware.isa.has(*method_.outgrown_with);
   const double bytes_us = reading_us(p, method_.memory_share * (outgrown ? kOutgrown : 1), hardware);
   // Panels are unpacked once for all rows, strips again for every tile of them.
   const double times = method_.strips_per_panel > 0 ? 1 : double(ceil_div(p.m, method_.tile_rows));

@@ -35,11 +35,12 @@ class StripStreams {
         end_(block_ + blocks_) {}
 
   MR_INLINE bool more() const { return block_ != end_; }
+  MR_INLINE bool more_than(int64_t count) const { return end_ - block_ > count; }
   MR_INLINE const Block& block(int stream) const { return block_[stream * blocks_]; }
-  MR_INLINE void next() { ++block_; }
+  MR_INLINE void next(int64_t count = 1) { block_ += count; }
 
-  // Part `g` of the block: one of as many as it has groups, so that the fetches come evenly.
-  template <Ahead ahead = kAhead>
+  // Part `g` of the block: one of as many as it has groups, so that the fetches come evenly. Or several blocks.
+  template <Ahead ahead = kAhead, int count = 1>
   MR_INLINE void prefetch(int g = 0) const {
     constexpr int64_t kBytes = Format::kGroups == 1 ? ahead.small : ahead.k;
     constexpr int64_t kBlocks = (kBytes + int64_t{sizeof(Block)} - 1) / int64_t{sizeof(Block)};
@@ -47,12 +48,14 @@ class StripStreams {
     const Block* next = block_ + kBlocks + (within ? 0 : (streams - 1) * blocks_);
     unrolled<streams>([&](auto stream) MR_INLINE {
       const auto* bytes = reinterpret_cast<const char*>(next + stream * blocks_) + g * kPart;
-      unrolled<kPart / 64>([&](auto line) MR_INLINE { __builtin_prefetch(bytes + 64 * line, 0, ahead.cache); });
+      unrolled<kLines<count>>([&](auto line) MR_INLINE { __builtin_prefetch(bytes + 64 * line, 0, ahead.cache); });
     });
   }
 
  private:
-  static constexpr int kPart = (sizeof(Block) / Format::kGroups + 63) / 64 * 64;
+  template <int count>
+  static constexpr int kLines = (count * sizeof(Block) / Format::kGroups + 63) / 64;  // of so many parts
+  static constexpr int kPart = kLines<1> * 64;
 
   int64_t blocks_;
   const Block *block_, *end_;

@@ -30,11 +30,11 @@
 #endif
 
 #ifndef MR_NEAR_SMALL_AHEAD
-#define MR_NEAR_SMALL_AHEAD 1024
+#define MR_NEAR_SMALL_AHEAD 512
 #endif
 
 #ifndef MR_NEAR_K_AHEAD
-#define MR_NEAR_K_AHEAD 1536
+#define MR_NEAR_K_AHEAD 1024
 #endif
 
 #ifndef MR_PANEL_STRIPS
