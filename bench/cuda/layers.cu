@@ -1,8 +1,8 @@
-// Decoder layers of a decode step with 16-bit weights: attention, then the linear layers up to the next one's qkv, with
-// several choices of kernels. Microseconds for each layer of the model, weights and KV cold, inside a graph, norms
+// Decoder layers of a decode step: attention, then the linear layers up to the next one's qkv, with several choices of
+// kernels. Microseconds for each layer of the model, weights and KV cold, inside a graph, norms
 // shared. What a kernel takes among others is not what it takes alone: its ends overlap with theirs, or do not.
 //
-//   layers [m=1,8,32,64] [depth=1030] [model=8B]
+//   layers [m=1,8,32,64] [depth=1030] [model=8B] [format=bf16|q4_0|q4_k]
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -49,8 +49,9 @@ struct Call {
 
 class Step {
  public:
-  Step(const Model& model, const CudaLimits& limits, int m, int depth, cudaStream_t stream)
+  Step(const Model& model, DType format, const CudaLimits& limits, int m, int depth, cudaStream_t stream)
       : model_(model),
+        format_(format),
         limits_(limits),
         m_(m),
         depth_(depth),
@@ -61,6 +62,7 @@ class Step {
         tables_(size_t{1} << 20),
         weights_(kLayers * bytes_of_layer()),
         kv_(kLayers * 2 * bytes_of_keys()) {
+    // As bits of quantized weights these are nibbles of all kinds, and scales that are finite.
     for (DeviceBuffer* buffer : {&weights_, &kv_}) {
       fill_random<<<1024, 256, 0, stream>>>(buffer->as<__nv_bfloat16>(), buffer->bytes() / 2, 1, 0.05f);
     }
@@ -71,7 +73,9 @@ class Step {
   }
 
   size_t bytes_of_layer() const {
-    return size_t(model_.hidden) * size_t(model_.hidden + 3 * model_.feed + model_.qkv()) * 2;
+    const int h = model_.hidden, feed = model_.feed;
+    return packed_linear_bytes(format_, h, h) + packed_linear_bytes(format_, 2 * feed, h) +
+           packed_linear_bytes(format_, h, feed) + packed_linear_bytes(format_, model_.qkv(), h);
   }
   size_t bytes_of_keys() const { return size_t(m_) * pages_ * kPage * model_.kv_dim() * 2; }
   double roof_us() const { return double(bytes_of_layer() + 4.0 * m_ * depth_ * model_.kv_dim()) / 4.45e6; }
@@ -168,11 +172,11 @@ class Step {
   std::array<Call, 4> layer(int index, bool shares) const {
     const int h = model_.hidden;
     const Rows r = rows();
-    auto* at = weights_.as<__nv_bfloat16>() + bytes_of_layer() / 2 * size_t(index);
+    auto* at = weights_.as<uint8_t>() + bytes_of_layer() * size_t(index);
     std::array<Call, 4> calls;
     size_t count = 0;
     const auto add = [&](int n, int k, const void* x, void* y, DType type, bool accumulate, bool gated) {
-      Call call{{DType::BF16, DType::BF16, type, n, k, m_, accumulate, gated}, {}};
+      Call call{{format_, DType::BF16, type, n, k, m_, accumulate, gated}, {}};
       call.args.x = x;
       call.args.x_stride = k;
       call.args.weights = at;
@@ -182,7 +186,7 @@ class Step {
       if (shares && accumulate) call.args.ahead = {r.norm, r.scaled, h, r.squares};
       if (shares && !accumulate) call.args.squares = r.squares;
       if (!shares && !accumulate) call.args.norm = r.norm, call.args.x = r.hidden;
-      at += size_t(n) * size_t(k);
+      at += packed_linear_bytes(format_, n, k);
       calls[count++] = call;
     };
     add(h, h, r.attended, r.hidden, DType::F32, true, false);
@@ -193,6 +197,7 @@ class Step {
   }
 
   Model model_;
+  DType format_;
   CudaLimits limits_;
   int m_, depth_, pages_;
   cudaStream_t stream_;
@@ -202,14 +207,17 @@ class Step {
 };
 
 constexpr CudaAttentionKind kCluster = CudaAttentionKind::DecodeCluster, kLine = CudaAttentionKind::Decode;
-constexpr const char *kRows = "gemv-rows", *kDeep = "wgmma-deep", *kHalf = "wgmma", *kNarrow = "wgmma-narrow";
+constexpr const char *kRows = "gemv-rows", *kDeep = "wgmma-deep", *kHalf = "wgmma", *kNarrow = "wgmma-narrow",
+                     *kPacked = "packed-gemv";
 constexpr Way kWays[] = {
     {"cluster", &kCluster, {}},
     {"line", &kLine, {}},
     {"rows", nullptr, {kRows, kRows, kRows, kRows}},
+    {"packed", nullptr, {kPacked, kPacked, kPacked, kPacked}},
     {"deep", nullptr, {kDeep, kDeep, kDeep, kDeep}},
     {"deep, half for gate+up", nullptr, {kDeep, kHalf, kDeep, kDeep}},
     {"cluster, rows", &kCluster, {kRows, kRows, kRows, kRows}},
+    {"cluster, packed", &kCluster, {kPacked, kPacked, kPacked, kPacked}},
     {"cluster, deep", &kCluster, {kDeep, kDeep, kDeep, kDeep}},
     {"line, deep", &kLine, {kDeep, kDeep, kDeep, kDeep}},
     {"cluster, half for gate+up", &kCluster, {kDeep, kHalf, kDeep, kDeep}},
@@ -227,6 +235,7 @@ int main(int argc, char** argv) {
   std::vector<int> ms{1, 8, 32, 64};
   int depth = 1030;
   std::string only;
+  DType format = DType::BF16;
   for (int i = 1; i < argc; ++i) {
     if (std::strncmp(argv[i], "m=", 2) == 0) {
       ms.clear();
@@ -235,6 +244,8 @@ int main(int argc, char** argv) {
       depth = std::atoi(argv[i] + 6);
     } else if (std::strncmp(argv[i], "model=", 6) == 0) {
       only = argv[i] + 6;
+    } else if (std::strncmp(argv[i], "format=q4_", 10) == 0) {
+      format = std::strcmp(argv[i] + 10, "k") == 0 ? DType::Q4_K : DType::Q4_0;
     }
   }
   cudaDeviceProp device;
@@ -247,7 +258,7 @@ int main(int argc, char** argv) {
   for (const Model& model : kModels) {
     if (!only.empty() && only != model.name) continue;
     for (const int m : ms) {
-      Step step(model, limits, m, depth, stream);
+      Step step(model, format, limits, m, depth, stream);
       std::printf("%s, m=%d, depth %d: %.1f us at 4.45 TB/s\n ", model.name, m, depth, step.roof_us());
       for (const Way& way : kWays) {
         const double us = step.us(way);
