@@ -77,12 +77,6 @@ struct PackedGemvParams {
   LinearOutput out;
 };
 
-// The next kernel is let in before x is there, so that its rings are full when this one ends.
-__device__ __forceinline__ void wait_for_input() {
-  let_next_kernel_start();
-  wait_for_previous_kernel();
-}
-
 // A warp's part of the squares of x, for norm_factor().
 __device__ __forceinline__ void leave_squares(float* squares, float sum) {
   const int warp = warp_index();  // a shuffle, too: of all lanes
@@ -103,7 +97,7 @@ __device__ __forceinline__ float squares_from(const SharedNorm& norm, int first)
 template <DType kFormat, int kEach>
 __device__ __forceinline__ void place_plain(const PackedGemvParams& p, const GemvX<kFormat>& staged, float* squares) {
   const int warp = warp_index(), lane = threadIdx.x % 32;
-  wait_for_input();
+  wait_for_previous_kernel();
   // Asked for before x, and wanted behind it.
   const bool shares = p.shared.squares != nullptr;
   const int part = static_cast<int>(threadIdx.x);
@@ -138,7 +132,7 @@ __device__ __forceinline__ void place_normed(const PackedGemvParams& p, const Ge
   for (int e = 0; e < kEach; ++e) {
     weights[e] = column(e) < p.k ? EightFloats::load(p.norm + column(e)) : EightFloats{};
   }
-  wait_for_input();
+  wait_for_previous_kernel();
 #pragma unroll
   for (int e = 0; e < kEach; ++e) {
     x[e] = column(e) < p.k ? EightFloats::load(static_cast<const float*>(p.x) + column(e)) : EightFloats{};
@@ -219,8 +213,13 @@ class TileOutputs {
   __device__ __forceinline__ float bias(int row) const { return out_.bias != nullptr ? out_.bias[row] : 0.f; }
   __device__ __forceinline__ float total(const float* from) const {
     float sum = 0;
+    if (parts_ == kRingWarps) {
 #pragma unroll  // all of them are read at once
-    for (int part = 0; part < kRingWarps; ++part) sum += part < parts_ ? from[part * kTileRows] : 0.f;
+      for (int part = 0; part < kRingWarps; ++part) sum += from[part * kTileRows];
+    } else {
+#pragma unroll 1
+      for (int part = 0; part < parts_; ++part) sum += from[part * kTileRows];
+    }
     return sum;
   }
 
@@ -261,9 +260,26 @@ struct GemvSpace {
   }
 };
 
+// A unit in registers. Where there are enough of them it is there before x is, and the ring fetches one more.
+template <DType kFormat>
+struct HeldUnit {
+  static constexpr bool kAhead = kFormat == DType::Q4_0;
+  UnitFragment<kFormat> unit;
+  RunScales<kFormat> scales;
+
+  template <class Ring>
+  __device__ __forceinline__ void take(Ring& ring, int lane) {
+    const uint8_t* from = ring.wait();
+    unit.load_bits(from, lane);
+    scales.load(from, lane);
+    ring.refill();
+  }
+};
+
 // A block's tiles, once x is there; kKept of them before their sums are stored.
 template <DType kFormat, int kKept, class Ring>
-__device__ __forceinline__ void multiply_tiles(const PackedGemvParams& p, Ring& ring, const GemvSpace<kFormat>& space) {
+__device__ __forceinline__ void multiply_tiles(const PackedGemvParams& p, Ring& ring, HeldUnit<kFormat>& held,
+                                               const GemvSpace<kFormat>& space) {
   const int lane = threadIdx.x % 32, block = static_cast<int>(blockIdx.x), tiles = p.shares.count(block);
   const TileOutputs outputs(p.out, p.shared.ahead, p.shares.first(block), space.parts);
   UnitPlace place(warp_index(), p.units);
@@ -277,15 +293,12 @@ __device__ __forceinline__ void multiply_tiles(const PackedGemvParams& p, Ring& 
 #pragma unroll 1
     while (place.tile < end) {
       if (!same) own.load(space.staged, place.unit, lane);
-      const uint8_t* from = ring.wait();
-      UnitFragment<kFormat> unit;
-      RunScales<kFormat> scales;
-      unit.load_bits(from, lane);
-      scales.load(from, lane);
-      ring.refill();
-      multiply_unit<kFormat>(unit, scales, own, lane, sums);
+      if (!held.kAhead) held.take(ring, lane);
+      multiply_unit<kFormat>(held.unit, held.scales, own, lane, sums);
       const int at = (place.tile - first) * space.parts + (place.unit & (kRingWarps - 1));
-      if (place.advance(p.units) > 0) put_rows(space.partials + at * kTileRows, lane, sums);
+      const bool ends = place.advance(p.units) > 0;
+      if (held.kAhead && place.tile < tiles) held.take(ring, lane);
+      if (ends) put_rows(space.partials + at * kTileRows, lane, sums);
     }
     const float norm = norm_factor(p, space.squares);
     __syncthreads();
@@ -304,13 +317,17 @@ __global__ void __launch_bounds__(GemvShare<kHalf>::kBound, 1) packed_gemv(const
   const uint8_t* weights = p.weights + static_cast<int64_t>(p.shares.first(block)) * p.units * U::kSize;
   UnitRing<kFormat, GemvShare<kHalf>::kRings> ring(weights, p.units, p.units, p.shares.count(block), rings, p.slots);
   const GemvSpace<kFormat> space(rings + kRingWarps * p.slots * U::kSize, p.units);
+  // The next kernel is let in before x is there, so that its rings are full when this one ends.
+  let_next_kernel_start();
+  HeldUnit<kFormat> held;
+  if (held.kAhead && warp_index() < p.shares.count(block) * p.units) held.take(ring, threadIdx.x % 32);
   if constexpr (kNormed) {
     place_normed<kFormat, kEach>(p, space.staged, space.squares);
   } else {
     place_plain<kFormat, kEach>(p, space.staged, space.squares);
   }
   __syncthreads();
-  multiply_tiles<kFormat, GemvShare<kHalf>::kTiles>(p, ring, space);
+  multiply_tiles<kFormat, GemvShare<kHalf>::kTiles>(p, ring, held, space);
 #endif
 }
 
