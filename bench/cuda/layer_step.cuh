@@ -1,4 +1,4 @@
-// A decode step's layers with 16-bit weights: attention, then the linear layers up to the next one's qkv, with a choice
+// A decode step's layers: attention, then the linear layers up to the next one's qkv, with a choice
 // of kernels; for programs that time them or look at when their blocks run.
 #pragma once
 
@@ -44,8 +44,9 @@ struct Call {
 
 class Step {
  public:
-  Step(const Model& model, const CudaLimits& limits, int m, int depth, cudaStream_t stream)
+  Step(const Model& model, DType format, const CudaLimits& limits, int m, int depth, cudaStream_t stream)
       : model_(model),
+        format_(format),
         limits_(limits),
         m_(m),
         depth_(depth),
@@ -56,6 +57,7 @@ class Step {
         tables_(size_t{1} << 20),
         weights_(kLayers * bytes_of_layer()),
         kv_(kLayers * 2 * bytes_of_keys()) {
+    // As bits of quantized weights these are nibbles of all kinds, and scales that are finite.
     for (DeviceBuffer* buffer : {&weights_, &kv_}) {
       fill_random<<<1024, 256, 0, stream>>>(buffer->as<__nv_bfloat16>(), buffer->bytes() / 2, 1, 0.05f);
     }
@@ -66,7 +68,9 @@ class Step {
   }
 
   size_t bytes_of_layer() const {
-    return size_t(model_.hidden) * size_t(model_.hidden + 3 * model_.feed + model_.qkv()) * 2;
+    const int h = model_.hidden, feed = model_.feed;
+    return packed_linear_bytes(format_, h, h) + packed_linear_bytes(format_, 2 * feed, h) +
+           packed_linear_bytes(format_, h, feed) + packed_linear_bytes(format_, model_.qkv(), h);
   }
   size_t bytes_of_keys() const { return size_t(m_) * pages_ * kPage * model_.kv_dim() * 2; }
   double roof_us() const { return double(bytes_of_layer() + 4.0 * m_ * depth_ * model_.kv_dim()) / 4.45e6; }
@@ -167,11 +171,11 @@ class Step {
   std::array<Call, 4> layer(int index, bool shares) const {
     const int h = model_.hidden;
     const Rows r = rows();
-    auto* at = weights_.as<__nv_bfloat16>() + bytes_of_layer() / 2 * size_t(index);
+    auto* at = weights_.as<uint8_t>() + bytes_of_layer() * size_t(index);
     std::array<Call, 4> calls;
     size_t count = 0;
     const auto add = [&](int n, int k, const void* x, void* y, DType type, bool accumulate, bool gated) {
-      Call call{{DType::BF16, DType::BF16, type, n, k, m_, accumulate, gated}, {}};
+      Call call{{format_, DType::BF16, type, n, k, m_, accumulate, gated}, {}};
       call.args.x = x;
       call.args.x_stride = k;
       call.args.weights = at;
@@ -181,7 +185,7 @@ class Step {
       if (shares && accumulate) call.args.ahead = {r.norm, r.scaled, h, r.squares};
       if (shares && !accumulate) call.args.squares = r.squares;
       if (!shares && !accumulate) call.args.norm = r.norm, call.args.x = r.hidden;
-      at += size_t(n) * size_t(k);
+      at += packed_linear_bytes(format_, n, k);
       calls[count++] = call;
     };
     add(h, h, r.attended, r.hidden, DType::F32, true, false);
@@ -192,6 +196,7 @@ class Step {
   }
 
   Model model_;
+  DType format_;
   CudaLimits limits_;
   int m_, depth_, pages_;
   cudaStream_t stream_;

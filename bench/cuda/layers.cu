@@ -1,8 +1,8 @@
-// Decoder layers of a decode step with 16-bit weights: attention, then the linear layers up to the next one's qkv, with
-// several choices of kernels. Microseconds for each layer of the model, weights and KV cold, inside a graph, norms
+// Decoder layers of a decode step: attention, then the linear layers up to the next one's qkv, with several choices of
+// kernels. Microseconds for each layer of the model, weights and KV cold, inside a graph, norms
 // shared. What a kernel takes among others is not what it takes alone: its ends overlap with theirs, or do not.
 //
-//   layers [m=1,8,32,64] [depth=1030] [model=8B]
+//   layers [m=1,8,32,64] [depth=1030] [model=8B] [format=bf16|q4_0|q4_k]
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -14,14 +14,17 @@ namespace millrace {
 namespace {
 
 constexpr CudaAttentionKind kCluster = CudaAttentionKind::DecodeCluster, kLine = CudaAttentionKind::Decode;
-constexpr const char *kRows = "gemv-rows", *kDeep = "wgmma-deep", *kHalf = "wgmma", *kNarrow = "wgmma-narrow";
+constexpr const char *kRows = "gemv-rows", *kDeep = "wgmma-deep", *kHalf = "wgmma", *kNarrow = "wgmma-narrow",
+                     *kPacked = "packed-gemv";
 constexpr Way kWays[] = {
     {"cluster", &kCluster, {}},
     {"line", &kLine, {}},
     {"rows", nullptr, {kRows, kRows, kRows, kRows}},
+    {"packed", nullptr, {kPacked, kPacked, kPacked, kPacked}},
     {"deep", nullptr, {kDeep, kDeep, kDeep, kDeep}},
     {"deep, half for gate+up", nullptr, {kDeep, kHalf, kDeep, kDeep}},
     {"cluster, rows", &kCluster, {kRows, kRows, kRows, kRows}},
+    {"cluster, packed", &kCluster, {kPacked, kPacked, kPacked, kPacked}},
     {"cluster, deep", &kCluster, {kDeep, kDeep, kDeep, kDeep}},
     {"line, deep", &kLine, {kDeep, kDeep, kDeep, kDeep}},
     {"cluster, half for gate+up", &kCluster, {kDeep, kHalf, kDeep, kDeep}},
@@ -39,6 +42,7 @@ int main(int argc, char** argv) {
   std::vector<int> ms{1, 8, 32, 64};
   int depth = 1030;
   std::string only;
+  DType format = DType::BF16;
   for (int i = 1; i < argc; ++i) {
     if (std::strncmp(argv[i], "m=", 2) == 0) {
       ms.clear();
@@ -47,6 +51,8 @@ int main(int argc, char** argv) {
       depth = std::atoi(argv[i] + 6);
     } else if (std::strncmp(argv[i], "model=", 6) == 0) {
       only = argv[i] + 6;
+    } else if (std::strncmp(argv[i], "format=q4_", 10) == 0) {
+      format = std::strcmp(argv[i] + 10, "k") == 0 ? DType::Q4_K : DType::Q4_0;
     }
   }
   cudaDeviceProp device;
@@ -59,7 +65,7 @@ int main(int argc, char** argv) {
   for (const Model& model : kModels) {
     if (!only.empty() && only != model.name) continue;
     for (const int m : ms) {
-      Step step(model, limits, m, depth, stream);
+      Step step(model, format, limits, m, depth, stream);
       std::printf("%s, m=%d, depth %d: %.1f us at 4.45 TB/s\n ", model.name, m, depth, step.roof_us());
       for (const Way& way : kWays) {
         const double us = step.us(way);

@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   CHECK(cudaMemset(stamps.as(), 0, stamps.bytes()));
   g_stamps = stamps.as<uint32_t>();
   for (const Model& model : kModels) {
-    if (name == model.name) record(Step(model, CudaLimits{}, m, depth, stream), m == 1 ? one : several, stream);
+    if (name == model.name) record(Step(model, DType::BF16, CudaLimits{}, m, depth, stream), m == 1 ? one : several, stream);
   }
   std::vector<uint32_t> host(g_blocks * Stamps::kEach);
   CHECK(cudaMemcpy(host.data(), stamps.as(), host.size() * 4, cudaMemcpyDeviceToHost));

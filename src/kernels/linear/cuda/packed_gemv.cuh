@@ -8,6 +8,7 @@
 #include "kernels/linear/cuda/epilogue.cuh"
 #include "kernels/linear/cuda/families.h"
 #include "kernels/linear/cuda/launch_kernel.h"
+#include "kernels/linear/cuda/packed_digits.cuh"
 #include "kernels/linear/cuda/packed_multiply.cuh"
 #include "kernels/linear/cuda/shared_norm.cuh"
 #include "kernels/linear/cuda/unit_ring.cuh"
@@ -48,6 +49,23 @@ struct GemvShare<false> {
 template <DType kFormat>
 inline constexpr bool kGemvHalves = (kRingWarps * 2) * Unit<kFormat>::kSize <= GemvShare<true>::kRings;
 
+// x as the products want it, and what a lane has of it.
+template <DType kFormat, bool kDigits = kHasDigits<kFormat>>
+struct GemvX : UnitDigits<kFormat> {
+  using UnitDigits<kFormat>::UnitDigits;
+  using Own = OwnDigits<kFormat>;
+};
+template <DType kFormat>
+struct GemvX<kFormat, false> : UnitX<kFormat, 1> {
+  using Own = OwnRuns<kFormat>;
+  static __host__ __device__ int bytes(int units) { return UnitX<kFormat, 1>::bytes(1, units); }
+  __device__ GemvX(uint8_t* shared, int units) : UnitX<kFormat, 1>(shared, 1, units) {}
+  __device__ float* end(int units) const { return this->factors + units; }
+  __device__ __forceinline__ void put(const float (&v)[8], int unit, bool live) const {
+    UnitX<kFormat, 1>::put(v, 0, unit, live);
+  }
+};
+
 struct PackedGemvParams {
   const uint8_t* weights;
   const void* x;      // bf16; f32 where there is a norm
@@ -58,12 +76,6 @@ struct PackedGemvParams {
   TileShares shares;
   LinearOutput out;
 };
-
-// The next kernel is let in before x is there, so that its rings are full when this one ends.
-__device__ __forceinline__ void wait_for_input() {
-  let_next_kernel_start();
-  wait_for_previous_kernel();
-}
 
 // A warp's part of the squares of x, for norm_factor().
 __device__ __forceinline__ void leave_squares(float* squares, float sum) {
@@ -83,10 +95,9 @@ __device__ __forceinline__ float squares_from(const SharedNorm& norm, int first)
 
 // x as it is. kEach: units that a warp has under way at once.
 template <DType kFormat, int kEach>
-__device__ __forceinline__ void place_plain(const PackedGemvParams& p, const UnitX<kFormat, 1>& staged,
-                                            float* squares) {
+__device__ __forceinline__ void place_plain(const PackedGemvParams& p, const GemvX<kFormat>& staged, float* squares) {
   const int warp = warp_index(), lane = threadIdx.x % 32;
-  wait_for_input();
+  wait_for_previous_kernel();
   // Asked for before x, and wanted behind it.
   const bool shares = p.shared.squares != nullptr;
   const int part = static_cast<int>(threadIdx.x);
@@ -103,7 +114,7 @@ __device__ __forceinline__ void place_plain(const PackedGemvParams& p, const Uni
     for (int e = 0; e < kEach; ++e) {
       float v[8];
       unpack_eight(rows[e], v);
-      staged.put(v, 0, first + e * kRingWarps, first + e * kRingWarps < p.units);
+      staged.put(v, first + e * kRingWarps, first + e * kRingWarps < p.units);
     }
   }
   if (shares) leave_squares(squares, part_squares + squares_from(p.shared, part + kGemvThreads));
@@ -113,8 +124,7 @@ __device__ __forceinline__ void place_plain(const PackedGemvParams& p, const Uni
 // before the products are: see norm_factor(). kEach: units for each warp, whose norm weights are fetched before the
 // kernel that writes x ends.
 template <DType kFormat, int kEach>
-__device__ __forceinline__ void place_normed(const PackedGemvParams& p, const UnitX<kFormat, 1>& staged,
-                                             float* squares) {
+__device__ __forceinline__ void place_normed(const PackedGemvParams& p, const GemvX<kFormat>& staged, float* squares) {
   const int warp = warp_index(), lane = threadIdx.x % 32;
   const auto column = [&](int e) { return (warp + e * kRingWarps) * kUnitColumns + lane * 8; };
   EightFloats weights[kEach], x[kEach];
@@ -122,7 +132,7 @@ __device__ __forceinline__ void place_normed(const PackedGemvParams& p, const Un
   for (int e = 0; e < kEach; ++e) {
     weights[e] = column(e) < p.k ? EightFloats::load(p.norm + column(e)) : EightFloats{};
   }
-  wait_for_input();
+  wait_for_previous_kernel();
 #pragma unroll
   for (int e = 0; e < kEach; ++e) {
     x[e] = column(e) < p.k ? EightFloats::load(static_cast<const float*>(p.x) + column(e)) : EightFloats{};
@@ -132,7 +142,7 @@ __device__ __forceinline__ void place_normed(const PackedGemvParams& p, const Un
   for (int e = 0; e < kEach; ++e) {
     float v[8];
     x[e].times(weights[e], v);
-    staged.put(v, 0, warp + e * kRingWarps, warp + e * kRingWarps < p.units);
+    staged.put(v, warp + e * kRingWarps, warp + e * kRingWarps < p.units);
     sum += x[e].squares();
   }
   leave_squares(squares, sum);
@@ -164,7 +174,7 @@ class TileOutputs {
   }
 
   // Adds up and stores those of the tiles [first, end) of the block.
-  __device__ __forceinline__ void store(const float* partials, int first, int end) const {
+  __device__ __forceinline__ void store(const float* partials, int first, int end, float factor) const {
 #pragma unroll 1
     for (int item = (first << each_bits_) + int(threadIdx.x); item < end << each_bits_; item += kGemvThreads) {
       const int tile = item >> each_bits_, row_of_tile = item - (tile << each_bits_);
@@ -172,9 +182,9 @@ class TileOutputs {
       const int column = first_column_ + item;
       if (column >= columns()) break;
       const int row = out_.gate_up ? column / 8 * 16 + column % 8 : column;
-      float y = total(from) + bias(row);
+      float y = factor * total(from) + bias(row);
       if (out_.gate_up) {
-        y = silu_times(y, total(from + 8) + bias(row + 8));
+        y = silu_times(y, factor * total(from + 8) + bias(row + 8));
       } else if (out_.accumulate) {
         y += item == static_cast<int>(threadIdx.x) ? before_ : load_output(out_, column);
       }
@@ -203,8 +213,13 @@ class TileOutputs {
   __device__ __forceinline__ float bias(int row) const { return out_.bias != nullptr ? out_.bias[row] : 0.f; }
   __device__ __forceinline__ float total(const float* from) const {
     float sum = 0;
+    if (parts_ == kRingWarps) {
 #pragma unroll  // all of them are read at once
-    for (int part = 0; part < kRingWarps; ++part) sum += part < parts_ ? from[part * kTileRows] : 0.f;
+      for (int part = 0; part < kRingWarps; ++part) sum += from[part * kTileRows];
+    } else {
+#pragma unroll 1
+      for (int part = 0; part < parts_; ++part) sum += from[part * kTileRows];
+    }
     return sum;
   }
 
@@ -229,52 +244,65 @@ template <DType kFormat>
 struct GemvSpace {
   static constexpr int kSquaresBytes = kRingWarps * 4;
   float* squares;  // of each warp's part of x
-  UnitX<kFormat, 1> staged;
+  GemvX<kFormat> staged;
   float* partials;
   int parts;  // warps that share a tile
 
   __device__ __forceinline__ GemvSpace(uint8_t* behind_rings, int units)
       : squares(reinterpret_cast<float*>(behind_rings)),
-        staged(behind_rings + kSquaresBytes, 1, units),
-        partials(staged.factors + units),
+        staged(behind_rings + kSquaresBytes, units),
+        partials(staged.end(units)),
         parts(min(units, kRingWarps)) {}
 
   // For so many units of x, of a block that has `tiles` tiles and keeps the sums of `kept`.
   static int bytes(int units, int tiles, int kept) {
-    return kSquaresBytes + UnitX<kFormat, 1>::bytes(1, units) +
-           min(tiles, kept) * min(units, kRingWarps) * kTileRows * 4;
+    return kSquaresBytes + GemvX<kFormat>::bytes(units) + min(tiles, kept) * min(units, kRingWarps) * kTileRows * 4;
+  }
+};
+
+// A unit in registers. Where there are enough of them it is there before x is, and the ring fetches one more.
+template <DType kFormat>
+struct HeldUnit {
+  static constexpr bool kAhead = kFormat == DType::Q4_0;
+  UnitFragment<kFormat> unit;
+  RunScales<kFormat> scales;
+
+  template <class Ring>
+  __device__ __forceinline__ void take(Ring& ring, int lane) {
+    const uint8_t* from = ring.wait();
+    unit.load_bits(from, lane);
+    scales.load(from, lane);
+    ring.refill();
   }
 };
 
 // A block's tiles, once x is there; kKept of them before their sums are stored.
 template <DType kFormat, int kKept, class Ring>
-__device__ __forceinline__ void multiply_tiles(const PackedGemvParams& p, Ring& ring, const GemvSpace<kFormat>& space) {
+__device__ __forceinline__ void multiply_tiles(const PackedGemvParams& p, Ring& ring, HeldUnit<kFormat>& held,
+                                               const GemvSpace<kFormat>& space) {
   const int lane = threadIdx.x % 32, block = static_cast<int>(blockIdx.x), tiles = p.shares.count(block);
   const TileOutputs outputs(p.out, p.shared.ahead, p.shares.first(block), space.parts);
-  const float norm = norm_factor(p, space.squares);
   UnitPlace place(warp_index(), p.units);
+  const bool same = kRingWarps % p.units == 0;  // every unit of a warp has the same columns
+  typename GemvX<kFormat>::Own own;
+  own.load(space.staged, place.unit, lane);
   float sums[2] = {0, 0};
 #pragma unroll 1
   for (int first = 0; first < tiles; first += kKept) {
     const int end = min(first + kKept, tiles);
 #pragma unroll 1
     while (place.tile < end) {
-      const OwnRuns<kFormat> own(space.staged, place.unit, lane);
-      const uint8_t* from = ring.wait();
-      UnitFragment<kFormat> unit;
-      RunScales<kFormat> scales;
-      unit.load_bits(from, lane);
-      scales.load(from, lane);
-      ring.refill();
-      float products[2] = {0, 0};
-      multiply_unit<kFormat>(unit, scales, own, lane, products);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) sums[half] = fmaf(own.factor * norm, products[half], sums[half]);
+      if (!same) own.load(space.staged, place.unit, lane);
+      if (!held.kAhead) held.take(ring, lane);
+      multiply_unit<kFormat>(held.unit, held.scales, own, lane, sums);
       const int at = (place.tile - first) * space.parts + (place.unit & (kRingWarps - 1));
-      if (place.advance(p.units) > 0) put_rows(space.partials + at * kTileRows, lane, sums);
+      const bool ends = place.advance(p.units) > 0;
+      if (held.kAhead && place.tile < tiles) held.take(ring, lane);
+      if (ends) put_rows(space.partials + at * kTileRows, lane, sums);
     }
+    const float norm = norm_factor(p, space.squares);
     __syncthreads();
-    outputs.store(space.partials, first, end);
+    outputs.store(space.partials, first, end, norm);
     if (end < tiles) __syncthreads();
   }
 }
@@ -289,13 +317,17 @@ __global__ void __launch_bounds__(GemvShare<kHalf>::kBound, 1) packed_gemv(const
   const uint8_t* weights = p.weights + static_cast<int64_t>(p.shares.first(block)) * p.units * U::kSize;
   UnitRing<kFormat, GemvShare<kHalf>::kRings> ring(weights, p.units, p.units, p.shares.count(block), rings, p.slots);
   const GemvSpace<kFormat> space(rings + kRingWarps * p.slots * U::kSize, p.units);
+  // The next kernel is let in before x is there, so that its rings are full when this one ends.
+  let_next_kernel_start();
+  HeldUnit<kFormat> held;
+  if (held.kAhead && warp_index() < p.shares.count(block) * p.units) held.take(ring, threadIdx.x % 32);
   if constexpr (kNormed) {
     place_normed<kFormat, kEach>(p, space.staged, space.squares);
   } else {
     place_plain<kFormat, kEach>(p, space.staged, space.squares);
   }
   __syncthreads();
-  multiply_tiles<kFormat, GemvShare<kHalf>::kTiles>(p, ring, space);
+  multiply_tiles<kFormat, GemvShare<kHalf>::kTiles>(p, ring, held, space);
 #endif
 }
 

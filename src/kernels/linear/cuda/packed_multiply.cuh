@@ -19,7 +19,7 @@ struct OwnRuns {
   float2 start[U::kRuns / 8], plain;
   float factor;
 
-  __device__ __forceinline__ OwnRuns(const UnitX<kFormat, 1>& staged, int unit, int lane) {
+  __device__ __forceinline__ void load(const UnitX<kFormat, 1>& staged, int unit, int lane) {
     const int run = lane / 4, t = lane % 4;
     const uint8_t* from = staged.x + unit * staged.kUnitBytes;
     if constexpr (U::kRun == 32) {
@@ -38,12 +38,13 @@ struct OwnRuns {
   }
 };
 
-// One token: sums of rows g and g + 8, over the runs 2 t and 2 t + 1 of every eight.
+// One token: adds to the totals of rows g and g + 8, over the runs 2 t and 2 t + 1 of every eight.
 template <DType kFormat>
 __device__ __forceinline__ void multiply_unit(const UnitFragment<kFormat>& unit, const RunScales<kFormat>& scales,
-                                              const OwnRuns<kFormat>& own, int lane, float (&sums)[2]) {
+                                              const OwnRuns<kFormat>& own, int lane, float (&totals)[2]) {
   using U = Unit<kFormat>;
   constexpr int kEights = RunScales<kFormat>::kEights;
+  float sums[2] = {0, 0};
   float products[kEights][2][4];
 #pragma unroll
   for (int eight = 0; eight < kEights; ++eight) {
@@ -82,6 +83,8 @@ __device__ __forceinline__ void multiply_unit(const UnitFragment<kFormat>& unit,
       sums[half] = fmaf(scales.minimum[half][0], sum.x, fmaf(scales.minimum[half][1], sum.y, sums[half]));
     }
   }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) totals[half] = fmaf(own.factor, sums[half], totals[half]);
 }
 
 // Up to eight tokens, one in each column.
