@@ -47,6 +47,7 @@ Engine::Engine(Runner& runner, const EngineOptions& options)
       batch_(runner.options().rows, runner.options().sequences, runner.options().logit_rows),
       forked_(static_cast<size_t>(runner.model().config().vocab)) {
   on_host_.reserve(static_cast<size_t>(runner.options().logit_rows));
+  drawing_.reserve(static_cast<size_t>(runner.options().sequences));
 }
 
 void Engine::check(const Request& r) const {
@@ -121,7 +122,9 @@ bool Engine::step(FunctionRef<void(const Emission&)> emit, FunctionRef<void()> m
     scheduler_.admit(now());
   });
   const bool copy = std::any_of(on_host_.begin(), on_host_.end(), [](uint8_t row) { return row != 0; });
-  collect(parts, copy ? runner_.logits(on_host_) : Matrix(), tokens, emit);
+  const Matrix logits = copy ? runner_.logits(on_host_) : Matrix();
+  draw(parts, logits);
+  collect(parts, logits, tokens, emit);
   scheduler_.retire();
   const double seconds = now() - begin;
   pacer_.record(scheduler_.decodes(), scheduler_.chunk(), scheduler_.chunk_past(), seconds * 1e6);
@@ -146,6 +149,27 @@ void Engine::ask_for_draws(std::span<const Scheduler::Part> parts) {
       on_host_.push_back(draws_here ? 0 : 1);
     }
   }
+}
+
+// Those that several choices draw from come later: their logits are needed more than once.
+void Engine::draw(std::span<const Scheduler::Part> parts, Matrix logits) {
+  drawing_.clear();
+  int64_t end = 0;
+  for (const auto& part : parts) {
+    end += part.logits.end - part.logits.begin;
+    Sequence& s = *part.sequence;
+    const bool completes = part.rows == static_cast<int32_t>(s.pending().size());
+    const bool draws = completes && s.request().kind == RequestKind::Generate && s.group().unborn.empty();
+    if (!draws || on_host_[static_cast<size_t>(end - 1)] == 0) continue;
+    drawing_.push_back({&s, {logits.row<float>(end - 1), static_cast<size_t>(logits.cols)}});
+  }
+  ThreadPool* helpers = runner_.helpers();
+  const auto draw_all = [&](int64_t first, int64_t last) {
+    for (const Drawing& d : std::span(drawing_).subspan(static_cast<size_t>(first), static_cast<size_t>(last - first)))
+      d.sequence->draw(d.logits, drawing_.size() == 1 ? helpers : nullptr);
+  };
+  if (helpers == nullptr) return draw_all(0, std::ssize(drawing_));
+  helpers->parallel_for(std::ssize(drawing_), 1, draw_all);
 }
 
 void Engine::collect(std::span<const Scheduler::Part> parts, Matrix logits, std::span<const int32_t> tokens,
@@ -188,16 +212,20 @@ void Engine::complete_prompt(Sequence& s, std::span<float> logits, FunctionRef<v
   if (s.request().kind != RequestKind::Generate) return emit_with_times(s.end_of_prompt(), s, emit);
   std::vector<int32_t> unborn;
   unborn.swap(s.group().unborn);
-  if (!unborn.empty()) std::copy(logits.begin(), logits.end(), forked_.begin());
+  if (!unborn.empty()) {
+    std::copy(logits.begin(), logits.end(), forked_.begin());
+    s.draw(logits, runner_.helpers());
+  }
   ++totals_.generated_tokens;
-  emit_with_times(s.sample(logits), s, emit);
+  emit_with_times(s.take_own(), s, emit);
   for (const int32_t choice : unborn) {
     Sequence* child = scheduler_.fork(s, choice);
     if (child == nullptr) continue;
     child->prepare_mask();
     std::vector<float> own = forked_;
     ++totals_.generated_tokens;
-    emit_with_times(child->sample(own), *child, emit);
+    child->draw(own, runner_.helpers());
+    emit_with_times(child->take_own(), *child, emit);
   }
 }
 

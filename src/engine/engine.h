@@ -60,6 +60,8 @@ class Engine {
   // Rows of logits are there for those whose tokens the device did not choose.
   void collect(std::span<const Scheduler::Part> parts, Matrix logits, std::span<const int32_t> tokens,
                FunctionRef<void(const Emission&)> emit);
+  // Draws the next tokens of all that draw here, on all threads.
+  void draw(std::span<const Scheduler::Part> parts, Matrix logits);
   void complete_prompt(Sequence& sequence, std::span<float> logits, FunctionRef<void(const Emission&)> emit);
   void emit_with_times(Emission emission, Sequence& sequence, FunctionRef<void(const Emission&)> emit);
 
@@ -70,6 +72,11 @@ class Engine {
   Scheduler scheduler_;
   StepBatch batch_;
   std::vector<uint8_t> on_host_;  // by row of logits: whether its token is drawn there
+  struct Drawing {
+    Sequence* sequence;
+    std::span<float> logits;
+  };
+  std::vector<Drawing> drawing_;  // of this step
   std::vector<float> forked_;     // logits that several choices draw from
   std::atomic<RequestId> next_id_{1};
   EngineStats totals_;

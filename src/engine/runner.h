@@ -81,9 +81,12 @@ class Runner {
   // What each layer's attention asks for, with the batch left open.
   std::vector<AttentionProblem> attention_problems() const;
 
+  // The computing threads between two steps; null: they do not compute, and waking them would take too long.
+  ThreadPool* helpers() { return device_->is_host() ? pool_.get() : nullptr; }
   // Sends one of the computing threads on an errand (base/thread_pool.h) where every core computes. False: some other
   // thread may do it as well.
   bool errand(std::function<void()> task);
+  void errands_near(int core) { pool_->errands_near(core); }
   void finish_errands() { pool_->finish_errands(); }
 
   const Model& model() const { return *model_; }

@@ -128,14 +128,18 @@ Emission Sequence::emission(int32_t token) {
   return e;
 }
 
-Emission Sequence::sample(std::span<float> logits) {
+void Sequence::draw(std::span<float> logits, ThreadPool* helpers) {
+  drawn_ = -1;
   const auto is_number = [](float logit) { return logit > -std::numeric_limits<float>::infinity(); };
-  if (std::none_of(logits.begin(), logits.end(), is_number)) return take(-1);
+  if (std::none_of(logits.begin(), logits.end(), is_number)) return;
+  if (constraint_ != nullptr && constraint_->failed()) return;
+  drawn_ = sampler_.sample(logits, masked_ ? std::span<const uint32_t>(mask_) : std::span<const uint32_t>(), helpers);
+}
+
+Emission Sequence::take_own() {
   if (constraint_ != nullptr && constraint_->failed()) return broken(FinishReason::NotInForm, kNotInForm);
-  const int32_t token =
-      sampler_.sample(logits, masked_ ? std::span<const uint32_t>(mask_) : std::span<const uint32_t>());
-  Emission e = take(token);
-  e.logprobs = sampler_.logprobs();
+  Emission e = take(drawn_);
+  if (drawn_ >= 0) e.logprobs = sampler_.logprobs();
   return e;
 }
 

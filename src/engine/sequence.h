@@ -73,14 +73,16 @@ class Sequence {
 
   // Prepares the mask of the next token; needs no logits, so it can go on while the device computes them.
   void prepare_mask();
-  Emission sample(std::span<float> logits);  // draws the next token and decides whether it is the last
+  // Draws the next token, which touches nothing but this sequence: several can draw at once. Helpers: as in Sampler.
+  void draw(std::span<float> logits, ThreadPool* helpers = nullptr);
+  Emission take_own();  // what was drawn; decides whether it is the last
   // Only the token matters, and no mask bounds it: a device can draw it from its logits.
   bool needs_token_only() const;
   // Nothing but the likeliest token matters: no draw, no penalties, no masks, no log-probabilities.
   bool wants_likeliest() const;
   const Sampler& sampler() const { return sampler_; }
   Emission take_drawn(int32_t token);  // by a device
-  Emission take(int32_t token);        // what sample() does with the token it drew; -1: no logit is a number
+  Emission take(int32_t token);        // -1: no logit is a number
   Emission end_of_prompt();            // of a request that generates nothing
 
   void become(int32_t choice);                                             // before anything was drawn
@@ -102,6 +104,7 @@ class Sequence {
   std::shared_ptr<Constraint> constraint_;
   std::vector<uint32_t> mask_;  // empty: nothing constrains this sequence
   bool masked_ = false;         // the mask applies to the next token
+  int32_t drawn_ = -1;          // the next token
   FinishReason finish_ = FinishReason::None;
 
   std::vector<TokenLogprobs> prompt_logprobs_;  // by position

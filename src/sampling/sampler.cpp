@@ -60,13 +60,13 @@ void Sampler::observe_prompt(std::span<const int32_t> tokens) {
   for (const int32_t token : tokens) seen_.add(token);
 }
 
-int32_t Sampler::sample(std::span<float> logits, std::span<const uint32_t> mask) {
+int32_t Sampler::sample(std::span<float> logits, std::span<const uint32_t> mask, ThreadPool* helpers) {
   MR_ASSERT(logits.size() == static_cast<size_t>(vocab_));
   if (params_.logprobs >= 0) std::copy(logits.begin(), logits.end(), original_.begin());
   penalise(logits);
   for (const auto& [token, bias] : params_.logit_bias) logits[static_cast<size_t>(token)] += bias;
   apply_mask(logits, mask);
-  int32_t token = is_greedy(params_) ? likeliest(logits) : draw_from(logits);
+  int32_t token = is_greedy(params_) ? likeliest(logits, helpers) : draw_from(logits, helpers);
   if (token < 0) token = lowest_allowed(mask);
   took(token);
   if (params_.logprobs >= 0) fill_logprobs(original_, token, params_.logprobs, logprobs_);
@@ -113,11 +113,11 @@ void Sampler::penalise(std::span<float> logits) const {
   });
 }
 
-int32_t Sampler::draw_from(std::span<float> logits) {
+int32_t Sampler::draw_from(std::span<float> logits, ThreadPool* helpers) {
   std::span<float> weights = logits;
   if (!kept_.empty())
-    weights = std::span(kept_).first(gather_top_k(logits, kept_.size(), kept_.data(), kept_tokens_.data()));
-  double total = to_weights(weights, params_.temperature);
+    weights = std::span(kept_).first(gather_top_k(logits, kept_.size(), kept_.data(), kept_tokens_.data(), helpers));
+  double total = to_weights(weights, params_.temperature, helpers);
   if (total == 0) return -1;
   if (params_.top_p < 1) total = keep_top_p(weights, total, params_.top_p);
   if (params_.min_p > 0) total = keep_min_p(weights, params_.min_p);

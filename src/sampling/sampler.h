@@ -14,6 +14,8 @@
 
 namespace millrace {
 
+class ThreadPool;
+
 class Sampler {
  public:
   // The params are valid; throws Usage where they name a token that the vocabulary has not. Allocates all that sampling
@@ -24,8 +26,8 @@ class Sampler {
 
   // The next token; `logits` (one per token of the vocabulary) is overwritten. A mask holds one bit per token, lowest
   // bit first, 1 for allowed; empty: all are. NaN counts as -infinity; where nothing is above that, the lowest allowed
-  // token is taken. Ties go to the lowest token.
-  int32_t sample(std::span<float> logits, std::span<const uint32_t> mask = {});
+  // token is taken. Ties go to the lowest token. With helpers all of them look through the vocabulary.
+  int32_t sample(std::span<float> logits, std::span<const uint32_t> mask = {}, ThreadPool* helpers = nullptr);
 
   // What a device needs to draw the next token as sample() would without a mask; the changes of logits go to the front
   // of `room`. None: only sample() can (log-probabilities, typical sampling), or there are more changes than room.
@@ -37,7 +39,7 @@ class Sampler {
 
  private:
   void penalise(std::span<float> logits) const;
-  int32_t draw_from(std::span<float> logits);  // -1: nothing can be drawn
+  int32_t draw_from(std::span<float> logits, ThreadPool* helpers);  // -1: nothing can be drawn
 
   SamplingParams params_;
   int32_t vocab_;

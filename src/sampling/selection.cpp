@@ -4,10 +4,13 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <numeric>
 #include <utility>
+
+#include "base/thread_pool.h"
 
 namespace millrace {
 namespace {
@@ -85,56 +88,94 @@ bool take(Border& border, uint32_t bits, double size) {
   return taken;
 }
 
-// Several lanes at a time, here and below: one alone would wait for each step. NaN is never the larger one.
-float largest(std::span<const float> values) {
-  constexpr size_t kLanes = 16;
-  std::array<float, kLanes> best;
-  best.fill(-kInfinity);
-  size_t i = 0;
-  for (; i + kLanes <= values.size(); i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      const float value = values[i + lane];
-      best[lane] = value > best[lane] ? value : best[lane];
-    }
-  }
-  for (; i < values.size(); ++i) best[0] = values[i] > best[0] ? values[i] : best[0];
-  return *std::max_element(best.begin(), best.end());
+// NaN is never the larger one.
+template <class Value>
+inline Value larger(Value best, Value other) {
+  return other > best ? other : best;
 }
 
-// The largest value of each column, where the values stand in rows of kColumns: no lane waits for another.
-constexpr size_t kColumns = 1024;
+// Several values at a time, here and below: one alone would wait for each step. The compiler finds the vectors of other
+// loops by itself, but not these.
+using Four __attribute__((vector_size(4 * sizeof(float)))) = float;
 
-void column_maxima(std::span<const float> values, std::array<float, kColumns>& maxima) {
-  maxima.fill(-kInfinity);
-  for (size_t row = 0; row < values.size(); row += kColumns) {
-    const size_t count = std::min(kColumns, values.size() - row);
-    for (size_t i = 0; i < count; ++i) {
-      const float value = values[row + i];
-      maxima[i] = value > maxima[i] ? value : maxima[i];
-    }
+inline Four load_four(const float* from) {
+  Four four;
+  std::memcpy(&four, from, sizeof(four));
+  return four;
+}
+
+inline float largest_of(Four four) {  // without branches: nobody could predict them
+  four = larger(four, __builtin_shufflevector(four, four, 2, 3, 0, 1));
+  return larger(four, __builtin_shufflevector(four, four, 1, 0, 3, 2))[0];
+}
+
+float largest(std::span<const float> values) {
+  const Four none = Four{} - kInfinity;
+  Four a = none, b = none, c = none, d = none;
+  const float* at = values.data();
+  const float* const end = at + values.size();
+  for (; at + 16 <= end; at += 16) {
+    a = larger(a, load_four(at));
+    b = larger(b, load_four(at + 4));
+    c = larger(c, load_four(at + 8));
+    d = larger(d, load_four(at + 12));
   }
+  float result = largest_of(larger(larger(a, b), larger(c, d)));
+  for (; at < end; ++at) result = larger(result, *at);
+  return result;
+}
+
+// Numbers are looked at in blocks of so many neighbours.
+constexpr int64_t kBlock = 64, kMostBlocks = 8192;
+
+int64_t blocks_of(std::span<const float> values) { return (std::ssize(values) + kBlock - 1) / kBlock; }
+
+template <class Value>
+std::span<Value> block_of(std::span<Value> values, int64_t i) {
+  const auto begin = static_cast<size_t>(i * kBlock);
+  return values.subspan(begin, std::min<size_t>(kBlock, values.size() - begin));
+}
+
+// body(begin, end) for all blocks: the helpers have most of the values in their caches, for they computed them.
+template <class Body>
+void for_blocks(int64_t blocks, ThreadPool* helpers, const Body& body) {
+  constexpr int64_t kAtOnce = 32;
+  if (helpers == nullptr) return body(0, blocks);
+  helpers->parallel_for(blocks, kAtOnce, body);
+}
+
+using BlockMaxima = std::array<float, kMostBlocks>;
+
+std::span<const float> block_maxima(std::span<const float> values, ThreadPool* helpers, BlockMaxima& room) {
+  const int64_t blocks = blocks_of(values);
+  for_blocks(blocks, helpers, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) room[static_cast<size_t>(i)] = largest(block_of(values, i));
+  });
+  return std::span(room).first(static_cast<size_t>(blocks));
 }
 
 // Indices, in ascending order, among which the k largest are; none where that would be more than there is room for.
-// Each column's maximum is one of the values, so at least k of them reach the k-th largest maximum, and only columns
+// Each block's maximum is one of the values, so at least k of them reach the k-th largest maximum, and only blocks
 // whose maximum does have such values: nearly all of a large vocabulary is looked at once.
-std::span<const uint32_t> find_candidates(std::span<const float> values, size_t k, std::span<uint32_t> room) {
-  if (k > kColumns / 2 || values.size() < 4 * kColumns) return {};
-  std::array<float, kColumns> maxima, order;
-  column_maxima(values, maxima);
-  order = maxima;
-  std::nth_element(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(k - 1), order.end(), std::greater<>());
-  const float bound = order[k - 1];
+std::span<const uint32_t> find_candidates(std::span<const float> values, size_t k, ThreadPool* helpers,
+                                          std::span<uint32_t> room) {
+  const int64_t blocks = blocks_of(values);
+  if (static_cast<int64_t>(k) > blocks / 2 || blocks > kMostBlocks) return {};
+  BlockMaxima found_maxima, order;
+  const std::span<const float> maxima = block_maxima(values, helpers, found_maxima);
+  std::copy(maxima.begin(), maxima.end(), order.begin());
+  const auto kth = order.begin() + static_cast<std::ptrdiff_t>(k - 1);
+  std::nth_element(order.begin(), kth, order.begin() + blocks, std::greater<>());
   size_t found = 0;
-  for (size_t column = 0; column < kColumns; ++column) {
-    if (!(maxima[column] >= bound)) continue;
-    for (size_t i = column; i < values.size(); i += kColumns) {
-      if (!(values[i] >= bound)) continue;  // NaN is none
+  for (int64_t i = 0; i < blocks; ++i) {
+    if (!(maxima[static_cast<size_t>(i)] >= *kth)) continue;
+    for (int64_t index = i * kBlock; const float value : block_of(values, i)) {
+      const int64_t here = index++;
+      if (!(value >= *kth)) continue;  // NaN is none
       if (found == room.size()) return {};
-      room[found++] = static_cast<uint32_t>(i);
+      room[found++] = static_cast<uint32_t>(here);
     }
   }
-  std::sort(room.begin(), room.begin() + static_cast<std::ptrdiff_t>(found));
   return room.first(found);
 }
 
@@ -185,9 +226,9 @@ double keep_mass(std::span<float> weights, double target, Key key) {
 
 }  // namespace
 
-size_t gather_top_k(std::span<const float> values, size_t k, float* kept, int32_t* kept_index) {
+size_t gather_top_k(std::span<const float> values, size_t k, float* kept, int32_t* kept_index, ThreadPool* helpers) {
   std::array<uint32_t, 2048> room;
-  const auto candidates = find_candidates(values, k, room);
+  const auto candidates = find_candidates(values, k, helpers, room);
   const size_t count = candidates.empty() ? values.size() : candidates.size();
   const auto index = [&](size_t i) { return candidates.empty() ? i : candidates[i]; };
   const auto key = [&](size_t i) { return ordered_bits(values[index(i)]); };
@@ -203,19 +244,33 @@ size_t gather_top_k(std::span<const float> values, size_t k, float* kept, int32_
   return found;
 }
 
-int32_t likeliest(std::span<const float> logits) {
-  const float best = largest(logits);
+int32_t likeliest(std::span<const float> logits, ThreadPool* helpers) {
+  BlockMaxima room;
+  std::span<const float> where = logits;
+  size_t begin = 0;
+  if (blocks_of(logits) <= kMostBlocks) {
+    const auto maxima = block_maxima(logits, helpers, room);
+    const auto block = std::find(maxima.begin(), maxima.end(), largest(maxima)) - maxima.begin();
+    where = block_of(logits, block);
+    begin = static_cast<size_t>(block * kBlock);
+  }
+  const float best = largest(where);
   if (!(best > -kInfinity)) return -1;
-  return static_cast<int32_t>(std::find(logits.begin(), logits.end(), best) - logits.begin());
+  return static_cast<int32_t>(begin + static_cast<size_t>(std::find(where.begin(), where.end(), best) - where.begin()));
 }
 
-double to_weights(std::span<float> logits, float temperature) {
+double to_weights(std::span<float> logits, float temperature, ThreadPool* helpers) {
   constexpr float kLargest = std::numeric_limits<float>::max();
-  const float best = std::min(largest(logits), kLargest), scale = 1 / temperature;
-  for (float& x : logits) {
-    const float distance = ((x < kLargest ? x : kLargest) - best) * scale;
-    x = exp_of_negative(distance, x > -kInfinity);  // false for NaN
-  }
+  const int32_t first = likeliest(logits, helpers);
+  const float best = first < 0 ? -kInfinity : std::min(logits[static_cast<size_t>(first)], kLargest);
+  const float scale = 1 / temperature;
+  for_blocks(blocks_of(logits), helpers, [&](int64_t begin, int64_t end) {
+    const auto last = std::min(static_cast<size_t>(end * kBlock), logits.size());
+    for (auto i = static_cast<size_t>(begin * kBlock); i < last; ++i) {
+      const float x = logits[i], distance = ((x < kLargest ? x : kLargest) - best) * scale;
+      logits[i] = exp_of_negative(distance, x > -kInfinity);  // false for NaN
+    }
+  });
   return total_of(logits);
 }
 
@@ -239,11 +294,11 @@ double keep_typical(std::span<float> weights, double total, float p, std::span<f
 }
 
 size_t draw(std::span<const float> weights, double total, double unit) {
-  constexpr size_t kBlock = 256;
+  constexpr size_t kShare = 256;
   double target = unit * total;
   size_t begin = 0, last = 0;
-  for (; begin < weights.size(); begin += kBlock) {  // whole blocks first, by their totals
-    const auto block = weights.subspan(begin, std::min(kBlock, weights.size() - begin));
+  for (; begin < weights.size(); begin += kShare) {  // whole blocks first, by their totals
+    const auto block = weights.subspan(begin, std::min(kShare, weights.size() - begin));
     const double mass = total_of(block);
     if (mass > 0) last = begin;
     if (target < mass) break;
@@ -252,7 +307,7 @@ size_t draw(std::span<const float> weights, double total, double unit) {
   // Rounding may carry the target past the end, of the block or of all: the last one with a weight is meant.
   const size_t first = std::min(begin, last);
   size_t chosen = first;
-  for (size_t i = first; i < std::min(first + kBlock, weights.size()); ++i) {
+  for (size_t i = first; i < std::min(first + kShare, weights.size()); ++i) {
     if (weights[i] == 0) continue;
     chosen = i;
     if (begin == first && target < weights[i]) break;

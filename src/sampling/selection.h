@@ -9,19 +9,24 @@
 
 namespace millrace {
 
+class ThreadPool;
+
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Where `helpers` are given, all of them look through the numbers; what is found is the same.
 
 // Copies the k largest (1 <= k <= values.size()) in the order of their indices and returns how many those are: NaN is
 // never among them.
-size_t gather_top_k(std::span<const float> values, size_t k, float* kept, int32_t* kept_index);
+size_t gather_top_k(std::span<const float> values, size_t k, float* kept, int32_t* kept_index,
+                    ThreadPool* helpers = nullptr);
 
 // The index of the largest, the lowest where several are; -1 where none is above -infinity.
-int32_t likeliest(std::span<const float> logits);
+int32_t likeliest(std::span<const float> logits, ThreadPool* helpers = nullptr);
 
 // Turns logits into weights, which are probabilities before their division by the total: the largest becomes 1,
 // -infinity and NaN become 0, infinity counts as the largest float. Returns the total; 0 where no logit is above
 // -infinity.
-double to_weights(std::span<float> logits, float temperature);
+double to_weights(std::span<float> logits, float temperature, ThreadPool* helpers = nullptr);
 
 // Filters of weights: what is not kept becomes 0, at least one stays. They take the total and return the new one.
 double keep_top_p(std::span<float> weights, double total, float p);

@@ -28,7 +28,7 @@ ApiProblem to_problem(const Error& error) {
   switch (error.kind()) {
     case ErrorKind::Usage:
       if (message.starts_with("This model's maximum context length is")) {
-        return {400, message, "messages", "context_length_exceeded"};
+        return {400, message, "", "context_length_exceeded"};
       }
       return {400, message, "", "invalid_value"};
     case ErrorKind::BadFile:

@@ -111,10 +111,7 @@ int32_t thinking_tokens(const ChatRequest& r) {
 
 std::shared_ptr<Constraint> make_constraint(const ChatRequest& r, const ChatPrompt& prompt, ServedModel& model) {
   std::unique_ptr<Constraint> answer;
-  if (prompt.grammar) {
-    answer = prompt.trigger ? model.grammars().compile(*prompt.grammar, *prompt.trigger)
-                            : model.grammars().compile(*prompt.grammar);
-  }
+  if (prompt.grammar) answer = compile_answer(model.grammars(), *prompt.grammar, prompt.trigger, r.response_format);
   const int32_t budget = thinking_tokens(r);
   const bool may_think = prompt.parser.in_reasoning || (prompt.parser.format.reasons && !prompt.forced_call);
   if (!may_think || (budget < 0 && !answer)) return answer;

@@ -171,7 +171,9 @@ Request engine_request(const CompletionsRequest& r, const Prompt& prompt, int ma
     request.max_tokens = answer_room(prompt.tokens.size(), r.max_tokens.value_or(16), model.context(), "prompt");
   }
   const auto grammar = answer_grammar(r.response_format, r.structured_outputs);
-  for (int i = 0; grammar && i < made; ++i) request.constraints.push_back(model.grammars().compile(*grammar));
+  for (int i = 0; grammar && i < made; ++i) {
+    request.constraints.push_back(compile_answer(model.grammars(), *grammar, std::nullopt, r.response_format));
+  }
   return request;
 }
 
@@ -193,7 +195,7 @@ void answer_completions(const std::shared_ptr<Call>& call, ApiContext& context) 
   }
   auto sink = std::make_unique<CompletionsSink>(call, model, r, made, std::move(prompts));
   std::make_shared<Generation>(call, model, context.workers, context.metrics,
-                               GenerationOptions{.stop = stop_strings(r)})
+                               GenerationOptions{.prompt_field = "prompt", .stop = stop_strings(r), .visible = {}})
       ->start(std::move(requests), std::move(sink));
 }
 

@@ -65,7 +65,7 @@ void answer_embeddings(const std::shared_ptr<Call>& call, ApiContext& context) {
     requests.push_back(std::move(request));
   }
   auto sink = std::make_unique<EmbeddingsSink>(call, model.id(), r.encoding_format == "base64", requests.size());
-  std::make_shared<Generation>(call, model, context.workers, context.metrics, GenerationOptions{})
+  std::make_shared<Generation>(call, model, context.workers, context.metrics, GenerationOptions{.prompt_field = "input", .stop = {}, .visible = {}})
       ->start(std::move(requests), std::move(sink));
 }
 

@@ -61,13 +61,23 @@ void Generation::start(std::vector<Request> requests, std::unique_ptr<Generation
       choice.text = std::make_unique<ChoiceText>(*model_.text().tokenizer, options_.stop, options_.visible);
     }
   }
-  submit_next();  // throws what the client must hear as a plain error
+  try {
+    submit_next();
+  } catch (const Error& e) {
+    throw ApiError(problem_of(e));  // which the client must hear as a plain error
+  }
   sink_->on_begin();
   call_->exchange().on_gone([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->client_left();
   });
   submit_some();
   process();
+}
+
+ApiProblem Generation::problem_of(const Error& error) const {
+  ApiProblem problem = to_problem(error);
+  if (error.kind() == ErrorKind::Usage) problem.param = options_.prompt_field;
+  return problem;
 }
 
 void Generation::submit_next() {
@@ -92,7 +102,7 @@ void Generation::submit_some() {
         requests_[submitted_] = std::move(again);
         return;
       }
-      return give_up(to_problem(e));
+      return give_up(problem_of(e));
     }
   }
 }
@@ -131,10 +141,18 @@ void Generation::process() {
     try {
       for (auto& arrival : arrivals) take(arrival);
       if (!over_) sink_->on_pause();
+      look_for_reader();
     } catch (const std::exception& e) {  // out of memory, most likely: this call ends, the server goes on
       give_up({500, std::string("internal error: ") + e.what(), "", ""});
     }
   }
+}
+
+// Where the client runs on this machine its core matters, and it may move; asking costs a little.
+void Generation::look_for_reader() {
+  constexpr int kEvery = 8;
+  if (!call_->streaming() || ++written_ % kEvery != 0) return;
+  model_.service().errands_near(call_->exchange().reader_core());
 }
 
 void Generation::take(Arrival& arrival) {

@@ -37,7 +37,23 @@ GrammarSpec from_outputs(const std::string& name, const Json& value) {
   return {.kind = Kind::JsonObject};
 }
 
+const char* field_of(const GrammarSpec& grammar, const Json& response_format) {
+  if (grammar.kind == Kind::ToolCalls) return "tools";
+  return response_format.is_object() && from_format(response_format) ? "response_format" : "structured_outputs";
+}
+
 }  // namespace
+
+std::unique_ptr<Constraint> compile_answer(GrammarCompiler& grammars, const GrammarSpec& grammar,
+                                           const std::optional<GrammarTrigger>& trigger, const Json& response_format) {
+  try {
+    return trigger ? grammars.compile(grammar, *trigger) : grammars.compile(grammar);
+  } catch (const Error& e) {
+    ApiProblem problem = to_problem(e);
+    if (problem.param.empty()) problem.param = field_of(grammar, response_format);
+    throw ApiError(std::move(problem));
+  }
+}
 
 std::optional<GrammarSpec> answer_grammar(const Json& response_format, const Json& structured_outputs) {
   std::optional<GrammarSpec> grammar;

@@ -178,12 +178,16 @@ void answer_responses(const std::shared_ptr<Call>& call, ApiContext& context) {
   model.require_ready();
   model.check_name(r.model);
   const ChatRequest chat = to_chat_request(r);
-  const ChatPrompt prompt = make_chat_prompt(chat, model);
-  std::vector<Request> requests{make_chat_engine_request(chat, prompt, model)};
-  requests.back().client = fair_client(*call, r.user);
-  const GenerationOptions options{.visible = prompt.visible};
-  std::make_shared<Generation>(call, model, context.workers, context.metrics, options)
-      ->start(std::move(requests), std::make_unique<ResponsesSink>(call, model, r, prompt));
+  try {
+    const ChatPrompt prompt = make_chat_prompt(chat, model);
+    std::vector<Request> requests{make_chat_engine_request(chat, prompt, model)};
+    requests.back().client = fair_client(*call, r.user);
+    const GenerationOptions options{.prompt_field = "input", .stop = {}, .visible = prompt.visible};
+    std::make_shared<Generation>(call, model, context.workers, context.metrics, options)
+        ->start(std::move(requests), std::make_unique<ResponsesSink>(call, model, r, prompt));
+  } catch (const ApiError& e) {
+    throw ApiError(in_responses_names(e.problem()));
+  }
 }
 
 Schema responses_answer_schema() {

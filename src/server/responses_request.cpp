@@ -1,7 +1,5 @@
 #include "server/responses_request.h"
 
-#include "server/api_error.h"
-
 namespace millrace {
 namespace {
 
@@ -145,6 +143,18 @@ const Fields<ResponsesRequest>& responses_fields() {
       ignored_field<R>("prompt_cache_key", Schema::string()),
   }};
   return fields;
+}
+
+ApiProblem in_responses_names(ApiProblem problem) {
+  static const std::pair<std::string_view, std::string_view> kNames[] = {{"messages", "input"},
+                                                                         {"reasoning_effort", "reasoning.effort"},
+                                                                         {"response_format", "text.format"},
+                                                                         {".function.name", ".name"}};
+  for (const auto& [chat, here] : kNames) {
+    const size_t at = problem.param.find(chat);
+    if (at != std::string::npos) problem.param.replace(at, chat.size(), here);
+  }
+  return problem;
 }
 
 ChatRequest to_chat_request(const ResponsesRequest& r) {

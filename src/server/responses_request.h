@@ -2,6 +2,7 @@
 // brings its whole conversation.
 #pragma once
 
+#include "server/api_error.h"
 #include "server/chat_request.h"
 
 namespace millrace {
@@ -22,5 +23,6 @@ struct ResponsesRequest {
 const Fields<ResponsesRequest>& responses_fields();
 
 ChatRequest to_chat_request(const ResponsesRequest& request);
+ApiProblem in_responses_names(ApiProblem problem);  // what is wrong with the chat request, in the names of this one
 
 }  // namespace millrace

@@ -1,6 +1,9 @@
 """millrace load against millrace serve, and the page as that server hands it out."""
 
 import json
+import socket
+import threading
+import time
 
 import pytest
 
@@ -38,6 +41,46 @@ def test_an_answer_that_comes_before_the_request_was_sent(millrace, tmp_path):
         done = millrace.run("load", "--url", server.url, "-c", "1", "--requests", "1", "--words", "1000000", "-n", "2", "--json")
         report = json.loads(done.stdout)
         assert report["failed"] == 1 and "status 413" in report["problem"], report["problem"]
+
+
+class RefusingServer:
+    """Lists a model, and refuses anything larger than a kilobyte as soon as it has read that much. What it leaves unread
+    fills the buffers between the two, so that nothing more can be sent; then it closes, which resets the connection, or
+    waits for the client to leave."""
+
+    def __init__(self, closes):
+        self.closes = closes
+        self.listener = socket.socket()
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.listener.bind(("127.0.0.1", 0))
+        self.listener.listen()
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            connection, _ = self.listener.accept()
+            if connection.recv(1024).startswith(b"GET"):
+                self._answer(connection, "200 OK", {"data": [{"id": "m"}]})
+            else:
+                self._answer(connection, "413 Content Too Large", {"error": {"message": "too much"}})
+                if not self.closes:
+                    time.sleep(20)
+            connection.close()
+
+    @staticmethod
+    def _answer(connection, status, body):
+        text = json.dumps(body)
+        connection.sendall(f"HTTP/1.1 {status}\r\nContent-Length: {len(text)}\r\nConnection: close\r\n\r\n{text}".encode())
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_an_answer_to_a_request_that_cannot_be_sent(millrace, closes):
+    server, begun = RefusingServer(closes), time.monotonic()
+    done = millrace.run("load", "--url", server.url, "-c", "1", "--requests", "1", "--prefix-words", "1000000", "--words", "1000000", "-n", "2", "--json")
+    report = json.loads(done.stdout)
+    assert report["failed"] == 1 and report["problem"] == "status 413: too much", report["problem"]
+    assert time.monotonic() - begun < 15
 
 
 def test_load_without_a_server(millrace):

@@ -196,9 +196,41 @@ def test_field_is_refused(server, path, field, value, code):
     assert status == 400, answer
     error = answer["error"]
     assert headers["X-Request-Id"] and set(error) == {"message", "type", "param", "code"} and error["type"] == "invalid_request_error"
-    related = ("messages", "prompt", "max_tokens")  # where two fields together do not fit
-    assert error["param"] is None or error["param"].startswith((field, *related)), error
+    related = ("messages", "prompt", "input", "max_tokens")  # where two fields together do not fit
+    either = path == TOKENIZE and error["param"] is None  # one of two was wanted
+    assert either or error["param"].startswith((field, *related)), error
     assert code is None or (error["code"] or "").endswith(code), error
+
+
+BAD_SCHEMA = {"type": "nonsense"}
+JSON_SCHEMA = {"type": "json_schema", "json_schema": {"name": "a", "schema": BAD_SCHEMA}}
+
+
+@pytest.mark.parametrize("path, more, param", [
+    (CHAT, {"response_format": JSON_SCHEMA}, "response_format"),
+    (CHAT, {"response_format": {"type": "regex", "regex": "("}}, "response_format"),
+    (CHAT, {"response_format": {"type": "text"}, "structured_outputs": {"regex": "("}}, "structured_outputs"),
+    (CHAT, {"structured_outputs": {"grammar": "root ::="}}, "structured_outputs"),
+    (CHAT, {"tools": [{"type": "function", "function": {"name": "a", "strict": True, "parameters": BAD_SCHEMA}}]}, "tools"),
+    (CHAT, {"messages": [{"role": "user", "content": "a" * 3000}]}, "messages"),
+    (CHAT, {"reasoning_effort": "low"}, "reasoning_effort"),
+    (TEXT, {"response_format": JSON_SCHEMA}, "response_format"),
+    (TEXT, {"structured_outputs": {"json": BAD_SCHEMA}}, "structured_outputs"),
+    (TEXT, {"prompt": ""}, "prompt"),
+    (TEXT, {"prompt": [99999999]}, "prompt"),
+    (TEXT, {"prompt": "a" * 3000, "max_tokens": 0, "echo": True, "logprobs": 1}, "prompt"),
+    (TEXT, {"prompt": ["a", "a" * 3000], "max_tokens": 0, "echo": True, "logprobs": 1}, "prompt"),
+    (RESPONSES, {"text": {"format": {"type": "json_schema", "name": "a", "schema": BAD_SCHEMA}}}, "text.format"),
+    (RESPONSES, {"reasoning": {"effort": "low"}}, "reasoning.effort"),
+    (RESPONSES, {"input": "a" * 3000}, "input"),
+    (RESPONSES, {"tools": [{"type": "function", "name": "a b"}]}, "tools[0].name"),
+    (EMBED, {"input": ""}, "input"),
+    (EMBED, {"input": "a" * 3000}, "input"),
+])
+def test_errors_found_late_name_their_field(server, path, more, param):
+    status, _, answer = server.post(path, {**BASE[path], **more})
+    assert status == 400 and answer["error"]["param"] == param, answer
+    assert ("context_length_exceeded" == answer["error"]["code"]) == ("a" * 3000 in json.dumps(more)), answer
 
 
 def test_every_field_is_in_the_table(server):

@@ -1,9 +1,8 @@
-// An HTTP/1.1 answer as it comes off the wire: kept with the times of its bytes, and taken apart as far as it takes to
-// know its end.
+// An HTTP/1.1 answer as it comes off the wire: its body is kept with the times of its bytes.
 #pragma once
 
 #include <cstddef>
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,35 +13,29 @@ namespace millrace {
 
 class HttpAnswer {
  public:
+  HttpAnswer();
+  HttpAnswer(HttpAnswer&&) noexcept;
+  ~HttpAnswer();
+
   // True: the answer is whole. Throws Network where it is no HTTP.
   bool feed(std::string_view bytes, double now);
   // The other side closed the connection. True: that is the end of a whole answer.
   bool close();
 
-  int status() const { return status_; }  // 0: not known yet
-  // The bytes of the body with the time at which the last of each piece came.
+  int status() const;  // 0: not known yet
+  // The body, piece by piece as it came, each with its time.
   void for_pieces(FunctionRef<void(std::string_view bytes, double time)> body) const;
 
  private:
+  struct Parser;
   struct Arrival {
-    size_t end;  // of the bytes so far
+    size_t end;  // of the body so far
     double time;
   };
-  struct Piece {
-    size_t begin, end;
-  };
 
-  void read_head(double now);
-  bool read_chunks();  // true: there was the last one
-
-  std::string bytes_;
+  std::unique_ptr<Parser> parser_;
+  std::string unread_;  // bytes that the parser takes when more of them are there
   std::vector<Arrival> arrivals_;
-  std::vector<Piece> chunks_;
-  int status_ = 0;
-  size_t body_ = 0;   // where it begins
-  size_t chunk_ = 0;  // where the next one begins
-  bool chunked_ = false;
-  std::optional<size_t> length_;
 };
 
 }  // namespace millrace
