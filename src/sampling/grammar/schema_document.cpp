@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "sampling/grammar/schema_references.h"
 
 namespace millrace {
 namespace {
@@ -179,6 +180,7 @@ SchemaDocument::SchemaDocument(std::string_view text) {
   root_ = Schema::parse(text, nullptr, false);
   if (root_.is_discarded()) fail(ErrorKind::Usage, "the schema is not valid JSON");
   counts_evaluated_ = has_unevaluated(root_);
+  resolve_references(root_);
   const Schema draft = root_.is_object() ? root_.value("$schema", Schema()) : Schema();
   reference_is_all_ = draft.is_string() && draft.get_ref<const std::string&>().find("/draft-0") != std::string::npos;
 }
@@ -188,30 +190,13 @@ void SchemaDocument::spend(const Schema& schema) const {
   if (spent_ > kMostParts) fail(ErrorKind::Usage, "the schema's references and combinations stand for too much");
 }
 
-const Schema* SchemaDocument::find_anchor(const Schema& value, const std::string& name) const {
-  if (!value.is_structured()) return nullptr;
-  const auto anchor = value.is_object() ? value.find("$anchor") : value.end();
-  if (anchor != value.end() && *anchor == name) return &value;
-  for (const Schema& inside : value) {
-    if (const Schema* found = find_anchor(inside, name)) return found;
-  }
-  return nullptr;
-}
-
-const Schema& SchemaDocument::resolve(const std::string& given) const {
-  std::string reference = given;
-  const Schema id = root_.is_object() ? root_.value("$id", Schema()) : Schema();
-  if (id.is_string() && !id.get_ref<const std::string&>().empty() &&
-      reference.starts_with(id.get_ref<const std::string&>()))
-    reference.erase(0, id.get_ref<const std::string&>().size());
-  if (reference == "#" || (reference.empty() && !given.empty())) return root_;
-  if (reference.size() > 1 && reference[0] == '#' && reference[1] != '/') {
-    spend(root_);
-    if (const Schema* anchor = find_anchor(root_, reference.substr(1))) return *anchor;
-  }
+const Schema& SchemaDocument::resolve(const std::string& reference) const {
+  if (reference == "#") return root_;
   if (!reference.starts_with("#/")) {
     fail(ErrorKind::Usage,
-         "the schema's $ref \"{}\" does not begin with #/: only places in the same schema can be used", reference);
+         "the schema's $ref \"{}\" names no place in the schema, and others are not fetched: put what it means under "
+         "$defs",
+         reference);
   }
   const Schema* place = &root_;
   for (size_t begin = 2; begin <= reference.size();) {

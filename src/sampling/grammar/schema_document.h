@@ -19,7 +19,7 @@ class SchemaDocument {
   explicit SchemaDocument(std::string_view text);
 
   const Schema& root() const { return root_; }
-  // What "#/$defs/x" means. Throws Usage where there is no such place, or where it is not in this document.
+  // What "#/$defs/x" means. Throws Usage where there is no such place. Other references were made such before.
   const Schema& resolve(const std::string& reference) const;
 
   // The schema as a choice of schemas without combinators at their top; none: nothing matches it. What matches one of
@@ -52,8 +52,6 @@ class SchemaDocument {
   // Whether nothing that is written matches the other. nested: how many members deep the two are compared.
   bool excludes(const Schema& written, const Schema& other, Apart& relied_on, int depth, int nested) const;
   std::vector<Schema> product(const std::vector<Schema>& left, const std::vector<Schema>& right) const;
-  // The place whose $anchor has the name.
-  const Schema* find_anchor(const Schema& value, const std::string& name) const;
   // Counts what is read and copied of schemas, so that no combination of them takes for ever. Throws Usage at the end.
   void spend(const Schema& schema) const;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "sampling/grammar/schema_document.h"
@@ -23,11 +24,16 @@ inline int64_t count_of(const Schema& schema, const char* keyword, int64_t missi
   return count;
 }
 
-inline std::string text_of(const Schema& schema, const char* keyword) {
+// A keyword that is a text, or several where schemas were merged.
+inline std::vector<std::string> texts_of(const Schema& schema, const char* keyword) {
+  std::vector<std::string> texts;
   const auto found = schema.find(keyword);
-  if (found == schema.end()) return "";
-  if (!found->is_string()) fail(ErrorKind::Usage, "the schema's {} is not a string", keyword);
-  return found->get<std::string>();
+  if (found == schema.end()) return texts;
+  for (const Schema& one : found->is_array() ? *found : Schema::array({*found})) {
+    if (!one.is_string()) fail(ErrorKind::Usage, "the schema's {} is not a string", keyword);
+    texts.push_back(one.get<std::string>());
+  }
+  return texts;
 }
 
 }  // namespace millrace

@@ -12,6 +12,7 @@
 #include "sampling/grammar/schema.h"
 #include "sampling/grammar/schema_fields.h"
 #include "sampling/grammar/string_formats.h"
+#include "sampling/grammar/text_rules.h"
 
 namespace millrace {
 namespace {
@@ -68,6 +69,24 @@ std::vector<std::string> excepted_texts(const Schema& schema) {
     if (one.is_string()) texts.push_back(one.get<std::string>());
   }
   return texts;
+}
+
+std::vector<std::string> known_formats(const Schema& schema) {
+  std::vector<std::string> formats = texts_of(schema, "format");
+  std::erase_if(formats, [](const std::string& format) { return string_format_regex(format, {}).empty(); });
+  return formats;
+}
+
+// Formats are written in their short form if any of its texts will do.
+std::optional<std::string> combined_text(const TextRules& rules, const std::vector<std::string>& formats, Ebnf& ebnf) {
+  for (const int64_t longest : {int64_t{60}, rules.lengths.most}) {
+    TextRules all = rules;
+    const int64_t most = rules.lengths.most < 0 ? longest : std::min(longest, rules.lengths.most);
+    for (const std::string& format : formats)
+      all.patterns.push_back(string_format_regex(format, {rules.lengths.least, most}));
+    if (std::optional<std::string> text = json_text_to_ebnf(all, ebnf); text || formats.empty()) return text;
+  }
+  return {};
 }
 
 Schema without_annotations(const Schema& schema) {
@@ -209,25 +228,20 @@ SchemaWriter::Rule SchemaWriter::typed(const std::string& type, const Schema& sc
 SchemaWriter::Rule SchemaWriter::string(const Schema& schema) {
   const Lengths lengths{count_of(schema, "minLength", 0), count_of(schema, "maxLength", -1)};
   if (lengths.most >= 0 && lengths.least > lengths.most) return {};
-  const std::string pattern = text_of(schema, "pattern");
-  const std::string format = string_format_regex(text_of(schema, "format"), lengths);
-  const bool has_pattern = schema.contains("pattern");
-  if (has_pattern && !format.empty())
-    fail(ErrorKind::Usage, "the schema has a string with both pattern and format, which cannot be combined");
-  const std::vector<std::string> except = excepted_texts(schema);
-  if (!except.empty() && (has_pattern || !format.empty() || lengths.least > 1 || lengths.most >= 0))
-    fail(ErrorKind::Usage,
-         "the schema excludes single texts beside a pattern, a format or a length, which cannot be "
-         "enforced");
-  if (!except.empty()) {
-    std::vector<std::string> all = except;
-    if (lengths.least == 1) all.emplace_back();
-    return "\"\\\"\" " + text_apart_from(all) + " \"\\\"\"";
+  TextRules rules{texts_of(schema, "pattern"), texts_of(schema, "$avoid"), excepted_texts(schema), lengths};
+  const std::vector<std::string> formats = known_formats(schema);
+  const bool one_thing = rules.patterns.size() + formats.size() <= 1 && rules.avoided.empty();
+  Rule text;
+  if (one_thing && rules.excepted.empty() && rules.patterns.empty() && formats.empty()) {
+    text = ebnf_repeat(character(), lengths.least, lengths.most);
+  } else if (one_thing && rules.excepted.empty()) {
+    const std::string regex = formats.empty() ? rules.patterns.front() : string_format_regex(formats.front(), lengths);
+    text = regex_to_ebnf(regex, RegexUse::JsonString, lengths, ebnf_);
+  } else {
+    text = combined_text(rules, formats, ebnf_);
   }
-  if (!has_pattern && format.empty())
-    return "\"\\\"\" " + ebnf_repeat(character(), lengths.least, lengths.most) + " \"\\\"\"";
-  const std::string& regex = has_pattern ? pattern : format;
-  return "\"\\\"\" " + regex_to_ebnf(regex, RegexUse::JsonString, lengths, ebnf_) + " \"\\\"\"";
+  if (!text) return {};
+  return "\"\\\"\" " + *text + " \"\\\"\"";
 }
 
 SchemaWriter::Rule SchemaWriter::number(const Schema& schema, bool integer) {
@@ -248,7 +262,7 @@ SchemaWriter::Rule SchemaWriter::number(const Schema& schema, bool integer) {
       bounds.at_most(bound, exclusive);
     }
   }
-  add_format_bounds(text_of(schema, "format"), bounds);
+  for (const std::string& format : texts_of(schema, "format")) add_format_bounds(format, bounds);
   if (const auto multiple = schema.find("multipleOf"); multiple != schema.end()) {
     const bool whole = multiple->is_number() && *multiple > 0 && *multiple < 1e12 &&
                        multiple->get<double>() == static_cast<double>(multiple->get<int64_t>());
