@@ -145,9 +145,14 @@ Schema merge_keyword(const std::string& keyword, const Schema& a, const Schema& 
   if (keyword == "pattern" || keyword == "format") return all_of(a, b);
   if (keyword == "items" || keyword == "propertyNames") return both(a, b);
   if (keyword == "uniqueItems") return a == true || b == true;
-  if (keyword == "multipleOf" && a.is_number_integer() && b.is_number_integer() && a > 0 && b > 0 && a < 100000 &&
-      b < 100000) {
-    return std::lcm(a.get<int64_t>(), b.get<int64_t>());
+  if (keyword == "multipleOf" && numbers) {
+    // Whole ones and those that doubles have exactly, such as 0.5.
+    constexpr double kParts = 1024;
+    const double x = a.get<double>() * kParts, y = b.get<double>() * kParts;
+    if (x >= 1 && y >= 1 && x < 1e8 && y < 1e8 && x == std::floor(x) && y == std::floor(y)) {
+      const int64_t common = std::lcm(static_cast<int64_t>(x), static_cast<int64_t>(y));
+      return static_cast<double>(common) / kParts;
+    }
   }
   fail(ErrorKind::Usage, "the schema has two different \"{}\" for the same value, which cannot be combined", keyword);
 }

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <tuple>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "sampling/grammar/number_multiples.h"
 #include "sampling/grammar/numbers.h"
 #include "sampling/grammar/regex.h"
 #include "sampling/grammar/schema.h"
@@ -255,7 +257,7 @@ SchemaWriter::Rule SchemaWriter::number(const Schema& schema, bool integer) {
     // Draft 4 says with a boolean whether the bound beside it counts.
     const Schema beside = schema.value(is_minimum ? "exclusiveMinimum" : "exclusiveMaximum", Schema(false));
     const bool exclusive = keyword[0] == 'e' || beside == true;
-    const double bound = found->get<double>();
+    const auto bound = found->get<long double>();
     if (is_minimum) {
       bounds.at_least(bound, exclusive);
     } else {
@@ -263,14 +265,17 @@ SchemaWriter::Rule SchemaWriter::number(const Schema& schema, bool integer) {
     }
   }
   for (const std::string& format : texts_of(schema, "format")) add_format_bounds(format, bounds);
-  if (const auto multiple = schema.find("multipleOf"); multiple != schema.end()) {
-    const bool whole = multiple->is_number() && *multiple > 0 && *multiple < 1e12 &&
-                       multiple->get<double>() == static_cast<double>(multiple->get<int64_t>());
-    if (!whole)
-      fail(ErrorKind::Usage, "the schema has a multipleOf that is not a whole number, which cannot be enforced");
-    bounds.multiple_of = multiple->get<int64_t>();
-  }
-  const std::string body = number_to_ebnf(bounds, ebnf_);
+  const auto multiple = schema.find("multipleOf");
+  const bool fraction = schema.value("$fraction", Schema(false)) == true;
+  if (multiple != schema.end() && !multiple->is_number())
+    fail(ErrorKind::Usage, "the schema's multipleOf is not a number");
+  if (fraction && (integer || multiple != schema.end())) return {};
+  const double step = multiple != schema.end() ? multiple->get<double>() : 0;
+  const bool whole = step >= 1 && step < 1e12 && step == std::floor(step);
+  if (whole) bounds.multiple_of = static_cast<int64_t>(step);
+  const std::string body = fraction                                ? fraction_to_ebnf(bounds, ebnf_)
+                           : multiple != schema.end() && !whole ? multiples_to_ebnf(bounds, step, ebnf_)
+                                                                   : number_to_ebnf(bounds, ebnf_);
   return body.empty() ? Rule() : body;
 }
 
