@@ -105,11 +105,7 @@ void merge_properties(Schema& merged, const Schema& a, const Schema& b) {
     }
     return;
   }
-  const bool patterns = a.contains("patternProperties") || b.contains("patternProperties");
   const bool closed = a.contains("additionalProperties") || b.contains("additionalProperties");
-  if (patterns && closed)
-    fail(ErrorKind::Usage,
-         "the schema combines patternProperties and additionalProperties in a way that is not supported");
   const Members of_a(a), of_b(b);
   Schema properties = Schema::object();
   auto& list = properties.get_ref<Schema::object_t&>();
@@ -122,6 +118,33 @@ void merge_properties(Schema& merged, const Schema& a, const Schema& b) {
   if (closed)
     merged["additionalProperties"] =
         both(a.value("additionalProperties", Schema(true)), b.value("additionalProperties", Schema(true)));
+}
+
+// Members that only the other schema has a pattern for are others here. Where there are no others, their names say so.
+Schema with_names_closed(Schema schema, const Schema& other) {
+  const auto theirs = other.find("patternProperties");
+  const Schema additional = schema.value("additionalProperties", Schema(true));
+  const Schema ours = schema.value("patternProperties", Schema::object());
+  if (theirs == other.end() || !theirs->is_object() || !ours.is_object() || additional == true) return schema;
+  const bool known = std::all_of(theirs->items().begin(), theirs->items().end(),
+                                 [&](const auto& item) { return ours.contains(item.key()); });
+  if (known) return schema;
+  if (additional != false)
+    fail(ErrorKind::Usage,
+         "the schema combines patternProperties with another's additionalProperties, which cannot be enforced");
+  Schema names = Schema::array(), listed = Schema::array();
+  for (const std::string& key : Members(schema).keys()) listed.push_back(key);
+  if (!listed.empty()) names.push_back({{"enum", std::move(listed)}});
+  for (const auto& item : ours.items()) names.push_back({{"pattern", item.key()}});
+  const Schema said = names.empty() ? Schema(false) : Schema{{"anyOf", std::move(names)}};
+  schema["propertyNames"] = schema.contains("propertyNames") ? both(schema["propertyNames"], said) : said;
+  schema.erase("additionalProperties");
+  return schema;
+}
+
+Schema merge_patterns(Schema a, const Schema& b) {
+  for (const auto& item : b.items()) a[item.key()] = a.contains(item.key()) ? both(a[item.key()], item.value()) : item.value();
+  return a;
 }
 
 Schema all_of(const Schema& a, const Schema& b) {
@@ -144,6 +167,7 @@ Schema merge_keyword(const std::string& keyword, const Schema& a, const Schema& 
     return all_of(a, b);
   if (keyword == "pattern" || keyword == "format") return all_of(a, b);
   if (keyword == "items" || keyword == "propertyNames") return both(a, b);
+  if (keyword == "patternProperties" && a.is_object() && b.is_object()) return merge_patterns(a, b);
   if (keyword == "uniqueItems") return a == true || b == true;
   if (keyword == "multipleOf" && numbers) {
     // Whole ones and those that doubles have exactly, such as 0.5.
@@ -296,7 +320,7 @@ bool is_annotation(const std::string& keyword) {
 Schema merge_schemas(const Schema& first, const Schema& second) {
   if (first.empty()) return second;
   if (second.empty()) return first;
-  const Schema a = with_enum(first), b = with_enum(second);
+  const Schema a = with_names_closed(with_enum(first), second), b = with_names_closed(with_enum(second), first);
   Schema merged = Schema::object();
   for (const Schema* side : {&a, &b}) {
     for (const auto& item : side->items()) {

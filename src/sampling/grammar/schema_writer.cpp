@@ -22,15 +22,6 @@ namespace {
 constexpr int kDeepestSchema = 100;
 constexpr int64_t kMostDistinct = 64;  // values of an array without duplicates
 
-void refuse_unsupported(const Schema& schema) {
-  for (const char* keyword :
-       {"minContains", "maxContains", "unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"}) {
-    const auto found = schema.find(keyword);
-    if (found == schema.end() || *found == true) continue;
-    fail(ErrorKind::Usage, "the schema uses \"{}\", which cannot be enforced", keyword);
-  }
-}
-
 // Of the integer formats that OpenAPI and its generators use. Wider ones hold all integers that are written; what is no
 // format of numbers is a remark.
 void add_format_bounds(std::string_view format, NumberBounds& bounds) {
@@ -49,34 +40,25 @@ void add_format_bounds(std::string_view format, NumberBounds& bounds) {
   if (format == "uint" || format == "uint64") bounds.at_least(0, false);
 }
 
-// An item that must be somewhere comes first.
+// Items that must be somewhere come first. Where there may be only so many of them, the others are none.
 Schema with_contained_first(Schema schema) {
   const auto contains = schema.find("contains");
   if (contains == schema.end()) return schema;
   if (schema.contains("prefixItems") || schema.contains("uniqueItems") || schema.value("items", Schema()).is_array())
     fail(ErrorKind::Usage, "the schema uses \"contains\" beside prefixItems or uniqueItems, which cannot be enforced");
-  const Schema items = schema.value("items", Schema(true));
-  schema["prefixItems"] = Schema::array({{{"allOf", Schema::array({*contains, items})}}});
-  schema["items"] = items;
-  schema["minItems"] = std::max<int64_t>(count_of(schema, "minItems", 0), 1);
+  constexpr int64_t kMostContained = 64;
+  const int64_t least = count_of(schema, "minContains", 1), most = count_of(schema, "maxContains", -1);
+  if (least > kMostContained)
+    fail(ErrorKind::Usage, "the schema has a minContains of more than {}, which cannot be enforced", kMostContained);
+  if (most >= 0 && least > most) return false;
+  const Schema items = schema.value("items", Schema(true)), contained = {{"allOf", Schema::array({*contains, items})}};
+  const Schema other = {{"allOf", Schema::array({{{"not", *contains}}, items})}};
+  schema["prefixItems"] = Schema::array();
+  for (int64_t i = 0; i < least; ++i) schema["prefixItems"].push_back(contained);
+  schema["items"] = most < 0 ? items : other;
+  schema["minItems"] = std::max<int64_t>(count_of(schema, "minItems", 0), least);
   schema.erase("contains");
   return schema;
-}
-
-std::vector<std::string> excepted_texts(const Schema& schema) {
-  std::vector<std::string> texts;
-  const auto except = schema.find("$except");
-  if (except == schema.end()) return texts;
-  for (const Schema& one : *except) {
-    if (one.is_string()) texts.push_back(one.get<std::string>());
-  }
-  return texts;
-}
-
-std::vector<std::string> known_formats(const Schema& schema) {
-  std::vector<std::string> formats = texts_of(schema, "format");
-  std::erase_if(formats, [](const std::string& format) { return string_format_regex(format, {}).empty(); });
-  return formats;
 }
 
 // Formats are written in their short form if any of its texts will do.
@@ -171,8 +153,11 @@ SchemaWriter::Rule SchemaWriter::write(const Schema& schema) {
     const auto keyword = schema.begin();
     const std::string& only = keyword.key();
     const Schema& inside = keyword.value();
-    if (only == "$ref" && inside.is_string()) return value(document_.resolve(inside.get<std::string>()));
-    if (only == "allOf" && inside.is_array() && inside.size() == 1) return value(inside[0]);
+    if (only == "$ref" && inside.is_string()) {
+      const std::string reference = inside.get<std::string>();
+      return value_at(reference, document_.resolve(reference));
+    }
+    if (only == "allOf" && inside.is_array() && inside.size() == 1) return value_at("allOf/0", inside[0]);
     if ((only == "anyOf" || only == "oneOf") && inside.is_array() && !inside.empty()) {
       if (only == "oneOf") return choice(document_.exclusive_options(inside), &SchemaWriter::value);
       return choice(std::vector<Schema>(inside.begin(), inside.end()), &SchemaWriter::value);
@@ -180,6 +165,13 @@ SchemaWriter::Rule SchemaWriter::write(const Schema& schema) {
   }
   if (has_combinator(schema)) return choice(document_.alternatives(schema), &SchemaWriter::simple);
   return simple(schema);
+}
+
+// A reference begins a path anew.
+std::string SchemaWriter::path() const {
+  std::string path = "#";
+  for (const std::string& place : path_) path = place.starts_with("#") ? place : path + "/" + place;
+  return path;
 }
 
 SchemaWriter::Rule SchemaWriter::choice(const std::vector<Schema>& schemas, Rule (SchemaWriter::*one)(const Schema&)) {
@@ -281,6 +273,7 @@ SchemaWriter::Rule SchemaWriter::number(const Schema& schema, bool integer) {
 
 SchemaWriter::Rule SchemaWriter::array(const Schema& given) {
   const Schema schema = with_contained_first(given);
+  if (schema == false) return {};
   const bool tuple = schema.contains("items") && schema["items"].is_array();  // how older drafts write prefixItems
   const Schema prefix = tuple ? schema["items"] : schema.value("prefixItems", Schema::array());
   if (!prefix.is_array()) fail(ErrorKind::Usage, "the schema's prefixItems is not a list");
@@ -293,12 +286,14 @@ SchemaWriter::Rule SchemaWriter::array(const Schema& given) {
   std::vector<Rule> first;
   for (const Schema& item : prefix) {
     const bool needed = static_cast<int64_t>(first.size()) < least;
-    first.push_back(needed ? value(item) : optionally([&] { return value(item); }));
+    const auto write = [&] { return value_at((tuple ? "items/" : "prefixItems/") + std::to_string(first.size()), item); };
+    first.push_back(needed ? write() : optionally(write));
     if (!first.back()) most = std::min<int64_t>(most < 0 ? size : most, static_cast<int64_t>(first.size()) - 1);
   }
   Rule more;
   if (most < 0 || most > size) {
-    more = least > size ? value(items) : optionally([&] { return value(items); });
+    const auto write = [&] { return value_at(tuple ? "additionalItems" : "items", items); };
+    more = least > size ? write() : optionally(write);
     if (!more) most = most < 0 ? size : std::min(most, size);
   }
   if (most >= 0 && least > most) return {};
@@ -378,7 +373,13 @@ std::string SchemaWriter::array_tail(const std::vector<Rule>& first, const Rule&
 
 std::string schema_to_ebnf(std::string_view schema, Ebnf& ebnf) {
   const SchemaDocument document(schema);
-  std::optional<std::string> rule = SchemaWriter(document, ebnf).value(document.root());
+  SchemaWriter writer(document, ebnf);
+  std::optional<std::string> rule;
+  try {
+    rule = writer.value(document.root());
+  } catch (const Error& error) {
+    fail(error.kind(), "{} (at {})", error.what(), writer.path());
+  }
   if (!rule) fail(ErrorKind::Usage, "no value matches the schema");
   return *rule;
 }

@@ -125,6 +125,11 @@ std::optional<std::string> language_to_ebnf(TextLanguages& languages, Id languag
   return names[numbers[0]];
 }
 
+bool has_text(TextLanguages& languages, Id language, const CharSet& written) {
+  const Automaton automaton = automaton_of(languages, language, written);
+  return std::find(automaton.ends.begin(), automaton.ends.end(), true) != automaton.ends.end();
+}
+
 size_t count_states(TextLanguages& languages, Id language, const CharSet& written) {
   return automaton_of(languages, language, written).next.size();
 }

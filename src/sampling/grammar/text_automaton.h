@@ -16,6 +16,7 @@ std::optional<std::string> language_to_ebnf(TextLanguages& languages, TextLangua
                                             const CharSet& written,
                                             FunctionRef<std::string(const CharSet&)> character, Ebnf& ebnf);
 
+bool has_text(TextLanguages& languages, TextLanguages::Id language, const CharSet& written);
 // How many states its automaton has.
 size_t count_states(TextLanguages& languages, TextLanguages::Id language, const CharSet& written);
 

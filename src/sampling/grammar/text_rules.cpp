@@ -40,6 +40,10 @@ std::optional<std::string> json_text_to_ebnf(const TextRules& rules, Ebnf& ebnf)
   return json_text_to_ebnf(languages, language_of(rules, languages), rules.lengths, ebnf);
 }
 
+bool has_json_text(TextLanguages& languages, TextLanguages::Id language) {
+  return has_text(languages, language, kWritten);
+}
+
 bool text_follows(const TextRules& rules, const std::string& text, Ebnf& ebnf) {
   TextLanguages languages(ebnf);
   return languages.has(language_of(rules, languages), text);

@@ -26,6 +26,9 @@ std::optional<std::string> json_text_to_ebnf(TextLanguages& languages, TextLangu
                                              Ebnf& ebnf);
 std::optional<std::string> json_text_to_ebnf(const TextRules& rules, Ebnf& ebnf);
 
+// Whether there is a text in it that can be written.
+bool has_json_text(TextLanguages& languages, TextLanguages::Id language);
+
 bool text_follows(const TextRules& rules, const std::string& text, Ebnf& ebnf);
 
 }  // namespace millrace
