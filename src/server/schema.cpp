@@ -253,7 +253,7 @@ bool Schema::has_words_of(const Json& value) const {
     const std::vector<std::string>& words = property.schema.node_->words;
     return words.empty() || !property.required ||
            (value.contains(property.name) &&
-            std::find(words.begin(), words.end(), value[property.name]) != words.end());
+            std::any_of(words.begin(), words.end(), [&](const std::string& word) { return value[property.name] == word; }));
   });
 }
 
