@@ -220,8 +220,7 @@ std::string by_automaton(std::string_view regex, RegexUse use, Lengths lengths, 
   std::optional<std::string> text = use == RegexUse::JsonString
                                         ? json_text_to_ebnf(languages, language, lengths, ebnf)
                                         : language_to_ebnf(languages, language, any_character(), plain, ebnf);
-  if (!text) fail(ErrorKind::Usage, "no text matches the pattern and its lengths");
-  return *text;
+  return text.value_or("");
 }
 
 }  // namespace
@@ -272,8 +271,7 @@ std::string regex_to_ebnf(std::string_view regex, RegexUse use, Lengths lengths,
                                       node, lengths, [&](const CharSet& set) { return writer.character(set); }, ebnf);
     if (!way.empty()) text += (text.empty() ? "" : " | ") + way;
   }
-  if (text.empty()) fail(ErrorKind::Usage, "no text matches the pattern and its lengths");
-  return ebnf.add(text);
+  return text.empty() ? text : ebnf.add(text);
 }
 
 }  // namespace millrace

@@ -133,7 +133,8 @@ Schema with_names_closed(Schema schema, const Schema& other) {
     fail(ErrorKind::Usage,
          "the schema combines patternProperties with another's additionalProperties, which cannot be enforced");
   Schema names = Schema::array(), listed = Schema::array();
-  for (const std::string& key : Members(schema).keys()) listed.push_back(key);
+  const Members members(schema);
+  for (const std::string& key : members.keys()) listed.push_back(key);
   if (!listed.empty()) names.push_back({{"enum", std::move(listed)}});
   for (const auto& item : ours.items()) names.push_back({{"pattern", item.key()}});
   const Schema said = names.empty() ? Schema(false) : Schema{{"anyOf", std::move(names)}};

@@ -20,7 +20,6 @@ namespace millrace {
 namespace {
 
 constexpr int kDeepestSchema = 100;
-constexpr int64_t kMostDistinct = 64;  // values of an array without duplicates
 
 // Of the integer formats that OpenAPI and its generators use. Wider ones hold all integers that are written; what is no
 // format of numbers is a remark.
@@ -231,6 +230,7 @@ SchemaWriter::Rule SchemaWriter::string(const Schema& schema) {
   } else if (one_thing && rules.excepted.empty()) {
     const std::string regex = formats.empty() ? rules.patterns.front() : string_format_regex(formats.front(), lengths);
     text = regex_to_ebnf(regex, RegexUse::JsonString, lengths, ebnf_);
+    if (text->empty()) return {};
   } else {
     text = combined_text(rules, formats, ebnf_);
   }
@@ -300,53 +300,12 @@ SchemaWriter::Rule SchemaWriter::array(const Schema& given) {
   if (schema.value("uniqueItems", Schema(false)) == true && (most < 0 || most > 1)) {
     if (!prefix.empty())
       fail(ErrorKind::Usage, "the schema uses \"uniqueItems\" beside prefixItems, which cannot be enforced");
-    return distinct_items(items, least, most);
+    path_.emplace_back("items");
+    Rule rule = distinct_items(items, least, most);
+    path_.pop_back();
+    return rule;
   }
   return "\"[\" " + space() + " " + array_tail(first, more, least, most) + " " + space() + " \"]\"";
-}
-
-std::vector<Schema> SchemaWriter::listed_values(const Schema& items) const {
-  std::vector<Schema> values;
-  if (!items.is_object()) return values;
-  for (Schema one : document_.alternatives(items)) {
-    if (one.value("type", Schema()) == "boolean" && !one.contains("enum") && !one.contains("const"))
-      one["enum"] = Schema::array({false, true});
-    if (!one.contains("enum") && !one.contains("const")) return {};
-    for (const Schema& value : allowed_values(one, ebnf_)) {
-      if (static_cast<int64_t>(values.size()) > kMostDistinct) return values;
-      // As equal as validators take them: whatever the order of an object's members.
-      const nlohmann::json plain(value);
-      const bool known =
-          std::any_of(values.begin(), values.end(), [&](const Schema& v) { return nlohmann::json(v) == plain; });
-      if (!known) values.push_back(value);
-    }
-  }
-  return values;
-}
-
-// No grammar can compare items. Where their values are listed, those that are taken come in the order of the list.
-SchemaWriter::Rule SchemaWriter::distinct_items(const Schema& items, int64_t least, int64_t most) {
-  const std::vector<Schema> values = listed_values(items);
-  const auto count = static_cast<int64_t>(values.size());
-  if (values.empty() || count > kMostDistinct)
-    fail(ErrorKind::Usage, "the schema uses \"uniqueItems\", which can be enforced for up to {} listed values only",
-         kMostDistinct);
-  if (least > count) return {};
-  most = most < 0 ? count : std::min(most, count);
-  // By items taken so far: what may follow when the values from here on are left.
-  std::vector<Rule> rest(static_cast<size_t>(most) + 1);
-  for (int64_t taken = least; taken <= most; ++taken) rest[static_cast<size_t>(taken)] = "\"\"";
-  for (int64_t i = count - 1; i >= 0; --i) {
-    for (int64_t taken = 0; taken <= std::min(most, i); ++taken) {
-      Rule& here = rest[static_cast<size_t>(taken)];
-      const Rule with = taken < most ? rest[static_cast<size_t>(taken) + 1] : Rule();
-      if (!with) continue;
-      const std::string comma = taken > 0 ? "\",\" " + space() + " " : "";
-      const std::string take = comma + ebnf_literal(json_text(values[static_cast<size_t>(i)])) + " " + *with;
-      here = ebnf_.add(here ? take + " | " + *here : take);
-    }
-  }
-  return "\"[\" " + space() + " " + *rest.front() + " " + space() + " \"]\"";
 }
 
 std::string SchemaWriter::array_tail(const std::vector<Rule>& first, const Rule& more, int64_t least, int64_t most) {

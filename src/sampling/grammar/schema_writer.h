@@ -58,6 +58,8 @@ class SchemaWriter {
 
   Rule array(const Schema& schema);
   std::vector<Schema> listed_values(const Schema& items) const;  // empty: they are not listed
+  std::vector<Schema> distinct_parts(const Schema& items) const;
+  std::string telling_member(const Schema& object) const;  // empty: there is none
   Rule distinct_items(const Schema& items, int64_t least, int64_t most);
   std::string array_tail(const std::vector<Rule>& first, const Rule& more, int64_t least, int64_t most);
 
