@@ -151,19 +151,36 @@ std::vector<Anchored> alternatives(PatternNode node) {
   return result;
 }
 
-// [class]* and its like, whose length a repetition can set.
-PatternNode* single_repeat(PatternNode& node) {
-  if (node.kind == Kind::Sequence && node.parts.size() == 1) return single_repeat(node.parts.front());
-  const bool fits = node.kind == Kind::Repeat && lengths_of(node.parts.front()).least == 1 &&
-                    lengths_of(node.parts.front()).most == 1;
-  return fits ? &node : nullptr;
+// [class]* and its like, alone or among parts of fixed length: that repetition can set the length of the whole.
+struct Flexible {
+  PatternNode* repeat = nullptr;
+  int64_t fixed = 0;  // characters of the other parts
+};
+
+Flexible flexible_part(PatternNode& node) {
+  const auto is_one = [](const Range& range) { return range.least == 1 && range.most == 1; };
+  if (node.kind == Kind::Repeat) return {is_one(lengths_of(node.parts.front())) ? &node : nullptr};
+  if (node.kind != Kind::Sequence) return {};
+  Flexible found;
+  for (PatternNode& part : node.parts) {
+    const Range range = lengths_of(part);
+    if (range.least == range.most) {
+      found.fixed += range.least;
+      continue;
+    }
+    const Flexible inside = flexible_part(part);
+    if (inside.repeat == nullptr || found.repeat != nullptr) return {};
+    found.repeat = inside.repeat;
+    found.fixed += inside.fixed;
+  }
+  return found;
 }
 
 int64_t tighter(int64_t a, int64_t b) { return a < 0 ? b : b < 0 ? a : std::min(a, b); }
 
 enum class Fit : uint8_t { Never, Always, Counted };
 
-// Whether the matches have such a length. That of a single repetition is set to it.
+// Whether the matches have such a length. That of a flexible part is set to it.
 Fit restrict_lengths(PatternNode& node, Lengths lengths) {
   const Range range = lengths_of(node);
   const bool fits =
@@ -171,11 +188,11 @@ Fit restrict_lengths(PatternNode& node, Lengths lengths) {
   if (fits) return Fit::Always;
   if ((lengths.most >= 0 && range.least > lengths.most) || (range.most >= 0 && range.most < lengths.least))
     return Fit::Never;
-  PatternNode* repeat = single_repeat(node);
+  const auto [repeat, fixed] = flexible_part(node);
   if (repeat == nullptr) return Fit::Counted;
-  repeat->least = std::max(repeat->least, lengths.least);
-  repeat->most = tighter(repeat->most, lengths.most);
-  return Fit::Always;
+  repeat->least = std::max(repeat->least, lengths.least - fixed);
+  repeat->most = tighter(repeat->most, lengths.most < 0 ? -1 : lengths.most - fixed);
+  return repeat->most >= 0 && repeat->least > repeat->most ? Fit::Never : Fit::Always;
 }
 
 PatternNode anything() {

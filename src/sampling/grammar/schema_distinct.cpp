@@ -132,7 +132,8 @@ std::string SchemaWriter::telling_member(const Schema& object) const {
 SchemaWriter::Rule SchemaWriter::distinct_items(const Schema& items, int64_t least, int64_t most) {
   std::vector<std::string> parts;
   const std::vector<Schema> values = listed_values(items);
-  if (!values.empty() && static_cast<int64_t>(values.size()) <= kMostDistinct) {
+  const bool huge = document_.has_huge_integers();
+  if (!huge && !values.empty() && static_cast<int64_t>(values.size()) <= kMostDistinct) {
     for (const Schema& value : values) parts.push_back(ebnf_literal(json_text(value)));
   } else {
     const auto write = [&](const Schema& part) {

@@ -72,6 +72,11 @@ std::optional<std::string> combined_text(const TextRules& rules, const std::vect
   return {};
 }
 
+bool has_huge_number(const Schema& value) {
+  if (value.is_structured()) return std::any_of(value.begin(), value.end(), has_huge_number);
+  return value.is_number_float() && std::abs(value.get<double>()) >= 1e18;
+}
+
 Schema without_annotations(const Schema& schema) {
   if (!schema.is_object()) return schema;
   Schema bare = Schema::object();
@@ -196,8 +201,11 @@ SchemaWriter::Rule SchemaWriter::simple(const Schema& given) {
 
 SchemaWriter::Rule SchemaWriter::listed(const Schema& schema) {
   std::string body;
-  for (const Schema& one : allowed_values(schema, ebnf_))
+  for (const Schema& one : allowed_values(schema, ebnf_)) {
+    if (document_.has_huge_integers() && has_huge_number(one))
+      fail(ErrorKind::Usage, "the schema lists an integer beyond 64 bits, which cannot be written exactly");
     body += (body.empty() ? "" : " | ") + ebnf_literal(json_text(one));
+  }
   return body.empty() ? Rule() : body;
 }
 
