@@ -119,6 +119,7 @@ class Parser {
     const std::optional<int64_t> least = number();
     std::optional<int64_t> most = least;
     if (take(',')) most = peek() == '}' ? std::optional<int64_t>(-1) : number();
+    if (!least && most && peek() == '}') refuse("a repetition without its first number, which engines read differently,");
     if (!least || !most || !take('}')) {  // a brace as it is
       at_ = begin;
       return {};
@@ -209,6 +210,8 @@ class Parser {
   CharSet in_any_case(CharSet set) const { return fold(std::move(set), reading_); }
   CharSet fold(CharSet set, Reading reading) const {
     if (!any_case_) return set;
+    const bool beyond = !set.without({{0, 0x7F}}).empty();
+    if (beyond && reading == Reading::ForAny) refuse("letters beyond ASCII beside (?i), where they must not match,");
     for (uint32_t c = 'a'; c <= 'z'; ++c) {
       const uint32_t upper = c - 'a' + 'A';
       if (!set.contains(c) && !set.contains(upper)) continue;
@@ -217,8 +220,6 @@ class Parser {
       if (reading == Reading::ForAny && c == 's') set.add(0x17F, 0x17F);
       if (reading == Reading::ForAny && c == 'k') set.add(0x212A, 0x212A);
     }
-    const bool beyond = !set.without({{0, 0x7F}}).empty();
-    if (beyond && reading == Reading::ForAny) refuse("letters beyond ASCII beside (?i), where they must not match,");
     return set;
   }
 
