@@ -144,7 +144,8 @@ Schema with_names_closed(Schema schema, const Schema& other) {
 }
 
 Schema merge_patterns(Schema a, const Schema& b) {
-  for (const auto& item : b.items()) a[item.key()] = a.contains(item.key()) ? both(a[item.key()], item.value()) : item.value();
+  for (const auto& item : b.items())
+    a[item.key()] = a.contains(item.key()) ? both(a[item.key()], item.value()) : item.value();
   return a;
 }
 
@@ -216,14 +217,15 @@ const Limit* find_limit(std::string_view keyword) {
 // The type that a keyword says something about; empty: all of them.
 std::string_view type_spoken_of(const std::string& keyword) {
   static const std::map<std::string_view, std::string_view> kTypes = {
-      {"properties", "object"}, {"required", "object"}, {"additionalProperties", "object"},
+      {"properties", "object"},        {"required", "object"},      {"additionalProperties", "object"},
       {"patternProperties", "object"}, {"propertyNames", "object"}, {"minProperties", "object"},
-      {"maxProperties", "object"}, {"items", "array"}, {"prefixItems", "array"}, {"minItems", "array"},
-      {"maxItems", "array"}, {"uniqueItems", "array"}, {"additionalItems", "array"}, {"contains", "array"},
-      {"minContains", "array"}, {"maxContains", "array"}, {"pattern", "string"}, {"format", "string"},
-      {"minLength", "string"}, {"maxLength", "string"}, {"$avoid", "string"}, {"minimum", "number"},
-      {"maximum", "number"}, {"exclusiveMinimum", "number"}, {"exclusiveMaximum", "number"}, {"multipleOf", "number"},
-      {"$fraction", "number"}};
+      {"maxProperties", "object"},     {"items", "array"},          {"prefixItems", "array"},
+      {"minItems", "array"},           {"maxItems", "array"},       {"uniqueItems", "array"},
+      {"additionalItems", "array"},    {"contains", "array"},       {"minContains", "array"},
+      {"maxContains", "array"},        {"pattern", "string"},       {"format", "string"},
+      {"minLength", "string"},         {"maxLength", "string"},     {"$avoid", "string"},
+      {"minimum", "number"},           {"maximum", "number"},       {"exclusiveMinimum", "number"},
+      {"exclusiveMaximum", "number"},  {"multipleOf", "number"},    {"$fraction", "number"}};
   const auto found = kTypes.find(keyword);
   return found == kTypes.end() ? std::string_view() : found->second;
 }
@@ -308,13 +310,52 @@ bool misses_required(const Schema& schema) {
 
 // Whatever else a schema has says nothing about which values are valid.
 bool is_annotation(const std::string& keyword) {
-  static const std::set<std::string_view> kSpeaking = {
-      "type", "enum", "const", "properties", "required", "additionalProperties", "patternProperties", "propertyNames",
-      "minProperties", "maxProperties", "items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems",
-      "contains", "minContains", "maxContains", "unevaluatedItems", "unevaluatedProperties", "pattern", "format",
-      "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "$ref",
-      "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentRequired",
-      "dependentSchemas", "dependencies", "$except", "$avoid", "$fraction"};
+  static const std::set<std::string_view> kSpeaking = {"type",
+                                                       "enum",
+                                                       "const",
+                                                       "properties",
+                                                       "required",
+                                                       "additionalProperties",
+                                                       "patternProperties",
+                                                       "propertyNames",
+                                                       "minProperties",
+                                                       "maxProperties",
+                                                       "items",
+                                                       "prefixItems",
+                                                       "additionalItems",
+                                                       "minItems",
+                                                       "maxItems",
+                                                       "uniqueItems",
+                                                       "contains",
+                                                       "minContains",
+                                                       "maxContains",
+                                                       "unevaluatedItems",
+                                                       "unevaluatedProperties",
+                                                       "pattern",
+                                                       "format",
+                                                       "minLength",
+                                                       "maxLength",
+                                                       "minimum",
+                                                       "maximum",
+                                                       "exclusiveMinimum",
+                                                       "exclusiveMaximum",
+                                                       "multipleOf",
+                                                       "$ref",
+                                                       "$dynamicRef",
+                                                       "$recursiveRef",
+                                                       "allOf",
+                                                       "anyOf",
+                                                       "oneOf",
+                                                       "not",
+                                                       "if",
+                                                       "then",
+                                                       "else",
+                                                       "dependentRequired",
+                                                       "dependentSchemas",
+                                                       "dependencies",
+                                                       "$except",
+                                                       "$avoid",
+                                                       "$fraction"};
   return kSpeaking.count(keyword) == 0;
 }
 

@@ -272,9 +272,10 @@ TEST_F(Grammar, References) {
 }
 
 TEST_F(Grammar, ErrorsNameTheirPlace) {
-  EXPECT_THAT(refusal(schema(
-                  R"({"properties": {"a": {"type": "array", "items": {"$ref": "#/$defs/t"}}}, "$defs": {"t": {"properties": {"x": {"type": "wrong"}}}}})")),
-              HasSubstr("(at #/$defs/t/properties/x)"));
+  EXPECT_THAT(
+      refusal(schema(
+          R"({"properties": {"a": {"type": "array", "items": {"$ref": "#/$defs/t"}}}, "$defs": {"t": {"properties": {"x": {"type": "wrong"}}}}})")),
+      HasSubstr("(at #/$defs/t/properties/x)"));
   EXPECT_THAT(refusal(schema(R"({"properties": {"a": {"pattern": "(a)\\1"}}})")), HasSubstr("(at #/properties/a)"));
 }
 
@@ -290,20 +291,24 @@ TEST_F(Grammar, NumbersBeyondDoubles) {
 TEST_F(Grammar, MultiplesOfFractionsDivideWhole) {
   for (const double step : {0.01, 0.1, 0.5, 2.5, 0.3, 1e-6, 0.07}) {
     for (const char* bounds : {"", R"(, "minimum": 0)", R"(, "minimum": -3, "maximum": 11)"}) {
-      expect_all(fmt::format(R"({{"type": "number", "multipleOf": {}{}}})", step, bounds).c_str(), [&](const Json& value) {
-        const double quotient = value.get<double>() / step;
-        return quotient == std::floor(quotient);
-      });
+      expect_all(fmt::format(R"({{"type": "number", "multipleOf": {}{}}})", step, bounds).c_str(),
+                 [&](const Json& value) {
+                   const double quotient = value.get<double>() / step;
+                   return quotient == std::floor(quotient);
+                 });
     }
   }
 }
 
 TEST_F(Grammar, ItemsWithoutDuplicates) {
-  for (const char* items :
-       {R"({"type": "string"})", R"({"type": "integer", "minimum": 1})", R"({"type": "number"})", R"({"anyOf": [{"type": "string"}, {"type": "integer"}]})",
-        R"({"type": "string", "pattern": "^[a-z][a-z0-9]*$"})", R"({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]})"}) {
+  for (const char* items : {R"({"type": "string"})", R"({"type": "integer", "minimum": 1})", R"({"type": "number"})",
+                            R"({"anyOf": [{"type": "string"}, {"type": "integer"}]})",
+                            R"({"type": "string", "pattern": "^[a-z][a-z0-9]*$"})",
+                            R"({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]})"}) {
     expect_all(fmt::format(R"({{"type": "array", "items": {}, "uniqueItems": true, "minItems": 2}})", items).c_str(),
-               [](const Json& value) { return value.size() >= 2 && std::set<Json>(value.begin(), value.end()).size() == value.size(); });
+               [](const Json& value) {
+                 return value.size() >= 2 && std::set<Json>(value.begin(), value.end()).size() == value.size();
+               });
   }
 }
 
@@ -335,8 +340,8 @@ TEST_F(Grammar, WhatCannotBeEnforcedIsRefused) {
 
 // Against std::regex over all short texts of a and b.
 TEST_F(Grammar, PatternsWithAssertionsAreExact) {
-  for (const char* pattern :
-       {"^(?!ab)[ab]*$", "^(?=.*b)a*b?a*$", "^(a$|b+$)", "(^a|b$)", "^a(?!b)", "a(?=bb)b", "^(?!a*$)(?!b*$)", "^(?:a(?!$)|b){2,3}$"}) {
+  for (const char* pattern : {"^(?!ab)[ab]*$", "^(?=.*b)a*b?a*$", "^(a$|b+$)", "(^a|b$)", "^a(?!b)", "a(?=bb)b",
+                              "^(?!a*$)(?!b*$)", "^(?:a(?!$)|b){2,3}$"}) {
     const auto spec = schema(Json{{"type", "string"}, {"pattern", pattern}}.dump());
     const auto inverse = schema(Json{{"type", "string"}, {"not", {{"pattern", pattern}}}}.dump());
     const std::regex reference(pattern);
@@ -353,7 +358,8 @@ TEST_F(Grammar, PatternsWithAssertionsAreExact) {
   const auto tempered = schema(R"s({"type": "string", "pattern": "^((?!aa).)*$"})s");
   EXPECT_TRUE(accepts(tempered, "\"abab\""));
   EXPECT_FALSE(accepts(tempered, "\"abaab\""));
-  const auto both = schema(R"({"allOf": [{"pattern": "^a.*b$"}, {"pattern": "ba"}, {"type": "string", "maxLength": 5}]})");
+  const auto both =
+      schema(R"({"allOf": [{"pattern": "^a.*b$"}, {"pattern": "ba"}, {"type": "string", "maxLength": 5}]})");
   EXPECT_TRUE(accepts(both, "\"abab\""));
   EXPECT_FALSE(accepts(both, "\"aabb\""));
   EXPECT_FALSE(accepts(both, "\"ababab\""));
