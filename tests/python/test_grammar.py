@@ -110,6 +110,7 @@ SCHEMAS = [
     {"type": "array", "items": {"type": "string"}, "uniqueItems": True, "minItems": 3}, {"type": "array", "items": {"type": "integer", "minimum": 1}, "uniqueItems": True, "minItems": 2, "maxItems": 5},
     {"type": "array", "uniqueItems": True}, {"type": "array", "items": {"type": "string", "format": "uri"}, "uniqueItems": True, "minItems": 2}, {"type": "array", "items": {"type": "number", "minimum": 0, "maximum": 1}, "uniqueItems": True},
     {"type": "array", "items": {"type": "object", "properties": {"name": {"type": "string"}, "v": {"type": "number"}}, "required": ["name"]}, "uniqueItems": True, "minItems": 2},
+    {"allOf": [{"type": "array", "prefixItems": [{"type": ["string", "integer"]}, {"type": "integer"}]}, {"items": {"minimum": 3, "type": "integer"}, "minItems": 3}]},
     # numbers
     {"type": "number", "multipleOf": 0.01}, {"type": "number", "multipleOf": 0.1, "minimum": 0, "maximum": 1}, {"type": "number", "multipleOf": 0.25, "minimum": -90, "maximum": 90.25},
     {"type": "integer", "multipleOf": 1024}, {"allOf": [{"type": "number", "multipleOf": 0.5}, {"multipleOf": 3}]}, {"type": ["integer", "string"], "minimum": -3, "maximum": 9, "not": {"enum": [0, 5, "x"]}},

@@ -143,6 +143,39 @@ Schema with_names_closed(Schema schema, const Schema& other) {
   return schema;
 }
 
+// The first items under a name of their own, as many as the other schema names: what is said of all items holds for
+// them.
+Schema with_first_items(Schema schema, const Schema& other) {
+  const auto count = [](const Schema& side) {
+    const Schema tuple = side.value("items", Schema()), prefix = side.value("prefixItems", Schema());
+    return tuple.is_array() ? tuple.size() : prefix.is_array() ? prefix.size() : 0;
+  };
+  const size_t named = std::max(count(schema), count(other));
+  if (named == 0) return schema;
+  if (schema.value("items", Schema()).is_array()) {
+    Schema tuple = schema["items"];
+    schema["prefixItems"] = std::move(tuple);
+    schema.erase("items");
+    if (schema.contains("additionalItems")) {
+      Schema rest = schema["additionalItems"];
+      schema["items"] = std::move(rest);
+    }
+  }
+  schema.erase("additionalItems");
+  if (!schema.contains("items") && !schema.contains("prefixItems")) return schema;
+  Schema prefix = schema.value("prefixItems", Schema::array());
+  const Schema rest = schema.value("items", Schema(true));
+  while (prefix.size() < named) prefix.push_back(rest);
+  schema["prefixItems"] = std::move(prefix);
+  return schema;
+}
+
+Schema merge_prefixes(const Schema& a, const Schema& b) {
+  Schema merged = Schema::array();
+  for (size_t i = 0; i < a.size(); ++i) merged.push_back(both(a[i], b[i]));
+  return merged;
+}
+
 Schema merge_patterns(Schema a, const Schema& b) {
   for (const auto& item : b.items())
     a[item.key()] = a.contains(item.key()) ? both(a[item.key()], item.value()) : item.value();
@@ -169,6 +202,7 @@ Schema merge_keyword(const std::string& keyword, const Schema& a, const Schema& 
     return all_of(a, b);
   if (keyword == "pattern" || keyword == "format") return all_of(a, b);
   if (keyword == "items" || keyword == "propertyNames") return both(a, b);
+  if (keyword == "prefixItems" && a.is_array() && b.is_array() && a.size() == b.size()) return merge_prefixes(a, b);
   if (keyword == "patternProperties" && a.is_object() && b.is_object()) return merge_patterns(a, b);
   if (keyword == "uniqueItems") return a == true || b == true;
   if (keyword == "multipleOf" && numbers) {
@@ -362,7 +396,8 @@ bool is_annotation(const std::string& keyword) {
 Schema merge_schemas(const Schema& first, const Schema& second) {
   if (first.empty()) return second;
   if (second.empty()) return first;
-  const Schema a = with_names_closed(with_enum(first), second), b = with_names_closed(with_enum(second), first);
+  const Schema a = with_first_items(with_names_closed(with_enum(first), second), second);
+  const Schema b = with_first_items(with_names_closed(with_enum(second), first), first);
   Schema merged = Schema::object();
   for (const Schema* side : {&a, &b}) {
     for (const auto& item : side->items()) {
