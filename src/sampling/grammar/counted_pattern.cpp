@@ -53,12 +53,9 @@ class Positions {
       }
       case Kind::Repeat:
         return repeat(node);
-      case Kind::Begin:
-      case Kind::End:
-        break;
+      default:
+        fail(ErrorKind::Usage, "the regular expression has an assertion inside, which cannot be counted");
     }
-    fail(ErrorKind::Usage,
-         "the regular expression has ^ or $ where it is neither begin nor end; no grammar can say that");
   }
 
   Part character(const CharSet& characters) {

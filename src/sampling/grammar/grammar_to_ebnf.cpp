@@ -57,6 +57,7 @@ std::string grammar_to_ebnf(const GrammarSpec& spec) {
       break;
     case GrammarSpec::Kind::Regex:
       root = regex_to_ebnf(spec.text, RegexUse::Answer, {}, ebnf);
+      if (root.empty()) fail(ErrorKind::Usage, "no text matches the regular expression");
       break;
     case GrammarSpec::Kind::ToolCalls:
       root = tool_calls(spec, ebnf);

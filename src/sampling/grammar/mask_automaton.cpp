@@ -11,8 +11,8 @@ namespace {
 
 constexpr size_t kMostMasksBytes = 8 << 20;
 constexpr size_t kMostStatesBytes = 32 << 20;
-constexpr int64_t kMaskWork = 400000;      // places that steps pass through: some milliseconds
-constexpr int64_t kRehearsalWork = 40000;  // what a grammar may need for a mask, to be served at all
+constexpr int64_t kMaskWork = 400000;       // places that steps pass through: some milliseconds
+constexpr int64_t kRehearsalWork = 160000;  // what a grammar may need for a mask, to be served at all
 constexpr size_t kWorthwhileGain = 256;
 constexpr int kRehearsedTokens = 24;
 
@@ -128,9 +128,10 @@ MaskAutomaton::State MaskAutomaton::advance(State state, std::string_view bytes)
   return state;
 }
 
-const std::vector<uint32_t>& MaskAutomaton::mask_of(State state) {
-  if (const auto known = masks_.find(state); known != masks_.end()) return known->second;
+const std::vector<uint32_t>& MaskAutomaton::mask_of(State given) {
   pushdown_.allow(kMaskWork);
+  const State state = pushdown_.alike(given, vocabulary_->longest());
+  if (const auto known = masks_.find(state); known != masks_.end()) return known->second;
   std::vector<uint32_t> mask = compute_mask(state);
   if ((masks_.size() + 1) * mask.size() * sizeof(uint32_t) > kMostMasksBytes) masks_.clear();
   return masks_[state] = std::move(mask);
@@ -178,7 +179,7 @@ void MaskAutomaton::rehearse() {
     const int32_t word = words[(random >> 33) % words.size()];
     int32_t bit = 0;
     while ((mask[static_cast<size_t>(word)] >> bit & 1) == 0) ++bit;
-    masks_[state] = mask;
+    masks_[pushdown_.alike(state, vocabulary_->longest())] = mask;
     const int32_t token = word * 32 + bit;
     const auto& ends = vocabulary_->end_tokens();
     const bool end = std::find(ends.begin(), ends.end(), token) != ends.end();

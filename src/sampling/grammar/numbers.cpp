@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kLargest = 1e15;
+constexpr long double kLargest = 1e15L, kLargestFar = 1e18L;
 constexpr int kFraction = 6;  // digits
 constexpr int64_t kScale = 1000000;
 constexpr int64_t kMostListed = 2000;
@@ -86,7 +86,7 @@ void add_positive(__int128 least, __int128 most, int fraction, const char* sign,
                   std::vector<std::string>& ways, Ebnf& ebnf) {
   const __int128 unit = fraction > 0 ? kScale : 1;
   __int128 low = 0, high = 10 * unit - 1;  // of this many digits before the point
-  for (size_t whole = 1; whole <= 15; ++whole) {
+  for (size_t whole = 1; whole <= 18; ++whole) {
     const __int128 first = std::max(least, low), last = std::min(most, high);
     if (first <= last) {
       const auto text = [&](__int128 value) {
@@ -103,14 +103,13 @@ void add_positive(__int128 least, __int128 most, int fraction, const char* sign,
 
 // The last digit counts in units of 10^-6 near zero; far from it doubles are too coarse for that, so a whole one
 // counts.
-__int128 scaled(double bound, bool exclusive, bool up, int fraction) {
-  if (!(std::abs(bound) < kLargest)) fail(ErrorKind::Usage, "a bound of a number is not between -1e15 and 1e15");
-  const bool coarse = fraction == 0 || std::abs(bound) >= 1e8;
+__int128 scaled(long double bound, bool exclusive, bool up, int fraction) {
+  const bool coarse = fraction == 0 || std::abs(bound) >= 1e8L;
   const long double unit = coarse ? 1 : kScale;
-  const long double exact = static_cast<long double>(bound) * unit;
+  const long double exact = bound * unit;
   // A bound such as 0.1 is meant in decimal; it is a hair off in binary.
   long double whole = std::round(exact);
-  const bool on_grid = static_cast<double>(whole / unit) == bound;
+  const bool on_grid = coarse ? whole == exact : static_cast<double>(whole / unit) == static_cast<double>(bound);
   if (!on_grid) whole = up ? std::ceil(exact) : std::floor(exact);
   if (on_grid && exclusive) whole += up ? 1 : -1;
   const auto value = static_cast<__int128>(whole);
@@ -126,17 +125,25 @@ std::string list_multiples(int64_t least, int64_t most, int64_t multiple) {
   return body;
 }
 
+// Where their digits cannot be followed: those nearest to 0.
+std::string nearest_multiples(__int128 least, __int128 most, int64_t multiple) {
+  const __int128 span = static_cast<__int128>(multiple) * (kMostListed / 2);
+  if (least < -span) least = most < 0 ? std::max(least, most - span) : -span;
+  if (most > span) most = least > 0 ? std::min(most, least + span) : span;
+  return list_multiples(static_cast<int64_t>(least), static_cast<int64_t>(most), multiple);
+}
+
 // Multiples between bounds that are far apart. The zeros of a power of ten are written as they are.
 std::string bounded_multiples(__int128 least, __int128 most, int64_t multiple, Ebnf& ebnf) {
   const int64_t given = multiple;
+  const __int128 given_least = least, given_most = most;
   std::string zeros;
   for (; multiple % 10 == 0; multiple /= 10) {
     zeros += '0';
     least = least < 0 ? -(-least / 10) : (least + 9) / 10;
     most = most < 0 ? -((-most + 9) / 10) : most / 10;
   }
-  if (multiple > kLargestDivisor)
-    fail(ErrorKind::Usage, "multipleOf {} with bounds so far apart is not supported", given);
+  if (multiple > kLargestDivisor) return nearest_multiples(given_least, given_most, given);
   // Numbers of few digits where the divisor is large, so that the rules stay few.
   __int128 end = 1;
   for (int64_t digits = std::clamp<int64_t>(300 / multiple, 4, 15); digits > 0; --digits) end *= 10;
@@ -148,8 +155,7 @@ std::string bounded_multiples(__int128 least, __int128 most, int64_t multiple, E
   std::string body = least <= 0 && most >= 0 ? "\"0\"" : "";
   for (const std::string& way : ways)
     body += (body.empty() ? "" : " | ") + way + (zeros.empty() ? "" : fmt::format(" \"{}\"", zeros));
-  if (body.empty()) fail(ErrorKind::Usage, "multipleOf {} with bounds so far apart is not supported", given);
-  return body;
+  return body.empty() ? nearest_multiples(given_least, given_most, given) : body;
 }
 
 // Decimal digits read from the left, with the remainder so far and the digits left as the state; few digits where the
@@ -157,9 +163,6 @@ std::string bounded_multiples(__int128 least, __int128 most, int64_t multiple, E
 std::string any_multiple(int64_t multiple, const char* before, Ebnf& ebnf) {
   std::string zeros;
   for (; multiple % 10 == 0; multiple /= 10) zeros += '0';
-  if (multiple > kLargestDivisor) {
-    fail(ErrorKind::Usage, "multipleOf {} is too large without bounds", multiple);
-  }
   const int64_t most = std::clamp<int64_t>(300 / multiple, 4, 15 - static_cast<int64_t>(zeros.size()));
   std::vector<std::string> next(static_cast<size_t>(multiple)), names = next;  // by remainder; empty: a dead end
   const std::string end = zeros.empty() ? "\"\"" : fmt::format("\"{}\"", zeros);
@@ -183,37 +186,57 @@ std::string any_multiple(int64_t multiple, const char* before, Ebnf& ebnf) {
   return fmt::format("{} ({})", before, digits(0, 1));
 }
 
+constexpr __int128 kMostFar = static_cast<__int128>(1e18);
+
+int64_t without_zeros(int64_t multiple) {
+  while (multiple % 10 == 0) multiple /= 10;
+  return multiple;
+}
+
 }  // namespace
 
-void NumberBounds::at_least(double bound, bool exclusive) {
+void NumberBounds::at_least(long double bound, bool exclusive) {
   if (least && (*least > bound || (*least == bound && above))) return;
   least = bound;
   above = exclusive;
 }
 
-void NumberBounds::at_most(double bound, bool exclusive) {
+void NumberBounds::at_most(long double bound, bool exclusive) {
   if (most && (*most < bound || (*most == bound && below))) return;
   most = bound;
   below = exclusive;
 }
 
+bool NumberBounds::allow(long double value) const {
+  return !(least && (value < *least || (above && value == *least))) &&
+         !(most && (value > *most || (below && value == *most)));
+}
+
 std::string number_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
-  const bool whole = bounds.integer || bounds.multiple_of > 0;
+  // Doubles so far from 0 have no fraction.
+  const bool far = (bounds.least && *bounds.least >= kLargest) || (bounds.most && *bounds.most <= -kLargest);
+  const bool whole = bounds.integer || bounds.multiple_of > 0 || far;
   if (!bounds.least && !bounds.most) {
+    if (bounds.multiple_of > 1 && without_zeros(bounds.multiple_of) > kLargestDivisor)
+      return nearest_multiples(-kMostFar, kMostFar, bounds.multiple_of);
     if (bounds.multiple_of > 1) return any_multiple(bounds.multiple_of, "\"0\" | \"-\"?", ebnf);
     return whole ? kAnyInteger : kAnyNumber;
   }
   const int fraction = whole ? 0 : kFraction;
   const __int128 unit = whole ? 1 : kScale;
-  const __int128 end = static_cast<__int128>(kLargest) * unit - 1;
+  const long double largest = far ? kLargestFar : kLargest;
+  const __int128 end = static_cast<__int128>(largest) * unit - 1;
   // Bounds beyond what is written anyway, such as those of 64-bit integers, leave it as it is.
-  const bool low = bounds.least && *bounds.least > -kLargest, high = bounds.most && *bounds.most < kLargest;
+  const bool low = bounds.least && *bounds.least > -largest, high = bounds.most && *bounds.most < largest;
+  if (low && *bounds.least >= largest) fail(ErrorKind::Usage, "the schema wants a number of 1e18 or more");
+  if (high && *bounds.most <= -largest) fail(ErrorKind::Usage, "the schema wants a number of -1e18 or less");
   const __int128 least = low ? scaled(*bounds.least, bounds.above, true, fraction) : -end;
   const __int128 most = high ? scaled(*bounds.most, bounds.below, false, fraction) : end;
   if (least > most) return "";
   if (bounds.multiple_of > 1) {
     const bool many = (most - least) / bounds.multiple_of > kMostListed;
-    if (many && !bounds.most && least <= 1)  // those below 0, if any, are left out
+    if (many && !bounds.most && least <= 1 &&
+        without_zeros(bounds.multiple_of) <= kLargestDivisor)  // those below 0, if any, are left out
       return any_multiple(bounds.multiple_of, least == 1 ? "" : "\"0\" |", ebnf);
     if (many) return bounded_multiples(least, most, bounds.multiple_of, ebnf);
     return list_multiples(static_cast<int64_t>(least), static_cast<int64_t>(most), bounds.multiple_of);
@@ -223,6 +246,24 @@ std::string number_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
   if (least < 0) add_positive(std::max<__int128>(-most, 1), -least, fraction, "\"-\" ", 1, ways, ebnf);
   std::string body;
   for (const std::string& way : ways) body += (body.empty() ? "" : " | ") + way;
+  return body;
+}
+
+// A whole part, from which and from the next one on the bounds allow everything, and digits that are not all zeros.
+std::string fraction_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
+  constexpr long double kMostWhole = 999999998;  // with the fraction, what a double has room for
+  const long double least = bounds.least.value_or(-kMostWhole), most = bounds.most.value_or(kMostWhole);
+  const auto side = [&](long double from, long double to) {
+    NumberBounds whole{.integer = true};
+    whole.at_least(std::max<long double>(std::ceil(from), 0), false);
+    whole.at_most(std::min(std::floor(to) - 1, kMostWhole), false);
+    return number_to_ebnf(whole, ebnf);
+  };
+  const std::string above = side(least, most), below = side(-most, -least), digits = " \".\" [0-9]{0,5} [1-9]";
+  std::string body = above.empty() ? "" : "(" + above + ")" + digits;
+  if (!below.empty()) body += (body.empty() ? "" : " | ") + ("\"-\" (" + below + ")") + digits;
+  if (body.empty())
+    fail(ErrorKind::Usage, "the schema wants a number between bounds that is no integer, which cannot be enforced");
   return body;
 }
 

@@ -35,6 +35,8 @@ void Pushdown::reset() {
   frames_.clear();
   stack_index_.clear();
   united_.clear();
+  alike_.clear();
+  alike_stacks_.clear();
   allow(kFirstWork);
   begin_closure();
   enter(program_.start, intern_stack({}, true));
@@ -44,8 +46,9 @@ void Pushdown::reset() {
 size_t Pushdown::bytes() const {
   constexpr size_t kUnionBytes = 40;
   return states_.size() * sizeof(StateItems) + items_.size() * sizeof(Item) + table_.size() * sizeof(State) +
-         stacks_.size() * sizeof(StackSet) + frames_.size() * sizeof(Frame) + united_.size() * kUnionBytes +
-         state_index_.memory() + stack_index_.memory();
+         stacks_.size() * sizeof(StackSet) + frames_.size() * sizeof(Frame) +
+         (united_.size() + alike_stacks_.size()) * kUnionBytes + alike_.size() * sizeof(State) + state_index_.memory() +
+         stack_index_.memory();
 }
 
 Pushdown::State Pushdown::step(State state, uint8_t byte) {
@@ -79,17 +82,21 @@ Pushdown::State Pushdown::intern_state() {
   }
   if (items.empty() && !accepting_) return kDead;
   std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.node < b.node; });
-  uint64_t hash = accepting_;
+  return intern_state(items, accepting_);
+}
+
+Pushdown::State Pushdown::intern_state(std::span<const Item> items, bool accepting) {
+  uint64_t hash = accepting;
   for (const Item& item : items)
     hash = mix(mix(hash, static_cast<uint64_t>(item.node)), static_cast<uint64_t>(item.stack));
   const State known = state_index_.find(hash, [&](State one) {
     const StateItems& state = states_[static_cast<size_t>(one)];
     const auto first = items_.begin() + static_cast<ptrdiff_t>(state.first);
-    return state.accepting == accepting_ && state.size == items.size() && std::equal(items.begin(), items.end(), first);
+    return state.accepting == accepting && state.size == items.size() && std::equal(items.begin(), items.end(), first);
   });
   if (known != InternIndex::kNone) return known;
   const auto state = static_cast<State>(states_.size());
-  states_.push_back({items_.size(), items.size(), accepting_});
+  states_.push_back({items_.size(), items.size(), accepting});
   items_.insert(items_.end(), items.begin(), items.end());
   table_.resize(table_.size() + width_, kUnknown);
   state_index_.add(hash, state);

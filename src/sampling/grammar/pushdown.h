@@ -34,6 +34,9 @@ class Pushdown {
     return known != kUnknown ? known : step(state, byte);
   }
 
+  // One of the states that the same tokens may follow, if none has more bytes than that. The same number each time.
+  State alike(State state, int32_t token_bytes);
+
   // Forgets all states but the first; those that are held elsewhere mean nothing any more.
   void reset();
   size_t bytes() const;
@@ -63,6 +66,8 @@ class Pushdown {
 
   State step(State state, uint8_t byte);
   State intern_state();
+  State intern_state(std::span<const Item> items, bool accepting);
+  int32_t alike_stack(int32_t stack, int32_t token_bytes, int depth);
   void enter(int32_t node, int32_t stack);
   void expand(int32_t node, int32_t stack);
   void leave(int32_t stack);
@@ -87,6 +92,8 @@ class Pushdown {
   std::vector<Frame> frames_;
   InternIndex stack_index_;
   std::unordered_map<uint64_t, int32_t> united_;
+  std::vector<State> alike_;                           // by state
+  std::unordered_map<int32_t, int32_t> alike_stacks_;  // of stacks that were asked for
 
   // The state that is being put together.
   std::vector<Item> closure_, waiting_, kept_;

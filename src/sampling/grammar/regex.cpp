@@ -5,7 +5,10 @@
 
 #include "base/error.h"
 #include "sampling/grammar/counted_pattern.h"
+#include "sampling/grammar/pattern_language.h"
 #include "sampling/grammar/regex_ast.h"
+#include "sampling/grammar/text_automaton.h"
+#include "sampling/grammar/text_rules.h"
 
 namespace millrace {
 namespace {
@@ -13,6 +16,7 @@ namespace {
 using Kind = PatternNode::Kind;
 
 constexpr int64_t kUnbounded = -1;
+constexpr int64_t kFarLength = 256;
 constexpr int64_t kMostRegexStates = 20000;  // characters and repetitions multiplied out
 
 const CharSet kMustBeEscaped{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
@@ -87,14 +91,11 @@ class Writer {
         return ebnf_.add(join(node.parts, " | "));
       case Kind::Repeat:
         return ebnf_repeat(ebnf_.add(write(node.parts.front())), node.least, node.most);
-      case Kind::Begin:
-      case Kind::End:
-        fail(ErrorKind::Usage,
-             "the regular expression has ^ or $ where it is neither begin nor end; no grammar can say that");
       case Kind::Empty:
-        break;
+        return "\"\"";
+      default:
+        fail(ErrorKind::Usage, "the regular expression has an assertion inside");
     }
-    return "\"\"";
   }
 
   std::string character(const CharSet& characters) const {
@@ -150,19 +151,36 @@ std::vector<Anchored> alternatives(PatternNode node) {
   return result;
 }
 
-// [class]* and its like, whose length a repetition can set.
-PatternNode* single_repeat(PatternNode& node) {
-  if (node.kind == Kind::Sequence && node.parts.size() == 1) return single_repeat(node.parts.front());
-  const bool fits = node.kind == Kind::Repeat && lengths_of(node.parts.front()).least == 1 &&
-                    lengths_of(node.parts.front()).most == 1;
-  return fits ? &node : nullptr;
+// [class]* and its like, alone or among parts of fixed length: that repetition can set the length of the whole.
+struct Flexible {
+  PatternNode* repeat = nullptr;
+  int64_t fixed = 0;  // characters of the other parts
+};
+
+Flexible flexible_part(PatternNode& node) {
+  const auto is_one = [](const Range& range) { return range.least == 1 && range.most == 1; };
+  if (node.kind == Kind::Repeat) return {is_one(lengths_of(node.parts.front())) ? &node : nullptr};
+  if (node.kind != Kind::Sequence) return {};
+  Flexible found;
+  for (PatternNode& part : node.parts) {
+    const Range range = lengths_of(part);
+    if (range.least == range.most) {
+      found.fixed += range.least;
+      continue;
+    }
+    const Flexible inside = flexible_part(part);
+    if (inside.repeat == nullptr || found.repeat != nullptr) return {};
+    found.repeat = inside.repeat;
+    found.fixed += inside.fixed;
+  }
+  return found;
 }
 
 int64_t tighter(int64_t a, int64_t b) { return a < 0 ? b : b < 0 ? a : std::min(a, b); }
 
 enum class Fit : uint8_t { Never, Always, Counted };
 
-// Whether the matches have such a length. That of a single repetition is set to it.
+// Whether the matches have such a length. That of a flexible part is set to it.
 Fit restrict_lengths(PatternNode& node, Lengths lengths) {
   const Range range = lengths_of(node);
   const bool fits =
@@ -170,11 +188,11 @@ Fit restrict_lengths(PatternNode& node, Lengths lengths) {
   if (fits) return Fit::Always;
   if ((lengths.most >= 0 && range.least > lengths.most) || (range.most >= 0 && range.most < lengths.least))
     return Fit::Never;
-  PatternNode* repeat = single_repeat(node);
+  const auto [repeat, fixed] = flexible_part(node);
   if (repeat == nullptr) return Fit::Counted;
-  repeat->least = std::max(repeat->least, lengths.least);
-  repeat->most = tighter(repeat->most, lengths.most);
-  return Fit::Always;
+  repeat->least = std::max(repeat->least, lengths.least - fixed);
+  repeat->most = tighter(repeat->most, lengths.most < 0 ? -1 : lengths.most - fixed);
+  return repeat->most >= 0 && repeat->least > repeat->most ? Fit::Never : Fit::Always;
 }
 
 PatternNode anything() {
@@ -192,6 +210,34 @@ PatternNode with_surroundings(Anchored anchored) {
   whole.parts.push_back(std::move(anchored.node));
   if (!anchored.end) whole.parts.push_back(anything());
   return whole;
+}
+
+// Where lengths are far apart they would take very many rules to count. Then the match comes first, and what is behind
+// it takes up the length.
+Anchored with_match_first(Anchored anchored, Lengths lengths) {
+  const Range range = lengths_of(anchored.node);
+  const int64_t least = std::max<int64_t>(lengths.least - range.least, 0), most = lengths.most - range.most;
+  if (lengths.most < kFarLength || anchored.end || range.most < 0 || least > most) return anchored;
+  PatternNode whole{.kind = Kind::Sequence};
+  whole.parts.push_back(std::move(anchored.node));
+  whole.parts.push_back(anything());
+  whole.parts.back().least = least;
+  whole.parts.back().most = most;
+  return {std::move(whole), true, true};
+}
+
+bool any_needs_automaton(const std::vector<Anchored>& ways) {
+  return std::any_of(ways.begin(), ways.end(), [](const Anchored& way) { return needs_automaton(way.node); });
+}
+
+std::string by_automaton(std::string_view regex, RegexUse use, Lengths lengths, Ebnf& ebnf) {
+  TextLanguages languages(ebnf);
+  const TextLanguages::Id language = pattern_language(regex, use, languages);
+  const auto plain = [](const CharSet& set) { return ebnf_class(set); };
+  std::optional<std::string> text = use == RegexUse::JsonString
+                                        ? json_text_to_ebnf(languages, language, lengths, ebnf)
+                                        : language_to_ebnf(languages, language, any_character(), plain, ebnf);
+  return text.value_or("");
 }
 
 }  // namespace
@@ -217,18 +263,22 @@ bool regex_matches(std::string_view regex, std::string_view text, Ebnf& ebnf) {
   PatternNode parsed = parse_pattern(regex);
   require_small(parsed);
   const std::vector<uint32_t> codes = code_points(text);
-  for (Anchored& anchored : alternatives(std::move(parsed))) {
-    if (pattern_matches(with_surroundings(std::move(anchored)), codes, ebnf)) return true;
-  }
-  return false;
+  std::vector<Anchored> ways = alternatives(std::move(parsed));
+  if (any_needs_automaton(ways)) return text_follows({.patterns = {std::string(regex)}}, std::string(text), ebnf);
+  return std::any_of(ways.begin(), ways.end(), [&](Anchored& anchored) {
+    return pattern_matches(with_surroundings(std::move(anchored)), codes, ebnf);
+  });
 }
 
 std::string regex_to_ebnf(std::string_view regex, RegexUse use, Lengths lengths, Ebnf& ebnf) {
   PatternNode parsed = parse_pattern(regex);
   require_small(parsed);
+  std::vector<Anchored> ways = alternatives(std::move(parsed));
+  if (any_needs_automaton(ways)) return by_automaton(regex, use, lengths, ebnf);
   std::string text;
-  for (Anchored& anchored : alternatives(std::move(parsed))) {
-    PatternNode node = use == RegexUse::Answer ? std::move(anchored.node) : with_surroundings(std::move(anchored));
+  for (Anchored& anchored : ways) {
+    PatternNode node = use == RegexUse::Answer ? std::move(anchored.node)
+                                               : with_surroundings(with_match_first(std::move(anchored), lengths));
     const Fit fit = restrict_lengths(node, lengths);
     if (fit == Fit::Never) continue;
     Writer writer(use, ebnf);
@@ -238,8 +288,7 @@ std::string regex_to_ebnf(std::string_view regex, RegexUse use, Lengths lengths,
                                       node, lengths, [&](const CharSet& set) { return writer.character(set); }, ebnf);
     if (!way.empty()) text += (text.empty() ? "" : " | ") + way;
   }
-  if (text.empty()) fail(ErrorKind::Usage, "no text matches the pattern and its lengths");
-  return ebnf.add(text);
+  return text.empty() ? text : ebnf.add(text);
 }
 
 }  // namespace millrace

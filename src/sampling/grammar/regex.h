@@ -19,8 +19,8 @@ struct Lengths {  // of the texts that match, in characters
   int64_t most = -1;  // -1: without end
 };
 
-// The body of a rule. Texts that match and whose length is outside of `lengths` are kept out; where that is not
-// possible, it is refused. Throws Usage with the position of what is wrong.
+// The body of a rule; empty: no text matches. Texts that match and whose length is outside of `lengths` are kept out;
+// where that is not possible, it is refused. Throws Usage with the position of what is wrong.
 std::string regex_to_ebnf(std::string_view regex, RegexUse use, Lengths lengths, Ebnf& ebnf);
 
 // Whether a part of the text matches, as JSON Schema's `pattern` asks. What that takes is counted against the bound of

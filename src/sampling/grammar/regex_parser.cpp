@@ -11,16 +11,58 @@ constexpr size_t kLongestRegex = 16 << 10;
 constexpr int kDeepestGroup = 64;
 constexpr int64_t kMostRegexRepeats = 10000;
 
-const CharSet kDigits{{'0', '9'}};
-const CharSet kWord{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
-const CharSet kSpace{{'\t', '\r'}, {' ', ' '}, {0xA0, 0xA0}};
-const CharSet kLineEnds{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+// What a class has for all engines (JavaScript's are ASCII, Python's are not) and what it may have for one of them.
+struct ClassReadings {
+  CharSet for_all, for_any;
+  CharSet read(Reading reading, bool inverse) const {
+    const bool all = reading == Reading::ForAll;
+    return inverse ? (all ? for_any : for_all).inverse() : all ? for_all : for_any;
+  }
+};
+
+// Letters and digits of any script are somewhere in these; marks and symbols, and ideographs for digits, are not.
+constexpr CharSet::Range kPunctuation[] = {{0xA1, 0xA9},     {0xAB, 0xB1},      {0x2010, 0x2027}, {0x2030, 0x205E},
+                                           {0x20A0, 0x20C0}, {0x2190, 0x245F},  {0x2500, 0x2BFF}, {0x3001, 0x3003},
+                                           {0x3008, 0x3020}, {0x1F300, 0x1FAFF}};
+
+CharSet beyond_ascii_but(std::initializer_list<CharSet::Range> ranges) {
+  CharSet none;
+  for (const CharSet::Range& range : kPunctuation) none.add(range.first, range.second);
+  for (const CharSet::Range& range : ranges) none.add(range.first, range.second);
+  return CharSet{{0x80, CharSet::kLast}}.without(none);
+}
+
+CharSet with(CharSet set, const CharSet& more) {
+  set.add(more);
+  return set;
+}
+
+const CharSet kAsciiWord{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+const CharSet kAsciiSpace{{'\t', '\r'}, {' ', ' '}, {0xA0, 0xA0}};
+const ClassReadings kDigit{{{'0', '9'}},
+                           with({{'0', '9'}}, beyond_ascii_but({{0x80, 0x65F}, {0x3041, 0x9FFF}, {0xAC00, 0xD7A3}}))};
+const ClassReadings kWord{kAsciiWord, with(kAsciiWord, beyond_ascii_but({{0x80, 0xA0}}))};
+const ClassReadings kSpace{kAsciiSpace, with(kAsciiSpace, {{0x1C, 0x1F},
+                                                           {0x85, 0x85},
+                                                           {0x1680, 0x1680},
+                                                           {0x180E, 0x180E},
+                                                           {0x2000, 0x200B},
+                                                           {0x2028, 0x2029},
+                                                           {0x202F, 0x202F},
+                                                           {0x205F, 0x205F},
+                                                           {0x3000, 0x3000},
+                                                           {0xFEFF, 0xFEFF}})};
+const ClassReadings kLineEnd{{{'\n', '\n'}}, {{'\n', '\n'}, {'\r', '\r'}, {0x85, 0x85}, {0x2028, 0x2029}}};
 
 class Parser {
  public:
-  explicit Parser(std::string_view regex) : codes_(code_points(regex)) {}
+  Parser(std::string_view regex, Reading reading) : codes_(code_points(regex)), reading_(reading) {}
 
   PatternNode parse() {
+    if (std::string_view("(?i)") == opening()) {
+      at_ += 4;
+      any_case_ = true;
+    }
     PatternNode node = choice(0);
     if (at_ < codes_.size()) refuse("a ')' that closes nothing");
     return node;
@@ -29,6 +71,11 @@ class Parser {
  private:
   [[noreturn]] void refuse(const char* what) const {
     fail(ErrorKind::Usage, "the regular expression has {} at character {}", what, at_ + 1);
+  }
+  std::string opening() const {
+    std::string text;
+    for (size_t i = 0; i < std::min<size_t>(codes_.size(), 4); ++i) text += utf8(codes_[i]);
+    return text;
   }
   bool done() const { return at_ >= codes_.size(); }
   uint32_t peek() const { return done() ? 0 : codes_[at_]; }
@@ -61,10 +108,10 @@ class Parser {
 
   PatternNode repeated(int depth) {
     PatternNode node = atom(depth);
-    const bool assertion = node.kind == PatternNode::Kind::Begin || node.kind == PatternNode::Kind::End;
+    const bool assertion = node.kind >= PatternNode::Kind::Begin;
     std::optional<std::pair<int64_t, int64_t>> times = quantifier();
     if (!times) return node;
-    if (assertion) refuse("a quantifier after ^ or $");
+    if (assertion) refuse("a quantifier after ^, $, \\b or a lookahead");
     take('?');  // lazy or greedy: the same texts match
     if (quantifier()) refuse("two quantifiers in a row");
     PatternNode repeat{.kind = PatternNode::Kind::Repeat, .least = times->first, .most = times->second};
@@ -81,9 +128,11 @@ class Parser {
     const std::optional<int64_t> least = number();
     std::optional<int64_t> most = least;
     if (take(',')) most = peek() == '}' ? std::optional<int64_t>(-1) : number();
-    if (!least || !most || !take('}')) {
+    if (!least && most && peek() == '}')
+      refuse("a repetition without its first number, which engines read differently,");
+    if (!least || !most || !take('}')) {  // a brace as it is
       at_ = begin;
-      refuse("a '{' that is no repetition; write \\{");
+      return {};
     }
     if (*most >= 0 && *most < *least) refuse("a repetition whose limits are the wrong way round");
     return {{*least, *most}};
@@ -108,21 +157,26 @@ class Parser {
       case '$':
         return {.kind = PatternNode::Kind::End};
       case '.':
-        return of(kLineEnds.inverse());
+        return of(kLineEnd.read(reading_, true));
       case '[':
         return of(bracket());
       case '(':
         return group(depth);
       case '\\':
-        return of(escape(false));
+        if (take('b')) return {.kind = PatternNode::Kind::Boundary};
+        return of(escape(false, reading_));
+      case '{':
+        --at_;
+        if (quantifier()) refuse("a quantifier after nothing");
+        ++at_;
+        return of({{'{', '{'}});
       case '*':
       case '+':
       case '?':
-      case '{':
         --at_;
         refuse("a quantifier after nothing");
       default:
-        return of({{code, code}});
+        return of(in_any_case({{code, code}}));
     }
   }
 
@@ -134,13 +188,15 @@ class Parser {
 
   PatternNode group(int depth) {
     if (take('?')) {
+      if (take('=')) return ahead(PatternNode::Kind::Ahead, depth);
+      if (take('!')) return ahead(PatternNode::Kind::NotAhead, depth);
       take('P');  // Python's way to name a group
       if (take('<')) {
         if (peek() == '=' || peek() == '!') refuse("a lookbehind, which no grammar can say,");
         while (next("a group without end") != '>') {
         }
       } else if (!take(':')) {
-        refuse("a lookahead or a flag, which no grammar can say,");
+        refuse("a flag, which is understood as (?i) at the begin only,");
       }
     }
     PatternNode inside = choice(depth + 1);
@@ -148,14 +204,44 @@ class Parser {
     return inside;
   }
 
+  static Reading other(Reading reading) { return reading == Reading::ForAll ? Reading::ForAny : Reading::ForAll; }
+
+  PatternNode ahead(PatternNode::Kind kind, int depth) {
+    const Reading outside = reading_;
+    if (kind == PatternNode::Kind::NotAhead) reading_ = other(reading_);
+    PatternNode node{.kind = kind};
+    node.parts.push_back(choice(depth + 1));
+    reading_ = outside;
+    if (!take(')')) refuse("a group without end");
+    return node;
+  }
+
+  // Of ASCII letters. Engines that look beyond find U+017F and U+212A in s and k.
+  CharSet in_any_case(CharSet set) const { return fold(std::move(set), reading_); }
+  CharSet fold(CharSet set, Reading reading) const {
+    if (!any_case_) return set;
+    const bool beyond = !set.without({{0, 0x7F}}).empty();
+    if (beyond && reading == Reading::ForAny) refuse("letters beyond ASCII beside (?i), where they must not match,");
+    for (uint32_t c = 'a'; c <= 'z'; ++c) {
+      const uint32_t upper = c - 'a' + 'A';
+      if (!set.contains(c) && !set.contains(upper)) continue;
+      set.add(c, c);
+      set.add(upper, upper);
+      if (reading == Reading::ForAny && c == 's') set.add(0x17F, 0x17F);
+      if (reading == Reading::ForAny && c == 'k') set.add(0x212A, 0x212A);
+    }
+    return set;
+  }
+
   CharSet bracket() {
     const bool negated = take('^');
+    const Reading inside = negated ? other(reading_) : reading_;
     CharSet set;
     while (!take(']')) {
-      const CharSet first = bracket_part();
+      const CharSet first = bracket_part(inside);
       if (peek() == '-' && at_ + 1 < codes_.size() && codes_[at_ + 1] != ']') {
         ++at_;
-        const CharSet last = bracket_part();
+        const CharSet last = bracket_part(inside);
         if (!is_single(first) || !is_single(last)) refuse("a range between classes");
         if (first.ranges()[0].first > last.ranges()[0].first) refuse("a range that is the wrong way round");
         set.add(first.ranges()[0].first, last.ranges()[0].first);
@@ -163,34 +249,32 @@ class Parser {
         set.add(first);
       }
     }
+    set = fold(std::move(set), inside);
     if (negated) set = set.inverse();
     if (set.empty()) refuse("a class without characters");
     return set;
   }
-  CharSet bracket_part() {
+  CharSet bracket_part(Reading reading) {
     const uint32_t code = next("a '[' without end");
-    if (code == '\\') return escape(true);
+    if (code == '\\') return escape(true, reading);
     return {{code, code}};
   }
   static bool is_single(const CharSet& set) {
     return set.ranges().size() == 1 && set.ranges()[0].first == set.ranges()[0].second;
   }
 
-  CharSet escape(bool in_class) {
+  CharSet escape(bool in_class, Reading reading) {
     const uint32_t code = next("a '\\' at its end");
     switch (code) {
       case 'd':
-        return kDigits;
       case 'D':
-        return kDigits.inverse();
+        return kDigit.read(reading, code == 'D');
       case 'w':
-        return kWord;
       case 'W':
-        return kWord.inverse();
+        return kWord.read(reading, code == 'W');
       case 's':
-        return kSpace;
       case 'S':
-        return kSpace.inverse();
+        return kSpace.read(reading, code == 'S');
       case 'n':
         return {{'\n', '\n'}};
       case 'r':
@@ -241,14 +325,22 @@ class Parser {
 
   std::vector<uint32_t> codes_;
   size_t at_ = 0;
+  Reading reading_;
+  bool any_case_ = false;
 };
 
 }  // namespace
 
-PatternNode parse_pattern(std::string_view regex) {
+const CharSet& word_characters() { return kWord.for_all; }
+const CharSet& other_characters() {
+  static const CharSet kOthers = kWord.for_any.inverse();
+  return kOthers;
+}
+
+PatternNode parse_pattern(std::string_view regex, Reading reading) {
   if (regex.size() > kLongestRegex)
     fail(ErrorKind::Usage, "the regular expression is longer than {} bytes", kLongestRegex);
-  return Parser(regex).parse();
+  return Parser(regex, reading).parse();
 }
 
 }  // namespace millrace

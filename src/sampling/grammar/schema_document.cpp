@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "sampling/grammar/schema_references.h"
 
 namespace millrace {
 namespace {
@@ -15,11 +16,15 @@ constexpr size_t kDeepestJson = 256;
 constexpr size_t kMostMembers = 4096;
 constexpr int kDeepestReference = 32;
 constexpr size_t kMostAlternatives = 256;
-constexpr size_t kMostOneOf = 64;
+constexpr size_t kMostOneOf = 128;
 constexpr size_t kMostParts = 1 << 20;  // of schemas that are combined: less than a second's work
 
 // Before it is parsed: an object whose keys are kept in their order takes the square of their number.
-void check_shape(std::string_view text) {
+// Returns whether it has an integer beyond 64 bits, of which only a double will be known.
+bool check_shape(std::string_view text) {
+  constexpr size_t kSafeDigits = 18;
+  bool huge = false;
+  size_t digits = 0;
   struct Open {
     bool object;
     size_t commas;
@@ -28,6 +33,8 @@ void check_shape(std::string_view text) {
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
+    digits = !in_string && c >= '0' && c <= '9' ? digits + 1 : 0;
+    huge = huge || digits > kSafeDigits;
     if (in_string) {
       if (c == '\\') ++i;
       if (c == '"') in_string = false;
@@ -44,6 +51,7 @@ void check_shape(std::string_view text) {
       open.pop_back();
     }
   }
+  return huge;
 }
 
 std::string decode_pointer_part(std::string_view part) {
@@ -175,10 +183,11 @@ Schema with_unevaluated_closed(Schema schema) {
 
 SchemaDocument::SchemaDocument(std::string_view text) {
   if (text.size() > kLongestSchema) fail(ErrorKind::Usage, "the schema is longer than {} KiB", kLongestSchema >> 10);
-  check_shape(text);
+  has_huge_integers_ = check_shape(text);
   root_ = Schema::parse(text, nullptr, false);
   if (root_.is_discarded()) fail(ErrorKind::Usage, "the schema is not valid JSON");
   counts_evaluated_ = has_unevaluated(root_);
+  resolve_references(root_);
   const Schema draft = root_.is_object() ? root_.value("$schema", Schema()) : Schema();
   reference_is_all_ = draft.is_string() && draft.get_ref<const std::string&>().find("/draft-0") != std::string::npos;
 }
@@ -188,30 +197,13 @@ void SchemaDocument::spend(const Schema& schema) const {
   if (spent_ > kMostParts) fail(ErrorKind::Usage, "the schema's references and combinations stand for too much");
 }
 
-const Schema* SchemaDocument::find_anchor(const Schema& value, const std::string& name) const {
-  if (!value.is_structured()) return nullptr;
-  const auto anchor = value.is_object() ? value.find("$anchor") : value.end();
-  if (anchor != value.end() && *anchor == name) return &value;
-  for (const Schema& inside : value) {
-    if (const Schema* found = find_anchor(inside, name)) return found;
-  }
-  return nullptr;
-}
-
-const Schema& SchemaDocument::resolve(const std::string& given) const {
-  std::string reference = given;
-  const Schema id = root_.is_object() ? root_.value("$id", Schema()) : Schema();
-  if (id.is_string() && !id.get_ref<const std::string&>().empty() &&
-      reference.starts_with(id.get_ref<const std::string&>()))
-    reference.erase(0, id.get_ref<const std::string&>().size());
-  if (reference == "#" || (reference.empty() && !given.empty())) return root_;
-  if (reference.size() > 1 && reference[0] == '#' && reference[1] != '/') {
-    spend(root_);
-    if (const Schema* anchor = find_anchor(root_, reference.substr(1))) return *anchor;
-  }
+const Schema& SchemaDocument::resolve(const std::string& reference) const {
+  if (reference == "#") return root_;
   if (!reference.starts_with("#/")) {
     fail(ErrorKind::Usage,
-         "the schema's $ref \"{}\" does not begin with #/: only places in the same schema can be used", reference);
+         "the schema's $ref \"{}\" names no place in the schema, and others are not fetched: put what it means under "
+         "$defs",
+         reference);
   }
   const Schema* place = &root_;
   for (size_t begin = 2; begin <= reference.size();) {
@@ -267,9 +259,10 @@ std::vector<Schema> SchemaDocument::alternatives(const Schema& schema, int depth
   if (schema.contains("anyOf")) choose(list_of(schema, "anyOf"));
   if (schema.contains("oneOf")) {
     const Schema& options = list_of(schema, "oneOf");
+    const Tests tests = tests_of(options, depth);
     std::vector<Schema> chosen;
     for (size_t i = 0; i < options.size(); ++i) {
-      std::vector<Schema> ways = exclusive_ways(result, options, i, depth, nullptr);
+      std::vector<Schema> ways = exclusive_ways(result, options, tests, i, depth, nullptr);
       std::move(ways.begin(), ways.end(), std::back_inserter(chosen));
     }
     if (chosen.size() > kMostAlternatives) fail_too_many();
@@ -303,10 +296,11 @@ std::vector<Schema> SchemaDocument::loose_alternatives(const Schema& schema, int
 }
 
 std::vector<Schema> SchemaDocument::exclusive_options(const Schema& options) const {
+  const Tests tests = tests_of(options, 0);
   std::vector<Schema> result;
   for (size_t i = 0; i < options.size(); ++i) {
     bool as_it_is = true;
-    std::vector<Schema> ways = exclusive_ways({Schema::object()}, options, i, 0, &as_it_is);
+    std::vector<Schema> ways = exclusive_ways({Schema::object()}, options, tests, i, 0, &as_it_is);
     if (as_it_is) {
       result.push_back(options[i]);
     } else {
@@ -316,16 +310,24 @@ std::vector<Schema> SchemaDocument::exclusive_options(const Schema& options) con
   return result;
 }
 
-std::vector<Schema> SchemaDocument::exclusive_ways(const std::vector<Schema>& bases, const Schema& options,
-                                                   size_t index, int depth, bool* as_it_is) const {
+// Once for all options, which are each compared with all others.
+SchemaDocument::Tests SchemaDocument::tests_of(const Schema& options, int depth) const {
   if (options.size() > kMostOneOf) fail(ErrorKind::Usage, "the schema has a oneOf of more than {} options", kMostOneOf);
+  Tests tests(options.size());
+  for (size_t i = 0; i < options.size() && options.size() > 1 && depth + 1 < kDeepestReference; ++i)
+    tests[i] = loose_alternatives(options[i], depth + 2);
+  return tests;
+}
+
+std::vector<Schema> SchemaDocument::exclusive_ways(const std::vector<Schema>& bases, const Schema& options,
+                                                   const Tests& tests, size_t index, int depth, bool* as_it_is) const {
   std::vector<Schema> result;
   for (Schema& written : product(bases, alternatives(options[index], depth + 1))) {
     std::vector<Schema> ways = {written};
     Apart relied_on;
     for (size_t j = 0; j < options.size(); ++j) {
       if (j == index) continue;
-      if (excludes(written, options[j], relied_on, depth + 1, 0)) continue;
+      if (excludes(written, tests[j], relied_on, depth + 1, 0)) continue;
       if (as_it_is) *as_it_is = false;
       ways = product(ways, alternatives(negation(options[j], depth + 1), depth + 1));
     }
@@ -339,7 +341,7 @@ std::vector<Schema> SchemaDocument::exclusive_ways(const std::vector<Schema>& ba
 }
 
 // `written` has no combinators; the grammar writes values of it, closed where it lists properties.
-bool SchemaDocument::excludes(const Schema& written, const Schema& other, Apart& relied_on, int depth,
+bool SchemaDocument::excludes(const Schema& written, const std::vector<Schema>& tests, Apart& relied_on, int depth,
                               int nested) const {
   if (nested > 3 || depth >= kDeepestReference) return false;
   const bool typed = is_listed(written) || written.contains("type");
@@ -364,11 +366,14 @@ bool SchemaDocument::excludes(const Schema& written, const Schema& other, Apart&
                       test.contains("properties") && test["properties"].is_object();
     return both && std::any_of(has.begin(), has.end(), [&](const std::string& key) {
              if (!written["properties"].contains(key) || !test["properties"].contains(key)) return false;
+             const std::vector<Schema> others = nested < 3 && depth + 1 < kDeepestReference
+                                                    ? loose_alternatives(test["properties"][key], depth + 2)
+                                                    : std::vector<Schema>();
              Schema values = Schema::array();
              bool relies = false;
              for (const Schema& value : loose_alternatives(written["properties"][key], depth + 1)) {
                Apart inside;
-               if (!excludes(value, test["properties"][key], inside, depth + 1, nested + 1)) return false;
+               if (!excludes(value, others, inside, depth + 1, nested + 1)) return false;
                Schema parts = Schema::array({value});
                for (const std::vector<Schema>* facts : {&inside.itself, &inside.inside}) {
                  for (const Schema& fact : *facts) parts.push_back(fact);
@@ -385,7 +390,6 @@ bool SchemaDocument::excludes(const Schema& written, const Schema& other, Apart&
              return true;
            });
   };
-  const std::vector<Schema> tests = loose_alternatives(other, depth + 1);
   return std::all_of(tests.begin(), tests.end(), apart);
 }
 

@@ -19,7 +19,9 @@ class SchemaDocument {
   explicit SchemaDocument(std::string_view text);
 
   const Schema& root() const { return root_; }
-  // What "#/$defs/x" means. Throws Usage where there is no such place, or where it is not in this document.
+  // Some integers are known as doubles only, so that those must not be written as they are.
+  bool has_huge_integers() const { return has_huge_integers_; }
+  // What "#/$defs/x" means. Throws Usage where there is no such place. Other references were made such before.
   const Schema& resolve(const std::string& reference) const;
 
   // The schema as a choice of schemas without combinators at their top; none: nothing matches it. What matches one of
@@ -42,23 +44,25 @@ class SchemaDocument {
 
   // One option of a oneOf beside each of `bases`, as alternatives that match no other option. as_it_is: whether the
   // option alone is written so anyway.
-  std::vector<Schema> exclusive_ways(const std::vector<Schema>& bases, const Schema& options, size_t index, int depth,
-                                     bool* as_it_is) const;
+  using Tests = std::vector<std::vector<Schema>>;  // loose alternatives of each option
+  Tests tests_of(const Schema& options, int depth) const;
+  std::vector<Schema> exclusive_ways(const std::vector<Schema>& bases, const Schema& options, const Tests& tests,
+                                     size_t index, int depth, bool* as_it_is) const;
   // Loosely: what matches the schema matches one of them.
   std::vector<Schema> loose_alternatives(const Schema& schema, int depth) const;
   std::vector<Schema> uncombined(const Schema& schema, int depth) const;
   std::vector<Schema> conditions(const Schema& schema) const;
   Schema negation(const Schema& schema, int depth) const;
-  // Whether nothing that is written matches the other. nested: how many members deep the two are compared.
-  bool excludes(const Schema& written, const Schema& other, Apart& relied_on, int depth, int nested) const;
+  // Whether nothing that is written matches the other, of which these are loose alternatives. nested: how many members
+  // deep the two are compared.
+  bool excludes(const Schema& written, const std::vector<Schema>& tests, Apart& relied_on, int depth, int nested) const;
   std::vector<Schema> product(const std::vector<Schema>& left, const std::vector<Schema>& right) const;
-  // The place whose $anchor has the name.
-  const Schema* find_anchor(const Schema& value, const std::string& name) const;
   // Counts what is read and copied of schemas, so that no combination of them takes for ever. Throws Usage at the end.
   void spend(const Schema& schema) const;
 
   mutable size_t spent_ = 0;
   Schema root_;
+  bool has_huge_integers_ = false;
   bool counts_evaluated_ = false;  // unevaluatedProperties or unevaluatedItems are somewhere
   bool reference_is_all_ = false;  // of drafts up to 7, which pass over what stands beside $ref
 };

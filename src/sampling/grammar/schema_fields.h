@@ -2,9 +2,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "sampling/grammar/schema_document.h"
+#include "sampling/grammar/string_formats.h"
 
 namespace millrace {
 
@@ -23,11 +25,41 @@ inline int64_t count_of(const Schema& schema, const char* keyword, int64_t missi
   return count;
 }
 
-inline std::string text_of(const Schema& schema, const char* keyword) {
+// A keyword that is a text, or several where schemas were merged.
+inline std::vector<std::string> texts_of(const Schema& schema, const char* keyword) {
+  std::vector<std::string> texts;
   const auto found = schema.find(keyword);
-  if (found == schema.end()) return "";
-  if (!found->is_string()) fail(ErrorKind::Usage, "the schema's {} is not a string", keyword);
-  return found->get<std::string>();
+  if (found == schema.end()) return texts;
+  for (const Schema& one : found->is_array() ? *found : Schema::array({*found})) {
+    if (!one.is_string()) fail(ErrorKind::Usage, "the schema's {} is not a string", keyword);
+    texts.push_back(one.get<std::string>());
+  }
+  return texts;
+}
+
+inline std::vector<std::string> excepted_texts(const Schema& schema) {
+  std::vector<std::string> texts;
+  const auto except = schema.find("$except");
+  if (except == schema.end()) return texts;
+  for (const Schema& one : *except) {
+    if (one.is_string()) texts.push_back(one.get<std::string>());
+  }
+  return texts;
+}
+
+// Those that have a pattern; others are remarks.
+inline std::vector<std::string> known_formats(const Schema& schema) {
+  std::vector<std::string> formats = texts_of(schema, "format");
+  std::erase_if(formats, [](const std::string& format) { return string_format_regex(format, {}).empty(); });
+  return formats;
+}
+
+inline void refuse_unsupported(const Schema& schema) {
+  for (const char* keyword : {"unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"}) {
+    const auto found = schema.find(keyword);
+    if (found == schema.end() || *found == true) continue;
+    fail(ErrorKind::Usage, "the schema uses \"{}\", which cannot be enforced", keyword);
+  }
 }
 
 }  // namespace millrace

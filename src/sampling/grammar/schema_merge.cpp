@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <numeric>
 #include <set>
 #include <string_view>
@@ -12,10 +13,14 @@
 #include "sampling/grammar/ebnf.h"
 #include "sampling/grammar/regex.h"
 #include "sampling/grammar/schema_document.h"
+#include "sampling/grammar/schema_fields.h"
 #include "sampling/grammar/string_formats.h"
+#include "sampling/grammar/text_rules.h"
 
 namespace millrace {
 namespace {
+
+Schema without_excepted(Schema schema);
 
 bool type_allows(const std::string& type, const Schema& value) {
   if (type == "integer") {
@@ -27,10 +32,17 @@ bool type_allows(const std::string& type, const Schema& value) {
          (type == "array" && value.is_array()) || (type == "object" && value.is_object());
 }
 
+bool lists_or_excepts(const Schema& schema) {
+  return schema.is_object() && !has_combinator(schema) &&
+         (schema.contains("enum") || schema.contains("const") || schema.contains("$except"));
+}
+
+// Listed values are compared at once, so that a contradiction ends the choice it stands in.
 Schema both(const Schema& a, const Schema& b) {
   if (a == b || b == true) return a;
   if (a == true) return b;
   if (a == false || b == false) return false;
+  if (lists_or_excepts(a) && lists_or_excepts(b)) return without_excepted(merge_schemas(a, b));
   return {{"allOf", Schema::array({a, b})}};
 }
 
@@ -93,11 +105,7 @@ void merge_properties(Schema& merged, const Schema& a, const Schema& b) {
     }
     return;
   }
-  const bool patterns = a.contains("patternProperties") || b.contains("patternProperties");
   const bool closed = a.contains("additionalProperties") || b.contains("additionalProperties");
-  if (patterns && closed)
-    fail(ErrorKind::Usage,
-         "the schema combines patternProperties and additionalProperties in a way that is not supported");
   const Members of_a(a), of_b(b);
   Schema properties = Schema::object();
   auto& list = properties.get_ref<Schema::object_t&>();
@@ -112,59 +120,148 @@ void merge_properties(Schema& merged, const Schema& a, const Schema& b) {
         both(a.value("additionalProperties", Schema(true)), b.value("additionalProperties", Schema(true)));
 }
 
+// Members that only the other schema has a pattern for are others here. Where there are no others, their names say so.
+Schema with_names_closed(Schema schema, const Schema& other) {
+  const auto theirs = other.find("patternProperties");
+  const Schema additional = schema.value("additionalProperties", Schema(true));
+  const Schema ours = schema.value("patternProperties", Schema::object());
+  if (theirs == other.end() || !theirs->is_object() || !ours.is_object() || additional == true) return schema;
+  const bool known = std::all_of(theirs->items().begin(), theirs->items().end(),
+                                 [&](const auto& item) { return ours.contains(item.key()); });
+  if (known) return schema;
+  if (additional != false)
+    fail(ErrorKind::Usage,
+         "the schema combines patternProperties with another's additionalProperties, which cannot be enforced");
+  Schema names = Schema::array(), listed = Schema::array();
+  const Members members(schema);
+  for (const std::string& key : members.keys()) listed.push_back(key);
+  if (!listed.empty()) names.push_back({{"enum", std::move(listed)}});
+  for (const auto& item : ours.items()) names.push_back({{"pattern", item.key()}});
+  const Schema said = names.empty() ? Schema(false) : Schema{{"anyOf", std::move(names)}};
+  schema["propertyNames"] = schema.contains("propertyNames") ? both(schema["propertyNames"], said) : said;
+  schema.erase("additionalProperties");
+  return schema;
+}
+
+// The first items under a name of their own, as many as the other schema names: what is said of all items holds for
+// them.
+Schema with_first_items(Schema schema, const Schema& other) {
+  const auto count = [](const Schema& side) {
+    const Schema tuple = side.value("items", Schema()), prefix = side.value("prefixItems", Schema());
+    return tuple.is_array() ? tuple.size() : prefix.is_array() ? prefix.size() : 0;
+  };
+  const size_t named = std::max(count(schema), count(other));
+  if (named == 0) return schema;
+  if (schema.value("items", Schema()).is_array()) {
+    Schema tuple = schema["items"];
+    schema["prefixItems"] = std::move(tuple);
+    schema.erase("items");
+    if (schema.contains("additionalItems")) {
+      Schema rest = schema["additionalItems"];
+      schema["items"] = std::move(rest);
+    }
+  }
+  schema.erase("additionalItems");
+  if (!schema.contains("items") && !schema.contains("prefixItems")) return schema;
+  Schema prefix = schema.value("prefixItems", Schema::array());
+  const Schema rest = schema.value("items", Schema(true));
+  while (prefix.size() < named) prefix.push_back(rest);
+  schema["prefixItems"] = std::move(prefix);
+  return schema;
+}
+
+Schema merge_prefixes(const Schema& a, const Schema& b) {
+  Schema merged = Schema::array();
+  for (size_t i = 0; i < a.size(); ++i) merged.push_back(both(a[i], b[i]));
+  return merged;
+}
+
+Schema merge_patterns(Schema a, const Schema& b) {
+  for (const auto& item : b.items())
+    a[item.key()] = a.contains(item.key()) ? both(a[item.key()], item.value()) : item.value();
+  return a;
+}
+
+Schema all_of(const Schema& a, const Schema& b) {
+  Schema all = a.is_array() ? a : Schema::array({a});
+  for (const Schema& one : b.is_array() ? b : Schema::array({b})) {
+    if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
+  }
+  return all;
+}
+
 Schema merge_keyword(const std::string& keyword, const Schema& a, const Schema& b) {
   if (a == b) return a;
   const bool numbers = a.is_number() && b.is_number();  // draft 4's exclusive bounds say true or false
-  if (numbers && (keyword.starts_with("min") || keyword == "exclusiveMinimum")) return a > b ? a : b;
-  if (numbers && (keyword.starts_with("max") || keyword == "exclusiveMaximum")) return a < b ? a : b;
+  const bool first_is_less = numbers && a.get<long double>() < b.get<long double>();
+  if (numbers && (keyword.starts_with("min") || keyword == "exclusiveMinimum")) return first_is_less ? b : a;
+  if (numbers && (keyword.starts_with("max") || keyword == "exclusiveMaximum")) return first_is_less ? a : b;
   if (keyword == "type") return merge_types(a, b);
   if (keyword == "enum") return merge_values(a, b);
-  if ((keyword == "required" || keyword == "$except") && a.is_array() && b.is_array()) {
-    Schema all = a;
-    all.insert(all.end(), b.begin(), b.end());
-    return all;
-  }
+  if ((keyword == "required" || keyword == "$except" || keyword == "$avoid") && a.is_array() && b.is_array())
+    return all_of(a, b);
+  if (keyword == "pattern" || keyword == "format") return all_of(a, b);
   if (keyword == "items" || keyword == "propertyNames") return both(a, b);
+  if (keyword == "prefixItems" && a.is_array() && b.is_array() && a.size() == b.size()) return merge_prefixes(a, b);
+  if (keyword == "patternProperties" && a.is_object() && b.is_object()) return merge_patterns(a, b);
   if (keyword == "uniqueItems") return a == true || b == true;
-  if (keyword == "multipleOf" && a.is_number_integer() && b.is_number_integer() && a > 0 && b > 0 && a < 100000 &&
-      b < 100000) {
-    return std::lcm(a.get<int64_t>(), b.get<int64_t>());
+  if (keyword == "multipleOf" && numbers) {
+    // Whole ones and those that doubles have exactly, such as 0.5.
+    constexpr double kParts = 1024;
+    const double x = a.get<double>() * kParts, y = b.get<double>() * kParts;
+    if (x >= 1 && y >= 1 && x < 1e8 && y < 1e8 && x == std::floor(x) && y == std::floor(y)) {
+      const int64_t common = std::lcm(static_cast<int64_t>(x), static_cast<int64_t>(y));
+      return static_cast<double>(common) / kParts;
+    }
   }
   fail(ErrorKind::Usage, "the schema has two different \"{}\" for the same value, which cannot be combined", keyword);
 }
 
+// In long double, which has room for every 64-bit integer.
 struct Limit {
   std::string_view keyword;
-  bool (*applies)(const Schema& value);
-  double (*measure)(const Schema& value);
-  bool (*holds)(double measured, double limit);
+  long double (*measure)(const Schema& value);
+  bool (*holds)(long double measured, long double limit);
 };
 
 const Limit* find_limit(std::string_view keyword) {
-  constexpr auto is_number = [](const Schema& v) { return v.is_number(); };
-  constexpr auto is_string = [](const Schema& v) { return v.is_string(); };
-  constexpr auto is_array = [](const Schema& v) { return v.is_array(); };
-  constexpr auto is_object = [](const Schema& v) { return v.is_object(); };
-  constexpr auto number = [](const Schema& v) { return v.get<double>(); };
+  using Number = long double;
+  constexpr auto number = [](const Schema& v) { return v.get<Number>(); };
   constexpr auto length = [](const Schema& v) {
-    return static_cast<double>(code_points(v.get_ref<const std::string&>()).size());
+    return static_cast<Number>(code_points(v.get_ref<const std::string&>()).size());
   };
-  constexpr auto size = [](const Schema& v) { return static_cast<double>(v.size()); };
-  constexpr auto at_least = [](double x, double limit) { return x >= limit; };
-  constexpr auto at_most = [](double x, double limit) { return x <= limit; };
-  static constexpr Limit kLimits[] = {{"minimum", is_number, number, at_least},
-                                      {"maximum", is_number, number, at_most},
-                                      {"exclusiveMinimum", is_number, number, [](double x, double y) { return x > y; }},
-                                      {"exclusiveMaximum", is_number, number, [](double x, double y) { return x < y; }},
-                                      {"minLength", is_string, length, at_least},
-                                      {"maxLength", is_string, length, at_most},
-                                      {"minItems", is_array, size, at_least},
-                                      {"maxItems", is_array, size, at_most},
-                                      {"minProperties", is_object, size, at_least},
-                                      {"maxProperties", is_object, size, at_most}};
+  constexpr auto size = [](const Schema& v) { return static_cast<Number>(v.size()); };
+  constexpr auto at_least = [](Number x, Number limit) { return x >= limit; };
+  constexpr auto at_most = [](Number x, Number limit) { return x <= limit; };
+  static constexpr Limit kLimits[] = {{"minimum", number, at_least},
+                                      {"maximum", number, at_most},
+                                      {"exclusiveMinimum", number, [](Number x, Number y) { return x > y; }},
+                                      {"exclusiveMaximum", number, [](Number x, Number y) { return x < y; }},
+                                      {"minLength", length, at_least},
+                                      {"maxLength", length, at_most},
+                                      {"minItems", size, at_least},
+                                      {"maxItems", size, at_most},
+                                      {"minProperties", size, at_least},
+                                      {"maxProperties", size, at_most}};
   const auto* found = std::find_if(std::begin(kLimits), std::end(kLimits),
                                    [&](const Limit& limit) { return limit.keyword == keyword; });
   return found == std::end(kLimits) ? nullptr : found;
+}
+
+// The type that a keyword says something about; empty: all of them.
+std::string_view type_spoken_of(const std::string& keyword) {
+  static const std::map<std::string_view, std::string_view> kTypes = {
+      {"properties", "object"},        {"required", "object"},      {"additionalProperties", "object"},
+      {"patternProperties", "object"}, {"propertyNames", "object"}, {"minProperties", "object"},
+      {"maxProperties", "object"},     {"items", "array"},          {"prefixItems", "array"},
+      {"minItems", "array"},           {"maxItems", "array"},       {"uniqueItems", "array"},
+      {"additionalItems", "array"},    {"contains", "array"},       {"minContains", "array"},
+      {"maxContains", "array"},        {"pattern", "string"},       {"format", "string"},
+      {"minLength", "string"},         {"maxLength", "string"},     {"$avoid", "string"},
+      {"minimum", "number"},           {"maximum", "number"},       {"exclusiveMinimum", "number"},
+      {"exclusiveMaximum", "number"},  {"multipleOf", "number"},    {"$fraction", "number"}};
+  const auto found = kTypes.find(keyword);
+  return found == kTypes.end() ? std::string_view() : found->second;
 }
 
 // As validators compare values: whatever the order of an object's members, and 1.0 is 1.
@@ -175,25 +272,30 @@ std::set<nlohmann::json> excepted_values(const Schema& schema) {
   return values;
 }
 
+bool text_satisfies(const std::string& text, const std::string& keyword, const Schema& said, Ebnf& ebnf) {
+  const std::vector<std::string> all = texts_of({{keyword, said}}, keyword.c_str());
+  return std::all_of(all.begin(), all.end(), [&](const std::string& one) {
+    if (keyword == "$avoid") return text_follows({.avoided = {one}}, text, ebnf);
+    const std::string regex = keyword == "pattern" ? one : string_format_regex(one, {});
+    return (keyword == "format" && regex.empty()) || regex_matches(regex, text, ebnf);
+  });
+}
+
 // Whether a listed value keeps to what else the schema says. Refuses keywords that would have to be computed.
 bool satisfies_all(const Schema& value, const Schema& schema, Ebnf& ebnf) {
+  const std::string_view type = value.is_number() ? "number" : value.type_name();
   for (const auto& item : schema.items()) {
     const std::string& keyword = item.key();
     if (keyword == "enum" || keyword == "type" || keyword == "$except" || is_annotation(keyword)) continue;
-    if ((keyword == "pattern" || keyword == "format") && !value.is_string()) continue;
-    if (keyword == "pattern" && item.value().is_string()) {
-      if (!regex_matches(item.value().get<std::string>(), value.get<std::string>(), ebnf)) return false;
-      continue;
-    }
-    if (keyword == "format" && item.value().is_string()) {
-      const std::string regex = string_format_regex(item.value().get<std::string>(), {});
-      if (!regex.empty() && !regex_matches(regex, value.get<std::string>(), ebnf)) return false;
+    if (const std::string_view about = type_spoken_of(keyword); !about.empty() && about != type) continue;
+    if (keyword == "pattern" || keyword == "$avoid" || keyword == "format") {
+      if (!text_satisfies(value.get<std::string>(), keyword, item.value(), ebnf)) return false;
       continue;
     }
     const Limit* limit = find_limit(keyword);
     if (limit == nullptr || !item.value().is_number())
       fail(ErrorKind::Usage, "the schema has enum or const beside \"{}\"; leave that one out", keyword);
-    if (limit->applies(value) && !limit->holds(limit->measure(value), item.value().get<double>())) return false;
+    if (!limit->holds(limit->measure(value), item.value().get<long double>())) return false;
   }
   return true;
 }
@@ -209,21 +311,93 @@ Schema with_enum(Schema schema) {
   return schema;
 }
 
+// Listed values without those that are excepted; false where none is left.
+Schema without_excepted(Schema schema) {
+  if (!schema.is_object() || !schema.contains("$except") || !schema.contains("enum")) return schema;
+  const std::set<nlohmann::json> excepted = excepted_values(schema);
+  Schema left = Schema::array();
+  for (const Schema& value : schema["enum"]) {
+    if (excepted.count(nlohmann::json(value)) == 0) left.push_back(value);
+  }
+  if (left.empty()) return false;
+  schema["enum"] = std::move(left);
+  schema.erase("$except");
+  return schema;
+}
+
+// An object that has to have a member that nothing matches.
+bool misses_required(const Schema& schema) {
+  const auto required = schema.find("required"), properties = schema.find("properties");
+  if (required == schema.end() || properties == schema.end() || !required->is_array() || !properties->is_object() ||
+      schema.value("type", Schema()) != "object")
+    return false;
+  std::set<std::string> impossible;
+  for (const auto& item : properties->items()) {
+    if (item.value() == false) impossible.insert(item.key());
+  }
+  return !impossible.empty() && std::any_of(required->begin(), required->end(), [&](const Schema& key) {
+    return key.is_string() && impossible.count(key.get<std::string>()) > 0;
+  });
+}
+
 }  // namespace
 
+// Whatever else a schema has says nothing about which values are valid.
 bool is_annotation(const std::string& keyword) {
-  for (const char* known :
-       {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "$schema",
-        "$id", "$anchor", "$defs", "definitions", "nullable", "discriminator", "example"}) {
-    if (keyword == known) return true;
-  }
-  return keyword.starts_with("x-");
+  static const std::set<std::string_view> kSpeaking = {"type",
+                                                       "enum",
+                                                       "const",
+                                                       "properties",
+                                                       "required",
+                                                       "additionalProperties",
+                                                       "patternProperties",
+                                                       "propertyNames",
+                                                       "minProperties",
+                                                       "maxProperties",
+                                                       "items",
+                                                       "prefixItems",
+                                                       "additionalItems",
+                                                       "minItems",
+                                                       "maxItems",
+                                                       "uniqueItems",
+                                                       "contains",
+                                                       "minContains",
+                                                       "maxContains",
+                                                       "unevaluatedItems",
+                                                       "unevaluatedProperties",
+                                                       "pattern",
+                                                       "format",
+                                                       "minLength",
+                                                       "maxLength",
+                                                       "minimum",
+                                                       "maximum",
+                                                       "exclusiveMinimum",
+                                                       "exclusiveMaximum",
+                                                       "multipleOf",
+                                                       "$ref",
+                                                       "$dynamicRef",
+                                                       "$recursiveRef",
+                                                       "allOf",
+                                                       "anyOf",
+                                                       "oneOf",
+                                                       "not",
+                                                       "if",
+                                                       "then",
+                                                       "else",
+                                                       "dependentRequired",
+                                                       "dependentSchemas",
+                                                       "dependencies",
+                                                       "$except",
+                                                       "$avoid",
+                                                       "$fraction"};
+  return kSpeaking.count(keyword) == 0;
 }
 
 Schema merge_schemas(const Schema& first, const Schema& second) {
   if (first.empty()) return second;
   if (second.empty()) return first;
-  const Schema a = with_enum(first), b = with_enum(second);
+  const Schema a = with_first_items(with_names_closed(with_enum(first), second), second);
+  const Schema b = with_first_items(with_names_closed(with_enum(second), first), first);
   Schema merged = Schema::object();
   for (const Schema* side : {&a, &b}) {
     for (const auto& item : side->items()) {
@@ -236,6 +410,7 @@ Schema merge_schemas(const Schema& first, const Schema& second) {
     }
   }
   merge_properties(merged, a, b);
+  if (misses_required(merged)) return false;
   const auto nothing = [&](const char* keyword) {
     return merged.contains(keyword) && merged[keyword].is_array() && merged[keyword].empty();
   };
@@ -255,17 +430,10 @@ std::vector<std::string> schema_types(const Schema& schema) {
     }
     return types;
   }
-  static const std::pair<const char*, std::vector<const char*>> kFamilies[] = {
-      {"object",
-       {"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties",
-        "maxProperties"}},
-      {"array", {"items", "prefixItems", "minItems", "maxItems", "uniqueItems", "additionalItems"}},
-      {"string", {"pattern", "format", "minLength", "maxLength"}},
-      {"number", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}}};
-  for (const auto& [type, keywords] : kFamilies) {
-    if (std::any_of(keywords.begin(), keywords.end(), [&](const char* keyword) { return schema.contains(keyword); })) {
-      types.emplace_back(type);
-    }
+  for (const std::string& type : kAll) {
+    const bool spoken_of = std::any_of(schema.items().begin(), schema.items().end(),
+                                       [&](const auto& item) { return type_spoken_of(item.key()) == type; });
+    if (spoken_of) types.push_back(type);
   }
   return types.empty() ? kAll : types;
 }

@@ -20,16 +20,46 @@ Schema object_without(const Schema& key) {
   return {{"type", "object"}, {"properties", {{key.get<std::string>(), false}}}};
 }
 
-// Nothing: which numbers are no integers cannot be said.
-std::optional<std::vector<Schema>> other_types(const Schema& named) {
+std::vector<Schema> other_types(const Schema& named) {
   const Schema types = named.is_array() ? named : Schema::array({named});
   const auto taken = [&](const char* type) { return std::find(types.begin(), types.end(), type) != types.end(); };
-  if (taken("integer") && !taken("number")) return {};
   Schema others = Schema::array();
   for (const char* type : {"object", "array", "string", "number", "boolean", "null"}) {
-    if (!taken(type)) others.push_back(type);
+    if (!taken(type) && !(taken("integer") && type == std::string_view("number"))) others.push_back(type);
   }
-  return std::vector<Schema>{Schema{{"type", std::move(others)}}};
+  std::vector<Schema> choice = {Schema{{"type", std::move(others)}}};
+  if (taken("integer") && !taken("number")) choice.push_back({{"type", "number"}, {"$fraction", true}});
+  return choice;
+}
+
+// Other values than those listed. Numbers are what lies between those of the list.
+std::vector<Schema> other_values(const Schema& listed) {
+  std::vector<Schema> numbers;
+  for (const Schema& value : listed) {
+    if (value.is_number()) numbers.push_back(value);
+  }
+  if (numbers.empty()) return {Schema{{"$except", listed}}};
+  std::sort(numbers.begin(), numbers.end(),
+            [](const Schema& a, const Schema& b) { return a.get<long double>() < b.get<long double>(); });
+  const Schema rest = Schema::array({"object", "array", "string", "boolean", "null"});
+  std::vector<Schema> choice = {Schema{{"type", rest}, {"$except", listed}},
+                                Schema{{"type", "number"}, {"exclusiveMaximum", numbers.front()}},
+                                Schema{{"type", "number"}, {"exclusiveMinimum", numbers.back()}}};
+  for (size_t i = 1; i < numbers.size(); ++i) {
+    choice.push_back({{"type", "number"}, {"exclusiveMinimum", numbers[i - 1]}, {"exclusiveMaximum", numbers[i]}});
+  }
+  return choice;
+}
+
+// What is not a schema, said at once where it only lists values: so that contradictions are seen early.
+Schema not_this(const Schema& schema) {
+  if (schema.is_object() && schema.size() == 1) {
+    const Schema listed = schema.contains("const") ? Schema::array({schema["const"]}) : schema.value("enum", Schema());
+    const bool texts = listed.is_array() && !listed.empty() &&
+                       std::none_of(listed.begin(), listed.end(), [](const Schema& one) { return one.is_number(); });
+    if (texts) return {{"$except", listed}};
+  }
+  return {{"not", schema}};
 }
 
 // Bounds that are turned around: the type they speak of, the keyword, and how far the other bound is from it.
@@ -65,8 +95,11 @@ std::optional<std::vector<Schema>> negated_keyword(const std::string& keyword, c
     return turned < 0 ? Choice{} : Choice{{{"type", bound.type}, {bound.opposite, turned}}};
   }
   if (keyword == "type") return other_types(value);
-  if (keyword == "const") return Choice{{{"$except", Schema::array({value})}}};
-  if (keyword == "enum" && value.is_array()) return Choice{{{"$except", value}}};
+  if (keyword == "const") return other_values(Schema::array({value}));
+  if (keyword == "enum" && value.is_array()) return other_values(value);
+  if (keyword == "pattern" && value.is_string())
+    return Choice{{{"type", "string"}, {"$avoid", Schema::array({value})}}};
+  if (keyword == "items" && !value.is_array()) return Choice{{{"type", "array"}, {"contains", not_this(value)}}};
   Choice choice;
   if (keyword == "required" && value.is_array()) {
     for (const Schema& key : value) {
@@ -79,7 +112,7 @@ std::optional<std::vector<Schema>> negated_keyword(const std::string& keyword, c
     for (const auto& item : value.items()) {
       choice.push_back({{"type", "object"},
                         {"required", Schema::array({item.key()})},
-                        {"properties", {{item.key(), {{"not", item.value()}}}}}});
+                        {"properties", {{item.key(), not_this(item.value())}}}});
     }
     return choice;
   }

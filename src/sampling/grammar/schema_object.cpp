@@ -1,17 +1,24 @@
 // The objects of a schema: listed members in their order, then others where they are allowed.
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "sampling/grammar/pattern_language.h"
 #include "sampling/grammar/regex.h"
 #include "sampling/grammar/schema_fields.h"
 #include "sampling/grammar/schema_writer.h"
+#include "sampling/grammar/string_formats.h"
+#include "sampling/grammar/text_rules.h"
 
 namespace millrace {
 namespace {
 
 constexpr size_t kMostRequired = 4096;
+constexpr int64_t kMostCountedKeys = 8;
+constexpr size_t kMostPatterns = 16;  // more are not written
+constexpr size_t kMostApart = 400;    // listed keys beside patterns; beside more no others are written
 
 const CharSet kPlain = CharSet{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}.inverse();
 
@@ -51,6 +58,17 @@ Schema patterns_for(const Schema& schema, const std::string& key, Ebnf& ebnf) {
   return all;
 }
 
+// One of `count` parts of all characters that keys begin with.
+CharSet first_characters(int64_t index, int64_t count) {
+  constexpr std::string_view kFirst = "abcdefghijklmnopqrstuvwxyz";
+  const auto size = static_cast<int64_t>(kFirst.size());
+  const auto begin = static_cast<unsigned char>(kFirst[static_cast<size_t>(index * size / count)]);
+  const auto end = static_cast<unsigned char>(kFirst[static_cast<size_t>((index + 1) * size / count - 1)]);
+  CharSet set{{begin, end}, {begin - 32u, end - 32u}};
+  if (index == 0) set.add('0', '9');
+  return set;
+}
+
 // An object that lists its properties has no others unless it says so.
 Schema others_of(const Schema& schema) {
   const bool listed = schema.contains("properties") || schema.contains("patternProperties");
@@ -75,15 +93,27 @@ SchemaWriter::Rule SchemaWriter::object(const Schema& schema) {
     if (required() >= least) break;
     member.required = true;
   }
-  const auto room = most < 0 ? -1 : most - static_cast<int64_t>(listed->size());
-  const int64_t missing = std::max<int64_t>(least - required(), 0);
-  if (most >= 0 && (room < 0 || least > most)) return {};
+  int64_t missing = std::max<int64_t>(least - required(), 0),
+          room = most < 0 ? -1 : most - static_cast<int64_t>(listed->size());
+  if (most >= 0 && (room < 0 || least > most || missing > room)) return {};
+  if (missing > 1) {
+    // A key may be written twice: those that count begin each with a character of its own.
+    if (missing > kMostCountedKeys)
+      fail(ErrorKind::Usage, "the schema's minProperties of more than {} unlisted members cannot be enforced",
+           kMostCountedKeys);
+    for (int64_t i = 0; i < missing; ++i) {
+      const Rule member = extra_member(schema, true, first_characters(i, missing));
+      if (!member)
+        fail(ErrorKind::Usage, "the schema's minProperties cannot be enforced: a model may write the same key twice");
+      listed->push_back({*member, true});
+    }
+    room = room < 0 ? room : room - std::exchange(missing, 0);
+    missing = 0;
+  }
   const Rule extra = room == 0     ? Rule()
                      : missing > 0 ? extra_member(schema, true)
                                    : optionally([&] { return extra_member(schema, false); });
   if (missing > 0 && !extra) return {};
-  if (missing > 1)
-    fail(ErrorKind::Usage, "the schema's minProperties cannot be enforced: a model may write the same key twice");
   return "\"{\" " + space() + " " + member_list(*listed, extra, missing, room) + " " + space() + " \"}\"";
 }
 
@@ -110,7 +140,8 @@ std::optional<std::vector<SchemaWriter::Member>> SchemaWriter::members(const Sch
       if (needed) return {};
       continue;
     }
-    const Rule rule = needed ? value(item.value()) : optionally([&] { return value(item.value()); });
+    const auto write = [&] { return value_at("properties/" + item.key(), item.value()); };
+    const Rule rule = needed ? write() : optionally(write);
     if (rule) {
       result.push_back({ebnf_literal(json_text(Schema(item.key())) + ":") + " " + space() + " " + *rule, needed});
     } else if (needed) {
@@ -128,35 +159,76 @@ bool SchemaWriter::may_be_called(const Schema& schema, const std::string& key) c
   return std::any_of(ways.begin(), ways.end(), [&](const Schema& way) { return !allowed_values(way, ebnf_).empty(); });
 }
 
-SchemaWriter::Rule SchemaWriter::extra_member(const Schema& schema, bool counts) {
+SchemaWriter::Rule SchemaWriter::extra_member(const Schema& schema, bool counts, const CharSet& first) {
   std::vector<std::string> taken;
   for (const auto& item : properties_of(schema).items()) taken.push_back(item.key());
   if (counts) {  // one that repeats a required member would not count
     for (std::string& key : required_of(schema)) taken.push_back(std::move(key));
   }
-  if (const auto patterns = schema.find("patternProperties"); patterns != schema.end()) {
-    if (!patterns->is_object() || patterns->size() != 1)
-      fail(ErrorKind::Usage, "the schema has more than one of patternProperties, which cannot be enforced");
-    for (const std::string& key : taken) {  // whose members would need a check of their own
-      if (!patterns_for(schema, key, ebnf_).empty()) return {};
-    }
-    const Rule inside = value(patterns->begin().value());
-    if (!inside || schema.contains("propertyNames")) return {};
-    return "\"\\\"\" " + regex_to_ebnf(patterns->begin().key(), RegexUse::JsonString, {}, ebnf_) + " \"\\\":\" " +
-           space() + " " + *inside;
-  }
-  const auto names = schema.find("propertyNames");
-  if (!taken.empty() && names != schema.end() && *names != true)
-    return {};  // its keys would have to differ from those listed
-  const Rule inside = value(others_of(schema));
+  const bool named = schema.contains("propertyNames") && schema["propertyNames"] != true;
+  if (named || !first.empty() || schema.contains("patternProperties")) return keys_by_language(schema, taken, first);
+  const Rule inside = value_at("additionalProperties", others_of(schema));
   if (!inside) return {};
-  std::string key = "\"\\\"\" " + text_apart_from(taken) + " \"\\\"\"";
-  if (names != schema.end()) {
-    const Rule name = value({{"allOf", Schema::array({{{"type", "string"}}, *names})}});
-    if (!name) return {};
-    key = *name;
+  return "\"\\\"\" " + text_apart_from(taken) + " \"\\\":\" " + space() + " " + *inside;
+}
+
+// Members whose keys have to be told apart by patterns or names: for each way in which the patterns match, their keys
+// and what is said about the values.
+SchemaWriter::Rule SchemaWriter::keys_by_language(const Schema& schema, const std::vector<std::string>& taken,
+                                                  const CharSet& first) {
+  const Schema patterns = schema.value("patternProperties", Schema::object());
+  if (!patterns.is_object()) fail(ErrorKind::Usage, "the schema's patternProperties are not an object");
+  if (patterns.size() > kMostPatterns || taken.size() > kMostApart) return {};
+  TextLanguages languages(ebnf_);
+  std::vector<TextLanguages::Id> texts;
+  for (const std::string& key : taken) texts.push_back(languages.text(key));
+  std::vector<TextLanguages::Id> all = {languages.inverse(languages.either(std::move(texts)))};
+  if (schema.contains("propertyNames")) all.push_back(names_language(schema["propertyNames"], languages));
+  if (!first.empty()) all.push_back(languages.sequence(languages.one_of(first), TextLanguages::kAnything));
+  struct Way {
+    TextLanguages::Id keys;
+    Schema said;
+  };
+  std::vector<Way> ways = {{languages.both(std::move(all)), Schema::array()}};
+  for (const auto& item : patterns.items()) {
+    std::vector<Way> finer;
+    for (Way& way : ways) {
+      Schema more = way.said;
+      more.push_back(item.value());
+      finer.push_back(
+          {languages.both({way.keys, pattern_language(item.key(), RegexUse::JsonString, languages)}), more});
+      finer.push_back({languages.both({way.keys, avoided_language(item.key(), languages)}), std::move(way.said)});
+    }
+    std::erase_if(finer, [&](const Way& way) { return !has_json_text(languages, way.keys); });
+    ways = std::move(finer);
   }
-  return key + " \":\" " + space() + " " + *inside;
+  std::string body;
+  for (const Way& way : ways) {
+    const Schema said = way.said.empty()       ? others_of(schema)
+                        : way.said.size() == 1 ? way.said[0]
+                                               : Schema{{"allOf", way.said}};
+    const Rule inside = value_at(way.said.empty() ? "additionalProperties" : "patternProperties", said);
+    const Rule keys = inside ? json_text_to_ebnf(languages, way.keys, {}, ebnf_) : Rule();
+    if (keys) body += (body.empty() ? "" : " | ") + ("\"\\\"\" " + *keys) + " \"\\\":\" " + space() + " " + *inside;
+  }
+  return body.empty() ? Rule() : ebnf_.add(body);
+}
+
+// Texts that propertyNames allow.
+TextLanguages::Id SchemaWriter::names_language(const Schema& names, TextLanguages& languages) {
+  std::vector<TextLanguages::Id> ways;
+  for (const Schema& way : document_.alternatives({{"allOf", Schema::array({{{"type", "string"}}, names})}})) {
+    refuse_unsupported(way);
+    if (way.contains("enum") || way.contains("const")) {
+      for (const Schema& value : allowed_values(way, ebnf_)) ways.push_back(languages.text(value.get<std::string>()));
+      continue;
+    }
+    const Lengths lengths{count_of(way, "minLength", 0), count_of(way, "maxLength", -1)};
+    TextRules rules{texts_of(way, "pattern"), texts_of(way, "$avoid"), excepted_texts(way), lengths};
+    for (const std::string& format : known_formats(way)) rules.patterns.push_back(string_format_regex(format, lengths));
+    ways.push_back(languages.both({language_of(rules, languages), length_language(lengths, languages)}));
+  }
+  return languages.either(std::move(ways));
 }
 
 // A text that is none of those listed: a walk down the tree of their characters that leaves it before its end. It has

@@ -2,31 +2,24 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <tuple>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "sampling/grammar/number_multiples.h"
 #include "sampling/grammar/numbers.h"
 #include "sampling/grammar/regex.h"
 #include "sampling/grammar/schema.h"
 #include "sampling/grammar/schema_fields.h"
 #include "sampling/grammar/string_formats.h"
+#include "sampling/grammar/text_rules.h"
 
 namespace millrace {
 namespace {
 
 constexpr int kDeepestSchema = 100;
-constexpr int64_t kMostDistinct = 64;  // values of an array without duplicates
-
-void refuse_unsupported(const Schema& schema) {
-  for (const char* keyword :
-       {"minContains", "maxContains", "unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"}) {
-    const auto found = schema.find(keyword);
-    if (found == schema.end() || *found == true) continue;
-    fail(ErrorKind::Usage, "the schema uses \"{}\", which cannot be enforced", keyword);
-  }
-}
 
 // Of the integer formats that OpenAPI and its generators use. Wider ones hold all integers that are written; what is no
 // format of numbers is a remark.
@@ -46,28 +39,42 @@ void add_format_bounds(std::string_view format, NumberBounds& bounds) {
   if (format == "uint" || format == "uint64") bounds.at_least(0, false);
 }
 
-// An item that must be somewhere comes first.
+// Items that must be somewhere come first. Where there may be only so many of them, the others are none.
 Schema with_contained_first(Schema schema) {
   const auto contains = schema.find("contains");
   if (contains == schema.end()) return schema;
   if (schema.contains("prefixItems") || schema.contains("uniqueItems") || schema.value("items", Schema()).is_array())
     fail(ErrorKind::Usage, "the schema uses \"contains\" beside prefixItems or uniqueItems, which cannot be enforced");
-  const Schema items = schema.value("items", Schema(true));
-  schema["prefixItems"] = Schema::array({{{"allOf", Schema::array({*contains, items})}}});
-  schema["items"] = items;
-  schema["minItems"] = std::max<int64_t>(count_of(schema, "minItems", 0), 1);
+  constexpr int64_t kMostContained = 64;
+  const int64_t least = count_of(schema, "minContains", 1), most = count_of(schema, "maxContains", -1);
+  if (least > kMostContained)
+    fail(ErrorKind::Usage, "the schema has a minContains of more than {}, which cannot be enforced", kMostContained);
+  if (most >= 0 && least > most) return false;
+  const Schema items = schema.value("items", Schema(true)), contained = {{"allOf", Schema::array({*contains, items})}};
+  const Schema other = {{"allOf", Schema::array({{{"not", *contains}}, items})}};
+  schema["prefixItems"] = Schema::array();
+  for (int64_t i = 0; i < least; ++i) schema["prefixItems"].push_back(contained);
+  schema["items"] = most < 0 ? items : other;
+  schema["minItems"] = std::max<int64_t>(count_of(schema, "minItems", 0), least);
   schema.erase("contains");
   return schema;
 }
 
-std::vector<std::string> excepted_texts(const Schema& schema) {
-  std::vector<std::string> texts;
-  const auto except = schema.find("$except");
-  if (except == schema.end()) return texts;
-  for (const Schema& one : *except) {
-    if (one.is_string()) texts.push_back(one.get<std::string>());
+// Formats are written in their short form if any of its texts will do.
+std::optional<std::string> combined_text(const TextRules& rules, const std::vector<std::string>& formats, Ebnf& ebnf) {
+  for (const int64_t longest : {int64_t{60}, rules.lengths.most}) {
+    TextRules all = rules;
+    const int64_t most = rules.lengths.most < 0 ? longest : std::min(longest, rules.lengths.most);
+    for (const std::string& format : formats)
+      all.patterns.push_back(string_format_regex(format, {rules.lengths.least, most}));
+    if (std::optional<std::string> text = json_text_to_ebnf(all, ebnf); text || formats.empty()) return text;
   }
-  return texts;
+  return {};
+}
+
+bool has_huge_number(const Schema& value) {
+  if (value.is_structured()) return std::any_of(value.begin(), value.end(), has_huge_number);
+  return value.is_number_float() && std::abs(value.get<double>()) >= 1e18;
 }
 
 Schema without_annotations(const Schema& schema) {
@@ -150,8 +157,11 @@ SchemaWriter::Rule SchemaWriter::write(const Schema& schema) {
     const auto keyword = schema.begin();
     const std::string& only = keyword.key();
     const Schema& inside = keyword.value();
-    if (only == "$ref" && inside.is_string()) return value(document_.resolve(inside.get<std::string>()));
-    if (only == "allOf" && inside.is_array() && inside.size() == 1) return value(inside[0]);
+    if (only == "$ref" && inside.is_string()) {
+      const std::string reference = inside.get<std::string>();
+      return value_at(reference, document_.resolve(reference));
+    }
+    if (only == "allOf" && inside.is_array() && inside.size() == 1) return value_at("allOf/0", inside[0]);
     if ((only == "anyOf" || only == "oneOf") && inside.is_array() && !inside.empty()) {
       if (only == "oneOf") return choice(document_.exclusive_options(inside), &SchemaWriter::value);
       return choice(std::vector<Schema>(inside.begin(), inside.end()), &SchemaWriter::value);
@@ -159,6 +169,13 @@ SchemaWriter::Rule SchemaWriter::write(const Schema& schema) {
   }
   if (has_combinator(schema)) return choice(document_.alternatives(schema), &SchemaWriter::simple);
   return simple(schema);
+}
+
+// A reference begins a path anew.
+std::string SchemaWriter::path() const {
+  std::string path = "#";
+  for (const std::string& place : path_) path = place.starts_with("#") ? place : path + "/" + place;
+  return path;
 }
 
 SchemaWriter::Rule SchemaWriter::choice(const std::vector<Schema>& schemas, Rule (SchemaWriter::*one)(const Schema&)) {
@@ -184,8 +201,11 @@ SchemaWriter::Rule SchemaWriter::simple(const Schema& given) {
 
 SchemaWriter::Rule SchemaWriter::listed(const Schema& schema) {
   std::string body;
-  for (const Schema& one : allowed_values(schema, ebnf_))
+  for (const Schema& one : allowed_values(schema, ebnf_)) {
+    if (document_.has_huge_integers() && has_huge_number(one))
+      fail(ErrorKind::Usage, "the schema lists an integer beyond 64 bits, which cannot be written exactly");
     body += (body.empty() ? "" : " | ") + ebnf_literal(json_text(one));
+  }
   return body.empty() ? Rule() : body;
 }
 
@@ -209,25 +229,21 @@ SchemaWriter::Rule SchemaWriter::typed(const std::string& type, const Schema& sc
 SchemaWriter::Rule SchemaWriter::string(const Schema& schema) {
   const Lengths lengths{count_of(schema, "minLength", 0), count_of(schema, "maxLength", -1)};
   if (lengths.most >= 0 && lengths.least > lengths.most) return {};
-  const std::string pattern = text_of(schema, "pattern");
-  const std::string format = string_format_regex(text_of(schema, "format"), lengths);
-  const bool has_pattern = schema.contains("pattern");
-  if (has_pattern && !format.empty())
-    fail(ErrorKind::Usage, "the schema has a string with both pattern and format, which cannot be combined");
-  const std::vector<std::string> except = excepted_texts(schema);
-  if (!except.empty() && (has_pattern || !format.empty() || lengths.least > 1 || lengths.most >= 0))
-    fail(ErrorKind::Usage,
-         "the schema excludes single texts beside a pattern, a format or a length, which cannot be "
-         "enforced");
-  if (!except.empty()) {
-    std::vector<std::string> all = except;
-    if (lengths.least == 1) all.emplace_back();
-    return "\"\\\"\" " + text_apart_from(all) + " \"\\\"\"";
+  TextRules rules{texts_of(schema, "pattern"), texts_of(schema, "$avoid"), excepted_texts(schema), lengths};
+  const std::vector<std::string> formats = known_formats(schema);
+  const bool one_thing = rules.patterns.size() + formats.size() <= 1 && rules.avoided.empty();
+  Rule text;
+  if (one_thing && rules.excepted.empty() && rules.patterns.empty() && formats.empty()) {
+    text = ebnf_repeat(character(), lengths.least, lengths.most);
+  } else if (one_thing && rules.excepted.empty()) {
+    const std::string regex = formats.empty() ? rules.patterns.front() : string_format_regex(formats.front(), lengths);
+    text = regex_to_ebnf(regex, RegexUse::JsonString, lengths, ebnf_);
+    if (text->empty()) return {};
+  } else {
+    text = combined_text(rules, formats, ebnf_);
   }
-  if (!has_pattern && format.empty())
-    return "\"\\\"\" " + ebnf_repeat(character(), lengths.least, lengths.most) + " \"\\\"\"";
-  const std::string& regex = has_pattern ? pattern : format;
-  return "\"\\\"\" " + regex_to_ebnf(regex, RegexUse::JsonString, lengths, ebnf_) + " \"\\\"\"";
+  if (!text) return {};
+  return "\"\\\"\" " + *text + " \"\\\"\"";
 }
 
 SchemaWriter::Rule SchemaWriter::number(const Schema& schema, bool integer) {
@@ -241,27 +257,31 @@ SchemaWriter::Rule SchemaWriter::number(const Schema& schema, bool integer) {
     // Draft 4 says with a boolean whether the bound beside it counts.
     const Schema beside = schema.value(is_minimum ? "exclusiveMinimum" : "exclusiveMaximum", Schema(false));
     const bool exclusive = keyword[0] == 'e' || beside == true;
-    const double bound = found->get<double>();
+    const auto bound = found->get<long double>();
     if (is_minimum) {
       bounds.at_least(bound, exclusive);
     } else {
       bounds.at_most(bound, exclusive);
     }
   }
-  add_format_bounds(text_of(schema, "format"), bounds);
-  if (const auto multiple = schema.find("multipleOf"); multiple != schema.end()) {
-    const bool whole = multiple->is_number() && *multiple > 0 && *multiple < 1e12 &&
-                       multiple->get<double>() == static_cast<double>(multiple->get<int64_t>());
-    if (!whole)
-      fail(ErrorKind::Usage, "the schema has a multipleOf that is not a whole number, which cannot be enforced");
-    bounds.multiple_of = multiple->get<int64_t>();
-  }
-  const std::string body = number_to_ebnf(bounds, ebnf_);
+  for (const std::string& format : texts_of(schema, "format")) add_format_bounds(format, bounds);
+  const auto multiple = schema.find("multipleOf");
+  const bool fraction = schema.value("$fraction", Schema(false)) == true;
+  if (multiple != schema.end() && !multiple->is_number())
+    fail(ErrorKind::Usage, "the schema's multipleOf is not a number");
+  if (fraction && (integer || multiple != schema.end())) return {};
+  const double step = multiple != schema.end() ? multiple->get<double>() : 0;
+  const bool whole = step >= 1 && step < 1e12 && step == std::floor(step);
+  if (whole) bounds.multiple_of = static_cast<int64_t>(step);
+  const std::string body = fraction                             ? fraction_to_ebnf(bounds, ebnf_)
+                           : multiple != schema.end() && !whole ? multiples_to_ebnf(bounds, step, ebnf_)
+                                                                : number_to_ebnf(bounds, ebnf_);
   return body.empty() ? Rule() : body;
 }
 
 SchemaWriter::Rule SchemaWriter::array(const Schema& given) {
   const Schema schema = with_contained_first(given);
+  if (schema == false) return {};
   const bool tuple = schema.contains("items") && schema["items"].is_array();  // how older drafts write prefixItems
   const Schema prefix = tuple ? schema["items"] : schema.value("prefixItems", Schema::array());
   if (!prefix.is_array()) fail(ErrorKind::Usage, "the schema's prefixItems is not a list");
@@ -274,65 +294,28 @@ SchemaWriter::Rule SchemaWriter::array(const Schema& given) {
   std::vector<Rule> first;
   for (const Schema& item : prefix) {
     const bool needed = static_cast<int64_t>(first.size()) < least;
-    first.push_back(needed ? value(item) : optionally([&] { return value(item); }));
+    const auto write = [&] {
+      return value_at((tuple ? "items/" : "prefixItems/") + std::to_string(first.size()), item);
+    };
+    first.push_back(needed ? write() : optionally(write));
     if (!first.back()) most = std::min<int64_t>(most < 0 ? size : most, static_cast<int64_t>(first.size()) - 1);
   }
   Rule more;
   if (most < 0 || most > size) {
-    more = least > size ? value(items) : optionally([&] { return value(items); });
+    const auto write = [&] { return value_at(tuple ? "additionalItems" : "items", items); };
+    more = least > size ? write() : optionally(write);
     if (!more) most = most < 0 ? size : std::min(most, size);
   }
   if (most >= 0 && least > most) return {};
   if (schema.value("uniqueItems", Schema(false)) == true && (most < 0 || most > 1)) {
     if (!prefix.empty())
       fail(ErrorKind::Usage, "the schema uses \"uniqueItems\" beside prefixItems, which cannot be enforced");
-    return distinct_items(items, least, most);
+    path_.emplace_back("items");
+    Rule rule = distinct_items(items, least, most);
+    path_.pop_back();
+    return rule;
   }
   return "\"[\" " + space() + " " + array_tail(first, more, least, most) + " " + space() + " \"]\"";
-}
-
-std::vector<Schema> SchemaWriter::listed_values(const Schema& items) const {
-  std::vector<Schema> values;
-  if (!items.is_object()) return values;
-  for (Schema one : document_.alternatives(items)) {
-    if (one.value("type", Schema()) == "boolean" && !one.contains("enum") && !one.contains("const"))
-      one["enum"] = Schema::array({false, true});
-    if (!one.contains("enum") && !one.contains("const")) return {};
-    for (const Schema& value : allowed_values(one, ebnf_)) {
-      if (static_cast<int64_t>(values.size()) > kMostDistinct) return values;
-      // As equal as validators take them: whatever the order of an object's members.
-      const nlohmann::json plain(value);
-      const bool known =
-          std::any_of(values.begin(), values.end(), [&](const Schema& v) { return nlohmann::json(v) == plain; });
-      if (!known) values.push_back(value);
-    }
-  }
-  return values;
-}
-
-// No grammar can compare items. Where their values are listed, those that are taken come in the order of the list.
-SchemaWriter::Rule SchemaWriter::distinct_items(const Schema& items, int64_t least, int64_t most) {
-  const std::vector<Schema> values = listed_values(items);
-  const auto count = static_cast<int64_t>(values.size());
-  if (values.empty() || count > kMostDistinct)
-    fail(ErrorKind::Usage, "the schema uses \"uniqueItems\", which can be enforced for up to {} listed values only",
-         kMostDistinct);
-  if (least > count) return {};
-  most = most < 0 ? count : std::min(most, count);
-  // By items taken so far: what may follow when the values from here on are left.
-  std::vector<Rule> rest(static_cast<size_t>(most) + 1);
-  for (int64_t taken = least; taken <= most; ++taken) rest[static_cast<size_t>(taken)] = "\"\"";
-  for (int64_t i = count - 1; i >= 0; --i) {
-    for (int64_t taken = 0; taken <= std::min(most, i); ++taken) {
-      Rule& here = rest[static_cast<size_t>(taken)];
-      const Rule with = taken < most ? rest[static_cast<size_t>(taken) + 1] : Rule();
-      if (!with) continue;
-      const std::string comma = taken > 0 ? "\",\" " + space() + " " : "";
-      const std::string take = comma + ebnf_literal(json_text(values[static_cast<size_t>(i)])) + " " + *with;
-      here = ebnf_.add(here ? take + " | " + *here : take);
-    }
-  }
-  return "\"[\" " + space() + " " + *rest.front() + " " + space() + " \"]\"";
 }
 
 std::string SchemaWriter::array_tail(const std::vector<Rule>& first, const Rule& more, int64_t least, int64_t most) {
@@ -359,7 +342,13 @@ std::string SchemaWriter::array_tail(const std::vector<Rule>& first, const Rule&
 
 std::string schema_to_ebnf(std::string_view schema, Ebnf& ebnf) {
   const SchemaDocument document(schema);
-  std::optional<std::string> rule = SchemaWriter(document, ebnf).value(document.root());
+  SchemaWriter writer(document, ebnf);
+  std::optional<std::string> rule;
+  try {
+    rule = writer.value(document.root());
+  } catch (const Error& error) {
+    fail(error.kind(), "{} (at {})", error.what(), writer.path());
+  }
   if (!rule) fail(ErrorKind::Usage, "no value matches the schema");
   return *rule;
 }

@@ -10,6 +10,7 @@
 
 #include "sampling/grammar/ebnf.h"
 #include "sampling/grammar/schema_document.h"
+#include "sampling/grammar/text_language.h"
 
 namespace millrace {
 
@@ -22,6 +23,9 @@ class SchemaWriter {
 
   std::string any_value();
   std::string any_object();
+
+  // Of what was being written when an error was thrown: "#/properties/tags".
+  std::string path() const;
 
  private:
   using Rule = std::optional<std::string>;
@@ -36,6 +40,13 @@ class SchemaWriter {
     return result;
   }
 
+  // Of a part of the schema that is being written. Where it is refused, path() says at which place.
+  Rule value_at(std::string place, const Schema& schema) {
+    path_.push_back(std::move(place));
+    Rule rule = value(schema);
+    path_.pop_back();
+    return rule;
+  }
   Rule write(const Schema& schema);
   Rule choice(const std::vector<Schema>& schemas, Rule (SchemaWriter::*one)(const Schema&));
   Rule simple(const Schema& schema);
@@ -47,6 +58,8 @@ class SchemaWriter {
 
   Rule array(const Schema& schema);
   std::vector<Schema> listed_values(const Schema& items) const;  // empty: they are not listed
+  std::vector<Schema> distinct_parts(const Schema& items) const;
+  std::string telling_member(const Schema& object) const;  // empty: there is none
   Rule distinct_items(const Schema& items, int64_t least, int64_t most);
   std::string array_tail(const std::vector<Rule>& first, const Rule& more, int64_t least, int64_t most);
 
@@ -58,7 +71,10 @@ class SchemaWriter {
   std::optional<std::vector<Member>> members(const Schema& schema);
   bool may_be_called(const Schema& schema, const std::string& key) const;
   // counts: it is needed for minProperties, so that its key must be a new one.
-  Rule extra_member(const Schema& schema, bool counts);
+  // first: what the key begins with, if anything in particular.
+  Rule extra_member(const Schema& schema, bool counts, const CharSet& first = {});
+  Rule keys_by_language(const Schema& schema, const std::vector<std::string>& taken, const CharSet& first);
+  TextLanguages::Id names_language(const Schema& names, TextLanguages& languages);
   std::string text_apart_from(const std::vector<std::string>& texts);
   std::string member_list(const std::vector<Member>& members, const Rule& extra, int64_t least_extra,
                           int64_t most_extra);
@@ -72,6 +88,7 @@ class SchemaWriter {
   std::set<std::string> writing_, open_, assumed_;
   std::string space_, character_, any_value_, any_object_;
   int depth_ = 0;
+  std::vector<std::string> path_;
 };
 
 }  // namespace millrace

@@ -17,7 +17,8 @@ namespace {
   "8])))"
 #define MR_TIME "(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9]))"
 #define MR_BYTE "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-#define MR_LABEL "[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?"
+// No two hyphens in a row: third and fourth they mean something else.
+#define MR_LABEL "[a-z0-9]{1,15}(-[a-z0-9]{1,15})?"
 #define MR_HOST "(" MR_LABEL "(\\." MR_LABEL "){0,4})"
 #define MR_PATH "(/[A-Za-z0-9._~-]{0,60}){0,8}"
 
@@ -32,12 +33,12 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 21> kFormats
     {"ipv6", "^[0-9a-f]{1,4}(:[0-9a-f]{1,4}){7}$"},
     {"uuid", "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"},
     {"uri", "^https?://" MR_HOST "(:[1-9][0-9]{1,3})?" MR_PATH "(\\?[A-Za-z0-9=&_-]{0,80})?(#[A-Za-z0-9_-]{0,40})?$"},
-    {"uri-reference", "^(https?://" MR_HOST ")?" MR_PATH "$"},
+    {"uri-reference", "^(https?://" MR_HOST MR_PATH "|(/[A-Za-z0-9._~-]{0,60}){1,8})$"},
     {"uri-template", "^https?://" MR_HOST MR_PATH "$"},
     {"iri", "^https?://" MR_HOST MR_PATH "$"},
-    {"iri-reference", "^(https?://" MR_HOST ")?" MR_PATH "$"},
+    {"iri-reference", "^(https?://" MR_HOST MR_PATH "|(/[A-Za-z0-9._~-]{0,60}){1,8})$"},
     {"idn-email", "^[A-Za-z0-9]{1,30}@" MR_LABEL "(\\." MR_LABEL "){1,4}$"},
-    {"idn-hostname", "^" MR_HOST "$"},
+    {"idn-hostname", "^[a-z0-9]{1,20}(-[a-z0-9]{1,20})?(\\.[a-z0-9]{1,20}){0,4}$"},
     {"relative-json-pointer", "^[1-9][0-9]?(/[A-Za-z0-9_-]{0,60}){0,16}$"},
     {"json-pointer", "^(/[A-Za-z0-9_-]{0,60}){0,16}$"},
     {"regex", "^[A-Za-z0-9 _-]{0,200}$"},
@@ -84,6 +85,10 @@ std::string string_format_regex(std::string_view format, Lengths lengths) {
     if (lengths.least > 69)
       fail(ErrorKind::Usage, "the schema wants an e-mail address of {} or more characters; 69 can be written",
            lengths.least);
+  }
+  if (format == "byte" && (lengths.least > 0 || most >= 0)) {
+    const int64_t fewest = (lengths.least + 3) / 4, fours = most < 0 ? std::max<int64_t>(fewest, 400) : most / 4;
+    return fmt::format("^([A-Za-z0-9+/]{{4}}){{{},{}}}$", fewest, std::min<int64_t>(std::max(fours, fewest), 2400));
   }
   for (const auto& [name, below, regex] : kShortFormats) {
     if (name == format && most >= 0 && most < below) return std::string(regex);

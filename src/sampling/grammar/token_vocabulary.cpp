@@ -23,7 +23,9 @@ TokenVocabulary::TokenVocabulary(std::vector<std::string> tokens, std::vector<in
   };
   for (int32_t id = 0; id < static_cast<int32_t>(bytes_.size()); ++id) {
     const std::string& text = bytes(id);
-    if (!text.empty() && text.size() < UINT16_MAX && !ends(id)) sorted_.push_back({text, id});
+    if (text.empty() || text.size() >= UINT16_MAX || ends(id)) continue;
+    sorted_.push_back({text, id});
+    longest_ = std::max(longest_, static_cast<int32_t>(text.size()));
   }
   std::stable_sort(sorted_.begin(), sorted_.end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
   size_t kept = 0;

@@ -21,6 +21,7 @@ class TokenVocabulary {
 
   int64_t size() const { return static_cast<int64_t>(bytes_.size()); }
   const std::string& bytes(int32_t token) const { return bytes_[static_cast<size_t>(token)]; }
+  int32_t longest() const { return longest_; }  // bytes of a token
   const std::vector<int32_t>& end_tokens() const { return end_tokens_; }
   const TokenTrie& trie() const { return trie_; }
   // Ids whose bytes are those of another: what is said of the one holds for the other.
@@ -31,6 +32,7 @@ class TokenVocabulary {
 
  private:
   std::vector<std::string> bytes_;
+  int32_t longest_ = 0;
   std::vector<int32_t> end_tokens_;
   std::vector<TokenTrie::Token> sorted_;
   std::vector<std::pair<int32_t, int32_t>> twins_;
