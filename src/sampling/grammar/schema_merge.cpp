@@ -156,6 +156,42 @@ Schema all_of(const Schema& a, const Schema& b) {
   return all;
 }
 
+// How often something is contained is said beside what that is, once if nothing is said.
+Schema with_contains_counted(Schema schema) {
+  if (!schema.contains("contains")) {
+    for (const char* count : {"minContains", "maxContains"}) schema.erase(count);
+  } else if (!schema.contains("minContains")) {
+    schema["minContains"] = 1;
+  }
+  return schema;
+}
+
+size_t prefix_size(const Schema& schema) {
+  const auto prefix = schema.find("prefixItems");
+  return prefix != schema.end() && prefix->is_array() ? prefix->size() : 0;
+}
+
+// Its items that stand where the other schema has a prefix, as a prefix of its own.
+Schema with_prefix_of(Schema schema, size_t size) {
+  const Schema items = schema.value("items", Schema(true));
+  if (prefix_size(schema) >= size || items.is_array() || (items == true && !schema.contains("prefixItems"))) return schema;
+  Schema& prefix = schema["prefixItems"];
+  if (!prefix.is_array()) prefix = Schema::array();
+  while (prefix.size() < size) prefix.push_back(items);
+  return schema;
+}
+
+Schema merge_prefixes(const Schema& a, const Schema& b) {
+  Schema merged = Schema::array();
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) merged.push_back(both(a[i], b[i]));
+  return merged;
+}
+
+// As one of the two that are merged.
+Schema beside(const Schema& schema, const Schema& other) {
+  return with_prefix_of(with_contains_counted(with_names_closed(schema, other)), prefix_size(other));
+}
+
 Schema merge_keyword(const std::string& keyword, const Schema& a, const Schema& b) {
   if (a == b) return a;
   const bool numbers = a.is_number() && b.is_number();  // draft 4's exclusive bounds say true or false
@@ -169,6 +205,7 @@ Schema merge_keyword(const std::string& keyword, const Schema& a, const Schema& 
   if (keyword == "pattern" || keyword == "format") return all_of(a, b);
   if (keyword == "items" || keyword == "propertyNames") return both(a, b);
   if (keyword == "patternProperties" && a.is_object() && b.is_object()) return merge_patterns(a, b);
+  if (keyword == "prefixItems" && a.is_array() && b.is_array()) return merge_prefixes(a, b);
   if (keyword == "uniqueItems") return a == true || b == true;
   if (keyword == "multipleOf" && numbers) {
     // Whole ones and those that doubles have exactly, such as 0.5.
@@ -321,7 +358,7 @@ bool is_annotation(const std::string& keyword) {
 Schema merge_schemas(const Schema& first, const Schema& second) {
   if (first.empty()) return second;
   if (second.empty()) return first;
-  const Schema a = with_names_closed(with_enum(first), second), b = with_names_closed(with_enum(second), first);
+  const Schema a = beside(with_enum(first), second), b = beside(with_enum(second), first);
   Schema merged = Schema::object();
   for (const Schema* side : {&a, &b}) {
     for (const auto& item : side->items()) {
