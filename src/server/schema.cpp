@@ -252,8 +252,9 @@ bool Schema::has_words_of(const Json& value) const {
   return std::all_of(node_->properties.begin(), node_->properties.end(), [&](const Property& property) {
     const std::vector<std::string>& words = property.schema.node_->words;
     return words.empty() || !property.required ||
-           (value.contains(property.name) &&
-            std::any_of(words.begin(), words.end(), [&](const std::string& word) { return value[property.name] == word; }));
+           (value.contains(property.name) && std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+              return value[property.name] == word;
+            }));
   });
 }
 

@@ -1,5 +1,5 @@
-// States that no token tells apart: a repetition that has come as often as it must, and has further to go than a token is
-// long, is the same wherever it stands. So a string with maxLength has one mask for most of its length.
+// States that no token tells apart: a repetition that has come as often as it must, and has further to go than a token
+// is long, is the same wherever it stands. So a string with maxLength has one mask for most of its length.
 #include <algorithm>
 
 #include "sampling/grammar/pushdown.h"

@@ -11,8 +11,8 @@ namespace {
 
 constexpr size_t kMostMasksBytes = 8 << 20;
 constexpr size_t kMostStatesBytes = 32 << 20;
-constexpr int64_t kMaskWork = 400000;      // places that steps pass through: some milliseconds
-constexpr int64_t kRehearsalWork = 160000; // what a grammar may need for a mask, to be served at all
+constexpr int64_t kMaskWork = 400000;       // places that steps pass through: some milliseconds
+constexpr int64_t kRehearsalWork = 160000;  // what a grammar may need for a mask, to be served at all
 constexpr size_t kWorthwhileGain = 256;
 constexpr int kRehearsedTokens = 24;
 

@@ -40,7 +40,8 @@ bool divides_exactly(double step, const Decimal& decimal) {
   const auto mantissa = static_cast<int64_t>(std::ldexp(std::frexp(step, &exponent), 53));
   exponent -= 53;  // step = mantissa * 2^exponent
   if (exponent > 0 || exponent < -80) return false;
-  const __int128 off = static_cast<__int128>(mantissa) * decimal.one() - (static_cast<__int128>(decimal.units) << -exponent);
+  const __int128 off =
+      static_cast<__int128>(mantissa) * decimal.one() - (static_cast<__int128>(decimal.units) << -exponent);
   const __int128 limit = (static_cast<__int128>(decimal.units) << -exponent) >> 54;
   return (off < 0 ? -off : off) <= limit;
 }
@@ -98,7 +99,8 @@ std::string multiples_to_ebnf(const NumberBounds& bounds, double step, Ebnf& ebn
     const long double from = few ? first : below ? last - kMostSteps : std::max<long double>(first, -kMostSteps / 2);
     const long double to = few ? last : std::min<long double>(last, from + kMostSteps);
     if (std::abs(from) > 1e9 || std::abs(to) > 1e9)
-      fail(ErrorKind::Usage, "the schema has a multipleOf {} with bounds so far from 0 that it cannot be enforced", step);
+      fail(ErrorKind::Usage, "the schema has a multipleOf {} with bounds so far from 0 that it cannot be enforced",
+           step);
     return list_steps(bounds, step, decimal, static_cast<int64_t>(from), static_cast<int64_t>(to));
   }
   NumberBounds multiples = bounds;

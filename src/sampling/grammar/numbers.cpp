@@ -235,7 +235,8 @@ std::string number_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
   if (least > most) return "";
   if (bounds.multiple_of > 1) {
     const bool many = (most - least) / bounds.multiple_of > kMostListed;
-    if (many && !bounds.most && least <= 1 && without_zeros(bounds.multiple_of) <= kLargestDivisor)  // those below 0, if any, are left out
+    if (many && !bounds.most && least <= 1 &&
+        without_zeros(bounds.multiple_of) <= kLargestDivisor)  // those below 0, if any, are left out
       return any_multiple(bounds.multiple_of, least == 1 ? "" : "\"0\" |", ebnf);
     if (many) return bounded_multiples(least, most, bounds.multiple_of, ebnf);
     return list_multiples(static_cast<int64_t>(least), static_cast<int64_t>(most), bounds.multiple_of);

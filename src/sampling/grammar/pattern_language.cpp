@@ -15,8 +15,8 @@ constexpr int64_t kMostUnrolled = 32;
 constexpr size_t kMostWritten = 20000;  // parts, those of repetitions as often as they are repeated
 
 bool any_part(const PatternNode& node, bool (*test)(const PatternNode&)) {
-  return test(node) ||
-         std::any_of(node.parts.begin(), node.parts.end(), [&](const PatternNode& part) { return any_part(part, test); });
+  return test(node) || std::any_of(node.parts.begin(), node.parts.end(),
+                                   [&](const PatternNode& part) { return any_part(part, test); });
 }
 
 bool is_assertion(const PatternNode& node) { return node.kind >= Kind::Begin; }
@@ -118,8 +118,8 @@ class Translation {
   Id boundary(Id rest, Before before) {
     if (!must_match_ || before == Before::Unknown) refuse("\\b where it depends on characters beyond ASCII");
     const bool word = before == Before::Word;
-    const Id next = languages_.sequence(languages_.one_of(word ? other_characters() : word_characters()),
-                                        TextLanguages::kAnything);
+    const Id next =
+        languages_.sequence(languages_.one_of(word ? other_characters() : word_characters()), TextLanguages::kAnything);
     return languages_.both({rest, word ? languages_.either({TextLanguages::kEmpty, next}) : next});
   }
 
@@ -173,8 +173,8 @@ Id partly(const PatternNode& node, bool must_match, TextLanguages& languages) {
     return languages.sequence(TextLanguages::kAnything, languages.sequence(languages.one_of(last), from(before)));
   };
   if (any_part(node, [](const PatternNode& one) { return one.kind == Kind::Boundary; }))
-    return languages.either({from(Before::Begin), later(word_characters(), Before::Word),
-                             later(other_characters(), Before::Other)});
+    return languages.either(
+        {from(Before::Begin), later(word_characters(), Before::Word), later(other_characters(), Before::Other)});
   if (any_part(node, [](const PatternNode& one) { return one.kind == Kind::Begin; }))
     return languages.either({from(Before::Begin), later(any_character(), Before::Other)});
   return languages.sequence(TextLanguages::kAnything, from(Before::Unknown));
@@ -186,8 +186,7 @@ bool needs_automaton(const PatternNode& node) { return has_assertion(node); }
 
 Id pattern_language(std::string_view regex, RegexUse use, TextLanguages& languages) {
   const PatternNode node = parse_small(regex, Reading::ForAll);
-  if (use == RegexUse::Answer)
-    return Translation(languages, true).write(node, TextLanguages::kEmpty, Before::Begin);
+  if (use == RegexUse::Answer) return Translation(languages, true).write(node, TextLanguages::kEmpty, Before::Begin);
   return partly(node, true, languages);
 }
 

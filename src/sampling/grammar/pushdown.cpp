@@ -46,8 +46,9 @@ void Pushdown::reset() {
 size_t Pushdown::bytes() const {
   constexpr size_t kUnionBytes = 40;
   return states_.size() * sizeof(StateItems) + items_.size() * sizeof(Item) + table_.size() * sizeof(State) +
-         stacks_.size() * sizeof(StackSet) + frames_.size() * sizeof(Frame) + (united_.size() + alike_stacks_.size()) * kUnionBytes + alike_.size() * sizeof(State) +
-         state_index_.memory() + stack_index_.memory();
+         stacks_.size() * sizeof(StackSet) + frames_.size() * sizeof(Frame) +
+         (united_.size() + alike_stacks_.size()) * kUnionBytes + alike_.size() * sizeof(State) + state_index_.memory() +
+         stack_index_.memory();
 }
 
 Pushdown::State Pushdown::step(State state, uint8_t byte) {

@@ -212,8 +212,8 @@ PatternNode with_surroundings(Anchored anchored) {
   return whole;
 }
 
-// Where lengths are far apart they would take very many rules to count. Then the match comes first, and what is behind it
-// takes up the length.
+// Where lengths are far apart they would take very many rules to count. Then the match comes first, and what is behind
+// it takes up the length.
 Anchored with_match_first(Anchored anchored, Lengths lengths) {
   const Range range = lengths_of(anchored.node);
   const int64_t least = std::max<int64_t>(lengths.least - range.least, 0), most = lengths.most - range.most;

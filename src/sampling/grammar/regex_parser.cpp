@@ -21,8 +21,8 @@ struct ClassReadings {
 };
 
 // Letters and digits of any script are somewhere in these; marks and symbols, and ideographs for digits, are not.
-constexpr CharSet::Range kPunctuation[] = {{0xA1, 0xA9}, {0xAB, 0xB1}, {0x2010, 0x2027}, {0x2030, 0x205E},
-                                           {0x20A0, 0x20C0}, {0x2190, 0x245F}, {0x2500, 0x2BFF}, {0x3001, 0x3003},
+constexpr CharSet::Range kPunctuation[] = {{0xA1, 0xA9},     {0xAB, 0xB1},      {0x2010, 0x2027}, {0x2030, 0x205E},
+                                           {0x20A0, 0x20C0}, {0x2190, 0x245F},  {0x2500, 0x2BFF}, {0x3001, 0x3003},
                                            {0x3008, 0x3020}, {0x1F300, 0x1FAFF}};
 
 CharSet beyond_ascii_but(std::initializer_list<CharSet::Range> ranges) {
@@ -39,10 +39,19 @@ CharSet with(CharSet set, const CharSet& more) {
 
 const CharSet kAsciiWord{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
 const CharSet kAsciiSpace{{'\t', '\r'}, {' ', ' '}, {0xA0, 0xA0}};
-const ClassReadings kDigit{{{'0', '9'}}, with({{'0', '9'}}, beyond_ascii_but({{0x80, 0x65F}, {0x3041, 0x9FFF}, {0xAC00, 0xD7A3}}))};
+const ClassReadings kDigit{{{'0', '9'}},
+                           with({{'0', '9'}}, beyond_ascii_but({{0x80, 0x65F}, {0x3041, 0x9FFF}, {0xAC00, 0xD7A3}}))};
 const ClassReadings kWord{kAsciiWord, with(kAsciiWord, beyond_ascii_but({{0x80, 0xA0}}))};
-const ClassReadings kSpace{kAsciiSpace, with(kAsciiSpace, {{0x1C, 0x1F}, {0x85, 0x85}, {0x1680, 0x1680}, {0x180E, 0x180E}, {0x2000, 0x200B},
-                                                          {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}})};
+const ClassReadings kSpace{kAsciiSpace, with(kAsciiSpace, {{0x1C, 0x1F},
+                                                           {0x85, 0x85},
+                                                           {0x1680, 0x1680},
+                                                           {0x180E, 0x180E},
+                                                           {0x2000, 0x200B},
+                                                           {0x2028, 0x2029},
+                                                           {0x202F, 0x202F},
+                                                           {0x205F, 0x205F},
+                                                           {0x3000, 0x3000},
+                                                           {0xFEFF, 0xFEFF}})};
 const ClassReadings kLineEnd{{{'\n', '\n'}}, {{'\n', '\n'}, {'\r', '\r'}, {0x85, 0x85}, {0x2028, 0x2029}}};
 
 class Parser {
@@ -119,6 +128,8 @@ class Parser {
     const std::optional<int64_t> least = number();
     std::optional<int64_t> most = least;
     if (take(',')) most = peek() == '}' ? std::optional<int64_t>(-1) : number();
+    if (!least && most && peek() == '}')
+      refuse("a repetition without its first number, which engines read differently,");
     if (!least || !most || !take('}')) {  // a brace as it is
       at_ = begin;
       return {};
@@ -209,6 +220,8 @@ class Parser {
   CharSet in_any_case(CharSet set) const { return fold(std::move(set), reading_); }
   CharSet fold(CharSet set, Reading reading) const {
     if (!any_case_) return set;
+    const bool beyond = !set.without({{0, 0x7F}}).empty();
+    if (beyond && reading == Reading::ForAny) refuse("letters beyond ASCII beside (?i), where they must not match,");
     for (uint32_t c = 'a'; c <= 'z'; ++c) {
       const uint32_t upper = c - 'a' + 'A';
       if (!set.contains(c) && !set.contains(upper)) continue;
@@ -217,8 +230,6 @@ class Parser {
       if (reading == Reading::ForAny && c == 's') set.add(0x17F, 0x17F);
       if (reading == Reading::ForAny && c == 'k') set.add(0x212A, 0x212A);
     }
-    const bool beyond = !set.without({{0, 0x7F}}).empty();
-    if (beyond && reading == Reading::ForAny) refuse("letters beyond ASCII beside (?i), where they must not match,");
     return set;
   }
 

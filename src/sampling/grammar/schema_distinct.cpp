@@ -10,8 +10,8 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kMostDistinct = 64;      // values that are listed
-constexpr size_t kManyParts = 1024;        // of a schema's text: with more of it each part is a cost
+constexpr int64_t kMostDistinct = 64;  // values that are listed
+constexpr size_t kManyParts = 1024;    // of a schema's text: with more of it each part is a cost
 constexpr size_t kTooManyParts = 16 << 10;
 
 // Integers between close bounds as a list.
@@ -20,7 +20,8 @@ Schema with_integers_listed(Schema schema) {
   const Schema least = schema.value("minimum", Schema()), most = schema.value("maximum", Schema());
   if (!least.is_number_integer() || !most.is_number_integer()) return schema;
   const auto first = least.get<int64_t>(), last = most.get<int64_t>();
-  if (std::abs(least.get<double>()) > 1e15 || std::abs(most.get<double>()) > 1e15 || last - first >= kMostDistinct) return schema;
+  if (std::abs(least.get<double>()) > 1e15 || std::abs(most.get<double>()) > 1e15 || last - first >= kMostDistinct)
+    return schema;
   schema["enum"] = Schema::array();
   for (int64_t value = first; value <= last; ++value) schema["enum"].push_back(value);
   return schema;
@@ -37,7 +38,8 @@ std::vector<Schema> parts_of_texts(bool many, const std::string& begin = "") {
     for (char digit = '0'; digit <= '9'; ++digit) add({digit});
     for (char letter = 'a'; letter <= 'z'; ++letter) add({letter, static_cast<char>(letter - 'a' + 'A')});
   } else {
-    for (const char* set : {"0-4", "5-9", "a-cA-C", "d-fD-F", "g-iG-I", "j-lJ-L", "m-oM-O", "p-rP-R", "s-uS-U", "v-zV-Z"})
+    for (const char* set :
+         {"0-4", "5-9", "a-cA-C", "d-fD-F", "g-iG-I", "j-lJ-L", "m-oM-O", "p-rP-R", "s-uS-U", "v-zV-Z"})
       add(set);
   }
   add("^0-9a-zA-Z");
@@ -150,7 +152,9 @@ SchemaWriter::Rule SchemaWriter::distinct_items(const Schema& items, int64_t lea
   if (most < 0 || most > count) most = count;
   // Items taken are counted up to the most, or up to the least where there is room for all.
   const int64_t counted = most < count ? most : std::max<int64_t>(least, 1);
-  const auto next = [&](int64_t taken) { return static_cast<size_t>(most < count ? taken + 1 : std::min(taken + 1, counted)); };
+  const auto next = [&](int64_t taken) {
+    return static_cast<size_t>(most < count ? taken + 1 : std::min(taken + 1, counted));
+  };
   std::vector<Rule> rest(static_cast<size_t>(counted) + 1);  // by items taken: what may follow from the parts left
   for (int64_t taken = least; taken <= counted; ++taken) rest[static_cast<size_t>(taken)] = "\"\"";
   for (int64_t i = count - 1; i >= 0; --i) {
@@ -158,7 +162,8 @@ SchemaWriter::Rule SchemaWriter::distinct_items(const Schema& items, int64_t lea
     for (int64_t taken = 0; taken <= std::min(counted, i); ++taken) {
       const Rule with = next(taken) <= static_cast<size_t>(counted) ? rest[next(taken)] : Rule();
       if (!with) continue;
-      const std::string take = (taken > 0 ? "\",\" " + space() + " " : "") + parts[static_cast<size_t>(i)] + " " + *with;
+      const std::string take =
+          (taken > 0 ? "\",\" " + space() + " " : "") + parts[static_cast<size_t>(i)] + " " + *with;
       Rule& here = before[static_cast<size_t>(taken)];
       here = ebnf_.add(here ? take + " | " + *here : take);
     }

@@ -372,9 +372,9 @@ bool SchemaDocument::excludes(const Schema& written, const std::vector<Schema>& 
                       test.contains("properties") && test["properties"].is_object();
     return both && std::any_of(has.begin(), has.end(), [&](const std::string& key) {
              if (!written["properties"].contains(key) || !test["properties"].contains(key)) return false;
-             const std::vector<Schema> others =
-                 nested < 3 && depth + 1 < kDeepestReference ? loose_alternatives(test["properties"][key], depth + 2)
-                                                             : std::vector<Schema>();
+             const std::vector<Schema> others = nested < 3 && depth + 1 < kDeepestReference
+                                                    ? loose_alternatives(test["properties"][key], depth + 2)
+                                                    : std::vector<Schema>();
              Schema values = Schema::array();
              bool relies = false;
              for (const Schema& value : loose_alternatives(written["properties"][key], depth + 1)) {

@@ -63,8 +63,7 @@ inline std::vector<std::string> known_formats(const Schema& schema) {
 }
 
 inline void refuse_unsupported(const Schema& schema) {
-  for (const char* keyword :
-       {"unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"}) {
+  for (const char* keyword : {"unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"}) {
     const auto found = schema.find(keyword);
     if (found == schema.end() || *found == true) continue;
     fail(ErrorKind::Usage, "the schema uses \"{}\", which cannot be enforced", keyword);

@@ -143,8 +143,45 @@ Schema with_names_closed(Schema schema, const Schema& other) {
   return schema;
 }
 
+// The first items under a name of their own, as many as the other schema names: what is said of all items holds for
+// them.
+Schema with_first_items(Schema schema, const Schema& other) {
+  const auto count = [](const Schema& side) {
+    const Schema tuple = side.value("items", Schema()), prefix = side.value("prefixItems", Schema());
+    return tuple.is_array() ? tuple.size() : prefix.is_array() ? prefix.size() : 0;
+  };
+  const size_t named = std::max(count(schema), count(other));
+  if (named == 0) return schema;
+  if (schema.value("items", Schema()).is_array()) {
+    Schema tuple = schema["items"];
+    schema["prefixItems"] = std::move(tuple);
+    schema.erase("items");
+    if (schema.contains("additionalItems")) {
+      Schema rest = schema["additionalItems"];
+      schema["items"] = std::move(rest);
+    }
+  }
+  schema.erase("additionalItems");
+  if (!schema.contains("items") && !schema.contains("prefixItems")) return schema;
+  Schema prefix = schema.value("prefixItems", Schema::array());
+  const Schema rest = schema.value("items", Schema(true));
+  constexpr size_t kMostBytes = 4 << 20;
+  if (prefix.size() < named && (named - prefix.size()) * json_text(rest).size() > kMostBytes)
+    fail(ErrorKind::Usage, "the schema combines very many prefixItems with large items");
+  while (prefix.size() < named) prefix.push_back(rest);
+  schema["prefixItems"] = std::move(prefix);
+  return schema;
+}
+
+Schema merge_prefixes(const Schema& a, const Schema& b) {
+  Schema merged = Schema::array();
+  for (size_t i = 0; i < a.size(); ++i) merged.push_back(both(a[i], b[i]));
+  return merged;
+}
+
 Schema merge_patterns(Schema a, const Schema& b) {
-  for (const auto& item : b.items()) a[item.key()] = a.contains(item.key()) ? both(a[item.key()], item.value()) : item.value();
+  for (const auto& item : b.items())
+    a[item.key()] = a.contains(item.key()) ? both(a[item.key()], item.value()) : item.value();
   return a;
 }
 
@@ -166,32 +203,6 @@ Schema with_contains_counted(Schema schema) {
   return schema;
 }
 
-size_t prefix_size(const Schema& schema) {
-  const auto prefix = schema.find("prefixItems");
-  return prefix != schema.end() && prefix->is_array() ? prefix->size() : 0;
-}
-
-// Its items that stand where the other schema has a prefix, as a prefix of its own.
-Schema with_prefix_of(Schema schema, size_t size) {
-  const Schema items = schema.value("items", Schema(true));
-  if (prefix_size(schema) >= size || items.is_array() || (items == true && !schema.contains("prefixItems"))) return schema;
-  Schema& prefix = schema["prefixItems"];
-  if (!prefix.is_array()) prefix = Schema::array();
-  while (prefix.size() < size) prefix.push_back(items);
-  return schema;
-}
-
-Schema merge_prefixes(const Schema& a, const Schema& b) {
-  Schema merged = Schema::array();
-  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) merged.push_back(both(a[i], b[i]));
-  return merged;
-}
-
-// As one of the two that are merged.
-Schema beside(const Schema& schema, const Schema& other) {
-  return with_prefix_of(with_contains_counted(with_names_closed(schema, other)), prefix_size(other));
-}
-
 Schema merge_keyword(const std::string& keyword, const Schema& a, const Schema& b) {
   if (a == b) return a;
   const bool numbers = a.is_number() && b.is_number();  // draft 4's exclusive bounds say true or false
@@ -204,8 +215,8 @@ Schema merge_keyword(const std::string& keyword, const Schema& a, const Schema& 
     return all_of(a, b);
   if (keyword == "pattern" || keyword == "format") return all_of(a, b);
   if (keyword == "items" || keyword == "propertyNames") return both(a, b);
+  if (keyword == "prefixItems" && a.is_array() && b.is_array() && a.size() == b.size()) return merge_prefixes(a, b);
   if (keyword == "patternProperties" && a.is_object() && b.is_object()) return merge_patterns(a, b);
-  if (keyword == "prefixItems" && a.is_array() && b.is_array()) return merge_prefixes(a, b);
   if (keyword == "uniqueItems") return a == true || b == true;
   if (keyword == "multipleOf" && numbers) {
     // Whole ones and those that doubles have exactly, such as 0.5.
@@ -253,14 +264,15 @@ const Limit* find_limit(std::string_view keyword) {
 // The type that a keyword says something about; empty: all of them.
 std::string_view type_spoken_of(const std::string& keyword) {
   static const std::map<std::string_view, std::string_view> kTypes = {
-      {"properties", "object"}, {"required", "object"}, {"additionalProperties", "object"},
+      {"properties", "object"},        {"required", "object"},      {"additionalProperties", "object"},
       {"patternProperties", "object"}, {"propertyNames", "object"}, {"minProperties", "object"},
-      {"maxProperties", "object"}, {"items", "array"}, {"prefixItems", "array"}, {"minItems", "array"},
-      {"maxItems", "array"}, {"uniqueItems", "array"}, {"additionalItems", "array"}, {"contains", "array"},
-      {"minContains", "array"}, {"maxContains", "array"}, {"pattern", "string"}, {"format", "string"},
-      {"minLength", "string"}, {"maxLength", "string"}, {"$avoid", "string"}, {"minimum", "number"},
-      {"maximum", "number"}, {"exclusiveMinimum", "number"}, {"exclusiveMaximum", "number"}, {"multipleOf", "number"},
-      {"$fraction", "number"}};
+      {"maxProperties", "object"},     {"items", "array"},          {"prefixItems", "array"},
+      {"minItems", "array"},           {"maxItems", "array"},       {"uniqueItems", "array"},
+      {"additionalItems", "array"},    {"contains", "array"},       {"minContains", "array"},
+      {"maxContains", "array"},        {"pattern", "string"},       {"format", "string"},
+      {"minLength", "string"},         {"maxLength", "string"},     {"$avoid", "string"},
+      {"minimum", "number"},           {"maximum", "number"},       {"exclusiveMinimum", "number"},
+      {"exclusiveMaximum", "number"},  {"multipleOf", "number"},    {"$fraction", "number"}};
   const auto found = kTypes.find(keyword);
   return found == kTypes.end() ? std::string_view() : found->second;
 }
@@ -341,24 +353,68 @@ bool misses_required(const Schema& schema) {
   });
 }
 
+// As one of the two that are merged.
+Schema beside(const Schema& schema, const Schema& other) {
+  return with_first_items(with_contains_counted(with_names_closed(with_enum(schema), other)), other);
+}
+
 }  // namespace
 
 // Whatever else a schema has says nothing about which values are valid.
 bool is_annotation(const std::string& keyword) {
-  static const std::set<std::string_view> kSpeaking = {
-      "type", "enum", "const", "properties", "required", "additionalProperties", "patternProperties", "propertyNames",
-      "minProperties", "maxProperties", "items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems",
-      "contains", "minContains", "maxContains", "unevaluatedItems", "unevaluatedProperties", "pattern", "format",
-      "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "$ref",
-      "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentRequired",
-      "dependentSchemas", "dependencies", "$except", "$avoid", "$fraction"};
+  static const std::set<std::string_view> kSpeaking = {"type",
+                                                       "enum",
+                                                       "const",
+                                                       "properties",
+                                                       "required",
+                                                       "additionalProperties",
+                                                       "patternProperties",
+                                                       "propertyNames",
+                                                       "minProperties",
+                                                       "maxProperties",
+                                                       "items",
+                                                       "prefixItems",
+                                                       "additionalItems",
+                                                       "minItems",
+                                                       "maxItems",
+                                                       "uniqueItems",
+                                                       "contains",
+                                                       "minContains",
+                                                       "maxContains",
+                                                       "unevaluatedItems",
+                                                       "unevaluatedProperties",
+                                                       "pattern",
+                                                       "format",
+                                                       "minLength",
+                                                       "maxLength",
+                                                       "minimum",
+                                                       "maximum",
+                                                       "exclusiveMinimum",
+                                                       "exclusiveMaximum",
+                                                       "multipleOf",
+                                                       "$ref",
+                                                       "$dynamicRef",
+                                                       "$recursiveRef",
+                                                       "allOf",
+                                                       "anyOf",
+                                                       "oneOf",
+                                                       "not",
+                                                       "if",
+                                                       "then",
+                                                       "else",
+                                                       "dependentRequired",
+                                                       "dependentSchemas",
+                                                       "dependencies",
+                                                       "$except",
+                                                       "$avoid",
+                                                       "$fraction"};
   return kSpeaking.count(keyword) == 0;
 }
 
 Schema merge_schemas(const Schema& first, const Schema& second) {
   if (first.empty()) return second;
   if (second.empty()) return first;
-  const Schema a = beside(with_enum(first), second), b = beside(with_enum(second), first);
+  const Schema a = beside(first, second), b = beside(second, first);
   Schema merged = Schema::object();
   for (const Schema* side : {&a, &b}) {
     for (const auto& item : side->items()) {

@@ -100,7 +100,8 @@ SchemaWriter::Rule SchemaWriter::object(const Schema& schema) {
     if (required() >= least) break;
     member.required = true;
   }
-  int64_t missing = std::max<int64_t>(least - required(), 0), room = most < 0 ? -1 : most - static_cast<int64_t>(listed->size());
+  int64_t missing = std::max<int64_t>(least - required(), 0),
+          room = most < 0 ? -1 : most - static_cast<int64_t>(listed->size());
   if (most >= 0 && (room < 0 || least > most || missing > room)) return {};
   if (missing > 1) {
     // A key may be written twice: those that count begin each with a character of its own.
@@ -172,15 +173,14 @@ SchemaWriter::Rule SchemaWriter::extra_member(const Schema& schema, bool counts,
     for (std::string& key : required_of(schema)) taken.push_back(std::move(key));
   }
   const bool named = schema.contains("propertyNames") && schema["propertyNames"] != true;
-  if (named || !first.empty() || schema.contains("patternProperties"))
-    return keys_by_language(schema, taken, first);
+  if (named || !first.empty() || schema.contains("patternProperties")) return keys_by_language(schema, taken, first);
   const Rule inside = value_at("additionalProperties", others_of(schema));
   if (!inside) return {};
   return "\"\\\"\" " + text_apart_from(taken) + " \"\\\":\" " + space() + " " + *inside;
 }
 
-// Members whose keys have to be told apart by patterns or names: for each way in which the patterns match, their keys and
-// what is said about the values.
+// Members whose keys have to be told apart by patterns or names: for each way in which the patterns match, their keys
+// and what is said about the values.
 SchemaWriter::Rule SchemaWriter::keys_by_language(const Schema& schema, const std::vector<std::string>& taken,
                                                   const CharSet& first) {
   const Schema patterns = schema.value("patternProperties", Schema::object());
@@ -202,7 +202,8 @@ SchemaWriter::Rule SchemaWriter::keys_by_language(const Schema& schema, const st
     for (Way& way : ways) {
       Schema more = way.said;
       more.push_back(item.value());
-      finer.push_back({languages.both({way.keys, pattern_language(item.key(), RegexUse::JsonString, languages)}), more});
+      finer.push_back(
+          {languages.both({way.keys, pattern_language(item.key(), RegexUse::JsonString, languages)}), more});
       finer.push_back({languages.both({way.keys, avoided_language(item.key(), languages)}), std::move(way.said)});
     }
     std::erase_if(finer, [&](const Way& way) { return !has_json_text(languages, way.keys); });
@@ -210,7 +211,9 @@ SchemaWriter::Rule SchemaWriter::keys_by_language(const Schema& schema, const st
   }
   std::string body;
   for (const Way& way : ways) {
-    const Schema said = way.said.empty() ? others_of(schema) : way.said.size() == 1 ? way.said[0] : Schema{{"allOf", way.said}};
+    const Schema said = way.said.empty()       ? others_of(schema)
+                        : way.said.size() == 1 ? way.said[0]
+                                               : Schema{{"allOf", way.said}};
     const Rule inside = value_at(way.said.empty() ? "additionalProperties" : "patternProperties", said);
     const Rule keys = inside ? json_text_to_ebnf(languages, way.keys, {}, ebnf_) : Rule();
     if (keys) body += (body.empty() ? "" : " | ") + ("\"\\\"\" " + *keys) + " \"\\\":\" " + space() + " " + *inside;

@@ -89,17 +89,19 @@ class References {
     }
     visit(place);
     const auto inside = [&](Schema& one, const std::string& pointer) { walk({one, place.base, pointer}, visit); };
-    for (const char* keyword : {"additionalProperties", "additionalItems", "items", "contains", "not", "if", "then", "else",
-                                "propertyNames", "unevaluatedItems", "unevaluatedProperties"}) {
+    for (const char* keyword : {"additionalProperties", "additionalItems", "items", "contains", "not", "if", "then",
+                                "else", "propertyNames", "unevaluatedItems", "unevaluatedProperties"}) {
       const auto found = schema.find(keyword);
       if (found != schema.end()) inside(*found, place.pointer + "/" + keyword);
     }
     for (const char* keyword : {"allOf", "anyOf", "oneOf", "prefixItems", "items"}) {
       const auto found = schema.find(keyword);
       if (found == schema.end() || !found->is_array()) continue;
-      for (size_t i = 0; i < found->size(); ++i) inside((*found)[i], place.pointer + "/" + keyword + "/" + std::to_string(i));
+      for (size_t i = 0; i < found->size(); ++i)
+        inside((*found)[i], place.pointer + "/" + keyword + "/" + std::to_string(i));
     }
-    for (const char* keyword : {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}) {
+    for (const char* keyword :
+         {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}) {
       const auto found = schema.find(keyword);
       if (found == schema.end() || !found->is_object()) continue;
       for (auto& item : found->items()) inside(item.value(), place.pointer + "/" + keyword + pointer_part(item.key()));
@@ -148,10 +150,10 @@ class References {
     // With one place of the name it is the same as a plain reference.
     const std::string* dynamic = text(schema, "$dynamicRef");
     const size_t name = dynamic != nullptr ? dynamic->find('#') : std::string::npos;
-    const bool single = name != std::string::npos &&
-                        (dynamic->compare(name, 2, "#/") == 0 || dynamic_[dynamic->substr(name + 1)] <= 1);
-    const bool recursive = text(schema, "$recursiveRef") != nullptr && *text(schema, "$recursiveRef") == "#" &&
-                           resources_.size() <= 2;
+    const bool single =
+        name != std::string::npos && (dynamic->compare(name, 2, "#/") == 0 || dynamic_[dynamic->substr(name + 1)] <= 1);
+    const bool recursive =
+        text(schema, "$recursiveRef") != nullptr && *text(schema, "$recursiveRef") == "#" && resources_.size() <= 2;
     if (!single && !recursive) return;
     std::string found = find(place.base, single ? *dynamic : "#");
     if (found.empty()) return;

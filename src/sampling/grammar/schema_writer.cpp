@@ -273,9 +273,9 @@ SchemaWriter::Rule SchemaWriter::number(const Schema& schema, bool integer) {
   const double step = multiple != schema.end() ? multiple->get<double>() : 0;
   const bool whole = step >= 1 && step < 1e12 && step == std::floor(step);
   if (whole) bounds.multiple_of = static_cast<int64_t>(step);
-  const std::string body = fraction                                ? fraction_to_ebnf(bounds, ebnf_)
+  const std::string body = fraction                             ? fraction_to_ebnf(bounds, ebnf_)
                            : multiple != schema.end() && !whole ? multiples_to_ebnf(bounds, step, ebnf_)
-                                                                   : number_to_ebnf(bounds, ebnf_);
+                                                                : number_to_ebnf(bounds, ebnf_);
   return body.empty() ? Rule() : body;
 }
 
@@ -294,7 +294,9 @@ SchemaWriter::Rule SchemaWriter::array(const Schema& given) {
   std::vector<Rule> first;
   for (const Schema& item : prefix) {
     const bool needed = static_cast<int64_t>(first.size()) < least;
-    const auto write = [&] { return value_at((tuple ? "items/" : "prefixItems/") + std::to_string(first.size()), item); };
+    const auto write = [&] {
+      return value_at((tuple ? "items/" : "prefixItems/") + std::to_string(first.size()), item);
+    };
     first.push_back(needed ? write() : optionally(write));
     if (!first.back()) most = std::min<int64_t>(most < 0 ? size : most, static_cast<int64_t>(first.size()) - 1);
   }

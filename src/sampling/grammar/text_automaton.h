@@ -13,8 +13,8 @@ namespace millrace {
 // What stands for one of the texts in a rule; nothing: there is none. `written` has the characters that can be written,
 // `character` writes one of a set. Throws Usage where the automaton would be too large.
 std::optional<std::string> language_to_ebnf(TextLanguages& languages, TextLanguages::Id language,
-                                            const CharSet& written,
-                                            FunctionRef<std::string(const CharSet&)> character, Ebnf& ebnf);
+                                            const CharSet& written, FunctionRef<std::string(const CharSet&)> character,
+                                            Ebnf& ebnf);
 
 bool has_text(TextLanguages& languages, TextLanguages::Id language, const CharSet& written);
 // How many states its automaton has.

@@ -11,8 +11,7 @@ namespace {
 constexpr int64_t kMostCountedStates = 1000;  // of an automaton times the lengths it counts
 
 // Control characters other than those with an escape of their own are not written.
-const CharSet kWritten =
-    CharSet{{0, 0x1F}}.without({{'\b', '\n'}, {'\f', '\r'}}).inverse();
+const CharSet kWritten = CharSet{{0, 0x1F}}.without({{'\b', '\n'}, {'\f', '\r'}}).inverse();
 
 }  // namespace
 
@@ -32,7 +31,8 @@ std::optional<std::string> json_text_to_ebnf(TextLanguages& languages, TextLangu
     lengths.most = std::min(lengths.most, std::max(lengths.least, kMostCountedStates / states));
   }
   const TextLanguages::Id counted = languages.both({language, length_language(lengths, languages)});
-  return language_to_ebnf(languages, counted, kWritten, [](const CharSet& set) { return json_character(set); }, ebnf);
+  return language_to_ebnf(
+      languages, counted, kWritten, [](const CharSet& set) { return json_character(set); }, ebnf);
 }
 
 std::optional<std::string> json_text_to_ebnf(const TextRules& rules, Ebnf& ebnf) {

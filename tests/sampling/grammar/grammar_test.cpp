@@ -1,10 +1,13 @@
 // Whatever a model prefers, its answers are what the grammar says.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 
 #include "base/error.h"
 #include "random_answer.h"
@@ -235,7 +238,8 @@ TEST_F(Grammar, Combinators) {
   expect_all(
       R"({"oneOf": [{"type": "object", "properties": {"t": {"const": "a"}, "x": {"type": "integer"}}, "required": ["t", "x"]}, {"type": "object", "properties": {"t": {"const": "b"}}, "required": ["t"]}]})",
       [](const Json& value) { return value["t"] == "a" ? value["x"].is_number_integer() : value["t"] == "b"; });
-  EXPECT_THAT(refusal(schema(R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})")), HasSubstr("oneOf"));
+  expect_all(R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})",
+             [](const Json& value) { return value.get<double>() != std::floor(value.get<double>()); });
   EXPECT_THAT(refusal(schema(R"({"allOf": [{"type": "integer"}, {"type": "string"}]})")), HasSubstr("no value"));
 }
 
@@ -254,31 +258,114 @@ TEST_F(Grammar, References) {
   EXPECT_THAT(refusal(schema(R"({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]})")),
               HasSubstr("no value"));
   EXPECT_THAT(refusal(schema(R"({"$ref": "#/nowhere"})")), HasSubstr("nowhere"));
-  EXPECT_THAT(refusal(schema(R"({"$ref": "http://example.com/x"})")), HasSubstr("same schema"));
+  EXPECT_THAT(refusal(schema(R"({"$ref": "http://example.com/x"})")), HasSubstr("not fetched"));
+  // Whatever looks like an anchor in listed values is none.
+  expect_all(R"({"$defs": {"a": {"const": {"$anchor": "x"}}, "b": {"$anchor": "x", "type": "integer"}}, "$ref": "#x"})",
+             [](const Json& value) { return value.is_number_integer(); });
+  // A reference counts from the $id it stands under.
+  expect_all(
+      R"({"$id": "https://a.b/c/root", "$ref": "part", "$defs": {"n": {"type": "null"}, "p": {"$id": "part", "type": "array", "minItems": 1, "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "boolean"}}}}})",
+      [](const Json& value) { return value.is_array() && value[0].is_boolean(); });
+  expect_all(
+      R"({"$dynamicAnchor": "node", "type": "object", "properties": {"next": {"$dynamicRef": "#node"}}, "additionalProperties": false})",
+      [](const Json& value) { return value.is_object() && (value.empty() || value["next"].is_object()); });
+}
+
+TEST_F(Grammar, ErrorsNameTheirPlace) {
+  EXPECT_THAT(
+      refusal(schema(
+          R"({"properties": {"a": {"type": "array", "items": {"$ref": "#/$defs/t"}}}, "$defs": {"t": {"properties": {"x": {"type": "wrong"}}}}})")),
+      HasSubstr("(at #/$defs/t/properties/x)"));
+  EXPECT_THAT(refusal(schema(R"({"properties": {"a": {"pattern": "(a)\\1"}}})")), HasSubstr("(at #/properties/a)"));
+}
+
+TEST_F(Grammar, NumbersBeyondDoubles) {
+  expect_all(R"({"enum": [9007199254740993, 9007199254740992], "maximum": 9007199254740992})",
+             [](const Json& value) { return value.get<int64_t>() == 9007199254740992; });
+  expect_all(R"({"type": "integer", "minimum": 9007199254740993, "maximum": 9007199254740995})", [](const Json& value) {
+    return value.get<int64_t>() >= 9007199254740993 && value.get<int64_t>() <= 9007199254740995;
+  });
+  EXPECT_THAT(refusal(schema(R"({"const": 100000000000000000001})")), HasSubstr("64 bits"));
+}
+
+TEST_F(Grammar, MultiplesOfFractionsDivideWhole) {
+  for (const double step : {0.01, 0.1, 0.5, 2.5, 0.3, 1e-6, 0.07}) {
+    for (const char* bounds : {"", R"(, "minimum": 0)", R"(, "minimum": -3, "maximum": 11)"}) {
+      expect_all(fmt::format(R"({{"type": "number", "multipleOf": {}{}}})", step, bounds).c_str(),
+                 [&](const Json& value) {
+                   const double quotient = value.get<double>() / step;
+                   return quotient == std::floor(quotient);
+                 });
+    }
+  }
+}
+
+TEST_F(Grammar, ItemsWithoutDuplicates) {
+  for (const char* items : {R"({"type": "string"})", R"({"type": "integer", "minimum": 1})", R"({"type": "number"})",
+                            R"({"anyOf": [{"type": "string"}, {"type": "integer"}]})",
+                            R"({"type": "string", "pattern": "^[a-z][a-z0-9]*$"})",
+                            R"({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]})"}) {
+    expect_all(fmt::format(R"({{"type": "array", "items": {}, "uniqueItems": true, "minItems": 2}})", items).c_str(),
+               [](const Json& value) {
+                 return value.size() >= 2 && std::set<Json>(value.begin(), value.end()).size() == value.size();
+               });
+  }
 }
 
 TEST_F(Grammar, WhatCannotBeEnforcedIsRefused) {
-  const char* const schemas[] = {R"({"type": "string", "not": {"pattern": "a"}})",
-                                 R"({"type": "array", "uniqueItems": true})",
-                                 R"({"if": {"pattern": "a"}, "then": {"maxLength": 3}})",
-                                 R"({"type": "array", "contains": {}, "maxContains": 2})",
-                                 R"({"type": "integer", "minimum": 1e15})",
+  const char* const schemas[] = {R"({"type": "string", "not": {"format": "date"}})",
+                                 R"({"type": "array", "items": {"const": 1}, "uniqueItems": true, "minItems": 2})",
+                                 R"({"type": "array", "contains": {}, "minContains": 100})",
+                                 R"({"type": "integer", "minimum": 1e18})",
                                  R"({"type": "string", "pattern": "^(ab|c)*$", "minLength": 20000})",
-                                 R"({"type": "array", "items": {"type": "string"}, "uniqueItems": true})",
-                                 R"({"type": "number", "multipleOf": 0.1})",
+                                 R"({"type": "array", "items": {"type": "array"}, "uniqueItems": true, "minItems": 2})",
+                                 R"({"type": "number", "multipleOf": 0})",
+                                 R"({"type": "number", "multipleOf": 1e-300})",
                                  R"({"allOf": [{"exclusiveMaximum": 5}, {"exclusiveMaximum": true, "maximum": 9}]})",
                                  R"({"allOf": [{"exclusiveMaximum": true}, {"exclusiveMaximum": false}]})",
-                                 R"s({"type": "string", "pattern": "(?=a)"})s",
-                                 R"({"type": "string", "pattern": "a\\b"})",
+                                 R"s({"type": "string", "pattern": "(?<=a)b"})s",
+                                 R"({"type": "string", "pattern": "é\\b"})",
+                                 R"({"type": "string", "pattern": "a{,3}"})",
+                                 R"({"type": "string", "pattern": "\\Ba"})",
                                  R"({"type": "string", "pattern": "(a)\\1"})",
                                  R"({"dependentRequired": ["a"]})",
                                  R"({"type": "wrong"})",
-                                 R"({"type": "object", "minProperties": 3})",
+                                 R"({"type": "object", "minProperties": 30})",
                                  "[]",
                                  "3",
                                  "{",
                                  "\"x\""};
   for (const char* text : schemas) EXPECT_NE(refusal(schema(text)), "accepted") << text;
+}
+
+// Against std::regex over all short texts of a and b.
+TEST_F(Grammar, PatternsWithAssertionsAreExact) {
+  for (const char* pattern : {"^(?!ab)[ab]*$", "^(?=.*b)a*b?a*$", "^(a$|b+$)", "(^a|b$)", "^a(?!b)", "a(?=bb)b",
+                              "^(?!a*$)(?!b*$)", "^(?:a(?!$)|b){2,3}$"}) {
+    const auto spec = schema(Json{{"type", "string"}, {"pattern", pattern}}.dump());
+    const auto inverse = schema(Json{{"type", "string"}, {"not", {{"pattern", pattern}}}}.dump());
+    const std::regex reference(pattern);
+    for (size_t length = 0; length <= 6; ++length) {
+      for (size_t bits = 0; bits < size_t{1} << length; ++bits) {
+        std::string text;
+        for (size_t i = 0; i < length; ++i) text += (bits >> i & 1) != 0 ? 'b' : 'a';
+        const bool matches = std::regex_search(text, reference);
+        EXPECT_EQ(accepts(spec, '"' + text + '"'), matches) << pattern << " " << text;
+        EXPECT_EQ(accepts(inverse, '"' + text + '"'), !matches) << pattern << " " << text;
+      }
+    }
+  }
+  const auto tempered = schema(R"s({"type": "string", "pattern": "^((?!aa).)*$"})s");
+  EXPECT_TRUE(accepts(tempered, "\"abab\""));
+  EXPECT_FALSE(accepts(tempered, "\"abaab\""));
+  const auto both =
+      schema(R"({"allOf": [{"pattern": "^a.*b$"}, {"pattern": "ba"}, {"type": "string", "maxLength": 5}]})");
+  EXPECT_TRUE(accepts(both, "\"abab\""));
+  EXPECT_FALSE(accepts(both, "\"aabb\""));
+  EXPECT_FALSE(accepts(both, "\"ababab\""));
+  const auto word = schema(R"({"type": "string", "pattern": "\\bcat\\b"})");
+  for (const char* text : {"\"cat\"", "\"a cat.\"", "\"cat cat\""}) EXPECT_TRUE(accepts(word, text)) << text;
+  for (const char* text : {"\"cats\"", "\"_cat\"", "\"1cat\""}) EXPECT_FALSE(accepts(word, text)) << text;
 }
 
 TEST_F(Grammar, PatternsWithLengthsAreExact) {

@@ -223,6 +223,8 @@ std::vector<GrammarSpec> hostile_languages() {
       schema(R"({"oneOf":[)" + lists + "]}"),
       schema(R"({"$defs":{")" + name + R"(":{"$anchor":"a","type":"null"}},"type":"array","prefixItems":[)" +
              times(8000, R"({"$ref":"#a"})", ",") + "]}"),
+      schema(R"({"allOf":[{"prefixItems":[)" + times(20000, "true", ",") + R"(]},{"items":{"enum":[)" +
+             numbered(12000, "", "") + "]}}]}"),
       schema(R"({"$ref":"x)" + name + R"("})"),
       schema(R"({"type":"object","properties":{")" + name + R"(":{"$ref":"x"}}})"),
   };
