@@ -90,6 +90,14 @@ SCHEMAS = [
     {"type": "array", "items": {"type": "string"}, "contains": {"const": "admin"}, "maxItems": 3}, {"type": "array", "prefixItems": [{"type": "null"}], "unevaluatedItems": False},
     {"type": "array", "items": {"type": "boolean"}, "uniqueItems": True, "minItems": 1}, {"type": "string", "enum": ["abc", "xab", "ab"], "pattern": "^ab"},
     {"type": "string", "format": "date", "enum": ["2024-01-31", "2024-01-32"]}, {"type": "string", "format": "email", "minLength": 40}, {"type": "string", "format": "email", "minLength": 6, "maxLength": 254},
+    # what is merged says it of other places than its own: of how many, of items at the begin, of names for some engines
+    {"allOf": [{"contains": {"const": 1}, "minContains": 0}, {"contains": {"const": 1}}], "type": "array", "items": {"enum": [1, 2]}},
+    {"type": "array", "minContains": 0, "not": {"items": {"type": "integer"}}, "items": {"enum": [1, "a"]}},
+    {"allOf": [{"prefixItems": [{"type": ["integer", "string"]}]}, {"items": {"type": "integer"}}], "type": "array"},
+    {"allOf": [{"prefixItems": [{"type": ["integer", "string"]}, {"type": "null"}]}, {"prefixItems": [{"type": ["integer", "boolean"]}], "items": {"type": ["null", "string"]}}], "type": "array", "minItems": 2},
+    {"properties": {"é": True}, "patternProperties": {"^\\w$": {"type": "integer"}}, "required": ["é"], "type": "object", "additionalProperties": False},
+    {"patternProperties": {"^\\w$": {"type": "integer"}}, "required": ["é"], "type": "object", "additionalProperties": {"type": ["integer", "string"]}},
+    {"type": "string", "$except": 5, "$avoid": ["("], "$fraction": "x"},
     {"$defs": {"p": {"$anchor": "positive", "type": "integer", "minimum": 1}}, "$ref": "#positive"},
     # several things said about one text
     {"allOf": [{"type": "string", "pattern": "^[a-z]+$"}, {"pattern": "x"}]}, {"type": "string", "format": "uri", "pattern": "^https://"}, {"type": "string", "format": "date-time", "pattern": "Z$"},

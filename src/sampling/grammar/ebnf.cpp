@@ -23,18 +23,15 @@ std::string class_character(uint32_t code) {
 
 void CharSet::add(uint32_t first, uint32_t last) {
   if (first > last) return;
-  std::vector<Range> merged;
-  for (const Range& range : ranges_) {
-    if (range.second + 1 < first || last + 1 < range.first) {
-      merged.push_back(range);
-    } else {
-      first = std::min(first, range.first);
-      last = std::max(last, range.second);
-    }
+  // Those that it touches become one with it.
+  const auto begin = std::lower_bound(ranges_.begin(), ranges_.end(), first,
+                                      [](const Range& range, uint32_t code) { return range.second + 1 < code; });
+  auto end = begin;
+  for (; end != ranges_.end() && end->first <= last + 1; ++end) {
+    first = std::min(first, end->first);
+    last = std::max(last, end->second);
   }
-  merged.emplace_back(first, last);
-  std::sort(merged.begin(), merged.end());
-  ranges_ = std::move(merged);
+  ranges_.insert(ranges_.erase(begin, end), Range(first, last));
 }
 
 CharSet CharSet::inverse() const {
@@ -57,8 +54,9 @@ CharSet CharSet::without(const CharSet& other) const {
 }
 
 bool CharSet::contains(uint32_t code) const {
-  return std::any_of(ranges_.begin(), ranges_.end(),
-                     [code](const Range& range) { return range.first <= code && code <= range.second; });
+  const auto found = std::lower_bound(ranges_.begin(), ranges_.end(), code,
+                                      [](const Range& range, uint32_t one) { return range.second < one; });
+  return found != ranges_.end() && found->first <= code;
 }
 
 std::string ebnf_literal(std::string_view text) {

@@ -12,6 +12,7 @@ using Kind = PatternNode::Kind;
 
 constexpr size_t kMostAutomatonParts = 1000;
 constexpr int64_t kMostUnrolled = 32;
+constexpr size_t kMostWritten = 20000;  // parts, those of repetitions as often as they are repeated
 
 bool any_part(const PatternNode& node, bool (*test)(const PatternNode&)) {
   return test(node) || std::any_of(node.parts.begin(), node.parts.end(),
@@ -42,13 +43,14 @@ Before behind(const PatternNode& node, Before before) {
       return before;
     case Kind::Choice: {
       Before all = behind(node.parts.front(), before);
-      for (const PatternNode& part : node.parts) all = join(all, behind(part, before));
+      for (size_t i = 1; i < node.parts.size(); ++i) all = join(all, behind(node.parts[i], before));
       return all;
     }
     case Kind::Repeat: {
       if (node.most == 0) return before;
+      // More often than once is the same: a part either sets the place, or keeps it, or may do both.
       const Before once = behind(node.parts.front(), before);
-      return node.least == 0 ? join(once, before) : join(once, behind(node.parts.front(), once));
+      return node.least == 0 ? join(once, before) : once;
     }
     default:
       return before;
@@ -61,6 +63,7 @@ class Translation {
   Translation(TextLanguages& languages, bool must_match) : languages_(languages), must_match_(must_match) {}
 
   Id write(const PatternNode& node, Id rest, Before before) {
+    if (++written_ > kMostWritten) refuse("repetitions of assertions that multiply to very many");
     switch (node.kind) {
       case Kind::Empty:
         return rest;
@@ -127,11 +130,10 @@ class Translation {
       return languages_.sequence(languages_.repeat(once, node.least, node.most), rest);
     }
     if (node.most < 0 || node.most > kMostUnrolled) return tempered(node, rest);
-    std::vector<Before> places = {before};
-    for (int64_t i = 0; i < node.most; ++i) places.push_back(behind(part, places.back()));
+    const Before later = behind(part, before);
     Id all = rest;
     for (int64_t i = node.most; i > 0; --i) {
-      all = write(part, all, places[static_cast<size_t>(i) - 1]);
+      all = write(part, all, i == 1 ? before : later);
       if (i > node.least) all = languages_.either({all, rest});
     }
     return all;
@@ -154,6 +156,7 @@ class Translation {
 
   TextLanguages& languages_;
   bool must_match_;
+  size_t written_ = 0;
 };
 
 PatternNode parse_small(std::string_view regex, Reading reading) {

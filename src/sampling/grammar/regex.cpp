@@ -46,8 +46,8 @@ Range lengths_of(const PatternNode& node) {
       return range;
     case Kind::Choice:
       range = lengths_of(node.parts.front());
-      for (const PatternNode& part : node.parts) {
-        const Range inside = lengths_of(part);
+      for (size_t i = 1; i < node.parts.size(); ++i) {
+        const Range inside = lengths_of(node.parts[i]);
         range.least = std::min(range.least, inside.least);
         range.most = range.most < 0 || inside.most < 0 ? kUnbounded : std::max(range.most, inside.most);
       }

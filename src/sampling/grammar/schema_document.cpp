@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "sampling/grammar/schema_fields.h"
 #include "sampling/grammar/schema_references.h"
 
 namespace millrace {
@@ -192,8 +193,10 @@ SchemaDocument::SchemaDocument(std::string_view text) {
   reference_is_all_ = draft.is_string() && draft.get_ref<const std::string&>().find("/draft-0") != std::string::npos;
 }
 
-void SchemaDocument::spend(const Schema& schema) const {
-  spent_ += parts_of(schema);
+void SchemaDocument::spend(const Schema& schema) const { spend(parts_of(schema)); }
+
+void SchemaDocument::spend(size_t parts) const {
+  spent_ += parts;
   if (spent_ > kMostParts) fail(ErrorKind::Usage, "the schema's references and combinations stand for too much");
 }
 
@@ -203,13 +206,13 @@ const Schema& SchemaDocument::resolve(const std::string& reference) const {
     fail(ErrorKind::Usage,
          "the schema's $ref \"{}\" names no place in the schema, and others are not fetched: put what it means under "
          "$defs",
-         reference);
+         shortened(reference));
   }
   const Schema* place = &root_;
   for (size_t begin = 2; begin <= reference.size();) {
     const size_t end = std::min(reference.find('/', begin), reference.size());
     place = member(*place, decode_pointer_part(std::string_view(reference).substr(begin, end - begin)));
-    if (!place) fail(ErrorKind::Usage, "the schema has no place \"{}\", which a $ref names", reference);
+    if (!place) fail(ErrorKind::Usage, "the schema has no place \"{}\", which a $ref names", shortened(reference));
     begin = end + 1;
   }
   return *place;
@@ -353,7 +356,10 @@ bool SchemaDocument::excludes(const Schema& written, const std::vector<Schema>& 
       rely_on_type();
       return true;
     }
-    if (is_listed(written) && is_listed(test)) return merge_schemas(written, test) == false;
+    if (is_listed(written) && is_listed(test)) {
+      spend((parts_of(written) + parts_of(test)) / 4);
+      return merge_schemas(written, test) == false;
+    }
     if (schema_types(written) != std::vector<std::string>{"object"}) return false;
     const std::set<std::string> has = required_keys(written), wants = required_keys(test);
     for (const std::string& key : wants) {

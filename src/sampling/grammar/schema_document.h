@@ -59,6 +59,7 @@ class SchemaDocument {
   std::vector<Schema> product(const std::vector<Schema>& left, const std::vector<Schema>& right) const;
   // Counts what is read and copied of schemas, so that no combination of them takes for ever. Throws Usage at the end.
   void spend(const Schema& schema) const;
+  void spend(size_t parts) const;
 
   mutable size_t spent_ = 0;
   Schema root_;

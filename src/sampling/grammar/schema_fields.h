@@ -10,6 +10,14 @@
 
 namespace millrace {
 
+// For a message: names may be as long as the schema.
+inline std::string shortened(const std::string& text) {
+  size_t size = 160;
+  if (text.size() <= size) return text;
+  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;  // whole characters
+  return text.substr(0, size) + "...";
+}
+
 // A keyword that is a count, or `missing` where it is not there.
 inline int64_t count_of(const Schema& schema, const char* keyword, int64_t missing) {
   const auto found = schema.find(keyword);

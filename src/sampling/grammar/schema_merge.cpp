@@ -165,6 +165,9 @@ Schema with_first_items(Schema schema, const Schema& other) {
   if (!schema.contains("items") && !schema.contains("prefixItems")) return schema;
   Schema prefix = schema.value("prefixItems", Schema::array());
   const Schema rest = schema.value("items", Schema(true));
+  constexpr size_t kMostBytes = 4 << 20;
+  if (prefix.size() < named && (named - prefix.size()) * json_text(rest).size() > kMostBytes)
+    fail(ErrorKind::Usage, "the schema combines very many prefixItems with large items");
   while (prefix.size() < named) prefix.push_back(rest);
   schema["prefixItems"] = std::move(prefix);
   return schema;
@@ -188,6 +191,16 @@ Schema all_of(const Schema& a, const Schema& b) {
     if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
   }
   return all;
+}
+
+// How often something is contained is said beside what that is, once if nothing is said.
+Schema with_contains_counted(Schema schema) {
+  if (!schema.contains("contains")) {
+    for (const char* count : {"minContains", "maxContains"}) schema.erase(count);
+  } else if (!schema.contains("minContains")) {
+    schema["minContains"] = 1;
+  }
+  return schema;
 }
 
 Schema merge_keyword(const std::string& keyword, const Schema& a, const Schema& b) {
@@ -340,6 +353,11 @@ bool misses_required(const Schema& schema) {
   });
 }
 
+// As one of the two that are merged.
+Schema beside(const Schema& schema, const Schema& other) {
+  return with_first_items(with_contains_counted(with_names_closed(with_enum(schema), other)), other);
+}
+
 }  // namespace
 
 // Whatever else a schema has says nothing about which values are valid.
@@ -396,8 +414,7 @@ bool is_annotation(const std::string& keyword) {
 Schema merge_schemas(const Schema& first, const Schema& second) {
   if (first.empty()) return second;
   if (second.empty()) return first;
-  const Schema a = with_first_items(with_names_closed(with_enum(first), second), second);
-  const Schema b = with_first_items(with_names_closed(with_enum(second), first), first);
+  const Schema a = beside(first, second), b = beside(second, first);
   Schema merged = Schema::object();
   for (const Schema* side : {&a, &b}) {
     for (const auto& item : side->items()) {

@@ -46,14 +46,21 @@ bool holds(const std::vector<std::string>& keys, const std::string& key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
-// What patternProperties say about a member.
-Schema patterns_for(const Schema& schema, const std::string& key, Ebnf& ebnf) {
+// Engines do not agree on which letters beyond ASCII a class such as \w has.
+bool may_match(const std::string& pattern, const std::string& key, Ebnf& ebnf) {
+  if (regex_matches(pattern, key, ebnf)) return true;
+  const bool ascii = std::all_of(key.begin(), key.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  return !ascii && !text_follows({.avoided = {pattern}}, key, ebnf);
+}
+
+// What patternProperties say about a member, or may say for one of the engines.
+Schema patterns_for(const Schema& schema, const std::string& key, bool surely, Ebnf& ebnf) {
   Schema all = Schema::array();
   const auto patterns = schema.find("patternProperties");
   if (patterns == schema.end()) return all;
   if (!patterns->is_object()) fail(ErrorKind::Usage, "the schema's patternProperties are not an object");
   for (const auto& item : patterns->items()) {
-    if (regex_matches(item.key(), key, ebnf)) all.push_back(item.value());
+    if (surely ? regex_matches(item.key(), key, ebnf) : may_match(item.key(), key, ebnf)) all.push_back(item.value());
   }
   return all;
 }
@@ -124,11 +131,11 @@ std::optional<std::vector<SchemaWriter::Member>> SchemaWriter::members(const Sch
   Schema properties = properties_of(schema);
   for (const std::string& key : required) {
     if (properties.contains(key)) continue;
-    const bool by_pattern = !patterns_for(schema, key, ebnf_).empty();
+    const bool by_pattern = !patterns_for(schema, key, true, ebnf_).empty();
     properties[key] = by_pattern ? Schema(true) : schema.value("additionalProperties", Schema(true));
   }
   for (auto& item : properties.items()) {
-    Schema all = patterns_for(schema, item.key(), ebnf_);
+    Schema all = patterns_for(schema, item.key(), false, ebnf_);
     if (all.empty()) continue;
     all.insert(all.begin(), item.value());
     item.value() = {{"allOf", std::move(all)}};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/ascii.h"
+#include "base/error.h"
 #include "base/function_ref.h"
 
 namespace millrace {
@@ -140,9 +141,10 @@ class References {
 
   void rewrite(const Place& place) {
     Schema& schema = place.schema;
+    for (const char* ours : {"$except", "$avoid", "$fraction"}) schema.erase(ours);  // sent, they mean nothing
     if (schema.contains("required") && schema["required"].is_boolean()) schema.erase("required");
     if (const std::string* reference = text(schema, "$ref")) {
-      if (std::string found = find(place.base, *reference); !found.empty()) schema["$ref"] = std::move(found);
+      if (std::string found = find(place.base, *reference); !found.empty()) set_reference(schema, std::move(found));
       return;
     }
     // With one place of the name it is the same as a plain reference.
@@ -156,7 +158,15 @@ class References {
     std::string found = find(place.base, single ? *dynamic : "#");
     if (found.empty()) return;
     schema.erase(single ? "$dynamicRef" : "$recursiveRef");
-    schema["$ref"] = std::move(found);
+    set_reference(schema, std::move(found));
+  }
+
+  // A short name may mean a long way: many of them must not fill the memory.
+  void set_reference(Schema& schema, std::string pointer) {
+    constexpr size_t kMostBytes = 4 << 20;
+    written_ += pointer.size();
+    if (written_ > kMostBytes) fail(ErrorKind::Usage, "the schema's references have names that are too long");
+    schema["$ref"] = std::move(pointer);
   }
 
   // Empty: it is not in this document.
@@ -176,6 +186,7 @@ class References {
   const char* id_ = "$id";
   std::map<std::string, std::string> resources_, anchors_;  // to pointers
   std::map<std::string, int> dynamic_;
+  size_t written_ = 0;
 };
 
 }  // namespace

@@ -347,7 +347,7 @@ std::string schema_to_ebnf(std::string_view schema, Ebnf& ebnf) {
   try {
     rule = writer.value(document.root());
   } catch (const Error& error) {
-    fail(error.kind(), "{} (at {})", error.what(), writer.path());
+    fail(error.kind(), "{} (at {})", error.what(), shortened(writer.path()));
   }
   if (!rule) fail(ErrorKind::Usage, "no value matches the schema");
   return *rule;

@@ -116,17 +116,19 @@ TextLanguages::Id TextLanguages::text(std::string_view text) {
 }
 
 TextLanguages::Id TextLanguages::after(Id id, uint32_t code) {
-  const auto known = derived_.find({id, code});
+  const uint64_t key = static_cast<uint64_t>(id) << 32 | code;
+  const auto known = derived_.find(key);
   if (known != derived_.end()) return known->second;
   const Id result = derive(id, code);
-  derived_[{id, code}] = result;
+  derived_[key] = result;
   return result;
 }
 
 TextLanguages::Id TextLanguages::derive(Id id, uint32_t code) {
   if (at(id).kind == Kind::Set) return at(id).characters.contains(code) ? kEmpty : kNothing;
   const Node node = at(id);  // a copy: nodes move as others are added
-  if (++unpaid_ >= kStepsPerByte) ebnf_.spend(std::exchange(unpaid_, 0) / kStepsPerByte);
+  unpaid_ += 1 + node.parts.size();
+  if (unpaid_ >= kStepsPerByte) ebnf_.spend(std::exchange(unpaid_, 0) / kStepsPerByte);
   std::vector<Id> parts;
   switch (node.kind) {
     case Kind::Nothing:
@@ -170,6 +172,7 @@ std::vector<CharSet> TextLanguages::classes(Id id) const {
     sets.push_back(&at(one).characters);
     for (const auto& [first, last] : at(one).characters.ranges()) begins.insert({first, last + 1});
   }
+  ebnf_.spend(begins.size() * (1 + sets.size()) / 64);
   std::map<std::vector<bool>, CharSet> classes;
   for (auto begin = begins.begin(); begin != begins.end() && *begin <= CharSet::kLast; ++begin) {
     const auto next = std::next(begin);
@@ -180,7 +183,6 @@ std::vector<CharSet> TextLanguages::classes(Id id) const {
   }
   std::vector<CharSet> result;
   for (auto& [holds, characters] : classes) result.push_back(std::move(characters));
-  ebnf_.spend(begins.size() * (1 + sets.size()) / 256);
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <string_view>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "sampling/grammar/ebnf.h"
@@ -57,7 +58,7 @@ class TextLanguages {
   Ebnf& ebnf_;
   std::vector<Node> nodes_;
   std::map<Key, Id> known_;
-  std::map<std::pair<Id, uint32_t>, Id> derived_;
+  std::unordered_map<uint64_t, Id> derived_;  // by language and character
   size_t unpaid_ = 0;
 };
 

@@ -187,6 +187,49 @@ std::vector<GrammarSpec> hostile_combinations() {
   };
 }
 
+// Patterns that only an automaton can say, and references with long names.
+std::vector<GrammarSpec> hostile_languages() {
+  const auto nest = [](int depth, const std::string& before, const std::string& inside, const std::string& after) {
+    return times(depth, before) + inside + times(depth, after);
+  };
+  const auto text = [](const std::string& pattern, const std::string& beside = "") {
+    return schema(R"({"type":"string",)" + beside + R"("pattern":")" + pattern + R"("})");
+  };
+  const auto avoided = [](const std::string& pattern) {
+    return schema(R"({"type":"string","not":{"pattern":")" + pattern + R"("}})");
+  };
+  std::string apart, letters, excepted, lists, members;
+  for (uint32_t i = 0; i < 5000; ++i) apart += utf8(0x100 + 2 * i);
+  for (uint32_t i = 0; i < 8000; ++i) excepted += (i ? ",\"" : "\"") + utf8(0x4E00 + i) + "\"";
+  for (char c = 'a'; c <= 'p'; ++c) {
+    letters += std::string("(?=.*") + c + ")";
+    members += (c > 'a' ? ",\"" : "\"") + std::string(1, c) + R"(":{"minimum":)" + std::to_string(c) + "}";
+  }
+  for (int i = 0; i < 128; ++i)
+    lists += (i ? ",{\"enum\":[" : "{\"enum\":[") + numbered(250, std::to_string(i + 1), "") + "]}";
+  const std::string name(120000, 'k'), unrolled = nest(10, "(?:", "(?=a)a", "){32}");
+  return {
+      text("^(?=a)" + nest(60, "(", "a", ")+") + "b"),
+      text("^" + nest(60, "(", "a", "|b)") + "c$", R"("maxLength":20,)"),
+      text("^" + letters),
+      text("^(?=.)(a|b)*a(a|b){20}$"),
+      text("^(?=.)(a?){500}a{500}$"),
+      text("^" + nest(60, "(?!.*", "a", "x)")),
+      avoided("^" + unrolled + "$a"),
+      avoided("^" + nest(60, "(", "b?", "a?){0,9}") + "$"),
+      avoided("[" + apart + "]{3}"),
+      schema(R"({"type":"string","pattern":"a","not":{"enum":[)" + excepted + "]}}"),
+      schema(R"({"type":"object","patternProperties":{)" + members + "}}"),
+      schema(R"({"oneOf":[)" + lists + "]}"),
+      schema(R"({"$defs":{")" + name + R"(":{"$anchor":"a","type":"null"}},"type":"array","prefixItems":[)" +
+             times(8000, R"({"$ref":"#a"})", ",") + "]}"),
+      schema(R"({"allOf":[{"prefixItems":[)" + times(20000, "true", ",") + R"(]},{"items":{"enum":[)" +
+             numbered(12000, "", "") + "]}}]}"),
+      schema(R"({"$ref":"x)" + name + R"("})"),
+      schema(R"({"type":"object","properties":{")" + name + R"(":{"$ref":"x"}}})"),
+  };
+}
+
 double resident_mb() {
   std::ifstream file("/proc/self/statm");
   size_t pages = 0;
@@ -235,6 +278,8 @@ void expect_refused_or_ready_soon(const std::vector<GrammarSpec>& specs) {
 }
 
 TEST(HostileGrammar, IsRefusedOrReadySoon) { expect_refused_or_ready_soon(hostile_grammars()); }
+
+TEST(HostileGrammar, OfLanguagesIsRefusedOrReadySoon) { expect_refused_or_ready_soon(hostile_languages()); }
 
 TEST(HostileGrammar, OfCombinationsIsRefusedOrReadySoon) { expect_refused_or_ready_soon(hostile_combinations()); }
 
