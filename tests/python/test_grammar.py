@@ -97,6 +97,7 @@ SCHEMAS = [
     {"allOf": [{"prefixItems": [{"type": ["integer", "string"]}, {"type": "null"}]}, {"prefixItems": [{"type": ["integer", "boolean"]}], "items": {"type": ["null", "string"]}}], "type": "array", "minItems": 2},
     {"properties": {"é": True}, "patternProperties": {"^\\w$": {"type": "integer"}}, "required": ["é"], "type": "object", "additionalProperties": False},
     {"patternProperties": {"^\\w$": {"type": "integer"}}, "required": ["é"], "type": "object", "additionalProperties": {"type": ["integer", "string"]}},
+    {"type": "string", "pattern": "^(?=.*\\d)[a-z0-9]{40,}$", "maxLength": 100},
     {"type": "string", "$except": 5, "$avoid": ["("], "$fraction": "x"},
     {"$defs": {"p": {"$anchor": "positive", "type": "integer", "minimum": 1}}, "$ref": "#positive"},
     # several things said about one text

@@ -305,6 +305,10 @@ bool satisfies_all(const Schema& value, const Schema& schema, Ebnf& ebnf) {
       if (!text_satisfies(value.get<std::string>(), keyword, item.value(), ebnf)) return false;
       continue;
     }
+    if (keyword == "$fraction") {
+      if (type_allows("integer", value)) return false;
+      continue;
+    }
     const Limit* limit = find_limit(keyword);
     if (limit == nullptr || !item.value().is_number())
       fail(ErrorKind::Usage, "the schema has enum or const beside \"{}\"; leave that one out", keyword);

@@ -26,13 +26,19 @@ TextLanguages::Id language_of(const TextRules& rules, TextLanguages& languages) 
 
 std::optional<std::string> json_text_to_ebnf(TextLanguages& languages, TextLanguages::Id language, Lengths lengths,
                                              Ebnf& ebnf) {
+  const auto write = [&](Lengths counted) {
+    return language_to_ebnf(
+        languages, languages.both({language, length_language(counted, languages)}), kWritten,
+        [](const CharSet& set) { return json_character(set); }, ebnf);
+  };
   if (lengths.most > 0) {
     const auto states = static_cast<int64_t>(count_states(languages, language, kWritten));
-    lengths.most = std::min(lengths.most, std::max(lengths.least, kMostCountedStates / states));
+    const int64_t fewer = std::max(lengths.least, kMostCountedStates / states);
+    const std::optional<std::string> shorter =
+        fewer < lengths.most ? write({lengths.least, fewer}) : std::optional<std::string>();
+    if (shorter) return shorter;  // else all texts may be longer
   }
-  const TextLanguages::Id counted = languages.both({language, length_language(lengths, languages)});
-  return language_to_ebnf(
-      languages, counted, kWritten, [](const CharSet& set) { return json_character(set); }, ebnf);
+  return write(lengths);
 }
 
 std::optional<std::string> json_text_to_ebnf(const TextRules& rules, Ebnf& ebnf) {
