@@ -163,7 +163,7 @@ std::string bounded_multiples(__int128 least, __int128 most, int64_t multiple, E
 std::string any_multiple(int64_t multiple, const char* before, Ebnf& ebnf) {
   std::string zeros;
   for (; multiple % 10 == 0; multiple /= 10) zeros += '0';
-  const int64_t most = std::clamp<int64_t>(300 / multiple, 4, 15 - static_cast<int64_t>(zeros.size()));
+  const int64_t most = std::clamp<int64_t>(300 / multiple, 4, std::max<int64_t>(4, 15 - std::ssize(zeros)));
   std::vector<std::string> next(static_cast<size_t>(multiple)), names = next;  // by remainder; empty: a dead end
   const std::string end = zeros.empty() ? "\"\"" : fmt::format("\"{}\"", zeros);
   const auto digits = [&](int64_t remainder, int first) {

@@ -224,7 +224,7 @@ Schema merge_keyword(const std::string& keyword, const Schema& a, const Schema& 
     const double x = a.get<double>() * kParts, y = b.get<double>() * kParts;
     if (x >= 1 && y >= 1 && x < 1e8 && y < 1e8 && x == std::floor(x) && y == std::floor(y)) {
       const int64_t common = std::lcm(static_cast<int64_t>(x), static_cast<int64_t>(y));
-      return static_cast<double>(common) / kParts;
+      if (common <= int64_t{1} << 53) return static_cast<double>(common) / kParts;
     }
   }
   fail(ErrorKind::Usage, "the schema has two different \"{}\" for the same value, which cannot be combined", keyword);
