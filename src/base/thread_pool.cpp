@@ -1,8 +1,5 @@
 #include "base/thread_pool.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -94,8 +91,6 @@ bool ThreadPool::errand(std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
     errands_.push_back(std::move(task));
-    caller_ = ::gettid();
-    caller_core_ = ::sched_getcpu();
     has_errands_.store(true, std::memory_order_release);
   }
   calls_.fetch_add(1, std::memory_order_release);
@@ -111,38 +106,7 @@ void ThreadPool::run_errands() {
     has_errands_.store(false, std::memory_order_release);
   }
   for (const auto& errand : errands) errand();
-  trade_places();
   std::this_thread::yield();  // whoever waits for what was done and was given this core should run now, not in a region
-}
-
-// The system wakes a client where it ran last. On the caller's core it would stop the caller, for whom all wait, with
-// each piece it is sent; the worker is not missed. Both may run anywhere again afterwards.
-void ThreadPool::trade_places() {
-  constexpr auto kSeldom = std::chrono::milliseconds(250);  // many clients are everywhere
-  const int near = near_.exchange(-1, std::memory_order_relaxed);
-  if (near < 0) return;
-  int caller = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto now = std::chrono::steady_clock::now();
-    if (near != caller_core_ || now - traded_ < kSeldom) return;
-    caller = caller_;
-    traded_ = now;
-  }
-  const int here = ::sched_getcpu();
-  cpu_set_t own, callers;
-  if (here < 0 || here == near || ::sched_getaffinity(0, sizeof(own), &own) != 0) return;
-  if (::sched_getaffinity(caller, sizeof(callers), &callers) != 0) return;
-  const auto hold = [](int thread, int core) {
-    cpu_set_t only;
-    CPU_ZERO(&only);
-    CPU_SET(core, &only);
-    ::sched_setaffinity(thread, sizeof(only), &only);
-  };
-  hold(caller, here);  // waits until we have left
-  hold(0, near);
-  ::sched_setaffinity(caller, sizeof(callers), &callers);
-  ::sched_setaffinity(0, sizeof(own), &own);
 }
 
 // A worker may have looked for errands just before the last one came and still enter this region; but before it comes

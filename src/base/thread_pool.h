@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -37,9 +36,6 @@ class ThreadPool {
   // False: there is no worker but the caller. Errands come in order, must not throw and must not use the pool.
   bool errand(std::function<void()> task);
   void finish_errands();
-  // Says on which core those live who wait for what errands bring. Where that is the caller's, it and the worker that
-  // goes on errands trade places: all wait for the caller when its core is taken, and nobody for the worker.
-  void errands_near(int core) { near_.store(core, std::memory_order_relaxed); }
 
  private:
   static constexpr uint32_t kClosed = 1u << 31;
@@ -48,7 +44,6 @@ class ThreadPool {
   void close();
   void enter(int worker, uint32_t& last_region);
   void run_errands();
-  void trade_places();
   void work(int worker);
 
   struct alignas(64) Share {  // of one worker, in pieces
@@ -67,9 +62,6 @@ class ThreadPool {
   std::atomic<bool> stop_{false}, has_errands_{false};
   std::mutex mutex_;  // of what follows
   std::vector<std::function<void()>> errands_;
-  int caller_ = 0, caller_core_ = -1;  // the thread that sends on errands, and where it was last
-  std::chrono::steady_clock::time_point traded_{};
-  std::atomic<int> near_{-1};          // -1: not known
 };
 
 }  // namespace millrace

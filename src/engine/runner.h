@@ -86,7 +86,6 @@ class Runner {
   // Sends one of the computing threads on an errand (base/thread_pool.h) where every core computes. False: some other
   // thread may do it as well.
   bool errand(std::function<void()> task);
-  void errands_near(int core) { pool_->errands_near(core); }
   void finish_errands() { pool_->finish_errands(); }
 
   const Model& model() const { return *model_; }

@@ -41,8 +41,6 @@ class Service::Loop {
 
   bool errand(std::function<void()> task) { return runner_.errand(std::move(task)); }
 
-  void errands_near(int core) { runner_.errands_near(core); }
-
   RequestId submit(Request request, OnEmission on_emission) {
     const int32_t choices = request.choices;
     auto sequence = engine_.prepare(std::move(request));  // checks on the caller's thread
@@ -251,7 +249,6 @@ RequestId Service::submit(Request request, OnEmission on_emission) {
   return loop_->submit(std::move(request), std::move(on_emission));
 }
 void Service::cancel(RequestId id, int32_t choice) { loop_->cancel(id, choice); }
-void Service::errands_near(int core) { loop_->errands_near(core); }
 bool Service::errand(std::function<void()> task) { return loop_->errand(std::move(task)); }
 EngineStats Service::stats() const { return loop_->stats(); }
 bool Service::drain(std::chrono::milliseconds patience) { return loop_->drain(patience); }

@@ -141,18 +141,10 @@ void Generation::process() {
     try {
       for (auto& arrival : arrivals) take(arrival);
       if (!over_) sink_->on_pause();
-      look_for_reader();
     } catch (const std::exception& e) {  // out of memory, most likely: this call ends, the server goes on
       give_up({500, std::string("internal error: ") + e.what(), "", ""});
     }
   }
-}
-
-// Where the client runs on this machine its core matters, and it may move; asking costs a little.
-void Generation::look_for_reader() {
-  constexpr int kEvery = 8;
-  if (!call_->streaming() || ++written_ % kEvery != 0) return;
-  model_.service().errands_near(call_->exchange().reader_core());
 }
 
 void Generation::take(Arrival& arrival) {

@@ -73,7 +73,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void submit_next();
   void submit_some();
   void on_emission(size_t prompt, const Emission& emission);  // on the engine's thread
-  void look_for_reader();
   ApiProblem problem_of(const Error& error) const;  // with a prompt
   void process();                                             // of one thread at a time
   void take(Arrival& arrival);
@@ -95,7 +94,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::vector<Choice> all_;
   size_t submitted_ = 0, under_way_ = 0, open_choices_ = 0;
   bool over_ = false;
-  int written_ = 0;  // pieces of the stream
 
   std::mutex mutex_;  // of what follows
   std::vector<Arrival> arrivals_;

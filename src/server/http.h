@@ -30,14 +30,13 @@ struct HttpReply {
   HttpHeaders headers;
 };
 
-// The connection an exchange answers on. Its functions are called on the I/O thread only, but for the first three.
+// The connection an exchange answers on. Its functions are called on the I/O thread only, but for the first two.
 class HttpConnection {
  public:
   virtual ~HttpConnection() = default;
   virtual void post(std::function<void()> task) = 0;  // from any thread
   // Writes a piece of a stream without the I/O thread. False: it must be written through it.
   virtual bool write_now(std::string_view bytes) = 0;
-  virtual int reader_core() = 0;  // see HttpTransport
   virtual void answer(HttpReply reply) = 0;
   virtual void begin_stream(HttpReply head) = 0;
   virtual void write(std::string bytes) = 0;
@@ -60,8 +59,6 @@ class HttpExchange {
   void end_stream();
   // Runs it on the I/O thread: for little work whose result is written at once.
   void post(std::function<void()> task) { connection_->post(std::move(task)); }
-
-  int reader_core() { return connection_->reader_core(); }
 
   // Called once, on the I/O thread or at once, when the client leaves, or is too slow, before it has its answer.
   void on_gone(std::function<void()> callback);

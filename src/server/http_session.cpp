@@ -222,11 +222,6 @@ bool HttpSession::write_now(std::string_view bytes) {
   return true;
 }
 
-int HttpSession::reader_core() {
-  const std::lock_guard lock(lane_);
-  return lane_open_ ? transport_->reader_core() : -1;
-}
-
 // Of a piece that did not go by the lane as a whole.
 void HttpSession::take_rest(bool good, std::string_view rest) {
   {

@@ -47,7 +47,6 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
 
   void post(std::function<void()> task) override { transport_->post(std::move(task)); }
   bool write_now(std::string_view bytes) override;
-  int reader_core() override;
   void answer(HttpReply reply) override;
   void begin_stream(HttpReply head) override;
   void write(std::string bytes) override;

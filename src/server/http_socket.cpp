@@ -33,13 +33,6 @@ class PlainTransport final : public HttpTransport {
     return Written{errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR, 0};
   }
 
-  int reader_core() override {
-    int core = -1;
-    socklen_t size = sizeof(core);
-    const bool known = ::getsockopt(socket_.native_handle(), SOL_SOCKET, SO_INCOMING_CPU, &core, &size) == 0;
-    return known ? core : -1;
-  }
-
   void finish(Done done) override {
     BoostError error;
     socket_.shutdown(tcp::socket::shutdown_send, error);

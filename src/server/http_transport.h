@@ -25,9 +25,6 @@ class HttpTransport {
     size_t bytes = 0;
   };
   virtual std::optional<Written> write_now(std::string_view) { return std::nullopt; }
-  // The core on which the other side's last bytes arrived, where the system knows: that of the client, if it runs on
-  // this machine. From any thread, like write_now. -1: not known.
-  virtual int reader_core() { return -1; }
   virtual void finish(Done done) = 0;                 // says that nothing more will be written
   virtual void close() = 0;                           // at once; callbacks under way still come
   virtual void post(std::function<void()> task) = 0;  // from any thread

@@ -1,7 +1,6 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <chrono>
@@ -82,30 +81,6 @@ TEST(ThreadPool, RunsErrandsInOrderBetweenRegionsOfAllKinds) {
   pool.finish_errands();
   ASSERT_EQ(order.size(), 500u);
   EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
-}
-
-// Where the two run then is up to the system.
-TEST(ThreadPool, MayRunAnywhereAfterTradingPlaces) {
-  ThreadPool pool(2);
-  const auto allowed = [] {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
-    return set;
-  };
-  const cpu_set_t before = allowed();
-  for (int round = 0; round < 4; ++round) {
-    const int here = sched_getcpu();
-    ASSERT_TRUE(pool.errand([&] { pool.errands_near(here); }));
-    pool.finish_errands();
-    cpu_set_t workers;
-    ASSERT_TRUE(pool.errand([&] { workers = allowed(); }));
-    pool.finish_errands();
-    const cpu_set_t own = allowed();
-    EXPECT_TRUE(CPU_EQUAL(&workers, &before));
-    EXPECT_TRUE(CPU_EQUAL(&own, &before));
-    std::this_thread::sleep_for(std::chrono::milliseconds(260));  // it is done seldom
-  }
 }
 
 TEST(ThreadPool, RunsErrandsWhileItSleepsAndBeforeItEnds) {
