@@ -26,7 +26,7 @@ struct LoadOptions {
   int64_t context = 0;                        // positions per sequence; 0: the model's, or what memory allows
   bool past_training = false;                 // the context may be longer than the model's: for speed, not sense
   int64_t sequences = 1;                      // at once
-  int64_t rows = 0;                           // tokens in one step; 0: 512 on the CPU, 4096 on a GPU
+  int64_t rows = 0;                           // tokens in one step; 0: what this device needs to be busy
   int64_t logit_rows = 0;                     // rows with logits in one step; at least one per sequence
   // Positions that the KV cache holds over all sequences. 0: the context for each of them. kWhatFits: as much of that
   // as memory allows, but at least one context; sequences then wait for pages, or give way to others.
