@@ -81,6 +81,19 @@ __device__ __forceinline__ uint4 load_shared_input(const void* p) {
   return v;
 }
 
+// The same without a branch, for many of them at once; zeros where it is not live.
+__device__ __forceinline__ uint4 load_shared_input_if(const void* p, bool live) {
+  uint4 v;
+  asm volatile(
+      "{\n.reg .pred live;\nsetp.ne.b32 live, %5, 0;\n"
+      "mov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"
+      "@live ld.global.v4.u32 {%0,%1,%2,%3}, [%4];\n}"
+      : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)
+      : "l"(p), "r"(static_cast<int>(live))
+      : "memory");
+  return v;
+}
+
 __device__ __forceinline__ uint2 load_shared_input8(const void* p) {
   uint2 v;
   asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p) : "memory");

@@ -48,9 +48,7 @@ template <int kEach>
 struct NormWeights {
   float4 at[kEach > 0 ? kEach : 1];
 
-  __device__ __forceinline__ static int column(int e) {
-    return (e * kRowThreads + static_cast<int>(threadIdx.x)) * 4;
-  }
+  __device__ __forceinline__ static int column(int e) { return (e * kRowThreads + static_cast<int>(threadIdx.x)) * 4; }
   __device__ __forceinline__ explicit NormWeights(const RowsParams& p) {
 #pragma unroll
     for (int e = 0; e < kEach; ++e) {
@@ -65,12 +63,23 @@ __device__ __forceinline__ void place_x(const RowsParams& p, T* to, int padded, 
   __shared__ float parts[kRowWarps];
   const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll 1
-  for (int i = p.work.k + thread * 8; i < padded; i += kRowThreads * 8) *reinterpret_cast<uint4*>(to + i) = {0, 0, 0, 0};
+  for (int i = p.work.k + thread * 8; i < padded; i += kRowThreads * 8)
+    *reinterpret_cast<uint4*>(to + i) = {0, 0, 0, 0};
   if constexpr (kEach == 0) {
     wait_for_previous_kernel();
-#pragma unroll 2
-    for (int i = thread * 8; i < p.work.k; i += kRowThreads * 8) {
-      *reinterpret_cast<uint4*>(to + i) = load_shared_input(static_cast<const T*>(p.x) + i);
+    constexpr int kAtOnce = 8;  // one way through the memory for all of them
+#pragma unroll 1
+    for (int first = thread * 8; first < p.work.k; first += kAtOnce * kRowThreads * 8) {
+      uint4 x[kAtOnce];
+      const auto column = [&](int e) { return first + e * kRowThreads * 8; };
+#pragma unroll
+      for (int e = 0; e < kAtOnce; ++e) {
+        x[e] = load_shared_input_if(static_cast<const T*>(p.x) + column(e), column(e) < p.work.k);
+      }
+#pragma unroll
+      for (int e = 0; e < kAtOnce; ++e) {
+        if (column(e) < p.work.k) *reinterpret_cast<uint4*>(to + column(e)) = x[e];
+      }
     }
   } else {
     float4 x[kEach];
@@ -105,8 +114,8 @@ __device__ __forceinline__ void place_x(const RowsParams& p, T* to, int padded, 
   __syncthreads();
 }
 
-// What a warp multiplies next: the first chunk of all is in its registers, the second waits in shared memory where there
-// is room, the others come to the registers again, each asked for as the one before leaves them.
+// What a warp multiplies next: the first chunk of all is in its registers, the second waits in shared memory where
+// there is room, the others come to the registers again, each asked for as the one before leaves them.
 template <class T, bool kTail>
 struct RowChunks {
   RowStream<T, kTail> stream;
@@ -207,7 +216,7 @@ __device__ __forceinline__ int chunk_place() {
 
 template <class T, int kNormEach, bool kTail>
 __global__ void __launch_bounds__(kRowThreads, kRowBlocks) gemv_rows(const __grid_constant__ RowsParams p) {
-  extern __shared__ __align__(16) uint8_t shared[];
+  extern __shared__ __align__(128) uint8_t shared[];
   T* x = reinterpret_cast<T*>(shared);
   p.stamps.start();
   const NormWeights<kNormEach> norm(p);
@@ -252,8 +261,8 @@ bool holds_chunks(const CudaLinearProblem& p, const CudaLimits& limits) {
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int grid = row_grid(p, limits), warps = kRowBlocks * limits.sms * kRowWarps;
   const RowWork work = row_work(p, nullptr, grid);
-  const double uneven = static_cast<double>(most_chunks(work, grid) * warps) /
-                        (static_cast<double>(work.items) * work.item_chunks());
+  const double uneven =
+      static_cast<double>(most_chunks(work, grid) * warps) / (static_cast<double>(work.items) * work.item_chunks());
   return stream_us(p, limits, ceil_div(work.items, kRowWarps), kRowBlocks, 2.0) *
          std::clamp(0.7 + 0.3 * uneven, 1.0, 1.5);
 }
