@@ -275,10 +275,10 @@ struct HeldUnit {
 
   template <class Ring>
   __device__ __forceinline__ void take(Ring& ring, int lane, bool lets_next = false) {
-    if (kAhead && lets_next && ring.has_asked_for_all()) let_next_kernel_start();
     const uint8_t* from = ring.wait();
     unit.load_bits(from, lane);
     scales.load(from, lane);
+    if (kAhead && lets_next && ring.has_asked_for_all()) let_next_kernel_start();
     ring.refill();
   }
 };
