@@ -1,7 +1,5 @@
 #include "cache/kv_cache.h"
 
-#include <cstring>
-
 #include "tensor/populate.h"
 
 namespace millrace {
@@ -23,7 +21,10 @@ size_t total_bytes(const std::vector<KvShape>& layers, const KvOptions& options)
 }  // namespace
 
 KvCache::KvCache(std::vector<KvShape> layers, const KvOptions& options, Memory& memory)
-    : options_(options), blocks_(blocks_for(options)), arena_("the KV cache", total_bytes(layers, options), memory) {
+    : options_(options),
+      blocks_(blocks_for(options)),
+      memory_(memory),
+      arena_("the KV cache", total_bytes(layers, options), memory) {
   for (const auto& shape : layers) {
     KvLayer layer{options.dtype, shape.kv_heads, shape.head_dim, options.block_size};
     layer.keys = arena_.take(half_layer_bytes(shape, options));
@@ -40,7 +41,7 @@ void KvCache::copy_page(int32_t from, int32_t to) {
   for (const auto& layer : layers_) {
     const size_t bytes = layer.offset(1, 0, 0);
     for (std::byte* half : {layer.keys, layer.values})
-      std::memcpy(half + layer.offset(to, 0, 0), half + layer.offset(from, 0, 0), bytes);
+      memory_.copy(half + layer.offset(to, 0, 0), half + layer.offset(from, 0, 0), bytes);
   }
 }
 

@@ -39,6 +39,7 @@ class KvCache {
  private:
   KvOptions options_;
   BlockPool blocks_;
+  Memory& memory_;
   Arena arena_;
   std::vector<KvLayer> layers_;
 };

@@ -386,8 +386,8 @@ void Ops::rope_write(const RopeWriteOp::Args& a) {
   dispatch(kv_write_, {a.kv.dtype, a.kv.kv_heads, a.kv.head_dim, rows}, {a.k, a.v, a.kv, a.sequences, a.tables});
 }
 
-void Ops::embed(const WeightView& table, std::span<const int32_t> ids, Matrix out, float scale, bool accumulate) {
-  dispatch(embedding_, {table.dtype, bucket(out.rows), table.cols}, {table, ids, scale, accumulate, out});
+void Ops::embed(const EmbeddingOp::Args& a) {
+  dispatch(embedding_, {a.table.dtype, bucket(a.out.rows), a.table.cols}, a);
 }
 
 void Ops::norm(const NormOp::Args& a) { dispatch(norm_, {a.kind, bucket(a.x.rows), a.x.cols, a.groups}, a); }
@@ -418,7 +418,7 @@ void Ops::gather(Matrix x, std::span<const int32_t> rows, Matrix out) {
   elementwise({Elementwise::Gather, x, {}, out, 1, rows});
 }
 
-void Ops::argmax(Matrix logits, int32_t* ids) { dispatch(argmax_, {bucket(logits.rows), logits.cols}, {logits, ids}); }
+void Ops::argmax(const ArgmaxOp::Args& a) { dispatch(argmax_, {bucket(a.logits.rows), a.logits.cols}, a); }
 
 void Ops::sample(const SampleOp::Args& a) { dispatch(sample_, {bucket(a.logits.rows), a.logits.cols}, a); }
 

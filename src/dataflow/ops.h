@@ -52,8 +52,7 @@ class Ops {
   int64_t padded_rows(int64_t rows) const;  // that buffers must have for a batch of so many
   size_t workspace_bytes() const { return workspace_needed_ + attention_workspace_needed_ + squares_needed_; }
 
-  void embed(const WeightView& table, std::span<const int32_t> ids, Matrix out, float scale = 1,
-             bool accumulate = false);
+  void embed(const EmbeddingOp::Args& args);
   void linear(Matrix x, const Linear& weights, Matrix y, bool accumulate = false);
   // Adds to y, whose norm `next` is taken by a linear layer right after this one: two kernels may share it.
   struct NextNorm {
@@ -74,7 +73,7 @@ class Ops {
   void scale(Matrix x, float factor);
   void softcap(Matrix x, float cap);
   void gather(Matrix x, std::span<const int32_t> rows, Matrix out);
-  void argmax(Matrix logits, int32_t* ids);
+  void argmax(const ArgmaxOp::Args& args);
   void sample(const SampleOp::Args& args);
   void score_range(const ScoreRangeOp::Args& args);
 

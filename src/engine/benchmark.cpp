@@ -50,16 +50,23 @@ class Streams {
     }
   }
 
+  // As the engine does: where steps run ahead, each is started while the one before runs, with the tokens it chooses.
   void generate(int32_t past, int32_t count) {
+    const bool ahead = runner_.runs_ahead() && !runner_.ops().watched();
     for (int32_t i = 0; i < count; ++i) {
       step_.clear();
-      for (auto& table : tables_)
-        step_.add(slice(past + i, 1), past + i, past + i + 1, table.pages(), StepBatch::Logits::Last);
+      for (size_t row = 0; row < tables_.size(); ++row) {
+        const int32_t token = ahead && i > 0 ? ~static_cast<int32_t>(row) : tokens_[static_cast<size_t>(past + i)];
+        step_.add({&token, 1}, past + i, past + i + 1, tables_[row].pages(), StepBatch::Logits::Last);
+      }
       ask_for_draws();
-      runner_.run(step_.batch());
+      runner_.start(step_.batch());
+      if (!ahead || i > 0) runner_.finish();
       if (test_.draw && !runner_.draws().usable()) draw_on_host();
-      throw_if_interrupted();
+      if (interrupted()) break;
     }
+    if (ahead && count > 0) runner_.finish();
+    throw_if_interrupted();
   }
 
   void run() {

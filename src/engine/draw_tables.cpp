@@ -20,11 +20,11 @@ std::byte* as_bytes(T* data) {
 
 size_t DrawTables::bytes(int64_t logit_rows) { return row_bytes_of(logit_rows) + kChangeBytes; }
 
-DrawTables::DrawTables(Device& device, int64_t logit_rows, int64_t vocab, const KernelSet& kernels) : device_(device) {
+DrawTables::DrawTables(Device& device, bool on_device, int64_t logit_rows, int64_t vocab, const KernelSet& kernels)
+    : device_(device) {
   const SampleOp::Problem problem{logit_rows, vocab};
-  usable_ = !device.is_host() && std::any_of(kernels.sample.begin(), kernels.sample.end(), [&](const auto* kernel) {
-    return kernel->can_run(problem, device.hardware());
-  });
+  usable_ = on_device && std::any_of(kernels.sample.begin(), kernels.sample.end(),
+                                     [&](const auto* kernel) { return kernel->can_run(problem, device.hardware()); });
   if (!usable_) return;
   const auto take = [&](Memory& memory, DrawRow*& rows, LogitChange*& changes) {
     auto arena = std::make_unique<Arena>("draws", bytes(logit_rows), memory);
@@ -32,34 +32,37 @@ DrawTables::DrawTables(Device& device, int64_t logit_rows, int64_t vocab, const 
     changes = reinterpret_cast<LogitChange*>(arena->take(kChangeBytes));
     return arena;
   };
-  host_ = take(device.staging(), rows_, changes_);
   placed_ = take(device.memory(), placed_rows_, placed_changes_);
-  std::fill_n(rows_, logit_rows, DrawRow());
+  for (Slot& slot : slots_) {
+    slot.arena = take(device.staging(), slot.rows, slot.changes);
+    std::fill_n(slot.rows, logit_rows, DrawRow());
+  }
 }
 
 void DrawTables::clear() {
-  std::fill_n(rows_, used_rows_, DrawRow());
-  used_rows_ = used_changes_ = 0;
+  std::fill_n(host_->rows, host_->used_rows, DrawRow());
+  host_->used_rows = host_->used_changes = 0;
 }
 
-bool DrawTables::set(int64_t row, const Sampler& sampler) {
-  const std::span room(changes_ + used_changes_, static_cast<size_t>(kMostChanges - used_changes_));
-  const auto described = sampler.describe(room);
+bool DrawTables::set(int64_t row, const Sampler& sampler, int later) {
+  Slot& slot = *host_;
+  const std::span room(slot.changes + slot.used_changes, static_cast<size_t>(kMostChanges - slot.used_changes));
+  const auto described = sampler.describe(room, later);
   if (!described) return false;
-  rows_[row] = *described;
-  for (int32_t* at : {&rows_[row].repeated, &rows_[row].counted, &rows_[row].biased, &rows_[row].end})
-    *at += used_changes_;
-  used_changes_ = rows_[row].end;
-  used_rows_ = std::max(used_rows_, row + 1);
+  DrawRow& to = slot.rows[row];
+  to = *described;
+  for (int32_t* at : {&to.repeated, &to.counted, &to.biased, &to.end}) *at += slot.used_changes;
+  slot.used_changes = to.end;
+  slot.used_rows = std::max(slot.used_rows, row + 1);
   return true;
 }
 
 void DrawTables::send(int64_t rows) {
   if (!any()) return;
-  device_.enqueue_write(as_bytes(placed_rows_), as_bytes(rows_), static_cast<size_t>(rows) * sizeof(DrawRow));
-  if (used_changes_ > 0)
-    device_.enqueue_write(as_bytes(placed_changes_), as_bytes(changes_),
-                          static_cast<size_t>(used_changes_) * sizeof(LogitChange));
+  device_.enqueue_write(as_bytes(placed_rows_), as_bytes(host_->rows), static_cast<size_t>(rows) * sizeof(DrawRow));
+  if (host_->used_changes > 0)
+    device_.enqueue_write(as_bytes(placed_changes_), as_bytes(host_->changes),
+                          static_cast<size_t>(host_->used_changes) * sizeof(LogitChange));
 }
 
 }  // namespace millrace

@@ -46,8 +46,15 @@ Engine::Engine(Runner& runner, const EngineOptions& options)
                  pacer_),
       batch_(runner.options().rows, runner.options().sequences, runner.options().logit_rows),
       forked_(static_cast<size_t>(runner.model().config().vocab)) {
-  on_host_.reserve(static_cast<size_t>(runner.options().logit_rows));
+  for (Step* step : {&step_, &ahead_}) {
+    step->plan.parts.reserve(static_cast<size_t>(runner.options().sequences));
+    step->on_host.reserve(static_cast<size_t>(runner.options().logit_rows));
+  }
   drawing_.reserve(static_cast<size_t>(runner.options().sequences));
+}
+
+Engine::~Engine() {
+  if (ahead_.started) runner_.abandon();
 }
 
 void Engine::check(const Request& r) const {
@@ -98,69 +105,147 @@ RequestId Engine::submit(std::unique_ptr<Sequence> prepared) {
   return id;
 }
 
-void Engine::cancel(RequestId id, int32_t choice) { scheduler_.cancel(id, choice); }
+void Engine::cancel(RequestId id, int32_t choice) {
+  for (auto& part : ahead_.plan.parts) {  // there nobody computes a prompt for others: who is meant, ends
+    const Sequence* s = part.sequence;
+    if (s != nullptr && s->id() == id && (choice < 0 || s->choice() == choice)) part.sequence = nullptr;
+  }
+  scheduler_.cancel(id, choice);
+}
 
 bool Engine::step(FunctionRef<void(const Emission&)> emit, FunctionRef<void()> meanwhile) {
-  scheduler_.admit(now());
-  const auto parts = scheduler_.compose(batch_);
-  if (parts.empty()) {
+  if (!compose()) {
     MR_ASSERT(scheduler_.idle());  // with nobody running there are pages for anybody
     meanwhile();
     return !scheduler_.idle();
   }
-  const double begin = now();
-  for (const auto& part : parts) {
-    Group& group = part.sequence->group();
-    if (group.first_step < 0) group.first_step = begin;
+  const auto tokens = compute(meanwhile);
+  const bool copy = std::any_of(step_.on_host.begin(), step_.on_host.end(), [](uint8_t row) { return row != 0; });
+  const Matrix logits = copy ? runner_.logits(step_.on_host) : Matrix();
+  draw(logits);
+  count_step();
+  collect(logits, tokens, emit);
+  for (auto& part : ahead_.plan.parts) {
+    if (part.sequence != nullptr && part.sequence->finished()) part.sequence = nullptr;
   }
-  ask_for_draws(parts);
-  const auto tokens = runner_.run(batch_.batch(), [&] {
-    for (const auto& part : parts) {
-      if (part.rows == static_cast<int32_t>(part.sequence->pending().size())) part.sequence->prepare_mask();
+  scheduler_.retire();
+  drop_ahead();
+  return !scheduler_.idle();
+}
+
+bool Engine::compose() {
+  drop_ahead();
+  std::swap(step_, ahead_);
+  ahead_.started = false;
+  ahead_.plan.parts.clear();
+  if (step_.started) return true;
+  scheduler_.admit(now());
+  scheduler_.compose(step_.plan, batch_);
+  if (step_.plan.parts.empty()) return false;
+  step_.rows = batch_.rows();
+  step_.begin = now();
+  for (const auto& part : step_.plan.parts) {
+    Group& group = part.sequence->group();
+    if (group.first_step < 0) group.first_step = step_.begin;
+  }
+  ask_for_draws(step_);
+  return true;
+}
+
+void Engine::drop_ahead() {
+  const auto ended = [](const Scheduler::Part& part) { return part.sequence == nullptr; };
+  if (!ahead_.started || !std::all_of(ahead_.plan.parts.begin(), ahead_.plan.parts.end(), ended)) return;
+  ahead_.started = false;
+  runner_.finish();
+}
+
+std::span<const int32_t> Engine::compute(FunctionRef<void()> meanwhile) {
+  const auto beside = [&] {
+    for (const auto& part : step_.plan.parts) {
+      Sequence* s = part.sequence;
+      if (s != nullptr && part.rows == static_cast<int32_t>(s->pending().size())) s->prepare_mask();
     }
     meanwhile();
     scheduler_.admit(now());
-  });
-  const bool copy = std::any_of(on_host_.begin(), on_host_.end(), [](uint8_t row) { return row != 0; });
-  const Matrix logits = copy ? runner_.logits(on_host_) : Matrix();
-  draw(parts, logits);
-  collect(parts, logits, tokens, emit);
-  scheduler_.retire();
-  const double seconds = now() - begin;
-  pacer_.record(scheduler_.decodes(), scheduler_.chunk(), scheduler_.chunk_past(), seconds * 1e6);
+  };
+  try {
+    if (!runner_.runs_ahead()) return runner_.run(batch_.batch(), beside);
+    if (!step_.started) runner_.start(batch_.batch());
+    beside();
+    start_ahead();
+    return runner_.finish();
+  } catch (...) {
+    runner_.abandon();
+    ahead_.started = false;
+    throw;
+  }
+}
+
+// The next step, where all that is unknown of it are tokens that the device chooses itself.
+void Engine::start_ahead() {
+  const bool all_chosen = std::all_of(step_.on_host.begin(), step_.on_host.end(), [](uint8_t row) { return row == 0; });
+  if (!all_chosen || !scheduler_.compose_ahead(step_.plan, ahead_.plan, batch_) || !draws_ahead(ahead_)) {
+    ahead_.plan.parts.clear();
+    return;
+  }
+  ahead_.on_host.assign(ahead_.plan.parts.size(), 0);
+  ahead_.rows = batch_.rows();
+  runner_.start(batch_.batch());
+  ahead_.started = true;
+}
+
+// Whether the device can choose for all of them before it is known what they chose last.
+bool Engine::draws_ahead(const Step& step) {
+  DrawTables& draws = runner_.draws();
+  const auto& parts = step.plan.parts;
+  for (size_t row = 0; row < parts.size(); ++row) {
+    const Sequence& s = *parts[row].sequence;
+    if (s.wants_likeliest() || draws.set(static_cast<int64_t>(row), s.sampler(), 1)) continue;
+    draws.clear();
+    return false;
+  }
+  return true;
+}
+
+void Engine::count_step() {
+  const double end = now(), seconds = end - step_.begin;
+  ahead_.begin = end;
+  pacer_.record(step_.plan.decodes, step_.plan.chunk, step_.plan.chunk_past, seconds * 1e6);
   ++totals_.steps;
+  totals_.steps_ahead += step_.started ? 1 : 0;
   totals_.busy_seconds += seconds;
   totals_.step_ms += (seconds * 1e3 - totals_.step_ms) * (totals_.steps == 1 ? 1 : 0.1);
-  totals_.step_rows = batch_.rows();
-  return !scheduler_.idle();
+  totals_.step_rows = step_.rows;
 }
 
 // A GPU draws tokens itself; logits are copied only for those who need them: masks, log-probabilities, scores, several
 // choices that begin at once.
-void Engine::ask_for_draws(std::span<const Scheduler::Part> parts) {
+void Engine::ask_for_draws(Step& step) {
   DrawTables& draws = runner_.draws();
-  on_host_.clear();
-  for (const auto& part : parts) {
+  step.on_host.clear();
+  for (const auto& part : step.plan.parts) {
     const Sequence& s = *part.sequence;
     const bool completes = part.rows == static_cast<int32_t>(s.pending().size());
     for (int32_t row = part.logits.begin; row < part.logits.end; ++row) {
-      const bool draws_here = draws.usable() && completes && row == part.rows - 1 && s.needs_token_only() &&
-                              (s.wants_likeliest() || draws.set(static_cast<int64_t>(on_host_.size()), s.sampler()));
-      on_host_.push_back(draws_here ? 0 : 1);
+      const bool draws_here =
+          draws.usable() && completes && row == part.rows - 1 && s.needs_token_only() &&
+          (s.wants_likeliest() || draws.set(static_cast<int64_t>(step.on_host.size()), s.sampler()));
+      step.on_host.push_back(draws_here ? 0 : 1);
     }
   }
 }
 
 // Those that several choices draw from come later: their logits are needed more than once.
-void Engine::draw(std::span<const Scheduler::Part> parts, Matrix logits) {
+void Engine::draw(Matrix logits) {
   drawing_.clear();
   int64_t end = 0;
-  for (const auto& part : parts) {
+  for (const auto& part : step_.plan.parts) {
     end += part.logits.end - part.logits.begin;
+    if (part.sequence == nullptr) continue;  // its end came while the step ran
     Sequence& s = *part.sequence;
     const bool completes = part.rows == static_cast<int32_t>(s.pending().size());
     const bool draws = completes && s.request().kind == RequestKind::Generate && s.group().unborn.empty();
-    if (!draws || on_host_[static_cast<size_t>(end - 1)] == 0) continue;
+    if (!draws || step_.on_host[static_cast<size_t>(end - 1)] == 0) continue;
     drawing_.push_back({&s, {logits.row<float>(end - 1), static_cast<size_t>(logits.cols)}});
   }
   ThreadPool* helpers = runner_.helpers();
@@ -172,17 +257,20 @@ void Engine::draw(std::span<const Scheduler::Part> parts, Matrix logits) {
   helpers->parallel_for(std::ssize(drawing_), 1, draw_all);
 }
 
-void Engine::collect(std::span<const Scheduler::Part> parts, Matrix logits, std::span<const int32_t> tokens,
-                     FunctionRef<void(const Emission&)> emit) {
+void Engine::collect(Matrix logits, std::span<const int32_t> tokens, FunctionRef<void(const Emission&)> emit) {
   const Matrix hidden = runner_.hidden();
   int64_t logit_row = 0, hidden_row = 0;
-  for (const auto& part : parts) {
+  for (const auto& part : step_.plan.parts) {
+    if (part.sequence == nullptr) {
+      logit_row += part.logits.size();
+      continue;
+    }
     Sequence& s = *part.sequence;
     const bool completes = part.rows == static_cast<int32_t>(s.pending().size());
     std::span<float> drawn;
     const int32_t* token = nullptr;
     for (int32_t row = part.logits.begin; row < part.logits.end; ++row, ++logit_row) {
-      if (on_host_[static_cast<size_t>(logit_row)] == 0) {
+      if (step_.on_host[static_cast<size_t>(logit_row)] == 0) {
         token = &tokens[static_cast<size_t>(logit_row)];
         continue;
       }

@@ -27,6 +27,7 @@ struct EngineOptions {
 class Engine {
  public:
   explicit Engine(Runner& runner, const EngineOptions& options = {});
+  ~Engine();
 
   // Queues a request. Throws Usage where it could never run: no prompt, a token out of range, more than the context
   // holds.
@@ -38,7 +39,8 @@ class Engine {
   std::unique_ptr<Sequence> prepare(Request request);
   RequestId submit(std::unique_ptr<Sequence> prepared);
 
-  // One forward pass; emits at most one token for each choice. False: nothing left to do.
+  // One forward pass; emits at most one token for each choice. False: nothing left to do. Where the device chooses
+  // tokens itself, the next pass is under way when the tokens of this one are emitted.
   bool step(FunctionRef<void(const Emission&)> emit) {
     return step(emit, [] {});
   }
@@ -56,12 +58,24 @@ class Engine {
  private:
   double now() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   void check(const Request& request) const;
-  void ask_for_draws(std::span<const Scheduler::Part> parts);
+  struct Step {
+    Scheduler::Plan plan;
+    std::vector<uint8_t> on_host;  // by row of logits: whether its token is drawn there
+    int64_t rows = 0;
+    double begin = 0;      // of its own time on the device
+    bool started = false;  // before its turn
+  };
+  bool compose();  // the step that is next, unless it was started ahead; false: there is none
+  void ask_for_draws(Step& step);
+  std::span<const int32_t> compute(FunctionRef<void()> meanwhile);
+  void start_ahead();
+  bool draws_ahead(const Step& step);
+  void drop_ahead();  // of those it was started for, nobody is left
   // Rows of logits are there for those whose tokens the device did not choose.
-  void collect(std::span<const Scheduler::Part> parts, Matrix logits, std::span<const int32_t> tokens,
-               FunctionRef<void(const Emission&)> emit);
+  void collect(Matrix logits, std::span<const int32_t> tokens, FunctionRef<void(const Emission&)> emit);
   // Draws the next tokens of all that draw here, on all threads.
-  void draw(std::span<const Scheduler::Part> parts, Matrix logits);
+  void draw(Matrix logits);
+  void count_step();
   void complete_prompt(Sequence& sequence, std::span<float> logits, FunctionRef<void(const Emission&)> emit);
   void emit_with_times(Emission emission, Sequence& sequence, FunctionRef<void(const Emission&)> emit);
 
@@ -71,7 +85,7 @@ class Engine {
   StepPacer pacer_;
   Scheduler scheduler_;
   StepBatch batch_;
-  std::vector<uint8_t> on_host_;  // by row of logits: whether its token is drawn there
+  Step step_, ahead_;  // the one whose turn it is, and the next one, where it was started
   struct Drawing {
     Sequence* sequence;
     std::span<float> logits;

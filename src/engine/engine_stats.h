@@ -33,6 +33,7 @@ struct EngineStats {
 
   // Since the start.
   uint64_t steps = 0;
+  uint64_t steps_ahead = 0;  // of those: started while the one before them ran
   uint64_t requests = 0;
   uint64_t prompt_tokens = 0;  // of admitted prompts
   uint64_t cached_tokens = 0;  // of those: not computed, found in the prefix tree

@@ -26,7 +26,7 @@ struct LoadOptions {
   int64_t context = 0;                        // positions per sequence; 0: the model's, or what memory allows
   bool past_training = false;                 // the context may be longer than the model's: for speed, not sense
   int64_t sequences = 1;                      // at once
-  int64_t rows = 0;                           // tokens in one step; 0: 512 on the CPU, 4096 on a GPU
+  int64_t rows = 0;                           // tokens in one step; 0: what this device needs to be busy
   int64_t logit_rows = 0;                     // rows with logits in one step; at least one per sequence
   // Positions that the KV cache holds over all sequences. 0: the context for each of them. kWhatFits: as much of that
   // as memory allows, but at least one context; sequences then wait for pages, or give way to others.
@@ -39,6 +39,7 @@ struct LoadOptions {
   bool populate_kv = false;
   bool batch_invariant = false;  // a row's results do not depend on what else is in the step: slower
   bool measure = false;          // the machine's ceilings, if they are not known yet
+  bool device_draws = false;     // as a GPU does always: tokens are chosen beside the logits, and steps run ahead
 };
 
 class Runner {
@@ -68,9 +69,17 @@ class Runner {
     return run(batch, [] {});
   }
   std::span<const int32_t> run(const Batch& batch, FunctionRef<void()> meanwhile);
+
+  // The same in halves, where steps run ahead: start() places the batch, which may change then, and enqueues the step;
+  // finish() waits for the one started first. The second may begin with tokens that the first one chooses (Batch).
+  bool runs_ahead() const { return draws_->usable(); }
+  void start(const Batch& batch);
+  std::span<const int32_t> finish();
+  void abandon() noexcept;  // after an error: nothing is under way any more
+
   Matrix logits();
   Matrix logits(std::span<const uint8_t> wanted) { return results_->logits(wanted); }
-  DrawTables& draws() { return *draws_; }  // of the next step, where usable
+  DrawTables& draws();  // of the next step, where usable
 
   // For calibration: from now on every step notes what the scores of its heads reach, and is never recorded.
   void observe_scores(bool observe);
@@ -102,6 +111,7 @@ class Runner {
   struct RecordedStep {
     int64_t rows = 0, pages = 0;
     bool draws = false;
+    int slot = 0;
     std::unique_ptr<Recording> recording;
   };
 
@@ -111,8 +121,14 @@ class Runner {
   void plan_memory();
   Activations::Sizes activation_sizes() const;
   BatchTables::Sizes table_sizes() const;
-  void compute(const PlacedBatch& batch);
-  void replay_or_record(const PlacedBatch& batch, int64_t pages);
+  // A step that was started: which of the slots for what the host gives and gets is its own.
+  struct Started {
+    int slot = 0;
+    int64_t rows = 0;  // of tokens
+  };
+  int next_slot() const { return started_.empty() ? 0 : 1 - started_.back().slot; }
+  void compute(const PlacedBatch& batch, int slot);
+  void replay_or_record(const PlacedBatch& batch, int64_t pages, int slot);
 
   std::shared_ptr<const WeightSource> source_;
   LoadOptions options_;
@@ -132,6 +148,7 @@ class Runner {
   std::unique_ptr<Arena> scores_, observed_;  // phi where the kernels run, and what is observed
   ScoreKnowledge knowledge_;
   std::vector<RecordedStep> recorded_;       // the one used last is first
+  std::vector<Started> started_;             // in their order; at most Device::kStepsAtOnce
   std::pair<int64_t, int64_t> hidden_rows_;  // first and count of the last step's
 };
 

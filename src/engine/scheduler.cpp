@@ -14,7 +14,6 @@ constexpr int32_t kShortPrompt = 1024;  // tokens to be computed
 
 Scheduler::Scheduler(KvCache& kv, const SchedulerLimits& limits, StepPacer& pacer)
     : kv_(kv), tree_(kv.blocks(), kv.options().block_size), limits_(limits), pacer_(pacer) {
-  parts_.reserve(static_cast<size_t>(limits.sequences));
   running_.reserve(static_cast<size_t>(limits.sequences));
   prompts_.reserve(static_cast<size_t>(limits.sequences));
 }
@@ -213,33 +212,55 @@ void Scheduler::make_room_for_decodes() {
   }
 }
 
-std::span<const Scheduler::Part> Scheduler::compose(StepBatch& batch) {
+void Scheduler::compose(Plan& plan, StepBatch& batch) {
   batch.clear();
-  parts_.clear();
+  plan.parts.clear();
   prompts_.clear();
-  decodes_ = {};
-  chunk_ = chunk_past_ = 0;
+  plan.decodes = {};
+  plan.chunk_past = 0;
   logit_room_ = limits_.logit_rows;
   make_room_for_decodes();
   for (auto& s : running_) {
     if (!s->decoding()) continue;
-    ++decodes_.rows;
-    decodes_.positions += s->length();
-    add_part(batch, *s, 1);
+    ++plan.decodes.rows;
+    plan.decodes.positions += s->length();
+    add_part(plan, batch, *s, 1);
   }
-  share_chunk(limits_.rows - decodes_.rows);
+  share_chunk(plan.decodes, limits_.rows - plan.decodes.rows);
   for (const Share& share : prompts_) {
     if (share.rows == 0) continue;
-    chunk_past_ = std::max<int64_t>(chunk_past_, share.sequence->computed());
-    add_part(batch, *share.sequence, share.rows);
+    plan.chunk_past = std::max<int64_t>(plan.chunk_past, share.sequence->computed());
+    add_part(plan, batch, *share.sequence, share.rows);
   }
-  chunk_ = batch.rows() - decodes_.rows;
-  return parts_;
+  plan.chunk = batch.rows() - plan.decodes.rows;
+}
+
+bool Scheduler::compose_ahead(const Plan& now, Plan& next, StepBatch& batch) {
+  const auto alive =
+      std::count_if(now.parts.begin(), now.parts.end(), [](const Part& p) { return p.sequence != nullptr; });
+  if (now.chunk > 0 || alive != std::ssize(running_)) return false;
+  batch.clear();
+  next.parts.clear();
+  next.decodes = {};
+  next.chunk = next.chunk_past = 0;
+  for (size_t row = 0; row < now.parts.size(); ++row) {
+    Sequence* s = now.parts[row].sequence;
+    if (s == nullptr || s->length() + 1 >= s->longest()) continue;
+    const int32_t length = s->length() + 1;
+    const bool grows_long = limits_.long_from > 0 && !s->is_long() && length > limits_.long_from;
+    if (grows_long || !take_pages(*s, length, 0)) return false;
+    ++next.decodes.rows;
+    next.decodes.positions += length;
+    const int32_t unknown = ~static_cast<int32_t>(row);
+    batch.add({&unknown, 1}, length - 1, length, s->table().pages(), StepBatch::Logits::Last);
+    next.parts.push_back({s, 1, {0, 1}, {}});
+  }
+  return !next.parts.empty();
 }
 
 // Half of the chunk goes to the prompt that was admitted first, the rest to those with the least to do: short prompts
 // do not wait for a long one, and it still comes to its end. What only short ones may cost the streams, only they get.
-void Scheduler::share_chunk(int64_t room) {
+void Scheduler::share_chunk(const Decodes& decodes, int64_t room) {
   int64_t past = 0;
   for (auto& s : running_) {
     if (s->decoding()) continue;
@@ -250,8 +271,8 @@ void Scheduler::share_chunk(int64_t room) {
   }
   if (prompts_.empty() || room <= 0) return;
   const bool any_short = std::any_of(prompts_.begin(), prompts_.end(), [](const Share& s) { return s.is_short; });
-  int64_t for_long = pacer_.chunk(decodes_, PromptLength::Long, past, room);
-  int64_t left = any_short ? pacer_.chunk(decodes_, PromptLength::Short, past, room) : for_long;
+  int64_t for_long = pacer_.chunk(decodes, PromptLength::Long, past, room);
+  int64_t left = any_short ? pacer_.chunk(decodes, PromptLength::Short, past, room) : for_long;
   const auto room_of = [&](const Share& share) { return share.is_short ? left : std::min(left, for_long); };
   const auto give = [&](Share& share, int64_t most) {
     const auto pending = static_cast<int64_t>(share.sequence->pending().size());
@@ -299,7 +320,7 @@ bool Scheduler::computed_by_another(const Sequence& s) const {
 }
 
 // As many of `rows` as there is room for the logits that they must give.
-void Scheduler::add_part(StepBatch& batch, Sequence& s, int32_t rows) {
+void Scheduler::add_part(Plan& plan, StepBatch& batch, Sequence& s, int32_t rows) {
   const auto chosen = [&](int32_t n) { return s.wanted_logits(n).size() + s.wanted_hidden(n).size(); };
   while (rows > 0 && chosen(rows) > logit_room_) rows -= chosen(rows) - static_cast<int32_t>(logit_room_);
   if (rows <= 0) return;
@@ -307,7 +328,7 @@ void Scheduler::add_part(StepBatch& batch, Sequence& s, int32_t rows) {
   logit_room_ -= chosen(rows);
   batch.add(s.pending().first(static_cast<size_t>(rows)), s.computed(), s.length(), s.table().pages(), part.logits,
             part.hidden);
-  parts_.push_back(part);
+  plan.parts.push_back(part);
 }
 
 Sequence* Scheduler::fork(Sequence& parent, int32_t choice) {

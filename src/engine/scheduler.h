@@ -37,13 +37,18 @@ class Scheduler {
     int32_t rows = 0;
     StepBatch::Rows logits, hidden;
   };
-  // Fills the batch of the next step: all streams first, then prompts in the room that the pacer leaves. Preempts where
-  // pages run out. Empty: nobody runs.
-  std::span<const Part> compose(StepBatch& batch);
-  // What the step's pace depends on.
-  const Decodes& decodes() const { return decodes_; }
-  int64_t chunk() const { return chunk_; }
-  int64_t chunk_past() const { return chunk_past_; }
+  struct Plan {
+    std::vector<Part> parts;
+    Decodes decodes;                    // what the step's pace depends on: these,
+    int64_t chunk = 0, chunk_past = 0;  // and the rows of prompts
+  };
+  // Plans the next step and fills its batch: all streams first, then prompts in the room that the pacer leaves.
+  // Preempts where pages run out. No parts: nobody runs.
+  void compose(Plan& plan, StepBatch& batch);
+  // The same while `now` is still computed: its streams go on with tokens that are not known yet (models/batch.h), but
+  // for those that end with it for sure. False: there is more to do than that, or not enough pages; what happens next
+  // depends on how this step ends.
+  bool compose_ahead(const Plan& now, Plan& next, StepBatch& batch);
 
   // After the step: the rows of this sequence are computed; its full pages can be shared from now on.
   void advance(Sequence& sequence, int32_t rows);
@@ -76,9 +81,9 @@ class Scheduler {
   size_t victim() const;
   void make_room_for_decodes();
   void requeue_grown();
-  void share_chunk(int64_t rows);
+  void share_chunk(const Decodes& decodes, int64_t rows);
   bool computed_by_another(const Sequence& sequence) const;
-  void add_part(StepBatch& batch, Sequence& sequence, int32_t rows);
+  void add_part(Plan& plan, StepBatch& batch, Sequence& sequence, int32_t rows);
 
   KvCache& kv_;
   PrefixTree tree_;
@@ -86,7 +91,6 @@ class Scheduler {
   StepPacer& pacer_;
   FairQueue waiting_;
   std::vector<std::unique_ptr<Sequence>> running_;  // in the order of their admission
-  std::vector<Part> parts_;
   struct Share {
     Sequence* sequence;
     int32_t rows;
@@ -94,8 +98,6 @@ class Scheduler {
   };
   std::vector<Share> prompts_;  // of this step
   int64_t logit_room_ = 0;
-  Decodes decodes_;
-  int64_t chunk_ = 0, chunk_past_ = 0;
   uint64_t preemptions_ = 0, evicted_ = 0, prompt_tokens_ = 0, cached_tokens_ = 0;
 };
 

@@ -151,8 +151,7 @@ bool Sequence::needs_token_only() const {
 
 bool Sequence::wants_likeliest() const {
   const SamplingParams& p = request().sampling;
-  const bool plain = p.repetition_penalty == 1 && p.frequency_penalty == 0 && p.presence_penalty == 0;
-  return is_greedy(p) && plain && p.logit_bias.empty() && needs_token_only();
+  return is_greedy(p) && !has_penalties(p) && p.logit_bias.empty() && needs_token_only();
 }
 
 Emission Sequence::take_drawn(int32_t token) {

@@ -10,36 +10,39 @@ int64_t padded(int64_t vocab) { return (vocab + 7) / 8 * 8; }  // as Activations
 size_t logit_bytes(int64_t rows, int64_t vocab) { return static_cast<size_t>(rows) * row_bytes(DType::F32, vocab); }
 
 size_t host_bytes(int64_t rows, int64_t vocab, int64_t hidden) {
-  return Arena::padded(token_bytes(rows)) + Arena::padded(logit_bytes(rows, padded(vocab))) +
+  return Device::kStepsAtOnce * Arena::padded(token_bytes(rows)) + Arena::padded(logit_bytes(rows, padded(vocab))) +
          Arena::padded(logit_bytes(rows, padded(hidden)));
 }
 
 }  // namespace
 
-StepResults::StepResults(Device& device, int64_t rows, int64_t vocab, int64_t hidden)
-    : device_(device), host_("results", device.is_host() ? 0 : host_bytes(rows, vocab, hidden), device.staging()) {
-  if (device.is_host()) return;
-  tokens_ = reinterpret_cast<int32_t*>(host_.take(token_bytes(rows)));
+StepResults::StepResults(Device& device, bool chooses, int64_t rows, int64_t vocab, int64_t hidden)
+    : device_(device),
+      chooses_(chooses),
+      host_("results", chooses ? host_bytes(rows, vocab, hidden) : 0, device.staging()),
+      placed_("chosen tokens", chooses ? Arena::padded(token_bytes(rows)) : 0, device.memory()) {
+  if (!chooses) return;
+  for (int32_t*& tokens : tokens_) tokens = reinterpret_cast<int32_t*>(host_.take(token_bytes(rows)));
+  chosen_ = reinterpret_cast<int32_t*>(placed_.take(token_bytes(rows)));
   host_logits_ = host_.matrix(DType::F32, rows, padded(vocab));
   host_logits_.cols = vocab;
   host_hidden_ = host_.matrix(DType::F32, rows, padded(hidden));
   host_hidden_.cols = hidden;
 }
 
-void StepResults::take(Matrix logits, const DrawTables& draws, Ops& ops) {
+void StepResults::take(Matrix logits, const DrawTables& draws, int slot, Ops& ops) {
   computed_ = logits;
   rows_ = logits.rows;
-  if (device_.is_host() || rows_ == 0) return;
+  if (!chooses_ || rows_ == 0) return;
   if (draws.any()) {
-    ops.sample(draws.args(logits, tokens_));
+    ops.sample(draws.args(logits, tokens_[slot], chosen_));
   } else {
-    ops.argmax(logits, tokens_);
+    ops.argmax({logits, tokens_[slot], chosen_});
   }
 }
 
-std::span<const int32_t> StepResults::tokens() {
-  device_.finish();
-  return {tokens_, tokens_ != nullptr ? static_cast<size_t>(rows_) : 0};
+std::span<const int32_t> StepResults::tokens(int slot, int64_t rows) const {
+  return {tokens_[slot], chooses_ ? static_cast<size_t>(rows) : 0};
 }
 
 Matrix StepResults::logits() {

@@ -54,7 +54,14 @@ class Device {
   virtual void clear(std::byte* data, size_t bytes) = 0;  // to zero; enqueued
   virtual void finish() = 0;                              // waits for all of it; throws where the device failed
 
-  // What is enqueued between the two is recorded rather than run. Null: the device cannot, or has no memory left for it.
+  // Places in the queue that can be waited for while later work goes on, one for each step that may be under way: all
+  // that was enqueued before mark(i) is done when wait_for(i) returns. Throws where the device failed.
+  static constexpr int kStepsAtOnce = 2;
+  virtual void mark(int) {}
+  virtual void wait_for(int) {}
+
+  // What is enqueued between the two is recorded rather than run. Null: the device cannot, or has no memory left for
+  // it.
   virtual bool begin_recording() { return false; }
   virtual std::unique_ptr<Recording> end_recording() { return nullptr; }
 

@@ -43,10 +43,10 @@ size_t BatchTables::bytes(const Sizes& s) {
 BatchTables::BatchTables(const Sizes& sizes, int block_size, Device& device)
     : device_(device),
       block_size_(block_size),
-      host_("batch tables", bytes(sizes), device.staging()),
+      host_("batch tables", Device::kStepsAtOnce * Arena::padded(bytes(sizes)), device.staging()),
       placed_("batch tables", device.is_host() ? 0 : bytes(sizes), device.memory()),
-      host_data_(host_.take(bytes(sizes))),
-      placed_data_(device.is_host() ? host_data_ : placed_.take(bytes(sizes))) {}
+      host_data_{host_.take(bytes(sizes)), host_.take(bytes(sizes))},
+      placed_data_(device.is_host() ? nullptr : placed_.take(bytes(sizes))) {}
 
 void BatchTables::fill_rows(const Batch& batch, int32_t* positions, int32_t* horizons, int32_t* row_slots) const {
   for (const auto& slice : batch.sequences) {
@@ -60,11 +60,12 @@ void BatchTables::fill_rows(const Batch& batch, int32_t* positions, int32_t* hor
   }
 }
 
-PlacedBatch BatchTables::place(const Batch& batch, int64_t pages) {
+PlacedBatch BatchTables::place(const Batch& batch, int64_t pages, int slot) {
+  slot_ = slot;
   const auto rows = static_cast<int64_t>(batch.tokens.size());
   const auto sequences = static_cast<int64_t>(batch.sequences.size());
   const auto logit_rows = static_cast<int64_t>(batch.logit_rows.size());
-  Cursor cursor{host_data_, placed_data_};
+  Cursor cursor{host_data_[slot], device_.is_host() ? host_data_[slot] : placed_data_};
   const auto [positions, placed_positions] = cursor.take<int32_t>(rows);
   const auto [horizons, placed_horizons] = cursor.take<int32_t>(rows);
   const auto [row_slots, placed_row_slots] = cursor.take<int32_t>(rows);
@@ -101,7 +102,7 @@ PlacedBatch BatchTables::place(const Batch& batch, int64_t pages) {
 }
 
 void BatchTables::send() {
-  if (!device_.is_host()) device_.enqueue_write(placed_data_, host_data_, used_);
+  if (!device_.is_host()) device_.enqueue_write(placed_data_, host_data_[slot_], used_);
 }
 
 }  // namespace millrace

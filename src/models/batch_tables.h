@@ -1,5 +1,6 @@
 // A step's batch where its kernels run. On a GPU all of it travels in one small copy to addresses that depend on the
-// step's shape alone, so that a recorded step finds the next batch where it found the last one.
+// step's shape alone, so that a recorded step finds the next batch where it found the last one. The host fills one of
+// two slots while a copy from the other may be under way.
 #pragma once
 
 #include <vector>
@@ -20,8 +21,8 @@ class BatchTables {
 
   // `pages`: room for the block table of each sequence; at least what the longest of them has. The batch is there for
   // kernels that are enqueued after send().
-  PlacedBatch place(const Batch& batch, int64_t pages);
-  void send();
+  PlacedBatch place(const Batch& batch, int64_t pages, int slot = 0);
+  void send();  // what was placed last
 
  private:
   void fill_rows(const Batch& batch, int32_t* positions, int32_t* horizons, int32_t* row_slots) const;
@@ -29,8 +30,9 @@ class BatchTables {
   Device& device_;
   int block_size_;
   Arena host_, placed_;
-  std::byte *host_data_, *placed_data_;
-  size_t used_ = 0;  // by the batch placed last
+  std::byte *host_data_[Device::kStepsAtOnce], *placed_data_;
+  int slot_ = 0;     // and
+  size_t used_ = 0;  // bytes of the batch placed last
 };
 
 }  // namespace millrace

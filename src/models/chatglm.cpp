@@ -106,7 +106,7 @@ class ChatGlm final : public Model {
 
   void forward(Pass& p) const override {
     p.prepare_rope(rope_);
-    p.ops.embed(*embedding_, p.batch.tokens, p.hidden);
+    p.embed(*embedding_, p.hidden);
     for (size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
       p.rms_norm(p.hidden, layer.attention_norm, p.normed);

@@ -60,7 +60,7 @@ class Gemma2 final : public Model {
 
   void forward(Pass& p) const override {
     p.prepare_rope(rope_);
-    p.ops.embed(*embedding_, p.batch.tokens, p.hidden, std::sqrt(float(config_.hidden)));
+    p.embed(*embedding_, p.hidden, std::sqrt(float(config_.hidden)));
     for (size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
       p.rms_norm(p.hidden, layer.attention_norm, p.normed);

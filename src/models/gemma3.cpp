@@ -85,7 +85,7 @@ class Gemma3 final : public Model {
   void forward(Pass& p) const override {
     p.prepare_rope(global_rope_, kGlobal);
     p.prepare_rope(local_rope_, kLocal);
-    p.ops.embed(*embedding_, p.batch.tokens, p.hidden, std::sqrt(float(config_.hidden)));
+    p.embed(*embedding_, p.hidden, std::sqrt(float(config_.hidden)));
     for (size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
       p.rms_norm(p.hidden, layer.attention_norm, p.normed);

@@ -42,7 +42,7 @@ class Llama final : public Model {
   void forward(Pass& p) const override {
     const AttentionSettings attention{.scale = 1 / std::sqrt(float(config_.head_dim)), .window = config_.window};
     p.prepare_rope(rope_);
-    p.ops.embed(*embedding_, p.batch.tokens, p.hidden);
+    p.embed(*embedding_, p.hidden);
     for (size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
       p.linear(p.rms_norm(p.hidden, layer.attention_norm), layer.attention.qkv, p.qkv);

@@ -107,15 +107,15 @@ class Opt final : public Model {
   void embed(Pass& p) const {
     if (project_in_ != nullptr) {
       const Matrix small = p.gate_up.columns(0, embedded_);
-      p.ops.embed(*embedding_, p.batch.tokens, small);
+      p.embed(*embedding_, small);
       p.linear(small, project_in_, p.hidden);
     } else {
-      p.ops.embed(*embedding_, p.batch.tokens, p.hidden);
+      p.embed(*embedding_, p.hidden);
     }
     WeightView table = *positions_;  // from the row of position 0 on
     table.data = positions_->row(kPositionOffset);
     table.rows -= kPositionOffset;
-    p.ops.embed(table, p.positions, p.hidden, 1, /*accumulate=*/true);
+    p.ops.embed({.table = table, .ids = p.positions, .accumulate = true, .out = p.hidden});
   }
 
   // The 350M normalises after each block instead of before it.

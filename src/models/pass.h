@@ -92,6 +92,10 @@ class Pass {
   Matrix q, k, v;  // views of qkv
   std::span<const int32_t> positions;
 
+  // The tokens' rows of the table, times `scale`.
+  void embed(const WeightView& table, Matrix out, float scale = 1) {
+    ops.embed({.table = table, .ids = batch.tokens, .scale = scale, .out = out, .chosen = batch.chosen});
+  }
   // For the rows of y: the head leaves out those whose logits are not wanted, which come last.
   void linear(Matrix x, const Linear* weights, Matrix y) { ops.linear(x.first_rows(y.rows), *weights, y); }
   void add_linear(Matrix x, const Linear* weights, Matrix y) { ops.linear(x, *weights, y, /*accumulate=*/true); }

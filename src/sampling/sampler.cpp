@@ -79,8 +79,9 @@ void Sampler::took(int32_t token) {
   generated_.add(token);
 }
 
-std::optional<DrawRow> Sampler::describe(std::span<LogitChange> room) const {
+std::optional<DrawRow> Sampler::describe(std::span<LogitChange> room, int later) const {
   if (params_.logprobs >= 0 || (params_.typical_p < 1 && !is_greedy(params_))) return std::nullopt;
+  if (later > 0 && has_penalties(params_)) return std::nullopt;
   if (seen_.distinct() + generated_.distinct() + params_.logit_bias.size() > room.size()) return std::nullopt;
   DrawRow row;
   auto at = room.begin();
@@ -97,7 +98,7 @@ std::optional<DrawRow> Sampler::describe(std::span<LogitChange> room) const {
   row.top_k = std::max(0, params_.top_k);
   row.top_p = params_.top_p;
   row.min_p = params_.min_p;
-  row.unit = random_unit(params_.seed, drawn_, params_.stream);
+  row.unit = random_unit(params_.seed, drawn_ + static_cast<uint64_t>(later), params_.stream);
   return row;
 }
 

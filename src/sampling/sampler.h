@@ -29,9 +29,10 @@ class Sampler {
   // token is taken. Ties go to the lowest token. With helpers all of them look through the vocabulary.
   int32_t sample(std::span<float> logits, std::span<const uint32_t> mask = {}, ThreadPool* helpers = nullptr);
 
-  // What a device needs to draw the next token as sample() would without a mask; the changes of logits go to the front
-  // of `room`. None: only sample() can (log-probabilities, typical sampling), or there are more changes than room.
-  std::optional<DrawRow> describe(std::span<LogitChange> room) const;
+  // What a device needs to draw the next token as sample() would without a mask, or the one `later` tokens behind it;
+  // the changes of logits go to the front of `room`. None: only sample() can (log-probabilities, typical sampling),
+  // there are more changes than room, or penalties wait for the tokens before.
+  std::optional<DrawRow> describe(std::span<LogitChange> room, int later = 0) const;
   void took(int32_t token);  // that a device drew
 
   // Of the last token; null unless params.logprobs asks for them.

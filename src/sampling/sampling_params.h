@@ -33,6 +33,9 @@ constexpr int kMostLogprobs = 20;
 constexpr float kGreedyBelow = 1e-5f;  // a temperature under this is greedy: the quotients would overflow
 
 inline bool is_greedy(const SamplingParams& params) { return params.temperature < kGreedyBelow; }
+inline bool has_penalties(const SamplingParams& params) {  // for tokens that were there before
+  return params.repetition_penalty != 1 || params.frequency_penalty != 0 || params.presence_penalty != 0;
+}
 
 // What somebody asks for, on the command line or in a request; the rest is as the model wants it.
 struct SamplingOverrides {

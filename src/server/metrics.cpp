@@ -37,7 +37,7 @@ struct Metrics::Series {
   Histogram &http_seconds, &first_token, &next_token, &per_token, &request, &queued, &prefill, &decode, &prompt,
       &generated;
   prometheus::Counter &prompt_tokens, &generation_tokens, &prefix_queries, &prefix_hits, &preemptions, &evicted, &busy,
-      &steps;
+      &steps, &steps_ahead;
   prometheus::Gauge &running, &waiting, &kv_usage, &kv_blocks, &kv_cached, &rate, &connections;
 
   explicit Series(const std::string& name)
@@ -67,6 +67,7 @@ struct Metrics::Series {
         evicted(counter("millrace:evicted_blocks_total", "KV blocks that the prefix tree gave up")),
         busy(counter("millrace:busy_seconds_total", "Time spent in steps")),
         steps(counter("millrace:steps_total", "Steps of the engine")),
+        steps_ahead(counter("millrace:steps_ahead_total", "Of those, started while the one before ran")),
         running(gauge("vllm:num_requests_running", "Choices that hold KV blocks")),
         waiting(gauge("vllm:num_requests_waiting", "Choices that wait for KV blocks")),
         kv_usage(gauge("vllm:kv_cache_usage_perc", "KV blocks in use; 1 is all")),
@@ -107,6 +108,7 @@ struct Metrics::Series {
     raise_to(evicted, double(e.evicted_blocks));
     raise_to(busy, e.busy_seconds);
     raise_to(steps, double(e.steps));
+    raise_to(steps_ahead, double(e.steps_ahead));
     running.Set(double(e.running));
     waiting.Set(double(e.waiting));
     kv_usage.Set(e.kv_blocks > 0 ? double(e.kv_blocks_used) / double(e.kv_blocks) : 0);

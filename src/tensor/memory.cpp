@@ -21,6 +21,7 @@ class HostMemory final : public Memory {
   void release(std::byte* data, size_t bytes) noexcept override { ::munmap(data, bytes); }
   void write(std::byte* to, const std::byte* from, size_t bytes) override { std::memcpy(to, from, bytes); }
   void read(std::byte* to, const std::byte* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+  void copy(std::byte* to, const std::byte* from, size_t bytes) override { std::memcpy(to, from, bytes); }
 };
 
 }  // namespace

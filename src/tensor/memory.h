@@ -14,6 +14,8 @@ class Memory {
   // Copies from and to the host's memory; done when they return.
   virtual void write(std::byte* to, const std::byte* from, size_t bytes) = 0;
   virtual void read(std::byte* to, const std::byte* from, size_t bytes) = 0;
+  // Within this memory; a device's own is copied in the order of its queue.
+  virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
 };
 
 Memory& host_memory();

@@ -2,19 +2,22 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/error.h"
+#include "engine/where.h"
 #include "models/golden.h"
 
 namespace millrace {
 namespace {
 
-class EngineTest : public testing::Test {
+class EngineTest : public testing::TestWithParam<Where> {
  protected:
   std::unique_ptr<Runner> runner_ =
       load((goldens_folder() / "llama_gqa").string(),
-           {.threads = 2, .exact = true, .context = 128, .sequences = 3, .rows = 24, .block_size = 16});
+           at(GetParam(), {.threads = 2, .exact = true, .context = 128, .sequences = 3, .rows = 24, .block_size = 16}));
   Engine engine_{*runner_};
 
   std::map<RequestId, std::vector<int32_t>> run_all() {
@@ -25,7 +28,7 @@ class EngineTest : public testing::Test {
   }
 };
 
-TEST_F(EngineTest, RequestsTogetherGiveTheSameTokensAsAlone) {
+TEST_P(EngineTest, RequestsTogetherGiveTheSameTokensAsAlone) {
   std::vector<Request> requests;
   for (int i = 0; i < 7; ++i) {  // more than run at once
     Request request{{}, {.temperature = i % 2 == 0 ? 0.0f : 0.8f, .seed = uint64_t(i)}, 5 + 3 * i};
@@ -44,7 +47,7 @@ TEST_F(EngineTest, RequestsTogetherGiveTheSameTokensAsAlone) {
   for (size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(together[ids[i]], alone[i]) << "request " << i;
 }
 
-TEST_F(EngineTest, AllPagesComeBack) {
+TEST_P(EngineTest, AllPagesComeBack) {
   const auto before = runner_->kv().blocks().free();
   for (int i = 0; i < 5; ++i) engine_.submit({{1, 2, 3}, {}, 20});
   const RequestId doomed = engine_.submit({{4, 5, 6}, {}, 50});
@@ -58,7 +61,7 @@ TEST_F(EngineTest, AllPagesComeBack) {
   EXPECT_EQ(engine_.running() + engine_.waiting(), 0u);
 }
 
-TEST_F(EngineTest, StopsAtEndTokensAndAtTheContext) {
+TEST_P(EngineTest, StopsAtEndTokensAndAtTheContext) {
   const RequestId free = engine_.submit({{1, 2, 3}, {.temperature = 0}, 12});
   const auto tokens = run_all()[free];
   Request stopped{{1, 2, 3}, {.temperature = 0}, 12, {tokens[4]}};
@@ -78,7 +81,7 @@ TEST_F(EngineTest, StopsAtEndTokensAndAtTheContext) {
   EXPECT_EQ(count, 28u);
 }
 
-TEST_F(EngineTest, RequestsThatCanNeverRunAreRefused) {
+TEST_P(EngineTest, RequestsThatCanNeverRunAreRefused) {
   const auto message = [&](Request request) -> std::string {
     try {
       engine_.submit(std::move(request));
@@ -95,6 +98,65 @@ TEST_F(EngineTest, RequestsThatCanNeverRunAreRefused) {
               testing::StartsWith("This model's maximum context length is 128"));
   EXPECT_THAT(message({{1}, {.temperature = -1}, 5}), testing::HasSubstr("temperature"));
 }
+
+// Where steps run ahead, a stream that meets its end token leaves a step behind that nobody wants: it must not disturb
+// who goes on or comes next, and texts are those of an engine that waits for every token (penalties and masks make it).
+TEST_P(EngineTest, EndsThatComeAsASurpriseLeaveNoTrace) {
+  const auto texts = [&](bool waits) {
+    std::vector<std::vector<int32_t>> out;
+    for (int round = 0; round < 3; ++round) {
+      std::vector<RequestId> ids;
+      for (int i = 0; i < 5; ++i) {
+        Request request{{1 + i, 2, 3 + round}, {.temperature = i % 2 == 0 ? 0.0f : 0.9f, .seed = 7}, 40};
+        for (int32_t token = i; token < 96; token += 9) request.end_tokens.push_back(token);
+        if (waits) request.sampling.logprobs = 1;  // the host chooses
+        ids.push_back(engine_.submit(request));
+      }
+      auto heard = run_all();
+      for (const RequestId id : ids) out.push_back(heard[id]);
+    }
+    return out;
+  };
+  const auto waiting = texts(true), ahead = texts(false);
+  EXPECT_EQ(ahead, waiting);
+  EXPECT_TRUE(std::any_of(ahead.begin(), ahead.end(), [](const auto& text) { return text.size() < 40; }))
+      << "some end early";
+  EXPECT_EQ(engine_.running() + engine_.waiting(), 0u);
+  EngineStats stats;
+  engine_.fill(stats);
+  EXPECT_EQ(stats.steps_ahead > 20, runner_->runs_ahead());
+}
+
+TEST_P(EngineTest, TheNextStepStartsFromTokensThatNobodyHasSeen) {
+  if (!runner_->runs_ahead()) GTEST_SKIP() << "the host chooses tokens here";
+  StepBatch batch(24, 3, 24);
+  std::vector<std::vector<int32_t>> heard;
+  std::vector<BlockTable> tables;
+  const std::vector<int32_t> prompt{5, 17, 40};
+  for (const bool ahead : {false, true}) {
+    BlockTable& table = tables.emplace_back(runner_->kv().new_table(64));
+    ASSERT_TRUE(table.reserve(64));
+    std::vector<int32_t>& tokens = heard.emplace_back();
+    const auto add = [&](std::span<const int32_t> rows, int32_t past) {
+      batch.clear();
+      batch.add(rows, past, past + static_cast<int32_t>(rows.size()), table.pages(), StepBatch::Logits::Last);
+    };
+    add(prompt, 0);
+    runner_->start(batch.batch());
+    for (int32_t i = 0; i < 20; ++i) {
+      if (!ahead) tokens.push_back(runner_->finish().front());
+      const int32_t next = ahead ? ~0 : tokens.back();
+      add({&next, 1}, 3 + i);
+      runner_->start(batch.batch());
+      if (ahead) tokens.push_back(runner_->finish().front());
+    }
+    tokens.push_back(runner_->finish().front());
+  }
+  EXPECT_EQ(heard[0], heard[1]);
+  EXPECT_GT(std::set(heard[0].begin(), heard[0].end()).size(), 3u) << "a text, not one token again and again";
+}
+
+INSTANTIATE_TEST_SUITE_P(Everywhere, EngineTest, MR_EVERYWHERE, name_of);
 
 }  // namespace
 }  // namespace millrace

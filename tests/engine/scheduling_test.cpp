@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "engine/where.h"
 #include "models/golden.h"
 
 namespace millrace {
@@ -23,13 +24,13 @@ LoadOptions small(int64_t kv_tokens = 0) {
   return options;
 }
 
-class SchedulingTest : public testing::Test {
+class SchedulingTest : public testing::TestWithParam<Where> {
  protected:
   void start(LoadOptions load_options, const std::string& model = "llama_gqa", EngineOptions options = {}) {
     engine_.reset();
     ended_.clear();
     cached_.clear();
-    runner_ = load((goldens_folder() / model).string(), load_options);
+    runner_ = load((goldens_folder() / model).string(), at(GetParam(), load_options));
     engine_ = std::make_unique<Engine>(*runner_, options);
   }
 
@@ -70,7 +71,7 @@ class SchedulingTest : public testing::Test {
   std::map<RequestId, int32_t> cached_;
 };
 
-TEST_F(SchedulingTest, ASharedPrefixIsNotComputedAgainAndChangesNothing) {
+TEST_P(SchedulingTest, ASharedPrefixIsNotComputedAgainAndChangesNothing) {
   for (const char* model : {"llama_gqa", "mistral_sliding_window", "gemma3"}) {
     start(small(), model);
     const Request first{prompt(70, 1), {.temperature = 0}, 12};
@@ -90,7 +91,7 @@ TEST_F(SchedulingTest, ASharedPrefixIsNotComputedAgainAndChangesNothing) {
   }
 }
 
-TEST_F(SchedulingTest, PromptsThatBeginAlikeAtTheSameTimeAreComputedOnce) {
+TEST_P(SchedulingTest, PromptsThatBeginAlikeAtTheSameTimeAreComputedOnce) {
   start(small());
   const Tokens common = prompt(96, 3);
   std::vector<RequestId> ids;
@@ -104,7 +105,7 @@ TEST_F(SchedulingTest, PromptsThatBeginAlikeAtTheSameTimeAreComputedOnce) {
   for (size_t i = 1; i < 4; ++i) EXPECT_GE(cached_[ids[i]], 80) << i;
 }
 
-TEST_F(SchedulingTest, ChoicesShareThePromptAndDrawApart) {
+TEST_P(SchedulingTest, ChoicesShareThePromptAndDrawApart) {
   start(small());
   Request request{prompt(40, 2), {.temperature = 1, .seed = 5}, 10};
   std::vector<Tokens> single;
@@ -124,7 +125,7 @@ TEST_F(SchedulingTest, ChoicesShareThePromptAndDrawApart) {
   EXPECT_EQ(stats().kv_blocks_used, 0);
 }
 
-TEST_F(SchedulingTest, StreamsGiveWayAndComeBackUnchanged) {
+TEST_P(SchedulingTest, StreamsGiveWayAndComeBackUnchanged) {
   std::vector<Request> requests;
   for (int32_t i = 0; i < 6; ++i)
     requests.push_back({prompt(20 + 5 * static_cast<size_t>(i), i), {.temperature = 0.9f, .seed = 3}, 60});
@@ -140,7 +141,7 @@ TEST_F(SchedulingTest, StreamsGiveWayAndComeBackUnchanged) {
   EXPECT_GT(stats().evicted_blocks, 0u);
 }
 
-TEST_F(SchedulingTest, SequencesThatOutgrowTheOriginalContextAreComputedAgain) {
+TEST_P(SchedulingTest, SequencesThatOutgrowTheOriginalContextAreComputedAgain) {
   LoadOptions roomy = small();
   roomy.context = 192;
   start(roomy, "phi3_longrope_crossing", {.prefix_cache = false});
@@ -159,7 +160,7 @@ TEST_F(SchedulingTest, SequencesThatOutgrowTheOriginalContextAreComputedAgain) {
   EXPECT_EQ(run_one(longer), found);
 }
 
-TEST_F(SchedulingTest, PromptsAreScored) {
+TEST_P(SchedulingTest, PromptsAreScored) {
   start(small());
   const Tokens tokens = prompt(50, 4);
   const auto logits = all_logits(*runner_, tokens, 16);
@@ -187,7 +188,7 @@ TEST_F(SchedulingTest, PromptsAreScored) {
   EXPECT_EQ(emissions, 1);
 }
 
-TEST_F(SchedulingTest, EchoWithLogprobsComesWithTheFirstToken) {
+TEST_P(SchedulingTest, EchoWithLogprobsComesWithTheFirstToken) {
   start(small());
   Request request{prompt(21, 4), {.temperature = 0}, 3};
   request.prompt_logprobs = 0;
@@ -198,7 +199,7 @@ TEST_F(SchedulingTest, EchoWithLogprobsComesWithTheFirstToken) {
   EXPECT_EQ(emissions, 3u);
 }
 
-TEST_F(SchedulingTest, EmbeddingsAreOfUnitLengthAndTellPromptsApart) {
+TEST_P(SchedulingTest, EmbeddingsAreOfUnitLengthAndTellPromptsApart) {
   start(small());
   const auto embed = [&](const Tokens& tokens, Pooling pooling, bool normalise) {
     std::vector<float> embedding;
@@ -249,7 +250,7 @@ class Script : public Constraint {
   size_t at_ = 0;
 };
 
-TEST_F(SchedulingTest, ConstraintsBindEachChoice) {
+TEST_P(SchedulingTest, ConstraintsBindEachChoice) {
   start(small(160));
   Request request{prompt(30, 1), {.temperature = 1}, 50};
   request.choices = 3;
@@ -275,7 +276,7 @@ class GivesUp : public Script {
   bool failed_ = false;
 };
 
-TEST_F(SchedulingTest, AConstraintThatFailsEndsInAnError) {
+TEST_P(SchedulingTest, AConstraintThatFailsEndsInAnError) {
   start(small());
   Request request{prompt(10, 1), {.temperature = 1}, 20};
   request.constraints = {std::make_shared<GivesUp>(Tokens{5, 6, 7})};
@@ -291,7 +292,7 @@ TEST_F(SchedulingTest, AConstraintThatFailsEndsInAnError) {
   EXPECT_EQ(heard, Tokens{5});
 }
 
-TEST_F(SchedulingTest, EndTokensWaitForTheLeastLength) {
+TEST_P(SchedulingTest, EndTokensWaitForTheLeastLength) {
   start(small());
   Request request{prompt(10, 1), {.temperature = 0}, 20};
   const Tokens free = run_one(request);
@@ -303,7 +304,7 @@ TEST_F(SchedulingTest, EndTokensWaitForTheLeastLength) {
 
 // Whatever is submitted and cancelled at whatever time: every stream ends or was cancelled, no page is lost, and texts
 // are those of a machine with room for all.
-TEST_F(SchedulingTest, AnyOrderOfEventsKeepsThePromises) {
+TEST_P(SchedulingTest, AnyOrderOfEventsKeepsThePromises) {
   const uint32_t seed = std::random_device()();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
@@ -368,6 +369,8 @@ TEST_F(SchedulingTest, AnyOrderOfEventsKeepsThePromises) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Everywhere, SchedulingTest, MR_EVERYWHERE, name_of);
 
 }  // namespace
 }  // namespace millrace

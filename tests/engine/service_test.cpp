@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "engine/where.h"
 #include "models/golden.h"
 
 namespace millrace {
@@ -49,11 +50,15 @@ class Listener {
   std::shared_ptr<State> state_;
 };
 
-class ServiceTest : public testing::Test {
+class ServiceTest : public testing::TestWithParam<Where> {
  protected:
-  std::unique_ptr<Runner> runner_ = load(
-      (goldens_folder() / "llama_gqa").string(),
-      {.threads = 1, .exact = true, .context = 128, .sequences = 4, .rows = 32, .kv_tokens = 256, .block_size = 16});
+  std::unique_ptr<Runner> runner_ = load((goldens_folder() / "llama_gqa").string(), at(GetParam(), {.threads = 1,
+                                                                                                    .exact = true,
+                                                                                                    .context = 128,
+                                                                                                    .sequences = 4,
+                                                                                                    .rows = 32,
+                                                                                                    .kv_tokens = 256,
+                                                                                                    .block_size = 16}));
 
   static Request request(int32_t seed, int32_t length, int32_t tokens) {
     Request r{{}, {.temperature = 0.8f, .seed = static_cast<uint64_t>(seed)}, tokens};
@@ -63,7 +68,7 @@ class ServiceTest : public testing::Test {
   }
 };
 
-TEST_F(ServiceTest, StreamsFromManyThreadsAreNotMixed) {
+TEST_P(ServiceTest, StreamsFromManyThreadsAreNotMixed) {
   constexpr int kThreads = 4, kEach = 8;
   std::map<int, std::vector<int32_t>> alone;
   {
@@ -99,7 +104,7 @@ TEST_F(ServiceTest, StreamsFromManyThreadsAreNotMixed) {
   EXPECT_EQ(stats.generated_tokens, uint64_t{kThreads * kEach * 6});
 }
 
-TEST_F(ServiceTest, EveryStreamEndsWhateverIsCancelled) {
+TEST_P(ServiceTest, EveryStreamEndsWhateverIsCancelled) {
   const uint32_t seed = std::random_device()();
   SCOPED_TRACE(seed);
   Service service(*runner_, {.most_waiting = 1000});
@@ -129,7 +134,7 @@ TEST_F(ServiceTest, EveryStreamEndsWhateverIsCancelled) {
   EXPECT_EQ(service.stats().kv_blocks_used, 0);
 }
 
-TEST_F(ServiceTest, RefusesMoreThanMayWait) {
+TEST_P(ServiceTest, RefusesMoreThanMayWait) {
   Service service(*runner_, {.most_waiting = 2});
   std::vector<Listener> listeners;
   bool busy = false;
@@ -147,7 +152,7 @@ TEST_F(ServiceTest, RefusesMoreThanMayWait) {
   for (const auto& listener : listeners) listener.get();
 }
 
-TEST_F(ServiceTest, DrainsAndThenRefuses) {
+TEST_P(ServiceTest, DrainsAndThenRefuses) {
   Service service(*runner_, {});
   std::vector<Listener> listeners(200);  // four at a time: the last is far from its turn
   for (const auto& listener : listeners) service.submit(request(1, 20, 100), listener.callback());
@@ -157,7 +162,7 @@ TEST_F(ServiceTest, DrainsAndThenRefuses) {
   EXPECT_THROW(service.submit(request(1, 20, 1), [](const Emission&) {}), Error);
 }
 
-TEST_F(ServiceTest, ItsEndEndsEveryStream) {
+TEST_P(ServiceTest, ItsEndEndsEveryStream) {
   std::vector<Listener> listeners;
   {
     Service service(*runner_, {});
@@ -171,7 +176,7 @@ TEST_F(ServiceTest, ItsEndEndsEveryStream) {
   for (const auto& listener : listeners) EXPECT_EQ(listener.get().ends.size(), 2u);
 }
 
-TEST_F(ServiceTest, SharesPrefixes) {
+TEST_P(ServiceTest, SharesPrefixes) {
   Service service(*runner_, {});
   const Listener first, second;
   service.submit(request(1, 100, 4), first.callback());
@@ -183,6 +188,8 @@ TEST_F(ServiceTest, SharesPrefixes) {
   EXPECT_TRUE(service.drain(milliseconds(10000)));  // figures are published when it idles
   EXPECT_EQ(service.stats().cached_tokens, 100u);
 }
+
+INSTANTIATE_TEST_SUITE_P(Everywhere, ServiceTest, MR_EVERYWHERE, name_of);
 
 }  // namespace
 }  // namespace millrace

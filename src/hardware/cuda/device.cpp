@@ -75,10 +75,16 @@ class CudaDevice final : public Device {
     check_cuda(cudaSetDevice(0), "opening it");
     hardware_ = describe_gpu();
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+    memory_.copy_in_order_of(stream_);
+    for (cudaEvent_t& mark : marks_)
+      check_cuda(cudaEventCreateWithFlags(&mark, cudaEventDisableTiming), "making an event");
     hardware_.ceilings = guess_gpu_ceilings(hardware_);
     find_ceilings(measure);
   }
-  ~CudaDevice() override { cudaStreamDestroy(stream_); }
+  ~CudaDevice() override {
+    for (const cudaEvent_t mark : marks_) cudaEventDestroy(mark);
+    cudaStreamDestroy(stream_);
+  }
 
   int64_t available_memory() const override {
     size_t free = 0, total = 0;
@@ -103,6 +109,11 @@ class CudaDevice final : public Device {
   }
   void finish() override {
     check_cuda(cudaStreamSynchronize(stream_), "running a step");
+    check_cuda(cudaGetLastError(), "launching a kernel");
+  }
+  void mark(int which) override { check_cuda(cudaEventRecord(marks_[which], stream_), "marking the end of a step"); }
+  void wait_for(int which) override {
+    check_cuda(cudaEventSynchronize(marks_[which]), "running a step");
     check_cuda(cudaGetLastError(), "launching a kernel");
   }
 
@@ -159,6 +170,7 @@ class CudaDevice final : public Device {
   CudaMemory memory_;
   PinnedMemory pinned_;
   cudaStream_t stream_ = nullptr;
+  cudaEvent_t marks_[kStepsAtOnce] = {};
 };
 
 }  // namespace

@@ -38,6 +38,10 @@ void CudaMemory::read(std::byte* to, const std::byte* from, size_t bytes) {
   check_cuda(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "copying from it");
 }
 
+void CudaMemory::copy(std::byte* to, const std::byte* from, size_t bytes) {
+  check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, queue_), "copying within it");
+}
+
 std::byte* PinnedMemory::allocate(const std::string& purpose, size_t bytes) {
   void* data = nullptr;
   if (cudaMallocHost(&data, bytes) != cudaSuccess) {

@@ -1,6 +1,8 @@
 // A GPU's own memory, and host memory that it copies from and to at full speed.
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include "tensor/memory.h"
 
 namespace millrace {
@@ -11,6 +13,11 @@ class CudaMemory final : public Memory {
   void release(std::byte* data, size_t bytes) noexcept override;
   void write(std::byte* to, const std::byte* from, size_t bytes) override;
   void read(std::byte* to, const std::byte* from, size_t bytes) override;
+  void copy(std::byte* to, const std::byte* from, size_t bytes) override;
+  void copy_in_order_of(cudaStream_t queue) { queue_ = queue; }
+
+ private:
+  cudaStream_t queue_ = nullptr;
 };
 
 class PinnedMemory final : public Memory {
@@ -19,6 +26,7 @@ class PinnedMemory final : public Memory {
   void release(std::byte* data, size_t bytes) noexcept override;
   void write(std::byte* to, const std::byte* from, size_t bytes) override { host_memory().write(to, from, bytes); }
   void read(std::byte* to, const std::byte* from, size_t bytes) override { host_memory().read(to, from, bytes); }
+  void copy(std::byte* to, const std::byte* from, size_t bytes) override { host_memory().copy(to, from, bytes); }
 };
 
 }  // namespace millrace

@@ -15,8 +15,9 @@ struct ArgmaxOp {
     friend bool operator==(const Problem&, const Problem&) = default;
   };
   struct Args {
-    Matrix logits;           // [rows, cols]
-    int32_t* ids = nullptr;  // [rows]; ties go to the lowest, NaN counts as -infinity, -1: nothing is above that
+    Matrix logits;              // [rows, cols]
+    int32_t* ids = nullptr;     // [rows]; ties go to the lowest, NaN counts as -infinity, -1: nothing is above that
+    int32_t* chosen = nullptr;  // the same once more, for the next step; may be null
   };
 };
 std::string to_string(const ArgmaxOp::Problem& problem);

@@ -35,7 +35,7 @@ struct Params {
   const float* logits;
   int64_t stride;
   int cols, ranks;  // ranks: blocks that share a row, one cluster
-  int32_t* ids;
+  int32_t *ids, *chosen;
 };
 
 // The best of a block's part of a row, in its first thread.
@@ -89,7 +89,10 @@ __global__ void __launch_bounds__(kThreads) argmax(Params p) {
     cluster_barrier();  // a block's shared memory must outlive its readers
   }
 #endif
-  if (rank == 0 && threadIdx.x == 0) p.ids[row] = best.id;
+  if (rank == 0 && threadIdx.x == 0) {
+    p.ids[row] = best.id;
+    if (p.chosen != nullptr) p.chosen[row] = best.id;
+  }
 }
 
 // Blocks for a row: few rows are shared by many, so that one multiprocessor does not read all of a vocabulary.
@@ -109,7 +112,8 @@ class CudaArgmax final : public Kernel<ArgmaxOp> {
   }
   void run(const Args& a, const Executor& executor) const override {
     const int ranks = ranks_for(a.logits.rows, *executor.hardware);
-    const Params params{a.logits.row<float>(0), a.logits.stride, static_cast<int>(a.logits.cols), ranks, a.ids};
+    const Params params{
+        a.logits.row<float>(0), a.logits.stride, static_cast<int>(a.logits.cols), ranks, a.ids, a.chosen};
     const dim3 grid(static_cast<unsigned>(a.logits.rows * ranks));
     check_launch(launch_kernel(argmax, grid, kThreads, 0, cuda_launch(executor), params, ranks), "starting argmax");
   }

@@ -21,6 +21,7 @@ class ReferenceArgmax : public Kernel<ArgmaxOp> {
         for (int64_t i = 0; i < args.logits.cols; ++i) {
           if (logits[i] > best) best = logits[i], args.ids[row] = static_cast<int32_t>(i);
         }
+        if (args.chosen != nullptr) args.chosen[row] = args.ids[row];
       }
     });
   }

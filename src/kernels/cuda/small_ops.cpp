@@ -98,6 +98,7 @@ class CudaGather final : public Kernel<EmbeddingOp> {
     // The table is read only; CudaMatrix has no other kind.
     args.table = {const_cast<std::byte*>(a.table.data), a.table.dtype, a.table.cols};
     args.ids = a.ids.data();
+    args.chosen = a.chosen;
     args.entries = a.table.rows;
     args.scale = a.scale;
     args.accumulate = a.accumulate;

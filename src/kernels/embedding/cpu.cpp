@@ -38,7 +38,7 @@ void write_scaled(const float* piece, float scale, bool accumulate, float* out, 
 
 void embed_row(const EmbeddingOp::Args& args, int64_t row) {
   const int64_t n = args.table.cols;
-  const std::byte* packed = args.table.row(args.ids[row]);
+  const std::byte* packed = args.table.row(args.id(row));
   float* out = args.out.row<float>(row);
   alignas(64) float piece[kPiece];
   for (int64_t begin = 0; begin < n; begin += kPiece) {

@@ -9,7 +9,7 @@ namespace {
 struct Params {
   const std::byte* table;
   int64_t row_bytes;
-  const int32_t* ids;
+  const int32_t *ids, *chosen;
   float scale;
   bool accumulate;
   GpuMatrix out;
@@ -18,7 +18,8 @@ struct Params {
 template <DType F>
 __global__ void look_up(Params p) {
   const int64_t row = blockIdx.x;
-  const std::byte* entry = p.table + p.ids[row] * p.row_bytes;
+  const int64_t id = p.ids[row] >= 0 ? p.ids[row] : max(0, p.chosen[~p.ids[row]]);  // -1: that sequence has ended
+  const std::byte* entry = p.table + id * p.row_bytes;
   for (int64_t i = 8 * threadIdx.x; i < p.out.cols; i += 8 * blockDim.x) {
     float values[8];
     Decoder<F>::some(entry, i, p.out.cols, values);
@@ -39,8 +40,9 @@ class CudaEmbedding final : public Kernel<EmbeddingOp> {
   void run(const Args& a, const Executor& executor) const override {
     if (a.out.rows == 0) return;
     const Params params{a.table.data, static_cast<int64_t>(row_bytes(a.table.dtype, a.table.cols)),
-                        a.ids.data(), a.scale,
-                        a.accumulate, a.out};
+                        a.ids.data(), a.chosen,
+                        a.scale,      a.accumulate,
+                        a.out};
     with_format(a.table.dtype, [&]<DType F>() {
       look_up<F><<<static_cast<unsigned>(a.out.rows), 256, 0, static_cast<cudaStream_t>(executor.queue)>>>(params);
     });

@@ -1,6 +1,8 @@
-// Looks rows of a table up by id: out[i] = table[ids[i]] * scale, dequantized.
+// Looks rows of a table up by id: out[i] = table[ids[i]] * scale, dequantized. An id below zero stands for one that is
+// not known yet when the step is put together: chosen[~id], by a row of the step before.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 
@@ -22,6 +24,12 @@ struct EmbeddingOp {
     float scale = 1;
     bool accumulate = false;  // add to what is there: position embeddings
     Matrix out;
+    const int32_t* chosen = nullptr;
+
+    int32_t id(int64_t row) const {  // on the host; a sequence that chose nothing (-1) has ended, and any row will do
+      const int32_t id = ids[static_cast<size_t>(row)];
+      return id >= 0 ? id : std::max(0, chosen[~id]);
+    }
   };
 };
 std::string to_string(const EmbeddingOp::Problem& problem);

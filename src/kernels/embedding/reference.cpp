@@ -19,7 +19,7 @@ class ReferenceEmbedding : public Kernel<EmbeddingOp> {
   void run(const Args& args, const Executor&) const override {
     const int64_t n = args.table.cols;
     for (int64_t row = 0; row < args.out.rows; ++row) {
-      const std::byte* packed = args.table.row(args.ids[row]);
+      const std::byte* packed = args.table.row(args.id(row));
       float* out = args.out.row<float>(row);
       for (int64_t begin = 0; begin < n; begin += kPiece) {
         const int64_t count = std::min(kPiece, n - begin);

@@ -22,7 +22,7 @@ struct Params {
   int cols;
   const DrawRow* rows;
   const LogitChange* changes;
-  int32_t* ids;
+  int32_t *ids, *chosen;
 };
 
 // Bits that compare as unsigned integers like the floats compare as numbers.
@@ -386,7 +386,9 @@ __global__ void __launch_bounds__(kThreads) sample_rows(const __grid_constant__ 
   Row row(p, shared);
   row.change(p.changes);
   const int id = row.draw();
-  if (threadIdx.x == 0) p.ids[blockIdx.x] = id;
+  if (threadIdx.x != 0) return;
+  p.ids[blockIdx.x] = id;
+  if (p.chosen != nullptr) p.chosen[blockIdx.x] = id;
 }
 
 class CudaSample final : public Kernel<SampleOp> {
@@ -400,7 +402,7 @@ class CudaSample final : public Kernel<SampleOp> {
   }
   void run(const Args& a, const Executor& executor) const override {
     const Params params{
-        a.logits.row<float>(0), a.logits.stride, static_cast<int>(a.logits.cols), a.rows, a.changes, a.ids};
+        a.logits.row<float>(0), a.logits.stride, static_cast<int>(a.logits.cols), a.rows, a.changes, a.ids, a.chosen};
     sample_rows<<<static_cast<unsigned>(a.logits.rows), kThreads, 0, static_cast<cudaStream_t>(executor.queue)>>>(
         params);
   }

@@ -86,6 +86,7 @@ class ReferenceSample final : public Kernel<SampleOp> {
         x = c >= row.biased ? x + value : c >= row.counted ? x - value : x > 0 ? x / value : x * value;
       }
       a.ids[i] = Choice(logits, a.logits.cols).draw(row);
+      if (a.chosen != nullptr) a.chosen[i] = a.ids[i];
     }
   }
 };

@@ -38,7 +38,8 @@ struct SampleOp {
     Matrix logits;  // [rows, cols] f32; rows with changes are overwritten
     const DrawRow* rows = nullptr;
     const LogitChange* changes = nullptr;
-    int32_t* ids = nullptr;  // [rows]; NaN counts as -infinity, -1: nothing is above that
+    int32_t* ids = nullptr;     // [rows]; NaN counts as -infinity, -1: nothing is above that
+    int32_t* chosen = nullptr;  // the same once more, for the next step; may be null
   };
 };
 std::string to_string(const SampleOp::Problem& problem);

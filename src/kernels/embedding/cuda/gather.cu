@@ -10,7 +10,8 @@ template <bool kWide>
 __global__ void __launch_bounds__(kThreads) gather_kernel(const __grid_constant__ CudaGatherArgs a) {
   allow_dependents();
   wait_for_predecessors();
-  const int64_t row = blockIdx.x, id = a.ids[row];
+  const int64_t row = blockIdx.x, known_id = a.ids[row],
+                id = known_id < 0 && a.chosen != nullptr ? a.chosen[~known_id] : known_id;
   const bool known = id >= 0 && id < a.entries;
   for (int column = static_cast<int>(threadIdx.x) * 8; column < a.cols; column += kThreads * 8) {
     const int count = min(a.cols - column, 8);

@@ -6,8 +6,9 @@
 namespace millrace {
 
 struct CudaGatherArgs {
-  CudaMatrix table;              // [entries, cols]
-  const int32_t* ids = nullptr;  // [rows]; an id outside of the table gives zeros
+  CudaMatrix table;                 // [entries, cols]
+  const int32_t* ids = nullptr;     // [rows]; an id outside of the table gives zeros
+  const int32_t* chosen = nullptr;  // ids below zero stand for chosen[~id]; null: there are none
   int64_t entries = 0;
   float scale = 1;
   bool accumulate = false;  // add to what is there: position embeddings
