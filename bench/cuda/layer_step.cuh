@@ -61,7 +61,10 @@ class Step {
     for (DeviceBuffer* buffer : {&weights_, &kv_}) {
       fill_random<<<1024, 256, 0, stream>>>(buffer->as<__nv_bfloat16>(), buffer->bytes() / 2, 1, 0.05f);
     }
+    // Rows are floats, then 16-bit numbers from `attended` on: as the latter, bits of floats would be no numbers.
     fill_random<<<64, 256, 0, stream>>>(rows_.as<float>(), rows_.bytes() / 4, 2, 1.f);
+    const int wide = 2 * model.hidden + model.feed + model.qkv();
+    fill_random<<<64, 256, 0, stream>>>(rows().attended, size_t(kMostTokens) * size_t(wide), 3, 1.f);
     CHECK(cudaMemsetAsync(workspace_.as(), 0, workspace_.bytes(), stream));
     CHECK(cudaStreamSynchronize(stream));
     place_tables();

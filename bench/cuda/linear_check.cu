@@ -293,6 +293,9 @@ int check_linear(const CudaLimits& limits, const KernelFilter& filter, uint64_t 
   const std::vector<int64_t> many{1, 2, 3, 4, 5, 8, 9, 13, 16, 17, 31, 48, 64, 65, 100, 128, 200, 256, 300};
   check_format(checker, DType::BF16, plain, many, seed);
   check_format(checker, DType::F16, {{520, 1096, false}, {256, 640, true}}, {1, 3, 7, 12, 29, 64, 130, 256}, seed);
+  // More rows than the warps of a wave share evenly.
+  check_format(checker, DType::BF16, {{5392, 6152, true}, {2120, 3592, false}, {6000, 2048, false}}, {1, 3}, seed);
+  check_format(checker, DType::F16, {{5392, 4104, true}, {2504, 8200, false}}, {1}, seed);
   check_format(checker, DType::BF16, {{33, 77, false}}, {1, 5, 9}, seed);  // K that nothing but "rows" accepts
   const std::vector<Shape> packed{
       {528, 2048, false}, {1000, 512, false}, {32, 4096, true}, {272, 2816, false}, {48, 14336, false}};

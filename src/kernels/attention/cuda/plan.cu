@@ -79,10 +79,12 @@ void choose_stages(CudaAttentionPlan& plan, const DecodeEntry& entry, int pairs)
 }
 
 // Blocks of a cluster at most. Starting sixteen together and adding up their sums takes more than a microsecond longer
-// than it does for eight: what the warps read must be worth that.
+// than it does for eight: what the warps read must be worth that. Where each warp of one block reads one unit, meeting
+// others costs more than sharing saves.
 int most_ranks(const CudaAttentionShape& s, int warps) {
   constexpr int kMost = 16, kWorthMost = 4;  // units of a warp
   if (s.invariant) return 1;                 // one block for each pair adds up in the order of the positions alone
+  if (s.max_context > 0 && s.max_context <= kUnit * warps) return 1;
   return s.max_context == 0 || s.max_context > kWorthMost * kUnit * warps * kMost ? kMost : kMost / 2;
 }
 

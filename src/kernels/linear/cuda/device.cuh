@@ -44,7 +44,25 @@ __device__ __forceinline__ uint4 load_stream_if(const void* p, bool live, uint64
   return v;
 }
 
-// The same where lanes take short pieces of many rows: the neighbours come along into the second-level cache.
+// The same into shared memory, for cp.async.wait_all; zeros where it is not live. The address goes through a register
+// that the compiler cannot see into: of a sum of a uniform address and the lane's it makes one operand of LDGSTS, which
+// together with a cache hint is an illegal instruction (CUDA 13.0, sm_90a).
+__device__ __forceinline__ void copy_stream_if(void* to, const void* from, bool live, uint64_t policy) {
+  uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  asm volatile("" : "+r"(address));
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(address), "l"(from),
+               "r"(live ? 16 : 0), "l"(policy)
+               : "memory");
+}
+
+// Four numbers that no kernel writes, asked for here and not where they are used.
+__device__ __forceinline__ float4 load_early(const float* p) {
+  float4 v;
+  asm volatile("ld.global.nc.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p));
+  return v;
+}
+
+// load_stream() where lanes take short pieces of many rows: the neighbours come along into the second-level cache.
 __device__ __forceinline__ uint4 load_pieces(const void* p) {
   uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4], %5;"
@@ -60,6 +78,19 @@ __device__ __forceinline__ uint4 load_shared_input(const void* p) {
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "l"(p)
                : "memory");
+  return v;
+}
+
+// The same without a branch, for many of them at once; zeros where it is not live.
+__device__ __forceinline__ uint4 load_shared_input_if(const void* p, bool live) {
+  uint4 v;
+  asm volatile(
+      "{\n.reg .pred live;\nsetp.ne.b32 live, %5, 0;\n"
+      "mov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"
+      "@live ld.global.v4.u32 {%0,%1,%2,%3}, [%4];\n}"
+      : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)
+      : "l"(p), "r"(static_cast<int>(live))
+      : "memory");
   return v;
 }
 

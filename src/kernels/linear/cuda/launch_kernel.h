@@ -19,7 +19,8 @@ struct LaunchShape {
 
 template <class... Params, class... Args>
 cudaError_t launch_kernel(void (*kernel)(Params...), const LaunchShape& shape, const CudaStep& step, Args... args) {
-  if (shape.shared_bytes > 48 * 1024) {
+  constexpr size_t kAlwaysThere = 48 * 1024, kFixed = 4 * 1024;  // what kernels declare themselves counts, too
+  if (shape.shared_bytes > kAlwaysThere - kFixed) {
     const cudaError_t raised =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes));
     if (raised != cudaSuccess) return raised;

@@ -267,8 +267,15 @@ struct HeldUnit {
   UnitFragment<kFormat> unit;
   RunScales<kFormat> scales;
 
+  // Layers that are not followed by attention let the next kernel in only here, when there is nothing left to ask for:
+  // its rings are then filled while these run empty.
+  __device__ __forceinline__ static bool lets_next_late(const LinearOutput& out) {
+    return kAhead && (out.accumulate || out.gate_up);
+  }
+
   template <class Ring>
-  __device__ __forceinline__ void take(Ring& ring, int lane) {
+  __device__ __forceinline__ void take(Ring& ring, int lane, bool lets_next = false) {
+    if (kAhead && lets_next && ring.has_asked_for_all()) let_next_kernel_start();
     const uint8_t* from = ring.wait();
     unit.load_bits(from, lane);
     scales.load(from, lane);
@@ -286,6 +293,7 @@ __device__ __forceinline__ void multiply_tiles(const PackedGemvParams& p, Ring& 
   const bool same = kRingWarps % p.units == 0;  // every unit of a warp has the same columns
   typename GemvX<kFormat>::Own own;
   own.load(space.staged, place.unit, lane);
+  const bool lets_next = held.lets_next_late(p.out);
   float sums[2] = {0, 0};
 #pragma unroll 1
   for (int first = 0; first < tiles; first += kKept) {
@@ -297,7 +305,7 @@ __device__ __forceinline__ void multiply_tiles(const PackedGemvParams& p, Ring& 
       multiply_unit<kFormat>(held.unit, held.scales, own, lane, sums);
       const int at = (place.tile - first) * space.parts + (place.unit & (kRingWarps - 1));
       const bool ends = place.advance(p.units) > 0;
-      if (held.kAhead && place.tile < tiles) held.take(ring, lane);
+      if (held.kAhead && place.tile < tiles) held.take(ring, lane, lets_next);
       if (ends) put_rows(space.partials + at * kTileRows, lane, sums);
     }
     const float norm = norm_factor(p, space.squares);
@@ -317,10 +325,11 @@ __global__ void __launch_bounds__(GemvShare<kHalf>::kBound, 1) packed_gemv(const
   const uint8_t* weights = p.weights + static_cast<int64_t>(p.shares.first(block)) * p.units * U::kSize;
   UnitRing<kFormat, GemvShare<kHalf>::kRings> ring(weights, p.units, p.units, p.shares.count(block), rings, p.slots);
   const GemvSpace<kFormat> space(rings + kRingWarps * p.slots * U::kSize, p.units);
-  // The next kernel is let in before x is there, so that its rings are full when this one ends.
-  let_next_kernel_start();
   HeldUnit<kFormat> held;
-  if (held.kAhead && warp_index() < p.shares.count(block) * p.units) held.take(ring, threadIdx.x % 32);
+  // Else the next kernel is let in before x is there, so that its rings are full when this one ends.
+  const bool late = held.lets_next_late(p.out);
+  if (!late) let_next_kernel_start();
+  if (held.kAhead && warp_index() < p.shares.count(block) * p.units) held.take(ring, threadIdx.x % 32, late);
   if constexpr (kNormed) {
     place_normed<kFormat, kEach>(p, space.staged, space.squares);
   } else {
