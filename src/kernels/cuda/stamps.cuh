@@ -15,8 +15,9 @@ struct Stamps {
   static constexpr int kEach = 256;
   uint32_t* first = nullptr;
 
+  __device__ static unsigned block() { return blockIdx.y * gridDim.x + blockIdx.x; }
   __device__ void mark(int event) const {
-    if (first != nullptr) first[blockIdx.x * kEach + event] = static_cast<uint32_t>(clock64());
+    if (first != nullptr) first[block() * kEach + event] = static_cast<uint32_t>(clock64());
   }
   __device__ void start() const {
     if (first == nullptr || threadIdx.x != 0) return;
@@ -24,9 +25,9 @@ struct Stamps {
     uint32_t sm;
     asm volatile("mov.u64 %0, %%globaltimer;\nmov.u32 %1, %%smid;" : "=l"(ns), "=r"(sm));
     mark(kStarted);
-    first[blockIdx.x * kEach + kClockNs] = static_cast<uint32_t>(ns);
-    first[blockIdx.x * kEach + kClockNsHigh] = static_cast<uint32_t>(ns >> 32);
-    first[blockIdx.x * kEach + kMultiprocessor] = sm;
+    first[block() * kEach + kClockNs] = static_cast<uint32_t>(ns);
+    first[block() * kEach + kClockNsHigh] = static_cast<uint32_t>(ns >> 32);
+    first[block() * kEach + kMultiprocessor] = sm;
   }
   __device__ void mark_first(int event) const {
     if (threadIdx.x == 0) mark(event);

@@ -17,6 +17,7 @@ namespace millrace {
 struct DecodeParams {
   CudaAttentionArgs args;
   int sequences = 0, kv_heads = 0, group = 0, block_size = 0;
+  int block_shift = -1;          // block_size is this power of two; -1: it is none, and pages are found by dividing
   int pairs_per_sequence = 0;    // at most
   int most_tiles = 1;            // of a KV head, in any sequence
   int ranks = 1;                 // blocks of a cluster: a power of two
@@ -26,6 +27,10 @@ struct DecodeParams {
   float2* summaries = nullptr;   // [blocks][2][kTileRows]: maximum, total
   unsigned* counters = nullptr;  // [sequences][pairs_per_sequence]: zero before and after a launch
   Stamps stamps;
+
+  __device__ int page_of(int position) const {
+    return block_shift >= 0 ? position >> block_shift : position / block_size;
+  }
 };
 
 // A block of eight warps has a multiprocessor for itself, where there are too few blocks for two: one warp on each of
@@ -41,6 +46,7 @@ struct DecodeConfig {
   static constexpr int kStages = kDim > 128 ? 2 : kDim > 96 ? 3 : kDim > 64 ? 4 : 6;
   static constexpr bool kSharedQueries = kDim > 128;       // registers would not hold them beside the sums
   static constexpr bool kLetsNextStartLate = kDim == 128;  // worth half a percent of a layer; heads of 64 lose that
+  // Queries that are not kept there share the space where warps meet.
   static constexpr int kQueryBytes = kSharedQueries ? kTileRows * kDim * 2 : 0;
   static constexpr int kMergeRows = 8;  // rows merged at a time
   static constexpr bool kMergePermutes = kDim % 32 == 0;
@@ -50,6 +56,7 @@ struct DecodeConfig {
   static constexpr int kReceivedFloats = kReceived * 6;
   static constexpr int kMergeFloats = kWide ? kReceivedFloats : kWarps * kMergeRows * kMergeStride;
   static_assert(kMergeFloats >= kReceivedFloats);
+  static_assert(kSharedQueries || kMergeFloats * 4 >= (kTileRows + 2) * kDim * 2);
   static constexpr int kSharedBytes =
       kWarps * kStages * 2 * kUnitBytes + kMergeFloats * 4 + kWarps * kTileRows * 8 + 16 + kQueryBytes;
   static_assert((kSharedBytes + 1024) * kBlocksPerSm <= 228 * 1024);
@@ -182,12 +189,13 @@ class UnitLoader {
     if (!walk_.done()) enter();
   }
 
-  // Issues what no kernel of this step writes, as many units as there are stages; says how many.
+  // Issues what no kernel of this step writes, as many units as there are stages; says how many. It stands before all
+  // else that a block does: no case that is rare.
   __device__ int issue_old() {
     int count = 0;
     while (count < stage_count<Config>(p_) && !walk_.done() && unit_ < segment_.end &&
-           (unit_ + 1) * kUnit <= segment_.slice.past) {
-      issue();
+           (unit_ + 1) * kUnit <= segment_.slice.past && unit_ * kUnit >= seen_from_) {
+      issue_whole();
       ++count;
     }
     return count;
@@ -199,29 +207,17 @@ class UnitLoader {
       walk_.next(segment_);
       if (!walk_.done()) enter();
     }
+    if (!walk_.done() && taken_ == 32) fetch_rows();
+    const int position = unit_ * kUnit;
     if (walk_.done()) {
       commit_copies();
       commit_copies();
+      next_stage();
+    } else if (position >= seen_from_ && position + kUnit <= seen_until_) {
+      issue_whole();
     } else {
-      if (taken_ == 32) fetch_rows();
-      const int position = unit_ * kUnit;
-      const int64_t at = static_cast<int64_t>(__shfl_sync(~0u, row_, taken_)) * kDim;
-      const T *keys = static_cast<const T*>(p_.args.keys) + at, *values = static_cast<const T*>(p_.args.values) + at;
-      const uint32_t to = stages_ + stage_ * 2 * Config::kUnitBytes;
-      if (position >= seen_from_ && position + kUnit <= seen_until_) {
-        copy_whole(to, keys);
-        commit_copies();
-        copy_whole(to + Config::kUnitBytes, values);
-      } else {
-        copy_seen(to, keys, position);
-        commit_copies();
-        copy_seen(to + Config::kUnitBytes, values, position);
-      }
-      commit_copies();
-      ++taken_;
-      unit_ += Config::kWarps;
+      issue_unit([&](uint32_t to, const T* from) { copy_seen(to, from, position); });
     }
-    stage_ = stage_ + 1 == stage_count<Config>(p_) ? 0 : stage_ + 1;
   }
 
  private:
@@ -237,13 +233,31 @@ class UnitLoader {
   // Lane i keeps where the i-th unit from here on begins, in rows of all pages. The division is by a size that is not
   // known here, so that lanes do it, once for many units.
   __device__ void fetch_rows() {
-    const int unit = unit_ + lane_ * Config::kWarps, page = unit * kUnit / p_.block_size;
+    const int unit = unit_ + lane_ * Config::kWarps, page = p_.page_of(unit * kUnit);
     row_ = 0;
     if (unit < segment_.end) {
       const int place = p_.args.tables[segment_.sequence * p_.args.table_pitch + page];
       row_ = (place * p_.kv_heads + segment_.kv_head) * p_.block_size + unit * kUnit - page * p_.block_size;
     }
     taken_ = 0;
+  }
+
+  __device__ void next_stage() { stage_ = stage_ + 1 == stage_count<Config>(p_) ? 0 : stage_ + 1; }
+
+  template <class Copy>
+  __device__ void issue_unit(Copy copy) {
+    const int64_t at = static_cast<int64_t>(__shfl_sync(~0u, row_, taken_)) * kDim;
+    const uint32_t to = stages_ + stage_ * 2 * Config::kUnitBytes;
+    copy(to, static_cast<const T*>(p_.args.keys) + at);
+    commit_copies();
+    copy(to + Config::kUnitBytes, static_cast<const T*>(p_.args.values) + at);
+    commit_copies();
+    ++taken_;
+    unit_ += Config::kWarps;
+    next_stage();
+  }
+  __device__ void issue_whole() {
+    issue_unit([&](uint32_t to, const T* from) { copy_whole(to, from); });
   }
 
   // Rows that nobody sees may hold anything: they become zeros, since even a weight of zero does not silence a NaN.
@@ -277,83 +291,16 @@ class UnitLoader {
   int unit_ = 0, row_ = 0, taken_ = 0, seen_until_ = 0, seen_from_ = 0;
 };
 
-constexpr int kMostFreshDim = 128;  // all of a query is in one warp's registers: pairs can turn there
+constexpr int kMostFreshDim = 128;  // half a warp has all of a key
 
-// Two neighbours of each of a row's sixteens, on both sides of its eights: [step][side].
-template <class Source, int kSteps>
-__device__ void load_row(const Source* from, bool used, float2 (&x)[kSteps][2]) {
-#pragma unroll
-  for (int k = 0; k < kSteps; ++k) {
-#pragma unroll
-    for (int side = 0; side < 2; ++side) {
-      const auto v = *reinterpret_cast<const Vector<Source, 2>*>(from + k * 16 + side * 8);
-      x[k][side] = used ? float2{to_float(v.at[0]), to_float(v.at[1])} : float2{0, 0};
-    }
+// Which row of its slice an index of a tile's rows is, and which of the query heads that share the KV head. Most slices
+// have one row, and a division takes long.
+struct RowAndHead {
+  int row, head;
+  __device__ RowAndHead(const DecodeParams& p, const Segment& s, int index) : row(0), head(index) {
+    if (s.slice.rows > 1) row = index / p.group, head = index % p.group;
   }
-}
-
-__device__ inline void turn_pair(float& a, float& b, float cosine, float sine) {
-  const float before = a;
-  a = a * cosine - b * sine;
-  b = b * cosine + before * sine;
-}
-
-// A whole head as load_row has it; `angles` are its row's.
-template <int kDim>
-__device__ void turn_row(const float* angles, bool halves, float2 (&x)[kDim / 16][2]) {
-  constexpr int kSteps = kDim / 16, kHalf = kDim / 2;
-  const int t = threadIdx.x % 4;
-  if (halves) {
-    if constexpr (kSteps % 2 == 0) {
-#pragma unroll
-      for (int k = 0; k < kSteps / 2; ++k) {
-#pragma unroll
-        for (int side = 0; side < 2; ++side) {
-          const int column = k * 16 + side * 8 + t * 2;
-          const float2 cosines = *reinterpret_cast<const float2*>(angles + column);
-          const float2 sines = *reinterpret_cast<const float2*>(angles + kHalf + column);
-          turn_pair(x[k][side].x, x[k + kSteps / 2][side].x, cosines.x, sines.x);
-          turn_pair(x[k][side].y, x[k + kSteps / 2][side].y, cosines.y, sines.y);
-        }
-      }
-    }
-  } else {
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-#pragma unroll
-      for (int side = 0; side < 2; ++side) {
-        const int pair = k * 8 + side * 4 + t;
-        turn_pair(x[k][side].x, x[k][side].y, angles[pair], angles[kHalf + pair]);
-      }
-    }
-  }
-}
-
-// Steps first .. first + kSteps - 1 of 16 columns, as the left side of products.
-template <class Source, class T, int kDim, int kSteps>
-__device__ void load_queries(const DecodeParams& p, const Segment& s, int first, uint32_t (&q)[kSteps][4]) {
-  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const bool used = g + half * 8 < s.rows;
-    const int index = s.first_row_of_tile + g + half * 8;
-    const int64_t row = s.slice.first_row + index / p.group, head = s.kv_head * p.group + index % p.group;
-    const Source* from = static_cast<const Source*>(p.args.q.data) + (used ? row * p.args.q.stride + head * kDim : 0);
-    float2 x[kSteps][2] = {};
-    if (half * 8 < s.rows) {
-      load_row(from + first * 16 + t * 2, used, x);
-      if constexpr (kSteps * 16 == kDim) {
-        if (p.args.fresh.angles != nullptr)
-          turn_row<kDim>(p.args.fresh.angles + s.slice.first_row * kDim, p.args.fresh.halves, x);
-      }
-    }
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-#pragma unroll
-      for (int side = 0; side < 2; ++side) q[k][half + side * 2] = pack<T>(x[k][side].x, x[k][side].y);
-    }
-  }
-}
+};
 
 // In log2; bf16 has the range of f32.
 template <class T>
@@ -372,8 +319,7 @@ class WarpAttention {
   using Rows = SwizzledRows<kDim>;
 
  public:
-  __device__ WarpAttention(const DecodeParams& p, const Segment& s, uint4* shared_queries)
-      : p_(p), shared_queries_(shared_queries) {
+  __device__ WarpAttention(const DecodeParams& p, const Segment& s) : p_(p) {
     const int lane = threadIdx.x % 32;
     key_row_ = lane % 8 + lane / 16 * 8;
     key_piece_ = lane / 8 % 2;
@@ -385,38 +331,39 @@ class WarpAttention {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int index = min(s.first_row_of_tile + g + half * 8, s.slice.rows * p.group - 1);
-      last_[half] = s.slice.past + index / p.group;
+      const RowAndHead at(p, s, index);
+      last_[half] = s.slice.past + at.row;
       first_[half] = p.args.window > 0 ? last_[half] - p.args.window + 1 : 0;
-      phi[half] = p.args.phi != nullptr ? p.args.phi[s.kv_head * p.group + index % p.group] * kLog2E : 0.0f;
+      phi[half] = p.args.phi != nullptr ? p.args.phi[s.kv_head * p.group + at.head] * kLog2E : 0.0f;
     }
     all_see_until_ = s.slice.past;
     all_see_from_ = p.args.window > 0 ? s.slice.past + s.slice.rows - p.args.window : 0;
-    with_device_type(p.args.q.dtype, [&](auto source) {
-      if constexpr (Config::kSharedQueries) {
-        share_queries<decltype(source)>(s);
-      } else {
-        load_queries<decltype(source), T, kDim>(p, s, 0, q_);
-      }
-      return 0;
-    });
+  }
+
+  // Queries as the left side of products, from their rows in shared memory. Rows that no head has are another's again:
+  // what comes of them is left.
+  __device__ void take_queries(const Segment& s, uint32_t shared) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, row = lane % 16;
+    queries_ = shared;
+    query_row_ = row < s.rows ? row : 0;
+    query_piece_ = lane / 16;
+    if constexpr (!Config::kSharedQueries) {
+#pragma unroll
+      for (int k = 0; k < kDim / 16; ++k) take_step(k, q_[k]);
+    }
   }
 
   // Scores in log2: score[n] belongs to positions 8 n .. 8 n + 7 of the unit.
-  __device__ void score_unit(uint32_t keys, int unit, float (&score)[2][4]) const {
+  __device__ void score_unit(uint32_t keys, int unit, float (&score)[2][4]) {
     float sums[2][2][4] = {};  // of every other step: products that add to the same sum wait for each other
 #pragma unroll
     for (int k = 0; k < kDim / 16; ++k) {
       uint32_t b[4];
       load_matrices(b, keys + Rows::offset(key_row_, k * 2 + key_piece_));
-      if constexpr (Config::kSharedQueries) {
-        const uint4 q = shared_queries_[k * 32 + static_cast<int>(threadIdx.x) % 32];
-        const uint32_t a[4] = {q.x, q.y, q.z, q.w};
-        mma<T>(sums[k % 2][0], a, b[0], b[1]);
-        mma<T>(sums[k % 2][1], a, b[2], b[3]);
-      } else {
-        mma<T>(sums[k % 2][0], q_[k], b[0], b[1]);
-        mma<T>(sums[k % 2][1], q_[k], b[2], b[3]);
-      }
+      uint32_t (&q)[4] = q_[Config::kSharedQueries ? 0 : k];
+      if constexpr (Config::kSharedQueries) take_step(k, q);
+      mma<T>(sums[k % 2][0], q, b[0], b[1]);
+      mma<T>(sums[k % 2][1], q, b[2], b[3]);
     }
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
@@ -480,20 +427,13 @@ class WarpAttention {
   int halves;    // 1: no row beyond the eighth is used
 
  private:
-  // Each warp loads its part of the queries, all use them.
-  template <class Source>
-  __device__ void share_queries(const Segment& s) {
-    constexpr int kSteps = kDim / 16 / Config::kWarps;
-    const int lane = static_cast<int>(threadIdx.x) % 32, first = static_cast<int>(threadIdx.x) / 32 * kSteps;
-    uint32_t q[kSteps][4];
-    load_queries<Source, T, kDim>(p_, s, first, q);
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) shared_queries_[(first + k) * 32 + lane] = {q[k][0], q[k][1], q[k][2], q[k][3]};
-    __syncthreads();
+  __device__ void take_step(int k, uint32_t (&q)[4]) const {
+    load_matrices(q, queries_ + Rows::offset(query_row_, k * 2 + query_piece_));
   }
 
   const DecodeParams& p_;
-  uint4* shared_queries_;
+  uint32_t queries_;
+  int query_row_, query_piece_;
   uint32_t q_[Config::kSharedQueries ? 1 : kDim / 16][4];
   int key_row_, key_piece_, value_row_, value_piece_, column_;
   int last_[2], first_[2], all_see_until_, all_see_from_;

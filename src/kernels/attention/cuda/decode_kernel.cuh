@@ -2,8 +2,8 @@
 #pragma once
 
 #include "kernels/attention/cuda/decode_entry.h"
-#include "kernels/attention/cuda/decode_fresh.cuh"
 #include "kernels/attention/cuda/decode_merge.cuh"
+#include "kernels/attention/cuda/decode_rows.cuh"
 
 namespace millrace {
 
@@ -66,17 +66,15 @@ struct WarpStream {
     for (int i = issued; i < stage_count<Config>(p); ++i) loader.issue();
   }
 
-  // The first start, perhaps before the kernels before this one are done. The next kernel may be let in behind the
-  // first copies: its weights then do not come between the tables, keys and values that all of this one waits for.
-  __device__ void start_early(bool early, bool then_lets_next_start = false) {
-    int issued = 0;
-    if (early) {
-      issued = loader.issue_old();
-      p.stamps.mark_first(kAsked);
-      if (then_lets_next_start) allow_dependents();
-      wait_for_predecessors();
-      p.stamps.mark_first(kWaited);
-    }
+  // The first start in two parts: what may be asked for before the kernels before this one are done, and the rest.
+  __device__ int start_early(bool early) {
+    const int issued = early ? loader.issue_old() : 0;
+    p.stamps.mark_first(kAsked);
+    return issued;
+  }
+  __device__ void start_after(int issued) {
+    wait_for_predecessors();
+    p.stamps.mark_first(kWaited);
     start(issued);
   }
 
@@ -93,7 +91,7 @@ struct WarpStream {
 
   // Returns whether all rows' maxima stayed in the range of the unified one; always true for the others.
   template <Softmax kSoftmax>
-  __device__ bool run(const WarpAttention<T, Config>& attention, const FreshRow<T, Config>& fresh, const Segment& s,
+  __device__ bool run(WarpAttention<T, Config>& attention, const FreshRow<T, Config>& fresh, const Segment& s,
                       RowSums<kDim>& sums) {
     float seen[2] = {kNoScore, kNoScore};
     sums.clear();
@@ -144,7 +142,7 @@ struct WarpStream {
 
 // The arithmetic of a segment; where the unified maximum did not hold, this warp alone reads its part again.
 template <Softmax kSoftmax, class T, class Config, class Walk>
-__device__ void run_segment(WarpStream<T, Config, Walk>& stream, const WarpAttention<T, Config>& attention,
+__device__ void run_segment(WarpStream<T, Config, Walk>& stream, WarpAttention<T, Config>& attention,
                             const FreshRow<T, Config>& fresh, const Walk& walk, const Segment& segment,
                             RowSums<Config::kDim>& sums) {
   const bool in_range = stream.template run<kSoftmax>(attention, fresh, segment, sums);
@@ -159,21 +157,33 @@ __device__ void run_segment(WarpStream<T, Config, Walk>& stream, const WarpAtten
   }
 }
 
-// Shared memory of a block: the warps' stages, the queries, the space where warps meet.
+// Shared memory of a block: the warps' stages, queries that stay there, the space where warps meet.
 template <class Config>
 struct DecodeSpace {
   int warp_bytes;
   uint32_t stages;
-  uint4* queries;
+  uint32_t queries;
   float* merge;
 
   __device__ DecodeSpace(const DecodeParams& p, unsigned char* shared) {
     warp_bytes = p.held_stages * 2 * Config::kUnitBytes;
     stages = shared_address(shared) + static_cast<uint32_t>(threadIdx.x) / 32 * warp_bytes;
-    queries = reinterpret_cast<uint4*>(shared + Config::kWarps * warp_bytes);
+    queries = shared_address(shared + Config::kWarps * warp_bytes);
     merge = reinterpret_cast<float*>(shared + Config::kWarps * warp_bytes + Config::kQueryBytes);
   }
 };
+
+// Whole blocks: the queries for each warp, and the new key and value for the one that reads them.
+template <class T, class Config>
+__device__ FreshRow<T, Config> bring_rows(const DecodeParams& p, const Segment& s, const DecodeSpace<Config>& space,
+                                          const RowPart<T, Config>& part, WarpAttention<T, Config>& attention) {
+  share_rows(p, s, part, space.queries);
+  __syncthreads();
+  attention.take_queries(s, space.queries);
+  const FreshRow<T, Config> fresh(p, s, space.queries);
+  if constexpr (!Config::kSharedQueries) __syncthreads();  // the space is free again
+  return fresh;
+}
 
 template <class T, class Config, Softmax kSoftmax>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
@@ -193,11 +203,12 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
   UnitLoader<T, Config, Walk> loader(p, walk, space.stages);
   WarpStream<T, Config, Walk> stream{p, loader, space.stages, 0};
   SegmentEnd<Config> merge(p, space.merge);
-  stream.start_early(p.args.early);
+  stream.start_after(stream.start_early(p.args.early));
   while (!walk.done()) {
     const Segment segment = walk.segment();
-    const FreshRow<T, Config> fresh(p, segment);
-    const WarpAttention<T, Config> attention(p, segment, space.queries);
+    WarpAttention<T, Config> attention(p, segment);
+    const RowPart<T, Config> part(p, segment, static_cast<int>(threadIdx.x));
+    const FreshRow<T, Config> fresh = bring_rows(p, segment, space, part, attention);
     RowSums<Config::kDim> sums;
     run_segment<kSoftmax>(stream, attention, fresh, walk, segment, sums);
     p.stamps.mark_first(kMultiplied);
@@ -210,11 +221,10 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
 // What a block of a cluster does; no rows: the sequence has no such tile. All of it stands in front of the first copy,
 // so divisions, which take long, are few.
 __device__ inline Segment cluster_segment(const DecodeParams& p, int rank) {
-  const int shift = 31 - __clz(p.ranks), pair = static_cast<int>(blockIdx.x) >> shift;
+  const int shift = 31 - __clz(p.ranks), place = static_cast<int>(blockIdx.x) >> shift;
   Segment s;
-  s.sequence = pair / p.pairs_per_sequence;
+  s.sequence = static_cast<int>(blockIdx.y);
   s.slice = p.args.slices[s.sequence];
-  const int place = pair - s.sequence * p.pairs_per_sequence;
   s.kv_head = p.most_tiles == 1 ? place : place / p.most_tiles;
   s.first_row_of_tile = (place - s.kv_head * p.most_tiles) * kTileRows;
   s.rows = min(kTileRows, s.slice.rows * p.group - s.first_row_of_tile);
@@ -244,17 +254,22 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
   }
 
   const bool alone = !Config::kWide && p.ranks == 1;
-  if (!alone) asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  SegmentEnd<Config> merge(p, space.merge);
   const OnePiece walk(segment);
   UnitLoader<T, Config, OnePiece> loader(p, walk, space.stages);
   WarpStream<T, Config, OnePiece> stream{p, loader, space.stages, 0};
-  stream.start_early(p.args.early, Config::kLetsNextStartLate);
-  const FreshRow<T, Config> fresh(p, segment);
-  const WarpAttention<T, Config> attention(p, segment, space.queries);
+  const int issued = stream.start_early(p.args.early);
+  // The next kernel's weights then do not come between the tables, keys and values that all of this one waits for.
+  if (p.args.early && Config::kLetsNextStartLate) allow_dependents();
+  if (!alone) merge.expect_sums(segment, rank);
+  WarpAttention<T, Config> attention(p, segment);
+  const RowPart<T, Config> part(p, segment, static_cast<int>(threadIdx.x));
+  stream.start_after(issued);
+  const FreshRow<T, Config> fresh = bring_rows(p, segment, space, part, attention);
+  if (!alone) merge.allow_sums();
   RowSums<Config::kDim> sums;
   run_segment<kSoftmax>(stream, attention, fresh, walk, segment, sums);
   p.stamps.mark_first(kMultiplied);
-  SegmentEnd<Config> merge(p, space.merge);
   if constexpr (!Config::kWide) {
     if (alone) {
       merge.finish(sums, segment, {});

@@ -11,6 +11,16 @@ struct Contributors {
   int first = 0, count = 1;
 };
 
+// How the blocks of a cluster divide `items`: `each` of them to a block, again and again.
+struct Shares {
+  int items, each, at_once;
+  __device__ Shares(int all, int threads, int ranks) {
+    items = all;
+    each = min(threads, items) >> (31 - __clz(ranks));
+    at_once = each * ranks;
+  }
+};
+
 __device__ inline void store4(const CudaMatrix& to, int64_t index, float4 v) {
   if (to.dtype == DType::F32) {
     reinterpret_cast<float4*>(to.data)[index / 4] = v;
@@ -30,6 +40,7 @@ class SegmentEnd {
   __device__ SegmentEnd(const DecodeParams& p, float* space)
       : p_(p), o_(space), rows_(reinterpret_cast<float2*>(space + Config::kMergeFloats)) {
     last_arrived_ = reinterpret_cast<int*>(rows_ + Config::kWarps * kTileRows);
+    received_ = shared_address(last_arrived_) + 8;
   }
 
   // For one of several blocks on the line: the result, or this block's part of it in global memory.
@@ -44,36 +55,54 @@ class SegmentEnd {
   }
 
 #if __CUDA_ARCH__ >= 900
+  // What the other blocks of the cluster will send to this one.
+  __device__ void expect_sums(const Segment& s, int rank) const {
+    if (threadIdx.x == 0) {
+      const Shares shares(s.rows * kFours, Config::kThreads, p_.ranks);
+      int own = 0;
+#pragma unroll 1
+      for (int first = rank * shares.each; first < shares.items; first += shares.at_once) {
+        own += min(shares.each, shares.items - first);
+      }
+      asm volatile(
+          "mbarrier.init.shared.b64 [%0], 1;\nmbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;\n"
+          "fence.mbarrier_init.release.cluster;" ::"r"(received_),
+          "r"(own * p_.ranks * kSentBytes)
+          : "memory");
+    }
+  }
+  // The space is free: they may, once all of the cluster have been here.
+  __device__ void allow_sums() const {
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  }
+
   // For a block of a cluster: its warps leave their sums in their stages, which are free by now, and every block gets
-  // its share of the columns of their sum at once; each adds up what it was sent, and nobody waits for readers. The
-  // cluster has arrived at its barrier once before. `warp_bytes` is the distance between two warps' stages.
+  // its share of the columns of their sum at once; each adds up what it was sent, and nobody waits for more than that.
+  // `warp_bytes` is the distance between two warps' stages.
   __device__ void finish_cluster(RowSums<kDim>& sums, const Segment& s, unsigned char* stages, int warp_bytes,
                                  int rank) {
-    const int ranks = p_.ranks, thread = static_cast<int>(threadIdx.x), items = s.rows * kFours;
-    const int each = min(Config::kThreads, items) / ranks, at_once = each * ranks;  // items of a rank, and of all
+    const int ranks = p_.ranks, thread = static_cast<int>(threadIdx.x);
+    const Shares shares(s.rows * kFours, Config::kThreads, ranks);
     __syncwarp();
     leave_sums(sums, s, part_at(stages + thread / 32 * warp_bytes));
     __syncthreads();
     asm volatile("barrier.cluster.wait.aligned;" ::: "memory");  // the others have started
-    if (thread < at_once) {
-      for (int first = 0; first + thread < items; first += at_once) {
-        const Sum sum = add_warps_of(stages, warp_bytes, (first + thread) / kFours, (first + thread) % kFours * 4);
-        send(sum, first + rank * each + thread % each, thread / each);
+    if (thread < shares.at_once) {
+      for (int item = thread; item < shares.items; item += shares.at_once) {
+        const Sum sum = add_warps_of(stages, warp_bytes, item / kFours, item % kFours * 4);
+        send(sum, item - thread + rank * shares.each + thread % shares.each, thread / shares.each);
       }
     }
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+    wait_for_sums();
     p_.stamps.mark_first(kMet);
     const int source = thread % ranks, own = thread / ranks;
-    for (int first = 0; first < items; first += at_once) {
-      const int item = first + rank * each + own;
-      const bool is_one = own < each && item < items;
+    for (int first = 0; first < shares.items; first += shares.at_once) {
+      const int item = first + rank * shares.each + own;
+      const bool is_one = own < shares.each && item < shares.items;
       Sum sum;
-      if (is_one) sum = received(first + source * each + own);
-      for (int step = 1; step < ranks; step *= 2) {
-        sum.add(__shfl_xor_sync(~0u, sum.largest, step), __shfl_xor_sync(~0u, sum.total, step),
-                {__shfl_xor_sync(~0u, sum.o.x, step), __shfl_xor_sync(~0u, sum.o.y, step),
-                 __shfl_xor_sync(~0u, sum.o.z, step), __shfl_xor_sync(~0u, sum.o.w, step)});
-      }
+      if (is_one) sum = received(first + source * shares.each + own);
+      sum.add_neighbours(ranks);
       if (is_one && source == 0) store_result(s, item / kFours, item % kFours * 4, sum.o, sum.total);
     }
   }
@@ -92,7 +121,26 @@ class SegmentEnd {
       o = {o.x * mine + other.x * theirs, o.y * mine + other.y * theirs, o.z * mine + other.z * theirs,
            o.w * mine + other.w * theirs};
     }
+
+    // Over `count` lanes that follow each other, a power of two.
+    __device__ void add_neighbours(int count) {
+      float top = largest;
+      for (int step = 1; step < count; step *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
+      const float factor = exp2_fast(largest - top);
+      largest = top;
+      total *= factor;
+      o = {o.x * factor, o.y * factor, o.z * factor, o.w * factor};
+      for (int step = 1; step < count; step *= 2) {
+        total += __shfl_xor_sync(~0u, total, step);
+        o.x += __shfl_xor_sync(~0u, o.x, step);
+        o.y += __shfl_xor_sync(~0u, o.y, step);
+        o.z += __shfl_xor_sync(~0u, o.z, step);
+        o.w += __shfl_xor_sync(~0u, o.w, step);
+      }
+    }
   };
+
+  static constexpr int kSentBytes = 24;
 
   // Where sums go that are not yet a result: [kTileRows][kDim] and the rows' largest scores and totals. None: they are
   // one.
@@ -144,24 +192,44 @@ class SegmentEnd {
     Sum sum;
 #pragma unroll
     for (int w = 0; w < Config::kWarps; ++w) {
+      sum.largest = fmaxf(sum.largest, part_at(stages + w * warp_bytes).rows[row].x);
+    }
+#pragma unroll 2
+    for (int w = 0; w < Config::kWarps; ++w) {
       const Part part = part_at(stages + w * warp_bytes);
-      sum.add(part.rows[row].x, part.rows[row].y,
-              *reinterpret_cast<const float4*>(part.o + Config::merge_at(row, column)));
+      const float4 o = *reinterpret_cast<const float4*>(part.o + Config::merge_at(row, column));
+      const float factor = exp2_fast(part.rows[row].x - sum.largest);
+      sum.total += part.rows[row].y * factor;
+      sum.o.x += o.x * factor, sum.o.y += o.y * factor, sum.o.z += o.z * factor, sum.o.w += o.w * factor;
     }
     return sum;
   }
 
+#if __CUDA_ARCH__ >= 900
+  __device__ void wait_for_sums() const {
+    asm volatile(
+        "{\n.reg .pred done;\nretry:\n"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], 0;\n"
+        "@done bra finished;\nbra retry;\nfinished:\n}" ::"r"(received_)
+        : "memory");
+  }
+
   // Places of sums in the space where warps meet: all fours, then the largest scores and totals.
   __device__ void send(const Sum& sum, int place, int rank) const {
-    uint32_t fours, rows;
+    uint32_t fours, barrier;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(fours) : "r"(shared_address(o_)), "r"(rank));
-    rows = fours + Config::kReceived * 16 + place * 8;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier) : "r"(received_), "r"(rank));
+    const uint32_t rows = fours + Config::kReceived * 16 + place * 8;
     fours += place * 16;
-    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(fours), "f"(sum.o.x), "f"(sum.o.y),
-                 "f"(sum.o.z), "f"(sum.o.w)
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+                     fours),
+                 "f"(sum.o.x), "f"(sum.o.y), "f"(sum.o.z), "f"(sum.o.w), "r"(barrier)
                  : "memory");
-    asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(rows), "f"(sum.largest), "f"(sum.total) : "memory");
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(rows),
+                 "f"(sum.largest), "f"(sum.total), "r"(barrier)
+                 : "memory");
   }
+#endif
   __device__ Sum received(int place) const {
     const float2 row = reinterpret_cast<const float2*>(o_ + Config::kReceived * 4)[place];
     return {row.x, row.y, reinterpret_cast<const float4*>(o_)[place]};
@@ -212,7 +280,8 @@ class SegmentEnd {
 
   __device__ void store_result(const Segment& s, int tile_row, int column, float4 sum, float total) const {
     const int index = s.first_row_of_tile + tile_row;
-    const int64_t row = s.slice.first_row + index / p_.group, head = s.kv_head * p_.group + index % p_.group;
+    const RowAndHead at(p_, s, index);
+    const int64_t row = s.slice.first_row + at.row, head = s.kv_head * p_.group + at.head;
     const float factor = 1 / total;
     store4(p_.args.out, row * p_.args.out.stride + head * kDim + column,
            {sum.x * factor, sum.y * factor, sum.z * factor, sum.w * factor});
@@ -291,6 +360,7 @@ class SegmentEnd {
   float* o_;      // [warp][row][column]
   float2* rows_;  // [warp][row]: largest, total
   int* last_arrived_;
+  uint32_t received_;  // the barrier of a cluster's sums
 };
 
 }  // namespace millrace

@@ -1,3 +1,5 @@
+#include <bit>
+
 #include "kernels/attention/cuda/decode.cuh"
 #include "kernels/attention/cuda/decode_entry.h"
 #include "kernels/attention/cuda/general_entry.h"
@@ -152,6 +154,9 @@ CudaError launch_decode(const CudaAttentionPlan& plan, const CudaAttentionArgs& 
   p.kv_heads = s.kv_heads;
   p.group = s.heads / s.kv_heads;
   p.block_size = s.block_size;
+  if (std::has_single_bit(static_cast<unsigned>(s.block_size))) {
+    p.block_shift = std::countr_zero(static_cast<unsigned>(s.block_size));
+  }
   p.pairs_per_sequence = pairs_per_sequence(s);
   p.most_tiles = p.pairs_per_sequence / s.kv_heads;
   p.ranks = plan.cluster;
@@ -162,8 +167,11 @@ CudaError launch_decode(const CudaAttentionPlan& plan, const CudaAttentionArgs& 
   p.deep = plan.stages > entry.stages;
   p.held_stages = plan.stages;
   p.stamps = stamps_of_launch(static_cast<unsigned>(plan.grid));
-  return launch_kernel(entry.kernel, dim3(static_cast<unsigned>(plan.grid)), plan.threads,
-                       static_cast<size_t>(plan.shared_bytes), launch, p, plan.cluster);
+  // A row of blocks for each sequence of clusters: no block has to divide to find its own.
+  const int rows = s.kind == CudaAttentionKind::DecodeCluster ? s.sequences : 1;
+  const dim3 grid(static_cast<unsigned>(plan.grid / rows), static_cast<unsigned>(rows));
+  return launch_kernel(entry.kernel, grid, plan.threads, static_cast<size_t>(plan.shared_bytes), launch, p,
+                       plan.cluster);
 }
 
 PrefillEntry prefill_entry(const CudaAttentionShape& shape) {

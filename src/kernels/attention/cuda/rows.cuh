@@ -45,7 +45,7 @@ __device__ inline float tanh_fast(float x) { return 1 - __fdividef(2.0f, 1 + exp
 
 template <int kCount>
 __device__ inline void soften_scores(const CudaAttentionArgs& args, float (&score)[kCount]) {
-  const float inside = args.scale / args.softcap, outside = args.softcap * kLog2E;
+  const float inside = __fdividef(args.scale, args.softcap), outside = args.softcap * kLog2E;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) score[i] = outside * tanh_fast(score[i] * inside);
 }

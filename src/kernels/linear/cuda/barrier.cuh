@@ -30,6 +30,21 @@ __device__ __forceinline__ void wait_barrier(uint64_t* barrier, uint32_t parity)
       : "memory");
 }
 
+// The same for what the other blocks of a cluster sent.
+__device__ __forceinline__ void wait_barrier_cluster(uint64_t* barrier, uint32_t parity) {
+  asm volatile(
+      "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n@done bra "
+      "finished;\nbra again;\nfinished:\n}" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+
+// The first kThreads threads of a block meet.
+template <int kThreads>
+__device__ __forceinline__ void meet_threads() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
+}
+
 // Bytes that lie in one piece; source, target and size in steps of 16.
 __device__ __forceinline__ void copy_bulk(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
   asm volatile(

@@ -180,7 +180,7 @@ __device__ __forceinline__ void cluster_wait() {
 #endif
 }
 
-// Where p is in the shared memory of another block of the cluster, for store_cluster().
+// Where p is in the shared memory of another block of the cluster.
 __device__ __forceinline__ uint32_t cluster_address(const void* p, int rank) {
   uint32_t address = shared_address(p);
 #if __CUDA_ARCH__ >= 900
@@ -188,9 +188,12 @@ __device__ __forceinline__ uint32_t cluster_address(const void* p, int rank) {
 #endif
   return address;
 }
-__device__ __forceinline__ void store_cluster(uint32_t address, float v) {
+// To there; `barrier`, in the same block, counts the bytes that have come.
+__device__ __forceinline__ void send_cluster(uint32_t address, float v, uint32_t barrier) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(v) : "memory");
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(address), "f"(v),
+               "r"(barrier)
+               : "memory");
 #endif
 }
 

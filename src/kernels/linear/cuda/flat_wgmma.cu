@@ -49,18 +49,34 @@ struct Pipeline {
   int weight_bytes, stage_bytes;
 };
 
-// The loader's part. Weights do not depend on the kernel before this one: the first stages are asked for before it
-// ends.
-__device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensorMap& weights, const CUtensorMap& x,
-                                            const WgmmaParams& p, int begin, int end, int row, int token) {
-  const int ahead = min(end - begin, p.stages);
-  // One block of tokens: each weight is read once, and need not displace what others read again.
-  const uint64_t policy = p.token_blocks == 1 ? evict_first_policy() : evict_normal_policy();
-  for (int i = 0; i < ahead; ++i) {
+// A block's part of the weights, stage by stage.
+struct Range {
+  int begin, end, row, token;
+  __device__ __forceinline__ int ahead(int stages) const { return min(end - begin, stages); }
+};
+
+// One block of tokens: each weight is read once, and need not displace what others read again.
+__device__ __forceinline__ uint64_t weight_policy(const WgmmaParams& p) {
+  return p.token_blocks == 1 ? evict_first_policy() : evict_normal_policy();
+}
+
+// Weights do not depend on the kernel before this one: the first stages are asked for before it ends, and before this
+// block's other warps have started.
+__device__ __forceinline__ void ask_first_weights(const Pipeline& pipe, const CUtensorMap& weights,
+                                                  const WgmmaParams& p, const Range& r) {
+  const uint64_t policy = weight_policy(p);
+  for (int i = 0; i < r.ahead(p.stages); ++i) {
     arrive_expecting(pipe.full + i, pipe.stage_bytes);
-    copy_box(pipe.stages + i * pipe.stage_bytes, weights, (begin + i) * kDepth, row, pipe.full + i, policy);
+    copy_box(pipe.stages + i * pipe.stage_bytes, weights, (r.begin + i) * kDepth, r.row, pipe.full + i, policy);
   }
   p.stamps.mark(kAsked);
+}
+
+// The rest of the loader's part.
+__device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensorMap& weights, const CUtensorMap& x,
+                                            const WgmmaParams& p, const Range& r) {
+  const int begin = r.begin, end = r.end, row = r.row, token = r.token, ahead = r.ahead(p.stages);
+  const uint64_t policy = weight_policy(p);
   wait_for_previous_kernel();
   p.stamps.mark(kWaited);
   for (int i = 0; i < ahead; ++i) {
@@ -123,18 +139,25 @@ __device__ __forceinline__ void put_sums(float* partials, int rows, const float 
   }
 }
 
-// The same where two blocks share K: each puts the sums of the tiles that the other one finishes there at once, so that
-// nobody reads from afar and nobody waits for readers.
+// The same where two blocks share K: each sends the sums of the tiles that the other one finishes there at once, and a
+// barrier there counts them: nobody reads from afar, and nobody waits for more than what was sent to it.
 template <int kTokens>
-__device__ __forceinline__ void push_sums(float* own, float* received, int rows, const float (&sums)[kTokens / 2]) {
+__device__ __forceinline__ void push_sums(float* own, float* received, uint64_t* arrived, int rows,
+                                          const float (&sums)[kTokens / 2]) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, finisher = warp % 2;
   if (warp * kTileRows >= rows) return;
-  const float* tile = (finisher == cluster_rank() ? own : received) + warp / 2 * kTokens * kTileStride;
-  const uint32_t to = cluster_address(tile, finisher);
+  const bool is_own = finisher == cluster_rank();
+  float* tile = (is_own ? own : received) + warp / 2 * kTokens * kTileStride;
+  const uint32_t to = cluster_address(tile, finisher), barrier = cluster_address(arrived, finisher);
 #pragma unroll
   for (int i = 0; i < kTokens / 2; ++i) {  // as put_fragment() does
     const int row = lane / 4 + i % 4 / 2 * 8, token = i / 4 * 8 + lane % 4 * 2 + i % 2;
-    store_cluster(to + (token * kTileStride + row) * 4, sums[i]);
+    const int at = token * kTileStride + row;
+    if (is_own) {
+      tile[at] = sums[i];
+    } else {
+      send_cluster(to + at * 4, sums[i], barrier);
+    }
   }
 }
 
@@ -145,15 +168,19 @@ __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build have no such instructions, and never launch this
   using Shape = Tile<kGroups, kHalf>;
   extern __shared__ uint8_t raw[];
-  __shared__ alignas(8) uint64_t barriers[2 * kMaxStages];
+  __shared__ alignas(8) uint64_t barriers[2 * kMaxStages], pushed;
   __shared__ float scales[kHalf == NormHalf::Behind ? kMostSharing : 1];
   uint8_t* aligned = raw + (1024 - shared_address(raw) % 1024) % 1024;
   const Pipeline pipe{aligned, barriers, barriers + kMaxStages, p.rows * kRowBytes, (p.rows + kTokens) * kRowBytes};
   const int warp = threadIdx.x / 32;
-  const int block = static_cast<int>(blockIdx.x) / p.splits, split = static_cast<int>(blockIdx.x) % p.splits;
-  const int row = block / p.token_blocks * p.rows, token = block % p.token_blocks * kTokens;
+  // All of this stands before the first copy, and divisions are long. Splits are a power of two.
+  const int block = static_cast<int>(blockIdx.x) >> (31 - __clz(p.splits));
+  const int split = static_cast<int>(blockIdx.x) & (p.splits - 1);
+  const int row_block = p.token_blocks == 1 ? block : block / p.token_blocks;
+  const int row = row_block * p.rows, token = (block - row_block * p.token_blocks) * kTokens;
   const int begin = min(p.iterations, split * p.iterations_split);
   const int end = min(p.iterations, begin + p.iterations_split);
+  const Range range{begin, end, row, token};
   const bool pushes = kHalf != NormHalf::None && p.received > 0;
   const auto all_are_done = [&] {
     __syncwarp();
@@ -162,20 +189,27 @@ __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, 
   };
   p.stamps.start();
   if (!p.late) let_next_kernel_start();
-  if (pushes) cluster_arrive();
+  if (threadIdx.x == Shape::kMultiplying) {
+    for (int i = 0; i < p.stages; ++i) init_barrier(pipe.full + i, 1);
+    publish_barriers();
+    ask_first_weights(pipe, weights, p, range);
+  }
   if (threadIdx.x == 0) {
-    for (int i = 0; i < p.stages; ++i) {
-      init_barrier(pipe.full + i, 1);
-      init_barrier(pipe.empty + i, 4 * kGroups);
+    for (int i = 0; i < p.stages; ++i) init_barrier(pipe.empty + i, 4 * kGroups);
+    if (pushes) {
+      init_barrier(&pushed, 1);
+      arrive_expecting(&pushed, static_cast<uint32_t>((p.rows / kTileRows + 1 - split) / 2 * kTileRows * kTokens * 4));
     }
     publish_barriers();
   }
+  __syncwarp();
+  if (pushes) cluster_arrive();
   __syncthreads();
 
   float *partials = reinterpret_cast<float*>(aligned), *received = reinterpret_cast<float*>(aligned + p.received);
   SharedFinish<T, kHalf, Shape::kMultiplying> shared(p.out, p.norm, p.rows, row, p.splits, pushes);
   if (warp == 4 * kGroups) {
-    if (threadIdx.x % 32 == 0) load_stages(pipe, weights, x, p, begin, end, row, token);
+    if (threadIdx.x % 32 == 0) load_stages(pipe, weights, x, p, range);
     wait_for_previous_kernel();
     all_are_done();
   } else if (kHalf == NormHalf::Behind && warp > 4 * kGroups) {
@@ -192,7 +226,7 @@ __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, 
     wait_for_previous_kernel();
     all_are_done();  // partial sums take the place of the stages
     if (pushes) {
-      push_sums<kTokens>(partials, received, p.rows, sums);
+      push_sums<kTokens>(partials, received, &pushed, p.rows, sums);
     } else {
       put_sums<kTokens>(partials, p.rows, sums);
     }
@@ -200,9 +234,11 @@ __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, 
   if constexpr (kHalf == NormHalf::None) {
     finish_tiles(partials, 1, p.rows / kTileRows, kTokens, row, token, p.splits, Shape::kThreads, p.out);
   } else if (pushes) {
-    cluster_barrier();
+    if (warp >= 4 * kGroups) return;
+    meet_threads<Shape::kMultiplying>();  // for the block's own sums
+    wait_barrier_cluster(&pushed, 0);
     p.stamps.mark_first(kMet);
-    if (warp < 4 * kGroups) shared.run_pushed(partials, received, kTokens, scales);
+    shared.run_pushed(partials, received, kTokens, scales);
   } else if (warp < 4 * kGroups) {
     shared.run(partials, kTokens, scales);
   } else {

@@ -49,6 +49,7 @@ __device__ __forceinline__ float4 four_at(const float* p) { return *reinterpret_
 // neighbouring rows: what they store lies together.
 struct OutputItem {
   int half, tile, token;
+  OutputItem() = default;
   __device__ OutputItem(int index, int tiles) : half(index % 2), tile(index / 2 % tiles), token(index / (2 * tiles)) {}
   __device__ int row(int first_row) const { return first_row + tile * kTileRows + 4 * half; }
 };
@@ -114,12 +115,13 @@ class SharedFinish {
       : out_(out), norm_(norm), tiles_(rows / kTileRows), first_row_(first_row), splits_(splits), pushed_(pushed) {
     rank_ = splits > 1 ? cluster_rank() : 0;
     first_ = (pushed ? 0 : rank_ * kThreads) + static_cast<int>(threadIdx.x);
+    first_item_ = item_at(first_);
   }
 
   // Before the products: what the thread's first item reads is then there behind them.
   __device__ __forceinline__ void prepare() {
     if constexpr (kHalf == NormHalf::Ahead) {
-      const OutputItem item = item_at(first_);
+      const OutputItem& item = first_item_;
       const int row = item.row(first_row_);
       const bool has_one = first_ < own_tiles() * out_.m * 2 && row < out_.n;
       if (has_one) residual_.load_weights(norm_, row);
@@ -148,7 +150,7 @@ class SharedFinish {
   __device__ __forceinline__ void run_pushed(const float* own, const float* received, int tokens, const float* scales) {
 #pragma unroll 1
     for (int index = first_; index < own_tiles() * out_.m * 2; index += kThreads) {
-      const OutputItem item = item_at(index);
+      const OutputItem item = index == first_ ? first_item_ : item_at(index);
       const int at = (item.tile / 2 * tokens + item.token) * kTileStride + 4 * item.half;
       store(index, item, add(four_at(own + at), four_at(received + at)),
             add(four_at(own + at + 8), four_at(received + at + 8)), scales);
@@ -182,6 +184,7 @@ class SharedFinish {
   const SharedNorm& norm_;
   int tiles_, first_row_, splits_, first_, rank_;
   bool pushed_;
+  OutputItem first_item_;  // found before the products: it takes divisions
   ResidualItem residual_;
 };
 

@@ -1,0 +1,162 @@
+// What a step brings for one pair: its queries and, where attention has to store them itself, the sequence's new key and
+// value. All threads of a block fetch and turn them together, and each warp takes what it needs out of shared memory:
+// code that runs once costs more by its length than by what it waits for.
+#pragma once
+
+#include "kernels/attention/cuda/decode.cuh"
+
+namespace millrace {
+
+__device__ inline void turn_pair(float& a, float& b, float cosine, float sine) {
+  const float before = a;
+  a = a * cosine - b * sine;
+  b = b * cosine + before * sine;
+}
+
+// Past the first-level cache, which knows nothing of what other kernels wrote meanwhile.
+__device__ inline float4 load_four(const float* from) { return __ldcg(reinterpret_cast<const float4*>(from)); }
+template <class T>
+__device__ float4 load_four(const T* from) {
+  const uint2 bits = __ldcg(reinterpret_cast<const uint2*>(from));
+  const auto& x = reinterpret_cast<const Vector<T, 4>&>(bits);
+  return {to_float(x.at[0]), to_float(x.at[1]), to_float(x.at[2]), to_float(x.at[3])};
+}
+
+// The rows of a tile: its queries, then the new key and the new value. One thread brings four pairs of a row to shared
+// memory. Where they are is found before the kernel that writes them has ended.
+template <class T, class Config>
+class RowPart {
+  static constexpr int kDim = Config::kDim, kHalf = kDim / 2;
+  using Rows = SwizzledRows<kDim>;
+
+ public:
+  static constexpr int kOfRow = kHalf / 4;
+
+  __device__ RowPart(const DecodeParams& p, const Segment& s, int index) {
+    const CudaFreshRows& fresh = p.args.fresh;
+    const int row = index / kOfRow, pair = index % kOfRow * 4;
+    // Pairs lie half a head apart, or are neighbours.
+    const int first = fresh.halves ? pair : 2 * pair, second = fresh.halves ? pair + kHalf : 2 * pair + 4;
+    rows_ = row < s.rows ? p.args.q.data : row == s.rows ? fresh.keys : fresh.values;
+    at_ = s.slice.first_row * fresh.stride + s.kv_head * kDim + first;
+    if (row < s.rows) {
+      const RowAndHead place(p, s, s.first_row_of_tile + row);
+      at_ = (s.slice.first_row + place.row) * p.args.q.stride + (s.kv_head * p.group + place.head) * kDim + first;
+    }
+    apart_ = second - first;
+    angles_ = fresh.angles == nullptr || row > s.rows ? nullptr : fresh.angles + s.slice.first_row * kDim + pair;
+    first_ = Rows::offset(row, first / 8) + first % 8 * 2;
+    second_ = Rows::offset(row, second / 8) + second % 8 * 2;
+  }
+
+  __device__ void bring(const DecodeParams& p, uint32_t to) const {
+    float4 a, b, cosines, sines;
+    if (angles_ != nullptr) {
+      cosines = load_four(angles_);
+      sines = load_four(angles_ + kHalf);
+    }
+    with_device_type(p.args.q.dtype, [&](auto source) {
+      const auto* from = static_cast<const decltype(source)*>(rows_) + at_;
+      a = load_four(from);
+      b = load_four(from + apart_);
+      return 0;
+    });
+    if (angles_ != nullptr) turn(p.args.fresh.halves, a, b, cosines, sines);
+    store(to + first_, a);
+    store(to + second_, b);
+  }
+
+ private:
+  __device__ static void turn(bool halves, float4& a, float4& b, float4 cosines, float4 sines) {
+    if (halves) {
+      turn_pair(a.x, b.x, cosines.x, sines.x);
+      turn_pair(a.y, b.y, cosines.y, sines.y);
+      turn_pair(a.z, b.z, cosines.z, sines.z);
+      turn_pair(a.w, b.w, cosines.w, sines.w);
+    } else {
+      turn_pair(a.x, a.y, cosines.x, sines.x);
+      turn_pair(a.z, a.w, cosines.y, sines.y);
+      turn_pair(b.x, b.y, cosines.z, sines.z);
+      turn_pair(b.z, b.w, cosines.w, sines.w);
+    }
+  }
+  __device__ static void store(uint32_t to, float4 x) {
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(pack<T>(x.x, x.y)), "r"(pack<T>(x.z, x.w))
+                 : "memory");
+  }
+
+  const void* rows_;
+  const float* angles_;  // null: nothing turns
+  int64_t at_;           // elements
+  int apart_;
+  uint32_t first_, second_;  // in shared memory
+};
+
+// All of them. `part` is the thread's own first one; the block must meet before they are read.
+template <class T, class Config>
+__device__ void share_rows(const DecodeParams& p, const Segment& s, RowPart<T, Config> part, uint32_t to) {
+  const int parts = (s.rows + (p.args.fresh.keys != nullptr ? 2 : 0)) * RowPart<T, Config>::kOfRow;
+  int index = static_cast<int>(threadIdx.x);
+#pragma unroll 1
+  while (index < parts) {
+    part.bring(p, to);
+    index += Config::kThreads;
+    if (index < parts) part = RowPart<T, Config>(p, s, index);
+  }
+}
+
+// The new key and value, for the warp that reads the unit they belong to: it writes both to their page, and puts them in
+// place of what it copied from there.
+template <class T, class Config>
+class FreshRow {
+  using Rows = SwizzledRows<Config::kDim>;
+
+ public:
+  // `shared`: where share_rows() has put them.
+  __device__ FreshRow(const DecodeParams& p, const Segment& s, uint32_t shared) {
+    const int unit = s.slice.past / kUnit;
+    const bool reads_it =
+        unit >= s.begin && unit < s.end && (unit - s.begin) % Config::kWarps == static_cast<int>(threadIdx.x) / 32;
+    if (p.args.fresh.keys == nullptr || !reads_it) return;
+    unit_ = unit;
+    row_ = s.slice.past % kUnit;
+    if (piece() >= Rows::kPieces) return;
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(bits_.x), "=r"(bits_.y), "=r"(bits_.z), "=r"(bits_.w)
+                 : "r"(shared + Rows::offset(s.rows + (is_value() ? 1 : 0), piece()))
+                 : "memory");
+    store(p, s, p.args.fresh.row_slots[s.slice.first_row]);
+  }
+
+  __device__ bool is_in(int unit) const { return unit == unit_; }
+  __device__ void put_key(uint32_t keys) const { put(keys, !is_value()); }
+  __device__ void put_value(uint32_t values) const { put(values, is_value()); }
+
+ private:
+  // Half of the warp has a piece of the key each, the other half of the value.
+  __device__ static bool is_value() { return threadIdx.x % 32 >= 16; }
+  __device__ static int piece() { return static_cast<int>(threadIdx.x) % 16; }
+
+  __device__ void store(const DecodeParams& p, const Segment& s, int slot) const {
+    if (slot < 0) return;
+    const int page = p.page_of(slot);
+    const int64_t row = (int64_t{page} * p.kv_heads + s.kv_head) * p.block_size + slot - page * p.block_size;
+    void* cache = is_value() ? p.args.values : p.args.keys;
+    *reinterpret_cast<uint4*>(static_cast<T*>(cache) + row * Config::kDim + piece() * 8) = bits_;
+  }
+
+  // Into the unit at shared address `to`.
+  __device__ void put(uint32_t to, bool has_it) const {
+    if (has_it && piece() < Rows::kPieces) {
+      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + Rows::offset(row_, piece())), "r"(bits_.x),
+                   "r"(bits_.y), "r"(bits_.z), "r"(bits_.w)
+                   : "memory");
+    }
+    __syncwarp();
+  }
+
+  int unit_ = -1, row_ = 0;
+  uint4 bits_;
+};
+
+}  // namespace millrace
