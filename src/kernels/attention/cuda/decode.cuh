@@ -360,7 +360,7 @@ class WarpAttention {
     for (int k = 0; k < kDim / 16; ++k) {
       uint32_t b[4];
       load_matrices(b, keys + Rows::offset(key_row_, k * 2 + key_piece_));
-      uint32_t (&q)[4] = q_[Config::kSharedQueries ? 0 : k];
+      uint32_t(&q)[4] = q_[Config::kSharedQueries ? 0 : k];
       if constexpr (Config::kSharedQueries) take_step(k, q);
       mma<T>(sums[k % 2][0], q, b[0], b[1]);
       mma<T>(sums[k % 2][1], q, b[2], b[3]);

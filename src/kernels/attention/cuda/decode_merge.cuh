@@ -221,10 +221,10 @@ class SegmentEnd {
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier) : "r"(received_), "r"(rank));
     const uint32_t rows = fours + Config::kReceived * 16 + place * 8;
     fours += place * 16;
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-                     fours),
-                 "f"(sum.o.x), "f"(sum.o.y), "f"(sum.o.z), "f"(sum.o.w), "r"(barrier)
-                 : "memory");
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(fours),
+        "f"(sum.o.x), "f"(sum.o.y), "f"(sum.o.z), "f"(sum.o.w), "r"(barrier)
+        : "memory");
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(rows),
                  "f"(sum.largest), "f"(sum.total), "r"(barrier)
                  : "memory");

@@ -1,6 +1,6 @@
-// What a step brings for one pair: its queries and, where attention has to store them itself, the sequence's new key and
-// value. All threads of a block fetch and turn them together, and each warp takes what it needs out of shared memory:
-// code that runs once costs more by its length than by what it waits for.
+// What a step brings for one pair: its queries and, where attention has to store them itself, the sequence's new key
+// and value. All threads of a block fetch and turn them together, and each warp takes what it needs out of shared
+// memory: code that runs once costs more by its length than by what it waits for.
 #pragma once
 
 #include "kernels/attention/cuda/decode.cuh"
@@ -105,8 +105,8 @@ __device__ void share_rows(const DecodeParams& p, const Segment& s, RowPart<T, C
   }
 }
 
-// The new key and value, for the warp that reads the unit they belong to: it writes both to their page, and puts them in
-// place of what it copied from there.
+// The new key and value, for the warp that reads the unit they belong to: it writes both to their page, and puts them
+// in place of what it copied from there.
 template <class T, class Config>
 class FreshRow {
   using Rows = SwizzledRows<Config::kDim>;

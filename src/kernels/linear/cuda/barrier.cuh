@@ -33,7 +33,8 @@ __device__ __forceinline__ void wait_barrier(uint64_t* barrier, uint32_t parity)
 // The same for what the other blocks of a cluster sent.
 __device__ __forceinline__ void wait_barrier_cluster(uint64_t* barrier, uint32_t parity) {
   asm volatile(
-      "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n@done bra "
+      "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n@done "
+      "bra "
       "finished;\nbra again;\nfinished:\n}" ::"r"(shared_address(barrier)),
       "r"(parity)
       : "memory");

@@ -104,7 +104,7 @@ __device__ __forceinline__ float4 add_bias(const LinearOutput& out, int row, flo
   return {v.x + at(0), v.y + at(1), v.z + at(2), v.w + at(3)};
 }
 
-__device__ __forceinline__ float silu_times(float gate, float up) { return gate / (1.f + __expf(-gate)) * up; }
+__device__ __forceinline__ float silu_times(float gate, float up) { return __fdividef(gate, 1.f + __expf(-gate)) * up; }
 
 // `half` picks rows 4 half .. + 3 and the same behind row 8: four gate rows with their four up rows.
 __device__ __forceinline__ void store_half_tile(const LinearOutput& out, int token, int tile_row, int half, float4 low,

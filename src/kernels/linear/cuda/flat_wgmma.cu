@@ -49,6 +49,12 @@ struct Pipeline {
   int weight_bytes, stage_bytes;
 };
 
+// Code that runs once costs by its length: no loop that the compiler would unroll for a number it does not know.
+__device__ __forceinline__ void init_all(uint64_t* barriers, int arrivals) {
+#pragma unroll
+  for (int i = 0; i < kMaxStages; ++i) init_barrier(barriers + i, arrivals);
+}
+
 // A block's part of the weights, stage by stage.
 struct Range {
   int begin, end, row, token;
@@ -65,6 +71,7 @@ __device__ __forceinline__ uint64_t weight_policy(const WgmmaParams& p) {
 __device__ __forceinline__ void ask_first_weights(const Pipeline& pipe, const CUtensorMap& weights,
                                                   const WgmmaParams& p, const Range& r) {
   const uint64_t policy = weight_policy(p);
+#pragma unroll 1
   for (int i = 0; i < r.ahead(p.stages); ++i) {
     arrive_expecting(pipe.full + i, pipe.stage_bytes);
     copy_box(pipe.stages + i * pipe.stage_bytes, weights, (r.begin + i) * kDepth, r.row, pipe.full + i, policy);
@@ -79,11 +86,13 @@ __device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensor
   const uint64_t policy = weight_policy(p);
   wait_for_previous_kernel();
   p.stamps.mark(kWaited);
+#pragma unroll 1
   for (int i = 0; i < ahead; ++i) {
     copy_box(pipe.stages + i * pipe.stage_bytes + pipe.weight_bytes, x, (begin + i) * kDepth, token, pipe.full + i);
   }
   int stage = 0;
   uint32_t parity = 0;
+#pragma unroll 1
   for (int i = begin + ahead; i < end; ++i) {
     uint8_t* to = pipe.stages + stage * pipe.stage_bytes;
     wait_barrier(pipe.empty + stage, parity);
@@ -190,12 +199,12 @@ __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, 
   p.stamps.start();
   if (!p.late) let_next_kernel_start();
   if (threadIdx.x == Shape::kMultiplying) {
-    for (int i = 0; i < p.stages; ++i) init_barrier(pipe.full + i, 1);
+    init_all(pipe.full, 1);
     publish_barriers();
     ask_first_weights(pipe, weights, p, range);
   }
   if (threadIdx.x == 0) {
-    for (int i = 0; i < p.stages; ++i) init_barrier(pipe.empty + i, 4 * kGroups);
+    init_all(pipe.empty, 4 * kGroups);
     if (pushes) {
       init_barrier(&pushed, 1);
       arrive_expecting(&pushed, static_cast<uint32_t>((p.rows / kTileRows + 1 - split) / 2 * kTileRows * kTokens * 4));

@@ -77,6 +77,21 @@ __device__ __forceinline__ void store_scaled(T* to, float4 v) {
   *reinterpret_cast<Four*>(to) = {rounded<T>(v.x), rounded<T>(v.y), rounded<T>(v.z), rounded<T>(v.w)};
 }
 
+// What most layers behind a norm store, as store_half_tile does; n is a multiple of a tile.
+template <class T>
+__device__ __forceinline__ void store_plain(const LinearOutput& out, const OutputItem& item, int row, float4 low,
+                                            float4 high) {
+  T* y = static_cast<T*>(out.y) + item.token * out.stride;
+  if (out.gate_up) {
+    y += (row - 4 * item.half) / 2 + 4 * item.half;
+    low = {silu_times(low.x, high.x), silu_times(low.y, high.y), silu_times(low.z, high.z), silu_times(low.w, high.w)};
+  } else {
+    y += row;
+    store_scaled(y + 8, high);
+  }
+  store_scaled(y, low);
+}
+
 // Adds to the residual stream, and leaves half of its norm. The two halves of a tile are neighbours in a warp.
 template <class T>
 __device__ __forceinline__ void store_ahead(const LinearOutput& out, const SharedNorm& norm, const OutputItem& item,
@@ -114,6 +129,8 @@ class SharedFinish {
                                           int splits, bool pushed)
       : out_(out), norm_(norm), tiles_(rows / kTileRows), first_row_(first_row), splits_(splits), pushed_(pushed) {
     rank_ = splits > 1 ? cluster_rank() : 0;
+    plain_ =
+        out.type == DType::BF16 && out.aligned && !out.accumulate && out.bias == nullptr && out.sum_squares == nullptr;
     first_ = (pushed ? 0 : rank_ * kThreads) + static_cast<int>(threadIdx.x);
     first_item_ = item_at(first_);
   }
@@ -170,7 +187,11 @@ class SharedFinish {
     const int row = item.row(first_row_);
     if constexpr (kHalf == NormHalf::Behind) {
       const float scale = scales[item.token];
-      store_half_tile(out_, item.token, row - 4 * item.half, item.half, times(low, scale), times(high, scale));
+      if (plain_ && std::is_same_v<T, __nv_bfloat16>) {
+        if (row < out_.n) store_plain<T>(out_, item, row, times(low, scale), times(high, scale));
+      } else {
+        store_half_tile(out_, item.token, row - 4 * item.half, item.half, times(low, scale), times(high, scale));
+      }
     } else if (row < out_.n) {
       if (index != first_) {
         residual_.load_weights(norm_, row);
@@ -183,7 +204,7 @@ class SharedFinish {
   const LinearOutput& out_;
   const SharedNorm& norm_;
   int tiles_, first_row_, splits_, first_, rank_;
-  bool pushed_;
+  bool pushed_, plain_;
   OutputItem first_item_;  // found before the products: it takes divisions
   ResidualItem residual_;
 };
