@@ -86,7 +86,7 @@ void ThreadPool::work(int worker) {
   }
 }
 
-bool ThreadPool::errand(std::function<void()> task) {
+bool ThreadPool::errand(Errand task) {
   if (threads_ == 1) return false;
   {
     const std::lock_guard lock(mutex_);
@@ -99,13 +99,13 @@ bool ThreadPool::errand(std::function<void()> task) {
 }
 
 void ThreadPool::run_errands() {
-  std::vector<std::function<void()>> errands;
   {
     const std::lock_guard lock(mutex_);
-    errands.swap(errands_);
+    running_.swap(errands_);
     has_errands_.store(false, std::memory_order_release);
   }
-  for (const auto& errand : errands) errand();
+  for (const Errand& errand : running_) (*errand)();
+  running_.clear();
   std::this_thread::yield();  // whoever waits for what was done and was given this core should run now, not in a region
 }
 

@@ -108,7 +108,8 @@ void Generation::submit_some() {
 }
 
 void Generation::on_emission(size_t prompt, const Emission& emission) {
-  Arrival arrival{.emission = emission, .prompt = prompt, .at = Clock::now()};
+  const std::lock_guard lock(mutex_);
+  Arrival& arrival = arrivals_.emplace_back(Arrival{.emission = emission, .prompt = prompt, .at = Clock::now()});
   if (emission.logprobs != nullptr) {
     arrival.has_logprobs = true;
     arrival.logprobs = *emission.logprobs;
@@ -116,30 +117,30 @@ void Generation::on_emission(size_t prompt, const Emission& emission) {
   arrival.prompt_logprobs.assign(emission.prompt_logprobs.begin(), emission.prompt_logprobs.end());
   arrival.embedding.assign(emission.embedding.begin(), emission.embedding.end());
   arrival.error = emission.error;
-  const std::lock_guard lock(mutex_);
-  arrivals_.push_back(std::move(arrival));
   if (std::exchange(processing_, true)) return;
   // A piece of a stream is little work. Where all cores compute it is an errand, since a thread that must be woken
   // would interrupt one of them in the middle of a step, and all would wait for it; else it is done where it is
   // written, which wakes one thread instead of two. Whole answers may be large, and others would wait for them.
-  auto task = [self = shared_from_this()] { self->process(); };
-  if (!call_->streaming()) return workers_.post(std::move(task));
-  if (!model_.service().errand(task)) call_->exchange().post(std::move(task));
+  ThreadPool::Errand task(shared_from_this(), &process_task_);
+  if (call_->streaming() && model_.service().errand(task)) return;
+  auto run = [task = std::move(task)] { (*task)(); };
+  if (!call_->streaming()) return workers_.post(std::move(run));
+  call_->exchange().post(std::move(run));
 }
 
 void Generation::process() {
   while (true) {
-    std::vector<Arrival> arrivals;
+    taken_.clear();
     {
       const std::lock_guard lock(mutex_);
       if (arrivals_.empty()) {
         processing_ = false;
         return;
       }
-      arrivals.swap(arrivals_);
+      taken_.swap(arrivals_);
     }
     try {
-      for (auto& arrival : arrivals) take(arrival);
+      for (auto& arrival : taken_) take(arrival);
       if (!over_) sink_->on_pause();
     } catch (const std::exception& e) {  // out of memory, most likely: this call ends, the server goes on
       give_up({500, std::string("internal error: ") + e.what(), "", ""});
