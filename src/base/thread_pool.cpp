@@ -86,7 +86,7 @@ void ThreadPool::work(int worker) {
   }
 }
 
-bool ThreadPool::errand(Errand task) {
+bool ThreadPool::errand(std::function<void()> task) {
   if (threads_ == 1) return false;
   {
     const std::lock_guard lock(mutex_);
@@ -99,13 +99,13 @@ bool ThreadPool::errand(Errand task) {
 }
 
 void ThreadPool::run_errands() {
+  std::vector<std::function<void()>> errands;
   {
     const std::lock_guard lock(mutex_);
-    running_.swap(errands_);
+    errands.swap(errands_);
     has_errands_.store(false, std::memory_order_release);
   }
-  for (const Errand& errand : running_) (*errand)();
-  running_.clear();
+  for (const auto& errand : errands) errand();
   std::this_thread::yield();  // whoever waits for what was done and was given this core should run now, not in a region
 }
 

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -34,10 +33,8 @@ class ThreadPool {
 
   // Sends a worker on an errand, between two regions: where all cores compute, something small that must be done beside
   // is done like this by a thread that has a core and is not missed, while another thread would interrupt one that is.
-  // False: there is no worker but the caller. Errands come in order, must not throw and must not use the pool. Who has
-  // one often keeps the function: all wait while it is handed over, and allocating it anew would be most of that.
-  using Errand = std::shared_ptr<const std::function<void()>>;
-  bool errand(Errand task);
+  // False: there is no worker but the caller. Errands come in order, must not throw and must not use the pool.
+  bool errand(std::function<void()> task);
   void finish_errands();
 
  private:
@@ -63,9 +60,8 @@ class ThreadPool {
   alignas(64) std::atomic<uint32_t> inside_{kClosed};  // workers in the region, and whether it is closed
   std::atomic<int> came_{0};                           // workers that were in it
   std::atomic<bool> stop_{false}, has_errands_{false};
-  std::vector<Errand> running_;  // of the worker that runs errands
-  std::mutex mutex_;             // of what follows
-  std::vector<Errand> errands_;
+  std::mutex mutex_;  // of what follows
+  std::vector<std::function<void()>> errands_;
 };
 
 }  // namespace millrace

@@ -273,7 +273,7 @@ std::span<const int32_t> Runner::run(const Batch& batch, FunctionRef<void()> mea
   return tokens;
 }
 
-bool Runner::errand(ThreadPool::Errand task) {
+bool Runner::errand(std::function<void()> task) {
   const bool all_compute = device_->is_host() && options_.threads >= hardware().cores * hardware().threads_per_core;
   return all_compute && pool_->errand(std::move(task));
 }

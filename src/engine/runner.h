@@ -85,7 +85,7 @@ class Runner {
   ThreadPool* helpers() { return device_->is_host() ? pool_.get() : nullptr; }
   // Sends one of the computing threads on an errand (base/thread_pool.h) where every core computes. False: some other
   // thread may do it as well.
-  bool errand(ThreadPool::Errand task);
+  bool errand(std::function<void()> task);
   void finish_errands() { pool_->finish_errands(); }
 
   const Model& model() const { return *model_; }

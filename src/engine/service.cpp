@@ -39,7 +39,7 @@ class Service::Loop {
     runner_.finish_errands();
   }
 
-  bool errand(ThreadPool::Errand task) { return runner_.errand(std::move(task)); }
+  bool errand(std::function<void()> task) { return runner_.errand(std::move(task)); }
 
   RequestId submit(Request request, OnEmission on_emission) {
     const int32_t choices = request.choices;
@@ -249,7 +249,7 @@ RequestId Service::submit(Request request, OnEmission on_emission) {
   return loop_->submit(std::move(request), std::move(on_emission));
 }
 void Service::cancel(RequestId id, int32_t choice) { loop_->cancel(id, choice); }
-bool Service::errand(ThreadPool::Errand task) { return loop_->errand(std::move(task)); }
+bool Service::errand(std::function<void()> task) { return loop_->errand(std::move(task)); }
 EngineStats Service::stats() const { return loop_->stats(); }
 bool Service::drain(std::chrono::milliseconds patience) { return loop_->drain(patience); }
 bool Service::draining() const { return loop_->draining(); }

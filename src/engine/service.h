@@ -39,7 +39,7 @@ class Service {
 
   // For OnEmission: a thread that computes, and is not the engine's, does this before it goes on. False: there is none
   // to spare, or no need, since cores are free; any other thread may do it then. The task must not throw.
-  bool errand(ThreadPool::Errand task);
+  bool errand(std::function<void()> task);
 
   EngineStats stats() const;  // as of the last step
 

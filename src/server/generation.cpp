@@ -108,8 +108,7 @@ void Generation::submit_some() {
 }
 
 void Generation::on_emission(size_t prompt, const Emission& emission) {
-  const std::lock_guard lock(mutex_);
-  Arrival& arrival = arrivals_.emplace_back(Arrival{.emission = emission, .prompt = prompt, .at = Clock::now()});
+  Arrival arrival{.emission = emission, .prompt = prompt, .at = Clock::now()};
   if (emission.logprobs != nullptr) {
     arrival.has_logprobs = true;
     arrival.logprobs = *emission.logprobs;
@@ -117,30 +116,30 @@ void Generation::on_emission(size_t prompt, const Emission& emission) {
   arrival.prompt_logprobs.assign(emission.prompt_logprobs.begin(), emission.prompt_logprobs.end());
   arrival.embedding.assign(emission.embedding.begin(), emission.embedding.end());
   arrival.error = emission.error;
+  const std::lock_guard lock(mutex_);
+  arrivals_.push_back(std::move(arrival));
   if (std::exchange(processing_, true)) return;
   // A piece of a stream is little work. Where all cores compute it is an errand, since a thread that must be woken
   // would interrupt one of them in the middle of a step, and all would wait for it; else it is done where it is
   // written, which wakes one thread instead of two. Whole answers may be large, and others would wait for them.
-  ThreadPool::Errand task(shared_from_this(), &process_task_);
-  if (call_->streaming() && model_.service().errand(task)) return;
-  auto run = [task = std::move(task)] { (*task)(); };
-  if (!call_->streaming()) return workers_.post(std::move(run));
-  call_->exchange().post(std::move(run));
+  auto task = [self = shared_from_this()] { self->process(); };
+  if (!call_->streaming()) return workers_.post(std::move(task));
+  if (!model_.service().errand(task)) call_->exchange().post(std::move(task));
 }
 
 void Generation::process() {
   while (true) {
-    taken_.clear();
+    std::vector<Arrival> arrivals;
     {
       const std::lock_guard lock(mutex_);
       if (arrivals_.empty()) {
         processing_ = false;
         return;
       }
-      taken_.swap(arrivals_);
+      arrivals.swap(arrivals_);
     }
     try {
-      for (auto& arrival : taken_) take(arrival);
+      for (auto& arrival : arrivals) take(arrival);
       if (!over_) sink_->on_pause();
     } catch (const std::exception& e) {  // out of memory, most likely: this call ends, the server goes on
       give_up({500, std::string("internal error: ") + e.what(), "", ""});

@@ -73,7 +73,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void submit_next();
   void submit_some();
   void on_emission(size_t prompt, const Emission& emission);  // on the engine's thread
-  ApiProblem problem_of(const Error& error) const;            // with a prompt
+  ApiProblem problem_of(const Error& error) const;  // with a prompt
   void process();                                             // of one thread at a time
   void take(Arrival& arrival);
   void take_token(Choice& choice, int index, Arrival& arrival);
@@ -91,11 +91,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::vector<Request> requests_;
   int choices_ = 1;  // per prompt
   std::unique_ptr<GenerationSink> sink_;
-  const std::function<void()> process_task_{[this] { process(); }};  // whoever has it keeps us
   std::vector<Choice> all_;
   size_t submitted_ = 0, under_way_ = 0, open_choices_ = 0;
   bool over_ = false;
-  std::vector<Arrival> taken_;  // arrivals being processed
 
   std::mutex mutex_;  // of what follows
   std::vector<Arrival> arrivals_;

@@ -41,19 +41,15 @@ TEST(ThreadPool, WakesWorkersThatWentToSleep) {
   }
 }
 
-ThreadPool::Errand errand_of(std::function<void()> task) {
-  return std::make_shared<const std::function<void()>>(std::move(task));
-}
-
 TEST(ThreadPool, RegionsDoNotWaitForAWorkerOnAnErrand) {
   for (int threads : {2, 3}) {
     ThreadPool pool(threads);
     std::atomic<bool> may_return{false};
     std::atomic<int> done{0};
-    ASSERT_TRUE(pool.errand(errand_of([&] {
+    ASSERT_TRUE(pool.errand([&] {
       while (!may_return) std::this_thread::yield();
       done++;
-    })));
+    }));
     for (int round = 0; round < 100; ++round) {
       std::vector<std::atomic<int>> hits(40);
       pool.share(40, 1, [&](int worker, int64_t begin, int64_t) {
@@ -72,7 +68,7 @@ TEST(ThreadPool, RunsErrandsInOrderBetweenRegionsOfAllKinds) {
   ThreadPool pool(3);
   std::vector<int> order;
   for (int i = 0; i < 500; ++i) {
-    ASSERT_TRUE(pool.errand(errand_of([&order, i] { order.push_back(i); })));
+    ASSERT_TRUE(pool.errand([&order, i] { order.push_back(i); }));
     if (i % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(i));
     std::vector<std::atomic<int>> calls(3), hits(50);
     pool.run([&](int worker) { calls[worker]++; });
@@ -92,13 +88,13 @@ TEST(ThreadPool, RunsErrandsWhileItSleepsAndBeforeItEnds) {
   {
     ThreadPool pool(2);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    ASSERT_TRUE(pool.errand(errand_of([&] { done++; })));
+    ASSERT_TRUE(pool.errand([&] { done++; }));
     for (int i = 0; i < 2000 && done == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_EQ(done, 1);
-    ASSERT_TRUE(pool.errand(errand_of([&] { done++; })));
+    ASSERT_TRUE(pool.errand([&] { done++; }));
   }
   EXPECT_EQ(done, 2);
-  EXPECT_FALSE(ThreadPool(1).errand(errand_of([] {})));
+  EXPECT_FALSE(ThreadPool(1).errand([] {}));
 }
 
 }  // namespace
