@@ -10,6 +10,10 @@
 #include <numeric>
 #include <utility>
 
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
 #include "base/thread_pool.h"
 
 namespace millrace {
@@ -28,21 +32,20 @@ struct Border {
   double left = 0;
 };
 
+struct Item {
+  uint32_t key;
+  double size;
+};
+
 // Of few items: they are put in order.
 constexpr size_t kFew = 128;
-template <class Key, class Size, class TakesPart>
-Border find_border_of_few(size_t count, double target, Key key, Size size, TakesPart takes_part) {
-  std::array<std::pair<uint32_t, double>, kFew> items;
-  auto end = items.begin();
-  for (size_t i = 0; i < count; ++i) {
-    if (takes_part(i)) *end++ = {key(i), size(i)};
-  }
-  std::sort(items.begin(), end, [](const auto& a, const auto& b) { return a.first > b.first; });
+[[gnu::noinline]] Border find_border_of_few(std::span<Item> items, double target) {
+  std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.key > b.key; });
   Border border{0, target};
-  for (auto at = items.begin(); at != end;) {
-    border.key = at->first;
+  for (auto at = items.begin(); at != items.end();) {
+    border.key = at->key;
     double sum = 0;
-    for (; at != end && at->first == border.key; ++at) sum += at->second;
+    for (; at != items.end() && at->key == border.key; ++at) sum += at->size;
     if (sum >= border.left) return border;
     border.left -= sum;
   }
@@ -54,7 +57,14 @@ Border find_border_of_few(size_t count, double target, Key key, Size size, Takes
 // takes_part(i) holds are looked at.
 template <class Key, class Size, class TakesPart>
 Border find_border(size_t count, double target, Key key, Size size, TakesPart takes_part) {
-  if (count <= kFew) return find_border_of_few(count, target, key, size, takes_part);
+  if (count <= kFew) {
+    std::array<Item, kFew> items;
+    size_t found = 0;
+    for (size_t i = 0; i < count; ++i) {
+      if (takes_part(i)) items[found++] = {key(i), size(i)};
+    }
+    return find_border_of_few(std::span(items).first(found), target);
+  }
   constexpr uint32_t kDigits = 2048;
   Border border{0, target};
   uint32_t known = 0;  // the bits of border.key that are found
@@ -88,15 +98,19 @@ bool take(Border& border, uint32_t bits, double size) {
   return taken;
 }
 
-// NaN is never the larger one.
-template <class Value>
-inline Value larger(Value best, Value other) {
-  return other > best ? other : best;
-}
-
 // Several values at a time, here and below: one alone would wait for each step. The compiler finds the vectors of other
 // loops by itself, but not these.
 using Four __attribute__((vector_size(4 * sizeof(float)))) = float;
+
+// NaN is never the larger one.
+inline float larger(float best, float other) { return other > best ? other : best; }
+inline Four larger(Four best, Four other) {
+#if defined(__aarch64__)
+  return vmaxnmq_f32(best, other);
+#else
+  return other > best ? other : best;
+#endif
+}
 
 inline Four load_four(const float* from) {
   Four four;
@@ -127,6 +141,7 @@ float largest(std::span<const float> values) {
 
 // Numbers are looked at in blocks of so many neighbours.
 constexpr int64_t kBlock = 64, kMostBlocks = 8192;
+constexpr int64_t kLine = 16;  // what is fetched at once
 
 int64_t blocks_of(std::span<const float> values) { return (std::ssize(values) + kBlock - 1) / kBlock; }
 
@@ -154,26 +169,58 @@ std::span<const float> block_maxima(std::span<const float> values, ThreadPool* h
   return std::span(room).first(static_cast<size_t>(blocks));
 }
 
+// Not inline: between two steps of a model nothing is in the caches any more, and code that has to be
+// fetched takes longer than what it does, so that it should be there once.
+[[gnu::noinline]] float kth_largest(std::span<float> values, size_t k) {
+  const auto kth = values.begin() + static_cast<std::ptrdiff_t>(k - 1);
+  std::nth_element(values.begin(), kth, values.end(), std::greater<>());
+  return *kth;
+}
+
+// A number that at least k of the values reach, from the maxima of their blocks: the k-th largest where of several
+// blocks the largest counts alone, for few are put in order sooner. Those are far from each other: neighbours in a
+// vocabulary are likely together.
+float reached_by(std::span<const float> maxima, size_t k) {
+  constexpr size_t kLeft = 2;  // maxima for each of the k
+  const size_t groups = std::min(kLeft * k, maxima.size());
+  BlockMaxima order;
+  std::copy_n(maxima.begin(), groups, order.begin());
+  for (size_t from = groups; from < maxima.size(); from += groups) {
+    const size_t count = std::min(groups, maxima.size() - from);
+    for (size_t i = 0; i < count; ++i) order[i] = larger(order[i], maxima[from + i]);
+  }
+  return kth_largest(std::span(order).first(groups), k);
+}
+
 // Indices, in ascending order, among which the k largest are; none where that would be more than there is room for.
-// Each block's maximum is one of the values, so at least k of them reach the k-th largest maximum, and only blocks
-// whose maximum does have such values: nearly all of a large vocabulary is looked at once.
+// Each block's maximum is one of the values, so only blocks whose maximum does reach what k values do have such values:
+// nearly all of a large vocabulary is looked at once.
 std::span<const uint32_t> find_candidates(std::span<const float> values, size_t k, ThreadPool* helpers,
                                           std::span<uint32_t> room) {
   const int64_t blocks = blocks_of(values);
   if (static_cast<int64_t>(k) > blocks / 2 || blocks > kMostBlocks) return {};
-  BlockMaxima found_maxima, order;
-  const std::span<const float> maxima = block_maxima(values, helpers, found_maxima);
-  std::copy(maxima.begin(), maxima.end(), order.begin());
-  const auto kth = order.begin() + static_cast<std::ptrdiff_t>(k - 1);
-  std::nth_element(order.begin(), kth, order.begin() + blocks, std::greater<>());
-  size_t found = 0;
+  BlockMaxima room_for_maxima;
+  const std::span<const float> maxima = block_maxima(values, helpers, room_for_maxima);
+  const float border = reached_by(maxima, k);
+  if (border == -kInfinity) return {};  // the maximum of a block of NaN is none of its values
+  std::array<uint32_t, kMostBlocks> chosen;
+  size_t chosen_count = 0, found = 0;
   for (int64_t i = 0; i < blocks; ++i) {
-    if (!(maxima[static_cast<size_t>(i)] >= *kth)) continue;
-    for (int64_t index = i * kBlock; const float value : block_of(values, i)) {
-      const int64_t here = index++;
-      if (!(value >= *kth)) continue;  // NaN is none
-      if (found == room.size()) return {};
-      room[found++] = static_cast<uint32_t>(here);
+    if (!(maxima[static_cast<size_t>(i)] >= border)) continue;
+    chosen[chosen_count++] = static_cast<uint32_t>(i);
+    // Half of them are in another core's caches: all are fetched at once.
+    for (int64_t at = i * kBlock; at < (i + 1) * kBlock; at += kLine) __builtin_prefetch(values.data() + at);
+  }
+  for (const uint32_t block : std::span(chosen).first(chosen_count)) {
+    const auto begin = static_cast<size_t>(block) * kBlock, end = std::min<size_t>(begin + kBlock, values.size());
+    for (size_t from = begin; from < end; from += kLine) {
+      const size_t to = std::min(from + kLine, end);
+      if (!(largest(values.subspan(from, to - from)) >= border)) continue;
+      if (found + kLine > room.size()) return {};
+      for (size_t i = from; i < to; ++i) {
+        room[found] = static_cast<uint32_t>(i);
+        found += values[i] >= border ? 1 : 0;  // NaN is none
+      }
     }
   }
   return room.first(found);
@@ -203,6 +250,15 @@ inline float exp_of_negative(float x, bool counts) {
   return std::bit_cast<float>((std::bit_cast<uint32_t>(p) + exponent) & kept);
 }
 
+// The weights of logits of which `best` is the largest. Not inline: as a part of another function it is no vectors.
+[[gnu::noinline]] void turn_to_weights(std::span<float> logits, float best, float scale) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  for (float& logit : logits) {
+    const float x = logit, distance = ((x < kLargest ? x : kLargest) - best) * scale;
+    logit = exp_of_negative(distance, x > -kInfinity);  // false for NaN
+  }
+}
+
 double total_of(std::span<const float> weights) {
   constexpr size_t kLanes = 8;
   std::array<double, kLanes> sums{};
@@ -228,18 +284,30 @@ double keep_mass(std::span<float> weights, double target, Key key) {
 
 size_t gather_top_k(std::span<const float> values, size_t k, float* kept, int32_t* kept_index, ThreadPool* helpers) {
   std::array<uint32_t, 2048> room;
-  const auto candidates = find_candidates(values, k, helpers, room);
-  const size_t count = candidates.empty() ? values.size() : candidates.size();
-  const auto index = [&](size_t i) { return candidates.empty() ? i : candidates[i]; };
-  const auto key = [&](size_t i) { return ordered_bits(values[index(i)]); };
-  const auto is_number = [&](size_t i) { return !std::isnan(values[index(i)]); };
-  const auto one = [](size_t) { return 1.0; };
-  Border border = find_border(count, double(k), key, one, is_number);
   size_t found = 0;
-  for (size_t i = 0; i < count; ++i) {
-    if (!is_number(i) || !take(border, key(i), 1)) continue;
-    kept[found] = values[index(i)];
-    kept_index[found++] = static_cast<int32_t>(index(i));
+  const auto keep = [&](size_t i) {
+    kept[found] = values[i];
+    kept_index[found++] = static_cast<int32_t>(i);
+  };
+  const auto candidates = find_candidates(values, k, helpers, room);
+  if (!candidates.empty()) {
+    std::array<float, room.size()> room_for_order;
+    const std::span<float> order = std::span(room_for_order).first(candidates.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = values[candidates[i]];
+    const float least = kth_largest(order, k);
+    int64_t equal =
+        static_cast<int64_t>(k) - std::count_if(order.begin(), order.end(), [&](float x) { return x > least; });
+    for (const uint32_t i : candidates) {
+      if (values[i] > least || (values[i] == least && equal-- > 0)) keep(i);
+    }
+    return found;
+  }
+  const auto key = [&](size_t i) { return ordered_bits(values[i]); };
+  const auto is_number = [&](size_t i) { return !std::isnan(values[i]); };
+  Border border = find_border(
+      values.size(), double(k), key, [](size_t) { return 1.0; }, is_number);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (is_number(i) && take(border, key(i), 1)) keep(i);
   }
   return found;
 }
@@ -263,13 +331,10 @@ double to_weights(std::span<float> logits, float temperature, ThreadPool* helper
   constexpr float kLargest = std::numeric_limits<float>::max();
   const int32_t first = likeliest(logits, helpers);
   const float best = first < 0 ? -kInfinity : std::min(logits[static_cast<size_t>(first)], kLargest);
-  const float scale = 1 / temperature;
   for_blocks(blocks_of(logits), helpers, [&](int64_t begin, int64_t end) {
-    const auto last = std::min(static_cast<size_t>(end * kBlock), logits.size());
-    for (auto i = static_cast<size_t>(begin * kBlock); i < last; ++i) {
-      const float x = logits[i], distance = ((x < kLargest ? x : kLargest) - best) * scale;
-      logits[i] = exp_of_negative(distance, x > -kInfinity);  // false for NaN
-    }
+    const auto from = static_cast<size_t>(begin * kBlock);
+    const auto to = std::min(static_cast<size_t>(end * kBlock), logits.size());
+    turn_to_weights(logits.subspan(from, to - from), best, 1 / temperature);
   });
   return total_of(logits);
 }

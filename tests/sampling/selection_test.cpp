@@ -24,12 +24,16 @@ Case random_case() {
   constexpr size_t kSizes[] = {1, 2, 7, 100, 5000, 20000};
   Case made{std::vector<float>(kSizes[random() % 6]), seed};
   const float scale = std::pow(10.0f, float(random() % 6) - 3.0f);
-  const unsigned kind = random() % 4;
+  const unsigned kind = random() % 6;
+  size_t i = 0;
   for (float& x : made.logits) {
+    const size_t block = i++ / 64;
     x = std::normal_distribution<float>(0, 1)(random) * scale;
     if (kind == 1) x = std::round(x);                    // many ties
     if (kind == 2) x = 3;                                // nothing but ties
     if (kind == 3 && random() % 3 == 0) x = -kInfinity;  // holes
+    if (kind == 4 && block < 3) x += 3 * scale;          // most of the largest are neighbours
+    if (kind == 5 && block % 3 != 1) x = -kInfinity;     // large holes
   }
   return made;
 }
@@ -69,6 +73,14 @@ TEST(Selection, TopKLeavesNanOut) {
   EXPECT_EQ(gather_top_k(values, 3, kept.data(), index.data()), 2u);
   EXPECT_EQ(index[0], 77);
   EXPECT_EQ(index[1], 9999);
+
+  // Fewer numbers than are asked for, in fewer blocks.
+  std::vector<float> many_kept(40);
+  std::vector<int32_t> many_index(40);
+  for (size_t i = 0; i < 30; ++i) values[5000 + i] = float(i % 7);
+  EXPECT_EQ(gather_top_k(values, 40, many_kept.data(), many_index.data()), 32u);
+  EXPECT_EQ(gather_top_k(values, 25, many_kept.data(), many_index.data()), 25u);
+  EXPECT_EQ(many_kept[24], kInfinity);
 }
 
 TEST(Selection, LikeliestIsTheFirstOfTheLargest) {
