@@ -11,6 +11,7 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kMostDistinct = 64;  // values that are listed
+constexpr size_t kMostShared = 1024;   // values that first items list together
 constexpr size_t kManyParts = 1024;    // of a schema's text: with more of it each part is a cost
 constexpr size_t kTooManyParts = 16 << 10;
 
@@ -211,6 +212,9 @@ SchemaWriter::Rule SchemaWriter::distinct_items(const Schema& items, const Disti
     if (counts.most_contained >= 0 && std::ssize(parts) > counts.most_contained)
       parts.resize(static_cast<size_t>(counts.most_contained));
     contained = std::ssize(parts);
+    if (contained < counts.least_contained && counts.least_contained > 1)
+      fail(ErrorKind::Usage, "the schema uses \"uniqueItems\" with more contained items than can be told apart ({})",
+           contained);
     if (contained < counts.least_contained) return {};
     const Schema others = {{"allOf", Schema::array({items, {{"not", *counts.contained}}})}};
     for (std::string& part : distinct_rules(others, least > counts.least_contained)) parts.push_back(std::move(part));
@@ -252,12 +256,16 @@ Schema SchemaWriter::with_distinct_places(Schema array, bool more) const {
   Schema prefix = array["prefixItems"];
   const Schema items = array.value("items", Schema(true));
   std::vector<Schema> parts = distinct_parts(true);
-  const size_t places = prefix.size() + (more ? 1 : 0);
   std::vector<std::vector<Schema>> lists(prefix.size());
-  for (size_t i = 0; i < prefix.size(); ++i) {
+  size_t places = more ? 1 : 0, values = 0;  // without a list; of lists
+  for (size_t i = 0; i < prefix.size() && values <= kMostShared; ++i) {
     lists[i] = listed_values(prefix[i]);
     if (std::ssize(lists[i]) > kMostDistinct) lists[i].clear();
+    values += lists[i].size();
+    places += lists[i].empty();
   }
+  if (places > parts.size() || values > kMostShared)
+    fail(ErrorKind::Usage, "the schema uses \"uniqueItems\" beside more prefixItems than can be told apart");
   const std::vector<Schema> shares = share_values(lists);
   Schema taken = Schema::array();  // listed values, which are one place's alone
   for (size_t i = 0; i < prefix.size(); ++i) {
@@ -265,19 +273,21 @@ Schema SchemaWriter::with_distinct_places(Schema array, bool more) const {
     prefix[i] = shares[i].empty() ? Schema(false) : Schema{{"enum", shares[i]}};
     for (const Schema& value : shares[i]) taken.push_back(value);
   }
-  const auto place = [&](size_t index, const Schema& said) {
+  size_t index = 0;
+  const auto place = [&](const Schema& said) {
     Schema own = Schema::array(), all = Schema::array({said});
     for (size_t j = 0; j < parts.size(); ++j) {
       if (j % places == index) own.push_back(parts[j]);
     }
-    all.push_back({{"anyOf", std::move(own)}});
+    ++index;
+    if (places > 1) all.push_back({{"anyOf", std::move(own)}});
     if (!taken.empty()) all.push_back({{"not", {{"enum", taken}}}});
     return Schema{{"allOf", std::move(all)}};
   };
   for (size_t i = 0; i < prefix.size(); ++i) {
-    if (lists[i].empty()) prefix[i] = place(i, prefix[i]);
+    if (lists[i].empty()) prefix[i] = place(prefix[i]);
   }
-  if (more) array["items"] = place(prefix.size(), items);
+  if (more) array["items"] = place(items);
   array["prefixItems"] = std::move(prefix);
   return array;
 }
