@@ -52,14 +52,7 @@ void fill_masks(benchmark::State& state, const GrammarSpec& spec) {
     worst =
         std::max(worst, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count());
     state.PauseTiming();
-    int32_t token = -1;
-    for (int tries = 0; masked && tries < 20000 && token < 0; ++tries) {
-      const auto t = static_cast<int32_t>(random() % kVocabulary);
-      if (mask[static_cast<size_t>(t) / 32] >> (t % 32) & 1) token = t;
-    }
-    for (int32_t t = 0; token < 0 && t < static_cast<int32_t>(kVocabulary); ++t) {
-      if (!masked || mask[static_cast<size_t>(t) / 32] >> (t % 32) & 1) token = t;
-    }
+    const int32_t token = masked ? random_token(mask, random) : 0;
     if (token >= 0 && ++steps % 200 != 0) constraint->accept(token);
     if (token < 0 || constraint->terminated() || steps % 200 == 0) constraint = compiler().compile(spec);
     state.ResumeTiming();

@@ -10,7 +10,9 @@ void answer_tokenize(const std::shared_ptr<Call>& call, ApiContext& context) {
   ServedModel& model = context.model;
   model.require_ready();
   model.check_name(r.model);
-  if (r.prompt.has_value() == !r.messages.empty()) fail_request("give either 'prompt' or 'messages'");
+  if (r.prompt && !r.messages.empty()) fail_field("messages", "invalid_value", "give either 'prompt' or 'messages'");
+  if (!r.prompt && r.messages.empty())
+    fail_field("prompt", "missing_required_parameter", "give 'prompt' or 'messages'");
   const Tokenizer& tokenizer = *model.text().tokenizer;
   std::vector<int32_t> tokens;
   if (r.prompt) {

@@ -294,7 +294,9 @@ def test_tokenize(server):
     assert server.post("/detokenize", {"tokens": body["tokens"]})[2] == {"prompt": "Hi<|im_end|>"}
     status, _, chat = server.post("/tokenize", {"messages": CHAT})
     assert status == 200 and chat["count"] > len("Say hello.")
-    assert server.post("/tokenize", {})[0] == 400
+    for wrong, field in ({}, "prompt"), ({"prompt": "a", "messages": CHAT}, "messages"):
+        status, _, body = server.post("/tokenize", wrong)
+        assert (status, body["error"]["param"]) == (400, field)
     assert server.post("/detokenize", {"tokens": [999999]})[0] == 400
 
 

@@ -7,6 +7,7 @@
 #include "sampling/grammar/ebnf_parser.h"
 #include "sampling/grammar/left_recursion.h"
 #include "sampling/grammar/program_builder.h"
+#include "sampling/grammar/set_unions.h"
 
 namespace millrace {
 namespace {
@@ -54,6 +55,7 @@ class ProgramWriter : ProgramBuilder {
       if (node.kind == NodeKind::Call) node.start = starts[static_cast<size_t>(node.start)];
     }
     program_.start = starts[rules.root];
+    for (CharSet& set : united_first_sets(rules)) add_set(set);
     sort_bytes();
     return std::move(program_);
   }
@@ -155,8 +157,12 @@ class ProgramWriter : ProgramBuilder {
     return add({.kind = NodeKind::Repeat, .start = start, .next = next, .least = least, .most = most});
   }
 
-  int32_t emit_set(const CharSet& set, int32_t next) {
+  void add_set(const CharSet& set) {
     if (std::find(program_.sets.begin(), program_.sets.end(), set) == program_.sets.end()) program_.sets.push_back(set);
+  }
+
+  int32_t emit_set(const CharSet& set, int32_t next) {
+    add_set(set);
     std::vector<ByteRanges> ranges;
     for (const CharSet::Range& range : set.ranges()) add_utf8_ranges(range.first, range.second, ranges);
     return emit_ranges(ranges, 0, ranges.size(), 0, next);

@@ -36,7 +36,7 @@ struct GrammarProgram {
   std::vector<ByteEdge> edges;   // of one node: sorted, apart
   std::vector<int32_t> targets;  // of splits
   int32_t start = 0;
-  std::vector<CharSet> sets;  // the sets of characters that stand in it, each once
+  std::vector<CharSet> sets;  // the sets of characters that stand in it, alone or as a choice, each once
   // Bytes that no edge tells apart have one kind: tables need a column for each kind only.
   std::array<uint8_t, 256> kind_of_byte{};
   int32_t byte_kinds = 1;

@@ -1,7 +1,9 @@
 #include "sampling/grammar/mask_automaton.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
@@ -14,7 +16,11 @@ constexpr size_t kMostStatesBytes = 32 << 20;
 constexpr int64_t kMaskWork = 400000;       // places that steps pass through: some milliseconds
 constexpr int64_t kRehearsalWork = 160000;  // what a grammar may need for a mask, to be served at all
 constexpr size_t kWorthwhileGain = 256;
-constexpr int kRehearsedTokens = 24;
+constexpr size_t kMostRehearsed = 2000;  // states
+constexpr std::chrono::milliseconds kLongestRehearsal(30);
+constexpr std::chrono::microseconds kSlowMask(10);  // others need not be kept
+
+using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
@@ -103,10 +109,7 @@ class MaskAutomaton::Follower : public TextConstraint {
 MaskAutomaton::MaskAutomaton(GrammarProgram program, std::shared_ptr<TokenVocabulary> vocabulary)
     : vocabulary_(std::move(vocabulary)), pushdown_(std::move(program)), most_bytes_(kMostStatesBytes) {
   if (pushdown_.start() == Pushdown::kDead) fail(ErrorKind::Usage, "the grammar allows no text at all");
-  for (auto& set : vocabulary_->sets(pushdown_.program().sets)) {
-    std::vector<uint8_t> bytes = set->representatives(pushdown_.program());
-    sets_.push_back({std::move(set), std::move(bytes)});
-  }
+  for (auto& set : vocabulary_->sets(pushdown_.program().sets)) sets_.emplace_back(std::move(set), pushdown_.program());
 }
 
 std::unique_ptr<TextConstraint> MaskAutomaton::follow() { return std::make_unique<Follower>(shared_from_this()); }
@@ -114,6 +117,7 @@ std::unique_ptr<TextConstraint> MaskAutomaton::follow() { return std::make_uniqu
 void MaskAutomaton::forget_if_large() {
   if (pushdown_.bytes() <= most_bytes_) return;
   masks_.clear();
+  for (SetReach& set : sets_) set.forget();
   pushdown_.reset();
   ++round_;
   most_bytes_ = kMostStatesBytes;
@@ -132,7 +136,10 @@ const std::vector<uint32_t>& MaskAutomaton::mask_of(State given) {
   pushdown_.allow(kMaskWork);
   const State state = pushdown_.alike(given, vocabulary_->longest());
   if (const auto known = masks_.find(state); known != masks_.end()) return known->second;
-  std::vector<uint32_t> mask = compute_mask(state);
+  return keep_mask(state, compute_mask(state));
+}
+
+const std::vector<uint32_t>& MaskAutomaton::keep_mask(State state, std::vector<uint32_t> mask) {
   if ((masks_.size() + 1) * mask.size() * sizeof(uint32_t) > kMostMasksBytes) masks_.clear();
   return masks_[state] = std::move(mask);
 }
@@ -141,16 +148,17 @@ std::vector<uint32_t> MaskAutomaton::compute_mask(State state) {
   std::vector<uint32_t> mask(mask_words(vocabulary_->size()));
   const auto bit = [&](int32_t token) { return 1u << (token % 32); };
   const auto word = [&](int32_t token) -> uint32_t& { return mask[static_cast<size_t>(token) / 32]; };
-  const UsedSet* best = nullptr;
-  TokenSet::Reach reach;
-  for (const UsedSet& used : sets_) {
-    const TokenSet::Reach one = used.set->reach(pushdown_, state, used.representatives);
-    if (one.gain < std::max(kWorthwhileGain, reach.gain + 1)) continue;
-    best = &used;
-    reach = one;
+  const SetReach* best = nullptr;
+  SetReach::Reach reach;
+  for (SetReach& set : sets_) {
+    SetReach::Reach one = set.reach(pushdown_, state);
+    if (one.gain_plain + one.gain_behind < kWorthwhileGain || one.gain() <= reach.gain()) continue;
+    best = &set;
+    reach = std::move(one);
+    if (reach.plain.covers()) break;  // the largest sets come first
   }
   if (best) {
-    best->set->add_allowed(pushdown_, state, reach, mask);
+    best->add_allowed(pushdown_, state, reach, vocabulary_->trie(), mask);
   } else {
     vocabulary_->trie().add_allowed(pushdown_, state, mask);
   }
@@ -165,31 +173,29 @@ std::vector<uint32_t> MaskAutomaton::compute_mask(State state) {
 
 void MaskAutomaton::rehearse() {
   const std::lock_guard guard(lock_);
-  uint64_t random = 0x9E3779B97F4A7C15u;
-  State state = pushdown_.start();
-  for (int i = 0; i < kRehearsedTokens && state != Pushdown::kDead; ++i) {
+  const Clock::time_point begin = Clock::now();
+  const auto tired = [&](auto most) { return Clock::now() - begin > most; };
+  // The states along all texts, the shortest first. Tokens seldom end inside of a character, so those are left out.
+  std::vector<State> states{pushdown_.start()};
+  std::unordered_set<State> seen{pushdown_.start()};
+  for (size_t i = 0; i < states.size() && !tired(kLongestRehearsal); ++i) {
     pushdown_.allow(kRehearsalWork);
-    const std::vector<uint32_t> mask = compute_mask(state);
-    std::vector<int32_t> words;
-    for (size_t w = 0; w < mask.size(); ++w) {
-      if (mask[w] != 0) words.push_back(static_cast<int32_t>(w));
+    const Clock::time_point before = Clock::now();
+    std::vector<uint32_t> mask = compute_mask(states[i]);
+    if (Clock::now() - before > kSlowMask)
+      keep_mask(pushdown_.alike(states[i], vocabulary_->longest()), std::move(mask));
+    for (int byte = 0; byte < 0x80 && states.size() < kMostRehearsed; ++byte) {
+      const State next = pushdown_.next(states[i], static_cast<uint8_t>(byte));
+      if (next != Pushdown::kDead && seen.insert(next).second) states.push_back(next);
     }
-    if (words.empty()) return;
-    random = random * 6364136223846793005u + 1442695040888963407u;
-    const int32_t word = words[(random >> 33) % words.size()];
-    int32_t bit = 0;
-    while ((mask[static_cast<size_t>(word)] >> bit & 1) == 0) ++bit;
-    masks_[pushdown_.alike(state, vocabulary_->longest())] = mask;
-    const int32_t token = word * 32 + bit;
-    const auto& ends = vocabulary_->end_tokens();
-    const bool end = std::find(ends.begin(), ends.end(), token) != ends.end();
-    state = end ? pushdown_.start() : advance(state, vocabulary_->bytes(token));
   }
 }
 
 size_t MaskAutomaton::memory() const {
   const std::lock_guard guard(lock_);
-  return pushdown_.bytes() + masks_.size() * mask_words(vocabulary_->size()) * sizeof(uint32_t) +
+  size_t steps = 0;
+  for (const SetReach& set : sets_) steps += set.memory();
+  return steps + pushdown_.bytes() + masks_.size() * mask_words(vocabulary_->size()) * sizeof(uint32_t) +
          pushdown_.program().nodes.size() * sizeof(ProgramNode);
 }
 

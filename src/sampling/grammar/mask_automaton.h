@@ -12,6 +12,7 @@
 #include "sampling/grammar/compiled_grammar.h"
 #include "sampling/grammar/grammar_program.h"
 #include "sampling/grammar/pushdown.h"
+#include "sampling/grammar/set_reach.h"
 #include "sampling/grammar/token_vocabulary.h"
 
 namespace millrace {
@@ -21,7 +22,8 @@ class MaskAutomaton : public CompiledGrammar, public std::enable_shared_from_thi
   // Throws Pushdown::TooComplex, and Usage where the grammar allows no text.
   MaskAutomaton(GrammarProgram program, std::shared_ptr<TokenVocabulary> vocabulary);
 
-  // Follows some answers, so that what most requests need is there. Throws TooComplex where masks would take too long.
+  // Looks ahead for some milliseconds, so that what most requests need is there. Throws TooComplex where masks would
+  // take too long.
   void rehearse();
 
   std::unique_ptr<TextConstraint> follow() override;
@@ -30,22 +32,19 @@ class MaskAutomaton : public CompiledGrammar, public std::enable_shared_from_thi
  private:
   class Follower;
   using State = Pushdown::State;
-  struct UsedSet {
-    std::shared_ptr<const TokenSet> set;
-    std::vector<uint8_t> representatives;
-  };
 
   // The rest wants lock_ held. States are forgotten when they take too much memory; `round_` tells.
   const std::vector<uint32_t>& mask_of(State state);
   std::vector<uint32_t> compute_mask(State state);
+  const std::vector<uint32_t>& keep_mask(State state, std::vector<uint32_t> mask);
   State advance(State state, std::string_view bytes);
   void forget_if_large();
 
   std::shared_ptr<TokenVocabulary> vocabulary_;
-  std::vector<UsedSet> sets_;
 
   mutable std::mutex lock_;
   Pushdown pushdown_;
+  std::vector<SetReach> sets_;
   std::unordered_map<State, std::vector<uint32_t>> masks_;
   size_t most_bytes_;
   uint64_t round_ = 1;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <tuple>
 #include <vector>
 
@@ -26,17 +27,32 @@ std::string digit(char first, char last) {
   return first == last ? fmt::format("\"{}\"", first) : fmt::format("[{}-{}]", first, last);
 }
 
+// Numbers by what is left when they are divided: nothing, or something for each of some other numbers.
+struct Remainders {
+  int64_t divisor = 1, multiple = 1;
+  std::vector<int64_t> indivisible;
+  bool allow(int64_t remainder) const {
+    return remainder % multiple == 0 &&
+           std::none_of(indivisible.begin(), indivisible.end(), [&](int64_t one) { return remainder % one == 0; });
+  }
+};
+
 // Numbers from `least` to `most` (both from 0 on, in units of 10^-fraction) with a given number of digits before the
 // point: digit by digit, where each digit is free unless all before it are those of a bound. The remainder so far leads
 // to multiples of a number.
 class SameLength {
  public:
-  SameLength(std::string least, std::string most, size_t whole, int64_t multiple, Ebnf& ebnf)
-      : least_(std::move(least)), most_(std::move(most)), whole_(whole), multiple_(multiple), ebnf_(ebnf) {}
+  SameLength(std::string least, std::string most, size_t whole, Remainders remainders, Ebnf& ebnf)
+      : least_(std::move(least)),
+        most_(std::move(most)),
+        whole_(whole),
+        multiple_(remainders.divisor),
+        remainders_(std::move(remainders)),
+        ebnf_(ebnf) {}
 
   // Empty: there is none.
   std::string rule(size_t at, bool on_least, bool on_most, int64_t remainder) {
-    if (at == least_.size()) return remainder == 0 ? "\"\"" : "";
+    if (at == least_.size()) return remainders_.allow(remainder) ? "\"\"" : "";
     const auto key = std::tuple(at, on_least, on_most, remainder);
     if (const auto found = rules_.find(key); found != rules_.end()) return found->second;
     std::string body = digits(at, on_least, on_most, remainder);
@@ -77,12 +93,13 @@ class SameLength {
   std::string least_, most_;
   size_t whole_;
   int64_t multiple_;
+  Remainders remainders_;
   Ebnf& ebnf_;
   std::map<std::tuple<size_t, bool, bool, int64_t>, std::string> rules_;
 };
 
 // From `least` to `most`, 0 <= least <= most, in units of 10^-fraction.
-void add_positive(__int128 least, __int128 most, int fraction, const char* sign, int64_t multiple,
+void add_positive(__int128 least, __int128 most, int fraction, const char* sign, const Remainders& remainders,
                   std::vector<std::string>& ways, Ebnf& ebnf) {
   const __int128 unit = fraction > 0 ? kScale : 1;
   __int128 low = 0, high = 10 * unit - 1;  // of this many digits before the point
@@ -93,7 +110,7 @@ void add_positive(__int128 least, __int128 most, int fraction, const char* sign,
         return fmt::format("{:0{}}", static_cast<int64_t>(value / unit), whole) +
                (fraction > 0 ? fmt::format("{:0{}}", static_cast<int64_t>(value % unit), fraction) : "");
       };
-      const std::string rule = SameLength(text(first), text(last), whole, multiple, ebnf).rule(0, true, true, 0);
+      const std::string rule = SameLength(text(first), text(last), whole, remainders, ebnf).rule(0, true, true, 0);
       if (!rule.empty()) ways.push_back(sign + rule);
     }
     low = high + 1;
@@ -150,8 +167,8 @@ std::string bounded_multiples(__int128 least, __int128 most, int64_t multiple, E
   if (most >= end && least < end) most = end - 1;
   if (least <= -end && most > -end) least = 1 - end;
   std::vector<std::string> ways;
-  if (most > 0) add_positive(std::max<__int128>(least, 1), most, 0, "", multiple, ways, ebnf);
-  if (least < 0) add_positive(std::max<__int128>(-most, 1), -least, 0, "\"-\" ", multiple, ways, ebnf);
+  if (most > 0) add_positive(std::max<__int128>(least, 1), most, 0, "", {multiple, multiple, {}}, ways, ebnf);
+  if (least < 0) add_positive(std::max<__int128>(-most, 1), -least, 0, "\"-\" ", {multiple, multiple, {}}, ways, ebnf);
   std::string body = least <= 0 && most >= 0 ? "\"0\"" : "";
   for (const std::string& way : ways)
     body += (body.empty() ? "" : " | ") + way + (zeros.empty() ? "" : fmt::format(" \"{}\"", zeros));
@@ -186,6 +203,33 @@ std::string any_multiple(int64_t multiple, const char* before, Ebnf& ebnf) {
   return fmt::format("{} ({})", before, digits(0, 1));
 }
 
+// Integers that some numbers do not divide, and one does. Few digits, as above.
+std::string indivisible_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
+  constexpr int64_t kLargestProduct = 1000;
+  Remainders remainders{1, std::max<int64_t>(bounds.multiple_of, 1), bounds.not_multiples_of};
+  remainders.divisor = remainders.multiple;
+  for (const int64_t one : remainders.indivisible) {
+    if (remainders.divisor <= kLargestProduct) remainders.divisor = std::lcm(remainders.divisor, one);
+  }
+  if (remainders.divisor > kLargestProduct)
+    fail(ErrorKind::Usage, "the schema says of too many numbers, or too large ones, that they must not divide another");
+  const int digits = static_cast<int>(std::clamp<int64_t>(100 / remainders.divisor, 4, 15));
+  const long double end = std::pow(10.0L, digits) - 1;
+  const auto far = [&](const std::optional<long double>& bound) { return bound && std::abs(*bound) > end; };
+  if ((far(bounds.least) && *bounds.least > 0) || (far(bounds.most) && *bounds.most < 0))
+    fail(ErrorKind::Usage, "the schema says far from 0 what must not divide a number, which cannot be enforced");
+  const __int128 least =
+      scaled(std::max(bounds.least.value_or(-end), -end), bounds.above && !far(bounds.least), true, 0);
+  const __int128 most = scaled(std::min(bounds.most.value_or(end), end), bounds.below && !far(bounds.most), false, 0);
+  std::vector<std::string> ways;
+  if (least > most) return "";
+  if (most > 0) add_positive(std::max<__int128>(least, 1), most, 0, "", remainders, ways, ebnf);
+  if (least < 0) add_positive(std::max<__int128>(-most, 1), -least, 0, "\"-\" ", remainders, ways, ebnf);
+  std::string body;
+  for (const std::string& way : ways) body += (body.empty() ? "" : " | ") + way;
+  return body;
+}
+
 constexpr __int128 kMostFar = static_cast<__int128>(1e18);
 
 int64_t without_zeros(int64_t multiple) {
@@ -213,6 +257,7 @@ bool NumberBounds::allow(long double value) const {
 }
 
 std::string number_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
+  if (!bounds.not_multiples_of.empty()) return indivisible_to_ebnf(bounds, ebnf);
   // Doubles so far from 0 have no fraction.
   const bool far = (bounds.least && *bounds.least >= kLargest) || (bounds.most && *bounds.most <= -kLargest);
   const bool whole = bounds.integer || bounds.multiple_of > 0 || far;
@@ -242,8 +287,8 @@ std::string number_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
     return list_multiples(static_cast<int64_t>(least), static_cast<int64_t>(most), bounds.multiple_of);
   }
   std::vector<std::string> ways;
-  if (most >= 0) add_positive(std::max<__int128>(least, 0), most, fraction, "", 1, ways, ebnf);
-  if (least < 0) add_positive(std::max<__int128>(-most, 1), -least, fraction, "\"-\" ", 1, ways, ebnf);
+  if (most >= 0) add_positive(std::max<__int128>(least, 0), most, fraction, "", {}, ways, ebnf);
+  if (least < 0) add_positive(std::max<__int128>(-most, 1), -least, fraction, "\"-\" ", {}, ways, ebnf);
   std::string body;
   for (const std::string& way : ways) body += (body.empty() ? "" : " | ") + way;
   return body;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "sampling/grammar/ebnf.h"
 
@@ -13,7 +14,8 @@ struct NumberBounds {
   std::optional<long double> least, most;  // which has room for every 64-bit integer
   bool above = false, below = false;       // the bound itself does not count
   bool integer = false;
-  int64_t multiple_of = 0;  // 0: of nothing in particular; else numbers are integers
+  int64_t multiple_of = 0;                // 0: of nothing in particular; else numbers are integers
+  std::vector<int64_t> not_multiples_of;  // where there are some, numbers are integers
 
   void at_least(long double bound, bool exclusive);
   void at_most(long double bound, bool exclusive);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "sampling/grammar/pattern_lengths.h"
 
 namespace millrace {
 namespace {
@@ -91,6 +92,9 @@ class Translation {
         must_match_ = !must_match_;
         return languages_.both({rest, languages_.inverse(excluded)});
       }
+      case Kind::Behind:
+      case Kind::NotBehind:
+        refuse("a lookbehind at the begin of a group or behind an assertion");
       case Kind::Boundary:
         return boundary(rest, before);
     }
@@ -111,8 +115,31 @@ class Translation {
   Id sequence(const PatternNode& node, Id rest, Before before) {
     std::vector<Before> places = {before};
     for (const PatternNode& part : node.parts) places.push_back(behind(part, places.back()));
-    for (size_t i = node.parts.size(); i-- > 0;) rest = write(node.parts[i], rest, places[i]);
+    for (size_t i = node.parts.size(); i-- > 0;) {
+      const bool behind = node.parts[i].kind == Kind::Behind || node.parts[i].kind == Kind::NotBehind;
+      rest = behind ? look_behind(node.parts, i, rest) : write(node.parts[i], rest, places[i]);
+    }
     return rest;
+  }
+
+  // The parts before it, as far as they have no assertions, end so or not. `i` becomes the first of them.
+  Id look_behind(const std::vector<PatternNode>& parts, size_t& i, Id rest) {
+    const size_t at = i;
+    Id before = TextLanguages::kEmpty;
+    for (; i > 0 && !has_assertion(parts[i - 1]); --i) before = write(parts[i - 1], before, Before::Unknown);
+    const PatternNode& inside = parts[at].parts.front();
+    const PatternNode text{
+        .kind = Kind::Sequence,
+        .parts = {parts.begin() + static_cast<ptrdiff_t>(i), parts.begin() + static_cast<ptrdiff_t>(at)}};
+    const PatternLengths lengths = lengths_of(inside);
+    if (has_assertion(inside) || lengths.most < 0 || lengths_of(text).least < lengths.most)
+      refuse("a lookbehind that may look further back than to the parts before it");
+    const bool inverse = parts[at].kind == Kind::NotBehind;
+    must_match_ = must_match_ != inverse;
+    const Id ends =
+        languages_.sequence(TextLanguages::kAnything, write(inside, TextLanguages::kEmpty, Before::Unknown));
+    must_match_ = must_match_ != inverse;
+    return languages_.sequence(languages_.both({before, inverse ? languages_.inverse(ends) : ends}), rest);
   }
 
   Id boundary(Id rest, Before before) {

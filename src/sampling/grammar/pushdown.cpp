@@ -54,16 +54,46 @@ size_t Pushdown::bytes() const {
 Pushdown::State Pushdown::step(State state, uint8_t byte) {
   begin_closure();
   const StateItems from = states_[static_cast<size_t>(state)];
+  const ProgramNode* only = nullptr;  // where a single place takes the byte
+  int taken = 0;
+  int32_t next = -1;
   for (size_t i = from.first; i < from.first + from.size; ++i) {
     const Item item = items_[i];
     const ProgramNode& node = program_.nodes[static_cast<size_t>(item.node)];
-    const auto begin = program_.edges.begin() + node.first, end = begin + node.count;
-    const auto edge = std::lower_bound(begin, end, byte, [](const ByteEdge& e, uint8_t b) { return e.to < b; });
-    if (edge != end && edge->from <= byte) enter(edge->next, item.stack);
+    const ByteEdge* edge = find_edge(node, byte);
+    if (!edge || edge->from > byte) continue;
+    only = taken++ == 0 ? &node : nullptr;
+    next = edge->next;
+    enter(next, item.stack);
   }
   const State to = intern_state();
-  table_[static_cast<size_t>(state) * width_ + program_.kind_of_byte[byte]] = to;
+  State* row = &table_[static_cast<size_t>(state) * width_];
+  row[program_.kind_of_byte[byte]] = to;
+  if (!only) return to;
+  for (int32_t i = only->first; i < only->first + only->count; ++i) {
+    const ByteEdge& edge = program_.edges[static_cast<size_t>(i)];
+    if (edge.next != next || !takes_alone(from, *only, edge)) continue;
+    std::fill(row + program_.kind_of_byte[edge.from], row + program_.kind_of_byte[edge.to] + 1, to);
+  }
   return to;
+}
+
+// The first edge that ends at the byte or behind it; null: there is none.
+const ByteEdge* Pushdown::find_edge(const ProgramNode& node, uint8_t byte) const {
+  const ByteEdge *first = program_.edges.data() + node.first, *end = first + node.count;
+  const ByteEdge* edge = std::lower_bound(first, end, byte, [](const ByteEdge& e, uint8_t b) { return e.to < b; });
+  return edge == end ? nullptr : edge;
+}
+
+// Whether no other place of the state takes one of the edge's bytes.
+bool Pushdown::takes_alone(const StateItems& state, const ProgramNode& node, const ByteEdge& edge) const {
+  for (size_t i = state.first; i < state.first + state.size; ++i) {
+    const ProgramNode& other = program_.nodes[static_cast<size_t>(items_[i].node)];
+    if (&other == &node) continue;
+    const ByteEdge* near = find_edge(other, edge.from);
+    if (near && near->from <= edge.to) return false;
+  }
+  return true;
 }
 
 void Pushdown::begin_closure() {

@@ -65,6 +65,8 @@ class Pushdown {
   };
 
   State step(State state, uint8_t byte);
+  const ByteEdge* find_edge(const ProgramNode& node, uint8_t byte) const;
+  bool takes_alone(const StateItems& state, const ProgramNode& node, const ByteEdge& edge) const;
   State intern_state();
   State intern_state(std::span<const Item> items, bool accepting);
   int32_t alike_stack(int32_t stack, int32_t token_bytes, int depth);

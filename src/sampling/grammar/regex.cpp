@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "sampling/grammar/counted_pattern.h"
 #include "sampling/grammar/pattern_language.h"
+#include "sampling/grammar/pattern_lengths.h"
 #include "sampling/grammar/regex_ast.h"
 #include "sampling/grammar/text_automaton.h"
 #include "sampling/grammar/text_rules.h"
@@ -21,52 +22,12 @@ constexpr int64_t kMostRegexStates = 20000;  // characters and repetitions multi
 
 const CharSet kMustBeEscaped{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
 
-struct Range {
-  int64_t least = 0, most = 0;
-};
-
-int64_t times(int64_t a, int64_t b) {
-  if (a == 0 || b == 0) return 0;
-  if (a < 0 || b < 0) return kUnbounded;
-  return std::min<int64_t>(a * b, int64_t{1} << 40);
-}
-
-// How many characters a match has.
-Range lengths_of(const PatternNode& node) {
-  Range range;
-  switch (node.kind) {
-    case Kind::Characters:
-      return {1, 1};
-    case Kind::Sequence:
-      for (const PatternNode& part : node.parts) {
-        const Range inside = lengths_of(part);
-        range.least += inside.least;
-        range.most = range.most < 0 || inside.most < 0 ? kUnbounded : range.most + inside.most;
-      }
-      return range;
-    case Kind::Choice:
-      range = lengths_of(node.parts.front());
-      for (size_t i = 1; i < node.parts.size(); ++i) {
-        const Range inside = lengths_of(node.parts[i]);
-        range.least = std::min(range.least, inside.least);
-        range.most = range.most < 0 || inside.most < 0 ? kUnbounded : std::max(range.most, inside.most);
-      }
-      return range;
-    case Kind::Repeat: {
-      const Range inside = lengths_of(node.parts.front());
-      return {times(inside.least, node.least), times(inside.most, node.most)};
-    }
-    default:
-      return range;
-  }
-}
-
 // Positions of the automaton that the expression unrolls to.
 int64_t states_of(const PatternNode& node) {
   int64_t states = 1;
   for (const PatternNode& part : node.parts) states += states_of(part);
   if (node.kind == Kind::Repeat && node.parts.front().kind != Kind::Characters) {
-    states = times(states, std::max<int64_t>({node.least, node.most, 1}));
+    states = multiply_counts(states, std::max<int64_t>({node.least, node.most, 1}));
   }
   return std::min<int64_t>(states, int64_t{1} << 40);
 }
@@ -158,12 +119,12 @@ struct Flexible {
 };
 
 Flexible flexible_part(PatternNode& node) {
-  const auto is_one = [](const Range& range) { return range.least == 1 && range.most == 1; };
+  const auto is_one = [](const PatternLengths& range) { return range.least == 1 && range.most == 1; };
   if (node.kind == Kind::Repeat) return {is_one(lengths_of(node.parts.front())) ? &node : nullptr};
   if (node.kind != Kind::Sequence) return {};
   Flexible found;
   for (PatternNode& part : node.parts) {
-    const Range range = lengths_of(part);
+    const PatternLengths range = lengths_of(part);
     if (range.least == range.most) {
       found.fixed += range.least;
       continue;
@@ -182,7 +143,7 @@ enum class Fit : uint8_t { Never, Always, Counted };
 
 // Whether the matches have such a length. That of a flexible part is set to it.
 Fit restrict_lengths(PatternNode& node, Lengths lengths) {
-  const Range range = lengths_of(node);
+  const PatternLengths range = lengths_of(node);
   const bool fits =
       range.least >= lengths.least && (lengths.most < 0 || (range.most >= 0 && range.most <= lengths.most));
   if (fits) return Fit::Always;
@@ -215,7 +176,7 @@ PatternNode with_surroundings(Anchored anchored) {
 // Where lengths are far apart they would take very many rules to count. Then the match comes first, and what is behind
 // it takes up the length.
 Anchored with_match_first(Anchored anchored, Lengths lengths) {
-  const Range range = lengths_of(anchored.node);
+  const PatternLengths range = lengths_of(anchored.node);
   const int64_t least = std::max<int64_t>(lengths.least - range.least, 0), most = lengths.most - range.most;
   if (lengths.most < kFarLength || anchored.end || range.most < 0 || least > most) return anchored;
   PatternNode whole{.kind = Kind::Sequence};

@@ -10,10 +10,23 @@
 namespace millrace {
 
 struct PatternNode {
-  enum class Kind : uint8_t { Empty, Characters, Sequence, Choice, Repeat, Begin, End, Ahead, NotAhead, Boundary };
+  enum class Kind : uint8_t {
+    Empty,
+    Characters,
+    Sequence,
+    Choice,
+    Repeat,
+    Begin,
+    End,
+    Ahead,
+    NotAhead,
+    Behind,
+    NotBehind,
+    Boundary
+  };
   Kind kind = Kind::Empty;
   CharSet characters;              // of Characters
-  std::vector<PatternNode> parts;  // of Sequence, Choice; one of Repeat, Ahead, NotAhead
+  std::vector<PatternNode> parts;  // of Sequence, Choice; one of Repeat and of what looks ahead or behind
   int64_t least = 0, most = 0;     // of Repeat; most -1: without end
 };
 

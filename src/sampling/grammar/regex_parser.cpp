@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "sampling/grammar/regex_ast.h"
+#include "text/unicode/properties.h"
 
 namespace millrace {
 namespace {
@@ -21,9 +23,10 @@ struct ClassReadings {
 };
 
 // Letters and digits of any script are somewhere in these; marks and symbols, and ideographs for digits, are not.
-constexpr CharSet::Range kPunctuation[] = {{0xA1, 0xA9},     {0xAB, 0xB1},      {0x2010, 0x2027}, {0x2030, 0x205E},
-                                           {0x20A0, 0x20C0}, {0x2190, 0x245F},  {0x2500, 0x2BFF}, {0x3001, 0x3003},
-                                           {0x3008, 0x3020}, {0x1F300, 0x1FAFF}};
+constexpr CharSet::Range kPunctuation[] = {{0xA1, 0xA9},      {0xAB, 0xB1},     {0x2010, 0x2027}, {0x2030, 0x203E},
+                                           {0x2041, 0x2053},  {0x2055, 0x205E}, {0x20A0, 0x20C0}, {0x2190, 0x245F},
+                                           {0x2500, 0x2775},  {0x2794, 0x2BFF}, {0x3001, 0x3003}, {0x3008, 0x3020},
+                                           {0x1F300, 0x1FAFF}};
 
 CharSet beyond_ascii_but(std::initializer_list<CharSet::Range> ranges) {
   CharSet none;
@@ -59,10 +62,7 @@ class Parser {
   Parser(std::string_view regex, Reading reading) : codes_(code_points(regex)), reading_(reading) {}
 
   PatternNode parse() {
-    if (std::string_view("(?i)") == opening()) {
-      at_ += 4;
-      any_case_ = true;
-    }
+    if (opening("(?i)")) any_case_ = true;
     PatternNode node = choice(0);
     if (at_ < codes_.size()) refuse("a ')' that closes nothing");
     return node;
@@ -72,10 +72,14 @@ class Parser {
   [[noreturn]] void refuse(const char* what) const {
     fail(ErrorKind::Usage, "the regular expression has {} at character {}", what, at_ + 1);
   }
-  std::string opening() const {
-    std::string text;
-    for (size_t i = 0; i < std::min<size_t>(codes_.size(), 4); ++i) text += utf8(codes_[i]);
-    return text;
+  // Takes a text that stands here.
+  bool opening(std::string_view text) {
+    if (codes_.size() - at_ < text.size()) return false;
+    for (size_t i = 0; i < text.size(); ++i) {
+      if (codes_[at_ + i] != static_cast<uint32_t>(text[i])) return false;
+    }
+    at_ += text.size();
+    return true;
   }
   bool done() const { return at_ >= codes_.size(); }
   uint32_t peek() const { return done() ? 0 : codes_[at_]; }
@@ -164,6 +168,9 @@ class Parser {
         return group(depth);
       case '\\':
         if (take('b')) return {.kind = PatternNode::Kind::Boundary};
+        // As Python and Perl say ^ and $. JavaScript would read letters, which nobody means by it.
+        if (take('A')) return {.kind = PatternNode::Kind::Begin};
+        if (take('Z') || take('z')) return {.kind = PatternNode::Kind::End};
         return of(escape(false, reading_));
       case '{':
         --at_;
@@ -190,16 +197,26 @@ class Parser {
     if (take('?')) {
       if (take('=')) return ahead(PatternNode::Kind::Ahead, depth);
       if (take('!')) return ahead(PatternNode::Kind::NotAhead, depth);
+      if (opening("<=")) return ahead(PatternNode::Kind::Behind, depth);
+      if (opening("<!")) return ahead(PatternNode::Kind::NotBehind, depth);
+      if (opening("i:")) return any_case_group(depth);
       take('P');  // Python's way to name a group
       if (take('<')) {
-        if (peek() == '=' || peek() == '!') refuse("a lookbehind, which no grammar can say,");
         while (next("a group without end") != '>') {
         }
       } else if (!take(':')) {
-        refuse("a flag, which is understood as (?i) at the begin only,");
+        refuse("a flag, which is understood as (?i) at the begin or of a group only,");
       }
     }
     PatternNode inside = choice(depth + 1);
+    if (!take(')')) refuse("a group without end");
+    return inside;
+  }
+
+  PatternNode any_case_group(int depth) {
+    const bool outside = std::exchange(any_case_, true);
+    PatternNode inside = choice(depth + 1);
+    any_case_ = outside;
     if (!take(')')) refuse("a group without end");
     return inside;
   }
@@ -208,7 +225,8 @@ class Parser {
 
   PatternNode ahead(PatternNode::Kind kind, int depth) {
     const Reading outside = reading_;
-    if (kind == PatternNode::Kind::NotAhead) reading_ = other(reading_);
+    const bool inverse = kind == PatternNode::Kind::NotAhead || kind == PatternNode::Kind::NotBehind;
+    if (inverse) reading_ = other(reading_);
     PatternNode node{.kind = kind};
     node.parts.push_back(choice(depth + 1));
     reading_ = outside;
@@ -289,6 +307,9 @@ class Parser {
         return one(hex(2));
       case 'u':
         return one(take('{') ? braced_hex() : hex(4));
+      case 'p':
+      case 'P':
+        return property(reading, code == 'P');
       case 'b':
         if (in_class) return {{'\b', '\b'}};
         break;
@@ -299,6 +320,27 @@ class Parser {
     if (letter && !(code == '0' && !is_digit(peek()))) refuse("an escape that no grammar can say");
     return one(letter ? 0 : code);
   }
+  // \p{L}, \p{Script=Greek}, \pL. What is not assigned here may be in the Unicode of another engine.
+  CharSet property(Reading reading, bool inverse) {
+    std::string name;
+    if (take('{')) {
+      while (!take('}')) name += utf8(next("a property without end"));
+    } else {
+      name = utf8(next("a property without a name"));
+    }
+    if (const size_t equals = name.find('='); equals != std::string::npos) name = name.substr(equals + 1);
+    const std::optional<CodeSet> found = unicode_property(name);
+    if (!found) refuse("a Unicode property that is not known");
+    const CharSet set = characters_of(*found);
+    return ClassReadings{set, with(set, characters_of(*unicode_property("Cn")))}.read(reading, inverse);
+  }
+
+  static CharSet characters_of(const CodeSet& codes) {
+    CharSet set;
+    for (const CodeRange& range : codes.ranges()) set.add(range.first, range.last);
+    return set.without({{0xD800, 0xDFFF}});
+  }
+
   CharSet one(uint32_t code) const {
     if (code > CharSet::kLast || (code >= 0xD800 && code <= 0xDFFF)) refuse("half a character");
     return {{code, code}};

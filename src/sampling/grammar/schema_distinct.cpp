@@ -11,6 +11,7 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kMostDistinct = 64;  // values that are listed
+constexpr size_t kMostShared = 1024;   // values that first items list together
 constexpr size_t kManyParts = 1024;    // of a schema's text: with more of it each part is a cost
 constexpr size_t kTooManyParts = 16 << 10;
 
@@ -74,6 +75,52 @@ std::vector<Schema> parts_of_numbers(const Schema& items, bool many) {
   return parts;
 }
 
+// Values that places list, each for one place alone: one for each as far as that is possible, then what is left.
+std::vector<Schema> share_values(const std::vector<std::vector<Schema>>& lists) {
+  std::vector<nlohmann::json> values;  // as equal as validators take them
+  std::vector<size_t> owner;           // of each value
+  const size_t nobody = lists.size();
+  const auto index_of = [&](const Schema& value) {
+    const nlohmann::json plain(value);
+    const auto at = static_cast<size_t>(std::find(values.begin(), values.end(), plain) - values.begin());
+    if (at == values.size()) values.push_back(plain), owner.push_back(nobody);
+    return at;
+  };
+  std::vector<bool> asked;
+  // Takes a value for the place, from another that can have one instead.
+  const auto take = [&](const auto& self, size_t place) -> bool {
+    for (const Schema& value : lists[place]) {
+      const size_t index = index_of(value);
+      asked.resize(values.size());
+      if (asked[index]) continue;
+      asked[index] = true;
+      if (owner[index] != nobody && !self(self, owner[index])) continue;
+      owner[index] = place;
+      return true;
+    }
+    return false;
+  };
+  for (size_t place = 0; place < lists.size(); ++place) {
+    asked.assign(values.size(), false);
+    take(take, place);
+  }
+  std::vector<Schema> shares(lists.size(), Schema::array());
+  for (size_t place = 0; place < lists.size(); ++place) {
+    for (const Schema& value : lists[place]) {
+      const size_t index = index_of(value);
+      if (owner[index] == nobody) owner[index] = place;
+      if (owner[index] == place) shares[place].push_back(value);
+    }
+  }
+  return shares;
+}
+
+// Arrays that have an item.
+bool tells_by_first_item(const Schema& array) {
+  const Schema least = array.value("minItems", Schema());
+  return array.value("type", Schema()) == "array" && least.is_number() && least >= 1;
+}
+
 }  // namespace
 
 std::vector<Schema> SchemaWriter::listed_values(const Schema& items) const {
@@ -106,6 +153,14 @@ std::vector<Schema> SchemaWriter::distinct_parts(const Schema& items) const {
   const bool address = format == "uri" || format == "iri";
   for (Schema& part : parts_of_texts(plain, address ? "https://" : "")) parts.push_back(std::move(part));
   for (Schema& part : parts_of_numbers(ways.size() == 1 ? ways[0] : Schema(), true)) parts.push_back(std::move(part));
+  if (ways.size() == 1 && size < kTooManyParts && tells_by_first_item(ways[0])) {
+    parts.resize(3);  // no other arrays
+    std::vector<Schema> values = parts_of_texts(size < kManyParts);
+    for (Schema& value : parts_of_numbers({}, size < kManyParts)) values.push_back(std::move(value));
+    for (Schema& value : values)
+      parts.push_back({{"type", "array"}, {"prefixItems", Schema::array({std::move(value)})}, {"items", true}});
+    return parts;
+  }
   const std::string key = ways.size() == 1 && size < kTooManyParts ? telling_member(ways[0]) : "";
   if (key.empty()) {
     parts.push_back({{"type", "object"}});
@@ -131,25 +186,46 @@ std::string SchemaWriter::telling_member(const Schema& object) const {
   return "";
 }
 
-SchemaWriter::Rule SchemaWriter::distinct_items(const Schema& items, int64_t least, int64_t most) {
+// What stands for an item of each part.
+std::vector<std::string> SchemaWriter::distinct_rules(const Schema& items, bool needed) {
   std::vector<std::string> parts;
   const std::vector<Schema> values = listed_values(items);
-  const bool huge = document_.has_huge_integers();
-  if (!huge && !values.empty() && static_cast<int64_t>(values.size()) <= kMostDistinct) {
+  if (!document_.has_huge_integers() && !values.empty() && std::ssize(values) <= kMostDistinct) {
     for (const Schema& value : values) parts.push_back(ebnf_literal(json_text(value)));
-  } else {
-    const auto write = [&](const Schema& part) {
-      return value(items == true ? part : Schema{{"allOf", Schema::array({items, part})}});
-    };
-    for (const Schema& part : distinct_parts(items)) {
-      if (const Rule rule = least > 0 ? write(part) : optionally([&] { return write(part); })) parts.push_back(*rule);
-    }
+    return parts;
   }
-  const auto count = static_cast<int64_t>(parts.size());
+  const auto write = [&](const Schema& part) {
+    return value(items == true ? part : Schema{{"allOf", Schema::array({items, part})}});
+  };
+  for (const Schema& part : distinct_parts(items)) {
+    if (const Rule rule = needed ? write(part) : optionally([&] { return write(part); })) parts.push_back(*rule);
+  }
+  return parts;
+}
+
+SchemaWriter::Rule SchemaWriter::distinct_items(const Schema& items, const DistinctCounts& counts) {
+  std::vector<std::string> parts;
+  int64_t contained = 0;  // parts that match what must be contained: they come first
+  const int64_t least = std::max(counts.least, counts.least_contained);
+  if (counts.contained) {
+    parts = distinct_rules({{"allOf", Schema::array({items, *counts.contained})}}, counts.least_contained > 0);
+    if (counts.most_contained >= 0 && std::ssize(parts) > counts.most_contained)
+      parts.resize(static_cast<size_t>(counts.most_contained));
+    contained = std::ssize(parts);
+    if (contained < counts.least_contained && counts.least_contained > 1)
+      fail(ErrorKind::Usage, "the schema uses \"uniqueItems\" with more contained items than can be told apart ({})",
+           contained);
+    if (contained < counts.least_contained) return {};
+    const Schema others = {{"allOf", Schema::array({items, {{"not", *counts.contained}}})}};
+    for (std::string& part : distinct_rules(others, least > counts.least_contained)) parts.push_back(std::move(part));
+  } else {
+    parts = distinct_rules(items, least > 0);
+  }
+  const auto count = std::ssize(parts);
   if (least > count && least > 1)
     fail(ErrorKind::Usage, "the schema uses \"uniqueItems\" with more items than can be told apart ({})", count);
   if (least > count) return {};
-  if (most < 0 || most > count) most = count;
+  const int64_t most = counts.most < 0 || counts.most > count ? count : counts.most;
   // Items taken are counted up to the most, or up to the least where there is room for all.
   const int64_t counted = most < count ? most : std::max<int64_t>(least, 1);
   const auto next = [&](int64_t taken) {
@@ -158,19 +234,62 @@ SchemaWriter::Rule SchemaWriter::distinct_items(const Schema& items, int64_t lea
   std::vector<Rule> rest(static_cast<size_t>(counted) + 1);  // by items taken: what may follow from the parts left
   for (int64_t taken = least; taken <= counted; ++taken) rest[static_cast<size_t>(taken)] = "\"\"";
   for (int64_t i = count - 1; i >= 0; --i) {
+    if (i + 1 == contained) {
+      for (int64_t taken = 0; taken < counts.least_contained; ++taken) rest[static_cast<size_t>(taken)].reset();
+    }
     std::vector<Rule> before = rest;
     for (int64_t taken = 0; taken <= std::min(counted, i); ++taken) {
       const Rule with = next(taken) <= static_cast<size_t>(counted) ? rest[next(taken)] : Rule();
       if (!with) continue;
-      const std::string take =
-          (taken > 0 ? "\",\" " + space() + " " : "") + parts[static_cast<size_t>(i)] + " " + *with;
+      const bool comma = taken > 0 || counts.behind;
+      const std::string take = (comma ? "\",\" " + space() + " " : "") + parts[static_cast<size_t>(i)] + " " + *with;
       Rule& here = before[static_cast<size_t>(taken)];
       here = ebnf_.add(here ? take + " | " + *here : take);
     }
     rest = std::move(before);
   }
-  if (!rest.front()) return {};
-  return "\"[\" " + space() + " " + *rest.front() + " " + space() + " \"]\"";
+  return rest.front();
+}
+
+// The first items of an array without duplicates, and the others: each with a part of all values for itself.
+Schema SchemaWriter::with_distinct_places(Schema array, bool more) const {
+  Schema prefix = array["prefixItems"];
+  const Schema items = array.value("items", Schema(true));
+  std::vector<Schema> parts = distinct_parts(true);
+  std::vector<std::vector<Schema>> lists(prefix.size());
+  size_t places = more ? 1 : 0, values = 0;  // without a list; of lists
+  for (size_t i = 0; i < prefix.size() && values <= kMostShared; ++i) {
+    lists[i] = listed_values(prefix[i]);
+    if (std::ssize(lists[i]) > kMostDistinct) lists[i].clear();
+    values += lists[i].size();
+    places += lists[i].empty();
+  }
+  if (places > parts.size() || values > kMostShared)
+    fail(ErrorKind::Usage, "the schema uses \"uniqueItems\" beside more prefixItems than can be told apart");
+  const std::vector<Schema> shares = share_values(lists);
+  Schema taken = Schema::array();  // listed values, which are one place's alone
+  for (size_t i = 0; i < prefix.size(); ++i) {
+    if (lists[i].empty()) continue;
+    prefix[i] = shares[i].empty() ? Schema(false) : Schema{{"enum", shares[i]}};
+    for (const Schema& value : shares[i]) taken.push_back(value);
+  }
+  size_t index = 0;
+  const auto place = [&](const Schema& said) {
+    Schema own = Schema::array(), all = Schema::array({said});
+    for (size_t j = 0; j < parts.size(); ++j) {
+      if (j % places == index) own.push_back(parts[j]);
+    }
+    ++index;
+    if (places > 1) all.push_back({{"anyOf", std::move(own)}});
+    if (!taken.empty()) all.push_back({{"not", {{"enum", taken}}}});
+    return Schema{{"allOf", std::move(all)}};
+  };
+  for (size_t i = 0; i < prefix.size(); ++i) {
+    if (lists[i].empty()) prefix[i] = place(prefix[i]);
+  }
+  if (more) array["items"] = place(items);
+  array["prefixItems"] = std::move(prefix);
+  return array;
 }
 
 }  // namespace millrace

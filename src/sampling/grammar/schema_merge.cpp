@@ -193,13 +193,15 @@ Schema all_of(const Schema& a, const Schema& b) {
   return all;
 }
 
-// How often something is contained is said beside what that is, once if nothing is said.
-Schema with_contains_counted(Schema schema) {
-  if (!schema.contains("contains")) {
-    for (const char* count : {"minContains", "maxContains"}) schema.erase(count);
-  } else if (!schema.contains("minContains")) {
-    schema["minContains"] = 1;
+// What is contained, and how often, under a name of its own: several may be.
+Schema with_contains_listed(Schema schema) {
+  Schema all = schema.value("$contains", Schema::array()), one = Schema::object();
+  for (const char* keyword : {"contains", "minContains", "maxContains"}) {
+    if (schema.contains(keyword)) one[keyword] = Schema(schema[keyword]);
+    schema.erase(keyword);
   }
+  if (one.contains("contains")) all.push_back(std::move(one));
+  if (!all.empty()) schema["$contains"] = std::move(all);
   return schema;
 }
 
@@ -211,7 +213,9 @@ Schema merge_keyword(const std::string& keyword, const Schema& a, const Schema& 
   if (numbers && (keyword.starts_with("max") || keyword == "exclusiveMaximum")) return first_is_less ? a : b;
   if (keyword == "type") return merge_types(a, b);
   if (keyword == "enum") return merge_values(a, b);
-  if ((keyword == "required" || keyword == "$except" || keyword == "$avoid") && a.is_array() && b.is_array())
+  if ((keyword == "required" || keyword == "$except" || keyword == "$avoid" || keyword == "$indivisible" ||
+       keyword == "$contains") &&
+      a.is_array() && b.is_array())
     return all_of(a, b);
   if (keyword == "pattern" || keyword == "format") return all_of(a, b);
   if (keyword == "items" || keyword == "propertyNames") return both(a, b);
@@ -272,7 +276,8 @@ std::string_view type_spoken_of(const std::string& keyword) {
       {"maxContains", "array"},        {"pattern", "string"},       {"format", "string"},
       {"minLength", "string"},         {"maxLength", "string"},     {"$avoid", "string"},
       {"minimum", "number"},           {"maximum", "number"},       {"exclusiveMinimum", "number"},
-      {"exclusiveMaximum", "number"},  {"multipleOf", "number"},    {"$fraction", "number"}};
+      {"exclusiveMaximum", "number"},  {"multipleOf", "number"},    {"$fraction", "number"},
+      {"$indivisible", "number"},      {"$contains", "array"}};
   const auto found = kTypes.find(keyword);
   return found == kTypes.end() ? std::string_view() : found->second;
 }
@@ -294,6 +299,12 @@ bool text_satisfies(const std::string& text, const std::string& keyword, const S
   });
 }
 
+// As validators divide.
+bool is_multiple(double value, double step) {
+  const double quotient = value / step;
+  return step > 0 && std::isfinite(quotient) && quotient == std::floor(quotient);
+}
+
 // Whether a listed value keeps to what else the schema says. Refuses keywords that would have to be computed.
 bool satisfies_all(const Schema& value, const Schema& schema, Ebnf& ebnf) {
   const std::string_view type = value.is_number() ? "number" : value.type_name();
@@ -307,6 +318,17 @@ bool satisfies_all(const Schema& value, const Schema& schema, Ebnf& ebnf) {
     }
     if (keyword == "$fraction") {
       if (type_allows("integer", value)) return false;
+      continue;
+    }
+    if (keyword == "multipleOf" && item.value().is_number()) {
+      if (!is_multiple(value.get<double>(), item.value().get<double>())) return false;
+      continue;
+    }
+    if (keyword == "$indivisible") {
+      const auto divides = [&](const Schema& divisor) {
+        return is_multiple(value.get<double>(), divisor.get<double>());
+      };
+      if (std::any_of(item.value().begin(), item.value().end(), divides)) return false;
       continue;
     }
     const Limit* limit = find_limit(keyword);
@@ -359,7 +381,7 @@ bool misses_required(const Schema& schema) {
 
 // As one of the two that are merged.
 Schema beside(const Schema& schema, const Schema& other) {
-  return with_first_items(with_contains_counted(with_names_closed(with_enum(schema), other)), other);
+  return with_first_items(with_contains_listed(with_names_closed(with_enum(schema), other)), other);
 }
 
 }  // namespace
@@ -411,7 +433,9 @@ bool is_annotation(const std::string& keyword) {
                                                        "dependencies",
                                                        "$except",
                                                        "$avoid",
-                                                       "$fraction"};
+                                                       "$fraction",
+                                                       "$contains",
+                                                       "$indivisible"};
   return kSpeaking.count(keyword) == 0;
 }
 

@@ -5,11 +5,13 @@
 
 #include "base/error.h"
 #include "sampling/grammar/schema_document.h"
+#include "sampling/grammar/string_formats.h"
 
 namespace millrace {
 namespace {
 
 constexpr int kDeepestNegation = 32;
+constexpr int64_t kLargestIndivisible = 64;
 
 Schema any_of(Schema options) {
   if (options.empty()) return false;
@@ -62,6 +64,17 @@ Schema not_this(const Schema& schema) {
   return {{"not", schema}};
 }
 
+// Numbers that a whole one does not divide.
+std::optional<std::vector<Schema>> indivisible(const Schema& divisor) {
+  if (!divisor.is_number() || !(divisor >= 1 && divisor <= kLargestIndivisible) ||
+      divisor.get<double>() != static_cast<double>(divisor.get<int64_t>()))
+    return {};
+  const Schema fraction = {{"type", "number"}, {"$fraction", true}};
+  if (divisor == 1) return std::vector<Schema>{fraction};
+  const Schema whole = {{"type", "integer"}, {"$indivisible", Schema::array({divisor.get<int64_t>()})}};
+  return std::vector<Schema>{whole, fraction};
+}
+
 // Bounds that are turned around: the type they speak of, the keyword, and how far the other bound is from it.
 struct Opposite {
   std::string_view keyword;
@@ -99,6 +112,13 @@ std::optional<std::vector<Schema>> negated_keyword(const std::string& keyword, c
   if (keyword == "enum" && value.is_array()) return other_values(value);
   if (keyword == "pattern" && value.is_string())
     return Choice{{{"type", "string"}, {"$avoid", Schema::array({value})}}};
+  if (keyword == "format" && value.is_string()) {
+    const std::string_view loose = loose_format_regex(value.get_ref<const std::string&>());
+    if (loose.empty()) return {};
+    return Choice{{{"type", "string"}, {"$avoid", Schema::array({loose})}}};
+  }
+  if (keyword == "multipleOf") return indivisible(value);
+  if (keyword == "contains") return Choice{{{"type", "array"}, {"items", not_this(value)}}};
   if (keyword == "items" && !value.is_array()) return Choice{{{"type", "array"}, {"contains", not_this(value)}}};
   Choice choice;
   if (keyword == "required" && value.is_array()) {

@@ -16,9 +16,10 @@ namespace millrace {
 namespace {
 
 constexpr size_t kMostRequired = 4096;
-constexpr int64_t kMostCountedKeys = 8;
-constexpr size_t kMostPatterns = 16;  // more are not written
-constexpr size_t kMostApart = 400;    // listed keys beside patterns; beside more no others are written
+constexpr int64_t kMostCountedKeys = 36;
+constexpr int64_t kFurthestApart = 8;  // characters of keys that are alike before they differ
+constexpr size_t kMostPatterns = 16;   // more are not written
+constexpr size_t kMostApart = 400;     // listed keys beside patterns; beside more no others are written
 
 const CharSet kPlain = CharSet{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}.inverse();
 
@@ -65,17 +66,6 @@ Schema patterns_for(const Schema& schema, const std::string& key, bool surely, E
   return all;
 }
 
-// One of `count` parts of all characters that keys begin with.
-CharSet first_characters(int64_t index, int64_t count) {
-  constexpr std::string_view kFirst = "abcdefghijklmnopqrstuvwxyz";
-  const auto size = static_cast<int64_t>(kFirst.size());
-  const auto begin = static_cast<unsigned char>(kFirst[static_cast<size_t>(index * size / count)]);
-  const auto end = static_cast<unsigned char>(kFirst[static_cast<size_t>((index + 1) * size / count - 1)]);
-  CharSet set{{begin, end}, {begin - 32u, end - 32u}};
-  if (index == 0) set.add('0', '9');
-  return set;
-}
-
 // An object that lists its properties has no others unless it says so.
 Schema others_of(const Schema& schema) {
   const bool listed = schema.contains("properties") || schema.contains("patternProperties");
@@ -84,7 +74,29 @@ Schema others_of(const Schema& schema) {
 
 }  // namespace
 
-SchemaWriter::Rule SchemaWriter::object(const Schema& schema) {
+// Names that are all listed are members like any other.
+Schema SchemaWriter::with_names_listed(Schema schema) const {
+  if (!schema.contains("propertyNames") || schema["propertyNames"] == true) return schema;
+  Schema properties = properties_of(schema);
+  for (const Schema& way :
+       document_.alternatives({{"allOf", Schema::array({{{"type", "string"}}, schema["propertyNames"]})}})) {
+    if (!way.contains("enum") && !way.contains("const")) return schema;
+    const std::vector<Schema> names = allowed_values(way, ebnf_);
+    if (names.size() + properties.size() > kMostApart) return schema;
+    for (const Schema& name : names) {
+      const std::string key = name.get<std::string>();
+      if (properties.contains(key)) continue;
+      const bool by_pattern = !patterns_for(schema, key, true, ebnf_).empty();
+      properties[key] = by_pattern ? Schema(true) : schema.value("additionalProperties", Schema(true));
+    }
+  }
+  schema["properties"] = std::move(properties);
+  schema["additionalProperties"] = false;
+  return schema;
+}
+
+SchemaWriter::Rule SchemaWriter::object(const Schema& given) {
+  const Schema schema = with_names_listed(given);
   std::optional<std::vector<Member>> listed = members(schema);
   if (!listed) return {};
   int64_t least = count_of(schema, "minProperties", 0), most = count_of(schema, "maxProperties", -1);
@@ -104,12 +116,12 @@ SchemaWriter::Rule SchemaWriter::object(const Schema& schema) {
           room = most < 0 ? -1 : most - static_cast<int64_t>(listed->size());
   if (most >= 0 && (room < 0 || least > most || missing > room)) return {};
   if (missing > 1) {
-    // A key may be written twice: those that count begin each with a character of its own.
+    // A key may be written twice: those that count have each a character of its own somewhere.
     if (missing > kMostCountedKeys)
       fail(ErrorKind::Usage, "the schema's minProperties of more than {} unlisted members cannot be enforced",
            kMostCountedKeys);
-    for (int64_t i = 0; i < missing; ++i) {
-      const Rule member = extra_member(schema, true, first_characters(i, missing));
+    for (const KeyPart& part : parts_of_keys(schema, missing)) {
+      const Rule member = extra_member(schema, true, part);
       if (!member)
         fail(ErrorKind::Usage, "the schema's minProperties cannot be enforced: a model may write the same key twice");
       listed->push_back({*member, true});
@@ -166,14 +178,47 @@ bool SchemaWriter::may_be_called(const Schema& schema, const std::string& key) c
   return std::any_of(ways.begin(), ways.end(), [&](const Schema& way) { return !allowed_values(way, ebnf_).empty(); });
 }
 
-SchemaWriter::Rule SchemaWriter::extra_member(const Schema& schema, bool counts, const CharSet& first) {
+// So many parts of the keys that unlisted members can have. Throws Usage where they are alike for too long.
+std::vector<SchemaWriter::KeyPart> SchemaWriter::parts_of_keys(const Schema& schema, int64_t count) {
+  TextLanguages languages(ebnf_);
+  std::vector<TextLanguages::Id> ways;
+  const Schema patterns = schema.value("patternProperties", Schema::object());
+  for (const auto& item : patterns.items()) {
+    if (item.value() != false) ways.push_back(pattern_language(item.key(), RegexUse::JsonString, languages));
+  }
+  TextLanguages::Id keys = others_of(schema) == false ? languages.either(std::move(ways)) : TextLanguages::kAnything;
+  if (schema.contains("propertyNames"))
+    keys = languages.both({keys, names_language(schema["propertyNames"], languages)});
+  for (int64_t at = 0; at < kFurthestApart; ++at) {
+    std::vector<KeyPart> parts(static_cast<size_t>(count));
+    int64_t found = 0;
+    for (const char c : std::string_view("abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")) {
+      const KeyPart one{at, {{static_cast<unsigned char>(c), static_cast<unsigned char>(c)}}};
+      if (!has_json_text(languages, languages.both({keys, language_of_part(one, languages)}))) continue;
+      KeyPart& part = parts[static_cast<size_t>(found++ % count)];
+      part.at = at;
+      part.characters.add(one.characters);
+    }
+    if (found >= count) return parts;
+  }
+  fail(ErrorKind::Usage, "the schema's minProperties cannot be enforced: a model may write the same key twice");
+}
+
+TextLanguages::Id SchemaWriter::language_of_part(const KeyPart& part, TextLanguages& languages) {
+  const TextLanguages::Id before = languages.repeat(languages.one_of(any_character()), part.at, part.at);
+  const TextLanguages::Id behind = languages.sequence(languages.one_of(part.characters), TextLanguages::kAnything);
+  return languages.sequence(before, behind);
+}
+
+SchemaWriter::Rule SchemaWriter::extra_member(const Schema& schema, bool counts, const KeyPart& part) {
   std::vector<std::string> taken;
   for (const auto& item : properties_of(schema).items()) taken.push_back(item.key());
   if (counts) {  // one that repeats a required member would not count
     for (std::string& key : required_of(schema)) taken.push_back(std::move(key));
   }
   const bool named = schema.contains("propertyNames") && schema["propertyNames"] != true;
-  if (named || !first.empty() || schema.contains("patternProperties")) return keys_by_language(schema, taken, first);
+  if (named || !part.characters.empty() || schema.contains("patternProperties"))
+    return keys_by_language(schema, taken, part);
   const Rule inside = value_at("additionalProperties", others_of(schema));
   if (!inside) return {};
   return "\"\\\"\" " + text_apart_from(taken) + " \"\\\":\" " + space() + " " + *inside;
@@ -182,7 +227,7 @@ SchemaWriter::Rule SchemaWriter::extra_member(const Schema& schema, bool counts,
 // Members whose keys have to be told apart by patterns or names: for each way in which the patterns match, their keys
 // and what is said about the values.
 SchemaWriter::Rule SchemaWriter::keys_by_language(const Schema& schema, const std::vector<std::string>& taken,
-                                                  const CharSet& first) {
+                                                  const KeyPart& part) {
   const Schema patterns = schema.value("patternProperties", Schema::object());
   if (!patterns.is_object()) fail(ErrorKind::Usage, "the schema's patternProperties are not an object");
   if (patterns.size() > kMostPatterns || taken.size() > kMostApart) return {};
@@ -191,7 +236,7 @@ SchemaWriter::Rule SchemaWriter::keys_by_language(const Schema& schema, const st
   for (const std::string& key : taken) texts.push_back(languages.text(key));
   std::vector<TextLanguages::Id> all = {languages.inverse(languages.either(std::move(texts)))};
   if (schema.contains("propertyNames")) all.push_back(names_language(schema["propertyNames"], languages));
-  if (!first.empty()) all.push_back(languages.sequence(languages.one_of(first), TextLanguages::kAnything));
+  if (!part.characters.empty()) all.push_back(language_of_part(part, languages));
   struct Way {
     TextLanguages::Id keys;
     Schema said;

@@ -141,7 +141,8 @@ class References {
 
   void rewrite(const Place& place) {
     Schema& schema = place.schema;
-    for (const char* ours : {"$except", "$avoid", "$fraction"}) schema.erase(ours);  // sent, they mean nothing
+    for (const char* ours : {"$except", "$avoid", "$fraction", "$indivisible", "$contains"})
+      schema.erase(ours);  // sent, they mean nothing
     if (schema.contains("required") && schema["required"].is_boolean()) schema.erase("required");
     if (const std::string* reference = text(schema, "$ref")) {
       if (std::string found = find(place.base, *reference); !found.empty()) set_reference(schema, std::move(found));

@@ -39,27 +39,6 @@ void add_format_bounds(std::string_view format, NumberBounds& bounds) {
   if (format == "uint" || format == "uint64") bounds.at_least(0, false);
 }
 
-// Items that must be somewhere come first. Where there may be only so many of them, the others are none.
-Schema with_contained_first(Schema schema) {
-  const auto contains = schema.find("contains");
-  if (contains == schema.end()) return schema;
-  if (schema.contains("prefixItems") || schema.contains("uniqueItems") || schema.value("items", Schema()).is_array())
-    fail(ErrorKind::Usage, "the schema uses \"contains\" beside prefixItems or uniqueItems, which cannot be enforced");
-  constexpr int64_t kMostContained = 64;
-  const int64_t least = count_of(schema, "minContains", 1), most = count_of(schema, "maxContains", -1);
-  if (least > kMostContained)
-    fail(ErrorKind::Usage, "the schema has a minContains of more than {}, which cannot be enforced", kMostContained);
-  if (most >= 0 && least > most) return false;
-  const Schema items = schema.value("items", Schema(true)), contained = {{"allOf", Schema::array({*contains, items})}};
-  const Schema other = {{"allOf", Schema::array({{{"not", *contains}}, items})}};
-  schema["prefixItems"] = Schema::array();
-  for (int64_t i = 0; i < least; ++i) schema["prefixItems"].push_back(contained);
-  schema["items"] = most < 0 ? items : other;
-  schema["minItems"] = std::max<int64_t>(count_of(schema, "minItems", 0), least);
-  schema.erase("contains");
-  return schema;
-}
-
 // Formats are written in their short form if any of its texts will do.
 std::optional<std::string> combined_text(const TextRules& rules, const std::vector<std::string>& formats, Ebnf& ebnf) {
   for (const int64_t longest : {int64_t{60}, rules.lengths.most}) {
@@ -270,74 +249,18 @@ SchemaWriter::Rule SchemaWriter::number(const Schema& schema, bool integer) {
   if (multiple != schema.end() && !multiple->is_number())
     fail(ErrorKind::Usage, "the schema's multipleOf is not a number");
   if (fraction && (integer || multiple != schema.end())) return {};
+  for (const Schema& one : schema.value("$indivisible", Schema::array()))
+    bounds.not_multiples_of.push_back(one.get<int64_t>());
   const double step = multiple != schema.end() ? multiple->get<double>() : 0;
   const bool whole = step >= 1 && step < 1e12 && step == std::floor(step);
   if (whole) bounds.multiple_of = static_cast<int64_t>(step);
+  if (!whole && multiple != schema.end() && !bounds.not_multiples_of.empty())
+    fail(ErrorKind::Usage, "the schema says of a multiple of {} what must not divide it, which cannot be enforced",
+         step);
   const std::string body = fraction                             ? fraction_to_ebnf(bounds, ebnf_)
                            : multiple != schema.end() && !whole ? multiples_to_ebnf(bounds, step, ebnf_)
                                                                 : number_to_ebnf(bounds, ebnf_);
   return body.empty() ? Rule() : body;
-}
-
-SchemaWriter::Rule SchemaWriter::array(const Schema& given) {
-  const Schema schema = with_contained_first(given);
-  if (schema == false) return {};
-  const bool tuple = schema.contains("items") && schema["items"].is_array();  // how older drafts write prefixItems
-  const Schema prefix = tuple ? schema["items"] : schema.value("prefixItems", Schema::array());
-  if (!prefix.is_array()) fail(ErrorKind::Usage, "the schema's prefixItems is not a list");
-  const Schema items = tuple ? schema.value("additionalItems", Schema(true)) : schema.value("items", Schema(true));
-  const int64_t least = count_of(schema, "minItems", 0);
-  int64_t most = count_of(schema, "maxItems", -1);
-  const auto size = static_cast<int64_t>(prefix.size());
-  if (!prefix.empty() && !schema.contains(tuple ? "additionalItems" : "items") && most < 0)
-    most = std::max(size, least);
-  std::vector<Rule> first;
-  for (const Schema& item : prefix) {
-    const bool needed = static_cast<int64_t>(first.size()) < least;
-    const auto write = [&] {
-      return value_at((tuple ? "items/" : "prefixItems/") + std::to_string(first.size()), item);
-    };
-    first.push_back(needed ? write() : optionally(write));
-    if (!first.back()) most = std::min<int64_t>(most < 0 ? size : most, static_cast<int64_t>(first.size()) - 1);
-  }
-  Rule more;
-  if (most < 0 || most > size) {
-    const auto write = [&] { return value_at(tuple ? "additionalItems" : "items", items); };
-    more = least > size ? write() : optionally(write);
-    if (!more) most = most < 0 ? size : std::min(most, size);
-  }
-  if (most >= 0 && least > most) return {};
-  if (schema.value("uniqueItems", Schema(false)) == true && (most < 0 || most > 1)) {
-    if (!prefix.empty())
-      fail(ErrorKind::Usage, "the schema uses \"uniqueItems\" beside prefixItems, which cannot be enforced");
-    path_.emplace_back("items");
-    Rule rule = distinct_items(items, least, most);
-    path_.pop_back();
-    return rule;
-  }
-  return "\"[\" " + space() + " " + array_tail(first, more, least, most) + " " + space() + " \"]\"";
-}
-
-std::string SchemaWriter::array_tail(const std::vector<Rule>& first, const Rule& more, int64_t least, int64_t most) {
-  const auto size = static_cast<int64_t>(first.size());
-  const std::string comma = "\",\" " + space() + " ";
-  std::string tail;
-  if (more && (most < 0 || most > size)) {
-    const int64_t from = std::max<int64_t>(least - size, 0), to = most < 0 ? -1 : most - size;
-    if (size > 0) {
-      tail = ebnf_repeat(ebnf_.add(comma + *more), from, to);
-    } else {
-      const std::string rest =
-          ebnf_repeat(ebnf_.add(comma + *more), std::max<int64_t>(from - 1, 0), to < 0 ? -1 : to - 1);
-      tail = *more + " " + rest;
-      return least > 0 ? tail : "(" + tail + ")?";
-    }
-  }
-  for (int64_t i = std::min(size, most < 0 ? size : most) - 1; i >= 0; --i) {
-    std::string item = (i > 0 ? comma : "") + *first[static_cast<size_t>(i)] + " " + tail;
-    tail = ebnf_.add(i < least ? item : "(" + item + ")?");
-  }
-  return tail;
 }
 
 std::string schema_to_ebnf(std::string_view schema, Ebnf& ebnf) {

@@ -60,8 +60,20 @@ class SchemaWriter {
   std::vector<Schema> listed_values(const Schema& items) const;  // empty: they are not listed
   std::vector<Schema> distinct_parts(const Schema& items) const;
   std::string telling_member(const Schema& object) const;  // empty: there is none
-  Rule distinct_items(const Schema& items, int64_t least, int64_t most);
-  std::string array_tail(const std::vector<Rule>& first, const Rule& more, int64_t least, int64_t most);
+  struct DistinctCounts {
+    int64_t least = 0, most = -1;
+    bool behind = false;                // others
+    const Schema* contained = nullptr;  // which some of them match
+    int64_t least_contained = 0, most_contained = -1;
+  };
+  Rule distinct_items(const Schema& items, const DistinctCounts& counts);
+  std::vector<std::string> distinct_rules(const Schema& items, bool needed);
+  Schema with_distinct_places(Schema array, bool more) const;
+  Rule distinct_array(const Schema& schema, const Schema* contained, int64_t least_contained, int64_t most_contained);
+  Rule plain_array(const Schema& schema);
+  Rule optional_choice(const std::vector<Schema>& arrays);
+  Rule further_items(const Schema& items, bool distinct, int64_t least, int64_t most, bool behind);
+  std::string array_tail(const std::vector<Rule>& first, std::string tail, int64_t least, int64_t most);
 
   struct Member {
     std::string text;  // key, colon and value
@@ -70,10 +82,17 @@ class SchemaWriter {
   Rule object(const Schema& schema);
   std::optional<std::vector<Member>> members(const Schema& schema);
   bool may_be_called(const Schema& schema, const std::string& key) const;
+  Schema with_names_listed(Schema schema) const;
+  // Keys that have one of the characters behind so many others.
+  struct KeyPart {
+    int64_t at;
+    CharSet characters;  // none: all keys
+  };
+  std::vector<KeyPart> parts_of_keys(const Schema& schema, int64_t count);
+  static TextLanguages::Id language_of_part(const KeyPart& part, TextLanguages& languages);
   // counts: it is needed for minProperties, so that its key must be a new one.
-  // first: what the key begins with, if anything in particular.
-  Rule extra_member(const Schema& schema, bool counts, const CharSet& first = {});
-  Rule keys_by_language(const Schema& schema, const std::vector<std::string>& taken, const CharSet& first);
+  Rule extra_member(const Schema& schema, bool counts, const KeyPart& part = {});
+  Rule keys_by_language(const Schema& schema, const std::vector<std::string>& taken, const KeyPart& part);
   TextLanguages::Id names_language(const Schema& names, TextLanguages& languages);
   std::string text_apart_from(const std::vector<std::string>& texts);
   std::string member_list(const std::vector<Member>& members, const Rule& extra, int64_t least_extra,

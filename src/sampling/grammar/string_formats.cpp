@@ -99,4 +99,31 @@ std::string string_format_regex(std::string_view format, Lengths lengths) {
   return {};
 }
 
+std::string_view loose_format_regex(std::string_view format) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kLoose = {{
+      {"date-time", "^[0-9]{4}-[\\s\\S]*:"},
+      {"date", "^[0-9W-]*$"},
+      {"time", "^[0-9]{1,2}:"},
+      {"duration", "^[-+]?[Pp]"},
+      {"email", "@"},
+      {"idn-email", "@"},
+      {"hostname", "^[A-Za-z0-9._-]*$"},
+      {"idn-hostname", "^[^ ]*$"},
+      {"ipv4", "^[0-9.]*$"},
+      {"ipv6", ":"},
+      {"uuid", "^[0-9A-Fa-f{}-]{32,}$"},
+      {"uri", ":"},
+      {"iri", ":"},
+      {"uri-reference", "^[^ ]*$"},
+      {"iri-reference", "^[^ ]*$"},
+      {"uri-template", "^[^ ]*$"},
+      {"json-pointer", "^$|^/"},
+      {"relative-json-pointer", "^[0-9]"},
+  }};
+  for (const auto& [name, regex] : kLoose) {
+    if (name == format) return regex;
+  }
+  return {};
+}
+
 }  // namespace millrace

@@ -13,4 +13,7 @@ namespace millrace {
 // that keeps to them, or is small enough for its characters to be counted.
 std::string string_format_regex(std::string_view format, Lengths lengths);
 
+// One that matches all that any validator takes for the format, and more; empty: there is none that says anything.
+std::string_view loose_format_regex(std::string_view format);
+
 }  // namespace millrace

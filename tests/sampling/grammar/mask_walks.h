@@ -22,6 +22,10 @@ inline std::vector<GrammarSpec> walked_grammars() {
       schema(
           R"({"properties":{"name":{"type":"string"},"n":{"type":"integer","minimum":-3,"maximum":120},"t":{"type":"array","items":{"enum":["a","ab","abc"]},"minItems":1,"maxItems":3}},"required":["n"]})"),
       schema(R"({"type":"string","format":"email"})"),
+      schema(R"({"type":"string","pattern":"^(?=.*[A-Z])(?=.*[0-9])[^x]{4,40}$"})"),
+      schema(R"({"type":"string","pattern":"^[^\\s]+(\\s+[^\\s]+)*$","maxLength":50})"),
+      schema(R"({"type":"object","properties":{"abc":true,"b":true},"additionalProperties":{"type":"string"}})"),
+      regex(R"(((?!abc|xy).)*)"),
       schema(R"({"anyOf":[{"type":"number"},{"type":"string","pattern":"^[a-c]{2,12}$"}]})"),
       regex(R"([a-z]+( [a-z]{1,9}){2,5}\.)"),
       regex(R"((ab?|b*c){0,6}[^a]{3})"),
@@ -40,8 +44,10 @@ class MaskWalks : public testing::Test {
       small.tokens.emplace_back(word);
     for (int i = 0; i < 900; ++i) {
       std::string word = random_() % 2 ? " " : "";
-      for (size_t n = 1 + random_() % (random_() % 20 ? 6 : 24); n > 0; --n)
+      for (size_t n = 1 + random_() % (random_() % 20 ? 6 : 32); n > 0; --n)
         word += static_cast<char>('a' + random_() % (random_() % 8 ? 3 : 26));
+      constexpr const char* kTails[] = {"\"", "\",", "\\n", "\\\"b", ".", " ", "7", "A", "\xC3", "\"}"};
+      if (random_() % 4 == 0) word += kTails[random_() % std::size(kTails)];
       small.tokens.push_back(word);
     }
     vocabulary_ = std::make_shared<TokenVocabulary>(small.tokens, small.end_tokens);

@@ -67,6 +67,20 @@ int32_t choose(const std::vector<int32_t>& allowed, const GrammarVocabulary& voc
 
 }  // namespace
 
+int32_t random_token(const std::vector<uint32_t>& mask, std::mt19937_64& random) {
+  std::vector<int32_t> words;
+  for (size_t word = 0; word < mask.size(); ++word) {
+    if (mask[word] != 0) words.push_back(static_cast<int32_t>(word));
+  }
+  if (words.empty()) return -1;
+  // A word, then a bit of it: near enough to any of them alike.
+  const int32_t word = words[random() % words.size()];
+  for (;;) {
+    const auto bit = static_cast<int32_t>(random() % 32);
+    if (mask[static_cast<size_t>(word)] >> bit & 1) return word * 32 + bit;
+  }
+}
+
 std::optional<std::string> random_answer(Constraint& constraint, const GrammarVocabulary& vocabulary,
                                          std::mt19937_64& random, int most_tokens) {
   std::string text;

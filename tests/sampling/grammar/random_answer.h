@@ -20,6 +20,9 @@ GrammarVocabulary small_vocabulary();
 // As many tokens as a large model has, of every length and script. The same for the same size.
 GrammarVocabulary large_vocabulary(size_t size);
 
+// One of the tokens that a mask allows; -1: it allows none.
+int32_t random_token(const std::vector<uint32_t>& mask, std::mt19937_64& random);
+
 // Nothing: it did not end within so many tokens.
 std::optional<std::string> random_answer(Constraint& constraint, const GrammarVocabulary& vocabulary,
                                          std::mt19937_64& random, int most_tokens = 3000);
