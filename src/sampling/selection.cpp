@@ -10,10 +10,6 @@
 #include <numeric>
 #include <utility>
 
-#if defined(__aarch64__)
-#include <arm_neon.h>
-#endif
-
 #include "base/thread_pool.h"
 
 namespace millrace {
@@ -104,13 +100,7 @@ using Four __attribute__((vector_size(4 * sizeof(float)))) = float;
 
 // NaN is never the larger one.
 inline float larger(float best, float other) { return other > best ? other : best; }
-inline Four larger(Four best, Four other) {
-#if defined(__aarch64__)
-  return vmaxnmq_f32(best, other);
-#else
-  return other > best ? other : best;
-#endif
-}
+inline Four larger(Four best, Four other) { return other > best ? other : best; }
 
 inline Four load_four(const float* from) {
   Four four;
