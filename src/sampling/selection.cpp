@@ -99,8 +99,10 @@ bool take(Border& border, uint32_t bits, double size) {
 using Four __attribute__((vector_size(4 * sizeof(float)))) = float;
 
 // NaN is never the larger one.
-inline float larger(float best, float other) { return other > best ? other : best; }
-inline Four larger(Four best, Four other) { return other > best ? other : best; }
+template <class Value>
+inline Value larger(Value best, Value other) {
+  return other > best ? other : best;
+}
 
 inline Four load_four(const float* from) {
   Four four;
