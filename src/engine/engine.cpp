@@ -120,8 +120,7 @@ bool Engine::step(FunctionRef<void(const Emission&)> emit, FunctionRef<void()> m
     return !scheduler_.idle();
   }
   const auto tokens = compute(meanwhile);
-  const bool copy = std::any_of(step_.on_host.begin(), step_.on_host.end(), [](uint8_t row) { return row != 0; });
-  const Matrix logits = copy ? runner_.logits(step_.on_host) : Matrix();
+  const Matrix logits = step_.needs_logits() ? runner_.logits(step_.on_host) : Matrix();
   draw(logits);
   count_step();
   collect(logits, tokens, emit);
@@ -177,14 +176,14 @@ std::span<const int32_t> Engine::compute(FunctionRef<void()> meanwhile) {
   } catch (...) {
     runner_.abandon();
     ahead_.started = false;
+    ahead_.plan.parts.clear();
     throw;
   }
 }
 
 // The next step, where all that is unknown of it are tokens that the device chooses itself.
 void Engine::start_ahead() {
-  const bool all_chosen = std::all_of(step_.on_host.begin(), step_.on_host.end(), [](uint8_t row) { return row == 0; });
-  if (!all_chosen || !scheduler_.compose_ahead(step_.plan, ahead_.plan, batch_) || !draws_ahead(ahead_)) {
+  if (step_.needs_logits() || !scheduler_.compose_ahead(step_.plan, ahead_.plan, batch_) || !draws_ahead(ahead_)) {
     ahead_.plan.parts.clear();
     return;
   }

@@ -2,6 +2,7 @@
 // prompts that wait. The contract is in README.md beside this file.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -64,6 +65,7 @@ class Engine {
     int64_t rows = 0;
     double begin = 0;      // of its own time on the device
     bool started = false;  // before its turn
+    bool needs_logits() const { return std::find(on_host.begin(), on_host.end(), 1) != on_host.end(); }
   };
   bool compose();  // the step that is next, unless it was started ahead; false: there is none
   void ask_for_draws(Step& step);
