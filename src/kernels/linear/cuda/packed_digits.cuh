@@ -6,7 +6,7 @@
 // lanes 4 g + t with t = j; those take it, and the others take nothing.
 #pragma once
 
-#include "kernels/linear/cuda/run_scales.cuh"
+#include "kernels/linear/cuda/lane_scales.cuh"
 
 namespace millrace {
 
@@ -84,40 +84,33 @@ struct OwnDigits {
   }
 };
 
-// a b: a is 16 x 32 of weights, b 32 x 8.
-__device__ __forceinline__ void multiply_bytes(int (&d)[4], const uint32_t (&a)[4], uint2 b) {
+// Block `block` of a unit, 16 x 32, times b, 32 x 8.
+template <DType kFormat>
+__device__ __forceinline__ void multiply_bytes(int (&d)[4], const UnitFragment<kFormat>& unit, int block, uint2 b) {
+  constexpr uint32_t kNibbles = 0x0f0f0f0fu;
+  const uint32_t low = word(unit.low[block / 2], block % 2 * 2), high = word(unit.low[block / 2], block % 2 * 2 + 1);
   asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
       : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y), "r"(0));
+      : "r"(low & kNibbles), "r"(high & kNibbles), "r"(low >> 4 & kNibbles), "r"(high >> 4 & kNibbles), "r"(b.x),
+        "r"(b.y), "r"(0));
 }
 
 // Adds to the sums of rows g and g + 8, over the runs 2 t and 2 t + 1.
 template <DType kFormat>
-__device__ __forceinline__ void multiply_unit(const UnitFragment<kFormat>& unit, const RunScales<kFormat>& scales,
+__device__ __forceinline__ void multiply_unit(const UnitFragment<kFormat>& unit, const LaneScales<kFormat>& scales,
                                               const OwnDigits<kFormat>& own, int lane, float (&sums)[2]) {
-  constexpr uint32_t kNibbles = 0x0f0f0f0fu;
-  int products[2][2] = {};  // [run][row]
+  int products[2][2] = {};  // [row][run]
 #pragma unroll
   for (int block = 0; block < 8; ++block) {
-    const uint32_t low = word(unit.low[block / 2], block % 2 * 2), high = word(unit.low[block / 2], block % 2 * 2 + 1);
-    const uint32_t a[4] = {low & kNibbles, high & kNibbles, low >> 4 & kNibbles, high >> 4 & kNibbles};
     int d[4];
-    multiply_bytes(d, a, own.x[block % 2]);
+    multiply_bytes(d, unit, block, own.x[block % 2]);
     if (lane % 4 == block / 2) {
-      products[block % 2][0] = d[0] * 256 + d[1];
-      products[block % 2][1] = d[2] * 256 + d[3];
+      products[0][block % 2] = d[0] * 256 + d[1];
+      products[1][block % 2] = d[2] * 256 + d[3];
     }
   }
 #pragma unroll
-  for (int run = 0; run < 2; ++run) {
-    const float factor = run == 0 ? own.runs.x : own.runs.z, sum = run == 0 ? own.runs.y : own.runs.w;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float product = fmaf(factor, static_cast<float>(products[run][half]), Unit<kFormat>::kMinimum ? 0.f : sum);
-      sums[half] = fmaf(scales.scale[0][half][run], product, sums[half]);
-      if constexpr (Unit<kFormat>::kMinimum) sums[half] = fmaf(scales.minimum[half][run], sum, sums[half]);
-    }
-  }
+  for (int half = 0; half < 2; ++half) scales.add(half, products[half], own.runs, sums[half]);
 }
 
 }  // namespace millrace

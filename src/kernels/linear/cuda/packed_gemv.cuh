@@ -54,10 +54,12 @@ template <DType kFormat, bool kDigits = kHasDigits<kFormat>>
 struct GemvX : UnitDigits<kFormat> {
   using UnitDigits<kFormat>::UnitDigits;
   using Own = OwnDigits<kFormat>;
+  using Scales = LaneScales<kFormat>;
 };
 template <DType kFormat>
 struct GemvX<kFormat, false> : UnitX<kFormat, 1> {
   using Own = OwnRuns<kFormat>;
+  using Scales = RunScales<kFormat>;
   static __host__ __device__ int bytes(int units) { return UnitX<kFormat, 1>::bytes(1, units); }
   __device__ GemvX(uint8_t* shared, int units) : UnitX<kFormat, 1>(shared, 1, units) {}
   __device__ float* end(int units) const { return this->factors + units; }
@@ -263,9 +265,9 @@ struct GemvSpace {
 // A unit in registers. Where there are enough of them it is there before x is, and the ring fetches one more.
 template <DType kFormat>
 struct HeldUnit {
-  static constexpr bool kAhead = kFormat == DType::Q4_0;
+  static constexpr bool kAhead = kHasDigits<kFormat>;
   UnitFragment<kFormat> unit;
-  RunScales<kFormat> scales;
+  typename GemvX<kFormat>::Scales scales;
 
   // Layers that are not followed by attention let the next kernel in only here, when there is nothing left to ask for:
   // its rings are then filled while these run empty.
