@@ -30,7 +30,7 @@ int resident_of(int tokens) { return tokens <= 64 ? 2 : 1; }
 int splits_of(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int tokens = tokens_of(p.m);
   const int64_t blocks = ceil_div(p.n, kRows) * ceil_div(p.m, tokens), units = ceil_div(p.k, kUnitColumns);
-  const int64_t enough = tokens == 64 ? 14 : 7, least = tokens == 64 ? 3 : 2;  // tenths of the device, units
+  const int64_t enough = tokens == 64 ? 10 : 7, least = tokens == 64 ? 3 : 2;  // tenths of the device, units
   int splits = 1;
   while (splits < 8 && 10 * blocks * splits < enough * limits.sms && units / (2 * splits) >= least) splits *= 2;
   return splits;
