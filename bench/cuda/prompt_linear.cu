@@ -5,6 +5,9 @@
 // A turn repeats one of them for some 30 ms on weights that rotate past the second-level cache; medians of the turns
 // count, since the card does not keep its clocks. Gate and up: cuBLASLt with the kernel behind it that gates. o and down
 // add to the residual stream in f32.
+#include <dlfcn.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -33,7 +36,7 @@ constexpr Shape kShapes[] = {
     {"qkv-8b", 6144, 4096, Use::Plain},     {"o", 4096, 4096, Use::Residual},
     {"gateup-8b", 28672, 4096, Use::Gated}, {"down-8b", 4096, 14336, Use::Residual},
     {"qkv-7b", 12288, 4096, Use::Plain},    {"gateup-7b", 22016, 4096, Use::Gated},
-    {"down-7b", 4096, 11008, Use::Residual}};
+    {"down-7b", 4096, 11008, Use::Residual}, {"wide-8b", 28672, 4096, Use::Plain}};
 
 __global__ void fill_normal(__nv_bfloat16* out, size_t n, uint64_t seed, float scale) {
   for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < n; i += size_t(gridDim.x) * blockDim.x) {
@@ -72,10 +75,41 @@ __global__ void check_places(const __nv_bfloat16* x, const __nv_bfloat16* w, con
   if (lane == 0) atomicMax(reinterpret_cast<int*>(worst), __float_as_int(error == error ? error : 1e30f));
 }
 
+// What the driver's library says of the card: the clock of the multiprocessors, and the energy that it has taken.
+class Card {
+ public:
+  Card() {
+    void* library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    if (library == nullptr) return;
+    reinterpret_cast<int (*)()>(::dlsym(library, "nvmlInit_v2"))();
+    reinterpret_cast<int (*)(unsigned, void**)>(::dlsym(library, "nvmlDeviceGetHandleByIndex_v2"))(0, &device_);
+    clock_ = reinterpret_cast<Clock>(::dlsym(library, "nvmlDeviceGetClockInfo"));
+    energy_ = reinterpret_cast<Energy>(::dlsym(library, "nvmlDeviceGetTotalEnergyConsumption"));
+  }
+  double mhz() const {
+    unsigned mhz = 0;
+    if (clock_ != nullptr) clock_(device_, 1, &mhz);
+    return mhz;
+  }
+  double joules() const {
+    unsigned long long mj = 0;
+    if (energy_ != nullptr) energy_(device_, &mj);
+    return double(mj) * 1e-3;
+  }
+
+ private:
+  using Clock = int (*)(void*, int, unsigned*);
+  using Energy = int (*)(void*, unsigned long long*);
+  void* device_ = nullptr;
+  Clock clock_ = nullptr;
+  Energy energy_ = nullptr;
+};
+
 struct Candidate {
   std::string name;
   std::function<bool(const void* weights)> run;
   std::vector<float> times;
+  double mhz = 0, joules = 0, watts = 0;
   double median() {
     std::sort(times.begin(), times.end());
     return times[times.size() / 2];
@@ -84,7 +118,8 @@ struct Candidate {
 
 class Bench {
  public:
-  Bench(int rounds) : rounds_(rounds) {
+  Bench(std::vector<int> proposals, int rounds, double turn_ms, bool burst)
+      : proposals_(std::move(proposals)), rounds_(rounds), turn_ms_(turn_ms), burst_(burst) {
     CHECK(cudaStreamCreate(&stream_));
     cudaDeviceProp device;
     CHECK(cudaGetDeviceProperties(&device, 0));
@@ -96,29 +131,53 @@ class Bench {
     CHECK(cudaStreamSynchronize(stream_));
   }
 
+  // Each of the library's proposals once: for a tracer that knows their names.
+  void list(const Shape& s, int64_t m) {
+    for (Candidate& c : proposals(s, m)) turn(s, c, 1);
+  }
+
   void measure(const Shape& s, int64_t m, const std::vector<std::string>& variants) {
     const double flops = 2.0 * double(s.n) * double(s.k) * double(m);
-    const int times = std::max(1, int(30e3 / (flops / 7e8)));
     std::vector<Candidate> all;
-    for (Candidate& c : library(s, m)) all.push_back(c);
+    const std::vector<Candidate> known = proposals(s, m);
+    for (const int i : proposals_) {
+      if (i < int(known.size())) all.push_back(known[size_t(i)]);
+    }
+    if (proposals_.empty()) {
+      for (Candidate& c : library(s, m)) all.push_back(c);
+    }
     const size_t first = all.size();
     for (const std::string& variant : variants) all.push_back(ours(s, m, variant));
     std::printf("%-9s %5lld ", s.name, (long long)m);
     for (size_t i = first; i < all.size(); ++i) {
       const float worst = check(s, m, all[i]);
-      if (!(worst < 0.02f) && !all[i].name.ends_with("s1")) std::printf("WRONG by %.3g ", double(worst));
+      if (!(worst < 0.02f) && all[i].name.find('s') == std::string::npos) std::printf("WRONG by %.3g ", double(worst));
     }
     for (int round = 0; round < rounds_; ++round) {
-      for (Candidate& c : all) c.times.push_back(turn(s, c, times));
+      for (Candidate& c : all) {
+        if (burst_) {
+          usleep(20000);
+          turn(s, c, 1);
+          c.times.push_back(turn(s, c, 2));
+        } else {
+          sustain(s, c, flops);
+        }
+      }
     }
-    for (Candidate& c : all) std::printf("| %s %7.1f us %5.1f ", c.name.c_str(), c.median(), flops / c.median() * 1e-6);
+    for (Candidate& c : all) {
+      const double rate = flops / c.median() * 1e-6, count = rounds_;
+      std::printf("| %s %.1f us %.0f ", c.name.c_str(), c.median(), rate);
+      if (!burst_) {
+        std::printf("%.3f J %.0f W %.0f MHz %.0f%% ", c.joules / count, c.watts / count, c.mhz / count,
+                    rate / (c.mhz / count) * 1e8 / (4096.0 * limits_.sms));
+      }
+    }
     std::printf("\n");
     std::fflush(stdout);
   }
 
  private:
-  // Its own favourite, and the one that is fastest.
-  std::vector<Candidate> library(const Shape& s, int64_t m) {
+  std::vector<Candidate> proposals(const Shape& s, int64_t m) {
     const int count = cublas_.prepare(s.n, s.k, m, s.use == Use::Residual);
     std::vector<Candidate> proposals;
     for (int i = 0; i < std::min(count, 8); ++i) {
@@ -132,6 +191,12 @@ class Bench {
                            },
                            {}});
     }
+    return proposals;
+  }
+
+  // Its own favourite, and the one that is fastest.
+  std::vector<Candidate> library(const Shape& s, int64_t m) {
+    std::vector<Candidate> proposals = this->proposals(s, m);
     const int times = std::max(1, int(4e3 / (2.0 * double(s.n) * double(s.k) * double(m) / 7e8)));
     size_t best = 0;
     std::vector<float> us;
@@ -167,7 +232,39 @@ class Bench {
             {}};
   }
 
-  float turn(const Shape& s, const Candidate& c, int times) {
+  // For turn_ms_, of which the first part only brings the card to the clock that it can keep with this work.
+  void sustain(const Shape& s, Candidate& c, double flops) {
+    constexpr int kParts = 12, kWarm = 5;
+    const int times = std::max(1, int(turn_ms_ * 1e3 / kParts / (flops / 6.5e8)));
+    const size_t bytes = size_t(s.n * s.k) * 2, copies = std::max<size_t>(1, pool_.bytes() / bytes);
+    std::vector<cudaEvent_t> events(kParts + 1);
+    for (cudaEvent_t& event : events) CHECK(cudaEventCreate(&event));
+    double before = 0, mhz = 0;
+    for (int part = 0; part <= kParts; ++part) {
+      CHECK(cudaEventRecord(events[size_t(part)], stream_));
+      if (part < kParts) {
+        for (int i = 0; i < times; ++i) c.run(pool_.as<uint8_t>() + size_t(i) % copies * bytes);
+      }
+      if (part > 0) CHECK(cudaEventSynchronize(events[size_t(part) - 1]));
+      if (part == kWarm + 1) before = card_.joules();
+      if (part > kWarm && part < kParts) mhz += card_.mhz() / (kParts - kWarm - 1);
+    }
+    const double joules = card_.joules() - before;  // of all parts from kWarm on but the last
+    CHECK(cudaEventSynchronize(events.back()));
+    float all = 0;
+    CHECK(cudaEventElapsedTime(&all, events[kWarm], events[kParts - 1]));
+    for (int part = kWarm; part < kParts; ++part) {
+      float ms = 0;
+      CHECK(cudaEventElapsedTime(&ms, events[size_t(part)], events[size_t(part) + 1]));
+      c.times.push_back(ms * 1000 / float(times));
+    }
+    c.joules += joules / (double(times) * (kParts - kWarm - 1));
+    c.watts += joules / (double(all) * 1e-3);
+    c.mhz += mhz;
+    for (cudaEvent_t event : events) cudaEventDestroy(event);
+  }
+
+  float turn(const Shape& s, Candidate& c, int times) {
     const size_t bytes = size_t(s.n * s.k) * 2, copies = std::max<size_t>(1, pool_.bytes() / bytes);
     CHECK(cudaEventRecord(from_, stream_));
     for (int i = 0; i < times; ++i) {
@@ -196,7 +293,11 @@ class Bench {
     return worst;
   }
 
+  std::vector<int> proposals_;  // of the library's, or none: its favourite and the fastest
   int rounds_;
+  double turn_ms_;
+  bool burst_;
+  Card card_;
   CudaLimits limits_;
   CublasLt cublas_;
   DeviceBuffer pool_{size_t{700} << 20}, x_{size_t{8192} * 14336 * 2}, y_{size_t{8192} * 14336 * 4},
@@ -223,19 +324,32 @@ std::vector<std::string> split(const std::string& list) {
 int main(int argc, char** argv) {
   using namespace millrace;
   std::vector<std::string> ms{"512", "1000", "1024", "2048", "4096", "8192"}, shapes, variants{"ours"};
-  int rounds = 8;
+  std::vector<int> proposals;
+  int rounds = 2;
+  double turn = 600;
+  bool list = false, burst = false;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument.starts_with("m=")) ms = split(argument.substr(2));
     if (argument.starts_with("shapes=")) shapes = split(argument.substr(7));
     if (argument.starts_with("rounds=")) rounds = std::atoi(argument.c_str() + 7);
+    if (argument.starts_with("turn=")) turn = std::atof(argument.c_str() + 5);
+    if (argument.starts_with("proposals=")) {
+      for (const std::string& i : split(argument.substr(10))) proposals.push_back(std::atoi(i.c_str()));
+    }
+    if (argument == "list") list = true;
+    if (argument == "burst") burst = true;
     if (argument.starts_with("variants=")) variants = split(argument.substr(9));
   }
-  Bench bench(rounds);
+  Bench bench(proposals, rounds, turn, burst);
   for (const std::string& m : ms) {
     for (const Shape& s : kShapes) {
       if (!shapes.empty() && std::find(shapes.begin(), shapes.end(), s.name) == shapes.end()) continue;
-      bench.measure(s, std::atoll(m.c_str()), variants);
+      if (list) {
+        bench.list(s, std::atoll(m.c_str()));
+      } else {
+        bench.measure(s, std::atoll(m.c_str()), variants);
+      }
     }
   }
 }

@@ -17,7 +17,11 @@ namespace {
 
 constexpr int kDepth = 64, kRowBytes = kDepth * 2;  // of a stage: one row of the 128-byte swizzle
 constexpr int kTokens = 128, kRows = 256, kHalfRows = kRows / 2;
+#ifdef MR_STAGES
+constexpr int kStages = MR_STAGES;
+#else
 constexpr int kStages = 4;
+#endif
 constexpr int kXBytes = kTokens * kRowBytes, kHalfBytes = kHalfRows * kRowBytes, kStageBytes = kXBytes + 2 * kHalfBytes;
 constexpr int kGroups = 2, kWarps = 4 * kGroups, kThreads = 32 * (kWarps + 1);
 constexpr int kSharedBytes = 1024 + kStages * kStageBytes + kGroups * kBoxesAtOnce * kWideBoxBytes;
@@ -63,15 +67,21 @@ __device__ __forceinline__ void load_tile(Ring& ring, const CUtensorMap& weights
 #pragma unroll 1
   for (int i = 0; i < p.iterations; ++i, ring.advance()) {
     uint64_t* full = ring.full + ring.stage;
+#ifdef MR_WIDE_KNOBS
+    if (p.skip & 4) continue;
+    const int at = p.skip & 2 ? 0 : i * kDepth;
+#else
+    const int at = i * kDepth;
+#endif
     wait_barrier(ring.empty + ring.stage, ring.parity ^ 1);
     arrive_expecting(full, kStageBytes);
-    copy_box(ring.at(), x, i * kDepth, place.token, full);
+    copy_box(ring.at(), x, at, place.token, full);
     if (p.cluster == 2) {
-      copy_box_to_all(ring.at() + kXBytes + rank * kHalfBytes, weights, i * kDepth, place.row + rank * kHalfRows, full,
+      copy_box_to_all(ring.at() + kXBytes + rank * kHalfBytes, weights, at, place.row + rank * kHalfRows, full,
                       3);
     } else {
-      copy_box(ring.at() + kXBytes, weights, i * kDepth, place.row, full);
-      copy_box(ring.at() + kXBytes + kHalfBytes, weights, i * kDepth, place.row + kHalfRows, full);
+      copy_box(ring.at() + kXBytes, weights, at, place.row, full);
+      copy_box(ring.at() + kXBytes + kHalfBytes, weights, at, place.row + kHalfRows, full);
     }
   }
 }
@@ -87,6 +97,9 @@ __device__ __forceinline__ void multiply_tile(Ring& ring, const WideParams& p, i
   uint64_t* previous = nullptr;
 #pragma unroll 1
   for (int i = 0; i < p.iterations; ++i, ring.advance()) {
+#ifdef MR_WIDE_KNOBS
+    if (!(p.skip & 4))
+#endif
     wait_barrier(ring.full + ring.stage, ring.parity);
     const uint64_t a = matrix_descriptor(ring.at() + group * 64 * kRowBytes);
     const uint64_t b = matrix_descriptor(ring.at() + kXBytes);
@@ -151,7 +164,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       float sums[kWideSums];
       multiply_tile<T>(ring, p, group, sums);
 #ifdef MR_WIDE_KNOBS
-      if (p.skip == 1 && sums[5] != 1.2345f) continue;
+      if ((p.skip & 1) && sums[5] != 1.2345f) continue;
 #endif
       store_tile<T, kStore>(sums, boxes, y, p.out, place.row, place.token + group * kBoxTokens);
     }
