@@ -223,10 +223,12 @@ class Bench {
     CudaLinearArgs args{x_.as(), p.k, nullptr, nullptr, y_.as(), p.gate_up ? p.n / 2 : p.n};
     return {variant, [this, p, args, variant](const void* w) mutable {
 #ifdef MR_WIDE_KNOBS
+              const bool ping = std::sscanf(variant.c_str(), "p%d", &wide_group) == 1;
               wide_skip = 0;
               std::sscanf(variant.c_str(), "c%dg%ds%d", &wide_cluster, &wide_group, &wide_skip);
 #endif
               args.weights = w;
+              if (ping) return wide_ping_kernel().run(p, args, limits_, CudaStep{stream_, true}) == cudaSuccess;
               return wide_wgmma_kernel().run(p, args, limits_, CudaStep{stream_, true}) == cudaSuccess;
             },
             {}};

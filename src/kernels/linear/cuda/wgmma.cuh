@@ -131,6 +131,16 @@ struct WarpgroupProduct<__nv_bfloat16, 128> {
   }
 };
 template <>
+struct WarpgroupProduct<__nv_bfloat16, 176> {
+  static __device__ __forceinline__ void run(float (&d)[88], uint64_t a, uint64_t b, int add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %90, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n176k16.f32.bf16.bf16 {" MR_SUMS_TEXT_88 "}, %88, %89, p, 1, 1, 0, 0;\n}"
+        : MR_SUMS_88
+        : "l"(a), "l"(b), "r"(add));
+  }
+};
+template <>
 struct WarpgroupProduct<__nv_bfloat16, 256> {
   static __device__ __forceinline__ void run(float (&d)[128], uint64_t a, uint64_t b, int add) {
     asm volatile(
@@ -187,6 +197,16 @@ struct WarpgroupProduct<__half, 128> {
         "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" MR_SUMS_TEXT_64 "}, %64, %65, p, 1, 1, 0, 0;\n}"
         : MR_SUMS_64
+        : "l"(a), "l"(b), "r"(add));
+  }
+};
+template <>
+struct WarpgroupProduct<__half, 176> {
+  static __device__ __forceinline__ void run(float (&d)[88], uint64_t a, uint64_t b, int add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %90, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n176k16.f32.f16.f16 {" MR_SUMS_TEXT_88 "}, %88, %89, p, 1, 1, 0, 0;\n}"
+        : MR_SUMS_88
         : "l"(a), "l"(b), "r"(add));
   }
 };
