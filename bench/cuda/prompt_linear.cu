@@ -1,15 +1,12 @@
-// Linear layers of prompts: our full GEMM beside the best of cuBLASLt's proposals, in turns, checked at random places.
+// Gate and up of prompts: our fused GEMM beside cuBLASLt with the kernel behind it that gates, checked at random places.
 //
-//   prompt_linear [m=1024,4096] [shapes=qkv-8b,...] [rounds=8]
+//   prompt_linear [burst] [chain] [rounds=5]
 //
-// A turn repeats one of them for some 30 ms on weights that rotate past the second-level cache; medians of the turns
-// count, since the card does not keep its clocks. Gate and up: cuBLASLt with the kernel behind it that gates. o and down
-// add to the residual stream in f32.
-#include <dlfcn.h>
+// burst: one product alone, behind a pause in which the card cools down, for cuBLASLt's favourite and the fastest of its
+// proposals. chain: the linear layers of whole prompts of the 8B, four prompts behind each other, in turns. The card
+// does not keep its clocks under such work, so the two need not agree.
 #include <unistd.h>
 
-#include <cmath>
-#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
@@ -19,25 +16,17 @@
 #include "kernels/linear/cuda_rows.h"
 #include "support.cuh"
 
-#ifdef MR_WIDE_KNOBS
-extern int wide_group, wide_cluster, wide_skip;
-#endif
-
 namespace millrace {
 namespace {
 
-enum class Use { Plain, Gated, Residual };
 struct Shape {
   const char* name;
   int64_t n, k;
-  Use use;
 };
-constexpr Shape kShapes[] = {
-    {"qkv-8b", 6144, 4096, Use::Plain},     {"o", 4096, 4096, Use::Residual},
-    {"gateup-8b", 28672, 4096, Use::Gated}, {"down-8b", 4096, 14336, Use::Residual},
-    {"qkv-7b", 12288, 4096, Use::Plain},    {"gateup-7b", 22016, 4096, Use::Gated},
-    {"down-7b", 4096, 11008, Use::Residual}, {"wide-8b", 28672, 4096, Use::Plain}};
+constexpr Shape kGateUp[] = {{"8b", 28672, 4096}, {"7b", 22016, 4096}};
+constexpr Shape kQkv{"qkv", 6144, 4096}, kOut{"o", 4096, 4096}, kDown{"down", 4096, 14336};
 
+// About normal: how many bits change decides how much power a product takes.
 __global__ void fill_normal(__nv_bfloat16* out, size_t n, uint64_t seed, float scale) {
   for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < n; i += size_t(gridDim.x) * blockDim.x) {
     float sum = 0;
@@ -46,80 +35,36 @@ __global__ void fill_normal(__nv_bfloat16* out, size_t n, uint64_t seed, float s
   }
 }
 
-// One output for each warp: places spread over y, the last ones at its end.
-__global__ void check_places(const __nv_bfloat16* x, const __nv_bfloat16* w, const void* y, int64_t m, int64_t n, int64_t k,
-                             Use use, int times, float* worst) {
+// One output for each warp: places spread over y [m, n / 2], some at its end.
+__global__ void check_places(const __nv_bfloat16* x, const __nv_bfloat16* w, const __nv_bfloat16* y, int64_t m,
+                             int64_t n, int64_t k, float* worst) {
   const int lane = threadIdx.x % 32;
-  const int64_t id = (blockIdx.x * int64_t(blockDim.x) + threadIdx.x) / 32, columns = use == Use::Gated ? n / 2 : n;
+  const int64_t id = (blockIdx.x * int64_t(blockDim.x) + threadIdx.x) / 32, columns = n / 2;
   const bool is_end = id < 64;
-  const int64_t token = is_end ? m - 1 - id % 8 : mix(id * 2) % m, column = is_end ? columns - 1 - id / 8 : mix(id * 2 + 1) % columns;
+  const int64_t token = is_end ? m - 1 - id % 8 : mix(uint64_t(id) * 2) % m;
+  const int64_t column = is_end ? columns - 1 - id / 8 : mix(uint64_t(id) * 2 + 1) % columns;
   const auto dot = [&](int64_t row) {
     float sum = 0;
     for (int64_t i = lane; i < k; i += 32) sum += __bfloat162float(x[token * k + i]) * __bfloat162float(w[row * k + i]);
     for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
     return sum;
   };
-  float want = 0, got = 0;
-  if (use == Use::Gated) {
-    const float gate = dot(column / 8 * 16 + column % 8), up = dot(column / 8 * 16 + 8 + column % 8);
-    want = gate / (1 + expf(-gate)) * up;
-  } else {
-    want = dot(column) * float(times);
-  }
-  if (use == Use::Residual) {
-    got = static_cast<const float*>(y)[token * columns + column];
-  } else {
-    got = __bfloat162float(static_cast<const __nv_bfloat16*>(y)[token * columns + column]);
-  }
+  const float gate = dot(column / 8 * 16 + column % 8), up = dot(column / 8 * 16 + 8 + column % 8);
+  const float want = gate / (1 + expf(-gate)) * up, got = __bfloat162float(y[token * columns + column]);
   const float error = fabsf(got - want) / (fabsf(want) + 0.05f);
   if (lane == 0) atomicMax(reinterpret_cast<int*>(worst), __float_as_int(error == error ? error : 1e30f));
 }
 
-// What the driver's library says of the card: the clock of the multiprocessors, and the energy that it has taken.
-class Card {
- public:
-  Card() {
-    void* library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW);
-    if (library == nullptr) return;
-    reinterpret_cast<int (*)()>(::dlsym(library, "nvmlInit_v2"))();
-    reinterpret_cast<int (*)(unsigned, void**)>(::dlsym(library, "nvmlDeviceGetHandleByIndex_v2"))(0, &device_);
-    clock_ = reinterpret_cast<Clock>(::dlsym(library, "nvmlDeviceGetClockInfo"));
-    energy_ = reinterpret_cast<Energy>(::dlsym(library, "nvmlDeviceGetTotalEnergyConsumption"));
-  }
-  double mhz() const {
-    unsigned mhz = 0;
-    if (clock_ != nullptr) clock_(device_, 1, &mhz);
-    return mhz;
-  }
-  double joules() const {
-    unsigned long long mj = 0;
-    if (energy_ != nullptr) energy_(device_, &mj);
-    return double(mj) * 1e-3;
-  }
+double median(std::vector<float> times) {
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
 
- private:
-  using Clock = int (*)(void*, int, unsigned*);
-  using Energy = int (*)(void*, unsigned long long*);
-  void* device_ = nullptr;
-  Clock clock_ = nullptr;
-  Energy energy_ = nullptr;
-};
-
-struct Candidate {
-  std::string name;
-  std::function<bool(const void* weights)> run;
-  std::vector<float> times;
-  double mhz = 0, joules = 0, watts = 0;
-  double median() {
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
-  }
-};
+using Run = std::function<void(const void* weights)>;
 
 class Bench {
  public:
-  Bench(std::vector<int> proposals, int rounds, double turn_ms, bool burst)
-      : proposals_(std::move(proposals)), rounds_(rounds), turn_ms_(turn_ms), burst_(burst) {
+  explicit Bench(int rounds) : rounds_(rounds) {
     CHECK(cudaStreamCreate(&stream_));
     cudaDeviceProp device;
     CHECK(cudaGetDeviceProperties(&device, 0));
@@ -131,226 +76,142 @@ class Bench {
     CHECK(cudaStreamSynchronize(stream_));
   }
 
-  // Each of the library's proposals once: for a tracer that knows their names.
-  void list(const Shape& s, int64_t m) {
-    for (Candidate& c : proposals(s, m)) turn(s, c, 1);
+  void burst(const Shape& s, int64_t m) {
+    CublasLt library;
+    std::vector<Run> runs;
+    const int proposals = std::min(8, library.prepare(s.n, s.k, m));
+    for (int i = 0; i < proposals; ++i) runs.push_back(gated(library, i, s, m));
+    runs.push_back(ours(s, m));
+    std::vector<std::vector<float>> times(runs.size());
+    for (int round = 0; round < rounds_; ++round) {
+      for (size_t i = 0; i < runs.size(); ++i) {
+        usleep(20000);
+        timed([&] { runs[i](pool_.as()); });
+        times[i].push_back(timed([&] {
+          for (int copy = 1; copy < 3; ++copy) runs[i](weights(s, copy));
+        }));
+      }
+    }
+    double best = 1e30;
+    for (int i = 0; i < proposals; ++i) best = std::min(best, median(times[size_t(i)]) * 500);
+    std::printf("%s %5lld cublaslt %.1f us, best of %d %.1f, ours %.1f; worst error %.2g\n", s.name, (long long)m,
+                median(times[0]) * 500, proposals, best, median(times.back()) * 500, double(worst(s, m, runs.back())));
+    std::fflush(stdout);
   }
 
-  void measure(const Shape& s, int64_t m, const std::vector<std::string>& variants) {
-    const double flops = 2.0 * double(s.n) * double(s.k) * double(m);
-    std::vector<Candidate> all;
-    const std::vector<Candidate> known = proposals(s, m);
-    for (const int i : proposals_) {
-      if (i < int(known.size())) all.push_back(known[size_t(i)]);
-    }
-    if (proposals_.empty()) {
-      for (Candidate& c : library(s, m)) all.push_back(c);
-    }
-    const size_t first = all.size();
-    for (const std::string& variant : variants) all.push_back(ours(s, m, variant));
-    std::printf("%-9s %5lld ", s.name, (long long)m);
-    for (size_t i = first; i < all.size(); ++i) {
-      const float worst = check(s, m, all[i]);
-      if (!(worst < 0.02f) && all[i].name.find('s') == std::string::npos) std::printf("WRONG by %.3g ", double(worst));
-    }
+  void chain(int64_t m) {
+    constexpr int kLayers = 32, kPrompts = 4;
+    const Shape& s = kGateUp[0];
+    CublasLt qkv, out, gate_up, down;
+    qkv.prepare(kQkv.n, kQkv.k, m);
+    out.prepare(kOut.n, kOut.k, m, true);
+    gate_up.prepare(s.n, s.k, m);
+    down.prepare(kDown.n, kDown.k, m, true);
+    const Run runs[2] = {gated(gate_up, 0, s, m), ours(s, m)};
+    std::vector<float> times[2];
     for (int round = 0; round < rounds_; ++round) {
-      for (Candidate& c : all) {
-        if (burst_) {
-          usleep(20000);
-          turn(s, c, 1);
-          c.times.push_back(turn(s, c, 2));
-        } else {
-          sustain(s, c, flops);
+      for (int which = 0; which < 2; ++which) {
+        usleep(200000);
+        for (int prompt = 0; prompt < kPrompts; ++prompt) {
+          const float ms = timed([&] {
+            for (int layer = 0; layer < kLayers; ++layer) {
+              qkv.run(0, weights(kQkv, layer), x_.as(), gates_.as(), stream_);
+              out.run(0, weights(kOut, layer), x_.as(), sums_.as(), stream_);
+              runs[which](weights(s, layer));
+              down.run(0, weights(kDown, layer), x_.as(), sums_.as(), stream_);
+            }
+          });
+          if (prompt > 0) times[which].push_back(ms);
         }
       }
     }
-    for (Candidate& c : all) {
-      const double rate = flops / c.median() * 1e-6, count = rounds_;
-      std::printf("| %s %.1f us %.0f ", c.name.c_str(), c.median(), rate);
-      if (!burst_) {
-        std::printf("%.3f J %.0f W %.0f MHz %.0f%% ", c.joules / count, c.watts / count, c.mhz / count,
-                    rate / (c.mhz / count) * 1e8 / (4096.0 * limits_.sms));
-      }
-    }
-    std::printf("\n");
+    std::printf("linear layers of prompts of %lld: cublaslt %.2f ms, ours for gate and up %.2f\n", (long long)m,
+                median(times[0]), median(times[1]));
     std::fflush(stdout);
   }
 
  private:
-  std::vector<Candidate> proposals(const Shape& s, int64_t m) {
-    const int count = cublas_.prepare(s.n, s.k, m, s.use == Use::Residual);
-    std::vector<Candidate> proposals;
-    for (int i = 0; i < std::min(count, 8); ++i) {
-      proposals.push_back({"lt" + std::to_string(i), [this, i, s, m](const void* w) {
-                             void* to = s.use == Use::Gated ? gates_.as() : y_.as();
-                             if (!cublas_.run(i, w, x_.as(), to, stream_)) return false;
-                             if (s.use == Use::Gated) {
-                               cuda_gate(to, {DType::BF16, m, s.n / 2, s.n / 2, y_.as<std::byte>()}, stream_);
-                             }
-                             return true;
-                           },
-                           {}});
-    }
-    return proposals;
+  // Another part of the pool each time: cold in the second-level cache.
+  const void* weights(const Shape& s, int turn) const {
+    const size_t bytes = size_t(s.n * s.k) * 2;
+    return pool_.as<uint8_t>() + size_t(turn) % (pool_.bytes() / bytes) * bytes;
   }
 
-  // Its own favourite, and the one that is fastest.
-  std::vector<Candidate> library(const Shape& s, int64_t m) {
-    std::vector<Candidate> proposals = this->proposals(s, m);
-    const int times = std::max(1, int(4e3 / (2.0 * double(s.n) * double(s.k) * double(m) / 7e8)));
-    size_t best = 0;
-    std::vector<float> us;
-    for (int round = 0; round < 3; ++round) {
-      for (size_t i = 0; i < proposals.size(); ++i) {
-        const float took = turn(s, proposals[i], times);
-        if (round == 0) us.push_back(took);
-        us[i] = std::min(us[i], took);
-        if (us[i] < us[best]) best = i;
-      }
-    }
-    if (best == 0) return {proposals[0]};
-    return {proposals[0], proposals[best]};
+  Run gated(CublasLt& library, int proposal, const Shape& s, int64_t m) {
+    return [&library, this, proposal, s, m](const void* w) {
+      library.run(proposal, w, x_.as(), gates_.as(), stream_);
+      cuda_gate(gates_.as(), {DType::BF16, m, s.n / 2, s.n / 2, y_.as<std::byte>()}, stream_);
+    };
   }
 
-  Candidate ours(const Shape& s, int64_t m, const std::string& variant) {
+  Run ours(const Shape& s, int64_t m) {
     CudaLinearProblem p;
     p.n = s.n;
     p.k = s.k;
     p.m = m;
-    p.gate_up = s.use == Use::Gated;
-    p.accumulate = s.use == Use::Residual;
-    p.y = s.use == Use::Residual ? DType::F32 : DType::BF16;
-    CudaLinearArgs args{x_.as(), p.k, nullptr, nullptr, y_.as(), p.gate_up ? p.n / 2 : p.n};
-    return {variant, [this, p, args, variant](const void* w) mutable {
-#ifdef MR_WIDE_KNOBS
-              const bool ping = std::sscanf(variant.c_str(), "p%d", &wide_group) == 1;
-              wide_skip = 0;
-              std::sscanf(variant.c_str(), "c%dg%ds%d", &wide_cluster, &wide_group, &wide_skip);
-#endif
-              args.weights = w;
-              if (ping) return wide_ping_kernel().run(p, args, limits_, CudaStep{stream_, true}) == cudaSuccess;
-              return wide_wgmma_kernel().run(p, args, limits_, CudaStep{stream_, true}) == cudaSuccess;
-            },
-            {}};
+    p.gate_up = true;
+    CudaLinearArgs args{x_.as(), p.k, nullptr, nullptr, y_.as(), p.n / 2};
+    return [this, p, args](const void* w) mutable {
+      args.weights = w;
+      CHECK(wide_gated_kernel().run(p, args, limits_, CudaStep{stream_, false}));
+    };
   }
 
-  // For turn_ms_, of which the first part only brings the card to the clock that it can keep with this work.
-  void sustain(const Shape& s, Candidate& c, double flops) {
-    constexpr int kParts = 12, kWarm = 5;
-    const int times = std::max(1, int(turn_ms_ * 1e3 / kParts / (flops / 6.5e8)));
-    const size_t bytes = size_t(s.n * s.k) * 2, copies = std::max<size_t>(1, pool_.bytes() / bytes);
-    std::vector<cudaEvent_t> events(kParts + 1);
-    for (cudaEvent_t& event : events) CHECK(cudaEventCreate(&event));
-    double before = 0, mhz = 0;
-    for (int part = 0; part <= kParts; ++part) {
-      CHECK(cudaEventRecord(events[size_t(part)], stream_));
-      if (part < kParts) {
-        for (int i = 0; i < times; ++i) c.run(pool_.as<uint8_t>() + size_t(i) % copies * bytes);
-      }
-      if (part > 0) CHECK(cudaEventSynchronize(events[size_t(part) - 1]));
-      if (part == kWarm + 1) before = card_.joules();
-      if (part > kWarm && part < kParts) mhz += card_.mhz() / (kParts - kWarm - 1);
-    }
-    const double joules = card_.joules() - before;  // of all parts from kWarm on but the last
-    CHECK(cudaEventSynchronize(events.back()));
-    float all = 0;
-    CHECK(cudaEventElapsedTime(&all, events[kWarm], events[kParts - 1]));
-    for (int part = kWarm; part < kParts; ++part) {
-      float ms = 0;
-      CHECK(cudaEventElapsedTime(&ms, events[size_t(part)], events[size_t(part) + 1]));
-      c.times.push_back(ms * 1000 / float(times));
-    }
-    c.joules += joules / (double(times) * (kParts - kWarm - 1));
-    c.watts += joules / (double(all) * 1e-3);
-    c.mhz += mhz;
-    for (cudaEvent_t event : events) cudaEventDestroy(event);
-  }
-
-  float turn(const Shape& s, Candidate& c, int times) {
-    const size_t bytes = size_t(s.n * s.k) * 2, copies = std::max<size_t>(1, pool_.bytes() / bytes);
+  template <class Work>
+  float timed(Work work) {
     CHECK(cudaEventRecord(from_, stream_));
-    for (int i = 0; i < times; ++i) {
-      if (!c.run(pool_.as<uint8_t>() + size_t(i) % copies * bytes)) std::printf("did not run: %s\n", c.name.c_str());
-    }
+    work();
     CHECK(cudaEventRecord(to_, stream_));
     CHECK(cudaEventSynchronize(to_));
     float ms = 0;
     CHECK(cudaEventElapsedTime(&ms, from_, to_));
-    return ms * 1000 / float(times);
+    return ms;
   }
 
-  float check(const Shape& s, int64_t m, const Candidate& c) {
-    const bool adds = s.use == Use::Residual;
-    const int times = adds ? 2 : 1;  // to nothing, and to what the first time left
-    CHECK(cudaMemsetAsync(y_.as(), adds ? 0 : 0xff, y_.bytes(), stream_));
-    for (int i = 0; i < times; ++i) c.run(pool_.as());
-    float worst = 0;
+  float worst(const Shape& s, int64_t m, const Run& run) {
     const DeviceBuffer found(4);
+    CHECK(cudaMemsetAsync(y_.as(), 0xff, y_.bytes(), stream_));
     CHECK(cudaMemsetAsync(found.as(), 0, 4, stream_));
-    check_places<<<1024, 256, 0, stream_>>>(x_.as<__nv_bfloat16>(), pool_.as<__nv_bfloat16>(), y_.as(), m, s.n, s.k, s.use,
-                                            times, found.as<float>());
+    run(pool_.as());
+    check_places<<<1024, 256, 0, stream_>>>(x_.as<__nv_bfloat16>(), pool_.as<__nv_bfloat16>(), y_.as<__nv_bfloat16>(),
+                                            m, s.n, s.k, found.as<float>());
     CHECK(cudaGetLastError());
     CHECK(cudaStreamSynchronize(stream_));
-    CHECK(cudaMemcpy(&worst, found.as(), 4, cudaMemcpyDeviceToHost));
-    return worst;
+    float error = 0;
+    CHECK(cudaMemcpy(&error, found.as(), 4, cudaMemcpyDeviceToHost));
+    return error;
   }
 
-  std::vector<int> proposals_;  // of the library's, or none: its favourite and the fastest
   int rounds_;
-  double turn_ms_;
-  bool burst_;
-  Card card_;
   CudaLimits limits_;
-  CublasLt cublas_;
-  DeviceBuffer pool_{size_t{700} << 20}, x_{size_t{8192} * 14336 * 2}, y_{size_t{8192} * 14336 * 4},
-      gates_{size_t{8192} * 28672 * 2};
+  DeviceBuffer pool_{size_t{710} << 20}, x_{size_t{8192} * 14336 * 2}, y_{size_t{8192} * 14336 * 2},
+      gates_{size_t{8192} * 28672 * 2}, sums_{size_t{8192} * 4096 * 4};
   cudaStream_t stream_ = nullptr;
   cudaEvent_t from_, to_;
 };
-
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> out(1);
-  for (const char c : list) {
-    if (c == ',') {
-      out.emplace_back();
-    } else {
-      out.back() += c;
-    }
-  }
-  return out;
-}
 
 }  // namespace
 }  // namespace millrace
 
 int main(int argc, char** argv) {
   using namespace millrace;
-  std::vector<std::string> ms{"512", "1000", "1024", "2048", "4096", "8192"}, shapes, variants{"ours"};
-  std::vector<int> proposals;
-  int rounds = 2;
-  double turn = 600;
-  bool list = false, burst = false;
+  std::vector<std::string> parts;
+  int rounds = 5;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
-    if (argument.starts_with("m=")) ms = split(argument.substr(2));
-    if (argument.starts_with("shapes=")) shapes = split(argument.substr(7));
-    if (argument.starts_with("rounds=")) rounds = std::atoi(argument.c_str() + 7);
-    if (argument.starts_with("turn=")) turn = std::atof(argument.c_str() + 5);
-    if (argument.starts_with("proposals=")) {
-      for (const std::string& i : split(argument.substr(10))) proposals.push_back(std::atoi(i.c_str()));
+    if (argument.starts_with("rounds=")) {
+      rounds = std::max(1, std::atoi(argument.c_str() + 7));
+    } else {
+      parts.push_back(argument);
     }
-    if (argument == "list") list = true;
-    if (argument == "burst") burst = true;
-    if (argument.starts_with("variants=")) variants = split(argument.substr(9));
   }
-  Bench bench(proposals, rounds, turn, burst);
-  for (const std::string& m : ms) {
-    for (const Shape& s : kShapes) {
-      if (!shapes.empty() && std::find(shapes.begin(), shapes.end(), s.name) == shapes.end()) continue;
-      if (list) {
-        bench.list(s, std::atoll(m.c_str()));
-      } else {
-        bench.measure(s, std::atoll(m.c_str()), variants);
+  if (parts.empty()) parts = {"burst", "chain"};
+  Bench bench(rounds);
+  for (const std::string& part : parts) {
+    for (const int64_t m : {1000, 1024, 2048, 4096, 8192}) {
+      if (part == "chain" && m != 1000) bench.chain(m);
+      for (const Shape& s : kGateUp) {
+        if (part == "burst") bench.burst(s, m);
       }
     }
   }

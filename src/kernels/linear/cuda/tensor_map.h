@@ -1,4 +1,4 @@
-// Descriptions of matrices for Hopper's bulk tensor copies.
+// Descriptions of 16-bit matrices for Hopper's bulk tensor copies.
 #pragma once
 
 #include <cuda.h>
@@ -27,18 +27,17 @@ inline EncodeTiled find_encoder() {
 
 }  // namespace detail
 
-// A row-major matrix of F32, F16 or BF16 that is read or written in boxes; what lies outside of it reads as zeros.
+// A row-major matrix that is read in boxes; what lies outside of it reads as zeros.
 inline bool describe(CUtensorMap& map, DType type, const void* data, int64_t rows, int64_t columns, int64_t stride,
                      const TensorBox& box) {
   static const detail::EncodeTiled encode = detail::find_encoder();
   if (encode == nullptr) return false;
   const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
-  const cuuint64_t strides[1] = {static_cast<cuuint64_t>(stride) * (type == DType::F32 ? 4 : 2)};
+  const cuuint64_t strides[1] = {static_cast<cuuint64_t>(stride) * 2};
   const cuuint32_t extent[2] = {static_cast<cuuint32_t>(box.columns), static_cast<cuuint32_t>(box.rows)};
   const cuuint32_t steps[2] = {1, 1};
-  const CUtensorMapDataType element = type == DType::F32    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
-                                      : type == DType::BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                                            : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  const CUtensorMapDataType element =
+      type == DType::BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   return encode(&map, element, 2, const_cast<void*>(data), sizes, strides, extent, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                 box.swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;

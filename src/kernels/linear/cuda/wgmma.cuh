@@ -38,26 +38,22 @@ __device__ __forceinline__ void copy_box_to_all(void* to, const CUtensorMap& map
       : "memory");
 }
 
-// A box from shared memory to the tensor, or added to what is there; what lies outside of the tensor is left out. The
-// box must stay until wait_boxes_read() has.
+// A box from shared memory to the tensor; what lies outside of the tensor is left out. The box must stay until
+// wait_boxes_read() has come back.
 __device__ __forceinline__ void store_box(const CUtensorMap& map, int x, int y, const void* from) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map), "r"(x),
-               "r"(y), "r"(shared_address(from))
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];\ncp.async.bulk.commit_group;" ::
+          "l"(&map),
+      "r"(x), "r"(y), "r"(shared_address(from))
+      : "memory");
 }
-__device__ __forceinline__ void add_box(const CUtensorMap& map, int x, int y, const void* from) {
-  asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
-               "r"(x), "r"(y), "r"(shared_address(from))
-               : "memory");
-}
-__device__ __forceinline__ void commit_boxes() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// All of this thread's boxes but the last kPending groups of them have been read.
+// All of this thread's boxes but the last kPending have been read.
 template <int kPending>
 __device__ __forceinline__ void wait_boxes_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 __device__ __forceinline__ void wait_boxes_stored() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
-// What threads wrote to shared memory is seen by copies that start behind this.
+// What this thread wrote to shared memory is seen by copies that start behind this.
 __device__ __forceinline__ void publish_for_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Describes rows of 64 16-bit elements in shared memory, as copy_box puts them with the 128-byte swizzle: groups of
@@ -131,16 +127,6 @@ struct WarpgroupProduct<__nv_bfloat16, 128> {
   }
 };
 template <>
-struct WarpgroupProduct<__nv_bfloat16, 176> {
-  static __device__ __forceinline__ void run(float (&d)[88], uint64_t a, uint64_t b, int add) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %90, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n176k16.f32.bf16.bf16 {" MR_SUMS_TEXT_88 "}, %88, %89, p, 1, 1, 0, 0;\n}"
-        : MR_SUMS_88
-        : "l"(a), "l"(b), "r"(add));
-  }
-};
-template <>
 struct WarpgroupProduct<__nv_bfloat16, 256> {
   static __device__ __forceinline__ void run(float (&d)[128], uint64_t a, uint64_t b, int add) {
     asm volatile(
@@ -197,16 +183,6 @@ struct WarpgroupProduct<__half, 128> {
         "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" MR_SUMS_TEXT_64 "}, %64, %65, p, 1, 1, 0, 0;\n}"
         : MR_SUMS_64
-        : "l"(a), "l"(b), "r"(add));
-  }
-};
-template <>
-struct WarpgroupProduct<__half, 176> {
-  static __device__ __forceinline__ void run(float (&d)[88], uint64_t a, uint64_t b, int add) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %90, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n176k16.f32.f16.f16 {" MR_SUMS_TEXT_88 "}, %88, %89, p, 1, 1, 0, 0;\n}"
-        : MR_SUMS_88
         : "l"(a), "l"(b), "r"(add));
   }
 };
