@@ -1,10 +1,11 @@
-// Gate and up of prompts: our fused GEMM beside cuBLASLt with the kernel behind it that gates, checked at random places.
+// Gate and up of prompts: our fused GEMM beside cuBLASLt with the kernel behind it that gates, checked at random
+// places.
 //
 //   prompt_linear [burst] [chain] [rounds=5]
 //
-// burst: one product alone, behind a pause in which the card cools down, for cuBLASLt's favourite and the fastest of its
-// proposals. chain: the linear layers of whole prompts of the 8B, four prompts behind each other, in turns. The card
-// does not keep its clocks under such work, so the two need not agree.
+// burst: one product alone, behind a pause in which the card cools down, for cuBLASLt's favourite and the fastest of
+// its proposals. chain: the linear layers of whole prompts of the 8B, four prompts behind each other, in turns. The
+// card does not keep its clocks under such work, so the two need not agree.
 #include <unistd.h>
 
 #include <functional>

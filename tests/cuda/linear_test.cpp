@@ -193,7 +193,8 @@ TEST_P(CudaLinearTest, Prompts) {
   std::mt19937 random(seed);
   const DType type = GetParam();
   if (type != DType::F16 && type != DType::BF16) GTEST_SKIP() << "a test of kernels for 16-bit weights";
-  for (const auto& [n, k, m] : {std::array<int64_t, 3>{1100, 520, 130}, {264, 72, 517}, {520, 1096, 300}, {4328, 136, 1100}}) {
+  for (const auto& [n, k, m] :
+       {std::array<int64_t, 3>{1100, 520, 130}, {264, 72, 517}, {520, 1096, 300}, {4328, 136, 1100}}) {
     for (const bool accumulate : {false, true}) {
       for (const DType y : {DType::F32, type}) {
         EXPECT_GT(check({type, type, y, n, k, m, accumulate == (y == type), accumulate}, Precision::Fast, random), 0);

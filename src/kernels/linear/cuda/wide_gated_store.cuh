@@ -1,6 +1,6 @@
-// How a warpgroup stores silu(gate) * up of its 64 tokens x 256 rows of weights: in boxes of 64 tokens x 64 outputs that
-// bulk copies take out of shared memory while the next tile is multiplied; outputs that such copies cannot reach are
-// stored by the threads.
+// How a warpgroup stores silu(gate) * up of its 64 tokens x 256 rows of weights: in boxes of 64 tokens x 64 outputs
+// that bulk copies take out of shared memory while the next tile is multiplied; outputs that such copies cannot reach
+// are stored by the threads.
 //
 // Sums lie as the product leaves them: of each eight rows `block` of weights a thread holds rows 2 t and 2 t + 1
 // (t = lane % 4) for tokens g and g + 8 of its warp (g = lane / 4), in sums[4 block ...]. Gates and ups alternate by
