@@ -18,7 +18,6 @@ struct CublasLt::State {
   cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;
   std::vector<cublasLtMatmulHeuristicResult_t> found;
   void* workspace = nullptr;
-  float beta = 0;
 
   State() {
     cublasLtCreate(&handle);
@@ -44,16 +43,15 @@ struct CublasLt::State {
 CublasLt::CublasLt() : state_(std::make_unique<State>()) {}
 CublasLt::~CublasLt() = default;
 
-int CublasLt::prepare(int64_t n, int64_t k, int64_t m, bool adds) {
+int CublasLt::prepare(int64_t n, int64_t k, int64_t m) {
   State& s = *state_;
-  s.beta = adds ? 1 : 0;
   s.reset();
   cublasLtMatmulDescCreate(&s.op, CUBLAS_COMPUTE_32F, CUDA_R_32F);
   const cublasOperation_t transposed = CUBLAS_OP_T;
   cublasLtMatmulDescSetAttribute(s.op, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed);
   cublasLtMatrixLayoutCreate(&s.w, CUDA_R_16BF, uint64_t(k), uint64_t(n), k);
   cublasLtMatrixLayoutCreate(&s.x, CUDA_R_16BF, uint64_t(k), uint64_t(m), k);
-  cublasLtMatrixLayoutCreate(&s.y, adds ? CUDA_R_32F : CUDA_R_16BF, uint64_t(n), uint64_t(m), n);
+  cublasLtMatrixLayoutCreate(&s.y, CUDA_R_16BF, uint64_t(n), uint64_t(m), n);
   cublasLtMatmulPreference_t preference = nullptr;
   cublasLtMatmulPreferenceCreate(&preference);
   cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kWorkspaceBytes,
@@ -68,8 +66,8 @@ int CublasLt::prepare(int64_t n, int64_t k, int64_t m, bool adds) {
 
 bool CublasLt::run(int algorithm, const void* w, const void* x, void* y, cudaStream_t stream) {
   State& s = *state_;
-  const float one = 1;
-  return cublasLtMatmul(s.handle, s.op, &one, w, s.w, x, s.x, &s.beta, y, s.y, y, s.y, &s.found[size_t(algorithm)].algo,
+  const float one = 1, zero = 0;
+  return cublasLtMatmul(s.handle, s.op, &one, w, s.w, x, s.x, &zero, y, s.y, y, s.y, &s.found[size_t(algorithm)].algo,
                         s.workspace, kWorkspaceBytes, stream) == CUBLAS_STATUS_SUCCESS;
 }
 

@@ -160,7 +160,6 @@ class Checker {
         CHECK(cudaMemset(dss.as(), 0, m * 4));
         CudaLinearArgs args{dxb.as(), int64_t(x_stride), w.packed.as(),  c.bias ? dbias.as<float>() : nullptr,
                             dy.as(),  int64_t(stride),   dss.as<float>()};
-        if (overlap) args.sum_squares = nullptr;  // kernels may store in another way then
         CudaStep step;
         step.overlap = overlap && limits_.capability >= 90;
         const cudaError_t launched = kernel.run(p, args, limits_, step);
@@ -174,7 +173,7 @@ class Checker {
           }
           continue;
         }
-        compare(c, kernel, want, y_bytes, dy, args.sum_squares == nullptr ? nullptr : &dss, stride, columns, m);
+        compare(c, kernel, want, y_bytes, dy, dss, stride, columns, m);
       }
     }
   }
@@ -185,13 +184,13 @@ class Checker {
 
  private:
   void compare(const Case& c, const CudaLinearKernel& kernel, const std::vector<double>& want,
-               const std::vector<uint8_t>& before, const DeviceBuffer& dy, const DeviceBuffer* dss, size_t stride,
+               const std::vector<uint8_t>& before, const DeviceBuffer& dy, const DeviceBuffer& dss, size_t stride,
                size_t columns, size_t m) {
     const DType type = c.problem.y;
     std::vector<uint8_t> got(before.size());
     std::vector<float> squares(m);
     CHECK(cudaMemcpy(got.data(), dy.as(), got.size(), cudaMemcpyDeviceToHost));
-    if (dss != nullptr) CHECK(cudaMemcpy(squares.data(), dss->as(), m * 4, cudaMemcpyDeviceToHost));
+    CHECK(cudaMemcpy(squares.data(), dss.as(), m * 4, cudaMemcpyDeviceToHost));
     double error = 0, norm = 0, square_error = 0;
     for (size_t token = 0; token < m; ++token) {
       double row_norm = 0;
@@ -201,7 +200,6 @@ class Checker {
         row_norm += w * w;
       }
       norm += row_norm;
-      if (dss == nullptr) continue;
       square_error =
           std::fmax(square_error, std::isnan(squares[token]) ? 1 : std::fabs(squares[token] - row_norm) / row_norm);
     }

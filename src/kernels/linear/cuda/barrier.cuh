@@ -40,21 +40,10 @@ __device__ __forceinline__ void wait_barrier_cluster(uint64_t* barrier, uint32_t
       : "memory");
 }
 
-// At a barrier of another block of the cluster, or of this one. For threads that have read: nothing that they wrote is
-// published to the other block, since that takes a fence of the whole device.
-__device__ __forceinline__ void arrive_at(uint64_t* barrier, int rank) {
-  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(cluster_address(barrier, rank)) : "memory");
-}
-
 // The first kThreads threads of a block meet.
 template <int kThreads>
 __device__ __forceinline__ void meet_threads() {
   asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
-}
-
-// The threads of a warpgroup meet.
-__device__ __forceinline__ void meet_warpgroup(int group) {
-  asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
 }
 
 // Bytes that lie in one piece; source, target and size in steps of 16.

@@ -9,7 +9,6 @@ const CudaLinearKernel& gemv_kernel();
 const CudaLinearKernel& flat_mma_kernel();
 const CudaLinearKernel& gemv_rows_kernel();
 std::span<const CudaLinearKernel> wgmma_kernels();  // 128 or 64 rows a block, with all of its memory, with two stages
-const CudaLinearKernel& wide_gated_kernel();
 const CudaLinearKernel& packed_few_kernel();
 const CudaLinearKernel& packed_gemv_kernel();
 const CudaLinearKernel& packed_mma_kernel();

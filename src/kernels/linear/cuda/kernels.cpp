@@ -22,8 +22,8 @@ std::span<const CudaLinearKernel> cuda_linear_kernels() {
   static const std::vector<CudaLinearKernel> kKernels = [] {
     std::vector<CudaLinearKernel> list{gemv_rows_kernel(), gemv_kernel(), flat_mma_kernel()};
     for (const CudaLinearKernel& kernel : wgmma_kernels()) list.push_back(kernel);
-    list.insert(list.end(), {wide_gated_kernel(), packed_gemv_kernel(), packed_few_kernel(), packed_wgmma_kernel(),
-                             packed_mma_kernel(), rows_kernel()});
+    list.insert(list.end(),
+                {packed_gemv_kernel(), packed_few_kernel(), packed_wgmma_kernel(), packed_mma_kernel(), rows_kernel()});
     return list;
   }();
   return kKernels;

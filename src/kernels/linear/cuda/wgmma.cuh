@@ -27,35 +27,6 @@ __device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x
       : "memory");
 }
 
-// The same into the shared memory of every block of the cluster in `mask`, at the address that `to` has here; each of
-// them has its bytes counted by its own barrier.
-__device__ __forceinline__ void copy_box_to_all(void* to, const CUtensorMap& map, int x, int y, uint64_t* barrier,
-                                                uint16_t mask) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
-      "{%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
-      "l"(&map), "r"(x), "r"(y), "r"(shared_address(barrier)), "h"(mask)
-      : "memory");
-}
-
-// A box from shared memory to the tensor; what lies outside of the tensor is left out. The box must stay until
-// wait_boxes_read() has come back.
-__device__ __forceinline__ void store_box(const CUtensorMap& map, int x, int y, const void* from) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];\ncp.async.bulk.commit_group;" ::
-          "l"(&map),
-      "r"(x), "r"(y), "r"(shared_address(from))
-      : "memory");
-}
-// All of this thread's boxes but the last kPending have been read.
-template <int kPending>
-__device__ __forceinline__ void wait_boxes_read() {
-  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
-}
-__device__ __forceinline__ void wait_boxes_stored() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
-// What this thread wrote to shared memory is seen by copies that start behind this.
-__device__ __forceinline__ void publish_for_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
 // Describes rows of 64 16-bit elements in shared memory, as copy_box puts them with the 128-byte swizzle: groups of
 // eight rows lie 1024 bytes apart.
 __device__ __forceinline__ uint64_t matrix_descriptor(const void* shared) {
