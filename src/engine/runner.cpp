@@ -254,7 +254,12 @@ void Runner::replay_or_record(const PlacedBatch& batch, int64_t pages, int slot)
   }
   compute(batch, slot);  // at once, so that whatever a kernel prepares on first use is ready when it is recorded
   if (!device_->begin_recording()) return;
-  compute(batch, slot);
+  try {
+    compute(batch, slot);
+  } catch (...) {
+    device_->drop_recording();
+    throw;
+  }
   auto recording = device_->end_recording();
   if (recording == nullptr) return;  // a full card: the next step is launched kernel by kernel, too
   if (recorded_.size() == kRecordedSteps) recorded_.pop_back();
