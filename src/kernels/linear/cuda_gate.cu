@@ -29,8 +29,8 @@ __device__ uint4 gated(const uint4& gates, const uint4& ups) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) gate(const uint4* __restrict__ gate_up, uint4* __restrict__ out, int groups,
-                                                 int64_t stride) {
+__global__ void __launch_bounds__(kThreads)
+    gate(const uint4* __restrict__ gate_up, uint4* __restrict__ out, int groups, int64_t stride) {
   const int64_t row = blockIdx.y;
   const int first = static_cast<int>(blockIdx.x) * kThreads * kEach + static_cast<int>(threadIdx.x);
   const uint4* from = gate_up + row * groups * 2;
@@ -69,8 +69,7 @@ __global__ void __launch_bounds__(kThreads) limit(__half* y, int cols, int64_t s
 
 void cuda_limit(const Matrix& y, void* queue) {
   const int cols = static_cast<int>(y.cols);
-  const bool by_eights =
-      cols % kGroup == 0 && y.stride % kGroup == 0 && reinterpret_cast<uintptr_t>(y.data) % 16 == 0;
+  const bool by_eights = cols % kGroup == 0 && y.stride % kGroup == 0 && reinterpret_cast<uintptr_t>(y.data) % 16 == 0;
   const dim3 grid(static_cast<unsigned>((cols + kThreads * kGroup - 1) / (kThreads * kGroup)),
                   static_cast<unsigned>(y.rows));
   limit<<<grid, kThreads, 0, static_cast<cudaStream_t>(queue)>>>(reinterpret_cast<__half*>(y.data), cols, y.stride,
@@ -82,9 +81,8 @@ void cuda_gate(const void* gate_up, const Matrix& out, void* queue) {
   const dim3 grid(static_cast<unsigned>((groups + kThreads * kEach - 1) / (kThreads * kEach)),
                   static_cast<unsigned>(out.rows));
   const auto launch = [&](auto kernel) {
-    kernel<<<grid, kThreads, 0, static_cast<cudaStream_t>(queue)>>>(static_cast<const uint4*>(gate_up),
-                                                                    reinterpret_cast<uint4*>(out.data), groups,
-                                                                    out.stride / kGroup);
+    kernel<<<grid, kThreads, 0, static_cast<cudaStream_t>(queue)>>>(
+        static_cast<const uint4*>(gate_up), reinterpret_cast<uint4*>(out.data), groups, out.stride / kGroup);
   };
   launch(out.dtype == DType::BF16 ? gate<__nv_bfloat16> : gate<__half>);
 }
