@@ -389,5 +389,22 @@ TEST(CudaAttention, SurvivesAttacksOnTheSoftmax) {
   }
 }
 
+// Weights that a unified maximum makes large, times values that are large themselves.
+TEST(CudaAttention, LoudValuesUnderAUnifiedMaximum) {
+  for (const int head_dim : {64, 128}) {
+    const AttentionCase c{"loud", DType::BF16, 6, 2, head_dim, 64, 0, 0, {{700, 1}, {40, 1}}};
+    Random random;
+    SCOPED_TRACE("seed " + std::to_string(random.seed()));
+    AttentionBatch batch(c, random);
+    const float q = 64, score = 20, key = score * std::sqrt(float(head_dim)) / q;
+    for (int64_t row = 0; row < batch.rows(); ++row) {
+      for (int64_t i = 0; i < batch.width(); ++i) batch.q().at(row, i) = i % head_dim == 0 ? q : 0.0f;
+    }
+    batch.fill([&](int, int, int, int i) { return i == 0 ? key : 0.0f; },
+               [&](int, int, int, int) { return 1e30f * random.normal(); });
+    check(c, DType::BF16, Precision::Fast, batch, 2e-2);
+  }
+}
+
 }  // namespace
 }  // namespace millrace

@@ -126,7 +126,7 @@ struct WarpStream {
 
   __device__ static bool settle(const WarpAttention<T, Config>& attention, const float (&seen)[2],
                                 RowSums<kDim>& sums) {
-    bool inside = true;
+    bool inside = stayed_finite(sums);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (half >= attention.halves) break;
@@ -137,6 +137,17 @@ struct WarpStream {
       }
     }
     return __all_sync(~0u, inside);
+  }
+
+  // Weights far above one, though in their range, and values of bf16 that are large themselves may exceed f32 together.
+  __device__ static bool stayed_finite(const RowSums<kDim>& sums) {
+    float nothing = 0;
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) nothing += 0 * sums.o[n][i];  // not a number where that is none, or infinite
+    }
+    return nothing == 0;
   }
 };
 
