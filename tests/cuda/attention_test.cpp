@@ -155,14 +155,14 @@ TEST(CudaAttention, LongContexts) {
 // Keys and values of the new tokens that attention turns and stores itself, against a kernel of its own for that.
 class FreshBatch {
  public:
-  FreshBatch(AttentionBatch& batch, const AttentionCase& c, DType activations, Random& random)
+  FreshBatch(AttentionBatch& batch, const AttentionCase& c, DType activations, Random& random, float loudness = 1)
       : case_(c),
         type_(activations),
         out_(batch.rows(), batch.width()),
         args_(batch.args(out_)),
         q_(batch.rows(), batch.width(), random),
-        k_(batch.rows(), int64_t{c.kv_heads} * c.head_dim, random),
-        v_(batch.rows(), int64_t{c.kv_heads} * c.head_dim, random),
+        k_(batch.rows(), int64_t{c.kv_heads} * c.head_dim, random, loudness),
+        v_(batch.rows(), int64_t{c.kv_heads} * c.head_dim, random, loudness),
         angles_(batch.rows(), c.head_dim) {
     for (int64_t row = 0; row < batch.rows(); ++row) {
       for (int64_t i = 0; i < c.head_dim / 2; ++i) {
@@ -291,6 +291,30 @@ TEST(CudaAttention, StoresNewKeysItself) {
   EXPECT_GT(ran, 0);
 }
 
+// A cache of f16 beside activations of bf16: what does not fit is the largest number that does, as rope_write stores
+// it.
+TEST(CudaAttention, StoresNewKeysWithinTheRangeOfF16) {
+  const AttentionCase c{"loud", DType::F16, 4, 2, 64, 16, 0, 0, {{100, 1}, {7, 1}}};
+  int ran = 0;
+  Random random;
+  SCOPED_TRACE("seed " + std::to_string(random.seed()));
+  AttentionBatch batch(c, random);
+  FreshBatch fresh(batch, c, DType::BF16, random, 1e6f);
+  const AttentionProblem problem = batch.problem();
+  for (const AttentionKernel* kernel : cuda_kernels().attention) {
+    if (!kernel->can_run(problem, gpu().hardware()) || !kernel->takes_along(problem, gpu().hardware())) continue;
+    SCOPED_TRACE(kernel->name());
+    const auto apart = fresh.run(*kernel, problem, RopeStyle::Halves, false);
+    auto at_once = fresh.run(*kernel, problem, RopeStyle::Halves, true);
+    EXPECT_EQ(differing(c.kv, at_once.keys, apart.keys), 0);
+    EXPECT_EQ(differing(c.kv, at_once.values, apart.values), 0);
+    for (int64_t i = 0; i < batch.rows() * batch.width(); ++i)
+      ASSERT_TRUE(std::isfinite(at_once.out.at(i / batch.width(), i % batch.width())));
+    ++ran;
+  }
+  EXPECT_GT(ran, 0);
+}
+
 TEST(CudaAttention, SlicesThatBeginBehindOthers) {
   const AttentionCase c{"behind", DType::BF16, 8, 2, 64, 16, 0, 0, {{90, 1}, {7, 1}, {200, 1}, {0, 40}, {33, 5}}};
   constexpr size_t kSkipped = 3;
@@ -362,6 +386,23 @@ TEST(CudaAttention, SurvivesAttacksOnTheSoftmax) {
       const DType activations = c.kv == DType::F32 ? DType::F32 : c.kv;
       check(c, activations, Precision::Fast, batch, 2e-2);  // false for NaN
     }
+  }
+}
+
+// Weights that a unified maximum makes large, times values that are large themselves.
+TEST(CudaAttention, LoudValuesUnderAUnifiedMaximum) {
+  for (const int head_dim : {64, 128}) {
+    const AttentionCase c{"loud", DType::BF16, 6, 2, head_dim, 64, 0, 0, {{700, 1}, {40, 1}}};
+    Random random;
+    SCOPED_TRACE("seed " + std::to_string(random.seed()));
+    AttentionBatch batch(c, random);
+    const float q = 64, score = 20, key = score * std::sqrt(float(head_dim)) / q;
+    for (int64_t row = 0; row < batch.rows(); ++row) {
+      for (int64_t i = 0; i < batch.width(); ++i) batch.q().at(row, i) = i % head_dim == 0 ? q : 0.0f;
+    }
+    batch.fill([&](int, int, int, int i) { return i == 0 ? key : 0.0f; },
+               [&](int, int, int, int) { return 1e30f * random.normal(); });
+    check(c, DType::BF16, Precision::Fast, batch, 2e-2);
   }
 }
 

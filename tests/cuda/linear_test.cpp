@@ -14,6 +14,7 @@ struct Case {
   DType format, x, y;
   int64_t n, k, m;
   bool biased, accumulate;
+  float loudness = 1;  // of x
 };
 
 // x W^T (+ bias) (+ y) in double precision, and what a row of it typically measures.
@@ -28,7 +29,7 @@ class Problem {
     x_ = random_activations(c.m, c.k, random);
     // What f16 can hold: products of a few hundred such inputs stay within its range, too.
     const float largest = c.x == DType::F16 ? 100 : 1e30f;
-    for (float& value : x_) value = rounded(std::clamp(value, -largest, largest), c.x);
+    for (float& value : x_) value = rounded(std::clamp(value, -largest, largest) * c.loudness, c.x);
     std::normal_distribution<float> normal;
     for (int64_t i = 0; i < c.n; ++i) bias_.push_back(normal(random));
     for (int64_t i = 0; i < c.n * c.m; ++i) before_.push_back(rounded(normal(random), c.y));
@@ -309,6 +310,22 @@ TEST_P(CudaLinearTest, NormTakenAlong) {
       }
       if (m == 1 || (is_quantized(format) && m <= 8)) {
         EXPECT_EQ(ran > 0, gpu().hardware().architecture == 90);
+      }
+    }
+  }
+}
+
+// What does not fit f16 becomes the largest number that does, with every kernel: infinity would become NaN further on.
+TEST_P(CudaLinearTest, SumsBeyondTheRangeOfF16) {
+  if (GetParam() != DType::F16) GTEST_SKIP() << "a test of f16";
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (const LinearShape shape : {LinearShape{264, 512}, {1104, 2048}}) {
+    for (const int64_t m : {1, 8, 13, 64, 130}) {
+      for (const bool biased : {false, true}) {
+        const Case loud{DType::F16, DType::F16, DType::F16, shape.n, shape.k, m, biased, false, 600};
+        EXPECT_GT(check(loud, Precision::Fast, random), 0);
       }
     }
   }

@@ -61,13 +61,18 @@ class CublasLtLinear final : public LinearKernel {
     const auto stream = static_cast<cudaStream_t>(executor.queue);
     const std::span workspace(executor.workspace, CublasLtGemm::kWorkspaceBytes);
     if (a.gated) {
-      gemm().run({a.x.dtype, a.x.dtype, w.n, w.k, a.x.rows, a.x.stride, w.n, false, proposal_for(a)}, a.x.data, weights,
-                 scratch, workspace, stream);
+      gemm().run({a.x.dtype, a.x.dtype, w.n, w.k, a.x.rows, a.x.stride, w.n, false, 256, proposal_for(a)}, a.x.data,
+                 weights, scratch, workspace, stream);
       return cuda_gate(scratch, a.y, executor.queue);
     }
-    gemm().run({a.x.dtype, a.y.dtype, w.n, w.k, a.x.rows, a.x.stride, a.y.stride, a.accumulate, proposal_for(a)},
+    gemm().run({a.x.dtype, a.y.dtype, w.n, w.k, a.x.rows, a.x.stride, a.y.stride, a.accumulate, alignment_of(a.y),
+                proposal_for(a)},
                a.x.data, weights, a.y.data, workspace, stream);
-    if (a.bias != nullptr) cuda_add_bias(a.y, a.bias, executor.queue);
+    if (a.bias != nullptr) {
+      cuda_add_bias(a.y, a.bias, executor.queue);
+    } else if (a.y.dtype == DType::F16) {
+      cuda_limit(a.y, executor.queue);
+    }
   }
 
  private:
@@ -77,6 +82,11 @@ class CublasLtLinear final : public LinearKernel {
   int proposal_for(const Args& a) const {
     const bool as_measured = a.x.rows == bucket_rows(a.x.rows) && a.y.dtype == a.x.dtype && !a.accumulate;
     return as_measured ? proposal_ : 0;
+  }
+  // Columns of one part of q, k and v may begin anywhere.
+  static int alignment_of(const Matrix& y) {
+    const auto address = reinterpret_cast<uintptr_t>(y.data) | static_cast<uintptr_t>(y.stride * info(y.dtype).bytes);
+    return address % 16 == 0 ? 256 : static_cast<int>(address & (~address + 1));
   }
   static size_t written_out(DType format, DType x, int64_t n, int64_t k) {
     return format == x ? 0 : static_cast<size_t>(n * k) * 2;

@@ -126,7 +126,7 @@ struct WarpStream {
 
   __device__ static bool settle(const WarpAttention<T, Config>& attention, const float (&seen)[2],
                                 RowSums<kDim>& sums) {
-    bool inside = true;
+    bool inside = stayed_small(sums);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (half >= attention.halves) break;
@@ -137,6 +137,18 @@ struct WarpStream {
       }
     }
     return __all_sync(~0u, inside);
+  }
+
+  // Weights far above one, though in their range, and values of bf16 that are large themselves may exceed f32 together,
+  // here or where warps and blocks are added up.
+  __device__ static bool stayed_small(const RowSums<kDim>& sums) {
+    bool small = true;
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) small &= fabsf(sums.o[n][i]) < 0x1p100f;  // false where it is no number
+    }
+    return small;
   }
 };
 
