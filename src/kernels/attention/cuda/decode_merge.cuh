@@ -13,10 +13,11 @@ struct Contributors {
 
 // How the blocks of a cluster divide `items`: `each` of them to a block, again and again.
 struct Shares {
-  int items, each, at_once;
+  int items, shift, each, at_once;
   __device__ Shares(int all, int threads, int ranks) {
     items = all;
-    each = min(threads, items) >> (31 - __clz(ranks));
+    shift = 31 - __clz(ranks);
+    each = min(threads, items) >> shift;
     at_once = each * ranks;
   }
 };
@@ -89,14 +90,15 @@ class SegmentEnd {
     __syncthreads();
     asm volatile("barrier.cluster.wait.aligned;" ::: "memory");  // the others have started
     if (thread < shares.at_once) {
+      const int to = thread / shares.each;
       for (int item = thread; item < shares.items; item += shares.at_once) {
         const Sum sum = add_warps_of(stages, warp_bytes, item / kFours, item % kFours * 4);
-        send(sum, item - thread + rank * shares.each + thread % shares.each, thread / shares.each);
+        send(sum, item + (rank - to) * shares.each, to);
       }
     }
     wait_for_sums();
     p_.stamps.mark_first(kMet);
-    const int source = thread % ranks, own = thread / ranks;
+    const int source = thread & (ranks - 1), own = thread >> shares.shift;  // ranks are a power of two
     for (int first = 0; first < shares.items; first += shares.at_once) {
       const int item = first + rank * shares.each + own;
       const bool is_one = own < shares.each && item < shares.items;
