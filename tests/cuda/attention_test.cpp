@@ -152,6 +152,32 @@ TEST(CudaAttention, LongContexts) {
   }
 }
 
+// Lengths that have nothing to do with each other, one of them `longest`.
+std::vector<SliceCase> uneven_slices(int count, int longest, int rows) {
+  std::vector<SliceCase> slices;
+  for (int i = 0; i < count; ++i) slices.push_back({i == count / 2 ? longest : i * i * 13 % 400, rows});
+  return slices;
+}
+
+// Pairs of sequence and KV head that would fill the multiprocessors unevenly: blocks stay and share all of them.
+TEST(CudaAttention, PairsThatDoNotFillTheDevice) {
+  const std::vector<AttentionCase> cases{
+      {"even", DType::BF16, 32, 8, 128, 64, 0, 0, uneven_slices(20, 3000, 1)},
+      {"one_head_each", DType::F16, 32, 32, 64, 16, 0, 0, uneven_slices(5, 6000, 1)},
+      {"window", DType::BF16, 32, 8, 128, 32, 900, 0, uneven_slices(19, 3500, 1)},
+      {"softcap", DType::F16, 16, 8, 80, 16, 0, 20, uneven_slices(21, 4000, 1), 4, 4},
+      {"several_each", DType::BF16, 16, 8, 128, 48, 0, 0, uneven_slices(41, 2500, 1)},
+      {"drafts", DType::BF16, 32, 4, 96, 64, 0, 0, uneven_slices(20, 3000, 3)},
+      {"wide_heads", DType::F16, 16, 8, 256, 64, 0, 0, uneven_slices(11, 5000, 1)},
+  };
+  for (const AttentionCase& c : cases) {
+    Random random;
+    SCOPED_TRACE("seed " + std::to_string(random.seed()));
+    AttentionBatch batch(c, random);
+    check(c, c.kv, Precision::Fast, batch, tolerance(c, c.kv, Precision::Fast));
+  }
+}
+
 // Keys and values of the new tokens that attention turns and stores itself, against a kernel of its own for that.
 class FreshBatch {
  public:
@@ -269,6 +295,7 @@ TEST(CudaAttention, StoresNewKeysItself) {
         AttentionCase{"window", DType::F16, 8, 1, 96, 32, 100, 0, {{300, 1}, {5, 1}}},
         AttentionCase{"eighty", DType::BF16, 6, 3, 80, 16, 0, 0, {{200, 1}, {47, 1}}},
         AttentionCase{"sixteen heads", DType::BF16, 16, 1, 128, 48, 0, 0, {{333, 1}, {95, 1}}},
+        AttentionCase{"even", DType::BF16, 32, 8, 128, 64, 0, 0, uneven_slices(20, 3001, 1)},
         AttentionCase{"many", DType::BF16, 32, 8, 128, 64, 0, 0, {{900, 1}, {1023, 1}, {64, 1}, {2000, 1}, {3, 1}}}}) {
     for (const RopeStyle style : {RopeStyle::Halves, RopeStyle::Interleaved}) {
       Random random;
