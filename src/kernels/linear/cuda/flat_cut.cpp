@@ -53,7 +53,7 @@ double cost_us(const CudaLinearProblem& p, const CudaLimits& limits, const Varia
   const double lines = static_cast<double>(blocks * iterations) * (rows + m) * (p.k % kDepth == 0 ? 1 : 2);
   const double cache = ramp + lines * kRowBytes / (2.13 * limits.bytes_per_us);
   const double crowded = splits > 2 ? 1 + 0.002 * std::min(m, 64.0) : 1;  // large clusters are not spread evenly
-  const double join = splits == 1 ? 0 : splits == 2 ? 0.1 : 0.5 + 0.012 * m;
+  const double join = splits == 1 ? 0 : splits == 2 ? 0.1 : 0.12 * splits + 0.012 * m;
   const double flops = 2 * static_cast<double>(row_blocks * rows) * static_cast<double>(p.k * token_blocks * tokens);
   const double products =
       tokens == kMaxTokens ? 8 + flops / (0.65 * limits.flops_per_us) : 2 + flops / (0.8 * limits.flops_per_us);
