@@ -167,7 +167,8 @@ TEST_P(CudaLinearTest, Fast) {
   }
 }
 
-// More tiles than a GPU has multiprocessors, and rows so long that blocks share them; neither fills whole tiles.
+// More tiles than a GPU has multiprocessors, and rows so long that blocks share them; neither fills whole tiles. The
+// last one has so many rows that blocks of two heights share them.
 TEST_P(CudaLinearTest, ManyAndLongRows) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -175,9 +176,9 @@ TEST_P(CudaLinearTest, ManyAndLongRows) {
   const DType format = GetParam(), x = format == DType::F16 ? DType::F16 : DType::BF16;
   const int64_t block = info(format).block;
   if (format == DType::F32) GTEST_SKIP() << "a test of kernels for 16-bit and quantized weights";
-  for (LinearShape shape : {LinearShape{4328, 264}, {1100, 7304}, {2120, 3592}}) {
+  for (LinearShape shape : {LinearShape{4328, 264}, {1100, 7304}, {2120, 3592}, {22024, 136}}) {
     shape.k = (shape.k + block - 1) / block * block;
-    for (const int64_t m : {1, 3, 8, 13, 48}) {
+    for (const int64_t m : {1, 3, 8, 13, 48, 96}) {
       const bool accumulate = m % 2 == 0;
       const DType y = accumulate || m == 3 ? DType::F32 : x;
       EXPECT_GT(check({format, x, y, shape.n, shape.k, m, m == 13, accumulate}, Precision::Fast, random), 0);
