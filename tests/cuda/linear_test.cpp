@@ -1,6 +1,8 @@
 // Every linear kernel of the GPU, in every layout and format, against the exact product.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "cuda/support.h"
 #include "kernels/linear_cases.h"
 #include "tensor/dequantize.h"
@@ -186,6 +188,22 @@ TEST_P(CudaLinearTest, ManyAndLongRows) {
   }
 }
 
+// More tokens than any kernel has in a tile; outputs in 16 bits that are added to, as well.
+TEST_P(CudaLinearTest, Prompts) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const DType type = GetParam();
+  if (type != DType::F16 && type != DType::BF16) GTEST_SKIP() << "a test of kernels for 16-bit weights";
+  for (const auto& [n, k, m] : {std::array<int64_t, 3>{1100, 520, 300}, {264, 72, 517}}) {
+    for (const bool accumulate : {false, true}) {
+      for (const DType y : {DType::F32, type}) {
+        EXPECT_GT(check({type, type, y, n, k, m, accumulate == (y == type), accumulate}, Precision::Fast, random), 0);
+      }
+    }
+  }
+}
+
 // silu(gate) * up in one go, from rows that alternate.
 TEST_P(CudaLinearTest, Gated) {
   const uint32_t seed = std::random_device{}();
@@ -197,6 +215,7 @@ TEST_P(CudaLinearTest, Gated) {
     std::vector<int64_t> tokens;
   };
   std::vector<Shape> shapes{{136, 512, {1, 4, 8, 13, 17, 48, 64, 130}}};
+  if (format == DType::F16 || format == DType::BF16) shapes.push_back({200, 264, {300, 515}});
   // More rows than one token's warps share evenly: those of their last round are cut.
   if (format == DType::F16 || format == DType::BF16) shapes.push_back({2696, 6152, {1}});
   for (const auto& [half, width, tokens] : shapes) {
