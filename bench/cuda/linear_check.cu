@@ -306,7 +306,7 @@ int check_linear(const CudaLimits& limits, const KernelFilter& filter, uint64_t 
   check_format(checker, DType::BF16, {{33, 77, false}}, {1, 5, 9}, seed);  // K that nothing but "rows" accepts
   const std::vector<Shape> packed{
       {528, 2048, false}, {1000, 512, false}, {32, 4096, true}, {272, 2816, false}, {48, 14336, false}};
-  const std::vector<int64_t> few{1, 2, 3, 5, 8, 13, 16, 17, 32, 48, 100, 300};
+  const std::vector<int64_t> few{1, 2, 3, 4, 5, 8, 13, 16, 17, 32, 48, 100, 300};
   int unpack_failures = 0;
   for (const DType f : {DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1, DType::Q8_0, DType::Q4_K, DType::Q5_K,
                         DType::Q6_K, DType::IQ4_NL, DType::IQ4_XS}) {

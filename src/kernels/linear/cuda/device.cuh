@@ -220,4 +220,14 @@ __device__ __forceinline__ float4 load_cluster(const float* p, int rank) {
 #endif
 }
 
+__device__ __forceinline__ float load_cluster_one(const float* p, int rank) {
+#if __CUDA_ARCH__ >= 900
+  float v;
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(cluster_address(p, rank)) : "memory");
+  return v;
+#else
+  return *p;
+#endif
+}
+
 }  // namespace millrace

@@ -90,11 +90,11 @@ __device__ __forceinline__ float store_four(const LinearOutput& out, int token, 
   return store_typed(static_cast<float*>(out.y) + at, v, count, out.accumulate, out.aligned);
 }
 
-// What is there of the first token, before something is added to it.
-__device__ __forceinline__ float load_output(const LinearOutput& out, int column) {
-  if (out.type == DType::BF16) return to_float(static_cast<const __nv_bfloat16*>(out.y)[column]);
-  if (out.type == DType::F16) return to_float(static_cast<const __half*>(out.y)[column]);
-  return static_cast<const float*>(out.y)[column];
+// What is there at an index, before something is added to it.
+__device__ __forceinline__ float load_output(const LinearOutput& out, int64_t at) {
+  if (out.type == DType::BF16) return to_float(static_cast<const __nv_bfloat16*>(out.y)[at]);
+  if (out.type == DType::F16) return to_float(static_cast<const __half*>(out.y)[at]);
+  return static_cast<const float*>(out.y)[at];
 }
 
 __device__ __forceinline__ float4 add_bias(const LinearOutput& out, int row, float4 v) {

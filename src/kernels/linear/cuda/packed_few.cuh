@@ -1,40 +1,50 @@
-// Quantized weights times two to eight tokens on Hopper, one in each column of the tensor cores. As packed_gemv.cuh,
-// but that the blocks of a cluster share K: each then holds only its part of x, which for eight tokens is what takes
-// room and time. Their sums of a tile are added up through distributed shared memory.
+// Quantized weights times two to eight tokens on Hopper. As packed_gemv.cuh, but that the blocks of a cluster share K:
+// each then holds only its part of x, which for several tokens is what takes room and time. Their sums of a tile are
+// added up through distributed shared memory.
 #pragma once
 
-#include <iterator>
-
-#include "kernels/linear/cuda/epilogue.cuh"
 #include "kernels/linear/cuda/families.h"
+#include "kernels/linear/cuda/few_outputs.cuh"
+#include "kernels/linear/cuda/few_product.cuh"
 #include "kernels/linear/cuda/launch_kernel.h"
-#include "kernels/linear/cuda/packed_multiply.cuh"
 #include "kernels/linear/cuda/unit_ring.cuh"
 
 namespace millrace {
 
-inline constexpr int kFewTokens = 8;
 inline constexpr int kFewThreads = 32 * kRingWarps;
-inline constexpr int kFewRoom = 224 * 1024;   // bytes of shared memory for a block
-inline constexpr int kFewRings = 120 * 1024;  // of which for its rings
-inline constexpr int kFewNormEach = 4;        // units of tokens for each warp, where a norm comes first
-inline constexpr int kFewTileFloats = kFewTokens * kTileStride;
+inline constexpr int kFewMostTiles = 64;  // whose sums a block keeps before its cluster adds them up
 
-// What a block keeps before it adds up, since all of its warps meet to do so: tiles whose sums the cluster adds up, and
-// warps' parts of tiles that the block does.
-struct FewKept {
-  int tiles, parts;
+// What a block takes of a multiprocessor: all of it, for x and sums of many tiles.
+template <int kTokens>
+struct FewShare {
+  static constexpr int kBound = kFewThreads;  // threads that registers are shared out for
+  static constexpr int kRings = 120 * 1024;
+  static constexpr int kAlone = 0;
+  static constexpr int room(bool) { return 224 * 1024; }
 };
-inline constexpr FewKept kFewKept[] = {{64, 64}, {32, 64}, {16, 32}};  // as much of it as there is room for
+
+// Of two tokens half of it, as GemvShare<true>: the next kernel fills its rings beside.
+template <>
+struct FewShare<2> {
+  static constexpr int kBound = 1024;
+  static constexpr int kRings = 84 * 1024;
+  static constexpr int kAlone = 116 * 1024;  // so much is taken by layers that add to the residual stream
+  static constexpr int room(bool accumulate) { return accumulate ? kAlone : 110 * 1024; }
+};
+
+// Tiles of which a block keeps sums for its cluster, and of which it keeps every warp's part: all of its warps meet to
+// add those up.
+struct FewKept {
+  int tiles, group;
+};
 
 struct PackedFewParams {
   const uint8_t* weights;
-  const void* x;  // bf16; f32 where there is a norm
+  const void* x;  // bf16
   int64_t x_stride;
-  const float* norm;  // [k] or null: the RMS norm of each row of x is what is multiplied
-  float epsilon;
-  int k, units;  // units along K
-  int splits;    // blocks of a cluster, which share them
+  SharedNorm shared;  // either half of a norm, or none
+  int k, units;       // units along K
+  int splits;         // blocks of a cluster, which share them
   FewKept kept;
   TileShares shares;
   LinearOutput out;
@@ -47,231 +57,200 @@ struct KPart {
       : first(all * rank / splits), units(all * (rank + 1) / splits - first), most((all + splits - 1) / splits) {}
 };
 
-// A warp takes units of tokens in turn: every sixteenth, token after token.
-struct TokenUnit {
-  int token, unit, column;
-  bool live;
-  __device__ __forceinline__ TokenUnit(int job, const KPart& part, int tokens)
-      : token(job / part.units),
-        unit(job % part.units),
-        column((part.first + unit) * kUnitColumns + static_cast<int>(threadIdx.x) % 32 * 8),
-        live(token < tokens) {}
-};
-
-template <DType kFormat>
-__device__ __forceinline__ void place_rows(const PackedFewParams& p, const KPart& part,
-                                           const UnitX<kFormat, kFewTokens>& staged) {
+// x, and where it is half of a norm what is left of that. A warp takes units of tokens in turn: every sixteenth, token
+// after token.
+template <class X>
+__device__ __forceinline__ void place_rows(const PackedFewParams& p, const KPart& part, const X& staged,
+                                           float* norm_factors) {
   constexpr int kAhead = 4;
-  const int warp = warp_index(), jobs = part.units * p.out.m;
+  const int warp = warp_index(), tokens = p.out.m;
+  const int first_column = part.first * kUnitColumns + static_cast<int>(threadIdx.x) % 32 * 8;
+  UnitPlace<> next(warp, part.units), placed = next;  // whose tile is a token
   wait_for_previous_kernel();
+  bool has_factor = p.shared.squares == nullptr || warp >= tokens;
 #pragma unroll 1
-  for (int first = warp; first < jobs; first += kAhead * kRingWarps) {
+  do {
     uint4 rows[kAhead];
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
-      const TokenUnit at(first + i * kRingWarps, part, p.out.m);
-      const auto* from = static_cast<const __nv_bfloat16*>(p.x) + at.token * p.x_stride + at.column;
-      rows[i] = at.live && at.column < p.k ? load_shared_input(from) : uint4{0, 0, 0, 0};
+      const int column = first_column + next.unit * kUnitColumns;
+      const auto* from = static_cast<const __nv_bfloat16*>(p.x) + next.tile * p.x_stride + column;
+      rows[i] = load_shared_input_if(from, next.tile < tokens && column < p.k);
+      next.advance(part.units);
     }
+    if (!has_factor) leave_norm_factor(p.shared, warp, norm_factors);  // while x is on its way
+    has_factor = true;
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
-      const TokenUnit at(first + i * kRingWarps, part, p.out.m);
       float v[8];
       unpack_eight(rows[i], v);
-      staged.put(v, at.token, at.unit, at.live);
+      staged.put(v, placed.tile, placed.unit, placed.tile < tokens);
+      placed.advance(part.units);
     }
-  }
-}
-
-// Sums of squares of the units of this block's part of K, [token][units rounded up to four].
-struct SquareSums {
-  float* at;
-  int stride;
-
-  static __host__ __device__ int floats(int most_units) { return kFewTokens * ((most_units + 3) / 4 * 4); }
-  __device__ SquareSums(float* shared, int most_units) : at(shared), stride((most_units + 3) / 4 * 4) {}
-
-  // Entries without a unit; others are put by whoever has the unit.
-  __device__ __forceinline__ void clear(int units) const {
-    for (int i = static_cast<int>(threadIdx.x); i < kFewTokens * stride; i += kFewThreads) {
-      if (i % stride >= units) at[i] = 0;
-    }
-  }
-  // A warp adds up those of all blocks.
-  __device__ __forceinline__ float total(int token, int splits) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32, fours = stride / 4;
-    float sum = 0;
-    for (int i = lane; i < splits * fours; i += 32) {
-      const float* from = at + token * stride + i % fours * 4;
-      const float4 v = splits > 1 ? load_cluster(from, i / fours) : *reinterpret_cast<const float4*>(from);
-      sum += v.x + v.y + v.z + v.w;
-    }
-#pragma unroll
-    for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
-    return sum;
-  }
-};
-
-template <DType kFormat>
-__device__ __forceinline__ void place_normed_rows(const PackedFewParams& p, const KPart& part,
-                                                  const UnitX<kFormat, kFewTokens>& staged, const SquareSums& squares) {
-  const int warp = warp_index(), lane = threadIdx.x % 32;
-  squares.clear(part.units);
-  wait_for_previous_kernel();
-  EightFloats x[kFewNormEach];
-#pragma unroll
-  for (int e = 0; e < kFewNormEach; ++e) {
-    const TokenUnit at(warp + e * kRingWarps, part, p.out.m);
-    const float* from = static_cast<const float*>(p.x) + at.token * p.x_stride + at.column;
-    x[e] = at.live && at.column < p.k ? EightFloats::load(from) : EightFloats{};
-  }
-#pragma unroll
-  for (int e = 0; e < kFewNormEach; ++e) {
-    const TokenUnit at(warp + e * kRingWarps, part, p.out.m);
-    float sum = x[e].squares();
-#pragma unroll
-    for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
-    if (at.live && lane == 0) squares.at[at.token * squares.stride + at.unit] = sum;
-  }
-  if (p.splits > 1) {
-    cluster_barrier();
-  } else {
-    __syncthreads();
-  }
-#pragma unroll
-  for (int e = 0; e < kFewNormEach; ++e) {
-    const TokenUnit at(warp + e * kRingWarps, part, p.out.m);
-    const float mean = squares.total(min(at.token, p.out.m - 1), p.splits) / static_cast<float>(p.k);
-    const EightFloats weights = at.live && at.column < p.k ? EightFloats::load(p.norm + at.column) : EightFloats{};
-    float v[8];
-    x[e].scaled(weights, rsqrtf(mean + p.epsilon), v);
-    staged.put(v, at.token, at.unit, at.live);
-  }
+  } while (next.tile < tokens);
 }
 
 // Adds up the parts of `tiles` tiles: [tile][part][token][kTileStride] to [tile][token][kTileStride].
-__device__ __forceinline__ void add_parts(const float* partials, int tiles, int parts, float* sums) {
-  constexpr int kFours = kFewTileFloats / 4;
-  for (int i = static_cast<int>(threadIdx.x); i < tiles * kFours; i += kFewThreads) {
-    const float* from = partials + i / kFours * parts * kFewTileFloats + i % kFours * 4;
+__device__ __forceinline__ void add_parts(const float* partials, int tiles, int parts, int tokens, float* sums) {
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < tiles * tokens * 4; i += kFewThreads) {
+    const int row = i / 4, tile = row / tokens, column = i % 4 * 4;
+    const float* from = partials + (tile * parts * tokens + row - tile * tokens) * kTileStride + column;
     float4 sum = {0, 0, 0, 0};
 #pragma unroll 4
-    for (int part = 0; part < parts; ++part) {
-      sum = add(sum, *reinterpret_cast<const float4*>(from + part * kFewTileFloats));
-    }
-    *reinterpret_cast<float4*>(sums + i / kFours * kFewTileFloats + i % kFours * 4) = sum;
+    for (int part = 0; part < parts; ++part) sum = add(sum, four_at(from + part * tokens * kTileStride));
+    *reinterpret_cast<float4*>(sums + row * kTileStride + column) = sum;
   }
 }
 
-template <DType kFormat, bool kNormed>
-__global__ void __launch_bounds__(kFewThreads, 1) packed_few(const __grid_constant__ PackedFewParams p) {
+template <DType kFormat, int kTokens, UnitOrder kOrder>
+__global__ void __launch_bounds__(FewShare<kTokens>::kBound, 1) packed_few(const __grid_constant__ PackedFewParams p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build never launch this
   using U = Unit<kFormat>;
+  using Product = FewProduct<kFormat, kTokens>;
+  using Ring = UnitRing<kFormat, FewShare<kTokens>::kRings, kOrder>;
   extern __shared__ __align__(128) uint8_t rings[];
-  const int warp = warp_index(), lane = threadIdx.x % 32, t = lane % 4;
+  const int lane = threadIdx.x % 32, tokens = p.out.m;
   const KPart part(p.units, p.splits > 1 ? cluster_rank() : 0, p.splits);
   const int cluster = static_cast<int>(blockIdx.x) / p.splits;
   const int first_tile = p.shares.first(cluster), tiles = p.shares.count(cluster);
-  using Ring = UnitRing<kFormat, kFewRings>;
   Ring ring(p.weights + (static_cast<int64_t>(first_tile) * p.units + part.first) * U::kSize, part.units, p.units,
             tiles, rings);
-  const UnitX<kFormat, kFewTokens> staged(rings + kRingWarps * Ring::kSlots * U::kSize, p.out.m, part.most);
-  float* sums = staged.factors + part.most * kFewTokens;
-  float* partials = sums + min(tiles, p.kept.tiles) * kFewTileFloats;
-  UnitPlace place(warp, part.units);
-  if constexpr (kNormed) {
-    place_normed_rows<kFormat>(p, part, staged, SquareSums(partials, part.most));
-    if (p.splits > 1) cluster_meet();  // others have read the sums that lie where partial sums will
-  } else {
-    place_rows<kFormat>(p, part, staged);
-  }
-  __syncthreads();
   let_next_kernel_start();
-  // Tokens that are not there repeat the last one: nobody looks at their sums.
-  const uint8_t* x = staged.x + min(lane / 4, p.out.m - 1) * staged.stride + t * 16;
-  const int parts = min(part.units, kRingWarps), group_tiles = max(1, p.kept.parts / parts);
-  float total[4] = {0, 0, 0, 0};
+  auto* norm_factors = reinterpret_cast<float*>(rings + kRingWarps * Ring::kSlots * U::kSize);
+  const auto staged = Product::place_x(reinterpret_cast<uint8_t*>(norm_factors + kFewTokens), tokens, part.most);
+  float* sums = staged.end(part.most);
+  float* partials = sums + p.kept.tiles * tokens * kTileStride;
+  place_rows(p, part, staged, norm_factors);
+  __syncthreads();
+  const int parts = min(part.units, kRingWarps);
+  UnitPlace<kOrder> place(warp_index(), part.units);
+  Product product;
 #pragma unroll 1
   for (int first = 0; first < tiles; first += p.kept.tiles) {
     const int end = min(first + p.kept.tiles, tiles);
+    const FewOutputs outputs(p.out, p.shared.ahead, first_tile + first, end - first, p.splits, kFewThreads);
 #pragma unroll 1
-    for (int group = first; group < end; group += group_tiles) {
-      const int group_end = min(group + group_tiles, end);
+    for (int group = first; group < end; group += p.kept.group) {
+      const int group_end = min(group + p.kept.group, end);
 #pragma unroll 1
       while (place.tile < group_end) {
-        const uint8_t* from = ring.wait();
-        UnitFragment<kFormat> unit;
-        RunScales<kFormat> scales;
-        unit.load_bits(from, lane);
-        scales.load(from, lane);
+        product.load(ring.wait(), lane);
         ring.refill();
-        float products[4] = {0, 0, 0, 0};
-        multiply_unit<kFormat>(unit, scales, x + place.unit * staged.kUnitBytes,
-                               staged.starts + place.unit * U::kRuns * kFewTokens,
-                               staged.plain + place.unit * U::kRuns * kFewTokens, lane, products);
-        const float2 factors = *reinterpret_cast<const float2*>(staged.factors + place.unit * kFewTokens + 2 * t);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) total[i] = fmaf(i % 2 == 0 ? factors.x : factors.y, products[i], total[i]);
+        product.multiply(staged, place.unit, lane);
         const int at = (place.tile - group) * parts + (place.unit & (kRingWarps - 1));
-        if (place.advance(part.units) == 0) continue;
-        put_fragment(partials + at * kFewTileFloats, 0, total);
-#pragma unroll
-        for (float& sum : total) sum = 0;
+        if (place.advance(part.units) > 0) product.put(partials + at * tokens * kTileStride, tokens, lane);
       }
       __syncthreads();
-      add_parts(partials, group_end - group, parts, sums + (group - first) * kFewTileFloats);
+      add_parts(partials, group_end - group, parts, tokens, sums + (group - first) * tokens * kTileStride);
       __syncthreads();
     }
-    finish_tiles(sums, 1, end - first, kFewTokens, (first_tile + first) * kTileRows, 0, p.splits, kFewThreads, p.out);
+    outputs.store(sums, p.shared.squares != nullptr ? norm_factors : nullptr);
+    if (end < tiles) __syncthreads();
   }
 #endif
 }
 
-// Shared memory of a block: rings, x, sums of tiles, and partial sums, where squares lie before. `units`: the most that
-// a block has of K.
-template <DType kFormat>
+// Shared memory of a block: rings, x, sums of tiles, and warps' parts of them. `units`: the most that a block has of K.
+template <DType kFormat, int kTokens>
 int few_shared_bytes(int tokens, int units, FewKept kept) {
-  const int parts = max(kept.parts, min(units, kRingWarps)) * kFewTileFloats;
-  return kRingWarps * UnitRing<kFormat, kFewRings>::kSlots * Unit<kFormat>::kSize +
-         UnitX<kFormat, kFewTokens>::bytes(tokens, units) +
-         (kept.tiles * kFewTileFloats + max(parts, SquareSums::floats(units))) * 4;
+  using Ring = UnitRing<kFormat, FewShare<kTokens>::kRings>;
+  const int parts = min(units, kRingWarps);
+  return kRingWarps * Ring::kSlots * Unit<kFormat>::kSize + kFewTokens * 4 +
+         FewProduct<kFormat, kTokens>::x_bytes(tokens, units) +
+         (kept.tiles + kept.group * parts) * tokens * kTileStride * 4;
 }
 
-// The most for which there is room, or the least there is.
-template <DType kFormat>
-FewKept few_kept(int tokens, int units) {
-  for (const FewKept kept : kFewKept) {
-    if (few_shared_bytes<kFormat>(tokens, units, kept) <= kFewRoom) return kept;
+// As many as there is room for, of `tiles` that a block has at most; no group where there is no room.
+template <DType kFormat, int kTokens>
+FewKept few_kept(int tokens, int units, int tiles, bool accumulate) {
+  constexpr int kLeast = 4;  // tiles in a group: fewer keep warps from running apart
+  const int room = FewShare<kTokens>::room(accumulate), part = min(units, kRingWarps) * tokens * kTileStride * 4;
+  for (FewKept kept{min(tiles, kFewMostTiles), 0};; kept.tiles /= 2) {
+    const int left = room - few_shared_bytes<kFormat, kTokens>(tokens, units, kept);
+    const FewKept with_group{kept.tiles, left < 0 ? 0 : min(kept.tiles, left / part)};
+    const bool enough = with_group.group >= min(kept.tiles, kLeast) || (with_group.group > 0 && kept.tiles <= kLeast);
+    if (enough || kept.tiles <= 1) return with_group;
   }
-  return kFewKept[std::size(kFewKept) - 1];
 }
 
-// As many clusters as run at once, and no more than there are tiles.
-template <DType kFormat, bool kNormed>
-cudaError_t launch_few_normed(PackedFewParams params, const CudaStep& step, int sms) {
+// As many clusters as run at once with a block on each multiprocessor, and no more than there are tiles.
+template <DType kFormat, int kTokens, UnitOrder kOrder>
+cudaError_t launch_few_order(PackedFewParams params, const CudaStep& step, int sms) {
+  using Share = FewShare<kTokens>;
+  constexpr auto kKernel = packed_few<kFormat, kTokens, kOrder>;
+  const bool accumulate = params.out.accumulate;
   const int all = (params.out.n + kTileRows - 1) / kTileRows,
             units = (params.units + params.splits - 1) / params.splits;
   LaunchShape shape;
   shape.threads = kFewThreads;
   shape.cluster = params.splits;
   shape.most_shared = true;
-  params.kept = few_kept<kFormat>(params.out.m, units);
-  shape.shared_bytes = static_cast<size_t>(few_shared_bytes<kFormat>(params.out.m, units, params.kept));
   int clusters = sms / params.splits;
   if (params.splits > 1) {
-    const cudaError_t found = clusters_at_once(packed_few<kFormat, kNormed>, shape, clusters);
-    if (found != cudaSuccess) return found;
+    shape.shared_bytes = static_cast<size_t>(Share::room(true));
+    int found = 0;
+    const cudaError_t status = clusters_at_once(kKernel, shape, found);
+    if (status != cudaSuccess) return status;
+    clusters = min(clusters, found);
   }
   clusters = max(1, min(clusters, all));
   params.shares = TileShares::of(all, clusters);
+  params.kept = few_kept<kFormat, kTokens>(params.out.m, units, (all + clusters - 1) / clusters, accumulate);
+  const int bytes = few_shared_bytes<kFormat, kTokens>(params.out.m, units, params.kept);
+  if (params.kept.group == 0) return cudaErrorInvalidValue;
+  shape.shared_bytes = static_cast<size_t>(accumulate ? max(bytes, Share::kAlone) : bytes);
   shape.grid = dim3(static_cast<unsigned>(clusters * params.splits));
-  return launch_kernel(packed_few<kFormat, kNormed>, shape, step, params);
+  return launch_kernel(kKernel, shape, step, params);
+}
+
+template <DType kFormat, int kTokens>
+cudaError_t launch_few_tokens(const PackedFewParams& params, const CudaStep& step, int sms) {
+  const bool even = params.units % params.splits == 0, stays = even && kRingWarps % (params.units / params.splits) == 0;
+  return stays ? launch_few_order<kFormat, kTokens, UnitOrder::Stays>(params, step, sms)
+               : launch_few_order<kFormat, kTokens, UnitOrder::Any>(params, step, sms);
+}
+
+// The kernel for so many tokens, and how many blocks share K. There is none where splits is 0.
+struct FewWay {
+  int tokens, splits;
+};
+
+#ifndef MR_JOBS4
+#define MR_JOBS4 1000
+#endif
+#ifndef MR_JOBS8
+#define MR_JOBS8 32
+#endif
+template <DType kFormat, int kTokens>
+int few_splits(int tokens, int units, int tiles, int sms, bool accumulate) {
+  const int most_jobs = kTokens == 8 ? MR_JOBS8 : kTokens == 4 ? MR_JOBS4 : 1000;
+  for (int splits = 1; splits <= 8 && splits <= units; splits *= 2) {
+    const int each = (units + splits - 1) / splits, clusters = max(1, min(tiles, sms / splits));
+    const FewKept kept = few_kept<kFormat, kTokens>(tokens, each, (tiles + clusters - 1) / clusters, accumulate);
+    if (kept.group > 0 && (tokens * each <= most_jobs || 2 * splits > min(8, units))) return splits;
+  }
+  return 0;
 }
 
 template <DType kFormat>
-cudaError_t launch_few(const PackedFewParams& params, const CudaStep& step, int sms) {
-  return params.norm != nullptr ? launch_few_normed<kFormat, true>(params, step, sms)
-                                : launch_few_normed<kFormat, false>(params, step, sms);
+FewWay few_way(int tokens, int units, int tiles, int sms, bool accumulate) {
+  if constexpr (kHasDigits<kFormat>) {
+    const int splits = tokens == 2   ? few_splits<kFormat, 2>(tokens, units, tiles, sms, accumulate)
+                       : tokens <= 4 ? few_splits<kFormat, 4>(tokens, units, tiles, sms, accumulate)
+                                     : 0;
+    if (splits > 0) return {tokens == 2 ? 2 : 4, splits};
+  }
+  return {kFewTokens, few_splits<kFormat, kFewTokens>(tokens, units, tiles, sms, accumulate)};
+}
+
+template <DType kFormat>
+cudaError_t launch_few(const PackedFewParams& params, const CudaStep& step, int sms, int tokens) {
+  if constexpr (kHasDigits<kFormat>) {
+    if (tokens == 2) return launch_few_tokens<kFormat, 2>(params, step, sms);
+    if (tokens == 4) return launch_few_tokens<kFormat, 4>(params, step, sms);
+  }
+  return launch_few_tokens<kFormat, kFewTokens>(params, step, sms);
 }
 
 }  // namespace millrace

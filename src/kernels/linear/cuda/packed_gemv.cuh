@@ -16,8 +16,7 @@
 namespace millrace {
 
 inline constexpr int kGemvThreads = 32 * kRingWarps;
-inline constexpr int kGemvShort = kRingWarps * kUnitColumns;  // columns of x of which each warp has a unit
-inline constexpr int kGemvMaxNormed = 2 * kGemvShort;         // columns of x whose norm a block computes
+inline constexpr int kGemvMaxNormed = 2 * kRingWarps * kUnitColumns;  // columns of x whose norm a block computes
 
 inline constexpr int kGemvAlone = 116 * 1024;  // bytes of shared memory of which only one block can have so many
 
@@ -51,19 +50,17 @@ inline constexpr bool kGemvHalves = (kRingWarps * 2) * Unit<kFormat>::kSize <= G
 
 // x as the products want it, and what a lane has of it.
 template <DType kFormat, bool kDigits = kHasDigits<kFormat>>
-struct GemvX : UnitDigits<kFormat> {
-  using UnitDigits<kFormat>::UnitDigits;
-  using Own = OwnDigits<kFormat>;
+struct GemvX : UnitDigits<kFormat, 1> {
+  using UnitDigits<kFormat, 1>::UnitDigits;
+  using Own = OwnDigits<kFormat, 1>;
+  using Scales = LaneScales<kFormat, 1>;
 };
 template <DType kFormat>
 struct GemvX<kFormat, false> : UnitX<kFormat, 1> {
   using Own = OwnRuns<kFormat>;
+  using Scales = RunScales<kFormat>;
   static __host__ __device__ int bytes(int units) { return UnitX<kFormat, 1>::bytes(1, units); }
   __device__ GemvX(uint8_t* shared, int units) : UnitX<kFormat, 1>(shared, 1, units) {}
-  __device__ float* end(int units) const { return this->factors + units; }
-  __device__ __forceinline__ void put(const float (&v)[8], int unit, bool live) const {
-    UnitX<kFormat, 1>::put(v, 0, unit, live);
-  }
 };
 
 struct PackedGemvParams {
@@ -114,7 +111,7 @@ __device__ __forceinline__ void place_plain(const PackedGemvParams& p, const Gem
     for (int e = 0; e < kEach; ++e) {
       float v[8];
       unpack_eight(rows[e], v);
-      staged.put(v, first + e * kRingWarps, first + e * kRingWarps < p.units);
+      staged.put(v, 0, first + e * kRingWarps, first + e * kRingWarps < p.units);
     }
   }
   if (shares) leave_squares(squares, part_squares + squares_from(p.shared, part + kGemvThreads));
@@ -142,7 +139,7 @@ __device__ __forceinline__ void place_normed(const PackedGemvParams& p, const Ge
   for (int e = 0; e < kEach; ++e) {
     float v[8];
     x[e].times(weights[e], v);
-    staged.put(v, warp + e * kRingWarps, warp + e * kRingWarps < p.units);
+    staged.put(v, 0, warp + e * kRingWarps, warp + e * kRingWarps < p.units);
     sum += x[e].squares();
   }
   leave_squares(squares, sum);
@@ -263,13 +260,20 @@ struct GemvSpace {
 // A unit in registers. Where there are enough of them it is there before x is, and the ring fetches one more.
 template <DType kFormat>
 struct HeldUnit {
+#ifdef MR_HELD
+  static constexpr bool kAhead = kHasDigits<kFormat>;
+#else
   static constexpr bool kAhead = kFormat == DType::Q4_0;
+#endif
   UnitFragment<kFormat> unit;
-  RunScales<kFormat> scales;
+  typename GemvX<kFormat>::Scales scales;
 
   // Layers that are not followed by attention let the next kernel in only here, when there is nothing left to ask for:
   // its rings are then filled while these run empty.
   __device__ __forceinline__ static bool lets_next_late(const LinearOutput& out) {
+#ifdef MR_EARLY
+    if (kFormat != DType::Q4_0) return false;
+#endif
     return kAhead && (out.accumulate || out.gate_up);
   }
 
@@ -284,13 +288,12 @@ struct HeldUnit {
 };
 
 // A block's tiles, once x is there; kKept of them before their sums are stored.
-template <DType kFormat, int kKept, class Ring>
+template <DType kFormat, int kKept, UnitOrder kOrder, class Ring>
 __device__ __forceinline__ void multiply_tiles(const PackedGemvParams& p, Ring& ring, HeldUnit<kFormat>& held,
                                                const GemvSpace<kFormat>& space) {
   const int lane = threadIdx.x % 32, block = static_cast<int>(blockIdx.x), tiles = p.shares.count(block);
   const TileOutputs outputs(p.out, p.shared.ahead, p.shares.first(block), space.parts);
-  UnitPlace place(warp_index(), p.units);
-  const bool same = kRingWarps % p.units == 0;  // every unit of a warp has the same columns
+  UnitPlace<kOrder> place(warp_index(), p.units);
   typename GemvX<kFormat>::Own own;
   own.load(space.staged, place.unit, lane);
   const bool lets_next = held.lets_next_late(p.out);
@@ -300,9 +303,9 @@ __device__ __forceinline__ void multiply_tiles(const PackedGemvParams& p, Ring& 
     const int end = min(first + kKept, tiles);
 #pragma unroll 1
     while (place.tile < end) {
-      if (!same) own.load(space.staged, place.unit, lane);
+      if (kOrder != UnitOrder::Stays) own.load(space.staged, place.unit, lane);
       if (!held.kAhead) held.take(ring, lane);
-      multiply_unit<kFormat>(held.unit, held.scales, own, lane, sums);
+      multiply_unit(held.unit, held.scales, own, lane, sums);
       const int at = (place.tile - first) * space.parts + (place.unit & (kRingWarps - 1));
       const bool ends = place.advance(p.units) > 0;
       if (held.kAhead && place.tile < tiles) held.take(ring, lane, lets_next);
@@ -315,7 +318,13 @@ __device__ __forceinline__ void multiply_tiles(const PackedGemvParams& p, Ring& 
   }
 }
 
-// kEach: units of x for each warp; more than those come in turn, but a norm must find all of x there.
+template <int kEach>
+inline constexpr UnitOrder kGemvOrder = kEach == 1   ? UnitOrder::Stays
+                                        : kEach == 2 ? UnitOrder::Any
+                                                     : UnitOrder::Long;
+
+// kEach: units of x for each warp, in the order above; more than those come in turn, but a norm must find all of x
+// there.
 template <DType kFormat, bool kHalf, bool kNormed, int kEach>
 __global__ void __launch_bounds__(GemvShare<kHalf>::kBound, 1) packed_gemv(const __grid_constant__ PackedGemvParams p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build never launch this
@@ -323,7 +332,8 @@ __global__ void __launch_bounds__(GemvShare<kHalf>::kBound, 1) packed_gemv(const
   extern __shared__ __align__(128) uint8_t rings[];
   const int block = static_cast<int>(blockIdx.x);
   const uint8_t* weights = p.weights + static_cast<int64_t>(p.shares.first(block)) * p.units * U::kSize;
-  UnitRing<kFormat, GemvShare<kHalf>::kRings> ring(weights, p.units, p.units, p.shares.count(block), rings, p.slots);
+  UnitRing<kFormat, GemvShare<kHalf>::kRings, kGemvOrder<kEach>> ring(weights, p.units, p.units, p.shares.count(block),
+                                                                      rings, p.slots);
   const GemvSpace<kFormat> space(rings + kRingWarps * p.slots * U::kSize, p.units);
   HeldUnit<kFormat> held;
   // Else the next kernel is let in before x is there, so that its rings are full when this one ends.
@@ -336,7 +346,7 @@ __global__ void __launch_bounds__(GemvShare<kHalf>::kBound, 1) packed_gemv(const
     place_plain<kFormat, kEach>(p, space.staged, space.squares);
   }
   __syncthreads();
-  multiply_tiles<kFormat, GemvShare<kHalf>::kTiles>(p, ring, held, space);
+  multiply_tiles<kFormat, GemvShare<kHalf>::kTiles, kGemvOrder<kEach>>(p, ring, held, space);
 #endif
 }
 
@@ -356,7 +366,7 @@ int gemv_shared_bytes(int units, int tiles) {
 // `tiles`: the most that a block has.
 template <DType kFormat, bool kHalf>
 cudaError_t launch_gemv_share(PackedGemvParams params, LaunchShape shape, const CudaStep& step, int tiles) {
-  const bool is_short = params.k <= kGemvShort, normed = params.norm != nullptr;
+  const bool is_short = kRingWarps % params.units == 0, normed = params.norm != nullptr;
   int bytes = gemv_shared_bytes<kFormat, kHalf>(params.units, tiles);
   if (!kHalf || params.out.accumulate) bytes = max(bytes, kGemvAlone);
   shape.shared_bytes = static_cast<size_t>(bytes);
@@ -365,8 +375,9 @@ cudaError_t launch_gemv_share(PackedGemvParams params, LaunchShape shape, const 
     return is_short ? launch_kernel(packed_gemv<kFormat, kHalf, true, 1>, shape, step, params)
                     : launch_kernel(packed_gemv<kFormat, kHalf, true, 2>, shape, step, params);
   }
-  return is_short ? launch_kernel(packed_gemv<kFormat, kHalf, false, 1>, shape, step, params)
-                  : launch_kernel(packed_gemv<kFormat, kHalf, false, 4>, shape, step, params);
+  return is_short                    ? launch_kernel(packed_gemv<kFormat, kHalf, false, 1>, shape, step, params)
+         : params.units < kRingWarps ? launch_kernel(packed_gemv<kFormat, kHalf, false, 2>, shape, step, params)
+                                     : launch_kernel(packed_gemv<kFormat, kHalf, false, 4>, shape, step, params);
 }
 
 // Whether half of a multiprocessor is enough.

@@ -10,6 +10,6 @@
 #define MILLRACE_PACKED_INSTANCES(KIND, F)                                                                            \
   KIND template cudaError_t launch_packed<DType::F>(const PackedParams&, const LaunchShape&, const CudaStep&, int);   \
   KIND template cudaError_t launch_gemv<DType::F>(const PackedGemvParams&, const LaunchShape&, const CudaStep&, int); \
-  KIND template cudaError_t launch_few<DType::F>(const PackedFewParams&, const CudaStep&, int);                       \
+  KIND template cudaError_t launch_few<DType::F>(const PackedFewParams&, const CudaStep&, int, int);                  \
   KIND template cudaError_t launch_wgmma<DType::F>(const PackedWgmmaParams&, const CUtensorMap&, const LaunchShape&,  \
                                                    const CudaStep&, int, int);

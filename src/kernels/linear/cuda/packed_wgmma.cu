@@ -38,6 +38,16 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
   return is_packed(p, limits) && has_clusters(limits) && ceil_div(p.n, kRows) * ceil_div(p.m, kMaxTokens) < 1 << 24;
 }
 
+// Of the parts that squares are left of, a layer has whole ones, and reads four at a time.
+bool splits_norm(const CudaLinearProblem& p, const CudaLimits& limits) {
+  return can_run(p, limits) && p.m <= kPackedMostSharing && p.n % kTileRows == 0 && p.k % (4 * kNormPart) == 0;
+}
+
+bool can_store_ahead(const CudaLinearProblem& p, const CudaLinearArgs& a) {
+  return p.y == DType::F32 && p.accumulate && !p.gate_up && a.squares == nullptr && linear_output(p, a).aligned &&
+         a.ahead.stride % 4 == 0;
+}
+
 // Measured: a unit of columns takes a block that decodes alone on its multiprocessor 1.4 us, two of them 1.6, and more
 // the more tokens there are; many tokens run into the rate of the tensor cores. Then the parts of a cluster are added
 // up.
@@ -64,6 +74,8 @@ double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
 }
 
 cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step) {
+  if ((a.squares != nullptr || a.ahead.weights != nullptr) && !splits_norm(p, limits)) return cudaErrorInvalidValue;
+  if (a.ahead.weights != nullptr && !can_store_ahead(p, a)) return cudaErrorInvalidValue;
   const int tokens = tokens_of(p.m);
   CUtensorMap x;
   if (!describe(x, p.x, a.x, p.m, p.k, a.x_stride, {kChunk, tokens, true})) return cudaErrorInvalidValue;
@@ -73,8 +85,10 @@ cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaL
   params.splits = splits_of(p, limits);
   params.units_split = static_cast<int>(ceil_div(params.units, params.splits));
   params.token_blocks = static_cast<int>(ceil_div(p.m, tokens));
+  params.norm = {a.ahead, a.squares, a.epsilon, static_cast<int>(p.k)};
   params.out = linear_output(p, a);
   LaunchShape shape;
+  shape.most_shared = true;
   shape.grid = dim3(static_cast<unsigned>(ceil_div(p.n, kRows) * params.token_blocks * params.splits));
   shape.cluster = params.splits;
   const int room = (resident_of(tokens) == 2 ? 112 : 224) * 1024;
@@ -85,7 +99,7 @@ cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaL
 }  // namespace
 
 const CudaLinearKernel& packed_wgmma_kernel() {
-  static constexpr CudaLinearKernel kKernel{"packed-wgmma", "flat", can_run, estimate_us, run};
+  static constexpr CudaLinearKernel kKernel{"packed-wgmma", "flat", can_run, estimate_us, run, nullptr, splits_norm};
   return kKernel;
 }
 

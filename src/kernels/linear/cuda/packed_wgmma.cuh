@@ -12,6 +12,7 @@
 #include "kernels/linear/cuda/families.h"
 #include "kernels/linear/cuda/launch_kernel.h"
 #include "kernels/linear/cuda/run_scales.cuh"
+#include "kernels/linear/cuda/shared_norm.cuh"
 #include "kernels/linear/cuda/tensor_map.h"
 #include "kernels/linear/cuda/wgmma_registers.cuh"
 
@@ -25,8 +26,11 @@ struct PackedWgmmaParams {
   const uint8_t* weights;
   int units, units_split;  // along K in all, and per block of a cluster
   int unit_slots, splits, token_blocks;
+  SharedNorm norm;  // either half of one, or none
   LinearOutput out;
 };
+
+inline constexpr int kPackedMostSharing = 64;  // tokens of a block that does half of a norm
 
 template <DType kFormat, int kTokens>
 struct PackedTile {
@@ -128,19 +132,18 @@ __device__ __forceinline__ void decode_quarter(const UnitFragment<kFormat>& unit
     const int block = 2 * quarter + i;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      uint32_t pairs[4], more[4];
+      uint32_t pairs[4], more[4], scale = 0, minimum = 0;
       unit.decode(block, half, pairs, more);
 #pragma unroll
       for (int p = 0; p < 4; ++p) {
-        const int run = U::kRun == 32 ? block : 2 * block + p / 2, source = lane / 4 * 4 + run % 8 / 2;
+        if (p == 0 || (U::kRun == 16 && p == 2)) {  // once for each run: nobody merges shuffles
+          const int run = U::kRun == 32 ? block : 2 * block + p / 2, source = lane / 4 * 4 + run % 8 / 2;
+          scale = __shfl_sync(0xffffffffu, scales.scale[run / 8][half][run % 2], source);
+          if constexpr (U::kMinimum) minimum = __shfl_sync(0xffffffffu, scales.minimum[half][run % 2], source);
+        }
         __nv_bfloat162 v = __hadd2(as_pair(pairs[p]), as_pair(U::kMinusZero));  // exact
         if constexpr (U::kWide) v = __hadd2(v, as_pair(more[p]));               // exact
-        const uint32_t scale = __shfl_sync(0xffffffffu, scales.scale[run / 8][half][run % 2], source);
-        if constexpr (U::kMinimum) {
-          v = __hfma2(v, as_pair(scale), as_pair(__shfl_sync(0xffffffffu, scales.minimum[half][run % 2], source)));
-        } else {
-          v = __hmul2(v, as_pair(scale));
-        }
+        v = U::kMinimum ? __hfma2(v, as_pair(scale), as_pair(minimum)) : __hmul2(v, as_pair(scale));
         a[2 * i + p / 2][p % 2 * 2 + half] = *reinterpret_cast<const uint32_t*>(&v);
       }
     }
@@ -152,8 +155,9 @@ __device__ __forceinline__ void multiply_units(const PackedRings& rings, int uni
                                                float (&sums)[kTokens / 2]) {
   using Tile = PackedTile<kFormat, kTokens>;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  int unit_slot = 0, chunk_slot = 0, previous = 0;
-  uint32_t unit_parity = 0, chunk_parity = 0;
+  constexpr int kUnitsOfX = Tile::kChunkSlots / 4;  // whose chunks the ring holds
+  int unit_slot = 0;
+  uint32_t unit_parity = 0;
   UnitFragment<kFormat> unit;
   PairScales<kFormat> scales;
   uint32_t a[2][4][4];  // one is decoded while the products of the other run
@@ -173,24 +177,22 @@ __device__ __forceinline__ void multiply_units(const PackedRings& rings, int uni
   if (count > 0) next_unit();
 #pragma unroll 1
   for (int i = 0; i < count; ++i) {
+    // From the index alone: the compiler then knows that all lanes have the same.
+    const int first_slot = kUnitsOfX == 1 ? 0 : __shfl_sync(0xffffffffu, i % kUnitsOfX * 4, 0);
+    const uint32_t chunk_parity = i / kUnitsOfX % 2;
+    const uint64_t x = matrix_descriptor(rings.chunks + first_slot * Tile::kChunkBytes);
 #pragma unroll
     for (int quarter = 0; quarter < 4; ++quarter) {
-      wait_barrier(rings.chunk_full + chunk_slot, chunk_parity);
-      const uint64_t b = matrix_descriptor(rings.chunks + chunk_slot * Tile::kChunkBytes);
+      wait_barrier(rings.chunk_full + first_slot + quarter, chunk_parity);
       begin_products();
 #pragma unroll
       for (int step = 0; step < 4; ++step) {  // descriptors count 16 bytes: 16 elements are 2
-        RegisterProduct<kTokens>::run(sums, a[quarter % 2][step], b + 2 * step);
+        RegisterProduct<kTokens>::run(sums, a[quarter % 2][step], x + quarter * (Tile::kChunkBytes / 16) + 2 * step);
       }
       commit_products();
       if (quarter > 0) {
         wait_products<1>();
-        if (lane == 0) arrive(rings.chunk_empty + previous);
-      }
-      previous = chunk_slot;
-      if (++chunk_slot == Tile::kChunkSlots) {
-        chunk_slot = 0;
-        chunk_parity ^= 1;
+        if (lane == 0) arrive(rings.chunk_empty + first_slot + quarter - 1);
       }
       if (quarter < 3) {
         decode_quarter<kFormat>(unit, scales, quarter + 1, lane, a[(quarter + 1) % 2]);
@@ -199,8 +201,29 @@ __device__ __forceinline__ void multiply_units(const PackedRings& rings, int uni
       }
     }
     wait_products<0>();  // products that are under way across the loop's end would be run one by one by the compiler
-    if (lane == 0) arrive(rings.chunk_empty + previous);
+    if (lane == 0) arrive(rings.chunk_empty + first_slot + 3);
   }
+}
+
+// Stores what the multiplying threads of a block have left, with whatever half of a norm there is.
+template <int kTokens, int kThreads>
+__device__ __forceinline__ void finish_packed(const PackedWgmmaParams& p, const float* partials, int row, int token,
+                                              const float* scales) {
+  constexpr int kTiles = kThreads / 32;
+  if constexpr (kTokens <= kPackedMostSharing) {
+    if (p.norm.ahead.weights != nullptr) {
+      SharedFinish<__nv_bfloat16, NormHalf::Ahead, kThreads> finish(p.out, p.norm, kTiles * kTileRows, row, p.splits,
+                                                                    false);
+      finish.prepare();
+      return finish.run(partials, kTokens, scales);
+    }
+    if (p.norm.squares != nullptr) {
+      SharedFinish<__nv_bfloat16, NormHalf::Behind, kThreads> finish(p.out, p.norm, kTiles * kTileRows, row, p.splits,
+                                                                     false);
+      return finish.run(partials, kTokens, scales);
+    }
+  }
+  finish_tiles(partials, 1, kTiles, kTokens, row, token, p.splits, kThreads, p.out);
 }
 
 template <DType kFormat, int kTokens>
@@ -210,6 +233,7 @@ __global__ void __launch_bounds__(PackedTile<kFormat, kTokens>::kThreads, kToken
   using Tile = PackedTile<kFormat, kTokens>;
   extern __shared__ uint8_t raw[];
   __shared__ alignas(8) uint64_t barriers[2 * (kMaxUnitSlots + kMaxChunkSlots)];
+  __shared__ float scales[kTokens <= kPackedMostSharing ? kTokens : 1];
   uint8_t* aligned = raw + (1024 - shared_address(raw) % 1024) % 1024;
   const PackedRings rings{aligned,
                           aligned + Tile::kChunkSlots * Tile::kChunkBytes,
@@ -246,6 +270,10 @@ __global__ void __launch_bounds__(PackedTile<kFormat, kTokens>::kThreads, kToken
     float sums[kTokens / 2];
 #pragma unroll
     for (float& sum : sums) sum = 0;
+    if (kTokens <= kPackedMostSharing && p.norm.squares != nullptr) {  // while x is on its way
+      wait_for_previous_kernel();
+      find_scales(p.norm, p.out.m, scales, warp, Tile::kWarps);
+    }
     multiply_units<kFormat, kTokens>(rings, p.unit_slots, end - begin, sums);
     wait_for_previous_kernel();
     __syncthreads();  // all products are done: partial sums take the place of the rings
@@ -255,7 +283,7 @@ __global__ void __launch_bounds__(PackedTile<kFormat, kTokens>::kThreads, kToken
       const float fragment[4] = {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]};
       put_fragment(tile, 8 * j, fragment);
     }
-    finish_tiles(partials, 1, Tile::kWarps, kTokens, row, token, p.splits, 32 * Tile::kWarps, p.out);
+    finish_packed<kTokens, 32 * Tile::kWarps>(p, partials, row, token, scales);
   }
 #endif
 }

@@ -16,7 +16,8 @@ struct UnitX {
   static constexpr int kPad = kTokens == 1 ? 0 : 64;  // between tokens, so that two of them fall on all banks
   static constexpr int kSums = U::kMinimum ? 2 : 1;
 
-  uint8_t* x;      // [token][unit][block][t][4 pairs]: 16 bytes are what a lane wants of a block
+  uint8_t* x;  // [token][unit][block][t][4 pairs]: 16 bytes are what a lane wants of a block
+  int tokens;
   int stride;      // bytes from token to token
   float* starts;   // [unit][run][kTokens]: what takes the offset of the decoded weights out again
   float* plain;    // the same of plain sums of x, for formats with minima
@@ -26,11 +27,14 @@ struct UnitX {
     return tokens * (units * kUnitBytes + kPad) + units * (U::kRuns * kSums + 1) * kTokens * 4;
   }
 
-  __device__ UnitX(uint8_t* shared, int tokens, int units) : x(shared), stride(units * kUnitBytes + kPad) {
+  __device__ UnitX(uint8_t* shared, int tokens, int units)
+      : x(shared), tokens(tokens), stride(units * kUnitBytes + kPad) {
     starts = reinterpret_cast<float*>(shared + tokens * stride);
     plain = starts + (kSums - 1) * units * U::kRuns * kTokens;
     factors = plain + units * U::kRuns * kTokens;
   }
+
+  __device__ float* end(int units) const { return factors + units * kTokens; }
 
   // A warp puts one unit of a token there: each lane has eight neighbours of it. Nothing is written unless `live`, but
   // without a branch around all of it: several of these shall run side by side.

@@ -25,27 +25,41 @@ struct TileShares {
 
 // Where a warp is on its way: it takes every sixteenth unit of all the tiles of its block. What it takes of one tile
 // is the same modulo sixteen. advance() returns how many tiles were left behind.
-struct UnitPlace {
-  int tile = 0, unit;
-  __device__ __forceinline__ UnitPlace(int first, int units) : unit(first) { wrap(units); }
-  __device__ __forceinline__ int advance(int units) {
-    unit += kRingWarps;
-    return wrap(units);
-  }
+enum class UnitOrder {
+  Any,
+  Stays,  // units divide sixteen: all of a warp's units have the same columns
+  Long,   // sixteen or more
+};
+// 16 / v of a power of two up to sixteen, since divisions are long and nothing is fetched before this one.
+__device__ __forceinline__ int sixteenth(int v) { return v > 8 ? 1 : v > 4 ? 2 : v > 2 ? 4 : v > 1 ? 8 : 16; }
 
- private:
-  __device__ __forceinline__ int wrap(int units) {
-    const int before = tile;
-    while (unit >= units) {
-      unit -= units;
-      ++tile;
-    }
-    return tile - before;
+template <UnitOrder kOrder = UnitOrder::Any>
+struct UnitPlace {
+  int tile, unit;
+  int whole;  // tiles that sixteen units are
+
+  __device__ __forceinline__ UnitPlace(int first, int units)
+      : tile(kOrder == UnitOrder::Long    ? 0
+             : kOrder == UnitOrder::Stays ? first * sixteenth(units) / kRingWarps
+                                          : first / units),
+        unit(first - tile * units),
+        whole(kOrder == UnitOrder::Long    ? 0
+              : kOrder == UnitOrder::Stays ? sixteenth(units)
+                                           : kRingWarps / units) {}
+  // Without a loop.
+  __device__ __forceinline__ int advance(int units) {
+    tile += whole;
+    if constexpr (kOrder == UnitOrder::Stays) return whole;
+    unit += kRingWarps - whole * units;
+    const bool wraps = unit >= units;
+    unit -= wraps ? units : 0;
+    tile += wraps ? 1 : 0;
+    return whole + (wraps ? 1 : 0);
   }
 };
 
 // kRoom: bytes for the rings of a block. Lanes copy sixteen bytes each; a group of copies is a unit.
-template <DType kFormat, int kRoom>
+template <DType kFormat, int kRoom, UnitOrder kOrder = UnitOrder::Any>
 class UnitRing {
  public:
   static constexpr int kSize = Unit<kFormat>::kSize;
@@ -107,7 +121,7 @@ class UnitRing {
 
   const uint8_t* from_;  // the lane's first bytes of the next unit
   uint8_t* ring_;
-  UnitPlace next_;
+  UnitPlace<kOrder> next_;
   int units_, tiles_;
   int64_t skipped_;  // bytes of a tile that are others'
   int at_ = 0;       // the slot that is filled or read next
