@@ -70,6 +70,13 @@ inline std::vector<Case> decode_cases(CudaAttentionKind kind) {
         x.slices.clear();
         for (int i = 0; i < 70; ++i) x.slices.push_back({i % 7 == 3 ? 0 : 1, i * 37 % 300});
       });
+      add("uneven", [](Case& x) {
+        for (int i = 0; i < 19; ++i) x.slices.push_back({i % 5 == 4 ? 0 : 1, i * i * 17 % 1200});
+      });
+      add("uneven windows", [](Case& x) {
+        for (int i = 0; i < 40; ++i) x.slices.push_back({1, i * i * 7 % 900});
+        x.window = 200;
+      });
       add("mqa 24", [](Case& x) { x.heads = 24, x.kv_heads = 1; });
       add("group 12", [](Case& x) { x.heads = 24, x.kv_heads = 2; });
       add("five rows", [](Case& x) { x.slices = {{5, 300}, {1, 40}, {3, 0}, {5, 777}}; });

@@ -43,15 +43,16 @@ struct CublasLt::State {
 CublasLt::CublasLt() : state_(std::make_unique<State>()) {}
 CublasLt::~CublasLt() = default;
 
-int CublasLt::prepare(int64_t n, int64_t k, int64_t m) {
+int CublasLt::prepare(int64_t n, int64_t k, int64_t m, bool half) {
   State& s = *state_;
   s.reset();
   cublasLtMatmulDescCreate(&s.op, CUBLAS_COMPUTE_32F, CUDA_R_32F);
   const cublasOperation_t transposed = CUBLAS_OP_T;
   cublasLtMatmulDescSetAttribute(s.op, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed);
-  cublasLtMatrixLayoutCreate(&s.w, CUDA_R_16BF, uint64_t(k), uint64_t(n), k);
-  cublasLtMatrixLayoutCreate(&s.x, CUDA_R_16BF, uint64_t(k), uint64_t(m), k);
-  cublasLtMatrixLayoutCreate(&s.y, CUDA_R_16BF, uint64_t(n), uint64_t(m), n);
+  const cudaDataType type = half ? CUDA_R_16F : CUDA_R_16BF;
+  cublasLtMatrixLayoutCreate(&s.w, type, uint64_t(k), uint64_t(n), k);
+  cublasLtMatrixLayoutCreate(&s.x, type, uint64_t(k), uint64_t(m), k);
+  cublasLtMatrixLayoutCreate(&s.y, type, uint64_t(n), uint64_t(m), n);
   cublasLtMatmulPreference_t preference = nullptr;
   cublasLtMatmulPreferenceCreate(&preference);
   cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kWorkspaceBytes,

@@ -8,12 +8,12 @@
 
 namespace millrace {
 
-// y [m, n] = x [m, k] W^T with W [n, k], all bf16, row-major.
+// y [m, n] = x [m, k] W^T with W [n, k], all bf16 or all f16, row-major.
 class CublasLt {
  public:
   CublasLt();
   ~CublasLt();
-  int prepare(int64_t n, int64_t k, int64_t m);  // how many algorithms there are to try
+  int prepare(int64_t n, int64_t k, int64_t m, bool half = false);  // how many algorithms there are to try
   bool run(int algorithm, const void* w, const void* x, void* y, cudaStream_t stream);
 
  private:

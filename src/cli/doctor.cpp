@@ -35,13 +35,28 @@ std::vector<std::string> names(const KernelList<Op>& kernels) {
   return all;
 }
 
-nlohmann::json to_json(const Hardware& hardware, const Device* gpu) {
+// The GPU, or why there is none to use: one that is full is no reason to say nothing of the machine.
+struct Gpu {
+  std::string problem = cuda_problem();
+  std::unique_ptr<Device> device;
+
+  explicit Gpu(int threads) {
+    if (!problem.empty()) return;
+    try {
+      device = open_device({DeviceChoice::Cuda, threads, /*measure=*/true});
+    } catch (const Error& error) {
+      problem = error.what();
+    }
+  }
+};
+
+nlohmann::json to_json(const Hardware& hardware, const Gpu& gpu) {
   const auto& kernels = cpu_kernels();
   std::vector<std::string> supported, levels;
   for (const auto& architecture : architectures()) supported.emplace_back(architecture.name);
   for (const auto& level : isa_levels()) levels.emplace_back(level.name);
   nlohmann::json devices = {"cpu"}, gpu_kernels = nlohmann::json::object();
-  if (gpu != nullptr) {
+  if (gpu.device != nullptr) {
     devices.push_back("cuda");
     gpu_kernels = {{"linear", names(cuda_kernels().linear)}, {"attention", names(cuda_kernels().attention)}};
   }
@@ -54,8 +69,8 @@ nlohmann::json to_json(const Hardware& hardware, const Device* gpu) {
           {"cache", environment().cache.string()},
           {"architectures", supported},
           {"kernels", {{"linear", names(kernels.linear)}, {"attention", names(kernels.attention)}}},
-          {"gpu", gpu != nullptr ? describe(gpu->hardware()) : nlohmann::json()},
-          {"gpu_problem", cuda_problem()},
+          {"gpu", gpu.device != nullptr ? describe(gpu.device->hardware()) : nlohmann::json()},
+          {"gpu_problem", gpu.problem},
           {"gpu_kernels", gpu_kernels}};
 }
 
@@ -69,16 +84,16 @@ void print_gpu(const Device& gpu) {
              h.ceilings.bf16_gflops / 1e3, h.ceilings.f32_gflops / 1e3, h.ceilings.measured ? "measured" : "guessed");
 }
 
-void print(const Hardware& h, const Device* gpu) {
+void print(const Hardware& h, const Gpu& gpu) {
   fmt::print("millrace {} (build {})\n\n", version(), build_id());
   fmt::print("machine   {}: {} cores, {} threads used, {}\n", h.name, h.cores, h.threads, to_string(h.isa));
   fmt::print("caches    L1 {}, L2 {}, L3 {}\n", human_bytes(h.l1_bytes), human_bytes(h.l2_bytes),
              human_bytes(h.l3_bytes));
   fmt::print("memory    {}, {} available\n", human_bytes(h.memory_bytes), human_bytes(available_memory()));
-  if (gpu != nullptr) {
-    print_gpu(*gpu);
+  if (gpu.device != nullptr) {
+    print_gpu(*gpu.device);
   } else {
-    fmt::print("devices   cpu; {}\n", cuda_problem());
+    fmt::print("devices   cpu; {}\n", gpu.problem);
   }
   std::string levels, supported;
   for (const auto& level : isa_levels()) levels += fmt::format("{}{}", levels.empty() ? "" : ", ", level.name);
@@ -91,8 +106,7 @@ void print(const Hardware& h, const Device* gpu) {
 
 void run(const DoctorOptions& o) {
   const Hardware hardware = this_machine(o.threads, /*measure=*/true);
-  std::unique_ptr<Device> gpu;
-  if (cuda_problem().empty()) gpu = open_device({DeviceChoice::Cuda, o.threads, /*measure=*/true});
+  const Gpu gpu(o.threads);
   if (!o.svg.empty()) {
     std::ofstream out(o.svg);
     out << roofline_svg(hardware);
@@ -100,9 +114,9 @@ void run(const DoctorOptions& o) {
     if (!out) fail_errno(o.svg);
   }
   if (o.json) {
-    print_json(to_json(hardware, gpu.get()));
+    print_json(to_json(hardware, gpu));
   } else {
-    print(hardware, gpu.get());
+    print(hardware, gpu);
   }
 }
 

@@ -241,6 +241,18 @@ void Runner::compute(const PlacedBatch& batch, int slot) {
   results_->take(pass.logits, *draws_, slot, *ops_);
 }
 
+// The step itself is under way by then: where it cannot be recorded, nothing of it is lost.
+std::unique_ptr<Recording> Runner::recorded(const PlacedBatch& batch, int slot) {
+  try {
+    compute(batch, slot);
+    return device_->end_recording();
+  } catch (const Error& error) {
+    device_->drop_recording();
+    log().warn("a step was not recorded: {}", error.what());
+    return nullptr;
+  }
+}
+
 void Runner::replay_or_record(const PlacedBatch& batch, int64_t pages, int slot) {
   const auto rows = static_cast<int64_t>(batch.tokens.size());
   const auto is_it = [&](const RecordedStep& step) {
@@ -254,8 +266,7 @@ void Runner::replay_or_record(const PlacedBatch& batch, int64_t pages, int slot)
   }
   compute(batch, slot);  // at once, so that whatever a kernel prepares on first use is ready when it is recorded
   if (!device_->begin_recording()) return;
-  compute(batch, slot);
-  auto recording = device_->end_recording();
+  auto recording = recorded(batch, slot);
   if (recording == nullptr) return;  // a full card: the next step is launched kernel by kernel, too
   if (recorded_.size() == kRecordedSteps) recorded_.pop_back();
   recorded_.insert(recorded_.begin(), {rows, pages, draws_->any(), slot, std::move(recording)});
@@ -303,6 +314,7 @@ void Runner::abandon() noexcept {
     device_->finish();
   } catch (const Error& error) {
     log().error("{}", error.what());
+    lost_ = true;
   }
   started_.clear();
   for (int slot = 0; slot < Device::kStepsAtOnce; ++slot) {

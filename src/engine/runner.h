@@ -75,7 +75,8 @@ class Runner {
   bool runs_ahead() const { return draws_->usable(); }
   void start(const Batch& batch);
   std::span<const int32_t> finish();
-  void abandon() noexcept;  // after an error: nothing is under way any more
+  void abandon() noexcept;             // after an error: nothing is under way any more
+  bool lost() const { return lost_; }  // the device does not work any more, as abandon() found
 
   Matrix logits();
   Matrix logits(std::span<const uint8_t> wanted) { return results_->logits(wanted); }
@@ -129,6 +130,7 @@ class Runner {
   int next_slot() const { return started_.empty() ? 0 : 1 - started_.back().slot; }
   void compute(const PlacedBatch& batch, int slot);
   void replay_or_record(const PlacedBatch& batch, int64_t pages, int slot);
+  std::unique_ptr<Recording> recorded(const PlacedBatch& batch, int slot);
 
   std::shared_ptr<const WeightSource> source_;
   LoadOptions options_;
@@ -147,6 +149,7 @@ class Runner {
   std::vector<std::vector<float>> phi_;       // by layer; empty: not calibrated
   std::unique_ptr<Arena> scores_, observed_;  // phi where the kernels run, and what is observed
   ScoreKnowledge knowledge_;
+  bool lost_ = false;
   std::vector<RecordedStep> recorded_;       // the one used last is first
   std::vector<Started> started_;             // in their order; at most Device::kStepsAtOnce
   std::pair<int64_t, int64_t> hidden_rows_;  // first and count of the last step's

@@ -72,6 +72,11 @@ class Service::Loop {
     return stats;
   }
 
+  std::string problem() const {
+    const std::lock_guard lock(mutex_);
+    return problem_;
+  }
+
   bool drain(std::chrono::milliseconds patience) {
     std::unique_lock lock(mutex_);
     draining_ = true;
@@ -116,12 +121,18 @@ class Service::Loop {
         engine_.step([&](const Emission& emission) { deliver(emission); }, [&] { take_arrivals(); });
       } catch (const std::exception& e) {  // out of memory, or a mistake of ours: those who wait must hear of it
         log().error("a step failed: {}", e.what());
+        if (runner_.lost()) note_problem(e.what());
         end_all(FinishReason::Error, e.what());
       }
       publish_stats();
     }
     take_arrivals();
     end_all(FinishReason::Cancelled);
+  }
+
+  void note_problem(const std::string& problem) {
+    const std::lock_guard lock(mutex_);
+    problem_ = problem;
   }
 
   // False: the service ends.
@@ -236,6 +247,7 @@ class Service::Loop {
   std::vector<std::pair<RequestId, int32_t>> cancels_;
   size_t queued_ = 0;  // waiting in the engine, as of the last step
   bool draining_ = false, stopping_ = false, cancel_all_ = false, idle_ = false;
+  std::string problem_;
   EngineStats stats_;
   Clock::time_point stats_time_{};
 
@@ -251,6 +263,7 @@ RequestId Service::submit(Request request, OnEmission on_emission) {
 void Service::cancel(RequestId id, int32_t choice) { loop_->cancel(id, choice); }
 bool Service::errand(std::function<void()> task) { return loop_->errand(std::move(task)); }
 EngineStats Service::stats() const { return loop_->stats(); }
+std::string Service::problem() const { return loop_->problem(); }
 bool Service::drain(std::chrono::milliseconds patience) { return loop_->drain(patience); }
 bool Service::draining() const { return loop_->draining(); }
 

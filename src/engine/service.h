@@ -41,7 +41,8 @@ class Service {
   // to spare, or no need, since cores are free; any other thread may do it then. The task must not throw.
   bool errand(std::function<void()> task);
 
-  EngineStats stats() const;  // as of the last step
+  EngineStats stats() const;    // as of the last step
+  std::string problem() const;  // why no request will ever succeed again: its device is lost; empty: all is well
 
   // Takes no more requests and waits until all have ended; what is left after `patience` is cancelled. True: nothing
   // was.

@@ -64,6 +64,7 @@ class Device {
   // it.
   virtual bool begin_recording() { return false; }
   virtual std::unique_ptr<Recording> end_recording() { return nullptr; }
+  virtual void drop_recording() noexcept {}  // instead of its end, where what was to be recorded failed
 
  protected:
   Device() = default;

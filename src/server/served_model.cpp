@@ -58,7 +58,13 @@ void ServedModel::finish_loading(LoadedModel loaded) {
   service_ = std::make_unique<Service>(*loaded_.runner, options_);
 }
 
+ServedModel::State ServedModel::state() const {
+  const State state = state_;
+  return state == State::Ready && !service_->problem().empty() ? State::Failed : state;
+}
+
 std::string ServedModel::problem() const {
+  if (state_ == State::Ready) return service_->problem();
   const std::lock_guard lock(mutex_);
   return problem_;
 }
@@ -70,7 +76,7 @@ bool ServedModel::drain(std::chrono::milliseconds patience) {
 }
 
 void ServedModel::require_ready() const {
-  switch (state_) {
+  switch (state()) {
     case State::Ready:
       return;
     case State::Loading:
@@ -78,7 +84,7 @@ void ServedModel::require_ready() const {
     case State::Draining:
       throw ApiError({503, "the server is shutting down", "", "shutting_down"});
     case State::Failed:
-      throw ApiError({503, "the model could not be loaded: " + problem(), "", "load_failed"});
+      throw ApiError({503, "the model cannot be used: " + problem(), "", "load_failed"});
   }
 }
 

@@ -34,7 +34,7 @@ class ServedModel {
   // Runs `loader` on a thread of its own; `done` hears how it went: an empty text, or why it failed.
   void load(std::function<LoadedModel()> loader, std::function<void(const std::string& problem)> done);
 
-  State state() const { return state_; }
+  State state() const;          // Failed: to load, or it runs on a device that is lost
   std::string problem() const;  // why it failed
   bool drain(std::chrono::milliseconds patience);
 

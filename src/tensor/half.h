@@ -34,6 +34,12 @@ inline uint16_t f32_to_f16(float value) {
   return static_cast<uint16_t>(sign | half);
 }
 
+// For activations: what is beyond the range stays a number, the largest there is.
+constexpr float kLargestF16 = 65504;
+inline uint16_t f32_to_f16_within_range(float value) {
+  return f32_to_f16(value > kLargestF16 ? kLargestF16 : value < -kLargestF16 ? -kLargestF16 : value);
+}
+
 inline float bf16_to_f32(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
 inline uint16_t f32_to_bf16(float value) {

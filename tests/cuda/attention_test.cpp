@@ -152,17 +152,43 @@ TEST(CudaAttention, LongContexts) {
   }
 }
 
+// Lengths that have nothing to do with each other, one of them `longest`.
+std::vector<SliceCase> uneven_slices(int count, int longest, int rows) {
+  std::vector<SliceCase> slices;
+  for (int i = 0; i < count; ++i) slices.push_back({i == count / 2 ? longest : i * i * 13 % 400, rows});
+  return slices;
+}
+
+// Pairs of sequence and KV head that would fill the multiprocessors unevenly: blocks stay and share all of them.
+TEST(CudaAttention, PairsThatDoNotFillTheDevice) {
+  const std::vector<AttentionCase> cases{
+      {"even", DType::BF16, 32, 8, 128, 64, 0, 0, uneven_slices(20, 3000, 1)},
+      {"one_head_each", DType::F16, 32, 32, 64, 16, 0, 0, uneven_slices(5, 6000, 1)},
+      {"window", DType::BF16, 32, 8, 128, 32, 900, 0, uneven_slices(19, 3500, 1)},
+      {"softcap", DType::F16, 16, 8, 80, 16, 0, 20, uneven_slices(21, 4000, 1), 4, 4},
+      {"several_each", DType::BF16, 16, 8, 128, 48, 0, 0, uneven_slices(41, 2500, 1)},
+      {"drafts", DType::BF16, 32, 4, 96, 64, 0, 0, uneven_slices(20, 3000, 3)},
+      {"wide_heads", DType::F16, 16, 8, 256, 64, 0, 0, uneven_slices(11, 5000, 1)},
+  };
+  for (const AttentionCase& c : cases) {
+    Random random;
+    SCOPED_TRACE("seed " + std::to_string(random.seed()));
+    AttentionBatch batch(c, random);
+    check(c, c.kv, Precision::Fast, batch, tolerance(c, c.kv, Precision::Fast));
+  }
+}
+
 // Keys and values of the new tokens that attention turns and stores itself, against a kernel of its own for that.
 class FreshBatch {
  public:
-  FreshBatch(AttentionBatch& batch, const AttentionCase& c, DType activations, Random& random)
+  FreshBatch(AttentionBatch& batch, const AttentionCase& c, DType activations, Random& random, float loudness = 1)
       : case_(c),
         type_(activations),
         out_(batch.rows(), batch.width()),
         args_(batch.args(out_)),
         q_(batch.rows(), batch.width(), random),
-        k_(batch.rows(), int64_t{c.kv_heads} * c.head_dim, random),
-        v_(batch.rows(), int64_t{c.kv_heads} * c.head_dim, random),
+        k_(batch.rows(), int64_t{c.kv_heads} * c.head_dim, random, loudness),
+        v_(batch.rows(), int64_t{c.kv_heads} * c.head_dim, random, loudness),
         angles_(batch.rows(), c.head_dim) {
     for (int64_t row = 0; row < batch.rows(); ++row) {
       for (int64_t i = 0; i < c.head_dim / 2; ++i) {
@@ -269,6 +295,7 @@ TEST(CudaAttention, StoresNewKeysItself) {
         AttentionCase{"window", DType::F16, 8, 1, 96, 32, 100, 0, {{300, 1}, {5, 1}}},
         AttentionCase{"eighty", DType::BF16, 6, 3, 80, 16, 0, 0, {{200, 1}, {47, 1}}},
         AttentionCase{"sixteen heads", DType::BF16, 16, 1, 128, 48, 0, 0, {{333, 1}, {95, 1}}},
+        AttentionCase{"even", DType::BF16, 32, 8, 128, 64, 0, 0, uneven_slices(20, 3001, 1)},
         AttentionCase{"many", DType::BF16, 32, 8, 128, 64, 0, 0, {{900, 1}, {1023, 1}, {64, 1}, {2000, 1}, {3, 1}}}}) {
     for (const RopeStyle style : {RopeStyle::Halves, RopeStyle::Interleaved}) {
       Random random;
@@ -287,6 +314,30 @@ TEST(CudaAttention, StoresNewKeysItself) {
         ++ran;
       }
     }
+  }
+  EXPECT_GT(ran, 0);
+}
+
+// A cache of f16 beside activations of bf16: what does not fit is the largest number that does, as rope_write stores
+// it.
+TEST(CudaAttention, StoresNewKeysWithinTheRangeOfF16) {
+  const AttentionCase c{"loud", DType::F16, 4, 2, 64, 16, 0, 0, {{100, 1}, {7, 1}}};
+  int ran = 0;
+  Random random;
+  SCOPED_TRACE("seed " + std::to_string(random.seed()));
+  AttentionBatch batch(c, random);
+  FreshBatch fresh(batch, c, DType::BF16, random, 1e6f);
+  const AttentionProblem problem = batch.problem();
+  for (const AttentionKernel* kernel : cuda_kernels().attention) {
+    if (!kernel->can_run(problem, gpu().hardware()) || !kernel->takes_along(problem, gpu().hardware())) continue;
+    SCOPED_TRACE(kernel->name());
+    const auto apart = fresh.run(*kernel, problem, RopeStyle::Halves, false);
+    auto at_once = fresh.run(*kernel, problem, RopeStyle::Halves, true);
+    EXPECT_EQ(differing(c.kv, at_once.keys, apart.keys), 0);
+    EXPECT_EQ(differing(c.kv, at_once.values, apart.values), 0);
+    for (int64_t i = 0; i < batch.rows() * batch.width(); ++i)
+      ASSERT_TRUE(std::isfinite(at_once.out.at(i / batch.width(), i % batch.width())));
+    ++ran;
   }
   EXPECT_GT(ran, 0);
 }
@@ -362,6 +413,23 @@ TEST(CudaAttention, SurvivesAttacksOnTheSoftmax) {
       const DType activations = c.kv == DType::F32 ? DType::F32 : c.kv;
       check(c, activations, Precision::Fast, batch, 2e-2);  // false for NaN
     }
+  }
+}
+
+// Weights that a unified maximum makes large, times values that are large themselves.
+TEST(CudaAttention, LoudValuesUnderAUnifiedMaximum) {
+  for (const int head_dim : {64, 128}) {
+    const AttentionCase c{"loud", DType::BF16, 6, 2, head_dim, 64, 0, 0, {{700, 1}, {40, 1}}};
+    Random random;
+    SCOPED_TRACE("seed " + std::to_string(random.seed()));
+    AttentionBatch batch(c, random);
+    const float q = 64, score = 20, key = score * std::sqrt(float(head_dim)) / q;
+    for (int64_t row = 0; row < batch.rows(); ++row) {
+      for (int64_t i = 0; i < batch.width(); ++i) batch.q().at(row, i) = i % head_dim == 0 ? q : 0.0f;
+    }
+    batch.fill([&](int, int, int, int i) { return i == 0 ? key : 0.0f; },
+               [&](int, int, int, int) { return 1e30f * random.normal(); });
+    check(c, DType::BF16, Precision::Fast, batch, 2e-2);
   }
 }
 

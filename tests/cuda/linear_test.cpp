@@ -1,6 +1,8 @@
 // Every linear kernel of the GPU, in every layout and format, against the exact product.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "cuda/support.h"
 #include "kernels/linear_cases.h"
 #include "tensor/dequantize.h"
@@ -14,6 +16,7 @@ struct Case {
   DType format, x, y;
   int64_t n, k, m;
   bool biased, accumulate;
+  float loudness = 1;  // of x
 };
 
 // x W^T (+ bias) (+ y) in double precision, and what a row of it typically measures.
@@ -28,7 +31,7 @@ class Problem {
     x_ = random_activations(c.m, c.k, random);
     // What f16 can hold: products of a few hundred such inputs stay within its range, too.
     const float largest = c.x == DType::F16 ? 100 : 1e30f;
-    for (float& value : x_) value = rounded(std::clamp(value, -largest, largest), c.x);
+    for (float& value : x_) value = rounded(std::clamp(value, -largest, largest) * c.loudness, c.x);
     std::normal_distribution<float> normal;
     for (int64_t i = 0; i < c.n; ++i) bias_.push_back(normal(random));
     for (int64_t i = 0; i < c.n * c.m; ++i) before_.push_back(rounded(normal(random), c.y));
@@ -166,7 +169,8 @@ TEST_P(CudaLinearTest, Fast) {
   }
 }
 
-// More tiles than a GPU has multiprocessors, and rows so long that blocks share them; neither fills whole tiles.
+// More tiles than a GPU has multiprocessors, and rows so long that blocks share them; neither fills whole tiles. The
+// last one has so many rows that blocks of two heights share them.
 TEST_P(CudaLinearTest, ManyAndLongRows) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -174,12 +178,28 @@ TEST_P(CudaLinearTest, ManyAndLongRows) {
   const DType format = GetParam(), x = format == DType::F16 ? DType::F16 : DType::BF16;
   const int64_t block = info(format).block;
   if (format == DType::F32) GTEST_SKIP() << "a test of kernels for 16-bit and quantized weights";
-  for (LinearShape shape : {LinearShape{4328, 264}, {1100, 7304}, {2120, 3592}}) {
+  for (LinearShape shape : {LinearShape{4328, 264}, {1100, 7304}, {2120, 3592}, {22024, 136}}) {
     shape.k = (shape.k + block - 1) / block * block;
-    for (const int64_t m : {1, 2, 3, 4, 8, 13, 48}) {
+    for (const int64_t m : {1, 2, 3, 4, 8, 13, 48, 96}) {
       const bool accumulate = m % 2 == 0;
       const DType y = accumulate || m == 3 ? DType::F32 : x;
       EXPECT_GT(check({format, x, y, shape.n, shape.k, m, m == 13, accumulate}, Precision::Fast, random), 0);
+    }
+  }
+}
+
+// More tokens than any kernel has in a tile; outputs in 16 bits that are added to, as well.
+TEST_P(CudaLinearTest, Prompts) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const DType type = GetParam();
+  if (type != DType::F16 && type != DType::BF16) GTEST_SKIP() << "a test of kernels for 16-bit weights";
+  for (const auto& [n, k, m] : {std::array<int64_t, 3>{1100, 520, 300}, {264, 72, 517}}) {
+    for (const bool accumulate : {false, true}) {
+      for (const DType y : {DType::F32, type}) {
+        EXPECT_GT(check({type, type, y, n, k, m, accumulate == (y == type), accumulate}, Precision::Fast, random), 0);
+      }
     }
   }
 }
@@ -195,6 +215,7 @@ TEST_P(CudaLinearTest, Gated) {
     std::vector<int64_t> tokens;
   };
   std::vector<Shape> shapes{{136, 512, {1, 4, 8, 13, 17, 48, 64, 130}}};
+  if (format == DType::F16 || format == DType::BF16) shapes.push_back({200, 264, {300, 515}});
   // More rows than one token's warps share evenly: those of their last round are cut.
   if (format == DType::F16 || format == DType::BF16) shapes.push_back({2696, 6152, {1}});
   for (const auto& [half, width, tokens] : shapes) {
@@ -309,6 +330,22 @@ TEST_P(CudaLinearTest, NormTakenAlong) {
       }
       if (m == 1) {
         EXPECT_EQ(ran > 0, gpu().hardware().architecture == 90);
+      }
+    }
+  }
+}
+
+// What does not fit f16 becomes the largest number that does, with every kernel: infinity would become NaN further on.
+TEST_P(CudaLinearTest, SumsBeyondTheRangeOfF16) {
+  if (GetParam() != DType::F16) GTEST_SKIP() << "a test of f16";
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (const LinearShape shape : {LinearShape{264, 512}, {1104, 2048}}) {
+    for (const int64_t m : {1, 8, 13, 64, 130}) {
+      for (const bool biased : {false, true}) {
+        const Case loud{DType::F16, DType::F16, DType::F16, shape.n, shape.k, m, biased, false, 600};
+        EXPECT_GT(check(loud, Precision::Fast, random), 0);
       }
     }
   }

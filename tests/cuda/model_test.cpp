@@ -141,6 +141,48 @@ TEST(CudaRunner, LikeliestTokensAreTheLogits) {
   }
 }
 
+// A step that fails while it is recorded leaves a queue that still takes work, and nothing of itself.
+TEST(CudaDevice, ADroppedRecordingLeavesNothing) {
+  auto runner = load((goldens_folder() / "llama_gqa").string(), options(40, true));
+  Device& device = runner->ops().device();
+  Arena arena("test", 1024, device.memory());
+  std::byte* data = arena.take(1024);
+  ASSERT_TRUE(device.begin_recording());
+  device.clear(data, 1024);
+  device.drop_recording();
+  EXPECT_NO_THROW(device.finish());
+  ASSERT_TRUE(device.begin_recording());
+  device.clear(data, 1024);
+  const auto recording = device.end_recording();
+  ASSERT_NE(recording, nullptr);
+  std::vector<std::byte> bytes(1024, std::byte{7});
+  device.memory().write(data, bytes.data(), bytes.size());
+  recording->replay();
+  device.finish();
+  device.memory().read(bytes.data(), data, bytes.size());
+  EXPECT_EQ(bytes, std::vector<std::byte>(1024));
+}
+
+// What cannot be undone, here keys that go to a page that does not exist, is an error and then known: a server ends.
+TEST(CudaDeviceDeathTest, ALostDeviceIsKnown) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto lose = [] {
+    auto runner = load((goldens_folder() / "llama_gqa").string(), options(40, true));
+    StepBatch step(40, 1, 40);
+    const int32_t token = 5, nowhere = 1 << 27;
+    step.add({&token, 1}, 0, 1, {&nowhere, 1}, StepBatch::Logits::All);
+    bool failed = false;
+    try {
+      runner->forward(step.batch());
+    } catch (const Error&) {
+      failed = true;
+      runner->abandon();
+    }
+    std::_Exit(failed && runner->lost() ? 0 : 1);
+  };
+  EXPECT_EXIT(lose(), testing::ExitedWithCode(0), "");
+}
+
 // The goldens are small and most are f32: here the kernels of 16-bit and quantized weights meet a model's shapes, with
 // many rows and with one. Activations in bf16 through thirty layers lose some digits.
 TEST(CudaSynthetic, FastStaysNearTheCpu) {

@@ -130,8 +130,9 @@ std::vector<int64_t> check_front(DType format, const LinearShape& shape, std::mt
   });
 }
 
-// The layer behind it.
-std::vector<int64_t> check_behind(DType format, const LinearShape& shape, std::mt19937& random) {
+// The layer behind it, with outputs of either type.
+std::vector<int64_t> check_behind(DType format, const LinearShape& shape, std::mt19937& random,
+                                  DType type = DType::F32) {
   const int64_t n = shape.n, k = shape.k;
   return for_kernels(format, shape, random, [&](const LinearKernel& kernel, const Layer& layer, int64_t m) {
     TestMatrix x(m, k), y(m, n), expected(m, n);
@@ -148,7 +149,7 @@ std::vector<int64_t> check_behind(DType format, const LinearShape& shape, std::m
         expected.at(t, i) = static_cast<float>(layer.product(x, t, i) / std::sqrt(sum / double(k) + kEpsilon));
       }
     }
-    const GpuCopy gpu_x(x, DType::BF16), gpu_y(y);
+    const GpuCopy gpu_x(x, DType::BF16), gpu_y(y, type);
     const GpuBytes gpu_squares(squares);
     LinearArgs args{gpu_x.view(), &layer.weights(), nullptr, gpu_y.view()};
     args.epsilon = kEpsilon;
@@ -156,8 +157,60 @@ std::vector<int64_t> check_behind(DType format, const LinearShape& shape, std::m
     kernel.run(args, on_gpu());
     gpu_y.read(y);
     EXPECT_TRUE(y.spare_is_untouched());
-    for (int64_t t = 0; t < m; ++t) EXPECT_LE(y.distance(expected, t, 1), error_of(format, kernel));
+    for (int64_t t = 0; t < m; ++t) {
+      EXPECT_LE(y.distance(expected, t, 1), type == DType::F32 ? error_of(format, kernel) : rounding_of(type));
+    }
   });
+}
+
+// silu(gate) * up of a layer behind it.
+std::vector<int64_t> check_gated(int64_t half, int64_t k, std::mt19937& random) {
+  const auto gate = random_weights(DType::BF16, half, k, random), up = random_weights(DType::BF16, half, k, random);
+  const WeightView gate_view{DType::BF16, half, k, gate.data()}, up_view{DType::BF16, half, k, up.data()};
+  std::vector<int64_t> ran;
+  ThreadPool pool(1);
+  for (const auto* layout : cuda_kernels().layouts) {
+    if (!layout->accepts(DType::BF16, 2 * half, k, gpu().hardware()) || layout->gate_group() == 0) continue;
+    const GpuBytes packed(layout->bytes(DType::BF16, 2 * half, k));
+    layout->upload_gated(gate_view, up_view, packed.data(), gpu_uploader(), pool);
+    const LinearWeights weights{DType::BF16, 2 * half, k, layout, packed.data()};
+    for (const int64_t m : kRows) {
+      TestMatrix x(m, k), y(m, half), expected(m, half);
+      fill(x, random);
+      round_to(x, DType::BF16);
+      const float square = 40;  // of each part, so that the root mean square is sqrt(40 / 16)
+      const std::vector<float> squares(static_cast<size_t>(m * k / NormAhead::kPart), square);
+      const double divisor = std::sqrt(double(square) / double(NormAhead::kPart) + kEpsilon);
+      std::vector<float> g(static_cast<size_t>(k)), u(g.size());
+      for (int64_t i = 0; i < half; ++i) {
+        dequantize_row(DType::BF16, gate_view.row(i), g.data(), k);
+        dequantize_row(DType::BF16, up_view.row(i), u.data(), k);
+        for (int64_t t = 0; t < m; ++t) {
+          double a = 0, b = 0;
+          for (int64_t e = 0; e < k; ++e) {
+            a += double(x.at(t, e)) * g[size_t(e)] / divisor, b += double(x.at(t, e)) * u[size_t(e)] / divisor;
+          }
+          expected.at(t, i) = static_cast<float>(a / (1 + std::exp(-a)) * b);
+        }
+      }
+      const LinearProblem p{DType::BF16, layout->name(), Precision::Fast, false, 2 * half, k, m, DType::BF16, true};
+      for (const auto* kernel : cuda_kernels().linear) {
+        if (!kernel->shares_between(p, gpu().hardware())) continue;
+        SCOPED_TRACE(to_string(p) + " with " + std::string(kernel->name()));
+        const GpuCopy gpu_x(x, DType::BF16), gpu_y(y, DType::BF16);
+        const GpuBytes gpu_squares(squares);
+        LinearArgs args{gpu_x.view(), &weights, nullptr, gpu_y.view(), false, true};
+        args.epsilon = kEpsilon;
+        args.squares = gpu_squares.as<float>();
+        kernel->run(args, on_gpu());
+        gpu_y.read(y);
+        EXPECT_TRUE(y.spare_is_untouched());
+        EXPECT_LE(y.distance(expected), 2 * rounding_of(DType::BF16));
+        if (ran.empty() || ran.back() != m) ran.push_back(m);
+      }
+    }
+  }
+  return ran;
 }
 
 class CudaSharedNorm : public ::testing::Test {
@@ -179,6 +232,14 @@ TEST_F(CudaSharedNorm, LayerBehind) {
     expect_flat(check_behind(DType::BF16, shape, random_));
   }
 }
+
+TEST_F(CudaSharedNorm, LayerBehindRoundsItsOutputs) {
+  for (const LinearShape shape : {LinearShape{272, 576}, {1104, 1088}}) {
+    expect_flat(check_behind(DType::BF16, shape, random_, DType::BF16));
+  }
+}
+
+TEST_F(CudaSharedNorm, GatedLayerBehind) { expect_flat(check_gated(552, 1088, random_)); }
 
 TEST_F(CudaSharedNorm, QuantizedLayerInFront) {
   for (const DType format : {DType::Q4_0, DType::Q4_1, DType::Q4_K, DType::Q6_K, DType::Q8_0}) {

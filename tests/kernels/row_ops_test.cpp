@@ -264,6 +264,31 @@ TEST(KvWrite, StoresTheBitsOfTheReference) {
   }
 }
 
+// What is beyond the range of a narrow cache stays a number: infinity would become NaN in every row that sees it.
+TEST(KvWrite, StaysWithinTheRangeOfF16) {
+  for (const DType dtype : {DType::F16, DType::Q8_0}) {
+    const KvWriteOp::Problem p{dtype, 1, 64, 1};
+    Random random;
+    TestMatrix k(1, 64, random, 1e9f), v(1, 64, random, 1e30f);
+    const int32_t page = 0;
+    const SequenceSlice slice{0, 1, 0, 0, {&page, 1}};
+    KvLayer kv{dtype, 1, 64, 16};
+    for_kernels<KvWriteOp>(cpu_kv_write_kernels(), p, random.seed(), 0, [&](const auto& kernel, ThreadPool& pool) {
+      std::vector<std::byte> memory(2 * 16 * kv.row_bytes());
+      kv.keys = memory.data();
+      kv.values = memory.data() + memory.size() / 2;
+      kernel.run({k.view(), v.view(), kv, {&slice, 1}}, {&pool, nullptr});
+      float stored[64];
+      int lost = 0;
+      for (const std::byte* row : {kv.keys, kv.values}) {
+        dequantize_row(dtype, row, stored, 64);
+        for (const float x : stored) lost += std::isfinite(x) ? 0 : 1;
+      }
+      return lost;
+    });
+  }
+}
+
 // A decode, a prompt that continues in the middle of a page, and another decode: q turned, k and v stored as rope and
 // kv_write would have done one after the other.
 TEST(RopeWrite, IsRopeAndThenKvWrite) {

@@ -16,7 +16,8 @@ def token_id(character):
     return PIECES.index(character)
 
 
-def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7):
+def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7, head=HEAD, kind=gguf.GGMLQuantizationType.F32, factors=None):
+    """`factors`: by what matrices are multiplied whose name has that in it; `kind`: the number format of all matrices."""
     rng = np.random.default_rng(seed)
     vocab = len(PIECES)
     w = gguf.GGUFWriter(path, "llama")
@@ -27,11 +28,11 @@ def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7):
     w.add_block_count(LAYERS)
     w.add_head_count(HEADS)
     w.add_head_count_kv(KV_HEADS)
-    w.add_key_length(HEAD)
-    w.add_value_length(HEAD)
+    w.add_key_length(head)
+    w.add_value_length(head)
     w.add_layer_norm_rms_eps(1e-5)
     w.add_rope_freq_base(10000.0)
-    w.add_rope_dimension_count(HEAD)
+    w.add_rope_dimension_count(head)
     w.add_vocab_size(vocab)
     w.add_tokenizer_model("llama")
     w.add_token_list(PIECES)
@@ -48,7 +49,9 @@ def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7):
     def matrix(name, rows, columns, silent=0):
         values = (rng.standard_normal((rows, columns)) / np.sqrt(columns)).astype(np.float32)
         values[:silent] = 0
-        w.add_tensor(name, values)
+        for part, factor in (factors or {}).items():
+            values *= np.float32(factor if part in name else 1)
+        w.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
 
     def ones(name):
         w.add_tensor(name, np.ones(HIDDEN, np.float32))
@@ -56,10 +59,10 @@ def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7):
     matrix("token_embd.weight", vocab, HIDDEN)
     for i in range(LAYERS):
         ones(f"blk.{i}.attn_norm.weight")
-        matrix(f"blk.{i}.attn_q.weight", HEADS * HEAD, HIDDEN)
-        matrix(f"blk.{i}.attn_k.weight", KV_HEADS * HEAD, HIDDEN)
-        matrix(f"blk.{i}.attn_v.weight", KV_HEADS * HEAD, HIDDEN)
-        matrix(f"blk.{i}.attn_output.weight", HIDDEN, HEADS * HEAD)
+        matrix(f"blk.{i}.attn_q.weight", HEADS * head, HIDDEN)
+        matrix(f"blk.{i}.attn_k.weight", KV_HEADS * head, HIDDEN)
+        matrix(f"blk.{i}.attn_v.weight", KV_HEADS * head, HIDDEN)
+        matrix(f"blk.{i}.attn_output.weight", HIDDEN, HEADS * head)
         ones(f"blk.{i}.ffn_norm.weight")
         matrix(f"blk.{i}.ffn_gate.weight", FEED, HIDDEN)
         matrix(f"blk.{i}.ffn_up.weight", FEED, HIDDEN)

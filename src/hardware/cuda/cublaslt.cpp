@@ -128,6 +128,9 @@ struct CublasLtGemm::State {
     auto& p = *prepared.emplace_back(std::make_unique<Prepared>());
     p.problem = problem;
     describe(p);
+    const auto alignment = static_cast<uint32_t>(problem.y_alignment);
+    for (const auto which : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+      check(library().preference_set(preference, which, &alignment, sizeof alignment), "preparing");
     std::array<cublasLtMatmulHeuristicResult_t, kProposals> proposals{};
     const int wanted = std::min(problem.proposal + 1, kProposals);
     int found = 0;

@@ -18,6 +18,7 @@ struct CublasLtProblem {
   int64_t n = 0, k = 0, m = 0;
   int64_t x_stride = 0, y_stride = 0;
   bool accumulate = false;
+  int y_alignment = 256;  // bytes that y's address is a multiple of; 256 stands for all from 16 on
   int proposal =
       0;  // which of the library's proposals, best first by its own reckoning; the last one where it has fewer
 

@@ -117,22 +117,38 @@ class CudaDevice final : public Device {
     check_cuda(cudaGetLastError(), "launching a kernel");
   }
 
+  // Not where a launch failed before: a step would be recorded without that kernel.
   bool begin_recording() override {
-    return cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+    check_cuda(cudaGetLastError(), "launching a kernel");
+    const bool begun = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+    if (!begun) cudaGetLastError();
+    return begun;
   }
   std::unique_ptr<Recording> end_recording() override {
     cudaGraph_t graph = nullptr;
-    check_cuda(cudaStreamEndCapture(stream_, &graph), "recording a step");
+    const cudaError_t launched = cudaGetLastError();
+    const cudaError_t ended = cudaStreamEndCapture(stream_, &graph);
+    const std::unique_ptr<CUgraph_st, decltype(&cudaGraphDestroy)> recorded(graph, cudaGraphDestroy);
+    check_cuda(launched, "launching a kernel");
+    check_cuda(ended, "recording a step");
     log_edges(graph);
     cudaGraphExec_t executable = nullptr;
-    const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
-    cudaGraphDestroy(graph);
+    cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
+    // Now, since it takes memory: the first replay would fail for the lack of it.
+    if (status == cudaSuccess) status = cudaGraphUpload(executable, stream_);
     if (status == cudaErrorMemoryAllocation) {
       cudaGetLastError();
+      if (executable != nullptr) cudaGraphExecDestroy(executable);
       return nullptr;
     }
     check_cuda(status, "preparing a recorded step");
     return std::make_unique<CudaRecording>(executable, stream_);
+  }
+  void drop_recording() noexcept override {
+    cudaGraph_t graph = nullptr;
+    cudaStreamEndCapture(stream_, &graph);
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    cudaGetLastError();
   }
 
  private:
@@ -158,12 +174,22 @@ class CudaDevice final : public Device {
     if (auto kept = load_ceilings(file)) {
       hardware_.ceilings = std::move(*kept);
     } else if (measure) {
+      measure_ceilings(file);
+    }
+  }
+
+  // A card that is nearly full still computes: then what was guessed stays.
+  void measure_ceilings(const std::filesystem::path& file) {
+    try {
       hardware_.ceilings = measure_gpu_ceilings(hardware_, stream_);
-      try {
-        save_ceilings(file, hardware_.ceilings);
-      } catch (const Error& error) {
-        log().warn("what was measured cannot be kept: {}", error.what());
-      }
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::OutOfMemory) throw;
+      return log().warn("the GPU's speed is guessed: {}", error.what());
+    }
+    try {
+      save_ceilings(file, hardware_.ceilings);
+    } catch (const Error& error) {
+      log().warn("what was measured cannot be kept: {}", error.what());
     }
   }
 

@@ -144,7 +144,7 @@ class CudaAttention final : public AttentionKernel {
   // slower.
   bool is_half_empty(const Problem& p, const Hardware& h) const {
     const CudaAttentionPlan& planned = plan(shape_of(p));
-    const int places = h.cores * (planned.wide || p.head_dim > 128 ? 1 : 2);
+    const int places = h.cores * (planned.form == DecodeForm::WideCluster || p.head_dim > 128 ? 1 : 2);
     return planned.can_run() && 2 * planned.grid <= places;
   }
 

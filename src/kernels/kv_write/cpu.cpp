@@ -27,11 +27,14 @@ void write_f16(const float* x, int n, std::byte* bytes) {
   int i = 0;
 #if HWY_TARGET != HWY_SSE4  // which has no conversion, and Highway's own truncates
   const hn::Rebind<hwy::float16_t, F32> d16;
+  // The number that may be a NaN comes second: then all instruction sets keep it.
+  const F32Vec most = broadcast(kLargestF16), least = broadcast(-kLargestF16);
   for (; i + kLanes <= n; i += kLanes) {
-    hn::StoreU(hn::DemoteTo(d16, load(x + i)), d16, reinterpret_cast<hwy::float16_t*>(out + i));
+    const F32Vec inside = hn::Max(least, hn::Min(most, load(x + i)));
+    hn::StoreU(hn::DemoteTo(d16, inside), d16, reinterpret_cast<hwy::float16_t*>(out + i));
   }
 #endif
-  for (; i < n; ++i) out[i] = f32_to_f16(x[i]);
+  for (; i < n; ++i) out[i] = f32_to_f16_within_range(x[i]);
 }
 
 void write_bf16(const float* x, int n, std::byte* bytes) {
@@ -61,7 +64,7 @@ void write_q8_0(const float* x, int n, std::byte* out) {
     const float largest = max_of(most);
     const F32Vec inverse = broadcast(largest > kSmallest ? 127 / largest : 0.0f);
     BlockQ8_0 block;
-    block.d = f32_to_f16(largest / 127);
+    block.d = f32_to_f16_within_range(largest / 127);
     for (int i = 0; i < 32; i += kLanes) {
       const auto rounded = hn::ConvertTo(d32, hn::Round(hn::Mul(load(x + begin + i), inverse)));
       hn::StoreU(hn::DemoteTo(d8, rounded), d8, block.qs + i);

@@ -16,7 +16,7 @@ BlockQ8_0 quantize(const float* x) {
   float largest = 0;
   for (int i = 0; i < 32; ++i) largest = std::max(largest, std::abs(x[i]));
   const float inverse = largest > kSmallest ? 127 / largest : 0;
-  BlockQ8_0 block{f32_to_f16(largest / 127), {}};
+  BlockQ8_0 block{f32_to_f16_within_range(largest / 127), {}};
   for (int i = 0; i < 32; ++i) block.qs[i] = static_cast<int8_t>(std::nearbyint(x[i] * inverse));
   return block;
 }
@@ -25,7 +25,7 @@ void write_row(DType dtype, const float* x, int n, std::byte* out) {
   for (int i = 0; i < n; ++i) {
     if (dtype == DType::F32) std::memcpy(out + i * 4, x + i, 4);
     if (dtype == DType::F16 || dtype == DType::BF16) {
-      const uint16_t half = dtype == DType::F16 ? f32_to_f16(x[i]) : f32_to_bf16(x[i]);
+      const uint16_t half = dtype == DType::F16 ? f32_to_f16_within_range(x[i]) : f32_to_bf16(x[i]);
       std::memcpy(out + i * 2, &half, 2);
     }
     if (dtype == DType::Q8_0 && i % 32 == 0) {

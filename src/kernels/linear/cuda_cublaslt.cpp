@@ -29,16 +29,18 @@ class CublasLtLinear final : public LinearKernel {
   double estimate_us(const Problem& p, const Hardware& h) const override {
     const double elements = double(p.n) * double(p.k);
     const double weights = 2 * elements, operations = 2 * elements * double(p.m);
-    const double product =
-        4 + std::max(weights / (0.9 * h.ceilings.read_gbs), operations / (0.95 * h.ceilings.bf16_gflops)) * 1e-3;
+    const double streamed = weights * (1 + 0.0008 * double(p.m)) / (0.97 * h.ceilings.read_gbs);
+    const double multiplied = operations / (0.95 * h.ceilings.bf16_gflops);
+    const double split = p.n < 3072 ? double(p.k) / 6000 : 0;  // few rows: K is divided and added up
+    const double product = (3.5 + split + std::max(streamed, multiplied) * 1e-3) * burden(p);
     const double gating = p.gated ? gpu_us(3.0 * double(p.m * p.n), h) : 0;
     const double stored = double(row_bytes(p.format, p.k)) * double(p.n);
     return product + gating + (p.format == p.x ? 0 : gpu_us(weights + stored, h, 0.85));
   }
 
-  // In the steps of a decode kernels overlap; the library's neither start early nor let the next one do so. Where two of
-  // them in a layer were level with ours alone, a step of 64 tokens was 2.4 % faster without them (8B, H200).
-  double burden(const Problem& p) const override { return p.m <= kMostDecoding ? 1.1 : 1; }
+  // In the steps of a decode kernels overlap; the library's neither start early nor let the next one do so. Where two
+  // of them in a layer were level with ours alone, a step of 64 tokens was 2.4 % faster without them (8B, H200).
+  double burden(const Problem& p) const override { return p.m <= kMostDecoding ? 1.03 : 1; }
 
   size_t workspace_bytes(const Problem& p, const Hardware&) const override {
     const size_t gate_up = p.gated ? static_cast<size_t>(p.m * p.n) * 2 : 0;
@@ -61,13 +63,18 @@ class CublasLtLinear final : public LinearKernel {
     const auto stream = static_cast<cudaStream_t>(executor.queue);
     const std::span workspace(executor.workspace, CublasLtGemm::kWorkspaceBytes);
     if (a.gated) {
-      gemm().run({a.x.dtype, a.x.dtype, w.n, w.k, a.x.rows, a.x.stride, w.n, false, proposal_for(a)}, a.x.data, weights,
-                 scratch, workspace, stream);
+      gemm().run({a.x.dtype, a.x.dtype, w.n, w.k, a.x.rows, a.x.stride, w.n, false, 256, proposal_for(a)}, a.x.data,
+                 weights, scratch, workspace, stream);
       return cuda_gate(scratch, a.y, executor.queue);
     }
-    gemm().run({a.x.dtype, a.y.dtype, w.n, w.k, a.x.rows, a.x.stride, a.y.stride, a.accumulate, proposal_for(a)},
+    gemm().run({a.x.dtype, a.y.dtype, w.n, w.k, a.x.rows, a.x.stride, a.y.stride, a.accumulate, alignment_of(a.y),
+                proposal_for(a)},
                a.x.data, weights, a.y.data, workspace, stream);
-    if (a.bias != nullptr) cuda_add_bias(a.y, a.bias, executor.queue);
+    if (a.bias != nullptr) {
+      cuda_add_bias(a.y, a.bias, executor.queue);
+    } else if (a.y.dtype == DType::F16) {
+      cuda_limit(a.y, executor.queue);
+    }
   }
 
  private:
@@ -77,6 +84,11 @@ class CublasLtLinear final : public LinearKernel {
   int proposal_for(const Args& a) const {
     const bool as_measured = a.x.rows == bucket_rows(a.x.rows) && a.y.dtype == a.x.dtype && !a.accumulate;
     return as_measured ? proposal_ : 0;
+  }
+  // Columns of one part of q, k and v may begin anywhere.
+  static int alignment_of(const Matrix& y) {
+    const auto address = reinterpret_cast<uintptr_t>(y.data) | static_cast<uintptr_t>(y.stride * info(y.dtype).bytes);
+    return address % 16 == 0 ? 256 : static_cast<int>(address & (~address + 1));
   }
   static size_t written_out(DType format, DType x, int64_t n, int64_t k) {
     return format == x ? 0 : static_cast<size_t>(n * k) * 2;

@@ -16,8 +16,10 @@ std::vector<const LinearKernel*> cuda_cublaslt_linear();
 // Rows [0, n) of weights in 16 bits: for matrix products that take no quantized weights.
 void cuda_write_out(const LinearWeights& weights, DType dtype, void* to, void* queue);
 // For kernels without an epilogue of their own: out = silu(gate) * up in 16 bits, where columns of both alternate in
-// groups of eight and rows of them follow each other; y += bias.
+// groups of eight and rows of them follow each other; y += bias; f16 that went beyond its range comes back into it, as
+// the others leave it.
 void cuda_gate(const void* gate_up, const Matrix& out, void* queue);
 void cuda_add_bias(const Matrix& y, const float* bias, void* queue);
+void cuda_limit(const Matrix& y, void* queue);
 
 }  // namespace millrace

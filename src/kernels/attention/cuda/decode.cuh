@@ -6,6 +6,7 @@
 // to arrive combines.
 #pragma once
 
+#include "kernels/attention/cuda/even_cut.h"
 #include "kernels/attention/cuda/launch.h"
 #include "kernels/attention/cuda/mma.cuh"
 #include "kernels/attention/cuda/rows.cuh"
@@ -26,6 +27,8 @@ struct DecodeParams {
   float* partials = nullptr;     // [blocks][2][kTileRows][head_dim]
   float2* summaries = nullptr;   // [blocks][2][kTileRows]: maximum, total
   unsigned* counters = nullptr;  // [sequences][pairs_per_sequence]: zero before and after a launch
+  EvenCut cut;                   // of blocks that stay
+  Divisor by_pairs_per_sequence;
   Stamps stamps;
 
   __device__ int page_of(int position) const {

@@ -1,4 +1,4 @@
-#include "kernels/attention/cuda/decode_kernel.cuh"
+#include "kernels/attention/cuda/decode_table.cuh"
 
 namespace millrace {
 

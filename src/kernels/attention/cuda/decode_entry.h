@@ -7,9 +7,6 @@ namespace millrace {
 
 struct DecodeParams;
 
-// Line: blocks divide all work evenly. Cluster: those of one share the work of a pair; wide ones have more warps.
-enum class DecodeForm : unsigned char { Line, Cluster, WideCluster };
-
 struct DecodeEntry {
   void (*kernel)(DecodeParams) = nullptr;  // null: there is none
   int threads = 0, shared_bytes = 0;

@@ -1,7 +1,6 @@
-// The decode kernel and its table entry for one head size.
+// The decode kernels: blocks that divide all work evenly, and clusters of them that share a pair each.
 #pragma once
 
-#include "kernels/attention/cuda/decode_entry.h"
 #include "kernels/attention/cuda/decode_merge.cuh"
 #include "kernels/attention/cuda/decode_rows.cuh"
 
@@ -126,7 +125,7 @@ struct WarpStream {
 
   __device__ static bool settle(const WarpAttention<T, Config>& attention, const float (&seen)[2],
                                 RowSums<kDim>& sums) {
-    bool inside = true;
+    bool inside = stayed_small(sums);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (half >= attention.halves) break;
@@ -137,6 +136,18 @@ struct WarpStream {
       }
     }
     return __all_sync(~0u, inside);
+  }
+
+  // Weights far above one, though in their range, and values of bf16 that are large themselves may exceed f32 together,
+  // here or where warps and blocks are added up.
+  __device__ static bool stayed_small(const RowSums<kDim>& sums) {
+    bool small = true;
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) small &= fabsf(sums.o[n][i]) < 0x1p100f;  // false where it is no number
+    }
+    return small;
   }
 };
 
@@ -173,16 +184,23 @@ struct DecodeSpace {
   }
 };
 
-// Whole blocks: the queries for each warp, and the new key and value for the one that reads them.
+// Whole blocks, when rows are in shared memory: the queries for each warp, and the new key and value for the one that
+// reads them.
 template <class T, class Config>
-__device__ FreshRow<T, Config> bring_rows(const DecodeParams& p, const Segment& s, const DecodeSpace<Config>& space,
-                                          const RowPart<T, Config>& part, WarpAttention<T, Config>& attention) {
-  share_rows(p, s, part, space.queries);
+__device__ FreshRow<T, Config> take_rows(const DecodeParams& p, const Segment& s, const DecodeSpace<Config>& space,
+                                         WarpAttention<T, Config>& attention) {
   __syncthreads();
   attention.take_queries(s, space.queries);
   const FreshRow<T, Config> fresh(p, s, space.queries);
   if constexpr (!Config::kSharedQueries) __syncthreads();  // the space is free again
   return fresh;
+}
+
+template <class T, class Config>
+__device__ FreshRow<T, Config> bring_rows(const DecodeParams& p, const Segment& s, const DecodeSpace<Config>& space,
+                                          const RowPart<T, Config>& part, WarpAttention<T, Config>& attention) {
+  share_rows(p, s, part, static_cast<int>(threadIdx.x), space.queries);
+  return take_rows<T>(p, s, space, attention);
 }
 
 template <class T, class Config, Softmax kSoftmax>
@@ -281,45 +299,6 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
   p.stamps.mark_first(kStored);
   static_assert(Config::kStages * 2 * Config::kUnitBytes >= kTileRows * (Config::kMergeStride * 4 + 8));
 #endif
-}
-
-template <class Config>
-DecodeEntry entry_of(void (*kernel)(DecodeParams)) {
-  constexpr int kSums = kTileRows * (Config::kMergeStride * 4 + 8), kStage = 2 * Config::kUnitBytes;
-  return {kernel,         Config::kThreads, Config::kSharedBytes,    Config::kHasDeep ? Config::kDeepBytes : 0,
-          Config::kWarps, Config::kStages,  Config::kWarps * kStage, (kSums + kStage - 1) / kStage};
-}
-
-template <class T, int kDim, Softmax kSoftmax>
-DecodeEntry decode_entry_of(DecodeForm form) {
-  using Usual = DecodeConfig<kDim>;
-  using Wide = DecodeConfig<kDim, kWideWarps>;
-  switch (form) {
-    case DecodeForm::Line:
-      return entry_of<Usual>(decode_attention<T, Usual, kSoftmax>);
-    case DecodeForm::Cluster:
-      return entry_of<Usual>(decode_cluster<T, Usual, kSoftmax>);
-    case DecodeForm::WideCluster:
-      if constexpr (kDim == 64 || kDim == 128) return entry_of<Wide>(decode_cluster<T, Wide, kSoftmax>);
-  }
-  return {};
-}
-
-// All variants of the softmax for the usual head sizes, the lazy one for the others: each takes its time to compile.
-template <class T, int kDim>
-DecodeEntry decode_entry_of(Softmax softmax, DecodeForm form) {
-  if (softmax == Softmax::Lazy) return decode_entry_of<T, kDim, Softmax::Lazy>(form);
-  if constexpr (kDim == 64 || kDim == 128) {
-    return softmax == Softmax::Online ? decode_entry_of<T, kDim, Softmax::Online>(form)
-                                      : decode_entry_of<T, kDim, Softmax::Unified>(form);
-  }
-  return {};
-}
-
-template <int kDim>
-DecodeEntry decode_entry_of(DType kv, Softmax softmax, DecodeForm form) {
-  return kv == DType::F16 ? decode_entry_of<__half, kDim>(softmax, form)
-                          : decode_entry_of<__nv_bfloat16, kDim>(softmax, form);
 }
 
 }  // namespace millrace

@@ -11,12 +11,19 @@ struct Contributors {
   int first = 0, count = 1;
 };
 
+// A block's part of a pair that blocks share evenly: it is left for block `to`, or it ends the pair, and the parts of
+// `count` blocks from `first` on are added.
+struct PairShare {
+  int to = -1, first = 0, count = 0;
+};
+
 // How the blocks of a cluster divide `items`: `each` of them to a block, again and again.
 struct Shares {
-  int items, each, at_once;
+  int items, shift, each, at_once;
   __device__ Shares(int all, int threads, int ranks) {
     items = all;
-    each = min(threads, items) >> (31 - __clz(ranks));
+    shift = 31 - __clz(ranks);
+    each = min(threads, items) >> shift;
     at_once = each * ranks;
   }
 };
@@ -54,6 +61,20 @@ class SegmentEnd {
     if (blocks.count > 1) arrive(s, blocks);
   }
 
+  // For a block that stays. Each leaves one part at most.
+  __device__ void finish_share(RowSums<kDim>& sums, const Segment& s, const PairShare& share) {
+    Part part;
+    if (share.to >= 0) part = part_of(static_cast<int>(blockIdx.x));
+    OtherParts others(*this, s, share);
+    merge_warps(sums, s, part, others);
+    if (threadIdx.x != 0) return;
+    if (share.count > 0) p_.counters[blockIdx.x] = 0;  // all of the block have seen it
+    if (share.to >= 0) {
+      __threadfence();  // for all of the block, which has met
+      atomicAdd(p_.counters + share.to, 1);
+    }
+  }
+
 #if __CUDA_ARCH__ >= 900
   // What the other blocks of the cluster will send to this one.
   __device__ void expect_sums(const Segment& s, int rank) const {
@@ -89,14 +110,15 @@ class SegmentEnd {
     __syncthreads();
     asm volatile("barrier.cluster.wait.aligned;" ::: "memory");  // the others have started
     if (thread < shares.at_once) {
+      const int to = thread / shares.each;
       for (int item = thread; item < shares.items; item += shares.at_once) {
         const Sum sum = add_warps_of(stages, warp_bytes, item / kFours, item % kFours * 4);
-        send(sum, item - thread + rank * shares.each + thread % shares.each, thread / shares.each);
+        send(sum, item + (rank - to) * shares.each, to);
       }
     }
     wait_for_sums();
     p_.stamps.mark_first(kMet);
-    const int source = thread % ranks, own = thread / ranks;
+    const int source = thread & (ranks - 1), own = thread >> shares.shift;  // ranks are a power of two
     for (int first = 0; first < shares.items; first += shares.at_once) {
       const int item = first + rank * shares.each + own;
       const bool is_one = own < shares.each && item < shares.items;
@@ -149,7 +171,54 @@ class SegmentEnd {
     float2* rows = nullptr;
   };
 
-  __device__ void merge_warps(RowSums<kDim>& sums, const Segment& s, const Part& part) {
+  __device__ Part part_of(int block) const {
+    const int64_t slot = static_cast<int64_t>(block) * 2;
+    return {p_.partials + slot * kTileRows * kDim, p_.summaries + slot * kTileRows};
+  }
+
+  // The parts of a pair that others have left for this block. Those of a thread's first four columns are asked for
+  // before the block's own sums meet.
+  class OtherParts {
+   public:
+    __device__ OtherParts(const SegmentEnd& end, const Segment& s, const PairShare& share) : end_(end), share_(share) {
+      if (share.count == 0) return;
+      const unsigned* counter = end.p_.counters + blockIdx.x;
+      unsigned seen = 0;
+      while (seen < static_cast<unsigned>(share.count)) {
+        asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
+      }
+      const int row = static_cast<int>(threadIdx.x) / kFours;
+      if (row < s.rows) first_ = sum_of(row, static_cast<int>(threadIdx.x) % kFours * 4);
+    }
+    __device__ void add_to(Sum& sum, int row, int column) const {
+      if (share_.count == 0) return;
+      const bool is_first = row * kFours + column / 4 == static_cast<int>(threadIdx.x);
+      const Sum other = is_first ? first_ : sum_of(row, column);
+      sum.add(other.largest, other.total, other.o);
+    }
+
+   private:
+    __device__ Sum sum_of(int row, int column) const {
+      Sum sum;
+#pragma unroll 1
+      for (int i = 0; i < share_.count; ++i) {
+        const Part part = end_.part_of(share_.first + i);
+        const float2 whole = __ldcg(part.rows + row);
+        sum.add(whole.x, whole.y, __ldcg(reinterpret_cast<const float4*>(part.o + row * kDim + column)));
+      }
+      return sum;
+    }
+
+    const SegmentEnd& end_;
+    const PairShare& share_;
+    Sum first_;
+  };
+  struct NoParts {
+    __device__ void add_to(Sum&, int, int) const {}
+  };
+
+  template <class Others = NoParts>
+  __device__ void merge_warps(RowSums<kDim>& sums, const Segment& s, const Part& part, const Others& others = {}) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -162,7 +231,7 @@ class SegmentEnd {
       if (half * 8 >= s.rows) break;
       if (half * 8 + g < s.rows) write_warp(sums, half, warp, lane);
       __syncthreads();
-      add_warps(s, half, part);
+      add_warps(s, half, part, others);
       __syncthreads();
     }
   }
@@ -257,7 +326,8 @@ class SegmentEnd {
     }
   }
 
-  __device__ void add_warps(const Segment& s, int half, const Part& part) {
+  template <class Others>
+  __device__ void add_warps(const Segment& s, int half, const Part& part, const Others& others) {
     const int count = min(8, s.rows - half * 8) * kFours;
     for (int i = threadIdx.x; i < count; i += Config::kThreads) {
       const int row = i / kFours, column = i % kFours * 4;
@@ -270,7 +340,9 @@ class SegmentEnd {
       }
       const float2 whole = whole_row(half * 8 + row);
       if (part.o == nullptr) {
-        store_result(s, half * 8 + row, column, sum, whole.y);
+        Sum all{whole.x, whole.y, sum};
+        others.add_to(all, half * 8 + row, column);
+        store_result(s, half * 8 + row, column, all.o, all.total);
       } else {
         *reinterpret_cast<float4*>(part.o + (half * 8 + row) * kDim + column) = sum;
         if (column == 0) part.rows[half * 8 + row] = whole;

@@ -3,6 +3,8 @@
 // memory: code that runs once costs more by its length than by what it waits for.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/attention/cuda/decode.cuh"
 
 namespace millrace {
@@ -49,21 +51,27 @@ class RowPart {
     second_ = Rows::offset(row, second / 8) + second % 8 * 2;
   }
 
-  __device__ void bring(const DecodeParams& p, uint32_t to) const {
+  struct Loaded {
     float4 a, b, cosines, sines;
+  };
+  __device__ Loaded load(const DecodeParams& p) const {
+    Loaded x;
     if (angles_ != nullptr) {
-      cosines = load_four(angles_);
-      sines = load_four(angles_ + kHalf);
+      x.cosines = load_four(angles_);
+      x.sines = load_four(angles_ + kHalf);
     }
     with_device_type(p.args.q.dtype, [&](auto source) {
       const auto* from = static_cast<const decltype(source)*>(rows_) + at_;
-      a = load_four(from);
-      b = load_four(from + apart_);
+      x.a = load_four(from);
+      x.b = load_four(from + apart_);
       return 0;
     });
-    if (angles_ != nullptr) turn(p.args.fresh.halves, a, b, cosines, sines);
-    store(to + first_, a);
-    store(to + second_, b);
+    return x;
+  }
+  __device__ void place(const DecodeParams& p, Loaded x, uint32_t to) const {
+    if (angles_ != nullptr) turn(p.args.fresh.halves, x.a, x.b, x.cosines, x.sines);
+    store(to + first_, x.a);
+    store(to + second_, x.b);
   }
 
  private:
@@ -81,9 +89,13 @@ class RowPart {
     }
   }
   __device__ static void store(uint32_t to, float4 x) {
+    if constexpr (std::is_same_v<T, __half>) {  // what is beyond the range of f16 stays a number in the cache
+      x = {inside_half(x.x), inside_half(x.y), inside_half(x.z), inside_half(x.w)};
+    }
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(pack<T>(x.x, x.y)), "r"(pack<T>(x.z, x.w))
                  : "memory");
   }
+  __device__ static float inside_half(float x) { return x != x ? x : fminf(fmaxf(x, -65504.0f), 65504.0f); }
 
   const void* rows_;
   const float* angles_;  // null: nothing turns
@@ -92,14 +104,18 @@ class RowPart {
   uint32_t first_, second_;  // in shared memory
 };
 
-// All of them. `part` is the thread's own first one; the block must meet before they are read.
 template <class T, class Config>
-__device__ void share_rows(const DecodeParams& p, const Segment& s, RowPart<T, Config> part, uint32_t to) {
-  const int parts = (s.rows + (p.args.fresh.keys != nullptr ? 2 : 0)) * RowPart<T, Config>::kOfRow;
-  int index = static_cast<int>(threadIdx.x);
+__device__ int parts_of(const DecodeParams& p, const Segment& s) {
+  return (s.rows + (p.args.fresh.keys != nullptr ? 2 : 0)) * RowPart<T, Config>::kOfRow;
+}
+
+// All of them from the thread's `index`-th on. The block must meet before they are read.
+template <class T, class Config>
+__device__ void share_rows(const DecodeParams& p, const Segment& s, RowPart<T, Config> part, int index, uint32_t to) {
+  const int parts = parts_of<T, Config>(p, s);
 #pragma unroll 1
   while (index < parts) {
-    part.bring(p, to);
+    part.place(p, part.load(p), to);
     index += Config::kThreads;
     if (index < parts) part = RowPart<T, Config>(p, s, index);
   }

@@ -21,11 +21,15 @@ struct alignas(16) DeviceSlice {
 enum class CudaAttentionKind : uint8_t {
   Decode,  // few rows per sequence: KV is read once, split evenly over the device whatever the lengths are (F16, BF16
            // KV)
-  DecodeCluster,  // the same, split evenly within each sequence: fastest for equal lengths; compute capability 9.0
+  DecodeCluster,  // the same, split without a look at the lengths: fastest for equal ones; compute capability 9.0
   Prefill,        // many rows per sequence: tensor-core tiles of queries (F16 and BF16 KV)
   PrefillHopper,  // the same with warpgroup products and bulk copies: compute capability 9.0, head sizes 64 and 128
   General,        // any KV format and head size, f32 arithmetic: slow
 };
+
+// How a decode's work is cut. Line: all of it evenly, by the true lengths. Cluster: a cluster of blocks for each pair
+// of sequence and KV head; wide ones have more warps. Even: all pairs evenly, as if they were equally long.
+enum class DecodeForm : uint8_t { Line, Cluster, WideCluster, Even };
 
 struct CudaAttentionShape {
   CudaAttentionKind kind = CudaAttentionKind::Decode;
@@ -47,8 +51,8 @@ struct CudaAttentionShape {
 struct CudaAttentionPlan {
   CudaAttentionShape shape;
   int grid = 0, threads = 0, shared_bytes = 0, cluster = 1, stages = 0;
-  bool wide = false;  // DecodeCluster: blocks of twice the warps
-  size_t workspace_bytes = 0;  // zero it once before the first launch: each launch leaves it ready for the next
+  DecodeForm form = DecodeForm::Line;  // of decodes
+  size_t workspace_bytes = 0;          // zero it once before the first launch: each launch leaves it ready for the next
 
   bool can_run() const { return grid > 0; }
 };
@@ -85,6 +89,8 @@ struct CudaAttentionArgs {
 
 // For the device that is current. Not inside a stream capture.
 CudaAttentionPlan plan_cuda_attention(const CudaAttentionShape& shape);
+// The even cut of a DecodeCluster whether it pays or not, for those who check it or time it.
+CudaAttentionPlan plan_even_attention(const CudaAttentionShape& shape);
 bool takes_fresh_rows(const CudaAttentionShape& shape);
 CudaError launch_cuda_attention(const CudaAttentionPlan& plan, const CudaAttentionArgs& args, const CudaLaunch& launch);
 

@@ -25,7 +25,7 @@ int resident_blocks(const void* kernel, int threads, int shared_bytes) {
     cudaGetLastError();  // a kernel that was not built for this device is no error of the next call
     return 0;
   }
-  return per_sm * device_attribute(cudaDevAttrMultiProcessorCount);
+  return per_sm * multiprocessor_count();
 }
 
 int resident_clusters(const void* kernel, int threads, int shared_bytes, int ranks) {
@@ -51,6 +51,8 @@ int resident_clusters(const void* kernel, int threads, int shared_bytes, int ran
   }
   return clusters;
 }
+
+int multiprocessor_count() { return device_attribute(cudaDevAttrMultiProcessorCount); }
 
 int device_capability() {
   return device_attribute(cudaDevAttrComputeCapabilityMajor) * 10 + device_attribute(cudaDevAttrComputeCapabilityMinor);

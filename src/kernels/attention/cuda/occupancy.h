@@ -10,6 +10,8 @@ int resident_blocks(const void* kernel, int threads, int shared_bytes);
 // How many clusters of so many blocks run at once. After resident_blocks().
 int resident_clusters(const void* kernel, int threads, int shared_bytes, int ranks);
 
+int multiprocessor_count();
+
 // Compute capability times ten: 90 for Hopper.
 int device_capability();
 

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "kernels/attention/cuda/decode.cuh"
 #include "kernels/attention/cuda/decode_entry.h"
@@ -9,13 +11,13 @@
 namespace millrace {
 namespace {
 
+// What changing to another pair costs a block of an even cut: measured, see docs/h200.md.
+constexpr int kChangeUnits = 12;
+
 constexpr size_t kAlign = 256;
 size_t aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
-DecodeEntry decode_entry(const CudaAttentionShape& shape, bool wide) {
-  const DecodeForm form = shape.kind == CudaAttentionKind::Decode ? DecodeForm::Line
-                          : wide                                  ? DecodeForm::WideCluster
-                                                                  : DecodeForm::Cluster;
+DecodeEntry decode_entry(const CudaAttentionShape& shape, DecodeForm form) {
   switch (shape.head_dim) {
     case 64:
       return decode_entry_64(shape.kv, shape.softmax, form);
@@ -48,6 +50,7 @@ struct DecodeWorkspace {
 int pairs_per_sequence(const CudaAttentionShape& s) {
   return s.kv_heads * ((s.max_rows * (s.heads / s.kv_heads) + kTileRows - 1) / kTileRows);
 }
+int all_pairs(const CudaAttentionShape& s) { return s.sequences * pairs_per_sequence(s); }
 DecodeWorkspace decode_workspace(const CudaAttentionShape& s, int grid) {
   DecodeWorkspace space;
   const size_t rows = static_cast<size_t>(grid) * 2 * kTileRows;
@@ -91,7 +94,7 @@ int most_ranks(const CudaAttentionShape& s, int warps) {
 // The largest clusters with which all pairs still run at once; single blocks where there are more pairs than that.
 CudaAttentionPlan plan_clusters(CudaAttentionPlan plan, const DecodeEntry& entry) {
   const auto* kernel = reinterpret_cast<const void*>(entry.kernel);
-  const int pairs = plan.shape.sequences * pairs_per_sequence(plan.shape), resident = plan.grid;
+  const int pairs = all_pairs(plan.shape), resident = plan.grid;
   plan.grid = 0;
   if (resident == 0 || device_capability() < 90) return plan;
   plan.cluster = 1;
@@ -109,15 +112,15 @@ int blocks_at_once(const DecodeEntry& entry) {
   return resident_blocks(reinterpret_cast<const void*>(entry.kernel), entry.threads, entry.shared_bytes);
 }
 
-CudaAttentionPlan plan_entry(CudaAttentionPlan plan, bool wide) {
-  const DecodeEntry entry = decode_entry(plan.shape, wide);
+CudaAttentionPlan plan_form(CudaAttentionPlan plan, DecodeForm form) {
+  const DecodeEntry entry = decode_entry(plan.shape, form);
   if (entry.kernel == nullptr) return plan;
-  plan.wide = wide;
+  plan.form = form;
   plan.grid = blocks_at_once(entry);
   plan.threads = entry.threads;
   plan.shared_bytes = entry.shared_bytes;
   plan.stages = entry.stages;
-  if (plan.shape.kind == CudaAttentionKind::DecodeCluster) return plan_clusters(plan, entry);
+  if (form == DecodeForm::Cluster || form == DecodeForm::WideCluster) return plan_clusters(plan, entry);
   plan.workspace_bytes = decode_workspace(plan.shape, plan.grid).end;
   return plan;
 }
@@ -127,21 +130,44 @@ CudaAttentionPlan plan_entry(CudaAttentionPlan plan, bool wide) {
 bool wants_wide(const CudaAttentionPlan& usual) {
   constexpr int kWorthWide = 4;  // units of a warp
   const CudaAttentionShape& s = usual.shape;
-  const DecodeEntry entry = decode_entry(s, true);
+  const DecodeEntry entry = decode_entry(s, DecodeForm::WideCluster);
   return entry.kernel != nullptr && !s.invariant && s.max_context > kWorthWide * kUnit * kUsualWarps * usual.cluster &&
          usual.grid <= blocks_at_once(entry);
+}
+
+// Where blocks have more than a pair, a power of two of them: more pairs end where a block does.
+CudaAttentionPlan plan_even(CudaAttentionPlan plan) {
+  plan = plan_form(plan, DecodeForm::Even);
+  if (!plan.can_run()) return plan;
+  const int pairs = all_pairs(plan.shape);
+  if (!EvenCut::can_count(plan.grid, pairs, plan.shape.max_context / kUnit + 1 + kChangeUnits)) plan.grid = 0;
+  if (pairs > plan.grid) plan.grid = static_cast<int>(std::bit_floor(static_cast<unsigned>(plan.grid)));
+  return plan;
+}
+
+CudaAttentionPlan best_clusters(const CudaAttentionPlan& plan) {
+  const CudaAttentionPlan usual = plan_form(plan, DecodeForm::Cluster);
+  if (!usual.can_run() || !wants_wide(usual)) return usual;
+  const CudaAttentionPlan wide = plan_form(plan, DecodeForm::WideCluster);
+  return 2 * wide.grid >= usual.grid ? wide : usual;
 }
 
 CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {
   const CudaAttentionShape& s = plan.shape;
   if (!is_half(s.kv) || s.block_size % kUnit != 0) return plan;
-  const bool counts = s.kind == CudaAttentionKind::Decode;
-  if (counts && static_cast<size_t>(s.sequences) * static_cast<size_t>(pairs_per_sequence(s)) * 4 > kCounterSpace)
-    return plan;
-  const CudaAttentionPlan usual = plan_entry(plan, false);
-  if (counts || !usual.can_run() || !wants_wide(usual)) return usual;
-  const CudaAttentionPlan wide = plan_entry(plan, true);
-  return 2 * wide.grid >= usual.grid ? wide : usual;
+  if (s.kind == CudaAttentionKind::Decode) {
+    const auto counters = static_cast<size_t>(s.sequences) * static_cast<size_t>(pairs_per_sequence(s));
+    return counters * sizeof(unsigned) > kCounterSpace ? plan : plan_form(plan, DecodeForm::Line);
+  }
+  CudaAttentionPlan clusters = best_clusters(plan);
+  if (!clusters.can_run() || s.invariant) return clusters;
+  const CudaAttentionPlan even = plan_even(plan);
+  // Whoever reserves memory may know less of the contexts than who launches: the same for every cut.
+  clusters.workspace_bytes = even.workspace_bytes;
+  if (!even.can_run()) return clusters;
+  const CutLosses losses{all_pairs(s), multiprocessor_count(), blocks_at_once(decode_entry(s, DecodeForm::Even)),
+                         4.0 * s.max_context * s.head_dim};
+  return losses.by_sharing() < losses.by_clusters(clusters.cluster) ? even : clusters;
 }
 
 CudaError launch_decode(const CudaAttentionPlan& plan, const CudaAttentionArgs& args, const CudaLaunch& launch) {
@@ -163,12 +189,15 @@ CudaError launch_decode(const CudaAttentionPlan& plan, const CudaAttentionArgs& 
   p.counters = reinterpret_cast<unsigned*>(base);
   p.summaries = reinterpret_cast<float2*>(base + space.summaries);
   p.partials = reinterpret_cast<float*>(base + space.partials);
-  const DecodeEntry entry = decode_entry(s, plan.wide);
+  const DecodeEntry entry = decode_entry(s, plan.form);
   p.deep = plan.stages > entry.stages;
   p.held_stages = plan.stages;
+  p.cut = EvenCut(plan.grid, all_pairs(s), kChangeUnits);
+  p.by_pairs_per_sequence = Divisor(static_cast<unsigned>(p.pairs_per_sequence));
   p.stamps = stamps_of_launch(static_cast<unsigned>(plan.grid));
   // A row of blocks for each sequence of clusters: no block has to divide to find its own.
-  const int rows = s.kind == CudaAttentionKind::DecodeCluster ? s.sequences : 1;
+  const bool clusters = plan.form == DecodeForm::Cluster || plan.form == DecodeForm::WideCluster;
+  const int rows = clusters ? s.sequences : 1;
   const dim3 grid(static_cast<unsigned>(plan.grid / rows), static_cast<unsigned>(rows));
   return launch_kernel(entry.kernel, grid, plan.threads, static_cast<size_t>(plan.shared_bytes), launch, p,
                        plan.cluster);
@@ -214,6 +243,12 @@ int prefill_tiles(const CudaAttentionShape& shape, int tile_rows) {
   const int each = shape.sequences * ((shape.max_rows + tile_rows - 1) / tile_rows);
   const int all = shape.total_rows / tile_rows + shape.sequences;
   return shape.total_rows > 0 && all < each ? all : each;
+}
+
+CudaAttentionPlan plan_even_attention(const CudaAttentionShape& shape) {
+  CudaAttentionPlan plan;
+  plan.shape = shape;
+  return sensible(shape) && is_half(shape.kv) && shape.block_size % kUnit == 0 ? plan_even(plan) : plan;
 }
 
 bool takes_fresh_rows(const CudaAttentionShape& s) {

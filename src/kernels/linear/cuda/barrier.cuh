@@ -40,12 +40,6 @@ __device__ __forceinline__ void wait_barrier_cluster(uint64_t* barrier, uint32_t
       : "memory");
 }
 
-// The first kThreads threads of a block meet.
-template <int kThreads>
-__device__ __forceinline__ void meet_threads() {
-  asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
-}
-
 // Bytes that lie in one piece; source, target and size in steps of 16.
 __device__ __forceinline__ void copy_bulk(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
   asm volatile(

@@ -189,10 +189,17 @@ __device__ __forceinline__ uint32_t cluster_address(const void* p, int rank) {
   return address;
 }
 // To there; `barrier`, in the same block, counts the bytes that have come.
-__device__ __forceinline__ void send_cluster(uint32_t address, float v, uint32_t barrier) {
+__device__ __forceinline__ void send_cluster(uint32_t address, float2 v, uint32_t barrier) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(address), "f"(v),
-               "r"(barrier)
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1,%2}, [%3];" ::"r"(address),
+               "f"(v.x), "f"(v.y), "r"(barrier)
+               : "memory");
+#endif
+}
+__device__ __forceinline__ void send_cluster(uint32_t address, float4 v, uint32_t barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1,%2,%3,%4}, [%5];" ::"r"(address),
+               "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier)
                : "memory");
 #endif
 }

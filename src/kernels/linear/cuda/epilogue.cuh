@@ -8,11 +8,10 @@
 #include <type_traits>
 
 #include "kernels/linear/cuda/device.cuh"
-#include "kernels/linear/cuda/launch.h"
+#include "kernels/linear/cuda/families.h"
 
 namespace millrace {
 
-inline constexpr int kTileRows = 16;
 // 20, not 16: the fragments of a warp (rows g and tokens 2 t) then fall on 32 different banks.
 inline constexpr int kTileStride = 20;
 

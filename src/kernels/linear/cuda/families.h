@@ -19,6 +19,8 @@ const CudaLinearKernel& rows_kernel();
 // the norm in front of it along: kernels that split K or pad tokens stand back.
 bool has_rows_for_all(const CudaLinearProblem& problem, const CudaLimits& limits);
 
+inline constexpr int kTileRows = 16;  // of a tensor-core product
+
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 constexpr bool is_plain(DType format) { return format == DType::F16 || format == DType::BF16; }

@@ -128,11 +128,12 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
   return is_plain(p.format) && p.x == p.format && p.m >= 1 && p.m <= 4 && p.k % 8 == 0 && !has_rows_for_all(p, limits);
 }
 
-// A second wave that is not full costs; so does reading x again and again for several tokens.
+// A second wave that is not full costs; so does reading x again and again for several tokens. Where there are clusters
+// it has few rows, or several tokens.
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int64_t blocks = ceil_div(p.n, block_rows(p.m)) * choose_splits(p, limits), slots = 2 * limits.sms;
   const double uneven = blocks > slots && blocks < 2 * slots ? 1.1 : 1.0;
-  return stream_us(p, limits, blocks, 2, 3.0) * uneven * (p.m > 1 ? 1.12 : 1.0);
+  return stream_us(p, limits, blocks, 2, has_clusters(limits) ? 4.5 : 3.0) * uneven * (p.m > 1 ? 1.12 : 1.0);
 }
 
 template <class T, int kTokens>

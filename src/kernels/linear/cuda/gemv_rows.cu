@@ -263,8 +263,8 @@ double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
   const RowWork work = row_work(p, nullptr, grid);
   const double uneven =
       static_cast<double>(most_chunks(work, grid) * warps) / (static_cast<double>(work.items) * work.item_chunks());
-  return stream_us(p, limits, ceil_div(work.items, kRowWarps), kRowBlocks, 2.0) *
-         std::clamp(0.7 + 0.3 * uneven, 1.0, 1.5);
+  return stream_us(p, limits, ceil_div(work.items, kRowWarps), kRowBlocks, 1.3) *
+         std::clamp(0.75 + 0.25 * uneven, 1.0, 1.4);
 }
 
 template <class T, int kNormEach>

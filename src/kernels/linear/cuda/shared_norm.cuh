@@ -49,7 +49,6 @@ __device__ __forceinline__ float4 four_at(const float* p) { return *reinterpret_
 // neighbouring rows: what they store lies together.
 struct OutputItem {
   int half, tile, token;
-  OutputItem() = default;
   __device__ OutputItem(int index, int tiles) : half(index % 2), tile(index / 2 % tiles), token(index / (2 * tiles)) {}
   __device__ int row(int first_row) const { return first_row + tile * kTileRows + 4 * half; }
 };
@@ -75,21 +74,6 @@ __device__ __forceinline__ void store_scaled(T* to, float4 v) {
     T at[4];
   };
   *reinterpret_cast<Four*>(to) = {rounded<T>(v.x), rounded<T>(v.y), rounded<T>(v.z), rounded<T>(v.w)};
-}
-
-// What most layers behind a norm store, as store_half_tile does; n is a multiple of a tile.
-template <class T>
-__device__ __forceinline__ void store_plain(const LinearOutput& out, const OutputItem& item, int row, float4 low,
-                                            float4 high) {
-  T* y = static_cast<T*>(out.y) + item.token * out.stride;
-  if (out.gate_up) {
-    y += (row - 4 * item.half) / 2 + 4 * item.half;
-    low = {silu_times(low.x, high.x), silu_times(low.y, high.y), silu_times(low.z, high.z), silu_times(low.w, high.w)};
-  } else {
-    y += row;
-    store_scaled(y + 8, high);
-  }
-  store_scaled(y, low);
 }
 
 // Adds to the residual stream, and leaves half of its norm. The two halves of a tile are neighbours in a warp.
@@ -126,21 +110,18 @@ template <class T, NormHalf kHalf, int kThreads>
 class SharedFinish {
  public:
   __device__ __forceinline__ SharedFinish(const LinearOutput& out, const SharedNorm& norm, int rows, int first_row,
-                                          int splits, bool pushed)
-      : out_(out), norm_(norm), tiles_(rows / kTileRows), first_row_(first_row), splits_(splits), pushed_(pushed) {
-    rank_ = splits > 1 ? cluster_rank() : 0;
-    plain_ =
-        out.type == DType::BF16 && out.aligned && !out.accumulate && out.bias == nullptr && out.sum_squares == nullptr;
-    first_ = (pushed ? 0 : rank_ * kThreads) + static_cast<int>(threadIdx.x);
-    first_item_ = item_at(first_);
+                                          int splits)
+      : out_(out), norm_(norm), tiles_(rows / kTileRows), first_row_(first_row), splits_(splits) {
+    const int rank = splits > 1 ? cluster_rank() : 0;
+    first_ = rank * kThreads + static_cast<int>(threadIdx.x);
   }
 
   // Before the products: what the thread's first item reads is then there behind them.
   __device__ __forceinline__ void prepare() {
     if constexpr (kHalf == NormHalf::Ahead) {
-      const OutputItem& item = first_item_;
+      const OutputItem item(first_, tiles_);
       const int row = item.row(first_row_);
-      const bool has_one = first_ < own_tiles() * out_.m * 2 && row < out_.n;
+      const bool has_one = first_ < tiles_ * out_.m * 2 && row < out_.n;
       if (has_one) residual_.load_weights(norm_, row);
       wait_for_previous_kernel();
       if (has_one) residual_.load_output(out_, row, item.token);
@@ -163,35 +144,13 @@ class SharedFinish {
     if (splits_ > 1) cluster_meet();  // a block's shared memory must outlive its readers
   }
 
-  // Where two blocks share K and each has put sums into the other (pushed): every other tile is this block's.
-  __device__ __forceinline__ void run_pushed(const float* own, const float* received, int tokens, const float* scales) {
-#pragma unroll 1
-    for (int index = first_; index < own_tiles() * out_.m * 2; index += kThreads) {
-      const OutputItem item = index == first_ ? first_item_ : item_at(index);
-      const int at = (item.tile / 2 * tokens + item.token) * kTileStride + 4 * item.half;
-      store(index, item, add(four_at(own + at), four_at(received + at)),
-            add(four_at(own + at + 8), four_at(received + at + 8)), scales);
-    }
-  }
-
  private:
-  __device__ __forceinline__ int own_tiles() const { return pushed_ ? (tiles_ + 1 - rank_) / 2 : tiles_; }
-  __device__ __forceinline__ OutputItem item_at(int index) const {
-    OutputItem item(index, own_tiles());
-    if (pushed_) item.tile = 2 * item.tile + rank_;
-    return item;
-  }
-
   __device__ __forceinline__ void store(int index, const OutputItem& item, float4 low, float4 high,
                                         const float* scales) {
     const int row = item.row(first_row_);
     if constexpr (kHalf == NormHalf::Behind) {
       const float scale = scales[item.token];
-      if (plain_ && std::is_same_v<T, __nv_bfloat16>) {
-        if (row < out_.n) store_plain<T>(out_, item, row, times(low, scale), times(high, scale));
-      } else {
-        store_half_tile(out_, item.token, row - 4 * item.half, item.half, times(low, scale), times(high, scale));
-      }
+      store_half_tile(out_, item.token, row - 4 * item.half, item.half, times(low, scale), times(high, scale));
     } else if (row < out_.n) {
       if (index != first_) {
         residual_.load_weights(norm_, row);
@@ -203,9 +162,7 @@ class SharedFinish {
 
   const LinearOutput& out_;
   const SharedNorm& norm_;
-  int tiles_, first_row_, splits_, first_, rank_;
-  bool pushed_, plain_;
-  OutputItem first_item_;  // found before the products: it takes divisions
+  int tiles_, first_row_, splits_, first_;
   ResidualItem residual_;
 };
 

@@ -1,0 +1,264 @@
+// Linear layers of 16-bit models and held-out shapes beside cuBLASLt: every kernel that can run a problem and the best
+// of the library's proposals, cold, in rows of launches that overlap as those of a step do (the library's do not), in
+// turns. A table in Markdown of what a plan takes by its estimates, untuned; to stderr what each of them took.
+//
+//   against [m=1,8] [f16]
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "cublaslt.h"
+#include "kernels/linear/cuda/launch.h"
+#include "support.cuh"
+
+namespace millrace {
+namespace {
+
+constexpr const char* kLibrary = "cuBLASLt";
+
+struct Shape {
+  const char* name;
+  int64_t n, k;
+};
+constexpr Shape kShapes[] = {
+    {"8B qkv", 6144, 4096},          {"o", 4096, 4096},
+    {"8B gate and up", 28672, 4096}, {"8B down", 4096, 14336},
+    {"7B qkv", 12288, 4096},         {"7B gate and up", 22016, 4096},
+    {"7B down", 4096, 11008},        {"7B head", 32000, 4096},
+    {"1B qkv", 3072, 2048},          {"1B o", 2048, 2048},
+    {"1B gate and up", 16384, 2048}, {"1B down", 2048, 8192},
+    {"held out", 4000, 4096},        {"held out", 4104, 2568},
+    {"held out", 6152, 3080},        {"held out", 1000, 5000},
+    {"held out", 11008, 4104},       {"held out", 5000, 5128},
+    {"held out", 2568, 9992},        {"held out", 13824, 5120},
+    {"held out", 9000, 1544},
+};
+
+// As CublasLtLinear has it in kernels/linear/cuda_cublaslt.cpp.
+double library_estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
+  const double elements = double(p.n) * double(p.k), m = double(p.m);
+  const double streamed = 2 * elements * (1 + 0.0008 * m) / (0.97 * limits.bytes_per_us);
+  const double multiplied = 2 * elements * m / (0.95 * limits.flops_per_us);
+  const double split = p.n < 3072 ? double(p.k) / 6000 : 0;
+  return (3.5 + split + std::max(streamed, multiplied)) * (p.m <= 64 ? 1.03 : 1);
+}
+
+// What a problem took.
+struct Times {
+  std::string best_name, taken_name;
+  double best = 1e30, taken = 1e30, library = 1e30;
+};
+
+// Launches recorded as a graph; each replay gives one time.
+class Recorded {
+ public:
+  template <class Launch>
+  Recorded(std::string name, int launches, cudaStream_t stream, Launch launch)
+      : name_(std::move(name)), launches_(launches), stream_(stream) {
+    cudaGraph_t graph = nullptr;
+    bool good = true;
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    for (int i = 0; i < launches; ++i) good = launch(i, stream) && good;
+    const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
+    if (good && ended == cudaSuccess) {
+      CHECK(cudaGraphInstantiate(&exec_, graph, 0));
+    } else {
+      cudaGetLastError();
+    }
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    CHECK(cudaEventCreate(&from_));
+    CHECK(cudaEventCreate(&to_));
+  }
+  Recorded(Recorded&& other) noexcept
+      : name_(std::move(other.name_)),
+        launches_(other.launches_),
+        stream_(other.stream_),
+        exec_(std::exchange(other.exec_, nullptr)),
+        from_(std::exchange(other.from_, nullptr)),
+        to_(std::exchange(other.to_, nullptr)),
+        times_(std::move(other.times_)) {}
+  Recorded& operator=(Recorded&& other) noexcept {
+    std::swap(name_, other.name_);
+    std::swap(launches_, other.launches_);
+    std::swap(exec_, other.exec_);
+    std::swap(from_, other.from_);
+    std::swap(to_, other.to_);
+    std::swap(times_, other.times_);
+    return *this;
+  }
+  ~Recorded() {
+    if (exec_ != nullptr) cudaGraphExecDestroy(exec_);
+    if (from_ != nullptr) cudaEventDestroy(from_);
+    if (to_ != nullptr) cudaEventDestroy(to_);
+  }
+
+  bool good() const { return exec_ != nullptr; }
+  const std::string& name() const { return name_; }
+  void replay() {
+    CHECK(cudaEventRecord(from_, stream_));
+    CHECK(cudaGraphLaunch(exec_, stream_));
+    CHECK(cudaEventRecord(to_, stream_));
+    CHECK(cudaEventSynchronize(to_));
+    float ms = 0;
+    CHECK(cudaEventElapsedTime(&ms, from_, to_));
+    times_.push_back(ms);
+  }
+  // The median, without the first replay.
+  double us() const {
+    std::vector<float> sorted(times_.begin() + 1, times_.end());
+    std::sort(sorted.begin(), sorted.end());
+    return 1000.0 * double(sorted[sorted.size() / 2]) / launches_;
+  }
+
+ private:
+  std::string name_;
+  int launches_;
+  cudaStream_t stream_;
+  cudaGraphExec_t exec_ = nullptr;
+  cudaEvent_t from_ = nullptr, to_ = nullptr;
+  std::vector<float> times_;
+};
+
+void take_turns(std::vector<Recorded>& all, int rounds) {
+  for (int i = 0; i < rounds; ++i) {
+    for (Recorded& one : all) one.replay();
+  }
+}
+
+class Comparison {
+ public:
+  explicit Comparison(const CudaLimits& limits, bool half)
+      : limits_(limits), half_(half), pool_(size_t{1200} << 20), x_(size_t{16} << 20), y_(size_t{16} << 20) {
+    CHECK(cudaStreamCreate(&stream_));
+    fill(pool_, 1, 0.05f);
+    fill(x_, 2, 1.f);
+    CHECK(cudaStreamSynchronize(stream_));
+  }
+
+  Times compare(const Shape& s, int64_t m) {
+    const DType type = half_ ? DType::F16 : DType::BF16;
+    CudaLinearProblem p{type, type, type, s.n, s.k, m, false, false};
+    const size_t bytes = packed_linear_bytes(type, s.n, s.k);
+    const int copies = int(std::clamp<size_t>((size_t{600} << 20) / bytes, 2, 48)), launches = std::max(16, copies);
+    std::vector<Recorded> ours;
+    std::string taken = kLibrary;
+    double least = p.n % 8 == 0 ? library_estimate_us(p, limits_) : 1e30;
+    for (const CudaLinearKernel& kernel : cuda_linear_kernels()) {
+      if (kernel.name == "rows" || kernel.name == "wgmma-double" || !kernel.can_run(p, limits_)) continue;
+      const double estimate = kernel.estimate_us(p, limits_);
+      if (estimate < least) least = estimate, taken = kernel.name;
+      Recorded one(std::string(kernel.name), launches, stream_, [&](int i, cudaStream_t stream) {
+        CudaLinearArgs args{x_.as(), p.k, pool_.as<uint8_t>() + size_t(i % copies) * bytes, nullptr, y_.as(), p.n};
+        return kernel.run(p, args, limits_, CudaStep{stream, true}) == cudaSuccess;
+      });
+      if (one.good()) ours.push_back(std::move(one));
+    }
+    std::vector<Recorded> theirs = proposals(s, m, bytes, copies, launches);
+    const size_t count = ours.size();
+    for (Recorded& one : theirs) ours.push_back(std::move(one));
+    take_turns(ours, 9);
+    return times_of(ours, count, taken);
+  }
+
+ private:
+  void fill(const DeviceBuffer& buffer, uint64_t seed, float scale) {
+    if (half_) {
+      fill_random<<<1024, 256, 0, stream_>>>(buffer.as<__half>(), buffer.bytes() / 2, seed, scale);
+    } else {
+      fill_random<<<1024, 256, 0, stream_>>>(buffer.as<__nv_bfloat16>(), buffer.bytes() / 2, seed, scale);
+    }
+  }
+
+  // The best three of the library's in a short trial.
+  std::vector<Recorded> proposals(const Shape& s, int64_t m, size_t bytes, int copies, int launches) {
+    std::vector<Recorded> all;
+    const int algorithms = cublas_.prepare(s.n, s.k, m, half_);
+    for (int a = 0; a < algorithms; ++a) {
+      Recorded one("cublaslt " + std::to_string(a), launches, stream_, [&](int i, cudaStream_t stream) {
+        return cublas_.run(a, pool_.as<uint8_t>() + size_t(i % copies) * bytes, x_.as(), y_.as(), stream);
+      });
+      if (one.good()) all.push_back(std::move(one));
+    }
+    take_turns(all, 3);
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.us() < b.us(); });
+    while (all.size() > 3) all.pop_back();
+    return all;
+  }
+
+  static Times times_of(const std::vector<Recorded>& all, size_t own, const std::string& taken) {
+    Times t;
+    t.taken_name = taken;
+    for (size_t i = 0; i < all.size(); ++i) {
+      const double us = all[i].us();
+      std::fprintf(stderr, " %s %.1f", all[i].name().c_str(), us);
+      if (i >= own) {
+        t.library = std::min(t.library, us);
+      } else if (us < t.best) {
+        t.best = us, t.best_name = all[i].name();
+      }
+      if (all[i].name() == taken) t.taken = us;
+    }
+    if (taken == kLibrary) t.taken = t.library;
+    return t;
+  }
+
+  CudaLimits limits_;
+  bool half_;
+  DeviceBuffer pool_, x_, y_;
+  CublasLt cublas_;
+  cudaStream_t stream_ = nullptr;
+};
+
+// The least and the middle of how much faster than the library the plan is.
+void print_summary(std::vector<double> ratios) {
+  std::sort(ratios.begin(), ratios.end());
+  const auto slow = std::count_if(ratios.begin(), ratios.end(), [](double r) { return r < 0.97; });
+  std::printf("\n%zu problems: %.2fx at least, %.2fx in the middle, %ld more than 3 %% slower than cuBLASLt\n",
+              ratios.size(), ratios.front(), ratios[ratios.size() / 2], long(slow));
+}
+
+}  // namespace
+}  // namespace millrace
+
+int main(int argc, char** argv) {
+  using namespace millrace;
+  std::vector<int64_t> ms{1, 3, 5, 8, 13, 16, 32, 48, 64};
+  bool half = false;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "f16") == 0) half = true;
+    if (std::strncmp(argv[i], "m=", 2) != 0) continue;
+    ms.clear();
+    for (char* at = argv[i] + 1; at != nullptr; at = std::strchr(at + 1, ',')) ms.push_back(std::atoll(at + 1));
+  }
+  cudaDeviceProp device;
+  CHECK(cudaGetDeviceProperties(&device, 0));
+  CudaLimits limits;
+  limits.sms = device.multiProcessorCount;
+  limits.capability = device.major * 10 + device.minor;
+  std::printf(
+      "%s, %s; microseconds of what is taken, and cuBLASLt's time over it (=: it is cuBLASLt)\n\n| layer [N, K] |",
+      device.name, half ? "f16" : "bf16");
+  for (const int64_t m : ms) std::printf(" M = %lld |", (long long)m);
+  std::printf("\n|---|");
+  for (size_t i = 0; i < ms.size(); ++i) std::printf("---|");
+  std::vector<double> ratios;
+  Comparison comparison(limits, half);
+  for (const Shape& s : kShapes) {
+    std::printf("\n| %s [%lld, %lld] |", s.name, (long long)s.n, (long long)s.k);
+    for (const int64_t m : ms) {
+      std::fprintf(stderr, "%s [%lld, %lld] m=%lld:", s.name, (long long)s.n, (long long)s.k, (long long)m);
+      const Times t = comparison.compare(s, m);
+      std::fprintf(stderr, " | taken %s\n", t.taken_name.c_str());
+      ratios.push_back(t.library / t.taken);
+      if (t.taken_name == kLibrary) {
+        std::printf(" %.1f = |", t.taken);
+      } else {
+        std::printf(" %.1f %.2fx |", t.taken, t.library / t.taken);
+      }
+      std::fflush(stdout);
+    }
+  }
+  std::printf("\n");
+  print_summary(ratios);
+}

@@ -1,0 +1,52 @@
+// The decode kernels of one head size, for the table of entries.
+#pragma once
+
+#include "kernels/attention/cuda/decode_entry.h"
+#include "kernels/attention/cuda/decode_even.cuh"
+
+namespace millrace {
+
+template <class Config>
+DecodeEntry entry_of(void (*kernel)(DecodeParams)) {
+  constexpr int kSums = kTileRows * (Config::kMergeStride * 4 + 8), kStage = 2 * Config::kUnitBytes;
+  return {kernel,         Config::kThreads, Config::kSharedBytes,    Config::kHasDeep ? Config::kDeepBytes : 0,
+          Config::kWarps, Config::kStages,  Config::kWarps * kStage, (kSums + kStage - 1) / kStage};
+}
+
+template <class T, int kDim, Softmax kSoftmax>
+DecodeEntry decode_entry_of(DecodeForm form) {
+  using Usual = DecodeConfig<kDim>;
+  using Wide = DecodeConfig<kDim, kWideWarps>;
+  switch (form) {
+    case DecodeForm::Line:
+      return entry_of<Usual>(decode_attention<T, Usual, kSoftmax>);
+    case DecodeForm::Cluster:
+      return entry_of<Usual>(decode_cluster<T, Usual, kSoftmax>);
+    case DecodeForm::Even:  // larger heads leave no registers for the next pair's rows
+      if constexpr (kDim <= 128) return entry_of<Usual>(decode_even<T, Usual, kSoftmax>);
+      break;
+    case DecodeForm::WideCluster:
+      if constexpr (kDim == 64 || kDim == 128) return entry_of<Wide>(decode_cluster<T, Wide, kSoftmax>);
+      break;
+  }
+  return {};
+}
+
+// All variants of the softmax for the usual head sizes, the lazy one for the others: each takes its time to compile.
+template <class T, int kDim>
+DecodeEntry decode_entry_of(Softmax softmax, DecodeForm form) {
+  if (softmax == Softmax::Lazy) return decode_entry_of<T, kDim, Softmax::Lazy>(form);
+  if constexpr (kDim == 64 || kDim == 128) {
+    return softmax == Softmax::Online ? decode_entry_of<T, kDim, Softmax::Online>(form)
+                                      : decode_entry_of<T, kDim, Softmax::Unified>(form);
+  }
+  return {};
+}
+
+template <int kDim>
+DecodeEntry decode_entry_of(DType kv, Softmax softmax, DecodeForm form) {
+  return kv == DType::F16 ? decode_entry_of<__half, kDim>(softmax, form)
+                          : decode_entry_of<__nv_bfloat16, kDim>(softmax, form);
+}
+
+}  // namespace millrace
