@@ -15,16 +15,20 @@ namespace {
 
 constexpr CudaAttentionKind kCluster = CudaAttentionKind::DecodeCluster, kLine = CudaAttentionKind::Decode;
 constexpr const char *kRows = "gemv-rows", *kDeep = "wgmma-deep", *kHalf = "wgmma", *kNarrow = "wgmma-narrow",
-                     *kPacked = "packed-gemv";
+                     *kPacked = "packed-gemv", *kFew = "packed-few", *kWide = "packed-wgmma";
 constexpr Way kWays[] = {
     {"cluster", &kCluster, {}},
     {"line", &kLine, {}},
     {"rows", nullptr, {kRows, kRows, kRows, kRows}},
     {"packed", nullptr, {kPacked, kPacked, kPacked, kPacked}},
+    {"few", nullptr, {kFew, kFew, kFew, kFew}},
+    {"wide", nullptr, {kWide, kWide, kWide, kWide}},
     {"deep", nullptr, {kDeep, kDeep, kDeep, kDeep}},
     {"deep, half for gate+up", nullptr, {kDeep, kHalf, kDeep, kDeep}},
     {"cluster, rows", &kCluster, {kRows, kRows, kRows, kRows}},
     {"cluster, packed", &kCluster, {kPacked, kPacked, kPacked, kPacked}},
+    {"cluster, few", &kCluster, {kFew, kFew, kFew, kFew}},
+    {"cluster, wide", &kCluster, {kWide, kWide, kWide, kWide}},
     {"cluster, deep", &kCluster, {kDeep, kDeep, kDeep, kDeep}},
     {"line, deep", &kLine, {kDeep, kDeep, kDeep, kDeep}},
     {"cluster, half for gate+up", &kCluster, {kDeep, kHalf, kDeep, kDeep}},

@@ -216,19 +216,15 @@ struct FewWay {
   int tokens, splits;
 };
 
-#ifndef MR_JOBS4
-#define MR_JOBS4 1000
-#endif
-#ifndef MR_JOBS8
-#define MR_JOBS8 32
-#endif
+// As few blocks share K as x has room in, since their sums must be added up; but more than two tokens shall not take a
+// warp too long to place.
 template <DType kFormat, int kTokens>
 int few_splits(int tokens, int units, int tiles, int sms, bool accumulate) {
-  const int most_jobs = kTokens == 8 ? MR_JOBS8 : kTokens == 4 ? MR_JOBS4 : 1000;
+  constexpr int kMostJobs = kTokens == 2 ? 1 << 30 : 4 * kRingWarps;
   for (int splits = 1; splits <= 8 && splits <= units; splits *= 2) {
     const int each = (units + splits - 1) / splits, clusters = max(1, min(tiles, sms / splits));
     const FewKept kept = few_kept<kFormat, kTokens>(tokens, each, (tiles + clusters - 1) / clusters, accumulate);
-    if (kept.group > 0 && (tokens * each <= most_jobs || 2 * splits > min(8, units))) return splits;
+    if (kept.group > 0 && (tokens * each <= kMostJobs || 2 * splits > min(8, units))) return splits;
   }
   return 0;
 }

@@ -260,29 +260,15 @@ struct GemvSpace {
 // A unit in registers. Where there are enough of them it is there before x is, and the ring fetches one more.
 template <DType kFormat>
 struct HeldUnit {
-#ifdef MR_HELD
   static constexpr bool kAhead = kHasDigits<kFormat>;
-#else
-  static constexpr bool kAhead = kFormat == DType::Q4_0;
-#endif
   UnitFragment<kFormat> unit;
   typename GemvX<kFormat>::Scales scales;
 
-  // Layers that are not followed by attention let the next kernel in only here, when there is nothing left to ask for:
-  // its rings are then filled while these run empty.
-  __device__ __forceinline__ static bool lets_next_late(const LinearOutput& out) {
-#ifdef MR_EARLY
-    if (kFormat != DType::Q4_0) return false;
-#endif
-    return kAhead && (out.accumulate || out.gate_up);
-  }
-
   template <class Ring>
-  __device__ __forceinline__ void take(Ring& ring, int lane, bool lets_next = false) {
+  __device__ __forceinline__ void take(Ring& ring, int lane) {
     const uint8_t* from = ring.wait();
     unit.load_bits(from, lane);
     scales.load(from, lane);
-    if (kAhead && lets_next && ring.has_asked_for_all()) let_next_kernel_start();
     ring.refill();
   }
 };
@@ -296,7 +282,6 @@ __device__ __forceinline__ void multiply_tiles(const PackedGemvParams& p, Ring& 
   UnitPlace<kOrder> place(warp_index(), p.units);
   typename GemvX<kFormat>::Own own;
   own.load(space.staged, place.unit, lane);
-  const bool lets_next = held.lets_next_late(p.out);
   float sums[2] = {0, 0};
 #pragma unroll 1
   for (int first = 0; first < tiles; first += kKept) {
@@ -308,7 +293,7 @@ __device__ __forceinline__ void multiply_tiles(const PackedGemvParams& p, Ring& 
       multiply_unit(held.unit, held.scales, own, lane, sums);
       const int at = (place.tile - first) * space.parts + (place.unit & (kRingWarps - 1));
       const bool ends = place.advance(p.units) > 0;
-      if (held.kAhead && place.tile < tiles) held.take(ring, lane, lets_next);
+      if (held.kAhead && place.tile < tiles) held.take(ring, lane);
       if (ends) put_rows(space.partials + at * kTileRows, lane, sums);
     }
     const float norm = norm_factor(p, space.squares);
@@ -336,10 +321,8 @@ __global__ void __launch_bounds__(GemvShare<kHalf>::kBound, 1) packed_gemv(const
                                                                       rings, p.slots);
   const GemvSpace<kFormat> space(rings + kRingWarps * p.slots * U::kSize, p.units);
   HeldUnit<kFormat> held;
-  // Else the next kernel is let in before x is there, so that its rings are full when this one ends.
-  const bool late = held.lets_next_late(p.out);
-  if (!late) let_next_kernel_start();
-  if (held.kAhead && warp_index() < p.shares.count(block) * p.units) held.take(ring, threadIdx.x % 32, late);
+  let_next_kernel_start();  // before x is there, so that its rings are full when this one ends
+  if (held.kAhead && warp_index() < p.shares.count(block) * p.units) held.take(ring, threadIdx.x % 32);
   if constexpr (kNormed) {
     place_normed<kFormat, kEach>(p, space.staged, space.squares);
   } else {

@@ -25,12 +25,14 @@ int tokens_of(int64_t m) {
 // Two blocks on a multiprocessor where x leaves room for it.
 int resident_of(int tokens) { return tokens <= 64 ? 2 : 1; }
 
-// Blocks along K, where the rows alone leave much of the device idle and each still has some units to itself.
+// Blocks along K, where the rows alone leave much of the device idle and each still has some units to itself. Of 64
+// tokens two blocks on each multiprocessor are worth a larger cluster; of fewer they are not.
 int splits_of(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int tokens = tokens_of(p.m);
   const int64_t blocks = ceil_div(p.n, kRows) * ceil_div(p.m, tokens), units = ceil_div(p.k, kUnitColumns);
+  const int64_t enough = tokens == 64 ? 10 : 7, least = tokens == 64 ? 3 : 2;  // tenths of the device, units
   int splits = 1;
-  while (splits < 8 && 10 * blocks * splits < 7 * limits.sms && units / (2 * splits) >= 2) splits *= 2;
+  while (splits < 8 && 10 * blocks * splits < enough * limits.sms && units / (2 * splits) >= least) splits *= 2;
   return splits;
 }
 

@@ -212,14 +212,12 @@ __device__ __forceinline__ void finish_packed(const PackedWgmmaParams& p, const 
   constexpr int kTiles = kThreads / 32;
   if constexpr (kTokens <= kPackedMostSharing) {
     if (p.norm.ahead.weights != nullptr) {
-      SharedFinish<__nv_bfloat16, NormHalf::Ahead, kThreads> finish(p.out, p.norm, kTiles * kTileRows, row, p.splits,
-                                                                    false);
+      SharedFinish<__nv_bfloat16, NormHalf::Ahead, kThreads> finish(p.out, p.norm, kTiles * kTileRows, row, p.splits);
       finish.prepare();
       return finish.run(partials, kTokens, scales);
     }
     if (p.norm.squares != nullptr) {
-      SharedFinish<__nv_bfloat16, NormHalf::Behind, kThreads> finish(p.out, p.norm, kTiles * kTileRows, row, p.splits,
-                                                                     false);
+      SharedFinish<__nv_bfloat16, NormHalf::Behind, kThreads> finish(p.out, p.norm, kTiles * kTileRows, row, p.splits);
       return finish.run(partials, kTokens, scales);
     }
   }

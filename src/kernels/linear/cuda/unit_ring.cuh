@@ -90,7 +90,6 @@ class UnitRing {
     __syncwarp();
     fetch();
   }
-  __device__ __forceinline__ bool has_asked_for_all() const { return next_.tile >= tiles_; }
 
  private:
   // The last groups are empty: whoever waits counts groups.
