@@ -160,4 +160,4 @@ def write(out, folder):
     for file, title in plots(results, out):
         lines += [f"![{title}]({file})", ""]
     notes = out.read_text().partition(NOTES)[2] if out.exists() else ""
-    out.write_text("\n".join(lines) + (f"{NOTES}{notes}" if notes else ""))
+    out.write_text("\n".join(lines) + (f"\n{NOTES}{notes}" if notes else "\n"))
