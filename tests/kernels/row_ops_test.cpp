@@ -270,6 +270,7 @@ TEST(KvWrite, StaysWithinTheRangeOfF16) {
     const KvWriteOp::Problem p{dtype, 1, 64, 1};
     Random random;
     TestMatrix k(1, 64, random, 1e9f), v(1, 64, random, 1e30f);
+    if (dtype == DType::F16) v.at(0, 37) = std::nanf("");  // which is no number afterwards either
     const int32_t page = 0;
     const SequenceSlice slice{0, 1, 0, 0, {&page, 1}};
     KvLayer kv{dtype, 1, 64, 16};
@@ -284,7 +285,7 @@ TEST(KvWrite, StaysWithinTheRangeOfF16) {
         dequantize_row(dtype, row, stored, 64);
         for (const float x : stored) lost += std::isfinite(x) ? 0 : 1;
       }
-      return lost;
+      return dtype == DType::F16 ? (lost == 1 && std::isnan(stored[37]) ? 0 : 1) : lost;
     });
   }
 }

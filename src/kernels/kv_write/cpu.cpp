@@ -27,11 +27,11 @@ void write_f16(const float* x, int n, std::byte* bytes) {
   int i = 0;
 #if HWY_TARGET != HWY_SSE4  // which has no conversion, and Highway's own truncates
   const hn::Rebind<hwy::float16_t, F32> d16;
-  // The number that may be a NaN comes second: then all instruction sets keep it.
   const F32Vec most = broadcast(kLargestF16), least = broadcast(-kLargestF16);
   for (; i + kLanes <= n; i += kLanes) {
-    const F32Vec inside = hn::Max(least, hn::Min(most, load(x + i)));
-    hn::StoreU(hn::DemoteTo(d16, inside), d16, reinterpret_cast<hwy::float16_t*>(out + i));
+    const F32Vec v = load(x + i);
+    const F32Vec kept = hn::IfThenElse(hn::IsNaN(v), v, hn::Clamp(v, least, most));  // of a NaN some make a bound
+    hn::StoreU(hn::DemoteTo(d16, kept), d16, reinterpret_cast<hwy::float16_t*>(out + i));
   }
 #endif
   for (; i < n; ++i) out[i] = f32_to_f16_within_range(x[i]);
