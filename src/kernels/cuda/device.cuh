@@ -5,6 +5,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/half_range.cuh"
 #include "kernels/cuda/launch.h"
 
 namespace millrace {
@@ -46,9 +47,8 @@ __device__ inline float from_float(float x) {
   return x;
 }
 template <>
-__device__ inline __half from_float(float x) {  // saturates: an activation beyond the range of f16 stays a number
-  constexpr float kLargest = 65504;
-  return __float2half_rn(x != x ? x : fminf(fmaxf(x, -kLargest), kLargest));
+__device__ inline __half from_float(float x) {
+  return __float2half_rn(within_half(x));
 }
 template <>
 __device__ inline __nv_bfloat16 from_float(float x) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/half_range.cuh"
 #include "tensor/matrix.h"
 
 namespace millrace {
@@ -24,9 +25,7 @@ __device__ inline void store(std::byte* data, DType dtype, int64_t i, float valu
   } else if (dtype == DType::BF16) {
     reinterpret_cast<__nv_bfloat16*>(data)[i] = __float2bfloat16_rn(value);
   } else {
-    constexpr float kLargest = 65504;
-    const float inside = value != value ? value : fminf(fmaxf(value, -kLargest), kLargest);
-    reinterpret_cast<__half*>(data)[i] = __float2half_rn(inside);
+    reinterpret_cast<__half*>(data)[i] = __float2half_rn(within_half(value));
   }
 }
 

@@ -13,7 +13,7 @@ constexpr int kEach = 4;  // groups of a thread
 // The library makes infinity of what is beyond the range of f16. The largest number there is instead: infinity times
 // zero would be none.
 __device__ float inside_range(__nv_bfloat16 x) { return to_float(x); }
-__device__ float inside_range(__half x) { return fminf(fmaxf(to_float(x), -65504.0f), 65504.0f); }
+__device__ float inside_range(__half x) { return within_half(to_float(x)); }
 
 template <class T>
 __device__ uint4 gated(const uint4& gates, const uint4& ups) {

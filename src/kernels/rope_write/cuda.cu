@@ -35,7 +35,7 @@ __device__ void store_q8(std::byte* to, int i, float x) {
   const float inverse = largest > 1e-30f ? 127 / largest : 0;  // as kv_write's reference has it
   auto& block = reinterpret_cast<BlockQ8_0*>(to)[i / 32];
   block.qs[i % 32] = static_cast<int8_t>(rintf(x * inverse));
-  if (i % 32 == 0) block.d = __half_as_ushort(__float2half_rn(fminf(largest / 127, 65504)));
+  if (i % 32 == 0) block.d = __half_as_ushort(__float2half_rn(within_half(largest / 127)));
 }
 
 // One block of threads for each head of q, k and v; as many threads as a head has elements, rounded up to whole warps.

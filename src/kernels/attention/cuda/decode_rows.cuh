@@ -90,12 +90,11 @@ class RowPart {
   }
   __device__ static void store(uint32_t to, float4 x) {
     if constexpr (std::is_same_v<T, __half>) {  // what is beyond the range of f16 stays a number in the cache
-      x = {inside_half(x.x), inside_half(x.y), inside_half(x.z), inside_half(x.w)};
+      x = {within_half(x.x), within_half(x.y), within_half(x.z), within_half(x.w)};
     }
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(pack<T>(x.x, x.y)), "r"(pack<T>(x.z, x.w))
                  : "memory");
   }
-  __device__ static float inside_half(float x) { return x != x ? x : fminf(fmaxf(x, -65504.0f), 65504.0f); }
 
   const void* rows_;
   const float* angles_;  // null: nothing turns

@@ -7,6 +7,7 @@
 
 #include <type_traits>
 
+#include "kernels/cuda/half_range.cuh"
 #include "kernels/linear/cuda/device.cuh"
 #include "kernels/linear/cuda/families.h"
 
@@ -39,10 +40,7 @@ __device__ __forceinline__ float to_float(T v) {
 // Stores `count` (at most 4) neighbouring outputs; returns their sum of squares.
 template <class T>
 __device__ __forceinline__ T rounded(float x) {
-  if constexpr (sizeof(T) == 2 && !std::is_same_v<T, __nv_bfloat16>) {  // f16 saturates: what overflows stays a number
-    constexpr float kLargest = 65504;
-    return static_cast<T>(x != x ? x : fminf(fmaxf(x, -kLargest), kLargest));
-  }
+  if constexpr (std::is_same_v<T, __half>) x = within_half(x);
   return static_cast<T>(x);
 }
 

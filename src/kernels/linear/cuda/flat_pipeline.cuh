@@ -69,6 +69,18 @@ __device__ __forceinline__ void ask_first_weights(const Pipeline& pipe, const CU
   p.stamps.mark(kAsked);
 }
 
+// What a block does first: the loader's barriers and copies, before its other warps have started.
+template <class Shape>
+__device__ __forceinline__ void start_block(const Pipeline& pipe, const CUtensorMap& weights, const WgmmaParams& p,
+                                            const Range& range) {
+  p.stamps.start();
+  if (!p.late) let_next_kernel_start();
+  if (threadIdx.x != Shape::kMultiplying) return;
+  init_all(pipe.full, 1);
+  publish_barriers();
+  ask_first_weights(pipe, weights, p, range);
+}
+
 // The rest of the loader's part.
 __device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensorMap& weights, const CUtensorMap& x,
                                             const WgmmaParams& p, const Range& r) {

@@ -54,13 +54,7 @@ __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, 
   const int begin = min(p.iterations, split * p.iterations_split);
   const int end = min(p.iterations, begin + p.iterations_split);
   const Range range{begin, end, row, token};
-  p.stamps.start();
-  if (!p.late) let_next_kernel_start();
-  if (threadIdx.x == Shape::kMultiplying) {
-    init_all(pipe.full, 1);
-    publish_barriers();
-    ask_first_weights(pipe, weights, p, range);
-  }
+  start_block<Shape>(pipe, weights, p, range);
   if (threadIdx.x == 0) {
     init_all(pipe.empty, 4 * kGroups);
     publish_barriers();
@@ -123,13 +117,7 @@ __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, 
                       (rows + kTokens) * kRowBytes};
   const int begin = split * p.iterations_split, end = min(p.iterations, begin + p.iterations_split);
   const Range range{begin, end, row, 0};
-  p.stamps.start();
-  if (!p.late) let_next_kernel_start();
-  if (threadIdx.x == Shape::kMultiplying) {
-    init_all(pipe.full, 1);
-    publish_barriers();
-    ask_first_weights(pipe, weights, p, range);
-  }
+  start_block<Shape>(pipe, weights, p, range);
   if (threadIdx.x == 0) {
     init_all(pipe.empty, 4 * kGroups);
     init_barrier(&pushed, 1);
