@@ -53,7 +53,7 @@ struct EvenCut {
   }
 };
 
-// What a cut loses: bytes that a multiprocessor could have read meanwhile, as measured on an H200 (docs/h200.md).
+// What a cut loses: bytes that a multiprocessor could have read meanwhile, as measured on an H200 (docs/h200-notes.md).
 struct CutLosses {
   int pairs = 0, multiprocessors = 1;
   int places = 1;         // for blocks at once

@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-// What changing to another pair costs a block of an even cut: measured, see docs/h200.md.
+// What changing to another pair costs a block of an even cut: measured, see docs/h200-notes.md.
 constexpr int kChangeUnits = 12;
 
 constexpr size_t kAlign = 256;
