@@ -269,6 +269,10 @@ def test_older_drafts_pass_over_what_is_beside_a_reference(walker):
 
 
 class RandomSchema:
+    # Those that the judge knows as exactly as we do: oneOf and not ask for what is none. It takes any text for a duration, a host or a URI,
+    # and any with an @ for an address.
+    FORMATS = ["date", "time", "ipv4", "ipv6"]
+
     def __init__(self, seed):
         self.random = random.Random(seed)
 
@@ -321,7 +325,7 @@ class RandomSchema:
         r = self.random
         lengths = sorted(r.randrange(8) for _ in range(2))
         extra = r.choice([self.some(minLength=lengths[0], maxLength=lengths[1]), {"pattern": r.choice(["^[a-c]{1,3}$", "x", "^a|b$", "[^\"]\\\\", "^(ab|cd)*$", "é+$"])},
-                          {"format": r.choice(["date", "time", "ipv4", "ipv6", "email", "duration", "hostname", "uri"])}, {}])
+                          {"format": r.choice(self.FORMATS)}, {}])
         return {"type": "string", **extra}
 
     def number(self, depth):
