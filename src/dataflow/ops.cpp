@@ -5,6 +5,7 @@
 #include <set>
 
 #include "dataflow/buckets.h"
+#include "dataflow/roofline.h"
 
 namespace millrace {
 namespace {
@@ -66,6 +67,10 @@ template <class Op>
 void Ops::run_watched(const Planner<Op>& planner, const Kernel<Op>& kernel, const typename Op::Problem& problem,
                       const typename Op::Args& args, const Executor& executor) {
   if (watch_ == Watch::Expect) return times_->add(Op::kName, planner.expected_us(kernel, problem));
+  if (watch_ == Watch::Roof) {
+    if constexpr (requires { roof_us(problem, hardware_); }) times_->add(Op::kName, roof_us(problem, hardware_));
+    return;
+  }
   device_.finish();
   const auto start = std::chrono::steady_clock::now();
   kernel.run(args, executor);
@@ -198,7 +203,7 @@ void Ops::in_tiles(const Linear::Part& part, int64_t rows, RunRows run) const {
 }
 
 void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
-  if (x.rows == 0) return;  // a prompt's chunk that wants no logits
+  if (x.rows == 0) return;  // the end of a prompt's chunk that wants no logits
   int64_t column = 0;
   for (const auto& part : linear.parts) {
     const int64_t rows = std::max(x.rows, part.least_rows);
@@ -390,7 +395,10 @@ void Ops::embed(const EmbeddingOp::Args& a) {
   dispatch(embedding_, {a.table.dtype, bucket(a.out.rows), a.table.cols}, a);
 }
 
-void Ops::norm(const NormOp::Args& a) { dispatch(norm_, {a.kind, bucket(a.x.rows), a.x.cols, a.groups}, a); }
+void Ops::norm(const NormOp::Args& a) {
+  if (a.x.rows == 0) return;
+  dispatch(norm_, {a.kind, bucket(a.x.rows), a.x.cols, a.groups}, a);
+}
 
 void Ops::rope_angles(const RopeAnglesOp::Args& a) {
   dispatch(rope_angles_, {bucket(a.angles.rows), static_cast<int>(a.angles.cols)}, a);
@@ -401,10 +409,12 @@ void Ops::rope(const RopeOp::Args& a) {
 }
 
 void Ops::activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out) {
+  if (x.rows == 0) return;
   dispatch(activation_, {kind, gate_with != nullptr, bucket(x.rows), x.cols}, {kind, x, gate_with, out});
 }
 
 void Ops::elementwise(const ElementwiseOp::Args& a) {
+  if (a.out.rows == 0) return;
   dispatch(elementwise_, {a.kind, bucket(a.out.rows), a.out.cols}, a);
 }
 
@@ -413,6 +423,8 @@ void Ops::add(Matrix a, Matrix b, Matrix out) { elementwise({Elementwise::Add, a
 void Ops::scale(Matrix x, float factor) { elementwise({Elementwise::Scale, x, {}, x, factor}); }
 
 void Ops::softcap(Matrix x, float cap) { elementwise({Elementwise::Softcap, x, {}, x, cap}); }
+
+void Ops::copy(Matrix x, Matrix out) { elementwise({Elementwise::Scale, x, {}, out, 1}); }
 
 void Ops::gather(Matrix x, std::span<const int32_t> rows, Matrix out) {
   elementwise({Elementwise::Gather, x, {}, out, 1, rows});
@@ -423,7 +435,7 @@ void Ops::argmax(const ArgmaxOp::Args& a) { dispatch(argmax_, {bucket(a.logits.r
 void Ops::sample(const SampleOp::Args& a) { dispatch(sample_, {bucket(a.logits.rows), a.logits.cols}, a); }
 
 void Ops::score_range(const ScoreRangeOp::Args& args) {
-  if (watch_ == Watch::Expect && times_ != nullptr) return;
+  if (watch_ != Watch::Measure && times_ != nullptr) return;
   dispatch(score_range_, problem_of(args.attention).bucketed(), args);
 }
 

@@ -72,14 +72,15 @@ class Ops {
   void add(Matrix a, Matrix b, Matrix out);
   void scale(Matrix x, float factor);
   void softcap(Matrix x, float cap);
+  void copy(Matrix x, Matrix out);  // their types may differ
   void gather(Matrix x, std::span<const int32_t> rows, Matrix out);
   void argmax(const ArgmaxOp::Args& args);
   void sample(const SampleOp::Args& args);
   void score_range(const ScoreRangeOp::Args& args);
 
   // Until it is called with null, every op adds what it took to `times`; with Watch::Expect it does not run, and adds
-  // what its plan promises. For benchmarks: it allocates.
-  enum class Watch { Measure, Expect };
+  // what its plan promises, with Watch::Roof the least that the machine allows. For benchmarks: it allocates.
+  enum class Watch { Measure, Expect, Roof };
   void watch(OpTimes* times, Watch how) { times_ = times, watch_ = how; }
   bool watched() const { return times_ != nullptr; }
 

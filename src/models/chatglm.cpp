@@ -111,16 +111,18 @@ class ChatGlm final : public Model {
       const Layer& layer = layers_[i];
       p.rms_norm(p.hidden, layer.attention_norm, p.normed);
       p.linear(p.normed, layer.attention.qkv, p.qkv);
+      if (residual_from_norm_) p.rms_norm(p.hidden, layer.attention_norm, p.hidden);
       p.turn(RopeStyle::Interleaved);
       p.attend(i, {.scale = 1 / std::sqrt(float(config_.head_dim))});
       p.linear(p.attended, layer.attention.out, p.residual);
       if (layer.post_attention_norm != nullptr) p.rms_norm(p.residual, layer.post_attention_norm, p.residual);
-      p.ops.add(residual_from_norm_ ? p.normed : p.hidden, p.residual, p.hidden);
+      p.ops.add(p.hidden, p.residual, p.hidden);
 
       p.rms_norm(p.hidden, layer.feed_norm, p.normed);
+      if (residual_from_norm_) p.rms_norm(p.hidden, layer.feed_norm, p.hidden);
       feed_forward(p, layer.feed, Activation::Silu, p.normed, p.residual);
       if (layer.post_feed_norm != nullptr) p.rms_norm(p.residual, layer.post_feed_norm, p.residual);
-      p.ops.add(residual_from_norm_ ? p.normed : p.hidden, p.residual, p.hidden);
+      p.ops.add(p.hidden, p.residual, p.hidden);
     }
     p.linear_of_wanted(p.rms_norm(p.hidden, norm_), head_);
   }

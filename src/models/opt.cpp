@@ -91,9 +91,9 @@ class Opt final : public Model {
     }
     Matrix last = p.last;
     if (final_norm_) {
-      p.layer_norm(p.select_rows(p.hidden), norm_.weight, norm_.bias, last);
+      p.layer_norm(p.hidden, norm_.weight, norm_.bias, last);
     } else {
-      p.ops.gather(p.hidden, p.batch.logit_rows, last);
+      p.ops.copy(p.hidden, last);
     }
     if (project_out_ != nullptr) {
       const Matrix projected = p.gate_up.first_rows(last.rows).columns(0, embedded_);

@@ -26,7 +26,7 @@ std::vector<Activations::Buffer> Activations::buffers(const Sizes& s) {
       {&Activations::hidden, residual, s.rows, w.hidden},    {&Activations::residual, residual, s.rows, w.hidden},
       {&Activations::normed, working, s.rows, w.hidden},     {&Activations::qkv, working, s.rows, w.qkv},
       {&Activations::attended, working, s.rows, w.attended}, {&Activations::gate_up, working, s.rows, w.gate_up},
-      {&Activations::feed, working, s.rows, w.feed},         {&Activations::selected, residual, s.logit_rows, w.hidden},
+      {&Activations::feed, working, s.rows, w.feed},         {&Activations::wanted, residual, s.logit_rows, w.hidden},
       {&Activations::last, working, s.logit_rows, w.hidden}, {&Activations::logits, DType::F32, s.logit_rows, w.vocab},
   };
 }
@@ -113,10 +113,25 @@ void Pass::attend(int64_t layer, const AttentionSettings& s) {
                      .window = s.window,
                      .tables = batch.tables};
   if (scores != nullptr && !scores->phi.empty()) args.phi = scores->phi[static_cast<size_t>(layer)];
-  if (scores == nullptr || scores->observed == nullptr) return ops.attention(rope, args);
-  ops.rope_write(rope);
-  ops.score_range({args, scores->observed + layer * config.heads});
-  ops.attention(args);
+  if (scores == nullptr || scores->observed == nullptr) {
+    ops.attention(rope, args);
+  } else {
+    ops.rope_write(rope);
+    ops.score_range({args, scores->observed + layer * config.heads});
+    ops.attention(args);
+  }
+  if (layer + 1 == config.layers) keep_wanted_rows();
+}
+
+void Pass::keep_wanted_rows() {
+  if (batch.wants_every_row) return;
+  const int64_t rows = last.rows;
+  const Matrix kept_hidden = buffers_.wanted.first_rows(rows), kept_attended = q.first_rows(rows);
+  ops.gather(hidden, batch.logit_rows, kept_hidden);
+  ops.gather(attended, batch.logit_rows, kept_attended);  // to where the queries were
+  hidden = kept_hidden;
+  attended = kept_attended;
+  for (Matrix* buffer : {&normed, &residual, &gate_up, &feed}) *buffer = buffer->first_rows(rows);
 }
 
 void Pass::gated_linear(Matrix x, const Linear* weights, Activation activation) {
@@ -136,15 +151,8 @@ void Pass::activate_gate(Activation activation) {
   ops.activate(activation, gate_up.columns(0, feed.cols), &up, feed);
 }
 
-Matrix Pass::select_rows(Matrix x) {
-  if (batch.wants_every_row) return x;
-  const Matrix chosen = buffers_.selected.first_rows(static_cast<int64_t>(batch.logit_rows.size()));
-  ops.gather(x, batch.logit_rows, chosen);
-  return chosen;
-}
-
 void Pass::linear_of_wanted(const Normed& x, const Linear* head) {
-  const NormOp::Args norm{NormKind::Rms, select_rows(x.x), last, x.weight, nullptr, config.norm_epsilon};
+  const NormOp::Args norm{NormKind::Rms, x.x, last, x.weight, nullptr, config.norm_epsilon};
   if (batch.without_logits == 0) return ops.linear(norm, *head, logits);
   ops.norm(norm);  // of some rows the norm itself is wanted
   linear(last, head, logits);

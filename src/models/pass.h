@@ -32,7 +32,7 @@ struct Activations {
   Matrix attended;          // [rows, q_dim]
   Matrix gate_up, feed;     // [rows, 2 feed_forward], [rows, feed_forward]
   Matrix angles[2];         // [rows, rotary_dim] f32; two where layers differ in their rope
-  Matrix selected;          // [logit rows, hidden], in the residual's type
+  Matrix wanted;            // [logit rows, hidden], in the residual's type
   Matrix last;              // [logit rows, hidden]
   Matrix logits;            // [logit rows, vocab] f32
 
@@ -111,20 +111,21 @@ class Pass {
   void prepare_rope(const RopeFrequencies& frequencies, int table = 0);
   void turn(RopeStyle style, int table = 0);
 
-  // Turns q and k where turn() was called, stores k and v, then attends: q -> attended.
+  // Turns q and k where turn() was called, stores k and v, then attends: q -> attended. Behind the last layer's keys
+  // and values only the rows whose logits are wanted matter: from there on `hidden`, `attended` and the buffers of what
+  // follows have no others.
   void attend(int64_t layer, const AttentionSettings& settings);
 
   // feed = act(gate(x)) * up(x).
   void gated_linear(Matrix x, const Linear* gate_up_weights, Activation activation);
   void gated_linear(const Normed& x, const Linear* gate_up_weights, Activation activation);
 
-  // Keeps the rows whose logits are wanted; what follows works on those only, and ends in `last`.
-  Matrix select_rows(Matrix x);
-  // The output matrix on the norm of those rows: logits.
+  // The output matrix on the norm of the wanted rows: logits.
   void linear_of_wanted(const Normed& x, const Linear* head);
 
  private:
   void activate_gate(Activation activation);  // feed = act(gate) * up, of gate_up
+  void keep_wanted_rows();
 
   Activations& buffers_;
   KvCache& kv_;

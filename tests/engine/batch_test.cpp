@@ -98,6 +98,36 @@ TEST_P(BatchTest, MixedSequencesGiveTheSameLogits) {
   }
 }
 
+class WantedRowsTest : public BatchTest {};
+
+// Behind the last layer's attention only wanted rows are computed: any choice of them gives what all rows give, in one
+// step with a chunk that wants none, and leaves the cache as it would be.
+TEST_P(WantedRowsTest, GiveTheSameLogits) {
+  auto runner = load(model(), exact(2));
+  const auto tokens = random_tokens(*runner, 50, 8), others = random_tokens(*runner, 30, 9);
+  const auto whole = all_logits(*runner, tokens, 50);
+  for (const StepBatch::Rows wanted : {StepBatch::Rows{39, 40}, {0, 1}, {7, 19}, {0, 0}, {0, 40}}) {
+    BlockTable table = runner->kv().new_table(64), other = runner->kv().new_table(64);
+    ASSERT_TRUE(table.reserve(50) && other.reserve(30));
+    StepBatch step(256, 2, 256);
+    step.add(others, 0, 30, other.pages(), StepBatch::Logits::None);
+    step.add(std::span(tokens).first(40), 0, 50, table.pages(), wanted, {});
+    const auto compare = [&](int32_t first) {
+      const Matrix logits = runner->forward(step.batch());
+      for (int32_t row = 0; row < logits.rows; ++row) {
+        const std::vector<float> got(logits.row<float>(row), logits.row<float>(row) + logits.cols);
+        EXPECT_LE(distance({whole[static_cast<size_t>(first + row)]}, {got}), kTolerance)
+            << "position " << first + row << " of " << wanted.begin << " to " << wanted.end;
+      }
+      return logits.rows;
+    };
+    EXPECT_EQ(compare(wanted.begin), wanted.size());
+    step.clear();
+    step.add(std::span(tokens).subspan(40), 40, 50, table.pages(), StepBatch::Logits::All);
+    EXPECT_EQ(compare(40), 10);
+  }
+}
+
 // A narrower KV cache changes results by what its format loses. Random weights amplify that some ten times.
 TEST_P(BatchTest, KvFormatsStayNearF32) {
   auto options = exact();
@@ -129,10 +159,17 @@ TEST_P(BatchTest, FastPathComputesInF32WhereWeightsAreF32) {
   }
 }
 
+std::string model_name(const testing::TestParamInfo<const char*>& model) { return model.param; }
+
 INSTANTIATE_TEST_SUITE_P(Models, BatchTest,
                          testing::Values("llama_gqa", "mistral_sliding_window", "gemma2", "gemma3", "qwen3", "opt",
                                          "chatglm2"),
-                         [](const auto& info) { return std::string(info.param); });
+                         model_name);
+INSTANTIATE_TEST_SUITE_P(Models, WantedRowsTest,
+                         testing::Values("llama_gqa", "mistral_sliding_window", "gemma2", "gemma3", "qwen2", "qwen3",
+                                         "phi3_partial_rotary", "opt", "opt_350m", "chatglm2",
+                                         "chatglm2_residual_after_norm", "glm4_0414"),
+                         model_name);
 
 }  // namespace
 }  // namespace millrace
