@@ -97,6 +97,25 @@ TEST_P(CudaGoldenTest, ReplayedStepsGiveTheSameLogits) {
   EXPECT_LE(relative_error(all_logits(*runner, expected.tokens, 7), whole), 2e-5);
 }
 
+// Behind the last layer's attention only wanted rows are computed, by the kernels of so few rows.
+TEST_P(CudaGoldenTest, TheLastRowAloneGivesTheSameLogits) {
+  const Golden& golden = GetParam();
+  const Expected expected = read_expected(golden);
+  const auto length = static_cast<int64_t>(expected.tokens.size());
+  for (const bool exact : {true, false}) {
+    auto runner = load(golden.folder.string(), options(length, exact));
+    const auto whole = all_logits(*runner, expected.tokens, static_cast<int32_t>(length));
+    BlockTable table = runner->kv().new_table(static_cast<int32_t>(length));
+    ASSERT_TRUE(table.reserve(static_cast<int32_t>(length)));
+    StepBatch step(length, 1, 1);
+    step.add(expected.tokens, 0, static_cast<int32_t>(length), table.pages(), StepBatch::Logits::Last);
+    const Matrix logits = runner->forward(step.batch());
+    ASSERT_EQ(logits.rows, 1);
+    const std::vector<float> last(logits.row<float>(0), logits.row<float>(0) + logits.cols);
+    EXPECT_LE(relative_error({last}, {whole.back()}), exact ? 2e-5 : 0.05);
+  }
+}
+
 TEST(CudaGoldens, AreThere) { EXPECT_FALSE(all_goldens().empty()) << goldens_folder(); }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaGoldenTest, testing::ValuesIn(all_goldens()),
