@@ -5,11 +5,11 @@
 namespace millrace {
 
 CudaUploader::CudaUploader(Memory& memory, Memory& pinned, cudaStream_t stream)
-    : memory_(memory),
-      pinned_(pinned),
-      stream_(stream),
-      data_(pinned.allocate("uploads", kSlots * kSlotBytes)),
-      scratch_(memory.allocate("uploads", kSlotBytes)) {
+    : stream_(stream),
+      pinned_("uploads", kSlots * kSlotBytes, pinned),
+      placed_("uploads", kSlotBytes, memory),
+      data_(pinned_.take(kSlots * kSlotBytes)),
+      scratch_(placed_.take(kSlotBytes)) {
   for (auto& event : sent_) check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
 }
 
@@ -19,8 +19,6 @@ CudaUploader::~CudaUploader() {
     cudaEventDestroy(event);
   }
   cudaStreamSynchronize(stream_);
-  memory_.release(scratch_, kSlotBytes);
-  pinned_.release(data_, kSlots * kSlotBytes);
 }
 
 std::byte* CudaUploader::slot() {

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "hardware/device.h"
+#include "tensor/arena.h"
 
 namespace millrace {
 
@@ -23,8 +24,8 @@ class CudaUploader final : public Uploader {
  private:
   static constexpr size_t kSlotBytes = 32u << 20;
   static constexpr size_t kSlots = 4;  // one is filled while others travel
-  Memory &memory_, &pinned_;
   cudaStream_t stream_;
+  Arena pinned_, placed_;
   std::byte *data_, *scratch_;
   std::array<cudaEvent_t, kSlots> sent_{};
   size_t current_ = 0;
