@@ -50,79 +50,14 @@ struct Times {
   double best = 1e30, taken = 1e30, library = 1e30;
 };
 
-// Launches recorded as a graph; each replay gives one time.
-class Recorded {
- public:
-  template <class Launch>
-  Recorded(std::string name, int launches, cudaStream_t stream, Launch launch)
-      : name_(std::move(name)), launches_(launches), stream_(stream) {
-    cudaGraph_t graph = nullptr;
-    bool good = true;
-    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < launches; ++i) good = launch(i, stream) && good;
-    const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
-    if (good && ended == cudaSuccess) {
-      CHECK(cudaGraphInstantiate(&exec_, graph, 0));
-    } else {
-      cudaGetLastError();
-    }
-    if (graph != nullptr) cudaGraphDestroy(graph);
-    CHECK(cudaEventCreate(&from_));
-    CHECK(cudaEventCreate(&to_));
-  }
-  Recorded(Recorded&& other) noexcept
-      : name_(std::move(other.name_)),
-        launches_(other.launches_),
-        stream_(other.stream_),
-        exec_(std::exchange(other.exec_, nullptr)),
-        from_(std::exchange(other.from_, nullptr)),
-        to_(std::exchange(other.to_, nullptr)),
-        times_(std::move(other.times_)) {}
-  Recorded& operator=(Recorded&& other) noexcept {
-    std::swap(name_, other.name_);
-    std::swap(launches_, other.launches_);
-    std::swap(exec_, other.exec_);
-    std::swap(from_, other.from_);
-    std::swap(to_, other.to_);
-    std::swap(times_, other.times_);
-    return *this;
-  }
-  ~Recorded() {
-    if (exec_ != nullptr) cudaGraphExecDestroy(exec_);
-    if (from_ != nullptr) cudaEventDestroy(from_);
-    if (to_ != nullptr) cudaEventDestroy(to_);
-  }
-
-  bool good() const { return exec_ != nullptr; }
-  const std::string& name() const { return name_; }
-  void replay() {
-    CHECK(cudaEventRecord(from_, stream_));
-    CHECK(cudaGraphLaunch(exec_, stream_));
-    CHECK(cudaEventRecord(to_, stream_));
-    CHECK(cudaEventSynchronize(to_));
-    float ms = 0;
-    CHECK(cudaEventElapsedTime(&ms, from_, to_));
-    times_.push_back(ms);
-  }
-  // The median, without the first replay.
-  double us() const {
-    std::vector<float> sorted(times_.begin() + 1, times_.end());
-    std::sort(sorted.begin(), sorted.end());
-    return 1000.0 * double(sorted[sorted.size() / 2]) / launches_;
-  }
-
- private:
-  std::string name_;
-  int launches_;
-  cudaStream_t stream_;
-  cudaGraphExec_t exec_ = nullptr;
-  cudaEvent_t from_ = nullptr, to_ = nullptr;
-  std::vector<float> times_;
+struct Candidate {
+  std::string name;
+  Recorded launches;
 };
 
-void take_turns(std::vector<Recorded>& all, int rounds) {
+void take_turns(std::vector<Candidate>& all, int rounds) {
   for (int i = 0; i < rounds; ++i) {
-    for (Recorded& one : all) one.replay();
+    for (Candidate& one : all) one.launches.replay();
   }
 }
 
@@ -141,22 +76,22 @@ class Comparison {
     CudaLinearProblem p{type, type, type, s.n, s.k, m, false, false};
     const size_t bytes = packed_linear_bytes(type, s.n, s.k);
     const int copies = int(std::clamp<size_t>((size_t{600} << 20) / bytes, 2, 48)), launches = std::max(16, copies);
-    std::vector<Recorded> ours;
+    std::vector<Candidate> ours;
     std::string taken = kLibrary;
     double least = p.n % 8 == 0 ? library_estimate_us(p, limits_) : 1e30;
     for (const CudaLinearKernel& kernel : cuda_linear_kernels()) {
       if (kernel.name == "rows" || kernel.name == "wgmma-double" || !kernel.can_run(p, limits_)) continue;
       const double estimate = kernel.estimate_us(p, limits_);
       if (estimate < least) least = estimate, taken = kernel.name;
-      Recorded one(std::string(kernel.name), launches, stream_, [&](int i, cudaStream_t stream) {
+      Recorded one(launches, stream_, [&](int i, cudaStream_t stream) {
         CudaLinearArgs args{x_.as(), p.k, pool_.as<uint8_t>() + size_t(i % copies) * bytes, nullptr, y_.as(), p.n};
         return kernel.run(p, args, limits_, CudaStep{stream, true}) == cudaSuccess;
       });
-      if (one.good()) ours.push_back(std::move(one));
+      if (one.good()) ours.push_back({std::string(kernel.name), std::move(one)});
     }
-    std::vector<Recorded> theirs = proposals(s, m, bytes, copies, launches);
+    std::vector<Candidate> theirs = proposals(s, m, bytes, copies, launches);
     const size_t count = ours.size();
-    for (Recorded& one : theirs) ours.push_back(std::move(one));
+    for (Candidate& one : theirs) ours.push_back(std::move(one));
     take_turns(ours, 9);
     return times_of(ours, count, taken);
   }
@@ -171,33 +106,33 @@ class Comparison {
   }
 
   // The best three of the library's in a short trial.
-  std::vector<Recorded> proposals(const Shape& s, int64_t m, size_t bytes, int copies, int launches) {
-    std::vector<Recorded> all;
+  std::vector<Candidate> proposals(const Shape& s, int64_t m, size_t bytes, int copies, int launches) {
+    std::vector<Candidate> all;
     const int algorithms = cublas_.prepare(s.n, s.k, m, half_);
     for (int a = 0; a < algorithms; ++a) {
-      Recorded one("cublaslt " + std::to_string(a), launches, stream_, [&](int i, cudaStream_t stream) {
+      Recorded one(launches, stream_, [&](int i, cudaStream_t stream) {
         return cublas_.run(a, pool_.as<uint8_t>() + size_t(i % copies) * bytes, x_.as(), y_.as(), stream);
       });
-      if (one.good()) all.push_back(std::move(one));
+      if (one.good()) all.push_back({"cublaslt " + std::to_string(a), std::move(one)});
     }
     take_turns(all, 3);
-    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.us() < b.us(); });
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.launches.us() < b.launches.us(); });
     while (all.size() > 3) all.pop_back();
     return all;
   }
 
-  static Times times_of(const std::vector<Recorded>& all, size_t own, const std::string& taken) {
+  static Times times_of(const std::vector<Candidate>& all, size_t own, const std::string& taken) {
     Times t;
     t.taken_name = taken;
     for (size_t i = 0; i < all.size(); ++i) {
-      const double us = all[i].us();
-      std::fprintf(stderr, " %s %.1f", all[i].name().c_str(), us);
+      const double us = all[i].launches.us();
+      std::fprintf(stderr, " %s %.1f", all[i].name.c_str(), us);
       if (i >= own) {
         t.library = std::min(t.library, us);
       } else if (us < t.best) {
-        t.best = us, t.best_name = all[i].name();
+        t.best = us, t.best_name = all[i].name;
       }
-      if (all[i].name() == taken) t.taken = us;
+      if (all[i].name == taken) t.taken = us;
     }
     if (taken == kLibrary) t.taken = t.library;
     return t;

@@ -182,7 +182,7 @@ std::vector<float> reference(const Problem& p) {
   Buffer out(static_cast<size_t>(p.rows) * p.shape.heads * p.shape.head_dim * 4);
   const ReferenceParams params{p.args, p.shape, weights.as<double>(), p.longest, out.as<float>()};
   reference_attention<<<p.rows * p.shape.heads, 128>>>(params);
-  MR_CUDA(cudaGetLastError());
+  CHECK(cudaGetLastError());
   return out.host<float>();
 }
 
@@ -256,8 +256,8 @@ bool check_case(const Case& c, unsigned seed, const std::string& which) {
   bool good = true;
   for (int run = 0; run < 2; ++run) {  // the second finds the workspace as the first left it
     p.out.fill(0xff);
-    MR_CUDA(launch_cuda_attention(plan, p.args, {}));
-    MR_CUDA(cudaDeviceSynchronize());
+    CHECK(launch_cuda_attention(plan, p.args, {}));
+    CHECK(cudaDeviceSynchronize());
     const double error = distance(result(p), expected, c.head_dim);
     if (!(error <= tolerance(c))) {
       std::printf("  FAILED: %s (%d sequences, kind %d, seed %u, run %d): error %.3g\n", name.c_str(),
@@ -341,7 +341,7 @@ struct TimedProblem {
       CudaAttentionArgs a = args;
       a.keys = keys.as<uint16_t>() + copy_elements * (i % copies);
       a.values = values.as<uint16_t>() + copy_elements * (i % copies);
-      MR_CUDA(launch_cuda_attention(plan, a, {stream, programmatic}));
+      CHECK(launch_cuda_attention(plan, a, {stream, programmatic}));
     });
   }
 };
@@ -507,8 +507,8 @@ void launch_prompt_once() {
   TimedProblem p(s, 8192, 0);
   p.args.keys = p.keys.data();
   p.args.values = p.values.data();
-  for (int i = 0; i < 3; ++i) MR_CUDA(launch_cuda_attention(p.plan, p.args, {}));
-  MR_CUDA(cudaDeviceSynchronize());
+  for (int i = 0; i < 3; ++i) CHECK(launch_cuda_attention(p.plan, p.args, {}));
+  CHECK(cudaDeviceSynchronize());
 }
 
 void launch_once() {
@@ -524,8 +524,8 @@ void launch_once() {
     TimedProblem p(s, 1, r.context - 1);
     p.args.keys = p.keys.data();
     p.args.values = p.values.data();
-    MR_CUDA(launch_cuda_attention(p.plan, p.args, {}));
-    MR_CUDA(cudaDeviceSynchronize());
+    CHECK(launch_cuda_attention(p.plan, p.args, {}));
+    CHECK(cudaDeviceSynchronize());
   }
 }
 

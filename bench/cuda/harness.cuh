@@ -10,25 +10,18 @@
 #include <vector>
 
 #include "kernels/cuda/device.cuh"
+#include "recorded.cuh"
 
 namespace millrace::bench {
-
-inline void check(int error, const char* what, int line) {
-  if (error == 0) return;
-  std::printf("FAILED: %s at line %d: %s\n", what, line, cudaGetErrorString(static_cast<cudaError_t>(error)));
-  std::fflush(stdout);
-  std::exit(1);
-}
-#define MR_CUDA(call) ::millrace::bench::check((call), #call, __LINE__)
 
 class Buffer {
  public:
   explicit Buffer(size_t bytes = 0) : bytes_(bytes) {
-    if (bytes > 0) MR_CUDA(cudaMalloc(&data_, bytes));
+    if (bytes > 0) CHECK(cudaMalloc(&data_, bytes));
   }
   template <class T>
   explicit Buffer(const std::vector<T>& host) : Buffer(host.size() * sizeof(T)) {
-    if (bytes_ > 0) MR_CUDA(cudaMemcpy(data_, host.data(), bytes_, cudaMemcpyHostToDevice));
+    if (bytes_ > 0) CHECK(cudaMemcpy(data_, host.data(), bytes_, cudaMemcpyHostToDevice));
   }
   Buffer(Buffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -39,7 +32,7 @@ class Buffer {
   }
   ~Buffer() { cudaFree(data_); }
 
-  void fill(int byte) { MR_CUDA(cudaMemset(data_, byte, bytes_)); }
+  void fill(int byte) { CHECK(cudaMemset(data_, byte, bytes_)); }
   void* data() const { return data_; }
   template <class T>
   T* as() const {
@@ -49,7 +42,7 @@ class Buffer {
   template <class T>
   std::vector<T> host() const {
     std::vector<T> out(bytes_ / sizeof(T));
-    MR_CUDA(cudaMemcpy(out.data(), data_, bytes_, cudaMemcpyDeviceToHost));
+    CHECK(cudaMemcpy(out.data(), data_, bytes_, cudaMemcpyDeviceToHost));
     return out;
   }
 
@@ -81,45 +74,25 @@ inline void fill_random(void* data, DType dtype, int64_t count, uint64_t seed, f
     fill_noise<<<1024, 256>>>(static_cast<decltype(type)*>(data), count, seed, scale);
     return 0;
   });
-  MR_CUDA(cudaGetLastError());
+  CHECK(cudaGetLastError());
 }
 
 inline int plain_bytes(DType dtype) { return dtype == DType::F32 ? 4 : 2; }
 
-// Median microseconds of one launch(i): `count` of them captured into a graph, replayed often. i lets inputs rotate.
+// Median microseconds of one launch(i): `count` of them recorded, replayed often. i lets inputs rotate.
 inline double time_in_graph(int count, const std::function<void(CudaStream, int)>& launch) {
   cudaStream_t stream;
-  MR_CUDA(cudaStreamCreate(&stream));
+  CHECK(cudaStreamCreate(&stream));
   for (int i = 0; i < 2; ++i) launch(stream, i);
-  MR_CUDA(cudaStreamSynchronize(stream));
-  cudaGraph_t graph;
-  cudaGraphExec_t exec;
-  MR_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-  for (int i = 0; i < count; ++i) launch(stream, i);
-  MR_CUDA(cudaStreamEndCapture(stream, &graph));
-  MR_CUDA(cudaGraphInstantiate(&exec, graph, 0));
-  cudaEvent_t begin, end;
-  MR_CUDA(cudaEventCreate(&begin));
-  MR_CUDA(cudaEventCreate(&end));
-  std::vector<float> times;
+  CHECK(cudaStreamSynchronize(stream));
+  Recorded recorded(count, stream, [&](int i, cudaStream_t on) {
+    launch(on, i);
+    return true;
+  });
   float spent = 0;
-  for (int i = 0; i < 40 && (spent < 60 || i < 5); ++i) {
-    MR_CUDA(cudaEventRecord(begin, stream));
-    MR_CUDA(cudaGraphLaunch(exec, stream));
-    MR_CUDA(cudaEventRecord(end, stream));
-    MR_CUDA(cudaEventSynchronize(end));
-    float ms = 0;
-    MR_CUDA(cudaEventElapsedTime(&ms, begin, end));
-    if (i > 0) times.push_back(ms);
-    spent += ms;
-  }
-  std::sort(times.begin(), times.end());
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  cudaGraphExecDestroy(exec);
-  cudaGraphDestroy(graph);
-  cudaStreamDestroy(stream);
-  return times[times.size() / 2] * 1000.0 / count;
+  for (int i = 0; i < 40 && (spent < 60 || i < 5); ++i) spent += recorded.replay();
+  CHECK(cudaStreamDestroy(stream));
+  return recorded.us();
 }
 
 }  // namespace millrace::bench

@@ -54,7 +54,7 @@ int failures = 0, checks = 0;
 
 // `expected` has the shape of `got`, without the stride's extra columns.
 void compare(const std::string& name, const Both& got, const std::vector<double>& expected, double limit) {
-  MR_CUDA(cudaDeviceSynchronize());
+  CHECK(cudaDeviceSynchronize());
   const std::vector<float> out = got.read();
   double error = 0, norm = 1e-30;
   for (int64_t row = 0; row < got.rows; ++row) {
@@ -84,7 +84,7 @@ void check_norm(DType in, DType out, int rows, int cols, int groups, bool layer,
   args.rows = rows;
   args.cols = cols;
   args.groups = groups;
-  MR_CUDA(launch_cuda_norm(args, {}));
+  CHECK(launch_cuda_norm(args, {}));
   std::vector<double> expected(rows * cols), sums(rows * cols);
   const int n = cols / groups;
   for (int row = 0; row < rows; ++row) {
@@ -123,7 +123,7 @@ void check_activation(Activation kind, DType dtype, int rows, int cols, bool gat
   args.out = y.matrix();
   args.rows = rows;
   args.cols = cols;
-  MR_CUDA(launch_cuda_activation(args, {}));
+  CHECK(launch_cuda_activation(args, {}));
   std::vector<double> expected;
   for (int row = 0; row < rows; ++row) {
     for (int col = 0; col < cols; ++col) {
@@ -147,7 +147,7 @@ void check_gather(DType table_type, DType out_type, int cols, bool accumulate) {
   args.out = y.matrix();
   args.rows = rows;
   args.cols = cols;
-  MR_CUDA(launch_cuda_gather(args, {}));
+  CHECK(launch_cuda_gather(args, {}));
   std::vector<double> expected;
   for (int row = 0; row < rows; ++row) {
     for (int col = 0; col < cols; ++col) {
@@ -209,12 +209,12 @@ void check_rope(const RopeCase& c) {
   const Buffer device_slices(slices), device_tables(tables), positions(rows * 4), slots(rows * 4);
   CudaRowsArgs places{device_slices.as<DeviceSlice>(), device_tables.as<int32_t>(), 3, 3, block_size, rows,
                       positions.as<int32_t>(),         slots.as<int32_t>()};
-  MR_CUDA(launch_cuda_rows(places, {}));
+  CHECK(launch_cuda_rows(places, {}));
   std::vector<float> frequencies(c.rotary_dim / 2);
   for (size_t i = 0; i < frequencies.size(); ++i)
     frequencies[i] = float(std::pow(10000.0, -2.0 * double(i) / c.rotary_dim));
   const Buffer device_frequencies(frequencies), device_angles(size_t(rows) * c.rotary_dim * 4);
-  MR_CUDA(launch_cuda_angles(
+  CHECK(launch_cuda_angles(
       {positions.as<int32_t>(), device_frequencies.as<float>(), 1.25f, device_angles.as<float>(), rows, c.rotary_dim},
       {}));
   const std::vector<float> angles = device_angles.host<float>();
@@ -246,7 +246,7 @@ void check_rope(const RopeCase& c) {
   args.block_size = block_size;
   args.row_slots = slots.as<int32_t>();
   args.rows = rows;
-  MR_CUDA(launch_cuda_rope_write(args, {}));
+  CHECK(launch_cuda_rope_write(args, {}));
 
   std::vector<double> expected;
   for (int row = 0; row < rows; ++row) {
@@ -334,16 +334,16 @@ void time_all() {
     for (bool programmatic : {false, true}) {
       const int n = 32;
       std::printf("  norm %.2f", time_in_graph(n, [&](CudaStream s, int) {
-                    MR_CUDA(launch_cuda_norm(norm, {s, programmatic}));
+                    CHECK(launch_cuda_norm(norm, {s, programmatic}));
                   }));
       std::printf("  add+norm %.2f", time_in_graph(n, [&](CudaStream s, int) {
-                    MR_CUDA(launch_cuda_norm(add, {s, programmatic}));
+                    CHECK(launch_cuda_norm(add, {s, programmatic}));
                   }));
       std::printf("  silu*mul %.2f", time_in_graph(n, [&](CudaStream s, int) {
-                    MR_CUDA(launch_cuda_activation(silu, {s, programmatic}));
+                    CHECK(launch_cuda_activation(silu, {s, programmatic}));
                   }));
       std::printf("  rope+write %.2f", time_in_graph(n, [&](CudaStream s, int) {
-                    MR_CUDA(launch_cuda_rope_write(rope, {s, programmatic}));
+                    CHECK(launch_cuda_rope_write(rope, {s, programmatic}));
                   }));
       std::printf(programmatic ? " (pdl)\n" : "  |");
     }

@@ -7,18 +7,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <vector>
 
-#define CHECK(call)                                                                           \
-  do {                                                                                        \
-    const cudaError_t status_ = (call);                                                       \
-    if (status_ != cudaSuccess) {                                                             \
-      std::printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(status_)); \
-      std::exit(1);                                                                           \
-    }                                                                                         \
-  } while (false)
+#include "recorded.cuh"
 
 namespace millrace {
 
@@ -57,41 +47,13 @@ __global__ void fill_random(T* out, size_t n, uint64_t seed, float scale) {
   }
 }
 
-// Median time of one of `launches` launches in a captured graph, in microseconds; `launch(i, stream)` must rotate
-// through data larger than the caches. Negative when a launch fails.
+// Median time of one of `launches` launches in a recorded graph, in microseconds. Negative when a launch fails.
 template <class Launch>
 double time_cold(int launches, int repeats, cudaStream_t stream, Launch launch) {
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t exec = nullptr;
-  bool good = true;
-  CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  for (int i = 0; i < launches; ++i) good = launch(i, stream) && good;
-  const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
-  if (!good || ended != cudaSuccess) {
-    cudaGetLastError();
-    if (graph != nullptr) cudaGraphDestroy(graph);
-    return -1;
-  }
-  CHECK(cudaGraphInstantiate(&exec, graph, 0));
-  cudaEvent_t from, to;
-  CHECK(cudaEventCreate(&from));
-  CHECK(cudaEventCreate(&to));
-  std::vector<float> times;
-  for (int i = 0; i < repeats + 2; ++i) {
-    CHECK(cudaEventRecord(from, stream));
-    CHECK(cudaGraphLaunch(exec, stream));
-    CHECK(cudaEventRecord(to, stream));
-    CHECK(cudaEventSynchronize(to));
-    float ms = 0;
-    CHECK(cudaEventElapsedTime(&ms, from, to));
-    if (i >= 2) times.push_back(ms);
-  }
-  CHECK(cudaEventDestroy(from));
-  CHECK(cudaEventDestroy(to));
-  CHECK(cudaGraphExecDestroy(exec));
-  CHECK(cudaGraphDestroy(graph));
-  std::sort(times.begin(), times.end());
-  return 1000.0 * static_cast<double>(times[times.size() / 2]) / launches;
+  Recorded recorded(launches, stream, launch);
+  if (!recorded.good()) return -1;
+  for (int i = 0; i < repeats + 1; ++i) recorded.replay();
+  return recorded.us();
 }
 
 }  // namespace millrace

@@ -11,7 +11,7 @@ struct Batch {
   // Of all sequences, slice after slice. One below zero is not known yet: row ~token of the step before chooses it.
   std::span<const int32_t> tokens;
   std::span<const SequenceSlice> sequences;  // cover the tokens in order; their pages have room for the new rows
-  std::span<const int32_t> logit_rows;       // rows whose logits are wanted
+  std::span<const int32_t> logit_rows;       // rows whose logits are wanted, each once
   int64_t without_logits = 0;  // the last so many of them: only their hidden states after the final norm are
 };
 

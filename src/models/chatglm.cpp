@@ -111,7 +111,7 @@ class ChatGlm final : public Model {
       const Layer& layer = layers_[i];
       p.rms_norm(p.hidden, layer.attention_norm, p.normed);
       p.linear(p.normed, layer.attention.qkv, p.qkv);
-      if (residual_from_norm_) p.rms_norm(p.hidden, layer.attention_norm, p.hidden);
+      if (residual_from_norm_) p.rms_norm(p.hidden, layer.attention_norm, p.hidden);  // attend() keeps no norms
       p.turn(RopeStyle::Interleaved);
       p.attend(i, {.scale = 1 / std::sqrt(float(config_.head_dim))});
       p.linear(p.attended, layer.attention.out, p.residual);
