@@ -166,8 +166,7 @@ __device__ __forceinline__ void multiply_units(const PackedRings& rings, int uni
     wait_barrier(rings.unit_full + unit_slot, unit_parity);
     unit.load_bits(at, lane);
     scales.load(at, lane);
-    __syncwarp();
-    if (lane == 0) arrive(rings.unit_empty + unit_slot);
+    arrive(rings.unit_empty + unit_slot);  // every lane for what it has read: racecheck knows no other order
     if (++unit_slot == unit_slots) {
       unit_slot = 0;
       unit_parity ^= 1;
@@ -251,7 +250,7 @@ __global__ void __launch_bounds__(PackedTile<kFormat, kTokens>::kThreads, kToken
     }
     for (int i = 0; i < p.unit_slots; ++i) {
       init_barrier(rings.unit_full + i, 1);
-      init_barrier(rings.unit_empty + i, Tile::kWarps);
+      init_barrier(rings.unit_empty + i, 32 * Tile::kWarps);
     }
     publish_barriers();
   }
