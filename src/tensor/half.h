@@ -34,11 +34,7 @@ inline uint16_t f32_to_f16(float value) {
   return static_cast<uint16_t>(sign | half);
 }
 
-// For activations: what is beyond the range stays a number, the largest there is.
-constexpr float kLargestF16 = 65504;
-inline uint16_t f32_to_f16_within_range(float value) {
-  return f32_to_f16(value > kLargestF16 ? kLargestF16 : value < -kLargestF16 ? -kLargestF16 : value);
-}
+constexpr float kLargestF16 = 65504, kLargestBf16 = 0x1.fep127f;
 
 inline float bf16_to_f32(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
@@ -46,6 +42,11 @@ inline uint16_t f32_to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(bits >> 16 | 0x40u);  // keep NaN, quiet
   return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+// For what must stay a number: the nearest that is not beyond `largest`, and zero for what is none.
+inline float as_number(float value, float largest) {
+  return value > largest ? largest : value < -largest ? -largest : value == value ? value : 0;
 }
 
 }  // namespace millrace

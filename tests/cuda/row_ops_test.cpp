@@ -169,14 +169,28 @@ TEST(CudaRopeAngles, MatchTheCpu) {
 }
 
 // q turned in place, k and v in their pages as the CPU's rope and kv_write leave them, nothing else touched.
+// Values have some that are no numbers: they are when they are stored.
 TEST(CudaRopeWrite, MatchesTheReferences) {
-  for (const DType kv_type : {DType::F32, DType::F16, DType::BF16, DType::Q8_0}) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  struct Types {
+    DType source, kv;
+  };
+  for (const auto [source, kv_type] : {Types{DType::F32, DType::F32},
+                                       {DType::F32, DType::F16},
+                                       {DType::F32, DType::BF16},
+                                       {DType::F32, DType::Q8_0},
+                                       {DType::F16, DType::F16},
+                                       {DType::BF16, DType::BF16}}) {
     for (const RopeOp::Problem& shape : rope_cases()) {
       if (!is_kv_dtype(kv_type, shape.head_dim)) continue;
       Random random;
       const int rows = static_cast<int>(shape.rows), kv_heads = shape.heads, block_size = 16, dim = shape.head_dim;
       const int64_t width = int64_t{shape.heads} * dim;
       TestMatrix q(rows, width, random), k(rows, width, random), v(rows, width, random);
+      for (const float x :
+           {std::nanf(""), kInfinity, -kInfinity, std::numeric_limits<float>::max(), 65520.0f, 3.3961e38f})
+        v.at(random.below(rows), random.below(static_cast<int>(width))) = x;
+      for (TestMatrix* x : {&q, &k, &v}) round_to(*x, source);
       TestMatrix angles(rows, shape.rotary_dim, random);
       std::vector<int32_t> pages(static_cast<size_t>((rows + 7) / block_size + 3));
       for (size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<int32_t>(i);
@@ -201,7 +215,7 @@ TEST(CudaRopeWrite, MatchesTheReferences) {
       const GpuBytes gpu_angles(turns);
       const RopeWriteOp::Problem problem{kv_type, shape.style, rows, shape.heads, kv_heads, dim, shape.rotary_dim};
       for_gpu_kernels<RopeWriteOp>(cuda_kernels().rope_write, problem, random.seed(), [&](const auto& kernel) {
-        const GpuCopy gpu_q(q), gpu_k(k), gpu_v(v);
+        const GpuCopy gpu_q(q, source), gpu_k(k, source), gpu_v(v, source);
         const Matrix gpu_turns{DType::F32, rows, shape.rotary_dim, shape.rotary_dim, gpu_angles.data()};
         kv.keys = gpu_keys.data();
         kv.values = gpu_values.data();
@@ -211,7 +225,7 @@ TEST(CudaRopeWrite, MatchesTheReferences) {
         TestMatrix q_out = q;
         gpu_q.read(q_out);
         EXPECT_TRUE(q_out.spare_is_untouched());
-        EXPECT_LE(q_out.distance(q_expected), kTolerance);
+        EXPECT_LE(q_out.distance(q_expected), kTolerance + rounding_of(source));
         EXPECT_EQ(gpu_values.read(), values) << "values";
         // The turn rounds a little differently, so keys are compared as numbers.
         const auto gpu_bytes = gpu_keys.read();

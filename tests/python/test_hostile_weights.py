@@ -1,4 +1,5 @@
-"""Weights that drive scores, values and activations out of the range of 16 bits: where exact logits are numbers, fast ones are numbers, too."""
+"""Weights that drive scores, values and activations out of the range of 16 bits, or that are no numbers: where exact logits are numbers, fast ones
+are numbers, too."""
 
 import os
 
@@ -45,3 +46,15 @@ def test_numbers_stay_numbers(millrace, tmp_path, name, kind, head):
     for options in ([], ["--chunk", "1"], ["--chunk", "7"], ["--kv-type", "f16", "--chunk", "1"], ["--kv-type", "q8_0"]):
         got = logits("--device", DEVICE, *options)
         assert np.isfinite(got).all(), (options, np.argwhere(~np.isfinite(got))[0])
+
+
+@pytest.mark.parametrize("head", [32, 64])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_token_that_is_no_number_spoils_itself_alone(millrace, tmp_path, value, head):
+    bad, tokens = 70, [int(t) for t in TOKENS.split(",")]
+    tokens[bad] = 95
+    model = write_tiny_model(tmp_path / "broken.gguf", kind=gguf.GGMLQuantizationType.BF16, head=head, broken=(95, value))
+    for device, *options in (["cpu", "--exact"], [DEVICE], [DEVICE, "--chunk", "1"], [DEVICE, "--chunk", "33"], [DEVICE, "--kv-type", "f16"]):
+        rows = millrace.json("logits", "-m", model, "--tokens", ",".join(map(str, tokens)), "--device", device, *options)["logits"]
+        numbers = np.isfinite(np.array(rows, dtype=np.float64)).all(axis=1)
+        assert np.flatnonzero(~numbers).tolist() == [bad], (device, options)

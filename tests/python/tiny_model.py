@@ -16,8 +16,9 @@ def token_id(character):
     return PIECES.index(character)
 
 
-def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7, head=HEAD, kind=gguf.GGMLQuantizationType.F32, factors=None):
-    """`factors`: by what matrices are multiplied whose name has that in it; `kind`: the number format of all matrices."""
+def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7, head=HEAD, kind=gguf.GGMLQuantizationType.F32, factors=None, broken=None):
+    """`factors`: by what matrices are multiplied whose name has that in it; `kind`: the number format of all matrices;
+    `broken`: a token, and what all of its embedding is."""
     rng = np.random.default_rng(seed)
     vocab = len(PIECES)
     w = gguf.GGUFWriter(path, "llama")
@@ -51,6 +52,8 @@ def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7, head=HEAD, k
         values[:silent] = 0
         for part, factor in (factors or {}).items():
             values *= np.float32(factor if part in name else 1)
+        if broken and name == "token_embd.weight":
+            values[broken[0]] = broken[1]
         w.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
 
     def ones(name):

@@ -5,7 +5,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/half_range.cuh"
+#include "kernels/cuda/number_range.cuh"
 #include "kernels/cuda/launch.h"
 
 namespace millrace {

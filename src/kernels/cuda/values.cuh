@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/half_range.cuh"
+#include "kernels/cuda/number_range.cuh"
 #include "tensor/matrix.h"
 
 namespace millrace {

@@ -20,39 +20,44 @@ namespace {
 
 constexpr float kSmallest = 1e-30f;  // below it the scale is zero in f16 anyway, and 127 / x may overflow
 
-void write_f32(const float* x, int n, std::byte* out) { std::memcpy(out, x, static_cast<size_t>(n) * sizeof(float)); }
+template <DType kFormat>
+F32Vec load_number(const float* x) {
+  const F32Vec v = load(x), most = broadcast(largest_kept(kFormat));
+  return hn::IfThenZeroElse(hn::IsNaN(v), hn::Clamp(v, hn::Neg(most), most));
+}
+
+void write_f32(const float* x, int n, std::byte* bytes) {
+  auto* out = reinterpret_cast<float*>(bytes);
+  int i = 0;
+  for (; i + kLanes <= n; i += kLanes) hn::StoreU(load_number<DType::F32>(x + i), kF32, out + i);
+  for (; i < n; ++i) out[i] = as_number(x[i], largest_kept(DType::F32));
+}
 
 void write_f16(const float* x, int n, std::byte* bytes) {
   auto* out = reinterpret_cast<uint16_t*>(bytes);
   int i = 0;
 #if HWY_TARGET != HWY_SSE4  // which has no conversion, and Highway's own truncates
   const hn::Rebind<hwy::float16_t, F32> d16;
-  const F32Vec most = broadcast(kLargestF16), least = broadcast(-kLargestF16);
   for (; i + kLanes <= n; i += kLanes) {
-    const F32Vec v = load(x + i);
-    const F32Vec kept = hn::IfThenElse(hn::IsNaN(v), v, hn::Clamp(v, least, most));  // of a NaN some make a bound
-    hn::StoreU(hn::DemoteTo(d16, kept), d16, reinterpret_cast<hwy::float16_t*>(out + i));
+    hn::StoreU(hn::DemoteTo(d16, load_number<DType::F16>(x + i)), d16, reinterpret_cast<hwy::float16_t*>(out + i));
   }
 #endif
-  for (; i < n; ++i) out[i] = f32_to_f16_within_range(x[i]);
+  for (; i < n; ++i) out[i] = f32_to_f16(as_number(x[i], kLargestF16));
 }
 
 void write_bf16(const float* x, int n, std::byte* bytes) {
   auto* out = reinterpret_cast<uint16_t*>(bytes);
   const hn::RebindToUnsigned<F32> d32;
+  const hn::RebindToSigned<F32> di32;
   const hn::Rebind<uint16_t, F32> d16;
   int i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    const F32Vec v = load(x + i);
-    const auto bits = hn::BitCast(d32, v);
+    const auto bits = hn::BitCast(d32, load_number<DType::BF16>(x + i));
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1u));
     const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fffu)));  // to nearest, ties to even
-    const auto quiet = hn::Or(bits, hn::Set(d32, 0x400000u));
-    const auto kept = hn::IfThenElse(hn::RebindMask(d32, hn::Eq(v, v)), rounded, quiet);
-    const hn::RebindToSigned<F32> di32;
-    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di32, hn::ShiftRight<16>(kept))), d16, out + i);
+    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di32, hn::ShiftRight<16>(rounded))), d16, out + i);
   }
-  for (; i < n; ++i) out[i] = f32_to_bf16(x[i]);
+  for (; i < n; ++i) out[i] = f32_to_bf16(as_number(x[i], kLargestBf16));
 }
 
 void write_q8_0(const float* x, int n, std::byte* out) {
@@ -60,14 +65,14 @@ void write_q8_0(const float* x, int n, std::byte* out) {
   const hn::Rebind<int8_t, F32> d8;
   for (int begin = 0; begin < n; begin += 32, out += sizeof(BlockQ8_0)) {
     F32Vec most = hn::Zero(kF32);
-    for (int i = 0; i < 32; i += kLanes) most = hn::Max(most, hn::Abs(load(x + begin + i)));
+    for (int i = 0; i < 32; i += kLanes) most = hn::Max(most, hn::Abs(load_number<DType::Q8_0>(x + begin + i)));
     const float largest = max_of(most);
     const F32Vec inverse = broadcast(largest > kSmallest ? 127 / largest : 0.0f);
     BlockQ8_0 block;
-    block.d = f32_to_f16_within_range(largest / 127);
+    block.d = f32_to_f16(as_number(largest / 127, kLargestF16));
     for (int i = 0; i < 32; i += kLanes) {
-      const auto rounded = hn::ConvertTo(d32, hn::Round(hn::Mul(load(x + begin + i), inverse)));
-      hn::StoreU(hn::DemoteTo(d8, rounded), d8, block.qs + i);
+      const F32Vec scaled = hn::Mul(load_number<DType::Q8_0>(x + begin + i), inverse);
+      hn::StoreU(hn::DemoteTo(d8, hn::ConvertTo(d32, hn::Round(scaled))), d8, block.qs + i);
     }
     std::memcpy(out, &block, sizeof block);
   }

@@ -13,19 +13,23 @@ namespace {
 constexpr float kSmallest = 1e-30f;  // below it the scale is zero in f16 anyway, and 127 / x may overflow
 
 BlockQ8_0 quantize(const float* x) {
-  float largest = 0;
-  for (int i = 0; i < 32; ++i) largest = std::max(largest, std::abs(x[i]));
+  float kept[32], largest = 0;
+  for (int i = 0; i < 32; ++i) {
+    kept[i] = as_number(x[i], largest_kept(DType::Q8_0));
+    largest = std::max(largest, std::abs(kept[i]));
+  }
   const float inverse = largest > kSmallest ? 127 / largest : 0;
-  BlockQ8_0 block{f32_to_f16_within_range(largest / 127), {}};
-  for (int i = 0; i < 32; ++i) block.qs[i] = static_cast<int8_t>(std::nearbyint(x[i] * inverse));
+  BlockQ8_0 block{f32_to_f16(as_number(largest / 127, kLargestF16)), {}};
+  for (int i = 0; i < 32; ++i) block.qs[i] = static_cast<int8_t>(std::nearbyint(kept[i] * inverse));
   return block;
 }
 
 void write_row(DType dtype, const float* x, int n, std::byte* out) {
   for (int i = 0; i < n; ++i) {
-    if (dtype == DType::F32) std::memcpy(out + i * 4, x + i, 4);
+    const float kept = as_number(x[i], largest_kept(dtype));
+    if (dtype == DType::F32) std::memcpy(out + i * 4, &kept, 4);
     if (dtype == DType::F16 || dtype == DType::BF16) {
-      const uint16_t half = dtype == DType::F16 ? f32_to_f16_within_range(x[i]) : f32_to_bf16(x[i]);
+      const uint16_t half = dtype == DType::F16 ? f32_to_f16(kept) : f32_to_bf16(kept);
       std::memcpy(out + i * 2, &half, 2);
     }
     if (dtype == DType::Q8_0 && i % 32 == 0) {

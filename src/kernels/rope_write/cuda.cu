@@ -53,7 +53,7 @@ __global__ void rope_write(Params p) {
   const bool is_key = head < p.heads + p.kv_heads;
   const int kv_head = (head - p.heads) % p.kv_heads;
   const int64_t first = int64_t(kv_head) * p.head_dim;
-  const float x = !inside ? 0 : is_key ? turned(p, p.k, row, first, i) : p.v.get(row, first + i);
+  const float x = !inside ? 0 : as_number(is_key ? turned(p, p.k, row, first, i) : p.v.get(row, first + i), p.kv);
   const int64_t slot = p.row_slots[row], page = slot / p.block_size;
   const int64_t at = (page * p.kv_heads + kv_head) * p.block_size + slot % p.block_size;
   std::byte* to = (is_key ? p.keys : p.values) + at * p.row_bytes;

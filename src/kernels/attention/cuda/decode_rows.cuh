@@ -3,8 +3,6 @@
 // memory: code that runs once costs more by its length than by what it waits for.
 #pragma once
 
-#include <type_traits>
-
 #include "kernels/attention/cuda/decode.cuh"
 
 namespace millrace {
@@ -89,9 +87,7 @@ class RowPart {
     }
   }
   __device__ static void store(uint32_t to, float4 x) {
-    if constexpr (std::is_same_v<T, __half>) {  // what is beyond the range of f16 stays a number in the cache
-      x = {within_half(x.x), within_half(x.y), within_half(x.z), within_half(x.w)};
-    }
+    x = {as_number<T>(x.x), as_number<T>(x.y), as_number<T>(x.z), as_number<T>(x.w)};  // as the cache wants them
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(pack<T>(x.x, x.y)), "r"(pack<T>(x.z, x.w))
                  : "memory");
   }

@@ -7,7 +7,7 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/half_range.cuh"
+#include "kernels/cuda/number_range.cuh"
 #include "kernels/linear/cuda/device.cuh"
 #include "kernels/linear/cuda/families.h"
 

@@ -37,6 +37,10 @@ class HeadRow {
     }
     __syncwarp();
   }
+  __device__ void make_numbers(DType kept_as) {
+    for (int i = lane_; i < length_; i += 32) x_[i] = as_number(x_[i], kept_as);
+    __syncwarp();
+  }
   __device__ void store(const CudaMatrix& to, int64_t index) const {
     for (int i = lane_ * 8; i < length_; i += 256)
       store_eight<true>(to, index + i, *reinterpret_cast<const Eight*>(x_ + i), 8);
@@ -83,6 +87,7 @@ __global__ void __launch_bounds__(kWarps * 32) rope_write_kernel(const __grid_co
     const int64_t page = slot / a.block_size;
     const int64_t to = (page * a.kv_heads + own) * a.block_size + slot % a.block_size;
     void* cache = is_v ? a.values : a.keys;
+    x.make_numbers(a.kv);
     if (a.kv == DType::Q8_0) {
       x.store_q8(cache, to);
     } else {
@@ -103,6 +108,14 @@ struct EightPairs {
     const float before = x;
     x = x * cosine - y * sine;
     y = y * cosine + before * sine;
+  }
+  template <class T>
+  __device__ void make_numbers() {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      a.at[i] = as_number<T>(a.at[i]);
+      b.at[i] = as_number<T>(b.at[i]);
+    }
   }
   __device__ void turn(bool halves, const Eight& cosines, const Eight& sines) {
 #pragma unroll
@@ -142,6 +155,7 @@ __global__ void __launch_bounds__(kPairThreads) rope_write_rows(const __grid_con
     const float* angles = a.angles + row * a.head_dim + pair;
     x.turn(halves, widen(angles), widen(angles + a.head_dim / 2));
   }
+  if (!is_q) x.make_numbers<T>();
   const int64_t place = (page * a.kv_heads + own) * a.block_size + slot % a.block_size;
   T* to = is_q ? from : static_cast<T*>(is_v ? a.values : a.keys) + place * a.head_dim;
   narrow(to + x.first, x.a);
