@@ -188,6 +188,23 @@ TEST_P(CudaLinearTest, ManyAndLongRows) {
   }
 }
 
+// Little work, for tools that take a thousand times as long, and yet rows so long that rings of stages go round.
+TEST_P(CudaLinearTest, FewLongRows) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const DType format = GetParam(), x = format == DType::F16 ? DType::F16 : DType::BF16;
+  if (format == DType::F32) GTEST_SKIP() << "a test of kernels for 16-bit and quantized weights";
+  for (const LinearShape shape : {LinearShape{48, 4608}, {160, 1280}}) {
+    for (const int64_t m : {1, 2, 5, 8, 16, 48, 64, 130}) {
+      const bool accumulate = m % 3 == 1;
+      EXPECT_GT(check({format, x, accumulate ? DType::F32 : x, shape.n, shape.k, m, m == 5, accumulate},
+                      Precision::Fast, random),
+                0);
+    }
+  }
+}
+
 // More tokens than any kernel has in a tile; outputs in 16 bits that are added to, as well.
 TEST_P(CudaLinearTest, Prompts) {
   const uint32_t seed = std::random_device{}();

@@ -269,6 +269,15 @@ TEST_F(CudaSharedNorm, LayerBehindRoundsItsOutputs) {
 
 TEST_F(CudaSharedNorm, GatedLayerBehind) { expect_flat(check_gated(552, 1088, random_)); }
 
+// Little work, for tools that take a thousand times as long.
+TEST_F(CudaSharedNorm, FewRows) {
+  expect_flat(check_front(DType::BF16, {48, 2304}, random_));
+  expect_flat(check_behind(DType::BF16, {48, 2304}, random_));
+  expect_flat(check_gated(48, 576, random_));
+  expect_all(check_front(DType::Q4_K, {48, 2304}, random_));
+  expect_all(check_behind(DType::Q4_K, {48, 2304}, random_));
+}
+
 TEST_F(CudaSharedNorm, QuantizedLayerInFront) {
   for (const DType format : {DType::Q4_0, DType::Q4_1, DType::Q4_K, DType::Q6_K, DType::Q8_0}) {
     for (const LinearShape shape : {LinearShape{16, 256}, {2192, 512}}) {
