@@ -68,17 +68,15 @@ class Problem {
     double w_norm = 0;
     for (int64_t j = 0; j < c.n; ++j) {
       dequantize_row(c.format, weights_.data() + static_cast<size_t>(j) * row_bytes(c.format, c.k), row.data(), c.k);
-      for (const float w : row) w_norm += double(w) * w;
+      w_norm += dot(row.data(), row.data(), c.k);
       for (int64_t i = 0; i < c.m; ++i) {
-        double sum = (c.biased ? bias_[size_t(j)] : 0) + (c.accumulate ? before_[size_t(i * c.n + j)] : 0);
-        for (int64_t e = 0; e < c.k; ++e) sum += double(x_[size_t(i * c.k + e)]) * row[size_t(e)];
-        expected_.y[size_t(i * c.n + j)] = sum;
+        const double before = (c.biased ? bias_[size_t(j)] : 0) + (c.accumulate ? before_[size_t(i * c.n + j)] : 0);
+        expected_.y[size_t(i * c.n + j)] = before + dot(x_.data() + i * c.k, row.data(), c.k);
       }
     }
     for (int64_t i = 0; i < c.m; ++i) {
-      double x_norm = 0;
-      for (int64_t e = 0; e < c.k; ++e) x_norm += double(x_[size_t(i * c.k + e)]) * x_[size_t(i * c.k + e)];
-      expected_.typical.push_back(std::sqrt(x_norm * w_norm));
+      const float* x = x_.data() + i * c.k;
+      expected_.typical.push_back(std::sqrt(dot(x, x, c.k) * w_norm));
     }
   }
 
@@ -253,9 +251,7 @@ TEST_P(CudaLinearTest, Gated) {
           dequantize_row(format, gate.data() + at, g.data(), width);
           dequantize_row(format, up.data() + at, u.data(), width);
           for (int64_t i = 0; i < m; ++i) {
-            double a = 0, b = 0;
-            for (int64_t e = 0; e < width; ++e)
-              a += double(in.at(i, e)) * g[size_t(e)], b += double(in.at(i, e)) * u[size_t(e)];
+            const double a = dot(&in.at(i, 0), g.data(), width), b = dot(&in.at(i, 0), u.data(), width);
             expected.at(i, j) = static_cast<float>(a / (1 + std::exp(-a)) * b);
           }
         }
@@ -288,21 +284,15 @@ struct NormedProblem {
     for (int64_t i = 0; i < k; ++i) norm.push_back(1 + 0.1f * normal(random));
     std::vector<double> inverse;
     for (int64_t t = 0; t < m; ++t) {
-      double squares = 0;
-      for (int64_t i = 0; i < k; ++i) {
-        x.at(t, i) = (t % 2 == 0 ? 1000.0f : 0.01f) * normal(random);
-        squares += double(x.at(t, i)) * x.at(t, i);
-      }
-      inverse.push_back(1 / std::sqrt(squares / double(k) + kEpsilon));
+      for (int64_t i = 0; i < k; ++i) x.at(t, i) = (t % 2 == 0 ? 1000.0f : 0.01f) * normal(random);
+      inverse.push_back(1 / std::sqrt(dot(&x.at(t, 0), &x.at(t, 0), k) / double(k) + kEpsilon));
     }
     std::vector<float> row(static_cast<size_t>(k));
     for (int64_t j = 0; j < weights.rows; ++j) {
       dequantize_row(weights.dtype, weights.row(j), row.data(), k);
-      for (int64_t t = 0; t < m; ++t) {
-        double sum = 0;
-        for (int64_t i = 0; i < k; ++i) sum += double(x.at(t, i)) * norm[size_t(i)] * row[size_t(i)];
-        expected.at(t, j) = static_cast<float>(sum * inverse[size_t(t)]);
-      }
+      for (int64_t i = 0; i < k; ++i) row[size_t(i)] *= norm[size_t(i)];
+      for (int64_t t = 0; t < m; ++t)
+        expected.at(t, j) = static_cast<float>(dot(&x.at(t, 0), row.data(), k) * inverse[size_t(t)]);
     }
   }
 };

@@ -33,13 +33,8 @@ class Layer {
   };
   // Row t of x times the weights.
   Product product(TestMatrix& x, int64_t t, int64_t row) const {
-    Product all;
-    for (int64_t i = 0; i < weights_.k; ++i) {
-      const double term = double(x.at(t, i)) * values_[size_t(row * weights_.k + i)];
-      all.sum += term;
-      all.squares += term * term;
-    }
-    return all;
+    const float *a = &x.at(t, 0), *b = values_.data() + row * weights_.k;
+    return {dot(a, b, weights_.k), sum_of(weights_.k, [&](int64_t i) { return std::pow(double(a[i]) * b[i], 2); })};
   }
 
  private:
@@ -214,10 +209,7 @@ std::vector<int64_t> check_gated(int64_t half, int64_t k, std::mt19937& random) 
         dequantize_row(DType::BF16, gate_view.row(i), g.data(), k);
         dequantize_row(DType::BF16, up_view.row(i), u.data(), k);
         for (int64_t t = 0; t < m; ++t) {
-          double a = 0, b = 0;
-          for (int64_t e = 0; e < k; ++e) {
-            a += double(x.at(t, e)) * g[size_t(e)] / divisor, b += double(x.at(t, e)) * u[size_t(e)] / divisor;
-          }
+          const double a = dot(&x.at(t, 0), g.data(), k) / divisor, b = dot(&x.at(t, 0), u.data(), k) / divisor;
           expected.at(t, i) = static_cast<float>(a / (1 + std::exp(-a)) * b);
         }
       }

@@ -11,6 +11,7 @@
 #include "kernels/linear/cpu_linear.h"
 #include "kernels/linear/rows/rows.h"
 #include "linear_cases.h"
+#include "support.h"
 #include "tensor/dequantize.h"
 
 namespace millrace {
@@ -95,9 +96,7 @@ struct Fixture {
     product = product_with(x);
     w_norm = std::sqrt(w_norm);
     for (int64_t i = 0; i < m; ++i) {
-      double sum = 0;
-      for (int64_t e = 0; e < k; ++e) sum += double(x[size_t(i * k + e)]) * x[size_t(i * k + e)];
-      x_norms.push_back(std::sqrt(sum));
+      x_norms.push_back(std::sqrt(dot(x.data() + i * k, x.data() + i * k, k)));
     }
   }
 
@@ -116,9 +115,7 @@ struct Fixture {
     for (int64_t j = 0; j < n; ++j) {
       dequantize_row(format, weights.data() + static_cast<size_t>(j) * row_bytes(format, k), row.data(), k);
       for (int64_t i = 0; i < m; ++i) {
-        double sum = 0;
-        for (int64_t e = 0; e < k; ++e) sum += double(x[size_t(i * k + e)]) * row[size_t(e)];
-        out[size_t(i * n + j)] = sum;
+        out[size_t(i * n + j)] = dot(x.data() + i * k, row.data(), k);
       }
     }
     return out;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -27,6 +28,22 @@ class Random {
   uint32_t seed_;
   std::mt19937 engine_;
 };
+
+// term(0) + term(1) + .. + term(n - 1). Eight sums at once: additions that wait for each other would be most of a
+// test's time.
+template <class Term>
+double sum_of(int64_t n, Term term) {
+  double sums[8] = {};
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    for (int j = 0; j < 8; ++j) sums[j] += term(i + j);
+  }
+  for (; i < n; ++i) sums[0] += term(i);
+  return std::accumulate(std::begin(sums), std::end(sums), 0.0);
+}
+inline double dot(const float* a, const float* b, int64_t n) {
+  return sum_of(n, [&](int64_t i) { return double(a[i]) * b[i]; });
+}
 
 // A matrix with columns to spare on both sides, as views into larger buffers have; spare and fresh elements are NaN.
 class TestMatrix {
