@@ -35,7 +35,6 @@ class Sequence {
   double arrival() const { return group_->arrival; }
   const Request& request() const { return group_->request; }
   Group& group() { return *group_; }
-  const std::shared_ptr<Group>& shared_group() const { return group_; }
 
   // Tokens whose keys and values are not in the cache yet: the rest of the prompt, or the token generated last.
   std::span<const int32_t> pending() const { return std::span(tokens_).subspan(static_cast<size_t>(computed_)); }

@@ -50,21 +50,9 @@ void GgufMetadataBuilder::add_f32(std::string_view key, float value) {
   append(encoded_, value);
 }
 
-void GgufMetadataBuilder::add_bool(std::string_view key, bool value) {
-  begin(key, GgufType::Bool);
-  append<uint8_t>(encoded_, value ? 1 : 0);
-}
-
 void GgufMetadataBuilder::add_string(std::string_view key, std::string_view value) {
   begin(key, GgufType::String);
   append_string(encoded_, value);
-}
-
-void GgufMetadataBuilder::add_strings(std::string_view key, std::span<const std::string> values) {
-  begin(key, GgufType::Array);
-  append(encoded_, static_cast<uint32_t>(GgufType::String));
-  append<uint64_t>(encoded_, values.size());
-  for (const std::string& value : values) append_string(encoded_, value);
 }
 
 void GgufMetadataBuilder::copy(const GgufMetadata::Entry& entry) {

@@ -20,9 +20,7 @@ class GgufMetadataBuilder {
  public:
   void add_u32(std::string_view key, uint32_t value);
   void add_f32(std::string_view key, float value);
-  void add_bool(std::string_view key, bool value);
   void add_string(std::string_view key, std::string_view value);
-  void add_strings(std::string_view key, std::span<const std::string> values);
   void copy(const GgufMetadata::Entry& entry);  // whatever its type
 
   uint64_t count() const { return count_; }

@@ -4,8 +4,6 @@
 
 namespace millrace {
 
-bool has_cuda_build() { return false; }
-
 std::string cuda_problem() { return "this build has no CUDA back-end"; }
 
 std::unique_ptr<Device> open_cuda_device(bool) { fail(ErrorKind::Unsupported, "{}", cuda_problem()); }

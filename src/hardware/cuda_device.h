@@ -7,7 +7,6 @@
 
 namespace millrace {
 
-bool has_cuda_build();
 std::unique_ptr<Device> open_cuda_device(bool measure);  // only where cuda_problem() is empty
 void check_launch(int status, const char* doing);        // what a launch returned (cudaError_t); throws where it failed
 

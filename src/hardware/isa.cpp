@@ -118,13 +118,6 @@ constexpr IsaLevel kLevels[] = {{"scalar", {}}};
 
 std::span<const IsaLevel> isa_levels() { return kLevels; }
 
-const IsaLevel* find_isa_level(std::string_view name) {
-  for (const IsaLevel& level : kLevels) {
-    if (level.name == name) return &level;
-  }
-  return nullptr;
-}
-
 IsaSet detect_isa() {
   static const IsaSet found = ask_the_machine();
   return found;

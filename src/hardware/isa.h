@@ -46,7 +46,6 @@ struct IsaLevel {
   IsaSet allowed;
 };
 std::span<const IsaLevel> isa_levels();                 // of the architecture this binary is built for
-const IsaLevel* find_isa_level(std::string_view name);  // nullptr: no such level here
 IsaSet detect_isa();                                    // what the machine and its kernel let us run
 std::string to_string(IsaSet set);                      // "neon dotprod i8mm bf16"; "scalar" when empty
 

@@ -67,10 +67,4 @@ Hardware this_machine(int threads, bool measure, IsaSet allowed) {
   return hardware;
 }
 
-Hardware measure_this_machine(int threads, IsaSet allowed) {
-  Hardware hardware = detect_cpu(threads, allowed);
-  measure_into(hardware);
-  return hardware;
-}
-
 }  // namespace millrace

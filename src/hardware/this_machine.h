@@ -13,9 +13,6 @@ namespace millrace {
 // between about a second of measuring now and guesses. What was measured on a busy machine is not kept.
 Hardware this_machine(int threads = 0, bool measure = false, IsaSet allowed = detect_isa());
 
-// Measures whatever was kept, and keeps the result.
-Hardware measure_this_machine(int threads = 0, IsaSet allowed = detect_isa());
-
 std::filesystem::path kept_ceilings_file(const std::string& hardware_id);
 std::optional<Ceilings> load_ceilings(const std::filesystem::path& file);  // nothing where missing or damaged
 void save_ceilings(const std::filesystem::path& file, const Ceilings& ceilings);

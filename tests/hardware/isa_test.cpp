@@ -25,12 +25,6 @@ TEST(Isa, TheHighestLevelAllowsAllThatAMachineCanHave) {
   EXPECT_TRUE(isa_levels().back().allowed.includes(detect_isa())) << to_string(detect_isa());
 }
 
-TEST(Isa, LevelsAreFoundByName) {
-  for (const IsaLevel& level : isa_levels()) EXPECT_EQ(find_isa_level(level.name), &level);
-  EXPECT_EQ(find_isa_level("mmx"), nullptr);
-  EXPECT_EQ(find_isa_level(""), nullptr);
-}
-
 TEST(Isa, SetsPrintInOrder) {
   EXPECT_EQ(to_string(IsaSet()), "scalar");
   EXPECT_EQ(to_string(IsaSet().with(Isa::I8mm).with(Isa::Neon)), "neon i8mm");

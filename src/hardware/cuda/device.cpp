@@ -201,8 +201,6 @@ class CudaDevice final : public Device {
 
 }  // namespace
 
-bool has_cuda_build() { return true; }
-
 std::string cuda_problem() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);

@@ -147,8 +147,6 @@ DType cuda_packed_type(std::string_view name) {
   return DType::F32;
 }
 
-int64_t cuda_packed_stride(int64_t k) { return packed_linear_stride(k); }
-
 void cuda_unpack(const LinearWeights& w, void* to, void* queue) {
   check_cuda(unpack_linear(w.format, w.data, w.n, w.k, 0, w.n, to, static_cast<cudaStream_t>(queue)),
              "unpacking weights");

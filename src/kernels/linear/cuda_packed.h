@@ -10,9 +10,8 @@ KernelList<LinearOp> cuda_packed_kernels();
 
 // The type of activations that a layout was packed for; F32: the layout is not of this family.
 DType cuda_packed_type(std::string_view layout);
-// Packed weights of a plain format are rows this many elements apart.
-int64_t cuda_packed_stride(int64_t k);
-// Packed quantized weights as plain bf16 rows of that stride: for matrix products that take no others.
+// Packed quantized weights as plain bf16 rows, as far apart as those of a plain format: for matrix products that take no
+// others.
 void cuda_unpack(const LinearWeights& weights, void* to, void* queue);
 
 }  // namespace millrace
