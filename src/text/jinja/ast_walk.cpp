@@ -9,6 +9,13 @@ void visit_if(const ExpressionPtr& expression, Visit visit) {
   if (expression) visit(*expression);
 }
 
+void for_each_argument(const CallArguments& arguments, Visit visit) {
+  for (const ExpressionPtr& argument : arguments.positional) visit(*argument);
+  for (const auto& [name, argument] : arguments.named) visit(*argument);
+  visit_if(arguments.star, visit);
+  visit_if(arguments.double_star, visit);
+}
+
 void walk_signature(const Signature& signature, int line, NameVisitor visit) {
   for (const SymbolId id : signature.parameters) visit(id, NameRole::Parameter, line);
   for (const ExpressionPtr& value : signature.defaults) walk_names(*value, visit);
@@ -31,13 +38,6 @@ void walk_if(const If& statement, NameVisitor visit) {
 }
 
 }  // namespace
-
-void for_each_argument(const CallArguments& arguments, Visit visit) {
-  for (const ExpressionPtr& argument : arguments.positional) visit(*argument);
-  for (const auto& [name, argument] : arguments.named) visit(*argument);
-  visit_if(arguments.star, visit);
-  visit_if(arguments.double_star, visit);
-}
 
 void for_each_part(const Expression& expression, Visit visit) {
   using Kind = Expression::Kind;

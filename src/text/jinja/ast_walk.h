@@ -7,7 +7,6 @@
 namespace millrace::jinja {
 
 void for_each_part(const Expression& expression, FunctionRef<void(const Expression&)> visit);
-void for_each_argument(const CallArguments& arguments, FunctionRef<void(const Expression&)> visit);
 
 enum class NameRole { Load, Store, Parameter };
 using NameVisitor = FunctionRef<void(SymbolId id, NameRole role, int line)>;

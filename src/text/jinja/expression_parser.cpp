@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "text/jinja/ast_walk.h"
 #include "text/jinja/budget.h"
 #include "text/jinja/template_error.h"
 
@@ -13,42 +14,23 @@ using Type = Token::Type;
 
 constexpr int kMaxExpressionDepth = 250;
 
-// Finishes a node: its depth is one more than that of its deepest child.
-template <class Node>
-std::unique_ptr<Node> with_depth(std::unique_ptr<Node> node, std::initializer_list<const Expression*> children) {
-  for (const Expression* child : children) {
-    if (child) node->depth = std::max(node->depth, child->depth + 1);
-  }
+// A node is one level deeper than the deepest of its parts.
+ExpressionPtr finished(ExpressionPtr node) {
+  for_each_part(*node, [&](const Expression& part) { node->depth = std::max(node->depth, part.depth + 1); });
   if (node->depth > kMaxExpressionDepth) fail_template_at(node->line, "an expression is nested too deeply");
   return node;
 }
 
-template <class Node>
-std::unique_ptr<Node> with_argument_depth(std::unique_ptr<Node> node) {
-  const CallArguments& arguments = node->arguments;
-  for (const ExpressionPtr& argument : arguments.positional) node = with_depth(std::move(node), {argument.get()});
-  for (const auto& [name, argument] : arguments.named) node = with_depth(std::move(node), {argument.get()});
-  return with_depth(std::move(node), {arguments.star.get(), arguments.double_star.get()});
-}
-
 ExpressionPtr make_collection(Kind kind, int line, ExpressionList items) {
-  int deepest = 0;
-  for (const ExpressionPtr& item : items) deepest = std::max(deepest, item->depth);
-  auto node = std::make_unique<Collection>(kind, line, std::move(items));
-  node->depth = deepest + 1;
-  return with_depth(std::move(node), {});
+  return finished(std::make_unique<Collection>(kind, line, std::move(items)));
 }
 
 ExpressionPtr make_binary(Kind kind, int line, BinaryOperator op, ExpressionPtr left, ExpressionPtr right) {
-  auto node = std::make_unique<Binary>(kind, line, op, std::move(left), std::move(right));
-  const Expression *a = node->left.get(), *b = node->right.get();
-  return with_depth(std::move(node), {a, b});
+  return finished(std::make_unique<Binary>(kind, line, op, std::move(left), std::move(right)));
 }
 
 ExpressionPtr make_unary(Kind kind, int line, ExpressionPtr operand) {
-  auto node = std::make_unique<Unary>(kind, line, std::move(operand));
-  const Expression* inner = node->operand.get();
-  return with_depth(std::move(node), {inner});
+  return finished(std::make_unique<Unary>(kind, line, std::move(operand)));
 }
 
 // Whether a target is made of names and namespace attributes only.
@@ -71,8 +53,7 @@ ExpressionPtr ExpressionParser::parse_expression() {
     node->then = std::move(result);
     node->test = parse_or();
     if (stream_.skip_name("else")) node->otherwise = parse_expression();
-    const Expression *a = node->test.get(), *b = node->then.get(), *c = node->otherwise.get();
-    result = with_depth(std::move(node), {a, b, c});
+    result = finished(std::move(node));
     line = stream_.current().line;
   }
   return result;
@@ -105,7 +86,6 @@ ExpressionPtr ExpressionParser::parse_compare() {
       {"<=", Comparison::LessOrEqual}, {">", Comparison::Greater},   {">=", Comparison::GreaterOrEqual}};
   const int line = stream_.current().line;
   auto node = std::make_unique<Compare>(line, parse_sum());
-  int deepest = node->first->depth;
   while (true) {
     const Token& token = stream_.current();
     const auto* known = std::find_if(std::begin(kOperators), std::end(kOperators),
@@ -124,11 +104,9 @@ ExpressionPtr ExpressionParser::parse_compare() {
       break;
     }
     node->rest.emplace_back(comparison, parse_sum());
-    deepest = std::max(deepest, node->rest.back().second->depth);
   }
   if (node->rest.empty()) return std::move(node->first);
-  node->depth = deepest + 1;
-  return with_depth(std::move(node), {});
+  return finished(std::move(node));
 }
 
 ExpressionPtr ExpressionParser::parse_sum() {
@@ -299,19 +277,15 @@ ExpressionPtr ExpressionParser::parse_list() {
 
 ExpressionPtr ExpressionParser::parse_dict() {
   auto node = std::make_unique<DictLiteral>(stream_.take().line);
-  int deepest = 0;
   while (!stream_.current().is_operator("}")) {
     if (!node->entries.empty()) stream_.expect_operator(",");
     if (stream_.current().is_operator("}")) break;
     ExpressionPtr key = parse_expression();
     stream_.expect_operator(":");
-    ExpressionPtr value = parse_expression();
-    deepest = std::max({deepest, key->depth, value->depth});
-    node->entries.emplace_back(std::move(key), std::move(value));
+    node->entries.emplace_back(std::move(key), parse_expression());
   }
   stream_.expect_operator("}");
-  node->depth = deepest + 1;
-  return with_depth(std::move(node), {});
+  return finished(std::move(node));
 }
 
 ExpressionPtr ExpressionParser::parse_postfix(ExpressionPtr node) {
@@ -344,15 +318,10 @@ ExpressionPtr ExpressionParser::parse_filters_and_tests(ExpressionPtr node) {
 
 ExpressionPtr ExpressionParser::parse_attribute(ExpressionPtr node, int line) {
   const Token name = stream_.take();
-  if (name.is(Type::Name)) {
-    auto attribute = std::make_unique<Attribute>(line, std::move(node), name.text);
-    const Expression* object = attribute->object.get();
-    return with_depth(std::move(attribute), {object});
-  }
+  if (name.is(Type::Name)) return finished(std::make_unique<Attribute>(line, std::move(node), name.text));
   if (!name.is(Type::Integer)) fail_template_at(name.line, "expected name or number");
-  auto item = std::make_unique<Item>(line, std::move(node), std::make_unique<Literal>(name.line, name.value));
-  const Expression* object = item->object.get();
-  return with_depth(std::move(item), {object});
+  auto key = std::make_unique<Literal>(name.line, name.value);
+  return finished(std::make_unique<Item>(line, std::move(node), std::move(key)));
 }
 
 ExpressionPtr ExpressionParser::parse_subscript(ExpressionPtr node) {
@@ -372,8 +341,7 @@ ExpressionPtr ExpressionParser::parse_subscript(ExpressionPtr node) {
     if (!at_part_end()) slice->stop = parse_expression();
     if (stream_.skip_operator(":") && !at_part_end()) slice->step = parse_expression();
     stream_.expect_operator("]");
-    const Expression *a = slice->object.get(), *b = slice->start.get(), *c = slice->stop.get(), *d = slice->step.get();
-    return with_depth(std::move(slice), {a, b, c, d});
+    return finished(std::move(slice));
   }
 
   ExpressionList keys;
@@ -384,9 +352,7 @@ ExpressionPtr ExpressionParser::parse_subscript(ExpressionPtr node) {
   }
   stream_.expect_operator("]");
   ExpressionPtr key = keys.size() == 1 ? std::move(keys[0]) : make_collection(Kind::Tuple, token.line, std::move(keys));
-  auto item = std::make_unique<Item>(token.line, std::move(node), std::move(key));
-  const Expression *a = item->object.get(), *b = item->key.get();
-  return with_depth(std::move(item), {a, b});
+  return finished(std::make_unique<Item>(token.line, std::move(node), std::move(key)));
 }
 
 CallArguments ExpressionParser::parse_call_arguments() {
@@ -429,8 +395,7 @@ CallArguments ExpressionParser::parse_call_arguments() {
 ExpressionPtr ExpressionParser::parse_call(ExpressionPtr node) {
   auto call = std::make_unique<Call>(stream_.current().line, std::move(node));
   call->arguments = parse_call_arguments();
-  const Expression* callee = call->callee.get();
-  return with_depth(with_argument_depth(std::move(call)), {callee});
+  return finished(std::move(call));
 }
 
 ExpressionPtr ExpressionParser::parse_filters(ExpressionPtr subject, bool inline_start) {
@@ -442,8 +407,7 @@ ExpressionPtr ExpressionParser::parse_filters(ExpressionPtr subject, bool inline
     while (stream_.skip_operator(".")) name += "." + stream_.expect(Type::Name, "a name").text;
     auto filter = std::make_unique<Applied>(Kind::Filter, token.line, std::move(subject), std::move(name));
     if (stream_.current().is_operator("(")) filter->arguments = parse_call_arguments();
-    const Expression* inner = filter->subject.get();
-    subject = with_depth(with_argument_depth(std::move(filter)), {inner});
+    subject = finished(std::move(filter));
   }
   return subject;
 }
@@ -465,8 +429,7 @@ ExpressionPtr ExpressionParser::parse_test(ExpressionPtr node) {
     if (next.is_name("is")) fail_template_at(line, "You cannot chain multiple tests with is");
     test->arguments.positional.push_back(parse_postfix(parse_primary(false)));
   }
-  const Expression* inner = test->subject.get();
-  ExpressionPtr result = with_depth(with_argument_depth(std::move(test)), {inner});
+  ExpressionPtr result = finished(std::move(test));
   return negated ? make_unary(Kind::Not, line, std::move(result)) : std::move(result);
 }
 
