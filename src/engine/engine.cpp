@@ -161,8 +161,7 @@ void Engine::drop_ahead() {
 std::span<const int32_t> Engine::compute(FunctionRef<void()> meanwhile) {
   const auto beside = [&] {
     for (const auto& part : step_.plan.parts) {
-      Sequence* s = part.sequence;
-      if (s != nullptr && part.rows == static_cast<int32_t>(s->pending().size())) s->prepare_mask();
+      if (part.sequence != nullptr && part.completes()) part.sequence->prepare_mask();
     }
     meanwhile();
     scheduler_.admit(now());
@@ -224,7 +223,7 @@ void Engine::ask_for_draws(Step& step) {
   step.on_host.clear();
   for (const auto& part : step.plan.parts) {
     const Sequence& s = *part.sequence;
-    const bool completes = part.rows == static_cast<int32_t>(s.pending().size());
+    const bool completes = part.completes();
     for (int32_t row = part.logits.begin; row < part.logits.end; ++row) {
       const bool draws_here =
           draws.usable() && completes && row == part.rows - 1 && s.needs_token_only() &&
@@ -242,8 +241,7 @@ void Engine::draw(Matrix logits) {
     end += part.logits.end - part.logits.begin;
     if (part.sequence == nullptr) continue;  // its end came while the step ran
     Sequence& s = *part.sequence;
-    const bool completes = part.rows == static_cast<int32_t>(s.pending().size());
-    const bool draws = completes && s.request().kind == RequestKind::Generate && s.group().unborn.empty();
+    const bool draws = part.completes() && s.request().kind == RequestKind::Generate && s.group().unborn.empty();
     if (!draws || step_.on_host[static_cast<size_t>(end - 1)] == 0) continue;
     drawing_.push_back({&s, {logits.row<float>(end - 1), static_cast<size_t>(logits.cols)}});
   }
@@ -265,7 +263,7 @@ void Engine::collect(Matrix logits, std::span<const int32_t> tokens, FunctionRef
       continue;
     }
     Sequence& s = *part.sequence;
-    const bool completes = part.rows == static_cast<int32_t>(s.pending().size());
+    const bool completes = part.completes();
     std::span<float> drawn;
     const int32_t* token = nullptr;
     for (int32_t row = part.logits.begin; row < part.logits.end; ++row, ++logit_row) {

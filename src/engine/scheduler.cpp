@@ -173,12 +173,7 @@ void Scheduler::retire() {
 void Scheduler::requeue_grown() {
   if (limits_.long_from == 0) return;
   for (size_t i = running_.size(); i-- > 0;) {
-    Sequence& s = *running_[i];
-    if (s.is_long() || s.length() <= limits_.long_from) continue;
-    s.group().restarted = true;
-    release(s);
-    waiting_.push(std::move(running_[i]));
-    running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!running_[i]->is_long() && running_[i]->length() > limits_.long_from) restart(i);
   }
 }
 
@@ -191,8 +186,8 @@ size_t Scheduler::victim() const {
   return worst;
 }
 
-void Scheduler::preempt(size_t index) {
-  ++preemptions_;
+// Waits again, and begins anew with what the tree still has of it.
+void Scheduler::restart(size_t index) {
   running_[index]->group().restarted = true;
   release(*running_[index]);
   waiting_.push(std::move(running_[index]));
@@ -207,7 +202,8 @@ void Scheduler::make_room_for_decodes() {
       continue;
     }
     const size_t loser = victim();
-    preempt(loser);
+    ++preemptions_;
+    restart(loser);
     if (loser < i) --i;
   }
 }

@@ -36,6 +36,8 @@ class Scheduler {
     Sequence* sequence = nullptr;
     int32_t rows = 0;
     StepBatch::Rows logits, hidden;
+    // Before the step is counted (advance): all tokens of the sequence are computed with it, and the next can be drawn.
+    bool completes() const { return rows == static_cast<int32_t>(sequence->pending().size()); }
   };
   struct Plan {
     std::vector<Part> parts;
@@ -77,7 +79,7 @@ class Scheduler {
   void keep_pages(Sequence& sequence);  // the one being filled too
   void keep_full_pages(Sequence& sequence);
   void release(Sequence& sequence);
-  void preempt(size_t index);
+  void restart(size_t index);
   size_t victim() const;
   void make_room_for_decodes();
   void requeue_grown();
