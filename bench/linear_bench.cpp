@@ -62,7 +62,7 @@ void register_shape(DType format, LinearShape shape, const Hardware& hardware) {
   if (shape.k % info(format).block != 0) return;
   for (const int64_t m : kRows) {
     for (const auto* layout : cpu_linear_layouts()) {
-      const LinearProblem problem{format, layout->name(), Precision::Fast, false, shape.n, shape.k, m};
+      const LinearProblem problem{format, layout->name(), Precision::Fast, shape.n, shape.k, m};
       for (const auto* kernel : cpu_linear_kernels()) {
         if (kernel->name() == "reference" || !kernel->can_run(problem, hardware)) continue;
         register_case({problem, layout, kernel, 1});

@@ -21,7 +21,7 @@ inline LinearProblem read_problem(const char* text) {
   long n = 0, k = 0, m = 0;
   if (std::sscanf(text, "%15[^:]:%ldx%ld:%ld", format, &n, &k, &m) != 4 || !dtype_from_name(format))
     fail(ErrorKind::Usage, "{}: expected FORMAT:NxK:M", text);
-  return {*dtype_from_name(format), "", Precision::Fast, false, n, k, m};
+  return {*dtype_from_name(format), "", Precision::Fast, n, k, m};
 }
 
 // The first layout that the kernel takes; the problem is told.

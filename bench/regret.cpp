@@ -89,7 +89,7 @@ class Search {
       for (const int64_t m :
            device_->is_host() ? std::span<const int64_t>(kRows) : std::span<const int64_t>(kGpuRows)) {
         if (m > options_.most_rows) break;
-        const LinearProblem problem{format, layout->name(), Precision::Fast, false, shape.n, shape.k, m, x};
+        const LinearProblem problem{format, layout->name(), Precision::Fast, shape.n, shape.k, m, x};
         add_problem(problem, weights, regrets);
       }
     }

@@ -108,7 +108,7 @@ std::vector<Measurement> KernelTimer::race(const typename Op::Problem& problem,
 std::vector<Measurement> KernelTimer::time(const LinearProblem& p, std::span<const LinearKernel* const> kernels,
                                            ColdWeights& weights) {
   const Activity x(p.m, p.k, p.x, device_), y(p.m, p.gated ? p.n / 2 : p.n, p.x, device_);
-  LinearArgs args{x.matrix(), nullptr, nullptr, y.matrix(), p.accumulate, p.gated};
+  LinearArgs args{x.matrix(), nullptr, nullptr, y.matrix(), /*accumulate=*/false, p.gated};
   return race<LinearOp>(p, kernels, [&] {
     args.weights = weights.next();
     return args;

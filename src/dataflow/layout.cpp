@@ -54,7 +54,7 @@ const LinearLayout& choose_layout(DType format, int64_t n, int64_t k, Precision 
   std::vector<LayoutCost> costs;
   for (const auto* layout : kernels.layouts) {
     if (!layout->accepts(format, n, k, planner.hardware())) continue;
-    costs.push_back(cost_of(*layout, {format, layout->name(), precision, false, n, k, 1, x}, planner));
+    costs.push_back(cost_of(*layout, {format, layout->name(), precision, n, k, 1, x}, planner));
   }
   MR_ASSERT(!costs.empty());  // the file's own rows are accepted for every format
   const bool measured = std::all_of(costs.begin(), costs.end(), [](const auto& cost) { return cost.is_measured; });

@@ -36,8 +36,8 @@ Ops::Ops(const KernelSet& kernels, Device& device, ThreadPool& pool, const PlanC
       device_(device),
       hardware_(device.hardware()),
       options_(std::move(options)),
-      executor_{&pool, nullptr, device.queue(), &device.hardware(),
-                options_.overlap && device.hardware().architecture >= 90},
+      // From compute capability 9.0 on kernels start while the ones before them drain.
+      executor_{&pool, nullptr, device.queue(), &device.hardware(), device.hardware().architecture >= 90},
       attention_executor_(executor_),
       linear_(kernels.linear, hardware_, plans, forced_kernel(options_, LinearOp::kName)),
       attention_(kernels.attention, hardware_, plans, forced_kernel(options_, AttentionOp::kName)),
@@ -78,22 +78,23 @@ void Ops::run_watched(const Planner<Op>& planner, const Kernel<Op>& kernel, cons
   times_->add(Op::kName, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
 }
 
+LinearProblem Ops::problem_of(const LinearWeights& w, int64_t rows, bool gated) const {
+  return {w.format, w.layout->name(), options_.precision, w.n, w.k, rows, options_.working, gated};
+}
+
 void Ops::plan(Linear& linear, int64_t rows) {
   for (auto& part : linear.parts) {
     if (options_.batch_invariant) {
       device_.is_host() ? plan_invariant(part, rows, linear.gated) : plan_tiles(part, linear.gated);
       continue;
     }
-    const auto& w = part.weights;
     for (const int64_t m : row_buckets(rows)) {
-      const LinearProblem problem{w.format, w.layout->name(), options_.precision, false, w.n, w.k,
-                                  m,        options_.working, linear.gated};
-      const auto* kernel = linear_.choose(problem);
-      MR_ASSERT(kernel != nullptr);
-      part.plan.emplace_back(m, kernel);
-      workspace_needed_ = std::max(workspace_needed_, kernel->workspace_bytes(problem, hardware_));
+      const LinearProblem problem = problem_of(part.weights, m, linear.gated);
+      const LinearKernel* kernel = linear_.choose(problem);
+      take(part, problem, kernel);
       if (kernel->shares_between(problem, hardware_)) {
-        squares_needed_ = std::max(squares_needed_, static_cast<size_t>(m * w.k / NormAhead::kPart) * sizeof(float));
+        const int64_t squares = m * problem.k / NormAhead::kPart;
+        squares_needed_ = std::max(squares_needed_, static_cast<size_t>(squares) * sizeof(float));
       }
     }
   }
@@ -101,41 +102,34 @@ void Ops::plan(Linear& linear, int64_t rows) {
 
 // The kernel that is fastest over a mix of decodes and prompts, among those that run every number of rows from two on.
 void Ops::plan_invariant(Linear::Part& part, int64_t rows, bool gated) {
-  const auto& w = part.weights;
-  const auto buckets = row_buckets(std::max(rows, kLeastInvariantRows));
-  const auto problem_for = [&](int64_t m) {
-    return LinearProblem{w.format, w.layout->name(), options_.precision, false, w.n, w.k, m, options_.working, gated};
-  };
+  part.least_rows = kLeastInvariantRows;
+  std::vector<LinearProblem> problems;
+  for (const int64_t m : row_buckets(std::max(rows, part.least_rows))) {
+    if (m >= part.least_rows) problems.push_back(problem_of(part.weights, m, gated));
+  }
   const LinearKernel* best = nullptr;
   double least_us = 0;
   for (const auto* kernel : kernels_.linear) {
-    const auto runs = [&](int64_t m) { return m < kLeastInvariantRows || kernel->can_run(problem_for(m), hardware_); };
-    if (!std::all_of(buckets.begin(), buckets.end(), runs)) continue;
+    const auto runs = [&](const LinearProblem& problem) { return kernel->can_run(problem, hardware_); };
+    if (!std::all_of(problems.begin(), problems.end(), runs)) continue;
     double us = 0;
-    for (const int64_t m : buckets) {
-      if (m >= kLeastInvariantRows) us += kernel->estimate_us(problem_for(m), hardware_) / static_cast<double>(m);
-    }
+    for (const auto& problem : problems) us += kernel->estimate_us(problem, hardware_) / static_cast<double>(problem.m);
     if (best != nullptr && us >= least_us) continue;
     best = kernel;
     least_us = us;
   }
-  MR_ASSERT(best != nullptr);  // the reference runs everything
-  part.least_rows = kLeastInvariantRows;
-  for (const int64_t m : buckets) {
-    part.plan.emplace_back(m, best);
-    if (m < part.least_rows) continue;
-    workspace_needed_ = std::max(workspace_needed_, best->workspace_bytes(problem_for(m), hardware_));
-  }
+  for (const auto& problem : problems) take(part, problem, best);
 }
 
 void Ops::plan_tiles(Linear::Part& part, bool gated) {
-  const auto& w = part.weights;
-  const LinearProblem problem{w.format, w.layout->name(), options_.precision, false, w.n,
-                              w.k,      kInvariantTile,   options_.working,   gated};
-  const auto* kernel = linear_.choose(problem);
-  MR_ASSERT(kernel != nullptr);
   part.tile_rows = kInvariantTile;
-  part.plan.emplace_back(kInvariantTile, kernel);
+  const LinearProblem problem = problem_of(part.weights, part.tile_rows, gated);
+  take(part, problem, linear_.choose(problem));
+}
+
+void Ops::take(Linear::Part& part, const LinearProblem& problem, const LinearKernel* kernel) {
+  MR_ASSERT(kernel != nullptr);  // the reference runs everything
+  part.plan.emplace_back(problem.m, kernel);
   workspace_needed_ = std::max(workspace_needed_, kernel->workspace_bytes(problem, hardware_));
 }
 
@@ -179,51 +173,55 @@ void Ops::reserve_workspace() {
 }
 
 const LinearKernel* Ops::planned(const Linear::Part& part, int64_t rows) const {
-  const int64_t bucket = part.tile_rows > 0 ? part.tile_rows : bucket_rows(rows);
+  const int64_t bucket = part.tile_rows > 0 ? part.tile_rows : bucket_rows(std::max(rows, part.least_rows));
   for (const auto& [m, kernel] : part.plan) {
     if (m == bucket) return kernel;
   }
   return nullptr;
 }
 
-void Ops::run_part(const Linear& linear, const Linear::Part& part, const LinearKernel& kernel, const LinearArgs& args) {
-  if (times_ == nullptr) return kernel.run(args, executor_);
-  const auto& w = part.weights;
-  const DType x = args.norm != nullptr ? options_.working : args.x.dtype;
-  run_watched(linear_, kernel,
-              {w.format, w.layout->name(), options_.precision, false, w.n, w.k, args.x.rows, x, linear.gated}, args,
-              executor_);
+// All rows at once, or in whole tiles.
+void Ops::run_part(const Linear::Part& part, LinearArgs args) {
+  const Matrix x = args.x, y = args.y;
+  const int64_t rows = std::max(x.rows, part.least_rows), step = part.tile_rows > 0 ? part.tile_rows : rows;
+  // A norm that comes after leaves its input in the residual's type, which nothing was planned for.
+  const DType type = args.norm != nullptr ? options_.working : x.dtype;
+  const auto problem = [&] {
+    LinearProblem asked = problem_of(part.weights, step, args.gated);
+    asked.x = type;
+    return asked;
+  };
+  const LinearKernel* kernel = type == options_.working ? planned(part, x.rows) : linear_.choose(problem().bucketed());
+  MR_ASSERT(kernel != nullptr);
+  for (int64_t first = 0; first < rows; first += step) {
+    args.x = x.rows_from(first, step);
+    args.y = y.rows_from(first, step);
+    if (times_ == nullptr) {
+      kernel->run(args, executor_);
+    } else {
+      run_watched(linear_, *kernel, problem(), args, executor_);
+    }
+  }
 }
 
-// All rows at once, or in whole tiles.
-template <class RunRows>
-void Ops::in_tiles(const Linear::Part& part, int64_t rows, RunRows run) const {
-  if (part.tile_rows == 0) return run(0, rows);
-  for (int64_t first = 0; first < rows; first += part.tile_rows) run(first, part.tile_rows);
+// Part after part; `fill` completes their arguments.
+template <class Fill>
+void Ops::run_parts(const Linear& linear, Matrix x, Matrix y, Fill fill) {
+  int64_t column = 0;
+  for (const Linear::Part& part : linear.parts) {
+    const auto& w = part.weights;
+    const float* bias = linear.bias != nullptr ? linear.bias + column : nullptr;
+    LinearArgs args{x, &w, bias, y.columns(column, linear.gated ? w.n / 2 : w.n), false, linear.gated};
+    args.invariant = options_.batch_invariant;
+    fill(args);
+    run_part(part, args);
+    column += w.n;
+  }
 }
 
 void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
   if (x.rows == 0) return;  // the end of a prompt's chunk that wants no logits
-  int64_t column = 0;
-  for (const auto& part : linear.parts) {
-    const int64_t rows = std::max(x.rows, part.least_rows);
-    const auto& w = part.weights;
-    const LinearKernel* kernel = planned(part, x.rows);
-    if (x.dtype != options_.working) {  // a norm that comes after leaves its input in the residual's type
-      const int64_t bucket = part.tile_rows > 0 ? part.tile_rows : bucket_rows(x.rows);
-      kernel = linear_.choose(
-          {w.format, w.layout->name(), options_.precision, false, w.n, w.k, bucket, x.dtype, linear.gated});
-    }
-    MR_ASSERT(kernel != nullptr);
-    const float* bias = linear.bias != nullptr ? linear.bias + column : nullptr;
-    const Matrix to = y.columns(column, linear.gated ? w.n / 2 : w.n);
-    in_tiles(part, rows, [&](int64_t first, int64_t count) {
-      run_part(linear, part, *kernel,
-               {x.rows_from(first, count), &w, bias, to.rows_from(first, count), accumulate, linear.gated,
-                options_.batch_invariant});
-    });
-    column += w.n;
-  }
+  run_parts(linear, x, y, [&](LinearArgs& args) { args.accumulate = accumulate; });
 }
 
 // Norms of q and k, and LayerNorm, are kernels of their own; and what is forced stays apart.
@@ -237,10 +235,8 @@ template <class Takes>
 bool Ops::all_parts(const Linear& linear, int64_t rows, Takes takes) const {
   return std::all_of(linear.parts.begin(), linear.parts.end(), [&](const Linear::Part& part) {
     if (part.tile_rows > 0 || part.least_rows > rows) return false;
-    const auto& w = part.weights;
     const LinearKernel* kernel = planned(part, rows);
-    return kernel != nullptr && takes(*kernel, LinearProblem{w.format, w.layout->name(), options_.precision, false, w.n,
-                                                             w.k, rows, options_.working, linear.gated});
+    return kernel != nullptr && takes(*kernel, problem_of(part.weights, rows, linear.gated));
   });
 }
 
@@ -258,25 +254,10 @@ bool Ops::shares_norm(const Linear& linear, int64_t rows) const {
   });
 }
 
-// Part after part with the kernels of the plan; `fill` completes their arguments.
-template <class Fill>
-void Ops::run_parts(const Linear& linear, Matrix x, Matrix y, Fill fill) {
-  int64_t column = 0;
-  for (const Linear::Part& part : linear.parts) {
-    const auto& w = part.weights;
-    const float* bias = linear.bias != nullptr ? linear.bias + column : nullptr;
-    LinearArgs args{x, &w, bias, y.columns(column, linear.gated ? w.n / 2 : w.n), false, linear.gated};
-    args.invariant = options_.batch_invariant;
-    fill(args);
-    run_part(linear, part, *planned(part, x.rows), args);
-    column += w.n;
-  }
-}
-
 void Ops::add_linear(Matrix x, const Linear& linear, Matrix y, const NextNorm& next) {
   shared_ = {};
-  const bool shares = options_.share_norms && is_plain_norm(next.norm) && x.dtype == options_.working &&
-                      linear.parts.size() == 1 && shares_norm(linear, x.rows) && shares_norm(*next.linear, x.rows);
+  const bool shares = is_plain_norm(next.norm) && x.dtype == options_.working && linear.parts.size() == 1 &&
+                      shares_norm(linear, x.rows) && shares_norm(*next.linear, x.rows);
   if (!shares) return this->linear(x, linear, y, /*accumulate=*/true);
   run_parts(linear, x, y, [&](LinearArgs& args) {
     args.accumulate = true;

@@ -34,8 +34,6 @@ struct OpsOptions {
   Precision precision = Precision::Fast;
   std::map<std::string, std::string> forced;  // op -> kernel, from --kernel OP=NAME
   DType working = DType::F32;                 // of the activations that linear layers take
-  bool overlap = true;                        // kernels of a GPU start while the ones before them drain
-  bool share_norms = true;                    // between two linear layers, where the kernels of both can
   // One kernel for every number of rows, and no sum whose order depends on them: a row's results are the same whatever
   // else is in the batch. Kernels of a GPU cut their sums by the number of rows, so they always get the same one.
   bool batch_invariant = false;
@@ -93,6 +91,7 @@ class Ops {
   const KernelSet& kernels() const { return kernels_; }
   Planner<LinearOp>& linear_planner() { return linear_; }
   Planner<AttentionOp>& attention_planner() { return attention_; }
+  LinearProblem problem_of(const LinearWeights& weights, int64_t rows, bool gated) const;  // of the working type
   AttentionProblem problem_of(const AttentionArgs& args) const;
 
  private:
@@ -104,15 +103,14 @@ class Ops {
   bool shares_norm(const Linear& linear, int64_t rows) const;
   template <class Fill>
   void run_parts(const Linear& linear, Matrix x, Matrix y, Fill fill);
-  void run_part(const Linear& linear, const Linear::Part& part, const LinearKernel& kernel, const LinearArgs& args);
+  void run_part(const Linear::Part& part, LinearArgs args);
   const AttentionKernel* planned(const AttentionProblem& problem);
   void attend(const AttentionArgs& args);
   void elementwise(const ElementwiseOp::Args& args);
   void rope(const RopeOp::Args& args);
   void plan_invariant(Linear::Part& part, int64_t rows, bool gated);
   void plan_tiles(Linear::Part& part, bool gated);
-  template <class RunRows>
-  void in_tiles(const Linear::Part& part, int64_t rows, RunRows run) const;
+  void take(Linear::Part& part, const LinearProblem& problem, const LinearKernel* kernel);  // into the plan
   AttentionProblem pinned(AttentionProblem problem) const;
   int64_t bucket(int64_t rows) const;
   template <class Op>

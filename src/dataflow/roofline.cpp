@@ -18,7 +18,7 @@ double peak_gops(DType format, Precision precision, const Ceilings& c) {
 
 Work work_of(const LinearProblem& p) {
   const double weights = double(p.n) * double(row_bytes(p.format, p.k));
-  const double activations = 4.0 * double(p.m) * double(p.k + p.n * (p.accumulate ? 2 : 1));
+  const double activations = 4.0 * double(p.m) * double(p.k + p.n);
   return {weights + activations, 2.0 * double(p.m) * double(p.n) * double(p.k)};
 }
 

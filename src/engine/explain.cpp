@@ -21,8 +21,7 @@ std::vector<ExplainedCandidate> describe(const std::vector<Candidate<Op>>& ranke
 
 // Layers repeat: one line for all linear layers that pose the same problem.
 void add_linear(std::vector<ExplainedChoice>& choices, Runner& runner, const LinearWeights& w, int64_t m, bool gated) {
-  const LinearProblem problem{
-      w.format, w.layout->name(), runner.ops().precision(), false, w.n, w.k, m, runner.ops().working(), gated};
+  const LinearProblem problem = runner.ops().problem_of(w, m, gated);
   for (auto& known : choices) {
     if (known.op == LinearOp::kName && known.n == w.n && known.k == w.k && known.m == m &&
         known.format == name(w.format) && known.layout == w.layout->name()) {

@@ -18,11 +18,9 @@ std::vector<std::vector<LinearProblem>> linear_problems(Runner& runner) {
   for (const auto& linear : linears) {
     const bool is_head = &linear == &linears.back();
     for (const auto& part : linear.parts) {
-      const auto& w = part.weights;
       std::vector<LinearProblem> problems;
       for (const int64_t m : row_buckets(is_head ? runner.options().logit_rows : runner.options().rows)) {
-        problems.push_back({w.format, w.layout->name(), runner.ops().precision(), false, w.n, w.k, m,
-                            runner.ops().working(), linear.gated});
+        problems.push_back(runner.ops().problem_of(part.weights, m, linear.gated));
       }
       const bool known = std::any_of(all.begin(), all.end(), [&](const auto& other) {
         return other.front() == problems.front() && other.size() >= problems.size();

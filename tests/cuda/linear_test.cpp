@@ -41,7 +41,7 @@ class Problem {
   // The norm of each row's error over what the row's rounding errors may measure: at most 1.
   double run(const LinearKernel& kernel, const LinearLayout& layout, Precision precision, ThreadPool& pool) {
     const Case& c = case_;
-    const LinearProblem problem{c.format, layout.name(), precision, c.accumulate, c.n, c.k, c.m, c.x};
+    const LinearProblem problem{c.format, layout.name(), precision, c.n, c.k, c.m, c.x};
     const WeightView view{c.format, c.n, c.k, weights_.data()};
     const GpuBytes packed(layout.bytes(c.format, c.n, c.k)), bias(bias_);
     const GpuBytes workspace(kernel.workspace_bytes(problem.bucketed(), gpu().hardware()));
@@ -120,7 +120,7 @@ class CudaLinearTest : public testing::TestWithParam<DType> {
     int ran = 0;
     for (const auto* layout : cuda_kernels().layouts) {
       if (!layout->accepts(c.format, c.n, c.k, gpu().hardware())) continue;
-      const LinearProblem p{c.format, layout->name(), precision, c.accumulate, c.n, c.k, c.m, c.x};
+      const LinearProblem p{c.format, layout->name(), precision, c.n, c.k, c.m, c.x};
       for (const auto* kernel : cuda_kernels().linear) {
         if (!kernel->can_run(p.bucketed(), gpu().hardware())) continue;
         if (kernel->variant_of() != nullptr && c.m != kVariantRows) continue;
@@ -255,7 +255,7 @@ TEST_P(CudaLinearTest, Gated) {
             expected.at(i, j) = static_cast<float>(a / (1 + std::exp(-a)) * b);
           }
         }
-        const LinearProblem p{format, layout->name(), Precision::Fast, false, 2 * half, width, m, type, true};
+        const LinearProblem p{format, layout->name(), Precision::Fast, 2 * half, width, m, type, true};
         for (const auto* kernel : cuda_kernels().linear) {
           if (!kernel->can_run(p.bucketed(), gpu().hardware()) || kernel->variant_of() != nullptr) continue;
           SCOPED_TRACE(to_string(p) + " with " + std::string(kernel->name()));
@@ -316,7 +316,7 @@ TEST_P(CudaLinearTest, NormTakenAlong) {
       int ran = 0;
       for (const auto* layout : cuda_kernels().layouts) {
         if (!layout->accepts(format, shape.n, shape.k, gpu().hardware())) continue;
-        const LinearProblem p{format, layout->name(), Precision::Fast, false, shape.n, shape.k, m, type};
+        const LinearProblem p{format, layout->name(), Precision::Fast, shape.n, shape.k, m, type};
         for (const auto* kernel : cuda_kernels().linear) {
           if (!kernel->takes_along(p.bucketed(), gpu().hardware())) continue;
           SCOPED_TRACE(to_string(p) + " with " + std::string(kernel->name()));

@@ -70,7 +70,7 @@ std::vector<int64_t> for_kernels(DType format, const LinearShape& shape, std::mt
     if (!layout->accepts(format, shape.n, shape.k, gpu().hardware())) continue;
     const Layer layer(*layout, format, shape.n, shape.k, random);
     for (const int64_t m : kRows) {
-      const LinearProblem problem{format, layout->name(), Precision::Fast, false, shape.n, shape.k, m, DType::BF16};
+      const LinearProblem problem{format, layout->name(), Precision::Fast, shape.n, shape.k, m, DType::BF16};
       for (const auto* kernel : cuda_kernels().linear) {
         if (!kernel->shares_between(problem, gpu().hardware())) continue;
         SCOPED_TRACE(to_string(problem) + " with " + std::string(kernel->name()));
@@ -213,7 +213,7 @@ std::vector<int64_t> check_gated(int64_t half, int64_t k, std::mt19937& random) 
           expected.at(t, i) = static_cast<float>(a / (1 + std::exp(-a)) * b);
         }
       }
-      const LinearProblem p{DType::BF16, layout->name(), Precision::Fast, false, 2 * half, k, m, DType::BF16, true};
+      const LinearProblem p{DType::BF16, layout->name(), Precision::Fast, 2 * half, k, m, DType::BF16, true};
       for (const auto* kernel : cuda_kernels().linear) {
         if (!kernel->shares_between(p, gpu().hardware())) continue;
         SCOPED_TRACE(to_string(p) + " with " + std::string(kernel->name()));

@@ -43,7 +43,7 @@ const FakeKernel kOther("other", "b", 50, 50, 1 << 20);
 const KernelList<LinearOp> kAll{&kGemv, &kFull, &kOnly1, &kOther};
 
 LinearProblem problem(int64_t m, std::string_view layout = "a") {
-  return {DType::Q8_0, layout, Precision::Fast, false, 64, 64, m};
+  return {DType::Q8_0, layout, Precision::Fast, 64, 64, m};
 }
 
 TEST(Planner, ChoosesTheFeasibleKernelWithTheBestEstimate) {

@@ -35,9 +35,7 @@ class TimedKernel : public LinearKernel {
 
 const LinearLayout& rows_of_files() { return *cpu_kernels().layouts.back(); }
 
-LinearProblem timed_problem(int64_t m) {
-  return {DType::F16, rows_of_files().name(), Precision::Fast, false, 64, 256, m};
-}
+LinearProblem timed_problem(int64_t m) { return {DType::F16, rows_of_files().name(), Precision::Fast, 64, 256, m}; }
 
 TEST(Tuner, PrefersWhatIsFasterToWhatWasThoughtFaster) {
   const TimedKernel promises("promises", 10, 400), delivers("delivers", 20, 100), far("far", 900, 1);

@@ -214,7 +214,7 @@ double tolerance_of(const LinearProblem& p, const LinearKernel& kernel) {
 class LinearTest : public testing::TestWithParam<DType> {
  protected:
   void check(Fixture& f, int64_t m, const LinearWeights& weights, const Call& r, Precision precision) {
-    const LinearProblem problem{f.format, weights.layout->name(), precision, r.accumulate, f.n, f.k, m};
+    const LinearProblem problem{f.format, weights.layout->name(), precision, f.n, f.k, m};
     if (!r.kernel->can_run(problem.bucketed(), r.hardware)) return;
     SCOPED_TRACE(to_string(problem) + " with " + std::string(r.kernel->name()));
     EXPECT_GT(r.kernel->estimate_us(problem, r.hardware), 0);
@@ -305,7 +305,7 @@ TEST_P(LinearTest, FusedIsWhatItWouldBeApart) {
         Hardware hardware = machine;
         ThreadPool& pool = pools_[rng() % 3];
         hardware.threads = pool.size();
-        LinearProblem problem{f.format, layout->name(), Precision::Fast, false, f.n, f.k, m};
+        LinearProblem problem{f.format, layout->name(), Precision::Fast, f.n, f.k, m};
         if (!kernel->can_run(problem.bucketed(), hardware) || !kernel->takes_along(problem, hardware)) continue;
         SCOPED_TRACE(to_string(problem) + " with " + std::string(kernel->name()));
         const auto matrix = [](std::vector<float>& data, int64_t rows, int64_t cols) {
@@ -372,7 +372,7 @@ TEST(Linear, LargeWeightsAndSpikesInF16) {
     const auto product = f.product_with(f.x);
     const LinearWeights weights{f.format, f.n, f.k, &rows_layout(), f.weights.data()};
     for (const auto* kernel : cpu_linear_kernels()) {
-      const LinearProblem problem{f.format, rows_layout().name(), Precision::Fast, false, f.n, f.k, 1};
+      const LinearProblem problem{f.format, rows_layout().name(), Precision::Fast, f.n, f.k, 1};
       if (!kernel->can_run(problem, hardware)) continue;
       SCOPED_TRACE(std::string(kernel->name()));
       const auto y = run(f, 1, weights, {kernel, hardware, pool, false, false}, problem);

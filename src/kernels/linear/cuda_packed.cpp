@@ -132,7 +132,7 @@ class PackedKernel final : public LinearKernel {
 
  private:
   static CudaLinearProblem problem(const Problem& p, DType y) {
-    return {p.format, p.x, y, p.n, p.k, p.m, p.accumulate, p.gated};
+    return {p.format, p.x, y, p.n, p.k, p.m, /*accumulate=*/false, p.gated};
   }
   const CudaLinearKernel& launch_;
   std::string name_;

@@ -28,9 +28,9 @@ LinearProblem LinearProblem::bucketed() const {
 }
 
 std::string to_string(const LinearProblem& p) {
-  return fmt::format("linear {} {} {}{}{}{} n={} k={} m={}", name(p.format), p.layout,
-                     p.precision == Precision::Exact ? "exact" : "fast", p.accumulate ? " accumulate" : "",
-                     p.gated ? " gated" : "", p.x == DType::F32 ? "" : fmt::format(" x={}", name(p.x)), p.n, p.k, p.m);
+  return fmt::format("linear {} {} {}{}{} n={} k={} m={}", name(p.format), p.layout,
+                     p.precision == Precision::Exact ? "exact" : "fast", p.gated ? " gated" : "",
+                     p.x == DType::F32 ? "" : fmt::format(" x={}", name(p.x)), p.n, p.k, p.m);
 }
 
 }  // namespace millrace

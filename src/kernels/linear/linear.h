@@ -48,7 +48,6 @@ struct LinearProblem {
   DType format = DType::F32;
   std::string_view layout;  // name of a LinearLayout
   Precision precision = Precision::Fast;
-  bool accumulate = false;  // y += rather than y =
   int64_t n = 0, k = 0, m = 0;
   DType x = DType::F32;  // of the activations that come in
   bool gated = false;    // y = silu(gate) * up: [m, n / 2]
@@ -72,9 +71,9 @@ struct LinearArgs {
   const LinearWeights* weights = nullptr;
   const float* bias = nullptr;  // [n] or null
   Matrix y;                     // [m, n], or [m, n / 2] where gated
-  bool accumulate = false;
-  bool gated = false;      // the weights are gate and up, y = silu(gate) * up
-  bool invariant = false;  // no row of y may depend on the other rows of x
+  bool accumulate = false;      // y += rather than y =
+  bool gated = false;           // the weights are gate and up, y = silu(gate) * up
+  bool invariant = false;       // no row of y may depend on the other rows of x
   // [k] or null: x is the residual stream in f32, and its RMS norm with these weights comes first. For kernels that
   // take it along; `normed` is room for it, [m, k], which they may leave alone.
   const float* norm = nullptr;
