@@ -316,7 +316,6 @@ void Engine::complete_prompt(Sequence& s, std::span<float> logits, FunctionRef<v
 
 void Engine::emit_with_times(Emission emission, Sequence& s, FunctionRef<void(const Emission&)> emit) {
   emission.queued_ms = (s.group().first_step - s.arrival()) * 1e3;
-  emission.elapsed_ms = (now() - s.arrival()) * 1e3;
   if (emission.finish != FinishReason::None) ++totals_.finished[emission.finish];
   emit(emission);
 }
@@ -327,10 +326,6 @@ void Engine::fill(EngineStats& stats) {
   stats.tokens_per_second = tokens_per_second;
   stats.running = static_cast<int64_t>(running());
   stats.waiting = static_cast<int64_t>(waiting());
-  scheduler_.waiting().for_each([&](const Sequence& s) {
-    ++stats.waiting_priority[s.priority()];
-    ++stats.waiting_client[s.client()];
-  });
   const BlockPool& pool = runner_.kv().blocks();
   stats.kv_blocks = pool.size();
   stats.kv_blocks_cached = scheduler_.tree().evictable();

@@ -19,10 +19,8 @@ struct StreamStats {  // one running choice
 
 struct EngineStats {
   // Now.
-  int64_t running = 0;                      // choices that hold pages
-  int64_t waiting = 0;                      // choices that wait for them, the preempted ones included
-  std::map<int, int64_t> waiting_priority;  // the same by priority
-  std::map<std::string, int64_t> waiting_client;
+  int64_t running = 0;           // choices that hold pages
+  int64_t waiting = 0;           // choices that wait for them, the preempted ones included
   int64_t kv_blocks = 0;         // pages there are
   int64_t kv_blocks_used = 0;    // held by running choices
   int64_t kv_blocks_cached = 0;  // held by the prefix tree only: free when needed

@@ -25,7 +25,9 @@ void FairQueue::push(std::unique_ptr<Sequence> sequence) {
 // Nobody rises above the highest priority that waits: there, what clients have used decides.
 Sequence* FairQueue::next(double now) {
   int highest = std::numeric_limits<int>::min();
-  for_each([&](const Sequence& s) { highest = std::max(highest, s.priority()); });
+  for (const auto& [name, client] : clients_) {
+    for (const auto& sequence : client.waiting) highest = std::max(highest, sequence->priority());
+  }
   Sequence* best = nullptr;
   std::tuple<double, double, double> best_key;  // urgency, what the client used, when it came
   for (auto& [name, client] : clients_) {
@@ -58,12 +60,6 @@ void FairQueue::charge(const std::string& client, double tokens) { clients_[clie
 void FairQueue::erase_if(const std::function<bool(Sequence&)>& condition) {
   for (auto& [name, client] : clients_) {
     size_ -= std::erase_if(client.waiting, [&](const auto& sequence) { return condition(*sequence); });
-  }
-}
-
-void FairQueue::for_each(const std::function<void(const Sequence&)>& visit) const {
-  for (const auto& [name, client] : clients_) {
-    for (const auto& sequence : client.waiting) visit(*sequence);
   }
 }
 

@@ -26,7 +26,6 @@ class FairQueue {
   void charge(const std::string& client, double tokens);
 
   void erase_if(const std::function<bool(Sequence&)>& condition);
-  void for_each(const std::function<void(const Sequence&)>& visit) const;
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   size_t clients() const { return clients_.size(); }  // that it remembers

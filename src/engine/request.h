@@ -67,7 +67,6 @@ struct Emission {
   int32_t prompt_tokens = 0;
   int32_t cached_tokens = 0;  // of the prompt: not computed, found in the prefix tree
   double queued_ms = 0;       // from submission until the prompt's first step
-  double elapsed_ms = 0;      // from submission until now
 
   // With the request's first emission, where asked for: [i] is of prompt[i]. Those before score_from have none: their
   // token is -1.
