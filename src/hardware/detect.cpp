@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <fstream>
 #include <memory>
 #include <vector>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "hardware/ceilings.h"
 #include "hardware/cgroup.h"
@@ -109,22 +109,19 @@ int64_t meminfo(const fs::path& root, const std::string& field) {
   return 0;
 }
 
-// A file name, so lower case letters, digits, dots and dashes only.
-std::string make_id(const Hardware& hardware) {
-  std::string text =
-      fmt::format("{} {}c{}t {}", hardware.name, hardware.cores, hardware.threads, to_string(hardware.isa));
+}  // namespace
+
+std::string hardware_id(std::string_view description) {
   std::string id;
-  for (unsigned char c : text) {
-    if (std::isalnum(c) != 0 || c == '.') {
-      id += static_cast<char>(std::tolower(c));
+  for (const char c : description) {
+    if (is_ascii_alnum(c) || c == '.') {
+      id += ascii_lower(c);
     } else if (!id.empty() && id.back() != '-') {
       id += '-';
     }
   }
   return id;
 }
-
-}  // namespace
 
 int cores_under_quota(int cores, const fs::path& root) {
   const auto quota = read_cgroup_limits(root).cpus;
@@ -147,7 +144,8 @@ Hardware detect_cpu(int threads, IsaSet allowed) {
   hardware.memory_bytes = meminfo("/", "MemTotal");
   hardware.memory_bytes =
       std::min(hardware.memory_bytes, read_cgroup_limits().memory_bytes.value_or(hardware.memory_bytes));
-  hardware.id = make_id(hardware);
+  hardware.id = hardware_id(
+      fmt::format("{} {}c{}t {}", hardware.name, hardware.cores, hardware.threads, to_string(hardware.isa)));
   hardware.ceilings = guess_ceilings(hardware);
   return hardware;
 }

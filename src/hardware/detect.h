@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "hardware/hardware.h"
 
@@ -14,6 +15,9 @@ Hardware detect_cpu(int threads = 0, IsaSet allowed = detect_isa());
 
 // What can still be allocated now without swapping: the machine's and the cgroup's, whichever is less.
 int64_t available_memory(const std::filesystem::path& root = "/");
+
+// The id of a machine that is described so. A file name: lower case letters, digits, dots and dashes only.
+std::string hardware_id(std::string_view description);
 
 // "Neoverse-N1", or whatever /proc/cpuinfo below `root` calls the processor.
 std::string cpu_name(const std::filesystem::path& root = "/");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "server/answer_json.h"
 #include "server/routes.h"
 
@@ -12,10 +13,7 @@ constexpr std::string_view kRequestId = "X-Request-Id";
 
 // A client's own id is used where it is harmless in logs and headers.
 std::string request_id(std::string_view asked) {
-  const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
-           c == '.';
-  };
+  const auto plain = [](char c) { return is_ascii_alnum(c) || c == '-' || c == '_' || c == '.'; };
   const bool good = !asked.empty() && asked.size() <= 128 && std::all_of(asked.begin(), asked.end(), plain);
   return good ? std::string(asked) : make_id("req_");
 }

@@ -9,16 +9,12 @@
 #include <charconv>
 #include <optional>
 
+#include "base/ascii.h"
+
 namespace millrace {
 namespace {
 
 namespace beast_http = boost::beast::http;
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  return result;
-}
 
 // A chunk of an answer whose length is not told beforehand: its size in hexadecimal, then its bytes.
 void append_chunk(std::string_view bytes, std::string& text) {
@@ -138,7 +134,8 @@ void HttpSession::dispatch() {
   const std::string_view target = view(message.target());
   request.path = target.substr(0, target.find('?'));
   if (request.path.size() < target.size()) request.query = target.substr(request.path.size() + 1);
-  for (const auto& field : message) request.headers.emplace_back(lower(view(field.name_string())), view(field.value()));
+  for (const auto& field : message)
+    request.headers.emplace_back(ascii_lower(view(field.name_string())), view(field.value()));
   request.body = std::move(message.body());
   request.peer = peer_;
   state_ = State::Answering;

@@ -1,4 +1,5 @@
 // The OpenAPI document, written from the table of routes.
+#include "base/ascii.h"
 #include "base/build_id.h"
 #include "server/answer_json.h"
 #include "server/routes.h"
@@ -10,10 +11,7 @@ Json content(const std::string& type, const Json& schema) { return {{type, {{"sc
 
 std::string operation_id(const Route& route) {
   std::string id = route.method == "GET" ? "get" : "post";
-  for (const char c : route.path) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    id += plain ? c : '_';
-  }
+  for (const char c : route.path) id += is_ascii_alnum(c) ? c : '_';
   return id;
 }
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cctype>
 #include <vector>
 
 #include "base/error.h"
@@ -9,6 +8,7 @@
 #include "hardware/cuda/memory.h"
 #include "hardware/cuda/uploader.h"
 #include "hardware/cuda_device.h"
+#include "hardware/detect.h"
 #include "hardware/this_machine.h"
 
 namespace millrace {
@@ -26,19 +26,6 @@ int architecture() {
   return 10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor);
 }
 
-// A file name, so lower case letters, digits, dots and dashes only.
-std::string make_id(const std::string& text) {
-  std::string id;
-  for (const unsigned char c : text) {
-    if (std::isalnum(c) != 0 || c == '.') {
-      id += static_cast<char>(std::tolower(c));
-    } else if (!id.empty() && id.back() != '-') {
-      id += '-';
-    }
-  }
-  return id;
-}
-
 Hardware describe_gpu() {
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, 0), "reading its properties");
@@ -54,7 +41,7 @@ Hardware describe_gpu() {
   hardware.l2_bytes = properties.l2CacheSize;
   hardware.l3_bytes = 0;
   hardware.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
-  hardware.id = make_id(fmt::format("{} {}sm cuda{}", hardware.name, hardware.cores, driver));
+  hardware.id = hardware_id(fmt::format("{} {}sm cuda{}", hardware.name, hardware.cores, driver));
   return hardware;
 }
 

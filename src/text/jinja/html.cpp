@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/ascii.h"
 #include "text/jinja/repr.h"
 #include "text/jinja/template_error.h"
 #include "text/jinja/text_builder.h"
@@ -11,8 +12,6 @@
 
 namespace millrace::jinja {
 namespace {
-
-bool is_ascii_alnum(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 std::optional<char32_t> named_character(std::string_view name) {
   constexpr std::pair<std::string_view, char32_t> kNames[] = {

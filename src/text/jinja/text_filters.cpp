@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/ascii.h"
 #include "text/jinja/arguments.h"
 #include "text/jinja/filters.h"
 #include "text/jinja/format_spec.h"
@@ -189,8 +190,7 @@ std::string quote_url(std::string_view text, bool for_query) {
   TextBuilder out;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-                       c == '.' || c == '-' || c == '~' || (c == '/' && !for_query);
+    const bool plain = is_ascii_alnum(c) || c == '_' || c == '.' || c == '-' || c == '~' || (c == '/' && !for_query);
     out.append(plain ? std::string(1, c) : c == ' ' && for_query ? std::string("+") : fmt::format("%{:02X}", byte));
   }
   return out.take();
