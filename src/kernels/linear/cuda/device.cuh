@@ -62,15 +62,6 @@ __device__ __forceinline__ float4 load_early(const float* p) {
   return v;
 }
 
-// load_stream() where lanes take short pieces of many rows: the neighbours come along into the second-level cache.
-__device__ __forceinline__ uint4 load_pieces(const void* p) {
-  uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4], %5;"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(p), "l"(evict_first_policy()));
-  return v;
-}
-
 // Sixteen bytes that another kernel may just have written: not through the read-only path.
 __device__ __forceinline__ uint4 load_shared_input(const void* p) {
   uint4 v;
@@ -91,12 +82,6 @@ __device__ __forceinline__ uint4 load_shared_input_if(const void* p, bool live) 
       : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)
       : "l"(p), "r"(static_cast<int>(live))
       : "memory");
-  return v;
-}
-
-__device__ __forceinline__ uint2 load_shared_input8(const void* p) {
-  uint2 v;
-  asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p) : "memory");
   return v;
 }
 

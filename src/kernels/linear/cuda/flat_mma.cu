@@ -247,7 +247,7 @@ cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaL
 }  // namespace
 
 const CudaLinearKernel& flat_mma_kernel() {
-  static constexpr CudaLinearKernel kKernel{"flat-mma", "flat", can_run, estimate_us, run};
+  static constexpr CudaLinearKernel kKernel{"flat-mma", can_run, estimate_us, run};
   return kKernel;
 }
 

@@ -288,13 +288,8 @@ cudaError_t run_variant(const CudaLinearProblem& p, const CudaLinearArgs& a, con
 
 template <const Variant& kVariant>
 constexpr CudaLinearKernel kernel(std::string_view name) {
-  return {name,
-          "flat",
-          can_run_variant<kVariant>,
-          estimate_variant<kVariant>,
-          run_variant<kVariant>,
-          nullptr,
-          splits_norm<kVariant>};
+  return {name,    can_run_variant<kVariant>, estimate_variant<kVariant>, run_variant<kVariant>,
+          nullptr, splits_norm<kVariant>};
 }
 
 }  // namespace

@@ -173,7 +173,7 @@ cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaL
 }  // namespace
 
 const CudaLinearKernel& gemv_kernel() {
-  static constexpr CudaLinearKernel kKernel{"gemv", "gemv", can_run, estimate_us, run};
+  static constexpr CudaLinearKernel kKernel{"gemv", can_run, estimate_us, run};
   return kKernel;
 }
 

@@ -309,7 +309,7 @@ bool has_rows_for_all(const CudaLinearProblem& p, const CudaLimits& limits) {
 }
 
 const CudaLinearKernel& gemv_rows_kernel() {
-  static constexpr CudaLinearKernel kKernel{"gemv-rows", "gemv", can_run, estimate_us, run, takes_norm};
+  static constexpr CudaLinearKernel kKernel{"gemv-rows", can_run, estimate_us, run, takes_norm};
   return kKernel;
 }
 

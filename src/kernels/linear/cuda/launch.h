@@ -83,7 +83,6 @@ struct CudaStep {
 
 struct CudaLinearKernel {
   std::string_view name;
-  std::string_view family;  // "gemv", "flat" or "full"
   bool (*can_run)(const CudaLinearProblem&, const CudaLimits&);
   double (*estimate_us)(const CudaLinearProblem&, const CudaLimits&);
   cudaError_t (*run)(const CudaLinearProblem&, const CudaLinearArgs&, const CudaLimits&, const CudaStep&);

@@ -65,7 +65,7 @@ cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaL
 }  // namespace
 
 const CudaLinearKernel& packed_few_kernel() {
-  static constexpr CudaLinearKernel kKernel{"packed-few", "flat", can_run, estimate_us, run, nullptr, splits_norm};
+  static constexpr CudaLinearKernel kKernel{"packed-few", can_run, estimate_us, run, nullptr, splits_norm};
   return kKernel;
 }
 

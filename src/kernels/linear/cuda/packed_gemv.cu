@@ -76,7 +76,7 @@ cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaL
 }  // namespace
 
 const CudaLinearKernel& packed_gemv_kernel() {
-  static constexpr CudaLinearKernel kKernel{"packed-gemv", "gemv", can_run, estimate_us, run, takes_norm, splits_norm};
+  static constexpr CudaLinearKernel kKernel{"packed-gemv", can_run, estimate_us, run, takes_norm, splits_norm};
   return kKernel;
 }
 

@@ -106,7 +106,7 @@ cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaL
 }  // namespace
 
 const CudaLinearKernel& packed_mma_kernel() {
-  static constexpr CudaLinearKernel kKernel{"packed-mma", "flat", can_run, estimate_us, run};
+  static constexpr CudaLinearKernel kKernel{"packed-mma", can_run, estimate_us, run};
   return kKernel;
 }
 

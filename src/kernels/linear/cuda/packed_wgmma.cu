@@ -101,7 +101,7 @@ cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaL
 }  // namespace
 
 const CudaLinearKernel& packed_wgmma_kernel() {
-  static constexpr CudaLinearKernel kKernel{"packed-wgmma", "flat", can_run, estimate_us, run, nullptr, splits_norm};
+  static constexpr CudaLinearKernel kKernel{"packed-wgmma", can_run, estimate_us, run, nullptr, splits_norm};
   return kKernel;
 }
 

@@ -58,7 +58,7 @@ cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaL
 }  // namespace
 
 const CudaLinearKernel& rows_kernel() {
-  static constexpr CudaLinearKernel kKernel{"rows", "gemv", can_run, estimate_us, run};
+  static constexpr CudaLinearKernel kKernel{"rows", can_run, estimate_us, run};
   return kKernel;
 }
 

@@ -1,4 +1,4 @@
-// RMSNorm on a CUDA device, alone or behind a residual add. Rows, or equal groups within each row (norms of q and k).
+// Norms on a CUDA device. Rows, or equal groups within each row (norms of q and k).
 #pragma once
 
 #include "kernels/cuda/launch.h"
@@ -7,8 +7,6 @@ namespace millrace {
 
 struct CudaNormArgs {
   CudaMatrix x;                   // [rows, cols]
-  CudaMatrix residual;            // [rows, cols] or no data: x + residual is normed, and stored in `sum`
-  CudaMatrix sum;                 // may be x or residual itself
   CudaMatrix out;                 // may be x itself
   const float* weight = nullptr;  // [cols / groups], or null: ones
   const float* bias = nullptr;    // [cols / groups], or null; LayerNorm

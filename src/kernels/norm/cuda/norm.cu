@@ -24,14 +24,8 @@ struct Place {
 };
 
 template <bool kWide>
-__device__ Eight load_summed(const CudaNormArgs& a, const Place& at, int column, int count) {
-  Eight x = load_eight<kWide>(a.x, at.row * a.x.stride + at.begin + column, count);
-  if (a.residual.data == nullptr) return x;
-  const Eight more = load_eight<kWide>(a.residual, at.row * a.residual.stride + at.begin + column, count);
-#pragma unroll
-  for (int i = 0; i < 8; ++i) x.at[i] += more.at[i];
-  store_eight<kWide>(a.sum, at.row * a.sum.stride + at.begin + column, x, count);
-  return x;
+__device__ Eight load(const CudaNormArgs& a, const Place& at, int column, int count) {
+  return load_eight<kWide>(a.x, at.row * a.x.stride + at.begin + column, count);
 }
 
 __device__ Eight load_weights(const CudaNormArgs& a, int column, int count) {
@@ -88,7 +82,7 @@ __global__ void __launch_bounds__(kMaxThreads) norm_rows(const __grid_constant__
 #pragma unroll
   for (int e = 0; e < kEach; ++e) {
     const int column = (e * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * 8;
-    if (column < a.cols) x[e] = load_summed<kWide>(a, at, column, min(8, a.cols - column));
+    if (column < a.cols) x[e] = load<kWide>(a, at, column, min(8, a.cols - column));
   }
   if (a.layer) {
 #pragma unroll
@@ -108,7 +102,7 @@ __global__ void __launch_bounds__(kMaxThreads) norm_rows(const __grid_constant__
   }
 }
 
-// A warp for each group; for rows too long for registers, too (one group). Reads three times, the last two from cache.
+// A warp for each group; for rows too long for registers, too (one group). Reads two or three times, first from memory.
 template <bool kWide>
 __global__ void __launch_bounds__(kGroupWarps * 32) norm_groups(const __grid_constant__ CudaNormArgs a) {
   allow_dependents();
@@ -117,21 +111,21 @@ __global__ void __launch_bounds__(kGroupWarps * 32) norm_groups(const __grid_con
   if (index >= int64_t{a.rows} * a.groups) return;
   const int cols = a.cols / a.groups, lane = static_cast<int>(threadIdx.x) % 32;
   const Place at{index / a.groups, index % a.groups * cols, cols};
-  const CudaMatrix& from = a.residual.data != nullptr ? a.sum : a.x;
   float mean = 0, variance = 0;
-  for (int column = lane * 8; column < cols; column += 256) {
-    const Eight x = load_summed<kWide>(a, at, column, min(8, cols - column));
-    mean += total(x);
+  if (a.layer) {
+    for (int column = lane * 8; column < cols; column += 256) {
+      mean += total(load<kWide>(a, at, column, min(8, cols - column)));
+    }
+    mean = warp_sum(mean) / static_cast<float>(cols);
   }
-  mean = a.layer ? warp_sum(mean) / static_cast<float>(cols) : 0.0f;
   for (int column = lane * 8; column < cols; column += 256) {
     const int count = min(8, cols - column);
-    variance += squares(load_eight<kWide>(from, at.row * from.stride + at.begin + column, count), mean, count);
+    variance += squares(load<kWide>(a, at, column, count), mean, count);
   }
   const float inverse = rsqrtf(warp_sum(variance) / static_cast<float>(cols) + a.epsilon);
   for (int column = lane * 8; column < cols; column += 256) {
     const int count = min(8, cols - column);
-    const Eight x = load_eight<kWide>(from, at.row * from.stride + at.begin + column, count);
+    const Eight x = load<kWide>(a, at, column, count);
     store_normed<kWide>(a, at, column, count, x, load_weights(a, column, count), mean, inverse);
   }
 }
@@ -160,8 +154,7 @@ CudaError launch_cuda_norm(const CudaNormArgs& args, const CudaLaunch& launch) {
   if (args.rows <= 0 || args.cols <= 0) return cudaSuccess;
   if (args.groups < 1 || args.cols % args.groups != 0) return cudaErrorInvalidValue;
   const int cols = args.cols / args.groups;
-  const bool wide = moves_by_eights(args.x, cols) && moves_by_eights(args.residual, cols) &&
-                    moves_by_eights(args.sum, cols) && moves_by_eights(args.out, cols);
+  const bool wide = moves_by_eights(args.x, cols) && moves_by_eights(args.out, cols);
   return wide ? launch_norm<true>(args, launch) : launch_norm<false>(args, launch);
 }
 

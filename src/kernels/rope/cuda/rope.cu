@@ -19,13 +19,6 @@ class HeadRow {
       *reinterpret_cast<Eight*>(x_ + i) = load_eight<true>(from, index + i, 8);
     __syncwarp();
   }
-  __device__ void norm(const float* weight, float epsilon) {
-    float squares = 0;
-    for (int i = lane_; i < length_; i += 32) squares += x_[i] * x_[i];
-    const float inverse = rsqrtf(warp_sum(squares) / static_cast<float>(length_) + epsilon);
-    for (int i = lane_; i < length_; i += 32) x_[i] *= inverse * weight[i];
-    __syncwarp();
-  }
   __device__ void turn(RopeStyle style, const float* cosines, int rotary_dim) {
     const int half = rotary_dim / 2;
     for (int i = lane_; i < half; i += 32) {
@@ -72,14 +65,12 @@ __global__ void __launch_bounds__(kWarps * 32) rope_write_kernel(const __grid_co
   const bool is_q = head < a.heads, is_v = head >= a.heads + a.kv_heads;
   const int own = is_q ? head : is_v ? head - a.heads - a.kv_heads : head - a.heads;
   const CudaMatrix& from = is_q ? a.q : is_v ? a.v : a.k;
-  const float* weight = is_q ? a.q_norm : is_v ? nullptr : a.k_norm;
 
   const int32_t slot = a.keys != nullptr && !is_q ? a.row_slots[row] : -1;
   if (is_v && slot < 0) return;
   const int64_t at = row * from.stride + static_cast<int64_t>(own) * a.head_dim;
   HeadRow x(shared + warp * a.head_dim, a.head_dim);
   x.load(from, at);
-  if (weight != nullptr) x.norm(weight, a.epsilon);
   if (!is_v && a.angles != nullptr) x.turn(a.style, a.angles + row * a.rotary_dim, a.rotary_dim);
   if (is_q || a.keys == nullptr) {
     x.store(from, at);
@@ -165,7 +156,7 @@ __global__ void __launch_bounds__(kPairThreads) rope_write_rows(const __grid_con
 bool turns_in_rows(const CudaRopeWriteArgs& a) {
   const bool one_type = a.q.dtype == a.kv && a.k.dtype == a.kv && a.v.dtype == a.kv;
   return one_type && (a.kv == DType::F16 || a.kv == DType::BF16) && a.keys != nullptr && a.angles != nullptr &&
-         a.rotary_dim == a.head_dim && a.head_dim % 16 == 0 && a.q_norm == nullptr && a.k_norm == nullptr;
+         a.rotary_dim == a.head_dim && a.head_dim % 16 == 0;
 }
 
 CudaError launch_rows_of_heads(const CudaRopeWriteArgs& a, const CudaLaunch& launch) {
@@ -174,37 +165,6 @@ CudaError launch_rows_of_heads(const CudaRopeWriteArgs& a, const CudaLaunch& lau
   return a.kv == DType::F16 ? launch_kernel(rope_write_rows<__half>, grid, kPairThreads, 0, launch, a)
                             : launch_kernel(rope_write_rows<__nv_bfloat16>, grid, kPairThreads, 0, launch, a);
 }
-
-__global__ void rows_kernel(const __grid_constant__ CudaRowsArgs a) {
-  allow_dependents();
-  wait_for_predecessors();
-  const int row = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  if (row >= a.rows) return;
-  int position = 0, slot = -1;
-  for (int i = 0; i < a.sequences; ++i) {
-    const DeviceSlice s = a.slices[i];
-    if (row < s.first_row || row >= s.first_row + s.rows) continue;
-    position = s.past + row - s.first_row;
-    slot = a.tables[i * a.table_pitch + position / a.block_size] * a.block_size + position % a.block_size;
-  }
-  a.positions[row] = position;
-  a.row_slots[row] = slot;
-}
-
-__global__ void angles_kernel(const __grid_constant__ CudaAnglesArgs a) {
-  allow_dependents();
-  wait_for_predecessors();
-  const int half = a.rotary_dim / 2;
-  const int64_t index = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (index >= int64_t{a.rows} * half) return;
-  const int64_t row = index / half, i = index % half;
-  float sine, cosine;
-  sincosf(static_cast<float>(a.positions[row]) * a.inverse_frequency[i], &sine, &cosine);
-  a.angles[row * a.rotary_dim + i] = cosine * a.magnitude;
-  a.angles[row * a.rotary_dim + half + i] = sine * a.magnitude;
-}
-
-dim3 blocks_for(int64_t work, int each) { return dim3(static_cast<unsigned>((work + each - 1) / each)); }
 
 }  // namespace
 
@@ -221,17 +181,6 @@ CudaError launch_cuda_rope_write(const CudaRopeWriteArgs& args, const CudaLaunch
   const dim3 grid(static_cast<unsigned>(args.rows), static_cast<unsigned>((heads + kWarps - 1) / kWarps));
   return launch_kernel(rope_write_kernel, grid, kWarps * 32, static_cast<size_t>(kWarps * args.head_dim) * 4, launch,
                        args);
-}
-
-CudaError launch_cuda_rows(const CudaRowsArgs& args, const CudaLaunch& launch) {
-  if (args.rows <= 0) return cudaSuccess;
-  return launch_kernel(rows_kernel, blocks_for(args.rows, 128), 128, 0, launch, args);
-}
-
-CudaError launch_cuda_angles(const CudaAnglesArgs& args, const CudaLaunch& launch) {
-  const int64_t work = static_cast<int64_t>(args.rows) * (args.rotary_dim / 2);
-  if (work <= 0) return cudaSuccess;
-  return launch_kernel(angles_kernel, blocks_for(work, 128), 128, 0, launch, args);
 }
 
 }  // namespace millrace
