@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "server/http.h"
 
 namespace millrace {
 namespace {
@@ -47,9 +48,7 @@ void ApiKeys::add(std::string_view lines, const std::string& origin) {
 
 std::optional<std::string> ApiKeys::holder(std::string_view authorization) const {
   constexpr std::string_view kScheme = "bearer ";
-  std::string scheme(authorization.substr(0, kScheme.size()));
-  for (char& c : scheme) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  if (scheme != kScheme) return std::nullopt;
+  if (lower_case(authorization.substr(0, kScheme.size())) != kScheme) return std::nullopt;
   const Hash given = hash(authorization.substr(kScheme.size()));
   const Key* found = nullptr;
   for (const Key& key : keys_) {  // all of them, whichever it is

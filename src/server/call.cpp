@@ -19,7 +19,7 @@ Call::~Call() {
 }
 
 Json Call::body() const {
-  const std::string_view type = request().header("content-type");
+  const std::string type = lower_case(request().header("content-type"));
   if (!type.empty() && !type.starts_with("application/json")) {
     throw ApiError({415, "the body must be JSON: send Content-Type: application/json", "", ""});
   }

@@ -67,12 +67,20 @@ void HttpExchange::mark_gone() {
   if (callback) callback();
 }
 
+std::string lower_case(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  return result;
+}
+
 std::string_view status_text(int status) {
   switch (status) {
     case 200:
       return "OK";
     case 204:
       return "No Content";
+    case 304:
+      return "Not Modified";
     case 400:
       return "Bad Request";
     case 401:

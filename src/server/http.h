@@ -79,5 +79,6 @@ class HttpExchange {
 using HttpHandler = std::function<void(std::shared_ptr<HttpExchange>)>;
 
 std::string_view status_text(int status);
+std::string lower_case(std::string_view text);  // of ASCII letters
 
 }  // namespace millrace

@@ -42,6 +42,7 @@ def test_request_ids(server):
 
 def test_content_type(server):
     assert server.post("/v1/chat/completions", CHAT, headers={"Content-Type": "text/plain"})[0] == 415
+    assert server.post("/v1/chat/completions", CHAT, headers={"Content-Type": "Application/JSON; charset=UTF-8"})[0] == 200
 
 
 def test_metrics(server):
