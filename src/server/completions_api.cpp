@@ -171,6 +171,7 @@ Request engine_request(const CompletionsRequest& r, const Prompt& prompt, int ma
     request.max_tokens = answer_room(prompt.tokens.size(), r.max_tokens.value_or(16), model.context(), "prompt");
   }
   const auto grammar = answer_grammar(r.response_format, r.structured_outputs);
+  if (grammar) check_end_beside_form(r);
   for (int i = 0; grammar && i < made; ++i) {
     request.constraints.push_back(compile_answer(model.grammars(), *grammar, std::nullopt, r.response_format));
   }

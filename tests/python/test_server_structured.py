@@ -82,6 +82,16 @@ def test_completions_take_forms_too(server):
     check_point(json.loads(body["choices"][0]["text"]))
 
 
+@pytest.mark.parametrize("path, prompt", [("/v1/chat/completions", {"messages": CHAT}), ("/v1/completions", {"prompt": "Go."})])
+@pytest.mark.parametrize("field, value", [("ignore_eos", True), ("min_tokens", 5)])
+def test_a_form_says_itself_where_it_ends(server, path, prompt, field, value):
+    form = {"response_format": {"type": "regex", "regex": "[a-c]{3}"}, "max_tokens": 10}
+    status, _, body = server.post(path, {**prompt, **form, field: value})
+    assert status == 400 and body["error"]["param"] == field, body
+    status, _, body = server.post(path, {**prompt, "max_tokens": 10, field: value})
+    assert status == 200 and body["usage"]["completion_tokens"] >= 5, body
+
+
 @pytest.mark.parametrize("form", [
     {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "no-such-type"}}},
     {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "string", "pattern": "(?=a)b"}}},
