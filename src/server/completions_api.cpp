@@ -14,6 +14,9 @@
 namespace millrace {
 namespace {
 
+// Of all prompts together: each is held until the last is there, and what a request takes must not grow far beyond it.
+constexpr size_t kMostAnswers = 4096;
+
 struct Prompt {
   std::vector<int32_t> tokens;
   std::string text;  // where it is echoed
@@ -187,9 +190,14 @@ void answer_completions(const std::shared_ptr<Call>& call, ApiContext& context) 
   model.require_ready();
   model.check_name(r.model);
   const int made = r.best_of.value_or(r.n);
+  const std::vector<PromptInput> inputs = read_prompts(r.prompt);
+  if (inputs.size() * static_cast<size_t>(made) > kMostAnswers) {
+    fail_field(r.best_of ? "best_of" : "n", "invalid_value",
+               "{} answers to {} prompts are more than {}: send less at once", made, inputs.size(), kMostAnswers);
+  }
   std::vector<Prompt> prompts;
   std::vector<Request> requests;
-  for (const PromptInput& input : read_prompts(r.prompt)) {
+  for (const PromptInput& input : inputs) {
     prompts.push_back(tokenize(input, r, *model.text().tokenizer));
     requests.push_back(engine_request(r, prompts.back(), made, model));
     requests.back().client = fair_client(*call, r.user);
