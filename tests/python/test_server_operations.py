@@ -143,6 +143,15 @@ def test_settings_from_file_and_environment(tiny_chat, tmp_path):
         assert server.get("/v1/models")[2]["data"][0]["id"] == "flagged"
 
 
+def test_names_are_escaped_in_addresses(tiny_chat):
+    """As the SDKs do it, for a name with a slash."""
+    with Server(tiny_chat, "--served-model-name", "maker/model 100%") as server:
+        for address in ("maker/model%20100%", "maker%2Fmodel%20100%25", "maker%2fmodel%20100%"):
+            status, _, body = server.get(f"/v1/models/{address}")
+            assert status == 200 and body["id"] == "maker/model 100%", address
+        assert server.get("/v1/models/maker%2Gmodel%20100%25")[0] == 404
+
+
 def test_bad_settings(millrace, tiny_chat, tmp_path):
     config = tmp_path / "bad.json"
     config.write_text('{"prot": 1}')
