@@ -203,8 +203,9 @@ void answer_completions(const std::shared_ptr<Call>& call, ApiContext& context) 
     requests.back().client = fair_client(*call, r.user);
   }
   auto sink = std::make_unique<CompletionsSink>(call, model, r, made, std::move(prompts));
-  std::make_shared<Generation>(call, model, context.workers, context.metrics,
-                               GenerationOptions{.prompt_field = "prompt", .stop = stop_strings(r), .visible = {}})
+  const GenerationOptions options{
+      .prompt_field = "prompt", .stop = stop_strings(r), .min_tokens = r.min_tokens, .visible = {}};
+  std::make_shared<Generation>(call, model, context.workers, context.metrics, options)
       ->start(std::move(requests), std::move(sink));
 }
 

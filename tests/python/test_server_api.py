@@ -116,6 +116,18 @@ def test_stop(client):
     assert streamed == text[: text.find(stop)]
 
 
+def test_min_tokens_goes_before_stop(client):
+    text = chat(client, max_tokens=40).choices[0].message.content  # a character is a token
+    early, late = text[3], text[30]
+    for stream in (False, True):
+        answer = chat(client, max_tokens=40, stop=[early], extra_body={"min_tokens": 20, **GO_ON}, stream=stream)
+        said = "".join(c.choices[0].delta.content or "" for c in answer) if stream else answer.choices[0].message.content
+        end = text.find(early, 20)
+        assert said == (text if end < 0 else text[:end])
+    answer = chat(client, max_tokens=40, stop=[late], extra_body={"min_tokens": text.find(late), **GO_ON})
+    assert answer.choices[0].message.content == text[: text.find(late)] and answer.choices[0].finish_reason == "stop"
+
+
 def test_max_completion_tokens(client):
     assert chat(client, max_tokens=None, max_completion_tokens=5).usage.completion_tokens == 5
     with pytest.raises(openai.BadRequestError) as e:
