@@ -22,21 +22,22 @@ std::string name_of(const std::string& text) {
 
 }  // namespace
 
-void CompletionLogprobs::add_token(int32_t token) {
+void CompletionLogprobs::add_token(int32_t token, InText in_text) {
   const std::string text = token_string(tokenizer_, token);
   tokens_.push_back(name_of(text));
   offsets_.push_back(offset_);
+  if (in_text == InText::No) return;
   offset_ += static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
-void CompletionLogprobs::add_first(int32_t token) {
-  add_token(token);
+void CompletionLogprobs::add_first(int32_t token, InText in_text) {
+  add_token(token, in_text);
   values_.push_back(nullptr);
   top_.push_back(nullptr);
 }
 
-void CompletionLogprobs::add(const TokenLogprobs& logprobs) {
-  add_token(logprobs.chosen.token);
+void CompletionLogprobs::add(const TokenLogprobs& logprobs, InText in_text) {
+  add_token(logprobs.chosen.token, in_text);
   values_.push_back(sent_logprob(logprobs.chosen.logprob));
   Json top = Json::object();
   const auto put = [&](const TokenLogprob& entry) {

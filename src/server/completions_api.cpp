@@ -41,17 +41,21 @@ class CompletionsSink final : public GenerationSink {
   // Comes before anything else of the prompt's choices.
   void on_prompt(int prompt, std::vector<TokenLogprobs> logprobs) override {
     if (!r_.echo || !r_.logprobs) return;
+    const auto& [tokens, text] = prompts_[static_cast<size_t>(prompt)];
+    const bool first_in_text = text.starts_with(token_string(*model_.text().tokenizer, tokens.front()));
     for (int c = 0; c < made_; ++c) {
       Choice& choice = choices_[static_cast<size_t>(prompt * made_ + c)];
-      choice.logprobs.add_first(prompts_[static_cast<size_t>(prompt)].tokens.front());
-      for (size_t i = 1; i < logprobs.size(); ++i) choice.logprobs.add(logprobs[i]);
+      choice.logprobs.add_first(tokens.front(), InText(first_in_text));
+      for (size_t i = 1; i < logprobs.size(); ++i) choice.logprobs.add(logprobs[i], InText::Yes);
     }
   }
 
   void on_delta(const Delta& delta) override {
     Choice& choice = choices_[static_cast<size_t>(delta.choice)];
     choice.text += delta.text;
-    for (const auto& one : delta.logprobs) choice.logprobs.add(one);
+    for (const auto& one : delta.logprobs) {
+      choice.logprobs.add(one, InText(!model_.text().tokenizer->is_special(one.chosen.token)));
+    }
     if (delta.finish != FinishReason::None) choice.finish = finish_word(delta.finish);
     if (r_.stream) send(delta.choice);
   }
@@ -71,6 +75,7 @@ class CompletionsSink final : public GenerationSink {
   }
 
  private:
+  using InText = CompletionLogprobs::InText;
   struct Choice {
     explicit Choice(const Tokenizer& tokenizer) : logprobs(tokenizer) {}
     std::string text;  // what is not sent yet

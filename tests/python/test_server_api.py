@@ -9,7 +9,8 @@ import threading
 import openai
 import pytest
 
-from tiny_model import token_id
+from serving import Server
+from tiny_model import token_id, write_tiny_model
 
 CHAT = [{"role": "user", "content": "Say hello."}]
 GO_ON = {"ignore_eos": True}
@@ -270,6 +271,18 @@ def test_completions_logprobs_and_echo(client):
     again = client.completions.create(
         model="tiny", prompt=text + longer.choices[0].text, max_tokens=0, echo=True, logprobs=0)
     assert again.choices[0].logprobs.token_logprobs[-6:] == pytest.approx(longer.choices[0].logprobs.token_logprobs, abs=0.02)
+
+
+def test_offsets_of_logprobs_are_places_in_the_text(tmp_path):
+    with Server(write_tiny_model(tmp_path / "bos.gguf", add_bos=True)) as server:
+        ask = {"echo": True, "logprobs": 0, "max_tokens": 20, "temperature": 1, "seed": 1, "logit_bias": {token_id("<|im_start|>"): 4}}
+        for prompt in ("Hello", "a<|im_end|>b", [token_id(c) for c in ("<s>", "a", "b")]):
+            choice = server.post("/v1/completions", {"prompt": prompt, **ask})[2]["choices"][0]
+            tokens, offsets = choice["logprobs"]["tokens"], choice["logprobs"]["text_offset"]
+            shown = [(t, o) for t, o in zip(tokens, offsets) if t not in ("<s>", "<|im_start|>")]
+            assert tokens[0] == "<s>" and "<|im_start|>" in tokens
+            assert all(choice["text"][o:].startswith(t) for t, o in shown), choice
+            assert offsets == sorted(offsets) and max(offsets) <= len(choice["text"])
 
 
 def test_best_of(client):

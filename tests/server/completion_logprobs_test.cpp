@@ -8,6 +8,8 @@
 namespace millrace {
 namespace {
 
+using InText = CompletionLogprobs::InText;
+
 std::shared_ptr<const Tokenizer> byte_level_tokenizer() {
   std::ifstream file(MILLRACE_TEST_DATA "/tokenizers/byte_level_bpe.json");
   return tokenizer_from_json(Json::parse(file).at("tokenizer").dump(), "");
@@ -27,7 +29,7 @@ TEST(CompletionLogprobs, PartsOfCharactersHaveNamesOfTheirOwn) {
   ASSERT_GT(parts, 100) << "the vocabulary has single bytes";
   logprobs.chosen = logprobs.top.back();
   CompletionLogprobs all(*tokenizer);
-  all.add(logprobs);
+  all.add(logprobs, InText::Yes);
   const Json sent = Json::parse(to_text(all.take()));  // as a client reads it: of two equal names one would be lost
   EXPECT_EQ(sent["top_logprobs"][0].size(), texts.size());
   EXPECT_EQ(sent["top_logprobs"][0][sent["tokens"][0].get<std::string>()], logprobs.chosen.logprob);
@@ -40,7 +42,7 @@ TEST(CompletionLogprobs, OffsetsCountCharactersOfTheText) {
   std::vector<int> offsets;
   int characters = 0;
   for (const int32_t token : tokenizer->encode(text, {.add_special = false})) {
-    all.add({.chosen = {token, -1}, .top = {}});
+    all.add({.chosen = {token, -1}, .top = {}}, InText::Yes);
     offsets.push_back(characters);
     for (const char c : tokenizer->token_bytes(token)) characters += (c & 0xc0) != 0x80 ? 1 : 0;
   }
