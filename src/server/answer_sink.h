@@ -23,6 +23,8 @@ class AnswerSink : public GenerationSink {
   virtual void on_silence(int) {}  // a token came that says nothing: a special one, or a part of a character
   virtual void on_finish(int choice, FinishReason finish, bool called_tools) = 0;
 
+  bool in_reasoning(int choice) const { return reasoning_[static_cast<size_t>(choice)]; }
+
   std::shared_ptr<Call> call_;
 
  private:

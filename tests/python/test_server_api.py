@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from serving import Server
-from tiny_model import token_id, write_tiny_model
+from tiny_model import TEMPLATE, token_id, write_tiny_model
 
 CHAT = [{"role": "user", "content": "Say hello."}]
 GO_ON = {"ignore_eos": True}
@@ -338,6 +338,21 @@ def test_responses(client):
     assert events[-1].response.output_text == made.output_text
     with pytest.raises(openai.BadRequestError):
         client.responses.create(model="tiny", input="x", previous_response_id="resp_1")
+
+
+def test_responses_have_logprobs_of_the_text_alone(tmp_path):
+    template = TEMPLATE.replace("assistant\n", "assistant\n<think>\n") + "{# </think> #}"
+    with Server(write_tiny_model(tmp_path / "thinks.gguf", template=template)) as server:
+        client = openai.OpenAI(base_url=server.url + "/v1", api_key="unused", max_retries=0)
+        ask = {"model": "thinks", "input": "Hi", "temperature": 0, "max_output_tokens": 160, "include": ["message.output_text.logprobs"]}
+        for effort in ("none", "minimal"):
+            answer = client.responses.create(**ask, reasoning={"effort": effort})
+            assert [item.type for item in answer.output] == (["message"] if effort == "none" else ["reasoning", "message"])
+            text = answer.output[-1].content[0]
+            assert "".join(one.token for one in text.logprobs) == text.text != "", effort
+            events = list(client.responses.create(**ask, reasoning={"effort": effort}, stream=True))
+            deltas = [e for e in events if e.type == "response.output_text.delta"]
+            assert "".join(one.token for e in deltas for one in e.logprobs) == "".join(e.delta for e in deltas) != "", effort
 
 
 def test_streams_do_not_mix(client):
