@@ -156,6 +156,19 @@ def test_bad_tool_requests(server):
         assert status == 400, (change, body)
 
 
+@pytest.mark.parametrize("choice", ["auto", "required"])
+def test_reasoning_ends_where_a_call_begins(tmp_path, choice):
+    template = "{% if tools %}<tool_call>{% endif %}" + TEMPLATE.replace("assistant\n", "assistant\n<think>\n") + "{# </think> #}"
+    with Server(write_tiny_model(tmp_path / "thinks.gguf", template=template)) as server:
+        ask = {"messages": CHAT, "tools": TOOLS, "tool_choice": choice, "thinking_budget": 5, "temperature": 0, "max_tokens": 100, "logprobs": True}
+        status, _, body = server.post("/v1/chat/completions", ask)
+        assert status == 200, body
+        said = "".join(one["token"] for one in body["choices"][0]["logprobs"]["content"])  # a character is a token
+        reasoning = re.match(r".*?</think>\s*", said, re.DOTALL)[0]
+        assert body["usage"]["completion_tokens_details"]["reasoning_tokens"] == len(reasoning), said
+        assert len(body["choices"][0]["message"]["reasoning_content"]) <= 5
+
+
 def test_strict_tools_that_need_not_be_called(tmp_path):
     """The template makes this a model of the Llama 3 format, where an answer that begins with a brace is a call: a bias for the brace opens one."""
     strict = [{"type": "function", "function": {**t["function"], "strict": True}} for t in TOOLS]
