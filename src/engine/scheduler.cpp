@@ -338,6 +338,7 @@ Sequence* Scheduler::fork(Sequence& parent, int32_t choice) {
   if (!room) {
     child->table().clear();
     child->begin_again();
+    child->group().restarted = true;
     waiting_.push(std::move(child));
     return nullptr;
   }

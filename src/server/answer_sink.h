@@ -23,12 +23,13 @@ class AnswerSink : public GenerationSink {
   virtual void on_silence(int) {}  // a token came that says nothing: a special one, or a part of a character
   virtual void on_finish(int choice, FinishReason finish, bool called_tools) = 0;
 
+  bool in_reasoning(int choice) const { return parsers_[static_cast<size_t>(choice)].in_reasoning(); }
+
   std::shared_ptr<Call> call_;
 
  private:
   std::vector<AnswerParser> parsers_;
   bool one_call_;
-  std::vector<bool> reasoning_;  // by choice: the last piece was reasoning
 };
 
 }  // namespace millrace

@@ -114,7 +114,9 @@ void ApiServer::preflight(Call& call) const {
   HttpReply reply{.status = 204, .content_type = ""};
   reply.headers.emplace_back("Allow", "GET, POST, OPTIONS");
   reply.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
-  reply.headers.emplace_back("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id");
+  // Any header may be sent: SDKs add their own to every request, and which ones changes with their versions.
+  const std::string_view asked = call.request().header("access-control-request-headers");
+  if (!asked.empty()) reply.headers.emplace_back("Access-Control-Allow-Headers", asked);
   reply.headers.emplace_back("Access-Control-Max-Age", "600");
   call.reply(std::move(reply));
 }

@@ -1,5 +1,6 @@
 #include "server/call.h"
 
+#include "base/ascii.h"
 #include "server/access_log.h"
 #include "server/metrics.h"
 
@@ -19,7 +20,7 @@ Call::~Call() {
 }
 
 Json Call::body() const {
-  const std::string_view type = request().header("content-type");
+  const std::string type = ascii_lower(request().header("content-type"));
   if (!type.empty() && !type.starts_with("application/json")) {
     throw ApiError({415, "the body must be JSON: send Content-Type: application/json", "", ""});
   }

@@ -225,8 +225,10 @@ void answer_chat(const std::shared_ptr<Call>& call, ApiContext& context) {
   } else {
     sink = std::make_unique<ChatWhole>(call, model, request.n, prompt);
   }
-  const GenerationOptions options{
-      .prompt_field = "messages", .stop = stop_strings(request), .visible = prompt.visible};
+  const GenerationOptions options{.prompt_field = "messages",
+                                  .stop = stop_strings(request),
+                                  .min_tokens = request.min_tokens,
+                                  .visible = prompt.visible};
   std::vector<Request> requests;
   requests.push_back(std::move(engine_request));
   std::make_shared<Generation>(call, model, context.workers, context.metrics, options)

@@ -202,11 +202,7 @@ Request make_chat_engine_request(const ChatRequest& r, const ChatPrompt& prompt,
     if (!constraint) break;
     request.constraints.push_back(std::move(constraint));
   }
-  if (!request.constraints.empty() && (r.ignore_eos || r.min_tokens > 0)) {
-    fail_field(r.ignore_eos ? "ignore_eos" : "min_tokens", "invalid_value",
-               "an answer of a given form ends where the form ends: leave '{}' out",
-               r.ignore_eos ? "ignore_eos" : "min_tokens");
-  }
+  if (!request.constraints.empty()) check_end_beside_form(r);
   return request;
 }
 

@@ -1,5 +1,5 @@
 // The text of one choice as its tokens come: whole characters, special tokens left out but for those a parser needs,
-// and nothing from a stop string on.
+// and nothing from a stop string on. Among the first tokens, where the answer may not end yet, none is looked for.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,20 @@ namespace millrace {
 
 class ChoiceText {
  public:
-  ChoiceText(const Tokenizer& tokenizer, const std::vector<std::string>& stop, const std::vector<std::string>& visible)
-      : tokenizer_(tokenizer), visible_(visible), detokenizer_(tokenizer, /*skip_special=*/true), stop_(stop) {}
+  ChoiceText(const Tokenizer& tokenizer, const std::vector<std::string>& stop, int min_tokens,
+             const std::vector<std::string>& visible)
+      : tokenizer_(tokenizer),
+        visible_(visible),
+        detokenizer_(tokenizer, /*skip_special=*/true),
+        stop_(stop),
+        before_stop_(min_tokens) {}
 
   std::string push(int32_t token) {
-    if (!is_visible(token)) return stop_.push(detokenizer_.push(token));
-    return stop_.push(detokenizer_.finish() + std::string(tokenizer_.token_text(token)));
+    std::string text = is_visible(token) ? detokenizer_.finish() + std::string(tokenizer_.token_text(token))
+                                         : detokenizer_.push(token);
+    if (before_stop_ == 0) return stop_.push(text);
+    --before_stop_;
+    return text;
   }
   std::string finish() {
     std::string rest = stop_.push(detokenizer_.finish());
@@ -40,6 +48,7 @@ class ChoiceText {
   std::vector<std::string> visible_;
   StreamingDetokenizer detokenizer_;
   StopStrings stop_;
+  int before_stop_;  // tokens to come before one counts
 };
 
 }  // namespace millrace

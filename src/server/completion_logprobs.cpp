@@ -1,32 +1,48 @@
 #include "server/completion_logprobs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "server/answer_json.h"
+#include "text/unicode/utf8.h"
 
 namespace millrace {
+namespace {
 
-void CompletionLogprobs::add_token(int32_t token) {
+// Tokens are told apart by name here, and JSON would show every part of a character as the same replacement: such a
+// name spells the bytes out, as OpenAI's answers do.
+std::string name_of(const std::string& text) {
+  if (is_valid_utf8(text)) return text;
+  std::string name = "bytes:";
+  for (const char byte : text) name += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+  return name;
+}
+
+}  // namespace
+
+void CompletionLogprobs::add_token(int32_t token, InText in_text) {
   const std::string text = token_string(tokenizer_, token);
-  tokens_.push_back(text);
+  tokens_.push_back(name_of(text));
   offsets_.push_back(offset_);
+  if (in_text == InText::No) return;
   offset_ += static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
-void CompletionLogprobs::add_first(int32_t token) {
-  add_token(token);
+void CompletionLogprobs::add_first(int32_t token, InText in_text) {
+  add_token(token, in_text);
   values_.push_back(nullptr);
   top_.push_back(nullptr);
 }
 
-void CompletionLogprobs::add(const TokenLogprobs& logprobs) {
-  add_token(logprobs.chosen.token);
+void CompletionLogprobs::add(const TokenLogprobs& logprobs, InText in_text) {
+  add_token(logprobs.chosen.token, in_text);
   values_.push_back(sent_logprob(logprobs.chosen.logprob));
   Json top = Json::object();
   const auto put = [&](const TokenLogprob& entry) {
-    const std::string text = token_string(tokenizer_, entry.token);
-    if (!top.contains(text)) top[text] = sent_logprob(entry.logprob);  // of tokens that read alike, the likeliest
+    const std::string name = name_of(token_string(tokenizer_, entry.token));
+    if (!top.contains(name)) top[name] = sent_logprob(entry.logprob);  // of tokens that read alike, the likeliest
   };
   for (const auto& entry : logprobs.top) put(entry);
   put(logprobs.chosen);

@@ -14,9 +14,11 @@ class CompletionLogprobs {
  public:
   explicit CompletionLogprobs(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-  // A token with nothing before it has no probability.
-  void add_first(int32_t token);
-  void add(const TokenLogprobs& logprobs);
+  // What is shown of a token moves the offsets of those behind it only where the text has it: special tokens are left
+  // out of answers, and a prompt is echoed without what the tokenizer put around it.
+  enum class InText : bool { No, Yes };
+  void add_first(int32_t token, InText in_text);  // with nothing before it: it has no probability
+  void add(const TokenLogprobs& logprobs, InText in_text);
 
   bool empty() const { return tokens_.empty(); }
   double sum() const { return sum_; }
@@ -26,7 +28,7 @@ class CompletionLogprobs {
   static Schema schema();
 
  private:
-  void add_token(int32_t token);
+  void add_token(int32_t token, InText in_text);
 
   const Tokenizer& tokenizer_;
   Json tokens_ = Json::array(), values_ = Json::array(), top_ = Json::array(), offsets_ = Json::array();

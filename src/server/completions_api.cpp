@@ -14,6 +14,9 @@
 namespace millrace {
 namespace {
 
+// Of all prompts together: each is held until the last is there, and what a request takes must not grow far beyond it.
+constexpr size_t kMostAnswers = 4096;
+
 struct Prompt {
   std::vector<int32_t> tokens;
   std::string text;  // where it is echoed
@@ -38,17 +41,21 @@ class CompletionsSink final : public GenerationSink {
   // Comes before anything else of the prompt's choices.
   void on_prompt(int prompt, std::vector<TokenLogprobs> logprobs) override {
     if (!r_.echo || !r_.logprobs) return;
+    const auto& [tokens, text] = prompts_[static_cast<size_t>(prompt)];
+    const bool first_in_text = text.starts_with(token_string(*model_.text().tokenizer, tokens.front()));
     for (int c = 0; c < made_; ++c) {
       Choice& choice = choices_[static_cast<size_t>(prompt * made_ + c)];
-      choice.logprobs.add_first(prompts_[static_cast<size_t>(prompt)].tokens.front());
-      for (size_t i = 1; i < logprobs.size(); ++i) choice.logprobs.add(logprobs[i]);
+      choice.logprobs.add_first(tokens.front(), InText(first_in_text));
+      for (size_t i = 1; i < logprobs.size(); ++i) choice.logprobs.add(logprobs[i], InText::Yes);
     }
   }
 
   void on_delta(const Delta& delta) override {
     Choice& choice = choices_[static_cast<size_t>(delta.choice)];
     choice.text += delta.text;
-    for (const auto& one : delta.logprobs) choice.logprobs.add(one);
+    for (const auto& one : delta.logprobs) {
+      choice.logprobs.add(one, InText(!model_.text().tokenizer->is_special(one.chosen.token)));
+    }
     if (delta.finish != FinishReason::None) choice.finish = finish_word(delta.finish);
     if (r_.stream) send(delta.choice);
   }
@@ -68,6 +75,7 @@ class CompletionsSink final : public GenerationSink {
   }
 
  private:
+  using InText = CompletionLogprobs::InText;
   struct Choice {
     explicit Choice(const Tokenizer& tokenizer) : logprobs(tokenizer) {}
     std::string text;  // what is not sent yet
@@ -171,6 +179,7 @@ Request engine_request(const CompletionsRequest& r, const Prompt& prompt, int ma
     request.max_tokens = answer_room(prompt.tokens.size(), r.max_tokens.value_or(16), model.context(), "prompt");
   }
   const auto grammar = answer_grammar(r.response_format, r.structured_outputs);
+  if (grammar) check_end_beside_form(r);
   for (int i = 0; grammar && i < made; ++i) {
     request.constraints.push_back(compile_answer(model.grammars(), *grammar, std::nullopt, r.response_format));
   }
@@ -186,16 +195,22 @@ void answer_completions(const std::shared_ptr<Call>& call, ApiContext& context) 
   model.require_ready();
   model.check_name(r.model);
   const int made = r.best_of.value_or(r.n);
+  const std::vector<PromptInput> inputs = read_prompts(r.prompt);
+  if (inputs.size() * static_cast<size_t>(made) > kMostAnswers) {
+    fail_field(r.best_of ? "best_of" : "n", "invalid_value",
+               "{} answers to {} prompts are more than {}: send less at once", made, inputs.size(), kMostAnswers);
+  }
   std::vector<Prompt> prompts;
   std::vector<Request> requests;
-  for (const PromptInput& input : read_prompts(r.prompt)) {
+  for (const PromptInput& input : inputs) {
     prompts.push_back(tokenize(input, r, *model.text().tokenizer));
     requests.push_back(engine_request(r, prompts.back(), made, model));
     requests.back().client = fair_client(*call, r.user);
   }
   auto sink = std::make_unique<CompletionsSink>(call, model, r, made, std::move(prompts));
-  std::make_shared<Generation>(call, model, context.workers, context.metrics,
-                               GenerationOptions{.prompt_field = "prompt", .stop = stop_strings(r), .visible = {}})
+  const GenerationOptions options{
+      .prompt_field = "prompt", .stop = stop_strings(r), .min_tokens = r.min_tokens, .visible = {}};
+  std::make_shared<Generation>(call, model, context.workers, context.metrics, options)
       ->start(std::move(requests), std::move(sink));
 }
 

@@ -58,7 +58,8 @@ void Generation::start(std::vector<Request> requests, std::unique_ptr<Generation
   }
   if (model_.text().tokenizer) {
     for (auto& choice : all_) {
-      choice.text = std::make_unique<ChoiceText>(*model_.text().tokenizer, options_.stop, options_.visible);
+      choice.text =
+          std::make_unique<ChoiceText>(*model_.text().tokenizer, options_.stop, options_.min_tokens, options_.visible);
     }
   }
   try {

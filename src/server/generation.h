@@ -43,6 +43,7 @@ class GenerationSink {
 struct GenerationOptions {
   std::string prompt_field;  // what the prompt is called in the request
   std::vector<std::string> stop;
+  int min_tokens = 0;                // before which no stop string counts
   std::vector<std::string> visible;  // special tokens that stay in the text
 };
 

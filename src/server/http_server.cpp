@@ -133,6 +133,7 @@ class HttpServer::Listener {
   }
 
   void take(tcp::socket socket) {
+    if (sessions_.size() >= options_.most_connections) forget_closed();  // since the last tick
     if (sessions_.size() >= options_.most_connections) return turn_away(socket);
     set_up(socket);
     boost::system::error_code error;

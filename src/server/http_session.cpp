@@ -25,6 +25,14 @@ void append_chunk(std::string_view bytes, std::string& text) {
 
 std::string_view view(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
+// Through a proxy a target may be a whole address, http://host/path.
+std::string_view without_host(std::string_view target) {
+  const size_t scheme = target.starts_with('/') ? std::string_view::npos : target.find("://");
+  if (scheme == std::string_view::npos) return target;
+  const size_t path = target.find('/', scheme + 3);
+  return path == std::string_view::npos ? "/" : target.substr(path);
+}
+
 }  // namespace
 
 struct HttpSession::Message {
@@ -83,6 +91,7 @@ void HttpSession::parse() {
       in_.erase(0, std::min(in_.find_first_not_of("\r\n"), in_.size()));  // some clients end bodies with a line
       if (in_.empty()) return;
       message_ = std::make_unique<Message>(host_.limits);
+      old_ = head_only_ = false;  // one that is refused before its header is whole is answered in full
       since_ = Clock::now();
     }
     boost::system::error_code error;
@@ -116,7 +125,8 @@ bool HttpSession::take_header() {
   }
   promised_ = body;
   host_.bodies += body;
-  if (view(request[beast_http::field::expect]) == "100-continue") queue("HTTP/1.1 100 Continue\r\n\r\n");
+  if (equal_ignoring_case(view(request[beast_http::field::expect]), "100-continue"))
+    queue("HTTP/1.1 100 Continue\r\n\r\n");
   return true;
 }
 
@@ -131,7 +141,7 @@ void HttpSession::dispatch() {
   release_body();
   HttpRequest request;
   request.method = view(message.method_string());
-  const std::string_view target = view(message.target());
+  const std::string_view target = without_host(view(message.target()));
   request.path = target.substr(0, target.find('?'));
   if (request.path.size() < target.size()) request.query = target.substr(request.path.size() + 1);
   for (const auto& field : message)
@@ -163,7 +173,7 @@ std::string HttpSession::head_text(const HttpReply& reply, bool stream) const {
   };
   if (!reply.content_type.empty()) add("Content-Type", reply.content_type);
   if (stream && !old_) add("Transfer-Encoding", "chunked");
-  if (!stream && reply.status != 204) add("Content-Length", std::to_string(reply.body.size()));
+  if (!stream && reply.status != 204 && reply.status != 304) add("Content-Length", std::to_string(reply.body.size()));
   if (!keep_alive_ || host_.draining) add("Connection", "close");
   if (keep_alive_ && old_) add("Connection", "keep-alive");
   for (const auto& [name, value] : reply.headers) add(name, value);

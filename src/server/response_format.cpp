@@ -55,6 +55,12 @@ std::unique_ptr<Constraint> compile_answer(GrammarCompiler& grammars, const Gram
   }
 }
 
+void check_end_beside_form(const SamplingRequest& r) {
+  if (!r.ignore_eos && r.min_tokens == 0) return;
+  const char* field = r.ignore_eos ? "ignore_eos" : "min_tokens";
+  fail_field(field, "invalid_value", "an answer of a given form ends where the form ends: leave '{}' out", field);
+}
+
 std::optional<GrammarSpec> answer_grammar(const Json& response_format, const Json& structured_outputs) {
   std::optional<GrammarSpec> grammar;
   if (response_format.is_object()) grammar = from_format(response_format);

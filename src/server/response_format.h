@@ -16,6 +16,9 @@ std::optional<GrammarSpec> answer_grammar(const Json& response_format, const Jso
 std::unique_ptr<Constraint> compile_answer(GrammarCompiler& grammars, const GrammarSpec& grammar,
                                            const std::optional<GrammarTrigger>& trigger, const Json& response_format);
 
+// Throws ApiError where a request for a form also says when the answer may end.
+void check_end_beside_form(const SamplingRequest& request);
+
 inline std::optional<GrammarSpec> answer_grammar(const ChatRequest& request) {
   return answer_grammar(request.response_format, request.structured_outputs);
 }

@@ -133,7 +133,13 @@ class ResponsesSink final : public AnswerSink {
     for (const auto& one : logprobs) logprobs_.push_back(chat_logprob(tokenizer_, one));
   }
 
+  // Only texts have log-probabilities here: those of reasoning, of calls and of what marks both are left out.
+  void on_silence(int choice) override {
+    if (in_reasoning(choice) || item_ == Item::Call) logprobs_.clear();
+  }
+
   void on_piece(int, const AnswerPiece& piece) override {
+    if (piece.kind != AnswerPiece::Kind::Content) logprobs_.clear();
     switch (piece.kind) {
       case AnswerPiece::Kind::Call:
         return open(Item::Call, piece.text);

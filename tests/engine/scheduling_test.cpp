@@ -125,6 +125,25 @@ TEST_P(SchedulingTest, ChoicesShareThePromptAndDrawApart) {
   EXPECT_EQ(stats().kv_blocks_used, 0);
 }
 
+TEST_P(SchedulingTest, ChoicesThatWaitDoNotCountTheirPromptAsFoundAgain) {
+  LoadOptions options = small(128);
+  options.sequences = 2;
+  start(options);
+  Request request{prompt(64, 2), {.temperature = 1, .seed = 5}, 1};
+  run_one(request);  // leaves the prompt in the tree
+  request.choices = 4;
+  const RequestId id = engine_->submit(request);
+  engine_->step([&](const Emission& e) { EXPECT_EQ(e.cached_tokens, 63); });
+  ASSERT_EQ(engine_->waiting(), 2u) << "two choices have no place yet";
+  Request urgent{prompt(120, 9), {.temperature = 0}, 2};
+  urgent.priority = 1;
+  engine_->submit(urgent);  // takes all pages: what waits is computed again, by one for both
+  const auto heard = run_all();
+  EXPECT_TRUE(heard.contains({id, 2}) && heard.contains({id, 3}));
+  EXPECT_EQ(cached_[id], 63);
+  EXPECT_EQ(stats().cached_tokens, 63u);
+}
+
 TEST_P(SchedulingTest, StreamsGiveWayAndComeBackUnchanged) {
   std::vector<Request> requests;
   for (int32_t i = 0; i < 6; ++i)

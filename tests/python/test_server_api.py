@@ -9,7 +9,8 @@ import threading
 import openai
 import pytest
 
-from tiny_model import token_id
+from serving import Server
+from tiny_model import TEMPLATE, token_id, write_tiny_model
 
 CHAT = [{"role": "user", "content": "Say hello."}]
 GO_ON = {"ignore_eos": True}
@@ -114,6 +115,18 @@ def test_stop(client):
     assert answer.choices[0].finish_reason == "stop"
     streamed = "".join(c.choices[0].delta.content or "" for c in chat(client, max_tokens=40, stop=stop, stream=True))
     assert streamed == text[: text.find(stop)]
+
+
+def test_min_tokens_goes_before_stop(client):
+    text = chat(client, max_tokens=40).choices[0].message.content  # a character is a token
+    early, late = text[3], text[30]
+    for stream in (False, True):
+        answer = chat(client, max_tokens=40, stop=[early], extra_body={"min_tokens": 20, **GO_ON}, stream=stream)
+        said = "".join(c.choices[0].delta.content or "" for c in answer) if stream else answer.choices[0].message.content
+        end = text.find(early, 20)
+        assert said == (text if end < 0 else text[:end])
+    answer = chat(client, max_tokens=40, stop=[late], extra_body={"min_tokens": text.find(late), **GO_ON})
+    assert answer.choices[0].message.content == text[: text.find(late)] and answer.choices[0].finish_reason == "stop"
 
 
 def test_max_completion_tokens(client):
@@ -260,6 +273,18 @@ def test_completions_logprobs_and_echo(client):
     assert again.choices[0].logprobs.token_logprobs[-6:] == pytest.approx(longer.choices[0].logprobs.token_logprobs, abs=0.02)
 
 
+def test_offsets_of_logprobs_are_places_in_the_text(tmp_path):
+    with Server(write_tiny_model(tmp_path / "bos.gguf", add_bos=True)) as server:
+        ask = {"echo": True, "logprobs": 0, "max_tokens": 20, "temperature": 1, "seed": 1, "logit_bias": {token_id("<|im_start|>"): 4}}
+        for prompt in ("Hello", "a<|im_end|>b", [token_id(c) for c in ("<s>", "a", "b")]):
+            choice = server.post("/v1/completions", {"prompt": prompt, **ask})[2]["choices"][0]
+            tokens, offsets = choice["logprobs"]["tokens"], choice["logprobs"]["text_offset"]
+            shown = [(t, o) for t, o in zip(tokens, offsets) if t not in ("<s>", "<|im_start|>")]
+            assert tokens[0] == "<s>" and "<|im_start|>" in tokens
+            assert all(choice["text"][o:].startswith(t) for t, o in shown), choice
+            assert offsets == sorted(offsets) and max(offsets) <= len(choice["text"])
+
+
 def test_best_of(client):
     best = client.completions.create(model="tiny", prompt="Once", max_tokens=8, temperature=1.5, seed=3, best_of=6, n=2, logprobs=0,
                                      extra_body=GO_ON)
@@ -313,6 +338,21 @@ def test_responses(client):
     assert events[-1].response.output_text == made.output_text
     with pytest.raises(openai.BadRequestError):
         client.responses.create(model="tiny", input="x", previous_response_id="resp_1")
+
+
+def test_responses_have_logprobs_of_the_text_alone(tmp_path):
+    template = TEMPLATE.replace("assistant\n", "assistant\n<think>\n") + "{# </think> #}"
+    with Server(write_tiny_model(tmp_path / "thinks.gguf", template=template)) as server:
+        client = openai.OpenAI(base_url=server.url + "/v1", api_key="unused", max_retries=0)
+        ask = {"model": "thinks", "input": "Hi", "temperature": 0, "max_output_tokens": 160, "include": ["message.output_text.logprobs"]}
+        for effort in ("none", "minimal"):
+            answer = client.responses.create(**ask, reasoning={"effort": effort})
+            assert [item.type for item in answer.output] == (["message"] if effort == "none" else ["reasoning", "message"])
+            text = answer.output[-1].content[0]
+            assert "".join(one.token for one in text.logprobs) == text.text != "", effort
+            events = list(client.responses.create(**ask, reasoning={"effort": effort}, stream=True))
+            deltas = [e for e in events if e.type == "response.output_text.delta"]
+            assert "".join(one.token for e in deltas for one in e.logprobs) == "".join(e.delta for e in deltas) != "", effort
 
 
 def test_streams_do_not_mix(client):

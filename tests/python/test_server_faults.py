@@ -235,6 +235,12 @@ def test_too_many_connections(tiny_chat):
         assert server.until(lambda: server.get("/health")[0] == 200)
 
 
+def test_connections_that_ended_do_not_count(tiny_chat):
+    with Server(tiny_chat, "--max-connections", "4") as server:
+        for _ in range(50):  # one after the other
+            assert server.get("/health")[0] == 200
+
+
 def test_full_queue(tiny_chat):
     with Server(tiny_chat, "--parallel", "1", "--max-queue", "2") as server:
         many = [connect(server) for _ in range(12)]

@@ -233,6 +233,15 @@ def test_errors_found_late_name_their_field(server, path, more, param):
     assert ("context_length_exceeded" == answer["error"]["code"]) == ("a" * 3000 in json.dumps(more)), answer
 
 
+@pytest.mark.parametrize("field", ["n", "best_of"])
+def test_prompts_times_answers_are_bounded(server, field):
+    prompts = {"prompt": ["a"] * 2048, "max_tokens": 1, "temperature": 1}
+    status, _, body = server.post("/v1/completions", {**prompts, field: 128})
+    assert status == 400 and body["error"]["param"] == field, body
+    status, _, body = server.post("/v1/completions", {**prompts, "prompt": ["a"] * 32, field: 128})
+    assert status == 200 and body["usage"]["completion_tokens"] == 32 * 128
+
+
 def test_every_field_is_in_the_table(server):
     document = server.get("/openapi.json")[2]
     for path, rows in TABLE.items():

@@ -42,6 +42,7 @@ def test_request_ids(server):
 
 def test_content_type(server):
     assert server.post("/v1/chat/completions", CHAT, headers={"Content-Type": "text/plain"})[0] == 415
+    assert server.post("/v1/chat/completions", CHAT, headers={"Content-Type": "Application/JSON; charset=UTF-8"})[0] == 200
 
 
 def test_metrics(server):
@@ -89,7 +90,11 @@ def test_cors(tiny_chat):
         asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
         status, headers, _ = server.request("OPTIONS", "/v1/chat/completions", headers={"Origin": "http://ours.example", **asks})
         assert status == 204 and headers["Access-Control-Allow-Origin"] == "http://ours.example"
-        assert "Authorization" in headers["Access-Control-Allow-Headers"]
+        assert headers["Access-Control-Allow-Headers"] == "authorization"
+        theirs = "authorization, content-type, x-stainless-lang, x-stainless-retry-count"  # of the openai package for JavaScript
+        asks["Access-Control-Request-Headers"] = theirs
+        _, headers, _ = server.request("OPTIONS", "/v1/chat/completions", headers={"Origin": "http://ours.example", **asks})
+        assert headers["Access-Control-Allow-Headers"] == theirs
         _, headers, _ = server.get("/v1/models", headers={"Origin": "http://ours.example"})
         assert headers["Access-Control-Allow-Origin"] == "http://ours.example"
         _, headers, _ = server.get("/v1/models", headers={"Origin": "http://theirs.example"})
@@ -136,6 +141,15 @@ def test_settings_from_file_and_environment(tiny_chat, tmp_path):
         assert server.get("/v1/models")[2]["data"][0]["id"] == "environed"
     with Server(tiny_chat, "--config", config, "--served-model-name", "flagged", env={"MILLRACE_SERVED_MODEL_NAME": "e"}) as server:
         assert server.get("/v1/models")[2]["data"][0]["id"] == "flagged"
+
+
+def test_names_are_escaped_in_addresses(tiny_chat):
+    """As the SDKs do it, for a name with a slash."""
+    with Server(tiny_chat, "--served-model-name", "maker/model 100%") as server:
+        for address in ("maker/model%20100%", "maker%2Fmodel%20100%25", "maker%2fmodel%20100%"):
+            status, _, body = server.get(f"/v1/models/{address}")
+            assert status == 200 and body["id"] == "maker/model 100%", address
+        assert server.get("/v1/models/maker%2Gmodel%20100%25")[0] == 404
 
 
 def test_bad_settings(millrace, tiny_chat, tmp_path):

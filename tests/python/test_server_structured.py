@@ -82,6 +82,16 @@ def test_completions_take_forms_too(server):
     check_point(json.loads(body["choices"][0]["text"]))
 
 
+@pytest.mark.parametrize("path, prompt", [("/v1/chat/completions", {"messages": CHAT}), ("/v1/completions", {"prompt": "Go."})])
+@pytest.mark.parametrize("field, value", [("ignore_eos", True), ("min_tokens", 5)])
+def test_a_form_says_itself_where_it_ends(server, path, prompt, field, value):
+    form = {"response_format": {"type": "regex", "regex": "[a-c]{3}"}, "max_tokens": 10}
+    status, _, body = server.post(path, {**prompt, **form, field: value})
+    assert status == 400 and body["error"]["param"] == field, body
+    status, _, body = server.post(path, {**prompt, "max_tokens": 10, field: value})
+    assert status == 200 and body["usage"]["completion_tokens"] >= 5, body
+
+
 @pytest.mark.parametrize("form", [
     {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "no-such-type"}}},
     {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "string", "pattern": "(?=a)b"}}},
@@ -144,6 +154,19 @@ def test_bad_tool_requests(server):
                    {"tools": TOOLS, "response_format": {"type": "json_object"}}):
         status, _, body = server.post("/v1/chat/completions", {"messages": CHAT, **change})
         assert status == 400, (change, body)
+
+
+@pytest.mark.parametrize("choice", ["auto", "required"])
+def test_reasoning_ends_where_a_call_begins(tmp_path, choice):
+    template = "{% if tools %}<tool_call>{% endif %}" + TEMPLATE.replace("assistant\n", "assistant\n<think>\n") + "{# </think> #}"
+    with Server(write_tiny_model(tmp_path / "thinks.gguf", template=template)) as server:
+        ask = {"messages": CHAT, "tools": TOOLS, "tool_choice": choice, "thinking_budget": 5, "temperature": 0, "max_tokens": 100, "logprobs": True}
+        status, _, body = server.post("/v1/chat/completions", ask)
+        assert status == 200, body
+        said = "".join(one["token"] for one in body["choices"][0]["logprobs"]["content"])  # a character is a token
+        reasoning = re.match(r".*?</think>\s*", said, re.DOTALL)[0]
+        assert body["usage"]["completion_tokens_details"]["reasoning_tokens"] == len(reasoning), said
+        assert len(body["choices"][0]["message"]["reasoning_content"]) <= 5
 
 
 def test_strict_tools_that_need_not_be_called(tmp_path):

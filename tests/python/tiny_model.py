@@ -16,7 +16,7 @@ def token_id(character):
     return PIECES.index(character)
 
 
-def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7, head=HEAD, kind=gguf.GGMLQuantizationType.F32, factors=None, broken=None):
+def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7, head=HEAD, kind=gguf.GGMLQuantizationType.F32, factors=None, broken=None, add_bos=False):
     """`factors`: by what matrices are multiplied whose name has that in it; `kind`: the number format of all matrices;
     `broken`: a token, and what all of its embedding is."""
     rng = np.random.default_rng(seed)
@@ -42,7 +42,7 @@ def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7, head=HEAD, k
     w.add_unk_token_id(0)
     w.add_bos_token_id(1)
     w.add_eos_token_id(4)
-    w.add_add_bos_token(False)
+    w.add_add_bos_token(add_bos)
     w.add_add_space_prefix(False)
     if template:
         w.add_chat_template(template)

@@ -11,6 +11,7 @@ namespace millrace {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 class HttpSessionTest : public testing::Test {
@@ -135,6 +136,43 @@ TEST_F(HttpSessionTest, RefusesWhatIsNoHttp) {
     EXPECT_TRUE(wire_->finished);
   }
   EXPECT_TRUE(seen_.empty());
+}
+
+TEST_F(HttpSessionTest, ARefusalDoesNotTakeAfterTheRequestBefore) {
+  send("HEAD / HTTP/1.1\r\n\r\n");
+  wire_->out.clear();
+  send("hello\r\n\r\n");
+  EXPECT_THAT(wire_->out, StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(wire_->out, HasSubstr("\r\n\r\nthis is not HTTP")) << "only the answer to a HEAD has no body";
+
+  connect();
+  send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  wire_->out.clear();
+  send("hello\r\n\r\n");
+  EXPECT_THAT(wire_->out, StartsWith("HTTP/1.1 400 "));
+}
+
+TEST_F(HttpSessionTest, LettersOfAnExpectationMayBeLarge) {
+  send("POST / HTTP/1.1\r\nContent-Length: 1\r\nExpect: 100-Continue\r\n\r\n");
+  EXPECT_THAT(wire_->out, StartsWith("HTTP/1.1 100 "));
+}
+
+TEST_F(HttpSessionTest, ATargetMayBeAWholeAddress) {
+  send("GET http://h:80/x?y=http://z HTTP/1.1\r\n\r\nGET http://h HTTP/1.1\r\n\r\nGET /a://b HTTP/1.1\r\n\r\n");
+  ASSERT_EQ(seen_.size(), 3u);
+  EXPECT_EQ(seen_[0].path, "/x");
+  EXPECT_EQ(seen_[0].query, "y=http://z");
+  EXPECT_EQ(seen_[1].path, "/");
+  EXPECT_EQ(seen_[2].path, "/a://b");
+}
+
+TEST_F(HttpSessionTest, WhatIsNotModifiedHasNoLength) {
+  answer_at_once_ = false;
+  send(kPost);
+  open_->reply({.status = 304});
+  wire_->run();
+  EXPECT_THAT(wire_->out, StartsWith("HTTP/1.1 304 Not Modified\r\n"));
+  EXPECT_THAT(wire_->out, Not(HasSubstr("Content-Length")));
 }
 
 TEST_F(HttpSessionTest, LimitsTime) {

@@ -46,6 +46,7 @@ std::vector<AnswerPiece> AnswerParser::finish() {
   return stages_->out.take();
 }
 
+bool AnswerParser::in_reasoning() const { return stages_->reasoning.in_reasoning(); }
 int AnswerParser::calls() const { return stages_->calls->calls(); }
 
 std::vector<std::string> answer_markers(const AnswerFormat& format, bool tools) {

@@ -43,7 +43,8 @@ class AnswerParser {
   // The answer has ended: what was held back. What looked like a call and is none comes as content.
   std::vector<AnswerPiece> finish();
 
-  int calls() const;  // that have begun so far; more than 0 means finish_reason "tool_calls"
+  bool in_reasoning() const;  // up to the first byte of what follows it
+  int calls() const;          // that have begun so far; more than 0 means finish_reason "tool_calls"
 
  private:
   struct Stages;

@@ -36,6 +36,8 @@ class ReasoningStage {
     }
   }
 
+  bool in_reasoning() const { return state_ == State::Inside || state_ == State::After; }
+
   void finish(CallStage& answer, Pieces& out) {
     if (state_ == State::Start) forward(space_ + std::string(open_.drop()), answer, out);
     if (state_ == State::Inside) reasoning(close_.drop(), out);
