@@ -1,5 +1,7 @@
 #include "base/interrupt.h"
 
+#include <unistd.h>
+
 #include <csignal>
 
 #include "base/error.h"
@@ -17,6 +19,13 @@ extern "C" void on_interrupt(int signal) {
   g_interrupted = 1;
 }
 
+// The numbers of a mapped file that was cut short while it is in use are gone, and there is no way back.
+extern "C" void on_lost_file(int) {
+  constexpr char kMessage[] = "millrace: a model file was made shorter while it was in use\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
+  ::_exit(1);
+}
+
 }  // namespace
 
 void catch_interrupts() {
@@ -25,6 +34,8 @@ void catch_interrupts() {
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is an error of a write, not the end of the process
+  std::signal(SIGXFSZ, SIG_IGN);  // and so is a limit on the size of files
+  std::signal(SIGBUS, on_lost_file);
 }
 
 bool interrupted() { return g_interrupted != 0; }

@@ -3,7 +3,7 @@
 
 namespace millrace {
 
-void catch_interrupts();
+void catch_interrupts();  // for a program of ours: it also says so when a mapped file is cut short
 bool interrupted();
 void clear_interrupt();       // chat: one Ctrl-C stops an answer, not the conversation
 void throw_if_interrupted();  // Cancelled

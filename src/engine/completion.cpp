@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <optional>
 
 #include "base/error.h"
@@ -46,10 +47,11 @@ Completion complete(Engine& engine, const Tokenizer* tokenizer, const Completion
   };
 
   std::string error;
+  std::exception_ptr thrown;  // by on_text: a step goes to its end, and the request must not outlive this call
   const auto start = Clock::now();
   auto first = start, last = start;
   const RequestId id = engine.submit({options.prompt, options.sampling, options.max_tokens, options.end_tokens});
-  while (result.finish == FinishReason::None && !result.interrupted) {
+  while (result.finish == FinishReason::None && !result.interrupted && !thrown) {
     engine.step([&](const Emission& emission) {
       if (emission.finish == FinishReason::Error) {
         error = emission.error;
@@ -61,13 +63,18 @@ Completion complete(Engine& engine, const Tokenizer* tokenizer, const Completion
       result.finish = emission.finish;
       if (emission.logprobs != nullptr) result.logprobs.push_back(*emission.logprobs);
       // An end token is not part of the answer.
-      if (text && !emission.is_end) say(text->push(emission.token));
+      try {
+        if (text && !emission.is_end) say(text->push(emission.token));
+      } catch (...) {
+        thrown = std::current_exception();
+      }
       if (text && text->stopped()) result.finish = FinishReason::Stop;
     });
     if (!error.empty()) fail(ErrorKind::BadFile, "{}", error);
     result.interrupted = interrupted();
   }
   engine.cancel(id);  // stopped by a string or by the user
+  if (thrown) std::rethrow_exception(thrown);
   if (text && !text->stopped()) say(text->finish());
 
   result.ttft_ms = std::chrono::duration<double, std::milli>(first - start).count();

@@ -12,7 +12,8 @@ namespace {
 
 std::optional<int32_t> optional_id(const GgufMetadata& gguf, const char* key) {
   const auto value = gguf.integer(key);
-  return value && *value >= 0 ? std::optional(static_cast<int32_t>(*value)) : std::nullopt;
+  if (!value || *value < 0) return std::nullopt;
+  return static_cast<int32_t>(std::min<int64_t>(*value, INT32_MAX));  // too large for any vocabulary stays too large
 }
 
 // GGUF files name special tokens by id; templates want their text.

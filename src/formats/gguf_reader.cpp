@@ -150,13 +150,14 @@ class Reader {
       tensor.data = bytes.data();
       tensor.bytes = bytes.size();
     }
+    check_apart(contents.tensors, origin_);
   }
 
   std::span<const std::byte> tensor_bytes(const TensorInfo& tensor, Place place,
                                           std::span<const std::byte> data) const {
     if (place.offset > data.size()) fail_truncated(tensor, place.offset, data.size());
     const auto rest = data.subspan(static_cast<size_t>(place.offset));
-    if (place.type == nullptr) return rest;
+    if (place.type == nullptr) return rest.first(0);  // who knows how far it reaches
     const int64_t cols = tensor.shape.empty() ? 1 : tensor.shape.back();
     if (cols % place.type->block != 0) {
       fail(ErrorKind::BadFile, "{}: tensor '{}' has rows of {}, not a multiple of {}'s block of {}", origin_,

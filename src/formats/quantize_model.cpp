@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "formats/gguf_writer.h"
 #include "tensor/dequantize.h"
+#include "tensor/half.h"
 #include "tensor/quantize.h"
 
 namespace millrace {
@@ -45,9 +47,9 @@ class Converter {
   Converter(const WeightSource& source, ThreadPool& threads) : source_(source), threads_(threads) {}
 
   void convert(const WeightView& in, const GgufTensor& out, GgufWriter& writer) {
-    if (in.dtype == out.dtype) return writer.write({in.data, in.bytes()});
+    if (in.dtype == out.dtype || in.rows == 0) return writer.write({in.data, in.bytes()});
     constexpr int64_t kElementsAtOnce = 1 << 20;
-    const int64_t rows_at_once = std::clamp<int64_t>(kElementsAtOnce / std::max<int64_t>(in.cols, 1), 1, in.rows);
+    const int64_t rows_at_once = std::clamp<int64_t>(kElementsAtOnce / in.cols, 1, in.rows);
     for (int64_t first = 0; first < in.rows; first += rows_at_once) {
       const int64_t rows = std::min(rows_at_once, in.rows - first);
       convert_rows(in, first, rows, out);
@@ -60,18 +62,29 @@ class Converter {
     const size_t bytes = row_bytes(out.dtype, in.cols);
     encoded_.resize(static_cast<size_t>(rows) * bytes);
     numbers_.resize(static_cast<size_t>(rows * in.cols));
-    std::atomic<bool> finite = true;
+    std::atomic<bool> finite = true, fits = true;
     threads_.parallel_for(rows, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         float* row = numbers_.data() + i * in.cols;
+        std::byte* encoded = encoded_.data() + static_cast<size_t>(i) * bytes;
         dequantize_row(in.dtype, in.row(first + i), row, in.cols);
-        if (!std::all_of(row, row + in.cols, [](float v) { return std::isfinite(v); })) finite = false;
-        quantize_row(out.dtype, row, encoded_.data() + static_cast<size_t>(i) * bytes, in.cols);
+        if (!all_below(std::numeric_limits<float>::infinity(), row, in.cols)) finite = false;
+        const bool is_usual = all_below(kLargestF16, row, in.cols);
+        quantize_row(out.dtype, row, encoded, in.cols);
+        if (is_usual) continue;
+        dequantize_row(out.dtype, encoded, row, in.cols);  // the format's numbers or scales are halves, perhaps
+        if (!all_below(std::numeric_limits<float>::infinity(), row, in.cols)) fits = false;
       }
     });
-    if (!finite) {
+    if (!finite)
       fail(ErrorKind::BadFile, "{}: tensor '{}' holds numbers that are not finite", source_.origin(), out.name);
-    }
+    if (!fits)
+      fail(ErrorKind::Unsupported, "{}: tensor '{}' holds numbers that are too large for {}", source_.origin(),
+           out.name, name(out.dtype));
+  }
+
+  static bool all_below(float limit, const float* row, int64_t count) {
+    return std::all_of(row, row + count, [limit](float v) { return std::abs(v) < limit; });
   }
 
   const WeightSource& source_;
@@ -94,9 +107,10 @@ QuantizeSummary quantize_model(const WeightSource& source, const std::filesystem
     fail(ErrorKind::Unsupported, "{}: only GGUF models can be quantized; convert the folder to GGUF first",
          source.origin());
   }
-  std::error_code error;
-  if (std::filesystem::equivalent(source.origin(), out, error)) {
-    fail(ErrorKind::Usage, "{}: the output would overwrite the input", out.string());
+  for (const MappedFile& file : source.files()) {  // a split model has several
+    std::error_code error;
+    if (std::filesystem::equivalent(file.path(), out, error))
+      fail(ErrorKind::Usage, "{}: the output would overwrite the input", out.string());
   }
   const auto tensors = plan(source, recipe);
   GgufWriter writer(out, carry_over(*source.gguf(), recipe), tensors);

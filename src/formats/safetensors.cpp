@@ -183,7 +183,9 @@ std::vector<TensorInfo> read_safetensors(std::span<const std::byte> file, const 
   if (length == 0 || text[0] != '{') fail(ErrorKind::BadFile, "{}: no JSON header: not a safetensors file", origin);
   HeaderParser parser(file.subspan(cursor.position()), origin);
   nlohmann::json::sax_parse(text, text + length, &parser);
-  return std::move(parser).finish();
+  auto tensors = std::move(parser).finish();
+  check_apart(tensors, origin);
+  return tensors;
 }
 
 }  // namespace millrace

@@ -27,4 +27,7 @@ std::optional<int64_t> element_count(std::span<const int64_t> shape);
 
 std::string to_string(std::span<const int64_t> shape);  // "[4096, 11008]"
 
+// Throws where two tensors of a file share bytes: an offset is damaged, and one would read the other's numbers.
+void check_apart(std::span<const TensorInfo> tensors, const std::string& origin);
+
 }  // namespace millrace

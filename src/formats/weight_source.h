@@ -36,6 +36,7 @@ class WeightSource {
   // A text file beside the weights ("tokenizer.json", "generation_config.json"); nullopt: there is none.
   virtual std::optional<std::string> text(std::string_view file_name) const { return std::nullopt; }
 
+  std::span<const MappedFile> files() const { return files_; }  // that the weights are read from
   std::span<const TensorInfo> tensors() const { return tensors_; }
   const TensorInfo* find(std::string_view name) const;
   bool has(std::string_view name) const { return find(name) != nullptr; }

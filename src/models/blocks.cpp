@@ -42,9 +42,14 @@ Activation read_activation(const WeightSource& source, std::string_view key, Act
   refuse(source, "activation '" + *named + "'");
 }
 
+TensorName output_head_name(const Weights& weights, const TensorName& own, const TensorName& tied) {
+  const bool may_tie = weights.source().config().optional_boolean({.hf = "tie_word_embeddings"}).value_or(true);
+  return weights.has(own) || !may_tie ? own : tied;
+}
+
 const Linear* load_output_head(Weights& weights, const DecoderConfig& config, const TensorName& own,
                                const TensorName& tied) {
-  return weights.linear({{weights.has(own) ? own : tied, config.vocab}}, config.hidden);
+  return weights.linear({{output_head_name(weights, own, tied), config.vocab}}, config.hidden);
 }
 
 double gemma_score_divisor(const WeightSource& source, const DecoderConfig& c, int64_t layers_of_27b) {

@@ -34,7 +34,10 @@ Following after_layer(const std::vector<Layer>& layers, size_t i, const Followin
 // The activation a Hugging Face config names under `key`; GGUF files name none and mean `usual`.
 Activation read_activation(const WeightSource& source, std::string_view key, Activation usual);
 
-// The output matrix, or the embedding where the file ties the two.
+// The name of the output matrix: its own, or the embedding's where the file ties the two. A config that says that they
+// are apart stands in the way of tying: its own matrix is missing when it is not there.
+TensorName output_head_name(const Weights& weights, const TensorName& own, const TensorName& tied);
+// That matrix, over the hidden state.
 const Linear* load_output_head(Weights& weights, const DecoderConfig& config,
                                const TensorName& own = {"output.weight", "lm_head.weight"},
                                const TensorName& tied = {"token_embd.weight", "model.embed_tokens.weight"});

@@ -74,6 +74,7 @@ class ChatGlm final : public Model {
   ChatGlm(const WeightSource& source, Weights& w)
       : config_(read_config(source)), rope_(w.placed(read_rope(source, config_))) {
     const auto& c = config_;
+    activation_ = read_activation(source, "hidden_act", Activation::Silu);
     const Names& hf = is_original(source) ? kOriginal : kRewritten;
     residual_from_norm_ =
         source.config().optional_boolean({.hf = "apply_residual_connection_post_layernorm"}).value_or(false);
@@ -92,8 +93,7 @@ class ChatGlm final : public Model {
                            : load_attention(at, c),
           .feed_norm = at.vector({"ffn_norm.weight", hf.feed_norm}, c.hidden),
           .post_feed_norm = at.optional_vector({"post_ffw_norm.weight", hf.post_feed_norm}, c.hidden),
-          .feed = {.gate_up =
-                       at.gate_up({{{"ffn_up.weight", hf.gate_up}, 2 * c.feed_forward}}, c.hidden, Activation::Silu),
+          .feed = {.gate_up = at.gate_up({{{"ffn_up.weight", hf.gate_up}, 2 * c.feed_forward}}, c.hidden, activation_),
                    .down = at.linear({{{"ffn_down.weight", hf.down}, c.hidden}}, c.feed_forward)},
       });
     }
@@ -120,7 +120,7 @@ class ChatGlm final : public Model {
 
       p.rms_norm(p.hidden, layer.feed_norm, p.normed);
       if (residual_from_norm_) p.rms_norm(p.hidden, layer.feed_norm, p.hidden);
-      feed_forward(p, layer.feed, Activation::Silu, p.normed, p.residual);
+      feed_forward(p, layer.feed, activation_, p.normed, p.residual);
       if (layer.post_feed_norm != nullptr) p.rms_norm(p.residual, layer.post_feed_norm, p.residual);
       p.ops.add(p.hidden, p.residual, p.hidden);
     }
@@ -130,6 +130,7 @@ class ChatGlm final : public Model {
  private:
   DecoderConfig config_;
   RopeFrequencies rope_;
+  Activation activation_;
   bool residual_from_norm_;      // an option of ChatGLM's own code that no released model uses
   const WeightView* embedding_;  // [vocab, hidden]
   std::vector<Layer> layers_;

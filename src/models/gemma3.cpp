@@ -40,6 +40,8 @@ class Gemma3 final : public Model {
     const auto& c = config_;
     activation_ = read_activation(source, "hidden_activation", Activation::GeluTanh);
     const auto& keys = source.config();
+    if (keys.optional_boolean({.hf = "use_bidirectional_attention"}).value_or(false))
+      refuse(source, "attention in both directions (an embedding model)");
     local_rope_ = w.placed(plain_rope_frequencies(
         keys.optional_number({"rope_parameters.sliding_attention.rope_theta", "rope.freq_base_swa"}).value_or(10000),
         c.rotary_dim));

@@ -14,10 +14,17 @@ struct Layer {
   FeedForwardWeights feed;
 };
 
+// Mistral slides over its window; transformers' Llama looks at none, whatever its config has left over from elsewhere.
+DecoderConfig read_config(const WeightSource& source) {
+  DecoderConfig c = read_decoder_config(source);
+  if (!is_gguf(source) && c.architecture != "MistralForCausalLM") c.window = 0;
+  return c;
+}
+
 class Llama final : public Model {
  public:
   Llama(const WeightSource& source, Weights& w)
-      : config_(read_decoder_config(source)),
+      : config_(read_config(source)),
         rope_(w.placed(read_rope_frequencies(source, config_))),
         rope_style_(is_gguf(source) ? RopeStyle::Interleaved : RopeStyle::Halves) {
     const auto& c = config_;

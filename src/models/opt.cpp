@@ -63,8 +63,7 @@ class Opt final : public Model {
     final_norm_ = norm_first_ && !keys.optional_boolean({.hf = "_remove_final_layer_norm"}).value_or(false);
     norm_ = {w.optional_vector({"", "model.decoder.final_layer_norm.weight"}, c.hidden),
              w.optional_vector({"", "model.decoder.final_layer_norm.bias"}, c.hidden)};
-    const TensorName own{"", "lm_head.weight"};
-    head_ = w.linear({{w.has(own) ? own : embedding, c.vocab}}, embedded_);
+    head_ = w.linear({{output_head_name(w, {"", "lm_head.weight"}, embedding), c.vocab}}, embedded_);
   }
 
   const DecoderConfig& config() const override { return config_; }

@@ -28,7 +28,11 @@ class Settings {
   }
   std::string type() const {
     const std::string path = prefix_ + "rope_type";
-    return config_.optional_string({path, "rope.scaling.type"}).value_or("default");
+    return config_.optional_string({path, "rope.scaling.type"}).value_or(gguf_factor() > 0 ? "linear" : "default");
+  }
+  // llama.cpp takes the factor of a GGUF file that names no type for a linear one; the first files had another key.
+  double gguf_factor() const {
+    return number("", "rope.scaling.factor").value_or(number("", "rope.scale_linear").value_or(0));
   }
   std::vector<double> factors(const char* hf, size_t count) const {
     const std::string path = prefix_ + hf;
@@ -73,9 +77,9 @@ double yarn_magnitude(double factor, double multiplier = 1) {
 // YaRN (arXiv 2309.00071): dimensions that turn often are kept, those that hardly turn are stretched.
 void stretch_yarn(RopeFrequencies& out, std::vector<double>& inverse, const Settings& s, double theta,
                   const DecoderConfig& c, bool truncate, bool gguf) {
-  const double factor = s.positive("factor", "rope.scaling.factor", 1);
   const double original =
       s.positive("original_max_position_embeddings", "rope.scaling.original_context_length", double(c.context));
+  const double factor = s.positive("factor", "rope.scaling.factor", gguf ? 1 : double(c.context) / original);
   const double fast = s.positive("beta_fast", "rope.scaling.yarn_beta_fast", 32);
   const double slow = s.positive("beta_slow", "rope.scaling.yarn_beta_slow", 1);
   const auto dimension_turning = [&](double turns) {
@@ -152,7 +156,7 @@ RopeFrequencies read_rope_frequencies(const WeightSource& source, const DecoderC
   std::vector<double> inverse = base_frequencies(theta, c.rotary_dim);
   RopeFrequencies out;
   if (const std::string type = s.type(); type == "linear") {
-    const double factor = s.positive("factor", "rope.scaling.factor", 1);
+    const double factor = s.positive("factor", "rope.scaling.factor", s.gguf_factor() > 0 ? s.gguf_factor() : 1);
     for (double& f : inverse) f /= factor;
   } else if (type == "llama3") {
     stretch_llama3(inverse, s, c.context);

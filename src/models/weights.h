@@ -29,6 +29,7 @@ class Weights {
  public:
   Weights(const WeightSource& source, Ops& ops);
 
+  const WeightSource& source() const { return source_; }
   bool has(const TensorName& name) const;
   // A bias is looked for under the weight's name with ".bias"; parts without one add nothing.
   const Linear* linear(const std::vector<LinearPart>& parts, int64_t k);

@@ -202,7 +202,8 @@ class GgufBuilder {
     parts_.bos = checked(gguf_.bos, "bos_token_id");
     parts_.eos = checked(gguf_.eos, "eos_token_id");
     parts_.unknown = checked(gguf_.unknown, "unknown_token_id");
-    parts_.padding = checked(gguf_.padding, "padding_token_id");
+    // Fine-tuned models name padding that they never added to the vocabulary. Nothing here pads.
+    if (gguf_.padding && *gguf_.padding >= 0 && *gguf_.padding < size()) parts_.padding = gguf_.padding;
     const bool add_bos = gguf_.add_bos.value_or(add_bos_ && parts_.bos),
                add_eos = gguf_.add_eos.value_or(add_eos_ && parts_.eos);
     if (add_bos && !parts_.bos) {

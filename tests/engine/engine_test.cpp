@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "engine/completion.h"
 #include "engine/where.h"
 #include "models/golden.h"
 
@@ -45,6 +46,24 @@ TEST_P(EngineTest, RequestsTogetherGiveTheSameTokensAsAlone) {
   for (const auto& request : requests) ids.push_back(engine_.submit(request));
   auto together = run_all();
   for (size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(together[ids[i]], alone[i]) << "request " << i;
+}
+
+TEST_P(EngineTest, ACallbackThatThrowsLeavesNoRequestBehind) {
+  nlohmann::json vocab;
+  for (int64_t i = 0; i < runner_->model().config().vocab; ++i) vocab["t" + std::to_string(i)] = i;
+  const nlohmann::json words{{"model", {{"type", "WordLevel"}, {"unk_token", "t0"}, {"vocab", vocab}}}};
+  const auto tokenizer = tokenizer_from_json(words.dump(), "");
+  const auto ask = [&](std::vector<int32_t> prompt, FunctionRef<void(std::string_view)> on_text) {
+    const CompletionOptions options{.prompt = std::move(prompt), .sampling = {.temperature = 0}, .max_tokens = 8};
+    return complete(engine_, tokenizer.get(), options, on_text).tokens;
+  };
+  const auto tokens = ask({1, 2, 3}, [](std::string_view) {});
+  const auto leave = [](std::string_view) { throw std::runtime_error("enough"); };
+  EXPECT_THROW(ask({40, 41, 42, 43}, leave), std::runtime_error);
+  EXPECT_EQ(ask({1, 2, 3}, [](std::string_view) {}), tokens);
+  EngineStats stats;
+  engine_.fill(stats);
+  EXPECT_EQ(stats.kv_blocks_used, 0);
 }
 
 TEST_P(EngineTest, AllPagesComeBack) {

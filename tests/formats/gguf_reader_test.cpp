@@ -169,6 +169,15 @@ TEST(GgufReader, ImpossibleTensorsAreRefused) {
   EXPECT_NO_THROW(read_gguf_text(file_with({{.dims = {16}}}, 64)));
 }
 
+TEST(GgufReader, TensorsThatOverlapAreRefused) {
+  EXPECT_THAT(gguf_error(file_with({{.name = "b"}, {.name = "a"}}, 64)), HasSubstr("overlap"));
+  EXPECT_THAT(gguf_error(file_with({{.name = "b", .offset = 32}, {.name = "a", .dims = {9}}}, 64)),
+              HasSubstr("'a' and 'b' overlap"));
+  EXPECT_NO_THROW(read_gguf_text(file_with({{.name = "b", .offset = 32}, {.name = "a"}}, 64)));
+  EXPECT_NO_THROW(
+      read_gguf_text(file_with({{.name = "a", .dims = {0}}, {.name = "b"}, {.name = "c", .type = 200}}, 64)));
+}
+
 TEST(GgufReader, AlignmentComesFromTheFile) {
   const auto aligned = [](uint32_t alignment, uint64_t offset) {
     return file_with({{.offset = offset}}, 1024, entry("general.alignment", GgufType::U32, raw(alignment)), 1);

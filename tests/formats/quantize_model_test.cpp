@@ -124,6 +124,40 @@ TEST_F(QuantizeModel, TheInputIsNotOverwritten) {
       HasSubstr("overwrite the input"));
 }
 
+TEST_F(QuantizeModel, NumbersBeyondTheFormatAreRefusedAndNothingIsLeft) {
+  write_model(1e6f);
+  for (const char* recipe : {"f16", "q4_0"}) {
+    EXPECT_THAT(message_of([&] { quantize(recipe); }), HasSubstr("too large for")) << recipe;
+    EXPECT_FALSE(std::filesystem::exists(out()));
+  }
+  EXPECT_NO_THROW(quantize("q8_0"));
+  EXPECT_NO_THROW(quantize("bf16"));
+}
+
+TEST_F(QuantizeModel, NoPartOfASplitInputIsOverwritten) {
+  for (const char* part : {"split-00001-of-00003.gguf", "split-00002-of-00003.gguf", "split-00003-of-00003.gguf"})
+    std::filesystem::copy_file(test_data(part), scratch_.path() / part);
+  const std::string last = (scratch_.path() / "split-00003-of-00003.gguf").string();
+  const std::string before = read_whole(last);
+  const auto source = open_gguf(scratch_.path() / "split-00001-of-00003.gguf");
+  ThreadPool threads(1);
+  EXPECT_THAT(message_of([&] { quantize_model(*source, last, *find_recipe("f16"), threads, [](int64_t, int64_t) {}); }),
+              HasSubstr("overwrite the input"));
+  EXPECT_EQ(read_whole(last), before);
+}
+
+TEST_F(QuantizeModel, AMatrixWithoutRowsStaysOne) {
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{0, 32}, {32, 0}}) {
+    GgufMetadataBuilder metadata;
+    metadata.add_string("general.architecture", "llama");
+    GgufWriter writer(in(), metadata, {{"blk.0.attn_q.weight", DType::F32, shape}});
+    writer.write({});
+    writer.finish();
+    EXPECT_EQ(quantize("q8_0").tensors, 1);
+    EXPECT_EQ(open_gguf(out())->tensors()[0].shape, shape);
+  }
+}
+
 TEST_F(QuantizeModel, AFormatThatCannotBeReadIsRefused) {
   ThreadPool threads(1);
   const auto source = open_gguf(test_data("all_types.gguf"));

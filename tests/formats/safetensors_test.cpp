@@ -84,6 +84,18 @@ TEST(Safetensors, TensorsThatDoNotFitAreRefused) {
   EXPECT_THAT(one("F32", "[2]", "[0,8,8]"), HasSubstr("no dtype or data_offsets"));
 }
 
+TEST(Safetensors, TensorsThatOverlapAreRefused) {
+  const auto two = [](const std::string& offsets) {
+    return safetensors_file(R"({"a":{"dtype":"F16","shape":[2],"data_offsets":[2,6]},)"
+                            R"("b":{"dtype":"F16","shape":[1],"data_offsets":)" +
+                                offsets + "}}",
+                            "12345678");
+  };
+  for (const char* offsets : {"[2,4]", "[4,6]", "[3,5]"})
+    EXPECT_THAT(message_of([&] { read_safetensors_text(two(offsets)); }), HasSubstr("overlap")) << offsets;
+  for (const char* offsets : {"[0,2]", "[6,8]"}) EXPECT_NO_THROW(read_safetensors_text(two(offsets))) << offsets;
+}
+
 TEST(Safetensors, HeadersOfAnotherFormAreRefused) {
   EXPECT_THAT(safetensors_error(R"({"a":1})"), HasSubstr("outside a list"));
   EXPECT_THAT(safetensors_error(R"({"a":{"dtype":"F32","shape":[2]}})"), HasSubstr("no dtype or data_offsets"));

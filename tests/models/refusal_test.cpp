@@ -2,33 +2,10 @@
 #include <gmock/gmock.h>
 
 #include "base/error.h"
-#include "models/golden.h"
+#include "models/edited_model.h"
 
 namespace millrace {
 namespace {
-
-namespace fs = std::filesystem;
-
-// A copy of a golden folder whose config is changed by `edit`.
-class EditedModel {
- public:
-  template <class Edit>
-  explicit EditedModel(Edit edit) : folder_(fs::path(testing::TempDir()) / "millrace_edited") {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-    const fs::path golden = goldens_folder() / "llama_gqa";
-    fs::copy_file(golden / "model.safetensors", folder_ / "model.safetensors");
-    std::ifstream in(golden / "config.json");
-    auto config = nlohmann::json::parse(in);
-    edit(config);
-    std::ofstream(folder_ / "config.json") << config;
-  }
-  ~EditedModel() { fs::remove_all(folder_); }
-  std::string path() const { return folder_.string(); }
-
- private:
-  fs::path folder_;
-};
 
 std::string message_of(const EditedModel& model) {
   try {
@@ -57,6 +34,20 @@ TEST(Refusal, ShapeThatDoesNotMatchTheConfigNamesTheTensor) {
 TEST(Refusal, TensorsNobodyAskedForAreNotLeftOutSilently) {
   const EditedModel model([](auto& c) { c["num_hidden_layers"] = 1; });
   EXPECT_THAT(message_of(model), testing::HasSubstr("model.layers.1"));
+}
+
+TEST(Refusal, AnOutputMatrixOfItsOwnIsMissed) {
+  for (const char* golden : {"llama_mqa_tied", "opt"}) {
+    const EditedModel model([](auto& c) { c["tie_word_embeddings"] = false; }, golden);
+    EXPECT_THAT(message_of(model), testing::HasSubstr("'lm_head.weight' is missing")) << golden;
+  }
+}
+
+TEST(Refusal, WhatAModelWouldNotHonourIsNamed) {
+  const EditedModel glm([](auto& c) { c["hidden_act"] = "mish"; }, "glm");
+  EXPECT_THAT(message_of(glm), testing::HasSubstr("'mish'"));
+  const EditedModel embedding([](auto& c) { c["use_bidirectional_attention"] = true; }, "gemma3");
+  EXPECT_THAT(message_of(embedding), testing::HasSubstr("both directions"));
 }
 
 TEST(Refusal, AbsurdConfigValuesAreErrors) {

@@ -2,6 +2,7 @@
 
 import json
 import math
+import resource
 import signal
 import subprocess
 import time
@@ -235,6 +236,28 @@ def test_chat_keeps_the_conversation_and_obeys_commands(millrace, tmp_path):
     roles = [m["role"] for m in json.loads((tmp_path / "talk.json").read_text())]
     assert roles == ["user", "assistant"]
     assert "name of a file" in millrace.fails("chat", "-m", model, stdin=b"/save\n", code=2)
+
+
+def test_a_model_that_is_cut_short_while_in_use_is_one_line(millrace, tmp_path):
+    model = chat_model(tmp_path)
+    ask = [BUILD / "millrace", "chat", "-m", model, "-n", "5", "--temp", "0", "--ignore-eos"]
+    process = subprocess.Popen(ask, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=millrace.env)
+    process.stdin.write(b"/help\nhello\n")
+    process.stdin.flush()
+    while b"/quit" not in process.stdout.readline():
+        pass
+    assert process.stdout.readline()  # the answer: all is loaded
+    model.write_bytes(b"")
+    _, errors = process.communicate(b"once more\n", timeout=30)
+    assert process.returncode == 1 and errors.decode().splitlines() == ["millrace: a model file was made shorter while it was in use"]
+
+
+def test_a_limit_on_files_leaves_nothing_behind(millrace, tiny, tmp_path):
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+    ask = [BUILD / "millrace", "quantize", tiny, tmp_path / "out.gguf", "--type", "F16"]
+    done = subprocess.run(ask, capture_output=True, env=millrace.env, preexec_fn=limit)
+    assert done.returncode == 1 and len(done.stderr.decode().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def chat_model(tmp_path):

@@ -156,6 +156,14 @@ TEST(TokenizerGguf, BrokenVocabulariesAreErrors) {
   EXPECT_THAT(error_of(v), HasSubstr("charsmap"));
 }
 
+TEST(TokenizerGguf, PaddingThatWasNeverAddedIsNone) {
+  GgufVocabulary v = small_byte_level();
+  v.padding = 9;
+  EXPECT_EQ(tokenizer_from_gguf(v)->padding(), std::nullopt);
+  v.padding = 8;
+  EXPECT_EQ(tokenizer_from_gguf(v)->padding(), 8);
+}
+
 TEST(TokenizerGguf, OddMergesAndTokensDoNotHurt) {
   GgufVocabulary v = small_byte_level();
   v.merges = {"", " ", "a", "a b", "a b", "x y", " b"};

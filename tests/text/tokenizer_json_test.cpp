@@ -51,6 +51,20 @@ TEST(TokenizerJson, SpacesThatOneAddedTokenTookMakeNoSecond) {
   EXPECT_EQ(tokenizer->encode("a b"), (Ids{1, 7, 2}));
 }
 
+TEST(TokenizerJson, ASingleWordHasNoWordBesideItAsRustSeesWords) {
+  json words = small_tokenizer();
+  words["added_tokens"].push_back({{"id", 6}, {"content", "Q"}, {"single_word", true}, {"normalized", false}});
+  const auto tokenizer = tokenizer_from_json(words.dump(), "");
+  const auto is_found = [&](const std::string& text) {
+    const Ids ids = tokenizer->encode(text);
+    return std::find(ids.begin(), ids.end(), 6) != ids.end();
+  };
+  for (const char* other : {"", " ", ".", "\u00b2", "\u00bd", "\u2460", "\u00ad", "\u20ac"})
+    EXPECT_TRUE(is_found(other + std::string("Q") + other)) << other;
+  for (const char* word : {"x", "7", "_", "\u200d", "\u200c", "\u0301", "\u00aa", "\u216b"})
+    EXPECT_FALSE(is_found(word + std::string("Q")) || is_found(std::string("Q") + word)) << word;
+}
+
 TEST(TokenizerJson, AddedTokensFollowAListThatNamesATokenTwice) {
   const auto tokenizer = tokenizer_from_json(
       R"({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -1.0], ["b", -1.0], ["a", -2.0]]},

@@ -48,8 +48,9 @@ double modulo(double a, double b) {
 
 double floor_divide(double a, double b) {
   if (b == 0) fail_template("float floor division by zero");
-  const double remainder = modulo(a, b);
-  const double quotient = (a - remainder) / b;
+  const double remainder = std::fmod(a, b);
+  double quotient = (a - remainder) / b;
+  if (remainder != 0 && (remainder < 0) != (b < 0)) quotient -= 1;  // behind the division, where Python rounds
   if (quotient == 0) return std::copysign(0.0, a / b);
   const double whole = std::floor(quotient);
   return quotient - whole > 0.5 ? whole + 1 : whole;

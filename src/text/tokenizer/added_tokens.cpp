@@ -11,11 +11,21 @@ namespace {
 
 constexpr size_t kLongestToken = 4096;
 
+// \w of Rust's regex: the joiners belong to words, numbers that are no digits do not.
+bool is_in_word(char32_t code) {
+  static const CodeTable table([] {
+    CodeSet set = word_set();
+    set.add(CodeSet{{0x200C, 0x200D}});
+    return set;
+  }());
+  return table.contains(code);
+}
+
 bool word_before(std::string_view text, size_t at) {
-  return at > 0 && is_word(decode_utf8(text.data() + previous_utf8(text, at)).code);
+  return at > 0 && is_in_word(decode_utf8(text.data() + previous_utf8(text, at)).code);
 }
 bool word_at(std::string_view text, size_t at) {
-  return at < text.size() && is_word(decode_utf8(text.data() + at).code);
+  return at < text.size() && is_in_word(decode_utf8(text.data() + at).code);
 }
 
 }  // namespace
