@@ -88,8 +88,9 @@ void serve(ServeOptions& o) {
     log().warn("anyone who reaches {} may use this server: see --api-key-file", s.http.host);
   }
   server.start([&o] { return load(o); });
-  fmt::print("millrace serves {} at {}://{}:{}/v1\n", s.names[0], s.http.certificate.empty() ? "http" : "https",
-             s.http.host, server.port());
+  const std::string host = s.http.host.find(':') == std::string::npos ? s.http.host : "[" + s.http.host + "]";
+  fmt::print("millrace serves {} at {}://{}:{}/v1\n", s.names[0], s.http.certificate.empty() ? "http" : "https", host,
+             server.port());
   std::fflush(stdout);
   while (!interrupted() && server.model().state() != ServedModel::State::Failed) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -25,7 +25,7 @@ class Server:
         self.reader = threading.Thread(target=self._read_log, daemon=True)
         self.reader.start()
         line = self.process.stdout.readline()
-        found = re.search(r"at (https?)://([^:]+):(\d+)/v1", line)
+        found = re.search(r"at (https?)://([^:]+|\[.+\]):(\d+)/v1", line)
         assert found, (line, self.log)
         self.url = f"{found[1]}://{found[2]}:{found[3]}"
         self.port = int(found[3])

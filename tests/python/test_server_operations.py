@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import ssl
 import subprocess
 import threading
@@ -150,6 +151,15 @@ def test_names_are_escaped_in_addresses(tiny_chat):
             status, _, body = server.get(f"/v1/models/{address}")
             assert status == 200 and body["id"] == "maker/model 100%", address
         assert server.get("/v1/models/maker%2Gmodel%20100%25")[0] == 404
+
+
+def test_the_address_of_ipv6_is_one_that_clients_take(tiny_chat):
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with Server(tiny_chat, "--host", "::1") as server:  # which is ready: its own address was asked
+        assert server.url.startswith("http://[::1]:")
 
 
 def test_bad_settings(millrace, tiny_chat, tmp_path):
