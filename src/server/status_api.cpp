@@ -1,6 +1,5 @@
 // What the server says about itself: models, health, metrics.
-#include <charconv>
-
+#include "base/percent.h"
 #include "server/answer_json.h"
 #include "server/api.h"
 #include "server/metrics.h"
@@ -8,20 +7,6 @@
 
 namespace millrace {
 namespace {
-
-// As it was before an SDK put it into an address: '%2F' is the slash of a name. What is no code stays.
-std::string unescaped(std::string_view text) {
-  std::string result;
-  for (size_t at = 0; at < text.size(); ++at) {
-    unsigned int byte = 0;
-    const char* digits = text.data() + at + 1;
-    const bool code =
-        text[at] == '%' && at + 2 < text.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2;
-    result += code ? static_cast<char>(byte) : text[at];
-    if (code) at += 2;
-  }
-  return result;
-}
 
 Json model_json(const ServedModel& model, const std::string& name) {
   Json json{{"id", name}, {"object", "model"}, {"created", model.created()}, {"owned_by", "millrace"}};
@@ -52,7 +37,8 @@ void answer_models(const std::shared_ptr<Call>& call, ApiContext& context) {
 }
 
 void answer_model(const std::shared_ptr<Call>& call, ApiContext& context) {
-  const std::string name = unescaped(call->request().path.substr(std::string_view("/v1/models/").size()));
+  // An SDK escapes the slash of a name.
+  const std::string name = percent_decode(call->request().path.substr(std::string_view("/v1/models/").size()));
   context.model.check_name(name);
   call->reply(model_json(context.model, name.empty() ? context.model.id() : name));
 }

@@ -6,6 +6,7 @@
 #include "base/ascii.h"
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/percent.h"
 #include "store/sha256.h"
 #include "store/url.h"
 

@@ -32,11 +32,6 @@ std::string part(const Url& url, CURLUPart which, unsigned flags = 0) {
   return copy;
 }
 
-int hex_digit(char c) {
-  if (is_ascii_digit(c)) return c - '0';
-  return ascii_lower(c) >= 'a' && ascii_lower(c) <= 'f' ? ascii_lower(c) - 'a' + 10 : -1;
-}
-
 }  // namespace
 
 std::string url_origin(const std::string& text) {
@@ -87,21 +82,6 @@ std::string escape_path(std::string_view path) {
     }
   }
   return escaped;
-}
-
-std::string percent_decode(std::string_view text) {
-  std::string decoded;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const bool escape =
-        text[i] == '%' && i + 2 < text.size() && hex_digit(text[i + 1]) >= 0 && hex_digit(text[i + 2]) >= 0;
-    if (!escape) {
-      decoded += text[i];
-      continue;
-    }
-    decoded += static_cast<char>(hex_digit(text[i + 1]) * 16 + hex_digit(text[i + 2]));
-    i += 2;
-  }
-  return decoded;
 }
 
 }  // namespace millrace

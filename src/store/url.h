@@ -21,7 +21,4 @@ std::string strip_userinfo(const std::string& url, std::string& user_and_passwor
 // Escapes a relative path for use in a URL; slashes stay.
 std::string escape_path(std::string_view path);
 
-// Turns %41 into A; broken escapes stay as they are.
-std::string percent_decode(std::string_view text);
-
 }  // namespace millrace

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/percent.h"
 #include "store/catalogue.h"
 #include "store/hub_files.h"
 #include "store/pip_config.h"
@@ -66,6 +67,7 @@ TEST(Url, JoinsAndEscapes) {
   EXPECT_EQ(join_url("https://h/simple/p/", "https://other/x"), "https://other/x");
   EXPECT_EQ(escape_path("a b/c#d?.gguf"), "a%20b/c%23d%3F.gguf");
   EXPECT_EQ(percent_decode("a%20b%2"), "a b%2");
+  EXPECT_EQ(percent_decode("%2F%2g%-1%%41"), "/%2g%-1%A");
 }
 
 TEST(HubId, Forms) {
