@@ -8,7 +8,6 @@
 #include "base/json_text.h"
 #include "base/percent.h"
 #include "store/sha256.h"
-#include "store/url.h"
 
 namespace millrace {
 namespace {
