@@ -394,14 +394,15 @@ class WarpAttention {
       const int i = half * 2;
       largest[half] = fmaxf(fmaxf(score[0][i], score[0][i + 1]), fmaxf(score[1][i], score[1][i + 1]));
     }
+    constexpr float kAbove = kSoftmax == Softmax::Lazy ? kRoom<T> : 0;
     if (kSoftmax == Softmax::Lazy) {
-      bool behind = largest[0] > sums.largest[0] + kLazySlack;
-      if (halves > 1) behind |= largest[1] > sums.largest[1] + kLazySlack;
+      bool behind = largest[0] > sums.largest[0] + (kLazySlack - kAbove);
+      if (halves > 1) behind |= largest[1] > sums.largest[1] + (kLazySlack - kAbove);
       if (!__any_sync(~0u, behind)) return;
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      if (half < halves) sums.rescale(half, fmaxf(sums.largest[half], quad_max(largest[half])));
+      if (half < halves) sums.rescale(half, fmaxf(sums.largest[half], quad_max(largest[half]) + kAbove));
     }
   }
 

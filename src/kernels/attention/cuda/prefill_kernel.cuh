@@ -175,11 +175,12 @@ class WarpRows {
 #pragma unroll
       for (int i = 0; i < 4; ++i) largest[i / 2] = fmaxf(largest[i / 2], score[n][i]);
     }
-    const bool behind = largest[0] > sums_.largest[0] + kLazySlack || largest[1] > sums_.largest[1] + kLazySlack;
+    constexpr float kSlack = kLazySlack - kRoom<T>;
+    const bool behind = largest[0] > sums_.largest[0] + kSlack || largest[1] > sums_.largest[1] + kSlack;
     if (!__any_sync(~0u, behind)) return;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      sums_.rescale(half, fmaxf(sums_.largest[half], quad_max(largest[half])));
+      sums_.rescale(half, fmaxf(sums_.largest[half], quad_max(largest[half]) + kRoom<T>));
     }
   }
 

@@ -31,6 +31,14 @@ struct RowSums {
   }
 };
 
+// How far above the largest score weights are relative to when a lazy maximum moves. With bf16's values as far as it
+// may lag: no weight is above one, so that sums leave f32's range only where they do with an exact maximum. f16's
+// weights would lose bits, and its values are small.
+template <class T>
+inline constexpr float kRoom = 0;
+template <>
+inline constexpr float kRoom<__nv_bfloat16> = kLazySlack;
+
 __device__ inline float quad_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
   return fmaxf(x, __shfl_xor_sync(~0u, x, 2));

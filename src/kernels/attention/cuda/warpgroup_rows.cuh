@@ -186,12 +186,13 @@ class WarpgroupRows {
 #pragma unroll
     for (int i = 0; i < 64; ++i) largest[i % 4 / 2] = fmaxf(largest[i % 4 / 2], score[i]);
     largest[0] *= scale, largest[1] *= scale;
-    const bool behind = largest[0] > largest_[0] + kLazySlack || largest[1] > largest_[1] + kLazySlack;
+    constexpr float kSlack = kLazySlack - kRoom<T>;
+    const bool behind = largest[0] > largest_[0] + kSlack || largest[1] > largest_[1] + kSlack;
     const bool moved = __any_sync(~0u, behind);
     if (moved) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const float top = fmaxf(largest_[half], quad_max(largest[half]));
+        const float top = fmaxf(largest_[half], quad_max(largest[half]) + kRoom<T>);
         factor[half] = exp2_fast(largest_[half] - top);
         largest_[half] = top;
         total_[half] *= factor[half];
