@@ -458,6 +458,15 @@ OPT = [
         notes=NO_OPT_IN_GGUF,
     ),
     Case(
+        "opt_350m_bf16",
+        "OPTForCausalLM",
+        OPT_CONFIG | {"do_layer_norm_before": False, "word_embed_proj_dim": 24},
+        "the same in bf16: what goes into linear layers comes from no norm",
+        dtype="bfloat16",
+        gguf=False,
+        notes=NO_OPT_IN_GGUF,
+    ),
+    Case(
         "opt_no_bias",
         "OPTForCausalLM",
         OPT_CONFIG | {"enable_bias": False, "layer_norm_elementwise_affine": False, "activation_function": "gelu",

@@ -184,22 +184,15 @@ const LinearKernel* Ops::planned(const Linear::Part& part, int64_t rows) const {
 void Ops::run_part(const Linear::Part& part, LinearArgs args) {
   const Matrix x = args.x, y = args.y;
   const int64_t rows = std::max(x.rows, part.least_rows), step = part.tile_rows > 0 ? part.tile_rows : rows;
-  // A norm that comes after leaves its input in the residual's type, which nothing was planned for.
-  const DType type = args.norm != nullptr ? options_.working : x.dtype;
-  const auto problem = [&] {
-    LinearProblem asked = problem_of(part.weights, step, args.gated);
-    asked.x = type;
-    return asked;
-  };
-  const LinearKernel* kernel = type == options_.working ? planned(part, x.rows) : linear_.choose(problem().bucketed());
-  MR_ASSERT(kernel != nullptr);
+  const LinearKernel* kernel = planned(part, x.rows);
+  MR_ASSERT(kernel != nullptr && (x.dtype == options_.working || args.norm != nullptr));  // what is planned for
   for (int64_t first = 0; first < rows; first += step) {
     args.x = x.rows_from(first, step);
     args.y = y.rows_from(first, step);
     if (times_ == nullptr) {
       kernel->run(args, executor_);
     } else {
-      run_watched(linear_, *kernel, problem(), args, executor_);
+      run_watched(linear_, *kernel, problem_of(part.weights, step, args.gated), args, executor_);
     }
   }
 }

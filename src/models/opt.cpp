@@ -119,8 +119,11 @@ class Opt final : public Model {
 
   // The 350M normalises after each block instead of before it.
   Matrix norm_before(Pass& p, const LayerNormWeights& norm) const {
-    if (!norm_first_) return p.hidden;
-    p.layer_norm(p.hidden, norm.weight, norm.bias, p.normed);
+    if (norm_first_) {
+      p.layer_norm(p.hidden, norm.weight, norm.bias, p.normed);
+    } else {
+      p.ops.copy(p.hidden, p.normed);  // linear layers are planned for its type
+    }
     return p.normed;
   }
   void norm_after(Pass& p, const LayerNormWeights& norm) const {
