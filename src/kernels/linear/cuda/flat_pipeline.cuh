@@ -81,27 +81,31 @@ __device__ __forceinline__ void start_block(const Pipeline& pipe, const CUtensor
   ask_first_weights(pipe, weights, p, range);
 }
 
-// The rest of the loader's part.
-__device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensorMap& weights, const CUtensorMap& x,
-                                            const WgmmaParams& p, const Range& r) {
-  const int begin = r.begin, end = r.end, row = r.row, token = r.token, ahead = r.ahead(p.stages);
-  const uint64_t policy = weight_policy(p);
+// x of the first stages, which is there when the kernel before this one has ended.
+__device__ __forceinline__ void ask_first_x(const Pipeline& pipe, const CUtensorMap& x, const WgmmaParams& p,
+                                            const Range& r) {
   wait_for_previous_kernel();
   p.stamps.mark(kWaited);
 #pragma unroll 1
-  for (int i = 0; i < ahead; ++i) {
-    copy_box(pipe.stages + i * pipe.stage_bytes + pipe.weight_bytes, x, (begin + i) * kDepth, token, pipe.full + i);
+  for (int i = 0; i < r.ahead(p.stages); ++i) {
+    copy_box(pipe.stages + i * pipe.stage_bytes + pipe.weight_bytes, x, (r.begin + i) * kDepth, r.token, pipe.full + i);
   }
+}
+
+// The stages behind the first ones, as their places become free.
+__device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensorMap& weights, const CUtensorMap& x,
+                                            const WgmmaParams& p, const Range& r) {
+  const uint64_t policy = weight_policy(p);
   int stage = 0;
   uint32_t parity = 0;
 #pragma unroll 1
-  for (int i = begin + ahead; i < end; ++i) {
+  for (int i = r.begin + r.ahead(p.stages); i < r.end; ++i) {
     uint8_t* to = pipe.stages + stage * pipe.stage_bytes;
     wait_barrier(pipe.empty + stage, parity);
-    if (p.late && end - i == kLetInBefore) let_next_kernel_start();
+    if (p.late && r.end - i == kLetInBefore) let_next_kernel_start();
     arrive_expecting(pipe.full + stage, pipe.copied_bytes);
-    copy_box(to, weights, i * kDepth, row, pipe.full + stage, policy);
-    copy_box(to + pipe.weight_bytes, x, i * kDepth, token, pipe.full + stage);
+    copy_box(to, weights, i * kDepth, r.row, pipe.full + stage, policy);
+    copy_box(to + pipe.weight_bytes, x, i * kDepth, r.token, pipe.full + stage);
     if (++stage == p.stages) {
       stage = 0;
       parity ^= 1;

@@ -64,7 +64,10 @@ __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, 
   float* partials = reinterpret_cast<float*>(aligned);
   SharedFinish<T, kHalf, Shape::kMultiplying> shared(p.out, p.norm, p.rows, row, p.splits);
   if (warp == 4 * kGroups) {
-    if (threadIdx.x % 32 == 0) load_stages(pipe, weights, x, p, range);
+    if (threadIdx.x % 32 == 0) {
+      ask_first_x(pipe, x, p, range);
+      load_stages(pipe, weights, x, p, range);
+    }
     wait_for_previous_kernel();
     __syncthreads();
   } else if (kHalf == NormHalf::Behind && warp > 4 * kGroups) {
@@ -131,9 +134,11 @@ __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, 
 
   using Finish = LeanFinish<T, kHalf, kTokens>;
   if (warp == 4 * kGroups) {
-    if (threadIdx.x % 32 == 0) load_stages(pipe, weights, x, p, range);
+    if (threadIdx.x % 32 == 0) ask_first_x(pipe, x, p, range);
     __syncwarp();
+    // Before it waits for products: under racecheck nobody gets past this barrier until all threads are at it.
     if (pair) cluster_wait();
+    if (threadIdx.x % 32 == 0) load_stages(pipe, weights, x, p, range);
   } else if (kHalf == NormHalf::Behind && warp > 4 * kGroups) {
     wait_for_previous_kernel();
     find_scales(p.norm, p.out.m, scales, warp - 4 * kGroups - 1, Shape::kScaling);
