@@ -42,11 +42,16 @@ std::vector<int32_t> prompt_tokens(const RunOptions& o, const TextModel& text) {
   return text.tokenizer->encode(rendered, {.add_special = false, .parse_special = true});
 }
 
+std::string_view reason(FinishReason finish) {
+  if (finish == FinishReason::None) return "interrupted";  // Ctrl-C
+  return finish == FinishReason::Length ? "length" : "stop";
+}
+
 void print_result(const Completion& c, double load_ms) {
   const nlohmann::json json{
       {"text", c.text},
       {"tokens", c.tokens},
-      {"finish_reason", c.finish == FinishReason::Length ? "length" : "stop"},
+      {"finish_reason", reason(c.finish)},
       {"usage", {{"prompt_tokens", c.prompt_tokens}, {"completion_tokens", c.tokens.size()}}},
       {"timings", {{"load_ms", load_ms}, {"ttft_ms", c.ttft_ms}, {"tokens_per_second", c.tokens_per_second}}}};
   print_json(json);

@@ -17,7 +17,8 @@ struct Layer {
 // Mistral slides over its window; transformers' Llama looks at none, whatever its config has left over from elsewhere.
 DecoderConfig read_config(const WeightSource& source) {
   DecoderConfig c = read_decoder_config(source);
-  if (!is_gguf(source) && c.architecture != "MistralForCausalLM") c.window = 0;
+  const bool mistral = c.architecture == "MistralForCausalLM" || c.architecture == "mistral";
+  if (!is_gguf(source) && !mistral) c.window = 0;
   return c;
 }
 

@@ -8,19 +8,22 @@
 namespace millrace {
 namespace {
 
-// A new architecture is one file and one line here.
+// A new architecture is one file and one line here. A config without "architectures" has a model_type, which is listed
+// where it is not the name.
 const std::array kArchitectures{
-    Architecture{"llama", {"llama"}, {"LlamaForCausalLM", "MistralForCausalLM"}, make_llama},
+    Architecture{"llama", {"llama"}, {"LlamaForCausalLM", "MistralForCausalLM", "mistral"}, make_llama},
     Architecture{"qwen2", {"qwen2"}, {"Qwen2ForCausalLM"}, make_qwen2},
     Architecture{"qwen3", {"qwen3"}, {"Qwen3ForCausalLM"}, make_qwen3},
     Architecture{"gemma2", {"gemma2"}, {"Gemma2ForCausalLM"}, make_gemma2},
-    Architecture{"gemma3", {"gemma3"}, {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}, make_gemma3},
+    Architecture{
+        "gemma3", {"gemma3"}, {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "gemma3_text"}, make_gemma3},
     Architecture{"phi3", {"phi3"}, {"Phi3ForCausalLM"}, make_phi3},
     Architecture{"opt", {}, {"OPTForCausalLM"}, make_opt},
-    Architecture{"chatglm",
-                 {"chatglm", "glm4"},
-                 {"ChatGLMModel", "ChatGLMForConditionalGeneration", "GlmForCausalLM", "Glm4ForCausalLM"},
-                 make_chatglm},
+    Architecture{
+        "chatglm",
+        {"chatglm", "glm4"},
+        {"ChatGLMModel", "ChatGLMForConditionalGeneration", "GlmForCausalLM", "Glm4ForCausalLM", "glm", "glm4"},
+        make_chatglm},
 };
 
 }  // namespace
@@ -34,7 +37,7 @@ const Architecture& find_architecture(const WeightSource& source) {
   for (const auto& candidate : kArchitectures) {
     const auto& names = gguf ? candidate.gguf : candidate.hf;
     if (std::find(names.begin(), names.end(), wanted) != names.end()) return candidate;
-    if (!gguf && candidate.name == wanted) return candidate;  // a config without "architectures" has its model_type
+    if (!gguf && candidate.name == wanted) return candidate;
     supported += (supported.empty() ? "" : ", ") + std::string(candidate.name);
   }
   fail(ErrorKind::Unsupported, "{}: architecture '{}' is not supported; millrace runs {}", source.origin(), wanted,

@@ -1,9 +1,11 @@
 // Every architecture against Hugging Face transformers, from safetensors and from GGUF, from both spellings of the
-// config.
+// config, and by the model's type alone.
 #include "models/golden.h"
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "engine/engine.h"
 
@@ -58,11 +60,10 @@ TEST_P(GoldenTest, Gguf) {
   expect_greedy((golden.folder / "model.gguf").string(), expected);
 }
 
-TEST_P(GoldenTest, ConfigOfTransformers4) {
+// The same weights with another config.
+void expect_with_config(const Golden& golden, const std::string& config) {
   namespace fs = std::filesystem;
-  const Golden& golden = GetParam();
-  if (!golden.has_v4) GTEST_SKIP() << "this model has one config only";
-  const fs::path folder = fs::path(testing::TempDir()) / ("millrace_v4_" + golden.name);
+  const fs::path folder = fs::path(testing::TempDir()) / ("millrace_config_" + golden.name);
   fs::remove_all(folder);
   fs::create_directories(folder);
   for (const auto& entry : fs::directory_iterator(golden.folder)) {
@@ -70,9 +71,25 @@ TEST_P(GoldenTest, ConfigOfTransformers4) {
     if (name.extension() == ".safetensors" || name == "model.safetensors.index.json")
       fs::copy_file(entry.path(), folder / name);
   }
-  fs::copy_file(golden.folder / "config_v4.json", folder / "config.json");
+  std::ofstream(folder / "config.json") << config;
   expect_logits(folder.string(), read_expected(golden), golden.tolerance);
   fs::remove_all(folder);
+}
+
+nlohmann::json read_config(const Golden& golden, const std::string& name) {
+  std::ifstream file(golden.folder / name);
+  return nlohmann::json::parse(file);
+}
+
+TEST_P(GoldenTest, ConfigOfTransformers4) {
+  if (!GetParam().has_v4) GTEST_SKIP() << "this model has one config only";
+  expect_with_config(GetParam(), read_config(GetParam(), "config_v4.json").dump());
+}
+
+TEST_P(GoldenTest, ConfigWithoutArchitectures) {
+  nlohmann::json config = read_config(GetParam(), "config.json");
+  ASSERT_EQ(config.erase("architectures"), 1u);
+  expect_with_config(GetParam(), config.dump());
 }
 
 TEST(Goldens, AreThere) { EXPECT_FALSE(all_goldens().empty()) << goldens_folder(); }

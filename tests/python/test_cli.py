@@ -291,3 +291,17 @@ def test_ctrl_c_stops_cleanly(millrace):
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 1
     assert errors.decode().strip().splitlines()[-1].startswith("millrace: ")
+
+
+def test_ctrl_c_keeps_what_there_is_of_an_answer(millrace):
+    ask = [BUILD / "millrace", "run", "-v", "-m", "synthetic:smollm2-135m:q8_0", "--tokens", "1,2,3", "-n", "7000", "--ignore-eos", "--json"]
+    process = subprocess.Popen(ask, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=millrace.env,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    while b"sampling: " not in (line := process.stderr.readline()):  # the last it says before it begins
+        assert line, "it ended"
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    answer = json.loads(out)
+    assert answer["finish_reason"] == "interrupted"
+    assert 0 < len(answer["tokens"]) < 7000
