@@ -286,8 +286,7 @@ TEST_F(CudaSharedNorm, QuantizedLayerBehind) {
   }
 }
 
-// Rows so long that units take the places of others in shared memory. Named apart: racecheck was not done with them in
-// 100 s.
+// Rows so long that units take the places of others in shared memory. Named apart: not for sanitizers.
 class CudaLongRowsShareNorm : public CudaSharedNorm {};
 
 TEST_F(CudaLongRowsShareNorm, LayerInFront) {
