@@ -5,15 +5,16 @@
 #include <cuda_fp16.h>
 
 #include "tensor/dtype.h"
+#include "tensor/half.h"
 
 namespace millrace {
 
 template <class T>
 inline constexpr float kLargestNumber = 0x1.fffffep127f;
 template <>
-inline constexpr float kLargestNumber<__half> = 65504;
+inline constexpr float kLargestNumber<__half> = kLargestF16;
 template <>
-inline constexpr float kLargestNumber<__nv_bfloat16> = 0x1.fep127f;
+inline constexpr float kLargestNumber<__nv_bfloat16> = kLargestBf16;
 
 // What is no number stays none.
 __device__ __forceinline__ float within_half(float x) {
