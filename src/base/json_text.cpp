@@ -4,18 +4,30 @@
 #include <nlohmann/json.hpp>
 
 namespace millrace {
+namespace {
 
-nlohmann::json read_json(std::string_view text) {
-  return nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+constexpr int kDeepest = 1000;  // what copies or writes JSON calls itself for each level
+
+template <class Json>
+Json read(std::string_view text, bool ignore_comments = false) {
+  bool too_deep = false;
+  const auto check_depth = [&](int depth, typename Json::parse_event_t, Json&) {
+    too_deep |= depth > kDeepest;
+    return !too_deep;
+  };
+  Json json = Json::parse(text, check_depth, /*allow_exceptions=*/false, ignore_comments);
+  return too_deep ? Json(Json::value_t::discarded) : json;
 }
+
+}  // namespace
+
+nlohmann::json read_json(std::string_view text) { return read<nlohmann::json>(text); }
 
 nlohmann::json read_json_with_comments(std::string_view text) {
-  return nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  return read<nlohmann::json>(text, /*ignore_comments=*/true);
 }
 
-nlohmann::ordered_json read_ordered_json(std::string_view text) {
-  return nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-}
+nlohmann::ordered_json read_ordered_json(std::string_view text) { return read<nlohmann::ordered_json>(text); }
 
 std::string json_text(const nlohmann::json& json, int indent) {
   return json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-// Discarded (no object, no array, nothing) where the text is not JSON.
+// Discarded (no object, no array, nothing) where the text is not JSON, or JSON nested a thousand deep.
 nlohmann::json read_json(std::string_view text);
 nlohmann::json read_json_with_comments(std::string_view text);
 nlohmann::ordered_json read_ordered_json(std::string_view text);

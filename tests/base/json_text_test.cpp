@@ -22,5 +22,18 @@ TEST(JsonText, StringsAreWrittenAsTheLibraryWritesThem) {
   }
 }
 
+TEST(JsonText, WhatIsNestedTooDeeplyIsNoJson) {
+  const auto nested = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  EXPECT_EQ(json_text(read_json(nested(500))), nested(500));
+  EXPECT_EQ(json_text(read_ordered_json(nested(500))), nested(500));
+  EXPECT_EQ(json_text(read_json_with_comments("// why\n[1, {\"a\": [2]}]")), "[1,{\"a\":[2]}]");
+  for (const size_t depth : {1500, 1000000}) {
+    EXPECT_TRUE(read_json(nested(depth)).is_discarded());
+    EXPECT_TRUE(read_json_with_comments(nested(depth)).is_discarded());
+    EXPECT_TRUE(read_ordered_json(nested(depth)).is_discarded());
+  }
+  for (const char* bad : {"", "[", "[1,]", "{\"a\"}", "// [1]", "[1] x"}) EXPECT_TRUE(read_json(bad).is_discarded());
+}
+
 }  // namespace
 }  // namespace millrace
