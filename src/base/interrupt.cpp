@@ -9,14 +9,14 @@
 namespace millrace {
 namespace {
 
-volatile std::sig_atomic_t g_interrupted = 0;
+volatile std::sig_atomic_t g_interrupted = 0;  // the signal
 
 extern "C" void on_interrupt(int signal) {
   if (g_interrupted != 0) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }
-  g_interrupted = 1;
+  g_interrupted = signal;
 }
 
 // The numbers of a mapped file that was cut short while it is in use are gone, and there is no way back.
@@ -40,7 +40,11 @@ void catch_interrupts() {
 
 bool interrupted() { return g_interrupted != 0; }
 
-void clear_interrupt() { g_interrupted = 0; }
+bool clear_interrupt() {
+  if (g_interrupted == SIGTERM) return false;
+  g_interrupted = 0;
+  return true;
+}
 
 void throw_if_interrupted() {
   if (interrupted()) fail(ErrorKind::Cancelled, "stopped");

@@ -5,7 +5,7 @@ namespace millrace {
 
 void catch_interrupts();  // for a program of ours: it also says so when a mapped file is cut short
 bool interrupted();
-void clear_interrupt();       // chat: one Ctrl-C stops an answer, not the conversation
+bool clear_interrupt();       // chat: one Ctrl-C stops an answer, not the conversation. False: SIGTERM ends all
 void throw_if_interrupted();  // Cancelled
 
 }  // namespace millrace

@@ -4,10 +4,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/ascii.h"
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/json_text.h"
+#include "cli/flush_stdout.h"
 #include "cli/line_editor.h"
 #include "cli/model_options.h"
 #include "cli/sampling_options.h"
@@ -61,7 +63,7 @@ class Conversation {
       if (!options_.sampling.ignore_eos) options.end_tokens = text_.end_tokens;
       const Completion completion = complete(engine_, text_.tokenizer.get(), options, [](std::string_view piece) {
         fmt::print("{}", piece);
-        std::fflush(stdout);
+        flush_stdout();
       });
       clear_interrupt();
       fmt::print("{}\n", completion.interrupted ? " [stopped]" : "");
@@ -72,6 +74,8 @@ class Conversation {
     }
   }
 
+  const SamplingParams& sampling() const { return sampling_; }
+
  private:
   Engine& engine_;
   const TextModel& text_;
@@ -81,7 +85,8 @@ class Conversation {
 };
 
 // False: the conversation is over.
-bool obey(Conversation& conversation, const std::string& line) {
+bool obey(Conversation& conversation, const std::string& typed) {
+  const std::string line(typed.starts_with("/") ? ascii_trim(typed) : typed);
   if (line == "/quit" || line == "/exit") return false;
   if (line == "/help") {
     fmt::print("{}", kHelp);
@@ -89,8 +94,9 @@ bool obey(Conversation& conversation, const std::string& line) {
     conversation.reset();
     fmt::print("forgotten\n");
   } else if (line == "/save" || line.starts_with("/save ")) {
-    if (line.size() <= 6) fail(ErrorKind::Usage, "/save needs the name of a file");
-    conversation.save(line.substr(6));
+    const std::string file(ascii_trim(line.substr(5)));
+    if (file.empty()) fail(ErrorKind::Usage, "/save needs the name of a file");
+    conversation.save(file);
   } else if (line.starts_with("/")) {
     fmt::print(stderr, "unknown command; /help lists them\n");
   } else if (!line.empty()) {
@@ -109,9 +115,9 @@ void run(const ChatOptions& o) {
   LineEditor editor(environment().cache / "chat_history");
   if (editor.interactive()) {
     fmt::print("{}. /help for commands.\n", runner->source().origin());
-    tell_settings(*runner, sampling_params(o.sampling, text.sampling), text.sampling_from_model);
+    tell_settings(*runner, conversation.sampling(), text.sampling_from_model);
   }
-  while (const auto line = editor.read("> ")) {
+  while (const auto line = interrupted() ? std::nullopt : editor.read(">")) {
     try {
       if (!obey(conversation, *line)) break;
     } catch (const Error& e) {

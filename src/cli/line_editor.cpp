@@ -23,7 +23,7 @@ struct LineEditor::Edit {
     el_set(line, EL_CLIENTDATA, this);
     el_set(
         line, EL_PROMPT_ESC,
-        [](EditLine* el) -> char* {
+        +[](EditLine* el) -> char* {  // the plus makes it a pointer: to a variadic function a lambda goes as an object
           Edit* self = nullptr;
           el_get(el, EL_CLIENTDATA, &self);
           return self->prompt.data();
@@ -61,12 +61,13 @@ std::optional<std::string> LineEditor::read(const std::string& prompt) {
     if (!std::getline(std::cin, line)) return std::nullopt;
     return line;
   }
-  edit_->prompt = environment().color ? "\1\033[1;36m\1" + prompt + "\1\033[0m\1" : prompt;
+  // libedit drops an escape at the very end: the space comes after it.
+  edit_->prompt = (environment().color ? "\1\033[1;36m\1" + prompt + "\1\033[0m\1" : prompt) + " ";
   int length = 0;
   const char* typed = el_gets(edit_->line, &length);
   if (typed == nullptr && interrupted()) {
-    clear_interrupt();
     std::cout << '\n';
+    if (!clear_interrupt()) return std::nullopt;
     return "";
   }
   if (typed == nullptr || length <= 0) return std::nullopt;
