@@ -82,6 +82,14 @@ class Planner {
   bool is_forced(const Kernel<Op>& kernel) const { return kernel.name() == forced_; }
   const Hardware& hardware() const { return hardware_; }
 
+  const std::string& forced() const { return forced_; }
+
+  // A kernel was forced, and runs nothing of what was planned so far.
+  bool misses_forced() const {
+    const auto takes_it = [&](const auto& chosen) { return chosen.second != nullptr && is_forced(*chosen.second); };
+    return !forced_.empty() && std::none_of(chosen_.begin(), chosen_.end(), takes_it);
+  }
+
  private:
   // A forced kernel wins, then the measured before the estimated, then the faster.
   bool before(const Candidate<Op>& a, const Candidate<Op>& b) const {

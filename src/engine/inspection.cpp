@@ -48,6 +48,7 @@ Inspection inspect(std::shared_ptr<const WeightSource> source, const LoadOptions
     i.memory = planned.memory();
     predict(planned, i);
   } catch (const Error& e) {
+    if (e.kind() == ErrorKind::Usage) throw;  // the options are wrong, not the model
     i.problem = e.what();
   }
   return i;

@@ -70,6 +70,12 @@ void check_kv_type(DType kv, const Model& model) {
   }
 }
 
+template <class Op>
+void tell_if_missed(const Planner<Op>& planner) {
+  if (!planner.misses_forced()) return;
+  log().warn("--kernel {}={}: runs nothing of this model here; others are taken", Op::kName, planner.forced());
+}
+
 }  // namespace
 
 Runner::Runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options)
@@ -153,7 +159,10 @@ void Runner::decide_context() {
   const int64_t one = (options_.context + options_.block_size - 1) / options_.block_size * options_.block_size;
   if (options_.kv_tokens == LoadOptions::kWhatFits) options_.kv_tokens = std::min(room, one * options_.sequences);
   options_.kv_tokens = options_.kv_tokens == 0 ? one * options_.sequences : std::max(one, options_.kv_tokens);
-  if (options_.kv_tokens > (int64_t(1) << 31) - 1) fail(ErrorKind::Usage, "--ctx {}: too large", options_.context);
+  if (options_.kv_tokens > (int64_t(1) << 31) - 1) {
+    fail(ErrorKind::Usage, "a KV cache of {} positions is too large; give a smaller --ctx or --kv-tokens, or fewer sequences",
+         options_.kv_tokens);
+  }
 }
 
 void Runner::plan_memory() {
@@ -167,6 +176,8 @@ void Runner::plan_memory() {
     problem.context = options_.context;
     ops_->plan(problem);
   }
+  tell_if_missed(ops_->linear_planner());
+  tell_if_missed(ops_->attention_planner());
   plan_.available = device_->available_memory();
   plan_.add("packed weights", weights_->packed_bytes());
   plan_.add("weights read in place", weights_->in_place_bytes());
