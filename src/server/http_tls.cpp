@@ -1,4 +1,6 @@
 // The TLS half of http_socket.h.
+#include <unistd.h>
+
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl.hpp>
 
@@ -54,6 +56,11 @@ class TlsTransport final : public HttpTransport {
   ssl::stream<tcp::socket> stream_;
 };
 
+// OpenSSL would speak of a "system lib" or of nothing at all.
+void check_readable(const char* option, const std::string& file) {
+  if (::access(file.c_str(), R_OK) != 0) fail_errno(fmt::format("{} {}", option, file));
+}
+
 }  // namespace
 
 std::unique_ptr<HttpTransport> make_tls_transport(tcp::socket socket, TlsContext& context) {
@@ -68,6 +75,8 @@ std::unique_ptr<TlsContext, TlsContextDeleter> make_tls(const std::string& certi
   tls->context.set_options(ssl::context::default_workarounds | ssl::context::no_sslv2 | ssl::context::no_sslv3 |
                                ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1,
                            error);
+  check_readable("--tls-cert", certificate);
+  check_readable("--tls-key", key);
   tls->context.use_certificate_chain_file(certificate, error);
   if (error) fail(ErrorKind::BadFile, "--tls-cert {}: {}", certificate, error.message());
   tls->context.use_private_key_file(key, ssl::context::pem, error);
