@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "cli/flush_stdout.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "cli/token_list.h"
@@ -59,7 +60,7 @@ void print_row(const BenchmarkResult& r, int threads) {
   fmt::print("{:<8} {:>5} {:>7} {:>7} {:>12.1f} {:>19} {:>9.0f} %\n", r.test.name(), r.test.batch, r.test.depth,
              threads, r.median, r.samples.empty() ? "estimate" : fmt::format("{:.1f} .. {:.1f}", low, high),
              r.percent_of_roof);
-  std::fflush(stdout);
+  flush_stdout();
 }
 
 // What one token took, op by op. Ops that are watched take a little longer.

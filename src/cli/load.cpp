@@ -3,12 +3,14 @@
 
 #include <chrono>
 #include <fstream>
+#include <optional>
 #include <random>
 
 #include "base/ascii.h"
 #include "base/error.h"
 #include "base/progress.h"
 #include "base/write_file.h"
+#include "cli/checks.h"
 #include "cli/load/load_report.h"
 #include "cli/print_json.h"
 #include "cli/verb.h"
@@ -19,7 +21,7 @@ namespace {
 struct LoadVerbOptions {
   LoadPlan plan;
   std::string key_file, svg;
-  int64_t seed = -1;
+  std::optional<uint64_t> seed;
   bool json = false, natural = false;
 };
 
@@ -40,7 +42,7 @@ std::string describe(const LoadPlan& plan) {
 void run(LoadVerbOptions o) {
   LoadPlan& plan = o.plan;
   plan.exact = !o.natural;
-  plan.seed = o.seed >= 0 ? static_cast<uint64_t>(o.seed) : std::random_device()();
+  plan.seed = o.seed ? *o.seed : std::random_device()();
   if (!o.key_file.empty()) plan.key = read_key(o.key_file);
   if (plan.model.empty()) plan.model = first_model(plan);
   if (!o.json) fmt::print("{}, seed {}\n", describe(plan), plan.seed);
@@ -81,13 +83,13 @@ void add_load(CLI::App& app) {
   verb->add_option("--url", plan.url, "the server, such as http://127.0.0.1:8080")->required();
   verb->add_option("--model", plan.model, "default: the first that the server names");
   auto* rate = verb->add_option("--rate", plan.rate, "requests per second, arriving at random (Poisson)")
-                   ->check(CLI::Range(0.001, 1e5));
+                   ->check(in_range(0.001, 1e5));
   verb->add_option("-c,--concurrency", plan.streams, "so many requests at a time instead of a rate")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str()
       ->excludes(rate);
   verb->add_option("--duration", plan.duration, "seconds in which requests begin")
-      ->check(CLI::Range(0.1, 1e6))
+      ->check(in_range(0.1, 1e6))
       ->capture_default_str();
   verb->add_option("--requests", plan.requests, "no more than so many requests")->check(CLI::Range(1, 60000));
   verb->add_option("--words", plan.words, "words of each prompt")->check(CLI::Range(1, 1000000))->capture_default_str();
@@ -98,10 +100,10 @@ void add_load(CLI::App& app) {
       ->capture_default_str();
   verb->add_flag("--natural", o->natural, "let answers end by themselves: for servers that know no ignore_eos");
   verb->add_option("--timeout", plan.patience, "seconds for one answer")
-      ->check(CLI::Range(0.1, 1e6))
+      ->check(in_range(0.1, 1e6))
       ->capture_default_str();
   verb->add_option("--api-key-file", o->key_file, "file whose first line is the API key");
-  verb->add_option("--seed", o->seed, "of prompts and arrivals; default: random, and printed");
+  verb->add_option("--seed", o->seed, "of prompts and arrivals; default: random, and printed")->check(is_seed);
   verb->add_option("--svg", o->svg, "write a plot to this file");
   verb->add_flag("--json", o->json, "one JSON object on stdout");
   verb->callback([o] { run(*o); });

@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/log.h"
+#include "cli/checks.h"
+#include "cli/flush_stdout.h"
 #include "cli/verb.h"
 
 namespace millrace {
@@ -25,8 +27,10 @@ int parse_and_run(int argc, char** argv) {
   CLI::App app{"Run language models on the machine at hand: fast without tuning, and able to say why.", "millrace"};
   app.set_version_flag("--version", std::string(version()));
   app.require_subcommand(1);
-  app.failure_message([](const CLI::App*, const CLI::Error& e) {
-    return fmt::format("millrace: {}; see 'millrace --help'\n", e.what());
+  app.failure_message([&app](const CLI::App*, const CLI::Error& e) {
+    const auto verbs = app.get_subcommands();  // those that were called
+    return fmt::format("millrace: {}; see 'millrace {}--help'\n", e.what(),
+                       verbs.empty() ? "" : verbs.front()->get_name() + " ");
   });
   for (auto* add : kVerbs) add(app);
   const auto known = app.get_subcommands([](CLI::App*) { return true; });
@@ -34,12 +38,15 @@ int parse_and_run(int argc, char** argv) {
   if (argc > 1 && argv[1][0] != '-' && std::none_of(known.begin(), known.end(), is_named)) {
     fail(ErrorKind::Usage, "unknown verb '{}'; see 'millrace --help'", argv[1]);
   }
+  for (CLI::App* verb : known) refuse_empty_values(*verb);
   try {
     app.parse(argc, argv);
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) fail_errno("cannot write to stdout");
+    flush_stdout();
     return 0;
   } catch (const CLI::Success& e) {  // --help, --version
-    return app.exit(e);
+    app.exit(e);
+    flush_stdout();
+    return 0;
   } catch (const CLI::ParseError& e) {
     app.exit(e);
     return kMisuse;

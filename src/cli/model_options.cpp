@@ -73,7 +73,9 @@ LoadOptions load_options(const ModelOptions& o) {
   for (const auto& choice : o.kernels) {
     const auto equals = choice.find('=');
     if (equals == std::string::npos) fail(ErrorKind::Usage, "--kernel {}: expected OP=NAME", choice);
-    load.forced[choice.substr(0, equals)] = choice.substr(equals + 1);
+    const std::string op = choice.substr(0, equals), kernel = choice.substr(equals + 1);
+    if (kernel.empty()) fail(ErrorKind::Usage, "--kernel {}: expected OP=NAME", choice);
+    if (!load.forced.emplace(op, kernel).second) fail(ErrorKind::Usage, "--kernel {}: {} is forced twice", choice, op);
   }
   return load;
 }

@@ -62,6 +62,7 @@ void add_perplexity(CLI::App& app) {
   verb->add_option("-f,--file", o->file, "the text; - for stdin")->required();
   verb->add_option("--chunks", o->chunks, "stop after this many windows; 0: the whole text")
       ->check(CLI::Range(0, 1 << 30));
+  verb->get_option("--ctx")->description("tokens of a window; 0: 512");
   verb->callback([o] { run(*o); });
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/flush_stdout.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "cli/read_text.h"
@@ -21,7 +22,7 @@ struct RunOptions {
   ModelOptions model;
   SamplingOptions sampling;
   std::string prompt, file, system, tokens;
-  bool has_prompt = false, chat = false, raw = false;
+  bool has_prompt = false, has_tokens = false, chat = false, raw = false;
 };
 
 std::string prompt_text(const RunOptions& o) {
@@ -32,8 +33,9 @@ std::string prompt_text(const RunOptions& o) {
 
 std::vector<int32_t> prompt_tokens(const RunOptions& o, const TextModel& text) {
   const bool chat = o.chat || (!o.raw && text.chat.has_value());
+  const auto* needs_chat = o.chat ? "--chat" : o.system.empty() ? nullptr : "--system";
+  if (needs_chat != nullptr && !text.chat) fail(ErrorKind::Usage, "{}: this model has no chat template", needs_chat);
   if (!chat) return text.tokenizer->encode(prompt_text(o));
-  if (!text.chat) fail(ErrorKind::Usage, "--chat: this model has no chat template; use --raw");
   auto messages = nlohmann::ordered_json::array();
   if (!o.system.empty()) messages.push_back({{"role", "system"}, {"content", o.system}});
   messages.push_back({{"role", "user"}, {"content", prompt_text(o)}});
@@ -57,21 +59,27 @@ void print_result(const Completion& c, double load_ms) {
   print_json(json);
 }
 
-void run(const RunOptions& o) {
+void check(const RunOptions& o) {
   if (o.raw && !o.system.empty()) fail(ErrorKind::Usage, "--raw: there is no place for a --system message");
   if (o.chat && o.raw) fail(ErrorKind::Usage, "--chat and --raw exclude each other");
-  if (o.has_prompt + !o.file.empty() + !o.tokens.empty() != 1)
+  if (o.has_prompt + !o.file.empty() + o.has_tokens != 1)
     fail(ErrorKind::Usage, "give one of PROMPT, --file and --tokens");
+  if (o.has_tokens && (o.chat || !o.system.empty()))
+    fail(ErrorKind::Usage, "--tokens are taken as they are: there is no place for {}", o.chat ? "--chat" : "--system");
+}
+
+void run(const RunOptions& o) {
+  check(o);
   const auto start = std::chrono::steady_clock::now();
   auto source = open_model(o.model);
   TextModel text;
-  if (o.tokens.empty() || has_tokenizer(*source)) text = load_text_model(*source);
+  if (!o.has_tokens || has_tokenizer(*source)) text = load_text_model(*source);
   auto runner = load_runner(std::move(source), load_options(o.model));
   const double load_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 
   CompletionOptions options;
   options.prompt =
-      o.tokens.empty() ? prompt_tokens(o, text) : parse_token_list(o.tokens, runner->model().config().vocab);
+      o.has_tokens ? parse_token_list(o.tokens, runner->model().config().vocab) : prompt_tokens(o, text);
   options.sampling = sampling_params(o.sampling, text.sampling);
   options.max_tokens = o.sampling.max_tokens;
   options.stop = o.sampling.stop;
@@ -85,7 +93,7 @@ void run(const RunOptions& o) {
   const Completion completion = complete(engine, text.tokenizer.get(), options, [&](std::string_view piece) {
     if (!stream) return;
     fmt::print("{}", piece);
-    std::fflush(stdout);
+    flush_stdout();
   });
   if (o.model.json) return print_result(completion, load_ms);
   if (!stream) fmt::print("{}", fmt::join(completion.tokens, ","));
@@ -103,12 +111,13 @@ void add_run(CLI::App& app) {
   add_model_options(*verb, o->model);
   verb->add_option("-f,--file", o->file, "read the prompt from a file");
   verb->add_option("--system", o->system, "a system message before the prompt");
-  verb->add_option("--tokens", o->tokens, "token ids 1,2,3 instead of a prompt");
+  auto* tokens = verb->add_option("--tokens", o->tokens, "token ids 1,2,3 instead of a prompt");
   verb->add_flag("--chat", o->chat, "put the prompt into the model's chat template (the default where there is one)");
   verb->add_flag("--raw", o->raw, "continue the prompt as it is");
   add_sampling_options(*verb, o->sampling);
-  verb->callback([o, prompt] {
+  verb->callback([o, prompt, tokens] {
     o->has_prompt = prompt->count() > 0;
+    o->has_tokens = tokens->count() > 0;
     run(*o);
   });
 }

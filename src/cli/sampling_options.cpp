@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "cli/checks.h"
 
 namespace millrace {
 namespace {
@@ -21,14 +22,6 @@ std::pair<int32_t, float> parse_bias(const std::string& text) {
     if (bad == std::errc() && rest == end && id >= 0) return {id, bias};
   }
   fail(ErrorKind::Usage, "--logit-bias {}: expected TOKEN:BIAS, as in 42:-5.0", text);
-}
-
-// The number parser behind the options wraps -1 and what overflows around.
-std::string is_seed(const std::string& text) {
-  uint64_t seed = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, seed);
-  return error == std::errc() && rest == end ? "" : fmt::format("{} is not a whole number of 64 bits", text);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/log.h"
+#include "cli/checks.h"
 #include "cli/model_options.h"
 #include "cli/read_text.h"
 #include "cli/settings.h"
@@ -121,7 +122,7 @@ void add_serve(CLI::App& app) {
       ->capture_default_str();
   verb->add_option("--kv-tokens", o->kv_tokens,
                    "positions of the KV cache, for all sequences together; 0: a whole context for each")
-      ->check(CLI::Range(int64_t(0), int64_t(1) << 31))
+      ->check(CLI::Range(int64_t(0), (int64_t(1) << 31) - 1))
       ->capture_default_str();
   verb->add_flag("--batch-invariant", o->batch_invariant, "answers do not depend on what else runs: slower");
   verb->add_flag("--no-prefix-cache", o->no_prefix_cache, "compute every prompt from its beginning");
@@ -132,7 +133,7 @@ void add_serve(CLI::App& app) {
           "--tpot-ms", s.service.engine.tpot_target_ms,
           "prompts may not make running streams slower per token than this; 0: a tenth slower (a quarter on a GPU), or "
           "33 ms while short prompts are computed")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(in_range(0, 1e6))
       ->capture_default_str();
   verb->add_option("--max-body-mb", o->body_mb, "largest body of a request")
       ->check(CLI::Range(1, 1024))

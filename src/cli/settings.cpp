@@ -1,12 +1,11 @@
 #include "cli/settings.h"
 
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/json_text.h"
+#include "cli/read_text.h"
 
 namespace millrace {
 namespace {
@@ -21,9 +20,7 @@ std::string text_of(const nlohmann::json& value) {
 }
 
 nlohmann::json read_config(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) fail_errno(path);
-  auto json = read_json_with_comments(std::string{std::istreambuf_iterator<char>(in), {}});
+  auto json = read_json_with_comments(read_file_or_stdin(path));
   if (!json.is_object()) fail(ErrorKind::Usage, "{}: is not a JSON object", path);
   return json;
 }

@@ -2,7 +2,10 @@
 
 import json
 import math
+import os
+import pty
 import resource
+import select
 import signal
 import subprocess
 import time
@@ -61,6 +64,67 @@ def test_contradictions_are_misuse(millrace, tiny):
     millrace.fails("run", "-m", tiny, "--raw", "--system", "be brief", "abc", code=2)
     millrace.fails("logits", "-m", tiny, "--tokens", "1", "--exact", "--kv-type", "q8_0", code=2)
     assert "'frobnicate'" in millrace.fails("frobnicate", code=2)
+
+
+def test_empty_values_are_misuse_rather_than_ignored(millrace, tiny, tmp_path):
+    for option in ("--temp", "--top-k", "--isa", "--kv-type", "--kernel", "-n", "--file"):
+        message = millrace.fails("run", "-m", tiny, "hi", option, "", code=2)
+        assert "see 'millrace run --help'" in message
+    assert "--file" in millrace.fails("tokenize", "-m", tiny, "-f", "", stdin=b"not this", code=2)
+    assert "--host" in millrace.fails("serve", "-m", tiny, "--host", "", code=2)  # it would be every address there is
+    assert "OUT" in millrace.fails("quantize", tiny, "", "--type", "F16", code=2)
+    assert millrace.json("detokenize", "-m", tiny, "--tokens", "")["text"] == ""
+
+
+def test_no_number_is_no_value(millrace, tiny):
+    for option in ("--rate", "--duration", "--timeout"):
+        assert option in millrace.fails("load", "--url", "http://127.0.0.1:9", option, "nan", code=2)
+    for seed in ("-1", "18446744073709551616"):
+        assert "--seed" in millrace.fails("load", "--url", "http://127.0.0.1:9", "--seed", seed, code=2)
+    assert "--tpot-ms" in millrace.fails("serve", "-m", tiny, "--tpot-ms", "nan", code=2)
+
+
+def test_what_cannot_be_honoured_is_said(millrace, tiny):
+    assert "--system" in millrace.fails("run", "-m", tiny, "abc", "--system", "be brief", code=2)
+    assert "--chat" in millrace.fails("run", "-m", tiny, "--tokens", "1,2", "--chat", code=2)
+    assert "--system" in millrace.fails("run", "-m", tiny, "--tokens", "1,2", "--system", "be brief", code=2)
+    millrace.fails("run", "-m", tiny, "--tokens", "", "abc", code=2)
+    twice = ("--kernel", "linear=nonsense", "--kernel", "linear=reference")
+    assert "twice" in millrace.fails("logits", "-m", tiny, "--tokens", "1", *twice, code=2)
+    assert "--ctx" in millrace.fails("inspect", tiny, "--ctx", "99999", code=2)
+
+
+def test_a_forced_kernel_that_runs_nothing_is_said(millrace, tiny):
+    warned = set()
+    for kernel in millrace.json("doctor")["kernels"]["linear"]:
+        done = millrace.run("explain", "-m", tiny, "--kernel", f"linear={kernel}", "--json")
+        chosen = {c["chosen"] for c in json.loads(done.stdout)["choices"]}
+        if b"others are taken" in done.stderr:
+            warned.add(kernel)
+            assert kernel not in chosen
+    assert warned and "reference" not in warned  # the model is in f32: kernels for blocks have nothing to do
+
+
+def test_files_that_cannot_be_read_are_named(millrace, tiny, tmp_path):
+    assert "/proc/self/mem" in millrace.fails("run", "-m", tiny, "-f", "/proc/self/mem")
+    assert "folder" in millrace.fails("serve", "-m", tiny, "--config", tmp_path)
+    assert "No such file" in millrace.fails("serve", "-m", tiny, "--tls-cert", tmp_path / "c", "--tls-key", tmp_path / "k")
+
+
+def test_json_nested_without_end_is_refused(millrace, tmp_path):
+    deep = tmp_path / "deep.json"
+    deep.write_text('{"messages": ' + "[" * 200_000 + "]" * 200_000 + "}")
+    (tmp_path / "t.jinja").write_text("{{ messages }}")
+    assert "deep.json" in millrace.fails("template", "--file", tmp_path / "t.jinja", "--input", deep)
+
+
+def test_nothing_is_computed_for_a_reader_that_is_gone(millrace, tiny):
+    ask = [BUILD / "millrace", "bench", "-m", tiny, "-p", ",".join(["8"] * 5000), "-n", "0", "-r", "1000"]
+    process = subprocess.Popen(ask, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=millrace.env)
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=30) == 1
+    assert b"stdout" in process.stderr.read()
 
 
 def test_failures_are_one_line_and_code_1(millrace, tmp_path, tiny):
@@ -236,6 +300,29 @@ def test_chat_keeps_the_conversation_and_obeys_commands(millrace, tmp_path):
     roles = [m["role"] for m in json.loads((tmp_path / "talk.json").read_text())]
     assert roles == ["user", "assistant"]
     assert "name of a file" in millrace.fails("chat", "-m", model, stdin=b"/save\n", code=2)
+    assert "name of a file" in millrace.fails("chat", "-m", model, stdin=b"/save   \n", code=2)
+    assert b"/reset" in millrace.run("chat", "-m", model, stdin=b"/help \r\n").stdout
+
+
+def wait_for_prompt(terminal):
+    shown = b""
+    while not shown.endswith(b"\n> "):
+        assert select.select([terminal], [], [], 30)[0], shown
+        shown += os.read(terminal, 4096)
+
+
+def test_chat_on_a_terminal_prompts_and_ends_at_sigterm(millrace, tmp_path):
+    model = chat_model(tmp_path)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([BUILD / "millrace", "chat", "-m", model], stdin=theirs, stdout=theirs, stderr=theirs,
+                               env={**millrace.env, "TERM": "xterm", "NO_COLOR": "1"}, start_new_session=True)
+    os.close(theirs)
+    wait_for_prompt(ours)
+    process.send_signal(signal.SIGINT)  # drops the line, no more
+    wait_for_prompt(ours)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 0
+    os.close(ours)
 
 
 def test_a_model_that_is_cut_short_while_in_use_is_one_line(millrace, tmp_path):
