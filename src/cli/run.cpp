@@ -78,8 +78,7 @@ void run(const RunOptions& o) {
   const double load_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 
   CompletionOptions options;
-  options.prompt =
-      o.has_tokens ? parse_token_list(o.tokens, runner->model().config().vocab) : prompt_tokens(o, text);
+  options.prompt = o.has_tokens ? parse_token_list(o.tokens, runner->model().config().vocab) : prompt_tokens(o, text);
   options.sampling = sampling_params(o.sampling, text.sampling);
   options.max_tokens = o.sampling.max_tokens;
   options.stop = o.sampling.stop;

@@ -160,7 +160,8 @@ void Runner::decide_context() {
   if (options_.kv_tokens == LoadOptions::kWhatFits) options_.kv_tokens = std::min(room, one * options_.sequences);
   options_.kv_tokens = options_.kv_tokens == 0 ? one * options_.sequences : std::max(one, options_.kv_tokens);
   if (options_.kv_tokens > (int64_t(1) << 31) - 1) {
-    fail(ErrorKind::Usage, "a KV cache of {} positions is too large; give a smaller --ctx or --kv-tokens, or fewer sequences",
+    fail(ErrorKind::Usage,
+         "a KV cache of {} positions is too large; give a smaller --ctx or --kv-tokens, or fewer sequences",
          options_.kv_tokens);
   }
 }
