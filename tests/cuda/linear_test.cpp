@@ -187,7 +187,7 @@ TEST_P(CudaLinearTest, ManyAndLongRows) {
 }
 
 // Little work, for tools that take a thousand times as long, and yet rows so long that rings of stages go round.
-// Without cuBLASLt's kernels, which would take most of the time.
+// Ours alone: under racecheck cuBLASLt's kernels would take most of the time.
 TEST_P(CudaLinearTest, FewLongRows) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
