@@ -113,7 +113,7 @@ TEST(DecodeSplit, EvenCutsAreTakenWhereClustersLeaveMultiprocessorsIdle) {
   constexpr double kLong = 1024 * 512, kShort = 512 * 512;  // bytes of 1024 and of 512 positions
   const auto is_even = [](int pairs, int ranks, double bytes) {
     const CutLosses losses{pairs, 132, 264, bytes};
-    return losses.by_sharing() < losses.by_clusters(ranks);
+    return losses.by_sharing(pairs > 264 ? 256 : 264) < losses.by_clusters(ranks);
   };
   EXPECT_TRUE(is_even(160, 1, kLong));  // two blocks on some, one on most
   EXPECT_TRUE(is_even(320, 1, kLong));  // a second round of 56 blocks
@@ -122,6 +122,11 @@ TEST(DecodeSplit, EvenCutsAreTakenWhereClustersLeaveMultiprocessorsIdle) {
   EXPECT_FALSE(is_even(160, 1, kShort));
   EXPECT_FALSE(is_even(256, 1, kLong));
   EXPECT_FALSE(is_even(512, 1, kLong));
+  EXPECT_TRUE(is_even(40, 4, 4 * kLong));
+  EXPECT_TRUE(is_even(88, 2, 2 * kLong));
+  EXPECT_FALSE(is_even(48, 4, 4 * kLong));
+  EXPECT_FALSE(is_even(288, 1, kShort));
+  EXPECT_FALSE(is_even(136, 1, kShort));
   EXPECT_FALSE(is_even(8, 16, 16 * kLong));
 }
 

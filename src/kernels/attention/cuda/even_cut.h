@@ -73,9 +73,8 @@ struct CutLosses {
     const int rounds = (blocks + places - 1) / places;
     return (rounds - double(blocks) / places) / rounds * places / multiprocessors * each;
   }
-  // An even cut: changes from pair to pair, and sums that meet in memory: behind the last product where more than two
-  // blocks share a pair.
-  double by_sharing() const { return pairs >= multiprocessors ? 72e3 : 128e3; }
+  // An even cut: changes from pair to pair, and sums that meet in memory, one behind the other.
+  double by_sharing(int blocks) const { return 66e3 + 7e3 * blocks / pairs; }
 };
 
 }  // namespace millrace

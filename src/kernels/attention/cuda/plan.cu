@@ -60,14 +60,19 @@ DecodeWorkspace decode_workspace(const CudaAttentionShape& s, int grid) {
   return space;
 }
 
+// What each warp reads of a pair that so many blocks share, at most.
+int units_of_warp(const CudaAttentionShape& s, int warps, int ranks) {
+  const int together = kUnit * warps * ranks;
+  return (s.max_context + together - 1) / together;
+}
+
 // As many stages as a warp has units, and no more: the memory that is left lets the next kernel's blocks in, which
 // fetch their weights meanwhile. Where a multiprocessor has one block only and long contexts, that block keeps twice as
 // much in flight.
 void choose_stages(CudaAttentionPlan& plan, const DecodeEntry& entry, int pairs) {
   constexpr int kDeepFrom = 8;  // times the stages
   const auto* kernel = reinterpret_cast<const void*>(entry.kernel);
-  const auto share = [](int work, int among) { return (work + among - 1) / among; };
-  const int units = share(share(share(plan.shape.max_context, kUnit), plan.cluster), entry.warps);
+  const int units = units_of_warp(plan.shape, entry.warps, plan.cluster);
   // Asked last and always: the largest amount of shared memory that was asked for is what the kernel may use.
   const bool fits =
       entry.deep_bytes > 0 && resident_blocks(kernel, plan.threads, entry.deep_bytes) >= plan.grid &&
@@ -81,14 +86,14 @@ void choose_stages(CudaAttentionPlan& plan, const DecodeEntry& entry, int pairs)
   }
 }
 
-// Blocks of a cluster at most. Starting sixteen together and adding up their sums takes more than a microsecond longer
-// than it does for eight: what the warps read must be worth that. Where each warp of one block reads one unit, meeting
-// others costs more than sharing saves.
+// Blocks of a cluster at most: all of their warps have something to read. Starting sixteen together and adding up their
+// sums takes more than a microsecond longer than it does for eight: what the warps read must be worth that.
 int most_ranks(const CudaAttentionShape& s, int warps) {
-  constexpr int kMost = 16, kWorthMost = 4;  // units of a warp
-  if (s.invariant) return 1;                 // one block for each pair adds up in the order of the positions alone
-  if (s.max_context > 0 && s.max_context <= kUnit * warps) return 1;
-  return s.max_context == 0 || s.max_context > kWorthMost * kUnit * warps * kMost ? kMost : kMost / 2;
+  constexpr unsigned kMost = 16, kWorthMost = 4;  // units of a warp
+  if (s.invariant) return 1;                      // one block for each pair adds up in the order of the positions alone
+  if (s.max_context == 0) return kMost;
+  const auto blocks = static_cast<unsigned>(units_of_warp(s, warps, 1));  // with a unit for each warp
+  return static_cast<int>(blocks > kWorthMost * kMost ? kMost : std::min(kMost / 2, std::bit_ceil(blocks)));
 }
 
 // The largest clusters with which all pairs still run at once; single blocks where there are more pairs than that.
@@ -149,7 +154,7 @@ CudaAttentionPlan best_clusters(const CudaAttentionPlan& plan) {
   const CudaAttentionPlan usual = plan_form(plan, DecodeForm::Cluster);
   if (!usual.can_run() || !wants_wide(usual)) return usual;
   const CudaAttentionPlan wide = plan_form(plan, DecodeForm::WideCluster);
-  return 2 * wide.grid >= usual.grid ? wide : usual;
+  return wide.cluster > 1 && 2 * wide.grid >= usual.grid ? wide : usual;  // a wide block ends as one of several
 }
 
 CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {
@@ -167,7 +172,7 @@ CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {
   if (!even.can_run()) return clusters;
   const CutLosses losses{all_pairs(s), multiprocessor_count(), blocks_at_once(decode_entry(s, DecodeForm::Even)),
                          4.0 * s.max_context * s.head_dim};
-  return losses.by_sharing() < losses.by_clusters(clusters.cluster) ? even : clusters;
+  return losses.by_sharing(even.grid) < losses.by_clusters(clusters.cluster) ? even : clusters;
 }
 
 CudaError launch_decode(const CudaAttentionPlan& plan, const CudaAttentionArgs& args, const CudaLaunch& launch) {
