@@ -4,6 +4,7 @@
 #include <cstring>
 #include <random>
 
+#include "base/rounding.h"
 #include "tensor/quantize.h"
 
 namespace millrace {
@@ -31,8 +32,6 @@ size_t copies_of(size_t bytes, const Hardware& hardware) {
 size_t bytes_of(DType format, int64_t n, int64_t k, const LinearLayout& layout) {
   return layout.in_place(format, n, k) ? static_cast<size_t>(n) * row_bytes(format, k) : layout.bytes(format, n, k);
 }
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 

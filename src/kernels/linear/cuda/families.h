@@ -1,6 +1,7 @@
 // The kernels of each file, and what their estimates share.
 #pragma once
 
+#include "base/rounding.h"
 #include "kernels/linear/cuda/launch.h"
 
 namespace millrace {
@@ -21,8 +22,6 @@ bool has_rows_for_all(const CudaLinearProblem& problem, const CudaLimits& limits
 
 inline constexpr int kTileRows = 16;  // of a tensor-core product
 
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 constexpr bool is_plain(DType format) { return format == DType::F16 || format == DType::BF16; }
 
 // Clusters and early starts are compiled for Hopper alone; newer devices run the code for Ampere.

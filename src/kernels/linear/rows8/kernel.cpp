@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/rounding.h"
 #include "kernels/cpu_lists.h"
 #include "kernels/linear/estimate.h"
 #include "kernels/linear/rows/rows.h"
@@ -26,8 +27,6 @@ constexpr int64_t kStripsTogether =
     std::max({MR_SMALL_STREAMS, MR_NIBBLE_STREAMS, MR_K_STREAMS, MR_K_MIN_STREAMS});  // in decode
 constexpr int64_t kFewestRows = 64;  // that are worth unpacking a panel for
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // The int8 peak of an instruction set, relative to others of its architecture.
