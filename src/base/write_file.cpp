@@ -3,13 +3,16 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <fstream>
 
 #include "base/error.h"
 
 namespace millrace {
+namespace {
 
-void write_file(const std::filesystem::path& path, std::string_view content) {
+// Beside the file, with its content: renamed it becomes the file.
+std::filesystem::path write_beside(const std::filesystem::path& path, std::string_view content) {
   static std::atomic<int> calls{0};  // threads of one process must not share the temporary file either
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
@@ -18,15 +21,30 @@ void write_file(const std::filesystem::path& path, std::string_view content) {
   out.write(content.data(), static_cast<std::streamsize>(content.size()));
   out.close();
   if (!out) {
+    const int why = errno;
     std::filesystem::remove(part, error);
-    fail(ErrorKind::Io, "cannot write {}", path.string());
+    errno = why;
+    fail_errno("cannot write " + path.string());
   }
+  return part;
+}
+
+}  // namespace
+
+void write_file(const std::filesystem::path& path, std::string_view content) {
+  const std::filesystem::path part = write_beside(path, content);
+  std::error_code error;
   std::filesystem::rename(part, path, error);
   if (error) {
     const std::string why = error.message();
     std::filesystem::remove(part, error);
     fail(ErrorKind::Io, "cannot write {}: {}", path.string(), why);
   }
+}
+
+void require_writable(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::remove(write_beside(path, ""), error);
 }
 
 }  // namespace millrace

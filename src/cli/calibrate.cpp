@@ -8,6 +8,7 @@
 
 #include "base/interrupt.h"
 #include "base/progress.h"
+#include "base/write_file.h"
 #include "cli/calibration_text.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
@@ -95,6 +96,8 @@ void run(const CalibrateOptions& o) {
   Tokens tokens = choose_tokens(o, *source, plan.model().config().vocab);
   load.context = std::min({plan.options().context, o.tokens, std::max<int64_t>(1, std::ssize(tokens.ids))});
   load.rows = std::min<int64_t>(512, load.context);
+  const auto file = Calibration::file_for(*source);
+  require_writable(file);
   auto runner = load_runner(source, load);
   std::unique_ptr<Progress> bar;
   const Calibration calibration = calibrate(*runner, tokens.ids, [&](int64_t done, int64_t total) {
@@ -103,7 +106,6 @@ void run(const CalibrateOptions& o) {
     throw_if_interrupted();
   });
   bar.reset();
-  const auto file = Calibration::file_for(*source);
   calibration.save(file, source->origin());
   report(o, *runner, calibration, tokens.text, file);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/write_file.h"
 #include "dataflow/buckets.h"
 #include "dataflow/tuner.h"
 
@@ -84,6 +85,7 @@ TuningReport tune(Runner& runner, const std::function<void(int64_t, int64_t)>& p
   const Hardware& hardware = runner.hardware();
   const KernelSet& kernels = runner.ops().kernels();
   const auto file = PlanCache::file_for(hardware.id, hardware.threads);
+  require_writable(file);
   PlanCache plans = PlanCache::load(file);
   Tuner tuner(kernels, runner.ops().device(), runner.ops().pool(), plans);
   const Planner<LinearOp> linear_before(kernels.linear, hardware, nullptr, ""),
