@@ -1,14 +1,9 @@
 // What was printed is on its way. Fails where nobody takes it: the work whose results nobody sees should end.
 #pragma once
 
-#include <cstdio>
-
-#include "base/error.h"
-
 namespace millrace {
 
-inline void flush_stdout() {
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) fail_errno("cannot write to stdout");
-}
+// Throws Io; where the other end of a pipe is closed std::errc::broken_pipe, as fmt::print does.
+void flush_stdout();
 
 }  // namespace millrace

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <new>
+#include <system_error>
 
 #include "base/build_id.h"
 #include "base/error.h"
@@ -58,6 +60,13 @@ int report(const char* message, int code) {
   return code;
 }
 
+// A reader that has seen enough, as `head` has, is worth no word: the end is that of programs that know nothing of it.
+int end_by_sigpipe() {
+  std::signal(SIGPIPE, SIG_DFL);
+  std::raise(SIGPIPE);
+  return kFailed;
+}
+
 }  // namespace
 }  // namespace millrace
 
@@ -71,6 +80,8 @@ int main(int argc, char** argv) {
     return report(e.what(), e.kind() == ErrorKind::Usage ? kMisuse : kFailed);
   } catch (const std::bad_alloc&) {
     return report("out of memory", kFailed);
+  } catch (const std::system_error& e) {
+    return e.code() == std::errc::broken_pipe ? end_by_sigpipe() : report(e.what(), kFailed);
   } catch (const std::exception& e) {
     return report(e.what(), kFailed);
   }
