@@ -3,7 +3,7 @@
 
 Timed the same way: inside a CUDA graph, keys and values rotated past L2, the median of the replays.
 attention_anchor.py [FILE.json] [--decode | --prompts]: a file gets the times of decodes, too; --decode: those only; --prompts: TFLOP/s over
-the lengths of prompts only.
+the lengths of prompts only; --hostile: outputs that are no numbers where products leave the range of f32.
 """
 
 import json
@@ -67,7 +67,23 @@ def time_prompts():
             print(f"  32/{kv_heads:<2}", *(f"{rate:6.0f}" for rate in rates), backend.name, flush=True)
 
 
+def count_lost_numbers():
+    rows, loud = 300, 1e19
+    make = lambda heads, scale: (torch.randn(1, heads, rows, 128, device="cuda") * scale).to(torch.bfloat16)
+    q, k, v = make(32, loud), make(8, loud), make(8, 1)
+    shared = lambda x: x.double().repeat_interleave(4, 1)
+    later = torch.ones(rows, rows, device="cuda", dtype=torch.bool).triu(1)
+    scores = (q.double() @ shared(k).transpose(-1, -2) / 128**0.5).masked_fill(later, float("-inf"))
+    print("reference in f64: all are numbers:", (scores.softmax(-1) @ shared(v)).isfinite().all().item())
+    for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
+        with sdpa_kernel(backend), torch.no_grad():
+            out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        print(f"{backend.name}: {(~out.isfinite()).sum().item()} of {out.numel()} are none")
+
+
 def main():
+    if "--hostile" in sys.argv:
+        return count_lost_numbers()
     if "--prompts" in sys.argv:
         return time_prompts()
     print("torch", torch.__version__, torch.cuda.get_device_name())
