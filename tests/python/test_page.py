@@ -22,7 +22,8 @@ def browser():
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--window-size=1200,800"):
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--window-size=1200,800",
+                     "--force-prefers-reduced-motion"):  # what slides is pressed where it was
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     options.binary_location = shutil.which("chromium")
@@ -51,25 +52,31 @@ def page(browser, server):
 
 
 def wait(condition, seconds=20):
-    from selenium.common.exceptions import StaleElementReferenceException
+    from selenium.common.exceptions import ElementClickInterceptedException, ElementNotInteractableException, StaleElementReferenceException
 
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
             if condition():
                 return
-        except StaleElementReferenceException:  # the page drew it anew meanwhile
-            pass
+        except (ElementClickInterceptedException, ElementNotInteractableException, StaleElementReferenceException):
+            pass  # the page drew it anew meanwhile, or does not show it yet
         time.sleep(0.05)
     raise AssertionError("waited in vain")
+
+
+def click(page, selector):
+    wait(lambda: page.find_element("css selector", selector).click() is None)
+
+
+def write(page, selector, *keys):
+    wait(lambda: page.find_element("css selector", selector).send_keys(*keys) is None)
 
 
 def ask(page, text):
     from selenium.webdriver.common.keys import Keys
 
-    box = page.find_element("id", "prompt")
-    box.send_keys(text)
-    box.send_keys(Keys.ENTER)
+    write(page, "#prompt", text, Keys.ENTER)
 
 
 def settled(page):
@@ -80,8 +87,10 @@ def messages(page):
     return page.find_elements("css selector", "article.message")
 
 
-def press(page, message, name):
-    next(b for b in message.find_elements("css selector", ".actions button") if b.text == name or b.get_attribute("textContent") == name).click()
+def press(page, number, name):
+    """The button of a message."""
+    buttons = lambda: messages(page)[number].find_elements("css selector", ".actions button")
+    wait(lambda: next(b for b in buttons() if b.get_attribute("textContent") == name).click() is None)
 
 
 def test_streams_an_answer_with_markdown(page, server):
@@ -120,7 +129,7 @@ def test_stop_ends_the_stream(page, server):
     server.pause = 0.05
     ask(page, "Long")
     wait(lambda: len(messages(page)) == 2 and "word" in messages(page)[1].text)
-    page.find_element("id", "stop").click()
+    click(page, "#stop")
     settled(page)
     assert "stopped" in messages(page)[1].text
     wait(lambda: server.left_early == 1)
@@ -130,15 +139,15 @@ def test_regenerate_and_edit(page, server):
     ask(page, "First")
     settled(page)
     server.answer = ["Another"]
-    press(page, messages(page)[1], "Regenerate")
+    press(page, 1, "Regenerate")
     wait(lambda: "Another" in messages(page)[-1].text)
     settled(page)
     assert len(messages(page)) == 2
-    press(page, messages(page)[0], "Edit")
+    press(page, 0, "Edit")
     box = page.find_element("css selector", "textarea.edit")
     box.clear()
     box.send_keys("Changed")
-    press(page, messages(page)[0], "Send again")
+    press(page, 0, "Send again")
     settled(page)
     assert server.requests[-1]["messages"][-1]["content"] == "Changed"
     assert len(messages(page)) == 2
@@ -149,17 +158,17 @@ def test_conversations_are_kept(page, server):
     settled(page)
     page.refresh()
     wait(lambda: page.find_elements("css selector", "#conversations .title"))
-    page.find_element("css selector", "#conversations .title").click()
-    assert "Remember this" in messages(page)[0].text
-    page.find_element("css selector", "#conversations .delete").click()
+    click(page, "#conversations .title")
+    wait(lambda: messages(page) and "Remember this" in messages(page)[0].text)
+    click(page, "#conversations .delete")
     wait(lambda: not page.find_elements("css selector", "#conversations li"))
 
 
 def test_system_prompt_and_parameters(page, server):
-    page.find_element("id", "open-settings").click()
-    page.find_element("id", "system").send_keys("Be brief.")
-    page.find_element("id", "temperature").send_keys("0.5")
-    page.find_element("css selector", "#settings button.primary").click()
+    click(page, "#open-settings")
+    write(page, "#system", "Be brief.")
+    write(page, "#temperature", "0.5")
+    click(page, "#settings button.primary")
     ask(page, "Hi")
     settled(page)
     request = server.requests[-1]
@@ -176,29 +185,26 @@ def test_reasoning_is_apart(page, server):
 
 
 def test_live_view(page, server):
-    page.find_element("id", "open-engine").click()
+    click(page, "#open-engine")
     wait(lambda: page.find_elements("css selector", "#engine-view table"))
     text = page.find_element("id", "engine-view").text
     for part in ("41.5", "25 %", "<b>ann</b>", "gemv_sdot", "83 %"):
         assert part in text, (part, text)
-    page.find_element("css selector", "#engine .dialog-head button").click()
+    click(page, "#engine .dialog-head button")
 
 
 def test_light_and_dark(page, server):
     before = page.execute_script("return getComputedStyle(document.body).backgroundColor")
-    page.find_element("id", "theme").click()
-    assert page.execute_script("return getComputedStyle(document.body).backgroundColor") != before
+    click(page, "#theme")
+    wait(lambda: page.execute_script("return getComputedStyle(document.body).backgroundColor") != before)
 
 
 def test_phone(page, server):
     page.set_window_size(390, 800)
     assert page.execute_script("return document.documentElement.scrollWidth <= innerWidth")
     assert not page.find_element("id", "new-chat").is_displayed() or page.find_element("id", "new-chat").location["x"] < 0
-    page.find_element("id", "open-sidebar").click()
-    wait(lambda: page.execute_script("""  // it slides in
-        const button = document.getElementById('close-sidebar'), box = button.getBoundingClientRect();
-        return button.contains(document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2));"""))
-    page.find_element("id", "close-sidebar").click()
+    click(page, "#open-sidebar")
+    click(page, "#close-sidebar")
     ask(page, "On the phone")
     settled(page)
     assert len(messages(page)) == 2
@@ -207,7 +213,7 @@ def test_phone(page, server):
 def test_keyboard_and_screen_readers(page, server):
     from selenium.webdriver.common.keys import Keys
 
-    assert page.switch_to.active_element.get_attribute("id") == "prompt"
+    wait(lambda: page.switch_to.active_element.get_attribute("id") == "prompt")
     unnamed = page.execute_script("""return [...document.querySelectorAll('button, input, textarea')].filter(e =>
         !(e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.length)).map(e => e.outerHTML)""")
     assert not unnamed
@@ -218,9 +224,9 @@ def test_keyboard_and_screen_readers(page, server):
     box.send_keys(Keys.SHIFT, Keys.ENTER)
     assert box.get_attribute("value") == "\n"
     box.send_keys(Keys.BACKSPACE, Keys.ARROW_UP)
-    assert page.switch_to.active_element.get_attribute("class") == "edit"
+    wait(lambda: page.switch_to.active_element.get_attribute("class") == "edit")
     page.switch_to.active_element.send_keys(Keys.ESCAPE)
-    assert not page.find_elements("css selector", "textarea.edit")
+    wait(lambda: not page.find_elements("css selector", "textarea.edit"))
 
 
 def test_against_the_real_server(browser, tiny_chat):
@@ -233,17 +239,17 @@ def test_against_the_real_server(browser, tiny_chat):
         browser.get(server.url)
         wait(lambda: browser.find_element("id", "model").text == "tiny")
         assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+        wait(lambda: browser.switch_to.active_element.get_attribute("id") == "prompt")
         browser.switch_to.active_element.send_keys("Hello", Keys.ENTER)
         wait(lambda: len(messages(browser)) == 2 and messages(browser)[1].find_element("css selector", ".markdown").text)
-        if not browser.find_element("id", "send").is_displayed():
-            browser.find_element("id", "stop").click()
-        settled(browser)
+        # It may end by itself before the button is pressed.
+        wait(lambda: browser.find_element("id", "send").is_displayed() or browser.find_element("id", "stop").click())
         assert server.until(lambda: server.metric("vllm:num_requests_running") == 0), "stopping reaches the engine"
         browser.set_window_size(1200, 800)
-        browser.find_element("id", "open-engine").click()
+        click(browser, "#open-engine")
         wait(lambda: browser.find_elements("css selector", "#engine-view table"))
         shown = browser.find_element("id", "engine-view").text
         assert "%" in shown and "linear" in shown.lower(), shown
-        browser.find_element("css selector", "#engine .dialog-head button").click()
+        click(browser, "#engine .dialog-head button")
         assert not [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
         browser.execute_script("localStorage.clear(); sessionStorage.clear()")
