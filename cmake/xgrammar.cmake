@@ -1,18 +1,10 @@
-# XGrammar's C++ core, a reference for the tests of grammars: a static library from its source archive on PyPI. The archive is
-# looked for in .deps/ and in the user's cache; where it is in neither it is fetched.
-include(${CMAKE_CURRENT_LIST_DIR}/xgrammar_archive.cmake)
+# XGrammar's C++ core, a reference for the tests of grammars: a static library from its source archive on PyPI.
+include(${CMAKE_CURRENT_LIST_DIR}/pypi_archive.cmake)
 
 function(millrace_add_xgrammar)
-  find_xgrammar_archive(archive)
-  if(NOT archive)
-    execute_process(COMMAND ${CMAKE_COMMAND} -P ${PROJECT_SOURCE_DIR}/cmake/fetch_xgrammar.cmake ERROR_VARIABLE output OUTPUT_QUIET)
-    find_xgrammar_archive(archive)
-  endif()
-  if(NOT archive)
-    message(FATAL_ERROR "${output}")
-  endif()
-
-  set(source ${CMAKE_BINARY_DIR}/_deps/xgrammar-${XGRAMMAR_VERSION})
+  set(name xgrammar-0.2.8)
+  pypi_archive(archive xgrammar ${name}.tar.gz 8305646fd2b319d6c3003f51a1665e54cbbe9cba1fb636bc41d0b46434ccbb80)
+  set(source ${CMAKE_BINARY_DIR}/_deps/${name})
   if(NOT EXISTS ${source}/include/xgrammar/xgrammar.h)
     file(ARCHIVE_EXTRACT INPUT ${archive} DESTINATION ${CMAKE_BINARY_DIR}/_deps
          PATTERNS "*/cpp/*" "*/include/xgrammar/*" "*/3rdparty/picojson/*" "*/3rdparty/dlpack/include/*")
