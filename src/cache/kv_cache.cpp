@@ -26,7 +26,7 @@ KvCache::KvCache(std::vector<KvShape> layers, const KvOptions& options, Memory& 
       memory_(memory),
       arena_("the KV cache", total_bytes(layers, options), memory) {
   for (const auto& shape : layers) {
-    KvLayer layer{options.dtype, shape.kv_heads, shape.head_dim, options.block_size};
+    KvLayer layer{options.dtype, shape.kv_heads, shape.head_dim, options.block_size, blocks_for(options)};
     layer.keys = arena_.take(half_layer_bytes(shape, options));
     layer.values = arena_.take(half_layer_bytes(shape, options));
     layers_.push_back(layer);

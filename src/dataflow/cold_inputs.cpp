@@ -76,7 +76,7 @@ ColdKeys::ColdKeys(const AttentionProblem& p, Device& device)
       arena_("keys to time kernels with",
              2 * Arena::padded(static_cast<size_t>(pages_ * p.kv_heads * p.block_size) * row_bytes(p.kv, p.head_dim)),
              device.memory()),
-      layer_{p.kv, p.kv_heads, p.head_dim, p.block_size} {
+      layer_{p.kv, p.kv_heads, p.head_dim, p.block_size, pages_} {
   const size_t row = row_bytes(p.kv, p.head_dim);
   const int64_t rows = pages_ * p.kv_heads * p.block_size;
   // A GPU gets many rows at a time: each copy to it costs some microseconds.

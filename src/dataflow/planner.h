@@ -38,18 +38,13 @@ class Planner {
   // All kernels that can run it, the chosen one first.
   std::vector<Candidate<Op>> rank(const Problem& problem) const {
     std::vector<Candidate<Op>> ranked;
+    const auto* measured = plans_ != nullptr ? plans_->find(Op::kName, to_string(problem)) : nullptr;
     for (const auto* kernel : kernels_) {
+      const double measured_us = measured != nullptr ? time_of(kernel->name(), *measured) : 0;
+      if (measured_us == 0 && is_left_to_measurement(*kernel, problem)) continue;
       if (!kernel->can_run(problem, hardware_)) continue;
-      ranked.push_back({kernel, kernel->estimate_us(problem, hardware_), 0, kernel->burden(problem)});
+      ranked.push_back({kernel, kernel->estimate_us(problem, hardware_), measured_us, kernel->burden(problem)});
     }
-    if (const auto* measured = plans_ != nullptr ? plans_->find(Op::kName, to_string(problem)) : nullptr) {
-      for (auto& candidate : ranked) {
-        for (const auto& m : *measured) {
-          if (m.kernel == candidate.kernel->name()) candidate.measured_us = m.us;
-        }
-      }
-    }
-    std::erase_if(ranked, [&](const auto& c) { return c.measured_us == 0 && is_left_to_measurement(*c.kernel); });
     std::stable_sort(ranked.begin(), ranked.end(), [&](const auto& a, const auto& b) { return before(a, b); });
     return ranked;
   }
@@ -100,8 +95,14 @@ class Planner {
     return key(a) < key(b);
   }
 
-  bool is_left_to_measurement(const Kernel<Op>& kernel) const {
-    return kernel.variant_of() != nullptr && !is_forced(kernel);
+  static double time_of(std::string_view kernel, const std::vector<Measurement>& measured) {
+    const auto found =
+        std::find_if(measured.begin(), measured.end(), [&](const auto& m) { return m.kernel == kernel; });
+    return found == measured.end() ? 0 : found->us;
+  }
+
+  bool is_left_to_measurement(const Kernel<Op>& kernel, const Problem& problem) const {
+    return !is_forced(kernel) && kernel.variant_of(problem, hardware_) != nullptr;
   }
 
   // As rank() would, but without allocating where nothing was measured: small ops meet new sizes inside a step.
@@ -112,7 +113,7 @@ class Planner {
     }
     Candidate<Op> best;
     for (const auto* kernel : kernels_) {
-      if (is_left_to_measurement(*kernel) || !kernel->can_run(problem, hardware_)) continue;
+      if (is_left_to_measurement(*kernel, problem) || !kernel->can_run(problem, hardware_)) continue;
       const Candidate<Op> candidate{kernel, kernel->estimate_us(problem, hardware_), 0};
       if (best.kernel == nullptr || before(candidate, best)) best = candidate;
     }

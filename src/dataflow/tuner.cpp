@@ -15,7 +15,7 @@ std::vector<const Kernel<Op>*> variants_of(const std::string& best, const Kernel
                                            const typename Op::Problem& problem, const Hardware& hardware) {
   std::vector<const Kernel<Op>*> all;
   for (const auto* kernel : kernels) {
-    const auto* base = kernel->variant_of();
+    const auto* base = kernel->variant_of(problem, hardware);
     if (base != nullptr && base->name() == best && kernel->can_run(problem, hardware)) all.push_back(kernel);
   }
   return all;
@@ -36,19 +36,24 @@ void Tuner::tune(const std::vector<LinearProblem>& same_weights) {
   const auto& first = same_weights.front();
   ColdWeights weights(first.format, first.n, first.k, find_layout(kernels_, first.layout), device_, pool_);
   for (const auto& problem : same_weights) {
-    auto times = timer_.time(problem, worth_measuring(linear_, problem), weights);
-    const auto variants = variants_of(times.front().kernel, kernels_.linear, problem, device_.hardware());
-    if (!variants.empty()) {
-      const auto more = timer_.time(problem, variants, weights);
-      times.insert(times.end(), more.begin(), more.end());
-    }
-    plans_.put(LinearOp::kName, to_string(problem), std::move(times));
+    measure(linear_, kernels_.linear, problem, [&](const auto& some) { return timer_.time(problem, some, weights); });
   }
 }
 
 void Tuner::tune(const AttentionProblem& problem) {
-  const auto kernels = worth_measuring(attention_, problem);
-  plans_.put(AttentionOp::kName, to_string(problem), timer_.time(problem, kernels));
+  measure(attention_, kernels_.attention, problem, [&](const auto& some) { return timer_.time(problem, some); });
+}
+
+template <class Op, class Time>
+void Tuner::measure(const Planner<Op>& planner, const KernelList<Op>& kernels, const typename Op::Problem& problem,
+                    Time time) {
+  std::vector<Measurement> times = time(worth_measuring(planner, problem));
+  const auto variants = variants_of(times.front().kernel, kernels, problem, device_.hardware());
+  if (!variants.empty()) {
+    const auto more = time(variants);
+    times.insert(times.end(), more.begin(), more.end());
+  }
+  plans_.put(Op::kName, to_string(problem), std::move(times));
 }
 
 }  // namespace millrace

@@ -15,6 +15,11 @@ class Tuner {
   void tune(const AttentionProblem& problem);
 
  private:
+  // The best few, then what differs from the first of them in what only a measurement can tell.
+  template <class Op, class Time>
+  void measure(const Planner<Op>& planner, const KernelList<Op>& kernels, const typename Op::Problem& problem,
+               Time time);
+
   const KernelSet& kernels_;
   Device& device_;
   ThreadPool& pool_;

@@ -10,7 +10,8 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kLongestContext = 4096;  // beyond it times grow as the estimates say
+// Beyond the first times grow as the estimates say; what is left to measurement is measured up to the second.
+constexpr int64_t kLongestContext = 4096, kLongestMeasured = 16384;
 
 // All buckets of each matrix that differs from the others.
 std::vector<std::vector<LinearProblem>> linear_problems(Runner& runner) {
@@ -32,17 +33,26 @@ std::vector<std::vector<LinearProblem>> linear_problems(Runner& runner) {
   return all;
 }
 
+bool is_left_to_measurement(Runner& runner, const AttentionProblem& problem) {
+  const Hardware& hardware = runner.hardware();
+  const auto& kernels = runner.ops().kernels().attention;
+  return std::any_of(kernels.begin(), kernels.end(), [&](const AttentionKernel* kernel) {
+    return kernel->variant_of(problem, hardware) != nullptr && kernel->can_run(problem, hardware);
+  });
+}
+
 // Batches of decodes and whole prompts; mixtures of both go by the estimates.
 std::vector<AttentionProblem> attention_problems(Runner& runner) {
   std::vector<AttentionProblem> all;
   for (AttentionProblem largest : runner.attention_problems()) {
     largest.sequences = runner.options().sequences;
     largest.rows = runner.options().rows;
-    largest.context = std::min(runner.options().context, kLongestContext);
+    largest.context = std::min(runner.options().context, kLongestMeasured);
     for (const auto& problem : attention_buckets(largest)) {
       const bool decode = problem.rows == problem.sequences;
       const bool prompt = problem.sequences == 1 && problem.rows >= 64;
       if (!decode && !prompt) continue;
+      if (problem.context > kLongestContext && !is_left_to_measurement(runner, problem)) continue;
       if (std::find(all.begin(), all.end(), problem) == all.end()) all.push_back(problem);
     }
   }

@@ -41,7 +41,7 @@ class Kernel {
   virtual double estimate_us(const Problem& problem, const Hardware& hardware) const = 0;
   // Of a kernel that differs from another in what only a measurement can tell: it is tried where that one does best,
   // and chosen where it was measured.
-  virtual const Kernel* variant_of() const { return nullptr; }
+  virtual const Kernel* variant_of(const Problem& problem, const Hardware& hardware) const { return nullptr; }
   // What a timing of it alone does not show: how much longer the step takes for it, as a factor of its own time.
   virtual double burden(const Problem& problem) const { return 1; }
   virtual size_t workspace_bytes(const Problem& problem, const Hardware& hardware) const { return 0; }

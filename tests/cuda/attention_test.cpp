@@ -1,72 +1,10 @@
 // Attention on a GPU against the CPU's reference, over the same cases and under the same attacks on its softmax.
 #include <limits>
 
-#include "cuda/support.h"
-#include "kernels/attention_cases.h"
+#include "cuda/attention_batch.h"
 
 namespace millrace {
 namespace {
-
-// The batch's pages and slices in the GPU's memory.
-class GpuBatch {
- public:
-  GpuBatch(AttentionBatch& batch, TestMatrix& out, DType activations) : args_(batch.args(out)) {
-    const size_t bytes = batch.pool_bytes();
-    keys_ = std::make_unique<GpuBytes>(args_.kv.keys, bytes);
-    values_ = std::make_unique<GpuBytes>(args_.kv.values, bytes);
-    q_ = std::make_unique<GpuCopy>(batch.q(), activations);
-    out_ = std::make_unique<GpuCopy>(out, activations);
-    size_t stride = 1;
-    for (const auto& s : args_.sequences) stride = std::max(stride, s.pages.size());
-    std::vector<SliceTables::Slice> slices;
-    std::vector<int32_t> pages(stride * args_.sequences.size(), 0), positions, slots;
-    for (size_t i = 0; i < args_.sequences.size(); ++i) {
-      const SequenceSlice& s = args_.sequences[i];
-      slices.push_back({s.first_row, s.rows, s.past, s.past + s.rows});
-      std::copy(s.pages.begin(), s.pages.end(), pages.begin() + static_cast<int64_t>(i * stride));
-      args_.tables.longest_slice = std::max(args_.tables.longest_slice, s.rows);
-      for (int32_t r = 0; r < s.rows; ++r) positions.push_back(s.past + r);
-    }
-    slices_ = std::make_unique<GpuBytes>(slices);
-    pages_ = std::make_unique<GpuBytes>(pages);
-    positions_ = std::make_unique<GpuBytes>(positions);
-    args_.tables.slices = slices_->as<SliceTables::Slice>();
-    args_.tables.pages = pages_->as<int32_t>();
-    args_.tables.page_stride = static_cast<int64_t>(stride);
-    args_.tables.positions = positions_->as<int32_t>();
-    args_.kv.keys = keys_->data();
-    args_.kv.values = values_->data();
-    args_.q = q_->view();
-    args_.out = out_->view();
-  }
-
-  void set_phi(const std::vector<float>& phi) {
-    phi_ = std::make_unique<GpuBytes>(phi);
-    args_.phi = phi_->as<float>();
-  }
-
-  // As a step attends to the prompts behind its decodes: the batch's later slices alone.
-  void skip(size_t slices) {
-    args_.sequences = args_.sequences.subspan(slices);
-    args_.tables.slices += slices;
-    args_.tables.pages += static_cast<int64_t>(slices) * args_.tables.page_stride;
-  }
-
-  TestMatrix run(const AttentionKernel& kernel, const AttentionProblem& problem, TestMatrix out) {
-    const std::vector<std::byte> zeros(kernel.workspace_bytes(problem, gpu().hardware()), std::byte{0});
-    const GpuBytes workspace(zeros);
-    kernel.run(args_, on_gpu(workspace.data()));
-    kernel.run(args_, on_gpu(workspace.data()));  // the workspace is fit for another launch
-    out_->read(out);
-    EXPECT_TRUE(out.spare_is_untouched());
-    return out;
-  }
-
- private:
-  AttentionArgs args_;
-  std::unique_ptr<GpuBytes> keys_, values_, slices_, pages_, positions_, phi_;
-  std::unique_ptr<GpuCopy> q_, out_;
-};
 
 // Half-precision queries, weights and outputs each round once; scores enter the softmax with their error.
 double tolerance(const AttentionCase& c, DType activations, Precision precision) {
@@ -127,6 +65,7 @@ TEST(CudaAttention, EveryKernelMatchesTheReferenceOnEveryCase) {
   std::vector<AttentionCase> cases = attention_cases();
   cases.push_back({"prefill_more_tiles_than_blocks", DType::BF16, 32, 2, 128, 64, 0, 0, {{100, 600}}});
   cases.push_back({"prefill_more_tiles_than_blocks", DType::F16, 32, 2, 64, 16, 200, 0, {{0, 600}}});
+  cases.push_back({"prefill_whole_chunk", DType::BF16, 8, 2, 128, 64, 0, 0, {{100, 512}}});
   for (const AttentionCase& c : cases) {
     for (const DType activations : kPlainTypes) {
       const Precision precision = activations == DType::F32 ? Precision::Exact : Precision::Fast;
@@ -407,6 +346,7 @@ TEST(CudaAttention, SurvivesAttacksOnTheSoftmax) {
                                  AttentionCase{"decode", DType::BF16, 6, 2, 128, 64, 0, 0, {{700, 1}}},
                                  AttentionCase{"prefill", DType::BF16, 4, 2, 64, 64, 0, 0, {{100, 150}}},
                                  AttentionCase{"tiles", DType::BF16, 32, 1, 64, 64, 0, 0, {{20, 600}}},
+                                 AttentionCase{"chunk", DType::BF16, 4, 2, 128, 64, 0, 0, {{0, 512}}},
                                  AttentionCase{"window", DType::F16, 4, 2, 64, 16, 90, 0, {{300, 1}, {0, 130}}},
                                  AttentionCase{"softcap", DType::F16, 4, 2, 64, 16, 0, 30, {{300, 1}, {0, 130}}}}) {
     for (const auto& [attack, score] : attacks) {

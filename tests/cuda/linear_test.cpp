@@ -123,7 +123,7 @@ class CudaLinearTest : public testing::TestWithParam<DType> {
       const LinearProblem p{c.format, layout->name(), precision, c.n, c.k, c.m, c.x};
       for (const auto* kernel : cuda_kernels().linear) {
         if (!kernel->can_run(p.bucketed(), gpu().hardware()) || !kernel->name().starts_with(prefix)) continue;
-        if (kernel->variant_of() != nullptr && c.m != kVariantRows) continue;
+        if (kernel->variant_of(p, gpu().hardware()) != nullptr && c.m != kVariantRows) continue;
         SCOPED_TRACE(to_string(p) + " y=" + std::string(name(c.y)) + " with " + std::string(kernel->name()));
         EXPECT_GT(kernel->estimate_us(p.bucketed(), gpu().hardware()), 0);
         EXPECT_LE(problem.run(*kernel, *layout, precision, pool_), 1);
@@ -263,7 +263,8 @@ TEST_P(CudaLinearTest, Gated) {
         }
         const LinearProblem p{format, layout->name(), Precision::Fast, 2 * half, width, m, type, true};
         for (const auto* kernel : cuda_kernels().linear) {
-          if (!kernel->can_run(p.bucketed(), gpu().hardware()) || kernel->variant_of() != nullptr) continue;
+          if (!kernel->can_run(p.bucketed(), gpu().hardware()) || kernel->variant_of(p, gpu().hardware()) != nullptr)
+            continue;
           SCOPED_TRACE(to_string(p) + " with " + std::string(kernel->name()));
           const GpuBytes workspace(kernel->workspace_bytes(p.bucketed(), gpu().hardware()));
           const GpuCopy gpu_in(in, type), gpu_out(out, type);

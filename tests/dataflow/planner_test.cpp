@@ -70,7 +70,7 @@ TEST(Planner, VariantsCountOnlyWhereTheyWereMeasured) {
   class Variant : public FakeKernel {
    public:
     using FakeKernel::FakeKernel;
-    const LinearKernel* variant_of() const override { return &kFull; }
+    const LinearKernel* variant_of(const Problem&, const Hardware&) const override { return &kFull; }
   };
   const Variant variant("full_1", "a", 1, 0, 1 << 20);
   const KernelList<LinearOp> all{&kGemv, &kFull, &variant};

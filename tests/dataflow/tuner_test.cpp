@@ -55,6 +55,46 @@ TEST(Tuner, PrefersWhatIsFasterToWhatWasThoughtFaster) {
   EXPECT_LT(promises.runs, delivers.runs) << "far behind by the clock";
 }
 
+// Attention that takes as long as it is told; a variant of another where it has one.
+class TimedAttention : public AttentionKernel {
+ public:
+  TimedAttention(std::string_view name, double takes_us, const AttentionKernel* base = nullptr)
+      : name_(name), takes_us_(takes_us), base_(base) {}
+  std::string_view name() const override { return name_; }
+  const AttentionKernel* variant_of(const Problem&, const Hardware&) const override { return base_; }
+  bool can_run(const Problem&, const Hardware&) const override { return ++asked > 0; }
+  double estimate_us(const Problem&, const Hardware&) const override { return takes_us_; }
+  void run(const Args&, const Executor&) const override {
+    ++runs;
+    const auto start = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - start < std::chrono::duration<double, std::micro>(takes_us_)) {
+    }
+  }
+  mutable int runs = 0, asked = 0;
+
+ private:
+  std::string_view name_;
+  double takes_us_;
+  const AttentionKernel* base_;
+};
+
+TEST(Tuner, TriesVariantsOfTheAttentionThatDidBest) {
+  const TimedAttention slow("slow", 300), fast("fast", 200);
+  const TimedAttention of_slow("of_slow", 1, &slow), of_fast("of_fast", 100, &fast);
+  KernelSet kernels;
+  kernels.attention = {&slow, &fast, &of_slow, &of_fast};
+  const auto device = host_device(detect_cpu(1));
+  ThreadPool pool(1);
+  PlanCache plans;
+  Planner<AttentionOp> after(kernels.attention, device->hardware(), &plans, "");
+  const AttentionProblem p{DType::F16, Precision::Fast, 4, 2, 64, 16, 0, false, 1, 64, 128};
+  EXPECT_EQ(after.rank(p).front().kernel, &fast);
+  EXPECT_EQ(of_fast.asked + of_slow.asked, 0) << "asking may mean loading a library";
+  Tuner(kernels, *device, pool, plans).tune(p);
+  EXPECT_EQ(after.choose(p), &of_fast);
+  EXPECT_EQ(of_slow.runs, 0);
+}
+
 TEST(Tuner, TimesWithWeightsThatTheCachesHaveForgotten) {
   const TimedKernel kernel("kernel", 1, 1);
   const LinearKernel* only[] = {&kernel};

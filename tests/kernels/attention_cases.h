@@ -104,7 +104,7 @@ inline AttentionBatch::AttentionBatch(const AttentionCase& c, Random& random) : 
   std::vector<int32_t> free(pages);
   std::iota(free.rbegin(), free.rend(), 0);
   if (c.shuffled) random.shuffle(free);
-  kv_ = {c.kv, c.kv_heads, c.head_dim, c.block_size};
+  kv_ = {c.kv, c.kv_heads, c.head_dim, c.block_size, pages};
   const size_t bytes = static_cast<size_t>(pages) * c.kv_heads * c.block_size * kv_.row_bytes();
   keys_.assign(bytes, std::byte{0xff});  // NaN in every plain format
   values_.assign(bytes, std::byte{0xff});

@@ -14,6 +14,7 @@ namespace millrace {
 struct KvLayer {
   DType dtype = DType::F32;
   int kv_heads = 0, head_dim = 0, block_size = 0;
+  int64_t pages = 0;  // that there are; 0: not said
   std::byte* keys = nullptr;
   std::byte* values = nullptr;
 
@@ -95,6 +96,7 @@ struct AttentionArgs {
   SliceTables tables;          // on a GPU
   bool invariant = false;      // a row's result may not depend on what else is in the batch
   FreshRows fresh;
+  const int32_t* only_if = nullptr;  // on a GPU, kernels of prompts: nothing is to be done where this is zero
 };
 
 struct AttentionOp {

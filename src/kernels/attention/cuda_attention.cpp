@@ -37,6 +37,9 @@ class CudaAttention final : public AttentionKernel {
  public:
   explicit CudaAttention(const Variant& variant) : variant_(variant) {}
   std::string_view name() const override { return variant_.name; }
+  bool is_for_prompts() const {
+    return variant_.kind == CudaAttentionKind::PrefillHopper || variant_.kind == CudaAttentionKind::Prefill;
+  }
 
   bool can_run(const Problem& p, const Hardware& hardware) const override {
     if (!is_gpu(hardware)) return false;
@@ -113,6 +116,7 @@ class CudaAttention final : public AttentionKernel {
     args.window = a.window;
     args.phi = a.phi;
     args.workspace = executor.workspace;
+    args.only_if = a.only_if;
     args.early = true;  // tables come with the step, and the write of k and v before this lets no kernel start too soon
     const CudaAttentionShape shape{variant_.kind,
                                    variant_.softmax,
@@ -178,9 +182,15 @@ class CudaAttention final : public AttentionKernel {
 
 KernelList<AttentionOp> cuda_attention_kernels() {
   static const std::vector<CudaAttention> kernels(std::begin(kVariants), std::end(kVariants));
-  KernelList<AttentionOp> all;
-  for (const auto& kernel : kernels) all.push_back(&kernel);
+  KernelList<AttentionOp> all, prompts;
+  for (const auto& kernel : kernels) {
+    all.push_back(&kernel);
+    if (kernel.is_for_prompts()) prompts.push_back(&kernel);
+  }
   all.push_back(cuda_simple_attention());
+#ifdef MILLRACE_CUDNN
+  all.push_back(cuda_cudnn_attention(prompts));
+#endif
   return all;
 }
 

@@ -17,7 +17,7 @@ class CublasLtLinear final : public LinearKernel {
   CublasLtLinear(const LinearKernel* base, int proposal)
       : base_(base), proposal_(proposal), name_(base == nullptr ? "cublaslt" : fmt::format("cublaslt_{}", proposal)) {}
   std::string_view name() const override { return name_; }
-  const LinearKernel* variant_of() const override { return base_; }
+  const LinearKernel* variant_of(const Problem&, const Hardware&) const override { return base_; }
 
   bool can_run(const Problem& p, const Hardware& hardware) const override {
     if (!is_gpu(hardware) || p.precision == Precision::Exact) return false;

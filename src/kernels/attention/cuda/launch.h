@@ -82,10 +82,15 @@ struct CudaAttentionArgs {
   int window = 0;              // row at position p sees positions p - window + 1 .. p; 0: all up to p
   const float* phi = nullptr;  // [heads]: the unified maximum of each head's scores; Softmax::Unified wants it
   void* workspace = nullptr;
+  const int32_t* only_if = nullptr;  // prefill kernels: nothing is to be done where this is zero
   // Whether slices, tables and the KV of earlier steps are complete when the kernel before this one lets it start: a
   // programmatic launch then fetches them before it waits.
   bool early = false;
 };
+
+// What lies at the front of every workspace. It has the same room for every shape: shapes share the workspace, and what
+// one leaves of its partial results may not be another's counters.
+inline constexpr size_t kCudaAttentionCounters = 1 << 20;
 
 // For the device that is current. Not inside a stream capture.
 CudaAttentionPlan plan_cuda_attention(const CudaAttentionShape& shape);

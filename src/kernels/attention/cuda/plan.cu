@@ -41,9 +41,7 @@ bool sensible(const CudaAttentionShape& s) {
          s.block_size > 0 && s.head_dim > 0 && s.head_dim % 8 == 0;
 }
 
-// The workspace of a decode: counters, summaries, partial results. Counters have the same room for every shape: shapes
-// share the workspace, and what one leaves of its partial results may not be another's counters.
-constexpr size_t kCounterSpace = 1 << 20;
+// The workspace of a decode: counters, summaries, partial results.
 struct DecodeWorkspace {
   size_t summaries, partials, end;
 };
@@ -54,7 +52,7 @@ int all_pairs(const CudaAttentionShape& s) { return s.sequences * pairs_per_sequ
 DecodeWorkspace decode_workspace(const CudaAttentionShape& s, int grid) {
   DecodeWorkspace space;
   const size_t rows = static_cast<size_t>(grid) * 2 * kTileRows;
-  space.summaries = kCounterSpace;
+  space.summaries = kCudaAttentionCounters;
   space.partials = space.summaries + aligned(rows * sizeof(float2));
   space.end = space.partials + rows * static_cast<size_t>(s.head_dim) * 4;
   return space;
@@ -162,7 +160,7 @@ CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {
   if (!is_half(s.kv) || s.block_size % kUnit != 0) return plan;
   if (s.kind == CudaAttentionKind::Decode) {
     const auto counters = static_cast<size_t>(s.sequences) * static_cast<size_t>(pairs_per_sequence(s));
-    return counters * sizeof(unsigned) > kCounterSpace ? plan : plan_form(plan, DecodeForm::Line);
+    return counters * sizeof(unsigned) > kCudaAttentionCounters ? plan : plan_form(plan, DecodeForm::Line);
   }
   CudaAttentionPlan clusters = best_clusters(plan);
   if (!clusters.can_run() || s.invariant) return clusters;

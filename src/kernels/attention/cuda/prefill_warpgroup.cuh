@@ -32,6 +32,7 @@ __global__ void __launch_bounds__(WarpgroupConfig<kDim>::kThreads, 1)
   }
   allow_dependents();
   wait_for_predecessors();
+  if (is_needless(w.prefill.args)) return;
   __syncthreads();
   if (threadIdx.x < 128) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
