@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/attention/cuda/even_cut.h"
+#include "kernels/attention/cuda/decode/even_cut.h"
 
 namespace millrace {
 namespace {

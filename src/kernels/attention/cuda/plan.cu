@@ -2,8 +2,8 @@
 #include <bit>
 #include <cmath>
 
-#include "kernels/attention/cuda/decode.cuh"
-#include "kernels/attention/cuda/decode_entry.h"
+#include "kernels/attention/cuda/decode/entry.h"
+#include "kernels/attention/cuda/decode/params.cuh"
 #include "kernels/attention/cuda/general_entry.h"
 #include "kernels/attention/cuda/occupancy.h"
 #include "kernels/attention/cuda/prefill_entry.h"

@@ -3,7 +3,7 @@
 // memory: code that runs once costs more by its length than by what it waits for.
 #pragma once
 
-#include "kernels/attention/cuda/decode.cuh"
+#include "kernels/attention/cuda/decode/walk.cuh"
 
 namespace millrace {
 

@@ -1,8 +1,10 @@
 // The decode kernels of one head size, for the table of entries.
 #pragma once
 
-#include "kernels/attention/cuda/decode_entry.h"
-#include "kernels/attention/cuda/decode_even.cuh"
+#include "kernels/attention/cuda/decode/cluster.cuh"
+#include "kernels/attention/cuda/decode/entry.h"
+#include "kernels/attention/cuda/decode/even.cuh"
+#include "kernels/attention/cuda/decode/line.cuh"
 
 namespace millrace {
 

@@ -6,7 +6,8 @@
 // blocks wait for those before them only, which have started.
 #pragma once
 
-#include "kernels/attention/cuda/decode_kernel.cuh"
+#include "kernels/attention/cuda/decode/even_end.cuh"
+#include "kernels/attention/cuda/decode/stream.cuh"
 
 namespace millrace {
 
@@ -90,7 +91,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
   WarpStream<T, Config, EvenWalk> stream{p, loader, space.stages, 0};
   const int issued = stream.start_early(p.args.early);
   if (p.args.early && Config::kLetsNextStartLate) allow_dependents();
-  SegmentEnd<Config> merge(p, space.merge);
+  EvenEnd<Config> end(p, space.merge);
   RowSums<Config::kDim> sums;
   Segment segment;
   PairShare share;
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     typename Part::Loaded rows;
     const int parts = walk.done() ? 0 : parts_of<T, Config>(p, next);
     if (thread < parts) rows = part.load(p);
-    if (!first) merge.finish_share(sums, segment, share);
+    if (!first) end.finish(sums, segment, share);
     if (walk.done()) break;
     segment = next;
     share = walk.share();

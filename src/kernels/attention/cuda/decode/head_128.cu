@@ -1,4 +1,4 @@
-#include "kernels/attention/cuda/decode_table.cuh"
+#include "kernels/attention/cuda/decode/table.cuh"
 
 namespace millrace {
 

@@ -1,0 +1,76 @@
+// Decode attention in clusters of blocks that share a pair of sequence and KV head each.
+#pragma once
+
+#include "kernels/attention/cuda/decode/cluster_end.cuh"
+#include "kernels/attention/cuda/decode/merge.cuh"
+#include "kernels/attention/cuda/decode/stream.cuh"
+
+namespace millrace {
+
+// What a block of a cluster does; no rows: the sequence has no such tile. All of it stands in front of the first copy,
+// so divisions, which take long, are few.
+__device__ inline Segment cluster_segment(const DecodeParams& p, int rank) {
+  const int shift = 31 - __clz(p.ranks), place = static_cast<int>(blockIdx.x) >> shift;
+  Segment s;
+  s.sequence = static_cast<int>(blockIdx.y);
+  s.slice = p.args.slices[s.sequence];
+  s.kv_head = p.most_tiles == 1 ? place : place / p.most_tiles;
+  s.first_row_of_tile = (place - s.kv_head * p.most_tiles) * kTileRows;
+  s.rows = min(kTileRows, s.slice.rows * p.group - s.first_row_of_tile);
+  const SequenceWork work = sequence_work(s.slice.rows, s.slice.past, p.args.window, p.kv_heads, p.group);
+  s.begin = work.first_unit + (work.units * rank >> shift);
+  s.end = work.first_unit + (work.units * (rank + 1) >> shift);
+  return s;
+}
+
+// One cluster of blocks for each pair, its units divided evenly: no search, no memory between the blocks. For batches
+// whose sequences are about equally long, and for those so small that every microsecond before and after the stream
+// counts.
+template <class T, class Config, Softmax kSoftmax>
+__global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
+    decode_cluster(const __grid_constant__ DecodeParams p) {
+#if __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(128) unsigned char shared[];
+  p.stamps.start();
+  const DecodeSpace<Config> space(p, shared);
+  if (!p.args.early || !Config::kLetsNextStartLate) allow_dependents();
+  if (!p.args.early) wait_for_predecessors();
+  const int rank = static_cast<int>(blockIdx.x) & (p.ranks - 1);
+  const Segment segment = cluster_segment(p, rank);
+  if (segment.rows <= 0) {
+    wait_for_predecessors();
+    return;
+  }
+
+  const bool alone = !Config::kWide && p.ranks == 1;
+  WarpMerge<Config> warps(p, space.merge);
+  ClusterEnd<Config> end(p, space.merge, static_cast<std::byte*>(warps.behind()) + 8);
+  const OnePiece walk(segment);
+  UnitLoader<T, Config, OnePiece> loader(p, walk, space.stages);
+  WarpStream<T, Config, OnePiece> stream{p, loader, space.stages, 0};
+  const int issued = stream.start_early(p.args.early);
+  // The next kernel's weights then do not come between the tables, keys and values that all of this one waits for.
+  if (p.args.early && Config::kLetsNextStartLate) allow_dependents();
+  if (!alone) end.expect_sums(segment, rank);
+  WarpAttention<T, Config> attention(p, segment);
+  const RowPart<T, Config> part(p, segment, static_cast<int>(threadIdx.x));
+  stream.start_after(issued);
+  const FreshRow<T, Config> fresh = bring_rows(p, segment, space, part, attention);
+  if (!alone) end.allow_sums();
+  RowSums<Config::kDim> sums;
+  run_segment<kSoftmax>(stream, attention, fresh, walk, segment, sums);
+  p.stamps.mark_first(kMultiplied);
+  if constexpr (!Config::kWide) {
+    if (alone) {
+      warps.merge(sums, segment, {});
+      p.stamps.mark_first(kStored);
+      return;
+    }
+  }
+  end.finish(sums, segment, shared, space.warp_bytes, rank);
+  p.stamps.mark_first(kStored);
+  static_assert(Config::kStages * 2 * Config::kUnitBytes >= kTileRows * (Config::kMergeStride * 4 + 8));
+#endif
+}
+
+}  // namespace millrace

@@ -1,0 +1,162 @@
+// What the decode kernels share: a warp's arithmetic over its units, and the block's shared memory.
+#pragma once
+
+#include "kernels/attention/cuda/decode/loader.cuh"
+#include "kernels/attention/cuda/decode/rows.cuh"
+#include "kernels/attention/cuda/decode/weigh.cuh"
+
+namespace millrace {
+
+// One warp's arithmetic over its units of a segment, while its loader runs ahead.
+template <class T, class Config, class Walk>
+struct WarpStream {
+  static constexpr int kDim = Config::kDim;
+  const DecodeParams& p;
+  UnitLoader<T, Config, Walk>& loader;
+  uint32_t stages;
+  int stage;
+
+  __device__ void start(int issued = 0) {
+    stage = 0;
+    for (int i = issued; i < stage_count<Config>(p); ++i) loader.issue();
+  }
+
+  // The first start in two parts: what may be asked for before the kernels before this one are done, and the rest.
+  __device__ int start_early(bool early) {
+    const int issued = early ? loader.issue_old() : 0;
+    p.stamps.mark_first(kAsked);
+    return issued;
+  }
+  __device__ void start_after(int issued) {
+    wait_for_predecessors();
+    p.stamps.mark_first(kWaited);
+    start(issued);
+  }
+
+  // Until the keys (1) or the values (2) of the oldest unit are there: each unit is two groups of copies.
+  template <int kWhich>
+  __device__ void wait_for_unit() const {
+    if (p.deep) {
+      wait_copies<4 * Config::kStages - kWhich>();
+    } else {
+      wait_copies<2 * Config::kStages - kWhich>();
+    }
+    __syncwarp();
+  }
+
+  // Returns whether all rows' maxima stayed in the range of the unified one; always true for the others.
+  template <Softmax kSoftmax>
+  __device__ bool run(WarpAttention<T, Config>& attention, const FreshRow<T, Config>& fresh, const Segment& s,
+                      RowSums<kDim>& sums) {
+    float seen[2] = {kNoScore, kNoScore};
+    sums.clear();
+    for (int unit = s.begin + static_cast<int>(threadIdx.x) / 32; unit < s.end; unit += Config::kWarps) {
+      const uint32_t keys = stages + stage * 2 * Config::kUnitBytes;
+      float score[2][4];
+      wait_for_unit<1>();
+      if (fresh.is_in(unit)) fresh.put_key(keys);
+      attention.score_unit(keys, unit, score);
+      if constexpr (kSoftmax == Softmax::Unified) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) seen[i / 2] = fmaxf(seen[i / 2], fmaxf(score[0][i], score[1][i]));
+      } else {
+        attention.template follow_maximum<kSoftmax>(score, sums);
+      }
+      wait_for_unit<2>();
+      if (threadIdx.x % 32 == 0)
+        p.stamps.mark(kLanded + min(28, (unit - s.begin) / Config::kWarps) + static_cast<int>(threadIdx.x) / 32 * 29);
+      if (fresh.is_in(unit)) fresh.put_value(keys + Config::kUnitBytes);
+      if constexpr (kSoftmax == Softmax::Unified) {
+        attention.add_unit(keys + Config::kUnitBytes, score, attention.phi, sums);
+      } else {
+        attention.add_unit(keys + Config::kUnitBytes, score, sums.largest, sums);
+      }
+      __syncwarp();
+      loader.issue();
+      stage = stage + 1 == stage_count<Config>(p) ? 0 : stage + 1;
+    }
+    if constexpr (kSoftmax == Softmax::Unified) return settle(attention, seen, sums);
+    return true;
+  }
+
+  __device__ static bool settle(const WarpAttention<T, Config>& attention, const float (&seen)[2],
+                                RowSums<kDim>& sums) {
+    bool inside = stayed_small(sums);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (half >= attention.halves) break;
+      const float largest = quad_max(seen[half]), phi = attention.phi[half];
+      if (largest > kNoScore) {
+        inside &= largest <= phi + UnifiedRange<T>::kAbove && largest >= phi - UnifiedRange<T>::kBelow;
+        sums.largest[half] = phi;
+      }
+    }
+    return __all_sync(~0u, inside);
+  }
+
+  // Weights far above one, though in their range, and values of bf16 that are large themselves may exceed f32 together,
+  // here or where warps and blocks are added up.
+  __device__ static bool stayed_small(const RowSums<kDim>& sums) {
+    bool small = true;
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) small &= fabsf(sums.o[n][i]) < 0x1p100f;  // false where it is no number
+    }
+    return small;
+  }
+};
+
+// The arithmetic of a segment; where the unified maximum did not hold, this warp alone reads its part again.
+template <Softmax kSoftmax, class T, class Config, class Walk>
+__device__ void run_segment(WarpStream<T, Config, Walk>& stream, WarpAttention<T, Config>& attention,
+                            const FreshRow<T, Config>& fresh, const Walk& walk, const Segment& segment,
+                            RowSums<Config::kDim>& sums) {
+  const bool in_range = stream.template run<kSoftmax>(attention, fresh, segment, sums);
+  if constexpr (kSoftmax == Softmax::Unified) {
+    if (!in_range) {
+      wait_copies<0>();
+      __syncwarp();
+      stream.loader.restart(walk);
+      stream.start();
+      stream.template run<Softmax::Online>(attention, fresh, segment, sums);
+    }
+  }
+}
+
+// Shared memory of a block: the warps' stages, queries that stay there, the space where warps meet.
+template <class Config>
+struct DecodeSpace {
+  int warp_bytes;
+  uint32_t stages;
+  uint32_t queries;
+  float* merge;
+
+  __device__ DecodeSpace(const DecodeParams& p, unsigned char* shared) {
+    warp_bytes = p.held_stages * 2 * Config::kUnitBytes;
+    stages = shared_address(shared) + static_cast<uint32_t>(threadIdx.x) / 32 * warp_bytes;
+    queries = shared_address(shared + Config::kWarps * warp_bytes);
+    merge = reinterpret_cast<float*>(shared + Config::kWarps * warp_bytes + Config::kQueryBytes);
+  }
+};
+
+// Whole blocks, when rows are in shared memory: the queries for each warp, and the new key and value for the one that
+// reads them.
+template <class T, class Config>
+__device__ FreshRow<T, Config> take_rows(const DecodeParams& p, const Segment& s, const DecodeSpace<Config>& space,
+                                         WarpAttention<T, Config>& attention) {
+  __syncthreads();
+  attention.take_queries(s, space.queries);
+  const FreshRow<T, Config> fresh(p, s, space.queries);
+  if constexpr (!Config::kSharedQueries) __syncthreads();  // the space is free again
+  return fresh;
+}
+
+template <class T, class Config>
+__device__ FreshRow<T, Config> bring_rows(const DecodeParams& p, const Segment& s, const DecodeSpace<Config>& space,
+                                          const RowPart<T, Config>& part, WarpAttention<T, Config>& attention) {
+  share_rows(p, s, part, static_cast<int>(threadIdx.x), space.queries);
+  return take_rows<T>(p, s, space, attention);
+}
+
+}  // namespace millrace
