@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "sampling/grammar/schema_values.h"
 #include "sampling/grammar/schema_writer.h"
 
 namespace millrace {

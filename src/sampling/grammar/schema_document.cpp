@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "sampling/grammar/schema_fields.h"
+#include "sampling/grammar/schema_keywords.h"
 #include "sampling/grammar/schema_references.h"
 
 namespace millrace {

@@ -11,7 +11,6 @@
 
 namespace millrace {
 
-class Ebnf;
 using Schema = nlohmann::ordered_json;
 
 class SchemaDocument {
@@ -78,17 +77,7 @@ bool has_combinator(const Schema& schema);
 // What does not match the value of a keyword, as a choice of schemas; nothing: that cannot be said.
 std::optional<std::vector<Schema>> negated_keyword(const std::string& keyword, const Schema& value);
 
-// Keywords that say nothing about which values are valid.
-bool is_annotation(const std::string& keyword);
-
 // What validates against both, neither of which has combinators; false where nothing does.
 Schema merge_schemas(const Schema& a, const Schema& b);
-
-// The types that a schema without combinators allows: those it names, else those its keywords speak of, else all seven.
-std::vector<std::string> schema_types(const Schema& schema);
-
-// The values of enum or const that the other keywords allow. Only for schemas that have one of them.
-// What that takes is counted against the bound of the grammar.
-std::vector<Schema> allowed_values(const Schema& schema, Ebnf& ebnf);
 
 }  // namespace millrace

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "sampling/grammar/schema_document.h"
+#include "sampling/grammar/schema_keywords.h"
 #include "sampling/grammar/string_formats.h"
 
 namespace millrace {

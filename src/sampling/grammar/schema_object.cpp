@@ -8,6 +8,7 @@
 #include "sampling/grammar/pattern_language.h"
 #include "sampling/grammar/regex.h"
 #include "sampling/grammar/schema_fields.h"
+#include "sampling/grammar/schema_values.h"
 #include "sampling/grammar/schema_writer.h"
 #include "sampling/grammar/string_formats.h"
 #include "sampling/grammar/text_rules.h"

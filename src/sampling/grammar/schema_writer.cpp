@@ -13,6 +13,8 @@
 #include "sampling/grammar/regex.h"
 #include "sampling/grammar/schema.h"
 #include "sampling/grammar/schema_fields.h"
+#include "sampling/grammar/schema_keywords.h"
+#include "sampling/grammar/schema_values.h"
 #include "sampling/grammar/string_formats.h"
 #include "sampling/grammar/text_rules.h"
 
