@@ -2,18 +2,13 @@
 // picks those that can be drawn at all, and what follows looks at these alone where they are few.
 #include "kernels/cuda/cost.h"
 #include "kernels/cuda_lists.h"
+#include "kernels/sample/cuda/block_search.cuh"
 
 namespace millrace {
 namespace {
 
-constexpr int kThreads = 1024, kWarps = kThreads / 32;
 constexpr int kSlots =
     64;  // that a warp has for what it picks: where more can be drawn, the whole row is looked through
-constexpr int kDigitBits = 8, kBins = 1 << kDigitBits;
-constexpr int kCopies = 8;  // of each bin: neighbours would wait for each other
-// Sums of a bin are kept in two halves of 32 bits, which the hardware adds at once; this many numbers do not overflow
-// them.
-constexpr int64_t kMostColumns = 500000;
 constexpr float kLowest = -INFINITY, kLargest = 3.402823466e38f;
 
 struct Params {
@@ -34,21 +29,12 @@ __device__ uint32_t ordered_bits(float value) {
 __device__ float value_of(uint32_t key) { return __uint_as_float((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key); }
 
 struct Shared {
-  unsigned low[kBins * kCopies], high[kBins * kCopies];
+  BlockSearch::Space search;
   unsigned long long parts[kWarps];
   float thread_best[kThreads];
   float values[kWarps * kSlots];
   int ids[kWarps * kSlots], counts[kWarps];
-  int found;
-  unsigned long long rest;
-  uint32_t digit;
 };
-
-__device__ unsigned long long warp_total(unsigned long long x) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
-  return x;
-}
 
 // What is kept of a row: keys above the border's, and of those equal to it the ones that come first.
 struct Kept {
@@ -61,6 +47,7 @@ class Row {
  public:
   __device__ Row(const Params& p, Shared& shared)
       : s_(shared),
+        search_(shared.search),
         draw_(p.rows[blockIdx.x]),
         logits_(p.logits + blockIdx.x * p.stride),
         cols_(p.cols),
@@ -94,14 +81,13 @@ class Row {
     }
     kept.least_share = draw_.min_p;
     const auto weight = [&](int i) { return is_kept(kept, i) ? weight_of(logit(i)) : 0; };
-    const unsigned long long total = total_of(weight);
+    const unsigned long long total = search_.total_of(cols_, weight);
     const double at = draw_.unit * static_cast<double>(total);
-    const int found = locate(min(static_cast<unsigned long long>(at), total - 1), weight, -1);
+    const int found = search_.locate(cols_, min(static_cast<unsigned long long>(at), total - 1), weight, -1);
     return found < 0 ? likeliest : ids_ != nullptr ? ids_[found] : found;
   }
 
  private:
-  __device__ int span() const { return (cols_ + kThreads - 1) / kThreads * 32; }  // neighbours that a warp has
   __device__ float logit(int i) const { return fminf(logits_[i], kLargest); }
   __device__ uint32_t key_of(int i) const { return ordered_bits(logit(i)); }
   __device__ float share_of(float logit) const { return exp2f((logit - best_) * scale_); }
@@ -154,7 +140,7 @@ class Row {
     if (k > kThreads / 2) return 0;
     auto left = static_cast<unsigned long long>(k);
     const auto key = [&](int i) { return ordered_bits(s_.thread_best[i]); };
-    return find_border(
+    return search_.find_border(
         kThreads, left, key, [](int) { return true; }, [](int) { return 1ull; });
   }
 
@@ -163,7 +149,7 @@ class Row {
     pick([&](float x) { return ordered_bits(x) >= bound; });
     const auto takes_part = [&](int i) { return logits_[i] > kLowest && key_of(i) >= bound; };
     auto left = static_cast<unsigned long long>(draw_.top_k);
-    const uint32_t key = find_border(
+    const uint32_t key = search_.find_border(
         cols_, left, [&](int i) { return key_of(i); }, takes_part, [](int) { return 1ull; });
     return with_equals(key, left, takes_part);
   }
@@ -173,7 +159,8 @@ class Row {
     unsigned long long wanted, least;  // what must be made up, and of what weight at least
   };
   __device__ Mass mass_of(const Kept& kept) {
-    const unsigned long long total = total_of([&](int i) { return is_kept(kept, i) ? weight_of(logit(i)) : 0; });
+    const unsigned long long total =
+        search_.total_of(cols_, [&](int i) { return is_kept(kept, i) ? weight_of(logit(i)) : 0; });
     const unsigned long long wanted = max(static_cast<unsigned long long>(double(draw_.top_p) * double(total)), 1ull);
     return {wanted, max((total - min(wanted, total)) / static_cast<unsigned>(cols_), 1ull)};
   }
@@ -189,7 +176,7 @@ class Row {
   __device__ Kept keep_mass(const Kept& before, const Mass& mass) {
     const auto takes_part = [&](int i) { return is_kept(before, i) && weight_of(logit(i)) >= mass.least; };
     unsigned long long left = mass.wanted;
-    const uint32_t key = find_border(
+    const uint32_t key = search_.find_border(
         cols_, left, [&](int i) { return key_of(i); }, takes_part, [&](int i) { return weight_of(logit(i)); });
     // Equals have equal weights: so many of them make up what is left.
     const unsigned long long each = max(weight_of(value_of(key)), 1ull);
@@ -201,7 +188,8 @@ class Row {
   template <class Wanted>
   __device__ void pick(Wanted wanted) {
     constexpr int kAtOnce = 8;
-    const int warp = thread_ / 32, lane = thread_ % 32, begin = warp * span(), end = min(begin + span(), cols_);
+    const int warp = thread_ / 32, lane = thread_ % 32, begin = warp * BlockSearch::span_of(cols_),
+              end = min(begin + BlockSearch::span_of(cols_), cols_);
     int count = 0;
     for (int first = begin; first < end; first += 32 * kAtOnce) {
       float x[kAtOnce];
@@ -258,121 +246,11 @@ class Row {
   template <class TakesPart>
   __device__ Kept with_equals(uint32_t key, unsigned long long count, TakesPart takes_part) {
     const auto equal = [&](int i) { return takes_part(i) && key_of(i) == key ? 1ull : 0ull; };
-    return {key, locate(max(count, 1ull) - 1, equal, cols_), 0};
-  }
-
-  // The smallest key that is still taken when items are taken from the largest key down until their sizes reach `left`;
-  // leaves in it what the items of this very key must make up.
-  template <class Key, class TakesPart, class Size>
-  __device__ uint32_t find_border(int count, unsigned long long& left, Key key_of, TakesPart takes_part, Size size) {
-    uint32_t border = 0, known = 0;
-    for (int shift = 32 - kDigitBits; shift >= 0; shift -= kDigitBits) {
-      for (int i = thread_; i < kBins * kCopies; i += kThreads) s_.low[i] = s_.high[i] = 0;
-      __syncthreads();
-      for (int i = thread_; i < count; i += kThreads) {
-        if (!takes_part(i)) continue;
-        const uint32_t key = key_of(i);
-        if ((key & known) != border) continue;
-        const unsigned long long amount = size(i);
-        const unsigned bin = (key >> shift) % kBins * kCopies + unsigned(thread_) % kCopies;
-        atomicAdd(&s_.low[bin], static_cast<unsigned>(amount & 0xffff));
-        if (amount >> 16 != 0) atomicAdd(&s_.high[bin], static_cast<unsigned>(amount >> 16));
-      }
-      __syncthreads();
-      if (thread_ < 32) find_digit(left);
-      __syncthreads();
-      border |= s_.digit << shift;
-      known |= (kBins - 1u) << shift;
-      left = s_.rest;
-      __syncthreads();
-    }
-    return border;
-  }
-
-  // One warp: the digit at which sums from the largest down reach `left`, or the lowest one that has anything.
-  __device__ void find_digit(unsigned long long left) {
-    constexpr int kEach = kBins / 32;
-    unsigned long long sums[kEach], mine = 0;
-    const int highest = kBins - 1 - thread_ * kEach;  // lane 0 has the largest digits
-    for (int d = 0; d < kEach; ++d) {
-      sums[d] = 0;
-      for (int c = 0; c < kCopies; ++c) {
-        const int at = (highest - d) * kCopies + c;
-        sums[d] += (static_cast<unsigned long long>(s_.high[at]) << 16) + s_.low[at];
-      }
-      mine += sums[d];
-    }
-    unsigned long long upto = mine;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const unsigned long long other = __shfl_up_sync(~0u, upto, step);
-      if (thread_ >= step) upto += other;
-    }
-    const unsigned reach = __ballot_sync(~0u, upto >= left), some = __ballot_sync(~0u, mine > 0);
-    const int owner = reach != 0 ? __ffs(static_cast<int>(reach)) - 1 : 31 - __clz(static_cast<int>(some));
-    if (thread_ != owner) return;
-    unsigned long long before = upto - mine;
-    for (int d = 0; d < kEach; ++d) {
-      if (sums[d] == 0) continue;
-      s_.digit = static_cast<uint32_t>(highest - d);
-      s_.rest = left - min(before, left);
-      before += sums[d];
-      if (before >= left) return;
-    }
-  }
-
-  template <class Size>
-  __device__ unsigned long long total_of(Size size) {
-    unsigned long long sum = 0;
-#pragma unroll 4
-    for (int i = thread_; i < cols_; i += kThreads) sum += size(i);
-    sum = warp_total(sum);
-    if (thread_ % 32 == 0) s_.parts[thread_ / 32] = sum;
-    __syncthreads();
-    sum = warp_total(s_.parts[thread_ % kWarps]);
-    __syncthreads();
-    return sum;
-  }
-
-  // The first index whose running sum of sizes passes `target`, `otherwise` where none does. Warps have stretches of
-  // neighbours; the one whose stretch it is looks through it.
-  template <class Size>
-  __device__ int locate(unsigned long long target, Size size, int otherwise) {
-    const int warp = thread_ / 32, lane = thread_ % 32, begin = warp * span(), end = min(begin + span(), cols_);
-    unsigned long long sum = 0;
-#pragma unroll 4
-    for (int i = begin + lane; i < end; i += 32) sum += size(i);
-    sum = warp_total(sum);
-    if (lane == 0) s_.parts[warp] = sum;
-    if (thread_ == 0) s_.found = otherwise;
-    __syncthreads();
-    unsigned long long before = 0;
-    for (int w = 0; w < warp; ++w) before += s_.parts[w];
-    if (target >= before && target - before < sum) {
-      for (int first = begin; first < end; first += 32) {
-        const int i = first + lane;
-        const unsigned long long mine = i < end ? size(i) : 0;
-        unsigned long long upto = mine;
-#pragma unroll
-        for (int step = 1; step < 32; step *= 2) {
-          const unsigned long long other = __shfl_up_sync(~0u, upto, step);
-          if (lane >= step) upto += other;
-        }
-        const unsigned hit = __ballot_sync(~0u, before + upto > target);
-        if (hit != 0) {
-          if (lane == 0) s_.found = first + __ffs(static_cast<int>(hit)) - 1;
-          break;
-        }
-        before += __shfl_sync(~0u, upto, 31);
-      }
-    }
-    __syncthreads();
-    const int found = s_.found;
-    __syncthreads();
-    return found;
+    return {key, search_.locate(cols_, max(count, 1ull) - 1, equal, cols_), 0};
   }
 
   Shared& s_;
+  BlockSearch search_;
   const DrawRow draw_;
   float* logits_;
   const int* ids_ = nullptr;  // of what was picked
