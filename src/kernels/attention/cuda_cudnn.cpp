@@ -80,11 +80,12 @@ class CudnnPrompt final : public AttentionKernel {
 
  private:
   static bool is_whole_chunk(const Args& a) {
+    if (a.sequences.size() != 1) return false;
     const auto rows = static_cast<uint32_t>(a.sequences[0].rows);
     const bool alike = a.q.dtype == a.kv.dtype && a.out.dtype == a.kv.dtype;
     const bool by_eights = a.q.stride % 8 == 0 && a.out.stride % 8 == 0 && a.kv.head_dim % 8 == 0;
-    return a.sequences.size() == 1 && rows >= kFewestRows && std::has_single_bit(rows) && alike && by_eights &&
-           a.kv.pages > 0 && a.window == 0 && a.softcap == 0;
+    return rows >= kFewestRows && std::has_single_bit(rows) && alike && by_eights && a.kv.pages > 0 && a.window == 0 &&
+           a.softcap == 0;
   }
 
   static Matrix rows_of(Matrix all, const Args& a) {
