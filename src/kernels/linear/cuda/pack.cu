@@ -1,5 +1,6 @@
 // Packing of weights on the device, once at load: plain rows with padding, or the units of packed_unit.cuh.
 #include "kernels/linear/cuda/families.h"
+#include "kernels/linear/cuda/packed_formats.h"
 #include "kernels/linear/cuda/packed_unit.cuh"
 #include "kernels/linear/cuda/unit_fragments.cuh"
 #include "tensor/blocks.h"
@@ -257,30 +258,12 @@ int64_t packed_linear_stride(int64_t k) { return round_up(k, 8); }
 size_t packed_linear_bytes(DType format, int64_t n, int64_t k) {
   if (is_plain(format)) return static_cast<size_t>(n * packed_linear_stride(k)) * 2;
   const auto units = static_cast<size_t>(ceil_div(n, kUnitRows) * ceil_div(k, kUnitColumns));
-  switch (format) {
-    case DType::Q4_0:
-      return units * Unit<DType::Q4_0>::kSize;
-    case DType::Q4_1:
-      return units * Unit<DType::Q4_1>::kSize;
-    case DType::Q5_0:
-      return units * Unit<DType::Q5_0>::kSize;
-    case DType::Q5_1:
-      return units * Unit<DType::Q5_1>::kSize;
-    case DType::Q8_0:
-      return units * Unit<DType::Q8_0>::kSize;
-    case DType::Q4_K:
-      return units * Unit<DType::Q4_K>::kSize;
-    case DType::Q5_K:
-      return units * Unit<DType::Q5_K>::kSize;
-    case DType::Q6_K:
-      return units * Unit<DType::Q6_K>::kSize;
-    case DType::IQ4_NL:
-      return units * Unit<DType::IQ4_NL>::kSize;
-    case DType::IQ4_XS:
-      return units * Unit<DType::IQ4_XS>::kSize;
-    default:
-      return 0;
-  }
+  size_t each = 0;
+  with_packed_format(format, [&](auto known) {
+    each = Unit<known.value>::kSize;
+    return cudaSuccess;
+  });
+  return units * each;
 }
 
 cudaError_t pack_linear(DType source, const void* src, int64_t rows, DType packed, int64_t n, int64_t k,
@@ -306,60 +289,16 @@ cudaError_t pack_linear(DType source, const void* src, int64_t rows, DType packe
     }
   }
   if (packed != source) return cudaErrorInvalidValue;
-  switch (source) {
-    case DType::Q4_0:
-      return pack_as_units<DType::Q4_0>(src, rows, k, placement, dst, stream);
-    case DType::Q4_1:
-      return pack_as_units<DType::Q4_1>(src, rows, k, placement, dst, stream);
-    case DType::Q5_0:
-      return pack_as_units<DType::Q5_0>(src, rows, k, placement, dst, stream);
-    case DType::Q5_1:
-      return pack_as_units<DType::Q5_1>(src, rows, k, placement, dst, stream);
-    case DType::Q8_0:
-      return pack_as_units<DType::Q8_0>(src, rows, k, placement, dst, stream);
-    case DType::Q4_K:
-      return pack_as_units<DType::Q4_K>(src, rows, k, placement, dst, stream);
-    case DType::Q5_K:
-      return pack_as_units<DType::Q5_K>(src, rows, k, placement, dst, stream);
-    case DType::Q6_K:
-      return pack_as_units<DType::Q6_K>(src, rows, k, placement, dst, stream);
-    case DType::IQ4_NL:
-      return pack_as_units<DType::IQ4_NL>(src, rows, k, placement, dst, stream);
-    case DType::IQ4_XS:
-      return pack_as_units<DType::IQ4_XS>(src, rows, k, placement, dst, stream);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return with_packed_format(
+      source, [&](auto known) { return pack_as_units<known.value>(src, rows, k, placement, dst, stream); });
 }
 
 cudaError_t unpack_linear(DType packed, const void* weights, int64_t n, int64_t k, int64_t first, int64_t rows,
                           void* dst, cudaStream_t stream) {
   if (first % kUnitRows != 0 || first + rows > n) return cudaErrorInvalidValue;
   if (rows <= 0) return cudaSuccess;
-  switch (packed) {
-    case DType::Q4_0:
-      return unpack_as_rows<DType::Q4_0>(weights, k, first, rows, dst, stream);
-    case DType::Q4_1:
-      return unpack_as_rows<DType::Q4_1>(weights, k, first, rows, dst, stream);
-    case DType::Q5_0:
-      return unpack_as_rows<DType::Q5_0>(weights, k, first, rows, dst, stream);
-    case DType::Q5_1:
-      return unpack_as_rows<DType::Q5_1>(weights, k, first, rows, dst, stream);
-    case DType::Q8_0:
-      return unpack_as_rows<DType::Q8_0>(weights, k, first, rows, dst, stream);
-    case DType::Q4_K:
-      return unpack_as_rows<DType::Q4_K>(weights, k, first, rows, dst, stream);
-    case DType::Q5_K:
-      return unpack_as_rows<DType::Q5_K>(weights, k, first, rows, dst, stream);
-    case DType::Q6_K:
-      return unpack_as_rows<DType::Q6_K>(weights, k, first, rows, dst, stream);
-    case DType::IQ4_NL:
-      return unpack_as_rows<DType::IQ4_NL>(weights, k, first, rows, dst, stream);
-    case DType::IQ4_XS:
-      return unpack_as_rows<DType::IQ4_XS>(weights, k, first, rows, dst, stream);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return with_packed_format(
+      packed, [&](auto known) { return unpack_as_rows<known.value>(weights, k, first, rows, dst, stream); });
 }
 
 }  // namespace millrace
