@@ -1,5 +1,4 @@
-// Keeps the heaviest of many numbers without sorting them: a radix selection over the bits of floats finds the border
-// in a few linear passes, whatever the numbers are. Among equals the lowest index goes first.
+// Keeps the heaviest of many numbers without sorting them (border.h). Among equals the lowest index goes first.
 #pragma once
 
 #include <cstddef>
