@@ -108,6 +108,7 @@ class Runner {
   Ops& ops() { return *ops_; }
 
  private:
+  static constexpr size_t kRecordedSteps = 128;  // a shape has two, one for each slot
   // Steps that only decode have few shapes, and launching their kernels one by one would take longer than they run.
   struct RecordedStep {
     int64_t rows = 0, pages = 0;
