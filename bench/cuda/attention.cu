@@ -1,11 +1,10 @@
 // Attention on a CUDA device by itself: every kernel against a plain f64 one, then times.
 //
-//   attention check decode|cluster|even|prefill|hopper|each|general [N]   every N-th case; the last line counts failures
-//   attention decode                                microseconds and TB/s of KV read
-//   attention prefill [hopper]                      microseconds and TFLOP/s
-//   attention brief [large]                         some of these, to compare builds
-//   attention prompts [hopper|each]                 TFLOP/s over lengths of prompts; each: a block for every tile
-//   attention once [prompt]                         one launch of some shapes, for a profiler
+//   attention check decode|cluster|even|prefill|hopper|each|general [N]   every N-th case; the last line counts
+//   failures attention decode                                microseconds and TB/s of KV read attention prefill
+//   [hopper]                      microseconds and TFLOP/s attention brief [large]                         some of
+//   these, to compare builds attention prompts [hopper|each]                 TFLOP/s over lengths of prompts; each: a
+//   block for every tile attention once [prompt]                         one launch of some shapes, for a profiler
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -374,10 +373,11 @@ void time_decode() {
       }
     }
   }
-  for (Row r : {Row{8, 1, 128}, Row{8, 1, 512}, Row{8, 3, 1024}, Row{8, 13, 4096}, Row{8, 48, 1024}, Row{8, 64, 1024},
-                Row{32, 5, 1000}, Row{32, 64, 1024}, Row{32, 3, 1024}, Row{32, 7, 1024}, Row{32, 13, 1024}, Row{8, 5, 1024},
-                Row{8, 13, 1024}, Row{8, 20, 1024}, Row{8, 20, 4096}, Row{8, 24, 1024}, Row{8, 40, 1024},
-                Row{32, 3, 4096}}) {
+  for (Row r :
+       {Row{8, 1, 128},   Row{8, 1, 192},   Row{8, 1, 256},    Row{8, 1, 512},   Row{8, 3, 128},   Row{8, 3, 256},
+        Row{8, 3, 1024},  Row{8, 13, 4096}, Row{8, 48, 1024},  Row{8, 64, 1024}, Row{32, 5, 1000}, Row{32, 64, 1024},
+        Row{32, 3, 1024}, Row{32, 7, 1024}, Row{32, 13, 1024}, Row{8, 5, 1024},  Row{8, 13, 1024}, Row{8, 20, 1024},
+        Row{8, 20, 4096}, Row{8, 24, 1024}, Row{8, 40, 1024},  Row{32, 3, 4096}}) {
     rows.push_back(r);
   }
   for (const Row& r : rows) {

@@ -26,23 +26,9 @@ void Ops::plan(const AttentionProblem& largest) {
 }
 
 AttentionProblem Ops::problem_of(const AttentionArgs& a) const {
-  AttentionProblem problem{a.kv.dtype,
-                           options_.precision,
-                           a.heads,
-                           a.kv.kv_heads,
-                           a.kv.head_dim,
-                           a.kv.block_size,
-                           a.window,
-                           a.softcap != 0,
-                           static_cast<int64_t>(a.sequences.size()),
-                           0,
-                           0,
-                           options_.batch_invariant,
-                           a.phi != nullptr};
-  for (const auto& s : a.sequences) {
-    problem.rows += s.rows;
-    problem.context = std::max<int64_t>(problem.context, s.past + s.rows);
-  }
+  AttentionProblem problem = millrace::problem_of(a);
+  problem.precision = options_.precision;
+  problem.invariant = options_.batch_invariant;
   return problem;
 }
 

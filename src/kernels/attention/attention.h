@@ -99,6 +99,9 @@ struct AttentionArgs {
   const int32_t* only_if = nullptr;  // on a GPU, kernels of prompts: nothing is to be done where this is zero
 };
 
+// What is asked of a batch, apart from what its arguments do not say: the precision.
+AttentionProblem problem_of(const AttentionArgs& args);
+
 struct AttentionOp {
   static constexpr std::string_view kName = "attention";
   using Problem = AttentionProblem;

@@ -26,18 +26,6 @@ struct Workspace {
         bytes(library + CudnnAttention::kWorkspaceBytes) {}
 };
 
-AttentionProblem problem_of(const AttentionArgs& a) {
-  AttentionProblem p{a.kv.dtype, Precision::Fast, a.heads, a.kv.kv_heads, a.kv.head_dim, a.kv.block_size};
-  p.window = a.window;
-  p.softcap = a.softcap != 0;
-  p.sequences = static_cast<int64_t>(a.sequences.size());
-  for (const auto& slice : a.sequences) {
-    p.rows += slice.rows;
-    p.context = std::max<int64_t>(p.context, slice.past + slice.rows);
-  }
-  return p.bucketed();
-}
-
 class CudnnPrompt final : public AttentionKernel {
  public:
   explicit CudnnPrompt(KernelList<AttentionOp> ours) : ours_(std::move(ours)) {}
@@ -62,7 +50,7 @@ class CudnnPrompt final : public AttentionKernel {
   }
 
   void run(const Args& a, const Executor& executor) const override {
-    const AttentionKernel& ours = *variant_of(problem_of(a), *executor.hardware);
+    const AttentionKernel& ours = *variant_of(problem_of(a).bucketed(), *executor.hardware);
     if (!is_whole_chunk(a)) return ours.run(a, executor);
     const int64_t rows = a.sequences[0].rows;
     const Workspace space(a.heads, rows);

@@ -24,6 +24,20 @@ AttentionProblem AttentionProblem::bucketed() const {
   return bucket;
 }
 
+AttentionProblem problem_of(const AttentionArgs& a) {
+  AttentionProblem problem{a.kv.dtype, Precision::Fast, a.heads, a.kv.kv_heads, a.kv.head_dim, a.kv.block_size};
+  problem.window = a.window;
+  problem.softcap = a.softcap != 0;
+  problem.sequences = std::ssize(a.sequences);
+  for (const auto& s : a.sequences) {
+    problem.rows += s.rows;
+    problem.context = std::max<int64_t>(problem.context, s.past + s.rows);
+  }
+  problem.invariant = a.invariant;
+  problem.calibrated = a.phi != nullptr;
+  return problem;
+}
+
 UnifiedRoom unified_room(DType kv) {
   if (kv == DType::F16) return {kUnifiedAboveHalf / kLog2E, kUnifiedBelowHalf / kLog2E};
   return {kUnifiedRange / kLog2E, kUnifiedRange / kLog2E};

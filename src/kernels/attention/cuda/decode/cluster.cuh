@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
 
   const bool alone = !Config::kWide && p.ranks == 1;
   WarpMerge<Config> warps(p, space.merge);
-  ClusterEnd<Config> end(p, space.merge, static_cast<std::byte*>(warps.behind()) + 8);
+  ClusterEnd<Config> end(p, space.merge, warps.behind());
   const OnePiece walk(segment);
   UnitLoader<T, Config, OnePiece> loader(p, walk, space.stages);
   WarpStream<T, Config, OnePiece> stream{p, loader, space.stages, 0};
