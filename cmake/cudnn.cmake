@@ -1,5 +1,5 @@
 # cuDNN's attention: the headers of its front-end, from the wheel on PyPI (any platform's has the same). The library itself is
-# looked for when the program runs. Without cuDNN's own headers there is no such candidate.
+# looked for when the program runs. Without these headers, or cuDNN's own, there is no such candidate.
 function(millrace_find_cudnn_frontend)
   find_path(CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV CUDNN_INCLUDE_DIR)
   if(NOT CUDNN_INCLUDE_DIR)
@@ -8,9 +8,13 @@ function(millrace_find_cudnn_frontend)
   endif()
   include(cmake/pypi_archive.cmake)
   set(name nvidia_cudnn_frontend-1.18.0)
-  pypi_archive(archive nvidia-cudnn-frontend
+  pypi_archive(archive problem nvidia-cudnn-frontend
     ${name}-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl
     382ea063b92cbfd5b442cb75ff8422932d78276aecf139e46713ed1ad3d07af4)
+  if(problem)
+    message(WARNING "cuDNN's attention will not be a candidate: ${problem}")
+    return()
+  endif()
   set(folder ${CMAKE_BINARY_DIR}/_deps/${name})
   if(NOT EXISTS ${folder}/include/cudnn_frontend.h)
     file(ARCHIVE_EXTRACT INPUT ${archive} DESTINATION ${folder} PATTERNS "include/*")

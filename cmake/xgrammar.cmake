@@ -3,7 +3,10 @@ include(${CMAKE_CURRENT_LIST_DIR}/pypi_archive.cmake)
 
 function(millrace_add_xgrammar)
   set(name xgrammar-0.2.8)
-  pypi_archive(archive xgrammar ${name}.tar.gz 8305646fd2b319d6c3003f51a1665e54cbbe9cba1fb636bc41d0b46434ccbb80)
+  pypi_archive(archive problem xgrammar ${name}.tar.gz 8305646fd2b319d6c3003f51a1665e54cbbe9cba1fb636bc41d0b46434ccbb80)
+  if(problem)
+    message(FATAL_ERROR "${problem}")
+  endif()
   set(source ${CMAKE_BINARY_DIR}/_deps/${name})
   if(NOT EXISTS ${source}/include/xgrammar/xgrammar.h)
     file(ARCHIVE_EXTRACT INPUT ${archive} DESTINATION ${CMAKE_BINARY_DIR}/_deps

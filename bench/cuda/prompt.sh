@@ -23,14 +23,6 @@ part_sanitize() {
 }
 part_kernels() { for which in hopper each; do echo "$which"; timeout 20 "$FOLDER/attention" prompts $which; done; }
 part_anchor() { python3 bench/cuda/attention_anchor.py --prompts; }
-# As a candidate cuDNN would need its front-end's headers: FRONTEND=folder, unpacked from PyPI's nvidia-cudnn-frontend.
-part_cudnn() {
-  local cudnn
-  cudnn=$(python3 -c 'import nvidia.cudnn; print(list(nvidia.cudnn.__path__)[0])' 2> /dev/null)
-  nvcc -std=c++20 -O1 -I"${FRONTEND:?}/include" ${cudnn:+"-I$cudnn/include" "-L$cudnn/lib" -Xlinker -rpath -Xlinker "$cudnn/lib"} \
-    -gencode=arch=compute_90a,code=sm_90a bench/cuda/cudnn_prompt.cu -o "$FOLDER/cudnn_prompt" -l:libcudnn.so.9 -lnvrtc -lcuda &&
-    "$FOLDER/cudnn_prompt"
-}
 part_counters() {
   ncu --clock-control none -k regex:prefill_warpgroup -s 2 -c 1 --section SpeedOfLight --section WarpStateStats --section ComputeWorkloadAnalysis \
     --section MemoryWorkloadAnalysis --metrics lts__t_sectors_op_read.sum,lts__t_bytes.sum.per_second,smsp__inst_executed.sum,smsp__cycles_active.avg \
@@ -54,7 +46,7 @@ part_trace() {
   trace "$EIGHT" 1024
   trace "$SEVEN" 8192
 }
-limits="build 150 check 40 sanitize 170 kernels 40 anchor 60 cudnn 90 counters 40 tune 70 models 60 chunks 60 trace 100"
+limits="build 150 check 40 sanitize 170 kernels 40 anchor 60 counters 40 tune 70 models 60 chunks 60 trace 100"
 for name in ${*:-build check sanitize kernels anchor counters tune models chunks trace}; do
   limit=$(grep -oE "\b$name [0-9]+" <<< "$limits" | cut -d' ' -f2)
   export -f "part_$name"

@@ -71,6 +71,7 @@ nlohmann::json to_json(const Hardware& hardware, const Gpu& gpu) {
           {"kernels", {{"linear", names(kernels.linear)}, {"attention", names(kernels.attention)}}},
           {"gpu", gpu.device != nullptr ? describe(gpu.device->hardware()) : nlohmann::json()},
           {"gpu_problem", gpu.problem},
+          {"gpu_libraries", gpu.device != nullptr ? cuda_libraries() : ""},
           {"gpu_kernels", gpu_kernels}};
 }
 
@@ -82,6 +83,7 @@ void print_gpu(const Device& gpu) {
              human_bytes(h.l2_bytes));
   fmt::print("          reads {:.0f} GB/s, bf16 {:.0f} TFLOP/s, f32 {:.0f} TFLOP/s ({})\n", h.ceilings.read_gbs,
              h.ceilings.bf16_gflops / 1e3, h.ceilings.f32_gflops / 1e3, h.ceilings.measured ? "measured" : "guessed");
+  fmt::print("          {}\n", cuda_libraries());
 }
 
 void print(const Hardware& h, const Gpu& gpu) {

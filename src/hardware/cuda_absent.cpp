@@ -6,6 +6,8 @@ namespace millrace {
 
 std::string cuda_problem() { return "this build has no CUDA back-end"; }
 
+std::string cuda_libraries() { return ""; }
+
 std::unique_ptr<Device> open_cuda_device(bool) { fail(ErrorKind::Unsupported, "{}", cuda_problem()); }
 
 }  // namespace millrace

@@ -88,5 +88,7 @@ std::unique_ptr<Device> host_device(Hardware hardware);
 
 // Why there is no CUDA device to use; empty: there is one.
 std::string cuda_problem();
+// Of others, whose kernels are candidates beside ours: "cuBLASLt 13.0.2, cuDNN 9.19.0".
+std::string cuda_libraries();
 
 }  // namespace millrace

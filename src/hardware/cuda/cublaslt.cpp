@@ -16,6 +16,7 @@ namespace {
 struct Library {
   decltype(&cublasLtCreate) create = nullptr;
   decltype(&cublasLtDestroy) destroy = nullptr;
+  decltype(&cublasLtGetVersion) version = nullptr;
   decltype(&cublasLtMatmul) matmul = nullptr;
   decltype(&cublasLtMatmulDescCreate) desc_create = nullptr;
   decltype(&cublasLtMatmulDescDestroy) desc_destroy = nullptr;
@@ -48,6 +49,7 @@ Library load_library() {
   }
   find_symbol(l, handle, "cublasLtCreate", l.create);
   find_symbol(l, handle, "cublasLtDestroy", l.destroy);
+  find_symbol(l, handle, "cublasLtGetVersion", l.version);
   find_symbol(l, handle, "cublasLtMatmul", l.matmul);
   find_symbol(l, handle, "cublasLtMatmulDescCreate", l.desc_create);
   find_symbol(l, handle, "cublasLtMatmulDescDestroy", l.desc_destroy);
@@ -151,6 +153,8 @@ struct CublasLtGemm::State {
 
 CublasLtGemm::CublasLtGemm() : state_(std::make_unique<State>()) {}
 CublasLtGemm::~CublasLtGemm() = default;
+
+size_t CublasLtGemm::version() { return library().complete ? library().version() : 0; }
 
 bool CublasLtGemm::available() const { return state_->handle != nullptr; }
 

@@ -93,6 +93,7 @@ CudnnAttention::CudnnAttention() : state_(std::make_unique<State>()) {}
 CudnnAttention::~CudnnAttention() = default;
 
 bool CudnnAttention::available() { return has_cudnn(); }
+size_t CudnnAttention::version() { return has_cudnn() ? cudnnGetVersion() : 0; }
 
 bool CudnnAttention::run(const CudnnAttentionProblem& problem, const CudnnAttentionArgs& args, cudaStream_t stream) {
   Plan& plan = state_->find(problem);

@@ -40,6 +40,7 @@ class CudnnAttention {
   CudnnAttention();
   ~CudnnAttention();
   static bool available();  // the library is there
+  static size_t version();  // of it, 91900 for 9.19.0; 0: there is none
   // Prepares what it meets for the first time. False: the library has no kernel for it, and nothing was started.
   bool run(const CudnnAttentionProblem& problem, const CudnnAttentionArgs& args, cudaStream_t stream);
 
