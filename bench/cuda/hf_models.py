@@ -5,10 +5,13 @@
 
 Decode: one token for each of BATCH sequences with DEPTH positions in the cache, the median of STEPS steps, greedy. Eager grows its
 cache as generate() does; compiled has a static cache and torch.compile's recorded graphs, which is how the library is fastest.
-Prefill: one prompt, logits of its last token. What fails is reported and skipped.
+Prefill: one prompt, logits of its last token. What fails is reported and skipped. Processes that share a file of --turns compile
+beside each other and time one at a time.
 """
 
 import argparse
+import contextlib
+import fcntl
 import json
 import statistics
 import time
@@ -40,15 +43,29 @@ def finish(device):
         torch.cuda.synchronize()
 
 
+WARM_UP, TURNS = 3, []
+
+
+@contextlib.contextmanager
+def turn():
+    with contextlib.ExitStack() as held:
+        for path in TURNS:
+            fcntl.flock(held.enter_context(open(path, "a")), fcntl.LOCK_EX)
+        yield
+
+
 def median_seconds(step, count, device):
-    times = []
-    for i in range(count + 3):
-        finish(device)
-        begin = time.perf_counter()
+    for i in range(WARM_UP):
         step(i)
-        finish(device)
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times[3:])
+    times = []
+    with turn():
+        for i in range(WARM_UP, WARM_UP + 1 + count):
+            finish(device)
+            begin = time.perf_counter()
+            step(i)
+            finish(device)
+            times.append(time.perf_counter() - begin)
+    return statistics.median(times[1:])
 
 
 def random_ids(model, *shape):
@@ -96,7 +113,9 @@ def main():
     parser.add_argument("--prompt", type=int, default=1024, help="0: none")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--json")
+    parser.add_argument("--turns", help="a file to be locked while timing")
     o = parser.parse_args()
+    TURNS.extend([o.turns] if o.turns else [])
     model = make_model(o.shape, o.device)
     tests = [(how, batch) for how in o.how.split(",") for batch in map(int, o.batch.split(","))]
     results = []
@@ -114,11 +133,11 @@ def main():
             print(f"{o.shape} {how} batch {batch} {test}: {rate:.1f} tokens/s", flush=True)
             results.append({"model": o.shape, "how": how, "batch": max(batch, 1), "test": "tg" if batch else "pp",
                             "depth": o.depth if batch else 0, "tokens_per_second": rate})
+            if o.json:
+                with open(o.json, "w") as file:
+                    json.dump({"torch": torch.__version__, "results": results}, file, indent=1)
             if o.device == "cuda":
                 torch.cuda.empty_cache()
-    if o.json:
-        with open(o.json, "w") as file:
-            json.dump({"torch": torch.__version__, "results": results}, file, indent=1)
 
 
 main()
