@@ -61,7 +61,7 @@ def models_section(results):
             "Random weights in the real shapes, KV cache in bf16, decodes behind a context of that depth. Rates are tokens/s of all sequences",
             "together, medians of three runs after one that warms up (`millrace bench`), without `tune`, from estimates alone; the token is found on",
             "the GPU, taken by the next step there and copied back in every step. transformers on the same card, behind it: eager as it comes, and",
-            "under torch.compile with a static cache and recorded graphs.", "",
+            "under torch.compile with a static cache and recorded graphs (of the first shape alone).", "",
             *table(["model", "test", "batch", "millrace", "of the roof", "goal", "transformers, eager", "compiled"], rows)]
 
 
@@ -72,7 +72,8 @@ def ablation_section(results):
     cell = lambda row, case: "" if case not in row else f"{row[case]:.0f}" + (f" ({row[case] / base[case]:.2f}x)" if case in base and row is not base else "")
     return ["## The three techniques switched off one by one", "",
             "Llama-3-8B, bf16, decode in tokens/s (batch at depth); what is switched off is forced with `--kernel`. In brackets: against all on.",
-            "A kernel that cannot run a shape leaves it to the others: flat mma and wgmma leave one token to the GEMV.", "",
+            "A kernel that cannot run a shape leaves it to the others: flat mma and wgmma leave one token to the GEMV. Tuned, with calibrated heads; rows",
+            "in turns, the middle of three.", "",
             *table(["", *cases], [[row["name"], *(cell(row, case) for case in cases)] for row in rows])]
 
 
