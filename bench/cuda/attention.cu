@@ -1,10 +1,16 @@
 // Attention on a CUDA device by itself: every kernel against a plain f64 one, then times.
 //
-//   attention check decode|cluster|even|prefill|hopper|each|general [N]   every N-th case; the last line counts
-//   failures attention decode                                microseconds and TB/s of KV read attention prefill
-//   [hopper]                      microseconds and TFLOP/s attention brief [large]                         some of
-//   these, to compare builds attention prompts [hopper|each]                 TFLOP/s over lengths of prompts; each: a
-//   block for every tile attention once [prompt]                         one launch of some shapes, for a profiler
+//   attention check decode|cluster|even|prefill|hopper|each|general [N]  every N-th case; the last line counts failures
+//
+//   attention decode                 microseconds and TB/s of KV read
+//
+//   attention prefill [hopper]       microseconds and TFLOP/s
+//
+//   attention brief [large]          some of these, to compare builds
+//
+//   attention prompts [hopper|each]  TFLOP/s over lengths of prompts; each: a block for every tile
+//
+//   attention once [prompt]          one launch of some shapes, for a profiler
 #include <cmath>
 #include <cstring>
 #include <numeric>

@@ -155,7 +155,11 @@ def write(out, folder):
     gpu = hardware.get("gpu") or hardware.get("hardware", {})
     name = gpu.get("name", "a GPU") if isinstance(gpu, dict) else str(gpu)
     times = ", ".join(f"{shape} in {report['seconds']:.0f} s" for shape, report in results.of("tune", {}).items() if report)
-    lines = [f"# On one {name}", "", "Made by `scripts/bench-cuda` in one run." + (f" `tune` took {times}." if times else ""), ""]
+    reads = gpu.get("ceilings", {}).get("read_gbs") if isinstance(gpu, dict) else None
+    lines = [f"# On one {name}", "", "Made by `scripts/bench-cuda`" + (f", on a card whose memory reads {reads / 1e3:.2f} TB/s." if reads else ".") +
+             (f" `tune` took {times}." if times else "")]
+    tried = out.with_name(f"{out.stem}-notes.md")
+    lines += [f"[What was tried]({tried.name}), and what did not help, has a page of its own.", ""] if tried.exists() else [""]
     for section in (models_section, ablation_section, layers_section, attention_section, prompts_section):
         lines += section(results)
     for file, title in plots(results, out):

@@ -46,7 +46,9 @@ void add_model_options(CLI::App& verb, ModelOptions& o, ModelArgument argument, 
   verb.add_option("--ctx", o.context, "positions to make room for; 0: the model's, or what memory allows")
       ->check(CLI::Range(int64_t(0), int64_t(1) << 30))
       ->capture_default_str();
-  verb.add_option("--kv-type", o.kv_type, "number format of the KV cache: f32, f16 (default), bf16, q8_0");
+  verb.add_option("--kv-type", o.kv_type,
+                  "number format of the KV cache: f32, f16, bf16, q8_0; default: f16; on a GPU bf16 for bf16 and "
+                  "quantized weights");
   verb.add_flag("--exact", o.exact, "f32 activations, KV cache and arithmetic: for conformance, slower");
   verb.add_option("--isa", o.isa, "use no instruction set above this one (see 'millrace doctor')");
   verb.add_option("--kernel", o.kernels, "force a kernel, as OP=NAME (see 'millrace explain')")

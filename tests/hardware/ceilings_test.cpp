@@ -29,6 +29,16 @@ TEST(Ceilings, AreMeasuredInPlausibleRelations) {
   EXPECT_EQ(c.read_by_threads.back().gbs, c.read_gbs);
 }
 
+TEST(Ceilings, MoreThreadsThanTheMachineRunsAtOnceAddNothing) {
+  Hardware hardware = detect_cpu(4);
+  hardware.cores = hardware.threads_per_core = 1;
+  ThreadPool pool(4);
+  const Ceilings c = measure_ceilings(hardware, pool);
+  EXPECT_TRUE(plausible(c));
+  ASSERT_EQ(c.read_by_threads.size(), 1u);
+  EXPECT_EQ(c.read_by_threads.back().threads, 1);
+}
+
 TEST(Ceilings, EveryLevelIsAtLeastAsFastAsScalar) {
   double scalar = 0;
   for (const IsaLevel& level : isa_levels()) {
