@@ -9,6 +9,10 @@ endif()
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 80-virtual)
 endif()
+if(CMAKE_CUDA_ARCHITECTURES MATCHES "native|all")
+  message(FATAL_ERROR "CMAKE_CUDA_ARCHITECTURES: name them, as in 80-real;90a-real;80-virtual")
+endif()
+list(TRANSFORM CMAKE_CUDA_ARCHITECTURES REPLACE "^90($|-)" "90a\\1")  # Hopper's own instructions want the a
 enable_language(CUDA)
 find_package(CUDAToolkit 12.4 REQUIRED)
 if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # Debian's CMake is older than nvcc's C++20

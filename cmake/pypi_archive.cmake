@@ -59,6 +59,11 @@ endfunction()
 
 # fetch_archive(RESULT PACKAGE NAME SHA256): from the index into the cache. Empty, or why it failed.
 function(fetch_archive result package name sha256)
+  execute_process(COMMAND ${CMAKE_COMMAND} -E make_directory ${ARCHIVE_CACHE} RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+  if(failed)
+    set(${result} "${ARCHIVE_CACHE} cannot be made" PARENT_SCOPE)
+    return()
+  endif()
   pip_setting(index index-url PIP_INDEX_URL https://pypi.org/simple)
   string(REGEX REPLACE "/+$" "" index "${index}")
   set(page ${ARCHIVE_CACHE}/${package}.html)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <random>
 
@@ -40,6 +41,18 @@ class Activity {
   Matrix matrix_;
 };
 
+// Null: there is no memory left for it, say.
+std::unique_ptr<Recording> record(Device& device, const std::function<void()>& launch) {
+  if (!device.begin_recording()) return nullptr;
+  try {
+    launch();
+  } catch (...) {
+    device.drop_recording();
+    throw;
+  }
+  return device.end_recording();
+}
+
 }  // namespace
 
 KernelTimer::KernelTimer(Device& device, ThreadPool& pool, TimingEffort effort)
@@ -48,15 +61,16 @@ KernelTimer::KernelTimer(Device& device, ThreadPool& pool, TimingEffort effort)
 template <class Op, class NextArgs>
 double KernelTimer::recorded_us(const Kernel<Op>& kernel, const Executor& executor, NextArgs& next_args) {
   constexpr int kLaunches = 20, kReplays = 3;
+  const auto launch = [&] {
+    for (int i = 0; i < kLaunches; ++i) kernel.run(next_args(), executor);
+  };
   kernel.run(next_args(), executor);  // what it prepares on first use is ready when it is recorded
   device_.finish();
-  if (!device_.begin_recording()) return 0;
-  for (int i = 0; i < kLaunches; ++i) kernel.run(next_args(), executor);
-  const auto recording = device_.end_recording();
+  const auto recording = record(device_, launch);
   double best = std::numeric_limits<double>::infinity();
   for (int i = 0; i <= kReplays; ++i) {
     const auto start = Clock::now();
-    recording->replay();
+    recording != nullptr ? recording->replay() : launch();
     device_.finish();
     if (i > 0) best = std::min(best, seconds_since(start) * 1e6 / kLaunches);
   }
@@ -73,7 +87,7 @@ std::vector<Measurement> KernelTimer::race(const typename Op::Problem& problem,
   }
   Arena workspace("kernel workspace", Arena::padded(workspace_bytes), device_.memory());
   const Executor executor{&pool_, workspace.take(workspace_bytes), device_.queue(), &hardware_,
-                          hardware_.architecture >= 90};
+                          starts_early(hardware_)};
   if (!device_.is_host()) {
     std::vector<Measurement> all;
     for (const auto* kernel : kernels) {

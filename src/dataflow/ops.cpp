@@ -30,8 +30,7 @@ Ops::Ops(const KernelSet& kernels, Device& device, ThreadPool& pool, const PlanC
       device_(device),
       hardware_(device.hardware()),
       options_(std::move(options)),
-      // From compute capability 9.0 on kernels start while the ones before them drain.
-      executor_{&pool, nullptr, device.queue(), &device.hardware(), device.hardware().architecture >= 90},
+      executor_{&pool, nullptr, device.queue(), &device.hardware(), starts_early(device.hardware())},
       attention_executor_(executor_),
       linear_(kernels.linear, hardware_, plans, forced_kernel(options_, LinearOp::kName)),
       attention_(kernels.attention, hardware_, plans, forced_kernel(options_, AttentionOp::kName)),

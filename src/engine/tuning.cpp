@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "base/write_file.h"
 #include "dataflow/buckets.h"
 #include "dataflow/tuner.h"
@@ -108,16 +109,21 @@ TuningReport tune(Runner& runner, const std::function<void(int64_t, int64_t)>& p
   int64_t done = 0, total = static_cast<int64_t>(attentions.size());
   for (const auto& matrix : linears) total += static_cast<int64_t>(matrix.size());
   Tally tally;
-  for (const auto& matrix : linears) {
-    progress(done, total);
-    tuner.tune(matrix);
-    for (const auto& problem : matrix) tally.add(linear_before.rank(problem), linear_after.rank(problem));
-    done += static_cast<int64_t>(matrix.size());
-  }
-  for (const auto& problem : attentions) {
-    progress(done++, total);
-    tuner.tune(problem);
-    tally.add(attention_before.rank(problem), attention_after.rank(problem));
+  try {
+    for (const auto& matrix : linears) {
+      progress(done, total);
+      tuner.tune(matrix);
+      for (const auto& problem : matrix) tally.add(linear_before.rank(problem), linear_after.rank(problem));
+      done += static_cast<int64_t>(matrix.size());
+    }
+    for (const auto& problem : attentions) {
+      progress(done++, total);
+      tuner.tune(problem);
+      tally.add(attention_before.rank(problem), attention_after.rank(problem));
+    }
+  } catch (const Error&) {
+    plans.save(file);  // what was measured is good
+    throw;
   }
   progress(total, total);
   plans.save(file);

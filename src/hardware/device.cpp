@@ -64,7 +64,13 @@ std::unique_ptr<Device> open_device(const DeviceOptions& o) {
   const auto cpu = [&] { return host_device(this_machine(o.threads, o.measure, o.isa)); };
   if (o.choice == DeviceChoice::Cpu) return cpu();
   const std::string problem = cuda_problem();
-  if (problem.empty()) return open_cuda_device(o.measure);
+  try {
+    if (problem.empty()) return open_cuda_device(o.measure);
+  } catch (const Error& error) {
+    if (o.choice == DeviceChoice::Cuda) throw;
+    log().warn("device: cpu, since the GPU cannot be opened ({})", error.what());
+    return cpu();
+  }
   if (o.choice == DeviceChoice::Cuda) fail(ErrorKind::Unsupported, "--device cuda: {}", problem);
   log().info("device: cpu ({})", problem);
   return cpu();

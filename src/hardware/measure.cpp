@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <span>
 
 #include "hardware/ceilings.h"
@@ -42,16 +43,15 @@ double seconds_for(const Peak& peak, int64_t rounds) {
   return thread_seconds() - start;
 }
 
-// Billions of operations a second, of so many threads together.
-double rate_of(const Peak& peak, int threads, ThreadPool& pool) {
+// Billions of operations a second, of all threads together.
+double rate_of(const Peak& peak, ThreadPool& pool) {
   constexpr int kRuns = 20;
   constexpr double kRunSeconds = 0.001;
   int64_t rounds = 256;
   while (seconds_for(peak, rounds) < kRunSeconds / 2) rounds *= 2;
-  std::vector<double> best_seconds(static_cast<size_t>(threads), 1e9);
+  std::vector<double> best_seconds(static_cast<size_t>(pool.size()), 1e9);
   for (int run = 0; run < kRuns; ++run) {
     pool.run([&](int worker) {
-      if (worker >= threads) return;
       double& best = best_seconds[static_cast<size_t>(worker)];
       best = std::min(best, seconds_for(peak, rounds));
     });
@@ -61,9 +61,9 @@ double rate_of(const Peak& peak, int threads, ThreadPool& pool) {
   return rate;
 }
 
-double best_rate(IsaSet isa, PeakKind kind, int threads, ThreadPool& pool) {
+double best_rate(IsaSet isa, PeakKind kind, ThreadPool& pool) {
   double best = 0;
-  for (const Peak& peak : peaks_for(isa, kind)) best = std::max(best, rate_of(peak, threads, pool));
+  for (const Peak& peak : peaks_for(isa, kind)) best = std::max(best, rate_of(peak, pool));
   return best;
 }
 
@@ -96,24 +96,26 @@ double warm_up(ThreadPool& pool) {
 
 }  // namespace
 
-Ceilings measure_ceilings(const Hardware& hardware, ThreadPool& pool) {
+Ceilings measure_ceilings(const Hardware& hardware, ThreadPool& all) {
   Ceilings ceilings;
-  ceilings.cpu_share = std::min(1.0, warm_up(pool));
-  ceilings.region_us = region_us(pool);
+  ceilings.cpu_share = std::min(1.0, warm_up(all));
+  ceilings.region_us = region_us(all);
+
   // More threads than the machine runs at once compute and read no more.
-  const int at_once = std::min(pool.size(), hardware.cores * hardware.threads_per_core);
-  const auto peak = [&](PeakKind kind) { return best_rate(hardware.isa, kind, at_once, pool); };
-  ceilings.f32_gflops = peak(PeakKind::F32);
-  ceilings.f16_gflops = std::max(ceilings.f32_gflops, peak(PeakKind::F16));
-  ceilings.bf16_gflops = std::max(ceilings.f32_gflops, peak(PeakKind::Bf16));
-  ceilings.int8_gops = peak(PeakKind::Int8);
+  std::optional<ThreadPool> fewer;
+  const int at_once = hardware.cores * hardware.threads_per_core;
+  ThreadPool& pool = all.size() > at_once ? fewer.emplace(at_once) : all;
+  ceilings.f32_gflops = best_rate(hardware.isa, PeakKind::F32, pool);
+  ceilings.f16_gflops = std::max(ceilings.f32_gflops, best_rate(hardware.isa, PeakKind::F16, pool));
+  ceilings.bf16_gflops = std::max(ceilings.f32_gflops, best_rate(hardware.isa, PeakKind::Bf16, pool));
+  ceilings.int8_gops = best_rate(hardware.isa, PeakKind::Int8, pool);
 
   ReadProbe probe(hardware, pool);
-  for (int threads : thread_counts(at_once)) {
+  for (int threads : thread_counts(pool.size())) {
     ceilings.read_by_threads.push_back({threads, probe.memory_gbs(threads)});
   }
   ceilings.read_gbs = ceilings.read_by_threads.back().gbs;
-  ceilings.cache_gbs = std::max(ceilings.read_gbs, probe.cache_gbs(at_once));
+  ceilings.cache_gbs = std::max(ceilings.read_gbs, probe.cache_gbs());
   ceilings.measured = true;
   return ceilings;
 }

@@ -87,7 +87,7 @@ double ReadProbe::best_gbs(int threads, size_t window, size_t windows) {
 
 double ReadProbe::memory_gbs(int threads) { return best_gbs(threads, window(threads), bytes_ / window(threads)); }
 
-double ReadProbe::cache_gbs(int threads) { return best_gbs(threads, cached_bytes_, 1); }
+double ReadProbe::cache_gbs() { return best_gbs(pool_.size(), cached_bytes_, 1); }
 
 std::vector<int> thread_counts(int threads) {
   std::vector<int> counts;

@@ -16,7 +16,7 @@ class ReadProbe {
   ReadProbe(const Hardware& hardware, ThreadPool& pool);
 
   double memory_gbs(int threads);  // the first `threads` workers of the pool, together
-  double cache_gbs(int threads);   // the same, over data that the last-level cache holds
+  double cache_gbs();              // all of them, over data that the last-level cache holds
 
  private:
   size_t window(int threads) const;

@@ -292,7 +292,8 @@ TEST(CudaAttention, StoresNewKeysWithinTheRangeOfF16) {
       ASSERT_TRUE(std::isfinite(at_once.out.at(i / batch.width(), i % batch.width())));
     ++ran;
   }
-  EXPECT_GT(ran, 0);
+  const int architecture = gpu().hardware().architecture;  // others have too little shared memory for heads of 64
+  EXPECT_TRUE(ran > 0 || (architecture != 80 && architecture != 90));
 }
 
 TEST(CudaAttention, SlicesThatBeginBehindOthers) {

@@ -84,9 +84,9 @@ class Stopwatch {
 double gemm_gflops(DType dtype, std::byte* data, Stopwatch& watch, cudaStream_t stream) {
   constexpr int64_t kSide = 8192;
   CublasLtGemm gemm;
-  if (!gemm.available()) return 0;
+  const CublasLtProblem problem{dtype, dtype, kSide, kSide, kSide, kSide, kSide, false};
+  if (!gemm.can_run(problem)) return 0;
   const size_t bytes = 2 * kSide * kSide;
-  CublasLtProblem problem{dtype, dtype, kSide, kSide, kSide, kSide, kSide, false};
   const double us = watch.best_us([&] {
     gemm.run(problem, data, data + bytes, data + 2 * bytes, {data + 3 * bytes, CublasLtGemm::kWorkspaceBytes}, stream);
   });

@@ -83,6 +83,15 @@ struct Prepared {
   cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
   bool feasible = false;
+
+  Prepared() = default;
+  Prepared(const Prepared&) = delete;
+  ~Prepared() {
+    if (desc != nullptr) library().desc_destroy(desc);
+    for (auto* layout : {w, x, y}) {
+      if (layout != nullptr) library().layout_destroy(layout);
+    }
+  }
 };
 
 void describe(Prepared& p) {
@@ -101,9 +110,12 @@ void describe(Prepared& p) {
 }  // namespace
 
 struct CublasLtGemm::State {
+  static constexpr size_t kMostPrepared = 512;  // prompts come in all lengths; the oldest goes
+
   cublasLtHandle_t handle = nullptr;
   cublasLtMatmulPreference_t preference = nullptr;
   std::vector<std::unique_ptr<Prepared>> prepared;
+  bool usable = false;
 
   State() {
     if (!library().complete || library().create(&handle) != CUBLAS_STATUS_SUCCESS) return;
@@ -111,23 +123,23 @@ struct CublasLtGemm::State {
     const size_t workspace = kWorkspaceBytes;
     check(library().preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace),
           "preparing");
+    constexpr int64_t kSide = 8192;  // a library that is older than the GPU has no algorithm for anything
+    usable = find({DType::BF16, DType::BF16, kSide, kSide, kSide, kSide, kSide, false}).feasible;
   }
   ~State() {
     if (handle == nullptr) return;
-    const Library& l = library();
-    for (const auto& p : prepared) {
-      l.desc_destroy(p->desc);
-      for (auto* layout : {p->w, p->x, p->y}) l.layout_destroy(layout);
-    }
-    l.preference_destroy(preference);
-    l.destroy(handle);
+    prepared.clear();
+    library().preference_destroy(preference);
+    library().destroy(handle);
   }
 
   Prepared& find(const CublasLtProblem& problem) {
     for (auto& p : prepared) {
       if (p->problem == problem) return *p;
     }
-    auto& p = *prepared.emplace_back(std::make_unique<Prepared>());
+    if (prepared.size() == kMostPrepared) prepared.erase(prepared.begin());
+    auto made = std::make_unique<Prepared>();
+    Prepared& p = *made;
     p.problem = problem;
     describe(p);
     const auto alignment = static_cast<uint32_t>(problem.y_alignment);
@@ -140,7 +152,7 @@ struct CublasLtGemm::State {
         library().heuristic(handle, p.desc, p.w, p.x, p.y, p.y, preference, wanted, proposals.data(), &found);
     p.feasible = status == CUBLAS_STATUS_SUCCESS && found > 0;
     if (p.feasible) p.algorithm = proposals[static_cast<size_t>(std::min(wanted, found) - 1)].algo;
-    return p;
+    return *prepared.emplace_back(std::move(made));
   }
 
   cublasStatus_t multiply(const Prepared& p, const cublasLtMatmulAlgo_t& algorithm, const void* x, const void* w,
@@ -156,7 +168,7 @@ CublasLtGemm::~CublasLtGemm() = default;
 
 size_t CublasLtGemm::version() { return library().complete ? library().version() : 0; }
 
-bool CublasLtGemm::available() const { return state_->handle != nullptr; }
+bool CublasLtGemm::available() const { return state_->usable; }
 
 bool CublasLtGemm::can_run(const CublasLtProblem& problem) { return available() && state_->find(problem).feasible; }
 

@@ -33,7 +33,7 @@ class CublasLtGemm {
   CublasLtGemm();
   ~CublasLtGemm();
   static size_t version();                       // of the library, 130002 for 13.0.2; 0: there is none
-  bool available() const;                        // the library is there
+  bool available() const;                        // the library is there, and knows the GPU
   bool can_run(const CublasLtProblem& problem);  // it has an algorithm for this
   void run(const CublasLtProblem& problem, const void* x, const void* w, void* y, std::span<std::byte> workspace,
            cudaStream_t stream);

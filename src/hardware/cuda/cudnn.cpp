@@ -14,6 +14,8 @@ namespace fe = cudnn_frontend;
 
 enum Tensor : int64_t { kQ = 1, kKeys, kValues, kKeyTable, kValueTable, kRows, kLength, kOut, kLogSums };
 using Sizes = std::vector<int64_t>;
+constexpr size_t kAlignment = 16,
+                 kNumbers = 256;  // at the front of the workspace: numbers where the library wants them
 
 struct Plan {
   CudnnAttentionProblem problem;
@@ -54,12 +56,14 @@ std::string prepare(Plan& plan, cudnnHandle_t handle) {  // empty: it can run
   if (auto built = plan.graph.build(handle, {fe::HeurMode_t::A}); built.is_bad()) return built.get_message();
   int64_t bytes = 0;
   if (auto asked = plan.graph.get_workspace_size(bytes); asked.is_bad()) return asked.get_message();
-  return bytes <= int64_t{CudnnAttention::kWorkspaceBytes} ? "" : "it wants too much memory";
+  return bytes + int64_t{kNumbers} <= int64_t{CudnnAttention::kWorkspaceBytes} ? "" : "it wants too much memory";
 }
 
 }  // namespace
 
 struct CudnnAttention::State {
+  static constexpr size_t kMostPlans = 64;  // the oldest goes
+
   cudnnHandle_t handle = nullptr;
   std::vector<std::unique_ptr<Plan>> plans;
 
@@ -75,6 +79,7 @@ struct CudnnAttention::State {
     for (auto& plan : plans) {
       if (plan->problem == problem) return *plan;
     }
+    if (plans.size() == kMostPlans) plans.erase(plans.begin());
     Plan& plan = *plans.emplace_back(std::make_unique<Plan>());
     plan.problem = problem;
     std::string why = "it could not be started";
@@ -95,20 +100,31 @@ CudnnAttention::~CudnnAttention() = default;
 bool CudnnAttention::available() { return has_cudnn(); }
 size_t CudnnAttention::version() { return has_cudnn() ? cudnnGetVersion() : 0; }
 
+bool CudnnAttention::can_run(const CudnnAttentionProblem& problem) { return state_->find(problem).feasible; }
+
 bool CudnnAttention::run(const CudnnAttentionProblem& problem, const CudnnAttentionArgs& args, cudaStream_t stream) {
   Plan& plan = state_->find(problem);
-  if (!plan.feasible || cudnnSetStream(state_->handle, stream) != CUDNN_STATUS_SUCCESS) return false;
+  if (!plan.feasible) return false;
+  auto* rows = static_cast<std::byte*>(args.workspace);
+  std::byte *length = rows + kAlignment, *workspace = rows + kNumbers;
+  const auto copy = [&](std::byte* to, const int32_t* from) {
+    return cudaMemcpyAsync(to, from, sizeof *from, cudaMemcpyDeviceToDevice, stream) == cudaSuccess;
+  };
   const auto at = [](const void* data) { return const_cast<void*>(data); };
   std::unordered_map<int64_t, void*> pointers{{kQ, at(args.q)},
                                               {kKeys, at(args.keys)},
                                               {kValues, at(args.values)},
                                               {kKeyTable, at(args.table)},
                                               {kValueTable, at(args.table)},
-                                              {kRows, at(args.rows)},
-                                              {kLength, at(args.length)},
+                                              {kRows, rows},
+                                              {kLength, length},
                                               {kOut, args.out},
                                               {kLogSums, args.log_sums}};
-  return plan.graph.execute(state_->handle, pointers, args.workspace).is_good();
+  plan.feasible = copy(rows, args.rows) && copy(length, args.length) &&
+                  cudnnSetStream(state_->handle, stream) == CUDNN_STATUS_SUCCESS &&
+                  plan.graph.execute(state_->handle, pointers, workspace).is_good();
+  if (!plan.feasible) log().warn("cuDNN's attention failed for {} rows: it is left out", problem.rows);
+  return plan.feasible;
 }
 
 }  // namespace millrace

@@ -39,9 +39,10 @@ class CudnnAttention {
 
   CudnnAttention();
   ~CudnnAttention();
-  static bool available();  // the library is there
+  static bool available();  // the library is there, with what it loads itself
   static size_t version();  // of it, 91900 for 9.19.0; 0: there is none
-  // Prepares what it meets for the first time. False: the library has no kernel for it, and nothing was started.
+  // Both prepare what they meet for the first time. False: the library has no kernel for it, or failed before.
+  bool can_run(const CudnnAttentionProblem& problem);
   bool run(const CudnnAttentionProblem& problem, const CudnnAttentionArgs& args, cudaStream_t stream);
 
  private:

@@ -3,19 +3,30 @@
 #include <cudnn_graph.h>
 #include <dlfcn.h>
 
+#include <climits>
 #include <initializer_list>
+#include <string>
 
 namespace millrace {
 namespace {
 
+// It is a front for others beside it, and ends the process where it does not find the one that has graphs.
+bool is_whole(void* front) {
+  char folder[PATH_MAX] = {};
+  if (::dlinfo(front, RTLD_DI_ORIGIN, folder) != 0) return false;
+  constexpr auto kGraphs = "libcudnn_graph.so.9";
+  return ::dlopen((std::string(folder) + "/" + kGraphs).c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr ||
+         ::dlopen(kGraphs, RTLD_NOW | RTLD_LOCAL) != nullptr;
+}
+
 void* library() {
   static void* const loaded = [] {
-    void* handle = nullptr;
+    void* front = nullptr;
     for (const char* name :
          {"libcudnn.so.9", "/usr/local/cuda/lib64/libcudnn.so.9", "/usr/local/cuda/lib/libcudnn.so.9"}) {
-      if (handle == nullptr) handle = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+      if (front == nullptr) front = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
     }
-    return handle;
+    return front != nullptr && is_whole(front) ? front : nullptr;
   }();
   return loaded;
 }

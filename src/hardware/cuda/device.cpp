@@ -15,6 +15,11 @@ namespace millrace {
 namespace {
 
 constexpr int kOldestArchitecture = 80;  // bf16, and copies that run beside arithmetic
+#ifdef MILLRACE_HOPPER_CODE
+constexpr bool kHopperCode = true;
+#else
+constexpr bool kHopperCode = false;
+#endif
 
 int attribute(cudaDeviceAttr which) {
   int value = 0;
@@ -44,6 +49,12 @@ Hardware describe_gpu() {
   hardware.id = hardware_id(fmt::format("{} {}sm cuda{}", hardware.name, hardware.cores, driver));
   return hardware;
 }
+
+#if CUDART_VERSION >= 13000
+constexpr auto graph_edges = cudaGraphGetEdges;
+#else
+constexpr auto graph_edges = cudaGraphGetEdges_v2;
+#endif
 
 class CudaRecording final : public Recording {
  public:
@@ -123,9 +134,9 @@ class CudaDevice final : public Device {
     cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
     // Now, since it takes memory: the first replay would fail for the lack of it.
     if (status == cudaSuccess) status = cudaGraphUpload(executable, stream_);
+    if (status != cudaSuccess && executable != nullptr) cudaGraphExecDestroy(executable);
     if (status == cudaErrorMemoryAllocation) {
       cudaGetLastError();
-      if (executable != nullptr) cudaGraphExecDestroy(executable);
       return nullptr;
     }
     check_cuda(status, "preparing a recorded step");
@@ -146,10 +157,10 @@ class CudaDevice final : public Device {
     if (!log().should_log(spdlog::level::debug)) return;
     size_t nodes = 0, count = 0;
     cudaGraphGetNodes(graph, nullptr, &nodes);
-    cudaGraphGetEdges(graph, nullptr, nullptr, nullptr, &count);
+    graph_edges(graph, nullptr, nullptr, nullptr, &count);
     std::vector<cudaGraphNode_t> from(count), to(count);
     std::vector<cudaGraphEdgeData> edges(count);
-    cudaGraphGetEdges(graph, from.data(), to.data(), edges.data(), &count);
+    graph_edges(graph, from.data(), to.data(), edges.data(), &count);
     const auto early = std::count_if(edges.begin(), edges.end(), [](const cudaGraphEdgeData& edge) {
       return edge.type == cudaGraphDependencyTypeProgrammatic;
     });
@@ -198,8 +209,14 @@ std::string cuda_problem() {
     return fmt::format("no usable NVIDIA GPU ({})", cudaGetErrorString(status));
   }
   if (count == 0) return "no NVIDIA GPU";
-  if (const int found = architecture(); found < kOldestArchitecture)
-    return fmt::format("the GPU's compute capability is {}.{}; at least 8.0 is needed", found / 10, found % 10);
+  try {
+    const int found = architecture();
+    if (found < kOldestArchitecture)
+      return fmt::format("the GPU's compute capability is {}.{}; at least 8.0 is needed", found / 10, found % 10);
+    if (found == 90 && !kHopperCode) return "this build has no code for Hopper: its CUDA architectures lack 90a";
+  } catch (const Error& error) {
+    return error.what();
+  }
   return "";
 }
 

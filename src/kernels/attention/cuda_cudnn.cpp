@@ -40,7 +40,7 @@ class CudnnPrompt final : public AttentionKernel {
   bool can_run(const Problem& p, const Hardware& hardware) const override {
     if (p.precision == Precision::Exact || p.invariant || p.window > 0 || p.softcap) return false;
     if (p.sequences != 1 || p.rows < kFewestRows || p.head_dim > kLargestHead) return false;
-    return variant_of(p, hardware) != nullptr && CudnnAttention::available();
+    return variant_of(p, hardware) != nullptr && CudnnAttention::available() && library().can_run(typical(p));
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
     return variant_of(p, hardware)->estimate_us(p, hardware);
@@ -75,7 +75,14 @@ class CudnnPrompt final : public AttentionKernel {
     const bool alike = a.q.dtype == a.kv.dtype && a.out.dtype == a.kv.dtype;
     const bool by_eights = a.q.stride % 8 == 0 && a.out.stride % 8 == 0 && a.kv.head_dim % 8 == 0;
     return rows >= kFewestRows && std::has_single_bit(rows) && alike && by_eights && a.kv.pages > 0 && a.window == 0 &&
-           a.softcap == 0;
+           a.softcap == 0 && reinterpret_cast<uintptr_t>(a.tables.pages) % 16 == 0;
+  }
+
+  // As a model would pose it, for what the library says of it.
+  static CudnnAttentionProblem typical(const Problem& p) {
+    const int64_t pages = (p.context + p.block_size - 1) / p.block_size, width = int64_t{p.heads} * p.head_dim;
+    const auto rows = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(p.rows)));
+    return {p.kv, p.heads, p.kv_heads, p.head_dim, p.block_size, pages, pages, rows, width, width, 1};
   }
 
   static Matrix rows_of(Matrix all, const Args& a) {

@@ -12,12 +12,20 @@ int device_attribute(cudaDeviceAttr attribute) {
   return value;
 }
 
+// Never less than before: another thread may be about to launch with that.
+bool allow_shared(const void* kernel, int bytes) {
+  cudaFuncAttributes now = {};
+  if (cudaFuncGetAttributes(&now, kernel) != cudaSuccess) return false;
+  return now.maxDynamicSharedSizeBytes >= bytes ||
+         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == cudaSuccess;
+}
+
 }  // namespace
 
 int resident_blocks(const void* kernel, int threads, int shared_bytes) {
   if (shared_bytes > device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)) return 0;
   int per_sm = 0;
-  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes) != cudaSuccess ||
+  if (!allow_shared(kernel, shared_bytes) ||
       cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared) !=
           cudaSuccess ||
       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel, threads, static_cast<size_t>(shared_bytes)) !=

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "hardware/cuda/driver_function.h"
 #include "kernels/attention/cuda/occupancy.h"
 #include "kernels/attention/cuda/prefill_warpgroup.cuh"
 
@@ -12,17 +13,8 @@ constexpr bool kBlocksStay = true;
 using Kernel = void (*)(WarpgroupParams);
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
 
-// Asked of the driver at run time, so that the program starts where there is no driver.
 EncodeTiled encoder() {
-  static const EncodeTiled found = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult status = cudaDriverEntryPointSymbolNotFound;
-    constexpr unsigned kVersion = 12000;
-    const cudaError_t error =
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, kVersion, cudaEnableDefault, &status);
-    return error == cudaSuccess && status == cudaDriverEntryPointSuccess ? reinterpret_cast<EncodeTiled>(function)
-                                                                         : nullptr;
-  }();
+  static const auto found = reinterpret_cast<EncodeTiled>(driver_function("cuTensorMapEncodeTiled", 12000));
   return found;
 }
 

@@ -16,7 +16,7 @@ MR_INLINE inline void dot_near_nibbles(const typename Format::Block* blocks, con
                                        NearSums (&sums)[count], Beside beside) {
   // What sums of x start from is the bits of this float, a sixteenth of which comes along.
   constexpr int32_t kShift = std::bit_cast<int32_t>(kIntegerShift), kFirst = kShift - kShift / 16;
-  static constexpr int32_t kLowFirst[4] = {kFirst, kFirst, kFirst, kFirst};
+  [[maybe_unused]] static constexpr int32_t kLowFirst[4] = {kFirst, kFirst, kFirst, kFirst};
   NearSums whole[count];
   int8x16_t x_low[count], x_high[count];
   unrolled<count>([&](auto i) MR_INLINE {

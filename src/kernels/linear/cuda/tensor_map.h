@@ -4,6 +4,7 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 
+#include "hardware/cuda/driver_function.h"
 #include "tensor/dtype.h"
 
 namespace millrace {
@@ -13,24 +14,11 @@ struct TensorBox {
   bool swizzled;  // rows of 128 bytes, permuted as warpgroup products want them; else one after the other
 };
 
-namespace detail {
-
-using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
-
-inline EncodeTiled find_encoder() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found;
-  const cudaError_t status =
-      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
-  return status == cudaSuccess ? reinterpret_cast<EncodeTiled>(function) : nullptr;
-}
-
-}  // namespace detail
-
 // A row-major matrix that is read in boxes; what lies outside of it reads as zeros.
 inline bool describe(CUtensorMap& map, DType type, const void* data, int64_t rows, int64_t columns, int64_t stride,
                      const TensorBox& box) {
-  static const detail::EncodeTiled encode = detail::find_encoder();
+  using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
+  static const auto encode = reinterpret_cast<EncodeTiled>(driver_function("cuTensorMapEncodeTiled", 12000));
   if (encode == nullptr) return false;
   const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
   const cuuint64_t strides[1] = {static_cast<cuuint64_t>(stride) * 2};
