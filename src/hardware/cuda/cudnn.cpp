@@ -14,8 +14,9 @@ namespace fe = cudnn_frontend;
 
 enum Tensor : int64_t { kQ = 1, kKeys, kValues, kKeyTable, kValueTable, kRows, kLength, kOut, kLogSums };
 using Sizes = std::vector<int64_t>;
-constexpr size_t kAlignment = 16,
-                 kNumbers = 256;  // at the front of the workspace: numbers where the library wants them
+
+// The front of the workspace has the two numbers that the library reads, where its contract wants them.
+constexpr size_t kAlignment = 16, kNumbers = 256;
 
 struct Plan {
   CudnnAttentionProblem problem;
