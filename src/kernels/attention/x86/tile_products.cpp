@@ -150,6 +150,7 @@ void TileProducts::pack_right_columns(DType dtype, const std::byte* const* rows,
 
 void TileProducts::multiply(const uint16_t* left, const uint16_t* right, int64_t width, int64_t rows, int64_t cols,
                             int64_t depth, float* c, int64_t c_stride, bool accumulate) {
+  finish_writes();
   for (int64_t j = 0; j < cols; j += 32) {
     for (int64_t i = 0; i < rows; i += 32) {
       const auto block = i + 32 <= rows ? multiply_block<true> : multiply_block<false>;

@@ -125,6 +125,7 @@ void convert_x(const LinearArgs& args, int64_t m_begin, int64_t m_end, std::byte
 // Registers 0 to 3 hold the results, 4 and 5 x, 6 and 7 weights.
 template <bool second>
 MR_INLINE inline void multiply_tiles(const AmxGroup* w, const AmxXBlock* x, Stretch stretch, BlockSums& sums) {
+  finish_writes();
   if (stretch.first == 0) {
     _tile_zero(0);
     _tile_zero(1);
