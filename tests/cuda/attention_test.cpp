@@ -292,8 +292,7 @@ TEST(CudaAttention, StoresNewKeysWithinTheRangeOfF16) {
       ASSERT_TRUE(std::isfinite(at_once.out.at(i / batch.width(), i % batch.width())));
     ++ran;
   }
-  const int architecture = gpu().hardware().architecture;  // others have too little shared memory for heads of 64
-  EXPECT_TRUE(ran > 0 || (architecture != 80 && architecture != 90));
+  EXPECT_GT(ran, 0);
 }
 
 TEST(CudaAttention, SlicesThatBeginBehindOthers) {

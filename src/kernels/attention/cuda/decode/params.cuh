@@ -41,13 +41,15 @@ struct DecodeParams {
 // its schedulers would wait for itself most of the time. Only for clusters, whose sums meet in the stages.
 inline constexpr int kUsualWarps = 4, kWideWarps = 8;
 
-template <int kHeadDim, int kWarpCount = kUsualWarps>
+constexpr int cluster_stages(int head_dim) { return head_dim > 128 ? 2 : head_dim > 96 ? 3 : head_dim > 64 ? 4 : 6; }
+
+template <int kHeadDim, int kWarpCount = kUsualWarps, int kStageCount = cluster_stages(kHeadDim)>
 struct DecodeConfig {
   static constexpr int kDim = kHeadDim, kWarps = kWarpCount, kThreads = kWarps * 32;
   static constexpr bool kWide = kWarps > kUsualWarps;
   static constexpr int kBlocksPerSm = kDim <= 128 && !kWide ? 2 : 1;
   static constexpr int kUnitBytes = kUnit * kDim * 2;
-  static constexpr int kStages = kDim > 128 ? 2 : kDim > 96 ? 3 : kDim > 64 ? 4 : 6;
+  static constexpr int kStages = kStageCount;
   static constexpr bool kSharedQueries = kDim > 128;       // registers would not hold them beside the sums
   static constexpr bool kLetsNextStartLate = kDim == 128;  // worth half a percent of a layer; heads of 64 lose that
   // Queries that are not kept there share the space where warps meet.
@@ -58,8 +60,8 @@ struct DecodeConfig {
   // Of a cluster: sums, largest score and total of every four columns, from all blocks.
   static constexpr int kReceived = (kTileRows * kDim / 4 + kThreads - 1) / kThreads * kThreads;
   static constexpr int kReceivedFloats = kReceived * 6;
-  static constexpr int kMergeFloats = kWide ? kReceivedFloats : kWarps * kMergeRows * kMergeStride;
-  static_assert(kMergeFloats >= kReceivedFloats);
+  static constexpr int kMetFloats = kWide ? 0 : kWarps * kMergeRows * kMergeStride;
+  static constexpr int kMergeFloats = kMetFloats > kReceivedFloats ? kMetFloats : kReceivedFloats;
   static_assert(kSharedQueries || kMergeFloats * 4 >= (kTileRows + 2) * kDim * 2);
   static constexpr int kSharedBytes =
       kWarps * kStages * 2 * kUnitBytes + kMergeFloats * 4 + kWarps * kTileRows * 8 + 16 + kQueryBytes;
@@ -71,6 +73,15 @@ struct DecodeConfig {
   __device__ static int merge_at(int row, int column) {
     return row * kMergeStride + (kMergePermutes ? column ^ (row % 4 * 8) : column);
   }
+};
+
+// The line of work runs on every GPU: fewer stages, and for the largest heads fewer warps, fit into the 99 KB of shared
+// memory that blocks have on all but those of data centres.
+constexpr int line_warps(int head_dim) { return head_dim > 128 ? 2 : kUsualWarps; }
+constexpr int line_stages(int head_dim) { return head_dim > 96 ? 2 : head_dim > 64 ? 3 : 4; }
+template <int kHeadDim>
+struct LineConfig : DecodeConfig<kHeadDim, line_warps(kHeadDim), line_stages(kHeadDim)> {
+  static_assert(LineConfig::kSharedBytes <= 99 * 1024);
 };
 
 constexpr int kMostFreshDim = 128;  // half a warp has all of a key

@@ -17,11 +17,12 @@ DecodeEntry entry_of(void (*kernel)(DecodeParams)) {
 
 template <class T, int kDim, Softmax kSoftmax>
 DecodeEntry decode_entry_of(DecodeForm form) {
+  using Line = LineConfig<kDim>;
   using Usual = DecodeConfig<kDim>;
   using Wide = DecodeConfig<kDim, kWideWarps>;
   switch (form) {
     case DecodeForm::Line:
-      return entry_of<Usual>(decode_attention<T, Usual, kSoftmax>);
+      return entry_of<Line>(decode_attention<T, Line, kSoftmax>);
     case DecodeForm::Cluster:
       return entry_of<Usual>(decode_cluster<T, Usual, kSoftmax>);
     case DecodeForm::Even:  // larger heads leave no registers for the next pair's rows
