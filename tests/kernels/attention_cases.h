@@ -76,7 +76,8 @@ inline std::vector<AttentionCase> attention_cases() {
 // A batch in memory: pages shuffled over a pool that holds more of them than are used, the unused ones full of NaN.
 class AttentionBatch {
  public:
-  AttentionBatch(const AttentionCase& c, Random& random);
+  static constexpr std::byte kNan{0xff};  // each byte of one, in every plain format
+  AttentionBatch(const AttentionCase& c, Random& random, std::byte unused = kNan);
 
   AttentionArgs args(TestMatrix& out);
   AttentionProblem problem() const;
@@ -98,7 +99,7 @@ class AttentionBatch {
   std::unique_ptr<TestMatrix> q_;
 };
 
-inline AttentionBatch::AttentionBatch(const AttentionCase& c, Random& random) : case_(c) {
+inline AttentionBatch::AttentionBatch(const AttentionCase& c, Random& random, std::byte unused) : case_(c) {
   int pages = 1;
   for (const SliceCase& slice : c.slices) pages += (slice.past + slice.rows + c.block_size - 1) / c.block_size + 1;
   std::vector<int32_t> free(pages);
@@ -106,8 +107,8 @@ inline AttentionBatch::AttentionBatch(const AttentionCase& c, Random& random) : 
   if (c.shuffled) random.shuffle(free);
   kv_ = {c.kv, c.kv_heads, c.head_dim, c.block_size, pages};
   const size_t bytes = static_cast<size_t>(pages) * c.kv_heads * c.block_size * kv_.row_bytes();
-  keys_.assign(bytes, std::byte{0xff});  // NaN in every plain format
-  values_.assign(bytes, std::byte{0xff});
+  keys_.assign(bytes, unused);
+  values_.assign(bytes, unused);
   kv_.keys = keys_.data();
   kv_.values = values_.data();
   for (const SliceCase& slice : c.slices) {

@@ -11,7 +11,8 @@
 
 namespace millrace {
 
-// New tokens of one sequence, causal, over keys and values in pages ([page][kv head][slot][head_dim]).
+// New tokens of one sequence, causal, over keys and values in pages ([page][kv head][slot][head_dim]). Where slots of
+// the last page that no token has hold NaN, some versions give NaN (9.19) and others do not (9.14).
 struct CudnnAttentionProblem {
   DType dtype = DType::BF16;  // of all matrices: BF16 or F16
   int heads = 0, kv_heads = 0, head_dim = 0, block_size = 0;
