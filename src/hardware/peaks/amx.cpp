@@ -5,13 +5,7 @@
 namespace millrace {
 namespace {
 
-// The 64 bytes that say which shape each tile register has; here all eight are full, 16 rows of 64 bytes. A constant of
-// the program: GCC 12 believes that only the first 8 are read, and may not write the rest of a local one.
-struct alignas(64) TileConfig {
-  uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t bytes_per_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
+#include "hardware/amx-inl.h"
 
 // Numbers as weights have them: products of zeros take less power, and run faster where that is what limits.
 template <class Number>
@@ -27,9 +21,8 @@ struct alignas(64) Tile {
 class Tiles {
  public:
   explicit Tiles(const void* numbers) {
-    static constexpr TileConfig config;
-    _tile_loadconfig(&config);
-    asm volatile("" ::: "memory");  // tiles are loaded behind the compiler's back
+    load_tile_config();
+    finish_writes();
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -39,7 +32,7 @@ class Tiles {
     _tile_loadd(6, numbers, 64);
     _tile_loadd(7, numbers, 64);
   }
-  ~Tiles() { _tile_release(); }
+  ~Tiles() { release_tiles(); }
   Tiles(const Tiles&) = delete;
 };
 

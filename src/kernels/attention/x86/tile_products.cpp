@@ -13,7 +13,7 @@ MR_BEGIN_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx
 namespace millrace {
 namespace {
 
-#include "kernels/simd/amx-inl.h"
+#include "hardware/amx-inl.h"
 
 constexpr int64_t kRow = 64;  // bytes of a tile's row
 

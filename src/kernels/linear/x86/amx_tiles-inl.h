@@ -1,8 +1,8 @@
 // The tile registers of the AMX kernels. Included inside a target region.
 #pragma once
 
+#include "hardware/amx-inl.h"
 #include "kernels/linear/x86/block_sums-inl.h"
-#include "kernels/simd/amx-inl.h"
 
 class Tiles {  // the registers, while it lives
  public:

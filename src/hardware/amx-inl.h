@@ -1,4 +1,4 @@
-// The tile registers of AMX. Included inside a target region.
+// The tile registers of AMX. Included where the compiler may use them: in a target region, or a file built for them.
 #pragma once
 
 // All eight in full: 16 rows of 64 bytes. A constant of the program: GCC 12 believes that only the first 8 bytes are
