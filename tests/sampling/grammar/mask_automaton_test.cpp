@@ -17,7 +17,7 @@ TEST_F(MaskWalks, EqualBytes) {
 TEST_F(MaskWalks, EqualBytesOnRandomRules) {
   constexpr int kRounds = 40;
   for (int round = 0; round < kRounds && !HasFailure(); ++round) expect_same(random_rules(round % 2), {2, 10});
-  EXPECT_LT(too_complex_, kRounds / 4) << "seed " << seed_;
+  expect_most_walks_went_on();
 }
 
 // More states than are kept: the text so far leads back to where the answer was.

@@ -25,7 +25,7 @@ TEST_F(XGrammarWalks, EqualOurs) {
 TEST_F(XGrammarWalks, EqualOursOnRandomRules) {
   constexpr int kRounds = 30;
   for (int round = 0; round < kRounds && !HasFailure(); ++round) expect_equal(random_rules(), {2, 10});
-  EXPECT_LT(too_complex_, kRounds / 5) << "seed " << seed_;
+  expect_most_walks_went_on();
 }
 
 TEST_F(XGrammarWalks, EqualOursOnLeftRecursion) {
