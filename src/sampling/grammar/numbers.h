@@ -23,7 +23,8 @@ struct NumberBounds {
 };
 
 // The body of a rule. Numbers have at most 15 digits before the point, and with bounds at most 6 after it: every double
-// tells them apart. Bounds beyond them are those of integers with 18 digits. Empty where there is no such number.
+// tells them apart. Bounds beyond them are those of integers with 18 digits. With bounds, zero has no sign. Empty where
+// there is no such number.
 // Throws Usage where it cannot be said.
 std::string number_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf);
 
