@@ -35,7 +35,7 @@ constexpr Shape kShapes[] = {
     {"held out", 9000, 1544},
 };
 
-// As CublasLtLinear has it in kernels/linear/cuda_cublaslt.cpp.
+// As CublasLtLinear has it in kernels/linear/cuda/cublaslt.cpp.
 double library_estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
   const double elements = double(p.n) * double(p.k), m = double(p.m);
   const double streamed = 2 * elements * (1 + 0.0008 * m) / (0.97 * limits.bytes_per_us);

@@ -18,7 +18,7 @@
 
 #include "attention_cases.h"
 #include "attention_reference.cuh"
-#include "kernels/attention/cuda/prefill_entry.h"
+#include "kernels/attention/cuda/prefill/entry.h"
 
 namespace millrace::bench {
 namespace {

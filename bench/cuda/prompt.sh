@@ -13,7 +13,7 @@ part() {  # part NAME SECONDS: runs part_NAME
 compile() { nvcc -std=c++20 -O3 -Isrc -gencode=arch=compute_90a,code=sm_90a -c "$1" -o "$FOLDER/$(basename "$1" .cu).o" || echo "did not build: $1"; }
 part_build() {
   mkdir -p "$FOLDER"
-  for source in bench/cuda/attention.cu src/kernels/attention/cuda/*.cu src/kernels/attention/cuda/decode/*.cu; do compile "$source" & done
+  for source in bench/cuda/attention.cu src/kernels/attention/cuda/{general,occupancy,plan}.cu src/kernels/attention/cuda/{decode,prefill}/*.cu; do compile "$source" & done
   wait
   nvcc "$FOLDER"/*.o -o "$FOLDER/attention"
 }

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../../.."
 folder=build/cuda/timeline
 mkdir -p $folder
-sources="src/kernels/linear/cuda/flat_wgmma.cu src/kernels/linear/cuda/gemv_rows.cu src/kernels/attention/cuda/plan.cu
+sources="src/kernels/linear/cuda/plain/flat_wgmma.cu src/kernels/linear/cuda/plain/gemv_rows.cu src/kernels/attention/cuda/plan.cu
   src/kernels/attention/cuda/decode/head_64.cu src/kernels/attention/cuda/decode/head_128.cu bench/cuda/trace/timeline.cu"
 flags="-std=c++20 -O3 -DMILLRACE_STAMPS -I src -I bench/cuda -gencode=arch=compute_90a,code=sm_90a"
 for source in $sources; do

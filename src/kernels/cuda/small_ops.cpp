@@ -6,7 +6,7 @@
 #include "kernels/cuda_lists.h"
 #include "kernels/embedding/cuda/launch.h"
 #include "kernels/norm/cuda/launch.h"
-#include "kernels/rope/cuda/launch.h"
+#include "kernels/rope_write/cuda/launch.h"
 
 namespace millrace {
 namespace {

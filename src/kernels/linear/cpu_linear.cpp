@@ -4,10 +4,10 @@
 #include "kernels/linear/rows8/kernel.h"
 #include "kernels/linear/rows8/rows8.h"
 #if defined(__aarch64__)
-#include "kernels/linear/arm/arm.h"
-#include "kernels/linear/arm/half_rows.h"
+#include "kernels/linear/rows/arm/half_rows.h"
+#include "kernels/linear/rows8/arm/arm.h"
 #elif defined(__x86_64__)
-#include "kernels/linear/x86/x86.h"
+#include "kernels/linear/rows8/x86/x86.h"
 #endif
 
 namespace millrace {

@@ -3,10 +3,10 @@ set(LINEAR_SOURCES
   linear/rows/layout.cpp linear/rows/reference.cpp linear/rows/plain.cpp linear/rows/exact.cpp
   linear/rows8/layout.cpp linear/rows8/kernel.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
-  list(APPEND LINEAR_SOURCES linear/arm/bf16.cpp linear/arm/i8mm.cpp linear/arm/dotprod.cpp linear/arm/neon.cpp
-    linear/arm/half_rows.cpp linear/arm/fhm.cpp linear/arm/fp16.cpp)
+  list(APPEND LINEAR_SOURCES linear/rows8/arm/bf16.cpp linear/rows8/arm/i8mm.cpp linear/rows8/arm/dotprod.cpp linear/rows8/arm/neon.cpp
+    linear/rows/arm/half_rows.cpp linear/rows/arm/fhm.cpp linear/rows/arm/fp16.cpp)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
-  list(APPEND LINEAR_SOURCES linear/x86/amx.cpp linear/x86/vnni.cpp linear/x86/avx2.cpp)
+  list(APPEND LINEAR_SOURCES linear/rows8/x86/amx.cpp linear/rows8/x86/vnni.cpp linear/rows8/x86/avx2.cpp)
 endif()
 # Tiles of registers are arrays: their loops must be taken apart, which -O2 does not do, and in the order they are
 # written, since hoisting the loads would push sums out of the registers.

@@ -6,7 +6,7 @@
 #include "kernels/attention/cuda/decode/params.cuh"
 #include "kernels/attention/cuda/general_entry.h"
 #include "kernels/attention/cuda/occupancy.h"
-#include "kernels/attention/cuda/prefill_entry.h"
+#include "kernels/attention/cuda/prefill/entry.h"
 
 namespace millrace {
 namespace {

@@ -1,8 +1,8 @@
 // Packing of weights on the device, once at load: plain rows with padding, or the units of packed_unit.cuh.
 #include "kernels/linear/cuda/families.h"
-#include "kernels/linear/cuda/packed_formats.h"
-#include "kernels/linear/cuda/packed_unit.cuh"
-#include "kernels/linear/cuda/unit_fragments.cuh"
+#include "kernels/linear/cuda/quantized/formats.h"
+#include "kernels/linear/cuda/quantized/unit.cuh"
+#include "kernels/linear/cuda/quantized/unit_fragments.cuh"
 #include "tensor/blocks.h"
 
 namespace millrace {

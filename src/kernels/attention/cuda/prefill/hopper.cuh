@@ -1,0 +1,54 @@
+// Prefill attention on Hopper: four warps feed tiles of queries, keys and values, two warpgroups multiply.
+#pragma once
+
+#include "kernels/attention/cuda/prefill/warpgroup_feed.cuh"
+#include "kernels/attention/cuda/prefill/warpgroup_rows.cuh"
+
+namespace millrace {
+
+// A thread's share of all tiles of the block; carefully, and once more, where some product could not be trusted:
+// hostile numbers are rare.
+template <class Share>
+__device__ void run_tiles(const PrefillParams& p, Share share) {
+  bool careful = p.args.scale <= 0;  // the largest product would not be the largest score
+#pragma unroll 1
+  while (true) {
+    const bool sound = share(careful);
+    if (__syncthreads_or(sound || careful ? 0 : 1) == 0) return;
+    careful = true;
+  }
+}
+
+template <class T, int kDim>
+__global__ void __launch_bounds__(WarpgroupConfig<kDim>::kThreads, 1)
+    prefill_warpgroup(const __grid_constant__ WarpgroupParams w) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  extern __shared__ unsigned char shared_bytes[];
+  const WarpgroupSpace<kDim> space(shared_address(shared_bytes));
+  if (threadIdx.x == 0) {
+    prefetch_map(&w.keys);
+    prefetch_map(&w.values);
+    space.init_barriers();
+  }
+  allow_dependents();
+  wait_for_predecessors();
+  if (is_needless(w.prefill.args)) return;
+  __syncthreads();
+  if (threadIdx.x < 128) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    if (threadIdx.x < 32) {
+      KeyValueFeed<kDim> feed(w, space);
+      run_tiles(w.prefill, [&](bool) { return feed.run(), true; });
+    } else {
+      QueryFeed<T, kDim> feed(w.prefill, space);
+      run_tiles(w.prefill, [&](bool) { return feed.run(), true; });
+    }
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    WarpgroupRows<T, kDim> rows(w.prefill, space, static_cast<int>(threadIdx.x) / 128 - 1);
+    run_tiles(w.prefill, [&](bool careful) { return rows.run(careful); });
+  }
+#endif
+}
+
+}  // namespace millrace

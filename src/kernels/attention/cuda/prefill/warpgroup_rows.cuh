@@ -1,0 +1,251 @@
+// The warpgroups of a Hopper prefill block that multiply: 64 query rows each, 16 to a warp. While the tensor cores
+// weigh the values of one tile of keys, the softmax of the next one is computed.
+#pragma once
+
+#include "kernels/attention/cuda/prefill/warpgroup_space.cuh"
+
+namespace millrace {
+
+template <class T, int kDim>
+class WarpgroupRows {
+  using Config = WarpgroupConfig<kDim>;
+  using Space = WarpgroupSpace<kDim>;
+  using Place = typename Space::Place;
+
+ public:
+  __device__ WarpgroupRows(const PrefillParams& p, const Space& space, int group)
+      : p_(p), space_(space), group_(group) {}
+
+  // All tiles of the block. careful: products may be anything, even infinite. Else they are trusted, and the return
+  // value tells whether that was right.
+  __device__ bool run(bool careful) {
+    bool all_sound = true;
+    while (take_tile()) {
+      all_sound &= attend(careful);
+      write();
+    }
+    return all_sound;
+  }
+
+ private:
+  // Takes the next tile's queries into registers; false: there is none.
+  __device__ bool take_tile() {
+    const int lane = fresh_lane(), warp = static_cast<int>(threadIdx.x) / 32 % 4;
+    note_ = space_.note(tiles_);
+    space_.queries_full().wait(tiles_ % 2);
+    ++tiles_;
+    const int position = noted(offsetof(TileNote, position));
+    first_row_ = position + group_ * 64 + warp * 16;
+    first_position_ = noted(offsetof(TileNote, first_position));
+    key_tiles_ = noted(offsetof(TileNote, key_tiles));
+#pragma unroll
+    for (int k = 0; k < kDim / 16; ++k) {
+      load_matrices(q_[k], space_.query_piece(group_ * 64 + warp * 16 + lane % 16, k * 2 + lane / 16));
+    }
+    space_.queries_empty().arrive();
+    return key_tiles_ > 0;
+  }
+
+  // Asked anew for every tile: what follows from it takes no registers meanwhile.
+  __device__ static int fresh_lane() {
+    int lane;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+  }
+
+  // The same for all lanes, which the compiler cannot know of a value from memory.
+  __device__ int noted(size_t field) const {
+    int value;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(note_ + static_cast<uint32_t>(field)) : "memory");
+    return __shfl_sync(~0u, value, 0);
+  }
+
+  __device__ bool attend(bool careful) {
+    float score[64];
+    uint32_t weights[Config::kTokens / 16][4];
+    float factor[2];
+#pragma unroll
+    for (int i = 0; i < kDim / 2; ++i) o_[i] = 0;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) largest_[half] = kNoScore, total_[half] = 0;
+    multiply_keys(at_, score);
+    warpgroup_wait<0>();
+    hold(score);
+    release(space_.keys_empty(at_));
+    weigh(0, careful, score, factor);
+    pack_weights(score, weights);
+    if (group_ == 1) pass_turn();
+    for (int t = 1; t < key_tiles_; ++t) {
+      const Place next = at_.next();
+      await_turn();
+      multiply_keys(next, score);
+      add_values(at_, weights);
+      pass_turn();
+      warpgroup_wait<1>();
+      hold(score);
+      release(space_.keys_empty(next));
+      const bool moved = weigh(t, careful, score, factor);
+      warpgroup_wait<0>();
+      hold(o_);
+      release(space_.values_empty(at_));
+      if (moved) rescale(factor);
+      pack_weights(score, weights);
+      at_ = next;
+    }
+    silence();
+    await_turn();
+    add_values(at_, weights);
+    if (group_ == 0) pass_turn();
+    warpgroup_wait<0>();
+    hold(o_);
+    release(space_.values_empty(at_));
+    at_ = at_.next();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) total_[half] = quad_sum(total_[half]);
+    return rows_sound();
+  }
+
+  // Rows past the end of a prompt have sums of whatever lies there, and are not written.
+  __device__ bool rows_sound() const {
+    const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
+    const int left = noted(offsetof(TileNote, rows)) - (group_ * 64 + warp * 16 + fresh_lane() / 4);
+    return (left <= 0 || sound(total_[0])) && (left <= 8 || sound(total_[1]));
+  }
+
+  __device__ void write() {
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
+    const int row = group_ * 64 + warp * 16 + lane / 4, rows = noted(offsetof(TileNote, rows));
+    const int64_t first = noted(offsetof(TileNote, row)), head = noted(offsetof(TileNote, head));
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float inverse = 1 / total_[half];
+      if (row + half * 8 >= rows) continue;
+      const int64_t at = (first + row + half * 8) * p_.args.out.stride + head * kDim + lane % 4 * 2;
+      with_device_type(p_.args.out.dtype, [&](auto type) {
+        using Out = decltype(type);
+        Out* out = static_cast<Out*>(p_.args.out.data) + at;
+#pragma unroll
+        for (int n = 0; n < kDim / 8; ++n) {
+          *reinterpret_cast<Vector<Out, 2>*>(out + n * 8) = {from_float<Out>(o_[n * 4 + half * 2] * inverse),
+                                                             from_float<Out>(o_[n * 4 + half * 2 + 1] * inverse)};
+        }
+        return 0;
+      });
+    }
+  }
+
+  __device__ void multiply_keys(Place at, float (&score)[64]) {
+    space_.keys_full(at).wait(at.parity);
+    const uint64_t keys = panel_descriptor(space_.key_tile(at));
+    hold(score);
+    warpgroup_fence();
+#pragma unroll
+    for (int k = 0; k < kDim / 16; ++k) {
+      warpgroup_multiply<T>(score, q_[k], moved_by(keys, k / 4 * Config::kPanelBytes + k % 4 * 32), k > 0);
+    }
+    warpgroup_commit();
+  }
+
+  __device__ void add_values(Place at, const uint32_t (&weights)[Config::kTokens / 16][4]) {
+    space_.values_full(at).wait(at.parity);
+    const uint64_t values = panel_descriptor(space_.value_tile(at), Config::kPanelBytes);
+    hold(o_);
+    warpgroup_fence();
+#pragma unroll
+    for (int k = 0; k < Config::kTokens / 16; ++k) {
+      warpgroup_add<T>(o_, weights[k], moved_by(values, k * 16 * 128));
+    }
+    warpgroup_commit();
+  }
+
+  // Slots of the last tile past the end of the sequence may hold anything: even a weight of zero does not silence a
+  // NaN.
+  __device__ void silence() {
+    const int used = noted(offsetof(TileNote, length)) - (first_position_ + (key_tiles_ - 1) * Config::kTokens);
+    if (used >= Config::kTokens) return;
+    space_.values_full(at_).wait(at_.parity);
+    const int thread = static_cast<int>(threadIdx.x) - 128, pieces = (Config::kTokens - used) * 8;
+    for (int i = thread; i < pieces * Config::kPanels; i += Config::kConsumers * 128) {
+      const uint32_t to = space_.value_tile(at_) + i / pieces * Config::kPanelBytes + used * 128 + i % pieces * 16;
+      asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(to), "r"(0) : "memory");
+    }
+    publish_to_tensor_cores();
+    asm volatile("bar.sync 3, %0;" ::"n"(Config::kConsumers * 128) : "memory");
+  }
+
+  __device__ static bool sound(float total) { return total > 0 && total < 3e38f; }
+
+  // Scores become weights relative to the maximum; says whether that has moved, and by which factors. Trusted scores
+  // stay products until the exponential, which takes the scale in its stride.
+  __device__ bool weigh(int t, bool careful, float (&score)[64], float (&factor)[2]) {
+    const bool finish = careful || p_.args.softcap > 0;
+    const float scale = finish ? 1.0f : p_.args.scale * kLog2E;
+    if (finish) finish_scores(p_.args, score);
+    mask(first_position_ + t * Config::kTokens, score);
+    float largest[2] = {kNoScore, kNoScore};
+#pragma unroll
+    for (int i = 0; i < 64; ++i) largest[i % 4 / 2] = fmaxf(largest[i % 4 / 2], score[i]);
+    largest[0] *= scale, largest[1] *= scale;
+    constexpr float kSlack = kLazySlack - kRoom<T>;
+    const bool behind = largest[0] > largest_[0] + kSlack || largest[1] > largest_[1] + kSlack;
+    const bool moved = __any_sync(~0u, behind);
+    if (moved) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float top = fmaxf(largest_[half], quad_max(largest[half]) + kRoom<T>);
+        factor[half] = exp2_fast(largest_[half] - top);
+        largest_[half] = top;
+        total_[half] *= factor[half];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 64; ++i) {
+      score[i] = exp2_fast(score[i] * scale - largest_[i % 4 / 2]);
+      total_[i % 4 / 2] += score[i];
+    }
+    return moved;
+  }
+
+  __device__ void mask(int first, float (&score)[64]) const {
+    const int window = p_.args.window;
+    if (first + Config::kTokens - 1 <= first_row_ && (window == 0 || first >= first_row_ + 16 - window)) return;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+    for (int i = 0; i < 64; ++i) {
+      const int position = first + i / 4 * 8 + lane % 4 * 2 + i % 2, last = first_row_ + lane / 4 + i % 4 / 2 * 8;
+      if (position > last || (window > 0 && position <= last - window)) score[i] = kMasked;
+    }
+  }
+
+  __device__ void rescale(const float (&factor)[2]) {
+#pragma unroll
+    for (int i = 0; i < kDim / 2; ++i) o_[i] *= factor[i % 4 / 2];
+  }
+
+  __device__ static void pack_weights(const float (&score)[64], uint32_t (&weights)[Config::kTokens / 16][4]) {
+#pragma unroll
+    for (int i = 0; i < Config::kTokens / 4; ++i) weights[i / 4][i % 4] = pack<T>(score[i * 2], score[i * 2 + 1]);
+  }
+
+  // The groups hand their products to the tensor cores in turns, so that one's softmax runs beside the other's
+  // products. Each waits between any two turns that it passes on: barriers count no further than one.
+  __device__ void await_turn() const { asm volatile("bar.sync %0, 256;" ::"r"(4 + group_) : "memory"); }
+  __device__ void pass_turn() const { asm volatile("bar.arrive %0, 256;" ::"r"(5 - group_) : "memory"); }
+
+  __device__ static void release(const CopyBarrier& empty) {  // each warp for itself
+    if (threadIdx.x % 32 == 0) empty.arrive();
+  }
+
+  const PrefillParams& p_;
+  const Space& space_;
+  const int group_;
+  Place at_;       // the tile of keys whose values are added next
+  int tiles_ = 0;  // of queries taken so far
+  uint32_t note_ = 0;
+  int first_row_ = 0, first_position_ = 0, key_tiles_ = 0;  // position of the warp's first row; of the first key
+  float largest_[2], total_[2];
+  float o_[kDim / 2];
+  uint32_t q_[kDim / 16][4];
+};
+
+}  // namespace millrace

@@ -1,0 +1,113 @@
+// What the warps of a Hopper prefill block share: where things are in shared memory, and the barriers that hand them
+// over.
+#pragma once
+
+#include <cuda.h>
+
+#include "kernels/attention/cuda/prefill/kernel.cuh"
+#include "kernels/attention/cuda/prefill/warpgroup.cuh"
+
+namespace millrace {
+
+struct WarpgroupParams {
+  PrefillParams prefill;
+  int box_rows = 0;  // divides a page and a tile
+  CUtensorMap keys, values;
+};
+
+template <int kDim>
+struct WarpgroupConfig {
+  static constexpr int kConsumers = 2, kThreads = (kConsumers + 1) * 128, kRows = kConsumers * 64;
+  static constexpr int kTokens = 128, kStages = 3, kPanels = kDim / 64;
+  static constexpr int kPanelBytes = kTokens * 128;
+  static constexpr int kTileBytes = kPanels * kPanelBytes;
+  static constexpr int kQueryBytes = kPanels * kRows * 128;
+  static constexpr int kLoaders = 3;  // warps that bring queries
+  static constexpr int kNoteBytes = 32, kBarrierBytes = (4 * kStages + 2) * 8;
+  static constexpr int kSharedBytes = 1024 + kQueryBytes + 2 * kStages * kTileBytes + 2 * kNoteBytes + kBarrierBytes;
+};
+
+// What the consumers must know of a tile of queries and of the tiles of keys that it sees.
+struct alignas(16) TileNote {
+  int head, row;                  // the tile's first row in the batch
+  int position, rows;             // of its first row; rows of the slice from there on
+  int length;                     // of the sequence
+  int first_position, key_tiles;  // key_tiles 0: there are no more tiles
+  int unused;
+};
+
+// A place in the ring of tiles of keys, and how often the ring went round.
+template <int kStages>
+struct RingPlace {
+  int stage = 0, parity = 0;
+
+  __device__ RingPlace next() const {
+    return stage + 1 < kStages ? RingPlace{stage + 1, parity} : RingPlace{0, parity ^ 1};
+  }
+};
+
+template <int kDim>
+struct WarpgroupSpace {
+  using Config = WarpgroupConfig<kDim>;
+  using Place = RingPlace<Config::kStages>;
+  static_assert(sizeof(TileNote) == Config::kNoteBytes);
+  uint32_t queries, keys, values, notes, barriers;
+
+  __device__ explicit WarpgroupSpace(uint32_t base) {
+    queries = (base + 1023) / 1024 * 1024;
+    keys = queries + Config::kQueryBytes;
+    values = keys + Config::kStages * Config::kTileBytes;
+    notes = values + Config::kStages * Config::kTileBytes;
+    barriers = notes + 2 * Config::kNoteBytes;
+  }
+  __device__ uint32_t key_tile(Place at) const { return keys + at.stage * Config::kTileBytes; }
+  __device__ uint32_t value_tile(Place at) const { return values + at.stage * Config::kTileBytes; }
+  __device__ uint32_t note(int tile) const { return notes + tile % 2 * Config::kNoteBytes; }
+  __device__ uint32_t query_piece(int row, int piece) const {
+    return queries + (piece / 8 * Config::kRows + row) * 128 + (piece % 8 ^ row % 8) * 16;
+  }
+  __device__ CopyBarrier keys_full(Place at) const { return barrier(0, at.stage); }
+  __device__ CopyBarrier keys_empty(Place at) const { return barrier(1, at.stage); }
+  __device__ CopyBarrier values_full(Place at) const { return barrier(2, at.stage); }
+  __device__ CopyBarrier values_empty(Place at) const { return barrier(3, at.stage); }
+  __device__ CopyBarrier queries_full() const { return CopyBarrier(barriers + 4 * Config::kStages * 8); }
+  __device__ CopyBarrier queries_empty() const { return CopyBarrier(barriers + (4 * Config::kStages + 1) * 8); }
+
+  __device__ void init_barriers() const {  // one thread
+    for (Place at; at.parity == 0; at = at.next()) {
+      keys_full(at).init(1);
+      values_full(at).init(1);
+      keys_empty(at).init(Config::kConsumers * 4);
+      values_empty(at).init(Config::kConsumers * 4);
+    }
+    queries_full().init(Config::kLoaders * 32);  // plain reads and writes: every thread answers for its own
+    queries_empty().init(Config::kConsumers * 128);
+    publish_to_tensor_cores();
+  }
+
+ private:
+  __device__ CopyBarrier barrier(int which, int stage) const {
+    return CopyBarrier(barriers + static_cast<uint32_t>(which * Config::kStages + stage) * 8);
+  }
+};
+
+// The tiles of queries that a block takes, one after the other, so that what the next one needs is on its way while the
+// last is finished. Later tiles see more and go first; going back and forth gives every block its share of both. Whole
+// warps call this; visit(tile, first position seen, tiles of keys seen).
+template <int kDim, class Visit>
+__device__ void for_each_tile(const PrefillParams& p, Visit visit) {
+  using Config = WarpgroupConfig<kDim>;
+  const int items = p.tiles * p.heads, blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+  for (int round = 0; round * blocks < items; ++round) {
+    const int item = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
+    PrefillTile tile;
+    if (item >= items || !find_tile<Config::kRows>(p, item, tile)) continue;
+    const int first = tile.slice.past + tile.first;
+    const int from = p.args.window > 0 ? max(0, first - p.args.window + 1) : 0;
+    const int last = tile.slice.past + min(tile.first + Config::kRows, tile.slice.rows) - 1;
+    const int begin = from / Config::kTokens;
+    visit(tile, begin * Config::kTokens, last / Config::kTokens + 1 - begin);
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,122 @@
+// cuBLASLt as one more candidate at every number of rows. Weights that it cannot multiply with as they are (quantized
+// ones) are first written out in 16 bits, which pays for long prompts.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "hardware/cuda/cublaslt.h"
+#include "kernels/cuda/cost.h"
+#include "kernels/linear/cuda/file_rows.h"
+#include "kernels/linear/cuda/packed.h"
+
+namespace millrace {
+namespace {
+
+class CublasLtLinear final : public LinearKernel {
+ public:
+  CublasLtLinear(const LinearKernel* base, int proposal)
+      : base_(base), proposal_(proposal), name_(base == nullptr ? "cublaslt" : fmt::format("cublaslt_{}", proposal)) {}
+  std::string_view name() const override { return name_; }
+  const LinearKernel* variant_of(const Problem&, const Hardware&) const override { return base_; }
+
+  bool can_run(const Problem& p, const Hardware& hardware) const override {
+    if (!is_gpu(hardware) || p.precision == Precision::Exact) return false;
+    if (p.x != DType::BF16 && p.x != DType::F16) return false;
+    if (p.layout != cuda_rows_layout().name() && cuda_packed_type(p.layout) != p.x) return false;
+    return p.k % 8 == 0 && p.n % 8 == 0 && gemm().available();
+  }
+
+  double estimate_us(const Problem& p, const Hardware& h) const override {
+    const double elements = double(p.n) * double(p.k);
+    const double weights = 2 * elements, operations = 2 * elements * double(p.m);
+    const double streamed = weights * (1 + 0.0008 * double(p.m)) / (0.97 * h.ceilings.read_gbs);
+    const double multiplied = operations / (0.95 * h.ceilings.bf16_gflops);
+    const double split = p.n < 3072 ? double(p.k) / 6000 : 0;  // few rows: K is divided and added up
+    const double product = (3.5 + split + std::max(streamed, multiplied) * 1e-3) * burden(p);
+    const double gating = p.gated ? gpu_us(3.0 * double(p.m * p.n), h) : 0;
+    const double stored = double(row_bytes(p.format, p.k)) * double(p.n);
+    return product + gating + (p.format == p.x ? 0 : gpu_us(weights + stored, h, 0.85));
+  }
+
+  // In the steps of a decode kernels overlap; the library's neither start early nor let the next one do so. Where two
+  // of them in a layer were level with ours alone, a step of 64 tokens was 2.4 % faster without them (8B, H200).
+  double burden(const Problem& p) const override { return p.m <= kMostDecoding ? 1.03 : 1; }
+
+  size_t workspace_bytes(const Problem& p, const Hardware&) const override {
+    const size_t gate_up = p.gated ? static_cast<size_t>(p.m * p.n) * 2 : 0;
+    return CublasLtGemm::kWorkspaceBytes + written_out(p.format, p.x, p.n, p.k) + gate_up;
+  }
+
+  void run(const Args& a, const Executor& executor) const override {
+    const LinearWeights& w = *a.weights;
+    const void* weights = w.data;
+    std::byte* scratch = executor.workspace + CublasLtGemm::kWorkspaceBytes;
+    if (w.format != a.x.dtype) {
+      if (w.layout == &cuda_rows_layout()) {
+        cuda_write_out(w, a.x.dtype, scratch, executor.queue);
+      } else {
+        cuda_unpack(w, scratch, executor.queue);
+      }
+      weights = scratch;
+      scratch += written_out(w.format, a.x.dtype, w.n, w.k);
+    }
+    const auto stream = static_cast<cudaStream_t>(executor.queue);
+    const std::span workspace(executor.workspace, CublasLtGemm::kWorkspaceBytes);
+    if (a.gated) {
+      gemm().run({a.x.dtype, a.x.dtype, w.n, w.k, a.x.rows, a.x.stride, w.n, false, 256, proposal_for(a)}, a.x.data,
+                 weights, scratch, workspace, stream);
+      return cuda_gate(scratch, a.y, executor.queue);
+    }
+    gemm().run({a.x.dtype, a.y.dtype, w.n, w.k, a.x.rows, a.x.stride, a.y.stride, a.accumulate, alignment_of(a.y),
+                proposal_for(a)},
+               a.x.data, weights, a.y.data, workspace, stream);
+    if (a.bias != nullptr) {
+      cuda_add_bias(a.y, a.bias, executor.queue);
+    } else if (a.y.dtype == DType::F16) {
+      cuda_limit(a.y, executor.queue);
+    }
+  }
+
+ private:
+  static constexpr int64_t kMostDecoding = 64;
+
+  // Measured is what a bucket stands for; for other sizes and outputs the library's list has another order.
+  int proposal_for(const Args& a) const {
+    const bool as_measured = a.x.rows == bucket_rows(a.x.rows) && a.y.dtype == a.x.dtype && !a.accumulate;
+    return as_measured ? proposal_ : 0;
+  }
+  // Columns of one part of q, k and v may begin anywhere.
+  static int alignment_of(const Matrix& y) {
+    const auto address = reinterpret_cast<uintptr_t>(y.data) | static_cast<uintptr_t>(y.stride * info(y.dtype).bytes);
+    return address % 16 == 0 ? 256 : static_cast<int>(address & (~address + 1));
+  }
+  static size_t written_out(DType format, DType x, int64_t n, int64_t k) {
+    return format == x ? 0 : static_cast<size_t>(n * k) * 2;
+  }
+  // The library's handle, and an algorithm for each problem that it met. One thread steps a model; several models on
+  // several threads each keep their own.
+  static CublasLtGemm& gemm() {
+    thread_local CublasLtGemm gemm;
+    return gemm;
+  }
+
+  const LinearKernel* base_;
+  int proposal_;
+  std::string name_;
+};
+
+}  // namespace
+
+std::vector<const LinearKernel*> cuda_cublaslt_linear() {
+  static const CublasLtLinear base(nullptr, 0);
+  static const std::vector<CublasLtLinear> variants = [] {
+    std::vector<CublasLtLinear> all;
+    for (int i = 1; i < CublasLtGemm::kProposals; ++i) all.emplace_back(&base, i);
+    return all;
+  }();
+  std::vector<const LinearKernel*> all{&base};
+  for (const auto& variant : variants) all.push_back(&variant);
+  return all;
+}
+
+}  // namespace millrace

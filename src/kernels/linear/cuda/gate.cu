@@ -1,0 +1,90 @@
+// silu(gate) * up behind a matrix product that has no epilogue for it. A prompt's gates and ups are far larger than the
+// cache, so this runs at the speed of memory: several loads of each thread are on their way at a time.
+#include "kernels/cuda/device.cuh"
+#include "kernels/linear/cuda/file_rows.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kGroup = 8;  // sixteen bytes of gate, then sixteen of up
+constexpr int kThreads = 128;
+constexpr int kEach = 4;  // groups of a thread
+
+// The library makes infinity of what is beyond the range of f16. The largest number there is instead: infinity times
+// zero would be none.
+__device__ float inside_range(__nv_bfloat16 x) { return to_float(x); }
+__device__ float inside_range(__half x) { return within_half(to_float(x)); }
+
+template <class T>
+__device__ uint4 gated(const uint4& gates, const uint4& ups) {
+  const auto& gate = reinterpret_cast<const Vector<T, kGroup>&>(gates);
+  const auto& up = reinterpret_cast<const Vector<T, kGroup>&>(ups);
+  Vector<T, kGroup> product;
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i) {
+    const float x = inside_range(gate.at[i]);
+    product.at[i] = from_float<T>(__fdividef(x, 1 + __expf(-x)) * inside_range(up.at[i]));
+  }
+  return reinterpret_cast<const uint4&>(product);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    gate(const uint4* __restrict__ gate_up, uint4* __restrict__ out, int groups, int64_t stride) {
+  const int64_t row = blockIdx.y;
+  const int first = static_cast<int>(blockIdx.x) * kThreads * kEach + static_cast<int>(threadIdx.x);
+  const uint4* from = gate_up + row * groups * 2;
+  uint4 gates[kEach], ups[kEach];
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const int group = min(first + i * kThreads, groups - 1);
+    gates[i] = __ldcs(from + group * 2);
+    ups[i] = __ldcs(from + group * 2 + 1);
+  }
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const int group = first + i * kThreads;
+    if (group < groups) out[row * stride + group] = gated<T>(gates[i], ups[i]);
+  }
+}
+
+// Reads all, writes next to nothing.
+__global__ void __launch_bounds__(kThreads) limit(__half* y, int cols, int64_t stride, bool by_eights) {
+  __half* row = y + blockIdx.y * stride;
+  const int first = (static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x)) * kGroup;
+  const int count = min(kGroup, cols - first);
+  if (count <= 0) return;
+  Vector<__half, kGroup> x;
+  if (by_eights) {
+    x = *reinterpret_cast<const Vector<__half, kGroup>*>(row + first);
+  } else {
+    for (int i = 0; i < count; ++i) x.at[i] = row[first + i];
+  }
+  for (int i = 0; i < count; ++i) {
+    if (__hisinf(x.at[i]) != 0) row[first + i] = from_float<__half>(to_float(x.at[i]));
+  }
+}
+
+}  // namespace
+
+void cuda_limit(const Matrix& y, void* queue) {
+  const int cols = static_cast<int>(y.cols);
+  const bool by_eights = cols % kGroup == 0 && y.stride % kGroup == 0 && reinterpret_cast<uintptr_t>(y.data) % 16 == 0;
+  const dim3 grid(static_cast<unsigned>((cols + kThreads * kGroup - 1) / (kThreads * kGroup)),
+                  static_cast<unsigned>(y.rows));
+  limit<<<grid, kThreads, 0, static_cast<cudaStream_t>(queue)>>>(reinterpret_cast<__half*>(y.data), cols, y.stride,
+                                                                 by_eights);
+}
+
+void cuda_gate(const void* gate_up, const Matrix& out, void* queue) {
+  const int groups = static_cast<int>(out.cols / kGroup);
+  const dim3 grid(static_cast<unsigned>((groups + kThreads * kEach - 1) / (kThreads * kEach)),
+                  static_cast<unsigned>(out.rows));
+  const auto launch = [&](auto kernel) {
+    kernel<<<grid, kThreads, 0, static_cast<cudaStream_t>(queue)>>>(
+        static_cast<const uint4*>(gate_up), reinterpret_cast<uint4*>(out.data), groups, out.stride / kGroup);
+  };
+  launch(out.dtype == DType::BF16 ? gate<__nv_bfloat16> : gate<__half>);
+}
+
+}  // namespace millrace

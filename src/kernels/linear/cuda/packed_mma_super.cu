@@ -1,6 +1,0 @@
-#include "kernels/linear/cuda/packed_instances.cuh"
-
-namespace millrace {
-MILLRACE_PACKED_INSTANCES(, Q4_K)
-MILLRACE_PACKED_INSTANCES(, Q6_K)
-}  // namespace millrace

@@ -1,0 +1,318 @@
+// Flat and full GEMM over quantized weights on Hopper: decoded and scaled in registers, which are then the first
+// operand of warpgroup products; the tokens are the second, in shared memory, copied there by the tensor copy engine.
+//
+// Decoding a weight costs about two instructions, whatever the number of tokens, and happens while the products of the
+// weights before are under way. Units of weights and chunks of x come through rings of their own, which a loader warp
+// keeps full; the blocks of a cluster share K.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/linear/cuda/epilogue.cuh"
+#include "kernels/linear/cuda/families.h"
+#include "kernels/linear/cuda/launch_kernel.h"
+#include "kernels/linear/cuda/quantized/run_scales.cuh"
+#include "kernels/linear/cuda/quantized/wgmma_registers.cuh"
+#include "kernels/linear/cuda/shared_norm.cuh"
+#include "kernels/linear/cuda/tensor_map.h"
+
+namespace millrace {
+
+inline constexpr int kChunk = 64;  // columns of x at a time: one row of the 128-byte swizzle, a quarter of a unit
+inline constexpr int kMaxUnitSlots = 8;
+inline constexpr int kMaxChunkSlots = 8;
+
+struct PackedWgmmaParams {
+  const uint8_t* weights;
+  int units, units_split;  // along K in all, and per block of a cluster
+  int unit_slots, splits, token_blocks;
+  SharedNorm norm;  // either half of one, or none
+  LinearOutput out;
+};
+
+inline constexpr int kPackedMostSharing = 64;  // tokens of a block that does half of a norm
+
+template <DType kFormat, int kTokens>
+struct PackedTile {
+  static constexpr int kGroups = 2;  // warpgroups that multiply
+  static constexpr int kWarps = 4 * kGroups;
+  static constexpr int kRows = kTileRows * kWarps;
+  // Many tokens take more registers than an even share: a whole warpgroup loads then, and leaves its own to the others.
+  static constexpr bool kTrade = kTokens > 64;
+  static constexpr int kThreads = 32 * (kWarps + (kTrade ? 4 : 1));
+  static constexpr int kSlotBytes = kWarps * Unit<kFormat>::kSize;
+  static constexpr int kChunkBytes = kTokens * kChunk * 2;
+  static constexpr int kChunkSlots = kTokens == 64 || kTokens == 256 ? 4 : kMaxChunkSlots;
+  static constexpr int kPartialBytes = kWarps * kTokens * kTileStride * 4;
+};
+
+struct PackedRings {
+  uint8_t *chunks, *units;
+  uint64_t *chunk_full, *chunk_empty, *unit_full, *unit_empty;
+};
+
+// Called by a whole warp: lane i copies the unit of the i-th tile of rows.
+template <DType kFormat, int kTokens>
+__device__ __forceinline__ void load_rings(const PackedRings& rings, const CUtensorMap& x, const PackedWgmmaParams& p,
+                                           int begin, int end, int row, int token) {
+  using Tile = PackedTile<kFormat, kTokens>;
+  constexpr int kSize = Unit<kFormat>::kSize;
+  const int lane = threadIdx.x % 32, tiles = (p.out.n + kTileRows - 1) / kTileRows;
+  const uint8_t* from =
+      p.weights + (static_cast<int64_t>(min(row / kTileRows + lane, tiles - 1)) * p.units + begin) * kSize;
+  const auto copy_units = [&](int index, int slot) {
+    if (lane == 0) arrive_expecting(rings.unit_full + slot, Tile::kSlotBytes);
+    __syncwarp();
+    if (lane < Tile::kWarps) {
+      copy_bulk(rings.units + slot * Tile::kSlotBytes + lane * kSize, from + static_cast<int64_t>(index) * kSize, kSize,
+                rings.unit_full + slot);
+    }
+  };
+  const int count = end - begin, ahead = min(count, p.unit_slots);
+  for (int i = 0; i < ahead; ++i) copy_units(i, i);  // weights do not depend on the kernel before this one
+  wait_for_previous_kernel();
+  int next = ahead, unit_slot = 0, chunk_slot = 0;
+  uint32_t unit_parity = 0, chunk_parity = 1;
+  for (int chunk = 0; chunk < 4 * count; ++chunk) {
+    wait_barrier(rings.chunk_empty + chunk_slot, chunk_parity);  // the first round finds the ring empty
+    if (lane == 0) {
+      arrive_expecting(rings.chunk_full + chunk_slot, Tile::kChunkBytes);
+      copy_box(rings.chunks + chunk_slot * Tile::kChunkBytes, x, (4 * begin + chunk) * kChunk, token,
+               rings.chunk_full + chunk_slot);
+    }
+    if (++chunk_slot == Tile::kChunkSlots) {
+      chunk_slot = 0;
+      chunk_parity ^= 1;
+    }
+    // Units are refilled when the multiplying warps must have left them, so that x never waits here for long.
+    if (chunk % 4 == 3 && next < count && chunk / 4 >= Tile::kChunkSlots / 4) {
+      wait_barrier(rings.unit_empty + unit_slot, unit_parity);
+      copy_units(next++, unit_slot);
+      if (++unit_slot == p.unit_slots) {
+        unit_slot = 0;
+        unit_parity ^= 1;
+      }
+    }
+  }
+}
+
+// Scales and minima as pairs of bf16, of the runs that RunScales gives a lane.
+template <DType kFormat>
+struct PairScales {
+  using U = Unit<kFormat>;
+  uint32_t scale[RunScales<kFormat>::kEights][2][2], minimum[2][2];
+
+  static __device__ __forceinline__ uint32_t twice(float v) {
+    const __nv_bfloat162 two = __float2bfloat162_rn(v);
+    return *reinterpret_cast<const uint32_t*>(&two);
+  }
+  __device__ __forceinline__ void load(const uint8_t* unit, int lane) {
+    RunScales<kFormat> scales;
+    scales.load(unit, lane);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int eight = 0; eight < RunScales<kFormat>::kEights; ++eight) {
+        scale[eight][i / 2][i % 2] = twice(scales.scale[eight][i / 2][i % 2]);
+      }
+      if constexpr (U::kMinimum) minimum[i / 2][i % 2] = twice(scales.minimum[i / 2][i % 2]);
+    }
+  }
+};
+
+__device__ __forceinline__ __nv_bfloat162 as_pair(uint32_t v) { return *reinterpret_cast<const __nv_bfloat162*>(&v); }
+
+// Weights of 64 columns from 64 quarter on, as the fragments of four products.
+template <DType kFormat>
+__device__ __forceinline__ void decode_quarter(const UnitFragment<kFormat>& unit, const PairScales<kFormat>& scales,
+                                               int quarter, int lane, uint32_t (&a)[4][4]) {
+  using U = Unit<kFormat>;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int block = 2 * quarter + i;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      uint32_t pairs[4], more[4], scale = 0, minimum = 0;
+      unit.decode(block, half, pairs, more);
+#pragma unroll
+      for (int p = 0; p < 4; ++p) {
+        if (p == 0 || (U::kRun == 16 && p == 2)) {  // once for each run: nobody merges shuffles
+          const int run = U::kRun == 32 ? block : 2 * block + p / 2, source = lane / 4 * 4 + run % 8 / 2;
+          scale = __shfl_sync(0xffffffffu, scales.scale[run / 8][half][run % 2], source);
+          if constexpr (U::kMinimum) minimum = __shfl_sync(0xffffffffu, scales.minimum[half][run % 2], source);
+        }
+        __nv_bfloat162 v = __hadd2(as_pair(pairs[p]), as_pair(U::kMinusZero));  // exact
+        if constexpr (U::kWide) v = __hadd2(v, as_pair(more[p]));               // exact
+        v = U::kMinimum ? __hfma2(v, as_pair(scale), as_pair(minimum)) : __hmul2(v, as_pair(scale));
+        a[2 * i + p / 2][p % 2 * 2 + half] = *reinterpret_cast<const uint32_t*>(&v);
+      }
+    }
+  }
+}
+
+template <DType kFormat, int kTokens>
+__device__ __forceinline__ void multiply_units(const PackedRings& rings, int unit_slots, int count,
+                                               float (&sums)[kTokens / 2]) {
+  using Tile = PackedTile<kFormat, kTokens>;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  constexpr int kUnitsOfX = Tile::kChunkSlots / 4;  // whose chunks the ring holds
+  int unit_slot = 0;
+  uint32_t unit_parity = 0;
+  UnitFragment<kFormat> unit;
+  PairScales<kFormat> scales;
+  uint32_t a[2][4][4];  // one is decoded while the products of the other run
+  const auto next_unit = [&] {
+    const uint8_t* at = rings.units + unit_slot * Tile::kSlotBytes + warp * Unit<kFormat>::kSize;
+    wait_barrier(rings.unit_full + unit_slot, unit_parity);
+    unit.load_bits(at, lane);
+    scales.load(at, lane);
+    arrive(rings.unit_empty + unit_slot);  // every lane for what it has read: racecheck knows no other order
+    if (++unit_slot == unit_slots) {
+      unit_slot = 0;
+      unit_parity ^= 1;
+    }
+    decode_quarter<kFormat>(unit, scales, 0, lane, a[0]);
+  };
+  if (count > 0) next_unit();
+#pragma unroll 1
+  for (int i = 0; i < count; ++i) {
+    // From the index alone: the compiler then knows that all lanes have the same.
+    const int first_slot = kUnitsOfX == 1 ? 0 : __shfl_sync(0xffffffffu, i % kUnitsOfX * 4, 0);
+    const uint32_t chunk_parity = i / kUnitsOfX % 2;
+    const uint64_t x = matrix_descriptor(rings.chunks + first_slot * Tile::kChunkBytes);
+#pragma unroll
+    for (int quarter = 0; quarter < 4; ++quarter) {
+      wait_barrier(rings.chunk_full + first_slot + quarter, chunk_parity);
+      begin_products();
+#pragma unroll
+      for (int step = 0; step < 4; ++step) {  // descriptors count 16 bytes: 16 elements are 2
+        RegisterProduct<kTokens>::run(sums, a[quarter % 2][step], x + quarter * (Tile::kChunkBytes / 16) + 2 * step);
+      }
+      commit_products();
+      if (quarter > 0) {
+        wait_products<1>();
+        if (lane == 0) arrive(rings.chunk_empty + first_slot + quarter - 1);
+      }
+      if (quarter < 3) {
+        decode_quarter<kFormat>(unit, scales, quarter + 1, lane, a[(quarter + 1) % 2]);
+      } else if (i + 1 < count) {
+        next_unit();
+      }
+    }
+    wait_products<0>();  // products that are under way across the loop's end would be run one by one by the compiler
+    if (lane == 0) arrive(rings.chunk_empty + first_slot + 3);
+  }
+}
+
+// Stores what the multiplying threads of a block have left, with whatever half of a norm there is.
+template <int kTokens, int kThreads>
+__device__ __forceinline__ void finish_packed(const PackedWgmmaParams& p, const float* partials, int row, int token,
+                                              const float* scales) {
+  constexpr int kTiles = kThreads / 32;
+  if constexpr (kTokens <= kPackedMostSharing) {
+    if (p.norm.ahead.weights != nullptr) {
+      SharedFinish<__nv_bfloat16, NormHalf::Ahead, kThreads> finish(p.out, p.norm, kTiles * kTileRows, row, p.splits);
+      finish.prepare();
+      return finish.run(partials, kTokens, scales);
+    }
+    if (p.norm.squares != nullptr) {
+      SharedFinish<__nv_bfloat16, NormHalf::Behind, kThreads> finish(p.out, p.norm, kTiles * kTileRows, row, p.splits);
+      return finish.run(partials, kTokens, scales);
+    }
+  }
+  finish_tiles(partials, 1, kTiles, kTokens, row, token, p.splits, kThreads, p.out);
+}
+
+template <DType kFormat, int kTokens>
+__global__ void __launch_bounds__(PackedTile<kFormat, kTokens>::kThreads, kTokens <= 64 ? 2 : 1)
+    packed_wgmma(const __grid_constant__ CUtensorMap x, const __grid_constant__ PackedWgmmaParams p) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build have no such instructions, and never launch this
+  using Tile = PackedTile<kFormat, kTokens>;
+  extern __shared__ uint8_t raw[];
+  __shared__ alignas(8) uint64_t barriers[2 * (kMaxUnitSlots + kMaxChunkSlots)];
+  __shared__ float scales[kTokens <= kPackedMostSharing ? kTokens : 1];
+  uint8_t* aligned = raw + (1024 - shared_address(raw) % 1024) % 1024;
+  const PackedRings rings{aligned,
+                          aligned + Tile::kChunkSlots * Tile::kChunkBytes,
+                          barriers,
+                          barriers + kMaxChunkSlots,
+                          barriers + 2 * kMaxChunkSlots,
+                          barriers + 2 * kMaxChunkSlots + kMaxUnitSlots};
+  const int warp = threadIdx.x / 32;
+  const int block = static_cast<int>(blockIdx.x) / p.splits, split = static_cast<int>(blockIdx.x) % p.splits;
+  const int row = block / p.token_blocks * Tile::kRows, token = block % p.token_blocks * kTokens;
+  const int begin = min(p.units, split * p.units_split), end = min(p.units, begin + p.units_split);
+  let_next_kernel_start();
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < Tile::kChunkSlots; ++i) {
+      init_barrier(rings.chunk_full + i, 1);
+      init_barrier(rings.chunk_empty + i, Tile::kWarps);
+    }
+    for (int i = 0; i < p.unit_slots; ++i) {
+      init_barrier(rings.unit_full + i, 1);
+      init_barrier(rings.unit_empty + i, 32 * Tile::kWarps);
+    }
+    publish_barriers();
+  }
+  __syncthreads();
+
+  float* partials = reinterpret_cast<float*>(aligned);
+  if (warp >= Tile::kWarps) {
+    if constexpr (Tile::kTrade) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    if (warp == Tile::kWarps) load_rings<kFormat, kTokens>(rings, x, p, begin, end, row, token);
+    __syncthreads();
+    attend_finish(p.splits);
+  } else {
+    if constexpr (Tile::kTrade) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    float sums[kTokens / 2];
+#pragma unroll
+    for (float& sum : sums) sum = 0;
+    if (kTokens <= kPackedMostSharing && p.norm.squares != nullptr) {  // while x is on its way
+      wait_for_previous_kernel();
+      find_scales(p.norm, p.out.m, scales, warp, Tile::kWarps);
+    }
+    multiply_units<kFormat, kTokens>(rings, p.unit_slots, end - begin, sums);
+    wait_for_previous_kernel();
+    __syncthreads();  // all products are done: partial sums take the place of the rings
+    float* tile = partials + warp * kTokens * kTileStride;
+#pragma unroll
+    for (int j = 0; j < kTokens / 8; ++j) {
+      const float fragment[4] = {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]};
+      put_fragment(tile, 8 * j, fragment);
+    }
+    finish_packed<kTokens, 32 * Tile::kWarps>(p, partials, row, token, scales);
+  }
+#endif
+}
+
+// `room`: bytes of shared memory that a block may take.
+template <DType kFormat, int kTokens>
+cudaError_t launch_wgmma_tokens(PackedWgmmaParams params, const CUtensorMap& x, LaunchShape shape, const CudaStep& step,
+                                int room) {
+  using Tile = PackedTile<kFormat, kTokens>;
+  constexpr int kChunkRing = Tile::kChunkSlots * Tile::kChunkBytes;
+  params.unit_slots = std::clamp((room - 1024 - kChunkRing) / Tile::kSlotBytes, 2, kMaxUnitSlots);
+  shape.threads = Tile::kThreads;
+  shape.shared_bytes =
+      1024 + static_cast<size_t>(std::max(kChunkRing + params.unit_slots * Tile::kSlotBytes, Tile::kPartialBytes));
+  return launch_kernel(packed_wgmma<kFormat, kTokens>, shape, step, x, params);
+}
+
+template <DType kFormat>
+cudaError_t launch_wgmma(const PackedWgmmaParams& params, const CUtensorMap& x, const LaunchShape& shape,
+                         const CudaStep& step, int tokens, int room) {
+  switch (tokens) {
+    case 16:
+      return launch_wgmma_tokens<kFormat, 16>(params, x, shape, step, room);
+    case 32:
+      return launch_wgmma_tokens<kFormat, 32>(params, x, shape, step, room);
+    case 64:
+      return launch_wgmma_tokens<kFormat, 64>(params, x, shape, step, room);
+    case 128:
+      return launch_wgmma_tokens<kFormat, 128>(params, x, shape, step, room);
+    default:
+      return launch_wgmma_tokens<kFormat, 256>(params, x, shape, step, room);
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,106 @@
+// x as the streaming kernels of quantized weights want it: f16 in the order of the tensor cores' fragments, in shared
+// memory, with the sums over each run of columns that shares a scale.
+//
+// Weights reach the tensor cores as f16 (unit_fragments.cuh says why), and so must x. A power of two for each unit of a
+// token brings its largest number to 2^14: what is lost of others is less than 2^-38 of it.
+#pragma once
+
+#include "kernels/linear/cuda/quantized/unit_fragments.cuh"
+
+namespace millrace {
+
+template <DType kFormat, int kTokens>
+struct UnitX {
+  using U = Unit<kFormat>;
+  static constexpr int kUnitBytes = kUnitColumns * 2;
+  static constexpr int kPad = kTokens == 1 ? 0 : 64;  // between tokens, so that two of them fall on all banks
+  static constexpr int kSums = U::kMinimum ? 2 : 1;
+
+  uint8_t* x;  // [token][unit][block][t][4 pairs]: 16 bytes are what a lane wants of a block
+  int tokens;
+  int stride;      // bytes from token to token
+  float* starts;   // [unit][run][kTokens]: what takes the offset of the decoded weights out again
+  float* plain;    // the same of plain sums of x, for formats with minima
+  float* factors;  // [unit][kTokens] what a sum of products is to be multiplied with
+
+  static __host__ __device__ int bytes(int tokens, int units) {
+    return tokens * (units * kUnitBytes + kPad) + units * (U::kRuns * kSums + 1) * kTokens * 4;
+  }
+
+  __device__ UnitX(uint8_t* shared, int tokens, int units)
+      : x(shared), tokens(tokens), stride(units * kUnitBytes + kPad) {
+    starts = reinterpret_cast<float*>(shared + tokens * stride);
+    plain = starts + (kSums - 1) * units * U::kRuns * kTokens;
+    factors = plain + units * U::kRuns * kTokens;
+  }
+
+  __device__ float* end(int units) const { return factors + units * kTokens; }
+
+  // A warp puts one unit of a token there: each lane has eight neighbours of it. Nothing is written unless `live`, but
+  // without a branch around all of it: several of these shall run side by side.
+  __device__ __forceinline__ void put(const float (&v)[8], int token, int unit, bool live) const {
+    constexpr int kLanes = U::kRun / 8;  // that share a run
+    const int lane = threadIdx.x % 32, odd = lane % 2;
+    float peak = 0, sum = 0;
+#pragma unroll
+    for (const float value : v) peak = fmaxf(peak, fabsf(value));
+    // The bits of floats that are not negative are in the order of the floats.
+    const uint32_t largest = __reduce_max_sync(0xffffffffu, __float_as_uint(peak));
+    const int exponent = min(max(static_cast<int>(largest >> 23) - 127, -100), 127);
+    const float scale = __uint_as_float(static_cast<uint32_t>(127 + 14 - exponent) << 23);
+    const float taken = !U::kWide && odd ? scale * 0.0625f : scale;
+    auto* to = reinterpret_cast<uint32_t*>(x + token * stride + unit * kUnitBytes + lane / 4 * 64) + lane % 4;
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      // What is summed up is what is multiplied: else the offsets would not cancel.
+      const __half2 halves = __floats2half2_rn(v[2 * t] * taken, v[2 * t + 1] * taken);
+      if (live) to[4 * t] = *reinterpret_cast<const uint32_t*>(&halves);
+      const float2 two = __half22float2(halves);
+      sum += two.x + two.y;
+    }
+    if (!U::kWide && odd) sum *= 16;
+    float start = -sum * (U::kStoredZero + (!U::kWide && odd ? 64.f : 1024.f));
+#pragma unroll
+    for (int mask = 1; mask < kLanes; mask *= 2) {
+      start += __shfl_xor_sync(0xffffffffu, start, mask);
+      sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+    }
+    if (live && lane % kLanes == 0) {
+      const int at = (unit * U::kRuns + lane / kLanes) * kTokens + token;
+      starts[at] = start;
+      if constexpr (U::kMinimum) plain[at] = sum;
+    }
+    if (live && lane == 0)
+      factors[unit * kTokens + token] = __uint_as_float(static_cast<uint32_t>(127 - 14 + exponent) << 23);
+  }
+};
+
+// Eight neighbours of x as floats, of bf16 or of the residual stream.
+__device__ __forceinline__ void unpack_eight(uint4 from, float (&to)[8]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 two = unpack2<__nv_bfloat16>(word(from, i));
+    to[2 * i] = two.x;
+    to[2 * i + 1] = two.y;
+  }
+}
+
+struct EightFloats {
+  float4 low, high;
+  __device__ __forceinline__ static EightFloats load(const float* from) {
+    return {__ldcg(reinterpret_cast<const float4*>(from)), __ldcg(reinterpret_cast<const float4*>(from) + 1)};
+  }
+  __device__ __forceinline__ float squares() const {
+    return low.x * low.x + low.y * low.y + low.z * low.z + low.w * low.w +  //
+           (high.x * high.x + high.y * high.y + high.z * high.z + high.w * high.w);
+  }
+  __device__ __forceinline__ void times(const EightFloats& by, float (&to)[8]) const { scaled(by, 1, to); }
+  __device__ __forceinline__ void scaled(const EightFloats& by, float factor, float (&to)[8]) const {
+    const float v[8] = {low.x * by.low.x,   low.y * by.low.y,   low.z * by.low.z,   low.w * by.low.w,
+                        high.x * by.high.x, high.y * by.high.y, high.z * by.high.z, high.w * by.high.w};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) to[i] = v[i] * factor;
+  }
+};
+
+}  // namespace millrace

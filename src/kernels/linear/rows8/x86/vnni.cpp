@@ -1,0 +1,105 @@
+// AVX-512 VNNI: four products of an unsigned with a signed byte, added to a 32-bit sum in one instruction.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "base/error.h"
+#include "kernels/linear/rows8/packed.h"
+#include "kernels/linear/rows8/target.h"
+#include "kernels/linear/rows8/x86/x86.h"
+#include "tensor/blocks.h"
+
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wuninitialized"  // some of GCC 12's own intrinsics
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
+MR_BEGIN_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni",
+                "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")
+namespace millrace {
+namespace {
+
+struct Dot {
+  // Signed weights become unsigned ones with a zero point of their own.
+  template <class Format>
+  static constexpr int zero() {
+    return Format::kSigned ? 128 : Format::kZero;
+  }
+  template <class Format>
+  __attribute__((always_inline)) static __m256i ready(__m256i w) {
+    return Format::kSigned ? _mm256_xor_si256(w, _mm256_set1_epi8(-128)) : w;
+  }
+
+  // sum[row] of `count` quads.
+  template <class Format, int count>
+  struct Sum {
+    __m256i wide;
+
+    __attribute__((always_inline)) void start(int32_t from) {
+      wide = zero<Format>() != 0 ? _mm256_set1_epi32(from) : _mm256_setzero_si256();
+    }
+    template <int nth>
+    __attribute__((always_inline)) void add(__m256i w, __m256i x) {
+      wide = _mm256_dpbusd_epi32(wide, w, x);
+    }
+  };
+};
+
+#include "kernels/linear/rows8/x86/panel512-inl.h"
+#include "kernels/linear/rows8/x86/strip-inl.h"
+#include "kernels/linear/rows8/x86/vnni_int8-inl.h"
+
+}  // namespace
+}  // namespace millrace
+MR_END_TARGET
+
+namespace millrace {
+
+std::span<const Rows8Method> vnni_methods() {
+  static const Rows8Method methods[] = {
+      {.name = "gemv_vnni",
+       .isa = Isa::Avx512Vnni,
+       .max_m = 1,
+       .x_bytes = strip_x_bytes,
+       .quantize = quantize_for_strips,
+       .multiply = strips},
+      {.name = "flat_vnni",
+       .isa = Isa::Avx512Vnni,
+       .min_m = 2,
+       .max_m = 16,
+       .tile_rows = 4,
+       .x_bytes = strip_x_bytes,
+       .quantize = quantize_for_strips,
+       .multiply = strips,
+       .compute_share = 0.21},
+      {.name = "full_vnni",
+       .isa = Isa::Avx512Vnni,
+       .min_m = 2,
+       .tile_rows = Micro512::kRows,
+       .x_bytes = panel_x_bytes<Micro512>,
+       .quantize = quantize_for_panels<Micro512>,
+       .scratch_bytes = Micro512::kBytes,
+       .strips_per_panel = Micro512::kStrips,
+       .multiply = within_piece<panels<Micro512>>,
+       .compute_share = 0.75,
+       .unpack_rows = 8},
+      {.name = "full_vnni_int8",
+       .isa = Isa::Avx512Vnni,
+       .min_m = 2,
+       .tile_rows = 32,
+       .quantized_rows = 16,
+       .x_bytes = int8_x_bytes,
+       .quantize = quantize_for_int8<true>,
+       .scratch_bytes = kVnniBytes,
+       .strips_per_panel = kInt8Strips,
+       .multiply = within_piece<vnni_int8_panels>,
+       .compute_share = 0.8,
+       .unpack_rows = 16,
+       .row_step = kVnniRows},
+  };
+  return methods;
+}
+
+}  // namespace millrace

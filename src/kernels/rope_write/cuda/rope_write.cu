@@ -1,0 +1,186 @@
+#include "kernels/cuda/vectors.cuh"
+#include "kernels/rope_write/cuda/launch.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kWarps = 8;
+constexpr int kMaxDim = 1024;
+constexpr float kSmallest = 1e-30f;  // below it the scale is zero in f16 anyway, and 127 / x may overflow
+
+// One head of one row, in the shared memory of a warp as f32.
+class HeadRow {
+ public:
+  __device__ HeadRow(float* space, int length)
+      : x_(space), length_(length), lane_(static_cast<int>(threadIdx.x) % 32) {}
+
+  __device__ void load(const CudaMatrix& from, int64_t index) {
+    for (int i = lane_ * 8; i < length_; i += 256)
+      *reinterpret_cast<Eight*>(x_ + i) = load_eight<true>(from, index + i, 8);
+    __syncwarp();
+  }
+  __device__ void turn(RopeStyle style, const float* cosines, int rotary_dim) {
+    const int half = rotary_dim / 2;
+    for (int i = lane_; i < half; i += 32) {
+      const int first = style == RopeStyle::Halves ? i : 2 * i,
+                second = style == RopeStyle::Halves ? i + half : 2 * i + 1;
+      const float a = x_[first], b = x_[second], cosine = cosines[i], sine = cosines[half + i];
+      x_[first] = a * cosine - b * sine;
+      x_[second] = b * cosine + a * sine;
+    }
+    __syncwarp();
+  }
+  __device__ void make_numbers(DType kept_as) {
+    for (int i = lane_; i < length_; i += 32) x_[i] = as_number(x_[i], kept_as);
+    __syncwarp();
+  }
+  __device__ void store(const CudaMatrix& to, int64_t index) const {
+    for (int i = lane_ * 8; i < length_; i += 256)
+      store_eight<true>(to, index + i, *reinterpret_cast<const Eight*>(x_ + i), 8);
+  }
+  // Blocks of 32 with an f16 scale, as GGUF has them; they are aligned to two bytes.
+  __device__ void store_q8(void* to, int64_t row) const {
+    for (int i = 0; i < length_; i += 32) {
+      char* block = static_cast<char*>(to) + (row * length_ + i) / 32 * 34;
+      const float x = x_[i + lane_], largest = warp_max(fabsf(x));
+      const float inverse = largest > kSmallest ? 127 / largest : 0.0f;
+      if (lane_ == 0) *reinterpret_cast<__half*>(block) = from_float<__half>(largest / 127);
+      block[2 + lane_] = static_cast<char>(__float2int_rn(x * inverse));
+    }
+  }
+
+ private:
+  float* x_;
+  int length_, lane_;
+};
+
+// A warp for each head of q, then of k, then of v; a row of blocks for each row.
+__global__ void __launch_bounds__(kWarps * 32) rope_write_kernel(const __grid_constant__ CudaRopeWriteArgs a) {
+  extern __shared__ __align__(32) float shared[];
+  allow_dependents();
+  wait_for_predecessors();
+  const int warp = static_cast<int>(threadIdx.x) / 32, head = static_cast<int>(blockIdx.y) * kWarps + warp;
+  const int64_t row = blockIdx.x;
+  if (head >= a.heads + 2 * a.kv_heads) return;
+  const bool is_q = head < a.heads, is_v = head >= a.heads + a.kv_heads;
+  const int own = is_q ? head : is_v ? head - a.heads - a.kv_heads : head - a.heads;
+  const CudaMatrix& from = is_q ? a.q : is_v ? a.v : a.k;
+
+  const int32_t slot = a.keys != nullptr && !is_q ? a.row_slots[row] : -1;
+  if (is_v && slot < 0) return;
+  const int64_t at = row * from.stride + static_cast<int64_t>(own) * a.head_dim;
+  HeadRow x(shared + warp * a.head_dim, a.head_dim);
+  x.load(from, at);
+  if (!is_v && a.angles != nullptr) x.turn(a.style, a.angles + row * a.rotary_dim, a.rotary_dim);
+  if (is_q || a.keys == nullptr) {
+    x.store(from, at);
+  } else if (slot >= 0) {
+    const int64_t page = slot / a.block_size;
+    const int64_t to = (page * a.kv_heads + own) * a.block_size + slot % a.block_size;
+    void* cache = is_v ? a.values : a.keys;
+    x.make_numbers(a.kv);
+    if (a.kv == DType::Q8_0) {
+      x.store_q8(cache, to);
+    } else {
+      x.store({cache, a.kv, a.head_dim}, to * a.head_dim);
+    }
+  }
+}
+
+// Eight pairs of a head: their first elements, their second ones, and where both begin.
+struct EightPairs {
+  int first, second;
+  Eight a, b;
+
+  __device__ EightPairs(bool halves, int pair, int head_dim)
+      : first(halves ? pair : 2 * pair), second(halves ? pair + head_dim / 2 : 2 * pair + 8) {}
+
+  __device__ static void turn_pair(float& x, float& y, float cosine, float sine) {
+    const float before = x;
+    x = x * cosine - y * sine;
+    y = y * cosine + before * sine;
+  }
+  template <class T>
+  __device__ void make_numbers() {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      a.at[i] = as_number<T>(a.at[i]);
+      b.at[i] = as_number<T>(b.at[i]);
+    }
+  }
+  __device__ void turn(bool halves, const Eight& cosines, const Eight& sines) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      if (halves) {
+        turn_pair(a.at[i], b.at[i], cosines.at[i], sines.at[i]);
+      } else {  // neighbours: four pairs in each eight
+        Eight& x = i < 4 ? a : b;
+        turn_pair(x.at[i % 4 * 2], x.at[i % 4 * 2 + 1], cosines.at[i], sines.at[i]);
+      }
+    }
+  }
+};
+
+constexpr int kPairThreads = 128;
+
+// For prompts: whole heads turn, in 16 bits before and after. A thread for every eight pairs, rows along the grid.
+template <class T>
+__global__ void __launch_bounds__(kPairThreads) rope_write_rows(const __grid_constant__ CudaRopeWriteArgs a) {
+  allow_dependents();
+  wait_for_predecessors();
+  const int64_t row = blockIdx.x;
+  const int pieces = a.head_dim / 16, heads = a.heads + 2 * a.kv_heads;
+  const bool halves = a.style == RopeStyle::Halves;
+  const int32_t slot = a.row_slots[row];
+  const int64_t page = slot / a.block_size;
+  const int i = static_cast<int>(blockIdx.y * kPairThreads + threadIdx.x), head = i / pieces, pair = i % pieces * 8;
+  const bool is_q = head < a.heads, is_v = head >= a.heads + a.kv_heads;
+  if (head >= heads || (!is_q && slot < 0)) return;
+  const int own = is_q ? head : (head - a.heads) % a.kv_heads;
+  const CudaMatrix& matrix = is_q ? a.q : is_v ? a.v : a.k;
+  T* from = static_cast<T*>(matrix.data) + row * matrix.stride + static_cast<int64_t>(own) * a.head_dim;
+  EightPairs x(halves, pair, a.head_dim);
+  x.a = widen(from + x.first);
+  x.b = widen(from + x.second);
+  if (!is_v) {
+    const float* angles = a.angles + row * a.head_dim + pair;
+    x.turn(halves, widen(angles), widen(angles + a.head_dim / 2));
+  }
+  if (!is_q) x.make_numbers<T>();
+  const int64_t place = (page * a.kv_heads + own) * a.block_size + slot % a.block_size;
+  T* to = is_q ? from : static_cast<T*>(is_v ? a.values : a.keys) + place * a.head_dim;
+  narrow(to + x.first, x.a);
+  narrow(to + x.second, x.b);
+}
+
+bool turns_in_rows(const CudaRopeWriteArgs& a) {
+  const bool one_type = a.q.dtype == a.kv && a.k.dtype == a.kv && a.v.dtype == a.kv;
+  return one_type && (a.kv == DType::F16 || a.kv == DType::BF16) && a.keys != nullptr && a.angles != nullptr &&
+         a.rotary_dim == a.head_dim && a.head_dim % 16 == 0;
+}
+
+CudaError launch_rows_of_heads(const CudaRopeWriteArgs& a, const CudaLaunch& launch) {
+  const int work = (a.heads + 2 * a.kv_heads) * (a.head_dim / 16);
+  const dim3 grid(static_cast<unsigned>(a.rows), static_cast<unsigned>((work + kPairThreads - 1) / kPairThreads));
+  return a.kv == DType::F16 ? launch_kernel(rope_write_rows<__half>, grid, kPairThreads, 0, launch, a)
+                            : launch_kernel(rope_write_rows<__nv_bfloat16>, grid, kPairThreads, 0, launch, a);
+}
+
+}  // namespace
+
+CudaError launch_cuda_rope_write(const CudaRopeWriteArgs& args, const CudaLaunch& launch) {
+  if (args.rows <= 0) return cudaSuccess;
+  const bool wide = moves_by_eights(args.q, args.head_dim) && moves_by_eights(args.k, args.head_dim) &&
+                    moves_by_eights(args.v, args.head_dim);
+  if (!wide || args.head_dim > kMaxDim || args.rotary_dim > args.head_dim || args.rotary_dim % 2 != 0 ||
+      (args.kv == DType::Q8_0 && args.head_dim % 32 != 0)) {
+    return cudaErrorInvalidValue;
+  }
+  if (turns_in_rows(args)) return launch_rows_of_heads(args, launch);
+  const int heads = args.heads + 2 * args.kv_heads;
+  const dim3 grid(static_cast<unsigned>(args.rows), static_cast<unsigned>((heads + kWarps - 1) / kWarps));
+  return launch_kernel(rope_write_kernel, grid, kWarps * 32, static_cast<size_t>(kWarps * args.head_dim) * 4, launch,
+                       args);
+}
+
+}  // namespace millrace
