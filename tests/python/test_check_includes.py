@@ -31,8 +31,8 @@ def test_a_clean_tree_passes(tmp_path):
         "base/environment.cpp": 'auto x = std::getenv("X");\n',
         "kernels/linear/linear.h": '#include "base/error.h"\n#include <arm_neon.h>\n',
         "dataflow/plan.h": '#include "kernels/linear/linear.h"\n#include "kernels/kernel.h"\n#include <vector>\n',
-        "hardware/cuda_device.cpp": "#include <cuda_runtime.h>\n",
-        "kernels/linear/gemm.cu": "#include <cuda_fp16.h>\n",
+        "hardware/cuda/device.cpp": "#include <cuda_runtime.h>\n",
+        "kernels/linear/cuda/plain/gemm.cu": "#include <cuda_fp16.h>\n",
         "models/llama.cpp": '#include "cache/kv_cache.h"\n// getenv("X") would be wrong here\n',
         "base/CMakeLists.txt": "millrace_room(base SOURCES a.cpp LINKS fmt::fmt)\n",
     })
@@ -55,6 +55,7 @@ def test_a_clean_tree_passes(tmp_path):
     ("models/a.cpp", "#include <arm_neon.h>", "intrinsics do not belong here"),
     ("tensor/a.cpp", "#include <immintrin.h>", "intrinsics do not belong here"),
     ("engine/a.cpp", "#include <cuda_runtime.h>", "CUDA headers do not belong here"),
+    ("kernels/linear/a.cu", "#include <cuda_fp16.h>", "CUDA headers do not belong here"),
     ("kernels/linear/a.cpp", "#include <cublasLt.h>", "CUDA headers do not belong here"),
     ("cli/a.cpp", 'auto x = std::getenv("X");', "environment variables"),
     ("attic/a.cpp", "", "not a room"),

@@ -8,6 +8,16 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
   list(APPEND LINEAR_SOURCES linear/rows8/x86/amx.cpp linear/rows8/x86/vnni.cpp linear/rows8/x86/avx2.cpp)
 endif()
+set(LINEAR_CUDA_HOST_SOURCES
+  linear/cuda/linear.cpp linear/cuda/families.cpp linear/cuda/packed.cpp linear/cuda/cublaslt.cpp linear/cuda/plain/flat_cut.cpp)
+set(LINEAR_CUDA_SOURCES
+  ${LINEAR_CUDA_HOST_SOURCES}
+  linear/cuda/file_rows.cu linear/cuda/gate.cu linear/cuda/pack.cu
+  linear/cuda/plain/flat_mma.cu linear/cuda/plain/flat_wgmma.cu linear/cuda/plain/gemv.cu linear/cuda/plain/gemv_rows.cu
+  linear/cuda/plain/rows.cu
+  linear/cuda/quantized/few.cu linear/cuda/quantized/gemv.cu linear/cuda/quantized/mma.cu linear/cuda/quantized/wgmma.cu
+  linear/cuda/quantized/instances_five.cu linear/cuda/quantized/instances_iq4.cu linear/cuda/quantized/instances_legacy.cu
+  linear/cuda/quantized/instances_super.cu)
 # Tiles of registers are arrays: their loops must be taken apart, which -O2 does not do, and in the order they are
 # written, since hoisting the loads would push sums out of the registers.
 set_source_files_properties(linear/rows/plain.cpp linear/rows/exact.cpp PROPERTIES

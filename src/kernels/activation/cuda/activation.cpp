@@ -1,0 +1,36 @@
+#include "hardware/cuda_device.h"
+#include "kernels/activation/cuda/launch.h"
+#include "kernels/cuda/convert.h"
+#include "kernels/cuda/cost.h"
+#include "kernels/cuda_lists.h"
+
+namespace millrace {
+namespace {
+
+class CudaActivation final : public Kernel<ActivationOp> {
+ public:
+  std::string_view name() const override { return "cuda"; }
+  bool can_run(const Problem&, const Hardware& hardware) const override { return is_gpu(hardware); }
+  double estimate_us(const Problem& p, const Hardware& hardware) const override {
+    return gpu_us(6.0 * double(p.rows * p.cols), hardware);
+  }
+  void run(const Args& a, const Executor& executor) const override {
+    CudaActivationArgs args;
+    args.kind = a.kind;
+    args.x = cuda_matrix(a.x);
+    if (a.gate_with != nullptr) args.gate_with = cuda_matrix(*a.gate_with);
+    args.out = cuda_matrix(a.out);
+    args.rows = static_cast<int>(a.x.rows);
+    args.cols = static_cast<int>(a.x.cols);
+    check_launch(launch_cuda_activation(args, cuda_launch(executor)), "starting an activation");
+  }
+};
+
+}  // namespace
+
+KernelList<ActivationOp> cuda_activation_kernels() {
+  static const CudaActivation kernel;
+  return {&kernel};
+}
+
+}  // namespace millrace
