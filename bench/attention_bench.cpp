@@ -92,7 +92,7 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   const Hardware hardware = this_machine();
   for (const AttentionCase& c : timed_cases()) {
-    for (const AttentionKernel* kernel : cpu_attention_kernels()) {
+    for (const AttentionKernel* kernel : AttentionOp::cpu()) {
       if (kernel->name() == "reference") continue;
       AttentionProblem problem{c.kv, Precision::Fast, c.heads, c.kv_heads, c.head_dim, c.block_size, c.window};
       if (!kernel->can_run(problem, hardware)) continue;

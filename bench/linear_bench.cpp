@@ -6,7 +6,7 @@
 #include "dataflow/cold_inputs.h"
 #include "dataflow/roofline.h"
 #include "hardware/this_machine.h"
-#include "kernels/linear/cpu_linear.h"
+#include "kernels/linear/linear.h"
 #include "linear_cases.h"
 
 namespace millrace {
@@ -63,7 +63,7 @@ void register_shape(DType format, LinearShape shape, const Hardware& hardware) {
   for (const int64_t m : kRows) {
     for (const auto* layout : cpu_linear_layouts()) {
       const LinearProblem problem{format, layout->name(), Precision::Fast, shape.n, shape.k, m};
-      for (const auto* kernel : cpu_linear_kernels()) {
+      for (const auto* kernel : LinearOp::cpu()) {
         if (kernel->name() == "reference" || !kernel->can_run(problem, hardware)) continue;
         register_case({problem, layout, kernel, 1});
         if (hardware.threads > 1) register_case({problem, layout, kernel, hardware.threads});

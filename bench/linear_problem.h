@@ -10,7 +10,7 @@
 namespace millrace {
 
 inline const LinearKernel& find_kernel(std::string_view name) {
-  for (const auto* kernel : cpu_kernels().linear) {
+  for (const auto* kernel : cpu_kernels().of<LinearOp>()) {
     if (kernel->name() == name) return *kernel;
   }
   fail(ErrorKind::Usage, "no kernel '{}'", name);

@@ -69,7 +69,7 @@ class Search {
         hardware_(device_->hardware()),
         kernels_(device_->is_host() ? cpu_kernels() : cuda_kernels()),
         pool_(device_->is_host() ? hardware_.threads : 4),
-        planner_(kernels_.linear, hardware_, nullptr, "") {}
+        planner_(kernels_.of<LinearOp>(), hardware_, nullptr, "") {}
 
   std::vector<LinearShape> shapes() const {
     std::vector<LinearShape> all;

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "hardware/this_machine.h"
-#include "kernels/cpu_lists.h"
+#include "kernels/kernel_set.h"
 #include "row_op_cases.h"
 #include "support.h"
 
@@ -45,14 +45,14 @@ void register_all() {
     const auto p = c.problem;
     const auto x = random_matrix(p.rows, p.cols), out = random_matrix(p.rows, p.cols),
                weight = random_matrix(1, p.cols);
-    register_kernels<NormOp>(cpu_norm_kernels(), p, 12.0 * double(p.rows * p.cols), [=] {
+    register_kernels<NormOp>(NormOp::cpu(), p, 12.0 * double(p.rows * p.cols), [=] {
       return NormOp::Args{p.kind, x->view(), out->view(), &weight->at(0, 0), nullptr, 1e-5f, int(p.groups)};
     });
   }
   for (const RopeOp::Problem& p : rope_cases()) {
     const int64_t cols = int64_t{p.heads} * p.head_dim;
     const auto x = random_matrix(p.rows, cols), angles = random_matrix(p.rows, p.rotary_dim);
-    register_kernels<RopeOp>(cpu_rope_kernels(), p, 8.0 * double(p.rows * cols), [=] {
+    register_kernels<RopeOp>(RopeOp::cpu(), p, 8.0 * double(p.rows * cols), [=] {
       return RopeOp::Args{p.style, x->view(), angles->view(), p.heads, p.head_dim, p.rotary_dim};
     });
   }
@@ -61,7 +61,7 @@ void register_all() {
                out = random_matrix(p.rows, p.cols);
     const auto gate = std::make_shared<Matrix>(up->view());
     register_kernels<ActivationOp>(
-        cpu_activation_kernels(), p, (p.gated ? 12.0 : 8.0) * double(p.rows * p.cols), [=, kept = up] {
+        ActivationOp::cpu(), p, (p.gated ? 12.0 : 8.0) * double(p.rows * p.cols), [=, kept = up] {
           return ActivationOp::Args{p.kind, x->view(), p.gated ? gate.get() : nullptr, out->view()};
         });
   }

@@ -58,7 +58,8 @@ nlohmann::json to_json(const Hardware& hardware, const Gpu& gpu) {
   nlohmann::json devices = {"cpu"}, gpu_kernels = nlohmann::json::object();
   if (gpu.device != nullptr) {
     devices.push_back("cuda");
-    gpu_kernels = {{"linear", names(cuda_kernels().linear)}, {"attention", names(cuda_kernels().attention)}};
+    gpu_kernels = {{"linear", names(cuda_kernels().of<LinearOp>())},
+                   {"attention", names(cuda_kernels().of<AttentionOp>())}};
   }
   return {{"version", version()},
           {"build", build_id()},
@@ -68,7 +69,7 @@ nlohmann::json to_json(const Hardware& hardware, const Gpu& gpu) {
           {"available_memory", available_memory()},
           {"cache", environment().cache.string()},
           {"architectures", supported},
-          {"kernels", {{"linear", names(kernels.linear)}, {"attention", names(kernels.attention)}}},
+          {"kernels", {{"linear", names(kernels.of<LinearOp>())}, {"attention", names(kernels.of<AttentionOp>())}}},
           {"gpu", gpu.device != nullptr ? describe(gpu.device->hardware()) : nlohmann::json()},
           {"gpu_problem", gpu.problem},
           {"gpu_libraries", gpu.device != nullptr ? cuda_libraries() : ""},

@@ -1,9 +1,10 @@
 #include "dataflow/ops.h"
 
-#include <set>
+#include <tuple>
 
+#include "base/log.h"
 #include "dataflow/buckets.h"
-#include "dataflow/ops_watch.h"
+#include "dataflow/ops_run.h"
 
 namespace millrace {
 namespace {
@@ -14,13 +15,18 @@ std::string forced_kernel(const OpsOptions& options, std::string_view op) {
 }
 
 void check_forced_ops(const OpsOptions& options) {
-  static const std::set<std::string_view> known{
-      LinearOp::kName,     AttentionOp::kName, NormOp::kName,        RopeOp::kName,    RopeAnglesOp::kName,
-      ActivationOp::kName, EmbeddingOp::kName, ElementwiseOp::kName, KvWriteOp::kName, RopeWriteOp::kName,
-      ArgmaxOp::kName,     SampleOp::kName,    ScoreRangeOp::kName};
   for (const auto& [op, kernel] : options.forced) {
-    if (!known.contains(op)) fail(ErrorKind::Usage, "--kernel {}={}: no such op", op, kernel);
+    bool known = false;
+    AllOps::for_each([&]<class Op>(std::type_identity<Op>) { known |= op == Op::kName; });
+    if (!known) fail(ErrorKind::Usage, "--kernel {}={}: no such op", op, kernel);
   }
+}
+
+// One planner for each op of the list.
+template <class... Op>
+std::tuple<Planner<Op>...> make_planners(std::type_identity<std::tuple<Planner<Op>...>>, const KernelSet& kernels,
+                                         const Hardware& hardware, const PlanCache* plans, const OpsOptions& options) {
+  return {Planner<Op>(kernels.of<Op>(), hardware, plans, forced_kernel(options, Op::kName))...};
 }
 
 }  // namespace
@@ -32,20 +38,14 @@ Ops::Ops(const KernelSet& kernels, Device& device, ThreadPool& pool, const PlanC
       options_(std::move(options)),
       executor_{&pool, nullptr, device.queue(), &device.hardware(), starts_early(device.hardware())},
       attention_executor_(executor_),
-      linear_(kernels.linear, hardware_, plans, forced_kernel(options_, LinearOp::kName)),
-      attention_(kernels.attention, hardware_, plans, forced_kernel(options_, AttentionOp::kName)),
-      norm_(kernels.norm, hardware_, plans, forced_kernel(options_, NormOp::kName)),
-      rope_angles_(kernels.rope_angles, hardware_, plans, forced_kernel(options_, RopeAnglesOp::kName)),
-      rope_(kernels.rope, hardware_, plans, forced_kernel(options_, RopeOp::kName)),
-      activation_(kernels.activation, hardware_, plans, forced_kernel(options_, ActivationOp::kName)),
-      embedding_(kernels.embedding, hardware_, plans, forced_kernel(options_, EmbeddingOp::kName)),
-      elementwise_(kernels.elementwise, hardware_, plans, forced_kernel(options_, ElementwiseOp::kName)),
-      kv_write_(kernels.kv_write, hardware_, plans, forced_kernel(options_, KvWriteOp::kName)),
-      rope_write_(kernels.rope_write, hardware_, plans, forced_kernel(options_, RopeWriteOp::kName)),
-      argmax_(kernels.argmax, hardware_, plans, forced_kernel(options_, ArgmaxOp::kName)),
-      sample_(kernels.sample, hardware_, plans, forced_kernel(options_, SampleOp::kName)),
-      score_range_(kernels.score_range, hardware_, plans, forced_kernel(options_, ScoreRangeOp::kName)) {
+      planners_(make_planners(std::type_identity<AllOps::Each<Planner>>(), kernels, hardware_, plans, options_)) {
   check_forced_ops(options_);
+}
+
+void Ops::observe(Mode mode, OpTimes* times, std::vector<OpCall>* calls) {
+  mode_ = mode;
+  times_ = times;
+  calls_ = calls;
 }
 
 void Ops::reserve_workspace() {
@@ -59,61 +59,70 @@ void Ops::reserve_workspace() {
   if (!device_.is_host()) device_.clear(attention_executor_.workspace, attention);
 }
 
-template <class Op>
-void Ops::dispatch(Planner<Op>& planner, const typename Op::Problem& problem, const typename Op::Args& args) {
-  const Kernel<Op>* kernel = planner.choose(problem);
-  MR_ASSERT(kernel != nullptr);  // every op has a reference that runs everything the models ask for
-  if (times_ != nullptr) return run_watched(planner, *kernel, problem, args, executor_);
-  kernel->run(args, executor_);
+void Ops::warn_of_unused_forced_kernels() const {
+  AllOps::for_each([&]<class Op>(std::type_identity<Op>) {
+    const auto& planner = std::get<Planner<Op>>(planners_);
+    if (!planner.misses_forced()) return;
+    log().warn("--kernel {}={}: no problem of this model can run on it; other kernels run", Op::kName,
+               planner.forced());
+  });
 }
 
-// What small ops are planned for.
+template <class Op>
+void Ops::dispatch(const typename Op::Problem& problem, const typename Op::Args& args) {
+  launch_pending();
+  const Kernel<Op>* kernel = is_dry() ? planner<Op>().plan(problem) : planner<Op>().planned(problem);
+  MR_ASSERT(kernel != nullptr);  // the dry passes met every bucket of rows, and the reference runs every problem
+  run<Op>(*kernel, problem, args, executor_);
+}
+
+// The rows that small ops are planned for.
 int64_t Ops::bucket(int64_t rows) const { return options_.batch_invariant ? 1 : bucket_rows(rows); }
 
 void Ops::rope_write(const RopeWriteOp::Args& a) {
   const auto rotary = static_cast<int>(a.angles.cols);
   const int64_t rows = bucket(a.k.rows);
-  if (!kernels_.rope_write.empty() && !is_forced(RopeOp::kName) && !is_forced(KvWriteOp::kName)) {
-    const RopeWriteOp::Problem problem{a.kv.dtype, a.style, rows, a.heads, a.kv.kv_heads, a.kv.head_dim, rotary};
-    return dispatch(rope_write_, problem, a);
+  if (!kernels_.of<RopeWriteOp>().empty() && !is_forced(RopeOp::kName) && !is_forced(KvWriteOp::kName)) {
+    return dispatch<RopeWriteOp>({a.kv.dtype, a.style, rows, a.heads, a.kv.kv_heads, a.kv.head_dim, rotary}, a);
   }
   if (rotary > 0) {
     rope({a.style, a.q, a.angles, a.heads, a.kv.head_dim, rotary});
     rope({a.style, a.k, a.angles, a.kv.kv_heads, a.kv.head_dim, rotary});
   }
-  dispatch(kv_write_, {a.kv.dtype, a.kv.kv_heads, a.kv.head_dim, rows}, {a.k, a.v, a.kv, a.sequences, a.tables});
+  dispatch<KvWriteOp>({a.kv.dtype, a.kv.kv_heads, a.kv.head_dim, rows}, {a.k, a.v, a.kv, a.sequences, a.tables});
 }
 
 void Ops::embed(const EmbeddingOp::Args& a) {
-  dispatch(embedding_, {a.table.dtype, bucket(a.out.rows), a.table.cols}, a);
+  dispatch<EmbeddingOp>({a.table.dtype, bucket(a.out.rows), a.table.cols}, a);
+}
+
+NormOp::Problem Ops::problem_of(const NormOp::Args& a) const {
+  return {a.kind, bucket(a.x.rows), a.x.cols, a.groups, a.accumulate};
 }
 
 void Ops::norm(const NormOp::Args& a) {
-  if (a.x.rows == 0) return;
-  dispatch(norm_, {a.kind, bucket(a.x.rows), a.x.cols, a.groups}, a);
+  if (a.x.rows > 0) dispatch<NormOp>(problem_of(a), a);
 }
 
 void Ops::rope_angles(const RopeAnglesOp::Args& a) {
-  dispatch(rope_angles_, {bucket(a.angles.rows), static_cast<int>(a.angles.cols)}, a);
+  dispatch<RopeAnglesOp>({bucket(a.angles.rows), static_cast<int>(a.angles.cols)}, a);
 }
 
 void Ops::rope(const RopeOp::Args& a) {
-  dispatch(rope_, {a.style, bucket(a.x.rows), a.heads, a.head_dim, a.rotary_dim}, a);
+  dispatch<RopeOp>({a.style, bucket(a.x.rows), a.heads, a.head_dim, a.rotary_dim}, a);
 }
 
 void Ops::activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out) {
   if (x.rows == 0) return;
-  dispatch(activation_, {kind, gate_with != nullptr, bucket(x.rows), x.cols}, {kind, x, gate_with, out});
+  dispatch<ActivationOp>({kind, gate_with != nullptr, bucket(x.rows), x.cols}, {kind, x, gate_with, out});
 }
 
 void Ops::elementwise(const ElementwiseOp::Args& a) {
   if (a.out.rows == 0) return;
-  dispatch(elementwise_, {a.kind, bucket(a.out.rows), a.out.cols}, a);
+  dispatch<ElementwiseOp>({a.kind, bucket(a.out.rows), a.out.cols}, a);
 }
 
 void Ops::add(Matrix a, Matrix b, Matrix out) { elementwise({Elementwise::Add, a, b, out}); }
-
-void Ops::scale(Matrix x, float factor) { elementwise({Elementwise::Scale, x, {}, x, factor}); }
 
 void Ops::softcap(Matrix x, float cap) { elementwise({Elementwise::Softcap, x, {}, x, cap}); }
 
@@ -123,13 +132,18 @@ void Ops::gather(Matrix x, std::span<const int32_t> rows, Matrix out) {
   elementwise({Elementwise::Gather, x, {}, out, 1, rows});
 }
 
-void Ops::argmax(const ArgmaxOp::Args& a) { dispatch(argmax_, {bucket(a.logits.rows), a.logits.cols}, a); }
+void Ops::argmax(const ArgmaxOp::Args& a) { dispatch<ArgmaxOp>({bucket(a.logits.rows), a.logits.cols}, a); }
 
-void Ops::sample(const SampleOp::Args& a) { dispatch(sample_, {bucket(a.logits.rows), a.logits.cols}, a); }
+void Ops::sample(const SampleOp::Args& a) { dispatch<SampleOp>({bucket(a.logits.rows), a.logits.cols}, a); }
 
+// Only calibration asks for it, never a serving step: it is planned when it is first called.
 void Ops::score_range(const ScoreRangeOp::Args& args) {
-  if (watch_ != Watch::Measure && times_ != nullptr) return;
-  dispatch(score_range_, problem_of(args.attention).bucketed(), args);
+  launch_pending();
+  if (is_dry()) return;
+  const AttentionProblem problem = problem_of(args.attention).bucketed();
+  const Kernel<ScoreRangeOp>* kernel = planner<ScoreRangeOp>().plan(problem);
+  MR_ASSERT(kernel != nullptr);
+  run<ScoreRangeOp>(*kernel, problem, args, executor_);
 }
 
 }  // namespace millrace

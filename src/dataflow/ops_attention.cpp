@@ -1,8 +1,8 @@
-// Attention: kernels by the number of sequences and rows and by the longest context.
+// Attention: kernels are planned by the number of sequences and rows and by the longest context.
 #include <algorithm>
 
 #include "dataflow/buckets.h"
-#include "dataflow/ops_watch.h"
+#include "dataflow/ops_run.h"
 
 namespace millrace {
 
@@ -13,15 +13,23 @@ AttentionProblem Ops::pinned(AttentionProblem problem) const {
   return problem.bucketed();
 }
 
-void Ops::plan(const AttentionProblem& largest) {
-  for (auto problem : attention_buckets(largest)) {
-    problem.invariant = options_.batch_invariant;
-    const auto* kernel = attention_.choose(pinned(problem));
+// Every bucket of batches within the limits, when a dry pass first meets a layer that asks for this.
+void Ops::plan_attention(const AttentionProblem& problem) {
+  AttentionProblem open = problem;
+  open.sequences = open.rows = open.context = 0;
+  if (std::find(attentions_.begin(), attentions_.end(), open) != attentions_.end()) return;
+  attentions_.push_back(open);
+  AttentionProblem largest = open;
+  largest.sequences = limits_.sequences;
+  largest.rows = limits_.rows;
+  largest.context = limits_.context;
+  for (const auto& bucket : attention_buckets(largest)) {
+    const auto* kernel = planner<AttentionOp>().plan(pinned(bucket));
     if (kernel == nullptr) {
       fail(ErrorKind::Unsupported, "no attention kernel for head size {} with a {} KV cache; try --kv-type f16",
-           largest.head_dim, name(largest.kv));
+           open.head_dim, name(open.kv));
     }
-    attention_workspace_needed_ = std::max(attention_workspace_needed_, kernel->workspace_bytes(problem, hardware_));
+    attention_workspace_needed_ = std::max(attention_workspace_needed_, kernel->workspace_bytes(bucket, hardware_));
   }
 }
 
@@ -32,7 +40,7 @@ AttentionProblem Ops::problem_of(const AttentionArgs& a) const {
   return problem;
 }
 
-// On a GPU decodes and prompts are different problems with different kernels; batches bring the decodes first.
+// On a GPU decode and prefill have different kernels; batches hold the decodes first.
 void Ops::attention(const AttentionArgs& args) {
   const auto is_prompt = [](const SequenceSlice& slice) { return slice.rows > 1; };
   const auto first_prompt = std::find_if(args.sequences.begin(), args.sequences.end(), is_prompt);
@@ -50,11 +58,16 @@ void Ops::attention(const AttentionArgs& args) {
 }
 
 void Ops::attention(const RopeWriteOp::Args& rope, const AttentionArgs& args) {
+  launch_pending();
   const AttentionProblem problem = problem_of(args);
-  const bool turns_all = rope.angles.cols == 0 || rope.angles.cols == args.kv.head_dim;
+  if (mode_ == Mode::Plan) {
+    plan_attention(problem);
+    return rope_write(rope);  // batches of other shapes run it apart
+  }
+  const bool rotates_all = rope.angles.cols == 0 || rope.angles.cols == args.kv.head_dim;
   const bool decodes = problem.rows == problem.sequences;  // one row each
-  // A prompt's rows are turned by a kernel of their own, with another rounding.
-  const bool apart = device_.is_host() || options_.batch_invariant || !decodes || !turns_all;
+  // rope_write rounds differently from attention that takes it along: prefill and invariant passes keep them apart.
+  const bool apart = device_.is_host() || options_.batch_invariant || !decodes || !rotates_all;
   if (apart || !planned(problem)->takes_along(problem, hardware_)) {
     rope_write(rope);
     return attention(args);
@@ -65,18 +78,19 @@ void Ops::attention(const RopeWriteOp::Args& rope, const AttentionArgs& args) {
 }
 
 const AttentionKernel* Ops::planned(const AttentionProblem& problem) {
-  const AttentionKernel* kernel = attention_.choose(pinned(problem));
+  const AttentionProblem key = pinned(problem);
+  const AttentionKernel* kernel = is_dry() ? planner<AttentionOp>().plan(key) : planner<AttentionOp>().planned(key);
   MR_ASSERT(kernel != nullptr);
   return kernel;
 }
 
 void Ops::attend(const AttentionArgs& args) {
+  launch_pending();
   const AttentionProblem problem = problem_of(args);
+  if (mode_ == Mode::Plan) return plan_attention(problem);
   AttentionArgs invariant = args;
   invariant.invariant = options_.batch_invariant;
-  const AttentionKernel* kernel = planned(problem);
-  if (times_ == nullptr) return kernel->run(invariant, attention_executor_);
-  run_watched(attention_, *kernel, problem, invariant, attention_executor_);
+  run<AttentionOp>(*planned(problem), problem, invariant, attention_executor_);
 }
 
 }  // namespace millrace

@@ -1,14 +1,16 @@
-// Linear layers: their kernels are decided before the first step, and norms in front of them may be taken along.
+// Linear layers: a dry pass plans a kernel for each bucket of rows. Norms in front of them and between them are fused
+// where the kernels can.
 #include <algorithm>
+#include <utility>
 
 #include "dataflow/buckets.h"
-#include "dataflow/ops_watch.h"
+#include "dataflow/ops_run.h"
 
 namespace millrace {
 namespace {
 
-// Rows that a batch-invariant pass computes at least: on the CPU a single one would take other kernels, on a GPU every
-// linear layer works on tiles of so many. A decode is bound by the weights up to there.
+// The fewest rows that a batch-invariant pass computes: on the CPU a single row would take other kernels, on a GPU every
+// linear layer works on tiles of this many rows. Decode is bound by the weights up to there.
 constexpr int64_t kLeastInvariantRows = 2, kInvariantTile = 64;
 
 }  // namespace
@@ -17,26 +19,21 @@ LinearProblem Ops::problem_of(const LinearWeights& w, int64_t rows, bool gated) 
   return {w.format, w.layout->name(), options_.precision, w.n, w.k, rows, options_.working, gated};
 }
 
-void Ops::plan(Linear& linear, int64_t rows) {
-  for (auto& part : linear.parts) {
-    if (options_.batch_invariant) {
-      device_.is_host() ? plan_invariant(part, rows, linear.gated) : plan_tiles(part, linear.gated);
-      continue;
-    }
-    for (const int64_t m : row_buckets(rows)) {
-      const LinearProblem problem = problem_of(part.weights, m, linear.gated);
-      const LinearKernel* kernel = linear_.choose(problem);
-      take(part, problem, kernel);
-      if (kernel->shares_between(problem, hardware_)) {
-        const int64_t squares = m * problem.k / NormAhead::kPart;
-        squares_needed_ = std::max(squares_needed_, static_cast<size_t>(squares) * sizeof(float));
-      }
-    }
-  }
+void Ops::plan(const Linear& linear, int64_t rows) {
+  if (std::find(linears_.begin(), linears_.end(), &linear) == linears_.end()) linears_.push_back(&linear);
+  for (const auto& part : linear.parts) plan(part, rows, linear.gated);
 }
 
-// The kernel that is fastest over a mix of decodes and prompts, among those that run every number of rows from two on.
-void Ops::plan_invariant(Linear::Part& part, int64_t rows, bool gated) {
+void Ops::plan(const Linear::Part& part, int64_t rows, bool gated) {
+  if (planned(part, rows) != nullptr) return;
+  if (options_.batch_invariant) return device_.is_host() ? plan_invariant(part, rows, gated) : plan_tiles(part, gated);
+  const LinearProblem problem = problem_of(part.weights, bucket_rows(rows), gated);
+  keep(part, problem, planner<LinearOp>().plan(problem));
+}
+
+// The kernel that is fastest over a mix of decode and prefill, among those that run every number of rows from two on.
+// Dry passes begin with the largest step, so `rows` is the most that this layer meets.
+void Ops::plan_invariant(const Linear::Part& part, int64_t rows, bool gated) {
   part.least_rows = kLeastInvariantRows;
   std::vector<LinearProblem> problems;
   for (const int64_t m : row_buckets(std::max(rows, part.least_rows))) {
@@ -44,7 +41,7 @@ void Ops::plan_invariant(Linear::Part& part, int64_t rows, bool gated) {
   }
   const LinearKernel* best = nullptr;
   double least_us = 0;
-  for (const auto* kernel : kernels_.linear) {
+  for (const auto* kernel : kernels_.of<LinearOp>()) {
     const auto runs = [&](const LinearProblem& problem) { return kernel->can_run(problem, hardware_); };
     if (!std::all_of(problems.begin(), problems.end(), runs)) continue;
     double us = 0;
@@ -53,19 +50,24 @@ void Ops::plan_invariant(Linear::Part& part, int64_t rows, bool gated) {
     best = kernel;
     least_us = us;
   }
-  for (const auto& problem : problems) take(part, problem, best);
+  for (const auto& problem : problems) keep(part, problem, best);
 }
 
-void Ops::plan_tiles(Linear::Part& part, bool gated) {
+void Ops::plan_tiles(const Linear::Part& part, bool gated) {
   part.tile_rows = kInvariantTile;
   const LinearProblem problem = problem_of(part.weights, part.tile_rows, gated);
-  take(part, problem, linear_.choose(problem));
+  keep(part, problem, planner<LinearOp>().plan(problem));
 }
 
-void Ops::take(Linear::Part& part, const LinearProblem& problem, const LinearKernel* kernel) {
-  MR_ASSERT(kernel != nullptr);  // the reference runs everything
-  part.plan.emplace_back(problem.m, kernel);
+void Ops::keep(const Linear::Part& part, const LinearProblem& problem, const LinearKernel* kernel) {
+  MR_ASSERT(kernel != nullptr);  // the reference runs every problem
+  const std::pair<int64_t, const LinearKernel*> entry{problem.m, kernel};
+  part.plan.insert(std::upper_bound(part.plan.begin(), part.plan.end(), entry), entry);
   workspace_needed_ = std::max(workspace_needed_, kernel->workspace_bytes(problem, hardware_));
+  if (kernel->shares_between(problem, hardware_)) {
+    const int64_t squares = problem.m * problem.k / NormAhead::kPart;
+    squares_needed_ = std::max(squares_needed_, static_cast<size_t>(squares) * sizeof(float));
+  }
 }
 
 int64_t Ops::padded_rows(int64_t rows) const {
@@ -87,15 +89,11 @@ void Ops::run_part(const Linear::Part& part, LinearArgs args) {
   const Matrix x = args.x, y = args.y;
   const int64_t rows = std::max(x.rows, part.least_rows), step = part.tile_rows > 0 ? part.tile_rows : rows;
   const LinearKernel* kernel = planned(part, x.rows);
-  MR_ASSERT(kernel != nullptr && (x.dtype == options_.working || args.norm != nullptr));  // what is planned for
+  MR_ASSERT(kernel != nullptr && (x.dtype == options_.working || args.norm != nullptr));  // as planned
   for (int64_t first = 0; first < rows; first += step) {
     args.x = x.rows_from(first, step);
     args.y = y.rows_from(first, step);
-    if (times_ == nullptr) {
-      kernel->run(args, executor_);
-    } else {
-      run_watched(linear_, *kernel, problem_of(part.weights, step, args.gated), args, executor_);
-    }
+    run<LinearOp>(*kernel, problem_of(part.weights, step, args.gated), args, executor_);
   }
 }
 
@@ -105,7 +103,7 @@ void Ops::run_parts(const Linear& linear, Matrix x, Matrix y, Fill fill) {
   int64_t column = 0;
   for (const Linear::Part& part : linear.parts) {
     const auto& w = part.weights;
-    const float* bias = linear.bias != nullptr ? linear.bias + column : nullptr;
+    const float* bias = linear.bias != nullptr ? linear.bias->data + column : nullptr;
     LinearArgs args{x, &w, bias, y.columns(column, linear.gated ? w.n / 2 : w.n), false, linear.gated};
     args.invariant = options_.batch_invariant;
     fill(args);
@@ -114,12 +112,27 @@ void Ops::run_parts(const Linear& linear, Matrix x, Matrix y, Fill fill) {
   }
 }
 
-void Ops::linear(Matrix x, const Linear& linear, Matrix y, bool accumulate) {
-  if (x.rows == 0) return;  // the end of a prompt's chunk that wants no logits
-  run_parts(linear, x, y, [&](LinearArgs& args) { args.accumulate = accumulate; });
+void Ops::linear(Matrix x, const Linear& linear, Matrix y) {
+  launch_pending();
+  if (x.rows == 0) return;  // a chunk in the middle of a prompt wants no logits
+  if (is_dry()) plan(linear, x.rows);
+  run_parts(linear, x, y, [](LinearArgs&) {});
 }
 
-// Norms of q and k, and LayerNorm, are kernels of their own; and what is forced stays apart.
+void Ops::add_linear(Matrix x, const Linear& linear, Matrix y) {
+  launch_pending();
+  if (x.rows == 0) return;
+  if (is_dry()) plan(linear, x.rows);
+  pending_ = {x, y, &linear};
+}
+
+void Ops::launch_pending() {
+  if (pending_.linear == nullptr) return;
+  const PendingAdd add = std::exchange(pending_, {});
+  run_parts(*add.linear, add.x, add.y, [](LinearArgs& args) { args.accumulate = true; });
+}
+
+// Norms of q and k, and LayerNorm, are kernels of their own. A forced norm kernel is never fused away.
 bool Ops::is_plain_norm(const NormOp::Args& norm) const {
   return norm.x.dtype == DType::F32 && norm.kind == NormKind::Rms && norm.groups == 1 && norm.weight != nullptr &&
          !is_forced(NormOp::kName);
@@ -136,7 +149,7 @@ bool Ops::all_parts(const Linear& linear, int64_t rows, Takes takes) const {
 }
 
 bool Ops::takes_norm_along(const NormOp::Args& norm, const Linear& linear) const {
-  // On the CPU several parts would each compute it.
+  // On the CPU each of several parts would compute the norm again.
   if (!is_plain_norm(norm) || (device_.is_host() && linear.parts.size() > 1)) return false;
   return all_parts(linear, norm.x.rows, [&](const LinearKernel& kernel, const LinearProblem& problem) {
     return kernel.takes_along(problem, hardware_);
@@ -149,35 +162,34 @@ bool Ops::shares_norm(const Linear& linear, int64_t rows) const {
   });
 }
 
-void Ops::add_linear(Matrix x, const Linear& linear, Matrix y, const NextNorm& next) {
-  shared_ = {};
-  const bool shares = is_plain_norm(next.norm) && x.dtype == options_.working && linear.parts.size() == 1 &&
-                      shares_norm(linear, x.rows) && shares_norm(*next.linear, x.rows);
-  if (!shares) return this->linear(x, linear, y, /*accumulate=*/true);
-  run_parts(linear, x, y, [&](LinearArgs& args) {
-    args.accumulate = true;
-    args.ahead = {next.norm.weight, next.norm.out, squares_};
-  });
-  shared_ = next;
+bool Ops::shares_norm_with_pending(const NormOp::Args& norm, const Linear& linear) const {
+  const PendingAdd& add = pending_;
+  return add.linear != nullptr && add.y.data == norm.x.data && add.y.rows == norm.x.rows && is_plain_norm(norm) &&
+         add.x.dtype == options_.working && add.linear->parts.size() == 1 && shares_norm(*add.linear, add.x.rows) &&
+         shares_norm(linear, norm.x.rows);
 }
 
 void Ops::linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
-  if (norm.x.rows == 0) return;
-  const NormOp::Args& half = shared_.norm;
-  if (shared_.linear == &linear && half.x.data == norm.x.data && half.x.rows == norm.x.rows &&
-      half.weight == norm.weight) {
-    run_parts(linear, half.out, y, [&](LinearArgs& args) {
+  if (norm.x.rows == 0) return launch_pending();
+  if (is_dry()) plan(linear, norm.x.rows);
+  if (mode_ == Mode::Plan) planner<NormOp>().plan(problem_of(norm));  // other rows of the bucket may not fuse it
+  if (shares_norm_with_pending(norm, linear)) {
+    const PendingAdd add = std::exchange(pending_, {});
+    run_parts(*add.linear, add.x, add.y, [&](LinearArgs& args) {
+      args.accumulate = true;
+      args.ahead = {norm.weight, norm.out, squares_};
+    });
+    return run_parts(linear, norm.out, y, [&](LinearArgs& args) {
       args.epsilon = norm.epsilon;
       args.squares = squares_;
     });
-    shared_ = {};
-    return;
   }
+  launch_pending();
   if (!takes_norm_along(norm, linear)) {
     this->norm(norm);
     return this->linear(norm.out, linear, y);
   }
-  // Parts of different formats (q, k and v of some files) each compute the norm: less than a kernel of its own.
+  // Each part of a different format (q, k and v of some files) computes the norm: cheaper than a kernel of its own.
   run_parts(linear, norm.x, y, [&](LinearArgs& args) {
     args.norm = norm.weight;
     args.epsilon = norm.epsilon;

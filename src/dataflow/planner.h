@@ -18,7 +18,7 @@ struct Candidate {
   const Kernel<Op>* kernel = nullptr;
   double estimate_us = 0;
   double measured_us = 0;  // 0: never measured
-  double burden = 1;       // of the kernel: counts for the choice alone
+  double burden = 1;       // Kernel::burden(); counts for the choice alone
 };
 
 template <class Op>
@@ -32,7 +32,6 @@ class Planner {
     if (!forced_.empty() && std::none_of(kernels.begin(), kernels.end(), is_forced)) {
       fail(ErrorKind::Usage, "--kernel {}={}: no such kernel; this build has {}", Op::kName, forced_, names());
     }
-    chosen_.reserve(kProblems);
   }
 
   // All kernels that can run it, the chosen one first.
@@ -49,19 +48,25 @@ class Planner {
     return ranked;
   }
 
-  // The chosen kernel. The first call for a problem decides, later ones only look it up; null: none can run it.
-  const Kernel<Op>* choose(const Problem& problem) {
+  // Decides which kernel runs the problem, and remembers it; null: none can. Never inside a step.
+  const Kernel<Op>* plan(const Problem& problem) {
+    if (const Kernel<Op>* known = planned(problem)) return known;
+    const auto* kernel = decide(problem);
+    if (kernel != nullptr) chosen_.emplace_back(problem, kernel);
+    return kernel;
+  }
+
+  // Looks up what plan() decided; null: nothing was. Neither allocates nor estimates, so a step may call it.
+  const Kernel<Op>* planned(const Problem& problem) {
     for (size_t i = 0; i < chosen_.size(); ++i) {
       if (!(chosen_[i].first == problem)) continue;
       std::swap(chosen_[i], chosen_[0]);  // all layers of a step pose the same problem
       return chosen_[0].second;
     }
-    const auto* kernel = decide(problem);
-    chosen_.emplace_back(problem, kernel);
-    return kernel;
+    return nullptr;
   }
 
-  // Of one kernel for a problem of any size: its estimate, corrected by what was measured for the problem's bucket.
+  // The time of one kernel for a problem of any size: its estimate, corrected by the measurement of the problem's bucket.
   double expected_us(const Kernel<Op>& kernel, const Problem& problem) const {
     const double estimate = kernel.estimate_us(problem, hardware_);
     if (plans_ == nullptr || !plans_->has(Op::kName)) return estimate;
@@ -79,9 +84,9 @@ class Planner {
 
   const std::string& forced() const { return forced_; }
 
-  // A kernel was forced, and runs nothing of what was planned so far.
+  // A kernel was forced, and none of the problems planned so far runs on it.
   bool misses_forced() const {
-    const auto takes_it = [&](const auto& chosen) { return chosen.second != nullptr && is_forced(*chosen.second); };
+    const auto takes_it = [&](const auto& chosen) { return is_forced(*chosen.second); };
     return !forced_.empty() && std::none_of(chosen_.begin(), chosen_.end(), takes_it);
   }
 
@@ -105,7 +110,6 @@ class Planner {
     return !is_forced(kernel) && kernel.variant_of(problem, hardware_) != nullptr;
   }
 
-  // As rank() would, but without allocating where nothing was measured: small ops meet new sizes inside a step.
   const Kernel<Op>* decide(const Problem& problem) const {
     if (plans_ != nullptr && plans_->has(Op::kName)) {
       const auto ranked = rank(problem);
@@ -125,8 +129,6 @@ class Planner {
     for (const auto* kernel : kernels_) all += (all.empty() ? "" : ", ") + std::string(kernel->name());
     return all;
   }
-
-  static constexpr size_t kProblems = 256;  // more than the steps of one model pose of one op
 
   const KernelList<Op>& kernels_;
   const Hardware& hardware_;

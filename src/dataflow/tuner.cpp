@@ -28,20 +28,22 @@ Tuner::Tuner(const KernelSet& kernels, Device& device, ThreadPool& pool, PlanCac
       device_(device),
       pool_(pool),
       plans_(plans),
-      linear_(kernels.linear, device.hardware(), nullptr, ""),
-      attention_(kernels.attention, device.hardware(), nullptr, ""),
+      linear_(kernels.of<LinearOp>(), device.hardware(), nullptr, ""),
+      attention_(kernels.of<AttentionOp>(), device.hardware(), nullptr, ""),
       timer_(device, pool) {}
 
 void Tuner::tune(const std::vector<LinearProblem>& same_weights) {
   const auto& first = same_weights.front();
   ColdWeights weights(first.format, first.n, first.k, find_layout(kernels_, first.layout), device_, pool_);
   for (const auto& problem : same_weights) {
-    measure(linear_, kernels_.linear, problem, [&](const auto& some) { return timer_.time(problem, some, weights); });
+    measure(linear_, kernels_.of<LinearOp>(), problem,
+            [&](const auto& some) { return timer_.time(problem, some, weights); });
   }
 }
 
 void Tuner::tune(const AttentionProblem& problem) {
-  measure(attention_, kernels_.attention, problem, [&](const auto& some) { return timer_.time(problem, some); });
+  measure(attention_, kernels_.of<AttentionOp>(), problem,
+          [&](const auto& some) { return timer_.time(problem, some); });
 }
 
 template <class Op, class Time>

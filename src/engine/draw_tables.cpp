@@ -23,7 +23,7 @@ size_t DrawTables::bytes(int64_t logit_rows) { return row_bytes_of(logit_rows) +
 DrawTables::DrawTables(Device& device, bool on_device, int64_t logit_rows, int64_t vocab, const KernelSet& kernels)
     : device_(device) {
   const SampleOp::Problem problem{logit_rows, vocab};
-  usable_ = on_device && std::any_of(kernels.sample.begin(), kernels.sample.end(),
+  usable_ = on_device && std::any_of(kernels.of<SampleOp>().begin(), kernels.of<SampleOp>().end(),
                                      [&](const auto* kernel) { return kernel->can_run(problem, device.hardware()); });
   if (!usable_) return;
   const auto take = [&](Memory& memory, DrawRow*& rows, LogitChange*& changes) {

@@ -36,7 +36,7 @@ std::vector<std::vector<LinearProblem>> linear_problems(Runner& runner) {
 
 bool is_left_to_measurement(Runner& runner, const AttentionProblem& problem) {
   const Hardware& hardware = runner.hardware();
-  const auto& kernels = runner.ops().kernels().attention;
+  const auto& kernels = runner.ops().kernels().of<AttentionOp>();
   return std::any_of(kernels.begin(), kernels.end(), [&](const AttentionKernel* kernel) {
     return kernel->variant_of(problem, hardware) != nullptr && kernel->can_run(problem, hardware);
   });
@@ -99,10 +99,10 @@ TuningReport tune(Runner& runner, const std::function<void(int64_t, int64_t)>& p
   require_writable(file);
   PlanCache plans = PlanCache::load(file);
   Tuner tuner(kernels, runner.ops().device(), runner.ops().pool(), plans);
-  const Planner<LinearOp> linear_before(kernels.linear, hardware, nullptr, ""),
-      linear_after(kernels.linear, hardware, &plans, "");
-  const Planner<AttentionOp> attention_before(kernels.attention, hardware, nullptr, ""),
-      attention_after(kernels.attention, hardware, &plans, "");
+  const Planner<LinearOp> linear_before(kernels.of<LinearOp>(), hardware, nullptr, ""),
+      linear_after(kernels.of<LinearOp>(), hardware, &plans, "");
+  const Planner<AttentionOp> attention_before(kernels.of<AttentionOp>(), hardware, nullptr, ""),
+      attention_after(kernels.of<AttentionOp>(), hardware, &plans, "");
 
   const auto linears = linear_problems(runner);
   const auto attentions = attention_problems(runner);

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <string_view>
+#include <vector>
 
 #include "base/thread_pool.h"
 #include "hardware/hardware.h"
@@ -55,5 +56,18 @@ class Kernel {
   virtual bool shares_between(const Problem& problem, const Hardware& hardware) const { return false; }
   virtual void run(const Args& args, const Executor& executor) const = 0;  // no allocation, no exception
 };
+
+template <class Op>
+using KernelList = std::vector<const Kernel<Op>*>;
+
+// The first kernel of a list that can run the problem, for kernels that do the work of another op along with their own.
+template <class Op>
+const Kernel<Op>& first_that_runs(const KernelList<Op>& kernels, const typename Op::Problem& problem,
+                                  const Hardware& hardware) {
+  for (const auto* kernel : kernels) {
+    if (kernel->can_run(problem, hardware)) return *kernel;
+  }
+  return *kernels.back();  // the reference runs everything
+}
 
 }  // namespace millrace

@@ -1,42 +1,27 @@
-// Everything a back-end can do: one explicit list, best first within each op where estimates tie.
+// The kernels of one back-end, op by op.
 #pragma once
 
+#include <tuple>
 #include <vector>
 
-#include "kernels/activation/activation.h"
-#include "kernels/argmax/argmax.h"
-#include "kernels/attention/attention.h"
-#include "kernels/elementwise/elementwise.h"
-#include "kernels/embedding/embedding.h"
-#include "kernels/kv_write/kv_write.h"
-#include "kernels/linear/linear.h"
-#include "kernels/norm/norm.h"
-#include "kernels/rope/angles.h"
-#include "kernels/rope/rope.h"
-#include "kernels/rope_write/rope_write.h"
-#include "kernels/sample/sample.h"
-#include "kernels/score_range/score_range.h"
+#include "kernels/op_list.h"
 
 namespace millrace {
 
-template <class Op>
-using KernelList = std::vector<const Kernel<Op>*>;
-
 struct KernelSet {
   std::vector<const LinearLayout*> layouts;
-  KernelList<LinearOp> linear;
-  KernelList<AttentionOp> attention;
-  KernelList<NormOp> norm;
-  KernelList<RopeAnglesOp> rope_angles;
-  KernelList<RopeOp> rope;
-  KernelList<ActivationOp> activation;
-  KernelList<EmbeddingOp> embedding;
-  KernelList<ElementwiseOp> elementwise;
-  KernelList<KvWriteOp> kv_write;
-  KernelList<RopeWriteOp> rope_write;  // may be empty: rope and kv_write do the same
-  KernelList<ArgmaxOp> argmax;
-  KernelList<SampleOp> sample;
-  KernelList<ScoreRangeOp> score_range;
+
+  template <class Op>
+  KernelList<Op>& of() {
+    return std::get<KernelList<Op>>(lists_);
+  }
+  template <class Op>
+  const KernelList<Op>& of() const {
+    return std::get<KernelList<Op>>(lists_);
+  }
+
+ private:
+  AllOps::Each<KernelList> lists_;
 };
 
 const KernelSet& cpu_kernels();

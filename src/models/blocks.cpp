@@ -21,15 +21,24 @@ FeedForwardWeights load_feed_forward(Weights::Layer& at, const DecoderConfig& c,
   };
 }
 
-void feed_forward(Pass& p, const FeedForwardWeights& w, Activation activation, Matrix x, Matrix out) {
-  p.gated_linear(x, w.gate_up, activation);
-  p.linear(p.feed, w.down, out);
+Matrix attention_block(Pass& p, const AttentionWeights& w, const Normed& x, int state, const Rope& rope,
+                       const AttentionSettings& settings) {
+  const DecoderConfig& c = p.config;
+  const Matrix qkv = p.buffer("qkv", c.qkv_dim()), attended = p.buffer("attended", c.q_dim());
+  const Matrix q = qkv.columns(0, c.q_dim()), k = qkv.columns(c.q_dim(), c.kv_dim());
+  const Matrix v = qkv.columns(c.q_dim() + c.kv_dim(), c.kv_dim());
+  p.linear(x, w.qkv, qkv);
+  if (w.q_norm != nullptr) p.head_norm(q, c.heads, w.q_norm);
+  if (w.k_norm != nullptr) p.head_norm(k, c.kv_heads, w.k_norm);
+  p.attend(state, q, k, v, rope, settings, attended);
+  return attended;
 }
 
-void add_feed_forward(Pass& p, const FeedForwardWeights& w, Activation activation, const Normed& x, Matrix out,
-                      const Following& next) {
-  p.gated_linear(x, w.gate_up, activation);
-  p.add_linear(p.feed, w.down, out, next);
+void add_block(Pass& p, Matrix x, const Linear* linear, const Vector* post_norm, Matrix hidden) {
+  if (post_norm == nullptr) return p.add_linear(x, linear, hidden);
+  const Matrix branch = p.buffer("branch", DType::F32, x.rows, hidden.cols);
+  p.linear(x, linear, branch);
+  p.add(hidden, p.rms_norm(branch, post_norm));
 }
 
 Activation read_activation(const WeightSource& source, std::string_view key, Activation usual) {

@@ -1,11 +1,11 @@
-// An architecture: its config, its weights, its forward pass. A ragged batch goes in, logits come out.
+// An architecture: its config, its weights, its state, its forward pass. A ragged batch goes in, logits come out.
 #pragma once
 
 #include <memory>
 #include <span>
 #include <string_view>
 
-#include "cache/kv_cache.h"
+#include "cache/state_layout.h"
 #include "models/decoder_config.h"
 #include "models/pass.h"
 #include "models/weights.h"
@@ -16,35 +16,27 @@ class Model {
  public:
   virtual ~Model() = default;
   virtual const DecoderConfig& config() const = 0;
-  virtual std::vector<KvShape> kv_shapes() const {
-    return std::vector<KvShape>(static_cast<size_t>(config().layers), KvShape{config().kv_heads, config().head_dim});
-  }
-  // What each layer's attention asks for, with the batch left open: planned before the first step.
-  virtual std::vector<AttentionProblem> attention_problems() const {
-    const auto& c = config();
-    const AttentionProblem one{.heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .window = c.window};
-    return std::vector<AttentionProblem>(static_cast<size_t>(c.layers), one);
-  }
-  // Sequences that grow beyond this length turn by other frequencies: what is cached of them must be computed again.
-  // 0: never.
+  // Sequences longer than this use other rope frequencies (longrope): their cached keys must be computed again. 0: none.
   virtual int64_t long_from() const { return 0; }
-  // Widths of the activation buffers beyond the common ones.
-  virtual PassWidths widths() const { return common_widths(config()); }
 
-  // Fills pass.logits: one row for each of the batch's logit_rows. No allocation, no exception.
+  // Fills pass.logits. It is also run dry, to learn which kernels, buffers and workspace its steps need: what it asks for
+  // may depend on the batch's shape only. No allocation, no exception.
   virtual void forward(Pass& pass) const = 0;
 };
+
+// Declares the tensors and the state of a model, and returns it. Touches no weights.
+using ModelMaker = std::unique_ptr<Model>(const WeightSource& source, Weights& weights, StateLayout& state);
 
 // One line per architecture in registry.cpp.
 struct Architecture {
   std::string_view name;
   std::vector<std::string_view> gguf;  // general.architecture
   std::vector<std::string_view> hf;    // architectures[0] of config.json
-  std::unique_ptr<Model> (*make)(const WeightSource& source, Weights& weights);
+  ModelMaker* make;
 };
 std::span<const Architecture> architectures();
 
-// Refuses an architecture it does not know by name.
+// Refuses an unknown architecture by name.
 const Architecture& find_architecture(const WeightSource& source);
 
 }  // namespace millrace

@@ -1,7 +1,9 @@
-// OPT: learned positions, LayerNorm with biases, a feed-forward without a gate. Exists in Hugging Face's form only.
+// OPT: learned positions, LayerNorm with biases, a feed-forward without a gate. Hugging Face folders only: GGUF has no
+// such architecture.
 #include <cmath>
 
 #include "models/blocks.h"
+#include "models/model.h"
 #include "models/registry.h"
 
 namespace millrace {
@@ -10,7 +12,7 @@ namespace {
 constexpr int32_t kPositionOffset = 2;  // the first two rows of the position table stand for padding
 
 struct LayerNormWeights {
-  const float *weight, *bias;  // [hidden]
+  const Vector *weight, *bias;  // [hidden]
 };
 
 struct Layer {
@@ -19,6 +21,7 @@ struct Layer {
   LayerNormWeights feed_norm;
   const Linear* up;    // [feed_forward, hidden]
   const Linear* down;  // [hidden, feed_forward]
+  int state;           // its keys and values
 };
 
 DecoderConfig read_config(const WeightSource& source) {
@@ -31,7 +34,7 @@ DecoderConfig read_config(const WeightSource& source) {
 
 class Opt final : public Model {
  public:
-  Opt(const WeightSource& source, Weights& w) : config_(read_config(source)) {
+  Opt(const WeightSource& source, Weights& w, StateLayout& state) : config_(read_config(source)) {
     const auto& c = config_;
     const Config& keys = source.config();
     activation_ = read_activation(source, "activation_function", Activation::Relu);
@@ -58,6 +61,7 @@ class Opt final : public Model {
                         at.optional_vector({"", "final_layer_norm.bias"}, c.hidden)},
           .up = at.linear({{{"", "fc1.weight"}, c.feed_forward}}, c.hidden),
           .down = at.linear({{{"", "fc2.weight"}, c.hidden}}, c.feed_forward),
+          .state = state.paged({c.kv_heads, c.head_dim, c.head_dim}),
       });
     }
     final_norm_ = norm_first_ && !keys.optional_boolean({.hf = "_remove_final_layer_norm"}).value_or(false);
@@ -68,66 +72,68 @@ class Opt final : public Model {
 
   const DecoderConfig& config() const override { return config_; }
 
-  PassWidths widths() const override {
-    PassWidths widths = common_widths(config_);
-    widths.gate_up = std::max(config_.feed_forward, embedded_);
-    return widths;
-  }
-
   void forward(Pass& p) const override {
-    embed(p);
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      const Layer& layer = layers_[i];
-      p.linear(norm_before(p, layer.attention_norm), layer.attention.qkv, p.qkv);
-      p.attend(i, {.scale = 1 / std::sqrt(float(config_.head_dim))});
-      p.add_linear(p.attended, layer.attention.out, p.hidden);
-      norm_after(p, layer.attention_norm);
+    const DecoderConfig& c = config_;
+    const AttentionSettings settings{.heads = c.heads, .scale = 1 / std::sqrt(float(c.head_dim))};
+    Matrix hidden = embed(p);
+    for (const Layer& layer : layers_) {
+      const Matrix qkv = p.buffer("qkv", c.qkv_dim());
+      Matrix attended = p.buffer("attended", c.q_dim());
+      p.linear(norm_before(p, hidden, layer.attention_norm), layer.attention.qkv, qkv);
+      p.attend(layer.state, qkv.columns(0, c.q_dim()), qkv.columns(c.q_dim(), c.kv_dim()),
+               qkv.columns(c.q_dim() + c.kv_dim(), c.kv_dim()), {}, settings, attended);
+      if (&layer == &layers_.back()) p.narrow({&hidden, &attended});
+      p.add_linear(attended, layer.attention.out, hidden);
+      norm_after(p, hidden, layer.attention_norm);
 
-      p.linear(norm_before(p, layer.feed_norm), layer.up, p.feed);
-      p.ops.activate(activation_, p.feed, nullptr, p.feed);
-      p.add_linear(p.feed, layer.down, p.hidden);
-      norm_after(p, layer.feed_norm);
+      const Matrix feed = p.buffer("feed", c.feed_forward);
+      p.linear(norm_before(p, hidden, layer.feed_norm), layer.up, feed);
+      p.ops.activate(activation_, feed, nullptr, feed);
+      p.add_linear(feed, layer.down, hidden);
+      norm_after(p, hidden, layer.feed_norm);
     }
-    Matrix last = p.last;
+    p.last = p.buffer("last", c.hidden);
     if (final_norm_) {
-      p.layer_norm(p.hidden, norm_.weight, norm_.bias, last);
+      p.layer_norm(hidden, norm_.weight, norm_.bias, p.last);
     } else {
-      p.ops.copy(p.hidden, last);
+      p.ops.copy(hidden, p.last);
     }
-    if (project_out_ != nullptr) {
-      const Matrix projected = p.gate_up.first_rows(last.rows).columns(0, embedded_);
-      p.linear(last, project_out_, projected);
-      last = projected;
-    }
-    p.linear(last, head_, p.logits);
+    if (project_out_ == nullptr) return p.head(p.last, head_);
+    const Matrix projected = p.buffer("projected", embedded_);
+    p.linear(p.last, project_out_, projected);
+    p.head(projected, head_);
   }
 
  private:
-  void embed(Pass& p) const {
+  Matrix embed(Pass& p) const {
+    Matrix hidden;
     if (project_in_ != nullptr) {
-      const Matrix small = p.gate_up.columns(0, embedded_);
-      p.embed(*embedding_, small);
-      p.linear(small, project_in_, p.hidden);
+      const Matrix embedded = p.buffer("projected", embedded_);
+      p.ops.embed({.table = *embedding_, .ids = p.batch.tokens, .out = embedded, .chosen = p.batch.chosen});
+      hidden = p.buffer("hidden", DType::F32, p.rows(), config_.hidden);
+      p.linear(embedded, project_in_, hidden);
     } else {
-      p.embed(*embedding_, p.hidden);
+      hidden = p.embed(*embedding_);
     }
     WeightView table = *positions_;  // from the row of position 0 on
     table.data = positions_->row(kPositionOffset);
     table.rows -= kPositionOffset;
-    p.ops.embed({.table = table, .ids = p.positions, .accumulate = true, .out = p.hidden});
+    p.ops.embed({.table = table, .ids = p.batch.positions, .accumulate = true, .out = hidden});
+    return hidden;
   }
 
-  // The 350M normalises after each block instead of before it.
-  Matrix norm_before(Pass& p, const LayerNormWeights& norm) const {
+  // The 350M has its norms behind the blocks instead of before them.
+  Matrix norm_before(Pass& p, Matrix hidden, const LayerNormWeights& norm) const {
+    const Matrix normed = p.buffer("normed", hidden.cols);
     if (norm_first_) {
-      p.layer_norm(p.hidden, norm.weight, norm.bias, p.normed);
+      p.layer_norm(hidden, norm.weight, norm.bias, normed);
     } else {
-      p.ops.copy(p.hidden, p.normed);  // linear layers are planned for its type
+      p.ops.copy(hidden, normed);  // linear layers take the working type
     }
-    return p.normed;
+    return normed;
   }
-  void norm_after(Pass& p, const LayerNormWeights& norm) const {
-    if (!norm_first_) p.layer_norm(p.hidden, norm.weight, norm.bias, p.hidden);
+  void norm_after(Pass& p, Matrix hidden, const LayerNormWeights& norm) const {
+    if (!norm_first_) p.layer_norm(hidden, norm.weight, norm.bias, hidden);
   }
 
   DecoderConfig config_;
@@ -145,8 +151,8 @@ class Opt final : public Model {
 
 }  // namespace
 
-std::unique_ptr<Model> make_opt(const WeightSource& source, Weights& weights) {
-  return std::make_unique<Opt>(source, weights);
+std::unique_ptr<Model> make_opt(const WeightSource& source, Weights& weights, StateLayout& state) {
+  return std::make_unique<Opt>(source, weights, state);
 }
 
 }  // namespace millrace

@@ -1,76 +1,27 @@
 // Phi 3, 3.5 and 4: as Llama, with q, k and v in one matrix, gate and up in another, and longrope for long contexts.
-#include <cmath>
-
-#include "models/blocks.h"
+#include "models/decoder.h"
 #include "models/registry.h"
 
 namespace millrace {
-namespace {
 
-struct Layer {
-  const float* attention_norm;  // [hidden]
-  AttentionWeights attention;
-  const float* feed_norm;  // [hidden]
-  FeedForwardWeights feed;
-};
-
-class Phi3 final : public Model {
- public:
-  Phi3(const WeightSource& source, Weights& w)
-      : config_(read_decoder_config(source)), rope_(w.placed(read_rope_frequencies(source, config_))) {
-    const auto& c = config_;
-    activation_ = read_activation(source, "hidden_act", Activation::Silu);
-    embedding_ = w.table({"token_embd.weight", "model.embed_tokens.weight"}, c.vocab, c.hidden);
-    for (int64_t i = 0; i < c.layers; ++i) {
-      Weights::Layer at(w, i, {"blk.{}.", "model.layers.{}."});
-      layers_.push_back({
-          .attention_norm = at.vector({"attn_norm.weight", "input_layernorm.weight"}, c.hidden),
-          .attention = {.qkv = at.linear({{{"attn_qkv.weight", "self_attn.qkv_proj.weight"}, c.qkv_dim()}}, c.hidden),
-                        .out = at.linear({{{"attn_output.weight", "self_attn.o_proj.weight"}, c.hidden}}, c.q_dim())},
-          .feed_norm = at.vector({"ffn_norm.weight", "post_attention_layernorm.weight"}, c.hidden),
-          .feed = {.gate_up = at.gate_up({{{"ffn_up.weight", "mlp.gate_up_proj.weight"}, 2 * c.feed_forward}}, c.hidden,
-                                         activation_),
-                   .down = at.linear({{{"ffn_down.weight", "mlp.down_proj.weight"}, c.hidden}}, c.feed_forward)},
-      });
-    }
-    norm_ = w.vector({"output_norm.weight", "model.norm.weight"}, c.hidden);
-    head_ = load_output_head(w, c);
+std::unique_ptr<Model> make_phi3(const WeightSource& source, Weights& w, StateLayout& state) {
+  auto model = std::make_unique<Decoder>(read_decoder_config(source));
+  const DecoderConfig& c = model->config();
+  model->rope = w.placed(read_rope_frequencies(source, c));
+  model->activation = read_activation(source, "hidden_act", Activation::Silu);
+  for (int64_t i = 0; i < c.layers; ++i) {
+    Weights::Layer at(w, i, {"blk.{}.", "model.layers.{}."});
+    DecoderLayer& layer = model->add_bare_layer(state);
+    layer.attention_norm = at.vector({"attn_norm.weight", "input_layernorm.weight"}, c.hidden);
+    layer.attention.qkv = at.linear({{{"attn_qkv.weight", "self_attn.qkv_proj.weight"}, c.qkv_dim()}}, c.hidden);
+    layer.attention.out = at.linear({{{"attn_output.weight", "self_attn.o_proj.weight"}, c.hidden}}, c.q_dim());
+    layer.feed_norm = at.vector({"ffn_norm.weight", "post_attention_layernorm.weight"}, c.hidden);
+    layer.feed.gate_up =
+        at.gate_up({{{"ffn_up.weight", "mlp.gate_up_proj.weight"}, 2 * c.feed_forward}}, c.hidden, model->activation);
+    layer.feed.down = at.linear({{{"ffn_down.weight", "mlp.down_proj.weight"}, c.hidden}}, c.feed_forward);
   }
-
-  const DecoderConfig& config() const override { return config_; }
-  int64_t long_from() const override { return rope_.long_from; }
-
-  void forward(Pass& p) const override {
-    const AttentionSettings attention{.scale = 1 / std::sqrt(float(config_.head_dim)), .window = config_.window};
-    p.prepare_rope(rope_);
-    p.embed(*embedding_, p.hidden);
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      const Layer& layer = layers_[i];
-      p.linear(p.rms_norm(p.hidden, layer.attention_norm), layer.attention.qkv, p.qkv);
-      p.turn(RopeStyle::Halves);
-      p.attend(i, attention);
-      p.add_linear(p.attended, layer.attention.out, p.hidden, {layer.feed_norm, layer.feed.gate_up});
-
-      add_feed_forward(p, layer.feed, activation_, p.rms_norm(p.hidden, layer.feed_norm), p.hidden,
-                       after_layer(layers_, i, {norm_, head_}));
-    }
-    p.linear_of_wanted(p.rms_norm(p.hidden, norm_), head_);
-  }
-
- private:
-  DecoderConfig config_;
-  RopeFrequencies rope_;
-  Activation activation_;
-  const WeightView* embedding_;  // [vocab, hidden]
-  std::vector<Layer> layers_;
-  const float* norm_;   // [hidden]
-  const Linear* head_;  // [vocab, hidden]
-};
-
-}  // namespace
-
-std::unique_ptr<Model> make_phi3(const WeightSource& source, Weights& weights) {
-  return std::make_unique<Phi3>(source, weights);
+  model->load_ends(w);
+  return model;
 }
 
 }  // namespace millrace

@@ -5,8 +5,6 @@
 
 namespace millrace {
 
-using ModelMaker = std::unique_ptr<Model>(const WeightSource& source, Weights& weights);
-
 ModelMaker make_llama, make_qwen2, make_qwen3, make_gemma2, make_gemma3, make_phi3, make_opt, make_chatglm;
 
 }  // namespace millrace

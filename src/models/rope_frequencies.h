@@ -4,22 +4,23 @@
 #include <string>
 #include <vector>
 
+#include "dataflow/linear_layer.h"
 #include "models/decoder_config.h"
 
 namespace millrace {
 
 struct RopeFrequencies {
   std::vector<float> inverse;  // [rotary_dim / 2]
-  float magnitude = 1;         // of cosines and sines
+  float magnitude = 1;         // cosines and sines are multiplied by it
 
-  // longrope: sequences longer than `long_from` turn by these instead; 0: there are none.
+  // longrope: sequences longer than `long_from` use these instead; 0: no longrope.
   int64_t long_from = 0;
   std::vector<float> inverse_long;
   float magnitude_long = 1;
 
-  // Both tables where the kernels run (Weights::placed).
-  const float* table = nullptr;
-  const float* table_long = nullptr;
+  // Both tables in the device's memory (Weights::placed).
+  const Vector* table = nullptr;
+  const Vector* table_long = nullptr;
 };
 
 // `section` names the settings inside rope_parameters where a model has several (gemma3: "full_attention").

@@ -9,7 +9,7 @@
 namespace millrace {
 
 Weights::Weights(const WeightSource& source, Ops& ops) : source_(source), ops_(ops) {
-  // Tables of rotary frequencies are read, where they matter, with the config.
+  // Tables of rotary frequencies are read with the config where an architecture uses them.
   for (const char* known :
        {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight", "rotary_emb.inv_freq"}) {
     ignore(known);
@@ -35,41 +35,56 @@ WeightView Weights::find(const std::string& name, int64_t rows, int64_t cols) {
   return view;
 }
 
-const float* Weights::vector(const TensorName& name, int64_t n, float add) {
-  const WeightView view = find(resolve(name), 0, n);
-  std::vector<float> values(static_cast<size_t>(n));
-  dequantize_row(view.dtype, view.data, values.data(), n);
-  if (add != 0) std::for_each(values.begin(), values.end(), [&](float& value) { value += add; });
-  return keep(std::move(values));
+const Vector* Weights::declare(PendingVector pending, int64_t n) {
+  Vector& vector = vectors_.emplace_back();
+  vector.n = n;
+  pending.vector = &vector;
+  pending_vectors_.push_back(std::move(pending));
+  vector_bytes_ += Arena::padded(static_cast<size_t>(n) * sizeof(float));
+  return &vector;
 }
 
-const float* Weights::keep(std::vector<float> values) {
-  if (!on_device()) return vectors_.emplace_back(std::move(values)).data();
-  constexpr size_t kAtATime = 1 << 20;
-  const size_t bytes = values.size() * sizeof(float);
-  if (device_vectors_.empty() ||
-      device_vectors_.back().capacity() - device_vectors_.back().used() < Arena::padded(bytes))
-    device_vectors_.emplace_back("vectors", std::max(bytes, kAtATime), ops_.device().memory());
-  std::byte* to = device_vectors_.back().take(bytes);
-  ops_.device().memory().write(to, reinterpret_cast<const std::byte*>(values.data()), bytes);
-  return reinterpret_cast<const float*>(to);
+const Vector* Weights::vector(const TensorName& name, int64_t n, float add) {
+  return declare({.pieces = {{find(resolve(name), 0, n), n}}, .add = add}, n);
+}
+
+const Vector* Weights::optional_vector(const TensorName& name, int64_t n) {
+  return has(name) ? vector(name, n) : nullptr;
 }
 
 RopeFrequencies Weights::placed(RopeFrequencies frequencies) {
-  if (!frequencies.inverse.empty()) frequencies.table = keep(frequencies.inverse);
-  if (!frequencies.inverse_long.empty()) frequencies.table_long = keep(frequencies.inverse_long);
+  const auto place = [&](const std::vector<float>& values) -> const Vector* {
+    return values.empty() ? nullptr : declare({.values = values}, std::ssize(values));
+  };
+  frequencies.table = place(frequencies.inverse);
+  frequencies.table_long = place(frequencies.inverse_long);
   return frequencies;
 }
 
-const float* Weights::optional_vector(const TensorName& name, int64_t n) {
-  return has(name) ? vector(name, n) : nullptr;
+void Weights::pack_vectors() {
+  Memory& memory = ops_.device().memory();
+  vector_arena_ = std::make_unique<Arena>("vectors", vector_bytes_, memory);
+  for (auto& pending : pending_vectors_) {
+    std::vector<float> values = std::move(pending.values);
+    values.resize(static_cast<size_t>(pending.vector->n), 0.0f);
+    float* out = values.data();
+    for (const auto& piece : pending.pieces) {
+      if (piece.view.data != nullptr) dequantize_row(piece.view.dtype, piece.view.data, out, piece.n);
+      out += piece.n;
+    }
+    if (pending.add != 0) std::for_each(values.begin(), values.end(), [&](float& value) { value += pending.add; });
+    std::byte* to = vector_arena_->take(values.size() * sizeof(float));
+    memory.write(to, reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float));
+    pending.vector->data = reinterpret_cast<const float*>(to);
+  }
+  pending_vectors_.clear();
 }
 
 const WeightView* Weights::table(const TensorName& name, int64_t rows, int64_t cols) {
   return &tables_.emplace_back(find(resolve(name), rows, cols));
 }
 
-// Kernels of a GPU want rows of gate and up alternate, those of the CPU take them one behind the other.
+// GPU kernels want rows of gate and up to alternate in groups; CPU kernels take the rows of up behind those of gate.
 bool Weights::can_gate(const Linear& linear, Activation activation) const {
   if (activation != Activation::Silu || linear.bias != nullptr || linear.parts.size() != 1) return false;
   if (ops_.is_forced(ActivationOp::kName)) return false;
@@ -97,7 +112,7 @@ const Linear* Weights::gate_up(const std::vector<LinearPart>& parts, int64_t k, 
 const Linear* Weights::linear(const std::vector<LinearPart>& parts, int64_t k) {
   Linear& linear = linears_.emplace_back();
   linear.k = k;
-  std::vector<WeightView> run;  // neighbours of one format become one matrix
+  std::vector<WeightView> run;  // adjacent parts of one format become one matrix
   for (const auto& part : parts) {
     const WeightView view = find(resolve(part.name), part.rows, k);
     if (!run.empty() && run.front().dtype != view.dtype) add_part(linear, std::exchange(run, {}));
@@ -105,7 +120,7 @@ const Linear* Weights::linear(const std::vector<LinearPart>& parts, int64_t k) {
     linear.n += part.rows;
   }
   add_part(linear, std::move(run));
-  linear.bias = stacked_bias(parts, linear.n);
+  linear.bias = stacked_bias(parts);
   return &linear;
 }
 
@@ -114,36 +129,32 @@ void Weights::add_part(Linear& linear, std::vector<WeightView> sources) {
   for (const auto& view : sources) n += view.rows;
   const DType format = sources.front().dtype;
   const auto& layout =
-      choose_layout(format, n, linear.k, ops_.precision(), ops_.kernels(), ops_.linear_planner(), ops_.working());
+      choose_layout(format, n, linear.k, ops_.precision(), ops_.kernels(), ops_.planner<LinearOp>(), ops_.working());
   if (!layout.in_place(format, n, linear.k)) {
     linear.parts.push_back({{format, n, linear.k, &layout, nullptr}, {}});
     pending_.push_back({&linear, linear.parts.size() - 1, std::move(sources)});
     return;
   }
-  for (const auto& view : sources) {  // read where they are, so they stay apart
+  for (const auto& view : sources) {  // read in place, so they stay apart
     linear.parts.push_back({{format, view.rows, linear.k, &layout, view.data}, {}});
     in_place_bytes_ += view.bytes();
   }
 }
 
-const float* Weights::stacked_bias(const std::vector<LinearPart>& parts, int64_t n) {
-  const auto bias_name = [&](const LinearPart& part) {
+// Null: no part has a bias.
+const Vector* Weights::stacked_bias(const std::vector<LinearPart>& parts) {
+  PendingVector bias;
+  int64_t n = 0;
+  bool any = false;
+  for (const auto& part : parts) {
     std::string name = resolve(part.name);
     const auto at = name.rfind(".weight");
-    return at == std::string::npos ? std::string() : name.replace(at, std::string::npos, ".bias");
-  };
-  const auto has_bias = [&](const LinearPart& part) { return source_.find(bias_name(part)) != nullptr; };
-  if (std::none_of(parts.begin(), parts.end(), has_bias)) return nullptr;
-  std::vector<float> bias(static_cast<size_t>(n), 0.0f);
-  float* out = bias.data();
-  for (const auto& part : parts) {
-    if (has_bias(part)) {
-      const WeightView view = find(bias_name(part), 0, part.rows);
-      dequantize_row(view.dtype, view.data, out, part.rows);
-    }
-    out += part.rows;
+    const bool has = at != std::string::npos && source_.find(name.replace(at, std::string::npos, ".bias")) != nullptr;
+    bias.pieces.push_back({has ? find(name, 0, part.rows) : WeightView(), part.rows});
+    n += part.rows;
+    any |= has;
   }
-  return keep(std::move(bias));
+  return any ? declare(std::move(bias), n) : nullptr;
 }
 
 void Weights::check_all_used() const {
@@ -160,7 +171,7 @@ void Weights::check_all_used() const {
   }
 }
 
-// A tied output matrix whose layout is the file's own is the embedding table once more.
+// The embedding table that a tied output matrix can share: its layout must be the file's own.
 const WeightView* Weights::table_like(const Pending& pending) const {
   const auto& w = pending.linear->parts[pending.part].weights;
   if (pending.sources.size() != 1 || w.layout->bytes(w.format, w.n, w.k) != pending.sources[0].bytes()) return nullptr;
@@ -172,7 +183,7 @@ const WeightView* Weights::table_like(const Pending& pending) const {
 }
 
 size_t Weights::packed_bytes() const {
-  size_t total = 0;
+  size_t total = vector_bytes_;
   for (const auto& pending : pending_) {
     const auto& w = pending.linear->parts[pending.part].weights;
     if (table_like(pending) == nullptr) total += Arena::padded(w.layout->bytes(w.format, w.n, w.k));
@@ -192,10 +203,11 @@ size_t Weights::in_place_bytes() const {
 }
 
 void Weights::pack(const std::function<void(int64_t, int64_t)>& progress) {
+  pack_vectors();
   if (on_device()) return upload(progress);
-  arena_ = std::make_unique<Arena>("weights", packed_bytes());
+  arena_ = std::make_unique<Arena>("weights", packed_bytes() - vector_bytes_);
   const auto total = static_cast<int64_t>(arena_->capacity());
-  // While a matrix is packed the file's pages of it are in memory too: the largest go first, when little else is.
+  // While a matrix is packed, the file's pages of it are in memory too: the largest go first, when little else is.
   const auto size = [](const Pending& pending) {
     const auto& w = pending.linear->parts[pending.part].weights;
     return w.n * w.k;
@@ -214,7 +226,7 @@ void Weights::pack(const std::function<void(int64_t, int64_t)>& progress) {
 }
 
 void Weights::upload(const std::function<void(int64_t, int64_t)>& progress) {
-  arena_ = std::make_unique<Arena>("weights", packed_bytes(), ops_.device().memory());
+  arena_ = std::make_unique<Arena>("weights", packed_bytes() - vector_bytes_, ops_.device().memory());
   const auto total = static_cast<int64_t>(arena_->capacity());
   const auto uploader = ops_.device().new_uploader();
   std::vector<const WeightView*> tied;  // by pending part: found while the tables still are the file's

@@ -1,5 +1,5 @@
-// The tensors of one model: declared first, so that sizes and shapes are known and the memory plan can refuse, then
-// packed.
+// The tensors of one model. An architecture declares them first, so that the memory plan knows their sizes; pack() then
+// reads them. Declaring touches no weights.
 #pragma once
 
 #include <deque>
@@ -33,23 +33,21 @@ class Weights {
   bool has(const TensorName& name) const;
   // A bias is looked for under the weight's name with ".bias"; parts without one add nothing.
   const Linear* linear(const std::vector<LinearPart>& parts, int64_t k);
-  // gate and up, as two parts or as one: on devices that can, the layer gives act(gate) * up at once (Linear::gated).
+  // gate and up, as two parts or as one. Where a kernel can, the layer gives act(gate) * up at once (Linear::gated).
   const Linear* gate_up(const std::vector<LinearPart>& parts, int64_t k, Activation activation);
-  const float* vector(const TensorName& name, int64_t n, float add = 0);  // as f32; `add`: gemma stores weight - 1
-  const float* optional_vector(const TensorName& name, int64_t n);        // null where the file has none
-  // Rows to look up, as the file holds them: there after pack().
+  const Vector* vector(const TensorName& name, int64_t n, float add = 0);  // as f32; `add`: gemma stores weight - 1
+  const Vector* optional_vector(const TensorName& name, int64_t n);        // null where the file has none
+  // Rows to look up, as the file holds them; in the device's memory after pack().
   const WeightView* table(const TensorName& name, int64_t rows, int64_t cols);
-  RopeFrequencies placed(RopeFrequencies frequencies);  // copied to where the kernels run
-  void ignore(const std::string& fragment);             // tensors whose name contains it are known not to matter
+  RopeFrequencies placed(RopeFrequencies frequencies);  // its tables are in the device's memory after pack()
+  void ignore(const std::string& fragment);             // tensors whose name contains it do not change results
 
-  // Tensors nobody asked for would be silently left out of the results: refuse the model.
+  // Refuses a file with tensors that the architecture did not declare: results would be wrong without them.
   void check_all_used() const;
 
   size_t packed_bytes() const;    // what pack() will allocate
   size_t in_place_bytes() const;  // file pages read in every step
   void pack(const std::function<void(int64_t done, int64_t total)>& progress);
-  std::deque<Linear>& linears() { return linears_; }
-  const std::deque<Linear>& linears() const { return linears_; }
 
   // Names below one layer: Layer(weights, 3, {"blk.{}.", "model.layers.{}."}).
   class Layer;
@@ -60,11 +58,22 @@ class Weights {
     size_t part;
     std::vector<WeightView> sources;
   };
+  struct PendingVector {
+    struct Piece {
+      WeightView view;  // no data: zeros
+      int64_t n = 0;
+    };
+    Vector* vector;
+    std::vector<Piece> pieces;  // of the file
+    std::vector<float> values;  // where there are no pieces
+    float add = 0;
+  };
   std::string resolve(const TensorName& name) const;
   WeightView find(const std::string& name, int64_t rows, int64_t cols);
-  const float* stacked_bias(const std::vector<LinearPart>& parts, int64_t n);
+  const Vector* stacked_bias(const std::vector<LinearPart>& parts);
   void add_part(Linear& linear, std::vector<WeightView> sources);
-  const float* keep(std::vector<float> values);  // where the kernels run
+  const Vector* declare(PendingVector pending, int64_t n);
+  void pack_vectors();
   bool on_device() const { return !ops_.device().is_host(); }
   bool can_gate(const Linear& linear, Activation activation) const;
   const WeightView* table_like(const Pending& pending) const;
@@ -74,12 +83,13 @@ class Weights {
   Ops& ops_;
   std::deque<Linear> linears_;
   std::deque<WeightView> tables_;
-  std::deque<std::vector<float>> vectors_;
-  std::deque<Arena> device_vectors_;  // some at a time: they are small, and there is one for every norm
+  std::deque<Vector> vectors_;
+  std::vector<PendingVector> pending_vectors_;
+  size_t vector_bytes_ = 0;
   std::vector<Pending> pending_;
   std::set<std::string, std::less<>> used_;
   std::vector<std::string> ignored_;
-  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<Arena> arena_, vector_arena_;
   size_t in_place_bytes_ = 0;
 };
 
@@ -89,8 +99,8 @@ class Weights::Layer {
   bool has(const TensorName& name) const { return weights_.has(below(name)); }
   const Linear* linear(std::vector<LinearPart> parts, int64_t k);
   const Linear* gate_up(std::vector<LinearPart> parts, int64_t k, Activation activation);
-  const float* vector(const TensorName& name, int64_t n, float add = 0) { return weights_.vector(below(name), n, add); }
-  const float* optional_vector(const TensorName& name, int64_t n) { return weights_.optional_vector(below(name), n); }
+  const Vector* vector(const TensorName& name, int64_t n, float add = 0) { return weights_.vector(below(name), n, add); }
+  const Vector* optional_vector(const TensorName& name, int64_t n) { return weights_.optional_vector(below(name), n); }
 
  private:
   TensorName below(const TensorName& name) const { return {prefix_.gguf + name.gguf, prefix_.hf + name.hf}; }

@@ -25,11 +25,11 @@ void check(const AttentionCase& c, DType activations, Precision precision, Atten
   round_to(batch.q(), activations);
   ThreadPool pool(2);
   TestMatrix expected(batch.rows(), batch.width());
-  reference_attention()->run(batch.args(expected), {&pool, nullptr});
+  AttentionOp::reference()->run(batch.args(expected), {&pool, nullptr});
   AttentionProblem problem = batch.problem();
   problem.precision = precision;
   int ran = 0;
-  for (const AttentionKernel* kernel : cuda_kernels().attention) {
+  for (const AttentionKernel* kernel : cuda_kernels().of<AttentionOp>()) {
     if (!kernel->can_run(problem.bucketed(), gpu().hardware()) || !kernel->name().starts_with(prefix)) continue;
     SCOPED_TRACE(c.name + " " + std::string(name(c.kv)) + " " + std::string(kernel->name()) + " " +
                  std::string(name(activations)));
@@ -45,7 +45,7 @@ void check(const AttentionCase& c, DType activations, Precision precision, Atten
 // Whatever maximum a calibration suggests, the result is right: a bad one only costs time.
 void check_unified(const AttentionCase& c, DType activations, AttentionProblem problem, AttentionBatch& batch,
                    TestMatrix& expected, double allowed) {
-  for (const AttentionKernel* kernel : cuda_kernels().attention) {
+  for (const AttentionKernel* kernel : cuda_kernels().of<AttentionOp>()) {
     problem.calibrated = false;
     const bool exact = kernel->can_run(problem.bucketed(), gpu().hardware());
     problem.calibrated = true;
@@ -180,7 +180,7 @@ class FreshBatch {
     } else {
       const RopeWriteOp::Args rope{style,   q.view(),   k.view(),       v.view(),   turn,
                                    args.kv, args.heads, args.sequences, args.tables};
-      cuda_kernels().rope_write.front()->run(rope, on_gpu());
+      cuda_kernels().of<RopeWriteOp>().front()->run(rope, on_gpu());
     }
     kernel.run(args, on_gpu(workspace.data()));
     Result result{TestMatrix(out_), {}, {}};
@@ -256,7 +256,7 @@ TEST(CudaAttention, StoresNewKeysItself) {
       AttentionBatch batch(c, random);
       FreshBatch fresh(batch, c, c.kv, random);
       const AttentionProblem problem = batch.problem();
-      for (const AttentionKernel* kernel : cuda_kernels().attention) {
+      for (const AttentionKernel* kernel : cuda_kernels().of<AttentionOp>()) {
         if (!kernel->can_run(problem, gpu().hardware()) || !kernel->takes_along(problem, gpu().hardware())) continue;
         SCOPED_TRACE(kernel->name());
         auto apart = fresh.run(*kernel, problem, style, false), at_once = fresh.run(*kernel, problem, style, true);
@@ -281,7 +281,7 @@ TEST(CudaAttention, StoresNewKeysWithinTheRangeOfF16) {
   AttentionBatch batch(c, random);
   FreshBatch fresh(batch, c, DType::BF16, random, 1e6f);
   const AttentionProblem problem = batch.problem();
-  for (const AttentionKernel* kernel : cuda_kernels().attention) {
+  for (const AttentionKernel* kernel : cuda_kernels().of<AttentionOp>()) {
     if (!kernel->can_run(problem, gpu().hardware()) || !kernel->takes_along(problem, gpu().hardware())) continue;
     SCOPED_TRACE(kernel->name());
     const auto apart = fresh.run(*kernel, problem, RopeStyle::Halves, false);
@@ -304,11 +304,11 @@ TEST(CudaAttention, SlicesThatBeginBehindOthers) {
   round_to(batch.q(), DType::BF16);
   ThreadPool pool(2);
   TestMatrix expected(batch.rows(), batch.width());
-  reference_attention()->run(batch.args(expected), {&pool, nullptr});
+  AttentionOp::reference()->run(batch.args(expected), {&pool, nullptr});
   AttentionProblem problem = batch.problem();
   problem.sequences -= kSkipped;
   problem.rows -= kSkipped;
-  for (const AttentionKernel* kernel : cuda_kernels().attention) {
+  for (const AttentionKernel* kernel : cuda_kernels().of<AttentionOp>()) {
     if (!kernel->can_run(problem.bucketed(), gpu().hardware())) continue;
     SCOPED_TRACE(kernel->name());
     TestMatrix out(batch.rows(), batch.width());

@@ -18,7 +18,7 @@ TEST(Cudnn, ComputesWholeChunks) {
     round_to(batch.q(), c.kv);
     ThreadPool pool(2);
     TestMatrix expected(batch.rows(), batch.width()), out(batch.rows(), batch.width());
-    reference_attention()->run(batch.args(expected), {&pool, nullptr});
+    AttentionOp::reference()->run(batch.args(expected), {&pool, nullptr});
     const GpuBatch on_device(batch, out, c.kv);
     const AttentionArgs& a = on_device.args();
     const GpuBytes log_sums(static_cast<size_t>(c.heads) * static_cast<size_t>(batch.rows()) * sizeof(float));

@@ -121,7 +121,7 @@ class CudaLinearTest : public testing::TestWithParam<DType> {
     for (const auto* layout : cuda_kernels().layouts) {
       if (!layout->accepts(c.format, c.n, c.k, gpu().hardware())) continue;
       const LinearProblem p{c.format, layout->name(), precision, c.n, c.k, c.m, c.x};
-      for (const auto* kernel : cuda_kernels().linear) {
+      for (const auto* kernel : cuda_kernels().of<LinearOp>()) {
         if (!kernel->can_run(p.bucketed(), gpu().hardware()) || !kernel->name().starts_with(prefix)) continue;
         if (kernel->variant_of(p, gpu().hardware()) != nullptr && c.m != kVariantRows) continue;
         SCOPED_TRACE(to_string(p) + " y=" + std::string(name(c.y)) + " with " + std::string(kernel->name()));
@@ -262,7 +262,7 @@ TEST_P(CudaLinearTest, Gated) {
           }
         }
         const LinearProblem p{format, layout->name(), Precision::Fast, 2 * half, width, m, type, true};
-        for (const auto* kernel : cuda_kernels().linear) {
+        for (const auto* kernel : cuda_kernels().of<LinearOp>()) {
           if (!kernel->can_run(p.bucketed(), gpu().hardware()) || kernel->variant_of(p, gpu().hardware()) != nullptr)
             continue;
           SCOPED_TRACE(to_string(p) + " with " + std::string(kernel->name()));
@@ -324,7 +324,7 @@ TEST_P(CudaLinearTest, NormTakenAlong) {
       for (const auto* layout : cuda_kernels().layouts) {
         if (!layout->accepts(format, shape.n, shape.k, gpu().hardware())) continue;
         const LinearProblem p{format, layout->name(), Precision::Fast, shape.n, shape.k, m, type};
-        for (const auto* kernel : cuda_kernels().linear) {
+        for (const auto* kernel : cuda_kernels().of<LinearOp>()) {
           if (!kernel->takes_along(p.bucketed(), gpu().hardware())) continue;
           SCOPED_TRACE(to_string(p) + " with " + std::string(kernel->name()));
           const GpuBytes packed(layout->bytes(format, shape.n, shape.k)), gpu_norm(problem.norm);

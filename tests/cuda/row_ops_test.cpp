@@ -1,6 +1,6 @@
 // The small ops on a GPU against the CPU's references, over the same cases, in every format of activations.
 #include "cuda/support.h"
-#include "kernels/cpu_lists.h"
+#include "kernels/kernel_set.h"
 #include "kernels/linear_cases.h"
 #include "kernels/row_op_cases.h"
 #include "tensor/dequantize.h"
@@ -28,24 +28,26 @@ TEST(CudaNorm, MatchesTheReference) {
     for (const DType dtype : kPlainTypes) {
       Random random;
       const auto& p = c.problem;
-      TestMatrix x(p.rows, p.cols, random), weight(1, p.cols, random), bias(1, p.cols, random),
-          expected(p.rows, p.cols);
+      TestMatrix x(p.rows, p.cols, random), weight(1, p.cols, random), bias(1, p.cols, random);
+      const TestMatrix before = p.accumulate ? TestMatrix(p.rows, p.cols, random) : TestMatrix(p.rows, p.cols);
+      TestMatrix expected = before;
       for (int64_t i = 0; i < p.rows * p.cols; ++i) x.at(i / p.cols, i % p.cols) += c.offset;
       const int groups = static_cast<int>(p.groups);
-      reference_norm()->run({p.kind, x.view(), expected.view(), c.weighted ? &weight.at(0, 0) : nullptr,
-                             c.biased ? &bias.at(0, 0) : nullptr, 1e-5f, groups},
-                            {});
+      NormOp::reference()->run({p.kind, x.view(), expected.view(), c.weighted ? &weight.at(0, 0) : nullptr,
+                                c.biased ? &bias.at(0, 0) : nullptr, 1e-5f, groups, p.accumulate},
+                               {});
       const GpuBytes gpu_weight(&weight.at(0, 0), size_t(p.cols) * 4), gpu_bias(&bias.at(0, 0), size_t(p.cols) * 4);
-      for_gpu_kernels<NormOp>(cuda_kernels().norm, p, random.seed(), [&](const auto& kernel) {
-        TestMatrix out(p.rows, p.cols);
+      for_gpu_kernels<NormOp>(cuda_kernels().of<NormOp>(), p, random.seed(), [&](const auto& kernel) {
+        TestMatrix out = before;
         const GpuCopy gpu_x(x), gpu_out(out, dtype);
         kernel.run({p.kind, gpu_x.view(), gpu_out.view(), c.weighted ? gpu_weight.as<float>() : nullptr,
-                    c.biased ? gpu_bias.as<float>() : nullptr, 1e-5f, groups},
+                    c.biased ? gpu_bias.as<float>() : nullptr, 1e-5f, groups, p.accumulate},
                    on_gpu());
         gpu_out.read(out);
         EXPECT_TRUE(out.spare_is_untouched());
-        EXPECT_LE(out.distance(expected), kTolerance * (1 + std::abs(c.offset)) + rounding_of(dtype));
-        if (dtype != DType::F32) return;
+        const double roundings = p.accumulate ? 2 : 1;  // of what is added to, and of the sum
+        EXPECT_LE(out.distance(expected), kTolerance * (1 + std::abs(c.offset)) + roundings * rounding_of(dtype));
+        if (dtype != DType::F32 || p.accumulate) return;
         kernel.run({p.kind, gpu_x.view(), gpu_x.view(), c.weighted ? gpu_weight.as<float>() : nullptr,
                     c.biased ? gpu_bias.as<float>() : nullptr, 1e-5f, groups},
                    on_gpu());
@@ -65,8 +67,8 @@ TEST(CudaActivation, MatchesTheReference) {
       round_to(x, dtype);
       round_to(gate, dtype);
       const Matrix gate_view = gate.view();
-      reference_activation()->run({p.kind, x.view(), p.gated ? &gate_view : nullptr, expected.view()}, {});
-      for_gpu_kernels<ActivationOp>(cuda_kernels().activation, p, random.seed(), [&](const auto& kernel) {
+      ActivationOp::reference()->run({p.kind, x.view(), p.gated ? &gate_view : nullptr, expected.view()}, {});
+      for_gpu_kernels<ActivationOp>(cuda_kernels().of<ActivationOp>(), p, random.seed(), [&](const auto& kernel) {
         TestMatrix out(p.rows, p.cols);
         const GpuCopy gpu_x(x, dtype), gpu_gate(gate, dtype), gpu_out(out, dtype);
         const Matrix gpu_gate_view = gpu_gate.view();
@@ -89,9 +91,9 @@ TEST(CudaElementwise, MatchesTheReference) {
       round_to(b, dtype);
       std::vector<int32_t> ids;
       for (int64_t i = 0; i < p.rows; ++i) ids.push_back(random.below(static_cast<int>(p.rows) + 5));
-      reference_elementwise()->run({p.kind, a.view(), b.view(), expected.view(), 30.0f, ids}, {});
+      ElementwiseOp::reference()->run({p.kind, a.view(), b.view(), expected.view(), 30.0f, ids}, {});
       const GpuBytes gpu_ids(ids);
-      for_gpu_kernels<ElementwiseOp>(cuda_kernels().elementwise, p, random.seed(), [&](const auto& kernel) {
+      for_gpu_kernels<ElementwiseOp>(cuda_kernels().of<ElementwiseOp>(), p, random.seed(), [&](const auto& kernel) {
         TestMatrix out(p.rows, p.cols);
         const GpuCopy gpu_a(a), gpu_b(b, dtype), gpu_out(out, dtype);
         kernel.run({p.kind, gpu_a.view(), gpu_b.view(), gpu_out.view(), 30.0f, {gpu_ids.as<int32_t>(), ids.size()}},
@@ -117,9 +119,9 @@ TEST(CudaEmbedding, MatchesTheReference) {
     for (const bool accumulate : {false, true}) {
       TestMatrix base(p.rows, p.cols, random), blank(p.rows, p.cols);
       TestMatrix expected = accumulate ? base : blank;
-      reference_embedding()->run({{p.format, kEntries, p.cols, table.data()}, ids, 1.5f, accumulate, expected.view()},
-                                 {});
-      for_gpu_kernels<EmbeddingOp>(cuda_kernels().embedding, p, random.seed(), [&](const auto& kernel) {
+      EmbeddingOp::reference()->run(
+          {{p.format, kEntries, p.cols, table.data()}, ids, 1.5f, accumulate, expected.view()}, {});
+      for_gpu_kernels<EmbeddingOp>(cuda_kernels().of<EmbeddingOp>(), p, random.seed(), [&](const auto& kernel) {
         TestMatrix out = accumulate ? base : blank;
         const GpuCopy gpu_out(out);
         kernel.run({{p.format, kEntries, p.cols, gpu_table.data()},
@@ -150,11 +152,11 @@ TEST(CudaRopeAngles, MatchTheCpu) {
     horizons.push_back(i % 2 == 0 ? 100 : 5000);
   }
   TestMatrix expected(kRows, 2 * kHalf), out(kRows, 2 * kHalf);
-  cpu_rope_angles_kernels()[0]->run(
+  RopeAnglesOp::cpu()[0]->run(
       {positions, {usual.data(), 1.1f}, 4096, {extended.data(), 0.9f}, horizons, expected.view()}, {});
   const GpuBytes gpu_usual(usual), gpu_extended(extended), gpu_positions(positions), gpu_horizons(horizons);
   const GpuCopy gpu_out(out);
-  for (const auto* kernel : cuda_kernels().rope_angles) {
+  for (const auto* kernel : cuda_kernels().of<RopeAnglesOp>()) {
     kernel->run({{gpu_positions.as<int32_t>(), kRows},
                  {gpu_usual.as<float>(), 1.1f},
                  4096,
@@ -203,18 +205,18 @@ TEST(CudaRopeWrite, MatchesTheReferences) {
       const size_t bytes = pages.size() * size_t(kv_heads) * block_size * kv.row_bytes();
       std::vector<std::byte> keys(bytes, std::byte{0xa5}), values = keys;
       TestMatrix q_expected = q, k_expected = k;
-      reference_rope()->run({shape.style, q_expected.view(), angles.view(), shape.heads, dim, shape.rotary_dim}, {});
-      reference_rope()->run({shape.style, k_expected.view(), angles.view(), kv_heads, dim, shape.rotary_dim}, {});
+      RopeOp::reference()->run({shape.style, q_expected.view(), angles.view(), shape.heads, dim, shape.rotary_dim}, {});
+      RopeOp::reference()->run({shape.style, k_expected.view(), angles.view(), kv_heads, dim, shape.rotary_dim}, {});
       const GpuBytes gpu_keys(keys), gpu_values(values), gpu_slots(slots);
       kv.keys = keys.data();
       kv.values = values.data();
-      reference_kv_write()->run({k_expected.view(), v.view(), kv, {&slice, 1}}, {});
+      KvWriteOp::reference()->run({k_expected.view(), v.view(), kv, {&slice, 1}}, {});
       std::vector<float> turns;  // row after row, as the pass keeps them
       for (int64_t i = 0; i < rows * shape.rotary_dim; ++i)
         turns.push_back(angles.at(i / shape.rotary_dim, i % shape.rotary_dim));
       const GpuBytes gpu_angles(turns);
       const RopeWriteOp::Problem problem{kv_type, shape.style, rows, shape.heads, kv_heads, dim, shape.rotary_dim};
-      for_gpu_kernels<RopeWriteOp>(cuda_kernels().rope_write, problem, random.seed(), [&](const auto& kernel) {
+      for_gpu_kernels<RopeWriteOp>(cuda_kernels().of<RopeWriteOp>(), problem, random.seed(), [&](const auto& kernel) {
         const GpuCopy gpu_q(q, source), gpu_k(k, source), gpu_v(v, source);
         const Matrix gpu_turns{DType::F32, rows, shape.rotary_dim, shape.rotary_dim, gpu_angles.data()};
         kv.keys = gpu_keys.data();
@@ -260,10 +262,10 @@ TEST(CudaArgmax, FindsTheFirstOfTheLargest) {
       if (i % 2 == 0) logits.at(4, i) = std::numeric_limits<float>::quiet_NaN();
     }
     std::vector<int32_t> expected(kRows), ids(kRows, 77);
-    reference_argmax()->run({logits.view(), expected.data()}, {});
+    ArgmaxOp::reference()->run({logits.view(), expected.data()}, {});
     const GpuCopy gpu_logits(logits);
     const GpuBytes gpu_ids(ids);
-    for (const auto* kernel : cuda_kernels().argmax) {
+    for (const auto* kernel : cuda_kernels().of<ArgmaxOp>()) {
       kernel->run({gpu_logits.view(), gpu_ids.as<int32_t>()}, on_gpu());
       const auto bytes = gpu_ids.read();
       std::memcpy(ids.data(), bytes.data(), bytes.size());

@@ -26,11 +26,11 @@ std::vector<int32_t> draw(const Kernel<SampleOp>& kernel, TestMatrix& logits, co
 std::vector<int32_t> draw_on_host(TestMatrix logits, const std::vector<DrawRow>& rows,
                                   const std::vector<LogitChange>& changes) {
   std::vector<int32_t> ids(rows.size());
-  cpu_kernels().sample.front()->run({logits.view(), rows.data(), changes.data(), ids.data()}, {});
+  cpu_kernels().of<SampleOp>().front()->run({logits.view(), rows.data(), changes.data(), ids.data()}, {});
   return ids;
 }
 
-const Kernel<SampleOp>& kernel() { return *cuda_kernels().sample.front(); }
+const Kernel<SampleOp>& kernel() { return *cuda_kernels().of<SampleOp>().front(); }
 
 TEST(CudaSample, DrawsWhatTheReferenceDraws) {
   int draws = 0, same = 0;

@@ -71,7 +71,7 @@ std::vector<int64_t> for_kernels(DType format, const LinearShape& shape, std::mt
     const Layer layer(*layout, format, shape.n, shape.k, random);
     for (const int64_t m : kRows) {
       const LinearProblem problem{format, layout->name(), Precision::Fast, shape.n, shape.k, m, DType::BF16};
-      for (const auto* kernel : cuda_kernels().linear) {
+      for (const auto* kernel : cuda_kernels().of<LinearOp>()) {
         if (!kernel->shares_between(problem, gpu().hardware())) continue;
         SCOPED_TRACE(to_string(problem) + " with " + std::string(kernel->name()));
         f(*kernel, layer, m);
@@ -214,7 +214,7 @@ std::vector<int64_t> check_gated(int64_t half, int64_t k, std::mt19937& random) 
         }
       }
       const LinearProblem p{DType::BF16, layout->name(), Precision::Fast, 2 * half, k, m, DType::BF16, true};
-      for (const auto* kernel : cuda_kernels().linear) {
+      for (const auto* kernel : cuda_kernels().of<LinearOp>()) {
         if (!kernel->shares_between(p, gpu().hardware())) continue;
         SCOPED_TRACE(to_string(p) + " with " + std::string(kernel->name()));
         const GpuCopy gpu_x(x, DType::BF16), gpu_y(y, DType::BF16);

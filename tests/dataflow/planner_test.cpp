@@ -118,8 +118,9 @@ TEST(Layout, TheCheapestMixWinsAndAForcedKernelBringsItsLayout) {
   const FakeLayout a("a"), b("b");
   KernelSet set;
   set.layouts = {&b, &a};
-  set.linear = kAll;
-  const Planner<LinearOp> free(set.linear, hardware, nullptr, ""), forced(set.linear, hardware, nullptr, "other");
+  set.of<LinearOp>() = kAll;
+  const Planner<LinearOp> free(set.of<LinearOp>(), hardware, nullptr, ""),
+      forced(set.of<LinearOp>(), hardware, nullptr, "other");
   EXPECT_EQ(choose_layout(DType::Q8_0, 64, 64, Precision::Fast, set, free).name(), "a");
   EXPECT_EQ(choose_layout(DType::Q8_0, 64, 64, Precision::Fast, set, forced).name(), "b");
 }
@@ -129,9 +130,9 @@ TEST(Layout, MeasurementsAreNotHeldAgainstEstimates) {
   const FakeLayout a("a"), b("b");
   KernelSet set;
   set.layouts = {&b, &a};
-  set.linear = kAll;
+  set.of<LinearOp>() = kAll;
   PlanCache plans;
-  const Planner<LinearOp> planner(set.linear, hardware, &plans, "");
+  const Planner<LinearOp> planner(set.of<LinearOp>(), hardware, &plans, "");
   for (const int64_t m : {1, 8, 512}) plans.put("linear", to_string(problem(m, "a")), {{"gemv", 1e6}});
   EXPECT_EQ(choose_layout(DType::Q8_0, 64, 64, Precision::Fast, set, planner).name(), "a");
   for (const int64_t m : {1, 8, 512}) plans.put("linear", to_string(problem(m, "b")), {{"other", 1e5}});

@@ -41,12 +41,13 @@ TEST(Tuner, PrefersWhatIsFasterToWhatWasThoughtFaster) {
   const TimedKernel promises("promises", 10, 400), delivers("delivers", 20, 100), far("far", 900, 1);
   KernelSet kernels;
   kernels.layouts = cpu_kernels().layouts;
-  kernels.linear = {&promises, &delivers, &far};
+  kernels.of<LinearOp>() = {&promises, &delivers, &far};
   const auto device = host_device(detect_cpu(1));
   const Hardware& hardware = device->hardware();
   ThreadPool pool(1);
   PlanCache plans;
-  Planner<LinearOp> before(kernels.linear, hardware, nullptr, ""), after(kernels.linear, hardware, &plans, "");
+  Planner<LinearOp> before(kernels.of<LinearOp>(), hardware, nullptr, ""),
+      after(kernels.of<LinearOp>(), hardware, &plans, "");
   EXPECT_EQ(before.choose(timed_problem(1)), &promises);
   Tuner(kernels, *device, pool, plans).tune({timed_problem(1)});
   EXPECT_EQ(after.choose(timed_problem(1)), &delivers);
@@ -82,11 +83,11 @@ TEST(Tuner, TriesVariantsOfTheAttentionThatDidBest) {
   const TimedAttention slow("slow", 300), fast("fast", 200);
   const TimedAttention of_slow("of_slow", 1, &slow), of_fast("of_fast", 100, &fast);
   KernelSet kernels;
-  kernels.attention = {&slow, &fast, &of_slow, &of_fast};
+  kernels.of<AttentionOp>() = {&slow, &fast, &of_slow, &of_fast};
   const auto device = host_device(detect_cpu(1));
   ThreadPool pool(1);
   PlanCache plans;
-  Planner<AttentionOp> after(kernels.attention, device->hardware(), &plans, "");
+  Planner<AttentionOp> after(kernels.of<AttentionOp>(), device->hardware(), &plans, "");
   const AttentionProblem p{DType::F16, Precision::Fast, 4, 2, 64, 16, 0, false, 1, 64, 128};
   EXPECT_EQ(after.rank(p).front().kernel, &fast);
   EXPECT_EQ(of_fast.asked + of_slow.asked, 0) << "asking may mean loading a library";

@@ -21,7 +21,7 @@ std::vector<int32_t> some_tokens(int32_t count) {
 // The kernel of this variant for the machine's best instruction set.
 std::string kernel_named(std::string_view part, const Runner& runner) {
   const AttentionProblem problem = runner.attention_problems().front();
-  for (const auto* kernel : cpu_kernels().attention) {
+  for (const auto* kernel : cpu_kernels().of<AttentionOp>()) {
     if (kernel->name().find(part) != std::string_view::npos && kernel->can_run(problem, runner.hardware()))
       return std::string(kernel->name());
   }

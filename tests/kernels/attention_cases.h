@@ -7,7 +7,7 @@
 #include <string>
 
 #include "kernels/attention/attention.h"
-#include "kernels/cpu_lists.h"
+#include "kernels/kernel_set.h"
 #include "support.h"
 
 namespace millrace {
@@ -143,7 +143,7 @@ inline void AttentionBatch::fill(const std::function<float(int, int, int, int)>&
       }
     }
     const SequenceSlice all{0, length, 0, length, pages_[s]};
-    reference_kv_write()->run({k.view(), v.view(), kv_, {&all, 1}}, {});
+    KvWriteOp::reference()->run({k.view(), v.view(), kv_, {&all, 1}}, {});
   }
 }
 

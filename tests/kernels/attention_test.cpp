@@ -25,7 +25,7 @@ class Runner {
   Runner(AttentionBatch& batch, int threads)
       : batch_(batch), pool_(threads), hardware_(test_hardware()), expected_(fresh()) {
     hardware_.threads = threads;
-    reference_attention()->run(batch.args(expected_), {&pool_, nullptr});
+    AttentionOp::reference()->run(batch.args(expected_), {&pool_, nullptr});
   }
 
   bool can_run(const AttentionKernel& kernel) const { return kernel.can_run(batch_.problem(), hardware_); }
@@ -65,7 +65,7 @@ TEST(Attention, EveryKernelMatchesTheReferenceOnEveryCase) {
     AttentionBatch batch(c, random);
     for (int threads : {1, 2, 3, 7}) {
       Runner runner(batch, threads);
-      for (const AttentionKernel* kernel : cpu_attention_kernels()) {
+      for (const AttentionKernel* kernel : AttentionOp::cpu()) {
         if (!runner.can_run(*kernel)) continue;
         SCOPED_TRACE(c.name + " " + std::string(kernel->name()) + " threads " + std::to_string(threads) + " seed " +
                      std::to_string(random.seed()));
@@ -81,7 +81,7 @@ TEST(Attention, IsTheSameBitForBitForOneThreadCount) {
     AttentionBatch batch(c, random);
     for (int threads : {2, 3}) {
       Runner runner(batch, threads);
-      for (const AttentionKernel* kernel : cpu_attention_kernels()) {
+      for (const AttentionKernel* kernel : AttentionOp::cpu()) {
         if (!runner.can_run(*kernel)) continue;
         const TestMatrix once = runner.run(*kernel);
         EXPECT_TRUE(runner.run(*kernel).same_bits(once))
@@ -145,7 +145,7 @@ TEST(Attention, SurvivesAttacksOnTheSoftmax) {
           },
           [&](int, int, int, int) { return random.normal(); });
       Runner runner(batch, 3);
-      for (const AttentionKernel* kernel : cpu_attention_kernels()) {
+      for (const AttentionKernel* kernel : AttentionOp::cpu()) {
         if (!runner.can_run(*kernel)) continue;
         SCOPED_TRACE(c.name + " " + std::string(name(c.kv)) + " " + attack.name + " " + std::string(kernel->name()));
         const double error = runner.run(*kernel).distance(runner.expected());
@@ -172,7 +172,7 @@ TEST(Attention, LargePartsOfScoresMayCancelOut) {
                                                                 : random.normal(); },
                [&](int, int, int, int) { return random.normal(); });
     Runner runner(batch, 2);
-    for (const AttentionKernel* kernel : cpu_attention_kernels()) {
+    for (const AttentionKernel* kernel : AttentionOp::cpu()) {
       if (!runner.can_run(*kernel)) continue;
       SCOPED_TRACE(std::string(kernel->name()) + " " + std::to_string(large));
       // f32 adds up on the way to all scores, and f16 where it is trusted with sums as large.
@@ -201,7 +201,7 @@ TEST(Attention, UnseenScoresDoNotVouchForSeenOnes) {
         },
         [&](int, int, int, int) { return random.normal(); });
     Runner runner(batch, 2);
-    for (const AttentionKernel* kernel : cpu_attention_kernels()) {
+    for (const AttentionKernel* kernel : AttentionOp::cpu()) {
       if (!runner.can_run(*kernel)) continue;
       SCOPED_TRACE(std::string(kernel->name()) + " window " + std::to_string(window));
       EXPECT_LT(runner.run(*kernel).distance(runner.expected()), runner.is_exact(*kernel) ? 1e-4 : 1e-2);
@@ -218,7 +218,7 @@ TEST(Attention, UnifiedMaximumMayBeWrong) {
     Random random;
     AttentionBatch batch(c, random);
     Runner runner(batch, 2);
-    for (const AttentionKernel* kernel : cpu_attention_kernels()) {
+    for (const AttentionKernel* kernel : AttentionOp::cpu()) {
       if (!runner.can_run(*kernel)) continue;
       for (float value : {0.0f, 3.0f, -60.0f, 60.0f, 1e4f, -1e4f, 1e30f}) {
         const std::vector<float> phi(static_cast<size_t>(c.heads), value);
@@ -236,7 +236,7 @@ TEST(Attention, DoesNotDependOnTheBatch) {
   Random random;
   AttentionBatch whole(together, random);
   Runner runner(whole, 2);
-  for (const AttentionKernel* kernel : cpu_attention_kernels()) {
+  for (const AttentionKernel* kernel : AttentionOp::cpu()) {
     if (!runner.can_run(*kernel)) continue;
     TestMatrix all = runner.run(*kernel);
     for (int split : {1, 64, 149}) {
@@ -258,7 +258,7 @@ TEST(Attention, DoesNotDependOnTheBatch) {
 
 TEST(Attention, ExactProblemsGetExactKernelsOnly) {
   AttentionProblem problem{DType::F16, Precision::Exact, 8, 2, 64, 16};
-  for (const AttentionKernel* kernel : cpu_attention_kernels()) {
+  for (const AttentionKernel* kernel : AttentionOp::cpu()) {
     if (kernel->name() == "flash_bf16" || kernel->name() == "flash_fhm" || kernel->name() == "flash_fp16") {
       EXPECT_FALSE(kernel->can_run(problem, test_hardware())) << kernel->name();
     }

@@ -7,8 +7,7 @@
 #include <map>
 
 #include "hardware/detect.h"
-#include "kernels/cpu_lists.h"
-#include "kernels/linear/cpu_linear.h"
+#include "kernels/kernel_set.h"
 #include "kernels/linear/rows/rows.h"
 #include "linear_cases.h"
 #include "support.h"
@@ -242,7 +241,7 @@ class LinearTest : public testing::TestWithParam<DType> {
     if (!layout.in_place(f.format, f.n, f.k)) layout.pack(parts, packed.data, pools_[1]);
     const LinearWeights weights{f.format, f.n, f.k, &layout,
                                 layout.in_place(f.format, f.n, f.k) ? whole.data : packed.data};
-    for (const auto* kernel : cpu_linear_kernels()) {
+    for (const auto* kernel : LinearOp::cpu()) {
       for (const int64_t m : kTestRows) {
         ThreadPool& pool = pools_[rng() % 3];
         Hardware narrowed = hardware;
@@ -300,7 +299,7 @@ TEST_P(LinearTest, FusedIsWhatItWouldBeApart) {
     if (!layout->in_place(f.format, f.n, f.k)) layout->pack({&view, 1}, packed.data, pools_[1]);
     const LinearWeights weights{f.format, f.n, f.k, layout,
                                 layout->in_place(f.format, f.n, f.k) ? view.data : packed.data};
-    for (const auto* kernel : cpu_linear_kernels()) {
+    for (const auto* kernel : LinearOp::cpu()) {
       for (const int64_t m : kTestRows) {
         Hardware hardware = machine;
         ThreadPool& pool = pools_[rng() % 3];
@@ -324,7 +323,7 @@ TEST_P(LinearTest, FusedIsWhatItWouldBeApart) {
         std::vector<float> normed(size_t(m * f.k), kPoison), room = normed, apart, fused, expected, gated;
         const Matrix x = matrix(f.x, m, f.k), to = matrix(normed, m, f.k);
         const float* norm = weights_of_norm.x.data();
-        first_that_runs(cpu_norm_kernels(), {}, hardware).run({NormKind::Rms, x, to, norm, nullptr, 1e-5f}, {});
+        first_that_runs(NormOp::cpu(), {}, hardware).run({NormKind::Rms, x, to, norm, nullptr, 1e-5f}, {});
         LinearArgs of_normed, with_norm;
         of_normed.x = to;
         with_norm.x = x;
@@ -337,7 +336,7 @@ TEST_P(LinearTest, FusedIsWhatItWouldBeApart) {
         if (layout->gate_multiple() == 0) continue;
         expected.assign(size_t(m * f.n / 2), kPoison);
         const Matrix both = matrix(apart, m, f.n), up = both.columns(f.n / 2, f.n / 2);
-        first_that_runs(cpu_activation_kernels(), {}, hardware)
+        first_that_runs(ActivationOp::cpu(), {}, hardware)
             .run({Activation::Silu, both.columns(0, f.n / 2), &up, matrix(expected, m, f.n / 2)}, {});
         product(with_norm, true, gated);
         EXPECT_TRUE(expected == gated) << "gate";
@@ -371,7 +370,7 @@ TEST(Linear, LargeWeightsAndSpikesInF16) {
     f.x[rng() % f.x.size()] = 1000;
     const auto product = f.product_with(f.x);
     const LinearWeights weights{f.format, f.n, f.k, &rows_layout(), f.weights.data()};
-    for (const auto* kernel : cpu_linear_kernels()) {
+    for (const auto* kernel : LinearOp::cpu()) {
       const LinearProblem problem{f.format, rows_layout().name(), Precision::Fast, f.n, f.k, 1};
       if (!kernel->can_run(problem, hardware)) continue;
       SCOPED_TRACE(std::string(kernel->name()));

@@ -4,7 +4,7 @@
 #include <functional>
 #include <limits>
 
-#include "kernels/cpu_lists.h"
+#include "kernels/kernel_set.h"
 #include "row_op_cases.h"
 #include "support.h"
 #include "tensor/dequantize.h"
@@ -37,7 +37,9 @@ TEST(Norm, MatchesTheReference) {
   for (const NormCase& c : norm_cases()) {
     Random random;
     const auto& p = c.problem;
-    TestMatrix x(p.rows, p.cols, random), weight(1, p.cols, random), bias(1, p.cols, random), expected(p.rows, p.cols);
+    TestMatrix x(p.rows, p.cols, random), weight(1, p.cols, random), bias(1, p.cols, random);
+    const TestMatrix before = p.accumulate ? TestMatrix(p.rows, p.cols, random) : TestMatrix(p.rows, p.cols);
+    TestMatrix expected = before;
     for (int64_t i = 0; i < p.cols; ++i) {
       for (int64_t r = 0; r < p.rows; ++r) x.at(r, i) += c.offset;
     }
@@ -48,24 +50,27 @@ TEST(Norm, MatchesTheReference) {
                           c.weighted ? &weight.at(0, 0) : nullptr,
                           c.biased ? &bias.at(0, 0) : nullptr,
                           1e-5f,
-                          static_cast<int>(p.groups)};
+                          static_cast<int>(p.groups),
+                          p.accumulate};
     };
-    reference_norm()->run(args(x, expected), {});
+    NormOp::reference()->run(args(x, expected), {});
     // A mean far from zero takes digits from the differences to it.
     const double tolerance = kTolerance * (1 + std::abs(c.offset));
-    for_kernels<NormOp>(cpu_norm_kernels(), p, random.seed(), tolerance, [&](const auto& kernel, ThreadPool& pool) {
-      TestMatrix out(p.rows, p.cols), same = x;
+    for_kernels<NormOp>(NormOp::cpu(), p, random.seed(), tolerance, [&](const auto& kernel, ThreadPool& pool) {
+      TestMatrix out = before, same = x;
       kernel.run(args(x, out), {&pool, nullptr});
-      kernel.run(args(same, same), {&pool, nullptr});
       EXPECT_TRUE(out.spare_is_untouched());
-      EXPECT_TRUE(same.same_bits(out)) << "in place";
+      if (!p.accumulate) {
+        kernel.run(args(same, same), {&pool, nullptr});
+        EXPECT_TRUE(same.same_bits(out)) << "in place";
+      }
       return out.distance(expected);
     });
   }
 }
 
 TEST(Norm, SurvivesZerosAndLargeInputs) {
-  for (const Kernel<NormOp>* kernel : cpu_norm_kernels()) {
+  for (const Kernel<NormOp>* kernel : NormOp::cpu()) {
     if (!kernel->can_run({}, test_hardware())) continue;
     for (float value : {0.0f, 1e-20f, 1e15f}) {
       TestMatrix x(1, 50), out(1, 50);
@@ -84,8 +89,8 @@ TEST(Rope, MatchesTheReference) {
       return RopeOp::Args{p.style, in.view(), angles.view(), p.heads, p.head_dim, p.rotary_dim};
     };
     TestMatrix expected = x;
-    reference_rope()->run(args(expected), {});
-    for_kernels<RopeOp>(cpu_rope_kernels(), p, random.seed(), kTolerance, [&](const auto& kernel, ThreadPool& pool) {
+    RopeOp::reference()->run(args(expected), {});
+    for_kernels<RopeOp>(RopeOp::cpu(), p, random.seed(), kTolerance, [&](const auto& kernel, ThreadPool& pool) {
       TestMatrix out = x;
       kernel.run(args(out), {&pool, nullptr});
       EXPECT_TRUE(out.spare_is_untouched());
@@ -95,7 +100,7 @@ TEST(Rope, MatchesTheReference) {
 }
 
 TEST(Rope, TurnsThePairsOfItsStyle) {
-  for (const Kernel<RopeOp>* kernel : cpu_rope_kernels()) {
+  for (const Kernel<RopeOp>* kernel : RopeOp::cpu()) {
     if (!kernel->can_run({}, test_hardware())) continue;
     TestMatrix angles(1, 4);  // two quarter turns
     angles.at(0, 0) = angles.at(0, 1) = 0;
@@ -120,8 +125,8 @@ TEST(Activation, MatchesTheReference) {
     const auto args = [&](TestMatrix& in, TestMatrix& out) {
       return ActivationOp::Args{p.kind, in.view(), p.gated ? &gate_view : nullptr, out.view()};
     };
-    reference_activation()->run(args(x, expected), {});
-    for_kernels<ActivationOp>(cpu_activation_kernels(), p, random.seed(), kTolerance,
+    ActivationOp::reference()->run(args(x, expected), {});
+    for_kernels<ActivationOp>(ActivationOp::cpu(), p, random.seed(), kTolerance,
                               [&](const auto& kernel, ThreadPool& pool) {
                                 TestMatrix out(p.rows, p.cols), same = x;
                                 kernel.run(args(x, out), {&pool, nullptr});
@@ -142,8 +147,8 @@ TEST(Activation, IsAccurateEverywhere) {
   TestMatrix x(1, n), out(1, n), expected(1, n);
   for (int64_t i = 0; i < n; ++i) x.at(0, i) = points[static_cast<size_t>(i)];
   for (Activation kind : {Activation::Silu, Activation::GeluTanh, Activation::GeluErf, Activation::Relu}) {
-    reference_activation()->run({kind, x.view(), nullptr, expected.view()}, {});
-    for (const Kernel<ActivationOp>* kernel : cpu_activation_kernels()) {
+    ActivationOp::reference()->run({kind, x.view(), nullptr, expected.view()}, {});
+    for (const Kernel<ActivationOp>* kernel : ActivationOp::cpu()) {
       if (!kernel->can_run({}, test_hardware())) continue;
       kernel->run({kind, x.view(), nullptr, out.view()}, {});
       for (int64_t i = 0; i < n; ++i) {
@@ -165,8 +170,8 @@ TEST(Elementwise, MatchesTheReference) {
     const auto args = [&](TestMatrix& out) {
       return ElementwiseOp::Args{p.kind, a.view(), b.view(), out.view(), 30.0f, ids};
     };
-    reference_elementwise()->run(args(expected), {});
-    for_kernels<ElementwiseOp>(cpu_elementwise_kernels(), p, random.seed(), kTolerance,
+    ElementwiseOp::reference()->run(args(expected), {});
+    for_kernels<ElementwiseOp>(ElementwiseOp::cpu(), p, random.seed(), kTolerance,
                                [&](const auto& kernel, ThreadPool& pool) {
                                  TestMatrix out(p.rows, p.cols);
                                  kernel.run(args(out), {&pool, nullptr});
@@ -182,7 +187,7 @@ TEST(Elementwise, SoftcapIsAccurateEverywhere) {
   const int64_t n = static_cast<int64_t>(points.size());
   TestMatrix x(1, n), out(1, n);
   for (int64_t i = 0; i < n; ++i) x.at(0, i) = points[static_cast<size_t>(i)];
-  for (const Kernel<ElementwiseOp>* kernel : cpu_elementwise_kernels()) {
+  for (const Kernel<ElementwiseOp>* kernel : ElementwiseOp::cpu()) {
     if (!kernel->can_run({}, test_hardware())) continue;
     kernel->run({Elementwise::Softcap, x.view(), {}, out.view(), 50.0f, {}}, {});
     for (int64_t i = 0; i < n; ++i) {
@@ -222,8 +227,8 @@ TEST(Embedding, MatchesTheReference) {
         return EmbeddingOp::Args{{p.format, rows, p.cols, table.data()}, ids, 1.5f, accumulate, out.view()};
       };
       TestMatrix expected = accumulate ? base : TestMatrix(p.rows, p.cols);
-      reference_embedding()->run(args(expected), {});
-      for_kernels<EmbeddingOp>(cpu_embedding_kernels(), p, random.seed(), kTolerance,
+      EmbeddingOp::reference()->run(args(expected), {});
+      for_kernels<EmbeddingOp>(EmbeddingOp::cpu(), p, random.seed(), kTolerance,
                                [&](const auto& kernel, ThreadPool& pool) {
                                  TestMatrix out = accumulate ? base : TestMatrix(p.rows, p.cols);
                                  kernel.run(args(out), {&pool, nullptr});
@@ -259,8 +264,8 @@ TEST(KvWrite, StoresTheBitsOfTheReference) {
       kernel.run({k.view(), v.view(), kv, slices}, {pool, nullptr});
       return memory;
     };
-    const std::vector<std::byte> expected = write(*reference_kv_write(), nullptr);
-    for_kernels<KvWriteOp>(cpu_kv_write_kernels(), p, random.seed(), 0, [&](const auto& kernel, ThreadPool& pool) {
+    const std::vector<std::byte> expected = write(*KvWriteOp::reference(), nullptr);
+    for_kernels<KvWriteOp>(KvWriteOp::cpu(), p, random.seed(), 0, [&](const auto& kernel, ThreadPool& pool) {
       return write(kernel, &pool) == expected ? 0 : 1;
     });
   }
@@ -293,9 +298,9 @@ TEST(KvWrite, StoresNumbersWhateverComes) {
         dequantize_row(dtype, kv.values, stored.data() + head_dim, head_dim);
         return stored;
       };
-      const std::vector<float> expected = write(*reference_kv_write(), nullptr);
+      const std::vector<float> expected = write(*KvWriteOp::reference(), nullptr);
       for (const float x : expected) EXPECT_TRUE(std::isfinite(x)) << to_string(p);
-      for_kernels<KvWriteOp>(cpu_kv_write_kernels(), p, random.seed(), 0, [&](const auto& kernel, ThreadPool& pool) {
+      for_kernels<KvWriteOp>(KvWriteOp::cpu(), p, random.seed(), 0, [&](const auto& kernel, ThreadPool& pool) {
         return write(kernel, &pool) == expected ? 0 : 1;
       });
     }
@@ -333,8 +338,8 @@ TEST(RopeWrite, IsRopeAndThenKvWrite) {
         write(RopeWriteOp::Args{style, result.q.view(), own_k.view(), v.view(), angles.view(), kv, heads, slices, {}});
         return result;
       };
-      const auto& rope = first_that_runs(cpu_rope_kernels(), {}, test_hardware());
-      const auto& kv_write = first_that_runs(cpu_kv_write_kernels(), p, test_hardware());
+      const auto& rope = first_that_runs(RopeOp::cpu(), {}, test_hardware());
+      const auto& kv_write = first_that_runs(KvWriteOp::cpu(), p, test_hardware());
       Result expected = run([&](const RopeWriteOp::Args& a) {
         if (rotary > 0) {
           rope.run({style, a.q, a.angles, heads, p.head_dim, rotary}, {});
@@ -343,7 +348,7 @@ TEST(RopeWrite, IsRopeAndThenKvWrite) {
         kv_write.run({a.k, a.v, a.kv, slices, {}}, {});
       });
       const RopeWriteOp::Problem problem{p.kv, style, rows, heads, p.kv_heads, p.head_dim, rotary};
-      for_kernels<RopeWriteOp>(cpu_rope_write_kernels(), problem, random.seed(), 0,
+      for_kernels<RopeWriteOp>(RopeWriteOp::cpu(), problem, random.seed(), 0,
                                [&](const auto& kernel, ThreadPool& pool) {
                                  const Result got = run([&](const RopeWriteOp::Args& a) {
                                    kernel.run(a, {&pool, nullptr, nullptr, &test_hardware()});
@@ -359,7 +364,7 @@ TEST(KernelLists, FollowTheInstructionSet) {
   for (const Hardware& hardware : hardware_levels()) {
     const bool simd = hardware.isa.has(Isa::Neon) || hardware.isa.has(Isa::Sse4);
     int able = 0;
-    for (const Kernel<NormOp>* kernel : cpu_norm_kernels()) able += kernel->can_run({}, hardware);
+    for (const Kernel<NormOp>* kernel : NormOp::cpu()) able += kernel->can_run({}, hardware);
     const int wide = hardware.isa.has(Isa::Avx2) + hardware.isa.has(Isa::Avx512);
     EXPECT_EQ(able, 1 + simd + wide) << to_string(hardware.isa);
   }

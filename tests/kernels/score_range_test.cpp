@@ -48,7 +48,7 @@ TEST(ScoreRange, IsThatOfTheRowsLargestScores) {
     }
     ThreadPool pool(2);
     std::vector<ScoreRange> ranges(static_cast<size_t>(c.heads));
-    cpu_score_range_kernels().front()->run({args, ranges.data()}, {&pool, nullptr});
+    ScoreRangeOp::cpu().front()->run({args, ranges.data()}, {&pool, nullptr});
     for (size_t head = 0; head < ranges.size(); ++head) {
       EXPECT_NEAR(ranges[head].least, expected[head].first, 1e-4) << head;
       EXPECT_NEAR(ranges[head].most, expected[head].second, 1e-4) << head;

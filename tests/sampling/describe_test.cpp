@@ -16,7 +16,7 @@ int32_t draw_described(const Sampler& sampler, std::vector<float> logits) {
   int32_t id = -2;
   const auto cols = static_cast<int64_t>(logits.size());
   const Matrix matrix{DType::F32, 1, cols, cols, reinterpret_cast<std::byte*>(logits.data())};
-  cpu_kernels().sample.front()->run({matrix, &*row, changes.data(), &id}, {});
+  cpu_kernels().of<SampleOp>().front()->run({matrix, &*row, changes.data(), &id}, {});
   return id;
 }
 

@@ -23,6 +23,10 @@ struct ActivationOp {
     const Matrix* gate_with = nullptr;  // out = f(x) * gate_with, or f(x) where null
     Matrix out;                         // may be x itself
   };
+
+  static KernelList<ActivationOp> cpu();  // best first where estimates tie
+  static KernelList<ActivationOp> cuda();
+  static const Kernel<ActivationOp>* reference();  // scalar; every kernel is tested against it
 };
 std::string to_string(const ActivationOp::Problem& problem);
 

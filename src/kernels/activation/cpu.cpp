@@ -1,4 +1,4 @@
-#include "kernels/cpu_lists.h"
+#include "kernels/activation/activation.h"
 #include "kernels/row_work.h"
 #include "kernels/simd/targets.h"
 
@@ -97,9 +97,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace {
 
-KernelList<ActivationOp> cpu_activation_kernels() {
-  return {MR_EACH_TARGET(activation_kernel), reference_activation()};
-}
+KernelList<ActivationOp> ActivationOp::cpu() { return {MR_EACH_TARGET(activation_kernel), ActivationOp::reference()}; }
 
 }  // namespace millrace
 #endif

@@ -1,7 +1,9 @@
+#include <fmt/format.h>
+
 #include <cmath>
 #include <numbers>
 
-#include "kernels/cpu_lists.h"
+#include "kernels/activation/activation.h"
 #include "kernels/row_work.h"
 
 namespace millrace {
@@ -42,9 +44,15 @@ class ReferenceActivation : public Kernel<ActivationOp> {
 
 }  // namespace
 
-const Kernel<ActivationOp>* reference_activation() {
+const Kernel<ActivationOp>* ActivationOp::reference() {
   static const ReferenceActivation kernel;
   return &kernel;
+}
+
+std::string to_string(const ActivationOp::Problem& p) {
+  static constexpr std::string_view kNames[] = {"silu", "gelu_tanh", "gelu_erf", "relu"};
+  return fmt::format("activation {}{} {}x{}", kNames[static_cast<int>(p.kind)], p.gated ? " gated" : "", p.rows,
+                     p.cols);
 }
 
 }  // namespace millrace

@@ -19,6 +19,10 @@ struct ArgmaxOp {
     int32_t* ids = nullptr;     // [rows]; ties go to the lowest, NaN counts as -infinity, -1: nothing is above that
     int32_t* chosen = nullptr;  // the same once more, for the next step; may be null
   };
+
+  static KernelList<ArgmaxOp> cpu();  // best first where estimates tie
+  static KernelList<ArgmaxOp> cuda();
+  static const Kernel<ArgmaxOp>* reference();  // scalar; every kernel is tested against it
 };
 std::string to_string(const ArgmaxOp::Problem& problem);
 

@@ -1,6 +1,8 @@
+#include <fmt/format.h>
+
 #include <limits>
 
-#include "kernels/cpu_lists.h"
+#include "kernels/argmax/argmax.h"
 #include "kernels/row_work.h"
 
 namespace millrace {
@@ -29,11 +31,13 @@ class ReferenceArgmax : public Kernel<ArgmaxOp> {
 
 }  // namespace
 
-const Kernel<ArgmaxOp>* reference_argmax() {
+const Kernel<ArgmaxOp>* ArgmaxOp::reference() {
   static const ReferenceArgmax kernel;
   return &kernel;
 }
 
-KernelList<ArgmaxOp> cpu_argmax_kernels() { return {reference_argmax()}; }
+KernelList<ArgmaxOp> ArgmaxOp::cpu() { return {ArgmaxOp::reference()}; }
+
+std::string to_string(const ArgmaxOp::Problem& p) { return fmt::format("argmax {}x{}", p.rows, p.cols); }
 
 }  // namespace millrace

@@ -106,6 +106,10 @@ struct AttentionOp {
   static constexpr std::string_view kName = "attention";
   using Problem = AttentionProblem;
   using Args = AttentionArgs;
+
+  static KernelList<AttentionOp> cpu();  // best first where estimates tie
+  static KernelList<AttentionOp> cuda();
+  static const Kernel<AttentionOp>* reference();  // scalar; every kernel is tested against it
 };
 using AttentionKernel = Kernel<AttentionOp>;
 

@@ -1,9 +1,9 @@
 #include <cmath>
 
 #include "kernels/attention/arm/kernels.h"
+#include "kernels/attention/attention.h"
 #include "kernels/attention/flash.h"
 #include "kernels/attention/x86/kernels.h"
-#include "kernels/cpu_lists.h"
 #include "kernels/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -79,7 +79,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace {
 
-KernelList<AttentionOp> cpu_attention_kernels() {
+KernelList<AttentionOp> AttentionOp::cpu() {
   KernelList<AttentionOp> list;
 #if defined(__aarch64__)
   list = arm_attention_kernels();
@@ -87,7 +87,7 @@ KernelList<AttentionOp> cpu_attention_kernels() {
   list = x86_attention_kernels();
 #endif
   for (const AttentionKernel* kernel : {MR_EACH_TARGET(lazy_kernel), MR_EACH_TARGET(online_kernel),
-                                        MR_EACH_TARGET(unified_kernel), reference_attention()}) {
+                                        MR_EACH_TARGET(unified_kernel), AttentionOp::reference()}) {
     list.push_back(kernel);
   }
   return list;

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/attention/attention.h"
 #include "kernels/attention/scores.h"
-#include "kernels/cpu_lists.h"
 #include "tensor/dequantize.h"
 
 namespace millrace {
@@ -87,7 +87,7 @@ class ReferenceAttention : public AttentionKernel {
 
 }  // namespace
 
-const Kernel<AttentionOp>* reference_attention() {
+const Kernel<AttentionOp>* AttentionOp::reference() {
   static const ReferenceAttention kernel;
   return &kernel;
 }

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/cpu_lists.h"
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/row_work.h"
 #include "kernels/simd/targets.h"
 
@@ -80,8 +80,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace {
 
-KernelList<ElementwiseOp> cpu_elementwise_kernels() {
-  return {MR_EACH_TARGET(elementwise_kernel), reference_elementwise()};
+KernelList<ElementwiseOp> ElementwiseOp::cpu() {
+  return {MR_EACH_TARGET(elementwise_kernel), ElementwiseOp::reference()};
 }
 
 }  // namespace millrace

@@ -29,6 +29,10 @@ struct ElementwiseOp {
     float factor = 1;
     std::span<const int32_t> ids;
   };
+
+  static KernelList<ElementwiseOp> cpu();  // best first where estimates tie
+  static KernelList<ElementwiseOp> cuda();
+  static const Kernel<ElementwiseOp>* reference();  // scalar; every kernel is tested against it
 };
 std::string to_string(const ElementwiseOp::Problem& problem);
 

@@ -1,7 +1,9 @@
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstring>
 
-#include "kernels/cpu_lists.h"
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/row_work.h"
 
 namespace millrace {
@@ -40,9 +42,14 @@ class ReferenceElementwise : public Kernel<ElementwiseOp> {
 
 }  // namespace
 
-const Kernel<ElementwiseOp>* reference_elementwise() {
+const Kernel<ElementwiseOp>* ElementwiseOp::reference() {
   static const ReferenceElementwise kernel;
   return &kernel;
+}
+
+std::string to_string(const ElementwiseOp::Problem& p) {
+  static constexpr std::string_view kNames[] = {"add", "scale", "softcap", "gather"};
+  return fmt::format("elementwise {} {}x{}", kNames[static_cast<int>(p.kind)], p.rows, p.cols);
 }
 
 }  // namespace millrace

@@ -2,7 +2,7 @@
 // among threads and that the plain formats are converted by the vector unit.
 #include <algorithm>
 
-#include "kernels/cpu_lists.h"
+#include "kernels/embedding/embedding.h"
 #include "kernels/row_work.h"
 #include "kernels/simd/targets.h"
 #include "tensor/dequantize.h"
@@ -78,7 +78,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace {
 
-KernelList<EmbeddingOp> cpu_embedding_kernels() { return {MR_EACH_TARGET(embedding_kernel), reference_embedding()}; }
+KernelList<EmbeddingOp> EmbeddingOp::cpu() { return {MR_EACH_TARGET(embedding_kernel), EmbeddingOp::reference()}; }
 
 }  // namespace millrace
 #endif

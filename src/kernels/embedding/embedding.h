@@ -31,6 +31,10 @@ struct EmbeddingOp {
       return id >= 0 ? id : std::max(0, chosen[~id]);
     }
   };
+
+  static KernelList<EmbeddingOp> cpu();  // best first where estimates tie
+  static KernelList<EmbeddingOp> cuda();
+  static const Kernel<EmbeddingOp>* reference();  // scalar; every kernel is tested against it
 };
 std::string to_string(const EmbeddingOp::Problem& problem);
 

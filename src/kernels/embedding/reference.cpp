@@ -1,6 +1,8 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 
-#include "kernels/cpu_lists.h"
+#include "kernels/embedding/embedding.h"
 #include "kernels/row_work.h"
 #include "tensor/dequantize.h"
 
@@ -35,9 +37,13 @@ class ReferenceEmbedding : public Kernel<EmbeddingOp> {
 
 }  // namespace
 
-const Kernel<EmbeddingOp>* reference_embedding() {
+const Kernel<EmbeddingOp>* EmbeddingOp::reference() {
   static const ReferenceEmbedding kernel;
   return &kernel;
+}
+
+std::string to_string(const EmbeddingOp::Problem& p) {
+  return fmt::format("embedding {} {}x{}", name(p.format), p.rows, p.cols);
 }
 
 }  // namespace millrace

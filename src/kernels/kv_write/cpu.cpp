@@ -1,7 +1,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/cpu_lists.h"
+#include "kernels/kv_write/kv_write.h"
 #include "kernels/row_work.h"
 #include "kernels/simd/targets.h"
 #include "tensor/blocks.h"
@@ -142,7 +142,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace {
 
-KernelList<KvWriteOp> cpu_kv_write_kernels() { return {MR_EACH_TARGET(kv_write_kernel), reference_kv_write()}; }
+KernelList<KvWriteOp> KvWriteOp::cpu() { return {MR_EACH_TARGET(kv_write_kernel), KvWriteOp::reference()}; }
 
 }  // namespace millrace
 #endif

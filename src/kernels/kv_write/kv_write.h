@@ -25,6 +25,10 @@ struct KvWriteOp {
     std::span<const SequenceSlice> sequences;
     SliceTables tables;  // on a GPU
   };
+
+  static KernelList<KvWriteOp> cpu();  // best first where estimates tie
+  static KernelList<KvWriteOp> cuda() { return {}; }
+  static const Kernel<KvWriteOp>* reference();  // scalar; every kernel is tested against it
 };
 std::string to_string(const KvWriteOp::Problem& problem);
 

@@ -1,8 +1,10 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "kernels/cpu_lists.h"
+#include "kernels/kv_write/kv_write.h"
 #include "kernels/row_work.h"
 #include "tensor/blocks.h"
 #include "tensor/half.h"
@@ -67,9 +69,13 @@ class ReferenceKvWrite : public Kernel<KvWriteOp> {
 
 }  // namespace
 
-const Kernel<KvWriteOp>* reference_kv_write() {
+const Kernel<KvWriteOp>* KvWriteOp::reference() {
   static const ReferenceKvWrite kernel;
   return &kernel;
+}
+
+std::string to_string(const KvWriteOp::Problem& p) {
+  return fmt::format("kv_write {} kv_heads={} head_dim={} rows={}", name(p.kv), p.kv_heads, p.head_dim, p.rows);
 }
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-#include "kernels/linear/cpu_linear.h"
+#include "kernels/linear/linear.h"
 
 #include "kernels/linear/rows/rows.h"
 #include "kernels/linear/rows8/kernel.h"
@@ -33,9 +33,9 @@ std::span<const Rows8Kernel> rows8_kernels() {
 
 }  // namespace
 
-std::vector<const LinearLayout*> cpu_linear_layouts() { return {&rows8_layout(), &rows_layout()}; }
+std::vector<const LinearLayout*> LinearOp::cpu_layouts() { return {&rows8_layout(), &rows_layout()}; }
 
-KernelList<LinearOp> cpu_linear_kernels() {
+KernelList<LinearOp> LinearOp::cpu() {
   KernelList<LinearOp> all;
   for (const auto& kernel : rows8_kernels()) all.push_back(&kernel);
 #if defined(__aarch64__)
@@ -44,7 +44,7 @@ KernelList<LinearOp> cpu_linear_kernels() {
 #endif
   for (const auto* kernel : plain_linear_kernels()) all.push_back(kernel);
   for (const auto* kernel : exact_linear_kernels()) all.push_back(kernel);
-  all.push_back(reference_linear());
+  all.push_back(LinearOp::reference());
   return all;
 }
 

@@ -88,6 +88,11 @@ struct LinearOp {
   static constexpr std::string_view kName = "linear";
   using Problem = LinearProblem;
   using Args = LinearArgs;
+
+  static std::vector<const LinearLayout*> cpu_layouts(), cuda_layouts();
+  static KernelList<LinearOp> cpu();  // best first where estimates tie
+  static KernelList<LinearOp> cuda();
+  static const Kernel<LinearOp>* reference();  // scalar; every kernel is tested against it
 };
 using LinearKernel = Kernel<LinearOp>;
 

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "kernels/cpu_lists.h"
+#include "kernels/norm/norm.h"
 #include "kernels/row_work.h"
 #include "kernels/simd/targets.h"
 
@@ -42,20 +42,21 @@ float sum_of_squares(const float* x, float mean, int64_t n) {
   return total;
 }
 
-template <bool weighted, bool biased>
+template <bool weighted, bool biased, bool accumulate>
 void write_normed(const NormOp::Args& args, const float* x, float* out, float mean, float inverse, int64_t n) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     F32Vec y = hn::Mul(hn::Sub(load(x + i), broadcast(mean)), broadcast(inverse));
     if constexpr (weighted) y = hn::Mul(y, load(args.weight + i));
     if constexpr (biased) y = hn::Add(y, load(args.bias + i));
+    if constexpr (accumulate) y = hn::Add(load(out + i), y);
     store(y, out + i);
   }
   for (; i < n; ++i) {
     float y = (x[i] - mean) * inverse;
     if constexpr (weighted) y *= args.weight[i];
     if constexpr (biased) y += args.bias[i];
-    out[i] = y;
+    out[i] = accumulate ? out[i] + y : y;
   }
 }
 
@@ -63,10 +64,14 @@ void norm_group(const NormOp::Args& args, const float* x, float* out, int64_t n)
   const float count = static_cast<float>(n);
   const float mean = args.kind == NormKind::Layer ? sum(x, n) / count : 0.0f;
   const float inverse = 1 / std::sqrt(sum_of_squares(x, mean, n) / count + args.epsilon);
-  if (args.weight != nullptr && args.bias != nullptr) return write_normed<true, true>(args, x, out, mean, inverse, n);
-  if (args.weight != nullptr) return write_normed<true, false>(args, x, out, mean, inverse, n);
-  if (args.bias != nullptr) return write_normed<false, true>(args, x, out, mean, inverse, n);
-  write_normed<false, false>(args, x, out, mean, inverse, n);
+  const auto write = [&]<bool weighted, bool biased>() {
+    if (args.accumulate) return write_normed<weighted, biased, true>(args, x, out, mean, inverse, n);
+    write_normed<weighted, biased, false>(args, x, out, mean, inverse, n);
+  };
+  if (args.weight != nullptr && args.bias != nullptr) return write.template operator()<true, true>();
+  if (args.weight != nullptr) return write.template operator()<true, false>();
+  if (args.bias != nullptr) return write.template operator()<false, true>();
+  write.template operator()<false, false>();
 }
 
 class SimdNorm : public Kernel<NormOp> {
@@ -104,7 +109,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace {
 
-KernelList<NormOp> cpu_norm_kernels() { return {MR_EACH_TARGET(norm_kernel), reference_norm()}; }
+KernelList<NormOp> NormOp::cpu() { return {MR_EACH_TARGET(norm_kernel), NormOp::reference()}; }
 
 }  // namespace millrace
 #endif

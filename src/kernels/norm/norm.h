@@ -15,6 +15,7 @@ struct NormOp {
   struct Problem {
     NormKind kind = NormKind::Rms;
     int64_t rows = 0, cols = 0, groups = 1;
+    bool accumulate = false;
     friend bool operator==(const Problem&, const Problem&) = default;
   };
   struct Args {
@@ -25,7 +26,12 @@ struct NormOp {
     const float* bias = nullptr;    // LayerNorm only, or null
     float epsilon = 1e-5f;
     int groups = 1;
+    bool accumulate = false;  // out += the norm: a norm behind a block, added to the residual stream
   };
+
+  static KernelList<NormOp> cpu();  // best first where estimates tie
+  static KernelList<NormOp> cuda();
+  static const Kernel<NormOp>* reference();  // scalar; every kernel is tested against it
 };
 std::string to_string(const NormOp::Problem& problem);
 

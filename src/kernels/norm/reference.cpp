@@ -1,6 +1,8 @@
+#include <fmt/format.h>
+
 #include <cmath>
 
-#include "kernels/cpu_lists.h"
+#include "kernels/norm/norm.h"
 #include "kernels/row_work.h"
 
 namespace millrace {
@@ -18,7 +20,7 @@ void norm_group(const NormOp::Args& args, const float* x, float* out, int64_t n)
     double y = (x[i] - mean) * inverse;
     if (args.weight != nullptr) y *= args.weight[i];
     if (args.bias != nullptr) y += args.bias[i];
-    out[i] = static_cast<float>(y);
+    out[i] = static_cast<float>(args.accumulate ? out[i] + y : y);
   }
 }
 
@@ -39,9 +41,14 @@ class ReferenceNorm : public Kernel<NormOp> {
 
 }  // namespace
 
-const Kernel<NormOp>* reference_norm() {
+const Kernel<NormOp>* NormOp::reference() {
   static const ReferenceNorm kernel;
   return &kernel;
+}
+
+std::string to_string(const NormOp::Problem& p) {
+  return fmt::format("norm {} {}x{} groups={}{}", p.kind == NormKind::Rms ? "rms" : "layer", p.rows, p.cols, p.groups,
+                     p.accumulate ? " accumulate" : "");
 }
 
 }  // namespace millrace

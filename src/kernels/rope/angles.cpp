@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "kernels/cpu_lists.h"
 #include "kernels/row_work.h"
 
 namespace millrace {
@@ -43,7 +42,7 @@ class RopeAngles final : public Kernel<RopeAnglesOp> {
 
 std::string to_string(const RopeAnglesOp::Problem& p) { return fmt::format("rows={} rotary={}", p.rows, p.rotary_dim); }
 
-KernelList<RopeAnglesOp> cpu_rope_angles_kernels() {
+KernelList<RopeAnglesOp> RopeAnglesOp::cpu() {
   static const RopeAngles kernel;
   return {&kernel};
 }

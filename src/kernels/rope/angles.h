@@ -29,6 +29,9 @@ struct RopeAnglesOp {
     std::span<const int32_t> horizons;  // [rows]: the length that the row's sequence is known to reach
     Matrix angles;                      // [rows, rotary_dim]: cosines, then sines
   };
+
+  static KernelList<RopeAnglesOp> cpu();  // best first where estimates tie
+  static KernelList<RopeAnglesOp> cuda();
 };
 std::string to_string(const RopeAnglesOp::Problem& problem);
 

@@ -1,4 +1,4 @@
-#include "kernels/cpu_lists.h"
+#include "kernels/rope/rope.h"
 #include "kernels/row_work.h"
 #include "kernels/simd/targets.h"
 
@@ -85,7 +85,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace {
 
-KernelList<RopeOp> cpu_rope_kernels() { return {MR_EACH_TARGET(rope_kernel), reference_rope()}; }
+KernelList<RopeOp> RopeOp::cpu() { return {MR_EACH_TARGET(rope_kernel), RopeOp::reference()}; }
 
 }  // namespace millrace
 #endif

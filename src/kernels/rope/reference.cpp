@@ -1,4 +1,6 @@
-#include "kernels/cpu_lists.h"
+#include <fmt/format.h>
+
+#include "kernels/rope/rope.h"
 #include "kernels/row_work.h"
 
 namespace millrace {
@@ -35,9 +37,15 @@ class ReferenceRope : public Kernel<RopeOp> {
 
 }  // namespace
 
-const Kernel<RopeOp>* reference_rope() {
+const Kernel<RopeOp>* RopeOp::reference() {
   static const ReferenceRope kernel;
   return &kernel;
+}
+
+std::string to_string(const RopeOp::Problem& p) {
+  return fmt::format("rope {} rows={} heads={} head_dim={} rotary_dim={}",
+                     p.style == RopeStyle::Halves ? "halves" : "interleaved", p.rows, p.heads, p.head_dim,
+                     p.rotary_dim);
 }
 
 }  // namespace millrace

@@ -23,6 +23,10 @@ struct RopeOp {
     Matrix angles;  // [rows, rotary_dim]: rotary_dim / 2 cosines, then as many sines
     int heads = 0, head_dim = 0, rotary_dim = 0;
   };
+
+  static KernelList<RopeOp> cpu();  // best first where estimates tie
+  static KernelList<RopeOp> cuda() { return {}; }
+  static const Kernel<RopeOp>* reference();  // scalar; every kernel is tested against it
 };
 std::string to_string(const RopeOp::Problem& problem);
 

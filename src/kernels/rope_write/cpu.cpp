@@ -1,7 +1,9 @@
 // Rope and kv_write for some rows at a time, so that k is stored while it lies in the L1 cache, in one parallel region.
+#include <fmt/format.h>
+
 #include <algorithm>
 
-#include "kernels/cpu_lists.h"
+#include "kernels/rope_write/rope_write.h"
 #include "kernels/row_work.h"
 
 namespace millrace {
@@ -11,7 +13,7 @@ constexpr int64_t kRowsTogether = 8;
 
 class CpuRopeWrite final : public Kernel<RopeWriteOp> {
  public:
-  CpuRopeWrite() : rope_(cpu_rope_kernels()), kv_write_(cpu_kv_write_kernels()) {}
+  CpuRopeWrite() : rope_(RopeOp::cpu()), kv_write_(KvWriteOp::cpu()) {}
 
   std::string_view name() const override { return "cpu"; }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
@@ -60,9 +62,15 @@ class CpuRopeWrite final : public Kernel<RopeWriteOp> {
 
 }  // namespace
 
-KernelList<RopeWriteOp> cpu_rope_write_kernels() {
+KernelList<RopeWriteOp> RopeWriteOp::cpu() {
   static const CpuRopeWrite kernel;
   return {&kernel};
+}
+
+std::string to_string(const RopeWriteOp::Problem& p) {
+  return fmt::format("rope_write {} {} rows={} heads={}/{} head_dim={} rotary_dim={}", name(p.kv),
+                     p.style == RopeStyle::Halves ? "halves" : "interleaved", p.rows, p.heads, p.kv_heads, p.head_dim,
+                     p.rotary_dim);
 }
 
 }  // namespace millrace

@@ -26,6 +26,9 @@ struct RopeWriteOp {
     std::span<const SequenceSlice> sequences;
     SliceTables tables;  // on a GPU
   };
+
+  static KernelList<RopeWriteOp> cpu();  // best first where estimates tie
+  static KernelList<RopeWriteOp> cuda();
 };
 std::string to_string(const RopeWriteOp::Problem& problem);
 

@@ -1,9 +1,11 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "kernels/cpu_lists.h"
+#include "kernels/sample/sample.h"
 
 namespace millrace {
 namespace {
@@ -93,9 +95,11 @@ class ReferenceSample final : public Kernel<SampleOp> {
 
 }  // namespace
 
-KernelList<SampleOp> cpu_sample_kernels() {
+KernelList<SampleOp> SampleOp::cpu() {
   static const ReferenceSample kernel;
   return {&kernel};
 }
+
+std::string to_string(const SampleOp::Problem& p) { return fmt::format("sample {}x{}", p.rows, p.cols); }
 
 }  // namespace millrace

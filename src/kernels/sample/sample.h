@@ -41,6 +41,9 @@ struct SampleOp {
     int32_t* ids = nullptr;     // [rows]; NaN counts as -infinity, -1: nothing is above that
     int32_t* chosen = nullptr;  // the same once more, for the next step; may be null
   };
+
+  static KernelList<SampleOp> cpu();  // best first where estimates tie
+  static KernelList<SampleOp> cuda();
 };
 std::string to_string(const SampleOp::Problem& problem);
 

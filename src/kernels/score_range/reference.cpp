@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "kernels/attention/scores.h"
-#include "kernels/cpu_lists.h"
+#include "kernels/score_range/score_range.h"
 #include "tensor/dequantize.h"
 
 namespace millrace {
@@ -58,7 +58,7 @@ class ReferenceScoreRange final : public Kernel<ScoreRangeOp> {
 
 }  // namespace
 
-KernelList<ScoreRangeOp> cpu_score_range_kernels() {
+KernelList<ScoreRangeOp> ScoreRangeOp::cpu() {
   static const ReferenceScoreRange kernel;
   return {&kernel};
 }

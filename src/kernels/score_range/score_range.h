@@ -18,6 +18,9 @@ struct ScoreRangeOp {
     AttentionArgs attention;       // its output is not touched
     ScoreRange* ranges = nullptr;  // [heads], widened by what this batch shows
   };
+
+  static KernelList<ScoreRangeOp> cpu();  // best first where estimates tie
+  static KernelList<ScoreRangeOp> cuda();
 };
 
 }  // namespace millrace

@@ -1,8 +1,8 @@
+#include "kernels/activation/activation.h"
 #include "hardware/cuda_device.h"
 #include "kernels/activation/cuda/launch.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cost.h"
-#include "kernels/cuda_lists.h"
 
 namespace millrace {
 namespace {
@@ -28,7 +28,7 @@ class CudaActivation final : public Kernel<ActivationOp> {
 
 }  // namespace
 
-KernelList<ActivationOp> cuda_activation_kernels() {
+KernelList<ActivationOp> ActivationOp::cuda() {
   static const CudaActivation kernel;
   return {&kernel};
 }

@@ -1,8 +1,8 @@
 #include "hardware/cuda_device.h"
+#include "kernels/argmax/argmax.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cost.h"
 #include "kernels/cuda/device.cuh"
-#include "kernels/cuda_lists.h"
 
 namespace millrace {
 namespace {
@@ -121,7 +121,7 @@ class CudaArgmax final : public Kernel<ArgmaxOp> {
 
 }  // namespace
 
-KernelList<ArgmaxOp> cuda_argmax_kernels() {
+KernelList<ArgmaxOp> ArgmaxOp::cuda() {
   static const CudaArgmax kernel;
   return {&kernel};
 }

@@ -5,8 +5,8 @@
 #include "kernels/attention/arm/bf16_products.h"
 #include "kernels/attention/arm/fp16_products.h"
 #include "kernels/attention/arm/half_products.h"
+#include "kernels/attention/attention.h"
 #include "kernels/attention/flash.h"
-#include "kernels/cpu_lists.h"
 #include "kernels/simd/targets.h"
 // All inline SIMD code below is compiled for the one static target.
 #include "kernels/attention/few_queries-inl.h"

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "hardware/cuda_device.h"
+#include "kernels/attention/attention.h"
 #include "kernels/attention/cuda/launch.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cost.h"
-#include "kernels/cuda_lists.h"
 
 namespace millrace {
 namespace {
@@ -180,7 +180,7 @@ class CudaAttention final : public AttentionKernel {
 
 }  // namespace
 
-KernelList<AttentionOp> cuda_attention_kernels() {
+KernelList<AttentionOp> AttentionOp::cuda() {
   static const std::vector<CudaAttention> kernels(std::begin(kVariants), std::end(kVariants));
   KernelList<AttentionOp> all, prompts;
   for (const auto& kernel : kernels) {

@@ -1,9 +1,9 @@
 // Attention that is obvious rather than fast: one block of threads for each query row and head, all arithmetic in f32,
 // any head size and any format of keys and values.
+#include "kernels/attention/attention.h"
 #include "kernels/attention/scores.h"
 #include "kernels/cuda/cost.h"
 #include "kernels/cuda/values.cuh"
-#include "kernels/cuda_lists.h"
 #include "tensor/blocks.h"
 
 namespace millrace {

@@ -1,9 +1,9 @@
 // Attention kernels that need more than AVX-512. They round queries and weights, so none is exact.
 #include "kernels/attention/x86/kernels.h"
 
+#include "kernels/attention/attention.h"
 #include "kernels/attention/flash.h"
 #include "kernels/attention/x86/tile_products.h"
-#include "kernels/cpu_lists.h"
 #include "kernels/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -3,7 +3,7 @@
 #include "kernels/cuda/cost.h"
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/values.cuh"
-#include "kernels/cuda_lists.h"
+#include "kernels/elementwise/elementwise.h"
 
 namespace millrace {
 namespace {
@@ -47,7 +47,7 @@ class CudaElementwise final : public Kernel<ElementwiseOp> {
 
 }  // namespace
 
-KernelList<ElementwiseOp> cuda_elementwise_kernels() {
+KernelList<ElementwiseOp> ElementwiseOp::cuda() {
   static const CudaElementwise kernel;
   return {&kernel};
 }

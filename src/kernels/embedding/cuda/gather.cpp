@@ -1,8 +1,8 @@
 #include "hardware/cuda_device.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cost.h"
-#include "kernels/cuda_lists.h"
 #include "kernels/embedding/cuda/launch.h"
+#include "kernels/embedding/embedding.h"
 
 namespace millrace {
 namespace {

@@ -1,9 +1,12 @@
 #include "kernels/cuda/cost.h"
 #include "kernels/cuda/dequantize.cuh"
 #include "kernels/cuda/values.cuh"
-#include "kernels/cuda_lists.h"
+#include "kernels/embedding/embedding.h"
 
 namespace millrace {
+
+const Kernel<EmbeddingOp>* cuda_gather();  // gather.cpp
+
 namespace {
 
 struct Params {
@@ -51,7 +54,7 @@ class CudaEmbedding final : public Kernel<EmbeddingOp> {
 
 }  // namespace
 
-KernelList<EmbeddingOp> cuda_embedding_kernels() {
+KernelList<EmbeddingOp> EmbeddingOp::cuda() {
   static const CudaEmbedding kernel;
   return {cuda_gather(), &kernel};
 }

@@ -1,6 +1,6 @@
+#include "kernels/linear/linear.h"
 #include "base/error.h"
 #include "kernels/cuda/cost.h"
-#include "kernels/cuda_lists.h"
 #include "kernels/linear/cuda/file_rows.h"
 #include "kernels/linear/cuda/packed.h"
 
@@ -33,13 +33,13 @@ const LinearLayout& cuda_rows_layout() {
   return layout;
 }
 
-std::vector<const LinearLayout*> cuda_linear_layouts() {
+std::vector<const LinearLayout*> LinearOp::cuda_layouts() {
   std::vector<const LinearLayout*> all = cuda_packed_layouts();
   all.push_back(&cuda_rows_layout());
   return all;
 }
 
-KernelList<LinearOp> cuda_linear_kernel_list() {
+KernelList<LinearOp> LinearOp::cuda() {
   KernelList<LinearOp> all = cuda_packed_kernels();
   for (const auto* kernel : cuda_cublaslt_linear()) all.push_back(kernel);
   all.push_back(cuda_rows_linear());

@@ -54,7 +54,7 @@ class ReferenceLinear : public LinearKernel {
 
 }  // namespace
 
-const LinearKernel* reference_linear() {
+const LinearKernel* LinearOp::reference() {
   static const ReferenceLinear kernel;
   return &kernel;
 }

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/rounding.h"
-#include "kernels/cpu_lists.h"
 #include "kernels/linear/estimate.h"
+#include "kernels/linear/linear.h"
 #include "kernels/linear/rows/rows.h"
 #include "kernels/linear/rows8/packed.h"
 #include "kernels/linear/rows8/rows8.h"
@@ -100,8 +100,8 @@ double part_of_peak(Isa isa, IsaSet machine) {
 }
 
 // What can be taken along.
-const KernelList<NormOp> kNorms = cpu_norm_kernels();
-const KernelList<ActivationOp> kActivations = cpu_activation_kernels();
+const KernelList<NormOp> kNorms = NormOp::cpu();
+const KernelList<ActivationOp> kActivations = ActivationOp::cpu();
 
 // Outputs of a piece to `to`, row after row, instead of their place in y.
 LinearArgs redirected(const LinearArgs& args, const Rows8Piece& piece, float* to) {

@@ -13,6 +13,7 @@ struct CudaNormArgs {
   bool layer = false;             // LayerNorm instead of RMSNorm
   float epsilon = 1e-5f;
   int rows = 0, cols = 0, groups = 1;
+  bool accumulate = false;  // out += the norm
 };
 CudaError launch_cuda_norm(const CudaNormArgs& args, const CudaLaunch& launch);
 

@@ -1,7 +1,7 @@
+#include "kernels/norm/norm.h"
 #include "hardware/cuda_device.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cost.h"
-#include "kernels/cuda_lists.h"
 #include "kernels/norm/cuda/launch.h"
 
 namespace millrace {
@@ -25,13 +25,14 @@ class CudaNorm final : public Kernel<NormOp> {
     args.rows = static_cast<int>(a.x.rows);
     args.cols = static_cast<int>(a.x.cols);
     args.groups = a.groups;
+    args.accumulate = a.accumulate;
     check_launch(launch_cuda_norm(args, cuda_launch(executor)), "starting a norm");
   }
 };
 
 }  // namespace
 
-KernelList<NormOp> cuda_norm_kernels() {
+KernelList<NormOp> NormOp::cuda() {
   static const CudaNorm kernel;
   return {&kernel};
 }

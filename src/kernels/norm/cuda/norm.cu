@@ -46,6 +46,11 @@ __device__ void store_normed(const CudaNormArgs& a, const Place& at, int column,
     y.at[i] = (x.at[i] - mean) * inverse * weights.at[i];
     if (i < count && a.bias != nullptr) y.at[i] += a.bias[column + i];
   }
+  if (a.accumulate) {
+    const Eight before = load_eight<kWide>(a.out, at.row * a.out.stride + at.begin + column, count);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) y.at[i] += before.at[i];
+  }
   store_eight<kWide>(a.out, at.row * a.out.stride + at.begin + column, y, count);
 }
 

@@ -1,5 +1,5 @@
 #include "kernels/cuda/cost.h"
-#include "kernels/cuda_lists.h"
+#include "kernels/rope/angles.h"
 
 namespace millrace {
 namespace {
@@ -47,7 +47,7 @@ class CudaRopeAngles final : public Kernel<RopeAnglesOp> {
 
 }  // namespace
 
-KernelList<RopeAnglesOp> cuda_rope_angles_kernels() {
+KernelList<RopeAnglesOp> RopeAnglesOp::cuda() {
   static const CudaRopeAngles kernel;
   return {&kernel};
 }

@@ -1,7 +1,7 @@
+#include "kernels/rope_write/rope_write.h"
 #include "hardware/cuda_device.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cost.h"
-#include "kernels/cuda_lists.h"
 #include "kernels/rope_write/cuda/launch.h"
 
 namespace millrace {

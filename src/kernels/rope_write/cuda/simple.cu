@@ -1,9 +1,12 @@
 #include "kernels/cuda/cost.h"
 #include "kernels/cuda/values.cuh"
-#include "kernels/cuda_lists.h"
+#include "kernels/rope_write/rope_write.h"
 #include "tensor/blocks.h"
 
 namespace millrace {
+
+const Kernel<RopeWriteOp>* cuda_rope_write();  // rope_write.cpp
+
 namespace {
 
 struct Params {
@@ -97,7 +100,7 @@ class CudaRopeWrite final : public Kernel<RopeWriteOp> {
 
 }  // namespace
 
-KernelList<RopeWriteOp> cuda_rope_write_kernels() {
+KernelList<RopeWriteOp> RopeWriteOp::cuda() {
   static const CudaRopeWrite kernel;
   return {cuda_rope_write(), &kernel};
 }

@@ -1,8 +1,8 @@
 // A block draws the token of one row. Its logits are in the second-level cache; one pass finds the likeliest, one more
 // picks those that can be drawn at all, and what follows looks at these alone where they are few.
 #include "kernels/cuda/cost.h"
-#include "kernels/cuda_lists.h"
 #include "kernels/sample/cuda/block_search.cuh"
+#include "kernels/sample/sample.h"
 
 namespace millrace {
 namespace {
@@ -288,7 +288,7 @@ class CudaSample final : public Kernel<SampleOp> {
 
 }  // namespace
 
-KernelList<SampleOp> cuda_sample_kernels() {
+KernelList<SampleOp> SampleOp::cuda() {
   static const CudaSample kernel;
   return {&kernel};
 }

@@ -1,7 +1,7 @@
 #include "kernels/attention/scores.h"
 #include "kernels/cuda/cost.h"
 #include "kernels/cuda/values.cuh"
-#include "kernels/cuda_lists.h"
+#include "kernels/score_range/score_range.h"
 #include "tensor/blocks.h"
 
 namespace millrace {
@@ -98,7 +98,7 @@ class CudaScoreRange final : public Kernel<ScoreRangeOp> {
 
 }  // namespace
 
-KernelList<ScoreRangeOp> cuda_score_range_kernels() {
+KernelList<ScoreRangeOp> ScoreRangeOp::cuda() {
   static const CudaScoreRange kernel;
   return {&kernel};
 }

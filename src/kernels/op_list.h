@@ -1,0 +1,51 @@
+// Every op. A new one is a folder with its contract and kernels, and a line in this list: the kernels of a back-end,
+// the planners, `--kernel`, the times of a step and `explain` follow from it.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/activation/activation.h"
+#include "kernels/argmax/argmax.h"
+#include "kernels/attention/attention.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/kv_write/kv_write.h"
+#include "kernels/linear/linear.h"
+#include "kernels/norm/norm.h"
+#include "kernels/rope/angles.h"
+#include "kernels/rope/rope.h"
+#include "kernels/rope_write/rope_write.h"
+#include "kernels/sample/sample.h"
+#include "kernels/score_range/score_range.h"
+
+namespace millrace {
+
+template <class... Ops>
+struct OpList {
+  // Wrap<Op> for every op, in one tuple.
+  template <template <class> class Wrap>
+  using Each = std::tuple<Wrap<Ops>...>;
+
+  // Calls visit(std::type_identity<Op>()) for every op.
+  template <class Visit>
+  static void for_each(Visit visit) {
+    (visit(std::type_identity<Ops>()), ...);
+  }
+};
+
+using AllOps = OpList<  //
+    LinearOp,           //
+    AttentionOp,        //
+    NormOp,             //
+    RopeAnglesOp,       //
+    RopeOp,             //
+    ActivationOp,       //
+    EmbeddingOp,        //
+    ElementwiseOp,      //
+    KvWriteOp,          //
+    RopeWriteOp,        //
+    ArgmaxOp,           //
+    SampleOp,           //
+    ScoreRangeOp>;
+
+}  // namespace millrace

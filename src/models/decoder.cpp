@@ -1,0 +1,51 @@
+#include "models/decoder.h"
+
+#include <cmath>
+
+namespace millrace {
+
+Decoder::Decoder(DecoderConfig c) : score_scale(1 / std::sqrt(float(c.head_dim))), config_(std::move(c)) {}
+
+DecoderLayer& Decoder::add_bare_layer(StateLayout& state) {
+  DecoderLayer& layer = layers.emplace_back();
+  layer.window = config_.window;
+  layer.state = state.paged({config_.kv_heads, config_.head_dim, config_.head_dim});
+  return layer;
+}
+
+DecoderLayer& Decoder::add_layer(Weights::Layer& at, StateLayout& state) {
+  DecoderLayer& layer = add_bare_layer(state);
+  layer.attention_norm = at.vector({"attn_norm.weight", "input_layernorm.weight"}, config_.hidden);
+  layer.attention = load_attention(at, config_);
+  layer.feed_norm = at.vector({"ffn_norm.weight", "post_attention_layernorm.weight"}, config_.hidden);
+  layer.feed = load_feed_forward(at, config_, activation);
+  return layer;
+}
+
+void Decoder::load_ends(Weights& w) {
+  embedding = w.table({"token_embd.weight", "model.embed_tokens.weight"}, config_.vocab, config_.hidden);
+  norm = w.vector({"output_norm.weight", "model.norm.weight"}, config_.hidden);
+  head = load_output_head(w, config_);
+}
+
+void Decoder::forward(Pass& p) const {
+  const Rope global = p.rope(rope, rope_style);
+  const Rope local = local_rope.table != nullptr ? p.rope(local_rope, rope_style, "local rope angles") : global;
+  Matrix hidden = p.embed(*embedding, embedding_scale);
+  for (const DecoderLayer& layer : layers) {
+    const AttentionSettings settings{config_.heads, score_scale, score_cap, layer.window};
+    Matrix attended = attention_block(p, layer.attention, p.rms_norm(hidden, layer.attention_norm), layer.state,
+                                      layer.local_rope ? local : global, settings);
+    if (residual_from_norm) p.rms_norm(hidden, layer.attention_norm, hidden);
+    if (&layer == &layers.back()) p.narrow({&hidden, &attended});
+    add_block(p, attended, layer.attention.out, layer.post_attention_norm, hidden);
+
+    const Matrix feed = p.gated_linear(p.rms_norm(hidden, layer.feed_norm), layer.feed.gate_up, activation);
+    if (residual_from_norm) p.rms_norm(hidden, layer.feed_norm, hidden);
+    add_block(p, feed, layer.feed.down, layer.post_feed_norm, hidden);
+  }
+  p.head(p.rms_norm(hidden, norm), head);
+  if (logit_cap != 0) p.ops.softcap(p.logits, logit_cap);
+}
+
+}  // namespace millrace
