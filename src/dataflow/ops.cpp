@@ -74,14 +74,16 @@ void Ops::rope_write(const RopeWriteOp::Args& a) {
   const auto rotary = static_cast<int>(a.angles.cols);
   const int64_t rows = bucket(a.k.rows);
   if (!kernels_.rope_write.empty() && !is_forced(RopeOp::kName) && !is_forced(KvWriteOp::kName)) {
-    const RopeWriteOp::Problem problem{a.kv.dtype, a.style, rows, a.heads, a.kv.kv_heads, a.kv.head_dim, rotary};
+    const RopeWriteOp::Problem problem{a.kv.dtype,   a.style,        rows,   a.heads,    a.kv.kv_heads,
+                                       a.kv.key_dim, a.kv.value_dim, rotary, a.kv.latent};
     return dispatch(rope_write_, problem, a);
   }
   if (rotary > 0) {
-    rope({a.style, a.q, a.angles, a.heads, a.kv.head_dim, rotary});
-    rope({a.style, a.k, a.angles, a.kv.kv_heads, a.kv.head_dim, rotary});
+    rope({a.style, a.q, a.angles, a.heads, a.kv.key_dim, rotary});
+    rope({a.style, a.k, a.angles, a.kv.kv_heads, a.kv.key_dim, rotary});
   }
-  dispatch(kv_write_, {a.kv.dtype, a.kv.kv_heads, a.kv.head_dim, rows}, {a.k, a.v, a.kv, a.sequences, a.tables});
+  dispatch(kv_write_, {a.kv.dtype, a.kv.kv_heads, a.kv.key_dim, a.kv.value_dim, rows, a.kv.latent},
+           {a.k, a.v, a.kv, a.sequences, a.tables});
 }
 
 void Ops::embed(const EmbeddingOp::Args& a) {

@@ -19,7 +19,7 @@ void Ops::plan(const AttentionProblem& largest) {
     const auto* kernel = attention_.choose(pinned(problem));
     if (kernel == nullptr) {
       fail(ErrorKind::Unsupported, "no attention kernel for head size {} with a {} KV cache; try --kv-type f16",
-           largest.head_dim, name(largest.kv));
+           largest.key_dim, name(largest.kv));
     }
     attention_workspace_needed_ = std::max(attention_workspace_needed_, kernel->workspace_bytes(problem, hardware_));
   }
@@ -45,13 +45,14 @@ void Ops::attention(const AttentionArgs& args) {
   part.sequences = args.sequences.subspan(decodes);
   part.tables.longest_slice = args.tables.longest_slice;
   part.tables.slices += decodes;
+  if (part.tables.slots != nullptr) part.tables.slots += decodes;
   part.tables.pages += static_cast<int64_t>(decodes) * args.tables.page_stride;
   attend(part);
 }
 
 void Ops::attention(const RopeWriteOp::Args& rope, const AttentionArgs& args) {
   const AttentionProblem problem = problem_of(args);
-  const bool turns_all = rope.angles.cols == 0 || rope.angles.cols == args.kv.head_dim;
+  const bool turns_all = rope.angles.cols == 0 || rope.angles.cols == args.kv.key_dim;
   const bool decodes = problem.rows == problem.sequences;  // one row each
   // A prompt's rows are turned by a kernel of their own, with another rounding.
   const bool apart = device_.is_host() || options_.batch_invariant || !decodes || !turns_all;

@@ -38,7 +38,7 @@ void add_linear(std::vector<ExplainedChoice>& choices, Runner& runner, const Lin
 
 void add_attention(std::vector<ExplainedChoice>& choices, Runner& runner, AttentionProblem p) {
   const std::string what = fmt::format("{} heads, {} kv heads of {}, window {}, context {}", p.heads, p.kv_heads,
-                                       p.head_dim, p.window, p.context);
+                                       p.key_dim, p.window, p.context);
   for (auto& known : choices) {
     if (known.op == AttentionOp::kName && known.what == what && known.m == p.rows) {
       ++known.calls;
@@ -49,7 +49,7 @@ void add_attention(std::vector<ExplainedChoice>& choices, Runner& runner, Attent
                          what,
                          std::string(name(p.kv)),
                          "pages",
-                         int64_t(p.heads) * p.head_dim,
+                         int64_t(p.heads) * p.key_dim,
                          p.context,
                          p.rows,
                          1,

@@ -104,7 +104,7 @@ class Runner {
   const MemoryPlan& memory() const { return plan_; }
   const LoadOptions& options() const { return options_; }  // with every default resolved
   const Weights& weights() const { return *weights_; }
-  KvCache& kv() { return *kv_; }
+  StateCache& kv() { return *kv_; }
   Ops& ops() { return *ops_; }
 
  private:
@@ -122,6 +122,7 @@ class Runner {
   void place_calibration();
   void plan_memory();
   Activations::Sizes activation_sizes() const;
+  StateOptions state_options() const;
   BatchTables::Sizes table_sizes() const;
   // A step that was started: which of the slots for what the host gives and gets is its own.
   struct Started {
@@ -142,7 +143,7 @@ class Runner {
   std::unique_ptr<Weights> weights_;
   std::unique_ptr<Model> model_;
   MemoryPlan plan_;
-  std::unique_ptr<KvCache> kv_;
+  std::unique_ptr<StateCache> kv_;
   std::unique_ptr<Activations> activations_;
   std::unique_ptr<BatchTables> tables_;
   std::unique_ptr<StepResults> results_;

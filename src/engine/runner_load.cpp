@@ -60,9 +60,11 @@ Precision precision_for(DType weights, const Device& device, bool exact) {
 void check_kv_type(DType kv, const Model& model) {
   const bool known = kv == DType::F32 || kv == DType::F16 || kv == DType::BF16 || kv == DType::Q8_0;
   if (!known) fail(ErrorKind::Usage, "--kv-type {}: one of f32, f16, bf16, q8_0", name(kv));
-  for (const auto& shape : model.kv_shapes()) {
-    if (shape.head_dim % info(kv).block != 0) {
-      fail(ErrorKind::Usage, "--kv-type {}: heads of size {} are not whole blocks; use f16", name(kv), shape.head_dim);
+  const StateLayout layout = model.state_layout();
+  for (const auto& shape : layout.paged()) {
+    for (const int dim : {shape.key_dim, shape.value_dim}) {
+      if (dim % info(kv).block != 0)
+        fail(ErrorKind::Usage, "--kv-type {}: heads of size {} are not whole blocks; use f16", name(kv), dim);
     }
   }
 }
@@ -114,12 +116,18 @@ BatchTables::Sizes Runner::table_sizes() const {
   return {options_.rows, std::min(options_.rows, options_.sequences), options_.logit_rows, pages};
 }
 
+// Each running sequence has a slot; as many hold snapshots.
+StateOptions Runner::state_options() const {
+  const bool has_slots = !model_->state_layout().slots().empty();
+  return {*options_.kv_type, options_.block_size, static_cast<int32_t>(options_.kv_tokens),
+          has_slots ? static_cast<int32_t>(2 * options_.sequences) : 0};
+}
+
 void Runner::load(const Progress& progress) {
   plan_.available = device_->available_memory();
   plan_.check(source_->origin());
   weights_->pack(progress);
-  const KvOptions kv{*options_.kv_type, options_.block_size, static_cast<int32_t>(options_.kv_tokens)};
-  kv_ = std::make_unique<KvCache>(model_->kv_shapes(), kv, device_->memory());
+  kv_ = std::make_unique<StateCache>(model_->state_layout(), state_options(), device_->memory());
   if (options_.populate_kv && device_->is_host()) kv_->populate(*pool_);
   ops_->reserve_workspace();
   activations_ = std::make_unique<Activations>(activation_sizes(), device_->memory());
@@ -142,7 +150,7 @@ void Runner::decide_context() {
     fail(ErrorKind::Usage, "--ctx {}: the model was trained for {} positions", options_.context, config.context);
   }
   const auto weights = static_cast<int64_t>(weights_->packed_bytes() + weights_->in_place_bytes());
-  const auto per_token = static_cast<int64_t>(KvCache::bytes_per_token(model_->kv_shapes(), *options_.kv_type));
+  const auto per_token = static_cast<int64_t>(model_->state_layout().bytes_per_token(*options_.kv_type));
   const int64_t room = (device_->available_memory() - weights) * 3 / 4 / std::max<int64_t>(1, per_token);
   if (options_.context == 0) {
     const int64_t sharers = options_.kv_tokens == 0 ? options_.sequences : 1;
@@ -180,7 +188,11 @@ void Runner::plan_memory() {
   plan_.add("packed weights", weights_->packed_bytes());
   plan_.add("weights read in place", weights_->in_place_bytes());
   plan_.add(fmt::format("KV cache of {} positions", options_.kv_tokens),
-            KvCache::bytes_per_token(model_->kv_shapes(), *options_.kv_type) * static_cast<size_t>(options_.kv_tokens));
+            model_->state_layout().bytes_per_token(*options_.kv_type) * static_cast<size_t>(options_.kv_tokens));
+  if (const StateOptions state = state_options(); state.slots > 0) {
+    plan_.add(fmt::format("recurrent state of {} slots", state.slots),
+              model_->state_layout().bytes_per_slot() * static_cast<size_t>(state.slots));
+  }
   plan_.add("activations", Activations::bytes(activation_sizes()) + BatchTables::bytes(table_sizes()));
   plan_.add("workspace", ops_->workspace_bytes());
   if (!device_->is_host()) plan_.add("draws", DrawTables::bytes(options_.logit_rows));

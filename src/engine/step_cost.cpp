@@ -8,7 +8,7 @@ class ImaginedStep {
  public:
   ImaginedStep(Runner& runner, int64_t rows, int64_t sequences, int64_t context, int64_t logit_rows)
       : runner_(runner),
-        kv_(runner.model().kv_shapes(),
+        kv_(runner.model().state_layout(),
             {*runner.options().kv_type, runner.options().block_size, runner.options().block_size}),
         buffers_({runner.model().widths(), rows, std::max<int64_t>(1, logit_rows), {runner.ops().working()}},
                  host_memory()),
@@ -32,7 +32,7 @@ class ImaginedStep {
 
  private:
   Runner& runner_;
-  KvCache kv_;
+  StateCache kv_;
   Activations buffers_;
   std::vector<int32_t> tokens_, wanted_;
   std::vector<SequenceSlice> slices_;

@@ -9,6 +9,11 @@ namespace {
 constexpr std::string_view kActivations[] = {"silu", "gelu_tanh", "gelu_erf", "relu"};
 constexpr std::string_view kElementwise[] = {"add", "scale", "softcap", "gather"};
 
+std::string dims(int key_dim, int value_dim, bool latent) {
+  if (key_dim == value_dim && !latent) return fmt::format("head_dim={}", key_dim);
+  return fmt::format("key_dim={} value_dim={}{}", key_dim, value_dim, latent ? " latent" : "");
+}
+
 }  // namespace
 
 std::string to_string(const ActivationOp::Problem& p) {
@@ -27,7 +32,8 @@ std::string to_string(const EmbeddingOp::Problem& p) {
 }
 
 std::string to_string(const KvWriteOp::Problem& p) {
-  return fmt::format("kv_write {} kv_heads={} head_dim={} rows={}", name(p.kv), p.kv_heads, p.head_dim, p.rows);
+  return fmt::format("kv_write {} kv_heads={} {} rows={}", name(p.kv), p.kv_heads,
+                     dims(p.key_dim, p.value_dim, p.latent), p.rows);
 }
 
 std::string to_string(const NormOp::Problem& p) {
@@ -43,9 +49,9 @@ std::string to_string(const RopeOp::Problem& p) {
 std::string to_string(const SampleOp::Problem& p) { return fmt::format("sample {}x{}", p.rows, p.cols); }
 
 std::string to_string(const RopeWriteOp::Problem& p) {
-  return fmt::format("rope_write {} {} rows={} heads={}/{} head_dim={} rotary_dim={}", name(p.kv),
-                     p.style == RopeStyle::Halves ? "halves" : "interleaved", p.rows, p.heads, p.kv_heads, p.head_dim,
-                     p.rotary_dim);
+  return fmt::format("rope_write {} {} rows={} heads={}/{} {} rotary_dim={}", name(p.kv),
+                     p.style == RopeStyle::Halves ? "halves" : "interleaved", p.rows, p.heads, p.kv_heads,
+                     dims(p.key_dim, p.value_dim, p.latent), p.rotary_dim);
 }
 
 }  // namespace millrace

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "cache/kv_cache.h"
+#include "cache/state_cache.h"
 #include "models/decoder_config.h"
 #include "models/pass.h"
 #include "models/weights.h"
@@ -16,13 +16,17 @@ class Model {
  public:
   virtual ~Model() = default;
   virtual const DecoderConfig& config() const = 0;
-  virtual std::vector<KvShape> kv_shapes() const {
-    return std::vector<KvShape>(static_cast<size_t>(config().layers), KvShape{config().kv_heads, config().head_dim});
+  virtual StateLayout state_layout() const {
+    StateLayout layout;
+    for (int64_t i = 0; i < config().layers; ++i)
+      layout.paged({config().kv_heads, config().head_dim, config().head_dim});
+    return layout;
   }
   // What each layer's attention asks for, with the batch left open: planned before the first step.
   virtual std::vector<AttentionProblem> attention_problems() const {
     const auto& c = config();
-    const AttentionProblem one{.heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .window = c.window};
+    const AttentionProblem one{
+        .heads = c.heads, .kv_heads = c.kv_heads, .key_dim = c.head_dim, .value_dim = c.head_dim, .window = c.window};
     return std::vector<AttentionProblem>(static_cast<size_t>(c.layers), one);
   }
   // Sequences that grow beyond this length turn by other frequencies: what is cached of them must be computed again.

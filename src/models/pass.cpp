@@ -48,7 +48,7 @@ Activations::Activations(const Sizes& s, Memory& memory)
   for (auto& table : angles) table = arena_->matrix(DType::F32, s.rows, s.widths.rotary);
 }
 
-Pass::Pass(Ops& o, Activations& buffers, KvCache& kv, const DecoderConfig& c, const PlacedBatch& b)
+Pass::Pass(Ops& o, Activations& buffers, StateCache& kv, const DecoderConfig& c, const PlacedBatch& b)
     : ops(o), batch(b), config(c), buffers_(buffers), kv_(kv) {
   const auto rows = static_cast<int64_t>(b.tokens.size());
   hidden = buffers.hidden.first_rows(rows);
@@ -101,7 +101,7 @@ void Pass::turn(RopeStyle style, int table) {
 }
 
 void Pass::attend(int64_t layer, const AttentionSettings& s) {
-  const KvLayer kv = kv_.layer(static_cast<int>(layer));
+  const KvLayer kv = kv_.paged(static_cast<int>(layer));
   const RopeWriteOp::Args rope{turn_style_, q, k, v, turn_angles_, kv, config.heads, batch.sequences, batch.tables};
   AttentionArgs args{.q = q,
                      .out = attended,

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "cache/kv_cache.h"
+#include "cache/state_cache.h"
 #include "dataflow/ops.h"
 #include "models/batch.h"
 #include "models/decoder_config.h"
@@ -80,7 +80,7 @@ struct ScoreKnowledge {
 
 class Pass {
  public:
-  Pass(Ops& ops, Activations& buffers, KvCache& kv, const DecoderConfig& config, const PlacedBatch& batch);
+  Pass(Ops& ops, Activations& buffers, StateCache& kv, const DecoderConfig& config, const PlacedBatch& batch);
 
   Ops& ops;
   const ScoreKnowledge* scores = nullptr;
@@ -128,7 +128,7 @@ class Pass {
   void keep_wanted_rows();
 
   Activations& buffers_;
-  KvCache& kv_;
+  StateCache& kv_;
   RopeStyle turn_style_ = RopeStyle::Halves;
   Matrix turn_angles_;  // no columns: nothing turns
 };

@@ -152,8 +152,14 @@ TEST(Buckets, CoverEverySizeUpToTheLargest) {
 TEST(Roofline, GrowsWithTheWork) {
   const Hardware hardware;
   EXPECT_GT(roof_us(problem(64), hardware), roof_us(problem(1), hardware));
-  AttentionProblem attention{
-      .heads = 8, .kv_heads = 2, .head_dim = 64, .block_size = 16, .sequences = 1, .rows = 1, .context = 1000};
+  AttentionProblem attention{.heads = 8,
+                             .kv_heads = 2,
+                             .key_dim = 64,
+                             .value_dim = 64,
+                             .block_size = 16,
+                             .sequences = 1,
+                             .rows = 1,
+                             .context = 1000};
   const double near = roof_us(attention, hardware);
   attention.context = 4000;
   EXPECT_GT(roof_us(attention, hardware), 2 * near);
