@@ -94,7 +94,8 @@ int main(int argc, char** argv) {
   for (const AttentionCase& c : timed_cases()) {
     for (const AttentionKernel* kernel : AttentionOp::cpu()) {
       if (kernel->name() == "reference") continue;
-      AttentionProblem problem{c.kv, Precision::Fast, c.heads, c.kv_heads, c.head_dim, c.block_size, c.window};
+      AttentionProblem problem{c.kv,       Precision::Fast, c.heads,      c.kv_heads,
+                               c.head_dim, c.head_dim,      c.block_size, c.window};
       if (!kernel->can_run(problem, hardware)) continue;
       for (int threads : {1, hardware.threads}) {
         const std::string full = title(c) + "/" + std::string(kernel->name()) + "/t" + std::to_string(threads);

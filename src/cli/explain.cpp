@@ -19,7 +19,7 @@ struct ExplainOptions {
   int64_t depth = 1024;
 };
 
-nlohmann::json to_json(const ExplainedChoice& c) {
+nlohmann::json to_json(const OpCall& c) {
   nlohmann::json candidates = nlohmann::json::array();
   for (const auto& candidate : c.candidates) {
     candidates.push_back(
@@ -33,6 +33,7 @@ nlohmann::json to_json(const ExplainedChoice& c) {
             {"n", c.n},
             {"k", c.k},
             {"m", c.m},
+            {"what", c.problem},
             {"format", c.format},
             {"layout", c.layout},
             {"calls", c.calls}}},
@@ -40,10 +41,8 @@ nlohmann::json to_json(const ExplainedChoice& c) {
           {"candidates", candidates}};
 }
 
-void print(const ExplainedChoice& c) {
-  const std::string problem = c.op == "linear" ? fmt::format("linear {}x{} {} ({})", c.n, c.k, c.format, c.layout)
-                                               : fmt::format("attention, {} KV: {}", c.format, c.what);
-  fmt::print("\n{}, m={}, {} calls a step\n", problem, c.m, c.calls);
+void print(const OpCall& c) {
+  fmt::print("\n{}, m={}, {} calls a step\n", c.problem, c.m, c.calls);
   for (size_t i = 0; i < c.candidates.size(); ++i) {
     const auto& candidate = c.candidates[i];
     const std::string measured =

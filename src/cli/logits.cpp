@@ -42,7 +42,7 @@ void run(const LogitsOptions& o) {
   if (length > runner->options().context)
     fail(ErrorKind::Usage, "{} tokens do not fit in a context of {}", length, runner->options().context);
 
-  BlockTable table = runner->kv().new_table(length);
+  BlockTable table = runner->state().new_table(length);
   MR_ASSERT(table.reserve(length));
   StepBatch step(load.rows, 1, load.rows);
   std::vector<std::vector<float>> rows;

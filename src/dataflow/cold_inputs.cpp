@@ -25,6 +25,11 @@ std::vector<std::byte> random_rows(DType format, int64_t rows, int64_t k) {
   return all;
 }
 
+size_t token_bytes(const AttentionProblem& p) {
+  const size_t key = row_bytes(p.kv, p.key_dim), value = p.latent ? 0 : row_bytes(p.kv, p.value_dim);
+  return static_cast<size_t>(p.kv_heads) * (key + value);
+}
+
 size_t copies_of(size_t bytes, const Hardware& hardware) {
   return std::max<size_t>(1, (cold_bytes(hardware) + bytes - 1) / bytes);
 }
@@ -70,31 +75,36 @@ ColdWeights::ColdWeights(DType format, int64_t n, int64_t k, const LinearLayout&
 ColdKeys::ColdKeys(const AttentionProblem& p, Device& device)
     : problem_(p),
       pages_per_sequence_(ceil_div(p.context, p.block_size)),
-      pages_(std::max(pages_per_sequence_ * p.sequences,
-                      ceil_div(static_cast<int64_t>(cold_bytes(device.hardware())),
-                               2 * static_cast<int64_t>(row_bytes(p.kv, p.head_dim)) * p.kv_heads * p.block_size))),
+      pages_(
+          std::max(pages_per_sequence_ * p.sequences, ceil_div(static_cast<int64_t>(cold_bytes(device.hardware())),
+                                                               static_cast<int64_t>(token_bytes(p)) * p.block_size))),
       arena_("keys to time kernels with",
-             2 * Arena::padded(static_cast<size_t>(pages_ * p.kv_heads * p.block_size) * row_bytes(p.kv, p.head_dim)),
-             device.memory()),
-      layer_{p.kv, p.kv_heads, p.head_dim, p.block_size, pages_} {
-  const size_t row = row_bytes(p.kv, p.head_dim);
-  const int64_t rows = pages_ * p.kv_heads * p.block_size;
-  // A GPU gets many rows at a time: each copy to it costs some microseconds.
-  const int64_t pattern_rows = std::min(rows, device.is_host() ? kPatternRows : kPatternRows * 256);
-  std::vector<std::byte> pattern = random_rows(p.kv, std::min(rows, kPatternRows), p.head_dim);
-  const size_t unit = pattern.size();
-  pattern.resize(static_cast<size_t>(pattern_rows) * row);
-  for (size_t at = unit; at < pattern.size(); ++at) pattern[at] = pattern[at - unit];
-  for (std::byte** to : {&layer_.keys, &layer_.values}) {
-    *to = arena_.take(static_cast<size_t>(rows) * row);
-    for (int64_t i = 0; i < rows; i += pattern_rows) {
-      const auto count = static_cast<size_t>(std::min(pattern_rows, rows - i));
-      device.memory().write(*to + static_cast<size_t>(i) * row, pattern.data(), count * row);
-    }
-  }
+             2 * Arena::kAlignment + static_cast<size_t>(pages_ * p.block_size) * token_bytes(p), device.memory()),
+      layer_{p.kv, p.kv_heads, p.key_dim, p.value_dim, p.block_size, pages_} {
+  layer_.latent = p.latent;
+  layer_.keys = random_pages(p.key_dim, device);
+  layer_.values = p.latent ? layer_.keys : random_pages(p.value_dim, device);
   for (int64_t i = 0; i < 2 * pages_; ++i) numbers_.push_back(static_cast<int32_t>(i % pages_));
   slices_.resize(static_cast<size_t>(p.sequences));
   if (!device.is_host()) make_tables(device);
+}
+
+std::byte* ColdKeys::random_pages(int dim, Device& device) {
+  const DType kv = problem_.kv;
+  const size_t row = row_bytes(kv, dim);
+  const int64_t rows = pages_ * problem_.kv_heads * problem_.block_size;
+  // A GPU gets many rows at a time: each copy to it costs some microseconds.
+  const int64_t pattern_rows = std::min(rows, device.is_host() ? kPatternRows : kPatternRows * 256);
+  std::vector<std::byte> pattern = random_rows(kv, std::min(rows, kPatternRows), dim);
+  const size_t unit = pattern.size();
+  pattern.resize(static_cast<size_t>(pattern_rows) * row);
+  for (size_t at = unit; at < pattern.size(); ++at) pattern[at] = pattern[at - unit];
+  std::byte* pages = arena_.take(static_cast<size_t>(rows) * row);
+  for (int64_t i = 0; i < rows; i += pattern_rows) {
+    const auto count = static_cast<size_t>(std::min(pattern_rows, rows - i));
+    device.memory().write(pages + static_cast<size_t>(i) * row, pattern.data(), count * row);
+  }
+  return pages;
 }
 
 void ColdKeys::advance() {

@@ -51,6 +51,7 @@ class ColdKeys {
   std::vector<SliceTables> turns_;
   int64_t turn_ = 0;
 
+  std::byte* random_pages(int dim, Device& device);
   void advance();
   void make_tables(Device& device);
 };

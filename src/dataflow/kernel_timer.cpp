@@ -131,15 +131,15 @@ std::vector<Measurement> KernelTimer::time(const LinearProblem& p, std::span<con
 
 std::vector<Measurement> KernelTimer::time(const AttentionProblem& p, std::span<const AttentionKernel* const> kernels) {
   ColdKeys keys(p, device_);
-  const int64_t width = int64_t{p.heads} * p.head_dim;
   const DType type = device_.is_host() || p.precision == Precision::Exact || is_quantized(p.kv) ? DType::F32 : p.kv;
-  const Activity q(p.rows, width, type, device_), out(p.rows, width, type, device_);
+  const Activity q(p.rows, int64_t{p.heads} * p.key_dim, type, device_);
+  const Activity out(p.rows, int64_t{p.heads} * p.value_dim, type, device_);
   AttentionArgs args;
   args.q = q.matrix();
   args.out = out.matrix();
   args.kv = keys.layer();
   args.heads = p.heads;
-  args.scale = 1 / std::sqrt(static_cast<float>(p.head_dim));
+  args.scale = 1 / std::sqrt(static_cast<float>(p.key_dim));
   args.softcap = p.softcap ? 50.0f : 0.0f;
   args.window = p.window;
   const std::vector<float> maxima(static_cast<size_t>(p.heads));  // random keys give scores around 0

@@ -83,13 +83,15 @@ void Ops::rope_write(const RopeWriteOp::Args& a) {
   const auto rotary = static_cast<int>(a.angles.cols);
   const int64_t rows = bucket(a.k.rows);
   if (!kernels_.of<RopeWriteOp>().empty() && !is_forced(RopeOp::kName) && !is_forced(KvWriteOp::kName)) {
-    return dispatch<RopeWriteOp>({a.kv.dtype, a.style, rows, a.heads, a.kv.kv_heads, a.kv.head_dim, rotary}, a);
+    return dispatch<RopeWriteOp>(
+        {a.kv.dtype, a.style, rows, a.heads, a.kv.kv_heads, a.kv.key_dim, a.kv.value_dim, rotary, a.kv.latent}, a);
   }
   if (rotary > 0) {
-    rope({a.style, a.q, a.angles, a.heads, a.kv.head_dim, rotary});
-    rope({a.style, a.k, a.angles, a.kv.kv_heads, a.kv.head_dim, rotary});
+    rope({a.style, a.q, a.angles, a.heads, a.kv.key_dim, rotary});
+    rope({a.style, a.k, a.angles, a.kv.kv_heads, a.kv.key_dim, rotary});
   }
-  dispatch<KvWriteOp>({a.kv.dtype, a.kv.kv_heads, a.kv.head_dim, rows}, {a.k, a.v, a.kv, a.sequences, a.tables});
+  dispatch<KvWriteOp>({a.kv.dtype, a.kv.kv_heads, a.kv.key_dim, a.kv.value_dim, rows, a.kv.latent},
+                      {a.k, a.v, a.kv, a.sequences, a.tables});
 }
 
 void Ops::embed(const EmbeddingOp::Args& a) {

@@ -1,5 +1,6 @@
 // The operations of one device as a model calls them. Each call states its problem, looks up the kernel that the
-// dataflow planned for it, and runs it. Adjacent calls that one kernel can do at once are fused here, not in the models.
+// dataflow planned for it, and runs it. Adjacent calls that one kernel can do at once are fused here, not in the
+// models.
 #pragma once
 
 #include <map>
@@ -61,8 +62,8 @@ class Ops {
   void linear(Matrix x, const Linear& weights, Matrix y);
   // The linear layer of a norm, which is written to norm.out unless the kernel computes it for itself.
   void linear(const NormOp::Args& norm, const Linear& weights, Matrix y);
-  // y += the linear layer of x. It is launched with the op behind it: where that op is a linear layer of a norm of y, the
-  // two kernels may share the norm.
+  // y += the linear layer of x. It is launched with the op behind it: where that op is a linear layer of a norm of y,
+  // the two kernels may share the norm.
   void add_linear(Matrix x, const Linear& weights, Matrix y);
   void finish_pass() { launch_pending(); }  // after a forward pass
   void norm(const NormOp::Args& args);

@@ -27,7 +27,7 @@ void Ops::plan_attention(const AttentionProblem& problem) {
     const auto* kernel = planner<AttentionOp>().plan(pinned(bucket));
     if (kernel == nullptr) {
       fail(ErrorKind::Unsupported, "no attention kernel for head size {} with a {} KV cache; try --kv-type f16",
-           open.head_dim, name(open.kv));
+           open.key_dim, name(open.kv));
     }
     attention_workspace_needed_ = std::max(attention_workspace_needed_, kernel->workspace_bytes(bucket, hardware_));
   }
@@ -53,6 +53,7 @@ void Ops::attention(const AttentionArgs& args) {
   part.sequences = args.sequences.subspan(decodes);
   part.tables.longest_slice = args.tables.longest_slice;
   part.tables.slices += decodes;
+  if (part.tables.slots != nullptr) part.tables.slots += decodes;
   part.tables.pages += static_cast<int64_t>(decodes) * args.tables.page_stride;
   attend(part);
 }
@@ -64,7 +65,7 @@ void Ops::attention(const RopeWriteOp::Args& rope, const AttentionArgs& args) {
     plan_attention(problem);
     return rope_write(rope);  // batches of other shapes run it apart
   }
-  const bool rotates_all = rope.angles.cols == 0 || rope.angles.cols == args.kv.head_dim;
+  const bool rotates_all = rope.angles.cols == 0 || rope.angles.cols == args.kv.key_dim;
   const bool decodes = problem.rows == problem.sequences;  // one row each
   // rope_write rounds differently from attention that takes it along: prefill and invariant passes keep them apart.
   const bool apart = device_.is_host() || options_.batch_invariant || !decodes || !rotates_all;

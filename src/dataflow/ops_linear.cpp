@@ -9,8 +9,8 @@
 namespace millrace {
 namespace {
 
-// The fewest rows that a batch-invariant pass computes: on the CPU a single row would take other kernels, on a GPU every
-// linear layer works on tiles of this many rows. Decode is bound by the weights up to there.
+// The fewest rows that a batch-invariant pass computes: on the CPU a single row would take other kernels, on a GPU
+// every linear layer works on tiles of this many rows. Decode is bound by the weights up to there.
 constexpr int64_t kLeastInvariantRows = 2, kInvariantTile = 64;
 
 }  // namespace

@@ -66,7 +66,8 @@ class Planner {
     return nullptr;
   }
 
-  // The time of one kernel for a problem of any size: its estimate, corrected by the measurement of the problem's bucket.
+  // The time of one kernel for a problem of any size: its estimate, corrected by the measurement of the problem's
+  // bucket.
   double expected_us(const Kernel<Op>& kernel, const Problem& problem) const {
     const double estimate = kernel.estimate_us(problem, hardware_);
     if (plans_ == nullptr || !plans_->has(Op::kName)) return estimate;

@@ -27,10 +27,11 @@ Work work_of(const AttentionProblem& p) {
   const double per_sequence = double(p.rows) / double(std::max<int64_t>(1, p.sequences));
   const double visible =
       p.window > 0 ? std::min<double>(double(p.context), p.window + per_sequence) : double(p.context);
-  const double kv = 2.0 * double(p.sequences) * visible * p.kv_heads * double(row_bytes(p.kv, p.head_dim));
-  const double io = 8.0 * double(p.rows) * p.heads * p.head_dim;
+  const double kv = double(p.sequences) * visible * p.kv_heads *
+                    double(row_bytes(p.kv, p.key_dim) + (p.latent ? 0 : row_bytes(p.kv, p.value_dim)));
+  const double io = 4.0 * double(p.rows) * p.heads * (p.key_dim + p.value_dim);
   const double seen = std::max(1.0, visible - per_sequence / 2);
-  return {kv + io, 4.0 * double(p.rows) * seen * p.heads * p.head_dim};
+  return {kv + io, 2.0 * double(p.rows) * seen * p.heads * (p.key_dim + p.value_dim)};
 }
 
 double roof_us(const LinearProblem& p, const Hardware& h) {

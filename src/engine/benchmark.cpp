@@ -27,7 +27,7 @@ class Streams {
     tokens_.resize(static_cast<size_t>(test.depth + test.tokens));
     std::generate(tokens_.begin(), tokens_.end(), [&] { return token(random); });
     for (int32_t i = 0; i < test.batch; ++i) {
-      auto& table = tables_.emplace_back(runner.kv().new_table(test.depth + test.tokens));
+      auto& table = tables_.emplace_back(runner.state().new_table(test.depth + test.tokens));
       MR_ASSERT(table.reserve(test.depth + test.tokens));
       const SamplingParams params{
           .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .seed = 1, .stream = static_cast<uint64_t>(i)};
@@ -52,7 +52,7 @@ class Streams {
 
   // As the engine does: where steps run ahead, each is started while the one before runs, with the tokens it chooses.
   void generate(int32_t past, int32_t count) {
-    const bool ahead = runner_.runs_ahead() && !runner_.ops().watched();
+    const bool ahead = runner_.runs_ahead() && runner_.ops().mode() == Ops::Mode::Run;
     for (int32_t i = 0; i < count; ++i) {
       step_.clear();
       for (size_t row = 0; row < tables_.size(); ++row) {
@@ -141,9 +141,9 @@ BenchmarkResult run_benchmark(Runner& runner, const BenchmarkCase& test, int rep
   result.median = median_of(result.samples);
   const double best_possible = double(test.tokens) * test.batch / (case_cost(runner, test).roof_us * 1e-6);
   result.percent_of_roof = 100 * result.median / best_possible;
-  runner.ops().watch(&result.ops, Ops::Watch::Measure);
+  runner.ops().observe(Ops::Mode::Measure, &result.ops);
   streams.run();
-  runner.ops().watch(nullptr, Ops::Watch::Measure);
+  runner.ops().observe(Ops::Mode::Run);
   return result;
 }
 

@@ -12,10 +12,10 @@ Calibration calibrate(Runner& runner, std::span<const int32_t> tokens,
                       const std::function<void(int64_t, int64_t)>& progress) {
   const auto total = static_cast<int32_t>(std::min<int64_t>(std::ssize(tokens), runner.options().context));
   if (total == 0) fail(ErrorKind::Usage, "the text to calibrate with has no tokens");
-  BlockTable table = runner.kv().new_table(total);
+  BlockTable table = runner.state().new_table(total);
   MR_ASSERT(table.reserve(total));
   StepBatch step(runner.options().rows, 1, runner.options().logit_rows);
-  runner.observe_scores(true);
+  runner.rank().observe_scores(true);
   for (int32_t done = 0; done < total;) {
     progress(done, total);
     const auto rows = static_cast<int32_t>(std::min<int64_t>(total - done, runner.options().rows));
@@ -26,8 +26,8 @@ Calibration calibrate(Runner& runner, std::span<const int32_t> tokens,
     done += rows;
   }
   progress(total, total);
-  Calibration calibration = runner.observed_scores();
-  runner.observe_scores(false);
+  Calibration calibration = runner.rank().observed_scores();
+  runner.rank().observe_scores(false);
   calibration.tokens = total;
   for (const ScoreRange& range : calibration.ranges) {
     if (!range.seen() || std::abs(range.least) >= 1e30f || std::abs(range.most) >= 1e30f)

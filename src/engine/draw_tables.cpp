@@ -20,11 +20,16 @@ std::byte* as_bytes(T* data) {
 
 size_t DrawTables::bytes(int64_t logit_rows) { return row_bytes_of(logit_rows) + kChangeBytes; }
 
-DrawTables::DrawTables(Device& device, bool on_device, int64_t logit_rows, int64_t vocab, const KernelSet& kernels)
-    : device_(device) {
+bool DrawTables::can_draw(const Ops& ops, int64_t logit_rows, int64_t vocab) {
   const SampleOp::Problem problem{logit_rows, vocab};
-  usable_ = on_device && std::any_of(kernels.of<SampleOp>().begin(), kernels.of<SampleOp>().end(),
-                                     [&](const auto* kernel) { return kernel->can_run(problem, device.hardware()); });
+  const auto& kernels = ops.kernels().of<SampleOp>();
+  return std::any_of(kernels.begin(), kernels.end(),
+                     [&](const auto* kernel) { return kernel->can_run(problem, ops.hardware()); });
+}
+
+DrawTables::DrawTables(const Ops& ops, bool on_device, int64_t logit_rows, int64_t vocab)
+    : device_(ops.device()), usable_(on_device && can_draw(ops, logit_rows, vocab)) {
+  Device& device = device_;
   if (!usable_) return;
   const auto take = [&](Memory& memory, DrawRow*& rows, LogitChange*& changes) {
     auto arena = std::make_unique<Arena>("draws", bytes(logit_rows), memory);

@@ -12,7 +12,9 @@ namespace millrace {
 
 class DrawTables {
  public:
-  DrawTables(Device& device, bool on_device, int64_t logit_rows, int64_t vocab, const KernelSet& kernels);
+  DrawTables(const Ops& ops, bool on_device, int64_t logit_rows, int64_t vocab);
+  // Whether a kernel of the device draws from this many logits.
+  static bool can_draw(const Ops& ops, int64_t logit_rows, int64_t vocab);
   static size_t bytes(int64_t logit_rows);
 
   // False: tokens are drawn on the host, as on the CPU and for vocabularies beyond what the kernel takes.

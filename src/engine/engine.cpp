@@ -40,7 +40,7 @@ Engine::Engine(Runner& runner, const EngineOptions& options)
     : runner_(runner),
       pacer_([&runner] { return estimate_steps(runner); },
              {options.tpot_target_ms * 1e3, options.prefill_slack > 0 ? options.prefill_slack : usual_slack(runner)}),
-      scheduler_(runner.kv(),
+      scheduler_(runner.state(),
                  {runner.options().rows, runner.options().sequences, runner.options().logit_rows,
                   runner.model().long_from(), options.prefix_cache},
                  pacer_),
@@ -94,7 +94,7 @@ std::unique_ptr<Sequence> Engine::prepare(Request request) {
   for (int32_t choice = 1; choice < request.choices; ++choice) group->unborn.push_back(choice);
   group->request = std::move(request);
   const auto longest = static_cast<int32_t>(prompt + wanted);
-  return std::make_unique<Sequence>(std::move(group), 0, runner_.kv().new_table(longest), longest,
+  return std::make_unique<Sequence>(std::move(group), 0, runner_.state().new_table(longest), longest,
                                     runner_.model().config().vocab);
 }
 
@@ -326,7 +326,7 @@ void Engine::fill(EngineStats& stats) {
   stats.tokens_per_second = tokens_per_second;
   stats.running = static_cast<int64_t>(running());
   stats.waiting = static_cast<int64_t>(waiting());
-  const BlockPool& pool = runner_.kv().blocks();
+  const BlockPool& pool = runner_.state().blocks();
   stats.kv_blocks = pool.size();
   stats.kv_blocks_cached = scheduler_.tree().evictable();
   stats.kv_blocks_used = pool.size() - pool.free() - stats.kv_blocks_cached;

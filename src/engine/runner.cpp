@@ -1,4 +1,3 @@
-// The steps of a loaded model (runner_load.cpp).
 #include "engine/runner.h"
 
 #include <algorithm>
@@ -9,21 +8,34 @@
 
 namespace millrace {
 
+Runner::Runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options)
+    : source_(std::move(source)), options_(options), rank_(std::make_unique<Rank>(*source_, options_)) {}
+
+void Runner::load(const Progress& progress) {
+  rank_->load(progress);
+  const auto& config = model().config();
+  Device& device = rank_->device();
+  results_ =
+      std::make_unique<StepResults>(device, options_.device_draws, options_.logit_rows, config.vocab, config.hidden);
+  draws_ = std::make_unique<DrawTables>(ops(), options_.device_draws, options_.logit_rows, config.vocab);
+  recorded_.reserve(kRecordedSteps);
+  started_.reserve(Device::kStepsAtOnce);
+}
+
 void Runner::compute(const PlacedBatch& batch, int slot) {
-  tables_->send();
-  Pass pass(*ops_, *activations_, *kv_, model_->config(), batch);
-  pass.scores = &knowledge_;
-  model_->forward(pass);
-  results_->take(pass.logits, *draws_, slot, *ops_);
+  rank_->tables().send();
+  const Pass pass = rank_->forward(batch);
+  last_ = pass.last;
+  results_->take(pass.logits, *draws_, slot, ops());
 }
 
 // The step itself is under way by then: where it cannot be recorded, nothing of it is lost.
 std::unique_ptr<Recording> Runner::recorded(const PlacedBatch& batch, int slot) {
   try {
     compute(batch, slot);
-    return device_->end_recording();
+    return rank_->device().end_recording();
   } catch (const Error& error) {
-    device_->drop_recording();
+    rank_->device().drop_recording();
     log().warn("a step was not recorded: {}", error.what());
     return nullptr;
   }
@@ -41,7 +53,7 @@ void Runner::replay_or_record(const PlacedBatch& batch, int64_t pages, int slot)
     return recorded_.front().recording->replay();
   }
   compute(batch, slot);  // at once, so that whatever a kernel prepares on first use is ready when it is recorded
-  if (!device_->begin_recording()) return;
+  if (!rank_->device().begin_recording()) return;
   auto recording = recorded(batch, slot);
   if (recording == nullptr) return;  // a full card: the next step is launched kernel by kernel, too
   if (recorded_.size() == kRecordedSteps) recorded_.pop_back();
@@ -60,18 +72,18 @@ void Runner::start(const Batch& batch) {
   for (const auto& slice : batch.sequences) context = std::max<int64_t>(context, slice.past + slice.rows);
   // Tables are as wide as the bucket of the longest context, so that a recorded step fits until the next bucket.
   const auto bucket = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(context, 64))));
-  const int64_t pages = std::min(table_sizes().pages, (bucket + options_.block_size - 1) / options_.block_size);
-  PlacedBatch placed = tables_->place(batch, pages, slot);
+  const int64_t pages = std::min(rank_->pages(), (bucket + options_.block_size - 1) / options_.block_size);
+  PlacedBatch placed = rank_->tables().place(batch, pages, slot);
   placed.chosen = results_->chosen();
   draws().send(static_cast<int64_t>(batch.logit_rows.size()));
   const bool decodes =
       batch.tokens.size() == batch.sequences.size() && placed.wants_every_row && batch.without_logits == 0;
-  if (decodes && !device_->is_host() && !ops_->watched() && knowledge_.observed == nullptr) {
+  if (decodes && !rank_->device().is_host() && ops().mode() == Ops::Mode::Run && !rank_->observes_scores()) {
     replay_or_record(placed, pages, slot);
   } else {
     compute(placed, slot);
   }
-  device_->mark(slot);
+  rank_->device().mark(slot);
   hidden_rows_ = {static_cast<int64_t>(batch.logit_rows.size()) - batch.without_logits, batch.without_logits};
   started_.push_back({slot, results_->rows()});
 }
@@ -79,7 +91,7 @@ void Runner::start(const Batch& batch) {
 std::span<const int32_t> Runner::finish() {
   const Started step = started_.front();
   started_.erase(started_.begin());
-  device_->wait_for(step.slot);
+  rank_->device().wait_for(step.slot);
   draws_->use(step.slot);
   draws_->clear();  // they were of this step
   return results_->tokens(step.slot, step.rows);
@@ -87,7 +99,7 @@ std::span<const int32_t> Runner::finish() {
 
 void Runner::abandon() noexcept {
   try {
-    device_->finish();
+    rank_->device().finish();
   } catch (const Error& error) {
     log().error("{}", error.what());
     lost_ = true;
@@ -100,18 +112,19 @@ void Runner::abandon() noexcept {
 }
 
 std::span<const int32_t> Runner::run(const Batch& batch, FunctionRef<void()> meanwhile) {
-  if (device_->is_host()) meanwhile();  // before: all cores compute
+  if (rank_->device().is_host()) meanwhile();  // before: all cores compute
   start(batch);
-  if (!device_->is_host()) meanwhile();
+  if (!rank_->device().is_host()) meanwhile();
   return finish();
 }
 
 bool Runner::errand(std::function<void()> task) {
-  const bool all_compute = device_->is_host() && options_.threads >= hardware().cores * hardware().threads_per_core;
-  return all_compute && pool_->errand(std::move(task));
+  const bool all_compute =
+      rank_->device().is_host() && options_.threads >= hardware().cores * hardware().threads_per_core;
+  return all_compute && rank_->pool().errand(std::move(task));
 }
 
-Matrix Runner::hidden() { return results_->hidden(activations_->last, hidden_rows_.first, hidden_rows_.second); }
+Matrix Runner::hidden() { return results_->hidden(last_, hidden_rows_.first, hidden_rows_.second); }
 
 Matrix Runner::logits() { return results_->logits(); }
 

@@ -12,7 +12,7 @@ constexpr int32_t kShortPrompt = 1024;  // tokens to be computed
 
 }  // namespace
 
-Scheduler::Scheduler(KvCache& kv, const SchedulerLimits& limits, StepPacer& pacer)
+Scheduler::Scheduler(StateCache& kv, const SchedulerLimits& limits, StepPacer& pacer)
     : kv_(kv), tree_(kv.blocks(), kv.options().block_size), limits_(limits), pacer_(pacer) {
   running_.reserve(static_cast<size_t>(limits.sequences));
   prompts_.reserve(static_cast<size_t>(limits.sequences));

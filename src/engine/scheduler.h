@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "cache/kv_cache.h"
 #include "cache/prefix_tree.h"
+#include "cache/state_cache.h"
 #include "engine/fair_queue.h"
 #include "engine/sequence.h"
 #include "engine/step_batch.h"
@@ -23,7 +23,7 @@ struct SchedulerLimits {
 
 class Scheduler {
  public:
-  Scheduler(KvCache& kv, const SchedulerLimits& limits, StepPacer& pacer);
+  Scheduler(StateCache& kv, const SchedulerLimits& limits, StepPacer& pacer);
 
   void add(std::unique_ptr<Sequence> sequence) { waiting_.push(std::move(sequence)); }
   void cancel(RequestId id, int32_t choice);  // -1: all of the request
@@ -87,7 +87,7 @@ class Scheduler {
   bool computed_by_another(const Sequence& sequence) const;
   void add_part(Plan& plan, StepBatch& batch, Sequence& sequence, int32_t rows);
 
-  KvCache& kv_;
+  StateCache& kv_;
   PrefixTree tree_;
   SchedulerLimits limits_;
   StepPacer& pacer_;

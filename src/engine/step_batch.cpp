@@ -16,17 +16,17 @@ void StepBatch::clear() {
 }
 
 void StepBatch::add(std::span<const int32_t> tokens, int32_t past, int32_t horizon, std::span<const int32_t> pages,
-                    Logits logits) {
+                    Logits logits, int32_t slot) {
   const auto rows = static_cast<int32_t>(tokens.size());
   const int32_t wanted = logits == Logits::None ? 0 : logits == Logits::Last ? 1 : rows;
-  add(tokens, past, horizon, pages, Rows{rows - wanted, rows}, Rows{});
+  add(tokens, past, horizon, pages, Rows{rows - wanted, rows}, Rows{}, slot);
 }
 
 void StepBatch::add(std::span<const int32_t> tokens, int32_t past, int32_t horizon, std::span<const int32_t> pages,
-                    Rows logits, Rows hidden) {
+                    Rows logits, Rows hidden, int32_t slot) {
   const auto first = static_cast<int32_t>(tokens_.size());
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  slices_.push_back({first, static_cast<int32_t>(tokens.size()), past, horizon, pages});
+  slices_.push_back({first, static_cast<int32_t>(tokens.size()), past, horizon, pages, slot});
   for (int32_t row = logits.begin; row < logits.end; ++row) logit_rows_.push_back(first + row);
   for (int32_t row = hidden.begin; row < hidden.end; ++row) hidden_rows_.push_back(first + row);
 }

@@ -13,9 +13,10 @@ class StepBatch {
 
   void clear();
   enum class Logits { None, Last, All };
-  // Appends new tokens of a sequence that has `past` cached ones; its pages must have room for them.
+  // Appends new tokens of a sequence that has `past` cached ones; its pages must have room for them. `slot`: of its
+  // recurrent state, where the model has such.
   void add(std::span<const int32_t> tokens, int32_t past, int32_t horizon, std::span<const int32_t> pages,
-           Logits logits);
+           Logits logits, int32_t slot = -1);
 
   // The same with rows [begin, end) of the new ones chosen: for logits, or for their hidden states only.
   struct Rows {
@@ -23,7 +24,7 @@ class StepBatch {
     int32_t size() const { return end - begin; }
   };
   void add(std::span<const int32_t> tokens, int32_t past, int32_t horizon, std::span<const int32_t> pages, Rows logits,
-           Rows hidden);
+           Rows hidden, int32_t slot = -1);
 
   int64_t rows() const { return static_cast<int64_t>(tokens_.size()); }
   bool empty() const { return tokens_.empty(); }

@@ -11,24 +11,25 @@
 namespace millrace {
 namespace {
 
-// Beyond the first times grow as the estimates say; what is left to measurement is measured up to the second.
+// Beyond the first, times grow as the estimates say. Kernels whose ranking needs a measurement are timed up to the
+// second.
 constexpr int64_t kLongestContext = 4096, kLongestMeasured = 16384;
 
-// All buckets of each matrix that differs from the others.
+// All planned buckets of each matrix that differs from the others.
 std::vector<std::vector<LinearProblem>> linear_problems(Runner& runner) {
   std::vector<std::vector<LinearProblem>> all;
-  const auto& linears = runner.weights().linears();
-  for (const auto& linear : linears) {
-    const bool is_head = &linear == &linears.back();
-    for (const auto& part : linear.parts) {
+  for (const Linear* linear : runner.ops().linears()) {
+    for (const auto& part : linear->parts) {
       std::vector<LinearProblem> problems;
-      for (const int64_t m : row_buckets(is_head ? runner.options().logit_rows : runner.options().rows)) {
-        problems.push_back(runner.ops().problem_of(part.weights, m, linear.gated));
+      for (const auto& [m, kernel] : part.plan)
+        problems.push_back(runner.ops().problem_of(part.weights, m, linear->gated));
+      const auto is_same = [&](const auto& other) { return other.front() == problems.front(); };
+      const auto known = std::find_if(all.begin(), all.end(), is_same);
+      if (known == all.end()) {
+        all.push_back(std::move(problems));
+      } else if (known->size() < problems.size()) {
+        *known = std::move(problems);
       }
-      const bool known = std::any_of(all.begin(), all.end(), [&](const auto& other) {
-        return other.front() == problems.front() && other.size() >= problems.size();
-      });
-      if (!known) all.push_back(std::move(problems));
     }
   }
   return all;
@@ -45,7 +46,7 @@ bool is_left_to_measurement(Runner& runner, const AttentionProblem& problem) {
 // Batches of decodes and whole prompts; mixtures of both go by the estimates.
 std::vector<AttentionProblem> attention_problems(Runner& runner) {
   std::vector<AttentionProblem> all;
-  for (AttentionProblem largest : runner.attention_problems()) {
+  for (AttentionProblem largest : runner.ops().attentions()) {
     largest.sequences = runner.options().sequences;
     largest.rows = runner.options().rows;
     largest.context = std::min(runner.options().context, kLongestMeasured);

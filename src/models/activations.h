@@ -12,8 +12,8 @@ namespace millrace {
 
 class Activations {
  public:
-  // [rows, cols] of the named buffer. Requests of one name share its memory. Before allocate() the matrix has an address
-  // of its own that nothing may touch; afterwards a request must be within the largest that was noted.
+  // [rows, cols] of the named buffer. Requests of one name share its memory. Before allocate() the matrix has an
+  // address of its own that nothing may touch; afterwards a request must be within the largest that was noted.
   Matrix request(std::string_view name, DType dtype, int64_t rows, int64_t cols);
 
   size_t bytes() const;

@@ -36,6 +36,7 @@ size_t BatchTables::bytes(const Sizes& s) {
   for (int i = 0; i < 4; ++i) cursor.take<int32_t>(s.rows);
   cursor.take<int32_t>(s.logit_rows);
   cursor.take<Slice>(s.sequences);
+  cursor.take<int32_t>(s.sequences);
   cursor.take<int32_t>(s.sequences * s.pages);
   return cursor.used;
 }
@@ -79,12 +80,14 @@ PlacedBatch BatchTables::place(const Batch& batch, int64_t pages, int slot) {
   const auto [tokens, placed_tokens] = cursor.take<int32_t>(rows);
   const auto [logits, placed_logits] = cursor.take<int32_t>(logit_rows);
   const auto [slices, placed_slices] = cursor.take<Slice>(sequences);
+  const auto [slots, placed_slots] = cursor.take<int32_t>(sequences);
   const auto [table, placed_table] = cursor.take<int32_t>(sequences * pages);
   std::copy(batch.tokens.begin(), batch.tokens.end(), tokens);
   std::copy(batch.logit_rows.begin(), batch.logit_rows.end(), logits);
   for (int64_t i = 0; i < sequences; ++i) {
     const SequenceSlice& s = batch.sequences[static_cast<size_t>(i)];
     slices[i] = {s.first_row, s.rows, s.past, s.past + s.rows};
+    slots[i] = s.slot;
     const size_t used = static_cast<size_t>((s.past + s.rows + block_size_ - 1) / block_size_);
     MR_ASSERT(static_cast<int64_t>(used) <= pages);
     std::copy_n(s.pages.begin(), used, table + i * pages);
@@ -94,6 +97,7 @@ PlacedBatch BatchTables::place(const Batch& batch, int64_t pages, int slot) {
   placed.tokens = {placed_tokens, static_cast<size_t>(rows)};
   placed.logit_rows = {placed_logits, static_cast<size_t>(logit_rows)};
   placed.tables.slices = placed_slices;
+  placed.tables.slots = placed_slots;
   placed.tables.pages = placed_table;
   placed.tables.page_stride = pages;
   placed.tables.positions = placed_positions;

@@ -37,10 +37,10 @@ class Decoder final : public Model {
   RopeStyle rope_style = RopeStyle::Halves;
   Activation activation = Activation::Silu;
   float embedding_scale = 1;
-  float score_scale;                        // 1 / sqrt(head_dim) unless an architecture says otherwise
-  float score_cap = 0, logit_cap = 0;       // c: x becomes c tanh(x / c); 0: none
-  bool residual_from_norm = false;          // blocks add to the norm of the residual stream, not to the stream itself
-  const WeightView* embedding = nullptr;    // [vocab, hidden]
+  float score_scale;                      // 1 / sqrt(head_dim) unless an architecture says otherwise
+  float score_cap = 0, logit_cap = 0;     // c: x becomes c tanh(x / c); 0: none
+  bool residual_from_norm = false;        // blocks add to the norm of the residual stream, not to the stream itself
+  const WeightView* embedding = nullptr;  // [vocab, hidden]
   std::vector<DecoderLayer> layers;
   const Vector* norm = nullptr;  // [hidden]
   const Linear* head = nullptr;  // [vocab, hidden]

@@ -16,11 +16,12 @@ class Model {
  public:
   virtual ~Model() = default;
   virtual const DecoderConfig& config() const = 0;
-  // Sequences longer than this use other rope frequencies (longrope): their cached keys must be computed again. 0: none.
+  // Sequences longer than this use other rope frequencies (longrope): their cached keys must be computed again. 0:
+  // none.
   virtual int64_t long_from() const { return 0; }
 
-  // Fills pass.logits. It is also run dry, to learn which kernels, buffers and workspace its steps need: what it asks for
-  // may depend on the batch's shape only. No allocation, no exception.
+  // Fills pass.logits. It is also run dry, to learn which kernels, buffers and workspace its steps need: what it asks
+  // for may depend on the batch's shape only. No allocation, no exception.
   virtual void forward(Pass& pass) const = 0;
 };
 

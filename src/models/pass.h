@@ -76,9 +76,9 @@ class Pass {
   // Applies RoPE to q and k, stores k and v in the paged state, and attends over it: q -> out.
   void attend(int state, Matrix q, Matrix k, Matrix v, const Rope& rope, const AttentionSettings& settings, Matrix out);
 
-  // From here on the pass has only the rows whose logits are wanted. A prompt pays for its last feed-forward once, and a
-  // chunk in the middle of a prompt not at all. `kept` are replaced by their wanted rows; buffers asked for afterwards
-  // have as many rows. At the latest before head().
+  // From here on the pass has only the rows whose logits are wanted. A prompt pays for its last feed-forward once, and
+  // a chunk in the middle of a prompt not at all. `kept` are replaced by their wanted rows; buffers asked for
+  // afterwards have as many rows. At the latest before head().
   void narrow(std::initializer_list<Matrix*> kept);
 
   // Fills `logits` and `last`. Rows that only want hidden states get no logits.

@@ -63,7 +63,7 @@ class Weights {
       WeightView view;  // no data: zeros
       int64_t n = 0;
     };
-    Vector* vector;
+    Vector* vector = nullptr;
     std::vector<Piece> pieces;  // of the file
     std::vector<float> values;  // where there are no pieces
     float add = 0;
@@ -99,7 +99,9 @@ class Weights::Layer {
   bool has(const TensorName& name) const { return weights_.has(below(name)); }
   const Linear* linear(std::vector<LinearPart> parts, int64_t k);
   const Linear* gate_up(std::vector<LinearPart> parts, int64_t k, Activation activation);
-  const Vector* vector(const TensorName& name, int64_t n, float add = 0) { return weights_.vector(below(name), n, add); }
+  const Vector* vector(const TensorName& name, int64_t n, float add = 0) {
+    return weights_.vector(below(name), n, add);
+  }
   const Vector* optional_vector(const TensorName& name, int64_t n) { return weights_.optional_vector(below(name), n); }
 
  private:

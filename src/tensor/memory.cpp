@@ -22,6 +22,7 @@ class HostMemory final : public Memory {
   void write(std::byte* to, const std::byte* from, size_t bytes) override { std::memcpy(to, from, bytes); }
   void read(std::byte* to, const std::byte* from, size_t bytes) override { std::memcpy(to, from, bytes); }
   void copy(std::byte* to, const std::byte* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+  void clear(std::byte* to, size_t bytes) override { std::memset(to, 0, bytes); }
 };
 
 }  // namespace

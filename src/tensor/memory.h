@@ -16,6 +16,7 @@ class Memory {
   virtual void read(std::byte* to, const std::byte* from, size_t bytes) = 0;
   // Within this memory; a device's own is copied in the order of its queue.
   virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
+  virtual void clear(std::byte* to, size_t bytes) = 0;  // sets to zero, in the same order
 };
 
 Memory& host_memory();

@@ -3,7 +3,7 @@
 #include <random>
 #include <set>
 
-#include "cache/kv_cache.h"
+#include "cache/state_cache.h"
 
 namespace millrace {
 namespace {
@@ -50,26 +50,37 @@ TEST(BlockTable, GivesItsPagesBackWhenItGoes) {
   EXPECT_EQ(pool.free(), 8);
 }
 
-TEST(KvCache, RowsOfAllLayersHeadsAndSlotsAreDistinct) {
-  KvCache cache({{2, 32}, {1, 64}}, {DType::Q8_0, 16, 40});
+TEST(StateCache, RowsOfAllLayersHeadsAndSlotsAreDistinct) {
+  StateLayout layout;
+  EXPECT_EQ(layout.paged({2, 32, 32}), 0);
+  EXPECT_EQ(layout.paged({1, 64, 32}), 1);
+  EXPECT_EQ(layout.paged({1, 96, 64, /*latent=*/true}), 2);
+  StateCache cache(layout, {DType::Q8_0, 16, 40});
   EXPECT_EQ(cache.capacity(), 48) << "rounded up to whole pages";
   std::set<const std::byte*> rows;
   size_t count = 0, bytes = 0;
-  for (int layer = 0; layer < 2; ++layer) {
-    const KvLayer kv = cache.layer(layer);
+  for (int layer = 0; layer < 3; ++layer) {
+    const KvLayer kv = cache.paged(layer);
     for (int page = 0; page < 3; ++page) {
       for (int head = 0; head < kv.kv_heads; ++head) {
-        for (int slot = 0; slot < 16; ++slot, count += 2) {
-          rows.insert(kv.keys + kv.offset(page, head, slot));
-          rows.insert(kv.values + kv.offset(page, head, slot));
-          bytes += 2 * kv.row_bytes();
+        for (int slot = 0; slot < 16; ++slot) {
+          rows.insert(kv.keys + kv.key_offset(page, head, slot));
+          bytes += kv.key_row_bytes();
+          ++count;
+          if (kv.latent) {
+            EXPECT_EQ(kv.values + kv.value_offset(page, head, slot), kv.keys + kv.key_offset(page, head, slot));
+            continue;
+          }
+          rows.insert(kv.values + kv.value_offset(page, head, slot));
+          bytes += kv.value_row_bytes();
+          ++count;
         }
       }
     }
   }
   EXPECT_EQ(rows.size(), count);
   EXPECT_LE(bytes, cache.bytes());
-  EXPECT_EQ(bytes, 48 * KvCache::bytes_per_token({{2, 32}, {1, 64}}, DType::Q8_0));
+  EXPECT_EQ(bytes, 48 * layout.bytes_per_token(DType::Q8_0));
 }
 
 }  // namespace

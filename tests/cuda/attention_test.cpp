@@ -204,7 +204,7 @@ class FreshBatch {
       const int32_t page = s.pages[static_cast<size_t>(s.past / case_.block_size)], slot = s.past % case_.block_size;
       slots_.push_back(page * case_.block_size + slot);
       for (int head = 0; head < case_.kv_heads; ++head) {
-        const size_t at = args_.kv.offset(page, head, slot), count = args_.kv.row_bytes();
+        const size_t at = args_.kv.key_offset(page, head, slot), count = args_.kv.key_row_bytes();
         std::fill_n(keys_.begin() + static_cast<int64_t>(at), count, std::byte{0xff});
         std::fill_n(values_.begin() + static_cast<int64_t>(at), count, std::byte{0xff});
       }

@@ -107,7 +107,7 @@ TEST_P(CudaGoldenTest, TheLastRowAloneGivesTheSameLogits) {
   for (const bool exact : {true, false}) {
     auto runner = load(golden.folder.string(), options(length, exact));
     const auto whole = all_logits(*runner, expected.tokens, static_cast<int32_t>(length));
-    BlockTable table = runner->kv().new_table(static_cast<int32_t>(length));
+    BlockTable table = runner->state().new_table(static_cast<int32_t>(length));
     ASSERT_TRUE(table.reserve(static_cast<int32_t>(length)));
     StepBatch step(length, 1, 1);
     step.add(expected.tokens, 0, static_cast<int32_t>(length), table.pages(), StepBatch::Logits::Last);
@@ -147,7 +147,7 @@ TEST(CudaEngine, BatchesGiveTheTextOfEachAlone) {
 
 TEST(CudaRunner, LikeliestTokensAreTheLogits) {
   auto runner = load((goldens_folder() / "llama_gqa").string(), options(40, true));
-  BlockTable table = runner->kv().new_table(40);
+  BlockTable table = runner->state().new_table(40);
   ASSERT_TRUE(table.reserve(40));
   StepBatch step(40, 1, 40);
   std::vector<int32_t> tokens(40);

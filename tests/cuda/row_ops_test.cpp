@@ -201,8 +201,8 @@ TEST(CudaRopeWrite, MatchesTheReferences) {
       std::vector<int32_t> slots;
       for (int i = 0; i < rows; ++i)
         slots.push_back(pages[static_cast<size_t>((7 + i) / block_size)] * block_size + (7 + i) % block_size);
-      KvLayer kv{kv_type, kv_heads, dim, block_size};
-      const size_t bytes = pages.size() * size_t(kv_heads) * block_size * kv.row_bytes();
+      KvLayer kv{kv_type, kv_heads, dim, dim, block_size};
+      const size_t bytes = pages.size() * size_t(kv_heads) * block_size * kv.key_row_bytes();
       std::vector<std::byte> keys(bytes, std::byte{0xa5}), values = keys;
       TestMatrix q_expected = q, k_expected = k;
       RopeOp::reference()->run({shape.style, q_expected.view(), angles.view(), shape.heads, dim, shape.rotary_dim}, {});
@@ -215,7 +215,7 @@ TEST(CudaRopeWrite, MatchesTheReferences) {
       for (int64_t i = 0; i < rows * shape.rotary_dim; ++i)
         turns.push_back(angles.at(i / shape.rotary_dim, i % shape.rotary_dim));
       const GpuBytes gpu_angles(turns);
-      const RopeWriteOp::Problem problem{kv_type, shape.style, rows, shape.heads, kv_heads, dim, shape.rotary_dim};
+      const RopeWriteOp::Problem problem{kv_type, shape.style, rows, shape.heads, kv_heads, dim, dim, shape.rotary_dim};
       for_gpu_kernels<RopeWriteOp>(cuda_kernels().of<RopeWriteOp>(), problem, random.seed(), [&](const auto& kernel) {
         const GpuCopy gpu_q(q, source), gpu_k(k, source), gpu_v(v, source);
         const Matrix gpu_turns{DType::F32, rows, shape.rotary_dim, shape.rotary_dim, gpu_angles.data()};
@@ -233,11 +233,11 @@ TEST(CudaRopeWrite, MatchesTheReferences) {
         const auto gpu_bytes = gpu_keys.read();
         double error = 0, norm = 0;
         std::vector<float> a(static_cast<size_t>(dim)), b(a.size());
-        for (size_t at = 0; at < bytes; at += kv.row_bytes()) {
-          const bool untouched = std::all_of(keys.begin() + at, keys.begin() + at + kv.row_bytes(),
+        for (size_t at = 0; at < bytes; at += kv.key_row_bytes()) {
+          const bool untouched = std::all_of(keys.begin() + at, keys.begin() + at + kv.key_row_bytes(),
                                              [](std::byte x) { return x == std::byte{0xa5}; });
           if (untouched) {
-            EXPECT_TRUE(std::equal(keys.begin() + at, keys.begin() + at + kv.row_bytes(), gpu_bytes.begin() + at));
+            EXPECT_TRUE(std::equal(keys.begin() + at, keys.begin() + at + kv.key_row_bytes(), gpu_bytes.begin() + at));
             continue;
           }
           dequantize_row(kv_type, keys.data() + at, a.data(), dim);

@@ -49,10 +49,10 @@ LinearProblem problem(int64_t m, std::string_view layout = "a") {
 TEST(Planner, ChoosesTheFeasibleKernelWithTheBestEstimate) {
   const Hardware hardware;
   Planner<LinearOp> planner(kAll, hardware, nullptr, "");
-  EXPECT_EQ(planner.choose(problem(1)), &kOnly1);
-  EXPECT_EQ(planner.choose(problem(2)), &kGemv);
-  EXPECT_EQ(planner.choose(problem(64)), &kFull);
-  EXPECT_EQ(planner.choose(problem(64, "c")), nullptr);
+  EXPECT_EQ(planner.plan(problem(1)), &kOnly1);
+  EXPECT_EQ(planner.plan(problem(2)), &kGemv);
+  EXPECT_EQ(planner.plan(problem(64)), &kFull);
+  EXPECT_EQ(planner.plan(problem(64, "c")), nullptr);
   EXPECT_EQ(planner.rank(problem(1)).size(), 3u);
 }
 
@@ -61,8 +61,8 @@ TEST(Planner, MeasurementsBeatEstimates) {
   PlanCache plans;
   plans.put("linear", to_string(problem(64)), {{"full", 300}, {"gemv", 200}});
   Planner<LinearOp> planner(kAll, hardware, &plans, "");
-  EXPECT_EQ(planner.choose(problem(64)), &kGemv);
-  EXPECT_EQ(planner.choose(problem(32)), &kFull) << "another problem has no measurement";
+  EXPECT_EQ(planner.plan(problem(64)), &kGemv);
+  EXPECT_EQ(planner.plan(problem(32)), &kFull) << "another problem has no measurement";
 }
 
 // Such a kernel looks better by its estimate, but estimates know nothing of it.
@@ -79,11 +79,11 @@ TEST(Planner, VariantsCountOnlyWhereTheyWereMeasured) {
   plans.put("linear", to_string(problem(64)), {{"full", 300}, {"full_1", 200}});
   Planner<LinearOp> measured(all, hardware, &plans, ""), estimated(all, hardware, nullptr, ""),
       forced(all, hardware, nullptr, "full_1");
-  EXPECT_EQ(measured.choose(problem(64)), &variant);
-  EXPECT_EQ(measured.choose(problem(32)), &kFull);
-  EXPECT_EQ(estimated.choose(problem(64)), &kFull);
+  EXPECT_EQ(measured.plan(problem(64)), &variant);
+  EXPECT_EQ(measured.plan(problem(32)), &kFull);
+  EXPECT_EQ(estimated.plan(problem(64)), &kFull);
   EXPECT_EQ(estimated.rank(problem(64)).size(), 2u);
-  EXPECT_EQ(forced.choose(problem(64)), &variant);
+  EXPECT_EQ(forced.plan(problem(64)), &variant);
 }
 
 // Timed alone it is the faster one, but not by enough for what it costs the others.
@@ -100,16 +100,16 @@ TEST(Planner, ABurdenCountsWithWhatWasMeasured) {
   plans.put("linear", to_string(problem(32)), {{"library", 100}, {"gemv", 105}});
   plans.put("linear", to_string(problem(64)), {{"library", 100}, {"gemv", 115}});
   Planner<LinearOp> planner(all, hardware, &plans, "");
-  EXPECT_EQ(planner.choose(problem(32)), &kGemv);
+  EXPECT_EQ(planner.plan(problem(32)), &kGemv);
   EXPECT_EQ(planner.rank(problem(32)).back().measured_us, 100) << "what is shown is what was measured";
-  EXPECT_EQ(planner.choose(problem(64)), &library);
+  EXPECT_EQ(planner.plan(problem(64)), &library);
 }
 
 TEST(Planner, AForcedKernelWinsWhereItCanRun) {
   const Hardware hardware;
   Planner<LinearOp> planner(kAll, hardware, nullptr, "only1");
-  EXPECT_EQ(planner.choose(problem(1)), &kOnly1);
-  EXPECT_EQ(planner.choose(problem(64)), &kFull);
+  EXPECT_EQ(planner.plan(problem(1)), &kOnly1);
+  EXPECT_EQ(planner.plan(problem(64)), &kFull);
   EXPECT_THROW(Planner<LinearOp>(kAll, hardware, nullptr, "no_such"), Error);
 }
 
@@ -153,8 +153,14 @@ TEST(Buckets, CoverEverySizeUpToTheLargest) {
 TEST(Roofline, GrowsWithTheWork) {
   const Hardware hardware;
   EXPECT_GT(roof_us(problem(64), hardware), roof_us(problem(1), hardware));
-  AttentionProblem attention{
-      .heads = 8, .kv_heads = 2, .head_dim = 64, .block_size = 16, .sequences = 1, .rows = 1, .context = 1000};
+  AttentionProblem attention{.heads = 8,
+                             .kv_heads = 2,
+                             .key_dim = 64,
+                             .value_dim = 64,
+                             .block_size = 16,
+                             .sequences = 1,
+                             .rows = 1,
+                             .context = 1000};
   const double near = roof_us(attention, hardware);
   attention.context = 4000;
   EXPECT_GT(roof_us(attention, hardware), 2 * near);

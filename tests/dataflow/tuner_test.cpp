@@ -48,9 +48,9 @@ TEST(Tuner, PrefersWhatIsFasterToWhatWasThoughtFaster) {
   PlanCache plans;
   Planner<LinearOp> before(kernels.of<LinearOp>(), hardware, nullptr, ""),
       after(kernels.of<LinearOp>(), hardware, &plans, "");
-  EXPECT_EQ(before.choose(timed_problem(1)), &promises);
+  EXPECT_EQ(before.plan(timed_problem(1)), &promises);
   Tuner(kernels, *device, pool, plans).tune({timed_problem(1)});
-  EXPECT_EQ(after.choose(timed_problem(1)), &delivers);
+  EXPECT_EQ(after.plan(timed_problem(1)), &delivers);
   EXPECT_GE(after.rank(timed_problem(1)).front().measured_us, 100);
   EXPECT_EQ(far.runs, 0) << "far behind by its estimate";
   EXPECT_LT(promises.runs, delivers.runs) << "far behind by the clock";
@@ -92,7 +92,7 @@ TEST(Tuner, TriesVariantsOfTheAttentionThatDidBest) {
   EXPECT_EQ(after.rank(p).front().kernel, &fast);
   EXPECT_EQ(of_fast.asked + of_slow.asked, 0) << "asking may mean loading a library";
   Tuner(kernels, *device, pool, plans).tune(p);
-  EXPECT_EQ(after.choose(p), &of_fast);
+  EXPECT_EQ(after.plan(p), &of_fast);
   EXPECT_EQ(of_slow.runs, 0);
 }
 
@@ -111,7 +111,15 @@ TEST(Tuner, TimesWithWeightsThatTheCachesHaveForgotten) {
 }
 
 TEST(ColdKeys, EverySequenceHasPagesOfItsOwn) {
-  const AttentionProblem p{DType::F16, Precision::Fast, 4, 2, 64, 16, 0, false, 3, 6, 100};
+  const AttentionProblem p{.kv = DType::F16,
+                           .heads = 4,
+                           .kv_heads = 2,
+                           .key_dim = 64,
+                           .value_dim = 64,
+                           .block_size = 16,
+                           .sequences = 3,
+                           .rows = 6,
+                           .context = 100};
   const auto device = host_device(detect_cpu(1));
   ColdKeys keys(p, *device);
   for (int turn = 0; turn < 5; ++turn) {

@@ -12,7 +12,7 @@ TEST(Allocation, StepsOfAnySizeAllocateNothing) {
         {.threads = 2, .exact = exact, .context = 128, .sequences = 3, .rows = 64, .logit_rows = 3, .block_size = 16});
     std::vector<BlockTable> tables;
     for (int i = 0; i < 3; ++i) {
-      tables.push_back(runner->kv().new_table(128));
+      tables.push_back(runner->state().new_table(128));
       ASSERT_TRUE(tables.back().reserve(128));
     }
     const std::vector<int32_t> tokens(64, 5);

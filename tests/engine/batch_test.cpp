@@ -73,7 +73,7 @@ TEST_P(BatchTest, MixedSequencesGiveTheSameLogits) {
   StepBatch step(256, 4, 256);
   std::vector<BlockTable> tables;
   for (const auto& s : streams) {
-    tables.push_back(runner->kv().new_table(128));
+    tables.push_back(runner->state().new_table(128));
     ASSERT_TRUE(tables.back().reserve(static_cast<int32_t>(s.tokens.size())));
     if (s.before == 0) continue;
     step.clear();
@@ -107,7 +107,7 @@ TEST_P(WantedRowsTest, GiveTheSameLogits) {
   const auto tokens = random_tokens(*runner, 50, 8), others = random_tokens(*runner, 30, 9);
   const auto whole = all_logits(*runner, tokens, 50);
   for (const StepBatch::Rows wanted : {StepBatch::Rows{39, 40}, {0, 1}, {7, 19}, {0, 0}, {0, 40}}) {
-    BlockTable table = runner->kv().new_table(64), other = runner->kv().new_table(64);
+    BlockTable table = runner->state().new_table(64), other = runner->state().new_table(64);
     ASSERT_TRUE(table.reserve(50) && other.reserve(30));
     StepBatch step(256, 2, 256);
     step.add(others, 0, 30, other.pages(), StepBatch::Logits::None);

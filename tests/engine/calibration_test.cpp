@@ -19,8 +19,8 @@ std::vector<int32_t> some_tokens(int32_t count) {
 }
 
 // The kernel of this variant for the machine's best instruction set.
-std::string kernel_named(std::string_view part, const Runner& runner) {
-  const AttentionProblem problem = runner.attention_problems().front();
+std::string kernel_named(std::string_view part, Runner& runner) {
+  const AttentionProblem problem = runner.ops().attentions().front();
   for (const auto* kernel : cpu_kernels().of<AttentionOp>()) {
     if (kernel->name().find(part) != std::string_view::npos && kernel->can_run(problem, runner.hardware()))
       return std::string(kernel->name());
@@ -55,7 +55,7 @@ double difference(const std::vector<std::vector<float>>& a, const std::vector<st
 TEST_P(CalibrationTest, UnifiedMaximaGiveTheSameLogits) {
   const auto tokens = some_tokens(60);
   auto plain = load(model(), options());
-  ASSERT_EQ(plain->calibrated_layers(), 0) << Calibration::file_for(*source());
+  ASSERT_EQ(plain->rank().calibrated_layers(), 0) << Calibration::file_for(*source());
   const std::string unified = kernel_named("unified", *plain);
   ASSERT_FALSE(unified.empty());
   const auto expected = all_logits(*plain, tokens, 60);
@@ -67,7 +67,7 @@ TEST_P(CalibrationTest, UnifiedMaximaGiveTheSameLogits) {
   const auto check = [&](const Calibration& calibration) {
     calibration.save(file, "test");
     auto runner = load(model(), options(unified));
-    EXPECT_EQ(runner->calibrated_layers(), runner->model().config().layers);
+    EXPECT_EQ(runner->rank().calibrated_layers(), runner->model().config().layers);
     EXPECT_LE(difference(all_logits(*runner, tokens, 60), expected), 2e-5);
     EXPECT_LE(difference(all_logits(*runner, tokens, 1), expected), 2e-5);
   };

@@ -67,7 +67,7 @@ TEST_P(EngineTest, ACallbackThatThrowsLeavesNoRequestBehind) {
 }
 
 TEST_P(EngineTest, AllPagesComeBack) {
-  const auto before = runner_->kv().blocks().free();
+  const auto before = runner_->state().blocks().free();
   for (int i = 0; i < 5; ++i) engine_.submit({{1, 2, 3}, {}, 20});
   const RequestId doomed = engine_.submit({{4, 5, 6}, {}, 50});
   for (int i = 0; i < 3; ++i) engine_.step([](const Emission&) {});
@@ -75,7 +75,7 @@ TEST_P(EngineTest, AllPagesComeBack) {
   run_all();
   EngineStats stats;
   engine_.fill(stats);
-  EXPECT_EQ(runner_->kv().blocks().free() + stats.kv_blocks_cached, before) << "free, or free when needed";
+  EXPECT_EQ(runner_->state().blocks().free() + stats.kv_blocks_cached, before) << "free, or free when needed";
   EXPECT_EQ(stats.kv_blocks_used, 0);
   EXPECT_EQ(engine_.running() + engine_.waiting(), 0u);
 }
@@ -153,7 +153,7 @@ TEST_P(EngineTest, TheNextStepStartsFromTokensThatNobodyHasSeen) {
   std::vector<BlockTable> tables;
   const std::vector<int32_t> prompt{5, 17, 40};
   for (const bool ahead : {false, true}) {
-    BlockTable& table = tables.emplace_back(runner_->kv().new_table(64));
+    BlockTable& table = tables.emplace_back(runner_->state().new_table(64));
     ASSERT_TRUE(table.reserve(64));
     std::vector<int32_t>& tokens = heard.emplace_back();
     const auto add = [&](std::span<const int32_t> rows, int32_t past) {

@@ -376,7 +376,7 @@ TEST_P(SchedulingTest, AnyOrderOfEventsKeepsThePromises) {
   const EngineStats s = stats();
   EXPECT_EQ(s.running + s.waiting + s.kv_blocks_used, 0);
   engine_.reset();
-  EXPECT_EQ(runner_->kv().blocks().free(), runner_->kv().blocks().size());
+  EXPECT_EQ(runner_->state().blocks().free(), runner_->state().blocks().size());
   start(small(), "llama_gqa", {.prefix_cache = false});
   for (auto& [id, asked] : all) {
     for (int32_t c = 0; c < asked.request.choices; ++c) {

@@ -25,6 +25,10 @@ struct AttentionCase {
   std::vector<SliceCase> slices;
   float q_scale = 1, k_scale = 1;  // of the random inputs: what the scores spread over
   bool shuffled = true;            // pages in any order, as after long use of the cache
+  int own_value_dim = 0;           // elements of a value; 0: head_dim
+  bool latent = false;             // values are the beginnings of the keys
+
+  int value_dim() const { return own_value_dim > 0 ? own_value_dim : head_dim; }
 };
 
 inline std::vector<AttentionCase> attention_cases() {
@@ -73,6 +77,32 @@ inline std::vector<AttentionCase> attention_cases() {
   };
 }
 
+// Cases whose keys and values differ in width or share one latent row.
+inline std::vector<AttentionCase> uneven_attention_cases() {
+  std::vector<AttentionCase> cases;
+  const auto add = [&](const std::string& name, DType kv, int kv_heads, int key_dim, int value_dim, bool latent) {
+    AttentionCase c{name, kv, 4, kv_heads, key_dim, 16, 0, 0, {{100, 1}, {0, 40}, {17, 3}}};
+    c.own_value_dim = value_dim;
+    c.latent = latent;
+    cases.push_back(c);
+  };
+  add("narrow_values", DType::F32, 2, 48, 20, false);
+  add("wide_values", DType::F32, 4, 16, 40, false);
+  add("narrow_values_f16", DType::F16, 2, 192, 128, false);
+  add("narrow_values_q8", DType::Q8_0, 2, 96, 64, false);
+  add("latent", DType::F32, 1, 36, 32, true);
+  add("latent_same_width", DType::F32, 1, 32, 32, true);
+  add("latent_bf16", DType::BF16, 1, 96, 64, true);
+  add("latent_q8", DType::Q8_0, 1, 96, 64, true);
+  add("latent_of_two_heads", DType::F16, 2, 40, 24, true);
+  AttentionCase window = cases.front();
+  window.name = "narrow_values_window";
+  window.window = 9;
+  window.softcap = 20;
+  cases.push_back(window);
+  return cases;
+}
+
 // A batch in memory: pages shuffled over a pool that holds more of them than are used, the unused ones full of NaN.
 class AttentionBatch {
  public:
@@ -82,7 +112,8 @@ class AttentionBatch {
   AttentionArgs args(TestMatrix& out);
   AttentionProblem problem() const;
   int64_t rows() const { return rows_; }
-  int64_t width() const { return int64_t{case_.heads} * case_.head_dim; }
+  int64_t width() const { return int64_t{case_.heads} * case_.head_dim; }  // of q
+  int64_t out_width() const { return int64_t{case_.heads} * case_.value_dim(); }
   TestMatrix& q() { return *q_; }
   size_t pool_bytes() const { return keys_.size(); }  // of the keys, and as many of the values
   // Keys and values of every slice anew: key(slice, position, kv head, element).
@@ -105,12 +136,12 @@ inline AttentionBatch::AttentionBatch(const AttentionCase& c, Random& random, st
   std::vector<int32_t> free(pages);
   std::iota(free.rbegin(), free.rend(), 0);
   if (c.shuffled) random.shuffle(free);
-  kv_ = {c.kv, c.kv_heads, c.head_dim, c.block_size, pages};
-  const size_t bytes = static_cast<size_t>(pages) * c.kv_heads * c.block_size * kv_.row_bytes();
-  keys_.assign(bytes, unused);
-  values_.assign(bytes, unused);
+  kv_ = {c.kv, c.kv_heads, c.head_dim, c.value_dim(), c.block_size, pages};
+  kv_.latent = c.latent;
+  keys_.assign(kv_.key_offset(pages, 0, 0), unused);
+  if (!c.latent) values_.assign(kv_.value_offset(pages, 0, 0), unused);
   kv_.keys = keys_.data();
-  kv_.values = values_.data();
+  kv_.values = c.latent ? keys_.data() : values_.data();
   for (const SliceCase& slice : c.slices) {
     const int length = slice.past + slice.rows;
     std::vector<int32_t> own((length + c.block_size - 1) / c.block_size);
@@ -133,13 +164,14 @@ inline void AttentionBatch::fill(const std::function<float(int, int, int, int)>&
   Hardware hardware;
   for (size_t s = 0; s < slices_.size(); ++s) {
     const int length = slices_[s].past + slices_[s].rows;
-    const int64_t cols = int64_t{case_.kv_heads} * case_.head_dim;
-    TestMatrix k(length, cols), v(length, cols);
+    const int key_dim = case_.head_dim, value_dim = case_.value_dim();
+    TestMatrix k(length, int64_t{case_.kv_heads} * key_dim), v(length, int64_t{case_.kv_heads} * value_dim);
     for (int p = 0; p < length; ++p) {
-      for (int64_t i = 0; i < cols; ++i) {
-        const int head = static_cast<int>(i / case_.head_dim), at = static_cast<int>(i % case_.head_dim);
-        k.at(p, i) = key(static_cast<int>(s), p, head, at);
-        v.at(p, i) = value(static_cast<int>(s), p, head, at);
+      for (int head = 0; head < case_.kv_heads; ++head) {
+        for (int i = 0; i < std::max(key_dim, value_dim); ++i) {
+          if (i < key_dim) k.at(p, int64_t{head} * key_dim + i) = key(static_cast<int>(s), p, head, i);
+          if (i < value_dim) v.at(p, int64_t{head} * value_dim + i) = value(static_cast<int>(s), p, head, i);
+        }
       }
     }
     const SequenceSlice all{0, length, 0, length, pages_[s]};
@@ -165,7 +197,9 @@ inline AttentionProblem AttentionBatch::problem() const {
   p.kv = case_.kv;
   p.heads = case_.heads;
   p.kv_heads = case_.kv_heads;
-  p.head_dim = case_.head_dim;
+  p.key_dim = case_.head_dim;
+  p.value_dim = case_.value_dim();
+  p.latent = case_.latent;
   p.block_size = case_.block_size;
   p.window = case_.window;
   p.softcap = case_.softcap > 0;

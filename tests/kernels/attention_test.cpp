@@ -4,6 +4,9 @@
 
 #include <functional>
 #include <limits>
+#include <map>
+#include <set>
+#include <tuple>
 
 #include "attention_cases.h"
 
@@ -73,6 +76,96 @@ TEST(Attention, EveryKernelMatchesTheReferenceOnEveryCase) {
       }
     }
   }
+}
+
+// Attention as the formula has it, over the numbers that the cache was filled with.
+TEST(Attention, ReferenceTakesKeysAndValuesOfAnyWidths) {
+  for (const AttentionCase& c : uneven_attention_cases()) {
+    Random random;
+    SCOPED_TRACE(c.name + " seed " + std::to_string(random.seed()));
+    AttentionBatch batch(c, random);
+    std::map<std::tuple<int, int, int, int>, float> keys, values;
+    batch.fill(
+        [&](int s, int p, int h, int i) {
+          return keys[{s, p, h, i}] = random.normal();
+        },
+        [&](int s, int p, int h, int i) {
+          return values[{s, p, h, i}] = random.normal();
+        });
+    TestMatrix out(batch.rows(), batch.out_width()), expected(batch.rows(), batch.out_width());
+    ThreadPool pool(2);
+    const AttentionArgs args = batch.args(out);
+    AttentionOp::reference()->run(args, {&pool, nullptr});
+    int64_t row = 0;
+    for (int s = 0; s < static_cast<int>(c.slices.size()); ++s) {
+      for (int r = 0; r < c.slices[static_cast<size_t>(s)].rows; ++r, ++row) {
+        const int last = c.slices[static_cast<size_t>(s)].past + r;
+        const int first = c.window > 0 ? std::max(0, last - c.window + 1) : 0;
+        for (int head = 0; head < c.heads; ++head) {
+          const int kv_head = head / (c.heads / c.kv_heads);
+          std::vector<double> sums(static_cast<size_t>(c.value_dim()));
+          double total = 0;
+          for (int p = first; p <= last; ++p) {
+            double score = 0;
+            for (int i = 0; i < c.head_dim; ++i)
+              score += double(batch.q().at(row, int64_t{head} * c.head_dim + i)) * keys[{s, p, kv_head, i}];
+            score *= args.scale;
+            if (c.softcap > 0) score = c.softcap * std::tanh(score / c.softcap);
+            const double weight = std::exp(score);
+            total += weight;
+            for (int i = 0; i < c.value_dim(); ++i)
+              sums[static_cast<size_t>(i)] += weight * (c.latent ? keys : values)[{s, p, kv_head, i}];
+          }
+          for (int i = 0; i < c.value_dim(); ++i)
+            expected.at(row, int64_t{head} * c.value_dim() + i) =
+                static_cast<float>(sums[static_cast<size_t>(i)] / total);
+        }
+      }
+    }
+    EXPECT_TRUE(out.spare_is_untouched());
+    // What the cache's format rounds of keys and values.
+    const double rounding = c.kv == DType::F32 ? 1e-6 : c.kv == DType::F16 ? 0x1p-11 : 0x1p-7;
+    EXPECT_LT(out.distance(expected), 4 * rounding);
+  }
+}
+
+TEST(Attention, KernelsOfOneHeadSizeRefuseOthers) {
+  for (const AttentionCase& c : uneven_attention_cases()) {
+    Random random;
+    const AttentionProblem problem = AttentionBatch(c, random).problem();
+    for (const AttentionKernel* kernel : AttentionOp::cpu())
+      EXPECT_EQ(kernel->can_run(problem, test_hardware()), kernel == AttentionOp::reference())
+          << c.name << kernel->name();
+  }
+}
+
+TEST(AttentionProblem, ItsTextTellsAllProblemsApart) {
+  const AttentionProblem usual{DType::F16, Precision::Fast, 8, 2, 64, 64, 16, 0, false, 4, 4, 100};
+  std::vector<AttentionProblem> all(16, usual);
+  all[1].kv = DType::BF16;
+  all[2].precision = Precision::Exact;
+  all[3].heads = 16;
+  all[4].kv_heads = 4;
+  all[5].key_dim = 128;
+  all[6].value_dim = 128;
+  all[7].key_dim = all[7].value_dim = 128;
+  all[8].block_size = 32;
+  all[9].window = 64;
+  all[10].softcap = true;
+  all[11].sequences = 2;
+  all[12].rows = 8;
+  all[13].context = 128;
+  all[14].invariant = true;
+  all[15].calibrated = true;
+  for (int i = 0; i < 3; ++i) {  // latent rows of one, of narrower values, and calibrated
+    all.push_back(usual);
+    all.back().latent = true;
+    if (i > 0) all.back().value_dim = 32;
+    if (i > 1) all.back().calibrated = true;
+  }
+  std::set<std::string> texts;
+  for (const auto& problem : all) texts.insert(to_string(problem));
+  EXPECT_EQ(texts.size(), all.size());
 }
 
 TEST(Attention, IsTheSameBitForBitForOneThreadCount) {
@@ -257,7 +350,7 @@ TEST(Attention, DoesNotDependOnTheBatch) {
 }
 
 TEST(Attention, ExactProblemsGetExactKernelsOnly) {
-  AttentionProblem problem{DType::F16, Precision::Exact, 8, 2, 64, 16};
+  AttentionProblem problem{DType::F16, Precision::Exact, 8, 2, 64, 64, 16};
   for (const AttentionKernel* kernel : AttentionOp::cpu()) {
     if (kernel->name() == "flash_bf16" || kernel->name() == "flash_fhm" || kernel->name() == "flash_fp16") {
       EXPECT_FALSE(kernel->can_run(problem, test_hardware())) << kernel->name();
@@ -266,7 +359,7 @@ TEST(Attention, ExactProblemsGetExactKernelsOnly) {
 }
 
 TEST(AttentionProblem, BucketsKeepDecodesApartAndRoundUp) {
-  AttentionProblem decode{DType::F16, Precision::Fast, 8, 2, 64, 16};
+  AttentionProblem decode{DType::F16, Precision::Fast, 8, 2, 64, 64, 16};
   decode.sequences = decode.rows = 5;
   decode.context = 1000;
   const AttentionProblem bucket = decode.bucketed();

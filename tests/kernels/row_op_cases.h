@@ -78,9 +78,13 @@ inline std::vector<EmbeddingOp::Problem> embedding_cases() {
 inline std::vector<KvWriteOp::Problem> kv_write_cases() {
   std::vector<KvWriteOp::Problem> cases;
   for (DType kv : {DType::F32, DType::F16, DType::BF16, DType::Q8_0}) {
-    cases.push_back({kv, 3, 64, 1});
-    cases.push_back({kv, 8, 128, 300});
-    cases.push_back({kv, 2, kv == DType::Q8_0 ? 96 : 20, 19});
+    const int odd = kv == DType::Q8_0 ? 96 : 20;
+    cases.push_back({kv, 3, 64, 64, 1});
+    cases.push_back({kv, 8, 128, 128, 300});
+    cases.push_back({kv, 2, odd, odd, 19});
+    cases.push_back({kv, 2, 192, 128, 19});  // values of another width
+    cases.push_back({kv, 3, odd, 64, 5});
+    cases.push_back({kv, 1, 96, 64, 19, /*latent=*/true});
   }
   return cases;
 }

@@ -245,8 +245,8 @@ TEST(KvWrite, StoresTheBitsOfTheReference) {
   for (const KvWriteOp::Problem& p : kv_write_cases()) {
     Random random;
     const int rows = static_cast<int>(p.rows), block_size = 16;
-    TestMatrix k(p.rows, int64_t{p.kv_heads} * p.head_dim, random),
-        v(p.rows, int64_t{p.kv_heads} * p.head_dim, random, 100);
+    TestMatrix k(p.rows, int64_t{p.kv_heads} * p.key_dim, random),
+        v(p.rows, int64_t{p.kv_heads} * p.value_dim, random, 100);
     std::vector<int32_t> pages((p.rows + 7) / block_size + 4);
     for (size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<int32_t>(i);
     random.shuffle(pages);
@@ -255,13 +255,14 @@ TEST(KvWrite, StoresTheBitsOfTheReference) {
     const std::vector<SequenceSlice> slices = {
         {0, first_rows, 7, 0, all.first((7 + first_rows) / block_size + 1)},
         {first_rows, rows - first_rows, 0, 0, all.subspan((7 + first_rows) / block_size + 1)}};
-    KvLayer kv{p.kv, p.kv_heads, p.head_dim, block_size};
-    const size_t bytes = pages.size() * p.kv_heads * block_size * kv.row_bytes();
+    KvLayer kv{p.kv, p.kv_heads, p.key_dim, p.value_dim, block_size};
+    kv.latent = p.latent;
+    const size_t bytes = kv.key_offset(std::ssize(pages), 0, 0), value_bytes = kv.value_offset(std::ssize(pages), 0, 0);
     const auto write = [&](const Kernel<KvWriteOp>& kernel, ThreadPool* pool) {
-      std::vector<std::byte> memory(2 * bytes, std::byte{0xa5});
+      std::vector<std::byte> memory(bytes + value_bytes, std::byte{0xa5});
       kv.keys = memory.data();
-      kv.values = memory.data() + bytes;
-      kernel.run({k.view(), v.view(), kv, slices}, {pool, nullptr});
+      kv.values = memory.data() + (p.latent ? 0 : bytes);
+      kernel.run({k.view(), p.latent ? Matrix() : v.view(), kv, slices}, {pool, nullptr});
       return memory;
     };
     const std::vector<std::byte> expected = write(*KvWriteOp::reference(), nullptr);
@@ -278,7 +279,7 @@ TEST(KvWrite, StoresNumbersWhateverComes) {
                            -kMost,        65520,          3.3961e38f, 1e9f};
   for (const DType dtype : {DType::F32, DType::F16, DType::BF16, DType::Q8_0}) {
     for (const int head_dim : {64, 96}) {
-      const KvWriteOp::Problem p{dtype, 1, head_dim, 1};
+      const KvWriteOp::Problem p{dtype, 1, head_dim, head_dim, 1};
       Random random;
       TestMatrix k(1, head_dim, random), v(1, head_dim, random, 1e30f);
       for (int i = 0; i < 2 * head_dim / 3; ++i) {
@@ -287,9 +288,9 @@ TEST(KvWrite, StoresNumbersWhateverComes) {
       }
       const int32_t page = 0;
       const SequenceSlice slice{0, 1, 0, 0, {&page, 1}};
-      KvLayer kv{dtype, 1, head_dim, 16};
+      KvLayer kv{dtype, 1, head_dim, head_dim, 16};
       const auto write = [&](const Kernel<KvWriteOp>& kernel, ThreadPool* pool) {
-        std::vector<std::byte> memory(2 * 16 * kv.row_bytes());
+        std::vector<std::byte> memory(2 * 16 * kv.key_row_bytes());
         kv.keys = memory.data();
         kv.values = memory.data() + memory.size() / 2;
         kernel.run({k.view(), v.view(), kv, {&slice, 1}}, {pool, nullptr});
@@ -311,12 +312,12 @@ TEST(KvWrite, StoresNumbersWhateverComes) {
 // kv_write would have done one after the other.
 TEST(RopeWrite, IsRopeAndThenKvWrite) {
   for (const KvWriteOp::Problem& p : kv_write_cases()) {
-    for (const int rotary : {p.head_dim, p.head_dim / 4 * 2, 0}) {
+    for (const int rotary : {p.key_dim, p.key_dim / 4 * 2, 0}) {
       Random random;
       const int block_size = 16, heads = 2 * p.kv_heads, prompt = static_cast<int>(p.rows);
-      const int64_t rows = p.rows + 2, width = int64_t{p.kv_heads} * p.head_dim;
+      const int64_t rows = p.rows + 2, width = int64_t{p.kv_heads} * p.key_dim;
       const RopeStyle style = random.below(2) == 0 ? RopeStyle::Halves : RopeStyle::Interleaved;
-      TestMatrix q(rows, 2 * width, random), k(rows, width, random), v(rows, width, random),
+      TestMatrix q(rows, 2 * width, random), k(rows, width, random), v(rows, int64_t{p.kv_heads} * p.value_dim, random),
           angles(rows, rotary, random);
       std::vector<int32_t> pages((p.rows + 7) / block_size + 4);
       for (size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<int32_t>(i);
@@ -324,17 +325,19 @@ TEST(RopeWrite, IsRopeAndThenKvWrite) {
       const std::span<const int32_t> all(pages);
       const std::vector<SequenceSlice> slices = {
           {0, 1, 3, 0, all.first(1)}, {1, prompt, 7, 0, all.subspan(2)}, {1 + prompt, 1, 0, 0, all.subspan(1, 1)}};
-      KvLayer kv{p.kv, p.kv_heads, p.head_dim, block_size};
-      const size_t bytes = pages.size() * p.kv_heads * block_size * kv.row_bytes();
+      KvLayer kv{p.kv, p.kv_heads, p.key_dim, p.value_dim, block_size};
+      kv.latent = p.latent;
+      const size_t bytes = kv.key_offset(std::ssize(pages), 0, 0),
+                   value_bytes = kv.value_offset(std::ssize(pages), 0, 0);
       struct Result {
         TestMatrix q;
         std::vector<std::byte> memory;
       };
       const auto run = [&](const auto& write) {
-        Result result{q, std::vector<std::byte>(2 * bytes, std::byte{0xa5})};
+        Result result{q, std::vector<std::byte>(bytes + value_bytes, std::byte{0xa5})};
         TestMatrix own_k = k;
         kv.keys = result.memory.data();
-        kv.values = result.memory.data() + bytes;
+        kv.values = result.memory.data() + (p.latent ? 0 : bytes);
         write(RopeWriteOp::Args{style, result.q.view(), own_k.view(), v.view(), angles.view(), kv, heads, slices, {}});
         return result;
       };
@@ -342,12 +345,13 @@ TEST(RopeWrite, IsRopeAndThenKvWrite) {
       const auto& kv_write = first_that_runs(KvWriteOp::cpu(), p, test_hardware());
       Result expected = run([&](const RopeWriteOp::Args& a) {
         if (rotary > 0) {
-          rope.run({style, a.q, a.angles, heads, p.head_dim, rotary}, {});
-          rope.run({style, a.k, a.angles, p.kv_heads, p.head_dim, rotary}, {});
+          rope.run({style, a.q, a.angles, heads, p.key_dim, rotary}, {});
+          rope.run({style, a.k, a.angles, p.kv_heads, p.key_dim, rotary}, {});
         }
         kv_write.run({a.k, a.v, a.kv, slices, {}}, {});
       });
-      const RopeWriteOp::Problem problem{p.kv, style, rows, heads, p.kv_heads, p.head_dim, rotary};
+      const RopeWriteOp::Problem problem{p.kv,      style,       rows,   heads,   p.kv_heads,
+                                         p.key_dim, p.value_dim, rotary, p.latent};
       for_kernels<RopeWriteOp>(RopeWriteOp::cpu(), problem, random.seed(), 0,
                                [&](const auto& kernel, ThreadPool& pool) {
                                  const Result got = run([&](const RopeWriteOp::Args& a) {

@@ -71,7 +71,7 @@ inline std::unique_ptr<Runner> load(const std::string& model, LoadOptions option
 // The logits of all positions, computed `chunk` tokens at a time.
 inline std::vector<std::vector<float>> all_logits(Runner& runner, const std::vector<int32_t>& tokens, int32_t chunk) {
   const auto length = static_cast<int32_t>(tokens.size());
-  BlockTable table = runner.kv().new_table(length);
+  BlockTable table = runner.state().new_table(length);
   EXPECT_TRUE(table.reserve(length));
   StepBatch step(chunk, 1, chunk);
   std::vector<std::vector<float>> rows;

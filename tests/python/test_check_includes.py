@@ -33,7 +33,7 @@ def test_a_clean_tree_passes(tmp_path):
         "dataflow/plan.h": '#include "kernels/linear/linear.h"\n#include "kernels/kernel.h"\n#include <vector>\n',
         "hardware/cuda/device.cpp": "#include <cuda_runtime.h>\n",
         "kernels/linear/cuda/plain/gemm.cu": "#include <cuda_fp16.h>\n",
-        "models/llama.cpp": '#include "cache/kv_cache.h"\n// getenv("X") would be wrong here\n',
+        "models/llama.cpp": '#include "cache/state_cache.h"\n// getenv("X") would be wrong here\n',
         "base/CMakeLists.txt": "millrace_room(base SOURCES a.cpp LINKS fmt::fmt)\n",
     })
     code, output = check(tmp_path)

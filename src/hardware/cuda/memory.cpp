@@ -42,6 +42,10 @@ void CudaMemory::copy(std::byte* to, const std::byte* from, size_t bytes) {
   check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, queue_), "copying within it");
 }
 
+void CudaMemory::clear(std::byte* to, size_t bytes) {
+  check_cuda(cudaMemsetAsync(to, 0, bytes, queue_), "clearing a part of it");
+}
+
 std::byte* PinnedMemory::allocate(const std::string& purpose, size_t bytes) {
   void* data = nullptr;
   if (cudaMallocHost(&data, bytes) != cudaSuccess) {

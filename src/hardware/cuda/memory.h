@@ -14,6 +14,7 @@ class CudaMemory final : public Memory {
   void write(std::byte* to, const std::byte* from, size_t bytes) override;
   void read(std::byte* to, const std::byte* from, size_t bytes) override;
   void copy(std::byte* to, const std::byte* from, size_t bytes) override;
+  void clear(std::byte* to, size_t bytes) override;
   void copy_in_order_of(cudaStream_t queue) { queue_ = queue; }
 
  private:
@@ -27,6 +28,7 @@ class PinnedMemory final : public Memory {
   void write(std::byte* to, const std::byte* from, size_t bytes) override { host_memory().write(to, from, bytes); }
   void read(std::byte* to, const std::byte* from, size_t bytes) override { host_memory().read(to, from, bytes); }
   void copy(std::byte* to, const std::byte* from, size_t bytes) override { host_memory().copy(to, from, bytes); }
+  void clear(std::byte* to, size_t bytes) override { host_memory().clear(to, bytes); }
 };
 
 }  // namespace millrace

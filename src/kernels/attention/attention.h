@@ -10,23 +10,37 @@
 
 namespace millrace {
 
-// The keys and values of one layer, in pages: [page][kv head][slot][head_dim], each row in `dtype`.
+// The cached rows of one layer, in pages: keys are [page][kv head][slot][key_dim], values [page][kv head][slot]
+// [value_dim], each row in `dtype`. A latent layer (MLA) stores key rows only: a value is the first value_dim elements
+// of its key row, and `values` equals `keys`.
 struct KvLayer {
   DType dtype = DType::F32;
-  int kv_heads = 0, head_dim = 0, block_size = 0;
+  int kv_heads = 0, key_dim = 0, value_dim = 0, block_size = 0;
   int64_t pages = 0;  // that there are; 0: not said
   std::byte* keys = nullptr;
   std::byte* values = nullptr;
+  bool latent = false;
 
-  size_t row_bytes() const { return millrace::row_bytes(dtype, head_dim); }
-  size_t offset(int64_t page, int head, int slot) const {
-    return static_cast<size_t>((page * kv_heads + head) * block_size + slot) * row_bytes();
+  size_t key_row_bytes() const { return row_bytes(dtype, key_dim); }
+  // From one value row to the next.
+  size_t value_row_bytes() const { return row_bytes(dtype, latent ? key_dim : value_dim); }
+  size_t key_offset(int64_t page, int head, int slot) const { return row(page, head, slot) * key_row_bytes(); }
+  size_t value_offset(int64_t page, int head, int slot) const { return row(page, head, slot) * value_row_bytes(); }
+  // Keys and values have the same width and lie apart: all that most kernels can read.
+  bool one_head_size() const { return key_dim == value_dim && !latent; }
+
+ private:
+  size_t row(int64_t page, int head, int slot) const {
+    return static_cast<size_t>((page * kv_heads + head) * block_size + slot);
   }
 };
 
-// Number formats that keys and values can be kept in.
-inline bool is_kv_dtype(DType dtype, int head_dim) {
-  return !is_quantized(dtype) || (dtype == DType::Q8_0 && head_dim % info(dtype).block == 0);
+// Number formats that rows of so many elements can be cached in.
+inline bool is_kv_dtype(DType dtype, int dim) {
+  return !is_quantized(dtype) || (dtype == DType::Q8_0 && dim % info(dtype).block == 0);
+}
+inline bool is_kv_dtype(DType dtype, int key_dim, int value_dim) {
+  return is_kv_dtype(dtype, key_dim) && is_kv_dtype(dtype, value_dim);
 }
 
 // The part of one sequence that this step computes: `rows` new tokens that follow `past` cached ones.
@@ -36,6 +50,7 @@ struct SequenceSlice {
   int32_t past = 0;       // tokens before them; row i has position past + i
   int32_t horizon = 0;    // length the sequence is known to reach (the whole prompt): some rope scalings depend on it
   std::span<const int32_t> pages;  // block table: position p lives in pages[p / block_size]
+  int32_t slot = -1;               // of its recurrent state in the state cache; -1: the model has none
 };
 
 // The slices once more as flat arrays in the device's memory. Recorded steps are replayed with other contents, so
@@ -50,12 +65,13 @@ struct SliceTables {
   const int32_t* positions = nullptr;  // [rows]
   const int32_t* row_slots = nullptr;  // [rows]: page * block_size + slot that a row's key and value go to
   int32_t longest_slice = 0;           // rows
+  const int32_t* slots = nullptr;      // [sequences]: SequenceSlice::slot
 };
 
 struct AttentionProblem {
   DType kv = DType::F32;
   Precision precision = Precision::Fast;
-  int heads = 0, kv_heads = 0, head_dim = 0, block_size = 0;
+  int heads = 0, kv_heads = 0, key_dim = 0, value_dim = 0, block_size = 0;
   int window = 0;  // 0: all of the past
   bool softcap = false;
   int64_t sequences = 0;    // in the batch
@@ -63,17 +79,20 @@ struct AttentionProblem {
   int64_t context = 0;      // longest past + rows
   bool invariant = false;   // a row's result may not depend on what else is in the batch
   bool calibrated = false;  // the unified maximum of each head is known
+  bool latent = false;      // a value is the beginning of its key row
 
+  bool one_head_size() const { return key_dim == value_dim && !latent; }
   friend bool operator==(const AttentionProblem&, const AttentionProblem&) = default;
   AttentionProblem bucketed() const;
 };
-std::string to_string(const AttentionProblem& problem);
+std::string to_string(const AttentionProblem& problem);  // the key of its plan: tells all problems apart
+std::string row_sizes(int key_dim, int value_dim, bool latent);  // a part of such keys
 
-// The keys and values of this step where they are not stored yet, for kernels that take that along: they turn q and k
-// by `angles` and store k and v.
+// The keys and values of this step where they are not stored yet, for kernels that apply RoPE to q and k and store k
+// and v themselves.
 struct FreshRows {
-  Matrix k, v;    // [rows, kv_heads * head_dim]; no columns: all is stored, and q is turned
-  Matrix angles;  // [rows, head_dim]; no columns: nothing turns
+  Matrix k, v;    // [rows, kv_heads * key_dim], [rows, kv_heads * value_dim]; no columns: all is stored, q is rotated
+  Matrix angles;  // [rows, key_dim]; no columns: no RoPE
   RopeStyle style = RopeStyle::Halves;
 };
 
@@ -84,8 +103,8 @@ struct UnifiedRoom {
 UnifiedRoom unified_room(DType kv);
 
 struct AttentionArgs {
-  Matrix q;    // [rows, heads * head_dim]
-  Matrix out;  // [rows, heads * head_dim]
+  Matrix q;    // [rows, heads * key_dim]
+  Matrix out;  // [rows, heads * value_dim]
   KvLayer kv;  // holds the new rows already, unless `fresh` does
   std::span<const SequenceSlice> sequences;
   int heads = 0;

@@ -32,7 +32,7 @@ inline void merge(Partial& into, const Partial& from, int64_t vectors, int64_t s
 }
 
 inline void write_out(const AttentionArgs& args, const QueryTile& tile, const Partial& partial, int64_t stride) {
-  const int64_t dim = args.kv.head_dim, group = args.heads / args.kv.kv_heads, heads = tile.kv_heads * group;
+  const int64_t dim = args.kv.key_dim, group = args.heads / args.kv.kv_heads, heads = tile.kv_heads * group;
   for (int row = 0; row < tile.rows; ++row) {
     float* out = args.out.row<float>(tile.batch_row(row)) + tile.kv_head * group * dim;
     for (int64_t vector = row * heads; vector < (row + 1) * heads; ++vector, out += dim) {

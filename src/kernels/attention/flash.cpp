@@ -10,7 +10,7 @@ constexpr int64_t kVectorsWorthARegion = 128;  // of queries, to be added up: te
 }  // namespace
 
 bool FlashAttention::can_run(const Problem& problem, const Hardware& hardware) const {
-  return is_kv_dtype(problem.kv, problem.head_dim) && method_.can_run(problem, hardware);
+  return problem.one_head_size() && is_kv_dtype(problem.kv, problem.key_dim) && method_.can_run(problem, hardware);
 }
 
 double FlashAttention::estimate_us(const Problem& p, const Hardware& hardware) const {
@@ -20,22 +20,22 @@ double FlashAttention::estimate_us(const Problem& p, const Hardware& hardware) c
   // Rows of a chunk see what was before them and half of the chunk on average.
   const int64_t chunk = p.rows / std::max<int64_t>(1, p.sequences);
   const double seen = reach(p.context - chunk / 2);
-  const double flops = 4.0 * static_cast<double>(p.rows) * seen * p.heads * p.head_dim;
+  const double flops = 4.0 * static_cast<double>(p.rows) * seen * p.heads * p.key_dim;
   const double bytes = 2.0 * static_cast<double>(p.sequences) * reach(p.context) * p.kv_heads *
-                       static_cast<double>(row_bytes(p.kv, p.head_dim));
+                       static_cast<double>(row_bytes(p.kv, p.key_dim));
   const double compute_us = flops / (1e3 * method_.gflops(p, hardware));
   const double memory_us = bytes / (1e3 * hardware.ceilings.read_gbs);
   return (hardware.threads > 1 ? hardware.ceilings.region_us : 0) + std::max(compute_us, memory_us);
 }
 
 size_t FlashAttention::workspace_bytes(const Problem& p, const Hardware& hardware) const {
-  return AttentionWorkspace(p.heads, p.head_dim, method_.query_tile, hardware.threads).bytes();
+  return AttentionWorkspace(p.heads, p.key_dim, method_.query_tile, hardware.threads).bytes();
 }
 
 void FlashAttention::run(const Args& args, const Executor& executor) const {
   ThreadPool& pool = *executor.pool;
   const AttentionSchedule schedule(args, method_.query_tile, pool.size());
-  const AttentionWorkspace space(args.heads, args.kv.head_dim, method_.query_tile, pool.size());
+  const AttentionWorkspace space(args.heads, args.kv.key_dim, method_.query_tile, pool.size());
   if (schedule.chunks() == 1) return run_chunk(args, schedule, space, executor.workspace, 0, 0);
   pool.share(schedule.chunks(), 1, [&](int worker, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {

@@ -25,7 +25,8 @@ AttentionProblem AttentionProblem::bucketed() const {
 }
 
 AttentionProblem problem_of(const AttentionArgs& a) {
-  AttentionProblem problem{a.kv.dtype, Precision::Fast, a.heads, a.kv.kv_heads, a.kv.head_dim, a.kv.block_size};
+  AttentionProblem problem{a.kv.dtype,   Precision::Fast, a.heads,        a.kv.kv_heads,
+                           a.kv.key_dim, a.kv.value_dim,  a.kv.block_size};
   problem.window = a.window;
   problem.softcap = a.softcap != 0;
   problem.sequences = std::ssize(a.sequences);
@@ -35,6 +36,7 @@ AttentionProblem problem_of(const AttentionArgs& a) {
   }
   problem.invariant = a.invariant;
   problem.calibrated = a.phi != nullptr;
+  problem.latent = a.kv.latent;
   return problem;
 }
 
@@ -43,10 +45,16 @@ UnifiedRoom unified_room(DType kv) {
   return {kUnifiedRange / kLog2E, kUnifiedRange / kLog2E};
 }
 
+std::string row_sizes(int key_dim, int value_dim, bool latent) {
+  if (key_dim == value_dim && !latent) return fmt::format("head_dim={}", key_dim);
+  return fmt::format("key_dim={} value_dim={}{}", key_dim, value_dim, latent ? " latent" : "");
+}
+
 std::string to_string(const AttentionProblem& p) {
-  return fmt::format("attention {}{}{} heads={}/{} head_dim={} block={}{}{} sequences={} rows={} context={}",
-                     name(p.kv), p.precision == Precision::Exact ? " exact" : "", p.invariant ? " invariant" : "",
-                     p.heads, p.kv_heads, p.head_dim, p.block_size,
+  return fmt::format("attention {}{}{}{} heads={}/{} {} block={}{}{} sequences={} rows={} context={}", name(p.kv),
+                     p.precision == Precision::Exact ? " exact" : "", p.invariant ? " invariant" : "",
+                     p.calibrated ? " calibrated" : "", p.heads, p.kv_heads,
+                     row_sizes(p.key_dim, p.value_dim, p.latent), p.block_size,
                      p.window > 0 ? fmt::format(" window={}", p.window) : "", p.softcap ? " softcap" : "", p.sequences,
                      p.rows, p.context);
 }

@@ -17,19 +17,20 @@ class OneQuery {
         kv_head_(head / (args.heads / args.kv.kv_heads)),
         last_(sequence.past + row),
         first_(args.window > 0 ? std::max(0, last_ - args.window + 1) : 0),
-        q_(args.q.row<float>(sequence.first_row + row) + int64_t{head} * args.kv.head_dim) {}
+        q_(args.q.row<float>(sequence.first_row + row) + int64_t{head} * args.kv.key_dim) {}
 
   void write(float* out) const {
     double largest = score(first_);
     for (int position = first_ + 1; position <= last_; ++position) largest = std::max(largest, score(position));
-    const int n = args_.kv.head_dim;
+    const KvLayer& kv = args_.kv;
+    const int n = kv.value_dim;
     double total = 0;
     std::fill(out, out + n, 0.0f);
     double sums[kMaxHeadDim] = {};
     for (int position = first_; position <= last_; ++position) {
       const double weight = std::exp(score(position) - largest);
       float v[kMaxHeadDim];
-      fetch(args_.kv.values, position, v);
+      dequantize_row(kv.dtype, kv.values + kv.value_offset(page(position), kv_head_, position % kv.block_size), v, n);
       total += weight;
       for (int i = 0; i < n; ++i) sums[i] += weight * v[i];
     }
@@ -39,17 +40,15 @@ class OneQuery {
   static constexpr int kMaxHeadDim = 4096;
 
  private:
-  void fetch(const std::byte* rows, int position, float* to) const {
-    const KvLayer& kv = args_.kv;
-    const size_t at = kv.offset(sequence_.pages[position / kv.block_size], kv_head_, position % kv.block_size);
-    dequantize_row(kv.dtype, rows + at, to, kv.head_dim);
-  }
+  int32_t page(int position) const { return sequence_.pages[static_cast<size_t>(position / args_.kv.block_size)]; }
 
   double score(int position) const {
+    const KvLayer& kv = args_.kv;
     float k[kMaxHeadDim];
-    fetch(args_.kv.keys, position, k);
+    dequantize_row(kv.dtype, kv.keys + kv.key_offset(page(position), kv_head_, position % kv.block_size), k,
+                   kv.key_dim);
     double dot = 0;
-    for (int i = 0; i < args_.kv.head_dim; ++i) dot += static_cast<double>(q_[i]) * k[i];
+    for (int i = 0; i < kv.key_dim; ++i) dot += static_cast<double>(q_[i]) * k[i];
     double s = std::clamp<double>(dot * args_.scale, -kScoreLimit, kScoreLimit);
     if (args_.softcap > 0) s = args_.softcap * std::tanh(s / args_.softcap);
     return s;
@@ -65,10 +64,12 @@ class ReferenceAttention : public AttentionKernel {
  public:
   std::string_view name() const override { return "reference"; }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
-    return hardware.device == DeviceKind::Cpu && is_kv_dtype(p.kv, p.head_dim) && p.head_dim <= OneQuery::kMaxHeadDim;
+    return hardware.device == DeviceKind::Cpu && is_kv_dtype(p.kv, p.key_dim, p.value_dim) &&
+           std::max(p.key_dim, p.value_dim) <= OneQuery::kMaxHeadDim;
   }
   double estimate_us(const Problem& p, const Hardware&) const override {
-    return static_cast<double>(p.rows * p.context) * p.heads * p.head_dim * 4e-3 / (p.rows > p.sequences ? 2 : 1);
+    const double products = static_cast<double>(p.rows * p.context) * p.heads * (p.key_dim + p.value_dim);
+    return products * 2e-3 / (p.rows > p.sequences ? 2 : 1);
   }
 
   void run(const Args& args, const Executor& executor) const override {
@@ -77,7 +78,7 @@ class ReferenceAttention : public AttentionKernel {
       executor.pool->parallel_for(queries, 1, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           const int row = static_cast<int>(i / args.heads), head = static_cast<int>(i % args.heads);
-          float* out = args.out.row<float>(sequence.first_row + row) + int64_t{head} * args.kv.head_dim;
+          float* out = args.out.row<float>(sequence.first_row + row) + int64_t{head} * args.kv.value_dim;
           OneQuery(args, sequence, row, head).write(out);
         }
       });

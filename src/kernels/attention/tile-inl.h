@@ -24,9 +24,9 @@ class TileShape {
         group(args.heads / args.kv.kv_heads),
         heads(tile.kv_heads * group),
         vectors(tile.rows * heads),
-        dim(args.kv.head_dim),
+        dim(args.kv.key_dim),
         stride(space.stride),
-        row_bytes(args.kv.row_bytes()),
+        row_bytes(args.kv.key_row_bytes()),
         query_scale(args.softcap > 0 ? args.scale : args.scale * kLog2E) {}
 
   bool is_decode() const { return tile.rows == 1 && group <= kFewQueries; }
@@ -40,7 +40,7 @@ class TileShape {
   }
   size_t offset(int position, int kv_head) const {
     const int block = args.kv.block_size;
-    return args.kv.offset(tile.sequence->pages[position / block], tile.kv_head + kv_head, position % block);
+    return args.kv.key_offset(tile.sequence->pages[position / block], tile.kv_head + kv_head, position % block);
   }
 
   // Where the keys (or values) of positions [begin, end) lie. The last one is repeated up to a whole number of

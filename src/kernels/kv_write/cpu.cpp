@@ -97,19 +97,20 @@ class SimdKvWrite : public Kernel<KvWriteOp> {
  public:
   std::string_view name() const override { return "simd_" MR_TARGET_NAME; }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
-    return hardware.isa.has(kTargetIsa) && is_kv_dtype(p.kv, p.head_dim);
+    return hardware.isa.has(kTargetIsa) && is_kv_dtype(p.kv, p.key_dim, p.value_dim);
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
-    return row_work_us(p.rows * p.kv_heads * p.head_dim * 2, 8, hardware);
+    return row_work_us(p.rows * p.kv_heads * (p.key_dim + (p.latent ? 0 : p.value_dim)), 8, hardware);
   }
 
   void run(const Args& args, const Executor& executor) const override {
     const KvLayer& kv = args.kv;
     const WriteRow write = choose(kv.dtype);
     for (const SequenceSlice& sequence : args.sequences) {
-      for_rows(executor, sequence.rows, int64_t{2} * kv.kv_heads * kv.head_dim, [&](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; ++row) write_token(args, sequence, row, write);
-      });
+      for_rows(executor, sequence.rows, int64_t{kv.kv_heads} * (kv.key_dim + (kv.latent ? 0 : kv.value_dim)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t row = begin; row < end; ++row) write_token(args, sequence, row, write);
+               });
     }
   }
 
@@ -118,12 +119,14 @@ class SimdKvWrite : public Kernel<KvWriteOp> {
     const KvLayer& kv = args.kv;
     const int position = sequence.past + static_cast<int>(row);
     const float* k = args.k.row<float>(sequence.first_row + row);
+    const int32_t page = sequence.pages[position / kv.block_size];
+    const int slot = position % kv.block_size;
+    for (int head = 0; head < kv.kv_heads; ++head, k += kv.key_dim)
+      write(k, kv.key_dim, kv.keys + kv.key_offset(page, head, slot));
+    if (kv.latent) return;
     const float* v = args.v.row<float>(sequence.first_row + row);
-    for (int head = 0; head < kv.kv_heads; ++head, k += kv.head_dim, v += kv.head_dim) {
-      const size_t to = kv.offset(sequence.pages[position / kv.block_size], head, position % kv.block_size);
-      write(k, kv.head_dim, kv.keys + to);
-      write(v, kv.head_dim, kv.values + to);
-    }
+    for (int head = 0; head < kv.kv_heads; ++head, v += kv.value_dim)
+      write(v, kv.value_dim, kv.values + kv.value_offset(page, head, slot));
   }
 };
 

@@ -15,12 +15,13 @@ struct KvWriteOp {
   static constexpr std::string_view kName = "kv_write";
   struct Problem {
     DType kv = DType::F32;
-    int kv_heads = 0, head_dim = 0;
+    int kv_heads = 0, key_dim = 0, value_dim = 0;
     int64_t rows = 0;
+    bool latent = false;  // only keys are stored
     friend bool operator==(const Problem&, const Problem&) = default;
   };
   struct Args {
-    Matrix k, v;  // [rows, kv_heads * head_dim]
+    Matrix k, v;  // [rows, kv_heads * key_dim], [rows, kv_heads * value_dim]; v is not read where kv is latent
     KvLayer kv;
     std::span<const SequenceSlice> sequences;
     SliceTables tables;  // on a GPU

@@ -45,10 +45,10 @@ class ReferenceKvWrite : public Kernel<KvWriteOp> {
  public:
   std::string_view name() const override { return "reference"; }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
-    return hardware.device == DeviceKind::Cpu && is_kv_dtype(p.kv, p.head_dim);
+    return hardware.device == DeviceKind::Cpu && is_kv_dtype(p.kv, p.key_dim, p.value_dim);
   }
   double estimate_us(const Problem& p, const Hardware&) const override {
-    return scalar_work_us(p.rows * p.kv_heads * p.head_dim * 2);
+    return scalar_work_us(p.rows * p.kv_heads * (p.key_dim + p.value_dim));
   }
 
   void run(const Args& args, const Executor&) const override {
@@ -57,10 +57,13 @@ class ReferenceKvWrite : public Kernel<KvWriteOp> {
       for (int row = 0; row < sequence.rows; ++row) {
         const int position = sequence.past + row;
         for (int head = 0; head < kv.kv_heads; ++head) {
-          const size_t to = kv.offset(sequence.pages[position / kv.block_size], head, position % kv.block_size);
-          const int64_t from = static_cast<int64_t>(head) * kv.head_dim;
-          write_row(kv.dtype, args.k.row<float>(sequence.first_row + row) + from, kv.head_dim, kv.keys + to);
-          write_row(kv.dtype, args.v.row<float>(sequence.first_row + row) + from, kv.head_dim, kv.values + to);
+          const int32_t page = sequence.pages[position / kv.block_size];
+          const int slot = position % kv.block_size;
+          const float* k = args.k.row<float>(sequence.first_row + row) + int64_t{head} * kv.key_dim;
+          write_row(kv.dtype, k, kv.key_dim, kv.keys + kv.key_offset(page, head, slot));
+          if (kv.latent) continue;
+          const float* v = args.v.row<float>(sequence.first_row + row) + int64_t{head} * kv.value_dim;
+          write_row(kv.dtype, v, kv.value_dim, kv.values + kv.value_offset(page, head, slot));
         }
       }
     }
@@ -75,7 +78,8 @@ const Kernel<KvWriteOp>* KvWriteOp::reference() {
 }
 
 std::string to_string(const KvWriteOp::Problem& p) {
-  return fmt::format("kv_write {} kv_heads={} head_dim={} rows={}", name(p.kv), p.kv_heads, p.head_dim, p.rows);
+  return fmt::format("kv_write {} kv_heads={} {} rows={}", name(p.kv), p.kv_heads,
+                     row_sizes(p.key_dim, p.value_dim, p.latent), p.rows);
 }
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Turns q and k and stores k and v in one go: three launches or parallel regions would cost more than the work.
+// Applies RoPE to q and k and stores k and v, in one launch or parallel region: three would cost more than the work.
 #pragma once
 
 #include <string>
@@ -14,13 +14,16 @@ struct RopeWriteOp {
     DType kv = DType::F32;
     RopeStyle style = RopeStyle::Halves;
     int64_t rows = 0;
-    int heads = 0, kv_heads = 0, head_dim = 0, rotary_dim = 0;
+    int heads = 0, kv_heads = 0, key_dim = 0, value_dim = 0, rotary_dim = 0;
+    bool latent = false;  // only keys are stored
+    bool one_head_size() const { return key_dim == value_dim && !latent; }
     friend bool operator==(const Problem&, const Problem&) = default;
   };
   struct Args {
     RopeStyle style = RopeStyle::Halves;
-    Matrix q, k, v;  // [rows, heads * head_dim] and [rows, kv_heads * head_dim]; k need not be turned in place
-    Matrix angles;   // [rows, rotary_dim] as rope takes them, row after row; no columns: nothing turns
+    Matrix q, k;    // [rows, heads * key_dim], [rows, kv_heads * key_dim]; the rotated k need not be written back
+    Matrix v;       // [rows, kv_heads * value_dim]; not read where kv is latent
+    Matrix angles;  // [rows, rotary_dim] as rope takes them, row after row; no columns: no RoPE
     KvLayer kv;
     int heads = 0;
     std::span<const SequenceSlice> sequences;

@@ -15,14 +15,14 @@ constexpr int kMaxHeadDim = 4096;
 float largest_score(const AttentionArgs& a, const SequenceSlice& s, int row, int head) {
   const int last = s.past + row, first = a.window > 0 ? std::max(0, last - a.window + 1) : 0;
   const int kv_head = head / (a.heads / a.kv.kv_heads), block = a.kv.block_size;
-  const float* q = a.q.row<float>(s.first_row + row) + int64_t{head} * a.kv.head_dim;
+  const float* q = a.q.row<float>(s.first_row + row) + int64_t{head} * a.kv.key_dim;
   std::array<float, kMaxHeadDim> key;
   float largest = -kScoreLimit;
   for (int position = first; position <= last; ++position) {
-    const size_t at = a.kv.offset(s.pages[static_cast<size_t>(position / block)], kv_head, position % block);
-    dequantize_row(a.kv.dtype, a.kv.keys + at, key.data(), a.kv.head_dim);
+    const size_t at = a.kv.key_offset(s.pages[static_cast<size_t>(position / block)], kv_head, position % block);
+    dequantize_row(a.kv.dtype, a.kv.keys + at, key.data(), a.kv.key_dim);
     float dot = 0;
-    for (int i = 0; i < a.kv.head_dim; ++i) dot += q[i] * key[static_cast<size_t>(i)];
+    for (int i = 0; i < a.kv.key_dim; ++i) dot += q[i] * key[static_cast<size_t>(i)];
     largest = std::max(largest, dot * a.scale);  // a NaN is never the larger one
   }
   largest = std::min(largest, kScoreLimit);
@@ -34,10 +34,10 @@ class ReferenceScoreRange final : public Kernel<ScoreRangeOp> {
  public:
   std::string_view name() const override { return "reference"; }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
-    return hardware.device == DeviceKind::Cpu && is_kv_dtype(p.kv, p.head_dim) && p.head_dim <= kMaxHeadDim;
+    return hardware.device == DeviceKind::Cpu && is_kv_dtype(p.kv, p.key_dim) && p.key_dim <= kMaxHeadDim;
   }
   double estimate_us(const Problem& p, const Hardware&) const override {
-    return static_cast<double>(p.rows * p.context) * p.heads * p.head_dim * 2e-3;
+    return static_cast<double>(p.rows * p.context) * p.heads * p.key_dim * 2e-3;
   }
   void run(const Args& args, const Executor& executor) const override {
     const AttentionArgs& a = args.attention;

@@ -39,11 +39,11 @@ Json dataflow_view(Runner& runner) {
   std::vector<int32_t> batches = {1};
   if (runner.options().rows >= 8) batches.push_back(8);
   Json choices = Json::array();
-  for (const ExplainedChoice& choice : explain(runner, batches, context)) {
+  for (const OpCall& choice : explain(runner, batches, context)) {
     if (choice.candidates.empty()) continue;
-    const ExplainedCandidate& chosen = choice.candidates.front();
+    const OpCall::Candidate& chosen = choice.candidates.front();
     choices.push_back({{"op", choice.op},
-                       {"what", choice.what.empty() ? choice.op : choice.what},
+                       {"what", choice.problem},
                        {"format", choice.format},
                        {"layout", choice.layout},
                        {"n", choice.n},

@@ -101,8 +101,8 @@ void run_pair_piece(const AttentionArgs& args, const AttentionWorkspace& space, 
 }
 
 bool fits_halves(const AttentionProblem& p) {
-  return p.precision == Precision::Fast && p.kv == DType::F16 && p.head_dim % 8 == 0 &&
-         int64_t{p.heads} * p.head_dim <= kMostHalves;
+  return p.precision == Precision::Fast && p.kv == DType::F16 && p.key_dim % 8 == 0 &&
+         int64_t{p.heads} * p.key_dim <= kMostHalves;
 }
 bool can_run_fp16(const AttentionProblem& p, const Hardware& hardware) {
   return hardware.isa.has(Isa::Fp16) && fits_halves(p);
@@ -111,7 +111,7 @@ bool can_run_fhm(const AttentionProblem& p, const Hardware& hardware) {
   return hardware.isa.has(Isa::Fhm) && fits_halves(p);
 }
 bool can_run_pairs(const AttentionProblem& p, const Hardware& hardware) {
-  if (!hardware.isa.has(Isa::Bf16) || p.precision != Precision::Fast || p.head_dim % 8 != 0) return false;
+  if (!hardware.isa.has(Isa::Bf16) || p.precision != Precision::Fast || p.key_dim % 8 != 0) return false;
   return p.kv == DType::F16 ? can_run_fhm(p, hardware) : p.kv == DType::BF16;
 }
 

@@ -39,7 +39,7 @@ class CudnnPrompt final : public AttentionKernel {
   }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
     if (p.precision == Precision::Exact || p.invariant || p.window > 0 || p.softcap) return false;
-    if (p.sequences != 1 || p.rows < kFewestRows || p.head_dim > kLargestHead) return false;
+    if (p.sequences != 1 || p.rows < kFewestRows || p.key_dim > kLargestHead) return false;
     return variant_of(p, hardware) != nullptr && CudnnAttention::available() && library().can_run(typical(p));
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
@@ -73,16 +73,16 @@ class CudnnPrompt final : public AttentionKernel {
     if (a.sequences.size() != 1) return false;
     const auto rows = static_cast<uint32_t>(a.sequences[0].rows);
     const bool alike = a.q.dtype == a.kv.dtype && a.out.dtype == a.kv.dtype;
-    const bool by_eights = a.q.stride % 8 == 0 && a.out.stride % 8 == 0 && a.kv.head_dim % 8 == 0;
+    const bool by_eights = a.q.stride % 8 == 0 && a.out.stride % 8 == 0 && a.kv.key_dim % 8 == 0;
     return rows >= kFewestRows && std::has_single_bit(rows) && alike && by_eights && a.kv.pages > 0 && a.window == 0 &&
            a.softcap == 0 && reinterpret_cast<uintptr_t>(a.tables.pages) % 16 == 0;
   }
 
   // As a model would pose it, for what the library says of it.
   static CudnnAttentionProblem typical(const Problem& p) {
-    const int64_t pages = (p.context + p.block_size - 1) / p.block_size, width = int64_t{p.heads} * p.head_dim;
+    const int64_t pages = (p.context + p.block_size - 1) / p.block_size, width = int64_t{p.heads} * p.key_dim;
     const auto rows = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(p.rows)));
-    return {p.kv, p.heads, p.kv_heads, p.head_dim, p.block_size, pages, pages, rows, width, width, 1};
+    return {p.kv, p.heads, p.kv_heads, p.key_dim, p.block_size, pages, pages, rows, width, width, 1};
   }
 
   static Matrix rows_of(Matrix all, const Args& a) {
@@ -94,7 +94,7 @@ class CudnnPrompt final : public AttentionKernel {
     const CudnnAttentionProblem problem{a.kv.dtype,
                                         a.heads,
                                         a.kv.kv_heads,
-                                        a.kv.head_dim,
+                                        a.kv.key_dim,
                                         a.kv.block_size,
                                         a.kv.pages,
                                         a.tables.page_stride,

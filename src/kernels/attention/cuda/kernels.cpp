@@ -42,7 +42,7 @@ class CudaAttention final : public AttentionKernel {
   }
 
   bool can_run(const Problem& p, const Hardware& hardware) const override {
-    if (!is_gpu(hardware)) return false;
+    if (!is_gpu(hardware) || !p.one_head_size()) return false;
     if (p.invariant && !is_invariant(p)) return false;
     if (variant_.softmax == Softmax::Unified && !p.calibrated) return false;
     if (p.precision == Precision::Exact && variant_.kind != CudaAttentionKind::General) return false;
@@ -55,8 +55,8 @@ class CudaAttention final : public AttentionKernel {
   double estimate_us(const Problem& p, const Hardware& h) const override {
     const double visible =
         double(p.window > 0 ? std::min<int64_t>(p.context, p.window + p.rows / p.sequences) : p.context);
-    const double kv = 2.0 * double(p.sequences) * visible * p.kv_heads * double(row_bytes(p.kv, p.head_dim));
-    const double products = 4.0 * double(p.rows) * visible * p.heads * p.head_dim;
+    const double kv = 2.0 * double(p.sequences) * visible * p.kv_heads * double(row_bytes(p.kv, p.key_dim));
+    const double products = 4.0 * double(p.rows) * visible * p.heads * p.key_dim;
     const double seen = visible - double(p.rows - p.sequences) / double(2 * p.sequences);  // by a row of a prompt
     const double reading = kv / h.ceilings.read_gbs * 1e-3;
     switch (variant_.kind) {
@@ -123,7 +123,7 @@ class CudaAttention final : public AttentionKernel {
                                    a.kv.dtype,
                                    a.heads,
                                    a.kv.kv_heads,
-                                   a.kv.head_dim,
+                                   a.kv.key_dim,
                                    a.kv.block_size,
                                    static_cast<int>(a.sequences.size()),
                                    a.tables.longest_slice,
@@ -138,7 +138,7 @@ class CudaAttention final : public AttentionKernel {
     const auto longest = static_cast<int>(p.rows - p.sequences + 1);  // the others may have one row each
     return {variant_.kind, variant_.softmax,
             p.kv,          p.heads,
-            p.kv_heads,    p.head_dim,
+            p.kv_heads,    p.key_dim,
             p.block_size,  static_cast<int>(p.sequences),
             longest,       static_cast<int>(p.rows),
             p.invariant,   most_context(p.context)};
@@ -148,7 +148,7 @@ class CudaAttention final : public AttentionKernel {
   // slower.
   bool is_half_empty(const Problem& p, const Hardware& h) const {
     const CudaAttentionPlan& planned = plan(shape_of(p));
-    const int places = h.cores * (planned.form == DecodeForm::WideCluster || p.head_dim > 128 ? 1 : 2);
+    const int places = h.cores * (planned.form == DecodeForm::WideCluster || p.key_dim > 128 ? 1 : 2);
     return planned.can_run() && 2 * planned.grid <= places;
   }
 

@@ -86,10 +86,11 @@ class CudaSimpleAttention final : public AttentionKernel {
  public:
   std::string_view name() const override { return "cuda_simple"; }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
-    return is_gpu(hardware) && is_kv_dtype(p.kv, p.head_dim) && p.head_dim <= kThreads * kMostPerThread;
+    return is_gpu(hardware) && p.one_head_size() && is_kv_dtype(p.kv, p.key_dim) &&
+           p.key_dim <= kThreads * kMostPerThread;
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
-    const double products = double(p.rows) * double(p.context) * p.heads * p.head_dim;
+    const double products = double(p.rows) * double(p.context) * p.heads * p.key_dim;
     return 10 + products * 4 / (0.02 * hardware.ceilings.f32_gflops) * 1e-3 + double(p.context) * 0.05;
   }
   void run(const Args& a, const Executor& executor) const override {
@@ -101,16 +102,16 @@ class CudaSimpleAttention final : public AttentionKernel {
                         a.kv.dtype,
                         a.heads,
                         a.kv.kv_heads,
-                        a.kv.head_dim,
+                        a.kv.key_dim,
                         a.kv.block_size,
                         a.window,
-                        static_cast<int64_t>(a.kv.row_bytes()),
+                        static_cast<int64_t>(a.kv.key_row_bytes()),
                         a.scale,
                         a.softcap,
                         a.tables};
     const dim3 grid(static_cast<unsigned>(a.sequences.size()), static_cast<unsigned>(a.heads),
                     static_cast<unsigned>(a.tables.longest_slice));
-    const size_t shared = static_cast<size_t>(a.kv.head_dim) * sizeof(float);
+    const size_t shared = static_cast<size_t>(a.kv.key_dim) * sizeof(float);
     attend<<<grid, kThreads, shared, static_cast<cudaStream_t>(executor.queue)>>>(params);
   }
 };

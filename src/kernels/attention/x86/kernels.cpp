@@ -37,7 +37,7 @@ RunPiece choose_tiles(DType dtype) {
 }
 
 bool can_run_tiles(const AttentionProblem& p, const Hardware& hardware) {
-  return hardware.isa.has(Isa::Amx) && p.precision == Precision::Fast && p.head_dim % 32 == 0 &&
+  return hardware.isa.has(Isa::Amx) && p.precision == Precision::Fast && p.key_dim % 32 == 0 &&
          (p.kv == DType::F16 || p.kv == DType::BF16);
 }
 

@@ -11,6 +11,5 @@ const LinearLayout& rows_layout();
 // For each instruction set, best first.
 KernelList<LinearOp> plain_linear_kernels();  // F32, F16, BF16: decode and small batches
 KernelList<LinearOp> exact_linear_kernels();  // every format, any number of rows
-const LinearKernel* LinearOp::reference();    // scalar, every format, sums in double
 
 }  // namespace millrace

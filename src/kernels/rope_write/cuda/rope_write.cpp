@@ -12,10 +12,11 @@ class CudaRopeWrite final : public Kernel<RopeWriteOp> {
   std::string_view name() const override { return "cuda"; }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
     constexpr int kMostDim = 1024;
-    return is_gpu(hardware) && is_kv_dtype(p.kv, p.head_dim) && p.head_dim % 8 == 0 && p.head_dim <= kMostDim;
+    return is_gpu(hardware) && p.one_head_size() && is_kv_dtype(p.kv, p.key_dim) && p.key_dim % 8 == 0 &&
+           p.key_dim <= kMostDim;
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
-    return gpu_us(6.0 * double(p.rows) * (p.heads + 2 * p.kv_heads) * p.head_dim, hardware);
+    return gpu_us(6.0 * double(p.rows) * (p.heads + 2 * p.kv_heads) * p.key_dim, hardware);
   }
   void run(const Args& a, const Executor& executor) const override {
     CudaRopeWriteArgs args;
@@ -30,7 +31,7 @@ class CudaRopeWrite final : public Kernel<RopeWriteOp> {
     args.values = a.kv.values;
     args.heads = a.heads;
     args.kv_heads = a.kv.kv_heads;
-    args.head_dim = a.kv.head_dim;
+    args.head_dim = a.kv.key_dim;
     args.block_size = a.kv.block_size;
     args.row_slots = a.tables.row_slots;
     args.rows = static_cast<int>(a.k.rows);

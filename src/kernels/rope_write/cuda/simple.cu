@@ -71,10 +71,10 @@ class CudaRopeWrite final : public Kernel<RopeWriteOp> {
  public:
   std::string_view name() const override { return "cuda_simple"; }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
-    return is_gpu(hardware) && is_kv_dtype(p.kv, p.head_dim) && p.head_dim <= 1024;
+    return is_gpu(hardware) && p.one_head_size() && is_kv_dtype(p.kv, p.key_dim) && p.key_dim <= 1024;
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
-    return gpu_us(8.0 * double(p.rows) * (p.heads + p.kv_heads) * p.head_dim, hardware, 0.1);
+    return gpu_us(8.0 * double(p.rows) * (p.heads + p.kv_heads) * p.key_dim, hardware, 0.1);
   }
   void run(const Args& a, const Executor& executor) const override {
     if (a.k.rows == 0) return;
@@ -87,14 +87,14 @@ class CudaRopeWrite final : public Kernel<RopeWriteOp> {
                         a.kv.dtype,
                         a.heads,
                         a.kv.kv_heads,
-                        a.kv.head_dim,
+                        a.kv.key_dim,
                         static_cast<int>(a.angles.cols),
                         a.kv.block_size,
                         a.style == RopeStyle::Halves,
                         a.tables.row_slots,
-                        static_cast<int64_t>(a.kv.row_bytes())};
+                        static_cast<int64_t>(a.kv.key_row_bytes())};
     const dim3 grid(static_cast<unsigned>(a.k.rows), static_cast<unsigned>(a.heads + 2 * a.kv.kv_heads));
-    rope_write<<<grid, (a.kv.head_dim + 31) / 32 * 32, 0, static_cast<cudaStream_t>(executor.queue)>>>(params);
+    rope_write<<<grid, (a.kv.key_dim + 31) / 32 * 32, 0, static_cast<cudaStream_t>(executor.queue)>>>(params);
   }
 };
 

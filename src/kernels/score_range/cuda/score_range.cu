@@ -67,10 +67,10 @@ class CudaScoreRange final : public Kernel<ScoreRangeOp> {
  public:
   std::string_view name() const override { return "cuda"; }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
-    return is_gpu(hardware) && is_kv_dtype(p.kv, p.head_dim);
+    return is_gpu(hardware) && is_kv_dtype(p.kv, p.key_dim);
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
-    const double products = double(p.rows) * double(p.context) * p.heads * p.head_dim;
+    const double products = double(p.rows) * double(p.context) * p.heads * p.key_dim;
     return 10 + products * 2 / (0.02 * hardware.ceilings.f32_gflops) * 1e-3;
   }
   void run(const Args& args, const Executor& executor) const override {
@@ -81,17 +81,17 @@ class CudaScoreRange final : public Kernel<ScoreRangeOp> {
                         a.kv.dtype,
                         a.heads,
                         a.kv.kv_heads,
-                        a.kv.head_dim,
+                        a.kv.key_dim,
                         a.kv.block_size,
                         a.window,
-                        static_cast<int64_t>(a.kv.row_bytes()),
+                        static_cast<int64_t>(a.kv.key_row_bytes()),
                         a.scale,
                         a.softcap,
                         a.tables,
                         args.ranges};
     const dim3 grid(static_cast<unsigned>(a.sequences.size()), static_cast<unsigned>(a.heads),
                     static_cast<unsigned>(a.tables.longest_slice));
-    find_ranges<<<grid, kThreads, static_cast<size_t>(a.kv.head_dim) * sizeof(float),
+    find_ranges<<<grid, kThreads, static_cast<size_t>(a.kv.key_dim) * sizeof(float),
                   static_cast<cudaStream_t>(executor.queue)>>>(params);
   }
 };

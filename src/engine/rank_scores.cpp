@@ -1,35 +1,40 @@
-// What is known of the scores of attention: phi of calibrated layers, and what a calibration observes.
+// Attention scores: the unified maximum (phi) of calibrated layers, and the scores that a calibration observes.
 #include <algorithm>
 
 #include "base/log.h"
-#include "engine/runner.h"
+#include "engine/rank.h"
 
 namespace millrace {
 
-void Runner::read_calibration() {
-  const auto& config = model_->config();
-  phi_.resize(static_cast<size_t>(config.layers));
-  const auto calibration = Calibration::load(Calibration::file_for(*source_), config.layers, config.heads);
+void Rank::read_calibration(const WeightSource& source) {
+  phi_.resize(layout_.paged().size());
+  knowledge_.phi.resize(phi_.size());
+  const auto calibration =
+      Calibration::load(Calibration::file_for(source), std::ssize(phi_), model_->config().heads);
   if (!calibration) return;
-  for (int64_t i = 0; i < config.layers; ++i) phi_[static_cast<size_t>(i)] = calibration->phi(i, *options_.kv_type);
-  log().info("scores are calibrated in {} of {} layers", calibrated_layers(), config.layers);
+  for (size_t i = 0; i < phi_.size(); ++i) {
+    phi_[i] = calibration->phi(static_cast<int64_t>(i), *options_.kv_type);
+    if (!phi_[i].empty()) knowledge_.phi[i] = phi_[i].data();  // for dry passes: that there is one
+  }
+  log().info("scores are calibrated in {} of {} layers", calibrated_layers(), phi_.size());
 }
 
-int64_t Runner::calibrated_layers() const {
+int64_t Rank::calibrated_layers() const {
   return std::count_if(phi_.begin(), phi_.end(), [](const auto& layer) { return !layer.empty(); });
 }
 
-void Runner::place_calibration() {
+void Rank::place_calibration() {
   const size_t bytes = static_cast<size_t>(model_->config().heads) * sizeof(float);
   scores_ = std::make_unique<Arena>("calibration", phi_.size() * Arena::padded(bytes), device_->memory());
-  for (const auto& layer : phi_) {
-    std::byte* placed = layer.empty() ? nullptr : scores_->take(bytes);
-    if (placed != nullptr) device_->memory().write(placed, reinterpret_cast<const std::byte*>(layer.data()), bytes);
-    knowledge_.phi.push_back(reinterpret_cast<const float*>(placed));
+  for (size_t i = 0; i < phi_.size(); ++i) {
+    if (phi_[i].empty()) continue;
+    std::byte* placed = scores_->take(bytes);
+    device_->memory().write(placed, reinterpret_cast<const std::byte*>(phi_[i].data()), bytes);
+    knowledge_.phi[i] = reinterpret_cast<const float*>(placed);
   }
 }
 
-void Runner::observe_scores(bool observe) {
+void Rank::observe_scores(bool observe) {
   knowledge_.observed = nullptr;
   if (!observe) return;
   const auto count = phi_.size() * static_cast<size_t>(model_->config().heads);
@@ -40,7 +45,7 @@ void Runner::observe_scores(bool observe) {
   knowledge_.observed = reinterpret_cast<ScoreRange*>(placed);
 }
 
-Calibration Runner::observed_scores() {
+Calibration Rank::observed_scores() {
   const int heads = model_->config().heads;
   Calibration seen{0, heads, std::vector<ScoreRange>(phi_.size() * static_cast<size_t>(heads))};
   device_->finish();

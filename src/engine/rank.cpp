@@ -1,0 +1,170 @@
+// From a file's config to a model that can compute.
+#include "engine/rank.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "hardware/detect.h"
+
+namespace millrace {
+namespace {
+
+// A step this long is bound by arithmetic. On a GPU twice as many rows are 1 % faster still, and take a gigabyte more
+// of activations for an 8B.
+int64_t usual_rows(const Hardware& hardware) {
+  constexpr int64_t kOnCpu = 512, kOnGpu = 4096, kOnLargeGpu = 8192, kLarge = int64_t{64} << 30;
+  if (hardware.device == DeviceKind::Cpu) return kOnCpu;
+  return hardware.memory_bytes >= kLarge ? kOnLargeGpu : kOnGpu;
+}
+
+IsaSet allowed_isa(const std::string& level) {
+  if (level.empty()) return detect_isa();
+  // The machine has a level if it has any instruction set of it that the level below does not include.
+  std::string names;
+  IsaSet below;
+  for (const auto& known : isa_levels()) {
+    const IsaSet here = known.allowed.both(detect_isa());
+    if (known.name == level) {
+      if (here == below && here != IsaSet()) fail(ErrorKind::Usage, "--isa {}: this machine does not have it", level);
+      return here;
+    }
+    names += (names.empty() ? "" : ", ") + std::string(known.name);
+    below = here;
+  }
+  fail(ErrorKind::Usage, "--isa {}: unknown here; one of {}", level, names);
+}
+
+// The format of most of the bytes of the matrices.
+DType weight_format(const WeightSource& source) {
+  std::map<DType, size_t> bytes;
+  for (const auto& tensor : source.tensors()) {
+    if (tensor.dtype && tensor.shape.size() > 1) bytes[*tensor.dtype] += tensor.bytes;
+  }
+  const auto most =
+      std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == bytes.end() ? DType::F32 : most->first;
+}
+
+// The type of activations that linear layers take: on a GPU the weights' own 16-bit format, bf16 for quantized ones,
+// f32 for f32.
+DType working_type(DType weights, const Device& device, bool exact) {
+  if (device.is_host() || exact) return DType::F32;
+  return is_quantized(weights) ? DType::BF16 : weights;
+}
+
+// On a CPU f32 weights stay with f32 arithmetic, in attention too: products in bf16 would lose the digits that the file
+// was kept wide for.
+Precision precision_for(DType weights, const Device& device, bool exact) {
+  return exact || (device.is_host() && weights == DType::F32) ? Precision::Exact : Precision::Fast;
+}
+
+void check_kv_type(DType kv, const StateLayout& layout) {
+  const bool known = kv == DType::F32 || kv == DType::F16 || kv == DType::BF16 || kv == DType::Q8_0;
+  if (!known) fail(ErrorKind::Usage, "--kv-type {}: one of f32, f16, bf16, q8_0", name(kv));
+  for (const auto& shape : layout.paged()) {
+    for (const int dim : {shape.key_dim, shape.value_dim}) {
+      if (dim % info(kv).block != 0)
+        fail(ErrorKind::Usage, "--kv-type {}: heads of size {} are not whole blocks; use f16", name(kv), dim);
+    }
+  }
+}
+
+}  // namespace
+
+Rank::Rank(const WeightSource& source, LoadOptions& options) : options_(options), origin_(source.origin()) {
+  open(source);
+  weights_ = std::make_unique<Weights>(source, *ops_);
+  model_ = find_architecture(source).make(source, *weights_, layout_);
+  weights_->check_all_used();
+
+  const DType fast_kv = ops_->working() == DType::F32 ? DType::F16 : ops_->working();
+  options_.kv_type = options_.kv_type.value_or(options_.exact ? DType::F32 : fast_kv);
+  check_kv_type(*options_.kv_type, layout_);
+  read_calibration(source);
+  decide_context();
+  plan_steps();
+  plan_memory();
+}
+
+void Rank::open(const WeightSource& source) {
+  const IsaSet isa = allowed_isa(options_.isa);
+  device_ = open_device({options_.device, options_.threads, options_.measure, isa});
+  const Hardware& hardware = device_->hardware();
+  options_.threads = device_->is_host() ? hardware.threads : detect_cpu(options_.threads, isa).threads;
+  if (options_.rows == 0) options_.rows = usual_rows(hardware);
+  options_.rows = std::max(options_.rows, options_.sequences);
+  options_.logit_rows = std::max(options_.logit_rows, options_.sequences);
+  options_.device_draws |= !device_->is_host();
+  if (options_.pool == nullptr) options_.pool = std::make_shared<ThreadPool>(options_.threads);
+  plans_ = PlanCache::load(PlanCache::file_for(hardware.id, hardware.threads));
+  const DType weights = weight_format(source);
+  ops_ = std::make_unique<Ops>(device_->is_host() ? cpu_kernels() : cuda_kernels(), *device_, *options_.pool, &plans_,
+                               OpsOptions{.precision = precision_for(weights, *device_, options_.exact),
+                                          .forced = options_.forced,
+                                          .working = working_type(weights, *device_, options_.exact),
+                                          .batch_invariant = options_.batch_invariant});
+}
+
+int64_t Rank::pages() const { return (options_.context + options_.block_size - 1) / options_.block_size; }
+
+BatchTables::Sizes Rank::table_sizes() const {
+  return {options_.rows, std::min(options_.rows, options_.sequences), options_.logit_rows, pages()};
+}
+
+// Each running sequence has a slot; as many hold snapshots.
+StateOptions Rank::state_options() const {
+  const int64_t slots = layout_.slots().empty() ? 0 : 2 * options_.sequences;
+  return {*options_.kv_type, options_.block_size, static_cast<int32_t>(options_.kv_tokens),
+          static_cast<int32_t>(slots)};
+}
+
+void Rank::load(const Progress& progress) {
+  plan_.available = device_->available_memory();
+  plan_.check(origin_);
+  weights_->pack(progress);
+  state_ = std::make_unique<StateCache>(layout_, state_options(), device_->memory());
+  if (options_.populate_kv && device_->is_host()) state_->populate(*options_.pool);
+  ops_->reserve_workspace();
+  activations_.allocate(device_->memory());
+  tables_ = std::make_unique<BatchTables>(table_sizes(), options_.block_size, *device_);
+  place_calibration();
+}
+
+void Rank::decide_context() {
+  const auto& config = model_->config();
+  const bool may_be_longer = options_.past_training && !config.learned_positions;
+  if (options_.context > config.context && !may_be_longer) {
+    fail(ErrorKind::Usage, "--ctx {}: the model was trained for {} positions", options_.context, config.context);
+  }
+  const auto weights = static_cast<int64_t>(weights_->packed_bytes() + weights_->in_place_bytes());
+  const auto per_token = static_cast<int64_t>(layout_.bytes_per_token(*options_.kv_type));
+  const int64_t room = (device_->available_memory() - weights) * 3 / 4 / std::max<int64_t>(1, per_token);
+  if (options_.context == 0) {
+    const int64_t sharers = options_.kv_tokens == 0 ? options_.sequences : 1;
+    options_.context = std::clamp<int64_t>(room / sharers, std::min<int64_t>(256, config.context), config.context);
+    if (options_.context < config.context) {
+      log().info("context limited to {} of the model's {} positions by available memory", options_.context,
+                 config.context);
+    }
+  }
+  // Each sequence takes whole pages, and the longest must find room.
+  const int64_t one = pages() * options_.block_size;
+  if (options_.kv_tokens == LoadOptions::kWhatFits) options_.kv_tokens = std::min(room, one * options_.sequences);
+  options_.kv_tokens = options_.kv_tokens == 0 ? one * options_.sequences : std::max(one, options_.kv_tokens);
+  if (options_.kv_tokens > (int64_t(1) << 31) - 1) {
+    fail(ErrorKind::Usage,
+         "a KV cache of {} positions is too large; give a smaller --ctx or --kv-tokens, or fewer sequences",
+         options_.kv_tokens);
+  }
+}
+
+Pass Rank::forward(const PlacedBatch& batch) {
+  Pass pass(*ops_, activations_, *state_, model_->config(), batch);
+  pass.scores = &knowledge_;
+  model_->forward(pass);
+  ops_->finish_pass();
+  return pass;
+}
+
+}  // namespace millrace

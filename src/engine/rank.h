@@ -1,0 +1,84 @@
+// One device's part of a loaded model: the device, its ops, weights, model, state and buffers. Two models in one
+// process are two ranks.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/load_options.h"
+#include "engine/memory_plan.h"
+#include "engine/score_calibration.h"
+#include "models/batch_tables.h"
+#include "models/model.h"
+
+namespace millrace {
+
+struct StepShape {
+  int64_t rows = 1, sequences = 1, context = 1;
+  int64_t wanted = 1;  // rows that reach the head
+  int64_t hidden = 0;  // of those: rows that want hidden states instead of logits
+};
+
+class Rank {
+ public:
+  using Progress = std::function<void(int64_t done, int64_t total)>;
+
+  // Reads the config, declares the tensors, chooses layouts, and plans kernels and memory by dry passes. Touches no
+  // weights. Resolves the defaults of `options`, which it keeps a reference to.
+  Rank(const WeightSource& source, LoadOptions& options);
+
+  // Packs the weights and allocates what the plan says; refuses where that does not fit.
+  void load(const Progress& progress);
+
+  // A forward pass over a placed batch: its kernels are enqueued. Returns the pass, for its results.
+  Pass forward(const PlacedBatch& batch);
+  // The model's forward pass over a batch of this shape without computing: `mode` says what the ops note.
+  void dry_pass(const StepShape& shape, Ops::Mode mode, OpTimes* times, std::vector<OpCall>* calls = nullptr);
+
+  // From now on every step notes the scores that its heads reach, and is never recorded. For calibration.
+  void observe_scores(bool observe);
+  bool observes_scores() const { return knowledge_.observed != nullptr; }
+  Calibration observed_scores();
+  int64_t calibrated_layers() const;  // layers whose heads' scores are known well enough for a unified maximum
+
+  Device& device() { return *device_; }
+  const Device& device() const { return *device_; }
+  Ops& ops() { return *ops_; }
+  const Model& model() const { return *model_; }
+  const StateLayout& layout() const { return layout_; }
+  StateCache& state() { return *state_; }
+  BatchTables& tables() { return *tables_; }
+  ThreadPool& pool() { return *options_.pool; }
+  const MemoryPlan& memory() const { return plan_; }
+  int64_t pages() const;  // of the longest sequence
+
+ private:
+  void open(const WeightSource& source);
+  void decide_context();
+  void plan_steps();
+  void plan_memory();
+  void run_dry(const StepShape& shape, Activations& buffers);
+  void read_calibration(const WeightSource& source);
+  void place_calibration();
+  StateOptions state_options() const;
+  BatchTables::Sizes table_sizes() const;
+
+  LoadOptions& options_;
+  std::string origin_;  // of the weights
+  std::unique_ptr<Device> device_;
+  PlanCache plans_;
+  std::unique_ptr<Ops> ops_;
+  std::unique_ptr<Weights> weights_;
+  StateLayout layout_;
+  std::unique_ptr<Model> model_;
+  MemoryPlan plan_;
+  Activations activations_;
+  std::unique_ptr<StateCache> state_, dry_state_;  // dry_state_ has the shapes and no memory
+  std::unique_ptr<BatchTables> tables_;
+  std::vector<std::vector<float>> phi_;       // by paged state; empty: not calibrated
+  std::unique_ptr<Arena> scores_, observed_;  // phi in the device's memory, and observed scores
+  ScoreKnowledge knowledge_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,80 @@
+// Plans from dry passes: the model's own forward pass says what its steps ask for, and nothing else does.
+#include <algorithm>
+
+#include "base/log.h"
+#include "dataflow/buckets.h"
+#include "engine/draw_tables.h"
+#include "engine/rank.h"
+
+namespace millrace {
+namespace {
+
+// Every shape whose ops differ from those of the others in their buckets. Largest first, as batch-invariant plans ask.
+std::vector<StepShape> shapes_to_plan(const LoadOptions& o) {
+  std::vector<int64_t> rows = row_buckets(o.rows), wanted = row_buckets(o.logit_rows);
+  std::reverse(rows.begin(), rows.end());
+  std::vector<StepShape> shapes;
+  for (int64_t m : rows) {
+    m = std::min(m, o.rows);
+    shapes.push_back({.rows = m, .wanted = std::min(m, o.logit_rows)});
+  }
+  for (int64_t r : wanted) {
+    r = std::min({r, o.logit_rows, o.rows});
+    shapes.push_back({.rows = o.rows, .wanted = r});
+    shapes.push_back({.rows = o.rows, .wanted = r, .hidden = r});
+    shapes.push_back({.rows = r, .wanted = r, .hidden = r});
+  }
+  return shapes;
+}
+
+}  // namespace
+
+void Rank::run_dry(const StepShape& shape, Activations& buffers) {
+  const std::vector<int32_t> tokens(static_cast<size_t>(shape.rows)), wanted(static_cast<size_t>(shape.wanted));
+  std::vector<SequenceSlice> slices;
+  const auto each = static_cast<int32_t>(shape.rows / shape.sequences), length = static_cast<int32_t>(shape.context);
+  for (int32_t i = 0; i < shape.sequences; ++i) slices.push_back({i * each, each, length - each, length, {}});
+  PlacedBatch batch{{tokens, slices, wanted, shape.hidden}};
+  batch.wants_every_row = tokens.size() == wanted.size();
+  Pass pass(*ops_, buffers, *dry_state_, model_->config(), batch);
+  pass.scores = &knowledge_;
+  model_->forward(pass);
+  ops_->finish_pass();
+  if (ops_->mode() != Ops::Mode::Plan || !options_.device_draws || pass.logits.rows == 0) return;
+  ops_->argmax({pass.logits});
+  if (DrawTables::can_draw(*ops_, options_.logit_rows, pass.logits.cols)) ops_->sample({pass.logits});
+}
+
+void Rank::dry_pass(const StepShape& shape, Ops::Mode mode, OpTimes* times, std::vector<OpCall>* calls) {
+  Activations buffers;  // of its own: the shape may be larger than what is planned for
+  ops_->observe(mode, times, calls);
+  run_dry(shape, buffers);
+  ops_->observe(Ops::Mode::Run);
+}
+
+void Rank::plan_steps() {
+  dry_state_ = std::make_unique<StateCache>(layout_, StateOptions{*options_.kv_type, options_.block_size});
+  ops_->plan_for({options_.rows, options_.sequences, options_.context});
+  ops_->observe(Ops::Mode::Plan);
+  for (const StepShape& shape : shapes_to_plan(options_)) run_dry(shape, activations_);
+  ops_->observe(Ops::Mode::Run);
+  ops_->warn_of_unused_forced_kernels();
+}
+
+void Rank::plan_memory() {
+  plan_.available = device_->available_memory();
+  plan_.add("packed weights", weights_->packed_bytes());
+  plan_.add("weights read in place", weights_->in_place_bytes());
+  plan_.add(fmt::format("KV cache of {} positions", options_.kv_tokens),
+            layout_.bytes_per_token(*options_.kv_type) * static_cast<size_t>(options_.kv_tokens));
+  if (const StateOptions state = state_options(); state.slots > 0) {
+    plan_.add(fmt::format("recurrent state of {} slots", state.slots),
+              layout_.bytes_per_slot() * static_cast<size_t>(state.slots));
+  }
+  plan_.add("activations", activations_.bytes() + BatchTables::bytes(table_sizes()));
+  plan_.add("workspace", ops_->workspace_bytes());
+  if (!device_->is_host()) plan_.add("draws", DrawTables::bytes(options_.logit_rows));
+  log().info("memory plan: {}", plan_.to_string());
+}
+
+}  // namespace millrace
