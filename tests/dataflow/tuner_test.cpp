@@ -88,7 +88,15 @@ TEST(Tuner, TriesVariantsOfTheAttentionThatDidBest) {
   ThreadPool pool(1);
   PlanCache plans;
   Planner<AttentionOp> after(kernels.of<AttentionOp>(), device->hardware(), &plans, "");
-  const AttentionProblem p{DType::F16, Precision::Fast, 4, 2, 64, 16, 0, false, 1, 64, 128};
+  const AttentionProblem p{.kv = DType::F16,
+                           .heads = 4,
+                           .kv_heads = 2,
+                           .key_dim = 64,
+                           .value_dim = 64,
+                           .block_size = 16,
+                           .sequences = 1,
+                           .rows = 64,
+                           .context = 128};
   EXPECT_EQ(after.rank(p).front().kernel, &fast);
   EXPECT_EQ(of_fast.asked + of_slow.asked, 0) << "asking may mean loading a library";
   Tuner(kernels, *device, pool, plans).tune(p);
