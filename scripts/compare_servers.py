@@ -25,6 +25,8 @@ import time
 import urllib.parse
 import urllib.request
 
+import figures
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WORK = ROOT / "build" / "compare"
 PEER = "llama_cpp_python==0.3.36"
@@ -216,10 +218,15 @@ def plot(results):
     return "\n".join(parts) + "\n</svg>\n"
 
 
+def origin():
+    command = " ".join(["scripts/compare_servers.py", *sys.argv[1:]])
+    return f"Measured {figures.today()} at commit {figures.commit()} with `{command}`; the peer is llama-server of {PEER}. Later changes to the code are not in these figures."
+
+
 def write_docs(results, machine):
     (ROOT / "docs" / "serving.svg").write_text(plot(results))
     page = ROOT / "docs" / "serving.md"
-    block = f"<!-- comparison -->\n{machine}\n\n{table(results)}\n\n{remarks(results)}\n\n![The same as bars](serving.svg)\n<!-- /comparison -->"
+    block = f"<!-- comparison -->\n{origin()}\n\n{machine}\n\n{table(results)}\n\n{remarks(results)}\n\n![The same as bars](serving.svg)\n<!-- /comparison -->"
     text = page.read_text()
     if "<!-- comparison -->" not in text:
         text += "\n## Beside llama.cpp's server\n\n`scripts/compare_servers.py` writes this section.\n\n<!-- comparison --><!-- /comparison -->\n"

@@ -1,4 +1,4 @@
-"""The page that scripts/bench-cuda makes of its results: tables and plots. What people wrote from NOTES on stays."""
+"""The page that scripts/bench-cuda makes of its results: tables and plots. The text from NOTES on is written by hand and stays."""
 
 import json
 import re
@@ -58,10 +58,10 @@ def models_section(results):
     rows = [[f"{r['model']} {r['format']}", r["test"] + (f" at {r['depth']}" if r["depth"] else ""), str(r["batch"]), number(r["tokens_per_second"]),
              f"{r['percent_of_roof']:.0f} %", number(r["goal"]), number(r["eager"]), number(r["compiled"])] for r in results.models()]
     return ["## Models", "",
-            "Random weights in the real shapes, KV cache in bf16, decodes behind a context of that depth. Rates are tokens/s of all sequences",
-            "together, medians of three runs after one that warms up (`millrace bench`), without `tune`, from estimates alone; the token is found on",
-            "the GPU, taken by the next step there and copied back in every step. transformers on the same card, behind it: eager as it comes, and",
-            "under torch.compile with a static cache and recorded graphs (of the first shape alone).", "",
+            "Random weights in the real shapes, KV cache in bf16; \"tg32 at 1024\" decodes 32 tokens behind a context of 1024. Rates are tokens/s of",
+            "all sequences together, medians of three runs after a warm-up (`millrace bench`). Kernels are chosen by estimates, without `tune`. Every",
+            "step samples on the GPU and copies its tokens to the host. Hugging Face transformers ran on the same card after millrace: eager, and",
+            "(first shape only) under torch.compile with a static cache and CUDA graphs.", "",
             *table(["model", "test", "batch", "millrace", "of the roof", "goal", "transformers, eager", "compiled"], rows)]
 
 
@@ -71,18 +71,18 @@ def ablation_section(results):
     base = rows[0] if rows else {}
     cell = lambda row, case: "" if case not in row else f"{row[case]:.0f}" + (f" ({row[case] / base[case]:.2f}x)" if case in base and row is not base else "")
     return ["## The three techniques switched off one by one", "",
-            "Llama-3-8B, bf16, decode in tokens/s (batch at depth); what is switched off is forced with `--kernel`. In brackets: against all on.",
-            "A kernel that cannot run a shape leaves it to the others: flat mma and wgmma leave one token to the GEMV. Tuned, with calibrated heads; rows",
-            "in turns, the middle of three.", "",
+            "Llama-3-8B, bf16, decode in tokens/s (batch at depth), tuned, with calibrated heads. Each row forces a kernel with `--kernel`; the figure in",
+            "brackets is the ratio to \"all on\". A forced kernel that cannot run a shape leaves it to the others: flat mma and wgmma leave one token to",
+            "the GEMV. Rows run in turns; figures are medians of three.", "",
             *table(["", *cases], [[row["name"], *(cell(row, case) for case in cases)] for row in rows])]
 
 
 def layers_section(results):
     lines = (results.of("linear", None) or "").splitlines()
     return ["## Linear layers, against cuBLASLt", "",
-            "bf16, weights cold, in a recorded row of launches that overlap as those of a step do (cuBLASLt's do not), in turns, medians of eight:",
-            "microseconds of the kernel that a plan takes by its estimates, untuned, and cuBLASLt's time over it. cuBLASLt is the best of its 16",
-            "proposals with 64 MB of workspace; \"=\": the plan takes cuBLASLt.", "",
+            "bf16, cold weights, launches in a CUDA graph. Our launches overlap as in a step (programmatic dependent launch); cuBLASLt's do not. Each cell",
+            "is the time in microseconds of the kernel that the plan chooses by its estimates, untuned, and cuBLASLt's time over it; medians of eight,",
+            "in turns. cuBLASLt's time is the best of its 16 proposals with 64 MB of workspace. \"=\" means that the plan chooses cuBLASLt.", "",
             *(line for line in lines if line.startswith("|")), "", *(line for line in lines if "problems:" in line), ""]
 
 
@@ -95,15 +95,15 @@ def attention_section(results):
             rows.append([f"32/{r['kv_heads']}", str(r["batch"]), str(r["context"]), f"{r['alone']:.1f}", f"{r['in_a_step']:.1f}", f"{flash:.1f}", f"{cudnn:.1f}",
                          f"{cudnn / r['alone']:.2f}x", f"{cudnn / r['in_a_step']:.2f}x"])
     return ["## Decode attention, against PyTorch's flash and cuDNN", "",
-            "32 heads of 128, bf16, pages of 64, cold, in a CUDA graph; microseconds, the best of our variants. \"In a step\": launched as models launch",
-            "it, so that a kernel starts while the one before it drains; PyTorch's are launched one behind the other, as our first column is.", "",
+            "32 heads of 128, bf16, pages of 64, cold, in a CUDA graph; microseconds of our best variant. \"In a step\" launches the kernel as models do:",
+            "it starts while the kernel before it drains. The column \"ours\" and PyTorch's columns launch one kernel after the other.", "",
             *table(["heads", "batch", "context", "ours", "in a step", "flash", "cuDNN", "cuDNN over ours", "in a step"], rows)]
 
 
 def prompts_section(results):
     rates = results.of("prompts", {})
     return ["## Prompt attention, against PyTorch's flash and cuDNN", "",
-            "One prompt, 32 heads of 128, bf16, causal, cold, in a CUDA graph; TFLOP/s of what a causal mask leaves.", "",
+            "One prompt, 32 heads of 128, bf16, causal, cold, in a CUDA graph; TFLOP/s, counting the unmasked half of the scores.", "",
             *table(["heads", "", *(str(512 << i) for i in range(6))], [[*name.split(), *map(str, row)] for name, row in sorted(rates.items())])]
 
 
@@ -149,6 +149,15 @@ def plots(results, out):
     return made
 
 
+def measured(results):
+    """One line for each commit that pieces were measured at."""
+    pieces = {}
+    for piece, (date, commit) in results.of("origin", {}).items():
+        pieces.setdefault((date, commit), []).append(piece)
+    return [f"- Measured {date} at commit {commit}: {', '.join(names)}. Later changes to the code are not in these figures."
+            for (date, commit), names in sorted(pieces.items())]
+
+
 def write(out, folder):
     results = Results(folder)
     hardware = results.of("hardware", {})
@@ -156,10 +165,10 @@ def write(out, folder):
     name = gpu.get("name", "a GPU") if isinstance(gpu, dict) else str(gpu)
     times = ", ".join(f"{shape} in {report['seconds']:.0f} s" for shape, report in results.of("tune", {}).items() if report)
     reads = gpu.get("ceilings", {}).get("read_gbs") if isinstance(gpu, dict) else None
-    lines = [f"# On one {name}", "", "Made by `scripts/bench-cuda`" + (f", on a card whose memory reads {reads / 1e3:.2f} TB/s." if reads else ".") +
-             (f" `tune` took {times}." if times else "")]
-    tried = out.with_name(f"{out.stem}-notes.md")
-    lines += [f"[What was tried]({tried.name}), and what did not help, has a page of its own.", ""] if tried.exists() else [""]
+    lines = [f"# On one {name}", "", f"- Machine: one {name}" + (f", whose memory reads {reads / 1e3:.2f} TB/s." if reads else "."), *measured(results),
+             "- Command: `scripts/bench-cuda`." + (f" `tune` took {times}." if times else ""), ""]
+    if (out.parent / "lab").exists():
+        lines += ["Experiments on this card are in [lab/](lab/README.md).", ""]
     for section in (models_section, ablation_section, layers_section, attention_section, prompts_section):
         lines += section(results)
     for file, title in plots(results, out):
