@@ -6,9 +6,9 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kMaxDim = 1024;
-constexpr float kSmallest = 1e-30f;  // below it the scale is zero in f16 anyway, and 127 / x may overflow
+constexpr float kSmallest = 1e-30f;  // smaller maxima have a zero scale in f16, and 127 / x may overflow
 
-// One head of one row, in the shared memory of a warp as f32.
+// One head of one row as f32 in the shared memory of a warp.
 class HeadRow {
  public:
   __device__ HeadRow(float* space, int length)
@@ -38,7 +38,7 @@ class HeadRow {
     for (int i = lane_ * 8; i < length_; i += 256)
       store_eight<true>(to, index + i, *reinterpret_cast<const Eight*>(x_ + i), 8);
   }
-  // Blocks of 32 with an f16 scale, as GGUF has them; they are aligned to two bytes.
+  // Q8_0 as in GGUF: blocks of 32 with an f16 scale, aligned to two bytes.
   __device__ void store_q8(void* to, int64_t row) const {
     for (int i = 0; i < length_; i += 32) {
       char* block = static_cast<char*>(to) + (row * length_ + i) / 32 * 34;
@@ -54,7 +54,7 @@ class HeadRow {
   int length_, lane_;
 };
 
-// A warp for each head of q, then of k, then of v; a row of blocks for each row.
+// One warp per head of q, then k, then v; one row of the grid per row.
 __global__ void __launch_bounds__(kWarps * 32) rope_write_kernel(const __grid_constant__ CudaRopeWriteArgs a) {
   extern __shared__ __align__(32) float shared[];
   allow_dependents();
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kWarps * 32) rope_write_kernel(const __grid_co
   }
 }
 
-// Eight pairs of a head: their first elements, their second ones, and where both begin.
+// Eight rotation pairs of a head: first elements, second elements, and their offsets in the head.
 struct EightPairs {
   int first, second;
   Eight a, b;
@@ -113,7 +113,7 @@ struct EightPairs {
     for (int i = 0; i < 8; ++i) {
       if (halves) {
         turn_pair(a.at[i], b.at[i], cosines.at[i], sines.at[i]);
-      } else {  // neighbours: four pairs in each eight
+      } else {  // interleaved pairs: four in each vector of eight
         Eight& x = i < 4 ? a : b;
         turn_pair(x.at[i % 4 * 2], x.at[i % 4 * 2 + 1], cosines.at[i], sines.at[i]);
       }
@@ -123,7 +123,7 @@ struct EightPairs {
 
 constexpr int kPairThreads = 128;
 
-// For prompts: whole heads turn, in 16 bits before and after. A thread for every eight pairs, rows along the grid.
+// For prompts whose whole head rotates, 16 bits in and out. One thread per eight pairs, grid.x = rows.
 template <class T>
 __global__ void __launch_bounds__(kPairThreads) rope_write_rows(const __grid_constant__ CudaRopeWriteArgs a) {
   allow_dependents();
