@@ -17,7 +17,7 @@ struct Params {
 };
 
 // Element i of a head after RoPE.
-__device__ float turned(const Params& p, const GpuMatrix& x, int64_t row, int64_t first, int i) {
+__device__ float rotated(const Params& p, const GpuMatrix& x, int64_t row, int64_t first, int i) {
   const float own = x.get(row, first + i);
   if (i >= p.rotary_dim) return own;
   const int half = p.rotary_dim / 2;
@@ -45,7 +45,7 @@ __global__ void rope_write(Params p) {
   const bool inside = i < p.head_dim;
   if (head < p.heads) {
     const int64_t first = int64_t(head) * p.head_dim;
-    const float x = inside ? turned(p, p.q, row, first, i) : 0;
+    const float x = inside ? rotated(p, p.q, row, first, i) : 0;
     __syncthreads();  // both elements of a pair are read before either is written
     if (inside && i < p.rotary_dim) p.q.set(row, first + i, x);
     return;
@@ -53,7 +53,7 @@ __global__ void rope_write(Params p) {
   const bool is_key = head < p.heads + p.kv_heads;
   const int kv_head = (head - p.heads) % p.kv_heads;
   const int64_t first = int64_t(kv_head) * p.head_dim;
-  const float x = !inside ? 0 : as_number(is_key ? turned(p, p.k, row, first, i) : p.v.get(row, first + i), p.kv);
+  const float x = !inside ? 0 : as_number(is_key ? rotated(p, p.k, row, first, i) : p.v.get(row, first + i), p.kv);
   const int64_t slot = p.row_slots[row], page = slot / p.block_size;
   const int64_t at = (page * p.kv_heads + kv_head) * p.block_size + slot % p.block_size;
   std::byte* to = (is_key ? p.keys : p.values) + at * p.row_bytes;

@@ -7,7 +7,7 @@
 
 namespace millrace {
 
-__device__ inline void turn_pair(float& a, float& b, float cosine, float sine) {
+__device__ inline void rotate_pair(float& a, float& b, float cosine, float sine) {
   const float before = a;
   a = a * cosine - b * sine;
   b = b * cosine + before * sine;
@@ -67,23 +67,23 @@ class RowPart {
     return x;
   }
   __device__ void place(const DecodeParams& p, Loaded x, uint32_t to) const {
-    if (angles_ != nullptr) turn(p.args.fresh.halves, x.a, x.b, x.cosines, x.sines);
+    if (angles_ != nullptr) rotate(p.args.fresh.halves, x.a, x.b, x.cosines, x.sines);
     store(to + first_, x.a);
     store(to + second_, x.b);
   }
 
  private:
-  __device__ static void turn(bool halves, float4& a, float4& b, float4 cosines, float4 sines) {
+  __device__ static void rotate(bool halves, float4& a, float4& b, float4 cosines, float4 sines) {
     if (halves) {
-      turn_pair(a.x, b.x, cosines.x, sines.x);
-      turn_pair(a.y, b.y, cosines.y, sines.y);
-      turn_pair(a.z, b.z, cosines.z, sines.z);
-      turn_pair(a.w, b.w, cosines.w, sines.w);
+      rotate_pair(a.x, b.x, cosines.x, sines.x);
+      rotate_pair(a.y, b.y, cosines.y, sines.y);
+      rotate_pair(a.z, b.z, cosines.z, sines.z);
+      rotate_pair(a.w, b.w, cosines.w, sines.w);
     } else {
-      turn_pair(a.x, a.y, cosines.x, sines.x);
-      turn_pair(a.z, a.w, cosines.y, sines.y);
-      turn_pair(b.x, b.y, cosines.z, sines.z);
-      turn_pair(b.z, b.w, cosines.w, sines.w);
+      rotate_pair(a.x, a.y, cosines.x, sines.x);
+      rotate_pair(a.z, a.w, cosines.y, sines.y);
+      rotate_pair(b.x, b.y, cosines.z, sines.z);
+      rotate_pair(b.z, b.w, cosines.w, sines.w);
     }
   }
   __device__ static void store(uint32_t to, float4 x) {
