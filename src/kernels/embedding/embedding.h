@@ -26,8 +26,8 @@ struct EmbeddingOp {
     Matrix out;
     const int32_t* chosen = nullptr;
 
-    int32_t id(
-        int64_t row) const {  // host only; -1 in `chosen` means that the sequence ended, and its output is unused
+    // Host only. `chosen` is -1 if the sequence ended; its output is unused then.
+    int32_t id(int64_t row) const {
       const int32_t id = ids[static_cast<size_t>(row)];
       return id >= 0 ? id : std::max(0, chosen[~id]);
     }

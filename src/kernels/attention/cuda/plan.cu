@@ -151,8 +151,7 @@ CudaAttentionPlan best_clusters(const CudaAttentionPlan& plan) {
   const CudaAttentionPlan usual = plan_form(plan, DecodeForm::Cluster);
   if (!usual.can_run() || !wants_wide(usual)) return usual;
   const CudaAttentionPlan wide = plan_form(plan, DecodeForm::WideCluster);
-  return wide.cluster > 1 && 2 * wide.grid >= usual.grid ? wide
-                                                         : usual;  // a single wide block per pair is not worth it
+  return wide.cluster > 1 && 2 * wide.grid >= usual.grid ? wide : usual;
 }
 
 CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {

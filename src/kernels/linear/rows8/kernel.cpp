@@ -19,10 +19,9 @@ namespace {
 constexpr int64_t kElementsWorthARegion = 1 << 14;  // a few microseconds of quantization
 
 constexpr int64_t kPiecesPerThread = MR_PIECES;
-constexpr double kOutgrown = 0.78;       // factor on memory_share on cores with Rows8Method::outgrown_with
-constexpr double kFlopsToQuantize = 40;  // per element of x
-constexpr double kProductsOfAResult =
-    150;  // prompts: scaling and storing one output costs as much as this many products
+constexpr double kOutgrown = 0.78;               // factor on memory_share on cores with Rows8Method::outgrown_with
+constexpr double kFlopsToQuantize = 40;          // per element of x
+constexpr double kProductsOfAResult = 150;       // prompts: cost of scaling and storing an output
 constexpr int64_t kRowsInCache = MR_PANEL_ROWS;  // rows of x per stretch of k that stay in the L2 cache
 constexpr int64_t kStripsTogether =
     std::max({MR_SMALL_STREAMS, MR_NIBBLE_STREAMS, MR_K_STREAMS, MR_K_MIN_STREAMS});  // decode

@@ -37,8 +37,7 @@ template <class T, int kTokens, int kGroups, NormHalf kHalf>
 __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, kHalf>::kBlocks)
     flat_wgmma(const __grid_constant__ CUtensorMap weights, const __grid_constant__ CUtensorMap x,
                const __grid_constant__ WgmmaParams p) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build lack these instructions and never launch this
-                                  // kernel
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets lack these instructions and never launch this kernel
   using Shape = Tile<kGroups, kHalf>;
   extern __shared__ uint8_t raw[];
   __shared__ alignas(8) uint64_t barriers[2 * kMaxStages];

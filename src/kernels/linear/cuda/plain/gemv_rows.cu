@@ -230,8 +230,7 @@ __global__ void __launch_bounds__(kRowThreads, kRowBlocks) gemv_rows(const __gri
   int chunk = item % p.work.chunks;
 #pragma unroll 1
   for (; item < (kTail ? p.work.whole : p.work.items); item += static_cast<int>(gridDim.x) * kRowWarps) {
-    const float before =
-        p.out.accumulate ? load_output(p.out, item) : 0;  // loaded early: arrives before the row is done
+    const float before = p.out.accumulate ? load_output(p.out, item) : 0;  // arrives while the row is multiplied
     const float y = multiply_row(p.work.chunks, x, chunk, chunks);
     const float up = p.work.gate_up ? multiply_row(p.work.chunks, x, chunk, chunks) : 0;
     if (threadIdx.x % 32 == 0) store_item(p.out, item, y, up, before);

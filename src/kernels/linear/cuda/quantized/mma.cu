@@ -41,8 +41,7 @@ Choice cost(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k, i
   const int64_t passes = ceil_div(p.m, 8 * groups(p.m));
   const int64_t blocks = ceil_div(ceil_div(p.n, kUnitRows), kPackedWarps / warps_k) * splits * passes;
   const double elements = static_cast<double>(p.n) * static_cast<double>(p.k) * static_cast<double>(passes);
-  const double instructions =
-      elements * (1.6 + 0.6 * groups(p.m));  // 128 are issued per clock; 70 % of that is realistic
+  const double instructions = elements * (1.6 + 0.6 * groups(p.m));  // at 70 % of 128 per clock
   const double decode_us = instructions / (128.0 * 1700.0 * 0.7 * limits.sms);
   const double stream =
       std::max(decode_us, static_cast<double>(packed_linear_bytes(p.format, p.n, p.k)) / limits.bytes_per_us);
@@ -60,8 +59,7 @@ Choice cost(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k, i
 
 Choice choose(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int units = static_cast<int>(ceil_div(p.k, kUnitColumns));
-  const int most =
-      (shared_kilobytes(limits) - 4) * 1024 / staged_unit_bytes(p);  // units whose x fits into a block's shared memory
+  const int most = (shared_kilobytes(limits) - 4) * 1024 / staged_unit_bytes(p);  // units of x that fit a block
   Choice best = cost(p, limits, 1, 1);
   for (int warps_k = 1; warps_k <= std::min({kPackedWarps, units, most}); warps_k *= 2) {
     for (int splits = 1; splits <= (has_clusters(limits) ? 8 : 1) && splits * warps_k <= units; splits *= 2) {

@@ -227,8 +227,7 @@ __device__ __forceinline__ void finish_packed(const PackedWgmmaParams& p, const 
 template <DType kFormat, int kTokens>
 __global__ void __launch_bounds__(PackedTile<kFormat, kTokens>::kThreads, kTokens <= 64 ? 2 : 1)
     packed_wgmma(const __grid_constant__ CUtensorMap x, const __grid_constant__ PackedWgmmaParams p) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build lack these instructions and never launch this
-                                  // kernel
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets lack these instructions and never launch this kernel
   using Tile = PackedTile<kFormat, kTokens>;
   extern __shared__ uint8_t raw[];
   __shared__ alignas(8) uint64_t barriers[2 * (kMaxUnitSlots + kMaxChunkSlots)];
