@@ -151,6 +151,7 @@ CudaAttentionPlan best_clusters(const CudaAttentionPlan& plan) {
   const CudaAttentionPlan usual = plan_form(plan, DecodeForm::Cluster);
   if (!usual.can_run() || !wants_wide(usual)) return usual;
   const CudaAttentionPlan wide = plan_form(plan, DecodeForm::WideCluster);
+  // Wide blocks have no merge buffer: they can only merge within a cluster.
   return wide.cluster > 1 && 2 * wide.grid >= usual.grid ? wide : usual;
 }
 
