@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "kernels/simd/amx-inl.h"
+#include "hardware/amx-inl.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "kernels/simd/amx-inl.h"
+#include "hardware/amx-inl.h"
 
 namespace {
 

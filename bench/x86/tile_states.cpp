@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/simd/amx-inl.h"
+#include "hardware/amx-inl.h"
 
 namespace {
 

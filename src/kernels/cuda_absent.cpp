@@ -1,4 +1,4 @@
-// A build without CUDA has no kernels for it; hardware/ never opens such a device there.
+// Replaces cuda_kernels.cpp in builds without CUDA, where hardware/ never opens a CUDA device.
 #include "kernels/kernel_set.h"
 
 namespace millrace {

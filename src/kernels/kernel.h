@@ -1,7 +1,7 @@
-// One life cycle for every kernel of every op: can it run, what will it cost, what does it need, run.
+// The life cycle that kernels of all ops share: can_run, estimate_us, workspace_bytes, run.
 //
-// An op is a struct with two types: Problem, plain data that says what is asked (it is the key of the plan cache), and
-// Args, the pointers of one call. Kernels know no model, no engine and no file.
+// An op is a struct with two types. Problem is plain data that describes the work; the plan cache uses it as its key.
+// Args holds the pointers of one call. Kernels know no model, no engine and no file.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +13,24 @@
 
 namespace millrace {
 
-// How close to the reference the result must be.
+// Required accuracy of the result.
 enum class Precision : unsigned char {
-  Fast,   // the number formats of the weights decide: int8 activations for quantized weights and the like
+  Fast,   // the format of the weights decides, e.g. int8 activations for quantized weights
   Exact,  // f32 activations and arithmetic, for conformance
 };
 
-// Where and with what a kernel runs. The workspace is as large as the plan asked for, in the memory of the device.
+// Resources for one kernel call. `workspace` lies in the device's memory and has the planned size.
 struct Executor {
   ThreadPool* pool = nullptr;
   std::byte* workspace = nullptr;
-  void* queue = nullptr;               // of a GPU: the stream to launch on
-  const Hardware* hardware = nullptr;  // of a GPU: kernels cut their work to its size
-  // Of a GPU: a kernel may start while the one before it drains (programmatic dependent launch). It fetches its
-  // weights, then waits before it touches what others write.
+  void* queue = nullptr;               // GPU only: the stream to launch on
+  const Hardware* hardware = nullptr;  // GPU only: kernels size their grids for it
+  // GPU only: the kernel may start while its predecessor drains (programmatic dependent launch). It prefetches weights,
+  // then waits before it touches data that other kernels write.
   bool overlap = false;
 };
 
-// Code that waits so is built for Hopper alone; newer GPUs run that for Ampere.
+// Kernels with that wait are compiled for Hopper only; newer GPUs run the code for Ampere.
 inline bool starts_early(const Hardware& hardware) { return hardware.architecture == 90; }
 
 template <class Op>
@@ -43,18 +43,18 @@ class Kernel {
   virtual std::string_view name() const = 0;
   virtual bool can_run(const Problem& problem, const Hardware& hardware) const = 0;
   virtual double estimate_us(const Problem& problem, const Hardware& hardware) const = 0;
-  // Of a kernel that differs from another in what only a measurement can tell: it is tried where that one does best,
-  // and chosen where it was measured.
+  // Kernels whose ranking needs a measurement: a variant is timed where its base kernel ranks first, and chosen only if
+  // it was measured faster. Null: the kernel is ranked by its own estimate.
   virtual const Kernel* variant_of(const Problem& problem, const Hardware& hardware) const { return nullptr; }
-  // What a timing of it alone does not show: how much longer the step takes for it, as a factor of its own time.
+  // Slowdown of the whole step that an isolated timing misses, as a factor on the kernel's own time.
   virtual double burden(const Problem& problem) const { return 1; }
   virtual size_t workspace_bytes(const Problem& problem, const Hardware& hardware) const { return 0; }
-  // Whether it can do the small op in front of it as well, which its Args then hold: one launch less.
+  // Whether the kernel can also compute the small op in front of it (described in Args), which saves a launch.
   virtual bool takes_along(const Problem& problem, const Hardware& hardware) const { return false; }
-  // Whether it does half of a small op that it shares with the kernel before or behind it, which both say in their
-  // Args: none is launched between the two.
+  // Whether the kernel computes half of a small op that lies between it and a neighbouring kernel (described in both
+  // Args), so that no kernel is launched between the two.
   virtual bool shares_between(const Problem& problem, const Hardware& hardware) const { return false; }
-  virtual void run(const Args& args, const Executor& executor) const = 0;  // no allocation, no exception
+  virtual void run(const Args& args, const Executor& executor) const = 0;  // never allocates, never throws
 };
 
 template <class Op>

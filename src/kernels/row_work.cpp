@@ -5,7 +5,7 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kElementsWorthARegion = 1 << 15;  // some 5 us of streaming on one core
+constexpr int64_t kElementsWorthARegion = 1 << 15;  // about 5 us of streaming on one core
 
 }  // namespace
 

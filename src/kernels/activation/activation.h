@@ -1,4 +1,4 @@
-// Activation functions of the feed-forward part, alone or multiplied with a second input.
+// Activation functions of feed-forward layers, optionally multiplied with a second input.
 #pragma once
 
 #include <string>
@@ -20,8 +20,8 @@ struct ActivationOp {
   struct Args {
     Activation kind = Activation::Silu;
     Matrix x;                           // [rows, cols]
-    const Matrix* gate_with = nullptr;  // out = f(x) * gate_with, or f(x) where null
-    Matrix out;                         // may be x itself
+    const Matrix* gate_with = nullptr;  // out = f(x) * gate_with; null: out = f(x)
+    Matrix out;                         // may alias x
   };
 
   static KernelList<ActivationOp> cpu();  // best first where estimates tie

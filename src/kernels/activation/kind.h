@@ -1,4 +1,4 @@
-// The activation functions of feed-forward parts.
+// The activation functions.
 #pragma once
 
 #include <cstdint>

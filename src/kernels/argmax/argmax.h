@@ -1,4 +1,4 @@
-// The likeliest token of each row of logits, found where the logits are: greedy decoding copies four bytes a row.
+// The most likely token of each row of logits. On a GPU, greedy decoding then copies four bytes per row to the host.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ struct ArgmaxOp {
   };
   struct Args {
     Matrix logits;              // [rows, cols]
-    int32_t* ids = nullptr;     // [rows]; ties go to the lowest, NaN counts as -infinity, -1: nothing is above that
-    int32_t* chosen = nullptr;  // the same once more, for the next step; may be null
+    int32_t* ids = nullptr;     // [rows]; ties: lowest id; NaN counts as -infinity; -1 if no logit is above -infinity
+    int32_t* chosen = nullptr;  // null or a second copy of ids, read by the next step
   };
 
   static KernelList<ArgmaxOp> cpu();  // best first where estimates tie

@@ -53,8 +53,8 @@ struct SequenceSlice {
   int32_t slot = -1;               // of its recurrent state in the state cache; -1: the model has none
 };
 
-// The slices once more as flat arrays in the device's memory. Recorded steps are replayed with other contents, so
-// kernels of a GPU read lengths here and launch for what the problem's bucket allows.
+// The slices as flat arrays in device memory. A recorded step is replayed with other contents, so GPU kernels read
+// lengths here and launch for the maximum of the problem's bucket.
 struct SliceTables {
   struct alignas(16) Slice {
     int32_t first_row, rows, past, length;  // length: past + rows
@@ -63,7 +63,7 @@ struct SliceTables {
   const int32_t* pages = nullptr;  // [sequences][page_stride]
   int64_t page_stride = 0;
   const int32_t* positions = nullptr;  // [rows]
-  const int32_t* row_slots = nullptr;  // [rows]: page * block_size + slot that a row's key and value go to
+  const int32_t* row_slots = nullptr;  // [rows]: page * block_size + slot for the row's key and value
   int32_t longest_slice = 0;           // rows
   const int32_t* slots = nullptr;      // [sequences]: SequenceSlice::slot
 };
@@ -77,7 +77,7 @@ struct AttentionProblem {
   int64_t sequences = 0;    // in the batch
   int64_t rows = 0;         // new tokens in all
   int64_t context = 0;      // longest past + rows
-  bool invariant = false;   // a row's result may not depend on what else is in the batch
+  bool invariant = false;   // a row's result may not depend on the rest of the batch
   bool calibrated = false;  // the unified maximum of each head is known
   bool latent = false;      // a value is the beginning of its key row
 
@@ -96,7 +96,7 @@ struct FreshRows {
   RopeStyle style = RopeStyle::Halves;
 };
 
-// How far above and below phi the largest score of a row may be before unified kernels compute it again.
+// Distance above and below phi that a row's largest score may have before unified kernels compute the row again.
 struct UnifiedRoom {
   float above, below;
 };
@@ -110,15 +110,15 @@ struct AttentionArgs {
   int heads = 0;
   float scale = 1;             // of q k^T
   float softcap = 0;           // c: scores become c tanh(score / c); 0: none
-  int window = 0;              // row at position p sees positions p - window + 1 .. p; 0: all up to p
-  const float* phi = nullptr;  // [heads]: the unified maximum of each head's scores, where they were calibrated
-  SliceTables tables;          // on a GPU
-  bool invariant = false;      // a row's result may not depend on what else is in the batch
+  int window = 0;              // a row at position p attends to p - window + 1 .. p; 0: to all positions up to p
+  const float* phi = nullptr;  // [heads]: calibrated unified maximum of each head's scores, or null
+  SliceTables tables;          // GPU only
+  bool invariant = false;      // a row's result may not depend on the rest of the batch
   FreshRows fresh;
-  const int32_t* only_if = nullptr;  // on a GPU, kernels of prompts: nothing is to be done where this is zero
+  const int32_t* only_if = nullptr;  // GPU, prefill kernels: do nothing if *only_if is zero
 };
 
-// What is asked of a batch, apart from what its arguments do not say: the precision.
+// The problem that these arguments pose, with Precision::Fast.
 AttentionProblem problem_of(const AttentionArgs& args);
 
 struct AttentionOp {

@@ -50,7 +50,7 @@ RunPiece choose(DType dtype) {
 
 bool can_run(const AttentionProblem&, const Hardware& hardware) { return hardware.isa.has(kTargetIsa); }
 
-// In decode the conversion of keys and values takes its part.
+// In decode, the conversion of keys and values takes part of the time.
 double gflops(const AttentionProblem& p, const Hardware& hardware) {
   const double share = p.rows > p.sequences ? 0.5 : p.kv == DType::F32 ? 0.35 : 0.25;
   return share * hardware.ceilings.f32_gflops;

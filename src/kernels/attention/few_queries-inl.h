@@ -1,5 +1,5 @@
-// Attention of one row under several KV heads: decode. Keys and values are read once, in the order in which they lie in
-// memory: page by page, in each page head by head.
+// Attention of one row under several KV heads: decode. Reads keys and values once, in memory order: page by page, and
+// head by head within a page.
 
 #if defined(MILLRACE_FEW_QUERIES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_FEW_QUERIES_INL_H
@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace {
 namespace HWY_NAMESPACE {
 
-// Products say how keys are scored and values added, and in what arithmetic; see WideProducts.
+// Products defines how keys are scored and values added, and in which arithmetic; see WideProducts.
 template <class Products, Softmax variant>
 class FewQueries {
  public:
@@ -55,8 +55,8 @@ class FewQueries {
     products_.prepare(scratch_.q, shape_.heads, shape_.dim, shape_.stride);
   }
 
-  // Calls work(offset of the rows, how many, index of the first, first head, heads) along the memory of positions
-  // [begin, end), with one to four heads at a time.
+  // Calls work(offset of the rows, number of rows, index of the first, first head, heads) in memory order over
+  // positions [begin, end), with one to four heads at a time.
   template <class Work>
   void walk(int begin, int end, const Work& work) const {
     for (int at = begin, n; at < end; at += n) {
@@ -101,7 +101,7 @@ class FewQueries {
 
   static constexpr float kNotFinite = std::numeric_limits<float>::infinity();
 
-  // Rounded queries give scores whose error grows with their size; what counts are those near the largest.
+  // The error of scores from rounded queries grows with their magnitude; only those near the largest matter.
   bool trusted() const {
     bool all = products_.fits();
     for (int head = 0; head < shape_.heads; ++head) all = all && std::abs(scratch_.factors[head]) <= kTrustedScore;

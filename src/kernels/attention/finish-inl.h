@@ -1,4 +1,4 @@
-// The end of a query tile: partial results of several chunks added up, sums divided by totals.
+// End of a query tile: merges the partial results of several chunks, and divides sums by totals.
 
 #if defined(MILLRACE_FINISH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_FINISH_INL_H
@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace {
 namespace HWY_NAMESPACE {
 
-// Adds what a later chunk found to `into`, at the larger of the two maxima.
+// Merges a later chunk's result into `into`, relative to the larger of the two maxima.
 inline void merge(Partial& into, const Partial& from, int64_t vectors, int64_t stride) {
   for (int64_t vector = 0; vector < vectors; ++vector) {
     const float maximum = std::max(into.maxima[vector], from.maxima[vector]);

@@ -5,7 +5,7 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kVectorsWorthARegion = 128;  // of queries, to be added up: ten microseconds
+constexpr int64_t kVectorsWorthARegion = 128;  // query vectors to merge: about ten microseconds
 
 }  // namespace
 
@@ -17,7 +17,7 @@ double FlashAttention::estimate_us(const Problem& p, const Hardware& hardware) c
   const auto reach = [&](int64_t context) {
     return static_cast<double>(p.window > 0 ? std::min<int64_t>(p.window, context) : context);
   };
-  // Rows of a chunk see what was before them and half of the chunk on average.
+  // Rows of a chunk attend to everything before them and, on average, to half of the chunk.
   const int64_t chunk = p.rows / std::max<int64_t>(1, p.sequences);
   const double seen = reach(p.context - chunk / 2);
   const double flops = 4.0 * static_cast<double>(p.rows) * seen * p.heads * p.key_dim;
@@ -60,8 +60,8 @@ void FlashAttention::run_chunk(const Args& args, const AttentionSchedule& schedu
   });
 }
 
-// Adds up the tiles that were cut, each by one worker: by itself one would take as long for those of a prompt as all of
-// them for everything else.
+// Merges the tiles that were cut, one worker per tile: a single worker would take as long to merge those of a prompt as
+// all workers for the rest of the call.
 void FlashAttention::join(const Args& args, const AttentionSchedule& schedule, const AttentionWorkspace& space,
                           const Executor& executor) const {
   const int group = args.heads / args.kv.kv_heads;
@@ -77,7 +77,7 @@ void FlashAttention::join(const Args& args, const AttentionSchedule& schedule, c
   executor.pool->parallel_for(schedule.chunks(), 1, some);
 }
 
-// The tile whose first part a chunk has on side 1, if it has one; the others lie on side 0 of later chunks.
+// Merges the tile whose first part is the chunk's side 1, if any; its other parts are side 0 of later chunks.
 void FlashAttention::join_tile(const Args& args, const AttentionWorkspace& space, std::byte* memory, int chunk) const {
   Partial& first = space.partial(memory, chunk, 1);
   if (!first.used) return;

@@ -1,5 +1,5 @@
-// The frame of every flash kernel: shares the batch among threads, joins the tiles that were cut. Kernels differ in how
-// they run one piece of a query tile, which is what a FlashMethod says.
+// Common part of all flash attention kernels: splits the batch over threads and merges the tiles that were cut. Kernels
+// differ in how they run one piece of a query tile, which a FlashMethod defines.
 #pragma once
 
 #include "kernels/attention/workspace.h"
@@ -14,7 +14,7 @@ struct FlashMethod {
   int query_tile;
   bool (*can_run)(const AttentionProblem& problem, const Hardware& hardware);
   double (*gflops)(const AttentionProblem& problem,
-                   const Hardware& hardware);  // that all threads reach on data in cache
+                   const Hardware& hardware);  // reached by all threads on data in cache
   RunPiece (*choose)(DType kv);
   void (*merge)(Partial& into, const Partial& from, int64_t vectors, int64_t stride);
   void (*write_out)(const AttentionArgs& args, const QueryTile& tile, const Partial& partial, int64_t stride);

@@ -1,6 +1,6 @@
-// Blocked attention over f16 keys and values in f16 arithmetic, for prefill on cores whose widest products these are.
-// As in many_queries-inl.h scores are kept transposed, [position][query vector], so that keys and values are read
-// as they lie in the cache and nothing is packed. Weights are powers of two in f32 before they are rounded.
+// Blocked attention over f16 keys and values in f16 arithmetic, for prefill on cores without wider products. As in
+// many_queries-inl.h, scores are transposed, [position][query vector], so that keys and values are read in place and
+// need no packing. Weights are computed in f32, then rounded.
 
 #if defined(MILLRACE_MANY_HALVES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_MANY_HALVES_INL_H
@@ -44,15 +44,15 @@ class ManyHalves {
   }
 
  private:
-  // In log2, of the lengths of a query and a key: sums on the way to their score may be as large, and round by as much
-  // when parts of them cancel out.
+  // In log2, bound for the product of the lengths of a query and a key: intermediate sums of a score can be that large,
+  // and so can their rounding errors if parts cancel.
   static constexpr float kTrustedProduct = 2 * kTrustedScore;
-  // What is not seen; no score that is trusted is near it.
+  // Score of masked positions; trusted scores are far above it.
   static constexpr float kUnseen = -60000, kLeastTrusted = -30000;
 
   uint16_t* queries() const { return reinterpret_cast<uint16_t*>(scratch_.q); }
 
-  // Four vectors and four elements at a time. False: some query is beyond the range of f16.
+  // Four vectors and four elements at a time. False: some query exceeds the range of f16.
   bool transpose_queries() {
     const float none[4] = {};
     F32Vec largest = hn::Zero(kF32);
@@ -89,7 +89,7 @@ class ManyHalves {
     return shape_.find_rows(begin, end, base, kBlockPositions, rows_);
   }
 
-  // Scores become weights, at the largest score up to now.
+  // Turns scores into weights relative to the largest score so far.
   bool weigh_tile(int begin, int n, Partial& partial) const {
     float *least = scratch_.keys, *most = least + vectors_;
     score_range_fp16(scores_, n, vectors_, least, most);
@@ -121,7 +121,7 @@ class ManyHalves {
     return hn::AllTrue(kF32, all);
   }
 
-  // What is not seen may have been what made the largest score of a row small enough.
+  // Checks only unmasked scores: masked ones may have hidden that the largest score is too large.
   bool seen_trusted(const float* most) const {
     return std::all_of(most, most + shape_.vectors,
                        [](float score) { return score < kLeastTrusted || std::abs(score) <= kTrustedScore; });
@@ -152,7 +152,7 @@ class ManyHalves {
       store(factor, scratch_.factors + at);
       total[j] = hn::Mul(load(partial.totals + at), factor);
     }
-    // Two positions at once; where there is no second one, its score stays as it is.
+    // Two positions at once; if the second one does not exist, its score is left unchanged.
     for (int t = 0; t < n; t += kTogether) {
       uint16_t* at[kTogether] = {scores_ + t * vectors_ + vector, scores_ + (t + 1) * vectors_ + vector};
       F32Vec score[kTogether * kVectors], weight[kTogether * kVectors];
@@ -182,7 +182,7 @@ class ManyHalves {
   const int64_t vectors_;
   uint16_t* const scores_;
   const std::byte* rows_[kKvTile];
-  float largest_query_ = 0;  // the length of the longest one, in log2 as scores are
+  float largest_query_ = 0;  // length of the longest query, in log2 units like the scores
 };
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

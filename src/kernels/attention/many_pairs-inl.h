@@ -1,12 +1,12 @@
-// Blocked attention with matrix instructions: queries, keys, weights and values are rounded to bf16, all sums are f32.
+// Blocked attention with matrix instructions: queries, keys, weights and values are rounded to bf16, sums are f32.
 //
-// Products bring what differs between instructions, over operands packed as they want them. `width` is the room for
+// Products provides the part that depends on the instruction set, on operands packed for it. `width` is the space for
 // elements along the depth of a product.
-//   kVectors, kPositions            query vectors and positions come in multiples of these
-//   kTile, kTogether                positions whose keys and values are packed at a time; query vectors whose scores of
-//                                   them are in the L1 cache
+//   kVectors, kPositions            query vectors and positions are multiples of these
+//   kTile, kTogether                positions whose keys and values are packed at a time; query vectors whose scores
+//   for them fit the L1 cache
 //   pack_left(a, stride, rows, cols, out, width)                 rows of f32
-//   pack_right(dtype, rows, count, cols, out, width)             rows of F16 or BF16, wherever they lie
+//   pack_right(dtype, rows, count, cols, out, width)             rows of F16 or BF16, at any address
 //   pack_right_columns(dtype, rows, count, cols, out, width)     the transpose of such rows
 //   multiply(left, right, width, rows, cols, depth, c, c_stride, accumulate)   C[i][j] (+)= sum over k of A[i][k]
 //   B[j][k]
@@ -32,7 +32,7 @@ class ManyPairs {
         scratch_(scratch),
         vectors_((shape.vectors + Products::kVectors - 1) / Products::kVectors * Products::kVectors) {}
 
-  // False: scores are so large that rounded keys and queries would not tell them apart.
+  // False: scores are so large that rounded keys and queries could not tell them apart.
   bool run(const Piece& piece, Partial& partial) {
     shape_.template start<Softmax::Lazy>(partial);
     std::fill(partial.sums + shape_.vectors * shape_.stride, partial.sums + vectors_ * shape_.stride, 0.0f);
@@ -51,9 +51,9 @@ class ManyPairs {
   }
 
  private:
-  // From one query vector's scores to the next one's: rows must not be a power of two apart.
+  // Distance between the scores of two query vectors: not a power of two, to avoid cache conflicts.
   static constexpr int64_t kStride = Products::kTile + 16;
-  static_assert(Products::kTile % kKvTile == 0 && Products::kTile <= 2 * kKvTile);  // what scratch has room for
+  static_assert(Products::kTile % kKvTile == 0 && Products::kTile <= 2 * kKvTile);  // must fit Scratch
 
   // Query vectors [first, last) with the tile's positions [begin, end).
   bool add_tile(int begin, int end, int count, int64_t first, int64_t last, Partial& partial) const {
@@ -94,14 +94,14 @@ class ManyPairs {
     bool empty() const { return begin >= end; }
     int size() const { return end - begin; }
   };
-  // Of the positions [begin, end) those that a query vector sees, relative to begin.
+  // The positions of [begin, end) that a query vector attends to, relative to begin.
   Range seen(int64_t vector, int begin, int end) const {
     const int position = shape_.tile.position(static_cast<int>(vector) / shape_.group);
     const int first = shape_.args.window > 0 ? std::max(begin, position - shape_.args.window + 1) : begin;
     return {first - begin, std::min(end, position + 1) - begin};
   }
 
-  // Scores become weights, zero where a position is not seen and up to `count`.
+  // Turns scores into weights; masked positions, and those up to `count`, get zero.
   bool weigh_tile(int begin, int end, int count, int64_t first, int64_t last, Partial& partial) const {
     for (int64_t vector = first; vector < last; ++vector) {
       const Range range = seen(vector, begin, end);

@@ -1,9 +1,9 @@
-// Attention of a block of query vectors under one KV head: prefill, and decode where a KV head has many query heads.
-// Each tile of keys and values is converted to f32 once; two matrix products and a softmax between them do the rest.
+// Attention of a block of query vectors under one KV head: prefill, and decode if a KV head has many query heads. Each
+// tile of keys and values is converted to f32 once and used in two matrix products with a softmax in between.
 //
-// Scores are kept transposed, [position][query vector]: the softmax then runs down the columns with a query vector per
+// Scores are transposed, [position][query vector]. The softmax then runs down the columns with one query vector per
 // lane and no sums across lanes, and both products have the form C[i][j] += sum over k of A[k][i] B[k][j], which reads
-// rows only.
+// whole rows.
 
 #if defined(MILLRACE_MANY_QUERIES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_MANY_QUERIES_INL_H
@@ -19,10 +19,10 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace {
 namespace HWY_NAMESPACE {
 
-// Query vectors at once: the conversion of keys and values is spread over them, and all matrices still fit the caches.
+// Query vectors per tile: enough to share the conversion of keys and values, few enough for the caches.
 constexpr int kQueryTile = 64;
 
-// A tile of keys as [element][position], through four widened rows at a time.
+// Converts a tile of keys to [element][position], four rows at a time.
 template <DType dtype>
 void transpose_keys(const std::byte* const* rows, int n, int64_t dim, int64_t stride, float* wide, float* out) {
   const hn::Full128<float> d4;
@@ -75,7 +75,7 @@ class ManyQueries {
     return (shape_.vectors + kWhole - 1) / kWhole * kWhole;
   }
 
-  // Where the keys (or values) of positions [begin, end) lie; the last one is repeated up to the next multiple of four.
+  // Addresses of the keys (or values) of positions [begin, end); the last one is repeated up to a multiple of four.
   void find_rows(int begin, int end, const std::byte* base) {
     int t = 0;
     for (int at = begin, n; at < end; at += n) {
@@ -123,7 +123,7 @@ class ManyQueries {
     return true;
   }
 
-  // The scores of `columns` vectors of query vectors become weights.
+  // Turns the scores of `columns` vectors of query vectors into weights.
   template <bool masked, int columns>
   bool weigh_columns(int n, int64_t vector, int64_t vectors, Partial& partial) const {
     float* scores = scratch_.scores + vector;

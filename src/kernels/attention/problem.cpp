@@ -18,7 +18,7 @@ int64_t next_power_of_two(int64_t n) {
 AttentionProblem AttentionProblem::bucketed() const {
   AttentionProblem bucket = *this;
   bucket.sequences = next_power_of_two(sequences);
-  // A batch of decodes stays one: what pays for it differs from what pays for chunks.
+  // A batch of decodes stays one: different kernels suit decodes and chunks.
   bucket.rows = rows == sequences ? bucket.sequences : next_power_of_two(rows);
   bucket.context = std::max<int64_t>(64, next_power_of_two(context));
   return bucket;

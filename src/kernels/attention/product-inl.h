@@ -1,4 +1,4 @@
-// C[i][j] (+)= sum over k of A[k][i] B[k][j] for small f32 matrices that lie in the first caches.
+// C[i][j] (+)= sum over k of A[k][i] B[k][j] for small f32 matrices in the L1 and L2 caches.
 
 #if defined(MILLRACE_PRODUCT_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_PRODUCT_INL_H
@@ -13,12 +13,12 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace {
 namespace HWY_NAMESPACE {
 
-// A tile of C in registers: rows x vectors. 16 accumulators where there are 32 registers, 8 where there are 16.
+// Tile of C in registers, rows x vectors: 16 accumulators with 32 registers, 8 with 16.
 constexpr int64_t kProductRows = HWY_TARGET == HWY_NEON || HWY_TARGET == HWY_AVX3 ? 8 : 4;
 constexpr int kProductVectors = 2;
 
 #if HWY_TARGET == HWY_NEON
-// acc + b * a[lane]: the instruction that takes one lane saves the broadcasts, which would go through the same pipes.
+// acc + b * a[lane]: the by-lane instruction avoids broadcasts, which would use the same pipes.
 template <int lane>
 HWY_INLINE F32Vec add_product(F32Vec acc, F32Vec b, F32Vec a) {
   return F32Vec(vfmaq_laneq_f32(acc.raw, b.raw, a.raw, lane));
@@ -65,8 +65,8 @@ HWY_INLINE void multiply_tile(const float* a, int64_t a_stride, const float* b, 
   }
 }
 
-// A is [depth, rows], B [depth, cols], C [rows, cols]. Rows are computed up to the next multiple of kProductRows; cols
-// is a multiple of kLanes.
+// A is [depth, rows], B [depth, cols], C [rows, cols]. Computes rows up to the next multiple of kProductRows; cols is a
+// multiple of kLanes.
 template <bool accumulate>
 void multiply(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t depth, int64_t rows,
               int64_t cols, float* c, int64_t c_stride) {

@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// One query vector against the positions it sees, twice over the keys: first the largest score, then the weights.
+// One query vector against the positions that it attends to, in two passes over the keys: largest score, then weights.
 class OneQuery {
  public:
   OneQuery(const AttentionArgs& args, const SequenceSlice& sequence, int row, int head)

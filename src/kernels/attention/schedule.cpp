@@ -5,13 +5,13 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kStepOverhead = 8;      // of a step under one KV head, in units of one query vector: reading the keys
+constexpr int64_t kStepOverhead = 8;      // of a step under one KV head, in query vectors: reading the keys
 constexpr int64_t kCostWorthAChunk = 24;  // about two microseconds
 
 int first_step(const QueryTile& tile) { return tile.begin / kKvTile; }
 int64_t steps(const QueryTile& tile) { return (tile.end + kKvTile - 1) / kKvTile - first_step(tile); }
 
-// The position at which a step begins, or ends for the one after the last.
+// The position at which a step begins; for the step after the last, the end of the tile.
 int edge(const QueryTile& tile, int64_t step) {
   return std::clamp((first_step(tile) + static_cast<int>(step)) * kKvTile, tile.begin, tile.end);
 }
@@ -29,9 +29,9 @@ AttentionSchedule::AttentionSchedule(const AttentionArgs& args, int query_tile, 
   chunks_ = static_cast<int>(wanted <= threads ? wanted : wanted / threads * threads);
 }
 
-// A decode goes through the KV heads side by side: keys of a page lie head after head, so that is one stream from
-// memory, which is about twice as fast as one head at a time. Only a batch with fewer steps than threads is cut along
-// the heads.
+// A decode processes all KV heads together: the keys of a page are stored head after head, so this is one memory
+// stream, about twice as fast as one head at a time. Only a batch with fewer steps than threads is split along the
+// heads.
 int AttentionSchedule::decode_kv_heads(int threads) const {
   int64_t steps = 0;
   for (const SequenceSlice& sequence : args_.sequences) steps += sequence.past / kKvTile + 1;
@@ -64,7 +64,7 @@ int64_t AttentionSchedule::sequence_cost(const SequenceSlice& sequence) const {
 
 void AttentionSchedule::for_pieces(int chunk, FunctionRef<void(const Piece&)> visit) const {
   const int64_t from = total_ * chunk / chunks_, to = total_ * (chunk + 1) / chunks_;
-  int64_t at = 0;  // cost of all steps before the tile at hand
+  int64_t at = 0;  // cost of all steps before the current tile
   for (const SequenceSlice& sequence : args_.sequences) {
     if (at >= to) return;
     const int64_t cost = sequence_cost(sequence);

@@ -1,12 +1,12 @@
-// How the attention of a ragged batch is shared among threads.
+// Splits the attention of a ragged batch over threads.
 //
-// A query tile is some rows of one sequence under one KV head, or a single row (a decode) under several KV heads. It
-// walks over its keys in steps of kKvTile positions. The steps of all tiles are laid end to end and cut into chunks of
-// equal cost, wherever the cuts fall. So one decode at a long context and a batch of many short ones are shared equally
-// well, and the number of partial results is bounded by the number of chunks, not by the batch: a chunk holds at most
-// one tile that began before it and one that ends after it.
+// A query tile is some rows of one sequence under one KV head, or a single row (decode) under several KV heads. It
+// iterates over its keys in steps of kKvTile positions. The steps of all tiles form one list that is cut into chunks of
+// equal cost, at any step. One decode at a long context and many short ones are thus balanced equally well. The number
+// of partial results is bounded by the number of chunks, not by the batch: a chunk holds at most one tile that began
+// before it and one that ends after it.
 //
-// Where results may not depend on the batch, each row under each KV head is a tile of its own, and none is cut.
+// If results may not depend on the batch, each row under each KV head is its own tile, and no tile is cut.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,20 @@ namespace millrace {
 
 constexpr int kKvTile = 64;  // positions; steps begin at multiples of it
 
-// Above it, the heads of a row are worth the blocked way that prefill goes.
+// With more query heads per KV head than this, decode uses the blocked kernels of prefill.
 constexpr int kFewQueries = 8;
 
 struct QueryTile {
   const SequenceSlice* sequence = nullptr;
-  int kv_head = 0, kv_heads = 1;  // the first one, and how many
+  int kv_head = 0, kv_heads = 1;  // the first, and their number
   int first = 0, rows = 0;        // of the sequence's new rows
-  int begin = 0, end = 0;         // positions that any of the rows sees
+  int begin = 0, end = 0;         // positions that any of the rows attends to
 
   int position(int row) const { return sequence->past + first + row; }
   int64_t batch_row(int row) const { return sequence->first_row + first + row; }
 };
 
-// The part of a query tile's walk that one chunk does.
+// The part of a query tile that one chunk processes.
 struct Piece {
   QueryTile tile;
   int begin = 0, end = 0;  // positions
@@ -41,8 +41,7 @@ struct Piece {
 
 class AttentionSchedule {
  public:
-  // query_tile: how many query vectors (rows x heads of the group) a tile has at most, where a row has no more than
-  // that.
+  // query_tile: maximum number of query vectors (rows x heads of the group) per tile, unless one row has more.
   AttentionSchedule(const AttentionArgs& args, int query_tile, int threads);
 
   int chunks() const { return chunks_; }

@@ -1,5 +1,5 @@
-// The softmax of query vectors over one tile of scores, in three variants that differ in when the maximum moves. Scores
-// are in units of log2(e), so that weights are powers of two.
+// Softmax of query vectors over one tile of scores, in three variants that differ in when the maximum moves. Scores are
+// in units of log2(e), so that weights are powers of two.
 
 #if defined(MILLRACE_SOFTMAX_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_SOFTMAX_INL_H
@@ -19,20 +19,20 @@ namespace HWY_NAMESPACE {
 
 HWY_INLINE bool any(hn::Mask<F32> mask) { return !hn::AllFalse(kF32, mask); }
 
-// Scores whose largest lies outside of the limits came from an overflow, or there were none.
+// The largest score exceeds the limits after an overflow, or if there were no scores.
 HWY_INLINE bool out_of_limits(F32Vec largest) { return any(hn::Gt(hn::Abs(largest), broadcast(kScoreLimit))); }
 
 HWY_INLINE F32Vec limited(F32Vec score) {
   return hn::Min(hn::Max(score, broadcast(-kScoreLimit)), broadcast(kScoreLimit));
 }
 
-// With a cap the factor log2(e) comes after it; without one it is in the queries already.
+// With a softcap the factor log2(e) is applied after it; without one, the queries already include it.
 HWY_INLINE F32Vec capped(F32Vec score, float softcap) {
   return hn::Mul(tanh(hn::Mul(limited(score), broadcast(1 / softcap))), broadcast(softcap * kLog2E));
 }
 
-// Where the maximum stands after a tile whose largest score is given. False: the unified maximum does not fit, and
-// nothing of the row may be used.
+// Updates the maximum after a tile with this largest score. False: the unified maximum does not fit, and the row must
+// be computed again.
 template <Softmax variant>
 HWY_INLINE bool move_maximum(F32Vec largest, F32Vec& maximum) {
   if constexpr (variant == Softmax::Online) maximum = hn::Max(maximum, largest);
@@ -50,7 +50,7 @@ HWY_INLINE void scale_row(float* row, float factor, int64_t padded) {
   for (int64_t i = 0; i < padded; i += kLanes) store(hn::Mul(load(row + i), broadcast(factor)), row + i);
 }
 
-// The largest of n scores, in every lane. They are capped first, and the last one is repeated up to a multiple of
+// The largest of n scores, in every lane. Applies the softcap first, and repeats the last score up to a multiple of
 // kLanes.
 HWY_INLINE F32Vec largest_score(float* scores, int n, float softcap) {
   const int64_t padded = padded_to_lanes(n);
@@ -61,9 +61,9 @@ HWY_INLINE F32Vec largest_score(float* scores, int n, float softcap) {
   return hn::MaxOfLanes(kF32, most);
 }
 
-// None of n numbers is an infinity or a NaN; what follows up to a multiple of kLanes is looked at, too.
+// Whether n numbers, padded to a multiple of kLanes, are all finite.
 HWY_INLINE bool all_finite(const float* x, int64_t n) {
-  F32Vec zeros = hn::Zero(kF32);  // as long as all are finite
+  F32Vec zeros = hn::Zero(kF32);  // stays zero while all numbers are finite
   for (int64_t i = 0; i < n; i += kLanes) zeros = hn::MulAdd(load(x + i), hn::Zero(kF32), zeros);
   return hn::AllTrue(kF32, hn::Eq(zeros, hn::Zero(kF32)));
 }
@@ -96,7 +96,7 @@ HWY_INLINE float weigh_row(float* scores, int n, F32Vec maximum) {
   return sum;
 }
 
-// Moves the maximum of a row to where the variant wants it for scores that reach up to `most`.
+// Moves the maximum of a row as the variant requires for scores of up to `most`.
 template <Softmax variant>
 HWY_INLINE bool move_row(F32Vec most, float* scores, int n, float& maximum, float& total, float* sums, int64_t stride) {
   if (out_of_limits(most)) {

@@ -1,5 +1,5 @@
-// What all ways through a query tile share: its shape, where its queries, keys and values lie, how it starts and is
-// judged.
+// Common to all kernels on a query tile: its shape, the addresses of its queries, keys and values, initial values and
+// validity checks.
 
 #if defined(MILLRACE_TILE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_TILE_INL_H
@@ -34,7 +34,7 @@ class TileShape {
     return args.q.row<float>(tile.batch_row(row)) + (tile.kv_head * group + head) * dim;
   }
 
-  // The positions of [begin, end) that lie in one page with `begin`, and the offset of the first one's keys and values.
+  // Number of positions of [begin, end) in the same page as `begin`; offset of a position's keys and values.
   int run_in_page(int begin, int end) const {
     return std::min(end - begin, args.kv.block_size - begin % args.kv.block_size);
   }
@@ -43,8 +43,8 @@ class TileShape {
     return args.kv.key_offset(tile.sequence->pages[position / block], tile.kv_head + kv_head, position % block);
   }
 
-  // Where the keys (or values) of positions [begin, end) lie. The last one is repeated up to a whole number of
-  // `together`; returns how many there are then.
+  // Addresses of the keys (or values) of positions [begin, end). Repeats the last one up to a multiple of `together`;
+  // returns that number.
   int find_rows(int begin, int end, const std::byte* base, int together, const std::byte** rows) const {
     int t = 0;
     for (int at = begin, n; at < end; at += n) {
@@ -56,7 +56,7 @@ class TileShape {
     return t;
   }
 
-  // Maxima that nothing has moved yet: none, or the unified one where it was calibrated.
+  // Initial maxima: kNoScore, or the calibrated unified maximum.
   template <Softmax variant>
   void start(Partial& partial) const {
     for (int64_t vector = 0; vector < vectors; ++vector) {
@@ -67,7 +67,7 @@ class TileShape {
     std::fill_n(partial.sums, vectors * stride, 0.0f);
   }
 
-  // A unified maximum far above all scores leaves totals that have lost their digits.
+  // A unified maximum far above all scores leaves totals without precision.
   bool totals_are_sound(const Partial& partial) const {
     for (int64_t vector = 0; vector < vectors; ++vector) {
       if (partial.maxima[vector] != kNoScore && !(partial.totals[vector] > kSmallestTotal)) return false;

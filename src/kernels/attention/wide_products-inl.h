@@ -1,5 +1,5 @@
 // Scores and weighted sums for the few queries of a decode, in f32: each vector of keys or values is widened once and
-// serves all heads of the group while it is in a register.
+// used for all heads of the group while it is in a register.
 
 #if defined(MILLRACE_WIDE_PRODUCTS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_WIDE_PRODUCTS_INL_H
@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace {
 namespace HWY_NAMESPACE {
 
-// [a, b, c, d] each summed over its lanes, into out[0..3].
+// Sums of the lanes of a, b, c and d, into out[0..3].
 HWY_INLINE void sums_of_four(F32Vec a, F32Vec b, F32Vec c, F32Vec d, float* out) {
 #if HWY_TARGET == HWY_NEON
   vst1q_f32(out, vpaddq_f32(vpaddq_f32(a.raw, b.raw), vpaddq_f32(c.raw, d.raw)));
@@ -42,7 +42,7 @@ class WideProducts {
   static constexpr DType kDType = dtype;
   static constexpr bool kApproximate = false;
 
-  // q: [heads, stride], scaled, zeros after dim.
+  // q: [heads, stride], scaled, padded with zeros after dim.
   void prepare(const float* q, int heads, int64_t dim, int64_t stride) {
     q_ = q;
     dim_ = dim;
@@ -50,8 +50,8 @@ class WideProducts {
     row_bytes_ = row_bytes(dtype, dim);
   }
 
-  // Scores of `heads` query vectors against n keys that lie one after the other: scores[h * kScoreStride + t], and as
-  // they may be up to the next multiple of four.
+  // Scores of `heads` query vectors against n contiguous keys: scores[h * kScoreStride + t]; values up to the next
+  // multiple of four are undefined.
   template <int heads>
   HWY_NOINLINE void score(int first, const std::byte* keys, int n, float* scores) const {
     const float* q = q_ + first * stride_;
@@ -64,7 +64,7 @@ class WideProducts {
     score_four<heads>(key(0), key(1), key(2), key(3), q, scores + t);
   }
 
-  // sums[h * stride + i] += the sum over t of weights[h * kScoreStride + t] * values[t][i].
+  // sums[h * stride + i] += sum over t of weights[h * kScoreStride + t] * values[t][i].
   template <int heads>
   HWY_NOINLINE void add(const std::byte* values, int n, const float* weights, float* sums) const {
     constexpr int kWide = HWY_TARGET == HWY_NEON || HWY_TARGET == HWY_AVX3 ? 4 : 2;  // 32 vector registers, or 16

@@ -1,4 +1,4 @@
-// The memory that one attention call works in: scratch for each worker, and the partial results of each chunk.
+// Workspace of one attention call: scratch memory per worker, and the partial results of each chunk.
 #pragma once
 
 #include <algorithm>
@@ -9,26 +9,26 @@
 
 namespace millrace {
 
-// From one query vector's scores to the next one's: kernels may write up to seven beyond a tile.
+// Distance between the scores of two query vectors: kernels may write up to seven beyond a tile.
 constexpr int64_t kScoreStride = kKvTile + 16;
 
-// The query vectors of a tile in progress: row by row, all heads of the tile in each. Outputs are sums / totals.
+// State of the query vectors of a tile: row by row, all heads of the tile in each. Outputs are sums / totals.
 struct Partial {
   Piece piece;
   bool used = false;
-  float* maxima = nullptr;  // [vectors]: what the weights are relative to
-  float* totals = nullptr;  // [vectors]: of the weights
-  float* sums = nullptr;    // [vectors, stride]: of the weighted values
+  float* maxima = nullptr;  // [vectors]: maximum that the weights are relative to
+  float* totals = nullptr;  // [vectors]: sums of the weights
+  float* sums = nullptr;    // [vectors, stride]: sums of the weighted values
 };
 
 struct Scratch {
-  Partial* whole = nullptr;     // for tiles that no cut goes through
+  Partial* whole = nullptr;     // for tiles that are not cut
   float* q = nullptr;           // [vectors, stride], or transposed
   float* scores = nullptr;      // [vectors, kScoreStride], or transposed
   float* keys = nullptr;        // [stride, kKvTile]: a tile of keys, transposed
   float* values = nullptr;      // [kKvTile, stride]
-  float* factors = nullptr;     // [vectors]: largest scores of a tile, or what its sums are rescaled by
-  uint16_t* weights = nullptr;  // [vectors, kKvTile], in bf16
+  float* factors = nullptr;     // [vectors]: largest scores of a tile, or factors of its sums
+  uint16_t* weights = nullptr;  // [vectors, kKvTile] in bf16
 };
 
 class AttentionWorkspace {
@@ -52,13 +52,13 @@ class AttentionWorkspace {
     return scratch;
   }
 
-  // Of the tile that began before the chunk (side 0), or that ends after it (side 1).
+  // Partial result of the tile that began before the chunk (side 0), or that ends after it (side 1).
   Partial& partial(std::byte* base, int chunk, int side) const {
     return *partial_at(base + static_cast<size_t>(threads_) * scratch_bytes() +
                        static_cast<size_t>(chunk * 2 + side) * partial_bytes());
   }
 
-  const int64_t vectors, stride;  // both padded, so that no vector register reaches beyond
+  const int64_t vectors, stride;  // both padded, so that no vector access exceeds the buffers
 
  private:
   static constexpr size_t kRecord = 128;

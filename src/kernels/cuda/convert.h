@@ -1,4 +1,4 @@
-// From the dataflow's words to those of the launches.
+// Converts the types of the dataflow into those of the launches.
 #pragma once
 
 #include "kernels/cuda/launch.h"

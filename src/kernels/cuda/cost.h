@@ -1,4 +1,4 @@
-// What simple kernels of a GPU cost: a launch, and their bytes at a part of the bandwidth.
+// Cost of a simple GPU kernel: one launch, plus its bytes at a fraction of the bandwidth.
 #pragma once
 
 #include "kernels/kernel.h"

@@ -1,5 +1,5 @@
-// Eight neighbouring elements of a row in any number format, as f32, on a GPU: the device's counterpart of
-// tensor/dequantize.cpp. Eight never straddle a group that shares a scale.
+// Decodes eight consecutive elements of a row of any format to f32: the GPU's counterpart of tensor/dequantize.cpp. A
+// vector of eight never crosses a group with a common scale.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -15,12 +15,12 @@ namespace millrace {
 __device__ inline float half_bits(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
 
 __device__ inline int iq4_value(int q) {
-  // kIq4Values, a byte each.
+  // kIq4Values, one byte each.
   constexpr uint32_t kLow[4] = {0xBFAD9881u, 0xF6EADDCFu, 0x26190D01u, 0x71594535u};
   return static_cast<int8_t>(kLow[q >> 2] >> (8 * (q & 3)));
 }
 
-// Plain rows may end anywhere: zeros stand for what lies behind element n.
+// Plain rows can have any length: elements beyond n are zero.
 template <class Plain>
 struct PlainDecoder {
   static __device__ void some(const std::byte* row, int64_t i, int64_t n, float (&out)[8]) {
@@ -30,7 +30,7 @@ struct PlainDecoder {
   }
 };
 
-// Quantized rows are whole blocks.
+// Quantized rows consist of whole blocks.
 template <class Quantized>
 struct BlockDecoder {
   static __device__ void some(const std::byte* row, int64_t i, int64_t, float (&out)[8]) {
@@ -77,7 +77,7 @@ struct Decoder<DType::BF16> : PlainDecoder<Decoder<DType::BF16>> {
   }
 };
 
-// The block that holds element i, and the element's place in it.
+// The block that holds element i.
 template <class Block>
 __device__ const Block& block_of(const std::byte* row, int64_t i) {
   return reinterpret_cast<const Block*>(row)[i / Block::kElements];
@@ -93,7 +93,7 @@ struct Decoder<DType::Q8_0> : BlockDecoder<Decoder<DType::Q8_0>> {
   }
 };
 
-// Four-bit and five-bit small blocks: d * (q - offset) + m, or a level of the table.
+// Blocks of 32 four-bit or five-bit numbers: d * (q - offset) + m, or a value from a table.
 template <class Block, class Level>
 __device__ void small_block(const std::byte* row, int64_t i, float (&out)[8], Level level) {
   const Block& b = block_of<Block>(row, i);
@@ -167,7 +167,7 @@ struct Decoder<DType::Q3_K> : BlockDecoder<Decoder<DType::Q3_K>> {
   }
 };
 
-// The six-bit scale and minimum of Q4_K and Q5_K: see k_scale_min.
+// Six-bit scale and minimum of Q4_K and Q5_K, as in k_scale_min.
 __device__ inline float2 scale_and_min(const uint8_t* packed, int group, uint16_t d, uint16_t dmin) {
   int scale = packed[group & 3], min = packed[(group & 3) + 4];
   if (group < 4) {

@@ -1,24 +1,24 @@
-// What kernels on a CUDA device share: number formats, programmatic launches.
+// Device code that all ops share: number formats and programmatic dependent launch.
 #pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/number_range.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/number_range.cuh"
 
 namespace millrace {
 
-// Lets the next kernel of the stream start its preamble. Does nothing unless it was launched programmatically.
+// Lets the next kernel of the stream start early. No effect unless that kernel is launched programmatically.
 __device__ inline void allow_dependents() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-// Waits until the kernels before this one are done and their writes are seen. Every kernel that may be launched
-// programmatically must call it, or the chain of dependencies breaks.
+// Waits until the preceding kernels are complete and their writes are visible. Each kernel that can be launched
+// programmatically must call it: otherwise its successors could start before its predecessors end.
 __device__ inline void wait_for_predecessors() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -55,7 +55,7 @@ __device__ inline __nv_bfloat16 from_float(float x) {
   return __float2bfloat16_rn(x);
 }
 
-// Two numbers in one register; the first is in the low half.
+// Packs two numbers into one register, `a` in the low half.
 template <class T>
 __device__ inline uint32_t pack(float a, float b);
 template <>
@@ -69,13 +69,13 @@ __device__ inline uint32_t pack<__nv_bfloat16>(float a, float b) {
   return reinterpret_cast<const uint32_t&>(v);
 }
 
-// N neighbours that one instruction moves (N * sizeof(T) is at most 16 bytes and the address is a multiple of it).
+// N consecutive elements, loaded or stored by one instruction. N * sizeof(T) is at most 16 and divides the address.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Vector {
   T at[N];
 };
 
-// Calls f(T{}) for the type that a plain dtype stands for, on the host.
+// Host: calls f(T{}) with the C++ type of a plain dtype.
 template <class F>
 auto with_type(DType dtype, F f) {
   switch (dtype) {
@@ -88,7 +88,7 @@ auto with_type(DType dtype, F f) {
   }
 }
 
-// The same inside of a kernel.
+// Device: calls f(T{}) with the C++ type of a plain dtype.
 template <class F>
 __device__ auto with_device_type(DType dtype, F f) {
   switch (dtype) {
@@ -101,14 +101,15 @@ __device__ auto with_device_type(DType dtype, F f) {
   }
 }
 
-// `cluster`: blocks that share their shared memory; compute capability 9.0.
+// `cluster`: blocks per cluster; more than one needs compute capability 9.0.
 template <class Params>
 CudaError launch_kernel(void (*kernel)(Params), dim3 grid, int threads, size_t shared_bytes, const CudaLaunch& launch,
                         const Params& params, int cluster = 1) {
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
   if (launch.programmatic) {
-    // Kernels overlap only while they agree on how a multiprocessor's memory is split: most of it as shared memory.
+    // Kernels overlap only if they agree on the split between L1 cache and shared memory: request the maximum of shared
+    // memory.
     const cudaError_t split =
         cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
     if (split != cudaSuccess) return split;

@@ -1,4 +1,4 @@
-// The ranges of number formats: what is beyond them stays a number, the largest there is.
+// Saturation: values beyond the range of a format become its largest finite number.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -16,13 +16,13 @@ inline constexpr float kLargestNumber<__half> = kLargestF16;
 template <>
 inline constexpr float kLargestNumber<__nv_bfloat16> = kLargestBf16;
 
-// What is no number stays none.
+// Keeps NaN.
 __device__ __forceinline__ float within_half(float x) {
   constexpr float kLargest = kLargestNumber<__half>;
   return x != x ? x : fminf(fmaxf(x, -kLargest), kLargest);
 }
 
-// What is no number becomes zero: for what the KV cache keeps (kv_write.h).
+// Maps NaN to zero: the KV cache must hold finite numbers (kv_write.h).
 template <class T>
 __device__ __forceinline__ float as_number(float x) {
   constexpr float kLargest = kLargestNumber<T>;

@@ -1,4 +1,4 @@
-// When each block of a kernel was where, for bench/cuda/trace/timeline.sh. Without MILLRACE_STAMPS there is nothing.
+// Time stamps of the blocks of a kernel, for bench/cuda/trace/timeline.sh. Compiles to nothing without MILLRACE_STAMPS.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +10,7 @@ namespace millrace {
 enum Stamp { kStarted, kAsked, kWaited, kMultiplied, kMet, kStored, kClockNs, kClockNsHigh, kMultiprocessor, kLanded };
 
 #ifdef MILLRACE_STAMPS
-// Events of a block and, from kLanded on, when its pieces of memory came; in cycles of its multiprocessor.
+// Events of a block and, from kLanded on, arrival times of its memory requests, in cycles of its multiprocessor.
 struct Stamps {
   static constexpr int kEach = 256;
   uint32_t* first = nullptr;
@@ -33,7 +33,7 @@ struct Stamps {
     if (threadIdx.x == 0) mark(event);
   }
 };
-Stamps stamps_of_launch(unsigned blocks);  // the program has it
+Stamps stamps_of_launch(unsigned blocks);  // defined by the tracing program
 #else
 struct Stamps {
   __device__ void mark(int) const {}

@@ -1,4 +1,4 @@
-// Activations in any plain number format, element by element, and sums over a block: what the simple kernels share.
+// Element access in any plain format, and block reductions, for the simple kernels.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -18,7 +18,7 @@ __device__ inline float load(const std::byte* data, DType dtype, int64_t i) {
   return __half2float(reinterpret_cast<const __half*>(data)[i]);
 }
 
-// f16 saturates: an activation beyond its range stays a number.
+// f16 saturates: activations beyond its range stay finite.
 __device__ inline void store(std::byte* data, DType dtype, int64_t i, float value) {
   if (dtype == DType::F32) {
     reinterpret_cast<float*>(data)[i] = value;
@@ -29,7 +29,7 @@ __device__ inline void store(std::byte* data, DType dtype, int64_t i, float valu
   }
 }
 
-// A matrix as a kernel takes it.
+// A matrix as a kernel argument.
 struct GpuMatrix {
   std::byte* data = nullptr;
   DType dtype = DType::F32;
@@ -62,12 +62,12 @@ struct Largest {
   static __device__ float warp(float x) { return warp_max(x); }
 };
 
-// Over all threads of the block (a multiple of 32, at most 1024); every thread gets the result.
+// Reduces over all threads of the block (a multiple of 32, at most 1024); every thread gets the result.
 template <class Reduce>
 __device__ float block_reduce(float x) {
   __shared__ float parts[32];
   x = Reduce::warp(x);
-  __syncthreads();  // what was there may still be read
+  __syncthreads();  // the previous call's result may still be in use
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = x;
   __syncthreads();
   x = threadIdx.x % 32 < blockDim.x / 32 ? parts[threadIdx.x % 32] : Reduce::kNothing;

@@ -1,5 +1,5 @@
-// Eight neighbours of a matrix in any plain number format, moved as widely as the format allows. For kernels whose
-// speed is that of memory: the format is looked up at run time, which is the same for the whole grid.
+// Loads and stores of eight consecutive elements in any plain format, as wide as the format allows. For kernels bound
+// by memory: the format is a run-time value, uniform over the grid.
 #pragma once
 
 #include "kernels/cuda/device.cuh"
@@ -35,12 +35,12 @@ __device__ inline void narrow(T* to, const Eight& v) {
   }
 }
 
-// Whether rows of `cols` elements can be moved by eights: every row must begin at a multiple of 16 bytes.
+// Whether rows of `cols` elements can be moved in vectors of eight: each row must start at a multiple of 16 bytes.
 inline bool moves_by_eights(const CudaMatrix& m, int64_t cols) {
   return m.data == nullptr || (cols % 8 == 0 && m.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.data) % 16 == 0);
 }
 
-// `count` of the eight at element `index`: all of them where kWide, else one by one.
+// Loads eight elements from `index` on if kWide; otherwise the first `count` of them, one by one.
 template <bool kWide>
 __device__ Eight load_eight(const CudaMatrix& m, int64_t index, int count) {
   return with_device_type(m.dtype, [&](auto type) {

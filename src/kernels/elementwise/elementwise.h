@@ -1,4 +1,4 @@
-// The little ops between the large ones.
+// Elementwise ops, and the gather of the rows whose logits are wanted.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@ enum class Elementwise : uint8_t {
   Add,      // out = a + b
   Scale,    // out = a * factor
   Softcap,  // out = factor * tanh(a / factor)
-  Gather,   // out[i] = a[ids[i]]: the rows whose logits are wanted
+  Gather,   // out[i] = a[ids[i]]
 };
 
 struct ElementwiseOp {
@@ -25,7 +25,7 @@ struct ElementwiseOp {
   };
   struct Args {
     Elementwise kind = Elementwise::Add;
-    Matrix a, b, out;  // out may be a
+    Matrix a, b, out;  // out may alias a
     float factor = 1;
     std::span<const int32_t> ids;
   };

@@ -1,5 +1,5 @@
-// Embedding rows are few and small, so the scalar dequantizer serves all formats; what counts is that rows are shared
-// among threads and that the plain formats are converted by the vector unit.
+// Embedding rows are few and small, so the scalar dequantizer serves all quantized formats. Speed comes from sharing
+// rows among threads and from vectorized conversion of the plain formats.
 #include <algorithm>
 
 #include "kernels/embedding/embedding.h"
@@ -18,7 +18,7 @@ namespace millrace {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kPiece = 256;  // blocks of every format divide it
+constexpr int64_t kPiece = 256;  // a multiple of every format's block size
 
 void dequantize(DType dtype, const std::byte* packed, float* out, int64_t n) {
   if (dtype == DType::F32) return widen_row<DType::F32>(packed, n, out);

@@ -1,5 +1,5 @@
-// Looks rows of a table up by id: out[i] = table[ids[i]] * scale, dequantized. An id below zero stands for one that is
-// not known yet when the step is put together: chosen[~id], by a row of the step before.
+// Embedding lookup with dequantization: out[i] = table[ids[i]] * scale. A negative id is a token that the previous step
+// chooses on the device: its id is chosen[~id].
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,15 @@ struct EmbeddingOp {
     friend bool operator==(const Problem&, const Problem&) = default;
   };
   struct Args {
-    WeightView table;  // as the file holds it: only the rows asked for are read
+    WeightView table;  // in the file's format
     std::span<const int32_t> ids;
     float scale = 1;
-    bool accumulate = false;  // add to what is there: position embeddings
+    bool accumulate = false;  // out += instead of out =, for position embeddings
     Matrix out;
     const int32_t* chosen = nullptr;
 
-    int32_t id(int64_t row) const {  // on the host; a sequence that chose nothing (-1) has ended, and any row will do
+    // Host only. `chosen` is -1 if the sequence ended; its output is unused then.
+    int32_t id(int64_t row) const {
       const int32_t id = ids[static_cast<size_t>(row)];
       return id >= 0 ? id : std::max(0, chosen[~id]);
     }

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// Blocks of every format divide this.
+// A multiple of every format's block size.
 constexpr int64_t kPiece = 256;
 
 class ReferenceEmbedding : public Kernel<EmbeddingOp> {

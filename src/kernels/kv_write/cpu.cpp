@@ -18,7 +18,7 @@ namespace millrace {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr float kSmallest = 1e-30f;  // below it the scale is zero in f16 anyway, and 127 / x may overflow
+constexpr float kSmallest = 1e-30f;  // smaller maxima have a zero scale in f16, and 127 / x may overflow
 
 template <DType kFormat>
 F32Vec load_number(const float* x) {
@@ -36,7 +36,7 @@ void write_f32(const float* x, int n, std::byte* bytes) {
 void write_f16(const float* x, int n, std::byte* bytes) {
   auto* out = reinterpret_cast<uint16_t*>(bytes);
   int i = 0;
-#if HWY_TARGET != HWY_SSE4  // which has no conversion, and Highway's own truncates
+#if HWY_TARGET != HWY_SSE4  // SSE4 has no conversion instruction, and Highway's fallback truncates
   const hn::Rebind<hwy::float16_t, F32> d16;
   for (; i + kLanes <= n; i += kLanes) {
     hn::StoreU(hn::DemoteTo(d16, load_number<DType::F16>(x + i)), d16, reinterpret_cast<hwy::float16_t*>(out + i));
@@ -54,7 +54,7 @@ void write_bf16(const float* x, int n, std::byte* bytes) {
   for (; i + kLanes <= n; i += kLanes) {
     const auto bits = hn::BitCast(d32, load_number<DType::BF16>(x + i));
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1u));
-    const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fffu)));  // to nearest, ties to even
+    const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fffu)));  // round to nearest even
     hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di32, hn::ShiftRight<16>(rounded))), d16, out + i);
   }
   for (; i < n; ++i) out[i] = f32_to_bf16(as_number(x[i], kLargestBf16));

@@ -1,6 +1,6 @@
-// Stores the new keys and values of a step into their pages, converted to the cache's number format. What is stored is
-// a number: products of tiles also take rows of the cache that a query does not see, with a weight of zero, and zero
-// times NaN or infinity is NaN.
+// Stores the new keys and values of a step into their pages, converted to the cache's number format. Stores finite
+// numbers only: attention multiplies tiles that include masked rows with a weight of zero, and zero times NaN or
+// infinity is NaN.
 #pragma once
 
 #include <limits>
@@ -33,7 +33,7 @@ struct KvWriteOp {
 };
 std::string to_string(const KvWriteOp::Problem& problem);
 
-// The largest number that a cache of this format keeps. Q8_0 has a scale for what it is given.
+// The largest number that the format can store. Q8_0 scales its blocks and has no limit of its own.
 inline float largest_kept(DType kv) {
   return kv == DType::F16 ? kLargestF16 : kv == DType::BF16 ? kLargestBf16 : std::numeric_limits<float>::max();
 }

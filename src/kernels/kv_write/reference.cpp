@@ -12,7 +12,7 @@
 namespace millrace {
 namespace {
 
-constexpr float kSmallest = 1e-30f;  // below it the scale is zero in f16 anyway, and 127 / x may overflow
+constexpr float kSmallest = 1e-30f;  // smaller maxima have a zero scale in f16, and 127 / x may overflow
 
 BlockQ8_0 quantize(const float* x) {
   float kept[32], largest = 0;

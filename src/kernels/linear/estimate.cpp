@@ -4,9 +4,9 @@ namespace millrace {
 namespace {
 
 // Fitted to whole models on a Neoverse-V1 (docs/bench-cpu-neoverse-v1.md).
-constexpr double kOfPlainReads = 0.89;  // of the bandwidth that a loop which only reads has
-constexpr double kStartUs = 6;          // of a call: until all streams flow, and while the last ones end
-constexpr double kStartBytes = 100e3;   // less than that, and the weights are probably still in a cache
+constexpr double kOfPlainReads = 0.89;  // bandwidth relative to a loop that only reads
+constexpr double kStartUs = 6;          // per call: ramp-up and tail of the memory streams
+constexpr double kStartBytes = 100e3;   // smaller weights are probably still in a cache
 
 }  // namespace
 

@@ -1,14 +1,14 @@
-// What the estimates of all linear kernels of the CPU have in common: weights come from memory.
+// Memory time of the CPU's linear kernels, which their estimates share.
 #pragma once
 
 #include "kernels/linear/linear.h"
 
 namespace millrace {
 
-// The share of rows of plain numbers: whole models of F16 are read at that on a Neoverse-V1, one thread or two.
+// Bandwidth share of kernels on plain rows, fitted to F16 models on a Neoverse-V1 with one and two threads.
 inline constexpr double kRowsRead = 0.77;
 
-// Microseconds to read the weights at a share of the bandwidth.
+// Microseconds to read the weights at this share of the bandwidth.
 double reading_us(const LinearProblem& problem, double share, const Hardware& hardware);
 
 }  // namespace millrace

@@ -16,7 +16,7 @@ void LinearLayout::upload_gated(const WeightView&, const WeightView&, std::byte*
 
 int64_t bucket_rows(int64_t m) {
   if (m <= 8) return m;
-  int64_t bucket = 8;  // 12, 16, 24, 32, 48, ...: powers of two, and the numbers half-way between
+  int64_t bucket = 8;  // 12, 16, 24, 32, 48, ...: powers of two and their midpoints
   while (bucket < m) bucket += (bucket & (bucket - 1)) == 0 ? bucket / 2 : bucket / 3;
   return bucket;
 }

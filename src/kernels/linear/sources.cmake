@@ -18,7 +18,7 @@ set(LINEAR_CUDA_SOURCES
   linear/cuda/quantized/few.cu linear/cuda/quantized/gemv.cu linear/cuda/quantized/mma.cu linear/cuda/quantized/wgmma.cu
   linear/cuda/quantized/instances_five.cu linear/cuda/quantized/instances_iq4.cu linear/cuda/quantized/instances_legacy.cu
   linear/cuda/quantized/instances_super.cu)
-# Tiles of registers are arrays: their loops must be taken apart, which -O2 does not do, and in the order they are
-# written, since hoisting the loads would push sums out of the registers.
+# Register tiles are arrays, so their loops must be unrolled completely, which -O2 does not do. GCC must keep the order of
+# the source: hoisted loads would spill the accumulators.
 set_source_files_properties(linear/rows/plain.cpp linear/rows/exact.cpp PROPERTIES
   COMPILE_OPTIONS "-O3;$<$<CXX_COMPILER_ID:GNU>:-fno-schedule-insns>")

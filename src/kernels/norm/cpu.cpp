@@ -27,7 +27,7 @@ float sum(const float* x, int64_t n) {
   return total;
 }
 
-// Of (x - mean)^2. The mean is subtracted first: E[x^2] - mean^2 would cancel.
+// Sum of (x - mean)^2. Subtracts the mean first: E[x^2] - mean^2 would cancel.
 float sum_of_squares(const float* x, float mean, int64_t n) {
   F32Vec a = hn::Zero(kF32), b = a;
   const F32Vec m = broadcast(mean);

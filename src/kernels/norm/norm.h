@@ -21,9 +21,9 @@ struct NormOp {
   struct Args {
     NormKind kind = NormKind::Rms;
     Matrix x;
-    Matrix out;                     // may be x itself
-    const float* weight = nullptr;  // [cols / groups], or null: ones
-    const float* bias = nullptr;    // LayerNorm only, or null
+    Matrix out;                     // may alias x
+    const float* weight = nullptr;  // [cols / groups]; null: ones
+    const float* bias = nullptr;    // LayerNorm only; may be null
     float epsilon = 1e-5f;
     int groups = 1;
     bool accumulate = false;  // out += the norm: a norm behind a block, added to the residual stream

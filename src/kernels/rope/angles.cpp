@@ -9,9 +9,10 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kElementsPerSine = 20;  // a sine costs about as much as touching so many elements
+constexpr int64_t kElementsPerSine = 20;  // a sine costs about as much as touching 20 elements
 
-// A few thousand sines once per step: the C library's, exact to the last bits, are fast enough for every path.
+// One kernel for all precisions: the C library's sines are exact to the last bits, and a step needs only a few
+// thousand.
 class RopeAngles final : public Kernel<RopeAnglesOp> {
  public:
   std::string_view name() const override { return "rows"; }

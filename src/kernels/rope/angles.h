@@ -1,4 +1,4 @@
-// Cosines and sines of every row's position, once per step.
+// Cosines and sines for the position of each row, computed once per step.
 #pragma once
 
 #include <span>
@@ -19,14 +19,14 @@ struct RopeAnglesOp {
   struct Args {
     struct Frequencies {
       const float* inverse = nullptr;  // [rotary_dim / 2]
-      float magnitude = 1;             // cosines and sines are multiplied by it (yarn, longrope)
+      float magnitude = 1;             // factor on cosines and sines (yarn, longrope)
     };
     std::span<const int32_t> positions;  // [rows]
     Frequencies usual;
-    // Rows of sequences that will be longer than `long_from` turn by others; 0: none do.
+    // longrope: rows whose horizon exceeds `long_from` use `extended`; 0 disables it.
     int64_t long_from = 0;
     Frequencies extended;
-    std::span<const int32_t> horizons;  // [rows]: the length that the row's sequence is known to reach
+    std::span<const int32_t> horizons;  // [rows]: length that the row's sequence is known to reach
     Matrix angles;                      // [rows, rotary_dim]: cosines, then sines
   };
 

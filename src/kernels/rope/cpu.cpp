@@ -13,38 +13,38 @@ namespace millrace {
 namespace HWY_NAMESPACE {
 namespace {
 
-HWY_INLINE void turn(F32Vec& a, F32Vec& b, F32Vec cosine, F32Vec sine) {
+HWY_INLINE void rotate(F32Vec& a, F32Vec& b, F32Vec cosine, F32Vec sine) {
   const F32Vec x = a, y = b;
   a = hn::NegMulAdd(y, sine, hn::Mul(x, cosine));
   b = hn::MulAdd(x, sine, hn::Mul(y, cosine));
 }
 
-void turn(float& a, float& b, float cosine, float sine) {
+void rotate(float& a, float& b, float cosine, float sine) {
   const float x = a, y = b;
   a = x * cosine - y * sine;
   b = y * cosine + x * sine;
 }
 
-void turn_halves(float* x, const float* cosines, const float* sines, int half) {
+void rotate_halves(float* x, const float* cosines, const float* sines, int half) {
   int i = 0;
   for (; i + kLanes <= half; i += kLanes) {
     F32Vec a = load(x + i), b = load(x + half + i);
-    turn(a, b, load(cosines + i), load(sines + i));
+    rotate(a, b, load(cosines + i), load(sines + i));
     store(a, x + i);
     store(b, x + half + i);
   }
-  for (; i < half; ++i) turn(x[i], x[half + i], cosines[i], sines[i]);
+  for (; i < half; ++i) rotate(x[i], x[half + i], cosines[i], sines[i]);
 }
 
-void turn_interleaved(float* x, const float* cosines, const float* sines, int half) {
+void rotate_interleaved(float* x, const float* cosines, const float* sines, int half) {
   int i = 0;
   for (; i + kLanes <= half; i += kLanes) {
     F32Vec a, b;
     hn::LoadInterleaved2(kF32, x + 2 * i, a, b);
-    turn(a, b, load(cosines + i), load(sines + i));
+    rotate(a, b, load(cosines + i), load(sines + i));
     hn::StoreInterleaved2(a, b, kF32, x + 2 * i);
   }
-  for (; i < half; ++i) turn(x[2 * i], x[2 * i + 1], cosines[i], sines[i]);
+  for (; i < half; ++i) rotate(x[2 * i], x[2 * i + 1], cosines[i], sines[i]);
 }
 
 class SimdRope : public Kernel<RopeOp> {
@@ -57,14 +57,14 @@ class SimdRope : public Kernel<RopeOp> {
 
   void run(const Args& args, const Executor& executor) const override {
     const int half = args.rotary_dim / 2;
-    const auto turn_head = args.style == RopeStyle::Halves ? turn_halves : turn_interleaved;
+    const auto rotate_head = args.style == RopeStyle::Halves ? rotate_halves : rotate_interleaved;
     for_rows(executor, args.x.rows, static_cast<int64_t>(args.heads) * args.rotary_dim,
              [&](int64_t begin, int64_t end) {
                for (int64_t row = begin; row < end; ++row) {
                  const float* cosines = args.angles.row<float>(row);
                  float* x = args.x.row<float>(row);
                  for (int head = 0; head < args.heads; ++head, x += args.head_dim)
-                   turn_head(x, cosines, cosines + half, half);
+                   rotate_head(x, cosines, cosines + half, half);
                }
              });
   }

@@ -6,7 +6,7 @@
 namespace millrace {
 namespace {
 
-void turn(float& a, float& b, float cosine, float sine) {
+void rotate(float& a, float& b, float cosine, float sine) {
   const double x = a, y = b;
   a = static_cast<float>(x * cosine - y * sine);
   b = static_cast<float>(y * cosine + x * sine);
@@ -28,7 +28,7 @@ class ReferenceRope : public Kernel<RopeOp> {
         float* x = args.x.row<float>(row) + static_cast<int64_t>(head) * args.head_dim;
         for (int i = 0; i < half; ++i) {
           const bool halves = args.style == RopeStyle::Halves;
-          turn(x[halves ? i : 2 * i], x[halves ? i + half : 2 * i + 1], cosines[i], cosines[half + i]);
+          rotate(x[halves ? i : 2 * i], x[halves ? i + half : 2 * i + 1], cosines[i], cosines[half + i]);
         }
       }
     }

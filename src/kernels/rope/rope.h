@@ -1,4 +1,4 @@
-// Rotary position embedding, in place. Cosines and sines are computed once per step and shared by all layers.
+// Rotary position embedding (RoPE), in place. All layers share the step's cosines and sines (angles.h).
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ struct RopeOp {
   };
   struct Args {
     RopeStyle style = RopeStyle::Halves;
-    Matrix x;       // [rows, heads * head_dim]; the first rotary_dim of each head turn, the rest stays
+    Matrix x;       // [rows, heads * head_dim]; rotates the first rotary_dim elements of each head
     Matrix angles;  // [rows, rotary_dim]: rotary_dim / 2 cosines, then as many sines
     int heads = 0, head_dim = 0, rotary_dim = 0;
   };

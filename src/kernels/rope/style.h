@@ -1,4 +1,4 @@
-// Which elements of a head turn together.
+// How RoPE pairs the elements of a head.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 namespace millrace {
 
 enum class RopeStyle : uint8_t {
-  Halves,       // element i turns with i + rotary_dim / 2: Hugging Face's llama
-  Interleaved,  // element 2i turns with 2i + 1: GGUF's llama, ChatGLM
+  Halves,       // rotates element i with i + rotary_dim / 2: Hugging Face's llama
+  Interleaved,  // rotates element 2i with 2i + 1: GGUF's llama, ChatGLM
 };
 
 }  // namespace millrace

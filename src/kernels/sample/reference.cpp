@@ -12,7 +12,7 @@ namespace {
 
 constexpr float kLowest = -std::numeric_limits<float>::infinity(), kLargest = std::numeric_limits<float>::max();
 
-// The tokens that can still be drawn, likeliest first.
+// The tokens that can still be drawn, most likely first.
 class Choice {
  public:
   Choice(const float* logits, int64_t cols) {
@@ -43,7 +43,7 @@ class Choice {
   struct Token {
     float logit;
     int32_t id;
-    float share;  // of the likeliest one's weight
+    float share;  // weight relative to the most likely token
     uint64_t weight;
   };
 

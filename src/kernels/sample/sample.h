@@ -1,4 +1,4 @@
-// The next token of each row of logits, drawn where the logits are: four bytes a row come back instead of a vocabulary.
+// Samples the next token of each row of logits. On a GPU, four bytes per row come back instead of a row of logits.
 #pragma once
 
 #include <string>
@@ -8,24 +8,26 @@
 
 namespace millrace {
 
-// Changes of one row's logits, in this order: those of [repeated, counted) divide a positive logit and multiply others,
-// those of [counted, biased) are subtracted, those of [biased, end) added. A token occurs once in each part.
+// A change of one logit. Changes apply in this order: those in [repeated, counted) are repetition penalties (divide a
+// positive logit, multiply others), those in [counted, biased) are subtracted, those in [biased, end) are added. A
+// token occurs at most once in each part.
 struct LogitChange {
   int32_t token = 0;
   float value = 0;
 };
 
-// Then temperature, top-k, top-p and min-p, each on what the one before left, and a draw: as SamplingParams say.
+// Sampling parameters of one row. After the logit changes: temperature, top-k, top-p and min-p, each on the tokens that
+// the previous one kept, then the draw. Semantics as in SamplingParams.
 struct DrawRow {
-  double unit = 0;        // in [0, 1): where among the probabilities the draw falls
-  float temperature = 0;  // 0: the likeliest token, and what follows does not matter
-  int32_t top_k = 0;      // 0: all
+  double unit = 0;        // in [0, 1): position of the draw in the cumulative distribution
+  float temperature = 0;  // 0: greedy; the other parameters are ignored
+  int32_t top_k = 0;      // 0: no limit
   float top_p = 1, min_p = 0;
-  int32_t repeated = 0, counted = 0, biased = 0, end = 0;  // in the step's list of changes
+  int32_t repeated = 0, counted = 0, biased = 0, end = 0;  // ranges in the step's list of changes
 };
 
-// Weights are whole numbers, the likeliest token's is kWholeWeight: their sums do not depend on the order they are
-// added up in, so a seed gives the same text on every run.
+// Probabilities are integer weights; the most likely token has kWholeWeight. Integer sums do not depend on the order of
+// addition, so a seed gives the same text on every run.
 constexpr float kWholeWeight = 4294967296.0f;
 
 struct SampleOp {
@@ -38,8 +40,8 @@ struct SampleOp {
     Matrix logits;  // [rows, cols] f32; rows with changes are overwritten
     const DrawRow* rows = nullptr;
     const LogitChange* changes = nullptr;
-    int32_t* ids = nullptr;     // [rows]; NaN counts as -infinity, -1: nothing is above that
-    int32_t* chosen = nullptr;  // the same once more, for the next step; may be null
+    int32_t* ids = nullptr;     // [rows]; NaN counts as -infinity; -1 if no logit is above -infinity
+    int32_t* chosen = nullptr;  // null or a second copy of ids, read by the next step
   };
 
   static KernelList<SampleOp> cpu();  // best first where estimates tie

@@ -29,7 +29,7 @@ float largest_score(const AttentionArgs& a, const SequenceSlice& s, int row, int
   return a.softcap > 0 ? a.softcap * std::tanh(largest / a.softcap) : largest;
 }
 
-// Calibration reads each key once for each query: it is run once for a model, never in a step.
+// Reads each key once per query: calibration runs once per model, never in a step.
 class ReferenceScoreRange final : public Kernel<ScoreRangeOp> {
  public:
   std::string_view name() const override { return "reference"; }

@@ -1,13 +1,14 @@
-// Between what bounds the largest score of each query lies, head by head: what a unified maximum is calibrated from.
+// Range of each head's row maxima of attention scores. `millrace calibrate` derives the unified softmax maximum from
+// it.
 #pragma once
 
 #include "kernels/attention/attention.h"
 
 namespace millrace {
 
-// Of one head, in natural units and after the soft-cap: the smallest and the largest of its rows' largest scores.
+// Smallest and largest row maximum of one head, after scale and softcap.
 struct ScoreRange {
-  float least = 3.4e38f, most = -3.4e38f;  // nothing seen
+  float least = 3.4e38f, most = -3.4e38f;  // empty
   bool seen() const { return least <= most; }
 };
 
@@ -15,8 +16,8 @@ struct ScoreRangeOp {
   static constexpr std::string_view kName = "score_range";
   using Problem = AttentionProblem;
   struct Args {
-    AttentionArgs attention;       // its output is not touched
-    ScoreRange* ranges = nullptr;  // [heads], widened by what this batch shows
+    AttentionArgs attention;       // out is not written
+    ScoreRange* ranges = nullptr;  // [heads]; extended by this batch
   };
 
   static KernelList<ScoreRangeOp> cpu();  // best first where estimates tie

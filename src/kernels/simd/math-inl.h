@@ -1,4 +1,4 @@
-// exp, tanh and erfc on vectors of f32, each within about 2e-7 relative. Coefficients are minimax fits of relative
+// exp, tanh and erfc on f32 vectors, each within about 2e-7 relative. The coefficients are minimax fits of the relative
 // error.
 
 #if defined(MILLRACE_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace {
 namespace HWY_NAMESPACE {
 
-// x * 2^n for n in [-126, 127], by addition to the exponent; x in [0.5, 2).
+// x * 2^n for n in [-126, 127] and x in [0.5, 2): adds n to the exponent bits.
 HWY_INLINE F32Vec times_power_of_two(F32Vec x, F32Vec n) {
   const hn::RebindToSigned<F32> d32;
   const auto exponent = hn::ShiftLeft<23>(hn::ConvertTo(d32, n));
@@ -23,18 +23,18 @@ HWY_INLINE F32Vec times_power_of_two(F32Vec x, F32Vec n) {
 
 enum class Exp2 {
   Accurate,  // within 1.5e-7
-  Coarse,    // within 1.1e-4: for weights that are rounded to bf16
+  Coarse,    // within 1.1e-4, for weights that are rounded to bf16
 };
 
-// p = p * r + c for n vectors.
+// p = p * r + c on n vectors.
 template <int n>
 HWY_INLINE void horner(const F32Vec (&r)[n], float c, F32Vec (&p)[n]) {
   MR_UNROLL for (int i = 0; i < n; ++i) p[i] = hn::MulAdd(p[i], r[i], broadcast(c));
 }
 
-// 2^x for x <= 127; 2^-126 for all that is less; n vectors at once, so that none waits for its own last result. Adding
-// 1.5 * 2^23 leaves the nearest integer in the low bits of the sum, from where a shift takes it to the exponent:
-// conversions have fewer pipes than additions.
+// 2^x for x <= 127; 2^-126 for x < -126. Takes n vectors at once to hide latency. Adding 1.5 * 2^23 leaves the nearest
+// integer in the low bits of the sum, and a shift moves it to the exponent: CPUs have more pipes for additions than for
+// conversions.
 template <Exp2 accuracy = Exp2::Accurate, int n>
 HWY_INLINE void exp2(F32Vec (&x)[n]) {
   constexpr bool kAccurate = accuracy == Exp2::Accurate;
@@ -64,14 +64,14 @@ HWY_INLINE F32Vec exp2(F32Vec x) {
   return one[0];
 }
 
-// The same, but zero below 2^-126.
+// 2^x for x <= 127; 0 for x < -126.
 HWY_INLINE F32Vec exp2_or_zero(F32Vec x) { return hn::IfThenElseZero(hn::Ge(x, broadcast(-126.0f)), exp2(x)); }
 
-// e^x; zero below e^-87.3, held at e^88 above.
+// e^x; 0 below e^-87.3, clamped to e^88 above.
 HWY_INLINE F32Vec exp(F32Vec x) {
   const F32Vec inside = hn::Min(hn::Max(x, broadcast(-87.3f)), broadcast(88.0f));
   const F32Vec n = hn::Round(hn::Mul(inside, broadcast(1.44269504f)));
-  F32Vec r = hn::NegMulAdd(n, broadcast(0.693359375f), inside);  // ln 2 in two parts, the first exact in n * part
+  F32Vec r = hn::NegMulAdd(n, broadcast(0.693359375f), inside);  // ln 2 in two parts; n times the first is exact
   r = hn::NegMulAdd(n, broadcast(-2.12194440e-4f), r);
   F32Vec p = broadcast(0.0013814610429108143f);
   p = hn::MulAdd(p, r, broadcast(0.008368710055947304f));
@@ -83,7 +83,7 @@ HWY_INLINE F32Vec exp(F32Vec x) {
   return hn::IfThenElseZero(hn::Ge(x, broadcast(-87.3f)), times_power_of_two(p, n));
 }
 
-// Near zero a polynomial: there 1 - 2 / (e^2x + 1) would cancel.
+// Uses a polynomial near zero, where 1 - 2 / (e^2x + 1) would cancel.
 HWY_INLINE F32Vec tanh(F32Vec x) {
   const F32Vec magnitude = hn::Abs(x);
   const F32Vec z = hn::Mul(x, x);
@@ -98,7 +98,7 @@ HWY_INLINE F32Vec tanh(F32Vec x) {
   return hn::IfThenElse(hn::Lt(magnitude, broadcast(0.625f)), near, hn::CopySignToAbs(far, x));
 }
 
-// erfc(x) for x >= 0: e^(-x^2) t P(t) with t = 1 / (1 + 0.4 x), good until it underflows near x = 9.3.
+// erfc(x) for x >= 0: e^(-x^2) t P(t) with t = 1 / (1 + 0.4 x), accurate until it underflows near x = 9.3.
 HWY_INLINE F32Vec erfc_of_positive(F32Vec x) {
   const F32Vec t = hn::Div(broadcast(1.0f), hn::MulAdd(broadcast(0.4f), x, broadcast(1.0f)));
   F32Vec p = broadcast(-0.029594337567687035f);

@@ -1,4 +1,4 @@
-// Rows of any plain number format or of Q8_0, read as f32 vectors: what keys, values and embeddings are kept in.
+// Reads rows of plain formats or Q8_0 as f32 vectors: keys, values and embeddings.
 
 #if defined(MILLRACE_ROWS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_ROWS_INL_H
@@ -26,17 +26,17 @@ HWY_INLINE F32Vec row_at(const std::byte* row, int64_t i) {
   }
 }
 
-// Elements [i, n) of a row of n, fewer than kLanes, with zeros after them. No byte beyond the row is touched.
+// Elements [i, n) of a row of n, fewer than kLanes, padded with zeros. Reads no byte beyond the row.
 template <DType dtype>
 HWY_INLINE F32Vec row_end(const std::byte* row, int64_t i, int64_t n) {
-  if constexpr (dtype == DType::Q8_0) return row_at<dtype>(row, i);  // whole blocks: never called
+  if constexpr (dtype == DType::Q8_0) return row_at<dtype>(row, i);  // rows are whole blocks: never called
   constexpr size_t kBytes = dtype == DType::F32 ? 4 : 2;
   alignas(64) std::byte padded[kLanes * kBytes] = {};
   std::memcpy(padded, row + static_cast<size_t>(i) * kBytes, static_cast<size_t>(n - i) * kBytes);
   return row_at<dtype>(padded, 0);
 }
 
-// The row as f32; `out` is padded with zeros to a multiple of kLanes.
+// Converts a row to f32; `out` is padded with zeros to a multiple of kLanes.
 template <DType dtype>
 void widen_row(const std::byte* row, int64_t n, float* out) {
   int64_t i = 0;

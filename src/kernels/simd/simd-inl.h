@@ -1,4 +1,4 @@
-// What every SIMD kernel needs, compiled once per target: the target's name, and f32 vectors from the plain formats.
+// Common to all SIMD kernels, compiled once per target: the target's name, and f32 vectors from the plain formats.
 
 #if defined(MILLRACE_SIMD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_SIMD_INL_H
@@ -48,8 +48,8 @@ HWY_INLINE F32Vec broadcast(float x) { return hn::Set(kF32, x); }
 HWY_INLINE float sum_of(F32Vec v) { return hn::GetLane(hn::SumOfLanes(kF32, v)); }
 HWY_INLINE float max_of(F32Vec v) { return hn::GetLane(hn::MaxOfLanes(kF32, v)); }
 
-// kLanes f16 numbers. SSE4 has no conversion: the bits are put in place and a multiplication moves the exponent, which
-// is exact for subnormals too.
+// Loads kLanes f16 numbers. SSE4 has no conversion instruction: shifts place the bits, and a multiplication corrects
+// the exponent, which is exact for subnormals too.
 HWY_INLINE F32Vec load_f16(const uint16_t* p) {
 #if HWY_TARGET == HWY_SSE4
   const hn::Rebind<uint16_t, F32> d16;
@@ -68,7 +68,7 @@ HWY_INLINE F32Vec load_f16(const uint16_t* p) {
 #endif
 }
 
-// One f16 number in every lane.
+// Broadcasts one f16 number.
 HWY_INLINE F32Vec broadcast_f16(uint16_t bits) {
 #if HWY_TARGET == HWY_SSE4
   return broadcast(f16_to_f32(bits));
@@ -80,7 +80,7 @@ HWY_INLINE F32Vec broadcast_f16(uint16_t bits) {
 
 HWY_INLINE F32Vec load_bf16(const uint16_t* p) {
 #if HWY_TARGET == HWY_NEON
-  return F32Vec(vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)));  // widens and shifts at once
+  return F32Vec(vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)));  // widens and shifts in one instruction
 #else
   const hn::Rebind<uint16_t, F32> d16;
   const hn::RebindToUnsigned<F32> d32;

@@ -1,4 +1,4 @@
-// Activation functions on a CUDA device, alone or multiplied with a second input.
+// Activation functions on a CUDA device, optionally multiplied with a second input.
 #pragma once
 
 #include "kernels/activation/kind.h"
@@ -9,8 +9,8 @@ namespace millrace {
 struct CudaActivationArgs {
   Activation kind = Activation::Silu;
   CudaMatrix x;          // [rows, cols]
-  CudaMatrix gate_with;  // out = f(x) * gate_with, or f(x) where it has no data
-  CudaMatrix out;        // may be x itself
+  CudaMatrix gate_with;  // out = f(x) * gate_with; no data: out = f(x)
+  CudaMatrix out;        // may alias x
   int rows = 0, cols = 0;
 };
 CudaError launch_cuda_activation(const CudaActivationArgs& args, const CudaLaunch& launch);

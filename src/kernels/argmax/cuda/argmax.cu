@@ -12,10 +12,10 @@ constexpr int kMostRanks = 8;
 
 struct Best {
   float value;
-  int32_t id;  // -1: nothing yet
+  int32_t id;  // -1: none
 };
 
-// Ties go to the lowest id, so that the result does not depend on who saw which part.
+// Ties go to the lowest id, so the result does not depend on how the row is split.
 __device__ Best better(Best a, Best b) {
   if (b.id < 0) return a;
   if (a.id < 0) return b;
@@ -34,11 +34,11 @@ __device__ Best best_of_warp(Best best) {
 struct Params {
   const float* logits;
   int64_t stride;
-  int cols, ranks;  // ranks: blocks that share a row, one cluster
+  int cols, ranks;  // ranks: blocks of a cluster, which share a row
   int32_t *ids, *chosen;
 };
 
-// The best of a block's part of a row, in its first thread.
+// The best token in this block's part of a row; valid in thread 0.
 __device__ Best best_of_part(const Params& p, int64_t row, int rank) {
   __shared__ Best parts[kWarps];
   const float* logits = p.logits + row * p.stride;
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kThreads) argmax(Params p) {
       const int lane = static_cast<int>(threadIdx.x);
       best = best_of_warp(lane < p.ranks ? read_remote(&mine, lane) : Best{-INFINITY, -1});
     }
-    cluster_barrier();  // a block's shared memory must outlive its readers
+    cluster_barrier();  // keeps this block's shared memory alive until the others have read it
   }
 #endif
   if (rank == 0 && threadIdx.x == 0) {
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kThreads) argmax(Params p) {
   }
 }
 
-// Blocks for a row: few rows are shared by many, so that one multiprocessor does not read all of a vocabulary.
+// Blocks per row: with few rows, several blocks share one, so that a single multiprocessor does not read a whole row.
 int ranks_for(int64_t rows, const Hardware& hardware) {
   if (hardware.architecture != 90) return 1;
   int ranks = kMostRanks;

@@ -7,12 +7,12 @@ MR_BEGIN_TARGET("arch=armv8.2-a+bf16", "bf16")
 namespace millrace {
 namespace {
 
-// In assembly for the same reasons as in half_products.cpp.
+// Inline assembly for the reasons given in half_products.cpp.
 inline void add_products(float32x4_t& sum, uint16x8_t a, uint16x8_t b) {
   asm volatile("bfmmla %0.4s, %1.8h, %2.8h" : "+w"(sum) : "w"(a), "w"(b));
 }
 
-// Eight numbers, rounded to nearest.
+// Rounds eight numbers to nearest.
 inline uint16x8_t round8(float32x4_t low, float32x4_t high) {
   uint16x8_t rounded;
   asm("bfcvtn %0.4h, %1.4s" : "=w"(rounded) : "w"(low));
@@ -28,7 +28,7 @@ inline uint16x8_t load8(const std::byte* p) {
   return round8(vcvt_f32_f16(vget_low_f16(halves)), vcvt_high_f32_f16(halves));
 }
 
-// Elements [i, i + 8) of two rows.
+// Interleaves eight elements of two rows.
 inline void store_pair(uint16x8_t first, uint16x8_t second, uint16_t* out) {
   const uint64x2_t a = vreinterpretq_u64_u16(first), b = vreinterpretq_u64_u16(second);
   vst1q_u16(out, vreinterpretq_u16_u64(vzip1q_u64(a, b)));

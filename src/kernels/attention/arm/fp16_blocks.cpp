@@ -7,7 +7,7 @@ MR_BEGIN_TARGET("arch=armv8.2-a+fp16", "fullfp16")
 namespace millrace {
 namespace {
 
-// In assembly for the same reasons as in half_products.cpp.
+// Inline assembly for the reasons given in half_products.cpp.
 template <int lane>
 inline void add_products(uint16x8_t& sum, uint16x8_t a, uint16x8_t b) {
   asm volatile("fmla %0.8h, %1.8h, %2.h[%3]" : "+w"(sum) : "w"(a), "x"(b), "i"(lane));
@@ -28,7 +28,7 @@ inline float32x4_t high_f32(uint16x8_t v) { return vcvt_high_f32_f16(vreinterpre
 
 constexpr int kRows = 8;
 
-// One element of eight keys, lane `lane` of `keys`, times that element of 16 query vectors.
+// Multiplies element `lane` of eight keys with that element of 16 query vectors.
 template <int lane>
 inline void add_element(const uint16_t* q, const uint16x8_t (&keys)[kRows], uint16x8_t (&acc)[kRows][2]) {
   MR_UNROLL for (int j = 0; j < 2; ++j) {
@@ -37,7 +37,7 @@ inline void add_element(const uint16_t* q, const uint16x8_t (&keys)[kRows], uint
   }
 }
 
-// Not inlined, here and below: inside of more loops GCC would keep accumulators in memory.
+// noinline, here and below: inside more loops GCC would keep the accumulators in memory.
 __attribute__((noinline)) void score_tile(const std::byte* const* keys, const uint16_t* q, int64_t vectors, int64_t dim,
                                           uint16_t* scores) {
   uint16x8_t acc[kRows][2];

@@ -10,7 +10,7 @@ MR_BEGIN_TARGET("arch=armv8.2-a+fp16", "fullfp16")
 namespace millrace {
 namespace {
 
-// In assembly for the same reasons as in half_products.cpp.
+// Inline assembly for the reasons given in half_products.cpp.
 inline void add_products(uint16x8_t& sum, uint16x8_t a, uint16x8_t b) {
   asm volatile("fmla %0.8h, %1.8h, %2.8h" : "+w"(sum) : "w"(a), "w"(b));
 }
@@ -28,8 +28,8 @@ inline uint16x8_t load8(const void* p) { return vld1q_u16(static_cast<const uint
 inline float32x4_t low_f32(uint16x8_t v) { return vcvt_f32_f16(vget_low_f16(vreinterpretq_f16_u16(v))); }
 inline float32x4_t high_f32(uint16x8_t v) { return vcvt_high_f32_f16(vreinterpretq_f16_u16(v)); }
 
-// Adds the products of elements [begin, end) to the scores of `positions` keys. Not inlined: inside of more loops GCC
-// would keep the accumulators in memory.
+// Adds the products of elements [begin, end) to the scores of `positions` keys. noinline: inside more loops GCC would
+// keep the accumulators in memory.
 template <int heads, int positions>
 __attribute__((noinline)) void score_some(const std::byte* const (&keys)[positions], const uint16_t* q, int64_t dim,
                                           int64_t begin, int64_t end, float* scores) {
@@ -49,7 +49,7 @@ __attribute__((noinline)) void score_some(const std::byte* const (&keys)[positio
     MR_UNROLL for (int t = 0; t < positions; t += 4) {
       const uint16x8_t low = add_neighbours(acc[h][t], acc[h][t + 1]),
                        high = add_neighbours(acc[h][t + 2], acc[h][t + 3]);
-      const uint16x8_t quarters = add_neighbours(low, high);  // two for each position
+      const uint16x8_t quarters = add_neighbours(low, high);  // two per position
       const float32x4_t sums = vpaddq_f32(low_f32(quarters), high_f32(quarters));
       float* to = scores + h * kScoreStride + t;
       vst1q_f32(to, begin == 0 ? sums : vaddq_f32(vld1q_f32(to), sums));
@@ -59,7 +59,7 @@ __attribute__((noinline)) void score_some(const std::byte* const (&keys)[positio
 
 template <int heads>
 void score_rows(const std::byte* keys, int n, const uint16_t* q, int64_t dim, float* scores) {
-  constexpr int kPositions = heads < 4 ? 8 : 4;  // as many accumulators as there are registers for
+  constexpr int kPositions = heads < 4 ? 8 : 4;  // as many accumulators as registers allow
   constexpr int64_t kElements = 64;
   for (int t = 0; t < n; t += kPositions) {
     const std::byte* rows[kPositions];
@@ -70,7 +70,7 @@ void score_rows(const std::byte* keys, int n, const uint16_t* q, int64_t dim, fl
   }
 }
 
-// One position: its values times a lane of each head's weights.
+// One position: multiplies its values with a lane of each head's weights.
 template <int heads, int eights, int lane>
 inline void add_row(const std::byte* values, const uint16x8_t (&w)[heads], uint16x8_t (&acc)[heads][eights]) {
   MR_UNROLL for (int j = 0; j < eights; ++j) {
@@ -120,7 +120,7 @@ void add_rows(const std::byte* values, int n, const float* weights, int64_t dim,
                vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(weights + h * kScoreStride + t))));
     }
   }
-  constexpr int kEights = heads < 4 ? 8 : 4;  // as many accumulators as there are registers for
+  constexpr int kEights = heads < 4 ? 8 : 4;  // as many accumulators as registers allow
   const int64_t row = dim * 2;
   for (int t = 0; t < n; t += kFp16Chain) {
     const std::byte* at = values + t * row;

@@ -1,6 +1,6 @@
 // Scores and weighted sums for the few queries of a decode over f16 keys and values, in f16 arithmetic: eight products
-// an instruction, on every core since Neoverse N1. Chains are short: 64 elements of a score, 16 positions of a sum,
-// then f32. What overflows ends as an infinity or a NaN, for which the caller looks.
+// per instruction, on every core since Neoverse N1. f16 sums are short: 64 elements of a score, 16 positions of a
+// weighted sum, then f32. An overflow yields infinity or NaN; the caller checks for it.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-// The longest chain over positions; weights of at most one and values of at most 4094 cannot overflow in it.
+// Maximum number of positions per f16 sum. Weights of at most 1 and values of at most 4094 cannot overflow it.
 constexpr int kFp16Chain = 16;
 
 // As score_halves and add_halves.

@@ -10,8 +10,8 @@ MR_BEGIN_TARGET("arch=armv8.2-a+fp16+fp16fml", "fullfp16,fp16fml")
 namespace millrace {
 namespace {
 
-// In assembly because GCC copies accumulators around its intrinsics, and clang 14 has them under -march only; volatile
-// because GCC, which does not know its latency, would put all uses of one accumulator in a row.
+// Inline assembly because GCC copies accumulators around its intrinsics, and clang 14 has them only under -march.
+// volatile because GCC does not know the latency and would place all uses of one accumulator in a row.
 inline void add_low(float32x4_t& sum, float16x8_t a, float16x8_t b) {
   asm volatile("fmlal %0.4s, %1.4h, %2.4h" : "+w"(sum) : "w"(a), "w"(b));
 }
@@ -29,7 +29,7 @@ inline void add_high(float32x4_t& sum, float16x8_t a, float16x8_t b) {
 
 inline float16x8_t load8(const void* p) { return vreinterpretq_f16_u16(vld1q_u16(static_cast<const uint16_t*>(p))); }
 
-// `positions` keys at once: as many accumulators as there are registers for.
+// `positions` keys at once: as many accumulators as registers allow.
 template <int heads, int positions>
 inline void score_some(const std::byte* const (&keys)[positions], const uint16_t* q, int64_t dim, float* scores) {
   float32x4_t acc[heads][positions];
@@ -63,7 +63,7 @@ void score_rows(const std::byte* keys, int n, const uint16_t* q, int64_t dim, fl
   }
 }
 
-// One position: its values times a lane of each head's weights.
+// One position: multiplies its values with a lane of each head's weights.
 template <int heads, int eights, int lane>
 inline void add_row(const std::byte* values, const float16x8_t (&w)[heads], float32x4_t (&acc)[heads][2 * eights]) {
   MR_UNROLL for (int j = 0; j < eights; ++j) {
@@ -117,7 +117,7 @@ void add_rows(const std::byte* values, int n, const float* weights, int64_t dim,
                vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(weights + h * kScoreStride + t))));
     }
   }
-  constexpr int kEights = heads < 4 ? 4 : 2;  // as many accumulators as there are registers for
+  constexpr int kEights = heads < 4 ? 4 : 2;  // as many accumulators as registers allow
   int64_t i = 0;
   for (; i + 8 * kEights <= dim; i += 8 * kEights)
     add_elements<heads, kEights>(values, n, rounded, i, dim, stride, sums);

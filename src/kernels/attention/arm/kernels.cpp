@@ -1,5 +1,4 @@
-// Attention kernels that need more than the NEON every aarch64 has. All of them round queries or weights, so none is
-// exact.
+// Attention kernels that need more than baseline NEON. All of them round queries or weights, so none is exact.
 #include "kernels/attention/arm/kernels.h"
 
 #include "kernels/attention/arm/bf16_products.h"
@@ -20,7 +19,7 @@ namespace millrace {
 namespace HWY_NAMESPACE {
 namespace {
 
-// How a decode over f16 keys and values multiplies: see half_products.h and fp16_products.h.
+// Arithmetic of a decode over f16 keys and values: see half_products.h and fp16_products.h.
 struct Fhm {
   static constexpr auto score = score_halves;
   static constexpr auto add = add_halves;
@@ -30,7 +29,7 @@ struct Fp16 {
   static constexpr auto add = add_fp16;
 };
 
-constexpr int64_t kMostHalves = 32 << 10;  // of all queries of a row
+constexpr int64_t kMostHalves = 32 << 10;  // maximum size of all queries of a row
 
 template <class Arithmetic>
 class HalfProducts {
@@ -52,7 +51,7 @@ class HalfProducts {
     }
     fits_ = max_of(largest) < 65504;
   }
-  bool fits() const { return fits_; }  // no query is beyond the range of f16
+  bool fits() const { return fits_; }  // all queries are within the range of f16
 
   template <int heads>
   void score(int first, const std::byte* keys, int n, float* scores) const {
@@ -69,7 +68,7 @@ class HalfProducts {
   alignas(64) uint16_t q_[kMostHalves];
 };
 
-// In f16 arithmetic the weights must not exceed one: there the maximum follows at once.
+// In f16 arithmetic weights must not exceed one, so the maximum is updated at once.
 template <class Arithmetic>
 void run_half_decode(const TileShape& shape, const Scratch& scratch, const Piece& piece, Partial& partial) {
   constexpr Softmax kVariant = std::is_same_v<Arithmetic, Fp16> ? Softmax::Online : Softmax::Lazy;
@@ -115,7 +114,7 @@ bool can_run_pairs(const AttentionProblem& p, const Hardware& hardware) {
   return p.kv == DType::F16 ? can_run_fhm(p, hardware) : p.kv == DType::BF16;
 }
 
-// Only Fp16 has products of its own for prompts.
+// Only Fp16 has its own products for prompts.
 template <class Arithmetic>
 double half_gflops(const AttentionProblem& p, const Hardware& hardware) {
   constexpr double kPrompts = std::is_same_v<Arithmetic, Fp16> ? 0.85 : 0.6;
@@ -132,7 +131,7 @@ RunPiece choose_half(DType) {
 }
 RunPiece choose_pairs(DType kv) { return kv == DType::F16 ? run_pair_piece<DType::F16> : run_pair_piece<DType::BF16>; }
 
-// Twice the tile of f32: packing is spread over more query vectors, and they take half the room.
+// Twice the tile of f32: more query vectors share the packing, and they take half the space.
 constexpr int kPairQueryTile = 128;
 
 }  // namespace

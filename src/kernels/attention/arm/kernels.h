@@ -1,4 +1,4 @@
-// Attention kernels for the extensions of newer ARM cores.
+// Attention kernels for extensions of newer ARM cores.
 #pragma once
 
 #include "kernels/kernel_set.h"

@@ -1,6 +1,6 @@
-// cuDNN's attention as one more candidate for prompts. It has a plan for every number of rows, so whole chunks get one
-// and the rest is ours; and where products leave the range of f32 it gives no numbers, so a kernel of ours stands
-// behind it.
+// cuDNN's attention as a candidate for prompts. It needs a plan per number of rows, so only whole chunks use it; our
+// kernel computes the remaining rows. If products exceed the range of f32, cuDNN returns NaN; our kernel then computes
+// the result again.
 #include <algorithm>
 #include <bit>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kFewestRows = 512, kLargestHead = 128;
 
-// Behind the counters of other kernels that have the same workspace.
+// Lies after the counters, since other kernels share the workspace.
 struct Workspace {
   size_t flag = kCudaAttentionCounters, log_sums = flag + 256, library, bytes;
 
@@ -31,7 +31,7 @@ class CudnnPrompt final : public AttentionKernel {
   explicit CudnnPrompt(KernelList<AttentionOp> ours) : ours_(std::move(ours)) {}
   std::string_view name() const override { return "cudnn_prefill"; }
 
-  // Loading the library takes most of a second: nobody pays that for a guess.
+  // Loading the library takes most of a second, so it must be measured to be chosen.
   const AttentionKernel* variant_of(const Problem& p, const Hardware& hardware) const override {
     const auto can_run = [&](const AttentionKernel* kernel) { return kernel->can_run(p, hardware); };
     const auto found = std::find_if(ours_.begin(), ours_.end(), can_run);
@@ -45,7 +45,7 @@ class CudnnPrompt final : public AttentionKernel {
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
     return variant_of(p, hardware)->estimate_us(p, hardware);
   }
-  // Its first plan takes most of a second and 270 MB of the host's memory: it has to be ahead by more than a hair.
+  // The first plan takes most of a second and 270 MB of host memory, so it must be faster by more than 2 %.
   double burden(const Problem&) const override { return 1.02; }
   size_t workspace_bytes(const Problem& p, const Hardware& hardware) const override {
     return std::max(Workspace(p.heads, p.rows).bytes, variant_of(p, hardware)->workspace_bytes(p, hardware));
@@ -78,7 +78,7 @@ class CudnnPrompt final : public AttentionKernel {
            a.softcap == 0 && reinterpret_cast<uintptr_t>(a.tables.pages) % 16 == 0;
   }
 
-  // As a model would pose it, for what the library says of it.
+  // A typical problem, to ask whether the library supports it.
   static CudnnAttentionProblem typical(const Problem& p) {
     const int64_t pages = (p.context + p.block_size - 1) / p.block_size, width = int64_t{p.heads} * p.key_dim;
     const auto rows = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(p.rows)));
@@ -114,7 +114,7 @@ class CudnnPrompt final : public AttentionKernel {
     return library().run(problem, args, static_cast<cudaStream_t>(executor.queue));
   }
 
-  // One thread steps a model; several models on several threads each keep their own handle and plans.
+  // Thread-local: several models may run on several threads, and each needs its own handle and plans.
   static CudnnAttention& library() {
     thread_local CudnnAttention library;
     return library;

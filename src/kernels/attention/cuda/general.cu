@@ -6,14 +6,14 @@ namespace millrace {
 namespace {
 
 constexpr int kWarps = kGeneralThreads / 32;
-constexpr int kAtOnce = 4;  // positions: their sums over the lanes overlap
+constexpr int kAtOnce = 4;  // positions whose reductions over the lanes overlap
 
 struct GeneralParams {
   CudaAttentionArgs args;
   int sequences, heads, kv_heads, head_dim, block_size;
 };
 
-// Eight neighbours of a row that begins at `row`.
+// Loads eight consecutive elements of a row.
 __device__ void load8(const float* row, int at, float (&x)[8]) {
 #pragma unroll
   for (int i = 0; i < 8; ++i) x[i] = row[at + i];
@@ -64,8 +64,8 @@ __device__ float warp_sum(float x) {
   return x;
 }
 
-// One block for a row and a head; each warp takes every kWarps-th group of positions, each lane kEights pieces of the
-// head.
+// One block per row and head. Each warp takes every kWarps-th group of positions, each lane kEights vectors of eight of
+// the head.
 template <class Kv, int kEights>
 class RowAttention {
  public:
@@ -105,7 +105,7 @@ class RowAttention {
     }
   }
 
-  // Adds the warps up and writes the row. `space`: [kWarps][head_dim + 2].
+  // Adds up the warps' sums and writes the row. `space`: [kWarps][head_dim + 2].
   __device__ void write(float* space, int64_t out) const {
     const int stride = p_.head_dim + 2;
     float* mine = space + warp_ * stride;
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kGeneralThreads) general_attention(const __gri
   extern __shared__ float space[];
   allow_dependents();
   wait_for_predecessors();
-  // Rows count from the first slice on: these may be the prompts of a batch whose decodes come before them.
+  // Rows count from the first slice: these may be the prompts of a batch whose decodes come first.
   const int index = static_cast<int>(blockIdx.x) / p.heads, head = static_cast<int>(blockIdx.x) % p.heads;
   const Found found = find_point(p.sequences, index, [&](int i) { return max(p.args.slices[i].rows, 0); });
   if (found.sequence == p.sequences) return;

@@ -1,4 +1,4 @@
-// The attention launches as kernels of the dataflow, one for each kind and softmax.
+// The attention launches as kernels of the dataflow, one per kind and softmax variant.
 #include "kernels/attention/cuda/kernels.h"
 
 #include <algorithm>
@@ -62,16 +62,16 @@ class CudaAttention final : public AttentionKernel {
     switch (variant_.kind) {
       case CudaAttentionKind::DecodeCluster:
       case CudaAttentionKind::Decode: {
-        // Every tile of 16 query rows that share a KV head reads the keys and values again.
+        // Each tile of 16 query rows that share a KV head reads the keys and values again.
         const double rows_each = double(p.rows) / double(p.sequences) * p.heads / p.kv_heads;
         const double softmax_us = variant_.softmax == Softmax::Lazy     ? 0
                                   : variant_.softmax == Softmax::Online ? 0.1
                                                                         : 0.2;
-        const double start_us = variant_.kind == CudaAttentionKind::Decode ? 8 : 6;  // merging parts costs
+        const double start_us = variant_.kind == CudaAttentionKind::Decode ? 8 : 6;  // merging parts costs time
         const double share = variant_.kind == CudaAttentionKind::DecodeCluster && is_half_empty(p, h) ? 0.9 : 0.95;
         return start_us + softmax_us + reading * std::max(1.0, std::ceil(rows_each / 16)) / share;
       }
-      // Kernels of prompts are not made for the stream: 64 decodes of an MHA model took a third longer with one.
+      // Prefill kernels are not built for streaming: 64 decodes of an MHA model took a third longer with one.
       case CudaAttentionKind::PrefillHopper:
         return 10 + std::max(reading / 0.7, products * seen / visible / (0.75 * h.ceilings.bf16_gflops) * 1e-3) +
                0.008 * visible;
@@ -84,7 +84,8 @@ class CudaAttention final : public AttentionKernel {
     return 10 + products / (0.04 * h.ceilings.f32_gflops) * 1e-3 + visible * 0.04;
   }
 
-  // Parts that are added up through memory are a kernel's end, which a row of its launches hides and a step does not.
+  // Partial results are merged through memory at the end of the kernel. Back-to-back launches in a measurement hide
+  // that, a step does not.
   double burden(const Problem&) const override { return variant_.kind == CudaAttentionKind::Decode ? 1.15 : 1; }
   bool takes_along(const Problem& p, const Hardware&) const override {
     return p.rows == p.sequences && takes_fresh_rows(shape_of(p));
@@ -117,7 +118,7 @@ class CudaAttention final : public AttentionKernel {
     args.phi = a.phi;
     args.workspace = executor.workspace;
     args.only_if = a.only_if;
-    args.early = true;  // tables come with the step, and the write of k and v before this lets no kernel start too soon
+    args.early = true;  // tables are complete before the step, and kv_write lets no kernel start before its writes
     const CudaAttentionShape shape{variant_.kind,
                                    variant_.softmax,
                                    a.kv.dtype,
@@ -135,7 +136,7 @@ class CudaAttention final : public AttentionKernel {
 
  private:
   CudaAttentionShape shape_of(const Problem& p) const {
-    const auto longest = static_cast<int>(p.rows - p.sequences + 1);  // the others may have one row each
+    const auto longest = static_cast<int>(p.rows - p.sequences + 1);  // the other sequences have at least one row each
     return {variant_.kind, variant_.softmax,
             p.kv,          p.heads,
             p.kv_heads,    p.key_dim,
@@ -144,27 +145,27 @@ class CudaAttention final : public AttentionKernel {
             p.invariant,   most_context(p.context)};
   }
 
-  // Clusters come in powers of two: some batches leave half of the places for blocks free, and long contexts stream
-  // slower.
+  // Clusters have a power of two of blocks, so some batches leave half of the block slots empty, and long contexts
+  // stream slower.
   bool is_half_empty(const Problem& p, const Hardware& h) const {
     const CudaAttentionPlan& planned = plan(shape_of(p));
     const int places = h.cores * (planned.form == DecodeForm::WideCluster || p.key_dim > 128 ? 1 : 2);
     return planned.can_run() && 2 * planned.grid <= places;
   }
 
-  // Of no interest to the others: one plan is enough for all contexts.
+  // Only DecodeCluster plans depend on the context; the others share one plan for all contexts.
   int most_context(int64_t context) const {
     return variant_.kind == CudaAttentionKind::DecodeCluster ? static_cast<int>(context) : 0;
   }
 
-  // Others divide their work by the batch, or rescale one row when another's maximum grows. A window moves the units
-  // that warps take with the chunk it begins in.
+  // The other kinds split work depending on the batch, or rescale a row when another row's maximum grows. A window
+  // changes which units a warp takes when it moves to the next chunk.
   bool is_invariant(const Problem& p) const {
     if (variant_.kind == CudaAttentionKind::General) return true;
     return variant_.kind == CudaAttentionKind::DecodeCluster && variant_.softmax == Softmax::Online && p.window == 0;
   }
 
-  // Plans ask the driver for occupancy, so each shape's is kept. The first step of a shape is not recorded.
+  // Plans query the driver for occupancy, so they are kept per shape. The first step of a shape is not recorded.
   const CudaAttentionPlan& plan(const CudaAttentionShape& shape) const {
     thread_local std::vector<CudaAttentionPlan> plans;
     for (auto& known : plans) {

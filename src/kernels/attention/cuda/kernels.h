@@ -1,4 +1,4 @@
-// The families of attention kernels that a GPU's list is made of.
+// The attention kernels that the GPU's list is made of.
 #pragma once
 
 #include "kernels/kernel_set.h"
@@ -6,7 +6,7 @@
 namespace millrace {
 
 const AttentionKernel* cuda_simple_attention();
-// In front of the best of our kernels for prompts, where the library is there.
+// Variants of the best of our prefill kernels; null if cuDNN is not available.
 const AttentionKernel* cuda_cudnn_attention(const KernelList<AttentionOp>& prompts);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Warp-level tensor-core products of 16-bit numbers, their operands in shared memory, and asynchronous copies to there.
+// Warp-level tensor-core products of 16-bit numbers with operands in shared memory, and asynchronous copies to it.
 #pragma once
 
 #include "kernels/cuda/device.cuh"
@@ -24,7 +24,7 @@ __device__ inline void mma<__half>(float (&c)[4], const uint32_t (&a)[4], uint32
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Four 8 x 8 matrices; lane i gives the address of row i % 8 of matrix i / 8.
+// Loads four 8 x 8 matrices; lane i passes the address of row i % 8 of matrix i / 8.
 __device__ inline void load_matrices(uint32_t (&r)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -38,7 +38,7 @@ __device__ inline void load_matrices_transposed(uint32_t (&r)[4], uint32_t addre
                : "memory");
 }
 
-// Copies 16 bytes past L1, or writes zeros where there is nothing to read.
+// Copies 16 bytes, bypassing L1, or writes zeros if not `valid`.
 __device__ inline void copy_async(uint32_t to, const void* from, bool valid) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0)
                : "memory");
@@ -46,7 +46,7 @@ __device__ inline void copy_async(uint32_t to, const void* from, bool valid) {
 __device__ inline void copy_async(uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
-// The same for what is read once: it shall not displace from the second-level cache what others read again.
+// The same for data that is read once: evicted first from the L2 cache.
 __device__ inline void copy_async_once(uint32_t to, const void* from) {
   uint64_t policy;
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
@@ -59,8 +59,8 @@ __device__ inline void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// Rows of kHeadDim 16-bit numbers in shared memory, 16-byte pieces permuted so that eight rows' pieces of one column
-// lie in different banks.
+// Rows of kHeadDim 16-bit numbers in shared memory. Their 16-byte pieces are permuted so that the pieces of eight rows
+// in one column lie in different banks.
 template <int kHeadDim>
 struct SwizzledRows {
   static constexpr int kPieces = kHeadDim / 8;

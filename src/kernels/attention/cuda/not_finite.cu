@@ -7,7 +7,8 @@ namespace {
 
 constexpr int kThreads = 256, kBlocks = 1056;
 
-// All bits of an exponent: infinity or NaN. Sixteen bits at a time, of two numbers or of a float's upper half.
+// Tests for all exponent bits set: infinity or NaN. Compares 16 bits at a time: two numbers, or the upper half of a
+// float.
 template <uint32_t exponents>
 __device__ bool has_none(uint4 four) {
   const auto found = [](uint32_t word) { return __vcmpeq2(word & exponents, exponents); };

@@ -12,7 +12,7 @@ int device_attribute(cudaDeviceAttr attribute) {
   return value;
 }
 
-// Never less than before: another thread may be about to launch with that.
+// Never lowers the limit: another thread may be about to launch with the old one.
 bool allow_shared(const void* kernel, int bytes) {
   cudaFuncAttributes now = {};
   if (cudaFuncGetAttributes(&now, kernel) != cudaSuccess) return false;
@@ -30,7 +30,7 @@ int resident_blocks(const void* kernel, int threads, int shared_bytes) {
           cudaSuccess ||
       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel, threads, static_cast<size_t>(shared_bytes)) !=
           cudaSuccess) {
-    cudaGetLastError();  // a kernel that was not built for this device is no error of the next call
+    cudaGetLastError();  // clears the error of a kernel that was not built for this device
     return 0;
   }
   return per_sm * multiprocessor_count();

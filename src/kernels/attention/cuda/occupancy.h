@@ -1,18 +1,18 @@
-// What the current device offers to a kernel.
+// Occupancy of kernels on the current device.
 #pragma once
 
 namespace millrace {
 
-// How many blocks of a kernel the whole device runs at once; 0 where not even one fits, or the kernel was not built for
-// it. Lets the kernel use that much shared memory.
+// Number of blocks of a kernel that the whole device runs at once; 0 if none fits or the kernel was not built for this
+// device. Raises the kernel's shared memory limit.
 int resident_blocks(const void* kernel, int threads, int shared_bytes);
 
-// How many clusters of so many blocks run at once. After resident_blocks().
+// Number of clusters of `ranks` blocks that run at once. Call resident_blocks() first.
 int resident_clusters(const void* kernel, int threads, int shared_bytes, int ranks);
 
 int multiprocessor_count();
 
-// Compute capability times ten: 90 for Hopper.
+// 10 * major + minor: 90 for Hopper.
 int device_capability();
 
 }  // namespace millrace

@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-// What changing to another pair costs a block of an even cut: measured, see docs/h200-notes.md.
+// Cost for a block of an even split to change to another pair, measured (docs/h200-notes.md).
 constexpr int kChangeUnits = 12;
 
 constexpr size_t kAlign = 256;
@@ -41,7 +41,7 @@ bool sensible(const CudaAttentionShape& s) {
          s.block_size > 0 && s.head_dim > 0 && s.head_dim % 8 == 0;
 }
 
-// The workspace of a decode: counters, summaries, partial results.
+// Workspace of a decode: counters, summaries, partial results.
 struct DecodeWorkspace {
   size_t summaries, partials, end;
 };
@@ -58,20 +58,19 @@ DecodeWorkspace decode_workspace(const CudaAttentionShape& s, int grid) {
   return space;
 }
 
-// What each warp reads of a pair that so many blocks share, at most.
+// Maximum number of units per warp if `ranks` blocks share a pair.
 int units_of_warp(const CudaAttentionShape& s, int warps, int ranks) {
   const int together = kUnit * warps * ranks;
   return (s.max_context + together - 1) / together;
 }
 
-// As many stages as a warp has units, and no more: the memory that is left lets the next kernel's blocks in, which
-// fetch their weights meanwhile. Where a multiprocessor has one block only and long contexts, that block keeps twice as
-// much in flight.
+// As many stages as a warp has units: the remaining shared memory lets blocks of the next kernel start and prefetch
+// their weights. If a multiprocessor has only one block and contexts are long, the block uses twice the stages.
 void choose_stages(CudaAttentionPlan& plan, const DecodeEntry& entry, int pairs) {
-  constexpr int kDeepFrom = 8;  // times the stages
+  constexpr int kDeepFrom = 8;  // contexts this many times longer than the stages
   const auto* kernel = reinterpret_cast<const void*>(entry.kernel);
   const int units = units_of_warp(plan.shape, entry.warps, plan.cluster);
-  // Asked last and always: the largest amount of shared memory that was asked for is what the kernel may use.
+  // Always queried, and last: the kernel may use the largest amount of shared memory ever queried.
   const bool fits =
       entry.deep_bytes > 0 && resident_blocks(kernel, plan.threads, entry.deep_bytes) >= plan.grid &&
       (plan.cluster == 1 || resident_clusters(kernel, plan.threads, entry.deep_bytes, plan.cluster) >= pairs);
@@ -84,17 +83,17 @@ void choose_stages(CudaAttentionPlan& plan, const DecodeEntry& entry, int pairs)
   }
 }
 
-// Blocks of a cluster at most: all of their warps have something to read. Starting sixteen together and adding up their
-// sums takes more than a microsecond longer than it does for eight: what the warps read must be worth that.
+// Maximum blocks per cluster such that all warps have units. Clusters of sixteen take over a microsecond longer than
+// clusters of eight to start and to add up, so the warps must have enough work.
 int most_ranks(const CudaAttentionShape& s, int warps) {
-  constexpr unsigned kMost = 16, kWorthMost = 4;  // units of a warp
-  if (s.invariant) return 1;                      // one block for each pair adds up in the order of the positions alone
+  constexpr unsigned kMost = 16, kWorthMost = 4;  // units per warp
+  if (s.invariant) return 1;                      // one block per pair adds up in the order of the positions
   if (s.max_context == 0) return kMost;
-  const auto blocks = static_cast<unsigned>(units_of_warp(s, warps, 1));  // with a unit for each warp
+  const auto blocks = static_cast<unsigned>(units_of_warp(s, warps, 1));  // such that each warp has one unit
   return static_cast<int>(blocks > kWorthMost * kMost ? kMost : std::min(kMost / 2, std::bit_ceil(blocks)));
 }
 
-// The largest clusters with which all pairs still run at once; single blocks where there are more pairs than that.
+// The largest clusters such that all pairs still run at once; single blocks if there are more pairs than that.
 CudaAttentionPlan plan_clusters(CudaAttentionPlan plan, const DecodeEntry& entry) {
   const auto* kernel = reinterpret_cast<const void*>(entry.kernel);
   const int pairs = all_pairs(plan.shape), resident = plan.grid;
@@ -128,17 +127,17 @@ CudaAttentionPlan plan_form(CudaAttentionPlan plan, DecodeForm form) {
   return plan;
 }
 
-// Clusters that are fewer than there is room for may share multiprocessors, two blocks on each, while others have none.
-// Wide blocks cannot; where warps have work for long they are worth it though their clusters may be half as large.
+// If there are fewer clusters than slots, two blocks may share a multiprocessor while others are idle. Wide blocks
+// never share one; with enough work per warp they are faster even if their clusters are half as large.
 bool wants_wide(const CudaAttentionPlan& usual) {
-  constexpr int kWorthWide = 4;  // units of a warp
+  constexpr int kWorthWide = 4;  // units per warp
   const CudaAttentionShape& s = usual.shape;
   const DecodeEntry entry = decode_entry(s, DecodeForm::WideCluster);
   return entry.kernel != nullptr && !s.invariant && s.max_context > kWorthWide * kUnit * kUsualWarps * usual.cluster &&
          usual.grid <= blocks_at_once(entry);
 }
 
-// Where blocks have more than a pair, a power of two of them: more pairs end where a block does.
+// If blocks have more than one pair, uses a power of two of blocks: more pairs then end where a block ends.
 CudaAttentionPlan plan_even(CudaAttentionPlan plan) {
   plan = plan_form(plan, DecodeForm::Even);
   if (!plan.can_run()) return plan;
@@ -152,7 +151,8 @@ CudaAttentionPlan best_clusters(const CudaAttentionPlan& plan) {
   const CudaAttentionPlan usual = plan_form(plan, DecodeForm::Cluster);
   if (!usual.can_run() || !wants_wide(usual)) return usual;
   const CudaAttentionPlan wide = plan_form(plan, DecodeForm::WideCluster);
-  return wide.cluster > 1 && 2 * wide.grid >= usual.grid ? wide : usual;  // a wide block ends as one of several
+  // Wide blocks have no merge buffer: they can only merge within a cluster.
+  return wide.cluster > 1 && 2 * wide.grid >= usual.grid ? wide : usual;
 }
 
 CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {
@@ -165,7 +165,7 @@ CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {
   CudaAttentionPlan clusters = best_clusters(plan);
   if (!clusters.can_run() || s.invariant) return clusters;
   const CudaAttentionPlan even = plan_even(plan);
-  // Whoever reserves memory may know less of the contexts than who launches: the same for every cut.
+  // The planner may know less about contexts than the launch: reserve the same workspace for either split.
   clusters.workspace_bytes = even.workspace_bytes;
   if (!even.can_run()) return clusters;
   const CutLosses losses{all_pairs(s), multiprocessor_count(), blocks_at_once(decode_entry(s, DecodeForm::Even)),
@@ -198,7 +198,7 @@ CudaError launch_decode(const CudaAttentionPlan& plan, const CudaAttentionArgs& 
   p.cut = EvenCut(plan.grid, all_pairs(s), kChangeUnits);
   p.by_pairs_per_sequence = Divisor(static_cast<unsigned>(p.pairs_per_sequence));
   p.stamps = stamps_of_launch(static_cast<unsigned>(plan.grid));
-  // A row of blocks for each sequence of clusters: no block has to divide to find its own.
+  // One grid row per sequence of clusters, so that no block has to divide to find its sequence.
   const bool clusters = plan.form == DecodeForm::Cluster || plan.form == DecodeForm::WideCluster;
   const int rows = clusters ? s.sequences : 1;
   const dim3 grid(static_cast<unsigned>(plan.grid / rows), static_cast<unsigned>(rows));

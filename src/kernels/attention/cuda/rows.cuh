@@ -1,5 +1,4 @@
-// The running sums of query rows in tensor-core layout, and finding a place by a running count; decode and prefill
-// share them.
+// Running sums of query rows in tensor-core layout, and search by a running count. Shared by decode and prefill.
 #pragma once
 
 #include "kernels/attention/cuda/launch.h"
@@ -7,7 +6,7 @@
 
 namespace millrace {
 
-// Lane 4 g + t of a warp: index 0 is row g, index 1 is row g + 8, columns 8 n + 2 t and the next.
+// Lane 4 g + t of a warp: index 0 is row g, index 1 is row g + 8, columns 8 n + 2 t and 8 n + 2 t + 1.
 template <int kDim>
 struct RowSums {
   float largest[2], total[2];  // total: of this lane's columns only, until the lanes are added up
@@ -31,9 +30,9 @@ struct RowSums {
   }
 };
 
-// How far above the largest score weights are relative to when a lazy maximum moves. With bf16's values as far as it
-// may lag: no weight is above one, so that sums leave f32's range only where they do with an exact maximum. f16's
-// weights would lose bits, and its values are small.
+// Slack added to the largest score when a lazy maximum moves. For bf16 it equals the allowed lag: no weight then
+// exceeds one, so sums overflow f32 only where they would with an exact maximum. For f16 it is zero: its weights would
+// lose bits, and its values are small.
 template <class T>
 inline constexpr float kRoom = 0;
 template <>
@@ -48,7 +47,7 @@ __device__ inline float quad_sum(float x) {
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// Absolute error near 1e-7, which is what a soft-cap needs; right at both infinities.
+// Absolute error near 1e-7, sufficient for a softcap; exact at both infinities.
 __device__ inline float tanh_fast(float x) { return 1 - __fdividef(2.0f, 1 + exp2_fast(x * (2 * kLog2E))); }
 
 template <int kCount>
@@ -58,7 +57,7 @@ __device__ inline void soften_scores(const CudaAttentionArgs& args, float (&scor
   for (int i = 0; i < kCount; ++i) score[i] = outside * tanh_fast(score[i] * inside);
 }
 
-// Products of q and k become scores as the softmax wants them: in log2, and finite whatever came in.
+// Turns products of q and k into scores for the softmax: in log2, and always finite.
 template <int kCount>
 __device__ inline void finish_scores(const CudaAttentionArgs& args, float (&score)[kCount]) {
   if (args.softcap > 0) {
@@ -72,7 +71,7 @@ __device__ inline void finish_scores(const CudaAttentionArgs& args, float (&scor
   for (int i = 0; i < kCount; ++i) score[i] = fminf(fmaxf(score[i], -kScoreLimit), kScoreLimit);
 }
 
-// Whole warps count over the places of a batch, all of them alike; size(i) is asked for places 0 .. count - 1.
+// Sum of size(i) over i in [0, count). All lanes of a warp must call it; all get the result.
 template <class Size>
 __device__ int sum_over(int count, Size size) {
   int total = 0;
@@ -83,7 +82,7 @@ __device__ int sum_over(int count, Size size) {
 }
 
 struct Found {
-  int sequence, begin;  // the count before it; sequence is one past the last where the point lies behind all
+  int sequence, begin;  // begin: running count before `sequence`; sequence = count if the point is beyond all
 };
 template <class Size>
 __device__ Found find_point(int count, int point, Size size) {

@@ -35,7 +35,7 @@ __device__ float score_of(const Params& p, const float* q, const std::byte* key)
   return p.softcap > 0 ? p.softcap * tanhf(dot / p.softcap) : dot;
 }
 
-// Blocks: (sequence, head, row of the slice).
+// Grid: (sequence, head, row of the slice).
 __global__ void __launch_bounds__(kThreads) attend(Params p) {
   extern __shared__ float q[];  // [head_dim]
   __shared__ float weights[kThreads];
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kThreads) attend(Params p) {
   float largest = kNoScore, total = 0, sums[kMostPerThread] = {};
   for (int begin = first; begin <= last; begin += kThreads) {
     const int position = begin + threadIdx.x, count = min(kThreads, last + 1 - begin);
-    __syncthreads();  // q is there; what the last round left is no longer read
+    __syncthreads();  // q is complete, and the previous round's weights are no longer read
     float score = kNoScore;
     if (position <= last) {
       const int64_t page = pages[position / p.block_size];

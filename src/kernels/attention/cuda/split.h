@@ -1,9 +1,9 @@
-// How the work of a decode step is divided among the blocks of a launch.
+// Work split of a decode step over the blocks of a launch.
 //
-// The work is a line: for each sequence, for each pair (a KV head and a tile of at most 16 query rows that share it),
-// the units of 16 positions that it sees. Cutting the line into equal ranges keeps every block busy to the end whatever
-// the lengths are, but a range may cross from one pair to the next, which costs a second merge. Where whole pieces of
-// pairs are nearly as even, they are taken instead.
+// The work forms a line: for each sequence and each pair (a KV head and a tile of at most 16 query rows that share it),
+// the units of 16 positions that the pair attends to. Equal ranges of the line keep all blocks busy whatever the
+// lengths are, but a range may cross from one pair to the next, which costs a second merge. If whole pieces of pairs
+// are nearly as even, they are used instead.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@
 namespace millrace {
 
 constexpr int kUnit = 16;      // positions
-constexpr int kTileRows = 16;  // query rows of a tensor-core tile
+constexpr int kTileRows = 16;  // query rows per tensor-core tile
 
 // One sequence's part of the line.
 struct SequenceWork {
-  int first_unit = 0;  // the first that any of its rows sees
-  int units = 0;       // of each pair
+  int first_unit = 0;  // first unit that any of its rows attends to
+  int units = 0;       // per pair
   int pairs = 0;
 
   MR_DEVICE int length() const { return units * pairs; }
@@ -39,21 +39,21 @@ MR_DEVICE SequenceWork sequence_work(int rows, int past, int window, int kv_head
   return work;
 }
 
-// The line cut among `blocks`. `per` > 0: pieces of that many units that never cross pairs, one for each block.
+// The line split over `blocks`. `per` > 0: pieces of that many units that never cross pairs, one per block.
 struct Split {
   int total = 0, blocks = 1, per = 0;
 
   MR_DEVICE int begin(int block) const { return static_cast<int>(static_cast<int64_t>(block) * total / blocks); }
-  // The block whose range holds this point of the line.
+  // The block whose range contains this point of the line.
   MR_DEVICE int owner(int point) const {
     return static_cast<int>(((static_cast<int64_t>(point) + 1) * blocks - 1) / total);
   }
 };
 
-// Pieces this much longer than an even cut are still worth it: about what a second merge costs.
+// Pieces may exceed an even split by this many units: about the cost of a second merge.
 constexpr int kPieceSlack = 4;
 
-// `pieces(per)` counts them over all sequences.
+// `pieces(per)` returns the number of pieces of all sequences.
 template <class Pieces>
 MR_DEVICE Split make_split(int total, int blocks, int warps, Pieces pieces) {
   Split split{total, blocks, 0};

@@ -41,12 +41,12 @@ bool can_run_tiles(const AttentionProblem& p, const Hardware& hardware) {
          (p.kv == DType::F16 || p.kv == DType::BF16);
 }
 
-// Most of the time goes to the softmax between the products.
+// The softmax between the products takes most of the time.
 double tile_gflops(const AttentionProblem& p, const Hardware& hardware) {
   return (p.rows > p.sequences ? 2.5 : 0.35) * hardware.ceilings.f32_gflops;
 }
 
-// A tile of keys and values is packed again for each of them.
+// Keys and values are packed again for each tile of this many query vectors.
 constexpr int kTileQueries = 128;
 
 }  // namespace

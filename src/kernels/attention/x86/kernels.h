@@ -1,4 +1,4 @@
-// Attention kernels for the matrix instructions of newer Xeons.
+// Attention kernels for AMX.
 #pragma once
 
 #include "kernels/kernel_set.h"

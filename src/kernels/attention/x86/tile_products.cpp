@@ -4,7 +4,7 @@
 #include "kernels/simd/targets.h"
 
 #if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"  // some of GCC 12's own intrinsics
+#pragma GCC diagnostic ignored "-Wuninitialized"  // false positives in GCC 12's intrinsics
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
@@ -15,9 +15,9 @@ namespace {
 
 #include "hardware/amx-inl.h"
 
-constexpr int64_t kRow = 64;  // bytes of a tile's row
+constexpr int64_t kRow = 64;  // bytes per row of a tile
 
-// Two times 16 numbers, the first in the lower half.
+// Rounds two vectors of 16 numbers, the first to the lower half.
 inline __m512i round_32(__m512 first, __m512 second) { return (__m512i)_mm512_cvtne2ps_pbh(second, first); }
 
 template <DType dtype>
@@ -28,7 +28,7 @@ inline __m512i load_32(const uint16_t* first, const uint16_t* second) {
   return round_32(_mm512_cvtph_ps(a), _mm512_cvtph_ps(b));
 }
 
-// 16 rows of 16 words of 32 bits.
+// Transposes 16 rows of 16 32-bit words.
 inline void transpose_16x16(__m512i (&v)[16]) {
   __m512i t[16];
   MR_UNROLL for (int i = 0; i < 16; i += 2) {
@@ -41,7 +41,7 @@ inline void transpose_16x16(__m512i (&v)[16]) {
     v[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
     v[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
   }
-  // Now v[4 r + c] holds in its quarter q the columns 4 q + c of rows 4 r to 4 r + 3.
+  // Now quarter q of v[4 r + c] holds column 4 q + c of rows 4 r to 4 r + 3.
   MR_UNROLL for (int c = 0; c < 4; ++c) {
     t[c] = _mm512_shuffle_i32x4(v[c], v[4 + c], 0x44);
     t[4 + c] = _mm512_shuffle_i32x4(v[c], v[4 + c], 0xee);
@@ -72,7 +72,7 @@ void pack_rows(const std::byte* const* rows, int64_t count, int64_t cols, uint16
   }
 }
 
-// Two rows side by side become pairs of elements.
+// Interleaves two rows as pairs of elements.
 template <DType dtype>
 void pack_columns(const std::byte* const* rows, int64_t count, int64_t cols, uint16_t* out, int64_t width) {
   const __m512i in_turns = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
@@ -85,7 +85,7 @@ void pack_columns(const std::byte* const* rows, int64_t count, int64_t cols, uin
   }
 }
 
-// 32 columns and 32 rows of C, or 16. Registers 0 to 3 hold C, 4 and 5 A, 6 and 7 B.
+// 32 columns and 32 (or 16) rows of C. Tile registers 0 to 3 hold C, 4 and 5 A, 6 and 7 B.
 template <bool second>
 inline void multiply_block(const uint16_t* left, const uint16_t* right, int64_t width, int64_t depth, float* c,
                            int64_t c_stride, bool accumulate) {

@@ -1,7 +1,7 @@
-// Matrix products of bf16 with sums in f32 (AMX), for the blocked attention of prefill (many_pairs-inl.h).
+// Matrix products of bf16 with f32 sums (AMX), for the blocked attention of prefill (many_pairs-inl.h).
 //
-// One instruction multiplies 16 rows of A by 16 rows of B over 32 elements. A is packed row after row, `width` numbers
-// each; B in blocks of 16 rows, of each block two elements of all rows, then the next two: [row / 16][element /
+// One instruction multiplies 16 rows of A by 16 rows of B over 32 elements. A is packed row by row, `width` numbers
+// each. B is packed in blocks of 16 rows: two elements of all 16 rows, then the next two: [row / 16][element /
 // 2][16][2].
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace millrace {
 
-// Holds the tile registers while it lives.
+// Configures the tile registers during its lifetime.
 class TileProducts {
  public:
   static constexpr int kVectors = 16, kPositions = 32;
@@ -22,7 +22,7 @@ class TileProducts {
   ~TileProducts();
   TileProducts(const TileProducts&) = delete;
 
-  // All numbers of columns and of rows to transpose are multiples of 32, other numbers of rows of 16.
+  // Columns, and rows to transpose, are multiples of 32; other rows are multiples of 16.
   static void pack_left(const float* a, int64_t stride, int64_t rows, int64_t cols, uint16_t* out, int64_t width);
   static void pack_right(DType dtype, const std::byte* const* rows, int64_t count, int64_t cols, uint16_t* out,
                          int64_t width);

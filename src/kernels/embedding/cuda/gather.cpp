@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-// Tables of plain numbers; quantized ones are cuda_simple's.
+// For plain tables; cuda_simple handles quantized ones.
 class CudaGather final : public Kernel<EmbeddingOp> {
  public:
   std::string_view name() const override { return "cuda"; }
@@ -19,7 +19,7 @@ class CudaGather final : public Kernel<EmbeddingOp> {
   }
   void run(const Args& a, const Executor& executor) const override {
     CudaGatherArgs args;
-    // The table is read only; CudaMatrix has no other kind.
+    // CudaMatrix has no const variant; the table is only read.
     args.table = {const_cast<std::byte*>(a.table.data), a.table.dtype, a.table.cols};
     args.ids = a.ids.data();
     args.chosen = a.chosen;

@@ -1,4 +1,4 @@
-// Looks rows of a table up by id on a CUDA device: out[i] = table[ids[i]] * scale.
+// Embedding lookup on a CUDA device: out[i] = table[ids[i]] * scale.
 #pragma once
 
 #include "kernels/cuda/launch.h"
@@ -7,11 +7,11 @@ namespace millrace {
 
 struct CudaGatherArgs {
   CudaMatrix table;                 // [entries, cols]
-  const int32_t* ids = nullptr;     // [rows]; an id outside of the table gives zeros
-  const int32_t* chosen = nullptr;  // ids below zero stand for chosen[~id]; null: there are none
+  const int32_t* ids = nullptr;     // [rows]; an id outside the table gives zeros
+  const int32_t* chosen = nullptr;  // a negative id means chosen[~id]; null: ids has none
   int64_t entries = 0;
   float scale = 1;
-  bool accumulate = false;  // add to what is there: position embeddings
+  bool accumulate = false;  // out += instead of out =, for position embeddings
   CudaMatrix out;           // [rows, cols]
   int rows = 0, cols = 0;
 };

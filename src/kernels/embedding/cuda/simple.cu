@@ -21,7 +21,7 @@ struct Params {
 template <DType F>
 __global__ void look_up(Params p) {
   const int64_t row = blockIdx.x;
-  const int64_t id = p.ids[row] >= 0 ? p.ids[row] : max(0, p.chosen[~p.ids[row]]);  // -1: that sequence has ended
+  const int64_t id = p.ids[row] >= 0 ? p.ids[row] : max(0, p.chosen[~p.ids[row]]);  // -1: the sequence ended
   const std::byte* entry = p.table + id * p.row_bytes;
   for (int64_t i = 8 * threadIdx.x; i < p.out.cols; i += 8 * blockDim.x) {
     float values[8];

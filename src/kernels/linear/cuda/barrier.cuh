@@ -1,4 +1,4 @@
-// Hopper's barriers in shared memory, which count arriving threads and arriving bytes.
+// Hopper's barriers in shared memory (mbarrier), which count arriving threads and bytes.
 #pragma once
 
 #include "kernels/linear/cuda/device.cuh"
@@ -30,7 +30,7 @@ __device__ __forceinline__ void wait_barrier(uint64_t* barrier, uint32_t parity)
       : "memory");
 }
 
-// The same for what the other blocks of a cluster sent.
+// The same for data sent by other blocks of the cluster.
 __device__ __forceinline__ void wait_barrier_cluster(uint64_t* barrier, uint32_t parity) {
   asm volatile(
       "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n@done "
@@ -40,7 +40,7 @@ __device__ __forceinline__ void wait_barrier_cluster(uint64_t* barrier, uint32_t
       : "memory");
 }
 
-// Bytes that lie in one piece; source, target and size in steps of 16.
+// Copies contiguous bytes; source, destination and size are multiples of 16.
 __device__ __forceinline__ void copy_bulk(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::

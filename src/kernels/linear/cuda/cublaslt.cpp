@@ -1,5 +1,5 @@
-// cuBLASLt as one more candidate at every number of rows. Weights that it cannot multiply with as they are (quantized
-// ones) are first written out in 16 bits, which pays for long prompts.
+// cuBLASLt as a candidate for every number of rows. Quantized weights are first dequantized to 16 bits, which pays off
+// for long prompts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,15 +31,15 @@ class CublasLtLinear final : public LinearKernel {
     const double weights = 2 * elements, operations = 2 * elements * double(p.m);
     const double streamed = weights * (1 + 0.0008 * double(p.m)) / (0.97 * h.ceilings.read_gbs);
     const double multiplied = operations / (0.95 * h.ceilings.bf16_gflops);
-    const double split = p.n < 3072 ? double(p.k) / 6000 : 0;  // few rows: K is divided and added up
+    const double split = p.n < 3072 ? double(p.k) / 6000 : 0;  // few rows: cuBLASLt splits K and adds the parts
     const double product = (3.5 + split + std::max(streamed, multiplied) * 1e-3) * burden(p);
     const double gating = p.gated ? gpu_us(3.0 * double(p.m * p.n), h) : 0;
     const double stored = double(row_bytes(p.format, p.k)) * double(p.n);
     return product + gating + (p.format == p.x ? 0 : gpu_us(weights + stored, h, 0.85));
   }
 
-  // In the steps of a decode kernels overlap; the library's neither start early nor let the next one do so. Where two
-  // of them in a layer were level with ours alone, a step of 64 tokens was 2.4 % faster without them (8B, H200).
+  // In a decode step our kernels overlap, but cuBLASLt's neither start early nor let the next kernel start early. With
+  // two of them per layer, each as fast as ours in isolation, a step of 64 tokens took 2.4 % longer (8B, H200).
   double burden(const Problem& p) const override { return p.m <= kMostDecoding ? 1.03 : 1; }
 
   size_t workspace_bytes(const Problem& p, const Hardware&) const override {
@@ -80,12 +80,13 @@ class CublasLtLinear final : public LinearKernel {
  private:
   static constexpr int64_t kMostDecoding = 64;
 
-  // Measured is what a bucket stands for; for other sizes and outputs the library's list has another order.
+  // Proposals are measured at the bucket's row count with a plain output; for other sizes and outputs cuBLASLt's list
+  // has another order.
   int proposal_for(const Args& a) const {
     const bool as_measured = a.x.rows == bucket_rows(a.x.rows) && a.y.dtype == a.x.dtype && !a.accumulate;
     return as_measured ? proposal_ : 0;
   }
-  // Columns of one part of q, k and v may begin anywhere.
+  // The columns of q, k or v within a shared matrix can start at any alignment.
   static int alignment_of(const Matrix& y) {
     const auto address = reinterpret_cast<uintptr_t>(y.data) | static_cast<uintptr_t>(y.stride * info(y.dtype).bytes);
     return address % 16 == 0 ? 256 : static_cast<int>(address & (~address + 1));
@@ -93,8 +94,8 @@ class CublasLtLinear final : public LinearKernel {
   static size_t written_out(DType format, DType x, int64_t n, int64_t k) {
     return format == x ? 0 : static_cast<size_t>(n * k) * 2;
   }
-  // The library's handle, and an algorithm for each problem that it met. One thread steps a model; several models on
-  // several threads each keep their own.
+  // The library's handle and an algorithm per problem. Thread-local, since several models may run on several threads;
+  // one thread steps a model.
   static CublasLtGemm& gemm() {
     thread_local CublasLtGemm gemm;
     return gemm;

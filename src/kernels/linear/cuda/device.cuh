@@ -1,5 +1,5 @@
-// The machine instructions that the linear kernels share: streaming loads, tensor-core products, clusters, and the wait
-// of programmatic dependent launch.
+// PTX wrappers that the linear kernels share: streaming loads, tensor-core products, clusters, programmatic dependent
+// launch.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -23,7 +23,7 @@ __device__ __forceinline__ uint64_t evict_normal_policy() {
   return policy;
 }
 
-// Sixteen bytes that are read once: they shall not displace anything from the caches.
+// Loads 16 bytes that are read once, without displacing other data from the caches.
 __device__ __forceinline__ uint4 load_stream(const void* p) {
   uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0,%1,%2,%3}, [%4], %5;"
@@ -32,7 +32,7 @@ __device__ __forceinline__ uint4 load_stream(const void* p) {
   return v;
 }
 
-// The same, or zeros: without a branch, since many of these are under way at once.
+// The same, or zeros if not `live`. Has no branch, so that many loads can be in flight.
 __device__ __forceinline__ uint4 load_stream_if(const void* p, bool live, uint64_t policy) {
   uint4 v;
   asm volatile(
@@ -44,9 +44,9 @@ __device__ __forceinline__ uint4 load_stream_if(const void* p, bool live, uint64
   return v;
 }
 
-// The same into shared memory, for cp.async.wait_all; zeros where it is not live. The address goes through a register
-// that the compiler cannot see into: of a sum of a uniform address and the lane's it makes one operand of LDGSTS, which
-// together with a cache hint is an illegal instruction (CUDA 13.0, sm_90a).
+// The same into shared memory, completed by cp.async.wait_all; zeros if not `live`. The empty asm hides the address
+// from the compiler: it would fold uniform base and lane offset into one LDGSTS operand, which together with a cache
+// hint is an illegal instruction (CUDA 13.0, sm_90a).
 __device__ __forceinline__ void copy_stream_if(void* to, const void* from, bool live, uint64_t policy) {
   uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
   asm volatile("" : "+r"(address));
@@ -55,14 +55,14 @@ __device__ __forceinline__ void copy_stream_if(void* to, const void* from, bool 
                : "memory");
 }
 
-// Four numbers that no kernel writes, asked for here and not where they are used.
+// Loads four constants now rather than at their use. No kernel may write them.
 __device__ __forceinline__ float4 load_early(const float* p) {
   float4 v;
   asm volatile("ld.global.nc.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p));
   return v;
 }
 
-// Sixteen bytes that another kernel may just have written: not through the read-only path.
+// Loads 16 bytes that another kernel may just have written, so not through the read-only path.
 __device__ __forceinline__ uint4 load_shared_input(const void* p) {
   uint4 v;
   asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -72,7 +72,7 @@ __device__ __forceinline__ uint4 load_shared_input(const void* p) {
   return v;
 }
 
-// The same without a branch, for many of them at once; zeros where it is not live.
+// The same, or zeros if not `live`. Has no branch, so that many loads can be in flight.
 __device__ __forceinline__ uint4 load_shared_input_if(const void* p, bool live) {
   uint4 v;
   asm volatile(
@@ -85,8 +85,8 @@ __device__ __forceinline__ uint4 load_shared_input_if(const void* p, bool live) 
   return v;
 }
 
-// c += a b: a is 16 x 16 of weights, b 16 x 8 of tokens. Lane 4 g + t holds rows g and g + 8 and tokens 2 t, 2 t + 1 of
-// c.
+// d += a b: a is a 16 x 16 tile of weights, b a 16 x 8 tile of tokens. Lane 4 g + t holds rows g and g + 8 of d for
+// tokens 2 t and 2 t + 1.
 template <class T>
 __device__ __forceinline__ void mma(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
                                     uint32_t b1) {
@@ -101,7 +101,7 @@ __device__ __forceinline__ void mma(float (&d)[4], uint32_t a0, uint32_t a1, uin
   }
 }
 
-// Two neighbouring 16-bit numbers as floats.
+// Two packed 16-bit numbers as floats.
 template <class T>
 __device__ __forceinline__ float2 unpack2(uint32_t v) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
@@ -115,7 +115,7 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
-// Waits until the kernels before this one have finished; returns at once in an ordinary launch.
+// Waits until the preceding kernels are complete; returns at once in an ordinary launch.
 __device__ __forceinline__ void wait_for_previous_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -139,21 +139,21 @@ __device__ __forceinline__ int cluster_rank() {
 #endif
 }
 
-// Among all threads of the cluster: what was written to shared memory before is seen by all after.
+// Barrier for all threads of the cluster; makes earlier writes to shared memory visible to all of them.
 __device__ __forceinline__ void cluster_barrier() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
 }
 
-// The same without any promise about memory, which costs a fence: all threads of the cluster have come here.
+// The same without memory ordering, which would cost a fence.
 __device__ __forceinline__ void cluster_meet() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 #endif
 }
 
-// The halves of cluster_meet(), for work that may stand between them.
+// The two halves of cluster_meet(), for work in between.
 __device__ __forceinline__ void cluster_arrive() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
@@ -165,7 +165,7 @@ __device__ __forceinline__ void cluster_wait() {
 #endif
 }
 
-// Where p is in the shared memory of another block of the cluster.
+// Address of p in the shared memory of block `rank` of the cluster.
 __device__ __forceinline__ uint32_t cluster_address(const void* p, int rank) {
   uint32_t address = shared_address(p);
 #if __CUDA_ARCH__ >= 900
@@ -173,7 +173,7 @@ __device__ __forceinline__ uint32_t cluster_address(const void* p, int rank) {
 #endif
   return address;
 }
-// To there; `barrier`, in the same block, counts the bytes that have come.
+// Stores to such an address; `barrier`, in the same block, counts the bytes that arrive.
 __device__ __forceinline__ void send_cluster(uint32_t address, float2 v, uint32_t barrier) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1,%2}, [%3];" ::"r"(address),
@@ -189,7 +189,7 @@ __device__ __forceinline__ void send_cluster(uint32_t address, float4 v, uint32_
 #endif
 }
 
-// Four floats from the shared memory of another block of the cluster, at the address that p has in this one.
+// Loads four floats from the shared memory of block `rank`, at the same offset as p in this block.
 __device__ __forceinline__ float4 load_cluster(const float* p, int rank) {
 #if __CUDA_ARCH__ >= 900
   float4 v;

@@ -1,8 +1,8 @@
-// What every linear kernel does at its end: adds up the partial sums of the warps and blocks that shared K, applies
-// bias, residual or SiLU * up, and stores.
+// Epilogue of the linear kernels: adds the partial sums of the warps and blocks that share K, applies bias, residual or
+// SiLU * up, and stores.
 //
-// Partial sums lie in shared memory as [part][tile of 16 rows][token][kTileStride floats]. Sixteen rows are the height
-// of a tensor-core tile and hold 8 gate and 8 up rows.
+// Partial sums lie in shared memory as [part][tile of 16 rows][token][kTileStride floats]. A tensor-core tile has 16
+// rows, which hold 8 gate and 8 up rows.
 #pragma once
 
 #include <type_traits>
@@ -13,7 +13,7 @@
 
 namespace millrace {
 
-// 20, not 16: the fragments of a warp (rows g and tokens 2 t) then fall on 32 different banks.
+// 20 instead of 16: the fragments of a warp (rows g and tokens 2 t) then fall into 32 different banks.
 inline constexpr int kTileStride = 20;
 
 struct LinearOutput {
@@ -23,7 +23,7 @@ struct LinearOutput {
   float* sum_squares;
   int n, m;
   DType type;
-  bool accumulate, gate_up, aligned;  // aligned: groups of four outputs can be stored at once
+  bool accumulate, gate_up, aligned;  // aligned: four outputs can be stored at once
 };
 
 inline LinearOutput linear_output(const CudaLinearProblem& p, const CudaLinearArgs& a) {
@@ -37,13 +37,14 @@ __device__ __forceinline__ float to_float(T v) {
   return static_cast<float>(v);
 }
 
-// Stores `count` (at most 4) neighbouring outputs; returns their sum of squares.
+// Converts to T; f16 saturates.
 template <class T>
 __device__ __forceinline__ T rounded(float x) {
   if constexpr (std::is_same_v<T, __half>) x = within_half(x);
   return static_cast<T>(x);
 }
 
+// Stores `count` (at most 4) consecutive outputs; returns their sum of squares.
 template <class T>
 __device__ __forceinline__ float store_typed(T* y, float4 v, int count, bool accumulate, bool aligned) {
   float values[4] = {v.x, v.y, v.z, v.w};
@@ -88,7 +89,7 @@ __device__ __forceinline__ float store_four(const LinearOutput& out, int token, 
   return store_typed(static_cast<float*>(out.y) + at, v, count, out.accumulate, out.aligned);
 }
 
-// What is there at an index, before something is added to it.
+// The current output at an index.
 __device__ __forceinline__ float load_output(const LinearOutput& out, int64_t at) {
   if (out.type == DType::BF16) return to_float(static_cast<const __nv_bfloat16*>(out.y)[at]);
   if (out.type == DType::F16) return to_float(static_cast<const __half*>(out.y)[at]);
@@ -103,7 +104,7 @@ __device__ __forceinline__ float4 add_bias(const LinearOutput& out, int row, flo
 
 __device__ __forceinline__ float silu_times(float gate, float up) { return __fdividef(gate, 1.f + __expf(-gate)) * up; }
 
-// `half` picks rows 4 half .. + 3 and the same behind row 8: four gate rows with their four up rows.
+// `half` selects rows 4 half .. 4 half + 3 and the rows 8 below them: four gate rows with their up rows.
 __device__ __forceinline__ void store_half_tile(const LinearOutput& out, int token, int tile_row, int half, float4 low,
                                                 float4 high) {
   const int row = tile_row + 4 * half;
@@ -123,26 +124,26 @@ __device__ __forceinline__ void store_half_tile(const LinearOutput& out, int tok
 
 __device__ __forceinline__ float4 add(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 
-// Adds up and stores the outputs of `tiles` tiles (from first_row on, tokens from first_token on): item after item,
-// from `item` on in steps of `step`.
+// Adds up and stores the outputs of `tiles` tiles (rows from first_row, tokens from first_token): items `item`, `item`
+// + `step`, ...
 __device__ __forceinline__ void finish_items(const float* partials, int parts, int tiles, int tokens, int first_row,
                                              int first_token, int splits, int item, int step, const LinearOutput& out) {
   const int live = min(tokens, out.m - first_token);
   const int items = tiles * live * 2;
 #pragma unroll 1
   for (; item < items; item += step) {
-    // Neighbouring threads take neighbouring rows: what they store lies together.
+    // Adjacent threads take adjacent rows, so that stores coalesce.
     const int half = item % 2, tile = item / 2 % tiles, token = item / (2 * tiles);
     const float* at = partials + (tile * tokens + token) * kTileStride + 4 * half;
     float4 low = {0, 0, 0, 0}, high = {0, 0, 0, 0};
-#pragma unroll 1  // unrolled, this loop would decide how many registers a kernel takes
+#pragma unroll 1  // unrolling would determine the register count of the whole kernel
     for (int part = 0; part < parts; ++part, at += tiles * tokens * kTileStride) {
       if (splits == 1) {
         low = add(low, *reinterpret_cast<const float4*>(at));
         high = add(high, *reinterpret_cast<const float4*>(at + 8));
       }
 #pragma unroll 1
-      for (int split = 0; split + 1 < splits; split += 2) {  // a power of two
+      for (int split = 0; split + 1 < splits; split += 2) {  // splits is a power of two
         const float4 low0 = load_cluster(at, split), high0 = load_cluster(at + 8, split);
         const float4 low1 = load_cluster(at, split + 1), high1 = load_cluster(at + 8, split + 1);
         low = add(low, add(low0, low1));
@@ -153,8 +154,8 @@ __device__ __forceinline__ void finish_items(const float* partials, int parts, i
   }
 }
 
-// Called by all `threads` threads of every block of a cluster of `splits` blocks, which share the outputs of their
-// rows.
+// Called by all `threads` threads of every block of a cluster. The `splits` blocks of the cluster share the outputs of
+// their rows.
 __device__ __forceinline__ void finish_tiles(const float* partials, int parts, int tiles, int tokens, int first_row,
                                              int first_token, int splits, int threads, const LinearOutput& out) {
   if (splits > 1) {
@@ -165,10 +166,10 @@ __device__ __forceinline__ void finish_tiles(const float* partials, int parts, i
   const int rank = splits > 1 ? cluster_rank() : 0;
   finish_items(partials, parts, tiles, tokens, first_row, first_token, splits, rank * threads + int(threadIdx.x),
                splits * threads, out);
-  if (splits > 1) cluster_meet();  // a block's shared memory must outlive its readers
+  if (splits > 1) cluster_meet();  // keeps this block's shared memory alive until the others have read it
 }
 
-// For warps that store nothing: they only meet the others.
+// For warps that store nothing: takes part in the barriers of finish_tiles.
 __device__ __forceinline__ void attend_finish(int splits) {
   if (splits > 1) {
     cluster_barrier();
@@ -178,7 +179,7 @@ __device__ __forceinline__ void attend_finish(int splits) {
   }
 }
 
-// Puts one warp's accumulators of a 16 x 8 tile where finish_tiles finds them.
+// Stores a warp's accumulators of a 16 x 8 tile where finish_tiles expects them.
 __device__ __forceinline__ void put_fragment(float* tile, int token0, const float (&c)[4]) {
   const int lane = threadIdx.x % 32, row = lane / 4, token = token0 + lane % 4 * 2;
   tile[token * kTileStride + row] = c[0];

@@ -10,8 +10,8 @@ double stream_us(const CudaLinearProblem& p, const CudaLimits& limits, int64_t b
   const double y_size = p.y == DType::F32 ? 4 : 2;
   const double outputs = static_cast<double>(p.gate_up ? p.n / 2 : p.n) * y_size * (p.accumulate ? 2 : 1);
   const double moved = weights + static_cast<double>(p.m) * (2.0 * static_cast<double>(p.k) + outputs);
-  // A grid smaller than the device reaches the part of the bandwidth that its multiprocessors can draw; about 60 % of
-  // them draw all of it.
+  // A grid smaller than the device reaches only part of the bandwidth; about 60 % of the multiprocessors reach all of
+  // it.
   const double busy = std::min(1.0, static_cast<double>(blocks) / (0.6 * limits.sms));
   const double waves = std::max(1.0, static_cast<double>(blocks) / (static_cast<double>(resident) * limits.sms));
   const double tail_us = 0.15 * waves;

@@ -1,4 +1,4 @@
-// The kernels of each file, and what their estimates share.
+// The kernel families of plain/ and quantized/, and the parts of their estimates that they share.
 #pragma once
 
 #include "base/rounding.h"
@@ -9,25 +9,26 @@ namespace millrace {
 const CudaLinearKernel& gemv_kernel();
 const CudaLinearKernel& flat_mma_kernel();
 const CudaLinearKernel& gemv_rows_kernel();
-std::span<const CudaLinearKernel> wgmma_kernels();  // 128 or 64 rows a block, with all of its memory, with two stages
+std::span<const CudaLinearKernel>
+wgmma_kernels();  // 128 or 64 rows per block, with all of the shared memory, with two stages
 const CudaLinearKernel& packed_few_kernel();
 const CudaLinearKernel& packed_gemv_kernel();
 const CudaLinearKernel& packed_mma_kernel();
 const CudaLinearKernel& packed_wgmma_kernel();
 const CudaLinearKernel& rows_kernel();
 
-// Whether one token has rows for every warp that gemv-rows keeps on the device. It then streams at full width and takes
-// the norm in front of it along: kernels that split K or pad tokens stand back.
+// Whether one token gives every resident warp of gemv-rows a row. gemv-rows then streams at full bandwidth and fuses
+// the norm in front, so kernels that split K or pad tokens do not compete.
 bool has_rows_for_all(const CudaLinearProblem& problem, const CudaLimits& limits);
 
-inline constexpr int kTileRows = 16;  // of a tensor-core product
+inline constexpr int kTileRows = 16;  // of a tensor-core tile
 
 constexpr bool is_plain(DType format) { return format == DType::F16 || format == DType::BF16; }
 
-// Clusters and early starts are compiled for Hopper alone; newer devices run the code for Ampere.
+// Clusters and programmatic dependent launch are compiled for Hopper only; newer devices run the code for Ampere.
 constexpr bool has_clusters(const CudaLimits& limits) { return limits.capability == 90; }
 
-// What one block may have of a multiprocessor's shared memory.
+// Maximum shared memory of one block.
 constexpr int shared_kilobytes(const CudaLimits& limits) {
   switch (limits.capability) {
     case 80:
@@ -42,9 +43,9 @@ constexpr int shared_kilobytes(const CudaLimits& limits) {
   }
 }
 
-// Time to stream weights, x and y, on a grid of `blocks` of which `resident` fit on a multiprocessor at once: the last
-// wave may leave part of the device idle, though what remains then has the bandwidth for itself; `ramp_us` is what a
-// launch costs before and after the stream runs at full width.
+// Time to stream weights, x and y with a grid of `blocks`, of which `resident` fit on a multiprocessor. The last wave
+// may leave part of the device idle, but its blocks then share the whole bandwidth. `ramp_us` is the cost of a launch
+// before and after full bandwidth.
 double stream_us(const CudaLinearProblem& problem, const CudaLimits& limits, int64_t blocks, int resident,
                  double ramp_us);
 

@@ -1,5 +1,5 @@
-// Linear layers that are obvious rather than fast, for every number format: a warp for each output, decoding weights as
-// it goes. It is what --exact runs, and the yardstick of the faster kernels.
+// Simple linear kernel for all formats: one warp per output, which decodes the weights as it reads them. --exact runs
+// it, and tests compare the faster kernels with it.
 #include "kernels/cuda/cost.h"
 #include "kernels/cuda/dequantize.cuh"
 #include "kernels/cuda/values.cuh"
@@ -9,7 +9,7 @@ namespace millrace {
 namespace {
 
 constexpr int kWarps = 4;
-constexpr int kRows = 8;  // of x that share one decoded weight
+constexpr int kRows = 8;  // rows of x that share one decoded weight
 
 struct Params {
   const std::byte* weights;

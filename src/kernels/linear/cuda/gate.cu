@@ -1,17 +1,16 @@
-// silu(gate) * up behind a matrix product that has no epilogue for it. A prompt's gates and ups are far larger than the
-// cache, so this runs at the speed of memory: several loads of each thread are on their way at a time.
+// silu(gate) * up after a GEMM without such an epilogue. The data of a prompt is far larger than the cache, so the
+// kernel is bound by memory: each thread keeps several loads in flight.
 #include "kernels/cuda/device.cuh"
 #include "kernels/linear/cuda/file_rows.h"
 
 namespace millrace {
 namespace {
 
-constexpr int kGroup = 8;  // sixteen bytes of gate, then sixteen of up
+constexpr int kGroup = 8;  // 16 bytes of gate, then 16 bytes of up
 constexpr int kThreads = 128;
-constexpr int kEach = 4;  // groups of a thread
+constexpr int kEach = 4;  // groups per thread
 
-// The library makes infinity of what is beyond the range of f16. The largest number there is instead: infinity times
-// zero would be none.
+// cuBLASLt produces infinity beyond the range of f16. Saturate instead: infinity times zero would be NaN.
 __device__ float inside_range(__nv_bfloat16 x) { return to_float(x); }
 __device__ float inside_range(__half x) { return within_half(to_float(x)); }
 
@@ -48,7 +47,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Reads all, writes next to nothing.
+// Reads all elements, but writes only infinite ones.
 __global__ void __launch_bounds__(kThreads) limit(__half* y, int cols, int64_t stride, bool by_eights) {
   __half* row = y + blockIdx.y * stride;
   const int first = (static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x)) * kGroup;

@@ -1,4 +1,4 @@
-// One way to launch: cluster, dynamic shared memory and programmatic dependent launch.
+// Kernel launch with cluster, dynamic shared memory and programmatic dependent launch.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,14 +12,14 @@ struct LaunchShape {
   int threads = 0;
   int cluster = 1;  // along x
   size_t shared_bytes = 0;
-  // Most of a multiprocessor's memory as shared memory, the rest as cache. Kernels overlap only while they agree on
-  // that.
+  // Configures most of the multiprocessor's L1 as shared memory. Kernels overlap only if they agree on that split.
   bool most_shared = false;
 };
 
 template <class... Params, class... Args>
 cudaError_t launch_kernel(void (*kernel)(Params...), const LaunchShape& shape, const CudaStep& step, Args... args) {
-  constexpr size_t kAlwaysThere = 48 * 1024, kFixed = 4 * 1024;  // what kernels declare themselves counts, too
+  constexpr size_t kAlwaysThere = 48 * 1024,
+                   kFixed = 4 * 1024;  // static shared memory counts towards the limit as well
   if (shape.shared_bytes > kAlwaysThere - kFixed) {
     const cudaError_t raised =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes));
@@ -50,7 +50,7 @@ cudaError_t launch_kernel(void (*kernel)(Params...), const LaunchShape& shape, c
   return cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
 }
 
-// How many clusters of that shape are on the device at once.
+// Number of clusters of this shape that are resident on the device at once.
 template <class... Params>
 cudaError_t clusters_at_once(void (*kernel)(Params...), const LaunchShape& shape, int& clusters) {
   const cudaError_t raised =

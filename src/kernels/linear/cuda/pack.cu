@@ -1,4 +1,4 @@
-// Packing of weights on the device, once at load: plain rows with padding, or the units of packed_unit.cuh.
+// Packs weights on the device, once at load: plain rows with padding, or the units of quantized/unit.cuh.
 #include "kernels/linear/cuda/families.h"
 #include "kernels/linear/cuda/quantized/formats.h"
 #include "kernels/linear/cuda/quantized/unit.cuh"
@@ -29,7 +29,7 @@ template <> struct BlockOf<DType::IQ4_NL> { using Type = BlockIQ4_NL; };
 template <> struct BlockOf<DType::IQ4_XS> { using Type = BlockIQ4_XS; };
 // clang-format on
 
-// The stored number of element e of a block, without its scale: sign bits flipped, so that it counts from zero.
+// The stored integer of element e of a block, without its scale. Sign bits are flipped, so that it is unsigned.
 template <DType kFormat>
 __device__ uint32_t stored(const typename BlockOf<kFormat>::Type& b, int e) {
   if constexpr (kFormat == DType::Q8_0) {
@@ -50,7 +50,7 @@ __device__ uint32_t stored(const typename BlockOf<kFormat>::Type& b, int e) {
   }
 }
 
-// Scales of block `block` (of 32 columns) of a unit, for the row whose plane entries start at `plane`.
+// Packs the scales of block `block` (32 columns) of a unit for one row.
 template <DType kFormat>
 __device__ void pack_scales(const typename BlockOf<kFormat>::Type* blocks, int block, uint8_t* planes, int row) {
   using U = Unit<kFormat>;
@@ -65,7 +65,7 @@ __device__ void pack_scales(const typename BlockOf<kFormat>::Type* blocks, int b
       reinterpret_cast<uint16_t*>(planes + 256)[row] = blocks->d;
     }
   } else if constexpr (U::kSuper || kFormat == DType::IQ4_XS) {
-    if (block == 0) {  // the header of the block, as it is
+    if (block == 0) {  // the block's header, unchanged
       const auto* header = reinterpret_cast<const uint16_t*>(blocks);
       for (int i = 0; i < (U::kSuper ? 8 : 4); ++i) halves[i] = header[i];
     }
@@ -74,7 +74,7 @@ __device__ void pack_scales(const typename BlockOf<kFormat>::Type* blocks, int b
   }
 }
 
-// Puts a lane's eight elements of one row and block into the planes of the unit.
+// Stores a lane's eight elements of one row and block in the planes of the unit.
 template <DType kFormat>
 __device__ void pack_elements(const uint32_t (&q)[8], int block, int half, int lane, uint8_t* unit) {
   using U = Unit<kFormat>;
@@ -86,7 +86,7 @@ __device__ void pack_elements(const uint32_t (&q)[8], int block, int half, int l
   const int w = block % 2 * 2 + half;
   uint32_t low = 0;
   for (int p = 0; p < 4; ++p) {
-    // Table look-up makes bytes of nibbles, four at a time: there a pair sits in bytes b and b + 2.
+    // The table lookup turns nibbles into bytes, four at a time, so the two nibbles of a pair lie in bytes b and b + 2.
     const int first = U::kTable ? 16 * (p / 2) + 4 * (p % 2) : 4 * p, second = first + (U::kTable ? 8 : 16);
     low |= (q[2 * p] & 15) << first | (q[2 * p + 1] & 15) << second;
   }
@@ -160,13 +160,13 @@ __global__ void pack_rows(const void* src, int64_t rows, int64_t k, int64_t stri
   if (row < rows) dst[placed(placement, row) * stride + column] = static_cast<T>(plain_value<kFormat>(src, job));
 }
 
-// One warp per unit: decoded as for the products, put in order in shared memory, and stored in whole lines.
+// One warp per unit: decodes it as the products do, reorders it in shared memory, and stores whole lines.
 template <DType kFormat>
 __global__ void __launch_bounds__(kUnpackThreads)
     unpack_units(const uint8_t* weights, int units, int64_t first, int64_t rows, int k, int64_t stride,
                  __nv_bfloat16* dst) {
   using U = Unit<kFormat>;
-  constexpr int kPitch = kUnitColumns / 2 + 4;  // words; rows g and g + 1 fall on different banks
+  constexpr int kPitch = kUnitColumns / 2 + 4;  // in words; rows g and g + 1 fall into different banks
   __shared__ alignas(16) uint32_t tiles[kUnpackThreads / 32][8][kPitch];
   const int64_t job = (static_cast<int64_t>(blockIdx.x) * kUnpackThreads + threadIdx.x) / 32;
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;

@@ -15,7 +15,7 @@ CudaLimits limits_of(const Hardware& h) {
   return {h.cores, h.architecture, h.ceilings.read_gbs * 1e3, h.ceilings.bf16_gflops * 1e3};
 }
 
-// One layout for each type of activations: plain weights are held in that type, quantized ones in their own bits.
+// One layout per type of activations: plain weights are converted to that type, quantized ones keep their bits.
 class PackedLayout final : public LinearLayout {
  public:
   PackedLayout(std::string_view name, DType x) : name_(name), x_(x) {}
@@ -65,7 +65,7 @@ class PackedLayout final : public LinearLayout {
     check_cuda(cudaMemsetAsync(out, 0, bytes, stream), "packing weights");
   }
 
-  // As many rows at a time as a slot of the uploader holds.
+  // Packs as many rows at a time as one slot of the uploader holds.
   static void pack_part(const WeightView& part, RowPlacement place, int64_t n, std::byte* out, Uploader& uploader,
                         ThreadPool& pool) {
     const size_t row = row_bytes(part.dtype, part.cols);

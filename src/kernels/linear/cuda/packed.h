@@ -1,4 +1,4 @@
-// Weights in a GPU's memory as the kernels of linear/cuda/ want them, and those kernels.
+// The layouts that linear/cuda packs weights into, and the kernels that read them.
 #pragma once
 
 #include "kernels/kernel_set.h"
@@ -8,10 +8,9 @@ namespace millrace {
 std::vector<const LinearLayout*> cuda_packed_layouts();
 KernelList<LinearOp> cuda_packed_kernels();
 
-// The type of activations that a layout was packed for; F32: the layout is not of this family.
+// The type of activations that a layout is packed for; F32 if the layout is not one of these.
 DType cuda_packed_type(std::string_view layout);
-// Packed quantized weights as plain bf16 rows, as far apart as those of a plain format: for matrix products that take
-// no others.
+// Dequantizes packed weights to bf16 rows with the stride of a plain format, for GEMMs that take no quantized weights.
 void cuda_unpack(const LinearWeights& weights, void* to, void* queue);
 
 }  // namespace millrace

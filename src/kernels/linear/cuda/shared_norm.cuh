@@ -1,4 +1,4 @@
-// The two halves of a norm that two linear layers share (CudaNormAhead), for the end of a tile of a flat GEMM.
+// The two halves of a norm that two linear layers share (CudaNormAhead), in the epilogue of a flat GEMM.
 #pragma once
 
 #include "kernels/linear/cuda/epilogue.cuh"
@@ -9,12 +9,12 @@ enum class NormHalf { None, Ahead, Behind };
 
 struct SharedNorm {
   CudaNormAhead ahead;
-  const float* squares;  // of the rows whose norm x is
+  const float* squares;  // of the rows before the norm, from the front layer
   float epsilon;
   int k;
 };
 
-// 1 / rms of every token, from the squares that the layer before left; by warps that have nothing else to do.
+// Computes 1 / rms of every token from the front layer's sums of squares. Executed by otherwise idle warps.
 __device__ __forceinline__ void find_scales(const SharedNorm& norm, int tokens, float* scales, int warp, int warps) {
   constexpr int kAtOnce = 8;
   const int fours = norm.k / static_cast<int>(4 * kNormPart), lane = threadIdx.x % 32;
@@ -45,15 +45,15 @@ __device__ __forceinline__ float4 times(float4 a, float b) { return {a.x * b, a.
 __device__ __forceinline__ float sum_of(float4 a) { return (a.x + a.y) + (a.z + a.w); }
 __device__ __forceinline__ float4 four_at(const float* p) { return *reinterpret_cast<const float4*>(p); }
 
-// Eight outputs of a token: four rows of a tile and the four that lie eight behind them. Neighbouring threads take
-// neighbouring rows: what they store lies together.
+// Eight outputs of a token: four rows of a tile and the four rows 8 below them. Adjacent threads take adjacent rows, so
+// that stores coalesce.
 struct OutputItem {
   int half, tile, token;
   __device__ OutputItem(int index, int tiles) : half(index % 2), tile(index / 2 % tiles), token(index / (2 * tiles)) {}
   __device__ int row(int first_row) const { return first_row + tile * kTileRows + 4 * half; }
 };
 
-// What the layer in front of a norm reads of an item besides its sums.
+// What the front layer reads for an item besides its sums: the residual and the norm's weights.
 struct ResidualItem {
   float4 low, high, low_weights, high_weights;
 
@@ -76,7 +76,7 @@ __device__ __forceinline__ void store_scaled(T* to, float4 v) {
   *reinterpret_cast<Four*>(to) = {rounded<T>(v.x), rounded<T>(v.y), rounded<T>(v.z), rounded<T>(v.w)};
 }
 
-// Adds to the residual stream, and leaves half of its norm. The two halves of a tile are neighbours in a warp.
+// Adds to the residual stream and stores the first half of its norm. Adjacent lanes hold the two halves of a tile.
 template <class T>
 __device__ __forceinline__ void store_ahead(const LinearOutput& out, const SharedNorm& norm, const OutputItem& item,
                                             int row, const ResidualItem& before, float4 low, float4 high) {
@@ -93,19 +93,19 @@ __device__ __forceinline__ void store_ahead(const LinearOutput& out, const Share
   if (item.half == 0) norm.ahead.squares[item.token * (out.n / kNormPart) + row / kNormPart] = squares;
 }
 
-// What all blocks of the cluster have for four outputs.
+// Sum of four outputs over all blocks of the cluster.
 __device__ __forceinline__ float4 add_splits(const float* at, int splits) {
   if (splits == 1) return four_at(at);
   float4 sum = {0, 0, 0, 0};
 #pragma unroll 1
-  for (int split = 0; split < splits; split += 2) {  // a power of two
+  for (int split = 0; split < splits; split += 2) {  // splits is a power of two
     sum = add(sum, add(load_cluster(at, split), load_cluster(at, split + 1)));
   }
   return sum;
 }
 
-// The end of a block's rows where a norm is shared, as finish_tiles is elsewhere. For kThreads threads of each block of
-// the cluster; the others attend_finish().
+// Replaces finish_tiles if a norm is shared. For kThreads threads of each block of the cluster; the others call
+// attend_finish().
 template <class T, NormHalf kHalf, int kThreads>
 class SharedFinish {
  public:
@@ -116,7 +116,7 @@ class SharedFinish {
     first_ = rank * kThreads + static_cast<int>(threadIdx.x);
   }
 
-  // Before the products: what the thread's first item reads is then there behind them.
+  // Call before the products: loads the inputs of the thread's first item early.
   __device__ __forceinline__ void prepare() {
     if constexpr (kHalf == NormHalf::Ahead) {
       const OutputItem item(first_, tiles_);
@@ -128,7 +128,7 @@ class SharedFinish {
     }
   }
 
-  // Sums lie as finish_tiles wants them, of one part.
+  // `partials` as for finish_tiles, with one part.
   __device__ __forceinline__ void run(const float* partials, int tokens, const float* scales) {
     if (splits_ > 1) {
       cluster_barrier();
@@ -141,7 +141,7 @@ class SharedFinish {
       const float* at = partials + (item.tile * tokens + item.token) * kTileStride + 4 * item.half;
       store(index, item, add_splits(at, splits_), add_splits(at + 8, splits_), scales);
     }
-    if (splits_ > 1) cluster_meet();  // a block's shared memory must outlive its readers
+    if (splits_ > 1) cluster_meet();  // keeps this block's shared memory alive until the others have read it
   }
 
  private:

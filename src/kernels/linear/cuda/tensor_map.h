@@ -1,4 +1,4 @@
-// Descriptions of 16-bit matrices for Hopper's bulk tensor copies.
+// Descriptors of 16-bit matrices for Hopper's tensor copies (TMA).
 #pragma once
 
 #include <cuda.h>
@@ -11,10 +11,10 @@ namespace millrace {
 
 struct TensorBox {
   int columns, rows;
-  bool swizzled;  // rows of 128 bytes, permuted as warpgroup products want them; else one after the other
+  bool swizzled;  // 128-byte swizzle, as warpgroup products expect it; otherwise plain rows
 };
 
-// A row-major matrix that is read in boxes; what lies outside of it reads as zeros.
+// Describes a row-major matrix that is read in boxes; elements outside it read as zeros.
 inline bool describe(CUtensorMap& map, DType type, const void* data, int64_t rows, int64_t columns, int64_t stride,
                      const TensorBox& box) {
   using EncodeTiled = decltype(&cuTensorMapEncodeTiled);

@@ -1,4 +1,4 @@
-// Hopper's bulk tensor copies and warpgroup matrix products.
+// Hopper's tensor copies (TMA) and warpgroup matrix products.
 #pragma once
 
 #include <cuda.h>
@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-// A box of the tensor that `map` describes, from element (x, y) on, into shared memory; its bytes count for `barrier`.
+// Copies the box at element (x, y) of the tensor into shared memory; `barrier` counts its bytes.
 __device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x, int y, uint64_t* barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::
@@ -17,7 +17,7 @@ __device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x
       : "memory");
 }
 
-// The same with a say in how long the second-level cache keeps it.
+// The same with an L2 eviction policy.
 __device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x, int y, uint64_t* barrier,
                                          uint64_t policy) {
   asm volatile(
@@ -27,8 +27,8 @@ __device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x
       : "memory");
 }
 
-// Describes rows of 64 16-bit elements in shared memory, as copy_box puts them with the 128-byte swizzle: groups of
-// eight rows lie 1024 bytes apart.
+// Descriptor of rows of 64 16-bit elements in shared memory, as copy_box stores them with the 128-byte swizzle: groups
+// of eight rows are 1024 bytes apart.
 __device__ __forceinline__ uint64_t matrix_descriptor(const void* shared) {
   const uint64_t address = (shared_address(shared) & 0x3ffffu) >> 4;
   return address | uint64_t{1} << 16 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
@@ -42,7 +42,7 @@ __device__ __forceinline__ void wait_products() {
 }
 
 // d (+)= a b: a is 64 x 16 of weights, b 16 x kTokens, both K-major in shared memory. Each warp holds 16 rows of d,
-// laid out like the tiles of mma.sync, four registers per eight tokens. `add` = 0 starts a new sum.
+// laid out like mma.sync tiles, four registers per eight tokens. `add` = 0 starts a new sum.
 template <class T, int kTokens>
 struct WarpgroupProduct;
 

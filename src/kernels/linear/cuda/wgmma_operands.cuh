@@ -1,4 +1,4 @@
-// The lists of accumulators that warpgroup products name one by one: in the text of the instruction, and as operands.
+// Accumulator lists of warpgroup products, which must name each register: as instruction text and as asm operands.
 #pragma once
 
 // clang-format off

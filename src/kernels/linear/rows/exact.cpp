@@ -1,5 +1,5 @@
-// f32 activations and arithmetic for every format: a few rows of weights become f32 in the L1 cache, and every row of x
-// passes over them. A result does not depend on how many rows there are: each sum is made in the same order.
+// f32 activations and arithmetic for all formats. Converts a few rows of weights to f32 in the L1 cache and multiplies
+// all rows of x with them. A row's result does not depend on m: the order of each sum is fixed.
 #include <algorithm>
 
 #include "kernels/linear/estimate.h"
@@ -18,10 +18,10 @@ namespace millrace {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kTileRows = 4;    // of weights that one micro-kernel takes
-constexpr int64_t kStretch = 1024;  // elements of a row in the tile: 16 KB of f32 with four rows
+constexpr int64_t kTileRows = 4;    // rows of weights per micro-kernel
+constexpr int64_t kStretch = 1024;  // elements of a row in the tile: four rows of f32 take 16 KB
 
-// acc[i][j] += x row i * w row j, kLanes elements from k on.
+// acc[i][j] += x[i] * w[j] on kLanes elements from k on.
 template <int m, class Load>
 HWY_INLINE void add_products(const float* const (&x)[m], const float* const (&w)[kTileRows], int64_t k, Load load_at,
                              F32Vec (&acc)[m][kTileRows]) {
@@ -33,7 +33,7 @@ HWY_INLINE void add_products(const float* const (&x)[m], const float* const (&w)
   }
 }
 
-// sums[i][j] = x row i * w row j over one stretch.
+// sums[i][j] = dot product of x[i] and w[j] over one stretch.
 template <int m>
 HWY_INLINE void dot_tile(const float* const (&x)[m], const float* const (&w)[kTileRows], int64_t count,
                          float (&sums)[m][kTileRows]) {
@@ -57,8 +57,8 @@ HWY_INLINE void dot_tile(const float* const (&x)[m], const float* const (&w)[kTi
 
 struct Tile {
   const float* rows[kTileRows];
-  int64_t n;      // first row
-  int64_t valid;  // rows that exist; the others repeat the last one
+  int64_t n;      // index of the first row
+  int64_t valid;  // rows inside the matrix; the others repeat the last one
   int64_t k, count;
 };
 

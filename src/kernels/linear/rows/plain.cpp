@@ -1,5 +1,5 @@
-// Rows of F32, F16 or BF16 straight from memory, in f32 arithmetic: decode and small batches. Exact, since every such
-// number is an f32; a result does not depend on how many rows of x there are.
+// F32, F16 or BF16 rows straight from memory with f32 arithmetic: decode and small batches. The conversion to f32 is
+// exact, and a row's result does not depend on m.
 #include <algorithm>
 
 #include "kernels/linear/estimate.h"
@@ -18,12 +18,12 @@ namespace millrace {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Rows of weights to a tile: sixteen sums are what the FMA pipes need and the registers hold. Decode reads many rows at
-// once, a cache line of each in turn, since that is what keeps the memory busy.
+// Rows of weights per tile. Sixteen accumulators keep the FMA pipes busy and fit the registers. Decode (m = 1) reads
+// eight rows in turn, one cache line of each, to keep more memory requests in flight.
 template <int m>
 constexpr int kTileRows = m == 1 ? 8 : 2;
 
-// 2 * kLanes neighbouring weights. The second half comes multiplied by kSecondUnit.
+// 2 * kLanes consecutive weights. `second` is scaled by kSecondUnit.
 struct Pair {
   F32Vec first, second;
 };
@@ -45,8 +45,8 @@ HWY_INLINE Pair load_pair(const std::byte* p) {
       return {F32Vec(vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(bits), 16))),
               F32Vec(vreinterpretq_f32_u32(vshll_high_n_u16(bits, 16)))};
     }
-    // Conversions have one pipe of four. The second half goes another way: its bits moved into place are the number
-    // with an exponent that is 112 too small.
+    // Only one of four vector pipes converts f16. The second half avoids it: shifted bits give the number with an
+    // exponent that is 112 too small.
     const int32x4_t moved = vshll_high_n_s16(vreinterpretq_s16_u16(bits), 13);
     const uint32x4_t kept = vandq_u32(vreinterpretq_u32_s32(moved), vdupq_n_u32(0x8fffe000u));
     return {F32Vec(vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(bits)))), F32Vec(vreinterpretq_f32_u32(kept))};
@@ -55,7 +55,7 @@ HWY_INLINE Pair load_pair(const std::byte* p) {
   return {load_plain<dtype>(p), load_plain<dtype>(p + kLanes * kElementBytes<dtype>)};
 }
 
-// The last elements of a row, fewer than 2 * kLanes.
+// Dot product of the last elements of a row, fewer than 2 * kLanes.
 template <DType dtype>
 float rest_of_dot(const float* x, const std::byte* w, int64_t count) {
   float sum = 0;
@@ -68,7 +68,7 @@ float rest_of_dot(const float* x, const std::byte* w, int64_t count) {
 }
 
 template <DType dtype>
-constexpr float kLift = kSecondUnit<dtype> < 1 ? 0x1p64f : 1.0f;  // keeps small products off the subnormals
+constexpr float kLift = kSecondUnit<dtype> < 1 ? 0x1p64f : 1.0f;  // keeps small products out of the subnormal range
 
 template <int m>
 struct Tile {
@@ -76,7 +76,7 @@ struct Tile {
   const float* x[m];
 };
 
-// `pairs` times 2 * kLanes elements of each row from k on.
+// Multiplies `pairs` * 2 * kLanes elements of each row from k on.
 template <DType dtype, int m, int pairs>
 HWY_INLINE void add_pairs(const Tile<m>& tile, int64_t k, F32Vec (&acc)[kTileRows<m>][m][2]) {
   F32Vec xs[m][pairs][2];
@@ -98,13 +98,13 @@ HWY_INLINE void add_pairs(const Tile<m>& tile, int64_t k, F32Vec (&acc)[kTileRow
   }
 }
 
-// The rows of a tile lie behind each other: while this one is read across, the next one is fetched in the order of
-// memory.
+// The next tile's rows follow this tile's in memory. They are prefetched sequentially while this tile is read across
+// rows.
 HWY_INLINE void prefetch_tile_after(const std::byte* p) {
   MR_UNROLL for (int line = 0; line < kTileRows<1>; ++line) __builtin_prefetch(p + 64 * line, 0, 2);
 }
 
-// Multiplies as many elements as fill whole pairs of vectors, and says how many.
+// Multiplies all whole pairs of vectors. Returns the number of elements.
 template <DType dtype, int m>
 HWY_INLINE int64_t dot_tile(const Tile<m>& tile, int64_t k, float (&sums)[kTileRows<m>][m]) {
   constexpr int kPairs = m > 1 ? 1 : static_cast<int>(std::max<int64_t>(1, 64 / (2 * kLanes * kElementBytes<dtype>)));
@@ -149,7 +149,7 @@ void multiply_tile(const LinearArgs& args, int64_t n, int64_t first_m) {
   }
 }
 
-constexpr int64_t kRowsAtOnce = 8;  // of weights that stay in the L1 cache while all rows of x pass
+constexpr int64_t kRowsAtOnce = 8;  // rows of weights that stay in the L1 cache while all rows of x pass over them
 
 template <DType dtype>
 void multiply_rows(const LinearArgs& args, int64_t n_begin, int64_t n_end) {
@@ -170,7 +170,7 @@ class PlainLinear : public LinearKernel {
     return p.layout == rows_layout().name() && !is_quantized(p.format) && hardware.isa.has(kTargetIsa);
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
-    // Rows of x go in fours; those that are left over do not share what was loaded.
+    // Rows of x are processed in groups of four; leftover rows do not share weight loads.
     constexpr double kShareOfPeak = 0.45, kRowsOfASingleOne = 1.8;
     const double rows = double(p.m / 4 * 4) + kRowsOfASingleOne * double(p.m % 4);
     const double weights = double(p.n) * double(p.k);

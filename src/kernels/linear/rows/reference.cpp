@@ -1,4 +1,4 @@
-// The oracle: dequantize a stretch of a row, multiply, add up in double. Obvious rather than fast.
+// The reference: dequantizes part of a row, multiplies and sums in double. Favours clarity over speed.
 #include <algorithm>
 
 #include "kernels/linear/rows/rows.h"
@@ -7,8 +7,8 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kStretch = 256;  // a multiple of every format's block
-constexpr int64_t kRowsOfX = 16;   // that share one dequantized stretch
+constexpr int64_t kStretch = 256;  // a multiple of every format's block size
+constexpr int64_t kRowsOfX = 16;   // rows of x that share one dequantized part
 
 void one_output_column(const LinearArgs& args, int64_t n, int64_t m_begin, int64_t m_end) {
   const LinearWeights& w = *args.weights;

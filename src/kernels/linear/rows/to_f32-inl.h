@@ -1,5 +1,5 @@
-// Quantized rows as f32, fast: each group of 32 elements first becomes bytes, by loops that compilers turn into
-// vectors, then f32 with its scales. tensor/dequantize.h is the obvious form of the same.
+// Fast dequantization: loops that compilers vectorize turn each group of 32 elements into bytes, which then become f32
+// with their scales. tensor/dequantize.h is the simple equivalent.
 
 #if defined(MILLRACE_TO_F32_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_TO_F32_INL_H
@@ -21,7 +21,7 @@ namespace {
 template <DType dtype>
 constexpr int64_t kElementBytes = dtype == DType::F32 ? 4 : 2;
 
-// kLanes numbers of a plain format.
+// Loads kLanes numbers of a plain format.
 template <DType dtype>
 HWY_INLINE F32Vec load_plain(const std::byte* p) {
   if constexpr (dtype == DType::F32) return load(reinterpret_cast<const float*>(p));
@@ -29,7 +29,7 @@ HWY_INLINE F32Vec load_plain(const std::byte* p) {
   if constexpr (dtype == DType::BF16) return load_bf16(reinterpret_cast<const uint16_t*>(p));
 }
 
-// The first n < kLanes numbers, zeros after them, touching no byte beyond.
+// Loads n < kLanes numbers, padded with zeros. Reads no byte beyond them.
 template <DType dtype>
 HWY_INLINE F32Vec load_some(const std::byte* p, int64_t n) {
   alignas(64) std::byte padded[kLanes * kElementBytes<dtype>] = {};
@@ -39,7 +39,7 @@ HWY_INLINE F32Vec load_some(const std::byte* p, int64_t n) {
 
 struct Group32 {
   alignas(32) int8_t q[32];
-  float scale[2], min[2];  // of the first and the second 16 elements: w = scale * q + min
+  float scale[2], min[2];  // for elements 0..15 and 16..31: w = scale * q + min
 
   void set_scale(float s, float m = 0) {
     scale[0] = scale[1] = s;
@@ -63,7 +63,7 @@ void look_up(int8_t* q) {
   for (int i = 0; i < 32; ++i) q[i] = kIq4Values[static_cast<size_t>(q[i])];
 }
 
-// q += the `bits` bits at `shift` of 32 neighbouring bytes, moved up by `up`.
+// q += bits [shift, shift + bits) of each of 32 bytes, shifted left by `up`.
 void add_fields(const uint8_t* bytes, int shift, int bits, int up, int8_t* q) {
   const int mask = (1 << bits) - 1;
   for (int i = 0; i < 32; ++i) q[i] = static_cast<int8_t>(q[i] + ((bytes[i] >> shift & mask) << up));
@@ -170,7 +170,7 @@ void plain_to_f32(const std::byte* row, int64_t count, float* out) {
   std::memcpy(out + k, rest, static_cast<size_t>(count - k) * sizeof(float));
 }
 
-// `count` elements of a row from a block's beginning on.
+// Converts `count` elements of a row, starting at a block boundary.
 [[maybe_unused]] void row_to_f32(DType format, const std::byte* row, int64_t count, float* out) {
   switch (format) {
     case DType::F32:

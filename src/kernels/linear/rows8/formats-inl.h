@@ -1,8 +1,8 @@
-// From a format at run time to its Unpack struct. Included inside a target region, after an instruction set's own
-// UnpackQ8_0 and so on.
+// Dispatch from a run-time format to its Unpack struct. Included inside a target region, after the instruction set's
+// UnpackQ8_0 etc.
 #pragma once
 
-// visit(UnpackX()) for the format at hand.
+// Calls visit(UnpackX()) for the format.
 template <class Visit>
 inline void with_format(DType format, Visit visit) {
   switch (format) {

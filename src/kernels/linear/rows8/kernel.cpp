@@ -16,24 +16,24 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kElementsWorthARegion = 1 << 14;  // a few microseconds of quantizing
+constexpr int64_t kElementsWorthARegion = 1 << 14;  // a few microseconds of quantization
 
 constexpr int64_t kPiecesPerThread = MR_PIECES;
-constexpr double kOutgrown = 0.78;               // of its share of the bandwidth
-constexpr double kFlopsToQuantize = 40;          // an element of x
-constexpr double kProductsOfAResult = 150;       // that scaling and writing it takes as long as, in prompts
-constexpr int64_t kRowsInCache = MR_PANEL_ROWS;  // of x, for one stretch of k
+constexpr double kOutgrown = 0.78;               // factor on memory_share on cores with Rows8Method::outgrown_with
+constexpr double kFlopsToQuantize = 40;          // per element of x
+constexpr double kProductsOfAResult = 150;       // prompts: cost of scaling and storing an output
+constexpr int64_t kRowsInCache = MR_PANEL_ROWS;  // rows of x per stretch of k that stay in the L2 cache
 constexpr int64_t kStripsTogether =
-    std::max({MR_SMALL_STREAMS, MR_NIBBLE_STREAMS, MR_K_STREAMS, MR_K_MIN_STREAMS});  // in decode
-constexpr int64_t kFewestRows = 64;  // that are worth unpacking a panel for
+    std::max({MR_SMALL_STREAMS, MR_NIBBLE_STREAMS, MR_K_STREAMS, MR_K_MIN_STREAMS});  // decode
+constexpr int64_t kFewestRows = 64;  // fewer rows do not repay unpacking a panel
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// The int8 peak of an instruction set, relative to others of its architecture.
+// int8 peak of each instruction set, relative to others of its architecture.
 constexpr std::pair<Isa, double> kInt8Rates[] = {{Isa::Neon, 0.2}, {Isa::DotProd, 1},    {Isa::I8mm, 2}, {Isa::Bf16, 2},
                                                  {Isa::Avx2, 1},   {Isa::Avx512Vnni, 4}, {Isa::Amx, 32}};
 
-// What unpacking a format takes, relative to Q4_0. Measured on a Neoverse-V1 with SDOT.
+// Cost of unpacking a format relative to Q4_0. Measured on a Neoverse-V1 with SDOT.
 double unpack_effort(DType format) {
   switch (format) {
     case DType::Q8_0:
@@ -65,14 +65,13 @@ double unpack_effort(DType format) {
   return 0.0;
 }
 
-// The same where bytes of nibbles are multiplied as they are.
+// The same for methods that multiply bytes of two nibbles without separating them.
 double nibble_effort(DType format) {
   if (format == DType::Q4_1) return 1.4;
   return format == DType::Q4_K ? 1.3 : unpack_effort(format);
 }
 
-// Scales and minima that a format has for 32 elements: each is multiplied with every row of x where sums are scaled
-// that often.
+// Scales and minima per 32 elements. Methods that scale their sums per group multiply each of them with every row of x.
 int scales_of_group(DType format) {
   switch (format) {
     case DType::Q4_1:
@@ -89,7 +88,7 @@ int scales_of_group(DType format) {
   }
 }
 
-// What was measured is the peak of the best instruction set; a lesser one has a part of that.
+// The measured int8 peak belongs to the machine's best instruction set; this is the fraction that `isa` reaches.
 double part_of_peak(Isa isa, IsaSet machine) {
   double own = 1, best = 0.2;
   for (const auto& [set, rate] : kInt8Rates) {
@@ -103,12 +102,12 @@ double part_of_peak(Isa isa, IsaSet machine) {
 const KernelList<NormOp> kNorms = NormOp::cpu();
 const KernelList<ActivationOp> kActivations = ActivationOp::cpu();
 
-// Outputs of a piece to `to`, row after row, instead of their place in y.
+// Redirects the outputs of a piece to the contiguous buffer `to` instead of y.
 LinearArgs redirected(const LinearArgs& args, const Rows8Piece& piece, float* to) {
   const int64_t width = (piece.strip_end - piece.strip_begin) * kPackedRows;
   const int64_t before = piece.m_begin * width + piece.strip_begin * kPackedRows;
   LinearArgs out = args;
-  // Where y would begin; that may be no address of ours, so it is reckoned in integers.
+  // Address of y's origin. It may lie outside the buffer, so it is computed with integers.
   const auto begin = reinterpret_cast<uintptr_t>(to) - static_cast<uintptr_t>(before) * sizeof(float);
   out.y = {DType::F32, args.x.rows, args.weights->n, width, reinterpret_cast<std::byte*>(begin)};
   return out;
@@ -128,7 +127,7 @@ double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) cons
   const Ceilings& ceilings = hardware.ceilings;
   const bool outgrown = method_.outgrown_with && hardware.isa.has(*method_.outgrown_with);
   const double bytes_us = reading_us(p, method_.memory_share * (outgrown ? kOutgrown : 1), hardware);
-  // Panels are unpacked once for all rows, strips again for every tile of them.
+  // Panels are unpacked once for all rows, strips once per tile of rows.
   const double times = method_.strips_per_panel > 0 ? 1 : double(ceil_div(p.m, method_.tile_rows));
   const double effort = method_.whole_nibbles ? nibble_effort(p.format) : unpack_effort(p.format);
   const double unpacking = method_.unpack_rows + method_.unpack_effort_rows * effort;
@@ -139,7 +138,7 @@ double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) cons
   const double depth = double(p.k) + (method_.strips_per_panel > 0 ? kProductsOfAResult : 0);
   const double compute_us = 2e-3 * double(p.n) * depth * rows / gops;
   const double quantize_us = 1e-3 * kFlopsToQuantize * double(p.m) * double(p.k) / ceilings.f32_gflops;
-  // Reading and computing overlap, but not perfectly where they take about as long.
+  // Reading and computing overlap, but not fully when both take about the same time.
   const double overlapped = std::pow(std::pow(bytes_us, 4) + std::pow(compute_us, 4), 0.25);
   const double silu_us = p.gated ? row_work_us(p.m * p.n / 2, 100, hardware) - ceilings.region_us : 0;
   return ceilings.region_us + quantize_us + overlapped + std::max(silu_us, 0.0);
@@ -147,12 +146,12 @@ double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) cons
 
 size_t Rows8Kernel::x_bytes(int64_t m, int64_t k) const { return aligned(method_.x_bytes(m, k)); }
 
-// What a worker keeps for itself: a panel, and gate and up of a piece.
+// Scratch memory of a worker: a panel, plus gate and up of a piece.
 size_t Rows8Kernel::worker_bytes(int64_t n, int64_t m, int threads, bool gated) const {
   if (!gated) return aligned(method_.scratch_bytes);
   const int64_t strips = ceil_div(n / 2, kPackedRows);
   Split most = split(strips, m, threads);
-  if (method_.strips_per_panel > 0) {  // fewer rows than were planned for may come in larger pieces
+  if (method_.strips_per_panel > 0) {  // runs with fewer rows than planned may use larger pieces
     most = {kMostPanels * method_.strips_per_panel, round_up(std::min(m, kRowsInCache), method_.tile_rows)};
   }
   const int64_t outputs = most.strips * kPackedRows * most.rows;
@@ -184,12 +183,12 @@ void Rows8Kernel::quantize(const Args& args, const Executor& executor, Matrix x)
   });
 }
 
-// Workers take pieces as they come free: enough of them that the last one does not make the others wait.
+// Workers take pieces dynamically. There are enough pieces that the last one does not leave the other workers idle.
 Rows8Kernel::Split Rows8Kernel::split(int64_t strips, int64_t m, int threads) const {
   const int64_t panel = method_.strips_per_panel;
   if (panel == 0) return {round_up(ceil_div(strips, kPiecesPerThread * threads), kStripsTogether), m};
-  // More rows share the unpacking of a panel, until they push each other out of the L2 cache. Where there are too few
-  // panels for the workers, they share the rows instead.
+  // More rows share the unpacking of a panel, until they no longer fit the L2 cache. If there are fewer panels than
+  // workers need, the rows are split as well.
   const int64_t panels = ceil_div(strips, panel);
   const int64_t too_few_panels = std::min(ceil_div(4 * threads, panels), ceil_div(m, kFewestRows));
   const int64_t row_blocks = std::max(ceil_div(m, kRowsInCache), too_few_panels);
@@ -198,8 +197,8 @@ Rows8Kernel::Split Rows8Kernel::split(int64_t strips, int64_t m, int threads) co
   return {std::clamp<int64_t>(panels / along_n, 1, kMostPanels) * panel, rows};
 }
 
-// The strips of a piece are gate's; those of up come as many strips later as gate has. Both stay in the cache until
-// they are multiplied with each other.
+// The strips of a piece belong to gate; the matching strips of up follow at a distance of all of gate's strips. Both
+// results stay in the cache until they are combined.
 void Rows8Kernel::multiply_gated(const Args& args, const Executor& executor, const Rows8Piece& piece,
                                  std::byte* scratch) const {
   const int64_t strips = args.weights->n / 2 / kPackedRows, rows = piece.m_end - piece.m_begin;

@@ -1,8 +1,8 @@
-// A kernel over strips of eight rows of weights, apart from its instructions: quantizing x, splitting the work,
-// estimating. Strips come packed (the rows8 layout) or are plain rows in place.
+// The part of the rows8 kernels that does not depend on the instruction set: quantization of x, work split, estimates.
+// Strips of eight rows of weights are packed (rows8 layout) or plain rows in place.
 //
-// What an instruction set brings is a Rows8Method: plain functions and a few numbers. They are compiled for that
-// instruction set; everything here is not, since it also runs where they cannot.
+// An instruction set contributes a Rows8Method: plain functions and a few numbers. Only those functions are compiled
+// for the instruction set; the code here also runs on machines without it.
 #pragma once
 
 #include <optional>
@@ -11,41 +11,41 @@
 
 namespace millrace {
 
-// Outputs that one worker makes at a time: strips of eight rows of weights, rows of x.
+// Unit of work of one worker: a range of strips (eight rows of weights each) by a range of rows of x.
 struct Rows8Piece {
   int64_t strip_begin = 0, strip_end = 0;
   int64_t m_begin = 0, m_end = 0;
-  int64_t strip_after = 0;  // that the worker probably takes next: worth fetching ahead
+  int64_t strip_after = 0;  // strip that this worker probably takes next, for prefetching
 };
 
-inline constexpr int64_t kMostPanels = 4;  // of one piece
+inline constexpr int64_t kMostPanels = 4;  // per piece
 
 struct Rows8Method {
   std::string_view name;
   Isa isa;
   int64_t min_m = 1, max_m = INT64_MAX;
-  bool plain_rows = false;  // reads F16 and BF16 in place as well
+  bool plain_rows = false;  // also reads F16 and BF16 rows in place
 
-  // x becomes int8 in tiles of rows; tiles are independent of each other.
+  // x is quantized to int8 in independent tiles of rows.
   int64_t tile_rows = 1;
-  int64_t quantized_rows = 0;  // at a time; 0: a tile
+  int64_t quantized_rows = 0;  // rows per call of quantize(); 0: one tile
   size_t (*x_bytes)(int64_t m, int64_t k) = nullptr;
   void (*quantize)(const LinearArgs& args, int64_t m_begin, int64_t m_end, std::byte* x) = nullptr;
 
-  size_t scratch_bytes = 0;      // of each worker
-  int64_t strips_per_panel = 0;  // that are unpacked together and then used for many rows; 0: none are
+  size_t scratch_bytes = 0;      // per worker
+  int64_t strips_per_panel = 0;  // strips that are unpacked together and used for many rows; 0: no panels
   void (*multiply)(const LinearArgs& args, const std::byte* x, std::byte* scratch, const Rows8Piece& piece) = nullptr;
 
-  // What estimates go by. Shares of its instruction set's int8 peak and of the read bandwidth that it reaches;
-  // unpacking takes as long as multiplying with so many rows, a part of it growing with the effort that the format
-  // takes.
+  // Parameters of the estimate. compute_share and memory_share are fractions of the instruction set's int8 peak and of
+  // the read bandwidth. Unpacking costs as much as multiplying with unpack_rows + unpack_effort_rows * (effort of the
+  // format) rows.
   double compute_share = 0.5, memory_share = 0.9;
-  std::optional<Isa> outgrown_with;  // cores that have this, too, read less well that way
-  double beside_faster = 1;  // of compute_share, on machines that have a faster instruction set too
+  std::optional<Isa> outgrown_with;  // cores that also have this instruction set reach less bandwidth with this method
+  double beside_faster = 1;          // factor on compute_share on machines that have a faster instruction set
   double unpack_rows = 0, unpack_effort_rows = 0;
-  double scale_effort = 0;     // of a row of x, for every scale and minimum of 32 elements beyond the first
-  bool whole_nibbles = false;  // are multiplied without taking them apart
-  int64_t row_step = 1;        // rows of x that an instruction takes, wanted or not
+  double scale_effort = 0;     // cost per row of x of each scale or minimum of 32 elements beyond the first
+  bool whole_nibbles = false;  // multiplies bytes of two nibbles without separating them
+  int64_t row_step = 1;        // rows of x per instruction; m is padded to a multiple
 };
 
 class Rows8Kernel : public LinearKernel {
@@ -55,16 +55,16 @@ class Rows8Kernel : public LinearKernel {
   bool can_run(const Problem& p, const Hardware& hardware) const override;
   double estimate_us(const Problem& p, const Hardware& hardware) const override;
   size_t workspace_bytes(const Problem& p, const Hardware& hardware) const override;
-  // The norm in front: x is quantized row by row as soon as it is normed.
+  // Fuses the norm in front: quantizes each row of x right after its norm.
   bool takes_along(const Problem&, const Hardware&) const override { return true; }
   void run(const Args& args, const Executor& executor) const override;
 
  private:
   struct Split {
-    int64_t strips, rows;  // of one piece
+    int64_t strips, rows;  // per piece
   };
   Split split(int64_t strips, int64_t m, int threads) const;
-  // `x` is args.x, or the norm of it.
+  // `x` is args.x or its norm.
   void quantize(const Args& args, const Executor& executor, Matrix x) const;
   void multiply_gated(const Args& args, const Executor& executor, const Rows8Piece& piece, std::byte* scratch) const;
   size_t x_bytes(int64_t m, int64_t k) const;

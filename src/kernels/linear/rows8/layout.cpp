@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-using RowPointers = std::array<const std::byte*, kPackedRows>;  // null: beyond the last row, zeros
+using RowPointers = std::array<const std::byte*, kPackedRows>;  // null: beyond the last row, packed as zeros
 
 template <class Block, class Packed>
 void pack_block(const RowPointers& rows, int64_t block, std::byte* out) {
@@ -22,7 +22,7 @@ void pack_block(const RowPointers& rows, int64_t block, std::byte* out) {
 
 struct Format {
   DType dtype;
-  size_t bytes;  // of a packed block
+  size_t bytes;  // per packed block
   void (*pack_block)(const RowPointers& rows, int64_t block, std::byte* out);
 };
 
@@ -47,7 +47,7 @@ const Format* find_format(DType dtype) {
   return nullptr;
 }
 
-// Row n of the parts stacked on top of each other.
+// Row n of the stacked parts.
 const std::byte* stacked_row(std::span<const WeightView> parts, int64_t n) {
   for (const auto& part : parts) {
     if (n < part.rows) return part.row(n);

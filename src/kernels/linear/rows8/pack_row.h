@@ -1,4 +1,4 @@
-// One row's block of the file into its place in a packed block. Four elements at a time, as the bytes of a word.
+// Copies one row's block from the file's layout into a packed block, four elements at a time as the bytes of a word.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace millrace {
 
-using Quads = std::array<uint32_t, 8>;  // 32 elements, as the file's unsigned q
+using Quads = std::array<uint32_t, 8>;  // 32 elements as the file's unsigned q
 
 inline uint32_t load_quad(const void* p) {
   uint32_t quad;
@@ -18,10 +18,10 @@ inline uint32_t load_quad(const void* p) {
 }
 inline void store_quad(Quad& to, uint32_t quad) { std::memcpy(to, &quad, sizeof quad); }
 
-// `bits` ones in each byte.
+// `bits` in each byte.
 constexpr uint32_t each_byte(uint32_t bits) { return bits * 0x01010101u; }
 
-inline Quads small_nibbles(const uint8_t* qs) {  // of 32-element blocks: element e + 16 above element e
+inline Quads small_nibbles(const uint8_t* qs) {  // 32-element blocks: element e + 16 is the high nibble of element e
   Quads q;
   for (size_t j = 0; j < 4; ++j) {
     const uint32_t both = load_quad(qs + 4 * j);
@@ -31,7 +31,7 @@ inline Quads small_nibbles(const uint8_t* qs) {  // of 32-element blocks: elemen
   return q;
 }
 
-// Fields of `bits` bits at `shift` in each of 32 neighbouring bytes: how K-blocks store their elements.
+// Fields of `bits` bits at `shift` in each of 32 consecutive bytes: the element order of K-blocks.
 inline Quads byte_fields(const uint8_t* bytes, int shift, uint32_t bits) {
   Quads q;
   for (size_t j = 0; j < 8; ++j) q[j] = load_quad(bytes + 4 * j) >> shift & each_byte((1u << bits) - 1);
@@ -58,7 +58,7 @@ inline Quads with_sign(Quads q, uint32_t zero_point) {  // q - zero_point in two
 inline void put(Nibbles& to, int row, const Quads& q) {
   for (size_t j = 0; j < 4; ++j) store_quad(to[j][row], (q[j] & each_byte(15)) | (q[j + 4] & each_byte(15)) << 4);
 }
-// Those that are not indices.
+// For nibbles that are numbers, not table indices.
 inline void put_q4(Nibbles& to, int row, Quads q) {
   for (size_t j = 0; j < 4; ++j) {
     q[j] ^= each_byte(kNibbleFlip & 15);
@@ -73,7 +73,7 @@ inline void put(Twos& to, int row, const Quads& q) {
     store_quad(to[p][row], word);
   }
 }
-// Bits [low, low + count) of each byte, moved down to 0 and then up to `to`.
+// Moves bits [low, low + count) of each byte to `to`.
 inline uint32_t field(uint32_t quad, int low, int count, int to) {
   return (quad >> low & each_byte((1u << count) - 1)) << to;
 }

@@ -1,30 +1,30 @@
-// Prompts and larger batches: a panel of weights is unpacked once, stays in the L1 cache, and many rows of x pass over
-// it. Included inside a target region, after the formats.
+// Prompts and large batches: a panel of weights is unpacked once and stays in the L1 cache while many rows of x are
+// multiplied with it. Included inside a target region, after the formats.
 //
-// A Micro brings what differs between instructions:
+// A Micro provides the part that depends on the instruction set:
 //   kJoined                         strips that are multiplied together
 //   Group<Format>                   8 kJoined rows x 32 elements, unpacked
 //   XBlock, kRows                   32 elements of kRows rows of x
 //   kStrips, kGroups                size of a panel
-//   unpack<Format>(block, g, which, to)   `which` of the joined strips
-//   unpack_plain<Format>(weights, strip, group, which, to)   the same from plain rows, if it reads such
+//   unpack<Format>(block, g, which, to)   unpacks one of the joined strips, `which`
+//   unpack_plain<Format>(weights, strip, group, which, to)   the same from plain rows, if supported
 //   multiply<Format, m>(...)        joined strips and m rows of x, over a stretch of k
 #pragma once
 
 #include "kernels/linear/rows8/tiles-inl.h"
 
-struct Stretch {  // of k, in groups of 32
+struct Stretch {  // range of k in groups of 32
   int64_t first, count;
 };
 
-// The largest stretch: at most `most` groups, all about equally long, in whole blocks.
+// Length of the stretches that k is cut into: at most `most` groups, about equal, in whole blocks.
 inline int64_t even_stretch(int64_t groups, int64_t most, int64_t block) {
   const int64_t stretches = (groups + most - 1) / most;
   const int64_t even = (groups + stretches - 1) / stretches;
   return std::min((even + block - 1) / block * block, most);
 }
 
-// Rows of F16 or BF16 in place, in the role of a packed format.
+// F16 or BF16 rows in place, used like a packed format.
 template <DType type>
 struct PlainRows {
   static constexpr DType kType = type;
@@ -58,7 +58,8 @@ void unpack_panel(const LinearWeights& weights, Stretch stretch, int64_t strip_b
   }
 }
 
-// Stretches of k go outermost, so that x of one stretch stays in the L2 cache while all strips pass.
+// The loop over stretches of k is the outermost, so that x of one stretch stays in the L2 cache while all strips are
+// multiplied.
 template <class Micro, class Format>
 void multiply_panels(const LinearArgs& args, const std::byte* x, std::byte* scratch, const Rows8Piece& piece) {
   const int64_t groups = (args.weights->k + 31) / 32;
@@ -93,7 +94,7 @@ void panels(const LinearArgs& args, const std::byte* x, std::byte* scratch, cons
               [&](auto format) { multiply_panels<Micro, decltype(format)>(args, x, scratch, piece); });
 }
 
-// visit(Format()) for packed formats and for plain rows.
+// Calls visit(Format()) for packed formats and for plain rows.
 template <class Visit>
 inline void with_any_format(DType format, Visit visit) {
   if (format == DType::F16) return visit(PlainRows<DType::F16>());
@@ -101,7 +102,7 @@ inline void with_any_format(DType format, Visit visit) {
   with_format(format, visit);
 }
 
-// For Micros that read plain rows as well.
+// For Micros that also read plain rows.
 template <class Micro>
 void panels_of_any(const LinearArgs& args, const std::byte* x, std::byte* scratch, const Rows8Piece& piece) {
   with_any_format(args.weights->format,

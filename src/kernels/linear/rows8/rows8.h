@@ -1,4 +1,4 @@
-// The layout of packed.h: quantized weights, eight rows interleaved.
+// The rows8 layout (packed.h): quantized weights, eight rows interleaved.
 #pragma once
 
 #include "kernels/linear/linear.h"

@@ -1,13 +1,13 @@
-// Strips of packed weights read side by side: memory delivers more to several streams than to one. Included inside a
+// Reads several strips of packed weights in turn: several memory streams get more bandwidth than one. Included inside a
 // target region, after the formats.
 #pragma once
 
 #include "kernels/linear/rows8/tiles-inl.h"
 #include "kernels/linear/rows8/tuned.h"
 
-// Several for one row of x, where the memory is the limit; with more rows the sums take the registers.
+// Several streams only for one row of x, which is bound by memory. With more rows the accumulators need the registers.
 template <class Format>
-constexpr bool kNarrow = sizeof(typename Format::Block) <= 5 * 32;  // at most five bits an element, scales included
+constexpr bool kNarrow = sizeof(typename Format::Block) <= 5 * 32;  // at most five bits per element, with scales
 template <class Format>
 constexpr int kDecodeStreams = Format::kGroups > 1 ? (Format::kMins ? MR_K_MIN_STREAMS : MR_K_STREAMS)
                                : kNarrow<Format>   ? MR_NIBBLE_STREAMS
@@ -15,15 +15,15 @@ constexpr int kDecodeStreams = Format::kGroups > 1 ? (Format::kMins ? MR_K_MIN_S
 template <class Format, int m>
 constexpr int kStreams = m > 1 ? 1 : kDecodeStreams<Format>;
 
-// How many bytes of small blocks and of K-blocks are fetched ahead, and where to: 3 is the L1 cache, 2 the L2.
+// Prefetch distance in bytes for small blocks and for K-blocks, and the target cache: 3 is L1, 2 is L2.
 struct Ahead {
   int64_t small, k;
   int cache;
 };
 constexpr Ahead kAhead{MR_SMALL_AHEAD, MR_K_AHEAD, MR_AHEAD_CACHE};
 
-// The same block of `streams` neighbouring strips, front to back, with what comes next on its way to the caches: the
-// blocks that follow, and past the end of the strips those of the next ones.
+// Iterates over the blocks of `streams` adjacent strips and prefetches: the blocks that follow and, past the end of the
+// strips, those of the next strips.
 template <class Format, int streams>
 class StripStreams {
  public:
@@ -39,7 +39,8 @@ class StripStreams {
   MR_INLINE const Block& block(int stream) const { return block_[stream * blocks_]; }
   MR_INLINE void next(int64_t count = 1) { block_ += count; }
 
-  // Part `g` of the block: one of as many as it has groups, so that the fetches come evenly. Or several blocks.
+  // Prefetches part `g` of a block, which has as many parts as groups, so that the requests spread evenly; or `count`
+  // blocks at once.
   template <Ahead ahead = kAhead, int count = 1>
   MR_INLINE void prefetch(int g = 0) const {
     constexpr int64_t kBytes = Format::kGroups == 1 ? ahead.small : ahead.k;
@@ -54,14 +55,14 @@ class StripStreams {
 
  private:
   template <int count>
-  static constexpr int kLines = (count * sizeof(Block) / Format::kGroups + 63) / 64;  // of so many parts
+  static constexpr int kLines = (count * sizeof(Block) / Format::kGroups + 63) / 64;  // cache lines of `count` parts
   static constexpr int kPart = kLines<1> * 64;
 
   int64_t blocks_;
   const Block *block_, *end_;
 };
 
-// visit(first strip, std::integral_constant<int, streams>()) over the strips of a piece.
+// Calls visit(first strip, std::integral_constant<int, streams>()) over the strips of a piece.
 template <int streams, class Visit>
 MR_INLINE inline void for_streams(int64_t begin, int64_t end, Visit visit) {
   for (; begin + streams <= end; begin += streams) visit(begin, std::integral_constant<int, streams>());

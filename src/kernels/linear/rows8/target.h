@@ -1,8 +1,8 @@
 // Code between MR_BEGIN_TARGET and MR_END_TARGET may use instructions that the rest of the build may not.
 //
-// Include every header before it: a function of a header that is compiled inside could be the copy that the linker
-// keeps for everyone. Clang 14 declares the intrinsics of an ARM extension only under -march, hence assembly
-// in some places, and it names features differently.
+// Include all headers before it: an inline function compiled inside could become the copy that the linker keeps for the
+// whole program. Clang 14 declares the intrinsics of an ARM extension only under -march, hence inline assembly in some
+// places, and it uses other feature names.
 #pragma once
 
 #if defined(__aarch64__)

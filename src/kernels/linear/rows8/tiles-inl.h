@@ -1,9 +1,9 @@
-// Loops shared by the kernels. Included inside a target region.
+// Loops that the kernels share. Included inside a target region.
 #pragma once
 
 #include "kernels/linear/rows8/unroll-inl.h"
 
-// visit(first, std::integral_constant<int, count>()) over [begin, end): tiles of `most`, then one of the rest.
+// Calls visit(first, std::integral_constant<int, count>()) over [begin, end): tiles of `most`, then one smaller tile.
 template <int most, class Visit>
 MR_INLINE inline void for_tiles(int64_t begin, int64_t end, Visit visit) {
   for (; begin + most <= end; begin += most) visit(begin, std::integral_constant<int, most>());
@@ -12,7 +12,7 @@ MR_INLINE inline void for_tiles(int64_t begin, int64_t end, Visit visit) {
   });
 }
 
-// Ahead of the block at hand, into the L2 cache.
+// Prefetch distance into the L2 cache.
 constexpr int64_t kPrefetchBytes = 2048;
 
 template <class Block>

@@ -1,9 +1,9 @@
-// Loops that the compiler must take apart: their arrays are registers. Included inside a target region.
+// Loops that must be unrolled completely, because their arrays are registers. Included inside a target region.
 #pragma once
 
 #define MR_INLINE __attribute__((always_inline))
 
-// visit(std::integral_constant<int, 0>()), ..., visit(std::integral_constant<int, n - 1>())
+// Calls visit(std::integral_constant<int, i>()) for i in 0..n-1.
 template <int n, class Visit>
 MR_INLINE inline void unrolled(Visit visit) {
   [&]<int... i>(std::integer_sequence<int, i...>) MR_INLINE { (visit(std::integral_constant<int, i>()), ...); }

@@ -1,4 +1,4 @@
-// Norms on a CUDA device. Rows, or equal groups within each row (norms of q and k).
+// Norms on a CUDA device, over rows or over equal groups within each row (per-head norms of q and k).
 #pragma once
 
 #include "kernels/cuda/launch.h"
@@ -7,9 +7,9 @@ namespace millrace {
 
 struct CudaNormArgs {
   CudaMatrix x;                   // [rows, cols]
-  CudaMatrix out;                 // may be x itself
-  const float* weight = nullptr;  // [cols / groups], or null: ones
-  const float* bias = nullptr;    // [cols / groups], or null; LayerNorm
+  CudaMatrix out;                 // may alias x
+  const float* weight = nullptr;  // [cols / groups]; null: ones
+  const float* bias = nullptr;    // [cols / groups] or null; LayerNorm only
   bool layer = false;             // LayerNorm instead of RMSNorm
   float epsilon = 1e-5f;
   int rows = 0, cols = 0, groups = 1;

@@ -7,7 +7,7 @@ namespace {
 constexpr int kMaxThreads = 1024;
 constexpr int kGroupWarps = 4;
 
-// The sum over all threads of the block; `parts` holds one number for each warp.
+// Sum over all threads of the block; `parts` holds one number per warp.
 __device__ float block_sum(float x, float* parts) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   x = warp_sum(x);
@@ -17,7 +17,7 @@ __device__ float block_sum(float x, float* parts) {
   return warp_sum(lane < static_cast<int>(blockDim.x) / 32 ? parts[lane] : 0.0f);
 }
 
-// What a row or a group is: elements begin .. begin + cols of a row.
+// One row or group: elements [begin, begin + cols) of a row.
 struct Place {
   int64_t row, begin;
   int cols;
@@ -70,14 +70,14 @@ __device__ float total(const Eight& x) {
   return sum;
 }
 
-// A block for each row, which stays in registers: kEach eights a thread.
+// One block per row. The row stays in registers: each thread holds kEach vectors of eight.
 template <int kEach, bool kWide>
 __global__ void __launch_bounds__(kMaxThreads) norm_rows(const __grid_constant__ CudaNormArgs a) {
   __shared__ float parts[32];
   allow_dependents();
   Eight x[kEach] = {}, weights[kEach];
 #pragma unroll
-  for (int e = 0; e < kEach; ++e) {  // nobody writes the weights: they are here when x is
+  for (int e = 0; e < kEach; ++e) {  // no kernel writes the weights: load them before the wait for x
     const int column = (e * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * 8;
     weights[e] = load_weights(a, column, min(8, a.cols - column));
   }
@@ -107,7 +107,8 @@ __global__ void __launch_bounds__(kMaxThreads) norm_rows(const __grid_constant__
   }
 }
 
-// A warp for each group; for rows too long for registers, too (one group). Reads two or three times, first from memory.
+// One warp per group; also takes rows too long for registers, as one group. Reads x two or three times, only the first
+// from memory.
 template <bool kWide>
 __global__ void __launch_bounds__(kGroupWarps * 32) norm_groups(const __grid_constant__ CudaNormArgs a) {
   allow_dependents();

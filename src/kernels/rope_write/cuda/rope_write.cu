@@ -6,9 +6,9 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kMaxDim = 1024;
-constexpr float kSmallest = 1e-30f;  // below it the scale is zero in f16 anyway, and 127 / x may overflow
+constexpr float kSmallest = 1e-30f;  // smaller maxima have a zero scale in f16, and 127 / x may overflow
 
-// One head of one row, in the shared memory of a warp as f32.
+// One head of one row as f32 in the shared memory of a warp.
 class HeadRow {
  public:
   __device__ HeadRow(float* space, int length)
@@ -19,7 +19,7 @@ class HeadRow {
       *reinterpret_cast<Eight*>(x_ + i) = load_eight<true>(from, index + i, 8);
     __syncwarp();
   }
-  __device__ void turn(RopeStyle style, const float* cosines, int rotary_dim) {
+  __device__ void rotate(RopeStyle style, const float* cosines, int rotary_dim) {
     const int half = rotary_dim / 2;
     for (int i = lane_; i < half; i += 32) {
       const int first = style == RopeStyle::Halves ? i : 2 * i,
@@ -38,7 +38,7 @@ class HeadRow {
     for (int i = lane_ * 8; i < length_; i += 256)
       store_eight<true>(to, index + i, *reinterpret_cast<const Eight*>(x_ + i), 8);
   }
-  // Blocks of 32 with an f16 scale, as GGUF has them; they are aligned to two bytes.
+  // Q8_0 as in GGUF: blocks of 32 with an f16 scale, aligned to two bytes.
   __device__ void store_q8(void* to, int64_t row) const {
     for (int i = 0; i < length_; i += 32) {
       char* block = static_cast<char*>(to) + (row * length_ + i) / 32 * 34;
@@ -54,7 +54,7 @@ class HeadRow {
   int length_, lane_;
 };
 
-// A warp for each head of q, then of k, then of v; a row of blocks for each row.
+// One warp per head of q, then k, then v; one row of the grid per row.
 __global__ void __launch_bounds__(kWarps * 32) rope_write_kernel(const __grid_constant__ CudaRopeWriteArgs a) {
   extern __shared__ __align__(32) float shared[];
   allow_dependents();
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kWarps * 32) rope_write_kernel(const __grid_co
   const int64_t at = row * from.stride + static_cast<int64_t>(own) * a.head_dim;
   HeadRow x(shared + warp * a.head_dim, a.head_dim);
   x.load(from, at);
-  if (!is_v && a.angles != nullptr) x.turn(a.style, a.angles + row * a.rotary_dim, a.rotary_dim);
+  if (!is_v && a.angles != nullptr) x.rotate(a.style, a.angles + row * a.rotary_dim, a.rotary_dim);
   if (is_q || a.keys == nullptr) {
     x.store(from, at);
   } else if (slot >= 0) {
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kWarps * 32) rope_write_kernel(const __grid_co
   }
 }
 
-// Eight pairs of a head: their first elements, their second ones, and where both begin.
+// Eight rotation pairs of a head: first elements, second elements, and their offsets in the head.
 struct EightPairs {
   int first, second;
   Eight a, b;
@@ -95,7 +95,7 @@ struct EightPairs {
   __device__ EightPairs(bool halves, int pair, int head_dim)
       : first(halves ? pair : 2 * pair), second(halves ? pair + head_dim / 2 : 2 * pair + 8) {}
 
-  __device__ static void turn_pair(float& x, float& y, float cosine, float sine) {
+  __device__ static void rotate_pair(float& x, float& y, float cosine, float sine) {
     const float before = x;
     x = x * cosine - y * sine;
     y = y * cosine + before * sine;
@@ -108,14 +108,14 @@ struct EightPairs {
       b.at[i] = as_number<T>(b.at[i]);
     }
   }
-  __device__ void turn(bool halves, const Eight& cosines, const Eight& sines) {
+  __device__ void rotate(bool halves, const Eight& cosines, const Eight& sines) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       if (halves) {
-        turn_pair(a.at[i], b.at[i], cosines.at[i], sines.at[i]);
-      } else {  // neighbours: four pairs in each eight
+        rotate_pair(a.at[i], b.at[i], cosines.at[i], sines.at[i]);
+      } else {  // interleaved pairs: four in each vector of eight
         Eight& x = i < 4 ? a : b;
-        turn_pair(x.at[i % 4 * 2], x.at[i % 4 * 2 + 1], cosines.at[i], sines.at[i]);
+        rotate_pair(x.at[i % 4 * 2], x.at[i % 4 * 2 + 1], cosines.at[i], sines.at[i]);
       }
     }
   }
@@ -123,7 +123,7 @@ struct EightPairs {
 
 constexpr int kPairThreads = 128;
 
-// For prompts: whole heads turn, in 16 bits before and after. A thread for every eight pairs, rows along the grid.
+// For prompts whose whole head rotates, 16 bits in and out. One thread per eight pairs, grid.x = rows.
 template <class T>
 __global__ void __launch_bounds__(kPairThreads) rope_write_rows(const __grid_constant__ CudaRopeWriteArgs a) {
   allow_dependents();
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(kPairThreads) rope_write_rows(const __grid_con
   x.b = widen(from + x.second);
   if (!is_v) {
     const float* angles = a.angles + row * a.head_dim + pair;
-    x.turn(halves, widen(angles), widen(angles + a.head_dim / 2));
+    x.rotate(halves, widen(angles), widen(angles + a.head_dim / 2));
   }
   if (!is_q) x.make_numbers<T>();
   const int64_t place = (page * a.kv_heads + own) * a.block_size + slot % a.block_size;
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kPairThreads) rope_write_rows(const __grid_con
   narrow(to + x.second, x.b);
 }
 
-bool turns_in_rows(const CudaRopeWriteArgs& a) {
+bool rotates_in_rows(const CudaRopeWriteArgs& a) {
   const bool one_type = a.q.dtype == a.kv && a.k.dtype == a.kv && a.v.dtype == a.kv;
   return one_type && (a.kv == DType::F16 || a.kv == DType::BF16) && a.keys != nullptr && a.angles != nullptr &&
          a.rotary_dim == a.head_dim && a.head_dim % 16 == 0;
@@ -176,7 +176,7 @@ CudaError launch_cuda_rope_write(const CudaRopeWriteArgs& args, const CudaLaunch
       (args.kv == DType::Q8_0 && args.head_dim % 32 != 0)) {
     return cudaErrorInvalidValue;
   }
-  if (turns_in_rows(args)) return launch_rows_of_heads(args, launch);
+  if (rotates_in_rows(args)) return launch_rows_of_heads(args, launch);
   const int heads = args.heads + 2 * args.kv_heads;
   const dim3 grid(static_cast<unsigned>(args.rows), static_cast<unsigned>((heads + kWarps - 1) / kWarps));
   return launch_kernel(rope_write_kernel, grid, kWarps * 32, static_cast<size_t>(kWarps * args.head_dim) * 4, launch,

@@ -19,8 +19,8 @@ struct Params {
   int64_t row_bytes;
 };
 
-// Element i of a head after its turn.
-__device__ float turned(const Params& p, const GpuMatrix& x, int64_t row, int64_t first, int i) {
+// Element i of a head after RoPE.
+__device__ float rotated(const Params& p, const GpuMatrix& x, int64_t row, int64_t first, int i) {
   const float own = x.get(row, first + i);
   if (i >= p.rotary_dim) return own;
   const int half = p.rotary_dim / 2;
@@ -32,36 +32,36 @@ __device__ float turned(const Params& p, const GpuMatrix& x, int64_t row, int64_
   return is_first ? own * cosine - other * sine : own * cosine + other * sine;
 }
 
-// A block of 32 elements, one for each lane of a warp.
+// Stores a block of 32 elements, one per lane.
 __device__ void store_q8(std::byte* to, int i, float x) {
   const float largest = warp_max(fabsf(x));
-  const float inverse = largest > 1e-30f ? 127 / largest : 0;  // as kv_write's reference has it
+  const float inverse = largest > 1e-30f ? 127 / largest : 0;  // as in kv_write's reference
   auto& block = reinterpret_cast<BlockQ8_0*>(to)[i / 32];
   block.qs[i % 32] = static_cast<int8_t>(rintf(x * inverse));
   if (i % 32 == 0) block.d = __half_as_ushort(__float2half_rn(within_half(largest / 127)));
 }
 
-// One block of threads for each head of q, k and v; as many threads as a head has elements, rounded up to whole warps.
+// One block per head of q, k and v, with one thread per element, rounded up to whole warps.
 __global__ void rope_write(Params p) {
   const int64_t row = blockIdx.x;
   const int head = blockIdx.y, i = threadIdx.x;
   const bool inside = i < p.head_dim;
   if (head < p.heads) {
     const int64_t first = int64_t(head) * p.head_dim;
-    const float x = inside ? turned(p, p.q, row, first, i) : 0;
-    __syncthreads();  // pairs are read before they are written
+    const float x = inside ? rotated(p, p.q, row, first, i) : 0;
+    __syncthreads();  // both elements of a pair are read before either is written
     if (inside && i < p.rotary_dim) p.q.set(row, first + i, x);
     return;
   }
   const bool is_key = head < p.heads + p.kv_heads;
   const int kv_head = (head - p.heads) % p.kv_heads;
   const int64_t first = int64_t(kv_head) * p.head_dim;
-  const float x = !inside ? 0 : as_number(is_key ? turned(p, p.k, row, first, i) : p.v.get(row, first + i), p.kv);
+  const float x = !inside ? 0 : as_number(is_key ? rotated(p, p.k, row, first, i) : p.v.get(row, first + i), p.kv);
   const int64_t slot = p.row_slots[row], page = slot / p.block_size;
   const int64_t at = (page * p.kv_heads + kv_head) * p.block_size + slot % p.block_size;
   std::byte* to = (is_key ? p.keys : p.values) + at * p.row_bytes;
   if (p.kv == DType::Q8_0) {
-    if (inside) store_q8(to, i, x);  // a head has whole blocks, so whole warps are inside
+    if (inside) store_q8(to, i, x);  // a head has whole blocks, so a warp is inside as a whole
   } else if (inside) {
     store(to, p.kv, i, x);
   }

@@ -1,5 +1,5 @@
-// What all threads of a block find together among numbers that any of them can compute: sums, places in a running sum,
-// and the border of the largest.
+// Searches by a whole block over numbers that each thread can compute: sums, positions in a running sum, and the
+// threshold of the largest items.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,7 @@ namespace millrace {
 
 inline constexpr int kThreads = 1024, kWarps = kThreads / 32;
 
-// Sums of a bin are kept in two halves of 32 bits, which the hardware adds at once; this many numbers do not overflow
-// them.
+// A bin's sum is kept in two 32-bit halves, each with hardware atomics. Up to this many items cannot overflow them.
 inline constexpr int64_t kMostColumns = 500000;
 
 __device__ inline unsigned long long warp_total(unsigned long long x) {
@@ -20,7 +19,7 @@ __device__ inline unsigned long long warp_total(unsigned long long x) {
 
 class BlockSearch {
   static constexpr int kDigitBits = 8, kBins = 1 << kDigitBits;
-  static constexpr int kCopies = 8;  // of each bin: neighbours would wait for each other
+  static constexpr int kCopies = 8;  // copies of each bin, to reduce contention between threads of a warp
 
  public:
   struct Space {
@@ -33,11 +32,11 @@ class BlockSearch {
 
   __device__ explicit BlockSearch(Space& space) : s_(space), thread_(static_cast<int>(threadIdx.x)) {}
 
-  // Neighbours that a warp has of `count` items.
+  // Number of consecutive items, of `count`, that a warp takes.
   __device__ static int span_of(int count) { return (count + kThreads - 1) / kThreads * 32; }
 
-  // The smallest key that is still taken when items are taken from the largest key down until their sizes reach `left`;
-  // leaves in it what the items of this very key must make up.
+  // Takes items in descending order of key until their sizes reach `left`, and returns the smallest key taken. On
+  // return `left` is the part of the size that items with exactly this key must supply.
   template <class Key, class TakesPart, class Size>
   __device__ uint32_t find_border(int count, unsigned long long& left, Key key_of, TakesPart takes_part, Size size) {
     uint32_t border = 0, known = 0;
@@ -77,8 +76,8 @@ class BlockSearch {
     return sum;
   }
 
-  // The first index whose running sum of sizes passes `target`, `otherwise` where none does. Warps have stretches of
-  // neighbours; the one whose stretch it is looks through it.
+  // First index whose running sum of sizes exceeds `target`, or `otherwise` if there is none. Each warp has a range of
+  // consecutive items; the warp whose range contains the index scans it.
   template <class Size>
   __device__ int locate(int count, unsigned long long target, Size size, int otherwise) {
     const int warp = thread_ / 32, lane = thread_ % 32, begin = warp * span_of(count),
@@ -117,11 +116,12 @@ class BlockSearch {
   }
 
  private:
-  // One warp: the digit at which sums from the largest down reach `left`, or the lowest one that has anything.
+  // Executed by one warp: the digit at which the sums, from the largest digit down, reach `left`; else the lowest digit
+  // with a nonempty bin.
   __device__ void find_digit(unsigned long long left) {
     constexpr int kEach = kBins / 32;
     unsigned long long sums[kEach], mine = 0;
-    const int highest = kBins - 1 - thread_ * kEach;  // lane 0 has the largest digits
+    const int highest = kBins - 1 - thread_ * kEach;  // lane 0 holds the largest digits
     for (int d = 0; d < kEach; ++d) {
       sums[d] = 0;
       for (int c = 0; c < kCopies; ++c) {

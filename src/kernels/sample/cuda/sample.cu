@@ -1,5 +1,5 @@
-// A block draws the token of one row. Its logits are in the second-level cache; one pass finds the likeliest, one more
-// picks those that can be drawn at all, and what follows looks at these alone where they are few.
+// One block samples the token of one row, whose logits are in the L2 cache. The first pass finds the most likely token,
+// the second collects the candidates. The later steps scan only the candidates if these fit.
 #include "kernels/cuda/cost.h"
 #include "kernels/sample/cuda/block_search.cuh"
 #include "kernels/sample/sample.h"
@@ -7,8 +7,7 @@
 namespace millrace {
 namespace {
 
-constexpr int kSlots =
-    64;  // that a warp has for what it picks: where more can be drawn, the whole row is looked through
+constexpr int kSlots = 64;  // candidates per warp; if a warp has more, the later steps scan the whole row
 constexpr float kLowest = -INFINITY, kLargest = 3.402823466e38f;
 
 struct Params {
@@ -20,9 +19,9 @@ struct Params {
   int32_t *ids, *chosen;
 };
 
-// Bits that compare as unsigned integers like the floats compare as numbers.
+// Maps floats to unsigned integers in the same order.
 __device__ uint32_t ordered_bits(float value) {
-  const uint32_t bits = __float_as_uint(value + 0.0f);  // -0 becomes 0, which it equals
+  const uint32_t bits = __float_as_uint(value + 0.0f);  // turns -0 into 0
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
@@ -36,11 +35,11 @@ struct Shared {
   int ids[kWarps * kSlots], counts[kWarps];
 };
 
-// What is kept of a row: keys above the border's, and of those equal to it the ones that come first.
+// The kept tokens of a row: those with keys above `key`, and those with equal keys up to index last_equal.
 struct Kept {
   uint32_t key = 0;
   int last_equal = 0x7fffffff;  // index
-  float least_share = 0;        // of the likeliest one's weight
+  float least_share = 0;        // weight relative to the most likely token
 };
 
 class Row {
@@ -100,7 +99,7 @@ class Row {
     return kept.least_share == 0 || share_of(logit(i)) >= kept.least_share;
   }
 
-  // The index of the largest logit, -1 where none is above -infinity; leaves each thread's own in thread_best.
+  // Index of the largest logit, or -1 if none is above -infinity. Leaves each thread's largest logit in thread_best.
   __device__ int find_best() {
     float best = kLowest;
     int id = -1;
@@ -116,7 +115,7 @@ class Row {
       const int other_id = __shfl_xor_sync(~0u, id, step);
       if (other_id >= 0 && (id < 0 || other > best || (other == best && other_id < id))) best = other, id = other_id;
     }
-    // Value and index in one number that orders as they do: the larger value, and of equals the lower index.
+    // Packs value and index into one integer: orders by value, then by lower index.
     if (thread_ % 32 == 0) {
       s_.parts[thread_ / 32] =
           id < 0 ? 0 : static_cast<unsigned long long>(ordered_bits(best)) << 32 | (0xffffffffu - unsigned(id));
@@ -135,7 +134,7 @@ class Row {
     return found;
   }
 
-  // A key that at least k logits reach: each thread's largest is one of them, so the k-th largest of those is.
+  // A key that at least k logits reach: the k-th largest of the per-thread maxima.
   __device__ uint32_t reached_by(int k) {
     if (k > kThreads / 2) return 0;
     auto left = static_cast<unsigned long long>(k);
@@ -154,9 +153,10 @@ class Row {
     return with_equals(key, left, takes_part);
   }
 
-  // Tokens so unlikely that all of the vocabulary at their weight would be within what is cut off take no part.
+  // Total weight that top-p must keep, and the smallest weight to consider: tokens below it are discarded, since the
+  // whole vocabulary at that weight would stay within the mass that top-p cuts off.
   struct Mass {
-    unsigned long long wanted, least;  // what must be made up, and of what weight at least
+    unsigned long long wanted, least;  // weight to collect, and the smallest weight to consider
   };
   __device__ Mass mass_of(const Kept& kept) {
     const unsigned long long total =
@@ -178,13 +178,13 @@ class Row {
     unsigned long long left = mass.wanted;
     const uint32_t key = search_.find_border(
         cols_, left, [&](int i) { return key_of(i); }, takes_part, [&](int i) { return weight_of(logit(i)); });
-    // Equals have equal weights: so many of them make up what is left.
+    // Equal keys have equal weights, so this many of them supply the rest.
     const unsigned long long each = max(weight_of(value_of(key)), 1ull);
     return with_equals(key, (left + each - 1) / each, takes_part);
   }
 
-  // What follows works on the logits above -infinity for which wanted(logit) holds, in their order; on all of them
-  // where they are too many.
+  // Collects the logits above -infinity for which wanted(logit) holds, in index order. The later steps scan only these,
+  // or the whole row if they are too many.
   template <class Wanted>
   __device__ void pick(Wanted wanted) {
     constexpr int kAtOnce = 8;
@@ -216,7 +216,7 @@ class Row {
     __syncthreads();
   }
 
-  // Each warp's picks move to where those of the warps before it end.
+  // Compacts the warps' picks into one contiguous list.
   __device__ void close_ranks(int warp, int lane, int count) {
     int before = 0, total = 0;
     for (int w = 0; w < kWarps; ++w) {
@@ -242,7 +242,7 @@ class Row {
     cols_ = total;
   }
 
-  // Of the keys equal to the border's, the first `count` are kept.
+  // Keeps the first `count` of the keys equal to `key`.
   template <class TakesPart>
   __device__ Kept with_equals(uint32_t key, unsigned long long count, TakesPart takes_part) {
     const auto equal = [&](int i) { return takes_part(i) && key_of(i) == key ? 1ull : 0ull; };
@@ -253,7 +253,7 @@ class Row {
   BlockSearch search_;
   const DrawRow draw_;
   float* logits_;
-  const int* ids_ = nullptr;  // of what was picked
+  const int* ids_ = nullptr;  // token ids of the picks
   int cols_;
   const int thread_;
   float best_ = 0, scale_ = 0;

@@ -26,7 +26,7 @@ __device__ float key_value(const std::byte* row, DType dtype, int i) {
   return __half2float(__ushort_as_half(block.d)) * float(block.qs[i % 32]);
 }
 
-// The hardware orders integers: floats of one sign order as they do, negative ones the other way round.
+// Atomics order integers: non-negative floats compare like their bits, negative ones in reverse.
 __device__ void widen(ScoreRange* range, float value) {
   auto* least = reinterpret_cast<int*>(&range->least);
   auto* most = reinterpret_cast<int*>(&range->most);
@@ -39,7 +39,7 @@ __device__ void widen(ScoreRange* range, float value) {
   }
 }
 
-// Blocks: (sequence, head, row of the slice).
+// Grid: (sequence, head, row of the slice).
 __global__ void __launch_bounds__(kThreads) find_ranges(Params p) {
   extern __shared__ float q[];  // [head_dim]
   const SliceTables::Slice slice = p.tables.slices[blockIdx.x];
@@ -56,11 +56,11 @@ __global__ void __launch_bounds__(kThreads) find_ranges(Params p) {
     const int64_t at = (page * p.kv_heads + kv_head) * p.block_size + position % p.block_size;
     float dot = 0;
     for (int i = 0; i < p.head_dim; ++i) dot += q[i] * key_value(p.keys + at * p.row_bytes, p.kv, i);
-    largest = fmaxf(largest, dot * p.scale);  // a NaN is never the larger one
+    largest = fmaxf(largest, dot * p.scale);  // fmaxf ignores NaN
   }
   largest = fminf(block_reduce<Largest>(largest), kScoreLimit);
   if (p.softcap > 0) largest = p.softcap * tanhf(largest / p.softcap);
-  if (threadIdx.x == 0) widen(p.ranges + head, largest + 0.0f);  // -0 becomes 0
+  if (threadIdx.x == 0) widen(p.ranges + head, largest + 0.0f);  // + 0.0f turns -0 into 0
 }
 
 class CudaScoreRange final : public Kernel<ScoreRangeOp> {

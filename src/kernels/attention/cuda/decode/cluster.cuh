@@ -1,4 +1,4 @@
-// Decode attention in clusters of blocks that share a pair of sequence and KV head each.
+// Decode attention with one cluster of blocks per pair of sequence and KV head.
 #pragma once
 
 #include "kernels/attention/cuda/decode/cluster_end.cuh"
@@ -7,8 +7,8 @@
 
 namespace millrace {
 
-// What a block of a cluster does; no rows: the sequence has no such tile. All of it stands in front of the first copy,
-// so divisions, which take long, are few.
+// The segment of a block of a cluster; rows = 0 if the sequence has no such tile. This code delays the first copy, so
+// it avoids divisions.
 __device__ inline Segment cluster_segment(const DecodeParams& p, int rank) {
   const int shift = 31 - __clz(p.ranks), place = static_cast<int>(blockIdx.x) >> shift;
   Segment s;
@@ -23,8 +23,8 @@ __device__ inline Segment cluster_segment(const DecodeParams& p, int rank) {
   return s;
 }
 
-// One cluster of blocks for each pair, its units divided evenly: no search, no memory between the blocks. For batches
-// whose sequences are about equally long, and for those so small that every microsecond before and after the stream
+// One cluster per pair, with its units divided evenly: no search, and no global memory between the blocks. For batches
+// whose sequences are about equally long, and for small batches, where every microsecond before and after the stream
 // counts.
 template <class T, class Config, Softmax kSoftmax>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
   UnitLoader<T, Config, OnePiece> loader(p, walk, space.stages);
   WarpStream<T, Config, OnePiece> stream{p, loader, space.stages, 0};
   const int issued = stream.start_early(p.args.early);
-  // The next kernel's weights then do not come between the tables, keys and values that all of this one waits for.
+  // Placed here so that the next kernel's weight loads do not delay the tables, keys and values of this one.
   if (p.args.early && Config::kLetsNextStartLate) allow_dependents();
   if (!alone) end.expect_sums(segment, rank);
   WarpAttention<T, Config> attention(p, segment);

@@ -1,4 +1,4 @@
-// The end of a segment for the blocks of a cluster: each sends the others their shares of the columns.
+// End of a segment in a cluster: each block sends the others their shares of the columns.
 #pragma once
 
 #include "kernels/attention/cuda/decode/sums.cuh"
@@ -7,7 +7,7 @@
 namespace millrace {
 
 #if __CUDA_ARCH__ >= 900
-// How the blocks of a cluster divide `items`: `each` of them to a block, again and again.
+// Distribution of `items` over the blocks of a cluster: `each` to a block, cyclically.
 struct Shares {
   int items, shift, each, at_once;
   __device__ Shares(int all, int threads, int ranks) {
@@ -21,14 +21,14 @@ struct Shares {
 template <class Config>
 class ClusterEnd {
   static constexpr int kDim = Config::kDim;
-  static constexpr int kFours = kDim / 4;  // of a row
+  static constexpr int kFours = kDim / 4;  // per row
   static constexpr int kSentBytes = 24;
 
  public:
   __device__ ClusterEnd(const DecodeParams& p, float* space, void* barrier)
       : p_(p), o_(space), received_(shared_address(barrier)) {}
 
-  // What the other blocks of the cluster will send to this one.
+  // Announces the bytes that the other blocks of the cluster will send.
   __device__ void expect_sums(const Segment& s, int rank) const {
     if (threadIdx.x == 0) {
       const Shares shares(s.rows * kFours, Config::kThreads, p_.ranks);
@@ -44,22 +44,22 @@ class ClusterEnd {
           : "memory");
     }
   }
-  // The space is free: they may, once all of the cluster have been here.
+  // This block's receive buffer is free. The others may send once all of the cluster have arrived here.
   __device__ void allow_sums() const {
     __syncwarp();
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
   }
 
-  // The warps leave their sums in their stages, which are free by now, and every block gets its share of the columns of
-  // their sum at once; each adds up what it was sent, and nobody waits for more than that. `warp_bytes` is the distance
-  // between two warps' stages.
+  // The warps store their sums in their stages, which are free by now. Each block receives its share of the columns of
+  // all sums and adds them up; no block waits for more than its share. `warp_bytes` is the distance between the stages
+  // of two warps.
   __device__ void finish(RowSums<kDim>& sums, const Segment& s, unsigned char* stages, int warp_bytes, int rank) {
     const int ranks = p_.ranks, thread = static_cast<int>(threadIdx.x);
     const Shares shares(s.rows * kFours, Config::kThreads, ranks);
     __syncwarp();
     leave_sums(sums, s, part_at(stages + thread / 32 * warp_bytes));
     __syncthreads();
-    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");  // the others have started
+    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");  // the other blocks have started
     if (thread < shares.at_once) {
       const int to = thread / shares.each;
       for (int item = thread; item < shares.items; item += shares.at_once) {
@@ -69,7 +69,7 @@ class ClusterEnd {
     }
     wait_for_sums();
     p_.stamps.mark_first(kMet);
-    const int source = thread & (ranks - 1), own = thread >> shares.shift;  // ranks are a power of two
+    const int source = thread & (ranks - 1), own = thread >> shares.shift;  // ranks is a power of two
     for (int first = 0; first < shares.items; first += shares.at_once) {
       const int item = first + rank * shares.each + own;
       const bool is_one = own < shares.each && item < shares.items;
@@ -101,7 +101,7 @@ class ClusterEnd {
     }
   }
 
-  // Four columns of a row, over the warps of this block.
+  // Four columns of a row, summed over the warps of this block.
   __device__ static PairSum add_warps_of(unsigned char* stages, int warp_bytes, int row, int column) {
     PairSum sum;
 #pragma unroll
@@ -127,7 +127,7 @@ class ClusterEnd {
         : "memory");
   }
 
-  // Places of sums in the space where warps meet: all fours, then the largest scores and totals.
+  // Layout of the receive buffer: all vectors of four, then the largest scores and totals.
   __device__ void send(const PairSum& sum, int place, int rank) const {
     uint32_t fours, barrier;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(fours) : "r"(shared_address(o_)), "r"(rank));
@@ -149,8 +149,8 @@ class ClusterEnd {
   }
 
   const DecodeParams& p_;
-  float* o_;           // what was received: fours, then largest scores and totals
-  uint32_t received_;  // the barrier of these
+  float* o_;           // received data: vectors of four, then largest scores and totals
+  uint32_t received_;  // barrier for the received data
 };
 #endif
 

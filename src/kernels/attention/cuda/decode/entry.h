@@ -1,4 +1,4 @@
-// The decode kernels that were compiled: one translation unit for each head size.
+// The compiled decode kernels: one translation unit per head size.
 #pragma once
 
 #include "kernels/attention/cuda/launch.h"
@@ -8,11 +8,11 @@ namespace millrace {
 struct DecodeParams;
 
 struct DecodeEntry {
-  void (*kernel)(DecodeParams) = nullptr;  // null: there is none
+  void (*kernel)(DecodeParams) = nullptr;  // null: not compiled
   int threads = 0, shared_bytes = 0;
   int deep_bytes = 0;                          // shared memory with twice the stages; 0: does not fit
-  int warps = 0, stages = 0, stage_bytes = 0;  // of shared memory: one stage of all warps
-  int least_stages = 1;                        // a cluster's sums take the place of that many
+  int warps = 0, stages = 0, stage_bytes = 0;  // stage_bytes: one stage of all warps
+  int least_stages = 1;                        // the sums of a cluster need the memory of this many stages
 };
 
 DecodeEntry decode_entry_64(DType kv, Softmax softmax, DecodeForm form);

@@ -1,9 +1,9 @@
-// Decode attention whose blocks stay: as many as run at once, and all pairs cut evenly among them (even_cut.h). For
-// batches whose pairs fill the multiprocessors unevenly.
+// Decode attention with persistent blocks: as many as run at once, with all pairs split evenly among them (even_cut.h).
+// For batches whose pairs fill the multiprocessors unevenly.
 //
-// A block begins with its last pair, and leaves its sums of that one in memory for the block that ends the pair; it
-// ends with its first pair, whose other parts lie in memory by then. So nobody waits where a pair is shared by two, and
-// blocks wait for those before them only, which have started.
+// A block starts with its last pair and leaves the sums of that pair in memory for the block that finishes the pair. It
+// ends with its first pair, whose other parts are in memory by then. So a block does not wait if two blocks share a
+// pair, and blocks wait only for blocks with lower indices, which have started.
 #pragma once
 
 #include "kernels/attention/cuda/decode/even_end.cuh"
@@ -28,7 +28,7 @@ class EvenWalk {
     enter();
   }
 
-  // Where this block's sums of the pair go, and whose it waits for. Parts may be empty.
+  // Destination of this block's sums of the pair, and the blocks it waits for. Parts may be empty.
   __device__ PairShare share() const {
     PairShare share;
     if (segment_.end < segment_.pair_begin + segment_.pair_units) {
@@ -45,7 +45,7 @@ class EvenWalk {
     end_ = p_->cut.pair_begin(pair_);
     --pair_;
   }
-  // Past sequences without such a tile, and past the end of a pair's units.
+  // Skips sequences without such a tile, and points beyond the units of a pair.
   __device__ void enter() {
     while (!done()) {
       find();
@@ -75,7 +75,8 @@ class EvenWalk {
   Segment segment_;
 };
 
-// A step of the loop ends the segment before, whose sums it has, and begins the next one: its rows are asked for first.
+// Each iteration finishes the previous segment, whose sums it holds, and starts the next one, whose rows are requested
+// first.
 template <class T, class Config, Softmax kSoftmax>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     decode_even(const __grid_constant__ DecodeParams p) {

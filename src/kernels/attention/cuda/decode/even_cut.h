@@ -1,8 +1,8 @@
-// How all pairs of a decode step are cut evenly among blocks that stay, without a look at the lengths.
+// Splits all pairs of a decode step evenly among persistent blocks, without reading the lengths.
 //
-// The pairs (a sequence, a KV head, a tile of query rows) lie on a line on which each is as long as there are blocks,
-// and block b has the points [b * pairs, (b + 1) * pairs). A pair's points are its units and some behind them that
-// stand for what changing to another pair costs a block: who has those has fewer units.
+// The pairs (sequence, KV head, tile of query rows) lie on a line. Each pair has as many points as there are blocks,
+// and block b owns the points [b * pairs, (b + 1) * pairs). The points of a pair represent its units plus some virtual
+// units for the cost of changing to another pair: blocks with virtual units get fewer real ones.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace millrace {
 
-// Division by a number that the host knows: right for numbers below 2^32 / by.
+// Division by a number that the host knows; correct for dividends below 2^32 / by.
 struct Divisor {
   unsigned by = 1, factor = 0;
 
@@ -29,7 +29,7 @@ struct EvenCut {
   EvenCut() = default;
   EvenCut(int blocks, int pairs, int change_units)
       : by_blocks(static_cast<unsigned>(blocks)), by_pairs(static_cast<unsigned>(pairs)), change(change_units) {}
-  // Whether divisions are right for pairs of up to so many units.
+  // Whether the divisions are exact for pairs of up to `units` units.
   static bool can_count(int64_t blocks, int64_t pairs, int64_t units) {
     constexpr int64_t kRange = int64_t{1} << 32;
     return units * blocks * blocks < kRange && pairs * blocks * std::max(pairs, blocks) < kRange;
@@ -39,13 +39,14 @@ struct EvenCut {
   MR_DEVICE unsigned pair_begin(unsigned pair) const { return pair * by_blocks.by; }
   MR_DEVICE unsigned pair_at(unsigned point) const { return by_blocks.of(point); }
 
-  // How many of a pair's units lie before a point of the line that is not before the pair.
+  // Number of a pair's units before a point of the line; the point must not precede the pair.
   MR_DEVICE int units_before(unsigned pair, int units, unsigned point) const {
     const unsigned all = static_cast<unsigned>(units + change) * (point - pair_begin(pair));
     const int before = static_cast<int>(by_blocks.of(all));
     return before < units ? before : units;
   }
-  // The blocks that have a pair's first point and its last unit. Those before the latter have none behind it.
+  // The blocks that own a pair's first point and its last unit. Blocks before the latter own no virtual units of the
+  // pair.
   MR_DEVICE int first_block(unsigned pair) const { return static_cast<int>(by_pairs.of(pair_begin(pair))); }
   MR_DEVICE int last_block(unsigned pair, int units) const {
     const unsigned all = static_cast<unsigned>(units + change), points = static_cast<unsigned>(units) * by_blocks.by;
@@ -53,19 +54,19 @@ struct EvenCut {
   }
 };
 
-// What a cut loses: bytes that a multiprocessor could have read meanwhile, as measured on an H200 (docs/h200-notes.md).
+// Loss of a split in bytes that a multiprocessor could have read meanwhile, measured on an H200 (docs/h200-notes.md).
 struct CutLosses {
   int pairs = 0, multiprocessors = 1;
-  int places = 1;         // for blocks at once
+  int places = 1;         // blocks that run at once
   double pair_bytes = 0;  // of keys and values
 
-  // A cluster for each pair: what the fullest multiprocessor has above the mean, or the last round of blocks leaves
-  // empty. Not all of it: who is left gets more of the bandwidth, and rounds run into each other.
+  // One cluster per pair: the excess of the fullest multiprocessor over the mean, or the idle slots of the last round.
+  // Only part of it is lost: the remaining blocks get more bandwidth, and rounds overlap.
   double by_clusters(int ranks) const {
     constexpr double kLost = 0.3;
     const int blocks = pairs * ranks;
     const double each = pair_bytes / ranks * kLost;
-    if (blocks <= multiprocessors) return 0;  // those that have one read as fast as the memory can
+    if (blocks <= multiprocessors) return 0;  // each block then reads at full memory speed
     if (blocks <= places) {
       const int fullest = (blocks + multiprocessors - 1) / multiprocessors;
       return (fullest - double(blocks) / multiprocessors) * each;
@@ -73,7 +74,7 @@ struct CutLosses {
     const int rounds = (blocks + places - 1) / places;
     return (rounds - double(blocks) / places) / rounds * places / multiprocessors * each;
   }
-  // An even cut: changes from pair to pair, and sums that meet in memory, one behind the other.
+  // Even split: changes between pairs, and sums that are combined through memory, one after the other.
   double by_sharing(int blocks) const { return 66e3 + 7e3 * blocks / pairs; }
 };
 

@@ -1,13 +1,13 @@
-// The end of a segment for blocks that stay and share all pairs evenly: a part is left for the block that ends the
-// pair.
+// End of a segment for persistent blocks that share all pairs evenly: a block leaves its part for the block that
+// finishes the pair.
 #pragma once
 
 #include "kernels/attention/cuda/decode/merge.cuh"
 
 namespace millrace {
 
-// A block's part of a pair that blocks share evenly: it is left for block `to`, or it ends the pair, and the parts of
-// `count` blocks from `first` on are added.
+// A block's part of a shared pair. Either the block leaves it for block `to`, or it finishes the pair and adds the
+// parts of `count` blocks from `first` on.
 struct PairShare {
   int to = -1, first = 0, count = 0;
 };
@@ -15,21 +15,21 @@ struct PairShare {
 template <class Config>
 class EvenEnd {
   static constexpr int kDim = Config::kDim;
-  static constexpr int kFours = kDim / 4;  // of a row
+  static constexpr int kFours = kDim / 4;  // per row
 
  public:
   __device__ EvenEnd(const DecodeParams& p, float* space) : p_(p), warps_(p, space) {}
 
-  // Each block leaves one part at most.
+  // Each block leaves at most one part.
   __device__ void finish(RowSums<kDim>& sums, const Segment& s, const PairShare& share) {
     PairPart part;
     if (share.to >= 0) part = part_of(static_cast<int>(blockIdx.x));
     OtherParts others(*this, s, share);
     warps_.merge(sums, s, part, others);
     if (threadIdx.x != 0) return;
-    if (share.count > 0) p_.counters[blockIdx.x] = 0;  // all of the block have seen it
+    if (share.count > 0) p_.counters[blockIdx.x] = 0;  // all threads of the block have read it
     if (share.to >= 0) {
-      __threadfence();  // for all of the block, which has met
+      __threadfence();  // for the whole block, which has synchronized
       atomicAdd(p_.counters + share.to, 1);
     }
   }
@@ -40,8 +40,8 @@ class EvenEnd {
     return {p_.partials + slot * kTileRows * kDim, p_.summaries + slot * kTileRows};
   }
 
-  // The parts of a pair that others have left for this block. Those of a thread's first four columns are asked for
-  // before the block's own sums meet.
+  // The parts that other blocks left for this block. Those of a thread's first four columns are requested before the
+  // block merges its own sums.
   class OtherParts {
    public:
     __device__ OtherParts(const EvenEnd& end, const Segment& s, const PairShare& share) : end_(end), share_(share) {

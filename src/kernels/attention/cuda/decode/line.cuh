@@ -6,12 +6,12 @@
 
 namespace millrace {
 
-// A block's range of the line, and who shares its pairs.
+// A block's range of the line, and the pieces of its pair.
 struct BlockRange {
   Split split;
   int begin = 0, end = 0;
   Found from = {0, 0};
-  int first_piece = 0, pieces = 0;  // of the pair, where pieces are whole
+  int first_piece = 0, pieces = 0;  // of the pair, if pieces are whole
 
   __device__ Contributors contributors(const Segment& s) const {
     if (s.whole) return {};
@@ -45,7 +45,7 @@ __device__ inline BlockRange block_range(const DecodeParams& p, int warps) {
   range.pieces = (work.units + per - 1) / per;
   const int pair = (block - found.begin) / range.pieces, piece = (block - found.begin) % range.pieces;
   range.first_piece = found.begin + pair * range.pieces;
-  range.from = {found.sequence, 0};  // points count from the sequence's begin
+  range.from = {found.sequence, 0};  // points count from the start of the sequence
   range.begin = pair * work.units + piece * per;
   range.end = min(range.begin + per, (pair + 1) * work.units);
   return range;

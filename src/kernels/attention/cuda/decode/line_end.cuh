@@ -1,12 +1,11 @@
-// The end of a segment for blocks that have ranges of the line of work: the last block of a pair to arrive adds up all
-// parts.
+// End of a segment for blocks with ranges of the line: the last block of a pair to arrive adds up all parts.
 #pragma once
 
 #include "kernels/attention/cuda/decode/merge.cuh"
 
 namespace millrace {
 
-// The blocks whose ranges share a pair: `first` and those that follow it.
+// The blocks whose ranges share a pair: `count` blocks from `first` on.
 struct Contributors {
   int first = 0, count = 1;
 };
@@ -14,13 +13,13 @@ struct Contributors {
 template <class Config>
 class LineEnd {
   static constexpr int kDim = Config::kDim;
-  static constexpr int kFours = kDim / 4;  // of a row
+  static constexpr int kFours = kDim / 4;  // per row
 
  public:
   __device__ LineEnd(const DecodeParams& p, float* space)
       : p_(p), warps_(p, space), last_arrived_(static_cast<int*>(warps_.behind())) {}
 
-  // The result, or this block's part of it in global memory.
+  // Writes the result, or this block's part of it to global memory.
   __device__ void finish(RowSums<kDim>& sums, const Segment& s, const Contributors& blocks) {
     PairPart part;
     if (blocks.count > 1) {
@@ -32,11 +31,11 @@ class LineEnd {
   }
 
  private:
-  // The last block to get here finds all partial results of the pair, and the counter is zero again.
+  // The last block to arrive finds all partial results of the pair, and resets the counter.
   __device__ void arrive(const Segment& s, const Contributors& blocks) {
     __syncthreads();
     if (threadIdx.x == 0) {
-      __threadfence();  // for all of the block: the barrier before it hands their writes over
+      __threadfence();  // for the whole block: the barrier before it orders the other threads' writes
       const int tile = s.first_row_of_tile / kTileRows;
       unsigned* counter =
           p_.counters + static_cast<int64_t>(s.sequence) * p_.pairs_per_sequence + tile * p_.kv_heads + s.kv_head;
@@ -49,7 +48,7 @@ class LineEnd {
     __syncthreads();
   }
 
-  // Each thread adds up four columns of a row; where rows are few, groups of threads share the partial results.
+  // Each thread adds up four columns of a row; with few rows, groups of threads share the partial results.
   __device__ void combine(const Segment& s, const Contributors& blocks) {
     const int items = s.rows * kFours;
     const int groups = max(1, Config::kThreads / items);

@@ -1,4 +1,4 @@
-// How keys and values come to a warp of decode attention.
+// Loads keys and values for a warp of decode attention.
 #pragma once
 
 #include "kernels/attention/cuda/decode/walk.cuh"
@@ -10,7 +10,7 @@ __device__ int stage_count(const DecodeParams& p) {
   return p.deep ? 2 * Config::kStages : Config::kStages;
 }
 
-// The copies of one warp, as many units ahead of its arithmetic as there are stages.
+// The copies of one warp, issued as many units ahead of the arithmetic as there are stages.
 template <class T, class Config, class Walk>
 class UnitLoader {
   static constexpr int kDim = Config::kDim;
@@ -32,8 +32,8 @@ class UnitLoader {
     if (!walk_.done()) enter();
   }
 
-  // Issues what no kernel of this step writes, as many units as there are stages; says how many. It stands before all
-  // else that a block does: no case that is rare.
+  // Issues copies of units that no kernel of this step writes, up to the number of stages; returns their number. It
+  // runs before anything else in a block, so it handles no rare cases.
   __device__ int issue_old() {
     int count = 0;
     while (count < stage_count<Config>(p_) && !walk_.done() && unit_ < segment_.end &&
@@ -44,7 +44,7 @@ class UnitLoader {
     return count;
   }
 
-  // Two groups of copies, keys and values; empty ones past the end, so that counting groups stays simple.
+  // Two groups of copies, keys and values. Empty groups past the end keep the group count simple.
   __device__ void issue() {
     while (!walk_.done() && unit_ >= segment_.end) {
       walk_.next(segment_);
@@ -73,8 +73,8 @@ class UnitLoader {
     fetch_rows();
   }
 
-  // Lane i keeps where the i-th unit from here on begins, in rows of all pages. The division is by a size that is not
-  // known here, so that lanes do it, once for many units.
+  // Lane i keeps the start of the i-th unit from here on, in rows of all pages. The division is by a run-time number,
+  // so lanes do it in parallel, once for many units.
   __device__ void fetch_rows() {
     const int unit = unit_ + lane_ * Config::kWarps, page = p_.page_of(unit * kUnit);
     row_ = 0;
@@ -103,7 +103,7 @@ class UnitLoader {
     issue_unit([&](uint32_t to, const T* from) { copy_whole(to, from); });
   }
 
-  // Rows that nobody sees may hold anything: they become zeros, since even a weight of zero does not silence a NaN.
+  // Rows outside the mask may hold anything. They become zeros, since a weight of zero times NaN is NaN.
   __device__ void copy_seen(uint32_t to, const T* from, int position) const {
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
@@ -114,7 +114,7 @@ class UnitLoader {
     }
   }
 
-  // A unit is one run of bytes. Where its pieces go is the same again eight rows further on.
+  // A unit is contiguous in memory. The offsets of its pieces repeat every eight rows.
   __device__ void copy_whole(uint32_t to, const T* from) const {
     from += lane_ * 8;
 #pragma unroll
@@ -123,7 +123,7 @@ class UnitLoader {
     }
   }
 
-  static constexpr int kCopies = kUnit * Rows::kPieces / 32;  // of a lane, for keys or values
+  static constexpr int kCopies = kUnit * Rows::kPieces / 32;  // per lane, for keys or values
   static constexpr int kPeriod = Rows::kPieces % 4 == 0 ? Rows::kPieces / 4 : kCopies;
   const DecodeParams& p_;
   Walk walk_;

@@ -1,4 +1,4 @@
-// The warps of a block meet at the end of a segment: their sums become one.
+// Merges the sums of a block's warps at the end of a segment.
 #pragma once
 
 #include "kernels/attention/cuda/decode/sums.cuh"
@@ -9,7 +9,7 @@ namespace millrace {
 template <class Config>
 class WarpMerge {
   static constexpr int kDim = Config::kDim;
-  static constexpr int kFours = kDim / 4;  // of a row
+  static constexpr int kFours = kDim / 4;  // per row
 
  public:
   __device__ WarpMerge(const DecodeParams& p, float* space)
@@ -19,7 +19,7 @@ class WarpMerge {
     __device__ void add_to(PairSum&, int, int) const {}
   };
 
-  // Into `part`, or into the result where that is none; `others` adds what other blocks have to it.
+  // Merges into `part`, or into the result if `part` is empty; `others` adds the sums of other blocks.
   template <class Others = NoParts>
   __device__ void merge(RowSums<kDim>& sums, const Segment& s, const PairPart& part, const Others& others = {}) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4;
@@ -40,7 +40,7 @@ class WarpMerge {
   }
 
   __device__ float* space() const { return o_; }
-  // Behind what warps need to meet: 16 bytes.
+  // 16 free bytes after the merge buffers.
   __device__ void* behind() const { return rows_ + Config::kWarps * kTileRows; }
 
  private:

@@ -1,19 +1,19 @@
-// What a step brings for one pair: its queries and, where attention has to store them itself, the sequence's new key
-// and value. All threads of a block fetch and turn them together, and each warp takes what it needs out of shared
-// memory: code that runs once costs more by its length than by what it waits for.
+// A step's new rows for one pair: its queries and, if attention must store them itself, the sequence's new key and
+// value. All threads of a block load them and apply RoPE together; then each warp takes its operands from shared
+// memory. Code that runs once costs more by its length than by its latency.
 #pragma once
 
 #include "kernels/attention/cuda/decode/walk.cuh"
 
 namespace millrace {
 
-__device__ inline void turn_pair(float& a, float& b, float cosine, float sine) {
+__device__ inline void rotate_pair(float& a, float& b, float cosine, float sine) {
   const float before = a;
   a = a * cosine - b * sine;
   b = b * cosine + before * sine;
 }
 
-// Past the first-level cache, which knows nothing of what other kernels wrote meanwhile.
+// Bypasses the L1 cache, which is not coherent with writes of other kernels.
 __device__ inline float4 load_four(const float* from) { return __ldcg(reinterpret_cast<const float4*>(from)); }
 template <class T>
 __device__ float4 load_four(const T* from) {
@@ -22,8 +22,8 @@ __device__ float4 load_four(const T* from) {
   return {to_float(x.at[0]), to_float(x.at[1]), to_float(x.at[2]), to_float(x.at[3])};
 }
 
-// The rows of a tile: its queries, then the new key and the new value. One thread brings four pairs of a row to shared
-// memory. Where they are is found before the kernel that writes them has ended.
+// The rows of a tile: its queries, then the new key and the new value. One thread brings four RoPE pairs of a row to
+// shared memory. Addresses are computed before the kernel that writes the rows ends.
 template <class T, class Config>
 class RowPart {
   static constexpr int kDim = Config::kDim, kHalf = kDim / 2;
@@ -35,7 +35,7 @@ class RowPart {
   __device__ RowPart(const DecodeParams& p, const Segment& s, int index) {
     const CudaFreshRows& fresh = p.args.fresh;
     const int row = index / kOfRow, pair = index % kOfRow * 4;
-    // Pairs lie half a head apart, or are neighbours.
+    // The elements of a pair are half a head apart, or adjacent.
     const int first = fresh.halves ? pair : 2 * pair, second = fresh.halves ? pair + kHalf : 2 * pair + 4;
     rows_ = row < s.rows ? p.args.q.data : row == s.rows ? fresh.keys : fresh.values;
     at_ = s.slice.first_row * fresh.stride + s.kv_head * kDim + first;
@@ -67,33 +67,34 @@ class RowPart {
     return x;
   }
   __device__ void place(const DecodeParams& p, Loaded x, uint32_t to) const {
-    if (angles_ != nullptr) turn(p.args.fresh.halves, x.a, x.b, x.cosines, x.sines);
+    if (angles_ != nullptr) rotate(p.args.fresh.halves, x.a, x.b, x.cosines, x.sines);
     store(to + first_, x.a);
     store(to + second_, x.b);
   }
 
  private:
-  __device__ static void turn(bool halves, float4& a, float4& b, float4 cosines, float4 sines) {
+  __device__ static void rotate(bool halves, float4& a, float4& b, float4 cosines, float4 sines) {
     if (halves) {
-      turn_pair(a.x, b.x, cosines.x, sines.x);
-      turn_pair(a.y, b.y, cosines.y, sines.y);
-      turn_pair(a.z, b.z, cosines.z, sines.z);
-      turn_pair(a.w, b.w, cosines.w, sines.w);
+      rotate_pair(a.x, b.x, cosines.x, sines.x);
+      rotate_pair(a.y, b.y, cosines.y, sines.y);
+      rotate_pair(a.z, b.z, cosines.z, sines.z);
+      rotate_pair(a.w, b.w, cosines.w, sines.w);
     } else {
-      turn_pair(a.x, a.y, cosines.x, sines.x);
-      turn_pair(a.z, a.w, cosines.y, sines.y);
-      turn_pair(b.x, b.y, cosines.z, sines.z);
-      turn_pair(b.z, b.w, cosines.w, sines.w);
+      rotate_pair(a.x, a.y, cosines.x, sines.x);
+      rotate_pair(a.z, a.w, cosines.y, sines.y);
+      rotate_pair(b.x, b.y, cosines.z, sines.z);
+      rotate_pair(b.z, b.w, cosines.w, sines.w);
     }
   }
   __device__ static void store(uint32_t to, float4 x) {
-    x = {as_number<T>(x.x), as_number<T>(x.y), as_number<T>(x.z), as_number<T>(x.w)};  // as the cache wants them
+    x = {as_number<T>(x.x), as_number<T>(x.y), as_number<T>(x.z),
+         as_number<T>(x.w)};  // finite, as the KV cache requires
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(pack<T>(x.x, x.y)), "r"(pack<T>(x.z, x.w))
                  : "memory");
   }
 
   const void* rows_;
-  const float* angles_;  // null: nothing turns
+  const float* angles_;  // null: no rotation
   int64_t at_;           // elements
   int apart_;
   uint32_t first_, second_;  // in shared memory
@@ -104,7 +105,7 @@ __device__ int parts_of(const DecodeParams& p, const Segment& s) {
   return (s.rows + (p.args.fresh.keys != nullptr ? 2 : 0)) * RowPart<T, Config>::kOfRow;
 }
 
-// All of them from the thread's `index`-th on. The block must meet before they are read.
+// Stores all rows from the thread's `index`-th part on. The block must synchronize before they are read.
 template <class T, class Config>
 __device__ void share_rows(const DecodeParams& p, const Segment& s, RowPart<T, Config> part, int index, uint32_t to) {
   const int parts = parts_of<T, Config>(p, s);
@@ -116,14 +117,14 @@ __device__ void share_rows(const DecodeParams& p, const Segment& s, RowPart<T, C
   }
 }
 
-// The new key and value, for the warp that reads the unit they belong to: it writes both to their page, and puts them
-// in place of what it copied from there.
+// The new key and value, for the warp that reads their unit: it writes both to their page and replaces the stale rows
+// that it copied from there.
 template <class T, class Config>
 class FreshRow {
   using Rows = SwizzledRows<Config::kDim>;
 
  public:
-  // `shared`: where share_rows() has put them.
+  // `shared`: where share_rows() stored them.
   __device__ FreshRow(const DecodeParams& p, const Segment& s, uint32_t shared) {
     const int unit = s.slice.past / kUnit;
     const bool reads_it =
@@ -144,7 +145,7 @@ class FreshRow {
   __device__ void put_value(uint32_t values) const { put(values, is_value()); }
 
  private:
-  // Half of the warp has a piece of the key each, the other half of the value.
+  // The first half of the warp holds pieces of the key, the second half of the value.
   __device__ static bool is_value() { return threadIdx.x % 32 >= 16; }
   __device__ static int piece() { return static_cast<int>(threadIdx.x) % 16; }
 
@@ -156,7 +157,7 @@ class FreshRow {
     *reinterpret_cast<uint4*>(static_cast<T*>(cache) + row * Config::kDim + piece() * 8) = bits_;
   }
 
-  // Into the unit at shared address `to`.
+  // Stores into the unit at shared address `to`.
   __device__ void put(uint32_t to, bool has_it) const {
     if (has_it && piece() < Rows::kPieces) {
       asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + Rows::offset(row_, piece())), "r"(bits_.x),

@@ -1,4 +1,4 @@
-// What the decode kernels share: a warp's arithmetic over its units, and the block's shared memory.
+// Common to the decode kernels: a warp's arithmetic over its units, and the block's shared memory.
 #pragma once
 
 #include "kernels/attention/cuda/decode/loader.cuh"
@@ -21,7 +21,7 @@ struct WarpStream {
     for (int i = issued; i < stage_count<Config>(p); ++i) loader.issue();
   }
 
-  // The first start in two parts: what may be asked for before the kernels before this one are done, and the rest.
+  // The first start has two parts: loads that may precede the end of the previous kernels, and the rest.
   __device__ int start_early(bool early) {
     const int issued = early ? loader.issue_old() : 0;
     p.stamps.mark_first(kAsked);
@@ -33,7 +33,7 @@ struct WarpStream {
     start(issued);
   }
 
-  // Until the keys (1) or the values (2) of the oldest unit are there: each unit is two groups of copies.
+  // Waits for the keys (1) or the values (2) of the oldest unit: each unit is two groups of copies.
   template <int kWhich>
   __device__ void wait_for_unit() const {
     if (p.deep) {
@@ -44,7 +44,7 @@ struct WarpStream {
     __syncwarp();
   }
 
-  // Returns whether all rows' maxima stayed in the range of the unified one; always true for the others.
+  // Returns whether all row maxima stayed in the range of the unified maximum; always true for the other variants.
   template <Softmax kSoftmax>
   __device__ bool run(WarpAttention<T, Config>& attention, const FreshRow<T, Config>& fresh, const Segment& s,
                       RowSums<kDim>& sums) {
@@ -94,20 +94,20 @@ struct WarpStream {
     return __all_sync(~0u, inside);
   }
 
-  // Weights far above one, though in their range, and values of bf16 that are large themselves may exceed f32 together,
-  // here or where warps and blocks are added up.
+  // Weights far above one, though in range, times large bf16 values may overflow f32, here or when warps and blocks are
+  // added up.
   __device__ static bool stayed_small(const RowSums<kDim>& sums) {
     bool small = true;
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) small &= fabsf(sums.o[n][i]) < 0x1p100f;  // false where it is no number
+      for (int i = 0; i < 4; ++i) small &= fabsf(sums.o[n][i]) < 0x1p100f;  // false for NaN
     }
     return small;
   }
 };
 
-// The arithmetic of a segment; where the unified maximum did not hold, this warp alone reads its part again.
+// Processes a segment. If the unified maximum did not hold, only this warp reads its part again.
 template <Softmax kSoftmax, class T, class Config, class Walk>
 __device__ void run_segment(WarpStream<T, Config, Walk>& stream, WarpAttention<T, Config>& attention,
                             const FreshRow<T, Config>& fresh, const Walk& walk, const Segment& segment,
@@ -124,7 +124,7 @@ __device__ void run_segment(WarpStream<T, Config, Walk>& stream, WarpAttention<T
   }
 }
 
-// Shared memory of a block: the warps' stages, queries that stay there, the space where warps meet.
+// Shared memory of a block: the warps' stages, queries that are kept there, the merge buffer.
 template <class Config>
 struct DecodeSpace {
   int warp_bytes;
@@ -140,15 +140,15 @@ struct DecodeSpace {
   }
 };
 
-// Whole blocks, when rows are in shared memory: the queries for each warp, and the new key and value for the one that
-// reads them.
+// Called by whole blocks when the rows are in shared memory: takes each warp's queries, and the new key and value for
+// the warp that reads them.
 template <class T, class Config>
 __device__ FreshRow<T, Config> take_rows(const DecodeParams& p, const Segment& s, const DecodeSpace<Config>& space,
                                          WarpAttention<T, Config>& attention) {
   __syncthreads();
   attention.take_queries(s, space.queries);
   const FreshRow<T, Config> fresh(p, s, space.queries);
-  if constexpr (!Config::kSharedQueries) __syncthreads();  // the space is free again
+  if constexpr (!Config::kSharedQueries) __syncthreads();  // the buffer is free again
   return fresh;
 }
 

@@ -1,4 +1,4 @@
-// Sums of a pair's rows that are not yet its result, and how they become it.
+// Partial sums of a pair's rows, and how they become the result.
 #pragma once
 
 #include "kernels/attention/cuda/decode/walk.cuh"
@@ -19,7 +19,7 @@ struct PairSum {
          o.w * mine + other.w * theirs};
   }
 
-  // Over `count` lanes that follow each other, a power of two.
+  // Reduces over `count` consecutive lanes, a power of two.
   __device__ void add_neighbours(int count) {
     float top = largest;
     for (int step = 1; step < count; step *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
@@ -37,8 +37,8 @@ struct PairSum {
   }
 };
 
-// Where sums go that are not yet a result: [kTileRows][head_dim] and the rows' largest scores and totals. None: they
-// are one.
+// Destination of partial sums: [kTileRows][head_dim], and the rows' largest scores and totals. Empty: the sums are the
+// final result.
 struct PairPart {
   float* o = nullptr;
   float2* rows = nullptr;

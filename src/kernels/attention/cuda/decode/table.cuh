@@ -35,7 +35,7 @@ DecodeEntry decode_entry_of(DecodeForm form) {
   return {};
 }
 
-// All variants of the softmax for the usual head sizes, the lazy one for the others: each takes its time to compile.
+// All softmax variants for head sizes 64 and 128, only the lazy one for others, to limit compile time.
 template <class T, int kDim>
 DecodeEntry decode_entry_of(Softmax softmax, DecodeForm form) {
   if (softmax == Softmax::Lazy) return decode_entry_of<T, kDim, Softmax::Lazy>(form);

@@ -1,17 +1,17 @@
-// Which pieces of which pairs a block of decode attention has, one after the other.
+// The sequence of pieces of pairs that a block of decode attention processes.
 #pragma once
 
 #include "kernels/attention/cuda/decode/params.cuh"
 
 namespace millrace {
 
-// Where a pair's rows are and what each of them sees.
+// A piece of a pair: the location of its rows and the units that they attend to.
 struct Segment {
   int sequence = 0, kv_head = 0, first_row_of_tile = 0;  // the tile's first index into rows * group
-  int rows = 0;                                          // of the tile that are used
-  int begin = 0, end = 0;                                // units, absolute
+  int rows = 0;                                          // used rows of the tile
+  int begin = 0, end = 0;                                // absolute units
   int pair_begin = 0, pair_units = 0;                    // on the line
-  bool from_start = false, whole = false;                // does it begin, does it fill its pair
+  bool from_start = false, whole = false;  // from_start: begins at the start of its pair; whole: covers its pair
   DeviceSlice slice;
 };
 
@@ -67,7 +67,7 @@ class Walk {
   SequenceWork work_;
 };
 
-// The same interface for a piece of one pair, which is known from the start.
+// The same interface for a single piece of one pair.
 class OnePiece {
  public:
   __device__ explicit OnePiece(const Segment& segment) : segment_(segment), done_(segment.begin >= segment.end) {}
@@ -80,7 +80,7 @@ class OnePiece {
   bool done_;
 };
 
-// The work of each sequence; a lane keeps that of its own place, so that small batches are read once.
+// The work of each sequence. A lane keeps that of its own index, so that small batches are read once.
 class BatchWork {
  public:
   __device__ explicit BatchWork(const DecodeParams& p) : p_(p), lane_(static_cast<int>(threadIdx.x) % 32) {
@@ -98,8 +98,8 @@ class BatchWork {
   SequenceWork held_;
 };
 
-// Which row of its slice an index of a tile's rows is, and which of the query heads that share the KV head. Most slices
-// have one row, and a division takes long.
+// Row of the slice and query head (among those that share the KV head) of an index into a tile's rows. Most slices have
+// one row, so the slow division is skipped.
 struct RowAndHead {
   int row, head;
   __device__ RowAndHead(const DecodeParams& p, const Segment& s, int index) : row(0), head(index) {

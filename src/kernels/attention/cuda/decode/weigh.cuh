@@ -1,4 +1,4 @@
-// What a warp of decode attention computes of each unit: scores, their softmax, weighted values.
+// A warp's computation on each unit of decode attention: scores, softmax, weighted values.
 #pragma once
 
 #include "kernels/attention/cuda/decode/walk.cuh"
@@ -16,7 +16,7 @@ struct UnifiedRange<__half> {
   static constexpr float kAbove = kUnifiedAboveHalf, kBelow = kUnifiedBelowHalf;
 };
 
-// What turns products into weights: scale, softcap, mask and one of the softmax variants.
+// Turns products into weights: scale, softcap, mask and one of the softmax variants.
 template <class T, class Config>
 class WarpAttention {
   static constexpr int kDim = Config::kDim;
@@ -44,8 +44,8 @@ class WarpAttention {
     all_see_from_ = p.args.window > 0 ? s.slice.past + s.slice.rows - p.args.window : 0;
   }
 
-  // Queries as the left side of products, from their rows in shared memory. Rows that no head has are another's again:
-  // what comes of them is left.
+  // Loads queries as the left operand from their rows in shared memory. Unused rows repeat another row; their results
+  // are discarded.
   __device__ void take_queries(const Segment& s, uint32_t shared) {
     const int lane = static_cast<int>(threadIdx.x) % 32, row = lane % 16;
     queries_ = shared;
@@ -59,7 +59,7 @@ class WarpAttention {
 
   // Scores in log2: score[n] belongs to positions 8 n .. 8 n + 7 of the unit.
   __device__ void score_unit(uint32_t keys, int unit, float (&score)[2][4]) {
-    float sums[2][2][4] = {};  // of every other step: products that add to the same sum wait for each other
+    float sums[2][2][4] = {};  // alternating sums: products that add to the same sum depend on each other
 #pragma unroll
     for (int k = 0; k < kDim / 16; ++k) {
       uint32_t b[4];
@@ -107,7 +107,7 @@ class WarpAttention {
     }
   }
 
-  // Adds the weighted values of a unit; `base` is what each row's weights are relative to.
+  // Adds the weighted values of a unit; the weights of a row are relative to `base`.
   __device__ void add_unit(uint32_t values, float (&score)[2][4], const float (&base)[2], RowSums<kDim>& sums) const {
 #pragma unroll
     for (int n = 0; n < 2; ++n) {

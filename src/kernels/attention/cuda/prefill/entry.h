@@ -1,4 +1,4 @@
-// The prefill kernels that were compiled.
+// The compiled prefill kernels.
 #pragma once
 
 #include "kernels/attention/cuda/launch.h"
@@ -8,11 +8,11 @@ namespace millrace {
 struct PrefillParams {
   CudaAttentionArgs args;
   int sequences = 0, heads = 0, kv_heads = 0, block_size = 0;
-  int tiles = 0;  // of query rows, at most, in all sequences
+  int tiles = 0;  // maximum tiles of query rows over all sequences
 };
 
 struct PrefillEntry {
-  void (*kernel)(PrefillParams) = nullptr;  // null: there is none
+  void (*kernel)(PrefillParams) = nullptr;  // null: not compiled for this head size
   int threads = 0, shared_bytes = 0, tile_rows = 0;
 };
 

@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-// Whether blocks go through several tiles, so that the start of one hides behind the end of another.
+// Persistent blocks process several tiles, so that the start of one overlaps with the end of another.
 constexpr bool kBlocksStay = true;
 
 using Kernel = void (*)(WarpgroupParams);
@@ -28,7 +28,7 @@ Kernel kernel_for(const CudaAttentionShape& shape) {
 
 int box_rows(int block_size) { return block_size % 64 == 0 ? 64 : block_size % 32 == 0 ? 32 : 16; }
 
-// All rows of a layer's keys or values as one matrix. How many pages there are is not known here, nor needed.
+// All rows of a layer's keys or values as one matrix. The number of pages is unknown and not needed.
 bool describe(const CudaAttentionShape& s, const void* data, CUtensorMap& map) {
   const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(s.head_dim), 0x7fffffff};
   const cuuint64_t strides[1] = {static_cast<cuuint64_t>(s.head_dim) * 2};
@@ -51,7 +51,7 @@ CudaAttentionPlan plan_prefill_hopper(CudaAttentionPlan plan) {
   plan.shared_bytes = s.head_dim == 64 ? WarpgroupConfig<64>::kSharedBytes : WarpgroupConfig<128>::kSharedBytes;
   const int resident = resident_blocks(reinterpret_cast<const void*>(kernel_for(s)), plan.threads, plan.shared_bytes);
   const int tiles = prefill_tiles(s, WarpgroupConfig<128>::kRows) * s.heads;
-  // With more sequences only the device can tell what each tile costs: then every tile has a block of its own.
+  // With several sequences, only the device knows the cost of each tile: then each tile gets its own block.
   const bool stay = kBlocksStay && s.sequences == 1;
   plan.grid = resident == 0 ? 0 : stay ? std::min(resident, tiles) : tiles;
   return plan;

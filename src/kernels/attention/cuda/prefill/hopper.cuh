@@ -1,4 +1,4 @@
-// Prefill attention on Hopper: four warps feed tiles of queries, keys and values, two warpgroups multiply.
+// Prefill attention on Hopper: four warps load tiles of queries, keys and values, two warpgroups multiply.
 #pragma once
 
 #include "kernels/attention/cuda/prefill/warpgroup_feed.cuh"
@@ -6,11 +6,11 @@
 
 namespace millrace {
 
-// A thread's share of all tiles of the block; carefully, and once more, where some product could not be trusted:
-// hostile numbers are rare.
+// Processes all tiles of the block. If a product was not trustworthy (rare, extreme inputs), processes them again in
+// careful mode.
 template <class Share>
 __device__ void run_tiles(const PrefillParams& p, Share share) {
-  bool careful = p.args.scale <= 0;  // the largest product would not be the largest score
+  bool careful = p.args.scale <= 0;  // otherwise the largest product would not be the largest score
 #pragma unroll 1
   while (true) {
     const bool sound = share(careful);

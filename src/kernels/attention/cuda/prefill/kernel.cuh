@@ -1,5 +1,5 @@
-// Prefill attention with warp-level tensor-core products: a block takes a tile of query rows of one head and walks over
-// the tiles of keys and values that they see, one tile ahead with its copies. Each warp owns 16 rows.
+// Prefill attention with warp-level tensor-core products. A block takes a tile of query rows of one head and iterates
+// over the tiles of keys and values that these rows attend to, with copies one tile ahead. Each warp owns 16 rows.
 #pragma once
 
 #include "kernels/attention/cuda/mma.cuh"
@@ -11,15 +11,15 @@ namespace millrace {
 template <int kDim>
 struct PrefillConfig {
   static constexpr int kWarps = 8, kThreads = kWarps * 32, kRows = kWarps * 16;
-  static constexpr int kTokens = kDim > 128 ? 32 : 64;  // of a tile
+  static constexpr int kTokens = kDim > 128 ? 32 : 64;  // per tile
   static constexpr int kTileBytes = kTokens * kDim * 2;
   static constexpr int kStages = 2;
   static constexpr int kSharedBytes = kStages * 2 * kTileBytes;
 };
 
-// Which query rows a block has.
+// The query rows of a block.
 struct PrefillTile {
-  int sequence = 0, head = 0, first = 0;  // first row, within the slice
+  int sequence = 0, head = 0, first = 0;  // first row within the slice
   DeviceSlice slice;
 };
 
@@ -151,9 +151,8 @@ class WarpRows {
 
   __device__ void prepare_scores(int first_position, float (&score)[kScoreTiles][4]) const {
     const int last_position = first_position + Config::kTokens - 1;
-    const int row_zero =
-        last_[0] - static_cast<int>(threadIdx.x) % 32 / 4;  // the warp's first row sees least, its last one
-    const bool masked = last_position > row_zero ||         // starts latest
+    const int row_zero = last_[0] - static_cast<int>(threadIdx.x) % 32 / 4;  // the warp's first row ends earliest,
+    const bool masked = last_position > row_zero ||                          // its last row starts latest
                         (p_.args.window > 0 && first_position < row_zero + 15 - p_.args.window + 1);
     finish_scores(p_.args, reinterpret_cast<float(&)[kScoreTiles * 4]>(score));
     if (!masked) return;
@@ -167,7 +166,7 @@ class WarpRows {
     }
   }
 
-  // Rescales only when some row's maximum lags far behind: what was added up relative to the old one stays right.
+  // Rescales only if some row's maximum lags far behind: sums relative to the old maximum stay valid.
   __device__ void follow_maximum(const float (&score)[kScoreTiles][4]) {
     float largest[2] = {kNoScore, kNoScore};
 #pragma unroll
@@ -217,7 +216,7 @@ class WarpRows {
   bool used_[2];
 };
 
-// Later tiles see more: they go first, so that the device does not wait for one of them in the end.
+// Later tiles attend to more positions. They go first, so that no long tile is left for the end.
 template <int kRows>
 __device__ bool find_tile(const PrefillParams& p, int item, PrefillTile& tile) {
   const int index = p.tiles - 1 - item / p.heads;
@@ -231,7 +230,7 @@ __device__ bool find_tile(const PrefillParams& p, int item, PrefillTile& tile) {
   return true;
 }
 
-// What was computed by others turned out well.
+// The other kernel's results are valid, so there is nothing to compute.
 __device__ inline bool is_needless(const CudaAttentionArgs& args) {
   return args.only_if != nullptr && *args.only_if == 0;
 }

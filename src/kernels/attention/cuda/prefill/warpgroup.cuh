@@ -1,8 +1,8 @@
-// Products of a warpgroup (four warps) on Hopper's tensor cores, and the bulk copies and barriers that feed them.
+// Warpgroup products (four warps) on Hopper's tensor cores, and the bulk copies and barriers that feed them.
 //
-// Matrices in shared memory are panels of 64 columns: rows of 128 bytes whose 16-byte pieces are permuted by the row's
-// number modulo eight. Accumulators are held as by mma.sync: each warp has 16 rows, c[4 n + i] is what mma() calls c[i]
-// of columns 8 n .. 8 n + 7.
+// Matrices in shared memory are panels of 64 columns: rows of 128 bytes whose 16-byte pieces are permuted by the row
+// index modulo eight. Accumulators are laid out as in mma.sync: each warp has 16 rows, and c[4 n + i] is c[i] of mma()
+// for columns 8 n .. 8 n + 7.
 #pragma once
 
 #include "kernels/attention/cuda/mma.cuh"
@@ -15,7 +15,7 @@ namespace millrace {
 #define MR_OUT32(c) MR_OUT8(c, 0), MR_OUT8(c, 8), MR_OUT8(c, 16), MR_OUT8(c, 24)
 #define MR_OUT64(c) MR_OUT32(c), MR_OUT8(c, 32), MR_OUT8(c, 40), MR_OUT8(c, 48), MR_OUT8(c, 56)
 
-// c[64 x 128] = (add ? c : 0) + a[64 x 16] b[128 x 16]^T: a in registers, b in shared memory, its rows of k.
+// c[64 x 128] = (add ? c : 0) + a[64 x 16] b[128 x 16]^T: a in registers, b in shared memory, K-major.
 template <class T>
 __device__ inline void warpgroup_multiply(float (&c)[64], const uint32_t (&a)[4], uint64_t b, int add);
 template <>
@@ -45,7 +45,7 @@ __device__ inline void warpgroup_multiply<__half>(float (&c)[64], const uint32_t
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
 
-// c[64 x N] += a[64 x 16] b[16 x N]: a in registers, b in shared memory, its rows of N.
+// c[64 x N] += a[64 x 16] b[16 x N]: a in registers, b in shared memory, N-major.
 template <class T>
 __device__ inline void warpgroup_add(float (&c)[64], const uint32_t (&a)[4], uint64_t b);
 template <class T>
@@ -109,15 +109,14 @@ template <int kPending>
 __device__ inline void warpgroup_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-// Keeps the compiler from moving reads and writes of accumulators across an asynchronous product.
+// Prevents the compiler from moving accesses to accumulators across an asynchronous product.
 template <int kCount>
 __device__ inline void hold(float (&c)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(c[i])::"memory");
 }
 
-// A panel as the tensor cores address it. `next_panel`: bytes from 64 columns to the next, for operands whose rows are
-// of N.
+// Descriptor of a panel. `next_panel`: bytes between panels of 64 columns, for N-major operands.
 __device__ inline uint64_t panel_descriptor(uint32_t address, uint32_t next_panel = 16) {
   constexpr uint64_t kEightRows = 1024 >> 4, kPermuted128 = 1;
   return static_cast<uint64_t>((address & 0x3ffff) >> 4) | static_cast<uint64_t>(next_panel >> 4) << 16 |
@@ -153,7 +152,7 @@ class CopyBarrier {
 
 __device__ inline void prefetch_map(const void* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 
-// Starts the copy of a box of a matrix to shared memory; what lies outside of the matrix becomes zeros.
+// Starts the copy of a box of a matrix to shared memory; elements outside the matrix become zeros.
 __device__ inline void copy_box(uint32_t to, const void* map, int column, int row, const CopyBarrier& barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
@@ -162,7 +161,7 @@ __device__ inline void copy_box(uint32_t to, const void* map, int column, int ro
       : "memory");
 }
 
-// Makes ordinary writes to shared memory seen by the tensor cores; before the barrier that hands them over.
+// Makes ordinary writes to shared memory visible to the tensor cores. Call before the barrier that hands them over.
 __device__ inline void publish_to_tensor_cores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 }  // namespace millrace

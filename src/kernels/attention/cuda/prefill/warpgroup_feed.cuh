@@ -1,4 +1,4 @@
-// The warps of a Hopper prefill block that fetch: one starts bulk copies of keys and values, three bring queries.
+// The loading warps of a Hopper prefill block: one starts bulk copies of keys and values, three load queries.
 #pragma once
 
 #include "kernels/attention/cuda/prefill/warpgroup_space.cuh"
@@ -6,7 +6,7 @@
 
 namespace millrace {
 
-// One warp; lane i copies box i of every tile. Where its next box lies is looked up before there is room for it.
+// One warp; lane i copies box i of every tile. It looks up the location of the next box before a slot is free.
 template <int kDim>
 class KeyValueFeed {
   using Config = WarpgroupConfig<kDim>;
@@ -37,7 +37,7 @@ class KeyValueFeed {
   }
 
   __device__ int row_of(const PrefillTile& tile, int first_position) const {
-    constexpr int kNowhere = 0x7fffffff;  // past the end of the matrix: zeros
+    constexpr int kNowhere = 0x7fffffff;  // beyond the end of the matrix: reads as zeros
     const PrefillParams& p = w_.prefill;
     const int position = first_position + box_;
     if (box_ >= Config::kTokens || position >= tile.slice.past + tile.slice.rows) return kNowhere;
@@ -58,11 +58,11 @@ class KeyValueFeed {
 
   const WarpgroupParams& w_;
   const Space& space_;
-  int lane_, box_;  // which rows of a tile the lane copies
+  int lane_, box_;  // the rows of a tile that the lane copies
   typename Space::Place at_;
 };
 
-// Three warps: queries in the type of the keys, row by row into their panels, and the note that goes with them.
+// Three warps: convert queries to the type of the keys, store them row by row in their panels, and write the TileNote.
 template <class T, int kDim>
 class QueryFeed {
   using Config = WarpgroupConfig<kDim>;

@@ -1,5 +1,5 @@
-// The warpgroups of a Hopper prefill block that multiply: 64 query rows each, 16 to a warp. While the tensor cores
-// weigh the values of one tile of keys, the softmax of the next one is computed.
+// The multiplying warpgroups of a Hopper prefill block: 64 query rows each, 16 per warp. The softmax of the next tile
+// of keys overlaps with the products of weights and values of the current tile.
 #pragma once
 
 #include "kernels/attention/cuda/prefill/warpgroup_space.cuh"
@@ -16,8 +16,8 @@ class WarpgroupRows {
   __device__ WarpgroupRows(const PrefillParams& p, const Space& space, int group)
       : p_(p), space_(space), group_(group) {}
 
-  // All tiles of the block. careful: products may be anything, even infinite. Else they are trusted, and the return
-  // value tells whether that was right.
+  // Processes all tiles of the block. careful: products may be anything, even infinite. Otherwise the products are
+  // trusted, and the return value tells whether the results are valid.
   __device__ bool run(bool careful) {
     bool all_sound = true;
     while (take_tile()) {
@@ -28,7 +28,7 @@ class WarpgroupRows {
   }
 
  private:
-  // Takes the next tile's queries into registers; false: there is none.
+  // Loads the next tile's queries into registers; false if there is none.
   __device__ bool take_tile() {
     const int lane = fresh_lane(), warp = static_cast<int>(threadIdx.x) / 32 % 4;
     note_ = space_.note(tiles_);
@@ -46,14 +46,14 @@ class WarpgroupRows {
     return key_tiles_ > 0;
   }
 
-  // Asked anew for every tile: what follows from it takes no registers meanwhile.
+  // Read anew for every tile, so that derived values occupy no registers in between.
   __device__ static int fresh_lane() {
     int lane;
     asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
     return lane;
   }
 
-  // The same for all lanes, which the compiler cannot know of a value from memory.
+  // The shuffle tells the compiler that all lanes have the same value.
   __device__ int noted(size_t field) const {
     int value;
     asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(note_ + static_cast<uint32_t>(field)) : "memory");
@@ -105,7 +105,7 @@ class WarpgroupRows {
     return rows_sound();
   }
 
-  // Rows past the end of a prompt have sums of whatever lies there, and are not written.
+  // Rows beyond the end of a prompt hold arbitrary sums; they are not written.
   __device__ bool rows_sound() const {
     const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
     const int left = noted(offsetof(TileNote, rows)) - (group_ * 64 + warp * 16 + fresh_lane() / 4);
@@ -158,8 +158,8 @@ class WarpgroupRows {
     warpgroup_commit();
   }
 
-  // Slots of the last tile past the end of the sequence may hold anything: even a weight of zero does not silence a
-  // NaN.
+  // Zeroes the value rows of the last tile beyond the end of the sequence: they may hold NaN, and a weight of zero
+  // times NaN is NaN.
   __device__ void silence() {
     const int used = noted(offsetof(TileNote, length)) - (first_position_ + (key_tiles_ - 1) * Config::kTokens);
     if (used >= Config::kTokens) return;
@@ -175,8 +175,8 @@ class WarpgroupRows {
 
   __device__ static bool sound(float total) { return total > 0 && total < 3e38f; }
 
-  // Scores become weights relative to the maximum; says whether that has moved, and by which factors. Trusted scores
-  // stay products until the exponential, which takes the scale in its stride.
+  // Turns scores into weights relative to the maximum. Returns whether the maximum moved, and the factors. Trusted
+  // scores stay raw products until the exponential, which includes the scale.
   __device__ bool weigh(int t, bool careful, float (&score)[64], float (&factor)[2]) {
     const bool finish = careful || p_.args.softcap > 0;
     const float scale = finish ? 1.0f : p_.args.scale * kLog2E;
@@ -227,20 +227,20 @@ class WarpgroupRows {
     for (int i = 0; i < Config::kTokens / 4; ++i) weights[i / 4][i % 4] = pack<T>(score[i * 2], score[i * 2 + 1]);
   }
 
-  // The groups hand their products to the tensor cores in turns, so that one's softmax runs beside the other's
-  // products. Each waits between any two turns that it passes on: barriers count no further than one.
+  // The two groups issue their products alternately, so that the softmax of one overlaps with the products of the
+  // other. Each group must wait between two calls of pass_turn(): the barrier counts only one arrival.
   __device__ void await_turn() const { asm volatile("bar.sync %0, 256;" ::"r"(4 + group_) : "memory"); }
   __device__ void pass_turn() const { asm volatile("bar.arrive %0, 256;" ::"r"(5 - group_) : "memory"); }
 
-  __device__ static void release(const CopyBarrier& empty) {  // each warp for itself
+  __device__ static void release(const CopyBarrier& empty) {  // per warp
     if (threadIdx.x % 32 == 0) empty.arrive();
   }
 
   const PrefillParams& p_;
   const Space& space_;
   const int group_;
-  Place at_;       // the tile of keys whose values are added next
-  int tiles_ = 0;  // of queries taken so far
+  Place at_;       // tile of keys whose values are added next
+  int tiles_ = 0;  // tiles of queries taken so far
   uint32_t note_ = 0;
   int first_row_ = 0, first_position_ = 0, key_tiles_ = 0;  // position of the warp's first row; of the first key
   float largest_[2], total_[2];

@@ -1,5 +1,4 @@
-// What the warps of a Hopper prefill block share: where things are in shared memory, and the barriers that hand them
-// over.
+// Shared memory layout of a Hopper prefill block, and the barriers between its warps.
 #pragma once
 
 #include <cuda.h>
@@ -22,21 +21,21 @@ struct WarpgroupConfig {
   static constexpr int kPanelBytes = kTokens * 128;
   static constexpr int kTileBytes = kPanels * kPanelBytes;
   static constexpr int kQueryBytes = kPanels * kRows * 128;
-  static constexpr int kLoaders = 3;  // warps that bring queries
+  static constexpr int kLoaders = 3;  // warps that load queries
   static constexpr int kNoteBytes = 32, kBarrierBytes = (4 * kStages + 2) * 8;
   static constexpr int kSharedBytes = 1024 + kQueryBytes + 2 * kStages * kTileBytes + 2 * kNoteBytes + kBarrierBytes;
 };
 
-// What the consumers must know of a tile of queries and of the tiles of keys that it sees.
+// What the multiplying warps must know about a tile of queries and its tiles of keys.
 struct alignas(16) TileNote {
-  int head, row;                  // the tile's first row in the batch
-  int position, rows;             // of its first row; rows of the slice from there on
+  int head, row;                  // row: the tile's first row in the batch
+  int position, rows;             // position of its first row; rows of the slice from there on
   int length;                     // of the sequence
-  int first_position, key_tiles;  // key_tiles 0: there are no more tiles
+  int first_position, key_tiles;  // key_tiles = 0: no more tiles
   int unused;
 };
 
-// A place in the ring of tiles of keys, and how often the ring went round.
+// A position in the ring of key tiles; parity flips with each round.
 template <int kStages>
 struct RingPlace {
   int stage = 0, parity = 0;
@@ -73,14 +72,14 @@ struct WarpgroupSpace {
   __device__ CopyBarrier queries_full() const { return CopyBarrier(barriers + 4 * Config::kStages * 8); }
   __device__ CopyBarrier queries_empty() const { return CopyBarrier(barriers + (4 * Config::kStages + 1) * 8); }
 
-  __device__ void init_barriers() const {  // one thread
+  __device__ void init_barriers() const {  // call from one thread
     for (Place at; at.parity == 0; at = at.next()) {
       keys_full(at).init(1);
       values_full(at).init(1);
       keys_empty(at).init(Config::kConsumers * 4);
       values_empty(at).init(Config::kConsumers * 4);
     }
-    queries_full().init(Config::kLoaders * 32);  // plain reads and writes: every thread answers for its own
+    queries_full().init(Config::kLoaders * 32);  // ordinary accesses: each thread arrives for its own
     queries_empty().init(Config::kConsumers * 128);
     publish_to_tensor_cores();
   }
@@ -91,9 +90,9 @@ struct WarpgroupSpace {
   }
 };
 
-// The tiles of queries that a block takes, one after the other, so that what the next one needs is on its way while the
-// last is finished. Later tiles see more and go first; going back and forth gives every block its share of both. Whole
-// warps call this; visit(tile, first position seen, tiles of keys seen).
+// The tiles of queries that a block processes in turn, so that loads for the next tile overlap with the end of the
+// current one. Later tiles attend to more positions and go first; the order of blocks alternates between rounds, so
+// that each gets its share of long tiles. Called by whole warps as visit(tile, first position, number of key tiles).
 template <int kDim, class Visit>
 __device__ void for_each_tile(const PrefillParams& p, Visit visit) {
   using Config = WarpgroupConfig<kDim>;

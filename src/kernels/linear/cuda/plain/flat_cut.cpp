@@ -26,8 +26,8 @@ namespace {
 
 bool is_alone(const Variant& v, int tokens) { return v.kilobytes == kAllKilobytes || tokens > 64; }
 
-// The time of the stream of weights: the multiprocessor with the most rows decides, though it can draw somewhat more
-// than its share of the bandwidth, and far more where its neighbour, with which it shares a port, has nothing to do.
+// Time to stream the weights. The multiprocessor with the most rows determines it. It can exceed its fair share of the
+// bandwidth slightly, and by far if the neighbour that shares its memory port is idle.
 double memory_us(const CudaLinearProblem& p, const CudaLimits& limits, const Variant& v, int rows, int splits,
                  double ramp) {
   const int tokens = tokens_of(p.m);
@@ -36,23 +36,23 @@ double memory_us(const CudaLinearProblem& p, const CudaLimits& limits, const Var
   const double share = limits.bytes_per_us / limits.sms, reach = 2 * blocks > limits.sms + 8 ? 1.1 : 1.8;
   const double busiest = ramp + static_cast<double>(ceil_div(blocks, limits.sms)) * each / (reach * share);
   const double in_flight = static_cast<double>(stages_of(v, tokens, rows, splits)) * rows * kRowBytes;
-  const double slow = std::max(1.0, 48e3 / in_flight);  // latency: some 48 KB must be under way
+  const double slow = std::max(1.0, 48e3 / in_flight);  // latency: about 48 KB must be in flight
   return std::max(stream_us(p, limits, blocks, 2, ramp), busiest) * slow;
 }
 
-// Fitted to cuts of 48 to 128 rows and up to eight splits of 17 shapes at 8, 64 and 128 tokens on an H200.
+// Fitted to 48 to 128 rows and up to eight splits, for 17 shapes at 8, 64 and 128 tokens on an H200.
 double cost_us(const CudaLinearProblem& p, const CudaLimits& limits, const Variant& v, int rows, int splits) {
   const int tokens = tokens_of(p.m);
   const int64_t row_blocks = ceil_div(p.n, rows), token_blocks = ceil_div(p.m, tokens);
   const int64_t blocks = row_blocks * token_blocks * splits, iterations = ceil_div(ceil_div(p.k, kDepth), splits);
   const double m = static_cast<double>(std::min<int64_t>(p.m, tokens));
-  // A block that has a multiprocessor for itself goes at full speed sooner, but the next one waits for its end.
+  // A block that occupies a multiprocessor alone ramps up sooner, but the next block waits for its end.
   const double ramp = !is_alone(v, tokens) ? 2.2 : blocks <= limits.sms ? 1.2 : 3.2;
   const double memory = memory_us(p, limits, v, rows, splits, ramp);
-  // Weights and x go through the second-level cache in lines; a row that does not begin with one takes two each time.
+  // Weights and x pass through the L2 cache in lines; a stage row that is not aligned to a line touches two.
   const double lines = static_cast<double>(blocks * iterations) * (rows + m) * (p.k % kDepth == 0 ? 1 : 2);
   const double cache = ramp + lines * kRowBytes / (2.13 * limits.bytes_per_us);
-  const double crowded = splits > 2 ? 1 + 0.002 * std::min(m, 64.0) : 1;  // large clusters are not spread evenly
+  const double crowded = splits > 2 ? 1 + 0.002 * std::min(m, 64.0) : 1;  // large clusters are not distributed evenly
   const double join = splits == 1 ? 0 : splits == 2 ? 0.1 : 0.12 * splits + 0.012 * m;
   const double flops = 2 * static_cast<double>(row_blocks * rows) * static_cast<double>(p.k * token_blocks * tokens);
   const double products =
@@ -62,7 +62,7 @@ double cost_us(const CudaLinearProblem& p, const CudaLimits& limits, const Varia
          join;
 }
 
-// Clusters of four with a multiprocessor for each block leave some of each group of them idle.
+// Clusters of four blocks that each need a whole multiprocessor leave some multiprocessors of each GPC idle.
 bool fits_at_once(const CudaLimits& limits, bool alone, int splits, int64_t blocks) {
   return !alone || splits <= 2 || blocks <= limits.sms * 9 / 10;
 }
@@ -82,7 +82,7 @@ Cut choose_cut(const CudaLinearProblem& p, const CudaLimits& limits, const Varia
       const double us = cost_us(p, limits, v, rows, splits);
       if (us < best.us) best = {rows, splits, us, alone};
     }
-    // Blocks for every place of two on each multiprocessor, of which at most one has a tile more than the other.
+    // One block for each of two slots per multiprocessor, such that at most one of the two has an extra tile.
     const int64_t places = 2 * limits.sms, lower = places * (rows / kTileRows) - ceil_div(p.n, kTileRows);
     if (!alone && rows > least && lower >= limits.sms && lower < places) {
       const double us = cost_us(p, limits, v, rows - kTileRows / 2, 1);

@@ -1,4 +1,4 @@
-// How a flat GEMM on Hopper (flat_wgmma.cu) is cut into blocks, and what that costs.
+// Tiling of a flat GEMM on Hopper (flat_wgmma.cu) into blocks, and its cost.
 #pragma once
 
 #include "kernels/linear/cuda/families.h"
@@ -6,32 +6,32 @@
 namespace millrace {
 
 inline constexpr int kDepth = 64;             // elements of K per stage: one row of the 128-byte swizzle
-inline constexpr int kRowBytes = kDepth * 2;  // of a stage
+inline constexpr int kRowBytes = kDepth * 2;  // per row of a stage
 inline constexpr int kMaxStages = 16, kMaxTokens = 256;
 
-// How a variant uses a multiprocessor. Half of its shared memory is for the block of the next kernel, which then fills
-// its pipeline while this one drains; many tokens need all of it.
+// How a variant uses a multiprocessor. By default a block takes half of the shared memory, so that a block of the next
+// kernel can fill its pipeline while this one drains; many tokens need all of it.
 inline constexpr int kHalfKilobytes = 110, kAllKilobytes = 208, kMostKilobytes = 225;
 struct Variant {
-  int stages;                 // at most
-  int least_rows, most_rows;  // of a block, up to 64 tokens; beyond 64 rows two warpgroups share them
+  int stages;                 // maximum
+  int least_rows, most_rows;  // rows per block for up to 64 tokens; beyond 64 rows, two warpgroups share them
   int kilobytes = kHalfKilobytes;
   int most_splits = 8;
 };
 
-// Rows of a block, and blocks along K.
+// Rows per block and splits of K.
 struct Cut {
   int rows, splits;
   double us;
-  bool alone = false;  // a block has a multiprocessor for itself
-  int lower = 0;       // blocks, the last ones, that have a tile less
+  bool alone = false;  // one block per multiprocessor
+  int lower = 0;       // number of blocks, at the end of the grid, with one tile less
 };
 
-int tokens_of(int64_t m);  // that the products have room for
+int tokens_of(int64_t m);  // tokens that a block's products are compiled for
 
-// Products of rows that a block does not have read on behind its last stage.
+// Space behind the last stage. Products of rows that the block does not have read beyond it.
 int bytes_beyond(int tokens, int rows);
-// What the other block of a pair sends: it needs room of its own, since this one may still read its stages.
+// Space for the sums that the other block of a pair sends. It is separate because this block may still read its stages.
 int bytes_received(int tokens, int rows, int splits);
 int stages_of(const Variant& variant, int tokens, int rows, int splits);
 inline int groups_of(int tokens, int rows) { return tokens > 64 || rows > 64 ? 2 : 1; }

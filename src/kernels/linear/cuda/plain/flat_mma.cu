@@ -1,10 +1,9 @@
-// Flat GEMM with mma.sync: weights take the 16-row operand, tokens are padded to 8 only.
+// Flat GEMM with mma.sync: weights are the 16-row operand, and tokens are padded to a multiple of 8 only.
 //
-// Weights go through a pipeline of asynchronous copies into shared memory, 512 bytes of a row at a time; the warps of a
-// block share K, and so do the blocks of a cluster. The order of K inside a tensor-core step is free as long as both
-// operands use the same: lane t of a quad takes elements 8 t .. 8 t + 7 of every 32, so that a fragment is one 16-byte
-// load from a row as the file holds it. x goes from the caches straight into registers: every warp has its own part of
-// K.
+// Asynchronous copies pipeline the weights through shared memory, 512 bytes of a row at a time. The warps of a block
+// share K, and so do the blocks of a cluster. The order of K within a tensor-core step is free as long as both operands
+// use the same: lane t of a quad takes elements 8 t .. 8 t + 7 of every 32, so that a fragment is one 16-byte load from
+// a row in the file's order. x goes from the caches straight to registers, since each warp has its own part of K.
 #include "kernels/linear/cuda/epilogue.cuh"
 #include "kernels/linear/cuda/families.h"
 #include "kernels/linear/cuda/launch_kernel.h"
@@ -16,21 +15,21 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
-constexpr int kDepth = 256;              // elements of K per stage: 32 for each warp
-constexpr int kPitch = kDepth * 2 + 64;  // bytes; rows g and g + 1 fall on different banks
+constexpr int kDepth = 256;              // elements of K per stage: 32 per warp
+constexpr int kPitch = kDepth * 2 + 64;  // bytes; rows g and g + 1 fall into different banks
 
-// Groups of eight tokens, and the tiles of 16 rows that a block takes for them. x is read once per block, which speaks
-// for many tiles; rows that divide evenly among the multiprocessors may want two, three or four.
+// Groups of eight tokens, and tiles of 16 rows per block. A block reads x once, so more tiles save reads of x; two,
+// three or four tiles may balance the multiprocessors best.
 template <int kGroups, int kTiles>
 struct Shape {
   static constexpr int kRows = kTiles * kTileRows;
-  static constexpr int kStages = kTiles == 2 ? 5 : kTiles == 3 ? 4 : 3;  // two blocks fit on a multiprocessor
+  static constexpr int kStages = kTiles == 2 ? 5 : kTiles == 3 ? 4 : 3;  // so that two blocks fit on a multiprocessor
   static constexpr int kStageBytes = kRows * kPitch;
   static constexpr int kPartialBytes = kWarps * kTiles * 8 * kGroups * kTileStride * 4;
   static constexpr int kSharedBytes = kStages * kStageBytes > kPartialBytes ? kStages* kStageBytes : kPartialBytes;
 };
 
-// Sixteen bytes into shared memory, or zeros.
+// Copies 16 bytes into shared memory, or zeros if not `live`.
 __device__ __forceinline__ void copy_async(void* to, const void* from, bool live) {
   asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::256B [%0], [%1], 16, %2, %3;" ::"r"(shared_address(to)),
                "l"(from), "r"(live ? 16 : 0), "l"(evict_first_policy())
@@ -45,14 +44,14 @@ __device__ __forceinline__ void wait_copies() {
 
 struct FlatParams {
   const void* weights;
-  int64_t stride;  // of weights, elements
+  int64_t stride;  // of the weights, in elements
   const void* x;
   int64_t x_stride;
   int k, k_split, splits;
   LinearOutput out;
 };
 
-// A warp copies whole pieces of rows: a lane 16 bytes of each.
+// Each warp copies whole row pieces; a lane copies 16 bytes of each.
 template <class T, int kRows>
 __device__ __forceinline__ void copy_stage(const FlatParams& p, uint8_t* stage, int first_row, int column, int end) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, at = column + lane * 8;
@@ -63,7 +62,7 @@ __device__ __forceinline__ void copy_stage(const FlatParams& p, uint8_t* stage, 
   }
 }
 
-// The lane's elements of its token in each group.
+// Loads the lane's elements of its token in each group.
 template <class T, int kGroups>
 __device__ __forceinline__ void load_x(const FlatParams& p, const T* x, int tokens, int column, int end,
                                        uint4 (&xs)[kGroups]) {
@@ -100,8 +99,8 @@ __global__ void __launch_bounds__(kThreads, 2) flat_mma(const __grid_constant__ 
   const int first_token = static_cast<int>(blockIdx.y) * 8 * kGroups;
   const int begin = static_cast<int>(blockIdx.x) % p.splits * p.k_split, end = min(p.k, begin + p.k_split);
   const int count = max(0, (end - begin + kDepth - 1) / kDepth);
-  // Blocks start at different places of K: rows a power of two apart would else ask the same memory channels all at
-  // once.
+  // Blocks start at different positions in K: otherwise rows that are a power of two apart would all hit the same
+  // memory channels.
   const int start = count > 0 ? block % count : 0;
   const auto column = [&](int i) { return begin + (start + i < count ? start + i : start + i - count) * kDepth; };
   let_next_kernel_start();
@@ -121,7 +120,7 @@ __global__ void __launch_bounds__(kThreads, 2) flat_mma(const __grid_constant__ 
 #pragma unroll 1
   for (int i = 0; i < count; ++i) {
     wait_copies<S::kStages - 2>();
-    __syncthreads();  // stage i is there for all, and all are done with the one before
+    __syncthreads();  // stage i has arrived, and all warps are done with the previous stage
     uint4 now[kGroups];
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) now[group] = xs[group];
@@ -133,7 +132,7 @@ __global__ void __launch_bounds__(kThreads, 2) flat_mma(const __grid_constant__ 
     stage = stage + 1 == S::kStages ? 0 : stage + 1;
   }
 
-  __syncthreads();  // partial sums take the place of the stages
+  __syncthreads();  // partial sums overwrite the stages
   float* partials = reinterpret_cast<float*>(shared);
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
@@ -151,9 +150,9 @@ struct Choice {
   double us;
 };
 
-// The multiprocessor with the most rows decides, though it can draw somewhat more than its share of the bandwidth.
-// Every block of rows reads all of x through the second-level cache, which is about 1.3 times as wide as memory; a
-// block of tokens beyond the first finds the weights there too.
+// The multiprocessor with the most rows determines the time. It can exceed its fair share of the bandwidth slightly.
+// Each block of rows reads all of x through the L2 cache, whose bandwidth is about 1.3 times that of memory. Blocks of
+// tokens beyond the first also find the weights there.
 Choice cost(const CudaLinearProblem& p, const CudaLimits& limits, int tiles, int splits) {
   const int64_t row_blocks = ceil_div(p.n, tiles * kTileRows), token_blocks = ceil_div(p.m, 8 * groups(p.m));
   const int64_t blocks = row_blocks * token_blocks * splits;
@@ -168,7 +167,7 @@ Choice cost(const CudaLinearProblem& p, const CudaLimits& limits, int tiles, int
 
 Choice choose(const CudaLinearProblem& p, const CudaLimits& limits) {
   Choice best = cost(p, limits, 2, 1);
-  // Beyond one block of tokens there are blocks enough: only the reading of x counts.
+  // Several blocks of tokens fill the device without splits.
   const int most_splits = has_clusters(limits) && p.m <= 32 ? 8 : 1;
   for (const int tiles : {2, 3, 4}) {
     if (tiles > 2 && shared_kilobytes(limits) < 110) continue;
@@ -185,7 +184,7 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
          ceil_div(p.m, 32) <= 65535 && !has_rows_for_all(p, limits);
 }
 
-// Found 8 to 60 % too low for Hopper, where other kernels are faster wherever they can run.
+// The estimate was found 8 to 60 % too low on Hopper, where other kernels are faster whenever they can run.
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
   return choose(p, limits).us * (has_clusters(limits) ? 1.15 : 1.0);
 }

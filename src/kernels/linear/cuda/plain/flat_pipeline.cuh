@@ -1,4 +1,4 @@
-// The pipeline of a flat GEMM on Hopper: a loader keeps stages of weights and x under way, warpgroups multiply them.
+// Pipeline of a flat GEMM on Hopper: a loader warp keeps stages of weights and x in flight, warpgroups multiply them.
 #pragma once
 
 #include "kernels/cuda/stamps.cuh"
@@ -8,28 +8,28 @@
 
 namespace millrace {
 
-// Copies before a block's end when it lets the next kernel in: as long before as that takes to start.
+// A block lets the next kernel start this many copies before its end, which covers the start-up time.
 inline constexpr int kLetInBefore = 8;
 
 struct WgmmaParams {
-  int iterations, iterations_split;  // stages along K in all, and per block of a cluster
-  int rows;                          // of a block: chosen so that the blocks divide evenly among the multiprocessors
-  int tall;                          // blocks that have so many; those behind them have a tile less
+  int iterations, iterations_split;  // stages along K: in total, and per block of a cluster
+  int rows;                          // per block; chosen to balance the multiprocessors
+  int tall;                          // number of blocks with that many rows; the rest have one tile less
   int stages, splits, token_blocks;
-  int received;  // bytes up to where the other block of a pair puts its sums
-  bool late;     // lets the next kernel in with its last copies, not at its start
+  int received;  // byte offset at which the other block of a pair stores its sums
+  bool late;     // lets the next kernel start with the last copies instead of at the start
   LinearOutput out;
   SharedNorm norm;
   Stamps stamps;
 };
 
-// A block has 64 rows for each warpgroup at most; the products of those that it does not have are left aside. Behind
-// the warpgroups comes the loader's warp, and those that find out what a shared norm divides by.
+// A block has at most 64 rows per warpgroup; products of missing rows are discarded. After the warpgroups come the
+// loader warp and the warps that compute the scales of a shared norm.
 template <int kGroups, NormHalf kHalf>
 struct Tile {
   static constexpr int kMultiplying = 128 * kGroups, kScaling = kHalf == NormHalf::Behind ? 4 : 0;  // threads, warps
   static constexpr int kThreads = kMultiplying + 32 * (1 + kScaling);
-  // Two must fit on a multiprocessor, this kernel's or one of the next.
+  // Two blocks must fit on a multiprocessor, of this kernel or of the next.
   static constexpr int kBlocks = kHalf == NormHalf::Behind ? 2 : 1;
 };
 
@@ -39,24 +39,25 @@ struct Pipeline {
   int weight_bytes, stage_bytes, copied_bytes;
 };
 
-// Code that runs once costs by its length: no loop that the compiler would unroll for a number it does not know.
+// Code that runs once costs by its length (instruction fetch): avoid loops with a run-time count, which the compiler
+// would unroll.
 __device__ __forceinline__ void init_all(uint64_t* barriers, int arrivals) {
 #pragma unroll
   for (int i = 0; i < kMaxStages; ++i) init_barrier(barriers + i, arrivals);
 }
 
-// A block's part of the weights, stage by stage.
+// A block's range of stages along K, and its first row and token.
 struct Range {
   int begin, end, row, token;
   __device__ __forceinline__ int ahead(int stages) const { return min(end - begin, stages); }
 };
 
-// One block of tokens: each weight is read once, and need not displace what others read again.
+// With one block of tokens each weight is read once, so it may be evicted first.
 __device__ __forceinline__ uint64_t weight_policy(const WgmmaParams& p) {
   return p.token_blocks == 1 ? evict_first_policy() : evict_normal_policy();
 }
 
-// Weights do not depend on the kernel before this one: the first stages are asked for before it ends, and before this
+// Weights do not depend on the previous kernel: the first stages are requested before that kernel ends and before this
 // block's other warps have started.
 __device__ __forceinline__ void ask_first_weights(const Pipeline& pipe, const CUtensorMap& weights,
                                                   const WgmmaParams& p, const Range& r) {
@@ -69,7 +70,7 @@ __device__ __forceinline__ void ask_first_weights(const Pipeline& pipe, const CU
   p.stamps.mark(kAsked);
 }
 
-// What a block does first: the loader's barriers and copies, before its other warps have started.
+// Start of a block: the loader initializes barriers and issues copies before the other warps have started.
 template <class Shape>
 __device__ __forceinline__ void start_block(const Pipeline& pipe, const CUtensorMap& weights, const WgmmaParams& p,
                                             const Range& range) {
@@ -81,7 +82,7 @@ __device__ __forceinline__ void start_block(const Pipeline& pipe, const CUtensor
   ask_first_weights(pipe, weights, p, range);
 }
 
-// x of the first stages, which is there when the kernel before this one has ended.
+// Requests x of the first stages once the previous kernel is complete.
 __device__ __forceinline__ void ask_first_x(const Pipeline& pipe, const CUtensorMap& x, const WgmmaParams& p,
                                             const Range& r) {
   wait_for_previous_kernel();
@@ -92,7 +93,7 @@ __device__ __forceinline__ void ask_first_x(const Pipeline& pipe, const CUtensor
   }
 }
 
-// The stages behind the first ones, as their places become free.
+// Requests the remaining stages as buffers become free.
 __device__ __forceinline__ void load_stages(const Pipeline& pipe, const CUtensorMap& weights, const CUtensorMap& x,
                                             const WgmmaParams& p, const Range& r) {
   const uint64_t policy = weight_policy(p);
@@ -128,7 +129,7 @@ __device__ __forceinline__ void multiply_stages(const Pipeline& pipe, const Wgmm
     const uint64_t b = matrix_descriptor(at + pipe.weight_bytes);
     begin_products();
 #pragma unroll
-    for (int step = 0; step < kDepth / 16; ++step) {  // descriptors count 16 bytes: 16 elements are 2
+    for (int step = 0; step < kDepth / 16; ++step) {  // descriptors count units of 16 bytes: 16 elements are 2
       WarpgroupProduct<T, kTokens>::run(sums, a + 2 * step, b + 2 * step, i > 0 || step > 0);
     }
     commit_products();

@@ -1,9 +1,9 @@
-// Flat and full GEMM on Hopper: warpgroup products with the operands swapped, so that the weights fill the 64 rows that
-// the instruction wants and the tokens its other side, which goes in steps of eight. A loader warp keeps a pipeline of
-// bulk tensor copies full; the blocks of a cluster share K.
+// Flat and full GEMM on Hopper: warpgroup products with swapped operands. The weights are the 64-row operand, the
+// tokens the other one, whose size is a multiple of eight. A loader warp keeps a pipeline of tensor copies full; the
+// blocks of a cluster share K.
 //
-// The depth of the pipeline is how much of the weights is under way per multiprocessor. Two stages are the classic
-// double buffering; memory this fast wants all of shared memory.
+// The depth of the pipeline determines how many bytes each multiprocessor has in flight. Two stages are the classic
+// double buffering; HBM3 bandwidth needs all of the shared memory.
 #include "kernels/linear/cuda/launch_kernel.h"
 #include "kernels/linear/cuda/plain/flat_pipeline.cuh"
 #include "kernels/linear/cuda/plain/lean_finish.cuh"
@@ -18,10 +18,10 @@ constexpr int kMostLean = 128, kMostSharing = 64;  // tokens
 
 constexpr Variant kWide{kMaxStages, 80, 128};
 constexpr Variant kNarrow{kMaxStages, 48, 64};
-constexpr Variant kDeep{kMaxStages, 64, 128, kAllKilobytes, 4};  // a multiprocessor for itself
+constexpr Variant kDeep{kMaxStages, 64, 128, kAllKilobytes, 4};  // one block per multiprocessor
 constexpr Variant kDouble{2, 80, 128};
 
-// Partial sums of a warp where the end of the kernel finds them.
+// Stores a warp's partial sums where the epilogue expects them.
 template <int kTokens>
 __device__ __forceinline__ void put_sums(float* partials, int rows, const float (&sums)[kTokens / 2]) {
   const int warp = threadIdx.x / 32;
@@ -37,7 +37,7 @@ template <class T, int kTokens, int kGroups, NormHalf kHalf>
 __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, kHalf>::kBlocks)
     flat_wgmma(const __grid_constant__ CUtensorMap weights, const __grid_constant__ CUtensorMap x,
                const __grid_constant__ WgmmaParams p) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build have no such instructions, and never launch this
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets lack these instructions and never launch this kernel
   using Shape = Tile<kGroups, kHalf>;
   extern __shared__ uint8_t raw[];
   __shared__ alignas(8) uint64_t barriers[2 * kMaxStages];
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, 
   const int stage_bytes = (p.rows + kTokens) * kRowBytes;
   const Pipeline pipe{aligned, barriers, barriers + kMaxStages, p.rows * kRowBytes, stage_bytes, stage_bytes};
   const int warp = threadIdx.x / 32;
-  // All of this stands before the first copy, and divisions are long. Splits are a power of two.
+  // This code delays the first copy, and divisions are slow. Splits are a power of two.
   const int block = static_cast<int>(blockIdx.x) >> (31 - __clz(p.splits));
   const int split = static_cast<int>(blockIdx.x) & (p.splits - 1);
   const int row_block = p.token_blocks == 1 ? block : block / p.token_blocks;
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, 
     multiply_stages<T, kTokens, kGroups>(pipe, p, end - begin, sums);
     p.stamps.mark_first(kMultiplied);
     wait_for_previous_kernel();
-    __syncthreads();  // partial sums take the place of the stages
+    __syncthreads();  // partial sums overwrite the stages
     put_sums<kTokens>(partials, p.rows, sums);
   }
   if constexpr (kHalf == NormHalf::None) {
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, 
 #endif
 }
 
-// The same where the end is lean.
+// The same with LeanFinish as epilogue.
 template <class T, int kTokens, int kGroups, NormHalf kHalf>
 __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, kHalf>::kBlocks)
     lean_wgmma(const __grid_constant__ CUtensorMap tall, const __grid_constant__ CUtensorMap lower,
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(Tile<kGroups, kHalf>::kThreads, Tile<kGroups, 
   if (warp == 4 * kGroups) {
     if (threadIdx.x % 32 == 0) ask_first_x(pipe, x, p, range);
     __syncwarp();
-    // Before it waits for products: under racecheck nobody gets past this barrier until all threads are at it.
+    // Must precede the wait for products: under racecheck no thread passes this barrier until all threads reach it.
     if (pair) cluster_wait();
     if (threadIdx.x % 32 == 0) load_stages(pipe, weights, x, p, range);
   } else if (kHalf == NormHalf::Behind && warp > 4 * kGroups) {
@@ -200,7 +200,8 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, Cut cut,
   shape.threads = Tile<kGroups, kHalf>::kThreads;
   shape.cluster = params.splits;
   const int staged = stages * (cut.rows + kTokens) * kRowBytes + bytes_beyond(kTokens, cut.rows);
-  // Where blocks fill multiprocessors the next kernel's could start on the few that are left only, far too soon.
+  // If blocks fill whole multiprocessors, early blocks of the next kernel would only find the few idle ones, and start
+  // far too soon.
   params.late = cut.alone;
   params.stamps = stamps_of_launch(shape.grid.x);
   if constexpr (kTokens <= kMostLean) {
@@ -215,7 +216,7 @@ cudaError_t launch(const CudaLinearProblem& p, const CudaLinearArgs& a, Cut cut,
   return launch_kernel(flat_wgmma<T, kTokens, kGroups, kHalf>, shape, step, weights, x, params);
 }
 
-// bf16 alone: what is not divided by its root mean square yet may be beyond the range of f16.
+// bf16 only: values not yet divided by their root mean square may exceed the range of f16.
 bool shares_norm(const CudaLinearProblem& p) {
   return p.format == DType::BF16 && p.m <= kMostSharing && p.n % kTileRows == 0 && p.k % (4 * kNormPart) == 0;
 }

@@ -1,5 +1,5 @@
-// GEMV on plain cores: one to four tokens, bf16 or f16 weights. Every lane reads 16 bytes of a row at a time, several
-// rows and steps ahead; x comes from the caches and is shared by the rows of a warp.
+// GEMV on CUDA cores: one to four tokens, bf16 or f16 weights. Each lane reads 16 bytes of a row at a time, several
+// rows and steps ahead. x comes from the caches; the rows of a warp share it.
 #include "kernels/linear/cuda/epilogue.cuh"
 #include "kernels/linear/cuda/families.h"
 #include "kernels/linear/cuda/launch_kernel.h"
@@ -11,7 +11,7 @@ constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
 constexpr int kStep = 256;  // elements of a row that a warp reads at once
 
-// A warp's rows: two for one token, four for more, so that x is read less often.
+// Rows per warp: two for one token, four for more, so that x is read less often.
 __host__ __device__ constexpr int rows_per_warp(int tokens) { return tokens == 1 ? 2 : 4; }
 __host__ __device__ constexpr int steps_ahead(int tokens) { return tokens == 1 ? 4 : 2; }
 
@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(kThreads, 2) gemv(const T* weights, int64_t st
   for (int r = 0; r < kRows; ++r) {
     rows[r] = weights + min(first_row + warp * kRows + r, out.n - 1) * stride;
   }
-  // Warps start at different places of K: rows a power of two apart would else ask the same memory channels all at
-  // once.
+  // Warps start at different positions in K: otherwise rows that are a power of two apart would all hit the same memory
+  // channels.
   const int rounds = (end - begin + kAdvance - 1) / kAdvance;
   int round = static_cast<int>((blockIdx.x / splits * kWarps + warp) % max(rounds, 1));
   WeightBuffer<T, kTokens> ahead;
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads, 2) gemv(const T* weights, int64_t st
 
 int block_rows(int64_t m) { return rows_per_warp(static_cast<int>(m)) * kWarps; }
 
-// Blocks along K if there is room for them beside the others: two fit on a multiprocessor.
+// Splits K while all blocks still run at once: two fit on a multiprocessor.
 int choose_splits(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int64_t blocks = ceil_div(p.n, block_rows(p.m));
   int splits = 1;
@@ -128,8 +128,8 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
   return is_plain(p.format) && p.x == p.format && p.m >= 1 && p.m <= 4 && p.k % 8 == 0 && !has_rows_for_all(p, limits);
 }
 
-// A second wave that is not full costs; so does reading x again and again for several tokens. Where there are clusters
-// it has few rows, or several tokens.
+// A partly filled second wave costs time; so do repeated reads of x for several tokens. On devices with clusters this
+// kernel only gets few rows or several tokens.
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int64_t blocks = ceil_div(p.n, block_rows(p.m)) * choose_splits(p, limits), slots = 2 * limits.sms;
   const double uneven = blocks > slots && blocks < 2 * slots ? 1.1 : 1.0;

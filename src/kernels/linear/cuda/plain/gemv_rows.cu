@@ -1,9 +1,9 @@
-// GEMV for one token in one wave: every warp of a grid that fits on the device at once takes the same number of rows,
-// and streams through them without a break. Warps never wait for each other once x is in shared memory, so that all
-// end together.
+// GEMV for one token in one wave: the grid fits on the device at once, and each warp takes the same number of rows and
+// streams through them without a break. Once x is in shared memory, warps never wait for each other, so all end
+// together.
 //
-// Blocks of the next kernel start as those of this one end, which they do not all do at once, and then wait for x. What
-// they may ask for meanwhile is what a lane has registers for, and as much again in shared memory.
+// Blocks of the next kernel start as the blocks of this one end, one by one, and then wait for x. Until then they can
+// request what fits their registers, and as much again in shared memory.
 #include <algorithm>
 
 #include "kernels/cuda/stamps.cuh"
@@ -17,9 +17,9 @@ namespace {
 struct RowsParams {
   RowWork work;
   const void* x;
-  const float* norm;  // [k] or null: x is f32, and its RMS norm is what is multiplied
+  const float* norm;  // [k] or null: x is f32, and its RMS norm is multiplied
   float epsilon;
-  bool holds;  // there is room for a chunk of each warp in shared memory
+  bool holds;  // shared memory has space for one chunk per warp
   LinearOutput out;
   Stamps stamps;
 };
@@ -42,8 +42,8 @@ __device__ __forceinline__ float warp_total(float x) {
   return x;
 }
 
-// A thread's weights of the norm, kEach fours; 0: no norm. They are asked for before anything else, or they would come
-// behind all of the rows.
+// A thread's weights of the norm, as kEach vectors of four; 0: no norm. They are requested first: otherwise they would
+// arrive after all of the rows.
 template <int kEach>
 struct NormWeights {
   float4 at[kEach > 0 ? kEach : 1];
@@ -57,7 +57,7 @@ struct NormWeights {
   }
 };
 
-// x or its norm in shared memory; what lies behind its end up to the last chunk's is zero.
+// Stores x or its norm in shared memory, padded with zeros to a multiple of a chunk.
 template <class T, int kEach>
 __device__ __forceinline__ void place_x(const RowsParams& p, T* to, int padded, const NormWeights<kEach>& norm) {
   __shared__ float parts[kRowWarps];
@@ -67,7 +67,7 @@ __device__ __forceinline__ void place_x(const RowsParams& p, T* to, int padded, 
     *reinterpret_cast<uint4*>(to + i) = {0, 0, 0, 0};
   if constexpr (kEach == 0) {
     wait_for_previous_kernel();
-    constexpr int kAtOnce = 8;  // one way through the memory for all of them
+    constexpr int kAtOnce = 8;  // one memory latency for all of them
 #pragma unroll 1
     for (int first = thread * 8; first < p.work.k; first += kAtOnce * kRowThreads * 8) {
       uint4 x[kAtOnce];
@@ -114,14 +114,14 @@ __device__ __forceinline__ void place_x(const RowsParams& p, T* to, int padded, 
   __syncthreads();
 }
 
-// What a warp multiplies next: the first chunk of all is in its registers, the second waits in shared memory where
-// there is room, the others come to the registers again, each asked for as the one before leaves them.
+// The chunks of a warp in order. The first is in registers, the second waits in shared memory if there is space.
+// Further chunks come to registers, each requested when the one before is consumed.
 template <class T, bool kTail>
 struct RowChunks {
   RowStream<T, kTail> stream;
   uint4 ahead[kRowAhead];
-  const uint8_t* held;  // the lane's parts
-  int until_held;       // chunks before that one
+  const uint8_t* held;  // this lane's part
+  int until_held;       // chunks left before the held one
 
   __device__ __forceinline__ RowChunks(const RowsParams& p, uint8_t* room)
       : stream(p.work), held(room), until_held(p.holds ? 1 : -1) {
@@ -137,7 +137,7 @@ struct RowChunks {
   __device__ __forceinline__ void multiply(const T* x, int chunk, float (&sums)[2]) {
     x += chunk * kRowChunk + static_cast<int>(threadIdx.x) % 32 * 8;
     if (until_held-- == 0) {
-      asm volatile("cp.async.wait_all;" ::: "memory");  // of this lane's, which no other reads
+      asm volatile("cp.async.wait_all;" ::: "memory");  // waits for this lane's copies, which no other lane reads
 #pragma unroll
       for (int j = 0; j < kRowAhead; ++j) sums[j % 2] = dot<T>(part(held, j), part(x, j), sums[j % 2]);
       return;
@@ -156,7 +156,7 @@ struct RowChunks {
   }
 };
 
-// One row times x, from `chunk` on.
+// One row times x, starting at chunk `chunk`.
 template <class T, bool kTail>
 __device__ __forceinline__ float multiply_row(int count, const T* x, int& chunk, RowChunks<T, kTail>& chunks) {
   float sums[2] = {0, 0};
@@ -168,7 +168,7 @@ __device__ __forceinline__ float multiply_row(int count, const T* x, int& chunk,
   return warp_total(sums[0] + sums[1]);
 }
 
-// By one thread. y: the item's row, or its row of gate beside that of up.
+// Executed by one thread. `y` is the item's row, or its gate row with `up` as its up row.
 __device__ __forceinline__ void store_item(const LinearOutput& to, int item, float y, float up, float before) {
   const int row = to.gate_up ? item / 8 * 16 + item % 8 : item;
   if (to.bias != nullptr) y += to.bias[row];
@@ -188,7 +188,7 @@ __device__ __forceinline__ float sum_of(const float* from, int count) {
   return sum;
 }
 
-// The items of a block that its warps share, chunk by chunk.
+// The tail: items whose chunks are shared by the warps of a block.
 template <class T>
 __device__ __forceinline__ void multiply_tail(const RowsParams& p, const T* x, RowChunks<T, true>& chunks) {
   __shared__ float sums_of_chunks[kMostTailChunks];
@@ -209,7 +209,7 @@ __device__ __forceinline__ void multiply_tail(const RowsParams& p, const T* x, R
   store_item(p.out, item, y, up, p.out.accumulate ? load_output(p.out, item) : 0);
 }
 
-// Where a lane's part of its warp's chunk begins behind x, in elements.
+// Element offset of a lane's part of its warp's chunk, after x.
 __device__ __forceinline__ int chunk_place() {
   return static_cast<int>(threadIdx.x) / 32 * kRowChunk + static_cast<int>(threadIdx.x) % 32 * 8;
 }
@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(kRowThreads, kRowBlocks) gemv_rows(const __gri
   int chunk = item % p.work.chunks;
 #pragma unroll 1
   for (; item < (kTail ? p.work.whole : p.work.items); item += static_cast<int>(gridDim.x) * kRowWarps) {
-    const float before = p.out.accumulate ? load_output(p.out, item) : 0;  // there when the row is done
+    const float before = p.out.accumulate ? load_output(p.out, item) : 0;  // arrives while the row is multiplied
     const float y = multiply_row(p.work.chunks, x, chunk, chunks);
     const float up = p.work.gate_up ? multiply_row(p.work.chunks, x, chunk, chunks) : 0;
     if (threadIdx.x % 32 == 0) store_item(p.out, item, y, up, before);
@@ -251,13 +251,14 @@ bool takes_norm(const CudaLinearProblem& p, const CudaLimits& limits) {
   return can_run(p, limits) && p.k <= kMaxNormed;
 }
 
-// Whether the blocks of a multiprocessor find room for a chunk of each warp beside x; each takes a little besides.
+// Whether the blocks of a multiprocessor have space for one chunk per warp besides x; each block also needs a little
+// extra.
 bool holds_chunks(const CudaLinearProblem& p, const CudaLimits& limits) {
   return kRowBlocks * (2 * round_up(p.k, kRowChunk) + 2 * kRowWarps * kRowChunk + 2048) <=
          (shared_kilobytes(limits) + 1) * 1024;
 }
 
-// The warps with the most chunks decide, though those can draw somewhat more than their share of the bandwidth.
+// The warps with the most chunks determine the time. They can exceed their fair share of the bandwidth slightly.
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int grid = row_grid(p, limits), warps = kRowBlocks * limits.sms * kRowWarps;
   const RowWork work = row_work(p, nullptr, grid);

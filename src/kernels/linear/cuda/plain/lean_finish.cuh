@@ -1,6 +1,6 @@
-// The end of a flat GEMM's block in as few instructions as it takes, since what runs once costs by its length: sums go
-// from registers to where they belong. Where two blocks share K each finishes every other token: a thread sends the
-// other block's half of its sums to the thread of the same number there, and a barrier counts what has come.
+// Epilogue of a flat GEMM with few instructions, since code that runs once costs by its length: sums go from registers
+// straight to y. If two blocks share K, each finishes every other token: a thread sends the other block's half of its
+// sums to the thread with the same index there, and a barrier counts the bytes.
 #pragma once
 
 #include "kernels/linear/cuda/barrier.cuh"
@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-// Outputs of x's type or f32, added to in f32 alone.
+// Outputs have x's type or f32; only f32 outputs can be accumulated.
 inline bool is_lean(const CudaLinearProblem& p, const LinearOutput& out) {
   return out.sum_squares == nullptr && (out.type == p.x || (out.type == DType::F32 && !p.gate_up)) &&
          (!p.accumulate || out.type == DType::F32);
@@ -37,8 +37,8 @@ __device__ __forceinline__ float load_if(const float* from, bool live) {
   return v;
 }
 
-// Sums of a warp lie as the products leave them: four for each eight tokens, rows g and g + 8 (lane 4 g + t) of tokens
-// 2 t and 2 t + 1. "Half" below: tokens 2 t or tokens 2 t + 1.
+// The sums of a warp are in the order of the products: four per eight tokens, rows g and g + 8 (lane 4 g + t) of tokens
+// 2 t and 2 t + 1. A "half" below is tokens 2 t or tokens 2 t + 1.
 template <class T, NormHalf kHalf, int kTokens>
 class LeanFinish {
   static constexpr int kEights = kTokens / 8;
@@ -58,7 +58,7 @@ class LeanFinish {
     token_ = lane % 4 * 2;
   }
 
-  // Before the products: what the first half adds to is then there behind them.
+  // Call before the products: loads the outputs that the first half accumulates to early.
   __device__ __forceinline__ void prepare() {
     if constexpr (kHalf == NormHalf::Ahead) {
       low_weight_ = load_if(norm_.ahead.weights + row_, low_);
@@ -81,7 +81,7 @@ class LeanFinish {
     if constexpr (kEights == 1) send_cluster(to, float2{of(sums, 0, 0, other), of(sums, 0, 1, other)}, barrier);
   }
 
-  // Where sums of two blocks meet `received` has those of the other.
+  // If two blocks share K, `received` holds the sums of the other block.
   __device__ __forceinline__ void run(const float (&sums)[kTokens / 2], const float* received, const float* scales) {
     if (!has_rows_) return;
 #pragma unroll 1
@@ -161,7 +161,7 @@ class LeanFinish {
     }
   }
 
-  // Half of the norm of the residual stream.
+  // First half of the norm of the residual stream.
   __device__ __forceinline__ void leave_norm(int token, float low, float high, bool live) const {
     T* scaled = static_cast<T*>(norm_.ahead.scaled) + token * norm_.ahead.stride + row_;
     store_if(scaled, low * low_weight_, live && low_);

@@ -1,7 +1,7 @@
-// How warps of one full wave share the rows of a plain matrix, and the way of each through its own.
+// How the warps of one full wave share the rows of a plain matrix, and the order in which a warp reads its rows.
 //
-// Every warp takes whole rows, round after round, chunk by chunk. Where the last round would leave most warps without
-// one, its rows are cut into chunks, which the warps of a block share: the tail.
+// Each warp takes whole rows, round by round, chunk by chunk. If the last round would leave most warps idle, its rows
+// are cut into chunks that the warps of a block share: the tail.
 #pragma once
 
 #include <algorithm>
@@ -12,19 +12,19 @@
 namespace millrace {
 
 inline constexpr int kRowWarps = 8, kRowThreads = 32 * kRowWarps;
-inline constexpr int kRowBlocks = 2;  // on a multiprocessor
+inline constexpr int kRowBlocks = 2;  // per multiprocessor
 inline constexpr int kRowStep = 256;  // elements of a row that a warp reads at once
-inline constexpr int kRowAhead = 8;   // steps of a chunk, which is under way in registers: 64 KB on each multiprocessor
+inline constexpr int kRowAhead = 8;   // steps per chunk; one chunk is in flight in registers: 64 KB per multiprocessor
 inline constexpr int kRowChunk = kRowAhead * kRowStep;
-inline constexpr int kMostTailChunks = 256;  // of a block
+inline constexpr int kMostTailChunks = 256;  // per block
 
 struct RowWork {
   const void* weights;
   int64_t stride;             // elements
-  int k, chunks;              // of a row
+  int k, chunks;              // per row
   int items;                  // outputs, of two rows each with gate_up
   int whole;                  // items before the tail
-  int tail_items, tail_each;  // items of a block, chunks of each of its warps
+  int tail_items, tail_each;  // items per block, chunks per warp
   bool gate_up;
 
   __host__ __device__ int item_chunks() const { return gate_up ? 2 * chunks : chunks; }
@@ -46,20 +46,20 @@ inline RowWork row_work(const CudaLinearProblem& p, const void* weights, int gri
   const int left = work.items % (grid * kRowWarps), each = work.item_chunks();
   work.tail_items = static_cast<int>(ceil_div(left, grid));
   work.tail_each = static_cast<int>(ceil_div(work.tail_items * each, kRowWarps));
-  // Sums of chunks must meet: it should save half of a round.
+  // The partial sums of a tail must be added: use it only if it saves half of a round.
   const bool has_tail = left > 0 && 2 * work.tail_each <= each && work.tail_items * each <= kMostTailChunks;
   work.whole = has_tail ? work.items - left : work.items;
   return work;
 }
 
-// Chunks of the warp that has most.
+// Chunks of the busiest warp.
 inline int64_t most_chunks(const RowWork& work, int grid) {
   const int64_t rounds = ceil_div(work.whole, int64_t{grid} * kRowWarps);
   return rounds * work.item_chunks() + (work.whole < work.items ? work.tail_each : 0);
 }
 
-// A warp's way. Each begins at a place of its own in K: rows a power of two apart would else ask the same memory
-// channels all at once.
+// A warp's sequence of chunks. Warps start at different positions in K: otherwise rows that are a power of two apart
+// would all hit the same memory channels.
 template <class T, bool kTail>
 class RowStream {
  public:
@@ -71,11 +71,11 @@ class RowStream {
     enter();
   }
 
-  // Part `i` of the chunk that comes next.
+  // Loads part `i` of the next chunk.
   __device__ __forceinline__ uint4 load(int i) const {
     return load_stream_if(from_ + i * kRowStep, i * kRowStep < left_of_row_, policy_);
   }
-  // All of it, the lane's parts a step apart; what lies behind the row becomes zeros.
+  // Copies the whole next chunk, the lane's parts a step apart; elements beyond the row become zeros.
   __device__ __forceinline__ void copy(uint8_t* to) const {
 #pragma unroll
     for (int i = 0; i < kRowAhead; ++i) {

@@ -1,4 +1,4 @@
-// The kernel that can always run: one warp per row of weights, any K, any alignment of x, plain weights.
+// Fallback kernel for plain weights: one warp per row of weights, any K, any alignment of x.
 #include "kernels/linear/cuda/epilogue.cuh"
 #include "kernels/linear/cuda/families.h"
 #include "kernels/linear/cuda/launch_kernel.h"
@@ -10,7 +10,7 @@ constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
 constexpr int kTokens = 4;  // per block
 
-// A block makes 16 rows for four tokens, a warp two of them.
+// A block computes 16 rows for four tokens, a warp two of the rows.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     rows(const T* weights, int64_t stride, const T* x, int64_t x_stride, int k, LinearOutput out) {

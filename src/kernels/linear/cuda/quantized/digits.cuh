@@ -1,11 +1,11 @@
-// Up to four tokens times units of four-bit numbers on the integer tensor cores: nibbles need nothing but a mask, and x
-// is integers of 15 bits and a power of two for every run of columns that shares a scale, in two digits of eight bits.
+// Up to four tokens times units of four-bit weights on the integer tensor cores. Nibbles only need a mask. x is a
+// 15-bit integer, split into two eight-bit digits, times a power of two per run (the columns that share a scale).
 //
-// A product has eight columns: the two digits of each token, for 4 / tokens groups of runs. With one token there are
-// four groups of two runs, with two tokens two groups of four, with four tokens all runs are one group. Whatever the
-// block that is multiplied, a column has the x of the run that stands there in its own group; a block's product is thus
-// right in the columns of one group, which are those of lanes 4 g + t with t / tokens = group. Those take it, and the
-// others take nothing.
+// A product has eight columns: two digits of each token, for 4 / tokens groups of runs. One token has four groups of
+// two runs, two tokens have two groups of four runs, four tokens have one group of all runs. When a block is
+// multiplied, each column holds the x of the run at that position in its own group. The product is therefore valid only
+// in the columns of one group, i.e. in lanes 4 g + t with t / tokens = group. These lanes use it; the others discard
+// it.
 #pragma once
 
 #include "kernels/linear/cuda/quantized/lane_scales.cuh"
@@ -15,30 +15,30 @@ namespace millrace {
 template <DType kFormat>
 inline constexpr bool kHasDigits = kFormat == DType::Q4_0 || kFormat == DType::Q4_1 || kFormat == DType::Q4_K;
 
-// x of a block in shared memory. kTokens: 1, 2 or 4, some of which may be missing.
+// x of a block in shared memory. kTokens is 1, 2 or 4; some tokens may be missing.
 template <DType kFormat, int kTokens>
 struct UnitDigits {
   using U = Unit<kFormat>;
   static constexpr int kRunBytes = 64 * kTokens;
-  static constexpr int kRunStride = U::kRuns + (kTokens == 4 ? 2 : 0);  // four tokens then fall on different banks
-  static constexpr int kTop = 13;  // the exponent that the largest number of a run gets
+  static constexpr int kRunStride = U::kRuns + (kTokens == 4 ? 2 : 0);  // padding puts four tokens into different banks
+  static constexpr int kTop = 13;  // exponent that the largest number of a run is scaled to
 
   uint8_t*
-      digits;    // [unit][run][token][high, low][t][8 bytes, in the order of masked nibbles: low ones, then high ones]
-  float2* runs;  // [unit][token][kRunStride] what integers are to be multiplied with, and the sum of x (see kept_sum)
+      digits;    // [unit][run][token][high, low][t][8 bytes in the order of masked nibbles: low ones, then high ones]
+  float2* runs;  // [unit][token][kRunStride] factor of the integers, and the sum of x (see kept_sum)
 
   static __host__ __device__ int bytes(int units) { return units * (U::kRuns * kRunBytes + kTokens * kRunStride * 8); }
   __device__ UnitDigits(uint8_t* shared, int units)
       : digits(shared), runs(reinterpret_cast<float2*>(shared + units * U::kRuns * kRunBytes)) {}
   __device__ float* end(int units) const { return reinterpret_cast<float*>(runs + units * kTokens * kRunStride); }
 
-  // Of formats with minima, the sum that those are multiplied with; of others, what takes the stored zero out again.
+  // Formats with minima: the sum that the minima are multiplied with. Others: the correction for the stored zero point.
   static __device__ __forceinline__ float kept_sum(float sum) { return U::kMinimum ? sum : sum * -U::kStoredZero; }
 
-  // A warp puts one unit of a token there: each lane has eight neighbours of it. Nothing is written unless `live`.
+  // A warp stores one unit of a token; each lane holds eight consecutive elements. Writes only if `live`.
   __device__ __forceinline__ void put(const float (&v)[8], int token, int unit, bool live) const {
     const int lane = threadIdx.x % 32, quarter = lane % 4;
-    uint32_t largest = 0;  // the bits of floats that are not negative are in the order of the floats
+    uint32_t largest = 0;  // non-negative floats compare like their bits
 #pragma unroll
     for (const float value : v) largest = max(largest, __float_as_uint(fabsf(value)));
     largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
@@ -53,8 +53,8 @@ struct UnitDigits {
     }
     sum += __shfl_xor_sync(0xffffffffu, sum, 1);
     sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-    // Of the columns 8 q + 2 t and the next one, quarters q and q + 2 share a word. One makes the high digits' words,
-    // the other the low digits'.
+    // Of columns 8 q + 2 t and 8 q + 2 t + 1, quarters q and q + 2 share a word. One assembles the words of the high
+    // digits, the other those of the low digits.
     const bool second = quarter >= 2;
     uint8_t* run = digits + (unit * U::kRuns + lane / 4) * kRunBytes + token * 64;
     auto* to = reinterpret_cast<uint32_t*>(run + (second ? 32 : 0)) + quarter % 2;
@@ -66,7 +66,7 @@ struct UnitDigits {
       const uint32_t word = second ? __byte_perm(other, lows, 0x6240) : __byte_perm(highs, other, 0x6240);
       if (live) to[2 * t] = word;
     }
-    if (live && quarter == 0) {  // what is no number must not become one
+    if (live && quarter == 0) {  // NaN and infinity must not become finite
       const float factor = largest < 0x7f800000u ? __uint_as_float(static_cast<uint32_t>(127 - kTop + exponent) << 23)
                                                  : __int_as_float(-1);
       runs[(unit * kTokens + token) * kRunStride + lane / 4] = {factor, kept_sum(static_cast<float>(sum) * factor)};
@@ -74,10 +74,10 @@ struct UnitDigits {
   }
 };
 
-// What a lane has of a unit's x: the runs of its group.
+// A lane's part of a unit's x: the runs of its group.
 template <DType kFormat, int kTokens>
 struct OwnDigits {
-  static constexpr int kRuns = 2 * kTokens;  // of a group
+  static constexpr int kRuns = 2 * kTokens;  // per group
   uint2 x[kRuns];                            // of column lane / 4
   float4 runs[kTokens];                      // of token t % kTokens: pairs of runs
 

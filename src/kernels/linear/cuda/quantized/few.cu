@@ -1,4 +1,4 @@
-// The kernel for two to eight tokens and quantized weights: how K is shared, and what it costs.
+// Host side of the kernel for two to eight tokens and quantized weights: splits of K, estimate, launch.
 #include <algorithm>
 
 #include "kernels/linear/cuda/quantized/formats.h"
@@ -29,12 +29,12 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
          way_of(p, limits).splits > 0;
 }
 
-// Of the parts that squares are left of, a layer has whole ones.
+// Both layers must consist of whole parts of kNormPart columns.
 bool splits_norm(const CudaLinearProblem& p, const CudaLimits& limits) {
   return can_run(p, limits) && p.k % kNormPart == 0 && p.n % kNormPart == 0;
 }
 
-// As that of packed-gemv; a cluster adds up at the end, and more tokens take longer to come and to multiply.
+// As packed-gemv; a cluster also adds up its sums, and more tokens take longer to stage and to multiply.
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int splits = way_of(p, limits).splits;
   const int64_t tiles = ceil_div(p.n, kUnitRows), even = round_up(tiles, limits.sms);

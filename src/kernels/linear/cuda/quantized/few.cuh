@@ -1,6 +1,6 @@
-// Quantized weights times two to eight tokens on Hopper. As packed_gemv.cuh, but that the blocks of a cluster share K:
-// each then holds only its part of x, which for several tokens is what takes room and time. Their sums of a tile are
-// added up through distributed shared memory.
+// Quantized weights times two to eight tokens on Hopper. As gemv.cuh, but the blocks of a cluster share K, so each
+// holds only its part of x, which costs most space and time with several tokens. Distributed shared memory adds up
+// their sums of a tile.
 #pragma once
 
 #include "kernels/linear/cuda/families.h"
@@ -12,28 +12,28 @@
 namespace millrace {
 
 inline constexpr int kFewThreads = 32 * kRingWarps;
-inline constexpr int kFewMostTiles = 64;  // whose sums a block keeps before its cluster adds them up
+inline constexpr int kFewMostTiles = 64;  // tiles whose sums a block keeps until its cluster adds them up
 
-// What a block takes of a multiprocessor: all of it, for x and sums of many tiles.
+// Share of a multiprocessor that a block takes: all of it, for x and the sums of many tiles.
 template <int kTokens>
 struct FewShare {
-  static constexpr int kBound = kFewThreads;  // threads that registers are shared out for
+  static constexpr int kBound = kFewThreads;  // threads that the register allocation assumes
   static constexpr int kRings = 120 * 1024;
   static constexpr int kAlone = 0;
   static constexpr int room(bool) { return 224 * 1024; }
 };
 
-// Of two tokens half of it, as GemvShare<true>: the next kernel fills its rings beside.
+// With two tokens, half of it, as GemvShare<true>: the next kernel fills its rings meanwhile.
 template <>
 struct FewShare<2> {
   static constexpr int kBound = 1024;
   static constexpr int kRings = 84 * 1024;
-  static constexpr int kAlone = 116 * 1024;  // so much is taken by layers that add to the residual stream
+  static constexpr int kAlone = 116 * 1024;  // used by layers that add to the residual stream
   static constexpr int room(bool accumulate) { return accumulate ? kAlone : 110 * 1024; }
 };
 
-// Tiles of which a block keeps sums for its cluster, and of which it keeps every warp's part: all of its warps meet to
-// add those up.
+// Tiles whose sums a block keeps for its cluster, and tiles per group for which it keeps each warp's part. All warps of
+// the block synchronize to add the parts of a group.
 struct FewKept {
   int tiles, group;
 };
@@ -42,30 +42,29 @@ struct PackedFewParams {
   const uint8_t* weights;
   const void* x;  // bf16
   int64_t x_stride;
-  SharedNorm shared;  // either half of a norm, or none
+  SharedNorm shared;  // one of the halves of a shared norm, or neither
   int k, units;       // units along K
-  int splits;         // blocks of a cluster, which share them
+  int splits;         // blocks of a cluster, which share K
   FewKept kept;
   TileShares shares;
   LinearOutput out;
 };
 
-// The part of K that a block has.
+// A block's part of K.
 struct KPart {
-  int first, units, most;  // most: of any block of the cluster
+  int first, units, most;  // most: largest part in the cluster
   __device__ __forceinline__ KPart(int all, int rank, int splits)
       : first(all * rank / splits), units(all * (rank + 1) / splits - first), most((all + splits - 1) / splits) {}
 };
 
-// x, and where it is half of a norm what is left of that. A warp takes units of tokens in turn: every sixteenth, token
-// after token.
+// Stages x and, if x is half of a norm, the remaining factor. A warp takes every 16th unit, token after token.
 template <class X>
 __device__ __forceinline__ void place_rows(const PackedFewParams& p, const KPart& part, const X& staged,
                                            float* norm_factors) {
   constexpr int kAhead = 4;
   const int warp = warp_index(), tokens = p.out.m;
   const int first_column = part.first * kUnitColumns + static_cast<int>(threadIdx.x) % 32 * 8;
-  UnitPlace<> next(warp, part.units), placed = next;  // whose tile is a token
+  UnitPlace<> next(warp, part.units), placed = next;  // the `tile` of a UnitPlace is a token here
   wait_for_previous_kernel();
   bool has_factor = p.shared.squares == nullptr || warp >= tokens;
 #pragma unroll 1
@@ -78,7 +77,7 @@ __device__ __forceinline__ void place_rows(const PackedFewParams& p, const KPart
       rows[i] = load_shared_input_if(from, next.tile < tokens && column < p.k);
       next.advance(part.units);
     }
-    if (!has_factor) leave_norm_factor(p.shared, warp, norm_factors);  // while x is on its way
+    if (!has_factor) leave_norm_factor(p.shared, warp, norm_factors);  // while x is in flight
     has_factor = true;
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
@@ -90,7 +89,7 @@ __device__ __forceinline__ void place_rows(const PackedFewParams& p, const KPart
   } while (next.tile < tokens);
 }
 
-// Adds up the parts of `tiles` tiles: [tile][part][token][kTileStride] to [tile][token][kTileStride].
+// Adds the parts of `tiles` tiles: [tile][part][token][kTileStride] to [tile][token][kTileStride].
 __device__ __forceinline__ void add_parts(const float* partials, int tiles, int parts, int tokens, float* sums) {
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < tiles * tokens * 4; i += kFewThreads) {
@@ -105,7 +104,7 @@ __device__ __forceinline__ void add_parts(const float* partials, int tiles, int 
 
 template <DType kFormat, int kTokens, UnitOrder kOrder>
 __global__ void __launch_bounds__(FewShare<kTokens>::kBound, 1) packed_few(const __grid_constant__ PackedFewParams p) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build never launch this
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build never launch this kernel
   using U = Unit<kFormat>;
   using Product = FewProduct<kFormat, kTokens>;
   using Ring = UnitRing<kFormat, FewShare<kTokens>::kRings, kOrder>;
@@ -151,7 +150,7 @@ __global__ void __launch_bounds__(FewShare<kTokens>::kBound, 1) packed_few(const
 #endif
 }
 
-// Shared memory of a block: rings, x, sums of tiles, and warps' parts of them. `units`: the most that a block has of K.
+// Shared memory of a block: rings, x, sums of tiles, and the warps' parts of them. `units`: the largest part of K.
 template <DType kFormat, int kTokens>
 int few_shared_bytes(int tokens, int units, FewKept kept) {
   using Ring = UnitRing<kFormat, FewShare<kTokens>::kRings>;
@@ -161,10 +160,10 @@ int few_shared_bytes(int tokens, int units, FewKept kept) {
          (kept.tiles + kept.group * parts) * tokens * kTileStride * 4;
 }
 
-// As many as there is room for, of `tiles` that a block has at most; no group where there is no room.
+// As many of a block's `tiles` as fit; group is 0 if none fit.
 template <DType kFormat, int kTokens>
 FewKept few_kept(int tokens, int units, int tiles, bool accumulate) {
-  constexpr int kLeast = 4;  // tiles in a group: fewer keep warps from running apart
+  constexpr int kLeast = 4;  // tiles per group; smaller groups synchronize the warps too often
   const int room = FewShare<kTokens>::room(accumulate), part = min(units, kRingWarps) * tokens * kTileStride * 4;
   for (FewKept kept{min(tiles, kFewMostTiles), 0};; kept.tiles /= 2) {
     const int left = room - few_shared_bytes<kFormat, kTokens>(tokens, units, kept);
@@ -174,7 +173,7 @@ FewKept few_kept(int tokens, int units, int tiles, bool accumulate) {
   }
 }
 
-// As many clusters as run at once with a block on each multiprocessor, and no more than there are tiles.
+// As many clusters as run at once with one block per multiprocessor, but not more than tiles.
 template <DType kFormat, int kTokens, UnitOrder kOrder>
 cudaError_t launch_few_order(PackedFewParams params, const CudaStep& step, int sms) {
   using Share = FewShare<kTokens>;
@@ -211,13 +210,13 @@ cudaError_t launch_few_tokens(const PackedFewParams& params, const CudaStep& ste
                : launch_few_order<kFormat, kTokens, UnitOrder::Any>(params, step, sms);
 }
 
-// The kernel for so many tokens, and how many blocks share K. There is none where splits is 0.
+// Number of tokens that the kernel is compiled for, and splits of K. splits = 0: no such kernel.
 struct FewWay {
   int tokens, splits;
 };
 
-// As few blocks share K as x has room in, since their sums must be added up; but more than two tokens shall not take a
-// warp too long to place.
+// The smallest number of splits for which x fits, since sums of splits must be added. With more than two tokens, also
+// limits the time that a warp needs to stage x.
 template <DType kFormat, int kTokens>
 int few_splits(int tokens, int units, int tiles, int sms, bool accumulate) {
   constexpr int kMostJobs = kTokens == 2 ? 1 << 30 : 4 * kRingWarps;

@@ -1,12 +1,12 @@
-// The end of packed_few.cuh: one output of a token for each thread in turn, with whatever half of a norm there is.
-// Little code, since it runs once.
+// Epilogue of few.cuh: each thread takes one output of a token at a time, with either half of a shared norm. The code
+// is short because it runs once.
 #pragma once
 
 #include "kernels/linear/cuda/shared_norm.cuh"
 
 namespace millrace {
 
-// What is left of the norm of a token: by a warp, from the squares that the layer before left.
+// Computes a token's 1 / rms from the front layer's sums of squares. Executed by one warp.
 __device__ __forceinline__ void leave_norm_factor(const SharedNorm& norm, int token, float* factors) {
   const int parts = norm.k / static_cast<int>(kNormPart), lane = threadIdx.x % 32;
   float sum = 0;
@@ -17,11 +17,11 @@ __device__ __forceinline__ void leave_norm_factor(const SharedNorm& norm, int to
   if (lane == 0) factors[token] = rsqrtf(sum / static_cast<float>(norm.k) + norm.epsilon);
 }
 
-// For `threads` threads of each block of a cluster of `splits` blocks. Sums lie as [tile][token][kTileStride] in each
-// of them, of its part of K.
+// For `threads` threads of each block of a cluster of `splits` blocks. Each block holds the sums of its part of K as
+// [tile][token][kTileStride].
 class FewOutputs {
  public:
-  // What the first output of a thread reads besides sums is asked for here, long before it is needed.
+  // Requests the inputs of a thread's first output early.
   __device__ __forceinline__ FewOutputs(const LinearOutput& out, const CudaNormAhead& ahead, int first_tile, int tiles,
                                         int splits, int threads)
       : out_(out),
@@ -38,7 +38,7 @@ class FewOutputs {
     if (ahead_.weights != nullptr) weight_ = ahead_.weights[item.column];
   }
 
-  // `factors`: what is left of the norm of each token, or null.
+  // `factors`: 1 / rms of each token, or null.
   __device__ __forceinline__ void store(const float* sums, const float* factors) const {
     if (splits_ > 1) cluster_barrier();
 #pragma unroll 1
@@ -47,11 +47,11 @@ class FewOutputs {
       if (item.column >= columns()) break;
       store_one(item, sums, factors != nullptr ? factors[item.token] : 1.f, index == first_);
     }
-    if (splits_ > 1) cluster_meet();  // a block's shared memory must outlive its readers
+    if (splits_ > 1) cluster_meet();  // keeps this block's shared memory alive until the others have read it
   }
 
  private:
-  // Sixteen outputs of a tile follow each other, or eight where gate and up become one; then the next token's.
+  // Consecutive items are the 16 outputs of a tile (8 with gate_up), then those of the next token.
   struct Item {
     int tile, token, row, column;
     __device__ __forceinline__ Item(const FewOutputs& all, int index)
@@ -77,7 +77,7 @@ class FewOutputs {
     if (out_.sum_squares != nullptr) atomicAdd(out_.sum_squares + item.token, squares);
   }
 
-  // Half of the norm that follows. The 16 outputs of a tile are those of half a warp.
+  // First half of the norm that follows. Half a warp holds the 16 outputs of a tile.
   __device__ __forceinline__ void store_ahead(const Item& item, float y, float weight) const {
     auto* scaled = static_cast<__nv_bfloat16*>(ahead_.scaled) + item.token * ahead_.stride;
     scaled[item.column] = rounded<__nv_bfloat16>(y * weight);
@@ -94,7 +94,7 @@ class FewOutputs {
     if (splits_ == 1) return *at;
     float sum = 0;
 #pragma unroll 1
-    for (int split = 0; split < splits_; split += 2) {  // a power of two
+    for (int split = 0; split < splits_; split += 2) {  // splits is a power of two
       sum += load_cluster_one(at, split) + load_cluster_one(at, split + 1);
     }
     return sum;

@@ -1,5 +1,5 @@
-// What a warp of packed_few.cuh does with a unit: two or up to four tokens as digits on the integer tensor cores, for
-// the formats that have them, or up to eight as f16, one in each column.
+// Product of a warp of few.cuh with a unit: two or up to four tokens as digits on the integer tensor cores, for formats
+// that support them, otherwise up to eight tokens as f16, one per column.
 #pragma once
 
 #include "kernels/linear/cuda/epilogue.cuh"
@@ -27,11 +27,11 @@ class FewProduct {
     own.load(staged, unit, lane);
     multiply_unit(unit_, scales_, own, lane, sums_);
   }
-  // Sums of a tile, [token][kTileStride]; what comes next starts from zero.
+  // Stores the sums of a tile as [token][kTileStride] and resets them.
   __device__ __forceinline__ void put(float* tile, int tokens, int lane) {
     const int token = lane % kTokens;
     float* to = tile + token * kTileStride + lane / 4;
-    if constexpr (kTokens == 2) {  // of two lanes with the same token one adds up row g, the other row g + 8
+    if constexpr (kTokens == 2) {  // of two lanes with the same token, one adds row g, the other row g + 8
       const bool second = lane % 4 >= 2;
       const float other = __shfl_xor_sync(0xffffffffu, second ? sums_[0] : sums_[1], 2);
       to[second ? 8 : 0] = (second ? sums_[1] : sums_[0]) + other;
@@ -63,7 +63,7 @@ class FewProduct<kFormat, kFewTokens> {
     scales_.load(from, lane);
   }
   __device__ __forceinline__ void multiply(const X& staged, int unit, int lane) {
-    // Tokens that are not there repeat the last one.
+    // Missing tokens repeat the last one.
     const uint8_t* x = staged.x + min(lane / 4, staged.tokens - 1) * staged.stride + unit * staged.kUnitBytes;
     const int first_run = unit * U::kRuns * kFewTokens;
     float products[4] = {0, 0, 0, 0};

@@ -1,4 +1,4 @@
-// The quantized formats that the packed kernels read in their own bits.
+// The quantized formats whose bits the packed kernels read directly.
 #pragma once
 
 #include <type_traits>
@@ -10,8 +10,7 @@
 
 namespace millrace {
 
-// Calls `function` with the format as a compile-time constant; cudaErrorInvalidValue for formats that are not among
-// them.
+// Calls `function` with the format as a compile-time constant; returns cudaErrorInvalidValue for other formats.
 template <class Function>
 cudaError_t with_packed_format(DType format, Function function) {
   switch (format) {

@@ -1,4 +1,4 @@
-// The kernel for one token and quantized weights: when it runs, and what it costs.
+// Host side of the kernel for one token and quantized weights: when it can run, and its cost.
 #include <algorithm>
 
 #include "kernels/linear/cuda/quantized/formats.h"
@@ -40,12 +40,13 @@ bool takes_norm(const CudaLinearProblem& p, const CudaLimits& limits) {
   return can_run(p, limits) && p.k <= kGemvMaxNormed;
 }
 
-// Of the parts that squares are left of, a layer has whole ones.
+// Both layers must consist of whole parts of kNormPart columns.
 bool splits_norm(const CudaLinearProblem& p, const CudaLimits& limits) {
   return can_run(p, limits) && p.k % kNormPart == 0 && p.n % kNormPart == 0;
 }
 
-// The multiprocessors with the most tiles decide, though those can draw somewhat more than their share.
+// The multiprocessors with the most tiles determine the time. They can exceed their fair share of the bandwidth
+// slightly.
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int64_t tiles = tiles_of(p), even = round_up(tiles, limits.sms);
   const double uneven = static_cast<double>(even) / static_cast<double>(tiles);

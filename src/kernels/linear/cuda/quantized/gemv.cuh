@@ -1,8 +1,8 @@
-// Quantized weights times one token on Hopper. Each multiprocessor has a block with its share of the tiles of 16 rows;
-// warps stream units of them through rings of their own (unit_ring.cuh) and meet only when x is there and when
-// their sums are added up.
+// Quantized weights times one token on Hopper. Each multiprocessor runs one block with its share of the tiles of 16
+// rows. Each warp streams units through its own ring (unit_ring.cuh); warps synchronize only when x is staged and when
+// their sums are added.
 //
-// The rings are filled before the kernel in front has ended: what they hold hides the border between kernels.
+// The rings are filled before the previous kernel ends, which hides the gap between kernels.
 #pragma once
 
 #include "kernels/linear/cuda/launch_kernel.h"
@@ -10,25 +10,27 @@
 
 namespace millrace {
 
-inline constexpr int kGemvAlone = 116 * 1024;  // bytes of shared memory of which only one block can have so many
+inline constexpr int kGemvAlone = 116 * 1024;  // bytes of shared memory that only one block per multiprocessor can have
 
-// What a block takes of a multiprocessor. Two blocks of one kernel must never meet there: others would then have none.
+// Share of a multiprocessor that a block takes. Two blocks of one kernel must never run on the same multiprocessor:
+// another one would then have none.
 template <bool kHalf>
 struct GemvShare;
 
-// Half of it, where that is enough: the next kernel fills its rings while this one runs. In a model kernels that add to
-// the residual stream and kernels that do not take turns; one of each fits, and each finds the one before it
-// everywhere. After attention, which is not everywhere, comes one that adds: it takes so much that two do not fit.
+// Half of it, if that is enough: the next kernel fills its rings while this one runs. In a model, kernels that add to
+// the residual stream alternate with kernels that do not. One of each fits on a multiprocessor, and each finds its
+// predecessor on every multiprocessor. Attention does not occupy every multiprocessor; the kernel after it adds, and
+// takes so much that two of them do not fit.
 template <>
 struct GemvShare<true> {
-  static constexpr int kBound = 1024;  // threads that registers are shared out for
+  static constexpr int kBound = 1024;  // threads that the register allocation assumes
   static constexpr int kRings = 84 * 1024;
-  static constexpr int kTiles = 16;         // whose sums a block keeps before it stores them
+  static constexpr int kTiles = 16;         // tiles whose sums a block keeps before it stores them
   static constexpr int kMost = 108 * 1024;  // bytes of shared memory
 };
 
-// Most of it: for long rows, and for formats of which half would hold but one slot of each ring. A block of attention's
-// fits beside.
+// Most of it: for long rows, and for formats of which half would hold only one slot per ring. A block of attention
+// still fits beside it.
 template <>
 struct GemvShare<false> {
   static constexpr int kBound = 896;
@@ -40,7 +42,7 @@ struct GemvShare<false> {
 template <DType kFormat>
 inline constexpr bool kGemvHalves = (kRingWarps * 2) * Unit<kFormat>::kSize <= GemvShare<true>::kRings;
 
-// Where a block has what it multiplies: the sums of a norm, x, and the sums of its tiles behind the rings.
+// A block's shared memory after the rings: sums of a norm, x, and the sums of its tiles.
 template <DType kFormat>
 struct GemvSpace {
   static constexpr int kSquaresBytes = kRingWarps * 4;
@@ -55,13 +57,13 @@ struct GemvSpace {
         partials(staged.end(units)),
         parts(min(units, kRingWarps)) {}
 
-  // For so many units of x, of a block that has `tiles` tiles and keeps the sums of `kept`.
+  // Size for `units` units of x, in a block that has `tiles` tiles and keeps the sums of `kept`.
   static int bytes(int units, int tiles, int kept) {
     return kSquaresBytes + GemvX<kFormat>::bytes(units) + min(tiles, kept) * min(units, kRingWarps) * kTileRows * 4;
   }
 };
 
-// A unit in registers. Where there are enough of them it is there before x is, and the ring fetches one more.
+// A unit in registers. If registers suffice, it is loaded before x arrives, and the ring holds one more unit.
 template <DType kFormat>
 struct HeldUnit {
   static constexpr bool kAhead = kHasDigits<kFormat>;
@@ -77,7 +79,7 @@ struct HeldUnit {
   }
 };
 
-// A block's tiles, once x is there; kKept of them before their sums are stored.
+// Multiplies a block's tiles once x is staged; stores the sums after every kKept tiles.
 template <DType kFormat, int kKept, UnitOrder kOrder, class Ring>
 __device__ __forceinline__ void multiply_tiles(const PackedGemvParams& p, Ring& ring, HeldUnit<kFormat>& held,
                                                const GemvSpace<kFormat>& space) {
@@ -112,11 +114,11 @@ inline constexpr UnitOrder kGemvOrder = kEach == 1   ? UnitOrder::Stays
                                         : kEach == 2 ? UnitOrder::Any
                                                      : UnitOrder::Long;
 
-// kEach: units of x for each warp, in the order above; more than those come in turn, but a norm must find all of x
-// there.
+// kEach: units of x that each warp stages at once. Without a norm, further units follow in a loop; a norm needs all of
+// x at once.
 template <DType kFormat, bool kHalf, bool kNormed, int kEach>
 __global__ void __launch_bounds__(GemvShare<kHalf>::kBound, 1) packed_gemv(const __grid_constant__ PackedGemvParams p) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build never launch this
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build never launch this kernel
   using U = Unit<kFormat>;
   extern __shared__ __align__(128) uint8_t rings[];
   const int block = static_cast<int>(blockIdx.x);
@@ -125,7 +127,7 @@ __global__ void __launch_bounds__(GemvShare<kHalf>::kBound, 1) packed_gemv(const
                                                                       rings, p.slots);
   const GemvSpace<kFormat> space(rings + kRingWarps * p.slots * U::kSize, p.units);
   HeldUnit<kFormat> held;
-  let_next_kernel_start();  // before x is there, so that its rings are full when this one ends
+  let_next_kernel_start();  // before x arrives, so that the next kernel's rings are full when this one ends
   if (held.kAhead && warp_index() < p.shares.count(block) * p.units) held.take(ring, threadIdx.x % 32);
   if constexpr (kNormed) {
     place_normed<kFormat, kEach>(p, space.staged, space.squares);
@@ -137,20 +139,20 @@ __global__ void __launch_bounds__(GemvShare<kHalf>::kBound, 1) packed_gemv(const
 #endif
 }
 
-// Slots of each ring in a block with `tiles` tiles: no more than a warp has units.
+// Slots of each ring in a block with `tiles` tiles: at most the number of units of a warp.
 template <DType kFormat, bool kHalf>
 int gemv_slots(int units, int tiles) {
   return min(UnitRing<kFormat, GemvShare<kHalf>::kRings>::kSlots, (tiles * units + kRingWarps - 1) / kRingWarps);
 }
 
-// Shared memory that such a block needs: rings, and what is behind them.
+// Shared memory of such a block: rings and GemvSpace.
 template <DType kFormat, bool kHalf>
 int gemv_shared_bytes(int units, int tiles) {
   return kRingWarps * gemv_slots<kFormat, kHalf>(units, tiles) * Unit<kFormat>::kSize +
          GemvSpace<kFormat>::bytes(units, tiles, GemvShare<kHalf>::kTiles);
 }
 
-// `tiles`: the most that a block has.
+// `tiles`: maximum per block.
 template <DType kFormat, bool kHalf>
 cudaError_t launch_gemv_share(PackedGemvParams params, LaunchShape shape, const CudaStep& step, int tiles) {
   const bool is_short = kRingWarps % params.units == 0, normed = params.norm != nullptr;
@@ -167,7 +169,7 @@ cudaError_t launch_gemv_share(PackedGemvParams params, LaunchShape shape, const 
                                      : launch_kernel(packed_gemv<kFormat, kHalf, false, 4>, shape, step, params);
 }
 
-// Whether half of a multiprocessor is enough.
+// Whether half of a multiprocessor suffices.
 template <DType kFormat>
 bool gemv_halves(int units, int tiles) {
   if constexpr (kGemvHalves<kFormat>) return gemv_shared_bytes<kFormat, true>(units, tiles) <= GemvShare<true>::kMost;

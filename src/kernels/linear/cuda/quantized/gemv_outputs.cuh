@@ -1,11 +1,11 @@
-// How the sums of packed_gemv.cuh's warps become outputs.
+// Turns the sums of the warps of gemv.cuh into outputs.
 #pragma once
 
 #include "kernels/linear/cuda/quantized/gemv_x.cuh"
 
 namespace millrace {
 
-// The outputs of a block's tiles, one for each thread in turn: 16 of a tile, or 8 where gate and up become one.
+// Outputs of a block's tiles: each thread takes one at a time, 16 per tile, or 8 with gate_up.
 class TileOutputs {
  public:
   // Partial sums lie as [tile][part][16 rows].
@@ -15,13 +15,13 @@ class TileOutputs {
         each_bits_(out.gate_up ? 3 : 4),
         first_column_(first_tile << each_bits_),
         parts_(parts) {
-    // Where there is something to add to, the first is asked for long before it is needed.
+    // Requests the inputs of a thread's first output early.
     const int column = first_column_ + static_cast<int>(threadIdx.x);
     if (out_.accumulate && column < columns()) before_ = load_output(out_, column);
     if (ahead_.weights != nullptr && column < columns()) weight_ = ahead_.weights[column];
   }
 
-  // Adds up and stores those of the tiles [first, end) of the block.
+  // Adds up and stores the outputs of the block's tiles [first, end).
   __device__ __forceinline__ void store(const float* partials, int first, int end, float factor) const {
 #pragma unroll 1
     for (int item = (first << each_bits_) + int(threadIdx.x); item < end << each_bits_; item += kGemvThreads) {
@@ -47,7 +47,7 @@ class TileOutputs {
   }
 
  private:
-  // Half of the norm that follows. The 16 outputs of a tile are those of half a warp.
+  // First half of the norm that follows. Half a warp holds the 16 outputs of a tile.
   __device__ __forceinline__ void store_ahead(int column, float y, float weight) const {
     static_cast<__nv_bfloat16*>(ahead_.scaled)[column] = rounded<__nv_bfloat16>(y * weight);
     float squares = y * y;
@@ -62,7 +62,7 @@ class TileOutputs {
   __device__ __forceinline__ float total(const float* from) const {
     float sum = 0;
     if (parts_ == kRingWarps) {
-#pragma unroll  // all of them are read at once
+#pragma unroll  // reads all of them at once
       for (int part = 0; part < kRingWarps; ++part) sum += from[part * kTileRows];
     } else {
 #pragma unroll 1
@@ -73,11 +73,11 @@ class TileOutputs {
 
   const LinearOutput& out_;
   const CudaNormAhead& ahead_;
-  int each_bits_, first_column_, parts_;  // each tile has 2^each_bits_ outputs
+  int each_bits_, first_column_, parts_;  // a tile has 2^each_bits_ outputs
   float before_ = 0, weight_ = 0;
 };
 
-// A warp's sums of a tile: its rows in order. Of each two lanes one adds up row g, the other row g + 8.
+// Stores a warp's sums of a tile, rows in order. Of each two lanes, one adds row g, the other row g + 8.
 __device__ __forceinline__ void put_rows(float* place, int lane, float (&sums)[2]) {
   const bool odd = lane % 2 != 0;
   float sum = odd ? sums[1] : sums[0];

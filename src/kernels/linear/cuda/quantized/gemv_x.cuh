@@ -1,4 +1,4 @@
-// How the one token comes to the blocks of packed_gemv.cuh, as it is or times the weights of its norm.
+// Stages the token of gemv.cuh in shared memory, unchanged or times the weights of its norm.
 #pragma once
 
 #include "kernels/linear/cuda/epilogue.cuh"
@@ -11,9 +11,9 @@
 namespace millrace {
 
 inline constexpr int kGemvThreads = 32 * kRingWarps;
-inline constexpr int kGemvMaxNormed = 2 * kRingWarps * kUnitColumns;  // columns of x whose norm a block computes
+inline constexpr int kGemvMaxNormed = 2 * kRingWarps * kUnitColumns;  // longest x whose norm a block computes
 
-// x as the products want it, and what a lane has of it.
+// x in the form that the products need, and a lane's part of it.
 template <DType kFormat, bool kDigits = kHasDigits<kFormat>>
 struct GemvX : UnitDigits<kFormat, 1> {
   using UnitDigits<kFormat, 1>::UnitDigits;
@@ -30,24 +30,24 @@ struct GemvX<kFormat, false> : UnitX<kFormat, 1> {
 
 struct PackedGemvParams {
   const uint8_t* weights;
-  const void* x;      // bf16; f32 where there is a norm
-  const float* norm;  // [k] or null: the RMS norm of x is what is multiplied
-  SharedNorm shared;  // either half of a norm, or none
+  const void* x;      // bf16; f32 with a norm
+  const float* norm;  // [k] or null: the RMS norm of x is multiplied
+  SharedNorm shared;  // one of the halves of a shared norm, or neither
   int k, units;       // units along K
-  int slots;          // of each ring
+  int slots;          // per ring
   TileShares shares;
   LinearOutput out;
 };
 
-// A warp's part of the squares of x, for norm_factor().
+// Stores a warp's part of the sum of squares of x, for norm_factor().
 __device__ __forceinline__ void leave_squares(float* squares, float sum) {
-  const int warp = warp_index();  // a shuffle, too: of all lanes
+  const int warp = warp_index();  // contains a shuffle: all lanes must execute it
 #pragma unroll
   for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
   if (threadIdx.x % 32 == 0) squares[warp] = sum;
 }
 
-// What the layer in front left of them, from the thread's part `first` on.
+// Sum of the front layer's sums of squares from this thread's part `first` on.
 __device__ __forceinline__ float squares_from(const SharedNorm& norm, int first) {
   float sum = 0;
 #pragma unroll 1
@@ -55,12 +55,12 @@ __device__ __forceinline__ float squares_from(const SharedNorm& norm, int first)
   return sum;
 }
 
-// x as it is. kEach: units that a warp has under way at once.
+// Stages x unchanged. kEach: units that a warp has in flight.
 template <DType kFormat, int kEach>
 __device__ __forceinline__ void place_plain(const PackedGemvParams& p, const GemvX<kFormat>& staged, float* squares) {
   const int warp = warp_index(), lane = threadIdx.x % 32;
   wait_for_previous_kernel();
-  // Asked for before x, and wanted behind it.
+  // Requested before x, used after it.
   const bool shares = p.shared.squares != nullptr;
   const int part = static_cast<int>(threadIdx.x);
   const float part_squares = shares && part < p.k / static_cast<int>(kNormPart) ? __ldcg(p.shared.squares + part) : 0;
@@ -82,9 +82,9 @@ __device__ __forceinline__ void place_plain(const PackedGemvParams& p, const Gem
   if (shares) leave_squares(squares, part_squares + squares_from(p.shared, part + kGemvThreads));
 }
 
-// x times the weights of its RMS norm. What is left of the norm is one factor for all of x, which need not be known
-// before the products are: see norm_factor(). kEach: units for each warp, whose norm weights are fetched before the
-// kernel that writes x ends.
+// Stages x times the weights of its RMS norm. The remaining 1 / rms is one factor for all of x and is needed only after
+// the products: see norm_factor(). kEach: units per warp; their norm weights are loaded before the kernel that writes x
+// ends.
 template <DType kFormat, int kEach>
 __device__ __forceinline__ void place_normed(const PackedGemvParams& p, const GemvX<kFormat>& staged, float* squares) {
   const int warp = warp_index(), lane = threadIdx.x % 32;
@@ -110,7 +110,7 @@ __device__ __forceinline__ void place_normed(const PackedGemvParams& p, const Ge
   leave_squares(squares, sum);
 }
 
-// The rest of the norm, once all warps have placed their x and met; 1 where there is none.
+// 1 / rms, once all warps have staged x and synchronized; 1 without a norm.
 __device__ __forceinline__ float norm_factor(const PackedGemvParams& p, const float* squares) {
   if (p.norm == nullptr && p.shared.squares == nullptr) return 1;
   float total = 0;

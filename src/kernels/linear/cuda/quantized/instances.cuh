@@ -1,4 +1,4 @@
-// The kernels of one quantized format. Formats are instantiated in several files, so that they compile side by side.
+// The kernels of one quantized format. Several files instantiate the formats, so that they compile in parallel.
 #pragma once
 
 #include "kernels/linear/cuda/quantized/few.cuh"
@@ -6,7 +6,7 @@
 #include "kernels/linear/cuda/quantized/mma.cuh"
 #include "kernels/linear/cuda/quantized/wgmma.cuh"
 
-// KIND is `extern` for those who only launch.
+// KIND is `extern` in files that only launch.
 #define MILLRACE_PACKED_INSTANCES(KIND, F)                                                                            \
   KIND template cudaError_t launch_packed<DType::F>(const PackedParams&, const LaunchShape&, const CudaStep&, int);   \
   KIND template cudaError_t launch_gemv<DType::F>(const PackedGemvParams&, const LaunchShape&, const CudaStep&, int); \

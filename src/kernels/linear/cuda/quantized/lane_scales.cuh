@@ -1,6 +1,5 @@
-// The scales of a unit of four-bit numbers that one lane wants, in the bits of the file: those of some runs of columns,
-// for its rows g and g + 8. They are decoded when products are there to be multiplied, so that a unit can wait in few
-// registers.
+// Scales that one lane needs of a unit of four-bit weights, in the bits of the file: some runs of columns for its rows
+// g and g + 8. They are decoded only when the products are ready, so that a waiting unit takes few registers.
 #pragma once
 
 #include "kernels/linear/cuda/quantized/unit_fragments.cuh"
@@ -17,14 +16,14 @@ __device__ __forceinline__ void load_words(const uint8_t* from, uint32_t (&to)[k
   for (int i = 0; i < kWords; ++i) to[i] = words.at[i];
 }
 
-// Two bytes as floats: under the exponent of 1024 as f16, then without it.
+// Two bytes as floats: placed below the exponent of 1024 as f16, then 1024 is subtracted.
 __device__ __forceinline__ float2 two_bytes_of(uint32_t bytes, int from) {
   const uint32_t halves = __byte_perm(bytes, 0x64646464u, from == 0 ? 0x4140 : 0x4342);
   return __half22float2(__hsub2(*reinterpret_cast<const __half2*>(&halves), __float2half2_rn(1024.f)));
 }
 
-// The scale planes of Q4_K: six bits for each of eight scales and minima, of which the upper two of the last four are
-// elsewhere. Returns the bytes scale, scale, minimum, minimum of the runs 2 t and 2 t + 1; without a branch.
+// Scale plane of Q4_K: eight scales and minima of six bits; the upper two bits of the last four are stored separately.
+// Returns the bytes scale, scale, minimum, minimum of runs 2 t and 2 t + 1, without a branch.
 __device__ __forceinline__ uint32_t super_numbers(const uint4& header, int t) {
   const bool odd = t % 2 != 0, last = t >= 2;
   const uint32_t both = __byte_perm(header.y, header.z, odd ? 0x7632 : 0x5410);
@@ -33,7 +32,7 @@ __device__ __forceinline__ uint32_t super_numbers(const uint4& header, int t) {
   return and_or(both >> (last ? 2 : 0), last ? 0x30303030u : 0x3f3f3f3fu, low);
 }
 
-// kPairs: pairs of runs that follow each other, 1, 2 or 4 of the four that there are; those of the lane's group of t.
+// kPairs: number of consecutive pairs of runs, 1, 2 or 4 of the four; those of the lane's group.
 template <DType kFormat, int kPairs>
 struct LaneScales;
 
@@ -42,7 +41,7 @@ __device__ __forceinline__ int first_pair(int lane) {
   return lane % 4 / kPairs * kPairs;
 }
 
-// One f16 for each run.
+// One f16 per run.
 template <int kPairs>
 struct LaneScales<DType::Q4_0, kPairs> {
   uint32_t pairs[2][kPairs];  // of rows g and g + 8
@@ -53,8 +52,8 @@ struct LaneScales<DType::Q4_0, kPairs> {
     for (int half = 0; half < 2; ++half) load_words(plane + (lane / 4 + 8 * half) * 16, pairs[half]);
   }
 
-  // Adds the products of two runs to a row's sum. `runs`: for each of them the factor of integers, and what takes the
-  // stored zero out again.
+  // Adds the products of two runs to a row's sum. `runs`: for each run, the factor of the integers and the correction
+  // for the stored zero point.
   __device__ __forceinline__ void add(int half, int pair, const int (&products)[2], const float4& runs,
                                       float& sum) const {
     const uint32_t two = pairs[half][pair];
@@ -63,13 +62,13 @@ struct LaneScales<DType::Q4_0, kPairs> {
   }
 };
 
-// A scale and a minimum as two f16 for each run.
+// Scale and minimum of each run as two f16.
 template <int kPairs>
 struct LaneScales<DType::Q4_1, kPairs> {
   uint32_t words[2][2 * kPairs];
 
   __device__ __forceinline__ void load(const uint8_t* unit, int lane) {
-    constexpr int kEach = kPairs == 1 ? 2 : 4;  // words that lie together: a plane has those of two pairs
+    constexpr int kEach = kPairs == 1 ? 2 : 4;  // consecutive words: a plane holds those of two pairs
     const int first = first_pair<kPairs>(lane);
     const uint8_t* plane = unit + Unit<DType::Q4_1>::kScale + first / 2 * 256 + first % 2 * 8;
 #pragma unroll
@@ -84,7 +83,7 @@ struct LaneScales<DType::Q4_1, kPairs> {
     }
   }
 
-  // Here and below `runs` has the sums of x that minima are multiplied with.
+  // Here and below, `runs` holds the sums of x for the minima instead of corrections.
   __device__ __forceinline__ void add(int half, int pair, const int (&products)[2], const float4& runs,
                                       float& sum) const {
     const uint32_t first = words[half][2 * pair], second = words[half][2 * pair + 1];
@@ -95,7 +94,7 @@ struct LaneScales<DType::Q4_1, kPairs> {
   }
 };
 
-// Two f16 for all runs, and six bits for each: a product and they are an integer of less than 2^30.
+// Two f16 for all runs, and six bits per run. A product times its scale is an integer below 2^30.
 template <int kPairs>
 struct LaneScales<DType::Q4_K, kPairs> {
   uint32_t both[2], numbers[2][kPairs];

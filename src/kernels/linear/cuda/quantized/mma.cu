@@ -1,5 +1,5 @@
-// The flat kernel for quantized weights: which shape of work for which problem. Shapes differ in how many warps of a
-// block share a tile of rows; more of them suit few rows, fewer suit many tokens.
+// Host side of the flat kernel for quantized weights: the shape of work for each problem. Shapes differ in the number
+// of warps of a block that share a tile of rows: more suit few rows, fewer suit many tokens.
 #include "kernels/linear/cuda/quantized/formats.h"
 #include "kernels/linear/cuda/quantized/instances.cuh"
 
@@ -27,8 +27,8 @@ struct Choice {
   double us;
 };
 
-// Weights stream at the bandwidth of the device or at the rate at which they are decoded; every block reads the x of
-// its columns through the second-level cache; a cluster and partial sums cost a little more at the end.
+// Weights stream at the bandwidth of the device or at the rate of decoding. Each block reads the x of its columns
+// through the L2 cache. Clusters and partial sums add a little at the end.
 Choice cost(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k, int splits) {
   const int units = static_cast<int>(ceil_div(p.k, kUnitColumns));
   const int resident = packed_blocks_resident(p.format, groups(p.m));
@@ -41,11 +41,11 @@ Choice cost(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k, i
   const int64_t passes = ceil_div(p.m, 8 * groups(p.m));
   const int64_t blocks = ceil_div(ceil_div(p.n, kUnitRows), kPackedWarps / warps_k) * splits * passes;
   const double elements = static_cast<double>(p.n) * static_cast<double>(p.k) * static_cast<double>(passes);
-  const double instructions = elements * (1.6 + 0.6 * groups(p.m));  // 128 are issued per clock, of which 70 % is good
+  const double instructions = elements * (1.6 + 0.6 * groups(p.m));  // at 70 % of 128 per clock
   const double decode_us = instructions / (128.0 * 1700.0 * 0.7 * limits.sms);
   const double stream =
       std::max(decode_us, static_cast<double>(packed_linear_bytes(p.format, p.n, p.k)) / limits.bytes_per_us);
-  // A warp that has only a unit or two to do waits for memory most of its life.
+  // A warp with only one or two units spends most of its time waiting for memory.
   const double share = static_cast<double>(choice.shape.units_split) / warps_k;
   const double waves = static_cast<double>(blocks) / (static_cast<double>(limits.sms) * resident);
   const double used = waves < 1 ? std::min(1.0, 1.6 * waves) : waves / std::ceil(waves - 0.05);
@@ -59,7 +59,7 @@ Choice cost(const CudaLinearProblem& p, const CudaLimits& limits, int warps_k, i
 
 Choice choose(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int units = static_cast<int>(ceil_div(p.k, kUnitColumns));
-  const int most = (shared_kilobytes(limits) - 4) * 1024 / staged_unit_bytes(p);  // units whose x one block can hold
+  const int most = (shared_kilobytes(limits) - 4) * 1024 / staged_unit_bytes(p);  // units of x that fit a block
   Choice best = cost(p, limits, 1, 1);
   for (int warps_k = 1; warps_k <= std::min({kPackedWarps, units, most}); warps_k *= 2) {
     for (int splits = 1; splits <= (has_clusters(limits) ? 8 : 1) && splits * warps_k <= units; splits *= 2) {
@@ -74,7 +74,7 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
   return is_packed(p, limits) && ceil_div(p.m, 32) <= 65535;
 }
 
-// The model above ranks shapes well; measured, blocks take longer the more tokens they have.
+// The model above ranks shapes well, but measured times grow faster with the number of tokens.
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
   return choose(p, limits).us * (p.m == 1 ? 1.2 : p.m <= 8 ? 1.5 : p.m <= 16 ? 2.0 : 2.5);
 }

@@ -1,8 +1,8 @@
-// Flat GEMM over quantized weights: decoded in registers, multiplied with mma.sync, scaled block by block in f32.
+// Flat GEMM over quantized weights: decodes in registers, multiplies with mma.sync, applies scales per block in f32.
 //
-// Stored numbers reach the tensor cores as q + Z, with Z from the decoding. Every block of columns starts its sum at -Z
-// times the sum of x over the block, which leaves exactly the products of x with q; the same sums of x serve minima. x
-// and these sums are staged in shared memory once per block of threads.
+// Decoded weights are q + Z, where Z depends on the format. Each block of columns starts its sum at -Z times the sum of
+// x over the block, so that the products of x with q remain. The same sums of x serve the minima. x and these sums are
+// staged in shared memory once per thread block.
 #pragma once
 
 #include "kernels/linear/cuda/epilogue.cuh"
@@ -16,7 +16,7 @@ struct PackedShape {
   int warps_k;      // warps of a block that share K; the others take further row tiles
   int splits;       // blocks that share K
   int units_split;  // units of K per block
-  int units_chunk;  // units of K whose x is in shared memory at a time; a multiple of warps_k
+  int units_chunk;  // units of K whose x is staged at a time; a multiple of warps_k
 };
 
 inline constexpr int kPackedWarps = 8;
@@ -26,18 +26,18 @@ struct PackedParams {
   const uint8_t* weights;
   const __nv_bfloat16* x;
   int64_t x_stride;
-  int k, units;  // units along K in all
+  int k, units;  // total units along K
   PackedShape shape;
   LinearOutput out;
 };
 
 // Shared memory of a chunk: [tokens][x_stride] bf16, then [blocks][parts][groups][4 lanes][4] floats of -Z sum(x), laid
-// out as the fragment that a product starts from (tokens 2 t, 2 t + 1, for rows g and again for rows g + 8).
+// out as the initial accumulator of a product (tokens 2 t, 2 t + 1, for rows g and again for rows g + 8).
 template <DType kFormat, int kGroups>
 struct StagedX {
   static constexpr int kParts = Unit<kFormat>::kSixBits ? 2 : 1;  // runs of columns in a block that share a scale
   static constexpr int kBlockSums = kParts * kGroups * 16;
-  int stride;  // elements; 64 bytes more than the columns, so that tokens g and g + 1 fall on different banks
+  int stride;  // in elements; 64 bytes of padding put tokens g and g + 1 into different banks
   __nv_bfloat16* x;
   float* sums;
 
@@ -50,14 +50,14 @@ struct StagedX {
         x(reinterpret_cast<__nv_bfloat16*>(shared)),
         sums(reinterpret_cast<float*>(shared + tokens * stride * 2)) {}
 
-  // A warp takes 256 columns of a token at a time, a lane eight of them.
+  // A warp stages 256 columns of a token at a time, a lane eight of them.
   __device__ __forceinline__ void fill(const PackedParams& p, int first_token, int tokens, int first_unit, int units) {
     const int lane = threadIdx.x % 32;
     for (int job = threadIdx.x / 32; job < tokens * units; job += kPackedWarps) {
       const int token = job / units, unit = job % units, from = (first_unit + unit) * kUnitColumns + lane * 8;
       const uint4 v =
           from < p.k ? load_shared_input(p.x + (first_token + token) * p.x_stride + from) : uint4{0, 0, 0, 0};
-      // Lane t of a product takes columns 2 t, 2 t + 1 of every eight: they shall lie together.
+      // Lane t of a product takes columns 2 t, 2 t + 1 of every eight: store these together.
       auto* words = reinterpret_cast<uint32_t*>(x + token * stride + unit * kUnitColumns + lane / 4 * 32) + lane % 4;
 #pragma unroll
       for (int t = 0; t < 4; ++t) words[4 * t] = word(v, t);
@@ -78,8 +78,8 @@ struct StagedX {
   }
 };
 
-// sums += the products of one block of 32 columns. `x` is the lane's token of each group at its first column of the
-// unit, `starts` the lane's sums of x at the unit.
+// sums += the products of one block of 32 columns. `x` points to the lane's token of each group, at its first column of
+// the unit; `starts` are the lane's sums of x for the unit.
 template <DType kFormat, int kGroups>
 __device__ __forceinline__ void multiply_block(const UnitFragment<kFormat>& unit, int block,
                                                const __nv_bfloat16* const (&x)[kGroups], const float* starts,
@@ -122,7 +122,7 @@ __device__ __forceinline__ void multiply_block(const UnitFragment<kFormat>& unit
   }
 }
 
-// What fits without spilling.
+// Blocks per multiprocessor that fit without register spills.
 __host__ __device__ constexpr int packed_blocks_resident(DType format, int groups) {
   return groups == 1 && (format == DType::Q4_0 || format == DType::Q4_K) ? 3 : 2;
 }
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kPackedThreads, packed_blocks_resident(kFormat
     if (chunk > begin) __syncthreads();
     staged.fill(p, first_token, live, chunk, chunk_end - chunk);
     __syncthreads();
-    const __nv_bfloat16* x[kGroups];  // tokens that are not there repeat the last one: nobody looks at their sums
+    const __nv_bfloat16* x[kGroups];  // missing tokens repeat the last one; their sums are not stored
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
       x[group] =
@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(kPackedThreads, packed_blocks_resident(kFormat
     }
   }
 
-  __syncthreads();  // partial sums take the place of x
+  __syncthreads();  // partial sums overwrite x
   float* partials = reinterpret_cast<float*>(shared);
   float* place = partials + (warp_k * tiles + warp_tile) * 8 * kGroups * kTileStride;
 #pragma unroll

@@ -1,8 +1,8 @@
-// A warp multiplies a packed unit with its x: the unit in registers, x in shared memory (packed_x.cuh).
+// A warp multiplies a packed unit with its x: the unit in registers, x in shared memory (x.cuh).
 //
-// One token fills one of the eight columns of a tensor-core product. It is spread over all of them: each of eight runs
-// of columns that share a scale has the x of its own in its own column, and zeros in the others. Scales are then
-// applied once per unit, and not once per run.
+// One token would fill one of the eight columns of a tensor-core product. It is spread over all of them: the x of each
+// of eight runs (columns that share a scale) is in a column of its own, with zeros elsewhere. Scales are then applied
+// once per unit instead of once per run.
 #pragma once
 
 #include "kernels/linear/cuda/quantized/run_scales.cuh"
@@ -10,8 +10,8 @@
 
 namespace millrace {
 
-// What a lane has of a unit's x: the runs lane / 4 of every eight, and what belongs to the sums over the runs 2 t and
-// 2 t + 1 of them. This is all it ever reads of x.
+// A lane's part of a unit's x: run lane / 4 of every eight, and the start values of the sums over runs 2 t and 2 t + 1.
+// The lane reads nothing else of x.
 template <DType kFormat>
 struct OwnRuns {
   using U = Unit<kFormat>;
@@ -38,7 +38,7 @@ struct OwnRuns {
   }
 };
 
-// One token: adds to the totals of rows g and g + 8, over the runs 2 t and 2 t + 1 of every eight.
+// One token: adds to the totals of rows g and g + 8, over runs 2 t and 2 t + 1 of every eight.
 template <DType kFormat>
 __device__ __forceinline__ void multiply_unit(const UnitFragment<kFormat>& unit, const RunScales<kFormat>& scales,
                                               const OwnRuns<kFormat>& own, int lane, float (&totals)[2]) {

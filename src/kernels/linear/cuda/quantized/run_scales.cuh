@@ -1,12 +1,12 @@
-// The scales of a unit in shared memory, without doing the same work in every lane: a lane decodes those of two runs of
-// columns, 2 t and 2 t + 1 of every eight, for its rows g and g + 8. The others are a shuffle away.
+// Decodes the scales of a unit in shared memory without redundant work: each lane decodes two runs of columns, 2 t and
+// 2 t + 1 of every eight, for its rows g and g + 8, and gets the others by shuffles.
 #pragma once
 
 #include "kernels/linear/cuda/quantized/unit_fragments.cuh"
 
 namespace millrace {
 
-// Two bytes as floats: under the exponent of 1024 as f16, then without it and without `zero`.
+// Two bytes minus `zero` as floats: placed below the exponent of 1024 as f16, then 1024 + zero is subtracted.
 __device__ __forceinline__ float2 two_bytes(uint32_t bytes, float zero = 0) {
   const uint32_t halves = __byte_perm(bytes, 0x64646464u, 0x4140);
   return __half22float2(__hsub2(*reinterpret_cast<const __half2*>(&halves), __float2half2_rn(1024.f + zero)));
@@ -17,14 +17,14 @@ struct RunScales {
   using U = Unit<kFormat>;
   static constexpr int kEights = U::kRuns / 8;
   float scale[kEights][2][2];  // [eight][row g or g + 8][run]
-  float minimum[2][2];         // of formats that have one: added, so mostly negative
+  float minimum[2][2];         // of formats that have one; added, hence mostly negative
 
   __device__ __forceinline__ void load(const uint8_t* unit, int lane) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) load_row(unit + U::kScale, lane / 4 + 8 * half, lane % 4, half);
   }
 
-  // Of run `run`, which is known at compile time.
+  // Scale of run `run`, a compile-time constant.
   __device__ __forceinline__ float scale_of(int run, int half, int lane) const {
     return __shfl_sync(0xffffffffu, scale[run / 8][half][run % 2], lane / 4 * 4 + run % 8 / 2);
   }

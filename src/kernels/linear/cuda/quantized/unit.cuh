@@ -1,22 +1,20 @@
-// Quantized weights for the tensor cores: a unit is 16 rows x 256 columns, holds the bits of the file's blocks in the
-// order in which the lanes of a warp want them, and is read in 16-byte pieces.
+// Quantized weights for the tensor cores. A unit is 16 rows x 256 columns. It holds the bits of the file's blocks in
+// the order in which the lanes of a warp need them, and is read in 16-byte pieces.
 //
-// A unit is a sequence of planes. Columns go in 8 blocks of 32; lane 4 g + t owns elements e = 0..7 of rows g and g + 8
-// in each block, at column 8 (e / 2) + 2 t + e % 2: what the tensor cores want of a lane, in the order of memory.
+// A unit is a sequence of planes. Columns form 8 blocks of 32. Lane 4 g + t owns elements e = 0..7 of rows g and g + 8
+// in each block, at column 8 (e / 2) + 2 t + e % 2, which are the lane's tensor-core operands.
 //
-// - low plane, formats of 4 to 6 bits: [4 pairs of blocks][lane][4 words: block 0 row g, row g + 8, block 1 row g, g +
-// 8].
-//   Elements 2 p and 2 p + 1 of a word sit at bits 4 p and 16 + 4 p: a shift and a mask make them a pair of bf16.
+// - low plane, 4 to 6 bits: [4 pairs of blocks][lane][4 words: block 0 row g, row g + 8, block 1 row g, row g + 8].
+//   Elements 2 p and 2 p + 1 of a word are at bits 4 p and 16 + 4 p: a shift and a mask make them a pair of bf16.
 // - low plane, Q8_0: [8 blocks][lane][row g: 2 words, row g + 8: 2 words], bytes in the order e = 0, 2, 1, 3 with the
-// sign
-//   bit flipped.
-// - high plane, 5 bits: [lane][4 words]; word q serves word pairs of the q-th pair of blocks: bits 4 w + p and
-//   16 + 4 w + p are the fifth bits of pair p of low word w.
-// - high plane, 6 bits: [2 halves][lane][4 words], a word per block: two bits from 8 h + 2 p and 16 + 8 h + 2 p on for
-//   pair p of row g + 8 h.
-// - scale planes: [16 rows][16 bytes] (IQ4_XS: 8 bytes): eight f16 for formats of small blocks, in two planes of four
-//   (scale, minimum) pairs for Q4_1 and Q5_1, the header of the block for Q4_K, Q5_K and IQ4_XS, sixteen int8 for Q6_K
-//   and then [16 rows] f16.
+//   sign bit flipped.
+// - high plane, 5 bits: [lane][4 words]; word q belongs to the q-th pair of blocks: bits 4 w + p and 16 + 4 w + p are
+//   the fifth bits of pair p of low word w.
+// - high plane, 6 bits: [2 halves][lane][4 words], one word per block: two bits each at 8 h + 2 p and 16 + 8 h + 2 p
+//   for pair p of row g + 8 h.
+// - scale planes: [16 rows][16 bytes] (IQ4_XS: 8 bytes): eight f16 for formats with blocks of 32; two planes of four
+//   (scale, minimum) pairs for Q4_1 and Q5_1; the header of the block for Q4_K, Q5_K and IQ4_XS; sixteen int8, then [16
+//   rows] f16 for Q6_K.
 #pragma once
 
 #include <bit>
@@ -49,12 +47,12 @@ struct Unit {
   static constexpr int kHigh = kLowBytes, kScale = kLowBytes + kHighBytes;
   static constexpr int kSize = kScale + kScaleBytes;
 
-  // An element decoded into bf16 is its stored number plus this.
+  // An element decoded to bf16 is its stored number plus this.
   static constexpr float kZero = kWide ? 512 : F == DType::Q4_0 ? 136 : F == DType::Q5_0 ? 144 : kSixBits ? 160 : 128;
 
   static constexpr uint32_t kMinusZero = (std::bit_cast<uint32_t>(-kZero) >> 16) * 0x10001u;  // a pair of bf16
 
-  // What a stored number counts from, and how many columns share a scale.
+  // Zero point of a stored number, and number of columns that share a scale.
   static constexpr int kStoredZero = kWide ? 128 : F == DType::Q4_0 ? 8 : F == DType::Q5_0 ? 16 : kSixBits ? 32 : 0;
   static constexpr int kRun = kSixBits ? 16 : 32;
   static constexpr int kRuns = kUnitColumns / kRun;

@@ -1,8 +1,8 @@
 // A lane's share of a packed unit in registers, and its decoding into tensor-core operands.
 //
-// Numbers become floats without conversion: the bits of a small integer q, put under the exponent of 128 (bf16) or 1024
-// (f16), are 128 + q or 1024 + q. The offset is taken out again inside the product (see packed_mma.cuh), so that
-// decoding costs a shift and a lop3 per pair.
+// Decoding needs no conversion: the bits of a small integer q, placed below the exponent of 128 (bf16) or 1024 (f16),
+// represent 128 + q or 1024 + q. The product subtracts the offset (see mma.cuh), so decoding costs one shift and one
+// lop3 per pair.
 #pragma once
 
 #include "kernels/linear/cuda/device.cuh"
@@ -10,7 +10,7 @@
 
 namespace millrace {
 
-__device__ __forceinline__ uint32_t word(const uint4& v, int i) {  // i is known at compile time
+__device__ __forceinline__ uint32_t word(const uint4& v, int i) {  // i is a compile-time constant
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
@@ -22,18 +22,18 @@ __device__ __forceinline__ uint32_t and_or(uint32_t value, uint32_t mask, uint32
 
 __device__ __forceinline__ uint32_t shift_right(uint32_t v, int by) { return by >= 0 ? v >> by : v << -by; }
 
-// Sixteen bits of f16 as a float.
+// One half of a pair of f16 as a float.
 __device__ __forceinline__ float half_bits(uint32_t pair, int high) {
   const __half2 h = *reinterpret_cast<const __half2*>(&pair);
   return high ? __high2float(h) : __low2float(h);
 }
 
-// Byte i of v as a float: under the exponent of 2^23, then without it.
+// Byte i of v as a float: placed below the exponent of 2^23, then 2^23 is subtracted.
 __device__ __forceinline__ float byte_float(uint32_t v, int i) {
   return __uint_as_float(__byte_perm(v, 0x4b000000u, 0x7440u + i)) - 8388608.f;
 }
 
-// Eight 4-bit indices into the levels of IQ4 (plus 128), as two words of bytes.
+// Maps eight 4-bit indices to the levels of IQ4 (plus 128), as two words of bytes.
 __device__ __forceinline__ void look_up_levels(uint32_t indices, uint32_t (&bytes)[2]) {
   // -127 -104 -83 -65, -49 -35 -22 -10, 1 13 25 38, 53 69 89 113, each plus 128, lowest byte first
   constexpr uint32_t kLevels[4] = {0x3f2d1801u, 0x766a5d4fu, 0xa6998d81u, 0xf1d9c5b5u};
@@ -47,7 +47,7 @@ __device__ __forceinline__ void look_up_levels(uint32_t indices, uint32_t (&byte
   }
 }
 
-// Fifth and sixth bits, and scales: small, and wanted all at once.
+// Fifth and sixth bits, and scales: small, and needed all at once.
 template <DType kFormat>
 struct UnitMeta {
   using U = Unit<kFormat>;
@@ -76,7 +76,7 @@ struct UnitMeta {
   }
 };
 
-// The low bits of a lane's elements, in four quarters of two blocks that are refilled one by one as they are used up.
+// The low bits of a lane's elements, in four quarters of two blocks, each refilled as soon as it is used up.
 template <DType kFormat>
 struct UnitFragment {
   using U = Unit<kFormat>;
@@ -84,7 +84,7 @@ struct UnitFragment {
   uint4 low[4 * kQuarter];
   UnitMeta<kFormat> meta;
 
-  // From a unit in shared memory, without its scales (run_scales.cuh has those).
+  // Loads from a unit in shared memory, without scales (see run_scales.cuh).
   __device__ __forceinline__ void load_bits(const uint8_t* unit, int lane) {
 #pragma unroll
     for (int i = 0; i < 4 * kQuarter; ++i) low[i] = *reinterpret_cast<const uint4*>(unit + (i * 32 + lane) * 16);
@@ -100,7 +100,7 @@ struct UnitFragment {
       low[i] = load_stream(unit + (i * 32 + lane) * 16);
   }
 
-  // The numbers of wide formats, sign bits flipped, in the order e = 0, 2, 1, 3 of bytes.
+  // The numbers of wide formats with flipped sign bits, in the byte order e = 0, 2, 1, 3.
   __device__ __forceinline__ void stored_bytes(int block, int half, uint32_t (&bytes)[2]) const {
     if constexpr (U::kTable) {
       look_up_levels(word(low[block / 2], block % 2 * 2 + half), bytes);
@@ -110,13 +110,13 @@ struct UnitFragment {
     }
   }
 
-  // Pairs of elements of block `block`, row g + 8 half. Wide formats have two addends per element.
+  // Pairs of elements of block `block`, row g + 8 half. Elements of wide formats are sums of two numbers.
   __device__ __forceinline__ void decode(int block, int half, uint32_t (&pairs)[4], uint32_t (&more)[4]) const {
     if constexpr (U::kWide) {
       uint32_t bytes[2];
       stored_bytes(block, half, bytes);
 #pragma unroll
-      for (int p = 0; p < 4; ++p) {  // 2 (u / 2) under the exponent of 256, u % 2 under that of 128
+      for (int p = 0; p < 4; ++p) {  // 2 (u / 2) below the exponent of 256, u % 2 below that of 128
         const uint32_t b = bytes[p / 2];
         pairs[p] = and_or(b >> (8 * (p % 2) + 1), 0x007f007fu, 0x43804380u);
         more[p] = and_or(b >> 8 * (p % 2), 0x00010001u, 0x43004300u);
@@ -138,9 +138,8 @@ struct UnitFragment {
     }
   }
 
-  // The same as pairs of f16, which hold more bits: an element is 1024 plus its stored number u, or 1024 + 16 u in odd
-  // pairs of the formats of up to 6 bits, whose numbers stay where they are. Whoever multiplies takes a 16th of x
-  // there.
+  // The same as pairs of f16, which hold more bits: an element is 1024 plus its stored number u. In odd pairs of
+  // formats of up to 6 bits it is 1024 + 16 u, since their bits stay in place; the caller then multiplies with x / 16.
   __device__ __forceinline__ void decode_half(int block, int half, uint32_t (&pairs)[4]) const {
     if constexpr (U::kWide) {
       uint32_t bytes[2];
@@ -152,7 +151,7 @@ struct UnitFragment {
       const uint32_t nibbles = word(low[block / 2], w);
 #pragma unroll
       for (int p = 0; p < 4; ++p) {
-        const int left = p % 2 * 4;  // how far left of its place a number stays
+        const int left = p % 2 * 4;  // shift left of its final position
         pairs[p] = and_or(nibbles >> (4 * p - left), 0x000f000fu << left, 0x64006400u);
         if constexpr (U::kFifthBit) {
           const uint32_t high = word(meta.high[0], block / 2);
@@ -166,7 +165,7 @@ struct UnitFragment {
     }
   }
 
-  // Scale of block `block` (of its 16 columns from 16 part on, for Q6_K) of row g + 8 half, and its additive minimum.
+  // Scale of block `block` (Q6_K: of its 16 columns from 16 part on) of row g + 8 half, and its additive minimum.
   __device__ __forceinline__ float2 scale_minimum(int block, int part, int half) const {
     const uint4 s = meta.scale[half][0];
     if constexpr (U::kPairs) {

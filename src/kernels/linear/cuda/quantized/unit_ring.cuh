@@ -1,5 +1,5 @@
-// A warp's stream of packed units: a ring in shared memory that it fills and empties alone, so that warps need not wait
-// for each other.
+// A warp's stream of packed units: a ring in shared memory that only this warp fills and empties, so that warps need
+// not wait for each other.
 #pragma once
 
 #include "kernels/linear/cuda/device.cuh"
@@ -7,13 +7,13 @@
 
 namespace millrace {
 
-inline constexpr int kRingWarps = 16;  // that share the tiles of a block
+inline constexpr int kRingWarps = 16;  // warps that share the tiles of a block
 
-// The same in all lanes, and the compiler knows: branches on it are not divergent.
+// The shuffle tells the compiler that all lanes have the same value, so that branches on it are not divergent.
 __device__ __forceinline__ int warp_index() { return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0); }
 
-// Tiles shared out in order: the first `more` sharers have one more than `each`. The division is the host's, since
-// nothing is fetched before it is done.
+// Distribution of tiles in order: the first `more` blocks have one more than `each`. The host divides, since a division
+// on the device would delay the first fetch.
 struct TileShares {
   int each, more;
   static TileShares of(int64_t tiles, int64_t sharers) {
@@ -23,20 +23,20 @@ struct TileShares {
   __device__ __forceinline__ int count(int sharer) const { return each + (sharer < more ? 1 : 0); }
 };
 
-// Where a warp is on its way: it takes every sixteenth unit of all the tiles of its block. What it takes of one tile
-// is the same modulo sixteen. advance() returns how many tiles were left behind.
+// A warp's position: it takes every 16th unit of all tiles of its block, so the units of each tile that it takes are
+// equal modulo 16. advance() returns the number of tiles completed.
 enum class UnitOrder {
   Any,
-  Stays,  // units divide sixteen: all of a warp's units have the same columns
-  Long,   // sixteen or more
+  Stays,  // the units of a tile divide 16: all units of a warp have the same columns
+  Long,   // 16 units or more per tile
 };
-// 16 / v of a power of two up to sixteen, since divisions are long and nothing is fetched before this one.
+// 16 / v for a power of two up to 16: a division would delay the first fetch.
 __device__ __forceinline__ int sixteenth(int v) { return v > 8 ? 1 : v > 4 ? 2 : v > 2 ? 4 : v > 1 ? 8 : 16; }
 
 template <UnitOrder kOrder = UnitOrder::Any>
 struct UnitPlace {
   int tile, unit;
-  int whole;  // tiles that sixteen units are
+  int whole;  // whole tiles in 16 units
 
   __device__ __forceinline__ UnitPlace(int first, int units)
       : tile(kOrder == UnitOrder::Long    ? 0
@@ -46,7 +46,7 @@ struct UnitPlace {
         whole(kOrder == UnitOrder::Long    ? 0
               : kOrder == UnitOrder::Stays ? sixteenth(units)
                                            : kRingWarps / units) {}
-  // Without a loop.
+  // Has no loop.
   __device__ __forceinline__ int advance(int units) {
     tile += whole;
     if constexpr (kOrder == UnitOrder::Stays) return whole;
@@ -58,7 +58,7 @@ struct UnitPlace {
   }
 };
 
-// kRoom: bytes for the rings of a block. Lanes copy sixteen bytes each; a group of copies is a unit.
+// kRoom: bytes for the rings of a block. Each lane copies 16 bytes at a time; a cp.async group is one unit.
 template <DType kFormat, int kRoom, UnitOrder kOrder = UnitOrder::Any>
 class UnitRing {
  public:
@@ -66,8 +66,8 @@ class UnitRing {
   static constexpr int kSlots = kRoom / (kRingWarps * kSize);
   static_assert(kSlots >= 1);
 
-  // A block's tiles of `units` units from `first` on, which lie `tile_units` apart. A warp that has fewer units than
-  // kSlots needs room only for those: `slots`.
+  // A block's tiles, `units` units of each from `first` on, `tile_units` apart. A warp with fewer units than kSlots
+  // needs only `slots` slots.
   __device__ __forceinline__ UnitRing(const uint8_t* first, int units, int tile_units, int tiles, uint8_t* rings,
                                       int slots = kSlots)
       : ring_(rings + warp_index() * slots * kSize),
@@ -80,7 +80,7 @@ class UnitRing {
     for (int i = 0; i < kSlots; ++i) fetch();
   }
 
-  // The unit that has come; refill() when all lanes have read it.
+  // The oldest unit in flight. Call refill() after all lanes have read it.
   __device__ __forceinline__ const uint8_t* wait() const {
     asm volatile("cp.async.wait_group %0;" ::"n"(kSlots - 1) : "memory");
     __syncwarp();
@@ -92,12 +92,12 @@ class UnitRing {
   }
 
  private:
-  // The last groups are empty: whoever waits counts groups.
+  // Commits empty groups at the end, because wait() counts groups.
   __device__ __forceinline__ void fetch() {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const bool live = next_.tile < tiles_;
-    // Through a register that the compiler cannot see into: of a sum of a uniform address and the lane's it makes one
-    // operand of LDGSTS, which together with a cache hint is an illegal instruction (CUDA 13.0, sm_90a).
+    // The empty asm hides the address from the compiler: it would fold uniform base and lane offset into one LDGSTS
+    // operand, which together with a cache hint is an illegal instruction (CUDA 13.0, sm_90a).
     uint32_t to = shared_address(ring_ + at_ * kSize) + static_cast<uint32_t>(lane * 16);
     asm volatile("" : "+r"(to));
 #pragma unroll
@@ -109,7 +109,7 @@ class UnitRing {
     at_ = at_ + 1 == kSlots ? 0 : at_ + 1;
   }
 
-  // Without a branch.
+  // Has no branch.
   __device__ __forceinline__ void copy_if(bool live, uint32_t to, const uint8_t* from) const {
     asm volatile(
         "{\n.reg .pred live;\nsetp.ne.b32 live, %3, 0;\n"
@@ -122,8 +122,8 @@ class UnitRing {
   uint8_t* ring_;
   UnitPlace<kOrder> next_;
   int units_, tiles_;
-  int64_t skipped_;  // bytes of a tile that are others'
-  int at_ = 0;       // the slot that is filled or read next
+  int64_t skipped_;  // bytes of a tile that belong to other blocks
+  int at_ = 0;       // slot to fill or read next
   uint64_t policy_ = evict_first_policy();
 };
 

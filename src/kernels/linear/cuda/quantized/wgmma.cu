@@ -1,4 +1,4 @@
-// The warpgroup kernel for quantized weights: tokens of a block, blocks that share K, and what that costs.
+// Host side of the warpgroup kernel for quantized weights: tokens per block, splits of K, and cost.
 #include <algorithm>
 #include <cmath>
 
@@ -22,11 +22,11 @@ int tokens_of(int64_t m) {
   return tokens;
 }
 
-// Two blocks on a multiprocessor where x leaves room for it.
+// Two blocks per multiprocessor if x leaves space for it.
 int resident_of(int tokens) { return tokens <= 64 ? 2 : 1; }
 
-// Blocks along K, where the rows alone leave much of the device idle and each still has some units to itself. Of 64
-// tokens two blocks on each multiprocessor are worth a larger cluster; of fewer they are not.
+// Splits K if the rows alone leave much of the device idle and each block still has some units. With 64 tokens, two
+// blocks per multiprocessor are worth a larger cluster; with fewer they are not.
 int splits_of(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int tokens = tokens_of(p.m);
   const int64_t blocks = ceil_div(p.n, kRows) * ceil_div(p.m, tokens), units = ceil_div(p.k, kUnitColumns);
@@ -40,7 +40,7 @@ bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
   return is_packed(p, limits) && has_clusters(limits) && ceil_div(p.n, kRows) * ceil_div(p.m, kMaxTokens) < 1 << 24;
 }
 
-// Of the parts that squares are left of, a layer has whole ones, and reads four at a time.
+// Both layers must consist of whole parts of kNormPart columns, and the reader takes four parts at a time.
 bool splits_norm(const CudaLinearProblem& p, const CudaLimits& limits) {
   return can_run(p, limits) && p.m <= kPackedMostSharing && p.n % kTileRows == 0 && p.k % (4 * kNormPart) == 0;
 }
@@ -50,16 +50,15 @@ bool can_store_ahead(const CudaLinearProblem& p, const CudaLinearArgs& a) {
          a.ahead.stride % 4 == 0;
 }
 
-// Measured: a unit of columns takes a block that decodes alone on its multiprocessor 1.4 us, two of them 1.6, and more
-// the more tokens there are; many tokens run into the rate of the tensor cores. Then the parts of a cluster are added
-// up.
+// Measured: a unit of columns takes 1.4 us for a block alone on its multiprocessor and 1.6 us for two, more with more
+// tokens. Many tokens are bound by the tensor cores. Then the cluster adds its parts.
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
   const int tokens = tokens_of(p.m), splits = splits_of(p, limits), resident = resident_of(tokens);
   const int64_t row_blocks = ceil_div(p.n, kRows), token_blocks = ceil_div(p.m, tokens);
   const int64_t blocks = row_blocks * token_blocks * splits, units = ceil_div(ceil_div(p.k, kUnitColumns), splits);
   const double full = static_cast<double>(blocks) / limits.sms;  // blocks per multiprocessor
   const double rounds = std::ceil(full / resident - 0.05);
-  const double share = full > 1 && resident == 2 ? 2 : 1;  // blocks that run side by side
+  const double share = full > 1 && resident == 2 ? 2 : 1;  // blocks that run concurrently
   double unit_us = (share == 2 ? 1.6 : 1.4) * (1 + 0.0025 * tokens);
   if (p.format == DType::Q4_1 || p.format == DType::Q4_K) unit_us *= 1.1;
   if (p.format == DType::Q5_0 || p.format == DType::Q5_1 || p.format == DType::Q5_K || p.format == DType::Q6_K ||
@@ -70,7 +69,7 @@ double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
   const double flops = 2.0 * kRows * kUnitColumns * tokens * share;  // of a unit, on one multiprocessor
   const double product_us = flops * limits.sms / (1.1 * limits.flops_per_us);
   const double ends_us = 3.5 + 0.03 * tokens + (splits > 1 ? 1 + 0.02 * (splits - 1) * tokens : 0);
-  const double long_run = token_blocks > 4 ? 1.2 : 1;  // the device slows down under such a load
+  const double long_run = token_blocks > 4 ? 1.2 : 1;  // clocks drop under this load
   const double streamed = stream_us(p, limits, blocks, resident, 4.5);
   return std::max(streamed, long_run * rounds * (static_cast<double>(units) * std::max(unit_us, product_us) + ends_us));
 }

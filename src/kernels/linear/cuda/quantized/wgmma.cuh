@@ -1,9 +1,9 @@
-// Flat and full GEMM over quantized weights on Hopper: decoded and scaled in registers, which are then the first
-// operand of warpgroup products; the tokens are the second, in shared memory, copied there by the tensor copy engine.
+// Flat and full GEMM over quantized weights on Hopper. Weights are decoded and scaled in registers, which are the first
+// operand of warpgroup products. Tokens are the second operand, copied to shared memory by TMA.
 //
-// Decoding a weight costs about two instructions, whatever the number of tokens, and happens while the products of the
-// weights before are under way. Units of weights and chunks of x come through rings of their own, which a loader warp
-// keeps full; the blocks of a cluster share K.
+// Decoding a weight costs about two instructions, independent of the number of tokens, and overlaps with the products
+// of the previous weights. A loader warp keeps two rings full, one of units of weights and one of chunks of x. The
+// blocks of a cluster share K.
 #pragma once
 
 #include <algorithm>
@@ -24,20 +24,21 @@ inline constexpr int kMaxChunkSlots = 8;
 
 struct PackedWgmmaParams {
   const uint8_t* weights;
-  int units, units_split;  // along K in all, and per block of a cluster
+  int units, units_split;  // along K: in total, and per block of a cluster
   int unit_slots, splits, token_blocks;
-  SharedNorm norm;  // either half of one, or none
+  SharedNorm norm;  // one of the halves of a shared norm, or neither
   LinearOutput out;
 };
 
-inline constexpr int kPackedMostSharing = 64;  // tokens of a block that does half of a norm
+inline constexpr int kPackedMostSharing = 64;  // tokens of a block that computes half of a norm
 
 template <DType kFormat, int kTokens>
 struct PackedTile {
   static constexpr int kGroups = 2;  // warpgroups that multiply
   static constexpr int kWarps = 4 * kGroups;
   static constexpr int kRows = kTileRows * kWarps;
-  // Many tokens take more registers than an even share: a whole warpgroup loads then, and leaves its own to the others.
+  // Many tokens need more registers than an even share: then a whole warpgroup loads and gives its registers to the
+  // others.
   static constexpr bool kTrade = kTokens > 64;
   static constexpr int kThreads = 32 * (kWarps + (kTrade ? 4 : 1));
   static constexpr int kSlotBytes = kWarps * Unit<kFormat>::kSize;
@@ -69,7 +70,7 @@ __device__ __forceinline__ void load_rings(const PackedRings& rings, const CUten
     }
   };
   const int count = end - begin, ahead = min(count, p.unit_slots);
-  for (int i = 0; i < ahead; ++i) copy_units(i, i);  // weights do not depend on the kernel before this one
+  for (int i = 0; i < ahead; ++i) copy_units(i, i);  // weights do not depend on the previous kernel
   wait_for_previous_kernel();
   int next = ahead, unit_slot = 0, chunk_slot = 0;
   uint32_t unit_parity = 0, chunk_parity = 1;
@@ -84,7 +85,7 @@ __device__ __forceinline__ void load_rings(const PackedRings& rings, const CUten
       chunk_slot = 0;
       chunk_parity ^= 1;
     }
-    // Units are refilled when the multiplying warps must have left them, so that x never waits here for long.
+    // Refills units only when the multiplying warps must have released them, so that x never waits here for long.
     if (chunk % 4 == 3 && next < count && chunk / 4 >= Tile::kChunkSlots / 4) {
       wait_barrier(rings.unit_empty + unit_slot, unit_parity);
       copy_units(next++, unit_slot);
@@ -96,7 +97,7 @@ __device__ __forceinline__ void load_rings(const PackedRings& rings, const CUten
   }
 }
 
-// Scales and minima as pairs of bf16, of the runs that RunScales gives a lane.
+// Scales and minima of the lane's runs (RunScales) as pairs of bf16.
 template <DType kFormat>
 struct PairScales {
   using U = Unit<kFormat>;
@@ -136,7 +137,7 @@ __device__ __forceinline__ void decode_quarter(const UnitFragment<kFormat>& unit
       unit.decode(block, half, pairs, more);
 #pragma unroll
       for (int p = 0; p < 4; ++p) {
-        if (p == 0 || (U::kRun == 16 && p == 2)) {  // once for each run: nobody merges shuffles
+        if (p == 0 || (U::kRun == 16 && p == 2)) {  // once per run: the compiler does not merge shuffles
           const int run = U::kRun == 32 ? block : 2 * block + p / 2, source = lane / 4 * 4 + run % 8 / 2;
           scale = __shfl_sync(0xffffffffu, scales.scale[run / 8][half][run % 2], source);
           if constexpr (U::kMinimum) minimum = __shfl_sync(0xffffffffu, scales.minimum[half][run % 2], source);
@@ -155,7 +156,7 @@ __device__ __forceinline__ void multiply_units(const PackedRings& rings, int uni
                                                float (&sums)[kTokens / 2]) {
   using Tile = PackedTile<kFormat, kTokens>;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  constexpr int kUnitsOfX = Tile::kChunkSlots / 4;  // whose chunks the ring holds
+  constexpr int kUnitsOfX = Tile::kChunkSlots / 4;  // units whose chunks the ring holds
   int unit_slot = 0;
   uint32_t unit_parity = 0;
   UnitFragment<kFormat> unit;
@@ -166,7 +167,7 @@ __device__ __forceinline__ void multiply_units(const PackedRings& rings, int uni
     wait_barrier(rings.unit_full + unit_slot, unit_parity);
     unit.load_bits(at, lane);
     scales.load(at, lane);
-    arrive(rings.unit_empty + unit_slot);  // every lane for what it has read: racecheck knows no other order
+    arrive(rings.unit_empty + unit_slot);  // each lane arrives for its own reads: racecheck recognizes no other order
     if (++unit_slot == unit_slots) {
       unit_slot = 0;
       unit_parity ^= 1;
@@ -176,7 +177,7 @@ __device__ __forceinline__ void multiply_units(const PackedRings& rings, int uni
   if (count > 0) next_unit();
 #pragma unroll 1
   for (int i = 0; i < count; ++i) {
-    // From the index alone: the compiler then knows that all lanes have the same.
+    // A shuffle of the index tells the compiler that all lanes agree.
     const int first_slot = kUnitsOfX == 1 ? 0 : __shfl_sync(0xffffffffu, i % kUnitsOfX * 4, 0);
     const uint32_t chunk_parity = i / kUnitsOfX % 2;
     const uint64_t x = matrix_descriptor(rings.chunks + first_slot * Tile::kChunkBytes);
@@ -185,7 +186,7 @@ __device__ __forceinline__ void multiply_units(const PackedRings& rings, int uni
       wait_barrier(rings.chunk_full + first_slot + quarter, chunk_parity);
       begin_products();
 #pragma unroll
-      for (int step = 0; step < 4; ++step) {  // descriptors count 16 bytes: 16 elements are 2
+      for (int step = 0; step < 4; ++step) {  // descriptors count units of 16 bytes: 16 elements are 2
         RegisterProduct<kTokens>::run(sums, a[quarter % 2][step], x + quarter * (Tile::kChunkBytes / 16) + 2 * step);
       }
       commit_products();
@@ -199,12 +200,12 @@ __device__ __forceinline__ void multiply_units(const PackedRings& rings, int uni
         next_unit();
       }
     }
-    wait_products<0>();  // products that are under way across the loop's end would be run one by one by the compiler
+    wait_products<0>();  // the compiler serializes products that are in flight across the end of the loop
     if (lane == 0) arrive(rings.chunk_empty + first_slot + 3);
   }
 }
 
-// Stores what the multiplying threads of a block have left, with whatever half of a norm there is.
+// Stores the results of a block's multiplying threads, with either half of a shared norm.
 template <int kTokens, int kThreads>
 __device__ __forceinline__ void finish_packed(const PackedWgmmaParams& p, const float* partials, int row, int token,
                                               const float* scales) {
@@ -226,7 +227,7 @@ __device__ __forceinline__ void finish_packed(const PackedWgmmaParams& p, const 
 template <DType kFormat, int kTokens>
 __global__ void __launch_bounds__(PackedTile<kFormat, kTokens>::kThreads, kTokens <= 64 ? 2 : 1)
     packed_wgmma(const __grid_constant__ CUtensorMap x, const __grid_constant__ PackedWgmmaParams p) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build have no such instructions, and never launch this
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets lack these instructions and never launch this kernel
   using Tile = PackedTile<kFormat, kTokens>;
   extern __shared__ uint8_t raw[];
   __shared__ alignas(8) uint64_t barriers[2 * (kMaxUnitSlots + kMaxChunkSlots)];
@@ -267,13 +268,13 @@ __global__ void __launch_bounds__(PackedTile<kFormat, kTokens>::kThreads, kToken
     float sums[kTokens / 2];
 #pragma unroll
     for (float& sum : sums) sum = 0;
-    if (kTokens <= kPackedMostSharing && p.norm.squares != nullptr) {  // while x is on its way
+    if (kTokens <= kPackedMostSharing && p.norm.squares != nullptr) {  // while x is in flight
       wait_for_previous_kernel();
       find_scales(p.norm, p.out.m, scales, warp, Tile::kWarps);
     }
     multiply_units<kFormat, kTokens>(rings, p.unit_slots, end - begin, sums);
     wait_for_previous_kernel();
-    __syncthreads();  // all products are done: partial sums take the place of the rings
+    __syncthreads();  // all products are done: partial sums overwrite the rings
     float* tile = partials + warp * kTokens * kTileStride;
 #pragma unroll
     for (int j = 0; j < kTokens / 8; ++j) {
@@ -285,7 +286,7 @@ __global__ void __launch_bounds__(PackedTile<kFormat, kTokens>::kThreads, kToken
 #endif
 }
 
-// `room`: bytes of shared memory that a block may take.
+// `room`: bytes of shared memory available to a block.
 template <DType kFormat, int kTokens>
 cudaError_t launch_wgmma_tokens(PackedWgmmaParams params, const CUtensorMap& x, LaunchShape shape, const CudaStep& step,
                                 int room) {

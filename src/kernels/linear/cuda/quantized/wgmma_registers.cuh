@@ -1,4 +1,4 @@
-// Warpgroup products whose first operand, the weights, comes from registers: what was decoded goes straight into the
+// Warpgroup products whose first operand, the weights, comes from registers, so that decoded weights go straight to the
 // tensor cores.
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace millrace {
 
-// d += a b: a is 64 x 16 of bf16 weights, of which each warp holds 16 rows as a fragment of mma.sync; b is 16 x
-// kTokens, K-major in shared memory. d as in WarpgroupProduct.
+// d += a b: a is 64 x 16 of bf16 weights, of which each warp holds 16 rows as an mma.sync fragment; b is 16 x kTokens,
+// K-major in shared memory. d as in WarpgroupProduct.
 template <int kTokens>
 struct RegisterProduct;
 

@@ -1,8 +1,8 @@
-// x as the streaming kernels of quantized weights want it: f16 in the order of the tensor cores' fragments, in shared
-// memory, with the sums over each run of columns that shares a scale.
+// x for the streaming kernels of quantized weights: f16 in the order of tensor-core fragments, in shared memory, with
+// the sums over each run (columns that share a scale).
 //
-// Weights reach the tensor cores as f16 (unit_fragments.cuh says why), and so must x. A power of two for each unit of a
-// token brings its largest number to 2^14: what is lost of others is less than 2^-38 of it.
+// Weights reach the tensor cores as f16 (see unit_fragments.cuh), so x must be f16, too. A power of two per unit of a
+// token scales its largest number to 2^14; the rounding error of subnormals is below 2^-38 of it.
 #pragma once
 
 #include "kernels/linear/cuda/quantized/unit_fragments.cuh"
@@ -13,15 +13,15 @@ template <DType kFormat, int kTokens>
 struct UnitX {
   using U = Unit<kFormat>;
   static constexpr int kUnitBytes = kUnitColumns * 2;
-  static constexpr int kPad = kTokens == 1 ? 0 : 64;  // between tokens, so that two of them fall on all banks
+  static constexpr int kPad = kTokens == 1 ? 0 : 64;  // between tokens, so that two of them cover all banks
   static constexpr int kSums = U::kMinimum ? 2 : 1;
 
-  uint8_t* x;  // [token][unit][block][t][4 pairs]: 16 bytes are what a lane wants of a block
+  uint8_t* x;  // [token][unit][block][t][4 pairs]: a lane's part of a block is 16 bytes
   int tokens;
-  int stride;      // bytes from token to token
-  float* starts;   // [unit][run][kTokens]: what takes the offset of the decoded weights out again
-  float* plain;    // the same of plain sums of x, for formats with minima
-  float* factors;  // [unit][kTokens] what a sum of products is to be multiplied with
+  int stride;      // bytes between tokens
+  float* starts;   // [unit][run][kTokens]: start values that cancel the offset of decoded weights
+  float* plain;    // [unit][run][kTokens]: sums of x, for formats with minima
+  float* factors;  // [unit][kTokens]: factor of a sum of products
 
   static __host__ __device__ int bytes(int tokens, int units) {
     return tokens * (units * kUnitBytes + kPad) + units * (U::kRuns * kSums + 1) * kTokens * 4;
@@ -36,15 +36,15 @@ struct UnitX {
 
   __device__ float* end(int units) const { return factors + units * kTokens; }
 
-  // A warp puts one unit of a token there: each lane has eight neighbours of it. Nothing is written unless `live`, but
-  // without a branch around all of it: several of these shall run side by side.
+  // A warp stores one unit of a token; each lane holds eight consecutive elements. Writes only if `live`, but without a
+  // branch around the whole, so that several calls can overlap.
   __device__ __forceinline__ void put(const float (&v)[8], int token, int unit, bool live) const {
-    constexpr int kLanes = U::kRun / 8;  // that share a run
+    constexpr int kLanes = U::kRun / 8;  // lanes that share a run
     const int lane = threadIdx.x % 32, odd = lane % 2;
     float peak = 0, sum = 0;
 #pragma unroll
     for (const float value : v) peak = fmaxf(peak, fabsf(value));
-    // The bits of floats that are not negative are in the order of the floats.
+    // Non-negative floats compare like their bits.
     const uint32_t largest = __reduce_max_sync(0xffffffffu, __float_as_uint(peak));
     const int exponent = min(max(static_cast<int>(largest >> 23) - 127, -100), 127);
     const float scale = __uint_as_float(static_cast<uint32_t>(127 + 14 - exponent) << 23);
@@ -52,7 +52,7 @@ struct UnitX {
     auto* to = reinterpret_cast<uint32_t*>(x + token * stride + unit * kUnitBytes + lane / 4 * 64) + lane % 4;
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
-      // What is summed up is what is multiplied: else the offsets would not cancel.
+      // Sums the rounded values: otherwise the offsets would not cancel.
       const __half2 halves = __floats2half2_rn(v[2 * t] * taken, v[2 * t + 1] * taken);
       if (live) to[4 * t] = *reinterpret_cast<const uint32_t*>(&halves);
       const float2 two = __half22float2(halves);
@@ -75,7 +75,7 @@ struct UnitX {
   }
 };
 
-// Eight neighbours of x as floats, of bf16 or of the residual stream.
+// Eight consecutive elements of x as floats, from bf16 or from the residual stream.
 __device__ __forceinline__ void unpack_eight(uint4 from, float (&to)[8]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {

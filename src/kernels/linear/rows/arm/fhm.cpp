@@ -1,4 +1,4 @@
-// FMLAL: products of halves are added in f32, so that no weight is converted.
+// FMLAL: multiplies f16 and accumulates in f32, so weights need no conversion.
 #include "kernels/linear/rows/arm/half_rows.h"
 #include "kernels/linear/rows8/target.h"
 #include "kernels/simd/targets.h"
@@ -7,7 +7,7 @@ MR_BEGIN_TARGET("arch=armv8.2-a+fp16+fp16fml", "fullfp16,fp16fml")
 namespace millrace {
 namespace {
 
-// In assembly for the same reasons as in attention/arm/half_products.cpp.
+// Inline assembly for the reasons given in attention/arm/half_products.cpp.
 inline void add_products(float32x4_t (&sums)[2], uint16x8_t a, uint16x8_t b) {
   asm volatile("fmlal %0.4s, %1.4h, %2.4h" : "+w"(sums[0]) : "w"(a), "w"(b));
   asm volatile("fmlal2 %0.4s, %1.4h, %2.4h" : "+w"(sums[1]) : "w"(a), "w"(b));
@@ -33,7 +33,7 @@ MR_END_TARGET
 namespace millrace {
 
 const LinearKernel* fhm_linear() {
-  // x is far from where halves end in both directions.
+  // 1024 keeps scaled x far from both ends of the f16 range.
   static const HalfRowsLinear kernel({"gemv_fhm", Isa::Fhm, 1024, 1, dot_rows});
   return &kernel;
 }

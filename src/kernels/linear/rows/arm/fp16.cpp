@@ -1,5 +1,5 @@
-// FMLA of halves, for cores without FMLAL: eight products are added in f16, such sums in f32. Converting weights
-// instead would take such a core longer than reading them.
+// FMLA on f16, for cores without FMLAL. Sums eight products in f16, and those sums in f32. On such cores, converting
+// the weights would take longer than reading them.
 #include "kernels/linear/rows/arm/half_rows.h"
 #include "kernels/linear/rows8/target.h"
 #include "kernels/simd/targets.h"
@@ -8,7 +8,7 @@ MR_BEGIN_TARGET("arch=armv8.2-a+fp16", "fullfp16")
 namespace millrace {
 namespace {
 
-// In assembly for the same reasons as in attention/arm/half_products.cpp.
+// Inline assembly for the reasons given in attention/arm/half_products.cpp.
 inline void add_products(uint16x8_t& sum, uint16x8_t a, uint16x8_t b) {
   asm volatile("fmla %0.8h, %1.8h, %2.8h" : "+w"(sum) : "w"(a), "w"(b));
 }
@@ -28,7 +28,7 @@ inline void add_to(float32x4_t (&acc)[2], uint16x8_t sums) {
   acc[1] = vaddq_f32(acc[1], vcvt_high_f32_f16(all));
 }
 
-// 64 elements: eight products to a lane.
+// 64 elements: eight products per lane.
 inline uint16x8_t sums_of_64(const uint16_t* w, const uint16_t* x) {
   uint16x8_t sums[4];
   MR_UNROLL for (int i = 0; i < 4; ++i) sums[i] = products(vld1q_u16(w + 8 * i), vld1q_u16(x + 8 * i));
@@ -37,7 +37,7 @@ inline uint16x8_t sums_of_64(const uint16_t* w, const uint16_t* x) {
 }
 
 float dot_row(const uint16_t* w, const uint16_t* x, int64_t k) {
-  constexpr int kAhead = 512;  // bytes that are fetched ahead
+  constexpr int kAhead = 512;  // prefetch distance in bytes
   float32x4_t acc[2] = {vdupq_n_f32(0), vdupq_n_f32(0)};
   int64_t i = 0;
   for (; i + 64 <= k; i += 64) {
@@ -49,7 +49,7 @@ float dot_row(const uint16_t* w, const uint16_t* x, int64_t k) {
   return vaddvq_f32(vaddq_f32(acc[0], acc[1]));
 }
 
-// Row after row: such cores read best what comes in the order of memory.
+// One row after the other: these cores read fastest in memory order.
 void dot_rows(const uint16_t* const (&w)[kHalfRows], const uint16_t* x, int64_t k, int64_t, float (&sums)[kHalfRows]) {
   for (int r = 0; r < kHalfRows; ++r) sums[r] = dot_row(w[r], x, k);
 }
@@ -61,7 +61,8 @@ MR_END_TARGET
 namespace millrace {
 
 const LinearKernel* fp16_linear() {
-  // Sums of products with weights of up to 128 stay finite whatever their signs; larger ones mostly do, too.
+  // With |x| <= 16, eight products with weights of up to 128 cannot overflow, whatever their signs. Sums with larger
+  // weights rarely do.
   static const HalfRowsLinear kernel({"gemv_fp16", Isa::Fp16, 16, 2, dot_rows});
   return &kernel;
 }

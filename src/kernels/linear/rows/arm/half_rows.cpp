@@ -19,12 +19,12 @@ float dot(const uint16_t* w, const float* x, int64_t begin, int64_t end) {
   return sum;
 }
 
-// Returns what the products have to be multiplied with.
+// Returns the factor that undoes the scaling of x.
 float round_to_halves(const float* x, int64_t k, float most, uint16_t* out) {
   float32x4_t largest_of = vdupq_n_f32(0);
   for (int64_t i = 0; i + 4 <= k; i += 4) largest_of = vmaxq_f32(largest_of, vabsq_f32(vld1q_f32(x + i)));
   const float largest = vmaxvq_f32(largest_of);
-  const float factor = largest == 0 ? 0.0f : most / largest;  // a NaN stays one
+  const float factor = largest == 0 ? 0.0f : most / largest;  // NaN stays NaN
   for (int64_t i = 0; i + 4 <= k; i += 4) {
     vst1_u16(out + i, vreinterpret_u16_f16(vcvt_f16_f32(vmulq_n_f32(vld1q_f32(x + i), factor))));
   }

@@ -1,4 +1,4 @@
-// F16 rows in place times one row of x, for decode: what kernels with different instructions for it have in common.
+// Decode with f16 weights read in place: the kernel class that the instruction-set variants share.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 
 namespace millrace {
 
-inline constexpr int kHalfRows = 8;  // of weights that are read side by side
+inline constexpr int kHalfRows = 8;  // rows of weights that are read in turn
 
 struct HalfRowsMethod {
   std::string_view name;
   Isa isa;
-  float largest_x;  // x is rounded to f16, scaled so that this is its largest element
-  double products;  // of a multiplication of f32, in the time of one
-  // The first k elements of the rows, k being a multiple of eight. While these rows are read across, what lies `ahead`
-  // of the first one is fetched in the order of memory. A sum that overflows is not finite.
+  float largest_x;  // x is scaled so that its largest element has this magnitude, then rounded to f16
+  double products;  // throughput of multiplications relative to f32
+  // Dot products of the first k elements of each row; k is a multiple of eight. While these rows are read in turn, the
+  // data `ahead` elements beyond the first row is prefetched in memory order. A sum that overflows is not finite.
   void (*dot)(const uint16_t* const (&w)[kHalfRows], const uint16_t* x, int64_t k, int64_t ahead,
               float (&sums)[kHalfRows]);
 };

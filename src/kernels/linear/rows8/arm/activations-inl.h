@@ -1,15 +1,16 @@
-// Rounding x to int8. Included inside a target region.
+// Rounds x to int8. Included inside a target region.
 #pragma once
 
 #include "kernels/linear/rows8/unroll-inl.h"
 
-// A float of this size has no fraction left, and its integer stands in the low bits: adding it rounds, and sums of
-// integers that start from its bits are floats already. Conversions take two slots of the two pipes that can do them.
+// A float of this magnitude has no fraction bits, and its low mantissa bits are an integer. Adding it rounds to an
+// integer, and integer sums that start from its bits are valid floats. Conversion instructions would take two slots of
+// the two pipes that have them.
 constexpr float kIntegerShift = 0x1.8p23f;
 
 struct Rounded32 {
   int8x16_t q[2];
-  int total[2];  // of each half of q
+  int total[2];  // sum of each half of q
 };
 
 // The low bytes of four vectors.
@@ -28,8 +29,8 @@ MR_INLINE inline float largest_of(const float* x, int64_t count) {
   return vmaxvq_f32(vmaxq_f32(vmaxq_f32(most[0], most[1]), vmaxq_f32(most[2], most[3])));
 }
 
-// 32 elements of x times `inverse`, as integers. `paired`: a sixteenth of the second half, as rounded, is taken off the
-// first.
+// 32 elements of x times `inverse`, rounded. `paired`: subtracts a sixteenth of the rounded second half from the first
+// (packed_x-inl.h).
 template <bool paired>
 MR_INLINE inline Rounded32 round_32(const float* x, float inverse) {
   const float32x4_t large = vdupq_n_f32(kIntegerShift);

@@ -1,4 +1,4 @@
-// The aarch64 kernels of the rows8 layout, one file per instruction set.
+// The aarch64 methods of the rows8 layout, one file per instruction set.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// BFMMLA: two rows of weights with two rows of x at once, four elements deep, bf16 in and f32 out.
+// BFMMLA: multiplies two rows of weights with two rows of x, four elements deep, bf16 in and f32 out.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>

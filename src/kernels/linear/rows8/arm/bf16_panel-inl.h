@@ -1,14 +1,14 @@
-// The micro-kernel of panels for BFMMLA, which multiplies two rows of weights with two rows of x, four bf16 elements
-// each: 8 rows of weights by up to 10 rows of x. Scales are applied while unpacking, so that the inner loop has nothing
-// but products to do, and x keeps 8 bits in every element: this is both faster and closer than int8 where the machine
-// has it. Included inside a target region.
+// Micro-kernel of panels for BFMMLA, which multiplies two rows of weights with two rows of x, four bf16 elements each:
+// 8 rows of weights by up to 10 rows of x. Scales are applied during unpacking, so the inner loop consists of products
+// only, and every element of x keeps 8 bits. On machines with BFMMLA this is faster and more accurate than int8.
+// Included inside a target region.
 #pragma once
 
 #include "kernels/linear/rows8/arm/epilogue-inl.h"
 #include "kernels/linear/rows8/arm/unpack-inl.h"
 #include "kernels/linear/rows8/panel-inl.h"
 
-using Bf16Vector = uint16x8_t;  // as bits: clang 14 has no bf16 intrinsics without -march
+using Bf16Vector = uint16x8_t;  // bits only: clang 14 has no bf16 intrinsics without -march
 
 struct Bf16Group {
   uint16_t q[8][4][8];  // [four elements][pair of rows]
@@ -19,7 +19,7 @@ struct Bf16XBlock {
   uint16_t q[8][kPairs][2][4];
 };
 
-// As assembly, since the order of the sums matters: twenty of them must be in flight.
+// Inline assembly fixes the instruction order: twenty sums must be in flight.
 MR_INLINE inline void bfmmla(float32x4_t& sum, Bf16Vector w, Bf16Vector x) {
   asm volatile("bfmmla %0.4s, %1.8h, %2.8h" : "+w"(sum) : "w"(w), "w"(x));
 }
@@ -48,7 +48,7 @@ __attribute__((noinline)) void multiply_bf16_tile(const LinearArgs& args, const 
   write_pairs<pairs>(args, acc, strip, row, rows, stretch.first == 0);
 }
 
-// Elements [k, k + 4) of row r of x, zeros beyond its end.
+// Elements [k, k + 4) of a row of x, padded with zeros beyond its end.
 MR_INLINE inline float32x4_t four_of(const float* row, int64_t k, int64_t cols) {
   if (k + 4 <= cols) return vld1q_f32(row + k);
   float padded[4] = {};

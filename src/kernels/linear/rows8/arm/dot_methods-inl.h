@@ -1,5 +1,5 @@
-// The methods of machines that multiply four bytes of a row at a time, whatever they do it with. Included behind the
-// target region: what a machine can do is asked on any machine.
+// The methods based on dot products of quads, for SDOT and plain NEON. Included after the target region: can_run() and
+// estimates run on any machine.
 #pragma once
 
 struct DotNames {

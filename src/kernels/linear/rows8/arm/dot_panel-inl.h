@@ -1,4 +1,4 @@
-// The micro-kernel of int8 panels for quad-wise dot products. Included inside a target region, after Dot.
+// Micro-kernel of int8 panels for dot products of quads. Included inside a target region, after Dot.
 #pragma once
 
 #include "kernels/linear/rows8/arm/int8_panel-inl.h"

@@ -1,4 +1,4 @@
-// SDOT: four products of four rows at once.
+// SDOT: four products of four rows in one instruction.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -20,8 +20,8 @@ namespace {
 struct Dot {
   static constexpr int kMostStreams = 4;
 
-  // sum[row] += w[row's quad] * x[quad `lane`]. As assembly, since the order of the sums matters: the compiler's own
-  // leaves too few of them in flight.
+  // sum[row] += w[row's quad] * x[quad `lane`]. Inline assembly fixes the instruction order: the compiler keeps too few
+  // sums in flight.
   template <int lane>
   __attribute__((always_inline)) static void quad(int32x4_t& sum, int8x16_t w, int8x16_t x) {
     asm volatile("sdot %0.4s, %1.16b, %2.4b[%3]" : "+w"(sum) : "w"(w), "w"(x), "i"(lane));
@@ -30,13 +30,13 @@ struct Dot {
 
 #include "kernels/linear/rows8/arm/dot_panel-inl.h"
 #include "kernels/linear/rows8/arm/strip-inl.h"
-// After the formats:
+// Must follow the formats:
 #include "kernels/linear/rows8/arm/flat-inl.h"
 #include "kernels/linear/rows8/arm/flat_dot-inl.h"
 #include "kernels/linear/rows8/arm/near_nibbles-inl.h"
 
-// K-blocks of other than 4 bits take so much unpacking that up to four rows of x are better off with both halves of a
-// strip unpacked side by side.
+// K-blocks of other than 4 bits are expensive to unpack. With up to four rows of x it is faster to unpack both halves
+// of a strip at the same time.
 bool few_rows(const LinearArgs& args) {
   bool few = false;
   with_format(args.weights->format, [&](auto format) {
@@ -52,7 +52,7 @@ void few_or_flat(const LinearArgs& args, const std::byte* x, std::byte* scratch,
   (few_rows(args) ? strips : flat_strips<DotFlat>)(args, x, scratch, piece);
 }
 
-// Decode for cores that read best what comes in the order of memory, a little ahead into the L1 cache.
+// Decode for cores that read fastest in memory order, with short prefetches into the L1 cache.
 template <class Format>
 void near_strips_of(const LinearArgs& args, const std::byte* x, const Rows8Piece& piece) {
   static constexpr Ahead kNear{MR_NEAR_SMALL_AHEAD, MR_NEAR_K_AHEAD, 3};
@@ -93,8 +93,8 @@ std::span<const Rows8Method> dotprod_methods() {
     Rows8Method near = gemv;
     near.name = "gemv_dotprod_near";
     near.multiply = near_strips;
-    near.memory_share = 1.08;        // a Neoverse-N1,
-    near.outgrown_with = Isa::I8mm;  // and not a Neoverse-V1
+    near.memory_share = 1.08;        // fits a Neoverse-N1,
+    near.outgrown_with = Isa::I8mm;  // but not a Neoverse-V1
     return std::array{near, gemv, flat, full};
   }();
   return methods;

@@ -1,9 +1,9 @@
-// From sums to y: bias, accumulation, rows of weights that do not exist. Included inside a target region.
+// Epilogue: bias, accumulation, rows beyond the end of the weights. Included inside a target region.
 #pragma once
 
 #include "kernels/linear/rows8/unroll-inl.h"
 
-// Four outputs of row m from column n on. `fresh`: no part of the sum has been written to y before.
+// Writes four outputs of row m from column n on. `fresh`: y holds no earlier part of the sum.
 inline void write_four(const LinearArgs& args, int64_t m, int64_t n, float32x4_t sums, bool fresh) {
   const int64_t count = args.weights->n - n;
   if (count <= 0) return;
@@ -21,7 +21,7 @@ inline void write_four(const LinearArgs& args, int64_t m, int64_t n, float32x4_t
   }
 }
 
-// Eight outputs of each row from `row` on, four and four: sums(row, half). What can be asked once for all of them is.
+// Writes eight outputs of each row from `row` on as two vectors, sums(row, half). Checks bounds and modes once for all.
 template <int rows, class Sums>
 MR_INLINE inline void write_tile(const LinearArgs& args, int64_t strip, int64_t row, int64_t valid, bool fresh,
                                  const Sums& sums) {
@@ -49,8 +49,8 @@ MR_INLINE inline void write_tile(const LinearArgs& args, int64_t strip, int64_t 
   }
 }
 
-// The eight outputs of each row of x of a tile of matrix instructions: acc[pair of weights][pair of x], as
-// [w0 x0, w0 x1, w1 x0, w1 x1].
+// Writes the results of matrix instructions: acc[pair of rows of weights][pair of rows of x] holds [w0 x0, w0 x1, w1
+// x0, w1 x1].
 template <int pairs>
 MR_INLINE inline void write_pairs(const LinearArgs& args, const float32x4_t (&acc)[4][pairs], int64_t strip,
                                   int64_t row, int64_t rows, bool fresh) {

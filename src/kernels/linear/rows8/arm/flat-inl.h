@@ -1,31 +1,31 @@
-// Small batches: packed weights from memory through registers, up to eight rows of x at a time. Included inside a
+// Small batches: multiplies packed weights straight from memory with up to eight rows of x at a time. Included inside a
 // target region, after the formats and an instruction set's Flat:
-//   kColumns                        vectors of sums of eight rows of x with the same rows of weights
-//   kParts                          how many of them four rows of weights have for a column
-//   Spread<Vector>                  a vector of four rows of weights as that many, in the order that sums come in
-//   X<Format>                       eight rows of x side by side (flat_x-inl.h)
-//   multiply<Format, columns, s>    four rows of weights with columns of x: the sums of scale `s` of a group
-//   write<columns>                  sums to their place in y
+//   kColumns                        vectors of sums that eight rows of x have with the same rows of weights
+//   kParts                          vectors of sums that four rows of weights have per column
+//   Spread<Vector>                  a vector of four rows of weights as kParts vectors, in the order of the sums
+//   X<Format>                       eight interleaved rows of x (flat_x-inl.h)
+//   multiply<Format, columns, s>    multiplies four rows of weights with columns of x: the sums of scale `s` of a group
+//   write<columns>                  writes sums to y
 //
-// What bounds it is all that comes between the products. So weights are multiplied as they come, never stored; where
-// there are many rows of x four rows of them at a time, so that sums stay in registers; and nibbles are not taken apart
-// (packed_x-inl.h).
+// The instructions between the products limit the speed. Therefore weights are multiplied directly after unpacking and
+// never stored; with many rows of x, four rows of weights are processed at a time, so that all sums stay in registers;
+// and bytes of two nibbles are multiplied without separating them (packed_x-inl.h).
 #pragma once
 
-constexpr int64_t kFlatStretch = 64;  // groups: as much of x as stays in the L1 cache
-// How much further than a strip ahead weights are fetched. Into the L2 cache: the L1 cache waits for too few lines at a
-// time, and gets 10 GB/s from memory whatever the number of rows.
+constexpr int64_t kFlatStretch = 64;  // groups; this much of x stays in the L1 cache
+// Prefetch distance beyond the next strip, into the L2 cache. The L1 cache tracks too few outstanding lines:
+// prefetching into it reaches 10 GB/s whatever the number of rows.
 constexpr int64_t kFlatAhead = 4096;
 
-struct FlatPlace {  // of a tile of y
+struct FlatPlace {  // location of a tile in y
   int64_t strip, row, rows;
   bool fresh;
 };
 
-// Sums of one step of x, scaled: [part of the rows of weights][column].
+// Scaled sums of one step of x: [part of the rows of weights][column].
 //
-// Small blocks: sums are multiplied as they are, with kIntegerShift still in them. What that adds up to follows from
-// the scales alone, and is taken off at the end.
+// Small blocks: the sums are multiplied with kIntegerShift still in them. Its contribution depends on the scales only
+// and is subtracted at the end.
 template <class Flat, class Format, int halves, int columns>
 struct FlatTotals {
   using X = typename Flat::template X<Format>;
@@ -72,7 +72,7 @@ struct FlatTotals {
   }
 };
 
-// K-blocks: their scales are integers, and so is everything until the end of a block.
+// K-blocks: scales are integers, so all arithmetic is integer until the end of a block.
 template <class Flat, class Format, int halves, int columns>
 requires(Format::kGroups > 1) struct FlatTotals<Flat, Format, halves, columns> {
   using X = typename Flat::template X<Format>;
@@ -101,7 +101,8 @@ requires(Format::kGroups > 1) struct FlatTotals<Flat, Format, halves, columns> {
     });
     if constexpr (Format::kMins) {
       int16x8_t own = Format::mins(block, g, s);
-      if constexpr (s == 1) own = vsubq_s16(own, Format::mins(block, g, 0));  // what is beyond the minimum of all 32
+      if constexpr (s == 1)
+        own = vsubq_s16(own, Format::mins(block, g, 0));  // relative to the minimum applied to all 32
       const typename Flat::template Spread<int32x4_t> min(
           vmovl_s16(half == 0 ? vget_low_s16(own) : vget_high_s16(own)));
       unrolled<columns>([&](auto j) MR_INLINE {
@@ -128,7 +129,7 @@ requires(Format::kGroups > 1) struct FlatTotals<Flat, Format, halves, columns> {
   }
 };
 
-// The blocks of one strip from group `first` on, and where those of the strip that comes next are.
+// The blocks of one strip from group `first` on, and the distance to those of the next strip.
 template <class Format>
 struct FlatStrip {
   using Block = typename Format::Block;
@@ -143,7 +144,7 @@ struct FlatStrip {
     ahead = (next - strip) * each * static_cast<int64_t>(sizeof(Block));
   }
   MR_INLINE const Block& block(int64_t g) const { return blocks[g / Format::kGroups]; }
-  // The next strip's share of group g, while one or both halves of this one are multiplied.
+  // Prefetches the next strip's share of group g while one or both halves of this strip are multiplied.
   template <int halves>
   MR_INLINE void prefetch(int64_t g, int half) const {
     constexpr int kShare = kBytes * halves / 2;
@@ -152,7 +153,7 @@ struct FlatStrip {
   }
 };
 
-// `halves` of a strip's rows from `half` on with columns of x, over `groups` groups.
+// Multiplies `halves` halves of a strip's rows, from `half` on, with columns of x over `groups` groups.
 template <class Flat, class Format, int half, int halves, int columns>
 MR_INLINE inline void multiply_halves(const FlatStrip<Format>& w, const typename Flat::template X<Format>* x,
                                       int64_t groups, float32x4_t (*sums)[columns]) {
@@ -182,7 +183,7 @@ MR_INLINE inline void multiply_halves(const FlatStrip<Format>& w, const typename
   each([&](auto i, auto j) MR_INLINE { sums[kParts * half + i][j] = acc[i][j]; });
 }
 
-// Groups [0, groups) of a strip with up to eight rows of x.
+// Multiplies groups [0, groups) of a strip with up to eight rows of x.
 template <class Flat, class Format, int columns>
 __attribute__((noinline)) void multiply_flat(const LinearArgs& args, const FlatStrip<Format> w,
                                              const typename Flat::template X<Format>* x, int64_t groups,
@@ -190,18 +191,18 @@ __attribute__((noinline)) void multiply_flat(const LinearArgs& args, const FlatS
   float32x4_t sums[2 * Flat::kParts][columns];
   if constexpr (2 * columns <= Flat::kColumns) {
     multiply_halves<Flat, Format, 0, 2, columns>(w, x, groups, sums);
-  } else {  // one after the other, so that all sums stay in registers
+  } else {  // one half after the other, so that all sums stay in registers
     multiply_halves<Flat, Format, 0, 1, columns>(w, x, groups, sums);
     multiply_halves<Flat, Format, 1, 1, columns>(w, x, groups, sums);
   }
   Flat::template write<columns>(args, sums, place);
 }
 
-// Stretches of k go outermost, so that x of one stays in the L1 cache while all strips pass; tiles of x innermost, so
-// that each strip is read from memory for the first of them only.
+// The loop over stretches of k is the outermost, so that x of one stretch stays in the L1 cache while all strips are
+// multiplied. The loop over tiles of x is the innermost, so that only the first tile reads a strip from memory.
 template <class Flat>
 void flat_strips(const LinearArgs& args, const std::byte* x, std::byte*, const Rows8Piece& piece) {
-  constexpr int kRows = 8 / Flat::kColumns;  // of x in a column
+  constexpr int kRows = 8 / Flat::kColumns;  // rows of x per column
   const int64_t groups = args.weights->k / 32;
   with_format(args.weights->format, [&](auto format) {
     using Format = decltype(format);

@@ -1,14 +1,14 @@
-// Small batches with SDOT, where a machine has nothing better. Included inside a target region, after Dot.
+// Small batches with SDOT, for machines without SMMLA. Included inside a target region, after Dot.
 //
-// Products are 128 for 32 elements of eight rows of weights and eight of x, and tiles of eight rows of x take weights
-// apart once for all of them.
+// A group of 32 elements of eight rows of weights and eight of x takes 128 products. Weights are unpacked once per tile
+// of eight rows of x.
 #pragma once
 
 #include "kernels/linear/rows8/arm/flat_x-inl.h"
 
 struct DotFlat {
-  static constexpr int kColumns = 8, kParts = 1;  // rows of x, each with four rows of weights
-  static constexpr int kTogether = 4;             // rows whose products take turns: one's sum would wait for itself
+  static constexpr int kColumns = 8, kParts = 1;  // columns are rows of x, each with four rows of weights
+  static constexpr int kTogether = 4;             // rows whose products are interleaved, to hide the latency of a sum
 
   template <class Format>
   using X = FlatX<Format, RowsOfX>;
@@ -19,7 +19,8 @@ struct DotFlat {
     MR_INLINE explicit Spread(Vector rows) : of{rows} {}
   };
 
-  // Four quads of weights with 16 elements of each row of x. `begins`: these are the first of each sum.
+  // Multiplies four quads of weights with 16 elements of each row of x. `begins`: these are the first products of each
+  // sum.
   template <bool begins, int rows, class Begin>
   MR_INLINE static void sixteen(const int8x16_t (&w)[4], const int8_t (&q)[8][16], int32x4_t* sums, Begin begin) {
     unrolled<(rows + kTogether - 1) / kTogether>([&](auto tile) MR_INLINE {
@@ -35,7 +36,7 @@ struct DotFlat {
     });
   }
 
-  // Four rows of weights with rows of x: what the elements of scale `s` of group g add up to.
+  // Multiplies four rows of weights with rows of x over the elements of scale `s` of group g.
   template <class Format, int rows, int s>
   MR_INLINE static void multiply(const typename Format::Block& block, int g, int half,
                                  const typename X<Format>::Group& x, int32x4_t (*sums)[rows]) {
@@ -48,7 +49,7 @@ struct DotFlat {
       int8x16_t w[4];
       unrolled<4>([&](auto j) MR_INLINE { w[j] = vreinterpretq_s8_u8(load_half(nibbles[j], half)); });
       sixteen<true, rows>(w, x.q[1], *sums, begin);
-      // Sixteen times the low nibbles, less 8 to be signed.
+      // Sixteen times the low nibbles, made signed by subtracting 8.
       unrolled<4>([&](auto j) MR_INLINE { w[j] = veorq_s8(vshlq_n_s8(w[j], 4), vdupq_n_s8(-128)); });
       sixteen<false, rows>(w, x.q[0], *sums, begin);
     } else {

@@ -1,13 +1,13 @@
 // Small batches with SMMLA. Included inside a target region, after the micro-kernel of panels.
 //
-// Products are 64 for 32 elements of eight rows of weights and eight of x. Weights are multiplied as they come out of
-// their zips, and whatever can be is loaded right in front of the product that takes it: an operand that is on its way
-// is caught when it arrives, one that lies in its register has to be read from there, which only four can in a cycle.
+// A group of 32 elements of eight rows of weights and eight of x takes 64 products. Each operand is used right after
+// the zip or load that produces it: the core forwards a fresh result to its consumer, while a value that rests in a
+// register must be read from the register file, which supplies only four operands per cycle.
 #pragma once
 
 #include "kernels/linear/rows8/arm/flat_x-inl.h"
 
-// Unsigned weights.
+// For unsigned weights.
 MR_INLINE inline void usmmla(int32x4_t& sum, uint8x16_t w, int8x16_t x) {
   asm volatile("usmmla %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(w), "w"(x));
 }
@@ -17,7 +17,7 @@ MR_INLINE inline int8x16_t load_pair(const int8_t (&from)[2][8]) {
   return pair;
 }
 
-// Two quads of four rows each as the same eight elements of rows 0 and 1, and of rows 2 and 3.
+// Rearranges two quads of four rows into eight elements of rows 0 and 1, and of rows 2 and 3.
 struct PairsOfRows {
   int8x16_t of[2];
 
@@ -43,12 +43,12 @@ struct MmlaFlat {
         : of{vzip1q_s32(rows, rows), vzip2q_s32(rows, rows)} {}
   };
 
-  // Four rows of weights with pairs of rows of x: what the elements of scale `s` of group g add up to.
+  // Multiplies four rows of weights with pairs of rows of x over the elements of scale `s` of group g.
   template <class Format, int pairs, int s>
   MR_INLINE static void multiply(const typename Format::Block& block, int g, int half,
                                  const typename X<Format>::Group& x, int32x4_t (*sums)[pairs]) {
     constexpr int kEights = 4 / Format::kScales;
-    // product(pair of rows, sum, eight elements of two rows of x); the first of a sum's products begins it.
+    // Calls product(pair of rows, sum, eight elements of two rows of x); the first product initializes its sum.
     const auto eight_of_all = [&](auto eight, auto begins, auto product) MR_INLINE {
       unrolled<pairs>([&](auto j) MR_INLINE {
         const int8x16_t xs = load_pair(x.q[eight][j]);

@@ -1,13 +1,12 @@
-// Rows of x as int8 for small batches: eight rows side by side. Included inside a target region, after the
-// formats.
+// Quantizes x to int8 for small batches, eight rows interleaved. Included inside a target region, after the formats.
 #pragma once
 
 #include "kernels/linear/rows8/arm/packed_x-inl.h"
 
-// Where things of eight rows lie, in the order that an instruction's sums come in: vectors of four, and elements.
+// The order of eight rows of x in vectors of four sums, and of their elements.
 struct PairsOfX {  // [x0, x1, x0, x1] of a pair
   static constexpr int kVectors = 4, kRows = 2;
-  static constexpr int kStoredLow = 0;  // the zero point of low nibbles as they are multiplied
+  static constexpr int kStoredLow = 0;  // zero point of low nibbles as they are multiplied
   using Elements = int8_t[4][4][2][8];
 
   template <class Value>
@@ -22,7 +21,7 @@ struct PairsOfX {  // [x0, x1, x0, x1] of a pair
   }
 };
 
-struct RowsOfX {  // four times the same
+struct RowsOfX {  // one row in all four lanes
   static constexpr int kVectors = 8, kRows = 1;
   static constexpr int kStoredLow = 8;
   using Elements = int8_t[2][8][16];
@@ -36,7 +35,7 @@ struct RowsOfX {  // four times the same
   }
 };
 
-// What has one step in each row: a block of weights with integer scales, or 128 elements.
+// The elements of eight rows that share one step per row: a K-block, or 128 elements.
 template <class Format, class Order>
 struct FlatX {
   static constexpr bool kWhole = Format::kGroups > 1;
@@ -45,8 +44,8 @@ struct FlatX {
 
   float step[Order::kVectors][4];
   struct Group {
-    int32_t first[Order::kVectors][4];  // what sums start from; of small blocks as a float: kIntegerShift
-    Sum sum[2][Order::kVectors][4];     // of all 32, and of the second 16 alone
+    int32_t first[Order::kVectors][4];  // initial sums; for small blocks the bits of a float, kIntegerShift
+    Sum sum[2][Order::kVectors][4];     // of all 32 elements, and of the last 16
     typename Order::Elements q;
   } groups[kGroups];
 
@@ -72,7 +71,7 @@ size_t flat_x_bytes(int64_t m, int64_t k) {
     using X = FlatX<decltype(format), Order>;
     return static_cast<size_t>((m + 7) / 8 * X::blocks(k)) * sizeof(X);
   };
-  return std::max(bytes_for(UnpackQ4_0()), bytes_for(UnpackQ4_K()));  // all others are like one of them
+  return std::max(bytes_for(UnpackQ4_0()), bytes_for(UnpackQ4_K()));  // every other format has the size of one of these
 }
 
 template <class Order>
@@ -83,7 +82,7 @@ void quantize_for_flat(const LinearArgs& args, int64_t m_begin, int64_t m_end, s
     const int64_t end = (m_end + Order::kRows - 1) / Order::kRows * Order::kRows;
     for (int64_t m = m_begin; m < end; ++m) {
       auto* tile = reinterpret_cast<X*>(out) + m / 8 * blocks;
-      // A row that does not exist repeats the one before; what comes of it is not written.
+      // Missing rows repeat the last one; their results are not written.
       const float* x = args.x.row<float>(std::min(m, m_end - 1));
       for (int64_t g = 0; g < groups; g += X::kGroups, ++tile) {
         tile->put(static_cast<int>(m % 8), x + 32 * g, std::min<int64_t>(X::kGroups, groups - g));

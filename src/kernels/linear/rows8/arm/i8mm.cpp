@@ -1,4 +1,4 @@
-// SMMLA: two rows of weights with two rows of x at once, eight elements deep.
+// SMMLA: multiplies two rows of weights with two rows of x, eight elements deep.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -16,7 +16,7 @@ namespace millrace {
 namespace {
 
 #include "kernels/linear/rows8/arm/mmla_panel-inl.h"
-// After the panels:
+// Must follow the panels:
 #include "kernels/linear/rows8/arm/flat-inl.h"
 #include "kernels/linear/rows8/arm/flat_mmla-inl.h"
 

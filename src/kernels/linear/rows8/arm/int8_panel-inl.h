@@ -1,9 +1,9 @@
-// Prompts and larger batches in int8: a panel of weights, requantized, stays in the L1 cache while many rows of x pass
-// over it, eight at a time. Included inside a target region, after Dot.
+// Prompts and large batches in int8: a requantized panel of weights stays in the L1 cache while many rows of x, eight
+// at a time, are multiplied with it. Included inside a target region, after Dot.
 //
-// A Micro brings what differs between instructions:
+// A Micro provides the part that depends on the instruction set:
 //   WSuper           a stretch of up to 256 elements of eight rows of weights: put_step and put
-//   XSuper           the same of x, whose rows may have several steps: part_groups, put_step and put
+//   XSuper           the same of x, whose rows may have several scales: part_groups, put_step and put
 //   tile<rows>       multiplies stretches of both
 #pragma once
 
@@ -12,10 +12,10 @@
 #include "kernels/linear/rows8/arm/zero-inl.h"
 #include "kernels/linear/rows8/tiles-inl.h"
 #include "kernels/linear/rows8/tuned.h"
-// After the tiles:
+// Must follow the tiles:
 #include "kernels/linear/rows8/arm/requantize-inl.h"
 
-constexpr int kPanelRows = 8;  // of x
+constexpr int kPanelRows = 8;  // rows of x
 
 constexpr int64_t kPanelStrips = MR_PANEL_STRIPS, kPanelSupers = MR_PANEL_GROUPS / kSuperGroups;
 
@@ -33,7 +33,8 @@ __attribute__((noinline)) void fill_panel(const LinearWeights& weights, const Su
   }
 }
 
-// Stretches of k go outermost, so that x of one stretch stays in the L2 cache while all strips pass.
+// The loop over stretches of k is the outermost, so that x of one stretch stays in the L2 cache while all strips are
+// multiplied.
 template <class Micro>
 void int8_panels(const LinearArgs& args, const std::byte* x, std::byte* scratch, const Rows8Piece& piece) {
   const Supers supers(args.weights->k);
@@ -60,17 +61,18 @@ size_t int8_panel_x_bytes(int64_t m, int64_t k) {
   return static_cast<size_t>((m + kPanelRows - 1) / kPanelRows * Supers(k).count) * sizeof(typename Micro::XSuper);
 }
 
-// One step for a stretch of x is enough unless some part of a row is so much larger than the others that they would
-// lose more than half of their precision to it. Then every 64 elements have their own, or every 32 where one of them
-// outweighs all others.
+// A stretch of x normally has one scale. If some part of a row is so much larger than the others that these would lose
+// more than half of their precision, each 64 elements get their own scale; if one part of 32 dominates all others, each
+// 32 elements do.
 constexpr int kMostParts = kSuperGroups;
-constexpr float kUneven = 2.5f, kVeryUneven = 1.9f;  // how much less rounding error, in squares, parts must promise
+constexpr float kUneven = 2.5f, kVeryUneven = 1.9f;  // required reduction of the squared rounding error
 
 class PartsOfRows {
  public:
-  int64_t part_groups;  // groups of 32 that have one step
+  int64_t part_groups;  // groups of 32 per scale
 
-  // What parts rows have depends on all rows of a tile, unless they must not depend on each other: then all have most.
+  // All rows of a tile share their part length. If the result must be invariant, rows may not affect each other, and
+  // the parts have the minimum length.
   MR_INLINE PartsOfRows(const LinearArgs& args, int64_t row, int64_t rows, int64_t first, int64_t size) {
     bool even = !args.invariant, very = args.invariant;
     for (int64_t r = 0; r < rows; ++r) {
@@ -88,7 +90,7 @@ class PartsOfRows {
   MR_INLINE float largest_in(int64_t r, int64_t group) const { return largest_[r][group]; }
 
  private:
-  // All groups of a part have the largest of them.
+  // Gives all groups of a part the maximum of the part.
   MR_INLINE void share_steps(int64_t rows) {
     for (int64_t r = 0; r < rows; ++r) {
       float32x4_t pairs = vpmaxq_f32(vld1q_f32(largest_[r]), vld1q_f32(largest_[r] + 4));
@@ -102,7 +104,7 @@ class PartsOfRows {
   float largest_[kPanelRows][kSuperGroups];
 };
 
-// visit(part, first group, end) over the parts of a stretch that have a step of their own.
+// Calls visit(part, first group, end) over the parts of a stretch.
 template <class XSuper, class Visit>
 MR_INLINE inline void for_parts(const XSuper& x, int64_t size, const Visit& visit) {
   for (int64_t part = 0, first = 0; first < size; ++part, first += x.part_groups) {
@@ -120,7 +122,7 @@ void quantize_for_panels(const LinearArgs& args, int64_t m_begin, int64_t m_end,
       const PartsOfRows of_rows(args, m, rows, supers.first(i), supers.size(i));
       tile->part_groups = of_rows.part_groups;
       for (int64_t r = 0; r < kPanelRows; ++r) {
-        const int64_t row = std::min(r, rows - 1);  // what comes of a row that does not exist is not written
+        const int64_t row = std::min(r, rows - 1);  // missing rows repeat the last one; their results are not written
         const float* x = args.x.row<float>(m + row) + 32 * supers.first(i);
         for_parts(*tile, supers.size(i), [&](int64_t part, int64_t first, int64_t end) MR_INLINE {
           const float largest = of_rows.largest_in(row, first);
@@ -134,7 +136,7 @@ void quantize_for_panels(const LinearArgs& args, int64_t m_begin, int64_t m_end,
   }
 }
 
-// Four of the integers that sums start from.
+// Initial value of the sums: kIntegerShift in four lanes.
 alignas(16) constexpr float kIntegerShifts[4] = {kIntegerShift, kIntegerShift, kIntegerShift, kIntegerShift};
 MR_INLINE inline int32x4_t shifted_zero() {
   int32x4_t sum;

@@ -1,16 +1,16 @@
-// The micro-kernel of int8 panels for SMMLA, which multiplies two rows of weights with two rows of x, eight elements
-// each. Included inside a target region.
+// Micro-kernel of int8 panels for SMMLA, which multiplies two rows of weights with two rows of x, eight elements each.
+// Included inside a target region.
 #pragma once
 
 #include "kernels/linear/rows8/arm/int8_panel-inl.h"
 
-// As assembly, since the order of the sums matters: the compiler's own leaves too few of them in flight.
+// Inline assembly fixes the instruction order: the compiler keeps too few sums in flight.
 MR_INLINE inline void smmla(int32x4_t& sum, int8x16_t w, int8x16_t x) {
   asm volatile("smmla %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(w), "w"(x));
 }
 
 struct MmlaMicro {
-  // Sums come as [w0 x0, w0 x1, w1 x0, w1 x1] of a pair of rows each: steps of weights lie ready in that order.
+  // The sums of a pair of rows are [w0 x0, w0 x1, w1 x0, w1 x1]; the steps of the weights are stored in that order.
   struct WSuper {
     float step[4][4];
     int8_t q[kSuperGroups][4][4][16];  // [eight elements][pair of rows]
@@ -33,9 +33,9 @@ struct MmlaMicro {
     int8_t q[kSuperGroups][4][4][2][8];
 
     MR_INLINE void put_step(int64_t part, int64_t row, float value) { step[part][row] = value; }
-    // Of a pair of rows, as sums come.
+    // Steps of a pair of rows, in the order of the sums.
     MR_INLINE float32x4_t steps_of(int64_t part, int pair) const {
-      double both;  // loaded and doubled by one instruction
+      double both;  // one instruction loads and duplicates it
       std::memcpy(&both, step[part] + 2 * pair, sizeof both);
       return vreinterpretq_f32_f64(vdupq_n_f64(both));
     }

@@ -1,20 +1,20 @@
-// Decode of Q4_0 and Q4_1 for cores that read best what comes in the order of memory: one strip after the other.
-// Included inside a target region, after strip-inl.h.
+// Decode of Q4_0 and Q4_1 for cores that read fastest in memory order: one strip after the other. Included inside a
+// target region, after strip-inl.h.
 //
-// Two blocks that follow each other are multiplied side by side, for the reason that elsewhere several strips are: sums
-// would wait for themselves.
+// Two consecutive blocks are multiplied in an interleaved way, to hide the latency of the sums. Elsewhere several
+// strips serve that purpose.
 #pragma once
 
 using NearSums = int32x4_t[2];  // rows 0..3 and 4..7
 
-// As dot_nibbles, but a sixteenth of that: the sum of the low nibbles is taken as it is, and a sixteenth of the other
-// one added, since a shift takes one slot of the vector pipes and a product with 16 two. The result is rounded to an
-// integer, which is little beside what rounding x makes. beside(j), of 0..3: what else is to be done, spread among the
-// products, since it can use only one of the two pipes.
+// As dot_nibbles, divided by 16: adds a sixteenth of the whole-byte sum to the unscaled sum of the low nibbles. A shift
+// takes one slot of the vector pipes, a multiplication with 16 two. The result is rounded to an integer; that error is
+// small compared with the rounding of x. beside(j), j in 0..3, is other work to interleave with the products, since it
+// can use only one of the two pipes.
 template <class Format, int count, class Beside>
 MR_INLINE inline void dot_near_nibbles(const typename Format::Block* blocks, const SmallX<1>* x,
                                        NearSums (&sums)[count], Beside beside) {
-  // What sums of x start from is the bits of this float, a sixteenth of which comes along.
+  // The sums of x start from the bits of this float; a sixteenth of it is added through the other sum.
   constexpr int32_t kShift = std::bit_cast<int32_t>(kIntegerShift), kFirst = kShift - kShift / 16;
   [[maybe_unused]] static constexpr int32_t kLowFirst[4] = {kFirst, kFirst, kFirst, kFirst};
   NearSums whole[count];
@@ -43,7 +43,7 @@ MR_INLINE inline void dot_near_nibbles(const typename Format::Block* blocks, con
   });
 }
 
-// Volatile, so that it stays where it is written.
+// Volatile, so that the compiler keeps it in place.
 MR_INLINE inline float32x4_t load_f16_here(const HalfOfRow& values, int half) {
   float32x4_t wide;
   asm volatile("fcvtl %0.4s, %1.4h" : "=w"(wide) : "w"(vld1_u16(values + 4 * half)));

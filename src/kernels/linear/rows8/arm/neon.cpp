@@ -1,4 +1,4 @@
-// Plain NEON, for machines without dot instructions.
+// Plain NEON, for machines without dot-product instructions.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -16,10 +16,10 @@ namespace millrace {
 namespace {
 
 struct Dot {
-  // Arithmetic is the limit here, not the memory: one stream of weights feeds it, and leaves it more registers.
+  // Bound by arithmetic, not memory: one stream of weights suffices and leaves more registers.
   static constexpr int kMostStreams = 1;
 
-  // sum[row] += w[row's quad] * x[quad `lane`]. Two products fit 16 bits: |w| <= 128 and |x| <= 127.
+  // sum[row] += w[row's quad] * x[quad `lane`]. Two products fit 16 bits, since |w| <= 128 and |x| <= 127.
   template <int lane>
   __attribute__((always_inline)) static void quad(int32x4_t& sum, int8x16_t w, int8x16_t x) {
     const int8x16_t quads = vreinterpretq_s8_s32(vdupq_laneq_s32(vreinterpretq_s32_s8(x), lane));

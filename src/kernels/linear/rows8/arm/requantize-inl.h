@@ -1,7 +1,7 @@
-// Weights of any packed format as int8 with one scale for up to 256 elements of a row, for prompts: a scale for every
-// 32 would take as many instructions as the products. A new step is 1/127 of the largest weight, a sixteenth or less of
-// a step of 4-bit formats; what it costs is spread over the rows of x. Included inside a target region, after the
-// formats.
+// Converts weights of any packed format to int8 with one scale per up to 256 elements of a row, for prompts: applying a
+// scale per 32 elements would take as many instructions as the products. The new step is 1/127 of the largest weight,
+// at most a sixteenth of the step of a 4-bit format. Many rows of x share the cost. Included inside a target region,
+// after the formats.
 #pragma once
 
 #include "kernels/linear/rows8/arm/activations-inl.h"
@@ -9,9 +9,9 @@
 
 constexpr int kSuperGroups = 8;
 
-// How a row is cut into stretches of one scale each, all about equally long.
+// Cuts a row into stretches of about equal length, with one scale each.
 struct Supers {
-  int64_t groups, each, count;  // groups of 32 in all, in a stretch; stretches
+  int64_t groups, each, count;  // groups of 32 per row, groups per stretch, stretches per row
 
   explicit Supers(int64_t k)
       : groups(k / 32),
@@ -22,10 +22,10 @@ struct Supers {
   int64_t size(int64_t super) const { return std::min(each, groups - first(super)); }
 };
 
-// What makes the new q of an old one, four rows at a time: 256 new = old * factor / 128 + offset, the latter with a
-// half for rounding. Factors of eight bits would do with fewer instructions, and add a fifth to the error.
+// Requantization of four rows: 256 new = old * factor / 128 + offset, where the offset includes one half for rounding.
+// Eight-bit factors would need fewer instructions but increase the error by a fifth.
 struct Affine {
-  int16x8_t factor, offset;  // of each row twice
+  int16x8_t factor, offset;  // each row twice
 };
 
 // Four rows of a stretch: scales and minima of its groups, and the step of the new q.
@@ -62,7 +62,7 @@ struct Steps4 {
   }
 
   MR_INLINE Affine affine(int64_t group, int s) const {
-    // The low halves of each row's integer, twice over.
+    // The low 16 bits of each row's integer, twice.
     constexpr uint8_t kHalves[16] = {0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13};
     const auto integer = [&](float32x4_t zero, float32x4_t v, float unit) MR_INLINE {
       const float32x4_t shifted = vfmaq_f32(zero, v, vmulq_n_f32(inverse, unit));
@@ -76,7 +76,7 @@ struct Steps4 {
     return to;
   }
 
-  // Of two neighbours at a time: each is the upper byte of its product.
+  // Processes even and odd bytes separately; each result is the high byte of a 16-bit product.
   MR_INLINE static int8x16_t apply(const Affine& by, int8x16_t w) {
     const int16x8_t both = vreinterpretq_s16_s8(w);
     const auto renewed = [&](int16x8_t old) MR_INLINE { return vaddq_s16(vqrdmulhq_s16(old, by.factor), by.offset); };
@@ -85,7 +85,8 @@ struct Steps4 {
   }
 };
 
-// A strip's stretch: to.put_step(half, steps), to.put(group, half, weights) for every group and half of the eight rows.
+// Requantizes a stretch of a strip. Calls to.put_step(half, steps), and to.put(group, half, weights) for each group and
+// half of the eight rows.
 template <class Format, class To>
 MR_INLINE inline void requantize(const LinearWeights& weights, int64_t strip, const Supers& supers, int64_t super,
                                  To& to) {

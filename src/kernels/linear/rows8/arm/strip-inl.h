@@ -1,16 +1,16 @@
-// Packed weights straight from memory through registers, for up to four rows of x: decode and small batches.
-// Included inside a target region, after Dot, which multiplies quads.
+// Decode and small batches: multiplies packed weights straight from memory with up to four rows of x. Included inside a
+// target region, after Dot, which multiplies quads.
 #pragma once
 
 #include "kernels/linear/rows8/arm/epilogue-inl.h"
 #include "kernels/linear/rows8/arm/unpack-inl.h"
 #include "kernels/linear/rows8/arm/zero-inl.h"
 #include "kernels/linear/rows8/streams-inl.h"
-// After the formats:
+// Must follow the formats:
 #include "kernels/linear/rows8/arm/strip_x-inl.h"
 
-// visit(stream, half): four rows of weights each. What is done for all of them in turn advances side by side; one after
-// the other, sums would fill the queues of the vector pipes with additions that wait for the one before.
+// Calls visit(stream, half) for each four rows of weights. Interleaves their work: otherwise the queues of the vector
+// pipes would fill with additions that depend on each other.
 template <int streams, class Visit>
 MR_INLINE inline void each_four(Visit visit) {
   unrolled<streams>([&](auto s) MR_INLINE { unrolled<2>([&](auto half) MR_INLINE { visit(s, half); }); });
@@ -19,9 +19,9 @@ MR_INLINE inline void each_four(Visit visit) {
 template <int streams, int m>
 using Sums = int32x4_t[streams][2][m];
 
-// Group g of nibbles: the low ones alone, and the bytes as they are (packed_x-inl.h says why). Both right after the
-// load: an operand that is still on its way is caught when it arrives, one that lies in its register has to be read
-// from there, which only about four can in a cycle.
+// Group g of nibbles: multiplies the low nibbles alone, and the whole bytes (packed_x-inl.h). Both products follow the
+// load directly: the core forwards a fresh result to its consumer, while a value that rests in a register must be read
+// from the register file, which supplies only about four operands per cycle.
 template <class Format, int m, int streams>
 MR_INLINE inline void dot_nibbles(const StripStreams<Format, streams>& strips, int g, const int32_t (&first)[m][4],
                                   const int8_t (&q)[m][32], Sums<streams, m>& sums) {
@@ -51,7 +51,7 @@ MR_INLINE inline void dot_nibbles(const StripStreams<Format, streams>& strips, i
   });
 }
 
-// Four rows of group g of any other format: what its first and second 16 elements add to `sums`.
+// Four rows of group g of the other formats: adds the products of elements 0..15 and 16..31 to `sums`.
 template <class Format, int m>
 MR_INLINE inline void dot_half(const typename Format::Block& block, int g, int half, const int8_t (&q)[m][32],
                                int32x4_t* (&&sums)[2]) {
@@ -92,7 +92,7 @@ MR_INLINE inline void add_small_blocks(const StripStreams<Format, streams>& stri
   });
 }
 
-// Group g of K-blocks: its integer scales are applied to the integer sums.
+// Group g of K-blocks: multiplies the integer sums with its integer scales.
 template <class Format, int m, int streams>
 MR_INLINE inline void add_k_group(const StripStreams<Format, streams>& strips, int g,
                                   const typename SuperX<m>::Group& x, Sums<streams, m>& scaled) {
@@ -129,14 +129,14 @@ MR_INLINE inline void add_k_group(const StripStreams<Format, streams>& strips, i
   }
 }
 
-// The minima of group g times what x adds up to.
+// Adds the minima of group g times the sums of x.
 template <class Format, int m, int streams>
 MR_INLINE inline void add_k_mins(const StripStreams<Format, streams>& strips, int g, const typename SuperX<m>::Group& x,
                                  Sums<streams, m>& mins) {
   unrolled<streams>([&](auto s) MR_INLINE {
     unrolled<Format::kScales>([&](auto i) MR_INLINE {
       int16x8_t min = Format::mins(strips.block(s), g, i);
-      if constexpr (i == 1) min = vsubq_s16(min, Format::mins(strips.block(s), g, 0));  // beyond the first one
+      if constexpr (i == 1) min = vsubq_s16(min, Format::mins(strips.block(s), g, 0));  // relative to the first
       unrolled<m>([&](auto r) MR_INLINE {
         const int16x8_t sum = vld1q_s16(x.sum[i][r]);
         mins[s][0][r] = vmlal_s16(mins[s][0][r], vget_low_s16(min), vget_low_s16(sum));
@@ -205,7 +205,7 @@ void decode_strips(const LinearArgs& args, const std::byte* x, const Rows8Piece&
       });
 }
 
-// Strips go outermost: with several tiles of x each strip is read from memory for the first of them only.
+// The loop over strips is the outermost: with several tiles of x, only the first one reads a strip from memory.
 template <class Format>
 void multiply_strips(const LinearArgs& args, const std::byte* x, const Rows8Piece& piece) {
   if (piece.m_end - piece.m_begin == 1) return decode_strips<Format, kAhead>(args, x, piece);

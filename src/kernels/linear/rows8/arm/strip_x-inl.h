@@ -1,5 +1,5 @@
-// Rows of x as int8 for strips: tiles of up to four rows, 32 elements to a scale, 256 for K-blocks. Included inside a
-// target region, after the formats.
+// Quantizes x to int8 for strips: tiles of up to four rows, one scale per 32 elements, or 256 for K-blocks. Included
+// inside a target region, after the formats.
 #pragma once
 
 #include "kernels/linear/rows8/arm/packed_x-inl.h"
@@ -7,8 +7,8 @@
 template <int m>
 struct SmallX {
   float scale[m], sum[m];
-  float unused[m][2];   // so that no load crosses a line of the cache
-  int32_t first[m][4];  // as a float: kIntegerShift
+  float unused[m][2];   // padding, so that no load crosses a cache line
+  int32_t first[m][4];  // bits of a float: kIntegerShift
   int8_t q[m][32];
 };
 
@@ -18,7 +18,7 @@ struct SuperX {
   float unused[m][3];
   struct Group {
     int32_t first[m][4];
-    int16_t sum[2][m][8];  // all 32, and the second 16 alone
+    int16_t sum[2][m][8];  // of all 32 elements, and of the last 16
     int8_t q[m][32];
   } groups[8];
 };
@@ -51,7 +51,7 @@ MR_INLINE inline void set_row(SuperX<m>& to, int r, const float* x) {
   }
 }
 
-// Tiles lie one after the other, four rows of x to a tile and what is left in the last: a tile's place follows from its
+// Tiles of x are contiguous, four rows each; the last one holds the rest. The offset of a tile thus follows from its
 // first row.
 template <class Format, int m, class Byte>
 MR_INLINE inline auto* x_tile(Byte* x, int64_t first_row, int64_t k) {

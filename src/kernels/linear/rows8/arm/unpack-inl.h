@@ -1,10 +1,10 @@
-// How each packed format becomes int8: for four of the eight rows (`half` says which) a group's 32 elements as eight
-// vectors, each a quad of four rows. Included inside a target region.
+// Unpacks each packed format to int8: for four of the eight rows (`half` selects them), the 32 elements of a group as
+// eight vectors, each a quad of four rows. Included inside a target region.
 //
 //   small blocks   w = d * (unit * q + offset) + m
-//   K-blocks       w = d * scale * (unit * q + offset) - dmin * min, scale and min being integers of a group
+//   K-blocks       w = d * scale * (unit * q + offset) - dmin * min, with integer scale and min per group
 //
-// Where a zero point makes q signed, its bits are moved to the top of the byte, and the unit undoes the factor.
+// If a zero point makes q signed, its bits are moved to the top of the byte, and `unit` undoes that factor.
 #pragma once
 
 #include "kernels/linear/rows8/unroll-inl.h"
@@ -17,7 +17,7 @@ MR_INLINE inline float32x4_t load_f16(const HalfOfRow& values, int half) {
   return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(values + 4 * half)));
 }
 MR_INLINE inline int16x8_t widened(uint8x8_t v) { return vreinterpretq_s16_u16(vmovl_u8(v)); }
-// A byte of each of the eight rows as integers, four to a vector.
+// One byte of each of the eight rows as integers, four to a vector.
 MR_INLINE inline void widen(uint8x8_t v, int32x4_t (&to)[2]) {
   const uint16x8_t wide = vmovl_u8(v);
   to[0] = vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(wide)));
@@ -29,7 +29,7 @@ MR_INLINE inline void widen(int8x8_t v, int32x4_t (&to)[2]) {
   to[1] = vmovl_high_s16(wide);
 }
 
-// Nibbles with the high ones as they were or two's complement where `flip` is kNibbleFlip.
+// `flip` = kNibbleFlip: the high nibbles are stored as two's complement.
 template <int flip>
 MR_INLINE inline void unsigned_nibbles(const Nibbles& nibbles, int half, Weights& w) {
   unrolled<4>([&](auto j) MR_INLINE {
@@ -48,7 +48,7 @@ MR_INLINE inline void top_nibbles(const Nibbles& nibbles, int half, Weights& w) 
   });
 }
 
-// `high` moved up by `up` bits, and below that the low bits of `low`.
+// `high` shifted left by `up` bits, with the low bits of `low` below it.
 template <int up>
 MR_INLINE inline uint8x16_t above(uint8x16_t high, uint8x16_t low) {
   return vsliq_n_u8(low, high, up);
@@ -112,7 +112,7 @@ MR_INLINE inline void uneven_nibbles(const Nibbles& nibbles, int half, Weights& 
 struct SmallBlock {
   static constexpr int kGroups = 1, kScales = 1;
   static constexpr bool kMins = false;
-  static constexpr bool kNibbles = false;  // of which kZero is taken off
+  static constexpr bool kNibbles = false;  // nibbles with a zero point of kZero
   static constexpr float kUnit = 1;
   static constexpr int kOffset = 0;
 };
@@ -165,7 +165,7 @@ struct UnpackIQ4_NL : SmallBlock {
 struct KBlock {
   static constexpr int kGroups = 8, kScales = 1;
   static constexpr bool kMins = false;
-  static constexpr bool kNibbles = false;  // of which kZero is taken off
+  static constexpr bool kNibbles = false;  // nibbles with a zero point of kZero
   static constexpr float kUnit = 1;
   static constexpr int kOffset = 0;
 };
@@ -243,8 +243,8 @@ struct UnpackQ2_K : KBlock {
   }
 };
 
-// The same with q filling a signed byte: w = scale * (unit * q + offset) + min. Formats of small unsigned numbers move
-// them to the top of the byte for that.
+// The same with q scaled to a whole signed byte: w = scale * (unit * q + offset) + min. Formats of small unsigned
+// numbers are shifted to the top of the byte.
 template <class Format>
 struct Top {
   static constexpr float kUnit = Format::kUnit;
@@ -270,7 +270,7 @@ struct Top<UnpackQ2_K> {
   }
 };
 
-// The same for all formats: w = scale * unit * q + min, in f32.
+// The same form for all formats: w = scale * unit * q + min, in f32.
 template <class Format>
 MR_INLINE inline float32x4_t scale_of(const typename Format::Block& b, int g, int half, int s) {
   if constexpr (Format::kGroups == 1) return load_f16(b.d, half);
@@ -281,7 +281,7 @@ MR_INLINE inline float32x4_t scale_of(const typename Format::Block& b, int g, in
   }
 }
 
-// Of formats that have minima; where their offset counts as one too, min_of has both.
+// For formats with minima. min_of also includes the offset.
 template <class Format>
 MR_INLINE inline float32x4_t plain_min_of(const typename Format::Block& b, int g, int half, int s) {
   if constexpr (Format::kGroups == 1) return load_f16(b.m, half);

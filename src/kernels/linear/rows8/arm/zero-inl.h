@@ -1,10 +1,10 @@
-// How sums start. Included inside a target region.
+// Initial values of sums. Included inside a target region.
 #pragma once
 
 #include "kernels/linear/rows8/unroll-inl.h"
 
-// A fresh zero for every sum. The compiler would rather copy one zero around, which takes a slot of the vector pipes;
-// clearing a register is free.
+// A fresh zero for every sum. The compiler would copy one zero, which takes a slot of the vector pipes; clearing a
+// register is free.
 MR_INLINE inline int32x4_t zero_sum() {
   int32x4_t zero;
   asm volatile("movi %0.4s, #0" : "=w"(zero));

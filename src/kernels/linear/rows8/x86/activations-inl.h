@@ -1,4 +1,4 @@
-// Rows of x as int8, 32 elements to a scale. Included inside a target region, after Dot.
+// Quantizes rows of x to int8 with one scale per 32 elements. Included inside a target region, after Dot.
 #pragma once
 
 #include "kernels/linear/rows8/x86/unpack-inl.h"
@@ -6,7 +6,7 @@
 struct Quantized32 {
   __m256i q;
   float scale;
-  int sum[2];  // of all q, and of the second 16 alone
+  int sum[2];  // of all 32 q, and of the last 16
 };
 
 MR_INLINE inline float largest_of(__m256 v) {
@@ -26,13 +26,13 @@ MR_INLINE inline Quantized32 quantize_32(const float* x) {
     v[i] = _mm256_loadu_ps(x + 8 * i);
     most = _mm256_max_ps(most, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v[i]));
   });
-  // The maximum overlooks a NaN, which must come out as one.
+  // The maximum ignores NaN, which must propagate.
   const __m256 nan = _mm256_or_ps(_mm256_cmp_ps(v[0], v[1], _CMP_UNORD_Q), _mm256_cmp_ps(v[2], v[3], _CMP_UNORD_Q));
   const float largest = largest_of(_mm256_or_ps(most, nan));
   const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
   __m256i rounded[4];
   unrolled<4>([&](auto i) MR_INLINE { rounded[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(inverse))); });
-  // Packing works within halves: the order of fours is mended at the end.
+  // The pack instructions work within 128-bit halves; the permutation below restores the order.
   const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(rounded[0], rounded[1]),  //
                                             _mm256_packs_epi32(rounded[2], rounded[3]));
   Quantized32 out;
@@ -44,10 +44,10 @@ MR_INLINE inline Quantized32 quantize_32(const float* x) {
   return out;
 }
 
-// What x has to know about the weights' format.
+// The properties of the weight format that the quantization of x depends on.
 struct ZeroPoint {
   int zero;
-  bool halves;  // two scales to a group: two sums
+  bool halves;  // two scales per group: two sums
 };
 
 inline ZeroPoint zero_point_of(DType format) {
@@ -56,12 +56,12 @@ inline ZeroPoint zero_point_of(DType format) {
   return zero;
 }
 
-// For quad-wise dot products: `rows` rows side by side, 32 elements of each.
+// 32 elements of `rows` rows, for dot products of quads.
 template <int rows>
 struct XBlock {
   float scale[rows];
-  float sum[2][rows];      // of the quantized x: all 32, and the second 16 alone
-  int32_t start[2][rows];  // what the weights' zero point takes from each sum: sums start from here
+  float sum[2][rows];      // sums of the quantized x: all 32 elements, and the last 16
+  int32_t start[2][rows];  // initial values of the integer sums, which correct for the zero point of the weights
   int8_t q[rows][32];
 
   MR_INLINE void set(int r, const Quantized32& v, ZeroPoint zero) {
@@ -79,7 +79,7 @@ MR_INLINE inline __m256i broadcast_quad(const int8_t* quad) {
   return _mm256_set1_epi32(word);
 }
 
-// Rows from m_begin on, `valid` of them; the others become zeros.
+// Quantizes `valid` rows from m_begin on; the remaining rows of the tile become zeros.
 template <class Block>
 void quantize_tile(const Matrix& x, int64_t m_begin, int64_t valid, int rows, ZeroPoint zero, Block* out) {
   const Quantized32 nothing{_mm256_setzero_si256(), 0, {0, 0}};

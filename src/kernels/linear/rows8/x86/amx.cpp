@@ -1,4 +1,4 @@
-// AMX: 16 rows of weights with 16 rows of x, 64 bytes of each, in one instruction.
+// AMX: one instruction multiplies 16 rows of weights with 16 rows of x, 64 bytes of each.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include "tensor/blocks.h"
 
 #if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"  // some of GCC 12's own intrinsics
+#pragma GCC diagnostic ignored "-Wuninitialized"  // false positives in GCC 12's intrinsics
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 

@@ -1,20 +1,21 @@
-// Products of AMX tiles of int8: 32 rows of weights by up to 32 rows of x. Tiles multiply while the sums of the tiles
-// before them become f32. Included inside a target region.
+// AMX products of int8: 32 rows of weights by up to 32 rows of x. While the tiles multiply, the sums of the preceding
+// tiles are converted to f32. Included inside a target region.
 #pragma once
 
 #include "kernels/linear/rows8/x86/amx_tiles-inl.h"
 #include "kernels/linear/rows8/x86/stretch_x-inl.h"
 
-// Integer sums of 32 rows of weights by `rows` rows of x over a part of k, and where they go.
+// Integer sums of 32 rows of weights by `rows` rows of x over a part of k, and their destination.
 struct alignas(64) IntegerSums {
   int32_t of[32][32];  // [row of x][row of weights]
   const float *w_scale = nullptr, *x_scale = nullptr;
   BlockSums* sums = nullptr;
   int64_t strip = 0, row = 0, rows = 0;
-  bool first = false, last = false;  // part of k
+  bool first = false, last = false;  // first, last part of k
 
-  // Rows [begin, end) of the sums are added to those of earlier parts, or written to y if there are no more. This runs
-  // beside the products and must be short: a core looks a few hundred instructions ahead for the next one of those.
+  // Adds rows [begin, end) of the sums to those of earlier parts, or writes them to y after the last part. This code is
+  // interleaved with the products and must be short: the core looks only a few hundred instructions ahead for the next
+  // product.
   MR_INLINE void settle(const LinearArgs& args, int64_t begin, int64_t end) const {
     if (begin >= end) return;
     if (last) return first ? write<true>(args, begin, end) : write<false>(args, begin, end);
@@ -61,14 +62,14 @@ struct alignas(64) IntegerSums {
   }
 };
 
-// Tiles that are multiplied together: 64 elements of 32 rows of weights and of x.
+// Operands of one step: 64 elements of 32 rows of weights and of x.
 struct Operands {
   const int8_t (*w)[16][16][4];  // [tile]
   const int8_t (*x)[16][64];
 };
 
-// Registers 0 to 3 hold the results, 4 and 5 x, 6 and 7 weights. Each of the latter is loaded again right after its
-// last product, with what the step after this one takes.
+// Tile registers 0 to 3 hold the results, 4 and 5 x, 6 and 7 weights. Each operand register is reloaded for the next
+// step right after its last product.
 MR_INLINE inline void load_operands(const Operands& from) {
   _tile_loadd(4, from.x[0], 64);
   _tile_loadd(7, from.w[1], 64);
@@ -88,7 +89,8 @@ MR_INLINE inline void multiply_and_load(const Operands& next) {
   if constexpr (second) _tile_loadd(5, next.x[1], 64);
 }
 
-// Steps [begin, end) of a stretch, the first of which is loaded already; `after` comes when they are done.
+// Multiplies steps [begin, end) of a stretch. The operands of the first step are already loaded; those of `after` are
+// loaded at the end.
 template <bool second>
 __attribute__((noinline)) void multiply_steps(const LinearArgs& args, const WSuper& w, const XSuper& x, int64_t begin,
                                               int64_t end, const Operands& after, PanelAhead& ahead,
@@ -109,7 +111,7 @@ __attribute__((noinline)) void multiply_steps(const LinearArgs& args, const WSup
 
 constexpr size_t kInt8Bytes = kPanelSupers * sizeof(WSuper) + 2 * sizeof(IntegerSums) + kMostSums * sizeof(BlockSums);
 
-// One piece of work: results of parts of k come out one after the other, each a part behind the products.
+// One piece of work. The results of each part of k are converted while the next part multiplies.
 class Int8Piece {
  public:
   Int8Piece(const LinearArgs& args, const std::byte* x, std::byte* scratch, const Rows8Piece& piece)
@@ -122,7 +124,7 @@ class Int8Piece {
         sums_(reinterpret_cast<BlockSums*>(pending_ + 2)),
         piece_(piece) {
     for (int i = 0; i < 2; ++i) new (pending_ + i) IntegerSums;
-    pending_[0].w_scale = panel_->scale;  // of no rows, but there to be loaded
+    pending_[0].w_scale = panel_->scale;  // readable placeholder: this entry has no rows
   }
 
   void run() {
@@ -130,7 +132,7 @@ class Int8Piece {
       const int64_t super_end = std::min(super + kPanelSupers, supers_.count);
       BlockSums* sums = sums_;
       for (int64_t strip = piece_.strip_begin; strip < piece_.strip_end; strip += kInt8Strips) {
-        settle();  // its scales are in the panel
+        settle();  // the pending sums use the scales in the panel, which fill() overwrites
         maker_.fill(super, super_end, strip);
         ahead_ = maker_.after(super, super_end, strip);
         load_operands(operands(super, super, piece_.m_begin, 0));
@@ -147,7 +149,7 @@ class Int8Piece {
   Operands operands(int64_t panel_begin, int64_t super, int64_t row, int64_t step) const {
     return {panel_[super - panel_begin].q[step], x_of(row, super).q[step]};
   }
-  // What follows step `step` of a stretch: the next one, the next stretch or row, and at the end anything.
+  // Operands of the step after `step`: next step, next stretch or next rows; at the end any valid ones.
   Operands next(int64_t super, int64_t super_end, int64_t i, int64_t row, int64_t step) const {
     if (step < Supers::steps(supers_.size(i))) return operands(super, i, row, step);
     if (i + 1 < super_end) return operands(super, i + 1, row, 0);
@@ -187,7 +189,7 @@ class Int8Piece {
   const XSuper* x_;
   WSuper* panel_;
   const PanelMaker<false> maker_;
-  IntegerSums* pending_;  // two: one that settles, one that is being made
+  IntegerSums* pending_;  // two: one being converted, one being computed
   BlockSums* sums_;
   PanelAhead ahead_;
   const Rows8Piece piece_;

@@ -1,12 +1,12 @@
-// Panels for AMX tiles of bf16: 32 rows of weights by up to 32 rows of x. Scales are applied while unpacking, so that
-// products need no attention until the end: int8 tiles are twice as fast, but a scale per 32 elements would cost more
-// than that. Included inside a target region.
+// AMX panels of bf16: 32 rows of weights by up to 32 rows of x. Scales are applied during unpacking, so the products
+// need no scaling. int8 tiles are twice as fast, but applying a scale per 32 elements would cost more than that gains.
+// Included inside a target region.
 #pragma once
 
 #include "kernels/linear/rows8/tuned.h"
 #include "kernels/linear/rows8/x86/amx_tiles-inl.h"
 #include "kernels/linear/rows8/x86/unpack-inl.h"
-// After the formats:
+// Must follow the formats:
 #include "kernels/linear/rows8/panel-inl.h"
 
 MR_INLINE inline __m256i to_bf16(__m512 v) { return (__m256i)_mm512_cvtneps_pbh(v); }
@@ -29,7 +29,7 @@ MR_INLINE inline void transpose_8x8(__m256i (&v)[8]) {
   });
 }
 
-// The scale (or minimum) of each of eight rows, four times: for four elements of four rows at a time.
+// The scale (or minimum) of each of eight rows, repeated four times, for four elements of four rows at a time.
 struct EachFourTimes {
   __m512 half[2];
   MR_INLINE explicit EachFourTimes(__m256 rows) {
@@ -40,7 +40,7 @@ struct EachFourTimes {
   }
 };
 
-// Two tiles of 16 rows of weights, as pairs of elements.
+// Two tiles of 16 rows of weights, stored as pairs of elements.
 struct AmxGroup {
   uint16_t q[2][16][16][2];  // [tile][pair][row]
 
@@ -64,7 +64,7 @@ struct AmxGroup {
     });
   }
 
-  // Four elements of eight rows: their first and their second pairs go to different rows of the tile.
+  // Stores four elements of eight rows: the first and the second pair belong to different rows of the tile.
   template <class Format>
   MR_INLINE void set_quad(__m256i quad, const EachFourTimes& scale, const EachFourTimes& min, int j, int which) {
     __m256i four_rows[2];
@@ -79,12 +79,12 @@ struct AmxGroup {
     _mm256_storeu_si256(eight_rows(2 * j + 1, which), _mm256_permutex2var_epi32(four_rows[0], odd, four_rows[1]));
   }
 
-  // Eight rows in place, 32 elements of each from k on; what does not exist becomes zero.
+  // Loads 32 elements from k on of eight plain rows; elements outside the matrix become zero.
   template <DType type>
   MR_INLINE void set_plain(const LinearWeights& weights, int64_t n, int64_t k, int which) {
     const int64_t count = std::min<int64_t>(32, weights.k - k);
     const __mmask32 valid = count == 32 ? ~__mmask32{0} : (__mmask32{1} << count) - 1;
-    __m256i pairs[2][8];  // [first and last eight][row]
+    __m256i pairs[2][8];  // [elements 0..15, 16..31][row]
     for (int64_t r = 0; r < kPackedRows; ++r) {
       const auto* row =
           reinterpret_cast<const uint16_t*>(weights.data) + std::min(n + r, weights.n - 1) * weights.k + k;
@@ -122,7 +122,7 @@ void convert_x(const LinearArgs& args, int64_t m_begin, int64_t m_end, std::byte
   }
 }
 
-// Registers 0 to 3 hold the results, 4 and 5 x, 6 and 7 weights.
+// Tile registers 0 to 3 hold the results, 4 and 5 x, 6 and 7 weights.
 template <bool second>
 MR_INLINE inline void multiply_tiles(const AmxGroup* w, const AmxXBlock* x, Stretch stretch, BlockSums& sums) {
   finish_writes();
@@ -160,7 +160,7 @@ struct AmxMicro {
   using XBlock = AmxXBlock;
   static constexpr int kRows = 32;
   static constexpr int64_t kJoined = 4, kStrips = 4, kGroups = MR_AMX_GROUPS;
-  static constexpr int64_t kSums = kMostPanels * (MR_PANEL_ROWS + kRows - 1) / kRows;  // of one piece of work
+  static constexpr int64_t kSums = kMostPanels * (MR_PANEL_ROWS + kRows - 1) / kRows;  // per piece of work
   static constexpr size_t kBytes = kSums * sizeof(BlockSums) + kGroups * sizeof(AmxGroup);
 
   template <class Format>
@@ -173,7 +173,7 @@ struct AmxMicro {
   }
 };
 
-// As multiply_panels, but that y is written once, at the end of k.
+// As multiply_panels, but writes y only once, at the end of k.
 template <class Format>
 void multiply_amx(const LinearArgs& args, const std::byte* x, std::byte* scratch, const Rows8Piece& piece) {
   const int64_t groups = (args.weights->k + 31) / 32;

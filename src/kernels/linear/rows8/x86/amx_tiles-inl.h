@@ -4,14 +4,14 @@
 #include "hardware/amx-inl.h"
 #include "kernels/linear/rows8/x86/block_sums-inl.h"
 
-class Tiles {  // the registers, while it lives
+class Tiles {  // configures the tile registers during its lifetime
  public:
   Tiles() { load_tile_config(); }
   ~Tiles() { release_tiles(); }
   Tiles(const Tiles&) = delete;
 };
 
-// Registers 0 to 3: 32 rows of x, or 16, by 32 rows of weights.
+// Stores registers 0 to 3: 32 rows of x (16 without `second`) by 32 rows of weights.
 template <bool second, class Number>
 MR_INLINE inline void store_tiles(Number (&rows)[32][32]) {
   _tile_stored(0, rows[0], sizeof rows[0]);

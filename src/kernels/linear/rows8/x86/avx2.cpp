@@ -1,4 +1,4 @@
-// AVX2: products of bytes come as sums of two in 16 bits, which saturate and have to be widened in time.
+// AVX2: byte products are added in pairs to 16-bit sums, which saturate and must be widened before that.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -24,10 +24,10 @@ struct Dot {
     return w;
   }
 
-  // sum[row] of `count` quads.
+  // sum[row] over `count` quads.
   template <class Format, int count>
   struct Sum {
-    // So many sums of two fit 16 bits when added up; x is at most 127.
+    // Number of pair sums that 16 bits can hold; |x| is at most 127.
     static constexpr int kNarrow = Format::kSigned ? 1 : std::min(count, 32767 / (2 * 127 * Format::kMost));
     static_assert(count % kNarrow == 0);
     __m256i wide, narrow;

@@ -1,16 +1,16 @@
-// The results of 32 rows of weights by 32 rows of x. Included inside a target region.
+// Results of 32 rows of weights by 32 rows of x. Included inside a target region.
 #pragma once
 
 #include "kernels/linear/rows8/tuned.h"
 #include "kernels/linear/rows8/x86/epilogue-inl.h"
 
-// Kept here between the stretches of k: the rows of y lie far apart, often by a power of two, and would push each other
-// out of the caches.
+// Partial results between the stretches of k. They are not kept in y: its rows are far apart, often by a power of two,
+// and would evict each other from the caches.
 struct alignas(64) BlockSums {
   float rows[32][32];  // [row of x][row of weights]
 };
 
-// As write_eight, of a whole sum.
+// As write_eight, for a complete sum.
 MR_INLINE inline void write_sixteen(const LinearArgs& args, int64_t m, int64_t n, __m512 sums) {
   if (n + 16 > columns_of(args)) {
     write_eight(args, m, n, _mm512_castps512_ps256(sums), true);
@@ -30,4 +30,4 @@ inline void write_sums(const LinearArgs& args, const BlockSums& sums, int64_t st
   }
 }
 
-constexpr int64_t kMostSums = kMostPanels * (MR_PANEL_ROWS + 31) / 32;  // of one piece of work
+constexpr int64_t kMostSums = kMostPanels * (MR_PANEL_ROWS + 31) / 32;  // per piece of work

@@ -1,9 +1,10 @@
-// From sums to y: bias, accumulation, columns that the weights or y do not have. Included inside a target region.
+// Epilogue: bias, accumulation, columns outside the weights or y. Included inside a target region.
 #pragma once
 
 #include "kernels/linear/rows8/unroll-inl.h"
 
-// Joined strips are multiplied together even where a piece ends between them: what lies beyond it is not to be written.
+// Joined strips are multiplied together even if a piece ends between them. Narrows y so that columns beyond the piece
+// are not written.
 template <auto multiply>
 void within_piece(const LinearArgs& args, const std::byte* x, std::byte* scratch, const Rows8Piece& piece) {
   LinearArgs own = args;
@@ -13,7 +14,7 @@ void within_piece(const LinearArgs& args, const std::byte* x, std::byte* scratch
 
 MR_INLINE inline int64_t columns_of(const LinearArgs& args) { return std::min(args.weights->n, args.y.cols); }
 
-// Eight outputs of row m from column n on. `fresh`: no part of the sum has been written to y before.
+// Writes eight outputs of row m from column n on. `fresh`: y holds no earlier part of the sum.
 inline void write_eight(const LinearArgs& args, int64_t m, int64_t n, __m256 sums, bool fresh) {
   const int64_t count = columns_of(args) - n;
   if (count <= 0) return;

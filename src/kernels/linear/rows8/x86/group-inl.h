@@ -1,10 +1,10 @@
-// The heart of the 256-bit kernels: 8 rows of weights by m rows of x, 32 elements of each. Included inside a target
-// region, after Dot.
+// The inner step of the 256-bit kernels: 8 rows of weights by m rows of x, 32 elements of each. Included inside a
+// target region, after Dot.
 #pragma once
 
 #include "kernels/linear/rows8/x86/activations-inl.h"
 
-// quads(j) gives quads j and j + 4, scale(s) and min(s) the f32 scales of the group.
+// quads(j) returns quads j and j + 4; scale(s) and min(s) return the group's f32 scales and minima.
 template <class Format, int m, class Block, class Quads, class Scale, class Min>
 MR_INLINE inline void add_group(const Block& x, Quads quads, Scale scale, Min min, __m256 (&acc)[m]) {
   constexpr int kScales = Format::kScales, kCount = 8 / kScales;
@@ -31,7 +31,7 @@ MR_INLINE inline void add_group(const Block& x, Quads quads, Scale scale, Min mi
   });
 }
 
-// Minima as add_group wants them: the second one less the first, since x's first sum covers both halves.
+// Minima for add_group: the second minus the first, since the first sum of x covers both halves.
 template <class Format>
 MR_INLINE inline __m256 min_step(const Scales<Format>& scales, int g, int s) {
   return s == 0 ? scales.min(g, 0) : _mm256_sub_ps(scales.min(g, 1), scales.min(g, 0));

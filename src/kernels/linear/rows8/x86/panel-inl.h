@@ -1,17 +1,17 @@
-// What the micro-kernels of panels share. Included inside a target region, after Dot.
+// Code that the micro-kernels of panels share. Included inside a target region, after Dot.
 #pragma once
 
 #include "kernels/linear/rows8/x86/epilogue-inl.h"
 #include "kernels/linear/rows8/x86/group-inl.h"
-// After the formats:
+// Must follow the formats:
 #include "kernels/linear/rows8/panel-inl.h"
 
-// 8 * joined rows of weights, unpacked.
+// 8 * joined rows of unpacked weights.
 template <class Format, int joined>
 struct DotGroup {
   static constexpr int kRows = 8 * joined;
   float scale[Format::kScales][kRows];
-  float min[Format::kMins ? Format::kScales : 0][kRows];  // the second one less the first
+  float min[Format::kMins ? Format::kScales : 0][kRows];  // [1] holds the second minus the first
   int8_t q[8][kRows][4];
 
   MR_INLINE void set(const typename Format::Block& block, int g, int which) {
@@ -28,7 +28,7 @@ struct DotGroup {
   }
 };
 
-// Room for the format with the most.
+// Size of the largest format's group.
 template <int joined>
 constexpr size_t kLargestGroup = sizeof(DotGroup<UnpackQ2_K, joined>);
 

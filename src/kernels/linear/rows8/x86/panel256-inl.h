@@ -1,5 +1,5 @@
-// The micro-kernel of panels in 256-bit registers: 8 rows of weights by up to 4 rows of x. Included inside a target
-// region, after Dot.
+// Micro-kernel of panels in 256-bit registers: 8 rows of weights by up to 4 rows of x. Included inside a target region,
+// after Dot.
 #pragma once
 
 #include "kernels/linear/rows8/x86/panel-inl.h"

@@ -1,6 +1,6 @@
-// The micro-kernel of panels in 512-bit registers: 32 rows of weights by up to 6 rows of x. Two vectors of weights, so
-// that a broadcast of x serves two products; 12 sums and 12 results leave enough registers for them. Included inside a
-// target region, after Dot.
+// Micro-kernel of panels in 512-bit registers: 32 rows of weights by up to 6 rows of x. With two vectors of weights,
+// each broadcast of x serves two products; 12 integer sums and 12 results leave enough registers for the operands.
+// Included inside a target region, after Dot.
 #pragma once
 
 #include "kernels/linear/rows8/x86/panel-inl.h"
@@ -11,7 +11,7 @@ MR_INLINE inline __m512i broadcast_quad_512(const int8_t* quad) {
   return _mm512_set1_epi32(word);
 }
 
-// The s-th of the group's scales, for `m` rows of x: its quads, then its share of the results.
+// Multiplies the quads of scale `s` with m rows of x and adds the scaled sums to the results.
 template <class Format, int m, int s>
 MR_INLINE inline void add_part_512(const DotGroup<Format, 4>& w, const XBlock<6>& x, __m512 (&acc)[2][m]) {
   constexpr int kCount = 8 / Format::kScales;

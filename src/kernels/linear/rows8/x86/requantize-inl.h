@@ -1,13 +1,14 @@
-// Weights of any packed format as int8 with one scale for up to 512 elements of a row, for prompts: a scale for every
-// 32 would take longer than the products. A new step is 1/127 of the largest weight, a sixteenth or less of a step of
-// 4-bit formats; what it costs is spread over the rows of x. Included inside a target region, after the formats.
+// Converts weights of any packed format to int8 with one scale per up to 512 elements of a row, for prompts: applying a
+// scale per 32 elements would take longer than the products. The new step is 1/127 of the largest weight, at most a
+// sixteenth of the step of a 4-bit format. Many rows of x share the cost. Included inside a target region, after the
+// formats.
 #pragma once
 
 #include "kernels/linear/rows8/x86/unpack-inl.h"
 
 constexpr int kSuperGroups = 16;
 
-// Two strips of eight rows each, side by side: a row of a tile of weights.
+// Joins two strips of eight rows into one row of a weight tile.
 MR_INLINE inline __m512i beside(__m256i a, __m256i b) { return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1); }
 MR_INLINE inline __m512 beside(__m256 a, __m256 b) { return _mm512_insertf32x8(_mm512_castps256_ps512(a), b, 1); }
 
@@ -28,7 +29,7 @@ MR_INLINE inline WideQuads wide_quads(const typename Format::Block& a, const typ
   }
 }
 
-// The largest size of a weight whose group has this scale and minimum, row by row.
+// The largest magnitude of a weight whose group has this scale and minimum, per row.
 template <class Format>
 MR_INLINE inline __m512 largest_weight(__m512 scale, __m512 offset) {
   if constexpr (Format::kSigned) return _mm512_mul_ps(_mm512_abs_ps(scale), _mm512_set1_ps(128));
@@ -36,12 +37,12 @@ MR_INLINE inline __m512 largest_weight(__m512 scale, __m512 offset) {
   return _mm512_max_ps(_mm512_abs_ps(offset), _mm512_abs_ps(other));
 }
 
-// Sixteen rows of a stretch: how an old q becomes a new one, new = old * factor + offset. Bytes are multiplied as
-// words, those at even places and those at odd ones, in fractions of 1 / kOne.
+// Requantizes a stretch of sixteen rows: new q = old q * factor + offset. Even and odd bytes are multiplied separately
+// as 16-bit words, in fixed point with a unit of 1 / kOne.
 template <class Format>
 class Requantizer {
  public:
-  // `place_of(i)` is where the i-th group of the stretch lies in both strips.
+  // `place_of(i)` is the location of the stretch's i-th group in both strips.
   template <class PlaceOf>
   MR_INLINE Requantizer(int64_t groups, const PlaceOf& place_of) {
     __m512 most = _mm512_setzero_ps();
@@ -67,8 +68,9 @@ class Requantizer {
     __m512i factor, offset;
   };
   MR_INLINE Affine affine(int64_t group, int s) const {
-    return {twice(_mm512_mul_ps(factor_[group][s], inverse_)),
-            twice(_mm512_fmadd_ps(offset_[group][s], inverse_, _mm512_set1_ps(kOne / 2)))};  // for rounding
+    return {
+        twice(_mm512_mul_ps(factor_[group][s], inverse_)),
+        twice(_mm512_fmadd_ps(offset_[group][s], inverse_, _mm512_set1_ps(kOne / 2)))};  // plus one half, for rounding
   }
 
   MR_INLINE static __m512i apply(const Affine& by, __m512i q) {
@@ -85,14 +87,14 @@ class Requantizer {
   }
 
  private:
-  // What is multiplied without an offset is a fraction, and rounded by the instruction.
+  // Without an offset the factor is a Q15 fraction, and the multiplication rounds.
   static constexpr float kOne = Format::kSigned ? 32768 : 256;
 
-  // Bytes at even places of one and at odd places of the other.
+  // Even bytes of `even`, odd bytes of `odd`.
   MR_INLINE static __m512i merged(__m512i even, __m512i odd) {
     return _mm512_mask_blend_epi8(0xaaaaaaaaaaaaaaaa, even, odd);
   }
-  // Low words of the rows' integers, for both kinds of places.
+  // The low 16 bits of each row's integer, duplicated for even and odd bytes.
   MR_INLINE static __m512i twice(__m512 rows) {
     const __m512i v = _mm512_cvtps_epi32(rows);
     return _mm512_mask_blend_epi16(0xaaaaaaaa, v, _mm512_slli_epi32(v, 16));

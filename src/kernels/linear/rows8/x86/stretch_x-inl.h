@@ -1,19 +1,20 @@
-// Rows of x as int8, in stretches as the weights are. Included inside a target region.
+// Quantizes rows of x to int8 in the same stretches as the weights. Included inside a target region.
 #pragma once
 
 #include "kernels/linear/rows8/x86/stretches-inl.h"
 
-// Rows of x have a scale for each part of a stretch: parts are as long as they may be, a power of two steps or all.
+// One stretch of x. Each row has one scale per part; a part is a power of two of steps or the whole stretch, as long as
+// accuracy allows.
 struct alignas(64) XSuper {
   int8_t q[kSuperSteps][2][16][64];  // [step][tile][row]
-  float scale[kSuperSteps][32];      // of the part that a step belongs to
-  int32_t sum[kSuperSteps][32];      // of q, where it is wanted
-  int64_t part[2];                   // steps of a part, for each tile
+  float scale[kSuperSteps][32];      // scale of the part that contains the step
+  int32_t sum[kSuperSteps][32];      // sum of q, where needed
+  int64_t part[2];                   // steps per part, for each tile
 
   int64_t part_steps(int64_t rows) const { return rows > 16 ? std::min(part[0], part[1]) : part[0]; }
 };
 
-// The largest of up to 64 elements, whose squares are added to `squares`.
+// Largest magnitude of up to 64 elements; adds their squares to `squares`.
 MR_INLINE inline float largest_of(const float* x, int64_t count, __m512& squares) {
   __m512 most = _mm512_setzero_ps();
   for (int64_t i = 0; i < count; i += 16) {
@@ -24,16 +25,16 @@ MR_INLINE inline float largest_of(const float* x, int64_t count, __m512& squares
   return _mm512_reduce_max_ps(most);
 }
 
-// Rounding errors grow with the largest element of a part, and matter beside the mean one of the stretch. A scale for
-// each 64 elements would be best, but then all sums are scaled after every product. So parts are as long as can be
-// while the square of their largest element is at most so many times the mean square.
+// Rounding errors are proportional to the largest element of a part, and matter relative to the stretch's root mean
+// square. One scale per 64 elements would be the most accurate, but then all sums must be scaled after each product. So
+// a part is as long as possible while the square of its largest element is at most this many times the mean square.
 constexpr float kMostAboveMean = 100;
 
 struct PartsOfRows {
-  int64_t steps, part;  // of the stretch, of a part of it
+  int64_t steps, part;  // steps of the stretch, steps of a part
   float largest[16][kSuperSteps];
 
-  // How long parts are depends on all rows of a tile, unless they must not depend on each other.
+  // The rows of a tile share one part length, unless the result must be invariant: then each part is one step.
   PartsOfRows(const LinearArgs& args, int64_t row, int64_t rows, int64_t first, int64_t size)
       : steps(Supers::steps(size)), part(args.invariant ? 1 : kSuperSteps) {
     for (int64_t r = 0; r < rows; ++r) {
@@ -43,7 +44,7 @@ struct PartsOfRows {
         largest[r][step] = largest_of(args.x.row<float>(row + r) + 32 * (first + group),
                                       32 * std::min<int64_t>(2, size - group), squares);
       }
-      const float mean = _mm512_reduce_add_ps(squares) / 64;  // of a step's squares, times the number of steps
+      const float mean = _mm512_reduce_add_ps(squares) / 64;  // mean square of an element, times the number of steps
       if (std::isnan(mean)) std::fill_n(largest[r], steps, mean);
       while (part > 1 && !even(largest[r], mean)) part /= 2;
     }
@@ -57,7 +58,7 @@ struct PartsOfRows {
 
  private:
   static float largest_of_part(const float* of, int64_t count) {
-    return *std::max_element(of, of + count);  // all of a row are NaN, or none
+    return *std::max_element(of, of + count);  // a row is all NaN or has none
   }
   bool even(const float* of, float mean) const {
     float with_parts = 0;
@@ -70,7 +71,7 @@ struct PartsOfRows {
   }
 };
 
-// 64 elements of a row, or 32 and zeros. Returns their sum.
+// Rounds 64 elements of a row, or 32 padded with zeros. Returns the sum of q.
 MR_INLINE inline int32_t round_64(const float* x, int64_t count, float inverse, int8_t* to) {
   __m512i sum = _mm512_setzero_si512();
   for (int64_t i = 0; i < 64; i += 16) {
@@ -82,7 +83,7 @@ MR_INLINE inline int32_t round_64(const float* x, int64_t count, float inverse, 
   return _mm512_reduce_add_epi32(sum);
 }
 
-// Up to 16 rows: a tile of the stretch. `with_sums`: of q, too.
+// Quantizes up to 16 rows, one tile of the stretch. `with_sums`: also stores the sums of q.
 template <bool with_sums>
 void quantize_super(const LinearArgs& args, int64_t m, int64_t rows, int64_t first, int64_t size, XSuper& to) {
   const PartsOfRows found(args, m, rows, first, size);

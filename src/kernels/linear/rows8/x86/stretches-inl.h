@@ -1,4 +1,4 @@
-// Panels of int8 for prompts: 32 rows of weights with a scale for a stretch of up to 512 elements. Included inside a
+// int8 panels for prompts: 32 rows of weights with one scale per stretch of up to 512 elements. Included inside a
 // target region.
 #pragma once
 
@@ -6,11 +6,11 @@
 #include "kernels/linear/rows8/tuned.h"
 #include "kernels/linear/rows8/x86/requantize-inl.h"
 
-constexpr int kSuperSteps = kSuperGroups / 2;  // an instruction takes 64 elements
+constexpr int kSuperSteps = kSuperGroups / 2;  // one instruction takes 64 elements
 
-// How a row is cut into stretches of one scale each, all about equally long.
+// Cuts a row into stretches of about equal length, with one scale each.
 struct Supers {
-  int64_t groups, each, count;  // groups of 32 in all, in a stretch; stretches
+  int64_t groups, each, count;  // groups of 32 per row, groups per stretch, stretches per row
 
   explicit Supers(int64_t k)
       : groups(k / 32),
@@ -27,7 +27,7 @@ struct alignas(64) WSuper {
   float scale[32];
 };
 
-// A stretch of two strips becomes a tile of a panel; with `flip` of unsigned bytes, 128 more than they are.
+// Requantizes a stretch of two strips into a tile of a panel. `flip` adds 128 to make the bytes unsigned.
 template <class Format, bool flip>
 __attribute__((noinline)) void requantize_strips(const LinearWeights& weights, int64_t strip, int64_t other,
                                                  const Supers& supers, int64_t super, int tile, WSuper& to) {
@@ -58,12 +58,12 @@ __attribute__((noinline)) void requantize_strips(const LinearWeights& weights, i
   }
 }
 
-// Weights of the panel after this one, fetched into the L2 cache while the tiles of this one are multiplied: a core
-// gets 11 GB/s from memory if it waits for each line where it is unpacked.
+// Prefetches the weights of the next panel into the L2 cache while the tiles of this one are multiplied. Without it, a
+// core that waits for each line while unpacking reads only 11 GB/s.
 class PanelAhead {
  public:
   PanelAhead() = default;
-  // `strips` stretches of `bytes` each, `stride` bytes apart, over so many steps.
+  // `strips` ranges of `bytes` each, `stride` bytes apart, spread over `steps` calls.
   PanelAhead(const std::byte* first, int64_t strips, size_t bytes, size_t stride, int64_t steps)
       : at_(first), end_(first + bytes), bytes_(bytes), stride_(stride), strips_(strips) {
     const int64_t lines = strips * static_cast<int64_t>((bytes + 63) / 64);
@@ -90,7 +90,7 @@ class PanelAhead {
 constexpr int64_t kPanelSupers = MR_AMX_SUPERS;
 constexpr int64_t kInt8Strips = 4;
 
-// Makes the panels of a piece of work one after the other, in the same place.
+// Makes the panels of a piece one after the other, in the same buffer.
 template <bool flip>
 class PanelMaker {
  public:
@@ -101,17 +101,18 @@ class PanelMaker {
     const int64_t strip_end = std::min(strip + kInt8Strips, piece_.strip_end);
     with_format(weights_.format, [&](auto format) {
       for (int64_t s = strip; s < strip_end; s += 2) {
-        const int64_t other = std::min(s + 1, strip_end - 1);  // an odd one out takes both places
+        const int64_t other = std::min(s + 1, strip_end - 1);  // an odd last strip is used twice
         for (int64_t i = super; i < super_end; ++i) {
           requantize_strips<decltype(format), flip>(weights_, s, other, supers_, i, static_cast<int>(s - strip) / 2,
                                                     panel_[i - super]);
         }
       }
     });
-    asm volatile("" ::: "memory");  // tiles are loaded behind the compiler's back
+    asm volatile("" ::: "memory");  // the compiler does not see that tile loads read the panel
   }
 
-  // The next strips of the same stretches, or the first ones of the stretches behind, or what comes after the piece.
+  // Prefetcher for the panel after this one: the next strips of the same stretches, else the first strips of the next
+  // stretches, else the worker's next piece.
   PanelAhead after(int64_t super, int64_t super_end, int64_t strip) const {
     int64_t next = strip + kInt8Strips, from = super;
     if (next >= piece_.strip_end) {

@@ -1,10 +1,10 @@
-// Packed weights straight from memory through registers, for up to four rows of x: decode and small batches.
-// Included inside a target region, after Dot.
+// Decode and small batches: multiplies packed weights straight from memory with up to four rows of x. Included inside a
+// target region, after Dot.
 #pragma once
 
 #include "kernels/linear/rows8/x86/epilogue-inl.h"
 #include "kernels/linear/rows8/x86/group-inl.h"
-// After the formats:
+// Must follow the formats:
 #include "kernels/linear/rows8/streams-inl.h"
 
 template <class Format, int m, int streams>
@@ -30,7 +30,7 @@ __attribute__((noinline)) void multiply_strip(const LinearArgs& args, int64_t st
   });
 }
 
-// Tiles lie one after the other, four rows of x to a tile and what is left in the last: a tile's place follows from its
+// Tiles of x are contiguous, four rows each; the last one holds the rest. The offset of a tile thus follows from its
 // first row.
 template <int m, class Byte>
 MR_INLINE inline auto* x_tile(Byte* x, int64_t first_row, int64_t k) {
@@ -48,7 +48,7 @@ void quantize_for_strips(const LinearArgs& args, int64_t m_begin, int64_t m_end,
   });
 }
 
-// Strips go outermost: with several tiles of x each strip is read from memory for the first of them only.
+// The loop over strips is the outermost: with several tiles of x, only the first one reads a strip from memory.
 template <class Format>
 void multiply_strips(const LinearArgs& args, const std::byte* x, const Rows8Piece& piece) {
   if (piece.m_end - piece.m_begin == 1) {

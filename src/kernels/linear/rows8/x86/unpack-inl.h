@@ -1,11 +1,11 @@
-// How each packed format becomes bytes: a group's 32 elements as eight vectors, each a quad of all eight rows, and two
-// of them at a time, since quads j and j + 4 lie in the same bytes. Included inside a target region.
+// Unpacks each packed format to bytes: the 32 elements of a group as eight vectors, each a quad of all eight rows. Two
+// vectors come at a time, since quads j and j + 4 share bytes. Included inside a target region.
 //
 //   small blocks   w = d * (q - zero) + m
-//   K-blocks       w = d * scale * (q - zero) - dmin * min, scale and min being integers of a group
+//   K-blocks       w = d * scale * (q - zero) - dmin * min, with integer scale and min per group
 //
-// Products here are of an unsigned with a signed byte, so q is unsigned wherever that is possible: two's complement
-// loses its sign by flipping the top bit. Formats that fill a signed byte are left to Dot.
+// The dot products take unsigned times signed bytes, so q is unsigned wherever possible: flipping the top bit of two's
+// complement makes it unsigned. Dot handles formats that fill a signed byte.
 #pragma once
 
 #include "kernels/linear/rows8/unroll-inl.h"
@@ -27,7 +27,7 @@ MR_INLINE inline __m256 load_s8(const int8_t* bytes) {
   return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load_bytes(bytes)));
 }
 
-// Each byte's bits from `from` on moved to `to`; what comes over from the neighbour is the caller's to mask.
+// Shifts bits from position `from` to `to`. Bits from the neighbouring byte remain and must be masked by the caller.
 template <int from, int to>
 MR_INLINE inline __m256i moved(__m256i bytes) {
   if constexpr (from < to) return _mm256_slli_epi16(bytes, to - from);
@@ -41,7 +41,7 @@ MR_INLINE inline QuadPair nibbles_of(const Nibbles& nibbles) {
   return {_mm256_and_si256(both, each(15)), _mm256_and_si256(moved<4, 0>(both), each(15))};
 }
 
-// Bits [from, from + count) of each byte, moved to `to`.
+// Moves bits [from, from + count) of each byte to `to`.
 template <int from, int count, int to>
 MR_INLINE inline __m256i bits_of(__m256i bytes) {
   return _mm256_and_si256(moved<from, to>(bytes), each(((1 << count) - 1) << to));
@@ -76,7 +76,7 @@ MR_INLINE inline __m256i six_of(const Sixes& sixes) {
   }
 }
 
-// Two's complement without its sign.
+// Makes two's complement unsigned by flipping its top bit.
 MR_INLINE inline QuadPair flipped(__m256i low, __m256i high, int top_bit) {
   return {_mm256_xor_si256(low, each(top_bit)), _mm256_xor_si256(high, each(top_bit))};
 }
@@ -97,7 +97,7 @@ MR_INLINE inline QuadPair uneven_of(const Nibbles& nibbles) {
 struct SmallBlock {
   static constexpr int kGroups = 1, kScales = 1;
   static constexpr bool kMins = false, kSigned = false;
-  static constexpr int kMost = 15, kZero = 0;  // q's largest value and zero point, when unsigned
+  static constexpr int kMost = 15, kZero = 0;  // largest value and zero point of unsigned q
 };
 
 struct UnpackQ8_0 : SmallBlock {
@@ -232,7 +232,7 @@ struct UnpackQ2_K : KBlock {
   }
 };
 
-// The same for all formats: w = scale * (q - zero) + min, in f32.
+// The same form for all formats: w = scale * (q - zero) + min, in f32.
 template <class Format>
 struct Scales {
   const typename Format::Block& block;

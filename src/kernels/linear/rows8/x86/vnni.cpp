@@ -1,4 +1,4 @@
-// AVX-512 VNNI: four products of an unsigned with a signed byte, added to a 32-bit sum in one instruction.
+// AVX-512 VNNI: multiplies four unsigned with four signed bytes and adds them to a 32-bit sum in one instruction.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -12,7 +12,7 @@
 #include "tensor/blocks.h"
 
 #if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"  // some of GCC 12's own intrinsics
+#pragma GCC diagnostic ignored "-Wuninitialized"  // false positives in GCC 12's intrinsics
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
@@ -22,7 +22,7 @@ namespace millrace {
 namespace {
 
 struct Dot {
-  // Signed weights become unsigned ones with a zero point of their own.
+  // Signed weights become unsigned with a zero point of 128.
   template <class Format>
   static constexpr int zero() {
     return Format::kSigned ? 128 : Format::kZero;
@@ -32,7 +32,7 @@ struct Dot {
     return Format::kSigned ? _mm256_xor_si256(w, _mm256_set1_epi8(-128)) : w;
   }
 
-  // sum[row] of `count` quads.
+  // sum[row] over `count` quads.
   template <class Format, int count>
   struct Sum {
     __m256i wide;

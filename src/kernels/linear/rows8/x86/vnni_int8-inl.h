@@ -1,5 +1,5 @@
-// Products of int8 in 512-bit registers: 32 rows of weights by eight rows of x, over a part of a stretch without a look
-// at scales. Included inside a target region.
+// int8 products in 512-bit registers: 32 rows of weights by eight rows of x, over a part of a stretch with one scale.
+// Included inside a target region.
 #pragma once
 
 #include "kernels/linear/rows8/x86/block_sums-inl.h"
@@ -7,8 +7,8 @@
 
 constexpr int kVnniRows = 8;
 
-// Steps [begin, end) of a stretch, for rows of x from `row` on. Weights are 128 more than they should be: sums start
-// with what that adds to them.
+// Multiplies steps [begin, end) of a stretch with the rows of x from `row` on. The weights have an offset of 128; the
+// initial sums subtract its contribution.
 MR_INLINE inline void multiply_eight(const WSuper& w, const XSuper& x, int64_t begin, int64_t end, int64_t row,
                                      __m512i (&sums)[2][kVnniRows]) {
   unrolled<kVnniRows>([&](auto r) MR_INLINE {
@@ -29,7 +29,7 @@ MR_INLINE inline void multiply_eight(const WSuper& w, const XSuper& x, int64_t b
   }
 }
 
-// Adds a part's integer sums to the results of earlier parts, if there are any.
+// Scales the integer sums of a part and adds them to the results of earlier parts, if any.
 MR_INLINE inline void settle_eight(const __m512i (&sums)[2][kVnniRows], const float* w_scale, const float* x_scale,
                                    int64_t row, bool first, BlockSums& to) {
   unrolled<2>([&](auto half) MR_INLINE {
@@ -42,7 +42,7 @@ MR_INLINE inline void settle_eight(const __m512i (&sums)[2][kVnniRows], const fl
   });
 }
 
-// A stretch of 32 rows of weights by up to 32 rows of x.
+// One stretch of 32 rows of weights by up to 32 rows of x.
 __attribute__((noinline)) void multiply_stretch(const WSuper& w, const XSuper& x, int64_t steps, int64_t rows,
                                                 bool first, PanelAhead& ahead, BlockSums& to) {
   const int64_t part = std::min(x.part_steps(rows), steps);

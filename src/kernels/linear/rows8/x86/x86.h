@@ -1,4 +1,4 @@
-// The x86-64 kernels of the rows8 layout, one file per instruction set.
+// The x86-64 methods of the rows8 layout, one file per instruction set.
 #pragma once
 
 #include <span>
