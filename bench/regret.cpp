@@ -63,7 +63,7 @@ class Search {
  public:
   explicit Search(const Options& options)
       : options_(options),
-        device_(open_device({.choice = options.device == "cuda" ? DeviceChoice::Cuda : DeviceChoice::Cpu,
+        device_(open_device({.choice = parse_device(options.device).value_or(DeviceChoice::Cpu),
                              .threads = options.threads,
                              .measure = true})),
         hardware_(device_->hardware()),
@@ -167,8 +167,8 @@ int main(int argc, char** argv) {
   using namespace millrace;
   Options options;
   CLI::App app("What the choice of kernels loses against an exhaustive search");
-  app.add_option("--device", options.device, "cpu or cuda")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
+  app.add_option("--device", options.device, "cpu, cuda or cuda:N")
+      ->check([](const std::string& name) { return parse_device(name) ? "" : name + " is none of cpu, cuda, cuda:N"; })
       ->capture_default_str();
   app.add_option("--formats", options.formats, "formats of the weights; default: the usual ones");
   app.add_option("--shapes", options.shapes, "NxK with commas; default: some that no estimate was fitted on")
@@ -179,7 +179,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   if (options.formats.empty())
     options.formats =
-        options.device == "cuda" ? "BF16,Q8_0,Q4_0,Q4_K" : "Q8_0,Q4_0,Q4_1,Q5_0,Q4_K,Q6_K,IQ4_NL,F16,BF16";
+        options.device.starts_with("cuda") ? "BF16,Q8_0,Q4_0,Q4_K" : "Q8_0,Q4_0,Q4_1,Q5_0,Q4_K,Q6_K,IQ4_NL,F16,BF16";
   try {
     run(options);
   } catch (const Error& error) {

@@ -15,7 +15,8 @@
 namespace millrace {
 
 struct ModelSettings {
-  std::string device = "auto";  // "cpu", "cuda", or "auto": a GPU where there is one
+  // "cpu", "cuda" (the first GPU), "cuda:N", or "auto": the first GPU if this build can use it, else the CPU
+  std::string device = "auto";
   int threads = 0;      // 0: one per usable core
   int64_t context = 0;  // 0: the model's, or what memory allows
   bool exact = false;   // f32 activations, KV cache and arithmetic

@@ -37,7 +37,7 @@ std::vector<std::string> names(const KernelList<Op>& kernels) {
 
 // The GPU, or why there is none to use: one that is full is no reason to say nothing of the machine.
 struct Gpu {
-  std::string problem = cuda_problem();
+  std::string problem = cuda_problem(DeviceChoice::Cuda);
   std::unique_ptr<Device> device;
 
   explicit Gpu(int threads) {
@@ -58,6 +58,7 @@ nlohmann::json to_json(const Hardware& hardware, const Gpu& gpu) {
   nlohmann::json devices = {"cpu"}, gpu_kernels = nlohmann::json::object();
   if (gpu.device != nullptr) {
     devices.push_back("cuda");
+    for (size_t i = 1; i < cuda_devices().size(); ++i) devices.push_back(fmt::format("cuda:{}", i));
     gpu_kernels = {{"linear", names(cuda_kernels().linear)}, {"attention", names(cuda_kernels().attention)}};
   }
   return {{"version", version()},
@@ -84,6 +85,8 @@ void print_gpu(const Device& gpu) {
   fmt::print("          reads {:.0f} GB/s, bf16 {:.0f} TFLOP/s, f32 {:.0f} TFLOP/s ({})\n", h.ceilings.read_gbs,
              h.ceilings.bf16_gflops / 1e3, h.ceilings.f32_gflops / 1e3, h.ceilings.measured ? "measured" : "guessed");
   fmt::print("          {}\n", cuda_libraries());
+  const auto all = cuda_devices();
+  for (size_t i = 1; i < all.size(); ++i) fmt::print("          cuda:{} {}\n", i, all[i]);
 }
 
 void print(const Hardware& h, const Gpu& gpu) {

@@ -54,6 +54,7 @@ DrawTables& Runner::draws() {
 }
 
 void Runner::start(const Batch& batch) {
+  device_->use_on_this_thread();
   MR_ASSERT(std::ssize(started_) < Device::kStepsAtOnce);
   const int slot = next_slot();
   int64_t context = 1;

@@ -115,6 +115,7 @@ BatchTables::Sizes Runner::table_sizes() const {
 }
 
 void Runner::load(const Progress& progress) {
+  device_->use_on_this_thread();
   plan_.available = device_->available_memory();
   plan_.check(source_->origin());
   weights_->pack(progress);

@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/thread_pool.h"
+#include "hardware/device_choice.h"
 #include "hardware/hardware.h"
 #include "tensor/memory.h"
 
@@ -46,6 +48,10 @@ class Device {
   virtual Memory& memory() = 0;                    // weights, KV cache and activations live here
   virtual Memory& staging() = 0;                   // on the host, copied at full speed; kernels reach it
   virtual void* queue() const { return nullptr; }  // cudaStream_t
+
+  // Makes this device the calling thread's current one. Launches on queue() fail on a thread whose current device is
+  // another. All other calls of a Device, its memories and its uploaders do it themselves.
+  virtual void use_on_this_thread() {}
   virtual std::unique_ptr<Uploader> new_uploader() = 0;
 
   // In the order of the queue, after what was enqueued before; host addresses are from staging().
@@ -71,8 +77,6 @@ class Device {
   Hardware hardware_;
 };
 
-enum class DeviceChoice : unsigned char { Cpu, Cuda, Auto };
-
 struct DeviceOptions {
   DeviceChoice choice = DeviceChoice::Cpu;
   int threads = 0;       // of the CPU; 0: one per usable core
@@ -80,14 +84,16 @@ struct DeviceOptions {
   IsaSet isa = detect_isa();
 };
 
-// Auto takes a GPU where there is one that this build can use, else the CPU, and says which. Cuda without one throws.
+// Auto takes the first GPU if this build can use it, else the CPU, and logs the reason. Cuda throws where the device is
+// missing or unusable.
 std::unique_ptr<Device> open_device(const DeviceOptions& options);
 
 // The CPU as a device, with what is known of it.
 std::unique_ptr<Device> host_device(Hardware hardware);
 
-// Why there is no CUDA device to use; empty: there is one.
-std::string cuda_problem();
+// Why the chosen CUDA device cannot be used; empty: it can.
+std::string cuda_problem(const DeviceChoice& choice);
+std::vector<std::string> cuda_devices();  // names of all CUDA devices, by index
 // Of others, whose kernels are candidates beside ours: "cuBLASLt 13.0.2, cuDNN 9.19.0".
 std::string cuda_libraries();
 

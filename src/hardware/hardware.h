@@ -42,6 +42,7 @@ struct Hardware {
   int64_t l1_bytes = 32 << 10, l2_bytes = 512 << 10;  // of one core
   int64_t l3_bytes = 8 << 20;                         // of all allowed cores together
   int64_t memory_bytes = 0;                           // installed, or the cgroup's limit
+  int cuda_index = -1;   // CUDA's number of a GPU; not part of `id`: equal GPUs share their plans
   int architecture = 0;  // of a GPU: 90 is compute capability 9.0; `cores` are its multiprocessors, L1 what each shares
   int driver = 0;        // of a GPU: the CUDA version it brings, 13000 for 13.0
   Ceilings ceilings;

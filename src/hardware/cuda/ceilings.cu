@@ -96,9 +96,9 @@ double gemm_gflops(DType dtype, std::byte* data, Stopwatch& watch, cudaStream_t 
 }  // namespace
 
 Ceilings guess_gpu_ceilings(const Hardware& h) {
-  const auto attribute = [](cudaDeviceAttr which) {
+  const auto attribute = [&](cudaDeviceAttr which) {
     int value = 0;
-    cudaDeviceGetAttribute(&value, which, 0);
+    cudaDeviceGetAttribute(&value, which, h.cuda_index);
     return double(value);
   };
   const double clocks = h.cores * attribute(cudaDevAttrClockRate) * 1e-6;  // of all multiprocessors, in GHz
@@ -119,7 +119,7 @@ Ceilings guess_gpu_ceilings(const Hardware& h) {
 Ceilings measure_gpu_ceilings(const Hardware& h, cudaStream_t stream) {
   constexpr size_t kBuffer = size_t(1) << 30;
   Ceilings c = guess_gpu_ceilings(h);
-  CudaMemory memory;
+  CudaMemory memory(h.cuda_index);
   Arena arena("measuring the GPU", kBuffer, memory);
   std::byte* data = arena.take(kBuffer);
   fill_random<<<h.cores * 4, kThreads, 0, stream>>>(reinterpret_cast<uint32_t*>(data), int64_t(kBuffer / 4));

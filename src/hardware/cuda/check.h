@@ -11,4 +11,7 @@ inline void check_cuda(cudaError_t status, const char* doing) {
   if (status != cudaSuccess) fail_cuda(status, doing);
 }
 
+// cudaMalloc, cudaFree and launches go to the thread's current device, and a thread begins with device 0.
+inline void use_cuda_device(int index) { check_cuda(cudaSetDevice(index), "selecting it"); }
+
 }  // namespace millrace

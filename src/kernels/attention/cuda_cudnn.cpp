@@ -6,6 +6,7 @@
 
 #include "hardware/cuda/cudnn.h"
 #include "hardware/cuda_device.h"
+#include "hardware/per_device.h"
 #include "kernels/attention/cuda/launch.h"
 #include "kernels/attention/cuda/not_finite.h"
 #include "kernels/attention/cuda_attention.h"
@@ -114,11 +115,7 @@ class CudnnPrompt final : public AttentionKernel {
     return library().run(problem, args, static_cast<cudaStream_t>(executor.queue));
   }
 
-  // One thread steps a model; several models on several threads each keep their own handle and plans.
-  static CudnnAttention& library() {
-    thread_local CudnnAttention library;
-    return library;
-  }
+  static CudnnAttention& library() { return per_cuda_device<CudnnAttention>(); }
 
   KernelList<AttentionOp> ours_;
 };

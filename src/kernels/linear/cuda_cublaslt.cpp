@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "hardware/cuda/cublaslt.h"
+#include "hardware/per_device.h"
 #include "kernels/cuda/cost.h"
 #include "kernels/linear/cuda_packed.h"
 #include "kernels/linear/cuda_rows.h"
@@ -93,12 +94,8 @@ class CublasLtLinear final : public LinearKernel {
   static size_t written_out(DType format, DType x, int64_t n, int64_t k) {
     return format == x ? 0 : static_cast<size_t>(n * k) * 2;
   }
-  // The library's handle, and an algorithm for each problem that it met. One thread steps a model; several models on
-  // several threads each keep their own.
-  static CublasLtGemm& gemm() {
-    thread_local CublasLtGemm gemm;
-    return gemm;
-  }
+  // The library's handle, and an algorithm for each problem that it met.
+  static CublasLtGemm& gemm() { return per_cuda_device<CublasLtGemm>(); }
 
   const LinearKernel* base_;
   int proposal_;
