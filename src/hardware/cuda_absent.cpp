@@ -1,4 +1,4 @@
-// What a build without CUDA says about it.
+// Replaces hardware/cuda/ in builds without CUDA.
 #include "base/error.h"
 #include "hardware/cuda_device.h"
 

@@ -22,10 +22,10 @@ struct DeviceChoice {
   friend bool operator==(const DeviceChoice&, const DeviceChoice&) = default;
 };
 
-std::optional<DeviceChoice> parse_device(std::string_view text);  // nothing: `text` names no device
-std::string to_string(const DeviceChoice& choice);                // what parse_device() reads
+std::optional<DeviceChoice> parse_device(std::string_view text);  // nothing: not a device name
+std::string to_string(const DeviceChoice& choice);                // parse_device() reads it back
 
-// Why a machine with `count` CUDA devices has none of that index; empty: it has one.
+// Why a machine with `count` CUDA devices has no device `index`; empty: it has one.
 std::string cuda_index_problem(int index, int count);
 
 }  // namespace millrace

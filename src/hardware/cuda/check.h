@@ -1,4 +1,4 @@
-// Errors of the CUDA runtime as our own, in one line.
+// Turns CUDA runtime errors into Error.
 #pragma once
 
 #include <cuda_runtime_api.h>

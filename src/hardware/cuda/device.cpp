@@ -14,7 +14,7 @@
 namespace millrace {
 namespace {
 
-constexpr int kOldestArchitecture = 80;  // bf16, and copies that run beside arithmetic
+constexpr int kOldestArchitecture = 80;  // the first with bf16 and asynchronous copies to shared memory
 #ifdef MILLRACE_HOPPER_CODE
 constexpr bool kHopperCode = true;
 #else
@@ -135,7 +135,7 @@ class CudaDevice final : public Device {
     check_cuda(cudaGetLastError(), "launching a kernel");
   }
 
-  // Not where a launch failed before: a step would be recorded without that kernel.
+  // Fails if an earlier launch failed: the recording would lack that kernel.
   bool begin_recording() override {
     use_on_this_thread();
     check_cuda(cudaGetLastError(), "launching a kernel");
@@ -154,7 +154,7 @@ class CudaDevice final : public Device {
     log_edges(graph);
     cudaGraphExec_t executable = nullptr;
     cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
-    // Now, since it takes memory: the first replay would fail for the lack of it.
+    // Upload now: it allocates device memory, and the first replay would fail without it.
     if (status == cudaSuccess) status = cudaGraphUpload(executable, stream_);
     if (status != cudaSuccess && executable != nullptr) cudaGraphExecDestroy(executable);
     if (status == cudaErrorMemoryAllocation) {
@@ -173,9 +173,9 @@ class CudaDevice final : public Device {
   }
 
  private:
-  static constexpr int64_t kHeldBack = 256 << 20;  // for recorded steps, and what the libraries take for themselves
+  static constexpr int64_t kHeldBack = 256 << 20;  // for recorded steps and for the libraries' own allocations
 
-  // How many kernels of a recorded step may start while the one before drains.
+  // Logs how many kernels of a recorded step start before their predecessor ends.
   static void log_edges(cudaGraph_t graph) {
     if (!log().should_log(spdlog::level::debug)) return;
     size_t nodes = 0, count = 0;
@@ -199,7 +199,7 @@ class CudaDevice final : public Device {
     }
   }
 
-  // A card that is nearly full still computes: then what was guessed stays.
+  // On a nearly full GPU the measurement runs out of memory; the guesses stay.
   void measure_ceilings(const std::filesystem::path& file) {
     try {
       hardware_.ceilings = measure_gpu_ceilings(hardware_, stream_);

@@ -7,7 +7,7 @@
 namespace millrace {
 
 void fail_cuda(cudaError_t status, const char* doing) {
-  cudaGetLastError();  // errors that do not stick are forgotten
+  cudaGetLastError();  // clears errors that are not sticky
   if (status == cudaErrorMemoryAllocation) fail(ErrorKind::OutOfMemory, "GPU: out of memory while {}", doing);
   fail(ErrorKind::Io, "GPU: {} while {}", cudaGetErrorString(status), doing);
 }
@@ -41,7 +41,7 @@ void CudaMemory::release(std::byte* data, size_t) noexcept {
 void CudaMemory::write(std::byte* to, const std::byte* from, size_t bytes) {
   use_cuda_device(device_);
   check_cuda(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "copying to it");
-  // From pageable memory the copy returns when its bytes are staged; our streams do not wait for the default one.
+  // A copy from pageable memory returns once its bytes are staged, and our streams do not wait for the default stream.
   check_cuda(cudaStreamSynchronize(cudaStreamLegacy), "copying to it");
 }
 

@@ -1,4 +1,4 @@
-// A GPU's own memory, and host memory that it copies from and to at full speed.
+// A GPU's own memory, and pinned host memory.
 #pragma once
 
 #include <cuda_runtime.h>

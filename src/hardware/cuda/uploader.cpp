@@ -26,7 +26,7 @@ CudaUploader::~CudaUploader() {
 
 std::byte* CudaUploader::slot() {
   use_cuda_device(device_);
-  check_cuda(cudaEventSynchronize(sent_[current_]), "uploading");  // a fresh event counts as done
+  check_cuda(cudaEventSynchronize(sent_[current_]), "uploading");  // an event that was never recorded counts as done
   return data_ + current_ * kSlotBytes;
 }
 

@@ -23,7 +23,7 @@ class CudaUploader final : public Uploader {
 
  private:
   static constexpr size_t kSlotBytes = 32u << 20;
-  static constexpr size_t kSlots = 4;  // one is filled while others travel
+  static constexpr size_t kSlots = 4;  // the host fills one while others are copied
   int device_;
   cudaStream_t stream_;
   Arena pinned_, placed_;
