@@ -19,7 +19,7 @@ struct LanguageModel::Loaded {
 
 namespace {
 
-// Error is our own type; callers know std::runtime_error only.
+// Error is internal: the public header promises std::runtime_error.
 template <class Work>
 auto guarded(Work work) {
   try {
