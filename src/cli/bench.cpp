@@ -1,4 +1,4 @@
-// millrace bench: prompt processing and generation speed, with the percent of what this machine can do.
+// millrace bench: speed of prompt processing and generation, with the percentage of the machine's peak.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ void print_row(const BenchmarkResult& r, int threads) {
   flush_stdout();
 }
 
-// What one token took, op by op. Ops that are watched take a little longer.
+// Time per token, op by op. Timing each op slows the step down a little.
 void print_ops(const BenchmarkResult& r) {
   const double tokens = double(r.test.tokens) * r.test.batch;
   for (const auto& entry : r.ops.entries) {

@@ -1,4 +1,4 @@
-// millrace doctor: what the machine is, what it was measured to do, and what would run on it.
+// millrace doctor: the machine, its peak rates, and what runs on it.
 #include <fmt/core.h>
 
 #include <fstream>
@@ -35,7 +35,7 @@ std::vector<std::string> names(const KernelList<Op>& kernels) {
   return all;
 }
 
-// The GPU, or why there is none to use: one that is full is no reason to say nothing of the machine.
+// The GPU, or the reason why it cannot be used. A full GPU must not keep doctor from describing the machine.
 struct Gpu {
   std::string problem = cuda_problem(DeviceChoice::Cuda);
   std::unique_ptr<Device> device;

@@ -1,4 +1,4 @@
-// millrace load: puts a server under load as clients would, and says what they would have felt.
+// millrace load: sends a server the load of many clients, and reports their latencies.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -49,7 +49,7 @@ void run(LoadVerbOptions o) {
   std::vector<LoadedRequest> requests;
   const double started = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   {
-    // By time, or by requests where they are what ends the run.
+    // Progress in time, or in requests if their number ends the run.
     const int64_t total = plan.requests > 0 ? plan.requests : static_cast<int64_t>(plan.duration * 10);
     Progress bar("load", total);
     requests = run_load(plan, [&](const LoadProgress& p) {
@@ -61,7 +61,7 @@ void run(LoadVerbOptions o) {
   if (!o.svg.empty()) write_file(o.svg, plot_svg(report, describe(plan)));
   if (o.json) {
     nlohmann::json json = to_json(report);
-    json["started"] = started;  // what "each" counts from, so that runs side by side can be laid over each other
+    json["started"] = started;  // wall clock at the start, to align concurrent runs
     json["each"] = to_json(requests);
     json["plan"] = {{"model", plan.model},       {"rate", plan.rate},   {"streams", plan.rate > 0 ? 0 : plan.streams},
                     {"duration", plan.duration}, {"words", plan.words}, {"prefix_words", plan.prefix_words},

@@ -26,7 +26,7 @@ DeviceChoice device_choice(const std::string& device) {
   return *choice;
 }
 
-// Called before a model is fetched: a download for a missing GPU would be in vain.
+// Called before the model is resolved: a missing GPU should fail before a download.
 void check_device(const DeviceChoice& choice) {
   if (choice.kind != DeviceChoice::Cuda) return;
   if (const std::string problem = cuda_problem(choice); !problem.empty())

@@ -20,7 +20,7 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kScoredRows = 64;  // prompt tokens whose probabilities one step can give
+constexpr int64_t kScoredRows = 64;  // most prompt tokens with log-probabilities in one step
 
 struct ServeOptions {
   ModelOptions model;
@@ -45,7 +45,7 @@ ApiKeys read_keys(const std::string& file) {
   return keys;
 }
 
-// "models/smollm2-135m.Q4_K_M.gguf" is served as "smollm2-135m.Q4_K_M"; what was given on the command line works too.
+// "models/smollm2-135m.Q4_K_M.gguf" is served as "smollm2-135m.Q4_K_M"; the name from the command line works, too.
 std::vector<std::string> model_names(const ServeOptions& o) {
   if (!o.names.empty()) return o.names;
   std::vector<std::string> names{o.model.model};

@@ -1,4 +1,4 @@
-// millrace tune: measures the kernels that a model's steps can choose from, and keeps the times for the runs to come.
+// millrace tune: measures the candidate kernels of a model's steps, and keeps the times for later runs.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -14,7 +14,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kSuspicious = 0.5;  // error of the estimates
+constexpr double kSuspicious = 0.5;  // relative error of the estimates
 
 struct TuneOptions {
   ModelOptions model;
