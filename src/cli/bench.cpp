@@ -123,12 +123,12 @@ void add_bench(CLI::App& app) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   verb->add_option("--chunk", o->rows,
-                   "most tokens in one step; 0: 512 on the CPU, 4096 on a GPU, 8192 where it has 64 GB")
+                   "most tokens in one step; 0: 512 on the CPU, 4096 on a GPU, 8192 on a GPU of at least 64 GB")
       ->check(CLI::Range(0, 16384));
   verb->add_flag("--draw", o->draw,
-                 "draw the tokens (temperature 0.8, top-k 40, top-p 0.95) rather than take the likeliest");
-  verb->add_flag("--ops", o->ops, "say what the ops of each test took, or are expected to take");
-  verb->add_flag("--predict", o->predict, "say what the estimates promise instead of measuring");
+                 "sample tokens (temperature 0.8, top-k 40, top-p 0.95) instead of taking the likeliest");
+  verb->add_flag("--ops", o->ops, "print the measured or estimated time of each op");
+  verb->add_flag("--predict", o->predict, "print estimates instead of measuring");
   verb->callback([o] { run(*o); });
 }
 

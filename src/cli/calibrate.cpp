@@ -114,10 +114,10 @@ void run(const CalibrateOptions& o) {
 
 void add_calibrate(CLI::App& app) {
   auto* verb =
-      app.add_subcommand("calibrate", "Find what a model's attention scores reach, for a unified softmax maximum");
+      app.add_subcommand("calibrate", "Measure the range of a model's attention scores, for a unified softmax maximum");
   auto o = std::make_shared<CalibrateOptions>();
   add_model_options(*verb, o->model);
-  verb->add_option("-f,--file", o->file, "the text to read; - for stdin; default: one of ours");
+  verb->add_option("-f,--file", o->file, "the text to read; - for stdin; default: a built-in text");
   verb->add_option("--tokens", o->tokens, "stop after this many of its tokens")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();

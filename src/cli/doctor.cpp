@@ -128,7 +128,7 @@ void run(const DoctorOptions& o) {
 }  // namespace
 
 void add_doctor(CLI::App& app) {
-  auto* verb = app.add_subcommand("doctor", "Show what this machine is, what it can do at best, and what would run");
+  auto* verb = app.add_subcommand("doctor", "Show the machine, its peak rates, and what runs on it");
   auto o = std::make_shared<DoctorOptions>();
   verb->add_option("-t,--threads", o->threads, "CPU threads to measure with; 0: one per usable core")
       ->check(CLI::Range(0, 1024));

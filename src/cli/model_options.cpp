@@ -37,7 +37,7 @@ void check_device(const DeviceChoice& choice) {
 
 void add_file_options(CLI::App& verb, ModelOptions& o, ModelArgument argument) {
   add_model_argument(verb, o, argument);
-  verb.add_flag("-v,--verbose", o.verbosity, "say what is decided and why; -vv says more");
+  verb.add_flag("-v,--verbose", o.verbosity, "log decisions and their reasons; -vv logs more");
   verb.add_flag("--json", o.json, "one JSON object on stdout and nothing else");
 }
 
@@ -50,7 +50,7 @@ void add_model_options(CLI::App& verb, ModelOptions& o, ModelArgument argument, 
   verb.add_option("-t,--threads", o.threads, "CPU threads; 0: one per usable core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  verb.add_option("--ctx", o.context, "positions to make room for; 0: the model's, or what memory allows")
+  verb.add_option("--ctx", o.context, "context length in tokens; 0: the model's, or what memory allows")
       ->check(CLI::Range(int64_t(0), int64_t(1) << 30))
       ->capture_default_str();
   verb.add_option("--kv-type", o.kv_type,
@@ -60,7 +60,7 @@ void add_model_options(CLI::App& verb, ModelOptions& o, ModelArgument argument, 
   verb.add_option("--isa", o.isa, "use no instruction set above this one (see 'millrace doctor')");
   verb.add_option("--kernel", o.kernels, "force a kernel, as OP=NAME (see 'millrace explain')")
       ->allow_extra_args(false);
-  verb.add_flag("-v,--verbose", o.verbosity, "say what is decided and why; -vv says more");
+  verb.add_flag("-v,--verbose", o.verbosity, "log decisions and their reasons; -vv logs more");
   if (json == JsonFlag::Yes) verb.add_flag("--json", o.json, "one JSON object on stdout and nothing else");
 }
 

@@ -124,7 +124,7 @@ void add_serve(CLI::App& app) {
                    "positions of the KV cache, for all sequences together; 0: a whole context for each")
       ->check(CLI::Range(int64_t(0), (int64_t(1) << 31) - 1))
       ->capture_default_str();
-  verb->add_flag("--batch-invariant", o->batch_invariant, "answers do not depend on what else runs: slower");
+  verb->add_flag("--batch-invariant", o->batch_invariant, "answers do not depend on other running requests; slower");
   verb->add_flag("--no-prefix-cache", o->no_prefix_cache, "compute every prompt from its beginning");
   verb->add_option("--max-queue", s.service.most_waiting, "requests that wait; one more is answered 429")
       ->check(CLI::Range(1, 1 << 20))
