@@ -1,9 +1,9 @@
-// What the choice of kernels loses against the best one: regret [--device cuda] [--formats q4_1,q8_0] [--shapes 333x96]
-// [--rounds 30]
+// How much time the choice of kernels loses: regret [--device cuda] [--formats q4_1,q8_0] [--shapes 333x96] [--rounds
+// 30]
 //
-// Every kernel that can run a problem is timed, cold and in turns: an exhaustive search. Regret is how much longer than
-// its best kernel the chosen one takes: chosen by the estimates alone (untuned), and by a quick measurement of the most
-// promising ones (tuned). Prints a table in Markdown. The shapes are none that the estimates were fitted on.
+// Times every kernel that can run a problem, cold and interleaved: an exhaustive search. Regret is the time of the
+// chosen kernel over that of the best. Untuned, the estimates alone choose; tuned, a quick measurement of the best few
+// chooses. Prints a Markdown table. The default shapes are none that the estimates were fitted on.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -98,7 +98,7 @@ class Search {
   const Hardware& hardware() const { return hardware_; }
 
  private:
-  // The layout that models of this format take.
+  // Whether models of this format use the layout.
   bool is_usual(const LinearLayout& layout, DType format) const {
     return device_->is_host() ? is_quantized(format) == (layout.name() == "rows8") : layout.name() != "cuda_rows";
   }
