@@ -1,6 +1,6 @@
 // Times every attention kernel that this machine can run: attention_bench --benchmark_filter=decode.*/F16
 //
-// Each iteration takes the keys and values of another layer, as a model does, so that long contexts come from memory.
+// Each iteration reads the keys and values of another layer, as a model does, so that long contexts come from memory.
 #include <benchmark/benchmark.h>
 
 #include "attention_cases.h"

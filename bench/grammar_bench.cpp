@@ -1,4 +1,4 @@
-// How long a token mask takes at the vocabulary of a large model, and how long a grammar takes to compile.
+// The time of a token mask at the vocabulary of a large model, and the compile time of a grammar.
 //   cmake --preset release -DMILLRACE_BENCH=ON && ninja -C build/release grammar_bench &&
 //   build/release/bench/grammar_bench
 #include <benchmark/benchmark.h>
@@ -39,7 +39,7 @@ const std::pair<const char*, GrammarSpec> kGrammars[] = {
     {"regex", {.kind = GrammarSpec::Kind::Regex, .text = R"([A-Z][a-z]+( [a-z]+){3,20}\.)"}},
 };
 
-// Masks along random answers; the slowest states count as often as they come.
+// Masks along random answers; slow states count as often as they occur.
 void fill_masks(benchmark::State& state, const GrammarSpec& spec) {
   std::mt19937_64 random(1);
   std::vector<uint32_t> mask(mask_words(kVocabulary));
@@ -66,7 +66,7 @@ void compile_grammar(benchmark::State& state, const GrammarSpec& spec) {
   for (auto _ : state) {
     benchmark::DoNotOptimize(one.compile(spec));
     state.PauseTiming();
-    one.compile(other);  // pushes the other one out of the cache
+    one.compile(other);  // evicts the other one from the cache
     state.ResumeTiming();
   }
 }

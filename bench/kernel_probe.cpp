@@ -1,7 +1,7 @@
 // Checks and times one kernel on a few problems: kernel_probe KERNEL THREADS FORMAT:NxK:M ...
 //
-// For scripts/search-kernels, which links it with kernels of other sizes. Prints microseconds, one line per problem;
-// fails where a result is not that of the reference.
+// scripts/search-kernels links it with kernels of other block sizes. Prints microseconds, one line per problem; fails
+// if a result differs from the reference.
 #include <fmt/core.h>
 
 #include <cmath>
@@ -28,7 +28,7 @@ std::vector<float> product(const LinearKernel& kernel, const LinearWeights& weig
   return y;
 }
 
-// Odd sizes, so that what does not fill a tile is seen too.
+// Odd sizes, to cover partial tiles.
 void check(const LinearKernel& kernel, const LinearProblem& like, const LinearLayout& layout, const Hardware& hardware,
            ThreadPool& pool) {
   LinearProblem p = like;

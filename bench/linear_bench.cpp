@@ -1,6 +1,6 @@
 // Times every linear kernel that this machine can run: linear_bench --benchmark_filter='Q4_1/.*/m1/'
 //
-// Each iteration takes another copy of the weights, as a model takes another layer, so that they come from memory.
+// Each iteration reads another copy of the weights, as a model reads another layer, so that they come from memory.
 #include <benchmark/benchmark.h>
 
 #include "dataflow/cold_inputs.h"

@@ -1,4 +1,4 @@
-// A problem as the command line of a benchmark names it, FORMAT:NxK:M, and what of the CPU's kernels runs it.
+// A problem given on a benchmark's command line as FORMAT:NxK:M, and the CPU layout and kernel for it.
 #pragma once
 
 #include <cstdio>
@@ -24,7 +24,7 @@ inline LinearProblem read_problem(const char* text) {
   return {*dtype_from_name(format), "", Precision::Fast, n, k, m};
 }
 
-// The first layout that the kernel takes; the problem is told.
+// The first layout that the kernel accepts; stores it in the problem.
 inline const LinearLayout& find_layout(LinearProblem& problem, const LinearKernel& kernel, const Hardware& hardware) {
   for (const auto* layout : cpu_kernels().layouts) {
     problem.layout = layout->name();

@@ -1,5 +1,5 @@
-// How much of the int8 peak a kernel reaches, where the peak itself changes from one moment to the next, as on a host
-// that is shared with others: both are timed in short turns on the same threads.
+// The share of the int8 peak that a kernel reaches on a host whose peak fluctuates because others share it: times both
+// in short alternating turns on the same threads.
 //   peak_share KERNEL THREADS FORMAT:NxK:M...
 #include <fmt/core.h>
 
@@ -17,7 +17,7 @@
 namespace millrace {
 namespace {
 
-// Of the instructions that a kernel's name tells.
+// The peak of the instruction in the kernel's name.
 const Peak& peak_of(std::string_view kernel) {
   const auto has = [&](std::string_view part) { return kernel.find(part) != std::string_view::npos; };
 #if defined(__aarch64__)
@@ -42,7 +42,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Operations in a second of all threads with nothing but products; `rounds` take about half a millisecond.
+// Operations per second of all threads with products only; `rounds` take about half a millisecond.
 double peak_rate(const Peak& peak, ThreadPool& pool, int64_t rounds) {
   const double seconds = seconds_of([&] { pool.run([&](int) { peak.run(rounds); }); });
   return peak.ops_per_round * static_cast<double>(rounds * pool.size()) / seconds;

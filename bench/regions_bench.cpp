@@ -1,5 +1,5 @@
-// What a parallel region costs, by threads and by how long the caller worked alone before it: workers that went to
-// sleep take longer to come. regions_bench
+// The cost of a parallel region, by threads and by how long the caller worked alone before it: sleeping workers take
+// longer to start. regions_bench
 #include <benchmark/benchmark.h>
 
 #include <chrono>

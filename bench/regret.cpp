@@ -1,9 +1,9 @@
-// What the choice of kernels loses against the best one: regret [--device cuda] [--formats q4_1,q8_0] [--shapes 333x96]
-// [--rounds 30]
+// How much time the choice of kernels loses: regret [--device cuda] [--formats q4_1,q8_0] [--shapes 333x96] [--rounds
+// 30]
 //
-// Every kernel that can run a problem is timed, cold and in turns: an exhaustive search. Regret is how much longer than
-// its best kernel the chosen one takes: chosen by the estimates alone (untuned), and by a quick measurement of the most
-// promising ones (tuned). Prints a table in Markdown. The shapes are none that the estimates were fitted on.
+// Times every kernel that can run a problem, cold and interleaved: an exhaustive search. Regret is the time of the
+// chosen kernel over that of the best. Untuned, the estimates alone choose; tuned, a quick measurement of the best few
+// chooses. Prints a Markdown table. The default shapes are none that the estimates were fitted on.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -63,7 +63,7 @@ class Search {
  public:
   explicit Search(const Options& options)
       : options_(options),
-        device_(open_device({.choice = options.device == "cuda" ? DeviceChoice::Cuda : DeviceChoice::Cpu,
+        device_(open_device({.choice = parse_device(options.device).value_or(DeviceChoice::Cpu),
                              .threads = options.threads,
                              .measure = true})),
         hardware_(device_->hardware()),
@@ -98,7 +98,7 @@ class Search {
   const Hardware& hardware() const { return hardware_; }
 
  private:
-  // The layout that models of this format take.
+  // Whether models of this format use the layout.
   bool is_usual(const LinearLayout& layout, DType format) const {
     return device_->is_host() ? is_quantized(format) == (layout.name() == "rows8") : layout.name() != "cuda_rows";
   }
@@ -167,8 +167,8 @@ int main(int argc, char** argv) {
   using namespace millrace;
   Options options;
   CLI::App app("What the choice of kernels loses against an exhaustive search");
-  app.add_option("--device", options.device, "cpu or cuda")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
+  app.add_option("--device", options.device, "cpu, cuda or cuda:N")
+      ->check([](const std::string& name) { return parse_device(name) ? "" : name + " is none of cpu, cuda, cuda:N"; })
       ->capture_default_str();
   app.add_option("--formats", options.formats, "formats of the weights; default: the usual ones");
   app.add_option("--shapes", options.shapes, "NxK with commas; default: some that no estimate was fitted on")
@@ -179,7 +179,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   if (options.formats.empty())
     options.formats =
-        options.device == "cuda" ? "BF16,Q8_0,Q4_0,Q4_K" : "Q8_0,Q4_0,Q4_1,Q5_0,Q4_K,Q6_K,IQ4_NL,F16,BF16";
+        options.device.starts_with("cuda") ? "BF16,Q8_0,Q4_0,Q4_K" : "Q8_0,Q4_0,Q4_1,Q5_0,Q4_K,Q6_K,IQ4_NL,F16,BF16";
   try {
     run(options);
   } catch (const Error& error) {

@@ -12,7 +12,7 @@
 namespace millrace {
 namespace {
 
-// `bytes` pass through the caches; what the caches deliver is the roof.
+// `bytes` pass through the caches; cache bandwidth is the roof.
 template <class Op>
 void register_kernels(const KernelList<Op>& kernels, const typename Op::Problem& problem, double bytes,
                       const std::function<typename Op::Args()>& args) {

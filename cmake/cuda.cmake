@@ -1,5 +1,5 @@
-# The CUDA back-end: kernels for data-centre Ampere and Hopper, and PTX that the driver compiles for any newer GPU. The
-# runtime is linked statically; cuBLASLt and cuDNN are looked for when the program runs.
+# The CUDA back-end: kernels for data-centre Ampere and Hopper, and PTX that the driver compiles for newer GPUs. The
+# runtime is linked statically; cuBLASLt and cuDNN are loaded at run time.
 if(NOT MILLRACE_CUDA)
   return()
 endif()
@@ -12,10 +12,10 @@ endif()
 if(CMAKE_CUDA_ARCHITECTURES MATCHES "native|all")
   message(FATAL_ERROR "CMAKE_CUDA_ARCHITECTURES: name them, as in 80-real;90a-real;80-virtual")
 endif()
-list(TRANSFORM CMAKE_CUDA_ARCHITECTURES REPLACE "^90($|-)" "90a\\1")  # Hopper's own instructions want the a
+list(TRANSFORM CMAKE_CUDA_ARCHITECTURES REPLACE "^90($|-)" "90a\\1")  # Hopper's own instructions need sm_90a
 enable_language(CUDA)
 find_package(CUDAToolkit 12.4 REQUIRED)
-if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # Debian's CMake is older than nvcc's C++20
+if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # Debian's CMake does not know nvcc's C++20
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 endif()

@@ -1,5 +1,5 @@
-# cuDNN's attention: the headers of its front-end, from the wheel on PyPI (any platform's has the same). The library itself is
-# looked for when the program runs. Without these headers, or cuDNN's own, there is no such candidate.
+# cuDNN's attention: the header-only front-end from its wheel on PyPI (equal for all platforms). The library itself is
+# loaded at run time. Without these headers, or cuDNN's own, this candidate is left out.
 function(millrace_find_cudnn_frontend)
   find_path(CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV CUDNN_INCLUDE_DIR)
   if(NOT CUDNN_INCLUDE_DIR)

@@ -1,4 +1,4 @@
-# Everything here is a Debian package; scripts/install-deps names them.
+# All dependencies are Debian packages; scripts/install-deps lists them.
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
@@ -18,5 +18,5 @@ if(MILLRACE_TESTS)
   find_package(GTest REQUIRED)
 endif()
 if(MILLRACE_BENCH)
-  find_package(benchmark)  # without it, bench/ has only what needs no Google Benchmark
+  find_package(benchmark)  # without it, only the benchmarks that do not use Google Benchmark are built
 endif()

@@ -1,9 +1,9 @@
-# Compiler flags shared by every target. No -march: instruction sets are chosen at run time, kernel by kernel.
+# Compiler flags of all targets. No -march: kernels are chosen at run time by instruction set.
 set(MILLRACE_WARNINGS -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers)
 add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:${MILLRACE_WARNINGS}>")
-# One rounding everywhere: the compiler may not fuse a*b+c on its own, kernels do it by name.
+# The compiler must not fuse a*b+c on its own, so that all builds round alike; kernels use FMA explicitly.
 add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-ffp-contract=off>)
-# gcc looks for garbage of its own from 128 MB on and finds little: a twentieth of the time a build takes.
+# gcc's garbage collection from 128 MB on costs a twentieth of the build time and frees little.
 add_compile_options("$<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=500000>")
 add_link_options(-Wl,--build-id=sha1)
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
@@ -15,6 +15,6 @@ if(MILLRACE_SANITIZE)
 endif()
 find_program(CCACHE ccache)
 if(CCACHE)
-  # Without these, ccache leaves out what has a precompiled header.
+  # Without these, ccache skips files with a precompiled header.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
 endif()

@@ -1,12 +1,12 @@
-# Archives of the Python package index: looked for in .deps/ and in the user's cache, fetched where they are in neither.
-# pip's settings are honoured: PIP_INDEX_URL and PIP_CERT, or index-url and cert of a pip.conf.
+# Archives from the Python package index: searched in .deps/ and in the user's cache, downloaded if in neither. Honours
+# pip's settings: PIP_INDEX_URL and PIP_CERT, or index-url and cert of a pip.conf.
 if(DEFINED ENV{XDG_CACHE_HOME})
   set(ARCHIVE_CACHE $ENV{XDG_CACHE_HOME}/millrace/sources)
 else()
   set(ARCHIVE_CACHE $ENV{HOME}/.cache/millrace/sources)
 endif()
 
-# The archive's path, or empty; one whose checksum is not right does not count.
+# The archive's path, or empty; a file with a wrong checksum is ignored.
 function(find_archive result name sha256)
   set(${result} "" PARENT_SCOPE)
   foreach(folder ${PROJECT_SOURCE_DIR}/.deps ${ARCHIVE_CACHE})
@@ -41,7 +41,7 @@ function(pip_setting result name variable default)
   set(${result} "${value}" PARENT_SCOPE)
 endfunction()
 
-# download(RESULT URL FILE): empty, or why it failed.
+# download(RESULT URL FILE): RESULT is empty, or the reason of the failure.
 function(download result url file)
   pip_setting(cert cert PIP_CERT "")
   set(tls TLS_VERIFY ON)
@@ -57,7 +57,7 @@ function(download result url file)
   set(${result} "${why}" PARENT_SCOPE)
 endfunction()
 
-# fetch_archive(RESULT PACKAGE NAME SHA256): from the index into the cache. Empty, or why it failed.
+# fetch_archive(RESULT PACKAGE NAME SHA256): downloads into the cache. RESULT is empty, or the reason of the failure.
 function(fetch_archive result package name sha256)
   execute_process(COMMAND ${CMAKE_COMMAND} -E make_directory ${ARCHIVE_CACHE} RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
   if(failed)
@@ -96,7 +96,7 @@ function(fetch_archive result package name sha256)
   set(${result} "${why}" PARENT_SCOPE)
 endfunction()
 
-# pypi_archive(RESULT PROBLEM PACKAGE NAME SHA256): the path of the package's archive, or why there is none.
+# pypi_archive(RESULT PROBLEM PACKAGE NAME SHA256): sets the archive's path, or the problem.
 function(pypi_archive result problem package name sha256)
   set(${problem} "" PARENT_SCOPE)
   find_archive(archive ${name} ${sha256})

@@ -1,5 +1,5 @@
-# Most of what a file compiles is JSON, the command line's or the tests' templates: compiled sixteen files at a time, the tree
-# takes half the time. Rooms whose files stand alone on purpose switch that off.
+# Files spend most of their compile time in templates of JSON, CLI11 or gtest. Unity builds of sixteen files halve the
+# build time. Rooms whose files must stay separate switch them off.
 set(CMAKE_UNITY_BUILD ON)
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
 
@@ -10,10 +10,10 @@ function(millrace_precompile target)
 endfunction()
 
 # millrace_room(NAME [COLD] SOURCES a.cpp b.cpp LINKS other_room Some::Library [PRECOMPILED headers])
-# One static library per room of src/; a room links only the rooms it may include (scripts/check-includes holds it to that).
-# A COLD room has no part in the work of a step: it compiles at -O1, in two thirds of the time.
-# Most of what the files of a room include is the standard library, JSON and formatting: compiled once for the hot rooms and once
-# for the cold ones, by those that come first, unless a room has headers of its own that are worth it or its files stand alone.
+# One static library per room of src/. A room links only the rooms that it may include (scripts/check-includes). A COLD
+# room takes no part in a step: it compiles at -O1, in two thirds of the time. The standard library, JSON and fmt are
+# precompiled once for hot and once for cold rooms, by the first room of each kind, unless a room has its own
+# PRECOMPILED headers or no unity build.
 function(millrace_room name)
   cmake_parse_arguments(ROOM "COLD" "" "SOURCES;LINKS;PRECOMPILED" ${ARGN})
   add_library(millrace_${name} STATIC ${ROOM_SOURCES})
@@ -49,8 +49,8 @@ function(millrace_test_tool name)
   list(TRANSFORM TOOL_LINKS REPLACE "^([a-z_]+)$" "millrace_\\1")
   add_executable(${name} ${TOOL_SOURCES})
   target_link_libraries(${name} PRIVATE ${TOOL_LINKS})
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # what they test is optimized; they need not be
-  # The headers that most of them begin with are compiled once, by those that come first: definitions are the same for all.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # the tested code is optimized; tests need not be
+  # All tests share one set of precompiled headers, compiled by the first, since their definitions are equal.
   target_compile_definitions(${name} PRIVATE MILLRACE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data" GTEST_HAS_PTHREAD=1)
   if(MILLRACE_SANITIZE)
     target_compile_definitions(${name} PRIVATE MILLRACE_SANITIZED)
@@ -68,6 +68,6 @@ function(millrace_fuzzer name)
   list(TRANSFORM FUZZER_LINKS REPLACE "^([a-z_]+)$" "millrace_\\1")
   add_executable(${name}_fuzz ${PROJECT_SOURCE_DIR}/fuzz/${name}_fuzz.cpp)
   target_link_libraries(${name}_fuzz PRIVATE ${FUZZER_LINKS})
-  # Checked multiplication of 128-bit numbers is in clang's own runtime, not in gcc's.
+  # 128-bit checked multiplication is in clang's runtime, not in gcc's.
   target_link_options(${name}_fuzz PRIVATE -fsanitize=fuzzer --rtlib=compiler-rt)
 endfunction()

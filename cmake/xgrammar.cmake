@@ -1,4 +1,4 @@
-# XGrammar's C++ core, a reference for the tests of grammars: a static library from its source archive on PyPI.
+# XGrammar's C++ core, the reference of the grammar tests: a static library built from its source archive on PyPI.
 include(${CMAKE_CURRENT_LIST_DIR}/pypi_archive.cmake)
 
 function(millrace_add_xgrammar)
@@ -12,9 +12,9 @@ function(millrace_add_xgrammar)
     file(ARCHIVE_EXTRACT INPUT ${archive} DESTINATION ${CMAKE_BINARY_DIR}/_deps
          PATTERNS "*/cpp/*" "*/include/xgrammar/*" "*/3rdparty/picojson/*" "*/3rdparty/dlpack/include/*")
   endif()
-  file(GLOB sources ${source}/cpp/*.cc ${source}/cpp/support/*.cc ${source}/cpp/converter_ext/*.cc)  # not cpp/tvm_ffi: Python
+  file(GLOB sources ${source}/cpp/*.cc ${source}/cpp/support/*.cc ${source}/cpp/converter_ext/*.cc)  # not cpp/tvm_ffi: Python bindings
   add_library(xgrammar STATIC ${sources})
-  # Its files share most of what they compile; this one repeats a name of another.
+  # Unity build, but this file repeats a name of another.
   set_source_files_properties(${source}/cpp/json_schema_converter.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_include_directories(xgrammar SYSTEM PUBLIC ${source}/include ${source}/3rdparty/dlpack/include PRIVATE ${source}/3rdparty/picojson)
   target_compile_definitions(xgrammar PRIVATE XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0)

@@ -1,5 +1,5 @@
-// An answer of a model: the first byte says of which format, the second where to cut it. Cut or whole, the result is
-// the same.
+// A model's answer: the first byte selects the format, the second a position to split at. Split and whole input must
+// give the same result.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

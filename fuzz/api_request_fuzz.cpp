@@ -1,4 +1,4 @@
-// Any body, as a request of each endpoint that takes one. The first byte says which.
+// Any body as a request; the first byte selects the endpoint.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

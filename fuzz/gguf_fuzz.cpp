@@ -1,4 +1,4 @@
-// Any bytes as a GGUF file: everything that was accepted must be safe to use.
+// Any bytes as a GGUF file: everything accepted must be safe to use.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// A grammar in EBNF, or, behind a byte 'r', a regular expression.
+// A grammar in EBNF or, after a byte 'r', a regular expression.
 #include <cstddef>
 #include <cstdint>
 #include <string>

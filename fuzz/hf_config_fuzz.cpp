@@ -1,4 +1,4 @@
-// Any text as a config.json: every key that models ask for is asked for.
+// Any text as a config.json: reads every key that models read.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// Runs one look-up; a value of the wrong kind is refused, which is fine.
+// Runs one look-up; refusing a value of the wrong type is fine.
 template <class F>
 void attempt(F&& look_up) {
   try {

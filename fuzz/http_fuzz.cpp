@@ -1,4 +1,4 @@
-// An HTTP session meets any bytes, cut anywhere. The first byte says how.
+// Any bytes on an HTTP session, split anywhere. The first byte says how.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -34,6 +34,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   session->tick(HttpSession::Clock::now() + std::chrono::hours(1));
   wire->run();
   session->close();
-  if (host.bodies != 0) __builtin_trap();  // what was promised to bodies must come back
+  if (host.bodies != 0) __builtin_trap();  // every reservation for bodies must be released
   return 0;
 }

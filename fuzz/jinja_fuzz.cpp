@@ -1,4 +1,4 @@
-// Any bytes as a chat template, with a small context after the last NUL if there is one: it renders or fails cleanly.
+// Any bytes as a chat template, with an optional context after the last NUL: rendering succeeds or fails cleanly.
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// A JSON Schema: it is refused, or it becomes a grammar whose answers can be written to their end.
+// A JSON Schema: refused, or compiled to a grammar whose answers can always be completed.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -1,4 +1,4 @@
-// A regex, and behind a zero byte a text. The matcher must give the same answer with its memory and without it.
+// A regex and, after a zero byte, a text. The matcher must give the same answer with and without memoization.
 #include <cstddef>
 #include <cstdint>
 #include <string>

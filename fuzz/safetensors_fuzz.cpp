@@ -1,4 +1,4 @@
-// Any bytes as a safetensors file: every tensor that was accepted must lie inside it.
+// Any bytes as a safetensors file: every accepted tensor must lie inside the file.
 #include <cstddef>
 #include <cstdint>
 

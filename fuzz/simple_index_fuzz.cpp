@@ -1,4 +1,4 @@
-// Any bytes as the page of a package index, in both of its forms.
+// Any bytes as a package index page, in both formats.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

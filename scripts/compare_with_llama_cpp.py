@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Quantizes a model to every type with millrace, and lets llama.cpp read the result: both must find the same perplexity.
+"""Quantizes a model to every type with millrace, and checks that llama.cpp reads the results and computes the same perplexity.
 
     scripts/compare_with_llama_cpp.py --llama-perplexity BUILD/bin/llama-perplexity MODEL.gguf TEXT
 
-Run by hand: it needs a build of llama.cpp. Ends with a table, and with status 1 where a type differs by more than --tolerance.
+Run by hand: it needs a build of llama.cpp. Ends with a table, and with status 1 if a type differs by more than --tolerance.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/text/jinja/case_tables.h: where Python's str knows more than utf8proc's one-to-one properties.
+"""Writes src/text/jinja/case_tables.h: cases in which Python's str differs from utf8proc's one-to-one properties.
 
 Usage: scripts/make_case_tables.py > src/text/jinja/case_tables.h
 """

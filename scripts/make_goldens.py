@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the golden models of the tests: tiny random models with the logits and greedy tokens they must give.
+"""Makes the golden models of the tests: tiny random models with their expected logits and greedy tokens.
 
     scripts/make_goldens.py --out tests/data/goldens [CASE...]
 
-Needs torch, transformers (5), safetensors, gguf and numpy from PyPI. Every case is deterministic. A seed is taken
-only when its greedy tokens are worth testing: winners clearly ahead, many different tokens, none of them special.
+Needs torch, transformers (5), safetensors, gguf and numpy from PyPI. Every case is deterministic. A seed is used
+only if its greedy tokens make a good test: clear winners, many different tokens, no special ones.
 """
 
 import argparse
@@ -25,9 +25,9 @@ from goldens.gguf_export import ARCHITECTURES, gguf, write_gguf
 from goldens.models import DTYPES, Model, check_with_glm
 
 TOLERANCE = 1e-4  # of the largest logit, in f32
-LEAD = 2e-3  # a greedy winner is ahead by at least this part of the largest logit
-DISTINCT = 10  # greedy tokens
-VISIBLE = 1e-2  # a setting that a case covers changes the logits by at least this part of the largest
+LEAD = 2e-3  # minimum lead of a greedy winner, relative to the largest logit
+DISTINCT = 10  # minimum number of distinct greedy tokens
+VISIBLE = 1e-2  # minimum effect of a tested setting on the logits, relative to the largest
 SPECIAL_TOKENS = {0, 1, 2}
 
 
@@ -43,7 +43,7 @@ def random_tokens(case, seed):
 
 
 def find_model(case):
-    """The first seed whose model is worth keeping: (seed, model, prompt, greedy tokens, smallest lead)."""
+    """The first seed that makes a good test: (seed, model, prompt, greedy tokens, smallest lead)."""
     first = zlib.crc32(case.name.encode())
     for seed in range(first, first + 300):
         model = Model(case)
@@ -56,7 +56,7 @@ def find_model(case):
 
 
 def check_model(case, model, prompt, greedy):
-    """Refuses goldens that could not be met in f32 or that would not notice the setting they cover."""
+    """Refuses goldens that f32 cannot reproduce, or that do not depend on the setting they test."""
     logits = model.logits(prompt)
     if (cached := model.generate(prompt)) not in (None, greedy):
         raise SystemExit(f"{case.name}: cached generation gives other tokens: {cached} instead of {greedy}")
@@ -84,7 +84,7 @@ def save_folder(case, model, folder):
     else:
         with tempfile.TemporaryDirectory() as scratch:
             shard = "40KB" if case.shards else "1GB"
-            # A copy, because rounding the model in place would round its rope frequencies too.
+            # A copy: rounding the model in place would round its rope frequencies, too.
             stored = copy.deepcopy(model.module).to(DTYPES[case.dtype])
             stored.save_pretrained(scratch, max_shard_size=shard)
             for path in sorted(pathlib.Path(scratch).iterdir()):
@@ -101,7 +101,7 @@ def save_folder(case, model, folder):
 
 
 def save_config_v4(case, model, folder, prompt):
-    """The transformers 4 spelling of config.json, checked by what transformers makes of it."""
+    """config.json with the keys of transformers 4, checked by loading it with transformers."""
     path = folder / "config_v4.json"
     config = json.loads((folder / "config.json").read_text())
     path.write_text(json.dumps(config_v4(config, case), indent=2) + "\n")

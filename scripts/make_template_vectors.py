@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the conformance vectors of tests/data/templates: what Python's Jinja2, set up by transformers, makes of them.
+"""Writes the conformance vectors of tests/data/templates, rendered by Python's Jinja2 as set up by transformers.
 
 Usage: scripts/make_template_vectors.py [tests/data/templates]
 

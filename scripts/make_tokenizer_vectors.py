@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/data/tokenizers/: small tokenizers of every kind, and what Hugging Face tokenizers makes of a mixed corpus
-with them. Needs tokenizers (0.23) and sentencepiece from PyPI. The same versions write the same files.
+"""Writes tests/data/tokenizers/: small tokenizers of every kind, and the results of Hugging Face tokenizers on a mixed corpus.
+Needs tokenizers (0.23) and sentencepiece from PyPI. The same versions write the same files.
 """
 import base64
 import io
@@ -32,14 +32,14 @@ def parts(tokenizer):
 
 
 def vectors(tokenizer, texts=STRINGS):
-    """What a tokenizer makes of the texts. Special tokens are added only in the second list; the third is their decoding."""
+    """A tokenizer's results for the texts. Only the second list adds special tokens; the third is its decoding."""
     plain = [tokenizer.encode(t, add_special_tokens=False).ids for t in texts]
     return {
         "ids": plain,
         "framed": [tokenizer.encode(t).ids for t in texts[:8]],
         "decoded": [tokenizer.decode(ids) for ids in plain],
         "decoded_special": [tokenizer.decode(tokenizer.encode(t).ids, skip_special_tokens=False) for t in texts[:8]],
-        # Every other token: sequences that no text gives, with broken characters.
+        # Every other token: sequences that no text encodes to, with broken characters.
         "decoded_odd": [tokenizer.decode(ids[1::2]) for ids in plain],
     }
 
@@ -48,7 +48,7 @@ def complete(name, tokenizer, **more):
     write(name, {"tokenizer": parts(tokenizer), **more, **vectors(tokenizer)})
 
 
-# Byte-level BPE. Trained without cutting words, so that tokens reach across every border a pre-tokenizer can draw.
+# Byte-level BPE. Trained without word splitting, so that tokens cross every boundary of a pre-tokenizer.
 def byte_level_bpe():
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -95,7 +95,7 @@ BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 DIGITS = pre_tokenizers.Digits(individual_digits=True)
 CJK = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
 
-# By the name that GGUF has for it: the pre-tokenizer of the models' tokenizer.json, its normalizer, and ignore_merges.
+# By GGUF's name: the pre-tokenizer of the models' tokenizer.json, its normalizer, and ignore_merges.
 GGUF_PRE_TOKENIZERS = {
     "gpt-2": (WORDS, None, False),
     "mpt": (WORDS, normalizers.NFC(), False),
@@ -150,7 +150,7 @@ def gguf_of_sentencepiece(model, kind, **more):
 
 
 def merges_of_scores(gguf):
-    """All ways to make each token of two others, the best scores first: how transformers converts SentencePiece."""
+    """All pairs that form each token, best scores first: how transformers converts SentencePiece."""
     usable = {t: s for t, s, kind in zip(gguf["tokens"], gguf["scores"], gguf["token_type"]) if kind == 1}
     index = {t: i for i, t in enumerate(gguf["tokens"])}
     merges = [(t[:i], t[i:], s) for t, s in usable.items() for i in range(1, len(t)) if t[:i] in usable and t[i:] in usable]
@@ -296,7 +296,7 @@ def write_word_models():
     complete("subword_prefix_bpe.json", prefix)
 
 
-# Parts for themselves.
+# Single components.
 def write_normalizers():
     cases = []
     listed = [normalizers.NFC(), normalizers.NFD(), normalizers.NFKC(), normalizers.NFKD(), normalizers.Lowercase(), normalizers.StripAccents(),
@@ -325,7 +325,7 @@ def write_pre_tokenizers():
     cases = []
     for pre_tokenizer in listed:
         texts = SHORT[::2]
-        if isinstance(pre_tokenizer, pre_tokenizers.UnicodeScripts):  # its scripts are of a Unicode of long ago
+        if isinstance(pre_tokenizer, pre_tokenizers.UnicodeScripts):  # its script table is from an old version of Unicode
             texts = [s for s in texts if all(unicodedata.ucd_3_2_0.category(c) != "Cn" for c in s)]
         tokenizer = Tokenizer(models.WordLevel())
         tokenizer.pre_tokenizer = pre_tokenizer

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes src/text/unicode/unicode_data.cpp: general categories, scripts, the irregular members of a few properties, case folding.
 
-Hugging Face tokenizers is the reference, so the tables are what its own regex engine says of every code point: whatever
-version of Unicode it was built with, ours agrees. Its normalizers and some pre-tokenizers have older tables of their own; where
-those differ is written down too. Takes a few minutes. Needs PyPI's `tokenizers`.
+Hugging Face tokenizers is the reference, so the tables come from its own regex engine, code point by code point: they agree with
+whatever version of Unicode it was built with. Its normalizers and some pre-tokenizers use older tables; the differences are written,
+too. Takes a few minutes. Needs PyPI's `tokenizers`.
 """
 import pathlib
 import unicodedata
@@ -50,7 +50,7 @@ def removed_by(normalizer):
 
 
 def never_decomposed():
-    """The characters that compatibility decomposition changes nowadays, but not in Hugging Face's normalizers."""
+    """The characters that compatibility decomposition changes today, but not in Hugging Face's normalizers."""
     nfkd = normalizers.NFKD()
     candidates = [c for c in SCALARS if unicodedata.normalize("NFKD", chr(c)) != chr(c)]
     return {c for c in candidates if nfkd.normalize_str(chr(c)) == chr(c)}

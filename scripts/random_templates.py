@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Random templates, rendered by us and by Python's Jinja2: run by hand, any difference is a bug.
+"""Renders random templates with millrace and with Python's Jinja2. Run by hand; any difference is a bug.
 
 Usage: scripts/random_templates.py --renderer build/release/tests/text/jinja/render_template [--count N] [--seed S]
        scripts/random_templates.py --write tests/data/templates/random_cases.json --count 400 --seed 7
 
-The first form compares and shrinks what differs; the second writes cases with Python's answers.
+The first form compares, and shrinks templates that differ; the second writes cases with Python's answers.
 """
 import argparse
 import json
@@ -318,7 +318,7 @@ def is_stable(template, expected):
     return not UNSTABLE.search(expected.get("text", ""))
 
 
-# Where we say so ourselves: limits that Python does not have.
+# Documented limits that Python does not have.
 KNOWN_LIMITS = re.compile(r"127 bits|complex numbers|is not supported|does not know the character reference|too large|too long")
 
 

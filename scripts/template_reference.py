@@ -1,4 +1,4 @@
-"""The oracle for chat templates: Python's Jinja2, set up by Hugging Face transformers, and conversations to feed it.
+"""The reference for chat templates: Python's Jinja2 as set up by Hugging Face transformers, and conversations as input.
 
 Shared by make_template_vectors.py, compare_templates.py and random_templates.py. Needs transformers and jinja2 (PyPI).
 """
@@ -14,11 +14,11 @@ time.tzset()
 
 from transformers.utils.chat_template_utils import _compile_jinja_template  # noqa: E402
 
-NOW = 1735732799  # 2025-01-01 11:59:59 UTC: what strftime_now() tells
+NOW = 1735732799  # 2025-01-01 11:59:59 UTC: the result of strftime_now()
 
 
 def reference_render(template, context):
-    """What Python makes of it: {"text": ...}, or {"error": ..., "raised": whether by raise_exception}."""
+    """Python's result: {"text": ...}, or {"error": ..., "raised": whether by raise_exception}."""
     try:
         compiled = _compile_jinja_template(template)
         now = datetime.datetime.fromtimestamp(NOW)
@@ -28,12 +28,12 @@ def reference_render(template, context):
         return {"text": text}
     except RecursionError as error:
         return {"error": f"RecursionError: {error}", "raised": False}
-    except Exception as error:  # whatever Python raises, we must refuse
+    except Exception as error:  # millrace must refuse whatever Python raises for
         return {"error": f"{type(error).__name__}: {error}", "raised": type(error).__name__ == "TemplateError"}
 
 
 class Renderer:
-    """Our side: the render_template program of the tests, fed one request per line."""
+    """millrace's side: the render_template program of the tests, one request per line."""
 
     def __init__(self, program):
         env = dict(os.environ, TZ="UTC")

@@ -1,4 +1,4 @@
-"""The texts that tokenizers are compared on: languages, emoji, code, white space, control characters, broken UTF-8."""
+"""The texts on which tokenizers are compared: languages, emoji, code, white space, control characters, broken UTF-8."""
 import random
 
 SENTENCES = [
@@ -52,13 +52,13 @@ BROKEN = [
 
 
 def fixed_texts():
-    """As bytes, so that broken UTF-8 is among them."""
+    """As bytes, to include broken UTF-8."""
     whole = "\n".join(s for s in SENTENCES if len(s) > 20)
     return [s.encode() for s in SENTENCES] + BROKEN + [whole.encode()]
 
 
 def random_texts(seed, count):
-    """Texts put together of pieces of the others, single characters and raw bytes."""
+    """Random combinations of pieces of the others, single characters and raw bytes."""
     rng = random.Random(seed)
     characters = sorted(set("".join(SENTENCES)))
     texts = []

@@ -1,6 +1,6 @@
-// Linear layers of 16-bit models and held-out shapes beside cuBLASLt: every kernel that can run a problem and the best
-// of the library's proposals, cold, in rows of launches that overlap as those of a step do (the library's do not), in
-// turns. A table in Markdown of what a plan takes by its estimates, untuned; to stderr what each of them took.
+// Compares our linear kernels with cuBLASLt on 16-bit layers and held-out shapes. Times every kernel that can run a
+// problem, and the best of the library's proposals, with cold weights, interleaved. Our launches overlap as in a step;
+// the library's cannot. Prints a Markdown table of the kernels that an untuned plan takes; all times go to stderr.
 //
 //   against [m=1,8] [f16]
 #include <cmath>
@@ -44,7 +44,6 @@ double library_estimate_us(const CudaLinearProblem& p, const CudaLimits& limits)
   return (3.5 + split + std::max(streamed, multiplied)) * (p.m <= 64 ? 1.03 : 1);
 }
 
-// What a problem took.
 struct Times {
   std::string best_name, taken_name;
   double best = 1e30, taken = 1e30, library = 1e30;
@@ -105,7 +104,7 @@ class Comparison {
     }
   }
 
-  // The best three of the library's in a short trial.
+  // The library's best three in a short trial.
   std::vector<Candidate> proposals(const Shape& s, int64_t m, size_t bytes, int copies, int launches) {
     std::vector<Candidate> all;
     const int algorithms = cublas_.prepare(s.n, s.k, m, half_);
@@ -145,7 +144,7 @@ class Comparison {
   cudaStream_t stream_ = nullptr;
 };
 
-// The least and the middle of how much faster than the library the plan is.
+// Minimum and median speed-up of the plan over the library.
 void print_summary(std::vector<double> ratios) {
   std::sort(ratios.begin(), ratios.end());
   const auto slow = std::count_if(ratios.begin(), ratios.end(), [](double r) { return r < 0.97; });

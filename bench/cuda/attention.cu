@@ -1,14 +1,14 @@
-// Attention on a CUDA device by itself: every kernel against a plain f64 one, then times.
+// CUDA attention alone: checks every kernel against a plain f64 one, then times it.
 //
 //   attention check decode|cluster|even|prefill|hopper|each|general [N]  every N-th case; the last line counts failures
 //
-//   attention decode                 microseconds and TB/s of KV read
+//   attention decode                 microseconds, and TB/s of KV read
 //
 //   attention prefill [hopper]       microseconds and TFLOP/s
 //
-//   attention brief [large]          some of these, to compare builds
+//   attention brief [large]          a selection, to compare builds
 //
-//   attention prompts [hopper|each]  TFLOP/s over lengths of prompts; each: a block for every tile
+//   attention prompts [hopper|each]  TFLOP/s over prompt lengths; each: one block per tile
 //
 //   attention once [prompt]          one launch of some shapes, for a profiler
 #include <cmath>
@@ -58,7 +58,7 @@ int64_t bytes_of(DType dtype, int64_t count) {
   return dtype == DType::Q8_0 ? count / 32 * 34 : count * plain_bytes(dtype);
 }
 
-// Queries and keys whose products are what the case asks for; u is one random direction of signs.
+// Queries and keys whose products have the distribution that the case asks for; u is a random vector of signs.
 class Maker {
  public:
   Maker(const Case& c, std::mt19937& random) : c_(c), random_(random), u_(c.head_dim) {
@@ -68,7 +68,7 @@ class Maker {
   }
   std::vector<float> query() { return along(c_.data == Data::Overflow ? 1e25f : 8, c_.data == Data::Sharp ? 8 : 1); }
   std::vector<float> key(int position) {
-    const float unit = 1 / (8 * std::sqrt(float(c_.head_dim)));  // a score of one
+    const float unit = 1 / (8 * std::sqrt(float(c_.head_dim)));  // scales to a score of one
     switch (c_.data) {
       case Data::Huge:
         return along(uniform() * 1e4f * unit, 0);
@@ -205,7 +205,7 @@ std::vector<float> result(const Problem& p) {
   return out;
 }
 
-// Relative to the norm; the worst row counts for ten: a single wrong row must show.
+// Error relative to the norm; the worst row counts tenfold, so that a single wrong row shows.
 double distance(const std::vector<float>& out, const std::vector<float>& expected, int row_length) {
   double error = 0, norm = 0, worst = 0;
   for (size_t row = 0; row < out.size(); row += row_length) {
@@ -227,7 +227,7 @@ double tolerance(const Case& c) {
   return c.kv == DType::F16 && c.out != DType::BF16 ? 2e-3 : 1e-2;
 }
 
-// Every tile of a prompt gets a block of its own, where plans may let blocks take several.
+// Gives every tile of a prompt its own block, even if the plan lets blocks take several.
 void separate_tiles(CudaAttentionPlan& plan) {
   if (plan.can_run()) plan.grid = prefill_tiles(plan.shape, 128) * plan.shape.heads;
 }
@@ -259,7 +259,7 @@ bool check_case(const Case& c, unsigned seed, const std::string& which) {
   p.args.workspace = p.workspace.data();
   const std::vector<float> expected = reference(p);
   bool good = true;
-  for (int run = 0; run < 2; ++run) {  // the second finds the workspace as the first left it
+  for (int run = 0; run < 2; ++run) {  // the second run gets the workspace as the first left it
     p.out.fill(0xff);
     CHECK(launch_cuda_attention(plan, p.args, {}));
     CHECK(cudaDeviceSynchronize());
@@ -291,7 +291,7 @@ int check_all(const std::string& which, size_t step) {
   return failed == 0 ? 0 : 1;
 }
 
-// A large problem with random contents, KV rotated over several copies so that no launch finds its own in L2.
+// A large problem with random contents; KV rotates through several copies, so that no launch finds its data in L2.
 struct TimedProblem {
   CudaAttentionShape shape;
   CudaAttentionArgs args;
@@ -335,7 +335,7 @@ struct TimedProblem {
     args.scale = 1 / std::sqrt(float(s.head_dim));
     args.phi = phi.as<float>();
     args.workspace = workspace.data();
-    args.early = true;  // nothing here writes what a launch reads
+    args.early = true;  // no other launch here writes this one's inputs
   }
 
   double time(bool programmatic) {
@@ -420,7 +420,7 @@ void time_decode() {
   }
 }
 
-// Some shapes only, to compare builds.
+// A selection of shapes, to compare builds.
 void time_brief(bool large) {
   struct Row {
     int kv_heads, batch, context;

@@ -2,8 +2,8 @@
 """PyTorch's scaled_dot_product_attention (flash and cuDNN) on the shapes of bench/cuda/attention.cu.
 
 Timed the same way: inside a CUDA graph, keys and values rotated past L2, the median of the replays.
-attention_anchor.py [FILE.json] [--decode | --prompts]: a file gets the times of decodes, too; --decode: those only; --prompts: TFLOP/s over
-the lengths of prompts only; --hostile: outputs that are no numbers where products leave the range of f32.
+attention_anchor.py [FILE.json] [--decode | --prompts]: writes the decode times to FILE; --decode: decode only; --prompts: TFLOP/s over
+prompt lengths only; --hostile: counts NaN outputs when products leave the range of f32.
 """
 
 import json

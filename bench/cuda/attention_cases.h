@@ -1,4 +1,4 @@
-// The cases that attention on a CUDA device is checked with.
+// Test cases of CUDA attention.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 namespace millrace::bench {
 
 enum class Data {
-  Random,    // scores about normal
-  Sharp,     // scores some tens wide
+  Random,    // scores approximately normal
+  Sharp,     // scores with a spread of some tens
   Huge,      // scores spread over +-1e4
   Equal,     // all scores the same
   Spike,     // one score of 1e4 among small ones

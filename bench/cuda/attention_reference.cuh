@@ -1,4 +1,4 @@
-// Attention in f64, as plainly as it can be said: one block for a row and a head.
+// Plain f64 attention: one block per row and head.
 #pragma once
 
 #include "harness.cuh"

@@ -1,4 +1,4 @@
-// cuBLASLt as the candidate to beat: the algorithms of its heuristic list for one problem.
+// cuBLASLt as the baseline: the algorithms of its heuristic list for one problem.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,7 +13,7 @@ class CublasLt {
  public:
   CublasLt();
   ~CublasLt();
-  int prepare(int64_t n, int64_t k, int64_t m, bool half = false);  // how many algorithms there are to try
+  int prepare(int64_t n, int64_t k, int64_t m, bool half = false);  // returns the number of algorithms
   bool run(int algorithm, const void* w, const void* x, void* y, cudaStream_t stream);
 
  private:

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# bench/cuda/decode.sh [PART...]: builds the CUDA back-end, tests what decode runs on, and times decode and prompts of 16-bit models, tuned,
-# and what the choice of kernels and the depth do to a step. Every part has a limit of its own; without arguments all run.
+# bench/cuda/decode.sh [PART...]: builds the CUDA back-end, tests the decode kernels, and times decode and prompts of
+# 16-bit models, tuned,
+# and the effect of kernel choice and depth on a step. Every part has its own time limit; without arguments all parts
+# run.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
 export EIGHT=synthetic:llama-3-8b:bf16 SEVEN=synthetic:llama-2-7b:bf16 ONE=synthetic:llama-3.2-1b:bf16 LONG=synthetic:llama-3.1-8b:bf16
@@ -39,7 +41,7 @@ part_long() {
   bench -m "$SEVEN" -p 0 -n 16 -d 16384 -b 1
   bench -m "$LONG" -p 4096,8192 -n 0 -b 1
 }
-part_depth() { bench -m "$EIGHT" -p 0 -n 24 -d 64 -b 1,8,32,64; }  # what is left of a step without its attention
+part_depth() { bench -m "$EIGHT" -p 0 -n 24 -d 64 -b 1,8,32,64; }  # a step almost without attention
 part_linear() { for kernel in cuda_flat-mma cuda_wgmma cuda_wgmma-narrow cuda_wgmma-deep; do echo "$kernel"; bench -m "$EIGHT" -p 0 -n 24 -d 1024 -b 1,8,32 --kernel "linear=$kernel"; done; }
 part_attention() { for kernel in cuda_cluster_lazy cuda_decode_lazy; do echo "$kernel"; bench -m "$EIGHT" -p 0 -n 24 -d 1024 -b 8,32,64 --kernel "attention=$kernel"; done; }
 part_norms() { bench -m "$EIGHT" -p 0 -n 24 -d 1024 -b 8,32,64; echo 'norms apart'; bench -m "$EIGHT" -p 0 -n 24 -d 1024 -b 8,32,64 --kernel norm=cuda; }

@@ -1,4 +1,4 @@
-// What the CUDA benchmark programs share: checked calls, device buffers, random data, timing inside a graph.
+// Shared by the CUDA benchmarks: checked calls, device buffers, random data, timing inside a graph.
 #pragma once
 
 #include <algorithm>
@@ -56,7 +56,7 @@ __host__ __device__ inline uint32_t hash(uint64_t x) {
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
   return static_cast<uint32_t>((x ^ (x >> 31)) >> 16);
 }
-// About normal: the sum of four uniform numbers.
+// Approximately normal: the sum of four uniform numbers.
 __host__ __device__ inline float noise(uint64_t seed, uint64_t index) {
   float sum = 0;
   for (int i = 0; i < 4; ++i) sum += static_cast<float>(hash(seed * 0x9e3779b97f4a7c15ull + index * 4 + i) & 0xffff);
@@ -79,7 +79,7 @@ inline void fill_random(void* data, DType dtype, int64_t count, uint64_t seed, f
 
 inline int plain_bytes(DType dtype) { return dtype == DType::F32 ? 4 : 2; }
 
-// Median microseconds of one launch(i): `count` of them recorded, replayed often. i lets inputs rotate.
+// Median microseconds of one launch(i): records `count` launches and replays them many times. i lets inputs rotate.
 inline double time_in_graph(int count, const std::function<void(CudaStream, int)>& launch) {
   cudaStream_t stream;
   CHECK(cudaStreamCreate(&stream));

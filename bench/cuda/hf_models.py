@@ -4,9 +4,9 @@
     bench/cuda/hf_models.py --shape llama-3-8b --how eager,compiled --batch 1,8,32 --depth 1024 --prompt 1024 [--json FILE]
 
 Decode: one token for each of BATCH sequences with DEPTH positions in the cache, the median of STEPS steps, greedy. Eager grows its
-cache as generate() does; compiled has a static cache and torch.compile's recorded graphs, which is how the library is fastest.
-Prefill: one prompt, logits of its last token. What fails is reported and skipped. Processes that share a file of --turns compile
-beside each other and time one at a time.
+cache as generate() does; compiled uses a static cache and torch.compile with CUDA graphs, the library's fastest mode.
+Prefill: one prompt, logits of its last token. Failures are reported and skipped. Processes with the same --turns file compile
+concurrently and time one at a time.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-// A decode step's layers: attention, then the linear layers up to the next one's qkv, with a choice
-// of kernels; for programs that time them or look at when their blocks run.
+// The layers of a decode step: attention, then the linear layers up to the next layer's qkv, with a choice of kernels.
+// For programs that time them or record when their blocks run.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ inline const CudaLinearKernel* find_kernel(std::string_view name) {
   return nullptr;
 }
 
-// What a layer runs: a kind of attention or none, and the kernels of o, gate and up, down, qkv or none.
+// The kernels of a layer: attention (or none), and those of o, gate/up, down and qkv (or none).
 struct Way {
   const char* name;
   const CudaAttentionKind* attention;
@@ -57,11 +57,11 @@ class Step {
         tables_(size_t{1} << 20),
         weights_(kLayers * bytes_of_layer()),
         kv_(kLayers * 2 * bytes_of_keys()) {
-    // As bits of quantized weights these are nibbles of all kinds, and scales that are finite.
+    // Random bits are valid quantized weights: arbitrary nibbles and finite scales.
     for (DeviceBuffer* buffer : {&weights_, &kv_}) {
       fill_random<<<1024, 256, 0, stream>>>(buffer->as<__nv_bfloat16>(), buffer->bytes() / 2, 1, 0.05f);
     }
-    // Rows are floats, then 16-bit numbers from `attended` on: as the latter, bits of floats would be no numbers.
+    // Rows are floats up to `attended` and 16-bit numbers from there on; bits of floats would be NaN as 16-bit numbers.
     fill_random<<<64, 256, 0, stream>>>(rows_.as<float>(), rows_.bytes() / 4, 2, 1.f);
     const int wide = 2 * model.hidden + model.feed + model.qkv();
     fill_random<<<64, 256, 0, stream>>>(rows().attended, size_t(kMostTokens) * size_t(wide), 3, 1.f);
@@ -123,7 +123,7 @@ class Step {
     CHECK(cudaMemcpy(slots_, slots.data(), slots.size() * 4, cudaMemcpyHostToDevice));
   }
 
-  // The rows of activations, one after the other.
+  // The activation buffers, in order.
   struct Rows {
     float *hidden, *norm, *squares, *angles;
     __nv_bfloat16 *attended, *scaled, *feed, *qkv;

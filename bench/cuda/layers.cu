@@ -1,6 +1,6 @@
-// Decoder layers of a decode step: attention, then the linear layers up to the next one's qkv, with several choices of
-// kernels. Microseconds for each layer of the model, weights and KV cold, inside a graph, norms
-// shared. What a kernel takes among others is not what it takes alone: its ends overlap with theirs, or do not.
+// Decoder layers of a decode step: attention, then the linear layers up to the next layer's qkv, with several choices
+// of kernels. Prints microseconds per layer, weights and KV cold, inside a graph, norms shared. A kernel's time among
+// others differs from its time alone, since neighbouring kernels may overlap.
 //
 //   layers [m=1,8,32,64] [depth=1030] [model=8B] [format=bf16|q4_0|q4_k]
 #include <cstdlib>

@@ -3,11 +3,11 @@
 //   linear [check] [time] [quantized] [unpack] [prefill] [profile] [only=NAME] [skip=NAME] [shapes=A,B] [formats=A,B]
 //   [m=1,8]
 //
-// Without arguments: all but unpack, prefill and profile. NAME is how the names of the kernels begin that are meant;
-// profile runs every chosen problem twice, for a profiler to look at.
+// Without arguments: all but unpack, prefill and profile. NAME is a prefix of kernel names. profile runs every chosen
+// problem twice, for a profiler.
 //
-// Cold: weights rotate through copies that exceed the second-level cache several times, inside a CUDA graph; the median
-// of the replays counts. TB/s are the bytes of the weights over the time.
+// Cold: weights rotate through copies several times larger than L2, inside a CUDA graph; reports the median of the
+// replays. TB/s are the bytes of the weights over the time.
 #include "kernels/linear/cuda/launch.h"
 
 #include <cstring>
@@ -69,7 +69,7 @@ class Bench {
     CHECK(cudaStreamSynchronize(stream_));
   }
 
-  // With the norm in front of it where `normed`.
+  // Includes the norm before it if `normed`.
   double kernel_us(const CudaLinearKernel& kernel, const CudaLinearProblem& p, bool overlap, bool normed = false) {
     const size_t bytes = packed_linear_bytes(p.format, p.n, p.k);
     const int copies = copies_of(bytes);

@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-constexpr int kPad = 8;  // columns of y behind the last output: they must stay as they were
+constexpr int kPad = 8;  // padding columns of y, which must stay unchanged
 
 __global__ void reference_products(const float* w, const float* x, int n, int k, int m, double* out) {
   const int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
@@ -24,7 +24,7 @@ __global__ void reference_products(const float* w, const float* x, int n, int k,
 
 struct Case {
   CudaLinearProblem problem;
-  bool bias = false, squares = false;  // squares: the sum of squares of each row is wanted, too
+  bool bias = false, squares = false;  // squares: also request the sum of squares of each row
 };
 
 float value_at(DType type, const uint8_t* data, size_t i) {
@@ -48,7 +48,7 @@ void upload(const DeviceBuffer& to, const std::vector<T>& from) {
   CHECK(cudaMemcpy(to.as(), from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice));
 }
 
-// A matrix, packed as the kernels want it, for all the cases of one shape.
+// A matrix in the kernels' packed layout, for all cases of one shape.
 struct Matrix {
   DType format;
   int64_t n, k;
@@ -85,7 +85,7 @@ struct Matrix {
   }
 };
 
-// y as it must be, before rounding, in rows of `columns`; `old` is what accumulation starts from.
+// The expected y before rounding, in rows of `columns`; `old` is the initial y for accumulation.
 std::vector<double> expected(const Case& c, const std::vector<double>& products, const std::vector<float>& bias,
                              const std::vector<float>& old) {
   const CudaLinearProblem& p = c.problem;
@@ -110,8 +110,8 @@ std::vector<double> expected(const Case& c, const std::vector<double>& products,
   return y;
 }
 
-// What rounding y may cost, and what the kernel rounds before: the one that scales weights before it multiplies has
-// them in bf16; others keep them exact, at the end of sums that are up to a thousand times larger on the way.
+// The error from rounding y and from the kernel's own roundings. packed-wgmma scales weights to bf16 before it
+// multiplies; others keep weights exact, but their sums are up to a thousand times larger on the way.
 double tolerance(const CudaLinearProblem& p, const CudaLinearKernel& kernel) {
   const double stored = p.y == DType::F32 ? 2e-5 : p.y == DType::F16 ? 6e-4 : 4e-3;
   if (kernel.name == "packed-wgmma") return stored + (p.gate_up ? 1.2e-2 : 6e-3);  // a product of two such sums
@@ -128,7 +128,7 @@ class Checker {
     const size_t columns = p.gate_up ? n / 2 : n, stride = columns + kPad, size = p.y == DType::F32 ? 4 : 2;
     const size_t x_stride = (k + 15) / 8 * 8;
     std::vector<float> x(m * k), bias(n), old(m * columns);
-    std::vector<uint8_t> x_bytes(m * x_stride * 2, 0xff);  // NaN between the rows: nothing there may be read as x
+    std::vector<uint8_t> x_bytes(m * x_stride * 2, 0xff);  // NaN padding between rows, which must not be read as x
     for (size_t i = 0; i < m * k; ++i) {
       put_value(p.x, x_bytes.data(), i / k * x_stride + i % k, random_float(seed, i, 1));
       x[i] = value_at(p.x, x_bytes.data(), i / k * x_stride + i % k);
@@ -300,10 +300,10 @@ int check_linear(const CudaLimits& limits, const KernelFilter& filter, uint64_t 
   const std::vector<int64_t> many{1, 2, 3, 4, 5, 8, 9, 13, 16, 17, 31, 48, 64, 65, 100, 128, 200, 256, 300};
   check_format(checker, DType::BF16, plain, many, seed);
   check_format(checker, DType::F16, {{520, 1096, false}, {256, 640, true}}, {1, 3, 7, 12, 29, 64, 130, 256}, seed);
-  // More rows than the warps of a wave share evenly.
+  // More rows than divide evenly over the warps of a wave.
   check_format(checker, DType::BF16, {{5392, 6152, true}, {2120, 3592, false}, {6000, 2048, false}}, {1, 3}, seed);
   check_format(checker, DType::F16, {{5392, 4104, true}, {2504, 8200, false}}, {1}, seed);
-  check_format(checker, DType::BF16, {{33, 77, false}}, {1, 5, 9}, seed);  // K that nothing but "rows" accepts
+  check_format(checker, DType::BF16, {{33, 77, false}}, {1, 5, 9}, seed);  // a K that only "rows" accepts
   const std::vector<Shape> packed{
       {528, 2048, false}, {1000, 512, false}, {32, 4096, true}, {272, 2816, false}, {48, 14336, false}};
   const std::vector<int64_t> few{1, 2, 3, 4, 5, 8, 13, 16, 17, 32, 48, 100, 300};

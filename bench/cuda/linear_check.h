@@ -7,13 +7,14 @@
 
 namespace millrace {
 
-struct KernelFilter {  // how the names of kernels begin
+struct KernelFilter {  // prefixes of kernel names
   std::string only, skip;
   bool wants(const CudaLinearKernel& kernel) const {
     return kernel.name.starts_with(only) && (skip.empty() || !kernel.name.starts_with(skip));
   }
 };
 
-int check_linear(const CudaLimits& limits, const KernelFilter& filter, uint64_t seed);  // the number of failures
+int check_linear(const CudaLimits& limits, const KernelFilter& filter,
+                 uint64_t seed);  // returns the number of failures
 
 }  // namespace millrace

@@ -5,7 +5,7 @@ import re
 
 NOTES = "## What bounds it\n"
 LONG = "llama-3.1-8b"  # a Llama-3-8B with a longer context
-# Tokens/s to reach: decodes by batch and depth, prompts by length.
+# Target tokens/s: decode by batch and depth, prompts by length.
 DECODES = {"llama-2-7b bf16": {(1, 1024): 290, (8, 1024): 1800, (32, 1024): 4150, (64, 1024): 5300, (1, 16384): 180},
            "llama-3-8b bf16": {(1, 1024): 265, (8, 1024): 1980, (32, 1024): 6400, (64, 1024): 10000, (1, 16384): 235},
            "llama-3.2-1b bf16": {(1, 0): 1350},
@@ -19,7 +19,7 @@ def table(head, rows):
 
 
 class Results:
-    """What the pieces kept in a folder; a piece that did not run has no rows."""
+    """The results in a folder; a part that did not run has no rows."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -42,7 +42,7 @@ class Results:
             yield {**r, "goal": goals.get((r["batch"], r["depth"])) if decode else PROMPTS.get(r["test"]), "eager": peer("eager"), "compiled": peer("compiled")}
 
     def layers(self):
-        """(layer, M, cuBLASLt's time over ours) of what is not cuBLASLt's own kernel."""
+        """(layer, M, cuBLASLt's time / ours), without cuBLASLt's own kernels."""
         batches = []
         for line in (self.of("linear", None) or "").splitlines():
             name, *cells = line.strip("| ").split(" | ") if line.startswith("|") else [""]
@@ -127,7 +127,7 @@ def svg(title, bars):
 
 
 def plots(results, out):
-    """[(file, what it shows)] of those that there are results for."""
+    """[(file, caption)] of all plots with results."""
     colours = {"llama-3-8b": "#2f7dba", LONG: "#2f7dba", "llama-2-7b": "#3a9b5c"}
     ablation, case = results.of("ablation", []), "8 at 1024"
     drawings = {

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# bench/cuda/prompt.sh [PART...]: long prompts on a GPU: the attention kernel checked and timed over lengths beside PyTorch's flash and
-# cuDNN, whole models, and what each kernel of a prompt takes. Every part has a limit of its own; without arguments all run.
+# bench/cuda/prompt.sh [PART...]: long prompts on a GPU: checks the attention kernel and times it over lengths next to
+# PyTorch's flash and
+# cuDNN; times whole models and each kernel of a prompt. Every part has its own time limit; without arguments all parts
+# run.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
 export EIGHT=synthetic:llama-3.1-8b:bf16 SEVEN=synthetic:llama-2-7b:bf16 FOLDER=build/cuda-prompt
@@ -32,7 +34,7 @@ bench() { build/cuda/millrace bench --device cuda -r 3 -n 0 -b 1 "$@" | grep -E 
 part_tune() { for model in "$EIGHT" "$SEVEN"; do build/cuda/millrace tune --device cuda -m "$model" -b 64 | tail -n 3; done; }
 part_models() { for model in "$EIGHT" "$SEVEN"; do echo "$model"; bench -m "$model" -p 1024,2048,4096,8192; done; }
 part_chunks() { for chunk in 1024 2048 8192; do echo "chunks of $chunk"; bench -m "$EIGHT" -p 8192 --chunk $chunk; done; }
-trace() {  # trace MODEL ROWS: the last prompt's kernels, alone, by name and grid
+trace() {  # trace MODEL ROWS: the kernels of the last prompt, by name and grid
   KERNEL_TRACE=$FOLDER/trace.tsv CUDA_INJECTION64_PATH=$PWD/build/step-times/kernel_trace.so \
     timeout 40 build/cuda/millrace bench --device cuda -m "$1" -p "$2" -n 0 -b 1 -r 1 > "$FOLDER/trace.log" 2>&1
   echo "$1 prompt of $2 (traced: $(grep -E '^pp' "$FOLDER/trace.log" | awk '{print $5}') tokens/s)"

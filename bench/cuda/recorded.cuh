@@ -1,4 +1,4 @@
-// Calls that must succeed, and launches recorded as a CUDA graph, of which each replay gives one time.
+// Checked calls, and launches recorded as a CUDA graph whose replays are timed.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -22,7 +22,7 @@ inline void check_call(int error, const char* call, const char* file, int line) 
 
 class Recorded {
  public:
-  // launch(i, stream) says whether it worked; it should rotate through data larger than the caches.
+  // launch(i, stream) returns success; it should rotate through data larger than the caches.
   template <class Launch>
   Recorded(int launches, cudaStream_t stream, Launch launch) : launches_(launches), stream_(stream) {
     cudaGraph_t graph = nullptr;
@@ -52,7 +52,7 @@ class Recorded {
     times_.push_back(ms);
     return ms;
   }
-  // Microseconds of a launch: the median without the first replay.
+  // Median microseconds of a launch, without the first replay.
   double us() const {
     std::vector<float> sorted(times_.begin() + 1, times_.end());
     std::sort(sorted.begin(), sorted.end());

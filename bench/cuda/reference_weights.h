@@ -1,4 +1,4 @@
-// Random weights in any format as a file holds them, and their values, element by element.
+// Random weights in any file format, and their values element by element.
 #pragma once
 
 #include <cstring>
@@ -52,7 +52,7 @@ inline BlockShape block_shape(DType f) {
 inline float half_to_float(uint16_t bits) { return __half2float(__half(__half_raw{bits})); }
 inline uint16_t float_to_half(float v) { return static_cast<__half_raw>(__float2half(v)).x; }
 
-// Random bits everywhere, then sensible scales.
+// Random bits, then plausible scales.
 inline void random_block(DType f, uint8_t* block, uint64_t seed) {
   const BlockShape shape = block_shape(f);
   for (int i = 0; i < shape.bytes; ++i) block[i] = static_cast<uint8_t>(mix(seed * 1031 + static_cast<uint64_t>(i)));
@@ -100,7 +100,7 @@ const Block& as_block(const uint8_t* bytes) {
 inline int small_nibble(const uint8_t* qs, int e) { return qs[e % 16] >> (e / 16 * 4) & 15; }
 inline int fifth(const uint8_t* qh, int e) { return (qh[e / 8] >> (e % 8) & 1) << 4; }
 
-// Element e of a block, straight from the definitions in tensor/blocks.h.
+// Element e of a block, following the definitions in tensor/blocks.h.
 inline float block_value(DType f, const uint8_t* bytes, int e) {
   switch (f) {
     case DType::Q8_0: {
@@ -167,7 +167,7 @@ inline float block_value(DType f, const uint8_t* bytes, int e) {
 }
 
 struct ReferenceWeights {
-  std::vector<uint8_t> file;  // as in a file, n rows
+  std::vector<uint8_t> file;  // n rows in file format
   std::vector<float> values;  // [n, k]
 };
 

@@ -1,4 +1,4 @@
-// What the CUDA benchmarks share: device buffers, random data, checked calls, cold timing inside a graph.
+// Shared by the CUDA benchmarks: device buffers, random data, checked calls, cold timing inside a graph.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# An x86-64 machine with AMX, VNNI or AVX2 in one go: bench/x86/run.sh [PART...]
+# All benchmarks of an x86-64 machine with AMX, VNNI or AVX2: bench/x86/run.sh [PART...]
 #
 #   build      the program, its kernel tests and probes
 #   tests      every kernel under every instruction set that the machine has
-#   machine    what it is, and its measured ceilings
-#   tiles      what AMX tiles cost beside their products
+#   machine    its description and measured peak rates
+#   tiles      the cost of AMX tile loads next to their products
 #   kernels    the prompt kernels side by side: microseconds and GOP/s of one thread
-#   share      of the int8 rate that the same cores have at the same time, for each instruction set: bench/peak_share
-#   sizes      scripts/search-kernels: what the sizes inside of the AMX kernels are worth
+#   share      the share of the int8 peak of the same cores at the same time, for each instruction set: bench/peak_share
+#   sizes      scripts/search-kernels: the effect of the block sizes in the AMX kernels
 #   tokens     millrace bench with the time of each op, 2 threads and all cores
-#   peers      the same files under llama.cpp, in turns
+#   peers      the same files under llama.cpp, interleaved
 #
-# From the environment: BUILD, a build folder; TARGETS, what to build; LLAMA_BENCH, a llama-bench that is there already; MODELS and ROUNDS of peers; THREADS,
-# numbers of threads for tokens and peers. Every step has a limit, and a failure of one does not stop the others.
+# Environment: BUILD, a build folder; TARGETS, what to build; LLAMA_BENCH, an existing llama-bench; MODELS and ROUNDS of
+# peers; THREADS,
+# thread counts for tokens and peers. Every step has a time limit, and a failed step does not stop the others.
 cd "$(dirname "$0")/../.." || exit 1
 parts=" ${*:-build tests machine tiles kernels tokens peers} "
 cores=$(nproc)

@@ -1,6 +1,6 @@
-// Whether loads of AMX tiles hide behind products: nanoseconds for steps of int8 products whose loads come in several
-// orders, strides and alignments, all from the L1 cache: g++ -O3 -std=c++20 -I src -mamx-tile -mamx-int8
-// bench/x86/tile_orders.cpp
+// Whether loads of AMX tiles hide behind products: nanoseconds per step of int8 products whose loads come in several
+// orders, strides and alignments, all from the L1 cache.
+//   g++ -O3 -std=c++20 -I src -mamx-tile -mamx-int8 bench/x86/tile_orders.cpp
 #include <immintrin.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kSteps = 20000;
 
-// Goes round in `bytes` of each operand; step(w, x) takes `per_step` bytes of both.
+// Cycles through `bytes` of each operand; step(w, x) consumes `per_step` bytes of both.
 template <class Step>
 void measure(const char* name, int products, const Step& step, int64_t bytes = 16 << 10, int64_t per_step = 2048,
              int64_t shift = 0) {
@@ -79,7 +79,7 @@ void loads_alone() {
   measure("four loads, 32 bytes off a line", 0, one(64), 8 << 10, 2048, 32);
 }
 
-// Loads of registers that no product takes: what is left is the contest for ports.
+// Loads of registers that no product uses: measures port contention alone.
 void loads_beside() {
   const auto products = [] {
     _tile_dpbssd(0, 4, 5);
@@ -132,7 +132,7 @@ void loads_beside() {
   });
 }
 
-// Two tiles of x by two of weights: 4 and 5 are x, 6 and 7 weights.
+// Two tiles of x by two of weights: tiles 4 and 5 are x, 6 and 7 weights.
 void two_by_two() {
   measure("2x2: loads where they are needed", 4, [](const char* w, const char* x) {
     _tile_loadd(6, w, 64);

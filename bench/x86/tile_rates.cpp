@@ -1,5 +1,6 @@
-// What AMX tiles cost beside their products: nanoseconds for a step of four int8 products, with operands from several
-// places: g++ -O3 -std=c++20 -I src -mamx-tile -mamx-int8 -mavx512f -mavx512dq bench/x86/tile_rates.cpp
+// The cost of AMX tiles next to their products: nanoseconds per step of four int8 products, with operands from several
+// cache levels.
+//   g++ -O3 -std=c++20 -I src -mamx-tile -mamx-int8 -mavx512f -mavx512dq bench/x86/tile_rates.cpp
 #include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,16 +14,16 @@
 
 namespace {
 
-constexpr int64_t kStep = 2048;  // bytes of each operand that a step takes: two tiles
+constexpr int64_t kStep = 2048;  // bytes of each operand per step: two tiles
 
 struct Loads {
   bool w = true, x = true;
-  int64_t w_bytes = 16 << 10, x_bytes = 256 << 10;  // that it goes round in
-  int64_t ahead = 0;                                // bytes of x to fetch ahead
-  int settle = 0;  // every four steps: 1 store the sums, 2 scale them too, 3 and add them up
+  int64_t w_bytes = 16 << 10, x_bytes = 256 << 10;  // working set of each operand
+  int64_t ahead = 0;                                // prefetch distance in bytes of x
+  int settle = 0;  // every four steps: 1 stores the sums, 2 also scales them, 3 also adds them up
 };
 
-// The loads of a step in front of its products; bench/x86/tile_orders.cpp has other orders.
+// All loads of a step before its products; bench/x86/tile_orders.cpp has other orders.
 inline void step(const Loads& loads, const char* w, const char* x) {
   if (loads.w) {
     _tile_loadd(6, w, 64);

@@ -1,7 +1,7 @@
-// Whether cores that multiply AMX tiles are all as fast, and always: nanoseconds for a step of four int8 products, with
-// and without their loads from the L1 cache, on 1 to 16 pinned threads at once, for several kinds of numbers; an add
-// beside it tells a slower clock or a busy sibling from slower tiles:
-// g++ -O3 -std=c++20 -I src -mamx-tile -mamx-int8 -pthread bench/x86/tile_states.cpp
+// Whether AMX cores are equally fast at all times: nanoseconds per step of four int8 products, with and without loads
+// from the L1 cache, on 1 to 16 pinned threads, for several kinds of numbers. A parallel timing of plain adds separates
+// a lower clock or a busy sibling from slower tiles.
+//   g++ -O3 -std=c++20 -I src -mamx-tile -mamx-int8 -pthread bench/x86/tile_states.cpp
 #include <immintrin.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -21,8 +21,8 @@
 
 namespace {
 
-constexpr int kSteps = 400, kAdds = 4000;  // in a turn
-constexpr int64_t kBytes = 16 << 10;       // of each operand
+constexpr int kSteps = 400, kAdds = 4000;  // per turn
+constexpr int64_t kBytes = 16 << 10;       // per operand
 constexpr double kSeconds = 0.06;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -42,10 +42,10 @@ void loads(const char* w, const char* x) {
 }
 
 struct Times {
-  double step = 0, add = 0;  // ns: the median, the mean
+  double step = 0, add = 0;  // ns; step: median, add: mean
 };
 
-// Turns of steps and of adds, on the calling thread.
+// Alternates steps and adds on the calling thread.
 Times measure(bool zeros, bool with_loads) {
   auto* memory = static_cast<char*>(std::aligned_alloc(4096, 2 * kBytes));
   std::minstd_rand random;

@@ -1,4 +1,4 @@
-"""The cases: one tiny model each, named after what it is there to catch."""
+"""The cases: one tiny model each, named after the feature it tests."""
 
 from dataclasses import dataclass, field
 
@@ -12,14 +12,14 @@ class Case:
     architecture: str  # config.json's architectures[0]
     config: dict
     covers: str
-    matters: list = field(default_factory=list)  # config changes that must change the logits, else the case is blind
+    matters: list = field(default_factory=list)  # config changes that must change the logits; otherwise the case tests nothing
     prompt: int = 32
     rows: list | None = None  # positions whose logits are stored; None: all
     dtype: str = "float32"
     gguf: bool = True
     notes: str = ""
     old_rope_type: str = ""  # config_v4.json has rope_scaling.type with this value instead of rope_scaling.rope_type
-    drop_in_v4: tuple = ()  # keys that config_v4.json leaves to their defaults
+    drop_in_v4: tuple = ()  # keys that config_v4.json omits because they have their default value
     rename: tuple = ()  # (from, to) prefix in model.safetensors
     shards: bool = False
 
@@ -37,7 +37,7 @@ SMALL = SPECIAL | {
     "rms_norm_eps": 1e-5,
 }
 
-# Heads wide enough that rope scaling sees high, middle and low frequencies.
+# Heads wide enough that rope scaling covers high, middle and low frequencies.
 WIDE_HEADS = SMALL | {"num_attention_heads": 2, "num_key_value_heads": 1}
 
 

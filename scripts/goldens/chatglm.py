@@ -1,4 +1,4 @@
-"""A plain reference of ChatGLM2 and GLM-4-9B, which transformers does not ship.
+"""A plain reference of ChatGLM2 and GLM-4-9B, which transformers does not include.
 
 Written from the published description of the architecture. Parameter names are those of the checkpoints, so that
 state_dict() is the content of model.safetensors.
@@ -25,12 +25,12 @@ class Rotary(nn.Module):
     def __init__(self, rotated, rope_ratio):
         super().__init__()
         exponents = torch.arange(0, rotated, 2) / rotated
-        # Checkpoints carry this buffer, but the model computes its own frequencies from rope_ratio.
+        # Checkpoints contain this buffer, but the model computes its own frequencies from rope_ratio.
         self.register_buffer("inv_freq", 1.0 / 10000**exponents)
         self.frequencies = 1.0 / (10000 * rope_ratio) ** exponents
 
     def forward(self, x):
-        """x: [tokens, heads, head_dim]; neighbouring elements (2i, 2i + 1) are one pair."""
+        """x: [tokens, heads, head_dim]; adjacent elements (2i, 2i + 1) form one pair."""
         count = self.frequencies.numel()
         angles = torch.outer(torch.arange(x.shape[0], dtype=torch.float32), self.frequencies)[:, None, :]
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
@@ -114,7 +114,7 @@ class ChatGlm(nn.Module):
 
 
 def as_glm(config, weights):
-    """The same model in transformers' Glm architecture: a second opinion on this reference.
+    """The same model in transformers' Glm architecture, to cross-check this reference.
 
     Returns the keyword arguments of GlmConfig and its state dict. Glm has no switch for the residual after the norm.
     """

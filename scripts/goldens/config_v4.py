@@ -16,7 +16,7 @@ def config_v4(config, case):
     if not explicit_layer_types(old):
         old.pop("layer_types", None)
     if old.get("use_sliding_window") is False:
-        old["sliding_window"] = 8  # a window that is written down and not used
+        old["sliding_window"] = 8  # a window that is present in the file but unused
     old.pop("_sliding_window_pattern", None)
     for key in case.drop_in_v4:
         old.pop(key, None)
@@ -39,7 +39,7 @@ def rope_v4(parameters, config, case):
 
 
 def explicit_layer_types(config):
-    """Whether layer_types says more than the older keys do; replaces it by those keys where it does not."""
+    """Whether layer_types contains more information than the older keys; otherwise replaces it by those keys."""
     kinds = config.get("layer_types")
     if kinds is None or config["model_type"] not in ("gemma3_text", "gemma2"):
         return False

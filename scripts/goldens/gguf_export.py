@@ -33,7 +33,7 @@ def write_gguf(path, case, config, weights):
     writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[arch])
     file_type, matrix_type = FILE_TYPES[case.dtype]
     writer.add_type(gguf.GGUFType.MODEL)
-    writer.add_name("golden")  # not the case: llama.cpp looks for names like phi3 here and expects their tokens
+    writer.add_name("golden")  # not the case's name: llama.cpp looks for names like phi3 here and expects their tokens
     writer.add_file_type(file_type)
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     METADATA[arch](writer, config)
@@ -48,7 +48,7 @@ def write_gguf(path, case, config, weights):
 
 
 def add_vocabulary(writer, size):
-    """A vocabulary of single characters, so that the files are whole models."""
+    """A vocabulary of single characters, so that the files are complete models."""
     printable = [chr(c) for c in range(0x21, 0x7F)]
     tokens = (["<unk>", "<s>", "</s>", "\u2581"] + printable + [f"[{i}]" for i in range(size)])[:size]
     kinds = [gguf.TokenType.UNKNOWN, gguf.TokenType.CONTROL, gguf.TokenType.CONTROL]
@@ -190,7 +190,7 @@ def tensors(arch, config, weights):
 
 
 def permuted(name, tensor, config):
-    """llama's GGUF rotates neighbouring pairs; Hugging Face rotates an element with the one half a head away."""
+    """llama's GGUF rotates adjacent pairs; Hugging Face pairs an element with the one half a head away."""
     for part, heads in (("q_proj", config["num_attention_heads"]), ("k_proj", config["num_key_value_heads"])):
         if part in name:
             return tensor.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
@@ -207,7 +207,7 @@ def rope_factors(config):
 
 
 def llama3_factors(rope, head_dim):
-    """What each frequency is divided by: 1 for short waves, factor for long ones, a blend between."""
+    """The divisor of each frequency: 1 for short waves, factor for long ones, interpolated between."""
     turns = rope["original_max_position_embeddings"] / (2 * math.pi)
     turns = turns / rope["rope_theta"] ** (torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
     kept = (turns - rope["low_freq_factor"]) / (rope["high_freq_factor"] - rope["low_freq_factor"])

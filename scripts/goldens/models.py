@@ -1,4 +1,4 @@
-"""Builds the tiny models, fills them with random weights and asks them for logits and greedy tokens."""
+"""Builds the tiny models with random weights, and computes their logits and greedy tokens."""
 
 import copy
 import json
@@ -13,7 +13,7 @@ DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.
 
 
 class Model:
-    """One model, from transformers or our own ChatGLM reference, computing in f32 whatever it stores."""
+    """One model, from transformers or our own ChatGLM reference, computing in f32 independent of its stored format."""
 
     def __init__(self, case, changes=None):
         self.config = copy.deepcopy(case.config) | copy.deepcopy(changes or {})
@@ -26,7 +26,7 @@ class Model:
 
     @classmethod
     def from_config_file(cls, case, path):
-        """The model that transformers makes of a config.json, to check the file."""
+        """The model that transformers builds from a config.json, to check the file."""
         model = cls(case)
         kind = getattr(transformers, case.architecture)
         config = kind.config_class.from_dict(json.loads(path.read_text()))
@@ -52,7 +52,7 @@ class Model:
     def greedy(self, tokens, least_lead, forbidden):
         """Greedy tokens, each from a pass over the whole sequence, and the smallest lead of a winner.
 
-        The lead is a part of the largest logit. None as soon as a lead is smaller or a token is forbidden.
+        The lead is relative to the largest logit. None if a lead is too small or a token is forbidden.
         """
         tokens, made, smallest = list(tokens), [], 1.0
         for _ in range(GREEDY_TOKENS):
@@ -67,7 +67,7 @@ class Model:
         return made, smallest
 
     def generate(self, tokens):
-        """The same through transformers' own cached generation; None where there is no such thing."""
+        """The same through transformers' own cached generation; None if it is unavailable."""
         if isinstance(self.module, ChatGlm):
             return None
         with torch.no_grad():
@@ -83,18 +83,18 @@ class Model:
 
 
 def initial_value(name, parameter, noise, gemma):
-    """Weights that make every part of the model matter: sharp attention, norms and biases away from 1 and 0."""
+    """Weights that make every part of the model matter: sharp attention, norms away from 1 and biases away from 0."""
     if parameter.dim() == 1:
         centre = 1.0 if name.endswith("norm.weight") and not gemma else 0.0
         return centre + 0.3 * noise
     if "embed" in name:
-        # Gemma scales its embedding up and ties it to the output: a large one would only ever repeat its input.
+        # Gemma scales its embedding up and ties it to the output: a large one would only repeat its input.
         return (0.08 if gemma else 1.0 if "positions" in name else 0.3) * noise
     return 1.5 * noise / noise.shape[-1] ** 0.5
 
 
 def check_with_glm(case, model, tokens):
-    """Compares our ChatGLM reference with transformers' Glm, which is the same arithmetic under other names."""
+    """Compares our ChatGLM reference with transformers' Glm, which computes the same under other names."""
     arguments, state = as_glm(model.config, model.module.state_dict())
     glm = transformers.GlmForCausalLM._from_config(transformers.GlmConfig(**arguments), attn_implementation="eager")
     glm.load_state_dict(state)

@@ -19,7 +19,7 @@ struct LanguageModel::Loaded {
 
 namespace {
 
-// Error is our own type; callers know std::runtime_error only.
+// Error is internal: the public header promises std::runtime_error.
 template <class Work>
 auto guarded(Work work) {
   try {
@@ -31,9 +31,9 @@ auto guarded(Work work) {
 
 LoadOptions load_options(const ModelSettings& s) {
   LoadOptions options{.threads = s.threads, .exact = s.exact, .context = s.context};
-  options.device = s.device == "cuda" ? DeviceChoice::Cuda : s.device == "cpu" ? DeviceChoice::Cpu : DeviceChoice::Auto;
-  if (s.device != "cuda" && s.device != "cpu" && s.device != "auto")
-    fail(ErrorKind::Usage, "device '{}': one of cpu, cuda, auto", s.device);
+  const auto device = parse_device(s.device);
+  if (!device) fail(ErrorKind::Usage, "device '{}': one of cpu, cuda, cuda:N, auto", s.device);
+  options.device = *device;
   if (s.kv_type.empty()) return options;
   options.kv_type = dtype_from_name(s.kv_type);
   if (!options.kv_type) fail(ErrorKind::Usage, "kv_type '{}': one of f32, f16, bf16, q8_0", s.kv_type);

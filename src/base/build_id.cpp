@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// The linker's note is the hash of what it linked: it changes exactly when the code does.
+// The linker's note is the hash of the linked output, so it changes exactly when the code does.
 std::string read_note(const dl_phdr_info& object) {
   for (int i = 0; i < object.dlpi_phnum; ++i) {
     const auto& segment = object.dlpi_phdr[i];

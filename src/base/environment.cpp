@@ -39,7 +39,7 @@ void read_hub(Environment& e) {
   e.hf_offline = offline == "1" || offline == "ON" || offline == "YES" || offline == "TRUE" || offline == "true";
 }
 
-// pip's own order: PIP_CONFIG_FILE stands in for the user's files, and /dev/null for all of them.
+// pip's own order: PIP_CONFIG_FILE replaces the user's files; PIP_CONFIG_FILE=/dev/null replaces all files.
 std::vector<std::filesystem::path> pip_config_files() {
   const std::string named = variable("PIP_CONFIG_FILE");
   if (named == "/dev/null") return {};

@@ -1,4 +1,5 @@
-// The one exception for what users and files cause. Thrown where input is read, caught at the borders.
+// The one exception type for errors that users and files cause. Code that reads input throws it; verbs, endpoints and
+// the library's entry points catch it.
 #pragma once
 
 #include <fmt/core.h>
@@ -10,11 +11,11 @@
 namespace millrace {
 
 enum class ErrorKind {
-  Usage,        // the command line or a request asks for something that makes no sense
+  Usage,        // the command line or a request is invalid
   BadFile,      // a file is truncated, corrupt or hostile
-  Unsupported,  // well formed, but not something we can run
-  NotFound,     // a file, model or name that is not there
-  Io,           // the operating system said no
+  Unsupported,  // well formed, but this build or machine cannot run it
+  NotFound,     // a file, model or name does not exist
+  Io,           // a system call failed
   Network,      // fetching failed
   OutOfMemory,  // the memory plan does not fit
   Cancelled,    // the user stopped it
@@ -30,7 +31,7 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-// Throws with the message made one printable line: text from hostile files ends up in it.
+// Makes the message one printable line before throwing: messages may quote hostile files.
 [[noreturn]] void throw_error(ErrorKind kind, std::string message);
 
 template <class... Args>
@@ -45,6 +46,7 @@ template <class... Args>
 
 }  // namespace millrace
 
-// For our own mistakes only: no input may ever reach a false one. On in every build; keep it out of inner loops.
+// For bugs in this code only: no input may make the expression false. Enabled in every build; keep it out of inner
+// loops.
 #define MR_ASSERT(expression) \
   (static_cast<bool>(expression) ? void(0) : ::millrace::assertion_failed(#expression, __FILE__, __LINE__))

@@ -1,4 +1,4 @@
-// A borrowed callable: two pointers, no allocation. The callee must not keep it.
+// A borrowed callable: two pointers, no allocation. It must not outlive the call it is passed to.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ class FunctionRef<R(Args...)> {
  public:
   template <class F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef>)
-      FunctionRef(F&& f)  // NOLINT(google-explicit-constructor): made to be passed a lambda
+      FunctionRef(F&& f)  // NOLINT(google-explicit-constructor): callers pass lambdas directly
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
         call_([](void* object, Args... args) -> R {
           return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);

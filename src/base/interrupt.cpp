@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-volatile std::sig_atomic_t g_interrupted = 0;  // the signal
+volatile std::sig_atomic_t g_interrupted = 0;
 
 extern "C" void on_interrupt(int signal) {
   if (g_interrupted != 0) {
@@ -19,7 +19,7 @@ extern "C" void on_interrupt(int signal) {
   g_interrupted = signal;
 }
 
-// The numbers of a mapped file that was cut short while it is in use are gone, and there is no way back.
+// SIGBUS: a mapped file was truncated while in use. Its pages cannot be recovered, so the process ends.
 extern "C" void on_lost_file(int) {
   constexpr char kMessage[] = "millrace: a model file was made shorter while it was in use\n";
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
@@ -33,8 +33,8 @@ void catch_interrupts() {
   action.sa_handler = on_interrupt;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is an error of a write, not the end of the process
-  std::signal(SIGXFSZ, SIG_IGN);  // and so is a limit on the size of files
+  std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe returns EPIPE instead of ending the process
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit returns EFBIG
   std::signal(SIGBUS, on_lost_file);
 }
 

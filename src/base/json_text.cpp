@@ -6,7 +6,7 @@
 namespace millrace {
 namespace {
 
-constexpr int kDeepest = 1000;  // what copies or writes JSON calls itself for each level
+constexpr int kDeepest = 1000;  // nlohmann copies and writes JSON recursively, one call per level
 
 template <class Json>
 Json read(std::string_view text, bool ignore_comments = false) {

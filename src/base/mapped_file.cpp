@@ -12,7 +12,7 @@
 namespace millrace {
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
-  // Without O_NONBLOCK a pipe would wait for its writer.
+  // Without O_NONBLOCK, opening a pipe would block until it has a writer.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail_errno(path.string());
   struct stat info {};

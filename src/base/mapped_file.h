@@ -1,4 +1,4 @@
-// A read-only file in the address space; pages are read when they are touched.
+// A read-only memory-mapped file; the system reads pages when they are first accessed.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::filesystem::path& path() const { return path_; }
 
-  // Tells the kernel that this range was consumed (its weights are packed elsewhere) and need not stay resident.
+  // Tells the system that this range need not stay resident, for example after its weights were packed.
   void release(std::span<const std::byte> range) const;
 
  private:

@@ -1,4 +1,4 @@
-// Escapes of addresses, for those who read them: the store's and the server's.
+// Percent-encoding of URLs, for the store and the server.
 #pragma once
 
 #include <charconv>
@@ -7,7 +7,7 @@
 
 namespace millrace {
 
-// Turns %41 into A; broken escapes stay as they are.
+// Decodes %41 to A; malformed escapes stay as they are.
 inline std::string percent_decode(std::string_view text) {
   std::string decoded;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -22,7 +22,7 @@ Progress::~Progress() {
 
 void Progress::set(int64_t done) {
   done_ = done;
-  // A wait too short to notice needs no bar; a long one needs no more than ten pictures a second.
+  // Short waits draw no bar; long ones redraw it at most ten times a second.
   const auto now = Clock::now();
   if (!visible_ || now - started_ < std::chrono::milliseconds(200) || now - drawn_ < std::chrono::milliseconds(100))
     return;

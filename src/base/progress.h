@@ -1,4 +1,4 @@
-// A progress bar where a person waits: drawn on stderr when it is a terminal, silent in a pipe.
+// A progress bar on stderr, drawn only if stderr is a terminal.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ class Progress {
   ~Progress();
   Progress(const Progress&) = delete;
 
-  void set(int64_t done);  // from one thread
+  void set(int64_t done);  // call from one thread only
 
  private:
   void draw() const;

@@ -1,5 +1,5 @@
-// Random numbers that are a function of a key and a counter (Philox 4x32-10, Salmon et al. 2011): no state to carry,
-// the same number wherever and in whatever order it is asked for.
+// Counter-based random numbers (Philox 4x32-10, Salmon et al. 2011): a pure function of key and counter, so results do
+// not depend on the order of calls or on threads.
 #pragma once
 
 #include <array>

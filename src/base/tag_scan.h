@@ -1,18 +1,17 @@
-// Finds a fixed tag in a text that comes byte by byte.
+// Finds a fixed tag in text that arrives byte by byte.
 #pragma once
 
 #include <string_view>
 
 namespace millrace {
 
-// The first byte of a tag must not come again inside of it: then a mismatch can only begin a new match at its own byte.
+// The first byte of the tag must not recur inside it: then a mismatch can only start a new match at the current byte.
 class TagScan {
  public:
   explicit constexpr TagScan(std::string_view tag) : tag_(tag) {}
 
   enum class Step { Outside, Partial, Found };
-  // Outside: the byte belongs to no match, and neither does what was `held` before it (the caller gives that out
-  // first).
+  // Outside: the byte belongs to no match, and neither do the bytes `held` before it, which the caller emits first.
   Step take(char byte) {
     broken_ = 0;
     if (byte != tag_[matched_]) {
@@ -24,10 +23,10 @@ class TagScan {
     matched_ = 0;
     return Step::Found;
   }
-  // The beginning of the tag that turned out to be plain text at the last byte.
+  // The tag's prefix that the last byte turned into plain text.
   std::string_view released() const { return tag_.substr(0, broken_); }
-  bool empty() const { return matched_ == 0; }  // nothing is held back
-  // What is held back now; empty afterwards.
+  bool empty() const { return matched_ == 0; }  // no bytes are held back
+  // Returns the bytes held back and forgets them.
   std::string_view drop() {
     const std::string_view held = tag_.substr(0, matched_);
     matched_ = 0;

@@ -6,13 +6,13 @@
 namespace millrace {
 namespace {
 
-constexpr int kSpins = 20000;  // tens of microseconds: longer than the gap between two regions of a step
+constexpr int kSpins = 20000;  // tens of microseconds: longer than the gap between two parallel regions of a step
 
 inline void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");  // waits about as long as x86's pause; yield is a no-op on most cores
+  asm volatile("isb" ::: "memory");  // pauses about as long as x86's pause; yield is a no-op on most cores
 #endif
 }
 
@@ -22,7 +22,7 @@ void wait_until(const Condition& is_true) {
     if (spins < kSpins) {
       relax();
     } else {
-      std::this_thread::yield();  // a worker lost its core: give it ours
+      std::this_thread::yield();  // a worker was descheduled: offer it this core
     }
   }
 }
@@ -40,7 +40,8 @@ ThreadPool::~ThreadPool() {
   for (auto& thread : workers_) thread.join();
 }
 
-// Those who come late and find the last region closed count themselves in and out again, so the count is kept.
+// A worker that arrives after the last region closed still increments and decrements inside_, so the count carries
+// over.
 void ThreadPool::open(const FunctionRef<void(int)>& body) {
   body_ = &body;
   ++region_;
@@ -79,7 +80,7 @@ void ThreadPool::work(int worker) {
     for (int spins = 0; calls_.load(std::memory_order_acquire) == seen && spins < kSpins; ++spins) relax();
     calls_.wait(seen, std::memory_order_acquire);
     seen = calls_.load(std::memory_order_acquire);
-    const bool stops = stop_;  // before the errands: those that came before the end are done
+    const bool stops = stop_;  // read before the errands, so that errands queued before the stop still run
     if (worker == threads_ - 1 && has_errands_.load(std::memory_order_acquire)) run_errands();
     if (stops) return;
     enter(worker, last_region);
@@ -106,11 +107,12 @@ void ThreadPool::run_errands() {
     has_errands_.store(false, std::memory_order_release);
   }
   for (const auto& errand : errands) errand();
-  std::this_thread::yield();  // whoever waits for what was done and was given this core should run now, not in a region
+  std::this_thread::yield();  // lets the thread that waits for the errand's result run now, on this core, rather than
+                              // during a region
 }
 
-// A worker may have looked for errands just before the last one came and still enter this region; but before it comes
-// to another one it looks again.
+// A worker may have checked for errands just before the last one was queued and still enter this region. It checks
+// again before its next one.
 void ThreadPool::finish_errands() {
   for (int i = 0; i < 2; ++i) run([](int) {});
 }

@@ -1,5 +1,5 @@
-// Fork-join over a fixed set of threads. A step makes hundreds of short parallel regions, so workers spin a little
-// before they sleep, and a region costs about a microsecond.
+// Fork-join over a fixed set of threads. A step has hundreds of short parallel regions, so workers spin before they
+// sleep; a region costs about a microsecond.
 #pragma once
 
 #include <atomic>
@@ -21,19 +21,19 @@ class ThreadPool {
 
   int size() const { return threads_; }
 
-  // Runs body(worker) once on every worker, the caller being worker 0, and returns when all are done. Not reentrant;
-  // one caller at a time. The body must not throw.
+  // Runs body(worker) once on every worker and returns when all are done; the caller is worker 0. Not reentrant; one
+  // caller at a time. The body must not throw.
   void run(FunctionRef<void(int worker)> body);
 
-  // Splits [0, count) into pieces of `grain`. Each worker begins with neighbouring ones, so that what it fetches ahead
-  // is what it needs next, and takes over from others when its own are done. A worker that does not come, because the
-  // system gave its core to somebody else or because it is on an errand, is not waited for.
+  // Splits [0, count) into pieces of `grain`. Each worker starts with adjacent pieces, which suits the hardware
+  // prefetcher, and steals from others when its own are done. The call does not wait for a worker that is descheduled
+  // or on an errand.
   void parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> body);
   void share(int64_t count, int64_t grain, FunctionRef<void(int worker, int64_t begin, int64_t end)> body);
 
-  // Sends a worker on an errand, between two regions: where all cores compute, something small that must be done beside
-  // is done like this by a thread that has a core and is not missed, while another thread would interrupt one that is.
-  // False: there is no worker but the caller. Errands come in order, must not throw and must not use the pool.
+  // Runs `task` on a worker between two regions. Where every core computes, an extra thread would preempt a worker
+  // inside a region and stall the step; a worker on an errand is skipped by parallel_for. Returns false if the caller
+  // is the only worker. Errands run in order, must not throw and must not use the pool.
   bool errand(std::function<void()> task);
   void finish_errands();
 
@@ -46,7 +46,7 @@ class ThreadPool {
   void run_errands();
   void work(int worker);
 
-  struct alignas(64) Share {  // of one worker, in pieces
+  struct alignas(64) Share {  // one worker's range, in pieces
     std::atomic<int64_t> next{0};
     int64_t end = 0;
   };
@@ -55,12 +55,12 @@ class ThreadPool {
   std::vector<Share> shares_;
   std::vector<std::thread> workers_;
   const FunctionRef<void(int)>* body_ = nullptr;
-  uint32_t region_ = 0;                                // number of the one that is open, or was last
-  alignas(64) std::atomic<uint32_t> calls_{0};         // counts what workers should look up for
-  alignas(64) std::atomic<uint32_t> inside_{kClosed};  // workers in the region, and whether it is closed
-  std::atomic<int> came_{0};                           // workers that were in it
+  uint32_t region_ = 0;                                // number of the open or most recent region
+  alignas(64) std::atomic<uint32_t> calls_{0};         // incremented whenever sleeping workers must wake and look
+  alignas(64) std::atomic<uint32_t> inside_{kClosed};  // workers in the region, plus a closed flag
+  std::atomic<int> came_{0};                           // workers that entered it
   std::atomic<bool> stop_{false}, has_errands_{false};
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::vector<std::function<void()>> errands_;
 };
 

@@ -11,9 +11,9 @@
 namespace millrace {
 namespace {
 
-// Beside the file, with its content: renamed it becomes the file.
+// Writes a temporary file in the same folder; a rename then replaces the target atomically.
 std::filesystem::path write_beside(const std::filesystem::path& path, std::string_view content) {
-  static std::atomic<int> calls{0};  // threads of one process must not share the temporary file either
+  static std::atomic<int> calls{0};  // keeps temporary names of threads apart
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
   const std::filesystem::path part = path.string() + fmt::format(".{}.{}.part", ::getpid(), calls++);

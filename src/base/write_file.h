@@ -1,4 +1,4 @@
-// Files that other processes may read at any moment: they see the old content or the new one, never half of it.
+// Atomic file replacement: concurrent readers see the old content or the new, never a mixture.
 #pragma once
 
 #include <filesystem>
@@ -6,10 +6,10 @@
 
 namespace millrace {
 
-// Creates the folders above it. Throws Io.
+// Creates missing parent folders. Throws Io.
 void write_file(const std::filesystem::path& path, std::string_view content);
 
-// Throws what write_file() would, before work whose result could not be kept. Leaves the file as it is.
+// Throws what write_file() would throw; call it before long work whose result goes there. Leaves the file unchanged.
 void require_writable(const std::filesystem::path& path);
 
 }  // namespace millrace

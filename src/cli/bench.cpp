@@ -1,4 +1,4 @@
-// millrace bench: prompt processing and generation speed, with the percent of what this machine can do.
+// millrace bench: speed of prompt processing and generation, with the percentage of the machine's peak.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ void print_row(const BenchmarkResult& r, int threads) {
   flush_stdout();
 }
 
-// What one token took, op by op. Ops that are watched take a little longer.
+// Time per token, op by op. Timing each op slows the step down a little.
 void print_ops(const BenchmarkResult& r) {
   const double tokens = double(r.test.tokens) * r.test.batch;
   for (const auto& entry : r.ops.entries) {
@@ -123,12 +123,12 @@ void add_bench(CLI::App& app) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   verb->add_option("--chunk", o->rows,
-                   "most tokens in one step; 0: 512 on the CPU, 4096 on a GPU, 8192 where it has 64 GB")
+                   "most tokens in one step; 0: 512 on the CPU, 4096 on a GPU, 8192 on a GPU of at least 64 GB")
       ->check(CLI::Range(0, 16384));
   verb->add_flag("--draw", o->draw,
-                 "draw the tokens (temperature 0.8, top-k 40, top-p 0.95) rather than take the likeliest");
-  verb->add_flag("--ops", o->ops, "say what the ops of each test took, or are expected to take");
-  verb->add_flag("--predict", o->predict, "say what the estimates promise instead of measuring");
+                 "sample tokens (temperature 0.8, top-k 40, top-p 0.95) instead of taking the likeliest");
+  verb->add_flag("--ops", o->ops, "print the measured or estimated time of each op");
+  verb->add_flag("--predict", o->predict, "print estimates instead of measuring");
   verb->callback([o] { run(*o); });
 }
 

@@ -1,5 +1,5 @@
-// millrace calibrate: finds what the scores of a model's attention heads reach over a text, and keeps it for the
-// kernels that take one maximum for all.
+// millrace calibrate: measures the range of a model's attention scores over a text, and keeps it for kernels with a
+// unified softmax maximum.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -27,10 +27,10 @@ struct CalibrateOptions {
 
 struct Tokens {
   std::vector<int32_t> ids;
-  std::string text;  // where they are from
+  std::string text;  // description of their origin
 };
 
-// Models without a tokenizer, as synthetic ones are, get random tokens.
+// Models without a tokenizer, such as synthetic ones, get random tokens.
 Tokens choose_tokens(const CalibrateOptions& o, const WeightSource& source, int64_t vocab) {
   if (!o.file.empty()) return {load_tokenizer(source)->encode(read_file_or_stdin(o.file)), o.file};
   if (has_tokenizer(source)) return {load_tokenizer(source)->encode(std::string(kCalibrationText)), "a text of ours"};
@@ -114,10 +114,10 @@ void run(const CalibrateOptions& o) {
 
 void add_calibrate(CLI::App& app) {
   auto* verb =
-      app.add_subcommand("calibrate", "Find what a model's attention scores reach, for a unified softmax maximum");
+      app.add_subcommand("calibrate", "Measure the range of a model's attention scores, for a unified softmax maximum");
   auto o = std::make_shared<CalibrateOptions>();
   add_model_options(*verb, o->model);
-  verb->add_option("-f,--file", o->file, "the text to read; - for stdin; default: one of ours");
+  verb->add_option("-f,--file", o->file, "the text to read; - for stdin; default: a built-in text");
   verb->add_option("--tokens", o->tokens, "stop after this many of its tokens")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();

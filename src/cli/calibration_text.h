@@ -1,5 +1,5 @@
-// What `millrace calibrate` reads where no file is given: prose, talk, code, numbers and some of other languages, so
-// that heads meet the kinds of text that models are asked about.
+// The default text of `millrace calibrate`: prose, dialogue, code, numbers and several languages, so that heads see
+// typical kinds of input.
 #pragma once
 
 #include <string_view>

@@ -69,7 +69,7 @@ class Conversation {
       fmt::print("{}\n", completion.interrupted ? " [stopped]" : "");
       messages_.push_back({{"role", "assistant"}, {"content", completion.text}});
     } catch (const Error&) {
-      messages_.erase(messages_.size() - 1);  // what was said had no answer: the conversation is as it was
+      messages_.erase(messages_.size() - 1);  // the message got no answer: remove it from the history
       throw;
     }
   }
@@ -121,7 +121,7 @@ void run(const ChatOptions& o) {
     try {
       if (!obey(conversation, *line)) break;
     } catch (const Error& e) {
-      if (!editor.interactive()) throw;  // a script must notice; a person reads on
+      if (!editor.interactive()) throw;  // a script must see the failure; a person can go on
       fmt::print(stderr, "millrace: {}\n", e.what());
     }
   }

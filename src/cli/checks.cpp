@@ -19,7 +19,7 @@ bool parses(const std::string& text, T& value) {
 
 }  // namespace
 
-// The number parser behind the options wraps -1 and what overflows around.
+// CLI11's number parser wraps -1 and values that overflow.
 std::string is_seed(const std::string& text) {
   uint64_t seed = 0;
   return parses(text, seed) ? "" : fmt::format("{} is not a whole number of 64 bits", text);

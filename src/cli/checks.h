@@ -1,4 +1,4 @@
-// Checks of option values, with messages that say what is expected.
+// Validators of option values, with messages that say what is expected.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@ namespace millrace {
 
 std::string is_seed(const std::string& text);
 
-// For real numbers: CLI11's own range lets NaN through.
+// For real numbers: CLI11's own range check accepts NaN.
 CLI::Validator in_range(double least, double most);
 
-// An empty value is an unset variable of a script: taken for "not given", it would be ignored without a word.
+// An empty value usually is an unset variable of a script. Silently treating it as absent would hide the mistake.
 void refuse_empty_values(CLI::App& verb);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// millrace doctor: what the machine is, what it was measured to do, and what would run on it.
+// millrace doctor: the machine, its peak rates, and what runs on it.
 #include <fmt/core.h>
 
 #include <fstream>
@@ -35,9 +35,9 @@ std::vector<std::string> names(const KernelList<Op>& kernels) {
   return all;
 }
 
-// The GPU, or why there is none to use: one that is full is no reason to say nothing of the machine.
+// The GPU, or the reason why it cannot be used. A full GPU must not keep doctor from describing the machine.
 struct Gpu {
-  std::string problem = cuda_problem();
+  std::string problem = cuda_problem(DeviceChoice::Cuda);
   std::unique_ptr<Device> device;
 
   explicit Gpu(int threads) {
@@ -58,6 +58,7 @@ nlohmann::json to_json(const Hardware& hardware, const Gpu& gpu) {
   nlohmann::json devices = {"cpu"}, gpu_kernels = nlohmann::json::object();
   if (gpu.device != nullptr) {
     devices.push_back("cuda");
+    for (size_t i = 1; i < cuda_devices().size(); ++i) devices.push_back(fmt::format("cuda:{}", i));
     gpu_kernels = {{"linear", names(cuda_kernels().of<LinearOp>())},
                    {"attention", names(cuda_kernels().of<AttentionOp>())}};
   }
@@ -85,6 +86,8 @@ void print_gpu(const Device& gpu) {
   fmt::print("          reads {:.0f} GB/s, bf16 {:.0f} TFLOP/s, f32 {:.0f} TFLOP/s ({})\n", h.ceilings.read_gbs,
              h.ceilings.bf16_gflops / 1e3, h.ceilings.f32_gflops / 1e3, h.ceilings.measured ? "measured" : "guessed");
   fmt::print("          {}\n", cuda_libraries());
+  const auto all = cuda_devices();
+  for (size_t i = 1; i < all.size(); ++i) fmt::print("          cuda:{} {}\n", i, all[i]);
 }
 
 void print(const Hardware& h, const Gpu& gpu) {
@@ -126,7 +129,7 @@ void run(const DoctorOptions& o) {
 }  // namespace
 
 void add_doctor(CLI::App& app) {
-  auto* verb = app.add_subcommand("doctor", "Show what this machine is, what it can do at best, and what would run");
+  auto* verb = app.add_subcommand("doctor", "Show the machine, its peak rates, and what runs on it");
   auto o = std::make_shared<DoctorOptions>();
   verb->add_option("-t,--threads", o->threads, "CPU threads to measure with; 0: one per usable core")
       ->check(CLI::Range(0, 1024));

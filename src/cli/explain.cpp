@@ -1,4 +1,4 @@
-// millrace explain: which kernel runs each problem of a model, what it was chosen from, and how near it is to the roof.
+// millrace explain: the kernel chosen for each problem of a model, its alternatives, and its distance from the roof.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ void run(const ExplainOptions& o) {
   auto load = load_options(o.model);
   load.measure = true;
   load.sequences = *std::max_element(batches.begin(), batches.end());
-  Runner runner(open_model(o.model), load);  // planned, not loaded: choices need no weights
+  Runner runner(open_model(o.model), load);  // planned, not loaded: planning needs no weights
   const auto choices = explain(runner, batches, std::min(o.depth, runner.options().context));
   if (o.model.json) {
     nlohmann::json all{{"choices", nlohmann::json::array()}, {"crossovers", nlohmann::json::array()}};

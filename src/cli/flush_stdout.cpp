@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-// errno may be of another call by now: what was printed before may have met the closed pipe.
+// errno may belong to another call by now: an earlier print may have hit the closed pipe.
 bool is_reader_gone() {
   pollfd out{STDOUT_FILENO, 0, 0};
   return ::poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;

@@ -1,9 +1,9 @@
-// What was printed is on its way. Fails where nobody takes it: the work whose results nobody sees should end.
+// Flushes stdout, and fails if the reader is gone: work whose output is lost should end.
 #pragma once
 
 namespace millrace {
 
-// Throws Io; where the other end of a pipe is closed std::errc::broken_pipe, as fmt::print does.
+// Throws Io, or std::errc::broken_pipe for a closed pipe, as fmt::print does.
 void flush_stdout();
 
 }  // namespace millrace

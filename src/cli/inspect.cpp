@@ -1,4 +1,4 @@
-// millrace inspect: what a model file holds and what running it would take.
+// millrace inspect: the contents of a model file and the memory it needs.
 #include <fmt/format.h>
 
 #include <map>

@@ -23,7 +23,7 @@ struct LineEditor::Edit {
     el_set(line, EL_CLIENTDATA, this);
     el_set(
         line, EL_PROMPT_ESC,
-        +[](EditLine* el) -> char* {  // the plus makes it a pointer: to a variadic function a lambda goes as an object
+        +[](EditLine* el) -> char* {  // the plus makes it a function pointer, as a variadic function needs
           Edit* self = nullptr;
           el_get(el, EL_CLIENTDATA, &self);
           return self->prompt.data();
@@ -61,7 +61,7 @@ std::optional<std::string> LineEditor::read(const std::string& prompt) {
     if (!std::getline(std::cin, line)) return std::nullopt;
     return line;
   }
-  // libedit drops an escape at the very end: the space comes after it.
+  // libedit drops an escape at the very end, so the space follows it.
   edit_->prompt = (environment().color ? "\1\033[1;36m\1" + prompt + "\1\033[0m\1" : prompt) + " ";
   int length = 0;
   const char* typed = el_gets(edit_->line, &length);

@@ -1,4 +1,4 @@
-// Lines from a person (edited, with history and colour) or from a pipe.
+// Lines typed by a user (editing, history, colour) or read from a pipe.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@ class LineEditor {
   ~LineEditor();
 
   bool interactive() const { return interactive_; }
-  // Nothing at the end of input. On a terminal Ctrl-C drops the line being typed.
+  // Nullopt at the end of input. On a terminal Ctrl-C discards the current line.
   std::optional<std::string> read(const std::string& prompt);
 
  private:

@@ -1,4 +1,4 @@
-// millrace load: puts a server under load as clients would, and says what they would have felt.
+// millrace load: sends a server the load of many clients, and reports their latencies.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -49,7 +49,7 @@ void run(LoadVerbOptions o) {
   std::vector<LoadedRequest> requests;
   const double started = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   {
-    // By time, or by requests where they are what ends the run.
+    // Progress in time, or in requests if their number ends the run.
     const int64_t total = plan.requests > 0 ? plan.requests : static_cast<int64_t>(plan.duration * 10);
     Progress bar("load", total);
     requests = run_load(plan, [&](const LoadProgress& p) {
@@ -61,7 +61,7 @@ void run(LoadVerbOptions o) {
   if (!o.svg.empty()) write_file(o.svg, plot_svg(report, describe(plan)));
   if (o.json) {
     nlohmann::json json = to_json(report);
-    json["started"] = started;  // what "each" counts from, so that runs side by side can be laid over each other
+    json["started"] = started;  // wall clock at the start, to align concurrent runs
     json["each"] = to_json(requests);
     json["plan"] = {{"model", plan.model},       {"rate", plan.rate},   {"streams", plan.rate > 0 ? 0 : plan.streams},
                     {"duration", plan.duration}, {"words", plan.words}, {"prefix_words", plan.prefix_words},
@@ -81,29 +81,29 @@ void add_load(CLI::App& app) {
   auto o = std::make_shared<LoadVerbOptions>();
   LoadPlan& plan = o->plan;
   verb->add_option("--url", plan.url, "the server, such as http://127.0.0.1:8080")->required();
-  verb->add_option("--model", plan.model, "default: the first that the server names");
+  verb->add_option("--model", plan.model, "default: the first that the server lists");
   auto* rate = verb->add_option("--rate", plan.rate, "requests per second, arriving at random (Poisson)")
                    ->check(in_range(0.001, 1e5));
-  verb->add_option("-c,--concurrency", plan.streams, "so many requests at a time instead of a rate")
+  verb->add_option("-c,--concurrency", plan.streams, "concurrent requests, instead of a rate")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str()
       ->excludes(rate);
-  verb->add_option("--duration", plan.duration, "seconds in which requests begin")
+  verb->add_option("--duration", plan.duration, "seconds in which requests start")
       ->check(in_range(0.1, 1e6))
       ->capture_default_str();
-  verb->add_option("--requests", plan.requests, "no more than so many requests")->check(CLI::Range(1, 60000));
+  verb->add_option("--requests", plan.requests, "maximum number of requests")->check(CLI::Range(1, 60000));
   verb->add_option("--words", plan.words, "words of each prompt")->check(CLI::Range(1, 1000000))->capture_default_str();
   verb->add_option("--prefix-words", plan.prefix_words, "words that all prompts begin with")
       ->check(CLI::Range(0, 1000000));
   verb->add_option("-n,--tokens", plan.tokens, "tokens of each answer")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
-  verb->add_flag("--natural", o->natural, "let answers end by themselves: for servers that know no ignore_eos");
+  verb->add_flag("--natural", o->natural, "let answers end by themselves, for servers without ignore_eos");
   verb->add_option("--timeout", plan.patience, "seconds for one answer")
       ->check(in_range(0.1, 1e6))
       ->capture_default_str();
   verb->add_option("--api-key-file", o->key_file, "file whose first line is the API key");
-  verb->add_option("--seed", o->seed, "of prompts and arrivals; default: random, and printed")->check(is_seed);
+  verb->add_option("--seed", o->seed, "seed of prompts and arrivals; default: random, and printed")->check(is_seed);
   verb->add_option("--svg", o->svg, "write a plot to this file");
   verb->add_flag("--json", o->json, "one JSON object on stdout");
   verb->callback([o] { run(*o); });

@@ -1,4 +1,4 @@
-// millrace: the command line. Errors are one line on stderr; 0 good, 1 failed, 2 misuse.
+// millrace: the command line. Errors are one line on stderr. Exit codes: 0 success, 1 failure, 2 misuse.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ int parse_and_run(int argc, char** argv) {
   app.set_version_flag("--version", std::string(version()));
   app.require_subcommand(1);
   app.failure_message([&app](const CLI::App*, const CLI::Error& e) {
-    const auto verbs = app.get_subcommands();  // those that were called
+    const auto verbs = app.get_subcommands();  // the given ones
     return fmt::format("millrace: {}; see 'millrace {}--help'\n", e.what(),
                        verbs.empty() ? "" : verbs.front()->get_name() + " ");
   });
@@ -60,7 +60,7 @@ int report(const char* message, int code) {
   return code;
 }
 
-// A reader that has seen enough, as `head` has, is worth no word: the end is that of programs that know nothing of it.
+// A reader that closes the pipe early, such as `head`, is not an error to report: end by SIGPIPE like other programs.
 int end_by_sigpipe() {
   std::signal(SIGPIPE, SIG_DFL);
   std::raise(SIGPIPE);

@@ -16,34 +16,41 @@ void add_model_argument(CLI::App& verb, ModelOptions& o, ModelArgument argument)
   if (argument == ModelArgument::Positional) verb.add_option("MODEL", o.model, about)->required();
 }
 
-DeviceChoice device_choice(const std::string& name) {
-  return name == "cuda" ? DeviceChoice::Cuda : name == "cpu" ? DeviceChoice::Cpu : DeviceChoice::Auto;
+std::string device_syntax_problem(const std::string& device) {
+  return parse_device(device) ? "" : device + " is none of cpu, cuda, cuda:N, auto";
 }
 
-// Before anything is fetched or read: a GPU that is not there will not come.
-void check_device(const std::string& device) {
-  if (device != "cuda") return;
-  if (const std::string problem = cuda_problem(); !problem.empty())
-    fail(ErrorKind::Unsupported, "--device cuda: {}", problem);
+DeviceChoice device_choice(const std::string& device) {
+  const auto choice = parse_device(device);
+  if (!choice) fail(ErrorKind::Usage, "--device {}", device_syntax_problem(device));
+  return *choice;
+}
+
+// Called before the model is resolved: a missing GPU should fail before a download.
+void check_device(const DeviceChoice& choice) {
+  if (choice.kind != DeviceChoice::Cuda) return;
+  if (const std::string problem = cuda_problem(choice); !problem.empty())
+    fail(ErrorKind::Unsupported, "--device {}: {}", to_string(choice), problem);
 }
 
 }  // namespace
 
 void add_file_options(CLI::App& verb, ModelOptions& o, ModelArgument argument) {
   add_model_argument(verb, o, argument);
-  verb.add_flag("-v,--verbose", o.verbosity, "say what is decided and why; -vv says more");
+  verb.add_flag("-v,--verbose", o.verbosity, "log decisions and their reasons; -vv logs more");
   verb.add_flag("--json", o.json, "one JSON object on stdout and nothing else");
 }
 
 void add_model_options(CLI::App& verb, ModelOptions& o, ModelArgument argument, JsonFlag json) {
   add_model_argument(verb, o, argument);
-  verb.add_option("--device", o.device, "cpu, cuda, or auto: the best there is")
-      ->check(CLI::IsMember({"cpu", "cuda", "auto"}))
+  verb.add_option("--device", o.device,
+                  "cpu, cuda (the first GPU), cuda:N, or auto: a GPU if one is usable, else the CPU")
+      ->check(device_syntax_problem)
       ->capture_default_str();
   verb.add_option("-t,--threads", o.threads, "CPU threads; 0: one per usable core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  verb.add_option("--ctx", o.context, "positions to make room for; 0: the model's, or what memory allows")
+  verb.add_option("--ctx", o.context, "context length in tokens; 0: the model's, or what memory allows")
       ->check(CLI::Range(int64_t(0), int64_t(1) << 30))
       ->capture_default_str();
   verb.add_option("--kv-type", o.kv_type,
@@ -53,13 +60,13 @@ void add_model_options(CLI::App& verb, ModelOptions& o, ModelArgument argument, 
   verb.add_option("--isa", o.isa, "use no instruction set above this one (see 'millrace doctor')");
   verb.add_option("--kernel", o.kernels, "force a kernel, as OP=NAME (see 'millrace explain')")
       ->allow_extra_args(false);
-  verb.add_flag("-v,--verbose", o.verbosity, "say what is decided and why; -vv says more");
+  verb.add_flag("-v,--verbose", o.verbosity, "log decisions and their reasons; -vv logs more");
   if (json == JsonFlag::Yes) verb.add_flag("--json", o.json, "one JSON object on stdout and nothing else");
 }
 
 std::shared_ptr<const WeightSource> open_model(const ModelOptions& o) {
   set_verbosity(o.verbosity);
-  check_device(o.device);
+  check_device(device_choice(o.device));
   return open_weights(o.model.starts_with("synthetic:") ? o.model : resolve_model(o.model, interrupted).string());
 }
 

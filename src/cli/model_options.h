@@ -1,4 +1,4 @@
-// The options that every verb which loads a model shares, and what they mean.
+// Options shared by all verbs that load a model.
 #pragma once
 
 #include <memory>
@@ -27,14 +27,14 @@ struct ModelOptions {
 enum class ModelArgument { Flag, Positional, None };
 enum class JsonFlag { Yes, No };
 
-// Adds -m/MODEL, --device, --threads, --ctx, --kv-type, --exact, --isa, --kernel, -v and, where asked for, --json.
+// Adds -m/MODEL, --device, --threads, --ctx, --kv-type, --exact, --isa, --kernel, -v and, if requested, --json.
 void add_model_options(CLI::App& verb, ModelOptions& options, ModelArgument argument = ModelArgument::Flag,
                        JsonFlag json = JsonFlag::Yes);
 
-// Only -m/MODEL, -v and --json: for verbs that compute nothing.
+// Only -m/MODEL, -v and --json, for verbs that do not compute.
 void add_file_options(CLI::App& verb, ModelOptions& options, ModelArgument argument = ModelArgument::Flag);
 
-// Finds the model (fetching it where it is a name), checks --device, sets the verbosity.
+// Resolves the model (downloads it if it is a name), checks --device, sets the verbosity.
 std::shared_ptr<const WeightSource> open_model(const ModelOptions& options);
 
 LoadOptions load_options(const ModelOptions& options);

@@ -1,4 +1,4 @@
-// millrace models: what can be fetched by name, and what is already here.
+// millrace models: models that can be downloaded by name, and those in the cache.
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>

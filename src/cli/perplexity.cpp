@@ -1,4 +1,4 @@
-// millrace perplexity: how well a model predicts a text, computed as the peers compute it.
+// millrace perplexity: how well a model predicts a text, computed as llama.cpp does.
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
@@ -33,7 +33,7 @@ void run(const PerplexityOptions& o) {
   load.rows = std::min<int64_t>(256, load.context);
   load.logit_rows = load.rows;
   auto runner = load_runner(std::move(source), load);
-  const auto with_bos = tokenizer->encode("");  // what every text begins with
+  const auto with_bos = tokenizer->encode("");  // the tokens that every text begins with
   const int32_t bos = with_bos.empty() ? -1 : with_bos.front();
 
   std::unique_ptr<Progress> bar;

@@ -1,4 +1,4 @@
-// One JSON object on stdout. Bytes of hostile files that are no UTF-8 become replacement characters.
+// One JSON object on stdout. Bytes that are not UTF-8 become replacement characters.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

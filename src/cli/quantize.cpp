@@ -1,4 +1,4 @@
-// millrace quantize: a GGUF file in another number format.
+// millrace quantize: converts a GGUF file to another number format.
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>

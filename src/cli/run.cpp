@@ -111,7 +111,7 @@ void add_run(CLI::App& app) {
   verb->add_option("-f,--file", o->file, "read the prompt from a file");
   verb->add_option("--system", o->system, "a system message before the prompt");
   auto* tokens = verb->add_option("--tokens", o->tokens, "token ids 1,2,3 instead of a prompt");
-  verb->add_flag("--chat", o->chat, "put the prompt into the model's chat template (the default where there is one)");
+  verb->add_flag("--chat", o->chat, "put the prompt into the model's chat template (the default if it has one)");
   verb->add_flag("--raw", o->raw, "continue the prompt as it is");
   add_sampling_options(*verb, o->sampling);
   verb->callback([o, prompt, tokens] {

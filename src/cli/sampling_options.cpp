@@ -29,14 +29,15 @@ std::pair<int32_t, float> parse_bias(const std::string& text) {
 void add_sampling_options(CLI::App& verb, SamplingOptions& o) {
   verb.add_option("-n,--max-tokens", o.max_tokens, "stop after this many tokens; 0: when the model is done")
       ->check(CLI::Range(0, 1 << 30));
-  verb.add_option("--temp,--temperature", o.temperature, "0 always takes the likeliest token");
-  verb.add_option("--top-k", o.top_k, "among the K likeliest; 0: all");
-  verb.add_option("--top-p", o.top_p, "among the likeliest that make up this probability");
-  verb.add_option("--min-p", o.min_p, "none less likely than this share of the likeliest");
+  verb.add_option("--temp,--temperature", o.temperature, "0: always the likeliest token");
+  verb.add_option("--top-k", o.top_k, "sample from the K likeliest tokens; 0: all");
+  verb.add_option("--top-p", o.top_p, "sample from the likeliest tokens whose probabilities add up to this");
+  verb.add_option("--min-p", o.min_p, "drop tokens less likely than this fraction of the likeliest");
   verb.add_option("--typical", o.typical_p, "locally typical sampling; 1: off");
-  verb.add_option("--repetition-penalty", o.repetition_penalty, "over 1: what was said becomes less likely");
-  verb.add_option("--presence-penalty", o.presence_penalty, "taken off the logit of every token that was generated");
-  verb.add_option("--frequency-penalty", o.frequency_penalty, "the same, once for each time");
+  verb.add_option("--repetition-penalty", o.repetition_penalty, "above 1: tokens that occurred become less likely");
+  verb.add_option("--presence-penalty", o.presence_penalty,
+                  "subtracted from the logit of every token generated so far");
+  verb.add_option("--frequency-penalty", o.frequency_penalty, "subtracted once for each time the token was generated");
   verb.add_option("--logit-bias", o.logit_bias, "TOKEN:BIAS, added to that token's logit")->allow_extra_args(false);
   verb.add_option("--seed", o.seed, "the same seed gives the same text")->check(is_seed);
   verb.add_option("--stop", o.stop, "end before this string; may be given several times")->allow_extra_args(false);

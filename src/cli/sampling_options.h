@@ -1,4 +1,4 @@
-// Sampling on the command line: what the user does not set is the model's own default.
+// Sampling options. Unset ones take the model's own defaults.
 #pragma once
 
 #include <optional>
@@ -19,14 +19,13 @@ struct SamplingOptions : SamplingOverrides {
 
 void add_sampling_options(CLI::App& verb, SamplingOptions& options);
 
-// The defaults with the user's settings over them; a seed is drawn where none was given.
+// The defaults overridden by the options; draws a seed if none is given.
 SamplingParams sampling_params(const SamplingOptions& options, const SamplingParams& defaults);
 
-// "temperature 0.2, top-p 0.9, seed 1234": for -v and for people who want to repeat a run.
+// "temperature 0.2, top-p 0.9, seed 1234": for -v, and to repeat a run.
 std::string describe(const SamplingParams& params);
 
-// One line on stderr where a person reads it: which device, how much context, which sampling, and where that comes
-// from.
+// If stderr is a terminal, prints one line: device, context, sampling and whether the model or the user set it.
 void tell_settings(const Runner& runner, const SamplingParams& params, bool from_model);
 
 }  // namespace millrace

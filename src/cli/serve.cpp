@@ -20,7 +20,7 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kScoredRows = 64;  // prompt tokens whose probabilities one step can give
+constexpr int64_t kScoredRows = 64;  // most prompt tokens with log-probabilities in one step
 
 struct ServeOptions {
   ModelOptions model;
@@ -45,7 +45,7 @@ ApiKeys read_keys(const std::string& file) {
   return keys;
 }
 
-// "models/smollm2-135m.Q4_K_M.gguf" is served as "smollm2-135m.Q4_K_M"; what was given on the command line works too.
+// "models/smollm2-135m.Q4_K_M.gguf" is served as "smollm2-135m.Q4_K_M"; the name from the command line works, too.
 std::vector<std::string> model_names(const ServeOptions& o) {
   if (!o.names.empty()) return o.names;
   std::vector<std::string> names{o.model.model};
@@ -124,7 +124,7 @@ void add_serve(CLI::App& app) {
                    "positions of the KV cache, for all sequences together; 0: a whole context for each")
       ->check(CLI::Range(int64_t(0), (int64_t(1) << 31) - 1))
       ->capture_default_str();
-  verb->add_flag("--batch-invariant", o->batch_invariant, "answers do not depend on what else runs: slower");
+  verb->add_flag("--batch-invariant", o->batch_invariant, "answers do not depend on other running requests; slower");
   verb->add_flag("--no-prefix-cache", o->no_prefix_cache, "compute every prompt from its beginning");
   verb->add_option("--max-queue", s.service.most_waiting, "requests that wait; one more is answered 429")
       ->check(CLI::Range(1, 1 << 20))

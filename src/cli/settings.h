@@ -1,5 +1,4 @@
-// Options of a verb from a file or from the environment, where the command line does not give them. A flag wins over
-// MILLRACE_NAME, and that over the file.
+// A verb's options from a file or the environment. The command line overrides MILLRACE_NAME, which overrides the file.
 #pragma once
 
 #include <string>
@@ -8,8 +7,8 @@
 
 namespace millrace {
 
-// `config`: a JSON file of {"option-name": value}, comments allowed; empty: none. Throws Usage for names that the verb
-// has not, and for values that it refuses.
+// `config`: a JSON file of {"option-name": value}, comments allowed; empty: none. Throws Usage for unknown names and
+// invalid values.
 void apply_settings(CLI::App& verb, const std::string& config);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// millrace template: the prompt that a chat template makes of a conversation.
+// millrace template: renders a conversation with a chat template.
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// millrace tune: measures the kernels that a model's steps can choose from, and keeps the times for the runs to come.
+// millrace tune: measures the candidate kernels of a model's steps, and keeps the times for later runs.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -14,7 +14,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kSuspicious = 0.5;  // error of the estimates
+constexpr double kSuspicious = 0.5;  // relative error of the estimates
 
 struct TuneOptions {
   ModelOptions model;
@@ -66,7 +66,7 @@ void add_tune(CLI::App& app) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   verb->add_option("--chunk", o->rows,
-                   "most tokens in one step; 0: 512 on the CPU, 4096 on a GPU, 8192 where it has 64 GB")
+                   "most tokens in one step; 0: 512 on the CPU, 4096 on a GPU, 8192 on a GPU of at least 64 GB")
       ->check(CLI::Range(0, 16384));
   verb->callback([o] { run(*o); });
 }

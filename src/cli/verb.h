@@ -1,4 +1,4 @@
-// One verb is one file: it adds its subcommand with its options, and what to do when it is called.
+// Each verb is one file: it adds a subcommand with its options and its callback.
 #pragma once
 
 #include <CLI/CLI.hpp>

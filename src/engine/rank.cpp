@@ -120,6 +120,7 @@ StateOptions Rank::state_options() const {
 }
 
 void Rank::load(const Progress& progress) {
+  device_->use_on_this_thread();
   plan_.available = device_->available_memory();
   plan_.check(origin_);
   weights_->pack(progress);

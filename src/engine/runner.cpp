@@ -66,6 +66,7 @@ DrawTables& Runner::draws() {
 }
 
 void Runner::start(const Batch& batch) {
+  rank_->device().use_on_this_thread();
   MR_ASSERT(std::ssize(started_) < Device::kStepsAtOnce);
   const int slot = next_slot();
   int64_t context = 1;

@@ -94,6 +94,7 @@ class Tally {
 }  // namespace
 
 TuningReport tune(Runner& runner, const std::function<void(int64_t, int64_t)>& progress) {
+  runner.ops().device().use_on_this_thread();
   const Hardware& hardware = runner.hardware();
   const KernelSet& kernels = runner.ops().kernels();
   const auto file = PlanCache::file_for(hardware.id, hardware.threads);

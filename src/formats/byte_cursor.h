@@ -1,4 +1,4 @@
-// Walks through bytes from an untrusted file: every step is checked against the end.
+// Reads bytes of an untrusted file; every access is checked against the end.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +36,8 @@ class ByteCursor {
     return value;
   }
 
-  // A count of things that take at least `least_bytes` each: one that cannot fit in the file is refused before anyone
-  // reserves memory or loops for it.
+  // Reads a count of items of at least `least_bytes` each. A count that cannot fit in the file is refused before
+  // anything is reserved or looped over.
   uint64_t count(uint64_t least_bytes, std::string_view what) {
     const auto value = read<uint64_t>(what);
     if (value > remaining() / least_bytes) {

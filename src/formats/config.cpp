@@ -10,8 +10,8 @@
 namespace millrace {
 namespace {
 
-// A value as T, or nullopt when it is of another kind. Numbers meet both ways: JSON writes 10000 for a float, and some
-// exporters 4096.0 for a count.
+// A value as T, or nullopt if it has another type. Integers convert to floats and whole floats to integers: JSON writes
+// 10000 for a float, and some exporters write 4096.0 for a count.
 template <class T>
 std::optional<T> convert(const ConfigValue& value) {
   if (const auto* exact = std::get_if<T>(&value.value)) return *exact;

@@ -1,4 +1,4 @@
-// How Config finds values in one convention.
+// How Config looks up values in one convention.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace millrace {
 class Config::Lookup {
  public:
   virtual ~Lookup() = default;
-  virtual std::string spell(ConfigKey key) const = 0;  // as the file has it; empty: no such key in this convention
+  virtual std::string spell(ConfigKey key) const = 0;  // as in the file; empty: no such key in this convention
   virtual std::optional<ConfigValue> find(const std::string& spelled) const = 0;
 };
 

@@ -1,4 +1,4 @@
-// Every number format a GGUF file may name, also those that cannot be run: they are listed and refused by name.
+// Every number format that a GGUF file may name, including those that cannot run: they are listed, and refused by name.
 #pragma once
 
 #include <cstdint>

@@ -8,14 +8,14 @@
 namespace millrace {
 namespace {
 
-constexpr uint64_t kLongestList = 1 << 20;  // per-layer values and token ids; vocabularies are read elsewhere
+constexpr uint64_t kLongestList = 1 << 20;  // for per-layer values and token ids; vocabularies are read elsewhere
 
 ConfigValue convert_scalar(const GgufValue& value) {
   if (const auto integer = value.integer()) return {*integer};
   if (const auto number = value.number()) return {*number};
   if (const auto boolean = value.boolean()) return {*boolean};
   if (const auto string = value.string()) return {std::string(*string)};
-  return {ConfigValue::Object{}};  // an array inside an array: nothing that a model asks for
+  return {ConfigValue::Object{}};  // a nested array: no model reads one
 }
 
 class GgufLookup : public Config::Lookup {

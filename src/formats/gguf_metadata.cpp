@@ -5,7 +5,7 @@
 namespace millrace {
 namespace {
 
-// Runs one of GgufValue's accessors on the key's value, and says what is wrong when it is of another kind.
+// Calls one of GgufValue's accessors on the key's value; a value of another type is an error that names the key.
 template <class T>
 std::optional<T> checked(const GgufMetadata& metadata, std::string_view key, std::string_view wanted,
                          std::optional<T> (GgufValue::*get)() const) {

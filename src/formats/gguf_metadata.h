@@ -1,4 +1,4 @@
-// The metadata of a GGUF file: keys and values in the file's order, found by key.
+// The metadata of a GGUF file: keys and values in file order, with lookup by key.
 #pragma once
 
 #include <optional>
@@ -20,13 +20,13 @@ class GgufMetadata {
   };
 
   explicit GgufMetadata(std::string origin) : origin_(std::move(origin)) {}
-  void add(std::string_view key, GgufValue value);  // a second value for a key is a bad file
+  void add(std::string_view key, GgufValue value);  // a duplicate key is a bad file
 
   std::span<const Entry> entries() const { return entries_; }
   const GgufValue* find(std::string_view key) const;
   const std::string& origin() const { return origin_; }
 
-  // Absent: nullopt. Present, but of another kind: an error that names file and key.
+  // Absent: nullopt. Present with another type: an error that names file and key.
   std::optional<int64_t> integer(std::string_view key) const;
   std::optional<double> number(std::string_view key) const;
   std::optional<bool> boolean(std::string_view key) const;

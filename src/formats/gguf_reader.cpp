@@ -39,7 +39,7 @@ class Reader {
  private:
   struct Place {
     const GgmlType* type;  // null: unknown
-    uint64_t offset;       // from the start of the data
+    uint64_t offset;       // from the start of the data section
   };
 
   void read_header() {
@@ -110,7 +110,7 @@ class Reader {
     for (uint32_t i = 0; i < dimensions; ++i) {
       tensor.shape.push_back(static_cast<int64_t>(cursor_.read<uint64_t>("a tensor's shape")));
     }
-    std::reverse(tensor.shape.begin(), tensor.shape.end());  // the file has the innermost first
+    std::reverse(tensor.shape.begin(), tensor.shape.end());  // the file lists the innermost dimension first
     if (!element_count(tensor.shape)) {
       fail(ErrorKind::BadFile, "{}: tensor '{}' has the impossible shape {}", origin_, tensor.name,
            to_string(tensor.shape));
@@ -157,7 +157,7 @@ class Reader {
                                           std::span<const std::byte> data) const {
     if (place.offset > data.size()) fail_truncated(tensor, place.offset, data.size());
     const auto rest = data.subspan(static_cast<size_t>(place.offset));
-    if (place.type == nullptr) return rest.first(0);  // who knows how far it reaches
+    if (place.type == nullptr) return rest.first(0);  // unknown type, unknown size
     const int64_t cols = tensor.shape.empty() ? 1 : tensor.shape.back();
     if (cols % place.type->block != 0) {
       fail(ErrorKind::BadFile, "{}: tensor '{}' has rows of {}, not a multiple of {}'s block of {}", origin_,

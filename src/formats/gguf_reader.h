@@ -1,5 +1,5 @@
-// Reads the front of a GGUF file (version 2 or 3, little-endian): metadata and the table of tensors. Nothing is copied;
-// everything is checked against the bytes that are there before it is believed.
+// Reads the header of a GGUF file (version 2 or 3, little-endian): metadata and the tensor table. Copies nothing, and
+// checks every offset and count against the file's size before use.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct GgufContents {
   std::vector<TensorInfo> tensors;
 };
 
-// Views in the result point into `file`. `origin` is for messages. Throws BadFile or Unsupported.
+// Views in the result point into `file`. `origin` appears in messages. Throws BadFile or Unsupported.
 GgufContents read_gguf(std::span<const std::byte> file, const std::string& origin);
 
 }  // namespace millrace

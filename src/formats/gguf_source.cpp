@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kMostParts = 9999;
 constexpr size_t kPartDigits = 5;
 
-// "<stem>-00002-of-00003.gguf" taken apart.
+// The parts of a name "<stem>-00002-of-00003.gguf".
 struct PartName {
   std::string stem;
   int64_t total;

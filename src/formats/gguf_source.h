@@ -1,4 +1,4 @@
-// Weights from a GGUF file, or from all the parts of a split one.
+// Weights from a GGUF file, or from all parts of a split one.
 #pragma once
 
 #include <filesystem>

@@ -28,7 +28,7 @@ constexpr std::array<TypeInfo, 13> kValueTypes{{{"u8", 1},
                                                 {"i64", 8},
                                                 {"f64", 8}}};
 
-// The file's bytes need not be aligned.
+// The file's bytes may be unaligned.
 template <class T>
 T load(const std::byte* at) {
   T value;
@@ -73,7 +73,7 @@ std::string_view load_string(const std::byte* at) {
   return {reinterpret_cast<const char*>(at + sizeof(uint64_t)), static_cast<size_t>(load<uint64_t>(at))};
 }
 
-// Bytes that the element at `at` takes; the reader has checked that they are there.
+// Encoded size of the element at `at`; the reader has checked that it lies inside the file.
 size_t encoded_bytes(GgufType type, const std::byte* at) {
   if (type == GgufType::String) return sizeof(uint64_t) + load_string(at).size();
   if (type != GgufType::Array) return scalar_bytes(type);

@@ -1,4 +1,4 @@
-// Writes GGUF version 3 files that llama.cpp and PyPI's gguf read.
+// Writes GGUF version 3 files that llama.cpp and the gguf package on PyPI read.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@
 
 namespace millrace {
 
-// Keys and values as the file holds them.
+// Keys and values in their encoded form.
 class GgufMetadataBuilder {
  public:
   void add_u32(std::string_view key, uint32_t value);
   void add_f32(std::string_view key, float value);
   void add_string(std::string_view key, std::string_view value);
-  void copy(const GgufMetadata::Entry& entry);  // whatever its type
+  void copy(const GgufMetadata::Entry& entry);  // of any type
 
   uint64_t count() const { return count_; }
   const std::string& encoded() const { return encoded_; }
@@ -38,18 +38,18 @@ struct GgufTensor {
   std::vector<int64_t> shape;  // outermost first
 };
 
-// Everything before the tensors' data, padded to where the data starts.
+// Everything before the tensor data, padded to its alignment.
 std::string encode_gguf_header(const GgufMetadataBuilder& metadata, std::span<const GgufTensor> tensors);
 
-// Streams a file: the header at once, then the tensors' bytes in the order of the list, in pieces of any size. The file
-// appears under its name only when it is complete.
+// Writes a file as a stream: the header first, then the tensors' bytes in list order, in pieces of any size. The file
+// gets its final name only when complete.
 class GgufWriter {
  public:
   GgufWriter(std::filesystem::path path, const GgufMetadataBuilder& metadata, std::vector<GgufTensor> tensors);
   ~GgufWriter();
   GgufWriter(const GgufWriter&) = delete;
 
-  void write(std::span<const std::byte> bytes);  // within one tensor
+  void write(std::span<const std::byte> bytes);  // must not cross the end of a tensor
   void finish();                                 // after the last byte of the last tensor
 
  private:
@@ -58,8 +58,8 @@ class GgufWriter {
   std::filesystem::path path_, partial_;
   std::vector<GgufTensor> tensors_;
   std::FILE* file_ = nullptr;
-  size_t tensor_ = 0;   // the one being written
-  size_t written_ = 0;  // bytes of it so far
+  size_t tensor_ = 0;   // index of the current tensor
+  size_t written_ = 0;  // bytes written of it
 };
 
 }  // namespace millrace

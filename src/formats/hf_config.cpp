@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The member `key` of an object, or null where there is none or it is a JSON null.
+// The member `key` of an object; null if it is absent or a JSON null.
 const Json* member(const Json& object, const std::string& key) {
   if (!object.is_object()) return nullptr;
   const auto found = object.find(key);
@@ -29,13 +29,13 @@ void lift_text_config(Json& config) {
   }
 }
 
-// Fills what version 4 keeps beside the scaling into one rope's description.
+// Copies rope values that transformers 4 keeps outside rope_scaling into one rope_parameters object.
 void complete_rope(Json& rope, const Json& config) {
   copy_if_absent(rope, "rope_type", rope, "type");
   copy_if_absent(rope, "rope_theta", config, "rope_theta");
   copy_if_absent(rope, "partial_rotary_factor", config, "partial_rotary_factor");
   if (member(rope, "rope_type") == nullptr) rope["rope_type"] = "default";
-  // Phi-3 keeps the trained length outside, and there it is the one that counts.
+  // Phi-3 keeps the trained length at the top level, and that value wins.
   const Json* trained = member(config, "original_max_position_embeddings");
   if (trained != nullptr && rope["rope_type"] != "default") rope["original_max_position_embeddings"] = *trained;
 }

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uintmax_t kLargestText = 256u << 20;  // tokenizer.json of a large vocabulary takes tens of megabytes
+constexpr uintmax_t kLargestText = 256u << 20;  // tokenizer.json of a large vocabulary takes tens of MB
 constexpr uintmax_t kLargestConfig = 4u << 20;
 constexpr uintmax_t kLargestIndex = 32u << 20;  // a hundred bytes per tensor: more than any model has
 
@@ -26,11 +26,11 @@ std::optional<std::string> read_text(const fs::path& path, uintmax_t largest) {
 }
 
 bool is_there(const fs::path& path) {
-  std::error_code error;  // what cannot be looked at is not there
+  std::error_code error;  // an unreadable path counts as absent
   return fs::exists(path, error);
 }
 
-// The files of a folder's weights, in the order in which they are read.
+// The weight files of a folder, in reading order.
 std::vector<std::string> safetensors_files(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -93,7 +93,7 @@ class HfFolder : public WeightSource {
     for (const auto& item : map->items()) {
       if (!item.value().is_string()) fail(ErrorKind::BadFile, "{}: '{}' names no file", origin, item.key());
       const auto& name = item.value().get_ref<const std::string&>();
-      // A shard lies beside its index; a path that leads elsewhere has no business here.
+      // A shard must be in the index's folder: refuse names that are paths.
       if (name.empty() || name.find('/') != std::string::npos || name.find('\0') != std::string::npos) {
         fail(ErrorKind::BadFile, "{}: '{}' is not the name of a file beside it", origin, name);
       }

@@ -1,5 +1,5 @@
-// Weights from a Hugging Face folder: config.json, *.safetensors (one file or shards with an index) and the texts
-// beside them. A folder without weights or without config.json still opens, for its tokenizer.
+// Weights from a Hugging Face folder: config.json, *.safetensors (one file, or shards with an index) and text files. A
+// folder without weights or config.json still opens, for its tokenizer.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// JSON from untrusted files: bounded in depth, with errors that name the file.
+// JSON from untrusted files: bounded depth, errors that name the file.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -14,7 +14,7 @@
 namespace millrace {
 namespace {
 
-// Keys that describe the old file rather than the model.
+// Keys that describe the old file, not the model.
 bool belongs_to_the_file(std::string_view key) {
   return key == "general.file_type" || key == "general.quantization_version" || key == "general.alignment" ||
          key.starts_with("split.") || key.starts_with("quantize.imatrix.");
@@ -41,7 +41,7 @@ std::vector<GgufTensor> plan(const WeightSource& source, const QuantizeRecipe& r
   return planned;
 }
 
-// Converts tensors piece by piece: memory stays at a few megabytes, whatever the model.
+// Converts tensors piece by piece: a few MB of memory for a model of any size.
 class Converter {
  public:
   Converter(const WeightSource& source, ThreadPool& threads) : source_(source), threads_(threads) {}
@@ -72,7 +72,8 @@ class Converter {
         const bool is_usual = all_below(kLargestF16, row, in.cols);
         quantize_row(out.dtype, row, encoded, in.cols);
         if (is_usual) continue;
-        dequantize_row(out.dtype, encoded, row, in.cols);  // the format's numbers or scales are halves, perhaps
+        dequantize_row(out.dtype, encoded, row,
+                       in.cols);  // detects overflow: values or scales stored as f16 may have become infinite
         if (!all_below(std::numeric_limits<float>::infinity(), row, in.cols)) fits = false;
       }
     });
@@ -98,7 +99,7 @@ class Converter {
 QuantizeSummary quantize_model(const WeightSource& source, const std::filesystem::path& out,
                                const QuantizeRecipe& recipe, ThreadPool& threads,
                                FunctionRef<void(int64_t done, int64_t total)> progress) {
-  // The result is put in place by renaming: that would replace a device or a link, not write to it.
+  // A rename puts the result in place. It would replace a device or a link instead of writing to it, so refuse those.
   const auto status = std::filesystem::symlink_status(out);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     fail(ErrorKind::Usage, "{}: is there already and is not a regular file", out.string());

@@ -1,4 +1,4 @@
-// A model's GGUF file, written again in another number format.
+// Converts a model to a GGUF file in another number format.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,11 @@ namespace millrace {
 
 struct QuantizeSummary {
   int64_t tensors = 0;
-  int64_t bytes_in = 0, bytes_out = 0;  // of the tensors
+  int64_t bytes_in = 0, bytes_out = 0;  // of the tensors' data
 };
 
-// Metadata is carried over; tensors that the recipe leaves alone are copied. `progress` is told the elements done and
-// the elements in all. Throws Unsupported when the source does not speak GGUF's names, BadFile on numbers that are not
-// finite.
+// Copies metadata, and tensors that the recipe leaves unchanged. `progress` receives elements done and elements in
+// total. Throws Unsupported if the source does not use GGUF names, BadFile for non-finite values.
 QuantizeSummary quantize_model(const WeightSource& source, const std::filesystem::path& out,
                                const QuantizeRecipe& recipe, ThreadPool& threads,
                                FunctionRef<void(int64_t done, int64_t total)> progress);

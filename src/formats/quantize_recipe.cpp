@@ -28,13 +28,13 @@ int64_t layer_of(std::string_view name) {
   return layer;
 }
 
-// The first and the last eighth of the layers, and every third between them.
+// The first and last eighth of the layers, and every third of the others.
 bool deserves_more_bits(int64_t layer, int64_t layers) {
   return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
 }
 
 DType wanted(const QuantizeRecipe& recipe, const TensorRole& tensor) {
-  // The logits come straight out of this one: it keeps six bits at least.
+  // This matrix produces the logits: it gets at least six bits.
   const bool is_output = tensor.name == (tensor.has_output ? "output.weight" : "token_embd.weight");
   if (is_output) return recipe.dtype == DType::Q8_0 ? DType::Q8_0 : DType::Q6_K;
   const bool is_sensitive = tensor.name.ends_with(".attn_v.weight") || tensor.name.ends_with(".ffn_down.weight");
@@ -42,7 +42,7 @@ DType wanted(const QuantizeRecipe& recipe, const TensorRole& tensor) {
   return recipe.dtype;
 }
 
-// For rows that 256 does not divide: a format of small blocks with no fewer bits.
+// For rows that are not a multiple of 256: a small-block format with at least as many bits.
 DType in_small_blocks(DType dtype) {
   switch (dtype) {
     case DType::Q2_K:

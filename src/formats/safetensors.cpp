@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-constexpr uint64_t kLongestHeader = 100'000'000;  // as the format's own library has it
+constexpr uint64_t kLongestHeader = 100'000'000;  // limit of the safetensors library
 constexpr size_t kMostDimensions = 8;
 
 struct SafetensorsType {
@@ -19,7 +19,7 @@ struct SafetensorsType {
   std::optional<DType> dtype;
 };
 
-// What can be named in a header; those without a dtype of ours are buffers and formats that no model here asks for.
+// All dtypes that a header may name. Those without a DType cannot run; no supported model uses them.
 constexpr std::array kSafetensorsTypes{
     SafetensorsType{"F32", 32, DType::F32},
     SafetensorsType{"F16", 16, DType::F16},
@@ -51,8 +51,8 @@ const SafetensorsType* find_type(std::string_view name) {
   return found == kSafetensorsTypes.end() ? nullptr : found;
 }
 
-// Takes the header's JSON as a stream of events: nothing but the tensors is ever built, so a hostile header cannot cost
-// more than a few times its size.
+// Consumes the header's JSON as SAX events and builds only the tensor list, so a hostile header costs at most a few
+// times its size in memory.
 class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
  public:
   HeaderParser(std::span<const std::byte> data, const std::string& origin) : data_(data), origin_(origin) {}
@@ -165,7 +165,7 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
   TensorInfo tensor_;
   const SafetensorsType* type_ = nullptr;
   std::vector<int64_t> offsets_;
-  std::vector<int64_t>* list_ = nullptr;  // the one being read
+  std::vector<int64_t>* list_ = nullptr;  // the list being read
   std::unordered_set<std::string> names_;
   std::vector<TensorInfo> tensors_;
 };

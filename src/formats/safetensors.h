@@ -1,5 +1,5 @@
-// Reads the header of a safetensors file: eight bytes of length, JSON that names each tensor's dtype, shape and place,
-// then the data.
+// Reads the header of a safetensors file: eight bytes of length, then JSON with each tensor's dtype, shape and offsets;
+// the data follows.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace millrace {
 
-// Spans in the result point into `file`. `origin` is for messages. Throws BadFile.
+// Spans in the result point into `file`. `origin` appears in messages. Throws BadFile.
 std::vector<TensorInfo> read_safetensors(std::span<const std::byte> file, const std::string& origin);
 
 }  // namespace millrace

@@ -19,8 +19,8 @@ namespace {
 
 using Kind = SyntheticTensor::Kind;
 
-// Llama 3.1's factors, as its GGUF files hold them: wavelengths beyond the trained context are stretched by the factor,
-// short ones are left alone, those between are blended.
+// Llama 3.1's rope factors, as in its GGUF files: wavelengths beyond the trained context are multiplied by the factor,
+// short ones stay, those between are interpolated.
 std::vector<float> rope_factors(const SyntheticShape& shape) {
   constexpr double kTrained = 8192, kLowest = 1, kHighest = 4;
   std::vector<float> factors;
@@ -58,7 +58,7 @@ class Synthetic : public WeightSource {
   Convention convention() const override { return metadata_ ? Convention::Gguf : Convention::HuggingFace; }
   const Config& config() const override { return *config_; }
   const GgufMetadata* gguf() const override { return metadata_.get(); }
-  void release(const WeightView&) const override {}  // the pages are shared by all
+  void release(const WeightView&) const override {}  // all tensors share the pages
 
  protected:
   const std::byte* bytes_of(const TensorInfo& tensor) const override {
@@ -105,7 +105,7 @@ class Synthetic : public WeightSource {
 
   const SyntheticShape& shape_;
   SyntheticBlueprint blueprint_;
-  std::string header_;  // the metadata as a file would have it
+  std::string header_;  // the metadata, encoded as in a file
   std::unique_ptr<GgufMetadata> metadata_;
   std::unique_ptr<Config> config_;
   std::unordered_map<std::string, Kind> kinds_;

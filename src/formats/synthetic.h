@@ -10,7 +10,7 @@ namespace millrace {
 
 inline constexpr std::string_view kSyntheticPrefix = "synthetic:";
 
-// DTYPE is any of tensor/dtype.h or a mixture of quantize_recipe.h; F16 when it is left out.
+// DTYPE is a dtype of tensor/dtype.h or a recipe of quantize_recipe.h; default F16.
 std::unique_ptr<WeightSource> open_synthetic(const std::string& model);
 
 }  // namespace millrace

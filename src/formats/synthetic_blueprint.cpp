@@ -16,7 +16,7 @@ GgufMetadataBuilder gguf_metadata(const SyntheticShape& s) {
   const auto count = [&](std::string_view name, int64_t value) { m.add_u32(key(name), static_cast<uint32_t>(value)); };
   m.add_string("general.architecture", s.architecture);
   m.add_string("general.name", fmt::format("synthetic {}", s.name));
-  m.add_string("tokenizer.ggml.model", "no_vocab");  // other engines read such a file, and look for this
+  m.add_string("tokenizer.ggml.model", "no_vocab");  // other engines expect this key in a file without a vocabulary
   count("vocab_size", s.vocab);
   count("context_length", s.context);
   count("embedding_length", s.hidden);
@@ -98,7 +98,7 @@ std::vector<SyntheticTensor> opt_tensors(const SyntheticShape& s) {
     out.push_back({name + ".weight", {s.hidden}, Kind::Norm});
     out.push_back({name + ".bias", {s.hidden}, Kind::Small});
   };
-  constexpr int64_t kPositionOffset = 2;  // OPT's table of positions starts with two unused rows
+  constexpr int64_t kPositionOffset = 2;  // the first two rows of OPT's position table are unused
   out.push_back({"model.decoder.embed_tokens.weight", {s.vocab, s.hidden}, Kind::Matrix, "token_embd.weight"});
   out.push_back({"model.decoder.embed_positions.weight", {s.context + kPositionOffset, s.hidden}, Kind::Small});
   norm("model.decoder.final_layer_norm");

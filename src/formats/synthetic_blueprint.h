@@ -1,4 +1,4 @@
-// What a file of a given shape would hold: its config and the names and shapes of its tensors.
+// The config, tensor names and tensor shapes that a file of a given shape would hold.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ struct SyntheticTensor {
   std::string name;
   std::vector<int64_t> shape;
   Kind kind = Kind::Matrix;
-  std::string role = {};  // GGUF's name for it, where the tensor's own is another
+  std::string role = {};  // GGUF's name of the tensor, if `name` differs
 };
 
 struct SyntheticBlueprint {
-  GgufMetadataBuilder metadata;  // as GGUF has it; empty where hf_config is used
-  std::string hf_config = {};    // OPT has no GGUF convention: it is described as Hugging Face does
+  GgufMetadataBuilder metadata;  // GGUF metadata; empty if hf_config is set
+  std::string hf_config = {};    // for OPT, which has no GGUF convention
   std::vector<SyntheticTensor> tensors = {};
 };
 

@@ -14,7 +14,7 @@ std::optional<int64_t> element_count(std::span<const int64_t> shape) {
   for (const int64_t n : shape) {
     if (n < 0) return std::nullopt;
     empty = empty || n == 0;
-    // A zero must not hide the overflow of the others: rows and columns are multiplied apart from each other later.
+    // Skip zeros: they must not hide an overflow of the other dimensions, which callers multiply separately.
     if (n != 0 && __builtin_mul_overflow(count, n, &count)) return std::nullopt;
   }
   return empty ? 0 : count;

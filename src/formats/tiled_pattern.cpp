@@ -15,13 +15,13 @@ namespace millrace {
 namespace {
 
 constexpr size_t kLargestPattern = 256u << 20;
-constexpr float kSpread = 0.02f;  // the usual size of a weight
+constexpr float kSpread = 0.02f;  // typical standard deviation of a weight
 
 size_t rounded_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// Normally distributed numbers in the format: about a megabyte, which the pattern repeats.
+// Normally distributed numbers in the format: about a megabyte, repeated by the pattern.
 std::vector<std::byte> random_blocks(DType dtype) {
-  constexpr int64_t kElements = 256 * 257;  // an odd number of blocks: neighbouring rows differ
+  constexpr int64_t kElements = 256 * 257;  // an odd number of blocks, so that adjacent rows differ
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0.0f, kSpread);
   std::vector<float> numbers(kElements);
@@ -61,7 +61,7 @@ const std::byte* TiledPattern::show(size_t bytes, size_t which) {
   if (reserved == MAP_FAILED) fail_errno("address space for synthetic weights");
   auto* data = static_cast<std::byte*>(reserved);
   ranges_.push_back({data, total});
-  size_t offset = which * 7919 % (size_ / period_) * period_;  // a prime, so that tensors start all over the pattern
+  size_t offset = which * 7919 % (size_ / period_) * period_;  // a prime, so that starts are scattered
   for (size_t at = 0; at < total;) {
     const size_t piece = std::min(total - at, size_ - offset);
     if (::mmap(data + at, piece, PROT_READ, MAP_SHARED | MAP_FIXED, file_, static_cast<off_t>(offset)) == MAP_FAILED) {

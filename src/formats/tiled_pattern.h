@@ -1,5 +1,5 @@
-// Random weights of one number format that cost nothing to make: a pattern of a few hundred megabytes, far larger than
-// any cache, and address ranges of any size that show it over and over.
+// Random weights of one number format at almost no cost: a pattern of a few hundred MB, far larger than any cache,
+// mapped repeatedly into address ranges of any size.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@ namespace millrace {
 
 class TiledPattern {
  public:
-  // `wanted` is what all ranges together will show: a small model gets memory of its own for every byte.
+  // `wanted` is the total size of all ranges. A small model gets distinct memory for every byte.
   TiledPattern(DType dtype, size_t wanted);
   ~TiledPattern();
   TiledPattern(const TiledPattern&) = delete;
 
-  // A range of this many bytes, starting somewhere in the pattern that depends on `which`.
+  // A range of this many bytes; `which` determines where in the pattern it starts.
   const std::byte* show(size_t bytes, size_t which);
 
  private:
@@ -26,9 +26,9 @@ class TiledPattern {
     std::byte* data;
     size_t bytes;
   };
-  size_t period_ = 0;  // the shortest length that is whole in blocks and in pages
-  size_t size_ = 0;    // of the pattern: a multiple of the period
-  int file_ = -1;      // in memory only
+  size_t period_ = 0;  // the least common multiple of block and page size
+  size_t size_ = 0;    // a multiple of the period
+  int file_ = -1;      // memfd
   std::vector<Range> ranges_;
 };
 

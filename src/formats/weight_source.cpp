@@ -60,8 +60,7 @@ WeightView WeightSource::tensor(std::string_view name, std::span<const int64_t> 
   return {*found->dtype, rows, cols, bytes_of(*found)};
 }
 
-// Kernels read halves and floats in place. Writers align tensors, but no format forces them to: a tensor at an odd
-// address is copied once.
+// Kernels read halves and floats in place. No format enforces alignment, so a misaligned tensor is copied once.
 const std::byte* WeightSource::bytes_of(const TensorInfo& tensor) const {
   const size_t alignment = tensor.dtype == DType::F32 ? sizeof(float) : sizeof(uint16_t);
   if (reinterpret_cast<uintptr_t>(tensor.data) % alignment == 0) return tensor.data;

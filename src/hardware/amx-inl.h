@@ -1,8 +1,8 @@
-// The tile registers of AMX. Included where the compiler may use them: in a target region, or a file built for them.
+// AMX tile registers. Include it inside a target region or in a file compiled for AMX.
 #pragma once
 
-// All eight in full: 16 rows of 64 bytes. A constant of the program: GCC 12 believes that only the first 8 bytes are
-// read, and would not write the rest of a local one.
+// All eight tiles in full size: 16 rows of 64 bytes. The configuration is a static constant: GCC 12 assumes that only
+// its first 8 bytes are read, and would not store the rest of a local one.
 inline void load_tile_config() {
   struct alignas(64) Config {
     uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -15,5 +15,5 @@ inline void load_tile_config() {
 
 inline void release_tiles() { _tile_release(); }
 
-// Between writing numbers and loading tiles of them: GCC does not know that a load reads memory.
+// Use between stores and tile loads: GCC does not know that a tile load reads memory.
 inline void finish_writes() { asm volatile("" ::: "memory"); }

@@ -1,4 +1,4 @@
-// The best this machine can do: the roof that estimates start from and that results are compared with.
+// Peak rates of this machine: estimates start from them, and results are compared with them.
 #pragma once
 
 #include "base/thread_pool.h"
@@ -6,14 +6,14 @@
 
 namespace millrace {
 
-// From the instruction set and the number of threads alone; right within a factor of about two.
+// From the instruction set and the number of threads alone; accurate within a factor of about two.
 Ceilings guess_ceilings(const Hardware& hardware);
 
 // Runs the machine at full load for about a second. The pool must have hardware.threads workers. Each figure is the
-// best of several short runs, so that a moment's disturbance does not lower it.
+// best of several short runs, so that a short disturbance does not lower it.
 Ceilings measure_ceilings(const Hardware& hardware, ThreadPool& pool);
 
-// In the range that a machine of this decade can have: for what was measured and for what was read back from a file.
+// Checks measured values, and values read back from a file, against a generous range.
 bool plausible(const Ceilings& ceilings);
 
 }  // namespace millrace

@@ -20,7 +20,7 @@ std::optional<int64_t> to_number(std::string_view text) {
   return value;
 }
 
-// The words of a small file of the kernel; empty where there is no such file.
+// The words of a small procfs or cgroupfs file; empty if the file does not exist.
 std::vector<std::string> words_of(const fs::path& path) {
   std::ifstream file(path);
   std::vector<std::string> words;
@@ -33,7 +33,7 @@ std::optional<int64_t> number_in(const fs::path& path) {
   return words.empty() ? std::nullopt : to_number(words[0]);
 }
 
-// The sum of some fields of memory.stat, which holds pairs of a name and a number.
+// The sum of two fields of memory.stat, which holds lines of a name and a number.
 int64_t stat_sum(const fs::path& path, std::string_view first, std::string_view second) {
   const auto words = words_of(path);
   int64_t sum = 0;
@@ -48,7 +48,7 @@ void tighten(std::optional<T>& limit, T value) {
   limit = limit ? std::min(*limit, value) : value;
 }
 
-// Without a limit v1 reports the largest number of pages there is, so anything near it is no limit.
+// Without a limit, v1 reports a number close to the largest possible one.
 constexpr int64_t kNoLimit = int64_t{1} << 60;
 
 struct MemoryFiles {
@@ -59,7 +59,7 @@ constexpr MemoryFiles kMemoryV1{"memory.limit_in_bytes", "memory.usage_in_bytes"
 constexpr MemoryFiles kMemoryV2{"memory.max", "memory.current", "inactive_file", "active_file"};
 
 void read_memory(const fs::path& group, const MemoryFiles& files, CgroupLimits& limits) {
-  const auto limit = number_in(group / files.limit);  // v2 says "max" for none, which is no number
+  const auto limit = number_in(group / files.limit);  // v2 says "max" for no limit, which does not parse as a number
   if (!limit || *limit <= 0 || *limit >= kNoLimit) return;
   tighten(limits.memory_bytes, *limit);
   const int64_t used = number_in(group / files.used).value_or(0);
@@ -80,8 +80,8 @@ void read_cpu_v2(const fs::path& group, CgroupLimits& limits) {
   if (words.size() == 2) add_quota(to_number(words[0]), to_number(words[1]), limits);
 }
 
-// Calls `visit` for the group and all that hold it: each of them binds. In a container the path may be the host's,
-// which does not exist below our mount; then what remains of the walk, the mount's own root, is our group.
+// Calls `visit` for the group and its ancestors: all their limits apply. In a container the path may be the host's and
+// missing below our mount; then only the mount's root is visited, which is our group.
 template <class Visit>
 void walk_up(const fs::path& mount, const std::string& group, Visit visit) {
   fs::path relative = fs::path(group).relative_path().lexically_normal();
@@ -111,7 +111,7 @@ CgroupLimits read_cgroup_limits(const fs::path& root) {
     if (second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1), group = line.substr(second + 1);
     if (controllers.empty()) {
-      for (const fs::path& mount : {mounts, mounts / "unified"}) {  // the latter beside v1, on hybrid systems
+      for (const fs::path& mount : {mounts, mounts / "unified"}) {  // /unified: cgroup v2 next to v1 on hybrid systems
         walk_up(mount, group, [&](const fs::path& at) { read_cpu_v2(at, limits), read_memory(at, kMemoryV2, limits); });
       }
     } else if (lists(controllers, "cpu")) {

@@ -1,4 +1,4 @@
-// What the control groups (v1 and v2) that hold this process allow it: containers and services are limited this way.
+// Limits that control groups (v1 and v2) set for this process, as containers and services do.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 namespace millrace {
 
 struct CgroupLimits {
-  std::optional<double> cpus;           // quota over period; the tightest on the way to the root
-  std::optional<int64_t> memory_bytes;  // the tightest limit
-  std::optional<int64_t> memory_left;   // until the tightest limit, counting the file cache as free
+  std::optional<double> cpus;           // quota / period; the minimum over the group and its ancestors
+  std::optional<int64_t> memory_bytes;  // the minimum over the group and its ancestors
+  std::optional<int64_t> memory_left;   // bytes until the tightest limit; the file cache counts as free
 };
 
-// `root` is "/" but for tests.
+// Tests pass another `root`.
 CgroupLimits read_cgroup_limits(const std::filesystem::path& root = "/");
 
 }  // namespace millrace

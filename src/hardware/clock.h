@@ -1,4 +1,4 @@
-// Time as the measurements take it.
+// The clock of all measurements.
 #pragma once
 
 #include <chrono>

@@ -15,7 +15,7 @@ struct ArmPart {
   std::string_view name;
 };
 
-// ARM kernels report numbers, not names. The cores that inference is likely to meet.
+// ARM kernels report part numbers, not names. These are the cores that inference is likely to meet.
 constexpr ArmPart kArmParts[] = {
     {0x41, 0xd03, "Cortex-A53"},  {0x41, 0xd05, "Cortex-A55"},  {0x41, 0xd07, "Cortex-A57"},
     {0x41, 0xd08, "Cortex-A72"},  {0x41, 0xd0a, "Cortex-A75"},  {0x41, 0xd0b, "Cortex-A76"},
@@ -38,7 +38,7 @@ std::string trimmed(std::string_view text) {
 
 }  // namespace
 
-// On a machine with big and little cores the last part wins: kernels list the big ones last.
+// On big.LITTLE machines the last part wins: Linux lists the big cores last.
 std::string cpu_name(const std::filesystem::path& root) {
   std::ifstream file(root / "proc/cpuinfo");
   std::string model;

@@ -1,4 +1,5 @@
-// The CUDA half of hardware/: built where MILLRACE_CUDA is on, a stub that says so elsewhere.
+// The CUDA half of hardware/. A build without MILLRACE_CUDA links a stub (cuda_absent.cpp) that refuses to open a
+// device.
 #pragma once
 
 #include <memory>
@@ -7,7 +8,8 @@
 
 namespace millrace {
 
-std::unique_ptr<Device> open_cuda_device(bool measure);  // only where cuda_problem() is empty
-void check_launch(int status, const char* doing);        // what a launch returned (cudaError_t); throws where it failed
+std::unique_ptr<Device> open_cuda_device(int index, bool measure);  // requires an empty cuda_problem()
+int current_cuda_device();                                          // of the calling thread; -1: no usable driver
+void check_launch(int status, const char* doing);  // throws unless `status`, a cudaError_t, is cudaSuccess
 
 }  // namespace millrace

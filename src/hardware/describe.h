@@ -1,4 +1,4 @@
-// The machine as JSON: for --json, and for the file that keeps what was measured.
+// Hardware and Ceilings as JSON, for --json and for the cached measurements.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,7 +13,7 @@ nlohmann::json describe(const Hardware& hardware);
 std::string in_words(const Hardware& hardware);  // "Neoverse-V1 (neon dotprod), 2 threads"
 nlohmann::json describe(const Ceilings& ceilings);
 
-// The reverse; nothing where a field is missing, of another type or out of all proportion.
+// The inverse. Nothing if a field is missing, has another type or is implausible.
 std::optional<Ceilings> parse_ceilings(const nlohmann::json& json);
 
 }  // namespace millrace

@@ -38,10 +38,10 @@ Topology load_topology() {
   return hwloc_topology_load(topology) == 0 ? std::move(owned) : nullptr;
 }
 
-// The logical CPUs that this thread may run on, by the kernel's numbers.
+// The logical CPUs that this thread may run on, in Linux's numbering.
 Bitmap allowed_cpus() {
   Bitmap bitmap(hwloc_bitmap_alloc());
-  for (size_t cpus = CPU_SETSIZE; cpus <= (1u << 16); cpus *= 2) {  // EINVAL: the machine has more CPUs than that
+  for (size_t cpus = CPU_SETSIZE; cpus <= (1u << 16); cpus *= 2) {  // EINVAL: the machine has more CPUs
     std::vector<unsigned long> mask(cpus / (8 * sizeof(unsigned long)));
     const size_t bytes = mask.size() * sizeof(unsigned long);
     if (::sched_getaffinity(0, bytes, reinterpret_cast<cpu_set_t*>(mask.data())) != 0) continue;
@@ -52,7 +52,7 @@ Bitmap allowed_cpus() {
   return bitmap;
 }
 
-// Calls visit(object) for every object of a kind that shares a CPU with `allowed`.
+// Calls visit(object) for every object of the kind that shares a CPU with `allowed`.
 template <class Visit>
 void each_allowed(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_const_bitmap_t allowed, Visit visit) {
   for (hwloc_obj_t object = nullptr; (object = hwloc_get_next_obj_by_type(topology, type, object)) != nullptr;) {
@@ -75,7 +75,7 @@ int64_t smallest_cache(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_c
   return smallest;
 }
 
-// Where the topology says nothing (bare containers, odd virtual machines), the field keeps its guess.
+// Fields that the topology leaves out (bare containers, virtual machines) keep their defaults.
 void read_topology(Hardware& hardware) {
   const Bitmap allowed = allowed_cpus();
   const Topology topology = load_topology();

@@ -62,16 +62,17 @@ std::unique_ptr<Device> host_device(Hardware hardware) { return std::make_unique
 
 std::unique_ptr<Device> open_device(const DeviceOptions& o) {
   const auto cpu = [&] { return host_device(this_machine(o.threads, o.measure, o.isa)); };
-  if (o.choice == DeviceChoice::Cpu) return cpu();
-  const std::string problem = cuda_problem();
+  if (o.choice.kind == DeviceChoice::Cpu) return cpu();
+  const std::string problem = cuda_problem(o.choice);
   try {
-    if (problem.empty()) return open_cuda_device(o.measure);
+    if (problem.empty()) return open_cuda_device(o.choice.cuda_index(), o.measure);
   } catch (const Error& error) {
-    if (o.choice == DeviceChoice::Cuda) throw;
+    if (o.choice.kind == DeviceChoice::Cuda) throw;
     log().warn("device: cpu, since the GPU cannot be opened ({})", error.what());
     return cpu();
   }
-  if (o.choice == DeviceChoice::Cuda) fail(ErrorKind::Unsupported, "--device cuda: {}", problem);
+  if (o.choice.kind == DeviceChoice::Cuda)
+    fail(ErrorKind::Unsupported, "--device {}: {}", to_string(o.choice), problem);
   log().info("device: cpu ({})", problem);
   return cpu();
 }

@@ -7,7 +7,7 @@ namespace {
 
 constexpr double kGigahertz = 2.6;
 
-// Operations per cycle of one core, two for each multiply-add.
+// Operations per cycle of one core; a multiply-add counts as two.
 struct PerCycle {
   double int8, bf16, f16, f32;
 };
@@ -31,7 +31,7 @@ Ceilings guess_ceilings(const Hardware& hardware) {
   const double ghz = kGigahertz * threads;
   const PerCycle ops = per_cycle(hardware.isa);
   Ceilings ceilings;
-  ceilings.read_gbs = 16 * std::min(threads, 2 + threads / 4);  // a few cores fill the bus
+  ceilings.read_gbs = 16 * std::min(threads, 2 + threads / 4);  // a few cores saturate the memory bus
   ceilings.cache_gbs = 50 * threads;
   ceilings.int8_gops = ops.int8 * ghz;
   ceilings.bf16_gflops = ops.bf16 * ghz;

@@ -22,7 +22,7 @@ constexpr std::pair<Isa, std::string_view> kNames[] = {
 
 #if defined(__aarch64__)
 
-// Bits of the auxiliary vector as the kernel's ABI numbers them; older headers do not name them all.
+// Bits of the auxiliary vector, as in the kernel's ABI; older headers lack some names.
 constexpr unsigned long kHwcapAsimd = 1ul << 1, kHwcapAsimdHp = 1ul << 10, kHwcapAsimdDp = 1ul << 20,
                         kHwcapSve = 1ul << 22, kHwcapAsimdFhm = 1ul << 23;
 constexpr unsigned long kHwcap2I8mm = 1ul << 13, kHwcap2Bf16 = 1ul << 14;
@@ -66,7 +66,7 @@ constexpr bool all(uint64_t word, std::initializer_list<int> bits) {
   return true;
 }
 
-// Which register files the operating system saves when it switches threads.
+// Register files that the operating system saves on a context switch (XCR0).
 uint64_t saved_by_the_kernel(const Registers& leaf1) {
   if (!all(leaf1.c, {27})) return 0;  // OSXSAVE
   unsigned low = 0, high = 0;
@@ -74,7 +74,7 @@ uint64_t saved_by_the_kernel(const Registers& leaf1) {
   return uint64_t{high} << 32 | low;
 }
 
-// Linux gives the 8 KB of tile registers only to processes that ask.
+// Linux enables AMX tile registers (8 KB) only for processes that request them.
 bool ask_for_tiles() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;

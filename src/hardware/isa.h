@@ -1,4 +1,4 @@
-// Instruction sets that kernels are written for. A set of them is what a machine has, or what a user allows.
+// Instruction sets that kernels are written for, and sets of them: what a machine has, or what a user allows.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace millrace {
 
 enum class Isa : uint8_t {
-  // aarch64; fp16 is arithmetic on halves, fhm products of halves added in f32 (FMLAL), bf16 the matrix instructions
+  // aarch64. fp16: arithmetic on halves; fhm: products of halves added in f32 (FMLAL); bf16: matrix instructions
   // (BFMMLA)
   Neon,
   Fp16,
@@ -23,7 +23,7 @@ enum class Isa : uint8_t {
   Avx2,
   Avx512,
   Avx512Vnni,
-  Amx,  // x86-64; avx2 includes FMA and F16C, avx512 F, BW, VL and DQ, amx int8 and bf16
+  Amx,  // x86-64. avx2 includes FMA and F16C; avx512 includes F, BW, VL and DQ; amx includes int8 and bf16
 };
 
 class IsaSet {
@@ -40,13 +40,13 @@ class IsaSet {
   uint32_t bits_ = 0;
 };
 
-// Levels a user can ask for with --isa, weakest first: "scalar" allows nothing, each level includes those before it.
+// Levels for --isa, weakest first: "scalar" allows no instruction set, each level includes those before it.
 struct IsaLevel {
   std::string_view name;
   IsaSet allowed;
 };
-std::span<const IsaLevel> isa_levels();                 // of the architecture this binary is built for
-IsaSet detect_isa();                                    // what the machine and its kernel let us run
-std::string to_string(IsaSet set);                      // "neon dotprod i8mm bf16"; "scalar" when empty
+std::span<const IsaLevel> isa_levels();  // of the architecture this binary is built for
+IsaSet detect_isa();                     // supported by the CPU and enabled by the operating system
+std::string to_string(IsaSet set);       // "neon dotprod i8mm bf16"; "scalar" when empty
 
 }  // namespace millrace

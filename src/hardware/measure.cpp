@@ -30,7 +30,7 @@ std::vector<Peak> peaks_for(IsaSet isa, PeakKind kind) {
   return feasible;
 }
 
-// CPU time, not wall time: while another process has the core, nothing is learned about it.
+// CPU time, not wall time: time in which another process has the core must not count.
 double thread_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -43,7 +43,7 @@ double seconds_for(const Peak& peak, int64_t rounds) {
   return thread_seconds() - start;
 }
 
-// Billions of operations a second, of all threads together.
+// Billions of operations per second over all threads.
 double rate_of(const Peak& peak, ThreadPool& pool) {
   constexpr int kRuns = 20;
   constexpr double kRunSeconds = 0.001;
@@ -67,7 +67,7 @@ double best_rate(IsaSet isa, PeakKind kind, ThreadPool& pool) {
   return best;
 }
 
-// Small batches, the best of many: one undisturbed moment is enough.
+// The best of many small batches: one undisturbed batch is enough.
 double region_us(ThreadPool& pool) {
   constexpr int kRegions = 20;
   double best_seconds = 1;
@@ -80,8 +80,8 @@ double region_us(ThreadPool& pool) {
   return best_seconds / kRegions * 1e6;
 }
 
-// Cores clock up when there is work; a cold start would be measured otherwise. Returns the part of the time asked for
-// that the threads got: less than all of it when other processes are busy.
+// Waits until the cores have raised their clocks. Returns the share of CPU time that the threads received: below 1 when
+// other processes are busy.
 double warm_up(ThreadPool& pool) {
   constexpr double kSeconds = 0.04;
   std::vector<double> got(static_cast<size_t>(pool.size()));
@@ -101,7 +101,7 @@ Ceilings measure_ceilings(const Hardware& hardware, ThreadPool& all) {
   ceilings.cpu_share = std::min(1.0, warm_up(all));
   ceilings.region_us = region_us(all);
 
-  // More threads than the machine runs at once compute and read no more.
+  // More threads than cores raise neither compute nor bandwidth.
   std::optional<ThreadPool> fewer;
   const int at_once = hardware.cores * hardware.threads_per_core;
   ThreadPool& pool = all.size() > at_once ? fewer.emplace(at_once) : all;
@@ -124,7 +124,7 @@ bool plausible(const Ceilings& ceilings) {
   const auto within = [](double value, double low, double high) {
     return std::isfinite(value) && value >= low && value <= high;
   };
-  constexpr double kMost = 1e7;  // 10 PFLOP/s or 10 PB/s: no machine with one memory
+  constexpr double kMost = 1e7;  // 10 PFLOP/s or 10 PB/s: beyond any single machine
   for (double rate : {ceilings.read_gbs, ceilings.int8_gops, ceilings.f32_gflops}) {
     if (!within(rate, 0.01, kMost)) return false;
   }

@@ -11,26 +11,25 @@ namespace {
 
 constexpr size_t kMegabyte = 1 << 20;
 constexpr size_t kLine = 64;
-constexpr size_t kWindowPerThread =
-    32 * kMegabyte;  // one or two milliseconds: far more than starting the threads takes
+constexpr size_t kWindowPerThread = 32 * kMegabyte;  // one or two milliseconds: much longer than starting the threads
 constexpr double kSecondsPerFigure = 0.05;
 
-// Several times the last-level cache, so that nothing of a pass is left for the next one, within what can be had quickly.
-// In a virtual machine that cache may be larger than it says.
+// Several times the last-level cache, so that a pass finds no data of the previous one, but small enough to allocate
+// quickly. A virtual machine may understate that cache.
 size_t buffer_bytes(const Hardware& hardware) {
   const auto wanted = std::clamp<int64_t>(4 * hardware.l3_bytes, 256 * kMegabyte, 1024 * kMegabyte);
   const auto affordable = std::max<int64_t>(available_memory() / 4, 16 * kMegabyte);
   return static_cast<size_t>(std::min(wanted, affordable)) / kMegabyte * kMegabyte;
 }
 
-// More than each core's own caches hold, and much less than the last level: in a virtual machine others use it, too.
+// More than a core's private caches, much less than the last level, which other virtual machines may share.
 size_t cache_bytes(const Hardware& hardware) {
   return static_cast<size_t>(std::min(hardware.l3_bytes / 2, 4 * hardware.l2_bytes * hardware.threads));
 }
 
 using Words = uint64_t __attribute__((vector_size(16)));
 
-// Every byte of a slice, as so many streams side by side: what prefetchers like best differs from machine to machine.
+// Reads a slice as several concurrent streams: the best number for the prefetchers differs between machines.
 template <int streams>
 void read(const std::byte* data, size_t bytes) {
   const size_t part = bytes / streams / kLine * kLine;
@@ -42,7 +41,7 @@ void read(const std::byte* data, size_t bytes) {
     }
   }
   Words all = sums[0] ^ sums[1] ^ sums[2] ^ sums[3];
-  asm volatile("" : "+m"(all));  // so that the compiler cannot leave the reads out
+  asm volatile("" : "+m"(all));  // keeps the compiler from dropping the reads
 }
 
 }  // namespace
@@ -63,8 +62,8 @@ size_t ReadProbe::window(int threads) const {
   return std::min(bytes_, kWindowPerThread * static_cast<size_t>(threads));
 }
 
-// Walks window by window through the buffer, time after time; the best window counts, but for the first pass, which may
-// find in the caches what was written last.
+// Reads the buffer window by window, repeatedly, and returns the best window. The first pass does not count: it may hit
+// cache lines written during setup.
 double ReadProbe::best_gbs(int threads, size_t window, size_t windows) {
   const size_t slice = window / static_cast<size_t>(threads) / kLine * kLine;
   const auto timed = [&](const std::byte* first, void (*read_slice)(const std::byte*, size_t)) {
@@ -77,7 +76,7 @@ double ReadProbe::best_gbs(int threads, size_t window, size_t windows) {
   double best = 0;
   const auto start = Clock::now();
   for (size_t turn = 0; turn < 3 * windows + 1 || seconds_since(start) < kSecondsPerFigure; ++turn) {
-    // One after the other over the same window, the second would find it in the cache.
+    // Reading the same window twice in a row would hit the cache.
     const std::byte* first = data_ + turn % windows * window;
     const double gbs = timed(first, turn % 2 == 0 ? read<1> : read<4>);
     if (turn >= windows) best = std::max(best, gbs);

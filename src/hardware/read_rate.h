@@ -1,4 +1,4 @@
-// How fast the pool's threads can stream through memory, and through the last-level cache.
+// Streaming read bandwidth of the pool's threads, from memory and from the last-level cache.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@ namespace millrace {
 
 class ReadProbe {
  public:
-  // Allocates and touches a buffer larger than the last-level cache, each part by the thread that reads it when all do.
+  // Allocates a buffer larger than the last-level cache. Each thread touches its own part first, for NUMA placement.
   ReadProbe(const Hardware& hardware, ThreadPool& pool);
 
-  double memory_gbs(int threads);  // the first `threads` workers of the pool, together
-  double cache_gbs();              // all of them, over data that the last-level cache holds
+  double memory_gbs(int threads);  // of the first `threads` workers together
+  double cache_gbs();              // of all workers, over data in the last-level cache
 
  private:
   size_t window(int threads) const;
@@ -28,7 +28,7 @@ class ReadProbe {
   std::byte* data_;
 };
 
-// The points at which the bandwidth is measured: each count up to 8, then 16, 32, ... and all.
+// Thread counts to measure at: 1 to 8, then 16, 32, ... and all.
 std::vector<int> thread_counts(int threads);
 
 }  // namespace millrace

@@ -14,7 +14,7 @@ struct Roof {
   double gops;
 };
 
-// Highest first; a kind of number that is no faster than f32 here has no line of its own.
+// Highest first. A number format that is no faster than f32 gets no line.
 std::vector<Roof> roofs_of(const Ceilings& c) {
   std::vector<Roof> roofs = {{"int8", c.int8_gops}, {"bf16", c.bf16_gflops}, {"f16", c.f16_gflops}};
   std::erase_if(roofs, [&](const Roof& roof) { return roof.gops < 1.02 * c.f32_gflops; });
@@ -23,7 +23,7 @@ std::vector<Roof> roofs_of(const Ceilings& c) {
   return roofs;
 }
 
-// The name comes from /proc/cpuinfo, so it may hold anything.
+// The name comes from /proc/cpuinfo and may contain any character.
 std::string escaped(const std::string& text) {
   std::string safe;
   for (char c : text) {
@@ -37,7 +37,7 @@ std::string rate(double gops) {
   return gops >= 1000 ? fmt::format("{:.2f} TOP/s", gops / 1000) : fmt::format("{:.0f} GOP/s", gops);
 }
 
-// Both axes are logarithms to base 2. Intensity runs from 1 operation per byte to a little beyond the highest ridge.
+// Both axes are log2. Intensity ranges from 1 operation per byte to slightly beyond the highest ridge.
 struct Axes {
   double x_end, y_begin, y_end;
 
@@ -52,7 +52,7 @@ struct Axes {
 
 constexpr int kColumns = 56, kRows = 9;
 
-// One character per cell: the slope of the memory, then each flat roof with its name at the end.
+// One character per cell: the memory slope, then each flat roof with its name at the end.
 std::vector<std::string> draw_cells(const Ceilings& c, const std::vector<Roof>& roofs, const Axes& axes) {
   std::vector<std::string> cells(kRows, std::string(kColumns, ' '));
   const auto row_of = [&](double gops) {
@@ -80,7 +80,7 @@ std::string bandwidth_line(const Ceilings& c) {
   return line + fmt::format(", cache {:.0f} GB/s, a parallel region {:.1f} us\n", c.cache_gbs, c.region_us);
 }
 
-constexpr double kLeft = 60, kTop = 50, kWidth = 560, kHeight = 300;  // of the plot, in the SVG's units
+constexpr double kLeft = 60, kTop = 50, kWidth = 560, kHeight = 300;  // of the plot, in SVG units
 
 double svg_x(const Axes& axes, double intensity) { return kLeft + kWidth * axes.x_part(intensity); }
 double svg_y(const Axes& axes, double gops) { return kTop + kHeight * (1 - axes.y_part(gops)); }
@@ -134,7 +134,7 @@ std::string roofline_text(const Hardware& hardware) {
     labels.replace(at, std::to_string(1 << power).size(), std::to_string(1 << power));
   }
   text += "   " + labels.substr(0, labels.find_last_not_of(' ') + 1) + "  operations per byte\n";
-  // With 8-bit weights a row of activations does two operations for every byte read.
+  // With 8-bit weights each row of activations does two operations per byte read.
   text += fmt::format("8-bit weights leave the slope at {:.0f} rows at once, 4-bit ones at {:.0f}\n",
                       std::ceil(c.int8_gops / c.read_gbs / 2), std::ceil(c.int8_gops / c.read_gbs / 4));
   return text;

@@ -1,4 +1,4 @@
-// The roofline picture: what rate is within reach at how many operations per byte read from memory.
+// The roofline plot: attainable rate over operations per byte read from memory.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace millrace {
 
-std::string roofline_text(const Hardware& hardware);  // about 15 lines for a terminal
-std::string roofline_svg(const Hardware& hardware);   // a whole SVG document
+std::string roofline_text(const Hardware& hardware);  // about 15 terminal lines
+std::string roofline_svg(const Hardware& hardware);   // a complete SVG document
 
 }  // namespace millrace

@@ -17,10 +17,10 @@
 namespace millrace {
 namespace {
 
-constexpr int kVersion = 3;           // of the file; another one is measured again
-constexpr double kQuietEnough = 0.7;  // of the CPU time asked for
+constexpr int kVersion = 3;           // of the file format; files of other versions are measured again
+constexpr double kQuietEnough = 0.7;  // of the requested CPU time
 
-// Guesses are the better figures when others had much of the machine while we measured.
+// Keeps the guesses if other processes took much of the machine during the measurement.
 void measure_into(Hardware& hardware) {
   ThreadPool pool(hardware.threads);
   Ceilings measured = measure_ceilings(hardware, pool);

@@ -1,4 +1,4 @@
-// The machine with its ceilings, measured once and kept in the user's cache.
+// The machine with its peak rates, measured once and kept in the user's cache.
 #pragma once
 
 #include <filesystem>
@@ -9,12 +9,12 @@
 
 namespace millrace {
 
-// threads 0: one per usable physical core. Kept measurements are used where there are any; else `measure` decides
-// between about a second of measuring now and guesses. What was measured on a busy machine is not kept.
+// threads 0: one per usable physical core. Uses cached measurements if they exist. Otherwise measures for about a
+// second if `measure`, else guesses. Measurements of a busy machine are not cached.
 Hardware this_machine(int threads = 0, bool measure = false, IsaSet allowed = detect_isa());
 
 std::filesystem::path kept_ceilings_file(const std::string& hardware_id);
-std::optional<Ceilings> load_ceilings(const std::filesystem::path& file);  // nothing where missing or damaged
+std::optional<Ceilings> load_ceilings(const std::filesystem::path& file);  // nothing if missing or damaged
 void save_ceilings(const std::filesystem::path& file, const Ceilings& ceilings);
 
 }  // namespace millrace

@@ -31,7 +31,7 @@ void AccessLog::event(std::string_view name, const Json& fields, std::string_vie
     for (const auto& [key, value] : fields.items()) line += fmt::format(" {}={}", key, to_text(value));
   }
   line += '\n';
-  std::fwrite(line.data(), 1, line.size(), stderr);  // one call: lines of threads do not mix
+  std::fwrite(line.data(), 1, line.size(), stderr);  // one call, so that lines of different threads do not interleave
 }
 
 void AccessLog::request(const Call& call, int status, double seconds) const {

@@ -1,5 +1,4 @@
-// The server's log: one line per event on stderr, as JSON for machines or as text for people. Neither keys nor what
-// clients say to the model are ever in it.
+// The server's log: one line per event on stderr, as JSON or as text. It never contains API keys, prompts or answers.
 #pragma once
 
 #include <string>

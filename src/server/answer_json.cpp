@@ -45,7 +45,7 @@ Json usage_json(const Usage& usage) {
 
 double sent_logprob(float logprob) { return std::isfinite(logprob) ? std::max(logprob, -9999.0f) : -9999.0; }
 
-// Special tokens stand for no bytes of text; they are shown by name.
+// Special tokens decode to no text; they are shown by name.
 std::string token_string(const Tokenizer& tokenizer, int32_t token) {
   return tokenizer.is_special(token) ? std::string(tokenizer.token_text(token)) : tokenizer.token_bytes(token);
 }

@@ -1,4 +1,4 @@
-// Parts that several answers share: token probabilities, usage, finish reasons, ids.
+// JSON that several endpoints share: token probabilities, usage, finish reasons, ids.
 #pragma once
 
 #include <string>
@@ -14,17 +14,17 @@ namespace millrace {
 std::string make_id(std::string_view prefix);  // "chatcmpl-" and 24 random hex digits
 
 const char* finish_word(FinishReason finish, bool called_tools = false);
-// The text of an object to which more is added by hand: without its closing brace.
+// The object's text without its closing brace, so that the caller can append members.
 std::string unclosed(const Json& object);
 
 Json usage_json(const Usage& usage);
-double sent_logprob(float logprob);  // JSON has no infinity: -9999 stands for it, as in OpenAI's answers
+double sent_logprob(float logprob);  // JSON has no infinity; -9999 replaces it, as in OpenAI's answers
 std::string token_string(const Tokenizer& tokenizer, int32_t token);
 
 // One entry of logprobs.content in a chat answer.
 Json chat_logprob(const Tokenizer& tokenizer, const TokenLogprobs& logprobs);
 
-// What these look like, for the document.
+// Their schemas, for the OpenAPI document.
 Schema usage_schema();
 Schema chat_logprobs_schema();
 Schema error_schema();

@@ -12,7 +12,7 @@ void AnswerSink::on_delta(const Delta& delta) {
   if (!delta.logprobs.empty()) on_logprobs(delta.choice, delta.logprobs);
   const auto say = [&](const std::vector<AnswerPiece>& pieces) {
     for (const AnswerPiece& piece : pieces) {
-      if (one_call_ && piece.call > 0) continue;  // what the model was not asked for
+      if (one_call_ && piece.call > 0) continue;  // parallel_tool_calls is false
       on_piece(delta.choice, piece);
     }
   };

@@ -1,5 +1,4 @@
-// Takes the texts of chat answers apart while they come: reasoning, content, tool calls. What is made of the pieces is
-// up to the answer's form.
+// Splits streamed chat answers into reasoning, content and tool calls. Subclasses write them in an endpoint's format.
 #pragma once
 
 #include <memory>
@@ -18,9 +17,10 @@ class AnswerSink : public GenerationSink {
   void on_delta(const Delta& delta) final;
 
  protected:
-  virtual void on_logprobs(int choice, const std::vector<TokenLogprobs>& logprobs) = 0;  // of the pieces that follow
+  virtual void on_logprobs(int choice,
+                           const std::vector<TokenLogprobs>& logprobs) = 0;  // belong to the pieces that follow
   virtual void on_piece(int choice, const AnswerPiece& piece) = 0;
-  virtual void on_silence(int) {}  // a token came that says nothing: a special one, or a part of a character
+  virtual void on_silence(int) {}  // a token without text: a special one, or part of a character
   virtual void on_finish(int choice, FinishReason finish, bool called_tools) = 0;
 
   bool in_reasoning(int choice) const { return parsers_[static_cast<size_t>(choice)].in_reasoning(); }

@@ -1,5 +1,5 @@
-// The endpoints. Each runs on a worker, throws ApiError or Error where the request is at fault, and answers through its
-// call: at once, or when the engine is done.
+// The endpoints. Each runs on a worker, throws ApiError or Error for a bad request, and answers through its Call:
+// immediately, or when the engine is done.
 #pragma once
 
 #include <functional>
@@ -28,10 +28,10 @@ Endpoint answer_chat, answer_completions, answer_embeddings, answer_responses, a
     answer_tokenize, answer_detokenize, answer_tokenizer_info, answer_openapi, answer_health, answer_live, answer_ready,
     answer_metrics, answer_page, answer_engine, answer_dataflow;
 
-// Who shares the engine fairly: the API key's name and, below it, the `user` that the request names.
+// The key for fair scheduling: the API key's name and, below it, the request's `user`.
 std::string fair_client(const Call& call, const std::string& user);
 
-// What the answers look like, for the document.
+// Schemas of the answers, for the OpenAPI document.
 Schema chat_answer_schema();
 Schema completions_answer_schema();
 Schema embeddings_answer_schema();

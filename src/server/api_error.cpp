@@ -5,7 +5,7 @@
 namespace millrace {
 namespace {
 
-// The words that OpenAI uses.
+// OpenAI's names.
 const char* error_type(int status) {
   switch (status) {
     case 401:

@@ -1,4 +1,4 @@
-// What a client is told when its request cannot be answered, in OpenAI's form.
+// Errors as clients receive them, in OpenAI's format.
 #pragma once
 
 #include <fmt/core.h>
@@ -15,8 +15,8 @@ namespace millrace {
 struct ApiProblem {
   int status = 400;
   std::string message;
-  std::string param;  // the field at fault; empty: none
-  std::string code;   // a word for programs; empty: none
+  std::string param;  // the invalid field; empty: none
+  std::string code;   // machine-readable; empty: none
 };
 
 class ApiError : public std::runtime_error {
@@ -28,19 +28,19 @@ class ApiError : public std::runtime_error {
   ApiProblem problem_;
 };
 
-// 400 for the request as a whole.
+// 400 about the whole request.
 template <class... Args>
 [[noreturn]] void fail_request(fmt::format_string<Args...> format, Args&&... args) {
   throw ApiError({400, fmt::format(format, std::forward<Args>(args)...), "", ""});
 }
 
-// 400 for one field.
+// 400 about one field.
 template <class... Args>
 [[noreturn]] void fail_field(std::string param, std::string code, fmt::format_string<Args...> format, Args&&... args) {
   throw ApiError({400, fmt::format(format, std::forward<Args>(args)...), std::move(param), std::move(code)});
 }
 
-// What an error of the layers below means to a client.
+// Maps an internal error to a status and a message for the client.
 ApiProblem to_problem(const Error& error);
 
 // {"error": {"message", "type", "param", "code"}}, one line.

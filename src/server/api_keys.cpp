@@ -51,7 +51,7 @@ std::optional<std::string> ApiKeys::holder(std::string_view authorization) const
   if (!equal_ignoring_case(authorization.substr(0, kScheme.size()), kScheme)) return std::nullopt;
   const Hash given = hash(authorization.substr(kScheme.size()));
   const Key* found = nullptr;
-  for (const Key& key : keys_) {  // all of them, whichever it is
+  for (const Key& key : keys_) {  // no early exit: constant time
     if (CRYPTO_memcmp(key.hash.data(), given.data(), given.size()) == 0) found = &key;
   }
   return found == nullptr ? std::nullopt : std::optional(found->name);

@@ -1,4 +1,4 @@
-// Who may use the server. Keys are kept as hashes and compared in constant time; they are never logged.
+// API keys. They are stored as hashes, compared in constant time and never logged.
 #pragma once
 
 #include <array>
@@ -11,13 +11,13 @@ namespace millrace {
 
 class ApiKeys {
  public:
-  // Lines of "KEY" or "NAME KEY"; empty lines and those that begin with # do not count. Throws Usage where a line is
-  // neither, or a key is shorter than 8 characters. `origin` stands in messages.
+  // Lines of "KEY" or "NAME KEY"; empty lines and lines starting with # are skipped. Throws Usage for any other line,
+  // or a key of fewer than 8 characters. `origin` appears in messages.
   void add(std::string_view lines, const std::string& origin);
 
   bool empty() const { return keys_.empty(); }
 
-  // The name of the key in an Authorization header ("Bearer KEY"); nothing: it is none of ours.
+  // The name of the key in an Authorization header ("Bearer KEY"); nullopt: unknown key.
   std::optional<std::string> holder(std::string_view authorization) const;
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kRequestId = "X-Request-Id";
 
-// A client's own id is used where it is harmless in logs and headers.
+// Uses the client's own id if it is safe in logs and headers.
 std::string request_id(std::string_view asked) {
   const auto plain = [](char c) { return is_ascii_alnum(c) || c == '-' || c == '_' || c == '.'; };
   const bool good = !asked.empty() && asked.size() <= 128 && std::all_of(asked.begin(), asked.end(), plain);
@@ -24,7 +24,7 @@ HttpReply http_refusal(int status, const std::string& what) {
   return reply;
 }
 
-// Runs an endpoint, and tells the client what it throws.
+// Runs an endpoint and turns its exceptions into error answers.
 void run(const Route& route, const std::shared_ptr<Call>& call, ApiContext& context) {
   try {
     route.endpoint(call, context);
@@ -71,7 +71,7 @@ void ApiServer::start(std::function<LoadedModel()> loader) {
                            {"keys", !options_.keys.empty()},
                            {"model", model_->id()}});
   const auto begun = std::chrono::steady_clock::now();
-  // Not through model_, which is empty already when the end of the server waits for this.
+  // Captures the model by reference: model_ is already null when the server's destructor waits for this.
   model_->load(std::move(loader), [this, begun, &model = *model_](const std::string& problem) {
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
     if (problem.empty()) {
@@ -86,7 +86,7 @@ void ApiServer::stop(std::chrono::milliseconds patience) {
   if (std::exchange(stopped_, true)) return;
   log_.event("draining", {{"connections", http_->connections()}, {"patience_ms", patience.count()}});
   http_->refuse_new();
-  const bool clean = model_->drain(patience);  // what is left after that ends with an error that says so
+  const bool clean = model_->drain(patience);  // requests still running after that end with an error
   const bool flushed = http_->drain(std::chrono::seconds(2));
   http_->stop();
   log_.event("stopped", {{"clean", clean && flushed}});
@@ -114,7 +114,7 @@ void ApiServer::preflight(Call& call) const {
   HttpReply reply{.status = 204, .content_type = ""};
   reply.headers.emplace_back("Allow", "GET, POST, OPTIONS");
   reply.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
-  // Any header may be sent: SDKs add their own to every request, and which ones changes with their versions.
+  // Allows every requested header: SDKs add their own, which change between versions.
   const std::string_view asked = call.request().header("access-control-request-headers");
   if (!asked.empty()) reply.headers.emplace_back("Access-Control-Allow-Headers", asked);
   reply.headers.emplace_back("Access-Control-Max-Age", "600");

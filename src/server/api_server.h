@@ -21,9 +21,9 @@ namespace millrace {
 struct ApiServerOptions {
   HttpServerOptions http;
   ServiceOptions service;
-  std::vector<std::string> names;  // of the model; the first is its id
-  ApiKeys keys;                    // none: anyone may ask
-  std::vector<std::string> cors;   // origins whose pages may ask; "*": all
+  std::vector<std::string> names;  // names of the model; the first is its id
+  ApiKeys keys;                    // empty: no key required
+  std::vector<std::string> cors;   // allowed origins; "*": all
   AccessLog::Format log = AccessLog::Format::Json;
   int workers = 2;
 };
@@ -34,10 +34,10 @@ class ApiServer {
   ~ApiServer();
   ApiServer(const ApiServer&) = delete;
 
-  // Answers from now on, and loads the model meanwhile.
+  // Answers requests from now on, and loads the model in the background.
   void start(std::function<LoadedModel()> loader);
 
-  // Takes no more requests, lets those under way finish within `patience`, and ends.
+  // Accepts no more requests, lets running ones finish within `patience`, and stops.
   void stop(std::chrono::milliseconds patience);
 
   uint16_t port() const { return http_->port(); }
@@ -52,7 +52,7 @@ class ApiServer {
   ApiServerOptions options_;
   AccessLog log_;
   Metrics metrics_;
-  std::unique_ptr<HttpServer> http_;  // outlives all that may still answer
+  std::unique_ptr<HttpServer> http_;  // destroyed after model and workers, which may still answer
   std::unique_ptr<ServedModel> model_;
   std::unique_ptr<TaskQueue> workers_;
   std::unique_ptr<ApiContext> context_;

@@ -9,7 +9,7 @@
 namespace millrace {
 
 inline std::string to_base64(std::string_view bytes) {
-  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // and the zero that OpenSSL puts behind it
+  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // plus the terminating zero that OpenSSL writes
   const int size =
       EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
                       reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<int>(bytes.size()));

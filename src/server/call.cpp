@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-constexpr int kClientGone = 499;  // nginx's word for it: never sent, but seen in logs and metrics
+constexpr int kClientGone = 499;  // nginx's code; never sent, but used in logs and metrics
 
 }  // namespace
 
@@ -50,7 +50,7 @@ void Call::begin_events() {
   streaming_ = true;
   HttpReply head{.content_type = "text/event-stream; charset=utf-8", .headers = headers_};
   head.headers.emplace_back("Cache-Control", "no-cache");
-  head.headers.emplace_back("X-Accel-Buffering", "no");  // proxies like nginx would hold the stream back
+  head.headers.emplace_back("X-Accel-Buffering", "no");  // nginx and others would buffer the stream
   exchange_->begin_stream(std::move(head));
 }
 

@@ -1,5 +1,5 @@
-// One call of the API: the exchange it came by, who makes it, and its answer, whole or as a stream of events. When it
-// ends it is counted and logged, once.
+// One API call: its HTTP exchange, its client, and its answer, whole or as a stream of events. It is counted and logged
+// once, when it ends.
 #pragma once
 
 #include <chrono>
@@ -33,23 +33,23 @@ class Call {
   const std::string& id() const { return id_; }
   Clock::time_point arrived() const { return arrived_; }
 
-  std::string route = "unknown";  // the pattern of the path, for metrics
-  std::string client;             // name of the API key; empty: none was asked for
+  std::string route = "unknown";  // pattern of the path, for metrics
+  std::string client;             // name of the API key; empty: no key required
   Usage usage;                    // for the log
 
-  Json body() const;  // throws ApiError where it is not JSON
+  Json body() const;  // throws ApiError if it is not JSON
 
   void reply(const Json& json);
   void reply(HttpReply reply);
 
-  // Answers with an error; inside of a stream, as its last event.
+  // Answers with an error; within a stream, as its last event.
   void fail(const ApiProblem& problem);
 
   // A stream of server-sent events.
   void begin_events();
   void event(const Json& data, const char* name = nullptr);
   void raw_event(std::string_view data);
-  void flush();  // what was said since the last time goes out in one write
+  void flush();  // sends all events since the last flush in one write
   void end_events();
 
   bool answered() const { return answered_; }
@@ -60,7 +60,7 @@ class Call {
 
   std::shared_ptr<HttpExchange> exchange_;
   std::string id_;
-  HttpHeaders headers_;  // that every answer carries
+  HttpHeaders headers_;  // sent with every answer
   Metrics& metrics_;
   AccessLog& log_;
   Clock::time_point arrived_ = Clock::now();

@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// What every form of a chat answer begins with.
+// Fields at the start of every chat answer and chunk.
 struct ChatHead {
   std::string id = make_id("chatcmpl-");
   int64_t created = std::time(nullptr);
@@ -119,7 +119,7 @@ class ChatStream final : public AnswerSink {
  private:
   struct Choice {
     bool has_role = false;
-    Json logprobs;  // that go out with the next chunk
+    Json logprobs;  // go out with the next chunk
   };
 
   void send(int index, Json delta, const char* finish = nullptr) {
@@ -133,7 +133,7 @@ class ChatStream final : public AnswerSink {
     send_text(index, to_text(delta), finish);
   }
 
-  // There is one for each token, while every core computes: only what is no plain text is built as JSON.
+  // Runs for each token while every core computes, so plain text is written without building JSON.
   void send_content(int index, std::string_view text) {
     if (!choices_[static_cast<size_t>(index)].has_role) return send(index, {{"content", text}});
     delta_ = "{\"content\":";
@@ -141,7 +141,7 @@ class ChatStream final : public AnswerSink {
     send_text(index, delta_ += '}');
   }
 
-  // What all chunks share is written once.
+  // The part common to all chunks is written once.
   void send_text(int index, std::string_view delta, const char* finish = nullptr) {
     Choice& c = choices_[static_cast<size_t>(index)];
     event_.assign(chunk_).append(std::to_string(index)).append(",\"delta\":").append(delta).append(",\"logprobs\":");
@@ -185,7 +185,7 @@ class ChatStream final : public AnswerSink {
     }
   }
 
-  // Every token is a chunk, so that clients can time them; but nothing comes between the pieces of a call.
+  // Sends an empty chunk, so that clients see every token's time; but never between the pieces of a tool call.
   void on_silence(int choice) override {
     if (!tools_) send_content(choice, "");
   }
@@ -198,8 +198,8 @@ class ChatStream final : public AnswerSink {
 
   const Tokenizer& tokenizer_;
   ChatHead head_;
-  std::string chunk_;          // the beginning of each
-  std::string delta_, event_;  // being written
+  std::string chunk_;          // the common beginning of all chunks
+  std::string delta_, event_;  // reused buffers
   bool include_usage_, continuous_usage_, tools_;
   std::vector<Choice> choices_;
 };

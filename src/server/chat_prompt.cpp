@@ -12,7 +12,7 @@ namespace {
 
 bool is_word(const Json& choice, const char* word) { return choice.is_string() && choice == word; }
 
-// The tools that the model is told about: none, all, or the one that must be called.
+// The tools shown to the model: none, all, or the one that must be called.
 Json offered_tools(const ChatRequest& r) {
   const bool needs_tools =
       !r.tool_choice.is_null() && !is_word(r.tool_choice, "none") && !is_word(r.tool_choice, "auto");
@@ -50,7 +50,7 @@ std::vector<std::string> tool_names(const Json& tools) {
 
 bool is_strict(const Json& tool) { return tool["function"].value("strict", Json()) == true; }
 
-// A call that nobody asked for is held to the schema of its tool where that is strict, and else to any object.
+// An unforced call must match its tool's schema if that is strict, otherwise any object.
 GrammarSpec tool_call_grammar(const Json& tools, const ToolSyntax& syntax, bool parallel, bool forced) {
   GrammarSpec spec{.kind = GrammarSpec::Kind::ToolCalls, .parallel = parallel && syntax.parallel};
   const auto text = [](std::string_view view) { return std::string(view); };
@@ -66,7 +66,7 @@ GrammarSpec tool_call_grammar(const Json& tools, const ToolSyntax& syntax, bool 
   return spec;
 }
 
-// The grammar's first text is `first` and `before`; what opens a call is a part of them, or a marker ahead of them.
+// The grammar starts with `first` and `before`. The text that opens a call is part of these, or a marker before them.
 GrammarTrigger call_trigger(const ToolSyntax& syntax, std::span<const std::string> visible,
                             const Tokenizer& tokenizer) {
   GrammarTrigger trigger{.text = std::string(syntax.opening),
@@ -80,7 +80,7 @@ GrammarTrigger call_trigger(const ToolSyntax& syntax, std::span<const std::strin
   return trigger;
 }
 
-// Where a call is forced the whole answer is one; else one that the model begins itself is held to strict schemas.
+// A forced call makes the whole answer a call. Otherwise the grammar applies once the model opens a call.
 void constrain_calls(const ChatRequest& r, const Json& tools, const Tokenizer& tokenizer, ChatPrompt& prompt) {
   if (!prompt.forced_call && std::none_of(tools.begin(), tools.end(), is_strict)) return;
   const ToolSyntax& syntax = tool_syntax(prompt.parser.format.tools);
@@ -98,7 +98,7 @@ void apply_reasoning(const ChatRequest& r, const AnswerFormat& format, Json& con
   if (r.reasoning_effort == "none" && !context.contains("enable_thinking")) context["enable_thinking"] = false;
 }
 
-// Efforts as tokens of reasoning; -1: no limit.
+// Reasoning effort as a number of tokens; -1: no limit.
 int32_t thinking_tokens(const ChatRequest& r) {
   if (r.thinking_budget) return *r.thinking_budget;
   if (r.reasoning_effort == "none") return 0;

@@ -1,5 +1,4 @@
-// From a chat request to what the engine is asked: the rendered prompt, the grammar the answer must follow, and how to
-// take the answer apart.
+// Turns a chat request into a rendered prompt, the grammar of the answer, and the syntax for parsing the answer.
 #pragma once
 
 #include <memory>
@@ -18,21 +17,20 @@ namespace millrace {
 struct ChatPrompt {
   std::vector<int32_t> tokens;
   AnswerParserOptions parser;
-  std::vector<std::string> visible;  // special tokens that the parser must see
+  std::vector<std::string> visible;  // special tokens that the answer parser needs
   std::optional<GrammarSpec> grammar;
-  std::optional<GrammarTrigger> trigger;  // the grammar holds from here on; none: from the beginning
-  bool one_call = false;                  // further ones are left out
-  bool forced_call = false;               // the answer is a tool call, whatever the model would like
+  std::optional<GrammarTrigger> trigger;  // where the grammar starts to apply; nullopt: at the beginning
+  bool one_call = false;                  // drop further calls
+  bool forced_call = false;               // the answer must be a tool call
 };
 
-// Throws ApiError where the request contradicts itself or the model cannot do it.
+// Throws ApiError if the request contradicts itself or the model does not support it.
 ChatPrompt make_chat_prompt(const ChatRequest& request, const ServedModel& model);
 
 // The engine's request, without the client's name. Throws ApiError.
 Request make_chat_engine_request(const ChatRequest& request, const ChatPrompt& prompt, ServedModel& model);
 
-// How many tokens may be generated; 0: as many as fit. Throws context_length_exceeded where prompt and answer do not
-// fit.
+// The limit on generated tokens; 0: as many as fit. Throws context_length_exceeded if prompt and answer do not fit.
 int32_t answer_room(size_t prompt_tokens, std::optional<int> asked, int32_t context, const char* param);
 
 }  // namespace millrace

@@ -7,7 +7,7 @@ namespace {
 
 using Property = Schema::Property;
 
-// Any object, an array of them, anything: accepted, and of no consequence.
+// Accepted and ignored.
 Schema free_object() { return Schema::object({}, Schema::Others::Allowed); }
 
 Schema content_schema() {
@@ -31,7 +31,7 @@ Schema message_schema(std::vector<std::string> roles, std::vector<Property> more
   return Schema::object(std::move(properties));
 }
 
-// What the SDKs put into an answer, and send back as history.
+// The fields that SDKs copy from an answer into the history.
 Schema assistant_schema() {
   return message_schema({"assistant"}, {{"content", content_schema().or_null()},
                                         {"tool_calls", tool_calls_schema().or_null()},
@@ -42,7 +42,7 @@ Schema assistant_schema() {
                                         {"function_call", Schema::null()}});
 }
 
-// Templates want an object; what is none stays as the model wrote it.
+// Templates expect an object; text that does not parse as one stays a string.
 Json parsed_arguments(const Json& written) {
   try {
     Json parsed = parse_json(written.get_ref<const std::string&>());

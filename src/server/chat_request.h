@@ -1,4 +1,4 @@
-// POST /v1/chat/completions as a client writes it.
+// The body of POST /v1/chat/completions.
 #pragma once
 
 #include "server/sampling_request.h"
@@ -11,10 +11,10 @@ struct ChatRequest : SamplingRequest {
   bool logprobs = false;
   int top_logprobs = 0;
   Json tools = Json::array();
-  Json tool_choice;  // null: auto where there are tools
+  Json tool_choice;  // null: auto if there are tools
   bool parallel_tool_calls = true;
   Json response_format;          // null: text
-  Json structured_outputs;       // vLLM's way to say the same: {json, regex, choice, grammar}
+  Json structured_outputs;       // vLLM's alternative: {json, regex, choice, grammar}
   std::string reasoning_effort;  // empty: the model's default
   std::optional<int> thinking_budget;
   Json chat_template_kwargs = Json::object();
@@ -22,19 +22,19 @@ struct ChatRequest : SamplingRequest {
 
 const Fields<ChatRequest>& chat_fields();
 
-// Pieces that other requests use too.
+// Shared with other requests.
 Schema messages_schema();
 Schema tools_schema();
 Schema tool_choice_schema();
 Schema response_format_schema();
 Schema structured_outputs_schema();
-Schema json_schema_format();  // the {name, schema, strict} of a response format
+Schema json_schema_format();  // {name, schema, strict} of a response format
 
 // The text of a message's content: a string, or its text parts joined.
 std::string content_text(const Json& content);
 
-// The messages as chat templates expect them: contents are strings, arguments of tool calls are objects, developer is
-// system. Throws ApiError where something cannot be shown to the model.
+// The messages as chat templates expect them: contents are strings, tool call arguments are objects, developer becomes
+// system. Throws ApiError for content that the model cannot take.
 Json template_messages(const Json& messages);
 
 }  // namespace millrace

@@ -1,5 +1,5 @@
-// The text of one choice as its tokens come: whole characters, special tokens left out but for those a parser needs,
-// and nothing from a stop string on. Among the first tokens, where the answer may not end yet, none is looked for.
+// Decodes the tokens of one choice: emits whole characters, drops special tokens except those that a parser needs, and
+// ends before a stop string. Stop strings are ignored within the first min_tokens tokens.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ class ChoiceText {
   std::vector<std::string> visible_;
   StreamingDetokenizer detokenizer_;
   StopStrings stop_;
-  int before_stop_;  // tokens to come before one counts
+  int before_stop_;  // tokens until stop strings count
 };
 
 }  // namespace millrace

@@ -11,8 +11,8 @@
 namespace millrace {
 namespace {
 
-// Tokens are told apart by name here, and JSON would show every part of a character as the same replacement: such a
-// name spells the bytes out, as OpenAI's answers do.
+// The names are JSON keys, and every partial character would become the same replacement character. So such a name
+// spells out its bytes, as OpenAI's answers do.
 std::string name_of(const std::string& text) {
   if (is_valid_utf8(text)) return text;
   std::string name = "bytes:";
@@ -42,7 +42,7 @@ void CompletionLogprobs::add(const TokenLogprobs& logprobs, InText in_text) {
   Json top = Json::object();
   const auto put = [&](const TokenLogprob& entry) {
     const std::string name = name_of(token_string(tokenizer_, entry.token));
-    if (!top.contains(name)) top[name] = sent_logprob(entry.logprob);  // of tokens that read alike, the likeliest
+    if (!top.contains(name)) top[name] = sent_logprob(entry.logprob);  // of tokens with equal names, keep the likeliest
   };
   for (const auto& entry : logprobs.top) put(entry);
   put(logprobs.chosen);

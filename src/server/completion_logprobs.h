@@ -1,4 +1,4 @@
-// The logprobs of /v1/completions: parallel lists over the tokens of a text, prompt included where it is echoed.
+// The logprobs of /v1/completions: parallel lists over the tokens of a text, including an echoed prompt.
 #pragma once
 
 #include <vector>
@@ -14,17 +14,17 @@ class CompletionLogprobs {
  public:
   explicit CompletionLogprobs(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-  // What is shown of a token moves the offsets of those behind it only where the text has it: special tokens are left
-  // out of answers, and a prompt is echoed without what the tokenizer put around it.
+  // Whether the token's text is part of the answer's text, and so moves the offsets of later tokens. Special tokens in
+  // an answer and those the tokenizer adds to a prompt are not.
   enum class InText : bool { No, Yes };
-  void add_first(int32_t token, InText in_text);  // with nothing before it: it has no probability
+  void add_first(int32_t token, InText in_text);  // the first token has no probability
   void add(const TokenLogprobs& logprobs, InText in_text);
 
   bool empty() const { return tokens_.empty(); }
   double sum() const { return sum_; }
   size_t count() const { return count_; }
 
-  Json take();  // what was added since the last time
+  Json take();  // everything since the last take()
   static Schema schema();
 
  private:
@@ -32,7 +32,7 @@ class CompletionLogprobs {
 
   const Tokenizer& tokenizer_;
   Json tokens_ = Json::array(), values_ = Json::array(), top_ = Json::array(), offsets_ = Json::array();
-  size_t offset_ = 0;  // characters so far
+  size_t offset_ = 0;  // in characters
   double sum_ = 0;
   size_t count_ = 0;
 };

@@ -14,15 +14,15 @@
 namespace millrace {
 namespace {
 
-// Of all prompts together: each is held until the last is there, and what a request takes must not grow far beyond it.
+// Limit over all prompts of a call: their answers are kept until the last is done, so memory must stay bounded.
 constexpr size_t kMostAnswers = 4096;
 
 struct Prompt {
   std::vector<int32_t> tokens;
-  std::string text;  // where it is echoed
+  std::string text;  // set if echoed
 };
 
-// Collects texts, or sends them on as they come.
+// Collects answers, or streams them.
 class CompletionsSink final : public GenerationSink {
  public:
   CompletionsSink(std::shared_ptr<Call> call, const ServedModel& model, const CompletionsRequest& r, int made,
@@ -38,7 +38,7 @@ class CompletionsSink final : public GenerationSink {
     if (r_.stream) call_->begin_events();
   }
 
-  // Comes before anything else of the prompt's choices.
+  // Called before anything else of the prompt's choices.
   void on_prompt(int prompt, std::vector<TokenLogprobs> logprobs) override {
     if (!r_.echo || !r_.logprobs) return;
     const auto& [tokens, text] = prompts_[static_cast<size_t>(prompt)];
@@ -78,7 +78,7 @@ class CompletionsSink final : public GenerationSink {
   using InText = CompletionLogprobs::InText;
   struct Choice {
     explicit Choice(const Tokenizer& tokenizer) : logprobs(tokenizer) {}
-    std::string text;  // what is not sent yet
+    std::string text;  // not yet sent
     CompletionLogprobs logprobs;
     Json finish;
     double likelihood() const { return logprobs.count() == 0 ? 0 : logprobs.sum() / double(logprobs.count()); }
@@ -95,7 +95,7 @@ class CompletionsSink final : public GenerationSink {
             {"finish_reason", choice.finish}};
   }
 
-  // One for each token, so what chunks share is written once.
+  // Runs for each token, so the part common to all chunks is written once.
   void send(int index) {
     if (chunk_.empty()) chunk_ = unclosed(head()) + ",\"choices\":[";
     const Json choice = choice_json(static_cast<size_t>(index), choices_[static_cast<size_t>(index)]);
@@ -108,7 +108,7 @@ class CompletionsSink final : public GenerationSink {
     call_->raw_event(text += '}');
   }
 
-  // Of each prompt's choices the n likeliest, in the order in which they were drawn where all are kept.
+  // The n likeliest choices of each prompt. If all are kept, their order stays.
   Json whole() {
     Json json = head();
     json["choices"] = Json::array();
@@ -134,7 +134,7 @@ class CompletionsSink final : public GenerationSink {
   std::vector<Prompt> prompts_;
   std::string id_ = make_id("cmpl-");
   int64_t created_ = std::time(nullptr);
-  std::string chunk_;  // the beginning of each
+  std::string chunk_;  // the common beginning of all chunks
   std::vector<Choice> choices_;
 };
 

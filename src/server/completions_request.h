@@ -1,4 +1,4 @@
-// POST /v1/completions as a client writes it.
+// The body of POST /v1/completions.
 #pragma once
 
 #include "server/sampling_request.h"
@@ -8,7 +8,7 @@ namespace millrace {
 struct CompletionsRequest : SamplingRequest {
   Json prompt;
   std::optional<int> max_tokens;
-  std::optional<int> logprobs;  // how many of the likeliest
+  std::optional<int> logprobs;  // number of alternatives
   bool echo = false;
   std::optional<int> best_of;
   Json response_format, structured_outputs;
@@ -17,7 +17,7 @@ struct CompletionsRequest : SamplingRequest {
 
 const Fields<CompletionsRequest>& completions_fields();
 
-// A prompt, or several, as texts or as token ids: of completions and of embeddings.
+// One prompt or several, as text or token ids; used by completions and embeddings.
 Schema prompts_schema();
 struct PromptInput {
   std::string text;

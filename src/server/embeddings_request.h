@@ -1,4 +1,4 @@
-// POST /v1/embeddings as a client writes it.
+// The body of POST /v1/embeddings.
 #pragma once
 
 #include "server/completions_request.h"

@@ -1,5 +1,5 @@
-// The fields of a request, each said once: its name, what it may look like, what it means, and where it goes. Checking,
-// reading and the OpenAPI document all follow from that list.
+// The fields of a request, each declared once: name, schema, meaning and destination. Validation, parsing and the
+// OpenAPI document all use this list.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ template <class Request>
 struct Field {
   std::string name;
   Schema schema;
-  std::function<void(Request&, const Json&)> read;  // null: accepted, and of no consequence here
+  std::function<void(Request&, const Json&)> read;  // null: accepted and ignored
   bool required = false;
 };
 
@@ -59,7 +59,7 @@ class Fields {
     for (const auto& group : groups) fields_.insert(fields_.end(), group.begin(), group.end());
   }
 
-  // An absent field may also be given as null, as clients do that send all they know.
+  // Every field accepts null as absent: some clients send all fields they know.
   Schema schema() const {
     std::vector<Schema::Property> properties;
     for (const auto& f : fields_) {

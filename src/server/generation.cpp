@@ -9,7 +9,8 @@
 namespace millrace {
 namespace {
 
-// A call with many prompts does not fill the engine's queue: the next goes in when one has ended.
+// A call with many prompts keeps this many in the engine, and submits the next when one ends, so that it does not fill
+// the queue.
 constexpr size_t kUnderWay = 32;
 
 double seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
@@ -31,9 +32,9 @@ const char* reason_word(FinishReason finish) {
 }  // namespace
 
 struct Generation::Choice {
-  std::unique_ptr<ChoiceText> text;     // null: a model without a tokenizer
-  std::vector<TokenLogprobs> logprobs;  // of tokens that no delta has told of
-  int untold = 0;                       // as many tokens
+  std::unique_ptr<ChoiceText> text;     // null: the model has no tokenizer
+  std::vector<TokenLogprobs> logprobs;  // of tokens that no delta has reported yet
+  int untold = 0;                       // their number
   int tokens = 0;
   Clock::time_point last;
   double first_token_seconds = 0;
@@ -65,7 +66,7 @@ void Generation::start(std::vector<Request> requests, std::unique_ptr<Generation
   try {
     submit_next();
   } catch (const Error& e) {
-    throw ApiError(problem_of(e));  // which the client must hear as a plain error
+    throw ApiError(problem_of(e));  // before the stream begins, so it is a plain error answer
   }
   sink_->on_begin();
   call_->exchange().on_gone([weak = weak_from_this()] {
@@ -95,7 +96,7 @@ void Generation::submit_next() {
 
 void Generation::submit_some() {
   while (!over_ && submitted_ < requests_.size() && under_way_ < kUnderWay) {
-    Request again = requests_[submitted_];  // what is refused for now is asked again when one of ours has ended
+    Request again = requests_[submitted_];  // a copy, submitted again later if the engine is busy now
     try {
       submit_next();
     } catch (const Error& e) {
@@ -120,9 +121,9 @@ void Generation::on_emission(size_t prompt, const Emission& emission) {
   const std::lock_guard lock(mutex_);
   arrivals_.push_back(std::move(arrival));
   if (std::exchange(processing_, true)) return;
-  // A piece of a stream is little work. Where all cores compute it is an errand, since a thread that must be woken
-  // would interrupt one of them in the middle of a step, and all would wait for it; else it is done where it is
-  // written, which wakes one thread instead of two. Whole answers may be large, and others would wait for them.
+  // A piece of a stream is little work. If all cores compute, it is an errand of the pool: waking another thread would
+  // preempt a worker and stall the whole step. Otherwise the I/O thread does it, which wakes one thread instead of two.
+  // Whole answers may be large and go to a worker, so that other connections do not wait.
   auto task = [self = shared_from_this()] { self->process(); };
   if (!call_->streaming()) return workers_.post(std::move(task));
   if (!model_.service().errand(task)) call_->exchange().post(std::move(task));
@@ -142,7 +143,7 @@ void Generation::process() {
     try {
       for (auto& arrival : arrivals) take(arrival);
       if (!over_) sink_->on_pause();
-    } catch (const std::exception& e) {  // out of memory, most likely: this call ends, the server goes on
+    } catch (const std::exception& e) {  // probably out of memory: this call ends, the server goes on
       give_up({500, std::string("internal error: ") + e.what(), "", ""});
     }
   }
@@ -187,7 +188,7 @@ void Generation::take_token(Choice& choice, int index, Arrival& arrival) {
     tell(choice, index, std::move(text), FinishReason::None);
     return end_choice(choice, index, FinishReason::Stop, arrival);
   }
-  // The last token is told of with the end, unless it says something itself.
+  // The last token is reported together with the end, unless it has text.
   const bool says = !text.empty() || !choice.logprobs.empty() || e.finish == FinishReason::None;
   if (choice.text && says) tell(choice, index, std::move(text), FinishReason::None);
   if (e.finish != FinishReason::None) end_choice(choice, index, e.finish, arrival);

@@ -1,5 +1,5 @@
-// One API call on the engine: its prompts are submitted, and what comes back becomes text, choice by choice, in order.
-// Stop strings end a choice; a client that leaves ends them all.
+// One API call on the engine: submits its prompts and turns the emitted tokens into text, in order for each choice. A
+// stop string ends a choice; a disconnected client ends the call.
 #pragma once
 
 #include <chrono>
@@ -20,31 +20,31 @@ namespace millrace {
 class ServedModel;
 class TaskQueue;
 
-struct Delta {  // what came next in one choice
+struct Delta {  // the next part of one choice
   int choice = 0;
-  std::string text;                     // may be empty: held back until it is certain, or a token without text
-  std::vector<TokenLogprobs> logprobs;  // of the tokens taken since the last delta
-  int tokens = 0;                       // as many
+  std::string text;                     // may be empty: text held back, or a token without text
+  std::vector<TokenLogprobs> logprobs;  // of the tokens since the last delta
+  int tokens = 0;                       // number of these tokens
   FinishReason finish = FinishReason::None;
 };
 
-// Makes an answer of what is generated. Calls come one at a time.
+// Builds an answer from the generated text. Calls never overlap.
 class GenerationSink {
  public:
   virtual ~GenerationSink() = default;
-  virtual void on_begin() {}                                         // all was accepted; nothing has come yet
-  virtual void on_prompt(int prompt, std::vector<TokenLogprobs>) {}  // where asked for
+  virtual void on_begin() {}  // all prompts were accepted; nothing is generated yet
+  virtual void on_prompt(int prompt, std::vector<TokenLogprobs>) {}  // only if requested
   virtual void on_embedding(int prompt, std::vector<float>) {}
-  virtual void on_delta(const Delta& delta) = 0;  // the last one of a choice has a finish reason
-  virtual void on_pause() {}                      // nothing more for now: send what there is
-  virtual void on_end() = 0;                      // of all choices
+  virtual void on_delta(const Delta& delta) = 0;  // the last delta of a choice has a finish reason
+  virtual void on_pause() {}                      // nothing more for now: flush
+  virtual void on_end() = 0;                      // after all choices
 };
 
 struct GenerationOptions {
-  std::string prompt_field;  // what the prompt is called in the request
+  std::string prompt_field;  // name of the prompt field, for errors
   std::vector<std::string> stop;
-  int min_tokens = 0;                // before which no stop string counts
-  std::vector<std::string> visible;  // special tokens that stay in the text
+  int min_tokens = 0;                // stop strings are ignored before
+  std::vector<std::string> visible;  // special tokens to keep in the text
 };
 
 class Generation : public std::enable_shared_from_this<Generation> {
@@ -53,13 +53,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
              GenerationOptions options);
   ~Generation();
 
-  // One engine request per prompt; choice c of prompt p is choice p * choices + c of the sink. Throws where the first
-  // cannot be submitted; later problems end the call.
+  // Submits one engine request per prompt; choice c of prompt p is choice p * choices + c of the sink. Throws if the
+  // first cannot be submitted; later problems end the call.
   void start(std::vector<Request> requests, std::unique_ptr<GenerationSink> sink);
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Arrival {  // an emission, with all it points to
+  struct Arrival {  // an emission and a copy of the data it points to
     Emission emission;
     size_t prompt = 0;
     Clock::time_point at;
@@ -74,8 +74,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void submit_next();
   void submit_some();
   void on_emission(size_t prompt, const Emission& emission);  // on the engine's thread
-  ApiProblem problem_of(const Error& error) const;  // with a prompt
-  void process();                                             // of one thread at a time
+  ApiProblem problem_of(const Error& error) const;            // names the prompt
+  void process();                                             // on one thread at a time
   void take(Arrival& arrival);
   void take_token(Choice& choice, int index, Arrival& arrival);
   void tell(Choice& choice, int index, std::string text, FinishReason finish);
@@ -96,11 +96,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
   size_t submitted_ = 0, under_way_ = 0, open_choices_ = 0;
   bool over_ = false;
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::vector<Arrival> arrivals_;
-  bool processing_ = true;  // until start() has told the sink
+  bool processing_ = true;  // until start() has called on_begin()
   bool left_ = false;
-  std::vector<RequestId> ids_;  // by prompt; 0: not submitted
+  std::vector<RequestId> ids_;  // by prompt; 0: not yet submitted
 };
 
 }  // namespace millrace

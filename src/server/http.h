@@ -1,5 +1,5 @@
-// HTTP as the rest of the server sees it: a request that was read whole, and an exchange to answer it through. The
-// library that speaks the protocol stays behind http_server.h.
+// HTTP as the rest of the server sees it: a completely read request, and an exchange to answer it. Only http_server.h
+// and below know the HTTP library.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,12 @@ namespace millrace {
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
-  std::string method, path, query;  // path and query as they were sent
+  std::string method, path, query;  // path and query as sent, still encoded
   HttpHeaders headers;              // names in lower case
   std::string body;
   std::string peer;  // address of the client
 
-  std::string_view header(std::string_view lower_case_name) const;  // empty: not there
+  std::string_view header(std::string_view lower_case_name) const;  // empty: absent
 };
 
 struct HttpReply {
@@ -30,12 +30,12 @@ struct HttpReply {
   HttpHeaders headers;
 };
 
-// The connection an exchange answers on. Its functions are called on the I/O thread only, but for the first two.
+// The connection behind an exchange. All functions but the first two run on the I/O thread only.
 class HttpConnection {
  public:
   virtual ~HttpConnection() = default;
   virtual void post(std::function<void()> task) = 0;  // from any thread
-  // Writes a piece of a stream without the I/O thread. False: it must be written through it.
+  // Writes a piece of a stream from the calling thread. False: the I/O thread must write it.
   virtual bool write_now(std::string_view bytes) = 0;
   virtual void answer(HttpReply reply) = 0;
   virtual void begin_stream(HttpReply head) = 0;
@@ -43,8 +43,8 @@ class HttpConnection {
   virtual void end_stream() = 0;
 };
 
-// One request on its way to an answer: either reply(), or begin_stream(), any number of write()s and end_stream(). Any
-// thread may call it, one at a time. Dropping it unanswered closes the connection.
+// A request being answered: either reply(), or begin_stream(), any number of write()s and end_stream(). Any thread may
+// call it, one at a time. Destroying it unanswered closes the connection.
 class HttpExchange {
  public:
   HttpExchange(std::shared_ptr<HttpConnection> connection, HttpRequest request);
@@ -57,14 +57,15 @@ class HttpExchange {
   void begin_stream(HttpReply head);
   void write(std::string bytes);
   void end_stream();
-  // Runs it on the I/O thread: for little work whose result is written at once.
+  // Runs the task on the I/O thread: for little work that writes its result.
   void post(std::function<void()> task) { connection_->post(std::move(task)); }
 
-  // Called once, on the I/O thread or at once, when the client leaves, or is too slow, before it has its answer.
+  // Called once if the client disconnects or is too slow before it has its answer; on the I/O thread, or immediately if
+  // that has happened already.
   void on_gone(std::function<void()> callback);
   bool gone() const;
 
-  // For the connection: the client has left.
+  // Called by the connection when the client has disconnected.
   void mark_gone();
 
  private:

@@ -28,7 +28,7 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Clients whose machine is gone send no end: probes find out, whether or not we have something to write.
+// Keep-alive probes detect clients whose machine disappeared without closing the connection.
 void set_up(tcp::socket& socket) {
   boost::system::error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
@@ -126,14 +126,14 @@ class HttpServer::Listener {
     });
   }
 
-  // Out of descriptors, most likely: they come back as connections end.
+  // Probably out of file descriptors: retry when connections have ended.
   void accept_later() {
     auto pause = std::make_shared<boost::asio::steady_timer>(io_, std::chrono::milliseconds(200));
     pause->async_wait([this, pause](boost::system::error_code) { accept(); });
   }
 
   void take(tcp::socket socket) {
-    if (sessions_.size() >= options_.most_connections) forget_closed();  // since the last tick
+    if (sessions_.size() >= options_.most_connections) forget_closed();  // sessions closed since the last tick
     if (sessions_.size() >= options_.most_connections) return turn_away(socket);
     set_up(socket);
     boost::system::error_code error;

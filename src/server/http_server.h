@@ -12,9 +12,9 @@ namespace millrace {
 
 struct HttpServerOptions {
   std::string host = "127.0.0.1";
-  uint16_t port = 8080;            // 0: one that is free
+  uint16_t port = 8080;            // 0: any free port
   std::string certificate, key;    // PEM files; empty: no TLS
-  size_t most_connections = 2048;  // one more is answered 503 and closed
+  size_t most_connections = 2048;  // further connections get 503
   HttpLimits limits;
 };
 
@@ -22,8 +22,8 @@ class HttpServer {
  public:
   using Refusal = std::function<HttpReply(int status, const std::string& what)>;
 
-  // Binds; throws Io where that fails, BadFile where the certificate or key is none. Nothing is served before start().
-  // The handler runs on the I/O thread and must not block.
+  // Binds. Throws Io if that fails, BadFile for an invalid certificate or key. Serves nothing before start(). The
+  // handler runs on the I/O thread and must not block.
   HttpServer(const HttpServerOptions& options, HttpHandler handler, Refusal refusal);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
@@ -31,9 +31,9 @@ class HttpServer {
   void start();
   uint16_t port() const;
 
-  void refuse_new();  // accepts no more, and closes connections as they finish what they answer
-  bool drain(std::chrono::milliseconds patience);  // waits until all are closed; false: they are not
-  void stop();                                     // closes all and ends the I/O thread: no handler runs afterwards
+  void refuse_new();                               // stops accepting; closes each connection after its current answer
+  bool drain(std::chrono::milliseconds patience);  // waits until all are closed; false: timeout
+  void stop();                                     // closes all and joins the I/O thread: no handler runs afterwards
   size_t connections() const;
 
  private:

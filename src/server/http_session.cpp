@@ -16,7 +16,7 @@ namespace {
 
 namespace beast_http = boost::beast::http;
 
-// A chunk of an answer whose length is not told beforehand: its size in hexadecimal, then its bytes.
+// Chunked transfer encoding: the size in hexadecimal, then the bytes.
 void append_chunk(std::string_view bytes, std::string& text) {
   std::array<char, 16> size;
   const auto end = std::to_chars(size.begin(), size.end(), bytes.size(), 16).ptr;
@@ -25,7 +25,7 @@ void append_chunk(std::string_view bytes, std::string& text) {
 
 std::string_view view(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
-// Through a proxy a target may be a whole address, http://host/path.
+// A proxy may send an absolute target, http://host/path.
 std::string_view without_host(std::string_view target) {
   const size_t scheme = target.starts_with('/') ? std::string_view::npos : target.find("://");
   if (scheme == std::string_view::npos) return target;
@@ -72,12 +72,12 @@ void HttpSession::on_read(bool good, size_t bytes) {
   reading_ = false;
   if (closed()) return;
   if (!good) return peer_left();
-  if (state_ != State::Lingering) in_.append(chunk_, 0, bytes);  // what lingers is thrown away
+  if (state_ != State::Lingering) in_.append(chunk_, 0, bytes);  // bytes received while lingering are dropped
   if (state_ == State::Reading) parse();
   read_more();
 }
 
-// An end of the stream may be a client that only has nothing more to ask: what can be answered at once still is.
+// The client may have closed only its sending side: a request that is already complete is still answered.
 void HttpSession::peer_left() {
   at_end_ = true;
   keep_alive_ = false;
@@ -88,10 +88,10 @@ void HttpSession::peer_left() {
 void HttpSession::parse() {
   while (state_ == State::Reading && !in_.empty()) {
     if (!message_) {
-      in_.erase(0, std::min(in_.find_first_not_of("\r\n"), in_.size()));  // some clients end bodies with a line
+      in_.erase(0, std::min(in_.find_first_not_of("\r\n"), in_.size()));  // some clients send a line end after a body
       if (in_.empty()) return;
       message_ = std::make_unique<Message>(host_.limits);
-      old_ = head_only_ = false;  // one that is refused before its header is whole is answered in full
+      old_ = head_only_ = false;  // a refusal before the header is complete is sent in full
       since_ = Clock::now();
     }
     boost::system::error_code error;
@@ -155,7 +155,7 @@ void HttpSession::dispatch() {
   host_.handler(exchange);
 }
 
-// The rest of a refused request is not read as another one.
+// Discards the rest of a refused request instead of parsing it as the next one.
 void HttpSession::refuse(int status, const std::string& what) {
   message_.reset();
   release_body();
@@ -183,7 +183,7 @@ std::string HttpSession::head_text(const HttpReply& reply, bool stream) const {
 void HttpSession::answer(HttpReply reply) {
   if (state_ != State::Answering || ended_) return;
   close_lane();
-  if (streaming_) return close();  // a stream that was dropped: its end must not look like a whole one
+  if (streaming_) return close();  // a dropped stream must not look complete
   ended_ = true;
   std::string text = head_text(reply, false);
   if (!head_only_) text += reply.body;
@@ -194,7 +194,7 @@ void HttpSession::begin_stream(HttpReply head) {
   if (state_ != State::Answering || ended_ || streaming_) return;
   streaming_ = true;
   events_ = head.content_type.starts_with("text/event-stream");
-  if (old_) keep_alive_ = false;  // the end of the connection is the end of the answer
+  if (old_) keep_alive_ = false;  // HTTP/1.0: closing the connection ends the answer
   queue(head_text(head, true));
 }
 
@@ -207,7 +207,7 @@ void HttpSession::write(std::string bytes) {
 }
 
 bool HttpSession::write_now(std::string_view bytes) {
-  if (bytes.empty()) return true;  // a chunk of no bytes would be the end
+  if (bytes.empty()) return true;  // an empty chunk would end the stream
   const std::lock_guard lock(lane_);
   if (!lane_open_) {
     ++behind_;
@@ -229,7 +229,7 @@ bool HttpSession::write_now(std::string_view bytes) {
   return true;
 }
 
-// Of a piece that did not go by the lane as a whole.
+// The part of a piece that write_now() could not write.
 void HttpSession::take_rest(bool good, std::string_view rest) {
   {
     const std::lock_guard lock(lane_);
@@ -321,13 +321,13 @@ void HttpSession::answered() {
   read_more();
 }
 
-// A close with unread bytes would be a reset, and the client might lose an answer it has not read yet.
+// Closing with unread bytes would send a reset, and the client could lose an answer it has not read yet.
 void HttpSession::linger() {
   if (at_end_) return close();
   state_ = State::Lingering;
   since_ = Clock::now();
   in_.clear();
-  transport_->finish([self = shared_from_this()](bool, size_t) {});  // what is under way keeps us alive
+  transport_->finish([self = shared_from_this()](bool, size_t) {});  // the callback keeps the session alive
   read_more();
 }
 
@@ -363,7 +363,7 @@ void HttpSession::tick(Clock::time_point now) {
     case State::Answering:
       if (writing_now_ && now - last_progress() > limits.write_time) return too_slow();
       if (!events_ || ended_ || writing_now_ || now - last_progress() < limits.comment_every) return;
-      if (close_lane()) send(": keep-alive\n\n");  // never in front of what is left of a piece
+      if (close_lane()) send(": keep-alive\n\n");  // never in the middle of a piece
       return;
     case State::Lingering:
       if (waited > limits.linger_time) close();

@@ -1,5 +1,5 @@
-// One connection: reads requests one after the other, hands each to the server and writes its answer. It notices a
-// client that leaves while its answer is made, and bounds what clients may take: memory, and time to send and to read.
+// One connection: reads requests in sequence, passes each to the server and writes its answer. It detects a client that
+// disconnects before its answer is complete, and limits clients' memory and their time to send and to read.
 #pragma once
 
 #include <chrono>
@@ -15,20 +15,20 @@ namespace millrace {
 
 struct HttpLimits {
   size_t body = size_t{8} << 20;
-  size_t bodies = size_t{256} << 20;  // of all connections together, while they are read
+  size_t bodies = size_t{256} << 20;  // over all connections, while being read
   size_t header = size_t{16} << 10;
-  size_t ahead = size_t{64} << 10;   // bytes of next requests that are read while one is answered
-  size_t backlog = size_t{1} << 20;  // of a stream, not yet taken by the client
+  size_t ahead = size_t{64} << 10;   // bytes of pipelined requests read while one is answered
+  size_t backlog = size_t{1} << 20;  // bytes of a stream that the client has not read yet
   std::chrono::seconds header_time{10}, body_time{60}, idle_time{75}, write_time{30}, linger_time{2};
-  std::chrono::seconds comment_every{10};  // keep-alive of an event stream that has nothing to say
+  std::chrono::seconds comment_every{10};  // keep-alive comments in an idle event stream
 };
 
-// What the sessions of a server share.
+// Shared by all sessions of a server.
 struct HttpSessionHost {
   HttpLimits limits;
   HttpHandler handler;                                                    // on the I/O thread: must not block
-  std::function<HttpReply(int status, const std::string& what)> refusal;  // body of an answer that HTTP itself causes
-  size_t bodies = 0;                                                      // bytes promised to bodies under way
+  std::function<HttpReply(int status, const std::string& what)> refusal;  // body of an answer to a protocol error
+  size_t bodies = 0;                                                      // bytes reserved for bodies being read
   bool draining = false;
 };
 
@@ -40,8 +40,8 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   ~HttpSession() override;
 
   void start();
-  void tick(Clock::time_point now);  // about once a second: limits of time, keep-alive
-  void drain();                      // closes once it has nothing to answer
+  void tick(Clock::time_point now);  // about once a second: timeouts and keep-alive
+  void drain();                      // closes unless it is answering
   void close();
   bool closed() const { return state_ == State::Closed; }
 
@@ -82,28 +82,28 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   HttpSessionHost& host_;
   std::string peer_;
   State state_ = State::Starting;
-  Clock::time_point since_;  // when the state, or the part of a request being read, began
+  Clock::time_point since_;  // start of the current state, or of the current part of a request
 
-  std::string in_, chunk_;  // read and not parsed; where reads go
+  std::string in_, chunk_;  // received and not parsed; read buffer
   bool reading_ = false, at_end_ = false;
   std::unique_ptr<Message> message_;
-  size_t promised_ = 0;  // of host_.bodies
+  size_t promised_ = 0;  // this session's part of host_.bodies
 
   std::weak_ptr<HttpExchange> exchange_;
-  bool keep_alive_ = true, old_ = false, head_only_ = false;  // of the request being answered; old: HTTP/1.0
+  bool keep_alive_ = true, old_ = false, head_only_ = false;  // of the current request; old_: HTTP/1.0
   bool streaming_ = false, events_ = false, ended_ = false;
 
-  std::string out_, writing_;  // to be written; being written
-  size_t written_ = 0;         // of writing_
+  std::string out_, writing_;  // queued; being written
+  size_t written_ = 0;         // bytes of writing_
   bool writing_now_ = false;
 
-  // The lane on which other threads write pieces of a stream at once. It is open while nothing else is to be written:
-  // the I/O thread closes it before it writes, ends or closes itself, and opens it when all of that is done.
-  std::mutex lane_;  // of what follows
+  // The fast lane: other threads write pieces of a stream directly. It is open while nothing else is queued. The I/O
+  // thread closes it before it writes, ends or closes, and opens it again afterwards.
+  std::mutex lane_;  // guards the members below
   bool lane_open_ = false;
-  int behind_ = 0;              // pieces that did not go by the lane, on their way to the I/O thread
-  std::string framed_;          // a piece with its frame
-  Clock::time_point progress_;  // of writing
+  int behind_ = 0;              // pieces that missed the lane, on their way to the I/O thread
+  std::string framed_;          // a piece with its chunk frame
+  Clock::time_point progress_;  // time of the last successful write
 };
 
 }  // namespace millrace

@@ -17,7 +17,7 @@ struct TlsContextDeleter {
 std::unique_ptr<HttpTransport> make_plain_transport(boost::asio::ip::tcp::socket socket);
 std::unique_ptr<HttpTransport> make_tls_transport(boost::asio::ip::tcp::socket socket, TlsContext& context);
 
-// Null where both names are empty. Throws Usage where one is, BadFile where a file is no certificate or key.
+// Null if both names are empty. Throws Usage if one is, BadFile if a file is no certificate or key.
 std::unique_ptr<TlsContext, TlsContextDeleter> make_tls(const std::string& certificate, const std::string& key);
 
 }  // namespace millrace

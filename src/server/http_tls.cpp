@@ -40,7 +40,8 @@ class TlsTransport final : public HttpTransport {
                              [done = std::move(done)](BoostError error, size_t bytes) { done(!error, bytes); });
   }
 
-  // Tells the client that this is the end and no attacker's cut; the session closes once the client has done so too.
+  // Sends close_notify, so that the client can tell the end from a truncation. The session closes when the client has
+  // done so, too.
   void finish(Done done) override {
     stream_.async_shutdown([done = std::move(done)](BoostError error) { done(!error, 0); });
   }
@@ -56,7 +57,7 @@ class TlsTransport final : public HttpTransport {
   ssl::stream<tcp::socket> stream_;
 };
 
-// OpenSSL would speak of a "system lib" or of nothing at all.
+// OpenSSL's own message would be "system lib" or empty.
 void check_readable(const char* option, const std::string& file) {
   if (::access(file.c_str(), R_OK) != 0) fail_errno(fmt::format("{} {}", option, file));
 }

@@ -1,5 +1,5 @@
-// The bytes under an HTTP session: a socket, a TLS stream, or what a test feeds. Calls and callbacks stay on one
-// thread, but for those that say otherwise.
+// The byte stream under an HTTP session: a socket, a TLS stream, or a test's. All calls and callbacks are on one
+// thread, except where noted.
 #pragma once
 
 #include <cstddef>
@@ -15,18 +15,18 @@ class HttpTransport {
   using Done = std::function<void(bool good, size_t bytes)>;
 
   virtual ~HttpTransport() = default;
-  virtual void start(Done done) = 0;                         // TLS's handshake
-  virtual void read(std::span<char> into, Done done) = 0;    // some bytes; not good: the other side has left
+  virtual void start(Done done) = 0;                         // TLS handshake
+  virtual void read(std::span<char> into, Done done) = 0;    // some bytes; not good: the peer has closed
   virtual void write(std::string_view from, Done done) = 0;  // some bytes
-  // At once what can be, from any thread while no write is under way and the transport is not closed. Nothing: it
-  // cannot do that; not good: the other side has left.
+  // Writes what fits without blocking; from any thread, while no write is pending and the transport is open. Nullopt:
+  // not supported; not good: the peer has closed.
   struct Written {
     bool good = true;
     size_t bytes = 0;
   };
   virtual std::optional<Written> write_now(std::string_view) { return std::nullopt; }
-  virtual void finish(Done done) = 0;                 // says that nothing more will be written
-  virtual void close() = 0;                           // at once; callbacks under way still come
+  virtual void finish(Done done) = 0;                 // half-close: nothing more will be written
+  virtual void close() = 0;                           // immediately; pending callbacks are still called
   virtual void post(std::function<void()> task) = 0;  // from any thread
 };
 

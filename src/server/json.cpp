@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// Counts names while the parser runs, so that a hostile text is refused before it is built.
+// Counts names during parsing, so that hostile text is refused before it is built.
 class Bounds {
  public:
   explicit Bounds(const JsonBounds& bounds) : bounds_(bounds) {}

@@ -27,7 +27,7 @@ const Histogram::BucketBoundaries kTokens{1,   2,    5,    10,   20,    50,    1
 
 }  // namespace
 
-// Families and series are made once; the engine's own counts are copied in when they are asked for.
+// Families and series are created once; the engine's counters are copied in for each scrape.
 struct Metrics::Series {
   prometheus::Registry registry;
   Labels model;
@@ -94,7 +94,7 @@ struct Metrics::Series {
     return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(model, buckets);
   }
 
-  // Raises a counter to a total that the engine keeps.
+  // Raises a counter to the engine's total.
   static void raise_to(prometheus::Counter& counter, double total) {
     if (total > counter.Value()) counter.Increment(total - counter.Value());
   }

@@ -1,4 +1,4 @@
-// What is counted for Prometheus. Names are vLLM's where they mean the same, so that its dashboards work.
+// Metrics for Prometheus. Names are vLLM's where they mean the same, so that its dashboards work.
 #pragma once
 
 #include <memory>
@@ -15,17 +15,17 @@ class Metrics {
   Metrics(const Metrics&) = delete;
 
   void count_http(const std::string& route, int status, double seconds);
-  void observe_first_token(double seconds);  // from the request's arrival
-  void observe_next_token(double seconds);   // from the token before
+  void observe_first_token(double seconds);  // since the request's arrival
+  void observe_next_token(double seconds);   // since the previous token
 
-  struct Choice {  // one that has ended
+  struct Choice {  // a finished choice
     int prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
     double seconds = 0, queued_seconds = 0, first_token_seconds = 0;
     const char* reason = "stop";
   };
   void observe_choice(const Choice& choice);
 
-  // The text of /metrics. `engine` may be null: not loaded yet.
+  // The text of /metrics. `engine` is null until the model is loaded.
   std::string text(const EngineStats* engine, size_t connections);
 
  private:

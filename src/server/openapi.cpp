@@ -1,4 +1,4 @@
-// The OpenAPI document, written from the table of routes.
+// Generates the OpenAPI document from the route table.
 #include "base/ascii.h"
 #include "base/build_id.h"
 #include "server/answer_json.h"

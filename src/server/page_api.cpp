@@ -1,4 +1,4 @@
-// The page for people, and what its live view shows.
+// The web page and the data of its live view.
 #include "server/answer_json.h"
 #include "server/api.h"
 #include "server/page/engine_view.h"

@@ -1,4 +1,4 @@
-// The grammar that a request asks its answer to follow.
+// The grammar that a request requires of its answer.
 #pragma once
 
 #include <memory>
@@ -9,14 +9,14 @@
 
 namespace millrace {
 
-// None: any text. Throws ApiError where the request asks for two things at once.
+// Nullopt: any text. Throws ApiError if the request asks for two formats at once.
 std::optional<GrammarSpec> answer_grammar(const Json& response_format, const Json& structured_outputs);
 
-// Compiles it; what is wrong with it is an ApiError that names the field it came from.
+// Compiles it. Errors are an ApiError that names the field.
 std::unique_ptr<Constraint> compile_answer(GrammarCompiler& grammars, const GrammarSpec& grammar,
                                            const std::optional<GrammarTrigger>& trigger, const Json& response_format);
 
-// Throws ApiError where a request for a form also says when the answer may end.
+// Throws ApiError if a request with a grammar sets ignore_eos or min_tokens: the grammar alone ends the answer.
 void check_end_beside_form(const SamplingRequest& request);
 
 inline std::optional<GrammarSpec> answer_grammar(const ChatRequest& request) {

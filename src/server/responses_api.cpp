@@ -1,4 +1,4 @@
-// POST /v1/responses: the chat endpoint in OpenAI's newer form.
+// POST /v1/responses: chat in OpenAI's newer format.
 #include <ctime>
 
 #include "server/answer_json.h"
@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// Builds the list of output items while pieces come, and tells of each change where the answer is streamed.
+// Builds the list of output items, and sends an event for each change if streaming.
 class ResponsesSink final : public AnswerSink {
  public:
   ResponsesSink(std::shared_ptr<Call> call, const ServedModel& model, const ResponsesRequest& r,
@@ -133,7 +133,7 @@ class ResponsesSink final : public AnswerSink {
     for (const auto& one : logprobs) logprobs_.push_back(chat_logprob(tokenizer_, one));
   }
 
-  // Only texts have log-probabilities here: those of reasoning, of calls and of what marks both are left out.
+  // Only output text has log-probabilities here. Those of reasoning, tool calls and their markers are dropped.
   void on_silence(int choice) override {
     if (in_reasoning(choice) || item_ == Item::Call) logprobs_.clear();
   }
@@ -172,7 +172,7 @@ class ResponsesSink final : public AnswerSink {
   bool stream_;
   Json response_;
   Item item_ = Item::None;
-  Json logprobs_ = Json::array();  // of text that is not out yet
+  Json logprobs_ = Json::array();  // of text not yet sent
   int sequence_ = 0;
 };
 

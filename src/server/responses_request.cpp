@@ -7,7 +7,7 @@ constexpr const char* kLogprobs = "message.output_text.logprobs";
 
 Schema maybe(const Schema& schema) { return schema.or_null(); }
 
-// Parts of a message. Answers come back as history with all that we put into them.
+// Parts of a message. Clients send our answers back as history, with all fields.
 Schema parts_schema() {
   const auto in =
       Schema::object({{"type", Schema::word({"input_text", "text"}), true}, {"text", Schema::string(), true}});
@@ -80,7 +80,7 @@ Json chat_tool(const Json& tool) {
   return {{"type", "function"}, {"function", std::move(function)}};
 }
 
-// Items in order; neighbouring calls of the assistant belong to one message, as chat templates have it.
+// Items in order. Adjacent assistant calls form one message, as chat templates expect.
 Json chat_messages(const ResponsesRequest& r) {
   Json messages = Json::array();
   if (!r.instructions.empty()) messages.push_back({{"role", "system"}, {"content", r.instructions}});

@@ -1,5 +1,5 @@
-// POST /v1/responses as a client writes it, and the chat request that it amounts to. Nothing is stored: every request
-// brings its whole conversation.
+// The body of POST /v1/responses, and its translation to a chat request. Stateless: every request carries its whole
+// conversation.
 #pragma once
 
 #include "server/api_error.h"
@@ -23,6 +23,6 @@ struct ResponsesRequest {
 const Fields<ResponsesRequest>& responses_fields();
 
 ChatRequest to_chat_request(const ResponsesRequest& request);
-ApiProblem in_responses_names(ApiProblem problem);  // what is wrong with the chat request, in the names of this one
+ApiProblem in_responses_names(ApiProblem problem);  // renames fields of a chat problem to this API's names
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Every address of the server, said once: dispatch and the OpenAPI document read this table.
+// The table of all routes. Dispatch and the OpenAPI document both use it.
 #pragma once
 
 #include <optional>
@@ -12,14 +12,14 @@
 namespace millrace {
 
 struct Route {
-  std::string method, path;  // a path that ends in {name} takes anything there
+  std::string method, path;  // a trailing {name} matches anything
   std::string summary;
   Endpoint* endpoint = nullptr;
-  bool open = false;              // needs no API key
-  bool at_once = false;           // quick: runs on the I/O thread, however busy the workers are
-  bool streams = false;           // answers with events where the request says "stream": true
+  bool open = false;              // no API key required
+  bool at_once = false;           // quick: runs on the I/O thread, independent of busy workers
+  bool streams = false;           // answers with events if the request has "stream": true
   std::optional<Schema> request;  // the body
-  std::optional<Schema> answer;   // none: not JSON
+  std::optional<Schema> answer;   // nullopt: not JSON
   std::string answer_type = "application/json";
 
   bool matches(std::string_view asked) const;
@@ -27,7 +27,7 @@ struct Route {
 
 const std::vector<Route>& routes();
 
-// The document of all this at /openapi.json. `keys`: the server asks for API keys.
+// The OpenAPI document. `keys`: the server requires API keys.
 Json openapi_document(bool keys);
 
 }  // namespace millrace

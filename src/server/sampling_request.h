@@ -1,4 +1,4 @@
-// The fields that every request for text shares: how tokens are chosen, how many, how they are sent.
+// Fields that all generation requests share: sampling, limits, streaming.
 #pragma once
 
 #include <optional>
@@ -28,11 +28,11 @@ constexpr int kMostTokens = 1 << 30;
 
 Schema stop_schema();
 
-// What a client may say about a stream; `into` of sampling_fields.
+// Reads stream_options; used as `into` in sampling_fields.
 void read_stream_options(SamplingRequest& request, const Json& json);
 Schema stream_options_schema();
 
-// The model's own settings with the request's over them; a seed is drawn where none was given. Throws ApiError.
+// The model's defaults overridden by the request; draws a seed if none is given. Throws ApiError.
 SamplingParams to_sampling(const SamplingRequest& request, const SamplingParams& defaults, int32_t vocab);
 std::vector<std::string> stop_strings(const SamplingRequest& request);
 
@@ -67,7 +67,7 @@ std::vector<Field<R>> sampling_fields() {
   };
 }
 
-// Accepted, and of no consequence: they ask for nothing that could be missed.
+// Accepted and ignored: they do not change the answer.
 template <class R>
 std::vector<Field<R>> harmless_fields() {
   return {

@@ -39,7 +39,7 @@ const char* type_name(Type type) {
   }
 }
 
-// As JSON Schema has it, 2.0 is an integer.
+// As in JSON Schema, 2.0 is an integer.
 bool is_integer(const Json& value) {
   if (value.is_number_integer()) return true;
   return value.is_number_float() && std::trunc(value.get<double>()) == value.get<double>() &&
@@ -84,7 +84,7 @@ struct Schema::Node {
   double least_number = 0, most_number = 0;
   size_t least_size = 0, most_size = kNoLimit;
   std::vector<std::string> words;
-  std::vector<Schema> forms;  // of AnyOf; the items of an array, the values of a map
+  std::vector<Schema> forms;  // of AnyOf; the items of an array; the values of a map
   std::vector<Property> properties;
   Others others = Others::Refused;
   std::string description;
@@ -223,7 +223,7 @@ void Schema::check_object(const Json& value, const std::string& path) const {
   }
 }
 
-// What the nearest form says: one that is meant, and whose objection lies deepest in the value.
+// Throws the error of the closest form: one whose discriminating words match, and whose error is deepest in the value.
 void Schema::check_forms(const Json& value, const std::string& path) const {
   std::optional<ApiError> nearest;
   std::pair<bool, size_t> nearness;
@@ -247,7 +247,7 @@ void Schema::check_forms(const Json& value, const std::string& path) const {
              value.type_name());
 }
 
-// Forms of objects are told apart by a word in them, such as a type or a role.
+// Forms of objects differ in a required word, such as a type or a role.
 bool Schema::has_words_of(const Json& value) const {
   return std::all_of(node_->properties.begin(), node_->properties.end(), [&](const Property& property) {
     const std::vector<std::string>& words = property.schema.node_->words;
@@ -258,9 +258,9 @@ bool Schema::has_words_of(const Json& value) const {
   });
 }
 
-// Where no form is meant: all the words that would do.
+// No form's words match: the error lists all accepted words.
 void Schema::check_words_of_forms(const Json& value, const std::string& path) const {
-  std::map<std::string, std::vector<std::string>> words;  // by the name of the property
+  std::map<std::string, std::vector<std::string>> words;  // by property name
   for (const Schema& form : node_->forms) {
     for (const Property& property : form.node_->properties) {
       const std::vector<std::string>& more = property.schema.node_->words;

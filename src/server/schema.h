@@ -1,4 +1,4 @@
-// What a JSON value may look like: said once, and used to check requests and to write the OpenAPI document.
+// A schema of JSON values, used to validate requests and to write the OpenAPI document.
 #pragma once
 
 #include <limits>
@@ -14,7 +14,7 @@ namespace millrace {
 class Schema {
  public:
   struct Property;
-  enum class Others { Refused, Allowed };  // names that an object does not list
+  enum class Others { Refused, Allowed };  // for unlisted properties of an object
 
   static Schema any();
   static Schema null();
@@ -27,15 +27,15 @@ class Schema {
   static Schema word(std::vector<std::string> words);  // one of these
   static Schema array(Schema items, size_t least = 0, size_t most = std::numeric_limits<size_t>::max());
   static Schema object(std::vector<Property> properties, Others others = Others::Refused);
-  static Schema map(Schema values);  // an object of any names
+  static Schema map(Schema values);  // an object with arbitrary names
   static Schema any_of(std::vector<Schema> forms);
 
-  Schema or_null() const;                       // null is fine too
-  Schema about(std::string description) const;  // for readers of the document
-  Schema unless_given(Json value) const;        // its default, for readers
+  Schema or_null() const;                       // also accepts null
+  Schema about(std::string description) const;  // for the OpenAPI document
+  Schema unless_given(Json value) const;        // default value, for the OpenAPI document
   Schema example(Json value) const;
 
-  // Throws ApiError 400 that names the place (`path`) and what is wrong there.
+  // Throws ApiError 400 with the location (`path`) and the problem.
   void check(const Json& value, const std::string& path) const;
 
   Json document() const;  // as JSON Schema

@@ -1,4 +1,4 @@
-// The model that is served: loaded in the background while the server already answers about its health.
+// The served model. It loads in the background while the server already answers health checks.
 #pragma once
 
 #include <atomic>
@@ -31,10 +31,10 @@ class ServedModel {
   ~ServedModel();
   ServedModel(const ServedModel&) = delete;
 
-  // Runs `loader` on a thread of its own; `done` hears how it went: an empty text, or why it failed.
+  // Runs `loader` on its own thread; `done` receives an empty text, or the reason for the failure.
   void load(std::function<LoadedModel()> loader, std::function<void(const std::string& problem)> done);
 
-  State state() const;          // Failed: to load, or it runs on a device that is lost
+  State state() const;          // Failed: loading failed, or the device is lost
   std::string problem() const;  // why it failed
   bool drain(std::chrono::milliseconds patience);
 
@@ -42,18 +42,18 @@ class ServedModel {
   const std::vector<std::string>& names() const { return names_; }
   int64_t created() const { return created_; }
 
-  // What follows throws ApiError 503 while the model is not ready.
+  // The functions below throw ApiError 503 while the model is not ready.
   void require_ready() const;
-  void check_name(const std::string& model) const;  // 404 for another model; empty is ours
+  void check_name(const std::string& model) const;  // 404 for another model's name; an empty name is accepted
   Service& service() const;
   const TextModel& text() const;
   int32_t context() const;
   int32_t vocab() const;
   const Runner& runner() const;
-  const Json& dataflow() const { return dataflow_; }  // the kernels that were chosen, for the page
+  const Json& dataflow() const { return dataflow_; }  // the chosen kernels, for the page
   GrammarCompiler& grammars() const { return *grammars_; }
 
-  // The prompt that the model's chat template makes. Throws ApiError 400 where there is no template or it refuses.
+  // Renders the model's chat template. Throws ApiError 400 if there is none or it raises an error.
   std::string render(Json context) const;
   bool has_template() const;
   const std::string& template_source(bool with_tools) const;

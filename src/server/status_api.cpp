@@ -1,4 +1,4 @@
-// What the server says about itself: models, health, metrics.
+// Endpoints about the server itself: models, health, metrics.
 #include "base/percent.h"
 #include "server/answer_json.h"
 #include "server/api.h"
@@ -37,7 +37,7 @@ void answer_models(const std::shared_ptr<Call>& call, ApiContext& context) {
 }
 
 void answer_model(const std::shared_ptr<Call>& call, ApiContext& context) {
-  // An SDK escapes the slash of a name.
+  // SDKs escape the slash in a name.
   const std::string name = percent_decode(call->request().path.substr(std::string_view("/v1/models/").size()));
   context.model.check_name(name);
   call->reply(model_json(context.model, name.empty() ? context.model.id() : name));

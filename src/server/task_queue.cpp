@@ -32,7 +32,7 @@ void TaskQueue::work() {
     tasks_.pop_front();
     lock.unlock();
     task();
-    task = nullptr;  // what it holds goes before the lock is taken again
+    task = nullptr;  // release captures before the lock is taken again
     lock.lock();
   }
 }

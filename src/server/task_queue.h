@@ -1,4 +1,5 @@
-// A few threads that take tasks in order: JSON, templates and tokenization happen here, away from sockets and steps.
+// A small thread pool with a FIFO queue. JSON, templates and tokenization run here, off the I/O thread and the
+// engine's.
 #pragma once
 
 #include <condition_variable>
@@ -13,7 +14,7 @@ namespace millrace {
 class TaskQueue {
  public:
   explicit TaskQueue(int threads);
-  ~TaskQueue();  // runs what is queued, then ends
+  ~TaskQueue();  // runs all queued tasks first
   TaskQueue(const TaskQueue&) = delete;
 
   void post(std::function<void()> task);  // from any thread; the task must not throw

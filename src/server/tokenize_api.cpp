@@ -1,4 +1,4 @@
-// POST /tokenize and /detokenize, GET /tokenizer_info: what lm-evaluation-harness needs to tokenize as the model does.
+// POST /tokenize and /detokenize, GET /tokenizer_info: lm-evaluation-harness uses them to tokenize as the model does.
 #include "server/api.h"
 #include "server/chat_prompt.h"
 #include "server/tokenize_request.h"

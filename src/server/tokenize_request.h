@@ -1,4 +1,4 @@
-// POST /tokenize and /detokenize as a client writes them.
+// The bodies of POST /tokenize and /detokenize.
 #pragma once
 
 #include "server/chat_request.h"

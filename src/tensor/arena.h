@@ -1,4 +1,4 @@
-// Memory from the plan: one allocation, handed out front to back, freed as a whole.
+// One allocation from the memory plan, handed out front to back and freed as a whole.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,14 @@ class Arena {
   ~Arena();
   Arena(const Arena&) = delete;
 
-  std::byte* take(size_t bytes);  // aligned; taking more than was planned is our own mistake
+  std::byte* take(size_t bytes);  // aligned; taking more than planned is a bug (MR_ASSERT)
   Matrix matrix(DType dtype, int64_t rows, int64_t cols);
   size_t capacity() const { return capacity_; }
   size_t used() const { return used_; }
   Memory& memory() const { return memory_; }
 
-  // What take() consumes for a request of this size: for planning. A cache line of the CPU is 64 bytes; GPUs copy in
-  // bulk from addresses that are multiples of 128.
+  // Bytes that take() consumes for a request of this size, for planning. GPUs do bulk copies from multiples of 128; a
+  // CPU cache line is 64 bytes.
   static constexpr size_t kAlignment = 128;
   static size_t padded(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 

@@ -1,9 +1,8 @@
-// The quantized blocks of GGUF, byte for byte as files hold them. Half-precision fields are kept as bits
-// (tensor/half.h).
+// The quantized blocks of GGUF, byte for byte as in the file. Half-precision fields stay bits (tensor/half.h).
 //
-// Small blocks hold 32 elements: nibble byte j has element j in its low and element j + 16 in its high half.
-// K-blocks hold 256 elements in groups of 16 or 32, each group with a small integer scale (and perhaps a minimum) that
-// one or two halves per block give their unit. Below, e is an element's index in its block.
+// Small blocks hold 32 elements: nibble byte j has element j in its low half and element j + 16 in its high half.
+// K-blocks hold 256 elements in groups of 16 or 32. Each group has a small integer scale, and in some formats a
+// minimum, in units of one or two halves per block. Below, e is an element's index in its block.
 #pragma once
 
 #include <array>
@@ -92,7 +91,7 @@ struct BlockIQ4_XS {  // d * (scale - 32) * kIq4Values[q]
   uint16_t d;
   uint16_t scales_h;    // high two bits of the scale of group e / 32
   uint8_t scales_l[4];  // low four bits
-  uint8_t qs[128];      // 16 bytes per group of 32, laid out like a small block
+  uint8_t qs[128];      // 16 bytes per group of 32, each laid out like a small block
 };
 
 static_assert(sizeof(BlockQ8_0) == 34 && sizeof(BlockQ4_0) == 18 && sizeof(BlockQ4_1) == 20);
@@ -100,7 +99,7 @@ static_assert(sizeof(BlockQ5_0) == 22 && sizeof(BlockQ5_1) == 24 && sizeof(Block
 static_assert(sizeof(BlockQ2_K) == 84 && sizeof(BlockQ3_K) == 110 && sizeof(BlockQ4_K) == 144);
 static_assert(sizeof(BlockQ5_K) == 176 && sizeof(BlockQ6_K) == 210 && sizeof(BlockIQ4_XS) == 136);
 
-// The uneven levels of IQ4_NL and IQ4_XS: dense near zero, where weights are.
+// The non-uniform levels of IQ4_NL and IQ4_XS: dense near zero, where most weights are.
 inline constexpr std::array<int8_t, 16> kIq4Values{-127, -104, -83, -65, -49, -35, -22, -10,
                                                    1,    13,   25,  38,  53,  69,  89,  113};
 

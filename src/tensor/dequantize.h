@@ -1,4 +1,4 @@
-// Rows of any number format as f32: the scalar reference that every kernel is held to.
+// Rows of any number format as f32: the scalar reference that every kernel is tested against.
 #pragma once
 
 #include <cstddef>

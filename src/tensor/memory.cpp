@@ -15,7 +15,7 @@ class HostMemory final : public Memory {
     void* mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED)
       fail(ErrorKind::OutOfMemory, "cannot reserve {:.1f} MB for {}", double(bytes) / 1e6, purpose);
-    ::madvise(mapped, bytes, MADV_HUGEPAGE);  // scattered KV rows gain from it, nothing loses
+    ::madvise(mapped, bytes, MADV_HUGEPAGE);  // speeds up scattered KV rows, slows down nothing
     return static_cast<std::byte*>(mapped);
   }
   void release(std::byte* data, size_t bytes) noexcept override { ::munmap(data, bytes); }

@@ -1,4 +1,4 @@
-// Where bytes live: the host's memory, pinned memory that a device copies from, or a device's own.
+// Kinds of memory: the host's, pinned host memory that a device copies from, or a device's own.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@ class Memory {
   virtual ~Memory() = default;
   virtual std::byte* allocate(const std::string& purpose, size_t bytes) = 0;  // throws OutOfMemory
   virtual void release(std::byte* data, size_t bytes) noexcept = 0;
-  // Copies from and to the host's memory; done when they return.
+  // Synchronous copies from and to host memory.
   virtual void write(std::byte* to, const std::byte* from, size_t bytes) = 0;
   virtual void read(std::byte* to, const std::byte* from, size_t bytes) = 0;
-  // Within this memory; a device's own is copied in the order of its queue.
+  // Within this memory; on a device it is enqueued and asynchronous.
   virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
   virtual void clear(std::byte* to, size_t bytes) = 0;  // sets to zero, in the same order
 };

@@ -1,4 +1,4 @@
-// Takes memory of the host from the system before it is used.
+// Faults in host memory ahead of use.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace millrace {
 
-// `data` begins a page. Without this the system hands out memory when it is first written to, and clears it then. Where
-// the system cannot do it ahead (Linux before 5.14), that is how it stays.
+// `data` must start a page. Without this the system clears each page at its first write, which stalls a step. On Linux
+// before 5.14 the call does nothing.
 void populate(std::byte* data, size_t bytes, ThreadPool& pool);
 
 }  // namespace millrace

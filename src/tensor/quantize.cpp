@@ -12,9 +12,9 @@
 namespace millrace {
 namespace {
 
-// The small blocks are written exactly as ggml writes them: the same file gives the same bytes.
+// The small blocks match ggml's encoder bit for bit.
 
-// v cut to a whole number in [0, most]; NaN gives 0.
+// Truncates v to an integer in [0, most]; NaN gives 0.
 int cut(float v, int most) { return v > 0 ? static_cast<int>(std::min(v, static_cast<float>(most))) : 0; }
 
 float number_of_largest_magnitude(const float* x) {
@@ -53,7 +53,7 @@ void encode(const float* x, BlockQ5_0& block) {
   }
 }
 
-// d and m of the blocks that have a minimum, for `most` levels above it.
+// d and m of the formats with a minimum, which have `most` levels above it.
 struct Affine {
   float d, m;
 };

@@ -8,8 +8,8 @@
 
 namespace millrace {
 
-// n is a multiple of the dtype's block; dst needs the alignment of the dtype's elements. Every dtype can be written.
-// The values should be finite: an infinity or a NaN spoils its block.
+// n is a multiple of the dtype's block; dst needs the alignment of the dtype's elements. Supports every dtype. An
+// infinity or a NaN makes its whole block useless.
 void quantize_row(DType dtype, const float* src, std::byte* dst, int64_t n);
 
 }  // namespace millrace

@@ -11,7 +11,7 @@ namespace {
 
 using Numbers = std::span<const float>;
 
-// Errors of large weights do more harm than those of small ones, but the many small ones count too.
+// Weighs errors of large weights more, without ignoring the many small ones.
 void weigh_by_magnitude(Numbers x, float* w) {
   float squares = 0;
   for (const float v : x) squares += v * v;
@@ -21,15 +21,15 @@ void weigh_by_magnitude(Numbers x, float* w) {
 
 float as_f16(float v) { return f16_to_f32(f32_to_f16(v)); }
 
-// A block whose groups have signed integer scales in [-kMost, kMost - 1] times one unit d.
+// A block whose groups have signed integer scales in [-kMost, kMost - 1], in units of d.
 template <int kGroups, int kMost>
 struct ScaledGroups {
-  float d = 0;  // as f16 will hold it
+  float d = 0;  // rounded to f16
   int scales[kGroups] = {};
   uint8_t codes[256] = {};
 };
 
-// For the codes and scales chosen, the unit that fits all of them best.
+// The unit d with the least weighted error for the chosen codes and scales.
 template <class Levels, int kGroups, int kMost>
 float refit_unit(const ScaledGroups<kGroups, kMost>& block, Numbers x, Numbers w) {
   double wxl = 0, wll = 0;
@@ -51,7 +51,7 @@ ScaledGroups<kGroups, kMost> fit_groups(Numbers x) {
     largest = std::abs(scales[g]) > std::abs(largest) ? scales[g] : largest;
   }
   ScaledGroups<kGroups, kMost> block;
-  block.d = as_f16(largest / -kMost);  // the negative side has one more
+  block.d = as_f16(largest / -kMost);  // the negative side has one more level
   const auto choose_codes = [&] {
     for (size_t g = 0; g < kGroups; ++g) {
       const float inverse_scale = inverse(block.d * static_cast<float>(block.scales[g]));
@@ -70,7 +70,7 @@ ScaledGroups<kGroups, kMost> fit_groups(Numbers x) {
 // A block whose groups have a scale and a minimum in [0, kMost], each in its own unit: x ~ d * scale * q - dmin * min.
 template <int kGroups, int kMost>
 struct AffineGroups {
-  float d = 0, dmin = 0;  // as f16 will hold them
+  float d = 0, dmin = 0;  // rounded to f16
   int scales[kGroups] = {}, mins[kGroups] = {};
   uint8_t codes[256] = {};
 };
@@ -87,7 +87,7 @@ void choose_codes(AffineGroups<kGroups, kMost>& block, Numbers x, int levels) {
   }
 }
 
-// For the codes, scales and mins chosen, the two units that fit all of them best.
+// The units d and dmin with the least weighted error for the chosen codes, scales and mins.
 template <int kGroups, int kMost>
 void refit_units(AffineGroups<kGroups, kMost>& block, Numbers x, Numbers w) {
   double aa = 0, ab = 0, bb = 0, ax = 0, bx = 0;  // the normal equations of x ~ d * a + dmin * b
@@ -134,7 +134,7 @@ AffineGroups<kGroups, kMost> fit_affine_groups(Numbers x, int levels) {
   return block;
 }
 
-// The layouts of blocks.h, written.
+// Packing into the layouts of blocks.h.
 
 void pack_two_bits(const uint8_t* codes, uint8_t* qs) {
   for (int e = 0; e < 256; ++e) qs[e / 128 * 32 + e % 32] |= static_cast<uint8_t>((codes[e] & 3) << (e / 32 % 4 * 2));

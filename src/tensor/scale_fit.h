@@ -1,5 +1,5 @@
-// The search behind the quantizers: which scale (and minimum) makes a few integer levels follow a group of numbers
-// best, by weighted least squares.
+// The quantizers' search: the scale (and minimum) with which a few integer levels approximate a group of numbers best,
+// by weighted least squares.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace millrace {
 
 inline float inverse(float v) { return v == 0 ? 0 : 1 / v; }
 
-// v rounded to a whole number in [least, most]; NaN gives least. Adding 1.5 * 2^23 leaves no bits for a fraction: this
-// rounds without a branch or a library call.
+// v rounded to an integer in [least, most]; NaN gives least. Adding 1.5 * 2^23 drops the fraction bits: no branch and
+// no library call.
 inline float nearest_level(float v, float least, float most) {
   constexpr float kShift = 0x1.8p23f;
   v = v > least ? v : least;
@@ -34,10 +34,10 @@ struct EvenLevels {
   static float level(float v) { return nearest_level(v, kLeast, -kLeast - 1); }
 };
 
-// The uneven levels of IQ4_NL.
+// The non-uniform levels of IQ4_NL.
 struct Iq4Levels {
   static constexpr int kCount = 16;
-  static int code(float v) {  // the number of midpoints below v, by halving
+  static int code(float v) {  // the number of midpoints below v, by binary search
     const auto beyond = [v](int i) { return v > 0.5f * static_cast<float>(kIq4Values[i] + kIq4Values[i + 1]); };
     int code = beyond(7) ? 8 : 0;
     code += beyond(code + 3) ? 4 : 0;
@@ -48,15 +48,15 @@ struct Iq4Levels {
   static float level(float v) { return static_cast<float>(value(code(v))); }
 };
 
-// For numbers x that take the levels l, weighed by w: sum wxl / sum wll is the scale that leaves the least error, which
-// is sum wxx less (sum wxl)^2 / sum wll.
+// For numbers x with levels l and weights w, the best scale is sum wxl / sum wll. Its error is sum wxx - (sum wxl)^2 /
+// sum wll.
 struct Products {
   double wxl = 0, wll = 0;
 };
 
 template <size_t N>
 Products products(const float* x, const float* w, const float* levels) {
-  constexpr size_t kLanes = 4;  // sums that do not wait for each other
+  constexpr size_t kLanes = 4;  // independent sums, so that additions overlap
   double wxl[kLanes] = {}, wll[kLanes] = {};
   for (size_t i = 0; i < N; i += kLanes) {
     for (size_t lane = 0; lane < kLanes; ++lane) {
@@ -86,7 +86,7 @@ float fit_scale(const float* x, const float* w) {
       best_scale = static_cast<float>(sum.wxl / sum.wll);
     }
   };
-  // The extreme number goes near either end of the levels; how near is tried in steps of 0.3 levels.
+  // The extreme number is placed near either end of the levels, in steps of 0.3 levels.
   for (const int end : {Levels::value(0), Levels::value(Levels::kCount - 1)}) {
     for (int step = -3; step <= 3; ++step) {
       attempt(static_cast<float>(end) * (1 + 0.3f * static_cast<float>(step) / (Levels::kCount / 2)) / extreme);
@@ -113,8 +113,8 @@ AffineFit fit_affine(const float* x, const float* w, int most) {
   }
   double best_gain = -1;
   AffineFit best;
-  // How far the range reaches beyond its ends is tried in steps of 0.2 levels. For given q, scale and offset
-  // solve the normal equations; the error they leave is sum wxx less the gain.
+  // The range is extended beyond its ends in steps of 0.2 levels. For given q, the normal equations give scale and
+  // offset; the error is sum wxx minus the gain.
   for (int step = -5; step <= 5; ++step) {
     const float inverse = (static_cast<float>(most) + 0.2f * static_cast<float>(step)) / (high - low);
     float q[N];
@@ -126,7 +126,7 @@ AffineFit fit_affine(const float* x, const float* w, int most) {
     const double determinant = sum_w * sum.wll - wq * wq;
     double scale = (sum_w * sum.wxl - sum_wx * wq) / determinant;
     double offset = (sum.wll * sum_wx - wq * sum.wxl) / determinant;
-    // A minimum above zero cannot be stored; and where all q are the same, there is no telling scale and offset apart.
+    // A minimum above zero cannot be stored. If all q are equal, the equations are singular.
     if (!(determinant > 1e-9 * sum_w * sum.wll) || offset > 0) {
       offset = 0;
       scale = sum.wxl / sum.wll;

@@ -7,7 +7,7 @@
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  if (const std::string problem = millrace::cuda_problem(); !problem.empty()) {
+  if (const std::string problem = millrace::cuda_problem(millrace::DeviceChoice::Cuda); !problem.empty()) {
     std::printf("the CUDA tests are skipped: %s\n", problem.c_str());
     return 0;
   }

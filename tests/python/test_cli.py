@@ -32,6 +32,8 @@ def test_misuse_is_one_line_and_code_2(millrace, tiny):
     assert "--no-such" in millrace.fails("run", "-m", tiny, "hi", "--no-such", code=2)
     assert "--isa" in millrace.fails("logits", "-m", tiny, "--tokens", "1", "--isa", "quantum", code=2)
     assert "--kernel" in millrace.fails("logits", "-m", tiny, "--tokens", "1", "--kernel", "linear=none", code=2)
+    for device in ("gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0"):
+        assert "--device" in millrace.fails("logits", "-m", tiny, "--tokens", "1", "--device", device, code=2)
     assert "kv-type" in millrace.fails("logits", "-m", tiny, "--tokens", "1", "--kv-type", "q2", code=2)
     assert "99999" in millrace.fails("logits", "-m", tiny, "--tokens", "1,99999", code=2)
     assert "top_p" in millrace.fails("run", "-m", tiny, "a", "--top-p", "7", code=2)
@@ -148,6 +150,7 @@ def test_failures_are_one_line_and_code_1(millrace, tmp_path, tiny):
     (tmp_path / "cut.gguf").write_bytes(tiny.read_bytes()[:1000])
     assert "cut.gguf" in millrace.fails("logits", "-m", tmp_path / "cut.gguf", "--tokens", "1")
     assert "cuda" in millrace.fails("logits", "-m", tiny, "--tokens", "1", "--device", "cuda")
+    assert "--device cuda:4711: " in millrace.fails("logits", "-m", tiny, "--tokens", "1", "--device", "cuda:4711")
     (tmp_path / "refuse.jinja").write_text("{{ raise_exception('no talk') }}")
     assert "no talk" in millrace.fails("template", "--file", tmp_path / "refuse.jinja", "--input", "-", stdin=b"{}")
     millrace.fails("run", "-m", "someone/some-model", "hello")  # no network there: the endpoint refuses

@@ -1,10 +1,9 @@
-// Writes down when every kernel of a program began and ended: a library that CUDA loads into any program.
+// Records begin and end of every kernel of a program: a library that CUDA injects into any program.
 //
 //   CUDA_INJECTION64_PATH=./kernel_trace.so KERNEL_TRACE=trace.tsv PROGRAM...
 //
-// One line for each kernel: begin and end in nanoseconds, blocks, threads, registers, shared memory, name. Kernels of a
-// recorded step are traced one by one, and run one after the other meanwhile. step_times.py adds them up; step_times.sh
-// does it all.
+// Writes one line per kernel: begin and end in nanoseconds, blocks, threads, registers, shared memory, name. Kernels of
+// a graph are traced one by one, and so do not overlap. step_times.py adds them up; step_times.sh runs both.
 #include <cupti.h>
 
 #include <algorithm>
@@ -26,7 +25,7 @@ struct Launch {
 
 std::mutex mutex;
 std::vector<Launch>& launches() {
-  static auto* all = new std::vector<Launch>;  // outlives the exit of the program, which is when it is written
+  static auto* all = new std::vector<Launch>;  // never destroyed: it is written at exit
   return *all;
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Where the time of a decode step goes: bench/cuda/trace/step_times.py TRACE [STEPS]
 
-TRACE is what kernel_trace.so wrote. The last STEPS steps count (8 unless told); a step ends with the kernel that finds the tokens.
+TRACE is the output of kernel_trace.so. The last STEPS steps count (default 8); a step ends with the kernel that selects tokens.
 """
 import re
 import statistics
@@ -41,7 +41,7 @@ def main():
     rows = read(sys.argv[1])
     steps = int(sys.argv[2]) if len(sys.argv) > 2 else 8
     ends = [i for i, row in enumerate(rows) if re.search("argmax|sample", row[6])]
-    # A search in two kernels ends a step with its second.
+    # If token selection takes two kernels, the second one ends the step.
     ends = [i for i in ends if i + 1 == len(rows) or not re.search("argmax|sample", rows[i + 1][6])]
     if len(ends) < steps + 1:
         sys.exit(f"{sys.argv[1]}: {len(ends)} steps are too few")

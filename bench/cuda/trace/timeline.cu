@@ -1,4 +1,4 @@
-// When the blocks of a decode step's kernels start, get their first bytes and end, in a recorded graph of eight layers.
+// When the blocks of a decode step's kernels start, receive their first bytes and end, in a graph of eight layers.
 // Built with MILLRACE_STAMPS by timeline.sh, read by timeline.py.
 //
 //   timeline FOLDER [model=8B] [m=8] [depth=1030]: writes FOLDER/MODEL-M-DEPTH.txt (blocks of each launch) and .bin
@@ -14,7 +14,7 @@ namespace millrace {
 namespace {
 
 constexpr size_t kMostBlocks = 40000;
-std::vector<unsigned> g_launches;  // their blocks
+std::vector<unsigned> g_launches;  // blocks per launch
 uint32_t* g_stamps = nullptr;
 size_t g_blocks = 0;
 
@@ -63,7 +63,8 @@ int main(int argc, char** argv) {
   CHECK(cudaMemset(stamps.as(), 0, stamps.bytes()));
   g_stamps = stamps.as<uint32_t>();
   for (const Model& model : kModels) {
-    if (name == model.name) record(Step(model, DType::BF16, CudaLimits{}, m, depth, stream), m == 1 ? one : several, stream);
+    if (name == model.name)
+      record(Step(model, DType::BF16, CudaLimits{}, m, depth, stream), m == 1 ? one : several, stream);
   }
   std::vector<uint32_t> host(g_blocks * Stamps::kEach);
   CHECK(cudaMemcpy(host.data(), stamps.as(), host.size() * 4, cudaMemcpyDeviceToHost));

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""timeline.py FILE.bin...: what timeline wrote, as a table for each kernel of a layer.
+"""timeline.py FILE.bin...: prints a table for each kernel of a layer from timeline's output.
 
-Microseconds from the first block of attention on, each event as first / median / last block, medians over layers; then how much of
-what a kernel reads came in each microsecond. Stages of a flat GEMM come with x: weights that were there before count from then on."""
+Microseconds since the first block of attention; each event as first / median / last block, medians over layers. Then the share of a
+kernel's reads that arrived in each microsecond. A flat GEMM's stages complete with x: weights that arrived earlier count from then on."""
 import sys
 import warnings
 
@@ -21,7 +21,7 @@ def read(path):
 
 
 def to_us(launches):
-    """Cycles of every multiprocessor become time of the common clock: one offset for each, one rate for all."""
+    """Converts the cycle counts of each multiprocessor to the common clock: one offset per multiprocessor, one rate for all."""
     rows = np.concatenate(launches)
     ns, sm = rows[:, CLOCK] + (rows[:, CLOCK_HIGH] << 32), rows[:, MULTIPROCESSOR]
     ns = ns - ns.min()
@@ -56,7 +56,7 @@ def main(path):
     layers = range(10, len(us) - 5, 5)
     begins = {i: np.nanmin(us[i][:, 0]) for i in range(0, len(us), 5)}
     print(f"  a layer: {np.median(np.diff(list(begins.values()))):.1f} us\n  {'':12}" + "".join(f"{n:>21}" for n in EVENTS.values()))
-    for step in range(-1, 6):  # the qkv before, the layer, the attention behind
+    for step in range(-1, 6):  # the qkv before, the layer, the attention after it
         cells = [np.median([spread(us[i + step], event) - begins[i] for i in layers], 0) for event in EVENTS]
         text = ["-" if np.isnan(c).any() else "{:7.1f}{:7.1f}{:7.1f}".format(*c) for c in cells]
         print(f"  {KERNELS[step % 5]:12}" + "".join(f"{t:>21}" for t in text))

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# bench/cuda/trace/timeline.sh [ARGUMENTS OF timeline]: when the blocks of each kernel of a decode step's layers start, have asked for memory,
-# get it and end. The kernels are compiled once more with stamps; the rest comes from the library of build/cuda, which must be there.
+# bench/cuda/trace/timeline.sh [ARGUMENTS OF timeline]: when the blocks of each kernel of a decode step's layers start,
+# request memory,
+# receive it and end. Compiles the kernels again with time stamps; everything else comes from the library in build/cuda,
+# which must exist.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 folder=build/cuda/timeline

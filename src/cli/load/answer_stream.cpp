@@ -7,7 +7,7 @@ namespace millrace {
 
 namespace {
 
-// Whether a delta is a piece of the answer. Once the answer has begun an empty one is, too: a token without a text.
+// Whether a delta is a piece of the answer. After the first piece an empty delta counts, too: a token without text.
 bool is_piece(const nlohmann::json& delta, bool begun) {
   for (const char* kind : {"content", "reasoning_content", "reasoning", "tool_calls"}) {
     const auto piece = delta.find(kind);

@@ -23,9 +23,7 @@ HttpAnswer::HttpAnswer() : parser_(std::make_unique<Parser>()) {}
 HttpAnswer::HttpAnswer(HttpAnswer&&) noexcept = default;
 HttpAnswer::~HttpAnswer() = default;
 
-int HttpAnswer::status() const {
-  return parser_->is_header_done() ? static_cast<int>(parser_->get().result_int()) : 0;
-}
+int HttpAnswer::status() const { return parser_->is_header_done() ? static_cast<int>(parser_->get().result_int()) : 0; }
 
 bool HttpAnswer::feed(std::string_view bytes, double now) {
   unread_ += bytes;
@@ -34,7 +32,7 @@ bool HttpAnswer::feed(std::string_view bytes, double now) {
     unread_.erase(0, parser_->put(boost::asio::buffer(unread_), error));
     if (error && error != beast_http::error::need_more)
       fail(ErrorKind::Network, "the answer is no HTTP/1.1: {}", error.message());
-    if (parser_->is_done() && status() < 200) {  // "go on": the real one follows
+    if (parser_->is_done() && status() < 200) {  // 100 Continue: the final answer follows
       parser_ = std::make_unique<Parser>();
       continue;
     }

@@ -1,4 +1,4 @@
-// An HTTP/1.1 answer as it comes off the wire: its body is kept with the times of its bytes.
+// An HTTP/1.1 answer as it arrives: keeps its body with the arrival time of each piece.
 #pragma once
 
 #include <cstddef>
@@ -17,24 +17,24 @@ class HttpAnswer {
   HttpAnswer(HttpAnswer&&) noexcept;
   ~HttpAnswer();
 
-  // True: the answer is whole. Throws Network where it is no HTTP.
+  // True: the answer is complete. Throws Network if it is not HTTP.
   bool feed(std::string_view bytes, double now);
-  // The other side closed the connection. True: that is the end of a whole answer.
+  // The server closed the connection. True: that completes the answer.
   bool close();
 
   int status() const;  // 0: not known yet
-  // The body, piece by piece as it came, each with its time.
+  // The body in pieces as received, each with its time.
   void for_pieces(FunctionRef<void(std::string_view bytes, double time)> body) const;
 
  private:
   struct Parser;
   struct Arrival {
-    size_t end;  // of the body so far
+    size_t end;  // offset in the body
     double time;
   };
 
   std::unique_ptr<Parser> parser_;
-  std::string unread_;  // bytes that the parser takes when more of them are there
+  std::string unread_;  // bytes that the parser needs more input for
   std::vector<Arrival> arrivals_;
 };
 

@@ -44,7 +44,7 @@ std::unique_ptr<curl_slist, FreeList> headers_of(const LoadPlan& plan) {
   return std::unique_ptr<curl_slist, FreeList>(list);
 }
 
-// What stands in front of the body of each request, but for its length.
+// Request line and headers of each request, except its length.
 std::string request_head(const LoadPlan& plan, const std::string& url) {
   const std::unique_ptr<CURLU, FreeUrl> parts(curl_url());
   if (curl_url_set(parts.get(), CURLUPART_URL, url.c_str(), 0) != CURLUE_OK)
@@ -72,8 +72,8 @@ struct Flight {
   HttpAnswer answer;
 };
 
-// libcurl connects, with TLS where need be; from there on a token costs one wait and one read. Client and server often
-// share a machine, and what a client does for each token would be measured as the server's.
+// libcurl connects, with TLS if needed. From then on a token costs one wait and one read: client and server often share
+// a machine, and the client's work per token would be measured as the server's.
 class Run {
  public:
   Run(const LoadPlan& plan, const std::function<void(const LoadProgress&)>& progress)
@@ -172,7 +172,7 @@ class Run {
     for (auto flight = flights_.begin(); flight != flights_.end(); ++flight) {
       if (flight->socket == CURL_SOCKET_BAD) continue;
       const bool sends = flight->sent < flight->request.size();
-      // A server that refuses a request answers while it is still sent.
+      // A server may refuse a request while it is still being sent.
       const int wanted = CURL_WAIT_POLLIN | (sends ? CURL_WAIT_POLLOUT : 0);
       waits_.push_back({flight->socket, static_cast<short>(wanted), 0});
       waiting_.push_back(flight);
@@ -189,7 +189,7 @@ class Run {
     const std::string_view rest = std::string_view(flight->request).substr(flight->sent);
     const CURLcode code = curl_easy_send(flight->handle.get(), rest.data(), rest.size(), &sent);
     if (code != CURLE_OK && code != CURLE_AGAIN) {
-      flight->sent = flight->request.size();  // nobody takes more of it, but there may be an answer that says why
+      flight->sent = flight->request.size();  // the server reads no more; it may have sent an answer that says why
       return receive(flight);
     }
     flight->sent += sent;
@@ -207,7 +207,7 @@ class Run {
       } catch (const Error& e) {
         return finish(flight, e.what());
       }
-      if (!encrypted_ && bytes < buffer_.size()) return;  // what TLS holds already would not be waited for
+      if (!encrypted_ && bytes < buffer_.size()) return;  // with TLS, buffered data would not wake the wait
     }
   }
 
@@ -254,7 +254,7 @@ class Run {
   std::unique_ptr<CURLM, CloseMulti> multi_;
   std::list<Flight> flights_;
   std::vector<curl_waitfd> waits_;
-  std::vector<Place> waiting_;  // of the same index
+  std::vector<Place> waiting_;  // waiting_[i] is the flight of waits_[i]
   std::vector<LoadedRequest> requests_;
   Arrivals arrivals_;
   std::string buffer_;

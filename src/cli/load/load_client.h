@@ -1,4 +1,4 @@
-// Sends the requests of a plan and notes when what came back.
+// Sends the requests of a plan and records the arrival times of their answers.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,25 @@
 namespace millrace {
 
 struct LoadedRequest {
-  double begin = 0;  // seconds from the start of the run
+  double begin = 0;  // seconds since the start of the run
   double end = 0;
-  std::vector<double> pieces;  // when each piece of the answer came, from the first that says something on
+  std::vector<double> pieces;  // arrival times of the answer's pieces, from the first with content
   int64_t prompt_tokens = 0, cached_tokens = 0;
-  int64_t tokens = 0;   // of the answer, as the server counts them, else one for each piece
-  std::string problem;  // empty: a whole answer
+  int64_t tokens = 0;   // answer tokens as the server counts them, else the number of pieces
+  std::string problem;  // empty: a complete answer
 };
 
-// One server-sent stream, however its bytes are cut.
+// Parses one server-sent event stream, independent of how its bytes are split.
 class AnswerStream {
  public:
   explicit AnswerStream(LoadedRequest& request) : request_(request) {}
   void feed(std::string_view bytes, double now);
-  void end();                          // fills the request with what came
-  bool done() const { return done_; }  // it had the last event of a whole stream
+  void end();                          // fills in the request's results
+  bool done() const { return done_; }  // the stream's last event has arrived
 
  private:
   struct Arrival {
-    size_t end;  // of the bytes so far
+    size_t end;  // offset in the stream
     double time;
   };
 
@@ -46,10 +46,10 @@ struct LoadProgress {
   int running = 0, finished = 0, failed = 0;
 };
 
-// Ctrl-C ends it early, with what there is. Throws Network where the server cannot be reached at all.
+// Ctrl-C ends it early and keeps the results so far. Throws Network if the server is unreachable.
 std::vector<LoadedRequest> run_load(const LoadPlan& plan, const std::function<void(const LoadProgress&)>& progress);
 
-// The first model that the server names. Throws Network.
+// The first model that the server lists. Throws Network.
 std::string first_model(const LoadPlan& plan);
 
 }  // namespace millrace

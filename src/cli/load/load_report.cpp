@@ -25,7 +25,7 @@ std::string most_frequent_problem(const std::vector<LoadedRequest>& requests) {
   return most == counts.end() ? "" : most->first;
 }
 
-// Eighths of a character, as high as the value.
+// A bar chart of block characters in steps of one eighth.
 std::string bars(const std::vector<double>& values, size_t width) {
   static const char* const kBlocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   const double top = values.empty() ? 0 : *std::max_element(values.begin(), values.end());
@@ -41,7 +41,7 @@ std::string bars(const std::vector<double>& values, size_t width) {
   return text;
 }
 
-// How many values fall into each part of a logarithmic scale.
+// A histogram over a logarithmic scale.
 std::vector<double> histogram(const std::vector<double>& sorted, size_t parts, double& from, double& to) {
   std::vector<double> counts(parts, 0);
   if (sorted.empty()) return counts;
@@ -59,7 +59,7 @@ std::vector<double> histogram(const std::vector<double>& sorted, size_t parts, d
 Percentiles percentiles(std::vector<double> values) {
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());
-  const auto at = [&](double share) {  // between the two nearest, as NumPy does it
+  const auto at = [&](double share) {  // linear interpolation, as in NumPy
     const double place = share * static_cast<double>(values.size() - 1);
     const auto below = static_cast<size_t>(place);
     const size_t above = std::min(below + 1, values.size() - 1);

@@ -1,4 +1,4 @@
-// What the requests of a load run add up to, as numbers and as pictures.
+// Results of a load run, as numbers and as plots.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,7 +12,7 @@ namespace millrace {
 struct Percentiles {
   double p50 = 0, p90 = 0, p99 = 0, mean = 0;
 };
-Percentiles percentiles(std::vector<double> values);  // all 0 of nothing
+Percentiles percentiles(std::vector<double> values);  // all 0 for an empty list
 
 struct LoadReport {
   size_t whole = 0, failed = 0;
@@ -25,13 +25,13 @@ struct LoadReport {
   std::string problem;                        // the most frequent one
 };
 
-// TTFT: from sending to the first piece. TPOT: the time after it for each further token of a request. ITL: the gaps
-// between pieces, of all requests together.
+// TTFT: from sending to the first piece. TPOT: time after that per further token of a request. ITL: gaps between
+// pieces, over all requests.
 LoadReport summarise(const std::vector<LoadedRequest>& requests);
 
 nlohmann::json to_json(const LoadReport& report);
-nlohmann::json to_json(const std::vector<LoadedRequest>& requests);  // each of them, times in seconds from the start
-void print_report(const LoadReport& report);                         // a table and a plot, for a terminal
+nlohmann::json to_json(const std::vector<LoadedRequest>& requests);  // every request, times in seconds since the start
+void print_report(const LoadReport& report);                         // table and plot for a terminal
 std::string plot_svg(const LoadReport& report, const std::string& title);
 
 }  // namespace millrace

@@ -1,5 +1,4 @@
-// The picture of a load run: throughput over time, and the share of waits that were no longer than so many
-// milliseconds.
+// The plot of a load run: throughput over time, and the cumulative distribution of waiting times.
 #include <fmt/format.h>
 
 #include <algorithm>

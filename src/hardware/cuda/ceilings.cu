@@ -13,7 +13,7 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kFmaRounds = 4096, kFmaChains = 8;
 
-// Streams through the buffer; the sum is written only where it cannot be, so that nothing is left out.
+// Streams through the buffer. The store never happens (count >= 0), but keeps the compiler from dropping the loads.
 __global__ void read_all(const uint4* data, int64_t count, uint32_t* never) {
   uint32_t sum = 0;
   const int64_t stride = int64_t(gridDim.x) * blockDim.x;
@@ -26,8 +26,7 @@ __global__ void read_all(const uint4* data, int64_t count, uint32_t* never) {
   if (sum == 0x12345678u && count < 0) *never = sum;
 }
 
-// Random small numbers, whether read as bf16 or as f16: arithmetic on equal ones draws less power and runs faster than
-// real work does.
+// Random small numbers in bf16 and in f16. Constant data would draw less power and run faster than real work.
 __global__ void fill_random(uint32_t* data, int64_t count) {
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += int64_t(gridDim.x) * blockDim.x) {
     uint32_t bits = static_cast<uint32_t>(i) * 2654435761u;
@@ -60,7 +59,7 @@ class Stopwatch {
     cudaEventDestroy(start_);
     cudaEventDestroy(end_);
   }
-  // Microseconds of the fastest of several runs.
+  // Time of the fastest run, in microseconds.
   double best_us(const std::function<void()>& work) {
     double best = 1e30;
     for (int i = 0; i < kRuns; ++i) {
@@ -96,30 +95,30 @@ double gemm_gflops(DType dtype, std::byte* data, Stopwatch& watch, cudaStream_t 
 }  // namespace
 
 Ceilings guess_gpu_ceilings(const Hardware& h) {
-  const auto attribute = [](cudaDeviceAttr which) {
+  const auto attribute = [&](cudaDeviceAttr which) {
     int value = 0;
-    cudaDeviceGetAttribute(&value, which, 0);
+    cudaDeviceGetAttribute(&value, which, h.cuda_index);
     return double(value);
   };
-  const double clocks = h.cores * attribute(cudaDevAttrClockRate) * 1e-6;  // of all multiprocessors, in GHz
+  const double clocks = h.cores * attribute(cudaDevAttrClockRate) * 1e-6;  // sum over all multiprocessors, in GHz
   const bool datacentre = h.architecture == 80 || h.architecture == 90 || h.architecture == 100;
   const double bf16_per_clock = h.architecture >= 90 && datacentre ? 4096 : datacentre ? 2048 : 1024;
   Ceilings c;
-  // Twice per clock, in bits over the bus; about nine tenths of it are reached.
+  // Double data rate times bus width in bits; about 90 % of it is reachable.
   c.read_gbs = std::max(
       100.0, 0.9 * 2 * attribute(cudaDevAttrMemoryClockRate) * attribute(cudaDevAttrGlobalMemoryBusWidth) / 8 * 1e-6);
   c.cache_gbs = 2.5 * c.read_gbs;
   c.f32_gflops = clocks * (h.architecture == 80 ? 128 : 256);
   c.bf16_gflops = c.f16_gflops = 0.75 * clocks * bf16_per_clock;
   c.int8_gops = 2 * c.bf16_gflops;
-  c.region_us = 2;  // from one kernel's end to the next one's first loads
+  c.region_us = 2;  // from the end of one kernel to the first loads of the next
   return c;
 }
 
 Ceilings measure_gpu_ceilings(const Hardware& h, cudaStream_t stream) {
   constexpr size_t kBuffer = size_t(1) << 30;
   Ceilings c = guess_gpu_ceilings(h);
-  CudaMemory memory;
+  CudaMemory memory(h.cuda_index);
   Arena arena("measuring the GPU", kBuffer, memory);
   std::byte* data = arena.take(kBuffer);
   fill_random<<<h.cores * 4, kThreads, 0, stream>>>(reinterpret_cast<uint32_t*>(data), int64_t(kBuffer / 4));

@@ -1,4 +1,4 @@
-// The best a GPU can do: guessed from its data sheet's attributes, or measured in about a second.
+// Peak rates of a GPU: guessed from its attributes, or measured in about a second.
 #pragma once
 
 #include <cuda_runtime_api.h>

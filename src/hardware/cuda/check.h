@@ -1,4 +1,4 @@
-// Errors of the CUDA runtime as our own, in one line.
+// Turns CUDA runtime errors into Error.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,5 +10,8 @@ namespace millrace {
 inline void check_cuda(cudaError_t status, const char* doing) {
   if (status != cudaSuccess) fail_cuda(status, doing);
 }
+
+// cudaMalloc, cudaFree and launches go to the thread's current device, and a thread begins with device 0.
+inline void use_cuda_device(int index) { check_cuda(cudaSetDevice(index), "selecting it"); }
 
 }  // namespace millrace

@@ -12,7 +12,6 @@
 namespace millrace {
 namespace {
 
-// The entry points we use.
 struct Library {
   decltype(&cublasLtCreate) create = nullptr;
   decltype(&cublasLtDestroy) destroy = nullptr;
@@ -76,7 +75,7 @@ void check(cublasStatus_t status, const char* doing) {
   if (status != CUBLAS_STATUS_SUCCESS) fail(ErrorKind::Io, "cuBLASLt: status {} while {}", int(status), doing);
 }
 
-// Row-major y [m, n] is column-major [n, m]: the weights come first, transposed.
+// Row-major y [m, n] is column-major [n, m], so the weights are the first operand, transposed.
 struct Prepared {
   CublasLtProblem problem;
   cublasLtMatmulDesc_t desc = nullptr;
@@ -110,7 +109,7 @@ void describe(Prepared& p) {
 }  // namespace
 
 struct CublasLtGemm::State {
-  static constexpr size_t kMostPrepared = 512;  // prompts come in all lengths; the oldest goes
+  static constexpr size_t kMostPrepared = 512;  // prompts have many lengths; the oldest entry is dropped
 
   cublasLtHandle_t handle = nullptr;
   cublasLtMatmulPreference_t preference = nullptr;
@@ -123,7 +122,7 @@ struct CublasLtGemm::State {
     const size_t workspace = kWorkspaceBytes;
     check(library().preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace),
           "preparing");
-    constexpr int64_t kSide = 8192;  // a library that is older than the GPU has no algorithm for anything
+    constexpr int64_t kSide = 8192;  // probe: a library older than the GPU has no algorithm at all
     usable = find({DType::BF16, DType::BF16, kSide, kSide, kSide, kSide, kSide, false}).feasible;
   }
   ~State() {

@@ -1,4 +1,4 @@
-// cuBLASLt, where the machine has it: loaded at run time, so that the binary needs the driver only.
+// cuBLASLt, loaded at run time if installed: the binary itself depends on the driver only.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,16 +11,15 @@
 
 namespace millrace {
 
-// y = x w^T, or y += where `accumulate`; x [m, k], w [n, k], y [m, n], rows `x_stride` and `y_stride` elements apart.
+// y = x w^T, or y += x w^T if `accumulate`; x [m, k], w [n, k], y [m, n]; strides in elements.
 struct CublasLtProblem {
   DType inputs = DType::BF16;  // BF16, F16 or F32
-  DType output = DType::BF16;  // the same, or F32
+  DType output = DType::BF16;  // same as inputs, or F32
   int64_t n = 0, k = 0, m = 0;
   int64_t x_stride = 0, y_stride = 0;
   bool accumulate = false;
-  int y_alignment = 256;  // bytes that y's address is a multiple of; 256 stands for all from 16 on
-  int proposal =
-      0;  // which of the library's proposals, best first by its own reckoning; the last one where it has fewer
+  int y_alignment = 256;  // alignment of y in bytes; 256 stands for every multiple of 16
+  int proposal = 0;       // index into the library's ranked proposals; beyond the last one: the last
 
   friend bool operator==(const CublasLtProblem&, const CublasLtProblem&) = default;
 };
@@ -28,13 +27,13 @@ struct CublasLtProblem {
 class CublasLtGemm {
  public:
   static constexpr int kProposals = 8;
-  static constexpr size_t kWorkspaceBytes = 32u << 20;  // what NVIDIA advises for Hopper
+  static constexpr size_t kWorkspaceBytes = 32u << 20;  // NVIDIA's advice for Hopper
 
   CublasLtGemm();
   ~CublasLtGemm();
-  static size_t version();                       // of the library, 130002 for 13.0.2; 0: there is none
-  bool available() const;                        // the library is there, and knows the GPU
-  bool can_run(const CublasLtProblem& problem);  // it has an algorithm for this
+  static size_t version();                       // 130002 for 13.0.2; 0: not installed
+  bool available() const;                        // the library is installed and supports the GPU
+  bool can_run(const CublasLtProblem& problem);  // the library has an algorithm for it
   void run(const CublasLtProblem& problem, const void* x, const void* w, void* y, std::span<std::byte> workspace,
            cudaStream_t stream);
 

@@ -15,7 +15,7 @@ namespace fe = cudnn_frontend;
 enum Tensor : int64_t { kQ = 1, kKeys, kValues, kKeyTable, kValueTable, kRows, kLength, kOut, kLogSums };
 using Sizes = std::vector<int64_t>;
 
-// The front of the workspace has the two numbers that the library reads, where its contract wants them.
+// The front of the workspace holds the two numbers (rows, length) that the library reads from device memory.
 constexpr size_t kAlignment = 16, kNumbers = 256;
 
 struct Plan {
@@ -63,7 +63,7 @@ std::string prepare(Plan& plan, cudnnHandle_t handle) {  // empty: it can run
 }  // namespace
 
 struct CudnnAttention::State {
-  static constexpr size_t kMostPlans = 64;  // the oldest goes
+  static constexpr size_t kMostPlans = 64;  // the oldest plan is dropped
 
   cudnnHandle_t handle = nullptr;
   std::vector<std::unique_ptr<Plan>> plans;

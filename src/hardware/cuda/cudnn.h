@@ -1,5 +1,4 @@
-// cuDNN's attention for prompts, where the machine has it: loaded at run time, so that the binary needs the driver
-// only.
+// cuDNN's attention for prompts, loaded at run time if installed: the binary itself depends on the driver only.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,26 +10,26 @@
 
 namespace millrace {
 
-// New tokens of one sequence, causal, over keys and values in pages ([page][kv head][slot][head_dim]). Where slots of
-// the last page that no token has hold NaN, some versions give NaN (9.19) and others do not (9.14).
+// Causal attention of one sequence's new tokens over paged keys and values ([page][kv head][slot][head_dim]). If unused
+// slots of the last page hold NaN, version 9.19 returns NaN and 9.14 does not.
 struct CudnnAttentionProblem {
-  DType dtype = DType::BF16;  // of all matrices: BF16 or F16
+  DType dtype = DType::BF16;  // of q, keys, values and out: BF16 or F16
   int heads = 0, kv_heads = 0, head_dim = 0, block_size = 0;
-  int64_t pages = 0;        // that keys and values have
-  int64_t table_pages = 0;  // that the sequence's table has room for
+  int64_t pages = 0;        // pages in the KV cache
+  int64_t table_pages = 0;  // capacity of the sequence's block table
   int64_t rows = 0;
-  int64_t q_stride = 0, out_stride = 0;  // elements from one row to the next
-  float scale = 1;                       // of q k^T
+  int64_t q_stride = 0, out_stride = 0;  // in elements
+  float scale = 1;                       // applied to q k^T
 
   friend bool operator==(const CudnnAttentionProblem&, const CudnnAttentionProblem&) = default;
 };
 
 struct CudnnAttentionArgs {
   const void *q = nullptr, *keys = nullptr, *values = nullptr;
-  const int32_t* table = nullptr;  // page of each block_size positions; a page that there is, also beyond the length
-  const int32_t *rows = nullptr, *length = nullptr;  // of the sequence: new tokens, and all with them
+  const int32_t* table = nullptr;  // page of each block_size positions; valid pages beyond the length, too
+  const int32_t *rows = nullptr, *length = nullptr;  // the sequence's new tokens, and its total length
   void* out = nullptr;
-  float* log_sums = nullptr;  // [heads, rows]: logarithm of each row's sum of weights
+  float* log_sums = nullptr;  // [heads, rows]: log of each row's softmax denominator
   void* workspace = nullptr;
 };
 
@@ -40,9 +39,10 @@ class CudnnAttention {
 
   CudnnAttention();
   ~CudnnAttention();
-  static bool available();  // the library is there, with what it loads itself
-  static size_t version();  // of it, 91900 for 9.19.0; 0: there is none
-  // Both prepare what they meet for the first time. False: the library has no kernel for it, or failed before.
+  static bool available();  // the library and its sublibraries are installed
+  static size_t version();  // 91900 for 9.19.0; 0: not installed
+  // Both prepare a plan at the first call with a problem. False: the library has no kernel for it, or has failed
+  // before.
   bool can_run(const CudnnAttentionProblem& problem);
   bool run(const CudnnAttentionProblem& problem, const CudnnAttentionArgs& args, cudaStream_t stream);
 

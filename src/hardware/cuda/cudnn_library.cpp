@@ -10,7 +10,8 @@
 namespace millrace {
 namespace {
 
-// It is a front for others beside it, and ends the process where it does not find the one that has graphs.
+// libcudnn is a shim over sublibraries, and aborts the process if the graph library is missing. So check for that
+// first.
 bool is_whole(void* front) {
   char folder[PATH_MAX] = {};
   if (::dlinfo(front, RTLD_DI_ORIGIN, folder) != 0) return false;
@@ -31,7 +32,7 @@ void* library() {
   return loaded;
 }
 
-// Only called where the library is there; every version 9 has what is called here.
+// Called only if has_cudnn(); every cuDNN 9 exports these functions.
 template <auto function, class... Args>
 auto forward(const char* name, Args... args) {
   static const auto found = reinterpret_cast<decltype(function)>(::dlsym(library(), name));

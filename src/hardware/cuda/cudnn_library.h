@@ -1,5 +1,5 @@
-// cuDNN's library, found when the program runs. Its front-end is headers that call the functions by their names: this
-// room has functions of those names, which hand the calls on.
+// cuDNN, loaded at run time. Its header-only front-end calls the library's functions by name; cudnn_library.cpp defines
+// functions of these names that forward to the loaded library.
 #pragma once
 
 namespace millrace {

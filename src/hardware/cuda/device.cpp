@@ -14,32 +14,33 @@
 namespace millrace {
 namespace {
 
-constexpr int kOldestArchitecture = 80;  // bf16, and copies that run beside arithmetic
+constexpr int kOldestArchitecture = 80;  // the first with bf16 and asynchronous copies to shared memory
 #ifdef MILLRACE_HOPPER_CODE
 constexpr bool kHopperCode = true;
 #else
 constexpr bool kHopperCode = false;
 #endif
 
-int attribute(cudaDeviceAttr which) {
+int attribute(cudaDeviceAttr which, int index) {
   int value = 0;
-  check_cuda(cudaDeviceGetAttribute(&value, which, 0), "reading its attributes");
+  check_cuda(cudaDeviceGetAttribute(&value, which, index), "reading its attributes");
   return value;
 }
 
-int architecture() {
-  return 10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor);
+int architecture(int index) {
+  return 10 * attribute(cudaDevAttrComputeCapabilityMajor, index) + attribute(cudaDevAttrComputeCapabilityMinor, index);
 }
 
-Hardware describe_gpu() {
+Hardware describe_gpu(int index) {
   cudaDeviceProp properties{};
-  check_cuda(cudaGetDeviceProperties(&properties, 0), "reading its properties");
+  check_cuda(cudaGetDeviceProperties(&properties, index), "reading its properties");
   int driver = 0;
   check_cuda(cudaDriverGetVersion(&driver), "reading the driver's version");
   Hardware hardware;
   hardware.device = DeviceKind::Cuda;
   hardware.name = properties.name;
-  hardware.architecture = architecture();
+  hardware.cuda_index = index;
+  hardware.architecture = architecture(index);
   hardware.driver = driver;
   hardware.cores = properties.multiProcessorCount;
   hardware.l1_bytes = static_cast<int64_t>(properties.sharedMemPerMultiprocessor);
@@ -58,20 +59,28 @@ constexpr auto graph_edges = cudaGraphGetEdges_v2;
 
 class CudaRecording final : public Recording {
  public:
-  CudaRecording(cudaGraphExec_t graph, cudaStream_t stream) : graph_(graph), stream_(stream) {}
-  ~CudaRecording() override { cudaGraphExecDestroy(graph_); }
-  void replay() override { check_cuda(cudaGraphLaunch(graph_, stream_), "replaying a step"); }
+  CudaRecording(int device, cudaGraphExec_t graph, cudaStream_t stream)
+      : device_(device), graph_(graph), stream_(stream) {}
+  ~CudaRecording() override {
+    cudaSetDevice(device_);
+    cudaGraphExecDestroy(graph_);
+  }
+  void replay() override {
+    use_cuda_device(device_);
+    check_cuda(cudaGraphLaunch(graph_, stream_), "replaying a step");
+  }
 
  private:
+  int device_;
   cudaGraphExec_t graph_;
   cudaStream_t stream_;
 };
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(bool measure) {
-    check_cuda(cudaSetDevice(0), "opening it");
-    hardware_ = describe_gpu();
+  CudaDevice(int index, bool measure) : index_(index), memory_(index), pinned_(index) {
+    use_on_this_thread();
+    hardware_ = describe_gpu(index);
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
     memory_.copy_in_order_of(stream_);
     for (cudaEvent_t& mark : marks_)
@@ -80,11 +89,14 @@ class CudaDevice final : public Device {
     find_ceilings(measure);
   }
   ~CudaDevice() override {
+    cudaSetDevice(index_);
     for (const cudaEvent_t mark : marks_) cudaEventDestroy(mark);
     cudaStreamDestroy(stream_);
   }
 
+  void use_on_this_thread() override { use_cuda_device(index_); }
   int64_t available_memory() const override {
+    use_cuda_device(index_);
     size_t free = 0, total = 0;
     check_cuda(cudaMemGetInfo(&free, &total), "asking for its free memory");
     return std::max<int64_t>(0, static_cast<int64_t>(free) - kHeldBack);
@@ -93,36 +105,46 @@ class CudaDevice final : public Device {
   Memory& staging() override { return pinned_; }
   void* queue() const override { return stream_; }
   std::unique_ptr<Uploader> new_uploader() override {
-    return std::make_unique<CudaUploader>(memory_, pinned_, stream_);
+    return std::make_unique<CudaUploader>(index_, memory_, pinned_, stream_);
   }
 
   void enqueue_write(std::byte* to, const std::byte* from, size_t bytes) override {
+    use_on_this_thread();
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "copying to it");
   }
   void enqueue_read(std::byte* to, const std::byte* from, size_t bytes) override {
+    use_on_this_thread();
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "copying from it");
   }
   void clear(std::byte* data, size_t bytes) override {
+    use_on_this_thread();
     if (bytes > 0) check_cuda(cudaMemsetAsync(data, 0, bytes, stream_), "clearing memory");
   }
   void finish() override {
+    use_on_this_thread();
     check_cuda(cudaStreamSynchronize(stream_), "running a step");
     check_cuda(cudaGetLastError(), "launching a kernel");
   }
-  void mark(int which) override { check_cuda(cudaEventRecord(marks_[which], stream_), "marking the end of a step"); }
+  void mark(int which) override {
+    use_on_this_thread();
+    check_cuda(cudaEventRecord(marks_[which], stream_), "marking the end of a step");
+  }
   void wait_for(int which) override {
+    use_on_this_thread();
     check_cuda(cudaEventSynchronize(marks_[which]), "running a step");
     check_cuda(cudaGetLastError(), "launching a kernel");
   }
 
-  // Not where a launch failed before: a step would be recorded without that kernel.
+  // Fails if an earlier launch failed: the recording would lack that kernel.
   bool begin_recording() override {
+    use_on_this_thread();
     check_cuda(cudaGetLastError(), "launching a kernel");
     const bool begun = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
     if (!begun) cudaGetLastError();
     return begun;
   }
   std::unique_ptr<Recording> end_recording() override {
+    use_on_this_thread();
     cudaGraph_t graph = nullptr;
     const cudaError_t launched = cudaGetLastError();
     const cudaError_t ended = cudaStreamEndCapture(stream_, &graph);
@@ -132,7 +154,7 @@ class CudaDevice final : public Device {
     log_edges(graph);
     cudaGraphExec_t executable = nullptr;
     cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
-    // Now, since it takes memory: the first replay would fail for the lack of it.
+    // Upload now: it allocates device memory, and the first replay would fail without it.
     if (status == cudaSuccess) status = cudaGraphUpload(executable, stream_);
     if (status != cudaSuccess && executable != nullptr) cudaGraphExecDestroy(executable);
     if (status == cudaErrorMemoryAllocation) {
@@ -140,9 +162,10 @@ class CudaDevice final : public Device {
       return nullptr;
     }
     check_cuda(status, "preparing a recorded step");
-    return std::make_unique<CudaRecording>(executable, stream_);
+    return std::make_unique<CudaRecording>(index_, executable, stream_);
   }
   void drop_recording() noexcept override {
+    cudaSetDevice(index_);
     cudaGraph_t graph = nullptr;
     cudaStreamEndCapture(stream_, &graph);
     if (graph != nullptr) cudaGraphDestroy(graph);
@@ -150,9 +173,9 @@ class CudaDevice final : public Device {
   }
 
  private:
-  static constexpr int64_t kHeldBack = 256 << 20;  // for recorded steps, and what the libraries take for themselves
+  static constexpr int64_t kHeldBack = 256 << 20;  // for recorded steps and for the libraries' own allocations
 
-  // How many kernels of a recorded step may start while the one before drains.
+  // Logs how many kernels of a recorded step start before their predecessor ends.
   static void log_edges(cudaGraph_t graph) {
     if (!log().should_log(spdlog::level::debug)) return;
     size_t nodes = 0, count = 0;
@@ -176,7 +199,7 @@ class CudaDevice final : public Device {
     }
   }
 
-  // A card that is nearly full still computes: then what was guessed stays.
+  // On a nearly full GPU the measurement runs out of memory; the guesses stay.
   void measure_ceilings(const std::filesystem::path& file) {
     try {
       hardware_.ceilings = measure_gpu_ceilings(hardware_, stream_);
@@ -191,6 +214,7 @@ class CudaDevice final : public Device {
     }
   }
 
+  int index_;
   CudaMemory memory_;
   PinnedMemory pinned_;
   cudaStream_t stream_ = nullptr;
@@ -199,7 +223,7 @@ class CudaDevice final : public Device {
 
 }  // namespace
 
-std::string cuda_problem() {
+std::string cuda_problem(const DeviceChoice& choice) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
@@ -208,9 +232,9 @@ std::string cuda_problem() {
     if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "no NVIDIA driver is installed";
     return fmt::format("no usable NVIDIA GPU ({})", cudaGetErrorString(status));
   }
-  if (count == 0) return "no NVIDIA GPU";
+  if (std::string problem = cuda_index_problem(choice.cuda_index(), count); !problem.empty()) return problem;
   try {
-    const int found = architecture();
+    const int found = architecture(choice.cuda_index());
     if (found < kOldestArchitecture)
       return fmt::format("the GPU's compute capability is {}.{}; at least 8.0 is needed", found / 10, found % 10);
     if (found == 90 && !kHopperCode) return "this build has no code for Hopper: its CUDA architectures lack 90a";
@@ -220,6 +244,23 @@ std::string cuda_problem() {
   return "";
 }
 
-std::unique_ptr<Device> open_cuda_device(bool measure) { return std::make_unique<CudaDevice>(measure); }
+std::vector<std::string> cuda_devices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    cudaGetLastError();
+    return {};
+  }
+  std::vector<std::string> names;
+  for (int index = 0; index < count; ++index) {
+    cudaDeviceProp properties{};
+    check_cuda(cudaGetDeviceProperties(&properties, index), "reading its properties");
+    names.emplace_back(properties.name);
+  }
+  return names;
+}
+
+std::unique_ptr<Device> open_cuda_device(int index, bool measure) {
+  return std::make_unique<CudaDevice>(index, measure);
+}
 
 }  // namespace millrace

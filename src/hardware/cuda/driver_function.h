@@ -1,11 +1,11 @@
-// Functions of the driver, asked for at run time, so that the program starts where there is no driver.
+// Driver API functions, looked up at run time, so that the program also starts without a driver.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 namespace millrace {
 
-// As it was from that version of CUDA on, 12000 for 12.0; null: the driver has none of that name.
+// `version` is the CUDA version of the wanted signature, 12000 for 12.0. Null: the driver has no such function.
 inline void* driver_function(const char* name, unsigned version) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;

@@ -7,14 +7,21 @@
 namespace millrace {
 
 void fail_cuda(cudaError_t status, const char* doing) {
-  cudaGetLastError();  // errors that do not stick are forgotten
+  cudaGetLastError();  // clears errors that are not sticky
   if (status == cudaErrorMemoryAllocation) fail(ErrorKind::OutOfMemory, "GPU: out of memory while {}", doing);
   fail(ErrorKind::Io, "GPU: {} while {}", cudaGetErrorString(status), doing);
 }
 
 void check_launch(int status, const char* doing) { check_cuda(static_cast<cudaError_t>(status), doing); }
 
+int current_cuda_device() {
+  int index = -1;
+  if (cudaGetDevice(&index) != cudaSuccess) cudaGetLastError();
+  return index;
+}
+
 std::byte* CudaMemory::allocate(const std::string& purpose, size_t bytes) {
+  use_cuda_device(device_);
   void* data = nullptr;
   if (cudaMalloc(&data, bytes) != cudaSuccess) {
     cudaGetLastError();
@@ -26,19 +33,25 @@ std::byte* CudaMemory::allocate(const std::string& purpose, size_t bytes) {
   return static_cast<std::byte*>(data);
 }
 
-void CudaMemory::release(std::byte* data, size_t) noexcept { cudaFree(data); }
+void CudaMemory::release(std::byte* data, size_t) noexcept {
+  cudaSetDevice(device_);
+  cudaFree(data);
+}
 
 void CudaMemory::write(std::byte* to, const std::byte* from, size_t bytes) {
+  use_cuda_device(device_);
   check_cuda(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "copying to it");
-  // From pageable memory the copy returns when its bytes are staged; our streams do not wait for the default one.
+  // A copy from pageable memory returns once its bytes are staged, and our streams do not wait for the default stream.
   check_cuda(cudaStreamSynchronize(cudaStreamLegacy), "copying to it");
 }
 
 void CudaMemory::read(std::byte* to, const std::byte* from, size_t bytes) {
+  use_cuda_device(device_);
   check_cuda(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "copying from it");
 }
 
 void CudaMemory::copy(std::byte* to, const std::byte* from, size_t bytes) {
+  use_cuda_device(device_);
   check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, queue_), "copying within it");
 }
 
@@ -47,6 +60,7 @@ void CudaMemory::clear(std::byte* to, size_t bytes) {
 }
 
 std::byte* PinnedMemory::allocate(const std::string& purpose, size_t bytes) {
+  use_cuda_device(device_);
   void* data = nullptr;
   if (cudaMallocHost(&data, bytes) != cudaSuccess) {
     cudaGetLastError();
@@ -55,6 +69,9 @@ std::byte* PinnedMemory::allocate(const std::string& purpose, size_t bytes) {
   return static_cast<std::byte*>(data);
 }
 
-void PinnedMemory::release(std::byte* data, size_t) noexcept { cudaFreeHost(data); }
+void PinnedMemory::release(std::byte* data, size_t) noexcept {
+  cudaSetDevice(device_);
+  cudaFreeHost(data);
+}
 
 }  // namespace millrace

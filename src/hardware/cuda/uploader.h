@@ -12,7 +12,7 @@ namespace millrace {
 
 class CudaUploader final : public Uploader {
  public:
-  CudaUploader(Memory& memory, Memory& pinned, cudaStream_t stream);
+  CudaUploader(int device, Memory& memory, Memory& pinned, cudaStream_t stream);
   ~CudaUploader() override;
 
   size_t slot_bytes() const override { return kSlotBytes; }
@@ -23,7 +23,8 @@ class CudaUploader final : public Uploader {
 
  private:
   static constexpr size_t kSlotBytes = 32u << 20;
-  static constexpr size_t kSlots = 4;  // one is filled while others travel
+  static constexpr size_t kSlots = 4;  // the host fills one while others are copied
+  int device_;
   cudaStream_t stream_;
   Arena pinned_, placed_;
   std::byte *data_, *scratch_;

@@ -7,7 +7,7 @@ namespace {
 
 #include "hardware/amx-inl.h"
 
-// Numbers as weights have them: products of zeros take less power, and run faster where that is what limits.
+// Random operands: products of zeros draw less power and run faster on power-limited cores.
 template <class Number>
 struct alignas(64) Tile {
   Number values[1024 / sizeof(Number)];
@@ -37,7 +37,7 @@ class Tiles {
 };
 
 int8_t some_int8(uint32_t random) { return static_cast<int8_t>(random); }
-// Within a factor of four of one, of either sign.
+// Magnitudes within a factor of four of one, either sign.
 uint16_t some_bf16(uint32_t random) { return static_cast<uint16_t>(0x3f00 + (random & 0x80ff)); }
 
 void tdpbssd(int64_t rounds) {

@@ -6,7 +6,7 @@ namespace millrace {
 namespace {
 
 constexpr int kSums = 12;        // of 16 registers
-constexpr int kProductSums = 6;  // GCC keeps two registers for each of these
+constexpr int kProductSums = 6;  // GCC uses two registers for each
 
 void vpmaddubsw(int64_t rounds) {
   __m256i sums[kProductSums] = {};
@@ -14,7 +14,7 @@ void vpmaddubsw(int64_t rounds) {
   make_distinct(sums);
   for (int64_t round = 0; round < rounds; ++round) {
     unrolled<kProductSums>([&](int i) {
-      MR_OPAQUE(a);  // else all would share one product
+      MR_OPAQUE(a);  // otherwise the compiler computes one product for all sums
       const __m256i products = _mm256_maddubs_epi16(a, b);
       sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(products, ones));
     });

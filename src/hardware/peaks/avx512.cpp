@@ -13,7 +13,7 @@ void vpmaddubsw(int64_t rounds) {
   make_distinct(sums);
   for (int64_t round = 0; round < rounds; ++round) {
     unrolled<kSums>([&](int i) {
-      MR_OPAQUE(a);  // else all would share one product
+      MR_OPAQUE(a);  // otherwise the compiler computes one product for all sums
       const __m512i products = _mm512_maddubs_epi16(a, b);
       sums[i] = _mm512_add_epi32(sums[i], _mm512_madd_epi16(products, ones));
     });

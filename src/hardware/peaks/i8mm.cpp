@@ -5,9 +5,9 @@
 namespace millrace {
 namespace {
 
-constexpr int kSums = 24;  // bfmmla is slow to give its result
+constexpr int kSums = 24;  // bfmmla has a long latency
 
-// One instruction multiplies 2 x 8 by 8 x 2 bytes.
+// One instruction multiplies 2x8 by 8x2 bytes.
 void smmla(int64_t rounds) {
   int32x4_t sums[kSums] = {};
   int8x16_t a = operand(vdupq_n_s8(3)), b = operand(vdupq_n_s8(-5));
@@ -18,7 +18,7 @@ void smmla(int64_t rounds) {
   keep(sums);
 }
 
-// 2 x 4 by 4 x 2.
+// 2x4 by 4x2 numbers.
 void bfmmla(int64_t rounds) {
   float32x4_t sums[kSums] = {};
   bfloat16x8_t a = operand(vreinterpretq_bf16_u16(vdupq_n_u16(0x3f00))),
@@ -30,7 +30,7 @@ void bfmmla(int64_t rounds) {
   keep(sums);
 }
 
-constexpr IsaSet kNeon = IsaSet().with(Isa::Neon).with(Isa::Fp16);  // GCC makes bf16 constants with fp16 moves
+constexpr IsaSet kNeon = IsaSet().with(Isa::Neon).with(Isa::Fp16);  // GCC builds bf16 constants with fp16 moves
 
 }  // namespace
 

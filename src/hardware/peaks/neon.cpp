@@ -5,8 +5,8 @@
 namespace millrace {
 namespace {
 
-constexpr int kSums = 16;        // four pipes of latency four
-constexpr int kProductSums = 8;  // GCC keeps two registers for each of these
+constexpr int kSums = 16;        // four pipes with a latency of four cycles
+constexpr int kProductSums = 8;  // GCC uses two registers for each
 
 void fmla_f32(int64_t rounds) {
   float32x4_t sums[kSums] = {};
@@ -18,14 +18,14 @@ void fmla_f32(int64_t rounds) {
   keep(sums);
 }
 
-// What int8 kernels do without dot products: 16 products of bytes, added in pairs into 32 bits.
+// The int8 product of cores without dot products: 16 byte products, added in pairs into 32 bits.
 void smull_smlal_sadalp(int64_t rounds) {
   int32x4_t sums[kProductSums] = {};
   int8x8_t a = operand(vdup_n_s8(3)), b = operand(vdup_n_s8(-5));
   make_distinct(sums);
   for (int64_t round = 0; round < rounds; ++round) {
     unrolled<kProductSums>([&](int i) {
-      MR_OPAQUE(a);  // else all would share one product
+      MR_OPAQUE(a);  // otherwise the compiler computes one product for all sums
       sums[i] = vpadalq_s16(sums[i], vmlal_s8(vmull_s8(a, b), b, a));
     });
   }

@@ -5,7 +5,7 @@
 namespace millrace {
 namespace {
 
-constexpr int kSums = 6;  // GCC keeps two registers for each, and there are 16
+constexpr int kSums = 6;  // GCC uses two of the 16 registers for each
 
 void pmaddubsw(int64_t rounds) {
   __m128i sums[kSums] = {};
@@ -13,7 +13,7 @@ void pmaddubsw(int64_t rounds) {
   make_distinct(sums);
   for (int64_t round = 0; round < rounds; ++round) {
     unrolled<kSums>([&](int i) {
-      MR_OPAQUE(a);  // else all would share one product
+      MR_OPAQUE(a);  // otherwise the compiler computes one product for all sums
       const __m128i products = _mm_maddubs_epi16(a, b);
       sums[i] = _mm_add_epi32(sums[i], _mm_madd_epi16(products, ones));
     });
@@ -27,7 +27,7 @@ void mulps_addps(int64_t rounds) {
   make_distinct(sums);
   for (int64_t round = 0; round < rounds; ++round) {
     unrolled<kSums>([&](int i) {
-      MR_OPAQUE(a);  // else all would share one product
+      MR_OPAQUE(a);  // otherwise the compiler computes one product for all sums
       const __m128 product = _mm_mul_ps(a, b);
       sums[i] = _mm_add_ps(sums[i], product);
     });

@@ -21,7 +21,7 @@ foreach(file ${FILES})
   string(LENGTH "${bytes}" digits)
   math(EXPR size "${digits} / 2")
   string(REGEX REPLACE "(..)" "\\\\x\\1" bytes "${bytes}")
-  # Lines of a bearable length; neighbouring literals are one.
+  # Break long lines; adjacent literals concatenate.
   string(REGEX REPLACE "((\\\\x..){64})" "\\1\"\n    \"" bytes "${bytes}")
   string(MAKE_C_IDENTIFIER ${name} identifier)
   string(APPEND arrays "constexpr char ${identifier}[] =\n    \"${bytes}\";\n")

@@ -1,4 +1,4 @@
-// What the live view shows, as JSON.
+// The live view's data as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,11 +8,11 @@
 
 namespace millrace {
 
-// GET /engine: the engine as of its last step.
+// GET /engine: the engine's state after its last step.
 nlohmann::ordered_json engine_view(const EngineStats& stats);
 
-// GET /engine/dataflow: the kernel chosen for each problem, for one sequence, for eight and for a prompt. Plans are
-// decided when a model is loaded: this is made once, before the engine starts.
+// GET /engine/dataflow: the chosen kernel for each problem, for one sequence, eight sequences and a prompt. Made once
+// before the engine starts, since plans are fixed at load.
 nlohmann::ordered_json dataflow_view(Runner& runner);
 
 }  // namespace millrace

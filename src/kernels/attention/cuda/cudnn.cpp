@@ -6,6 +6,7 @@
 
 #include "hardware/cuda/cudnn.h"
 #include "hardware/cuda_device.h"
+#include "hardware/per_device.h"
 #include "kernels/attention/cuda/kernels.h"
 #include "kernels/attention/cuda/launch.h"
 #include "kernels/attention/cuda/not_finite.h"
@@ -91,17 +92,9 @@ class CudnnPrompt final : public AttentionKernel {
   }
 
   static bool attend(const Args& a, float* log_sums, std::byte* workspace, const Executor& executor) {
-    const CudnnAttentionProblem problem{a.kv.dtype,
-                                        a.heads,
-                                        a.kv.kv_heads,
-                                        a.kv.key_dim,
-                                        a.kv.block_size,
-                                        a.kv.pages,
-                                        a.tables.page_stride,
-                                        a.sequences[0].rows,
-                                        a.q.stride,
-                                        a.out.stride,
-                                        a.scale};
+    const CudnnAttentionProblem problem{
+        a.kv.dtype,          a.heads,    a.kv.kv_heads, a.kv.key_dim, a.kv.block_size, a.kv.pages, a.tables.page_stride,
+        a.sequences[0].rows, a.q.stride, a.out.stride,  a.scale};
     const CudnnAttentionArgs args{rows_of(a.q, a).data,
                                   a.kv.keys,
                                   a.kv.values,
@@ -114,11 +107,7 @@ class CudnnPrompt final : public AttentionKernel {
     return library().run(problem, args, static_cast<cudaStream_t>(executor.queue));
   }
 
-  // Thread-local: several models may run on several threads, and each needs its own handle and plans.
-  static CudnnAttention& library() {
-    thread_local CudnnAttention library;
-    return library;
-  }
+  static CudnnAttention& library() { return per_cuda_device<CudnnAttention>(); }
 
   KernelList<AttentionOp> ours_;
 };

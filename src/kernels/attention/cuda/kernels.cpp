@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "hardware/cuda_device.h"
+#include "hardware/per_device.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention/cuda/launch.h"
 #include "kernels/cuda/convert.h"
@@ -167,7 +168,7 @@ class CudaAttention final : public AttentionKernel {
 
   // Plans query the driver for occupancy, so they are kept per shape. The first step of a shape is not recorded.
   const CudaAttentionPlan& plan(const CudaAttentionShape& shape) const {
-    thread_local std::vector<CudaAttentionPlan> plans;
+    auto& plans = per_cuda_device<std::vector<CudaAttentionPlan>>();
     for (auto& known : plans) {
       if (known.shape == shape) return known;
     }

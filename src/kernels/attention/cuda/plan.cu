@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-// Cost for a block of an even split to change to another pair, measured (docs/h200-notes.md).
+// Cost for a block of an even split to change to another pair, measured (docs/lab/h200-attention.md).
 constexpr int kChangeUnits = 12;
 
 constexpr size_t kAlign = 256;

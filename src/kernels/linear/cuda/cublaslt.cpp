@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "hardware/cuda/cublaslt.h"
+#include "hardware/per_device.h"
 #include "kernels/cuda/cost.h"
 #include "kernels/linear/cuda/file_rows.h"
 #include "kernels/linear/cuda/packed.h"
@@ -94,12 +95,8 @@ class CublasLtLinear final : public LinearKernel {
   static size_t written_out(DType format, DType x, int64_t n, int64_t k) {
     return format == x ? 0 : static_cast<size_t>(n * k) * 2;
   }
-  // The library's handle and an algorithm per problem. Thread-local, since several models may run on several threads;
-  // one thread steps a model.
-  static CublasLtGemm& gemm() {
-    thread_local CublasLtGemm gemm;
-    return gemm;
-  }
+  // The library's handle, and an algorithm for each problem that it met.
+  static CublasLtGemm& gemm() { return per_cuda_device<CublasLtGemm>(); }
 
   const LinearKernel* base_;
   int proposal_;

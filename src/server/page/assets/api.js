@@ -22,7 +22,7 @@ export const getJson = async (path) => {
   return response.json();
 };
 
-// The data of each event, as it comes.
+// Yields the data of each event.
 async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";

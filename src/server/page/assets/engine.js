@@ -1,4 +1,4 @@
-// The live view of the engine: what runs, how fast, what waits, how full the memory is, and which kernels were chosen.
+// The live view of the engine: running and waiting requests, speed, memory use, chosen kernels.
 import { getJson } from "./api.js";
 import { element } from "./markdown.js";
 
@@ -75,7 +75,7 @@ export const watchEngine = (dialog, view, onProblem) => {
       choices ??= (await getJson("engine/dataflow")).choices;
       history.push(stats);
       if (history.length > remembered) history.shift();
-      // A table under someone's selection or scroll stays as it is.
+      // Do not redraw a table in which the user selects text.
       if (dialog.open && getSelection().isCollapsed) show(view, stats, choices);
     } catch (problem) {
       onProblem(view, problem);

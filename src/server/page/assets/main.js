@@ -1,4 +1,4 @@
-// The chat: conversations, the message box, streaming, and what can be done with messages.
+// The chat: conversations, the message box, streaming, and actions on messages.
 import { getJson, streamChat } from "./api.js";
 import { watchEngine } from "./engine.js";
 import { element, renderMarkdown } from "./markdown.js";
@@ -131,7 +131,7 @@ const noteOf = (result, began, first) => {
   return parts.join(" · ");
 };
 
-// Draws what has come at most once a frame, and less often the longer it gets.
+// Draws at most once per frame, and less often as the message grows.
 const painter = (message) => {
   let asked = false, last = 0;
   const paint = () => {
@@ -211,7 +211,8 @@ const regenerate = (index) => {
   answer();
 };
 
-// The message becomes a text box. A question is asked again, without what followed; an answer is changed in place.
+// The message becomes a text box. A changed question is sent again and drops what followed; an answer is changed in
+// place.
 const edit = (index) => {
   if (running) return;
   const message = current.messages[index];

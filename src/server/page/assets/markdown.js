@@ -1,4 +1,4 @@
-// Markdown to DOM nodes. Nodes are made one by one from text, never from HTML: whatever a model writes stays text.
+// Markdown to DOM nodes. Nodes are built from text, never from HTML, so model output stays text.
 
 const element = (name, attributes = {}, ...children) => {
   const node = document.createElement(name);

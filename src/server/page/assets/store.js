@@ -12,7 +12,7 @@ const write = (key, value) => {
     localStorage.setItem(key, JSON.stringify(value));
     return true;
   } catch {
-    return false;  // private windows and full storage: the page works, it only forgets
+    return false;  // private window or full storage: the page works without saving
   }
 };
 
@@ -24,7 +24,7 @@ export const loadConversations = () => {
   return Array.isArray(list) ? list.filter(isConversation) : [];
 };
 
-// The oldest go where the browser's room is used up.
+// Drops the oldest conversations when the browser's storage is full.
 export const saveConversations = (list) => {
   for (let kept = list.filter((c) => c.messages.length); kept.length; kept = kept.slice(0, -1)) {
     if (write("millrace.conversations", kept)) return;
@@ -40,6 +40,6 @@ export const saveParameters = (parameters) => write("millrace.parameters", param
 export const loadTheme = () => read("millrace.theme", null);
 export const saveTheme = (theme) => write("millrace.theme", theme);
 
-// A key lives as long as the tab.
+// The key is kept for this tab only.
 export const apiKey = () => sessionStorage.getItem("millrace.key") ?? "";
 export const setApiKey = (key) => sessionStorage.setItem("millrace.key", key);
