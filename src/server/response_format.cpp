@@ -1,6 +1,6 @@
 #include "server/response_format.h"
 
-#include "sampling/grammar/ebnf.h"
+#include "grammar/ebnf.h"
 #include "server/api_error.h"
 
 namespace millrace {

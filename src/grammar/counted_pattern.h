@@ -1,0 +1,23 @@
+// Texts that match a pattern and have a length between bounds: the automaton of the pattern, with the characters so far
+// counted beside its state.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/function_ref.h"
+#include "grammar/regex.h"
+#include "grammar/regex_ast.h"
+
+namespace millrace {
+
+// The body of a rule; `character` writes one of a set. Empty: no match has such a length. Throws Usage where the
+// automaton would be too large, and where the pattern has anchors inside.
+std::string counted_pattern_to_ebnf(const PatternNode& pattern, Lengths lengths,
+                                    FunctionRef<std::string(const CharSet&)> character, Ebnf& ebnf);
+
+// Whether the whole text matches. Throws like the above.
+bool pattern_matches(const PatternNode& pattern, std::span<const uint32_t> text, Ebnf& ebnf);
+
+}  // namespace millrace

@@ -1,0 +1,315 @@
+#include "grammar/numbers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <tuple>
+#include <vector>
+
+#include "base/error.h"
+
+namespace millrace {
+namespace {
+
+constexpr long double kLargest = 1e15L, kLargestFar = 1e18L;
+constexpr int kFraction = 6;  // digits
+constexpr int64_t kScale = 1000000;
+constexpr int64_t kMostListed = 2000;
+constexpr int64_t kLargestDivisor = 64;  // of numbers without bounds
+
+constexpr const char* kAnyInteger = "\"-\"? ([0-9] | [1-9] [0-9]{1,14})";
+constexpr const char* kAnyNumber = "\"-\"? ([0-9] | [1-9] [0-9]{1,14}) (\".\" [0-9]{1,16})? ([eE] [-+]? [0-9]{1,2})?";
+
+std::string digit(char first, char last) {
+  return first == last ? fmt::format("\"{}\"", first) : fmt::format("[{}-{}]", first, last);
+}
+
+// Numbers by what is left when they are divided: nothing, or something for each of some other numbers.
+struct Remainders {
+  int64_t divisor = 1, multiple = 1;
+  std::vector<int64_t> indivisible;
+  bool allow(int64_t remainder) const {
+    return remainder % multiple == 0 &&
+           std::none_of(indivisible.begin(), indivisible.end(), [&](int64_t one) { return remainder % one == 0; });
+  }
+};
+
+// Numbers from `least` to `most` (both from 0 on, in units of 10^-fraction) with a given number of digits before the
+// point: digit by digit, where each digit is free unless all before it are those of a bound. The remainder so far leads
+// to multiples of a number.
+class SameLength {
+ public:
+  SameLength(std::string least, std::string most, size_t whole, Remainders remainders, Ebnf& ebnf)
+      : least_(std::move(least)),
+        most_(std::move(most)),
+        whole_(whole),
+        multiple_(remainders.divisor),
+        remainders_(std::move(remainders)),
+        ebnf_(ebnf) {}
+
+  // Empty: there is none.
+  std::string rule(size_t at, bool on_least, bool on_most, int64_t remainder) {
+    if (at == least_.size()) return remainders_.allow(remainder) ? "\"\"" : "";
+    const auto key = std::tuple(at, on_least, on_most, remainder);
+    if (const auto found = rules_.find(key); found != rules_.end()) return found->second;
+    std::string body = digits(at, on_least, on_most, remainder);
+    if (body.empty()) return rules_[key] = "";
+    if (at == whole_) body = "\".\" " + ebnf_.add(body);
+    // After the point a number may end early: zeros follow, so it must not be under the bound then.
+    const bool zeros_left = least_.find_first_not_of('0', at) == std::string::npos;
+    if (at >= whole_ && (!on_least || zeros_left)) body = "(" + body + ")?";
+    const std::string name = ebnf_.add(body);
+    rules_[key] = name;
+    return name;
+  }
+
+ private:
+  std::string digits(size_t at, bool on_least, bool on_most, int64_t remainder) {
+    const char low = on_least ? least_[at] : '0', high = on_most ? most_[at] : '9';
+    std::vector<std::string> ways;
+    const auto way = [&](char first, char last, bool stays_least, bool stays_most) {
+      const auto add = [&](char from, char to) {
+        const std::string rest = rule(at + 1, stays_least, stays_most, (remainder * 10 + (from - '0')) % multiple_);
+        if (!rest.empty()) ways.push_back(digit(from, to) + " " + rest);
+      };
+      if (multiple_ == 1 && first <= last) return add(first, last);
+      for (char one = first; one <= last; ++one) add(one, one);
+    };
+    if (low == high) {
+      way(low, high, on_least, on_most);
+    } else {
+      if (on_least) way(low, low, true, false);
+      way(static_cast<char>(low + (on_least ? 1 : 0)), static_cast<char>(high - (on_most ? 1 : 0)), false, false);
+      if (on_most) way(high, high, false, true);
+    }
+    std::string body;
+    for (const std::string& one : ways) body += (body.empty() ? "" : " | ") + one;
+    return body;
+  }
+
+  std::string least_, most_;
+  size_t whole_;
+  int64_t multiple_;
+  Remainders remainders_;
+  Ebnf& ebnf_;
+  std::map<std::tuple<size_t, bool, bool, int64_t>, std::string> rules_;
+};
+
+// From `least` to `most`, 0 <= least <= most, in units of 10^-fraction.
+void add_positive(__int128 least, __int128 most, int fraction, const char* sign, const Remainders& remainders,
+                  std::vector<std::string>& ways, Ebnf& ebnf) {
+  const __int128 unit = fraction > 0 ? kScale : 1;
+  __int128 low = 0, high = 10 * unit - 1;  // of this many digits before the point
+  for (size_t whole = 1; whole <= 18; ++whole) {
+    const __int128 first = std::max(least, low), last = std::min(most, high);
+    if (first <= last) {
+      const auto text = [&](__int128 value) {
+        return fmt::format("{:0{}}", static_cast<int64_t>(value / unit), whole) +
+               (fraction > 0 ? fmt::format("{:0{}}", static_cast<int64_t>(value % unit), fraction) : "");
+      };
+      const std::string rule = SameLength(text(first), text(last), whole, remainders, ebnf).rule(0, true, true, 0);
+      if (!rule.empty()) ways.push_back(sign + rule);
+    }
+    low = high + 1;
+    high = high * 10 + 9;
+  }
+}
+
+// The last digit counts in units of 10^-6 near zero; far from it doubles are too coarse for that, so a whole one
+// counts.
+__int128 scaled(long double bound, bool exclusive, bool up, int fraction) {
+  const bool coarse = fraction == 0 || std::abs(bound) >= 1e8L;
+  const long double unit = coarse ? 1 : kScale;
+  const long double exact = bound * unit;
+  // A bound such as 0.1 is meant in decimal; it is a hair off in binary.
+  long double whole = std::round(exact);
+  const bool on_grid = coarse ? whole == exact : static_cast<double>(whole / unit) == static_cast<double>(bound);
+  if (!on_grid) whole = up ? std::ceil(exact) : std::floor(exact);
+  if (on_grid && exclusive) whole += up ? 1 : -1;
+  const auto value = static_cast<__int128>(whole);
+  return coarse && fraction > 0 ? value * kScale : value;
+}
+
+std::string list_multiples(int64_t least, int64_t most, int64_t multiple) {
+  std::string body;
+  int64_t first = least / multiple * multiple;
+  if (first < least) first += multiple;
+  for (int64_t value = first; value <= most; value += multiple)
+    body += fmt::format("{}\"{}\"", body.empty() ? "" : " | ", value);
+  return body;
+}
+
+// Where their digits cannot be followed: those nearest to 0.
+std::string nearest_multiples(__int128 least, __int128 most, int64_t multiple) {
+  const __int128 span = static_cast<__int128>(multiple) * (kMostListed / 2);
+  if (least < -span) least = most < 0 ? std::max(least, most - span) : -span;
+  if (most > span) most = least > 0 ? std::min(most, least + span) : span;
+  return list_multiples(static_cast<int64_t>(least), static_cast<int64_t>(most), multiple);
+}
+
+// Multiples between bounds that are far apart. The zeros of a power of ten are written as they are.
+std::string bounded_multiples(__int128 least, __int128 most, int64_t multiple, Ebnf& ebnf) {
+  const int64_t given = multiple;
+  const __int128 given_least = least, given_most = most;
+  std::string zeros;
+  for (; multiple % 10 == 0; multiple /= 10) {
+    zeros += '0';
+    least = least < 0 ? -(-least / 10) : (least + 9) / 10;
+    most = most < 0 ? -((-most + 9) / 10) : most / 10;
+  }
+  if (multiple > kLargestDivisor) return nearest_multiples(given_least, given_most, given);
+  // Numbers of few digits where the divisor is large, so that the rules stay few.
+  __int128 end = 1;
+  for (int64_t digits = std::clamp<int64_t>(300 / multiple, 4, 15); digits > 0; --digits) end *= 10;
+  if (most >= end && least < end) most = end - 1;
+  if (least <= -end && most > -end) least = 1 - end;
+  std::vector<std::string> ways;
+  if (most > 0) add_positive(std::max<__int128>(least, 1), most, 0, "", {multiple, multiple, {}}, ways, ebnf);
+  if (least < 0) add_positive(std::max<__int128>(-most, 1), -least, 0, "\"-\" ", {multiple, multiple, {}}, ways, ebnf);
+  std::string body = least <= 0 && most >= 0 ? "\"0\"" : "";
+  for (const std::string& way : ways)
+    body += (body.empty() ? "" : " | ") + way + (zeros.empty() ? "" : fmt::format(" \"{}\"", zeros));
+  return body.empty() ? nearest_multiples(given_least, given_most, given) : body;
+}
+
+// Decimal digits read from the left, with the remainder so far and the digits left as the state; few digits where the
+// divisor is large, so that the states stay few. `before` is what the digits of a number other than 0 come after.
+std::string any_multiple(int64_t multiple, const char* before, Ebnf& ebnf) {
+  std::string zeros;
+  for (; multiple % 10 == 0; multiple /= 10) zeros += '0';
+  const int64_t most = std::clamp<int64_t>(300 / multiple, 4, std::max<int64_t>(4, 15 - std::ssize(zeros)));
+  std::vector<std::string> next(static_cast<size_t>(multiple)), names = next;  // by remainder; empty: a dead end
+  const std::string end = zeros.empty() ? "\"\"" : fmt::format("\"{}\"", zeros);
+  const auto digits = [&](int64_t remainder, int first) {
+    std::string body;
+    for (int d = first; d <= 9; ++d) {
+      const std::string& rest = next[static_cast<size_t>((remainder * 10 + d) % multiple)];
+      if (!rest.empty()) body += fmt::format("{}\"{}\" {}", body.empty() ? "" : " | ", d, rest);
+    }
+    return body;
+  };
+  next[0] = end;
+  for (int64_t left = 1; left < most; ++left) {
+    for (int64_t remainder = 0; remainder < multiple; ++remainder) {
+      std::string body = digits(remainder, 0);
+      if (remainder == 0) body = end + " | " + body;
+      names[static_cast<size_t>(remainder)] = body.empty() ? "" : ebnf.add(body);
+    }
+    next = names;
+  }
+  return fmt::format("{} ({})", before, digits(0, 1));
+}
+
+// Integers that some numbers do not divide, and one does. Few digits, as above.
+std::string indivisible_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
+  constexpr int64_t kLargestProduct = 1000;
+  Remainders remainders{1, std::max<int64_t>(bounds.multiple_of, 1), bounds.not_multiples_of};
+  remainders.divisor = remainders.multiple;
+  for (const int64_t one : remainders.indivisible) {
+    if (remainders.divisor <= kLargestProduct) remainders.divisor = std::lcm(remainders.divisor, one);
+  }
+  if (remainders.divisor > kLargestProduct)
+    fail(ErrorKind::Usage, "the schema says of too many numbers, or too large ones, that they must not divide another");
+  const int digits = static_cast<int>(std::clamp<int64_t>(100 / remainders.divisor, 4, 15));
+  const long double end = std::pow(10.0L, digits) - 1;
+  const auto far = [&](const std::optional<long double>& bound) { return bound && std::abs(*bound) > end; };
+  if ((far(bounds.least) && *bounds.least > 0) || (far(bounds.most) && *bounds.most < 0))
+    fail(ErrorKind::Usage, "the schema says far from 0 what must not divide a number, which cannot be enforced");
+  const __int128 least =
+      scaled(std::max(bounds.least.value_or(-end), -end), bounds.above && !far(bounds.least), true, 0);
+  const __int128 most = scaled(std::min(bounds.most.value_or(end), end), bounds.below && !far(bounds.most), false, 0);
+  std::vector<std::string> ways;
+  if (least > most) return "";
+  if (most > 0) add_positive(std::max<__int128>(least, 1), most, 0, "", remainders, ways, ebnf);
+  if (least < 0) add_positive(std::max<__int128>(-most, 1), -least, 0, "\"-\" ", remainders, ways, ebnf);
+  std::string body;
+  for (const std::string& way : ways) body += (body.empty() ? "" : " | ") + way;
+  return body;
+}
+
+constexpr __int128 kMostFar = static_cast<__int128>(1e18);
+
+int64_t without_zeros(int64_t multiple) {
+  while (multiple % 10 == 0) multiple /= 10;
+  return multiple;
+}
+
+}  // namespace
+
+void NumberBounds::at_least(long double bound, bool exclusive) {
+  if (least && (*least > bound || (*least == bound && above))) return;
+  least = bound;
+  above = exclusive;
+}
+
+void NumberBounds::at_most(long double bound, bool exclusive) {
+  if (most && (*most < bound || (*most == bound && below))) return;
+  most = bound;
+  below = exclusive;
+}
+
+bool NumberBounds::allow(long double value) const {
+  return !(least && (value < *least || (above && value == *least))) &&
+         !(most && (value > *most || (below && value == *most)));
+}
+
+std::string number_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
+  if (!bounds.not_multiples_of.empty()) return indivisible_to_ebnf(bounds, ebnf);
+  // Doubles so far from 0 have no fraction.
+  const bool far = (bounds.least && *bounds.least >= kLargest) || (bounds.most && *bounds.most <= -kLargest);
+  const bool whole = bounds.integer || bounds.multiple_of > 0 || far;
+  if (!bounds.least && !bounds.most) {
+    if (bounds.multiple_of > 1 && without_zeros(bounds.multiple_of) > kLargestDivisor)
+      return nearest_multiples(-kMostFar, kMostFar, bounds.multiple_of);
+    if (bounds.multiple_of > 1) return any_multiple(bounds.multiple_of, "\"0\" | \"-\"?", ebnf);
+    return whole ? kAnyInteger : kAnyNumber;
+  }
+  const int fraction = whole ? 0 : kFraction;
+  const __int128 unit = whole ? 1 : kScale;
+  const long double largest = far ? kLargestFar : kLargest;
+  const __int128 end = static_cast<__int128>(largest) * unit - 1;
+  // Bounds beyond what is written anyway, such as those of 64-bit integers, leave it as it is.
+  const bool low = bounds.least && *bounds.least > -largest, high = bounds.most && *bounds.most < largest;
+  if (low && *bounds.least >= largest) fail(ErrorKind::Usage, "the schema wants a number of 1e18 or more");
+  if (high && *bounds.most <= -largest) fail(ErrorKind::Usage, "the schema wants a number of -1e18 or less");
+  const __int128 least = low ? scaled(*bounds.least, bounds.above, true, fraction) : -end;
+  const __int128 most = high ? scaled(*bounds.most, bounds.below, false, fraction) : end;
+  if (least > most) return "";
+  if (bounds.multiple_of > 1) {
+    const bool many = (most - least) / bounds.multiple_of > kMostListed;
+    if (many && !bounds.most && least <= 1 &&
+        without_zeros(bounds.multiple_of) <= kLargestDivisor)  // those below 0, if any, are left out
+      return any_multiple(bounds.multiple_of, least == 1 ? "" : "\"0\" |", ebnf);
+    if (many) return bounded_multiples(least, most, bounds.multiple_of, ebnf);
+    return list_multiples(static_cast<int64_t>(least), static_cast<int64_t>(most), bounds.multiple_of);
+  }
+  std::vector<std::string> ways;
+  if (most >= 0) add_positive(std::max<__int128>(least, 0), most, fraction, "", {}, ways, ebnf);
+  if (least < 0) add_positive(std::max<__int128>(-most, 1), -least, fraction, "\"-\" ", {}, ways, ebnf);
+  std::string body;
+  for (const std::string& way : ways) body += (body.empty() ? "" : " | ") + way;
+  return body;
+}
+
+// A whole part, from which and from the next one on the bounds allow everything, and digits that are not all zeros.
+std::string fraction_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
+  constexpr long double kMostWhole = 999999998;  // with the fraction, what a double has room for
+  const long double least = bounds.least.value_or(-kMostWhole), most = bounds.most.value_or(kMostWhole);
+  const auto side = [&](long double from, long double to) {
+    NumberBounds whole{.integer = true};
+    whole.at_least(std::max<long double>(std::ceil(from), 0), false);
+    whole.at_most(std::min(std::floor(to) - 1, kMostWhole), false);
+    return number_to_ebnf(whole, ebnf);
+  };
+  const std::string above = side(least, most), below = side(-most, -least), digits = " \".\" [0-9]{0,5} [1-9]";
+  std::string body = above.empty() ? "" : "(" + above + ")" + digits;
+  if (!below.empty()) body += (body.empty() ? "" : " | ") + ("\"-\" (" + below + ")") + digits;
+  if (body.empty())
+    fail(ErrorKind::Usage, "the schema wants a number between bounds that is no integer, which cannot be enforced");
+  return body;
+}
+
+}  // namespace millrace

@@ -1,0 +1,23 @@
+// How many characters the matches of a regular expression have.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "grammar/regex_ast.h"
+
+namespace millrace {
+
+// A product of counts, of which -1 is without end.
+inline int64_t multiply_counts(int64_t a, int64_t b) {
+  if (a == 0 || b == 0) return 0;
+  if (a < 0 || b < 0) return -1;
+  return std::min<int64_t>(a * b, int64_t{1} << 40);
+}
+
+struct PatternLengths {
+  int64_t least = 0, most = 0;  // -1: without end
+};
+PatternLengths lengths_of(const PatternNode& node);
+
+}  // namespace millrace

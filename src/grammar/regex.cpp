@@ -1,0 +1,255 @@
+#include "grammar/regex.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "grammar/counted_pattern.h"
+#include "grammar/pattern_language.h"
+#include "grammar/pattern_lengths.h"
+#include "grammar/regex_ast.h"
+#include "grammar/text_automaton.h"
+#include "grammar/text_rules.h"
+
+namespace millrace {
+namespace {
+
+using Kind = PatternNode::Kind;
+
+constexpr int64_t kUnbounded = -1;
+constexpr int64_t kFarLength = 256;
+constexpr int64_t kMostRegexStates = 20000;  // characters and repetitions multiplied out
+
+const CharSet kMustBeEscaped{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
+
+// Positions of the automaton that the expression unrolls to.
+int64_t states_of(const PatternNode& node) {
+  int64_t states = 1;
+  for (const PatternNode& part : node.parts) states += states_of(part);
+  if (node.kind == Kind::Repeat && node.parts.front().kind != Kind::Characters) {
+    states = multiply_counts(states, std::max<int64_t>({node.least, node.most, 1}));
+  }
+  return std::min<int64_t>(states, int64_t{1} << 40);
+}
+
+void require_small(const PatternNode& pattern) {
+  if (states_of(pattern) > kMostRegexStates)
+    fail(ErrorKind::Usage, "the regular expression is too large: its repetitions multiply to more than {}",
+         kMostRegexStates);
+}
+
+class Writer {
+ public:
+  Writer(RegexUse use, Ebnf& ebnf) : json_(use == RegexUse::JsonString), ebnf_(ebnf) {}
+
+  std::string write(const PatternNode& node) {
+    switch (node.kind) {
+      case Kind::Characters:
+        return character(node.characters);
+      case Kind::Sequence:
+        return join(node.parts, " ");
+      case Kind::Choice:
+        return ebnf_.add(join(node.parts, " | "));
+      case Kind::Repeat:
+        return ebnf_repeat(ebnf_.add(write(node.parts.front())), node.least, node.most);
+      case Kind::Empty:
+        return "\"\"";
+      default:
+        fail(ErrorKind::Usage, "the regular expression has an assertion inside");
+    }
+  }
+
+  std::string character(const CharSet& characters) const {
+    return json_ ? json_character(characters) : ebnf_class(characters);
+  }
+
+ private:
+  std::string join(const std::vector<PatternNode>& parts, const char* separator) {
+    std::string text;
+    for (const PatternNode& part : parts) {
+      if (!text.empty()) text += separator;
+      text += write(part);
+    }
+    ebnf_.spend(text.size());
+    return text.empty() ? "\"\"" : text;
+  }
+
+  bool json_;
+  Ebnf& ebnf_;
+};
+
+// Anchors belong to the begin and end of each alternative; they are taken off here. Without them anything may stand
+// before and after a match in a JSON string.
+struct Anchored {
+  PatternNode node;
+  bool begin = false, end = false;
+};
+
+std::vector<Anchored> alternatives(PatternNode node) {
+  std::vector<Anchored> result;
+  if (node.kind == Kind::Choice) {
+    for (PatternNode& part : node.parts) {
+      for (Anchored& inside : alternatives(std::move(part))) result.push_back(std::move(inside));
+    }
+    return result;
+  }
+  Anchored anchored;
+  auto& parts = node.parts;
+  if (node.kind == Kind::Sequence) {
+    // ^(a|b)$ : the anchors are outside, the alternatives inside are plain.
+    while (!parts.empty() && parts.front().kind == Kind::Begin) {
+      anchored.begin = true;
+      parts.erase(parts.begin());
+    }
+    while (!parts.empty() && parts.back().kind == Kind::End) {
+      anchored.end = true;
+      parts.pop_back();
+    }
+    if (parts.size() == 1 && !anchored.begin && !anchored.end) return alternatives(std::move(parts.front()));
+  }
+  anchored.node = std::move(node);
+  result.push_back(std::move(anchored));
+  return result;
+}
+
+// [class]* and its like, alone or among parts of fixed length: that repetition can set the length of the whole.
+struct Flexible {
+  PatternNode* repeat = nullptr;
+  int64_t fixed = 0;  // characters of the other parts
+};
+
+Flexible flexible_part(PatternNode& node) {
+  const auto is_one = [](const PatternLengths& range) { return range.least == 1 && range.most == 1; };
+  if (node.kind == Kind::Repeat) return {is_one(lengths_of(node.parts.front())) ? &node : nullptr};
+  if (node.kind != Kind::Sequence) return {};
+  Flexible found;
+  for (PatternNode& part : node.parts) {
+    const PatternLengths range = lengths_of(part);
+    if (range.least == range.most) {
+      found.fixed += range.least;
+      continue;
+    }
+    const Flexible inside = flexible_part(part);
+    if (inside.repeat == nullptr || found.repeat != nullptr) return {};
+    found.repeat = inside.repeat;
+    found.fixed += inside.fixed;
+  }
+  return found;
+}
+
+int64_t tighter(int64_t a, int64_t b) { return a < 0 ? b : b < 0 ? a : std::min(a, b); }
+
+enum class Fit : uint8_t { Never, Always, Counted };
+
+// Whether the matches have such a length. That of a flexible part is set to it.
+Fit restrict_lengths(PatternNode& node, Lengths lengths) {
+  const PatternLengths range = lengths_of(node);
+  const bool fits =
+      range.least >= lengths.least && (lengths.most < 0 || (range.most >= 0 && range.most <= lengths.most));
+  if (fits) return Fit::Always;
+  if ((lengths.most >= 0 && range.least > lengths.most) || (range.most >= 0 && range.most < lengths.least))
+    return Fit::Never;
+  const auto [repeat, fixed] = flexible_part(node);
+  if (repeat == nullptr) return Fit::Counted;
+  repeat->least = std::max(repeat->least, lengths.least - fixed);
+  repeat->most = tighter(repeat->most, lengths.most < 0 ? -1 : lengths.most - fixed);
+  return repeat->most >= 0 && repeat->least > repeat->most ? Fit::Never : Fit::Always;
+}
+
+PatternNode anything() {
+  PatternNode character{.kind = Kind::Characters};
+  character.characters = any_character();
+  PatternNode repeat{.kind = Kind::Repeat, .least = 0, .most = kUnbounded};
+  repeat.parts.push_back(std::move(character));
+  return repeat;
+}
+
+PatternNode with_surroundings(Anchored anchored) {
+  if (anchored.begin && anchored.end) return std::move(anchored.node);
+  PatternNode whole{.kind = Kind::Sequence};
+  if (!anchored.begin) whole.parts.push_back(anything());
+  whole.parts.push_back(std::move(anchored.node));
+  if (!anchored.end) whole.parts.push_back(anything());
+  return whole;
+}
+
+// Where lengths are far apart they would take very many rules to count. Then the match comes first, and what is behind
+// it takes up the length.
+Anchored with_match_first(Anchored anchored, Lengths lengths) {
+  const PatternLengths range = lengths_of(anchored.node);
+  const int64_t least = std::max<int64_t>(lengths.least - range.least, 0), most = lengths.most - range.most;
+  if (lengths.most < kFarLength || anchored.end || range.most < 0 || least > most) return anchored;
+  PatternNode whole{.kind = Kind::Sequence};
+  whole.parts.push_back(std::move(anchored.node));
+  whole.parts.push_back(anything());
+  whole.parts.back().least = least;
+  whole.parts.back().most = most;
+  return {std::move(whole), true, true};
+}
+
+bool any_needs_automaton(const std::vector<Anchored>& ways) {
+  return std::any_of(ways.begin(), ways.end(), [](const Anchored& way) { return needs_automaton(way.node); });
+}
+
+std::string by_automaton(std::string_view regex, RegexUse use, Lengths lengths, Ebnf& ebnf) {
+  TextLanguages languages(ebnf);
+  const TextLanguages::Id language = pattern_language(regex, use, languages);
+  const auto plain = [](const CharSet& set) { return ebnf_class(set); };
+  std::optional<std::string> text = use == RegexUse::JsonString
+                                        ? json_text_to_ebnf(languages, language, lengths, ebnf)
+                                        : language_to_ebnf(languages, language, any_character(), plain, ebnf);
+  return text.value_or("");
+}
+
+}  // namespace
+
+CharSet any_character() { return CharSet().inverse(); }
+
+std::string json_character(const CharSet& characters) {
+  std::vector<std::string> ways;
+  const CharSet plain = characters.without(kMustBeEscaped);
+  if (!plain.empty()) ways.push_back(ebnf_class(plain));
+  constexpr std::pair<uint32_t, char> kEscapes[] = {{'"', '"'},  {'\\', '\\'}, {'\b', 'b'}, {'\f', 'f'},
+                                                    {'\n', 'n'}, {'\r', 'r'},  {'\t', 't'}};
+  for (const auto& [code, letter] : kEscapes) {
+    if (characters.contains(code)) ways.push_back(ebnf_literal(std::string("\\") + letter));
+  }
+  if (ways.empty()) fail(ErrorKind::Usage, "the pattern wants a control character, which is not supported");
+  std::string text = "(";
+  for (const std::string& way : ways) text += (text.size() > 1 ? " | " : "") + way;
+  return ways.size() == 1 ? ways.front() : text + ")";
+}
+
+bool regex_matches(std::string_view regex, std::string_view text, Ebnf& ebnf) {
+  PatternNode parsed = parse_pattern(regex);
+  require_small(parsed);
+  const std::vector<uint32_t> codes = code_points(text);
+  std::vector<Anchored> ways = alternatives(std::move(parsed));
+  if (any_needs_automaton(ways)) return text_follows({.patterns = {std::string(regex)}}, std::string(text), ebnf);
+  return std::any_of(ways.begin(), ways.end(), [&](Anchored& anchored) {
+    return pattern_matches(with_surroundings(std::move(anchored)), codes, ebnf);
+  });
+}
+
+std::string regex_to_ebnf(std::string_view regex, RegexUse use, Lengths lengths, Ebnf& ebnf) {
+  PatternNode parsed = parse_pattern(regex);
+  require_small(parsed);
+  std::vector<Anchored> ways = alternatives(std::move(parsed));
+  if (any_needs_automaton(ways)) return by_automaton(regex, use, lengths, ebnf);
+  std::string text;
+  for (Anchored& anchored : ways) {
+    PatternNode node = use == RegexUse::Answer ? std::move(anchored.node)
+                                               : with_surroundings(with_match_first(std::move(anchored), lengths));
+    const Fit fit = restrict_lengths(node, lengths);
+    if (fit == Fit::Never) continue;
+    Writer writer(use, ebnf);
+    const std::string way = fit == Fit::Always
+                                ? writer.write(node)
+                                : counted_pattern_to_ebnf(
+                                      node, lengths, [&](const CharSet& set) { return writer.character(set); }, ebnf);
+    if (!way.empty()) text += (text.empty() ? "" : " | ") + way;
+  }
+  return text.empty() ? text : ebnf.add(text);
+}
+
+}  // namespace millrace

@@ -1,0 +1,184 @@
+// The arrays of a schema: first items, further ones, and those that must be somewhere among them.
+#include <algorithm>
+
+#include "base/error.h"
+#include "grammar/schema_fields.h"
+#include "grammar/schema_writer.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kMostContained = 64;
+
+Schema all_of(std::initializer_list<Schema> parts) {
+  Schema all = Schema::array();
+  for (const Schema& part : parts) {
+    if (part != true) all.push_back(part);
+  }
+  if (all.empty()) return true;
+  return all.size() == 1 ? all[0] : Schema{{"allOf", std::move(all)}};
+}
+
+// How older drafts write prefixItems.
+Schema with_prefix_items(Schema schema) {
+  if (!schema.contains("items") || !schema["items"].is_array()) return schema;
+  schema["prefixItems"] = Schema(schema["items"]);
+  schema.erase("items");
+  if (schema.contains("additionalItems")) schema["items"] = Schema(schema["additionalItems"]);
+  schema.erase("additionalItems");
+  return schema;
+}
+
+struct Contained {
+  Schema what;
+  int64_t least, most;
+};
+
+// What is contained, of the schema and of those it was merged with. They are taken off.
+std::vector<Contained> take_contained(Schema& schema) {
+  std::vector<Contained> all;
+  const auto add = [&](const Schema& one) {
+    if (!one.contains("contains")) return;
+    const Contained contained{one["contains"], count_of(one, "minContains", 1), count_of(one, "maxContains", -1)};
+    if (contained.least > kMostContained)
+      fail(ErrorKind::Usage, "the schema has a minContains of more than {}, which cannot be enforced", kMostContained);
+    if (contained.least > 0 || contained.most >= 0) all.push_back(contained);
+  };
+  add(schema);
+  for (const Schema& one : schema.value("$contains", Schema::array())) add(one);
+  for (const char* keyword : {"contains", "minContains", "maxContains", "$contains"}) schema.erase(keyword);
+  return all;
+}
+
+// Items that must be somewhere come behind the first ones. Where there may be only so many of them, the others are
+// none.
+Schema with_contained(Schema schema, const std::vector<Contained>& all) {
+  const Schema items = schema.value("items", Schema(true));
+  Schema prefix = schema.value("prefixItems", Schema::array()), others = items;
+  for (const Contained& one : all) {
+    if (one.most < 0) continue;
+    if (all.size() > 1)
+      fail(ErrorKind::Usage, "the schema has a maxContains beside another contains, which cannot be enforced");
+    const Schema other = {{"not", one.what}};
+    for (Schema& first : prefix) first = all_of({first, other});
+    others = all_of({items, other});
+  }
+  for (const Contained& one : all) {
+    for (int64_t i = 0; i < one.least; ++i) prefix.push_back(all_of({one.what, items}));
+  }
+  schema["minItems"] = std::max<int64_t>(count_of(schema, "minItems", 0), std::ssize(prefix));
+  schema["prefixItems"] = std::move(prefix);
+  schema["items"] = std::move(others);
+  return schema;
+}
+
+// Or one of the first ones is it.
+Schema with_contained_at(Schema schema, const Contained& one, size_t place) {
+  Schema& prefix = schema["prefixItems"];
+  const Schema other = one.most < 0 ? Schema(true) : Schema{{"not", one.what}};
+  for (size_t i = 0; i < prefix.size(); ++i) prefix[i] = all_of({prefix[i], i == place ? one.what : other});
+  if (one.most >= 0) schema["items"] = all_of({schema.value("items", Schema(true)), other});
+  schema["minItems"] = std::max(count_of(schema, "minItems", 0), static_cast<int64_t>(place) + 1);
+  return schema;
+}
+
+}  // namespace
+
+SchemaWriter::Rule SchemaWriter::array(const Schema& given) {
+  Schema schema = with_prefix_items(given);
+  if (!schema.value("prefixItems", Schema::array()).is_array())
+    fail(ErrorKind::Usage, "the schema's prefixItems is not a list");
+  const std::vector<Contained> contained = take_contained(schema);
+  for (const Contained& one : contained) {
+    if (one.most >= 0 && one.least > one.most) return {};
+  }
+  if (contained.empty()) return plain_array(schema);
+  const size_t first = schema.value("prefixItems", Schema::array()).size();
+  if (schema.value("uniqueItems", Schema(false)) == true && first == 0 && contained.size() == 1) {
+    const Contained& one = contained.front();
+    return distinct_array(schema, &one.what, one.least, one.most);
+  }
+  std::vector<Schema> ways = {with_contained(schema, contained)};
+  for (size_t place = 0; place < first && contained.size() == 1 && contained[0].least == 1; ++place)
+    ways.push_back(with_contained_at(schema, contained[0], place));
+  return optional_choice(ways);
+}
+
+// One of them at least is a way; the others may lead nowhere.
+SchemaWriter::Rule SchemaWriter::optional_choice(const std::vector<Schema>& arrays) {
+  std::string body;
+  for (const Schema& one : arrays) {
+    if (const Rule rule = plain_array(one)) body += (body.empty() ? "" : " | ") + *rule;
+  }
+  return body.empty() ? Rule() : body;
+}
+
+SchemaWriter::Rule SchemaWriter::plain_array(const Schema& given) {
+  const int64_t least = count_of(given, "minItems", 0);
+  int64_t most = count_of(given, "maxItems", -1);
+  const auto size = std::ssize(given.value("prefixItems", Schema::array()));
+  if (size > 0 && !given.contains("items") && most < 0) most = std::max<int64_t>(size, least);
+  const bool distinct = given.value("uniqueItems", Schema(false)) == true && (most < 0 || most > 1);
+  if (distinct && size == 0) return distinct_array(given, nullptr, 0, -1);
+  const Schema schema = distinct ? with_distinct_places(given, most < 0 || most > size) : given;
+  const Schema prefix = schema.value("prefixItems", Schema::array()), items = schema.value("items", Schema(true));
+  std::vector<Rule> first;
+  for (const Schema& item : prefix) {
+    const bool needed = std::ssize(first) < least;
+    const auto write = [&] { return value_at("prefixItems/" + std::to_string(first.size()), item); };
+    first.push_back(needed ? write() : optionally(write));
+    if (!first.back()) most = std::min<int64_t>(most < 0 ? size : most, std::ssize(first) - 1);
+  }
+  std::string tail;
+  if (most < 0 || most > size) {
+    const auto write = [&] {
+      return further_items(items, distinct, std::max<int64_t>(least - size, 0), most < 0 ? -1 : most - size, size > 0);
+    };
+    const Rule more = least > size ? write() : optionally(write);
+    if (!more) most = most < 0 ? size : std::min<int64_t>(most, size);
+    tail = more.value_or("");
+  }
+  if (most >= 0 && least > most) return {};
+  return "\"[\" " + space() + " " + array_tail(first, std::move(tail), least, most) + " " + space() + " \"]\"";
+}
+
+// Behind others or not.
+SchemaWriter::Rule SchemaWriter::further_items(const Schema& items, bool distinct, int64_t least, int64_t most,
+                                               bool behind) {
+  if (distinct) return distinct_items(items, {.least = least, .most = most, .behind = behind});
+  const Rule one = value_at("items", items);
+  if (!one) return {};
+  const std::string next = ebnf_.add("\",\" " + space() + " " + *one);
+  if (behind) return ebnf_repeat(next, least, most);
+  const std::string all = *one + " " + ebnf_repeat(next, std::max<int64_t>(least - 1, 0), most < 0 ? -1 : most - 1);
+  return least > 0 ? all : "(" + all + ")?";
+}
+
+SchemaWriter::Rule SchemaWriter::distinct_array(const Schema& schema, const Schema* contained, int64_t least_contained,
+                                                int64_t most_contained) {
+  const int64_t least = count_of(schema, "minItems", 0), most = count_of(schema, "maxItems", -1);
+  if (most >= 0 && std::max(least, least_contained) > most) return {};
+  path_.emplace_back("items");
+  const Rule items = distinct_items(schema.value("items", Schema(true)), {.least = least,
+                                                                          .most = most,
+                                                                          .behind = false,
+                                                                          .contained = contained,
+                                                                          .least_contained = least_contained,
+                                                                          .most_contained = most_contained});
+  path_.pop_back();
+  if (!items) return {};
+  return "\"[\" " + space() + " " + *items + " " + space() + " \"]\"";
+}
+
+// From the last item that may be there to the first.
+std::string SchemaWriter::array_tail(const std::vector<Rule>& first, std::string tail, int64_t least, int64_t most) {
+  const int64_t size = std::ssize(first);
+  const std::string comma = "\",\" " + space() + " ";
+  for (int64_t i = std::min(size, most < 0 ? size : most) - 1; i >= 0; --i) {
+    const std::string item = (i > 0 ? comma : "") + *first[static_cast<size_t>(i)] + " " + tail;
+    tail = ebnf_.add(i < least ? item : "(" + item + ")?");
+  }
+  return tail;
+}
+
+}  // namespace millrace

@@ -1,0 +1,296 @@
+// Arrays without duplicates. No grammar can compare items, so each comes from a part of all values of its own, and the
+// parts are taken in their order: the values of a list, or values that begin unlike each other.
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/json_text.h"
+#include "grammar/schema_values.h"
+#include "grammar/schema_writer.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kMostDistinct = 64;  // values that are listed
+constexpr size_t kMostShared = 1024;   // values that first items list together
+constexpr size_t kManyParts = 1024;    // of a schema's text: with more of it each part is a cost
+constexpr size_t kTooManyParts = 16 << 10;
+
+// Integers between close bounds as a list.
+Schema with_integers_listed(Schema schema) {
+  if (schema.value("type", Schema()) != "integer" || schema.size() != 3) return schema;
+  const Schema least = schema.value("minimum", Schema()), most = schema.value("maximum", Schema());
+  if (!least.is_number_integer() || !most.is_number_integer()) return schema;
+  const auto first = least.get<int64_t>(), last = most.get<int64_t>();
+  if (std::abs(least.get<double>()) > 1e15 || std::abs(most.get<double>()) > 1e15 || last - first >= kMostDistinct)
+    return schema;
+  schema["enum"] = Schema::array();
+  for (int64_t value = first; value <= last; ++value) schema["enum"].push_back(value);
+  return schema;
+}
+
+// By their first characters, or those behind what all of them begin with.
+std::vector<Schema> parts_of_texts(bool many, const std::string& begin = "") {
+  std::vector<Schema> parts;
+  if (begin.empty()) parts.push_back({{"type", "string"}, {"maxLength", 0}});
+  const auto add = [&](const std::string& set) {
+    parts.push_back({{"type", "string"}, {"pattern", "^" + begin + "[" + set + "]"}});
+  };
+  if (many) {
+    for (char digit = '0'; digit <= '9'; ++digit) add({digit});
+    for (char letter = 'a'; letter <= 'z'; ++letter) add({letter, static_cast<char>(letter - 'a' + 'A')});
+  } else {
+    for (const char* set :
+         {"0-4", "5-9", "a-cA-C", "d-fD-F", "g-iG-I", "j-lJ-L", "m-oM-O", "p-rP-R", "s-uS-U", "v-zV-Z"})
+      add(set);
+  }
+  add("^0-9a-zA-Z");
+  return parts;
+}
+
+// By their first digit and how many digits there are, or by equal steps between bounds.
+std::vector<Schema> parts_of_numbers(const Schema& items, bool many) {
+  std::vector<Schema> parts;
+  const auto add = [&](double from, double to) {
+    parts.push_back({{"type", "number"}, {"minimum", from}, {"exclusiveMaximum", to}});
+  };
+  const auto bound = [&](const char* keyword) {
+    const Schema said = items.is_object() ? items.value(keyword, Schema()) : Schema();
+    return said.is_number() ? said.get<double>() : NAN;
+  };
+  const double least = std::fmax(bound("minimum"), bound("exclusiveMinimum"));
+  const double most = std::fmin(bound("maximum"), bound("exclusiveMaximum"));
+  if (!std::isnan(least) && !std::isnan(most) && most > least && most - least < 1e9 && std::abs(least) < 1e9) {
+    const int count = many ? 32 : 8;
+    const double step = std::max(std::ceil((most - least) / count), 1.0);
+    for (double from = std::floor(least); from <= most; from += step) add(from, from + step);
+    return parts;
+  }
+  parts.push_back({{"type", "number"}, {"exclusiveMaximum", 0}});
+  add(0, 1);
+  double unit = 1;
+  for (int digits = 1; digits <= (many ? 6 : 2); ++digits, unit *= 10) {
+    for (int first = 1; first <= 9; first += many ? 1 : 3) add(first * unit, (first + (many ? 1 : 3)) * unit);
+  }
+  parts.push_back({{"type", "number"}, {"minimum", unit}});
+  return parts;
+}
+
+// Values that places list, each for one place alone: one for each as far as that is possible, then what is left.
+std::vector<Schema> share_values(const std::vector<std::vector<Schema>>& lists) {
+  std::vector<nlohmann::json> values;  // as equal as validators take them
+  std::vector<size_t> owner;           // of each value
+  const size_t nobody = lists.size();
+  const auto index_of = [&](const Schema& value) {
+    const nlohmann::json plain(value);
+    const auto at = static_cast<size_t>(std::find(values.begin(), values.end(), plain) - values.begin());
+    if (at == values.size()) values.push_back(plain), owner.push_back(nobody);
+    return at;
+  };
+  std::vector<bool> asked;
+  // Takes a value for the place, from another that can have one instead.
+  const auto take = [&](const auto& self, size_t place) -> bool {
+    for (const Schema& value : lists[place]) {
+      const size_t index = index_of(value);
+      asked.resize(values.size());
+      if (asked[index]) continue;
+      asked[index] = true;
+      if (owner[index] != nobody && !self(self, owner[index])) continue;
+      owner[index] = place;
+      return true;
+    }
+    return false;
+  };
+  for (size_t place = 0; place < lists.size(); ++place) {
+    asked.assign(values.size(), false);
+    take(take, place);
+  }
+  std::vector<Schema> shares(lists.size(), Schema::array());
+  for (size_t place = 0; place < lists.size(); ++place) {
+    for (const Schema& value : lists[place]) {
+      const size_t index = index_of(value);
+      if (owner[index] == nobody) owner[index] = place;
+      if (owner[index] == place) shares[place].push_back(value);
+    }
+  }
+  return shares;
+}
+
+// Arrays that have an item.
+bool tells_by_first_item(const Schema& array) {
+  const Schema least = array.value("minItems", Schema());
+  return array.value("type", Schema()) == "array" && least.is_number() && least >= 1;
+}
+
+}  // namespace
+
+std::vector<Schema> SchemaWriter::listed_values(const Schema& items) const {
+  std::vector<Schema> values;
+  if (!items.is_object()) return values;
+  for (Schema one : document_.alternatives(items)) {
+    if (one.value("type", Schema()) == "boolean" && !one.contains("enum") && !one.contains("const"))
+      one["enum"] = Schema::array({false, true});
+    if (!one.contains("enum") && !one.contains("const")) one = with_integers_listed(std::move(one));
+    if (!one.contains("enum") && !one.contains("const")) return {};
+    for (const Schema& value : allowed_values(one, ebnf_)) {
+      if (static_cast<int64_t>(values.size()) > kMostDistinct) return values;
+      // As equal as validators take them: whatever the order of an object's members.
+      const nlohmann::json plain(value);
+      const bool known =
+          std::any_of(values.begin(), values.end(), [&](const Schema& v) { return nlohmann::json(v) == plain; });
+      if (!known) values.push_back(value);
+    }
+  }
+  return values;
+}
+
+// Schemas that no value matches two of. Objects are told apart by a member that all of them have.
+std::vector<Schema> SchemaWriter::distinct_parts(const Schema& items) const {
+  const size_t size = json_text(items).size();
+  std::vector<Schema> parts = {{{"type", "null"}}, {{"const", true}}, {{"const", false}}, {{"type", "array"}}};
+  const std::vector<Schema> ways = document_.alternatives(items);
+  const bool plain = ways.size() == 1 && !ways[0].contains("pattern") && !ways[0].contains("format");
+  const Schema format = ways.size() == 1 ? ways[0].value("format", Schema()) : Schema();
+  const bool address = format == "uri" || format == "iri";
+  for (Schema& part : parts_of_texts(plain, address ? "https://" : "")) parts.push_back(std::move(part));
+  for (Schema& part : parts_of_numbers(ways.size() == 1 ? ways[0] : Schema(), true)) parts.push_back(std::move(part));
+  if (ways.size() == 1 && size < kTooManyParts && tells_by_first_item(ways[0])) {
+    parts.resize(3);  // no other arrays
+    std::vector<Schema> values = parts_of_texts(size < kManyParts);
+    for (Schema& value : parts_of_numbers({}, size < kManyParts)) values.push_back(std::move(value));
+    for (Schema& value : values)
+      parts.push_back({{"type", "array"}, {"prefixItems", Schema::array({std::move(value)})}, {"items", true}});
+    return parts;
+  }
+  const std::string key = ways.size() == 1 && size < kTooManyParts ? telling_member(ways[0]) : "";
+  if (key.empty()) {
+    parts.push_back({{"type", "object"}});
+    return parts;
+  }
+  const bool many = size < kManyParts;
+  std::vector<Schema> values = parts_of_texts(many);
+  for (Schema& value : parts_of_numbers({}, many)) values.push_back(std::move(value));
+  for (Schema& value : values) parts.push_back({{"type", "object"}, {"properties", {{key, std::move(value)}}}});
+  return parts;
+}
+
+std::string SchemaWriter::telling_member(const Schema& object) const {
+  const Schema required = object.value("required", Schema()), properties = object.value("properties", Schema());
+  if (!required.is_array() || !properties.is_object()) return "";
+  for (const Schema& key : required) {
+    if (!key.is_string() || !properties.contains(key.get<std::string>())) continue;
+    const std::vector<Schema> ways = document_.alternatives(properties[key.get<std::string>()]);
+    const Schema type = ways.size() == 1 ? ways[0].value("type", Schema()) : Schema();
+    const bool listed = ways.size() == 1 && (ways[0].contains("enum") || ways[0].contains("const"));
+    if (!listed && (type == "string" || type == "integer" || type == "number")) return key.get<std::string>();
+  }
+  return "";
+}
+
+// What stands for an item of each part.
+std::vector<std::string> SchemaWriter::distinct_rules(const Schema& items, bool needed) {
+  std::vector<std::string> parts;
+  const std::vector<Schema> values = listed_values(items);
+  if (!document_.has_huge_integers() && !values.empty() && std::ssize(values) <= kMostDistinct) {
+    for (const Schema& value : values) parts.push_back(ebnf_literal(json_text(value)));
+    return parts;
+  }
+  const auto write = [&](const Schema& part) {
+    return value(items == true ? part : Schema{{"allOf", Schema::array({items, part})}});
+  };
+  for (const Schema& part : distinct_parts(items)) {
+    if (const Rule rule = needed ? write(part) : optionally([&] { return write(part); })) parts.push_back(*rule);
+  }
+  return parts;
+}
+
+SchemaWriter::Rule SchemaWriter::distinct_items(const Schema& items, const DistinctCounts& counts) {
+  std::vector<std::string> parts;
+  int64_t contained = 0;  // parts that match what must be contained: they come first
+  const int64_t least = std::max(counts.least, counts.least_contained);
+  if (counts.contained) {
+    parts = distinct_rules({{"allOf", Schema::array({items, *counts.contained})}}, counts.least_contained > 0);
+    if (counts.most_contained >= 0 && std::ssize(parts) > counts.most_contained)
+      parts.resize(static_cast<size_t>(counts.most_contained));
+    contained = std::ssize(parts);
+    if (contained < counts.least_contained && counts.least_contained > 1)
+      fail(ErrorKind::Usage, "the schema uses \"uniqueItems\" with more contained items than can be told apart ({})",
+           contained);
+    if (contained < counts.least_contained) return {};
+    const Schema others = {{"allOf", Schema::array({items, {{"not", *counts.contained}}})}};
+    for (std::string& part : distinct_rules(others, least > counts.least_contained)) parts.push_back(std::move(part));
+  } else {
+    parts = distinct_rules(items, least > 0);
+  }
+  const auto count = std::ssize(parts);
+  if (least > count && least > 1)
+    fail(ErrorKind::Usage, "the schema uses \"uniqueItems\" with more items than can be told apart ({})", count);
+  if (least > count) return {};
+  const int64_t most = counts.most < 0 || counts.most > count ? count : counts.most;
+  // Items taken are counted up to the most, or up to the least where there is room for all.
+  const int64_t counted = most < count ? most : std::max<int64_t>(least, 1);
+  const auto next = [&](int64_t taken) {
+    return static_cast<size_t>(most < count ? taken + 1 : std::min(taken + 1, counted));
+  };
+  std::vector<Rule> rest(static_cast<size_t>(counted) + 1);  // by items taken: what may follow from the parts left
+  for (int64_t taken = least; taken <= counted; ++taken) rest[static_cast<size_t>(taken)] = "\"\"";
+  for (int64_t i = count - 1; i >= 0; --i) {
+    if (i + 1 == contained) {
+      for (int64_t taken = 0; taken < counts.least_contained; ++taken) rest[static_cast<size_t>(taken)].reset();
+    }
+    std::vector<Rule> before = rest;
+    for (int64_t taken = 0; taken <= std::min(counted, i); ++taken) {
+      const Rule with = next(taken) <= static_cast<size_t>(counted) ? rest[next(taken)] : Rule();
+      if (!with) continue;
+      const bool comma = taken > 0 || counts.behind;
+      const std::string take = (comma ? "\",\" " + space() + " " : "") + parts[static_cast<size_t>(i)] + " " + *with;
+      Rule& here = before[static_cast<size_t>(taken)];
+      here = ebnf_.add(here ? take + " | " + *here : take);
+    }
+    rest = std::move(before);
+  }
+  return rest.front();
+}
+
+// The first items of an array without duplicates, and the others: each with a part of all values for itself.
+Schema SchemaWriter::with_distinct_places(Schema array, bool more) const {
+  Schema prefix = array["prefixItems"];
+  const Schema items = array.value("items", Schema(true));
+  std::vector<Schema> parts = distinct_parts(true);
+  std::vector<std::vector<Schema>> lists(prefix.size());
+  size_t places = more ? 1 : 0, values = 0;  // without a list; of lists
+  for (size_t i = 0; i < prefix.size() && values <= kMostShared; ++i) {
+    lists[i] = listed_values(prefix[i]);
+    if (std::ssize(lists[i]) > kMostDistinct) lists[i].clear();
+    values += lists[i].size();
+    places += lists[i].empty();
+  }
+  if (places > parts.size() || values > kMostShared)
+    fail(ErrorKind::Usage, "the schema uses \"uniqueItems\" beside more prefixItems than can be told apart");
+  const std::vector<Schema> shares = share_values(lists);
+  Schema taken = Schema::array();  // listed values, which are one place's alone
+  for (size_t i = 0; i < prefix.size(); ++i) {
+    if (lists[i].empty()) continue;
+    prefix[i] = shares[i].empty() ? Schema(false) : Schema{{"enum", shares[i]}};
+    for (const Schema& value : shares[i]) taken.push_back(value);
+  }
+  size_t index = 0;
+  const auto place = [&](const Schema& said) {
+    Schema own = Schema::array(), all = Schema::array({said});
+    for (size_t j = 0; j < parts.size(); ++j) {
+      if (j % places == index) own.push_back(parts[j]);
+    }
+    ++index;
+    if (places > 1) all.push_back({{"anyOf", std::move(own)}});
+    if (!taken.empty()) all.push_back({{"not", {{"enum", taken}}}});
+    return Schema{{"allOf", std::move(all)}};
+  };
+  for (size_t i = 0; i < prefix.size(); ++i) {
+    if (lists[i].empty()) prefix[i] = place(prefix[i]);
+  }
+  if (more) array["items"] = place(items);
+  array["prefixItems"] = std::move(prefix);
+  return array;
+}
+
+}  // namespace millrace

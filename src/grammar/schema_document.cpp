@@ -1,0 +1,403 @@
+#include "grammar/schema_document.h"
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <set>
+
+#include "base/error.h"
+#include "grammar/schema_fields.h"
+#include "grammar/schema_keywords.h"
+#include "grammar/schema_references.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kLongestSchema = 256 << 10;
+constexpr size_t kDeepestJson = 256;
+constexpr size_t kMostMembers = 4096;
+constexpr int kDeepestReference = 32;
+constexpr size_t kMostAlternatives = 256;
+constexpr size_t kMostOneOf = 128;
+constexpr size_t kMostParts = 1 << 20;  // of schemas that are combined: less than a second's work
+
+// Before it is parsed: an object whose keys are kept in their order takes the square of their number.
+// Returns whether it has an integer beyond 64 bits, of which only a double will be known.
+bool check_shape(std::string_view text) {
+  constexpr size_t kSafeDigits = 18;
+  bool huge = false;
+  size_t digits = 0;
+  struct Open {
+    bool object;
+    size_t commas;
+  };
+  std::vector<Open> open;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    digits = !in_string && c >= '0' && c <= '9' ? digits + 1 : 0;
+    huge = huge || digits > kSafeDigits;
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      open.push_back({c == '{', 0});
+      if (open.size() > kDeepestJson)
+        fail(ErrorKind::Usage, "the schema is nested deeper than {} levels", kDeepestJson);
+    } else if (c == ',' && !open.empty()) {
+      if (++open.back().commas >= kMostMembers && open.back().object)
+        fail(ErrorKind::Usage, "the schema has an object with more than {} members", kMostMembers);
+    } else if ((c == '}' || c == ']') && !open.empty()) {
+      open.pop_back();
+    }
+  }
+  return huge;
+}
+
+std::string decode_pointer_part(std::string_view part) {
+  std::string decoded;
+  for (size_t i = 0; i < part.size(); ++i) {
+    unsigned value = 0;
+    if (part[i] == '~' && i + 1 < part.size() && (part[i + 1] == '0' || part[i + 1] == '1')) {
+      decoded += part[++i] == '0' ? '~' : '/';
+    } else if (part[i] == '%' && i + 2 < part.size() &&
+               std::from_chars(part.data() + i + 1, part.data() + i + 3, value, 16).ptr == part.data() + i + 3) {
+      decoded += static_cast<char>(value);
+      i += 2;
+    } else {
+      decoded += part[i];
+    }
+  }
+  return decoded;
+}
+
+const Schema* member(const Schema& value, const std::string& name) {
+  if (value.is_object()) {
+    const auto found = value.find(name);
+    return found == value.end() ? nullptr : &*found;
+  }
+  size_t index = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
+  const bool number = error == std::errc() && end == name.data() + name.size();
+  return value.is_array() && number && index < value.size() ? &value[index] : nullptr;
+}
+
+const Schema& list_of(const Schema& schema, const char* keyword) {
+  const Schema& list = schema[keyword];
+  if (!list.is_array() || list.empty()) fail(ErrorKind::Usage, "the schema's {} is not a list of schemas", keyword);
+  return list;
+}
+
+size_t parts_of(const Schema& schema) {
+  size_t parts = 1;
+  if (!schema.is_structured()) return parts;
+  for (const Schema& inside : schema) parts += parts_of(inside);
+  return parts;
+}
+
+std::string reference_of(const Schema& reference) {
+  if (!reference.is_string()) fail(ErrorKind::Usage, "the schema has a $ref that is not a string");
+  return reference.get<std::string>();
+}
+
+constexpr const char* kCombinators[] = {
+    "$ref",        "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas",
+    "dependencies"};
+
+[[noreturn]] void fail_too_many() {
+  fail(ErrorKind::Usage, "the schema's combinations of allOf, anyOf and oneOf are more than {}", kMostAlternatives);
+}
+
+Schema without_combinators(Schema schema) {
+  if (!schema.is_object())
+    fail(ErrorKind::Usage, "the schema has a value where a schema should be: {}", schema.type_name());
+  for (const char* combinator : kCombinators) schema.erase(combinator);
+  return schema;
+}
+
+bool has_unevaluated(const Schema& value) {
+  if (!value.is_structured()) return false;
+  if (value.is_object() && (value.contains("unevaluatedProperties") || value.contains("unevaluatedItems"))) return true;
+  return std::any_of(value.begin(), value.end(), has_unevaluated);
+}
+
+bool is_closed_without(const Schema& object, const std::string& key) {
+  const auto properties = object.find("properties");
+  const bool listed = properties != object.end() && properties->contains(key);
+  const auto additional = object.find("additionalProperties");
+  const bool open = additional != object.end() ? *additional != false : properties == object.end();
+  return !listed && !open && !object.contains("patternProperties");
+}
+
+std::set<std::string> required_keys(const Schema& object) {
+  std::set<std::string> keys;
+  const auto required = object.find("required");
+  if (required == object.end() || !required->is_array()) return keys;
+  for (const Schema& key : *required) {
+    if (key.is_string()) keys.insert(key.get<std::string>());
+  }
+  return keys;
+}
+
+bool is_listed(const Schema& schema) { return schema.contains("enum") || schema.contains("const"); }
+
+// The types of the listed values where there are some: a const needs no type beside it.
+std::set<std::string> value_types(const Schema& schema) {
+  std::set<std::string> types;
+  if (!is_listed(schema)) {
+    for (const std::string& type : schema_types(schema)) types.insert(type == "integer" ? "number" : type);
+    return types;
+  }
+  const Schema values = schema.contains("const") ? Schema::array({schema["const"]}) : schema["enum"];
+  for (const Schema& value : values) types.emplace(value.is_number() ? "number" : value.type_name());
+  return types;
+}
+
+// Values are written of the types that the keywords speak of. Others are tested as they are: minLength says nothing
+// about a number.
+bool types_overlap(const Schema& written, const Schema& test) {
+  if (!is_listed(test) && !test.contains("type")) return true;
+  const std::set<std::string> types = value_types(written), tested = value_types(test);
+  return std::any_of(types.begin(), types.end(), [&](const std::string& type) { return tested.count(type) > 0; });
+}
+
+}  // namespace
+
+Schema with_unevaluated_closed(Schema schema) {
+  if (!schema.is_object() || is_listed(schema)) return schema;  // beside listed values it is refused
+  const auto take = [&](const char* keyword) {
+    const auto found = schema.find(keyword);
+    if (found == schema.end() || !found->is_boolean()) return false;
+    const bool closed = *found == false;
+    schema.erase(keyword);
+    return closed;
+  };
+  if (take("unevaluatedProperties") && !schema.contains("additionalProperties")) schema["additionalProperties"] = false;
+  if (take("unevaluatedItems")) {
+    const bool tuple = schema.contains("items") && schema["items"].is_array();
+    const char* rest = tuple ? "additionalItems" : "items";
+    if (!schema.contains(rest)) schema[rest] = false;
+  }
+  return schema;
+}
+
+SchemaDocument::SchemaDocument(std::string_view text) {
+  if (text.size() > kLongestSchema) fail(ErrorKind::Usage, "the schema is longer than {} KiB", kLongestSchema >> 10);
+  has_huge_integers_ = check_shape(text);
+  root_ = Schema::parse(text, nullptr, false);
+  if (root_.is_discarded()) fail(ErrorKind::Usage, "the schema is not valid JSON");
+  counts_evaluated_ = has_unevaluated(root_);
+  resolve_references(root_);
+  const Schema draft = root_.is_object() ? root_.value("$schema", Schema()) : Schema();
+  reference_is_all_ = draft.is_string() && draft.get_ref<const std::string&>().find("/draft-0") != std::string::npos;
+}
+
+void SchemaDocument::spend(const Schema& schema) const { spend(parts_of(schema)); }
+
+void SchemaDocument::spend(size_t parts) const {
+  spent_ += parts;
+  if (spent_ > kMostParts) fail(ErrorKind::Usage, "the schema's references and combinations stand for too much");
+}
+
+const Schema& SchemaDocument::resolve(const std::string& reference) const {
+  if (reference == "#") return root_;
+  if (!reference.starts_with("#/")) {
+    fail(ErrorKind::Usage,
+         "the schema's $ref \"{}\" names no place in the schema, and others are not fetched: put what it means under "
+         "$defs",
+         shortened(reference));
+  }
+  const Schema* place = &root_;
+  for (size_t begin = 2; begin <= reference.size();) {
+    const size_t end = std::min(reference.find('/', begin), reference.size());
+    place = member(*place, decode_pointer_part(std::string_view(reference).substr(begin, end - begin)));
+    if (!place) fail(ErrorKind::Usage, "the schema has no place \"{}\", which a $ref names", shortened(reference));
+    begin = end + 1;
+  }
+  return *place;
+}
+
+// Every pair of the two, merged; those that nothing matches are left out.
+std::vector<Schema> SchemaDocument::product(const std::vector<Schema>& left, const std::vector<Schema>& right) const {
+  if (left.size() * right.size() > kMostAlternatives) fail_too_many();
+  std::vector<Schema> merged;
+  for (const Schema& a : left) {
+    for (const Schema& b : right) {
+      Schema both = merge_schemas(a, b);
+      spend(both);
+      if (both != false) merged.push_back(std::move(both));
+    }
+  }
+  return merged;
+}
+
+// What the schema says beside its combinators and references.
+std::vector<Schema> SchemaDocument::uncombined(const Schema& schema, int depth) const {
+  if (depth > kDeepestReference)
+    fail(ErrorKind::Usage, "the schema's references and combinations go in a circle or too deep");
+  spend(schema);
+  if (schema == false) return {};
+  if (schema == true) return {Schema::object()};
+  return {without_combinators(schema)};
+}
+
+std::vector<Schema> SchemaDocument::alternatives(const Schema& schema, int depth) const {
+  std::vector<Schema> result = uncombined(schema, depth);
+  if (!schema.is_object()) return result;
+  if (const auto reference = schema.find("$ref"); reference != schema.end())
+    result = product(result, alternatives(resolve(reference_of(*reference)), depth + 1));
+  if (schema.contains("allOf")) {
+    for (const Schema& part : list_of(schema, "allOf")) result = product(result, alternatives(part, depth + 1));
+  }
+  for (const Schema& condition : conditions(schema)) result = product(result, alternatives(condition, depth + 1));
+  if (schema.contains("not")) result = product(result, alternatives(negation(schema["not"], depth + 1), depth + 1));
+  const auto choose = [&](const auto& list) {
+    std::vector<Schema> options;
+    for (const Schema& option : list) {
+      for (Schema& one : alternatives(option, depth + 1)) options.push_back(std::move(one));
+    }
+    result = product(result, options);
+  };
+  if (schema.contains("anyOf")) choose(list_of(schema, "anyOf"));
+  if (schema.contains("oneOf")) {
+    const Schema& options = list_of(schema, "oneOf");
+    const Tests tests = tests_of(options, depth);
+    std::vector<Schema> chosen;
+    for (size_t i = 0; i < options.size(); ++i) {
+      std::vector<Schema> ways = exclusive_ways(result, options, tests, i, depth, nullptr);
+      std::move(ways.begin(), ways.end(), std::back_inserter(chosen));
+    }
+    if (chosen.size() > kMostAlternatives) fail_too_many();
+    result = std::move(chosen);
+  }
+  if (counts_evaluated_) {
+    for (Schema& one : result) one = with_unevaluated_closed(std::move(one));
+  }
+  return result;
+}
+
+std::vector<Schema> SchemaDocument::loose_alternatives(const Schema& schema, int depth) const {
+  std::vector<Schema> result = uncombined(schema, depth);
+  if (!schema.is_object()) return result;
+  if (const auto reference = schema.find("$ref"); reference != schema.end() && reference_is_all_)
+    return loose_alternatives(resolve(reference_of(*reference)), depth + 1);
+  if (const auto reference = schema.find("$ref"); reference != schema.end())
+    result = product(result, loose_alternatives(resolve(reference_of(*reference)), depth + 1));
+  if (schema.contains("allOf")) {
+    for (const Schema& part : list_of(schema, "allOf")) result = product(result, loose_alternatives(part, depth + 1));
+  }
+  for (const char* choice : {"anyOf", "oneOf"}) {
+    if (!schema.contains(choice)) continue;
+    std::vector<Schema> options;
+    for (const Schema& option : list_of(schema, choice)) {
+      for (Schema& one : loose_alternatives(option, depth + 1)) options.push_back(std::move(one));
+    }
+    result = product(result, options);
+  }
+  return result;
+}
+
+std::vector<Schema> SchemaDocument::exclusive_options(const Schema& options) const {
+  const Tests tests = tests_of(options, 0);
+  std::vector<Schema> result;
+  for (size_t i = 0; i < options.size(); ++i) {
+    bool as_it_is = true;
+    std::vector<Schema> ways = exclusive_ways({Schema::object()}, options, tests, i, 0, &as_it_is);
+    if (as_it_is) {
+      result.push_back(options[i]);
+    } else {
+      std::move(ways.begin(), ways.end(), std::back_inserter(result));
+    }
+  }
+  return result;
+}
+
+// Once for all options, which are each compared with all others.
+SchemaDocument::Tests SchemaDocument::tests_of(const Schema& options, int depth) const {
+  if (options.size() > kMostOneOf) fail(ErrorKind::Usage, "the schema has a oneOf of more than {} options", kMostOneOf);
+  Tests tests(options.size());
+  for (size_t i = 0; i < options.size() && options.size() > 1 && depth + 1 < kDeepestReference; ++i)
+    tests[i] = loose_alternatives(options[i], depth + 2);
+  return tests;
+}
+
+std::vector<Schema> SchemaDocument::exclusive_ways(const std::vector<Schema>& bases, const Schema& options,
+                                                   const Tests& tests, size_t index, int depth, bool* as_it_is) const {
+  std::vector<Schema> result;
+  for (Schema& written : product(bases, alternatives(options[index], depth + 1))) {
+    std::vector<Schema> ways = {written};
+    Apart relied_on;
+    for (size_t j = 0; j < options.size(); ++j) {
+      if (j == index) continue;
+      if (excludes(written, tests[j], relied_on, depth + 1, 0)) continue;
+      if (as_it_is) *as_it_is = false;
+      ways = product(ways, alternatives(negation(options[j], depth + 1), depth + 1));
+    }
+    if (as_it_is && !relied_on.inside.empty()) *as_it_is = false;
+    for (const std::vector<Schema>* facts : {&relied_on.itself, &relied_on.inside}) {
+      for (const Schema& fact : *facts) ways = product(ways, std::vector<Schema>(1, fact));
+    }
+    std::move(ways.begin(), ways.end(), std::back_inserter(result));
+  }
+  return result;
+}
+
+// `written` has no combinators; the grammar writes values of it, closed where it lists properties.
+bool SchemaDocument::excludes(const Schema& written, const std::vector<Schema>& tests, Apart& relied_on, int depth,
+                              int nested) const {
+  if (nested > 3 || depth >= kDeepestReference) return false;
+  const bool typed = is_listed(written) || written.contains("type");
+  const auto rely_on_type = [&] {
+    if (!typed) relied_on.add({{"type", schema_types(written)}});
+  };
+  const auto apart = [&](const Schema& test) {
+    if (!types_overlap(written, test)) {
+      rely_on_type();
+      return true;
+    }
+    if (is_listed(written) && is_listed(test)) {
+      spend((parts_of(written) + parts_of(test)) / 4);
+      return merge_schemas(written, test) == false;
+    }
+    if (schema_types(written) != std::vector<std::string>{"object"}) return false;
+    const std::set<std::string> has = required_keys(written), wants = required_keys(test);
+    for (const std::string& key : wants) {
+      if (has.count(key) || !is_closed_without(written, key)) continue;
+      rely_on_type();
+      if (!written.contains("additionalProperties")) relied_on.add({{"properties", {{key, false}}}});
+      return true;
+    }
+    const bool both = written.contains("properties") && written["properties"].is_object() &&
+                      test.contains("properties") && test["properties"].is_object();
+    return both && std::any_of(has.begin(), has.end(), [&](const std::string& key) {
+             if (!written["properties"].contains(key) || !test["properties"].contains(key)) return false;
+             const std::vector<Schema> others = nested < 3 && depth + 1 < kDeepestReference
+                                                    ? loose_alternatives(test["properties"][key], depth + 2)
+                                                    : std::vector<Schema>();
+             Schema values = Schema::array();
+             bool relies = false;
+             for (const Schema& value : loose_alternatives(written["properties"][key], depth + 1)) {
+               Apart inside;
+               if (!excludes(value, others, inside, depth + 1, nested + 1)) return false;
+               Schema parts = Schema::array({value});
+               for (const std::vector<Schema>* facts : {&inside.itself, &inside.inside}) {
+                 for (const Schema& fact : *facts) parts.push_back(fact);
+               }
+               relies = relies || parts.size() > 1;
+               values.push_back({{"allOf", std::move(parts)}});
+             }
+             rely_on_type();
+             if (relies) {
+               Schema fact = {{"properties", {{key, {{"anyOf", std::move(values)}}}}}};
+               spend(fact);
+               relied_on.inside.push_back(std::move(fact));
+             }
+             return true;
+           });
+  };
+  return std::all_of(tests.begin(), tests.end(), apart);
+}
+
+}  // namespace millrace

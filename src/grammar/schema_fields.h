@@ -1,0 +1,73 @@
+// Small things that are read from a schema.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "grammar/schema_document.h"
+#include "grammar/string_formats.h"
+
+namespace millrace {
+
+// For a message: names may be as long as the schema.
+inline std::string shortened(const std::string& text) {
+  size_t size = 160;
+  if (text.size() <= size) return text;
+  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;  // whole characters
+  return text.substr(0, size) + "...";
+}
+
+// A keyword that is a count, or `missing` where it is not there.
+inline int64_t count_of(const Schema& schema, const char* keyword, int64_t missing) {
+  const auto found = schema.find(keyword);
+  if (found == schema.end()) return missing;
+  const bool whole = found->is_number() && *found >= 0 && *found < 1e12 &&
+                     found->get<double>() == static_cast<double>(found->get<int64_t>());
+  if (!whole) fail(ErrorKind::Usage, "the schema's {} is not a count", keyword);
+  constexpr int64_t kMost = 100000;
+  const auto count = found->get<int64_t>();
+  // Nothing a model writes is longer than the most, so a larger upper bound is none.
+  if (count > kMost && std::string_view(keyword).starts_with("max")) return -1;
+  if (count > kMost) fail(ErrorKind::Usage, "the schema's {} is larger than {}", keyword, kMost);
+  return count;
+}
+
+// A keyword that is a text, or several where schemas were merged.
+inline std::vector<std::string> texts_of(const Schema& schema, const char* keyword) {
+  std::vector<std::string> texts;
+  const auto found = schema.find(keyword);
+  if (found == schema.end()) return texts;
+  for (const Schema& one : found->is_array() ? *found : Schema::array({*found})) {
+    if (!one.is_string()) fail(ErrorKind::Usage, "the schema's {} is not a string", keyword);
+    texts.push_back(one.get<std::string>());
+  }
+  return texts;
+}
+
+inline std::vector<std::string> excepted_texts(const Schema& schema) {
+  std::vector<std::string> texts;
+  const auto except = schema.find("$except");
+  if (except == schema.end()) return texts;
+  for (const Schema& one : *except) {
+    if (one.is_string()) texts.push_back(one.get<std::string>());
+  }
+  return texts;
+}
+
+// Those that have a pattern; others are remarks.
+inline std::vector<std::string> known_formats(const Schema& schema) {
+  std::vector<std::string> formats = texts_of(schema, "format");
+  std::erase_if(formats, [](const std::string& format) { return string_format_regex(format, {}).empty(); });
+  return formats;
+}
+
+inline void refuse_unsupported(const Schema& schema) {
+  for (const char* keyword : {"unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"}) {
+    const auto found = schema.find(keyword);
+    if (found == schema.end() || *found == true) continue;
+    fail(ErrorKind::Usage, "the schema uses \"{}\", which cannot be enforced", keyword);
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,219 @@
+// What does not match a schema, and conditions that say with it what they mean: a choice of schemas. A choice may be
+// smaller than what it stands for, never larger.
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "grammar/schema_document.h"
+#include "grammar/schema_keywords.h"
+#include "grammar/string_formats.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kDeepestNegation = 32;
+constexpr int64_t kLargestIndivisible = 64;
+
+Schema any_of(Schema options) {
+  if (options.empty()) return false;
+  return {{"anyOf", std::move(options)}};
+}
+
+Schema object_without(const Schema& key) {
+  return {{"type", "object"}, {"properties", {{key.get<std::string>(), false}}}};
+}
+
+std::vector<Schema> other_types(const Schema& named) {
+  const Schema types = named.is_array() ? named : Schema::array({named});
+  const auto taken = [&](const char* type) { return std::find(types.begin(), types.end(), type) != types.end(); };
+  Schema others = Schema::array();
+  for (const char* type : {"object", "array", "string", "number", "boolean", "null"}) {
+    if (!taken(type) && !(taken("integer") && type == std::string_view("number"))) others.push_back(type);
+  }
+  std::vector<Schema> choice = {Schema{{"type", std::move(others)}}};
+  if (taken("integer") && !taken("number")) choice.push_back({{"type", "number"}, {"$fraction", true}});
+  return choice;
+}
+
+// Other values than those listed. Numbers are what lies between those of the list.
+std::vector<Schema> other_values(const Schema& listed) {
+  std::vector<Schema> numbers;
+  for (const Schema& value : listed) {
+    if (value.is_number()) numbers.push_back(value);
+  }
+  if (numbers.empty()) return {Schema{{"$except", listed}}};
+  std::sort(numbers.begin(), numbers.end(),
+            [](const Schema& a, const Schema& b) { return a.get<long double>() < b.get<long double>(); });
+  const Schema rest = Schema::array({"object", "array", "string", "boolean", "null"});
+  std::vector<Schema> choice = {Schema{{"type", rest}, {"$except", listed}},
+                                Schema{{"type", "number"}, {"exclusiveMaximum", numbers.front()}},
+                                Schema{{"type", "number"}, {"exclusiveMinimum", numbers.back()}}};
+  for (size_t i = 1; i < numbers.size(); ++i) {
+    choice.push_back({{"type", "number"}, {"exclusiveMinimum", numbers[i - 1]}, {"exclusiveMaximum", numbers[i]}});
+  }
+  return choice;
+}
+
+// What is not a schema, said at once where it only lists values: so that contradictions are seen early.
+Schema not_this(const Schema& schema) {
+  if (schema.is_object() && schema.size() == 1) {
+    const Schema listed = schema.contains("const") ? Schema::array({schema["const"]}) : schema.value("enum", Schema());
+    const bool texts = listed.is_array() && !listed.empty() &&
+                       std::none_of(listed.begin(), listed.end(), [](const Schema& one) { return one.is_number(); });
+    if (texts) return {{"$except", listed}};
+  }
+  return {{"not", schema}};
+}
+
+// Numbers that a whole one does not divide.
+std::optional<std::vector<Schema>> indivisible(const Schema& divisor) {
+  if (!divisor.is_number() || !(divisor >= 1 && divisor <= kLargestIndivisible) ||
+      divisor.get<double>() != static_cast<double>(divisor.get<int64_t>()))
+    return {};
+  const Schema fraction = {{"type", "number"}, {"$fraction", true}};
+  if (divisor == 1) return std::vector<Schema>{fraction};
+  const Schema whole = {{"type", "integer"}, {"$indivisible", Schema::array({divisor.get<int64_t>()})}};
+  return std::vector<Schema>{whole, fraction};
+}
+
+// Bounds that are turned around: the type they speak of, the keyword, and how far the other bound is from it.
+struct Opposite {
+  std::string_view keyword;
+  const char* type;
+  const char* opposite;
+  int step;
+};
+
+constexpr Opposite kOpposites[] = {{"minimum", "number", "exclusiveMaximum", 0},
+                                   {"maximum", "number", "exclusiveMinimum", 0},
+                                   {"exclusiveMinimum", "number", "maximum", 0},
+                                   {"exclusiveMaximum", "number", "minimum", 0},
+                                   {"minLength", "string", "maxLength", -1},
+                                   {"maxLength", "string", "minLength", 1},
+                                   {"minItems", "array", "maxItems", -1},
+                                   {"maxItems", "array", "minItems", 1},
+                                   {"minProperties", "object", "maxProperties", -1},
+                                   {"maxProperties", "object", "minProperties", 1}};
+
+}  // namespace
+
+std::optional<std::vector<Schema>> negated_keyword(const std::string& keyword, const Schema& value) {
+  using Choice = std::vector<Schema>;
+  for (const Opposite& bound : kOpposites) {
+    if (keyword != bound.keyword) continue;
+    if (!value.is_number()) return {};  // draft 4's exclusive bounds
+    if (bound.step == 0) return Choice{{{"type", bound.type}, {bound.opposite, value}}};
+    const double count = value.get<double>();
+    if (!(count >= 0 && count < 1e9)) return {};
+    const auto turned = static_cast<int64_t>(count) + bound.step;
+    return turned < 0 ? Choice{} : Choice{{{"type", bound.type}, {bound.opposite, turned}}};
+  }
+  if (keyword == "type") return other_types(value);
+  if (keyword == "const") return other_values(Schema::array({value}));
+  if (keyword == "enum" && value.is_array()) return other_values(value);
+  if (keyword == "pattern" && value.is_string())
+    return Choice{{{"type", "string"}, {"$avoid", Schema::array({value})}}};
+  if (keyword == "format" && value.is_string()) {
+    const std::string_view loose = loose_format_regex(value.get_ref<const std::string&>());
+    if (loose.empty()) return {};
+    return Choice{{{"type", "string"}, {"$avoid", Schema::array({loose})}}};
+  }
+  if (keyword == "multipleOf") return indivisible(value);
+  if (keyword == "contains") return Choice{{{"type", "array"}, {"items", not_this(value)}}};
+  if (keyword == "items" && !value.is_array()) return Choice{{{"type", "array"}, {"contains", not_this(value)}}};
+  Choice choice;
+  if (keyword == "required" && value.is_array()) {
+    for (const Schema& key : value) {
+      if (!key.is_string()) return {};
+      choice.push_back(object_without(key));
+    }
+    return choice;
+  }
+  if (keyword == "properties" && value.is_object()) {
+    for (const auto& item : value.items()) {
+      choice.push_back({{"type", "object"},
+                        {"required", Schema::array({item.key()})},
+                        {"properties", {{item.key(), not_this(item.value())}}}});
+    }
+    return choice;
+  }
+  return {};
+}
+
+Schema SchemaDocument::negation(const Schema& schema, int depth) const {
+  if (depth > kDeepestNegation) fail(ErrorKind::Usage, "the schema's negations go in a circle or too deep");
+  spend(schema);
+  if (counts_evaluated_)
+    fail(ErrorKind::Usage,
+         "the schema has \"not\", \"if\" or a oneOf beside unevaluatedProperties or "
+         "unevaluatedItems, which cannot be enforced");
+  if (schema == false) return true;
+  if (!schema.is_object()) return false;
+  if (const auto reference = schema.find("$ref");
+      reference_is_all_ && reference != schema.end() && reference->is_string())
+    return negation(resolve(reference->get<std::string>()), depth + 1);
+  Schema options = Schema::array();
+  const auto all = [&](const Schema& list) {
+    Schema parts = Schema::array();
+    for (const Schema& one : list) parts.push_back(negation(one, depth + 1));
+    return parts;
+  };
+  for (const auto& item : schema.items()) {
+    const std::string& keyword = item.key();
+    const Schema& value = item.value();
+    if (is_annotation(keyword)) continue;
+    if (keyword == "$ref" && value.is_string()) {
+      options.push_back(negation(resolve(value.get<std::string>()), depth + 1));
+    } else if (keyword == "not") {
+      options.push_back(value);
+    } else if (keyword == "allOf" && value.is_array()) {
+      for (Schema& one : all(value)) options.push_back(std::move(one));
+    } else if ((keyword == "anyOf" || keyword == "oneOf") && value.is_array()) {
+      options.push_back({{"allOf", all(value)}});
+    } else {
+      std::optional<std::vector<Schema>> choice = negated_keyword(keyword, value);
+      if (!choice)
+        fail(ErrorKind::Usage,
+             "the schema says what must not match \"{}\" (by not, if, or a oneOf whose options overlap), which cannot "
+             "be "
+             "enforced; options of a oneOf are told apart by a required property with its own const",
+             keyword);
+      for (Schema& one : *choice) options.push_back(std::move(one));
+    }
+  }
+  return any_of(std::move(options));
+}
+
+// if, then, else and the keywords of dependencies, each as a choice.
+std::vector<Schema> SchemaDocument::conditions(const Schema& schema) const {
+  std::vector<Schema> result;
+  if (schema.contains("if") && (schema.contains("then") || schema.contains("else"))) {
+    const Schema& test = schema["if"];
+    const Schema fails = {{"not", test}};
+    result.push_back(any_of(Schema::array({{{"allOf", Schema::array({test, schema.value("then", Schema(true))})}},
+                                           {{"allOf", Schema::array({fails, schema.value("else", Schema(true))})}}})));
+  }
+  for (const char* keyword : {"dependentRequired", "dependentSchemas", "dependencies"}) {
+    const auto found = schema.find(keyword);
+    if (found == schema.end()) continue;
+    if (!found->is_object()) fail(ErrorKind::Usage, "the schema's {} is not an object", keyword);
+    for (const auto& item : found->items()) {
+      Schema needs = item.value();
+      if (needs.is_array()) needs = {{"required", std::move(needs)}};
+      const Schema with = {{"allOf", Schema::array({{{"required", Schema::array({item.key()})}}, std::move(needs)})}};
+      const Schema without = {{"properties", {{item.key(), false}}}};
+      result.push_back(any_of(Schema::array({with, without})));
+    }
+  }
+  return result;
+}
+
+bool has_combinator(const Schema& schema) {
+  for (const char* keyword :
+       {"$ref", "allOf", "anyOf", "oneOf", "not", "if", "dependentRequired", "dependentSchemas", "dependencies"}) {
+    if (schema.contains(keyword)) return true;
+  }
+  return false;
+}
+
+}  // namespace millrace

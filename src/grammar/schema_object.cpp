@@ -1,0 +1,343 @@
+// The objects of a schema: listed members in their order, then others where they are allowed.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json_text.h"
+#include "grammar/pattern_language.h"
+#include "grammar/regex.h"
+#include "grammar/schema_fields.h"
+#include "grammar/schema_values.h"
+#include "grammar/schema_writer.h"
+#include "grammar/string_formats.h"
+#include "grammar/text_rules.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kMostRequired = 4096;
+constexpr int64_t kMostCountedKeys = 36;
+constexpr int64_t kFurthestApart = 8;  // characters of keys that are alike before they differ
+constexpr size_t kMostPatterns = 16;   // more are not written
+constexpr size_t kMostApart = 400;     // listed keys beside patterns; beside more no others are written
+
+const CharSet kPlain = CharSet{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}.inverse();
+
+const Schema& properties_of(const Schema& schema) {
+  static const Schema kNone = Schema::object();
+  const auto found = schema.find("properties");
+  if (found == schema.end()) return kNone;
+  if (!found->is_object()) fail(ErrorKind::Usage, "the schema's properties are not an object");
+  return *found;
+}
+
+std::vector<std::string> required_of(const Schema& schema) {
+  std::vector<std::string> keys;
+  const auto found = schema.find("required");
+  if (found == schema.end()) return keys;
+  if (!found->is_array()) fail(ErrorKind::Usage, "the schema's required is not a list of strings");
+  for (const Schema& key : *found) {
+    if (!key.is_string()) fail(ErrorKind::Usage, "the schema's required is not a list of strings");
+    keys.push_back(key.get<std::string>());
+  }
+  return keys;
+}
+
+bool holds(const std::vector<std::string>& keys, const std::string& key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+// Engines do not agree on which letters beyond ASCII a class such as \w has.
+bool may_match(const std::string& pattern, const std::string& key, Ebnf& ebnf) {
+  if (regex_matches(pattern, key, ebnf)) return true;
+  const bool ascii = std::all_of(key.begin(), key.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  return !ascii && !text_follows({.avoided = {pattern}}, key, ebnf);
+}
+
+// What patternProperties say about a member, or may say for one of the engines.
+Schema patterns_for(const Schema& schema, const std::string& key, bool surely, Ebnf& ebnf) {
+  Schema all = Schema::array();
+  const auto patterns = schema.find("patternProperties");
+  if (patterns == schema.end()) return all;
+  if (!patterns->is_object()) fail(ErrorKind::Usage, "the schema's patternProperties are not an object");
+  for (const auto& item : patterns->items()) {
+    if (surely ? regex_matches(item.key(), key, ebnf) : may_match(item.key(), key, ebnf)) all.push_back(item.value());
+  }
+  return all;
+}
+
+// An object that lists its properties has no others unless it says so.
+Schema others_of(const Schema& schema) {
+  const bool listed = schema.contains("properties") || schema.contains("patternProperties");
+  return schema.value("additionalProperties", Schema(!listed));
+}
+
+}  // namespace
+
+// Names that are all listed are members like any other.
+Schema SchemaWriter::with_names_listed(Schema schema) const {
+  if (!schema.contains("propertyNames") || schema["propertyNames"] == true) return schema;
+  Schema properties = properties_of(schema);
+  for (const Schema& way :
+       document_.alternatives({{"allOf", Schema::array({{{"type", "string"}}, schema["propertyNames"]})}})) {
+    if (!way.contains("enum") && !way.contains("const")) return schema;
+    const std::vector<Schema> names = allowed_values(way, ebnf_);
+    if (names.size() + properties.size() > kMostApart) return schema;
+    for (const Schema& name : names) {
+      const std::string key = name.get<std::string>();
+      if (properties.contains(key)) continue;
+      const bool by_pattern = !patterns_for(schema, key, true, ebnf_).empty();
+      properties[key] = by_pattern ? Schema(true) : schema.value("additionalProperties", Schema(true));
+    }
+  }
+  schema["properties"] = std::move(properties);
+  schema["additionalProperties"] = false;
+  return schema;
+}
+
+SchemaWriter::Rule SchemaWriter::object(const Schema& given) {
+  const Schema schema = with_names_listed(given);
+  std::optional<std::vector<Member>> listed = members(schema);
+  if (!listed) return {};
+  int64_t least = count_of(schema, "minProperties", 0), most = count_of(schema, "maxProperties", -1);
+  // The counts are reached by leaving out optional members, or by making them required.
+  const auto required = [&] {
+    return std::count_if(listed->begin(), listed->end(), [](const Member& m) { return m.required; });
+  };
+  for (auto it = listed->end(); it != listed->begin() && most >= 0 && static_cast<int64_t>(listed->size()) > most;) {
+    --it;
+    if (!it->required) it = listed->erase(it);
+  }
+  for (Member& member : *listed) {
+    if (required() >= least) break;
+    member.required = true;
+  }
+  int64_t missing = std::max<int64_t>(least - required(), 0),
+          room = most < 0 ? -1 : most - static_cast<int64_t>(listed->size());
+  if (most >= 0 && (room < 0 || least > most || missing > room)) return {};
+  if (missing > 1) {
+    // A key may be written twice: those that count have each a character of its own somewhere.
+    if (missing > kMostCountedKeys)
+      fail(ErrorKind::Usage, "the schema's minProperties of more than {} unlisted members cannot be enforced",
+           kMostCountedKeys);
+    for (const KeyPart& part : parts_of_keys(schema, missing)) {
+      const Rule member = extra_member(schema, true, part);
+      if (!member)
+        fail(ErrorKind::Usage, "the schema's minProperties cannot be enforced: a model may write the same key twice");
+      listed->push_back({*member, true});
+    }
+    room = room < 0 ? room : room - std::exchange(missing, 0);
+    missing = 0;
+  }
+  const Rule extra = room == 0     ? Rule()
+                     : missing > 0 ? extra_member(schema, true)
+                                   : optionally([&] { return extra_member(schema, false); });
+  if (missing > 0 && !extra) return {};
+  return "\"{\" " + space() + " " + member_list(*listed, extra, missing, room) + " " + space() + " \"}\"";
+}
+
+std::optional<std::vector<SchemaWriter::Member>> SchemaWriter::members(const Schema& schema) {
+  const std::vector<std::string> required = required_of(schema);
+  if (required.size() > kMostRequired)
+    fail(ErrorKind::Usage, "the schema requires more than {} members of an object", kMostRequired);
+  Schema properties = properties_of(schema);
+  for (const std::string& key : required) {
+    if (properties.contains(key)) continue;
+    const bool by_pattern = !patterns_for(schema, key, true, ebnf_).empty();
+    properties[key] = by_pattern ? Schema(true) : schema.value("additionalProperties", Schema(true));
+  }
+  for (auto& item : properties.items()) {
+    Schema all = patterns_for(schema, item.key(), false, ebnf_);
+    if (all.empty()) continue;
+    all.insert(all.begin(), item.value());
+    item.value() = {{"allOf", std::move(all)}};
+  }
+  std::vector<Member> result;
+  for (const auto& item : properties.items()) {
+    const bool needed = holds(required, item.key());
+    if (!may_be_called(schema, item.key())) {
+      if (needed) return {};
+      continue;
+    }
+    const auto write = [&] { return value_at("properties/" + item.key(), item.value()); };
+    const Rule rule = needed ? write() : optionally(write);
+    if (rule) {
+      result.push_back({ebnf_literal(json_text(Schema(item.key())) + ":") + " " + space() + " " + *rule, needed});
+    } else if (needed) {
+      return {};
+    }
+  }
+  return result;
+}
+
+bool SchemaWriter::may_be_called(const Schema& schema, const std::string& key) const {
+  const auto names = schema.find("propertyNames");
+  if (names == schema.end()) return true;
+  const Schema named = {{"enum", Schema::array({key})}};
+  const std::vector<Schema> ways = document_.alternatives({{"allOf", Schema::array({named, *names})}});
+  return std::any_of(ways.begin(), ways.end(), [&](const Schema& way) { return !allowed_values(way, ebnf_).empty(); });
+}
+
+// So many parts of the keys that unlisted members can have. Throws Usage where they are alike for too long.
+std::vector<SchemaWriter::KeyPart> SchemaWriter::parts_of_keys(const Schema& schema, int64_t count) {
+  TextLanguages languages(ebnf_);
+  std::vector<TextLanguages::Id> ways;
+  const Schema patterns = schema.value("patternProperties", Schema::object());
+  for (const auto& item : patterns.items()) {
+    if (item.value() != false) ways.push_back(pattern_language(item.key(), RegexUse::JsonString, languages));
+  }
+  TextLanguages::Id keys = others_of(schema) == false ? languages.either(std::move(ways)) : TextLanguages::kAnything;
+  if (schema.contains("propertyNames"))
+    keys = languages.both({keys, names_language(schema["propertyNames"], languages)});
+  for (int64_t at = 0; at < kFurthestApart; ++at) {
+    std::vector<KeyPart> parts(static_cast<size_t>(count));
+    int64_t found = 0;
+    for (const char c : std::string_view("abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")) {
+      const KeyPart one{at, {{static_cast<unsigned char>(c), static_cast<unsigned char>(c)}}};
+      if (!has_json_text(languages, languages.both({keys, language_of_part(one, languages)}))) continue;
+      KeyPart& part = parts[static_cast<size_t>(found++ % count)];
+      part.at = at;
+      part.characters.add(one.characters);
+    }
+    if (found >= count) return parts;
+  }
+  fail(ErrorKind::Usage, "the schema's minProperties cannot be enforced: a model may write the same key twice");
+}
+
+TextLanguages::Id SchemaWriter::language_of_part(const KeyPart& part, TextLanguages& languages) {
+  const TextLanguages::Id before = languages.repeat(languages.one_of(any_character()), part.at, part.at);
+  const TextLanguages::Id behind = languages.sequence(languages.one_of(part.characters), TextLanguages::kAnything);
+  return languages.sequence(before, behind);
+}
+
+SchemaWriter::Rule SchemaWriter::extra_member(const Schema& schema, bool counts, const KeyPart& part) {
+  std::vector<std::string> taken;
+  for (const auto& item : properties_of(schema).items()) taken.push_back(item.key());
+  if (counts) {  // one that repeats a required member would not count
+    for (std::string& key : required_of(schema)) taken.push_back(std::move(key));
+  }
+  const bool named = schema.contains("propertyNames") && schema["propertyNames"] != true;
+  if (named || !part.characters.empty() || schema.contains("patternProperties"))
+    return keys_by_language(schema, taken, part);
+  const Rule inside = value_at("additionalProperties", others_of(schema));
+  if (!inside) return {};
+  return "\"\\\"\" " + text_apart_from(taken) + " \"\\\":\" " + space() + " " + *inside;
+}
+
+// Members whose keys have to be told apart by patterns or names: for each way in which the patterns match, their keys
+// and what is said about the values.
+SchemaWriter::Rule SchemaWriter::keys_by_language(const Schema& schema, const std::vector<std::string>& taken,
+                                                  const KeyPart& part) {
+  const Schema patterns = schema.value("patternProperties", Schema::object());
+  if (!patterns.is_object()) fail(ErrorKind::Usage, "the schema's patternProperties are not an object");
+  if (patterns.size() > kMostPatterns || taken.size() > kMostApart) return {};
+  TextLanguages languages(ebnf_);
+  std::vector<TextLanguages::Id> texts;
+  for (const std::string& key : taken) texts.push_back(languages.text(key));
+  std::vector<TextLanguages::Id> all = {languages.inverse(languages.either(std::move(texts)))};
+  if (schema.contains("propertyNames")) all.push_back(names_language(schema["propertyNames"], languages));
+  if (!part.characters.empty()) all.push_back(language_of_part(part, languages));
+  struct Way {
+    TextLanguages::Id keys;
+    Schema said;
+  };
+  std::vector<Way> ways = {{languages.both(std::move(all)), Schema::array()}};
+  for (const auto& item : patterns.items()) {
+    std::vector<Way> finer;
+    for (Way& way : ways) {
+      Schema more = way.said;
+      more.push_back(item.value());
+      finer.push_back(
+          {languages.both({way.keys, pattern_language(item.key(), RegexUse::JsonString, languages)}), more});
+      finer.push_back({languages.both({way.keys, avoided_language(item.key(), languages)}), std::move(way.said)});
+    }
+    std::erase_if(finer, [&](const Way& way) { return !has_json_text(languages, way.keys); });
+    ways = std::move(finer);
+  }
+  std::string body;
+  for (const Way& way : ways) {
+    const Schema said = way.said.empty()       ? others_of(schema)
+                        : way.said.size() == 1 ? way.said[0]
+                                               : Schema{{"allOf", way.said}};
+    const Rule inside = value_at(way.said.empty() ? "additionalProperties" : "patternProperties", said);
+    const Rule keys = inside ? json_text_to_ebnf(languages, way.keys, {}, ebnf_) : Rule();
+    if (keys) body += (body.empty() ? "" : " | ") + ("\"\\\"\" " + *keys) + " \"\\\":\" " + space() + " " + *inside;
+  }
+  return body.empty() ? Rule() : ebnf_.add(body);
+}
+
+// Texts that propertyNames allow.
+TextLanguages::Id SchemaWriter::names_language(const Schema& names, TextLanguages& languages) {
+  std::vector<TextLanguages::Id> ways;
+  for (const Schema& way : document_.alternatives({{"allOf", Schema::array({{{"type", "string"}}, names})}})) {
+    refuse_unsupported(way);
+    if (way.contains("enum") || way.contains("const")) {
+      for (const Schema& value : allowed_values(way, ebnf_)) ways.push_back(languages.text(value.get<std::string>()));
+      continue;
+    }
+    const Lengths lengths{count_of(way, "minLength", 0), count_of(way, "maxLength", -1)};
+    TextRules rules{texts_of(way, "pattern"), texts_of(way, "$avoid"), excepted_texts(way), lengths};
+    for (const std::string& format : known_formats(way)) rules.patterns.push_back(string_format_regex(format, lengths));
+    ways.push_back(languages.both({language_of(rules, languages), length_language(lengths, languages)}));
+  }
+  return languages.either(std::move(ways));
+}
+
+// A text that is none of those listed: a walk down the tree of their characters that leaves it before its end. It has
+// no escapes, so that it has one spelling.
+std::string SchemaWriter::text_apart_from(const std::vector<std::string>& texts) {
+  const std::string rest = ebnf_.add(ebnf_class(kPlain) + "*");
+  if (texts.empty()) return rest;
+  struct Node {
+    std::map<uint32_t, size_t> next;
+    bool listed = false;
+  };
+  std::vector<Node> nodes(1);
+  for (const std::string& text : texts) {
+    size_t at = 0;
+    for (const uint32_t code : code_points(text)) {
+      const auto [found, fresh] = nodes[at].next.try_emplace(code, nodes.size());
+      at = found->second;
+      if (fresh) nodes.emplace_back();
+    }
+    nodes[at].listed = true;
+  }
+  std::vector<std::string> names(nodes.size());
+  for (size_t i = nodes.size(); i-- > 0;) {  // children come after their parents
+    CharSet taken;
+    std::string body = nodes[i].listed ? "" : "\"\"";
+    for (const auto& [code, next] : nodes[i].next) {
+      taken.add(code, code);
+      if (kPlain.contains(code)) body += (body.empty() ? "" : " | ") + ebnf_class({{code, code}}) + " " + names[next];
+    }
+    body += (body.empty() ? "" : " | ") + ebnf_class(kPlain.without(taken)) + " " + rest;
+    names[i] = ebnf_.add(body);
+  }
+  return names[0];
+}
+
+std::string SchemaWriter::member_list(const std::vector<Member>& members, const Rule& extra, int64_t least_extra,
+                                      int64_t most_extra) {
+  const std::string comma = "\",\" " + space() + " ";
+  // What may follow at each place, for when no member came before it and for when one did.
+  std::string alone, after;
+  if (extra) {
+    const std::string one = ebnf_.add(*extra), next = ebnf_.add(comma + one);
+    after = ebnf_repeat(next, least_extra, most_extra);
+    alone = one + " " + ebnf_repeat(next, std::max<int64_t>(least_extra - 1, 0), most_extra < 0 ? -1 : most_extra - 1);
+    alone = least_extra > 0 ? alone : "(" + alone + ")?";
+  }
+  for (size_t i = members.size(); i-- > 0;) {
+    const std::string text = ebnf_.add(members[i].text);
+    const auto or_else = [&](const std::string& with, const std::string& without) {
+      return members[i].required ? with : with + " | " + (without.empty() ? "\"\"" : without);
+    };
+    const std::string next_after = ebnf_.add(or_else(comma + text + " " + after, after));
+    alone = ebnf_.add(or_else(text + " " + after, alone));
+    after = next_after;
+  }
+  return alone;
+}
+
+}  // namespace millrace

@@ -1,0 +1,286 @@
+#include "grammar/schema_writer.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json_text.h"
+#include "grammar/number_multiples.h"
+#include "grammar/numbers.h"
+#include "grammar/regex.h"
+#include "grammar/schema.h"
+#include "grammar/schema_fields.h"
+#include "grammar/schema_keywords.h"
+#include "grammar/schema_values.h"
+#include "grammar/string_formats.h"
+#include "grammar/text_rules.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kDeepestSchema = 100;
+
+// Of the integer formats that OpenAPI and its generators use. Wider ones hold all integers that are written; what is no
+// format of numbers is a remark.
+void add_format_bounds(std::string_view format, NumberBounds& bounds) {
+  constexpr std::array<std::tuple<std::string_view, double, double>, 6> kIntegers = {
+      {{"int8", -128, 127},
+       {"int16", -32768, 32767},
+       {"int32", -2147483648.0, 2147483647.0},
+       {"uint8", 0, 255},
+       {"uint16", 0, 65535},
+       {"uint32", 0, 4294967295.0}}};
+  for (const auto& [name, least, most] : kIntegers) {
+    if (name != format) continue;
+    bounds.at_least(least, false);
+    bounds.at_most(most, false);
+  }
+  if (format == "uint" || format == "uint64") bounds.at_least(0, false);
+}
+
+// Formats are written in their short form if any of its texts will do.
+std::optional<std::string> combined_text(const TextRules& rules, const std::vector<std::string>& formats, Ebnf& ebnf) {
+  for (const int64_t longest : {int64_t{60}, rules.lengths.most}) {
+    TextRules all = rules;
+    const int64_t most = rules.lengths.most < 0 ? longest : std::min(longest, rules.lengths.most);
+    for (const std::string& format : formats)
+      all.patterns.push_back(string_format_regex(format, {rules.lengths.least, most}));
+    if (std::optional<std::string> text = json_text_to_ebnf(all, ebnf); text || formats.empty()) return text;
+  }
+  return {};
+}
+
+bool has_huge_number(const Schema& value) {
+  if (value.is_structured()) return std::any_of(value.begin(), value.end(), has_huge_number);
+  return value.is_number_float() && std::abs(value.get<double>()) >= 1e18;
+}
+
+Schema without_annotations(const Schema& schema) {
+  if (!schema.is_object()) return schema;
+  Schema bare = Schema::object();
+  for (const auto& item : schema.items()) {
+    if (!is_annotation(item.key())) bare[item.key()] = item.value();
+  }
+  return bare;
+}
+
+}  // namespace
+
+std::string SchemaWriter::space() {
+  // Bounded: a model that has nothing to say must not write blanks for ever.
+  if (space_.empty()) space_ = ebnf_.add("(\" \" | \"\\n\" [ \\t]{0,24})?");
+  return space_;
+}
+
+std::string SchemaWriter::character() {
+  if (character_.empty()) character_ = ebnf_.add(json_character(any_character()));
+  return character_;
+}
+
+std::string SchemaWriter::any_value() {
+  if (any_value_.empty()) {
+    any_value_ = ebnf_.reserve();
+    const std::string item = any_value_;
+    const std::string array =
+        "\"[\" " + space() + " (" + item + " (\",\" " + space() + " " + item + ")*)? " + space() + " \"]\"";
+    const std::string text = "\"\\\"\" " + character() + "* \"\\\"\"";
+    ebnf_.define(any_value_, any_object() + " | " + array + " | " + text + " | " + number_to_ebnf({}, ebnf_) +
+                                 " | \"true\" | \"false\" | \"null\"");
+  }
+  return any_value_;
+}
+
+std::string SchemaWriter::any_object() {
+  if (any_object_.empty()) {
+    any_object_ = ebnf_.reserve();
+    const std::string member = ebnf_.add("\"\\\"\" " + character() + "* \"\\\":\" " + space() + " " + any_value());
+    ebnf_.define(any_object_, "\"{\" " + space() + " (" + member + " (\",\" " + space() + " " + member + ")*)? " +
+                                  space() + " \"}\"");
+  }
+  return any_object_;
+}
+
+SchemaWriter::Rule SchemaWriter::value(const Schema& raw) {
+  const Schema schema = without_annotations(raw);
+  if (schema == false) return {};
+  if (schema == true || schema == Schema::object()) return any_value();
+  const std::string key = json_text(schema);
+  ebnf_.spend(key.size() / 16);
+  if (open_.count(key)) return {};
+  if (const auto known = rules_.find(key); known != rules_.end()) {
+    if (writing_.count(key)) assumed_.insert(key);
+    return known->second;
+  }
+  if (++depth_ > kDeepestSchema) fail(ErrorKind::Usage, "the schema is nested too deep");
+  const std::string name = rules_[key] = ebnf_.reserve();
+  writing_.insert(key);
+  open_.insert(key);
+  Rule body = write(schema);
+  open_.erase(key);
+  writing_.erase(key);
+  --depth_;
+  if (!body && assumed_.count(key))
+    fail(ErrorKind::Usage, "the schema has a part that only something without end could match");
+  ebnf_.define(name, body.value_or("\"\""));
+  if (!body) {
+    rules_.erase(key);
+    return {};
+  }
+  return name;
+}
+
+SchemaWriter::Rule SchemaWriter::write(const Schema& schema) {
+  if (!schema.is_object()) fail(ErrorKind::Usage, "the schema has a {} where a schema should be", schema.type_name());
+  if (schema.size() == 1) {
+    const auto keyword = schema.begin();
+    const std::string& only = keyword.key();
+    const Schema& inside = keyword.value();
+    if (only == "$ref" && inside.is_string()) {
+      const std::string reference = inside.get<std::string>();
+      return value_at(reference, document_.resolve(reference));
+    }
+    if (only == "allOf" && inside.is_array() && inside.size() == 1) return value_at("allOf/0", inside[0]);
+    if ((only == "anyOf" || only == "oneOf") && inside.is_array() && !inside.empty()) {
+      if (only == "oneOf") return choice(document_.exclusive_options(inside), &SchemaWriter::value);
+      return choice(std::vector<Schema>(inside.begin(), inside.end()), &SchemaWriter::value);
+    }
+  }
+  if (has_combinator(schema)) return choice(document_.alternatives(schema), &SchemaWriter::simple);
+  return simple(schema);
+}
+
+// A reference begins a path anew.
+std::string SchemaWriter::path() const {
+  std::string path = "#";
+  for (const std::string& place : path_) path = place.starts_with("#") ? place : path + "/" + place;
+  return path;
+}
+
+SchemaWriter::Rule SchemaWriter::choice(const std::vector<Schema>& schemas, Rule (SchemaWriter::*one)(const Schema&)) {
+  std::string body;
+  for (const Schema& schema : schemas) {
+    const Rule rule = (this->*one)(schema);
+    if (rule) body += (body.empty() ? "" : " | ") + *rule;
+  }
+  return body.empty() ? Rule() : body;
+}
+
+SchemaWriter::Rule SchemaWriter::simple(const Schema& given) {
+  const Schema schema = with_unevaluated_closed(given);
+  refuse_unsupported(schema);
+  if (schema.contains("enum") || schema.contains("const")) return listed(schema);
+  std::string body;
+  for (const std::string& type : schema_types(schema)) {
+    const Rule rule = typed(type, schema);
+    if (rule) body += (body.empty() ? "" : " | ") + *rule;
+  }
+  return body.empty() ? Rule() : body;
+}
+
+SchemaWriter::Rule SchemaWriter::listed(const Schema& schema) {
+  std::string body;
+  for (const Schema& one : allowed_values(schema, ebnf_)) {
+    if (document_.has_huge_integers() && has_huge_number(one))
+      fail(ErrorKind::Usage, "the schema lists an integer beyond 64 bits, which cannot be written exactly");
+    body += (body.empty() ? "" : " | ") + ebnf_literal(json_text(one));
+  }
+  return body.empty() ? Rule() : body;
+}
+
+SchemaWriter::Rule SchemaWriter::typed(const std::string& type, const Schema& schema) {
+  // What is left of a type when single values of it are not allowed can be said for few.
+  const Schema except = schema.value("$except", Schema::array());
+  const bool excepts = std::any_of(except.begin(), except.end(), [&](const Schema& one) {
+    return type == one.type_name() || (one.is_number() && type == "integer");
+  });
+  if (type == "string") return string(schema);
+  if (type == "boolean" && excepts) return listed({{"enum", Schema::array({false, true})}, {"$except", except}});
+  if (excepts && type != "null")
+    fail(ErrorKind::Usage, "the schema excludes single values of type {}, which cannot be enforced", type);
+  if (type == "null") return excepts ? Rule() : "\"null\"";
+  if (type == "object") return object(schema);
+  if (type == "array") return array(schema);
+  if (type == "boolean") return "\"true\" | \"false\"";
+  return number(schema, type == "integer");
+}
+
+SchemaWriter::Rule SchemaWriter::string(const Schema& schema) {
+  const Lengths lengths{count_of(schema, "minLength", 0), count_of(schema, "maxLength", -1)};
+  if (lengths.most >= 0 && lengths.least > lengths.most) return {};
+  TextRules rules{texts_of(schema, "pattern"), texts_of(schema, "$avoid"), excepted_texts(schema), lengths};
+  const std::vector<std::string> formats = known_formats(schema);
+  const bool one_thing = rules.patterns.size() + formats.size() <= 1 && rules.avoided.empty();
+  Rule text;
+  if (one_thing && rules.excepted.empty() && rules.patterns.empty() && formats.empty()) {
+    text = ebnf_repeat(character(), lengths.least, lengths.most);
+  } else if (one_thing && rules.excepted.empty()) {
+    const std::string regex = formats.empty() ? rules.patterns.front() : string_format_regex(formats.front(), lengths);
+    text = regex_to_ebnf(regex, RegexUse::JsonString, lengths, ebnf_);
+    if (text->empty()) return {};
+  } else {
+    text = combined_text(rules, formats, ebnf_);
+  }
+  if (!text) return {};
+  return "\"\\\"\" " + *text + " \"\\\"\"";
+}
+
+SchemaWriter::Rule SchemaWriter::number(const Schema& schema, bool integer) {
+  NumberBounds bounds;
+  bounds.integer = integer;
+  for (const char* keyword : {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"}) {
+    const auto found = schema.find(keyword);
+    if (found == schema.end() || found->is_boolean()) continue;
+    if (!found->is_number()) fail(ErrorKind::Usage, "the schema's {} is not a number", keyword);
+    const bool is_minimum = std::string_view(keyword).ends_with("inimum");
+    // Draft 4 says with a boolean whether the bound beside it counts.
+    const Schema beside = schema.value(is_minimum ? "exclusiveMinimum" : "exclusiveMaximum", Schema(false));
+    const bool exclusive = keyword[0] == 'e' || beside == true;
+    const auto bound = found->get<long double>();
+    if (is_minimum) {
+      bounds.at_least(bound, exclusive);
+    } else {
+      bounds.at_most(bound, exclusive);
+    }
+  }
+  for (const std::string& format : texts_of(schema, "format")) add_format_bounds(format, bounds);
+  const auto multiple = schema.find("multipleOf");
+  const bool fraction = schema.value("$fraction", Schema(false)) == true;
+  if (multiple != schema.end() && !multiple->is_number())
+    fail(ErrorKind::Usage, "the schema's multipleOf is not a number");
+  if (fraction && (integer || multiple != schema.end())) return {};
+  for (const Schema& one : schema.value("$indivisible", Schema::array()))
+    bounds.not_multiples_of.push_back(one.get<int64_t>());
+  const double step = multiple != schema.end() ? multiple->get<double>() : 0;
+  const bool whole = step >= 1 && step < 1e12 && step == std::floor(step);
+  if (whole) bounds.multiple_of = static_cast<int64_t>(step);
+  if (!whole && multiple != schema.end() && !bounds.not_multiples_of.empty())
+    fail(ErrorKind::Usage, "the schema says of a multiple of {} what must not divide it, which cannot be enforced",
+         step);
+  const std::string body = fraction                             ? fraction_to_ebnf(bounds, ebnf_)
+                           : multiple != schema.end() && !whole ? multiples_to_ebnf(bounds, step, ebnf_)
+                                                                : number_to_ebnf(bounds, ebnf_);
+  return body.empty() ? Rule() : body;
+}
+
+std::string schema_to_ebnf(std::string_view schema, Ebnf& ebnf) {
+  const SchemaDocument document(schema);
+  SchemaWriter writer(document, ebnf);
+  std::optional<std::string> rule;
+  try {
+    rule = writer.value(document.root());
+  } catch (const Error& error) {
+    fail(error.kind(), "{} (at {})", error.what(), shortened(writer.path()));
+  }
+  if (!rule) fail(ErrorKind::Usage, "no value matches the schema");
+  return *rule;
+}
+
+std::string any_object_to_ebnf(Ebnf& ebnf) {
+  const SchemaDocument document("true");
+  return SchemaWriter(document, ebnf).any_object();
+}
+
+}  // namespace millrace

@@ -1,0 +1,113 @@
+// Writes the rules for the values of a schema.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "grammar/ebnf.h"
+#include "grammar/schema_document.h"
+#include "grammar/text_language.h"
+
+namespace millrace {
+
+class SchemaWriter {
+ public:
+  SchemaWriter(const SchemaDocument& document, Ebnf& ebnf) : document_(document), ebnf_(ebnf) {}
+
+  // What stands for a value of the schema in a rule; nothing: no value can be written to its end.
+  std::optional<std::string> value(const Schema& schema);
+
+  std::string any_value();
+  std::string any_object();
+
+  // Of what was being written when an error was thrown: "#/properties/tags".
+  std::string path() const;
+
+ private:
+  using Rule = std::optional<std::string>;
+
+  // Recursion that cannot be left again, such as an object that requires itself, matches nothing. `open_` holds what is
+  // being written on the way from the last place where the way could have ended.
+  template <class Write>
+  auto optionally(Write&& write) {
+    std::set<std::string> outer = std::exchange(open_, {});
+    auto result = write();
+    open_ = std::move(outer);
+    return result;
+  }
+
+  // Of a part of the schema that is being written. Where it is refused, path() says at which place.
+  Rule value_at(std::string place, const Schema& schema) {
+    path_.push_back(std::move(place));
+    Rule rule = value(schema);
+    path_.pop_back();
+    return rule;
+  }
+  Rule write(const Schema& schema);
+  Rule choice(const std::vector<Schema>& schemas, Rule (SchemaWriter::*one)(const Schema&));
+  Rule simple(const Schema& schema);
+  Rule listed(const Schema& schema);
+  Rule typed(const std::string& type, const Schema& schema);
+
+  Rule string(const Schema& schema);
+  Rule number(const Schema& schema, bool integer);
+
+  Rule array(const Schema& schema);
+  std::vector<Schema> listed_values(const Schema& items) const;  // empty: they are not listed
+  std::vector<Schema> distinct_parts(const Schema& items) const;
+  std::string telling_member(const Schema& object) const;  // empty: there is none
+  struct DistinctCounts {
+    int64_t least = 0, most = -1;
+    bool behind = false;                // others
+    const Schema* contained = nullptr;  // which some of them match
+    int64_t least_contained = 0, most_contained = -1;
+  };
+  Rule distinct_items(const Schema& items, const DistinctCounts& counts);
+  std::vector<std::string> distinct_rules(const Schema& items, bool needed);
+  Schema with_distinct_places(Schema array, bool more) const;
+  Rule distinct_array(const Schema& schema, const Schema* contained, int64_t least_contained, int64_t most_contained);
+  Rule plain_array(const Schema& schema);
+  Rule optional_choice(const std::vector<Schema>& arrays);
+  Rule further_items(const Schema& items, bool distinct, int64_t least, int64_t most, bool behind);
+  std::string array_tail(const std::vector<Rule>& first, std::string tail, int64_t least, int64_t most);
+
+  struct Member {
+    std::string text;  // key, colon and value
+    bool required;
+  };
+  Rule object(const Schema& schema);
+  std::optional<std::vector<Member>> members(const Schema& schema);
+  bool may_be_called(const Schema& schema, const std::string& key) const;
+  Schema with_names_listed(Schema schema) const;
+  // Keys that have one of the characters behind so many others.
+  struct KeyPart {
+    int64_t at;
+    CharSet characters;  // none: all keys
+  };
+  std::vector<KeyPart> parts_of_keys(const Schema& schema, int64_t count);
+  static TextLanguages::Id language_of_part(const KeyPart& part, TextLanguages& languages);
+  // counts: it is needed for minProperties, so that its key must be a new one.
+  Rule extra_member(const Schema& schema, bool counts, const KeyPart& part = {});
+  Rule keys_by_language(const Schema& schema, const std::vector<std::string>& taken, const KeyPart& part);
+  TextLanguages::Id names_language(const Schema& names, TextLanguages& languages);
+  std::string text_apart_from(const std::vector<std::string>& texts);
+  std::string member_list(const std::vector<Member>& members, const Rule& extra, int64_t least_extra,
+                          int64_t most_extra);
+
+  std::string character();  // of a JSON string
+  std::string space();
+
+  const SchemaDocument& document_;
+  Ebnf& ebnf_;
+  std::map<std::string, std::string> rules_;  // by the text of the schema
+  std::set<std::string> writing_, open_, assumed_;
+  std::string space_, character_, any_value_, any_object_;
+  int depth_ = 0;
+  std::vector<std::string> path_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,65 @@
+// Sets of texts, built from characters by sequence, choice, repetition, intersection and complement. What may follow a
+// character (Brzozowski's derivative) is such a set again, which makes an automaton of any of them (text_automaton.h).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "grammar/ebnf.h"
+
+namespace millrace {
+
+class TextLanguages {
+ public:
+  using Id = int32_t;  // equal ids: equal languages; the reverse does not hold
+
+  // What it takes is counted against the bound of the grammar.
+  explicit TextLanguages(Ebnf& ebnf);
+
+  static constexpr Id kNothing = 0;   // no text
+  static constexpr Id kEmpty = 1;     // the text without characters
+  static constexpr Id kAnything = 2;  // every text
+
+  Id one_of(const CharSet& characters);
+  Id sequence(Id first, Id rest);
+  Id either(std::vector<Id> ids);
+  Id both(std::vector<Id> ids);
+  Id inverse(Id id);
+  Id repeat(Id id, int64_t least, int64_t most);  // most -1: without end
+  Id text(std::string_view text);
+
+  bool has_empty(Id id) const { return at(id).has_empty; }
+  Id after(Id id, uint32_t code);
+  bool has(Id id, std::string_view text);
+
+  // Characters that no language inside of it tells apart, set by set.
+  std::vector<CharSet> classes(Id id) const;
+
+ private:
+  enum class Kind : uint8_t { Nothing, Empty, Set, Sequence, Either, Both, Inverse, Repeat };
+  struct Node {
+    Kind kind;
+    bool has_empty = false;
+    std::vector<Id> parts;
+    int64_t least = 0, most = 0;
+    CharSet characters;
+  };
+  using Key = std::tuple<Kind, std::vector<Id>, int64_t, int64_t, std::vector<CharSet::Range>>;
+
+  const Node& at(Id id) const { return nodes_[static_cast<size_t>(id)]; }
+  Id add(Node node);
+  Id derive(Id id, uint32_t code);
+  std::vector<Id> flattened(Kind kind, std::vector<Id> ids) const;
+
+  Ebnf& ebnf_;
+  std::vector<Node> nodes_;
+  std::map<Key, Id> known_;
+  std::unordered_map<uint64_t, Id> derived_;  // by language and character
+  size_t unpaid_ = 0;
+};
+
+}  // namespace millrace

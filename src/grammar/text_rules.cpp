@@ -1,0 +1,58 @@
+#include "grammar/text_rules.h"
+
+#include <algorithm>
+
+#include "grammar/pattern_language.h"
+#include "grammar/text_automaton.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kMostCountedStates = 1000;  // of an automaton times the lengths it counts
+
+// Control characters other than those with an escape of their own are not written.
+const CharSet kWritten = CharSet{{0, 0x1F}}.without({{'\b', '\n'}, {'\f', '\r'}}).inverse();
+
+}  // namespace
+
+TextLanguages::Id language_of(const TextRules& rules, TextLanguages& languages) {
+  std::vector<TextLanguages::Id> all;
+  for (const std::string& pattern : rules.patterns)
+    all.push_back(pattern_language(pattern, RegexUse::JsonString, languages));
+  for (const std::string& pattern : rules.avoided) all.push_back(avoided_language(pattern, languages));
+  for (const std::string& text : rules.excepted) all.push_back(languages.inverse(languages.text(text)));
+  return languages.both(std::move(all));
+}
+
+std::optional<std::string> json_text_to_ebnf(TextLanguages& languages, TextLanguages::Id language, Lengths lengths,
+                                             Ebnf& ebnf) {
+  const auto write = [&](Lengths counted) {
+    return language_to_ebnf(
+        languages, languages.both({language, length_language(counted, languages)}), kWritten,
+        [](const CharSet& set) { return json_character(set); }, ebnf);
+  };
+  if (lengths.most > 0) {
+    const auto states = static_cast<int64_t>(count_states(languages, language, kWritten));
+    const int64_t fewer = std::max(lengths.least, kMostCountedStates / states);
+    const std::optional<std::string> shorter =
+        fewer < lengths.most ? write({lengths.least, fewer}) : std::optional<std::string>();
+    if (shorter) return shorter;  // else all texts may be longer
+  }
+  return write(lengths);
+}
+
+std::optional<std::string> json_text_to_ebnf(const TextRules& rules, Ebnf& ebnf) {
+  TextLanguages languages(ebnf);
+  return json_text_to_ebnf(languages, language_of(rules, languages), rules.lengths, ebnf);
+}
+
+bool has_json_text(TextLanguages& languages, TextLanguages::Id language) {
+  return has_text(languages, language, kWritten);
+}
+
+bool text_follows(const TextRules& rules, const std::string& text, Ebnf& ebnf) {
+  TextLanguages languages(ebnf);
+  return languages.has(language_of(rules, languages), text);
+}
+
+}  // namespace millrace
