@@ -30,7 +30,7 @@ class Positions {
 
   const Part& whole() const { return whole_; }
   size_t size() const { return characters_.size(); }
-  const CharSet& characters(int p) const { return characters_[static_cast<size_t>(p)]; }
+  const CodeSet& characters(int p) const { return characters_[static_cast<size_t>(p)]; }
   const std::vector<int>& next(int p) const { return next_[static_cast<size_t>(p)]; }
   bool ends(int p) const { return ends_[static_cast<size_t>(p)]; }
 
@@ -58,7 +58,7 @@ class Positions {
     }
   }
 
-  Part character(const CharSet& characters) {
+  Part character(const CodeSet& characters) {
     if (size() == kMostPositions)
       fail(ErrorKind::Usage, "the pattern is too large to be held to minLength or maxLength");
     const auto p = static_cast<int>(size());
@@ -110,7 +110,7 @@ class Positions {
     }
   }
 
-  std::vector<CharSet> characters_;
+  std::vector<CodeSet> characters_;
   std::vector<std::vector<int>> next_;
   Part whole_;
   std::vector<bool> ends_;
@@ -118,29 +118,29 @@ class Positions {
 
 class CountedWriter {
  public:
-  CountedWriter(const Positions& positions, Lengths lengths, FunctionRef<std::string(const CharSet&)> character,
-                Ebnf& ebnf)
+  CountedWriter(const Positions& positions, Lengths lengths, FunctionRef<GrammarNode(const CodeSet&)> character,
+                RuleBuilder& builder)
       : positions_(positions),
         lengths_(lengths),
         longest_(lengths.most < 0 ? lengths.least : lengths.most),
         character_(character),
-        ebnf_(ebnf) {
+        builder_(builder) {
     if (static_cast<int64_t>(positions.size()) * (longest_ + 1) > kMostStates)
       fail(ErrorKind::Usage, "the pattern is too large to be held to minLength or maxLength");
     find_dead_ends();
   }
 
-  std::string write() {
-    std::string body = continuations(positions_.whole().first, 0);
-    if (positions_.whole().may_be_empty && lengths_.least == 0) body += body.empty() ? "\"\"" : " | \"\"";
+  std::optional<GrammarNode> write() {
+    std::vector<GrammarNode> first = continuations(positions_.whole().first, 0);
+    if (positions_.whole().may_be_empty && lengths_.least == 0) first.push_back(node::empty());
     while (!pending_.empty()) {
       const auto [p, length] = pending_.back();
       pending_.pop_back();
-      std::string rest = continuations(positions_.next(p), length);
-      if (positions_.ends(p) && length >= lengths_.least) rest += rest.empty() ? "\"\"" : " | \"\"";
-      ebnf_.define(rules_[{p, length}], rest);
+      std::vector<GrammarNode> rest = continuations(positions_.next(p), length);
+      if (positions_.ends(p) && length >= lengths_.least) rest.push_back(node::empty());
+      builder_.define(rules_[{p, length}], *node::choice_of(std::move(rest)));
     }
-    return body;
+    return node::choice_of(std::move(first));
   }
 
  private:
@@ -165,47 +165,50 @@ class CountedWriter {
     }
   }
 
-  std::string continuations(const std::vector<int>& next, int64_t length) {
-    std::string body;
+  std::vector<GrammarNode> continuations(const std::vector<int>& next, int64_t length) {
+    std::vector<GrammarNode> ways;
+    size_t written = 0;
     for (const int q : next) {
       const State state{q, counted(length + 1)};
       if (!lives(q, state.second)) continue;
       const auto [rule, is_new] = rules_.try_emplace(state);
       if (is_new) {
-        rule->second = ebnf_.reserve();
+        rule->second = builder_.reserve();
         pending_.push_back(state);
       }
-      body += (body.empty() ? "" : " | ") + character_(positions_.characters(q)) + " " + rule->second;
-      if (body.size() > Ebnf::kMostBytes) ebnf_.spend(body.size());  // throws before a hostile rule is huge
+      ways.push_back(node::sequence(character_(positions_.characters(q)), rule->second));
+      written += written_size(ways.back());
+      if (written > RuleBuilder::kMostBytes) builder_.spend(written);  // throws before a hostile rule is huge
     }
-    return body;
+    return ways;
   }
 
   const Positions& positions_;
   Lengths lengths_;
   int64_t longest_;
-  FunctionRef<std::string(const CharSet&)> character_;
-  Ebnf& ebnf_;
+  FunctionRef<GrammarNode(const CodeSet&)> character_;
+  RuleBuilder& builder_;
   std::vector<std::vector<bool>> live_;  // by length and position: whether a match can still be completed
-  std::map<State, std::string> rules_;
+  std::map<State, GrammarNode> rules_;
   std::vector<State> pending_;
 };
 
 }  // namespace
 
-std::string counted_pattern_to_ebnf(const PatternNode& pattern, Lengths lengths,
-                                    FunctionRef<std::string(const CharSet&)> character, Ebnf& ebnf) {
+std::optional<GrammarNode> counted_pattern_rule(const PatternNode& pattern, Lengths lengths,
+                                                FunctionRef<GrammarNode(const CodeSet&)> character,
+                                                RuleBuilder& builder) {
   const Positions positions(pattern);
-  return CountedWriter(positions, lengths, character, ebnf).write();
+  return CountedWriter(positions, lengths, character, builder).write();
 }
 
-bool pattern_matches(const PatternNode& pattern, std::span<const uint32_t> text, Ebnf& ebnf) {
+bool pattern_matches(const PatternNode& pattern, std::span<const uint32_t> text, RuleBuilder& builder) {
   const Positions positions(pattern);
   size_t steps = 0;  // of one character, at most
   for (size_t p = 0; p < positions.size(); ++p) steps += positions.next(static_cast<int>(p)).size();
   // To read the pattern and to make a position takes microseconds, to make a step 50 nanoseconds, to take it one: a
   // second in all.
-  ebnf.spend(2 + positions.size() / 2 + steps / 64 + steps * text.size() / 1024);
+  builder.spend(2 + positions.size() / 2 + steps / 64 + steps * text.size() / 1024);
   if (text.empty()) return positions.whole().may_be_empty;
   std::vector<bool> matched(positions.size()), next(positions.size());
   const auto step = [&](const std::vector<int>& to, uint32_t code) {

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
-#include <string>
 
 #include "base/function_ref.h"
 #include "grammar/regex.h"
@@ -14,10 +14,11 @@ namespace millrace {
 
 // The body of a rule; `character` writes one of a set. Empty: no match has such a length. Throws Usage where the
 // automaton would be too large, and where the pattern has anchors inside.
-std::string counted_pattern_to_ebnf(const PatternNode& pattern, Lengths lengths,
-                                    FunctionRef<std::string(const CharSet&)> character, Ebnf& ebnf);
+std::optional<GrammarNode> counted_pattern_rule(const PatternNode& pattern, Lengths lengths,
+                                                FunctionRef<GrammarNode(const CodeSet&)> character,
+                                                RuleBuilder& builder);
 
 // Whether the whole text matches. Throws like the above.
-bool pattern_matches(const PatternNode& pattern, std::span<const uint32_t> text, Ebnf& ebnf);
+bool pattern_matches(const PatternNode& pattern, std::span<const uint32_t> text, RuleBuilder& builder);
 
 }  // namespace millrace

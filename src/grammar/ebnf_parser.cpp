@@ -6,6 +6,7 @@
 
 #include "base/ascii.h"
 #include "base/error.h"
+#include "text/unicode/utf8.h"
 
 namespace millrace {
 namespace {
@@ -25,7 +26,7 @@ class EbnfParser {
  public:
   explicit EbnfParser(std::string_view text) : text_(text) {}
 
-  EbnfRules parse() {
+  GrammarRules parse() {
     for (skip_space(); at_ < text_.size(); skip_space()) {
       const std::string_view defined = name();
       const size_t rule = rule_of(defined);
@@ -33,7 +34,7 @@ class EbnfParser {
       if (!take("::=")) refuse("wants ::= behind the name of a rule");
       if (defined_[rule]) refuse(fmt::format("defines {} twice", shown(defined)));
       defined_[rule] = true;
-      EbnfNode body = choice(0);
+      GrammarNode body = choice(0);
       if (peek() == ')') refuse("closes a group that was not opened");
       rules_.bodies[rule] = std::move(body);
     }
@@ -97,9 +98,9 @@ class EbnfParser {
     return begins;
   }
 
-  EbnfNode choice(int depth) {
+  GrammarNode choice(int depth) {
     if (depth > kDeepestParsedGroup) refuse("has groups nested too deep");
-    EbnfNode node{.kind = EbnfNode::Kind::Choice};
+    GrammarNode node{.kind = GrammarNode::Kind::Choice};
     do {
       node.parts.push_back(sequence(depth));
     } while (take("|"));
@@ -108,8 +109,8 @@ class EbnfParser {
     return node.parts.size() == 1 ? std::move(node.parts.front()) : std::move(node);
   }
 
-  EbnfNode sequence(int depth) {
-    EbnfNode node{.kind = EbnfNode::Kind::Sequence};
+  GrammarNode sequence(int depth) {
+    GrammarNode node{.kind = GrammarNode::Kind::Sequence};
     for (skip_space(); at_ < text_.size() && peek() != '|' && peek() != ')' && !rule_begins(); skip_space()) {
       node.parts.push_back(repeated(part(depth)));
     }
@@ -117,34 +118,36 @@ class EbnfParser {
   }
 
   // One of several choices may be nothing at all.
-  static bool is_nothing(const EbnfNode& node) { return node.kind == EbnfNode::Kind::Sequence && node.parts.empty(); }
+  static bool is_nothing(const GrammarNode& node) {
+    return node.kind == GrammarNode::Kind::Sequence && node.parts.empty();
+  }
 
-  EbnfNode part(int depth) {
-    EbnfNode node;
+  GrammarNode part(int depth) {
+    GrammarNode node;
     if (take("(")) {
       if (peek() == '=') refuse("has a lookahead, which is not supported");
       node = choice(depth + 1);
       if (!take(")")) refuse("has a group without end");
     } else if (peek() == '"' || peek() == '\'') {
       const char quote = text_[at_++];
-      node.kind = EbnfNode::Kind::Literal;
-      while (peek() != quote) node.literal += utf8(character());
+      node.kind = GrammarNode::Kind::Literal;
+      while (peek() != quote) append_utf8(node.literal, character());
       ++at_;
     } else if (take("[")) {
-      node.kind = EbnfNode::Kind::Set;
+      node.kind = GrammarNode::Kind::Set;
       node.set = set();
     } else if (peek() == '.' && !in_name(at_ + 1 < text_.size() ? text_[at_ + 1] : '\0')) {
       ++at_;
-      node.kind = EbnfNode::Kind::Set;
-      node.set = CharSet().inverse();
+      node.kind = GrammarNode::Kind::Set;
+      node.set = CodeSet().complement();
     } else {
-      node.kind = EbnfNode::Kind::Rule;
+      node.kind = GrammarNode::Kind::Rule;
       node.rule = rule_of(name());
     }
     return node;
   }
 
-  EbnfNode repeated(EbnfNode node) {
+  GrammarNode repeated(GrammarNode node) {
     for (bool again = false;; again = true) {
       skip_space();
       int64_t least = 0, most = -1;
@@ -164,7 +167,7 @@ class EbnfParser {
       } else if (!take("*")) {
         return node;
       }
-      EbnfNode outer{.kind = EbnfNode::Kind::Repeat, .least = least, .most = most};
+      GrammarNode outer{.kind = GrammarNode::Kind::Repeat, .least = least, .most = most};
       outer.parts.push_back(std::move(node));
       node = std::move(outer);
       if (again && ++nested_ > kDeepestParsedGroup) refuse("repeats repetitions too often");
@@ -182,8 +185,8 @@ class EbnfParser {
     return value;
   }
 
-  CharSet set() {
-    CharSet found;
+  CodeSet set() {
+    CodeSet found;
     const bool inverse = take("^");
     while (peek() != ']') {
       const uint32_t first = character();
@@ -196,7 +199,7 @@ class EbnfParser {
       found.add(first, last);
     }
     ++at_;
-    if (inverse) found = found.inverse();
+    if (inverse) found = found.complement();
     if (found.empty()) refuse("has a class of no characters");
     return found;
   }
@@ -206,11 +209,8 @@ class EbnfParser {
     if (at_ >= text_.size() || text_[at_] == '\n' || text_[at_] == '\r')
       refuse("has a string or class that does not end on its line");
     if (text_[at_] == '\\') return escaped();
-    const auto lead = static_cast<unsigned char>(text_[at_]);
-    const size_t length = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-    const std::string_view bytes = text_.substr(at_, length);
-    at_ += bytes.size();
-    return code_points(bytes).front();
+    if (step_utf8(text_, at_).kind != Utf8Step::Valid) fail(ErrorKind::Usage, "the grammar is not valid UTF-8");
+    return next_utf8(text_, at_);
   }
 
   uint32_t escaped() {
@@ -234,7 +234,7 @@ class EbnfParser {
     int count = 0;
     for (; (digits == 0 || count < digits) && hex_value(peek()) >= 0; ++count, ++at_) {
       code = code * 16 + static_cast<uint32_t>(hex_value(peek()));
-      if (code > CharSet::kLast) refuse("names a character beyond those of Unicode");
+      if (code > CodeSet::kLast) refuse("names a character beyond those of Unicode");
     }
     if (count == 0 || count < digits) refuse("names a character with too few hexadecimal digits");
     if (code >= 0xD800 && code <= 0xDFFF) refuse("names half of a surrogate pair as a character");
@@ -243,13 +243,13 @@ class EbnfParser {
 
   std::string_view text_;
   size_t at_ = 0;
-  EbnfRules rules_;
+  GrammarRules rules_;
   std::unordered_map<std::string, size_t> names_;
   std::vector<bool> defined_;
 };
 
 }  // namespace
 
-EbnfRules parse_ebnf(std::string_view text) { return EbnfParser(text).parse(); }
+GrammarRules parse_ebnf(std::string_view text) { return EbnfParser(text).parse(); }
 
 }  // namespace millrace

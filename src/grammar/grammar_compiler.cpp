@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "grammar/ebnf_check.h"
 #include "grammar/mask_automaton.h"
+#include "grammar/spec_rules.h"
 
 namespace millrace {
 
@@ -22,7 +22,7 @@ struct GrammarCompiler::State {
         limit(limit) {}
 
   std::shared_ptr<CompiledGrammar> find(const GrammarSpec& spec);
-  std::shared_ptr<CompiledGrammar> compile(const std::string& ebnf);
+  std::shared_ptr<CompiledGrammar> compile(const GrammarRules& rules);
   std::shared_ptr<CompiledGrammar> find_or_compile(const GrammarSpec& spec);
   void keep(const GrammarSpec& spec, std::shared_ptr<CompiledGrammar> grammar);
 
@@ -46,9 +46,9 @@ std::shared_ptr<CompiledGrammar> GrammarCompiler::State::find(const GrammarSpec&
   return found->grammar;
 }
 
-std::shared_ptr<CompiledGrammar> GrammarCompiler::State::compile(const std::string& ebnf) {
+std::shared_ptr<CompiledGrammar> GrammarCompiler::State::compile(const GrammarRules& rules) {
   try {
-    auto automaton = std::make_shared<MaskAutomaton>(compile_program(ebnf), vocabulary);
+    auto automaton = std::make_shared<MaskAutomaton>(compile_program(rules), vocabulary);
     automaton->rehearse();
     return automaton;
   } catch (const Pushdown::TooComplex&) {
@@ -79,11 +79,10 @@ GrammarCompiler::~GrammarCompiler() = default;
 
 std::shared_ptr<CompiledGrammar> GrammarCompiler::State::find_or_compile(const GrammarSpec& spec) {
   if (auto known = find(spec)) return known;
-  const std::string ebnf = grammar_to_ebnf(spec);
-  if (spec.kind == GrammarSpec::Kind::Ebnf) check_ebnf(ebnf);
+  const GrammarRules rules = rules_of(spec);
   const std::lock_guard one_at_a_time(compiling);
   if (auto meanwhile = find(spec)) return meanwhile;
-  std::shared_ptr<CompiledGrammar> grammar = compile(ebnf);
+  std::shared_ptr<CompiledGrammar> grammar = compile(rules);
   keep(spec, grammar);
   return grammar;
 }

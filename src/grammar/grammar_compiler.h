@@ -41,7 +41,4 @@ class GrammarCompiler {
   std::unique_ptr<State> state_;
 };
 
-// The rules that a grammar becomes, for tests and for people. Throws like compile().
-std::string grammar_to_ebnf(const GrammarSpec& spec);
-
 }  // namespace millrace

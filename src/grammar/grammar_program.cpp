@@ -4,10 +4,10 @@
 #include <string>
 #include <utility>
 
-#include "grammar/ebnf_parser.h"
 #include "grammar/left_recursion.h"
 #include "grammar/program_builder.h"
 #include "grammar/set_unions.h"
+#include "text/unicode/utf8.h"
 
 namespace millrace {
 namespace {
@@ -38,7 +38,7 @@ void add_utf8_ranges(uint32_t first, uint32_t last, std::vector<ByteRanges>& out
       return add_utf8_ranges(last & ~low, last, out);
     }
   }
-  const std::string from = utf8(first), to = utf8(last);
+  const std::string from = to_utf8(first), to = to_utf8(last);
   ByteRanges ranges;
   for (size_t i = 0; i < from.size(); ++i)
     ranges.emplace_back(static_cast<uint8_t>(from[i]), static_cast<uint8_t>(to[i]));
@@ -47,20 +47,20 @@ void add_utf8_ranges(uint32_t first, uint32_t last, std::vector<ByteRanges>& out
 
 class ProgramWriter : ProgramBuilder {
  public:
-  GrammarProgram write(const EbnfRules& rules) {
+  GrammarProgram write(const GrammarRules& rules) {
     end_ = add({.kind = NodeKind::End});
     std::vector<int32_t> starts;
-    for (const EbnfNode& body : rules.bodies) starts.push_back(emit(body, end_));
+    for (const GrammarNode& body : rules.bodies) starts.push_back(emit(body, end_));
     for (ProgramNode& node : program_.nodes) {
       if (node.kind == NodeKind::Call) node.start = starts[static_cast<size_t>(node.start)];
     }
     program_.start = starts[rules.root];
-    for (CharSet& set : united_first_sets(rules)) add_set(set);
+    for (CodeSet& set : united_first_sets(rules)) add_set(set);
     sort_bytes();
     return std::move(program_);
   }
 
-  GrammarProgram write(const CharSet& set) {
+  GrammarProgram write(const CodeSet& set) {
     end_ = add({.kind = NodeKind::End});
     program_.start = emit_set(set, end_);
     sort_bytes();
@@ -75,31 +75,31 @@ class ProgramWriter : ProgramBuilder {
   }
 
   // What takes the node's text and goes on at `next`.
-  int32_t emit(const EbnfNode& node, int32_t next) {
+  int32_t emit(const GrammarNode& node, int32_t next) {
     switch (node.kind) {
-      case EbnfNode::Kind::Literal:
+      case GrammarNode::Kind::Literal:
         return emit_literals({node.literal}, 0, next);
-      case EbnfNode::Kind::Set:
+      case GrammarNode::Kind::Set:
         return emit_set(node.set, next);
-      case EbnfNode::Kind::Rule:
+      case GrammarNode::Kind::Rule:
         return add({.kind = NodeKind::Call, .start = static_cast<int32_t>(node.rule), .next = next});
-      case EbnfNode::Kind::Sequence:
+      case GrammarNode::Kind::Sequence:
         for (auto part = node.parts.rbegin(); part != node.parts.rend(); ++part) next = emit(*part, next);
         return next;
-      case EbnfNode::Kind::Choice:
+      case GrammarNode::Kind::Choice:
         return emit_choice(node, next);
-      case EbnfNode::Kind::Repeat:
+      case GrammarNode::Kind::Repeat:
         return emit_repeat(node, next);
     }
     return next;
   }
 
   // Literals are merged into a tree of their bytes: a list of a thousand words is one way to go at a time.
-  int32_t emit_choice(const EbnfNode& node, int32_t next) {
+  int32_t emit_choice(const GrammarNode& node, int32_t next) {
     std::vector<std::string_view> literals;
     std::vector<int32_t> targets;
-    for (const EbnfNode& part : node.parts) {
-      if (part.kind == EbnfNode::Kind::Literal) {
+    for (const GrammarNode& part : node.parts) {
+      if (part.kind == GrammarNode::Kind::Literal) {
         literals.push_back(part.literal);
       } else {
         targets.push_back(emit(part, next));
@@ -138,8 +138,8 @@ class ProgramWriter : ProgramBuilder {
     return emit_literals({literals.front().substr(0, shared)}, depth, node);
   }
 
-  int32_t emit_repeat(const EbnfNode& node, int32_t next) {
-    const EbnfNode& part = node.parts.front();
+  int32_t emit_repeat(const GrammarNode& node, int32_t next) {
+    const GrammarNode& part = node.parts.front();
     if (node.most == 0) return next;
     if (node.least == 1 && node.most == 1) return emit(part, next);
     if (node.least == 0 && node.most == 1) return add_split({emit(part, next), next});
@@ -157,14 +157,14 @@ class ProgramWriter : ProgramBuilder {
     return add({.kind = NodeKind::Repeat, .start = start, .next = next, .least = least, .most = most});
   }
 
-  void add_set(const CharSet& set) {
+  void add_set(const CodeSet& set) {
     if (std::find(program_.sets.begin(), program_.sets.end(), set) == program_.sets.end()) program_.sets.push_back(set);
   }
 
-  int32_t emit_set(const CharSet& set, int32_t next) {
+  int32_t emit_set(const CodeSet& set, int32_t next) {
     add_set(set);
     std::vector<ByteRanges> ranges;
-    for (const CharSet::Range& range : set.ranges()) add_utf8_ranges(range.first, range.second, ranges);
+    for (const CodeRange& range : set.ranges()) add_utf8_ranges(range.first, range.last, ranges);
     return emit_ranges(ranges, 0, ranges.size(), 0, next);
   }
 
@@ -199,11 +199,11 @@ class ProgramWriter : ProgramBuilder {
 
 }  // namespace
 
-GrammarProgram compile_program(std::string_view ebnf) {
-  GrammarProgram program = ProgramWriter().write(parse_ebnf(ebnf));
+GrammarProgram compile_program(const GrammarRules& rules) {
+  GrammarProgram program = ProgramWriter().write(rules);
   return left_recursive(program) ? without_left_recursion(program) : program;
 }
 
-GrammarProgram compile_set(const CharSet& set) { return ProgramWriter().write(set); }
+GrammarProgram compile_set(const CodeSet& set) { return ProgramWriter().write(set); }
 
 }  // namespace millrace

@@ -3,10 +3,9 @@
 
 #include <array>
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
-#include "grammar/ebnf.h"
+#include "grammar/rules.h"
 
 namespace millrace {
 
@@ -36,15 +35,15 @@ struct GrammarProgram {
   std::vector<ByteEdge> edges;   // of one node: sorted, apart
   std::vector<int32_t> targets;  // of splits
   int32_t start = 0;
-  std::vector<CharSet> sets;  // the sets of characters that stand in it, alone or as a choice, each once
+  std::vector<CodeSet> sets;  // the sets of characters that stand in it, alone or as a choice, each once
   // Bytes that no edge tells apart have one kind: tables need a column for each kind only.
   std::array<uint8_t, 256> kind_of_byte{};
   int32_t byte_kinds = 1;
 };
 
 // Throws Usage where the grammar is wrong or too large.
-GrammarProgram compile_program(std::string_view ebnf);
+GrammarProgram compile_program(const GrammarRules& rules);
 // A program that takes one character of the set.
-GrammarProgram compile_set(const CharSet& set);
+GrammarProgram compile_set(const CodeSet& set);
 
 }  // namespace millrace

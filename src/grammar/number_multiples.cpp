@@ -55,38 +55,40 @@ std::string decimal_text(int64_t steps, const Decimal& step) {
   return (steps < 0 ? "-" : "") + text;
 }
 
-std::string list_steps(const NumberBounds& bounds, double step, const Decimal& decimal, int64_t first, int64_t last) {
-  std::string body;
+std::optional<GrammarNode> list_steps(const NumberBounds& bounds, double step, const Decimal& decimal, int64_t first,
+                                      int64_t last) {
+  std::vector<GrammarNode> values;
   for (int64_t steps = first; steps <= last; ++steps) {
     const std::string text = decimal_text(steps, decimal);
     double value = 0;
     std::from_chars(text.data(), text.data() + text.size(), value);
     const bool whole = text.find('.') == std::string::npos;
     if (value / step != static_cast<double>(steps) || !bounds.allow(value) || (bounds.integer && !whole)) continue;
-    body += fmt::format("{}\"{}\"", body.empty() ? "" : " | ", text);
+    values.push_back(node::literal(text));
   }
-  return body;
+  return node::choice_of(std::move(values));
 }
 
 // Halves and quarters behind whole numbers from 0 on: doubles have them exactly.
-std::string with_quarters(NumberBounds bounds, const Decimal& step, Ebnf& ebnf) {
+std::optional<GrammarNode> with_quarters(NumberBounds bounds, const Decimal& step, RuleBuilder& builder) {
   bounds.at_least(0, false);
   bounds.at_most(bounds.most ? *bounds.most - 1 : kLargestWithQuarters, false);
   bounds.at_most(kLargestWithQuarters, false);
   bounds.integer = true;
-  std::string ends;
+  std::vector<GrammarNode> ends;
   for (const auto& [hundredths, text] : {std::pair{25, "25"}, std::pair{50, "5"}, std::pair{75, "75"}}) {
     const int64_t scaled = hundredths * step.one();
-    if (scaled % 100 == 0 && scaled / 100 % step.units == 0)
-      ends += fmt::format("{}\"{}\"", ends.empty() ? "" : " | ", text);
+    if (scaled % 100 == 0 && scaled / 100 % step.units == 0) ends.push_back(node::literal(text));
   }
-  const std::string whole = ends.empty() ? "" : number_to_ebnf(bounds, ebnf);
-  return whole.empty() ? "" : fmt::format("({}) \".\" ({})", whole, ends);
+  if (ends.empty()) return {};
+  std::optional<GrammarNode> whole = number_rule(bounds, builder);
+  if (!whole) return {};
+  return node::sequence(std::move(*whole), ".", *node::choice_of(std::move(ends)));
 }
 
 }  // namespace
 
-std::string multiples_to_ebnf(const NumberBounds& bounds, double step, Ebnf& ebnf) {
+std::optional<GrammarNode> multiples_rule(const NumberBounds& bounds, double step, RuleBuilder& builder) {
   if (!(step > 0)) fail(ErrorKind::Usage, "the schema's multipleOf is not a number above 0");
   const Decimal decimal = decimal_of(step);
   const long double first = bounds.least ? std::ceil(*bounds.least / step) - 1 : -kMostSteps / 2;
@@ -105,9 +107,12 @@ std::string multiples_to_ebnf(const NumberBounds& bounds, double step, Ebnf& ebn
   }
   NumberBounds multiples = bounds;
   multiples.multiple_of = whole;
-  const std::string body = number_to_ebnf(multiples, ebnf);
-  const std::string more = whole == 1 && !bounds.integer ? with_quarters(bounds, decimal, ebnf) : "";
-  return body + (body.empty() || more.empty() ? "" : " | ") + more;
+  std::vector<GrammarNode> ways;
+  if (auto numbers = number_rule(multiples, builder)) ways.push_back(std::move(*numbers));
+  if (whole == 1 && !bounds.integer) {
+    if (auto more = with_quarters(bounds, decimal, builder)) ways.push_back(std::move(*more));
+  }
+  return node::choice_of(std::move(ways));
 }
 
 }  // namespace millrace

@@ -2,13 +2,13 @@
 // only numbers are written that are multiples both in decimal and by that division.
 #pragma once
 
-#include <string>
+#include <optional>
 
 #include "grammar/numbers.h"
 
 namespace millrace {
 
 // The body of a rule; empty where there is no such number. Throws Usage where `step` is no number above 0.
-std::string multiples_to_ebnf(const NumberBounds& bounds, double step, Ebnf& ebnf);
+std::optional<GrammarNode> multiples_rule(const NumberBounds& bounds, double step, RuleBuilder& builder);
 
 }  // namespace millrace

@@ -20,11 +20,25 @@ constexpr int64_t kScale = 1000000;
 constexpr int64_t kMostListed = 2000;
 constexpr int64_t kLargestDivisor = 64;  // of numbers without bounds
 
-constexpr const char* kAnyInteger = "\"-\"? ([0-9] | [1-9] [0-9]{1,14})";
-constexpr const char* kAnyNumber = "\"-\"? ([0-9] | [1-9] [0-9]{1,14}) (\".\" [0-9]{1,16})? ([eE] [-+]? [0-9]{1,2})?";
+using Rule = std::optional<GrammarNode>;
 
-std::string digit(char first, char last) {
-  return first == last ? fmt::format("\"{}\"", first) : fmt::format("[{}-{}]", first, last);
+GrammarNode digit(char first, char last) {
+  if (first == last) return node::literal({&first, 1});
+  return node::one_of({{static_cast<unsigned char>(first), static_cast<unsigned char>(last)}});
+}
+
+GrammarNode digits(int64_t least, int64_t most) { return node::repeat(digit('0', '9'), least, most); }
+
+GrammarNode any_integer() {
+  return node::sequence(node::maybe(node::literal("-")),
+                        node::choice(digit('0', '9'), node::sequence(digit('1', '9'), digits(1, 14))));
+}
+
+GrammarNode any_number() {
+  GrammarNode sign = node::maybe(node::one_of({{'+', '+'}, {'-', '-'}}));
+  GrammarNode exponent = node::sequence(node::one_of({{'E', 'E'}, {'e', 'e'}}), std::move(sign), digits(1, 2));
+  return node::sequence(any_integer(), node::maybe(node::sequence(".", digits(1, 16))),
+                        node::maybe(std::move(exponent)));
 }
 
 // Numbers by what is left when they are divided: nothing, or something for each of some other numbers.
@@ -42,38 +56,36 @@ struct Remainders {
 // to multiples of a number.
 class SameLength {
  public:
-  SameLength(std::string least, std::string most, size_t whole, Remainders remainders, Ebnf& ebnf)
+  SameLength(std::string least, std::string most, size_t whole, Remainders remainders, RuleBuilder& builder)
       : least_(std::move(least)),
         most_(std::move(most)),
         whole_(whole),
         multiple_(remainders.divisor),
         remainders_(std::move(remainders)),
-        ebnf_(ebnf) {}
+        builder_(builder) {}
 
-  // Empty: there is none.
-  std::string rule(size_t at, bool on_least, bool on_most, int64_t remainder) {
-    if (at == least_.size()) return remainders_.allow(remainder) ? "\"\"" : "";
+  // nullopt: there is none.
+  Rule rule(size_t at, bool on_least, bool on_most, int64_t remainder) {
+    if (at == least_.size()) return remainders_.allow(remainder) ? node::empty() : Rule();
     const auto key = std::tuple(at, on_least, on_most, remainder);
     if (const auto found = rules_.find(key); found != rules_.end()) return found->second;
-    std::string body = digits(at, on_least, on_most, remainder);
-    if (body.empty()) return rules_[key] = "";
-    if (at == whole_) body = "\".\" " + ebnf_.add(body);
+    Rule body = next_digits(at, on_least, on_most, remainder);
+    if (!body) return rules_[key] = body;
+    if (at == whole_) body = node::sequence(".", builder_.add(std::move(*body)));
     // After the point a number may end early: zeros follow, so it must not be under the bound then.
     const bool zeros_left = least_.find_first_not_of('0', at) == std::string::npos;
-    if (at >= whole_ && (!on_least || zeros_left)) body = "(" + body + ")?";
-    const std::string name = ebnf_.add(body);
-    rules_[key] = name;
-    return name;
+    if (at >= whole_ && (!on_least || zeros_left)) body = node::maybe(std::move(*body));
+    return rules_[key] = builder_.add(std::move(*body));
   }
 
  private:
-  std::string digits(size_t at, bool on_least, bool on_most, int64_t remainder) {
+  Rule next_digits(size_t at, bool on_least, bool on_most, int64_t remainder) {
     const char low = on_least ? least_[at] : '0', high = on_most ? most_[at] : '9';
-    std::vector<std::string> ways;
+    std::vector<GrammarNode> ways;
     const auto way = [&](char first, char last, bool stays_least, bool stays_most) {
       const auto add = [&](char from, char to) {
-        const std::string rest = rule(at + 1, stays_least, stays_most, (remainder * 10 + (from - '0')) % multiple_);
-        if (!rest.empty()) ways.push_back(digit(from, to) + " " + rest);
+        Rule rest = rule(at + 1, stays_least, stays_most, (remainder * 10 + (from - '0')) % multiple_);
+        if (rest) ways.push_back(node::sequence(digit(from, to), std::move(*rest)));
       };
       if (multiple_ == 1 && first <= last) return add(first, last);
       for (char one = first; one <= last; ++one) add(one, one);
@@ -85,22 +97,20 @@ class SameLength {
       way(static_cast<char>(low + (on_least ? 1 : 0)), static_cast<char>(high - (on_most ? 1 : 0)), false, false);
       if (on_most) way(high, high, false, true);
     }
-    std::string body;
-    for (const std::string& one : ways) body += (body.empty() ? "" : " | ") + one;
-    return body;
+    return node::choice_of(std::move(ways));
   }
 
   std::string least_, most_;
   size_t whole_;
   int64_t multiple_;
   Remainders remainders_;
-  Ebnf& ebnf_;
-  std::map<std::tuple<size_t, bool, bool, int64_t>, std::string> rules_;
+  RuleBuilder& builder_;
+  std::map<std::tuple<size_t, bool, bool, int64_t>, Rule> rules_;
 };
 
 // From `least` to `most`, 0 <= least <= most, in units of 10^-fraction.
 void add_positive(__int128 least, __int128 most, int fraction, const char* sign, const Remainders& remainders,
-                  std::vector<std::string>& ways, Ebnf& ebnf) {
+                  std::vector<GrammarNode>& ways, RuleBuilder& builder) {
   const __int128 unit = fraction > 0 ? kScale : 1;
   __int128 low = 0, high = 10 * unit - 1;  // of this many digits before the point
   for (size_t whole = 1; whole <= 18; ++whole) {
@@ -110,8 +120,8 @@ void add_positive(__int128 least, __int128 most, int fraction, const char* sign,
         return fmt::format("{:0{}}", static_cast<int64_t>(value / unit), whole) +
                (fraction > 0 ? fmt::format("{:0{}}", static_cast<int64_t>(value % unit), fraction) : "");
       };
-      const std::string rule = SameLength(text(first), text(last), whole, remainders, ebnf).rule(0, true, true, 0);
-      if (!rule.empty()) ways.push_back(sign + rule);
+      const Rule rule = SameLength(text(first), text(last), whole, remainders, builder).rule(0, true, true, 0);
+      if (rule) ways.push_back(node::sequence(sign, *rule));
     }
     low = high + 1;
     high = high * 10 + 9;
@@ -133,17 +143,16 @@ __int128 scaled(long double bound, bool exclusive, bool up, int fraction) {
   return coarse && fraction > 0 ? value * kScale : value;
 }
 
-std::string list_multiples(int64_t least, int64_t most, int64_t multiple) {
-  std::string body;
+Rule list_multiples(int64_t least, int64_t most, int64_t multiple) {
+  std::vector<GrammarNode> values;
   int64_t first = least / multiple * multiple;
   if (first < least) first += multiple;
-  for (int64_t value = first; value <= most; value += multiple)
-    body += fmt::format("{}\"{}\"", body.empty() ? "" : " | ", value);
-  return body;
+  for (int64_t value = first; value <= most; value += multiple) values.push_back(node::literal(std::to_string(value)));
+  return node::choice_of(std::move(values));
 }
 
 // Where their digits cannot be followed: those nearest to 0.
-std::string nearest_multiples(__int128 least, __int128 most, int64_t multiple) {
+Rule nearest_multiples(__int128 least, __int128 most, int64_t multiple) {
   const __int128 span = static_cast<__int128>(multiple) * (kMostListed / 2);
   if (least < -span) least = most < 0 ? std::max(least, most - span) : -span;
   if (most > span) most = least > 0 ? std::min(most, least + span) : span;
@@ -151,7 +160,7 @@ std::string nearest_multiples(__int128 least, __int128 most, int64_t multiple) {
 }
 
 // Multiples between bounds that are far apart. The zeros of a power of ten are written as they are.
-std::string bounded_multiples(__int128 least, __int128 most, int64_t multiple, Ebnf& ebnf) {
+Rule bounded_multiples(__int128 least, __int128 most, int64_t multiple, RuleBuilder& builder) {
   const int64_t given = multiple;
   const __int128 given_least = least, given_most = most;
   std::string zeros;
@@ -166,45 +175,46 @@ std::string bounded_multiples(__int128 least, __int128 most, int64_t multiple, E
   for (int64_t digits = std::clamp<int64_t>(300 / multiple, 4, 15); digits > 0; --digits) end *= 10;
   if (most >= end && least < end) most = end - 1;
   if (least <= -end && most > -end) least = 1 - end;
-  std::vector<std::string> ways;
-  if (most > 0) add_positive(std::max<__int128>(least, 1), most, 0, "", {multiple, multiple, {}}, ways, ebnf);
-  if (least < 0) add_positive(std::max<__int128>(-most, 1), -least, 0, "\"-\" ", {multiple, multiple, {}}, ways, ebnf);
-  std::string body = least <= 0 && most >= 0 ? "\"0\"" : "";
-  for (const std::string& way : ways)
-    body += (body.empty() ? "" : " | ") + way + (zeros.empty() ? "" : fmt::format(" \"{}\"", zeros));
-  return body.empty() ? nearest_multiples(given_least, given_most, given) : body;
+  std::vector<GrammarNode> ways;
+  if (most > 0) add_positive(std::max<__int128>(least, 1), most, 0, "", {multiple, multiple, {}}, ways, builder);
+  if (least < 0) add_positive(std::max<__int128>(-most, 1), -least, 0, "-", {multiple, multiple, {}}, ways, builder);
+  for (GrammarNode& way : ways) way = node::sequence(std::move(way), zeros);
+  if (least <= 0 && most >= 0) ways.push_back(node::literal("0"));
+  if (ways.empty()) return nearest_multiples(given_least, given_most, given);
+  return node::choice_of(std::move(ways));
 }
 
 // Decimal digits read from the left, with the remainder so far and the digits left as the state; few digits where the
-// divisor is large, so that the states stay few. `before` is what the digits of a number other than 0 come after.
-std::string any_multiple(int64_t multiple, const char* before, Ebnf& ebnf) {
+// divisor is large, so that the states stay few. Numbers from 1 on.
+GrammarNode positive_multiple(int64_t multiple, RuleBuilder& builder) {
   std::string zeros;
   for (; multiple % 10 == 0; multiple /= 10) zeros += '0';
   const int64_t most = std::clamp<int64_t>(300 / multiple, 4, std::max<int64_t>(4, 15 - std::ssize(zeros)));
-  std::vector<std::string> next(static_cast<size_t>(multiple)), names = next;  // by remainder; empty: a dead end
-  const std::string end = zeros.empty() ? "\"\"" : fmt::format("\"{}\"", zeros);
-  const auto digits = [&](int64_t remainder, int first) {
-    std::string body;
-    for (int d = first; d <= 9; ++d) {
-      const std::string& rest = next[static_cast<size_t>((remainder * 10 + d) % multiple)];
-      if (!rest.empty()) body += fmt::format("{}\"{}\" {}", body.empty() ? "" : " | ", d, rest);
+  std::vector<Rule> next(static_cast<size_t>(multiple)), rules = next;  // by remainder; nullopt: a dead end
+  const auto add_digits = [&](int64_t remainder, char first, std::vector<GrammarNode>& ways) {
+    for (char d = first; d <= '9'; ++d) {
+      const Rule& rest = next[static_cast<size_t>((remainder * 10 + (d - '0')) % multiple)];
+      if (rest) ways.push_back(node::sequence(digit(d, d), *rest));
     }
-    return body;
   };
-  next[0] = end;
+  next[0] = node::literal(zeros);
   for (int64_t left = 1; left < most; ++left) {
     for (int64_t remainder = 0; remainder < multiple; ++remainder) {
-      std::string body = digits(remainder, 0);
-      if (remainder == 0) body = end + " | " + body;
-      names[static_cast<size_t>(remainder)] = body.empty() ? "" : ebnf.add(body);
+      std::vector<GrammarNode> ways;
+      if (remainder == 0) ways.push_back(node::literal(zeros));
+      add_digits(remainder, '0', ways);
+      Rule body = node::choice_of(std::move(ways));
+      rules[static_cast<size_t>(remainder)] = body ? builder.add(std::move(*body)) : std::move(body);
     }
-    next = names;
+    next = rules;
   }
-  return fmt::format("{} ({})", before, digits(0, 1));
+  std::vector<GrammarNode> ways;
+  add_digits(0, '1', ways);
+  return *node::choice_of(std::move(ways));
 }
 
 // Integers that some numbers do not divide, and one does. Few digits, as above.
-std::string indivisible_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
+Rule indivisible_rule(const NumberBounds& bounds, RuleBuilder& builder) {
   constexpr int64_t kLargestProduct = 1000;
   Remainders remainders{1, std::max<int64_t>(bounds.multiple_of, 1), bounds.not_multiples_of};
   remainders.divisor = remainders.multiple;
@@ -221,13 +231,11 @@ std::string indivisible_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
   const __int128 least =
       scaled(std::max(bounds.least.value_or(-end), -end), bounds.above && !far(bounds.least), true, 0);
   const __int128 most = scaled(std::min(bounds.most.value_or(end), end), bounds.below && !far(bounds.most), false, 0);
-  std::vector<std::string> ways;
-  if (least > most) return "";
-  if (most > 0) add_positive(std::max<__int128>(least, 1), most, 0, "", remainders, ways, ebnf);
-  if (least < 0) add_positive(std::max<__int128>(-most, 1), -least, 0, "\"-\" ", remainders, ways, ebnf);
-  std::string body;
-  for (const std::string& way : ways) body += (body.empty() ? "" : " | ") + way;
-  return body;
+  std::vector<GrammarNode> ways;
+  if (least > most) return {};
+  if (most > 0) add_positive(std::max<__int128>(least, 1), most, 0, "", remainders, ways, builder);
+  if (least < 0) add_positive(std::max<__int128>(-most, 1), -least, 0, "-", remainders, ways, builder);
+  return node::choice_of(std::move(ways));
 }
 
 constexpr __int128 kMostFar = static_cast<__int128>(1e18);
@@ -256,16 +264,18 @@ bool NumberBounds::allow(long double value) const {
          !(most && (value > *most || (below && value == *most)));
 }
 
-std::string number_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
-  if (!bounds.not_multiples_of.empty()) return indivisible_to_ebnf(bounds, ebnf);
+std::optional<GrammarNode> number_rule(const NumberBounds& bounds, RuleBuilder& builder) {
+  if (!bounds.not_multiples_of.empty()) return indivisible_rule(bounds, builder);
   // Doubles so far from 0 have no fraction.
   const bool far = (bounds.least && *bounds.least >= kLargest) || (bounds.most && *bounds.most <= -kLargest);
   const bool whole = bounds.integer || bounds.multiple_of > 0 || far;
   if (!bounds.least && !bounds.most) {
     if (bounds.multiple_of > 1 && without_zeros(bounds.multiple_of) > kLargestDivisor)
       return nearest_multiples(-kMostFar, kMostFar, bounds.multiple_of);
-    if (bounds.multiple_of > 1) return any_multiple(bounds.multiple_of, "\"0\" | \"-\"?", ebnf);
-    return whole ? kAnyInteger : kAnyNumber;
+    if (bounds.multiple_of > 1)
+      return node::choice(
+          "0", node::sequence(node::maybe(node::literal("-")), positive_multiple(bounds.multiple_of, builder)));
+    return whole ? any_integer() : any_number();
   }
   const int fraction = whole ? 0 : kFraction;
   const __int128 unit = whole ? 1 : kScale;
@@ -277,39 +287,41 @@ std::string number_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
   if (high && *bounds.most <= -largest) fail(ErrorKind::Usage, "the schema wants a number of -1e18 or less");
   const __int128 least = low ? scaled(*bounds.least, bounds.above, true, fraction) : -end;
   const __int128 most = high ? scaled(*bounds.most, bounds.below, false, fraction) : end;
-  if (least > most) return "";
+  if (least > most) return {};
   if (bounds.multiple_of > 1) {
     const bool many = (most - least) / bounds.multiple_of > kMostListed;
     if (many && !bounds.most && least <= 1 &&
-        without_zeros(bounds.multiple_of) <= kLargestDivisor)  // those below 0, if any, are left out
-      return any_multiple(bounds.multiple_of, least == 1 ? "" : "\"0\" |", ebnf);
-    if (many) return bounded_multiples(least, most, bounds.multiple_of, ebnf);
+        without_zeros(bounds.multiple_of) <= kLargestDivisor) {  // those below 0, if any, are left out
+      GrammarNode positive = positive_multiple(bounds.multiple_of, builder);
+      return least == 1 ? positive : node::choice("0", std::move(positive));
+    }
+    if (many) return bounded_multiples(least, most, bounds.multiple_of, builder);
     return list_multiples(static_cast<int64_t>(least), static_cast<int64_t>(most), bounds.multiple_of);
   }
-  std::vector<std::string> ways;
-  if (most >= 0) add_positive(std::max<__int128>(least, 0), most, fraction, "", {}, ways, ebnf);
-  if (least < 0) add_positive(std::max<__int128>(-most, 1), -least, fraction, "\"-\" ", {}, ways, ebnf);
-  std::string body;
-  for (const std::string& way : ways) body += (body.empty() ? "" : " | ") + way;
-  return body;
+  std::vector<GrammarNode> ways;
+  if (most >= 0) add_positive(std::max<__int128>(least, 0), most, fraction, "", {}, ways, builder);
+  if (least < 0) add_positive(std::max<__int128>(-most, 1), -least, fraction, "-", {}, ways, builder);
+  return node::choice_of(std::move(ways));
 }
 
 // A whole part, from which and from the next one on the bounds allow everything, and digits that are not all zeros.
-std::string fraction_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf) {
+GrammarNode fraction_rule(const NumberBounds& bounds, RuleBuilder& builder) {
   constexpr long double kMostWhole = 999999998;  // with the fraction, what a double has room for
   const long double least = bounds.least.value_or(-kMostWhole), most = bounds.most.value_or(kMostWhole);
   const auto side = [&](long double from, long double to) {
     NumberBounds whole{.integer = true};
     whole.at_least(std::max<long double>(std::ceil(from), 0), false);
     whole.at_most(std::min(std::floor(to) - 1, kMostWhole), false);
-    return number_to_ebnf(whole, ebnf);
+    return number_rule(whole, builder);
   };
-  const std::string above = side(least, most), below = side(-most, -least), digits = " \".\" [0-9]{0,5} [1-9]";
-  std::string body = above.empty() ? "" : "(" + above + ")" + digits;
-  if (!below.empty()) body += (body.empty() ? "" : " | ") + ("\"-\" (" + below + ")") + digits;
-  if (body.empty())
+  const Rule above = side(least, most), below = side(-most, -least);
+  const GrammarNode behind = node::sequence(".", digits(0, 5), digit('1', '9'));
+  std::vector<GrammarNode> ways;
+  if (above) ways.push_back(node::sequence(*above, behind));
+  if (below) ways.push_back(node::sequence("-", *below, behind));
+  if (ways.empty())
     fail(ErrorKind::Usage, "the schema wants a number between bounds that is no integer, which cannot be enforced");
-  return body;
+  return *node::choice_of(std::move(ways));
 }
 
 }  // namespace millrace

@@ -3,10 +3,9 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "grammar/ebnf.h"
+#include "grammar/rules.h"
 
 namespace millrace {
 
@@ -26,9 +25,9 @@ struct NumberBounds {
 // tells them apart. Bounds beyond them are those of integers with 18 digits. With bounds, zero has no sign. Empty where
 // there is no such number.
 // Throws Usage where it cannot be said.
-std::string number_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf);
+std::optional<GrammarNode> number_rule(const NumberBounds& bounds, RuleBuilder& builder);
 
 // Numbers that are no integers.
-std::string fraction_to_ebnf(const NumberBounds& bounds, Ebnf& ebnf);
+GrammarNode fraction_rule(const NumberBounds& bounds, RuleBuilder& builder);
 
 }  // namespace millrace

@@ -196,7 +196,7 @@ PatternNode parse_small(std::string_view regex, Reading reading) {
 Id partly(const PatternNode& node, bool must_match, TextLanguages& languages) {
   Translation translation(languages, must_match);
   const auto from = [&](Before before) { return translation.write(node, TextLanguages::kAnything, before); };
-  const auto later = [&](const CharSet& last, Before before) {
+  const auto later = [&](const CodeSet& last, Before before) {
     return languages.sequence(TextLanguages::kAnything, languages.sequence(languages.one_of(last), from(before)));
   };
   if (any_part(node, [](const PatternNode& one) { return one.kind == Kind::Boundary; }))

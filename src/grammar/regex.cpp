@@ -20,7 +20,7 @@ constexpr int64_t kUnbounded = -1;
 constexpr int64_t kFarLength = 256;
 constexpr int64_t kMostRegexStates = 20000;  // characters and repetitions multiplied out
 
-const CharSet kMustBeEscaped{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
+const CodeSet kMustBeEscaped{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
 
 // Positions of the automaton that the expression unrolls to.
 int64_t states_of(const PatternNode& node) {
@@ -40,42 +40,42 @@ void require_small(const PatternNode& pattern) {
 
 class Writer {
  public:
-  Writer(RegexUse use, Ebnf& ebnf) : json_(use == RegexUse::JsonString), ebnf_(ebnf) {}
+  Writer(RegexUse use, RuleBuilder& builder) : json_(use == RegexUse::JsonString), builder_(builder) {}
 
-  std::string write(const PatternNode& node) {
+  GrammarNode write(const PatternNode& node) {
     switch (node.kind) {
       case Kind::Characters:
         return character(node.characters);
       case Kind::Sequence:
-        return join(node.parts, " ");
+        return spend(node::sequence_of(all(node.parts)));
       case Kind::Choice:
-        return ebnf_.add(join(node.parts, " | "));
+        return builder_.add(spend(*node::choice_of(all(node.parts))));
       case Kind::Repeat:
-        return ebnf_repeat(ebnf_.add(write(node.parts.front())), node.least, node.most);
+        return node::repeat(builder_.add(write(node.parts.front())), node.least, node.most);
       case Kind::Empty:
-        return "\"\"";
+        return node::empty();
       default:
         fail(ErrorKind::Usage, "the regular expression has an assertion inside");
     }
   }
 
-  std::string character(const CharSet& characters) const {
-    return json_ ? json_character(characters) : ebnf_class(characters);
+  GrammarNode character(const CodeSet& characters) const {
+    return json_ ? json_character(characters) : node::one_of(characters);
   }
 
  private:
-  std::string join(const std::vector<PatternNode>& parts, const char* separator) {
-    std::string text;
-    for (const PatternNode& part : parts) {
-      if (!text.empty()) text += separator;
-      text += write(part);
-    }
-    ebnf_.spend(text.size());
-    return text.empty() ? "\"\"" : text;
+  std::vector<GrammarNode> all(const std::vector<PatternNode>& parts) {
+    std::vector<GrammarNode> nodes;
+    for (const PatternNode& part : parts) nodes.push_back(write(part));
+    return nodes;
+  }
+  GrammarNode spend(GrammarNode node) {
+    builder_.spend(written_size(node));
+    return node;
   }
 
   bool json_;
-  Ebnf& ebnf_;
+  RuleBuilder& builder_;
 };
 
 // Anchors belong to the begin and end of each alternative; they are taken off here. Without them anything may stand
@@ -191,65 +191,64 @@ bool any_needs_automaton(const std::vector<Anchored>& ways) {
   return std::any_of(ways.begin(), ways.end(), [](const Anchored& way) { return needs_automaton(way.node); });
 }
 
-std::string by_automaton(std::string_view regex, RegexUse use, Lengths lengths, Ebnf& ebnf) {
-  TextLanguages languages(ebnf);
+std::optional<GrammarNode> by_automaton(std::string_view regex, RegexUse use, Lengths lengths, RuleBuilder& builder) {
+  TextLanguages languages(builder);
   const TextLanguages::Id language = pattern_language(regex, use, languages);
-  const auto plain = [](const CharSet& set) { return ebnf_class(set); };
-  std::optional<std::string> text = use == RegexUse::JsonString
-                                        ? json_text_to_ebnf(languages, language, lengths, ebnf)
-                                        : language_to_ebnf(languages, language, any_character(), plain, ebnf);
-  return text.value_or("");
+  if (use == RegexUse::JsonString) return json_text_rule(languages, language, lengths, builder);
+  const auto plain = [](const CodeSet& set) { return node::one_of(set); };
+  return language_rule(languages, language, any_character(), plain, builder);
 }
 
 }  // namespace
 
-CharSet any_character() { return CharSet().inverse(); }
+CodeSet any_character() { return CodeSet().complement(); }
 
-std::string json_character(const CharSet& characters) {
-  std::vector<std::string> ways;
-  const CharSet plain = characters.without(kMustBeEscaped);
-  if (!plain.empty()) ways.push_back(ebnf_class(plain));
+GrammarNode json_character(const CodeSet& characters) {
+  std::vector<GrammarNode> ways;
+  const CodeSet plain = characters.without(kMustBeEscaped);
+  if (!plain.empty()) ways.push_back(node::one_of(plain));
   constexpr std::pair<uint32_t, char> kEscapes[] = {{'"', '"'},  {'\\', '\\'}, {'\b', 'b'}, {'\f', 'f'},
                                                     {'\n', 'n'}, {'\r', 'r'},  {'\t', 't'}};
   for (const auto& [code, letter] : kEscapes) {
-    if (characters.contains(code)) ways.push_back(ebnf_literal(std::string("\\") + letter));
+    if (characters.contains(code)) ways.push_back(node::literal(std::string("\\") + letter));
   }
   if (ways.empty()) fail(ErrorKind::Usage, "the pattern wants a control character, which is not supported");
-  std::string text = "(";
-  for (const std::string& way : ways) text += (text.size() > 1 ? " | " : "") + way;
-  return ways.size() == 1 ? ways.front() : text + ")";
+  return *node::choice_of(std::move(ways));
 }
 
-bool regex_matches(std::string_view regex, std::string_view text, Ebnf& ebnf) {
+bool regex_matches(std::string_view regex, std::string_view text, RuleBuilder& builder) {
   PatternNode parsed = parse_pattern(regex);
   require_small(parsed);
   const std::vector<uint32_t> codes = code_points(text);
   std::vector<Anchored> ways = alternatives(std::move(parsed));
-  if (any_needs_automaton(ways)) return text_follows({.patterns = {std::string(regex)}}, std::string(text), ebnf);
+  if (any_needs_automaton(ways)) return text_follows({.patterns = {std::string(regex)}}, std::string(text), builder);
   return std::any_of(ways.begin(), ways.end(), [&](Anchored& anchored) {
-    return pattern_matches(with_surroundings(std::move(anchored)), codes, ebnf);
+    return pattern_matches(with_surroundings(std::move(anchored)), codes, builder);
   });
 }
 
-std::string regex_to_ebnf(std::string_view regex, RegexUse use, Lengths lengths, Ebnf& ebnf) {
+std::optional<GrammarNode> regex_rule(std::string_view regex, RegexUse use, Lengths lengths, RuleBuilder& builder) {
   PatternNode parsed = parse_pattern(regex);
   require_small(parsed);
   std::vector<Anchored> ways = alternatives(std::move(parsed));
-  if (any_needs_automaton(ways)) return by_automaton(regex, use, lengths, ebnf);
-  std::string text;
+  if (any_needs_automaton(ways)) return by_automaton(regex, use, lengths, builder);
+  std::vector<GrammarNode> matches;
   for (Anchored& anchored : ways) {
     PatternNode node = use == RegexUse::Answer ? std::move(anchored.node)
                                                : with_surroundings(with_match_first(std::move(anchored), lengths));
     const Fit fit = restrict_lengths(node, lengths);
     if (fit == Fit::Never) continue;
-    Writer writer(use, ebnf);
-    const std::string way = fit == Fit::Always
-                                ? writer.write(node)
-                                : counted_pattern_to_ebnf(
-                                      node, lengths, [&](const CharSet& set) { return writer.character(set); }, ebnf);
-    if (!way.empty()) text += (text.empty() ? "" : " | ") + way;
+    Writer writer(use, builder);
+    if (fit == Fit::Always) {
+      matches.push_back(writer.write(node));
+      continue;
+    }
+    auto counted = counted_pattern_rule(
+        node, lengths, [&](const CodeSet& set) { return writer.character(set); }, builder);
+    if (counted) matches.push_back(std::move(*counted));
   }
-  return text.empty() ? text : ebnf.add(text);
+  if (matches.empty()) return {};
+  return builder.add(*node::choice_of(std::move(matches)));
 }
 
 }  // namespace millrace

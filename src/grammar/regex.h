@@ -2,10 +2,10 @@
 // grammar. Nothing is approximated: what cannot be said exactly is refused.
 #pragma once
 
-#include <string>
+#include <optional>
 #include <string_view>
 
-#include "grammar/ebnf.h"
+#include "grammar/rules.h"
 
 namespace millrace {
 
@@ -19,17 +19,17 @@ struct Lengths {  // of the texts that match, in characters
   int64_t most = -1;  // -1: without end
 };
 
-// The body of a rule; empty: no text matches. Texts that match and whose length is outside of `lengths` are kept out;
+// The body of a rule; nullopt: no text matches. Texts that match and whose length is outside of `lengths` are kept out;
 // where that is not possible, it is refused. Throws Usage with the position of what is wrong.
-std::string regex_to_ebnf(std::string_view regex, RegexUse use, Lengths lengths, Ebnf& ebnf);
+std::optional<GrammarNode> regex_rule(std::string_view regex, RegexUse use, Lengths lengths, RuleBuilder& builder);
 
 // Whether a part of the text matches, as JSON Schema's `pattern` asks. What that takes is counted against the bound of
 // the grammar. Throws Usage.
-bool regex_matches(std::string_view regex, std::string_view text, Ebnf& ebnf);
+bool regex_matches(std::string_view regex, std::string_view text, RuleBuilder& builder);
 
 // One character of the set inside of a JSON string: as it is, or escaped where JSON wants that.
-std::string json_character(const CharSet& characters);
+GrammarNode json_character(const CodeSet& characters);
 // Every character.
-CharSet any_character();
+CodeSet any_character();
 
 }  // namespace millrace

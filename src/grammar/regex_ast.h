@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "grammar/ebnf.h"
+#include "grammar/rules.h"
 
 namespace millrace {
 
@@ -25,7 +25,7 @@ struct PatternNode {
     Boundary
   };
   Kind kind = Kind::Empty;
-  CharSet characters;              // of Characters
+  CodeSet characters;              // of Characters
   std::vector<PatternNode> parts;  // of Sequence, Choice; one of Repeat and of what looks ahead or behind
   int64_t least = 0, most = 0;     // of Repeat; most -1: without end
 };
@@ -38,7 +38,7 @@ enum class Reading : uint8_t { ForAll, ForAny };
 PatternNode parse_pattern(std::string_view regex, Reading reading = Reading::ForAll);
 
 // \w, and what surely is none.
-const CharSet& word_characters();
-const CharSet& other_characters();
+const CodeSet& word_characters();
+const CodeSet& other_characters();
 
 }  // namespace millrace

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "grammar/regex_ast.h"
 #include "text/unicode/properties.h"
+#include "text/unicode/utf8.h"
 
 namespace millrace {
 namespace {
@@ -15,33 +16,33 @@ constexpr int64_t kMostRegexRepeats = 10000;
 
 // What a class has for all engines (JavaScript's are ASCII, Python's are not) and what it may have for one of them.
 struct ClassReadings {
-  CharSet for_all, for_any;
-  CharSet read(Reading reading, bool inverse) const {
+  CodeSet for_all, for_any;
+  CodeSet read(Reading reading, bool inverse) const {
     const bool all = reading == Reading::ForAll;
-    return inverse ? (all ? for_any : for_all).inverse() : all ? for_all : for_any;
+    return inverse ? (all ? for_any : for_all).complement() : all ? for_all : for_any;
   }
 };
 
 // Letters and digits of any script are somewhere in these; marks and symbols, and ideographs for digits, are not.
-constexpr CharSet::Range kPunctuation[] = {{0xA1, 0xA9},      {0xAB, 0xB1},     {0x2010, 0x2027}, {0x2030, 0x203E},
-                                           {0x2041, 0x2053},  {0x2055, 0x205E}, {0x20A0, 0x20C0}, {0x2190, 0x245F},
-                                           {0x2500, 0x2775},  {0x2794, 0x2BFF}, {0x3001, 0x3003}, {0x3008, 0x3020},
-                                           {0x1F300, 0x1FAFF}};
+constexpr CodeRange kPunctuation[] = {{0xA1, 0xA9},      {0xAB, 0xB1},     {0x2010, 0x2027}, {0x2030, 0x203E},
+                                      {0x2041, 0x2053},  {0x2055, 0x205E}, {0x20A0, 0x20C0}, {0x2190, 0x245F},
+                                      {0x2500, 0x2775},  {0x2794, 0x2BFF}, {0x3001, 0x3003}, {0x3008, 0x3020},
+                                      {0x1F300, 0x1FAFF}};
 
-CharSet beyond_ascii_but(std::initializer_list<CharSet::Range> ranges) {
-  CharSet none;
-  for (const CharSet::Range& range : kPunctuation) none.add(range.first, range.second);
-  for (const CharSet::Range& range : ranges) none.add(range.first, range.second);
-  return CharSet{{0x80, CharSet::kLast}}.without(none);
+CodeSet beyond_ascii_but(std::initializer_list<CodeRange> ranges) {
+  CodeSet none;
+  for (const CodeRange& range : kPunctuation) none.add(range.first, range.last);
+  for (const CodeRange& range : ranges) none.add(range.first, range.last);
+  return CodeSet{{0x80, CodeSet::kLast}}.without(none);
 }
 
-CharSet with(CharSet set, const CharSet& more) {
+CodeSet with(CodeSet set, const CodeSet& more) {
   set.add(more);
   return set;
 }
 
-const CharSet kAsciiWord{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
-const CharSet kAsciiSpace{{'\t', '\r'}, {' ', ' '}, {0xA0, 0xA0}};
+const CodeSet kAsciiWord{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+const CodeSet kAsciiSpace{{'\t', '\r'}, {' ', ' '}, {0xA0, 0xA0}};
 const ClassReadings kDigit{{{'0', '9'}},
                            with({{'0', '9'}}, beyond_ascii_but({{0x80, 0x65F}, {0x3041, 0x9FFF}, {0xAC00, 0xD7A3}}))};
 const ClassReadings kWord{kAsciiWord, with(kAsciiWord, beyond_ascii_but({{0x80, 0xA0}}))};
@@ -187,7 +188,7 @@ class Parser {
     }
   }
 
-  static PatternNode of(CharSet characters) {
+  static PatternNode of(CodeSet characters) {
     PatternNode node{.kind = PatternNode::Kind::Characters};
     node.characters = std::move(characters);
     return node;
@@ -235,8 +236,8 @@ class Parser {
   }
 
   // Of ASCII letters. Engines that look beyond find U+017F and U+212A in s and k.
-  CharSet in_any_case(CharSet set) const { return fold(std::move(set), reading_); }
-  CharSet fold(CharSet set, Reading reading) const {
+  CodeSet in_any_case(CodeSet set) const { return fold(std::move(set), reading_); }
+  CodeSet fold(CodeSet set, Reading reading) const {
     if (!any_case_) return set;
     const bool beyond = !set.without({{0, 0x7F}}).empty();
     if (beyond && reading == Reading::ForAny) refuse("letters beyond ASCII beside (?i), where they must not match,");
@@ -251,15 +252,15 @@ class Parser {
     return set;
   }
 
-  CharSet bracket() {
+  CodeSet bracket() {
     const bool negated = take('^');
     const Reading inside = negated ? other(reading_) : reading_;
-    CharSet set;
+    CodeSet set;
     while (!take(']')) {
-      const CharSet first = bracket_part(inside);
+      const CodeSet first = bracket_part(inside);
       if (peek() == '-' && at_ + 1 < codes_.size() && codes_[at_ + 1] != ']') {
         ++at_;
-        const CharSet last = bracket_part(inside);
+        const CodeSet last = bracket_part(inside);
         if (!is_single(first) || !is_single(last)) refuse("a range between classes");
         if (first.ranges()[0].first > last.ranges()[0].first) refuse("a range that is the wrong way round");
         set.add(first.ranges()[0].first, last.ranges()[0].first);
@@ -268,20 +269,20 @@ class Parser {
       }
     }
     set = fold(std::move(set), inside);
-    if (negated) set = set.inverse();
+    if (negated) set = set.complement();
     if (set.empty()) refuse("a class without characters");
     return set;
   }
-  CharSet bracket_part(Reading reading) {
+  CodeSet bracket_part(Reading reading) {
     const uint32_t code = next("a '[' without end");
     if (code == '\\') return escape(true, reading);
     return {{code, code}};
   }
-  static bool is_single(const CharSet& set) {
-    return set.ranges().size() == 1 && set.ranges()[0].first == set.ranges()[0].second;
+  static bool is_single(const CodeSet& set) {
+    return set.ranges().size() == 1 && set.ranges()[0].first == set.ranges()[0].last;
   }
 
-  CharSet escape(bool in_class, Reading reading) {
+  CodeSet escape(bool in_class, Reading reading) {
     const uint32_t code = next("a '\\' at its end");
     switch (code) {
       case 'd':
@@ -321,28 +322,28 @@ class Parser {
     return one(letter ? 0 : code);
   }
   // \p{L}, \p{Script=Greek}, \pL. What is not assigned here may be in the Unicode of another engine.
-  CharSet property(Reading reading, bool inverse) {
+  CodeSet property(Reading reading, bool inverse) {
     std::string name;
     if (take('{')) {
-      while (!take('}')) name += utf8(next("a property without end"));
+      while (!take('}')) name += to_utf8(next("a property without end"));
     } else {
-      name = utf8(next("a property without a name"));
+      name = to_utf8(next("a property without a name"));
     }
     if (const size_t equals = name.find('='); equals != std::string::npos) name = name.substr(equals + 1);
     const std::optional<CodeSet> found = unicode_property(name);
     if (!found) refuse("a Unicode property that is not known");
-    const CharSet set = characters_of(*found);
+    const CodeSet set = characters_of(*found);
     return ClassReadings{set, with(set, characters_of(*unicode_property("Cn")))}.read(reading, inverse);
   }
 
-  static CharSet characters_of(const CodeSet& codes) {
-    CharSet set;
+  static CodeSet characters_of(const CodeSet& codes) {
+    CodeSet set;
     for (const CodeRange& range : codes.ranges()) set.add(range.first, range.last);
     return set.without({{0xD800, 0xDFFF}});
   }
 
-  CharSet one(uint32_t code) const {
-    if (code > CharSet::kLast || (code >= 0xD800 && code <= 0xDFFF)) refuse("half a character");
+  CodeSet one(uint32_t code) const {
+    if (code > CodeSet::kLast || (code >= 0xD800 && code <= 0xDFFF)) refuse("half a character");
     return {{code, code}};
   }
   uint32_t hex(int digits) {
@@ -354,7 +355,7 @@ class Parser {
     uint32_t value = 0;
     do {
       value = value * 16 + hex_digit(next("an escape without end"));
-      if (value > CharSet::kLast) refuse("a character that does not exist");
+      if (value > CodeSet::kLast) refuse("a character that does not exist");
     } while (!take('}'));
     return value;
   }
@@ -373,9 +374,9 @@ class Parser {
 
 }  // namespace
 
-const CharSet& word_characters() { return kWord.for_all; }
-const CharSet& other_characters() {
-  static const CharSet kOthers = kWord.for_any.inverse();
+const CodeSet& word_characters() { return kWord.for_all; }
+const CodeSet& other_characters() {
+  static const CodeSet kOthers = kWord.for_any.complement();
   return kOthers;
 }
 

@@ -4,17 +4,16 @@
 // additionalProperties says so, and space is bounded.
 #pragma once
 
-#include <string>
 #include <string_view>
 
-#include "grammar/ebnf.h"
+#include "grammar/rules.h"
 
 namespace millrace {
 
 // Adds the rules for a JSON value that the schema describes and returns what stands for it. Throws Usage.
-std::string schema_to_ebnf(std::string_view schema, Ebnf& ebnf);
+GrammarNode schema_rule(std::string_view schema, RuleBuilder& builder);
 
 // Any JSON object.
-std::string any_object_to_ebnf(Ebnf& ebnf);
+GrammarNode any_object_rule(RuleBuilder& builder);
 
 }  // namespace millrace

@@ -106,11 +106,11 @@ SchemaWriter::Rule SchemaWriter::array(const Schema& given) {
 
 // One of them at least is a way; the others may lead nowhere.
 SchemaWriter::Rule SchemaWriter::optional_choice(const std::vector<Schema>& arrays) {
-  std::string body;
+  std::vector<GrammarNode> ways;
   for (const Schema& one : arrays) {
-    if (const Rule rule = plain_array(one)) body += (body.empty() ? "" : " | ") + *rule;
+    if (Rule rule = plain_array(one)) ways.push_back(std::move(*rule));
   }
-  return body.empty() ? Rule() : body;
+  return node::choice_of(std::move(ways));
 }
 
 SchemaWriter::Rule SchemaWriter::plain_array(const Schema& given) {
@@ -129,17 +129,17 @@ SchemaWriter::Rule SchemaWriter::plain_array(const Schema& given) {
     first.push_back(needed ? write() : optionally(write));
     if (!first.back()) most = std::min<int64_t>(most < 0 ? size : most, std::ssize(first) - 1);
   }
-  std::string tail;
+  GrammarNode tail = node::empty();
   if (most < 0 || most > size) {
     const auto write = [&] {
       return further_items(items, distinct, std::max<int64_t>(least - size, 0), most < 0 ? -1 : most - size, size > 0);
     };
-    const Rule more = least > size ? write() : optionally(write);
+    Rule more = least > size ? write() : optionally(write);
     if (!more) most = most < 0 ? size : std::min<int64_t>(most, size);
-    tail = more.value_or("");
+    if (more) tail = std::move(*more);
   }
   if (most >= 0 && least > most) return {};
-  return "\"[\" " + space() + " " + array_tail(first, std::move(tail), least, most) + " " + space() + " \"]\"";
+  return node::sequence("[", space(), array_tail(first, std::move(tail), least, most), space(), "]");
 }
 
 // Behind others or not.
@@ -148,10 +148,10 @@ SchemaWriter::Rule SchemaWriter::further_items(const Schema& items, bool distinc
   if (distinct) return distinct_items(items, {.least = least, .most = most, .behind = behind});
   const Rule one = value_at("items", items);
   if (!one) return {};
-  const std::string next = ebnf_.add("\",\" " + space() + " " + *one);
-  if (behind) return ebnf_repeat(next, least, most);
-  const std::string all = *one + " " + ebnf_repeat(next, std::max<int64_t>(least - 1, 0), most < 0 ? -1 : most - 1);
-  return least > 0 ? all : "(" + all + ")?";
+  const GrammarNode next = builder_.add(node::sequence(",", space(), *one));
+  if (behind) return node::repeat(next, least, most);
+  GrammarNode all = node::sequence(*one, node::repeat(next, std::max<int64_t>(least - 1, 0), most < 0 ? -1 : most - 1));
+  return least > 0 ? all : node::maybe(std::move(all));
 }
 
 SchemaWriter::Rule SchemaWriter::distinct_array(const Schema& schema, const Schema* contained, int64_t least_contained,
@@ -167,16 +167,16 @@ SchemaWriter::Rule SchemaWriter::distinct_array(const Schema& schema, const Sche
                                                                           .most_contained = most_contained});
   path_.pop_back();
   if (!items) return {};
-  return "\"[\" " + space() + " " + *items + " " + space() + " \"]\"";
+  return node::sequence("[", space(), *items, space(), "]");
 }
 
 // From the last item that may be there to the first.
-std::string SchemaWriter::array_tail(const std::vector<Rule>& first, std::string tail, int64_t least, int64_t most) {
+GrammarNode SchemaWriter::array_tail(const std::vector<Rule>& first, GrammarNode tail, int64_t least, int64_t most) {
   const int64_t size = std::ssize(first);
-  const std::string comma = "\",\" " + space() + " ";
   for (int64_t i = std::min(size, most < 0 ? size : most) - 1; i >= 0; --i) {
-    const std::string item = (i > 0 ? comma : "") + *first[static_cast<size_t>(i)] + " " + tail;
-    tail = ebnf_.add(i < least ? item : "(" + item + ")?");
+    GrammarNode comma = i > 0 ? node::sequence(",", space()) : node::empty();
+    GrammarNode item = node::sequence(std::move(comma), *first[static_cast<size_t>(i)], std::move(tail));
+    tail = builder_.add(i < least ? std::move(item) : node::maybe(std::move(item)));
   }
   return tail;
 }

@@ -132,7 +132,7 @@ std::vector<Schema> SchemaWriter::listed_values(const Schema& items) const {
       one["enum"] = Schema::array({false, true});
     if (!one.contains("enum") && !one.contains("const")) one = with_integers_listed(std::move(one));
     if (!one.contains("enum") && !one.contains("const")) return {};
-    for (const Schema& value : allowed_values(one, ebnf_)) {
+    for (const Schema& value : allowed_values(one, builder_)) {
       if (static_cast<int64_t>(values.size()) > kMostDistinct) return values;
       // As equal as validators take them: whatever the order of an object's members.
       const nlohmann::json plain(value);
@@ -188,11 +188,11 @@ std::string SchemaWriter::telling_member(const Schema& object) const {
 }
 
 // What stands for an item of each part.
-std::vector<std::string> SchemaWriter::distinct_rules(const Schema& items, bool needed) {
-  std::vector<std::string> parts;
+std::vector<GrammarNode> SchemaWriter::distinct_rules(const Schema& items, bool needed) {
+  std::vector<GrammarNode> parts;
   const std::vector<Schema> values = listed_values(items);
   if (!document_.has_huge_integers() && !values.empty() && std::ssize(values) <= kMostDistinct) {
-    for (const Schema& value : values) parts.push_back(ebnf_literal(json_text(value)));
+    for (const Schema& value : values) parts.push_back(node::literal(json_text(value)));
     return parts;
   }
   const auto write = [&](const Schema& part) {
@@ -205,7 +205,7 @@ std::vector<std::string> SchemaWriter::distinct_rules(const Schema& items, bool 
 }
 
 SchemaWriter::Rule SchemaWriter::distinct_items(const Schema& items, const DistinctCounts& counts) {
-  std::vector<std::string> parts;
+  std::vector<GrammarNode> parts;
   int64_t contained = 0;  // parts that match what must be contained: they come first
   const int64_t least = std::max(counts.least, counts.least_contained);
   if (counts.contained) {
@@ -218,7 +218,7 @@ SchemaWriter::Rule SchemaWriter::distinct_items(const Schema& items, const Disti
            contained);
     if (contained < counts.least_contained) return {};
     const Schema others = {{"allOf", Schema::array({items, {{"not", *counts.contained}}})}};
-    for (std::string& part : distinct_rules(others, least > counts.least_contained)) parts.push_back(std::move(part));
+    for (GrammarNode& part : distinct_rules(others, least > counts.least_contained)) parts.push_back(std::move(part));
   } else {
     parts = distinct_rules(items, least > 0);
   }
@@ -233,7 +233,7 @@ SchemaWriter::Rule SchemaWriter::distinct_items(const Schema& items, const Disti
     return static_cast<size_t>(most < count ? taken + 1 : std::min(taken + 1, counted));
   };
   std::vector<Rule> rest(static_cast<size_t>(counted) + 1);  // by items taken: what may follow from the parts left
-  for (int64_t taken = least; taken <= counted; ++taken) rest[static_cast<size_t>(taken)] = "\"\"";
+  for (int64_t taken = least; taken <= counted; ++taken) rest[static_cast<size_t>(taken)] = node::empty();
   for (int64_t i = count - 1; i >= 0; --i) {
     if (i + 1 == contained) {
       for (int64_t taken = 0; taken < counts.least_contained; ++taken) rest[static_cast<size_t>(taken)].reset();
@@ -242,10 +242,10 @@ SchemaWriter::Rule SchemaWriter::distinct_items(const Schema& items, const Disti
     for (int64_t taken = 0; taken <= std::min(counted, i); ++taken) {
       const Rule with = next(taken) <= static_cast<size_t>(counted) ? rest[next(taken)] : Rule();
       if (!with) continue;
-      const bool comma = taken > 0 || counts.behind;
-      const std::string take = (comma ? "\",\" " + space() + " " : "") + parts[static_cast<size_t>(i)] + " " + *with;
+      GrammarNode comma = taken > 0 || counts.behind ? node::sequence(",", space()) : node::empty();
+      GrammarNode take = node::sequence(std::move(comma), parts[static_cast<size_t>(i)], *with);
       Rule& here = before[static_cast<size_t>(taken)];
-      here = ebnf_.add(here ? take + " | " + *here : take);
+      here = builder_.add(here ? node::choice(std::move(take), *here) : std::move(take));
     }
     rest = std::move(before);
   }

@@ -22,7 +22,7 @@ constexpr int64_t kFurthestApart = 8;  // characters of keys that are alike befo
 constexpr size_t kMostPatterns = 16;   // more are not written
 constexpr size_t kMostApart = 400;     // listed keys beside patterns; beside more no others are written
 
-const CharSet kPlain = CharSet{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}.inverse();
+const CodeSet kPlain = CodeSet{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}.complement();
 
 const Schema& properties_of(const Schema& schema) {
   static const Schema kNone = Schema::object();
@@ -49,20 +49,21 @@ bool holds(const std::vector<std::string>& keys, const std::string& key) {
 }
 
 // Engines do not agree on which letters beyond ASCII a class such as \w has.
-bool may_match(const std::string& pattern, const std::string& key, Ebnf& ebnf) {
-  if (regex_matches(pattern, key, ebnf)) return true;
+bool may_match(const std::string& pattern, const std::string& key, RuleBuilder& builder) {
+  if (regex_matches(pattern, key, builder)) return true;
   const bool ascii = std::all_of(key.begin(), key.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-  return !ascii && !text_follows({.avoided = {pattern}}, key, ebnf);
+  return !ascii && !text_follows({.avoided = {pattern}}, key, builder);
 }
 
 // What patternProperties say about a member, or may say for one of the engines.
-Schema patterns_for(const Schema& schema, const std::string& key, bool surely, Ebnf& ebnf) {
+Schema patterns_for(const Schema& schema, const std::string& key, bool surely, RuleBuilder& builder) {
   Schema all = Schema::array();
   const auto patterns = schema.find("patternProperties");
   if (patterns == schema.end()) return all;
   if (!patterns->is_object()) fail(ErrorKind::Usage, "the schema's patternProperties are not an object");
   for (const auto& item : patterns->items()) {
-    if (surely ? regex_matches(item.key(), key, ebnf) : may_match(item.key(), key, ebnf)) all.push_back(item.value());
+    if (surely ? regex_matches(item.key(), key, builder) : may_match(item.key(), key, builder))
+      all.push_back(item.value());
   }
   return all;
 }
@@ -82,12 +83,12 @@ Schema SchemaWriter::with_names_listed(Schema schema) const {
   for (const Schema& way :
        document_.alternatives({{"allOf", Schema::array({{{"type", "string"}}, schema["propertyNames"]})}})) {
     if (!way.contains("enum") && !way.contains("const")) return schema;
-    const std::vector<Schema> names = allowed_values(way, ebnf_);
+    const std::vector<Schema> names = allowed_values(way, builder_);
     if (names.size() + properties.size() > kMostApart) return schema;
     for (const Schema& name : names) {
       const std::string key = name.get<std::string>();
       if (properties.contains(key)) continue;
-      const bool by_pattern = !patterns_for(schema, key, true, ebnf_).empty();
+      const bool by_pattern = !patterns_for(schema, key, true, builder_).empty();
       properties[key] = by_pattern ? Schema(true) : schema.value("additionalProperties", Schema(true));
     }
   }
@@ -134,7 +135,7 @@ SchemaWriter::Rule SchemaWriter::object(const Schema& given) {
                      : missing > 0 ? extra_member(schema, true)
                                    : optionally([&] { return extra_member(schema, false); });
   if (missing > 0 && !extra) return {};
-  return "\"{\" " + space() + " " + member_list(*listed, extra, missing, room) + " " + space() + " \"}\"";
+  return node::sequence("{", space(), member_list(*listed, extra, missing, room), space(), "}");
 }
 
 std::optional<std::vector<SchemaWriter::Member>> SchemaWriter::members(const Schema& schema) {
@@ -144,11 +145,11 @@ std::optional<std::vector<SchemaWriter::Member>> SchemaWriter::members(const Sch
   Schema properties = properties_of(schema);
   for (const std::string& key : required) {
     if (properties.contains(key)) continue;
-    const bool by_pattern = !patterns_for(schema, key, true, ebnf_).empty();
+    const bool by_pattern = !patterns_for(schema, key, true, builder_).empty();
     properties[key] = by_pattern ? Schema(true) : schema.value("additionalProperties", Schema(true));
   }
   for (auto& item : properties.items()) {
-    Schema all = patterns_for(schema, item.key(), false, ebnf_);
+    Schema all = patterns_for(schema, item.key(), false, builder_);
     if (all.empty()) continue;
     all.insert(all.begin(), item.value());
     item.value() = {{"allOf", std::move(all)}};
@@ -163,7 +164,7 @@ std::optional<std::vector<SchemaWriter::Member>> SchemaWriter::members(const Sch
     const auto write = [&] { return value_at("properties/" + item.key(), item.value()); };
     const Rule rule = needed ? write() : optionally(write);
     if (rule) {
-      result.push_back({ebnf_literal(json_text(Schema(item.key())) + ":") + " " + space() + " " + *rule, needed});
+      result.push_back({node::sequence(json_text(Schema(item.key())) + ":", space(), *rule), needed});
     } else if (needed) {
       return {};
     }
@@ -176,12 +177,13 @@ bool SchemaWriter::may_be_called(const Schema& schema, const std::string& key) c
   if (names == schema.end()) return true;
   const Schema named = {{"enum", Schema::array({key})}};
   const std::vector<Schema> ways = document_.alternatives({{"allOf", Schema::array({named, *names})}});
-  return std::any_of(ways.begin(), ways.end(), [&](const Schema& way) { return !allowed_values(way, ebnf_).empty(); });
+  return std::any_of(ways.begin(), ways.end(),
+                     [&](const Schema& way) { return !allowed_values(way, builder_).empty(); });
 }
 
 // So many parts of the keys that unlisted members can have. Throws Usage where they are alike for too long.
 std::vector<SchemaWriter::KeyPart> SchemaWriter::parts_of_keys(const Schema& schema, int64_t count) {
-  TextLanguages languages(ebnf_);
+  TextLanguages languages(builder_);
   std::vector<TextLanguages::Id> ways;
   const Schema patterns = schema.value("patternProperties", Schema::object());
   for (const auto& item : patterns.items()) {
@@ -222,7 +224,7 @@ SchemaWriter::Rule SchemaWriter::extra_member(const Schema& schema, bool counts,
     return keys_by_language(schema, taken, part);
   const Rule inside = value_at("additionalProperties", others_of(schema));
   if (!inside) return {};
-  return "\"\\\"\" " + text_apart_from(taken) + " \"\\\":\" " + space() + " " + *inside;
+  return node::sequence("\"", text_apart_from(taken), "\":", space(), *inside);
 }
 
 // Members whose keys have to be told apart by patterns or names: for each way in which the patterns match, their keys
@@ -232,7 +234,7 @@ SchemaWriter::Rule SchemaWriter::keys_by_language(const Schema& schema, const st
   const Schema patterns = schema.value("patternProperties", Schema::object());
   if (!patterns.is_object()) fail(ErrorKind::Usage, "the schema's patternProperties are not an object");
   if (patterns.size() > kMostPatterns || taken.size() > kMostApart) return {};
-  TextLanguages languages(ebnf_);
+  TextLanguages languages(builder_);
   std::vector<TextLanguages::Id> texts;
   for (const std::string& key : taken) texts.push_back(languages.text(key));
   std::vector<TextLanguages::Id> all = {languages.inverse(languages.either(std::move(texts)))};
@@ -255,16 +257,17 @@ SchemaWriter::Rule SchemaWriter::keys_by_language(const Schema& schema, const st
     std::erase_if(finer, [&](const Way& way) { return !has_json_text(languages, way.keys); });
     ways = std::move(finer);
   }
-  std::string body;
+  std::vector<GrammarNode> members;
   for (const Way& way : ways) {
     const Schema said = way.said.empty()       ? others_of(schema)
                         : way.said.size() == 1 ? way.said[0]
                                                : Schema{{"allOf", way.said}};
     const Rule inside = value_at(way.said.empty() ? "additionalProperties" : "patternProperties", said);
-    const Rule keys = inside ? json_text_to_ebnf(languages, way.keys, {}, ebnf_) : Rule();
-    if (keys) body += (body.empty() ? "" : " | ") + ("\"\\\"\" " + *keys) + " \"\\\":\" " + space() + " " + *inside;
+    const Rule keys = inside ? json_text_rule(languages, way.keys, {}, builder_) : Rule();
+    if (keys) members.push_back(node::sequence("\"", *keys, "\":", space(), *inside));
   }
-  return body.empty() ? Rule() : ebnf_.add(body);
+  if (members.empty()) return {};
+  return builder_.add(*node::choice_of(std::move(members)));
 }
 
 // Texts that propertyNames allow.
@@ -273,7 +276,8 @@ TextLanguages::Id SchemaWriter::names_language(const Schema& names, TextLanguage
   for (const Schema& way : document_.alternatives({{"allOf", Schema::array({{{"type", "string"}}, names})}})) {
     refuse_unsupported(way);
     if (way.contains("enum") || way.contains("const")) {
-      for (const Schema& value : allowed_values(way, ebnf_)) ways.push_back(languages.text(value.get<std::string>()));
+      for (const Schema& value : allowed_values(way, builder_))
+        ways.push_back(languages.text(value.get<std::string>()));
       continue;
     }
     const Lengths lengths{count_of(way, "minLength", 0), count_of(way, "maxLength", -1)};
@@ -286,8 +290,8 @@ TextLanguages::Id SchemaWriter::names_language(const Schema& names, TextLanguage
 
 // A text that is none of those listed: a walk down the tree of their characters that leaves it before its end. It has
 // no escapes, so that it has one spelling.
-std::string SchemaWriter::text_apart_from(const std::vector<std::string>& texts) {
-  const std::string rest = ebnf_.add(ebnf_class(kPlain) + "*");
+GrammarNode SchemaWriter::text_apart_from(const std::vector<std::string>& texts) {
+  const GrammarNode rest = builder_.add(node::any_number(node::one_of(kPlain)));
   if (texts.empty()) return rest;
   struct Node {
     std::map<uint32_t, size_t> next;
@@ -303,39 +307,41 @@ std::string SchemaWriter::text_apart_from(const std::vector<std::string>& texts)
     }
     nodes[at].listed = true;
   }
-  std::vector<std::string> names(nodes.size());
+  std::vector<GrammarNode> rules(nodes.size());
   for (size_t i = nodes.size(); i-- > 0;) {  // children come after their parents
-    CharSet taken;
-    std::string body = nodes[i].listed ? "" : "\"\"";
+    CodeSet taken;
+    std::vector<GrammarNode> ways;
+    if (!nodes[i].listed) ways.push_back(node::empty());
     for (const auto& [code, next] : nodes[i].next) {
       taken.add(code, code);
-      if (kPlain.contains(code)) body += (body.empty() ? "" : " | ") + ebnf_class({{code, code}}) + " " + names[next];
+      if (kPlain.contains(code)) ways.push_back(node::sequence(node::one_of({{code, code}}), rules[next]));
     }
-    body += (body.empty() ? "" : " | ") + ebnf_class(kPlain.without(taken)) + " " + rest;
-    names[i] = ebnf_.add(body);
+    ways.push_back(node::sequence(node::one_of(kPlain.without(taken)), rest));
+    rules[i] = builder_.add(*node::choice_of(std::move(ways)));
   }
-  return names[0];
+  return rules[0];
 }
 
-std::string SchemaWriter::member_list(const std::vector<Member>& members, const Rule& extra, int64_t least_extra,
+GrammarNode SchemaWriter::member_list(const std::vector<Member>& members, const Rule& extra, int64_t least_extra,
                                       int64_t most_extra) {
-  const std::string comma = "\",\" " + space() + " ";
-  // What may follow at each place, for when no member came before it and for when one did.
-  std::string alone, after;
+  const GrammarNode comma = node::sequence(",", space());
+  // The members from a place on: where none comes before it, and where one does.
+  GrammarNode alone = node::empty(), after = node::empty();
   if (extra) {
-    const std::string one = ebnf_.add(*extra), next = ebnf_.add(comma + one);
-    after = ebnf_repeat(next, least_extra, most_extra);
-    alone = one + " " + ebnf_repeat(next, std::max<int64_t>(least_extra - 1, 0), most_extra < 0 ? -1 : most_extra - 1);
-    alone = least_extra > 0 ? alone : "(" + alone + ")?";
+    const GrammarNode one = builder_.add(*extra), next = builder_.add(node::sequence(comma, one));
+    after = node::repeat(next, least_extra, most_extra);
+    const int64_t most_next = most_extra < 0 ? -1 : most_extra - 1;
+    alone = node::sequence(one, node::repeat(next, std::max<int64_t>(least_extra - 1, 0), most_next));
+    if (least_extra == 0) alone = node::maybe(std::move(alone));
   }
   for (size_t i = members.size(); i-- > 0;) {
-    const std::string text = ebnf_.add(members[i].text);
-    const auto or_else = [&](const std::string& with, const std::string& without) {
-      return members[i].required ? with : with + " | " + (without.empty() ? "\"\"" : without);
+    const GrammarNode member = builder_.add(members[i].text);
+    const auto or_else = [&](GrammarNode with, const GrammarNode& without) {
+      return builder_.add(members[i].required ? std::move(with) : node::choice(std::move(with), without));
     };
-    const std::string next_after = ebnf_.add(or_else(comma + text + " " + after, after));
-    alone = ebnf_.add(or_else(text + " " + after, alone));
-    after = next_after;
+    GrammarNode next_after = or_else(node::sequence(comma, member, after), after);
+    alone = or_else(node::sequence(member, after), alone);
+    after = std::move(next_after);
   }
   return alone;
 }

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "grammar/ebnf.h"
 #include "grammar/regex.h"
+#include "grammar/rules.h"
 #include "grammar/schema_fields.h"
 #include "grammar/schema_keywords.h"
 #include "grammar/string_formats.h"
@@ -65,12 +65,12 @@ std::set<nlohmann::json> excepted_values(const Schema& schema) {
   return values;
 }
 
-bool text_satisfies(const std::string& text, const std::string& keyword, const Schema& said, Ebnf& ebnf) {
+bool text_satisfies(const std::string& text, const std::string& keyword, const Schema& said, RuleBuilder& builder) {
   const std::vector<std::string> all = texts_of({{keyword, said}}, keyword.c_str());
   return std::all_of(all.begin(), all.end(), [&](const std::string& one) {
-    if (keyword == "$avoid") return text_follows({.avoided = {one}}, text, ebnf);
+    if (keyword == "$avoid") return text_follows({.avoided = {one}}, text, builder);
     const std::string regex = keyword == "pattern" ? one : string_format_regex(one, {});
-    return (keyword == "format" && regex.empty()) || regex_matches(regex, text, ebnf);
+    return (keyword == "format" && regex.empty()) || regex_matches(regex, text, builder);
   });
 }
 
@@ -81,14 +81,14 @@ bool is_multiple(double value, double step) {
 }
 
 // Whether a listed value keeps to what else the schema says. Refuses keywords that would have to be computed.
-bool satisfies_all(const Schema& value, const Schema& schema, Ebnf& ebnf) {
+bool satisfies_all(const Schema& value, const Schema& schema, RuleBuilder& builder) {
   const std::string_view type = value.is_number() ? "number" : value.type_name();
   for (const auto& item : schema.items()) {
     const std::string& keyword = item.key();
     if (keyword == "enum" || keyword == "type" || keyword == "$except" || is_annotation(keyword)) continue;
     if (const std::string_view about = type_spoken_of(keyword); !about.empty() && about != type) continue;
     if (keyword == "pattern" || keyword == "$avoid" || keyword == "format") {
-      if (!text_satisfies(value.get<std::string>(), keyword, item.value(), ebnf)) return false;
+      if (!text_satisfies(value.get<std::string>(), keyword, item.value(), builder)) return false;
       continue;
     }
     if (keyword == "$fraction") {
@@ -149,7 +149,7 @@ Schema without_excepted(Schema schema) {
   return schema;
 }
 
-std::vector<Schema> allowed_values(const Schema& raw, Ebnf& ebnf) {
+std::vector<Schema> allowed_values(const Schema& raw, RuleBuilder& builder) {
   const Schema schema = with_enum(raw);
   if (!schema["enum"].is_array() || schema["enum"].empty())
     fail(ErrorKind::Usage, "the schema's enum is not a list of values");
@@ -160,7 +160,7 @@ std::vector<Schema> allowed_values(const Schema& raw, Ebnf& ebnf) {
     if (!excepted.empty() && excepted.count(nlohmann::json(value)) > 0) continue;
     const bool typed = types.empty() || std::any_of(types.begin(), types.end(),
                                                     [&](const auto& type) { return type_allows(type, value); });
-    if (typed && satisfies_all(value, schema, ebnf)) values.push_back(value);
+    if (typed && satisfies_all(value, schema, builder)) values.push_back(value);
   }
   return values;
 }

@@ -5,7 +5,7 @@
 
 namespace millrace {
 
-class Ebnf;
+class RuleBuilder;
 
 // const as a list of one.
 Schema with_enum(Schema schema);
@@ -18,6 +18,6 @@ Schema without_excepted(Schema schema);
 
 // The values of enum or const that the other keywords allow. Only for schemas that have one of them.
 // What that takes is counted against the bound of the grammar.
-std::vector<Schema> allowed_values(const Schema& schema, Ebnf& ebnf);
+std::vector<Schema> allowed_values(const Schema& schema, RuleBuilder& builder);
 
 }  // namespace millrace

@@ -42,13 +42,14 @@ void add_format_bounds(std::string_view format, NumberBounds& bounds) {
 }
 
 // Formats are written in their short form if any of its texts will do.
-std::optional<std::string> combined_text(const TextRules& rules, const std::vector<std::string>& formats, Ebnf& ebnf) {
+std::optional<GrammarNode> combined_text(const TextRules& rules, const std::vector<std::string>& formats,
+                                         RuleBuilder& builder) {
   for (const int64_t longest : {int64_t{60}, rules.lengths.most}) {
     TextRules all = rules;
     const int64_t most = rules.lengths.most < 0 ? longest : std::min(longest, rules.lengths.most);
     for (const std::string& format : formats)
       all.patterns.push_back(string_format_regex(format, {rules.lengths.least, most}));
-    if (std::optional<std::string> text = json_text_to_ebnf(all, ebnf); text || formats.empty()) return text;
+    if (std::optional<GrammarNode> text = json_text_rule(all, builder); text || formats.empty()) return text;
   }
   return {};
 }
@@ -69,38 +70,43 @@ Schema without_annotations(const Schema& schema) {
 
 }  // namespace
 
-std::string SchemaWriter::space() {
+GrammarNode SchemaWriter::space() {
   // Bounded: a model that has nothing to say must not write blanks for ever.
-  if (space_.empty()) space_ = ebnf_.add("(\" \" | \"\\n\" [ \\t]{0,24})?");
-  return space_;
-}
-
-std::string SchemaWriter::character() {
-  if (character_.empty()) character_ = ebnf_.add(json_character(any_character()));
-  return character_;
-}
-
-std::string SchemaWriter::any_value() {
-  if (any_value_.empty()) {
-    any_value_ = ebnf_.reserve();
-    const std::string item = any_value_;
-    const std::string array =
-        "\"[\" " + space() + " (" + item + " (\",\" " + space() + " " + item + ")*)? " + space() + " \"]\"";
-    const std::string text = "\"\\\"\" " + character() + "* \"\\\"\"";
-    ebnf_.define(any_value_, any_object() + " | " + array + " | " + text + " | " + number_to_ebnf({}, ebnf_) +
-                                 " | \"true\" | \"false\" | \"null\"");
+  if (!space_) {
+    GrammarNode indent = node::repeat(node::one_of({{'\t', '\t'}, {' ', ' '}}), 0, 24);
+    space_ = builder_.add(node::maybe(node::choice(" ", node::sequence("\n", std::move(indent)))));
   }
-  return any_value_;
+  return *space_;
 }
 
-std::string SchemaWriter::any_object() {
-  if (any_object_.empty()) {
-    any_object_ = ebnf_.reserve();
-    const std::string member = ebnf_.add("\"\\\"\" " + character() + "* \"\\\":\" " + space() + " " + any_value());
-    ebnf_.define(any_object_, "\"{\" " + space() + " (" + member + " (\",\" " + space() + " " + member + ")*)? " +
-                                  space() + " \"}\"");
+GrammarNode SchemaWriter::character() {
+  if (!character_) character_ = builder_.add(json_character(any_character()));
+  return *character_;
+}
+
+GrammarNode SchemaWriter::any_value() {
+  if (!any_value_) {
+    any_value_ = builder_.reserve();
+    const GrammarNode item = *any_value_;
+    GrammarNode items = node::sequence(item, node::any_number(node::sequence(",", space(), item)));
+    GrammarNode array = node::sequence("[", space(), node::maybe(std::move(items)), space(), "]");
+    GrammarNode text = node::sequence("\"", node::any_number(character()), "\"");
+    builder_.define(item, node::choice(any_object(), std::move(array), std::move(text), *number_rule({}, builder_),
+                                       "true", "false", "null"));
   }
-  return any_object_;
+  return *any_value_;
+}
+
+GrammarNode SchemaWriter::any_object() {
+  if (!any_object_) {
+    any_object_ = builder_.reserve();
+    const GrammarNode rule = *any_object_;
+    const GrammarNode member =
+        builder_.add(node::sequence("\"", node::any_number(character()), "\":", space(), any_value()));
+    GrammarNode members = node::sequence(member, node::any_number(node::sequence(",", space(), member)));
+    builder_.define(rule, node::sequence("{", space(), node::maybe(std::move(members)), space(), "}"));
+  }
+  return *any_object_;
 }
 
 SchemaWriter::Rule SchemaWriter::value(const Schema& raw) {
@@ -108,14 +114,14 @@ SchemaWriter::Rule SchemaWriter::value(const Schema& raw) {
   if (schema == false) return {};
   if (schema == true || schema == Schema::object()) return any_value();
   const std::string key = json_text(schema);
-  ebnf_.spend(key.size() / 16);
+  builder_.spend(key.size() / 16);
   if (open_.count(key)) return {};
   if (const auto known = rules_.find(key); known != rules_.end()) {
     if (writing_.count(key)) assumed_.insert(key);
     return known->second;
   }
   if (++depth_ > kDeepestSchema) fail(ErrorKind::Usage, "the schema is nested too deep");
-  const std::string name = rules_[key] = ebnf_.reserve();
+  const GrammarNode rule = rules_[key] = builder_.reserve();
   writing_.insert(key);
   open_.insert(key);
   Rule body = write(schema);
@@ -124,12 +130,12 @@ SchemaWriter::Rule SchemaWriter::value(const Schema& raw) {
   --depth_;
   if (!body && assumed_.count(key))
     fail(ErrorKind::Usage, "the schema has a part that only something without end could match");
-  ebnf_.define(name, body.value_or("\"\""));
   if (!body) {
     rules_.erase(key);
     return {};
   }
-  return name;
+  builder_.define(rule, std::move(*body));
+  return rule;
 }
 
 SchemaWriter::Rule SchemaWriter::write(const Schema& schema) {
@@ -160,34 +166,32 @@ std::string SchemaWriter::path() const {
 }
 
 SchemaWriter::Rule SchemaWriter::choice(const std::vector<Schema>& schemas, Rule (SchemaWriter::*one)(const Schema&)) {
-  std::string body;
+  std::vector<GrammarNode> ways;
   for (const Schema& schema : schemas) {
-    const Rule rule = (this->*one)(schema);
-    if (rule) body += (body.empty() ? "" : " | ") + *rule;
+    if (Rule rule = (this->*one)(schema)) ways.push_back(std::move(*rule));
   }
-  return body.empty() ? Rule() : body;
+  return node::choice_of(std::move(ways));
 }
 
 SchemaWriter::Rule SchemaWriter::simple(const Schema& given) {
   const Schema schema = with_unevaluated_closed(given);
   refuse_unsupported(schema);
   if (schema.contains("enum") || schema.contains("const")) return listed(schema);
-  std::string body;
+  std::vector<GrammarNode> ways;
   for (const std::string& type : schema_types(schema)) {
-    const Rule rule = typed(type, schema);
-    if (rule) body += (body.empty() ? "" : " | ") + *rule;
+    if (Rule rule = typed(type, schema)) ways.push_back(std::move(*rule));
   }
-  return body.empty() ? Rule() : body;
+  return node::choice_of(std::move(ways));
 }
 
 SchemaWriter::Rule SchemaWriter::listed(const Schema& schema) {
-  std::string body;
-  for (const Schema& one : allowed_values(schema, ebnf_)) {
+  std::vector<GrammarNode> values;
+  for (const Schema& one : allowed_values(schema, builder_)) {
     if (document_.has_huge_integers() && has_huge_number(one))
       fail(ErrorKind::Usage, "the schema lists an integer beyond 64 bits, which cannot be written exactly");
-    body += (body.empty() ? "" : " | ") + ebnf_literal(json_text(one));
+    values.push_back(node::literal(json_text(one)));
   }
-  return body.empty() ? Rule() : body;
+  return node::choice_of(std::move(values));
 }
 
 SchemaWriter::Rule SchemaWriter::typed(const std::string& type, const Schema& schema) {
@@ -200,10 +204,10 @@ SchemaWriter::Rule SchemaWriter::typed(const std::string& type, const Schema& sc
   if (type == "boolean" && excepts) return listed({{"enum", Schema::array({false, true})}, {"$except", except}});
   if (excepts && type != "null")
     fail(ErrorKind::Usage, "the schema excludes single values of type {}, which cannot be enforced", type);
-  if (type == "null") return excepts ? Rule() : "\"null\"";
+  if (type == "null") return excepts ? Rule() : node::literal("null");
   if (type == "object") return object(schema);
   if (type == "array") return array(schema);
-  if (type == "boolean") return "\"true\" | \"false\"";
+  if (type == "boolean") return node::choice("true", "false");
   return number(schema, type == "integer");
 }
 
@@ -215,16 +219,15 @@ SchemaWriter::Rule SchemaWriter::string(const Schema& schema) {
   const bool one_thing = rules.patterns.size() + formats.size() <= 1 && rules.avoided.empty();
   Rule text;
   if (one_thing && rules.excepted.empty() && rules.patterns.empty() && formats.empty()) {
-    text = ebnf_repeat(character(), lengths.least, lengths.most);
+    text = node::repeat(character(), lengths.least, lengths.most);
   } else if (one_thing && rules.excepted.empty()) {
     const std::string regex = formats.empty() ? rules.patterns.front() : string_format_regex(formats.front(), lengths);
-    text = regex_to_ebnf(regex, RegexUse::JsonString, lengths, ebnf_);
-    if (text->empty()) return {};
+    text = regex_rule(regex, RegexUse::JsonString, lengths, builder_);
   } else {
-    text = combined_text(rules, formats, ebnf_);
+    text = combined_text(rules, formats, builder_);
   }
   if (!text) return {};
-  return "\"\\\"\" " + *text + " \"\\\"\"";
+  return node::sequence("\"", std::move(*text), "\"");
 }
 
 SchemaWriter::Rule SchemaWriter::number(const Schema& schema, bool integer) {
@@ -259,16 +262,14 @@ SchemaWriter::Rule SchemaWriter::number(const Schema& schema, bool integer) {
   if (!whole && multiple != schema.end() && !bounds.not_multiples_of.empty())
     fail(ErrorKind::Usage, "the schema says of a multiple of {} what must not divide it, which cannot be enforced",
          step);
-  const std::string body = fraction                             ? fraction_to_ebnf(bounds, ebnf_)
-                           : multiple != schema.end() && !whole ? multiples_to_ebnf(bounds, step, ebnf_)
-                                                                : number_to_ebnf(bounds, ebnf_);
-  return body.empty() ? Rule() : body;
+  if (fraction) return fraction_rule(bounds, builder_);
+  return multiple != schema.end() && !whole ? multiples_rule(bounds, step, builder_) : number_rule(bounds, builder_);
 }
 
-std::string schema_to_ebnf(std::string_view schema, Ebnf& ebnf) {
+GrammarNode schema_rule(std::string_view schema, RuleBuilder& builder) {
   const SchemaDocument document(schema);
-  SchemaWriter writer(document, ebnf);
-  std::optional<std::string> rule;
+  SchemaWriter writer(document, builder);
+  std::optional<GrammarNode> rule;
   try {
     rule = writer.value(document.root());
   } catch (const Error& error) {
@@ -278,9 +279,9 @@ std::string schema_to_ebnf(std::string_view schema, Ebnf& ebnf) {
   return *rule;
 }
 
-std::string any_object_to_ebnf(Ebnf& ebnf) {
+GrammarNode any_object_rule(RuleBuilder& builder) {
   const SchemaDocument document("true");
-  return SchemaWriter(document, ebnf).any_object();
+  return SchemaWriter(document, builder).any_object();
 }
 
 }  // namespace millrace

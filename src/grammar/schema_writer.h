@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "grammar/ebnf.h"
+#include "grammar/rules.h"
 #include "grammar/schema_document.h"
 #include "grammar/text_language.h"
 
@@ -16,19 +16,19 @@ namespace millrace {
 
 class SchemaWriter {
  public:
-  SchemaWriter(const SchemaDocument& document, Ebnf& ebnf) : document_(document), ebnf_(ebnf) {}
+  SchemaWriter(const SchemaDocument& document, RuleBuilder& builder) : document_(document), builder_(builder) {}
 
   // What stands for a value of the schema in a rule; nothing: no value can be written to its end.
-  std::optional<std::string> value(const Schema& schema);
+  std::optional<GrammarNode> value(const Schema& schema);
 
-  std::string any_value();
-  std::string any_object();
+  GrammarNode any_value();
+  GrammarNode any_object();
 
   // Of what was being written when an error was thrown: "#/properties/tags".
   std::string path() const;
 
  private:
-  using Rule = std::optional<std::string>;
+  using Rule = std::optional<GrammarNode>;
 
   // Recursion that cannot be left again, such as an object that requires itself, matches nothing. `open_` holds what is
   // being written on the way from the last place where the way could have ended.
@@ -67,16 +67,16 @@ class SchemaWriter {
     int64_t least_contained = 0, most_contained = -1;
   };
   Rule distinct_items(const Schema& items, const DistinctCounts& counts);
-  std::vector<std::string> distinct_rules(const Schema& items, bool needed);
+  std::vector<GrammarNode> distinct_rules(const Schema& items, bool needed);
   Schema with_distinct_places(Schema array, bool more) const;
   Rule distinct_array(const Schema& schema, const Schema* contained, int64_t least_contained, int64_t most_contained);
   Rule plain_array(const Schema& schema);
   Rule optional_choice(const std::vector<Schema>& arrays);
   Rule further_items(const Schema& items, bool distinct, int64_t least, int64_t most, bool behind);
-  std::string array_tail(const std::vector<Rule>& first, std::string tail, int64_t least, int64_t most);
+  GrammarNode array_tail(const std::vector<Rule>& first, GrammarNode tail, int64_t least, int64_t most);
 
   struct Member {
-    std::string text;  // key, colon and value
+    GrammarNode text;  // key, colon and value
     bool required;
   };
   Rule object(const Schema& schema);
@@ -86,7 +86,7 @@ class SchemaWriter {
   // Keys that have one of the characters behind so many others.
   struct KeyPart {
     int64_t at;
-    CharSet characters;  // none: all keys
+    CodeSet characters;  // none: all keys
   };
   std::vector<KeyPart> parts_of_keys(const Schema& schema, int64_t count);
   static TextLanguages::Id language_of_part(const KeyPart& part, TextLanguages& languages);
@@ -94,18 +94,18 @@ class SchemaWriter {
   Rule extra_member(const Schema& schema, bool counts, const KeyPart& part = {});
   Rule keys_by_language(const Schema& schema, const std::vector<std::string>& taken, const KeyPart& part);
   TextLanguages::Id names_language(const Schema& names, TextLanguages& languages);
-  std::string text_apart_from(const std::vector<std::string>& texts);
-  std::string member_list(const std::vector<Member>& members, const Rule& extra, int64_t least_extra,
+  GrammarNode text_apart_from(const std::vector<std::string>& texts);
+  GrammarNode member_list(const std::vector<Member>& members, const Rule& extra, int64_t least_extra,
                           int64_t most_extra);
 
-  std::string character();  // of a JSON string
-  std::string space();
+  GrammarNode character();  // of a JSON string
+  GrammarNode space();
 
   const SchemaDocument& document_;
-  Ebnf& ebnf_;
-  std::map<std::string, std::string> rules_;  // by the text of the schema
+  RuleBuilder& builder_;
+  std::map<std::string, GrammarNode> rules_;  // by the text of the schema
   std::set<std::string> writing_, open_, assumed_;
-  std::string space_, character_, any_value_, any_object_;
+  Rule space_, character_, any_value_, any_object_;  // rules that are added when they are first used
   int depth_ = 0;
   std::vector<std::string> path_;
 };

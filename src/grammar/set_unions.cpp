@@ -11,17 +11,17 @@ constexpr size_t kMostVisitsOfAll = 200000;
 
 class FirstSets {
  public:
-  explicit FirstSets(const EbnfRules& rules) : rules_(rules), entered_(rules.bodies.size(), 0) {}
+  explicit FirstSets(const GrammarRules& rules) : rules_(rules), entered_(rules.bodies.size(), 0) {}
 
   // Empty: there are less than two.
-  CharSet of(size_t rule) {
+  CodeSet of(size_t rule) {
     sets_.clear();
     visits_ = 0;
     ++round_;
     enter(rule);
-    CharSet all;
+    CodeSet all;
     if (sets_.size() > 1) {
-      for (const CharSet* set : sets_) all.add(*set);
+      for (const CodeSet* set : sets_) all.add(*set);
     }
     all_visits_ += visits_;
     return all;
@@ -37,44 +37,44 @@ class FirstSets {
   }
 
   // Returns whether what comes behind it can be the first thing as well, as far as that is plain to see.
-  bool visit(const EbnfNode& node) {
+  bool visit(const GrammarNode& node) {
     if (++visits_ > kMostVisits) return false;
     switch (node.kind) {
-      case EbnfNode::Kind::Literal:
+      case GrammarNode::Kind::Literal:
         return node.literal.empty();
-      case EbnfNode::Kind::Set:
-        if (std::none_of(sets_.begin(), sets_.end(), [&](const CharSet* set) { return *set == node.set; }))
+      case GrammarNode::Kind::Set:
+        if (std::none_of(sets_.begin(), sets_.end(), [&](const CodeSet* set) { return *set == node.set; }))
           sets_.push_back(&node.set);
         return false;
-      case EbnfNode::Kind::Rule:
+      case GrammarNode::Kind::Rule:
         enter(node.rule);
         return false;
-      case EbnfNode::Kind::Sequence:
-        return std::all_of(node.parts.begin(), node.parts.end(), [&](const EbnfNode& part) { return visit(part); });
-      case EbnfNode::Kind::Choice: {
+      case GrammarNode::Kind::Sequence:
+        return std::all_of(node.parts.begin(), node.parts.end(), [&](const GrammarNode& part) { return visit(part); });
+      case GrammarNode::Kind::Choice: {
         bool skips = false;
-        for (const EbnfNode& part : node.parts) skips = visit(part) || skips;
+        for (const GrammarNode& part : node.parts) skips = visit(part) || skips;
         return skips;
       }
-      case EbnfNode::Kind::Repeat:
+      case GrammarNode::Kind::Repeat:
         return visit(node.parts.front()) || node.least == 0;
     }
     return false;
   }
 
-  const EbnfRules& rules_;
-  std::vector<const CharSet*> sets_;
+  const GrammarRules& rules_;
+  std::vector<const CodeSet*> sets_;
   std::vector<size_t> entered_;  // in which round
   size_t round_ = 0, visits_ = 0, all_visits_ = 0;
 };
 
 }  // namespace
 
-std::vector<CharSet> united_first_sets(const EbnfRules& rules) {
-  std::vector<CharSet> unions;
+std::vector<CodeSet> united_first_sets(const GrammarRules& rules) {
+  std::vector<CodeSet> unions;
   FirstSets first(rules);
   for (size_t rule = 0; rule < rules.bodies.size() && unions.size() < kMostUnions && !first.tired(); ++rule) {
-    CharSet all = first.of(rule);
+    CodeSet all = first.of(rule);
     if (!all.empty() && std::find(unions.begin(), unions.end(), all) == unions.end()) unions.push_back(std::move(all));
   }
   return unions;

@@ -4,11 +4,11 @@
 
 #include <vector>
 
-#include "grammar/ebnf_parser.h"
+#include "grammar/rules.h"
 
 namespace millrace {
 
 // The union of each rule that has several, each once; not all of a large grammar.
-std::vector<CharSet> united_first_sets(const EbnfRules& rules);
+std::vector<CodeSet> united_first_sets(const GrammarRules& rules);
 
 }  // namespace millrace

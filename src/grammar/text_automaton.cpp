@@ -16,15 +16,15 @@ constexpr size_t kMostTextStates = 4000;
 constexpr int kNowhere = -1;
 
 struct Automaton {
-  std::vector<CharSet> classes;
+  std::vector<CodeSet> classes;
   std::vector<std::vector<int>> next;  // by state and class; the first state is the first
   std::vector<bool> ends;
 };
 
-Automaton automaton_of(TextLanguages& languages, Id language, const CharSet& written) {
+Automaton automaton_of(TextLanguages& languages, Id language, const CodeSet& written) {
   Automaton result;
-  for (const CharSet& one : languages.classes(language)) {
-    const CharSet can_be = one.without(written.inverse());
+  for (const CodeSet& one : languages.classes(language)) {
+    const CodeSet can_be = one.without(written.complement());
     if (!can_be.empty()) result.classes.push_back(can_be);
   }
   std::vector<Id> states = {language};
@@ -34,7 +34,7 @@ Automaton automaton_of(TextLanguages& languages, Id language, const CharSet& wri
       fail(ErrorKind::Usage, "the patterns of a text are too large together: they make more than {} states",
            kMostTextStates);
     std::vector<int> row;
-    for (const CharSet& one : result.classes) {
+    for (const CodeSet& one : result.classes) {
       const Id to = languages.after(states[at], one.ranges().front().first);
       const auto [found, fresh] = numbers.try_emplace(to, static_cast<int>(states.size()));
       if (fresh) states.push_back(to);
@@ -70,7 +70,7 @@ void cut_dead_ends(Automaton& automaton) {
 }
 
 // States that the same texts follow have the same number. Moore's way: those that differ in one step, in two, ...
-std::vector<int> numbers_of(const Automaton& automaton, Ebnf& ebnf) {
+std::vector<int> numbers_of(const Automaton& automaton, RuleBuilder& builder) {
   std::vector<int> numbers(automaton.ends.begin(), automaton.ends.end());
   for (size_t count = 0;;) {
     std::map<std::vector<int>, int> kinds;
@@ -81,7 +81,7 @@ std::vector<int> numbers_of(const Automaton& automaton, Ebnf& ebnf) {
         kind.push_back(to == kNowhere ? kNowhere : numbers[static_cast<size_t>(to)]);
       finer.push_back(kinds.try_emplace(std::move(kind), static_cast<int>(kinds.size())).first->second);
     }
-    ebnf.spend(automaton.next.size() * (1 + automaton.classes.size()) / 512);
+    builder.spend(automaton.next.size() * (1 + automaton.classes.size()) / 512);
     numbers = std::move(finer);
     if (kinds.size() == count) return numbers;
     count = kinds.size();
@@ -90,8 +90,8 @@ std::vector<int> numbers_of(const Automaton& automaton, Ebnf& ebnf) {
 
 }  // namespace
 
-std::optional<std::string> language_to_ebnf(TextLanguages& languages, Id language, const CharSet& written,
-                                            FunctionRef<std::string(const CharSet&)> character, Ebnf& ebnf) {
+std::optional<GrammarNode> language_rule(TextLanguages& languages, Id language, const CodeSet& written,
+                                         FunctionRef<GrammarNode(const CodeSet&)> character, RuleBuilder& builder) {
   Automaton automaton = automaton_of(languages, language, written);
   cut_dead_ends(automaton);
   const auto leaves = [&](size_t state) {
@@ -99,38 +99,42 @@ std::optional<std::string> language_to_ebnf(TextLanguages& languages, Id languag
     return std::any_of(row.begin(), row.end(), [](int to) { return to != kNowhere; });
   };
   if (!automaton.ends[0] && !leaves(0)) return {};
-  const std::vector<int> numbers = numbers_of(automaton, ebnf);
-  std::map<int, std::string> names;
-  for (const int number : numbers) names.try_emplace(number, ebnf.reserve());
+  const std::vector<int> numbers = numbers_of(automaton, builder);
+  std::map<int, GrammarNode> rules;
+  for (const int number : numbers) {
+    if (!rules.contains(number)) rules.emplace(number, builder.reserve());
+  }
   std::vector<bool> is_written(numbers.size());
   for (size_t state = 0; state < automaton.next.size(); ++state) {
     std::vector<bool>::reference done = is_written[static_cast<size_t>(numbers[state])];
     if (done || (!automaton.ends[state] && !leaves(state))) continue;
     done = true;
-    std::map<int, CharSet> edges;
+    std::map<int, CodeSet> edges;
     for (size_t i = 0; i < automaton.classes.size(); ++i) {
       const int to = automaton.next[state][i];
       if (to != kNowhere) edges[numbers[static_cast<size_t>(to)]].add(automaton.classes[i]);
     }
-    std::string loop, body = automaton.ends[state] ? "\"\"" : "";
+    GrammarNode loop = node::empty();
+    std::vector<GrammarNode> ways;
+    if (automaton.ends[state]) ways.push_back(node::empty());
     for (const auto& [to, characters] : edges) {
       if (to == numbers[state]) {
-        loop = ebnf.add(character(characters)) + "* ";
+        loop = node::any_number(builder.add(character(characters)));
       } else {
-        body += (body.empty() ? "" : " | ") + character(characters) + " " + names[to];
+        ways.push_back(node::sequence(character(characters), rules.at(to)));
       }
     }
-    ebnf.define(names[numbers[state]], loop.empty() ? body : loop + "(" + body + ")");
+    builder.define(rules.at(numbers[state]), node::sequence(std::move(loop), *node::choice_of(std::move(ways))));
   }
-  return names[numbers[0]];
+  return rules.at(numbers[0]);
 }
 
-bool has_text(TextLanguages& languages, Id language, const CharSet& written) {
+bool has_text(TextLanguages& languages, Id language, const CodeSet& written) {
   const Automaton automaton = automaton_of(languages, language, written);
   return std::find(automaton.ends.begin(), automaton.ends.end(), true) != automaton.ends.end();
 }
 
-size_t count_states(TextLanguages& languages, Id language, const CharSet& written) {
+size_t count_states(TextLanguages& languages, Id language, const CodeSet& written) {
   return automaton_of(languages, language, written).next.size();
 }
 

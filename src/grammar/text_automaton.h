@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <optional>
-#include <string>
 
 #include "base/function_ref.h"
 #include "grammar/text_language.h"
@@ -12,12 +11,11 @@ namespace millrace {
 
 // What stands for one of the texts in a rule; nothing: there is none. `written` has the characters that can be written,
 // `character` writes one of a set. Throws Usage where the automaton would be too large.
-std::optional<std::string> language_to_ebnf(TextLanguages& languages, TextLanguages::Id language,
-                                            const CharSet& written, FunctionRef<std::string(const CharSet&)> character,
-                                            Ebnf& ebnf);
+std::optional<GrammarNode> language_rule(TextLanguages& languages, TextLanguages::Id language, const CodeSet& written,
+                                         FunctionRef<GrammarNode(const CodeSet&)> character, RuleBuilder& builder);
 
-bool has_text(TextLanguages& languages, TextLanguages::Id language, const CharSet& written);
+bool has_text(TextLanguages& languages, TextLanguages::Id language, const CodeSet& written);
 // How many states its automaton has.
-size_t count_states(TextLanguages& languages, TextLanguages::Id language, const CharSet& written);
+size_t count_states(TextLanguages& languages, TextLanguages::Id language, const CodeSet& written);
 
 }  // namespace millrace

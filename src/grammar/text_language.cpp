@@ -12,27 +12,27 @@ constexpr size_t kStepsPerByte = 8;  // of the grammar's bound, which is about a
 
 }  // namespace
 
-TextLanguages::TextLanguages(Ebnf& ebnf) : ebnf_(ebnf) {
+TextLanguages::TextLanguages(RuleBuilder& builder) : builder_(builder) {
   nodes_.push_back({.kind = Kind::Nothing});
   nodes_.push_back({.kind = Kind::Empty, .has_empty = true});
   constexpr Id kCharacter = 3;
   nodes_.push_back({.kind = Kind::Repeat, .has_empty = true, .parts = {kCharacter}, .least = 0, .most = -1});
-  nodes_.push_back({.kind = Kind::Set, .characters = CharSet().inverse()});
+  nodes_.push_back({.kind = Kind::Set, .characters = CodeSet().complement()});
   known_[{Kind::Repeat, {kCharacter}, 0, -1, {}}] = kAnything;
-  known_[{Kind::Set, {}, 0, 0, nodes_.back().characters.ranges()}] = kCharacter;
+  known_[{Kind::Set, {}, 0, 0, nodes_.back().characters}] = kCharacter;
 }
 
 TextLanguages::Id TextLanguages::add(Node node) {
-  const auto [found, fresh] = known_.try_emplace(
-      Key(node.kind, node.parts, node.least, node.most, node.characters.ranges()), static_cast<Id>(nodes_.size()));
+  const auto [found, fresh] = known_.try_emplace(Key(node.kind, node.parts, node.least, node.most, node.characters),
+                                                 static_cast<Id>(nodes_.size()));
   if (!fresh) return found->second;
   unpaid_ += 1 + node.parts.size();
-  if (unpaid_ >= kStepsPerByte) ebnf_.spend(std::exchange(unpaid_, 0) / kStepsPerByte);
+  if (unpaid_ >= kStepsPerByte) builder_.spend(std::exchange(unpaid_, 0) / kStepsPerByte);
   nodes_.push_back(std::move(node));
   return found->second;
 }
 
-TextLanguages::Id TextLanguages::one_of(const CharSet& characters) {
+TextLanguages::Id TextLanguages::one_of(const CodeSet& characters) {
   if (characters.empty()) return kNothing;
   return add({.kind = Kind::Set, .characters = characters});
 }
@@ -64,7 +64,7 @@ std::vector<TextLanguages::Id> TextLanguages::flattened(Kind kind, std::vector<I
 
 TextLanguages::Id TextLanguages::either(std::vector<Id> ids) {
   std::vector<Id> parts = flattened(Kind::Either, std::move(ids));
-  CharSet characters;
+  CodeSet characters;
   size_t sets = 0;
   std::erase_if(parts, [&](Id id) {
     if (at(id).kind == Kind::Set) {
@@ -128,7 +128,7 @@ TextLanguages::Id TextLanguages::derive(Id id, uint32_t code) {
   if (at(id).kind == Kind::Set) return at(id).characters.contains(code) ? kEmpty : kNothing;
   const Node node = at(id);  // a copy: nodes move as others are added
   unpaid_ += 1 + node.parts.size();
-  if (unpaid_ >= kStepsPerByte) ebnf_.spend(std::exchange(unpaid_, 0) / kStepsPerByte);
+  if (unpaid_ >= kStepsPerByte) builder_.spend(std::exchange(unpaid_, 0) / kStepsPerByte);
   std::vector<Id> parts;
   switch (node.kind) {
     case Kind::Nothing:
@@ -158,10 +158,10 @@ bool TextLanguages::has(Id id, std::string_view text) {
   return has_empty(id);
 }
 
-std::vector<CharSet> TextLanguages::classes(Id id) const {
+std::vector<CodeSet> TextLanguages::classes(Id id) const {
   std::set<Id> seen;
   std::vector<Id> open = {id};
-  std::vector<const CharSet*> sets;
+  std::vector<const CodeSet*> sets;
   std::set<uint32_t> begins = {0, 0xD800, 0xE000};
   while (!open.empty()) {
     const Id one = open.back();
@@ -172,16 +172,16 @@ std::vector<CharSet> TextLanguages::classes(Id id) const {
     sets.push_back(&at(one).characters);
     for (const auto& [first, last] : at(one).characters.ranges()) begins.insert({first, last + 1});
   }
-  ebnf_.spend(begins.size() * (1 + sets.size()) / 64);
-  std::map<std::vector<bool>, CharSet> classes;
-  for (auto begin = begins.begin(); begin != begins.end() && *begin <= CharSet::kLast; ++begin) {
+  builder_.spend(begins.size() * (1 + sets.size()) / 64);
+  std::map<std::vector<bool>, CodeSet> classes;
+  for (auto begin = begins.begin(); begin != begins.end() && *begin <= CodeSet::kLast; ++begin) {
     const auto next = std::next(begin);
     if (*begin == 0xD800) continue;
     std::vector<bool> holds;
-    for (const CharSet* set : sets) holds.push_back(set->contains(*begin));
-    classes[holds].add(*begin, next == begins.end() ? CharSet::kLast : *next - 1);
+    for (const CodeSet* set : sets) holds.push_back(set->contains(*begin));
+    classes[holds].add(*begin, next == begins.end() ? CodeSet::kLast : *next - 1);
   }
-  std::vector<CharSet> result;
+  std::vector<CodeSet> result;
   for (auto& [holds, characters] : classes) result.push_back(std::move(characters));
   return result;
 }

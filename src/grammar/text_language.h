@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "grammar/ebnf.h"
+#include "grammar/rules.h"
 
 namespace millrace {
 
@@ -18,13 +18,13 @@ class TextLanguages {
   using Id = int32_t;  // equal ids: equal languages; the reverse does not hold
 
   // What it takes is counted against the bound of the grammar.
-  explicit TextLanguages(Ebnf& ebnf);
+  explicit TextLanguages(RuleBuilder& builder);
 
   static constexpr Id kNothing = 0;   // no text
   static constexpr Id kEmpty = 1;     // the text without characters
   static constexpr Id kAnything = 2;  // every text
 
-  Id one_of(const CharSet& characters);
+  Id one_of(const CodeSet& characters);
   Id sequence(Id first, Id rest);
   Id either(std::vector<Id> ids);
   Id both(std::vector<Id> ids);
@@ -37,7 +37,7 @@ class TextLanguages {
   bool has(Id id, std::string_view text);
 
   // Characters that no language inside of it tells apart, set by set.
-  std::vector<CharSet> classes(Id id) const;
+  std::vector<CodeSet> classes(Id id) const;
 
  private:
   enum class Kind : uint8_t { Nothing, Empty, Set, Sequence, Either, Both, Inverse, Repeat };
@@ -46,16 +46,16 @@ class TextLanguages {
     bool has_empty = false;
     std::vector<Id> parts;
     int64_t least = 0, most = 0;
-    CharSet characters;
+    CodeSet characters;
   };
-  using Key = std::tuple<Kind, std::vector<Id>, int64_t, int64_t, std::vector<CharSet::Range>>;
+  using Key = std::tuple<Kind, std::vector<Id>, int64_t, int64_t, CodeSet>;
 
   const Node& at(Id id) const { return nodes_[static_cast<size_t>(id)]; }
   Id add(Node node);
   Id derive(Id id, uint32_t code);
   std::vector<Id> flattened(Kind kind, std::vector<Id> ids) const;
 
-  Ebnf& ebnf_;
+  RuleBuilder& builder_;
   std::vector<Node> nodes_;
   std::map<Key, Id> known_;
   std::unordered_map<uint64_t, Id> derived_;  // by language and character

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kMostCountedStates = 1000;  // of an automaton times the lengths it counts
 
 // Control characters other than those with an escape of their own are not written.
-const CharSet kWritten = CharSet{{0, 0x1F}}.without({{'\b', '\n'}, {'\f', '\r'}}).inverse();
+const CodeSet kWritten = CodeSet{{0, 0x1F}}.without({{'\b', '\n'}, {'\f', '\r'}}).complement();
 
 }  // namespace
 
@@ -24,34 +24,34 @@ TextLanguages::Id language_of(const TextRules& rules, TextLanguages& languages) 
   return languages.both(std::move(all));
 }
 
-std::optional<std::string> json_text_to_ebnf(TextLanguages& languages, TextLanguages::Id language, Lengths lengths,
-                                             Ebnf& ebnf) {
+std::optional<GrammarNode> json_text_rule(TextLanguages& languages, TextLanguages::Id language, Lengths lengths,
+                                          RuleBuilder& builder) {
   const auto write = [&](Lengths counted) {
-    return language_to_ebnf(
+    return language_rule(
         languages, languages.both({language, length_language(counted, languages)}), kWritten,
-        [](const CharSet& set) { return json_character(set); }, ebnf);
+        [](const CodeSet& set) { return json_character(set); }, builder);
   };
   if (lengths.most > 0) {
     const auto states = static_cast<int64_t>(count_states(languages, language, kWritten));
     const int64_t fewer = std::max(lengths.least, kMostCountedStates / states);
-    const std::optional<std::string> shorter =
-        fewer < lengths.most ? write({lengths.least, fewer}) : std::optional<std::string>();
+    const std::optional<GrammarNode> shorter =
+        fewer < lengths.most ? write({lengths.least, fewer}) : std::optional<GrammarNode>();
     if (shorter) return shorter;  // else all texts may be longer
   }
   return write(lengths);
 }
 
-std::optional<std::string> json_text_to_ebnf(const TextRules& rules, Ebnf& ebnf) {
-  TextLanguages languages(ebnf);
-  return json_text_to_ebnf(languages, language_of(rules, languages), rules.lengths, ebnf);
+std::optional<GrammarNode> json_text_rule(const TextRules& rules, RuleBuilder& builder) {
+  TextLanguages languages(builder);
+  return json_text_rule(languages, language_of(rules, languages), rules.lengths, builder);
 }
 
 bool has_json_text(TextLanguages& languages, TextLanguages::Id language) {
   return has_text(languages, language, kWritten);
 }
 
-bool text_follows(const TextRules& rules, const std::string& text, Ebnf& ebnf) {
-  TextLanguages languages(ebnf);
+bool text_follows(const TextRules& rules, const std::string& text, RuleBuilder& builder) {
+  TextLanguages languages(builder);
   return languages.has(language_of(rules, languages), text);
 }
 

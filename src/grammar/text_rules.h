@@ -22,13 +22,13 @@ TextLanguages::Id language_of(const TextRules& rules, TextLanguages& languages);
 
 // What stands between the quotes of a JSON string; nothing: there is no such text. Where a length is allowed that would
 // make very many rules, texts stay shorter. Throws Usage where there would be too many nevertheless.
-std::optional<std::string> json_text_to_ebnf(TextLanguages& languages, TextLanguages::Id language, Lengths lengths,
-                                             Ebnf& ebnf);
-std::optional<std::string> json_text_to_ebnf(const TextRules& rules, Ebnf& ebnf);
+std::optional<GrammarNode> json_text_rule(TextLanguages& languages, TextLanguages::Id language, Lengths lengths,
+                                          RuleBuilder& builder);
+std::optional<GrammarNode> json_text_rule(const TextRules& rules, RuleBuilder& builder);
 
 // Whether there is a text in it that can be written.
 bool has_json_text(TextLanguages& languages, TextLanguages::Id language);
 
-bool text_follows(const TextRules& rules, const std::string& text, Ebnf& ebnf);
+bool text_follows(const TextRules& rules, const std::string& text, RuleBuilder& builder);
 
 }  // namespace millrace

@@ -12,7 +12,7 @@ constexpr size_t kWorthwhile = 400;  // tokens
 
 }  // namespace
 
-std::shared_ptr<const TokenSet> TokenSet::make(const CharSet& characters, std::span<const TokenTrie::Token> tokens,
+std::shared_ptr<const TokenSet> TokenSet::make(const CodeSet& characters, std::span<const TokenTrie::Token> tokens,
                                                int64_t vocabulary) {
   std::shared_ptr<TokenSet> set(new TokenSet());
   set->tabulate(characters);
@@ -38,7 +38,7 @@ std::shared_ptr<const TokenSet> TokenSet::make(const CharSet& characters, std::s
 }
 
 // The automaton of one character, whole: no thread that uses the set changes it.
-void TokenSet::tabulate(const CharSet& characters) {
+void TokenSet::tabulate(const CodeSet& characters) {
   Pushdown automaton(compile_set(characters));
   std::map<Pushdown::State, int16_t> rows{{automaton.start(), 0}};
   std::vector<Pushdown::State> states{automaton.start()};

@@ -17,7 +17,7 @@ namespace millrace {
 class TokenSet {
  public:
   // Nothing where the tokens are too few to be worth it. `tokens` as TokenTrie wants them; their bytes stay theirs.
-  static std::shared_ptr<const TokenSet> make(const CharSet& characters, std::span<const TokenTrie::Token> tokens,
+  static std::shared_ptr<const TokenSet> make(const CodeSet& characters, std::span<const TokenTrie::Token> tokens,
                                               int64_t vocabulary);
 
   using Row = std::array<int16_t, 256>;  // where each byte of a character leads: a row, kWhole or kNone
@@ -32,7 +32,7 @@ class TokenSet {
 
  private:
   TokenSet() = default;
-  void tabulate(const CharSet& characters);
+  void tabulate(const CodeSet& characters);
   TokenFamily::Token split(std::string_view bytes, int32_t id) const;
 
   std::vector<Row> character_;

@@ -8,7 +8,7 @@ namespace {
 constexpr size_t kMostKeptSets = 24;
 constexpr size_t kMostSetsOfOne = 6;  // of one grammar: the largest
 
-uint64_t size_of(const CharSet& set) {
+uint64_t size_of(const CodeSet& set) {
   uint64_t size = 0;
   for (const auto& [first, last] : set.ranges()) size += last - first + 1;
   return size;
@@ -40,14 +40,14 @@ TokenVocabulary::TokenVocabulary(std::vector<std::string> tokens, std::vector<in
   trie_ = TokenTrie(sorted_);
 }
 
-std::vector<std::shared_ptr<const TokenSet>> TokenVocabulary::sets(std::span<const CharSet> characters) {
-  std::vector<CharSet> largest(characters.begin(), characters.end());
+std::vector<std::shared_ptr<const TokenSet>> TokenVocabulary::sets(std::span<const CodeSet> characters) {
+  std::vector<CodeSet> largest(characters.begin(), characters.end());
   std::stable_sort(largest.begin(), largest.end(),
                    [](const auto& a, const auto& b) { return size_of(a) > size_of(b); });
   largest.resize(std::min(largest.size(), kMostSetsOfOne));
   std::vector<std::shared_ptr<const TokenSet>> found;
   const std::lock_guard guard(lock_);
-  for (const CharSet& set : largest) {
+  for (const CodeSet& set : largest) {
     const auto known = std::find_if(sets_.begin(), sets_.end(), [&](const auto& entry) { return entry.first == set; });
     if (known != sets_.end()) {
       sets_.splice(sets_.begin(), sets_, known);

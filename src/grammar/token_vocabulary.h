@@ -28,7 +28,7 @@ class TokenVocabulary {
   const std::vector<std::pair<int32_t, int32_t>>& twins() const { return twins_; }
 
   // The sets of tokens that help with these characters. Any number of threads may ask.
-  std::vector<std::shared_ptr<const TokenSet>> sets(std::span<const CharSet> characters);
+  std::vector<std::shared_ptr<const TokenSet>> sets(std::span<const CodeSet> characters);
 
  private:
   std::vector<std::string> bytes_;
@@ -39,7 +39,7 @@ class TokenVocabulary {
   TokenTrie trie_;
 
   std::mutex lock_;
-  std::list<std::pair<CharSet, std::shared_ptr<const TokenSet>>> sets_;  // the most recently used first
+  std::list<std::pair<CodeSet, std::shared_ptr<const TokenSet>>> sets_;  // the most recently used first
 };
 
 }  // namespace millrace

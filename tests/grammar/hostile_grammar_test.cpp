@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "grammar/ebnf.h"
 #include "random_answer.h"
+#include "text/unicode/utf8.h"
 
 namespace millrace {
 namespace {
@@ -44,7 +44,7 @@ std::vector<GrammarSpec> hostile_grammars() {
     chain += "a" + n + " ::= " + next + " \"x\" | \"y\"\n";
   }
   std::string apart;  // characters that are no ranges
-  for (uint32_t code = 0x100; code < 0x100 + 2 * 5000; code += 2) apart += utf8(code);
+  for (uint32_t code = 0x100; code < 0x100 + 2 * 5000; code += 2) apart += to_utf8(code);
   const std::string any_of = R"({"anyOf":[{"minimum":1},{"maximum":5},{"multipleOf":2},{"type":"integer"}]})";
   return {
       schema(times(5000, R"({"type":"array","items":)")),
@@ -199,8 +199,8 @@ std::vector<GrammarSpec> hostile_languages() {
     return schema(R"({"type":"string","not":{"pattern":")" + pattern + R"("}})");
   };
   std::string apart, letters, excepted, lists, members;
-  for (uint32_t i = 0; i < 5000; ++i) apart += utf8(0x100 + 2 * i);
-  for (uint32_t i = 0; i < 8000; ++i) excepted += (i ? ",\"" : "\"") + utf8(0x4E00 + i) + "\"";
+  for (uint32_t i = 0; i < 5000; ++i) apart += to_utf8(0x100 + 2 * i);
+  for (uint32_t i = 0; i < 8000; ++i) excepted += (i ? ",\"" : "\"") + to_utf8(0x4E00 + i) + "\"";
   for (char c = 'a'; c <= 'p'; ++c) {
     letters += std::string("(?=.*") + c + ")";
     members += (c > 'a' ? ",\"" : "\"") + std::string(1, c) + R"(":{"minimum":)" + std::to_string(c) + "}";

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "grammar/ebnf_parser.h"
 #include "grammar/pushdown.h"
 
 namespace millrace {
@@ -126,7 +127,7 @@ TEST(LeftRecursion, TakesWhatTheRulesDefine) {
     const Rules rules = random_rules(random);
     const std::string ebnf = written(rules);
     const Texts expected = short_texts(rules)[0];
-    Pushdown automaton(compile_program(ebnf));
+    Pushdown automaton(compile_program(parse_ebnf(ebnf)));
     for (const std::string& text : all)
       ASSERT_EQ(takes(automaton, text), expected.count(text) == 1) << "\"" << text << "\" of\n"
                                                                    << ebnf << "seed " << seed;
@@ -134,10 +135,10 @@ TEST(LeftRecursion, TakesWhatTheRulesDefine) {
 }
 
 TEST(LeftRecursion, IsSeenThroughOtherRules) {
-  const auto remains = [](const char* ebnf) { return left_recursive(compile_program(ebnf)); };
+  const auto remains = [](const char* ebnf) { return left_recursive(compile_program(parse_ebnf(ebnf))); };
   EXPECT_FALSE(remains("root ::= (\"a\"*)* \"b\" root | \"c\""));
   const auto taken = [](const char* ebnf, const char* text) {
-    Pushdown automaton(compile_program(ebnf));
+    Pushdown automaton(compile_program(parse_ebnf(ebnf)));
     return takes(automaton, text);
   };
   const char* sums = "root ::= root \"+\" value | value\nvalue ::= call | [0-9]\ncall ::= value \"(\" root \")\"";

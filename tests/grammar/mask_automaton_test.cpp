@@ -22,7 +22,7 @@ TEST_F(MaskWalks, EqualBytesOnRandomRules) {
 
 // More states than are kept: the text so far leads back to where the answer was.
 TEST_F(MaskWalks, DepthBeyondWhatIsKept) {
-  const auto program = compile_program("root ::= \"[\" root? \"]\"");
+  const auto program = compile_program(parse_ebnf("root ::= \"[\" root? \"]\""));
   const auto automaton = std::make_shared<MaskAutomaton>(program, vocabulary_);
   const auto deep = automaton->follow(), beside = automaton->follow();
   std::vector<uint32_t> mask(mask_words(vocabulary_->size()));
@@ -42,7 +42,7 @@ TEST_F(MaskWalks, DepthBeyondWhatIsKept) {
 
 TEST_F(MaskWalks, GrammarsWithoutTextAreRefused) {
   for (const char* ebnf : {"root ::= root", "root ::= root \"a\"", "root ::= a\na ::= root \"b\" | a a"})
-    EXPECT_THROW(MaskAutomaton(compile_program(ebnf), vocabulary_), Error) << ebnf;
+    EXPECT_THROW(MaskAutomaton(compile_program(parse_ebnf(ebnf)), vocabulary_), Error) << ebnf;
 }
 
 }  // namespace

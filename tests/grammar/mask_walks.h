@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "grammar/ebnf_parser.h"
 #include "grammar/mask_automaton.h"
+#include "grammar/spec_rules.h"
 #include "random_answer.h"
 
 namespace millrace {
@@ -60,7 +62,7 @@ class MaskWalks : public testing::Test {
   // allows the same bytes and ends. (XGrammar leaves out some tokens where rules overlap, and lets surrogates pass,
   // which no text has.)
   void expect_same(const std::string& ebnf, Length length, CompiledGrammar* theirs = nullptr) {
-    const GrammarProgram program = compile_program(ebnf);
+    const GrammarProgram program = compile_program(parse_ebnf(ebnf));
     const auto ours = std::make_shared<MaskAutomaton>(program, vocabulary_);
     Pushdown bytewise(program);
     const size_t words = mask_words(vocabulary_->size());

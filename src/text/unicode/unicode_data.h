@@ -1,6 +1,7 @@
 // What Unicode says of each character, as sorted runs; the tables behind it are generated.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -51,6 +52,7 @@ struct ScriptRun {
 };
 struct CodeRange {
   uint32_t first, last;  // inclusive
+  auto operator<=>(const CodeRange&) const = default;
 };
 struct CaseFold {
   uint32_t code, folded;
