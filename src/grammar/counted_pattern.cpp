@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-using Kind = PatternNode::Kind;
+using Kind = RegexNode::Kind;
 
 constexpr size_t kMostPositions = 1000;
 constexpr int64_t kMostStates = 20000;  // positions times lengths
@@ -24,7 +24,7 @@ class Positions {
     std::vector<int> first, last;
   };
 
-  explicit Positions(const PatternNode& pattern) : whole_(add(pattern)), ends_(characters_.size()) {
+  explicit Positions(const RegexNode& pattern) : whole_(add(pattern)), ends_(characters_.size()) {
     for (const int p : whole_.last) ends_[static_cast<size_t>(p)] = true;
   }
 
@@ -35,20 +35,18 @@ class Positions {
   bool ends(int p) const { return ends_[static_cast<size_t>(p)]; }
 
  private:
-  Part add(const PatternNode& node) {
+  Part add(const RegexNode& node) {
     switch (node.kind) {
-      case Kind::Empty:
-        return {};
-      case Kind::Characters:
-        return character(node.characters);
+      case Kind::Set:
+        return character(node.set);
       case Kind::Sequence: {
         Part part;
-        for (const PatternNode& one : node.parts) part = sequence(std::move(part), add(one));
+        for (const RegexNode& one : node.children) part = sequence(std::move(part), add(one));
         return part;
       }
-      case Kind::Choice: {
+      case Kind::Alternatives: {
         Part part{.may_be_empty = false};
-        for (const PatternNode& one : node.parts) part = choice(std::move(part), add(one));
+        for (const RegexNode& one : node.children) part = choice(std::move(part), add(one));
         return part;
       }
       case Kind::Repeat:
@@ -82,14 +80,14 @@ class Positions {
   }
 
   // As many copies as the repetition has, the last without end where it has none.
-  Part repeat(const PatternNode& node) {
-    const bool endless = node.most < 0;
-    const int64_t copies = endless ? std::max<int64_t>(node.least, 1) : node.most;
+  Part repeat(const RegexNode& node) {
+    const bool endless = node.max < 0;
+    const int64_t copies = endless ? std::max<int64_t>(node.min, 1) : node.max;
     Part part;
     for (int64_t i = 0; i < copies; ++i) {
-      Part one = add(node.parts.front());
+      Part one = add(node.children.front());
       if (one.first.empty()) return part;  // nothing, however often
-      one.may_be_empty = one.may_be_empty || i >= node.least;
+      one.may_be_empty = one.may_be_empty || i >= node.min;
       if (endless && i == copies - 1) connect(one.last, one.first);
       part = sequence(std::move(part), std::move(one));
     }
@@ -195,14 +193,14 @@ class CountedWriter {
 
 }  // namespace
 
-std::optional<GrammarNode> counted_pattern_rule(const PatternNode& pattern, Lengths lengths,
+std::optional<GrammarNode> counted_pattern_rule(const RegexNode& pattern, Lengths lengths,
                                                 FunctionRef<GrammarNode(const CodeSet&)> character,
                                                 RuleBuilder& builder) {
   const Positions positions(pattern);
   return CountedWriter(positions, lengths, character, builder).write();
 }
 
-bool pattern_matches(const PatternNode& pattern, std::span<const uint32_t> text, RuleBuilder& builder) {
+bool pattern_matches(const RegexNode& pattern, std::span<const uint32_t> text, RuleBuilder& builder) {
   const Positions positions(pattern);
   size_t steps = 0;  // of one character, at most
   for (size_t p = 0; p < positions.size(); ++p) steps += positions.next(static_cast<int>(p)).size();

@@ -8,17 +8,17 @@
 
 #include "base/function_ref.h"
 #include "grammar/regex.h"
-#include "grammar/regex_ast.h"
+#include "text/regex/syntax.h"
 
 namespace millrace {
 
 // The body of a rule; `character` writes one of a set. Empty: no match has such a length. Throws Usage where the
 // automaton would be too large, and where the pattern has anchors inside.
-std::optional<GrammarNode> counted_pattern_rule(const PatternNode& pattern, Lengths lengths,
+std::optional<GrammarNode> counted_pattern_rule(const RegexNode& pattern, Lengths lengths,
                                                 FunctionRef<GrammarNode(const CodeSet&)> character,
                                                 RuleBuilder& builder);
 
 // Whether the whole text matches. Throws like the above.
-bool pattern_matches(const PatternNode& pattern, std::span<const uint32_t> text, RuleBuilder& builder);
+bool pattern_matches(const RegexNode& pattern, std::span<const uint32_t> text, RuleBuilder& builder);
 
 }  // namespace millrace

@@ -4,13 +4,13 @@
 #include <string_view>
 
 #include "grammar/regex.h"
-#include "grammar/regex_ast.h"
 #include "grammar/text_language.h"
+#include "text/regex/syntax.h"
 
 namespace millrace {
 
 // Whether it has assertions other than ^ and $ at the ends of its alternatives, so that only an automaton can say it.
-bool needs_automaton(const PatternNode& node);
+bool needs_automaton(const RegexNode& node);
 
 // Texts of which a part matches, or for answers the whole. Throws Usage.
 TextLanguages::Id pattern_language(std::string_view regex, RegexUse use, TextLanguages& languages);

@@ -2,29 +2,29 @@
 
 namespace millrace {
 
-PatternLengths lengths_of(const PatternNode& node) {
+PatternLengths lengths_of(const RegexNode& node) {
   PatternLengths range;
   switch (node.kind) {
-    case PatternNode::Kind::Characters:
+    case RegexNode::Kind::Set:
       return {1, 1};
-    case PatternNode::Kind::Sequence:
-      for (const PatternNode& part : node.parts) {
+    case RegexNode::Kind::Sequence:
+      for (const RegexNode& part : node.children) {
         const PatternLengths inside = lengths_of(part);
         range.least += inside.least;
         range.most = range.most < 0 || inside.most < 0 ? -1 : range.most + inside.most;
       }
       return range;
-    case PatternNode::Kind::Choice:
-      range = lengths_of(node.parts.front());
-      for (size_t i = 1; i < node.parts.size(); ++i) {
-        const PatternLengths inside = lengths_of(node.parts[i]);
+    case RegexNode::Kind::Alternatives:
+      range = lengths_of(node.children.front());
+      for (size_t i = 1; i < node.children.size(); ++i) {
+        const PatternLengths inside = lengths_of(node.children[i]);
         range.least = std::min(range.least, inside.least);
         range.most = range.most < 0 || inside.most < 0 ? -1 : std::max(range.most, inside.most);
       }
       return range;
-    case PatternNode::Kind::Repeat: {
-      const PatternLengths inside = lengths_of(node.parts.front());
-      return {multiply_counts(inside.least, node.least), multiply_counts(inside.most, node.most)};
+    case RegexNode::Kind::Repeat: {
+      const PatternLengths inside = lengths_of(node.children.front());
+      return {multiply_counts(inside.least, node.min), multiply_counts(inside.most, node.max)};
     }
     default:
       return range;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "grammar/regex_ast.h"
+#include "text/regex/syntax.h"
 
 namespace millrace {
 
@@ -18,6 +18,6 @@ inline int64_t multiply_counts(int64_t a, int64_t b) {
 struct PatternLengths {
   int64_t least = 0, most = 0;  // -1: without end
 };
-PatternLengths lengths_of(const PatternNode& node);
+PatternLengths lengths_of(const RegexNode& node);
 
 }  // namespace millrace

@@ -7,32 +7,31 @@
 #include "grammar/counted_pattern.h"
 #include "grammar/pattern_language.h"
 #include "grammar/pattern_lengths.h"
-#include "grammar/regex_ast.h"
 #include "grammar/text_automaton.h"
 #include "grammar/text_rules.h"
+#include "text/regex/syntax.h"
 
 namespace millrace {
 namespace {
 
-using Kind = PatternNode::Kind;
+using Kind = RegexNode::Kind;
 
-constexpr int64_t kUnbounded = -1;
 constexpr int64_t kFarLength = 256;
 constexpr int64_t kMostRegexStates = 20000;  // characters and repetitions multiplied out
 
 const CodeSet kMustBeEscaped{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
 
 // Positions of the automaton that the expression unrolls to.
-int64_t states_of(const PatternNode& node) {
+int64_t states_of(const RegexNode& node) {
   int64_t states = 1;
-  for (const PatternNode& part : node.parts) states += states_of(part);
-  if (node.kind == Kind::Repeat && node.parts.front().kind != Kind::Characters) {
-    states = multiply_counts(states, std::max<int64_t>({node.least, node.most, 1}));
+  for (const RegexNode& part : node.children) states += states_of(part);
+  if (node.kind == Kind::Repeat && node.children.front().kind != Kind::Set) {
+    states = multiply_counts(states, std::max<int64_t>({node.min, node.max, 1}));
   }
   return std::min<int64_t>(states, int64_t{1} << 40);
 }
 
-void require_small(const PatternNode& pattern) {
+void require_small(const RegexNode& pattern) {
   if (states_of(pattern) > kMostRegexStates)
     fail(ErrorKind::Usage, "the regular expression is too large: its repetitions multiply to more than {}",
          kMostRegexStates);
@@ -42,18 +41,16 @@ class Writer {
  public:
   Writer(RegexUse use, RuleBuilder& builder) : json_(use == RegexUse::JsonString), builder_(builder) {}
 
-  GrammarNode write(const PatternNode& node) {
+  GrammarNode write(const RegexNode& node) {
     switch (node.kind) {
-      case Kind::Characters:
-        return character(node.characters);
+      case Kind::Set:
+        return character(node.set);
       case Kind::Sequence:
-        return spend(node::sequence_of(all(node.parts)));
-      case Kind::Choice:
-        return builder_.add(spend(*node::choice_of(all(node.parts))));
+        return spend(node::sequence_of(all(node.children)));
+      case Kind::Alternatives:
+        return builder_.add(spend(*node::choice_of(all(node.children))));
       case Kind::Repeat:
-        return node::repeat(builder_.add(write(node.parts.front())), node.least, node.most);
-      case Kind::Empty:
-        return node::empty();
+        return node::repeat(builder_.add(write(node.children.front())), node.min, node.max);
       default:
         fail(ErrorKind::Usage, "the regular expression has an assertion inside");
     }
@@ -64,9 +61,9 @@ class Writer {
   }
 
  private:
-  std::vector<GrammarNode> all(const std::vector<PatternNode>& parts) {
+  std::vector<GrammarNode> all(const std::vector<RegexNode>& parts) {
     std::vector<GrammarNode> nodes;
-    for (const PatternNode& part : parts) nodes.push_back(write(part));
+    for (const RegexNode& part : parts) nodes.push_back(write(part));
     return nodes;
   }
   GrammarNode spend(GrammarNode node) {
@@ -81,27 +78,30 @@ class Writer {
 // Anchors belong to the begin and end of each alternative; they are taken off here. Without them anything may stand
 // before and after a match in a JSON string.
 struct Anchored {
-  PatternNode node;
+  RegexNode node;
   bool begin = false, end = false;
 };
 
-std::vector<Anchored> alternatives(PatternNode node) {
+std::vector<Anchored> alternatives(RegexNode node) {
   std::vector<Anchored> result;
-  if (node.kind == Kind::Choice) {
-    for (PatternNode& part : node.parts) {
+  if (node.kind == Kind::Alternatives) {
+    for (RegexNode& part : node.children) {
       for (Anchored& inside : alternatives(std::move(part))) result.push_back(std::move(inside));
     }
     return result;
   }
   Anchored anchored;
-  auto& parts = node.parts;
+  auto& parts = node.children;
+  const auto is = [](const RegexNode& part, RegexNode::Anchor anchor) {
+    return part.kind == Kind::Anchor && part.anchor == anchor;
+  };
   if (node.kind == Kind::Sequence) {
     // ^(a|b)$ : the anchors are outside, the alternatives inside are plain.
-    while (!parts.empty() && parts.front().kind == Kind::Begin) {
+    while (!parts.empty() && is(parts.front(), RegexNode::Anchor::TextBegin)) {
       anchored.begin = true;
       parts.erase(parts.begin());
     }
-    while (!parts.empty() && parts.back().kind == Kind::End) {
+    while (!parts.empty() && is(parts.back(), RegexNode::Anchor::TextEnd)) {
       anchored.end = true;
       parts.pop_back();
     }
@@ -114,16 +114,16 @@ std::vector<Anchored> alternatives(PatternNode node) {
 
 // [class]* and its like, alone or among parts of fixed length: that repetition can set the length of the whole.
 struct Flexible {
-  PatternNode* repeat = nullptr;
+  RegexNode* repeat = nullptr;
   int64_t fixed = 0;  // characters of the other parts
 };
 
-Flexible flexible_part(PatternNode& node) {
+Flexible flexible_part(RegexNode& node) {
   const auto is_one = [](const PatternLengths& range) { return range.least == 1 && range.most == 1; };
-  if (node.kind == Kind::Repeat) return {is_one(lengths_of(node.parts.front())) ? &node : nullptr};
+  if (node.kind == Kind::Repeat) return {is_one(lengths_of(node.children.front())) ? &node : nullptr};
   if (node.kind != Kind::Sequence) return {};
   Flexible found;
-  for (PatternNode& part : node.parts) {
+  for (RegexNode& part : node.children) {
     const PatternLengths range = lengths_of(part);
     if (range.least == range.most) {
       found.fixed += range.least;
@@ -142,7 +142,7 @@ int64_t tighter(int64_t a, int64_t b) { return a < 0 ? b : b < 0 ? a : std::min(
 enum class Fit : uint8_t { Never, Always, Counted };
 
 // Whether the matches have such a length. That of a flexible part is set to it.
-Fit restrict_lengths(PatternNode& node, Lengths lengths) {
+Fit restrict_lengths(RegexNode& node, Lengths lengths) {
   const PatternLengths range = lengths_of(node);
   const bool fits =
       range.least >= lengths.least && (lengths.most < 0 || (range.most >= 0 && range.most <= lengths.most));
@@ -151,25 +151,25 @@ Fit restrict_lengths(PatternNode& node, Lengths lengths) {
     return Fit::Never;
   const auto [repeat, fixed] = flexible_part(node);
   if (repeat == nullptr) return Fit::Counted;
-  repeat->least = std::max(repeat->least, lengths.least - fixed);
-  repeat->most = tighter(repeat->most, lengths.most < 0 ? -1 : lengths.most - fixed);
-  return repeat->most >= 0 && repeat->least > repeat->most ? Fit::Never : Fit::Always;
+  repeat->min = std::max(repeat->min, lengths.least - fixed);
+  repeat->max = tighter(repeat->max, lengths.most < 0 ? -1 : lengths.most - fixed);
+  return repeat->max >= 0 && repeat->min > repeat->max ? Fit::Never : Fit::Always;
 }
 
-PatternNode anything() {
-  PatternNode character{.kind = Kind::Characters};
-  character.characters = any_character();
-  PatternNode repeat{.kind = Kind::Repeat, .least = 0, .most = kUnbounded};
-  repeat.parts.push_back(std::move(character));
+RegexNode anything() {
+  RegexNode character{.kind = Kind::Set};
+  character.set = any_character();
+  RegexNode repeat{.kind = Kind::Repeat, .min = 0, .max = RegexNode::kUnbounded};
+  repeat.children.push_back(std::move(character));
   return repeat;
 }
 
-PatternNode with_surroundings(Anchored anchored) {
+RegexNode with_surroundings(Anchored anchored) {
   if (anchored.begin && anchored.end) return std::move(anchored.node);
-  PatternNode whole{.kind = Kind::Sequence};
-  if (!anchored.begin) whole.parts.push_back(anything());
-  whole.parts.push_back(std::move(anchored.node));
-  if (!anchored.end) whole.parts.push_back(anything());
+  RegexNode whole{.kind = Kind::Sequence};
+  if (!anchored.begin) whole.children.push_back(anything());
+  whole.children.push_back(std::move(anchored.node));
+  if (!anchored.end) whole.children.push_back(anything());
   return whole;
 }
 
@@ -179,11 +179,11 @@ Anchored with_match_first(Anchored anchored, Lengths lengths) {
   const PatternLengths range = lengths_of(anchored.node);
   const int64_t least = std::max<int64_t>(lengths.least - range.least, 0), most = lengths.most - range.most;
   if (lengths.most < kFarLength || anchored.end || range.most < 0 || least > most) return anchored;
-  PatternNode whole{.kind = Kind::Sequence};
-  whole.parts.push_back(std::move(anchored.node));
-  whole.parts.push_back(anything());
-  whole.parts.back().least = least;
-  whole.parts.back().most = most;
+  RegexNode whole{.kind = Kind::Sequence};
+  whole.children.push_back(std::move(anchored.node));
+  whole.children.push_back(anything());
+  whole.children.back().min = least;
+  whole.children.back().max = most;
   return {std::move(whole), true, true};
 }
 
@@ -217,7 +217,7 @@ GrammarNode json_character(const CodeSet& characters) {
 }
 
 bool regex_matches(std::string_view regex, std::string_view text, RuleBuilder& builder) {
-  PatternNode parsed = parse_pattern(regex);
+  RegexNode parsed = parse_regex(regex, RegexDialect::Ecma);
   require_small(parsed);
   const std::vector<uint32_t> codes = code_points(text);
   std::vector<Anchored> ways = alternatives(std::move(parsed));
@@ -228,14 +228,14 @@ bool regex_matches(std::string_view regex, std::string_view text, RuleBuilder& b
 }
 
 std::optional<GrammarNode> regex_rule(std::string_view regex, RegexUse use, Lengths lengths, RuleBuilder& builder) {
-  PatternNode parsed = parse_pattern(regex);
+  RegexNode parsed = parse_regex(regex, RegexDialect::Ecma);
   require_small(parsed);
   std::vector<Anchored> ways = alternatives(std::move(parsed));
   if (any_needs_automaton(ways)) return by_automaton(regex, use, lengths, builder);
   std::vector<GrammarNode> matches;
   for (Anchored& anchored : ways) {
-    PatternNode node = use == RegexUse::Answer ? std::move(anchored.node)
-                                               : with_surroundings(with_match_first(std::move(anchored), lengths));
+    RegexNode node = use == RegexUse::Answer ? std::move(anchored.node)
+                                             : with_surroundings(with_match_first(std::move(anchored), lengths));
     const Fit fit = restrict_lengths(node, lengths);
     if (fit == Fit::Never) continue;
     Writer writer(use, builder);

@@ -13,7 +13,6 @@ using Bytes = RegexProgram::Bytes;
 
 constexpr size_t kLargestProgram = 5000;  // instructions; real tokenizers have some tens
 constexpr size_t kMostSets = 500;
-constexpr size_t kLongestPattern = 64 << 10;
 constexpr int kLongestBehind = 1000;
 
 Bytes lead_bytes(const CodeSet& set) {
@@ -81,7 +80,7 @@ std::optional<int> fixed_length(const RegexNode& node) {
     case Kind::Repeat: {
       const auto length = fixed_length(node.children[0]);
       const bool fixed = length && node.min == node.max && *length < kLongestBehind;
-      return fixed ? std::optional(*length * node.min) : std::nullopt;
+      return fixed ? std::optional(*length * static_cast<int>(node.min)) : std::nullopt;
     }
     case Kind::Atomic:
       return fixed_length(node.children[0]);
@@ -94,8 +93,7 @@ class Compiler {
   explicit Compiler(std::string_view pattern) : pattern_(pattern) {}
 
   RegexProgram compile() {
-    if (pattern_.size() > kLongestPattern) refuse("is too large");
-    const RegexNode tree = parse_regex(pattern_);
+    const RegexNode tree = parse_regex(pattern_, RegexDialect::Oniguruma);
     program_.can_be_empty = tree.can_be_empty();
     program_.first_bytes = first_bytes(tree);
     emit_node(tree);
@@ -126,11 +124,7 @@ class Compiler {
   }
 
   uint32_t set_index(const CodeSet& set) {
-    const auto same = [&](const CodeSet& known) {
-      return std::equal(known.ranges().begin(), known.ranges().end(), set.ranges().begin(), set.ranges().end(),
-                        [](const CodeRange& a, const CodeRange& b) { return a.first == b.first && a.last == b.last; });
-    };
-    const auto found = std::find_if(sets_.begin(), sets_.end(), same);
+    const auto found = std::find(sets_.begin(), sets_.end(), set);
     if (found != sets_.end()) return static_cast<uint32_t>(found - sets_.begin());
     if (sets_.size() == kMostSets) refuse("is too large");
     sets_.push_back(set);
@@ -188,7 +182,7 @@ class Compiler {
 
   void emit_set_loop(const RegexNode& node, Op unbounded) {
     const uint32_t set = set_index(node.children[0].set);
-    const auto count = [](int n) { return static_cast<int16_t>(n); };
+    const auto count = [](int64_t n) { return static_cast<int16_t>(n); };
     if (node.max != RegexNode::kUnbounded) {
       emit_choice({.op = Op::BoundedLoop, .min = count(node.min), .max = count(node.max), .a = set});
       return;
@@ -200,7 +194,7 @@ class Compiler {
 
   void emit_repeat(const RegexNode& node) {
     const RegexNode& body = node.children[0];
-    for (int i = 0; i < node.min; ++i) emit_node(body);
+    for (int64_t i = 0; i < node.min; ++i) emit_node(body);
     if (node.max == RegexNode::kUnbounded) {
       const uint32_t split = emit_loop_split(node);
       emit_node(body);
@@ -209,7 +203,7 @@ class Compiler {
       return;
     }
     std::vector<uint32_t> splits;
-    for (int i = node.min; i < node.max; ++i) {
+    for (int64_t i = node.min; i < node.max; ++i) {
       splits.push_back(emit_loop_split(node));
       emit_node(body);
     }
