@@ -10,34 +10,34 @@ namespace {
 
 constexpr int64_t kMostContained = 64;
 
-Schema all_of(std::initializer_list<Schema> parts) {
-  Schema all = Schema::array();
-  for (const Schema& part : parts) {
+JsonSchema all_of(std::initializer_list<JsonSchema> parts) {
+  JsonSchema all = JsonSchema::array();
+  for (const JsonSchema& part : parts) {
     if (part != true) all.push_back(part);
   }
   if (all.empty()) return true;
-  return all.size() == 1 ? all[0] : Schema{{"allOf", std::move(all)}};
+  return all.size() == 1 ? all[0] : JsonSchema{{"allOf", std::move(all)}};
 }
 
 // How older drafts write prefixItems.
-Schema with_prefix_items(Schema schema) {
+JsonSchema with_prefix_items(JsonSchema schema) {
   if (!schema.contains("items") || !schema["items"].is_array()) return schema;
-  schema["prefixItems"] = Schema(schema["items"]);
+  schema["prefixItems"] = JsonSchema(schema["items"]);
   schema.erase("items");
-  if (schema.contains("additionalItems")) schema["items"] = Schema(schema["additionalItems"]);
+  if (schema.contains("additionalItems")) schema["items"] = JsonSchema(schema["additionalItems"]);
   schema.erase("additionalItems");
   return schema;
 }
 
 struct Contained {
-  Schema what;
+  JsonSchema what;
   int64_t least, most;
 };
 
 // What is contained, of the schema and of those it was merged with. They are taken off.
-std::vector<Contained> take_contained(Schema& schema) {
+std::vector<Contained> take_contained(JsonSchema& schema) {
   std::vector<Contained> all;
-  const auto add = [&](const Schema& one) {
+  const auto add = [&](const JsonSchema& one) {
     if (!one.contains("contains")) return;
     const Contained contained{one["contains"], count_of(one, "minContains", 1), count_of(one, "maxContains", -1)};
     if (contained.least > kMostContained)
@@ -45,22 +45,22 @@ std::vector<Contained> take_contained(Schema& schema) {
     if (contained.least > 0 || contained.most >= 0) all.push_back(contained);
   };
   add(schema);
-  for (const Schema& one : schema.value("$contains", Schema::array())) add(one);
+  for (const JsonSchema& one : schema.value("$contains", JsonSchema::array())) add(one);
   for (const char* keyword : {"contains", "minContains", "maxContains", "$contains"}) schema.erase(keyword);
   return all;
 }
 
 // Items that must be somewhere come behind the first ones. Where there may be only so many of them, the others are
 // none.
-Schema with_contained(Schema schema, const std::vector<Contained>& all) {
-  const Schema items = schema.value("items", Schema(true));
-  Schema prefix = schema.value("prefixItems", Schema::array()), others = items;
+JsonSchema with_contained(JsonSchema schema, const std::vector<Contained>& all) {
+  const JsonSchema items = schema.value("items", JsonSchema(true));
+  JsonSchema prefix = schema.value("prefixItems", JsonSchema::array()), others = items;
   for (const Contained& one : all) {
     if (one.most < 0) continue;
     if (all.size() > 1)
       fail(ErrorKind::Usage, "the schema has a maxContains beside another contains, which cannot be enforced");
-    const Schema other = {{"not", one.what}};
-    for (Schema& first : prefix) first = all_of({first, other});
+    const JsonSchema other = {{"not", one.what}};
+    for (JsonSchema& first : prefix) first = all_of({first, other});
     others = all_of({items, other});
   }
   for (const Contained& one : all) {
@@ -73,57 +73,58 @@ Schema with_contained(Schema schema, const std::vector<Contained>& all) {
 }
 
 // Or one of the first ones is it.
-Schema with_contained_at(Schema schema, const Contained& one, size_t place) {
-  Schema& prefix = schema["prefixItems"];
-  const Schema other = one.most < 0 ? Schema(true) : Schema{{"not", one.what}};
+JsonSchema with_contained_at(JsonSchema schema, const Contained& one, size_t place) {
+  JsonSchema& prefix = schema["prefixItems"];
+  const JsonSchema other = one.most < 0 ? JsonSchema(true) : JsonSchema{{"not", one.what}};
   for (size_t i = 0; i < prefix.size(); ++i) prefix[i] = all_of({prefix[i], i == place ? one.what : other});
-  if (one.most >= 0) schema["items"] = all_of({schema.value("items", Schema(true)), other});
+  if (one.most >= 0) schema["items"] = all_of({schema.value("items", JsonSchema(true)), other});
   schema["minItems"] = std::max(count_of(schema, "minItems", 0), static_cast<int64_t>(place) + 1);
   return schema;
 }
 
 }  // namespace
 
-SchemaWriter::Rule SchemaWriter::array(const Schema& given) {
-  Schema schema = with_prefix_items(given);
-  if (!schema.value("prefixItems", Schema::array()).is_array())
+SchemaWriter::Rule SchemaWriter::array(const JsonSchema& given) {
+  JsonSchema schema = with_prefix_items(given);
+  if (!schema.value("prefixItems", JsonSchema::array()).is_array())
     fail(ErrorKind::Usage, "the schema's prefixItems is not a list");
   const std::vector<Contained> contained = take_contained(schema);
   for (const Contained& one : contained) {
     if (one.most >= 0 && one.least > one.most) return {};
   }
   if (contained.empty()) return plain_array(schema);
-  const size_t first = schema.value("prefixItems", Schema::array()).size();
-  if (schema.value("uniqueItems", Schema(false)) == true && first == 0 && contained.size() == 1) {
+  const size_t first = schema.value("prefixItems", JsonSchema::array()).size();
+  if (schema.value("uniqueItems", JsonSchema(false)) == true && first == 0 && contained.size() == 1) {
     const Contained& one = contained.front();
     return distinct_array(schema, &one.what, one.least, one.most);
   }
-  std::vector<Schema> ways = {with_contained(schema, contained)};
+  std::vector<JsonSchema> ways = {with_contained(schema, contained)};
   for (size_t place = 0; place < first && contained.size() == 1 && contained[0].least == 1; ++place)
     ways.push_back(with_contained_at(schema, contained[0], place));
   return optional_choice(ways);
 }
 
 // One of them at least is a way; the others may lead nowhere.
-SchemaWriter::Rule SchemaWriter::optional_choice(const std::vector<Schema>& arrays) {
+SchemaWriter::Rule SchemaWriter::optional_choice(const std::vector<JsonSchema>& arrays) {
   std::vector<GrammarNode> ways;
-  for (const Schema& one : arrays) {
+  for (const JsonSchema& one : arrays) {
     if (Rule rule = plain_array(one)) ways.push_back(std::move(*rule));
   }
   return node::choice_of(std::move(ways));
 }
 
-SchemaWriter::Rule SchemaWriter::plain_array(const Schema& given) {
+SchemaWriter::Rule SchemaWriter::plain_array(const JsonSchema& given) {
   const int64_t least = count_of(given, "minItems", 0);
   int64_t most = count_of(given, "maxItems", -1);
-  const auto size = std::ssize(given.value("prefixItems", Schema::array()));
+  const auto size = std::ssize(given.value("prefixItems", JsonSchema::array()));
   if (size > 0 && !given.contains("items") && most < 0) most = std::max<int64_t>(size, least);
-  const bool distinct = given.value("uniqueItems", Schema(false)) == true && (most < 0 || most > 1);
+  const bool distinct = given.value("uniqueItems", JsonSchema(false)) == true && (most < 0 || most > 1);
   if (distinct && size == 0) return distinct_array(given, nullptr, 0, -1);
-  const Schema schema = distinct ? with_distinct_places(given, most < 0 || most > size) : given;
-  const Schema prefix = schema.value("prefixItems", Schema::array()), items = schema.value("items", Schema(true));
+  const JsonSchema schema = distinct ? with_distinct_places(given, most < 0 || most > size) : given;
+  const JsonSchema prefix = schema.value("prefixItems", JsonSchema::array()),
+                   items = schema.value("items", JsonSchema(true));
   std::vector<Rule> first;
-  for (const Schema& item : prefix) {
+  for (const JsonSchema& item : prefix) {
     const bool needed = std::ssize(first) < least;
     const auto write = [&] { return value_at("prefixItems/" + std::to_string(first.size()), item); };
     first.push_back(needed ? write() : optionally(write));
@@ -143,7 +144,7 @@ SchemaWriter::Rule SchemaWriter::plain_array(const Schema& given) {
 }
 
 // Behind others or not.
-SchemaWriter::Rule SchemaWriter::further_items(const Schema& items, bool distinct, int64_t least, int64_t most,
+SchemaWriter::Rule SchemaWriter::further_items(const JsonSchema& items, bool distinct, int64_t least, int64_t most,
                                                bool behind) {
   if (distinct) return distinct_items(items, {.least = least, .most = most, .behind = behind});
   const Rule one = value_at("items", items);
@@ -154,17 +155,17 @@ SchemaWriter::Rule SchemaWriter::further_items(const Schema& items, bool distinc
   return least > 0 ? all : node::maybe(std::move(all));
 }
 
-SchemaWriter::Rule SchemaWriter::distinct_array(const Schema& schema, const Schema* contained, int64_t least_contained,
-                                                int64_t most_contained) {
+SchemaWriter::Rule SchemaWriter::distinct_array(const JsonSchema& schema, const JsonSchema* contained,
+                                                int64_t least_contained, int64_t most_contained) {
   const int64_t least = count_of(schema, "minItems", 0), most = count_of(schema, "maxItems", -1);
   if (most >= 0 && std::max(least, least_contained) > most) return {};
   path_.emplace_back("items");
-  const Rule items = distinct_items(schema.value("items", Schema(true)), {.least = least,
-                                                                          .most = most,
-                                                                          .behind = false,
-                                                                          .contained = contained,
-                                                                          .least_contained = least_contained,
-                                                                          .most_contained = most_contained});
+  const Rule items = distinct_items(schema.value("items", JsonSchema(true)), {.least = least,
+                                                                              .most = most,
+                                                                              .behind = false,
+                                                                              .contained = contained,
+                                                                              .least_contained = least_contained,
+                                                                              .most_contained = most_contained});
   path_.pop_back();
   if (!items) return {};
   return node::sequence("[", space(), *items, space(), "]");

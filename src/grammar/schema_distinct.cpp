@@ -17,21 +17,21 @@ constexpr size_t kManyParts = 1024;    // of a schema's text: with more of it ea
 constexpr size_t kTooManyParts = 16 << 10;
 
 // Integers between close bounds as a list.
-Schema with_integers_listed(Schema schema) {
-  if (schema.value("type", Schema()) != "integer" || schema.size() != 3) return schema;
-  const Schema least = schema.value("minimum", Schema()), most = schema.value("maximum", Schema());
+JsonSchema with_integers_listed(JsonSchema schema) {
+  if (schema.value("type", JsonSchema()) != "integer" || schema.size() != 3) return schema;
+  const JsonSchema least = schema.value("minimum", JsonSchema()), most = schema.value("maximum", JsonSchema());
   if (!least.is_number_integer() || !most.is_number_integer()) return schema;
   const auto first = least.get<int64_t>(), last = most.get<int64_t>();
   if (std::abs(least.get<double>()) > 1e15 || std::abs(most.get<double>()) > 1e15 || last - first >= kMostDistinct)
     return schema;
-  schema["enum"] = Schema::array();
+  schema["enum"] = JsonSchema::array();
   for (int64_t value = first; value <= last; ++value) schema["enum"].push_back(value);
   return schema;
 }
 
 // By their first characters, or those behind what all of them begin with.
-std::vector<Schema> parts_of_texts(bool many, const std::string& begin = "") {
-  std::vector<Schema> parts;
+std::vector<JsonSchema> parts_of_texts(bool many, const std::string& begin = "") {
+  std::vector<JsonSchema> parts;
   if (begin.empty()) parts.push_back({{"type", "string"}, {"maxLength", 0}});
   const auto add = [&](const std::string& set) {
     parts.push_back({{"type", "string"}, {"pattern", "^" + begin + "[" + set + "]"}});
@@ -49,13 +49,13 @@ std::vector<Schema> parts_of_texts(bool many, const std::string& begin = "") {
 }
 
 // By their first digit and how many digits there are, or by equal steps between bounds.
-std::vector<Schema> parts_of_numbers(const Schema& items, bool many) {
-  std::vector<Schema> parts;
+std::vector<JsonSchema> parts_of_numbers(const JsonSchema& items, bool many) {
+  std::vector<JsonSchema> parts;
   const auto add = [&](double from, double to) {
     parts.push_back({{"type", "number"}, {"minimum", from}, {"exclusiveMaximum", to}});
   };
   const auto bound = [&](const char* keyword) {
-    const Schema said = items.is_object() ? items.value(keyword, Schema()) : Schema();
+    const JsonSchema said = items.is_object() ? items.value(keyword, JsonSchema()) : JsonSchema();
     return said.is_number() ? said.get<double>() : NAN;
   };
   const double least = std::fmax(bound("minimum"), bound("exclusiveMinimum"));
@@ -77,11 +77,11 @@ std::vector<Schema> parts_of_numbers(const Schema& items, bool many) {
 }
 
 // Values that places list, each for one place alone: one for each as far as that is possible, then what is left.
-std::vector<Schema> share_values(const std::vector<std::vector<Schema>>& lists) {
+std::vector<JsonSchema> share_values(const std::vector<std::vector<JsonSchema>>& lists) {
   std::vector<nlohmann::json> values;  // as equal as validators take them
   std::vector<size_t> owner;           // of each value
   const size_t nobody = lists.size();
-  const auto index_of = [&](const Schema& value) {
+  const auto index_of = [&](const JsonSchema& value) {
     const nlohmann::json plain(value);
     const auto at = static_cast<size_t>(std::find(values.begin(), values.end(), plain) - values.begin());
     if (at == values.size()) values.push_back(plain), owner.push_back(nobody);
@@ -90,7 +90,7 @@ std::vector<Schema> share_values(const std::vector<std::vector<Schema>>& lists) 
   std::vector<bool> asked;
   // Takes a value for the place, from another that can have one instead.
   const auto take = [&](const auto& self, size_t place) -> bool {
-    for (const Schema& value : lists[place]) {
+    for (const JsonSchema& value : lists[place]) {
       const size_t index = index_of(value);
       asked.resize(values.size());
       if (asked[index]) continue;
@@ -105,9 +105,9 @@ std::vector<Schema> share_values(const std::vector<std::vector<Schema>>& lists) 
     asked.assign(values.size(), false);
     take(take, place);
   }
-  std::vector<Schema> shares(lists.size(), Schema::array());
+  std::vector<JsonSchema> shares(lists.size(), JsonSchema::array());
   for (size_t place = 0; place < lists.size(); ++place) {
-    for (const Schema& value : lists[place]) {
+    for (const JsonSchema& value : lists[place]) {
       const size_t index = index_of(value);
       if (owner[index] == nobody) owner[index] = place;
       if (owner[index] == place) shares[place].push_back(value);
@@ -117,27 +117,27 @@ std::vector<Schema> share_values(const std::vector<std::vector<Schema>>& lists) 
 }
 
 // Arrays that have an item.
-bool tells_by_first_item(const Schema& array) {
-  const Schema least = array.value("minItems", Schema());
-  return array.value("type", Schema()) == "array" && least.is_number() && least >= 1;
+bool tells_by_first_item(const JsonSchema& array) {
+  const JsonSchema least = array.value("minItems", JsonSchema());
+  return array.value("type", JsonSchema()) == "array" && least.is_number() && least >= 1;
 }
 
 }  // namespace
 
-std::vector<Schema> SchemaWriter::listed_values(const Schema& items) const {
-  std::vector<Schema> values;
+std::vector<JsonSchema> SchemaWriter::listed_values(const JsonSchema& items) const {
+  std::vector<JsonSchema> values;
   if (!items.is_object()) return values;
-  for (Schema one : document_.alternatives(items)) {
-    if (one.value("type", Schema()) == "boolean" && !one.contains("enum") && !one.contains("const"))
-      one["enum"] = Schema::array({false, true});
+  for (JsonSchema one : document_.alternatives(items)) {
+    if (one.value("type", JsonSchema()) == "boolean" && !one.contains("enum") && !one.contains("const"))
+      one["enum"] = JsonSchema::array({false, true});
     if (!one.contains("enum") && !one.contains("const")) one = with_integers_listed(std::move(one));
     if (!one.contains("enum") && !one.contains("const")) return {};
-    for (const Schema& value : allowed_values(one, builder_)) {
+    for (const JsonSchema& value : allowed_values(one, builder_)) {
       if (static_cast<int64_t>(values.size()) > kMostDistinct) return values;
       // As equal as validators take them: whatever the order of an object's members.
       const nlohmann::json plain(value);
       const bool known =
-          std::any_of(values.begin(), values.end(), [&](const Schema& v) { return nlohmann::json(v) == plain; });
+          std::any_of(values.begin(), values.end(), [&](const JsonSchema& v) { return nlohmann::json(v) == plain; });
       if (!known) values.push_back(value);
     }
   }
@@ -145,21 +145,22 @@ std::vector<Schema> SchemaWriter::listed_values(const Schema& items) const {
 }
 
 // Schemas that no value matches two of. Objects are told apart by a member that all of them have.
-std::vector<Schema> SchemaWriter::distinct_parts(const Schema& items) const {
+std::vector<JsonSchema> SchemaWriter::distinct_parts(const JsonSchema& items) const {
   const size_t size = json_text(items).size();
-  std::vector<Schema> parts = {{{"type", "null"}}, {{"const", true}}, {{"const", false}}, {{"type", "array"}}};
-  const std::vector<Schema> ways = document_.alternatives(items);
+  std::vector<JsonSchema> parts = {{{"type", "null"}}, {{"const", true}}, {{"const", false}}, {{"type", "array"}}};
+  const std::vector<JsonSchema> ways = document_.alternatives(items);
   const bool plain = ways.size() == 1 && !ways[0].contains("pattern") && !ways[0].contains("format");
-  const Schema format = ways.size() == 1 ? ways[0].value("format", Schema()) : Schema();
+  const JsonSchema format = ways.size() == 1 ? ways[0].value("format", JsonSchema()) : JsonSchema();
   const bool address = format == "uri" || format == "iri";
-  for (Schema& part : parts_of_texts(plain, address ? "https://" : "")) parts.push_back(std::move(part));
-  for (Schema& part : parts_of_numbers(ways.size() == 1 ? ways[0] : Schema(), true)) parts.push_back(std::move(part));
+  for (JsonSchema& part : parts_of_texts(plain, address ? "https://" : "")) parts.push_back(std::move(part));
+  for (JsonSchema& part : parts_of_numbers(ways.size() == 1 ? ways[0] : JsonSchema(), true))
+    parts.push_back(std::move(part));
   if (ways.size() == 1 && size < kTooManyParts && tells_by_first_item(ways[0])) {
     parts.resize(3);  // no other arrays
-    std::vector<Schema> values = parts_of_texts(size < kManyParts);
-    for (Schema& value : parts_of_numbers({}, size < kManyParts)) values.push_back(std::move(value));
-    for (Schema& value : values)
-      parts.push_back({{"type", "array"}, {"prefixItems", Schema::array({std::move(value)})}, {"items", true}});
+    std::vector<JsonSchema> values = parts_of_texts(size < kManyParts);
+    for (JsonSchema& value : parts_of_numbers({}, size < kManyParts)) values.push_back(std::move(value));
+    for (JsonSchema& value : values)
+      parts.push_back({{"type", "array"}, {"prefixItems", JsonSchema::array({std::move(value)})}, {"items", true}});
     return parts;
   }
   const std::string key = ways.size() == 1 && size < kTooManyParts ? telling_member(ways[0]) : "";
@@ -168,19 +169,20 @@ std::vector<Schema> SchemaWriter::distinct_parts(const Schema& items) const {
     return parts;
   }
   const bool many = size < kManyParts;
-  std::vector<Schema> values = parts_of_texts(many);
-  for (Schema& value : parts_of_numbers({}, many)) values.push_back(std::move(value));
-  for (Schema& value : values) parts.push_back({{"type", "object"}, {"properties", {{key, std::move(value)}}}});
+  std::vector<JsonSchema> values = parts_of_texts(many);
+  for (JsonSchema& value : parts_of_numbers({}, many)) values.push_back(std::move(value));
+  for (JsonSchema& value : values) parts.push_back({{"type", "object"}, {"properties", {{key, std::move(value)}}}});
   return parts;
 }
 
-std::string SchemaWriter::telling_member(const Schema& object) const {
-  const Schema required = object.value("required", Schema()), properties = object.value("properties", Schema());
+std::string SchemaWriter::telling_member(const JsonSchema& object) const {
+  const JsonSchema required = object.value("required", JsonSchema()),
+                   properties = object.value("properties", JsonSchema());
   if (!required.is_array() || !properties.is_object()) return "";
-  for (const Schema& key : required) {
+  for (const JsonSchema& key : required) {
     if (!key.is_string() || !properties.contains(key.get<std::string>())) continue;
-    const std::vector<Schema> ways = document_.alternatives(properties[key.get<std::string>()]);
-    const Schema type = ways.size() == 1 ? ways[0].value("type", Schema()) : Schema();
+    const std::vector<JsonSchema> ways = document_.alternatives(properties[key.get<std::string>()]);
+    const JsonSchema type = ways.size() == 1 ? ways[0].value("type", JsonSchema()) : JsonSchema();
     const bool listed = ways.size() == 1 && (ways[0].contains("enum") || ways[0].contains("const"));
     if (!listed && (type == "string" || type == "integer" || type == "number")) return key.get<std::string>();
   }
@@ -188,28 +190,28 @@ std::string SchemaWriter::telling_member(const Schema& object) const {
 }
 
 // What stands for an item of each part.
-std::vector<GrammarNode> SchemaWriter::distinct_rules(const Schema& items, bool needed) {
+std::vector<GrammarNode> SchemaWriter::distinct_rules(const JsonSchema& items, bool needed) {
   std::vector<GrammarNode> parts;
-  const std::vector<Schema> values = listed_values(items);
+  const std::vector<JsonSchema> values = listed_values(items);
   if (!document_.has_huge_integers() && !values.empty() && std::ssize(values) <= kMostDistinct) {
-    for (const Schema& value : values) parts.push_back(node::literal(json_text(value)));
+    for (const JsonSchema& value : values) parts.push_back(node::literal(json_text(value)));
     return parts;
   }
-  const auto write = [&](const Schema& part) {
-    return value(items == true ? part : Schema{{"allOf", Schema::array({items, part})}});
+  const auto write = [&](const JsonSchema& part) {
+    return value(items == true ? part : JsonSchema{{"allOf", JsonSchema::array({items, part})}});
   };
-  for (const Schema& part : distinct_parts(items)) {
+  for (const JsonSchema& part : distinct_parts(items)) {
     if (const Rule rule = needed ? write(part) : optionally([&] { return write(part); })) parts.push_back(*rule);
   }
   return parts;
 }
 
-SchemaWriter::Rule SchemaWriter::distinct_items(const Schema& items, const DistinctCounts& counts) {
+SchemaWriter::Rule SchemaWriter::distinct_items(const JsonSchema& items, const DistinctCounts& counts) {
   std::vector<GrammarNode> parts;
   int64_t contained = 0;  // parts that match what must be contained: they come first
   const int64_t least = std::max(counts.least, counts.least_contained);
   if (counts.contained) {
-    parts = distinct_rules({{"allOf", Schema::array({items, *counts.contained})}}, counts.least_contained > 0);
+    parts = distinct_rules({{"allOf", JsonSchema::array({items, *counts.contained})}}, counts.least_contained > 0);
     if (counts.most_contained >= 0 && std::ssize(parts) > counts.most_contained)
       parts.resize(static_cast<size_t>(counts.most_contained));
     contained = std::ssize(parts);
@@ -217,7 +219,7 @@ SchemaWriter::Rule SchemaWriter::distinct_items(const Schema& items, const Disti
       fail(ErrorKind::Usage, "the schema uses \"uniqueItems\" with more contained items than can be told apart ({})",
            contained);
     if (contained < counts.least_contained) return {};
-    const Schema others = {{"allOf", Schema::array({items, {{"not", *counts.contained}}})}};
+    const JsonSchema others = {{"allOf", JsonSchema::array({items, {{"not", *counts.contained}}})}};
     for (GrammarNode& part : distinct_rules(others, least > counts.least_contained)) parts.push_back(std::move(part));
   } else {
     parts = distinct_rules(items, least > 0);
@@ -253,11 +255,11 @@ SchemaWriter::Rule SchemaWriter::distinct_items(const Schema& items, const Disti
 }
 
 // The first items of an array without duplicates, and the others: each with a part of all values for itself.
-Schema SchemaWriter::with_distinct_places(Schema array, bool more) const {
-  Schema prefix = array["prefixItems"];
-  const Schema items = array.value("items", Schema(true));
-  std::vector<Schema> parts = distinct_parts(true);
-  std::vector<std::vector<Schema>> lists(prefix.size());
+JsonSchema SchemaWriter::with_distinct_places(JsonSchema array, bool more) const {
+  JsonSchema prefix = array["prefixItems"];
+  const JsonSchema items = array.value("items", JsonSchema(true));
+  std::vector<JsonSchema> parts = distinct_parts(true);
+  std::vector<std::vector<JsonSchema>> lists(prefix.size());
   size_t places = more ? 1 : 0, values = 0;  // without a list; of lists
   for (size_t i = 0; i < prefix.size() && values <= kMostShared; ++i) {
     lists[i] = listed_values(prefix[i]);
@@ -267,23 +269,23 @@ Schema SchemaWriter::with_distinct_places(Schema array, bool more) const {
   }
   if (places > parts.size() || values > kMostShared)
     fail(ErrorKind::Usage, "the schema uses \"uniqueItems\" beside more prefixItems than can be told apart");
-  const std::vector<Schema> shares = share_values(lists);
-  Schema taken = Schema::array();  // listed values, which are one place's alone
+  const std::vector<JsonSchema> shares = share_values(lists);
+  JsonSchema taken = JsonSchema::array();  // listed values, which are one place's alone
   for (size_t i = 0; i < prefix.size(); ++i) {
     if (lists[i].empty()) continue;
-    prefix[i] = shares[i].empty() ? Schema(false) : Schema{{"enum", shares[i]}};
-    for (const Schema& value : shares[i]) taken.push_back(value);
+    prefix[i] = shares[i].empty() ? JsonSchema(false) : JsonSchema{{"enum", shares[i]}};
+    for (const JsonSchema& value : shares[i]) taken.push_back(value);
   }
   size_t index = 0;
-  const auto place = [&](const Schema& said) {
-    Schema own = Schema::array(), all = Schema::array({said});
+  const auto place = [&](const JsonSchema& said) {
+    JsonSchema own = JsonSchema::array(), all = JsonSchema::array({said});
     for (size_t j = 0; j < parts.size(); ++j) {
       if (j % places == index) own.push_back(parts[j]);
     }
     ++index;
     if (places > 1) all.push_back({{"anyOf", std::move(own)}});
     if (!taken.empty()) all.push_back({{"not", {{"enum", taken}}}});
-    return Schema{{"allOf", std::move(all)}};
+    return JsonSchema{{"allOf", std::move(all)}};
   };
   for (size_t i = 0; i < prefix.size(); ++i) {
     if (lists[i].empty()) prefix[i] = place(prefix[i]);

@@ -73,7 +73,7 @@ std::string decode_pointer_part(std::string_view part) {
   return decoded;
 }
 
-const Schema* member(const Schema& value, const std::string& name) {
+const JsonSchema* member(const JsonSchema& value, const std::string& name) {
   if (value.is_object()) {
     const auto found = value.find(name);
     return found == value.end() ? nullptr : &*found;
@@ -84,20 +84,20 @@ const Schema* member(const Schema& value, const std::string& name) {
   return value.is_array() && number && index < value.size() ? &value[index] : nullptr;
 }
 
-const Schema& list_of(const Schema& schema, const char* keyword) {
-  const Schema& list = schema[keyword];
+const JsonSchema& list_of(const JsonSchema& schema, const char* keyword) {
+  const JsonSchema& list = schema[keyword];
   if (!list.is_array() || list.empty()) fail(ErrorKind::Usage, "the schema's {} is not a list of schemas", keyword);
   return list;
 }
 
-size_t parts_of(const Schema& schema) {
+size_t parts_of(const JsonSchema& schema) {
   size_t parts = 1;
   if (!schema.is_structured()) return parts;
-  for (const Schema& inside : schema) parts += parts_of(inside);
+  for (const JsonSchema& inside : schema) parts += parts_of(inside);
   return parts;
 }
 
-std::string reference_of(const Schema& reference) {
+std::string reference_of(const JsonSchema& reference) {
   if (!reference.is_string()) fail(ErrorKind::Usage, "the schema has a $ref that is not a string");
   return reference.get<std::string>();
 }
@@ -110,20 +110,20 @@ constexpr const char* kCombinators[] = {
   fail(ErrorKind::Usage, "the schema's combinations of allOf, anyOf and oneOf are more than {}", kMostAlternatives);
 }
 
-Schema without_combinators(Schema schema) {
+JsonSchema without_combinators(JsonSchema schema) {
   if (!schema.is_object())
     fail(ErrorKind::Usage, "the schema has a value where a schema should be: {}", schema.type_name());
   for (const char* combinator : kCombinators) schema.erase(combinator);
   return schema;
 }
 
-bool has_unevaluated(const Schema& value) {
+bool has_unevaluated(const JsonSchema& value) {
   if (!value.is_structured()) return false;
   if (value.is_object() && (value.contains("unevaluatedProperties") || value.contains("unevaluatedItems"))) return true;
   return std::any_of(value.begin(), value.end(), has_unevaluated);
 }
 
-bool is_closed_without(const Schema& object, const std::string& key) {
+bool is_closed_without(const JsonSchema& object, const std::string& key) {
   const auto properties = object.find("properties");
   const bool listed = properties != object.end() && properties->contains(key);
   const auto additional = object.find("additionalProperties");
@@ -131,33 +131,33 @@ bool is_closed_without(const Schema& object, const std::string& key) {
   return !listed && !open && !object.contains("patternProperties");
 }
 
-std::set<std::string> required_keys(const Schema& object) {
+std::set<std::string> required_keys(const JsonSchema& object) {
   std::set<std::string> keys;
   const auto required = object.find("required");
   if (required == object.end() || !required->is_array()) return keys;
-  for (const Schema& key : *required) {
+  for (const JsonSchema& key : *required) {
     if (key.is_string()) keys.insert(key.get<std::string>());
   }
   return keys;
 }
 
-bool is_listed(const Schema& schema) { return schema.contains("enum") || schema.contains("const"); }
+bool is_listed(const JsonSchema& schema) { return schema.contains("enum") || schema.contains("const"); }
 
 // The types of the listed values where there are some: a const needs no type beside it.
-std::set<std::string> value_types(const Schema& schema) {
+std::set<std::string> value_types(const JsonSchema& schema) {
   std::set<std::string> types;
   if (!is_listed(schema)) {
     for (const std::string& type : schema_types(schema)) types.insert(type == "integer" ? "number" : type);
     return types;
   }
-  const Schema values = schema.contains("const") ? Schema::array({schema["const"]}) : schema["enum"];
-  for (const Schema& value : values) types.emplace(value.is_number() ? "number" : value.type_name());
+  const JsonSchema values = schema.contains("const") ? JsonSchema::array({schema["const"]}) : schema["enum"];
+  for (const JsonSchema& value : values) types.emplace(value.is_number() ? "number" : value.type_name());
   return types;
 }
 
 // Values are written of the types that the keywords speak of. Others are tested as they are: minLength says nothing
 // about a number.
-bool types_overlap(const Schema& written, const Schema& test) {
+bool types_overlap(const JsonSchema& written, const JsonSchema& test) {
   if (!is_listed(test) && !test.contains("type")) return true;
   const std::set<std::string> types = value_types(written), tested = value_types(test);
   return std::any_of(types.begin(), types.end(), [&](const std::string& type) { return tested.count(type) > 0; });
@@ -165,7 +165,7 @@ bool types_overlap(const Schema& written, const Schema& test) {
 
 }  // namespace
 
-Schema with_unevaluated_closed(Schema schema) {
+JsonSchema with_unevaluated_closed(JsonSchema schema) {
   if (!schema.is_object() || is_listed(schema)) return schema;  // beside listed values it is refused
   const auto take = [&](const char* keyword) {
     const auto found = schema.find(keyword);
@@ -186,22 +186,22 @@ Schema with_unevaluated_closed(Schema schema) {
 SchemaDocument::SchemaDocument(std::string_view text) {
   if (text.size() > kLongestSchema) fail(ErrorKind::Usage, "the schema is longer than {} KiB", kLongestSchema >> 10);
   has_huge_integers_ = check_shape(text);
-  root_ = Schema::parse(text, nullptr, false);
+  root_ = JsonSchema::parse(text, nullptr, false);
   if (root_.is_discarded()) fail(ErrorKind::Usage, "the schema is not valid JSON");
   counts_evaluated_ = has_unevaluated(root_);
   resolve_references(root_);
-  const Schema draft = root_.is_object() ? root_.value("$schema", Schema()) : Schema();
+  const JsonSchema draft = root_.is_object() ? root_.value("$schema", JsonSchema()) : JsonSchema();
   reference_is_all_ = draft.is_string() && draft.get_ref<const std::string&>().find("/draft-0") != std::string::npos;
 }
 
-void SchemaDocument::spend(const Schema& schema) const { spend(parts_of(schema)); }
+void SchemaDocument::spend(const JsonSchema& schema) const { spend(parts_of(schema)); }
 
 void SchemaDocument::spend(size_t parts) const {
   spent_ += parts;
   if (spent_ > kMostParts) fail(ErrorKind::Usage, "the schema's references and combinations stand for too much");
 }
 
-const Schema& SchemaDocument::resolve(const std::string& reference) const {
+const JsonSchema& SchemaDocument::resolve(const std::string& reference) const {
   if (reference == "#") return root_;
   if (!reference.starts_with("#/")) {
     fail(ErrorKind::Usage,
@@ -209,7 +209,7 @@ const Schema& SchemaDocument::resolve(const std::string& reference) const {
          "$defs",
          shortened(reference));
   }
-  const Schema* place = &root_;
+  const JsonSchema* place = &root_;
   for (size_t begin = 2; begin <= reference.size();) {
     const size_t end = std::min(reference.find('/', begin), reference.size());
     place = member(*place, decode_pointer_part(std::string_view(reference).substr(begin, end - begin)));
@@ -220,12 +220,13 @@ const Schema& SchemaDocument::resolve(const std::string& reference) const {
 }
 
 // Every pair of the two, merged; those that nothing matches are left out.
-std::vector<Schema> SchemaDocument::product(const std::vector<Schema>& left, const std::vector<Schema>& right) const {
+std::vector<JsonSchema> SchemaDocument::product(const std::vector<JsonSchema>& left,
+                                                const std::vector<JsonSchema>& right) const {
   if (left.size() * right.size() > kMostAlternatives) fail_too_many();
-  std::vector<Schema> merged;
-  for (const Schema& a : left) {
-    for (const Schema& b : right) {
-      Schema both = merge_schemas(a, b);
+  std::vector<JsonSchema> merged;
+  for (const JsonSchema& a : left) {
+    for (const JsonSchema& b : right) {
+      JsonSchema both = merge_schemas(a, b);
       spend(both);
       if (both != false) merged.push_back(std::move(both));
     }
@@ -234,77 +235,78 @@ std::vector<Schema> SchemaDocument::product(const std::vector<Schema>& left, con
 }
 
 // What the schema says beside its combinators and references.
-std::vector<Schema> SchemaDocument::uncombined(const Schema& schema, int depth) const {
+std::vector<JsonSchema> SchemaDocument::uncombined(const JsonSchema& schema, int depth) const {
   if (depth > kDeepestReference)
     fail(ErrorKind::Usage, "the schema's references and combinations go in a circle or too deep");
   spend(schema);
   if (schema == false) return {};
-  if (schema == true) return {Schema::object()};
+  if (schema == true) return {JsonSchema::object()};
   return {without_combinators(schema)};
 }
 
-std::vector<Schema> SchemaDocument::alternatives(const Schema& schema, int depth) const {
-  std::vector<Schema> result = uncombined(schema, depth);
+std::vector<JsonSchema> SchemaDocument::alternatives(const JsonSchema& schema, int depth) const {
+  std::vector<JsonSchema> result = uncombined(schema, depth);
   if (!schema.is_object()) return result;
   if (const auto reference = schema.find("$ref"); reference != schema.end())
     result = product(result, alternatives(resolve(reference_of(*reference)), depth + 1));
   if (schema.contains("allOf")) {
-    for (const Schema& part : list_of(schema, "allOf")) result = product(result, alternatives(part, depth + 1));
+    for (const JsonSchema& part : list_of(schema, "allOf")) result = product(result, alternatives(part, depth + 1));
   }
-  for (const Schema& condition : conditions(schema)) result = product(result, alternatives(condition, depth + 1));
+  for (const JsonSchema& condition : conditions(schema)) result = product(result, alternatives(condition, depth + 1));
   if (schema.contains("not")) result = product(result, alternatives(negation(schema["not"], depth + 1), depth + 1));
   const auto choose = [&](const auto& list) {
-    std::vector<Schema> options;
-    for (const Schema& option : list) {
-      for (Schema& one : alternatives(option, depth + 1)) options.push_back(std::move(one));
+    std::vector<JsonSchema> options;
+    for (const JsonSchema& option : list) {
+      for (JsonSchema& one : alternatives(option, depth + 1)) options.push_back(std::move(one));
     }
     result = product(result, options);
   };
   if (schema.contains("anyOf")) choose(list_of(schema, "anyOf"));
   if (schema.contains("oneOf")) {
-    const Schema& options = list_of(schema, "oneOf");
+    const JsonSchema& options = list_of(schema, "oneOf");
     const Tests tests = tests_of(options, depth);
-    std::vector<Schema> chosen;
+    std::vector<JsonSchema> chosen;
     for (size_t i = 0; i < options.size(); ++i) {
-      std::vector<Schema> ways = exclusive_ways(result, options, tests, i, depth, nullptr);
+      std::vector<JsonSchema> ways = exclusive_ways(result, options, tests, i, depth, nullptr);
       std::move(ways.begin(), ways.end(), std::back_inserter(chosen));
     }
     if (chosen.size() > kMostAlternatives) fail_too_many();
     result = std::move(chosen);
   }
   if (counts_evaluated_) {
-    for (Schema& one : result) one = with_unevaluated_closed(std::move(one));
+    for (JsonSchema& one : result) one = with_unevaluated_closed(std::move(one));
   }
   return result;
 }
 
-std::vector<Schema> SchemaDocument::loose_alternatives(const Schema& schema, int depth) const {
-  std::vector<Schema> result = uncombined(schema, depth);
+std::vector<JsonSchema> SchemaDocument::loose_alternatives(const JsonSchema& schema, int depth) const {
+  std::vector<JsonSchema> result = uncombined(schema, depth);
   if (!schema.is_object()) return result;
   if (const auto reference = schema.find("$ref"); reference != schema.end() && reference_is_all_)
     return loose_alternatives(resolve(reference_of(*reference)), depth + 1);
   if (const auto reference = schema.find("$ref"); reference != schema.end())
     result = product(result, loose_alternatives(resolve(reference_of(*reference)), depth + 1));
   if (schema.contains("allOf")) {
-    for (const Schema& part : list_of(schema, "allOf")) result = product(result, loose_alternatives(part, depth + 1));
+    for (const JsonSchema& part : list_of(schema, "allOf"))
+      result = product(result, loose_alternatives(part, depth + 1));
   }
   for (const char* choice : {"anyOf", "oneOf"}) {
     if (!schema.contains(choice)) continue;
-    std::vector<Schema> options;
-    for (const Schema& option : list_of(schema, choice)) {
-      for (Schema& one : loose_alternatives(option, depth + 1)) options.push_back(std::move(one));
+    std::vector<JsonSchema> options;
+    for (const JsonSchema& option : list_of(schema, choice)) {
+      for (JsonSchema& one : loose_alternatives(option, depth + 1)) options.push_back(std::move(one));
     }
     result = product(result, options);
   }
   return result;
 }
 
-std::vector<Schema> SchemaDocument::exclusive_options(const Schema& options) const {
+std::vector<JsonSchema> SchemaDocument::exclusive_options(const JsonSchema& options) const {
   const Tests tests = tests_of(options, 0);
-  std::vector<Schema> result;
+  std::vector<JsonSchema> result;
   for (size_t i = 0; i < options.size(); ++i) {
     bool as_it_is = true;
-    std::vector<Schema> ways = exclusive_ways({Schema::object()}, options, tests, i, 0, &as_it_is);
+    std::vector<JsonSchema> ways = exclusive_ways({JsonSchema::object()}, options, tests, i, 0, &as_it_is);
     if (as_it_is) {
       result.push_back(options[i]);
     } else {
@@ -315,7 +317,7 @@ std::vector<Schema> SchemaDocument::exclusive_options(const Schema& options) con
 }
 
 // Once for all options, which are each compared with all others.
-SchemaDocument::Tests SchemaDocument::tests_of(const Schema& options, int depth) const {
+SchemaDocument::Tests SchemaDocument::tests_of(const JsonSchema& options, int depth) const {
   if (options.size() > kMostOneOf) fail(ErrorKind::Usage, "the schema has a oneOf of more than {} options", kMostOneOf);
   Tests tests(options.size());
   for (size_t i = 0; i < options.size() && options.size() > 1 && depth + 1 < kDeepestReference; ++i)
@@ -323,11 +325,12 @@ SchemaDocument::Tests SchemaDocument::tests_of(const Schema& options, int depth)
   return tests;
 }
 
-std::vector<Schema> SchemaDocument::exclusive_ways(const std::vector<Schema>& bases, const Schema& options,
-                                                   const Tests& tests, size_t index, int depth, bool* as_it_is) const {
-  std::vector<Schema> result;
-  for (Schema& written : product(bases, alternatives(options[index], depth + 1))) {
-    std::vector<Schema> ways = {written};
+std::vector<JsonSchema> SchemaDocument::exclusive_ways(const std::vector<JsonSchema>& bases, const JsonSchema& options,
+                                                       const Tests& tests, size_t index, int depth,
+                                                       bool* as_it_is) const {
+  std::vector<JsonSchema> result;
+  for (JsonSchema& written : product(bases, alternatives(options[index], depth + 1))) {
+    std::vector<JsonSchema> ways = {written};
     Apart relied_on;
     for (size_t j = 0; j < options.size(); ++j) {
       if (j == index) continue;
@@ -336,8 +339,8 @@ std::vector<Schema> SchemaDocument::exclusive_ways(const std::vector<Schema>& ba
       ways = product(ways, alternatives(negation(options[j], depth + 1), depth + 1));
     }
     if (as_it_is && !relied_on.inside.empty()) *as_it_is = false;
-    for (const std::vector<Schema>* facts : {&relied_on.itself, &relied_on.inside}) {
-      for (const Schema& fact : *facts) ways = product(ways, std::vector<Schema>(1, fact));
+    for (const std::vector<JsonSchema>* facts : {&relied_on.itself, &relied_on.inside}) {
+      for (const JsonSchema& fact : *facts) ways = product(ways, std::vector<JsonSchema>(1, fact));
     }
     std::move(ways.begin(), ways.end(), std::back_inserter(result));
   }
@@ -345,14 +348,14 @@ std::vector<Schema> SchemaDocument::exclusive_ways(const std::vector<Schema>& ba
 }
 
 // `written` has no combinators; the grammar writes values of it, closed where it lists properties.
-bool SchemaDocument::excludes(const Schema& written, const std::vector<Schema>& tests, Apart& relied_on, int depth,
-                              int nested) const {
+bool SchemaDocument::excludes(const JsonSchema& written, const std::vector<JsonSchema>& tests, Apart& relied_on,
+                              int depth, int nested) const {
   if (nested > 3 || depth >= kDeepestReference) return false;
   const bool typed = is_listed(written) || written.contains("type");
   const auto rely_on_type = [&] {
     if (!typed) relied_on.add({{"type", schema_types(written)}});
   };
-  const auto apart = [&](const Schema& test) {
+  const auto apart = [&](const JsonSchema& test) {
     if (!types_overlap(written, test)) {
       rely_on_type();
       return true;
@@ -373,24 +376,24 @@ bool SchemaDocument::excludes(const Schema& written, const std::vector<Schema>& 
                       test.contains("properties") && test["properties"].is_object();
     return both && std::any_of(has.begin(), has.end(), [&](const std::string& key) {
              if (!written["properties"].contains(key) || !test["properties"].contains(key)) return false;
-             const std::vector<Schema> others = nested < 3 && depth + 1 < kDeepestReference
-                                                    ? loose_alternatives(test["properties"][key], depth + 2)
-                                                    : std::vector<Schema>();
-             Schema values = Schema::array();
+             const std::vector<JsonSchema> others = nested < 3 && depth + 1 < kDeepestReference
+                                                        ? loose_alternatives(test["properties"][key], depth + 2)
+                                                        : std::vector<JsonSchema>();
+             JsonSchema values = JsonSchema::array();
              bool relies = false;
-             for (const Schema& value : loose_alternatives(written["properties"][key], depth + 1)) {
+             for (const JsonSchema& value : loose_alternatives(written["properties"][key], depth + 1)) {
                Apart inside;
                if (!excludes(value, others, inside, depth + 1, nested + 1)) return false;
-               Schema parts = Schema::array({value});
-               for (const std::vector<Schema>* facts : {&inside.itself, &inside.inside}) {
-                 for (const Schema& fact : *facts) parts.push_back(fact);
+               JsonSchema parts = JsonSchema::array({value});
+               for (const std::vector<JsonSchema>* facts : {&inside.itself, &inside.inside}) {
+                 for (const JsonSchema& fact : *facts) parts.push_back(fact);
                }
                relies = relies || parts.size() > 1;
                values.push_back({{"allOf", std::move(parts)}});
              }
              rely_on_type();
              if (relies) {
-               Schema fact = {{"properties", {{key, {{"anyOf", std::move(values)}}}}}};
+               JsonSchema fact = {{"properties", {{key, {{"anyOf", std::move(values)}}}}}};
                spend(fact);
                relied_on.inside.push_back(std::move(fact));
              }

@@ -19,7 +19,7 @@ inline std::string shortened(const std::string& text) {
 }
 
 // A keyword that is a count, or `missing` where it is not there.
-inline int64_t count_of(const Schema& schema, const char* keyword, int64_t missing) {
+inline int64_t count_of(const JsonSchema& schema, const char* keyword, int64_t missing) {
   const auto found = schema.find(keyword);
   if (found == schema.end()) return missing;
   const bool whole = found->is_number() && *found >= 0 && *found < 1e12 &&
@@ -34,35 +34,35 @@ inline int64_t count_of(const Schema& schema, const char* keyword, int64_t missi
 }
 
 // A keyword that is a text, or several where schemas were merged.
-inline std::vector<std::string> texts_of(const Schema& schema, const char* keyword) {
+inline std::vector<std::string> texts_of(const JsonSchema& schema, const char* keyword) {
   std::vector<std::string> texts;
   const auto found = schema.find(keyword);
   if (found == schema.end()) return texts;
-  for (const Schema& one : found->is_array() ? *found : Schema::array({*found})) {
+  for (const JsonSchema& one : found->is_array() ? *found : JsonSchema::array({*found})) {
     if (!one.is_string()) fail(ErrorKind::Usage, "the schema's {} is not a string", keyword);
     texts.push_back(one.get<std::string>());
   }
   return texts;
 }
 
-inline std::vector<std::string> excepted_texts(const Schema& schema) {
+inline std::vector<std::string> excepted_texts(const JsonSchema& schema) {
   std::vector<std::string> texts;
   const auto except = schema.find("$except");
   if (except == schema.end()) return texts;
-  for (const Schema& one : *except) {
+  for (const JsonSchema& one : *except) {
     if (one.is_string()) texts.push_back(one.get<std::string>());
   }
   return texts;
 }
 
 // Those that have a pattern; others are remarks.
-inline std::vector<std::string> known_formats(const Schema& schema) {
+inline std::vector<std::string> known_formats(const JsonSchema& schema) {
   std::vector<std::string> formats = texts_of(schema, "format");
   std::erase_if(formats, [](const std::string& format) { return string_format_regex(format, {}).empty(); });
   return formats;
 }
 
-inline void refuse_unsupported(const Schema& schema) {
+inline void refuse_unsupported(const JsonSchema& schema) {
   for (const char* keyword : {"unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"}) {
     const auto found = schema.find(keyword);
     if (found == schema.end() || *found == true) continue;

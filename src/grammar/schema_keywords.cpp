@@ -77,11 +77,11 @@ std::string_view type_spoken_of(const std::string& keyword) {
   return found == kTypes.end() ? std::string_view() : found->second;
 }
 
-std::vector<std::string> schema_types(const Schema& schema) {
+std::vector<std::string> schema_types(const JsonSchema& schema) {
   static const std::vector<std::string> kAll = {"object", "array", "string", "number", "boolean", "null"};
   std::vector<std::string> types;
   if (const auto named = schema.find("type"); named != schema.end()) {
-    for (const Schema& type : named->is_array() ? *named : Schema::array({*named})) {
+    for (const JsonSchema& type : named->is_array() ? *named : JsonSchema::array({*named})) {
       const bool known = type == "integer" ||
                          std::any_of(kAll.begin(), kAll.end(), [&](const std::string& name) { return type == name; });
       if (!known) fail(ErrorKind::Usage, "the schema has a type that does not exist: {}", json_text(type));

@@ -12,6 +12,6 @@ bool is_annotation(const std::string& keyword);
 std::string_view type_spoken_of(const std::string& keyword);
 
 // The types that a schema without combinators allows: those it names, else those its keywords speak of, else all seven.
-std::vector<std::string> schema_types(const Schema& schema);
+std::vector<std::string> schema_types(const JsonSchema& schema);
 
 }  // namespace millrace

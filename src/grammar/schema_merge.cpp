@@ -15,25 +15,25 @@
 namespace millrace {
 namespace {
 
-bool lists_or_excepts(const Schema& schema) {
+bool lists_or_excepts(const JsonSchema& schema) {
   return schema.is_object() && !has_combinator(schema) &&
          (schema.contains("enum") || schema.contains("const") || schema.contains("$except"));
 }
 
 // Listed values are compared at once, so that a contradiction ends the choice it stands in.
-Schema both(const Schema& a, const Schema& b) {
+JsonSchema both(const JsonSchema& a, const JsonSchema& b) {
   if (a == b || b == true) return a;
   if (a == true) return b;
   if (a == false || b == false) return false;
   if (lists_or_excepts(a) && lists_or_excepts(b)) return without_excepted(merge_schemas(a, b));
-  return {{"allOf", Schema::array({a, b})}};
+  return {{"allOf", JsonSchema::array({a, b})}};
 }
 
-Schema merge_types(const Schema& a, const Schema& b) {
-  const auto listed = [](const Schema& type) { return type.is_array() ? type : Schema::array({type}); };
-  Schema common = Schema::array();
-  for (const Schema& x : listed(a)) {
-    for (const Schema& y : listed(b)) {
+JsonSchema merge_types(const JsonSchema& a, const JsonSchema& b) {
+  const auto listed = [](const JsonSchema& type) { return type.is_array() ? type : JsonSchema::array({type}); };
+  JsonSchema common = JsonSchema::array();
+  for (const JsonSchema& x : listed(a)) {
+    for (const JsonSchema& y : listed(b)) {
       if (x == y || (x == "integer" && y == "number")) common.push_back(x);
       if (x == "number" && y == "integer") common.push_back(y);
     }
@@ -44,7 +44,7 @@ Schema merge_types(const Schema& a, const Schema& b) {
 // What a schema says about members it lists and others. Finds them faster than the schema, which keeps them in order.
 class Members {
  public:
-  explicit Members(const Schema& object) : others_(object.value("additionalProperties", Schema(true))) {
+  explicit Members(const JsonSchema& object) : others_(object.value("additionalProperties", JsonSchema(true))) {
     const auto properties = object.find("properties");
     if (properties == object.end()) return;
     if (!properties->is_object()) fail(ErrorKind::Usage, "the schema's properties are not an object");
@@ -56,23 +56,23 @@ class Members {
 
   const std::vector<std::string>& keys() const { return keys_; }
   bool lists(const std::string& key) const { return listed_.count(key) > 0; }
-  const Schema& of(const std::string& key) const {
+  const JsonSchema& of(const std::string& key) const {
     const auto found = listed_.find(key);
     return found == listed_.end() ? others_ : *found->second;
   }
 
  private:
-  Schema others_;
-  std::unordered_map<std::string, const Schema*> listed_;
+  JsonSchema others_;
+  std::unordered_map<std::string, const JsonSchema*> listed_;
   std::vector<std::string> keys_;
 };
 
-void merge_properties(Schema& merged, const Schema& a, const Schema& b) {
-  const auto speaks = [](const Schema& side) {
+void merge_properties(JsonSchema& merged, const JsonSchema& a, const JsonSchema& b) {
+  const auto speaks = [](const JsonSchema& side) {
     return side.contains("properties") || side.contains("patternProperties") || side.contains("additionalProperties");
   };
   if (!speaks(a) || !speaks(b)) {
-    const Schema& only = speaks(a) ? a : b;
+    const JsonSchema& only = speaks(a) ? a : b;
     for (const char* keyword : {"properties", "additionalProperties"}) {
       if (only.contains(keyword)) merged[keyword] = only[keyword];
     }
@@ -80,8 +80,8 @@ void merge_properties(Schema& merged, const Schema& a, const Schema& b) {
   }
   const bool closed = a.contains("additionalProperties") || b.contains("additionalProperties");
   const Members of_a(a), of_b(b);
-  Schema properties = Schema::object();
-  auto& list = properties.get_ref<Schema::object_t&>();
+  JsonSchema properties = JsonSchema::object();
+  auto& list = properties.get_ref<JsonSchema::object_t&>();
   for (const std::string& key : of_a.keys()) list.emplace_back(key, both(of_a.of(key), of_b.of(key)));
   for (const std::string& key : of_b.keys()) {
     if (!of_a.lists(key)) list.emplace_back(key, both(of_a.of(key), of_b.of(key)));
@@ -90,14 +90,14 @@ void merge_properties(Schema& merged, const Schema& a, const Schema& b) {
     merged["properties"] = std::move(properties);
   if (closed)
     merged["additionalProperties"] =
-        both(a.value("additionalProperties", Schema(true)), b.value("additionalProperties", Schema(true)));
+        both(a.value("additionalProperties", JsonSchema(true)), b.value("additionalProperties", JsonSchema(true)));
 }
 
 // Members that only the other schema has a pattern for are others here. Where there are no others, their names say so.
-Schema with_names_closed(Schema schema, const Schema& other) {
+JsonSchema with_names_closed(JsonSchema schema, const JsonSchema& other) {
   const auto theirs = other.find("patternProperties");
-  const Schema additional = schema.value("additionalProperties", Schema(true));
-  const Schema ours = schema.value("patternProperties", Schema::object());
+  const JsonSchema additional = schema.value("additionalProperties", JsonSchema(true));
+  const JsonSchema ours = schema.value("patternProperties", JsonSchema::object());
   if (theirs == other.end() || !theirs->is_object() || !ours.is_object() || additional == true) return schema;
   const bool known = std::all_of(theirs->items().begin(), theirs->items().end(),
                                  [&](const auto& item) { return ours.contains(item.key()); });
@@ -105,12 +105,12 @@ Schema with_names_closed(Schema schema, const Schema& other) {
   if (additional != false)
     fail(ErrorKind::Usage,
          "the schema combines patternProperties with another's additionalProperties, which cannot be enforced");
-  Schema names = Schema::array(), listed = Schema::array();
+  JsonSchema names = JsonSchema::array(), listed = JsonSchema::array();
   const Members members(schema);
   for (const std::string& key : members.keys()) listed.push_back(key);
   if (!listed.empty()) names.push_back({{"enum", std::move(listed)}});
   for (const auto& item : ours.items()) names.push_back({{"pattern", item.key()}});
-  const Schema said = names.empty() ? Schema(false) : Schema{{"anyOf", std::move(names)}};
+  const JsonSchema said = names.empty() ? JsonSchema(false) : JsonSchema{{"anyOf", std::move(names)}};
   schema["propertyNames"] = schema.contains("propertyNames") ? both(schema["propertyNames"], said) : said;
   schema.erase("additionalProperties");
   return schema;
@@ -118,26 +118,26 @@ Schema with_names_closed(Schema schema, const Schema& other) {
 
 // The first items under a name of their own, as many as the other schema names: what is said of all items holds for
 // them.
-Schema with_first_items(Schema schema, const Schema& other) {
-  const auto count = [](const Schema& side) {
-    const Schema tuple = side.value("items", Schema()), prefix = side.value("prefixItems", Schema());
+JsonSchema with_first_items(JsonSchema schema, const JsonSchema& other) {
+  const auto count = [](const JsonSchema& side) {
+    const JsonSchema tuple = side.value("items", JsonSchema()), prefix = side.value("prefixItems", JsonSchema());
     return tuple.is_array() ? tuple.size() : prefix.is_array() ? prefix.size() : 0;
   };
   const size_t named = std::max(count(schema), count(other));
   if (named == 0) return schema;
-  if (schema.value("items", Schema()).is_array()) {
-    Schema tuple = schema["items"];
+  if (schema.value("items", JsonSchema()).is_array()) {
+    JsonSchema tuple = schema["items"];
     schema["prefixItems"] = std::move(tuple);
     schema.erase("items");
     if (schema.contains("additionalItems")) {
-      Schema rest = schema["additionalItems"];
+      JsonSchema rest = schema["additionalItems"];
       schema["items"] = std::move(rest);
     }
   }
   schema.erase("additionalItems");
   if (!schema.contains("items") && !schema.contains("prefixItems")) return schema;
-  Schema prefix = schema.value("prefixItems", Schema::array());
-  const Schema rest = schema.value("items", Schema(true));
+  JsonSchema prefix = schema.value("prefixItems", JsonSchema::array());
+  const JsonSchema rest = schema.value("items", JsonSchema(true));
   constexpr size_t kMostBytes = 4 << 20;
   if (prefix.size() < named && (named - prefix.size()) * json_text(rest).size() > kMostBytes)
     fail(ErrorKind::Usage, "the schema combines very many prefixItems with large items");
@@ -146,31 +146,31 @@ Schema with_first_items(Schema schema, const Schema& other) {
   return schema;
 }
 
-Schema merge_prefixes(const Schema& a, const Schema& b) {
-  Schema merged = Schema::array();
+JsonSchema merge_prefixes(const JsonSchema& a, const JsonSchema& b) {
+  JsonSchema merged = JsonSchema::array();
   for (size_t i = 0; i < a.size(); ++i) merged.push_back(both(a[i], b[i]));
   return merged;
 }
 
-Schema merge_patterns(Schema a, const Schema& b) {
+JsonSchema merge_patterns(JsonSchema a, const JsonSchema& b) {
   for (const auto& item : b.items())
     a[item.key()] = a.contains(item.key()) ? both(a[item.key()], item.value()) : item.value();
   return a;
 }
 
-Schema all_of(const Schema& a, const Schema& b) {
-  Schema all = a.is_array() ? a : Schema::array({a});
-  for (const Schema& one : b.is_array() ? b : Schema::array({b})) {
+JsonSchema all_of(const JsonSchema& a, const JsonSchema& b) {
+  JsonSchema all = a.is_array() ? a : JsonSchema::array({a});
+  for (const JsonSchema& one : b.is_array() ? b : JsonSchema::array({b})) {
     if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
   }
   return all;
 }
 
 // What is contained, and how often, under a name of its own: several may be.
-Schema with_contains_listed(Schema schema) {
-  Schema all = schema.value("$contains", Schema::array()), one = Schema::object();
+JsonSchema with_contains_listed(JsonSchema schema) {
+  JsonSchema all = schema.value("$contains", JsonSchema::array()), one = JsonSchema::object();
   for (const char* keyword : {"contains", "minContains", "maxContains"}) {
-    if (schema.contains(keyword)) one[keyword] = Schema(schema[keyword]);
+    if (schema.contains(keyword)) one[keyword] = JsonSchema(schema[keyword]);
     schema.erase(keyword);
   }
   if (one.contains("contains")) all.push_back(std::move(one));
@@ -178,7 +178,7 @@ Schema with_contains_listed(Schema schema) {
   return schema;
 }
 
-Schema merge_keyword(const std::string& keyword, const Schema& a, const Schema& b) {
+JsonSchema merge_keyword(const std::string& keyword, const JsonSchema& a, const JsonSchema& b) {
   if (a == b) return a;
   const bool numbers = a.is_number() && b.is_number();  // draft 4's exclusive bounds say true or false
   const bool first_is_less = numbers && a.get<long double>() < b.get<long double>();
@@ -208,33 +208,33 @@ Schema merge_keyword(const std::string& keyword, const Schema& a, const Schema& 
 }
 
 // An object that has to have a member that nothing matches.
-bool misses_required(const Schema& schema) {
+bool misses_required(const JsonSchema& schema) {
   const auto required = schema.find("required"), properties = schema.find("properties");
   if (required == schema.end() || properties == schema.end() || !required->is_array() || !properties->is_object() ||
-      schema.value("type", Schema()) != "object")
+      schema.value("type", JsonSchema()) != "object")
     return false;
   std::set<std::string> impossible;
   for (const auto& item : properties->items()) {
     if (item.value() == false) impossible.insert(item.key());
   }
-  return !impossible.empty() && std::any_of(required->begin(), required->end(), [&](const Schema& key) {
+  return !impossible.empty() && std::any_of(required->begin(), required->end(), [&](const JsonSchema& key) {
     return key.is_string() && impossible.count(key.get<std::string>()) > 0;
   });
 }
 
 // As one of the two that are merged.
-Schema beside(const Schema& schema, const Schema& other) {
+JsonSchema beside(const JsonSchema& schema, const JsonSchema& other) {
   return with_first_items(with_contains_listed(with_names_closed(with_enum(schema), other)), other);
 }
 
 }  // namespace
 
-Schema merge_schemas(const Schema& first, const Schema& second) {
+JsonSchema merge_schemas(const JsonSchema& first, const JsonSchema& second) {
   if (first.empty()) return second;
   if (second.empty()) return first;
-  const Schema a = beside(first, second), b = beside(second, first);
-  Schema merged = Schema::object();
-  for (const Schema* side : {&a, &b}) {
+  const JsonSchema a = beside(first, second), b = beside(second, first);
+  JsonSchema merged = JsonSchema::object();
+  for (const JsonSchema* side : {&a, &b}) {
     for (const auto& item : side->items()) {
       const std::string& keyword = item.key();
       if (is_annotation(keyword) || keyword == "properties" || keyword == "additionalProperties" ||

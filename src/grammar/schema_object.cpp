@@ -24,20 +24,20 @@ constexpr size_t kMostApart = 400;     // listed keys beside patterns; beside mo
 
 const CodeSet kPlain = CodeSet{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}.complement();
 
-const Schema& properties_of(const Schema& schema) {
-  static const Schema kNone = Schema::object();
+const JsonSchema& properties_of(const JsonSchema& schema) {
+  static const JsonSchema kNone = JsonSchema::object();
   const auto found = schema.find("properties");
   if (found == schema.end()) return kNone;
   if (!found->is_object()) fail(ErrorKind::Usage, "the schema's properties are not an object");
   return *found;
 }
 
-std::vector<std::string> required_of(const Schema& schema) {
+std::vector<std::string> required_of(const JsonSchema& schema) {
   std::vector<std::string> keys;
   const auto found = schema.find("required");
   if (found == schema.end()) return keys;
   if (!found->is_array()) fail(ErrorKind::Usage, "the schema's required is not a list of strings");
-  for (const Schema& key : *found) {
+  for (const JsonSchema& key : *found) {
     if (!key.is_string()) fail(ErrorKind::Usage, "the schema's required is not a list of strings");
     keys.push_back(key.get<std::string>());
   }
@@ -56,8 +56,8 @@ bool may_match(const std::string& pattern, const std::string& key, RuleBuilder& 
 }
 
 // What patternProperties say about a member, or may say for one of the engines.
-Schema patterns_for(const Schema& schema, const std::string& key, bool surely, RuleBuilder& builder) {
-  Schema all = Schema::array();
+JsonSchema patterns_for(const JsonSchema& schema, const std::string& key, bool surely, RuleBuilder& builder) {
+  JsonSchema all = JsonSchema::array();
   const auto patterns = schema.find("patternProperties");
   if (patterns == schema.end()) return all;
   if (!patterns->is_object()) fail(ErrorKind::Usage, "the schema's patternProperties are not an object");
@@ -69,27 +69,27 @@ Schema patterns_for(const Schema& schema, const std::string& key, bool surely, R
 }
 
 // An object that lists its properties has no others unless it says so.
-Schema others_of(const Schema& schema) {
+JsonSchema others_of(const JsonSchema& schema) {
   const bool listed = schema.contains("properties") || schema.contains("patternProperties");
-  return schema.value("additionalProperties", Schema(!listed));
+  return schema.value("additionalProperties", JsonSchema(!listed));
 }
 
 }  // namespace
 
 // Names that are all listed are members like any other.
-Schema SchemaWriter::with_names_listed(Schema schema) const {
+JsonSchema SchemaWriter::with_names_listed(JsonSchema schema) const {
   if (!schema.contains("propertyNames") || schema["propertyNames"] == true) return schema;
-  Schema properties = properties_of(schema);
-  for (const Schema& way :
-       document_.alternatives({{"allOf", Schema::array({{{"type", "string"}}, schema["propertyNames"]})}})) {
+  JsonSchema properties = properties_of(schema);
+  for (const JsonSchema& way :
+       document_.alternatives({{"allOf", JsonSchema::array({{{"type", "string"}}, schema["propertyNames"]})}})) {
     if (!way.contains("enum") && !way.contains("const")) return schema;
-    const std::vector<Schema> names = allowed_values(way, builder_);
+    const std::vector<JsonSchema> names = allowed_values(way, builder_);
     if (names.size() + properties.size() > kMostApart) return schema;
-    for (const Schema& name : names) {
+    for (const JsonSchema& name : names) {
       const std::string key = name.get<std::string>();
       if (properties.contains(key)) continue;
       const bool by_pattern = !patterns_for(schema, key, true, builder_).empty();
-      properties[key] = by_pattern ? Schema(true) : schema.value("additionalProperties", Schema(true));
+      properties[key] = by_pattern ? JsonSchema(true) : schema.value("additionalProperties", JsonSchema(true));
     }
   }
   schema["properties"] = std::move(properties);
@@ -97,8 +97,8 @@ Schema SchemaWriter::with_names_listed(Schema schema) const {
   return schema;
 }
 
-SchemaWriter::Rule SchemaWriter::object(const Schema& given) {
-  const Schema schema = with_names_listed(given);
+SchemaWriter::Rule SchemaWriter::object(const JsonSchema& given) {
+  const JsonSchema schema = with_names_listed(given);
   std::optional<std::vector<Member>> listed = members(schema);
   if (!listed) return {};
   int64_t least = count_of(schema, "minProperties", 0), most = count_of(schema, "maxProperties", -1);
@@ -138,18 +138,18 @@ SchemaWriter::Rule SchemaWriter::object(const Schema& given) {
   return node::sequence("{", space(), member_list(*listed, extra, missing, room), space(), "}");
 }
 
-std::optional<std::vector<SchemaWriter::Member>> SchemaWriter::members(const Schema& schema) {
+std::optional<std::vector<SchemaWriter::Member>> SchemaWriter::members(const JsonSchema& schema) {
   const std::vector<std::string> required = required_of(schema);
   if (required.size() > kMostRequired)
     fail(ErrorKind::Usage, "the schema requires more than {} members of an object", kMostRequired);
-  Schema properties = properties_of(schema);
+  JsonSchema properties = properties_of(schema);
   for (const std::string& key : required) {
     if (properties.contains(key)) continue;
     const bool by_pattern = !patterns_for(schema, key, true, builder_).empty();
-    properties[key] = by_pattern ? Schema(true) : schema.value("additionalProperties", Schema(true));
+    properties[key] = by_pattern ? JsonSchema(true) : schema.value("additionalProperties", JsonSchema(true));
   }
   for (auto& item : properties.items()) {
-    Schema all = patterns_for(schema, item.key(), false, builder_);
+    JsonSchema all = patterns_for(schema, item.key(), false, builder_);
     if (all.empty()) continue;
     all.insert(all.begin(), item.value());
     item.value() = {{"allOf", std::move(all)}};
@@ -164,7 +164,7 @@ std::optional<std::vector<SchemaWriter::Member>> SchemaWriter::members(const Sch
     const auto write = [&] { return value_at("properties/" + item.key(), item.value()); };
     const Rule rule = needed ? write() : optionally(write);
     if (rule) {
-      result.push_back({node::sequence(json_text(Schema(item.key())) + ":", space(), *rule), needed});
+      result.push_back({node::sequence(json_text(JsonSchema(item.key())) + ":", space(), *rule), needed});
     } else if (needed) {
       return {};
     }
@@ -172,20 +172,20 @@ std::optional<std::vector<SchemaWriter::Member>> SchemaWriter::members(const Sch
   return result;
 }
 
-bool SchemaWriter::may_be_called(const Schema& schema, const std::string& key) const {
+bool SchemaWriter::may_be_called(const JsonSchema& schema, const std::string& key) const {
   const auto names = schema.find("propertyNames");
   if (names == schema.end()) return true;
-  const Schema named = {{"enum", Schema::array({key})}};
-  const std::vector<Schema> ways = document_.alternatives({{"allOf", Schema::array({named, *names})}});
+  const JsonSchema named = {{"enum", JsonSchema::array({key})}};
+  const std::vector<JsonSchema> ways = document_.alternatives({{"allOf", JsonSchema::array({named, *names})}});
   return std::any_of(ways.begin(), ways.end(),
-                     [&](const Schema& way) { return !allowed_values(way, builder_).empty(); });
+                     [&](const JsonSchema& way) { return !allowed_values(way, builder_).empty(); });
 }
 
 // So many parts of the keys that unlisted members can have. Throws Usage where they are alike for too long.
-std::vector<SchemaWriter::KeyPart> SchemaWriter::parts_of_keys(const Schema& schema, int64_t count) {
+std::vector<SchemaWriter::KeyPart> SchemaWriter::parts_of_keys(const JsonSchema& schema, int64_t count) {
   TextLanguages languages(builder_);
   std::vector<TextLanguages::Id> ways;
-  const Schema patterns = schema.value("patternProperties", Schema::object());
+  const JsonSchema patterns = schema.value("patternProperties", JsonSchema::object());
   for (const auto& item : patterns.items()) {
     if (item.value() != false) ways.push_back(pattern_language(item.key(), RegexUse::JsonString, languages));
   }
@@ -213,7 +213,7 @@ TextLanguages::Id SchemaWriter::language_of_part(const KeyPart& part, TextLangua
   return languages.sequence(before, behind);
 }
 
-SchemaWriter::Rule SchemaWriter::extra_member(const Schema& schema, bool counts, const KeyPart& part) {
+SchemaWriter::Rule SchemaWriter::extra_member(const JsonSchema& schema, bool counts, const KeyPart& part) {
   std::vector<std::string> taken;
   for (const auto& item : properties_of(schema).items()) taken.push_back(item.key());
   if (counts) {  // one that repeats a required member would not count
@@ -229,9 +229,9 @@ SchemaWriter::Rule SchemaWriter::extra_member(const Schema& schema, bool counts,
 
 // Members whose keys have to be told apart by patterns or names: for each way in which the patterns match, their keys
 // and what is said about the values.
-SchemaWriter::Rule SchemaWriter::keys_by_language(const Schema& schema, const std::vector<std::string>& taken,
+SchemaWriter::Rule SchemaWriter::keys_by_language(const JsonSchema& schema, const std::vector<std::string>& taken,
                                                   const KeyPart& part) {
-  const Schema patterns = schema.value("patternProperties", Schema::object());
+  const JsonSchema patterns = schema.value("patternProperties", JsonSchema::object());
   if (!patterns.is_object()) fail(ErrorKind::Usage, "the schema's patternProperties are not an object");
   if (patterns.size() > kMostPatterns || taken.size() > kMostApart) return {};
   TextLanguages languages(builder_);
@@ -242,13 +242,13 @@ SchemaWriter::Rule SchemaWriter::keys_by_language(const Schema& schema, const st
   if (!part.characters.empty()) all.push_back(language_of_part(part, languages));
   struct Way {
     TextLanguages::Id keys;
-    Schema said;
+    JsonSchema said;
   };
-  std::vector<Way> ways = {{languages.both(std::move(all)), Schema::array()}};
+  std::vector<Way> ways = {{languages.both(std::move(all)), JsonSchema::array()}};
   for (const auto& item : patterns.items()) {
     std::vector<Way> finer;
     for (Way& way : ways) {
-      Schema more = way.said;
+      JsonSchema more = way.said;
       more.push_back(item.value());
       finer.push_back(
           {languages.both({way.keys, pattern_language(item.key(), RegexUse::JsonString, languages)}), more});
@@ -259,9 +259,9 @@ SchemaWriter::Rule SchemaWriter::keys_by_language(const Schema& schema, const st
   }
   std::vector<GrammarNode> members;
   for (const Way& way : ways) {
-    const Schema said = way.said.empty()       ? others_of(schema)
-                        : way.said.size() == 1 ? way.said[0]
-                                               : Schema{{"allOf", way.said}};
+    const JsonSchema said = way.said.empty()       ? others_of(schema)
+                            : way.said.size() == 1 ? way.said[0]
+                                                   : JsonSchema{{"allOf", way.said}};
     const Rule inside = value_at(way.said.empty() ? "additionalProperties" : "patternProperties", said);
     const Rule keys = inside ? json_text_rule(languages, way.keys, {}, builder_) : Rule();
     if (keys) members.push_back(node::sequence("\"", *keys, "\":", space(), *inside));
@@ -271,12 +271,12 @@ SchemaWriter::Rule SchemaWriter::keys_by_language(const Schema& schema, const st
 }
 
 // Texts that propertyNames allow.
-TextLanguages::Id SchemaWriter::names_language(const Schema& names, TextLanguages& languages) {
+TextLanguages::Id SchemaWriter::names_language(const JsonSchema& names, TextLanguages& languages) {
   std::vector<TextLanguages::Id> ways;
-  for (const Schema& way : document_.alternatives({{"allOf", Schema::array({{{"type", "string"}}, names})}})) {
+  for (const JsonSchema& way : document_.alternatives({{"allOf", JsonSchema::array({{{"type", "string"}}, names})}})) {
     refuse_unsupported(way);
     if (way.contains("enum") || way.contains("const")) {
-      for (const Schema& value : allowed_values(way, builder_))
+      for (const JsonSchema& value : allowed_values(way, builder_))
         ways.push_back(languages.text(value.get<std::string>()));
       continue;
     }

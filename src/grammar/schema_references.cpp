@@ -53,14 +53,14 @@ std::string pointer_part(const std::string& key) {
 }
 
 struct Place {
-  Schema& schema;
+  JsonSchema& schema;
   std::string base, pointer;
 };
 
 class References {
  public:
-  explicit References(Schema& root) : root_(root) {
-    const Schema named = root.value("$schema", Schema());
+  explicit References(JsonSchema& root) : root_(root) {
+    const JsonSchema named = root.value("$schema", JsonSchema());
     const std::string draft = named.is_string() ? named.get<std::string>() : "";
     old_ = draft.find("/draft-0") != std::string::npos;
     id_ = draft.find("/draft-04") != std::string::npos || draft.find("/draft-03") != std::string::npos ? "id" : "$id";
@@ -73,14 +73,14 @@ class References {
   }
 
  private:
-  static const std::string* text(const Schema& schema, const char* keyword) {
+  static const std::string* text(const JsonSchema& schema, const char* keyword) {
     const auto found = schema.find(keyword);
     return found != schema.end() && found->is_string() ? found->get_ptr<const std::string*>() : nullptr;
   }
 
   // Places where a schema is, as the keywords above it say: what stands in const or enum is none.
   void walk(Place place, FunctionRef<void(const Place&)> visit) {
-    Schema& schema = place.schema;
+    JsonSchema& schema = place.schema;
     if (!schema.is_object()) return;
     const std::string* id = old_ && schema.contains("$ref") ? nullptr : text(schema, id_);
     if (id != nullptr && !id->empty() && id->front() != '#') {
@@ -88,7 +88,7 @@ class References {
       place.base.erase(std::min(place.base.find('#'), place.base.size()));
     }
     visit(place);
-    const auto inside = [&](Schema& one, const std::string& pointer) { walk({one, place.base, pointer}, visit); };
+    const auto inside = [&](JsonSchema& one, const std::string& pointer) { walk({one, place.base, pointer}, visit); };
     for (const char* keyword : {"additionalProperties", "additionalItems", "items", "contains", "not", "if", "then",
                                 "else", "propertyNames", "unevaluatedItems", "unevaluatedProperties"}) {
       const auto found = schema.find(keyword);
@@ -123,7 +123,7 @@ class References {
   }
 
   // "required": true of a property.
-  static void take_required(Schema& schema) {
+  static void take_required(JsonSchema& schema) {
     std::vector<std::string> needed;
     for (auto& item : schema["properties"].items()) {
       const auto required = item.value().is_object() ? item.value().find("required") : item.value().end();
@@ -132,15 +132,15 @@ class References {
       item.value().erase("required");
     }
     if (needed.empty()) return;
-    Schema& list = schema["required"];
-    if (!list.is_array()) list = Schema::array();
+    JsonSchema& list = schema["required"];
+    if (!list.is_array()) list = JsonSchema::array();
     for (const std::string& key : needed) {
       if (std::find(list.begin(), list.end(), key) == list.end()) list.push_back(key);
     }
   }
 
   void rewrite(const Place& place) {
-    Schema& schema = place.schema;
+    JsonSchema& schema = place.schema;
     for (const char* ours : {"$except", "$avoid", "$fraction", "$indivisible", "$contains"})
       schema.erase(ours);  // sent, they mean nothing
     if (schema.contains("required") && schema["required"].is_boolean()) schema.erase("required");
@@ -163,7 +163,7 @@ class References {
   }
 
   // A short name may mean a long way: many of them must not fill the memory.
-  void set_reference(Schema& schema, std::string pointer) {
+  void set_reference(JsonSchema& schema, std::string pointer) {
     constexpr size_t kMostBytes = 4 << 20;
     written_ += pointer.size();
     if (written_ > kMostBytes) fail(ErrorKind::Usage, "the schema's references have names that are too long");
@@ -182,7 +182,7 @@ class References {
     return anchor == anchors_.end() ? "" : "#" + anchor->second;
   }
 
-  Schema& root_;
+  JsonSchema& root_;
   bool old_ = false;  // drafts up to 7 pass over what stands beside $ref
   const char* id_ = "$id";
   std::map<std::string, std::string> resources_, anchors_;  // to pointers
@@ -192,7 +192,7 @@ class References {
 
 }  // namespace
 
-void resolve_references(Schema& root) {
+void resolve_references(JsonSchema& root) {
   if (root.is_object()) References(root).resolve();
 }
 

@@ -7,6 +7,6 @@
 namespace millrace {
 
 // References that lead outside of the document stay as they are.
-void resolve_references(Schema& root);
+void resolve_references(JsonSchema& root);
 
 }  // namespace millrace

@@ -16,7 +16,7 @@
 namespace millrace {
 namespace {
 
-bool type_allows(const std::string& type, const Schema& value) {
+bool type_allows(const std::string& type, const JsonSchema& value) {
   if (type == "integer") {
     return value.is_number_integer() ||
            (value.is_number_float() && value.get<double>() == std::floor(value.get<double>()));
@@ -29,17 +29,17 @@ bool type_allows(const std::string& type, const Schema& value) {
 // In long double, which has room for every 64-bit integer.
 struct Limit {
   std::string_view keyword;
-  long double (*measure)(const Schema& value);
+  long double (*measure)(const JsonSchema& value);
   bool (*holds)(long double measured, long double limit);
 };
 
 const Limit* find_limit(std::string_view keyword) {
   using Number = long double;
-  constexpr auto number = [](const Schema& v) { return v.get<Number>(); };
-  constexpr auto length = [](const Schema& v) {
+  constexpr auto number = [](const JsonSchema& v) { return v.get<Number>(); };
+  constexpr auto length = [](const JsonSchema& v) {
     return static_cast<Number>(code_points(v.get_ref<const std::string&>()).size());
   };
-  constexpr auto size = [](const Schema& v) { return static_cast<Number>(v.size()); };
+  constexpr auto size = [](const JsonSchema& v) { return static_cast<Number>(v.size()); };
   constexpr auto at_least = [](Number x, Number limit) { return x >= limit; };
   constexpr auto at_most = [](Number x, Number limit) { return x <= limit; };
   static constexpr Limit kLimits[] = {{"minimum", number, at_least},
@@ -58,14 +58,14 @@ const Limit* find_limit(std::string_view keyword) {
 }
 
 // As validators compare values: whatever the order of an object's members, and 1.0 is 1.
-std::set<nlohmann::json> excepted_values(const Schema& schema) {
-  const Schema except = schema.value("$except", Schema::array());
+std::set<nlohmann::json> excepted_values(const JsonSchema& schema) {
+  const JsonSchema except = schema.value("$except", JsonSchema::array());
   std::set<nlohmann::json> values;
-  for (const Schema& one : except) values.insert(nlohmann::json(one));
+  for (const JsonSchema& one : except) values.insert(nlohmann::json(one));
   return values;
 }
 
-bool text_satisfies(const std::string& text, const std::string& keyword, const Schema& said, RuleBuilder& builder) {
+bool text_satisfies(const std::string& text, const std::string& keyword, const JsonSchema& said, RuleBuilder& builder) {
   const std::vector<std::string> all = texts_of({{keyword, said}}, keyword.c_str());
   return std::all_of(all.begin(), all.end(), [&](const std::string& one) {
     if (keyword == "$avoid") return text_follows({.avoided = {one}}, text, builder);
@@ -81,7 +81,7 @@ bool is_multiple(double value, double step) {
 }
 
 // Whether a listed value keeps to what else the schema says. Refuses keywords that would have to be computed.
-bool satisfies_all(const Schema& value, const Schema& schema, RuleBuilder& builder) {
+bool satisfies_all(const JsonSchema& value, const JsonSchema& schema, RuleBuilder& builder) {
   const std::string_view type = value.is_number() ? "number" : value.type_name();
   for (const auto& item : schema.items()) {
     const std::string& keyword = item.key();
@@ -100,7 +100,7 @@ bool satisfies_all(const Schema& value, const Schema& schema, RuleBuilder& build
       continue;
     }
     if (keyword == "$indivisible") {
-      const auto divides = [&](const Schema& divisor) {
+      const auto divides = [&](const JsonSchema& divisor) {
         return is_multiple(value.get<double>(), divisor.get<double>());
       };
       if (std::any_of(item.value().begin(), item.value().end(), divides)) return false;
@@ -116,31 +116,31 @@ bool satisfies_all(const Schema& value, const Schema& schema, RuleBuilder& build
 
 }  // namespace
 
-Schema common_values(const Schema& a, const Schema& b) {
+JsonSchema common_values(const JsonSchema& a, const JsonSchema& b) {
   std::set<nlohmann::json> others;  // as validators compare values: whatever the order of an object's members
-  for (const Schema& value : b) others.insert(nlohmann::json(value));
-  Schema common = Schema::array();
-  for (const Schema& value : a) {
+  for (const JsonSchema& value : b) others.insert(nlohmann::json(value));
+  JsonSchema common = JsonSchema::array();
+  for (const JsonSchema& value : a) {
     if (others.count(nlohmann::json(value)) > 0) common.push_back(value);
   }
   return common;
 }
 
-Schema with_enum(Schema schema) {
+JsonSchema with_enum(JsonSchema schema) {
   const auto constant = schema.find("const");
   if (constant == schema.end()) return schema;
-  Schema only = Schema::array({*constant});
+  JsonSchema only = JsonSchema::array({*constant});
   schema.erase("const");
   if (schema.contains("enum")) only = common_values(schema["enum"], only);
   schema["enum"] = std::move(only);
   return schema;
 }
 
-Schema without_excepted(Schema schema) {
+JsonSchema without_excepted(JsonSchema schema) {
   if (!schema.is_object() || !schema.contains("$except") || !schema.contains("enum")) return schema;
   const std::set<nlohmann::json> excepted = excepted_values(schema);
-  Schema left = Schema::array();
-  for (const Schema& value : schema["enum"]) {
+  JsonSchema left = JsonSchema::array();
+  for (const JsonSchema& value : schema["enum"]) {
     if (excepted.count(nlohmann::json(value)) == 0) left.push_back(value);
   }
   if (left.empty()) return false;
@@ -149,14 +149,14 @@ Schema without_excepted(Schema schema) {
   return schema;
 }
 
-std::vector<Schema> allowed_values(const Schema& raw, RuleBuilder& builder) {
-  const Schema schema = with_enum(raw);
+std::vector<JsonSchema> allowed_values(const JsonSchema& raw, RuleBuilder& builder) {
+  const JsonSchema schema = with_enum(raw);
   if (!schema["enum"].is_array() || schema["enum"].empty())
     fail(ErrorKind::Usage, "the schema's enum is not a list of values");
   const std::vector<std::string> types = schema.contains("type") ? schema_types(schema) : std::vector<std::string>{};
   const std::set<nlohmann::json> excepted = excepted_values(schema);
-  std::vector<Schema> values;
-  for (const Schema& value : schema["enum"]) {
+  std::vector<JsonSchema> values;
+  for (const JsonSchema& value : schema["enum"]) {
     if (!excepted.empty() && excepted.count(nlohmann::json(value)) > 0) continue;
     const bool typed = types.empty() || std::any_of(types.begin(), types.end(),
                                                     [&](const auto& type) { return type_allows(type, value); });

@@ -8,16 +8,16 @@ namespace millrace {
 class RuleBuilder;
 
 // const as a list of one.
-Schema with_enum(Schema schema);
+JsonSchema with_enum(JsonSchema schema);
 
 // The values that are in both lists.
-Schema common_values(const Schema& a, const Schema& b);
+JsonSchema common_values(const JsonSchema& a, const JsonSchema& b);
 
 // Listed values without those that are excepted; false where none is left.
-Schema without_excepted(Schema schema);
+JsonSchema without_excepted(JsonSchema schema);
 
 // The values of enum or const that the other keywords allow. Only for schemas that have one of them.
 // What that takes is counted against the bound of the grammar.
-std::vector<Schema> allowed_values(const Schema& schema, RuleBuilder& builder);
+std::vector<JsonSchema> allowed_values(const JsonSchema& schema, RuleBuilder& builder);
 
 }  // namespace millrace

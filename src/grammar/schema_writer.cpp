@@ -54,14 +54,14 @@ std::optional<GrammarNode> combined_text(const TextRules& rules, const std::vect
   return {};
 }
 
-bool has_huge_number(const Schema& value) {
+bool has_huge_number(const JsonSchema& value) {
   if (value.is_structured()) return std::any_of(value.begin(), value.end(), has_huge_number);
   return value.is_number_float() && std::abs(value.get<double>()) >= 1e18;
 }
 
-Schema without_annotations(const Schema& schema) {
+JsonSchema without_annotations(const JsonSchema& schema) {
   if (!schema.is_object()) return schema;
-  Schema bare = Schema::object();
+  JsonSchema bare = JsonSchema::object();
   for (const auto& item : schema.items()) {
     if (!is_annotation(item.key())) bare[item.key()] = item.value();
   }
@@ -109,10 +109,10 @@ GrammarNode SchemaWriter::any_object() {
   return *any_object_;
 }
 
-SchemaWriter::Rule SchemaWriter::value(const Schema& raw) {
-  const Schema schema = without_annotations(raw);
+SchemaWriter::Rule SchemaWriter::value(const JsonSchema& raw) {
+  const JsonSchema schema = without_annotations(raw);
   if (schema == false) return {};
-  if (schema == true || schema == Schema::object()) return any_value();
+  if (schema == true || schema == JsonSchema::object()) return any_value();
   const std::string key = json_text(schema);
   builder_.spend(key.size() / 16);
   if (open_.count(key)) return {};
@@ -138,12 +138,12 @@ SchemaWriter::Rule SchemaWriter::value(const Schema& raw) {
   return rule;
 }
 
-SchemaWriter::Rule SchemaWriter::write(const Schema& schema) {
+SchemaWriter::Rule SchemaWriter::write(const JsonSchema& schema) {
   if (!schema.is_object()) fail(ErrorKind::Usage, "the schema has a {} where a schema should be", schema.type_name());
   if (schema.size() == 1) {
     const auto keyword = schema.begin();
     const std::string& only = keyword.key();
-    const Schema& inside = keyword.value();
+    const JsonSchema& inside = keyword.value();
     if (only == "$ref" && inside.is_string()) {
       const std::string reference = inside.get<std::string>();
       return value_at(reference, document_.resolve(reference));
@@ -151,7 +151,7 @@ SchemaWriter::Rule SchemaWriter::write(const Schema& schema) {
     if (only == "allOf" && inside.is_array() && inside.size() == 1) return value_at("allOf/0", inside[0]);
     if ((only == "anyOf" || only == "oneOf") && inside.is_array() && !inside.empty()) {
       if (only == "oneOf") return choice(document_.exclusive_options(inside), &SchemaWriter::value);
-      return choice(std::vector<Schema>(inside.begin(), inside.end()), &SchemaWriter::value);
+      return choice(std::vector<JsonSchema>(inside.begin(), inside.end()), &SchemaWriter::value);
     }
   }
   if (has_combinator(schema)) return choice(document_.alternatives(schema), &SchemaWriter::simple);
@@ -165,16 +165,17 @@ std::string SchemaWriter::path() const {
   return path;
 }
 
-SchemaWriter::Rule SchemaWriter::choice(const std::vector<Schema>& schemas, Rule (SchemaWriter::*one)(const Schema&)) {
+SchemaWriter::Rule SchemaWriter::choice(const std::vector<JsonSchema>& schemas,
+                                        Rule (SchemaWriter::*one)(const JsonSchema&)) {
   std::vector<GrammarNode> ways;
-  for (const Schema& schema : schemas) {
+  for (const JsonSchema& schema : schemas) {
     if (Rule rule = (this->*one)(schema)) ways.push_back(std::move(*rule));
   }
   return node::choice_of(std::move(ways));
 }
 
-SchemaWriter::Rule SchemaWriter::simple(const Schema& given) {
-  const Schema schema = with_unevaluated_closed(given);
+SchemaWriter::Rule SchemaWriter::simple(const JsonSchema& given) {
+  const JsonSchema schema = with_unevaluated_closed(given);
   refuse_unsupported(schema);
   if (schema.contains("enum") || schema.contains("const")) return listed(schema);
   std::vector<GrammarNode> ways;
@@ -184,9 +185,9 @@ SchemaWriter::Rule SchemaWriter::simple(const Schema& given) {
   return node::choice_of(std::move(ways));
 }
 
-SchemaWriter::Rule SchemaWriter::listed(const Schema& schema) {
+SchemaWriter::Rule SchemaWriter::listed(const JsonSchema& schema) {
   std::vector<GrammarNode> values;
-  for (const Schema& one : allowed_values(schema, builder_)) {
+  for (const JsonSchema& one : allowed_values(schema, builder_)) {
     if (document_.has_huge_integers() && has_huge_number(one))
       fail(ErrorKind::Usage, "the schema lists an integer beyond 64 bits, which cannot be written exactly");
     values.push_back(node::literal(json_text(one)));
@@ -194,14 +195,14 @@ SchemaWriter::Rule SchemaWriter::listed(const Schema& schema) {
   return node::choice_of(std::move(values));
 }
 
-SchemaWriter::Rule SchemaWriter::typed(const std::string& type, const Schema& schema) {
+SchemaWriter::Rule SchemaWriter::typed(const std::string& type, const JsonSchema& schema) {
   // What is left of a type when single values of it are not allowed can be said for few.
-  const Schema except = schema.value("$except", Schema::array());
-  const bool excepts = std::any_of(except.begin(), except.end(), [&](const Schema& one) {
+  const JsonSchema except = schema.value("$except", JsonSchema::array());
+  const bool excepts = std::any_of(except.begin(), except.end(), [&](const JsonSchema& one) {
     return type == one.type_name() || (one.is_number() && type == "integer");
   });
   if (type == "string") return string(schema);
-  if (type == "boolean" && excepts) return listed({{"enum", Schema::array({false, true})}, {"$except", except}});
+  if (type == "boolean" && excepts) return listed({{"enum", JsonSchema::array({false, true})}, {"$except", except}});
   if (excepts && type != "null")
     fail(ErrorKind::Usage, "the schema excludes single values of type {}, which cannot be enforced", type);
   if (type == "null") return excepts ? Rule() : node::literal("null");
@@ -211,7 +212,7 @@ SchemaWriter::Rule SchemaWriter::typed(const std::string& type, const Schema& sc
   return number(schema, type == "integer");
 }
 
-SchemaWriter::Rule SchemaWriter::string(const Schema& schema) {
+SchemaWriter::Rule SchemaWriter::string(const JsonSchema& schema) {
   const Lengths lengths{count_of(schema, "minLength", 0), count_of(schema, "maxLength", -1)};
   if (lengths.most >= 0 && lengths.least > lengths.most) return {};
   TextRules rules{texts_of(schema, "pattern"), texts_of(schema, "$avoid"), excepted_texts(schema), lengths};
@@ -230,7 +231,7 @@ SchemaWriter::Rule SchemaWriter::string(const Schema& schema) {
   return node::sequence("\"", std::move(*text), "\"");
 }
 
-SchemaWriter::Rule SchemaWriter::number(const Schema& schema, bool integer) {
+SchemaWriter::Rule SchemaWriter::number(const JsonSchema& schema, bool integer) {
   NumberBounds bounds;
   bounds.integer = integer;
   for (const char* keyword : {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"}) {
@@ -239,7 +240,7 @@ SchemaWriter::Rule SchemaWriter::number(const Schema& schema, bool integer) {
     if (!found->is_number()) fail(ErrorKind::Usage, "the schema's {} is not a number", keyword);
     const bool is_minimum = std::string_view(keyword).ends_with("inimum");
     // Draft 4 says with a boolean whether the bound beside it counts.
-    const Schema beside = schema.value(is_minimum ? "exclusiveMinimum" : "exclusiveMaximum", Schema(false));
+    const JsonSchema beside = schema.value(is_minimum ? "exclusiveMinimum" : "exclusiveMaximum", JsonSchema(false));
     const bool exclusive = keyword[0] == 'e' || beside == true;
     const auto bound = found->get<long double>();
     if (is_minimum) {
@@ -250,11 +251,11 @@ SchemaWriter::Rule SchemaWriter::number(const Schema& schema, bool integer) {
   }
   for (const std::string& format : texts_of(schema, "format")) add_format_bounds(format, bounds);
   const auto multiple = schema.find("multipleOf");
-  const bool fraction = schema.value("$fraction", Schema(false)) == true;
+  const bool fraction = schema.value("$fraction", JsonSchema(false)) == true;
   if (multiple != schema.end() && !multiple->is_number())
     fail(ErrorKind::Usage, "the schema's multipleOf is not a number");
   if (fraction && (integer || multiple != schema.end())) return {};
-  for (const Schema& one : schema.value("$indivisible", Schema::array()))
+  for (const JsonSchema& one : schema.value("$indivisible", JsonSchema::array()))
     bounds.not_multiples_of.push_back(one.get<int64_t>());
   const double step = multiple != schema.end() ? multiple->get<double>() : 0;
   const bool whole = step >= 1 && step < 1e12 && step == std::floor(step);

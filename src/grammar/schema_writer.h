@@ -19,7 +19,7 @@ class SchemaWriter {
   SchemaWriter(const SchemaDocument& document, RuleBuilder& builder) : document_(document), builder_(builder) {}
 
   // What stands for a value of the schema in a rule; nothing: no value can be written to its end.
-  std::optional<GrammarNode> value(const Schema& schema);
+  std::optional<GrammarNode> value(const JsonSchema& schema);
 
   GrammarNode any_value();
   GrammarNode any_object();
@@ -41,59 +41,60 @@ class SchemaWriter {
   }
 
   // Of a part of the schema that is being written. Where it is refused, path() says at which place.
-  Rule value_at(std::string place, const Schema& schema) {
+  Rule value_at(std::string place, const JsonSchema& schema) {
     path_.push_back(std::move(place));
     Rule rule = value(schema);
     path_.pop_back();
     return rule;
   }
-  Rule write(const Schema& schema);
-  Rule choice(const std::vector<Schema>& schemas, Rule (SchemaWriter::*one)(const Schema&));
-  Rule simple(const Schema& schema);
-  Rule listed(const Schema& schema);
-  Rule typed(const std::string& type, const Schema& schema);
+  Rule write(const JsonSchema& schema);
+  Rule choice(const std::vector<JsonSchema>& schemas, Rule (SchemaWriter::*one)(const JsonSchema&));
+  Rule simple(const JsonSchema& schema);
+  Rule listed(const JsonSchema& schema);
+  Rule typed(const std::string& type, const JsonSchema& schema);
 
-  Rule string(const Schema& schema);
-  Rule number(const Schema& schema, bool integer);
+  Rule string(const JsonSchema& schema);
+  Rule number(const JsonSchema& schema, bool integer);
 
-  Rule array(const Schema& schema);
-  std::vector<Schema> listed_values(const Schema& items) const;  // empty: they are not listed
-  std::vector<Schema> distinct_parts(const Schema& items) const;
-  std::string telling_member(const Schema& object) const;  // empty: there is none
+  Rule array(const JsonSchema& schema);
+  std::vector<JsonSchema> listed_values(const JsonSchema& items) const;  // empty: they are not listed
+  std::vector<JsonSchema> distinct_parts(const JsonSchema& items) const;
+  std::string telling_member(const JsonSchema& object) const;  // empty: there is none
   struct DistinctCounts {
     int64_t least = 0, most = -1;
-    bool behind = false;                // others
-    const Schema* contained = nullptr;  // which some of them match
+    bool behind = false;                    // others
+    const JsonSchema* contained = nullptr;  // which some of them match
     int64_t least_contained = 0, most_contained = -1;
   };
-  Rule distinct_items(const Schema& items, const DistinctCounts& counts);
-  std::vector<GrammarNode> distinct_rules(const Schema& items, bool needed);
-  Schema with_distinct_places(Schema array, bool more) const;
-  Rule distinct_array(const Schema& schema, const Schema* contained, int64_t least_contained, int64_t most_contained);
-  Rule plain_array(const Schema& schema);
-  Rule optional_choice(const std::vector<Schema>& arrays);
-  Rule further_items(const Schema& items, bool distinct, int64_t least, int64_t most, bool behind);
+  Rule distinct_items(const JsonSchema& items, const DistinctCounts& counts);
+  std::vector<GrammarNode> distinct_rules(const JsonSchema& items, bool needed);
+  JsonSchema with_distinct_places(JsonSchema array, bool more) const;
+  Rule distinct_array(const JsonSchema& schema, const JsonSchema* contained, int64_t least_contained,
+                      int64_t most_contained);
+  Rule plain_array(const JsonSchema& schema);
+  Rule optional_choice(const std::vector<JsonSchema>& arrays);
+  Rule further_items(const JsonSchema& items, bool distinct, int64_t least, int64_t most, bool behind);
   GrammarNode array_tail(const std::vector<Rule>& first, GrammarNode tail, int64_t least, int64_t most);
 
   struct Member {
     GrammarNode text;  // key, colon and value
     bool required;
   };
-  Rule object(const Schema& schema);
-  std::optional<std::vector<Member>> members(const Schema& schema);
-  bool may_be_called(const Schema& schema, const std::string& key) const;
-  Schema with_names_listed(Schema schema) const;
+  Rule object(const JsonSchema& schema);
+  std::optional<std::vector<Member>> members(const JsonSchema& schema);
+  bool may_be_called(const JsonSchema& schema, const std::string& key) const;
+  JsonSchema with_names_listed(JsonSchema schema) const;
   // Keys that have one of the characters behind so many others.
   struct KeyPart {
     int64_t at;
     CodeSet characters;  // none: all keys
   };
-  std::vector<KeyPart> parts_of_keys(const Schema& schema, int64_t count);
+  std::vector<KeyPart> parts_of_keys(const JsonSchema& schema, int64_t count);
   static TextLanguages::Id language_of_part(const KeyPart& part, TextLanguages& languages);
   // counts: it is needed for minProperties, so that its key must be a new one.
-  Rule extra_member(const Schema& schema, bool counts, const KeyPart& part = {});
-  Rule keys_by_language(const Schema& schema, const std::vector<std::string>& taken, const KeyPart& part);
-  TextLanguages::Id names_language(const Schema& names, TextLanguages& languages);
+  Rule extra_member(const JsonSchema& schema, bool counts, const KeyPart& part = {});
+  Rule keys_by_language(const JsonSchema& schema, const std::vector<std::string>& taken, const KeyPart& part);
+  TextLanguages::Id names_language(const JsonSchema& names, TextLanguages& languages);
   GrammarNode text_apart_from(const std::vector<std::string>& texts);
   GrammarNode member_list(const std::vector<Member>& members, const Rule& extra, int64_t least_extra,
                           int64_t most_extra);
