@@ -1,5 +1,6 @@
-// States that no token tells apart: a repetition that has come as often as it must, and has further to go than a token
-// is long, is the same wherever it stands. So a string with maxLength has one mask for most of its length.
+// States that no token can tell apart. A repetition that has reached its minimum, and whose maximum is further away
+// than the longest token, allows the same tokens at every count. A string with maxLength then has one mask for most of
+// its length.
 #include <algorithm>
 
 #include "grammar/pushdown.h"
@@ -31,7 +32,7 @@ int32_t Pushdown::alike_stack(int32_t stack, int32_t token_bytes, int depth) {
   std::vector<Frame> frames(frames_.begin() + static_cast<ptrdiff_t>(set.first),
                             frames_.begin() + static_cast<ptrdiff_t>(set.first + set.size));
   int32_t last = -1;
-  for (Frame& frame : frames) {  // in the order of their nodes
+  for (Frame& frame : frames) {  // sorted by node
     if (frame.node == last) return alike_stacks_[stack] = stack;
     last = frame.node;
     frame.below = alike_stack(frame.below, token_bytes, depth + 1);

@@ -1,4 +1,4 @@
-// A grammar made ready for one vocabulary.
+// A grammar compiled for one vocabulary.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,17 @@
 
 namespace millrace {
 
-// A constraint that can be led by text, too.
+// A constraint that also takes text instead of tokens.
 class TextConstraint : public Constraint {
  public:
-  virtual bool allows(std::string_view text) = 0;  // what comes next may begin with this
+  virtual bool allows(std::string_view text) = 0;  // whether the text may come next
   virtual void accept_text(std::string_view text) = 0;
 };
 
 class CompiledGrammar {
  public:
   virtual ~CompiledGrammar() = default;
-  // A constraint for one sequence; it keeps what it needs alive.
+  // A constraint for one sequence. It shares ownership of the grammar.
   virtual std::unique_ptr<TextConstraint> follow() = 0;
   virtual size_t memory() const = 0;
 };

@@ -16,7 +16,7 @@ using Kind = RegexNode::Kind;
 constexpr size_t kMostPositions = 1000;
 constexpr int64_t kMostStates = 20000;  // positions times lengths
 
-// Glushkov's automaton: a state is the character of the pattern that was matched last.
+// Glushkov's automaton: a state is the position of the pattern that matched last.
 class Positions {
  public:
   struct Part {
@@ -79,14 +79,14 @@ class Positions {
     return a;
   }
 
-  // As many copies as the repetition has, the last without end where it has none.
+  // Copies the part max times; an unbounded repetition loops on its last copy.
   Part repeat(const RegexNode& node) {
     const bool endless = node.max < 0;
     const int64_t copies = endless ? std::max<int64_t>(node.min, 1) : node.max;
     Part part;
     for (int64_t i = 0; i < copies; ++i) {
       Part one = add(node.children.front());
-      if (one.first.empty()) return part;  // nothing, however often
+      if (one.first.empty()) return part;  // repeats the empty text
       one.may_be_empty = one.may_be_empty || i >= node.min;
       if (endless && i == copies - 1) connect(one.last, one.first);
       part = sequence(std::move(part), std::move(one));
@@ -94,7 +94,7 @@ class Positions {
     return part;
   }
 
-  // `to` is in order: positions are numbered as they come. Most follow all that is known, and cost nothing to order.
+  // `to` is sorted: positions are numbered in order. Most new ones follow the known ones and need no merge.
   void connect(const std::vector<int>& from, const std::vector<int>& to) {
     if (to.empty()) return;
     for (const int p : from) {
@@ -142,9 +142,9 @@ class CountedWriter {
   }
 
  private:
-  using State = std::pair<int, int64_t>;  // the character matched last, how many there were
+  using State = std::pair<int, int64_t>;  // the position matched last, the number of characters so far
 
-  // Beyond the least length of a text without end nothing is counted.
+  // Without a maximum, counting stops at the minimum.
   int64_t counted(int64_t length) const { return lengths_.most < 0 ? std::min(length, lengths_.least) : length; }
 
   bool lives(int p, int64_t length) const {
@@ -202,10 +202,10 @@ std::optional<GrammarNode> counted_pattern_rule(const RegexNode& pattern, Length
 
 bool pattern_matches(const RegexNode& pattern, std::span<const uint32_t> text, RuleBuilder& builder) {
   const Positions positions(pattern);
-  size_t steps = 0;  // of one character, at most
+  size_t steps = 0;  // upper bound for one character
   for (size_t p = 0; p < positions.size(); ++p) steps += positions.next(static_cast<int>(p)).size();
-  // To read the pattern and to make a position takes microseconds, to make a step 50 nanoseconds, to take it one: a
-  // second in all.
+  // Parsing and building take microseconds per position, building 50 ns per edge, matching 1 ns per edge: the bound of
+  // the grammar is then about a second.
   builder.spend(2 + positions.size() / 2 + steps / 64 + steps * text.size() / 1024);
   if (text.empty()) return positions.whole().may_be_empty;
   std::vector<bool> matched(positions.size()), next(positions.size());

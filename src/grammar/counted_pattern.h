@@ -1,5 +1,5 @@
-// Texts that match a pattern and have a length between bounds: the automaton of the pattern, with the characters so far
-// counted beside its state.
+// Patterns with minLength and maxLength: the states of the pattern's automaton are paired with the number of characters
+// so far.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace millrace {
 
-// The body of a rule; `character` writes one of a set. Empty: no match has such a length. Throws Usage where the
-// automaton would be too large, and where the pattern has anchors inside.
+// The body of a rule; nullopt: no match has such a length. `character` makes the node of a set. Throws Usage if the
+// automaton would be too large or the pattern has assertions.
 std::optional<GrammarNode> counted_pattern_rule(const RegexNode& pattern, Lengths lengths,
                                                 FunctionRef<GrammarNode(const CodeSet&)> character,
                                                 RuleBuilder& builder);
 
-// Whether the whole text matches. Throws like the above.
+// Whether the whole text matches. Throws like counted_pattern_rule().
 bool pattern_matches(const RegexNode& pattern, std::span<const uint32_t> text, RuleBuilder& builder);
 
 }  // namespace millrace

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kDeepestEbnfGroup = 64;
 constexpr int64_t kMostEbnfRepeats = 10000;
-constexpr int64_t kMostEbnfParts = 50000;  // what all repetitions of a grammar unroll to
+constexpr int64_t kMostEbnfParts = 50000;  // of all rules, repetitions unrolled
 
 class Scanner {
  public:
@@ -73,8 +73,8 @@ class Scanner {
   std::string_view text_;
   size_t at_ = 0;
   std::vector<int64_t> groups_;
-  int64_t size_ = 0;    // parts so far, repetitions multiplied out
-  int64_t inside_ = 1;  // parts of what was just closed
+  int64_t size_ = 0;    // parts so far, repetitions unrolled
+  int64_t inside_ = 1;  // parts of the group that was just closed
 };
 
 }  // namespace

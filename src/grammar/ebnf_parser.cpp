@@ -87,7 +87,7 @@ class EbnfParser {
     return found->second;
   }
 
-  // A name with ::= behind it begins the next rule.
+  // A name before ::= begins the next rule.
   bool rule_begins() {
     const size_t before = at_;
     if (!in_name(peek())) return false;
@@ -117,7 +117,7 @@ class EbnfParser {
     return node.parts.size() == 1 ? std::move(node.parts.front()) : std::move(node);
   }
 
-  // One of several choices may be nothing at all.
+  // One of several alternatives may be empty.
   static bool is_nothing(const GrammarNode& node) {
     return node.kind == GrammarNode::Kind::Sequence && node.parts.empty();
   }
@@ -173,7 +173,7 @@ class EbnfParser {
       if (again && ++nested_ > kDeepestParsedGroup) refuse("repeats repetitions too often");
     }
   }
-  int nested_ = 0;  // repetitions directly of repetitions, in all rules
+  int nested_ = 0;  // repetitions applied to repetitions, in all rules
 
   int64_t count() {
     skip_space();
@@ -228,7 +228,7 @@ class EbnfParser {
     return static_cast<unsigned char>(kMeanings[known]);
   }
 
-  // 0 digits: as many as there are.
+  // digits 0: any number of digits.
   uint32_t hexadecimal(int digits) {
     uint32_t code = 0;
     int count = 0;

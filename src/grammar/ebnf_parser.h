@@ -7,7 +7,7 @@
 
 namespace millrace {
 
-// Literals, classes, groups, choices, repetitions and names. Throws Usage, with the line, where the text is wrong.
+// Knows literals, classes, groups, choices, repetitions and rule names. Throws Usage with the line of an error.
 GrammarRules parse_ebnf(std::string_view text);
 
 }  // namespace millrace

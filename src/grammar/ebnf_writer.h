@@ -10,7 +10,7 @@ namespace millrace {
 
 std::string ebnf_literal(std::string_view text);  // "..." of any UTF-8 text
 
-// parse_ebnf() of it gives the same grammar.
+// parse_ebnf() reads it back as the same grammar.
 std::string write_ebnf(const GrammarRules& rules);
 
 }  // namespace millrace

@@ -8,7 +8,7 @@ FirstMoves::FirstMoves(const GrammarProgram& program) : program_(program), nulla
   find_nullable();
 }
 
-// From the ends backwards.
+// Propagates backwards from the End nodes.
 void FirstMoves::find_nullable() {
   std::vector<std::vector<int32_t>> users(program_.nodes.size());
   std::vector<int32_t> work;
@@ -36,7 +36,7 @@ void FirstMoves::find_nullable() {
   }
 }
 
-// Tarjan's algorithm, without recursion.
+// Tarjan's algorithm with an explicit stack.
 std::vector<int32_t> FirstMoves::components() const {
   const size_t size = program_.nodes.size();
   std::vector<int32_t> order(size, -1), low(size), component(size, -1);

@@ -1,4 +1,4 @@
-// Where a program can go before it takes a byte.
+// The nodes that a program can reach before it takes a byte.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@ class FirstMoves {
   // Keeps a reference to the program.
   explicit FirstMoves(const GrammarProgram& program);
 
-  // Whether a node can come to the end of its rule without a byte.
+  // Whether a node can reach the end of its rule without a byte.
   bool nullable(int32_t node) const { return nullable_[static_cast<size_t>(node)]; }
-  // Whether a call may take none.
+  // Whether a call can return without a byte.
   bool skips(const ProgramNode& node) const {
     return nullable(node.start) || (node.kind == ProgramNode::Kind::Repeat && node.least == 0);
   }
@@ -25,7 +25,7 @@ class FirstMoves {
     int32_t to;
     bool call;
   };
-  // Where a node can go without a byte; what a call returns to counts where it may take none.
+  // The nodes that a node can reach without a byte, including the return of a call that can take none.
   template <class Visit>
   void moves(int32_t from, Visit visit) const {
     const ProgramNode& node = program_.nodes[static_cast<size_t>(from)];

@@ -29,8 +29,8 @@ struct GrammarCompiler::State {
   std::shared_ptr<TokenVocabulary> vocabulary;
   size_t limit;
 
-  mutable std::mutex lock;   // of what follows
-  std::list<Entry> entries;  // the most recently used first
+  mutable std::mutex lock;   // guards the members below
+  std::list<Entry> entries;  // most recently used first
   Stats stats;
 
   std::mutex compiling;
@@ -57,7 +57,7 @@ std::shared_ptr<CompiledGrammar> GrammarCompiler::State::compile(const GrammarRu
   }
 }
 
-// Grammars grow while they are used, so what all of them take is counted anew.
+// Grammars grow in use, so the memory of all is summed again.
 void GrammarCompiler::State::keep(const GrammarSpec& spec, std::shared_ptr<CompiledGrammar> grammar) {
   const std::lock_guard guard(lock);
   ++stats.misses;

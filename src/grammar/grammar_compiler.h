@@ -1,4 +1,4 @@
-// Compiles grammars for the vocabulary of one model. Compiled ones are kept, least recently used out first.
+// Compiles grammars for the vocabulary of one model, and caches them (LRU).
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,19 @@ namespace millrace {
 
 struct GrammarVocabulary {
   std::vector<std::string> tokens;  // the bytes of each id in a text; empty: never allowed (special tokens, unused ids)
-  std::vector<int32_t> end_tokens;  // allowed exactly where the text may end; generation stops after them
+  std::vector<int32_t> end_tokens;  // allowed exactly where the text may end; generation stops there
 };
 
-// Any number of threads may use one; one grammar is compiled at a time.
+// Thread-safe. One grammar is compiled at a time.
 class GrammarCompiler {
  public:
-  // `cached_bytes`: what the grammars that are kept may take.
+  // `cached_bytes` bounds the memory of cached grammars.
   explicit GrammarCompiler(GrammarVocabulary vocabulary, size_t cached_bytes = 256 << 20);
   ~GrammarCompiler();
 
-  // A fresh constraint for one sequence. Throws Usage where the grammar is wrong, cannot be enforced or is too large.
+  // A new constraint for one sequence. Throws Usage if the grammar is malformed, cannot be enforced or is too large.
   std::unique_ptr<Constraint> compile(const GrammarSpec& spec);
-  // The same for a grammar that holds from a trigger on.
+  // The same for a grammar that applies from a trigger on.
   std::unique_ptr<Constraint> compile(const GrammarSpec& spec, GrammarTrigger trigger);
 
   struct Stats {

@@ -14,18 +14,18 @@ namespace {
 
 using NodeKind = ProgramNode::Kind;
 
-// The bytes of a range of characters: each place of the encoding a range of its own.
+// The UTF-8 encodings of a range of characters: a range of values for each byte.
 using ByteRanges = std::vector<std::pair<uint8_t, uint8_t>>;
 
 void add_utf8_ranges(uint32_t first, uint32_t last, std::vector<ByteRanges>& out) {
-  constexpr uint32_t kLengths[] = {0x7F, 0x7FF, 0xFFFF};  // the last character of each length
+  constexpr uint32_t kLengths[] = {0x7F, 0x7FF, 0xFFFF};  // last character of each encoded length
   for (const uint32_t bound : kLengths) {
     if (first <= bound && last > bound) {
       add_utf8_ranges(first, bound, out);
       return add_utf8_ranges(bound + 1, last, out);
     }
   }
-  // Where a place may be anything, the places behind it must be free as well.
+  // Splits the range so that all bytes behind the first differing one take all their values.
   for (int shift = 6; first > 0x7F && shift <= 18; shift += 6) {
     const uint32_t low = (1u << shift) - 1;
     if ((first & ~low) == (last & ~low)) break;
@@ -74,7 +74,7 @@ class ProgramWriter : ProgramBuilder {
     return add({.kind = NodeKind::Bytes, .first = first, .count = static_cast<int32_t>(edges.size())});
   }
 
-  // What takes the node's text and goes on at `next`.
+  // Emits the node; it continues at `next`.
   int32_t emit(const GrammarNode& node, int32_t next) {
     switch (node.kind) {
       case GrammarNode::Kind::Literal:
@@ -94,7 +94,7 @@ class ProgramWriter : ProgramBuilder {
     return next;
   }
 
-  // Literals are merged into a tree of their bytes: a list of a thousand words is one way to go at a time.
+  // Literals are merged into a trie: an enum of a thousand words then has one live state instead of a thousand.
   int32_t emit_choice(const GrammarNode& node, int32_t next) {
     std::vector<std::string_view> literals;
     std::vector<int32_t> targets;
@@ -113,7 +113,7 @@ class ProgramWriter : ProgramBuilder {
 
   // `literals` are sorted and begin with the same `depth` bytes.
   int32_t emit_literals(const std::vector<std::string_view>& literals, size_t depth, int32_t next) {
-    // A single one is a chain, written from its end; recursion is as deep as two literals agree.
+    // A single literal is a chain, emitted from its end. Recursion is as deep as the common prefixes of literals.
     if (literals.size() == 1) {
       for (size_t i = literals[0].size(); i > depth; --i) {
         const auto byte = static_cast<uint8_t>(literals[0][i - 1]);
@@ -168,7 +168,7 @@ class ProgramWriter : ProgramBuilder {
     return emit_ranges(ranges, 0, ranges.size(), 0, next);
   }
 
-  // Sequences that share a lead have the same range there: they are in order, and split at whole places.
+  // Ranges are sorted and split at byte borders: those with a common first byte range are neighbours.
   int32_t emit_ranges(const std::vector<ByteRanges>& ranges, size_t begin, size_t end, size_t depth, int32_t next) {
     std::vector<ByteEdge> edges;
     for (size_t i = begin; i < end;) {
@@ -182,7 +182,7 @@ class ProgramWriter : ProgramBuilder {
     return add_bytes(edges);
   }
 
-  // Bytes between two borders of edges are of one kind.
+  // Bytes between two borders of edges have the same kind.
   void sort_bytes() {
     std::array<bool, 257> begins{};
     for (const ByteEdge& edge : program_.edges) begins[edge.from] = begins[edge.to + 1u] = true;

@@ -1,4 +1,4 @@
-// A grammar as a program over bytes: what a pushdown automaton (pushdown.h) steps through.
+// A grammar as a program over bytes, which the pushdown automaton (pushdown.h) executes.
 #pragma once
 
 #include <array>
@@ -12,10 +12,10 @@ namespace millrace {
 struct ProgramNode {
   enum class Kind : uint8_t {
     Bytes,   // takes one byte: `count` edges from `first` on
-    Split,   // goes on at each of `count` targets from `first` on
-    Call,    // a rule from `start` to its End, then `next`
-    Repeat,  // that, `least` to `most` times
-    End,     // of a rule or of what is repeated
+    Split,   // continues at each of `count` targets from `first` on
+    Call,    // runs a rule from `start` to its End, then continues at `next`
+    Repeat,  // the same, `least` to `most` times
+    End,     // end of a rule or of the repeated part
   };
   Kind kind = Kind::End;
   int32_t first = 0, count = 0;
@@ -32,18 +32,18 @@ struct ByteEdge {
 
 struct GrammarProgram {
   std::vector<ProgramNode> nodes;
-  std::vector<ByteEdge> edges;   // of one node: sorted, apart
+  std::vector<ByteEdge> edges;   // those of one node are sorted and disjoint
   std::vector<int32_t> targets;  // of splits
   int32_t start = 0;
-  std::vector<CodeSet> sets;  // the sets of characters that stand in it, alone or as a choice, each once
-  // Bytes that no edge tells apart have one kind: tables need a column for each kind only.
+  std::vector<CodeSet> sets;  // character sets of the grammar, and unions of alternative ones
+  // Bytes that no edge tells apart have the same kind, so transition tables need one column per kind.
   std::array<uint8_t, 256> kind_of_byte{};
   int32_t byte_kinds = 1;
 };
 
-// Throws Usage where the grammar is wrong or too large.
+// Throws Usage if the grammar is too large.
 GrammarProgram compile_program(const GrammarRules& rules);
-// A program that takes one character of the set.
+// A program for one character of the set.
 GrammarProgram compile_set(const CodeSet& set);
 
 }  // namespace millrace

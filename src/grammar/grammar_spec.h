@@ -1,4 +1,4 @@
-// What an answer must look like, as plain data: the key under which compiled grammars are kept.
+// The required form of an answer as plain data. It is the key of the cache of compiled grammars.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct GrammarSpec {
     JsonObject,  // any JSON object
     JsonSchema,  // text: a JSON Schema
     Regex,       // text: a regular expression that the whole answer matches
-    Ebnf,        // text: rules, of which `root` is the answer
+    Ebnf,        // text: EBNF rules; `root` is the answer
     ToolCalls,   // one or more calls of `tools`, written as `syntax` says
   };
 
@@ -23,7 +23,7 @@ struct GrammarSpec {
   };
   struct Tool {
     std::string name;
-    std::string schema;  // of its arguments, a JSON Schema; empty: any object
+    std::string schema;  // JSON Schema of the arguments; empty: any object
     bool operator==(const Tool&) const = default;
   };
 
@@ -31,7 +31,7 @@ struct GrammarSpec {
   std::string text;
   CallSyntax syntax;
   std::vector<Tool> tools;
-  bool parallel = false;  // of ToolCalls: more than one call may come
+  bool parallel = false;  // of ToolCalls: more than one call is allowed
 
   bool operator==(const GrammarSpec&) const = default;
 };

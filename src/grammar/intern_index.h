@@ -1,4 +1,4 @@
-// Finds what was stored before by its hash: the index of a pool in which each thing is kept once.
+// Hash index of a pool that stores each distinct value once.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ class InternIndex {
  public:
   static constexpr int32_t kNone = -1;
 
-  // The number under this hash for which `same` holds, or kNone.
+  // The index with this hash for which `same` holds, or kNone.
   template <class Same>
   int32_t find(uint64_t hash, Same same) const {
     if (slots_.empty()) return kNone;
@@ -47,7 +47,7 @@ class InternIndex {
     }
   }
 
-  std::vector<std::pair<uint64_t, int32_t>> slots_;  // a power of two, at most half full
+  std::vector<std::pair<uint64_t, int32_t>> slots_;  // size is a power of two, load at most one half
   size_t used_ = 0;
 };
 

@@ -13,15 +13,15 @@ namespace {
 
 using NodeKind = ProgramNode::Kind;
 
-// The same program with calls that take at least one byte each; where one may take none there is a way around it.
-// Then what comes before the first byte of a rule is the beginnings of calls, and nothing else.
+// An equivalent program whose calls take at least one byte each; a split bypasses calls that could take none. Left
+// recursion is then a cycle of calls alone.
 class TakingCalls : ProgramBuilder {
  public:
   explicit TakingCalls(const GrammarProgram& program) : ProgramBuilder(program), old_(program), moves_(program) {}
 
   GrammarProgram write() {
     const auto size = static_cast<int32_t>(old_.nodes.size());
-    // They refer to each other, so each has a place first.
+    // Nodes refer to each other, so all are allocated first.
     for (int32_t i = 0; i < size; ++i) taking_.push_back(stays(i) ? i : add_split({}));
     for (int32_t i = 0; i < size; ++i) {
       if (old(i).kind == NodeKind::Split) write_split(i);
@@ -46,7 +46,7 @@ class TakingCalls : ProgramBuilder {
 
   void write_call(int32_t node) {
     ProgramNode call = old(node);
-    // Of what may be empty, any number is enough: the others are empty.
+    // If the repeated part can be empty, one non-empty repetition suffices: the others can be empty.
     if (moves_.skips(call)) call.least = 1;
     call.start = taking(call.start);
     if (stays(node)) {
@@ -60,12 +60,12 @@ class TakingCalls : ProgramBuilder {
 
   const GrammarProgram& old_;
   FirstMoves moves_;
-  std::vector<int32_t> taking_;  // of each node: one that takes the same texts but the empty one
+  std::vector<int32_t> taking_;  // by node: its variant without the empty text
 };
 
-// Rules that reach each other by what they begin with form a loop. A call of one of them, say a, becomes: a beginning
-// of any rule b of the loop that leaves the loop, up to the end of b; then, again and again, the rest of some rule that
-// b can stand at the beginning of; until a is at its end.
+// Rules that left-call each other form a loop. A call of rule a of the loop becomes: a beginning of some rule b of the
+// loop that does not left-call the loop; then, repeatedly, the rest of a rule that left-calls the rule just completed;
+// until that rule is a.
 class LoopsUnrolled : ProgramBuilder {
  public:
   explicit LoopsUnrolled(GrammarProgram program)
@@ -81,7 +81,7 @@ class LoopsUnrolled : ProgramBuilder {
     end_ = add({});
   }
 
-  // Calls of loops are replaced wherever the program can come to.
+  // Replaces calls of loops in all reachable nodes.
   GrammarProgram write() {
     std::vector<int32_t> work{program_.start};
     std::vector<bool> seen;
@@ -107,13 +107,13 @@ class LoopsUnrolled : ProgramBuilder {
 
  private:
   struct Beginning {
-    int32_t rule, node;  // from the node on, a text of the rule
+    int32_t rule, node;  // a non-recursive beginning of the rule
   };
   struct Rest {
-    int32_t of, rule, node;  // behind `of`, from the node on, a text of the rule
+    int32_t of, rule, node;  // the rest of `rule` after its left call of `of`
   };
   struct Loop {
-    std::vector<int32_t> rules;  // their first nodes
+    std::vector<int32_t> rules;  // first nodes
     std::vector<Beginning> beginnings;
     std::vector<Rest> rests;
   };
@@ -143,7 +143,7 @@ class LoopsUnrolled : ProgramBuilder {
     }
   }
 
-  // What is left of a call when what it calls was there once.
+  // The rest of a call after one completed repetition.
   int32_t after_one(ProgramNode call) {
     if (call.kind == NodeKind::Call || call.most == 1) return call.next;
     --call.most;
@@ -157,13 +157,12 @@ class LoopsUnrolled : ProgramBuilder {
   int32_t unrolled(int32_t rule) {
     if (static_cast<size_t>(rule) >= component_.size()) return rule;
     const auto found = loops_.find(component(rule));
-    // What is called from here on only, the rest of a rule, may begin with a call of the loop without being a rule of
-    // it.
+    // A rest of a rule may begin with a call into the loop without being a rule of the loop.
     if (found == loops_.end() || !called_.contains({component(rule), rule})) return rule;
     const auto [known, fresh] = unrolled_.try_emplace(rule);
     if (!fresh) return known->second;
     const Loop& loop = found->second;
-    std::map<int32_t, int32_t> behind;  // each rule, where it began the one that is called
+    std::map<int32_t, int32_t> behind;  // by rule: the node to continue at when the rule is complete
     std::map<int32_t, std::vector<int32_t>> ways;
     for (const int32_t one : loop.rules) behind[one] = add({});
     for (const Rest& rest : loop.rests) {
@@ -180,10 +179,10 @@ class LoopsUnrolled : ProgramBuilder {
 
   int32_t add_call(int32_t start, int32_t next) { return add({.kind = NodeKind::Call, .start = start, .next = next}); }
 
-  std::vector<int32_t> component_;                // of the nodes that were there at first
-  std::set<std::pair<int32_t, int32_t>> called_;  // what is called, behind its component
+  std::vector<int32_t> component_;                // of the original nodes
+  std::set<std::pair<int32_t, int32_t>> called_;  // (component, called rule)
   std::map<int32_t, Loop> loops_;                 // by component
-  std::map<int32_t, int32_t> unrolled_;           // what a call of a rule goes to instead
+  std::map<int32_t, int32_t> unrolled_;           // by rule: its replacement
   int32_t end_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Rules that call themselves, perhaps through others, before they have taken a byte: a pushdown automaton would call
-// for ever.
+// Left recursion: rules that call themselves, directly or through others, before they take a byte. The pushdown
+// automaton would not terminate on them.
 #pragma once
 
 #include "grammar/grammar_program.h"
@@ -8,9 +8,9 @@ namespace millrace {
 
 bool left_recursive(const GrammarProgram& program);
 
-// A program of the same texts that is not: what such rules begin with comes first, then what may follow it, over and
-// over.   a ::= b "x" | "y"   b ::= a "z" | "w"   becomes   a ::= ("y" | "w" "x") ("z" "x")*
-// Throws Usage where it grows too large.
+// An equivalent program without left recursion: the non-recursive beginnings come first, then any number of
+// continuations. Throws Usage if it grows too large.
+//   a ::= b "x" | "y"   b ::= a "z" | "w"   becomes   a ::= ("y" | "w" "x") ("z" "x")*
 GrammarProgram without_left_recursion(const GrammarProgram& program);
 
 }  // namespace millrace

@@ -13,19 +13,18 @@ namespace {
 
 constexpr size_t kMostMasksBytes = 8 << 20;
 constexpr size_t kMostStatesBytes = 32 << 20;
-constexpr int64_t kMaskWork = 400000;       // places that steps pass through: some milliseconds
-constexpr int64_t kRehearsalWork = 160000;  // what a grammar may need for a mask, to be served at all
+constexpr int64_t kMaskWork = 400000;       // visited nodes: some milliseconds
+constexpr int64_t kRehearsalWork = 160000;  // a grammar that needs more for one mask is refused
 constexpr size_t kWorthwhileGain = 256;
 constexpr size_t kMostRehearsed = 2000;  // states
 constexpr std::chrono::milliseconds kLongestRehearsal(30);
-constexpr std::chrono::microseconds kSlowMask(10);  // others need not be kept
+constexpr std::chrono::microseconds kSlowMask(10);  // faster masks are not stored
 
 using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-// The state of one sequence. It keeps its text: where the automaton has forgotten its states, the text leads there
-// again.
+// The state of one sequence. It keeps its text, to find its state again when the automaton has dropped its states.
 class MaskAutomaton::Follower : public TextConstraint {
  public:
   explicit Follower(std::shared_ptr<MaskAutomaton> automaton) : automaton_(std::move(automaton)) {}
@@ -94,16 +93,16 @@ class MaskAutomaton::Follower : public TextConstraint {
     if (round_ == automaton_->round_) return;
     state_ = automaton_->advance(automaton_->pushdown_.start(), text_);
     round_ = automaton_->round_;
-    // A text that fills the memory by itself must not be read again at every token.
+    // A text whose states alone exceed the memory limit must not be replayed at every token.
     automaton_->most_bytes_ = std::max(automaton_->most_bytes_, 2 * automaton_->pushdown_.bytes());
   }
 
   std::shared_ptr<MaskAutomaton> automaton_;
   State state_ = Pushdown::kDead;
-  uint64_t round_ = 0;  // of the automaton when state_ was found; 0: not yet
+  uint64_t round_ = 0;  // the automaton's round when state_ was found; 0: never
   std::string text_;
-  bool failed_ = false;  // the grammar was too complex to go on with
-  bool stuck_ = false;   // no token of this vocabulary can follow
+  bool failed_ = false;  // the grammar became too complex
+  bool stuck_ = false;   // no token of the vocabulary can follow
 };
 
 MaskAutomaton::MaskAutomaton(GrammarProgram program, std::shared_ptr<TokenVocabulary> vocabulary)
@@ -155,7 +154,7 @@ std::vector<uint32_t> MaskAutomaton::compute_mask(State state) {
     if (one.gain_plain + one.gain_behind < kWorthwhileGain || one.gain() <= reach.gain()) continue;
     best = &set;
     reach = std::move(one);
-    if (reach.plain.covers()) break;  // the largest sets come first
+    if (reach.plain.covers()) break;  // sets are sorted by size, largest first
   }
   if (best) {
     best->add_allowed(pushdown_, state, reach, vocabulary_->trie(), mask);
@@ -175,7 +174,7 @@ void MaskAutomaton::rehearse() {
   const std::lock_guard guard(lock_);
   const Clock::time_point begin = Clock::now();
   const auto tired = [&](auto most) { return Clock::now() - begin > most; };
-  // The states along all texts, the shortest first. Tokens seldom end inside of a character, so those are left out.
+  // Breadth-first over the states. States inside of a character are skipped: tokens seldom end there.
   std::vector<State> states{pushdown_.start()};
   std::unordered_set<State> seen{pushdown_.start()};
   for (size_t i = 0; i < states.size() && !tired(kLongestRehearsal); ++i) {

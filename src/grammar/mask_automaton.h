@@ -1,4 +1,4 @@
-// The token masks of one grammar. All sequences that follow the grammar share what was found out about it.
+// The token masks of one grammar. All sequences with this grammar share its states and masks.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ namespace millrace {
 
 class MaskAutomaton : public CompiledGrammar, public std::enable_shared_from_this<MaskAutomaton> {
  public:
-  // Throws Pushdown::TooComplex, and Usage where the grammar allows no text.
+  // Throws Pushdown::TooComplex, and Usage if the grammar allows no text.
   MaskAutomaton(GrammarProgram program, std::shared_ptr<TokenVocabulary> vocabulary);
 
-  // Looks ahead for some milliseconds, so that what most requests need is there. Throws TooComplex where masks would
-  // take too long.
+  // Computes the masks of likely states for some milliseconds ahead of the first request. Throws TooComplex if masks
+  // would take too long.
   void rehearse();
 
   std::unique_ptr<TextConstraint> follow() override;
@@ -33,7 +33,7 @@ class MaskAutomaton : public CompiledGrammar, public std::enable_shared_from_thi
   class Follower;
   using State = Pushdown::State;
 
-  // The rest wants lock_ held. States are forgotten when they take too much memory; `round_` tells.
+  // The rest needs lock_ held. States are dropped when they take too much memory; `round_` counts how often.
   const std::vector<uint32_t>& mask_of(State state);
   std::vector<uint32_t> compute_mask(State state);
   const std::vector<uint32_t>& keep_mask(State state, std::vector<uint32_t> mask);

@@ -21,7 +21,7 @@ struct Decimal {
   int64_t one() const { return static_cast<int64_t>(std::llround(std::pow(10.0, scale))); }
 };
 
-// As the shortest text that means the double says it.
+// The shortest decimal that parses to the double.
 Decimal decimal_of(double step) {
   for (int scale = 0; scale <= 9; ++scale) {
     const double scaled = std::round(step * std::pow(10.0, scale));
@@ -34,7 +34,7 @@ Decimal decimal_of(double step) {
   fail(ErrorKind::Usage, "the schema has a multipleOf with too many digits: {}", step);
 }
 
-// Whether the double is so near to the decimal that every quotient comes out whole: within 2^-54 of it.
+// Whether the double is within 2^-54 of the decimal (relative), so that every quotient rounds to an integer.
 bool divides_exactly(double step, const Decimal& decimal) {
   int exponent = 0;
   const auto mantissa = static_cast<int64_t>(std::ldexp(std::frexp(step, &exponent), 53));
@@ -69,7 +69,7 @@ std::optional<GrammarNode> list_steps(const NumberBounds& bounds, double step, c
   return node::choice_of(std::move(values));
 }
 
-// Halves and quarters behind whole numbers from 0 on: doubles have them exactly.
+// Integers from 0 on with .25, .5 or .75, which doubles represent exactly.
 std::optional<GrammarNode> with_quarters(NumberBounds bounds, const Decimal& step, RuleBuilder& builder) {
   bounds.at_least(0, false);
   bounds.at_most(bounds.most ? *bounds.most - 1 : kLargestWithQuarters, false);
@@ -96,7 +96,7 @@ std::optional<GrammarNode> multiples_rule(const NumberBounds& bounds, double ste
   const int64_t whole = decimal.units / std::gcd(decimal.units, decimal.one());
   const bool few = bounds.least && bounds.most && last - first <= kMostSteps;
   if (few || !divides_exactly(step, decimal) || whole > 1000000) {
-    // Around zero, or on from the bound that is nearer to it.
+    // Around zero, or from the bound that is nearer to zero.
     const bool below = bounds.most && *bounds.most < 0;
     const long double from = few ? first : below ? last - kMostSteps : std::max<long double>(first, -kMostSteps / 2);
     const long double to = few ? last : std::min<long double>(last, from + kMostSteps);

@@ -18,7 +18,7 @@ constexpr long double kLargest = 1e15L, kLargestFar = 1e18L;
 constexpr int kFraction = 6;  // digits
 constexpr int64_t kScale = 1000000;
 constexpr int64_t kMostListed = 2000;
-constexpr int64_t kLargestDivisor = 64;  // of numbers without bounds
+constexpr int64_t kLargestDivisor = 64;  // of unbounded numbers
 
 using Rule = std::optional<GrammarNode>;
 
@@ -41,7 +41,7 @@ GrammarNode any_number() {
                         node::maybe(std::move(exponent)));
 }
 
-// Numbers by what is left when they are divided: nothing, or something for each of some other numbers.
+// Divisibility: a number must be a multiple of `multiple` and of none of `indivisible`; `divisor` is their lcm.
 struct Remainders {
   int64_t divisor = 1, multiple = 1;
   std::vector<int64_t> indivisible;
@@ -51,9 +51,8 @@ struct Remainders {
   }
 };
 
-// Numbers from `least` to `most` (both from 0 on, in units of 10^-fraction) with a given number of digits before the
-// point: digit by digit, where each digit is free unless all before it are those of a bound. The remainder so far leads
-// to multiples of a number.
+// Numbers from `least` to `most` (>= 0, in units of 10^-fraction) with a fixed number of digits before the point. The
+// state is the position, whether all digits so far equal those of a bound, and the remainder of the division.
 class SameLength {
  public:
   SameLength(std::string least, std::string most, size_t whole, Remainders remainders, RuleBuilder& builder)
@@ -72,7 +71,7 @@ class SameLength {
     Rule body = next_digits(at, on_least, on_most, remainder);
     if (!body) return rules_[key] = body;
     if (at == whole_) body = node::sequence(".", builder_.add(std::move(*body)));
-    // After the point a number may end early: zeros follow, so it must not be under the bound then.
+    // After the point a number may end early, as if zeros followed; it must not fall below the bound then.
     const bool zeros_left = least_.find_first_not_of('0', at) == std::string::npos;
     if (at >= whole_ && (!on_least || zeros_left)) body = node::maybe(std::move(*body));
     return rules_[key] = builder_.add(std::move(*body));
@@ -112,7 +111,7 @@ class SameLength {
 void add_positive(__int128 least, __int128 most, int fraction, const char* sign, const Remainders& remainders,
                   std::vector<GrammarNode>& ways, RuleBuilder& builder) {
   const __int128 unit = fraction > 0 ? kScale : 1;
-  __int128 low = 0, high = 10 * unit - 1;  // of this many digits before the point
+  __int128 low = 0, high = 10 * unit - 1;  // the range of numbers with `whole` digits before the point
   for (size_t whole = 1; whole <= 18; ++whole) {
     const __int128 first = std::max(least, low), last = std::min(most, high);
     if (first <= last) {
@@ -128,13 +127,12 @@ void add_positive(__int128 least, __int128 most, int fraction, const char* sign,
   }
 }
 
-// The last digit counts in units of 10^-6 near zero; far from it doubles are too coarse for that, so a whole one
-// counts.
+// A bound in units of 10^-6; from 1e8 on doubles are too coarse for that, and bounds are rounded to integers.
 __int128 scaled(long double bound, bool exclusive, bool up, int fraction) {
   const bool coarse = fraction == 0 || std::abs(bound) >= 1e8L;
   const long double unit = coarse ? 1 : kScale;
   const long double exact = bound * unit;
-  // A bound such as 0.1 is meant in decimal; it is a hair off in binary.
+  // A bound such as 0.1 is meant in decimal; its double is slightly off.
   long double whole = std::round(exact);
   const bool on_grid = coarse ? whole == exact : static_cast<double>(whole / unit) == static_cast<double>(bound);
   if (!on_grid) whole = up ? std::ceil(exact) : std::floor(exact);
@@ -151,7 +149,7 @@ Rule list_multiples(int64_t least, int64_t most, int64_t multiple) {
   return node::choice_of(std::move(values));
 }
 
-// Where their digits cannot be followed: those nearest to 0.
+// For divisors too large for a digit automaton: lists the multiples nearest to 0.
 Rule nearest_multiples(__int128 least, __int128 most, int64_t multiple) {
   const __int128 span = static_cast<__int128>(multiple) * (kMostListed / 2);
   if (least < -span) least = most < 0 ? std::max(least, most - span) : -span;
@@ -159,7 +157,7 @@ Rule nearest_multiples(__int128 least, __int128 most, int64_t multiple) {
   return list_multiples(static_cast<int64_t>(least), static_cast<int64_t>(most), multiple);
 }
 
-// Multiples between bounds that are far apart. The zeros of a power of ten are written as they are.
+// Multiples between bounds that are far apart. Trailing zeros of the divisor become literal zeros.
 Rule bounded_multiples(__int128 least, __int128 most, int64_t multiple, RuleBuilder& builder) {
   const int64_t given = multiple;
   const __int128 given_least = least, given_most = most;
@@ -170,7 +168,7 @@ Rule bounded_multiples(__int128 least, __int128 most, int64_t multiple, RuleBuil
     most = most < 0 ? -((-most + 9) / 10) : most / 10;
   }
   if (multiple > kLargestDivisor) return nearest_multiples(given_least, given_most, given);
-  // Numbers of few digits where the divisor is large, so that the rules stay few.
+  // A large divisor gets fewer digits, to limit the number of rules.
   __int128 end = 1;
   for (int64_t digits = std::clamp<int64_t>(300 / multiple, 4, 15); digits > 0; --digits) end *= 10;
   if (most >= end && least < end) most = end - 1;
@@ -184,13 +182,14 @@ Rule bounded_multiples(__int128 least, __int128 most, int64_t multiple, RuleBuil
   return node::choice_of(std::move(ways));
 }
 
-// Decimal digits read from the left, with the remainder so far and the digits left as the state; few digits where the
-// divisor is large, so that the states stay few. Numbers from 1 on.
+// Multiples from 1 on. The state is the remainder of the digits so far and the number of digits left; a large divisor
+// gets fewer digits, to limit the states.
 GrammarNode positive_multiple(int64_t multiple, RuleBuilder& builder) {
   std::string zeros;
   for (; multiple % 10 == 0; multiple /= 10) zeros += '0';
   const int64_t most = std::clamp<int64_t>(300 / multiple, 4, std::max<int64_t>(4, 15 - std::ssize(zeros)));
-  std::vector<Rule> next(static_cast<size_t>(multiple)), rules = next;  // by remainder; nullopt: a dead end
+  std::vector<Rule> next(static_cast<size_t>(multiple)),
+      rules = next;  // by remainder; nullopt: no multiple is reachable
   const auto add_digits = [&](int64_t remainder, char first, std::vector<GrammarNode>& ways) {
     for (char d = first; d <= '9'; ++d) {
       const Rule& rest = next[static_cast<size_t>((remainder * 10 + (d - '0')) % multiple)];
@@ -213,7 +212,7 @@ GrammarNode positive_multiple(int64_t multiple, RuleBuilder& builder) {
   return *node::choice_of(std::move(ways));
 }
 
-// Integers that some numbers do not divide, and one does. Few digits, as above.
+// Integers with divisors that they must not have. The number of digits is limited as above.
 Rule indivisible_rule(const NumberBounds& bounds, RuleBuilder& builder) {
   constexpr int64_t kLargestProduct = 1000;
   Remainders remainders{1, std::max<int64_t>(bounds.multiple_of, 1), bounds.not_multiples_of};
@@ -266,7 +265,7 @@ bool NumberBounds::allow(long double value) const {
 
 std::optional<GrammarNode> number_rule(const NumberBounds& bounds, RuleBuilder& builder) {
   if (!bounds.not_multiples_of.empty()) return indivisible_rule(bounds, builder);
-  // Doubles so far from 0 have no fraction.
+  // Doubles this far from 0 have no fraction.
   const bool far = (bounds.least && *bounds.least >= kLargest) || (bounds.most && *bounds.most <= -kLargest);
   const bool whole = bounds.integer || bounds.multiple_of > 0 || far;
   if (!bounds.least && !bounds.most) {
@@ -281,7 +280,7 @@ std::optional<GrammarNode> number_rule(const NumberBounds& bounds, RuleBuilder& 
   const __int128 unit = whole ? 1 : kScale;
   const long double largest = far ? kLargestFar : kLargest;
   const __int128 end = static_cast<__int128>(largest) * unit - 1;
-  // Bounds beyond what is written anyway, such as those of 64-bit integers, leave it as it is.
+  // Bounds beyond the digits that the grammar allows, such as those of 64-bit integers, have no effect.
   const bool low = bounds.least && *bounds.least > -largest, high = bounds.most && *bounds.most < largest;
   if (low && *bounds.least >= largest) fail(ErrorKind::Usage, "the schema wants a number of 1e18 or more");
   if (high && *bounds.most <= -largest) fail(ErrorKind::Usage, "the schema wants a number of -1e18 or less");
@@ -291,7 +290,7 @@ std::optional<GrammarNode> number_rule(const NumberBounds& bounds, RuleBuilder& 
   if (bounds.multiple_of > 1) {
     const bool many = (most - least) / bounds.multiple_of > kMostListed;
     if (many && !bounds.most && least <= 1 &&
-        without_zeros(bounds.multiple_of) <= kLargestDivisor) {  // those below 0, if any, are left out
+        without_zeros(bounds.multiple_of) <= kLargestDivisor) {  // negative multiples are left out
       GrammarNode positive = positive_multiple(bounds.multiple_of, builder);
       return least == 1 ? positive : node::choice("0", std::move(positive));
     }
@@ -304,9 +303,9 @@ std::optional<GrammarNode> number_rule(const NumberBounds& bounds, RuleBuilder& 
   return node::choice_of(std::move(ways));
 }
 
-// A whole part, from which and from the next one on the bounds allow everything, and digits that are not all zeros.
+// An integer n such that the bounds allow all of [n, n + 1], and decimals that are not all zeros.
 GrammarNode fraction_rule(const NumberBounds& bounds, RuleBuilder& builder) {
-  constexpr long double kMostWhole = 999999998;  // with the fraction, what a double has room for
+  constexpr long double kMostWhole = 999999998;  // with six decimals still exact enough in a double
   const long double least = bounds.least.value_or(-kMostWhole), most = bounds.most.value_or(kMostWhole);
   const auto side = [&](long double from, long double to) {
     NumberBounds whole{.integer = true};

@@ -15,7 +15,7 @@ using Anchor = RegexNode::Anchor;
 
 constexpr size_t kMostAutomatonParts = 1000;
 constexpr int64_t kMostUnrolled = 32;
-constexpr size_t kMostWritten = 20000;  // parts, those of repetitions as often as they are repeated
+constexpr size_t kMostWritten = 20000;  // parts, repetitions unrolled
 
 bool any_part(const RegexNode& node, bool (*test)(const RegexNode&)) {
   return test(node) || std::any_of(node.children.begin(), node.children.end(),
@@ -36,7 +36,7 @@ size_t count_parts(const RegexNode& node) {
   return count;
 }
 
-// What the place behind the characters so far is like.
+// The character before the current position.
 enum class Before : uint8_t { Begin, Word, Other, Unknown };
 
 Before join(Before a, Before b) { return a == b ? a : Before::Unknown; }
@@ -56,7 +56,7 @@ Before behind(const RegexNode& node, Before before) {
     }
     case Kind::Repeat: {
       if (node.max == 0) return before;
-      // More often than once is the same: a part either sets the place, or keeps it, or may do both.
+      // One repetition is enough: a part either determines the character before it, or keeps it, or may do both.
       const Before once = behind(node.children.front(), before);
       return node.min == 0 ? join(once, before) : once;
     }
@@ -65,7 +65,8 @@ Before behind(const RegexNode& node, Before before) {
   }
 }
 
-// From right to left: each part of the expression is said with all that may come behind it up to the end of the text.
+// Translates from right to left: each part is combined with the language of the whole rest of the text, so that a
+// lookahead is an intersection with it.
 class Translation {
  public:
   Translation(TextLanguages& languages, bool must_match) : languages_(languages), must_match_(must_match) {}
@@ -121,7 +122,7 @@ class Translation {
     return languages_.both({rest, node.negative ? languages_.inverse(ahead) : ahead});
   }
 
-  // For some engines the end is before a last line end, too.
+  // In some engines $ also matches before a final line end.
   Id end() {
     if (must_match_) return TextLanguages::kEmpty;
     return languages_.either({TextLanguages::kEmpty, languages_.one_of({{'\n', '\n'}})});
@@ -137,7 +138,8 @@ class Translation {
     return rest;
   }
 
-  // The parts before it, as far as they have no assertions, end so or not. `i` becomes the first of them.
+  // A lookbehind constrains the parts before it, up to the nearest assertion. `i` becomes the index of the first of
+  // them.
   Id look_behind(const std::vector<RegexNode>& parts, size_t& i, Id rest) {
     const size_t at = i;
     Id before = TextLanguages::kEmpty;
@@ -181,7 +183,7 @@ class Translation {
     return all;
   }
 
-  // ((?!word).)* up to the end: the word is nowhere.
+  // ((?!word).)* up to the end of the text: the word does not occur.
   Id tempered(const RegexNode& node, Id rest) {
     const RegexNode& part = node.children.front();
     const bool fits = part.kind == Kind::Sequence && part.children.size() == 2 && part.children[0].kind == Kind::Look &&

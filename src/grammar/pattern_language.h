@@ -1,4 +1,4 @@
-// The texts that a regular expression matches, with lookaheads, word boundaries and anchors anywhere.
+// Regular expressions with lookarounds, word boundaries and inner anchors as text languages.
 #pragma once
 
 #include <string_view>
@@ -9,10 +9,11 @@
 
 namespace millrace {
 
-// Whether it has assertions other than ^ and $ at the ends of its alternatives, so that only an automaton can say it.
+// Whether the pattern has assertions (^ and $ at the ends of alternatives are removed before), which rules alone cannot
+// express.
 bool needs_automaton(const RegexNode& node);
 
-// Texts of which a part matches, or for answers the whole. Throws Usage.
+// Texts of which a part matches; for RegexUse::Answer, the whole text. Throws Usage.
 TextLanguages::Id pattern_language(std::string_view regex, RegexUse use, TextLanguages& languages);
 
 // Texts of which no part matches.

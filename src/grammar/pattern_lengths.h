@@ -1,4 +1,4 @@
-// How many characters the matches of a regular expression have.
+// The lengths of the matches of a regular expression, in characters.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-// A product of counts, of which -1 is without end.
+// A saturating product of counts, where -1 is unbounded.
 inline int64_t multiply_counts(int64_t a, int64_t b) {
   if (a == 0 || b == 0) return 0;
   if (a < 0 || b < 0) return -1;
@@ -16,7 +16,7 @@ inline int64_t multiply_counts(int64_t a, int64_t b) {
 }
 
 struct PatternLengths {
-  int64_t least = 0, most = 0;  // -1: without end
+  int64_t least = 0, most = 0;  // -1: unbounded
 };
 PatternLengths lengths_of(const RegexNode& node);
 

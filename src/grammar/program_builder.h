@@ -1,4 +1,4 @@
-// What writes programs has in common: adding nodes, within bounds.
+// Base of the classes that emit programs: adds nodes within size limits.
 #pragma once
 
 #include <utility>

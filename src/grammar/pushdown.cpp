@@ -10,7 +10,7 @@ using NodeKind = ProgramNode::Kind;
 
 constexpr int kDeepestUnion = 2000;
 constexpr int64_t kFirstWork = 1 << 20;
-constexpr int32_t kReturn = -1;  // the count of a frame that a call left
+constexpr int32_t kReturn = -1;  // the count of a frame of a Call
 
 uint64_t mix(uint64_t hash, uint64_t value) {
   hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
@@ -54,7 +54,7 @@ size_t Pushdown::bytes() const {
 Pushdown::State Pushdown::step(State state, uint8_t byte) {
   begin_closure();
   const StateItems from = states_[static_cast<size_t>(state)];
-  const ProgramNode* only = nullptr;  // where a single place takes the byte
+  const ProgramNode* only = nullptr;  // if a single node takes the byte
   int taken = 0;
   int32_t next = -1;
   for (size_t i = from.first; i < from.first + from.size; ++i) {
@@ -78,14 +78,14 @@ Pushdown::State Pushdown::step(State state, uint8_t byte) {
   return to;
 }
 
-// The first edge that ends at the byte or behind it; null: there is none.
+// The first edge whose end is not below the byte; null: there is none.
 const ByteEdge* Pushdown::find_edge(const ProgramNode& node, uint8_t byte) const {
   const ByteEdge *first = program_.edges.data() + node.first, *end = first + node.count;
   const ByteEdge* edge = std::lower_bound(first, end, byte, [](const ByteEdge& e, uint8_t b) { return e.to < b; });
   return edge == end ? nullptr : edge;
 }
 
-// Whether no other place of the state takes one of the edge's bytes.
+// Whether no other node of the state takes one of the edge's bytes.
 bool Pushdown::takes_alone(const StateItems& state, const ProgramNode& node, const ByteEdge& edge) const {
   for (size_t i = state.first; i < state.first + state.size; ++i) {
     const ProgramNode& other = program_.nodes[static_cast<size_t>(items_[i].node)];
@@ -103,7 +103,7 @@ void Pushdown::begin_closure() {
   accepting_ = false;
 }
 
-// Keeps the nodes that take a byte, with all stacks that lead to them.
+// Interns the state: its Bytes nodes with their sets of stacks.
 Pushdown::State Pushdown::intern_state() {
   std::vector<Item>& items = kept_;
   items.clear();
@@ -133,7 +133,7 @@ Pushdown::State Pushdown::intern_state(std::span<const Item> items, bool accepti
   return state;
 }
 
-// Adds a place and all that can be reached from it without a byte.
+// Adds a node with its stacks, and all that is reachable from it without a byte.
 void Pushdown::enter(int32_t node, int32_t stack) {
   waiting_.push_back({node, stack});
   while (!waiting_.empty()) {
@@ -164,7 +164,7 @@ void Pushdown::expand(int32_t index, int32_t stack) {
         waiting_.push_back({program_.targets[static_cast<size_t>(node.first + i)], stack});
       return;
     case NodeKind::Call: {
-      // A call that is the last thing its rule does returns to whoever called the rule.
+      // A tail call pushes no frame: it returns to the caller of its rule.
       const bool last = program_.nodes[static_cast<size_t>(node.next)].kind == NodeKind::End;
       waiting_.push_back({node.start, last ? stack : push(node.next, kReturn, stack)});
       return;
@@ -219,7 +219,7 @@ int32_t Pushdown::intern_stack(std::span<const Frame> frames, bool bottom) {
   return stack;
 }
 
-// The stacks of both: frames that are in both have the stacks below them united in turn.
+// The union of two sets of stacks; for common frames, the sets below are united recursively.
 int32_t Pushdown::unite(int32_t a, int32_t b, int depth) {
   if (a == b) return a;
   if (depth > kDeepestUnion) throw TooComplex();

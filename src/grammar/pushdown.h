@@ -1,6 +1,6 @@
-// The automaton of a grammar, made deterministic as it is used: a state is everything the grammar could be in the
-// middle of after the bytes so far. States and stacks are kept once each, so that two texts that leave the same future
-// lead to the same number, and a step that was taken before is one look into a table.
+// The pushdown automaton of a grammar, made deterministic lazily. A state is the set of all (node, stack) pairs that
+// are possible after the bytes so far. States and stacks are interned: texts with the same continuations lead to the
+// same state number, and a known transition is one table lookup.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class Pushdown {
   using State = int32_t;
   static constexpr State kDead = -1;
 
-  // What a step may cost is bounded: an ambiguous grammar can be in very many places at once.
+  // The cost of a step is bounded: an ambiguous grammar can have very many (node, stack) pairs in one state.
   struct TooComplex {};
 
   explicit Pushdown(GrammarProgram program);
@@ -34,26 +34,26 @@ class Pushdown {
     return known != kUnknown ? known : step(state, byte);
   }
 
-  // One of the states that the same tokens may follow, if none has more bytes than that. The same number each time.
+  // A representative of the states that allow the same tokens of up to so many bytes.
   State alike(State state, int32_t token_bytes);
 
-  // Forgets all states but the first; those that are held elsewhere mean nothing any more.
+  // Drops all states but the first. State numbers held elsewhere become invalid.
   void reset();
   size_t bytes() const;
-  // The work that the steps from here on may do together.
+  // Sets the total work that the following steps may do.
   void allow(int64_t work) { work_ = work; }
 
  private:
   static constexpr State kUnknown = -2;
 
-  // A set of stacks, as a tree from the top down: what a rule returns to, and the stacks below that.
+  // A set of stacks as a tree from the top down: the return node of each frame, and the set of stacks below it.
   struct Frame {
-    int32_t node, count, below;  // count: where node is a Repeat, how often its part came
+    int32_t node, count, below;  // count: of a Repeat, its repetitions so far
     bool operator==(const Frame&) const = default;
   };
   struct StackSet {
     size_t first, size;
-    bool bottom;  // the empty stack is one of them: the text may end where the rule does
+    bool bottom;  // includes the empty stack: the text may end with the rule
   };
   struct Item {
     int32_t node, stack;
@@ -95,11 +95,11 @@ class Pushdown {
   InternIndex stack_index_;
   std::unordered_map<uint64_t, int32_t> united_;
   std::vector<State> alike_;                           // by state
-  std::unordered_map<int32_t, int32_t> alike_stacks_;  // of stacks that were asked for
+  std::unordered_map<int32_t, int32_t> alike_stacks_;  // cache
 
-  // The state that is being put together.
+  // The state under construction.
   std::vector<Item> closure_, waiting_, kept_;
-  std::vector<int32_t> place_;  // of each node in closure_, or -1
+  std::vector<int32_t> place_;  // by node: its index in closure_, or -1
   bool accepting_ = false;
   int64_t work_ = 0;
 };

@@ -17,11 +17,11 @@ namespace {
 using Kind = RegexNode::Kind;
 
 constexpr int64_t kFarLength = 256;
-constexpr int64_t kMostRegexStates = 20000;  // characters and repetitions multiplied out
+constexpr int64_t kMostRegexStates = 20000;  // positions, repetitions unrolled
 
 const CodeSet kMustBeEscaped{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
 
-// Positions of the automaton that the expression unrolls to.
+// Number of positions of the pattern with its repetitions unrolled.
 int64_t states_of(const RegexNode& node) {
   int64_t states = 1;
   for (const RegexNode& part : node.children) states += states_of(part);
@@ -75,8 +75,8 @@ class Writer {
   RuleBuilder& builder_;
 };
 
-// Anchors belong to the begin and end of each alternative; they are taken off here. Without them anything may stand
-// before and after a match in a JSON string.
+// One alternative of a pattern without its outer anchors. In a JSON string, any text may surround a match that is not
+// anchored.
 struct Anchored {
   RegexNode node;
   bool begin = false, end = false;
@@ -96,7 +96,7 @@ std::vector<Anchored> alternatives(RegexNode node) {
     return part.kind == Kind::Anchor && part.anchor == anchor;
   };
   if (node.kind == Kind::Sequence) {
-    // ^(a|b)$ : the anchors are outside, the alternatives inside are plain.
+    // ^(a|b)$ has its anchors outside of the alternatives.
     while (!parts.empty() && is(parts.front(), RegexNode::Anchor::TextBegin)) {
       anchored.begin = true;
       parts.erase(parts.begin());
@@ -112,7 +112,8 @@ std::vector<Anchored> alternatives(RegexNode node) {
   return result;
 }
 
-// [class]* and its like, alone or among parts of fixed length: that repetition can set the length of the whole.
+// A repetition of single characters, such as [class]*, alone or among parts of fixed length: its counts determine the
+// length of the whole.
 struct Flexible {
   RegexNode* repeat = nullptr;
   int64_t fixed = 0;  // characters of the other parts
@@ -141,7 +142,7 @@ int64_t tighter(int64_t a, int64_t b) { return a < 0 ? b : b < 0 ? a : std::min(
 
 enum class Fit : uint8_t { Never, Always, Counted };
 
-// Whether the matches have such a length. That of a flexible part is set to it.
+// Whether matches have such a length. Adjusts the counts of a flexible part so that they do.
 Fit restrict_lengths(RegexNode& node, Lengths lengths) {
   const PatternLengths range = lengths_of(node);
   const bool fits =
@@ -173,8 +174,8 @@ RegexNode with_surroundings(Anchored anchored) {
   return whole;
 }
 
-// Where lengths are far apart they would take very many rules to count. Then the match comes first, and what is behind
-// it takes up the length.
+// Counting up to large lengths would take too many rules. The match comes first then, and arbitrary text behind it
+// fills up the length.
 Anchored with_match_first(Anchored anchored, Lengths lengths) {
   const PatternLengths range = lengths_of(anchored.node);
   const int64_t least = std::max<int64_t>(lengths.least - range.least, 0), most = lengths.most - range.most;

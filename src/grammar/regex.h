@@ -1,5 +1,5 @@
-// Regular expressions as JSON Schema and clients write them (ECMA-262 without what no grammar can say), as rules of a
-// grammar. Nothing is approximated: what cannot be said exactly is refused.
+// Rules for regular expressions in the Ecma dialect (text/regex/syntax.h). Patterns that the rules cannot express
+// exactly are refused.
 #pragma once
 
 #include <optional>
@@ -10,26 +10,25 @@
 namespace millrace {
 
 enum class RegexUse : uint8_t {
-  Answer,      // the whole text matches, as it is
-  JsonString,  // what stands between the quotes of a JSON string: a part of it matches, unless ^ and $ say more
+  Answer,      // the whole text matches
+  JsonString,  // the text between the quotes of a JSON string; a part of it matches, unless anchored
 };
 
 struct Lengths {  // of the texts that match, in characters
   int64_t least = 0;
-  int64_t most = -1;  // -1: without end
+  int64_t most = -1;  // -1: unbounded
 };
 
-// The body of a rule; nullopt: no text matches. Texts that match and whose length is outside of `lengths` are kept out;
-// where that is not possible, it is refused. Throws Usage with the position of what is wrong.
+// The body of a rule for matches whose length is within `lengths`; nullopt: there are none. Throws Usage if the pattern
+// is malformed or cannot be enforced.
 std::optional<GrammarNode> regex_rule(std::string_view regex, RegexUse use, Lengths lengths, RuleBuilder& builder);
 
-// Whether a part of the text matches, as JSON Schema's `pattern` asks. What that takes is counted against the bound of
-// the grammar. Throws Usage.
+// Whether a part of the text matches, as in JSON Schema's `pattern`. The work counts against the builder's bound.
+// Throws Usage.
 bool regex_matches(std::string_view regex, std::string_view text, RuleBuilder& builder);
 
-// One character of the set inside of a JSON string: as it is, or escaped where JSON wants that.
+// One character of the set inside of a JSON string, escaped where JSON requires it.
 GrammarNode json_character(const CodeSet& characters);
-// Every character.
 CodeSet any_character();
 
 }  // namespace millrace

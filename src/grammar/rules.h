@@ -44,7 +44,7 @@ std::optional<GrammarNode> choice_of(std::vector<GrammarNode> ways);  // nullopt
 inline GrammarNode as_node(GrammarNode part) { return part; }
 inline GrammarNode as_node(std::string_view text) { return literal(text); }
 
-// Of nodes, and of texts as literals.
+// The arguments are nodes, or texts for literals.
 template <class... Parts>
 GrammarNode sequence(Parts&&... parts) {
   std::vector<GrammarNode> all;

@@ -1,7 +1,7 @@
-// JSON Schema as rules of a grammar. Whatever a schema says is held to exactly or refused with its place: an answer
-// that follows the grammar validates against the schema. The grammar may allow less than the schema where that changes
-// nothing for a reader: members come in the order of `properties`, an object that lists properties has no others unless
-// additionalProperties says so, and space is bounded.
+// Rules for JSON Schema. Every keyword is enforced exactly or refused with its place in the schema: an answer that
+// follows the grammar validates against the schema. The grammar may allow less than the schema: members come in the
+// order of `properties`, an object with `properties` has no others unless additionalProperties is given, and white
+// space is bounded.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace millrace {
 
-// Adds the rules for a JSON value that the schema describes and returns what stands for it. Throws Usage.
+// Adds the rules for the values of the schema. Throws Usage.
 GrammarNode schema_rule(std::string_view schema, RuleBuilder& builder);
 
 // Any JSON object.

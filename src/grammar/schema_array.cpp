@@ -1,4 +1,4 @@
-// The arrays of a schema: first items, further ones, and those that must be somewhere among them.
+// Arrays of a schema: prefixItems, items and contains.
 #include <algorithm>
 
 #include "base/error.h"
@@ -19,7 +19,7 @@ JsonSchema all_of(std::initializer_list<JsonSchema> parts) {
   return all.size() == 1 ? all[0] : JsonSchema{{"allOf", std::move(all)}};
 }
 
-// How older drafts write prefixItems.
+// Rewrites items lists of older drafts as prefixItems.
 JsonSchema with_prefix_items(JsonSchema schema) {
   if (!schema.contains("items") || !schema["items"].is_array()) return schema;
   schema["prefixItems"] = JsonSchema(schema["items"]);
@@ -34,7 +34,7 @@ struct Contained {
   int64_t least, most;
 };
 
-// What is contained, of the schema and of those it was merged with. They are taken off.
+// Removes `contains` and its counts, also those of merged schemas, and returns them.
 std::vector<Contained> take_contained(JsonSchema& schema) {
   std::vector<Contained> all;
   const auto add = [&](const JsonSchema& one) {
@@ -50,8 +50,7 @@ std::vector<Contained> take_contained(JsonSchema& schema) {
   return all;
 }
 
-// Items that must be somewhere come behind the first ones. Where there may be only so many of them, the others are
-// none.
+// Puts the contained items directly behind prefixItems. With maxContains, no other item may match.
 JsonSchema with_contained(JsonSchema schema, const std::vector<Contained>& all) {
   const JsonSchema items = schema.value("items", JsonSchema(true));
   JsonSchema prefix = schema.value("prefixItems", JsonSchema::array()), others = items;
@@ -72,7 +71,7 @@ JsonSchema with_contained(JsonSchema schema, const std::vector<Contained>& all) 
   return schema;
 }
 
-// Or one of the first ones is it.
+// Alternatively, one of prefixItems is the contained item.
 JsonSchema with_contained_at(JsonSchema schema, const Contained& one, size_t place) {
   JsonSchema& prefix = schema["prefixItems"];
   const JsonSchema other = one.most < 0 ? JsonSchema(true) : JsonSchema{{"not", one.what}};
@@ -104,7 +103,7 @@ SchemaWriter::Rule SchemaWriter::array(const JsonSchema& given) {
   return optional_choice(ways);
 }
 
-// One of them at least is a way; the others may lead nowhere.
+// Alternatives that match nothing are left out.
 SchemaWriter::Rule SchemaWriter::optional_choice(const std::vector<JsonSchema>& arrays) {
   std::vector<GrammarNode> ways;
   for (const JsonSchema& one : arrays) {
@@ -143,7 +142,7 @@ SchemaWriter::Rule SchemaWriter::plain_array(const JsonSchema& given) {
   return node::sequence("[", space(), array_tail(first, std::move(tail), least, most), space(), "]");
 }
 
-// Behind others or not.
+// behind: other items come before them.
 SchemaWriter::Rule SchemaWriter::further_items(const JsonSchema& items, bool distinct, int64_t least, int64_t most,
                                                bool behind) {
   if (distinct) return distinct_items(items, {.least = least, .most = most, .behind = behind});
@@ -171,7 +170,7 @@ SchemaWriter::Rule SchemaWriter::distinct_array(const JsonSchema& schema, const 
   return node::sequence("[", space(), *items, space(), "]");
 }
 
-// From the last item that may be there to the first.
+// Builds the items from the last to the first.
 GrammarNode SchemaWriter::array_tail(const std::vector<Rule>& first, GrammarNode tail, int64_t least, int64_t most) {
   const int64_t size = std::ssize(first);
   for (int64_t i = std::min(size, most < 0 ? size : most) - 1; i >= 0; --i) {

@@ -1,5 +1,5 @@
-// Arrays without duplicates. No grammar can compare items, so each comes from a part of all values of its own, and the
-// parts are taken in their order: the values of a list, or values that begin unlike each other.
+// uniqueItems. A grammar cannot compare items, so the values are partitioned into disjoint parts (listed values, or
+// values with different beginnings), and each part gives at most one item, in a fixed order.
 #include <algorithm>
 #include <cmath>
 
@@ -11,12 +11,13 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kMostDistinct = 64;  // values that are listed
-constexpr size_t kMostShared = 1024;   // values that first items list together
-constexpr size_t kManyParts = 1024;    // of a schema's text: with more of it each part is a cost
+constexpr int64_t kMostDistinct = 64;  // listed values
+constexpr size_t kMostShared = 1024;   // listed values of all prefixItems
+constexpr size_t kManyParts =
+    1024;  // bytes of a schema; larger schemas get fewer parts, since each part repeats the schema
 constexpr size_t kTooManyParts = 16 << 10;
 
-// Integers between close bounds as a list.
+// Rewrites integers between close bounds as an enum.
 JsonSchema with_integers_listed(JsonSchema schema) {
   if (schema.value("type", JsonSchema()) != "integer" || schema.size() != 3) return schema;
   const JsonSchema least = schema.value("minimum", JsonSchema()), most = schema.value("maximum", JsonSchema());
@@ -29,7 +30,7 @@ JsonSchema with_integers_listed(JsonSchema schema) {
   return schema;
 }
 
-// By their first characters, or those behind what all of them begin with.
+// Strings partitioned by their first character, or the first one behind a common beginning.
 std::vector<JsonSchema> parts_of_texts(bool many, const std::string& begin = "") {
   std::vector<JsonSchema> parts;
   if (begin.empty()) parts.push_back({{"type", "string"}, {"maxLength", 0}});
@@ -48,7 +49,7 @@ std::vector<JsonSchema> parts_of_texts(bool many, const std::string& begin = "")
   return parts;
 }
 
-// By their first digit and how many digits there are, or by equal steps between bounds.
+// Numbers partitioned by first digit and number of digits, or into equal intervals between bounds.
 std::vector<JsonSchema> parts_of_numbers(const JsonSchema& items, bool many) {
   std::vector<JsonSchema> parts;
   const auto add = [&](double from, double to) {
@@ -76,10 +77,11 @@ std::vector<JsonSchema> parts_of_numbers(const JsonSchema& items, bool many) {
   return parts;
 }
 
-// Values that places list, each for one place alone: one for each as far as that is possible, then what is left.
+// Assigns each listed value to one array position: a matching first, so that every position gets a value if possible,
+// then the remaining values.
 std::vector<JsonSchema> share_values(const std::vector<std::vector<JsonSchema>>& lists) {
-  std::vector<nlohmann::json> values;  // as equal as validators take them
-  std::vector<size_t> owner;           // of each value
+  std::vector<nlohmann::json> values;  // nlohmann::json compares like validators: member order is ignored
+  std::vector<size_t> owner;           // position by value
   const size_t nobody = lists.size();
   const auto index_of = [&](const JsonSchema& value) {
     const nlohmann::json plain(value);
@@ -88,7 +90,7 @@ std::vector<JsonSchema> share_values(const std::vector<std::vector<JsonSchema>>&
     return at;
   };
   std::vector<bool> asked;
-  // Takes a value for the place, from another that can have one instead.
+  // Finds a value for the position, along an augmenting path.
   const auto take = [&](const auto& self, size_t place) -> bool {
     for (const JsonSchema& value : lists[place]) {
       const size_t index = index_of(value);
@@ -116,7 +118,7 @@ std::vector<JsonSchema> share_values(const std::vector<std::vector<JsonSchema>>&
   return shares;
 }
 
-// Arrays that have an item.
+// Non-empty arrays differ by their first item.
 bool tells_by_first_item(const JsonSchema& array) {
   const JsonSchema least = array.value("minItems", JsonSchema());
   return array.value("type", JsonSchema()) == "array" && least.is_number() && least >= 1;
@@ -134,7 +136,7 @@ std::vector<JsonSchema> SchemaWriter::listed_values(const JsonSchema& items) con
     if (!one.contains("enum") && !one.contains("const")) return {};
     for (const JsonSchema& value : allowed_values(one, builder_)) {
       if (static_cast<int64_t>(values.size()) > kMostDistinct) return values;
-      // As equal as validators take them: whatever the order of an object's members.
+      // nlohmann::json compares like validators: the order of members is ignored.
       const nlohmann::json plain(value);
       const bool known =
           std::any_of(values.begin(), values.end(), [&](const JsonSchema& v) { return nlohmann::json(v) == plain; });
@@ -144,7 +146,7 @@ std::vector<JsonSchema> SchemaWriter::listed_values(const JsonSchema& items) con
   return values;
 }
 
-// Schemas that no value matches two of. Objects are told apart by a member that all of them have.
+// Disjoint schemas that partition the items. Objects are partitioned by a required member.
 std::vector<JsonSchema> SchemaWriter::distinct_parts(const JsonSchema& items) const {
   const size_t size = json_text(items).size();
   std::vector<JsonSchema> parts = {{{"type", "null"}}, {{"const", true}}, {{"const", false}}, {{"type", "array"}}};
@@ -156,7 +158,7 @@ std::vector<JsonSchema> SchemaWriter::distinct_parts(const JsonSchema& items) co
   for (JsonSchema& part : parts_of_numbers(ways.size() == 1 ? ways[0] : JsonSchema(), true))
     parts.push_back(std::move(part));
   if (ways.size() == 1 && size < kTooManyParts && tells_by_first_item(ways[0])) {
-    parts.resize(3);  // no other arrays
+    parts.resize(3);  // drop {"type": "array"}
     std::vector<JsonSchema> values = parts_of_texts(size < kManyParts);
     for (JsonSchema& value : parts_of_numbers({}, size < kManyParts)) values.push_back(std::move(value));
     for (JsonSchema& value : values)
@@ -189,7 +191,7 @@ std::string SchemaWriter::telling_member(const JsonSchema& object) const {
   return "";
 }
 
-// What stands for an item of each part.
+// The rule of each part.
 std::vector<GrammarNode> SchemaWriter::distinct_rules(const JsonSchema& items, bool needed) {
   std::vector<GrammarNode> parts;
   const std::vector<JsonSchema> values = listed_values(items);
@@ -208,7 +210,7 @@ std::vector<GrammarNode> SchemaWriter::distinct_rules(const JsonSchema& items, b
 
 SchemaWriter::Rule SchemaWriter::distinct_items(const JsonSchema& items, const DistinctCounts& counts) {
   std::vector<GrammarNode> parts;
-  int64_t contained = 0;  // parts that match what must be contained: they come first
+  int64_t contained = 0;  // number of parts that match `contains`; they come first
   const int64_t least = std::max(counts.least, counts.least_contained);
   if (counts.contained) {
     parts = distinct_rules({{"allOf", JsonSchema::array({items, *counts.contained})}}, counts.least_contained > 0);
@@ -229,12 +231,12 @@ SchemaWriter::Rule SchemaWriter::distinct_items(const JsonSchema& items, const D
     fail(ErrorKind::Usage, "the schema uses \"uniqueItems\" with more items than can be told apart ({})", count);
   if (least > count) return {};
   const int64_t most = counts.most < 0 || counts.most > count ? count : counts.most;
-  // Items taken are counted up to the most, or up to the least where there is room for all.
+  // Counts the items taken: up to the maximum, or up to the minimum if the maximum does not bind.
   const int64_t counted = most < count ? most : std::max<int64_t>(least, 1);
   const auto next = [&](int64_t taken) {
     return static_cast<size_t>(most < count ? taken + 1 : std::min(taken + 1, counted));
   };
-  std::vector<Rule> rest(static_cast<size_t>(counted) + 1);  // by items taken: what may follow from the parts left
+  std::vector<Rule> rest(static_cast<size_t>(counted) + 1);  // by items taken: the items from the parts that are left
   for (int64_t taken = least; taken <= counted; ++taken) rest[static_cast<size_t>(taken)] = node::empty();
   for (int64_t i = count - 1; i >= 0; --i) {
     if (i + 1 == contained) {
@@ -254,13 +256,13 @@ SchemaWriter::Rule SchemaWriter::distinct_items(const JsonSchema& items, const D
   return rest.front();
 }
 
-// The first items of an array without duplicates, and the others: each with a part of all values for itself.
+// Gives each of prefixItems, and the further items together, disjoint parts of all values.
 JsonSchema SchemaWriter::with_distinct_places(JsonSchema array, bool more) const {
   JsonSchema prefix = array["prefixItems"];
   const JsonSchema items = array.value("items", JsonSchema(true));
   std::vector<JsonSchema> parts = distinct_parts(true);
   std::vector<std::vector<JsonSchema>> lists(prefix.size());
-  size_t places = more ? 1 : 0, values = 0;  // without a list; of lists
+  size_t places = more ? 1 : 0, values = 0;  // positions without a list; values of all lists
   for (size_t i = 0; i < prefix.size() && values <= kMostShared; ++i) {
     lists[i] = listed_values(prefix[i]);
     if (std::ssize(lists[i]) > kMostDistinct) lists[i].clear();
@@ -270,7 +272,7 @@ JsonSchema SchemaWriter::with_distinct_places(JsonSchema array, bool more) const
   if (places > parts.size() || values > kMostShared)
     fail(ErrorKind::Usage, "the schema uses \"uniqueItems\" beside more prefixItems than can be told apart");
   const std::vector<JsonSchema> shares = share_values(lists);
-  JsonSchema taken = JsonSchema::array();  // listed values, which are one place's alone
+  JsonSchema taken = JsonSchema::array();  // listed values, each reserved for one position
   for (size_t i = 0; i < prefix.size(); ++i) {
     if (lists[i].empty()) continue;
     prefix[i] = shares[i].empty() ? JsonSchema(false) : JsonSchema{{"enum", shares[i]}};

@@ -19,10 +19,10 @@ constexpr size_t kMostMembers = 4096;
 constexpr int kDeepestReference = 32;
 constexpr size_t kMostAlternatives = 256;
 constexpr size_t kMostOneOf = 128;
-constexpr size_t kMostParts = 1 << 20;  // of schemas that are combined: less than a second's work
+constexpr size_t kMostParts = 1 << 20;  // parts of combined schemas: less than a second of work
 
-// Before it is parsed: an object whose keys are kept in their order takes the square of their number.
-// Returns whether it has an integer beyond 64 bits, of which only a double will be known.
+// Checks the text before the full parse: ordered_json takes quadratic time in the number of keys of an object. Returns
+// whether the text has an integer beyond 64 bits, which parses as a double.
 bool check_shape(std::string_view text) {
   constexpr size_t kSafeDigits = 18;
   bool huge = false;
@@ -143,7 +143,7 @@ std::set<std::string> required_keys(const JsonSchema& object) {
 
 bool is_listed(const JsonSchema& schema) { return schema.contains("enum") || schema.contains("const"); }
 
-// The types of the listed values where there are some: a const needs no type beside it.
+// The types of the listed values, if any: a const needs no type beside it.
 std::set<std::string> value_types(const JsonSchema& schema) {
   std::set<std::string> types;
   if (!is_listed(schema)) {
@@ -155,8 +155,8 @@ std::set<std::string> value_types(const JsonSchema& schema) {
   return types;
 }
 
-// Values are written of the types that the keywords speak of. Others are tested as they are: minLength says nothing
-// about a number.
+// Adds the types that the grammar allows for the schema. Validators do not apply this: minLength has no effect on a
+// number.
 bool types_overlap(const JsonSchema& written, const JsonSchema& test) {
   if (!is_listed(test) && !test.contains("type")) return true;
   const std::set<std::string> types = value_types(written), tested = value_types(test);
@@ -166,7 +166,7 @@ bool types_overlap(const JsonSchema& written, const JsonSchema& test) {
 }  // namespace
 
 JsonSchema with_unevaluated_closed(JsonSchema schema) {
-  if (!schema.is_object() || is_listed(schema)) return schema;  // beside listed values it is refused
+  if (!schema.is_object() || is_listed(schema)) return schema;  // refused beside listed values
   const auto take = [&](const char* keyword) {
     const auto found = schema.find(keyword);
     if (found == schema.end() || !found->is_boolean()) return false;
@@ -219,7 +219,7 @@ const JsonSchema& SchemaDocument::resolve(const std::string& reference) const {
   return *place;
 }
 
-// Every pair of the two, merged; those that nothing matches are left out.
+// All pairs merged, without empty intersections.
 std::vector<JsonSchema> SchemaDocument::product(const std::vector<JsonSchema>& left,
                                                 const std::vector<JsonSchema>& right) const {
   if (left.size() * right.size() > kMostAlternatives) fail_too_many();
@@ -234,7 +234,7 @@ std::vector<JsonSchema> SchemaDocument::product(const std::vector<JsonSchema>& l
   return merged;
 }
 
-// What the schema says beside its combinators and references.
+// The schema without its combinators and references.
 std::vector<JsonSchema> SchemaDocument::uncombined(const JsonSchema& schema, int depth) const {
   if (depth > kDeepestReference)
     fail(ErrorKind::Usage, "the schema's references and combinations go in a circle or too deep");
@@ -316,7 +316,7 @@ std::vector<JsonSchema> SchemaDocument::exclusive_options(const JsonSchema& opti
   return result;
 }
 
-// Once for all options, which are each compared with all others.
+// Computed once, since each option is compared with all others.
 SchemaDocument::Tests SchemaDocument::tests_of(const JsonSchema& options, int depth) const {
   if (options.size() > kMostOneOf) fail(ErrorKind::Usage, "the schema has a oneOf of more than {} options", kMostOneOf);
   Tests tests(options.size());
@@ -347,7 +347,7 @@ std::vector<JsonSchema> SchemaDocument::exclusive_ways(const std::vector<JsonSch
   return result;
 }
 
-// `written` has no combinators; the grammar writes values of it, closed where it lists properties.
+// `written` has no combinators. The grammar closes it: no additional members beside listed properties.
 bool SchemaDocument::excludes(const JsonSchema& written, const std::vector<JsonSchema>& tests, Apart& relied_on,
                               int depth, int nested) const {
   if (nested > 3 || depth >= kDeepestReference) return false;

@@ -1,4 +1,4 @@
-// Small things that are read from a schema.
+// Reads single keywords of a schema.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace millrace {
 
-// For a message: names may be as long as the schema.
+// For error messages: names can be as long as the schema.
 inline std::string shortened(const std::string& text) {
   size_t size = 160;
   if (text.size() <= size) return text;
@@ -18,7 +18,7 @@ inline std::string shortened(const std::string& text) {
   return text.substr(0, size) + "...";
 }
 
-// A keyword that is a count, or `missing` where it is not there.
+// A keyword with a count; `missing` if it is absent.
 inline int64_t count_of(const JsonSchema& schema, const char* keyword, int64_t missing) {
   const auto found = schema.find(keyword);
   if (found == schema.end()) return missing;
@@ -27,13 +27,13 @@ inline int64_t count_of(const JsonSchema& schema, const char* keyword, int64_t m
   if (!whole) fail(ErrorKind::Usage, "the schema's {} is not a count", keyword);
   constexpr int64_t kMost = 100000;
   const auto count = found->get<int64_t>();
-  // Nothing a model writes is longer than the most, so a larger upper bound is none.
+  // No answer is longer than kMost, so a larger upper bound is no bound.
   if (count > kMost && std::string_view(keyword).starts_with("max")) return -1;
   if (count > kMost) fail(ErrorKind::Usage, "the schema's {} is larger than {}", keyword, kMost);
   return count;
 }
 
-// A keyword that is a text, or several where schemas were merged.
+// A keyword with a text, or with several after a merge of schemas.
 inline std::vector<std::string> texts_of(const JsonSchema& schema, const char* keyword) {
   std::vector<std::string> texts;
   const auto found = schema.find(keyword);
@@ -55,7 +55,7 @@ inline std::vector<std::string> excepted_texts(const JsonSchema& schema) {
   return texts;
 }
 
-// Those that have a pattern; others are remarks.
+// Formats that have a pattern; validators ignore others.
 inline std::vector<std::string> known_formats(const JsonSchema& schema) {
   std::vector<std::string> formats = texts_of(schema, "format");
   std::erase_if(formats, [](const std::string& format) { return string_format_regex(format, {}).empty(); });

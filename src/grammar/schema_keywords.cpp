@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-// Whatever else a schema has says nothing about which values are valid.
+// All other keywords have no effect on validity.
 bool is_annotation(const std::string& keyword) {
   static const std::set<std::string_view> kSpeaking = {"type",
                                                        "enum",

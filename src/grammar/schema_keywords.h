@@ -1,17 +1,18 @@
-// What the keywords of a schema speak of.
+// The types that keywords apply to.
 #pragma once
 
 #include "grammar/schema_document.h"
 
 namespace millrace {
 
-// Keywords that say nothing about which values are valid.
+// Keywords without effect on validity.
 bool is_annotation(const std::string& keyword);
 
-// The type that a keyword says something about; empty: all of them.
+// The type that a keyword applies to; empty: all types.
 std::string_view type_spoken_of(const std::string& keyword);
 
-// The types that a schema without combinators allows: those it names, else those its keywords speak of, else all seven.
+// The types that the grammar allows for a schema without combinators: those in `type`, else those that its keywords
+// apply to, else all seven.
 std::vector<std::string> schema_types(const JsonSchema& schema);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Both of two schemas: keyword by keyword.
+// The intersection of two schemas, keyword by keyword.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -20,7 +20,7 @@ bool lists_or_excepts(const JsonSchema& schema) {
          (schema.contains("enum") || schema.contains("const") || schema.contains("$except"));
 }
 
-// Listed values are compared at once, so that a contradiction ends the choice it stands in.
+// Intersects enums early, so that a contradiction removes its alternative.
 JsonSchema both(const JsonSchema& a, const JsonSchema& b) {
   if (a == b || b == true) return a;
   if (a == true) return b;
@@ -41,7 +41,7 @@ JsonSchema merge_types(const JsonSchema& a, const JsonSchema& b) {
   return common;
 }
 
-// What a schema says about members it lists and others. Finds them faster than the schema, which keeps them in order.
+// The conditions on members by name. Lookup is faster than in ordered_json, which searches linearly.
 class Members {
  public:
   explicit Members(const JsonSchema& object) : others_(object.value("additionalProperties", JsonSchema(true))) {
@@ -93,7 +93,8 @@ void merge_properties(JsonSchema& merged, const JsonSchema& a, const JsonSchema&
         both(a.value("additionalProperties", JsonSchema(true)), b.value("additionalProperties", JsonSchema(true)));
 }
 
-// Members that only the other schema has a pattern for are others here. Where there are no others, their names say so.
+// Members that match only a pattern of the other schema are additional members here. If those are forbidden,
+// propertyNames excludes them.
 JsonSchema with_names_closed(JsonSchema schema, const JsonSchema& other) {
   const auto theirs = other.find("patternProperties");
   const JsonSchema additional = schema.value("additionalProperties", JsonSchema(true));
@@ -116,8 +117,7 @@ JsonSchema with_names_closed(JsonSchema schema, const JsonSchema& other) {
   return schema;
 }
 
-// The first items under a name of their own, as many as the other schema names: what is said of all items holds for
-// them.
+// prefixItems extended to the length of the other schema's: `items` applies to the added positions.
 JsonSchema with_first_items(JsonSchema schema, const JsonSchema& other) {
   const auto count = [](const JsonSchema& side) {
     const JsonSchema tuple = side.value("items", JsonSchema()), prefix = side.value("prefixItems", JsonSchema());
@@ -166,7 +166,7 @@ JsonSchema all_of(const JsonSchema& a, const JsonSchema& b) {
   return all;
 }
 
-// What is contained, and how often, under a name of its own: several may be.
+// Collects `contains` with its counts under $contains: a merged schema can have several.
 JsonSchema with_contains_listed(JsonSchema schema) {
   JsonSchema all = schema.value("$contains", JsonSchema::array()), one = JsonSchema::object();
   for (const char* keyword : {"contains", "minContains", "maxContains"}) {
@@ -180,7 +180,7 @@ JsonSchema with_contains_listed(JsonSchema schema) {
 
 JsonSchema merge_keyword(const std::string& keyword, const JsonSchema& a, const JsonSchema& b) {
   if (a == b) return a;
-  const bool numbers = a.is_number() && b.is_number();  // draft 4's exclusive bounds say true or false
+  const bool numbers = a.is_number() && b.is_number();  // exclusive bounds of draft 4 are booleans
   const bool first_is_less = numbers && a.get<long double>() < b.get<long double>();
   if (numbers && (keyword.starts_with("min") || keyword == "exclusiveMinimum")) return first_is_less ? b : a;
   if (numbers && (keyword.starts_with("max") || keyword == "exclusiveMaximum")) return first_is_less ? a : b;
@@ -196,7 +196,7 @@ JsonSchema merge_keyword(const std::string& keyword, const JsonSchema& a, const 
   if (keyword == "patternProperties" && a.is_object() && b.is_object()) return merge_patterns(a, b);
   if (keyword == "uniqueItems") return a == true || b == true;
   if (keyword == "multipleOf" && numbers) {
-    // Whole ones and those that doubles have exactly, such as 0.5.
+    // Integers, and fractions that doubles represent exactly, such as 0.5.
     constexpr double kParts = 1024;
     const double x = a.get<double>() * kParts, y = b.get<double>() * kParts;
     if (x >= 1 && y >= 1 && x < 1e8 && y < 1e8 && x == std::floor(x) && y == std::floor(y)) {
@@ -207,7 +207,7 @@ JsonSchema merge_keyword(const std::string& keyword, const JsonSchema& a, const 
   fail(ErrorKind::Usage, "the schema has two different \"{}\" for the same value, which cannot be combined", keyword);
 }
 
-// An object that has to have a member that nothing matches.
+// Whether a required member can match nothing.
 bool misses_required(const JsonSchema& schema) {
   const auto required = schema.find("required"), properties = schema.find("properties");
   if (required == schema.end() || properties == schema.end() || !required->is_array() || !properties->is_object() ||
@@ -222,7 +222,7 @@ bool misses_required(const JsonSchema& schema) {
   });
 }
 
-// As one of the two that are merged.
+// Prepares a schema for merging.
 JsonSchema beside(const JsonSchema& schema, const JsonSchema& other) {
   return with_first_items(with_contains_listed(with_names_closed(with_enum(schema), other)), other);
 }

@@ -1,5 +1,5 @@
-// What does not match a schema, and conditions that say with it what they mean: a choice of schemas. A choice may be
-// smaller than what it stands for, never larger.
+// Complements of schemas, and conditionals that are built from them, as choices of schemas. A choice may be a subset of
+// the complement, never more.
 #include <algorithm>
 #include <utility>
 
@@ -35,7 +35,7 @@ std::vector<JsonSchema> other_types(const JsonSchema& named) {
   return choice;
 }
 
-// Other values than those listed. Numbers are what lies between those of the list.
+// The complement of an enum. For numbers, the intervals between the listed ones.
 std::vector<JsonSchema> other_values(const JsonSchema& listed) {
   std::vector<JsonSchema> numbers;
   for (const JsonSchema& value : listed) {
@@ -54,7 +54,7 @@ std::vector<JsonSchema> other_values(const JsonSchema& listed) {
   return choice;
 }
 
-// What is not a schema, said at once where it only lists values: so that contradictions are seen early.
+// The complement of a schema. An enum becomes $except at once, so that contradictions show early.
 JsonSchema not_this(const JsonSchema& schema) {
   if (schema.is_object() && schema.size() == 1) {
     const JsonSchema listed =
@@ -67,7 +67,7 @@ JsonSchema not_this(const JsonSchema& schema) {
   return {{"not", schema}};
 }
 
-// Numbers that a whole one does not divide.
+// Numbers that an integer does not divide.
 std::optional<std::vector<JsonSchema>> indivisible(const JsonSchema& divisor) {
   if (!divisor.is_number() || !(divisor >= 1 && divisor <= kLargestIndivisible) ||
       divisor.get<double>() != static_cast<double>(divisor.get<int64_t>()))
@@ -78,7 +78,7 @@ std::optional<std::vector<JsonSchema>> indivisible(const JsonSchema& divisor) {
   return std::vector<JsonSchema>{whole, fraction};
 }
 
-// Bounds that are turned around: the type they speak of, the keyword, and how far the other bound is from it.
+// Bounds and their opposites: type, keyword, and the distance of the opposite bound.
 struct Opposite {
   std::string_view keyword;
   const char* type;
@@ -103,7 +103,7 @@ std::optional<std::vector<JsonSchema>> negated_keyword(const std::string& keywor
   using Choice = std::vector<JsonSchema>;
   for (const Opposite& bound : kOpposites) {
     if (keyword != bound.keyword) continue;
-    if (!value.is_number()) return {};  // draft 4's exclusive bounds
+    if (!value.is_number()) return {};  // exclusive bounds of draft 4
     if (bound.step == 0) return Choice{{{"type", bound.type}, {bound.opposite, value}}};
     const double count = value.get<double>();
     if (!(count >= 0 && count < 1e9)) return {};
@@ -186,7 +186,7 @@ JsonSchema SchemaDocument::negation(const JsonSchema& schema, int depth) const {
   return any_of(std::move(options));
 }
 
-// if, then, else and the keywords of dependencies, each as a choice.
+// if, then, else and the dependency keywords, each as a choice.
 std::vector<JsonSchema> SchemaDocument::conditions(const JsonSchema& schema) const {
   std::vector<JsonSchema> result;
   if (schema.contains("if") && (schema.contains("then") || schema.contains("else"))) {

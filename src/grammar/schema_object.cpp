@@ -1,4 +1,4 @@
-// The objects of a schema: listed members in their order, then others where they are allowed.
+// Objects of a schema: listed members in their order, then additional ones.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -18,9 +18,9 @@ namespace {
 
 constexpr size_t kMostRequired = 4096;
 constexpr int64_t kMostCountedKeys = 36;
-constexpr int64_t kFurthestApart = 8;  // characters of keys that are alike before they differ
-constexpr size_t kMostPatterns = 16;   // more are not written
-constexpr size_t kMostApart = 400;     // listed keys beside patterns; beside more no others are written
+constexpr int64_t kFurthestApart = 8;  // common beginning of keys, in characters
+constexpr size_t kMostPatterns = 16;   // with more, additional members are left out
+constexpr size_t kMostApart = 400;     // listed keys beside patterns; with more, additional members are left out
 
 const CodeSet kPlain = CodeSet{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}.complement();
 
@@ -48,14 +48,14 @@ bool holds(const std::vector<std::string>& keys, const std::string& key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
-// Engines do not agree on which letters beyond ASCII a class such as \w has.
+// Engines disagree about the letters beyond ASCII in classes such as \w.
 bool may_match(const std::string& pattern, const std::string& key, RuleBuilder& builder) {
   if (regex_matches(pattern, key, builder)) return true;
   const bool ascii = std::all_of(key.begin(), key.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
   return !ascii && !text_follows({.avoided = {pattern}}, key, builder);
 }
 
-// What patternProperties say about a member, or may say for one of the engines.
+// The patternProperties that apply to a member: in all engines (`surely`), or in some.
 JsonSchema patterns_for(const JsonSchema& schema, const std::string& key, bool surely, RuleBuilder& builder) {
   JsonSchema all = JsonSchema::array();
   const auto patterns = schema.find("patternProperties");
@@ -68,7 +68,7 @@ JsonSchema patterns_for(const JsonSchema& schema, const std::string& key, bool s
   return all;
 }
 
-// An object that lists its properties has no others unless it says so.
+// An object with listed properties has no additional ones unless the schema allows them explicitly.
 JsonSchema others_of(const JsonSchema& schema) {
   const bool listed = schema.contains("properties") || schema.contains("patternProperties");
   return schema.value("additionalProperties", JsonSchema(!listed));
@@ -76,7 +76,7 @@ JsonSchema others_of(const JsonSchema& schema) {
 
 }  // namespace
 
-// Names that are all listed are members like any other.
+// If propertyNames is an enum, its names become listed members.
 JsonSchema SchemaWriter::with_names_listed(JsonSchema schema) const {
   if (!schema.contains("propertyNames") || schema["propertyNames"] == true) return schema;
   JsonSchema properties = properties_of(schema);
@@ -102,7 +102,7 @@ SchemaWriter::Rule SchemaWriter::object(const JsonSchema& given) {
   std::optional<std::vector<Member>> listed = members(schema);
   if (!listed) return {};
   int64_t least = count_of(schema, "minProperties", 0), most = count_of(schema, "maxProperties", -1);
-  // The counts are reached by leaving out optional members, or by making them required.
+  // Meets the counts by dropping optional members or making them required.
   const auto required = [&] {
     return std::count_if(listed->begin(), listed->end(), [](const Member& m) { return m.required; });
   };
@@ -118,7 +118,7 @@ SchemaWriter::Rule SchemaWriter::object(const JsonSchema& given) {
           room = most < 0 ? -1 : most - static_cast<int64_t>(listed->size());
   if (most >= 0 && (room < 0 || least > most || missing > room)) return {};
   if (missing > 1) {
-    // A key may be written twice: those that count have each a character of its own somewhere.
+    // A model may write a key twice. The counted members get disjoint sets of keys, which differ in one character.
     if (missing > kMostCountedKeys)
       fail(ErrorKind::Usage, "the schema's minProperties of more than {} unlisted members cannot be enforced",
            kMostCountedKeys);
@@ -181,7 +181,7 @@ bool SchemaWriter::may_be_called(const JsonSchema& schema, const std::string& ke
                      [&](const JsonSchema& way) { return !allowed_values(way, builder_).empty(); });
 }
 
-// So many parts of the keys that unlisted members can have. Throws Usage where they are alike for too long.
+// Partitions the keys of unlisted members into `count` parts. Throws Usage if their common beginning is too long.
 std::vector<SchemaWriter::KeyPart> SchemaWriter::parts_of_keys(const JsonSchema& schema, int64_t count) {
   TextLanguages languages(builder_);
   std::vector<TextLanguages::Id> ways;
@@ -216,7 +216,7 @@ TextLanguages::Id SchemaWriter::language_of_part(const KeyPart& part, TextLangua
 SchemaWriter::Rule SchemaWriter::extra_member(const JsonSchema& schema, bool counts, const KeyPart& part) {
   std::vector<std::string> taken;
   for (const auto& item : properties_of(schema).items()) taken.push_back(item.key());
-  if (counts) {  // one that repeats a required member would not count
+  if (counts) {  // a repeated required member would not count
     for (std::string& key : required_of(schema)) taken.push_back(std::move(key));
   }
   const bool named = schema.contains("propertyNames") && schema["propertyNames"] != true;
@@ -227,8 +227,8 @@ SchemaWriter::Rule SchemaWriter::extra_member(const JsonSchema& schema, bool cou
   return node::sequence("\"", text_apart_from(taken), "\":", space(), *inside);
 }
 
-// Members whose keys have to be told apart by patterns or names: for each way in which the patterns match, their keys
-// and what is said about the values.
+// Additional members with patternProperties or propertyNames: for each combination of matching patterns, the keys and
+// the schema of the value.
 SchemaWriter::Rule SchemaWriter::keys_by_language(const JsonSchema& schema, const std::vector<std::string>& taken,
                                                   const KeyPart& part) {
   const JsonSchema patterns = schema.value("patternProperties", JsonSchema::object());
@@ -270,7 +270,7 @@ SchemaWriter::Rule SchemaWriter::keys_by_language(const JsonSchema& schema, cons
   return builder_.add(*node::choice_of(std::move(members)));
 }
 
-// Texts that propertyNames allow.
+// The language of propertyNames.
 TextLanguages::Id SchemaWriter::names_language(const JsonSchema& names, TextLanguages& languages) {
   std::vector<TextLanguages::Id> ways;
   for (const JsonSchema& way : document_.alternatives({{"allOf", JsonSchema::array({{{"type", "string"}}, names})}})) {
@@ -288,8 +288,8 @@ TextLanguages::Id SchemaWriter::names_language(const JsonSchema& names, TextLang
   return languages.either(std::move(ways));
 }
 
-// A text that is none of those listed: a walk down the tree of their characters that leaves it before its end. It has
-// no escapes, so that it has one spelling.
+// A text that differs from all listed ones: a walk in their trie that leaves it. Escapes are not allowed, so that each
+// text has one spelling.
 GrammarNode SchemaWriter::text_apart_from(const std::vector<std::string>& texts) {
   const GrammarNode rest = builder_.add(node::any_number(node::one_of(kPlain)));
   if (texts.empty()) return rest;
@@ -325,7 +325,7 @@ GrammarNode SchemaWriter::text_apart_from(const std::vector<std::string>& texts)
 GrammarNode SchemaWriter::member_list(const std::vector<Member>& members, const Rule& extra, int64_t least_extra,
                                       int64_t most_extra) {
   const GrammarNode comma = node::sequence(",", space());
-  // The members from a place on: where none comes before it, and where one does.
+  // The members from a position on, if no member precedes them (alone) and if one does (after).
   GrammarNode alone = node::empty(), after = node::empty();
   if (extra) {
     const GrammarNode one = builder_.add(*extra), next = builder_.add(node::sequence(comma, one));

@@ -18,7 +18,7 @@ bool has_scheme(std::string_view uri) {
   return colon != std::string_view::npos && colon > 0 && uri.find_first_of("/?#") > colon;
 }
 
-// The parts of a path that go up are followed.
+// Resolves ".." in a path.
 std::string without_dots(std::string uri) {
   const size_t scheme = uri.find("://");
   const size_t root = scheme == std::string::npos ? 0 : std::min(uri.find('/', scheme + 3), uri.size());
@@ -78,7 +78,7 @@ class References {
     return found != schema.end() && found->is_string() ? found->get_ptr<const std::string*>() : nullptr;
   }
 
-  // Places where a schema is, as the keywords above it say: what stands in const or enum is none.
+  // Visits only places that hold a schema; values inside of const or enum are not schemas.
   void walk(Place place, FunctionRef<void(const Place&)> visit) {
     JsonSchema& schema = place.schema;
     if (!schema.is_object()) return;
@@ -142,13 +142,13 @@ class References {
   void rewrite(const Place& place) {
     JsonSchema& schema = place.schema;
     for (const char* ours : {"$except", "$avoid", "$fraction", "$indivisible", "$contains"})
-      schema.erase(ours);  // sent, they mean nothing
+      schema.erase(ours);  // internal keywords have no meaning in a client's schema
     if (schema.contains("required") && schema["required"].is_boolean()) schema.erase("required");
     if (const std::string* reference = text(schema, "$ref")) {
       if (std::string found = find(place.base, *reference); !found.empty()) set_reference(schema, std::move(found));
       return;
     }
-    // With one place of the name it is the same as a plain reference.
+    // With a single anchor of the name, a dynamic reference equals a plain one.
     const std::string* dynamic = text(schema, "$dynamicRef");
     const size_t name = dynamic != nullptr ? dynamic->find('#') : std::string::npos;
     const bool single =
@@ -162,7 +162,7 @@ class References {
     set_reference(schema, std::move(found));
   }
 
-  // A short name may mean a long way: many of them must not fill the memory.
+  // A short reference can stand for a long pointer; bounds the memory of many.
   void set_reference(JsonSchema& schema, std::string pointer) {
     constexpr size_t kMostBytes = 4 << 20;
     written_ += pointer.size();
@@ -170,7 +170,7 @@ class References {
     schema["$ref"] = std::move(pointer);
   }
 
-  // Empty: it is not in this document.
+  // Empty: the reference is to another document.
   std::string find(const std::string& base, const std::string& reference) const {
     const std::string whole = absolute(base, reference);
     const size_t hash = std::min(whole.find('#'), whole.size());
@@ -183,9 +183,9 @@ class References {
   }
 
   JsonSchema& root_;
-  bool old_ = false;  // drafts up to 7 pass over what stands beside $ref
+  bool old_ = false;  // drafts up to 7 ignore the keywords beside $ref
   const char* id_ = "$id";
-  std::map<std::string, std::string> resources_, anchors_;  // to pointers
+  std::map<std::string, std::string> resources_, anchors_;  // to JSON pointers
   std::map<std::string, int> dynamic_;
   size_t written_ = 0;
 };

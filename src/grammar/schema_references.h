@@ -1,12 +1,12 @@
-// References of a schema as places of its document: "item" or "#anchor" become "#/$defs/item", whatever $id they stand
-// under. Also what drafts before the fourth say with "required": true.
+// Rewrites references of a schema as JSON pointers into its document: "item" or "#anchor" become "#/$defs/item",
+// resolved against the enclosing $id. Also rewrites "required": true of drafts before 4.
 #pragma once
 
 #include "grammar/schema_document.h"
 
 namespace millrace {
 
-// References that lead outside of the document stay as they are.
+// References to other documents stay unchanged.
 void resolve_references(JsonSchema& root);
 
 }  // namespace millrace

@@ -26,7 +26,7 @@ bool type_allows(const std::string& type, const JsonSchema& value) {
          (type == "array" && value.is_array()) || (type == "object" && value.is_object());
 }
 
-// In long double, which has room for every 64-bit integer.
+// long double represents every 64-bit integer.
 struct Limit {
   std::string_view keyword;
   long double (*measure)(const JsonSchema& value);
@@ -57,7 +57,7 @@ const Limit* find_limit(std::string_view keyword) {
   return found == std::end(kLimits) ? nullptr : found;
 }
 
-// As validators compare values: whatever the order of an object's members, and 1.0 is 1.
+// nlohmann::json compares like validators: the order of members is ignored, and 1.0 equals 1.
 std::set<nlohmann::json> excepted_values(const JsonSchema& schema) {
   const JsonSchema except = schema.value("$except", JsonSchema::array());
   std::set<nlohmann::json> values;
@@ -74,13 +74,13 @@ bool text_satisfies(const std::string& text, const std::string& keyword, const J
   });
 }
 
-// As validators divide.
+// Divides doubles, like validators.
 bool is_multiple(double value, double step) {
   const double quotient = value / step;
   return step > 0 && std::isfinite(quotient) && quotient == std::floor(quotient);
 }
 
-// Whether a listed value keeps to what else the schema says. Refuses keywords that would have to be computed.
+// Whether a listed value satisfies the other keywords. Throws Usage for keywords that need a full validator.
 bool satisfies_all(const JsonSchema& value, const JsonSchema& schema, RuleBuilder& builder) {
   const std::string_view type = value.is_number() ? "number" : value.type_name();
   for (const auto& item : schema.items()) {
@@ -117,7 +117,7 @@ bool satisfies_all(const JsonSchema& value, const JsonSchema& schema, RuleBuilde
 }  // namespace
 
 JsonSchema common_values(const JsonSchema& a, const JsonSchema& b) {
-  std::set<nlohmann::json> others;  // as validators compare values: whatever the order of an object's members
+  std::set<nlohmann::json> others;  // the order of members is ignored, as in validators
   for (const JsonSchema& value : b) others.insert(nlohmann::json(value));
   JsonSchema common = JsonSchema::array();
   for (const JsonSchema& value : a) {

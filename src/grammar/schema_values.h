@@ -1,4 +1,4 @@
-// Schemas that list their values: enum and const, and what else is said of them.
+// Schemas with enum or const.
 #pragma once
 
 #include "grammar/schema_document.h"
@@ -7,17 +7,17 @@ namespace millrace {
 
 class RuleBuilder;
 
-// const as a list of one.
+// Rewrites const as an enum of one value.
 JsonSchema with_enum(JsonSchema schema);
 
 // The values that are in both lists.
 JsonSchema common_values(const JsonSchema& a, const JsonSchema& b);
 
-// Listed values without those that are excepted; false where none is left.
+// Removes the values of $except from the enum; the schema `false` if none is left.
 JsonSchema without_excepted(JsonSchema schema);
 
-// The values of enum or const that the other keywords allow. Only for schemas that have one of them.
-// What that takes is counted against the bound of the grammar.
+// The values of enum or const that the other keywords allow. The schema must have enum or const. The work counts
+// against the builder's bound.
 std::vector<JsonSchema> allowed_values(const JsonSchema& schema, RuleBuilder& builder);
 
 }  // namespace millrace

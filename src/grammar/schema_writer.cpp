@@ -23,8 +23,8 @@ namespace {
 
 constexpr int kDeepestSchema = 100;
 
-// Of the integer formats that OpenAPI and its generators use. Wider ones hold all integers that are written; what is no
-// format of numbers is a remark.
+// Integer formats of OpenAPI. Wider formats include all integers that the grammar allows; other formats have no effect
+// on numbers.
 void add_format_bounds(std::string_view format, NumberBounds& bounds) {
   constexpr std::array<std::tuple<std::string_view, double, double>, 6> kIntegers = {
       {{"int8", -128, 127},
@@ -41,7 +41,7 @@ void add_format_bounds(std::string_view format, NumberBounds& bounds) {
   if (format == "uint" || format == "uint64") bounds.at_least(0, false);
 }
 
-// Formats are written in their short form if any of its texts will do.
+// Tries the short form of each format first.
 std::optional<GrammarNode> combined_text(const TextRules& rules, const std::vector<std::string>& formats,
                                          RuleBuilder& builder) {
   for (const int64_t longest : {int64_t{60}, rules.lengths.most}) {
@@ -71,7 +71,7 @@ JsonSchema without_annotations(const JsonSchema& schema) {
 }  // namespace
 
 GrammarNode SchemaWriter::space() {
-  // Bounded: a model that has nothing to say must not write blanks for ever.
+  // Bounded, since a model can get stuck in writing white space.
   if (!space_) {
     GrammarNode indent = node::repeat(node::one_of({{'\t', '\t'}, {' ', ' '}}), 0, 24);
     space_ = builder_.add(node::maybe(node::choice(" ", node::sequence("\n", std::move(indent)))));
@@ -158,7 +158,7 @@ SchemaWriter::Rule SchemaWriter::write(const JsonSchema& schema) {
   return simple(schema);
 }
 
-// A reference begins a path anew.
+// A reference restarts the path.
 std::string SchemaWriter::path() const {
   std::string path = "#";
   for (const std::string& place : path_) path = place.starts_with("#") ? place : path + "/" + place;
@@ -196,7 +196,7 @@ SchemaWriter::Rule SchemaWriter::listed(const JsonSchema& schema) {
 }
 
 SchemaWriter::Rule SchemaWriter::typed(const std::string& type, const JsonSchema& schema) {
-  // What is left of a type when single values of it are not allowed can be said for few.
+  // Excluded single values can be enforced for few types.
   const JsonSchema except = schema.value("$except", JsonSchema::array());
   const bool excepts = std::any_of(except.begin(), except.end(), [&](const JsonSchema& one) {
     return type == one.type_name() || (one.is_number() && type == "integer");
@@ -239,7 +239,7 @@ SchemaWriter::Rule SchemaWriter::number(const JsonSchema& schema, bool integer) 
     if (found == schema.end() || found->is_boolean()) continue;
     if (!found->is_number()) fail(ErrorKind::Usage, "the schema's {} is not a number", keyword);
     const bool is_minimum = std::string_view(keyword).ends_with("inimum");
-    // Draft 4 says with a boolean whether the bound beside it counts.
+    // In draft 4 a boolean makes the bound beside it exclusive.
     const JsonSchema beside = schema.value(is_minimum ? "exclusiveMinimum" : "exclusiveMaximum", JsonSchema(false));
     const bool exclusive = keyword[0] == 'e' || beside == true;
     const auto bound = found->get<long double>();

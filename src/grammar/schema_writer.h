@@ -1,4 +1,4 @@
-// Writes the rules for the values of a schema.
+// Builds the rules for the values of a schema.
 #pragma once
 
 #include <map>
@@ -18,20 +18,20 @@ class SchemaWriter {
  public:
   SchemaWriter(const SchemaDocument& document, RuleBuilder& builder) : document_(document), builder_(builder) {}
 
-  // What stands for a value of the schema in a rule; nothing: no value can be written to its end.
+  // A reference to the rule for the values of the schema; nullopt: the schema has no finite value.
   std::optional<GrammarNode> value(const JsonSchema& schema);
 
   GrammarNode any_value();
   GrammarNode any_object();
 
-  // Of what was being written when an error was thrown: "#/properties/tags".
+  // The place in the schema at which an error was thrown: "#/properties/tags".
   std::string path() const;
 
  private:
   using Rule = std::optional<GrammarNode>;
 
-  // Recursion that cannot be left again, such as an object that requires itself, matches nothing. `open_` holds what is
-  // being written on the way from the last place where the way could have ended.
+  // Recursion without an end, such as an object that requires itself, matches nothing. `open_` holds the schemas
+  // between the last optional part and here: a schema that contains itself through them is such a recursion.
   template <class Write>
   auto optionally(Write&& write) {
     std::set<std::string> outer = std::exchange(open_, {});
@@ -40,7 +40,7 @@ class SchemaWriter {
     return result;
   }
 
-  // Of a part of the schema that is being written. Where it is refused, path() says at which place.
+  // value() of a part of the current schema; path() includes `place` if it throws.
   Rule value_at(std::string place, const JsonSchema& schema) {
     path_.push_back(std::move(place));
     Rule rule = value(schema);
@@ -57,13 +57,13 @@ class SchemaWriter {
   Rule number(const JsonSchema& schema, bool integer);
 
   Rule array(const JsonSchema& schema);
-  std::vector<JsonSchema> listed_values(const JsonSchema& items) const;  // empty: they are not listed
+  std::vector<JsonSchema> listed_values(const JsonSchema& items) const;  // empty: the items are not an enum
   std::vector<JsonSchema> distinct_parts(const JsonSchema& items) const;
   std::string telling_member(const JsonSchema& object) const;  // empty: there is none
   struct DistinctCounts {
     int64_t least = 0, most = -1;
-    bool behind = false;                    // others
-    const JsonSchema* contained = nullptr;  // which some of them match
+    bool behind = false;                    // other items come before
+    const JsonSchema* contained = nullptr;  // a schema that some items must match
     int64_t least_contained = 0, most_contained = -1;
   };
   Rule distinct_items(const JsonSchema& items, const DistinctCounts& counts);
@@ -84,14 +84,14 @@ class SchemaWriter {
   std::optional<std::vector<Member>> members(const JsonSchema& schema);
   bool may_be_called(const JsonSchema& schema, const std::string& key) const;
   JsonSchema with_names_listed(JsonSchema schema) const;
-  // Keys that have one of the characters behind so many others.
+  // Keys with one of `characters` at position `at`.
   struct KeyPart {
     int64_t at;
-    CodeSet characters;  // none: all keys
+    CodeSet characters;  // empty: all keys
   };
   std::vector<KeyPart> parts_of_keys(const JsonSchema& schema, int64_t count);
   static TextLanguages::Id language_of_part(const KeyPart& part, TextLanguages& languages);
-  // counts: it is needed for minProperties, so that its key must be a new one.
+  // counts: minProperties needs the member, so its key must differ from required keys.
   Rule extra_member(const JsonSchema& schema, bool counts, const KeyPart& part = {});
   Rule keys_by_language(const JsonSchema& schema, const std::vector<std::string>& taken, const KeyPart& part);
   TextLanguages::Id names_language(const JsonSchema& names, TextLanguages& languages);
@@ -104,9 +104,9 @@ class SchemaWriter {
 
   const SchemaDocument& document_;
   RuleBuilder& builder_;
-  std::map<std::string, GrammarNode> rules_;  // by the text of the schema
+  std::map<std::string, GrammarNode> rules_;  // by JSON text of the schema
   std::set<std::string> writing_, open_, assumed_;
-  Rule space_, character_, any_value_, any_object_;  // rules that are added when they are first used
+  Rule space_, character_, any_value_, any_object_;  // added on first use
   int depth_ = 0;
   std::vector<std::string> path_;
 };

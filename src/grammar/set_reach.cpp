@@ -6,8 +6,8 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kMostBetween = 400;  // states: beyond that tokens are looked at one by one
-constexpr size_t kMostPlaces = 64;    // inside of characters
+constexpr size_t kMostBetween = 400;  // states; with more, tokens are walked one by one
+constexpr size_t kMostPlaces = 64;    // states inside of characters
 
 template <class T>
 bool add_once(std::vector<T>& list, const T& value) {
@@ -65,7 +65,7 @@ SetReach::Step SetReach::compute_step(Pushdown& automaton, State from) const {
   return step;
 }
 
-// Only states that were not met before lead on to new ones, and to the first that a character cannot follow.
+// Breadth-first over states; stops at the first state that some character of the set cannot follow.
 SetRun SetReach::run(Pushdown& automaton, State from) {
   SetRun run;
   std::vector<State> now{from}, next;

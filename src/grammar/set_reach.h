@@ -1,4 +1,5 @@
-// What one automaton makes of the tokens that begin with characters of a set. What was found out is kept.
+// The allowed tokens among those that begin with characters of a set, for the states of one automaton. Results are
+// cached.
 #pragma once
 
 #include <bitset>
@@ -21,32 +22,32 @@ class SetReach {
   struct Behind {
     Pushdown::State state;
     SetRun run;
-    std::bitset<256> bytes;  // that lead there
+    std::bitset<256> bytes;  // the bytes that lead to the state
   };
   struct Reach {
     SetRun plain;
-    std::vector<Behind> behind;              // first bytes, where what follows covers
-    size_t gain_plain = 0, gain_behind = 0;  // tokens that need no look of their own
+    std::vector<Behind> behind;              // first bytes after which the set covers most tokens
+    size_t gain_plain = 0, gain_behind = 0;  // tokens that need no walk of their own
 
-    // A large set that covers is better than a smaller one behind many bytes: fewer tokens leave it.
+    // A large set at the start is better than a smaller one behind many bytes: fewer tokens leave it.
     auto gain() const { return std::pair(gain_plain, gain_behind); }
   };
   Reach reach(Pushdown& automaton, Pushdown::State from);
 
-  // Sets the bits of all tokens of the vocabulary that are allowed, of the set and others. all: every token.
+  // Sets the bits of all allowed tokens, inside and outside of the set. all: every token.
   void add_allowed(Pushdown& automaton, Pushdown::State from, const Reach& reach, const TokenTrie& all,
                    std::span<uint32_t> mask) const;
 
-  // The automaton has forgotten its states.
+  // To be called when the automaton has dropped its states.
   void forget() { steps_.clear(); }
   size_t memory() const;
 
  private:
   using State = Pushdown::State;
-  // One character of the set.
+  // Transitions by one character of the set.
   struct Step {
-    bool all = true, none = true;  // of the characters can follow
-    std::vector<State> to;         // the states behind them, where all can
+    bool all = true, none = true;  // of the characters can follow the state
+    std::vector<State> to;         // the next states, if all can
   };
 
   SetRun run(Pushdown& automaton, State from);
@@ -54,7 +55,7 @@ class SetReach {
   Step compute_step(Pushdown& automaton, State from) const;
 
   std::shared_ptr<const TokenSet> set_;
-  std::vector<uint8_t> representatives_;  // one byte of each kind that neither the set nor the grammar tells apart
+  std::vector<uint8_t> representatives_;  // one byte of each class that neither the set nor the grammar tells apart
   std::unordered_map<State, Step> steps_;
 };
 

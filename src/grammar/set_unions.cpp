@@ -6,14 +6,14 @@ namespace millrace {
 namespace {
 
 constexpr size_t kMostUnions = 32;
-constexpr size_t kMostVisits = 4000;  // of parts, for one rule
+constexpr size_t kMostVisits = 4000;  // nodes, for one rule
 constexpr size_t kMostVisitsOfAll = 200000;
 
 class FirstSets {
  public:
   explicit FirstSets(const GrammarRules& rules) : rules_(rules), entered_(rules.bodies.size(), 0) {}
 
-  // Empty: there are less than two.
+  // Empty: there are fewer than two sets.
   CodeSet of(size_t rule) {
     sets_.clear();
     visits_ = 0;
@@ -36,7 +36,7 @@ class FirstSets {
     visit(rules_.bodies[rule]);
   }
 
-  // Returns whether what comes behind it can be the first thing as well, as far as that is plain to see.
+  // Returns whether the node can be empty; a rule counts as non-empty.
   bool visit(const GrammarNode& node) {
     if (++visits_ > kMostVisits) return false;
     switch (node.kind) {
@@ -64,7 +64,7 @@ class FirstSets {
 
   const GrammarRules& rules_;
   std::vector<const CodeSet*> sets_;
-  std::vector<size_t> entered_;  // in which round
+  std::vector<size_t> entered_;  // round of the last visit, by rule
   size_t round_ = 0, visits_ = 0, all_visits_ = 0;
 };
 

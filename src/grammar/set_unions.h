@@ -1,5 +1,5 @@
-// Sets of characters that rules can begin with: an automaton tells \s and \S apart, and yet both may follow. Tokens are
-// best sorted by all of them together.
+// Unions of the sets that a rule can begin with. A grammar may have \s and \S as separate sets of which both can
+// follow; token sets work best for their union.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-// The union of each rule that has several, each once; not all of a large grammar.
+// The distinct unions of rules that begin with several sets. A large grammar is searched in part.
 std::vector<CodeSet> united_first_sets(const GrammarRules& rules);
 
 }  // namespace millrace

@@ -19,7 +19,7 @@ constexpr size_t kLongestEbnf = 256 << 10;
 constexpr int64_t kMostCalls = 16;
 
 GrammarNode one_call(const GrammarSpec& spec, const GrammarSpec::Tool& tool, RuleBuilder& builder) {
-  // The name stands inside of a JSON string.
+  // The name is inside of a JSON string.
   const std::string quoted = json_text(nlohmann::json(tool.name));
   const std::string name = quoted.substr(1, quoted.size() - 2);
   GrammarNode arguments = tool.schema.empty() ? any_object_rule(builder) : schema_rule(tool.schema, builder);

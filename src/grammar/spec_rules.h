@@ -1,4 +1,4 @@
-// The rules that a GrammarSpec becomes.
+// Builds the rules of a GrammarSpec.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace millrace {
 
-// Throws Usage where the grammar is wrong, cannot be enforced or is too large.
+// Throws Usage if the grammar is malformed, cannot be enforced or is too large.
 GrammarRules rules_of(const GrammarSpec& spec);
 
-// The same as text, for tests and for people.
+// The rules as text, for tests and for people.
 std::string grammar_to_ebnf(const GrammarSpec& spec);
 
 }  // namespace millrace

@@ -11,13 +11,13 @@
 namespace millrace {
 namespace {
 
-// Days that exist in every year.
+// Without February 29.
 #define MR_DATE                                                                                                        \
   "([1-2][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-" \
   "8])))"
 #define MR_TIME "(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9]))"
 #define MR_BYTE "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-// No two hyphens in a row: third and fourth they mean something else.
+// Without two hyphens in a row: as third and fourth characters they mark an encoded label.
 #define MR_LABEL "[a-z0-9]{1,15}(-[a-z0-9]{1,15})?"
 #define MR_HOST "(" MR_LABEL "(\\." MR_LABEL "){0,4})"
 #define MR_PATH "(/[A-Za-z0-9._~-]{0,60}){0,8}"
@@ -48,7 +48,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 21> kFormats
 
 struct ShortFormat {
   std::string_view name;
-  int64_t below;  // lengths at which it is used
+  int64_t below;  // used for maxLength below this
   std::string_view regex;
 };
 
@@ -67,8 +67,8 @@ constexpr std::array<ShortFormat, 5> kShortFormats = {{
 #undef MR_HOST
 #undef MR_PATH
 
-// The part before the @ takes up the length, of which it may have 64; what follows has 5 to 16 characters. Empty: the
-// bounds are too close to each other, or too far out.
+// The local part (up to 64 characters) takes up the length; @ and domain have 5 to 16 characters. Empty: the bounds are
+// too narrow or too large.
 std::string email_of_length(Lengths lengths) {
   const int64_t least = std::max<int64_t>(lengths.least - 5, 1);
   const int64_t most = lengths.most < 0 ? 64 : std::min<int64_t>(lengths.most - 16, 64);

@@ -1,5 +1,4 @@
-// Regular expressions for the formats of JSON Schema strings. Each matches a part of what the format allows, never
-// more.
+// Regular expressions for the string formats of JSON Schema. Each matches a subset of the format.
 #pragma once
 
 #include <string>
@@ -9,11 +8,11 @@
 
 namespace millrace {
 
-// Empty: a format that JSON Schema does not define, which to every validator is a remark. Where lengths are given, one
-// that keeps to them, or is small enough for its characters to be counted.
+// Empty: JSON Schema does not define the format, and validators ignore it. With lengths given, the expression respects
+// them or is small enough for counting states.
 std::string string_format_regex(std::string_view format, Lengths lengths);
 
-// One that matches all that any validator takes for the format, and more; empty: there is none that says anything.
+// An expression that matches a superset of what any validator accepts for the format; empty: there is no useful one.
 std::string_view loose_format_regex(std::string_view format);
 
 }  // namespace millrace

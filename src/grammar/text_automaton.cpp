@@ -17,7 +17,7 @@ constexpr int kNowhere = -1;
 
 struct Automaton {
   std::vector<CodeSet> classes;
-  std::vector<std::vector<int>> next;  // by state and class; the first state is the first
+  std::vector<std::vector<int>> next;  // by state and class; state 0 is the start
   std::vector<bool> ends;
 };
 
@@ -46,7 +46,7 @@ Automaton automaton_of(TextLanguages& languages, Id language, const CodeSet& wri
   return result;
 }
 
-// Edges to states from which no text comes to its end are taken away.
+// Removes edges to states that reach no final state.
 void cut_dead_ends(Automaton& automaton) {
   std::vector<std::vector<int>> before(automaton.next.size());
   std::vector<int> open;
@@ -69,7 +69,7 @@ void cut_dead_ends(Automaton& automaton) {
   }
 }
 
-// States that the same texts follow have the same number. Moore's way: those that differ in one step, in two, ...
+// Numbers the equivalence classes of states (Moore's minimization).
 std::vector<int> numbers_of(const Automaton& automaton, RuleBuilder& builder) {
   std::vector<int> numbers(automaton.ends.begin(), automaton.ends.end());
   for (size_t count = 0;;) {

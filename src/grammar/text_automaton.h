@@ -1,4 +1,4 @@
-// A set of texts as rules of a grammar: one for each state of its smallest automaton.
+// Rules for a text language: one for each state of its minimal automaton.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace millrace {
 
-// What stands for one of the texts in a rule; nothing: there is none. `written` has the characters that can be written,
-// `character` writes one of a set. Throws Usage where the automaton would be too large.
+// A reference to the rule for the texts; nullopt: there are none. `written` are the characters that the grammar may
+// use, `character` makes the node of a set. Throws Usage if the automaton would be too large.
 std::optional<GrammarNode> language_rule(TextLanguages& languages, TextLanguages::Id language, const CodeSet& written,
                                          FunctionRef<GrammarNode(const CodeSet&)> character, RuleBuilder& builder);
 
 bool has_text(TextLanguages& languages, TextLanguages::Id language, const CodeSet& written);
-// How many states its automaton has.
+// Number of states of its automaton.
 size_t count_states(TextLanguages& languages, TextLanguages::Id language, const CodeSet& written);
 
 }  // namespace millrace

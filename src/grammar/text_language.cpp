@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kStepsPerByte = 8;  // of the grammar's bound, which is about a second's work
+constexpr size_t kStepsPerByte = 8;  // of the builder's bound, which is about a second of work
 
 }  // namespace
 
@@ -126,7 +126,7 @@ TextLanguages::Id TextLanguages::after(Id id, uint32_t code) {
 
 TextLanguages::Id TextLanguages::derive(Id id, uint32_t code) {
   if (at(id).kind == Kind::Set) return at(id).characters.contains(code) ? kEmpty : kNothing;
-  const Node node = at(id);  // a copy: nodes move as others are added
+  const Node node = at(id);  // a copy: nodes_ reallocates
   unpaid_ += 1 + node.parts.size();
   if (unpaid_ >= kStepsPerByte) builder_.spend(std::exchange(unpaid_, 0) / kStepsPerByte);
   std::vector<Id> parts;

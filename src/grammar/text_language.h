@@ -1,5 +1,6 @@
-// Sets of texts, built from characters by sequence, choice, repetition, intersection and complement. What may follow a
-// character (Brzozowski's derivative) is such a set again, which makes an automaton of any of them (text_automaton.h).
+// Languages of texts, built from characters by sequence, choice, repetition, intersection and complement. The
+// continuations after a character (Brzozowski's derivative) are such a language again, which gives an automaton for any
+// of them (text_automaton.h).
 #pragma once
 
 #include <cstdint>
@@ -15,13 +16,13 @@ namespace millrace {
 
 class TextLanguages {
  public:
-  using Id = int32_t;  // equal ids: equal languages; the reverse does not hold
+  using Id = int32_t;  // equal ids mean equal languages, not the reverse
 
-  // What it takes is counted against the bound of the grammar.
+  // The work counts against the builder's bound.
   explicit TextLanguages(RuleBuilder& builder);
 
   static constexpr Id kNothing = 0;   // no text
-  static constexpr Id kEmpty = 1;     // the text without characters
+  static constexpr Id kEmpty = 1;     // the empty text only
   static constexpr Id kAnything = 2;  // every text
 
   Id one_of(const CodeSet& characters);
@@ -29,14 +30,14 @@ class TextLanguages {
   Id either(std::vector<Id> ids);
   Id both(std::vector<Id> ids);
   Id inverse(Id id);
-  Id repeat(Id id, int64_t least, int64_t most);  // most -1: without end
+  Id repeat(Id id, int64_t least, int64_t most);  // most -1: unbounded
   Id text(std::string_view text);
 
   bool has_empty(Id id) const { return at(id).has_empty; }
   Id after(Id id, uint32_t code);
   bool has(Id id, std::string_view text);
 
-  // Characters that no language inside of it tells apart, set by set.
+  // Classes of characters that no part of the language tells apart.
   std::vector<CodeSet> classes(Id id) const;
 
  private:

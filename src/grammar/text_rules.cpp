@@ -8,9 +8,9 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kMostCountedStates = 1000;  // of an automaton times the lengths it counts
+constexpr int64_t kMostCountedStates = 1000;  // states of an automaton times counted lengths
 
-// Control characters other than those with an escape of their own are not written.
+// Without control characters that have no short escape.
 const CodeSet kWritten = CodeSet{{0, 0x1F}}.without({{'\b', '\n'}, {'\f', '\r'}}).complement();
 
 }  // namespace
@@ -36,7 +36,7 @@ std::optional<GrammarNode> json_text_rule(TextLanguages& languages, TextLanguage
     const int64_t fewer = std::max(lengths.least, kMostCountedStates / states);
     const std::optional<GrammarNode> shorter =
         fewer < lengths.most ? write({lengths.least, fewer}) : std::optional<GrammarNode>();
-    if (shorter) return shorter;  // else all texts may be longer
+    if (shorter) return shorter;  // otherwise all texts are longer
   }
   return write(lengths);
 }

@@ -1,4 +1,4 @@
-// Texts that several things are said about at once: the intersection of all of them.
+// Texts with several conditions at once: the intersection of their languages.
 #pragma once
 
 #include <optional>
@@ -13,20 +13,20 @@ namespace millrace {
 struct TextRules {
   std::vector<std::string> patterns;  // all of them match
   std::vector<std::string> avoided;   // none of them matches
-  std::vector<std::string> excepted;  // texts that it is not
+  std::vector<std::string> excepted;  // texts that are not allowed
   Lengths lengths;
 };
 
-// Without the lengths.
+// Without `lengths`.
 TextLanguages::Id language_of(const TextRules& rules, TextLanguages& languages);
 
-// What stands between the quotes of a JSON string; nothing: there is no such text. Where a length is allowed that would
-// make very many rules, texts stay shorter. Throws Usage where there would be too many nevertheless.
+// The text between the quotes of a JSON string; nullopt: there is none. A maximum length that would need too many rules
+// is lowered. Throws Usage if there would still be too many.
 std::optional<GrammarNode> json_text_rule(TextLanguages& languages, TextLanguages::Id language, Lengths lengths,
                                           RuleBuilder& builder);
 std::optional<GrammarNode> json_text_rule(const TextRules& rules, RuleBuilder& builder);
 
-// Whether there is a text in it that can be written.
+// Whether the language has a text that JSON strings can contain.
 bool has_json_text(TextLanguages& languages, TextLanguages::Id language);
 
 bool text_follows(const TextRules& rules, const std::string& text, RuleBuilder& builder);

@@ -6,11 +6,11 @@
 namespace millrace {
 namespace {
 
-// How much of a short list of tokens the last ones match.
+// Finds a short list of tokens in the stream.
 class Follow {
  public:
   explicit Follow(const std::vector<int32_t>& tokens) : tokens_(tokens) { recent_.reserve(tokens.size() + 1); }
-  // True: the last of them has come.
+  // True: the list is complete with this token.
   bool take(int32_t token) {
     recent_.push_back(token);
     if (recent_.size() > tokens_.size()) recent_.erase(recent_.begin());
@@ -47,7 +47,7 @@ class ThinkingConstraint : public Constraint {
         }
         state_ = State::Answer;
         if (!answer_) return;
-        for (size_t i = 0; i < opened_; ++i) answer_->accept(budget_.open[i]);  // they opened nothing after all
+        for (size_t i = 0; i < opened_; ++i) answer_->accept(budget_.open[i]);  // these tokens belong to the answer
         return answer_->accept(token);
       case State::Thinking:
         ++spent_;
@@ -68,7 +68,7 @@ class ThinkingConstraint : public Constraint {
  private:
   enum class State : uint8_t { Start, Thinking, Forced, Answer };
 
-  // The first token either opens the thoughts or begins the answer.
+  // The first token either opens the reasoning or begins the answer.
   bool fill_start(std::span<uint32_t> words) {
     if (!answer_ || !answer_->fill_mask(words)) return false;
     if (opened_ > 0) {

@@ -1,5 +1,5 @@
-// A budget for reasoning: the model thinks freely, and when its budget is used up it is made to close its thoughts.
-// Then another constraint may take over for the answer.
+// A token budget for reasoning. The reasoning is free until the budget is used up; then the constraint forces the
+// closing text. Another constraint can apply to the answer that follows.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,15 @@
 namespace millrace {
 
 struct ThinkingBudget {
-  bool begins_inside = false;   // the prompt ends inside of <think>; else the answer may open it with its first token
-  int32_t tokens = -1;          // -1: no limit
+  bool begins_inside =
+      false;            // the prompt ends inside of <think>; otherwise the answer may open it with its first token
+  int32_t tokens = -1;  // -1: no limit
   std::vector<int32_t> open;    // the tokens of "<think>"
-  std::vector<int32_t> close;   // the tokens of "</think>": the thoughts end after them
-  std::vector<int32_t> forced;  // what is said when the budget is used up; ends with `close`
+  std::vector<int32_t> close;   // the tokens of "</think>", which end the reasoning
+  std::vector<int32_t> forced;  // tokens forced when the budget is used up; they end with `close`
 };
 
-// `answer` may be null: what follows the thoughts is free.
+// `answer` may be null: the answer is free then.
 std::unique_ptr<Constraint> make_thinking_constraint(ThinkingBudget budget, std::unique_ptr<Constraint> answer);
 
 }  // namespace millrace

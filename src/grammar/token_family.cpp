@@ -17,7 +17,7 @@ bool can_take(Pushdown& automaton, Pushdown::State state, std::string_view bytes
 
 void set_bit(std::span<uint32_t> mask, int32_t token) { mask[static_cast<size_t>(token) / 32] |= 1u << (token % 32); }
 
-// The order of the first eight bytes: two texts are seldom alike in them.
+// The first eight bytes as a big-endian integer: a sort key that rarely ties.
 uint64_t order_of(std::string_view text) {
   uint64_t order = 0;
   for (size_t i = 0; i < 8; ++i) order = order << 8 | (i < text.size() ? static_cast<unsigned char>(text[i]) : 0);
@@ -95,10 +95,10 @@ void TokenFamily::add_allowed(Pushdown& automaton, Pushdown::State from, const S
   if (!cut_.empty()) add_cut_allowed(automaton, from, run, bytes, mask);
 }
 
-// What no state between takes behind the set, no token can end with.
+// A token is allowed only if the automaton accepts its tail behind the set from one of the states of the run.
 void TokenFamily::add_cut_allowed(Pushdown& automaton, Pushdown::State from, const SetRun& run,
                                   const std::bitset<256>& bytes, std::span<uint32_t> mask) const {
-  // From each tail on, one at or behind it that was not found yet, or nearer to it.
+  // Union-find: from each tail, the next one that is not found yet.
   std::vector<uint32_t> next(tails_.size() + 1);
   std::iota(next.begin(), next.end(), 0u);
   const auto first_unknown = [&](uint32_t at) {

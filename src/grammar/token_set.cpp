@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kWorthwhile = 400;  // tokens
+constexpr size_t kWorthwhile = 400;  // in tokens; smaller sets are not worth their memory
 
 }  // namespace
 
@@ -37,7 +37,7 @@ std::shared_ptr<const TokenSet> TokenSet::make(const CodeSet& characters, std::s
   return set;
 }
 
-// The automaton of one character, whole: no thread that uses the set changes it.
+// Tabulates the automaton of one character completely, so that threads share it read-only.
 void TokenSet::tabulate(const CodeSet& characters) {
   Pushdown automaton(compile_set(characters));
   std::map<Pushdown::State, int16_t> rows{{automaton.start(), 0}};
@@ -58,7 +58,7 @@ void TokenSet::tabulate(const CodeSet& characters) {
   }
 }
 
-// How much of it is of the set.
+// Splits a token behind its leading characters of the set.
 TokenFamily::Token TokenSet::split(std::string_view bytes, int32_t id) const {
   TokenFamily::Token token{bytes, id, 0, 0};
   int16_t row = 0;

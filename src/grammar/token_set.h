@@ -1,5 +1,5 @@
-// The tokens of a vocabulary as one set of characters sees them, such as those of a JSON string: which begin with
-// characters of it, at once or behind another byte.
+// The tokens of a vocabulary sorted by one set of characters, such as those of a JSON string: tokens that begin with
+// characters of the set, at once or behind one other byte.
 #pragma once
 
 #include <array>
@@ -16,17 +16,18 @@ namespace millrace {
 
 class TokenSet {
  public:
-  // Nothing where the tokens are too few to be worth it. `tokens` as TokenTrie wants them; their bytes stay theirs.
+  // Null if too few tokens begin with the set. `tokens` are sorted as for TokenTrie, and their bytes must outlive the
+  // set.
   static std::shared_ptr<const TokenSet> make(const CodeSet& characters, std::span<const TokenTrie::Token> tokens,
                                               int64_t vocabulary);
 
-  using Row = std::array<int16_t, 256>;  // where each byte of a character leads: a row, kWhole or kNone
+  using Row = std::array<int16_t, 256>;  // next state by byte of a character: a row, kWhole or kNone
   static constexpr int16_t kNone = -1, kWhole = -2;
 
-  const std::vector<Row>& character() const { return character_; }  // reads one of the set, from row 0 on
+  const std::vector<Row>& character() const { return character_; }  // automaton of one character, from row 0 on
   const TokenFamily& plain() const { return plain_; }               // tokens that begin with the set
-  const TokenTrie& rest() const { return rest_; }                   // others
-  // All tokens, as they are behind their first byte; none where few of them go on with the set.
+  const TokenTrie& rest() const { return rest_; }                   // the other tokens
+  // All tokens without their first byte; empty if few of them continue with the set.
   const TokenFamily& behind() const { return behind_; }
   size_t memory() const { return plain_.memory() + rest_.memory() + behind_.memory(); }
 

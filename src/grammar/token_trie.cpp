@@ -7,7 +7,7 @@
 namespace millrace {
 
 TokenTrie::TokenTrie(std::span<const Token> tokens) {
-  std::vector<uint32_t> path;  // the nodes of the token before
+  std::vector<uint32_t> path;  // nodes of the previous token
   std::string_view before;
   for (const Token& token : tokens) {
     MR_ASSERT(!token.bytes.empty() && token.bytes.size() < UINT16_MAX);

@@ -1,4 +1,4 @@
-// The tokens of a vocabulary as a tree of their bytes, laid out in the order of a walk through it.
+// The tokens of a vocabulary as a byte trie, stored in depth-first order.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@ class TokenTrie {
   };
 
   TokenTrie() = default;
-  // Sorted by bytes, none twice, none empty.
+  // Sorted by bytes; no duplicates, no empty ones.
   explicit TokenTrie(std::span<const Token> tokens);
 
-  // The tokens that have their first byte in common.
+  // The tokens with one first byte.
   struct Branch {
     uint8_t byte;
     uint32_t begin, end;
   };
   const std::vector<Branch>& branches() const { return branches_; }
 
-  // Tells the place, in the order of all, of each token that the automaton can take from `from`. skip: whether those
-  // from a place on to before another need not be told.
+  // Calls back with the sorted index of each token that the automaton accepts from `from`. skip(first, end): whether
+  // the tokens of this index range are not needed.
   template <class Visit, class Skip>
   void visit_allowed(Pushdown& automaton, Pushdown::State from, Visit visit, Skip skip) const {
     walk(
@@ -38,7 +38,7 @@ class TokenTrie {
           return skip(node.before, node.end < nodes_.size() ? nodes_[node.end].before : size_);
         });
   }
-  // Sets the bits of those tokens.
+  // Sets the bits of the accepted tokens.
   void add_allowed(Pushdown& automaton, Pushdown::State from, std::span<uint32_t> mask) const;
   void add_allowed(Pushdown& automaton, Pushdown::State from, const Branch& branch, std::span<uint32_t> mask) const;
 
@@ -46,10 +46,10 @@ class TokenTrie {
 
  private:
   struct Node {
-    int32_t token;    // that ends here, or -1
-    uint32_t end;     // the first node that is not below this one
-    uint32_t before;  // tokens that end at nodes before it
-    uint16_t depth;   // of its parent: 0 for the first bytes of tokens
+    int32_t token;    // the token that ends here, or -1
+    uint32_t end;     // end of its subtree
+    uint32_t before;  // number of tokens that end at earlier nodes
+    uint16_t depth;   // 0 for first bytes of tokens
     uint8_t byte;
   };
   template <class Visit, class Skip>

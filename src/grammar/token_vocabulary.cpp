@@ -6,7 +6,7 @@ namespace millrace {
 namespace {
 
 constexpr size_t kMostKeptSets = 24;
-constexpr size_t kMostSetsOfOne = 6;  // of one grammar: the largest
+constexpr size_t kMostSetsOfOne = 6;  // per grammar; the largest are used
 
 uint64_t size_of(const CodeSet& set) {
   uint64_t size = 0;

@@ -1,4 +1,4 @@
-// The vocabulary as masks need it: tokens in the order of their bytes, and the sets of them that grammars ask for.
+// The vocabulary prepared for masks: tokens sorted by bytes, and token sets for the character sets of grammars.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ class TokenVocabulary {
 
   int64_t size() const { return static_cast<int64_t>(bytes_.size()); }
   const std::string& bytes(int32_t token) const { return bytes_[static_cast<size_t>(token)]; }
-  int32_t longest() const { return longest_; }  // bytes of a token
+  int32_t longest() const { return longest_; }  // longest token, in bytes
   const std::vector<int32_t>& end_tokens() const { return end_tokens_; }
   const TokenTrie& trie() const { return trie_; }
-  // Ids whose bytes are those of another: what is said of the one holds for the other.
+  // Pairs of ids with the same bytes: the first has the mask bit of the second.
   const std::vector<std::pair<int32_t, int32_t>>& twins() const { return twins_; }
 
-  // The sets of tokens that help with these characters. Any number of threads may ask.
+  // Token sets for these character sets, cached. Thread-safe.
   std::vector<std::shared_ptr<const TokenSet>> sets(std::span<const CodeSet> characters);
 
  private:
@@ -39,7 +39,7 @@ class TokenVocabulary {
   TokenTrie trie_;
 
   std::mutex lock_;
-  std::list<std::pair<CodeSet, std::shared_ptr<const TokenSet>>> sets_;  // the most recently used first
+  std::list<std::pair<CodeSet, std::shared_ptr<const TokenSet>>> sets_;  // most recently used first
 };
 
 }  // namespace millrace

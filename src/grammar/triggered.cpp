@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// Where in the trigger an answer is.
+// Scans an answer for the trigger.
 class TriggerScan {
  public:
   explicit TriggerScan(const GrammarTrigger& trigger)
@@ -85,7 +85,7 @@ class TriggeredConstraint : public Constraint {
   bool failed() const override { return holds_ && grammar_->failed(); }
 
  private:
-  // What a token says behind the trigger that it completes; null: it completes none.
+  // The text of a token behind the trigger that it completes; null data: it completes none.
   static std::string_view rest_after_trigger(TriggerScan scan, std::string_view bytes) {
     for (size_t i = 0; i < bytes.size(); ++i) {
       if (scan.take(bytes[i])) return bytes.substr(i + 1);
@@ -104,8 +104,8 @@ class TriggeredConstraint : public Constraint {
   std::unique_ptr<TextConstraint> grammar_;
   TriggerScan scan_;
   bool holds_ = false;
-  // Tokens that may complete the trigger and say more, which must be what the grammar allows: in any state of the scan,
-  // and where nothing of the trigger has come yet. Of the latter a vocabulary has hardly any.
+  // Tokens that may complete the trigger and continue, so that the grammar must allow their rest: in any state of the
+  // scan, and in its start state. A vocabulary has hardly any of the latter.
   std::vector<int32_t> crossing_, whole_;
 };
 

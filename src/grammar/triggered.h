@@ -1,5 +1,5 @@
-// A grammar that holds from a trigger on: the model answers as it likes, and when it opens a tool call, what follows
-// must be one.
+// A grammar that applies from a trigger on: the answer is free until it opens a tool call, which the grammar then
+// constrains.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 namespace millrace {
 
 struct GrammarTrigger {
-  std::string text;        // its first byte must not come again inside of it, and the same goes for `restart`
-  bool in_grammar = true;  // the grammar begins with this text; else right after it
-  bool at_start = false;   // only the first thing of an answer counts, space aside
-  std::string restart;     // with at_start: an answer counts as begun anew after this; empty: never
-  std::vector<std::pair<int32_t, std::string>> markers;  // special tokens whose text takes part
+  std::string text;        // its first byte must not occur again in it; the same holds for `restart`
+  bool in_grammar = true;  // the grammar includes this text; otherwise it begins after it
+  bool at_start = false;   // only at the start of an answer, white space aside
+  std::string restart;     // with at_start: the answer starts again after this text; empty: never
+  std::vector<std::pair<int32_t, std::string>> markers;  // special tokens whose text counts
 };
 
 std::unique_ptr<Constraint> make_triggered_constraint(GrammarTrigger trigger,

@@ -11,7 +11,7 @@ using Kind = RegexNode::Kind;
 using Op = RegexProgram::Op;
 using Bytes = RegexProgram::Bytes;
 
-constexpr size_t kLargestProgram = 5000;  // instructions; real tokenizers have some tens
+constexpr size_t kLargestProgram = 5000;  // instructions; real tokenizers have tens
 constexpr size_t kMostSets = 500;
 constexpr int kLongestBehind = 1000;
 
@@ -30,7 +30,7 @@ Bytes lead_bytes(const CodeSet& set) {
   return bytes;
 }
 
-// The bytes that a non-empty match of the node can begin with.
+// First bytes of non-empty matches of the node.
 Bytes first_bytes(const RegexNode& node) {
   Bytes bytes;
   switch (node.kind) {
@@ -54,7 +54,7 @@ Bytes first_bytes(const RegexNode& node) {
   return bytes;
 }
 
-// How many characters the node always takes.
+// The number of characters of all matches; nullopt: it varies.
 std::optional<int> fixed_length(const RegexNode& node) {
   switch (node.kind) {
     case Kind::Set:
@@ -114,7 +114,7 @@ class Compiler {
 
   uint32_t emit_choice(Instruction instruction) {
     instruction.state = static_cast<int32_t>(program_.inner_states.size());
-    // Where a possessive loop ends is worth remembering outside of lookarounds too.
+    // The end of a possessive loop is memoized outside of lookarounds too.
     program_.inner_states.push_back(inner_ > 0 || instruction.op == Op::PossessiveLoop);
     return emit(instruction);
   }
@@ -170,7 +170,7 @@ class Compiler {
     for (const uint32_t exit : exits) program_.code[exit].a = here();
   }
 
-  // A choice whose first way is the code that follows, which matches `first`; the caller sets the second way.
+  // A choice whose first branch is the following code, which matches `first`; the caller sets the second branch.
   uint32_t emit_split(const RegexNode& first) {
     const uint32_t split = emit_choice({.op = Op::Split, .a = here() + 1});
     if (!first.can_be_empty()) {
@@ -260,7 +260,7 @@ class Compiler {
 
   std::string_view pattern_;
   RegexProgram program_;
-  std::vector<CodeSet> sets_;  // those of program_.sets, as ranges
+  std::vector<CodeSet> sets_;  // the sets of program_.sets, as ranges
   int inner_ = 0;
 };
 

@@ -49,7 +49,7 @@ class Parser {
   }
 
  private:
-  // Up to the end or the closing parenthesis, which is left to the caller.
+  // Up to the end or the closing parenthesis, which is not consumed.
   RegexNode alternatives(int depth) {
     if (depth > kDeepestGroup) in_.refuse("is nested too deeply");
     const Options saved = options_;
@@ -92,7 +92,7 @@ class Parser {
     return true;
   }
 
-  // (?i) and the like; (?i:...) is left for group().
+  // (?i) and the like; group() reads (?i:...).
   bool inline_options() {
     if (!in_.starts_with("(?")) return false;
     const size_t start = in_.position();
