@@ -14,6 +14,14 @@ TEST_F(MaskWalks, EqualBytes) {
   EXPECT_EQ(too_complex_, 0);
 }
 
+// The text is what the comparison with XGrammar reads.
+TEST_F(MaskWalks, RulesAndTheirTextAreTheSameGrammar) {
+  for (const GrammarSpec& spec : walked_grammars()) {
+    const auto built = std::make_shared<MaskAutomaton>(compile_program(rules_of(spec)), vocabulary_);
+    expect_same(grammar_to_ebnf(spec), {}, built.get());
+  }
+}
+
 TEST_F(MaskWalks, EqualBytesOnRandomRules) {
   constexpr int kRounds = 40;
   for (int round = 0; round < kRounds && !HasFailure(); ++round) expect_same(random_rules(round % 2), {2, 10});
