@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "sampling/grammar/grammar_compiler.h"
+#include "grammar/grammar_compiler.h"
 
 namespace millrace {
 

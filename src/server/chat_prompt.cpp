@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sampling/grammar/thinking.h"
+#include "grammar/thinking.h"
 #include "server/api_error.h"
 #include "server/response_format.h"
 #include "text/answer/instructions.h"

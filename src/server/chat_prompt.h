@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "engine/request.h"
-#include "sampling/grammar/grammar_spec.h"
-#include "sampling/grammar/triggered.h"
+#include "grammar/grammar_spec.h"
+#include "grammar/triggered.h"
 #include "server/chat_request.h"
 #include "server/served_model.h"
 #include "text/answer/answer_parser.h"

@@ -27,7 +27,7 @@ void CompletionLogprobs::add_token(int32_t token, InText in_text) {
   tokens_.push_back(name_of(text));
   offsets_.push_back(offset_);
   if (in_text == InText::No) return;
-  offset_ += static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+  offset_ += count_characters(text);
 }
 
 void CompletionLogprobs::add_first(int32_t token, InText in_text) {

@@ -1,6 +1,6 @@
 #include "server/response_format.h"
 
-#include "sampling/grammar/ebnf.h"
+#include "grammar/ebnf_writer.h"
 #include "server/api_error.h"
 
 namespace millrace {

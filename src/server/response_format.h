@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "sampling/grammar/grammar_compiler.h"
+#include "grammar/grammar_compiler.h"
 #include "server/chat_request.h"
 
 namespace millrace {

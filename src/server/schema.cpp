@@ -7,6 +7,7 @@
 #include <map>
 
 #include "server/api_error.h"
+#include "text/unicode/utf8.h"
 
 namespace millrace {
 
@@ -66,10 +67,6 @@ bool is_of(Type type, const Json& value) {
     default:
       return true;
   }
-}
-
-size_t characters(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
 std::string join(const std::string& path, const std::string& name) { return path.empty() ? name : path + "." + name; }
@@ -197,7 +194,7 @@ void Schema::check_bounds(const Json& value, const std::string& path) const {
     const size_t size = n.type == Type::Array ? value.size()
                         : n.least_size == 0 && n.most_size == kNoLimit
                             ? 0
-                            : characters(value.get_ref<const std::string&>());
+                            : count_characters(value.get_ref<const std::string&>());
     const char* unit = n.type == Type::Array ? "items" : "characters";
     if (size > n.most_size) refuse("invalid_value", fmt::format("of at most {} {}", n.most_size, unit));
     if (size < n.least_size) refuse("invalid_value", fmt::format("of at least {} {}", n.least_size, unit));

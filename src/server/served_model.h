@@ -13,7 +13,7 @@
 #include "engine/runner.h"
 #include "engine/service.h"
 #include "engine/text_model.h"
-#include "sampling/grammar/grammar_compiler.h"
+#include "grammar/grammar_compiler.h"
 #include "server/json.h"
 
 namespace millrace {

@@ -12,7 +12,7 @@ import regex as patient
 
 from conftest import BUILD
 
-TOOL = BUILD / "tests" / "sampling" / "grammar" / "grammar_tool"
+TOOL = BUILD / "tests" / "grammar" / "grammar_tool"
 
 SCHEMAS = [
     {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0, "maximum": 130}}, "required": ["name", "age"],

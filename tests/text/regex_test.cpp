@@ -74,6 +74,59 @@ TEST(Regex, RefusesWhatItDoesNotKnowWithThePattern) {
   }
 }
 
+TEST(Regex, DialectsShareATreeAndDifferInSyntax) {
+  struct Case {
+    const char* pattern;
+    bool oniguruma, ecma;
+  };
+  const auto accepts = [](const char* pattern, RegexDialect dialect) {
+    try {
+      parse_regex(pattern, dialect);
+      return true;
+    } catch (const Error& error) {
+      const bool ecma = dialect == RegexDialect::Ecma;
+      EXPECT_EQ(error.kind(), ecma ? ErrorKind::Usage : ErrorKind::Unsupported) << pattern;
+      return false;
+    }
+  };
+  for (const Case& c : std::initializer_list<Case>{{"(?>a)", true, false},
+                                                   {"(?P<n>a)", false, true},
+                                                   {"(?<n>a)", true, true},
+                                                   {"a++", true, false},
+                                                   {"a{2}{3}", true, false},
+                                                   {"a{,2}", true, false},
+                                                   {"{2}", true, false},
+                                                   {"a{1001}", false, true},
+                                                   {"a{10001}", false, false},
+                                                   {"(?:a?b?)*", false, true},
+                                                   {"(^)?a", true, true},
+                                                   {"^*", false, false},
+                                                   {"(?m)a", true, false},
+                                                   {"(?i:a)", true, true},
+                                                   {"(?i)a", true, true},
+                                                   {"a(?i)b", true, false},
+                                                   {"\\h", true, false},
+                                                   {"\\p{L}", true, true},
+                                                   {"\\p{Script=Greek}", false, true},
+                                                   {"\\x4", true, false},
+                                                   {"\\u{1F600}", false, true},
+                                                   {"[]a]", true, false},
+                                                   {"[]", false, false},
+                                                   {"[[:alpha:]&&[^a]]", true, true},
+                                                   {"[\\w-z]", true, false},
+                                                   {"(a)\\1", false, false}}) {
+    EXPECT_EQ(accepts(c.pattern, RegexDialect::Oniguruma), c.oniguruma) << c.pattern;
+    EXPECT_EQ(accepts(c.pattern, RegexDialect::Ecma), c.ecma) << c.pattern;
+  }
+  const auto anchor = [](RegexDialect dialect) { return parse_regex("^a", dialect).children.at(0).anchor; };
+  EXPECT_EQ(anchor(RegexDialect::Oniguruma), RegexNode::Anchor::LineBegin);
+  EXPECT_EQ(anchor(RegexDialect::Ecma), RegexNode::Anchor::TextBegin);
+  // Engines disagree about letters beyond ASCII: inside of a negative assertion \w has all that any engine takes.
+  const auto word = [](const char* pattern) { return parse_regex(pattern, RegexDialect::Ecma).children.at(0); };
+  EXPECT_FALSE(word("\\wa").set.contains(0xE9));
+  EXPECT_TRUE(word("(?!\\w)a").children.at(0).set.contains(0xE9));
+}
+
 TEST(Regex, RefusesPatternsThatWouldGrowWithoutEnd) {
   std::string deep, wide = "a";
   for (int i = 0; i < 5000; ++i) deep += '(';

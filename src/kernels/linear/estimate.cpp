@@ -3,7 +3,7 @@
 namespace millrace {
 namespace {
 
-// Fitted to whole models on a Neoverse-V1 (docs/bench-cpu-neoverse-v1.md).
+// Fitted to whole models on a Neoverse-V1 (docs/cpu-neoverse-v1.md).
 constexpr double kOfPlainReads = 0.89;  // bandwidth relative to a loop that only reads
 constexpr double kStartUs = 6;          // per call: ramp-up and tail of the memory streams
 constexpr double kStartBytes = 100e3;   // smaller weights are probably still in a cache

@@ -3,9 +3,6 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <bit>
-#include <cstdint>
-#include <cstring>
 #include <iterator>
 
 #include "text/jinja/case_tables.h"
@@ -104,49 +101,6 @@ void for_each_code_point(std::string_view text, Visit visit) {
 
 }  // namespace
 
-bool is_valid_utf8(std::string_view text) {
-  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
-  for (size_t at = 0; at < text.size();) {
-    if (bytes[at] < 0x80) {
-      ++at;
-      continue;
-    }
-    utf8proc_int32_t code_point;
-    const auto size = utf8proc_iterate(bytes + at, static_cast<utf8proc_ssize_t>(text.size() - at), &code_point);
-    if (size <= 0) return false;
-    at += static_cast<size_t>(size);
-  }
-  return true;
-}
-
-size_t count_code_points(std::string_view text) {
-  // Eight bytes at a time: a continuation byte has its highest bit set and the next one clear.
-  size_t continuations = 0, at = 0;
-  for (; at + 8 <= text.size(); at += 8) {
-    uint64_t bytes;
-    std::memcpy(&bytes, text.data() + at, sizeof bytes);
-    continuations += static_cast<size_t>(std::popcount((bytes >> 7) & ~(bytes >> 6) & 0x0101010101010101u));
-  }
-  for (; at < text.size(); ++at) continuations += is_continuation(text[at]);
-  return text.size() - continuations;
-}
-
-char32_t next_code_point(std::string_view text, size_t& position) {
-  const auto lead = static_cast<unsigned char>(text[position++]);
-  if (lead < 0x80) return lead;
-  char32_t result = lead >= 0xf0 ? lead & 0x07u : lead >= 0xe0 ? lead & 0x0fu : lead & 0x1fu;
-  while (position < text.size() && is_continuation(text[position])) {
-    result = (result << 6) | (static_cast<unsigned char>(text[position++]) & 0x3fu);
-  }
-  return result;
-}
-
-size_t previous_code_point_start(std::string_view text, size_t position) {
-  do --position;
-  while (position > 0 && is_continuation(text[position]));
-  return position;
-}
-
 size_t code_point_offset(std::string_view text, size_t index) {
   size_t at = 0;
   for (; at < text.size(); ++at) {
@@ -154,12 +108,6 @@ size_t code_point_offset(std::string_view text, size_t index) {
     if (index-- == 0) break;
   }
   return at;
-}
-
-void append_code_point(std::string& text, char32_t code_point) {
-  utf8proc_uint8_t bytes[4];
-  const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(code_point), bytes);
-  text.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(size));
 }
 
 bool is_space(char32_t c) {

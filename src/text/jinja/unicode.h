@@ -5,18 +5,21 @@
 #include <string>
 #include <string_view>
 
+#include "text/unicode/utf8.h"
+
 namespace millrace::jinja {
 
-bool is_valid_utf8(std::string_view text);
-size_t count_code_points(std::string_view text);
-
-// The code point that starts at `position`, which moves behind it. The text must be valid UTF-8.
-char32_t next_code_point(std::string_view text, size_t& position);
+// Of valid UTF-8.
+inline size_t count_code_points(std::string_view text) { return count_characters(text); }
+// The code point that starts at `position`, which moves behind it.
+inline char32_t next_code_point(std::string_view text, size_t& position) { return next_utf8(text, position); }
 // The start of the code point that ends at `position` (> 0).
-size_t previous_code_point_start(std::string_view text, size_t position);
+inline size_t previous_code_point_start(std::string_view text, size_t position) {
+  return previous_utf8(text, position);
+}
 // Where code point number `index` starts; the end of the text when there are fewer.
 size_t code_point_offset(std::string_view text, size_t index);
-void append_code_point(std::string& text, char32_t code_point);
+inline void append_code_point(std::string& text, char32_t code_point) { append_utf8(text, code_point); }
 
 bool is_space(char32_t c);       // str.isspace, str.strip and the regular expression \s
 bool is_line_break(char32_t c);  // where str.splitlines splits

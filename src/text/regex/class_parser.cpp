@@ -9,133 +9,158 @@ namespace {
 
 constexpr int kDeepestClass = 60;
 
-CodeSet negated_if(bool negate, CodeSet set) { return negate ? set.complement() : set; }
-
-CodeSet property_escape(PatternReader& in, bool negate) {
-  if (in.accept('^')) negate = !negate;
+// \p{name}, \P{name}, in Oniguruma's \p{^name}, in Ecma's \pL.
+CodeSet property_escape(PatternReader& in, const ClassMeaning& meaning) {
+  bool inverse = in.take() == 'P';
   std::string name;
-  while (!in.at_end() && in.peek() != '}') append_utf8(name, in.take());
-  if (!in.accept('}')) in.refuse("has a \\p{ without }");
-  auto set = unicode_property(name);
+  if (in.accept('{')) {
+    if (!in.is_ecma() && in.accept('^')) inverse = !inverse;
+    while (!in.at_end() && in.peek() != '}') append_utf8(name, in.take());
+    if (!in.accept('}')) in.refuse("has a \\p{ without }");
+  } else {
+    append_utf8(name, in.take());
+  }
+  auto set = meaning.property(name, inverse);
   if (!set) in.refuse(fmt::format("asks for the unknown property '{}'", name));
-  return negated_if(negate, std::move(*set));
+  return std::move(*set);
 }
 
 CodeSet posix_bracket(PatternReader& in) {
   const bool negate = in.accept('^');
   std::string name;
   while (!in.at_end() && in.peek() != ':') append_utf8(name, in.take());
-  if (!in.starts_with(":]")) in.refuse("has a [: without :]");
-  in.skip(2);
+  if (!in.accept(":]")) in.refuse("has a [: without :]");
   auto set = name == "punct" ? posix_punctuation_set() : unicode_property(name);
   if (!set) in.refuse(fmt::format("asks for the unknown class '{}'", name));
-  return negated_if(negate, std::move(*set));
+  return negate ? set->complement() : std::move(*set);
 }
 
 char32_t checked(const PatternReader& in, std::optional<char32_t> code) {
-  if (!code || *code > 0x10FFFF || (*code >= 0xD800 && *code < 0xE000)) {
+  if (!code || *code > CodeSet::kLast || (*code >= 0xD800 && *code < 0xE000)) {
     in.refuse("has an escape that names no character");
   }
   return *code;
 }
 
-char32_t hexadecimal_escape(PatternReader& in) {
-  if (!in.accept('{')) return checked(in, in.digits(16, 2));
-  const char32_t code = checked(in, in.digits(16, 6));
-  if (!in.accept('}')) in.refuse("has a \\x{ without }");
+char32_t braced_escape(PatternReader& in) {
+  const char32_t code = checked(in, in.digits(16, 1, 6));
+  if (!in.accept('}')) in.refuse("has an escape with { and without }");
   return code;
 }
 
-CodeSet class_body(PatternReader& in, bool ignore_case, int depth);
+// The escapes that the dialects do not share.
+char32_t oniguruma_escape(PatternReader& in, char32_t c) {
+  switch (c) {
+    case 'a':
+      return '\a';
+    case 'e':
+      return 0x1B;
+    case 'x':
+      return in.accept('{') ? braced_escape(in) : checked(in, in.digits(16, 1, 2));
+    case 'u':
+      return checked(in, in.digits(16, 1, 4));
+    case '0':
+      return in.digits(8, 1, 2).value_or(0);
+    case 'c':
+    case 'C':
+    case 'M':
+      in.refuse("uses a control escape, which is not supported");
+    default:
+      if (c >= '1' && c <= '9') in.refuse("uses a backreference, which is not supported");
+      return c;
+  }
+}
+
+char32_t ecma_escape(PatternReader& in, char32_t c) {
+  const auto is_digit = [](char32_t one) { return one >= '0' && one <= '9'; };
+  if (c == 'x') return checked(in, in.digits(16, 2, 2));
+  if (c == 'u') return in.accept('{') ? braced_escape(in) : checked(in, in.digits(16, 4, 4));
+  if (c == '0' && !is_digit(in.peek())) return 0;
+  const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  if (letter || is_digit(c)) in.refuse("has an escape that is not supported");
+  return c;
+}
+
+CodeSet class_body(PatternReader& in, const ClassMeaning& meaning, int depth);
+
+char32_t class_character(PatternReader& in) {
+  if (!in.accept('\\')) return in.take();
+  return in.accept('b') ? '\b' : parse_character_escape(in);
+}
+
+// Whether a range goes on behind its first character; its '-' is consumed then.
+bool accept_range(PatternReader& in) {
+  const size_t before = in.position();
+  if (!in.accept('-')) return false;
+  const bool nested = !in.is_ecma() && (in.peek() == '[' || in.starts_with("&&"));
+  if (!in.at_end() && in.peek() != ']' && !nested) return true;
+  in.rewind(before);
+  return false;
+}
 
 // One member of a class: a set, or a character that may begin a range.
-void class_member(PatternReader& in, bool ignore_case, int depth, CodeSet& set) {
-  char32_t first;
-  if (in.starts_with("[:")) {
-    in.skip(2);
-    return set.add(posix_bracket(in));
+void class_member(PatternReader& in, const ClassMeaning& meaning, int depth, CodeSet& set) {
+  if (!in.is_ecma()) {
+    if (in.accept("[:")) return set.add(posix_bracket(in));
+    if (in.accept('[')) return set.add(class_body(in, meaning, depth + 1));
   }
-  if (in.accept('[')) return set.add(class_body(in, ignore_case, depth + 1));
+  const size_t before = in.position();
   if (in.accept('\\')) {
-    if (const auto escaped = parse_set_escape(in, true)) return set.add(*escaped);
-    first = in.accept('b') ? '\b' : parse_character_escape(in);
-  } else {
-    first = in.take();
+    if (const auto escaped = parse_set_escape(in, meaning, true)) {
+      if (in.is_ecma() && accept_range(in)) in.refuse("has a range that begins with a class");
+      return set.add(*escaped);
+    }
+    in.rewind(before);
   }
-  const size_t after = in.position();
-  if (!in.accept('-') || in.at_end() || in.peek() == ']' || in.peek() == '[' || in.starts_with("&&")) {
-    in.rewind(after);
-    return set.add(first, first);
-  }
-  char32_t last;
+  const char32_t first = class_character(in);
+  if (!accept_range(in)) return set.add(first, first);
+  const size_t behind = in.position();
   if (in.accept('\\')) {
-    if (parse_set_escape(in, true)) in.refuse("has a range that ends with a class");
-    last = parse_character_escape(in);
-  } else {
-    last = in.take();
+    if (parse_set_escape(in, meaning, true)) in.refuse("has a range that ends with a class");
+    in.rewind(behind);
   }
+  const char32_t last = class_character(in);
   if (last < first) in.refuse("has a range that ends before it begins");
   set.add(first, last);
 }
 
-CodeSet class_body(PatternReader& in, bool ignore_case, int depth) {
+CodeSet class_body(PatternReader& in, const ClassMeaning& outside, int depth) {
   if (depth > kDeepestClass) in.refuse("is nested too deeply");
   const bool negate = in.accept('^');
-  std::optional<CodeSet> common;  // of what stands left of the last &&
+  const ClassMeaning meaning = negate ? outside.negated() : outside;
+  std::optional<CodeSet> common;  // of the operands of && so far
   CodeSet set;
   const auto intersect = [&] {
-    if (ignore_case) set.fold_case();
+    if (!meaning.fold(set)) in.refuse("has letters beyond ASCII beside (?i), where they must not match,");
     common = common ? common->intersection(set) : set;
     set = CodeSet();
   };
-  for (bool first = true; first || !in.accept(']'); first = false) {
+  // Oniguruma reads a ] directly behind the bracket as a member.
+  for (bool first = !in.is_ecma(); first || !in.accept(']'); first = false) {
     if (in.at_end()) in.refuse("has an unmatched [");
-    if (in.starts_with("&&")) {
-      in.skip(2);
+    if (!in.is_ecma() && in.accept("&&")) {
       intersect();
     } else {
-      class_member(in, ignore_case, depth, set);
+      class_member(in, meaning, depth, set);
     }
   }
   intersect();
-  return negated_if(negate, std::move(*common));
+  CodeSet members = negate ? common->complement() : std::move(*common);
+  if (in.is_ecma() && members.empty()) in.refuse("has a class without characters");
+  return members;
 }
 
 }  // namespace
 
-CodeSet parse_class(PatternReader& in, bool ignore_case) { return class_body(in, ignore_case, 0); }
+CodeSet parse_class(PatternReader& in, const ClassMeaning& meaning) { return class_body(in, meaning, 0); }
 
-std::optional<CodeSet> parse_set_escape(PatternReader& in, bool in_class) {
-  const auto set_of = [&](CodeSet set, bool negate) {
-    in.take();
-    return negated_if(negate, std::move(set));
-  };
+std::optional<CodeSet> parse_set_escape(PatternReader& in, const ClassMeaning& meaning, bool in_class) {
   const char32_t c = in.peek();
-  switch (c) {
-    case 'd':
-    case 'D':
-      return set_of(category_set({Category::Nd}), c == 'D');
-    case 's':
-    case 'S':
-      return set_of(white_space_set(), c == 'S');
-    case 'w':
-    case 'W':
-      return set_of(in_class ? word_set() : lone_word_set(), c == 'W');
-    case 'h':
-    case 'H':
-      return set_of(*unicode_property("xdigit"), c == 'H');
-    case 'N':
-      return set_of({{'\n', '\n'}}, true);
-    case 'O':
-      return set_of({{0, 0x10FFFF}}, false);
-    case 'p':
-    case 'P':
-      if (!in.starts_with(c == 'p' ? "p{" : "P{")) return std::nullopt;
-      in.skip(2);
-      return property_escape(in, c == 'P');
-    default:
-      return std::nullopt;
-  }
+  const bool braced = in.starts_with("p{") || in.starts_with("P{");
+  if (braced || (in.is_ecma() && (c == 'p' || c == 'P'))) return property_escape(in, meaning);
+  auto set = meaning.escape(c, in_class);
+  if (set) in.take();
+  return set;
 }
 
 char32_t parse_character_escape(PatternReader& in) {
@@ -151,23 +176,8 @@ char32_t parse_character_escape(PatternReader& in) {
       return '\v';
     case 'f':
       return '\f';
-    case 'a':
-      return '\a';
-    case 'e':
-      return 0x1B;
-    case 'x':
-      return hexadecimal_escape(in);
-    case 'u':
-      return checked(in, in.digits(16, 4));
-    case '0':
-      return in.digits(8, 2).value_or(0);
-    case 'c':
-    case 'C':
-    case 'M':
-      in.refuse("uses a control escape, which is not supported");
     default:
-      if (c >= '1' && c <= '9') in.refuse("uses a backreference, which is not supported");
-      return c;
+      return in.is_ecma() ? ecma_escape(in, c) : oniguruma_escape(in, c);
   }
 }
 

@@ -3,16 +3,16 @@
 
 #include <optional>
 
+#include "text/regex/class_meaning.h"
 #include "text/regex/pattern_reader.h"
-#include "text/unicode/code_set.h"
 
 namespace millrace {
 
 // After the opening bracket.
-CodeSet parse_class(PatternReader& in, bool ignore_case);
+CodeSet parse_class(PatternReader& in, const ClassMeaning& meaning);
 
-// After a backslash: \d \s \w \h \p{...} and their opposites; nullopt, nothing consumed, when it is none of these.
-std::optional<CodeSet> parse_set_escape(PatternReader& in, bool in_class);
+// After a backslash: \d \s \w \p{...} and the like; nullopt, with nothing consumed: it is none of these.
+std::optional<CodeSet> parse_set_escape(PatternReader& in, const ClassMeaning& meaning, bool in_class);
 
 // After a backslash: one character, as itself or by number.
 char32_t parse_character_escape(PatternReader& in);

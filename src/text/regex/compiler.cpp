@@ -11,9 +11,8 @@ using Kind = RegexNode::Kind;
 using Op = RegexProgram::Op;
 using Bytes = RegexProgram::Bytes;
 
-constexpr size_t kLargestProgram = 5000;  // instructions; real tokenizers have some tens
+constexpr size_t kLargestProgram = 5000;  // instructions; real tokenizers have tens
 constexpr size_t kMostSets = 500;
-constexpr size_t kLongestPattern = 64 << 10;
 constexpr int kLongestBehind = 1000;
 
 Bytes lead_bytes(const CodeSet& set) {
@@ -31,7 +30,7 @@ Bytes lead_bytes(const CodeSet& set) {
   return bytes;
 }
 
-// The bytes that a non-empty match of the node can begin with.
+// First bytes of non-empty matches of the node.
 Bytes first_bytes(const RegexNode& node) {
   Bytes bytes;
   switch (node.kind) {
@@ -55,7 +54,7 @@ Bytes first_bytes(const RegexNode& node) {
   return bytes;
 }
 
-// How many characters the node always takes.
+// The number of characters of all matches; nullopt: it varies.
 std::optional<int> fixed_length(const RegexNode& node) {
   switch (node.kind) {
     case Kind::Set:
@@ -81,7 +80,7 @@ std::optional<int> fixed_length(const RegexNode& node) {
     case Kind::Repeat: {
       const auto length = fixed_length(node.children[0]);
       const bool fixed = length && node.min == node.max && *length < kLongestBehind;
-      return fixed ? std::optional(*length * node.min) : std::nullopt;
+      return fixed ? std::optional(*length * static_cast<int>(node.min)) : std::nullopt;
     }
     case Kind::Atomic:
       return fixed_length(node.children[0]);
@@ -94,8 +93,7 @@ class Compiler {
   explicit Compiler(std::string_view pattern) : pattern_(pattern) {}
 
   RegexProgram compile() {
-    if (pattern_.size() > kLongestPattern) refuse("is too large");
-    const RegexNode tree = parse_regex(pattern_);
+    const RegexNode tree = parse_regex(pattern_, RegexDialect::Oniguruma);
     program_.can_be_empty = tree.can_be_empty();
     program_.first_bytes = first_bytes(tree);
     emit_node(tree);
@@ -116,7 +114,7 @@ class Compiler {
 
   uint32_t emit_choice(Instruction instruction) {
     instruction.state = static_cast<int32_t>(program_.inner_states.size());
-    // Where a possessive loop ends is worth remembering outside of lookarounds too.
+    // The end of a possessive loop is memoized outside of lookarounds too.
     program_.inner_states.push_back(inner_ > 0 || instruction.op == Op::PossessiveLoop);
     return emit(instruction);
   }
@@ -126,11 +124,7 @@ class Compiler {
   }
 
   uint32_t set_index(const CodeSet& set) {
-    const auto same = [&](const CodeSet& known) {
-      return std::equal(known.ranges().begin(), known.ranges().end(), set.ranges().begin(), set.ranges().end(),
-                        [](const CodeRange& a, const CodeRange& b) { return a.first == b.first && a.last == b.last; });
-    };
-    const auto found = std::find_if(sets_.begin(), sets_.end(), same);
+    const auto found = std::find(sets_.begin(), sets_.end(), set);
     if (found != sets_.end()) return static_cast<uint32_t>(found - sets_.begin());
     if (sets_.size() == kMostSets) refuse("is too large");
     sets_.push_back(set);
@@ -176,7 +170,7 @@ class Compiler {
     for (const uint32_t exit : exits) program_.code[exit].a = here();
   }
 
-  // A choice whose first way is the code that follows, which matches `first`; the caller sets the second way.
+  // A choice whose first branch is the following code, which matches `first`; the caller sets the second branch.
   uint32_t emit_split(const RegexNode& first) {
     const uint32_t split = emit_choice({.op = Op::Split, .a = here() + 1});
     if (!first.can_be_empty()) {
@@ -188,7 +182,7 @@ class Compiler {
 
   void emit_set_loop(const RegexNode& node, Op unbounded) {
     const uint32_t set = set_index(node.children[0].set);
-    const auto count = [](int n) { return static_cast<int16_t>(n); };
+    const auto count = [](int64_t n) { return static_cast<int16_t>(n); };
     if (node.max != RegexNode::kUnbounded) {
       emit_choice({.op = Op::BoundedLoop, .min = count(node.min), .max = count(node.max), .a = set});
       return;
@@ -200,7 +194,7 @@ class Compiler {
 
   void emit_repeat(const RegexNode& node) {
     const RegexNode& body = node.children[0];
-    for (int i = 0; i < node.min; ++i) emit_node(body);
+    for (int64_t i = 0; i < node.min; ++i) emit_node(body);
     if (node.max == RegexNode::kUnbounded) {
       const uint32_t split = emit_loop_split(node);
       emit_node(body);
@@ -209,7 +203,7 @@ class Compiler {
       return;
     }
     std::vector<uint32_t> splits;
-    for (int i = node.min; i < node.max; ++i) {
+    for (int64_t i = node.min; i < node.max; ++i) {
       splits.push_back(emit_loop_split(node));
       emit_node(body);
     }
@@ -266,7 +260,7 @@ class Compiler {
 
   std::string_view pattern_;
   RegexProgram program_;
-  std::vector<CodeSet> sets_;  // those of program_.sets, as ranges
+  std::vector<CodeSet> sets_;  // the sets of program_.sets, as ranges
   int inner_ = 0;
 };
 

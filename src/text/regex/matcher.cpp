@@ -43,8 +43,8 @@ bool RegexMatcher::holds(RegexNode::Anchor anchor, size_t position) const {
   return false;
 }
 
-// Steps are cheap as long as there are few of them for each byte behind us; texts that need more are matched with
-// memory.
+// Runs without the memo while the number of steps is small for the bytes so far; beyond that, starts again with the
+// memo.
 size_t RegexMatcher::match(size_t start) {
   constexpr size_t kFree = 4096, kPerByte = 32;
   if (!memo_) {
@@ -148,7 +148,7 @@ size_t RegexMatcher::run(uint32_t code, size_t position, bool inner) {
   }
 }
 
-// Takes the latest choice that has another way left; false: there is none above `base`.
+// Takes the latest choice with an untried branch; false: there is none above `base`.
 template <bool kRemember>
 bool RegexMatcher::backtrack(size_t base, uint32_t& code, size_t& position) {
   while (stack_.size() > base) {
@@ -165,7 +165,7 @@ bool RegexMatcher::backtrack(size_t base, uint32_t& code, size_t& position) {
       }
       if (kRemember) memo_->fails(i.state, frame.position);
     } else {
-      // Being at `current` inside a loop is itself a choice that has now failed, wherever the loop was entered.
+      // `current` inside of a loop is itself a choice, which has now failed wherever the loop was entered.
       if (kRemember && i.op == Op::Loop) memo_->fails(i.state, frame.current);
       if (frame.current > frame.lowest) {
         frame.current = static_cast<uint32_t>(previous_utf8(text_, frame.current));
@@ -180,7 +180,7 @@ bool RegexMatcher::backtrack(size_t base, uint32_t& code, size_t& position) {
   return false;
 }
 
-// Drops the open choices. Inside a lookaround they all lie on the way that led to this end, which is worth knowing.
+// Drops the open choices. Inside of a lookaround they all led to this end, which goes into the memo.
 template <bool kRemember>
 size_t RegexMatcher::succeed(size_t base, size_t end, bool inner) {
   for (size_t f = base; kRemember && inner && f < stack_.size(); ++f) {
@@ -198,8 +198,8 @@ size_t RegexMatcher::succeed(size_t base, size_t end, bool inner) {
   return end;
 }
 
-// How far the set goes on. Remembering, it stops where the rest is known: a known failure is not entered, a known
-// success gives the end of the whole.
+// The end of a run of the set. With the memo, it stops where the outcome is known: before a known failure, or at a
+// known success, which gives the end of the whole match.
 template <bool kRemember>
 size_t RegexMatcher::loop_end(const Instruction& i, size_t position, size_t& known_end) {
   size_t end = position;

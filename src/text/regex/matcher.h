@@ -12,7 +12,7 @@ namespace millrace {
 
 class RegexMatcher {
  public:
-  // `remember`: from the start, not only once the text has proved expensive.
+  // `remember`: use the memo from the start, not only when a text needs many steps.
   RegexMatcher(const RegexProgram& program, std::string_view text, bool remember = false)
       : program_(program), text_(text) {
     if (remember) memo_.emplace(program_.inner_states, text_.size());
@@ -20,18 +20,18 @@ class RegexMatcher {
 
   static constexpr size_t kNoMatch = static_cast<size_t>(-1);
 
-  // The end of the match that begins at `start`.
+  // The end of the match that begins at `start`, or kNoMatch.
   size_t match(size_t start);
 
  private:
   using Instruction = RegexProgram::Instruction;
 
-  // A choice that was made and can be made otherwise.
+  // A choice point for backtracking.
   struct Frame {
     uint32_t code;      // the instruction that had the choice
-    uint32_t position;  // Split, BoundedLoop: where it was made
-    uint32_t lowest;    // loops: the end of the shortest way still to try
-    uint32_t current;   // loops: the end of the way now tried; Split: 1 once the second way is
+    uint32_t position;  // Split, BoundedLoop: its position in the text
+    uint32_t lowest;    // loops: the end of the shortest alternative
+    uint32_t current;   // loops: the end that is being tried; Split: 1 when the second branch is
   };
 
   template <bool kRemember>
@@ -47,16 +47,17 @@ class RegexMatcher {
   template <bool kRemember>
   size_t possessive_end(const Instruction& instruction, size_t position);
 
-  size_t one(uint32_t set, size_t position) const;  // length of the character of the set there; 0: none
+  size_t one(uint32_t set,
+             size_t position) const;  // length of the character at the position if it is in the set, else 0
   bool holds(RegexNode::Anchor anchor, size_t position) const;
   bool is_word_at(size_t position) const;
 
   const RegexProgram& program_;
   const std::string_view text_;
   std::vector<Frame> stack_;
-  std::optional<RegexMemo> memo_;  // present once the text has proved expensive
-  size_t work_ = 0;                // steps taken so far
-  size_t allowed_ = 0;             // steps before we begin to remember
+  std::optional<RegexMemo> memo_;  // exists once the text has needed many steps
+  size_t work_ = 0;                // steps so far
+  size_t allowed_ = 0;             // steps before the memo is used
 };
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// What the matcher knows about its choices: (choice, position) pairs that fail, or that succeed with a known end.
+// Memo of the matcher: (choice, position) pairs that fail, or that succeed with a known end.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace millrace {
 
 class RegexMemo {
  public:
-  static constexpr uint32_t kUnknown = 0, kFails = 1;  // other values: success, see end_of()
+  static constexpr uint32_t kUnknown = 0, kFails = 1;  // other values are successes, see end_of()
 
   RegexMemo(const std::vector<bool>& inner_states, size_t text_size)
       : inner_(inner_states), positions_(text_size + 1), ends_(inner_.size()), failures_(inner_.size()) {}
@@ -30,7 +30,7 @@ class RegexMemo {
     }
   }
 
-  // Only inside lookarounds and atomic groups: a success outside of them ends the search.
+  // Only inside of lookarounds and atomic groups: a success outside of them ends the match.
   void succeeds(int32_t state, size_t position, size_t end) { ends(state)[position] = static_cast<uint32_t>(end) + 2; }
 
  private:

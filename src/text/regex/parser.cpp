@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -12,8 +13,16 @@ namespace {
 using Kind = RegexNode::Kind;
 using Anchor = RegexNode::Anchor;
 
-constexpr int kDeepestGroup = 60;    // groups inside of groups
-constexpr int kLargestCount = 1000;  // of {n,m}
+constexpr int kDeepestGroup = 64;  // groups inside of groups
+
+struct PatternLimits {
+  size_t bytes;
+  int64_t count;  // of {n,m}
+};
+
+PatternLimits limits_of(RegexDialect dialect) {
+  return dialect == RegexDialect::Ecma ? PatternLimits{16 << 10, 10000} : PatternLimits{64 << 10, 1000};
+}
 
 struct Options {
   bool ignore_case = false, dot_all = false, extended = false;
@@ -27,16 +36,20 @@ RegexNode anchor_node(Anchor anchor) {
 
 class Parser {
  public:
-  explicit Parser(std::string_view pattern) : in_(pattern) {}
+  Parser(std::string_view pattern, RegexDialect dialect, RegexReading reading)
+      : in_(pattern, dialect), dialect_(dialect), ecma_(dialect == RegexDialect::Ecma), reading_(reading) {
+    if (pattern.size() > limits_of(dialect).bytes) in_.refuse("is too large");
+  }
 
   RegexNode parse() {
+    if (ecma_ && in_.accept("(?i)")) options_.ignore_case = true;
     RegexNode node = alternatives(0);
     if (!in_.at_end()) in_.refuse("has an unmatched )");
     return node;
   }
 
  private:
-  // Up to the end or the closing parenthesis, which is left to the caller.
+  // Up to the end or the closing parenthesis, which is not consumed.
   RegexNode alternatives(int depth) {
     if (depth > kDeepestGroup) in_.refuse("is nested too deeply");
     const Options saved = options_;
@@ -50,15 +63,16 @@ class Parser {
   RegexNode sequence(int depth) {
     RegexNode node{Kind::Sequence};
     while (!in_.at_end() && in_.peek() != '|' && in_.peek() != ')') {
-      if (skip_insignificant()) continue;
-      if (inline_options()) {
-        // From here to the end of the group, alternatives included.
+      if (!ecma_ && skip_insignificant()) continue;
+      if (!ecma_ && inline_options()) {  // they hold to the end of the group, alternatives included
         node.children.push_back(alternatives(depth + 1));
         break;
       }
       node.children.push_back(quantified(atom(depth)));
     }
-    return node.children.size() == 1 ? std::move(node.children[0]) : std::move(node);
+    // A group with an assertion may be repeated, an assertion may not: it keeps the sequence around it.
+    const bool lone = node.children.size() == 1 && !node.children[0].is_assertion();
+    return lone ? std::move(node.children[0]) : std::move(node);
   }
 
   bool skip_insignificant() {
@@ -78,7 +92,7 @@ class Parser {
     return true;
   }
 
-  // (?i) and the like; (?i:...) is left for group().
+  // (?i) and the like; group() reads (?i:...).
   bool inline_options() {
     if (!in_.starts_with("(?")) return false;
     const size_t start = in_.position();
@@ -115,23 +129,37 @@ class Parser {
       case '(':
         return group(depth);
       case '[':
-        return set_node(parse_class(in_, options_.ignore_case));
+        return set_node(parse_class(in_, meaning()));
       case '.':
-        return set_node(options_.dot_all ? CodeSet{{0, 0x10FFFF}} : CodeSet{{'\n', '\n'}}.complement());
+        return set_node(meaning().dot(options_.dot_all));
       case '^':
-        return anchor_node(Anchor::LineBegin);
+        return anchor_node(ecma_ ? Anchor::TextBegin : Anchor::LineBegin);
       case '$':
-        return anchor_node(Anchor::LineEnd);
+        return anchor_node(ecma_ ? Anchor::TextEnd : Anchor::LineEnd);
       case '\\':
         return escape();
       case '*':
       case '+':
       case '?':
         in_.refuse("repeats nothing");
+      case '{':
+        if (ecma_) refuse_quantifier();
+        return literal(c);
       default:
         return literal(c);
     }
   }
+
+  // Behind a '{' that follows nothing: it is an ordinary character unless it begins an interval.
+  void refuse_quantifier() {
+    const size_t behind = in_.position();
+    int64_t min = 0, max = 0;
+    in_.rewind(behind - 1);
+    if (quantifier(min, max)) in_.refuse("repeats nothing");
+    in_.rewind(behind);
+  }
+
+  ClassMeaning meaning() const { return {dialect_, reading_, options_.ignore_case}; }
 
   static RegexNode set_node(CodeSet set) {
     RegexNode node{Kind::Set};
@@ -141,12 +169,36 @@ class Parser {
 
   RegexNode literal(char32_t c) const {
     CodeSet set{{c, c}};
-    if (options_.ignore_case) set.fold_case();
+    if (!meaning().fold(set)) in_.refuse("has letters beyond ASCII beside (?i), where they must not match,");
     return set_node(std::move(set));
   }
 
   RegexNode escape() {
     if (in_.at_end()) in_.refuse("ends with a backslash");
+    if (const auto anchor = ecma_ ? ecma_anchor() : std::nullopt) return in_.take(), anchor_node(*anchor);
+    if (!ecma_) {
+      if (auto node = oniguruma_node()) return std::move(*node);
+    }
+    if (auto set = parse_set_escape(in_, meaning(), false)) return set_node(std::move(*set));  // its case always counts
+    return literal(parse_character_escape(in_));
+  }
+
+  // \A and \Z are Python's; JavaScript would read letters, which no pattern means by them.
+  std::optional<Anchor> ecma_anchor() const {
+    switch (in_.peek()) {
+      case 'b':
+        return Anchor::WordBorder;
+      case 'A':
+        return Anchor::TextBegin;
+      case 'z':
+      case 'Z':
+        return Anchor::TextEnd;
+      default:
+        return std::nullopt;
+    }
+  }
+
+  std::optional<RegexNode> oniguruma_node() {
     switch (in_.peek()) {
       case 'A':
         return in_.take(), anchor_node(Anchor::TextBegin);
@@ -169,10 +221,8 @@ class Parser {
       case 'g':
         in_.refuse(fmt::format("uses \\{}, which is not supported", static_cast<char>(in_.peek())));
       default:
-        break;
+        return std::nullopt;
     }
-    if (auto set = parse_set_escape(in_, false)) return set_node(std::move(*set));  // its case always counts
-    return literal(parse_character_escape(in_));
   }
 
   static RegexNode any_line_break() {
@@ -185,33 +235,46 @@ class Parser {
 
   RegexNode group(int depth) {
     const Options saved = options_;
+    const RegexReading saved_reading = reading_;
     RegexNode wrapper{Kind::Sequence};
     if (in_.accept('?')) {
       if (in_.accept('=')) {
         wrapper = look(false, false);
       } else if (in_.accept('!')) {
         wrapper = look(false, true);
-      } else if (in_.accept('>')) {
+      } else if (!ecma_ && in_.accept('>')) {
         wrapper.kind = Kind::Atomic;
       } else if (in_.starts_with("<=") || in_.starts_with("<!")) {
         wrapper = look(true, in_.starts_with("<!"));
         in_.skip(2);
-      } else if (in_.accept('<')) {
+      } else if (in_.accept('<') || (ecma_ && in_.accept("P<"))) {
         skip_name('>');
-      } else if (in_.accept('\'')) {
+      } else if (!ecma_ && in_.accept('\'')) {
         skip_name('\'');
       } else if (!in_.accept(':')) {
-        if (!read_flags(options_) || !in_.accept(':')) in_.refuse("has a group of an unsupported kind");
+        group_flags();
       }
-    } else if (in_.starts_with("*")) {
+    } else if (!ecma_ && in_.starts_with("*")) {
       in_.refuse("has a group of an unsupported kind");
     }
+    if (wrapper.negative) reading_ = meaning().negated().reading;
     RegexNode body = alternatives(depth + 1);
     if (!in_.accept(')')) in_.refuse("has an unmatched (");
     options_ = saved;
+    reading_ = saved_reading;
     if (wrapper.kind == Kind::Sequence) return body;
     wrapper.children.push_back(std::move(body));
     return wrapper;
+  }
+
+  // (?i:...), in Oniguruma's dialect any flags.
+  void group_flags() {
+    if (ecma_) {
+      if (!in_.accept("i:")) in_.refuse("has a flag, which is understood as (?i) at the begin or of a group only,");
+      options_.ignore_case = true;
+    } else if (!read_flags(options_) || !in_.accept(':')) {
+      in_.refuse("has a group of an unsupported kind");
+    }
   }
 
   static RegexNode look(bool behind, bool negative) {
@@ -227,11 +290,13 @@ class Parser {
   }
 
   RegexNode quantified(RegexNode node) {
-    for (int min = 0, max = 0, stacked = 0;; ++stacked) {
+    if (ecma_) return quantified_once(std::move(node));
+    int64_t min = 0, max = 0;
+    for (int stacked = 0;; ++stacked) {
       const bool interval = !in_.at_end() && in_.peek() == '{';
       if (!quantifier(min, max)) return node;
       if (stacked == kDeepestGroup) in_.refuse("is nested too deeply");
-      if (node.kind == Kind::Anchor || node.kind == Kind::Look) in_.refuse("repeats a border or a lookaround");
+      if (node.is_assertion()) in_.refuse("repeats a border or a lookaround");
       if (interval && min == max && in_.accept('?')) {  // {n}? is (?:...{n})?
         node = repeat(repeat(std::move(node), min, max, false), 0, 1, false);
       } else if (in_.accept('?')) {
@@ -247,16 +312,29 @@ class Parser {
     }
   }
 
+  RegexNode quantified_once(RegexNode node) {
+    int64_t min = 0, max = 0;
+    if (!quantifier(min, max)) return node;
+    if (node.is_assertion()) in_.refuse("repeats a border or a lookaround");
+    const bool lazy = in_.accept('?');
+    int64_t again = 0;
+    if (quantifier(again, again)) in_.refuse("has two quantifiers in a row");
+    return repeat(std::move(node), min, max, lazy);
+  }
+
   // A brace that begins no interval is an ordinary character.
-  bool quantifier(int& min, int& max) {
+  bool quantifier(int64_t& min, int64_t& max) {
     if (in_.accept('*')) return min = 0, max = RegexNode::kUnbounded, true;
     if (in_.accept('+')) return min = 1, max = RegexNode::kUnbounded, true;
     if (in_.accept('?')) return min = 0, max = 1, true;
     const size_t start = in_.position();
     if (!in_.accept('{')) return false;
-    const auto low = in_.number(kLargestCount);
+    const int64_t largest = limits_of(dialect_).count;
+    const auto low = in_.number(largest);
     const bool comma = in_.accept(',');
-    const auto high = comma ? in_.number(kLargestCount) : low;
+    const auto high = comma ? in_.number(largest) : low;
+    if (ecma_ && !low && comma && in_.peek() == '}')
+      in_.refuse("has a repetition without its first number, which engines read differently,");
     if ((!low && !high) || !in_.accept('}')) return in_.rewind(start), false;
     min = low.value_or(0);
     max = high.value_or(RegexNode::kUnbounded);
@@ -264,8 +342,8 @@ class Parser {
     return true;
   }
 
-  RegexNode repeat(RegexNode body, int min, int max, bool lazy) {
-    if (max == RegexNode::kUnbounded && body.can_be_empty()) {
+  RegexNode repeat(RegexNode body, int64_t min, int64_t max, bool lazy) {
+    if (!ecma_ && max == RegexNode::kUnbounded && body.can_be_empty()) {
       const bool simple = body.kind == Kind::Repeat && !body.lazy && !lazy && !body.children[0].can_be_empty();
       if (!simple) in_.refuse("repeats without limit what may be empty");
       if (body.min == 0) min = 0;  // (x*)+ and (x?)* are x*
@@ -281,6 +359,9 @@ class Parser {
   }
 
   PatternReader in_;
+  RegexDialect dialect_;
+  bool ecma_;
+  RegexReading reading_;
   Options options_;
 };
 
@@ -306,6 +387,8 @@ bool RegexNode::can_be_empty() const {
   return true;
 }
 
-RegexNode parse_regex(std::string_view pattern) { return Parser(pattern).parse(); }
+RegexNode parse_regex(std::string_view pattern, RegexDialect dialect, RegexReading reading) {
+  return Parser(pattern, dialect, reading).parse();
+}
 
 }  // namespace millrace

@@ -1,9 +1,8 @@
-// Regexes of tokenizers, matched in time linear in the text, whatever the regex and the text.
-//
-// Why not a library: backtracking engines (PCRE2, Oniguruma) take quadratic or worse time on hostile text, linear ones
-// (RE2) have no lookahead, which every tokenizer uses, and none agrees with Hugging Face on dialect and version of
-// Unicode. Ours backtracks too, so that the same way is preferred; but once a text proves expensive it remembers which
-// choices have failed where, and never tries one twice.
+// Regexes of tokenizers, matched in time linear in the text, whatever the regex and the text.  Why not a library:
+// backtracking engines (PCRE2, Oniguruma) take quadratic or worse time on hostile text, linear ones (RE2) have no
+// lookahead, which every tokenizer uses, and none agrees with Hugging Face on dialect and version of Unicode. Ours
+// backtracks too, so that it prefers the same matches; but when a text needs many steps, it memoizes which choices have
+// failed at which positions, and tries none twice.
 #pragma once
 
 #include <memory>
@@ -20,7 +19,7 @@ class Regex {
   explicit Regex(std::string_view pattern);  // throws Unsupported, see syntax.h
 
   // Visits the matches from left to right; they do not overlap. `text` must be valid UTF-8. An empty match directly
-  // behind another match is passed over.
+  // behind another match is skipped.
   void find_all(std::string_view text, FunctionRef<void(size_t begin, size_t end)> visit) const;
 
  private:

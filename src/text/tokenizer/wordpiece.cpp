@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "text/unicode/utf8.h"
 
 namespace millrace {
 namespace {
@@ -42,9 +43,9 @@ WordPiece::WordPiece(std::shared_ptr<const Vocabulary> vocabulary, std::string u
       continuations_(trie_of(*vocabulary_, continuing_prefix)) {}
 
 void WordPiece::encode(std::string_view word, std::vector<int32_t>& ids, TokenModelScratch&) const {
-  const auto characters = std::count_if(word.begin(), word.end(), [](char c) { return (c & 0xC0) != 0x80; });
+  const size_t characters = count_characters(word);
   const size_t before = ids.size();
-  bool known = static_cast<size_t>(characters) <= longest_word_;
+  bool known = characters <= longest_word_;
   for (size_t begin = 0; known && begin < word.size();) {
     const auto found = (begin == 0 ? beginnings_ : continuations_).longest_prefix(word.substr(begin));
     known = found.length > 0;

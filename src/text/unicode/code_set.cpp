@@ -5,21 +5,32 @@
 
 namespace millrace {
 namespace {
-constexpr uint32_t kLastCode = 0x10FFFF;
+constexpr CodeRange kSurrogates{0xD800, 0xDFFF};
 }
 
 void CodeSet::add(uint32_t first, uint32_t last) {
-  const CodeRange range{first, last};
-  if (ranges_.empty() || first > ranges_.back().last + 1) {
-    ranges_.push_back(range);  // sets are mostly built in order
-  } else if (first >= ranges_.back().first) {
-    ranges_.back().last = std::max(ranges_.back().last, last);
-  } else {
-    add(std::span(&range, 1));
+  if (first > last) return;
+  if (ranges_.empty() || first > ranges_.back().last + 1) {  // most sets are built in order
+    ranges_.push_back({first, last});
+    return;
   }
+  // Ranges that the new one overlaps or touches are merged with it.
+  const auto begin = std::lower_bound(ranges_.begin(), ranges_.end(), first,
+                                      [](const CodeRange& range, uint32_t code) { return range.last + 1 < code; });
+  auto end = begin;
+  for (; end != ranges_.end() && end->first <= last + 1; ++end) {
+    first = std::min(first, end->first);
+    last = std::max(last, end->last);
+  }
+  ranges_.insert(ranges_.erase(begin, end), CodeRange{first, last});
 }
 
 void CodeSet::add(std::span<const CodeRange> ranges) {
+  constexpr size_t kFew = 8;  // a sort of all costs more than that many insertions
+  if (ranges.size() <= kFew) {
+    for (const CodeRange& range : ranges) add(range.first, range.last);
+    return;
+  }
   ranges_.insert(ranges_.end(), ranges.begin(), ranges.end());
   std::sort(ranges_.begin(), ranges_.end(), [](const CodeRange& a, const CodeRange& b) { return a.first < b.first; });
   size_t kept = 0;
@@ -48,25 +59,27 @@ void CodeSet::fold_case() {
 }
 
 CodeSet CodeSet::complement() const {
+  CodeSet all = *this;
+  all.add(kSurrogates.first, kSurrogates.last);
   CodeSet result;
   uint32_t next = 0;
-  for (const CodeRange& range : ranges_) {
-    if (range.first > next) result.add(next, range.first - 1);
+  for (const CodeRange& range : all.ranges_) {
+    if (range.first > next) result.ranges_.push_back({next, range.first - 1});
     next = range.last + 1;
   }
-  if (next <= kLastCode) result.add(next, kLastCode);
+  if (next <= kLast) result.ranges_.push_back({next, kLast});
   return result;
 }
 
-CodeSet CodeSet::intersection(const CodeSet& other) const {
-  CodeSet neither = complement();
-  neither.add(other.complement());
-  return neither.complement();
+CodeSet CodeSet::without(const CodeSet& other) const {
+  CodeSet outside = complement();
+  outside.add(other);
+  return outside.complement();
 }
 
 CodeSet CodeSet::toggled(const CodeSet& other) const {
-  CodeSet result = intersection(other.complement());
-  result.add(other.intersection(complement()));
+  CodeSet result = without(other);
+  result.add(other.without(*this));
   return result;
 }
 

@@ -1,4 +1,4 @@
-// Sets of characters: as ranges while they are put together, as a bitmap once they are asked about.
+// Sets of code points: as ranges while they are built, as a bitmap for fast queries.
 #pragma once
 
 #include <array>
@@ -12,28 +12,34 @@ namespace millrace {
 
 class CodeSet {
  public:
+  static constexpr uint32_t kLast = 0x10FFFF;
+
   CodeSet() = default;
   explicit CodeSet(std::span<const CodeRange> ranges) { add(ranges); }
   CodeSet(std::initializer_list<CodeRange> ranges) { add(std::span(ranges.begin(), ranges.size())); }
 
-  void add(std::span<const CodeRange> ranges);
-  void add(uint32_t first, uint32_t last);
+  void add(std::span<const CodeRange> ranges);  // in any order
+  void add(uint32_t first, uint32_t last);      // nothing where first > last
   void add(const CodeSet& other) { add(other.ranges()); }
   void fold_case();  // adds every character that differs from a member in case only
 
+  // These leave out surrogates: no valid text has them.
   CodeSet complement() const;
-  CodeSet intersection(const CodeSet& other) const;
-  CodeSet toggled(const CodeSet& other) const;  // members of one of them only
+  CodeSet without(const CodeSet& other) const;
+  CodeSet intersection(const CodeSet& other) const { return without(other.complement()); }
+  CodeSet toggled(const CodeSet& other) const;  // members of exactly one of them
 
+  bool empty() const { return ranges_.empty(); }
   bool contains(uint32_t code) const { return overlaps(code, code); }
   bool overlaps(uint32_t first, uint32_t last) const;
   std::span<const CodeRange> ranges() const { return ranges_; }
+  auto operator<=>(const CodeSet&) const = default;
 
  private:
-  std::vector<CodeRange> ranges_;  // sorted, disjoint
+  std::vector<CodeRange> ranges_;  // sorted; neighbours neither overlap nor touch
 };
 
-// The same set for fast questions: one bit a character in pages of 256 of which most are shared.
+// A bitmap of the set in pages of 256 characters. Equal pages are stored once.
 class CodeTable {
  public:
   explicit CodeTable(const CodeSet& set);

@@ -15,7 +15,7 @@ namespace {
 
 int combining_class(utf8proc_int32_t code) { return utf8proc_get_property(code)->combining_class; }
 
-// utf8proc sorts marks by insertion, which a text of nothing but marks would make quadratic; so this is by hand.
+// utf8proc sorts marks by insertion, which is quadratic for a text of marks only.
 void order_marks(std::vector<utf8proc_int32_t>& codes) {
   const auto by_class = [](utf8proc_int32_t a, utf8proc_int32_t b) { return combining_class(a) < combining_class(b); };
   for (auto begin = codes.begin(); begin != codes.end();) {
@@ -35,7 +35,7 @@ std::vector<utf8proc_int32_t> decomposed(std::string_view text, bool compatible)
   static const CodeTable too_young{CodeSet(never_decomposed())};
   std::vector<utf8proc_int32_t> codes;
   codes.reserve(text.size());
-  std::array<utf8proc_int32_t, 32> buffer;  // no character becomes more than 18
+  std::array<utf8proc_int32_t, 32> buffer;  // no character decomposes into more than 18
   for (size_t i = 0; i < text.size();) {
     const Character c = decode_utf8(text.data() + i);
     i += c.length;
@@ -58,7 +58,7 @@ std::vector<utf8proc_int32_t> decomposed(std::string_view text, bool compatible)
 std::string normalized(std::string_view text, UnicodeForm form) {
   const bool composed = form == UnicodeForm::Nfc || form == UnicodeForm::Nfkc;
   const bool compatible = form == UnicodeForm::Nfkc || form == UnicodeForm::Nfkd;
-  // Below these lead bytes (U+0300, U+00C0, U+00A0) nothing changes.
+  // Characters below these lead bytes (U+0300, U+00C0, U+00A0) stay unchanged.
   const unsigned char plain = form == UnicodeForm::Nfc ? 0xCC : compatible ? 0xC2 : 0xC3;
   if (std::all_of(text.begin(), text.end(), [plain](char c) { return static_cast<unsigned char>(c) < plain; })) {
     return std::string(text);

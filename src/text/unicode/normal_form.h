@@ -1,4 +1,4 @@
-// The four Unicode normalization forms, in time linear in the text up to the length of runs of combining marks.
+// The four Unicode normalization forms, in O(n log n) for runs of combining marks and linear time otherwise.
 #pragma once
 
 #include <string>
@@ -10,6 +10,6 @@ enum class UnicodeForm { Nfc, Nfd, Nfkc, Nfkd };
 
 std::string normalized(std::string_view text, UnicodeForm form);  // valid UTF-8 only
 
-std::string lowercased(std::string_view text);  // character by character, without regard to context
+std::string lowercased(std::string_view text);  // by character, without context
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Unicode properties by name, as regexes write them, and the few that tokenizers ask about directly.
+// Unicode properties by name, for \p{...} of regexes, and those that tokenizers query directly.
 #pragma once
 
 #include <optional>
@@ -11,22 +11,22 @@ namespace millrace {
 CodeSet category_set(std::initializer_list<Category> categories);
 
 // The set of \p{name}: a general category (L, Lu, Letter), a script (Han) or a property (Alphabetic, White_Space).
-// Case, spaces and underscores in the name do not count. nullopt: there is none of this name.
+// Case, spaces, hyphens and underscores of the name are ignored. nullopt: there is no such property.
 std::optional<CodeSet> unicode_property(std::string_view name);
 
 CodeSet white_space_set();
-CodeSet word_set();       // what \w means inside of a class
-CodeSet lone_word_set();  // and outside of one: Oniguruma adds some numbers of Latin-1
+CodeSet word_set();       // \w inside of a class
+CodeSet lone_word_set();  // \w outside of a class, where Oniguruma adds some numbers of Latin-1
 CodeSet posix_punctuation_set();
 
 bool is_white_space(char32_t code);
 bool is_word(char32_t code);     // in lone_word_set()
 bool is_numeric(char32_t code);  // Nd, Nl, No
-// These as Hugging Face's normalizers and pre-tokenizers see them, see unicode_data.h.
+// As in Hugging Face's normalizers and pre-tokenizers, see unicode_data.h.
 bool is_punctuation(char32_t code);
 bool is_combining_mark(char32_t code);
 bool is_nonspacing_mark(char32_t code);
-bool is_control(char32_t code);    // not the tabs and line ends
+bool is_control(char32_t code);    // without tabs and line ends
 uint8_t script_of(char32_t code);  // an index into script_names()
 
 }  // namespace millrace

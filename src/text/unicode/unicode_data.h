@@ -1,6 +1,7 @@
-// What Unicode says of each character, as sorted runs; the tables behind it are generated.
+// Unicode character data as sorted runs. The tables are generated.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -42,7 +43,7 @@ enum class Category : uint8_t {
 inline constexpr int kCategoryCount = 30;
 
 struct CategoryRun {
-  uint32_t first;  // the run goes on to the next entry's first
+  uint32_t first;  // the run ends before the next entry's first
   Category category;
 };
 struct ScriptRun {
@@ -51,6 +52,7 @@ struct ScriptRun {
 };
 struct CodeRange {
   uint32_t first, last;  // inclusive
+  auto operator<=>(const CodeRange&) const = default;
 };
 struct CaseFold {
   uint32_t code, folded;
@@ -60,23 +62,22 @@ std::span<const CategoryRun> category_runs();
 std::span<const ScriptRun> script_runs();
 std::span<const std::string_view> script_names();  // in lower case, without underscores
 
-// Members beyond the general categories that make up most of the property (letters and Nl, Lu, Ll).
+// Members beyond the general categories that make up most of each property (letters and Nl, Lu, Ll).
 std::span<const CodeRange> other_alphabetic();
 std::span<const CodeRange> other_uppercase();
 std::span<const CodeRange> other_lowercase();
 
-// Every character that simple case folding changes, with what it becomes.
+// Every character that simple case folding changes, with its folded form.
 std::span<const CaseFold> case_folds();
 
-// Where the older tables inside of Hugging Face's normalizers and pre-tokenizers have it the other way round: what
-// counts as punctuation (P*, ASCII symbols), as a combining mark (M*), for BERT as a nonspacing mark (Mn) or a control
-// character (Cc, Cf, Co).
+// Characters whose membership differs in the older tables of Hugging Face's normalizers and pre-tokenizers: punctuation
+// (P*, ASCII symbols), combining marks (M*), and for BERT nonspacing marks (Mn) and control characters (Cc, Cf, Co).
 std::span<const CodeRange> punctuation_differences();
 std::span<const CodeRange> combining_differences();
 std::span<const CodeRange> nonspacing_differences();
 std::span<const CodeRange> control_differences();
 
-// Characters too young for their normalizers to decompose.
+// Characters that are newer than their normalizers, which do not decompose them.
 std::span<const CodeRange> never_decomposed();
 
 }  // namespace millrace

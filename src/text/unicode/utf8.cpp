@@ -1,9 +1,12 @@
 #include "text/unicode/utf8.h"
 
+#include <bit>
+#include <cstring>
+
 namespace millrace {
 namespace {
 
-// How long the character with this lead byte is, and which second bytes keep it well formed; length 0: no lead byte.
+// Length of a character by its lead byte, and the range of valid second bytes. Length 0: not a lead byte.
 struct Lead {
   size_t length;
   unsigned char second_first, second_last;
@@ -13,7 +16,7 @@ Lead lead_of(unsigned char byte) {
   if (byte < 0x80) return {1, 0, 0};
   if (byte < 0xC2) return {0, 0, 0};
   if (byte < 0xE0) return {2, 0x80, 0xBF};
-  if (byte == 0xE0) return {3, 0xA0, 0xBF};  // shorter forms exist for less
+  if (byte == 0xE0) return {3, 0xA0, 0xBF};  // less would be overlong
   if (byte == 0xED) return {3, 0x80, 0x9F};  // surrogates
   if (byte < 0xF0) return {3, 0x80, 0xBF};
   if (byte == 0xF0) return {4, 0x90, 0xBF};
@@ -35,6 +38,18 @@ void append_utf8(std::string& text, char32_t code) {
   } else {
     put(0xF0 | code >> 18), put(0x80 | (code >> 12 & 0x3F)), put(0x80 | (code >> 6 & 0x3F)), put(0x80 | (code & 0x3F));
   }
+}
+
+size_t count_characters(std::string_view text) {
+  // Eight bytes at a time: a continuation byte has its highest bit set and the next one clear.
+  size_t continuations = 0, at = 0;
+  for (; at + 8 <= text.size(); at += 8) {
+    uint64_t bytes;
+    std::memcpy(&bytes, text.data() + at, sizeof bytes);
+    continuations += static_cast<size_t>(std::popcount((bytes >> 7) & ~(bytes >> 6) & 0x0101010101010101u));
+  }
+  for (; at < text.size(); ++at) continuations += (text[at] & 0xC0) == 0x80;
+  return text.size() - continuations;
 }
 
 Utf8Step step_utf8(std::string_view text, size_t position) {

@@ -1,4 +1,4 @@
-// UTF-8 where it is hot: stepping through text that is known to be valid, and repairing text that is not.
+// UTF-8: decoding of text that is known to be valid, checking and repair of text that is not.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +31,13 @@ inline Character decode_utf8(const char* p) {
   return {(lead & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F), 4};
 }
 
+// The same at a position, which moves behind the character.
+inline char32_t next_utf8(std::string_view text, size_t& position) {
+  const Character c = decode_utf8(text.data() + position);
+  position += c.length;
+  return c.code;
+}
+
 // Where the character before `position` begins; valid text only, position > 0.
 inline size_t previous_utf8(std::string_view text, size_t position) {
   do --position;
@@ -39,18 +46,26 @@ inline size_t previous_utf8(std::string_view text, size_t position) {
 }
 
 void append_utf8(std::string& text, char32_t code);
+inline std::string to_utf8(char32_t code) {
+  std::string text;
+  append_utf8(text, code);
+  return text;
+}
 
-// What stands at a position of text that may be broken. Broken bytes are taken as Unicode recommends, and as Python and
-// Rust do: the longest prefix of a character that could still have become one counts as one error.
+// Bytes that are not continuation bytes: the characters of valid text.
+size_t count_characters(std::string_view text);
+
+// One character, or one error, of text that may be invalid. Errors are counted as Unicode recommends, and as Python and
+// Rust do: the longest prefix of a valid character is one error.
 struct Utf8Step {
-  enum Kind { Valid, Broken, Unfinished } kind;  // Unfinished: the text ends inside a character that is good so far
+  enum Kind { Valid, Broken, Unfinished } kind;  // Unfinished: the text ends inside of a character that is valid so far
   size_t length;
 };
 Utf8Step step_utf8(std::string_view text, size_t position);
 
 bool is_valid_utf8(std::string_view text);
 
-// Every error becomes one U+FFFD, as Python's bytes.decode(errors="replace") has it.
+// Replaces every error by one U+FFFD, as Python's bytes.decode(errors="replace") does.
 std::string repair_utf8(std::string_view text);
 
 }  // namespace millrace
