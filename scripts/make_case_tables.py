@@ -44,7 +44,7 @@ def category(c):
     return unicodedata.category(c)
 
 
-print("""// Where Python's str knows more than utf8proc's one-to-one case mappings and categories.
+print("""// Case mappings and categories of Python that the one-to-one tables of utf8proc lack.
 // Made by scripts/make_case_tables.py; do not edit.
 #pragma once
 

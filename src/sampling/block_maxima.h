@@ -1,4 +1,4 @@
-// The largest of many numbers, block by block.
+// Maxima of blocks of floats, for finding the largest of many values in one vectorized pass.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +12,11 @@
 
 namespace millrace {
 
-// Several values at a time, here and below: one alone would wait for each step. The compiler finds the vectors of other
-// loops by itself, but not these.
+// Explicit vectors: the compiler does not vectorize a maximum that ignores NaN, and scalar code waits for the latency
+// of each comparison.
 using Four __attribute__((vector_size(4 * sizeof(float)))) = float;
 
-// NaN is never the larger one.
+// Ignores NaN in `other`.
 template <class Value>
 inline Value larger(Value best, Value other) {
   return other > best ? other : best;
@@ -28,7 +28,7 @@ inline Four load_four(const float* from) {
   return four;
 }
 
-inline float largest_of(Four four) {  // without branches: nobody could predict them
+inline float largest_of(Four four) {  // without branches, which would be unpredictable
   four = larger(four, __builtin_shufflevector(four, four, 2, 3, 0, 1));
   return larger(four, __builtin_shufflevector(four, four, 1, 0, 3, 2))[0];
 }
@@ -49,9 +49,9 @@ inline float largest(std::span<const float> values) {
   return result;
 }
 
-// Numbers are looked at in blocks of so many neighbours.
+// Values per block, and the most blocks that the fixed arrays hold (a vocabulary of 512k).
 inline constexpr int64_t kBlock = 64, kMostBlocks = 8192;
-inline constexpr int64_t kLine = 16;  // what is fetched at once
+inline constexpr int64_t kLine = 16;  // floats per cache line
 
 inline int64_t blocks_of(std::span<const float> values) { return (std::ssize(values) + kBlock - 1) / kBlock; }
 
@@ -61,7 +61,7 @@ std::span<Value> block_of(std::span<Value> values, int64_t i) {
   return values.subspan(begin, std::min<size_t>(kBlock, values.size() - begin));
 }
 
-// body(begin, end) for all blocks: the helpers have most of the values in their caches, for they computed them.
+// Calls body(begin, end) over ranges of blocks. The helpers computed the logits, so most values are in their caches.
 template <class Body>
 void for_blocks(int64_t blocks, ThreadPool* helpers, const Body& body) {
   constexpr int64_t kAtOnce = 32;

@@ -14,7 +14,8 @@ Border find_border_of_few(std::span<BorderItem> items, double target) {
     if (sum >= border.left) return border;
     border.left -= sum;
   }
-  border.left = std::numeric_limits<double>::infinity();  // rounding: all that is here is taken
+  border.left =
+      std::numeric_limits<double>::infinity();  // rounding: the sizes fall short of the target, so take every item
   return border;
 }
 

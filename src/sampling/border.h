@@ -1,5 +1,5 @@
-// The border of the heaviest of many numbers, without sorting them: a radix selection over the bits of floats finds it
-// in a few linear passes, whatever the numbers are.
+// Finds the threshold of the largest values without sorting: a radix selection over the bits of floats, in three linear
+// passes for any input.
 #pragma once
 
 #include <array>
@@ -11,14 +11,14 @@
 
 namespace millrace {
 
-// Bits that compare as unsigned integers like the floats compare as numbers.
+// Maps floats to unsigned integers with the same order.
 inline uint32_t ordered_bits(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value + 0.0f);  // -0 becomes 0, which it equals
+  const auto bits = std::bit_cast<uint32_t>(value + 0.0f);  // -0 becomes 0: they must compare equal
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// The smallest key that is still taken when items are taken from the largest key down until their sizes reach a target,
-// and how much of the target is left for the items of this very key.
+// Items are taken from the largest key down until their sizes reach a target. `key` is the smallest key taken; `left`
+// is the part of the target that remains for the items with exactly this key.
 struct Border {
   uint32_t key = 0;
   double left = 0;
@@ -29,12 +29,12 @@ struct BorderItem {
   double size;
 };
 
-// Of few items: they are put in order. Not inline: see kth_largest() in top_k.cpp.
+// Sorts: faster for few items. Not inline: see kth_largest() in top_k.cpp.
 inline constexpr size_t kFewItems = 128;
 Border find_border_of_few(std::span<BorderItem> items, double target);
 
-// Three digits of the key, from the highest: in each the border's digit is found from sums. Only items for which
-// takes_part(i) holds are looked at.
+// Splits the key into three digits of 11 bits. Each pass sums the sizes by digit, highest digit first, and
+// fixes one digit of the border. Skips items for which takes_part(i) is false.
 template <class Key, class Size, class TakesPart>
 Border find_border(size_t count, double target, Key key, Size size, TakesPart takes_part) {
   if (count <= kFewItems) {
@@ -47,7 +47,7 @@ Border find_border(size_t count, double target, Key key, Size size, TakesPart ta
   }
   constexpr uint32_t kDigits = 2048;
   Border border{0, target};
-  uint32_t known = 0;  // the bits of border.key that are found
+  uint32_t known = 0;  // mask of the bits of border.key that are fixed
   for (const int shift : {21, 10, 0}) {
     std::array<double, kDigits> sums{};
     for (size_t i = 0; i < count; ++i) {
@@ -63,14 +63,16 @@ Border find_border(size_t count, double target, Key key, Size size, TakesPart ta
       reached = sums[digit] >= border.left;
       if (!reached) border.left -= sums[digit];
     }
-    if (!reached) border.left = std::numeric_limits<double>::infinity();  // rounding: all that is here is taken
+    if (!reached)
+      border.left =
+          std::numeric_limits<double>::infinity();  // rounding: the sizes fall short of the target, so take every item
     border.key |= found << shift;
     known |= (kDigits - 1) << shift;
   }
   return border;
 }
 
-// Whether an item is on the kept side; items are to be asked about in the order of their indices.
+// True if the item is kept. Call it in the order of the indices: among equal keys the lowest index wins.
 inline bool take(Border& border, uint32_t bits, double size) {
   if (bits != border.key) return bits > border.key;
   const bool taken = border.left > 0;

@@ -1,5 +1,5 @@
-// What a sequence may say next, as a token mask: grammars, schemas, thinking budgets. The engine asks before each token
-// and reports the token that was taken.
+// A constraint on the next token of a sequence, as a token mask: grammars, schemas, thinking budgets. The engine asks
+// for a mask before each token and reports the sampled token.
 #pragma once
 
 #include <cstddef>
@@ -8,30 +8,28 @@
 
 namespace millrace {
 
-// Words of a mask for this many tokens; bit t % 32 of word t / 32 is token t.
+// Number of 32-bit words of a mask. Bit t % 32 of word t / 32 belongs to token t.
 constexpr size_t mask_words(int64_t vocab) { return static_cast<size_t>((vocab + 31) / 32); }
 
-// The state of one sequence; the engine's thread alone calls it once the request is submitted. fill_mask() and accept()
-// run between two steps of the model and delay every stream: they should take far less than a millisecond, and they do
-// not throw.
+// The state of one sequence. After submission only the engine's thread calls it. fill_mask() and accept() run between
+// two steps of the model and delay every stream: they must take far less than a millisecond and must not throw.
 class Constraint {
  public:
   virtual ~Constraint() = default;
 
-  // Writes all of `words`: 1 for each token that may come next. False: any token may, and `words` was not touched. The
-  // end tokens of the request are tokens like others here: they are allowed where the text may end. At least one token
-  // must be allowed unless terminated(). The mask goes before everything else: penalties, biases, temperature and
-  // filters see what it leaves.
+  // Writes all of `words`, a 1 for each allowed token. Returns false, with `words` untouched, if every token is
+  // allowed. End tokens are allowed where the text may end. Unless terminated(), at least one token must be allowed.
+  // The sampler applies the mask before temperature and filters.
   virtual bool fill_mask(std::span<uint32_t> words) = 0;
 
-  // The token that was taken: one that the last mask allowed. Not called for an end token: the stream is over then.
+  // Advances by a sampled token, which the last mask allowed. Not called for an end token, which ends the stream.
   virtual void accept(int32_t token) = 0;
 
-  // Nothing can follow: the stream ends here with FinishReason::Stop, without an end token.
+  // No token can follow. The stream ends with FinishReason::Stop and without an end token.
   virtual bool terminated() const = 0;
 
-  // It cannot be held to any further: no token of the vocabulary fits, or finding one takes too long. The stream ends with
-  // an error, not with something else than was asked for.
+  // The constraint can no longer be satisfied: no token of the vocabulary fits, or the search takes too long. The
+  // stream ends with an error.
   virtual bool failed() const { return false; }
 };
 

@@ -28,7 +28,7 @@ size_t likeliest(std::span<const float> logits, size_t n, int32_t* tokens) {
     const float x = logits[i];
     if (std::isnan(x) || (count == n && x <= logits[static_cast<size_t>(tokens[count - 1])])) continue;
     if (count < n) ++count;
-    size_t at = count - 1;  // n is small: insertion is as good as a heap
+    size_t at = count - 1;  // n is small: insertion is as fast as a heap
     for (; at > 0 && x > logits[static_cast<size_t>(tokens[at - 1])]; --at) tokens[at] = tokens[at - 1];
     tokens[at] = static_cast<int32_t>(i);
   }

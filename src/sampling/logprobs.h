@@ -1,4 +1,4 @@
-// Log-probabilities of tokens, straight from logits.
+// Log-probabilities of tokens, computed from logits.
 #pragma once
 
 #include <cstddef>
@@ -13,21 +13,22 @@ struct TokenLogprob {
   float logprob = 0;
 };
 
-// From the model's own distribution, before penalties, temperature and filters.
+// From the model's distribution before penalties, temperature and filters.
 struct TokenLogprobs {
   TokenLogprob chosen;
-  std::vector<TokenLogprob> top;  // the likeliest, best first
+  std::vector<TokenLogprob> top;  // the likeliest tokens, best first
 };
 
-// ln of the sum of e^logit: what a logit's log-probability is short of it. NaN counts as -infinity.
+// ln(sum of e^logit). NaN counts as -infinity.
 float log_sum_exp(std::span<const float> logits);
 
-// The tokens of the n largest logits, best first, ties lowest first; tokens has room for n. Returns how many there are.
+// Writes the tokens of the n largest logits, best first, ties by lowest token, and returns their number.
 size_t likeliest(std::span<const float> logits, size_t n, int32_t* tokens);
 
-constexpr float kImpossibleLogprob = -9999;  // OpenAI's way to say so: JSON has no infinity
+constexpr float kImpossibleLogprob = -9999;  // OpenAI's value for -infinity, which JSON lacks
 
-// The log-probability of `token` and of the `top` (up to kMostLogprobs) likeliest; kImpossibleLogprob at least.
+// Log-probabilities of `token` and of the `top` (at most kMostLogprobs) likeliest tokens, none below
+// kImpossibleLogprob.
 void fill_logprobs(std::span<const float> logits, int32_t token, int top, TokenLogprobs& out);
 
 }  // namespace millrace

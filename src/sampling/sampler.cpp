@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-// What may not be said becomes impossible.
+// Sets the logits of masked tokens to -infinity.
 void apply_mask(std::span<float> logits, std::span<const uint32_t> mask) {
   for (size_t word = 0; word < mask.size(); ++word) {
     if (mask[word] == ~uint32_t{0}) continue;
@@ -29,7 +29,7 @@ int32_t lowest_allowed(std::span<const uint32_t> mask) {
   return 0;
 }
 
-// One entry for each token.
+// Leaves one entry per token.
 void merge_biases(std::vector<std::pair<int32_t, float>>& biases) {
   std::map<int32_t, float> sums;
   for (const auto& [token, bias] : biases) sums[token] += bias;

@@ -1,7 +1,7 @@
-// How the next token is chosen. The processors run in this order, each on what the one before left:
+// Sampling parameters. The processors run in this order:
 //   repetition penalty, frequency and presence penalties, logit bias, token mask,
-//   temperature (0: the likeliest token, and nothing below matters), top-k, top-p, min-p, typical, the draw.
-// It is the order of Hugging Face transformers, and like there each filter sees the renormalised rest.
+//   temperature (0: take the likeliest token and stop), top-k, top-p, min-p, typical, draw.
+// As in Hugging Face transformers, each filter sees the renormalised output of the previous one.
 #pragma once
 
 #include <cstdint>
@@ -14,37 +14,37 @@ namespace millrace {
 struct SamplingParams {
   float temperature = 1;  // 0: greedy
   int top_k = 0;          // 0 or -1: all
-  float top_p = 1;        // the likeliest tokens that make up this much; 1: all, 0: the likeliest
-  float min_p = 0;        // none less likely than this share of the likeliest
-  float typical_p = 1;    // the tokens nearest to the expected surprise that make up this much; 1: all
+  float top_p = 1;        // keep the likeliest tokens up to this mass; 1: all, 0: the likeliest
+  float min_p = 0;        // drop tokens below this fraction of the largest probability
+  float typical_p = 1;    // keep the tokens nearest to the entropy up to this mass; 1: all
 
-  float repetition_penalty = 1;  // prompt and answer: positive logits are divided by it, others multiplied
-  int repetition_window = 0;     // of the last so many tokens; 0: of all
-  float frequency_penalty = 0;   // answer only: subtracted once for each time a token was generated
-  float presence_penalty = 0;    // answer only: subtracted once from each token that was generated
+  float repetition_penalty = 1;  // prompt and answer: divides positive logits, multiplies others
+  int repetition_window = 0;     // number of last tokens it applies to; 0: all
+  float frequency_penalty = 0;   // answer only: subtracted once per occurrence of a token
+  float presence_penalty = 0;    // answer only: subtracted once from each token that occurred
 
-  std::vector<std::pair<int32_t, float>> logit_bias;  // token, what is added
+  std::vector<std::pair<int32_t, float>> logit_bias;  // token, summand
   uint64_t seed = 0;                                  // the same seed gives the same text
-  uint64_t stream = 0;                                // which of several answers to the same prompt and seed
-  int logprobs = -1;                                  // report the chosen token and so many of the likeliest; -1: none
+  uint64_t stream = 0;                                // index among several answers to one prompt and seed
+  int logprobs = -1;                                  // report the chosen token and this many likeliest; -1: none
 };
 
 constexpr int kMostLogprobs = 20;
-constexpr float kGreedyBelow = 1e-5f;  // a temperature under this is greedy: the quotients would overflow
+constexpr float kGreedyBelow = 1e-5f;  // lower temperatures are greedy: logits / temperature would overflow
 
 inline bool is_greedy(const SamplingParams& params) { return params.temperature < kGreedyBelow; }
-inline bool has_penalties(const SamplingParams& params) {  // for tokens that were there before
+inline bool has_penalties(const SamplingParams& params) {  // on tokens that occurred before
   return params.repetition_penalty != 1 || params.frequency_penalty != 0 || params.presence_penalty != 0;
 }
 
-// What somebody asks for, on the command line or in a request; the rest is as the model wants it.
+// Parameters of a command line or a request. Unset ones keep the model's defaults.
 struct SamplingOverrides {
   std::optional<float> temperature, top_p, min_p, typical_p, repetition_penalty, frequency_penalty, presence_penalty;
   std::optional<int> top_k;
 };
 SamplingParams with_overrides(SamplingParams params, const SamplingOverrides& overrides);
 
-// Throws Usage that names the field.
+// Throws Usage with the name of the invalid field.
 void validate(const SamplingParams& params);
 
 }  // namespace millrace

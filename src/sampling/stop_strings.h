@@ -1,5 +1,5 @@
-// Ends a text before the first of some strings, while the text streams by in pieces of any size: what may yet become a
-// stop string is held back until that is clear. Linear in the text, and independent of where the pieces are cut.
+// Cuts a streamed text before the first stop string. Holds back text that may be the beginning of a stop string. Linear
+// in the text; the result does not depend on how the text is cut into pieces.
 #pragma once
 
 #include <string>
@@ -10,19 +10,19 @@ namespace millrace {
 
 class StopStrings {
  public:
-  explicit StopStrings(std::vector<std::string> stops);  // throws Usage where one is empty
+  explicit StopStrings(std::vector<std::string> stops);  // throws Usage for an empty string
 
-  // Takes the next piece and returns the text that is certainly part of the answer. The string whose end comes first
-  // stops it; of those that end together, the one that begins first.
+  // Takes the next piece and returns the text that is certainly in front of any stop string. The stop string that ends
+  // first wins; of those that end together, the longest.
   std::string push(std::string_view piece);
-  std::string finish();  // no more text comes: what was held back
+  std::string finish();  // end of the text: returns the held-back part
   bool stopped() const { return stopped_; }
 
  private:
-  // How much of one string the text ends with, kept up byte by byte (Knuth, Morris, Pratt).
+  // Length of the prefix of one stop string that the text ends with, updated byte by byte (Knuth, Morris, Pratt).
   struct Matcher {
     std::string text;
-    std::vector<size_t> shorter;  // [n]: the longest proper prefix that text's first n bytes end with
+    std::vector<size_t> shorter;  // [n]: length of the longest proper prefix of text that its first n bytes end with
     size_t matched = 0;
 
     explicit Matcher(std::string stop);

@@ -1,4 +1,4 @@
-// How often each token occurred, of all tokens or of the last few; what penalties are computed from.
+// Occurrences of each token among all or the last tokens, for the penalties.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@ namespace millrace {
 class TokenCounts {
  public:
   TokenCounts() = default;                     // counts nothing
-  TokenCounts(int32_t vocab, int32_t window);  // window 0: nothing is ever forgotten
+  TokenCounts(int32_t vocab, int32_t window);  // window 0: counts all tokens
 
-  void add(int32_t token);  // ids outside of the vocabulary are not counted
+  void add(int32_t token);  // ignores ids outside of the vocabulary
 
   size_t distinct() const { return distinct_.size(); }
 
@@ -26,8 +26,8 @@ class TokenCounts {
   void forget(int32_t token);
 
   std::vector<int32_t> counts_;    // by token
-  std::vector<int32_t> place_;     // by token: where in distinct_ it stands
-  std::vector<int32_t> distinct_;  // tokens with a count
+  std::vector<int32_t> place_;     // by token: index in distinct_
+  std::vector<int32_t> distinct_;  // tokens with a count above 0
   std::vector<int32_t> recent_;    // a ring of the last tokens
   size_t oldest_ = 0;
   int32_t window_ = 0;

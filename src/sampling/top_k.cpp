@@ -9,19 +9,19 @@
 namespace millrace {
 namespace {
 
-// Not inline: between two steps of a model nothing is in the caches any more, and code that has to be
-// fetched takes longer than what it does, so that it should be there once.
+// Not inline: a step of the model evicts all code from the caches, and fetching code takes longer than running it. One
+// copy is fetched once.
 [[gnu::noinline]] float kth_largest(std::span<float> values, size_t k) {
   const auto kth = values.begin() + static_cast<std::ptrdiff_t>(k - 1);
   std::nth_element(values.begin(), kth, values.end(), std::greater<>());
   return *kth;
 }
 
-// A number that at least k of the values reach, from the maxima of their blocks: the k-th largest where of several
-// blocks the largest counts alone, for few are put in order sooner. Those are far from each other: neighbours in a
-// vocabulary are likely together.
+// Returns a lower bound of the k-th largest value: at least k values reach it. Merges the block maxima into kLeft * k
+// groups, since selecting among few is faster, and returns the k-th largest group maximum. A group consists of distant
+// blocks: large logits cluster among neighbours of the vocabulary, and one group would hide all but one of them.
 float reached_by(std::span<const float> maxima, size_t k) {
-  constexpr size_t kLeft = 2;  // maxima for each of the k
+  constexpr size_t kLeft = 2;  // groups for each of the k values
   const size_t groups = std::min(kLeft * k, maxima.size());
   BlockMaxima order;
   std::copy_n(maxima.begin(), groups, order.begin());
@@ -32,9 +32,8 @@ float reached_by(std::span<const float> maxima, size_t k) {
   return kth_largest(std::span(order).first(groups), k);
 }
 
-// Indices, in ascending order, among which the k largest are; none where that would be more than there is room for.
-// Each block's maximum is one of the values, so only blocks whose maximum does reach what k values do have such values:
-// nearly all of a large vocabulary is looked at once.
+// Ascending indices that include the k largest values; empty if they do not fit into `room`. Only blocks whose maximum
+// reaches the bound can hold such values, so nearly all of a large vocabulary is read once.
 std::span<const uint32_t> find_candidates(std::span<const float> values, size_t k, ThreadPool* helpers,
                                           std::span<uint32_t> room) {
   const int64_t blocks = blocks_of(values);
@@ -42,13 +41,13 @@ std::span<const uint32_t> find_candidates(std::span<const float> values, size_t 
   BlockMaxima room_for_maxima;
   const std::span<const float> maxima = block_maxima(values, helpers, room_for_maxima);
   const float border = reached_by(maxima, k);
-  if (border == -kInfinity) return {};  // the maximum of a block of NaN is none of its values
+  if (border == -kInfinity) return {};  // in a block of NaN no value equals the maximum
   std::array<uint32_t, kMostBlocks> chosen;
   size_t chosen_count = 0, found = 0;
   for (int64_t i = 0; i < blocks; ++i) {
     if (!(maxima[static_cast<size_t>(i)] >= border)) continue;
     chosen[chosen_count++] = static_cast<uint32_t>(i);
-    // Half of them are in another core's caches: all are fetched at once.
+    // The lines may be in another core's caches: prefetching overlaps their latencies.
     for (int64_t at = i * kBlock; at < (i + 1) * kBlock; at += kLine) __builtin_prefetch(values.data() + at);
   }
   for (const uint32_t block : std::span(chosen).first(chosen_count)) {
@@ -59,7 +58,7 @@ std::span<const uint32_t> find_candidates(std::span<const float> values, size_t 
       if (found + kLine > room.size()) return {};
       for (size_t i = from; i < to; ++i) {
         room[found] = static_cast<uint32_t>(i);
-        found += values[i] >= border ? 1 : 0;  // NaN is none
+        found += values[i] >= border ? 1 : 0;  // false for NaN
       }
     }
   }

@@ -11,12 +11,12 @@
 namespace millrace {
 namespace {
 
-// e^x for x <= 0, within two units in the last place; 0 below the normal numbers and where `counts` is false. The
-// library's function takes one value at a time, which is most of what a token of a large vocabulary costs; this one has
-// no branches, so that the compiler turns it into vectors.
+// e^x for x <= 0, within two units in the last place; 0 below the normal range and if `counts` is false. Without
+// branches, so that the compiler vectorizes it: the scalar function of the C library would dominate the time of
+// sampling.
 inline float exp_of_negative(float x, bool counts) {
   constexpr float kLog2e = 1.44269504088896341f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves no room for a fraction
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
   constexpr float kLeast = -87.0f;
   const float bounded = x > kLeast ? x : kLeast;
   const float shifted = bounded * kLog2e + kRound;
@@ -29,13 +29,13 @@ inline float exp_of_negative(float x, bool counts) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * r * r + r + 1;
-  // The low bits of `shifted` are n, which belongs into the exponent.
+  // The low bits of `shifted` are n: add them to the exponent of p.
   const uint32_t exponent = (std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(kRound)) << 23;
   const uint32_t kept = 0u - static_cast<uint32_t>(static_cast<int>(counts) & static_cast<int>(x > kLeast));
   return std::bit_cast<float>((std::bit_cast<uint32_t>(p) + exponent) & kept);
 }
 
-// The weights of logits of which `best` is the largest. Not inline: as a part of another function it is no vectors.
+// `best` is the largest logit. Not inline: the compiler does not vectorize it inside of another function.
 [[gnu::noinline]] void turn_to_weights(std::span<float> logits, float best, float scale) {
   constexpr float kLargest = std::numeric_limits<float>::max();
   for (float& logit : logits) {
@@ -55,11 +55,11 @@ double total_of(std::span<const float> weights) {
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
-// Keeps the weights of the largest keys that make up `target` and zeroes the others.
+// Keeps the weights with the largest keys up to a sum of `target` and sets the others to 0.
 template <class Key>
 double keep_mass(std::span<float> weights, double target, Key key) {
   const auto size = [&](size_t i) { return double(weights[i]); };
-  // Above 0, so that the first one is taken in any case.
+  // A target above 0 keeps at least one weight.
   Border border = find_border(weights.size(), std::max(target, 1e-300), key, size, [](size_t) { return true; });
   for (size_t i = 0; i < weights.size(); ++i) weights[i] = take(border, key(i), weights[i]) ? weights[i] : 0;
   return total_of(weights);
@@ -84,12 +84,12 @@ double keep_top_p(std::span<float> weights, double total, float p) {
 }
 
 double keep_min_p(std::span<float> weights, float p) {
-  for (float& weight : weights) weight = weight >= p ? weight : 0;  // the largest is 1
+  for (float& weight : weights) weight = weight >= p ? weight : 0;  // the largest weight is 1
   return total_of(weights);
 }
 
 double keep_typical(std::span<float> weights, double total, float p, std::span<float> logs) {
-  double expected = 0;  // the logarithm of a typical weight: its mean, by probability
+  double expected = 0;  // expected logarithm of a weight
   for (size_t i = 0; i < weights.size(); ++i) {
     logs[i] = std::log(weights[i]);
     if (weights[i] > 0) expected += weights[i] / total * logs[i];
@@ -102,14 +102,14 @@ size_t draw(std::span<const float> weights, double total, double unit) {
   constexpr size_t kShare = 256;
   double target = unit * total;
   size_t begin = 0, last = 0;
-  for (; begin < weights.size(); begin += kShare) {  // whole blocks first, by their totals
+  for (; begin < weights.size(); begin += kShare) {  // skips whole blocks by their totals
     const auto block = weights.subspan(begin, std::min(kShare, weights.size() - begin));
     const double mass = total_of(block);
     if (mass > 0) last = begin;
     if (target < mass) break;
     target -= mass;
   }
-  // Rounding may carry the target past the end, of the block or of all: the last one with a weight is meant.
+  // Rounding may carry the target past the end of the block or of all weights: then take the last index with a weight.
   const size_t first = std::min(begin, last);
   size_t chosen = first;
   for (size_t i = first; i < std::min(first + kShare, weights.size()); ++i) {

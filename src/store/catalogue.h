@@ -1,4 +1,4 @@
-// The models that can be asked for by a short name.
+// The models that have a short name.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@ struct CatalogueEntry {
   std::string_view licence;
   Source source;
   std::string_view from;    // the wheel's filename, or the hub's owner/name
-  std::string_view file;    // the path in the wheel or in the hub's repository; of a split model the first part
-  uint64_t bytes;           // exact where sha256 is given, else about so many
-  std::string_view sha256;  // empty: the hub's own checksum is asked for when it is fetched
+  std::string_view file;    // path in the wheel or in the hub's repository; the first part of a split model
+  uint64_t bytes;           // exact if sha256 is given, else approximate
+  std::string_view sha256;  // empty: the download checks against the hub's own checksum
 };
 
-// The first one is the default.
+// The first entry is the default.
 std::span<const CatalogueEntry> catalogue();
 inline const CatalogueEntry& default_model() { return catalogue().front(); }
 
-// By name, in any case; "default" is the default. Null: none of that name.
+// Ignores case; "default" names the default. Null if no entry has the name.
 const CatalogueEntry* find_in_catalogue(std::string_view name);
 
 }  // namespace millrace

@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// Thrown out of a transfer whose answer does not continue the part that we have.
+// Aborts a transfer whose range does not continue the partial file.
 struct DoesNotContinue {};
 
 std::optional<uint64_t> number(std::string_view text) {
@@ -35,7 +35,7 @@ std::optional<uint64_t> range_total(const HttpHead& head) {
   return slash == std::string::npos ? std::nullopt : number(std::string_view(range).substr(slash + 1));
 }
 
-// A weak ETag does not promise the same bytes, so it cannot vouch for a part.
+// A weak ETag does not promise identical bytes, so a partial file cannot rely on it.
 std::string strong_etag(const HttpHead& head) {
   const std::string etag = head.header("etag");
   return etag.starts_with("W/") ? "" : etag;
@@ -57,7 +57,7 @@ class Fetch {
         return head;
       }
       if (!had_part) reject(problem);
-      part_.restart("");  // what an earlier attempt left may be to blame: one clean start settles it
+      part_.restart("");  // the partial file may be stale: start over once
       had_part = false;
     }
   }
@@ -72,7 +72,7 @@ class Fetch {
     }
   }
 
-  // A part without a validator may only go on where a checksum will judge the result.
+  // Resuming a partial file without a validator is safe only if a checksum verifies the result.
   bool may_resume() const { return part_.size() > 0 && (!part_.validator().empty() || !what_.sha256.empty()); }
 
   HttpHead ask() {
@@ -82,7 +82,7 @@ class Fetch {
     if (!part_.validator().empty()) headers.push_back("If-Range: " + part_.validator());
     bool begun = false;
     const HttpHead head = client_.get(what_.url, headers, [&](const HttpHead& h, std::string_view piece) {
-      if (h.status != 200 && h.status != 206) return;  // an error's page
+      if (h.status != 200 && h.status != 206) return;  // body of an error page
       if (!begun) begin(h);
       begun = true;
       take(piece);
@@ -96,7 +96,7 @@ class Fetch {
 
   void begin(const HttpHead& head) {
     if (head.status == 200) {
-      part_.restart(strong_etag(head));  // the server cannot resume, or has another content by now
+      part_.restart(strong_etag(head));  // the server cannot resume, or the content has changed
     } else {
       const std::string etag = strong_etag(head);
       const bool same = etag.empty() || part_.validator().empty() || etag == part_.validator();

@@ -1,4 +1,4 @@
-// Fetches one file: resumed where an earlier attempt stopped, verified, and only then put in place.
+// Downloads one file: resumes an earlier attempt, verifies the bytes, then moves the file into place.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace millrace {
 struct Download {
   std::string url;
   std::filesystem::path target;
-  std::string label;              // what the progress bar calls it
-  std::optional<uint64_t> bytes;  // what must come, where it is known beforehand
-  std::string sha256;             // likewise; else the hub's own word (x-linked-etag) is taken
+  std::string label;              // shown by the progress bar
+  std::optional<uint64_t> bytes;  // expected size, if known
+  std::string sha256;             // expected checksum, if known; else the hub's x-linked-etag header is used
 };
 
-// The caller holds the lock of the target's folder. Throws HttpStatusError, Network, Io, or BadFile where the content
-// is not what it should be (what came is then deleted). Returns the head of the answer that completed the file.
+// The caller holds the lock of the target's folder. Throws HttpStatusError, Network, Io, or BadFile if size or checksum
+// differ; the downloaded part is then deleted. Returns the head of the response that completed the file.
 HttpHead download(HttpClient& client, const Download& what);
 
 }  // namespace millrace

@@ -32,7 +32,8 @@ FileLock::FileLock(const std::filesystem::path& path, const std::function<void()
   }
 }
 
-// The file stays: removing it would let a third process lock a new file of the same name beside a waiting one.
+// The file stays. If it were removed, a third process could lock a new file of the same name while another still waits
+// on the old one.
 FileLock::~FileLock() { ::close(fd_); }
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// One process at a time: an advisory lock that the system releases even when its holder is killed.
+// An advisory lock between processes. The kernel releases it even if the holder is killed.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@ namespace millrace {
 
 class FileLock {
  public:
-  // Makes the file if need be and waits for whoever holds it. `waiting` is called once if there is a wait;
-  // `cancelled` ends it with Cancelled. Both may be empty.
+  // Creates the file if needed and waits for the lock. Calls `waiting` once if it has to wait; throws Cancelled when
+  // `cancelled` returns true. Both may be empty.
   FileLock(const std::filesystem::path& path, const std::function<void()>& waiting,
            const std::function<bool()>& cancelled);
   ~FileLock();

@@ -26,7 +26,7 @@ bool is_redirect(long status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
 
-// What may heal by itself; an unknown host or a refused connection rarely does, and a person waits for the message.
+// An unknown host and a refused connection are not transient: retries rarely help, and the user waits for the message.
 bool is_transient(CURLcode code) {
   switch (code) {
     case CURLE_PARTIAL_FILE:
@@ -49,14 +49,14 @@ struct HttpClient::Hop {
   CURL* curl;
   const HttpOptions& options;
   Sink& sink;
-  const std::map<std::string, std::string>& earlier;  // headers kept from the redirects before
+  const std::map<std::string, std::string>& earlier;  // headers of the previous redirects
   HttpHead head;
   std::exception_ptr thrown = nullptr;
 
   static size_t on_header(char* data, size_t, size_t size, void* self) {
     auto& hop = *static_cast<Hop*>(self);
     const std::string_view line(data, size);
-    if (line.starts_with("HTTP/")) {  // a proxy's answer or "100 Continue" came before
+    if (line.starts_with("HTTP/")) {  // a new response: drop headers of a proxy or of "100 Continue"
       hop.head.headers = hop.earlier;
     } else if (const auto colon = line.find(':'); colon != line.npos && hop.head.headers.size() < kMostHeaders) {
       hop.head.headers[ascii_lower(line.substr(0, colon))] = ascii_trim(line.substr(colon + 1));
@@ -71,7 +71,7 @@ struct HttpClient::Hop {
     try {
       hop.sink(hop.head, {data, size});
       return size;
-    } catch (...) {  // may not pass through libcurl's C frames
+    } catch (...) {  // exceptions must not cross libcurl's C frames
       hop.thrown = std::current_exception();
       return 0;
     }

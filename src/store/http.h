@@ -1,5 +1,5 @@
-// GET over http and https, with libcurl. Redirects are followed here, hop by hop, so that a secret is only ever sent to
-// the origin it belongs to, and so that headers which only a redirect carries can be seen.
+// GET over http and https with libcurl. The client follows redirects itself, hop by hop: a secret goes only to the
+// origin it belongs to, and headers that only a redirect carries stay visible.
 #pragma once
 
 #include <functional>
@@ -16,24 +16,25 @@ namespace millrace {
 
 struct HttpOptions {
   std::string ca_file, ca_folder;  // empty: the system's
-  std::string proxy;               // empty: the usual proxy variables decide
-  int patience_s = 30;             // a connection that brings no byte for so long has stalled
-  std::string secret_origin;       // where bearer_token and user_and_password may be sent
+  std::string proxy;               // empty: libcurl reads the usual proxy variables
+  int patience_s = 30;             // seconds without a byte until a connection counts as stalled
+  std::string secret_origin;       // the only origin that receives bearer_token and user_and_password
   std::string bearer_token, user_and_password;
-  std::function<bool()> cancelled;  // asked now and then; may be empty
+  std::function<bool()> cancelled;  // polled during transfers; may be empty
 };
 
 struct HttpHead {
   long status = 0;
-  std::string url;                             // where the answer came from, after redirects
-  std::map<std::string, std::string> headers;  // lower-case names; the hops before add what the last one lacks
+  std::string url;  // the final URL, after redirects
+  std::map<std::string, std::string>
+      headers;  // lower-case names; headers of earlier hops stay unless a later hop sends them again
   std::string header(const std::string& name) const {
     const auto found = headers.find(name);
     return found == headers.end() ? "" : found->second;
   }
 };
 
-// The connection broke off, stalled, or the server was busy: the same request may well work in a moment.
+// The connection broke or stalled, or the server was busy. A retry may succeed.
 class TransientError : public Error {
  public:
   explicit TransientError(const std::string& message) : Error(ErrorKind::Network, message) {}
@@ -41,17 +42,17 @@ class TransientError : public Error {
 
 class HttpClient {
  public:
-  // Gets the pieces of the final answer's body; may throw, which ends the transfer.
+  // Receives the body of the final response piece by piece. An exception aborts the transfer.
   using Sink = FunctionRef<void(const HttpHead& head, std::string_view piece)>;
 
   explicit HttpClient(HttpOptions options);
   ~HttpClient();
   HttpClient(HttpClient&&) noexcept;
 
-  // Throws TransientError or Network where there is no answer; any status is an answer.
+  // Throws TransientError or Network if no response arrives. Returns for every status code.
   HttpHead get(const std::string& url, const std::vector<std::string>& headers, Sink sink);
 
-  // A whole page of at most `limit` bytes. Throws HttpStatusError unless the answer is 200.
+  // Fetches a whole page of at most `limit` bytes. Throws HttpStatusError unless the status is 200.
   struct Page {
     HttpHead head;
     std::string text;
@@ -69,7 +70,7 @@ class HttpClient {
   std::unique_ptr<void, void (*)(void*)> curl_;
 };
 
-// An answer that is not the one we asked for: 404, 403, ...
+// A response with an error status: 404, 403, ...
 class HttpStatusError : public Error {
  public:
   HttpStatusError(long status, const std::string& message)
@@ -80,7 +81,7 @@ class HttpStatusError : public Error {
   long status_;
 };
 
-// TransientError for the statuses of a busy server, HttpStatusError for the others.
+// Throws TransientError for statuses of a busy server, HttpStatusError for all others.
 [[noreturn]] void throw_status(const HttpHead& head, const std::string& asked_url);
 
 }  // namespace millrace

@@ -20,10 +20,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kLongestListing = 64 << 20;
-constexpr const char* kComplete = ".complete";  // written into a snapshot when its last file is in place
+constexpr const char* kComplete = ".complete";  // marks a snapshot with all files in place
 
 struct Listing {
-  std::string commit;  // "main" where the hub does not say
+  std::string commit;  // "main" if the hub reports none
   std::vector<std::string> files;
 };
 
@@ -40,15 +40,15 @@ Listing parse_listing(const std::string& text, const HubId& id) {
   for (const auto& sibling : json["siblings"]) {
     if (!sibling.is_object() || !sibling.contains("rfilename") || !sibling["rfilename"].is_string()) continue;
     const std::string name = sibling["rfilename"];
-    if (is_safe_relative_path(name)) listing.files.push_back(name);  // others are of no use to us: .gitattributes, ...
+    if (is_safe_relative_path(name)) listing.files.push_back(name);  // skips .gitattributes, ...
   }
   return listing;
 }
 
 class Hub {
  public:
-  Hub(const HubId& id, const Environment& environment, const std::function<bool()>& cancelled)
-      : id_(id), url_(environment.hf_endpoint), client_(client_options(environment, cancelled)) {
+  Hub(const HubId& id, const FetchSettings& settings, const std::function<bool()>& cancelled)
+      : id_(id), url_(settings.hf_endpoint), client_(client_options(settings, cancelled)) {
     while (url_.ends_with('/')) url_.pop_back();
   }
 
@@ -60,20 +60,20 @@ class Hub {
     return parse_listing(page.text, id_);
   }
 
-  // Returns the commit that the file came from, where the hub says so.
+  // Returns the commit of the file; empty if the hub reports none.
   std::string fetch(const std::string& file, const fs::path& folder) {
     const std::string url = url_ + "/" + id_.repository() + "/resolve/main/" + escape_path(file);
     return download(client_, {url, folder / file, "fetching " + file, std::nullopt, ""}).header("x-repo-commit");
   }
 
  private:
-  static HttpOptions client_options(const Environment& environment, const std::function<bool()>& cancelled) {
+  static HttpOptions client_options(const FetchSettings& settings, const std::function<bool()>& cancelled) {
     HttpOptions options;
-    options.ca_file = environment.ca_file;
-    options.ca_folder = environment.ca_folder;
-    options.patience_s = environment.fetch_patience_s;
-    options.bearer_token = environment.hf_token;
-    options.secret_origin = url_origin(environment.hf_endpoint);
+    options.ca_file = settings.ca_file;
+    options.ca_folder = settings.ca_folder;
+    options.patience_s = settings.patience_s;
+    options.bearer_token = settings.hf_token;
+    options.secret_origin = url_origin(settings.hf_endpoint);
     options.cancelled = cancelled;
     return options;
   }
@@ -109,16 +109,16 @@ fs::path fetch_folder(Hub& hub, const HubId& id, const Listing& listing, const f
   return snapshot;
 }
 
-[[noreturn]] void explain_status(const HttpStatusError& e, const HubId& id, const Environment& environment) {
-  const std::string endpoint = printable_url(environment.hf_endpoint);
+[[noreturn]] void explain_status(const HttpStatusError& e, const HubId& id, const FetchSettings& settings) {
+  const std::string endpoint = printable_url(settings.hf_endpoint);
   if (e.status() == 404) {
     fail(ErrorKind::NotFound, "{}: {} has no such repository or file (404)",
          id.choice.empty() ? id.repository() : id.repository() + ":" + id.choice, endpoint);
   }
   if (e.status() == 401 || e.status() == 403) {
     fail(ErrorKind::Network, "{}: {} refuses it ({}): {}", id.repository(), endpoint, e.status(),
-         environment.hf_token.empty() ? "it is private, gated or not there; if you have access, set HF_TOKEN"
-                                      : "your token does not open it; accept the model's terms on its page first");
+         settings.hf_token.empty() ? "it is private, gated or not there; if you have access, set HF_TOKEN"
+                                   : "your token does not open it; accept the model's terms on its page first");
   }
   fail(ErrorKind::Network, "{}: {}", id.repository(), e.what());
 }
@@ -141,19 +141,19 @@ std::optional<fs::path> fetched_from_hub(const HubId& id, const fs::path& folder
   return complete_model_in(folder, id);
 }
 
-fs::path fetch_from_hub(const HubId& id, const fs::path& folder, const Environment& environment,
+fs::path fetch_from_hub(const HubId& id, const fs::path& folder, const FetchSettings& settings,
                         const std::function<bool()>& cancelled) {
-  if (environment.hf_offline) {
+  if (settings.hf_offline) {
     fail(ErrorKind::NotFound, "{} is not in the cache, and HF_HUB_OFFLINE forbids to fetch it", id.repository());
   }
   try {
-    Hub hub(id, environment, cancelled);
+    Hub hub(id, settings, cancelled);
     if (id.names_file()) return fetch_gguf(hub, id.choice, folder);
     const Listing listing = hub.list();
     if (id.choice.empty() && is_model_folder(listing.files)) return fetch_folder(hub, id, listing, folder);
     return fetch_gguf(hub, choose_gguf(listing.files, id), folder);
   } catch (const HttpStatusError& e) {
-    explain_status(e, id, environment);
+    explain_status(e, id, settings);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::Network) throw;
     fail(ErrorKind::Network, "cannot fetch {}: {} (no network? give a file instead, or a mirror in HF_ENDPOINT)",

@@ -1,24 +1,25 @@
-// Fetches models from the Hugging Face hub, or a mirror that speaks its protocol.
+// Fetches models from the Hugging Face hub or from a mirror with the same API.
 #pragma once
 
 #include <filesystem>
 #include <functional>
 #include <optional>
 
-#include "base/environment.h"
+#include "store/fetch_settings.h"
 #include "store/hub_id.h"
 
 namespace millrace {
 
-// `folder` is the repository's own in the store: GGUF files lie in it, a Hugging Face folder in snapshot-COMMIT below
-// it. The snapshot that was fetched whole before, if there is one.
+// `folder` is the store's folder of one repository. It holds GGUF files directly and a Hugging Face folder as
+// snapshot-COMMIT. Returns the completely fetched snapshot, if any.
 std::optional<std::filesystem::path> fetched_snapshot(const std::filesystem::path& folder);
 
-// The path of the model, if it was fetched whole before.
+// Returns the path of the model if an earlier fetch completed it.
 std::optional<std::filesystem::path> fetched_from_hub(const HubId& id, const std::filesystem::path& folder);
 
-// Fetches the model into the folder, whose lock the caller holds. Returns the first part of a GGUF, or a folder.
+// Fetches the model into `folder`; the caller holds the folder's lock. Returns the first part of a GGUF model, or a
+// folder.
 std::filesystem::path fetch_from_hub(const HubId& id, const std::filesystem::path& folder,
-                                     const Environment& environment, const std::function<bool()>& cancelled);
+                                     const FetchSettings& settings, const std::function<bool()>& cancelled);
 
 }  // namespace millrace

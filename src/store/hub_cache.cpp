@@ -64,7 +64,7 @@ std::optional<fs::path> complete_model_in(const fs::path& snapshot, const HubId&
     const auto parts = gguf_parts(id.names_file() ? id.choice : choose_gguf(listing, id));
     if (holds_all(listing, parts)) return snapshot / parts.front();
   } catch (const Error&) {
-    // Not clear from what is here; the hub's own listing may make it so.
+    // Several files match. The hub's full listing may settle the choice.
   }
   return std::nullopt;
 }

@@ -1,4 +1,4 @@
-// What other tools have already fetched from the Hugging Face hub: its cache is read, never written.
+// Reads models from the Hugging Face hub cache, which other tools fill. The store never writes there.
 #pragma once
 
 #include <filesystem>
@@ -10,14 +10,14 @@
 
 namespace millrace {
 
-// The snapshot folders of a repository in the hub's cache, the current one first.
+// The snapshot folders of a repository in the hub cache, the current one first.
 std::vector<std::filesystem::path> hub_snapshots(const std::filesystem::path& hub_cache, const HubId& id);
 
-// The model that a snapshot holds complete: the first part of a GGUF, or the folder itself. Nothing where a file is
-// missing or where the choice is not clear.
+// Returns the complete model in a snapshot: the first part of a GGUF, or the folder itself. Empty if a file is missing
+// or if several GGUF files match the id.
 std::optional<std::filesystem::path> complete_model_in(const std::filesystem::path& snapshot, const HubId& id);
 
-// Names of the files below a folder, relative to it, sorted; links count as what they lead to. Empty: no such folder.
+// Sorted paths of the files below a folder, relative to it. Follows links. Empty if the folder does not exist.
 std::vector<std::string> list_files(const std::filesystem::path& folder);
 
 }  // namespace millrace

@@ -40,7 +40,7 @@ bool is_split(std::string_view file) {
   return suffix[0] == '-' && digits(1) && suffix.substr(6, 4) == "-of-" && digits(10) && suffix.ends_with(".gguf");
 }
 
-// Whether `tag` stands in the name as a word of its own: Q4_K in x-Q4_K.gguf, but not in x-Q4_K_M.gguf.
+// True if `tag` is a whole word of the name: Q4_K in x-Q4_K.gguf, but not in x-Q4_K_M.gguf.
 bool has_word(std::string_view name, std::string_view tag) {
   const auto in_word = [](char c) { return is_ascii_alnum(c) || c == '_'; };
   for (auto at = name.find(tag); at != name.npos; at = name.find(tag, at + 1)) {

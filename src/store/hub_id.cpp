@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// The hub's own rule for the names of owners and repositories.
+// The hub's rule for names of owners and repositories.
 bool is_hub_name(std::string_view name) {
   if (name.empty() || name.size() > 96 || name.find("..") != name.npos || name.find("--") != name.npos) return false;
   const auto is_punctuation = [](char c) { return c == '-' || c == '_' || c == '.'; };
@@ -27,7 +27,7 @@ std::optional<HubId> parse_hub_id(std::string_view text) {
   HubId id{std::string(repository.substr(0, slash)), std::string(repository.substr(slash + 1)), ""};
   if (!is_hub_name(id.owner) || !is_hub_name(id.name)) return std::nullopt;
   if (colon == std::string_view::npos) {
-    // A repository is hardly ever called so; a mistyped path often is.
+    // Repository names rarely end in .gguf; a mistyped path often does.
     return id.name.ends_with(".gguf") ? std::nullopt : std::optional(id);
   }
   id.choice = text.substr(colon + 1);

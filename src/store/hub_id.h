@@ -1,4 +1,4 @@
-// How a person names a model on the Hugging Face hub: owner/name, owner/name:file.gguf or owner/name:Q4_K_M.
+// Ids of models on the Hugging Face hub: owner/name, owner/name:file.gguf or owner/name:Q4_K_M.
 #pragma once
 
 #include <optional>
@@ -9,13 +9,13 @@ namespace millrace {
 
 struct HubId {
   std::string owner, name;
-  std::string choice;  // what follows the colon; empty: nothing does
+  std::string choice;  // the text behind the colon; may be empty
 
   std::string repository() const { return owner + "/" + name; }
   bool names_file() const { return choice.ends_with(".gguf"); }
 };
 
-// Nothing where the text has not this form; Usage where the choice after the colon is no safe path.
+// Empty if the text does not have this form. Throws Usage if the choice is not a safe path.
 std::optional<HubId> parse_hub_id(std::string_view text);
 
 }  // namespace millrace

@@ -25,7 +25,7 @@ PartFile::PartFile(const std::filesystem::path& target)
 }
 
 PartFile::~PartFile() {
-  if (size_ == 0) discard();  // nothing came, so there is nothing to resume
+  if (size_ == 0) discard();  // nothing to resume
   ::close(fd_);
 }
 
@@ -45,7 +45,7 @@ void PartFile::adopt() {
 }
 
 void PartFile::restart(const std::string& validator) {
-  // In this order a kill at any point leaves no bytes beside the note of another content.
+  // This order guarantees, for a kill at any point, that no bytes remain beside the validator of another content.
   if (::ftruncate(fd_, 0) != 0 || ::lseek(fd_, 0, SEEK_SET) != 0) fail_errno(part_.string());
   size_ = 0;
   hash_ = Sha256();
@@ -69,7 +69,7 @@ void PartFile::append(std::string_view piece) {
 }
 
 void PartFile::put_in_place() {
-  // Synced first: after a power cut a file under its final name is whole.
+  // Sync before the rename, so that a file under its final name is complete even after a power failure.
   if (::fdatasync(fd_) != 0) fail_errno(part_.string());
   if (::rename(part_.c_str(), target_.c_str()) != 0) fail_errno(target_.string());
   forget_validator();

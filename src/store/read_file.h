@@ -1,4 +1,4 @@
-// The whole of a small file.
+// Reads a small file.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-// Empty where there is none.
+// Empty if the file does not exist.
 inline std::string read_file(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};

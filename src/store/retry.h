@@ -1,4 +1,4 @@
-// Tries again what may heal by itself: a connection that broke off, a server that was busy.
+// Retries transient failures: broken connections and busy servers.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace millrace {
 
-// Runs `attempt` until it does not end in a TransientError, with growing pauses, and passes the error on after a
-// handful of attempts in a row at which `achieved` did not grow.
+// Runs `attempt` until it ends without a TransientError, with growing pauses. Rethrows the error after several attempts
+// in a row during which `achieved` (for example bytes on disk) did not grow.
 void with_retries(const std::function<bool()>& cancelled, FunctionRef<uint64_t()> achieved,
                   FunctionRef<void()> attempt);
 

@@ -4,7 +4,7 @@ namespace millrace {
 namespace {
 
 bool is_safe_component(std::string_view name) {
-  // Hidden names are the store's own (.lock), and "." and ".." lead elsewhere.
+  // The store reserves hidden names (.lock); "." and ".." leave the folder.
   if (name.empty() || name.size() > 200 || name.front() == '.') return false;
   for (const unsigned char c : name) {
     if (c < 0x20 || c == 0x7f || c == '\\' || c == ':') return false;

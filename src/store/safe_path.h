@@ -1,11 +1,11 @@
-// Names that come from a server or a person and become paths in the cache.
+// Checks names from servers and users before they become paths in the cache.
 #pragma once
 
 #include <string_view>
 
 namespace millrace {
 
-// A relative path below a folder: no "..", no absolute path, no hidden or odd component.
+// True for a path that stays below its folder: relative, without "..", hidden components or unusual characters.
 bool is_safe_relative_path(std::string_view path);
 
 }  // namespace millrace

@@ -26,7 +26,7 @@ void Sha256::add(std::string_view piece) {
 }
 
 std::string Sha256::hex() const {
-  const Sha256 copy;  // finishing spoils a context
+  const Sha256 copy;  // finishing invalidates a context, so finish a copy
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
   if (EVP_MD_CTX_copy_ex(as_context(copy.context_.get()), as_context(context_.get())) != 1 ||

@@ -1,4 +1,4 @@
-// SHA-256, fed piece by piece.
+// Incremental SHA-256.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,14 @@ class Sha256 {
  public:
   Sha256();
   void add(std::string_view piece);
-  std::string hex() const;  // of everything added so far; adding may go on
+  std::string hex() const;  // digest of all bytes added so far; more may follow
 
  private:
   std::unique_ptr<void, void (*)(void*)> context_;
 };
 
-// 64 lower-case hexadecimal digits, or empty where the text is no SHA-256 (quotes around it are fine, as in an ETag).
+// Returns 64 lower-case hexadecimal digits, or an empty string if the text is no SHA-256. Accepts quotes, as in an
+// ETag.
 std::string parse_sha256(std::string_view text);
 
 }  // namespace millrace

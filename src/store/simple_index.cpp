@@ -12,7 +12,7 @@
 namespace millrace {
 namespace {
 
-// The only escapes that a URL in an attribute has need of.
+// Decodes only the escapes that URLs in attributes need.
 std::string unescape_html(std::string_view text) {
   std::string plain;
   while (!text.empty()) {
@@ -27,7 +27,7 @@ std::string unescape_html(std::string_view text) {
   return plain;
 }
 
-// Takes `name`, `name=value`, `name='value'` or `name="value"` off the front of a tag's inside.
+// Consumes `name`, `name=value`, `name='value'` or `name="value"` from the front of a tag's inside.
 bool take_attribute(std::string_view& tag, std::string_view& name, std::string_view& value) {
   while (!tag.empty() && (is_ascii_space(tag.front()) || tag.front() == '/')) tag.remove_prefix(1);
   if (tag.empty()) return false;
@@ -51,7 +51,8 @@ bool take_attribute(std::string_view& tag, std::string_view& name, std::string_v
   return true;
 }
 
-// Where the tag that begins at `from` ends; quoted values may hold a '>', an apostrophe elsewhere is no quote.
+// Returns the end of the tag that begins at `from`. Quoted values may contain '>'; an apostrophe outside of values is
+// no quote.
 size_t end_of_tag(std::string_view page, size_t from) {
   char quote = 0;
   for (size_t i = from; i < page.size(); ++i) {  // page[from - 1] is the '<'
@@ -74,7 +75,7 @@ std::string href_of(std::string_view tag) {
   return "";
 }
 
-// The last part of the URL's path, decoded.
+// The last component of the URL's path, decoded.
 std::string file_of(std::string_view url) {
   url = url.substr(0, url.find_first_of("?#"));
   const auto slash = url.rfind('/');

@@ -8,8 +8,8 @@
 namespace millrace {
 
 struct IndexedFile {
-  std::string url;     // as the page has it: may be relative to the page
-  std::string sha256;  // empty: the page has none
+  std::string url;     // as in the page: may be relative to it
+  std::string sha256;  // empty if the page states none
 };
 
 std::optional<IndexedFile> find_in_html_index(std::string_view page, std::string_view filename);

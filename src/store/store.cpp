@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// `find` looks without a lock first, which is all that most runs need (and works in a cache that cannot be written),
-// then under it: another process may have fetched the model while we waited.
+// Calls `find` first without the lock: that suffices for most runs and works in a read-only cache. Calls it again under
+// the lock, since another process may have fetched the model in the meantime.
 fs::path find_or_fetch(const std::string& model, const fs::path& folder, const std::function<bool()>& cancelled,
                        const std::function<std::optional<fs::path>()>& find, const std::function<fs::path()>& fetch) {
   if (const auto found = find()) return *found;
@@ -31,42 +31,44 @@ fs::path find_or_fetch(const std::string& model, const fs::path& folder, const s
   return fetch();
 }
 
-fs::path resolve_packaged(const CatalogueEntry& entry, const Environment& env, const std::function<bool()>& cancelled) {
-  const fs::path target = packaged_model_path(env, entry);
+fs::path resolve_packaged(const CatalogueEntry& entry, const FetchSettings& settings,
+                          const std::function<bool()>& cancelled) {
+  const fs::path target = packaged_model_path(settings, entry);
   const auto find = [&]() -> std::optional<fs::path> {
     std::error_code missing;
     return fs::file_size(target, missing) == entry.bytes && !missing ? std::optional(target) : std::nullopt;
   };
   return find_or_fetch(std::string(entry.name), target.parent_path(), cancelled, find, [&] {
-    fetch_from_package_index(entry, target, env, cancelled);
+    fetch_from_package_index(entry, target, settings, cancelled);
     return target;
   });
 }
 
-fs::path resolve_hub(const HubId& id, const Environment& env, const std::function<bool()>& cancelled) {
-  const fs::path folder = repository_folder(env, id);
+fs::path resolve_hub(const HubId& id, const FetchSettings& settings, const std::function<bool()>& cancelled) {
+  const fs::path folder = repository_folder(settings, id);
   const auto find = [&]() -> std::optional<fs::path> {
     if (const auto fetched = fetched_from_hub(id, folder)) return fetched;
-    for (const fs::path& snapshot : hub_snapshots(env.hf_cache, id)) {
+    for (const fs::path& snapshot : hub_snapshots(settings.hf_cache, id)) {
       if (const auto model = complete_model_in(snapshot, id)) return model;
     }
     return std::nullopt;
   };
   return find_or_fetch(id.repository(), folder, cancelled, find,
-                       [&] { return fetch_from_hub(id, folder, env, cancelled); });
+                       [&] { return fetch_from_hub(id, folder, settings, cancelled); });
 }
 
 }  // namespace
 
-fs::path resolve_model(const std::string& model, const std::function<bool()>& cancelled, const Environment& env) {
+fs::path resolve_model(const std::string& model, const std::function<bool()>& cancelled,
+                       const FetchSettings& settings) {
   std::error_code error;
   if (model.empty()) fail(ErrorKind::Usage, "no model is given");
   if (model.starts_with("synthetic:") || fs::exists(model, error)) return model;
   if (const CatalogueEntry* entry = find_in_catalogue(model)) {
-    if (entry->source == CatalogueEntry::Source::PackageIndex) return resolve_packaged(*entry, env, cancelled);
-    return resolve_hub(*parse_hub_id(fmt::format("{}:{}", entry->from, entry->file)), env, cancelled);
+    if (entry->source == CatalogueEntry::Source::PackageIndex) return resolve_packaged(*entry, settings, cancelled);
+    return resolve_hub(*parse_hub_id(fmt::format("{}:{}", entry->from, entry->file)), settings, cancelled);
   }
-  if (const auto id = parse_hub_id(model)) return resolve_hub(*id, env, cancelled);
+  if (const auto id = parse_hub_id(model)) return resolve_hub(*id, settings, cancelled);
   fail(ErrorKind::NotFound, "{}: no such file or folder, and no model of that name (see `millrace models`)", model);
 }
 

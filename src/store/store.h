@@ -1,4 +1,4 @@
-// From what a person calls a model to a path on this machine, fetching it where need be.
+// Turns the name of a model into a local path and fetches the model if necessary.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,23 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.h"
+#include "store/fetch_settings.h"
 
 namespace millrace {
 
-// MODEL is a file or a folder (returned as it is, as is "synthetic:..."), a name of the catalogue, or a Hugging Face
-// id: owner/name, owner/name:file.gguf, owner/name:Q4_K_M. What has to be fetched is kept in the user's cache and found
-// there from then on. `cancelled` is asked now and then; true ends a fetch with Cancelled, to be resumed later.
+// `model` is a file or folder (returned unchanged, like "synthetic:..."), a name in the catalogue, or a Hugging Face
+// id: owner/name, owner/name:file.gguf, owner/name:Q4_K_M. Fetched models stay in the user's cache. A fetch polls
+// `cancelled` and throws Cancelled when it returns true; the next fetch resumes.
 std::filesystem::path resolve_model(const std::string& model, const std::function<bool()>& cancelled = {},
-                                    const Environment& env = environment());
+                                    const FetchSettings& settings = fetch_settings());
 
 struct StoredModel {
-  std::string name;  // as resolve_model takes it
+  std::string name;  // an argument for resolve_model
   std::filesystem::path path;
   uint64_t bytes;
 };
 
-// What has been fetched into the user's cache.
-std::vector<StoredModel> stored_models(const Environment& env = environment());
+// The models in the user's cache.
+std::vector<StoredModel> stored_models(const FetchSettings& settings = fetch_settings());
 
 }  // namespace millrace

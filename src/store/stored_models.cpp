@@ -1,4 +1,4 @@
-// What has been fetched: `millrace models` shows it.
+// Lists the models in the cache, for `millrace models`.
 #include <algorithm>
 
 #include "store/hub.h"
@@ -47,14 +47,14 @@ void add_repository(const fs::path& folder, HubId id, std::vector<StoredModel>& 
 
 }  // namespace
 
-std::vector<StoredModel> stored_models(const Environment& env) {
+std::vector<StoredModel> stored_models(const FetchSettings& settings) {
   std::vector<StoredModel> models;
   for (const CatalogueEntry& entry : catalogue()) {
-    const fs::path path = packaged_model_path(env, entry);
+    const fs::path path = packaged_model_path(settings, entry);
     const bool packaged = entry.source == CatalogueEntry::Source::PackageIndex;
     if (packaged && bytes_of(path) == entry.bytes) models.push_back({std::string(entry.name), path, entry.bytes});
   }
-  for (const fs::path& owner : entries_of(hub_models_folder(env))) {
+  for (const fs::path& owner : entries_of(hub_models_folder(settings))) {
     for (const fs::path& repository : entries_of(owner)) {
       add_repository(repository, {owner.filename().string(), repository.filename().string(), ""}, models);
     }

@@ -17,7 +17,7 @@ using Url = std::unique_ptr<CURLU, UrlDeleter>;
 
 Url parse(const std::string& text) {
   Url url(curl_url());
-  // The text itself stays out of the message: it may carry a password.
+  // The message omits the text, which may contain a password.
   if (!url || curl_url_set(url.get(), CURLUPART_URL, text.c_str(), 0) != CURLUE_OK) {
     fail(ErrorKind::Usage, "not a URL (it should look like https://host/path)");
   }

@@ -1,4 +1,4 @@
-// The few things the store does with URLs; libcurl parses them.
+// URL helpers on top of libcurl's parser.
 #pragma once
 
 #include <string>
@@ -6,19 +6,19 @@
 
 namespace millrace {
 
-// scheme://host:port, the border that secrets do not cross. Throws Usage where the text is no http(s) URL.
+// scheme://host:port. Secrets are sent to one origin only. Throws Usage if the text is not an http(s) URL.
 std::string url_origin(const std::string& url);
 
-// What a link on the page at `base` means; absolute links are returned as they are.
+// Resolves a link relative to the page at `base`. Returns absolute links unchanged.
 std::string join_url(const std::string& base, const std::string& link);
 
-// Without user, password, query and fragment: fit to be shown to a person.
+// The URL without user, password, query and fragment, for messages.
 std::string printable_url(const std::string& url);
 
-// The same URL without its user and password, which go to `user_and_password` as "user:password" (decoded).
+// Returns the URL without user and password and stores them, decoded, as "user:password".
 std::string strip_userinfo(const std::string& url, std::string& user_and_password);
 
-// Escapes a relative path for use in a URL; slashes stay.
+// Escapes a relative path for a URL and keeps its slashes.
 std::string escape_path(std::string_view path);
 
 }  // namespace millrace

@@ -19,7 +19,7 @@ constexpr uint32_t kInZip64 = 0xffffffff;
 
 [[noreturn]] void broken(const char* what) { fail(ErrorKind::BadFile, "broken ZIP archive: {}", what); }
 
-// The format is little-endian; callers have checked the bounds.
+// Little-endian reads. Callers have checked the bounds.
 uint32_t u16(Bytes bytes, size_t at) {
   return std::to_integer<uint32_t>(bytes[at]) | std::to_integer<uint32_t>(bytes[at + 1]) << 8;
 }
@@ -32,7 +32,7 @@ Bytes slice(Bytes bytes, uint64_t begin, uint64_t count, const char* what) {
 
 std::string_view as_text(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-// The record stands at the very end, before a comment of at most 65535 bytes.
+// The record is at the end of the archive, in front of a comment of at most 65535 bytes.
 size_t find_end_of_directory(Bytes archive) {
   if (archive.size() < kEndOfDirectoryBytes) broken("too short");
   const size_t last = archive.size() - kEndOfDirectoryBytes;
@@ -66,7 +66,7 @@ ZipMember read_member(Bytes archive, Bytes entry) {
   return {size, method == 8, u32(entry, 16), slice(archive, data, packed, "a member lies outside of it")};
 }
 
-// zlib's stream with its end.
+// Owns a zlib stream.
 struct Inflater {
   z_stream stream{};
   Inflater() {
@@ -76,7 +76,7 @@ struct Inflater {
   Inflater(const Inflater&) = delete;
 };
 
-// Counts and sums what goes to the sink, and stops at the promised size: a bomb unpacks no further than that.
+// Counts and checksums the bytes for the sink and throws beyond the declared size, which stops decompression bombs.
 struct CheckedSink {
   const ZipMember& member;
   FunctionRef<void(std::string_view)> sink;
@@ -96,7 +96,7 @@ void inflate_all(Bytes packed, CheckedSink& checked) {
   std::vector<char> buffer(kPiece);
   Inflater inflater;
   z_stream& stream = inflater.stream;
-  // A ZIP member is below 4 GiB, which is what zlib's counter takes.
+  // A ZIP member is smaller than 4 GiB, so zlib's 32-bit counter suffices.
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));
   stream.avail_in = static_cast<uInt>(packed.size());
   for (int state = Z_OK; state != Z_STREAM_END;) {

@@ -1,4 +1,4 @@
-// Reads one member out of a ZIP archive (a Python wheel is one). ZIP64 and encryption are refused.
+// Reads one member of a ZIP archive, such as a Python wheel. Refuses ZIP64 and encryption.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@ struct ZipMember {
   std::span<const std::byte> data;  // packed, inside the archive
 };
 
-// Throws NotFound where there is no such member and BadFile where the archive is broken.
+// Throws NotFound if the archive has no such member, BadFile if the archive is broken.
 ZipMember find_zip_member(std::span<const std::byte> archive, std::string_view name);
 
-// Hands the unpacked content to `sink` piece by piece, never more than member.size bytes. Throws BadFile where it does
-// not unpack to its size and checksum; what was handed over is worthless then.
+// Passes the unpacked content to `sink` piece by piece, at most member.size bytes. Throws BadFile if size or checksum
+// differ; the caller must then discard the pieces.
 void unpack(const ZipMember& member, FunctionRef<void(std::string_view piece)> sink);
 
 }  // namespace millrace

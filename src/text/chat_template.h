@@ -1,5 +1,5 @@
-// Chat templates: which one a model ships, and the prompt it makes of a conversation. They are Jinja, run as Hugging
-// Face runs them; the interpreter is in jinja/.
+// Selects a model's chat template and renders conversations into prompts. Templates are Jinja with the settings of
+// Hugging Face transformers; the interpreter is in jinja/.
 #pragma once
 
 #include <chrono>
@@ -15,16 +15,15 @@ namespace millrace {
 
 class ChatTemplate {
  public:
-  // Throws Error(BadFile), with the line, when the source is no template. `name` stands in messages.
+  // Throws Error(BadFile) with the line if the source is not a valid template. Error messages begin with `name`.
   explicit ChatTemplate(std::string_view source, std::string name = "chat template");
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
   ~ChatTemplate();
 
-  // The text of the prompt. The context is an object of every variable the template may use: messages, tools,
-  // documents, add_generation_prompt, bos_token, eos_token, and whatever else the user sets. `now` is for templates
-  // that print the date. Throws Error(BadFile) when the template fails, Error(Usage) when it refuses the conversation
-  // by raise_exception. May be called from several threads at once.
+  // Renders the prompt. `context` is an object with all variables of the template: messages, tools, documents,
+  // add_generation_prompt, bos_token, eos_token and those of the user. `now` is the result of strftime_now(). Throws
+  // Error(BadFile) if the template fails, Error(Unsupported) if it calls raise_exception(). Thread-safe.
   std::string render(const nlohmann::ordered_json& context,
                      std::chrono::system_clock::time_point now = std::chrono::system_clock::now()) const;
 
@@ -34,20 +33,20 @@ class ChatTemplate {
   std::string name_;
 };
 
-// The sources of a model's templates, by name. Most models have one, called "default".
+// The template sources of a model by name. Most models have one, named "default".
 class ChatTemplateSources {
  public:
-  // A later source of the same name wins: chat_template.jinja is added after tokenizer_config.json.
+  // A later source replaces an earlier one of the same name. Add chat_template.jinja after tokenizer_config.json.
   void add(std::string name, std::string source);
-  // The "chat_template" of a tokenizer_config.json: a string, or a list of {name, template}. None is fine.
+  // Adds "chat_template" of a tokenizer_config.json, if present: a string or a list of {name, template}.
   void add_from_tokenizer_config(const nlohmann::ordered_json& tokenizer_config);
-  // One metadata entry of a GGUF file: tokenizer.chat_template, or tokenizer.chat_template.NAME. Others are ignored.
+  // Adds a metadata entry of a GGUF file: tokenizer.chat_template or tokenizer.chat_template.NAME. Ignores other keys.
   void add_from_gguf(std::string_view key, std::string_view value);
 
   bool empty() const { return sources_.empty(); }
   std::vector<std::string> names() const;
-  // As Hugging Face chooses: "tool_use" when there are tools and it exists, else "default". Throws Error(Unsupported)
-  // when the model has no such template.
+  // Chooses like Hugging Face: "tool_use" if it exists and the request has tools, else "default". Throws
+  // Error(Unsupported) if the model has no such template.
   const std::string& choose(bool with_tools) const;
 
  private:
@@ -55,8 +54,8 @@ class ChatTemplateSources {
   std::vector<std::pair<std::string, std::string>> sources_;
 };
 
-// bos_token, eos_token and their like, as variables for a template. In tokenizer_config.json each is a string, or an
-// object whose "content" is the string.
+// bos_token, eos_token and the other special tokens as template variables. Each is a string in tokenizer_config.json,
+// or an object with the string as "content".
 nlohmann::ordered_json special_token_variables(const nlohmann::ordered_json& tokenizer_config);
 
 }  // namespace millrace

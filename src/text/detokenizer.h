@@ -1,4 +1,4 @@
-// Token ids to text as they come, for streaming.
+// Decodes a stream of token ids.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@ namespace millrace {
 class Tokenizer;
 class DecodeStream;
 
-// The texts given out, joined, are exactly Tokenizer::decode() of all ids; each is valid UTF-8 for itself. What depends
-// on tokens to come (half a character, a run of byte tokens) is held back until it is certain.
+// The concatenated pieces equal Tokenizer::decode() of all ids, and each piece is valid UTF-8. Text that later tokens
+// may change (an incomplete character, a run of byte tokens) is held back.
 class StreamingDetokenizer {
  public:
-  StreamingDetokenizer(const Tokenizer& tokenizer, bool skip_special);  // the tokenizer must outlive it
+  StreamingDetokenizer(const Tokenizer& tokenizer, bool skip_special);  // the tokenizer must outlive this object
   ~StreamingDetokenizer();
 
   std::string push(int32_t id);
-  std::string finish();  // what was held back; then it may be used afresh
+  std::string finish();  // returns the held-back text and resets the stream
 
  private:
   const Tokenizer& tokenizer_;

@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// The words met before, with where their ids stand in the output.
+// Maps earlier words to the position of their ids in the output.
 class WordCache {
  public:
   WordCache(const TokenModel& model, std::vector<int32_t>& ids) : model_(model), ids_(ids), slots_(kSlots) {}
@@ -29,7 +29,7 @@ class WordCache {
     slot = {word, begin, ids_.size() - begin, generation_};
   }
 
-  void clear() { ++generation_; }  // when the texts that words point into go away
+  void clear() { ++generation_; }  // call before the texts that the words point into are freed
 
  private:
   static constexpr size_t kSlots = 1024;

@@ -1,5 +1,5 @@
-// Text to token ids and back, as Hugging Face tokenizers does it, from tokenizer.json or from the vocabulary of a GGUF
-// file.
+// Converts text to token ids and back, with the results of Hugging Face tokenizers. Reads tokenizer.json or the
+// vocabulary of a GGUF file.
 #pragma once
 
 #include <cstdint>
@@ -13,38 +13,37 @@
 namespace millrace {
 
 struct EncodeOptions {
-  bool add_special = true;    // the tokens that the model's post-processor puts around a text (BOS, EOS)
-  bool parse_special = true;  // special tokens written in the text become their ids; otherwise they are plain text
+  bool add_special = true;    // add the tokens of the post-processor (BOS, EOS)
+  bool parse_special = true;  // map special tokens in the text to their ids; otherwise they are plain text
 };
 
 struct TokenizerParts;
 class DecodeStream;
 
-// Immutable; any number of threads may use one.
+// Immutable and thread-safe.
 class Tokenizer {
  public:
   explicit Tokenizer(TokenizerParts parts);
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
 
-  // `text` may hold any bytes. What is not UTF-8 counts as U+FFFD, one for each error as Python's errors="replace" has
-  // it: that is the text Hugging Face would have been given.
+  // `text` may hold any bytes. Invalid UTF-8 becomes U+FFFD, one per error, like Python's errors="replace".
   std::vector<int32_t> encode(std::string_view text, EncodeOptions options = {}) const;
 
-  // Ids that stand for no token are passed over. Always valid UTF-8; broken characters become U+FFFD.
+  // Skips ids without a token. The result is valid UTF-8; incomplete characters become U+FFFD.
   std::string decode(std::span<const int32_t> ids, bool skip_special = true) const;
 
-  std::string_view token_text(int32_t id) const;  // as the vocabulary writes it; empty: no such token
-  std::string token_bytes(int32_t id) const;      // the bytes it stands for in a text
+  std::string_view token_text(int32_t id) const;  // as in the vocabulary; empty if the id has no token
+  std::string token_bytes(int32_t id) const;      // the bytes of the token in a text
   std::optional<int32_t> id_of(std::string_view token) const;
-  int32_t vocab_size() const;  // every id is less
+  int32_t vocab_size() const;  // all ids are smaller
   bool is_special(int32_t id) const;
 
   std::optional<int32_t> bos() const;
   std::optional<int32_t> eos() const;
   std::optional<int32_t> unknown() const;
   std::optional<int32_t> padding() const;
-  const std::vector<int32_t>& end_of_generation() const;  // as far as the vocabulary itself names them
+  const std::vector<int32_t>& end_of_generation() const;  // end tokens that the vocabulary names
 
  private:
   friend class StreamingDetokenizer;
@@ -53,7 +52,7 @@ class Tokenizer {
   std::unique_ptr<const TokenizerParts> parts_;
 };
 
-// Both throw BadFile for what is broken and Unsupported for what is well formed but unknown to us, naming it.
+// Both functions throw BadFile for broken input and Unsupported for unknown components, with their name.
 // `tokenizer_config_json` may be empty.
 std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view tokenizer_json,
                                                      std::string_view tokenizer_config_json);

@@ -1,4 +1,4 @@
-// The vocabulary of a GGUF file. What the file leaves open is taken as llama.cpp, whose format it is, takes it.
+// Builds a tokenizer from the vocabulary of a GGUF file. Values missing in the file get the defaults of llama.cpp.
 #include <algorithm>
 #include <cmath>
 
@@ -115,7 +115,7 @@ class GgufBuilder {
     add_bos_ = pre.add_bos;
   }
 
-  // SentencePiece's alphabet and byte fallback, but with merges.
+  // The alphabet and byte fallback of SentencePiece, combined with merges.
   void build_gemma4() {
     std::vector<std::unique_ptr<Normalizer>> steps;
     steps.push_back(make_replace(Pattern::text(" "), std::string(kMetaspace)));
@@ -124,7 +124,7 @@ class GgufBuilder {
     parts_.model = std::make_unique<Bpe>(
         vocabulary_, read_merges(), BpeOptions{.unknown_token = unknown, .fuse_unknown = true, .byte_fallback = true});
     add_sentencepiece_decoders(false);
-    gguf_.add_bos = true;  // files that say otherwise are known to be wrong
+    gguf_.add_bos = true;  // files with add_bos = false are wrong
   }
 
   void build_sentencepiece() {
@@ -143,7 +143,7 @@ class GgufBuilder {
                                                       gguf_.unknown.value_or(Vocabulary::kNone));
     add_sentencepiece_decoders(space_prefix);
     add_bos_ = true;
-    // The one family whose special tokens swallow the white space behind them; the files do not say so.
+    // Special tokens of this family strip the white space behind them. The files do not state it.
     for (AddedToken& token : parts_.added) {
       const bool plain = token.content == "<unk>" || token.content == "<s>" || token.content == "<|endoftext|>";
       token.rstrip = gguf_.architecture == "phi3" && !plain;
@@ -181,7 +181,7 @@ class GgufBuilder {
     if (space_prefix) parts_.decoders.push_back(strip_decoder(" ", 1, 0));
   }
 
-  // Where files of this kind do not name them.
+  // For files of this kind that do not name them.
   void default_ids(std::optional<int32_t> bos, std::optional<int32_t> eos, std::optional<int32_t> unknown) {
     const auto fill = [&](std::optional<int32_t>& id, std::optional<int32_t> fallback) {
       if (!id && fallback && *fallback < size()) id = fallback;
@@ -202,7 +202,7 @@ class GgufBuilder {
     parts_.bos = checked(gguf_.bos, "bos_token_id");
     parts_.eos = checked(gguf_.eos, "eos_token_id");
     parts_.unknown = checked(gguf_.unknown, "unknown_token_id");
-    // Fine-tuned models name padding that they never added to the vocabulary. Nothing here pads.
+    // Some fine-tuned models name a padding token outside of the vocabulary. Ignore it: the engine never pads.
     if (gguf_.padding && *gguf_.padding >= 0 && *gguf_.padding < size()) parts_.padding = gguf_.padding;
     const bool add_bos = gguf_.add_bos.value_or(add_bos_ && parts_.bos),
                add_eos = gguf_.add_eos.value_or(add_eos_ && parts_.eos);
@@ -219,7 +219,7 @@ class GgufBuilder {
     set_ends();
   }
 
-  // Besides those the file names, the ends of turns that chat models are known to use: many files leave them out.
+  // Adds the known end-of-turn tokens of chat models to those that the file names: many files omit them.
   void set_ends() {
     std::vector<int32_t>& ends = parts_.end_of_generation;
     for (const auto& id : {parts_.eos, checked(gguf_.eot, "eot_token_id"), checked(gguf_.eom, "eom_token_id")}) {
@@ -229,7 +229,8 @@ class GgufBuilder {
       const int32_t id = vocabulary_->find(text);
       return id != Vocabulary::kNone && type(id) == Control ? id : Vocabulary::kNone;
     };
-    const bool harmony = control("<|return|>") != Vocabulary::kNone;  // there, <|end|> only ends a message
+    const bool harmony =
+        control("<|return|>") != Vocabulary::kNone;  // in the harmony format <|end|> ends a message, not a turn
     for (const std::string_view text :
          {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<turn|>",
           "<|endoftext|>", "<|end_of_text|>", "<EOT>", "[EOT]", "<end_of_utterance>", "<｜end▁of▁sentence｜>"}) {
@@ -243,7 +244,7 @@ class GgufBuilder {
   GgufVocabulary gguf_;
   std::shared_ptr<Vocabulary> vocabulary_ = std::make_shared<Vocabulary>();
   TokenizerParts parts_;
-  bool add_bos_ = false, add_eos_ = false;  // what holds when the file does not say
+  bool add_bos_ = false, add_eos_ = false;  // defaults for files without these fields
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// tokenizer.json, as Hugging Face tokenizers writes it, and the little that tokenizer_config.json adds.
+// Builds a tokenizer from tokenizer.json of Hugging Face tokenizers and a few fields of tokenizer_config.json.
 #include <algorithm>
 #include <map>
 
@@ -13,13 +13,13 @@
 namespace millrace {
 namespace {
 
-// Ids are given as Hugging Face gives them: that of the vocabulary, else the next free one, whatever the file says.
+// Assigns ids like Hugging Face: the id in the vocabulary, else the next free one. Ignores the id in the file.
 std::vector<AddedToken> read_added_tokens(const TokenizerJson& json) {
   std::vector<AddedToken> tokens;
   const Json& tree = json.tree;
   const Vocabulary& vocabulary = *json.vocabulary;
   if (find_field(tree, "added_tokens") == nullptr) return tokens;
-  // A list counts tokens that it names twice, an object cannot.
+  // A vocabulary in list form may repeat tokens, and repeated tokens count.
   auto next_id = static_cast<int32_t>(std::max(vocabulary.count(), json.scores.size()));
   std::map<std::string, size_t> known;
   for (const Json& entry : array_field(tree, "added_tokens")) {
@@ -32,7 +32,7 @@ std::vector<AddedToken> read_added_tokens(const TokenizerJson& json) {
     token.normalized = bool_field(entry, "normalized", !token.special);
     if (token.content.empty()) continue;
     const auto [place, fresh] = known.try_emplace(token.content, tokens.size());
-    if (!fresh) {  // the last description counts
+    if (!fresh) {  // the last description wins
       token.id = tokens[place->second].id;
       tokens[place->second] = std::move(token);
       continue;
@@ -88,7 +88,7 @@ std::unique_ptr<TokenModel> read_unigram(TokenizerJson& json, const Json& model,
   }
   std::vector<bool> usable(json.scores.size(), true);
   for (const AddedToken& token : added) {
-    // Special tokens come from their text being recognized, never from the model.
+    // Only the added-token finder produces special tokens, never the model.
     if (token.special && token.id < static_cast<int32_t>(usable.size())) usable[token.id] = false;
   }
   return std::make_unique<Unigram>(json.vocabulary, std::move(json.scores), usable,
@@ -116,7 +116,7 @@ std::unique_ptr<TokenModel> read_model(TokenizerJson& json, const std::vector<Ad
   fail(ErrorKind::Unsupported, "tokenizer.json: the model '{}' is not supported", type);
 }
 
-// A token's text: tokenizer_config.json writes it as such or as the content of an object.
+// In tokenizer_config.json a token is a string, or an object with the string as "content".
 std::optional<int32_t> named_token(const Json& config, const char* key, const TokenizerParts& parts) {
   const Json* value = find_field(config, key);
   if (value != nullptr && value->is_object()) value = find_field(*value, "content");
@@ -137,7 +137,7 @@ void apply_config(std::string_view text, TokenizerParts& parts) {
   parts.unknown = named_token(config, "unk_token", parts);
   parts.padding = named_token(config, "pad_token", parts);
   if (parts.eos) parts.end_of_generation = {*parts.eos};
-  // Where the config speaks of BOS and EOS at all, transformers lets it decide alone.
+  // If the config has either field, transformers ignores the post-processor.
   if (find_field(config, "add_bos_token") == nullptr && find_field(config, "add_eos_token") == nullptr) return;
   parts.frame.clear();
   if (bool_field(config, "add_bos_token", false) && parts.bos) parts.frame.push_back(*parts.bos);

@@ -1,4 +1,4 @@
-// What a sampler tells a device to draw, against what it draws itself.
+// Compares draws from a sampler's description for a device with the sampler's own draws.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -20,7 +20,7 @@ int32_t draw_described(const Sampler& sampler, std::vector<float> logits) {
   return id;
 }
 
-// Roundings may move a draw that falls on the border of two tokens: one in a thousand is far more than that.
+// Rounding may move a draw on the boundary between two tokens, but far less often than once in a thousand draws.
 TEST(Describe, DrawsWhatTheSamplerDraws) {
   const uint32_t seed = std::random_device()();
   SCOPED_TRACE(seed);

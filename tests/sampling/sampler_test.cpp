@@ -1,4 +1,4 @@
-// Draws against the distribution that a plain reading of the processors gives, and the corners of their domains.
+// Compares draws with the distribution of a straightforward reference of the processors, and tests extreme parameters.
 #include "sampling/sampler.h"
 
 #include <fmt/core.h>
@@ -15,7 +15,7 @@
 namespace millrace {
 namespace {
 
-// What came before the draw: the prompt, then tokens of the answer.
+// Tokens before the draw.
 struct History {
   std::vector<int32_t> prompt, answer;
 };
@@ -31,7 +31,7 @@ Probabilities softmax(const std::vector<double>& logits) {
   return p;
 }
 
-// Drops (makes -infinity) all but the first tokens of `order` that make up `mass`.
+// Sets all logits to -infinity except the first tokens of `order` up to a probability of `mass`.
 void keep_mass(std::vector<double>& logits, const std::vector<size_t>& order, double mass) {
   const Probabilities p = softmax(logits);
   double sum = 0;
@@ -92,8 +92,8 @@ Probabilities exact_distribution(const std::vector<float>& given, const Sampling
   return softmax(logits);
 }
 
-// How many standard deviations the chi-square statistic of the counts is above what it should be (Wilson and Hilferty).
-// Cells that expect fewer than five are taken together.
+// Standard deviations of the chi-square statistic above its expectation (Wilson and Hilferty). Cells with an expected
+// count below five are merged.
 double chi_square_excess(const std::vector<int>& counts, const Probabilities& p, int draws) {
   double statistic = 0, rest_expected = 0, rest_count = 0;
   int cells = 0;
@@ -114,7 +114,7 @@ double chi_square_excess(const std::vector<int>& counts, const Probabilities& p,
   return (std::cbrt(statistic / freedom) - (1 - spread)) / std::sqrt(spread);
 }
 
-// Makes the sampler generate these tokens, whatever its settings: nothing else is possible.
+// Makes the sampler generate these tokens for any parameters: all other logits are -infinity.
 void force(Sampler& sampler, const std::vector<int32_t>& tokens, size_t vocab) {
   for (const int32_t token : tokens) {
     std::vector<float> logits(vocab, -kInfinity);

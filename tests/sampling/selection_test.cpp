@@ -1,5 +1,4 @@
-// The selections without sorting against plain sorting, on numbers that are hard for them: ties, wide ranges, tiny
-// mass.
+// Compares the selections with plain sorting on hard inputs: ties, wide ranges, tiny mass.
 #include "sampling/selection.h"
 
 #include <gtest/gtest.h>
@@ -30,9 +29,9 @@ Case random_case() {
     const size_t block = i++ / 64;
     x = std::normal_distribution<float>(0, 1)(random) * scale;
     if (kind == 1) x = std::round(x);                    // many ties
-    if (kind == 2) x = 3;                                // nothing but ties
+    if (kind == 2) x = 3;                                // only ties
     if (kind == 3 && random() % 3 == 0) x = -kInfinity;  // holes
-    if (kind == 4 && block < 3) x += 3 * scale;          // most of the largest are neighbours
+    if (kind == 4 && block < 3) x += 3 * scale;          // most of the largest values are neighbours
     if (kind == 5 && block % 3 != 1) x = -kInfinity;     // large holes
   }
   return made;
@@ -74,7 +73,7 @@ TEST(Selection, TopKLeavesNanOut) {
   EXPECT_EQ(index[0], 77);
   EXPECT_EQ(index[1], 9999);
 
-  // Fewer numbers than are asked for, in fewer blocks.
+  // Fewer values than requested, in fewer blocks.
   std::vector<float> many_kept(40);
   std::vector<int32_t> many_index(40);
   for (size_t i = 0; i < 30; ++i) values[5000 + i] = float(i % 7);
@@ -122,8 +121,8 @@ TEST(Selection, WeightsOfOddLogits) {
   EXPECT_EQ(to_weights(coldest, 1e-38f), 1);
 }
 
-// Keeps from `order` until the kept weights reach the target; a border that is nearer than rounding may fall on either
-// side.
+// Expects that the kept weights are a prefix of `order` that reaches the target. Within rounding the boundary may fall
+// on either side.
 void expect_prefix(const std::vector<float>& before, const std::vector<float>& after, const std::vector<size_t>& order,
                    double target, unsigned seed) {
   double mass = 0, total = 0;
@@ -177,8 +176,7 @@ TEST(Selection, TypicalIsThatOfSorting) {
     const double total = keep_typical(after, whole, p, scratch);
     EXPECT_NEAR(total, sum(after), 1e-9 * total);
     EXPECT_GT(total, 0);
-    // Nearness differs in its last bits from ours, so the sets are compared by the nearness of the kept and the
-    // dropped.
+    // The distances differ in their last bits, so compare the largest kept with the smallest dropped distance.
     double kept = 0;
     float worst_kept = kInfinity, best_dropped = -kInfinity;
     for (size_t i = 0; i < before.size(); ++i) {

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// The definition, byte by byte.
+// The definition of the cut, byte by byte.
 std::string cut_naively(const std::string& text, const std::vector<std::string>& stops, bool& stopped) {
   for (size_t end = 1; end <= text.size(); ++end) {
     size_t longest = 0;

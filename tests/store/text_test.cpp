@@ -1,4 +1,4 @@
-// The store's parsers of names, pages and settings.
+// Tests the store's parsers of names, index pages and settings.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -20,7 +20,7 @@ TEST(Sha256, KnownAnswersAndPieces) {
   EXPECT_EQ(Sha256().hex(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   Sha256 hash;
   hash.add("a");
-  hash.hex();  // looking does not end it
+  hash.hex();  // reading the digest must not finish the hash
   hash.add("bc");
   EXPECT_EQ(hash.hex(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }

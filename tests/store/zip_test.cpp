@@ -42,7 +42,7 @@ std::string archive_of(const std::string& name, const std::string& data, bool de
   std::string directory("PK\1\2\24\0", 6);
   directory += common;
   directory.append(10, '\0');  // comment, disk, attributes
-  put(directory, 0, 4);        // where the member begins
+  put(directory, 0, 4);        // offset of the member
   directory += name;
   std::string end("PK\5\6\0\0\0\0\1\0\1\0", 12);
   put(end, directory.size(), 4);
@@ -77,7 +77,7 @@ TEST(Zip, ReadsStoredAndDeflatedMembers) {
 
 TEST(Zip, SaysWhichMemberIsNotThere) { EXPECT_THROW(unpacked(archive_of("a", "x", true), "b"), Error); }
 
-// Whatever byte is changed: the right content or an Error, never another content, never a crash.
+// Any changed byte must give the right content or an Error, never other content and never a crash.
 TEST(Zip, EveryDamagedByteIsNoticedOrHarmless) {
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);

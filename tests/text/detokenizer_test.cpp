@@ -55,7 +55,7 @@ TEST(Streaming, GivesOutWhatIsCertainAtOnce) {
     EXPECT_EQ(text, i + 1 < ids.size() ? "" : "€");
   }
   stream.push(ids[0]);
-  EXPECT_EQ(stream.push(letter), ids.size() > 1 ? "\uFFFDq" : "q");  // the half character can no longer be completed
+  EXPECT_EQ(stream.push(letter), ids.size() > 1 ? "\uFFFDq" : "q");  // the incomplete character is final now
   EXPECT_EQ(stream.finish(), "");
   EXPECT_EQ(stream.push(letter), "q");
 }

@@ -1,4 +1,4 @@
-// Twice the text takes about twice the time, whatever the text.
+// Tokenization takes linear time for adversarial texts.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -15,7 +15,7 @@ std::string repeated(const std::string& unit, size_t bytes) {
   return text;
 }
 
-// Of this process, so that a busy machine does not count.
+// CPU time of this process, independent of other load on the machine.
 double processor_seconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -42,7 +42,7 @@ void expect_linear(const Tokenizer& tokenizer, const std::string& name) {
     for (const std::string& end : {std::string(), std::string("x")}) {
       const double small = seconds_for(tokenizer, repeated(unit, kBytes) + end),
                    large = seconds_for(tokenizer, repeated(unit, 8 * kBytes) + end);
-      // Quadratic time would make it 64 times as much; n log n and a cache that no longer fits cost something too.
+      // The large text is 8 times as long: quadratic time would give a factor of 64. n log n and cache misses exceed 8.
       EXPECT_LT(large, 24 * small + 0.01) << name << ", text of '" << unit << "' and '" << end << "'";
       EXPECT_LT(large, 5.0) << name << ", text of '" << unit << "'";
     }
@@ -55,7 +55,7 @@ TEST(LinearTime, EveryPreTokenizer) {
     const auto name = variant.at("name").get<std::string>();
     if (name != "llama-bpe" && name != "deepseek-llm" && name != "deepseek-v3" && name != "falcon" &&
         name != "tekken" && name != "smollm")
-      continue;  // the others are made of the same steps
+      continue;  // the other variants combine the same steps
     nlohmann::json json = base;
     json["pre_tokenizer"] = variant.at("pre_tokenizer");
     json["normalizer"] = variant.at("normalizer");

@@ -1,4 +1,4 @@
-// Normalizers, pre-tokenizers and decoders, each for itself, against Hugging Face tokenizers.
+// Compares single normalizers, pre-tokenizers and decoders with Hugging Face tokenizers.
 #include <gmock/gmock.h>
 
 #include "text/tokenizer/json_parts.h"

@@ -1,7 +1,9 @@
-// For scripts/check_tokenizers.py: opens a vocabulary and answers requests from stdin, one a line. Bytes are
-// hexadecimal.
-//   E add_special parse_special TEXT -> ids      D skip_special id id ... -> text      S the same, streamed      T ->
-//   seconds
+// For scripts/check_tokenizers.py: opens a vocabulary and answers requests from stdin, one per line, with texts in
+// hexadecimal:
+//   E add_special parse_special TEXT -> ids
+//   D skip_special id id ... -> text
+//   S skip_special id id ... -> text, decoded as a stream
+//   T -> seconds of the previous request
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -77,7 +79,7 @@ class Session {
   }
 
   std::shared_ptr<const Tokenizer> tokenizer_;
-  double seconds_ = 0;  // of the last thing done
+  double seconds_ = 0;  // of the previous request
 };
 
 }  // namespace

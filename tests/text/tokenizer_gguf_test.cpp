@@ -1,4 +1,4 @@
-// What GGUF vocabularies say and leave open.
+// Tests tokenizers from GGUF vocabularies and the defaults of missing fields.
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -70,7 +70,8 @@ TEST(TokenizerGguf, EveryKnownPreTokenizerOpens) {
     v.pre = name;
     v.add_bos = false;
     const auto tokenizer = tokenizer_from_gguf(v);
-    EXPECT_EQ(tokenizer->decode(tokenizer->encode("ab a 123,é漢  \n")), "ab a é  ") << name;  // the rest has no tokens
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode("ab a 123,é漢  \n")), "ab a é  ")
+        << name;  // the other characters have no tokens
   }
 }
 
@@ -104,7 +105,7 @@ TEST(TokenizerGguf, BosAndEosAreAddedAsTheFileSays) {
   v.bos.reset();
   EXPECT_THAT(error_of(v), HasSubstr("add_bos_token"));
   v = small_byte_level();
-  v.pre = "llama-bpe", v.bos = 4;  // adds it unless told otherwise
+  v.pre = "llama-bpe", v.bos = 4;  // this name implies add_bos
   EXPECT_EQ(tokenizer_from_gguf(v)->encode("a"), (Ids{4, 0}));
   EXPECT_EQ(tokenizer_from_gguf(small_sentencepiece())->encode("a"), (Ids{1, 8}));
 }

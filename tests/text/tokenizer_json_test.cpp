@@ -1,4 +1,4 @@
-// What tokenizer.json may say, must not say, and what tokenizer_config.json changes.
+// Tests accepted and rejected fields of tokenizer.json, and the effect of tokenizer_config.json.
 #include <gmock/gmock.h>
 
 #include <thread>
@@ -130,7 +130,7 @@ TEST(TokenizerJson, EveryKindOfNonsenseIsAClearError) {
   EXPECT_THAT(with("/model/vocab/huge", 4000000000u), HasSubstr("id"));
   EXPECT_THAT(with("/model/vocab/negative", -1), HasSubstr("id"));
   EXPECT_THAT(with("/model/vocab/text", "x"), HasSubstr("vocabulary"));
-  EXPECT_THAT(with("/model/vocab", 3), HasSubstr("merge"));  // then the merges have no tokens
+  EXPECT_THAT(with("/model/vocab", 3), HasSubstr("merge"));  // merges without tokens
   EXPECT_THAT(with("/model/unk_token", "nowhere"), HasSubstr("unknown token"));
   EXPECT_THAT(with("/added_tokens", "x"), HasSubstr("added_tokens"));
   EXPECT_THAT(with("/added_tokens/0/content", 5), HasSubstr("content"));

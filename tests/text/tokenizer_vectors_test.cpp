@@ -1,5 +1,4 @@
-// Whole tokenizers of every kind against Hugging Face tokenizers, from tokenizer.json and from the same vocabulary as
-// GGUF.
+// Compares complete tokenizers, from tokenizer.json and from the same vocabulary as GGUF, with Hugging Face tokenizers.
 #include <gmock/gmock.h>
 
 #include "text/detokenizer.h"
@@ -83,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Vectors, GgufTokenizer,
                            return std::string(info.param).substr(0, std::string(info.param).find('.'));
                          });
 
-// One byte-level vocabulary cut by every pre-tokenizer that GGUF has a name for.
+// One byte-level vocabulary with every named pre-tokenizer of GGUF.
 TEST(ByteLevelBpe, EveryPreTokenizerFromBothFiles) {
   const auto base = read_vectors("byte_level_bpe.json").at("tokenizer");
   GgufVocabulary gguf{.model = "gpt2", .add_bos = false};

@@ -1,4 +1,4 @@
-// The vectors of tests/data/tokenizers, made by scripts/make_tokenizer_vectors.py.
+// Loads the vectors of tests/data/tokenizers, which scripts/make_tokenizer_vectors.py writes.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,7 +13,7 @@ inline nlohmann::json read_vectors(const std::string& name) {
   return nlohmann::json::parse(read_file(std::string(MILLRACE_TEST_DATA) + "/tokenizers/" + name));
 }
 
-// The mixed corpus; among it are texts that are not UTF-8.
+// The mixed corpus. Some of its texts are not UTF-8.
 inline const std::vector<std::string>& corpus() {
   static const std::vector<std::string> texts = [] {
     std::vector<std::string> list;

@@ -10,7 +10,7 @@ bool has(std::string_view text, std::string_view part) { return text.find(part) 
 ToolFormat tool_format(std::string_view source) {
   if (has(source, "[TOOL_CALLS]")) return ToolFormat::Mistral;
   if (has(source, "<tool_call>")) return ToolFormat::Hermes;
-  // Llama 3.1 and later name the tag for built-in tools, or spell out the format in their instructions.
+  // Templates of Llama 3.1 and later contain the tag of built-in tools or describe the format.
   if (has(source, "<|python_tag|>") || has(source, "\"parameters\": dictionary of argument name")) {
     return ToolFormat::Llama3;
   }

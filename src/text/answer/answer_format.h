@@ -1,4 +1,4 @@
-// How a model writes what is more than text in its answers, told from its chat template: tool calls and reasoning.
+// The syntax of tool calls and reasoning in a model's answers, derived from its chat template.
 #pragma once
 
 #include <cstdint>
@@ -8,32 +8,32 @@
 namespace millrace {
 
 enum class ToolFormat : uint8_t {
-  Hermes,   // <tool_call>{"name": ..., "arguments": {...}}</tool_call>: Qwen, Hermes, and every model we instruct
-            // ourselves
-  Llama3,   // {"name": ..., "parameters": {...}}, perhaps after <|python_tag|>
+  Hermes,   // <tool_call>{"name": ..., "arguments": {...}}</tool_call>: Qwen, Hermes, and models instructed by
+            // instruct_about_tools()
+  Llama3,   // {"name": ..., "parameters": {...}}, optionally behind <|python_tag|>
   Mistral,  // [TOOL_CALLS][{"name": ..., "arguments": {...}}], or the newer [TOOL_CALLS]name[ARGS]{...}
 };
 
 struct AnswerFormat {
   ToolFormat tools = ToolFormat::Hermes;
-  bool template_has_tools = false;  // the template renders `tools`; else instruct_about_tools() tells the model
-  bool reasons = false;             // the template speaks of <think>: answers may begin with reasoning
+  bool template_has_tools = false;  // the template renders `tools`; else instruct_about_tools() describes them
+  bool reasons = false;             // the template mentions <think>: answers may begin with reasoning
 };
 
 AnswerFormat answer_format(std::string_view template_source);
 
-// Whether a rendered prompt ends inside of <think>: the answer then begins with reasoning.
+// True if a rendered prompt ends inside of <think>. The answer then begins with reasoning.
 bool prompt_opens_reasoning(std::string_view prompt);
 
-// The pieces around calls of a format. A list of calls is
-//   first_call  before NAME middle ARGUMENTS after  (between  before NAME middle ARGUMENTS after)*  end
-// with `marker` (a special token of the vocabulary, perhaps none) ahead of it all.
+// The delimiters of calls. A list of calls is
+//   marker  first  before NAME middle ARGUMENTS after  (between  before NAME middle ARGUMENTS after)*  end
+// where `marker` is a special token of the vocabulary or empty.
 struct ToolSyntax {
-  std::string_view marker;  // never part of the text that a token mask can force: it goes to the end of the prompt
+  std::string_view marker;  // token masks cannot force special tokens, so it is appended to the prompt
   std::string_view first, before, middle, after, between, end;
-  bool parallel;  // more than one call is possible
-  // What opens a list of calls in an answer that need not be one: a part of marker and list, anywhere, or as the first
-  // thing of the answer or after `restart` only.
+  bool parallel;  // allows several calls
+  // The text that starts a list of calls in a free answer. If opens_at_start, it counts only at the beginning of the
+  // answer and behind `restart`.
   std::string_view opening;
   bool opens_at_start = false;
   std::string_view restart = "";

@@ -1,5 +1,5 @@
-// Takes a model's answer apart while it streams: reasoning, content and tool calls. However the text is cut into
-// pieces, the joined result is the same.
+// Splits a streamed answer into reasoning, content and tool calls. The joined result does not depend on how the stream
+// is cut into pieces.
 #pragma once
 
 #include <memory>
@@ -15,20 +15,20 @@ struct AnswerPiece {
   enum class Kind : uint8_t {
     Content,
     Reasoning,
-    Call,       // a tool call begins: text is the function's name
-    Arguments,  // the next part of that call's arguments, JSON as the model wrote it
+    Call,       // a tool call begins; text is the name of the function
+    Arguments,  // the next part of the call's arguments, the model's unmodified JSON
   };
   Kind kind = Kind::Content;
-  int call = -1;  // of Call and Arguments: which one, counted from 0
+  int call = -1;  // for Call and Arguments: index of the call, from 0
   std::string text;
 };
 
 struct AnswerParserOptions {
   AnswerFormat format;
-  bool tools = false;              // the request has tools: look for calls
-  bool in_reasoning = false;       // the prompt ended inside of <think>
-  bool after_marker = false;       // the prompt ended with ToolSyntax::marker: calls begin at once
-  std::vector<std::string> names;  // of the tools: a format without tags tells a call from other JSON by them
+  bool tools = false;              // the request has tools: detect calls
+  bool in_reasoning = false;       // the prompt ends inside of <think>
+  bool after_marker = false;       // the prompt ends with ToolSyntax::marker: the answer begins with calls
+  std::vector<std::string> names;  // names of the tools; formats without tags need them to tell calls from other JSON
 };
 
 class AnswerParser {
@@ -38,21 +38,20 @@ class AnswerParser {
   AnswerParser(AnswerParser&&) noexcept;
   AnswerParser& operator=(AnswerParser&&) noexcept;
 
-  // What is certain after the next piece of text; may be empty.
+  // Takes the next text and returns the pieces that later text cannot change; may be empty.
   std::vector<AnswerPiece> push(std::string_view piece);
-  // The answer has ended: what was held back. What looked like a call and is none comes as content.
+  // Ends the answer and returns the held-back pieces. An incomplete call becomes content.
   std::vector<AnswerPiece> finish();
 
-  bool in_reasoning() const;  // up to the first byte of what follows it
-  int calls() const;          // that have begun so far; more than 0 means finish_reason "tool_calls"
+  bool in_reasoning() const;  // true until the first byte behind the reasoning
+  int calls() const;          // calls begun so far; more than 0 means finish_reason "tool_calls"
 
  private:
   struct Stages;
   std::unique_ptr<Stages> stages_;
 };
 
-// Special tokens of the vocabulary that the parser must see although a detokenizer leaves special tokens out: their
-// text takes part as it is. Empty where the format has none.
+// Special tokens whose text the detokenizer must pass to the parser. Empty for formats without such tokens.
 std::vector<std::string> answer_markers(const AnswerFormat& format, bool tools);
 
 }  // namespace millrace

@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// The text of a JSON string; empty where it is none.
+// Decodes a JSON string; empty for other JSON.
 std::string decode_string(const std::string& json) {
   const auto value = read_json(json);
   return value.is_string() ? value.get<std::string>() : "";

@@ -1,4 +1,4 @@
-// Reads one tool call, {"name": ..., "arguments": {...}}, byte by byte; "parameters" is another word for arguments.
+// Parses one tool call, {"name": ..., "arguments": {...}}, byte by byte. "parameters" is a synonym of "arguments".
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ class CallObject {
  public:
   enum class Step : uint8_t {
     Inside,
-    End,     // that was the closing brace of a call with a name
-    Broken,  // this is no call
+    End,     // the byte closed a call with a name
+    Broken,  // not a call
   };
   Step take(char byte);
 
-  const std::string& name() const { return name_; }  // empty until it is known
-  // The arguments that came since the last call of this; nothing before the name is known.
+  const std::string& name() const { return name_; }  // empty until known
+  // Returns the arguments received since the last call of this function; empty until the name is known.
   std::string take_arguments();
 
  private:

@@ -1,4 +1,4 @@
-// The part of an answer's parser that looks for tool calls in what is not reasoning; one class for each format.
+// The stage of the answer parser that detects tool calls behind the reasoning. One class per format.
 #pragma once
 
 #include <memory>
@@ -19,28 +19,28 @@ class CallStage {
   int calls() const { return calls_; }
 
  protected:
-  // Space around calls belongs to no one, so it is held back until it is clear what follows.
+  // Drops white space around calls, so it is held back until the next byte is known.
   void content(char byte, Pieces& out);
   void content(std::string_view text, Pieces& out) {
     for (const char byte : text) content(byte, out);
   }
-  void end_content(Pieces& out);  // no more comes
+  void end_content(Pieces& out);  // end of the answer
 
   void begin_call(std::string_view name, Pieces& out);
   void arguments(std::string_view text, Pieces& out) { out.add(AnswerPiece::Kind::Arguments, text, calls_ - 1); }
 
-  // Feeds a call's object; a call is announced as soon as its name is known. Broken: it is none, and `raw` comes out as
-  // content unless it was announced already.
+  // Parses the object of a call and announces the call as soon as its name is known. If the object is broken, its raw
+  // text becomes content unless the call was announced.
   void open_object(std::string_view raw);
   CallObject::Step take_object(char byte, Pieces& out, const std::vector<std::string>* names = nullptr);
   bool announced() const { return announced_; }
-  void give_up(Pieces& out);  // the object will not be finished
+  void give_up(Pieces& out);  // the object stays incomplete
 
  private:
   int calls_ = 0;
-  std::string space_;  // held back
+  std::string space_;  // held-back white space
   CallObject object_;
-  std::string raw_;  // of the object, as long as it is not announced
+  std::string raw_;  // text of the object until it is announced
   bool announced_ = false;
 };
 

@@ -1,6 +1,6 @@
-// <tool_call>{"name": ..., "arguments": {...}}</tool_call>, any number of them, with text before and between.
-#include "text/answer/call_stage.h"
+// Any number of <tool_call>{"name": ..., "arguments": {...}}</tool_call>, with text in front and between.
 #include "base/tag_scan.h"
+#include "text/answer/call_stage.h"
 
 namespace millrace {
 namespace {
@@ -37,8 +37,8 @@ class HermesStage : public CallStage {
   enum class State : uint8_t {
     Text,
     Object,
-    Close,  // the closing tag should follow
-    Skip,   // a call broke off after its name was given out: nothing up to the closing tag can be used
+    Close,  // expects the closing tag
+    Skip,   // an announced call broke off: skip to the closing tag
   };
 
   void take_text(char byte, Pieces& out) {
@@ -57,7 +57,7 @@ class HermesStage : public CallStage {
     if (step == TagScan::Step::Outside && released.empty() && is_ascii_space(byte)) return;
     state_ = State::Text;
     if (step == TagScan::Step::Found) return;
-    // The model forgot the closing tag.
+    // The model omitted the closing tag.
     const std::string_view begun = step == TagScan::Step::Partial ? close_.drop() : std::string_view(&byte, 1);
     for (const char earlier : released) take_text(earlier, out);
     for (const char now : begun) take_text(now, out);

@@ -1,13 +1,13 @@
-// Tools for models whose chat template knows none: told in the system message, and earlier calls and their results
-// written out as text.
+// Tools for models whose chat template does not support them: describes the tools in the system message and writes
+// earlier calls and results as text.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 
 namespace millrace {
 
-// Returns the messages with `tools` (OpenAI's list; may be empty) described at the end of the system message, tool
-// calls of the assistant written as the Hermes format has them, and results of tools as messages of the user.
+// Returns the messages with a description of `tools` (OpenAI's list; may be empty) at the end of the system message,
+// with tool calls in the Hermes format, and with tool results as user messages.
 nlohmann::ordered_json instruct_about_tools(nlohmann::ordered_json messages, const nlohmann::ordered_json& tools);
 
 }  // namespace millrace

@@ -1,5 +1,5 @@
-// Tells where one JSON value ends in a text that comes byte by byte. It looks at brackets and quotes only: whether the
-// value is valid is not its business.
+// Finds the end of one JSON value in a stream of bytes. Tracks brackets and quotes only and does not validate the
+// value.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ class JsonExtent {
  public:
   enum class Step : uint8_t {
     Inside,
-    End,         // the byte is the value's last
-    EndsBefore,  // the value ended with the byte before: a number or a word, which only its follower ends
+    End,         // the byte is the last of the value
+    EndsBefore,  // the value ended with the previous byte: a number or a word
   };
 
   Step take(char byte) {

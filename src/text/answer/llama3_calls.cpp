@@ -1,7 +1,7 @@
-// {"name": ..., "parameters": {...}} as the whole answer, or after <|python_tag|>; several are separated by ';'. There
-// are no tags around a call, so other JSON is told from one by the name, which must be that of a tool.
-#include "text/answer/call_stage.h"
+// {"name": ..., "parameters": {...}} as the whole answer or behind <|python_tag|>; ';' separates several calls. Calls
+// have no tags, so an object is a call only if its name is that of a tool.
 #include "base/tag_scan.h"
+#include "text/answer/call_stage.h"
 
 namespace millrace {
 namespace {

@@ -1,7 +1,7 @@
-// [TOOL_CALLS][{"name": ..., "arguments": {...}}, ...], and what newer tokenizers write: [TOOL_CALLS]name[ARGS]{...},
-// perhaps with [CALL_ID]id before [ARGS], once for each call.
-#include "text/answer/call_stage.h"
+// [TOOL_CALLS][{"name": ..., "arguments": {...}}, ...], and the format of newer tokenizers, once per call:
+// [TOOL_CALLS]name[ARGS]{...}, optionally with [CALL_ID]id in front of [ARGS].
 #include "base/tag_scan.h"
+#include "text/answer/call_stage.h"
 
 namespace millrace {
 namespace {

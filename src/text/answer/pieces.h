@@ -1,4 +1,4 @@
-// Collects pieces of an answer; neighbours of one kind become one.
+// Collects pieces of an answer and joins adjacent pieces of one kind.
 #pragma once
 
 #include <string_view>

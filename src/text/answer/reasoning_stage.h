@@ -1,16 +1,16 @@
-// Splits <think>...</think> off the front of an answer. The space around the tags belongs to neither side.
+// Splits <think>...</think> off the front of an answer and drops the white space around the tags.
 #pragma once
 
 #include <string>
 
-#include "text/answer/call_stage.h"
 #include "base/tag_scan.h"
+#include "text/answer/call_stage.h"
 
 namespace millrace {
 
 class ReasoningStage {
  public:
-  // `may_reason`: a <think> at the very beginning opens reasoning. `inside`: it is open from the start.
+  // `may_reason`: a <think> at the beginning opens reasoning. `inside`: the answer begins inside of the reasoning.
   ReasoningStage(bool may_reason, bool inside)
       : state_(inside       ? State::Inside
                : may_reason ? State::Start
@@ -81,7 +81,7 @@ class ReasoningStage {
 
   State state_;
   TagScan open_{"<think>"}, close_{"</think>"};
-  std::string space_;  // held back: it may stand before a tag
+  std::string space_;  // held-back white space: a tag may follow
   bool begun_ = false;
 };
 

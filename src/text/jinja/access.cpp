@@ -32,7 +32,7 @@ Value unsafe_attribute(const Value& value, std::string_view name) {
       {.reason = Reason::Unsafe, .name = std::string(name), .owner = std::string(value.type_name())});
 }
 
-// Python's own attributes, and the methods that would change a value.
+// Python's internal attributes (__class__, ...) and the methods that modify a value.
 bool is_unsafe(const Value& value, std::string_view name) {
   if (name.size() > 4 && name.starts_with("__") && name.ends_with("__")) return true;
   const auto is_one_of = [&](std::initializer_list<std::string_view> names) {
@@ -63,7 +63,7 @@ Value character_at(const Value& value, size_t index) {
   return Value::string(text.bytes.substr(start, end - start), text.markup);
 }
 
-// value[key] without a fallback, if it is there.
+// value[key] without a fallback.
 std::optional<Value> find_item(const Value& value, const Value& key) {
   if (value.is_dict()) {
     if (key.is_list() || key.is_dict()) return std::nullopt;
@@ -117,10 +117,6 @@ std::optional<Value> find_attribute(const Value& value, std::string_view name) {
   require_defined(value);
   if (is_unsafe(value, name)) return unsafe_attribute(value, name);
   if (value.is_object()) return value.as_object()->attribute(name);
-  if (value.is_sequence() && value.sequence().type == Sequence::Type::Group) {
-    if (name == "grouper") return value.items()[0];
-    if (name == "list") return value.items()[1];
-  }
   return find_bound_method(value, name);
 }
 

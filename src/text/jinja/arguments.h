@@ -1,4 +1,4 @@
-// The arguments of one call, and how they meet a function's parameters.
+// The arguments of a call, and their binding to the parameters of a function.
 #pragma once
 
 #include <initializer_list>
@@ -15,11 +15,11 @@ struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
   const Value* find_named(std::string_view name) const;
-  int depth() const;  // of the deepest argument
+  int depth() const;  // container depth of the deepest argument
 };
 
-// The arguments in the order of the parameters. A parameter is "name", "name?" when it may be left out, and follows a
-// "/" when the ones before it take no keyword, as in Python. Fails as Python would when they do not fit.
+// The arguments in the order of the parameters. A parameter is "name", or "name?" if optional. As in Python, parameters
+// in front of "/" are positional only. Fails like Python if the arguments do not fit.
 class BoundArguments {
  public:
   BoundArguments(const Arguments& arguments, std::string_view function,
@@ -27,13 +27,13 @@ class BoundArguments {
 
   bool has(size_t i) const { return values_[i] != nullptr; }
   const Value& operator[](size_t i) const { return *values_[i]; }
-  // The argument, or None when it was left out.
+  // The argument, or None if omitted.
   Value value_or_none(size_t i) const { return has(i) ? *values_[i] : Value(); }
 
-  bool flag(size_t i, bool otherwise) const;  // truth of the argument
-  Integer integer(size_t i) const;            // fails when it is no integer
+  bool flag(size_t i, bool otherwise) const;  // truthiness of the argument
+  Integer integer(size_t i) const;            // fails for other types
   Integer integer(size_t i, Integer otherwise) const { return has(i) ? integer(i) : otherwise; }
-  const std::string& text(size_t i) const;  // fails when it is no string
+  const std::string& text(size_t i) const;  // fails for other types
 
  private:
   const std::string_view function_;

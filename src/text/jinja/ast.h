@@ -1,4 +1,4 @@
-// The parsed template. Names are numbers into a table of symbols, so that scopes compare integers.
+// The syntax tree of a template. Names are indices into a symbol table, so that scopes compare integers.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ class SymbolTable {
     if (is_new) names_.push_back(entry->first);
     return entry->second;
   }
-  SymbolId find(std::string_view name) const { return ids_.at(std::string(name)); }  // one that is there
+  SymbolId find(std::string_view name) const { return ids_.at(std::string(name)); }  // the name must exist
   const std::string& name(SymbolId id) const { return names_[static_cast<size_t>(id)]; }
   size_t size() const { return names_.size(); }
 
@@ -60,7 +60,7 @@ struct Expression {
   virtual ~Expression() = default;
   const Kind kind;
   const int line;
-  int depth = 1;  // levels of expressions, bounded by the parser because evaluation recurses over them
+  int depth = 1;  // nesting depth, which the parser bounds because evaluation recurses
 };
 using ExpressionPtr = std::unique_ptr<Expression>;
 using ExpressionList = std::vector<ExpressionPtr>;
@@ -115,7 +115,7 @@ struct Compare : Expression {
 
 struct Conditional : Expression {
   explicit Conditional(int line) : Expression(Kind::Conditional, line) {}
-  ExpressionPtr test, then, otherwise;  // otherwise may be missing
+  ExpressionPtr test, then, otherwise;  // otherwise may be null
 };
 
 struct Attribute : Expression {
@@ -133,13 +133,13 @@ struct Item : Expression {
 
 struct Slice : Expression {
   explicit Slice(int line) : Expression(Kind::Slice, line) {}
-  ExpressionPtr object, start, stop, step;  // the last three may be missing
+  ExpressionPtr object, start, stop, step;  // the last three may be null
 };
 
 struct CallArguments {
   ExpressionList positional;
   std::vector<std::pair<std::string, ExpressionPtr>> named;
-  ExpressionPtr star, double_star;  // may be missing
+  ExpressionPtr star, double_star;  // may be null
 };
 
 struct Call : Expression {
@@ -152,7 +152,7 @@ struct Call : Expression {
 struct Applied : Expression {
   Applied(Kind kind, int line, ExpressionPtr of, std::string which)
       : Expression(kind, line), subject(std::move(of)), name(std::move(which)) {}
-  const ExpressionPtr subject;  // missing at the start of a filter block: the block's text
+  const ExpressionPtr subject;  // null at the start of a filter block: applies to the block's text
   const std::string name;
   CallArguments arguments;
 };
@@ -184,8 +184,8 @@ struct Statement {
 };
 using Body = std::vector<std::unique_ptr<Statement>>;
 
-// A body with variables of its own. Jinja decides about names before it runs: `hidden` are those that the body assigns
-// and that therefore read as undefined until then, even where the context has a variable of that name.
+// A body with its own variables. Jinja resolves names at compile time: `hidden` are the names that the body assigns.
+// They read as undefined before the assignment, even if the context has a variable of that name.
 struct ScopedBody {
   Body statements;
   std::vector<SymbolId> hidden;
@@ -209,9 +209,9 @@ struct If : Statement {
 
 struct For : Statement {
   explicit For(int line) : Statement(Kind::For, line) {}
-  ExpressionPtr target, iterable, filter;  // filter may be missing
+  ExpressionPtr target, iterable, filter;  // filter may be null
   bool recursive = false;
-  bool uses_loop = false;  // the body asks for `loop`
+  bool uses_loop = false;  // the body reads `loop`
   ScopedBody body, otherwise;
 };
 
@@ -222,11 +222,11 @@ struct Set : Statement {
 
 struct SetBlock : Statement {
   explicit SetBlock(int line) : Statement(Kind::SetBlock, line) {}
-  ExpressionPtr target, filter;  // filter may be missing
+  ExpressionPtr target, filter;  // filter may be null
   ScopedBody body;
 };
 
-// What a macro and the body of a call block have in common.
+// The parameters of a macro or of a call block.
 struct Signature {
   std::vector<SymbolId> parameters;
   ExpressionList defaults;  // of the last parameters
@@ -259,7 +259,7 @@ struct With : Statement {
   ScopedBody body;
 };
 
-struct Generation : Statement {  // {% generation %}: Hugging Face's mark around what the assistant says
+struct Generation : Statement {  // {% generation %}: Hugging Face's mark around the assistant's text
   explicit Generation(int line) : Statement(Kind::Generation, line) {}
   ScopedBody body;
 };
@@ -275,7 +275,7 @@ struct Jump : Statement {  // Break or Continue
   Jump(Kind kind, int line) : Statement(kind, line) {}
 };
 
-struct NeedsLoader : Statement {  // include, import and extends: there are no other templates to load
+struct NeedsLoader : Statement {  // include, import and extends: a chat template has no other templates to load
   NeedsLoader(int line, std::string name) : Statement(Kind::NeedsLoader, line), tag(std::move(name)) {}
   const std::string tag;
 };

@@ -1,4 +1,4 @@
-// Walking over the tree: the parts of an expression, and every name in a body with the role it plays.
+// Traverses the tree: the parts of an expression, and all names of a body with their roles.
 #pragma once
 
 #include "base/function_ref.h"
@@ -13,7 +13,7 @@ using NameVisitor = FunctionRef<void(SymbolId id, NameRole role, int line)>;
 
 void walk_names(const Expression& expression, NameVisitor visit);
 void walk_target(const Expression& target, NameRole role, NameVisitor visit);
-// Into loops, macros and all other bodies within, but not into blocks, which are apart.
+// Descends into loops, macros and all other bodies except blocks, which have separate scopes.
 void walk_names(const Body& body, NameVisitor visit);
 void walk_names(const Statement& statement, NameVisitor visit);
 

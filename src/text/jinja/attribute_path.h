@@ -9,16 +9,16 @@ namespace millrace::jinja {
 
 class AttributePath {
  public:
-  // None is the empty path: the item itself.
+  // None is the empty path and gives the item itself.
   explicit AttributePath(const Value& attribute);
-  // `otherwise` stands in for what is undefined, unless it is None.
+  // Returns `otherwise`, unless it is None, for an undefined result.
   Value get(const Value& item, const Value& otherwise = {}) const;
 
  private:
   std::vector<Value> parts_;
 };
 
-// A string in lower case, other values as they are: how filters compare unless told that case matters.
+// Lower-cases strings and keeps other values, for filters with case_sensitive=false.
 Value ignore_case(const Value& value);
 
 }  // namespace millrace::jinja

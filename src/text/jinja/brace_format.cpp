@@ -21,7 +21,7 @@ class BraceFormatter {
   BraceFormatter(const Value& format, const Arguments& arguments)
       : markup_(format.is_markup()), arguments_(arguments) {}
 
-  // `levels` is how often a format may still stand within a format.
+  // `levels`: remaining levels of nested formats.
   std::string run(std::string_view format, int levels) {
     if (levels < 0) fail_template("Max string recursion exceeded");
     TextBuilder out;
@@ -57,7 +57,7 @@ class BraceFormatter {
   }
 
   std::string field(std::string_view text, int levels) {
-    // An index may hold any character, so the conversion and the spec start behind its bracket.
+    // An index may contain any character, so look for conversion and spec behind its bracket.
     size_t name_end = 0;
     for (bool in_index = false; name_end < text.size(); ++name_end) {
       const char c = text[name_end];

@@ -11,7 +11,7 @@ constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
 struct Meter {
   int64_t steps_left = kUnlimited;
-  int64_t memory_left = kUnlimited / 2;  // room to take refunds for values made before the meter started
+  int64_t memory_left = kUnlimited / 2;  // half, so that refunds for values from before the budget do not overflow
   int64_t text_limit = int64_t{64} << 20;
   int depth = 0;
   int depth_limit = 1200;

@@ -1,4 +1,4 @@
-// What one render may cost. Templates come out of model files, so loops, memory and recursion are metered.
+// Limits of one render. Templates come from untrusted model files, so steps, memory and recursion are bounded.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,14 @@
 namespace millrace::jinja {
 
 struct RenderLimits {
-  int64_t steps = 5'000'000;            // expressions, statements, comparisons and items touched
-  int64_t memory = int64_t{256} << 20;  // bytes of values alive at one time
+  int64_t steps = 5'000'000;            // evaluated expressions, statements, comparisons and items
+  int64_t memory = int64_t{256} << 20;  // bytes of all live values
   int64_t text = int64_t{64} << 20;     // bytes of one string, and of the whole output
   int depth = 1200;                     // nested expressions, statements and macro calls
 };
 
-// The meter of the current thread, running from construction to destruction. It is found through the thread rather than
-// handed around because values are made in places (comparison, formatting, JSON) that know no interpreter.
+// The budget of the current thread, active from construction to destruction. It is thread-local because comparison,
+// formatting and JSON create values without access to an interpreter.
 class Budget {
  public:
   explicit Budget(const RenderLimits& limits);
@@ -23,7 +23,7 @@ class Budget {
 
   static void spend(int64_t steps = 1);
   static void check_text(size_t bytes);
-  static void enter();  // one level deeper; every enter() that returns is matched by a leave()
+  static void enter();  // one level deeper; each enter() that returns needs a leave()
   static void leave();
   static void claim(int64_t bytes);
   static void refund(int64_t bytes) noexcept;
@@ -36,7 +36,7 @@ class DepthGuard {
   DepthGuard(const DepthGuard&) = delete;
 };
 
-// Bytes held by one value, given back when the value dies.
+// The bytes of one value, refunded by the destructor.
 class MemoryClaim {
  public:
   explicit MemoryClaim(size_t bytes = 0) { grow(bytes); }

@@ -10,7 +10,7 @@
 namespace millrace::jinja {
 namespace {
 
-// Exact also where the integer has more digits than a double: -1, 0 or 1, or 2 for a NaN.
+// Returns -1, 0 or 1, or 2 for NaN. Exact even if the integer has more digits than a double.
 int compare_numbers(const Value& a, const Value& b) {
   if (!a.is_real() && !b.is_real()) {
     const Integer x = a.as_integer(), y = b.as_integer();
@@ -57,7 +57,7 @@ bool equal_sequences(const Value& a, const Value& b) {
   fail_template("'{}' not supported between instances of '{}' and '{}'", symbol, a.type_name(), b.type_name());
 }
 
-// Python's order: -1, 0, 1, or 2 where nothing holds (NaN). UTF-8 sorts as its code points do.
+// Python's order: -1, 0 or 1, or 2 for unordered values (NaN). UTF-8 bytes sort like code points.
 int order(const Value& a, const Value& b, std::string_view symbol) {
   Budget::spend();
   if (a.is_number() && b.is_number()) return compare_numbers(a, b);
@@ -119,7 +119,7 @@ size_t hash_of(std::string_view text) { return std::hash<std::string_view>()(tex
 size_t hash_of(const Value& value) {
   Budget::spend();
   if (value.is_string()) return hash_of(std::string_view(value.str()));
-  // 1, 1.0 and true are one key; a double tells integers apart well enough for a hash.
+  // 1, 1.0 and true are the same key. A double separates integers well enough for a hash.
   if (value.is_number()) return std::hash<double>()(value.as_real());
   if (value.is_tuple()) {
     size_t hash = 0x9e3779b97f4a7c15u;

@@ -1,4 +1,4 @@
-// Equality, order, membership and hashes as Python defines them.
+// Equality, order, membership and hashes with Python's rules.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 namespace millrace::jinja {
 
 bool equals(const Value& a, const Value& b);
-// a < b; fails where Python has no order between the types.
+// a < b. Fails if Python does not order the types.
 bool less(const Value& a, const Value& b);
 bool less_or_equal(const Value& a, const Value& b);
 // item in container

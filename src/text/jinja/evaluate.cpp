@@ -1,4 +1,4 @@
-// The half of the interpreter that evaluates expressions.
+// The part of the interpreter that evaluates expressions.
 #include "text/jinja/access.h"
 #include "text/jinja/compare.h"
 #include "text/jinja/filters.h"

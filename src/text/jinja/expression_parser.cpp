@@ -14,7 +14,7 @@ using Type = Token::Type;
 
 constexpr int kMaxExpressionDepth = 250;
 
-// A node is one level deeper than the deepest of its parts.
+// Sets the depth of a node: one more than its deepest part.
 ExpressionPtr finished(ExpressionPtr node) {
   for_each_part(*node, [&](const Expression& part) { node->depth = std::max(node->depth, part.depth + 1); });
   if (node->depth > kMaxExpressionDepth) fail_template_at(node->line, "an expression is nested too deeply");
@@ -33,7 +33,7 @@ ExpressionPtr make_unary(Kind kind, int line, ExpressionPtr operand) {
   return finished(std::make_unique<Unary>(kind, line, std::move(operand)));
 }
 
-// Whether a target is made of names and namespace attributes only.
+// True for names, namespace attributes and tuples of them.
 bool can_assign(const Expression& target) {
   if (target.kind == Kind::Tuple) {
     const auto& items = static_cast<const Collection&>(target).items;

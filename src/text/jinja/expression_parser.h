@@ -1,4 +1,4 @@
-// The half of the parser that reads expressions.
+// The parser of expressions.
 #pragma once
 
 #include <string_view>
@@ -13,12 +13,12 @@ class ExpressionParser {
   ExpressionParser(TokenStream& stream, SymbolTable& symbols) : stream_(stream), symbols_(symbols) {}
 
   ExpressionPtr parse_expression();
-  // One expression, or a tuple when commas follow. `end_name` is a word that may end it, as `in` does in a for.
+  // Parses one expression, or a tuple if commas follow. `end_name` is a keyword that ends it, such as `in` of a for.
   ExpressionPtr parse_tuple(bool with_conditional, std::string_view end_name = {}, bool in_parentheses = false);
-  // A name, names in a tuple, or (where wanted) namespace.attribute.
+  // Parses a name, a tuple of names, or, with `with_namespace`, namespace.attribute.
   ExpressionPtr parse_assignment_target(bool with_namespace, std::string_view end_name = {});
   Token parse_target_name();
-  // | filter | filter ..., on a subject that may be missing. `inline_start`: the first has no bar before it.
+  // Parses | filter | filter ... for a subject that may be null. `inline_start`: no bar in front of the first filter.
   ExpressionPtr parse_filters(ExpressionPtr subject, bool inline_start = false);
 
  private:

@@ -25,16 +25,13 @@ Value attr_filter(Interpreter&, const Value& subject, const Arguments& arguments
                            .owner = std::string(subject.type_name()) + " object"});
 }
 
-Value unsupported_filter(Interpreter&, const Value&, const Arguments&) {
-  fail_template("the filters 'random' and 'urlize' are not supported");
-}
-
 }  // namespace
 
 FilterFunction find_filter(std::string_view name) {
   static const std::unordered_map<std::string_view, FilterFunction> kFilters = {
-      {"attr", attr_filter},          {"d", default_filter},          {"default", default_filter},
-      {"random", unsupported_filter}, {"urlize", unsupported_filter},
+      {"attr", attr_filter},
+      {"d", default_filter},
+      {"default", default_filter},
   };
   const auto found = kFilters.find(name);
   if (found != kFilters.end()) return found->second;

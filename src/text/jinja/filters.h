@@ -1,4 +1,5 @@
-// The filters: value | name(arguments).
+// Filters: value | name(arguments). Contains Jinja's filters that published chat templates use; an unknown filter is an
+// error with its name.
 #pragma once
 
 #include <string_view>
@@ -9,10 +10,10 @@ namespace millrace::jinja {
 
 using FilterFunction = Value (*)(Interpreter&, const Value& subject, const Arguments&);
 
-// Null when there is none of that name.
+// Null if no filter has the name.
 FilterFunction find_filter(std::string_view name);
 
-// The parts of the list, by what they work on.
+// The filters by the type of their subject.
 FilterFunction find_text_filter(std::string_view name);
 FilterFunction find_number_filter(std::string_view name);
 FilterFunction find_sequence_filter(std::string_view name);

@@ -16,7 +16,7 @@ namespace {
 
 struct Spec {
   std::string fill = " ";
-  char align = 0;  // 0: the type's own
+  char align = 0;  // 0: default of the type
   char sign = '-';
   bool alternate = false;
   int64_t width = 0;
@@ -92,10 +92,10 @@ std::string group_digits(std::string_view digits, char separator, size_t size) {
   return out;
 }
 
-// Of sign, digits and what follows them, the digits alone are grouped and zero-filled.
+// Groups and zero-fills the digits only, not `sign` and `tail`.
 std::string lay_out_number(const Spec& spec, std::string sign, std::string digits, std::string tail, size_t group) {
   if (spec.grouping) {
-    // Python groups the zeros of a fill as well, so that the width is reached by digits.
+    // Python also groups the zeros of a fill.
     const auto used = static_cast<int64_t>(sign.size() + tail.size());
     if (spec.align == '=' && spec.fill == "0") {
       const auto grouped_size = [&](size_t n) { return static_cast<int64_t>(n + (n - 1) / group); };

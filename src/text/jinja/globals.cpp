@@ -64,12 +64,6 @@ Value make_namespace(Interpreter& interpreter, const Arguments& arguments) {
   return Value::object(result);
 }
 
-Value make_cycler(Interpreter&, const Arguments& arguments) {
-  if (!arguments.named.empty()) fail_template("cycler() takes no keyword arguments");
-  if (arguments.positional.empty()) fail_template("at least one item has to be provided");
-  return Value::object(std::make_shared<Cycler>(arguments.positional));
-}
-
 Value make_joiner(Interpreter&, const Arguments& arguments) {
   const BoundArguments args(arguments, "joiner", {"sep?"});
   return Value::object(std::make_shared<Joiner>(args.has(0) ? args[0] : Value::string(", ")));
@@ -85,20 +79,13 @@ Value strftime_now(Interpreter& interpreter, const Arguments& arguments) {
   return Value::string(format_local_time(args.text(0), interpreter.now()));
 }
 
-Value refuse_lipsum(Interpreter&, const Arguments&) { fail_template("lipsum() is random and not supported"); }
-
 }  // namespace
 
 std::optional<Value> find_global(std::string_view name) {
   using Body = Value (*)(Interpreter&, const Arguments&);
   static constexpr std::pair<std::string_view, Body> kFunctions[] = {
-      {"cycler", make_cycler},
-      {"joiner", make_joiner},
-      {"lipsum", refuse_lipsum},
-      {"namespace", make_namespace},
-      {"raise_exception", raise_exception},
-      {"range", make_range},
-      {"strftime_now", strftime_now},
+      {"joiner", make_joiner}, {"namespace", make_namespace},  {"raise_exception", raise_exception},
+      {"range", make_range},   {"strftime_now", strftime_now},
   };
   if (name == "dict") return Value::object(std::make_shared<DictFactory>());
   for (const auto& [known, body] : kFunctions) {

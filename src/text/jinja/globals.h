@@ -1,5 +1,4 @@
-// The functions every template can call: range, dict, namespace, cycler, joiner, and Hugging Face's raise_exception and
-// strftime_now.
+// Global functions: range, dict, namespace, joiner, and Hugging Face's raise_exception and strftime_now.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// HTML escaping, and the marked-safe strings that it leaves alone.
+// HTML escaping. Strings that are marked safe stay unescaped.
 #pragma once
 
 #include <string>
@@ -9,9 +9,7 @@
 namespace millrace::jinja {
 
 std::string escape_html_text(std::string_view text);
-// The value as text, escaped unless it is marked safe.
+// The value as text; escaped unless marked safe.
 std::string escape_html(const Value& value);
-// Tags and comments removed, white space collapsed, character references resolved.
-std::string strip_tags(std::string_view text);
 
 }  // namespace millrace::jinja

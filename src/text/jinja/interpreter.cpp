@@ -140,7 +140,7 @@ Interpreter::Flow Interpreter::execute_filter_block(const FilterBlock& statement
   return Flow::Normal;
 }
 
-// Where Jinja writes a result as it is, without making a string of it.
+// For places where Jinja writes a result without str().
 void Interpreter::write_text(const Value& value) {
   if (!value.is_string()) fail_template("sequence item: expected str instance, {} found", value.type_name());
   out_->append(value.str());
@@ -166,7 +166,7 @@ Interpreter::Flow Interpreter::execute_scoped(const ScopedBody& body, Scope* par
   return execute(body.statements);
 }
 
-// A name that a body assigns hides the context's variable of that name from the start.
+// A name that the body assigns hides the context's variable from the beginning of the body.
 void Interpreter::hide(const ScopedBody& body) {
   for (const SymbolId id : body.hidden) {
     if (!globals_[static_cast<size_t>(id)]) continue;

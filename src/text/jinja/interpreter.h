@@ -1,4 +1,4 @@
-// Runs a parsed template over a context. One object per render.
+// Renders a parsed template with a context. One object per render.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ class LoopObject;
 
 class Interpreter {
  public:
-  // `now` is what strftime_now() tells.
+  // strftime_now() formats `now`.
   Interpreter(const Template& parsed, const Dict& context, std::chrono::system_clock::time_point now);
   ~Interpreter();
   Interpreter(const Interpreter&) = delete;
@@ -33,14 +33,14 @@ class Interpreter {
   Value apply_filter(std::string_view name, const Value& subject, const Arguments& arguments);
   bool apply_test(std::string_view name, const Value& subject, const Arguments& arguments);
 
-  // Objects that can be changed could hold each other in circles; they are emptied when the render ends.
+  // Mutable objects may form reference cycles. The destructor empties the objects kept here.
   void keep(std::shared_ptr<Object> object) { kept_.push_back(std::move(object)); }
 
   Value call_macro(const Signature& signature, const ScopedBody& body, Scope* closure, std::string_view name,
                    const Arguments& arguments);
-  // A recursive loop called with the items of the next level.
+  // Runs a recursive loop over the items of the next level.
   std::string render_loop(const For& loop, const Value& iterable, Scope* closure, int depth);
-  // Whether a loop's filter lets an item through.
+  // True if the item satisfies the `if` of the loop.
   bool passes_filter(const For& loop, Scope* closure, const Value& item);
 
  private:
@@ -90,12 +90,12 @@ class Interpreter {
 
   const Template& parsed_;
   const std::chrono::system_clock::time_point now_;
-  std::vector<std::optional<Value>> globals_;  // by symbol: the context, and Jinja's functions
+  std::vector<std::optional<Value>> globals_;  // by symbol: the context's variables and Jinja's functions
   ScopePool scopes_;
   Scope* const root_;
   Scope* scope_;
   TextBuilder* out_ = nullptr;
-  Value block_text_;  // what the filter of a filter block or set block applies to
+  Value block_text_;  // subject of the filters of a filter block or set block
   int line_ = 1;
   std::vector<std::shared_ptr<Object>> kept_;
 };

@@ -1,11 +1,11 @@
-// What the files of the interpreter share: entering scopes, capturing output.
+// RAII helpers shared by the files of the interpreter: scopes and captured output.
 #pragma once
 
 #include "text/jinja/interpreter.h"
 
 namespace millrace::jinja {
 
-// Makes a new scope the current one, and gives it back.
+// Enters a new scope and leaves it in the destructor.
 class Interpreter::ScopeEntry {
  public:
   ScopeEntry(Interpreter& interpreter, Scope* parent)
@@ -24,7 +24,7 @@ class Interpreter::ScopeEntry {
   Scope* const scope_;
 };
 
-// Collects what is written while it lives.
+// Collects the output written during its lifetime.
 class Interpreter::Capture {
  public:
   explicit Capture(Interpreter& interpreter) : interpreter_(interpreter), previous_(interpreter.out_) {

@@ -8,7 +8,7 @@
 namespace millrace::jinja {
 namespace {
 
-// Leaves room for what templates wrap around their input.
+// Leaves room for containers that templates put around their input.
 constexpr int kMaxJsonDepth = kMaxValueDepth - 20;
 
 std::string checked_text(const std::string& text) {

@@ -1,4 +1,4 @@
-// JSON from outside as a template's values.
+// Converts JSON input to values.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,7 +7,7 @@
 
 namespace millrace::jinja {
 
-// Fails for what no template could use: nesting without end, text that is no UTF-8.
+// Fails for excessive nesting and invalid UTF-8.
 Value value_from_json(const nlohmann::ordered_json& json);
 
 }  // namespace millrace::jinja

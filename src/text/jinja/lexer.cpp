@@ -50,14 +50,14 @@ class Lexer {
   }
 
  private:
-  // Moves on and counts the lines passed.
+  // Advances and counts lines.
   void advance(size_t to) {
     line_ += static_cast<int>(
         std::count(source_.begin() + static_cast<ptrdiff_t>(at_), source_.begin() + static_cast<ptrdiff_t>(to), '\n'));
     at_ = to;
   }
 
-  // Moves behind the end of a tag; the indentation of what follows depends on whether a line starts there.
+  // Moves behind the end of a tag and notes whether a line starts there, which decides about stripping indentation.
   void leave_tag(size_t to) {
     advance(to);
     at_line_start_ = to > 0 && source_[to - 1] == '\n';
@@ -101,7 +101,7 @@ class Lexer {
     return at <= source_.size() && source_.substr(at, text.size()) == text;
   }
 
-  // Behind the closing of a block or comment ("%}", "-%}", "+%}") at this place, with the space it takes along.
+  // Returns the position behind the end of a block or comment ("%}", "-%}", "+%}") and the white space that it strips.
   std::optional<size_t> match_closing(size_t at, std::string_view closing) const {
     const char sign = at < source_.size() ? source_[at] : '\0';
     if (sign == '+' && starts_with(at + 1, closing)) return at + 3;
@@ -113,14 +113,14 @@ class Lexer {
   void comment(size_t inside) {
     const size_t end = source_.find("#}", inside);
     if (end == std::string_view::npos) {
-      if (inside == source_.size()) return leave_tag(inside);  // Jinja lets a template end right here
+      if (inside == source_.size()) return leave_tag(inside);  // Jinja accepts an unclosed comment here
       fail_template_at(line_, "Missing end of comment tag");
     }
     const bool has_sign = end > inside && (source_[end - 1] == '-' || source_[end - 1] == '+');
     leave_tag(*match_closing(has_sign ? end - 1 : end, "#}"));
   }
 
-  // Behind "raw %}" or "raw -%}"; the former keeps the newline after it.
+  // Returns the position behind "raw %}" or "raw -%}". The former keeps the following newline.
   std::optional<size_t> match_raw_begin(size_t inside) const {
     size_t at = skip_spaces(inside);
     if (!starts_with(at, "raw")) return std::nullopt;
@@ -181,7 +181,7 @@ class Lexer {
     operation();
   }
 
-  // Behind the letters, digits and underscores here; 0 when there are none.
+  // The end of the name at the current position; 0 if there is none.
   size_t name_end() const {
     size_t end = at_;
     while (end < source_.size()) {
@@ -230,7 +230,7 @@ class Lexer {
     brackets_.pop_back();
   }
 
-  // Digits with single underscores between them; returns where they end.
+  // The end of a run of digits with single underscores between them.
   size_t digits_end(size_t at, bool (*is_wanted)(char)) const {
     while (at < source_.size() &&
            (is_wanted(source_[at]) || (source_[at] == '_' && at + 1 < source_.size() && is_wanted(source_[at + 1]) &&
@@ -248,7 +248,7 @@ class Lexer {
     integer();
   }
 
-  // Behind a number with a fraction or an exponent; 0 when there is none here.
+  // The end of a number with a fraction or an exponent; 0 if there is none.
   size_t real_end() const {
     const size_t whole = digits_end(at_, is_decimal_digit);
     size_t end = whole;
@@ -295,7 +295,7 @@ class Lexer {
       begin += 2;
     } else {
       base = 10;
-      // Zero stands alone, or with more zeros.
+      // As in Python, only zeros may follow a leading zero.
       end = digits_end(at_, source_[at_] == '0' ? [](char c) { return c == '0'; } : is_decimal_digit);
     }
     const std::optional<Integer> value = parse_integer(without_underscores(begin, end), base);
@@ -309,7 +309,7 @@ class Lexer {
   size_t at_ = 0;
   int line_ = 1;
   bool at_line_start_ = true;
-  std::string brackets_;  // the closing brackets we wait for
+  std::string brackets_;  // pending closing brackets
   std::vector<Token> tokens_;
 };
 

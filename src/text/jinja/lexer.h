@@ -1,6 +1,5 @@
-// From template source to tokens. White space is trimmed here, as Hugging Face sets Jinja up: the newline after a block
-// tag and the indentation before one are dropped (trim_blocks, lstrip_blocks), and so is one newline at the end of the
-// file.
+// Splits template source into tokens. Trims white space with Hugging Face's settings of Jinja: drops the newline behind
+// a block tag, the indentation in front of it (trim_blocks, lstrip_blocks), and one newline at the end of the file.
 #pragma once
 
 #include <string>
@@ -27,8 +26,8 @@ struct Token {
   };
   Type type;
   int line;
-  std::string text;  // of data, a name, a string (unescaped) or an operator
-  Value value;       // of a number
+  std::string text;  // for data, names, strings (unescaped) and operators
+  Value value;       // for numbers
 
   bool is(Type wanted) const { return type == wanted; }
   bool is_name(std::string_view name) const { return type == Type::Name && text == name; }
@@ -36,7 +35,7 @@ struct Token {
   std::string describe() const;
 };
 
-// Ends with an End token.
+// The last token is End.
 std::vector<Token> tokenize(std::string_view source);
 
 }  // namespace millrace::jinja

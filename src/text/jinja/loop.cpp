@@ -38,7 +38,7 @@ const std::optional<Value>& LoopObject::peek() {
 
 size_t LoopObject::measure() {
   if (!length_) {
-    // Only counting tells how long a lazy sequence is.
+    // The length of a lazy sequence requires reading it to the end.
     std::vector<Value> rest;
     while (items_) {
       std::optional<Value> item = items_->next();

@@ -1,4 +1,4 @@
-// The `loop` variable of a for: where it stands, and how a recursive loop calls itself.
+// The `loop` variable: the position of a for loop, and the call of a recursive loop.
 #pragma once
 
 #include "text/jinja/ast.h"
@@ -9,15 +9,15 @@ namespace millrace::jinja {
 
 class LoopObject : public Object {
  public:
-  // `length` is known where the iterable has one.
+  // `length` is empty for iterables without a length.
   LoopObject(const For& loop, Scope* closure, IteratorPtr items, std::optional<size_t> length, int depth0)
       : loop_(loop), closure_(closure), items_(std::move(items)), length_(length), depth0_(depth0) {}
 
   // Steps to the next item.
   std::optional<Value> advance();
-  // Ends the iteration: no further item will be asked for, not even by a look ahead.
+  // Ends the iteration. Requests no further item, not even for loop.nextitem.
   void stop() { items_.reset(); }
-  // Drops everything it holds, and hands it over.
+  // Returns and clears all held values.
   std::vector<Value> release();
 
   std::string_view type_name() const override { return "LoopContext"; }

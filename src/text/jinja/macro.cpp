@@ -8,7 +8,7 @@
 namespace millrace::jinja {
 namespace {
 
-// Takes a named argument out of the list.
+// Removes and returns a named argument.
 std::optional<Value> take_named(std::vector<std::pair<std::string, Value>>& named, std::string_view name) {
   const auto found = std::find_if(named.begin(), named.end(), [&](const auto& entry) { return entry.first == name; });
   if (found == named.end()) return std::nullopt;
@@ -60,7 +60,7 @@ Value Interpreter::call_macro(const Signature& signature, const ScopedBody& body
     caller_is_parameter |= parameter == "caller";
     scope_->set(parameters[i], value ? *std::move(value) : not_given(parameter));
   }
-  // The symbols of the special variables exist where a macro uses them.
+  // The scope analysis has interned the names of the special variables.
   const auto set_special = [&](std::string_view special, Value value) {
     scope_->set(parsed_.symbols.find(special), std::move(value));
   };

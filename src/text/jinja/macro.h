@@ -1,4 +1,4 @@
-// A macro, or the body of a call block, as a value that can be called.
+// A macro or the body of a call block, as a callable value.
 #pragma once
 
 #include "text/jinja/ast.h"

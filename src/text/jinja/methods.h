@@ -1,4 +1,4 @@
-// The methods of the built-in types: "text".strip(), {...}.items(), [...].index(x).
+// Methods of the built-in types: "text".strip(), {...}.items(), [...].index(x).
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ Method find_string_method(std::string_view name);
 Method find_dict_method(std::string_view name);
 Method find_sequence_method(std::string_view name, bool is_list);
 
-// A method of the value's type, bound to the value; also the plain attributes of numbers.
+// A method bound to the value, or an attribute of a number (real, imag, ...).
 std::optional<Value> find_bound_method(const Value& self, std::string_view name);
 
 }  // namespace millrace::jinja

@@ -2,9 +2,7 @@
 
 #include "text/jinja/arguments.h"
 #include "text/jinja/filters.h"
-#include "text/jinja/format_spec.h"
 #include "text/jinja/operators.h"
-#include "text/jinja/repr.h"
 #include "text/jinja/string_literal.h"
 #include "text/jinja/template_error.h"
 
@@ -34,7 +32,7 @@ Value int_filter(Interpreter&, const Value& subject, const Arguments& arguments)
       return Value::integer(*value);
     }
   }
-  // "42.23" is 42.
+  // "42.23" gives 42.
   const std::optional<double> real = real_of(subject);
   if (real && std::isfinite(*real)) return Value::integer(truncate_to_integer(*real));
   return args.has(0) ? args[0] : Value::integer(0);
@@ -62,26 +60,6 @@ Value round_filter(Interpreter&, const Value& subject, const Arguments& argument
   return apply(BinaryOperator::Divide, whole, unit);
 }
 
-Value filesizeformat_filter(Interpreter&, const Value& subject, const Arguments& arguments) {
-  const BoundArguments args(arguments, "filesizeformat", {"binary?"});
-  const bool binary = args.flag(0, false);
-  const std::optional<double> bytes = real_of(subject);
-  if (!bytes) fail_template("could not convert '{}' to a number of bytes", to_text(subject));
-  const double base = binary ? 1024 : 1000;
-  if (*bytes == 1) return Value::string("1 Byte");
-  if (*bytes < base) return Value::string(integer_text(truncate_to_integer(*bytes)) + " Bytes");
-  static constexpr std::string_view kLetters = "KMGTPEZY";
-  double unit = base;
-  size_t letter = 0;
-  for (;; ++letter) {
-    unit *= base;
-    if (*bytes < unit || letter + 1 == kLetters.size()) break;
-  }
-  const std::string prefix = binary ? std::string(1, kLetters[letter]) + "iB"
-                                    : std::string(letter == 0 ? "k" : std::string(1, kLetters[letter])) + "B";
-  return Value::string(format_real(base * *bytes / unit, 'f', 1) + " " + prefix);
-}
-
 }  // namespace
 
 FilterFunction find_number_filter(std::string_view name) {
@@ -89,7 +67,6 @@ FilterFunction find_number_filter(std::string_view name) {
   if (name == "int") return int_filter;
   if (name == "float") return float_filter;
   if (name == "round") return round_filter;
-  if (name == "filesizeformat") return filesizeformat_filter;
   return nullptr;
 }
 

@@ -1,5 +1,5 @@
-// Values that do something: what functions, loops, namespaces and lazy sequences have in common, and how anything is
-// iterated, measured and judged true or false.
+// The base of functions, loops, namespaces and lazy sequences, and the generic operations on values: iteration, length,
+// truthiness.
 #pragma once
 
 #include <functional>
@@ -35,18 +35,18 @@ class Object : public std::enable_shared_from_this<Object> {
   virtual std::optional<Value> attribute(std::string_view) { return std::nullopt; }
   virtual std::optional<Value> item(const Value&) { return std::nullopt; }
   virtual std::optional<Value> slice(const Value& start, const Value& stop, const Value& step);
-  virtual std::optional<bool> contains(const Value&) const { return std::nullopt; }  // where it need not be iterated
+  virtual std::optional<bool> contains(const Value&) const { return std::nullopt; }  // empty: search by iteration
   virtual bool hashable() const { return true; }
-  virtual bool equals(const Object&) const { return false; }  // beside identity
+  virtual bool equals(const Object&) const { return false; }  // for objects that are not identical
   virtual bool callable() const { return false; }
   virtual Value call(Interpreter&, const Arguments&);
 };
 
-// Python's generators: each item is made when asked for, and only once.
+// Python's generator: computes each item on demand, once.
 class Generator : public Object {
  public:
   using Next = std::function<std::optional<Value>()>;
-  // `start` runs when the first item is wanted. `depth` is one more than that of any value it holds.
+  // `start` runs on the first request. `depth` is one more than the depth of any held value.
   Generator(std::string_view name, int depth, std::function<Next()> start);
   std::string_view type_name() const override { return "generator"; }
   std::string repr() const override { return "<generator object " + name_ + ">"; }
@@ -62,7 +62,7 @@ class Generator : public Object {
   bool running_ = false;
 };
 
-// A function of ours, of the global namespace or bound to a value.
+// A built-in function: global or bound to a value.
 class Function : public Object {
  public:
   using Body = std::function<Value(Interpreter&, const Arguments&)>;
@@ -84,17 +84,17 @@ Value make_generator(std::string_view name, int depth, std::function<Generator::
 Value make_function(std::string_view name, int depth, Function::Body body);
 
 bool truthy(const Value& value);
-std::optional<size_t> length_of(const Value& value);  // nothing where Python's len() would fail
+std::optional<size_t> length_of(const Value& value);  // empty if Python's len() fails
 bool is_iterable(const Value& value);
 IteratorPtr iterate(const Value& value);
-// From the last to the first item, where Python's reversed() can do so; null elsewhere.
+// From the last to the first item; null if Python's reversed() fails.
 IteratorPtr iterate_reversed(const Value& value);
 std::vector<Value> to_vector(const Value& value);
 
-// Iterates over items that are there already.
+// Iterates over given items.
 IteratorPtr iterate_items(std::vector<Value> items);
 
-// Fails with the reason why the value is undefined, if it is.
+// Fails for an undefined value, with the reason.
 void require_defined(const Value& value);
 
 }  // namespace millrace::jinja

@@ -37,7 +37,7 @@ Range::Range(Integer start, Integer stop, Integer step) : start_(start), stop_(s
   const Integer span = step > 0 ? stop - start : start - stop;
   const Integer stride = step > 0 ? step : -step;
   const Integer count = span > 0 ? (span - 1) / stride + 1 : 0;
-  constexpr Integer kMaxRange = 100000;  // as Jinja's sandbox has it
+  constexpr Integer kMaxRange = 100000;  // MAX_RANGE of Jinja's sandbox
   if (count > kMaxRange) fail_template("Range too big. The sandbox blocks ranges larger than MAX_RANGE (100000).");
   count_ = static_cast<size_t>(count);
 }
@@ -57,7 +57,7 @@ std::optional<Value> Range::attribute(std::string_view name) {
   if (name == "stop") return Value::integer(stop_);
   if (name == "step") return Value::integer(step_);
   if (name != "count" && name != "index") return std::nullopt;
-  // A range is short enough to be searched as a tuple of its numbers.
+  // A range is short enough for a copy into a tuple.
   std::vector<Value> numbers;
   for (size_t i = 0; i < count_; ++i) numbers.push_back(Value::integer(at(i)));
   return find_bound_method(Value::tuple(std::move(numbers)), name);
@@ -143,25 +143,6 @@ void Namespace::set(std::string_view name, Value value) {
   }
   claim_.grow(sizeof(attributes_[0]) + name.size());
   attributes_.emplace_back(name, std::move(value));
-}
-
-std::optional<Value> Cycler::attribute(std::string_view name) {
-  if (name == "current") return items_.items()[at_];
-  if (name == "items") return items_;
-  if (name == "pos") return Value::integer(static_cast<Integer>(at_));
-  if (name != "next" && name != "reset") return std::nullopt;
-  const bool reset = name == "reset";
-  const auto self = std::static_pointer_cast<Cycler>(shared_from_this());
-  return make_function(name, depth() + 1, [self, reset](Interpreter&, const Arguments& arguments) {
-    const BoundArguments none(arguments, reset ? "reset" : "next", {});
-    if (reset) {
-      self->at_ = 0;
-      return Value();
-    }
-    const Value current = self->items_.items()[self->at_];
-    self->at_ = (self->at_ + 1) % self->items_.items().size();
-    return current;
-  });
 }
 
 Value Joiner::call(Interpreter&, const Arguments& arguments) {

@@ -1,4 +1,4 @@
-// The objects templates make by name: range(), dict views, namespace(), cycler(), joiner().
+// Objects that templates create: range(), dict views, namespace(), joiner().
 #pragma once
 
 #include <string>
@@ -27,7 +27,7 @@ class Range : public Object {
   size_t count_ = 0;
 };
 
-// dict.keys(), dict.values() and dict.items(): a look at a dict, with a length but no index.
+// dict.keys(), dict.values() and dict.items(): views with a length and without an index.
 class DictView : public Object {
  public:
   enum class Part { Keys, Values, Items };
@@ -46,7 +46,7 @@ class DictView : public Object {
   const Part part_;
 };
 
-// The one thing a template may assign to from inside a loop.
+// The only object whose attributes a template can set, also from inside of a loop.
 class Namespace : public Object {
  public:
   std::string_view type_name() const override { return "Namespace"; }
@@ -59,18 +59,6 @@ class Namespace : public Object {
   std::vector<std::pair<std::string, Value>> attributes_;
   MemoryClaim claim_;
   mutable bool printing_ = false;
-};
-
-class Cycler : public Object {
- public:
-  explicit Cycler(std::vector<Value> items) : items_(Value::tuple(std::move(items))) {}
-  std::string_view type_name() const override { return "Cycler"; }
-  int depth() const override { return items_.depth() + 1; }
-  std::optional<Value> attribute(std::string_view name) override;
-
- private:
-  const Value items_;
-  size_t at_ = 0;
 };
 
 class Joiner : public Object {

@@ -50,7 +50,7 @@ double floor_divide(double a, double b) {
   if (b == 0) fail_template("float floor division by zero");
   const double remainder = std::fmod(a, b);
   double quotient = (a - remainder) / b;
-  if (remainder != 0 && (remainder < 0) != (b < 0)) quotient -= 1;  // behind the division, where Python rounds
+  if (remainder != 0 && (remainder < 0) != (b < 0)) quotient -= 1;  // after the division, like Python
   if (quotient == 0) return std::copysign(0.0, a / b);
   const double whole = std::floor(quotient);
   return quotient - whole > 0.5 ? whole + 1 : whole;
@@ -67,7 +67,7 @@ Value power(Integer base, Integer exponent) {
       if (__builtin_mul_overflow(result, base, &result)) fail_overflow();
     }
     exponent >>= 1;
-    // The last square is not needed, and may be too large.
+    // The last square is not needed and might overflow.
     if (exponent > 0 && __builtin_mul_overflow(base, base, &base)) fail_overflow();
   }
   return Value::integer(result);
@@ -160,7 +160,7 @@ Value add_sequences(const Value& left, const Value& right) {
 }
 
 std::string round_half_even_left_of_point(double value, int zeros) {
-  // The integer digits are exact; a fraction only matters when the dropped digits say exactly one half.
+  // The integer digits are exact. The fraction matters only if the dropped digits are exactly one half.
   std::string digits = format_real(std::trunc(std::fabs(value)), 'f', 0);
   if (static_cast<int>(digits.size()) < zeros) return "0";
   digits.insert(0, 1, '0');

@@ -1,4 +1,4 @@
-// Python's arithmetic on values: numbers, texts, lists and tuples.
+// Python's arithmetic on numbers, strings, lists and tuples.
 #pragma once
 
 #include "text/jinja/value.h"
@@ -12,12 +12,12 @@ Value negate(const Value& value);
 Value plus(const Value& value);
 Value absolute(const Value& value);
 
-// round() to a number of decimal digits, half to even, as Python rounds the exact value of a double.
+// round() to decimal digits: rounds the exact value of a double half to even, like Python.
 Value round_number(const Value& value, Integer digits);
-// 10 ** exponent, an integer or, below zero, a double.
+// 10 ** exponent: an integer, or a double for a negative exponent.
 Value power_of_ten(Integer exponent);
 
-// An integer of a double that has no fraction to lose; fails when it does not fit.
+// Truncates a finite double. Fails if the result does not fit.
 Integer truncate_to_integer(double value);
 
 }  // namespace millrace::jinja

@@ -42,7 +42,7 @@ class Parser {
   StatementPtr parse_block();
   StatementPtr parse_loader(const std::string& tag);
   Signature parse_signature();
-  // The body after a tag, up to one of the end tags, which stays the current token or is dropped.
+  // Parse a body up to an end tag. The first function leaves the end tag as the current token, the second skips it.
   Body parse_body(EndTags end_tags);
   Body parse_body_and_drop(std::string_view end_tag);
   [[noreturn]] void fail_unknown_tag(const Token& tag) const;

@@ -1,4 +1,4 @@
-// From tokens to the tree, by Jinja's own grammar.
+// Parses a template by Jinja's grammar.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace millrace::jinja {
 
-// Fails with a TemplateError that has a line.
+// Throws a TemplateError with the line.
 Template parse_template(std::string_view source);
 
 }  // namespace millrace::jinja

@@ -32,7 +32,7 @@ class PercentFormatter {
       at_ = percent + 1;
       if (percent < format_.size()) directive();
     }
-    // What has elements to ask for may be left unused, apart from a tuple or a text.
+    // Like Python, allows an unused argument if it is subscriptable and neither a tuple nor a string.
     const bool subscriptable =
         arguments_.is_dict() || arguments_.is_list() || arguments_.is_undefined() || arguments_.type_name() == "range";
     const bool all_used = arguments_.is_tuple() ? used_ == arguments_.items().size() : used_ > 0 || subscriptable;

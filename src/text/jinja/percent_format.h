@@ -5,7 +5,7 @@
 
 namespace millrace::jinja {
 
-// `arguments` is a tuple of arguments, a dict for "%(name)s", or one argument.
+// `arguments` is a tuple, a dict for "%(name)s", or a single argument.
 Value percent_format(const Value& format, const Value& arguments);
 
 }  // namespace millrace::jinja

@@ -4,7 +4,7 @@
 namespace millrace::jinja {
 namespace {
 
-// The items that a loop's `if` lets through, tested one by one as the loop asks for them.
+// The items that satisfy the `if` of a loop, tested on demand.
 class FilteredItems : public Iterator {
  public:
   FilteredItems(Interpreter& interpreter, const For& loop, Scope* closure, IteratorPtr items)
@@ -25,7 +25,7 @@ class FilteredItems : public Iterator {
 
 }  // namespace
 
-// Stops a loop when it is left, by whatever way; one that the template still holds is kept for the end of the render.
+// Stops the loop on every exit. If the template still refers to the loop object, keeps it until the end of the render.
 class Interpreter::RunningLoop {
  public:
   RunningLoop(Interpreter& interpreter, std::shared_ptr<LoopObject> object)
@@ -76,7 +76,7 @@ Interpreter::Flow Interpreter::run_loop(const For& loop, const Value& iterable, 
   if (loop.uses_loop) object = std::make_shared<LoopObject>(loop, closure, std::move(items), length, depth);
   const RunningLoop running(*this, std::move(object));
 
-  // As in Jinja, only an iteration that reaches the end of the body keeps the else from running.
+  // As in Jinja, the else runs unless an iteration reached the end of the body.
   bool completed = false;
   while (const std::optional<Value> item = loop.uses_loop ? running.object()->advance() : items->next()) {
     const Flow flow = run_iteration(loop, closure, running.object(), *item);

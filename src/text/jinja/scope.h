@@ -1,4 +1,4 @@
-// The variables of a running template: a chain of small scopes from the innermost body to the template itself.
+// The variables of a running template: a chain of scopes from the innermost body to the template.
 #pragma once
 
 #include <deque>
@@ -12,7 +12,7 @@ namespace millrace::jinja {
 struct Scope {
   Scope* parent = nullptr;
   std::vector<std::pair<SymbolId, Value>> variables;
-  bool captured = false;  // a macro may still look into it when its body is done
+  bool captured = false;  // a macro may read it after its body has ended
 
   const Value* find(SymbolId id) const {
     for (const auto& [known, value] : variables) {
@@ -23,12 +23,12 @@ struct Scope {
   void set(SymbolId id, Value value);
 };
 
-// Owns every scope of one render, so that macros can refer to them without keeping each other alive in a circle.
+// Owns all scopes of a render. Macros hold plain pointers to them, which avoids reference cycles.
 class ScopePool {
  public:
   Scope* acquire(Scope* parent);
   void release(Scope* scope);
-  // Keeps the scope and those around it until the end of the render.
+  // Keeps the scope and its enclosing scopes until the end of the render.
   static void capture(Scope* scope);
 
  private:

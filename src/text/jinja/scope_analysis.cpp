@@ -11,12 +11,12 @@
 namespace millrace::jinja {
 namespace {
 
-// The names one scope has met. A branch of an `if` belongs to the scope around it, but what it meets is uncertain; it
-// gets a frame on top of its `base`, which is merged into it afterwards.
+// The names of one scope. A branch of an `if` belongs to the enclosing scope, but may not run. It gets its own frame on
+// top of `base`, and `base` merges it afterwards.
 struct Frame {
-  const Frame* outer = nullptr;                 // the scope around this one, all of whose names are known
+  const Frame* outer = nullptr;                 // the enclosing scope, complete
   const Frame* base = nullptr;                  // the same scope before the branch
-  std::unordered_map<SymbolId, bool> met = {};  // true: assigned before it was read, and unknown outside
+  std::unordered_map<SymbolId, bool> met = {};  // true: assigned before its first read, and unknown outside
   std::unordered_set<SymbolId> stored = {};
 
   bool knows(SymbolId id) const { return met.count(id) || (base && base->knows(id)); }
@@ -53,7 +53,7 @@ struct Frame {
       for (const auto& [id, hidden] : branch.met) met.insert_or_assign(id, hidden);
       stored.insert(branch.stored.begin(), branch.stored.end());
     }
-    // Where the branch is not taken, the name still means what it means outside.
+    // If the branch does not run, the name keeps its outer meaning.
     for (const SymbolId id : maybe_stored) met[id] = false;
   }
 };
@@ -66,7 +66,7 @@ class Analyzer {
         kwargs_(symbols.intern("kwargs")),
         varargs_(symbols.intern("varargs")) {}
 
-  // A scope whose parameters are in `frame` already.
+  // `frame` contains the parameters of the scope already.
   void finish_scope(ScopedBody& body, Frame& frame) {
     collect(body.statements, frame);
     for (const auto& [id, hidden] : frame.met) {
@@ -89,7 +89,7 @@ class Analyzer {
     });
   }
 
-  // The names that belong to the scope of these statements themselves.
+  // Collects the names of the scope that directly contains the statements.
   void collect(const Body& body, Frame& frame) {
     for (const auto& statement : body) collect(*statement, frame);
   }
@@ -144,7 +144,7 @@ class Analyzer {
     frame.merge(branches);
   }
 
-  // The scopes within these statements.
+  // Analyzes the scopes inside of the statements.
   void descend(Body& body, const Frame& frame) {
     for (const auto& statement : body) descend(*statement, frame);
   }
@@ -221,7 +221,7 @@ class Analyzer {
     finish_scope(body, frame);
   }
 
-  // Whether a body, or anything within it, reads the name before it is assigned there.
+  // True if the body, or anything inside of it, reads the name before assigning it.
   static bool reads(const Body& body, SymbolId wanted) {
     bool read = false, assigned = false;
     walk_names(body, [&](SymbolId id, NameRole role, int) {

@@ -1,5 +1,5 @@
-// Jinja binds names before a template runs. This pass works out, scope by scope, which names that leaves undefined
-// until they are assigned, and which loops and macros use their special variables.
+// Jinja binds names at compile time. This pass finds, for each scope, the names that are undefined until their
+// assignment, and the loops and macros that use their special variables.
 #pragma once
 
 #include "text/jinja/ast.h"

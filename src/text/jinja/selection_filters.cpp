@@ -9,7 +9,7 @@
 namespace millrace::jinja {
 namespace {
 
-// The function that map applies: another attribute, or a filter with its arguments.
+// The function of map: an attribute, or a filter with arguments.
 std::function<Value(const Value&)> mapping_of(Interpreter& interpreter, const Arguments& arguments) {
   if (const Value* attribute = arguments.find_named("attribute"); attribute && arguments.positional.empty()) {
     const Value* otherwise = arguments.find_named("default");
@@ -40,7 +40,7 @@ Value map_filter(Interpreter& interpreter, const Value& subject, const Arguments
   });
 }
 
-// The condition that select and its kin apply: truth, or a test with its arguments, of the item or of an attribute.
+// The condition of select, reject, selectattr and rejectattr: truthiness or a test, of the item or of an attribute.
 std::function<bool(const Value&)> condition_of(Interpreter& interpreter, const Arguments& arguments,
                                                bool of_attribute) {
   if (of_attribute && arguments.positional.empty()) fail_template("Missing parameter for attribute name");

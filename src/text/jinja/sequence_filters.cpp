@@ -18,7 +18,7 @@ struct Keyed {
   Value key, item;
 };
 
-// Stable in both directions, as Python's sorted() is.
+// Stable in both directions, like Python's sorted().
 void sort_by_key(std::vector<Keyed>& items, bool reverse) {
   if (reverse) std::reverse(items.begin(), items.end());
   std::stable_sort(items.begin(), items.end(), [](const Keyed& a, const Keyed& b) { return less(a.key, b.key); });
@@ -176,82 +176,6 @@ Value sum_filter(Interpreter&, const Value& subject, const Arguments& arguments)
   return total;
 }
 
-Value batch_filter(Interpreter&, const Value& subject, const Arguments& arguments) {
-  const BoundArguments args(arguments, "batch", {"linecount", "fill_with?"});
-  const Integer size = args.integer(0);
-  const Value fill = args.value_or_none(1);
-  const int depth = std::max(subject.depth(), arguments.depth()) + 1;
-  return make_generator("batch", depth, [subject, size, fill]() -> Generator::Next {
-    const std::shared_ptr<Iterator> items = iterate(subject);
-    const auto pending = std::make_shared<std::vector<Value>>();
-    return [items, pending, size, fill]() -> std::optional<Value> {
-      while (std::optional<Value> item = items->next()) {
-        if (static_cast<Integer>(pending->size()) != size) {
-          pending->push_back(*std::move(item));
-          continue;
-        }
-        std::vector<Value> full = std::move(*pending);
-        *pending = {*std::move(item)};
-        return Value::list(std::move(full));
-      }
-      if (pending->empty()) return std::nullopt;
-      std::vector<Value> rest = std::move(*pending);
-      pending->clear();
-      if (!fill.is_none() && static_cast<Integer>(rest.size()) < size) {
-        if (size > 1000000) fail_template("a batch of more than a million items is too long");
-        rest.resize(static_cast<size_t>(size), fill);
-      }
-      return Value::list(std::move(rest));
-    };
-  });
-}
-
-Value slice_filter(Interpreter&, const Value& subject, const Arguments& arguments) {
-  const BoundArguments args(arguments, "slice", {"slices", "fill_with?"});
-  const Integer slices = args.integer(0);
-  const Value fill = args.value_or_none(1);
-  const int depth = std::max(subject.depth(), arguments.depth()) + 1;
-  return make_generator("slice", depth, [subject, slices, fill]() -> Generator::Next {
-    const Value items = Value::list(to_vector(subject));
-    if (slices == 0) fail_template("integer division or modulo by zero");
-    const auto number = std::make_shared<Integer>(0);
-    return [items, number, slices, fill]() -> std::optional<Value> {
-      if (*number >= slices) return std::nullopt;
-      const auto total = static_cast<Integer>(items.items().size());
-      const Integer each = total / slices, with_extra = total % slices, i = (*number)++;
-      const Integer start = i * each + std::min(i, with_extra);
-      const Integer end = start + each + (i < with_extra ? 1 : 0);
-      const auto at = [&](Integer index) { return items.items().begin() + static_cast<ptrdiff_t>(index); };
-      std::vector<Value> part(at(start), at(end));
-      if (!fill.is_none() && i >= with_extra) part.push_back(fill);
-      return Value::list(std::move(part));
-    };
-  });
-}
-
-Value groupby_filter(Interpreter&, const Value& subject, const Arguments& arguments) {
-  const BoundArguments args(arguments, "groupby", {"attribute", "default?", "case_sensitive?"});
-  const AttributePath path(args[0]);
-  const Value otherwise = args.value_or_none(1);
-  const bool case_matters = args.flag(2, false);
-  std::vector<Keyed> keyed;
-  for (const Value& item : to_vector(subject)) {
-    const Value key = path.get(item, otherwise);
-    keyed.push_back({case_matters ? key : ignore_case(key), item});
-  }
-  sort_by_key(keyed, false);
-  std::vector<Value> groups;
-  for (size_t begin = 0, end; begin < keyed.size(); begin = end) {
-    std::vector<Value> items;
-    for (end = begin; end < keyed.size() && equals(keyed[end].key, keyed[begin].key); ++end) {
-      items.push_back(keyed[end].item);
-    }
-    if (end == begin) items.push_back(keyed[end++].item);  // a NaN equals nothing, not even itself
-    groups.push_back(Value::group(path.get(items[0], otherwise), Value::list(items)));
-  }
-  return Value::list(std::move(groups));
-}
-
 Value items_filter(Interpreter&, const Value& subject, const Arguments& arguments) {
   const BoundArguments none(arguments, "items", {});
   return make_generator("items", subject.depth() + 1, [subject]() -> Generator::Next {
@@ -271,12 +195,13 @@ Value items_filter(Interpreter&, const Value& subject, const Arguments& argument
 
 FilterFunction find_sequence_filter(std::string_view name) {
   static const std::unordered_map<std::string_view, FilterFunction> kFilters = {
-      {"batch", batch_filter},     {"count", length_filter},      {"dictsort", dictsort_filter},
-      {"first", first_filter},     {"groupby", groupby_filter},   {"items", items_filter},
-      {"join", join_filter},       {"last", last_filter},         {"length", length_filter},
-      {"list", list_filter},       {"max", extreme_filter<true>}, {"min", extreme_filter<false>},
-      {"reverse", reverse_filter}, {"slice", slice_filter},       {"sort", sort_filter},
-      {"sum", sum_filter},         {"unique", unique_filter},
+      {"count", length_filter},      {"dictsort", dictsort_filter},
+      {"first", first_filter},       {"items", items_filter},
+      {"join", join_filter},         {"last", last_filter},
+      {"length", length_filter},     {"list", list_filter},
+      {"max", extreme_filter<true>}, {"min", extreme_filter<false>},
+      {"reverse", reverse_filter},   {"sort", sort_filter},
+      {"sum", sum_filter},           {"unique", unique_filter},
   };
   const auto found = kFilters.find(name);
   return found == kFilters.end() ? nullptr : found->second;

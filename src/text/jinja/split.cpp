@@ -44,7 +44,7 @@ std::vector<std::string_view> split_text(std::string_view text, std::string_view
 
 std::vector<std::string_view> split_text_from_right(std::string_view text, std::string_view separator, int64_t limit) {
   if (limit < 0) return split_text(text, separator, limit);
-  // Backwards over a reversed text, so that overlapping separators are found as Python finds them.
+  // Searches the reversed text: with overlapping separators Python matches from the right.
   const std::string backwards(text.rbegin(), text.rend());
   const std::string wanted(separator.rbegin(), separator.rend());
   Pieces pieces;

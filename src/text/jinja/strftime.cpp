@@ -29,7 +29,7 @@ std::string format_local_time(std::string_view format, std::chrono::system_clock
       out.append(format.substr(percent));
       break;
     }
-    // glibc knows flags such as %-d, and so does Python on it.
+    // Flags such as %-d: an extension of glibc that Python passes on.
     size_t end = percent + 1;
     while (end < format.size() && (format[end] == '-' || format[end] == '_' || format[end] == '^' ||
                                    format[end] == '#' || (format[end] >= '0' && format[end] <= '9'))) {

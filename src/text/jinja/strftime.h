@@ -1,4 +1,4 @@
-// Dates as Python's datetime.strftime writes them.
+// Python's datetime.strftime.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,7 @@
 
 namespace millrace::jinja {
 
-// In the local time zone, without a zone of its own: %z and %Z are empty, as they are for datetime.now().
+// Local time without a time zone: %z and %Z are empty, like those of datetime.now().
 std::string format_local_time(std::string_view format, std::chrono::system_clock::time_point time);
 
 }  // namespace millrace::jinja

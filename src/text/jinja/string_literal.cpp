@@ -41,7 +41,7 @@ class Unescaper {
     if (const size_t known = kNames.find(c); known != std::string_view::npos) {
       out_ += kValues[known];
     } else if (c == '\n') {
-      // A backslash joins two lines.
+      // A backslash in front of a newline joins two lines.
     } else if (c >= '0' && c <= '7') {
       --at_;
       code_point(read_digits(3, 8, false));
@@ -59,7 +59,7 @@ class Unescaper {
     }
   }
 
-  // Jinja spells such a character as an escape of its own before it resolves escapes, so the backslash escapes that.
+  // Jinja first replaces non-ASCII characters with escapes, so the backslash escapes the backslash of that escape.
   void escaped_non_ascii() {
     const auto c = static_cast<uint32_t>(next_code_point(body_, at_));
     out_ += c < 0x100     ? fmt::format("\\x{:02x}", c)
@@ -88,7 +88,7 @@ class Unescaper {
   std::string out_;
 };
 
-// Removes underscores that stand singly between digits; nothing when one stands elsewhere.
+// Removes single underscores between digits. Empty if an underscore is elsewhere.
 std::optional<std::string> without_underscores(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -153,7 +153,7 @@ std::optional<Integer> parse_python_integer(std::string_view text, int base) {
   }
   if (base == 0) {
     base = 10;
-    // Without a base, a leading zero would look like the octal numbers of old.
+    // Base 0 rejects leading zeros, which marked octal numbers in Python 2.
     if (text.size() > 1 && text[0] == '0' && text.find_first_not_of("0_") != std::string_view::npos)
       return std::nullopt;
   }
@@ -169,7 +169,7 @@ std::optional<double> parse_python_real(std::string_view text) {
   if (unsigned_text[0] == '+' || unsigned_text[0] == '-') unsigned_text.remove_prefix(1);
   const bool named =
       is_word(unsigned_text, "inf") || is_word(unsigned_text, "infinity") || is_word(unsigned_text, "nan");
-  // strtod reads more than Python does, such as hexadecimal digits.
+  // strtod accepts more than Python, such as hexadecimal digits.
   if (!named && unsigned_text.find_first_not_of("0123456789.eE+-") != std::string_view::npos) return std::nullopt;
   char* end = nullptr;
   const double value = std::strtod(cleaned->c_str(), &end);

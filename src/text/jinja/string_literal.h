@@ -1,4 +1,4 @@
-// What Python's string literals and number texts stand for.
+// Parses Python's string literals and numbers.
 #pragma once
 
 #include <optional>
@@ -11,12 +11,12 @@ namespace millrace::jinja {
 
 // "\r\n" and "\r" become "\n".
 std::string normalize_newlines(std::string_view text);
-// The text between the quotes of a literal, with its backslash escapes resolved.
+// Resolves the backslash escapes of the text between the quotes.
 std::string unescape_string(std::string_view body);
 
-// Digits of a base, without sign or prefix; nothing when they do not fit or are none.
+// Parses digits without sign and prefix. Empty for invalid digits and for overflow.
 std::optional<Integer> parse_integer(std::string_view digits, int base);
-// int(text, base) and float(text); nothing where Python fails.
+// int(text, base) and float(text). Empty if Python fails.
 std::optional<Integer> parse_python_integer(std::string_view text, int base);
 std::optional<double> parse_python_real(std::string_view text);
 

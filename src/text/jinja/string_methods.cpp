@@ -16,7 +16,7 @@
 namespace millrace::jinja {
 namespace {
 
-// A marked-safe string gives marked-safe pieces.
+// Copies the safe mark of `self`.
 Value like(const Value& self, std::string text) { return Value::string(std::move(text), self.is_markup()); }
 
 Value list_like(const Value& self, const std::vector<std::string_view>& pieces) {
@@ -105,13 +105,13 @@ Value replace_method(Interpreter&, const Value& self, const Arguments& arguments
   return like(self, replace_text(self.str(), args.text(0), to, clamped(args.integer(2, -1))));
 }
 
-// The part of the text between two optional arguments, in code points as a slice takes them.
+// The range of the text given by two optional arguments, in code points, with the rules of slices.
 struct Window {
   Window(const Value& self, const BoundArguments& args, size_t first) {
     const Text& whole = self.text();
     const SliceRange range =
         resolve_slice(whole.length, args.value_or_none(first), args.value_or_none(first + 1), Value());
-    // Unlike a slice, a window that starts behind the end holds nothing, not even the empty string.
+    // Unlike a slice, a range that starts behind the end does not even contain the empty string.
     outside =
         args.has(first) && args[first].is_int_like() && args[first].as_integer() > static_cast<Integer>(whole.length);
     outside |= range.start > range.stop;
@@ -185,7 +185,7 @@ Value justify_method(Interpreter&, const Value& self, const Arguments& arguments
   if (count_code_points(fill) != 1) fail_template("The fill character must be exactly one character long");
   const int64_t width = clamped(args.integer(0)), length = static_cast<int64_t>(self.text().length);
   if (Align != '^' || width <= length) return like(self, pad(self.str(), width, Align, fill));
-  // Python puts the odd one left or right, depending on the parity of the width.
+  // Python puts the odd fill character left or right, depending on the parity of the width.
   const int64_t missing = width - length, left = missing / 2 + (missing & width & 1);
   return like(self, pad(pad(self.str(), length + left, '>', fill), width, '<', fill));
 }
@@ -232,7 +232,7 @@ Value all_are(Interpreter&, const Value& self, const Arguments& arguments) {
   return Value::boolean(OfEmpty || !text.empty());
 }
 
-// isupper and islower: some cased character, and none of the wrong case.
+// isupper and islower: at least one cased character, none of the wrong case.
 template <bool (*Is)(char32_t), bool (*IsNot)(char32_t)>
 Value case_is(Interpreter&, const Value& self, const Arguments& arguments) {
   const BoundArguments none(arguments, "str method", {});

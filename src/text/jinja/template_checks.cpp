@@ -13,7 +13,7 @@ namespace {
 class Checker {
  public:
   struct Place {
-    bool conditional = false;  // under an `if`, where an unknown filter only fails when it is reached
+    bool conditional = false;  // under an `if`: an unknown filter fails only if evaluated
     bool in_loop = false;
   };
 

@@ -1,5 +1,5 @@
-// What Jinja refuses in a template before it runs: filters and tests that do not exist, jumps outside of a loop, two
-// blocks of one name.
+// Checks that Jinja makes at compile time: unknown filters and tests, break and continue outside of a loop, two blocks
+// with one name.
 #pragma once
 
 #include "text/jinja/ast.h"

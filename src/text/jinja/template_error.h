@@ -1,4 +1,4 @@
-// How a template fails inside the interpreter; ChatTemplate turns it into the project's Error with a line number.
+// The error of the interpreter. ChatTemplate converts it to Error and adds the line.
 #pragma once
 
 #include <fmt/core.h>
@@ -12,11 +12,11 @@ namespace millrace::jinja {
 class TemplateError : public std::runtime_error {
  public:
   enum class Origin {
-    Template,  // the template is wrong, or does something that Python would refuse
-    Raised,    // the template called raise_exception: the conversation does not suit the model
+    Template,  // the template is invalid, or an operation fails as in Python
+    Raised,    // the template called raise_exception: it rejects the conversation
   };
 
-  // A line of 0 means: wherever the interpreter is.
+  // Line 0: the interpreter's current line.
   explicit TemplateError(const std::string& message, int line = 0, Origin origin = Origin::Template)
       : std::runtime_error(message), line_(line), origin_(origin) {}
   int line() const { return line_; }

@@ -37,9 +37,8 @@ bool is_float(const Value& v) { return v.is_real(); }
 bool is_number(const Value& v) { return v.is_number(); }
 bool is_string(const Value& v) { return v.is_string(); }
 bool is_mapping(const Value& v) { return v.is_dict(); }
-bool is_escaped(const Value& v) { return v.is_markup(); }
 
-// Something with a length and an index. Undefined has both, and Jinja says so.
+// Jinja requires a length and an index. Its Undefined has both.
 bool is_sequence(const Value& v) {
   if (v.is_object()) return v.type_name() == "range";
   return v.is_string() || v.is_sequence() || v.is_dict() || v.is_undefined();
@@ -91,7 +90,6 @@ TestFunction find_test(std::string_view name) {
       {"divisibleby", is_divisible},
       {"eq", with_other<equals>},
       {"equalto", with_other<equals>},
-      {"escaped", simple<is_escaped>},
       {"even", simple<is_even>},
       {"false", simple<is_false>},
       {"filter", simple<names_filter>},

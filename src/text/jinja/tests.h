@@ -1,4 +1,4 @@
-// The tests: value is name(arguments).
+// Tests: value is name(arguments).
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@ namespace millrace::jinja {
 
 using TestFunction = bool (*)(const Value& subject, const Arguments&);
 
-// Null when there is none of that name.
+// Null if no test has the name.
 TestFunction find_test(std::string_view name);
 
 }  // namespace millrace::jinja

@@ -20,7 +20,7 @@ TextBuilder& TextBuilder::append(size_t count, std::string_view text) {
 size_t find_text(std::string_view text, std::string_view wanted, size_t from) {
   if (from > text.size()) return std::string_view::npos;
   if (wanted.empty()) return from;
-  // memmem never takes quadratic time, as std::string::find does on texts made for it.
+  // memmem is linear. std::string::find takes quadratic time on adversarial texts.
   const void* found = memmem(text.data() + from, text.size() - from, wanted.data(), wanted.size());
   const size_t end = found ? static_cast<size_t>(static_cast<const char*>(found) - text.data()) : text.size();
   Budget::spend(static_cast<int64_t>((end - from) / 64 + 1));
@@ -40,7 +40,7 @@ std::string replace_text(std::string_view text, std::string_view from, std::stri
   size_t at = 0;
   for (; at_most > 0; --at_most) {
     if (from.empty()) {
-      // Before every character, and once at the end.
+      // In front of every character and once at the end.
       out.append(to);
       if (at == text.size()) break;
       const size_t start = at;

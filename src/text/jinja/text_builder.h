@@ -1,4 +1,4 @@
-// Making and searching text under the budget: nothing grows past the limit, no search takes more than linear time.
+// Builds and searches text within the budget: bounds the size of results, and searches in linear time.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ class TextBuilder {
     text_.append(text);
     return *this;
   }
-  // `count` times the text.
+  // Appends the text `count` times.
   TextBuilder& append(size_t count, std::string_view text);
   std::string take() { return std::move(text_); }
   size_t size() const { return text_.size(); }
@@ -29,9 +29,9 @@ class TextBuilder {
   std::string text_;
 };
 
-// Where `wanted` first starts at or behind `from`, or npos.
+// The first position of `wanted` at or behind `from`, or npos.
 size_t find_text(std::string_view text, std::string_view wanted, size_t from = 0);
-// Where `wanted` last starts, or npos.
+// The last position of `wanted`, or npos.
 size_t find_last_text(std::string_view text, std::string_view wanted);
 std::string replace_text(std::string_view text, std::string_view from, std::string_view to, int64_t at_most);
 

@@ -1,4 +1,4 @@
-// The tojson filter as Hugging Face configures it: Python's json.dumps, without HTML escaping.
+// The tojson filter of Hugging Face: Python's json.dumps without HTML escaping.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ struct JsonStyle {
   explicit JsonStyle(const Arguments& arguments);
 
   bool ensure_ascii = false;
-  std::optional<std::string> indent;  // one level of it; without, everything stands on one line
+  std::optional<std::string> indent;  // indentation per level; empty: everything on one line
   std::string item_separator = ", ", key_separator = ": ";
   bool sort_keys = false;
 };

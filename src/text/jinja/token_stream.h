@@ -1,4 +1,4 @@
-// The tokens of a template, taken one by one; what is not as expected is an error with its line.
+// A cursor over the tokens of a template. Unexpected tokens are errors with their line.
 #pragma once
 
 #include <string_view>

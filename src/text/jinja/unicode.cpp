@@ -63,7 +63,7 @@ bool is_case_ignorable(char32_t c) {
   }
 }
 
-// Unicode's Final_Sigma: a cased letter before, none after, not counting what case ignores.
+// Unicode's Final_Sigma: a cased letter in front, none behind, ignoring case-ignorable characters.
 bool sigma_is_final(std::string_view text, size_t start, size_t end) {
   bool cased_before = false;
   for (size_t at = start; at > 0;) {
@@ -82,7 +82,7 @@ bool sigma_is_final(std::string_view text, size_t start, size_t end) {
   return true;
 }
 
-// Lower case of the code point at [start, end) of text, which decides about a final sigma.
+// Appends the lower case of the code point at [start, end). The surrounding text decides about the final sigma.
 void append_lower(std::string& out, std::string_view text, size_t start, size_t end, char32_t c) {
   if (c == kCapitalSigma) return append_code_point(out, sigma_is_final(text, start, end) ? kFinalSigma : kSmallSigma);
   append_code_point(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));

@@ -1,4 +1,4 @@
-// Text as Python sees it: UTF-8 strings read by code point, with Python's character classes and case mappings.
+// Python's view of text: UTF-8 strings by code point, with Python's character classes and case mappings.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,12 @@ inline char32_t next_code_point(std::string_view text, size_t& position) { retur
 inline size_t previous_code_point_start(std::string_view text, size_t position) {
   return previous_utf8(text, position);
 }
-// Where code point number `index` starts; the end of the text when there are fewer.
+// The offset of code point number `index`; the end of the text if there are fewer.
 size_t code_point_offset(std::string_view text, size_t index);
 inline void append_code_point(std::string& text, char32_t code_point) { append_utf8(text, code_point); }
 
 bool is_space(char32_t c);       // str.isspace, str.strip and the regular expression \s
-bool is_line_break(char32_t c);  // where str.splitlines splits
+bool is_line_break(char32_t c);  // line boundaries of str.splitlines
 bool is_alpha(char32_t c);
 bool is_alnum(char32_t c);
 bool is_decimal(char32_t c);
@@ -34,11 +34,11 @@ bool is_title(char32_t c);
 bool is_printable(char32_t c);
 bool is_identifier(std::string_view text);
 
-// Full mappings: one character may become several, and a final sigma is known.
+// Full case mappings: one character may become several; includes the final sigma.
 std::string to_upper(std::string_view text);
 std::string to_lower(std::string_view text);
-std::string to_title(std::string_view text);        // each run of letters starts large, the rest is small
-std::string to_capitalized(std::string_view text);  // only the first character is large
+std::string to_title(std::string_view text);        // upper-case first letter of each run of letters, lower-case rest
+std::string to_capitalized(std::string_view text);  // upper-case first character, lower-case rest
 std::string to_swapped_case(std::string_view text);
 std::string to_case_folded(std::string_view text);
 

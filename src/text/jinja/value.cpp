@@ -71,17 +71,12 @@ Value Value::tuple(std::vector<Value> items) {
   return Value(Data(std::make_shared<const Sequence>(std::move(items), Sequence::Type::Tuple)));
 }
 
-Value Value::group(Value key, Value items) {
-  std::vector<Value> pair{std::move(key), std::move(items)};
-  return Value(Data(std::make_shared<const Sequence>(std::move(pair), Sequence::Type::Group)));
-}
-
 double Value::as_real() const { return is_real() ? std::get<double>(data_) : static_cast<double>(as_integer()); }
 
 bool Value::is_same(const Value& other) const {
   if (data_.index() != other.data_.index()) return false;
   if (is_none() || is_boolean()) return data_ == other.data_;
-  // Python keeps one object for each small integer and for each string of one character or none.
+  // CPython shares one object per small integer and per string of at most one character.
   if (is_integer()) return as_integer() == other.as_integer() && as_integer() >= -5 && as_integer() <= 256;
   if (is_string()) {
     return &text() == &other.text() || (str() == other.str() && text().length <= 1 && !is_markup());

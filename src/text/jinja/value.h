@@ -1,6 +1,5 @@
-// The values a template computes with: Python's None, bool, int, float, str, list, tuple and dict, Jinja's Undefined,
-// and objects (functions, loops, namespaces). Everything but a few objects is immutable, as Hugging Face's sandbox
-// wants it.
+// Values of a template: Python's None, bool, int, float, str, list, tuple and dict, Jinja's Undefined, and objects
+// (functions, loops, namespaces). All but a few objects are immutable, as in Hugging Face's sandbox.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +19,14 @@ namespace millrace::jinja {
 class Object;
 class Value;
 
-// Python's integers have no bounds; ours hold every 64-bit number of a JSON file and refuse, with an error, to
-// overflow.
+// Python's integers are unbounded. 128 bits hold every 64-bit number of a JSON file; overflow is an error.
 __extension__ using Integer = __int128;
 
-// Why a value is undefined; the message is only made when someone trips over it.
+// The reason why a value is undefined. The message is built only on use of the value.
 struct UndefinedInfo {
   enum class Reason { Name, Attribute, Element, Unsafe, Hint };
   Reason reason;
-  std::string name;   // the variable, attribute or element asked for, or the whole hint
+  std::string name;   // the missing variable, attribute or element, or the whole hint
   std::string owner;  // the type that lacks it
   std::string message() const;
 };
@@ -37,17 +35,17 @@ struct Text {
   Text(std::string text, bool is_markup);
   const std::string bytes;
   const size_t length;  // in code points
-  const bool markup;    // marked safe: HTML escaping leaves it alone
+  const bool markup;    // marked safe: exempt from HTML escaping
   const MemoryClaim claim;
   bool ascii() const { return length == bytes.size(); }
 };
 
 struct Sequence {
-  enum class Type : uint8_t { List, Tuple, Group };  // Group is the tuple of groupby, with names for its two items
+  enum class Type : uint8_t { List, Tuple };
   Sequence(std::vector<Value> values, Type sequence_type);
   const std::vector<Value> items;
   const Type type;
-  const int depth;  // levels of containers, so that no recursion over a value goes too deep
+  const int depth;  // nesting depth, bounded because operations on values recurse
   const MemoryClaim claim;
 };
 
@@ -62,7 +60,6 @@ class Value {
   static Value string(std::string text, bool markup = false);
   static Value list(std::vector<Value> items);
   static Value tuple(std::vector<Value> items);
-  static Value group(Value key, Value items);
   static Value dict(std::shared_ptr<const class Dict> dict) { return Value(Data(std::move(dict))); }
   static Value object(std::shared_ptr<Object> object) { return Value(Data(std::move(object))); }
 
@@ -74,16 +71,16 @@ class Value {
   bool is_string() const { return std::holds_alternative<std::shared_ptr<const Text>>(data_); }
   bool is_sequence() const { return std::holds_alternative<std::shared_ptr<const Sequence>>(data_); }
   bool is_list() const { return is_sequence() && sequence().type == Sequence::Type::List; }
-  bool is_tuple() const { return is_sequence() && sequence().type != Sequence::Type::List; }
+  bool is_tuple() const { return is_sequence() && sequence().type == Sequence::Type::Tuple; }
   bool is_dict() const { return std::holds_alternative<std::shared_ptr<const Dict>>(data_); }
   bool is_object() const { return std::holds_alternative<std::shared_ptr<Object>>(data_); }
   bool is_markup() const { return is_string() && text().markup; }
-  bool is_int_like() const { return is_integer() || is_boolean(); }  // what Python accepts as an index
+  bool is_int_like() const { return is_integer() || is_boolean(); }  // types that Python accepts as an index
   bool is_number() const { return is_int_like() || is_real(); }
 
   bool as_boolean() const { return std::get<bool>(data_); }
   Integer as_integer() const { return is_boolean() ? Integer(as_boolean()) : std::get<Integer>(data_); }
-  double as_real() const;  // of any number
+  double as_real() const;  // for any number
   const UndefinedInfo& undefined_info() const { return *std::get<std::shared_ptr<const UndefinedInfo>>(data_); }
   const Text& text() const { return *std::get<std::shared_ptr<const Text>>(data_); }
   const std::string& str() const { return text().bytes; }
@@ -96,7 +93,7 @@ class Value {
     return is_object() ? std::dynamic_pointer_cast<T>(as_object()) : nullptr;
   }
 
-  // The same object in memory, or the same small constant: Python's `is`.
+  // Python's `is`: the same object in memory, or the same small constant.
   bool is_same(const Value& other) const;
   int depth() const;
   std::string_view type_name() const;
@@ -109,7 +106,7 @@ class Value {
   Data data_;
 };
 
-// A dict keeps the order of insertion, and its keys may be anything hashable.
+// Keeps the order of insertion. Keys may be any hashable value.
 class Dict {
  public:
   using Entry = std::pair<Value, Value>;
@@ -117,7 +114,7 @@ class Dict {
   size_t size() const { return entries_.size(); }
   const Value* find(const Value& key) const;  // fails for an unhashable key
   const Value* find(std::string_view key) const;
-  // Only while it is being made. A key that is there keeps its place and takes the new value.
+  // Only during construction. An existing key keeps its position and takes the new value.
   void set(Value key, Value value);
   int depth() const { return depth_; }
 
@@ -126,17 +123,17 @@ class Dict {
   const Entry* lookup(size_t hash, Matches matches) const;
 
   std::vector<Entry> entries_;
-  std::unordered_multimap<size_t, size_t> index_;  // hash to place; empty while the dict is small enough to scan
+  std::unordered_multimap<size_t, size_t> index_;  // hash to position; empty for small dicts, which are scanned
   int depth_ = 1;
   MemoryClaim claim_;
 };
 
-// The largest depth of containers within containers.
+// The largest nesting depth of containers.
 inline constexpr int kMaxValueDepth = 200;
-// Checks a depth against it, and hands it back.
+// Fails if the depth is larger; else returns it.
 int checked_depth(int depth);
 
-// A python-like name in quotes for messages: 'name'.
+// Quotes a name for messages: 'name'.
 std::string in_quotes(std::string_view name);
 
 }  // namespace millrace::jinja

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kLongestToken = 4096;
 
-// \w of Rust's regex: the joiners belong to words, numbers that are no digits do not.
+// \w of Rust's regex: includes joiners, excludes numbers that are not digits.
 bool is_in_word(char32_t code) {
   static const CodeTable table([] {
     CodeSet set = word_set();
@@ -51,7 +51,7 @@ bool AddedTokenFinder::applies(const AddedToken& token, std::string_view text, s
 void AddedTokenFinder::split(std::string_view text, bool parse_special,
                              FunctionRef<void(std::string_view stretch, const AddedToken* token)> visit) const {
   size_t done = 0;
-  size_t space_end = 0;  // of the white space that was last looked through: tokens may themselves be white space
+  size_t space_end = 0;  // end of the white space scanned last; tokens may be white space themselves
   for (size_t at = 0; at < text.size() && !tokens_.empty();) {
     const ByteTrie::Found found = trie_.longest_prefix(text.substr(at));
     if (found.length == 0) {
@@ -73,7 +73,7 @@ void AddedTokenFinder::split(std::string_view text, bool parse_special,
       end = space_end = stop;
     }
     if (token.lstrip) begin = std::max(begin, done);
-    if (begin >= end) continue;  // white space that the token before has taken with it
+    if (begin >= end) continue;  // the previous token has taken this white space
     if (begin > done) visit(text.substr(done, begin - done), nullptr);
     visit(text.substr(begin, end - begin), &token);
     done = end;

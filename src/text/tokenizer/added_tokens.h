@@ -1,4 +1,4 @@
-// Tokens that stand for themselves wherever they are written in a text: special ones (<|im_end|>) and others.
+// Added tokens: matched as whole strings in the text before the model runs. Some are special (<|im_end|>).
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,23 @@ struct AddedToken {
   std::string content;
   int32_t id = -1;
   bool special = false;
-  bool single_word = false;  // not inside of a word
-  bool lstrip = false;       // takes the white space before it along
-  bool rstrip = false;       // and that behind it
-  bool normalized = false;   // looked for in the normalized text
+  bool single_word = false;  // never inside of a word
+  bool lstrip = false;       // includes white space in front of it
+  bool rstrip = false;       // includes white space behind it
+  bool normalized = false;   // matched in the normalized text
 };
 
-// Finds some of the added tokens: the leftmost first, of those the longest.
+// Finds added tokens: leftmost first, then longest.
 class AddedTokenFinder {
  public:
   AddedTokenFinder() = default;
-  // `texts[i]` is how tokens[i] looks in the text. The tokens must outlive the finder. Throws BadFile for one so long
-  // that the time per character would not be bounded.
+  // `texts[i]` is the string to find for tokens[i]. The tokens must outlive the finder. Throws BadFile for overlong
+  // tokens, which would make the time per character unbounded.
   AddedTokenFinder(const std::vector<const AddedToken*>& tokens, const std::vector<std::string>& texts);
 
   bool empty() const { return tokens_.empty(); }
 
-  // Visits the text from left to right: stretches without tokens (token is null), and tokens.
+  // Visits, from left to right, the tokens and the stretches between them (token is null).
   void split(std::string_view text, bool parse_special,
              FunctionRef<void(std::string_view stretch, const AddedToken* token)> visit) const;
 

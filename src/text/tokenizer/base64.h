@@ -1,4 +1,4 @@
-// Base64, which tokenizer files use for bytes inside of JSON.
+// Base64 decoding, for bytes inside of JSON.
 #pragma once
 
 #include <string>

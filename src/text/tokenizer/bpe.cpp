@@ -51,7 +51,7 @@ int32_t Bpe::character_id(std::string_view character, bool first, bool last) con
   return code < low_ids_.size() ? low_ids_[code] : vocabulary_->find(character);
 }
 
-// All bytes of the character, or none when one of them has no token.
+// Appends all bytes of the character, or none if a byte has no token.
 bool Bpe::push_bytes(std::string_view character, bool first, bool last, uint32_t at, TokenModelScratch& scratch) const {
   const size_t before = scratch.symbols.size();
   for (const char byte : decorated() ? decorate(character, first, last) : std::string(character)) {
@@ -63,7 +63,7 @@ bool Bpe::push_bytes(std::string_view character, bool first, bool last, uint32_t
 }
 
 void Bpe::push_characters(std::string_view word, TokenModelScratch& scratch) const {
-  // As in Hugging Face's: an unknown token waits until a known character ends it, and bytes do not.
+  // Like Hugging Face: a known character flushes a pending unknown token; byte tokens do not.
   std::optional<Symbol> unknown;
   const auto flush = [&] {
     if (unknown) scratch.symbols.push_back(*unknown);

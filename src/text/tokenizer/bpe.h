@@ -1,5 +1,5 @@
-// Byte pair encoding with a list of merges, as in tokenizer.json: byte-level (GPT-2 and most since) or with byte
-// fallback (conversions of SentencePiece).
+// Byte pair encoding with a list of merges, as in tokenizer.json: byte-level (GPT-2 and most later models) or with byte
+// fallback (converted SentencePiece models).
 #pragma once
 
 #include <array>
@@ -17,9 +17,9 @@ struct BpeOptions {
   std::string unknown_token;  // empty: unknown characters are dropped
   std::string continuing_subword_prefix;
   std::string end_of_word_suffix;
-  bool fuse_unknown = false;   // neighbouring unknown characters become one token
-  bool byte_fallback = false;  // unknown characters become their bytes
-  bool ignore_merges = false;  // a word that is a token is that token, whatever the merges say
+  bool fuse_unknown = false;   // adjacent unknown characters become one token
+  bool byte_fallback = false;  // unknown characters become byte tokens
+  bool ignore_merges = false;  // a word that equals a token becomes that token without merging
 };
 
 class Bpe : public TokenModel {
@@ -40,7 +40,7 @@ class Bpe : public TokenModel {
   PairMap merges_;
   BpeOptions options_;
   int32_t unknown_;
-  std::array<int32_t, 512> low_ids_;  // of the characters below U+0200: all that byte-level words are made of
+  std::array<int32_t, 512> low_ids_;  // ids of characters below U+0200, which cover byte-level words
   std::optional<MetaspaceSplitter> splitter_;
 };
 

@@ -7,9 +7,9 @@ namespace {
 
 struct Alphabet {
   std::array<std::string, 256> characters;
-  std::array<int, 512> bytes;  // by character; -1: stands for none
+  std::array<int, 512> bytes;  // by character; -1: not in the alphabet
 
-  // Printable Latin-1 stands for itself; the other bytes take U+0100 and on, in order.
+  // Printable Latin-1 bytes map to themselves, the others to U+0100 and up, in order.
   Alphabet() {
     bytes.fill(-1);
     char32_t next = 256;

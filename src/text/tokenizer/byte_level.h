@@ -1,4 +1,4 @@
-// The alphabet of byte-level BPE: every byte as a printable character, so that any text is a text of known characters.
+// The alphabet of byte-level BPE: one printable character per byte, so that no text has unknown characters.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ namespace millrace {
 // Appends `bytes` as characters of the alphabet.
 void append_byte_level(std::string& text, std::string_view bytes);
 
-// The bytes that a token of the alphabet stands for; nullopt: it has characters of no byte.
+// The bytes of a token in this alphabet; nullopt if it has other characters.
 std::optional<std::string> bytes_of_byte_level(std::string_view token);
 
 }  // namespace millrace

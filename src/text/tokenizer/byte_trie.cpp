@@ -6,7 +6,7 @@ namespace millrace {
 
 ByteTrie::ByteTrie(std::vector<std::pair<std::string_view, int32_t>> entries) : nodes_(1), labels_(1) {
   std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  struct Job {  // entries [begin, end) share their first `depth` bytes, which lead to the node
+  struct Job {  // entries [begin, end) share the first `depth` bytes, the path to the node
     size_t begin, end, depth;
   };
   std::vector<Job> level = {{0, entries.size(), 0}};

@@ -1,4 +1,4 @@
-// A set of strings with values, for finding those that begin at a place of a text.
+// A trie from strings to values, for matching at a position of a text.
 #pragma once
 
 #include <array>
@@ -11,10 +11,10 @@ namespace millrace {
 
 class ByteTrie {
  public:
-  static constexpr uint32_t kRoot = 0, kNone = 0;  // nothing leads to the root, so its number also means "no node"
+  static constexpr uint32_t kRoot = 0, kNone = 0;  // no edge leads to the root, so 0 also means "no node"
 
   ByteTrie() : nodes_(1), labels_(1) {}
-  explicit ByteTrie(std::vector<std::pair<std::string_view, int32_t>> entries);  // of equal strings, the last counts
+  explicit ByteTrie(std::vector<std::pair<std::string_view, int32_t>> entries);  // of equal strings, the last wins
 
   uint32_t child(uint32_t node, unsigned char byte) const {
     if (node == kRoot) return first_level_[byte];
@@ -27,7 +27,7 @@ class ByteTrie {
     size_t length;
     int32_t value;
   };
-  Found longest_prefix(std::string_view text) const;  // length 0: none
+  Found longest_prefix(std::string_view text) const;  // length 0: no match
 
  private:
   struct Node {

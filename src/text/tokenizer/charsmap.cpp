@@ -14,7 +14,7 @@ uint32_t little_endian(std::string_view bytes, size_t at) {
   return byte(0) | byte(1) << 8 | byte(2) << 16 | byte(3) << 24;
 }
 
-// A unit of the double array, as darts-clone packs it.
+// Bit fields of a unit of the double array, in the layout of darts-clone.
 bool has_leaf(uint32_t unit) { return unit >> 8 & 1; }
 uint32_t value_of(uint32_t unit) { return unit & 0x7FFFFFFF; }
 uint32_t label_of(uint32_t unit) { return unit & (1u << 31 | 0xFF); }

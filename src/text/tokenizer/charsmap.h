@@ -1,4 +1,4 @@
-// The "precompiled_charsmap" of SentencePiece: a double-array trie from texts to what they are normalized to.
+// The "precompiled_charsmap" of SentencePiece: a double-array trie from strings to their normalized form.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ class Charsmap {
  public:
   explicit Charsmap(std::string_view precompiled);  // throws BadFile
 
-  // What replaces `text` when one of its prefixes is in the map: the replacement of the shortest. (Hugging Face looks
-  // up whole grapheme clusters this way; the rest of the cluster is lost. We do as it does.)
+  // Returns the replacement of the shortest prefix of `text` in the map. Hugging Face looks up whole grapheme clusters
+  // this way and loses the rest of the cluster; this function reproduces it.
   std::optional<std::string_view> find(std::string_view text) const;
 
  private:
   std::vector<uint32_t> units_;
-  std::string replacements_;  // each ends with a zero
+  std::string replacements_;  // zero-terminated strings
 };
 
 }  // namespace millrace

@@ -1,11 +1,11 @@
-// Bases for the stages of decoders.
+// Base classes of decoder stages.
 #pragma once
 
 #include "text/tokenizer/decoder.h"
 
 namespace millrace {
 
-// For stages that need every token whole.
+// Base of stages that need whole tokens.
 class TokenStage : public DecodeStage {
  public:
   void chunk(std::string_view text, bool, bool ends) final {
@@ -23,7 +23,7 @@ class TokenStage : public DecodeStage {
 
  protected:
   virtual void token(std::string text) = 0;
-  virtual void end() {}  // no token is to come
+  virtual void end() {}  // called behind the last token
 
   void emit(std::string_view text) { next().chunk(text, true, true); }
 
@@ -35,10 +35,10 @@ class TokenStage : public DecodeStage {
   }
 
   std::string buffer_;
-  bool open_ = false;  // the buffer holds a token without its end
+  bool open_ = false;  // the buffer holds an incomplete token
 };
 
-// For stages that join all tokens into one.
+// Base of stages that join all tokens into one.
 class JoiningStage : public DecodeStage {
  public:
   void finish() override {

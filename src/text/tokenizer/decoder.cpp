@@ -16,7 +16,7 @@ auto opener(Args... args) {
   return [args...]() -> std::unique_ptr<DecodeStage> { return std::make_unique<Stage>(args...); };
 }
 
-// Joins the bytes of all tokens and gives out the characters that are complete.
+// Joins the bytes of all tokens and emits complete characters.
 class ByteLevelStage : public JoiningStage {
  public:
   void chunk(std::string_view text, bool, bool ends) override {
@@ -59,8 +59,8 @@ std::optional<char> byte_of(std::string_view token) {
   return static_cast<char>(value);
 }
 
-// A run of byte tokens is a text if all of it is valid, and otherwise one U+FFFD for each byte: Hugging Face decides
-// this for the run as a whole, so a run is held back until it ends.
+// A run of byte tokens becomes text if the whole run is valid UTF-8, otherwise one U+FFFD per byte. Hugging Face
+// decides for the whole run, so the stage holds a run back until it ends.
 class ByteFallbackStage : public TokenStage {
  protected:
   void token(std::string text) override {
@@ -91,7 +91,7 @@ class FuseStage : public JoiningStage {
   void chunk(std::string_view text, bool, bool) override { emit(text); }
 };
 
-// Cuts up to `start` characters off the beginning of every token, and up to `stop` off its end.
+// Strips up to `start` characters from the beginning of each token and up to `stop` from its end.
 class StripStage : public DecodeStage {
  public:
   StripStage(std::string character, size_t start, size_t stop)
@@ -133,7 +133,7 @@ class StripStage : public DecodeStage {
 };
 
 std::string replaced(const Pattern& pattern, const std::string& content, std::string_view text) {
-  constexpr size_t kMost = 64 << 20;  // several of these in a row could make a token grow forever
+  constexpr size_t kMost = 64 << 20;  // a chain of replacements could grow a token without bound
   std::string result;
   size_t last = 0;
   pattern.find_all(text, [&](size_t begin, size_t end) {
@@ -178,7 +178,7 @@ class MetaspaceStage : public TokenStage {
   bool drop_first_, first_ = true;
 };
 
-// Undoes the spaces that tokenizing put around English punctuation.
+// Removes the spaces that tokenization put around English punctuation.
 std::string cleaned_up(std::string text) {
   static const std::pair<std::string, std::string> kRules[] = {
       {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},    {" n't", "n't"},
@@ -205,7 +205,7 @@ class WordPieceStage : public TokenStage {
   bool cleanup_, first_ = true;
 };
 
-// The suffix that ends a word becomes a space, except at the very end; so one token is always held back.
+// Replaces the end-of-word suffix with a space, except in the last token. The stage therefore holds back one token.
 class BpeStage : public TokenStage {
  public:
   explicit BpeStage(std::string suffix) : suffix_(std::move(suffix)) {}

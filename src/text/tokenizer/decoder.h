@@ -1,5 +1,5 @@
-// Tokens back to text. Every decoder is a stage that tokens stream through, so that whole texts and streams of tokens
-// are decoded by the same code.
+// Decodes tokens to text. Each decoder is a streaming stage, so that decode() and the streaming detokenizer share their
+// code.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@
 
 namespace millrace {
 
-// Takes chunks of tokens and hands them on, changed. A token usually comes as one chunk; a stage that makes one token
-// of many (Fuse) gives it out in the pieces it has.
+// Transforms chunks of tokens and passes them to the next stage. A token usually is one chunk; a stage that joins
+// tokens (Fuse) emits the joined token in several chunks.
 class DecodeStage {
  public:
   virtual ~DecodeStage() = default;
@@ -29,10 +29,10 @@ class DecodeStage {
   DecodeStage* next_ = nullptr;
 };
 
-// What one decoder of tokenizer.json is: how to open its stage, and what it means for the bytes of a single token.
+// One decoder of tokenizer.json: opens its stage, and maps the bytes of a single token.
 struct DecodeStep {
   std::function<std::unique_ptr<DecodeStage>()> open;
-  std::function<std::string(std::string)> token_bytes = nullptr;  // null: leaves them as they are
+  std::function<std::string(std::string)> token_bytes = nullptr;  // null: identity
 };
 
 DecodeStep byte_level_decoder();
@@ -44,9 +44,9 @@ DecodeStep metaspace_decoder(std::string replacement, bool drop_first);
 DecodeStep wordpiece_decoder(std::string prefix, bool cleanup);
 DecodeStep bpe_decoder(std::string suffix);
 DecodeStep ctc_decoder(std::string pad, std::string delimiter, bool cleanup);
-DecodeStep space_between_tokens();  // what stands in when a tokenizer has no decoder
+DecodeStep space_between_tokens();  // for tokenizers without a decoder
 
-// A chain of open stages. Tokens go in; text comes out as soon as it is certain.
+// A chain of stages. Emits text as soon as later tokens cannot change it.
 class DecodeStream {
  public:
   explicit DecodeStream(const std::vector<DecodeStep>& steps);
@@ -54,7 +54,7 @@ class DecodeStream {
 
   void push(std::string_view token);
   void finish();
-  std::string take();  // the text that came out since the last call
+  std::string take();  // returns the text emitted since the last call
 
  private:
   class Output;

@@ -1,5 +1,5 @@
-// The steps are those of the tokenizer.json of the models that a name was made for, where it is known; llama.cpp, which
-// gave the names, approximates some of them.
+// The steps follow the tokenizer.json of the models behind each name, where known. llama.cpp, which coined the names,
+// approximates some of them.
 #include "text/tokenizer/gguf_pre_tokenizers.h"
 
 #include <algorithm>
@@ -79,7 +79,7 @@ const std::vector<Entry>& entries() {
       {{"dbrx", "smaug-bpe", "chatglm-bpe", "glm4"}, {regex(kLlama3), kBytes}},
       {{"qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez"}, {regex(kQwen2), kBytes}, /*nfc=*/true},
       {{"stablelm2", "hunyuan", "solar-open", "grok-2"}, {regex(kQwen2), kBytes}},
-      // Not normalized: the vectors that llama.cpp publishes for this name are not.
+      // Without normalization, like the test vectors of llama.cpp for this name.
       {{"qwen35"}, {regex(kQwen35), kBytes}},
       {{"deepseek-llm"},
        {regex("[\r\n]"), regex(kDeepSeekLetters), regex(kDeepSeekSymbols), regex(R"(\s+$)"), regex(kDeepSeekCjk),
@@ -107,7 +107,7 @@ const std::vector<Entry>& entries() {
       {{"bloom", "poro-chat", "gpt3-finnish"}, {regex(kBloom), kBytes}},
       {{"viking"}, {regex(kBloom), kDigits, kBytes}},
       {{"superbpe"}, {regex(R"(\p{N}+)"), regex(R"((?=(\d{3})+(?!\d)))"), kBytes}},
-      // What files from before there were names are taken for.
+      // For older files without a name.
       {{"", "default"}, {regex(R"([\p{P}\$\+<=>\^~\|]+)"), kGpt2Words, {Step::DigitRuns}, regex("[0-9][0-9][0-9]")}},
   };
   return list;

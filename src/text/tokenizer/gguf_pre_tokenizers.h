@@ -1,4 +1,4 @@
-// Pre-tokenizers by the names of GGUF's tokenizer.ggml.pre.
+// Pre-tokenizers by name, for tokenizer.ggml.pre of GGUF files.
 #pragma once
 
 #include <memory>
@@ -10,10 +10,10 @@ namespace millrace {
 
 struct GgufPreTokenizer {
   std::unique_ptr<PreTokenizer> pre_tokenizer;
-  // What the files do not say but the name implies:
-  bool nfc = false;            // the model's tokenizer.json normalizes
+  // Implied by the name, not stated in the file:
+  bool nfc = false;            // the model's tokenizer.json normalizes to NFC
   bool ignore_merges = false;  // see BpeOptions
-  bool add_bos = false;        // unless the file says otherwise
+  bool add_bos = false;        // unless the file states add_bos
 };
 
 GgufPreTokenizer gguf_pre_tokenizer(std::string_view name);  // throws Unsupported

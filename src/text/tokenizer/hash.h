@@ -1,4 +1,4 @@
-// Hash maps of tokenizers: open addressing, one array, built once and then only read.
+// Hash maps for tokenizers: open addressing in one array, built once, then read-only.
 #pragma once
 
 #include <bit>
@@ -24,11 +24,12 @@ inline uint64_t hash_bytes(std::string_view bytes) {
     hash = (std::rotl(hash, 23) ^ word) * 0x9FB21C651E98DF25u;
   }
   word = 0;
-  if (!bytes.empty()) std::memcpy(&word, bytes.data(), bytes.size());  // an empty text may have no address
+  if (!bytes.empty())
+    std::memcpy(&word, bytes.data(), bytes.size());  // memcpy from the null pointer of an empty view is undefined
   return mix_bits(std::rotl(hash, 23) ^ word);
 }
 
-// Pairs of symbols to what they merge into.
+// Maps pairs of symbols to their merges.
 class PairMap {
  public:
   struct Merge {
@@ -48,7 +49,7 @@ class PairMap {
   }
 
  private:
-  static constexpr uint64_t kFree = ~uint64_t{0};  // no pair: ids are not negative
+  static constexpr uint64_t kFree = ~uint64_t{0};  // not a valid pair: ids are not negative
   struct Slot {
     uint64_t key = kFree;
     Merge merge{};

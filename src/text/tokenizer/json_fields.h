@@ -1,4 +1,4 @@
-// Reads fields of tokenizer.json; what is missing or of the wrong type is a BadFile error that names it.
+// Reads fields of tokenizer.json. A missing field or a wrong type is a BadFile error with the field's name.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -21,7 +21,7 @@ inline std::string type_name(const Json& object) {
   return type->get<std::string>();
 }
 
-// Null when the field is absent or null.
+// Null if the field is absent or null.
 inline const Json* find_field(const Json& object, const char* key) {
   if (!object.is_object()) return nullptr;
   const auto found = object.find(key);

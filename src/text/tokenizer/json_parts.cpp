@@ -9,14 +9,14 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kMostSteps = 64;        // of a sequence; real tokenizers have a handful
-constexpr size_t kLongestContent = 256;  // of what replaces a match
+constexpr size_t kMostSteps = 64;        // limit for a sequence; real tokenizers have a handful
+constexpr size_t kLongestContent = 256;  // limit for the replacement of a match, in bytes
 
 [[noreturn]] void unknown_type(const char* part, const std::string& type) {
   fail(ErrorKind::Unsupported, "tokenizer.json: the {} '{}' is not supported", part, type);
 }
 
-// Sequences may hold sequences; what they come to is one list.
+// Flattens nested sequences into one list.
 void flatten(const Json& json, const char* key, std::vector<const Json*>& list) {
   if (json.is_null()) return;
   if (type_name(json) != "Sequence") {
@@ -56,7 +56,7 @@ SplitBehavior behavior_field(const Json& json, const char* fallback) {
 
 PrependScheme prepend_scheme(const Json& json) {
   const std::string name = string_field(json, "prepend_scheme", "always");
-  const bool add_prefix_space = bool_field(json, "add_prefix_space", true);  // older files say it this way
+  const bool add_prefix_space = bool_field(json, "add_prefix_space", true);  // older form of the same setting
   if (!add_prefix_space || name == "never") return PrependScheme::Never;
   if (name == "always") return PrependScheme::Always;
   if (name == "first") return PrependScheme::First;

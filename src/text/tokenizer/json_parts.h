@@ -1,5 +1,5 @@
-// The parts of tokenizer.json, from its JSON to what does the work. Null stands for "none". All throw BadFile or
-// Unsupported.
+// Builds the components of a tokenizer from the JSON of tokenizer.json. A null result means no component. All functions
+// throw BadFile or Unsupported.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ std::unique_ptr<Normalizer> normalizer_from_json(const Json& json);
 std::unique_ptr<PreTokenizer> pre_tokenizer_from_json(const Json& json);
 std::vector<DecodeStep> decoders_from_json(const Json& json);
 
-// The ids around a text; TokenizerParts::kText stands for the text.
+// The ids around a text, with TokenizerParts::kText in place of the text.
 std::vector<int32_t> frame_from_json(const Json& json);
 
 }  // namespace millrace

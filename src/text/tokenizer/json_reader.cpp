@@ -64,11 +64,11 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
 
   const char* name_;
   Json root_;
-  std::vector<Json*> open_;  // the containers we are inside of; only the innermost grows, so the pointers stay good
+  std::vector<Json*> open_;  // enclosing containers; only the innermost grows, so the pointers stay valid
   std::string key_;
 };
 
-// Takes model.vocab and model.merges out of the stream.
+// Diverts model.vocab and model.merges from the tree.
 class TokenizerReader : public TreeBuilder {
  public:
   TokenizerReader() : TreeBuilder("tokenizer.json") {}
@@ -198,7 +198,7 @@ class TokenizerReader : public TreeBuilder {
   Inside inside_ = Inside::Tree;
   bool in_model_ = false;
   std::string token_, right_;
-  int items_ = 0;  // of the innermost list
+  int items_ = 0;  // number of items in the innermost list
 };
 
 void parse(std::string_view text, TreeBuilder& builder) { Json::sax_parse(text.begin(), text.end(), &builder); }

@@ -1,5 +1,5 @@
-// Reads tokenizer.json in one pass: the vocabulary and the merges, which are nearly all of it, go straight to where
-// they are used; the rest becomes a small tree.
+// Parses tokenizer.json in one pass. The vocabulary and the merges, nearly all of the file, go directly into their
+// containers; the rest becomes a small JSON tree.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@ namespace millrace {
 struct TokenizerJson {
   Json tree;  // without model.vocab and model.merges
   std::shared_ptr<Vocabulary> vocabulary = std::make_shared<Vocabulary>();
-  std::vector<double> scores;  // of a vocabulary that is a list of [token, score]; by id
+  std::vector<double> scores;  // by id, if the vocabulary is a list of [token, score]
 
   bool has_merges = false;
-  std::string merge_bytes;  // the texts of all merges, one after the other
+  std::string merge_bytes;  // concatenated texts of all merges
   struct Merge {
-    uint32_t left, right;  // their lengths
+    uint32_t left, right;  // lengths in merge_bytes
   };
   std::vector<Merge> merges;
 };
 
 TokenizerJson read_tokenizer_json(std::string_view text);  // throws BadFile
 
-// Any other JSON text, with the same care for what is broken or nested too deeply. `name` is for the message.
+// Parses any other JSON text, with the same checks of syntax and nesting depth. Error messages contain `name`.
 Json read_json(std::string_view text, const char* name);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Merging neighbours, best pair first: the heart of every kind of BPE. O(n log n) for a word of n symbols.
+// The merge loop of BPE: merges neighbours, best pair first. O(n log n) for a word of n symbols.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@ namespace millrace {
 
 inline constexpr PairMap::Merge kNoMerge{0xFFFFFFFF, -1};
 
-// `find(left, right)` says what two neighbours become, or kNoMerge. The lowest rank goes first, then the leftmost. The
-// symbols that remain are those with length > 0.
+// `find(left, right)` returns the merge of two neighbours, or kNoMerge. The lowest rank merges first, ties from the
+// left. Merged-away symbols end with length 0.
 template <class Find>
 class Merging {
  public:
@@ -29,7 +29,7 @@ class Merging {
  private:
   using Candidate = TokenModelScratch::Candidate;
 
-  // Looks through all pairs again and again: for the usual words of a few symbols nothing is faster.
+  // Rescans all pairs after each merge: the fastest way for the usual words of a few symbols.
   void run_short() {
     merges_.clear();
     for (size_t i = 0; i + 1 < symbols_.size(); ++i) merges_.push_back(find_(symbols_[i], symbols_[i + 1]));
@@ -62,7 +62,7 @@ class Merging {
       queue_.pop_back();
       Symbol& left = symbols_[best.left];
       if (left.length == 0 || left.next < 0) continue;
-      if (find_(left, symbols_[left.next]).id != best.id) continue;  // one of them has changed since
+      if (find_(left, symbols_[left.next]).id != best.id) continue;  // stale: one of the two has changed
       merge(best);
     }
   }

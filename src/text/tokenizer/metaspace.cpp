@@ -5,7 +5,7 @@
 namespace millrace {
 namespace {
 
-// Visits every ▁ that does not follow another one, with the character before it.
+// Visits every ▁ that does not follow another ▁, with the preceding character.
 void visit_borders(std::string_view text, FunctionRef<void(size_t at, char32_t before)> visit) {
   for (size_t at = text.find(kMetaspace, 1); at != std::string_view::npos;
        at = text.find(kMetaspace, at + kMetaspace.size())) {

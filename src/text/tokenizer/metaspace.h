@@ -1,4 +1,4 @@
-// "▁", the visible space of SentencePiece, and where a text of such words can be cut without changing its tokens.
+// "▁", the visible space of SentencePiece. Splits text in front of it where no token spans the cut.
 #pragma once
 
 #include <string_view>
@@ -19,7 +19,7 @@ class MetaspaceSplitter {
 
  private:
   bool enabled_ = false;
-  CodeSet joined_;  // characters that some token has directly before a ▁: no cut there
+  CodeSet joined_;  // characters that precede a ▁ inside of some token: no cut between them
 };
 
 }  // namespace millrace

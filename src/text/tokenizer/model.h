@@ -1,4 +1,4 @@
-// The part of a tokenizer that turns one word (a piece made by the pre-tokenizer) into ids.
+// The component of a tokenizer that encodes one word, a piece from the pre-tokenizer, into ids.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,23 @@
 
 namespace millrace {
 
-// A piece of the word that is merged with its neighbours. Those of a word form a list.
+// A part of a word during merging. The symbols of a word form a linked list.
 struct Symbol {
   int32_t id;
-  uint32_t begin, length;  // in the word; length 0: it was merged away
+  uint32_t begin, length;  // bytes in the word; length 0: merged into its neighbour
   int32_t previous, next;  // -1: none
 };
 
-// Memory that models use while they work, kept from word to word.
+// Working memory of models, reused for all words of a text.
 struct TokenModelScratch {
   struct Candidate {
     uint32_t rank;
-    int32_t left;  // the symbol to be merged with its next
-    int32_t id;    // what they become
+    int32_t left;  // merges this symbol with the next one
+    int32_t id;    // id of the merged symbol
   };
-  struct Step {  // of the best way to an offset of the word
+  struct Step {  // the best segmentation up to an offset of the word
     double score;
-    int32_t start;  // where its last token begins; -1: no way found yet
+    int32_t start;  // start of its last token; -1: none found yet
     int32_t id;
   };
   std::vector<Symbol> symbols;
@@ -41,7 +41,8 @@ class TokenModel {
 
   virtual void encode(std::string_view word, std::vector<int32_t>& ids, TokenModelScratch& scratch) const = 0;
 
-  // Splits a piece where no token can reach across, so that the same words meet again; the ids are the same as unsplit.
+  // Splits a piece where no token can span the cut. The ids stay the same, and shorter words hit the word cache more
+  // often.
   virtual void split(std::string_view piece, FunctionRef<void(std::string_view word)> visit) const { visit(piece); }
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr char32_t kRemoved = 0xFFFFFFFF;
 
-// Rewrites character by character; `map` returns kRemoved for what is to go.
+// Maps each character; `map` returns kRemoved to delete it.
 template <class Map>
 void map_characters(NormalizedText& text, Map map) {
   std::string result;
@@ -100,7 +100,7 @@ class Prepend : public Normalizer {
   std::string prefix_;
 };
 
-// The cleaning that SentencePiece does for machine translation.
+// SentencePiece's cleaning for machine translation.
 class Nmt : public Normalizer {
  public:
   void apply(NormalizedText& text) const override {

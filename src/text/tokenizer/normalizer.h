@@ -1,4 +1,4 @@
-// Rewrites text before it is cut into pieces: Unicode normalization, case, replacements.
+// Rewrites text before pre-tokenization: Unicode normalization, case, replacements.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace millrace {
 
 struct NormalizedText {
   std::string text;
-  bool front_kept = true;  // nothing was cut off at the beginning
+  bool front_kept = true;  // the beginning was not stripped
 };
 
 class Normalizer {

@@ -1,4 +1,4 @@
-// What Split and Replace look for: a text or a regex.
+// The pattern of Split and Replace: a literal text or a regex.
 #pragma once
 
 #include <optional>

@@ -11,14 +11,13 @@
 namespace millrace {
 namespace {
 
-// A part of a piece, and whether the pattern matched it.
+// A part of a piece: a match of the pattern or the text between matches.
 struct Part {
   size_t begin, end;
   bool match;
 };
 
-// Puts the parts of one piece together as the behavior says. A match that joins its neighbour takes at most one match
-// along.
+// Joins the parts of one piece according to the behavior. With MergedWith*, a joined part contains at most one match.
 void apply_behavior(std::vector<Part>& parts, SplitBehavior behavior) {
   std::vector<Part> joined;
   bool previous_match = false;
@@ -52,7 +51,7 @@ void apply_behavior(std::vector<Part>& parts, SplitBehavior behavior) {
   parts = std::move(joined);
 }
 
-// A pre-tokenizer that finds parts and puts them together.
+// Base of pre-tokenizers that find parts and join them.
 class PartSplit : public PreTokenizer {
  public:
   explicit PartSplit(SplitBehavior behavior) : behavior_(behavior) {}
@@ -74,7 +73,7 @@ class PartSplit : public PreTokenizer {
   }
 
  protected:
-  // Covers the text from left to right.
+  // Appends parts that cover the text from left to right.
   virtual void find_parts(std::string_view text, std::vector<Part>& parts) const = 0;
 
  private:
@@ -125,7 +124,7 @@ class CharacterSplit : public PartSplit {
   bool (*matches_)(char32_t);
 };
 
-// Rewrites every piece into one shared buffer, then points the pieces into it.
+// Rewrites all pieces into one shared buffer and points the pieces into it.
 class Rewriter {
  public:
   explicit Rewriter(PreTokens& pieces) : pieces_(pieces), text_(pieces.owned.emplace_back()) {}
@@ -214,7 +213,7 @@ class Metaspace : public PreTokenizer {
   std::unique_ptr<PreTokenizer> words_;
 };
 
-// Cuts where the script changes; Japanese kana count as Han, and what belongs to no script stays with its neighbours.
+// Splits where the script changes. Japanese kana count as Han; characters of no script stay with their neighbours.
 class ScriptSplit : public PartSplit {
  public:
   ScriptSplit() : PartSplit(SplitBehavior::Isolated) {
@@ -318,7 +317,7 @@ std::unique_ptr<PreTokenizer> make_delimiter_split(char32_t delimiter) {
 }
 
 std::unique_ptr<PreTokenizer> make_whitespace_split() {
-  // \w of Rust's regex, which differs from Oniguruma's in a few numbers and the joiners.
+  // \w of Rust's regex. Oniguruma's \w differs in some numbers and the joiners.
   constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\u200C\u200D)";
   const std::string regex = "[" + std::string(kWord) + "]+|[^" + std::string(kWord) + "\\s]+";
   return make_split(Pattern::regex(regex), SplitBehavior::Removed, true);

@@ -1,4 +1,4 @@
-// Cuts normalized text into the pieces that the model encodes one by one.
+// Splits normalized text into pieces that the model encodes independently.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace millrace {
 
 struct PreToken {
   std::string_view text;
-  bool at_start;  // it begins where the user's text begins
+  bool at_start;  // begins at the beginning of the user's text
 };
 
 struct PreTokens {
   std::vector<PreToken> list;
-  std::deque<std::string> owned;  // texts that pieces were rewritten into
-  size_t most_bytes;  // that a rewritten text may have: a tokenizer of many steps could make it grow forever
+  std::deque<std::string> owned;  // buffers of rewritten pieces
+  size_t most_bytes;              // limit for a rewritten text: many steps could grow it without bound
 };
 
 class PreTokenizer {
@@ -30,7 +30,7 @@ class PreTokenizer {
   virtual void split(PreTokens& pieces) const = 0;
 };
 
-// What becomes of the matches of a pattern.
+// The treatment of matches of a pattern.
 enum class SplitBehavior { Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous };
 
 std::unique_ptr<PreTokenizer> make_split(Pattern pattern, SplitBehavior behavior, bool invert);

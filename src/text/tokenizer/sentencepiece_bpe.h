@@ -1,5 +1,5 @@
-// BPE as SentencePiece does it: any two neighbours whose joined text is a token may merge, the token with the best
-// score first. GGUF files of Llama-2, Mistral and Gemma carry this kind (tokenizer.ggml.model = llama).
+// SentencePiece's BPE: two neighbours may merge if their joined text is a token; the token with the best score merges
+// first. GGUF files of Llama 2, Mistral and Gemma use it (tokenizer.ggml.model = llama).
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ namespace millrace {
 
 class SentencePieceBpe : public TokenModel {
  public:
-  // `mergeable`: by id, whether the token may come out of a text (control tokens may not). `unknown`: for characters
-  // that have neither token nor byte tokens; Vocabulary::kNone: they are dropped.
+  // `mergeable`: by id, false for tokens that text must not produce, such as control tokens. `unknown` stands for
+  // characters without a token and without byte tokens; Vocabulary::kNone drops them.
   SentencePieceBpe(std::shared_ptr<const Vocabulary> vocabulary, const std::vector<float>& scores,
                    std::vector<bool> mergeable, int32_t unknown);
 
@@ -28,7 +28,7 @@ class SentencePieceBpe : public TokenModel {
   void push_bytes(std::string_view text, std::vector<int32_t>& ids) const;
 
   std::shared_ptr<const Vocabulary> vocabulary_;
-  std::vector<uint32_t> ranks_;  // by id: the better the score, the lower; equal for equal scores
+  std::vector<uint32_t> ranks_;  // by id: a better score has a lower rank; equal scores have equal ranks
   std::vector<bool> mergeable_;
   int32_t unknown_;
   MetaspaceSplitter splitter_;

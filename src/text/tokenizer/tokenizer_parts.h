@@ -1,4 +1,4 @@
-// What a tokenizer is put together from, whichever file it came from.
+// The components of a tokenizer, independent of the file format.
 #pragma once
 
 #include <memory>
@@ -22,17 +22,17 @@ struct TokenizerParts {
   std::unique_ptr<TokenModel> model;
   std::vector<DecodeStep> decoders;
 
-  // What is put around a text when special tokens are wanted; kText is the text itself.
+  // The ids around a text if special tokens are requested; kText is the text itself.
   static constexpr int32_t kText = -1;
   std::vector<int32_t> frame = {kText};
 
   std::optional<int32_t> bos, eos, unknown, padding;
   std::vector<int32_t> end_of_generation;
 
-  // Made of the above by finish().
+  // Derived from the above by finish().
   struct TokenEntry {
     const AddedToken* added = nullptr;  // null: an ordinary token
-    std::string normalized;             // an added token as the decoders must see it; empty: as it is written
+    std::string normalized;             // input of the decoders for an added token; empty: its content
   };
   std::vector<TokenEntry> entries;  // by id
   AddedTokenFinder raw_finder, normalized_finder;

@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kUnknownPenalty = 10.0;  // below the worst token
+constexpr double kUnknownPenalty = 10.0;  // subtracted from the worst token's score
 constexpr size_t kLongestToken = 1024;
 
 ByteTrie trie_of(const Vocabulary& vocabulary, const std::vector<bool>& usable) {
@@ -38,7 +38,7 @@ Unigram::Unigram(std::shared_ptr<const Vocabulary> vocabulary, std::vector<doubl
 void Unigram::encode(std::string_view word, std::vector<int32_t>& ids, TokenModelScratch& scratch) const {
   find_best(word, scratch.steps);
   const size_t before = ids.size();
-  // From the end backwards; neighbouring unknowns count as one, so their text is gathered first.
+  // Walks backwards from the end. Adjacent unknown characters become one token, so their text is collected first.
   auto end = static_cast<int32_t>(word.size());
   while (end > 0) {
     const TokenModelScratch::Step& step = scratch.steps[end];

@@ -1,5 +1,4 @@
-// The unigram language model of SentencePiece: of all ways to cut a word into tokens, the one with the best sum of
-// scores.
+// SentencePiece's unigram model: the segmentation of a word with the largest sum of scores.
 #pragma once
 
 #include <memory>
@@ -13,8 +12,8 @@ namespace millrace {
 
 class Unigram : public TokenModel {
  public:
-  // `usable`: by id, whether the token may come out of a text. `unknown` may be Vocabulary::kNone. Throws BadFile for a
-  // usable token so long that the time per character would not be bounded.
+  // `usable`: by id, false for tokens that text must not produce. `unknown` may be Vocabulary::kNone. Throws BadFile
+  // for overlong usable tokens, which would make the time per character unbounded.
   Unigram(std::shared_ptr<const Vocabulary> vocabulary, std::vector<double> scores, const std::vector<bool>& usable,
           int32_t unknown, bool byte_fallback);
 

@@ -1,4 +1,4 @@
-// Tokens and their ids. The texts lie in one buffer, so that a quarter of a million of them load quickly.
+// Maps tokens to ids and back. All texts share one buffer, so that 250,000 tokens load quickly.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,16 @@ class Vocabulary {
  public:
   static constexpr int32_t kNone = -1;
 
-  // The last id given to a text, and the last text given to an id, are the ones found. Throws BadFile for ids that no
-  // vocabulary reaches.
+  // The last id of a text and the last text of an id win. Throws BadFile for implausibly large ids.
   void add(std::string_view text, int64_t id);
 
-  int32_t find(std::string_view text) const;                                  // kNone: no such token
-  std::string_view text(int32_t id) const;                                    // empty: no such id
-  int32_t size() const { return static_cast<int32_t>(entry_of_id_.size()); }  // the largest id and one
-  size_t count() const { return entries_.size(); }                            // different texts
+  int32_t find(std::string_view text) const;                                  // kNone if missing
+  std::string_view text(int32_t id) const;                                    // empty if missing
+  int32_t size() const { return static_cast<int32_t>(entry_of_id_.size()); }  // largest id + 1
+  size_t count() const { return entries_.size(); }                            // number of distinct texts
   size_t longest() const { return longest_; }                                 // bytes of the longest text
 
-  // The id of "<0xNN>", by which SentencePiece writes a byte that is in no token.
+  // The id of "<0xNN>", SentencePiece's token for a single byte.
   int32_t byte_token(unsigned char byte) const;
 
  private:
@@ -39,8 +38,8 @@ class Vocabulary {
 
   std::string bytes_;
   std::vector<Entry> entries_;
-  std::vector<uint32_t> slots_;        // index of an entry plus one; 0: free
-  std::vector<uint32_t> entry_of_id_;  // the same
+  std::vector<uint32_t> slots_;        // index of an entry + 1; 0: free
+  std::vector<uint32_t> entry_of_id_;  // by id: index of an entry + 1; 0: none
   size_t longest_ = 0;
 };
 

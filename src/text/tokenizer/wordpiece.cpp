@@ -16,7 +16,7 @@ void push_unknown(const Vocabulary& vocabulary, const std::string& token, std::v
   ids.push_back(id);
 }
 
-// The tokens that begin with `prefix`, without it.
+// The tokens that begin with `prefix`, with the prefix removed.
 ByteTrie trie_of(const Vocabulary& vocabulary, const std::string& prefix) {
   constexpr size_t kLongestToken = 1024;
   std::vector<std::pair<std::string_view, int32_t>> entries;

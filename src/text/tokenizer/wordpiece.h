@@ -1,4 +1,4 @@
-// The simple models: WordPiece (BERT) takes the longest token again and again, WordLevel knows whole words only.
+// WordPiece (BERT) takes the longest matching token repeatedly. WordLevel knows whole words only.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace millrace {
 
 class WordPiece : public TokenModel {
  public:
-  // Words of more than `longest_word` characters are unknown. Throws BadFile for tokens without a sensible length.
+  // Words of more than `longest_word` characters become the unknown token. Throws BadFile for overlong tokens.
   WordPiece(std::shared_ptr<const Vocabulary> vocabulary, std::string unknown_token,
             const std::string& continuing_prefix, size_t longest_word);
 
@@ -22,7 +22,7 @@ class WordPiece : public TokenModel {
   std::shared_ptr<const Vocabulary> vocabulary_;
   std::string unknown_token_;
   size_t longest_word_;
-  ByteTrie beginnings_, continuations_;  // the tokens that may begin a word, and the rest without their prefix
+  ByteTrie beginnings_, continuations_;  // tokens that begin a word, and continuing tokens without their prefix
 };
 
 class WordLevel : public TokenModel {

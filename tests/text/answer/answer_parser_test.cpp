@@ -1,4 +1,4 @@
-// Answers taken apart, in every way they can be cut.
+// Parses answers with every way of cutting them into pieces.
 #include "text/answer/answer_parser.h"
 
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// The joined result, in one readable line: R(...) reasoning, C(...) content, f(...) calls.
+// The joined result in one line: R(...) reasoning, C(...) content, f(...) calls.
 std::string join(const std::vector<AnswerPiece>& pieces) {
   std::string reasoning, content, calls;
   int open = -1;
@@ -142,7 +142,7 @@ TEST(AnswerParser, AnyTwoPiecesGiveTheSame) {
   }
 }
 
-// Texts put together from what the parsers look for, so that most of them are almost calls.
+// Random sequences of the parsers' delimiters, so that most texts nearly contain calls.
 std::string random_text(std::mt19937_64& random) {
   static const std::vector<std::string> kParts = {"<tool_call>",
                                                   "</tool_call>",

@@ -40,6 +40,8 @@ TEST(ChatTemplate, ErrorsNameTheLine) {
   EXPECT_THAT(message_of(ErrorKind::BadFile, [] { ChatTemplate("a\n{% if %}"); }), HasSubstr("line 2"));
   EXPECT_THAT(message_of(ErrorKind::BadFile, [] { ChatTemplate("\n\n{{ x|nope }}", "model.jinja"); }),
               HasSubstr("model.jinja line 3: No filter named 'nope'"));
+  EXPECT_THAT(message_of(ErrorKind::BadFile, [] { ChatTemplate("{{ 'a b'|wordwrap(3) }}"); }),
+              HasSubstr("No filter named 'wordwrap'"));
   EXPECT_THAT(message_of(ErrorKind::BadFile,
                          [] {
                            ChatTemplate("{{ 1 }}\n{% for x in [1] %}\n{{ x.y.z }}{% endfor %}").render({{"a", 1}});

@@ -1,5 +1,5 @@
-// Templates rendered by Python's Jinja2 in Hugging Face's setting, and by us: the same text, or an error on both sides.
-// scripts/make_template_vectors.py and scripts/random_templates.py made the cases.
+// Compares rendered templates with Python's Jinja2 in Hugging Face's configuration: the same text, or an error in both.
+// scripts/make_template_vectors.py and scripts/random_templates.py write the cases.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <time.h>
@@ -28,7 +28,7 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
-// The vectors were made in UTC.
+// The vectors use UTC.
 class Conformance : public testing::Test {
  protected:
   Conformance() {

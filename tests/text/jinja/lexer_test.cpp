@@ -9,7 +9,7 @@
 namespace millrace::jinja {
 namespace {
 
-// Tokens as "kind:text" with their lines, short enough to compare.
+// Tokens as "kind:text" with their lines.
 std::string sketch(std::string_view source) {
   std::string out;
   for (const Token& token : tokenize(source)) {

