@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "dataflow/buckets.h"
-#include "dataflow/ops_run.h"
 
 namespace millrace {
 namespace {
@@ -68,14 +67,6 @@ void Ops::warn_of_unused_forced_kernels() const {
   });
 }
 
-template <class Op>
-void Ops::dispatch(const typename Op::Problem& problem, const typename Op::Args& args) {
-  launch_pending();
-  const Kernel<Op>* kernel = is_dry() ? planner<Op>().plan(problem) : planner<Op>().planned(problem);
-  MR_ASSERT(kernel != nullptr);  // the dry passes met every bucket of rows, and the reference runs every problem
-  run<Op>(*kernel, problem, args, executor_);
-}
-
 // The rows that small ops are planned for.
 int64_t Ops::bucket(int64_t rows) const { return options_.batch_invariant ? 1 : bucket_rows(rows); }
 
@@ -83,45 +74,43 @@ void Ops::rope_write(const RopeWriteOp::Args& a) {
   const auto rotary = static_cast<int>(a.angles.cols);
   const int64_t rows = bucket(a.k.rows);
   if (!kernels_.of<RopeWriteOp>().empty() && !is_forced(RopeOp::kName) && !is_forced(KvWriteOp::kName)) {
-    return dispatch<RopeWriteOp>(
+    return call<RopeWriteOp>(
         {a.kv.dtype, a.style, rows, a.heads, a.kv.kv_heads, a.kv.key_dim, a.kv.value_dim, rotary, a.kv.latent}, a);
   }
   if (rotary > 0) {
     rope({a.style, a.q, a.angles, a.heads, a.kv.key_dim, rotary});
     rope({a.style, a.k, a.angles, a.kv.kv_heads, a.kv.key_dim, rotary});
   }
-  dispatch<KvWriteOp>({a.kv.dtype, a.kv.kv_heads, a.kv.key_dim, a.kv.value_dim, rows, a.kv.latent},
-                      {a.k, a.v, a.kv, a.sequences, a.tables});
+  call<KvWriteOp>({a.kv.dtype, a.kv.kv_heads, a.kv.key_dim, a.kv.value_dim, rows, a.kv.latent},
+                  {a.k, a.v, a.kv, a.sequences, a.tables});
 }
 
-void Ops::embed(const EmbeddingOp::Args& a) {
-  dispatch<EmbeddingOp>({a.table.dtype, bucket(a.out.rows), a.table.cols}, a);
-}
+void Ops::embed(const EmbeddingOp::Args& a) { call<EmbeddingOp>({a.table.dtype, bucket(a.out.rows), a.table.cols}, a); }
 
 NormOp::Problem Ops::problem_of(const NormOp::Args& a) const {
   return {a.kind, bucket(a.x.rows), a.x.cols, a.groups, a.accumulate};
 }
 
 void Ops::norm(const NormOp::Args& a) {
-  if (a.x.rows > 0) dispatch<NormOp>(problem_of(a), a);
+  if (a.x.rows > 0) call<NormOp>(problem_of(a), a);
 }
 
 void Ops::rope_angles(const RopeAnglesOp::Args& a) {
-  dispatch<RopeAnglesOp>({bucket(a.angles.rows), static_cast<int>(a.angles.cols)}, a);
+  call<RopeAnglesOp>({bucket(a.angles.rows), static_cast<int>(a.angles.cols)}, a);
 }
 
 void Ops::rope(const RopeOp::Args& a) {
-  dispatch<RopeOp>({a.style, bucket(a.x.rows), a.heads, a.head_dim, a.rotary_dim}, a);
+  call<RopeOp>({a.style, bucket(a.x.rows), a.heads, a.head_dim, a.rotary_dim}, a);
 }
 
 void Ops::activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out) {
   if (x.rows == 0) return;
-  dispatch<ActivationOp>({kind, gate_with != nullptr, bucket(x.rows), x.cols}, {kind, x, gate_with, out});
+  call<ActivationOp>({kind, gate_with != nullptr, bucket(x.rows), x.cols}, {kind, x, gate_with, out});
 }
 
 void Ops::elementwise(const ElementwiseOp::Args& a) {
   if (a.out.rows == 0) return;
-  dispatch<ElementwiseOp>({a.kind, bucket(a.out.rows), a.out.cols}, a);
+  call<ElementwiseOp>({a.kind, bucket(a.out.rows), a.out.cols}, a);
 }
 
 void Ops::add(Matrix a, Matrix b, Matrix out) { elementwise({Elementwise::Add, a, b, out}); }
@@ -134,9 +123,11 @@ void Ops::gather(Matrix x, std::span<const int32_t> rows, Matrix out) {
   elementwise({Elementwise::Gather, x, {}, out, 1, rows});
 }
 
-void Ops::argmax(const ArgmaxOp::Args& a) { dispatch<ArgmaxOp>({bucket(a.logits.rows), a.logits.cols}, a); }
+void Ops::argmax(const ArgmaxOp::Args& a) {
+  if (a.logits.rows > 0) call<ArgmaxOp>({bucket(a.logits.rows), a.logits.cols}, a);
+}
 
-void Ops::sample(const SampleOp::Args& a) { dispatch<SampleOp>({bucket(a.logits.rows), a.logits.cols}, a); }
+void Ops::sample(const SampleOp::Args& a) { call<SampleOp>({bucket(a.logits.rows), a.logits.cols}, a); }
 
 // Only calibration asks for it, never a serving step: it is planned when it is first called.
 void Ops::score_range(const ScoreRangeOp::Args& args) {

@@ -3,6 +3,7 @@
 // models.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <span>
@@ -13,6 +14,7 @@
 #include "dataflow/op_call.h"
 #include "dataflow/op_times.h"
 #include "dataflow/planner.h"
+#include "dataflow/roofline.h"
 #include "hardware/device.h"
 #include "tensor/arena.h"
 
@@ -81,6 +83,11 @@ class Ops {
   void sample(const SampleOp::Args& args);
   void score_range(const ScoreRangeOp::Args& args);
 
+  // Any op of the list. Row counts of `problem` must be buckets (bucket()), so that the dry passes meet all of them.
+  template <class Op>
+  void call(const typename Op::Problem& problem, const typename Op::Args& args);
+  int64_t bucket(int64_t rows) const;
+
   bool is_forced(std::string_view op) const { return options_.forced.contains(std::string(op)); }
   const Hardware& hardware() const { return hardware_; }
   Device& device() const { return device_; }
@@ -125,9 +132,6 @@ class Ops {
   void rope(const RopeOp::Args& args);
   AttentionProblem pinned(AttentionProblem problem) const;
   NormOp::Problem problem_of(const NormOp::Args& args) const;
-  int64_t bucket(int64_t rows) const;
-  template <class Op>
-  void dispatch(const typename Op::Problem& problem, const typename Op::Args& args);
   template <class Op>
   void run(const Kernel<Op>& kernel, const typename Op::Problem& problem, const typename Op::Args& args,
            const Executor& executor);
@@ -150,5 +154,42 @@ class Ops {
   PendingAdd pending_;
   AllOps::Each<Planner> planners_;
 };
+
+template <class Op>
+void Ops::call(const typename Op::Problem& problem, const typename Op::Args& args) {
+  launch_pending();
+  const Kernel<Op>* kernel = is_dry() ? planner<Op>().plan(problem) : planner<Op>().planned(problem);
+  if (kernel == nullptr && is_dry())
+    fail(ErrorKind::Unsupported, "this device has no kernel for {}", to_string(problem));
+  MR_ASSERT(kernel != nullptr);  // the dry passes met every bucket of rows
+  run<Op>(*kernel, problem, args, executor_);
+}
+
+// In Mode::Run it runs the kernel, in the other modes it notes what running it would mean.
+template <class Op>
+void Ops::run(const Kernel<Op>& kernel, const typename Op::Problem& problem, const typename Op::Args& args,
+              const Executor& executor) {
+  switch (mode_) {
+    case Mode::Run:
+      return kernel.run(args, executor);
+    case Mode::Measure: {
+      device_.finish();
+      const auto start = std::chrono::steady_clock::now();
+      kernel.run(args, executor);
+      device_.finish();
+      const std::chrono::duration<double, std::micro> us = std::chrono::steady_clock::now() - start;
+      return times_->add(Op::kName, us.count());
+    }
+    case Mode::Plan:
+      return;
+    case Mode::Expect:
+      return times_->add(Op::kName, planner<Op>().expected_us(kernel, problem));
+    case Mode::Roof:
+      if constexpr (requires { roof_us(problem, hardware_); }) times_->add(Op::kName, roof_us(problem, hardware_));
+      return;
+    case Mode::Explain:
+      calls_->push_back(explain_call(planner<Op>(), problem));
+  }
+}
 
 }  // namespace millrace

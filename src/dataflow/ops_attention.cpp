@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "dataflow/buckets.h"
-#include "dataflow/ops_run.h"
+#include "dataflow/ops.h"
 
 namespace millrace {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "dataflow/buckets.h"
-#include "dataflow/ops_run.h"
+#include "dataflow/ops.h"
 
 namespace millrace {
 namespace {

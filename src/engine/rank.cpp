@@ -75,7 +75,9 @@ void check_kv_type(DType kv, const StateLayout& layout) {
 Rank::Rank(const WeightSource& source, LoadOptions& options) : options_(options), origin_(source.origin()) {
   open(source);
   weights_ = std::make_unique<Weights>(source, *ops_);
-  model_ = find_architecture(source).make(source, *weights_, layout_);
+  const Architecture& architecture =
+      options_.architecture != nullptr ? *options_.architecture : find_architecture(source);
+  model_ = architecture.make(source, *weights_, layout_);
   weights_->check_all_used();
 
   const DType fast_kv = ops_->working() == DType::F32 ? DType::F16 : ops_->working();

@@ -7,8 +7,10 @@
 #include "kernels/activation/activation.h"
 #include "kernels/argmax/argmax.h"
 #include "kernels/attention/attention.h"
+#include "kernels/causal_conv/causal_conv.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/embedding/embedding.h"
+#include "kernels/grouped_linear/grouped_linear.h"
 #include "kernels/kv_write/kv_write.h"
 #include "kernels/linear/linear.h"
 #include "kernels/norm/norm.h"
@@ -46,6 +48,8 @@ using AllOps = OpList<  //
     RopeWriteOp,        //
     ArgmaxOp,           //
     SampleOp,           //
-    ScoreRangeOp>;
+    ScoreRangeOp,       //
+    CausalConvOp,       //
+    GroupedLinearOp>;
 
 }  // namespace millrace

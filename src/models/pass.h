@@ -53,6 +53,7 @@ class Pass {
   Matrix buffer(std::string_view name, int64_t cols) { return buffer(name, ops.working(), rows_, cols); }
   Matrix buffer(std::string_view name, DType dtype, int64_t rows, int64_t cols);
   int64_t rows() const { return rows_; }
+  SlotView slot(int state) const { return state_.slot(state); }  // one slot state of all sequences
 
   // The residual stream, [rows, hidden]: f32 on every device, since each layer adds to it and its bytes are few beside
   // the weights'. Rows of the table, times `scale`.
