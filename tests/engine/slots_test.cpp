@@ -22,14 +22,15 @@ uint64_t fold(uint64_t state, int32_t token, const PrefixKey& key) {
 
 class Toy {
  public:
-  Toy(int32_t tokens, int32_t slots)
-      : cache(layout(), {DType::F32, kBlock, tokens, slots}),
+  Toy(int32_t tokens, int32_t slots, bool paged = true, bool prefix_cache = true)
+      : cache(layout(paged), {DType::F32, kBlock, tokens, slots}),
         pacer(
             [] {
               return StepEstimate{{{1, 1.0}, {64, 2.0}}};
             },
             {}),
-        scheduler(cache, {16, kMostSequences, 16, 0, true}, pacer),
+        scheduler(cache, {16, kMostSequences, 16, 0, prefix_cache}, pacer),
+        paged_(paged),
         batch_(16, kMostSequences, 16) {}
 
   Sequence* add(Tokens prompt, int32_t most_tokens, int32_t choices = 1, std::string adapter = "") {
@@ -99,9 +100,9 @@ class Toy {
   Scheduler scheduler;
 
  private:
-  static StateLayout layout() {
+  static StateLayout layout(bool paged) {
     StateLayout layout;
-    layout.paged({1, 1, 2});
+    if (paged) layout.paged({1, 1, 2});
     layout.slot({DType::F32, 2});  // the eight bytes of a state
     return layout;
   }
@@ -109,7 +110,7 @@ class Toy {
   // `before`: what the rows of the step before chose, where this one was started ahead.
   std::vector<int32_t> run(const Scheduler::Plan& plan, const std::vector<int32_t>& before) {
     const Batch batch = batch_.batch();
-    const KvLayer kv = cache.paged(0);
+    const KvLayer kv = paged_ ? cache.paged(0) : KvLayer();
     std::vector<int32_t> chosen;
     for (size_t i = 0; i < plan.parts.size(); ++i) {
       const Sequence& s = *plan.parts[i].sequence;
@@ -121,20 +122,21 @@ class Toy {
       uint64_t state = 0, held;
       const auto place = [&](std::byte* base, size_t offset) { return reinterpret_cast<float*>(base + offset); };
       for (int32_t p = 0; p < slice.past + slice.rows; ++p) {
-        const int32_t page = slice.pages[static_cast<size_t>(p / kBlock)];
-        float* key = place(kv.keys, kv.key_offset(page, 0, p % kBlock));
-        float* value = place(kv.values, kv.value_offset(page, 0, p % kBlock));
-        const auto number = static_cast<float>(tokens[static_cast<size_t>(p)]);
         if (p == slice.past) {
           std::memcpy(&held, cache.slot(0).at(slice.slot), sizeof held);
           EXPECT_EQ(held, state) << "request " << s.id() << " after " << p << " tokens";
         }
+        state = fold(state, tokens[static_cast<size_t>(p)], s.prefix_key);
+        if (!paged_) continue;
+        const int32_t page = slice.pages[static_cast<size_t>(p / kBlock)];
+        float* key = place(kv.keys, kv.key_offset(page, 0, p % kBlock));
+        float* value = place(kv.values, kv.value_offset(page, 0, p % kBlock));
+        const auto number = static_cast<float>(tokens[static_cast<size_t>(p)]);
         if (p < slice.past) {
           EXPECT_TRUE(key[0] == number && value[1] == number) << "request " << s.id() << " position " << p;
         } else {
           key[0] = value[0] = value[1] = number;
         }
-        state = fold(state, tokens[static_cast<size_t>(p)], s.prefix_key);
       }
       std::memcpy(cache.slot(0).at(slice.slot), &state, sizeof state);
       chosen.push_back(static_cast<int32_t>((state >> 33) % kVocab));
@@ -156,6 +158,7 @@ class Toy {
     }
   }
 
+  bool paged_;
   StepBatch batch_;
   Scheduler::Plan ahead_;
   std::vector<int32_t> chosen_ahead_;
@@ -270,7 +273,8 @@ TEST(Slots, AnyOrderOfEventsKeepsTheState) {
   std::mt19937 random(seed);
   uint64_t cached = 0, preemptions = 0;
   for (int round = 0; round < 20; ++round) {
-    Toy toy(48 + 16 * static_cast<int32_t>(random() % 4), 2 + static_cast<int32_t>(random() % 6));
+    Toy toy(48 + 16 * static_cast<int32_t>(random() % 4), 2 + static_cast<int32_t>(random() % 6),
+            /*paged=*/round % 4 != 3, /*prefix_cache=*/round % 5 != 4);
     Tokens known = count_up(40, round);
     RequestId added = 0;
     for (int event = 0; event < 400 && !testing::Test::HasFailure(); ++event) {
