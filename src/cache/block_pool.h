@@ -1,4 +1,4 @@
-// Hands out the pages of the KV cache. Pages are counted, so that sequences may share a prefix.
+// Hands out the pages of the state cache. Pages have reference counts: sequences with a common prefix share pages.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ class BlockPool {
 
   std::optional<int32_t> take();  // one reference; nothing when the pool is empty
   void share(int32_t block);      // one more reference
-  void give_back(int32_t block);  // the last one frees the page
+  void give_back(int32_t block);  // one reference less; a page without references is free
   int32_t free() const { return static_cast<int32_t>(free_.size()); }
   int32_t size() const { return static_cast<int32_t>(references_.size()); }
   int32_t references(int32_t block) const { return references_[static_cast<size_t>(block)]; }

@@ -16,12 +16,12 @@ class BlockTable {
   BlockTable(BlockTable&& other) noexcept;
   BlockTable& operator=(BlockTable&&) = delete;
 
-  // Makes room for `tokens` positions; false, and nothing changed, when the pool cannot give as many pages.
+  // Makes room for `tokens` positions. False, with nothing changed, if the pool has too few pages.
   bool reserve(int32_t tokens);
   void truncate(int32_t tokens);  // gives back the pages past this many positions
   void clear() { truncate(0); }
-  void share(int32_t page);                // appends a page that others hold too
-  void replace(size_t index, int32_t by);  // holds another page in its place
+  void share(int32_t page);                // appends a page that another holder keeps as well
+  void replace(size_t index, int32_t by);  // gives this page back and holds `by` instead
   std::span<const int32_t> pages() const { return pages_; }
   int32_t pages_for(int32_t tokens) const { return (tokens + block_size_ - 1) / block_size_; }
   int32_t capacity() const { return static_cast<int32_t>(pages_.size()) * block_size_; }  // positions
@@ -29,7 +29,7 @@ class BlockTable {
  private:
   BlockPool& pool_;
   int block_size_;
-  std::vector<int32_t> pages_;  // reserved for the longest sequence: it never moves under a running step
+  std::vector<int32_t> pages_;  // has the capacity for the longest sequence: it never moves while a step reads it
 };
 
 }  // namespace millrace

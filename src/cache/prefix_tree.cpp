@@ -13,6 +13,7 @@ class PrefixTree::Node {
   Children children;
   Children::iterator self;  // in the parent's children
   std::list<Node*>::iterator place;
+  std::vector<std::list<Snapshot>::iterator> snapshots;  // at most one for each number of the page's tokens
 };
 
 namespace {
@@ -28,14 +29,16 @@ bool PrefixTree::Order::operator()(std::span<const int32_t> a, std::span<const i
 }
 
 PrefixTree::PrefixTree(BlockPool& pool, int block_size)
-    : pool_(pool),
-      block_size_(static_cast<size_t>(block_size)),
-      short_root_(std::make_unique<Node>()),
-      long_root_(std::make_unique<Node>()),
-      by_page_(static_cast<size_t>(pool.size()), nullptr) {}
+    : pool_(pool), block_size_(static_cast<size_t>(block_size)), by_page_(static_cast<size_t>(pool.size()), nullptr) {}
 
 PrefixTree::~PrefixTree() {
   while (!recent_.empty()) remove(recent_.back());
+}
+
+PrefixTree::Node* PrefixTree::root(const PrefixKey& key) {
+  auto& root = roots_[key];
+  if (root == nullptr) root = std::make_unique<Node>();
+  return root.get();
 }
 
 int32_t PrefixTree::page(const Node* node) { return node->page; }
@@ -47,7 +50,7 @@ PrefixTree::Node* PrefixTree::find(Node* node, std::span<const int32_t> page_tok
   return found->second.get();
 }
 
-// Children are in lexicographic order: what agrees longest with `tokens` stands next to where they would stand.
+// Children are in lexicographic order: the one that agrees longest with `tokens` is a neighbour of where they would be.
 PrefixTree::Beginning PrefixTree::longest_beginning(Node* node, std::span<const int32_t> tokens) {
   Node* best = nullptr;
   Beginning result;
@@ -76,13 +79,20 @@ void PrefixTree::insert_beginning(Node* node, std::span<const int32_t> tokens, i
 }
 
 PrefixTree::Node* PrefixTree::add(Node* parent, std::span<const int32_t> tokens, int32_t page) {
-  if (Node* shorter = by_page_[static_cast<size_t>(page)]) remove(shorter);
+  Node* shorter = by_page_[static_cast<size_t>(page)];
+  std::vector<std::list<Snapshot>::iterator> snapshots;
+  if (shorter != nullptr) {
+    snapshots.swap(shorter->snapshots);  // the page still begins with their tokens
+    remove(shorter);
+  }
   const auto [at, is_new] = parent->children.try_emplace({tokens.begin(), tokens.end()}, std::make_unique<Node>());
   MR_ASSERT(is_new);
   Node* node = at->second.get();
   node->parent = parent;
   node->page = page;
   node->self = at;
+  node->snapshots = std::move(snapshots);
+  for (const auto& snapshot : node->snapshots) snapshot->node = node;
   node->place = recent_.insert(recent_.end(), node);
   by_page_[static_cast<size_t>(page)] = node;
   pool_.share(page);
@@ -90,9 +100,11 @@ PrefixTree::Node* PrefixTree::add(Node* parent, std::span<const int32_t> tokens,
   return node;
 }
 
-// A node without children: eviction goes from the least recent one, and what follows a node is less recent.
+// Only nodes without children are removed: eviction begins with the least recent one, and a node's children are less
+// recent than the node.
 void PrefixTree::remove(Node* node) {
   MR_ASSERT(node->children.empty());
+  for (const auto& snapshot : node->snapshots) snapshots_.erase(snapshot);
   by_page_[static_cast<size_t>(node->page)] = nullptr;
   recent_.erase(node->place);
   pool_.give_back(node->page);
@@ -112,12 +124,62 @@ int32_t PrefixTree::evict(int32_t pages) {
     remove(node);
     ++freed;
   }
+  if (freed > 0) std::erase_if(roots_, [](const auto& root) { return root.second->children.empty(); });
   return freed;
 }
 
 int32_t PrefixTree::evictable() const {
   return static_cast<int32_t>(
       std::count_if(recent_.begin(), recent_.end(), [&](const Node* n) { return pool_.references(n->page) == 1; }));
+}
+
+PrefixTree::Resume PrefixTree::deepest_snapshot(Node* root, std::span<const int32_t> tokens) {
+  auto best = snapshots_.end();
+  size_t best_tokens = 0;
+  size_t at = 0;  // tokens before the children of `node`
+  for (Node* node = root; node != nullptr && at < tokens.size(); at += block_size_) {
+    const auto rest = tokens.subspan(at);
+    // False: this child agrees in so few tokens that it and those farther away from `rest` cannot be better.
+    const auto consider = [&](const auto& child) {
+      const auto agree = static_cast<size_t>(common_beginning(child.first, rest));
+      for (const auto& snapshot : child.second->snapshots) {
+        const auto count = static_cast<size_t>(snapshot->tokens);
+        if (count > agree || at + count <= best_tokens) continue;
+        best = snapshot;
+        best_tokens = at + count;
+      }
+      return agree > 0 && at + agree > best_tokens;
+    };
+    const auto from = node->children.lower_bound(rest);
+    for (auto after = from; after != node->children.end() && consider(*after);) ++after;
+    for (auto before = from; before != node->children.begin() && consider(*std::prev(before));) --before;
+    const auto next = node->children.find(rest.first(std::min(block_size_, rest.size())));
+    node = next == node->children.end() ? nullptr : next->second.get();
+  }
+  if (best == snapshots_.end()) return {};
+  snapshots_.splice(snapshots_.begin(), snapshots_, best);
+  touch(best->node);
+  return {static_cast<int32_t>(best_tokens), best->slot.id()};
+}
+
+void PrefixTree::keep_snapshot(Node* node, std::span<const int32_t> tokens, Slot slot) {
+  auto count = static_cast<int32_t>(block_size_);
+  if (!tokens.empty()) {
+    const int32_t page = longest_beginning(node, tokens).page;
+    MR_ASSERT(page >= 0);
+    node = by_page_[static_cast<size_t>(page)];
+    count = static_cast<int32_t>(tokens.size());
+  }
+  MR_ASSERT(node->parent != nullptr && common_beginning(node->self->first, tokens) == std::ssize(tokens));
+  snapshots_.push_front({node, count, std::move(slot)});
+  node->snapshots.push_back(snapshots_.begin());
+}
+
+bool PrefixTree::evict_snapshot() {
+  if (snapshots_.empty()) return false;
+  std::erase(snapshots_.back().node->snapshots, std::prev(snapshots_.end()));
+  snapshots_.pop_back();
+  return true;
 }
 
 }  // namespace millrace

@@ -1,18 +1,32 @@
-// The pages that outlive their sequences, found by the tokens they hold: a radix tree whose edges are pages. Sequences
-// that begin alike share its full pages; a page that agrees only in part is copied and filled on. Pages that no
-// sequence holds are given up, the least recently used first, when the pool needs them.
+// Finds cached state by the tokens it was computed from: a radix tree whose edges are pages. Sequences that begin alike
+// share full pages; a page that agrees only in part is copied and filled on. Pages that no sequence holds are evicted,
+// the least recently used first, when the pool needs them.
+//
+// Where a model has recurrent state, a sequence can begin only where a snapshot of that state exists. The tree owns the
+// snapshots: each belongs to the page that holds its last token.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <list>
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "cache/block_pool.h"
+#include "cache/slot_pool.h"
 
 namespace millrace {
+
+// What shapes the state of a prefix besides its tokens.
+struct PrefixKey {
+  bool long_rope = false;  // RoPE with the factors of sequences beyond the original context
+  std::string adapter;     // empty: the model's own weights
+
+  friend auto operator<=>(const PrefixKey&, const PrefixKey&) = default;
+};
 
 class PrefixTree {
  public:
@@ -22,9 +36,8 @@ class PrefixTree {
   ~PrefixTree();
   PrefixTree(const PrefixTree&) = delete;
 
-  // Where all sequences begin. What pages hold depends on more than tokens where a model turns long sequences by other
-  // frequencies: those have a root of their own.
-  Node* root(bool is_long) { return is_long ? long_root_.get() : short_root_.get(); }
+  // Where all sequences with this key begin. Valid until the next evict(), which drops roots without pages.
+  Node* root(const PrefixKey& key);
 
   // The node after one more page with exactly these tokens; null: there is none.
   Node* find(Node* node, std::span<const int32_t> page_tokens);
@@ -37,16 +50,27 @@ class PrefixTree {
   };
   Beginning longest_beginning(Node* node, std::span<const int32_t> tokens);
 
-  // Keeps a full page. Returns the node that has these tokens: where there was one already, the caller should go on
-  // with that one's page and give back its own. Whoever holds a node's page must hold those of all nodes before it too.
+  // Keeps a full page and returns the node of these tokens. If the node existed already, the caller must use that
+  // node's page and give back its own. A holder of a node's page must also hold the pages of all nodes before it.
   Node* insert(Node* node, std::span<const int32_t> page_tokens, int32_t page);
-  // Keeps the beginning of a page that may still be filled by its sequence; more of the same page may be inserted
-  // later.
+  // Keeps the beginning of a page that its sequence may still fill; more of the same page may be inserted later.
   void insert_beginning(Node* node, std::span<const int32_t> tokens, int32_t page);
 
   int32_t evict(int32_t pages);  // frees up to this many that no sequence holds; returns how many
   int32_t evictable() const;
   int32_t pages() const { return static_cast<int32_t>(recent_.size()); }
+  size_t roots() const { return roots_.size(); }
+
+  // The snapshot of the longest beginning of `tokens` that has one. `root`: where the tokens begin.
+  struct Resume {
+    int32_t tokens = 0;  // that the state has taken in; 0: there is no snapshot
+    int32_t slot = -1;
+  };
+  Resume deepest_snapshot(Node* root, std::span<const int32_t> tokens);
+  // Keeps the state after the page of `node` and `tokens` of the page behind it, which must be in the tree.
+  void keep_snapshot(Node* node, std::span<const int32_t> tokens, Slot slot);
+  bool evict_snapshot();  // the least recently used one; its page stays. False: there is none.
+  int32_t snapshots() const { return static_cast<int32_t>(snapshots_.size()); }
 
  private:
   struct Order {
@@ -54,6 +78,11 @@ class PrefixTree {
     bool operator()(std::span<const int32_t> a, std::span<const int32_t> b) const;
   };
   using Children = std::map<std::vector<int32_t>, std::unique_ptr<Node>, Order>;
+  struct Snapshot {
+    Node* node;
+    int32_t tokens;  // of the node's page
+    Slot slot;
+  };
 
   Node* add(Node* parent, std::span<const int32_t> tokens, int32_t page);
   void remove(Node* node);
@@ -61,9 +90,10 @@ class PrefixTree {
 
   BlockPool& pool_;
   const size_t block_size_;
-  std::unique_ptr<Node> short_root_, long_root_;
-  std::list<Node*> recent_;     // most recently used first; a node always stands before those after it in the tree
-  std::vector<Node*> by_page_;  // a page is in one node at most
+  std::map<PrefixKey, std::unique_ptr<Node>> roots_;
+  std::list<Node*> recent_;        // most recently used first; a node always stands before those after it in the tree
+  std::vector<Node*> by_page_;     // a page is in one node at most
+  std::list<Snapshot> snapshots_;  // most recently used first
 };
 
 }  // namespace millrace

@@ -63,6 +63,12 @@ SlotView StateCache::slot(int i) const {
   return {shape.dtype, shape.elements, records_ + layout_.slot_offset(i), layout_.bytes_per_slot()};
 }
 
+Slot StateCache::new_slot() {
+  Slot slot = slots_.take();
+  if (slot) clear_slot(slot.id());
+  return slot;
+}
+
 void StateCache::copy_slot(int32_t from, int32_t to) {
   MR_ASSERT(from >= 0 && from < slots_.size() && to >= 0 && to < slots_.size());
   const size_t bytes = layout_.bytes_per_slot();

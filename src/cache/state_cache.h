@@ -43,6 +43,7 @@ class StateCache {
   bool has_slots() const { return !layout_.slots().empty(); }
   SlotView slot(int i) const;
   SlotPool& slots() { return slots_; }
+  Slot new_slot();                           // cleared; none where the model has no slot states or no slot is free
   void copy_slot(int32_t from, int32_t to);  // all slot states: takes or restores a snapshot
   void clear_slot(int32_t slot);             // the state of a sequence before its first token
 

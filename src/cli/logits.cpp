@@ -44,13 +44,14 @@ void run(const LogitsOptions& o) {
 
   BlockTable table = runner->state().new_table(length);
   MR_ASSERT(table.reserve(length));
+  const Slot slot = runner->kv().new_slot();
   StepBatch step(load.rows, 1, load.rows);
   std::vector<std::vector<float>> rows;
   for (int32_t done = 0; done < length; done += static_cast<int32_t>(load.rows)) {
     const auto chunk = std::span(tokens).subspan(static_cast<size_t>(done),
                                                  static_cast<size_t>(std::min<int64_t>(load.rows, length - done)));
     step.clear();
-    step.add(chunk, done, length, table.pages(), StepBatch::Logits::All);
+    step.add(chunk, done, length, table.pages(), StepBatch::Logits::All, slot.id());
     const Matrix logits = runner->forward(step.batch());
     for (int64_t i = 0; i < logits.rows; ++i)
       rows.emplace_back(logits.row<float>(i), logits.row<float>(i) + logits.cols);

@@ -29,6 +29,7 @@ class Streams {
     for (int32_t i = 0; i < test.batch; ++i) {
       auto& table = tables_.emplace_back(runner.state().new_table(test.depth + test.tokens));
       MR_ASSERT(table.reserve(test.depth + test.tokens));
+      slots_.push_back(runner.kv().new_slot());
       const SamplingParams params{
           .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .seed = 1, .stream = static_cast<uint64_t>(i)};
       if (test.draw) samplers_.emplace_back(params, static_cast<int32_t>(runner.model().config().vocab));
@@ -37,12 +38,12 @@ class Streams {
 
   // Extends every sequence from `past` by `count` tokens in steps as large as the runner takes.
   void prefill(int32_t past, int32_t count) {
-    for (auto& table : tables_) {
+    for (size_t row = 0; row < tables_.size(); ++row) {
       for (int32_t done = 0; done < count;) {
         const int32_t rows = std::min<int32_t>(count - done, static_cast<int32_t>(runner_.options().rows));
         step_.clear();
         const auto wanted = done + rows == count ? StepBatch::Logits::Last : StepBatch::Logits::None;
-        step_.add(slice(past + done, rows), past + done, past + count, table.pages(), wanted);
+        step_.add(slice(past + done, rows), past + done, past + count, tables_[row].pages(), wanted, slots_[row].id());
         runner_.run(step_.batch());
         done += rows;
         throw_if_interrupted();
@@ -57,7 +58,7 @@ class Streams {
       step_.clear();
       for (size_t row = 0; row < tables_.size(); ++row) {
         const int32_t token = ahead && i > 0 ? ~static_cast<int32_t>(row) : tokens_[static_cast<size_t>(past + i)];
-        step_.add({&token, 1}, past + i, past + i + 1, tables_[row].pages(), StepBatch::Logits::Last);
+        step_.add({&token, 1}, past + i, past + i + 1, tables_[row].pages(), StepBatch::Logits::Last, slots_[row].id());
       }
       ask_for_draws();
       runner_.start(step_.batch());
@@ -95,6 +96,7 @@ class Streams {
   StepBatch step_;
   std::vector<int32_t> tokens_;
   std::vector<BlockTable> tables_;
+  std::vector<Slot> slots_;
   std::vector<Sampler> samplers_;  // none: the likeliest tokens are taken
 };
 

@@ -14,6 +14,7 @@ Calibration calibrate(Runner& runner, std::span<const int32_t> tokens,
   if (total == 0) fail(ErrorKind::Usage, "the text to calibrate with has no tokens");
   BlockTable table = runner.state().new_table(total);
   MR_ASSERT(table.reserve(total));
+  const Slot slot = runner.kv().new_slot();
   StepBatch step(runner.options().rows, 1, runner.options().logit_rows);
   runner.rank().observe_scores(true);
   for (int32_t done = 0; done < total;) {
@@ -21,7 +22,7 @@ Calibration calibrate(Runner& runner, std::span<const int32_t> tokens,
     const auto rows = static_cast<int32_t>(std::min<int64_t>(total - done, runner.options().rows));
     step.clear();
     step.add(tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(rows)), done, total, table.pages(),
-             StepBatch::Logits::Last);
+             StepBatch::Logits::Last, slot.id());
     runner.forward(step.batch());
     done += rows;
   }

@@ -141,6 +141,7 @@ bool Engine::compose() {
   scheduler_.admit(now());
   scheduler_.compose(step_.plan, batch_);
   if (step_.plan.parts.empty()) return false;
+  scheduler_.started(step_.plan);
   step_.rows = batch_.rows();
   step_.begin = now();
   for (const auto& part : step_.plan.parts) {
@@ -189,6 +190,7 @@ void Engine::start_ahead() {
   ahead_.on_host.assign(ahead_.plan.parts.size(), 0);
   ahead_.rows = batch_.rows();
   runner_.start(batch_.batch());
+  scheduler_.started(ahead_.plan);
   ahead_.started = true;
 }
 

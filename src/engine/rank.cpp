@@ -140,7 +140,8 @@ void Rank::decide_context() {
   if (options_.context > config.context && !may_be_longer) {
     fail(ErrorKind::Usage, "--ctx {}: the model was trained for {} positions", options_.context, config.context);
   }
-  const auto weights = static_cast<int64_t>(weights_->packed_bytes() + weights_->in_place_bytes());
+  const auto slots = static_cast<size_t>(state_options().slots) * layout_.bytes_per_slot();
+  const auto weights = static_cast<int64_t>(weights_->packed_bytes() + weights_->in_place_bytes() + slots);
   const auto per_token = static_cast<int64_t>(layout_.bytes_per_token(*options_.kv_type));
   const int64_t room = (device_->available_memory() - weights) * 3 / 4 / std::max<int64_t>(1, per_token);
   if (options_.context == 0) {

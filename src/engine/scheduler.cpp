@@ -43,18 +43,21 @@ void Scheduler::admit(double now) {
   requeue_grown();
   while (!waiting_.empty() && running_.size() < static_cast<size_t>(limits_.sequences)) {
     Sequence* next = waiting_.next(now);
-    if (!place(*next)) return;  // nobody overtakes it: large prompts would starve
+    if (!place(*next, static_cast<int32_t>(running_.size())))
+      return;  // nobody overtakes it: large prompts would starve
     running_.push_back(waiting_.take(next));
   }
 }
 
-// Pages for all its tokens, some of them found in the tree; or nothing. Each running stream may soon need one more
-// page: that many are left, so that the next step does not have to preempt the newcomer.
-bool Scheduler::place(Sequence& sequence) {
-  const auto headroom = static_cast<int32_t>(running_.size());
-  if (limits_.long_from > 0 && sequence.length() > limits_.long_from) sequence.set_long();
+// Takes a slot, and pages for all tokens of the sequence, some of them found in the tree; or nothing. Each running
+// stream may soon need one more page: `headroom` pages stay free, so that the next step does not have to preempt the
+// newcomer.
+bool Scheduler::place(Sequence& sequence, int32_t headroom) {
+  if (limits_.long_from > 0 && sequence.length() > limits_.long_from) sequence.prefix_key.long_rope = true;
+  if (!take_slot(sequence)) return false;
   match(sequence);
-  if (!begin_inside_page(sequence, headroom) && !take_pages(sequence, sequence.length(), headroom)) {
+  const bool has_pages = begin_inside_page(sequence, headroom) || take_pages(sequence, sequence.length(), headroom);
+  if (!has_pages || !(restore_slot(sequence) || begin_at_zero(sequence, headroom))) {
     sequence.table().clear();
     sequence.begin_again();
     return false;
@@ -72,14 +75,66 @@ void Scheduler::count_cached(Sequence& sequence, int32_t tokens) {
   cached_tokens_ += static_cast<uint64_t>(tokens);
 }
 
-// Shares the full pages that the tree has of the sequence, up to the first position that must be computed.
+PrefixTree::Node* Scheduler::node_of(const Sequence& sequence) {
+  return sequence.node != nullptr ? sequence.node : tree_.root(sequence.prefix_key);
+}
+
+// The most tokens whose state may come from the tree. Recurrent state is known only where a snapshot was taken.
+int32_t Scheduler::reusable(const Sequence& sequence) {
+  if (!limits_.prefix_cache) return 0;
+  const int32_t end = sequence.first_wanted();
+  if (!kv_.has_slots()) return end;
+  const auto known = sequence.tokens().first(static_cast<size_t>(end));
+  return tree_.deepest_snapshot(tree_.root(sequence.prefix_key), known).tokens;
+}
+
+// A slot that nobody uses, or that of the snapshot used least recently.
+Slot Scheduler::free_slot() {
+  Slot slot = kv_.slots().take();
+  while (!slot && tree_.evict_snapshot()) slot = kv_.slots().take();
+  return slot;
+}
+
+// False: running sequences have all slots.
+bool Scheduler::take_slot(Sequence& sequence) {
+  if (!kv_.has_slots()) return true;
+  reusable(sequence);  // marks its own snapshot as used: others are evicted first
+  sequence.slot = free_slot();
+  return static_cast<bool>(sequence.slot);
+}
+
+// Brings the slot to the state after the tokens that need not be computed. False: the snapshot was evicted to make room
+// for pages.
+bool Scheduler::restore_slot(Sequence& sequence) {
+  if (!kv_.has_slots()) return true;
+  const int32_t computed = sequence.computed();
+  sequence.slot_tokens = computed;
+  if (computed == 0) {
+    kv_.clear_slot(sequence.slot.id());
+    return true;
+  }
+  const auto known = sequence.tokens().first(static_cast<size_t>(computed));
+  const auto snapshot = tree_.deepest_snapshot(tree_.root(sequence.prefix_key), known);
+  if (snapshot.tokens != computed) return false;
+  kv_.copy_slot(snapshot.slot, sequence.slot.id());
+  return true;
+}
+
+bool Scheduler::begin_at_zero(Sequence& sequence, int32_t headroom) {
+  sequence.table().clear();
+  sequence.begin_at(0);
+  sequence.node = nullptr;
+  sequence.pages_in_tree = 0;
+  return take_pages(sequence, sequence.length(), headroom) && restore_slot(sequence);
+}
+
+// Shares the full pages that the tree has of the sequence, as far as they may be reused.
 void Scheduler::match(Sequence& sequence) {
-  sequence.node = tree_.root(sequence.is_long());
   if (!limits_.prefix_cache) return;
   const auto block = static_cast<size_t>(kv_.options().block_size);
-  const auto known = sequence.tokens().first(static_cast<size_t>(sequence.first_wanted()));
+  const auto known = sequence.tokens().first(static_cast<size_t>(reusable(sequence)));
   for (size_t at = 0; at + block <= known.size(); at += block) {
-    PrefixTree::Node* next = tree_.find(sequence.node, known.subspan(at, block));
+    PrefixTree::Node* next = tree_.find(node_of(sequence), known.subspan(at, block));
     if (next == nullptr) break;
     sequence.node = next;
     sequence.table().share(PrefixTree::page(next));
@@ -91,11 +146,11 @@ void Scheduler::match(Sequence& sequence) {
 // Where the tree has the beginning of the next page, the sequence takes all its pages and fills on a copy of that one.
 bool Scheduler::begin_inside_page(Sequence& sequence, int32_t headroom) {
   if (!limits_.prefix_cache) return false;
-  const int32_t at = sequence.computed(), end = sequence.first_wanted();
+  const int32_t at = sequence.computed(), end = reusable(sequence);
   const int32_t most = std::min(end - at, kv_.options().block_size);
   if (most <= 0) return false;
   const auto wanted = sequence.tokens().subspan(static_cast<size_t>(at), static_cast<size_t>(most));
-  const auto found = tree_.longest_beginning(sequence.node, wanted);
+  const auto found = tree_.longest_beginning(node_of(sequence), wanted);
   if (found.tokens == 0) return false;
   kv_.blocks().share(found.page);  // making room must not evict it
   const bool taken = take_pages(sequence, sequence.length(), headroom);
@@ -128,7 +183,7 @@ void Scheduler::keep_full_pages(Sequence& sequence) {
     const auto index = static_cast<size_t>(sequence.pages_in_tree);
     const auto tokens = sequence.tokens().subspan(index * static_cast<size_t>(block), static_cast<size_t>(block));
     const int32_t own = sequence.table().pages()[index];
-    sequence.node = tree_.insert(sequence.node, tokens, own);
+    sequence.node = tree_.insert(node_of(sequence), tokens, own);
     const int32_t kept = PrefixTree::page(sequence.node);
     if (kept != own) sequence.table().replace(index, kept);  // another sequence computed the same
     ++sequence.pages_in_tree;
@@ -138,15 +193,17 @@ void Scheduler::keep_full_pages(Sequence& sequence) {
 void Scheduler::advance(Sequence& sequence, int32_t rows) {
   sequence.advance(rows);
   if (sequence.pending().empty() && sequence.generated() == 0) {
-    keep_pages(sequence);  // a whole prompt: the next one may be the same
+    keep_pages(sequence);  // a whole prompt: the next one may begin with it
+    keep_snapshot(sequence, /*give_slot=*/false);
   } else {
     keep_full_pages(sequence);
   }
 }
 
-// What is computed stays in the tree until its pages are needed.
+// Computed state stays in the tree until its pages or its slot are needed.
 void Scheduler::release(Sequence& sequence) {
   keep_pages(sequence);
+  keep_snapshot(sequence, /*give_slot=*/true);
   sequence.table().clear();
   sequence.begin_again();
 }
@@ -157,8 +214,27 @@ void Scheduler::keep_pages(Sequence& sequence) {
   if (limits_.prefix_cache && sequence.computed() > kept) {
     const auto rest =
         sequence.tokens().subspan(static_cast<size_t>(kept), static_cast<size_t>(sequence.computed() - kept));
-    tree_.insert_beginning(sequence.node, rest, sequence.table().pages()[static_cast<size_t>(sequence.pages_in_tree)]);
+    tree_.insert_beginning(node_of(sequence), rest,
+                           sequence.table().pages()[static_cast<size_t>(sequence.pages_in_tree)]);
   }
+}
+
+// The tree keeps the recurrent state after the last computed token: a copy, or the slot itself. A slot that is ahead of
+// the computed tokens holds another state.
+void Scheduler::keep_snapshot(Sequence& sequence, bool give_slot) {
+  const int32_t computed = sequence.computed();
+  if (!sequence.slot || !limits_.prefix_cache || computed == 0 || sequence.slot_tokens != computed) return;
+  const auto known = sequence.tokens().first(static_cast<size_t>(computed));
+  if (tree_.deepest_snapshot(tree_.root(sequence.prefix_key), known).tokens == computed) return;
+  Slot snapshot = give_slot ? std::move(sequence.slot) : free_slot();
+  if (!snapshot) return;
+  if (!give_slot) kv_.copy_slot(sequence.slot.id(), snapshot.id());
+  const auto kept = static_cast<size_t>(sequence.pages_in_tree) * static_cast<size_t>(kv_.options().block_size);
+  tree_.keep_snapshot(node_of(sequence), known.subspan(kept), std::move(snapshot));
+}
+
+void Scheduler::started(const Plan& plan) {
+  for (const Part& part : plan.parts) part.sequence->slot_tokens += part.rows;
 }
 
 void Scheduler::retire() {
@@ -173,7 +249,7 @@ void Scheduler::retire() {
 void Scheduler::requeue_grown() {
   if (limits_.long_from == 0) return;
   for (size_t i = running_.size(); i-- > 0;) {
-    if (!running_[i]->is_long() && running_[i]->length() > limits_.long_from) restart(i);
+    if (!running_[i]->prefix_key.long_rope && running_[i]->length() > limits_.long_from) restart(i);
   }
 }
 
@@ -208,6 +284,24 @@ void Scheduler::make_room_for_decodes() {
   }
 }
 
+// Recurrent state that took in tokens which were not accepted cannot be truncated: such a sequence begins again at a
+// snapshot, and waits if there are not enough pages. One that runs alone always finds enough.
+void Scheduler::rewind_slots() {
+  if (!kv_.has_slots()) return;
+  for (size_t i = 0; i < running_.size();) {
+    Sequence& s = *running_[i];
+    if (s.slot_tokens != s.computed()) {
+      s.group().restarted = true;
+      release(s);
+      if (!place(s, 0)) {
+        restart(i);
+        continue;
+      }
+    }
+    ++i;
+  }
+}
+
 void Scheduler::compose(Plan& plan, StepBatch& batch) {
   batch.clear();
   plan.parts.clear();
@@ -215,6 +309,7 @@ void Scheduler::compose(Plan& plan, StepBatch& batch) {
   plan.decodes = {};
   plan.chunk_past = 0;
   logit_room_ = limits_.logit_rows;
+  rewind_slots();
   make_room_for_decodes();
   for (auto& s : running_) {
     if (!s->decoding()) continue;
@@ -243,12 +338,12 @@ bool Scheduler::compose_ahead(const Plan& now, Plan& next, StepBatch& batch) {
     Sequence* s = now.parts[row].sequence;
     if (s == nullptr || s->length() + 1 >= s->longest()) continue;
     const int32_t length = s->length() + 1;
-    const bool grows_long = limits_.long_from > 0 && !s->is_long() && length > limits_.long_from;
+    const bool grows_long = limits_.long_from > 0 && !s->prefix_key.long_rope && length > limits_.long_from;
     if (grows_long || !take_pages(*s, length, 0)) return false;
     ++next.decodes.rows;
     next.decodes.positions += length;
     const int32_t unknown = ~static_cast<int32_t>(row);
-    batch.add({&unknown, 1}, length - 1, length, s->table().pages(), StepBatch::Logits::Last);
+    batch.add({&unknown, 1}, length - 1, length, s->table().pages(), StepBatch::Logits::Last, s->slot.id());
     next.parts.push_back({s, 1, {0, 1}, {}});
   }
   return !next.parts.empty();
@@ -287,10 +382,11 @@ void Scheduler::share_chunk(const Decodes& decodes, int64_t room) {
 
 // Another sequence may have computed the next pages since this one was admitted.
 void Scheduler::skip_known_pages(Sequence& s) {
+  if (kv_.has_slots()) return;  // pages say nothing of recurrent state
   const int32_t block = kv_.options().block_size;
   while (limits_.prefix_cache && s.computed() == s.pages_in_tree * block && s.computed() + block <= s.first_wanted()) {
     const auto at = static_cast<size_t>(s.computed());
-    PrefixTree::Node* next = tree_.find(s.node, s.tokens().subspan(at, static_cast<size_t>(block)));
+    PrefixTree::Node* next = tree_.find(node_of(s), s.tokens().subspan(at, static_cast<size_t>(block)));
     if (next == nullptr) return;
     s.table().replace(static_cast<size_t>(s.pages_in_tree), PrefixTree::page(next));
     s.node = next;
@@ -302,6 +398,7 @@ void Scheduler::skip_known_pages(Sequence& s) {
 
 // The page that comes next is the same as that of a prompt already in this step: it pays to wait for it.
 bool Scheduler::computed_by_another(const Sequence& s) const {
+  if (kv_.has_slots()) return false;
   const auto block = static_cast<size_t>(kv_.options().block_size);
   const int32_t page_begin = s.pages_in_tree * kv_.options().block_size;
   if (!limits_.prefix_cache || s.computed() != page_begin || page_begin + kv_.options().block_size > s.first_wanted())
@@ -309,7 +406,8 @@ bool Scheduler::computed_by_another(const Sequence& s) const {
   const auto next = s.tokens().subspan(static_cast<size_t>(page_begin), block);
   return std::any_of(prompts_.begin(), prompts_.end(), [&](const Share& other) {
     const Sequence& o = *other.sequence;
-    if (o.node != s.node || o.computed() < s.computed() || o.length() < page_begin + static_cast<int32_t>(block))
+    if (o.node != s.node || o.prefix_key != s.prefix_key || o.computed() < s.computed() ||
+        o.length() < page_begin + static_cast<int32_t>(block))
       return false;
     return std::ranges::equal(next, o.tokens().subspan(static_cast<size_t>(page_begin), block));
   });
@@ -323,7 +421,7 @@ void Scheduler::add_part(Plan& plan, StepBatch& batch, Sequence& s, int32_t rows
   const Part part{&s, rows, s.wanted_logits(rows), s.wanted_hidden(rows)};
   logit_room_ -= chosen(rows);
   batch.add(s.pending().first(static_cast<size_t>(rows)), s.computed(), s.length(), s.table().pages(), part.logits,
-            part.hidden);
+            part.hidden, s.slot.id());
   plan.parts.push_back(part);
 }
 
@@ -333,7 +431,7 @@ Sequence* Scheduler::fork(Sequence& parent, int32_t choice) {
   const auto full = static_cast<size_t>(parent.computed() / block);
   const auto pages = parent.table().pages();
   for (size_t i = 0; i < full; ++i) child->table().share(pages[i]);
-  const bool room = running_.size() < static_cast<size_t>(limits_.sequences) &&
+  const bool room = running_.size() < static_cast<size_t>(limits_.sequences) && take_slot(*child) &&
                     take_pages(*child, parent.computed(), static_cast<int32_t>(running_.size()));
   if (!room) {
     child->table().clear();
@@ -343,6 +441,11 @@ Sequence* Scheduler::fork(Sequence& parent, int32_t choice) {
     return nullptr;
   }
   if (parent.computed() % block != 0) kv_.copy_page(pages[full], child->table().pages()[full]);
+  if (child->slot) {
+    MR_ASSERT(parent.slot_tokens == parent.computed());
+    kv_.copy_slot(parent.slot.id(), child->slot.id());
+    child->slot_tokens = parent.slot_tokens;
+  }
   running_.push_back(std::move(child));
   return running_.back().get();
 }

@@ -52,6 +52,8 @@ class Scheduler {
   // depends on how this step ends.
   bool compose_ahead(const Plan& now, Plan& next, StepBatch& batch);
 
+  // The step is about to run, or was enqueued: from now on the recurrent state of its sequences counts as changed.
+  void started(const Plan& plan);
   // After the step: the rows of this sequence are computed; its full pages can be shared from now on.
   void advance(Sequence& sequence, int32_t rows);
   // One more choice of a request whose prompt is computed. Null: there is no room, and it waits instead.
@@ -69,8 +71,14 @@ class Scheduler {
   uint64_t cached_tokens() const { return cached_tokens_; }
 
  private:
-  bool place(Sequence& sequence);
+  bool place(Sequence& sequence, int32_t headroom);
+  PrefixTree::Node* node_of(const Sequence& sequence);
+  int32_t reusable(const Sequence& sequence);
   void match(Sequence& sequence);
+  bool take_slot(Sequence& sequence);
+  bool restore_slot(Sequence& sequence);
+  bool begin_at_zero(Sequence& sequence, int32_t headroom);
+  Slot free_slot();
   bool take_pages(Sequence& sequence, int32_t tokens, int32_t headroom);
   bool begin_inside_page(Sequence& sequence, int32_t headroom);
   bool make_room(int32_t pages);
@@ -78,10 +86,12 @@ class Scheduler {
   void count_cached(Sequence& sequence, int32_t tokens);
   void keep_pages(Sequence& sequence);  // the one being filled too
   void keep_full_pages(Sequence& sequence);
+  void keep_snapshot(Sequence& sequence, bool give_slot);
   void release(Sequence& sequence);
   void restart(size_t index);
   size_t victim() const;
   void make_room_for_decodes();
+  void rewind_slots();
   void requeue_grown();
   void share_chunk(const Decodes& decodes, int64_t rows);
   bool computed_by_another(const Sequence& sequence) const;

@@ -55,7 +55,7 @@ void Sequence::become(int32_t choice) {
 std::unique_ptr<Sequence> Sequence::fork(int32_t choice, BlockTable table) const {
   auto child = std::make_unique<Sequence>(group_, choice, std::move(table), longest_, vocab_);
   child->computed_ = computed_;
-  child->is_long_ = is_long_;
+  child->prefix_key = prefix_key;
   child->node = node;
   child->pages_in_tree = pages_in_tree;
   return child;
@@ -65,6 +65,8 @@ void Sequence::begin_again() {
   computed_ = 0;
   node = nullptr;
   pages_in_tree = 0;
+  slot.reset();
+  slot_tokens = 0;
   pooled_.clear();
 }
 

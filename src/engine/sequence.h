@@ -48,16 +48,19 @@ class Sequence {
   bool finished() const { return finish_ != FinishReason::None; }
 
   BlockTable& table() { return table_; }
-  // Whether keys and values are those of a sequence longer than the model's long_from().
-  bool is_long() const { return is_long_; }
-  void set_long() { is_long_ = true; }
-  // Where in the prefix tree the sequence stands: the node of its last page that is there, and how many pages that is.
+  // Where in the prefix tree the sequence stands: below which root, the node of its last page there (null: at the
+  // root), and how many pages that is.
+  PrefixKey prefix_key;
   PrefixTree::Node* node = nullptr;
   int32_t pages_in_tree = 0;
+  // Its recurrent state, where the model has such, and the tokens which that has taken in. A started step counts, so
+  // while one is under way, or has computed a token that was not wanted, this is more than computed().
+  Slot slot;
+  int32_t slot_tokens = 0;
 
   void advance(int32_t computed_rows) { computed_ += computed_rows; }
   void begin_at(int32_t computed) { computed_ = computed; }  // what came before was found in the cache
-  void begin_again();                                        // its pages are gone
+  void begin_again();                                        // its pages and its slot are gone
 
   // The rows at positions from this one on must be computed, whatever is cached: something is wanted of them.
   int32_t first_wanted() const;
@@ -97,7 +100,6 @@ class Sequence {
   BlockTable table_;
   int32_t prompt_length_, longest_, computed_ = 0;
   int64_t vocab_;
-  bool is_long_ = false;
   std::vector<int32_t> tokens_;
   Sampler sampler_;
   std::shared_ptr<Constraint> constraint_;

@@ -73,12 +73,13 @@ inline std::vector<std::vector<float>> all_logits(Runner& runner, const std::vec
   const auto length = static_cast<int32_t>(tokens.size());
   BlockTable table = runner.state().new_table(length);
   EXPECT_TRUE(table.reserve(length));
+  const Slot slot = runner.kv().new_slot();
   StepBatch step(chunk, 1, chunk);
   std::vector<std::vector<float>> rows;
   for (int32_t done = 0; done < length; done += chunk) {
     const int32_t count = std::min(chunk, length - done);
     step.clear();
-    step.add(std::span(tokens).subspan(done, count), done, length, table.pages(), StepBatch::Logits::All);
+    step.add(std::span(tokens).subspan(done, count), done, length, table.pages(), StepBatch::Logits::All, slot.id());
     const Matrix logits = runner.forward(step.batch());
     for (int64_t i = 0; i < logits.rows; ++i)
       rows.emplace_back(logits.row<float>(i), logits.row<float>(i) + logits.cols);

@@ -1,0 +1,313 @@
+// Sequences with recurrent state: they begin where a snapshot exists, and their slots always hold what their tokens
+// make of it. A toy stands in for the model: it folds tokens into its slot, writes them into its pages, and checks both
+// before each step.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "engine/scheduler.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kBlock = 4, kVocab = 8, kEnd = 3;
+constexpr int64_t kMostSequences = 4;
+
+using Tokens = std::vector<int32_t>;
+
+uint64_t fold(uint64_t state, int32_t token, const PrefixKey& key) {
+  return (state ^ static_cast<uint64_t>(token + 1)) * 1099511628211u + key.adapter.size() + 1;
+}
+
+class Toy {
+ public:
+  Toy(int32_t tokens, int32_t slots, bool paged = true, bool prefix_cache = true)
+      : cache(layout(paged), {DType::F32, kBlock, tokens, slots}),
+        pacer(
+            [] {
+              return StepEstimate{{{1, 1.0}, {64, 2.0}}};
+            },
+            {}),
+        scheduler(cache, {16, kMostSequences, 16, 0, prefix_cache}, pacer),
+        paged_(paged),
+        batch_(16, kMostSequences, 16) {}
+
+  Sequence* add(Tokens prompt, int32_t most_tokens, int32_t choices = 1, std::string adapter = "") {
+    auto group = std::make_shared<Group>();
+    group->id = next_id_++;
+    group->request.prompt = std::move(prompt);
+    group->request.end_tokens = {kEnd};
+    for (int32_t choice = 1; choice < choices; ++choice) group->unborn.push_back(choice);
+    const auto longest = static_cast<int32_t>(group->request.prompt.size()) + most_tokens;
+    auto sequence = std::make_unique<Sequence>(std::move(group), 0, cache.new_table(longest), longest, kVocab);
+    sequence->prefix_key.adapter = std::move(adapter);
+    Sequence* added = sequence.get();
+    scheduler.add(std::move(sequence));
+    return added;
+  }
+
+  void cancel(RequestId id, int32_t choice) {
+    for (auto& part : ahead_.parts) {
+      if (part.sequence == nullptr || part.sequence->id() != id) continue;
+      if (choice < 0 || part.sequence->choice() == choice) part.sequence = nullptr;
+    }
+    scheduler.cancel(id, choice);
+  }
+
+  // As Engine::step: with `ahead` the next step runs before the results of this one are known to the host.
+  bool step(bool ahead = false) {
+    Scheduler::Plan plan;
+    std::swap(plan, ahead_);
+    std::vector<int32_t> chosen = chosen_ahead_;
+    const auto is_null = [](const Scheduler::Part& part) { return part.sequence == nullptr; };
+    if (std::all_of(plan.parts.begin(), plan.parts.end(), is_null)) {
+      scheduler.admit(0);
+      scheduler.compose(plan, batch_);
+      if (plan.parts.empty()) return !scheduler.idle();
+      scheduler.started(plan);
+      chosen = run(plan, {});
+    }
+    scheduler.admit(0);
+    if (ahead && scheduler.compose_ahead(plan, ahead_, batch_)) {
+      scheduler.started(ahead_);
+      chosen_ahead_ = run(ahead_, chosen);
+    } else {
+      ahead_ = {};
+    }
+    for (size_t i = 0; i < plan.parts.size(); ++i) collect(plan.parts[i], chosen[i]);
+    for (auto& part : ahead_.parts) {
+      if (part.sequence != nullptr && part.sequence->finished()) part.sequence = nullptr;
+    }
+    scheduler.retire();
+    return !scheduler.idle();
+  }
+
+  void run_all() {
+    for (int steps = 0; step(); ++steps) ASSERT_LT(steps, 10000);
+  }
+
+  // Every slot that no running sequence has is free or holds a snapshot.
+  void check_slots() {
+    int32_t running = 0;
+    for (const auto& s : scheduler.running()) running += s->slot ? 1 : 0;
+    ASSERT_EQ(static_cast<size_t>(running), scheduler.running().size());
+    ASSERT_EQ(cache.slots().free() + scheduler.tree().snapshots() + running, cache.slots().size());
+  }
+
+  StateCache cache;
+  StepPacer pacer;
+  Scheduler scheduler;
+
+ private:
+  static StateLayout layout(bool paged) {
+    StateLayout layout;
+    if (paged) layout.paged({1, 1, 2});
+    layout.slot({DType::F32, 2});  // the eight bytes of a state
+    return layout;
+  }
+
+  // `before`: what the rows of the step before chose, where this one was started ahead.
+  std::vector<int32_t> run(const Scheduler::Plan& plan, const std::vector<int32_t>& before) {
+    const Batch batch = batch_.batch();
+    const KvLayer kv = paged_ ? cache.paged(0) : KvLayer();
+    std::vector<int32_t> chosen;
+    for (size_t i = 0; i < plan.parts.size(); ++i) {
+      const Sequence& s = *plan.parts[i].sequence;
+      const SequenceSlice& slice = batch.sequences[i];
+      EXPECT_EQ(slice.slot, s.slot.id());
+      Tokens tokens(s.tokens().begin(), s.tokens().end());
+      const auto row = static_cast<size_t>(slice.first_row);
+      if (batch.tokens[row] < 0) tokens.push_back(before[static_cast<size_t>(~batch.tokens[row])]);
+      uint64_t state = 0, held;
+      const auto place = [&](std::byte* base, size_t offset) { return reinterpret_cast<float*>(base + offset); };
+      for (int32_t p = 0; p < slice.past + slice.rows; ++p) {
+        if (p == slice.past) {
+          std::memcpy(&held, cache.slot(0).at(slice.slot), sizeof held);
+          EXPECT_EQ(held, state) << "request " << s.id() << " after " << p << " tokens";
+        }
+        state = fold(state, tokens[static_cast<size_t>(p)], s.prefix_key);
+        if (!paged_) continue;
+        const int32_t page = slice.pages[static_cast<size_t>(p / kBlock)];
+        float* key = place(kv.keys, kv.key_offset(page, 0, p % kBlock));
+        float* value = place(kv.values, kv.value_offset(page, 0, p % kBlock));
+        const auto number = static_cast<float>(tokens[static_cast<size_t>(p)]);
+        if (p < slice.past) {
+          EXPECT_TRUE(key[0] == number && value[1] == number) << "request " << s.id() << " position " << p;
+        } else {
+          key[0] = value[0] = value[1] = number;
+        }
+      }
+      std::memcpy(cache.slot(0).at(slice.slot), &state, sizeof state);
+      chosen.push_back(static_cast<int32_t>((state >> 33) % kVocab));
+    }
+    return chosen;
+  }
+
+  void collect(const Scheduler::Part& part, int32_t token) {
+    if (part.sequence == nullptr) return;
+    Sequence& s = *part.sequence;
+    const bool completes = part.completes();
+    scheduler.advance(s, part.rows);
+    if (!completes) return;
+    std::vector<int32_t> unborn;
+    unborn.swap(s.group().unborn);
+    s.take(token);
+    for (const int32_t choice : unborn) {
+      if (Sequence* child = scheduler.fork(s, choice)) child->take((token + choice) % kVocab);
+    }
+  }
+
+  bool paged_;
+  StepBatch batch_;
+  Scheduler::Plan ahead_;
+  std::vector<int32_t> chosen_ahead_;
+  RequestId next_id_ = 1;
+};
+
+Tokens count_up(int32_t count, int32_t first = 0) {
+  Tokens tokens(static_cast<size_t>(count));
+  for (int32_t i = 0; i < count; ++i) tokens[static_cast<size_t>(i)] = (first + i * i) % kVocab;
+  return tokens;
+}
+
+TEST(Slots, APromptBeginsWhereASnapshotExists) {
+  for (const int32_t length : {20, 18}) {  // at the end of a page, and inside of one
+    Toy toy(400, 8);
+    const auto cached = [&](Tokens prompt, std::string adapter = "") {
+      const uint64_t before = toy.scheduler.cached_tokens();
+      toy.add(std::move(prompt), 1, 1, std::move(adapter));
+      toy.run_all();
+      return static_cast<int32_t>(toy.scheduler.cached_tokens() - before);
+    };
+    const Tokens prompt = count_up(length);
+    Tokens extended = prompt;
+    for (const int32_t token : {1, 2, 5, 6, 7}) extended.push_back(token);
+    EXPECT_EQ(cached(prompt), 0);
+    EXPECT_EQ(cached(prompt), 0) << "the last token must be computed, and no snapshot is before it";
+    EXPECT_EQ(cached(extended, "adapter"), 0);
+    EXPECT_EQ(cached(extended), length);
+    Tokens longer = extended, differs = extended;
+    longer.push_back(0);
+    differs.back() = 0;
+    EXPECT_EQ(cached(longer), length + 5) << "where the prompt before ended";
+    EXPECT_EQ(cached(differs), length);
+    EXPECT_EQ(cached(count_up(length, 1)), 0);
+    toy.check_slots();
+  }
+}
+
+TEST(Slots, AnEndedSequenceLeavesItsState) {
+  Toy toy(400, 8);
+  Sequence* first = toy.add(count_up(9), 20);
+  Tokens all;
+  while (toy.step(/*ahead=*/false)) all.assign(first->tokens().begin(), first->tokens().end());
+  const auto computed = static_cast<int32_t>(all.size());  // the last token was drawn, not computed
+  ASSERT_GT(computed, 9);
+  all.push_back(0);
+  toy.add(all, 1);
+  toy.run_all();
+  EXPECT_EQ(toy.scheduler.cached_tokens(), static_cast<uint64_t>(computed));
+}
+
+// The step that was started ahead has put the end token into the state already: that state is of no use.
+TEST(Slots, AnUnforeseenEndBehindAStepAheadLeavesNoState) {
+  int ended = 0;
+  for (int32_t first = 0; first < 30; ++first) {
+    Toy toy(400, 8);
+    const Tokens prompt = count_up(9, first);
+    Sequence* sequence = toy.add(prompt, 30);
+    Tokens all;
+    bool goes_on = true;
+    while (goes_on) {
+      all.assign(sequence->tokens().begin(), sequence->tokens().end());
+      goes_on = toy.step(/*ahead=*/true);
+    }
+    if (all.size() < 12 || all.size() > 35) continue;  // too short to run ahead, or it ended because it was full
+    ++ended;
+    all.push_back(kEnd);
+    all.push_back(0);
+    toy.add(all, 1);
+    toy.run_all();  // the toy checks the state
+    EXPECT_EQ(toy.scheduler.cached_tokens(), prompt.size()) << "the snapshot at the end of the prompt";
+  }
+  EXPECT_GT(ended, 3);
+}
+
+TEST(Slots, SequencesWaitForSlots) {
+  Toy toy(400, 2);
+  for (int32_t i = 0; i < 4; ++i) toy.add(count_up(10, i), 5);
+  size_t most = 0;
+  do {
+    most = std::max(most, toy.scheduler.running().size());
+    toy.check_slots();
+  } while (toy.step());
+  EXPECT_EQ(most, 2u);
+  EXPECT_EQ(toy.cache.slots().free() + toy.scheduler.tree().snapshots(), 2);
+}
+
+TEST(Slots, ChoicesCopyTheStateOfTheirPrompt) {
+  Toy toy(400, 8);
+  toy.add(count_up(10), 12, 3);
+  toy.run_all();  // the toy checks the state of each
+  EXPECT_EQ(toy.cache.slots().free() + toy.scheduler.tree().snapshots(), 8);
+}
+
+TEST(Slots, StateThatIsAheadOfTheTokensBeginsAgain) {
+  Toy toy(400, 8);
+  Sequence* s = toy.add(count_up(10), 30);
+  toy.step();
+  ASSERT_FALSE(s->finished());
+  std::memset(toy.cache.slot(0).at(s->slot.id()), 0xff, 8);  // took in a draft that was not accepted
+  s->slot_tokens += 2;
+  toy.step();
+  EXPECT_EQ(s->computed(), s->slot_tokens);
+  toy.run_all();
+}
+
+// Whatever is added and cancelled at whatever time, with few pages and few slots: no state is mixed up, and all pages
+// and slots come back.
+TEST(Slots, AnyOrderOfEventsKeepsTheState) {
+  const uint32_t seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  uint64_t cached = 0, preemptions = 0;
+  for (int round = 0; round < 20; ++round) {
+    Toy toy(48 + 16 * static_cast<int32_t>(random() % 4), 2 + static_cast<int32_t>(random() % 6),
+            /*paged=*/round % 4 != 3, /*prefix_cache=*/round % 5 != 4);
+    Tokens known = count_up(40, round);
+    RequestId added = 0;
+    for (int event = 0; event < 400 && !testing::Test::HasFailure(); ++event) {
+      const auto dice = random() % 12;
+      if (dice < 3 && toy.scheduler.waiting().size() < 6) {
+        Tokens prompt(known.begin(), known.begin() + 1 + static_cast<std::ptrdiff_t>(random() % 30));
+        for (auto extra = random() % 4; extra > 0; --extra) prompt.push_back(static_cast<int32_t>(random() % kVocab));
+        const auto choices = 1 + static_cast<int32_t>(random() % 3);
+        toy.add(std::move(prompt), 1 + static_cast<int32_t>(random() % 12), choices, random() % 5 == 0 ? "lora" : "");
+        ++added;
+      } else if (dice == 3 && added > 0) {
+        toy.cancel(1 + random() % added, static_cast<int32_t>(random() % 4) - 1);
+      } else if (dice == 4 && !toy.scheduler.running().empty()) {  // what it generated becomes the prompt of others
+        const auto tokens = toy.scheduler.running()[random() % toy.scheduler.running().size()]->tokens();
+        if (tokens.size() >= 10) std::copy(tokens.begin(), tokens.begin() + 10, known.begin());
+      } else {
+        toy.step(random() % 2 == 0);
+      }
+      toy.check_slots();
+    }
+    toy.run_all();
+    toy.check_slots();
+    EXPECT_EQ(toy.scheduler.tree().evictable(), toy.scheduler.tree().pages());
+    cached += toy.scheduler.cached_tokens();
+    preemptions += toy.scheduler.preemptions();
+    toy.scheduler.tree().evict(1000);
+    EXPECT_EQ(toy.cache.blocks().free(), toy.cache.blocks().size());
+    EXPECT_EQ(toy.cache.slots().free(), toy.cache.slots().size());
+    EXPECT_EQ(toy.scheduler.tree().roots(), 0u);
+  }
+  EXPECT_GT(cached, 0u);
+  EXPECT_GT(preemptions, 0u);
+}
+
+}  // namespace
+}  // namespace millrace
