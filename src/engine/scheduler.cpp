@@ -16,6 +16,7 @@ Scheduler::Scheduler(KvCache& kv, const SchedulerLimits& limits, StepPacer& pace
     : kv_(kv), tree_(kv.blocks(), kv.options().block_size), limits_(limits), pacer_(pacer) {
   running_.reserve(static_cast<size_t>(limits.sequences));
   prompts_.reserve(static_cast<size_t>(limits.sequences));
+  draft_.resize(static_cast<size_t>(limits.draft_tokens));
 }
 
 void Scheduler::cancel(RequestId id, int32_t choice) {
@@ -197,7 +198,7 @@ void Scheduler::restart(size_t index) {
 void Scheduler::make_room_for_decodes() {
   for (size_t i = 0; i < running_.size();) {
     Sequence& s = *running_[i];
-    if (!s.decoding() || take_pages(s, s.length(), 0)) {
+    if (!s.generating() || take_pages(s, s.length(), 0)) {
       ++i;
       continue;
     }
@@ -216,11 +217,13 @@ void Scheduler::compose(Plan& plan, StepBatch& batch) {
   plan.chunk_past = 0;
   logit_room_ = limits_.logit_rows;
   make_room_for_decodes();
+  draft_tokens();
   for (auto& s : running_) {
-    if (!s->decoding()) continue;
-    ++plan.decodes.rows;
+    if (!s->generating()) continue;
+    const int32_t rows = 1 + s->drafted();
+    plan.decodes.rows += rows;
     plan.decodes.positions += s->length();
-    add_part(plan, batch, *s, 1);
+    add_part(plan, batch, *s, rows);
   }
   share_chunk(plan.decodes, limits_.rows - plan.decodes.rows);
   for (const Share& share : prompts_) {
@@ -242,6 +245,7 @@ bool Scheduler::compose_ahead(const Plan& now, Plan& next, StepBatch& batch) {
   for (size_t row = 0; row < now.parts.size(); ++row) {
     Sequence* s = now.parts[row].sequence;
     if (s == nullptr || s->length() + 1 >= s->longest()) continue;
+    if (may_draft(*s)) return false;  // the drafter has to see the token first
     const int32_t length = s->length() + 1;
     const bool grows_long = limits_.long_from > 0 && !s->is_long() && length > limits_.long_from;
     if (grows_long || !take_pages(*s, length, 0)) return false;
@@ -259,7 +263,7 @@ bool Scheduler::compose_ahead(const Plan& now, Plan& next, StepBatch& batch) {
 void Scheduler::share_chunk(const Decodes& decodes, int64_t room) {
   int64_t past = 0;
   for (auto& s : running_) {
-    if (s->decoding()) continue;
+    if (s->generating()) continue;
     skip_known_pages(*s);
     if (computed_by_another(*s)) continue;
     past = std::max<int64_t>(past, s->computed());
@@ -323,12 +327,12 @@ void Scheduler::add_part(Plan& plan, StepBatch& batch, Sequence& s, int32_t rows
   const Part part{&s, rows, s.wanted_logits(rows), s.wanted_hidden(rows)};
   logit_room_ -= chosen(rows);
   batch.add(s.pending().first(static_cast<size_t>(rows)), s.computed(), s.length(), s.table().pages(), part.logits,
-            part.hidden);
+            part.hidden, s.drafted() > 0);
   plan.parts.push_back(part);
 }
 
 Sequence* Scheduler::fork(Sequence& parent, int32_t choice) {
-  auto child = parent.fork(choice, kv_.new_table(parent.longest()));
+  auto child = parent.fork(choice);
   const auto block = kv_.options().block_size;
   const auto full = static_cast<size_t>(parent.computed() / block);
   const auto pages = parent.table().pages();

@@ -32,10 +32,11 @@ inline bool is_kv_dtype(DType dtype, int head_dim) {
 // The part of one sequence that this step computes: `rows` new tokens that follow `past` cached ones.
 struct SequenceSlice {
   int32_t first_row = 0;  // in the batch
-  int32_t rows = 0;       // 1 in decode, a chunk in prefill
+  int32_t rows = 0;       // 1 in decode, more with drafts, a chunk in prefill
   int32_t past = 0;       // tokens before them; row i has position past + i
   int32_t horizon = 0;    // length the sequence is known to reach (the whole prompt): some rope scalings depend on it
   std::span<const int32_t> pages;  // block table: position p lives in pages[p / block_size]
+  bool drafts = false;             // the rows behind the first are drafts: a decode of several rows, no prompt
 };
 
 // The slices once more as flat arrays in the device's memory. Recorded steps are replayed with other contents, so
