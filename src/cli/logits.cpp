@@ -44,7 +44,7 @@ void run(const LogitsOptions& o) {
 
   BlockTable table = runner->state().new_table(length);
   MR_ASSERT(table.reserve(length));
-  const Slot slot = runner->kv().new_slot();
+  const Slot slot = runner->state().new_slot();
   StepBatch step(load.rows, 1, load.rows);
   std::vector<std::vector<float>> rows;
   for (int32_t done = 0; done < length; done += static_cast<int32_t>(load.rows)) {

@@ -40,15 +40,17 @@ AttentionProblem Ops::problem_of(const AttentionArgs& a) const {
   return problem;
 }
 
-// On a GPU decode and prefill have different kernels; batches hold the decodes first.
+// On a GPU decode (with or without drafts) and prefill have different kernels; batches hold the decodes first.
 void Ops::attention(const AttentionArgs& args) {
-  const auto is_prompt = [](const SequenceSlice& slice) { return slice.rows > 1; };
+  const auto is_prompt = [](const SequenceSlice& slice) { return slice.rows > 1 && !slice.drafts; };
   const auto first_prompt = std::find_if(args.sequences.begin(), args.sequences.end(), is_prompt);
   const auto decodes = static_cast<size_t>(first_prompt - args.sequences.begin());
   if (device_.is_host() || decodes == 0 || decodes == args.sequences.size()) return attend(args);
   AttentionArgs part = args;
   part.sequences = args.sequences.first(decodes);
   part.tables.longest_slice = 1;
+  for (const SequenceSlice& slice : part.sequences)
+    part.tables.longest_slice = std::max(part.tables.longest_slice, slice.rows);
   attend(part);
   part.sequences = args.sequences.subspan(decodes);
   part.tables.longest_slice = args.tables.longest_slice;

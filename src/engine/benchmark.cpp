@@ -29,7 +29,7 @@ class Streams {
     for (int32_t i = 0; i < test.batch; ++i) {
       auto& table = tables_.emplace_back(runner.state().new_table(test.depth + test.tokens));
       MR_ASSERT(table.reserve(test.depth + test.tokens));
-      slots_.push_back(runner.kv().new_slot());
+      slots_.push_back(runner.state().new_slot());
       const SamplingParams params{
           .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .seed = 1, .stream = static_cast<uint64_t>(i)};
       if (test.draw) samplers_.emplace_back(params, static_cast<int32_t>(runner.model().config().vocab));

@@ -14,7 +14,7 @@ Calibration calibrate(Runner& runner, std::span<const int32_t> tokens,
   if (total == 0) fail(ErrorKind::Usage, "the text to calibrate with has no tokens");
   BlockTable table = runner.state().new_table(total);
   MR_ASSERT(table.reserve(total));
-  const Slot slot = runner.kv().new_slot();
+  const Slot slot = runner.state().new_slot();
   StepBatch step(runner.options().rows, 1, runner.options().logit_rows);
   runner.rank().observe_scores(true);
   for (int32_t done = 0; done < total;) {

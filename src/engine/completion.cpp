@@ -53,6 +53,8 @@ Completion complete(Engine& engine, const Tokenizer* tokenizer, const Completion
   const RequestId id = engine.submit({options.prompt, options.sampling, options.max_tokens, options.end_tokens});
   while (result.finish == FinishReason::None && !result.interrupted && !thrown) {
     engine.step([&](const Emission& emission) {
+      // A step may generate several tokens: those behind a stop string are no part of the answer.
+      if (result.finish != FinishReason::None || thrown) return;
       if (emission.finish == FinishReason::Error) {
         error = emission.error;
         return;

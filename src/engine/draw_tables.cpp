@@ -49,7 +49,20 @@ void DrawTables::clear() {
   host_->used_rows = host_->used_changes = 0;
 }
 
-bool DrawTables::set(int64_t row, const Sampler& sampler, int later) {
+bool DrawTables::set(int64_t row, const Sampler& sampler, int later, int count) {
+  const int64_t used_rows = host_->used_rows;
+  const int32_t used_changes = host_->used_changes;
+  for (int i = 0; i < count; ++i) {
+    if (set_one(row + i, sampler, later + i)) continue;
+    std::fill_n(host_->rows + row, i, DrawRow());  // the host draws: the device must leave these logits unchanged
+    host_->used_rows = used_rows;
+    host_->used_changes = used_changes;
+    return false;
+  }
+  return true;
+}
+
+bool DrawTables::set_one(int64_t row, const Sampler& sampler, int later) {
   Slot& slot = *host_;
   const std::span room(slot.changes + slot.used_changes, static_cast<size_t>(kMostChanges - slot.used_changes));
   const auto described = sampler.describe(room, later);

@@ -21,9 +21,10 @@ class DrawTables {
   bool usable() const { return usable_; }
   void use(int slot) { host_ = &slots_[slot]; }  // what follows is about this one
   void clear();  // all rows take their likeliest token, as before the first set(); done after each step
-  // Row `row` draws as the sampler would, `later` draws from now. False: the device cannot, or not yet, or there is no
-  // room for the changes of its logits.
-  bool set(int64_t row, const Sampler& sampler, int later = 0);
+  // Rows from `row` on draw as the sampler would for its next `count` tokens, the first of them `later` draws from now.
+  // False, and nothing is set: the device cannot (penalties of the second token depend on the first), or there is no
+  // room for the changes of the logits.
+  bool set(int64_t row, const Sampler& sampler, int later = 0, int count = 1);
   bool any() const { return host_->used_rows > 0; }  // somebody draws
 
   void send(int64_t rows);  // all of the step's: those that drew before and do not now are told so, too
@@ -32,6 +33,8 @@ class DrawTables {
   }
 
  private:
+  bool set_one(int64_t row, const Sampler& sampler, int later);
+
   Device& device_;
   bool usable_;
   struct Slot {

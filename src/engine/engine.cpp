@@ -38,11 +38,12 @@ StepEstimate estimate_steps(Runner& runner) {
 
 Engine::Engine(Runner& runner, const EngineOptions& options)
     : runner_(runner),
+      draft_tokens_(options.drafter != nullptr ? std::max(0, options.draft_tokens) : 0),
       pacer_([&runner] { return estimate_steps(runner); },
              {options.tpot_target_ms * 1e3, options.prefill_slack > 0 ? options.prefill_slack : usual_slack(runner)}),
       scheduler_(runner.state(),
                  {runner.options().rows, runner.options().sequences, runner.options().logit_rows,
-                  runner.model().long_from(), options.prefix_cache},
+                  runner.model().long_from(), options.prefix_cache, options.drafter, draft_tokens_},
                  pacer_),
       batch_(runner.options().rows, runner.options().sequences, runner.options().logit_rows),
       forked_(static_cast<size_t>(runner.model().config().vocab)) {
@@ -94,8 +95,18 @@ std::unique_ptr<Sequence> Engine::prepare(Request request) {
   for (int32_t choice = 1; choice < request.choices; ++choice) group->unborn.push_back(choice);
   group->request = std::move(request);
   const auto longest = static_cast<int32_t>(prompt + wanted);
-  return std::make_unique<Sequence>(std::move(group), 0, runner_.state().new_table(longest), longest,
-                                    runner_.model().config().vocab);
+  const auto make = [&](int32_t choice) {
+    return std::make_unique<Sequence>(group, choice, runner_.state().new_table(longest), longest,
+                                      runner_.model().config().vocab, most_drafts(group->request));
+  };
+  auto first = make(0);
+  for (const int32_t choice : group->unborn) first->add_choice(make(choice));
+  return first;
+}
+
+int32_t Engine::most_drafts(const Request& request) const {
+  if (request.kind != RequestKind::Generate) return 0;
+  return request.draft_tokens < 0 ? draft_tokens_ : std::min(request.draft_tokens, draft_tokens_);
 }
 
 RequestId Engine::submit(std::unique_ptr<Sequence> prepared) {
@@ -221,18 +232,20 @@ void Engine::count_step() {
 // A GPU draws tokens itself; logits are copied only for those who need them: masks, log-probabilities, scores, several
 // choices that begin at once.
 void Engine::ask_for_draws(Step& step) {
-  DrawTables& draws = runner_.draws();
   step.on_host.clear();
   for (const auto& part : step.plan.parts) {
-    const Sequence& s = *part.sequence;
-    const bool completes = part.completes();
-    for (int32_t row = part.logits.begin; row < part.logits.end; ++row) {
-      const bool draws_here =
-          draws.usable() && completes && row == part.rows - 1 && s.needs_token_only() &&
-          (s.wants_likeliest() || draws.set(static_cast<int64_t>(step.on_host.size()), s.sampler()));
-      step.on_host.push_back(draws_here ? 0 : 1);
-    }
+    const auto first = static_cast<int64_t>(step.on_host.size());
+    const uint8_t on_host = draws_on_device(part, first) ? 0 : 1;
+    step.on_host.insert(step.on_host.end(), static_cast<size_t>(part.logits.size()), on_host);
   }
+}
+
+// All rows of a sequence, or none: what a row draws may depend on the rows before it.
+bool Engine::draws_on_device(const Scheduler::Part& part, int64_t logit_row) {
+  DrawTables& draws = runner_.draws();
+  const Sequence& s = *part.sequence;
+  if (!draws.usable() || !part.completes() || !s.needs_token_only()) return false;
+  return s.wants_likeliest() || draws.set(logit_row, s.sampler(), 0, part.logits.size());
 }
 
 // Those that several choices draw from come later: their logits are needed more than once.
@@ -240,12 +253,13 @@ void Engine::draw(Matrix logits) {
   drawing_.clear();
   int64_t end = 0;
   for (const auto& part : step_.plan.parts) {
-    end += part.logits.end - part.logits.begin;
+    end += part.logits.size();
     if (part.sequence == nullptr) continue;  // its end came while the step ran
     Sequence& s = *part.sequence;
     const bool draws = part.completes() && s.request().kind == RequestKind::Generate && s.group().unborn.empty();
     if (!draws || step_.on_host[static_cast<size_t>(end - 1)] == 0) continue;
-    drawing_.push_back({&s, {logits.row<float>(end - 1), static_cast<size_t>(logits.cols)}});
+    const int64_t rows = 1 + s.drafted();  // a prompt's rows before its last are scored
+    drawing_.push_back({&s, logits.rows_from(end - rows, rows)});
   }
   ThreadPool* helpers = runner_.helpers();
   const auto draw_all = [&](int64_t first, int64_t last) {
@@ -260,59 +274,76 @@ void Engine::collect(Matrix logits, std::span<const int32_t> tokens, FunctionRef
   const Matrix hidden = runner_.hidden();
   int64_t logit_row = 0, hidden_row = 0;
   for (const auto& part : step_.plan.parts) {
-    if (part.sequence == nullptr) {
-      logit_row += part.logits.size();
+    const int64_t first = logit_row;
+    logit_row += part.logits.size();
+    if (part.sequence == nullptr) continue;
+    Sequence& s = *part.sequence;
+    if (s.generating()) {
+      take_generated(part, first, tokens, emit);
       continue;
     }
-    Sequence& s = *part.sequence;
     const bool completes = part.completes();
-    std::span<float> drawn;
-    const int32_t* token = nullptr;
-    for (int32_t row = part.logits.begin; row < part.logits.end; ++row, ++logit_row) {
-      if (step_.on_host[static_cast<size_t>(logit_row)] == 0) {
-        token = &tokens[static_cast<size_t>(logit_row)];
-        continue;
-      }
-      const std::span<float> values(logits.row<float>(logit_row), static_cast<size_t>(logits.cols));
-      if (completes && row == part.rows - 1) {
-        drawn = values;
-      } else {
-        s.take_prompt_logits(s.computed() + row, values);
-      }
+    const bool chosen = part.logits.size() > 0 && step_.on_host[static_cast<size_t>(first)] == 0;
+    const int32_t scored = std::min(part.logits.end, completes ? part.rows - 1 : part.rows);
+    for (int32_t row = part.logits.begin; row < scored; ++row) {
+      const float* values = logits.row<float>(first + row - part.logits.begin);
+      s.take_prompt_logits(s.computed() + row, {values, static_cast<size_t>(logits.cols)});
     }
     for (int32_t row = part.hidden.begin; row < part.hidden.end; ++row, ++hidden_row)
       s.take_hidden({hidden.row<float>(hidden_row), static_cast<size_t>(hidden.cols)});
-    scheduler_.charge(s.client(), s.decoding() ? kGeneratedToken : kPromptToken * part.rows);
+    scheduler_.charge(s.client(), kPromptToken * part.rows);
     scheduler_.advance(s, part.rows);
     if (!completes) continue;
-    if (token == nullptr) {
-      complete_prompt(s, drawn, emit);
-    } else {
+    if (chosen) {
       ++totals_.generated_tokens;
-      emit_with_times(s.take_drawn(*token), s, emit);
+      emit_with_times(s.take_drawn(tokens[static_cast<size_t>(first)]), s, emit);
+    } else {
+      complete_prompt(s, logits.rows_from(logit_row - 1, 1), emit);
     }
   }
 }
 
+// Row by row: a row's token is chosen as it would be without drafts, and the next row counts only where its draft is
+// that token.
+void Engine::take_generated(const Scheduler::Part& part, int64_t logit_row, std::span<const int32_t> tokens,
+                            FunctionRef<void(const Emission&)> emit) {
+  Sequence& s = *part.sequence;
+  const bool on_host = step_.on_host[static_cast<size_t>(logit_row)] != 0;
+  const int32_t drafted = s.drafted();
+  int32_t taken = 0;
+  for (bool is_draft = true; is_draft && !s.finished(); ++taken) {
+    const auto row = static_cast<size_t>(taken);
+    const int32_t token = on_host ? s.drawn()[row] : tokens[static_cast<size_t>(logit_row) + row];
+    is_draft = token == s.next_draft();
+    scheduler_.advance(s, 1);
+    emit_with_times(on_host ? s.take_own(row) : s.take_drawn(token), s, emit);
+  }
+  totals_.generated_tokens += static_cast<uint64_t>(taken);
+  totals_.drafted_tokens += static_cast<uint64_t>(drafted);
+  totals_.accepted_tokens += static_cast<uint64_t>(taken - 1);
+  scheduler_.charge(s.client(), kGeneratedToken * taken);
+  if (taken <= drafted) scheduler_.truncate(s);
+}
+
 // All tokens so far are computed: the next one is drawn, for the first time by all choices of the request.
-void Engine::complete_prompt(Sequence& s, std::span<float> logits, FunctionRef<void(const Emission&)> emit) {
+void Engine::complete_prompt(Sequence& s, Matrix logits, FunctionRef<void(const Emission&)> emit) {
   if (s.request().kind != RequestKind::Generate) return emit_with_times(s.end_of_prompt(), s, emit);
   std::vector<int32_t> unborn;
   unborn.swap(s.group().unborn);
   if (!unborn.empty()) {
-    std::copy(logits.begin(), logits.end(), forked_.begin());
+    std::copy_n(logits.row<float>(0), logits.cols, forked_.begin());
     s.draw(logits, runner_.helpers());
   }
   ++totals_.generated_tokens;
-  emit_with_times(s.take_own(), s, emit);
+  emit_with_times(s.take_own(0), s, emit);
   for (const int32_t choice : unborn) {
     Sequence* child = scheduler_.fork(s, choice);
     if (child == nullptr) continue;
     child->prepare_mask();
-    std::vector<float> own = forked_;
+    std::copy_n(forked_.begin(), logits.cols, logits.row<float>(0));  // the draw before has overwritten them
     ++totals_.generated_tokens;
-    child->draw(own, runner_.helpers());
-    emit_with_times(child->take_own(), *child, emit);
+    child->draw(logits, runner_.helpers());
+    emit_with_times(child->take_own(0), *child, emit);
   }
 }
 

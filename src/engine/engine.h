@@ -1,5 +1,5 @@
-// Runs requests together: every step advances all running sequences by one token and spends what room is left on the
-// prompts that wait. The contract is in README.md beside this file.
+// Runs requests together: every step advances all running sequences by a token, or by several where drafts are right,
+// and spends what room is left on the prompts that wait. The contract is in README.md beside this file.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/function_ref.h"
+#include "engine/drafter.h"
 #include "engine/engine_stats.h"
 #include "engine/request.h"
 #include "engine/runner.h"
@@ -23,6 +24,10 @@ struct EngineOptions {
   // On a CPU a chunk costs by the row, and streams would feel it; a GPU has room beside few decodes. 0: 0.1 and 0.25.
   double prefill_slack = 0;
   bool prefix_cache = true;  // pages of prompts and answers are kept for those that begin alike
+  // Guesses tokens, which steps check; it outlives the engine. Rows of drafts need logits: LoadOptions::logit_rows has
+  // to leave room for them beside one row for each sequence.
+  Drafter* drafter = nullptr;
+  int32_t draft_tokens = 4;  // of one sequence in a step, at most
 };
 
 class Engine {
@@ -40,8 +45,9 @@ class Engine {
   std::unique_ptr<Sequence> prepare(Request request);
   RequestId submit(std::unique_ptr<Sequence> prepared);
 
-  // One forward pass; emits at most one token for each choice. False: nothing left to do. Where the device chooses
-  // tokens itself, the next pass is under way when the tokens of this one are emitted.
+  // One forward pass; emits one token for each choice that generates, and one more for each draft that was right.
+  // False: nothing left to do. Where the device chooses tokens itself, the next pass is under way when the tokens of
+  // this one are emitted.
   bool step(FunctionRef<void(const Emission&)> emit) {
     return step(emit, [] {});
   }
@@ -59,6 +65,7 @@ class Engine {
  private:
   double now() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   void check(const Request& request) const;
+  int32_t most_drafts(const Request& request) const;
   struct Step {
     Scheduler::Plan plan;
     std::vector<uint8_t> on_host;  // by row of logits: whether its token is drawn there
@@ -69,6 +76,7 @@ class Engine {
   };
   bool compose();  // the step that is next, unless it was started ahead; false: there is none
   void ask_for_draws(Step& step);
+  bool draws_on_device(const Scheduler::Part& part, int64_t logit_row);
   std::span<const int32_t> compute(FunctionRef<void()> meanwhile);
   void start_ahead();
   bool draws_ahead(const Step& step);
@@ -78,19 +86,22 @@ class Engine {
   // Draws the next tokens of all that draw here, on all threads.
   void draw(Matrix logits);
   void count_step();
-  void complete_prompt(Sequence& sequence, std::span<float> logits, FunctionRef<void(const Emission&)> emit);
+  void take_generated(const Scheduler::Part& part, int64_t logit_row, std::span<const int32_t> tokens,
+                      FunctionRef<void(const Emission&)> emit);
+  void complete_prompt(Sequence& sequence, Matrix logits, FunctionRef<void(const Emission&)> emit);
   void emit_with_times(Emission emission, Sequence& sequence, FunctionRef<void(const Emission&)> emit);
 
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start_ = Clock::now();
   Runner& runner_;
+  const int32_t draft_tokens_;  // 0: there is no drafter
   StepPacer pacer_;
   Scheduler scheduler_;
   StepBatch batch_;
   Step step_, ahead_;  // the one whose turn it is, and the next one, where it was started
   struct Drawing {
     Sequence* sequence;
-    std::span<float> logits;
+    Matrix logits;  // of its pending rows
   };
   std::vector<Drawing> drawing_;  // of this step
   std::vector<float> forked_;     // logits that several choices draw from

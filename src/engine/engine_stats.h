@@ -36,6 +36,8 @@ struct EngineStats {
   uint64_t prompt_tokens = 0;  // of admitted prompts
   uint64_t cached_tokens = 0;  // of those: not computed, found in the prefix tree
   uint64_t generated_tokens = 0;
+  uint64_t drafted_tokens = 0;   // checked in steps beside the last known token of their sequence
+  uint64_t accepted_tokens = 0;  // of those: generated
   uint64_t preemptions = 0;
   uint64_t evicted_blocks = 0;
   double busy_seconds = 0;                    // spent in steps

@@ -38,6 +38,10 @@ struct Request {
   Pooling pooling = Pooling::Mean;
   bool normalise = true;  // an embedding's length becomes 1
 
+  // Draft tokens that a step may check, where the engine has a drafter; -1: as many as its options say. 0: steps of
+  // this request never wait for a drafter and can run ahead.
+  int32_t draft_tokens = -1;
+
   // None, or one for each choice; nobody else may touch them until the choice has ended.
   std::vector<std::shared_ptr<Constraint>> constraints;
 

@@ -7,6 +7,19 @@
 #include "base/log.h"
 
 namespace millrace {
+namespace {
+
+// Decodes without drafts, or with equally many of each sequence: those shapes come again and again. A step whose
+// sequences have different numbers of drafts is launched kernel by kernel.
+bool is_recordable(const PlacedBatch& batch) {
+  const auto alike = [&](const SequenceSlice& s) {
+    return s.rows == batch.sequences.front().rows && (s.rows == 1 || s.drafts);
+  };
+  return batch.wants_every_row && batch.without_logits == 0 &&
+         std::all_of(batch.sequences.begin(), batch.sequences.end(), alike);
+}
+
+}  // namespace
 
 Runner::Runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options)
     : source_(std::move(source)), options_(options), rank_(std::make_unique<Rank>(*source_, options_)) {}
@@ -43,8 +56,10 @@ std::unique_ptr<Recording> Runner::recorded(const PlacedBatch& batch, int slot) 
 
 void Runner::replay_or_record(const PlacedBatch& batch, int64_t pages, int slot) {
   const auto rows = static_cast<int64_t>(batch.tokens.size());
+  const auto sequences = static_cast<int64_t>(batch.sequences.size());
   const auto is_it = [&](const RecordedStep& step) {
-    return step.rows == rows && step.pages == pages && step.draws == draws_->any() && step.slot == slot;
+    return step.rows == rows && step.sequences == sequences && step.pages == pages && step.draws == draws_->any() &&
+           step.slot == slot;
   };
   const auto found = std::find_if(recorded_.begin(), recorded_.end(), is_it);
   if (found != recorded_.end()) {
@@ -57,7 +72,7 @@ void Runner::replay_or_record(const PlacedBatch& batch, int64_t pages, int slot)
   auto recording = recorded(batch, slot);
   if (recording == nullptr) return;  // a full card: the next step is launched kernel by kernel, too
   if (recorded_.size() == kRecordedSteps) recorded_.pop_back();
-  recorded_.insert(recorded_.begin(), {rows, pages, draws_->any(), slot, std::move(recording)});
+  recorded_.insert(recorded_.begin(), {rows, sequences, pages, draws_->any(), slot, std::move(recording)});
 }
 
 DrawTables& Runner::draws() {
@@ -77,9 +92,7 @@ void Runner::start(const Batch& batch) {
   PlacedBatch placed = rank_->tables().place(batch, pages, slot);
   placed.chosen = results_->chosen();
   draws().send(static_cast<int64_t>(batch.logit_rows.size()));
-  const bool decodes =
-      batch.tokens.size() == batch.sequences.size() && placed.wants_every_row && batch.without_logits == 0;
-  if (decodes && !rank_->device().is_host() && ops().mode() == Ops::Mode::Run && !rank_->observes_scores()) {
+  if (is_recordable(placed) && !rank_->device().is_host() && ops().mode() == Ops::Mode::Run && !rank_->observes_scores()) {
     replay_or_record(placed, pages, slot);
   } else {
     compute(placed, slot);

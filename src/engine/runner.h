@@ -73,7 +73,7 @@ class Runner {
   static constexpr size_t kRecordedSteps = 128;  // a shape has two, one for each slot
   // Steps that only decode have few shapes, and launching their kernels one by one would take longer than they run.
   struct RecordedStep {
-    int64_t rows = 0, pages = 0;
+    int64_t rows = 0, sequences = 0, pages = 0;
     bool draws = false;
     int slot = 0;
     std::unique_ptr<Recording> recording;

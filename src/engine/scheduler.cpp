@@ -16,6 +16,7 @@ Scheduler::Scheduler(StateCache& kv, const SchedulerLimits& limits, StepPacer& p
     : kv_(kv), tree_(kv.blocks(), kv.options().block_size), limits_(limits), pacer_(pacer) {
   running_.reserve(static_cast<size_t>(limits.sequences));
   prompts_.reserve(static_cast<size_t>(limits.sequences));
+  draft_.resize(static_cast<size_t>(limits.draft_tokens));
 }
 
 void Scheduler::cancel(RequestId id, int32_t choice) {
@@ -273,7 +274,7 @@ void Scheduler::restart(size_t index) {
 void Scheduler::make_room_for_decodes() {
   for (size_t i = 0; i < running_.size();) {
     Sequence& s = *running_[i];
-    if (!s.decoding() || take_pages(s, s.length(), 0)) {
+    if (!s.generating() || take_pages(s, s.length(), 0)) {
       ++i;
       continue;
     }
@@ -311,11 +312,13 @@ void Scheduler::compose(Plan& plan, StepBatch& batch) {
   logit_room_ = limits_.logit_rows;
   rewind_slots();
   make_room_for_decodes();
+  draft_tokens();
   for (auto& s : running_) {
-    if (!s->decoding()) continue;
-    ++plan.decodes.rows;
+    if (!s->generating()) continue;
+    const int32_t rows = 1 + s->drafted();
+    plan.decodes.rows += rows;
     plan.decodes.positions += s->length();
-    add_part(plan, batch, *s, 1);
+    add_part(plan, batch, *s, rows);
   }
   share_chunk(plan.decodes, limits_.rows - plan.decodes.rows);
   for (const Share& share : prompts_) {
@@ -337,6 +340,7 @@ bool Scheduler::compose_ahead(const Plan& now, Plan& next, StepBatch& batch) {
   for (size_t row = 0; row < now.parts.size(); ++row) {
     Sequence* s = now.parts[row].sequence;
     if (s == nullptr || s->length() + 1 >= s->longest()) continue;
+    if (may_draft(*s)) return false;  // the drafter has to see the token first
     const int32_t length = s->length() + 1;
     const bool grows_long = limits_.long_from > 0 && !s->prefix_key.long_rope && length > limits_.long_from;
     if (grows_long || !take_pages(*s, length, 0)) return false;
@@ -354,7 +358,7 @@ bool Scheduler::compose_ahead(const Plan& now, Plan& next, StepBatch& batch) {
 void Scheduler::share_chunk(const Decodes& decodes, int64_t room) {
   int64_t past = 0;
   for (auto& s : running_) {
-    if (s->decoding()) continue;
+    if (s->generating()) continue;
     skip_known_pages(*s);
     if (computed_by_another(*s)) continue;
     past = std::max<int64_t>(past, s->computed());
@@ -421,12 +425,12 @@ void Scheduler::add_part(Plan& plan, StepBatch& batch, Sequence& s, int32_t rows
   const Part part{&s, rows, s.wanted_logits(rows), s.wanted_hidden(rows)};
   logit_room_ -= chosen(rows);
   batch.add(s.pending().first(static_cast<size_t>(rows)), s.computed(), s.length(), s.table().pages(), part.logits,
-            part.hidden, s.slot.id());
+            part.hidden, s.slot.id(), s.drafted() > 0);
   plan.parts.push_back(part);
 }
 
 Sequence* Scheduler::fork(Sequence& parent, int32_t choice) {
-  auto child = parent.fork(choice, kv_.new_table(parent.longest()));
+  auto child = parent.fork(choice);
   const auto block = kv_.options().block_size;
   const auto full = static_cast<size_t>(parent.computed() / block);
   const auto pages = parent.table().pages();

@@ -8,6 +8,7 @@
 
 #include "cache/prefix_tree.h"
 #include "cache/state_cache.h"
+#include "engine/drafter.h"
 #include "engine/fair_queue.h"
 #include "engine/sequence.h"
 #include "engine/step_batch.h"
@@ -19,6 +20,8 @@ struct SchedulerLimits {
   int64_t rows = 0, sequences = 0, logit_rows = 0;  // of one step
   int64_t long_from = 0;                            // Model::long_from()
   bool prefix_cache = true;
+  Drafter* drafter = nullptr;  // null: every decode has one row
+  int32_t draft_tokens = 0;    // of one sequence in a step, at most
 };
 
 class Scheduler {
@@ -58,6 +61,8 @@ class Scheduler {
   void advance(Sequence& sequence, int32_t rows);
   // One more choice of a request whose prompt is computed. Null: there is no room, and it waits instead.
   Sequence* fork(Sequence& parent, int32_t choice);
+  // Takes back what was computed behind the known tokens of the sequence: rows of drafts that were rejected.
+  void truncate(Sequence& sequence);
   void retire();  // those that finished give up their pages
 
   const std::vector<std::unique_ptr<Sequence>>& running() const { return running_; }
@@ -92,6 +97,9 @@ class Scheduler {
   size_t victim() const;
   void make_room_for_decodes();
   void rewind_slots();
+  bool may_draft(const Sequence& sequence) const;
+  int32_t draft_room(const Sequence& sequence, int64_t rows) const;
+  void draft_tokens();
   void requeue_grown();
   void share_chunk(const Decodes& decodes, int64_t rows);
   bool computed_by_another(const Sequence& sequence) const;
@@ -109,6 +117,7 @@ class Scheduler {
     bool is_short;
   };
   std::vector<Share> prompts_;  // of this step
+  std::vector<int32_t> draft_;  // what the drafter gives for one sequence
   int64_t logit_room_ = 0;
   uint64_t preemptions_ = 0, evicted_ = 0, prompt_tokens_ = 0, cached_tokens_ = 0;
 };

@@ -23,17 +23,26 @@ bool contains(std::span<const int32_t> tokens, int32_t token) {
 
 }  // namespace
 
-Sequence::Sequence(std::shared_ptr<Group> group, int32_t choice, BlockTable table, int32_t longest, int64_t vocab)
+Sequence::Sequence(std::shared_ptr<Group> group, int32_t choice, BlockTable table, int32_t longest, int64_t vocab,
+                   int32_t most_drafts)
     : group_(std::move(group)),
       choice_(choice),
       table_(std::move(table)),
       prompt_length_(static_cast<int32_t>(request().prompt.size())),
+      length_(prompt_length_),
       longest_(longest),
+      most_drafts_(most_drafts),
       vocab_(vocab),
       tokens_(request().prompt),
       sampler_(of_choice(request().sampling, choice), static_cast<int32_t>(vocab)) {
+  const auto rows = static_cast<size_t>(1 + most_drafts);
   tokens_.reserve(static_cast<size_t>(longest));
-  if (request().prompt_logprobs >= 0 && !group_->emitted) {
+  drawn_.reserve(rows);
+  if (request().sampling.logprobs >= 0) {
+    logprobs_.resize(rows);
+    for (auto& row : logprobs_) row.top.reserve(kMostLogprobs);
+  }
+  if (request().prompt_logprobs >= 0 && choice == 0) {
     prompt_logprobs_.resize(request().prompt.size());
     for (auto& none : prompt_logprobs_) none.chosen.token = -1;
   }
@@ -43,7 +52,10 @@ Sequence::Sequence(std::shared_ptr<Group> group, int32_t choice, BlockTable tabl
 void Sequence::start_choice() {
   sampler_.observe_prompt(request().prompt);
   if (!request().constraints.empty()) constraint_ = request().constraints[static_cast<size_t>(choice_)];
-  if (constraint_ != nullptr || request().min_tokens > 0) mask_.resize(mask_words(vocab_));
+  if (constraint_ == nullptr && request().min_tokens == 0) return;
+  const auto rows = static_cast<size_t>(1 + most_drafts_);
+  masks_.resize(rows * mask_words(vocab_));
+  masked_.resize(rows);
 }
 
 void Sequence::become(int32_t choice) {
@@ -52,8 +64,11 @@ void Sequence::become(int32_t choice) {
   start_choice();
 }
 
-std::unique_ptr<Sequence> Sequence::fork(int32_t choice, BlockTable table) const {
-  auto child = std::make_unique<Sequence>(group_, choice, std::move(table), longest_, vocab_);
+std::unique_ptr<Sequence> Sequence::fork(int32_t choice) {
+  const auto found = std::find_if(unborn_.begin(), unborn_.end(), [&](const auto& s) { return s->choice() == choice; });
+  MR_ASSERT(found != unborn_.end());
+  std::unique_ptr<Sequence> child = std::move(*found);
+  unborn_.erase(found);
   child->computed_ = computed_;
   child->prefix_key = prefix_key;
   child->node = node;
@@ -62,6 +77,7 @@ std::unique_ptr<Sequence> Sequence::fork(int32_t choice, BlockTable table) const
 }
 
 void Sequence::begin_again() {
+  drop_drafts();
   computed_ = 0;
   node = nullptr;
   pages_in_tree = 0;
@@ -79,6 +95,7 @@ int32_t Sequence::first_wanted() const {
 
 StepBatch::Rows Sequence::wanted_logits(int32_t rows) const {
   if (request().kind == RequestKind::Embed) return {};
+  if (generating()) return {0, rows};
   const bool completes = rows == static_cast<int32_t>(pending().size());
   const bool draws = completes && request().kind == RequestKind::Generate;
   // The row at p tells of the token at p + 1; the last row of the prompt tells of the first that is drawn.
@@ -106,18 +123,56 @@ void Sequence::take_hidden(std::span<const float> hidden) {
   for (size_t i = 0; i < hidden.size(); ++i) pooled_[i] += hidden[i];
 }
 
-// End tokens are impossible before min_tokens, unless nothing else is possible.
-void Sequence::prepare_mask() {
-  if (mask_.empty()) return;
-  masked_ = constraint_ != nullptr && constraint_->fill_mask(mask_);
-  if (generated() >= request().min_tokens) return;
-  if (!masked_) std::fill(mask_.begin(), mask_.end(), ~uint32_t{0});
-  const auto all = mask_;
-  for (const int32_t end : request().end_tokens) {
-    if (end >= 0 && end < vocab_) mask_[static_cast<size_t>(end) / 32] &= ~(uint32_t{1} << (end % 32));
+void Sequence::set_drafts(std::span<const int32_t> drafts) {
+  drop_drafts();
+  for (const int32_t token : drafts) {
+    if (token < 0 || token >= vocab_ || contains(request().end_tokens, token)) break;
+    tokens_.push_back(token);
   }
-  if (std::all_of(mask_.begin(), mask_.end(), [](uint32_t word) { return word == 0; })) mask_ = all;
-  masked_ = true;
+  if (drafted() > 0 && !masks_.empty()) mask_drafts();
+}
+
+// The mask of a row depends on the drafts before it: the constraint accepts them on trial.
+void Sequence::mask_drafts() {
+  const auto allowed = [&](int32_t row, int32_t token) {
+    return masked_[static_cast<size_t>(row)] == 0 || (mask(row)[static_cast<size_t>(token) / 32] >> (token % 32) & 1);
+  };
+  const auto failed = [&] { return constraint_ != nullptr && constraint_->failed(); };
+  if (constraint_ != nullptr) constraint_->mark();
+  int32_t kept = 0;
+  for (fill_mask(0); kept < drafted() && !failed(); ++kept) {
+    const int32_t token = tokens_[static_cast<size_t>(length_ + kept)];
+    if (!allowed(kept, token)) break;
+    if (constraint_ != nullptr) constraint_->accept(token);
+    if (failed() || (constraint_ != nullptr && constraint_->terminated())) break;
+    fill_mask(kept + 1);
+    if (failed()) break;  // no token can follow: the sequence finds that without a draft
+  }
+  if (constraint_ != nullptr) constraint_->roll_back();
+  tokens_.resize(static_cast<size_t>(length_ + kept));
+}
+
+void Sequence::prepare_mask() {
+  if (!masks_.empty() && drafted() == 0) fill_mask(0);
+}
+
+std::span<uint32_t> Sequence::mask(int32_t row) {
+  const size_t words = mask_words(vocab_);
+  return std::span(masks_).subspan(static_cast<size_t>(row) * words, words);
+}
+
+// End tokens are impossible before min_tokens, unless nothing else is possible.
+void Sequence::fill_mask(int32_t row) {
+  const std::span<uint32_t> words = mask(row);
+  const auto fill = [&] { return constraint_ != nullptr && constraint_->fill_mask(words); };
+  const bool masked = fill(), may_end = generated() + row >= request().min_tokens;
+  masked_[static_cast<size_t>(row)] = masked || !may_end ? 1 : 0;
+  if (may_end) return;
+  if (!masked) std::fill(words.begin(), words.end(), ~uint32_t{0});
+  for (const int32_t end : request().end_tokens) {
+    if (end >= 0 && end < vocab_) words[static_cast<size_t>(end) / 32] &= ~(uint32_t{1} << (end % 32));
+  }
+  if (std::all_of(words.begin(), words.end(), [](uint32_t word) { return word == 0; })) fill();
 }
 
 Emission Sequence::emission(int32_t token) {
@@ -130,23 +185,36 @@ Emission Sequence::emission(int32_t token) {
   return e;
 }
 
-void Sequence::draw(std::span<float> logits, ThreadPool* helpers) {
-  drawn_ = -1;
-  const auto is_number = [](float logit) { return logit > -std::numeric_limits<float>::infinity(); };
-  if (std::none_of(logits.begin(), logits.end(), is_number)) return;
-  if (constraint_ != nullptr && constraint_->failed()) return;
-  drawn_ = sampler_.sample(logits, masked_ ? std::span<const uint32_t>(mask_) : std::span<const uint32_t>(), helpers);
+void Sequence::draw(Matrix logits, ThreadPool* helpers) {
+  drawn_.clear();
+  for (int32_t row = 0; row < static_cast<int32_t>(logits.rows); ++row) {
+    const std::span<float> values(logits.row<float>(row), static_cast<size_t>(logits.cols));
+    drawn_.push_back(draw_row(values, row, helpers));
+    if (row == drafted() || drawn_.back() != tokens_[static_cast<size_t>(length_ + row)]) return;
+  }
 }
 
-Emission Sequence::take_own() {
+int32_t Sequence::draw_row(std::span<float> logits, int32_t row, ThreadPool* helpers) {
+  const auto is_number = [](float logit) { return logit > -std::numeric_limits<float>::infinity(); };
+  if (std::none_of(logits.begin(), logits.end(), is_number)) return -1;
+  if (constraint_ != nullptr && constraint_->failed()) return -1;
+  const bool masked = !masks_.empty() && masked_[static_cast<size_t>(row)] != 0;
+  const int32_t token =
+      sampler_.sample(logits, masked ? std::span<const uint32_t>(mask(row)) : std::span<const uint32_t>(), helpers);
+  if (sampler_.logprobs() != nullptr) logprobs_[static_cast<size_t>(row)] = *sampler_.logprobs();
+  return token;
+}
+
+Emission Sequence::take_own(size_t row) {
   if (constraint_ != nullptr && constraint_->failed()) return broken(FinishReason::NotInForm, kNotInForm);
-  Emission e = take(drawn_);
-  if (drawn_ >= 0) e.logprobs = sampler_.logprobs();
+  const int32_t token = drawn_[row];
+  Emission e = take(token);
+  if (token >= 0 && !logprobs_.empty()) e.logprobs = &logprobs_[row];
   return e;
 }
 
 bool Sequence::needs_token_only() const {
-  const bool free = constraint_ == nullptr && (mask_.empty() || generated() >= request().min_tokens);
+  const bool free = constraint_ == nullptr && (masks_.empty() || generated() >= request().min_tokens);
   return free && request().sampling.logprobs < 0 && request().kind == RequestKind::Generate && !scores() &&
          group_->unborn.empty();
 }
@@ -170,7 +238,11 @@ Emission Sequence::broken(FinishReason reason, std::string_view why) {
 
 Emission Sequence::take(int32_t token) {
   if (token < 0) return broken(FinishReason::Error, "the model gives no number for any token: its weights are damaged");
-  tokens_.push_back(token);
+  if (token != next_draft()) {
+    drop_drafts();
+    tokens_.push_back(token);
+  }
+  ++length_;
   const bool is_end = contains(request().end_tokens, token);
   if (constraint_ != nullptr && !is_end) constraint_->accept(token);
   if (constraint_ != nullptr && constraint_->failed()) return broken(FinishReason::NotInForm, kNotInForm);

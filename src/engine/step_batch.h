@@ -23,8 +23,9 @@ class StepBatch {
     int32_t begin = 0, end = 0;
     int32_t size() const { return end - begin; }
   };
+  // `drafts`: the tokens behind the first are drafts of what the sequence generates.
   void add(std::span<const int32_t> tokens, int32_t past, int32_t horizon, std::span<const int32_t> pages, Rows logits,
-           Rows hidden, int32_t slot = -1);
+           Rows hidden, int32_t slot = -1, bool drafts = false);
 
   int64_t rows() const { return static_cast<int64_t>(tokens_.size()); }
   bool empty() const { return tokens_.empty(); }

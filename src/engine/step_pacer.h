@@ -28,7 +28,7 @@ struct PacerOptions {
 
 enum class PromptLength : uint8_t { Short, Long };
 
-// The streams that decode in a step, and how far they look back in all.
+// The decodes of a step: their rows, drafts included, and how far the sequences look back in all.
 struct Decodes {
   int64_t rows = 0, positions = 0;
 };

@@ -78,6 +78,17 @@ class MaskAutomaton::Follower : public TextConstraint {
     }
   }
 
+  void mark() override { mark_ = {state_, round_, text_.size(), failed_, stuck_}; }
+
+  // A state of an earlier round means nothing any more; catch_up() sees that by the round.
+  void roll_back() override {
+    state_ = mark_.state;
+    round_ = mark_.round;
+    text_.resize(mark_.text);
+    failed_ = mark_.failed;
+    stuck_ = mark_.stuck;
+  }
+
   bool failed() const override { return failed_ || stuck_; }
 
   bool terminated() const override {
@@ -103,6 +114,13 @@ class MaskAutomaton::Follower : public TextConstraint {
   std::string text_;
   bool failed_ = false;  // the grammar became too complex
   bool stuck_ = false;   // no token of the vocabulary can follow
+  struct Mark {
+    State state = Pushdown::kDead;
+    uint64_t round = 0;
+    size_t text = 0;  // bytes
+    bool failed = false, stuck = false;
+  };
+  Mark mark_;
 };
 
 MaskAutomaton::MaskAutomaton(GrammarProgram program, std::shared_ptr<TokenVocabulary> vocabulary)

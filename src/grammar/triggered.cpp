@@ -46,7 +46,8 @@ class TriggeredConstraint : public Constraint {
       : trigger_(std::move(trigger)),
         vocabulary_(std::move(vocabulary)),
         grammar_(std::move(grammar)),
-        scan_(trigger_) {
+        scan_(trigger_),
+        marked_scan_(scan_) {
     if (trigger_.in_grammar) grammar_->accept_text(trigger_.text);
     TriggerScan idle(trigger_);
     idle.leave_start();
@@ -81,6 +82,18 @@ class TriggeredConstraint : public Constraint {
     }
   }
 
+  void mark() override {
+    marked_scan_ = scan_;
+    marked_holds_ = holds_;
+    grammar_->mark();
+  }
+
+  void roll_back() override {
+    scan_ = marked_scan_;
+    holds_ = marked_holds_;
+    grammar_->roll_back();
+  }
+
   bool terminated() const override { return holds_ && grammar_->terminated(); }
   bool failed() const override { return holds_ && grammar_->failed(); }
 
@@ -102,8 +115,8 @@ class TriggeredConstraint : public Constraint {
   const GrammarTrigger trigger_;
   std::shared_ptr<const TokenVocabulary> vocabulary_;
   std::unique_ptr<TextConstraint> grammar_;
-  TriggerScan scan_;
-  bool holds_ = false;
+  TriggerScan scan_, marked_scan_;
+  bool holds_ = false, marked_holds_ = false;
   // Tokens that may complete the trigger and continue, so that the grammar must allow their rest: in any state of the
   // scan, and in its start state. A vocabulary has hardly any of the latter.
   std::vector<int32_t> crossing_, whole_;

@@ -1,5 +1,5 @@
 // A constraint on the next token of a sequence, as a token mask: grammars, schemas, thinking budgets. The engine asks
-// for a mask before each token and reports the sampled token.
+// for a mask before each token and reports the sampled token. Draft tokens are accepted on trial and rolled back.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,14 @@ class Constraint {
   // The sampler applies the mask before temperature and filters.
   virtual bool fill_mask(std::span<uint32_t> words) = 0;
 
-  // Advances by a sampled token, which the last mask allowed. Not called for an end token, which ends the stream.
+  // Advances by a sampled token, which the mask of this state allows. Not called for an end token, which ends the stream.
+  // The new state may not depend on whether a mask was filled before.
   virtual void accept(int32_t token) = 0;
+
+  // mark() remembers the state, roll_back() returns to it. There is one mark; a later one replaces it. Both run in every
+  // step with drafts, so they must be cheap.
+  virtual void mark() = 0;
+  virtual void roll_back() = 0;
 
   // No token can follow. The stream ends with FinishReason::Stop and without an end token.
   virtual bool terminated() const = 0;

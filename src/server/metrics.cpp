@@ -37,7 +37,7 @@ struct Metrics::Series {
   Histogram &http_seconds, &first_token, &next_token, &per_token, &request, &queued, &prefill, &decode, &prompt,
       &generated;
   prometheus::Counter &prompt_tokens, &generation_tokens, &prefix_queries, &prefix_hits, &preemptions, &evicted, &busy,
-      &steps, &steps_ahead;
+      &steps, &steps_ahead, &drafted, &accepted;
   prometheus::Gauge &running, &waiting, &kv_usage, &kv_blocks, &kv_cached, &rate, &connections;
 
   explicit Series(const std::string& name)
@@ -68,6 +68,8 @@ struct Metrics::Series {
         busy(counter("millrace:busy_seconds_total", "Time spent in steps")),
         steps(counter("millrace:steps_total", "Steps of the engine")),
         steps_ahead(counter("millrace:steps_ahead_total", "Of those, started while the one before ran")),
+        drafted(counter("millrace:drafted_tokens_total", "Draft tokens that steps checked")),
+        accepted(counter("millrace:accepted_tokens_total", "Of those, tokens that were generated")),
         running(gauge("vllm:num_requests_running", "Choices that hold KV blocks")),
         waiting(gauge("vllm:num_requests_waiting", "Choices that wait for KV blocks")),
         kv_usage(gauge("vllm:kv_cache_usage_perc", "KV blocks in use; 1 is all")),
@@ -109,6 +111,8 @@ struct Metrics::Series {
     raise_to(busy, e.busy_seconds);
     raise_to(steps, double(e.steps));
     raise_to(steps_ahead, double(e.steps_ahead));
+    raise_to(drafted, double(e.drafted_tokens));
+    raise_to(accepted, double(e.accepted_tokens));
     running.Set(double(e.running));
     waiting.Set(double(e.waiting));
     kv_usage.Set(e.kv_blocks > 0 ? double(e.kv_blocks_used) / double(e.kv_blocks) : 0);

@@ -1,5 +1,7 @@
-// A step allocates nothing once the model is loaded.
+// A step allocates nothing once the model is loaded and its requests are prepared.
 #include "count_allocations.h"
+#include "engine/drafts.h"
+#include "engine/engine.h"
 #include "models/golden.h"
 
 namespace millrace {
@@ -29,6 +31,96 @@ TEST(Allocation, StepsOfAnySizeAllocateNothing) {
     EXPECT_EQ(allocations(), before) << (exact ? "exact" : "fast");
   }
 }
+
+struct Variant {
+  bool exact = false, device_draws = false;
+  std::map<std::string, std::string> forced;  // an op whose kernel is forced is fused with no other
+};
+
+class StepAllocationTest : public testing::TestWithParam<Golden> {
+ protected:
+  std::unique_ptr<Runner> load_variant(const Variant& variant) const {
+    LoadOptions options{.threads = 2, .forced = variant.forced, .exact = variant.exact, .context = 64, .sequences = 4};
+    options.rows = 32;
+    options.logit_rows = 24;
+    options.block_size = 64;  // a full page would go into the prefix tree, which allocates a node for it
+    options.device_draws = variant.device_draws;
+    return load(GetParam().folder.string(), options);
+  }
+
+  static std::vector<Request> requests() {
+    std::vector<Request> all{{{1, 2, 3}, {.temperature = 0}, 50},
+                             {{4, 5, 6, 7}, {.temperature = 0.9f, .top_p = 0.9f, .seed = 2, .logprobs = 3}, 50},
+                             {{8, 9}, {.temperature = 1, .top_k = 10, .frequency_penalty = 0.5f, .seed = 3}, 50},
+                             {{10, 11, 12}, {.temperature = 1, .seed = 4}, 50}};
+    all[3].min_tokens = 60;
+    all[3].end_tokens = {7};
+    return all;
+  }
+
+  // Texts of an engine without drafts.
+  static std::vector<std::vector<int32_t>> texts(Runner& runner) {
+    Engine engine(runner);
+    std::map<RequestId, std::vector<int32_t>> heard;
+    for (const Request& r : requests()) heard[engine.submit(r)] = r.prompt;
+    while (engine.step([&](const Emission& e) { heard.at(e.id).push_back(e.token); })) {
+    }
+    std::vector<std::vector<int32_t>> all;
+    for (const auto& [id, text] : heard) all.push_back(text);
+    return all;
+  }
+
+  static int64_t steps_until_end(Engine& engine, int least) {
+    const int64_t before = allocations();
+    int steps = 0;
+    while (engine.step([](const Emission&) {})) ++steps;
+    EXPECT_GT(steps, least);
+    return allocations() - before;
+  }
+};
+
+TEST_P(StepAllocationTest, DecodesAllocateNothing) {
+  const Variant variants[] = {{}, {.exact = true}, {.device_draws = true}, {.forced = {{"norm", "reference"}}}};
+  for (const Variant& variant : variants) {
+    auto runner = load_variant(variant);
+    const auto known = texts(*runner);
+    for (const bool drafts : {false, true}) {
+      KnownTexts drafter(KnownTexts::Kind::HalfRight, static_cast<int32_t>(runner->model().config().vocab));
+      for (const auto& text : known) drafter.know(text);
+      Engine engine(*runner, {.drafter = drafts ? &drafter : nullptr});
+      for (const Request& r : requests()) engine.submit(r);
+      for (int i = 0; i < 4; ++i) engine.step([](const Emission&) {});  // prompts are over
+      ASSERT_EQ(engine.waiting(), 0u);
+      const int64_t before = allocations();
+      for (int i = 0; i < 6; ++i) engine.step([](const Emission&) {});
+      EXPECT_EQ(allocations(), before) << "exact " << variant.exact << ", device draws " << variant.device_draws
+                                       << ", forced " << variant.forced.size() << ", drafts " << drafts;
+      ASSERT_EQ(engine.running(), 4u);
+      EngineStats stats;
+      engine.fill(stats);
+      EXPECT_EQ(stats.accepted_tokens > 0, drafts);
+    }
+  }
+}
+
+// All of a request: admission, its prompt, the first tokens of its choices, their ends. Without the prefix tree, which
+// allocates nodes for prompts and full pages.
+TEST_P(StepAllocationTest, ChoicesAllocateNothing) {
+  auto runner = load_variant({});
+  Engine engine(*runner, {.prefix_cache = false});
+  engine.prepare_pace();
+  for (const bool first : {true, false}) {  // the first request makes lists as long as they get
+    Request request{{1, 2, 3}, {.temperature = 1, .frequency_penalty = 0.3f, .seed = 4, .logprobs = 2}, 12};
+    request.choices = 4;
+    request.sampling.top_k = 12;
+    engine.submit(request);
+    const int64_t allocated = steps_until_end(engine, 10);
+    if (!first) EXPECT_EQ(allocated, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Goldens, StepAllocationTest, testing::ValuesIn(all_goldens()),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace millrace

@@ -262,11 +262,13 @@ class Script : public Constraint {
     EXPECT_EQ(token, tokens_[at_]);
     ++at_;
   }
+  void mark() override { marked_ = at_; }
+  void roll_back() override { at_ = marked_; }
   bool terminated() const override { return at_ == tokens_.size(); }
 
  private:
   Tokens tokens_;
-  size_t at_ = 0;
+  size_t at_ = 0, marked_ = 0;
 };
 
 TEST_P(SchedulingTest, ConstraintsBindEachChoice) {
@@ -289,10 +291,18 @@ class GivesUp : public Script {
     Script::accept(token);
     failed_ = token == 6;
   }
+  void mark() override {
+    Script::mark();
+    marked_failed_ = failed_;
+  }
+  void roll_back() override {
+    Script::roll_back();
+    failed_ = marked_failed_;
+  }
   bool failed() const override { return failed_; }
 
  private:
-  bool failed_ = false;
+  bool failed_ = false, marked_failed_ = false;
 };
 
 TEST_P(SchedulingTest, AConstraintThatFailsEndsInAnError) {

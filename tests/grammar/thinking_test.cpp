@@ -17,11 +17,14 @@ class Only : public Constraint {
     return true;
   }
   void accept(int32_t) override { ++accepted; }
+  void mark() override { marked_ = accepted; }
+  void roll_back() override { accepted = marked_; }
   bool terminated() const override { return accepted == 2; }
   int accepted = 0;
 
  private:
   int32_t token_;
+  int marked_ = 0;
 };
 
 ThinkingBudget budget(bool inside, int32_t tokens) { return {inside, tokens, {kOpen}, {kClose}, {kNewline, kClose}}; }

@@ -55,6 +55,7 @@ class XGrammarConstraint : public TextConstraint {
   void accept(int32_t token) override {
     try {
       failed_ = failed_ || !matcher_.AcceptToken(token);
+      accepted_ += failed_ ? 0 : 1;
     } catch (const std::exception&) {
       failed_ = true;
     }
@@ -65,7 +66,18 @@ class XGrammarConstraint : public TextConstraint {
     matcher_.Rollback(1);  // a text counts as one token
     return true;
   }
-  void accept_text(std::string_view text) override { failed_ = failed_ || !matcher_.AcceptString(std::string(text)); }
+  void accept_text(std::string_view text) override {
+    failed_ = failed_ || !matcher_.AcceptString(std::string(text));
+    accepted_ += failed_ ? 0 : 1;
+  }
+
+  void mark() override { mark_ = {accepted_, failed_, stuck_}; }
+  void roll_back() override {
+    matcher_.Rollback(accepted_ - mark_.accepted);
+    accepted_ = mark_.accepted;
+    failed_ = mark_.failed;
+    stuck_ = mark_.stuck;
+  }
 
   bool failed() const override { return failed_ || stuck_; }
   bool terminated() const override { return failed() || matcher_.IsTerminated(); }
@@ -75,6 +87,12 @@ class XGrammarConstraint : public TextConstraint {
   int32_t vocab_;
   bool failed_ = false;  // XGrammar gave up
   bool stuck_ = false;   // no token of this vocabulary can follow
+  int accepted_ = 0;     // tokens, a text counts as one
+  struct Mark {
+    int accepted = 0;
+    bool failed = false, stuck = false;
+  };
+  Mark mark_;
 };
 
 class XGrammarCompiled : public CompiledGrammar {

@@ -73,7 +73,7 @@ inline std::vector<std::vector<float>> all_logits(Runner& runner, const std::vec
   const auto length = static_cast<int32_t>(tokens.size());
   BlockTable table = runner.state().new_table(length);
   EXPECT_TRUE(table.reserve(length));
-  const Slot slot = runner.kv().new_slot();
+  const Slot slot = runner.state().new_slot();
   StepBatch step(chunk, 1, chunk);
   std::vector<std::vector<float>> rows;
   for (int32_t done = 0; done < length; done += chunk) {

@@ -46,11 +46,12 @@ inline bool is_kv_dtype(DType dtype, int key_dim, int value_dim) {
 // The part of one sequence that this step computes: `rows` new tokens that follow `past` cached ones.
 struct SequenceSlice {
   int32_t first_row = 0;  // in the batch
-  int32_t rows = 0;       // 1 in decode, a chunk in prefill
+  int32_t rows = 0;       // 1 in decode, more with drafts, a chunk in prefill
   int32_t past = 0;       // tokens before them; row i has position past + i
   int32_t horizon = 0;    // length the sequence is known to reach (the whole prompt): some rope scalings depend on it
   std::span<const int32_t> pages;  // block table: position p lives in pages[p / block_size]
   int32_t slot = -1;               // of its recurrent state in the state cache; -1: the model has none
+  bool drafts = false;             // the rows behind the first are drafts: a decode of several rows, not a prompt
 };
 
 // The slices as flat arrays in device memory. A recorded step is replayed with other contents, so GPU kernels read

@@ -1,0 +1,50 @@
+// The drafts of a step: how many tokens each sequence may guess, and what becomes of the rows of wrong guesses.
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/scheduler.h"
+
+namespace millrace {
+
+bool Scheduler::may_draft(const Sequence& s) const { return limits_.drafter != nullptr && s.most_drafts() > 0; }
+
+// A step with d drafts gives up to d + 1 tokens, which must fit into the sequence. Rows beyond long_from would need
+// other rope angles than the sequence has so far.
+int32_t Scheduler::draft_room(const Sequence& s, int64_t rows) const {
+  int64_t most = std::min<int64_t>({rows, s.most_drafts(), limits_.draft_tokens, s.longest() - s.length() - 1});
+  if (limits_.long_from > 0 && !s.prefix_key.long_rope) most = std::min<int64_t>(most, limits_.long_from - s.length());
+  return static_cast<int32_t>(std::max<int64_t>(most, 0));
+}
+
+// Asks the drafter for every sequence that generates. Drafts share the rows of the step evenly, leave half of what the
+// decodes leave where there are prompts, and one row of logits for each prompt's end. They preempt no sequence.
+void Scheduler::draft_tokens() {
+  if (limits_.drafter == nullptr) return;
+  const auto drafts = [&](const auto& s) { return s->generating() && may_draft(*s); };
+  const auto generating =
+      std::count_if(running_.begin(), running_.end(), [](const auto& s) { return s->generating(); });
+  int64_t left = std::count_if(running_.begin(), running_.end(), drafts);
+  int64_t room = std::min(limits_.rows - generating, limits_.logit_rows - std::ssize(running_));
+  if (generating < std::ssize(running_)) room /= 2;
+  for (auto& s : running_) {
+    s->drop_drafts();
+    if (!drafts(s)) continue;
+    const int32_t most = draft_room(*s, room / left--);
+    if (most == 0) continue;
+    const int32_t given = limits_.drafter->draft(s->tokens(), std::span(draft_).first(static_cast<size_t>(most)));
+    MR_ASSERT(given >= 0 && given <= most);
+    s->set_drafts(std::span(draft_).first(static_cast<size_t>(given)));
+    const int32_t pages_for = s->length() + s->drafted();
+    if (!take_pages(*s, pages_for, 0)) s->keep_drafts(s->table().capacity() - s->length());
+    room -= s->drafted();
+  }
+}
+
+// Pages behind the known tokens go back to the pool, and the next step overwrites rows in the last page. A slot has taken
+// in the rejected rows as well: rewind_slots() restores it before the next step.
+void Scheduler::truncate(Sequence& s) {
+  s.drop_drafts();
+  s.table().truncate(s.length());
+}
+
+}  // namespace millrace
