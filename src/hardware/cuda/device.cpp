@@ -79,7 +79,7 @@ class CudaRecording final : public Recording {
 class CudaDevice final : public Device {
  public:
   CudaDevice(int index, bool measure) : index_(index), memory_(index), pinned_(index) {
-    use_on_this_thread();
+    check_cuda(cudaSetDevice(index), "opening it");  // creates the context, so that its errors show here
     hardware_ = describe_gpu(index);
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
     memory_.copy_in_order_of(stream_);
