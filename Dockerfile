@@ -14,7 +14,7 @@ COPY --from=build /opt/millrace /usr/local
 USER millrace
 ENV MILLRACE_CACHE=/cache MILLRACE_HOST=0.0.0.0
 EXPOSE 8080
-# Everyone who reaches the port may ask, unless MILLRACE_API_KEYS or MILLRACE_API_KEY_FILE is set.
+# The port is open to everyone unless MILLRACE_API_KEYS or MILLRACE_API_KEY_FILE is set.
 HEALTHCHECK --interval=10s --start-period=120s CMD ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/8080 && printf 'GET /health HTTP/1.0\\r\\n\\r\\n' >&3 && grep -q '200 OK' <&3"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["millrace"]

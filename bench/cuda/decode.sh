@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # bench/cuda/decode.sh [PART...]: builds the CUDA back-end, tests the decode kernels, and times decode and prompts of
-# 16-bit models, tuned,
-# and the effect of kernel choice and depth on a step. Every part has its own time limit; without arguments all parts
-# run.
+# 16-bit models, tuned, and the effect of kernel choice and depth on a step. Every part has its own time limit; without
+# arguments all parts run.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
 export EIGHT=synthetic:llama-3-8b:bf16 SEVEN=synthetic:llama-2-7b:bf16 ONE=synthetic:llama-3.2-1b:bf16 LONG=synthetic:llama-3.1-8b:bf16

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # bench/cuda/prompt.sh [PART...]: long prompts on a GPU: checks the attention kernel and times it over lengths next to
-# PyTorch's flash and
-# cuDNN; times whole models and each kernel of a prompt. Every part has its own time limit; without arguments all parts
-# run.
+# PyTorch's flash and cuDNN; times whole models and each kernel of a prompt. Every part has its own time limit; without
+# arguments all parts run.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
 export EIGHT=synthetic:llama-3.1-8b:bf16 SEVEN=synthetic:llama-2-7b:bf16 FOLDER=build/cuda-prompt

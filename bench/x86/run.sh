@@ -12,8 +12,8 @@
 #   peers      the same files under llama.cpp, interleaved
 #
 # Environment: BUILD, a build folder; TARGETS, what to build; LLAMA_BENCH, an existing llama-bench; MODELS and ROUNDS of
-# peers; THREADS,
-# thread counts for tokens and peers. Every step has a time limit, and a failed step does not stop the others.
+# peers; THREADS, thread counts for tokens and peers. Every step has a time limit, and a failed step does not stop the
+# others.
 cd "$(dirname "$0")/../.." || exit 1
 parts=" ${*:-build tests machine tiles kernels tokens peers} "
 cores=$(nproc)

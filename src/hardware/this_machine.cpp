@@ -26,14 +26,14 @@ void measure_into(Hardware& hardware) {
   Ceilings measured = measure_ceilings(hardware, pool);
   const double share_to_expect = std::min(1.0, double(hardware.cores) / hardware.threads);
   if (measured.cpu_share < kQuietEnough * share_to_expect || !plausible(measured)) {
-    log().warn("the machine is busy: its ceilings are guessed; measure them with 'millrace doctor' when it is quiet");
+    log().warn("the machine is busy: its peak rates are guesses; run 'millrace doctor' when it is idle");
     return;
   }
   hardware.ceilings = std::move(measured);
   try {
     save_ceilings(kept_ceilings_file(hardware.id), hardware.ceilings);
   } catch (const Error& error) {
-    log().warn("what was measured cannot be kept: {}", error.what());
+    log().warn("cannot save the measured peak rates: {}", error.what());
   }
 }
 

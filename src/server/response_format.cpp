@@ -58,7 +58,8 @@ std::unique_ptr<Constraint> compile_answer(GrammarCompiler& grammars, const Gram
 void check_end_beside_form(const SamplingRequest& r) {
   if (!r.ignore_eos && r.min_tokens == 0) return;
   const char* field = r.ignore_eos ? "ignore_eos" : "min_tokens";
-  fail_field(field, "invalid_value", "an answer of a given form ends where the form ends: leave '{}' out", field);
+  fail_field(field, "invalid_value",
+             "'{}' does not go with an answer format, which alone decides where the answer ends", field);
 }
 
 std::optional<GrammarSpec> answer_grammar(const Json& response_format, const Json& structured_outputs) {

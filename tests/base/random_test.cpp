@@ -5,7 +5,7 @@
 namespace millrace {
 namespace {
 
-// The known answers that the authors of Philox publish.
+// Known-answer vectors published by the authors of Philox.
 TEST(Random, PhiloxKnownAnswers) {
   using Four = std::array<uint32_t, 4>;
   EXPECT_EQ(philox(0, 0, 0), (Four{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));

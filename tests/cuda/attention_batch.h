@@ -1,4 +1,4 @@
-// A batch of the attention tests in the GPU's memory.
+// A batch of the attention tests in GPU memory.
 #pragma once
 
 #include "cuda/support.h"
@@ -6,7 +6,6 @@
 
 namespace millrace {
 
-// The batch's pages and slices in the GPU's memory.
 class GpuBatch {
  public:
   GpuBatch(AttentionBatch& batch, TestMatrix& out, DType activations) : args_(batch.args(out)) {
@@ -44,7 +43,7 @@ class GpuBatch {
     args_.phi = phi_->as<float>();
   }
 
-  // As a step attends to the prompts behind its decodes: the batch's later slices alone.
+  // Keeps the later slices only, as a step does for prompts after its decodes.
   void skip(size_t slices) {
     args_.sequences = args_.sequences.subspan(slices);
     args_.tables.slices += slices;
@@ -55,7 +54,7 @@ class GpuBatch {
     const std::vector<std::byte> zeros(kernel.workspace_bytes(problem, gpu().hardware()), std::byte{0});
     const GpuBytes workspace(zeros);
     kernel.run(args_, on_gpu(workspace.data()));
-    kernel.run(args_, on_gpu(workspace.data()));  // the workspace is fit for another launch
+    kernel.run(args_, on_gpu(workspace.data()));  // the first launch must leave the workspace ready for another
     return read(std::move(out));
   }
   TestMatrix read(TestMatrix out) const {

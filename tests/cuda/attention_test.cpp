@@ -1,4 +1,5 @@
-// Attention on a GPU against the CPU's reference, over the same cases and under the same attacks on its softmax.
+// Attention on a GPU against the CPU's reference, over the same cases, including the scores that are hard for a
+// softmax.
 #include <limits>
 
 #include "cuda/attention_batch.h"
@@ -6,7 +7,7 @@
 namespace millrace {
 namespace {
 
-// Half-precision queries, weights and outputs each round once; scores enter the softmax with their error.
+// Half-precision queries, weights and outputs each round once; errors of scores enter the softmax.
 double tolerance(const AttentionCase& c, DType activations, Precision precision) {
   const double largest_score = std::max(1.0, 2.0 * c.q_scale * c.k_scale);
   const double kv_rounding = precision == Precision::Exact ? 0
@@ -19,7 +20,7 @@ double tolerance(const AttentionCase& c, DType activations, Precision precision)
 void check_unified(const AttentionCase& c, DType activations, AttentionProblem problem, AttentionBatch& batch,
                    TestMatrix& expected, double allowed);
 
-// Every kernel, or those whose names begin so.
+// Every kernel, or those whose names have this prefix.
 void check(const AttentionCase& c, DType activations, Precision precision, AttentionBatch& batch, double allowed,
            std::string_view prefix = "") {
   round_to(batch.q(), activations);
@@ -42,7 +43,7 @@ void check(const AttentionCase& c, DType activations, Precision precision, Atten
   if (prefix.empty()) check_unified(c, activations, problem, batch, expected, allowed);
 }
 
-// Whatever maximum a calibration suggests, the result is right: a bad one only costs time.
+// The result is right for any calibrated maximum: a bad one only costs time.
 void check_unified(const AttentionCase& c, DType activations, AttentionProblem problem, AttentionBatch& batch,
                    TestMatrix& expected, double allowed) {
   for (const AttentionKernel* kernel : cuda_kernels().of<AttentionOp>()) {
@@ -77,7 +78,7 @@ TEST(CudaAttention, EveryKernelMatchesTheReferenceOnEveryCase) {
   }
 }
 
-// One sequence long enough for the widest blocks, with a last unit that is not full.
+// One sequence long enough for the widest blocks, with a partial last unit.
 TEST(CudaAttention, LongContexts) {
   const std::vector<AttentionCase> cases{
       {"long", DType::BF16, 8, 2, 64, 16, 0, 0, {{5003, 1}}},
@@ -93,14 +94,14 @@ TEST(CudaAttention, LongContexts) {
   }
 }
 
-// Lengths that have nothing to do with each other, one of them `longest`.
+// Unrelated lengths, the largest of which is `longest`.
 std::vector<SliceCase> uneven_slices(int count, int longest, int rows) {
   std::vector<SliceCase> slices;
   for (int i = 0; i < count; ++i) slices.push_back({i == count / 2 ? longest : i * i * 13 % 400, rows});
   return slices;
 }
 
-// Pairs of sequence and KV head that would fill the multiprocessors unevenly: blocks stay and share all of them.
+// Pairs of sequence and KV head that would load the multiprocessors unevenly: persistent blocks share all of them.
 TEST(CudaAttention, PairsThatDoNotFillTheDevice) {
   const std::vector<AttentionCase> cases{
       {"even", DType::BF16, 32, 8, 128, 64, 0, 0, uneven_slices(20, 3000, 1)},
@@ -119,7 +120,7 @@ TEST(CudaAttention, PairsThatDoNotFillTheDevice) {
   }
 }
 
-// The same with little work, for tools that take a thousand times as long.
+// The same with little work, for tools that slow it down a thousandfold.
 TEST(CudaAttention, FewPairsThatBlocksShare) {
   std::vector<SliceCase> slices(20, {9, 1});
   slices[3].past = 1000;
@@ -131,7 +132,7 @@ TEST(CudaAttention, FewPairsThatBlocksShare) {
   check(c, c.kv, Precision::Fast, batch, tolerance(c, c.kv, Precision::Fast), "cuda_decode");
 }
 
-// Keys and values of the new tokens that attention turns and stores itself, against a kernel of its own for that.
+// New tokens whose keys and values attention rotates and stores itself, compared with a separate rope_write kernel.
 class FreshBatch {
  public:
   FreshBatch(AttentionBatch& batch, const AttentionCase& c, DType activations, Random& random, float loudness = 1)
@@ -161,7 +162,7 @@ class FreshBatch {
   Result run(const AttentionKernel& kernel, const AttentionProblem& problem, RopeStyle style, bool at_once) {
     const std::vector<std::byte> zeros(kernel.workspace_bytes(problem, gpu().hardware()), std::byte{0});
     const GpuBytes keys(keys_), values(values_), slots(slots_), workspace(zeros), slices(slices_), pages(pages_);
-    // Angles lie row after row.
+    // Angles, one row after the other.
     std::vector<float> turns;
     for (int64_t row = 0; row < q_.view().rows; ++row) {
       for (int64_t i = 0; i < case_.head_dim; ++i) turns.push_back(angles_.at(row, i));
@@ -191,7 +192,7 @@ class FreshBatch {
   }
 
  private:
-  // What was in the cache for the new tokens is NaN, as it may be in a page that was never used.
+  // Fills the cache rows of the new tokens with NaN, as in a page that was never used.
   void poison_new_rows(size_t bytes) {
     keys_.assign(args_.kv.keys, args_.kv.keys + bytes);
     values_.assign(args_.kv.values, args_.kv.values + bytes);
@@ -222,7 +223,7 @@ class FreshBatch {
   int64_t stride_ = 1;
 };
 
-// Numbers of 16 bits that differ by more than a rounding; NaN equals NaN.
+// 16-bit numbers that differ by more than one rounding; NaN equals NaN.
 int64_t differing(DType type, const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
   const auto number = [&](const std::vector<std::byte>& from, size_t i) {
     uint16_t bits;
@@ -271,8 +272,7 @@ TEST(CudaAttention, StoresNewKeysItself) {
   EXPECT_GT(ran, 0);
 }
 
-// A cache of f16 beside activations of bf16: what does not fit is the largest number that does, as rope_write stores
-// it.
+// An f16 cache with bf16 activations: values out of range saturate, as rope_write stores them.
 TEST(CudaAttention, StoresNewKeysWithinTheRangeOfF16) {
   const AttentionCase c{"loud", DType::F16, 4, 2, 64, 16, 0, 0, {{100, 1}, {7, 1}}};
   int ran = 0;
@@ -370,7 +370,7 @@ TEST(CudaAttention, SurvivesAttacksOnTheSoftmax) {
   }
 }
 
-// Weights that a unified maximum makes large, times values that are large themselves.
+// Large weights from a unified maximum, times large values.
 TEST(CudaAttention, LoudValuesUnderAUnifiedMaximum) {
   for (const int head_dim : {64, 128}) {
     const AttentionCase c{"loud", DType::BF16, 6, 2, head_dim, 64, 0, 0, {{700, 1}, {40, 1}}};

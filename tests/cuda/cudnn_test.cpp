@@ -1,4 +1,4 @@
-// cuDNN's attention by itself: that it is the library that computes, and not what stands behind it.
+// cuDNN's attention alone: makes sure that the library computes, not the fallback.
 #include "hardware/cuda/cudnn.h"
 #include "cuda/attention_batch.h"
 
@@ -14,7 +14,8 @@ TEST(Cudnn, ComputesWholeChunks) {
                                  AttentionCase{"pages in part", DType::BF16, 8, 2, 128, 64, 0, 0, {{100, 512}}}}) {
     Random random;
     SCOPED_TRACE(c.name + " seed " + std::to_string(random.seed()));
-    AttentionBatch batch(c, random, std::byte{0});  // 9.19 multiplies slots without a token by weights of zero
+    AttentionBatch batch(c, random,
+                         std::byte{0});  // zeros, since 9.19 multiplies slots without a token by weights of zero
     round_to(batch.q(), c.kv);
     ThreadPool pool(2);
     TestMatrix expected(batch.rows(), batch.width()), out(batch.rows(), batch.width());

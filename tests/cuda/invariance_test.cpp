@@ -1,5 +1,4 @@
-// Batch-invariant mode on a GPU: a prompt alone and among others, in any chunks, gives the same logits and tokens bit
-// for bit.
+// Batch-invariant mode on a GPU: a prompt alone and in a batch, in any chunks, gives bit-identical logits and tokens.
 #include <random>
 
 #include "engine/invariance.h"

@@ -16,10 +16,10 @@ struct Case {
   DType format, x, y;
   int64_t n, k, m;
   bool biased, accumulate;
-  float loudness = 1;  // of x
+  float loudness = 1;  // scale of x
 };
 
-// x W^T (+ bias) (+ y) in double precision, and what a row of it typically measures.
+// x W^T (+ bias) (+ y) in double precision, and the typical size of a row.
 struct Expected {
   std::vector<double> y;
   std::vector<double> typical;
@@ -29,7 +29,7 @@ class Problem {
  public:
   Problem(const Case& c, std::mt19937& random) : case_(c), weights_(random_weights(c.format, c.n, c.k, random)) {
     x_ = random_activations(c.m, c.k, random);
-    // What f16 can hold: products of a few hundred such inputs stay within its range, too.
+    // Keeps products of a few hundred inputs within f16's range.
     const float largest = c.x == DType::F16 ? 100 : 1e30f;
     for (float& value : x_) value = rounded(std::clamp(value, -largest, largest) * c.loudness, c.x);
     std::normal_distribution<float> normal;
@@ -38,7 +38,7 @@ class Problem {
     compute();
   }
 
-  // The norm of each row's error over what the row's rounding errors may measure: at most 1.
+  // The norm of each row's error relative to the allowed rounding error: at most 1.
   double run(const LinearKernel& kernel, const LinearLayout& layout, Precision precision, ThreadPool& pool) {
     const Case& c = case_;
     const LinearProblem problem{c.format, layout.name(), precision, c.n, c.k, c.m, c.x};
@@ -91,11 +91,11 @@ class Problem {
       double error = 0, size = 0;
       for (int64_t j = 0; j < c.n; ++j) {
         double want = expected_.y[size_t(i * c.n + j)];
-        if (c.y == DType::F16) want = std::clamp(want, -kLargestF16, kLargestF16);  // it saturates
+        if (c.y == DType::F16) want = std::clamp(want, -kLargestF16, kLargestF16);  // f16 outputs saturate
         error += std::pow(y.at(i, j) - want, 2);
         size += want * want;
       }
-      // Below 2^-14 numbers of f16 lie 2^-24 apart, whatever their size.
+      // f16 subnormals (below 2^-14) are 2^-24 apart.
       const double smallest = c.y == DType::F16 ? 0x1p-24 * std::sqrt(double(c.n)) : 1e-30;
       const double allowed =
           product * expected_.typical[size_t(i)] + (rounding_of(c.y) + 1e-6) * std::sqrt(size) + smallest;
@@ -110,11 +110,11 @@ class Problem {
   Expected expected_;
 };
 
-constexpr int64_t kVariantRows = 8;  // kernels that only measurements tell apart are checked there: there are many
+constexpr int64_t kVariantRows = 8;  // the many variants that need a measurement to rank are checked at this m only
 
 class CudaLinearTest : public testing::TestWithParam<DType> {
  protected:
-  // Every kernel, or those whose names begin so; returns how many ran.
+  // Checks every kernel, or those whose names have this prefix; returns how many ran.
   int check(const Case& c, Precision precision, std::mt19937& random, std::string_view prefix = "") {
     Problem problem(c, random);
     int ran = 0;
@@ -167,8 +167,8 @@ TEST_P(CudaLinearTest, Fast) {
   }
 }
 
-// More tiles than a GPU has multiprocessors, and rows so long that blocks share them; neither fills whole tiles. The
-// last one has so many rows that blocks of two heights share them.
+// More tiles than multiprocessors, and rows so long that blocks share them; neither fills whole tiles. The last shape
+// has so many rows that blocks of two heights share them.
 TEST_P(CudaLinearTest, ManyAndLongRows) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -186,8 +186,8 @@ TEST_P(CudaLinearTest, ManyAndLongRows) {
   }
 }
 
-// Little work, for tools that take a thousand times as long, and yet rows so long that rings of stages go round.
-// Ours alone: under racecheck cuBLASLt's kernels would take most of the time.
+// Little work, for tools that slow it down a thousandfold, but rows long enough for the ring of stages to wrap. Our
+// kernels only: under racecheck cuBLASLt's would take most of the time.
 TEST_P(CudaLinearTest, FewLongRows) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -209,7 +209,7 @@ TEST_P(CudaLinearTest, FewLongRows) {
   }
 }
 
-// More tokens than any kernel has in a tile; outputs in 16 bits that are added to, as well.
+// More tokens than a tile of any kernel; also accumulation into 16-bit outputs.
 TEST_P(CudaLinearTest, Prompts) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -225,7 +225,7 @@ TEST_P(CudaLinearTest, Prompts) {
   }
 }
 
-// silu(gate) * up in one go, from rows that alternate.
+// Fused silu(gate) * up, from alternating rows.
 TEST_P(CudaLinearTest, Gated) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -237,7 +237,7 @@ TEST_P(CudaLinearTest, Gated) {
   };
   std::vector<Shape> shapes{{136, 512, {1, 4, 8, 13, 17, 48, 64, 130}}};
   if (format == DType::F16 || format == DType::BF16) shapes.push_back({200, 264, {300, 515}});
-  // More rows than one token's warps share evenly: those of their last round are cut.
+  // More rows than the warps of a one-token launch share evenly: the last round is partial.
   if (format == DType::F16 || format == DType::BF16) shapes.push_back({2696, 6152, {1}});
   for (const auto& [half, width, tokens] : shapes) {
     const auto gate = random_weights(format, half, width, random), up = random_weights(format, half, width, random);
@@ -278,7 +278,7 @@ TEST_P(CudaLinearTest, Gated) {
   }
 }
 
-// Rows of very different sizes, the weights of a norm, and what a linear layer makes of the normed rows.
+// Rows of very different sizes, norm weights, and the expected output of a linear layer on the normed rows.
 struct NormedProblem {
   static constexpr float kEpsilon = 1e-5f;
   TestMatrix x, expected;
@@ -304,7 +304,7 @@ struct NormedProblem {
   }
 };
 
-// Kernels that take the norm of the residual stream along give what a norm and they would.
+// Kernels with a fused norm give the same as a norm followed by the kernel.
 TEST_P(CudaLinearTest, NormTakenAlong) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -349,7 +349,7 @@ TEST_P(CudaLinearTest, NormTakenAlong) {
   }
 }
 
-// What does not fit f16 becomes the largest number that does, with every kernel: infinity would become NaN further on.
+// Sums beyond f16 saturate in every kernel: infinity would become NaN in later layers.
 TEST_P(CudaLinearTest, SumsBeyondTheRangeOfF16) {
   if (GetParam() != DType::F16) GTEST_SKIP() << "a test of f16";
   const uint32_t seed = std::random_device{}();

@@ -1,4 +1,4 @@
-// Skips everything in one line where there is no GPU that this build can use.
+// Skips all tests with one line if this build cannot use a GPU here.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Whole models on a GPU: every golden under --exact against Hugging Face, on the fast path against the CPU, and
-// decoding step by step (recorded and replayed) against the same tokens in one chunk.
+// Whole models on a GPU: every golden under --exact against Hugging Face, the fast path against the CPU, and decoding
+// step by step (recorded and replayed) against the same tokens in one chunk.
 #include <algorithm>
 #include <cmath>
 
@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// Of the largest logit. Random weights amplify roundings; real models are held to their text elsewhere.
+// Relative to the largest logit. Random weights amplify roundings; other tests compare the text of real models.
 constexpr double kFastNear = 0.15;
 
 class CudaGoldenTest : public testing::TestWithParam<Golden> {};
@@ -99,7 +99,7 @@ TEST_P(CudaGoldenTest, ReplayedStepsGiveTheSameLogits) {
   EXPECT_LE(relative_error(all_logits(*runner, expected.tokens, 7), whole), 2e-5);
 }
 
-// Behind the last layer's attention only wanted rows are computed, by the kernels of so few rows.
+// After the last layer's attention only rows with wanted logits are computed, by the kernels for few rows.
 TEST_P(CudaGoldenTest, TheLastRowAloneGivesTheSameLogits) {
   const Golden& golden = GetParam();
   const Expected expected = read_expected(golden);
@@ -162,7 +162,7 @@ TEST(CudaRunner, LikeliestTokensAreTheLogits) {
   }
 }
 
-// A step that fails while it is recorded leaves a queue that still takes work, and nothing of itself.
+// A step that fails during recording leaves a usable queue and no trace.
 TEST(CudaDevice, ADroppedRecordingLeavesNothing) {
   auto runner = load((goldens_folder() / "llama_gqa").string(), options(40, true));
   Device& device = runner->ops().device();
@@ -184,7 +184,8 @@ TEST(CudaDevice, ADroppedRecordingLeavesNothing) {
   EXPECT_EQ(bytes, std::vector<std::byte>(1024));
 }
 
-// What cannot be undone, here keys that go to a page that does not exist, is an error and then known: a server ends.
+// An unrecoverable error, here keys written to a page that does not exist, is reported and remembered, so that a server
+// can end.
 TEST(CudaDeviceDeathTest, ALostDeviceIsKnown) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto lose = [] {
@@ -204,8 +205,8 @@ TEST(CudaDeviceDeathTest, ALostDeviceIsKnown) {
   EXPECT_EXIT(lose(), testing::ExitedWithCode(0), "");
 }
 
-// The goldens are small and most are f32: here the kernels of 16-bit and quantized weights meet a model's shapes, with
-// many rows and with one. Activations in bf16 through thirty layers lose some digits.
+// The goldens are small and mostly f32. This covers kernels of 16-bit and quantized weights at a model's shapes, with
+// many rows and with one. bf16 activations through thirty layers lose some digits.
 TEST(CudaSynthetic, FastStaysNearTheCpu) {
   std::vector<int32_t> tokens(40);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * 977 % 40000);
@@ -221,7 +222,7 @@ TEST(CudaSynthetic, FastStaysNearTheCpu) {
   }
 }
 
-// A narrower KV cache loses what its format loses, and no more than on the CPU.
+// A narrower KV cache loses no more on the GPU than on the CPU.
 TEST(CudaKv, FormatsStayNearF32) {
   for (const char* name : {"llama_gqa", "gemma3", "qwen3"}) {
     const std::string model = (goldens_folder() / name).string();
@@ -244,7 +245,7 @@ TEST(CudaKv, FormatsStayNearF32) {
   }
 }
 
-// What does not fit is refused before anything is computed, and says so in one line.
+// A model that does not fit is refused before anything is computed, with one line.
 TEST(CudaMemory, RefusesWhatDoesNotFit) {
   LoadOptions o = options(0, false);
   o.rows = 64, o.logit_rows = 64, o.context = 128;
@@ -258,7 +259,7 @@ TEST(CudaMemory, RefusesWhatDoesNotFit) {
   }
 }
 
-// A model that runs goes on when nothing is left of the card's memory, and one that comes then is refused in one line.
+// A running model keeps running when the GPU's memory is full, and a new one is refused with one line.
 TEST(CudaMemory, AFullCardStopsNobodyWhoRuns) {
   const std::string model = (goldens_folder() / "llama_gqa").string();
   LoadOptions o = options(100, true);

@@ -1,4 +1,4 @@
-// The small ops on a GPU against the CPU's references, over the same cases, in every format of activations.
+// The small ops on a GPU against the CPU's references, over the same cases, for every activation format.
 #include "cuda/support.h"
 #include "kernels/kernel_set.h"
 #include "kernels/linear_cases.h"
@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kTolerance = 1e-6;  // a few roundings of f32, and fused multiply-adds where the CPU has none
+constexpr double kTolerance = 1e-6;  // a few f32 roundings, and fused multiply-adds that the CPU does not use
 
 template <class Op, class Body>
 void for_gpu_kernels(const KernelList<Op>& kernels, const typename Op::Problem& problem, uint32_t seed, Body body) {
@@ -170,8 +170,8 @@ TEST(CudaRopeAngles, MatchTheCpu) {
   }
 }
 
-// q turned in place, k and v in their pages as the CPU's rope and kv_write leave them, nothing else touched.
-// Values have some that are no numbers: they are when they are stored.
+// q is rotated in place, k and v are stored in their pages as by the CPU's rope and kv_write, and nothing else changes.
+// Some values are NaN; they are stored as numbers.
 TEST(CudaRopeWrite, MatchesTheReferences) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   struct Types {
@@ -229,7 +229,7 @@ TEST(CudaRopeWrite, MatchesTheReferences) {
         EXPECT_TRUE(q_out.spare_is_untouched());
         EXPECT_LE(q_out.distance(q_expected), kTolerance + rounding_of(source));
         EXPECT_EQ(gpu_values.read(), values) << "values";
-        // The turn rounds a little differently, so keys are compared as numbers.
+        // The rotation rounds slightly differently, so keys are compared as numbers.
         const auto gpu_bytes = gpu_keys.read();
         double error = 0, norm = 0;
         std::vector<float> a(static_cast<size_t>(dim)), b(a.size());
@@ -257,8 +257,8 @@ TEST(CudaArgmax, FindsTheFirstOfTheLargest) {
     TestMatrix logits(kRows, cols, random);
     for (int64_t i = 0; i < cols; ++i) {
       logits.at(1, i) = 3;                                        // ties
-      logits.at(2, i) = std::numeric_limits<float>::quiet_NaN();  // nothing
-      logits.at(3, i) = -std::numeric_limits<float>::infinity();  // nothing
+      logits.at(2, i) = std::numeric_limits<float>::quiet_NaN();  // no token
+      logits.at(3, i) = -std::numeric_limits<float>::infinity();  // no token
       if (i % 2 == 0) logits.at(4, i) = std::numeric_limits<float>::quiet_NaN();
     }
     std::vector<int32_t> expected(kRows), ids(kRows, 77);

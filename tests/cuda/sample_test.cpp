@@ -1,4 +1,4 @@
-// Tokens drawn on a GPU against the reference and against the host's sampler, and under attack.
+// Tokens drawn on a GPU against the reference and the host's sampler, including hostile logits.
 #include <map>
 
 #include "cuda/support.h"
@@ -70,7 +70,7 @@ TEST(CudaSample, DrawsWhatTheReferenceDraws) {
   EXPECT_GE(same, draws - draws / 50) << "of " << draws;  // exponentials differ in their last bits
 }
 
-// Many draws from one row: their frequencies are the probabilities (chi-square, with the usual five per cell at least).
+// Frequencies of many draws from one row match the probabilities (chi-square, at least five expected per cell).
 TEST(CudaSample, FrequenciesAreTheProbabilities) {
   const int64_t vocab = 40, count = 4096;
   const SamplingParams params{.temperature = 0.8f, .top_k = 25, .top_p = 0.97f, .min_p = 0.005f, .seed = 11};
@@ -124,14 +124,14 @@ TEST(CudaSample, SurvivesAttacks) {
   EXPECT_EQ(got[0], -1);
   EXPECT_EQ(got[1], -1);
   EXPECT_EQ(got[2], 77);
-  EXPECT_LT(got[3], 10);  // of equals the first come first
+  EXPECT_LT(got[3], 10);  // ties go to the first
   EXPECT_GE(got[3], 0);
   EXPECT_EQ(got[4], 5);
   EXPECT_EQ(got[5], 9);
   EXPECT_EQ(got, draw_on_host(logits, rows, {}));
 }
 
-// Streams that draw on the device give the text of those that draw on the host, whatever they run beside.
+// Streams that draw on the device give the same text as on the host, in any batch.
 TEST(CudaSample, TheEngineDrawsAsTheHostDoes) {
   LoadOptions o{
       .device = DeviceChoice::Cuda, .threads = 2, .exact = true, .context = 120, .rows = 128, .block_size = 16};
@@ -159,7 +159,7 @@ TEST(CudaSample, TheEngineDrawsAsTheHostDoes) {
   const auto host = generate(true, false), device = generate(false, false);
   int same = 0;
   for (const auto& [id, text] : host) same += text == device.at(id) ? 1 : 0;
-  EXPECT_GE(same, 5);  // a draw on a border may fall to the other side
+  EXPECT_GE(same, 5);  // a draw at a boundary may fall to the other side
   EXPECT_EQ(generate(false, false), device);
   const auto beside = generate(false, true);
   same = 0;

@@ -1,5 +1,5 @@
-// Linear kernels that share a norm: the layer in front of it leaves its rows scaled and their squares, the layer behind
-// it divides.
+// Linear kernels that share a norm: the layer before it writes scaled rows and their squares, the layer after it
+// divides.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 constexpr float kEpsilon = 1e-5f;
 constexpr int64_t kRows[] = {1, 2, 3, 4, 5, 8, 13, 31, 48, 64};
 
-// Weights in the layout of a GPU, with their values.
+// Weights in a GPU layout, with their values.
 class Layer {
  public:
   Layer(const LinearLayout& layout, DType format, int64_t n, int64_t k, std::mt19937& random)
@@ -29,7 +29,7 @@ class Layer {
   }
   const LinearWeights& weights() const { return weights_; }
   struct Product {
-    double sum = 0, squares = 0;  // of its terms: what roundings of them amount to, also where they cancel each other
+    double sum = 0, squares = 0;  // squares: of the terms, to bound rounding errors even if terms cancel
   };
   // Row t of x times the weights.
   Product product(TestMatrix& x, int64_t t, int64_t row) const {
@@ -61,8 +61,8 @@ void fill(TestMatrix& x, std::mt19937& random) {
   }
 }
 
-// Calls f(kernel, layer, m) for every kernel that shares a norm in a problem of that size, and returns for which m
-// there was one.
+// Calls f(kernel, layer, m) for every kernel that shares a norm in a problem of that size; returns the m for which one
+// exists.
 template <class F>
 std::vector<int64_t> for_kernels(DType format, const LinearShape& shape, std::mt19937& random, F f) {
   std::vector<int64_t> ran;
@@ -84,19 +84,18 @@ std::vector<int64_t> for_kernels(DType format, const LinearShape& shape, std::mt
 
 bool is_hopper() { return gpu().hardware().architecture == 90; }
 
-// 16-bit weights: one token is left to kernels that compute the norm themselves where its rows are many.
+// 16-bit weights: for one token and many rows, kernels that compute the norm themselves take over.
 void expect_flat(const std::vector<int64_t>& ran) { EXPECT_EQ(ran.size() + 1 >= std::size(kRows), is_hopper()); }
 void expect_all(const std::vector<int64_t>& ran) { EXPECT_EQ(ran.size(), is_hopper() ? std::size(kRows) : 0); }
 
-// Quantized weights meet x as f16, at the end of sums that are up to a thousand times larger on the way, or are rounded
-// to bf16 when they have been scaled.
+// Quantized weights are multiplied as f16 within sums up to a thousand times larger, or rounded to bf16 after scaling.
 double error_of(DType format, const LinearKernel& kernel) {
   if (kernel.name() == "cuda_packed-wgmma") return 2 * rounding_of(DType::BF16);
   return format == DType::BF16 ? 1e-5 : 1e-4;
 }
 
-// The norm of a row's error over what is allowed: a share of what was added up, since sums may cancel, and a rounding
-// of the result, since they may also be far larger than their terms together.
+// The norm of a row's error relative to the allowed one: a share of the summed terms, since they may cancel, plus one
+// rounding of the result, since it may be far larger than its terms.
 double error_of_row(TestMatrix& y, TestMatrix& expected, int64_t t, double share, double squares, double rounding = 0) {
   double error = 0, result = 0;
   for (int64_t i = 0; i < y.view().cols; ++i) {
@@ -106,7 +105,7 @@ double error_of_row(TestMatrix& y, TestMatrix& expected, int64_t t, double share
   return std::isnan(error) ? 1e30 : std::sqrt(error) / (share * std::sqrt(squares) + rounding * std::sqrt(result));
 }
 
-// The layer in front of a norm, against sums in f64.
+// The layer before a norm, against f64 sums.
 std::vector<int64_t> check_front(DType format, const LinearShape& shape, std::mt19937& random) {
   const int64_t n = shape.n, parts = n / NormAhead::kPart;
   const auto norm = norm_weights(n, random);
@@ -149,7 +148,7 @@ std::vector<int64_t> check_front(DType format, const LinearShape& shape, std::mt
   });
 }
 
-// The layer behind it, with outputs of either type.
+// The layer after a norm, with outputs of either type.
 std::vector<int64_t> check_behind(DType format, const LinearShape& shape, std::mt19937& random,
                                   DType type = DType::F32) {
   const int64_t n = shape.n, k = shape.k;
@@ -161,7 +160,7 @@ std::vector<int64_t> check_behind(DType format, const LinearShape& shape, std::m
     std::vector<double> sizes(static_cast<size_t>(m));
     for (int64_t t = 0; t < m; ++t) {
       double sum = 0;
-      for (int64_t part = 0; part < k / NormAhead::kPart; ++part) {  // any will do: they need not be those of x
+      for (int64_t part = 0; part < k / NormAhead::kPart; ++part) {  // arbitrary: they need not be those of x
         squares.push_back((t % 2 == 0 ? 1e5f : 0.1f) * static_cast<float>(1 + part % 7));
         sum += squares.back();
       }
@@ -186,7 +185,7 @@ std::vector<int64_t> check_behind(DType format, const LinearShape& shape, std::m
   });
 }
 
-// silu(gate) * up of a layer behind it.
+// silu(gate) * up of a layer after a norm.
 std::vector<int64_t> check_gated(int64_t half, int64_t k, std::mt19937& random) {
   const auto gate = random_weights(DType::BF16, half, k, random), up = random_weights(DType::BF16, half, k, random);
   const WeightView gate_view{DType::BF16, half, k, gate.data()}, up_view{DType::BF16, half, k, up.data()};
@@ -201,7 +200,7 @@ std::vector<int64_t> check_gated(int64_t half, int64_t k, std::mt19937& random) 
       TestMatrix x(m, k), y(m, half), expected(m, half);
       fill(x, random);
       round_to(x, DType::BF16);
-      const float square = 40;  // of each part, so that the root mean square is sqrt(40 / 16)
+      const float square = 40;  // of each part: the root mean square is sqrt(40 / 16)
       const std::vector<float> squares(static_cast<size_t>(m * k / NormAhead::kPart), square);
       const double divisor = std::sqrt(double(square) / double(NormAhead::kPart) + kEpsilon);
       std::vector<float> g(static_cast<size_t>(k)), u(g.size());
@@ -241,7 +240,7 @@ class CudaSharedNorm : public ::testing::Test {
 };
 
 TEST_F(CudaSharedNorm, LayerInFront) {
-  // The last two cut rows so that the tiles of two blocks that share K are not even.
+  // The last two split rows so that two blocks that share K have unequal numbers of tiles.
   for (const LinearShape shape : {LinearShape{576, 320}, {1024, 1024}, {8448, 64}, {1104, 1088}, {1104, 2048}}) {
     expect_flat(check_front(DType::BF16, shape, random_));
   }
@@ -261,7 +260,7 @@ TEST_F(CudaSharedNorm, LayerBehindRoundsItsOutputs) {
 
 TEST_F(CudaSharedNorm, GatedLayerBehind) { expect_flat(check_gated(552, 1088, random_)); }
 
-// Little work, for tools that take a thousand times as long.
+// Little work, for tools that slow it down a thousandfold.
 TEST_F(CudaSharedNorm, FewRows) {
   expect_flat(check_front(DType::BF16, {48, 2304}, random_));
   expect_flat(check_behind(DType::BF16, {48, 2304}, random_));
@@ -286,7 +285,7 @@ TEST_F(CudaSharedNorm, QuantizedLayerBehind) {
   }
 }
 
-// Rows so long that units take the places of others in shared memory. Named apart: not for sanitizers.
+// Rows so long that units reuse shared memory. A separate fixture name, to exclude it from sanitizers.
 class CudaLongRowsShareNorm : public CudaSharedNorm {};
 
 TEST_F(CudaLongRowsShareNorm, LayerInFront) {

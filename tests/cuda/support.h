@@ -1,4 +1,4 @@
-// What the tests on a GPU share: the device, copies of test matrices in its memory, and a skip where there is none.
+// Shared by the GPU tests: the device, and copies of test matrices in its memory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ inline Device& gpu() {
   return *device;
 }
 
-// One for all tests: pinning memory takes long.
+// One for all tests: pinning memory is slow.
 inline Uploader& gpu_uploader() {
   static const std::unique_ptr<Uploader> uploader = gpu().new_uploader();
   return *uploader;
@@ -28,7 +28,7 @@ inline Executor on_gpu(std::byte* workspace = nullptr) {
   return {nullptr, workspace, gpu().queue(), &gpu().hardware()};
 }
 
-// Bytes in the GPU's memory, from the host and back.
+// Bytes in GPU memory, copied from the host and back.
 class GpuBytes {
  public:
   explicit GpuBytes(size_t bytes) : arena_("test", std::max<size_t>(bytes, 1), gpu().memory()), bytes_(bytes) {
@@ -63,8 +63,8 @@ inline float rounded(float value, DType dtype) {
   return dtype == DType::F16 ? f16_to_f32(f32_to_f16(value)) : value;
 }
 
-// A test matrix in the GPU's memory, in any plain dtype. Rows start at multiples of 16 bytes, as activations do, and
-// have spare columns of NaN on both sides.
+// A test matrix in GPU memory, in any plain dtype. Rows start at multiples of 16 bytes, as activations do, and have
+// spare columns of NaN on both sides.
 class GpuCopy {
  public:
   GpuCopy(TestMatrix& host, DType dtype = DType::F32)
@@ -73,7 +73,7 @@ class GpuCopy {
   Matrix view() const {
     return {dtype_, host_.rows, host_.cols, stride_, bytes_.data() + kSpare * static_cast<size_t>(info(dtype_).bytes)};
   }
-  // What is there now. A spare column that was written is not NaN in `host`, either.
+  // Copies the current contents. A spare column that was overwritten is not NaN in `host`, either.
   void read(TestMatrix& host) const {
     const auto bytes = bytes_.read();
     const Matrix to = host.view();

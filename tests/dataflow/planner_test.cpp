@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// A kernel of a made-up cost, on a made-up layout.
+// A kernel with an artificial cost and layout.
 class FakeKernel : public LinearKernel {
  public:
   FakeKernel(std::string_view name, std::string_view layout, double fixed_us, double per_row_us, int64_t max_m)
@@ -65,7 +65,7 @@ TEST(Planner, MeasurementsBeatEstimates) {
   EXPECT_EQ(planner.plan(problem(32)), &kFull) << "another problem has no measurement";
 }
 
-// Such a kernel looks better by its estimate, but estimates know nothing of it.
+// A variant looks better by its estimate, but estimates cannot rank variants.
 TEST(Planner, VariantsCountOnlyWhereTheyWereMeasured) {
   class Variant : public FakeKernel {
    public:
@@ -86,7 +86,7 @@ TEST(Planner, VariantsCountOnlyWhereTheyWereMeasured) {
   EXPECT_EQ(forced.plan(problem(64)), &variant);
 }
 
-// Timed alone it is the faster one, but not by enough for what it costs the others.
+// Timed alone it is faster, but not by enough to make up for its burden on other kernels.
 TEST(Planner, ABurdenCountsWithWhatWasMeasured) {
   class Burden : public FakeKernel {
    public:

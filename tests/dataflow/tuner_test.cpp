@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// Takes as long as it is told, and may promise something else.
+// A kernel with a given run time; its estimate may differ.
 class TimedKernel : public LinearKernel {
  public:
   TimedKernel(std::string_view name, double estimate_us, double takes_us)
@@ -56,7 +56,7 @@ TEST(Tuner, PrefersWhatIsFasterToWhatWasThoughtFaster) {
   EXPECT_LT(promises.runs, delivers.runs) << "far behind by the clock";
 }
 
-// Attention that takes as long as it is told; a variant of another where it has one.
+// Attention with a given run time, optionally a variant of another kernel.
 class TimedAttention : public AttentionKernel {
  public:
   TimedAttention(std::string_view name, double takes_us, const AttentionKernel* base = nullptr)

@@ -98,7 +98,7 @@ TEST(GgufSource, ReleasedPagesCanStillBeRead) {
 }
 
 TEST(GgufSource, ATensorAtAnOddAddressIsReadable) {
-  // An alignment of one is legal; floats then start anywhere.
+  // An alignment of one is legal, and floats may then be misaligned.
   std::string file = gguf_header(1, 1) + gguf_string("general.alignment") + raw<uint32_t>(4) + raw<uint32_t>(1);
   file += gguf_string(file.size() % 2 == 0 ? "tt" : "t");
   const std::string name = file.substr(file.find_last_not_of('t') + 1);

@@ -24,7 +24,7 @@ TEST(GgufWriter, WhatIsWrittenIsReadBack) {
   writer.write(std::as_bytes(std::span(odd)));
   writer.write(std::span(matrix).first(50));
   writer.write(std::span(matrix).subspan(50));
-  EXPECT_FALSE(std::filesystem::exists(path));  // not before it is whole
+  EXPECT_FALSE(std::filesystem::exists(path));  // not before it is complete
   writer.finish();
 
   const std::string file = read_whole(path);

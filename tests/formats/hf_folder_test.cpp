@@ -96,7 +96,7 @@ TEST_F(HfFolderTest, AFolderWithoutWeightsStillGivesItsTexts) {
 
 TEST_F(HfFolderTest, UnknownFilesWithoutAnIndexAreRefused) {
   scratch_.write("x.safetensors", one_tensor("a", 1));
-  EXPECT_EQ(value(*open(), "a"), 1);  // a single one is no riddle
+  EXPECT_EQ(value(*open(), "a"), 1);  // a single file is unambiguous
   scratch_.write("y.safetensors", one_tensor("b", 1));
   EXPECT_THAT(error(), HasSubstr("no model.safetensors.index.json"));
 }

@@ -1,5 +1,5 @@
-// Damaged in every way we can think of, a file is either refused with an error or read; it never brings the process
-// down. The sanitizers of the debug build watch.
+// A file damaged in any way is either refused with an error or read; it never crashes the process. The debug build runs
+// this under sanitizers.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-// Uses everything a file offers, as far as it is allowed to.
+// Accesses everything the file offers.
 void use(const GgufMetadata& metadata) {
   for (const auto& entry : metadata.entries()) {
     if (!entry.value.is_array()) {
@@ -45,7 +45,7 @@ void use(const std::vector<TensorInfo>& tensors) {
 }
 
 bool survives_gguf(std::string_view file) {
-  // A copy of exactly this size: reading beyond it is seen.
+  // A copy of exactly this size, so that sanitizers see reads beyond it.
   const std::vector<char> copy(file.begin(), file.end());
   try {
     const GgufContents contents = read_gguf(std::as_bytes(std::span(copy)), "hostile.gguf");
@@ -87,7 +87,7 @@ TEST_P(Hostile, CutAnywhereItIsRefused) {
   for (size_t length = 0; length < file_.size(); length += length < 3000 ? 1 : 37) {
     read += read_(std::string_view(file_).substr(0, length)) ? 1 : 0;
   }
-  EXPECT_LE(read, 32);  // only padding behind the last tensor may go unnoticed
+  EXPECT_LE(read, 32);  // only damage in the padding after the last tensor may stay unnoticed
 }
 
 TEST_P(Hostile, EveryByteDamagedInTurn) {

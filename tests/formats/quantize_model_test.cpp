@@ -32,7 +32,8 @@ TEST(QuantizeRecipe, FollowsLlamaCpp) {
   EXPECT_EQ(chosen("Q4_K_M", "blk.6.attn_v.weight", {4096, 4096}), DType::Q6_K);
   EXPECT_EQ(chosen("Q4_K_M", "blk.31.attn_v.weight", {4096, 4096}), DType::Q6_K);
   EXPECT_EQ(chosen("Q4_K_M", "blk.31.attn_k.weight", {4096, 4096}), DType::Q4_K);
-  // Norms and biases stay; rows that no block divides become F16, rows that 256 does not get small blocks.
+  // Norms and biases keep their format. Rows that no block divides become F16; rows that are no multiple of 256 get
+  // small blocks.
   EXPECT_EQ(chosen("q4_0", "blk.0.attn_norm.weight", {4096}), DType::F32);
   EXPECT_EQ(chosen("q4_0", "blk.0.attn_q.bias", {4096}), DType::F32);
   EXPECT_EQ(chosen("q4_k", "blk.0.attn_q.weight", {576, 576}), DType::Q5_0);

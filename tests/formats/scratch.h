@@ -1,4 +1,4 @@
-// Files that tests write for themselves: a folder that goes away, GGUF and safetensors bytes made by hand.
+// Test files: a temporary folder, and handmade GGUF and safetensors bytes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ inline std::string safetensors_file(std::string_view json, std::string_view data
   return raw<uint64_t>(json.size()) + std::string(json) + std::string(data);
 }
 
-// What an error says; fails the test when there is none.
+// The message of the error; fails the test if there is none.
 template <class F>
 std::string message_of(F&& action) {
   try {

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// As the models' cards count them, in millions.
+// Parameter counts from the model cards, in millions.
 const std::map<std::string_view, double> kParameters{
     {"llama-2-7b", 6738},     {"llama-2-13b", 13016},  {"llama-2-70b", 68977},  {"llama-3-8b", 8030},
     {"llama-3-70b", 70554},   {"llama-3.1-8b", 8030},  {"llama-3.2-1b", 1236},  {"llama-3.2-3b", 3213},
@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(AllRecipes, SyntheticType, testing::ValuesIn(all_recipe
                          [](const auto& param) { return std::string(param.param.name); });
 
 TEST(Synthetic, ALargeTensorRepeatsThePatternBlockByBlock) {
-  // Q6_K's blocks of 210 bytes divide neither pages nor the pattern's natural size.
+  // Q6_K's blocks of 210 bytes divide neither pages nor the pattern's usual size.
   const auto source = open_weights("synthetic:llama-3-8b:q6_k");
   const WeightView view = source->tensor("output.weight", {128256, 4096});
   std::vector<float> row(4096);

@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// Relations that hold on any machine, also on one that is busy with other things.
+// Relations that hold on any machine, even on a busy one.
 TEST(Ceilings, AreMeasuredInPlausibleRelations) {
   const Hardware hardware = detect_cpu();
   ThreadPool pool(hardware.threads);

@@ -1,4 +1,4 @@
-// A folder that stands for "/" in tests: files of /proc and /sys as other machines show them.
+// A folder that replaces "/" in tests: files of /proc and /sys as other machines show them.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -54,7 +54,7 @@ TEST(KeptCeilings, ADamagedFileIsNothing) {
   const auto file = root.path() / "id.json";
   save_ceilings(file, some_ceilings());
   const std::string good = text_of(file);
-  for (size_t length = 0; length + 2 < good.size(); length += 7) {  // without the last brace it is no JSON
+  for (size_t length = 0; length + 2 < good.size(); length += 7) {  // without the last brace it is not JSON
     root.file("id.json", good.substr(0, length));
     ASSERT_FALSE(load_ceilings(file)) << length;
   }
@@ -65,7 +65,7 @@ TEST(KeptCeilings, ADamagedFileIsNothing) {
     std::string bad = good;
     bad[random() % bad.size()] = static_cast<char>(random());
     root.file("id.json", bad);
-    load_ceilings(file);  // may still be good; must not throw
+    load_ceilings(file);  // may still be valid; must not throw
   }
 }
 

@@ -1,4 +1,4 @@
-// The cases that every attention kernel is tested and timed on.
+// The cases on which every attention kernel is tested and timed.
 #pragma once
 
 #include <functional>
@@ -23,8 +23,8 @@ struct AttentionCase {
   int window = 0;
   float softcap = 0;
   std::vector<SliceCase> slices;
-  float q_scale = 1, k_scale = 1;  // of the random inputs: what the scores spread over
-  bool shuffled = true;            // pages in any order, as after long use of the cache
+  float q_scale = 1, k_scale = 1;  // scales of the random inputs: they set the spread of the scores
+  bool shuffled = true;            // pages in random order, as after long use of the cache
   int own_value_dim = 0;           // elements of a value; 0: head_dim
   bool latent = false;             // values are the beginnings of the keys
 
@@ -103,10 +103,10 @@ inline std::vector<AttentionCase> uneven_attention_cases() {
   return cases;
 }
 
-// A batch in memory: pages shuffled over a pool that holds more of them than are used, the unused ones full of NaN.
+// A batch in memory: pages in random order in a pool with spare pages, which are full of NaN.
 class AttentionBatch {
  public:
-  static constexpr std::byte kNan{0xff};  // each byte of one, in every plain format
+  static constexpr std::byte kNan{0xff};  // a NaN repeats this byte in every plain format
   AttentionBatch(const AttentionCase& c, Random& random, std::byte unused = kNan);
 
   AttentionArgs args(TestMatrix& out);
@@ -115,8 +115,8 @@ class AttentionBatch {
   int64_t width() const { return int64_t{case_.heads} * case_.head_dim; }  // of q
   int64_t out_width() const { return int64_t{case_.heads} * case_.value_dim(); }
   TestMatrix& q() { return *q_; }
-  size_t pool_bytes() const { return keys_.size(); }  // of the keys, and as many of the values
-  // Keys and values of every slice anew: key(slice, position, kv head, element).
+  size_t pool_bytes() const { return keys_.size(); }  // of the keys; the values have as many
+  // Fills keys and values of every slice: key(slice, position, kv head, element).
   void fill(const std::function<float(int slice, int position, int head, int i)>& key,
             const std::function<float(int slice, int position, int head, int i)>& value);
 

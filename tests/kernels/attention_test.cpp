@@ -13,8 +13,8 @@
 namespace millrace {
 namespace {
 
-// Scores are sums of head_dim products: their rounding error grows with their size and enters the weights as it is.
-// Kernels that are not exact round queries and weights to f16, or to bf16; one adds up whole scores in f16.
+// Scores are sums of head_dim products: their rounding error grows with their size and enters the weights. Kernels that
+// are not exact round queries and weights to f16 or bf16; one sums scores in f16.
 double tolerance(const AttentionCase& c, const AttentionKernel& kernel, bool exact) {
   const double largest_score = 4.0 * c.q_scale * c.k_scale;
   const bool bf16 = kernel.name() == "flash_bf16" || kernel.name() == "flash_amx";
@@ -40,7 +40,7 @@ class Runner {
   TestMatrix& expected() { return expected_; }
 
   TestMatrix run(const AttentionKernel& kernel, const float* phi = nullptr) {
-    // The workspace is poisoned, and a guard stands behind it.
+    // The workspace is poisoned, with a guard behind it.
     const size_t bytes = kernel.workspace_bytes(batch_.problem(), hardware_);
     std::vector<std::byte> workspace(bytes + kGuard, std::byte{0xff});
     TestMatrix out = fresh();
@@ -184,7 +184,7 @@ TEST(Attention, IsTheSameBitForBitForOneThreadCount) {
   }
 }
 
-// Scores that a softmax can trip over, made with queries and keys of which only the first element counts.
+// Scores that are hard for a softmax, made with queries and keys in which only the first element is nonzero.
 struct Attack {
   std::string name;
   std::function<float(int position, int length)> score;
@@ -224,7 +224,7 @@ TEST(Attention, SurvivesAttacksOnTheSoftmax) {
     for (const Attack& attack : attacks()) {
       Random random;
       AttentionBatch batch(c, random);
-      // q k / sqrt(32) is the score; both are kept within f16.
+      // The score is q k / sqrt(32); both factors stay within f16.
       const float q = 64, scale = std::sqrt(32.0f) / q;
       const float first = attack.score(0, 1);
       if (c.kv == DType::F16 && std::isfinite(first) && std::abs(first) > 1e30f) continue;
@@ -248,8 +248,7 @@ TEST(Attention, SurvivesAttacksOnTheSoftmax) {
   }
 }
 
-// A pair of large elements that cancel out, as turned queries and keys have them: the score is small, sums on the way
-// to it are not.
+// Two large elements that cancel, as occurs after RoPE: the score is small, but partial sums are large.
 TEST(Attention, LargePartsOfScoresMayCancelOut) {
   constexpr int kDim = 128;
   for (const float large : {8.0f, 32.0f, 100.0f}) {
@@ -268,7 +267,7 @@ TEST(Attention, LargePartsOfScoresMayCancelOut) {
     for (const AttentionKernel* kernel : AttentionOp::cpu()) {
       if (!runner.can_run(*kernel)) continue;
       SCOPED_TRACE(std::string(kernel->name()) + " " + std::to_string(large));
-      // f32 adds up on the way to all scores, and f16 where it is trusted with sums as large.
+      // The error of partial sums in f32, or in f16 for kernels that sum large values in it.
       const double on_the_way = large * large / std::sqrt(kDim);
       const double adding_up = large < 16 && kernel->name() == "flash_fp16" ? 4 * 0x1p-11 : 0x1p-18;
       EXPECT_LT(runner.run(*kernel).distance(runner.expected()),
@@ -277,7 +276,7 @@ TEST(Attention, LargePartsOfScoresMayCancelOut) {
   }
 }
 
-// Of the first positions of a prompt, all that is seen has scores far below zero; only what is not yet seen is near it.
+// At the first positions of a prompt all visible scores are far below zero; only masked ones are near it.
 TEST(Attention, UnseenScoresDoNotVouchForSeenOnes) {
   for (const int window : {0, 20}) {
     const AttentionCase c{"unseen", DType::F16, 4, 2, 32, 64, window, 0, {{0, 60}}};
@@ -302,7 +301,7 @@ TEST(Attention, UnseenScoresDoNotVouchForSeenOnes) {
   }
 }
 
-// Whatever maximum calibration suggests, the result is right: a bad one only costs time.
+// The result is right for any calibrated maximum: a bad one only costs time.
 TEST(Attention, UnifiedMaximumMayBeWrong) {
   for (const char* name : {"decode_gqa3", "mixed", "prefill_window", "decode_q8"}) {
     const auto cases = attention_cases();
@@ -323,7 +322,7 @@ TEST(Attention, UnifiedMaximumMayBeWrong) {
   }
 }
 
-// A sequence gives the same rows alone, in chunks, and in company.
+// A sequence gives the same rows alone, in chunks, and in a batch.
 TEST(Attention, DoesNotDependOnTheBatch) {
   const AttentionCase together{"", DType::F32, 6, 2, 64, 16, 0, 0, {{0, 150}}};
   Random random;

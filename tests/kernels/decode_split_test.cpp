@@ -1,4 +1,4 @@
-// The division of decode attention's work among the blocks of a CUDA launch, which is plain arithmetic.
+// How decode attention's work is divided among the blocks of a CUDA launch: plain arithmetic, testable on the host.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -58,15 +58,16 @@ TEST(DecodeSplit, CutsTheLineOnlyWhereEveryBlockGetsAPart) {
     if (split.per > 0) {
       EXPECT_LE(pieces(split.per), kBlocks);
     } else {
-      EXPECT_GE(total, kBlocks);  // an empty range would never report, and its pair never be finished
+      EXPECT_GE(total, kBlocks);  // an empty range would never report, and its pair would never finish
     }
   }
 }
 
-// Every block's walk over its range: units of each pair as they follow each other, and who leaves parts for whom.
+// Walks every block's range: checks that the units of each pair are contiguous, and notes which block leaves partial
+// results for which.
 struct EvenParts {
-  std::vector<int> units;                              // of each pair that have an owner
-  std::map<int, std::vector<int>> left_for, expected;  // blocks, by the one that ends the pair
+  std::vector<int> units;                              // units of each pair that have an owner
+  std::map<int, std::vector<int>> left_for, expected;  // blocks, by the block that finishes the pair
 
   EvenParts(const EvenCut& cut, int blocks, const std::vector<int>& lengths) : units(lengths.size(), 0) {
     for (int block = 0; block < blocks; ++block) walk(cut, block, lengths);
@@ -115,7 +116,7 @@ TEST(DecodeSplit, EvenCutsAreTakenWhereClustersLeaveMultiprocessorsIdle) {
     const CutLosses losses{pairs, 132, 264, bytes};
     return losses.by_sharing(pairs > 264 ? 256 : 264) < losses.by_clusters(ranks);
   };
-  EXPECT_TRUE(is_even(160, 1, kLong));  // two blocks on some, one on most
+  EXPECT_TRUE(is_even(160, 1, kLong));  // two blocks on some multiprocessors, one on most
   EXPECT_TRUE(is_even(320, 1, kLong));  // a second round of 56 blocks
   EXPECT_TRUE(is_even(104, 2, 4 * kLong));
   EXPECT_FALSE(is_even(104, 2, kLong));  // three blocks would share a pair

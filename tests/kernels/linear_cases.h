@@ -1,4 +1,4 @@
-// One table of linear problems for the tests and the benchmarks, and random weights of every format to fill them with.
+// One table of linear problems for tests and benchmarks, and random weights of every format.
 #pragma once
 
 #include <cmath>
@@ -16,8 +16,8 @@ struct LinearShape {
   int64_t n, k;
 };
 
-// Rows of weights that do not fill a tile, odd numbers of blocks, and more elements than one panel holds. Sanitizers
-// make kernels tens of times slower: there each of these comes once, with every kernel and format.
+// Row counts that do not fill a tile, odd numbers of blocks, and more elements than one panel. Under sanitizers kernels
+// are tens of times slower, so each property occurs once, with every kernel and format.
 #ifdef MILLRACE_SANITIZED
 inline std::vector<LinearShape> test_shapes(DType format) {
   const int64_t block = info(format).block;
@@ -61,7 +61,7 @@ void fill_blocks(std::vector<std::byte>& data, std::mt19937& rng) {
 
 }  // namespace detail
 
-// Random bits with sensible scales: every bit pattern of every format turns up.
+// Random bits with plausible scales: covers every bit pattern of every format.
 inline std::vector<std::byte> random_weights(DType format, int64_t n, int64_t k, std::mt19937& rng) {
   std::vector<std::byte> data(static_cast<size_t>(n) * row_bytes(format, k));
   std::normal_distribution<float> normal(0, 0.1f);
@@ -119,7 +119,7 @@ inline std::vector<std::byte> random_weights(DType format, int64_t n, int64_t k,
   return data;
 }
 
-// Rows in turn: ordinary, of a wide dynamic range, all zero, one spike in small noise, tiny.
+// Cycles through rows that are ordinary, of wide dynamic range, all zero, one spike in small noise, and tiny.
 inline std::vector<float> random_activations(int64_t m, int64_t k, std::mt19937& rng) {
   std::normal_distribution<float> normal;
   std::vector<float> x(static_cast<size_t>(m * k));

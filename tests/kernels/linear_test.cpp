@@ -1,4 +1,4 @@
-// Every linear kernel of this machine, at every ISA level it has, against the reference.
+// Every linear kernel of this machine, at every ISA level, against the reference.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,8 +18,8 @@ namespace {
 
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 
-// How a kernel of quantized weights rounds x to int8: elements to a scale, and whether what multiplies the low nibble
-// of a byte makes up for the x of the high one (arm/packed_x-inl.h).
+// How a kernel for quantized weights rounds x to int8: elements per scale, and whether the x of a byte's low nibble
+// compensates for that of the high one (packed_x-inl.h).
 struct Rounding {
   int64_t block = 32;
   bool paired = false;
@@ -30,8 +30,8 @@ bool named(const LinearKernel& kernel, std::initializer_list<std::string_view> n
   return std::find(names.begin(), names.end(), kernel.name()) != names.end();
 }
 
-// x through int8 and back in f32. Where the quotient is so close to the middle of two integers that a kernel may round
-// it the other way, `unsure` has the square of what that would make, summed up by rows.
+// x rounded through int8. Where a quotient is so close to a tie that a kernel may round the other way, `unsure` sums
+// the square of the difference by rows.
 struct RoundedX {
   std::vector<float> x;
   std::vector<double> unsure;
@@ -62,7 +62,7 @@ struct RoundedX {
   }
 };
 
-// One weight matrix with inputs for the largest m, and what comes out of them in double precision.
+// One weight matrix with inputs for the largest m, and the expected outputs in double precision.
 struct Fixture {
   DType format;
   int64_t n, k, m;
@@ -121,8 +121,8 @@ struct Fixture {
   }
 };
 
-// Decode kernels of ARM multiply nibbles without taking them apart, and have one scale for a K-block; small batches
-// have one for 128 elements of other formats.
+// ARM decode kernels multiply nibbles without unpacking them, with one scale per K-block. Small batches of other
+// formats use one scale per 128 elements.
 Rounding rounding_of(DType format, const LinearKernel& kernel) {
   const bool nibbles = format == DType::Q4_0 || format == DType::Q4_1 || format == DType::Q4_K;
   if (named(kernel, {"flat_i8mm", "flat_dotprod"})) return {std::max<int64_t>(info(format).block, 128), nibbles};
@@ -130,7 +130,7 @@ Rounding rounding_of(DType format, const LinearKernel& kernel) {
   return {info(format).block, nibbles};
 }
 
-// These prompt kernels round weights too: 256 elements to a scale.
+// Prompt kernels that also round weights, with one scale per 256 elements.
 bool requantizes(const LinearKernel& kernel) {
   return named(kernel, {"full_i8mm", "full_dotprod", "full_neon", "full_amx_int8", "full_vnni_int8"});
 }
@@ -151,7 +151,7 @@ struct Call {
   bool biased, accumulate;
 };
 
-// Rows of x and y are wider than they need to be, and what lies beyond must stay as it was.
+// Rows of x and y have padding, which must stay unchanged.
 constexpr int64_t kPadding = 5;
 
 std::vector<float> run(const Fixture& f, int64_t m, const LinearWeights& weights, const Call& r,
@@ -179,7 +179,7 @@ std::vector<float> run(const Fixture& f, int64_t m, const LinearWeights& weights
   return out;
 }
 
-// The error of each row in norm, in units of what such a row of y would typically measure: |x| |w| per output.
+// The error of each row in norm, relative to the typical size of an output, |x| |w|.
 void expect_close(const Fixture& f, int64_t m, const std::vector<float>& y, const std::vector<double>& product,
                   const std::vector<double>& unsure, const Call& r, double tolerance, const char* against) {
   for (int64_t i = 0; i < m; ++i) {
@@ -191,9 +191,9 @@ void expect_close(const Fixture& f, int64_t m, const std::vector<float>& y, cons
       size += std::pow((r.biased ? std::abs(f.bias[size_t(j)]) : 0) + (r.accumulate ? std::abs(f.before[at]) : 0), 2);
     }
     const double typical = f.x_norms[size_t(i)] * f.w_norm * std::sqrt(double(f.n));
-    // What may round the other way meets one column of w, which can be larger than others.
+    // An element that rounds the other way multiplies one column of w, which may be larger than others.
     const double ties = unsure.empty() ? 0 : f.w_largest * std::sqrt(2 * unsure[size_t(i)] * double(f.n));
-    // The last term: additions of bias and y round in f32, whatever the size of the product.
+    // The last term: adding bias and y rounds in f32 even if the product is small.
     const double allowed = tolerance * typical + ties + 3e-7 * std::sqrt(size) + 1e-30;
     ASSERT_LE(std::sqrt(error), allowed) << "row " << i << " of " << m << " against " << against;
   }
@@ -204,7 +204,7 @@ double tolerance_of(const LinearProblem& p, const LinearKernel& kernel) {
   if (kernel.name().find("bf16") != std::string_view::npos) return 8e-3;  // both factors round by up to 2^-8
   if (named(kernel, {"gemv_fhm", "gemv_fp16"})) return 1e-3;
   if (p.layout == "rows") return 1e-6;
-  // Where one scale serves 256 elements, rows that range widely lose more.
+  // With one scale per 256 elements, rows of wide range lose more.
   if (requantizes(kernel)) return 4e-2;
   const int64_t block = rounding_of(p.format, kernel).block;
   return block == 256 ? 4e-2 : block == 128 ? 3e-2 : 1.5e-2;
@@ -223,11 +223,11 @@ class LinearTest : public testing::TestWithParam<DType> {
     expect_close(f, m, y, f.product, {}, r, tolerance, "the exact product");
     if (tolerance < 1.5e-2 || requantizes(*r.kernel)) return;
     const Rounding rounding = rounding_of(f.format, *r.kernel);
-    // Minima of K-blocks are multiplied with sums of x in whole steps. Small batches add up 128 elements beside 1.5 *
-    // 2^23, which rounds by some units in sums of some ten thousand.
+    // Minima of K-blocks are multiplied with sums of x in integer steps. Small batches sum 128 elements next to 1.5 *
+    // 2^23, which rounds sums of tens of thousands by a few units.
     const bool whole_sums = rounding.paired && rounding.block == 256;
     const auto& [product, unsure] = f.product_int8(rounding);
-    // gemv_dotprod_near rounds the sum of 32 products of nibbles to sixteen units.
+    // gemv_dotprod_near rounds the sum of 32 nibble products to multiples of sixteen.
     const bool rounded_sums = rounding.paired && r.kernel->name() == "gemv_dotprod_near";
     const double rounded = whole_sums ? 2e-3 : rounding.block == 128 ? 2e-4 : rounded_sums ? 5e-4 : 1e-6;
     expect_close(f, m, y, product, unsure, r, rounded, "the product with x in int8");
@@ -268,7 +268,7 @@ TEST_P(LinearTest, EveryKernelMatchesTheReference) {
     IsaSet last;
     for (const auto& level : isa_levels()) {
       const Hardware hardware = detect_cpu(1, level.allowed);
-      if (level.name != "scalar" && hardware.isa == last) continue;  // the machine has no more
+      if (level.name != "scalar" && hardware.isa == last) continue;  // same instruction sets as the level before
       last = hardware.isa;
       for (const auto* layout : cpu_linear_layouts()) {
         if (!layout->accepts(GetParam(), shape.n, shape.k, hardware)) continue;
@@ -281,8 +281,7 @@ TEST_P(LinearTest, EveryKernelMatchesTheReference) {
   EXPECT_GT(checked_, 0);
 }
 
-// A norm in front and silu(gate) * up behind, done along with the product, give the bits of what they would have been
-// one after the other.
+// Fusing a preceding norm or silu(gate) * up gives the same bits as running the ops separately.
 TEST_P(LinearTest, FusedIsWhatItWouldBeApart) {
   const uint32_t seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -354,8 +353,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, LinearTest, testing::ValuesIn([] {
                          }()),
                          [](const auto& info) { return std::string(name(info.param)); });
 
-// Products of halves that leave the range of f16 are no reason for an infinite y, and small elements of x count beside
-// a large one.
+// Products beyond the range of f16 must not make y infinite, and small elements of x must count next to a large one.
 TEST(Linear, LargeWeightsAndSpikesInF16) {
   std::mt19937 rng(std::random_device{}());
   const Hardware hardware = detect_cpu(2);
@@ -375,7 +373,7 @@ TEST(Linear, LargeWeightsAndSpikesInF16) {
       if (!kernel->can_run(problem, hardware)) continue;
       SCOPED_TRACE(std::string(kernel->name()));
       const auto y = run(f, 1, weights, {kernel, hardware, pool, false, false}, problem);
-      // What one weight may add, of which one is beside the spike.
+      // Tolerance: the contribution of one weight, of which one meets the spike.
       for (size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y[i], product[i], 1e-3 * 1000 * largest);
     }
   }

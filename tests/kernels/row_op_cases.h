@@ -1,4 +1,4 @@
-// The cases that the kernels of the small ops are tested and timed on. Shapes are those of real models, and odd ones.
+// The cases on which the small ops' kernels are tested and timed: shapes of real models, and odd ones.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@ namespace millrace {
 struct NormCase {
   NormOp::Problem problem;
   bool weighted = true, biased = false;
-  float offset = 0;  // added to the inputs: a mean far from zero
+  float offset = 0;  // added to the inputs, for a mean far from zero
 };
 
 inline std::vector<NormCase> norm_cases() {

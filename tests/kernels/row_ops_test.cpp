@@ -12,10 +12,10 @@
 namespace millrace {
 namespace {
 
-// A few roundings of f32, in the norm of the result.
+// A few f32 roundings, in the norm of the result.
 constexpr double kTolerance = 4e-7;
 
-// Runs every kernel that can, at one and at three threads, and holds what `check` returns against the tolerance.
+// Runs every kernel that can, on one and on three threads, and compares the result of `check` with the tolerance.
 template <class Op>
 void for_kernels(const KernelList<Op>& kernels, const typename Op::Problem& problem, uint32_t seed, double tolerance,
                  const std::function<double(const Kernel<Op>&, ThreadPool&)>& error) {
@@ -102,7 +102,7 @@ TEST(Rope, MatchesTheReference) {
 TEST(Rope, TurnsThePairsOfItsStyle) {
   for (const Kernel<RopeOp>* kernel : RopeOp::cpu()) {
     if (!kernel->can_run({}, test_hardware())) continue;
-    TestMatrix angles(1, 4);  // two quarter turns
+    TestMatrix angles(1, 4);  // two rotations by a quarter turn
     angles.at(0, 0) = angles.at(0, 1) = 0;
     angles.at(0, 2) = angles.at(0, 3) = 1;
     for (RopeStyle style : {RopeStyle::Halves, RopeStyle::Interleaved}) {
@@ -138,7 +138,7 @@ TEST(Activation, MatchesTheReference) {
   }
 }
 
-// Over the whole range of inputs each result is good on its own, not only in the norm.
+// Each result is accurate on its own over the whole input range, not only in the norm.
 TEST(Activation, IsAccurateEverywhere) {
   std::vector<float> points;
   for (float x = 1e-30f; x < 1e30f; x *= 1.37f) points.push_back(x), points.push_back(-x);
@@ -202,7 +202,7 @@ TEST(Embedding, MatchesTheReference) {
     Random random;
     const int64_t rows = 50;
     std::vector<std::byte> table(static_cast<size_t>(rows) * row_bytes(p.format, p.cols));
-    // Any bytes are some numbers, but not all of them finite: draw again where a row is not.
+    // Random bytes may decode to non-finite numbers: draw again then.
     std::vector<float> row(static_cast<size_t>(p.cols));
     for (int64_t r = 0; r < rows; ++r) {
       const size_t bytes = row_bytes(p.format, p.cols);
@@ -239,8 +239,8 @@ TEST(Embedding, MatchesTheReference) {
   }
 }
 
-// Two sequences, one of which continues in the middle of a page. What lies outside of the new rows stays as it was, and
-// the stored bits are the reference's.
+// Two sequences, one of which continues in the middle of a page. Memory outside the new rows stays unchanged, and the
+// stored bits equal the reference's.
 TEST(KvWrite, StoresTheBitsOfTheReference) {
   for (const KvWriteOp::Problem& p : kv_write_cases()) {
     Random random;
@@ -272,7 +272,7 @@ TEST(KvWrite, StoresTheBitsOfTheReference) {
   }
 }
 
-// Infinity, or what is no number, would become NaN in rows that do not even see it: zero times either is NaN.
+// A stored infinity or NaN would turn masked rows into NaN, since zero times either is NaN.
 TEST(KvWrite, StoresNumbersWhateverComes) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity(), kMost = std::numeric_limits<float>::max();
   const float hostile[] = {std::nanf(""), -std::nanf(""), kInfinity,  -kInfinity, kMost,
@@ -308,8 +308,8 @@ TEST(KvWrite, StoresNumbersWhateverComes) {
   }
 }
 
-// A decode, a prompt that continues in the middle of a page, and another decode: q turned, k and v stored as rope and
-// kv_write would have done one after the other.
+// A decode, a prompt that continues in the middle of a page, and another decode: the result equals rope followed by
+// kv_write.
 TEST(RopeWrite, IsRopeAndThenKvWrite) {
   for (const KvWriteOp::Problem& p : kv_write_cases()) {
     for (const int rotary : {p.key_dim, p.key_dim / 4 * 2, 0}) {
@@ -363,7 +363,7 @@ TEST(RopeWrite, IsRopeAndThenKvWrite) {
   }
 }
 
-// --isa decides: at each level the SIMD kernels are those of the level or below, and the references always remain.
+// At each --isa level the SIMD kernels are those of that level or below, and the references always remain.
 TEST(KernelLists, FollowTheInstructionSet) {
   for (const Hardware& hardware : hardware_levels()) {
     const bool simd = hardware.isa.has(Isa::Neon) || hardware.isa.has(Isa::Sse4);

@@ -26,8 +26,8 @@ AttentionArgs random_batch(Random& random, std::vector<SequenceSlice>& slices) {
   return args;
 }
 
-// Every row under every KV head is covered by exactly one tile, every tile's positions by pieces that follow each
-// other, and a chunk holds at most one tile that began before it and one that ends after it.
+// Exactly one tile covers each row under each KV head, contiguous pieces cover each tile's positions, and a chunk holds
+// at most one tile that began before it and one that ends after it.
 TEST(AttentionSchedule, CoversEverythingOnce) {
   for (int round = 0; round < 200; ++round) {
     Random random;

@@ -1,4 +1,4 @@
-// The ranges of scores that calibration notes, against sums in double precision.
+// The score ranges that calibration records, against sums in double precision.
 #include <gtest/gtest.h>
 
 #include <map>

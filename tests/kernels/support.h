@@ -1,4 +1,4 @@
-// What the kernel tests and benchmarks share: fresh random inputs, poisoned outputs, errors measured in norms.
+// Shared by kernel tests and benchmarks: fresh random inputs, poisoned outputs, errors in norms.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@
 
 namespace millrace {
 
-// A new seed for each run, printed when something fails; MILLRACE_TEST_SEED in the failure text names it.
+// A new seed for each run, printed on failure; MILLRACE_TEST_SEED in the message repeats it.
 class Random {
  public:
   Random() : seed_(std::random_device{}()), engine_(seed_) {}
@@ -29,8 +29,8 @@ class Random {
   std::mt19937 engine_;
 };
 
-// term(0) + term(1) + .. + term(n - 1). Eight sums at once: additions that wait for each other would be most of a
-// test's time.
+// term(0) + term(1) + .. + term(n - 1), with eight independent sums: dependent additions would dominate the tests'
+// time.
 template <class Term>
 double sum_of(int64_t n, Term term) {
   double sums[8] = {};
@@ -45,7 +45,7 @@ inline double dot(const float* a, const float* b, int64_t n) {
   return sum_of(n, [&](int64_t i) { return double(a[i]) * b[i]; });
 }
 
-// A matrix with columns to spare on both sides, as views into larger buffers have; spare and fresh elements are NaN.
+// A matrix with spare columns on both sides, like a view into a larger buffer; spare and fresh elements are NaN.
 class TestMatrix {
  public:
   TestMatrix(int64_t rows, int64_t cols) : rows_(rows), cols_(cols), data_(rows * (cols + 2 * kSpare), kPoison) {}
@@ -60,7 +60,7 @@ class TestMatrix {
   }
   float& at(int64_t r, int64_t c) { return data_[r * (cols_ + 2 * kSpare) + kSpare + c]; }
 
-  // |this - other| / |other| in the Frobenius norm; NaN where anything was not written.
+  // |this - other| / |other| in the Frobenius norm; NaN if an element was not written.
   double distance(TestMatrix& other) { return distance(other, 0, rows_); }
   double distance(TestMatrix& other, int64_t first_row, int64_t rows) {
     double difference = 0, norm = 0;
@@ -98,7 +98,7 @@ inline const Hardware& test_hardware() {
   return hardware;
 }
 
-// The machine as --isa LEVEL would leave it, for every level.
+// The machine at every --isa level.
 inline std::vector<Hardware> hardware_levels() {
   std::vector<Hardware> levels;
   for (const IsaLevel& level : isa_levels()) {

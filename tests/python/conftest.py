@@ -1,4 +1,4 @@
-"""What the whole-program tests share: the binary, run as a user runs it, and the golden models."""
+"""Shared by the whole-program tests: the binary, run as a user runs it, and the golden models."""
 
 import json
 import os
@@ -13,7 +13,7 @@ GOLDENS = ROOT / "tests" / "data" / "goldens"
 
 
 class Millrace:
-    """Runs the binary in a cache of its own."""
+    """Runs the binary with its own cache folder."""
 
     def __init__(self, cache):
         self.env = {**os.environ, "MILLRACE_CACHE": str(cache), "HF_ENDPOINT": "http://127.0.0.1:9"}
@@ -42,7 +42,7 @@ def millrace(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiny():
-    """A golden model that brings a tokenizer."""
+    """A golden model with a tokenizer."""
     return GOLDENS / "llama_gqa" / "model.gguf"
 
 
@@ -56,7 +56,7 @@ def tiny_chat(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def server(tiny_chat):
-    """One server for all tests that do not change how it runs."""
+    """One server for all tests that need no special options."""
     from serving import Server
 
     with Server(tiny_chat) as running:
@@ -66,7 +66,7 @@ def server(tiny_chat):
 
 @pytest.fixture(scope="session")
 def default_model(millrace):
-    """A model that says something: the file in MILLRACE_TEST_MODEL, else the default one, fetched."""
+    """A model that writes sensible text: the file in MILLRACE_TEST_MODEL, else the default one, downloaded."""
     named = os.environ.get("MILLRACE_TEST_MODEL")
     if named:
         return named

@@ -1,4 +1,4 @@
-"""A small HTTP server that serves files well, badly or not at all, and remembers what it was asked."""
+"""A small HTTP server that serves files correctly, incorrectly or not at all, and records its requests."""
 
 import dataclasses
 import hashlib
@@ -14,7 +14,7 @@ class File:
     content_type: str = "application/octet-stream"
     etag: str | None = "auto"  # the content's hash; None: no ETag
     ranges: bool = True
-    if_range: bool = True  # False: answers a Range even where If-Range no longer fits
+    if_range: bool = True  # False: answers a Range even if If-Range does not match
     break_after: list = dataclasses.field(default_factory=list)  # bytes after which the next connections break off
     fail_first: list = dataclasses.field(default_factory=list)  # statuses of the next answers
     status: int = 200

@@ -1,4 +1,4 @@
-"""A server that answers as millrace serve does, with what a test wants to see: for the page, without a model."""
+"""A server that answers like millrace serve with given contents: for tests of the page, without a model."""
 
 import http.server
 import json
@@ -20,7 +20,7 @@ DATAFLOW = {"choices": [{"op": "linear", "what": "linear", "format": "Q8_0", "la
 
 
 class PageServer:
-    """`answer` is what the next question gets, in pieces with `pause` seconds between them; `requests` is what was asked."""
+    """`answer` is the next answer, in pieces with `pause` seconds between them; `requests` records the requests."""
 
     def __init__(self):
         self.answer = ["Hello"]

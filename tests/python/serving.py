@@ -110,7 +110,7 @@ class Server:
         return code
 
     def sanitizer_report(self):
-        """What a sanitizer found, where the server was built with one."""
+        """The sanitizer's findings, if the server was built with one."""
         first = next((i for i, line in enumerate(self.log) if re.search(r"runtime error:|(Address|Leak|Thread)Sanitizer", line)), None)
         return "" if first is None else "".join(self.log[first:first + 60])
 

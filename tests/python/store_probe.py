@@ -1,4 +1,4 @@
-"""The program that fetches models for the tests, in an environment of its own, and a server for it."""
+"""The program that downloads models for the tests, in its own environment, and a server for it."""
 
 import hashlib
 import os
@@ -42,7 +42,7 @@ def other_host():
 
 
 class Probe:
-    """Runs the probe in an environment of its own."""
+    """Runs the probe in its own environment."""
 
     def __init__(self, folder, url):
         self.cache = folder / "cache"
@@ -56,11 +56,11 @@ class Probe:
             "PIP_CONFIG_FILE": "/dev/null",
             "MILLRACE_FETCH_PATIENCE": "2",
         }
-        # In a sanitized build the search for leaks takes seconds at the end of every process; the unit tests do it.
+        # Leak detection takes seconds at the end of every process in a sanitized build; the unit tests cover it.
         self.env["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "detect_leaks=0")
 
     def start(self, *args, **env):
-        # Whoever runs the tests in the background has SIGINT ignored; the probe must not inherit that.
+        # Background jobs have SIGINT ignored; the probe must not inherit that.
         return subprocess.Popen([PROBE, *args], env={**self.env, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
 

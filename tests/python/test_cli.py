@@ -1,4 +1,4 @@
-"""The command line as design and README promise it."""
+"""The command line as the README documents it."""
 
 import json
 import math
@@ -74,7 +74,7 @@ def test_empty_values_are_misuse_rather_than_ignored(millrace, tiny, tmp_path):
         message = millrace.fails("run", "-m", tiny, "hi", option, "", code=2)
         assert "see 'millrace run --help'" in message
     assert "--file" in millrace.fails("tokenize", "-m", tiny, "-f", "", stdin=b"not this", code=2)
-    assert "--host" in millrace.fails("serve", "-m", tiny, "--host", "", code=2)  # it would be every address there is
+    assert "--host" in millrace.fails("serve", "-m", tiny, "--host", "", code=2)  # an empty host would mean all addresses
     assert "OUT" in millrace.fails("quantize", tiny, "", "--type", "F16", code=2)
     assert millrace.json("detokenize", "-m", tiny, "--tokens", "")["text"] == ""
 
@@ -105,7 +105,7 @@ def test_a_forced_kernel_that_runs_nothing_is_said(millrace, tiny):
         if b"others are taken" in done.stderr:
             warned.add(kernel)
             assert kernel not in chosen
-    assert warned and "reference" not in warned  # the model is in f32: kernels for blocks have nothing to do
+    assert warned and "reference" not in warned  # the model is in f32: kernels for quantized blocks do not apply
 
 
 def test_files_that_cannot_be_read_are_named(millrace, tiny, tmp_path):
@@ -129,7 +129,7 @@ def test_nothing_is_computed_for_a_reader_that_is_gone(millrace, tiny):
     assert process.wait(timeout=30) == -signal.SIGPIPE and b"millrace:" not in process.stderr.read()
 
 
-@pytest.mark.parametrize("many", [1, 60])  # what one buffer holds, and more
+@pytest.mark.parametrize("many", [1, 60])  # fits in one buffer, and does not
 def test_the_end_behind_head_is_quiet(millrace, tiny, many):
     batches = ",".join(str(1 + i) for i in range(many))
     explain = subprocess.Popen([BUILD / "millrace", "explain", "-m", tiny, "-b", batches], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=millrace.env)
@@ -153,7 +153,7 @@ def test_failures_are_one_line_and_code_1(millrace, tmp_path, tiny):
     assert "--device cuda:4711: " in millrace.fails("logits", "-m", tiny, "--tokens", "1", "--device", "cuda:4711")
     (tmp_path / "refuse.jinja").write_text("{{ raise_exception('no talk') }}")
     assert "no talk" in millrace.fails("template", "--file", tmp_path / "refuse.jinja", "--input", "-", stdin=b"{}")
-    millrace.fails("run", "-m", "someone/some-model", "hello")  # no network there: the endpoint refuses
+    millrace.fails("run", "-m", "someone/some-model", "hello")  # no network in tests: the endpoint refuses
 
 
 def test_run_json_has_the_promised_fields(millrace, tiny):
@@ -262,7 +262,7 @@ def test_what_was_calibrated_is_kept_and_changes_no_text(millrace, tiny, tmp_pat
     assert millrace.json("calibrate", "-m", tiny, "-f", tmp_path / "text", "--tokens", "9")["tokens"] == 9
     assert "kept in" in millrace.run("calibrate", "-m", tiny).stdout.decode()
     (tmp_path / "empty").write_text("")
-    assert millrace.run("calibrate", "-m", tiny, "-f", tmp_path / "empty").returncode in (0, 2)  # a model may begin every text
+    assert millrace.run("calibrate", "-m", tiny, "-f", tmp_path / "empty").returncode in (0, 2)  # 2 if the tokenizer adds no token of its own
     assert "no-such" in millrace.fails("calibrate", "-m", tiny, "-f", tmp_path / "no-such")
 
 
@@ -335,7 +335,7 @@ def wait_for_prompt(process, terminal):
         assert select.select([terminal], [], [], 30)[0], shown
         shown += os.read(terminal, 4096)
     stat = pathlib.Path(f"/proc/{process.pid}/stat")
-    while stat.read_text().rpartition(")")[2].split()[0] != "S":  # it reads: a signal before that is seen with the next key
+    while stat.read_text().rpartition(")")[2].split()[0] != "S":  # it waits for input: a signal before that would be seen with the next key only
         time.sleep(0.01)
     time.sleep(0.1)
 
@@ -347,7 +347,7 @@ def test_chat_on_a_terminal_prompts_and_ends_at_sigterm(millrace, tmp_path):
                                env={**millrace.env, "TERM": "xterm", "NO_COLOR": "1"}, start_new_session=True)
     os.close(theirs)
     wait_for_prompt(process, ours)
-    process.send_signal(signal.SIGINT)  # drops the line, no more
+    process.send_signal(signal.SIGINT)  # drops the current line only
     wait_for_prompt(process, ours)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=30) == 0
@@ -362,7 +362,7 @@ def test_a_model_that_is_cut_short_while_in_use_is_one_line(millrace, tmp_path):
     process.stdin.flush()
     while b"/quit" not in process.stdout.readline():
         pass
-    assert process.stdout.readline()  # the answer: all is loaded
+    assert process.stdout.readline()  # an answer: loading is done
     model.write_bytes(b"")
     _, errors = process.communicate(b"once more\n", timeout=30)
     assert process.returncode == 1 and errors.decode().splitlines() == ["millrace: a model file was made shorter while it was in use"]
@@ -413,7 +413,7 @@ def test_ctrl_c_keeps_what_there_is_of_an_answer(millrace):
     ask = [BUILD / "millrace", "run", "-v", "-m", "synthetic:smollm2-135m:q8_0", "--tokens", "1,2,3", "-n", "7000", "--ignore-eos", "--json"]
     process = subprocess.Popen(ask, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=millrace.env,
                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
-    while b"sampling: " not in (line := process.stderr.readline()):  # the last it says before it begins
+    while b"sampling: " not in (line := process.stderr.readline()):  # the last line before it generates
         assert line, "it ended"
     time.sleep(2)
     process.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Random answers within the masks of schemas, judged by someone else: the jsonschema package."""
+"""Random answers within the masks of schemas, validated independently by the jsonschema package."""
 
 import json
 import os
@@ -55,7 +55,7 @@ SCHEMAS = [
     {"type": "object", "properties": {"email": {"type": "null"}, "phone": {"type": "null"}, "name": {"type": "null"}}, "oneOf": [{"required": ["email"]}, {"required": ["phone"]}]},
     {"type": "integer", "oneOf": [{"maximum": 5}, {"minimum": 3}]}, {"type": "string", "oneOf": [{"maxLength": 3}, {"minLength": 2, "maxLength": 6}]},
     {"oneOf": [{"type": "number"}, {"minLength": 3}]}, {"oneOf": [{"type": "string"}, {"type": "string", "enum": ["auto", "none"]}, {"type": "null"}]},
-    # options that are told apart by what is written of them, beside what would change that
+    # options that are distinguished by the written values, next to keywords that could change that
     {"oneOf": [{"minLength": 3}, {"type": "string"}, {"type": "number"}]}, {"oneOf": [{"maximum": 5}, {"type": ["string", "number"]}, {"type": "null"}]},
     {"type": ["number", "string"], "allOf": [{"oneOf": [{"minLength": 3}, {"type": "number"}]}]},
     {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
@@ -69,20 +69,20 @@ SCHEMAS = [
     {"oneOf": [{"const": {"a": 1, "b": 2}}, {"const": {"b": 2, "a": 1}}, {"const": 3}]},
     {"allOf": [{"enum": [{"a": 1, "b": 2}, 4]}, {"enum": [5, {"b": 2, "a": 1}]}]},
     {"$defs": {"node": {"oneOf": [{"type": "object", "properties": {"op": {"const": "not"}, "left": {"$ref": "#/$defs/node"}}, "required": ["op", "left"]}, {"type": "integer"}]}}, "$ref": "#/$defs/node"},
-    # what is not evaluated, beside what evaluates it elsewhere
+    # unevaluated members and items, next to keywords that evaluate them elsewhere
     {"allOf": [{"unevaluatedItems": False}], "type": "array", "items": {"type": "null"}}, {"type": "object", "properties": {"a": {"type": "null"}}, "unevaluatedProperties": False},
     {"$ref": "#/$defs/c", "properties": {"b": {"type": "null"}}, "$defs": {"c": {"type": "object", "properties": {"a": {"type": "null"}}, "unevaluatedProperties": False}}},
     {"allOf": [{"type": "object", "properties": {"a": {"type": "null"}}}], "properties": {"b": {"type": "null"}}, "required": ["a", "b"], "unevaluatedProperties": False},
     {"type": "object", "properties": {"a": {"type": "null"}}, "dependentRequired": {"a": ["b"]}, "unevaluatedProperties": False},
     {"type": "object", "oneOf": [{"properties": {"k": {"const": 1}, "a": {"type": "null"}}, "required": ["k"]}, {"properties": {"k": {"const": 2}, "b": {"type": "null"}}, "required": ["k", "b"]}],
      "unevaluatedProperties": False},
-    # members by pattern beside listed ones, names
+    # members by pattern next to listed ones, names
     {"type": "object", "properties": {"name": {"type": "null"}}, "patternProperties": {"^x-[a-z]{1,3}$": {"type": "boolean"}}, "required": ["name"], "additionalProperties": False},
     {"type": "object", "properties": {"x-id": {"minimum": 3}}, "required": ["x-id"], "patternProperties": {"^x-": {"type": ["string", "integer"]}}},
     {"type": "object", "required": ["x1"], "patternProperties": {"^x[0-9]$": {"type": "integer"}}, "additionalProperties": False},
     {"type": "object", "required": ["x1"], "minProperties": 2, "additionalProperties": {"type": "integer"}},
     {"type": "object", "properties": {"id": {"type": "null"}, "Id": {"type": "null"}}, "propertyNames": {"pattern": "^[a-z]+$"}},
-    # numbers, lists, texts
+    # numbers, lists, strings
     {"type": "integer", "minimum": 0, "if": {"minimum": 0}, "then": {"multipleOf": 5}}, {"anyOf": [{"type": "integer", "minimum": 3, "maximum": 2}, {"type": "null"}]},
     {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 4, "multipleOf": 5}, {"type": "null"}]},
     {"type": "integer", "minimum": 0, "maximum": 1e15, "multipleOf": 100}, {"type": "integer", "minimum": -100000, "maximum": 99999, "multipleOf": 7},
@@ -90,7 +90,7 @@ SCHEMAS = [
     {"type": "array", "items": {"type": "string"}, "contains": {"const": "admin"}, "maxItems": 3}, {"type": "array", "prefixItems": [{"type": "null"}], "unevaluatedItems": False},
     {"type": "array", "items": {"type": "boolean"}, "uniqueItems": True, "minItems": 1}, {"type": "string", "enum": ["abc", "xab", "ab"], "pattern": "^ab"},
     {"type": "string", "format": "date", "enum": ["2024-01-31", "2024-01-32"]}, {"type": "string", "format": "email", "minLength": 40}, {"type": "string", "format": "email", "minLength": 6, "maxLength": 254},
-    # what is merged says it of other places than its own: of how many, of items at the begin, of names for some engines
+    # merged schemas whose keywords refer to other places than their own: counts, leading items, names
     {"allOf": [{"contains": {"const": 1}, "minContains": 0}, {"contains": {"const": 1}}], "type": "array", "items": {"enum": [1, 2]}},
     {"type": "array", "minContains": 0, "not": {"items": {"type": "integer"}}, "items": {"enum": [1, "a"]}},
     {"allOf": [{"prefixItems": [{"type": ["integer", "string"]}]}, {"items": {"type": "integer"}}], "type": "array"},
@@ -100,7 +100,7 @@ SCHEMAS = [
     {"type": "string", "pattern": "^(?=.*\\d)[a-z0-9]{40,}$", "maxLength": 100},
     {"type": "string", "$except": 5, "$avoid": ["("], "$fraction": "x"},
     {"$defs": {"p": {"$anchor": "positive", "type": "integer", "minimum": 1}}, "$ref": "#positive"},
-    # several things said about one text
+    # several constraints on one string
     {"allOf": [{"type": "string", "pattern": "^[a-z]+$"}, {"pattern": "x"}]}, {"type": "string", "format": "uri", "pattern": "^https://"}, {"type": "string", "format": "date-time", "pattern": "Z$"},
     {"type": "string", "pattern": "^(?!\\s*$).+"}, {"type": "string", "pattern": "^(?=.*[A-Z])(?=.*[0-9])(?=.*[a-z]).{8,20}$"}, {"type": "string", "pattern": "^((?!null).)*$"},
     {"type": "string", "not": {"pattern": "^x-"}}, {"type": "string", "pattern": "^(foo$|bar[0-9]+$)"}, {"type": "string", "pattern": "^\\S.*\\S$", "minLength": 2, "maxLength": 500},
@@ -124,7 +124,7 @@ SCHEMAS = [
     {"type": "number", "multipleOf": 0.01}, {"type": "number", "multipleOf": 0.1, "minimum": 0, "maximum": 1}, {"type": "number", "multipleOf": 0.25, "minimum": -90, "maximum": 90.25},
     {"type": "integer", "multipleOf": 1024}, {"allOf": [{"type": "number", "multipleOf": 0.5}, {"multipleOf": 3}]}, {"type": ["integer", "string"], "minimum": -3, "maximum": 9, "not": {"enum": [0, 5, "x"]}},
     {"oneOf": [{"type": "integer"}, {"type": "number"}, {"type": "null"}]}, {"type": "integer", "minimum": 9007199254740993}, {"enum": [9007199254740993, 9007199254740992], "maximum": 9007199254740992},
-    # as schemas are found
+    # schemas as found in practice
     {"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"], "ui:widget": "radio", "errorMessage": "no"}, {"allOf": [{"type": "string", "errorMessage": "a"}, {"minLength": 2, "errorMessage": "b"}]},
     {"type": "object", "properties": {"port": {"oneOf": [{"type": ["string", "null"]}, {"type": ["integer", "null"]}]}}, "required": ["port"]},
     {"oneOf": [{"type": "array", "items": {"type": "string"}}, {"type": "array", "items": {"type": "integer"}}]},
@@ -133,14 +133,14 @@ SCHEMAS = [
     {"$id": "https://ex.com/root", "type": "object", "properties": {"a": {"$ref": "item"}}, "$defs": {"I": {"$id": "item", "type": "object", "properties": {"n": {"$ref": "#/$defs/N"}}, "required": ["n"], "$defs": {"N": {"type": "integer"}}}}, "required": ["a"]},
     {"$dynamicAnchor": "node", "type": "object", "properties": {"children": {"type": "array", "items": {"$dynamicRef": "#node"}, "maxItems": 2}}},
     {"type": "object", "properties": {f"prop{i}": {"type": ["string", "null"], "maxLength": 10000} for i in range(300)}, "additionalProperties": False},
-    # what must not match: formats, divisors, items
+    # negations of formats, divisors, items
     {"type": "string", "not": {"format": "date"}}, {"if": {"format": "date"}, "then": {"maxLength": 3}}, {"oneOf": [{"type": "string", "format": "date"}, {"type": "string", "maxLength": 12}]},
     {"oneOf": [{"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}, {"type": "string", "format": "time"}]}, {"type": "string", "not": {"format": "uuid"}, "minLength": 30},
     {"oneOf": [{"type": "string", "format": "email"}, {"type": "string", "pattern": "^\\+\\d+$"}]}, {"type": "string", "not": {"anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}},
     {"type": "integer", "not": {"multipleOf": 3}}, {"type": "integer", "minimum": -20, "maximum": 120, "multipleOf": 2, "not": {"multipleOf": 5}}, {"not": {"multipleOf": 7}},
     {"type": "integer", "oneOf": [{"multipleOf": 3}, {"multipleOf": 5}]}, {"type": "integer", "if": {"multipleOf": 2}, "then": {"minimum": 10}, "else": {"maximum": 5}},
     {"enum": [1, 2, 3, 4.5, 6, 9], "multipleOf": 3, "not": {"multipleOf": 2}}, {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 9}, "not": {"contains": {"const": 0}}},
-    # contained items beside others, each once
+    # contained items next to others, each once
     {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}], "contains": {"const": 7}}, {"type": "array", "prefixItems": [{"enum": ["x", 7]}, {"type": "integer"}], "items": False, "contains": {"const": 7}},
     {"type": "array", "prefixItems": [{"const": "x"}], "items": {"type": "integer"}, "contains": {"type": "integer", "minimum": 5}, "minContains": 2, "maxContains": 3, "maxItems": 6},
     {"type": "array", "items": {"type": "string"}, "allOf": [{"contains": {"const": "a"}}, {"contains": {"const": "b"}, "minContains": 2}]},
@@ -149,12 +149,12 @@ SCHEMAS = [
     {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "integer"}], "items": False, "minItems": 2, "uniqueItems": True}, {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "string"}, "uniqueItems": True, "minItems": 3},
     {"type": "array", "prefixItems": [{"enum": [1, 2, "a"]}, {"enum": [2, 1]}, {"type": ["integer", "string"]}], "uniqueItems": True, "minItems": 3},
     {"type": "array", "uniqueItems": True, "minItems": 2, "items": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}},
-    # so many members, whose names are alike
+    # numbers of members with similar names
     {"type": "object", "propertyNames": {"pattern": "^x_"}, "minProperties": 3, "additionalProperties": {"type": "string"}}, {"type": "object", "patternProperties": {"^[0-9]+$": {"type": "null"}}, "additionalProperties": False, "minProperties": 2},
     {"type": "object", "patternProperties": {"^S_": {"type": "string"}, "^I_": {"type": "integer"}}, "additionalProperties": False, "minProperties": 4}, {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 20},
     {"type": "object", "propertyNames": {"enum": ["en", "de", "fr", "es"]}, "additionalProperties": {"type": "string"}, "minProperties": 2, "maxProperties": 3},
     {"type": "object", "propertyNames": {"enum": ["en", "de"]}, "patternProperties": {"^d": {"type": "null"}}, "properties": {"en": {"type": "integer"}, "fr": True}, "minProperties": 2},
-    # anchors and looking behind as Python has them
+    # anchors and lookbehind as in Python
     {"type": "string", "pattern": "\\A[a-z]+\\Z"}, {"type": "string", "pattern": "^(?!-)[a-z0-9-]{1,63}(?<!-)$"}, {"type": "string", "pattern": "^[a-z.]{3,}(?<!\\.\\.)@[a-z]+(?<=[xyz])$"},
     {"type": "string", "pattern": "^(?i:yes|no)[a-z]$"}, {"type": "string", "pattern": "\\bfoo\\b", "maxLength": 30},
     {"$id": "https://example.com/root.json", "$defs": {"p": {"type": "null"}}, "type": "array", "items": {"$ref": "https://example.com/root.json#/$defs/p"}},
@@ -202,7 +202,7 @@ def walker():
 
 
 def judge(walker, schema, seed, count):
-    """None: refused. Else how many answers were valid: all of them."""
+    """None: refused. Otherwise the number of valid answers, which is all of them."""
     outcome = walker.ask("schema", json.dumps(schema), seed, count)
     if "error" in outcome:
         return None
@@ -227,10 +227,10 @@ def test_what_cannot_be_said_is_refused(walker, schema):
 
 @pytest.mark.parametrize("pattern", ["^[\\p{L}\\p{M}' \\-]{1,60}$", "^\\p{Lu}\\p{Ll}+$", "^\\P{N}{2,9}$", "^\\p{Script=Greek}{2,5}$", "[\\p{Han}\\p{Hiragana}]", "^[^\\p{P}\\p{Z}]+$", "^\\pL\\p{Nd}$"])
 def test_unicode_properties(walker, pattern):
-    """jsonschema's own engine knows none."""
+    """Unicode properties, which jsonschema's own regex engine does not know."""
     schema = {"type": "string", "pattern": pattern, "maxLength": 70}
     answers = walker.ask("schema", json.dumps(schema), random.SystemRandom().randrange(1 << 32), 30)["answers"]
-    moved = "\u0295"  # from one category to another, in Unicode 17
+    moved = "\u0295"  # its category changed in Unicode 17
     assert answers and all(patient.search(pattern, json.loads(text)) or moved in text for text in answers), answers
 
 
@@ -262,15 +262,15 @@ def test_names_of_keywords_may_be_escaped(walker):
 
 
 def test_older_drafts_pass_over_what_is_beside_a_reference(walker):
-    """What is left of the string is shorter than 2, not merely shorter than 5."""
+    """The rest of the string is shorter than 2, not merely shorter than 5."""
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "string", "not": {"$ref": "#/definitions/long", "minLength": 5}, "definitions": {"long": {"minLength": 2}}}
     answers = walker.ask("schema", json.dumps(schema), 1, 40)["answers"]
     assert answers and all(not list(jsonschema.Draft7Validator(schema).iter_errors(json.loads(a))) for a in answers), answers
 
 
 class RandomSchema:
-    # Those that the judge knows as exactly as we do: oneOf and not ask for what is none. It takes any text for a duration, a host or a URI,
-    # and any with an @ for an address.
+    # Formats that jsonschema checks as exactly as we do; oneOf and not depend on it. It accepts any text as a duration,
+    # host or URI, and any text with an @ as an address.
     FORMATS = ["date", "time", "ipv4", "ipv6"]
 
     def __init__(self, seed):
@@ -287,7 +287,7 @@ class RandomSchema:
         return schema
 
     def rare(self, depth):
-        """What is beside the usual keywords: held to or refused, never passed over."""
+        """Less common keywords: enforced or refused, never ignored."""
         inner = self.any(0)
         return self.random.choice([
             {"not": inner}, {"if": inner, "then": {"minLength": 9}}, {"if": {"type": "object"}, "then": {"required": ["zz"]}, "else": {"const": 5}},
@@ -301,7 +301,7 @@ class RandomSchema:
         ])
 
     def reference(self, depth):
-        """Of itself: a list of lists, or a chain of members."""
+        """A recursive schema: a list of lists, or a chain of members."""
         inner = self.any(depth - 1)
         return self.random.choice([{"anyOf": [inner, {"type": "array", "items": {"$ref": "#"}, "maxItems": 2}]},
                                    {"type": "object", "properties": {"v": inner, "next": {"$ref": "#"}}, "required": ["v"]}, {"$ref": "#/$defs/one"}])
@@ -373,7 +373,7 @@ class RandomSchema:
 
 
 def test_random_schemas(walker):
-    """Most are accepted, and of those every answer validates."""
+    """Most schemas are accepted, and every answer for those validates."""
     first = random.SystemRandom().randrange(1 << 32)
     accepted = sum(judge(walker, RandomSchema(first + i).document(), first + i, 6) is not None for i in range(int(os.environ.get("SCHEMAS", "150"))))
     assert accepted > 50, (first, accepted)
@@ -414,7 +414,7 @@ class RandomForm:
 
 
 def fits(regex, text):
-    """Engines that backtrack may take years for a random expression: those are not judged."""
+    """Backtracking engines may take years for a random expression: those are skipped."""
     try:
         return patient.fullmatch(regex, text, patient.ASCII, timeout=2) is not None
     except TimeoutError:

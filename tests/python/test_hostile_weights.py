@@ -1,5 +1,5 @@
-"""Weights that drive scores, values and activations out of the range of 16 bits, or that are no numbers: where exact logits are numbers, fast ones
-are numbers, too."""
+"""Weights that drive scores, values and activations out of the range of 16 bits, or are NaN: wherever exact logits are numbers, fast
+ones must be numbers, too."""
 
 import os
 
@@ -11,7 +11,7 @@ from tiny_model import write_tiny_model
 DEVICE = os.environ.get("MILLRACE_DEVICE", "auto")
 TOKENS = ",".join(str(5 + i * i % 90) for i in range(150))
 
-# What no factor makes infinite in f32, where the reference computes.
+# Factors that keep f32, in which the reference computes, finite.
 FACTORS = {
     "sharp scores": {"attn_q": 3e2, "attn_k": 3e2},
     "keys beyond f16": {"attn_q": 3e4, "attn_k": 3e4},
@@ -39,7 +39,7 @@ def test_numbers_stay_numbers(millrace, tmp_path, name, kind, head):
 
     def logits(*options):
         rows = millrace.json("logits", "-m", model, "--tokens", TOKENS, *options)["logits"]
-        return np.array(rows, dtype=np.float64)  # null, which no number is in JSON, becomes NaN
+        return np.array(rows, dtype=np.float64)  # null, JSON's substitute for NaN, becomes NaN
 
     exact = logits("--device", "cpu", "--exact")
     assert np.isfinite(exact).all()

@@ -1,4 +1,4 @@
-"""`cmake --install` gives what a C++ program needs: the binary, the library and one header."""
+"""`cmake --install` installs what a C++ program needs: the binary, the library and one header."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""millrace load against millrace serve, and the page as that server hands it out."""
+"""millrace load against millrace serve, and the page as the server delivers it."""
 
 import json
 import socket
@@ -44,9 +44,8 @@ def test_an_answer_that_comes_before_the_request_was_sent(millrace, tmp_path):
 
 
 class RefusingServer:
-    """Lists a model, and refuses anything larger than a kilobyte as soon as it has read that much. What it leaves unread
-    fills the buffers between the two, so that nothing more can be sent; then it closes, which resets the connection, or
-    waits for the client to leave."""
+    """Lists a model, and refuses any request larger than a kilobyte once it has read that much. The unread rest fills the buffers
+    in between, so that the client cannot send more; then it closes, which resets the connection, or waits for the client to leave."""
 
     def __init__(self, closes):
         self.closes = closes

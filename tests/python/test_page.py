@@ -1,4 +1,4 @@
-"""The page in a real browser: Debian's Chromium without a screen, driven by selenium."""
+"""The page in a real browser: Debian's headless Chromium, driven by selenium."""
 
 import shutil
 import time
@@ -23,7 +23,7 @@ def browser():
 
     options = webdriver.ChromeOptions()
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--window-size=1200,800",
-                     "--force-prefers-reduced-motion"):  # what slides is pressed where it was
+                     "--force-prefers-reduced-motion"):  # animated elements would be clicked at their old place
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     options.binary_location = shutil.which("chromium")
@@ -60,7 +60,7 @@ def wait(condition, seconds=20):
             if condition():
                 return
         except (ElementClickInterceptedException, ElementNotInteractableException, StaleElementReferenceException):
-            pass  # the page drew it anew meanwhile, or does not show it yet
+            pass  # the page redrew the element meanwhile, or does not show it yet
         time.sleep(0.05)
     raise AssertionError("waited in vain")
 
@@ -118,10 +118,10 @@ def test_model_output_never_runs(page, server):
     assert not body.find_elements("css selector", "script, img, [onerror], [onmouseover]")
     assert all(a.get_attribute("href").startswith("https://example.com/") for a in body.find_elements("css selector", "a"))
     assert "<script>" in body.text
-    # Nothing inline may run, whoever put it there.
+    # Inline scripts must not run, wherever they come from.
     page.execute_script("const s = document.createElement('script'); s.textContent = 'window.hacked = 5'; document.body.append(s)")
     assert page.execute_script("return window.hacked") is None
-    page.get_log("browser")  # the refusals of the last lines
+    page.get_log("browser")  # drops the refusals logged above
 
 
 def test_stop_ends_the_stream(page, server):
@@ -230,7 +230,7 @@ def test_keyboard_and_screen_readers(page, server):
 
 
 def test_against_the_real_server(browser, tiny_chat):
-    """The page, the API and the engine together, on a screen of a phone's width and by keyboard alone."""
+    """Page, API and engine together, at a phone's screen width and by keyboard alone."""
     from selenium.webdriver.common.keys import Keys
     from serving import Server
 
@@ -242,7 +242,7 @@ def test_against_the_real_server(browser, tiny_chat):
         wait(lambda: browser.switch_to.active_element.get_attribute("id") == "prompt")
         browser.switch_to.active_element.send_keys("Hello", Keys.ENTER)
         wait(lambda: len(messages(browser)) == 2 and messages(browser)[1].find_element("css selector", ".markdown").text)
-        # It may end by itself before the button is pressed.
+        # The answer may end before the button is pressed.
         wait(lambda: browser.find_element("id", "send").is_displayed() or browser.find_element("id", "stop").click())
         assert server.until(lambda: server.metric("vllm:num_requests_running") == 0), "stopping reaches the engine"
         browser.set_window_size(1200, 800)

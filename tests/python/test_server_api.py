@@ -1,4 +1,4 @@
-"""The API of `millrace serve`, driven by the openai SDK and, where the SDK would hide something, by plain HTTP."""
+"""The API of `millrace serve`, driven by the openai SDK and, where the SDK hides details, by plain HTTP."""
 
 import base64
 import json
@@ -118,7 +118,7 @@ def test_stop(client):
 
 
 def test_min_tokens_goes_before_stop(client):
-    text = chat(client, max_tokens=40).choices[0].message.content  # a character is a token
+    text = chat(client, max_tokens=40).choices[0].message.content  # one token per character
     early, late = text[3], text[30]
     for stream in (False, True):
         answer = chat(client, max_tokens=40, stop=[early], extra_body={"min_tokens": 20, **GO_ON}, stream=stream)
@@ -266,7 +266,7 @@ def test_completions_logprobs_and_echo(client):
     scored = client.completions.create(model="tiny", prompt=text, max_tokens=0, temperature=0, echo=True, logprobs=0)
     assert scored.choices[0].text == text
     assert scored.choices[0].logprobs.token_logprobs[1:] == pytest.approx(lp.token_logprobs[1:-1], abs=0.02)
-    # The probability of what is generated does not depend on how it is asked for.
+    # Log-probabilities do not depend on how they are requested.
     longer = client.completions.create(model="tiny", prompt=text, max_tokens=6, temperature=0, logprobs=0)
     again = client.completions.create(
         model="tiny", prompt=text + longer.choices[0].text, max_tokens=0, echo=True, logprobs=0)
@@ -356,7 +356,7 @@ def test_responses_have_logprobs_of_the_text_alone(tmp_path):
 
 
 def test_streams_do_not_mix(client):
-    """Thirty streams at once, each with a prompt of its own, give what they give alone."""
+    """Thirty concurrent streams with different prompts give the same answers as alone."""
     prompts = [f"Count from {i}: " + "x" * (i % 7) for i in range(30)]
     alone = [client.completions.create(model="tiny", prompt=p, max_tokens=20, temperature=0.8, seed=i).choices[0].text
              for i, p in enumerate(prompts)]
@@ -372,4 +372,4 @@ def test_streams_do_not_mix(client):
     for t in threads:
         t.join()
     same = sum(a == b for a, b in zip(alone, got))
-    assert same >= 28, (alone, got)  # rounding may differ with the batch: at most a rare token flips
+    assert same >= 28, (alone, got)  # rounding may differ with the batch: at most a rare token changes

@@ -39,7 +39,7 @@ metric_list: [{{metric: acc}}]
 
 @pytest.mark.slow
 def test_lm_evaluation_harness(server, tmp_path):
-    """A likelihood task of our own: local-completions asks with echo and logprobs."""
+    """A likelihood task of our own: local-completions sends echo and logprobs."""
     rows = [{"question": f"{a} and {b} is", "choices": [" one", " two", " many"], "answer": (a + b) % 3}
             for a in range(3) for b in range(2)]
     (tmp_path / "rows.json").write_text("\n".join(map(json.dumps, rows)))
@@ -58,9 +58,9 @@ def test_lm_evaluation_harness(server, tmp_path):
 
 @pytest.mark.slow
 def test_schemathesis(server, tmp_path):
-    """Requests made from /openapi.json, good and bad: no 5xx, no answer that the document does not tell of."""
+    """Requests generated from /openapi.json, valid and invalid: no 5xx, no undocumented answer."""
     config = tmp_path / "schemathesis.toml"
-    config.write_text("[checks]\npositive_data_acceptance.enabled = false\n")  # rules between fields are not in the document
+    config.write_text("[checks]\npositive_data_acceptance.enabled = false\n")  # the document cannot express rules between fields
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", config, "run", server.url + "/openapi.json",
                "--max-examples", "25", "--phases", "examples,coverage,fuzzing", "--request-timeout", "60", "--seed", "1",
                "--generation-database", "none"]
@@ -83,7 +83,7 @@ def test_default_model(millrace, default_model):
             model=name, messages=[{"role": "user", "content": "Repeat: 你好 🌍 é"}], max_tokens=30, temperature=0, stream=True)
         for chunk in emoji:
             for choice in chunk.choices:
-                (choice.delta.content or "").encode()  # every piece is valid text for itself
+                (choice.delta.content or "").encode()  # every piece is valid text on its own
         made = client.embeddings.create(model=name, input=["A cat sat.", "A kitten was sitting.", "Stock markets fell."])
         a, b, c = (d.embedding for d in made.data)
         assert sum(x * y for x, y in zip(a, b)) > sum(x * y for x, y in zip(a, c))

@@ -1,6 +1,6 @@
-"""Clients that misbehave, and too many of them: the server goes on, and loses nothing.
+"""Misbehaving clients, and too many of them: the server keeps running and loses no request.
 
-Every core computes here, as users run it; scripts/test runs this with ASan and UBSan, too (MILLRACE_BUILD=build/debug).
+Every core computes here, as in production; scripts/test also runs this with ASan and UBSan (MILLRACE_BUILD=build/debug).
 """
 
 import json
@@ -93,7 +93,7 @@ def test_client_vanishes_mid_request(server):
 
 
 def test_slow_reader(server):
-    """A client that never reads is dropped once its buffers are full; others do not notice."""
+    """A client that never reads is disconnected once its buffers are full; others are not affected."""
     s = socket.socket()
     s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     s.connect(("127.0.0.1", server.port))
@@ -122,7 +122,7 @@ def test_large_bodies(server):
     s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 10485760\r\nExpect: 100-continue\r\n\r\n")
     assert status_of(s) == 413
     s.close()
-    s = connect(server)  # chunked: the size is not told beforehand
+    s = connect(server)  # chunked: the size is unknown in advance
     s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
     try:
         for _ in range(100):
@@ -256,7 +256,7 @@ def test_full_queue(tiny_chat):
 
 
 def test_kv_exhaustion(tiny_chat):
-    """More streams than the cache has room for: all of them end whole, one after the other where need be."""
+    """More streams than fit in the KV cache: all of them complete, some after waiting."""
     with Server(tiny_chat, "--kv-tokens", "2048", "--parallel", "16") as server:
         body = {**LONG, "stream": False, "max_tokens": 1000}
         results = [None] * 8
@@ -299,7 +299,7 @@ def test_terminated_under_load(tiny_chat):
 
 @pytest.mark.slow
 def test_memory_stays_flat(server):
-    """Two thousand requests of all kinds; scripts/soak does the same for as long as one likes."""
+    """Two thousand requests of all kinds; scripts/soak does the same for any duration."""
     def burst(count):
         for i in range(count):
             kind = i % 5

@@ -1,4 +1,4 @@
-"""Every field of every endpoint, one row each: a value that must show in the answer, and values that must be refused."""
+"""Every field of every endpoint, one row each: a value with a visible effect, and values that must be refused."""
 
 import json
 import math
@@ -61,7 +61,7 @@ def has_logprobs(answer, plain):
     return len(logprobs["content"] if "content" in logprobs else logprobs["token_logprobs"]) == 12
 
 
-# What sampling endpoints share: field, more fields that it needs, what must show, values that are refused with their code.
+# Shared by sampling endpoints: field, required other fields, visible effect, refused values with their code.
 SAMPLING = [
     ("model", "tiny", {}, same, [(7, TYPE)]),
     ("temperature", 2, {"seed": 3}, other, [(-0.1, LEAST), (2.1, MOST), ("hot", TYPE), (True, TYPE)]),
@@ -176,7 +176,7 @@ BAD = [(path, row[0], value, code) for path, rows in TABLE.items() for row in ro
 
 @pytest.fixture(scope="module")
 def plain(server):
-    """What each endpoint answers to its plain request."""
+    """Each endpoint's answer to its minimal request."""
     answers = {path: server.post(path, body) for path, body in BASE.items()}
     assert {status for status, _, _ in answers.values()} == {200}, answers
     return {path: body for path, (_, _, body) in answers.items()}
@@ -196,8 +196,8 @@ def test_field_is_refused(server, path, field, value, code):
     assert status == 400, answer
     error = answer["error"]
     assert headers["X-Request-Id"] and set(error) == {"message", "type", "param", "code"} and error["type"] == "invalid_request_error"
-    related = ("messages", "prompt", "input", "max_tokens")  # where two fields together do not fit
-    either = path == TOKENIZE and error["param"] is None  # one of two was wanted
+    related = ("messages", "prompt", "input", "max_tokens")  # two fields that do not fit together
+    either = path == TOKENIZE and error["param"] is None  # one of two fields is required
     assert either or error["param"].startswith((field, *related)), error
     assert code is None or (error["code"] or "").endswith(code), error
 

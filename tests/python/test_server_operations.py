@@ -1,4 +1,4 @@
-"""What people who run the server rely on: keys, TLS, settings, health, metrics, logs, the way it ends."""
+"""Operation of the server: keys, TLS, settings, health, metrics, logs, shutdown."""
 
 import json
 import signal
@@ -92,7 +92,7 @@ def test_cors(tiny_chat):
         status, headers, _ = server.request("OPTIONS", "/v1/chat/completions", headers={"Origin": "http://ours.example", **asks})
         assert status == 204 and headers["Access-Control-Allow-Origin"] == "http://ours.example"
         assert headers["Access-Control-Allow-Headers"] == "authorization"
-        theirs = "authorization, content-type, x-stainless-lang, x-stainless-retry-count"  # of the openai package for JavaScript
+        theirs = "authorization, content-type, x-stainless-lang, x-stainless-retry-count"  # sent by the openai package for JavaScript
         asks["Access-Control-Request-Headers"] = theirs
         _, headers, _ = server.request("OPTIONS", "/v1/chat/completions", headers={"Origin": "http://ours.example", **asks})
         assert headers["Access-Control-Allow-Headers"] == theirs
@@ -126,7 +126,7 @@ def test_tls(tiny_chat, tmp_path):
         with post("/v1/chat/completions", {**CHAT, "stream": True}) as answer:
             events = [json.loads(line[6:]) for line in answer.read().decode().splitlines() if line.startswith("data: {")]
         assert "".join(e["choices"][0]["delta"].get("content", "") for e in events) == whole
-        with pytest.raises(OSError):  # plain HTTP is not spoken here
+        with pytest.raises(OSError):  # the port speaks TLS only
             urllib.request.urlopen(server.url.replace("https", "http") + "/health", timeout=5)
         assert server.stop() == 0
 
@@ -145,7 +145,7 @@ def test_settings_from_file_and_environment(tiny_chat, tmp_path):
 
 
 def test_names_are_escaped_in_addresses(tiny_chat):
-    """As the SDKs do it, for a name with a slash."""
+    """A name with a slash, escaped as SDKs do."""
     with Server(tiny_chat, "--served-model-name", "maker/model 100%") as server:
         for address in ("maker/model%20100%", "maker%2Fmodel%20100%25", "maker%2fmodel%20100%"):
             status, _, body = server.get(f"/v1/models/{address}")
@@ -158,7 +158,7 @@ def test_the_address_of_ipv6_is_one_that_clients_take(tiny_chat):
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("this machine has no IPv6")
-    with Server(tiny_chat, "--host", "::1") as server:  # which is ready: its own address was asked
+    with Server(tiny_chat, "--host", "::1") as server:  # Server() has already connected to this address
         assert server.url.startswith("http://[::1]:")
 
 
@@ -184,7 +184,7 @@ def test_drain_lets_streams_finish(tiny_chat):
         result = {}
 
         def run():
-            result["answer"] = server.post("/v1/chat/completions", {**LONG, "n": 16})  # one alone is over in a blink
+            result["answer"] = server.post("/v1/chat/completions", {**LONG, "n": 16})  # a single choice would end too quickly
 
         thread = threading.Thread(target=run)
         thread.start()

@@ -1,4 +1,4 @@
-"""Answers of a given form, and tool calls, through the API. The model is random: whatever holds, the grammar makes it hold."""
+"""Structured answers and tool calls through the API. The model is random, so only the grammar can make an answer valid."""
 
 import json
 import re
@@ -69,7 +69,7 @@ def test_other_forms(server, extra, pattern):
 
 
 def test_a_form_that_the_vocabulary_cannot_write_is_the_requests_fault(client):
-    """The tiny vocabulary has no bytes of its own."""
+    """The tiny vocabulary has no byte tokens."""
     with pytest.raises(openai.BadRequestError) as refused:
         ask(client, extra_body={"response_format": {"type": "regex", "regex": "\U000fc6ab"}})
     assert refused.value.code == "not_in_form"
@@ -163,14 +163,14 @@ def test_reasoning_ends_where_a_call_begins(tmp_path, choice):
         ask = {"messages": CHAT, "tools": TOOLS, "tool_choice": choice, "thinking_budget": 5, "temperature": 0, "max_tokens": 100, "logprobs": True}
         status, _, body = server.post("/v1/chat/completions", ask)
         assert status == 200, body
-        said = "".join(one["token"] for one in body["choices"][0]["logprobs"]["content"])  # a character is a token
+        said = "".join(one["token"] for one in body["choices"][0]["logprobs"]["content"])  # one token per character
         reasoning = re.match(r".*?</think>\s*", said, re.DOTALL)[0]
         assert body["usage"]["completion_tokens_details"]["reasoning_tokens"] == len(reasoning), said
         assert len(body["choices"][0]["message"]["reasoning_content"]) <= 5
 
 
 def test_strict_tools_that_need_not_be_called(tmp_path):
-    """The template makes this a model of the Llama 3 format, where an answer that begins with a brace is a call: a bias for the brace opens one."""
+    """The template makes this a Llama 3 model, where an answer that begins with a brace is a call: a bias for the brace opens one."""
     strict = [{"type": "function", "function": {**t["function"], "strict": True}} for t in TOOLS]
     with Server(write_tiny_model(tmp_path / "llama.gguf", template=TEMPLATE + "{# <|python_tag|> #}")) as server:
         def answer(tools, **extra):
@@ -187,7 +187,7 @@ def test_strict_tools_that_need_not_be_called(tmp_path):
                 check_point(json.loads(call["arguments"]))
             else:
                 assert call["name"] == "wait" and 0 <= json.loads(call["arguments"])["s"] <= 9
-        assert answer(TOOLS, seed=0, **brace)["message"]["content"].startswith("{{{")  # nothing holds the others
+        assert answer(TOOLS, seed=0, **brace)["message"]["content"].startswith("{{{")  # without strict tools no grammar applies
         no_brace = {"logit_bias": {str(token_id("{")): -100}}
         assert answer(strict, seed=0, **no_brace)["message"]["content"]
         bad = [{"type": "function", "function": {"name": "a", "strict": True, "parameters": {"type": "no-such-type"}}}]

@@ -1,4 +1,4 @@
-"""Fetching models, against a server on this machine: resuming, verifying, secrets, hostile answers."""
+"""Downloading models from a local server: resuming, verifying, secrets, hostile answers."""
 
 import json
 import pathlib
@@ -10,7 +10,7 @@ import pytest
 from file_server import File
 from store_probe import GGUF, other_host, probe, server, sha256, some_bytes, TOKEN, wait_until
 
-# What needs no network
+# Without a network
 
 
 def test_a_path_and_a_synthetic_model_come_back_as_they_are(probe, server, tmp_path):

@@ -1,4 +1,4 @@
-"""Models inside of wheels, from a package index on this machine, and its certificates."""
+"""Models inside wheels, from a local package index, and its certificates."""
 
 import base64
 import functools

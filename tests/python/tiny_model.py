@@ -17,8 +17,8 @@ def token_id(character):
 
 
 def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7, head=HEAD, kind=gguf.GGMLQuantizationType.F32, factors=None, broken=None, add_bos=False):
-    """`factors`: by what matrices are multiplied whose name has that in it; `kind`: the number format of all matrices;
-    `broken`: a token, and what all of its embedding is."""
+    """`factors`: multipliers of the matrices whose name contains the key; `kind`: the number format of all matrices;
+    `broken`: a token, and the value of its whole embedding."""
     rng = np.random.default_rng(seed)
     vocab = len(PIECES)
     w = gguf.GGUFWriter(path, "llama")
@@ -71,7 +71,7 @@ def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7, head=HEAD, k
         matrix(f"blk.{i}.ffn_up.weight", FEED, HIDDEN)
         matrix(f"blk.{i}.ffn_down.weight", HIDDEN, FEED)
     ones("output_norm.weight")
-    matrix("output.weight", vocab, HIDDEN, silent=len(SPECIAL))  # greedy answers are all text
+    matrix("output.weight", vocab, HIDDEN, silent=len(SPECIAL))  # greedy answers contain no special tokens
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()

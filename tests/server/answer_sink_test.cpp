@@ -1,4 +1,4 @@
-// Answers taken apart as a request wants them.
+// Splitting answers according to the request.
 #include "server/answer_sink.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The whole server in one process, over real sockets: what the sanitizers see of its threads.
+// The whole server in one process, over real sockets, so that sanitizers see its threads.
 #include "server/api_server.h"
 
 #include <arpa/inet.h>
@@ -116,9 +116,9 @@ TEST_F(ApiServerTest, ManyClientsAtOnceSomeOfThemRude) {
     threads.emplace_back([&, i] {
       const Client client(server_->port());
       client.send(post("/v1/completions", body));
-      if (i % 3 == 0) return;  // leaves at once
+      if (i % 3 == 0) return;  // disconnects at once
       if (i % 3 == 1) {
-        client.read_some();  // leaves in the middle
+        client.read_some();  // disconnects in the middle
         return;
       }
       if (events(client.read_all()) == events(expected)) ++good;

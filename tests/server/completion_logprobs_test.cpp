@@ -30,7 +30,7 @@ TEST(CompletionLogprobs, PartsOfCharactersHaveNamesOfTheirOwn) {
   logprobs.chosen = logprobs.top.back();
   CompletionLogprobs all(*tokenizer);
   all.add(logprobs, InText::Yes);
-  const Json sent = Json::parse(to_text(all.take()));  // as a client reads it: of two equal names one would be lost
+  const Json sent = Json::parse(to_text(all.take()));  // as a client parses it: of two equal names one would be lost
   EXPECT_EQ(sent["top_logprobs"][0].size(), texts.size());
   EXPECT_EQ(sent["top_logprobs"][0][sent["tokens"][0].get<std::string>()], logprobs.chosen.logprob);
 }

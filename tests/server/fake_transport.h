@@ -1,5 +1,5 @@
-// A transport whose other side is a test: bytes are fed, what the session writes is kept, and nothing happens unless
-// run() is called.
+// A transport controlled by a test: the test feeds bytes, the session's writes are kept, and nothing happens before
+// run().
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 
 namespace millrace {
 
-// What the test holds of a transport that the session owns.
+// The test's side of a transport that the session owns.
 struct FakeWire {
   std::string in, out;
   bool in_ended = false, stalled = false, finished = false, closed = false;
-  bool at_once = false, left = false;  // whether other threads may write at once; the other side has left
+  bool at_once = false, left = false;  // at_once: other threads may write directly; left: the peer has closed
   size_t write_at_most = 1 << 20, read_at_most = 1 << 20;
   std::deque<std::function<void()>> tasks;
   std::span<char> into;

@@ -37,7 +37,7 @@ class HttpSessionTest : public testing::Test {
     session_->start();
   }
 
-  // What is under way keeps a session alive, and the wire keeps what is under way.
+  // Pending operations keep a session alive, and the wire holds pending operations.
   void disconnect() {
     open_.reset();
     session_->close();
@@ -105,7 +105,7 @@ TEST_F(HttpSessionTest, RefusesWhatIsTooLarge) {
   send("POST / HTTP/1.1\r\nContent-Length: 101\r\n\r\n");
   EXPECT_THAT(wire_->out, StartsWith("HTTP/1.1 413 "));
   EXPECT_TRUE(wire_->finished);
-  send(std::string(1 << 20, 'x'));  // still on its way: thrown away, so that the client can read the answer
+  send(std::string(1 << 20, 'x'));  // received while lingering: dropped, so that the client can read the answer
   EXPECT_FALSE(wire_->closed);
   later(std::chrono::seconds(3));
   EXPECT_TRUE(wire_->closed);
@@ -178,7 +178,7 @@ TEST_F(HttpSessionTest, WhatIsNotModifiedHasNoLength) {
 TEST_F(HttpSessionTest, LimitsTime) {
   later(std::chrono::seconds(70));
   EXPECT_FALSE(wire_->closed);
-  later(std::chrono::seconds(80));  // nothing was asked
+  later(std::chrono::seconds(80));  // no request was sent
   EXPECT_TRUE(wire_->closed);
 
   connect();
@@ -216,7 +216,7 @@ TEST_F(HttpSessionTest, StreamsInChunks) {
   wire_->run();
   EXPECT_TRUE(wire_->out.ends_with("0\r\n\r\n"));
   EXPECT_FALSE(open_->gone());
-  send(kPost);  // the connection lives on
+  send(kPost);  // the connection stays open
   EXPECT_EQ(seen_.size(), 2u);
 }
 
@@ -225,7 +225,7 @@ TEST_F(HttpSessionTest, StreamsAreWrittenAtOnceWhereTheWireCan) {
   wire_->at_once = true;
   send(kPost);
   open_->begin_stream({.content_type = "text/event-stream"});
-  open_->write("early;");  // the head is not written yet
+  open_->write("early;");  // before the head is written
   wire_->run();
   EXPECT_TRUE(wire_->out.ends_with("6\r\nearly;\r\n"));
   wire_->out.clear();
@@ -340,7 +340,7 @@ TEST_F(HttpSessionTest, DropsASlowReader) {
   wire_->stalled = true;
   open_->begin_stream({.content_type = "text/event-stream"});
   wire_->run();
-  later(std::chrono::seconds(31));  // little to send, and even that is not taken
+  later(std::chrono::seconds(31));  // a small answer that the client does not read
   EXPECT_TRUE(wire_->closed);
 }
 
@@ -356,7 +356,7 @@ TEST_F(HttpSessionTest, DropsAnExchangeThatNobodyAnswers) {
   open_->begin_stream({.content_type = "text/event-stream"});
   open_.reset();
   wire_->run();
-  EXPECT_TRUE(wire_->closed);  // cut off: the end must not look like a whole one
+  EXPECT_TRUE(wire_->closed);  // closed: a truncated stream must not look complete
   EXPECT_FALSE(wire_->out.ends_with("0\r\n\r\n"));
 }
 

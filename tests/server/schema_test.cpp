@@ -42,7 +42,7 @@ TEST(Json, IsBounded) {
   EXPECT_THROW(parse_json(std::string(200, '[') + std::string(200, ']')), ApiError);
   EXPECT_THROW(parse_json(std::string(5000000, '[')), ApiError);
   EXPECT_THROW(parse_json("{\"a\":1"), ApiError);
-  EXPECT_THROW(parse_json("\"\xff\xfe\""), ApiError);      // no UTF-8
+  EXPECT_THROW(parse_json("\"\xff\xfe\""), ApiError);      // not UTF-8
   EXPECT_THROW(parse_json("\"\xed\xa0\x80\""), ApiError);  // half a surrogate pair
   EXPECT_THROW(parse_json(""), ApiError);
   EXPECT_THROW(parse_json("1e999"), ApiError);
@@ -150,7 +150,7 @@ TEST(Schema, ResponsesBecomeChats) {
   EXPECT_EQ(chat.tools[0]["function"]["name"], "f");
   EXPECT_EQ(chat.tool_choice["function"]["name"], "f");
   EXPECT_EQ(chat.response_format["json_schema"]["name"], "n");
-  // What is made of it is a valid chat request.
+  // The translation is a valid chat request.
   const Json body{{"messages", chat.messages}, {"tools", chat.tools}, {"response_format", chat.response_format}};
   EXPECT_NO_THROW(chat_fields().read(body));
   EXPECT_NE(refusal([] { responses_fields().read(parse_json(R"({"input":"x","previous_response_id":"r"})")); }), kFine);

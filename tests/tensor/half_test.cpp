@@ -10,7 +10,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// What the bits mean, by arithmetic.
+// The value of the bits, computed arithmetically.
 double f16_value(uint16_t half) {
   const int exponent = half >> 10 & 31, fraction = half & 1023;
   const double magnitude = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);

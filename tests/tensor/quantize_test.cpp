@@ -44,8 +44,8 @@ TEST(Quantize, SimpleFormatsAreByteForByteWhatPyPiGgufWrites) {
   }
 }
 
-// Errors on normally distributed weights: measured with ggml's own quantizers on 512 x 1024 numbers, plus 1 %. Ours
-// must not be worse. As many numbers here: of a fifth, chance alone makes 1 % once in a hundred times.
+// Errors of ggml's own quantizers on 512 x 1024 normally distributed numbers, plus 1 %. Ours must not be worse. The
+// test uses as many numbers: with a fifth of them, chance alone exceeds 1 % once in a hundred runs.
 struct ErrorCase {
   DType dtype;
   double most;
@@ -94,7 +94,7 @@ TEST(Quantize, OneLargeNumberAmongSmallOnesSurvives) {
 }
 
 TEST(Quantize, ADequantizedRowComesBackTheSame) {
-  // Formats that need no search map their own numbers to themselves.
+  // Formats without a search reproduce their own numbers exactly.
   const auto seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);

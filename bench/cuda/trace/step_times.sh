@@ -1,10 +1,8 @@
 #!/usr/bin/env bash
 # bench/cuda/trace/step_times.sh MODEL DEPTH BATCH... [-- OPTIONS]: a table of the kernels of a decode step for each
-# batch size, with their
-# times. Needs CUPTI (part of the CUDA toolkit and of PyTorch) and build/cuda/millrace. CUPTI serializes kernels while
-# it traces, so the
-# times are those of kernels alone; compare with the first line, `millrace bench` without tracing, for the effect of
-# overlap.
+# batch size, with their times. Needs CUPTI (part of the CUDA toolkit and of PyTorch) and build/cuda/millrace. CUPTI
+# serializes kernels while it traces, so the times are those of kernels alone; compare with the first line, `millrace
+# bench` without tracing, for the effect of overlap.
 set -uo pipefail
 cd "$(dirname "$0")/../../.." || exit
 model=$1 depth=$2

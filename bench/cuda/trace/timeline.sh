@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # bench/cuda/trace/timeline.sh [ARGUMENTS OF timeline]: when the blocks of each kernel of a decode step's layers start,
-# request memory,
-# receive it and end. Compiles the kernels again with time stamps; everything else comes from the library in build/cuda,
-# which must exist.
+# request memory, receive it and end. Compiles the kernels again with time stamps; everything else comes from the
+# library in build/cuda, which must exist.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 folder=build/cuda/timeline

@@ -12,6 +12,10 @@ inline void check_cuda(cudaError_t status, const char* doing) {
 }
 
 // cudaMalloc, cudaFree and launches go to the thread's current device, and a thread begins with device 0.
-inline void use_cuda_device(int index) { check_cuda(cudaSetDevice(index), "selecting it"); }
+inline void use_cuda_device(int index) {
+  int current = -1;
+  if (cudaGetDevice(&current) == cudaSuccess && current == index) return;
+  check_cuda(cudaSetDevice(index), "selecting it");
+}
 
 }  // namespace millrace

@@ -79,7 +79,7 @@ class CudaRecording final : public Recording {
 class CudaDevice final : public Device {
  public:
   CudaDevice(int index, bool measure) : index_(index), memory_(index), pinned_(index) {
-    use_on_this_thread();
+    check_cuda(cudaSetDevice(index), "opening it");  // creates the context, so that its errors show here
     hardware_ = describe_gpu(index);
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
     memory_.copy_in_order_of(stream_);
@@ -187,7 +187,7 @@ class CudaDevice final : public Device {
     const auto early = std::count_if(edges.begin(), edges.end(), [](const cudaGraphEdgeData& edge) {
       return edge.type == cudaGraphDependencyTypeProgrammatic;
     });
-    log().debug("recorded {} kernels and copies, {} of which start before the one in front of them ends", nodes, early);
+    log().debug("recorded {} kernels and copies, {} of which start before their predecessor ends", nodes, early);
   }
 
   void find_ceilings(bool measure) {
@@ -205,12 +205,12 @@ class CudaDevice final : public Device {
       hardware_.ceilings = measure_gpu_ceilings(hardware_, stream_);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::OutOfMemory) throw;
-      return log().warn("the GPU's speed is guessed: {}", error.what());
+      return log().warn("the GPU's peak rates are guesses: {}", error.what());
     }
     try {
       save_ceilings(file, hardware_.ceilings);
     } catch (const Error& error) {
-      log().warn("what was measured cannot be kept: {}", error.what());
+      log().warn("cannot save the measured peak rates: {}", error.what());
     }
   }
 

@@ -1,4 +1,4 @@
-// The load generator's parts, without a server.
+// The parts of the load generator, without a server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ TEST(Arrivals, ComeAtTheRate) {
     last = at;
   }
   EXPECT_NEAR(last, 200, 12) << "seed " << plan.seed;     // six standard deviations
-  EXPECT_NEAR(early, 6321, 300) << "seed " << plan.seed;  // 1 - 1/e of them are sooner than the mean
+  EXPECT_NEAR(early, 6321, 300) << "seed " << plan.seed;  // a share of 1 - 1/e of exponential gaps is below the mean
 }
 
 TEST(LoadPrompt, SharesItsPrefix) {
@@ -85,7 +85,7 @@ TEST(AnswerStream, ReadsAStreamHoweverItIsCut) {
       stream.feed(std::string_view(text).substr(at, size), static_cast<double>(at));
     stream.end();
     EXPECT_TRUE(stream.done());
-    // The first with a text, one without, and one of reasoning: each at the time when its line was whole.
+    // A piece with text, one without, and one of reasoning, each timed when its line is complete.
     const auto arrival = [&](const char* part) {
       const size_t newline = text.find('\n', text.find(part));
       return static_cast<double>(newline / size * size);
