@@ -60,7 +60,7 @@ class Kernel {
 template <class Op>
 using KernelList = std::vector<const Kernel<Op>*>;
 
-// The first kernel of a list that can run the problem, for kernels that do the work of another op along with their own.
+// The first kernel of a list that can run the problem, for kernels that also do the work of another op.
 template <class Op>
 const Kernel<Op>& first_that_runs(const KernelList<Op>& kernels, const typename Op::Problem& problem,
                                   const Hardware& hardware) {

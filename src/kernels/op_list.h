@@ -1,5 +1,5 @@
-// Every op. A new one is a folder with its contract and kernels, and a line in this list: the kernels of a back-end,
-// the planners, `--kernel`, the times of a step and `explain` follow from it.
+// The list of ops. A new op is a folder with its contract and kernels, and one line here. The kernels of a back-end,
+// the planners, `--kernel`, the step times and `explain` follow from this list.
 #pragma once
 
 #include <type_traits>

@@ -16,17 +16,17 @@ namespace millrace {
 struct KvLayer {
   DType dtype = DType::F32;
   int kv_heads = 0, key_dim = 0, value_dim = 0, block_size = 0;
-  int64_t pages = 0;  // that there are; 0: not said
+  int64_t pages = 0;  // in total; 0: unknown
   std::byte* keys = nullptr;
   std::byte* values = nullptr;
   bool latent = false;
 
   size_t key_row_bytes() const { return row_bytes(dtype, key_dim); }
-  // From one value row to the next.
+  // Distance between value rows.
   size_t value_row_bytes() const { return row_bytes(dtype, latent ? key_dim : value_dim); }
   size_t key_offset(int64_t page, int head, int slot) const { return row(page, head, slot) * key_row_bytes(); }
   size_t value_offset(int64_t page, int head, int slot) const { return row(page, head, slot) * value_row_bytes(); }
-  // Keys and values have the same width and lie apart: all that most kernels can read.
+  // Whether keys and values are separate rows of one width. Most kernels support nothing else.
   bool one_head_size() const { return key_dim == value_dim && !latent; }
 
  private:
@@ -35,7 +35,7 @@ struct KvLayer {
   }
 };
 
-// Number formats that rows of so many elements can be cached in.
+// Whether rows of `dim` elements can be cached in this format.
 inline bool is_kv_dtype(DType dtype, int dim) {
   return !is_quantized(dtype) || (dtype == DType::Q8_0 && dim % info(dtype).block == 0);
 }
@@ -50,7 +50,7 @@ struct SequenceSlice {
   int32_t past = 0;       // tokens before them; row i has position past + i
   int32_t horizon = 0;    // length the sequence is known to reach (the whole prompt): some rope scalings depend on it
   std::span<const int32_t> pages;  // block table: position p lives in pages[p / block_size]
-  int32_t slot = -1;               // of its recurrent state in the state cache; -1: the model has none
+  int32_t slot = -1;               // index of its recurrent state in the state cache; -1: none
   bool drafts = false;             // the rows behind the first are drafts: a decode of several rows, not a prompt
 };
 
@@ -80,19 +80,19 @@ struct AttentionProblem {
   int64_t context = 0;      // longest past + rows
   bool invariant = false;   // a row's result may not depend on the rest of the batch
   bool calibrated = false;  // the unified maximum of each head is known
-  bool latent = false;      // a value is the beginning of its key row
+  bool latent = false;      // values are prefixes of key rows
 
   bool one_head_size() const { return key_dim == value_dim && !latent; }
   friend bool operator==(const AttentionProblem&, const AttentionProblem&) = default;
   AttentionProblem bucketed() const;
 };
-std::string to_string(const AttentionProblem& problem);  // the key of its plan: tells all problems apart
-std::string row_sizes(int key_dim, int value_dim, bool latent);  // a part of such keys
+std::string to_string(const AttentionProblem& problem);          // key of its plan; unique per problem
+std::string row_sizes(int key_dim, int value_dim, bool latent);  // part of that key
 
-// The keys and values of this step where they are not stored yet, for kernels that apply RoPE to q and k and store k
-// and v themselves.
+// This step's keys and values if they are not stored yet. For kernels that apply RoPE to q and k and store k and v.
 struct FreshRows {
-  Matrix k, v;    // [rows, kv_heads * key_dim], [rows, kv_heads * value_dim]; no columns: all is stored, q is rotated
+  Matrix k,
+      v;  // [rows, kv_heads * key_dim], [rows, kv_heads * value_dim]; no columns: already stored, and q is rotated
   Matrix angles;  // [rows, key_dim]; no columns: no RoPE
   RopeStyle style = RopeStyle::Halves;
 };

@@ -21,7 +21,7 @@ struct KvWriteOp {
     friend bool operator==(const Problem&, const Problem&) = default;
   };
   struct Args {
-    Matrix k, v;  // [rows, kv_heads * key_dim], [rows, kv_heads * value_dim]; v is not read where kv is latent
+    Matrix k, v;  // [rows, kv_heads * key_dim], [rows, kv_heads * value_dim]; v is not read if kv is latent
     KvLayer kv;
     std::span<const SequenceSlice> sequences;
     SliceTables tables;  // on a GPU

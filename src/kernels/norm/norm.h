@@ -26,7 +26,7 @@ struct NormOp {
     const float* bias = nullptr;    // LayerNorm only; may be null
     float epsilon = 1e-5f;
     int groups = 1;
-    bool accumulate = false;  // out += the norm: a norm behind a block, added to the residual stream
+    bool accumulate = false;  // out += the norm, for a norm after a block that is added to the residual stream
   };
 
   static KernelList<NormOp> cpu();  // best first where estimates tie

@@ -1,4 +1,5 @@
-// Rope and kv_write for some rows at a time, so that k is stored while it lies in the L1 cache, in one parallel region.
+// Runs rope and kv_write on a few rows at a time in one parallel region, so that k is still in the L1 cache when it is
+// stored.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,9 +22,9 @@ class CpuRopeWrite final : public Kernel<RopeWriteOp> {
     return hardware.device == DeviceKind::Cpu && is_kv_dtype(p.kv, p.key_dim, p.value_dim);
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
-    const int64_t turned = int64_t{p.heads + p.kv_heads} * p.rotary_dim;
+    const int64_t rotated = int64_t{p.heads + p.kv_heads} * p.rotary_dim;
     const int64_t stored = int64_t{p.kv_heads} * (p.key_dim + (p.latent ? 0 : p.value_dim));
-    return row_work_us(p.rows * (turned + stored), 9, hardware);
+    return row_work_us(p.rows * (rotated + stored), 9, hardware);
   }
 
   void run(const Args& args, const Executor& executor) const override {

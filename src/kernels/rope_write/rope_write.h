@@ -22,8 +22,8 @@ struct RopeWriteOp {
   struct Args {
     RopeStyle style = RopeStyle::Halves;
     Matrix q, k;    // [rows, heads * key_dim], [rows, kv_heads * key_dim]; the rotated k need not be written back
-    Matrix v;       // [rows, kv_heads * value_dim]; not read where kv is latent
-    Matrix angles;  // [rows, rotary_dim] as rope takes them, row after row; no columns: no RoPE
+    Matrix v;       // [rows, kv_heads * value_dim]; not read if kv is latent
+    Matrix angles;  // [rows, rotary_dim] contiguous, as in RopeOp; no columns: no RoPE
     KvLayer kv;
     int heads = 0;
     std::span<const SequenceSlice> sequences;

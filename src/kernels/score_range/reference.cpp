@@ -23,7 +23,7 @@ float largest_score(const AttentionArgs& a, const SequenceSlice& s, int row, int
     dequantize_row(a.kv.dtype, a.kv.keys + at, key.data(), a.kv.key_dim);
     float dot = 0;
     for (int i = 0; i < a.kv.key_dim; ++i) dot += q[i] * key[static_cast<size_t>(i)];
-    largest = std::max(largest, dot * a.scale);  // a NaN is never the larger one
+    largest = std::max(largest, dot * a.scale);  // std::max ignores a NaN second argument
   }
   largest = std::min(largest, kScoreLimit);
   return a.softcap > 0 ? a.softcap * std::tanh(largest / a.softcap) : largest;

@@ -58,7 +58,7 @@ class CudaAttention final : public AttentionKernel {
         double(p.window > 0 ? std::min<int64_t>(p.context, p.window + p.rows / p.sequences) : p.context);
     const double kv = 2.0 * double(p.sequences) * visible * p.kv_heads * double(row_bytes(p.kv, p.key_dim));
     const double products = 4.0 * double(p.rows) * visible * p.heads * p.key_dim;
-    const double seen = visible - double(p.rows - p.sequences) / double(2 * p.sequences);  // by a row of a prompt
+    const double seen = visible - double(p.rows - p.sequences) / double(2 * p.sequences);  // mean of a prompt
     const double reading = kv / h.ceilings.read_gbs * 1e-3;
     switch (variant_.kind) {
       case CudaAttentionKind::DecodeCluster:

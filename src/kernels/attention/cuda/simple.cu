@@ -1,5 +1,4 @@
-// Attention that is obvious rather than fast: one block of threads for each query row and head, all arithmetic in f32,
-// any head size and any format of keys and values.
+// Simple attention: one block per query row and head, f32 arithmetic, any head size, any KV format.
 #include "kernels/attention/attention.h"
 #include "kernels/attention/scores.h"
 #include "kernels/cuda/cost.h"

@@ -95,7 +95,7 @@ class CublasLtLinear final : public LinearKernel {
   static size_t written_out(DType format, DType x, int64_t n, int64_t k) {
     return format == x ? 0 : static_cast<size_t>(n * k) * 2;
   }
-  // The library's handle, and an algorithm for each problem that it met.
+  // The library's handle, and an algorithm per problem.
   static CublasLtGemm& gemm() { return per_cuda_device<CublasLtGemm>(); }
 
   const LinearKernel* base_;

@@ -98,7 +98,7 @@ double part_of_peak(Isa isa, IsaSet machine) {
   return own / best;
 }
 
-// What can be taken along.
+// Kernels of the small ops that run() fuses: the norm in front, and silu(gate) * up.
 const KernelList<NormOp> kNorms = NormOp::cpu();
 const KernelList<ActivationOp> kActivations = ActivationOp::cpu();
 

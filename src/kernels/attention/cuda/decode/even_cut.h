@@ -54,7 +54,8 @@ struct EvenCut {
   }
 };
 
-// Loss of a split in bytes that a multiprocessor could have read meanwhile, measured on an H200 (docs/lab/h200-attention.md).
+// Loss of a split in bytes that a multiprocessor could have read meanwhile, measured on an H200
+// (docs/lab/h200-attention.md).
 struct CutLosses {
   int pairs = 0, multiprocessors = 1;
   int places = 1;         // blocks that run at once
