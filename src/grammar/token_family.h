@@ -32,11 +32,11 @@ class TokenFamily {
     int32_t id;
     size_t characters;  // leading characters of the set
     size_t end;         // end of those, in bytes
-    uint8_t byte = 0;   // the byte before the token's part
+    uint8_t byte = 0;   // first byte of the token where `bytes` is the rest of it
   };
 
   TokenFamily() = default;
-  // whole_at_once: tokens inside of the set are stored as masks; otherwise by the byte before the token's part.
+  // whole_at_once: tokens inside of the set are stored as masks, otherwise by Token::byte.
   TokenFamily(std::span<const Token> tokens, bool whole_at_once, int64_t vocabulary);
 
   // Whether more tokens are allowed without a walk than may need one.

@@ -13,6 +13,8 @@
 namespace millrace {
 namespace {
 
+using Json = nlohmann::json;
+
 // Assigns ids like Hugging Face: the id in the vocabulary, else the next free one. Ignores the id in the file.
 std::vector<AddedToken> read_added_tokens(const TokenizerJson& json) {
   std::vector<AddedToken> tokens;

@@ -61,10 +61,14 @@ def test_a_clean_tree_passes(tmp_path):
     ("attic/a.cpp", "", "not a room"),
     ("cli/a.cpp", '#include "attic/a.h"', "no such room"),
     ("text/a.h", "namespace millrace {\nstruct Twice {\n};", "Twice is defined in src/base/good.h too"),
+    ("text/a.h", "namespace millrace {\nusing Twice = int;", "Twice is defined in src/base/good.h too"),
+    ("text/a.h", "namespace millrace {\ntemplate <class T>\nusing Alias = T;", "Alias is defined in src/base/good.h too"),
+    ("sampling/a.cpp", '#include "grammar/rules.h"', "sampling/ may not include grammar/"),
+    ("engine/a.cpp", '#include "grammar/rules.h"', "engine/ may not include grammar/"),
     ("store/CMakeLists.txt", "millrace_room(store SOURCES a.cpp\n  LINKS base engine)", "store may not link engine"),
 ])
 def test_a_violation_is_found(tmp_path, name, text, complaint):
-    tree(tmp_path, {"base/good.h": "#pragma once\nnamespace millrace {\nstruct Twice {\n};\n}\n", name: f"#pragma once\n{text}\n"})
+    tree(tmp_path, {"base/good.h": "#pragma once\nnamespace millrace {\nstruct Twice {\n};\nusing Alias = int;\n}\n", name: f"#pragma once\n{text}\n"})
     code, output = check(tmp_path)
     assert code == 1
     assert complaint in output

@@ -11,9 +11,7 @@
 
 namespace millrace {
 
-using Json = nlohmann::json;
-
-inline std::string type_name(const Json& object) {
+inline std::string type_name(const nlohmann::json& object) {
   const auto type = object.is_object() ? object.find("type") : object.end();
   if (!object.is_object() || type == object.end() || !type->is_string()) {
     fail(ErrorKind::BadFile, "tokenizer.json: a part of it has no type");
@@ -22,14 +20,14 @@ inline std::string type_name(const Json& object) {
 }
 
 // Null if the field is absent or null.
-inline const Json* find_field(const Json& object, const char* key) {
+inline const nlohmann::json* find_field(const nlohmann::json& object, const char* key) {
   if (!object.is_object()) return nullptr;
   const auto found = object.find(key);
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
-inline const Json& field(const Json& object, const char* key) {
-  const Json* found = find_field(object, key);
+inline const nlohmann::json& field(const nlohmann::json& object, const char* key) {
+  const nlohmann::json* found = find_field(object, key);
   if (found == nullptr) {
     fail(ErrorKind::BadFile, "tokenizer.json: {} has no '{}'",
          object.contains("type") ? type_name(object) : "a part of it", key);
@@ -37,36 +35,37 @@ inline const Json& field(const Json& object, const char* key) {
   return *found;
 }
 
-inline bool bool_field(const Json& object, const char* key, bool fallback) {
-  const Json* found = find_field(object, key);
+inline bool bool_field(const nlohmann::json& object, const char* key, bool fallback) {
+  const nlohmann::json* found = find_field(object, key);
   if (found == nullptr) return fallback;
   if (!found->is_boolean()) fail(ErrorKind::BadFile, "tokenizer.json: '{}' is neither true nor false", key);
   return found->get<bool>();
 }
 
-inline std::string string_field(const Json& object, const char* key,
+inline std::string string_field(const nlohmann::json& object, const char* key,
                                 std::optional<std::string> fallback = std::nullopt) {
-  const Json* found = find_field(object, key);
+  const nlohmann::json* found = find_field(object, key);
   if (found == nullptr && fallback) return *fallback;
-  const Json& value = field(object, key);
+  const nlohmann::json& value = field(object, key);
   if (!value.is_string()) fail(ErrorKind::BadFile, "tokenizer.json: '{}' is not a text", key);
   return value.get<std::string>();
 }
 
-inline int64_t integer_field(const Json& object, const char* key, std::optional<int64_t> fallback = std::nullopt) {
+inline int64_t integer_field(const nlohmann::json& object, const char* key,
+                             std::optional<int64_t> fallback = std::nullopt) {
   if (find_field(object, key) == nullptr && fallback) return *fallback;
-  const Json& value = field(object, key);
+  const nlohmann::json& value = field(object, key);
   if (!value.is_number_integer()) fail(ErrorKind::BadFile, "tokenizer.json: '{}' is not an integer", key);
   return value.get<int64_t>();
 }
 
-inline const Json& array_field(const Json& object, const char* key) {
-  const Json& value = field(object, key);
+inline const nlohmann::json& array_field(const nlohmann::json& object, const char* key) {
+  const nlohmann::json& value = field(object, key);
   if (!value.is_array()) fail(ErrorKind::BadFile, "tokenizer.json: '{}' is not a list", key);
   return value;
 }
 
-inline std::string character_field(const Json& object, const char* key,
+inline std::string character_field(const nlohmann::json& object, const char* key,
                                    std::optional<std::string> fallback = std::nullopt) {
   const std::string text = string_field(object, key, std::move(fallback));
   if (text.empty() || utf8_length(text[0]) != text.size()) {

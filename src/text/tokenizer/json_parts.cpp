@@ -9,6 +9,8 @@
 namespace millrace {
 namespace {
 
+using Json = nlohmann::json;
+
 constexpr size_t kMostSteps = 64;        // limit for a sequence; real tokenizers have a handful
 constexpr size_t kLongestContent = 256;  // limit for the replacement of a match, in bytes
 

@@ -12,11 +12,11 @@
 
 namespace millrace {
 
-std::unique_ptr<Normalizer> normalizer_from_json(const Json& json);
-std::unique_ptr<PreTokenizer> pre_tokenizer_from_json(const Json& json);
-std::vector<DecodeStep> decoders_from_json(const Json& json);
+std::unique_ptr<Normalizer> normalizer_from_json(const nlohmann::json& json);
+std::unique_ptr<PreTokenizer> pre_tokenizer_from_json(const nlohmann::json& json);
+std::vector<DecodeStep> decoders_from_json(const nlohmann::json& json);
 
 // The ids around a text, with TokenizerParts::kText in place of the text.
-std::vector<int32_t> frame_from_json(const Json& json);
+std::vector<int32_t> frame_from_json(const nlohmann::json& json);
 
 }  // namespace millrace

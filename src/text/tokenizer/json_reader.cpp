@@ -3,6 +3,8 @@
 namespace millrace {
 namespace {
 
+using Json = nlohmann::json;
+
 constexpr size_t kDeepestValue = 100;
 
 // Builds a tree from the parser's events.

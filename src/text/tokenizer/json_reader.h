@@ -14,7 +14,7 @@
 namespace millrace {
 
 struct TokenizerJson {
-  Json tree;  // without model.vocab and model.merges
+  nlohmann::json tree;  // without model.vocab and model.merges
   std::shared_ptr<Vocabulary> vocabulary = std::make_shared<Vocabulary>();
   std::vector<double> scores;  // by id, if the vocabulary is a list of [token, score]
 
@@ -29,6 +29,6 @@ struct TokenizerJson {
 TokenizerJson read_tokenizer_json(std::string_view text);  // throws BadFile
 
 // Parses any other JSON text, with the same checks of syntax and nesting depth. Error messages contain `name`.
-Json read_json(std::string_view text, const char* name);
+nlohmann::json read_json(std::string_view text, const char* name);
 
 }  // namespace millrace
