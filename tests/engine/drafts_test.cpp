@@ -13,8 +13,8 @@
 #include "engine/service.h"
 #include "engine/where.h"
 #include "models/golden.h"
-#include "sampling/grammar/grammar_compiler.h"
-#include "sampling/grammar/thinking.h"
+#include "grammar/grammar_compiler.h"
+#include "grammar/thinking.h"
 
 namespace millrace {
 namespace {

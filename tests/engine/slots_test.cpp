@@ -40,7 +40,9 @@ class Toy {
     group->request.end_tokens = {kEnd};
     for (int32_t choice = 1; choice < choices; ++choice) group->unborn.push_back(choice);
     const auto longest = static_cast<int32_t>(group->request.prompt.size()) + most_tokens;
-    auto sequence = std::make_unique<Sequence>(std::move(group), 0, cache.new_table(longest), longest, kVocab);
+    auto sequence = std::make_unique<Sequence>(group, 0, cache.new_table(longest), longest, kVocab);
+    for (const int32_t choice : group->unborn)
+      sequence->add_choice(std::make_unique<Sequence>(group, choice, cache.new_table(longest), longest, kVocab));
     sequence->prefix_key.adapter = std::move(adapter);
     Sequence* added = sequence.get();
     scheduler.add(std::move(sequence));
