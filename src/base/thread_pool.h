@@ -21,6 +21,9 @@ class ThreadPool {
 
   int size() const { return threads_; }
 
+  // Held by an engine for one step where several engines share the pool: regions have one caller at a time.
+  [[nodiscard]] std::unique_lock<std::mutex> turn() { return std::unique_lock(turn_); }
+
   // Runs body(worker) once on every worker and returns when all are done; the caller is worker 0. Not reentrant; one
   // caller at a time. The body must not throw.
   void run(FunctionRef<void(int worker)> body);
@@ -60,6 +63,7 @@ class ThreadPool {
   alignas(64) std::atomic<uint32_t> inside_{kClosed};  // workers in the region, plus a closed flag
   std::atomic<int> came_{0};                           // workers that entered it
   std::atomic<bool> stop_{false}, has_errands_{false};
+  std::mutex turn_;
   std::mutex mutex_;  // guards the members below
   std::vector<std::function<void()>> errands_;
 };

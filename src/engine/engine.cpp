@@ -125,6 +125,7 @@ void Engine::cancel(RequestId id, int32_t choice) {
 }
 
 bool Engine::step(FunctionRef<void(const Emission&)> emit, FunctionRef<void()> meanwhile) {
+  const auto turn = runner_.turn();
   if (!compose()) {
     MR_ASSERT(scheduler_.idle());  // with nobody running there are pages for anybody
     meanwhile();

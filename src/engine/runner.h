@@ -52,6 +52,10 @@ class Runner {
   Matrix logits(std::span<const uint8_t> wanted) { return results_->logits(wanted); }
   DrawTables& draws();  // of the next step, where usable
 
+  // Where kernels run on the threads of a pool that other engines may share, a step holds this.
+  std::unique_lock<std::mutex> turn() {
+    return rank_->device().is_host() ? rank_->pool().turn() : std::unique_lock<std::mutex>();
+  }
   // The computing threads between two steps; null: they do not compute, and waking them would take too long.
   ThreadPool* helpers() { return rank_->device().is_host() ? &rank_->pool() : nullptr; }
   // Sends one of the computing threads on an errand (base/thread_pool.h) where every core computes. False: some other

@@ -43,6 +43,7 @@ class StepAllocationTest : public testing::TestWithParam<Golden> {
     LoadOptions options{.threads = 2, .forced = variant.forced, .exact = variant.exact, .context = 64, .sequences = 4};
     options.rows = 32;
     options.logit_rows = 24;
+    options.kv_tokens = 1024;  // a page for each sequence and one more that it may need
     options.block_size = 64;  // a full page would go into the prefix tree, which allocates a node for it
     options.device_draws = variant.device_draws;
     return load(GetParam().folder.string(), options);
