@@ -44,26 +44,39 @@ class StepAllocationTest : public testing::TestWithParam<Golden> {
     options.rows = 32;
     options.logit_rows = 24;
     options.kv_tokens = 1024;  // a page for each sequence and one more that it may need
-    options.block_size = 64;  // a full page would go into the prefix tree, which allocates a node for it
+    options.block_size = 64;   // a full page would go into the prefix tree, which allocates a node for it
     options.device_draws = variant.device_draws;
     return load(GetParam().folder.string(), options);
   }
 
-  static std::vector<Request> requests() {
-    std::vector<Request> all{{{1, 2, 3}, {.temperature = 0}, 50},
-                             {{4, 5, 6, 7}, {.temperature = 0.9f, .top_p = 0.9f, .seed = 2, .logprobs = 3}, 50},
-                             {{8, 9}, {.temperature = 1, .top_k = 10, .frequency_penalty = 0.5f, .seed = 3}, 50},
-                             {{10, 11, 12}, {.temperature = 1, .seed = 4}, 50}};
+  // Prompts are longer than any model's original context that its answers could outgrow: a sequence that does waits
+  // again. The CPU's reference kernel of draws allocates, so that where tokens are chosen beside the logits all are
+  // greedy.
+  static std::vector<Request> requests(const Variant& variant) {
+    const std::vector<SamplingParams> ways{
+        {.temperature = 0},
+        {.temperature = 0.9f, .top_p = 0.9f, .seed = 2, .logprobs = 3},
+        {.temperature = 1, .top_k = 10, .frequency_penalty = 0.5f, .seed = 3},
+        {.temperature = 1, .seed = 4},
+    };
+    std::vector<Request> all;
+    for (const SamplingParams& way : ways) {
+      const auto i = static_cast<int32_t>(all.size());
+      std::vector<int32_t> prompt(18);
+      for (int32_t t = 0; t < 18; ++t) prompt[static_cast<size_t>(t)] = (i * 17 + t * 7) % 60;
+      all.push_back({prompt, variant.device_draws ? ways[0] : way, 40});
+    }
+    if (variant.device_draws) return all;
     all[3].min_tokens = 60;
     all[3].end_tokens = {7};
     return all;
   }
 
   // Texts of an engine without drafts.
-  static std::vector<std::vector<int32_t>> texts(Runner& runner) {
+  static std::vector<std::vector<int32_t>> texts(Runner& runner, const Variant& variant) {
     Engine engine(runner);
     std::map<RequestId, std::vector<int32_t>> heard;
-    for (const Request& r : requests()) heard[engine.submit(r)] = r.prompt;
+    for (const Request& r : requests(variant)) heard[engine.submit(r)] = r.prompt;
     while (engine.step([&](const Emission& e) { heard.at(e.id).push_back(e.token); })) {
     }
     std::vector<std::vector<int32_t>> all;
@@ -84,12 +97,12 @@ TEST_P(StepAllocationTest, DecodesAllocateNothing) {
   const Variant variants[] = {{}, {.exact = true}, {.device_draws = true}, {.forced = {{"norm", "reference"}}}};
   for (const Variant& variant : variants) {
     auto runner = load_variant(variant);
-    const auto known = texts(*runner);
+    const auto known = texts(*runner, variant);
     for (const bool drafts : {false, true}) {
       KnownTexts drafter(KnownTexts::Kind::HalfRight, static_cast<int32_t>(runner->model().config().vocab));
       for (const auto& text : known) drafter.know(text);
       Engine engine(*runner, {.drafter = drafts ? &drafter : nullptr});
-      for (const Request& r : requests()) engine.submit(r);
+      for (const Request& r : requests(variant)) engine.submit(r);
       for (int i = 0; i < 4; ++i) engine.step([](const Emission&) {});  // prompts are over
       ASSERT_EQ(engine.waiting(), 0u);
       const int64_t before = allocations();
