@@ -16,8 +16,9 @@ namespace millrace {
 
 struct StepShape {
   int64_t rows = 1, sequences = 1, context = 1;
-  int64_t wanted = 1;  // rows that reach the head
-  int64_t hidden = 0;  // of those: rows that want hidden states instead of logits
+  int64_t wanted = 1;     // rows that reach the head
+  int64_t hidden = 0;     // of those: rows that want hidden states instead of logits
+  bool gathered = false;  // the wanted rows are not all rows in their order
 };
 
 class Rank {

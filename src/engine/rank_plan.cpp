@@ -20,9 +20,8 @@ std::vector<StepShape> shapes_to_plan(const LoadOptions& o) {
   }
   for (int64_t r : wanted) {
     r = std::min({r, o.logit_rows, o.rows});
-    shapes.push_back({.rows = o.rows, .wanted = r});
-    shapes.push_back({.rows = o.rows, .wanted = r, .hidden = r});
-    shapes.push_back({.rows = r, .wanted = r, .hidden = r});
+    shapes.push_back({.rows = o.rows, .wanted = r, .gathered = true});
+    shapes.push_back({.rows = o.rows, .wanted = r, .hidden = r, .gathered = true});
   }
   return shapes;
 }
@@ -35,7 +34,7 @@ void Rank::run_dry(const StepShape& shape, Activations& buffers) {
   const auto each = static_cast<int32_t>(shape.rows / shape.sequences), length = static_cast<int32_t>(shape.context);
   for (int32_t i = 0; i < shape.sequences; ++i) slices.push_back({i * each, each, length - each, length, {}});
   PlacedBatch batch{{tokens, slices, wanted, shape.hidden}};
-  batch.wants_every_row = tokens.size() == wanted.size();
+  batch.wants_every_row = tokens.size() == wanted.size() && !shape.gathered;
   Pass pass(*ops_, buffers, *dry_state_, model_->config(), batch);
   pass.scores = &knowledge_;
   model_->forward(pass);
