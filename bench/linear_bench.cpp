@@ -61,7 +61,7 @@ void register_case(const Case& c) {
 void register_shape(DType format, LinearShape shape, const Hardware& hardware) {
   if (shape.k % info(format).block != 0) return;
   for (const int64_t m : kRows) {
-    for (const auto* layout : cpu_linear_layouts()) {
+    for (const auto* layout : LinearOp::cpu_layouts()) {
       const LinearProblem problem{format, layout->name(), Precision::Fast, shape.n, shape.k, m};
       for (const auto* kernel : LinearOp::cpu()) {
         if (kernel->name() == "reference" || !kernel->can_run(problem, hardware)) continue;

@@ -129,7 +129,9 @@ TEST_P(StepAllocationTest, ChoicesAllocateNothing) {
     request.sampling.top_k = 12;
     engine.submit(request);
     const int64_t allocated = steps_until_end(engine, 10);
-    if (!first) EXPECT_EQ(allocated, 0);
+    if (!first) {
+      EXPECT_EQ(allocated, 0);
+    }
   }
 }
 

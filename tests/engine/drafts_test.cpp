@@ -12,9 +12,9 @@
 #include "engine/engine.h"
 #include "engine/service.h"
 #include "engine/where.h"
-#include "models/golden.h"
 #include "grammar/grammar_compiler.h"
 #include "grammar/thinking.h"
+#include "models/golden.h"
 
 namespace millrace {
 namespace {
@@ -114,7 +114,9 @@ class DraftsTest : public testing::TestWithParam<Where> {
           EXPECT_LT(stats_.steps, steps);
           EXPECT_GT(stats_.accepted_tokens, 0u);
         }
-        if (kind == Kind::Wrong || kind == Kind::None) EXPECT_EQ(stats_.accepted_tokens, 0u);
+        if (kind == Kind::Wrong || kind == Kind::None) {
+          EXPECT_EQ(stats_.accepted_tokens, 0u);
+        }
       }
     }
   }
@@ -322,7 +324,9 @@ TEST_P(DraftsTest, OnlyRequestsWithoutDraftsRunAhead) {
     EXPECT_EQ(run(make, {.drafter = &drafter}), alone);
     EXPECT_EQ(drafter.asked() > 0, drafts != 0);
     EXPECT_EQ(stats_.steps_ahead > 30, runner_->runs_ahead() && drafts == 0);
-    if (drafts != 0) EXPECT_EQ(stats_.steps_ahead, 0u);
+    if (drafts != 0) {
+      EXPECT_EQ(stats_.steps_ahead, 0u);
+    }
   }
 }
 

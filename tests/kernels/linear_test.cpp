@@ -270,7 +270,7 @@ TEST_P(LinearTest, EveryKernelMatchesTheReference) {
       const Hardware hardware = detect_cpu(1, level.allowed);
       if (level.name != "scalar" && hardware.isa == last) continue;  // same instruction sets as the level before
       last = hardware.isa;
-      for (const auto* layout : cpu_linear_layouts()) {
+      for (const auto* layout : LinearOp::cpu_layouts()) {
         if (!layout->accepts(GetParam(), shape.n, shape.k, hardware)) continue;
         SCOPED_TRACE("isa " + std::string(level.name));
         check_all_kernels(fixture, *layout, hardware, rng);
@@ -290,7 +290,7 @@ TEST_P(LinearTest, FusedIsWhatItWouldBeApart) {
   Fixture f(GetParam(), shape, 100, rng);
   Fixture weights_of_norm(DType::F32, {1, f.k}, 1, rng);
   const Hardware machine = detect_cpu(1);
-  for (const auto* layout : cpu_linear_layouts()) {
+  for (const auto* layout : LinearOp::cpu_layouts()) {
     if (!layout->accepts(f.format, f.n, f.k, machine) || f.n / 2 % std::max<int64_t>(layout->gate_multiple(), 1) != 0)
       continue;
     Buffer packed(layout->bytes(f.format, f.n, f.k));

@@ -54,14 +54,13 @@ class Toy final : public Model {
     const Matrix mixed = p.buffer("mixed", kChannels), convolved = p.buffer("convolved", kChannels);
     p.linear(p.rms_norm(hidden, norms_[1]), conv_in_, mixed);
     const SlotView slot = p.slot(inputs_);
-    p.ops.call<CausalConvOp>({p.ops.bucket(p.rows()), kChannels, kTaps},
-                             {.x = mixed,
-                              .out = convolved,
-                              .weight = taps_->data,
-                              .taps = kTaps,
-                              .state = slot.data,
-                              .stride = slot.stride,
-                              .sequences = p.batch.sequences});
+    p.ops.call<CausalConvOp>({p.ops.bucket(p.rows()), kChannels, kTaps}, {.x = mixed,
+                                                                          .out = convolved,
+                                                                          .weight = taps_->data,
+                                                                          .taps = kTaps,
+                                                                          .state = slot.data,
+                                                                          .stride = slot.stride,
+                                                                          .sequences = p.batch.sequences});
     p.add_linear(convolved, conv_out_, hidden);
   }
 

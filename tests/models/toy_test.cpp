@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/drafts.h"
 #include "engine/engine.h"
 #include "models/memory_source.h"
 
@@ -15,22 +16,21 @@ std::shared_ptr<const WeightSource> toy_source() {
   const std::string config = R"({"architectures": ["Toy"], "vocab_size": 90, "hidden_size": 64, "num_hidden_layers": 3,
     "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64, "max_position_embeddings": 256,
     "rms_norm_eps": 1e-5})";
-  return std::make_shared<MemorySource>(
-      config, std::vector<std::pair<std::string, std::vector<int64_t>>>{
-                  {"embed.weight", {kVocab, kHidden}},
-                  {"norm.0", {kHidden}},
-                  {"norm.1", {kHidden}},
-                  {"norm.2", {kHidden}},
-                  {"norm.3", {kHidden}},
-                  {"qkv.weight", {128, kHidden}},
-                  {"out.weight", {kHidden, kHidden}},
-                  {"conv_in.weight", {Toy::kChannels, kHidden}},
-                  {"taps", {Toy::kChannels * Toy::kTaps}},
-                  {"conv_out.weight", {kHidden, Toy::kChannels}},
-                  {"router.weight", {Toy::kExperts, kHidden}},
-                  {"experts.weight", {Toy::kExperts * kHidden, kHidden}},
-                  {"head.weight", {kVocab, kHidden}},
-              });
+  return std::make_shared<MemorySource>(config, std::vector<std::pair<std::string, std::vector<int64_t>>>{
+                                                    {"embed.weight", {kVocab, kHidden}},
+                                                    {"norm.0", {kHidden}},
+                                                    {"norm.1", {kHidden}},
+                                                    {"norm.2", {kHidden}},
+                                                    {"norm.3", {kHidden}},
+                                                    {"qkv.weight", {128, kHidden}},
+                                                    {"out.weight", {kHidden, kHidden}},
+                                                    {"conv_in.weight", {Toy::kChannels, kHidden}},
+                                                    {"taps", {Toy::kChannels * Toy::kTaps}},
+                                                    {"conv_out.weight", {kHidden, Toy::kChannels}},
+                                                    {"router.weight", {Toy::kExperts, kHidden}},
+                                                    {"experts.weight", {Toy::kExperts * kHidden, kHidden}},
+                                                    {"head.weight", {kVocab, kHidden}},
+                                                });
 }
 
 std::unique_ptr<Runner> load_toy(int64_t rows, int64_t sequences = 1) {
@@ -111,6 +111,22 @@ TEST(Toy, ResumedAndForkedSequencesKeepBothKindsOfState) {
   engine.fill(stats);
   EXPECT_GT(stats.cached_tokens, 49u) << "snapshots are found";
   for (const auto& choice : generate(engine, prompt, 24, 3)) EXPECT_EQ(choice, cold);
+}
+
+// A rejected draft has passed through the slot: the state is restored.
+TEST(Toy, DraftsDoNotChangeTheText) {
+  auto runner = load_toy(16, 2);
+  const auto prompt = some_tokens(30, 11);
+  Engine plain(*runner);
+  const auto expected = generate(plain, prompt, 20).front();
+  std::vector<int32_t> text = prompt;
+  text.insert(text.end(), expected.begin(), expected.end());
+  for (const KnownTexts::Kind kind : KnownTexts::kAll) {
+    KnownTexts drafter(kind, static_cast<int32_t>(kVocab));
+    drafter.know(text);
+    Engine engine(*runner, {.drafter = &drafter});
+    EXPECT_EQ(generate(engine, prompt, 20).front(), expected) << static_cast<int>(kind);
+  }
 }
 
 TEST(Toy, PlansBothKindsOfStateAndItsOwnBuffers) {
