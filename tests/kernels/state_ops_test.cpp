@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/kernel_set.h"
-#include "kernels/support.h"
+#include "support.h"
 #include "tensor/dequantize.h"
 #include "tensor/quantize.h"
 
