@@ -5,7 +5,7 @@
 namespace millrace {
 namespace {
 
-// Bucket representatives up to that of `most`, found by asking the bucket function itself.
+// The distinct values of `bucket` for arguments up to `most`.
 template <class Bucket>
 std::vector<int64_t> representatives(int64_t most, Bucket bucket) {
   std::vector<int64_t> all;

@@ -1,4 +1,4 @@
-// Which problems share a plan: rows and contexts are rounded up to a few sizes.
+// Rounds row counts and context lengths up to a few sizes. Problems of one bucket share a plan.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace millrace {
 
-// Every bucket that up to `rows` rows can fall into, ascending.
+// All buckets of 1 to `rows` rows, ascending.
 std::vector<int64_t> row_buckets(int64_t rows);
 
-// Every bucketed problem that a step of at most this size can pose.
+// All bucketed attention problems of steps up to this size.
 std::vector<AttentionProblem> attention_buckets(const AttentionProblem& largest);
 
 }  // namespace millrace

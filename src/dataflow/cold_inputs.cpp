@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kPatternRows = 64;  // that are random; others repeat them
+constexpr int64_t kPatternRows = 64;  // random rows; all other rows repeat them
 
 std::vector<std::byte> random_rows(DType format, int64_t rows, int64_t k) {
   std::mt19937 random(1);
@@ -93,7 +93,7 @@ std::byte* ColdKeys::random_pages(int dim, Device& device) {
   const DType kv = problem_.kv;
   const size_t row = row_bytes(kv, dim);
   const int64_t rows = pages_ * problem_.kv_heads * problem_.block_size;
-  // A GPU gets many rows at a time: each copy to it costs some microseconds.
+  // Larger pieces for a GPU: each copy costs a few microseconds.
   const int64_t pattern_rows = std::min(rows, device.is_host() ? kPatternRows : kPatternRows * 256);
   std::vector<std::byte> pattern = random_rows(kv, std::min(rows, kPatternRows), dim);
   const size_t unit = pattern.size();

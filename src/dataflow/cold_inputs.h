@@ -1,5 +1,5 @@
-// Weights, keys and values to time kernels with: random, and so many copies in turn that each comes from memory, as it
-// does in a step where every layer brings its own.
+// Random weights, keys and values for timing kernels. There are enough copies that each call reads from memory, not
+// from a cache, as in a step where every layer reads its own weights.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace millrace {
 
-// Bytes to pass over before the caches have forgotten what came first.
+// Bytes to read before older data has left the caches.
 size_t cold_bytes(const Hardware& hardware);
 
 class ColdWeights {
@@ -29,14 +29,14 @@ class ColdWeights {
   size_t turn_ = 0;
 };
 
-// Pages for sequences of equal length; each turn moves on to others.
+// KV pages of sequences of equal length. Each next() uses other pages.
 class ColdKeys {
  public:
   ColdKeys(const AttentionProblem& problem, Device& device);
   KvLayer layer() const { return layer_; }
   struct Turn {
     std::span<const SequenceSlice> slices;
-    SliceTables tables;  // on a GPU
+    SliceTables tables;  // GPU only
   };
   Turn next();
 
@@ -45,9 +45,9 @@ class ColdKeys {
   int64_t pages_per_sequence_, pages_;
   Arena arena_;
   KvLayer layer_;
-  std::vector<int32_t> numbers_;  // of pages, twice over: any window of them is a block table
+  std::vector<int32_t> numbers_;  // page numbers, listed twice: any window of them is a block table
   std::vector<SequenceSlice> slices_;
-  std::unique_ptr<Arena> tables_;  // on a GPU: those of each turn, made once
+  std::unique_ptr<Arena> tables_;  // GPU only: the tables of every turn
   std::vector<SliceTables> turns_;
   int64_t turn_ = 0;
 

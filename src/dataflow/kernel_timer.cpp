@@ -12,7 +12,7 @@
 namespace millrace {
 namespace {
 
-// Random activations where the kernels run.
+// Random activations in device memory.
 class Activity {
  public:
   Activity(int64_t rows, int64_t cols, DType dtype, Device& device)
@@ -41,7 +41,7 @@ class Activity {
   Matrix matrix_;
 };
 
-// Null: there is no memory left for it, say.
+// Null if recording fails, for example for lack of memory.
 std::unique_ptr<Recording> record(Device& device, const std::function<void()>& launch) {
   if (!device.begin_recording()) return nullptr;
   try {
@@ -64,7 +64,8 @@ double KernelTimer::recorded_us(const Kernel<Op>& kernel, const Executor& execut
   const auto launch = [&] {
     for (int i = 0; i < kLaunches; ++i) kernel.run(next_args(), executor);
   };
-  kernel.run(next_args(), executor);  // what it prepares on first use is ready when it is recorded
+  kernel.run(next_args(),
+             executor);  // a first run, because kernels may initialize there and a recording must not contain that
   device_.finish();
   const auto recording = record(device_, launch);
   double best = std::numeric_limits<double>::infinity();
@@ -142,7 +143,7 @@ std::vector<Measurement> KernelTimer::time(const AttentionProblem& p, std::span<
   args.scale = 1 / std::sqrt(static_cast<float>(p.key_dim));
   args.softcap = p.softcap ? 50.0f : 0.0f;
   args.window = p.window;
-  const std::vector<float> maxima(static_cast<size_t>(p.heads));  // random keys give scores around 0
+  const std::vector<float> maxima(static_cast<size_t>(p.heads));  // zeros: scores of random keys are near 0
   Arena phi("maxima to time kernels with", maxima.size() * sizeof(float), device_.memory());
   if (p.calibrated) {
     std::byte* placed = phi.take(maxima.size() * sizeof(float));

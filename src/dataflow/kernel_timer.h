@@ -1,4 +1,4 @@
-// Times kernels against each other on one problem, in turns and cold. Never inside a step.
+// Times competing kernels on one problem: one launch of each in turn, with cold inputs. Not for use inside a step.
 #pragma once
 
 #include <span>
@@ -11,16 +11,16 @@ namespace millrace {
 
 struct TimingEffort {
   int least_rounds = 5;
-  double seconds = 0.01;      // of all kernels together, unless the least rounds take longer
-  double hopeless = 1.5;      // times the best: what takes longer in the first rounds is timed no further
-  double most_seconds = 0.2;  // even before the least rounds are done
+  double seconds = 0.01;      // total for all kernels, unless least_rounds takes longer
+  double hopeless = 1.5;      // a kernel slower than this multiple of the best after the first rounds is dropped
+  double most_seconds = 0.2;  // limit that also holds for least_rounds
 };
 
 class KernelTimer {
  public:
   KernelTimer(Device& device, ThreadPool& pool, TimingEffort effort = {});
 
-  // Microseconds of each kernel, best first: the least of its rounds, since other processes only ever add.
+  // Microseconds of each kernel, best first. Takes the minimum over the rounds, because other processes only add time.
   std::vector<Measurement> time(const LinearProblem& problem, std::span<const LinearKernel* const> kernels,
                                 ColdWeights& weights);
   std::vector<Measurement> time(const AttentionProblem& problem, std::span<const AttentionKernel* const> kernels);
@@ -30,7 +30,7 @@ class KernelTimer {
   std::vector<Measurement> race(const typename Op::Problem& problem, std::span<const Kernel<Op>* const> kernels,
                                 NextArgs next_args);
 
-  // A GPU's kernels are timed as a step runs them: many launches in a row, recorded.
+  // On a GPU: times a recording of many launches in a row, which is how a step runs them.
   template <class Op, class NextArgs>
   double recorded_us(const Kernel<Op>& kernel, const Executor& executor, NextArgs& next_args);
 

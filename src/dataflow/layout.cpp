@@ -8,14 +8,14 @@
 namespace millrace {
 namespace {
 
-// A conversation decodes some hundred tokens for each prompt it reads; a server batches a few streams.
+// Weights of batch sizes: a chat decodes some hundred tokens per prompt; a server batches a few streams.
 struct Share {
   int64_t m;
   double steps;
 };
 constexpr std::array<Share, 3> kMix{{{1, 200}, {8, 20}, {512, 1}}};
 
-// Layouts that the forced kernel cannot read come last; then the total time counts.
+// Layouts without the forced kernel come last; then the total time decides.
 struct Cost {
   bool misses_forced = true;
   double us = 0;
@@ -48,7 +48,8 @@ LayoutCost cost_of(const LinearLayout& layout, LinearProblem problem, const Plan
 
 }  // namespace
 
-// Measurements count where every layout has them: held against estimates, which are kinder, they would lose.
+// Uses measurements only if every layout has them: estimates are optimistic, so a measured layout would lose to an
+// estimated one.
 const LinearLayout& choose_layout(DType format, int64_t n, int64_t k, Precision precision, const KernelSet& kernels,
                                   const Planner<LinearOp>& planner, DType x) {
   std::vector<LayoutCost> costs;
@@ -56,7 +57,7 @@ const LinearLayout& choose_layout(DType format, int64_t n, int64_t k, Precision 
     if (!layout->accepts(format, n, k, planner.hardware())) continue;
     costs.push_back(cost_of(*layout, {format, layout->name(), precision, n, k, 1, x}, planner));
   }
-  MR_ASSERT(!costs.empty());  // the file's own rows are accepted for every format
+  MR_ASSERT(!costs.empty());  // the file's own row layout accepts every format
   const bool measured = std::all_of(costs.begin(), costs.end(), [](const auto& cost) { return cost.is_measured; });
   const auto best = std::min_element(costs.begin(), costs.end(), [&](const auto& a, const auto& b) {
     return measured ? a.measured < b.measured : a.estimated < b.estimated;

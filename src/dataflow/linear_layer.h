@@ -1,4 +1,4 @@
-// Weights as the ops take them: vectors and linear layers in the device's memory.
+// Weights as the ops take them: vectors and linear layers in device memory.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +10,26 @@
 
 namespace millrace {
 
-// A vector of f32. An architecture declares it, Weights::pack() fills it in. A dry pass only asks whether there is one.
+// An f32 vector. An architecture declares it, Weights::pack() fills it. A dry pass checks only whether it exists.
 struct Vector {
   static constexpr float kNotLoaded = std::numeric_limits<float>::quiet_NaN();
   const float* data = &kNotLoaded;
   int64_t n = 0;
 };
 
-// One or more weight matrices side by side in the output: q, k and v of different formats stay apart.
+// One or more weight matrices whose outputs are columns of one matrix. q, k and v of different formats stay separate
+// parts.
 struct Linear {
   struct Part {
     LinearWeights weights;
-    // (rows, kernel) for each bucket of rows, ascending. Dry passes fill it in before the first step.
+    // (rows, kernel) for each bucket of rows, ascending. Dry passes fill it before the first step.
     mutable std::vector<std::pair<int64_t, const LinearKernel*>> plan;
-    // Batch-invariant plans. Fewer rows than least_rows are computed as that many; the buffers have room for them. With
-    // tile_rows > 0 all rows are computed in whole tiles of that many.
+    // Batch-invariant plans: fewer rows than least_rows are padded to least_rows (buffers have room for them). With
+    // tile_rows > 0 rows are padded to whole tiles.
     mutable int64_t least_rows = 1, tile_rows = 0;
   };
   int64_t n = 0, k = 0;
-  bool gated = false;  // gate and up in one part: the layer gives silu(gate) * up, [rows, n / 2]
+  bool gated = false;  // one part holds gate and up; the output is silu(gate) * up, [rows, n / 2]
   std::vector<Part> parts;
   const Vector* bias = nullptr;  // [n] or null
 };

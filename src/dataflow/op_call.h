@@ -1,4 +1,4 @@
-// One kernel call of a dry pass as `explain` shows it: the problem, and the kernels that can run it.
+// One kernel call of a dry pass for `explain`: the problem and the kernels that can run it.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace millrace {
 struct OpCall {
   struct Candidate {
     std::string kernel;
-    double estimate_us = 0, measured_us = 0;  // measured 0: not tuned
-    double percent_of_roof = 0;               // 0: the op has no roof
+    double estimate_us = 0, measured_us = 0;  // measured_us 0: not tuned
+    double percent_of_roof = 0;               // 0: the op has no roofline
   };
-  std::string op, problem;      // problem: as the plan cache spells it
+  std::string op, problem;      // problem: the key in the plan cache
   std::string format, layout;   // of weights, or of the KV cache
   int64_t n = 0, k = 0, m = 0;  // outputs, inputs (attention: context), rows
   int64_t calls = 1;

@@ -1,4 +1,4 @@
-// What the ops of a step took, or are expected to take, by name.
+// Measured or estimated times of a step's ops, by op name.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct OpTimes {
     }
     entries.push_back({op, calls, us});
   }
-  // All that `other` has, so many times.
+  // Adds the times of `other`, multiplied by `times`.
   void add(const OpTimes& other, int64_t times) {
     for (const auto& entry : other.entries) add(entry.op, entry.us * static_cast<double>(times), entry.calls * times);
   }

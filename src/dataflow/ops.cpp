@@ -67,7 +67,7 @@ void Ops::warn_of_unused_forced_kernels() const {
   });
 }
 
-// The rows that small ops are planned for.
+// The number of rows for which small ops are planned.
 int64_t Ops::bucket(int64_t rows) const { return options_.batch_invariant ? 1 : bucket_rows(rows); }
 
 void Ops::rope_write(const RopeWriteOp::Args& a) {
@@ -129,7 +129,7 @@ void Ops::argmax(const ArgmaxOp::Args& a) {
 
 void Ops::sample(const SampleOp::Args& a) { call<SampleOp>({bucket(a.logits.rows), a.logits.cols}, a); }
 
-// Only calibration asks for it, never a serving step: it is planned when it is first called.
+// Only calibration calls it, never a serving step, so it is planned at its first call.
 void Ops::score_range(const ScoreRangeOp::Args& args) {
   launch_pending();
   if (is_dry()) return;

@@ -1,6 +1,5 @@
-// The operations of one device as a model calls them. Each call states its problem, looks up the kernel that the
-// dataflow planned for it, and runs it. Adjacent calls that one kernel can do at once are fused here, not in the
-// models.
+// The operations that a model calls on one device. Each call looks up the kernel planned for its problem and runs it.
+// Fusion of adjacent calls into one kernel happens here, not in the models.
 #pragma once
 
 #include <chrono>
@@ -24,8 +23,8 @@ struct OpsOptions {
   Precision precision = Precision::Fast;
   std::map<std::string, std::string> forced;  // op -> kernel, from --kernel OP=NAME
   DType working = DType::F32;                 // type of the activations that linear layers take
-  // One kernel for every number of rows, and no sum whose order depends on them: a row's results are the same whatever
-  // else is in the batch. GPU kernels split their sums by the number of rows, so they always get the same number.
+  // A row's results are the same bit for bit whatever else the batch holds. One kernel serves every number of rows. GPU
+  // kernels, whose order of summation depends on the number of rows, run on tiles of a fixed size.
   bool batch_invariant = false;
 };
 
@@ -37,53 +36,54 @@ class Ops {
  public:
   Ops(const KernelSet& kernels, Device& device, ThreadPool& pool, const PlanCache* plans, OpsOptions options);
 
-  // What a pass through the ops does. In all modes but Run and Measure the pass is dry: no kernel runs.
+  // In all modes but Run and Measure a pass is dry: no kernel runs.
   enum class Mode : uint8_t {
     Run,      // kernels run; plans are looked up
-    Measure,  // as Run, and each op adds the time it took
-    Plan,     // plans are decided, and the workspace that they need is noted
-    Expect,   // each op adds the time that its plan promises
-    Roof,     // each op adds the least time that the machine allows
-    Explain,  // each op notes its problem and the kernels that can run it
+    Measure,  // as Run; each op adds its measured time
+    Plan,     // plans are decided; the workspace they need is summed up
+    Expect,   // each op adds the expected time of its plan
+    Roof,     // each op adds its roofline time
+    Explain,  // each op records its problem and the kernels that can run it
   };
-  // Sets the mode, and where times or calls are added. All modes but Run allocate.
+  // Sets the mode and the targets of recorded times and calls. All modes but Run allocate.
   void observe(Mode mode, OpTimes* times = nullptr, std::vector<OpCall>* calls = nullptr);
   Mode mode() const { return mode_; }
 
-  // Limits of the dry passes in Mode::Plan that follow: attention is planned for every bucket of batches within them.
+  // Limits of the following dry passes in Mode::Plan. Attention is planned for every bucket of batches within them.
   void plan_for(const StepLimits& limits) { limits_ = limits; }
-  void reserve_workspace();                 // after the last plan
-  int64_t padded_rows(int64_t rows) const;  // rows that buffers need for a batch of so many
+  void reserve_workspace();                 // call after the last plan
+  int64_t padded_rows(int64_t rows) const;  // rows that buffers need for a batch of `rows` rows
   size_t workspace_bytes() const { return workspace_needed_ + attention_workspace_needed_ + squares_needed_; }
-  // What dry passes planned: each linear layer once, and each attention problem once, with the batch left open.
+  // Results of the dry passes: every linear layer once, every attention problem once. The batch of the latter is left
+  // open.
   std::span<const Linear* const> linears() const { return linears_; }
   std::span<const AttentionProblem> attentions() const { return attentions_; }
   void warn_of_unused_forced_kernels() const;
 
   void embed(const EmbeddingOp::Args& args);
   void linear(Matrix x, const Linear& weights, Matrix y);
-  // The linear layer of a norm, which is written to norm.out unless the kernel computes it for itself.
+  // y = linear(norm(x)). Writes the norm to norm.out, unless the linear kernel computes the norm itself.
   void linear(const NormOp::Args& norm, const Linear& weights, Matrix y);
-  // y += the linear layer of x. It is launched with the op behind it: where that op is a linear layer of a norm of y,
-  // the two kernels may share the norm.
+  // y += linear(x). The launch is deferred to the next op: if that is a linear layer of a norm of y, the two kernels
+  // may share the norm.
   void add_linear(Matrix x, const Linear& weights, Matrix y);
-  void finish_pass() { launch_pending(); }  // after a forward pass
+  void finish_pass() { launch_pending(); }  // call after each forward pass: launches a deferred op
   void norm(const NormOp::Args& args);
   void attention(const AttentionArgs& args);
-  // Applies RoPE to q and k, stores k and v, then attends. One kernel may do all of it.
+  // Applies RoPE to q and k, stores k and v, then attends. A fused kernel may do all three.
   void attention(const RopeWriteOp::Args& rope, const AttentionArgs& args);
   void rope_write(const RopeWriteOp::Args& args);
   void rope_angles(const RopeAnglesOp::Args& args);
   void activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out);
   void add(Matrix a, Matrix b, Matrix out);
   void softcap(Matrix x, float cap);
-  void copy(Matrix x, Matrix out);  // their types may differ
+  void copy(Matrix x, Matrix out);  // converts if the types differ
   void gather(Matrix x, std::span<const int32_t> rows, Matrix out);
   void argmax(const ArgmaxOp::Args& args);
   void sample(const SampleOp::Args& args);
   void score_range(const ScoreRangeOp::Args& args);
 
-  // Any op of the list. Row counts of `problem` must be buckets (bucket()), so that the dry passes meet all of them.
+  // Runs any op of the list. Row counts in `problem` must come from bucket(), so that the dry passes plan all of them.
   template <class Op>
   void call(const typename Op::Problem& problem, const typename Op::Args& args);
   int64_t bucket(int64_t rows) const;
@@ -99,11 +99,12 @@ class Ops {
   Planner<Op>& planner() {
     return std::get<Planner<Op>>(planners_);
   }
-  LinearProblem problem_of(const LinearWeights& weights, int64_t rows, bool gated) const;  // of the working type
+  LinearProblem problem_of(const LinearWeights& weights, int64_t rows,
+                           bool gated) const;  // with activations of the working type
   AttentionProblem problem_of(const AttentionArgs& args) const;
 
  private:
-  struct PendingAdd {  // a linear layer that adds to y, not launched yet
+  struct PendingAdd {  // a deferred add_linear()
     Matrix x, y;
     const Linear* linear = nullptr;
   };
@@ -140,7 +141,7 @@ class Ops {
   Device& device_;
   const Hardware& hardware_;
   OpsOptions options_;
-  // Attention has a workspace of its own: GPU kernels keep counters there that each launch leaves at zero.
+  // Attention has its own workspace: GPU kernels keep counters in it that must be zero at each launch.
   Executor executor_, attention_executor_;
   Mode mode_ = Mode::Run;
   OpTimes* times_ = nullptr;
@@ -150,7 +151,7 @@ class Ops {
   std::vector<AttentionProblem> attentions_;
   std::unique_ptr<Arena> workspace_;
   size_t workspace_needed_ = 0, attention_workspace_needed_ = 0, squares_needed_ = 0;
-  float* squares_ = nullptr;  // [rows][columns / NormAhead::kPart]: a norm that two linear layers share
+  float* squares_ = nullptr;  // [rows][columns / NormAhead::kPart]: partial sums of squares of a shared norm
   PendingAdd pending_;
   AllOps::Each<Planner> planners_;
 };
@@ -161,11 +162,11 @@ void Ops::call(const typename Op::Problem& problem, const typename Op::Args& arg
   const Kernel<Op>* kernel = is_dry() ? planner<Op>().plan(problem) : planner<Op>().planned(problem);
   if (kernel == nullptr && is_dry())
     fail(ErrorKind::Unsupported, "this device has no kernel for {}", to_string(problem));
-  MR_ASSERT(kernel != nullptr);  // the dry passes met every bucket of rows
+  MR_ASSERT(kernel != nullptr);  // the dry passes planned every bucket of rows
   run<Op>(*kernel, problem, args, executor_);
 }
 
-// In Mode::Run it runs the kernel, in the other modes it notes what running it would mean.
+// Runs the kernel, or records what the mode asks for.
 template <class Op>
 void Ops::run(const Kernel<Op>& kernel, const typename Op::Problem& problem, const typename Op::Args& args,
               const Executor& executor) {

@@ -1,4 +1,4 @@
-// Attention: kernels are planned by the number of sequences and rows and by the longest context.
+// Attention: kernels are planned by number of sequences, number of rows and longest context.
 #include <algorithm>
 
 #include "dataflow/buckets.h"
@@ -6,14 +6,14 @@
 
 namespace millrace {
 
-// Where results may not depend on the batch, its size may not decide on the kernel.
+// Batch-invariant kernels must not be chosen by batch size.
 AttentionProblem Ops::pinned(AttentionProblem problem) const {
   if (options_.batch_invariant) problem.sequences = problem.rows = problem.context = 1;
   problem.invariant = options_.batch_invariant;
   return problem.bucketed();
 }
 
-// Every bucket of batches within the limits, when a dry pass first meets a layer that asks for this.
+// Plans every bucket of batches within the limits when a dry pass first meets this attention problem.
 void Ops::plan_attention(const AttentionProblem& problem) {
   AttentionProblem open = problem;
   open.sequences = open.rows = open.context = 0;
@@ -40,7 +40,8 @@ AttentionProblem Ops::problem_of(const AttentionArgs& a) const {
   return problem;
 }
 
-// On a GPU decode (with or without drafts) and prefill have different kernels; batches hold the decodes first.
+// On a GPU decode (with or without drafts) and prefill use different kernels, so a mixed batch is split. Decodes come
+// first.
 void Ops::attention(const AttentionArgs& args) {
   const auto is_prompt = [](const SequenceSlice& slice) { return slice.rows > 1 && !slice.drafts; };
   const auto first_prompt = std::find_if(args.sequences.begin(), args.sequences.end(), is_prompt);
@@ -65,11 +66,11 @@ void Ops::attention(const RopeWriteOp::Args& rope, const AttentionArgs& args) {
   const AttentionProblem problem = problem_of(args);
   if (mode_ == Mode::Plan) {
     plan_attention(problem);
-    return rope_write(rope);  // batches of other shapes run it apart
+    return rope_write(rope);  // batches of other shapes need it as a separate kernel
   }
   const bool rotates_all = rope.angles.cols == 0 || rope.angles.cols == args.kv.key_dim;
-  const bool decodes = problem.rows == problem.sequences;  // one row each
-  // rope_write rounds differently from attention that takes it along: prefill and invariant passes keep them apart.
+  const bool decodes = problem.rows == problem.sequences;  // one row per sequence
+  // rope_write rounds differently from the fused kernel, so prefill and batch-invariant passes do not fuse.
   const bool apart = device_.is_host() || options_.batch_invariant || !decodes || !rotates_all;
   if (apart || !planned(problem)->takes_along(problem, hardware_)) {
     rope_write(rope);

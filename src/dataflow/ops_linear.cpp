@@ -1,5 +1,5 @@
-// Linear layers: a dry pass plans a kernel for each bucket of rows. Norms in front of them and between them are fused
-// where the kernels can.
+// Linear layers. A dry pass plans a kernel for each bucket of rows. Norms before and between linear layers are fused if
+// the kernels support it.
 #include <algorithm>
 #include <utility>
 
@@ -9,8 +9,8 @@
 namespace millrace {
 namespace {
 
-// The fewest rows that a batch-invariant pass computes: on the CPU a single row would take other kernels, on a GPU
-// every linear layer works on tiles of this many rows. Decode is bound by the weights up to there.
+// Minimum rows of a batch-invariant pass. On the CPU a single row would select other kernels. On a GPU every linear
+// layer runs on tiles of 64 rows; up to 64 rows decode is bound by reading the weights.
 constexpr int64_t kLeastInvariantRows = 2, kInvariantTile = 64;
 
 }  // namespace
@@ -31,8 +31,8 @@ void Ops::plan(const Linear::Part& part, int64_t rows, bool gated) {
   keep(part, problem, planner<LinearOp>().plan(problem));
 }
 
-// The kernel that is fastest over a mix of decode and prefill, among those that run every number of rows from two on.
-// Dry passes begin with the largest step, so `rows` is the most that this layer meets.
+// The fastest kernel over a mix of decode and prefill, among those that run every number of rows from two on. Dry
+// passes begin with the largest step, so `rows` is the maximum for this layer.
 void Ops::plan_invariant(const Linear::Part& part, int64_t rows, bool gated) {
   part.least_rows = kLeastInvariantRows;
   std::vector<LinearProblem> problems;
@@ -60,7 +60,7 @@ void Ops::plan_tiles(const Linear::Part& part, bool gated) {
 }
 
 void Ops::keep(const Linear::Part& part, const LinearProblem& problem, const LinearKernel* kernel) {
-  MR_ASSERT(kernel != nullptr);  // the reference runs every problem
+  MR_ASSERT(kernel != nullptr);  // the reference kernel runs every problem
   const std::pair<int64_t, const LinearKernel*> entry{problem.m, kernel};
   part.plan.insert(std::upper_bound(part.plan.begin(), part.plan.end(), entry), entry);
   workspace_needed_ = std::max(workspace_needed_, kernel->workspace_bytes(problem, hardware_));
@@ -84,7 +84,7 @@ const LinearKernel* Ops::planned(const Linear::Part& part, int64_t rows) const {
   return nullptr;
 }
 
-// All rows at once, or in whole tiles.
+// Runs all rows at once, or tile by tile.
 void Ops::run_part(const Linear::Part& part, LinearArgs args) {
   const Matrix x = args.x, y = args.y;
   const int64_t rows = std::max(x.rows, part.least_rows), step = part.tile_rows > 0 ? part.tile_rows : rows;
@@ -97,7 +97,7 @@ void Ops::run_part(const Linear::Part& part, LinearArgs args) {
   }
 }
 
-// Part after part; `fill` completes their arguments.
+// Runs part after part; `fill` completes the arguments of each.
 template <class Fill>
 void Ops::run_parts(const Linear& linear, Matrix x, Matrix y, Fill fill) {
   int64_t column = 0;
@@ -114,7 +114,7 @@ void Ops::run_parts(const Linear& linear, Matrix x, Matrix y, Fill fill) {
 
 void Ops::linear(Matrix x, const Linear& linear, Matrix y) {
   launch_pending();
-  if (x.rows == 0) return;  // a chunk in the middle of a prompt wants no logits
+  if (x.rows == 0) return;  // a chunk in the middle of a prompt needs no logits
   if (is_dry()) plan(linear, x.rows);
   run_parts(linear, x, y, [](LinearArgs&) {});
 }
@@ -132,13 +132,13 @@ void Ops::launch_pending() {
   run_parts(*add.linear, add.x, add.y, [](LinearArgs& args) { args.accumulate = true; });
 }
 
-// Norms of q and k, and LayerNorm, are kernels of their own. A forced norm kernel is never fused away.
+// Norms of q and k, LayerNorm and forced norm kernels are never fused.
 bool Ops::is_plain_norm(const NormOp::Args& norm) const {
   return norm.x.dtype == DType::F32 && norm.kind == NormKind::Rms && norm.groups == 1 && norm.weight != nullptr &&
          !is_forced(NormOp::kName);
 }
 
-// Whether takes(kernel, problem) holds for the kernels of all parts.
+// True if takes(kernel, problem) holds for the kernels of all parts.
 template <class Takes>
 bool Ops::all_parts(const Linear& linear, int64_t rows, Takes takes) const {
   return std::all_of(linear.parts.begin(), linear.parts.end(), [&](const Linear::Part& part) {
@@ -149,7 +149,7 @@ bool Ops::all_parts(const Linear& linear, int64_t rows, Takes takes) const {
 }
 
 bool Ops::takes_norm_along(const NormOp::Args& norm, const Linear& linear) const {
-  // On the CPU each of several parts would compute the norm again.
+  // On the CPU each part would compute the norm again.
   if (!is_plain_norm(norm) || (device_.is_host() && linear.parts.size() > 1)) return false;
   return all_parts(linear, norm.x.rows, [&](const LinearKernel& kernel, const LinearProblem& problem) {
     return kernel.takes_along(problem, hardware_);
@@ -172,7 +172,8 @@ bool Ops::shares_norm_with_pending(const NormOp::Args& norm, const Linear& linea
 void Ops::linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
   if (norm.x.rows == 0) return launch_pending();
   if (is_dry()) plan(linear, norm.x.rows);
-  if (mode_ == Mode::Plan) planner<NormOp>().plan(problem_of(norm));  // other rows of the bucket may not fuse it
+  if (mode_ == Mode::Plan)
+    planner<NormOp>().plan(problem_of(norm));  // other row counts of the bucket may run the norm as a separate kernel
   if (shares_norm_with_pending(norm, linear)) {
     const PendingAdd add = std::exchange(pending_, {});
     run_parts(*add.linear, add.x, add.y, [&](LinearArgs& args) {
@@ -189,7 +190,8 @@ void Ops::linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
     this->norm(norm);
     return this->linear(norm.out, linear, y);
   }
-  // Each part of a different format (q, k and v of some files) computes the norm: cheaper than a kernel of its own.
+  // With several parts (q, k and v of different formats) each part computes the norm, which is cheaper than a separate
+  // norm kernel.
   run_parts(linear, norm.x, y, [&](LinearArgs& args) {
     args.norm = norm.weight;
     args.epsilon = norm.epsilon;

@@ -1,4 +1,4 @@
-// Problem -> kernel: an exact hit among the measured plans, else the feasible kernel with the best estimate.
+// Chooses the kernel for a problem: the fastest measured one, or the one with the best estimate if none was measured.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct Candidate {
   const Kernel<Op>* kernel = nullptr;
   double estimate_us = 0;
   double measured_us = 0;  // 0: never measured
-  double burden = 1;       // Kernel::burden(); counts for the choice alone
+  double burden = 1;       // Kernel::burden(); weighs measured times in the choice
 };
 
 template <class Op>
@@ -34,7 +34,7 @@ class Planner {
     }
   }
 
-  // All kernels that can run it, the chosen one first.
+  // All kernels that can run the problem, best first.
   std::vector<Candidate<Op>> rank(const Problem& problem) const {
     std::vector<Candidate<Op>> ranked;
     const auto* measured = plans_ != nullptr ? plans_->find(Op::kName, to_string(problem)) : nullptr;
@@ -48,7 +48,7 @@ class Planner {
     return ranked;
   }
 
-  // Decides which kernel runs the problem, and remembers it; null: none can. Never inside a step.
+  // Chooses and stores the kernel for a problem; null: no kernel can run it. Not for use inside a step.
   const Kernel<Op>* plan(const Problem& problem) {
     if (const Kernel<Op>* known = planned(problem)) return known;
     const auto* kernel = decide(problem);
@@ -56,17 +56,17 @@ class Planner {
     return kernel;
   }
 
-  // Looks up what plan() decided; null: nothing was. Neither allocates nor estimates, so a step may call it.
+  // The stored choice of plan(); null: none. Does not allocate or estimate, so a step may call it.
   const Kernel<Op>* planned(const Problem& problem) {
     for (size_t i = 0; i < chosen_.size(); ++i) {
       if (!(chosen_[i].first == problem)) continue;
-      std::swap(chosen_[i], chosen_[0]);  // all layers of a step pose the same problem
+      std::swap(chosen_[i], chosen_[0]);  // layers of one step repeat the same problem, so the next lookup hits first
       return chosen_[0].second;
     }
     return nullptr;
   }
 
-  // The time of one kernel for a problem of any size: its estimate, corrected by the measurement of the problem's
+  // Expected time for a problem of any size: the kernel's estimate, scaled by measured / estimated of the problem's
   // bucket.
   double expected_us(const Kernel<Op>& kernel, const Problem& problem) const {
     const double estimate = kernel.estimate_us(problem, hardware_);
@@ -85,14 +85,14 @@ class Planner {
 
   const std::string& forced() const { return forced_; }
 
-  // A kernel was forced, and none of the problems planned so far runs on it.
+  // True if a kernel is forced and no planned problem uses it.
   bool misses_forced() const {
     const auto takes_it = [&](const auto& chosen) { return is_forced(*chosen.second); };
     return !forced_.empty() && std::none_of(chosen_.begin(), chosen_.end(), takes_it);
   }
 
  private:
-  // A forced kernel wins, then the measured before the estimated, then the faster.
+  // Order: the forced kernel, measured before unmeasured kernels, then the faster one.
   bool before(const Candidate<Op>& a, const Candidate<Op>& b) const {
     const auto key = [&](const Candidate<Op>& c) {
       const bool measured = c.measured_us > 0;

@@ -23,7 +23,8 @@ Work work_of(const LinearProblem& p) {
 }
 
 Work work_of(const AttentionProblem& p) {
-  // Every sequence reads its keys and values once; a row sees on average half of the new rows and all of the past.
+  // Each sequence reads its keys and values once. A new row attends to the whole past and on average to half of the new
+  // rows.
   const double per_sequence = double(p.rows) / double(std::max<int64_t>(1, p.sequences));
   const double visible =
       p.window > 0 ? std::min<double>(double(p.context), p.window + per_sequence) : double(p.context);

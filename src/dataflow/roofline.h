@@ -1,4 +1,4 @@
-// The least time a problem can take on this machine: the larger of moving its bytes and doing its arithmetic.
+// Lower bound of a problem's time on this machine: the larger of moving its bytes and doing its arithmetic.
 #pragma once
 
 #include "kernels/attention/attention.h"

@@ -1,4 +1,4 @@
-// Measures the candidates that the estimates think best, and keeps what they took in the plan cache.
+// Measures the kernels with the best estimates and stores their times in the plan cache.
 #pragma once
 
 #include "dataflow/kernel_timer.h"
@@ -10,12 +10,12 @@ class Tuner {
  public:
   Tuner(const KernelSet& kernels, Device& device, ThreadPool& pool, PlanCache& plans);
 
-  // All buckets of one matrix: its weights are made once.
+  // All buckets of one matrix, so that the random weights are generated once.
   void tune(const std::vector<LinearProblem>& same_weights);
   void tune(const AttentionProblem& problem);
 
  private:
-  // The best few, then what differs from the first of them in what only a measurement can tell.
+  // Measures the best few by estimate, then the variants of the fastest of them whose ranking needs a measurement.
   template <class Op, class Time>
   void measure(const Planner<Op>& planner, const KernelList<Op>& kernels, const typename Op::Problem& problem,
                Time time);
@@ -29,7 +29,7 @@ class Tuner {
   KernelTimer timer_;
 };
 
-// Those worth measuring: the best few by estimate, without what is far behind.
+// The best few kernels by estimate; kernels far behind the best are left out.
 template <class Op>
 std::vector<const Kernel<Op>*> worth_measuring(const Planner<Op>& planner, const typename Op::Problem& problem) {
   constexpr size_t kMost = 5;
