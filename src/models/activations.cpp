@@ -7,10 +7,10 @@
 namespace millrace {
 namespace {
 
-// Rows start where a GPU can load sixteen bytes at once.
+// Rows are aligned for 16-byte loads of a GPU.
 int64_t padded(int64_t cols) { return (cols + 7) / 8 * 8; }
 
-// Far from every other buffer's: only identity counts in a dry pass.
+// Dry passes compare addresses only, so each buffer gets one far from all others.
 std::byte* untouchable_address(size_t index) { return reinterpret_cast<std::byte*>((index + 1) << 40); }
 
 }  // namespace
@@ -18,7 +18,7 @@ std::byte* untouchable_address(size_t index) { return reinterpret_cast<std::byte
 Activations::Buffer& Activations::find(std::string_view name) {
   const auto found = std::find_if(buffers_.begin(), buffers_.end(), [&](const Buffer& b) { return b.name == name; });
   if (found != buffers_.end()) return *found;
-  MR_ASSERT(arena_ == nullptr);  // the dry passes ask for all that a step asks for
+  MR_ASSERT(arena_ == nullptr);  // the dry passes request every buffer of a step
   return buffers_.emplace_back(Buffer{name, 0, untouchable_address(buffers_.size())});
 }
 

@@ -1,5 +1,5 @@
-// The buffers that a forward pass flows through. The architecture asks for each by name where it uses it; dry passes
-// note the largest request, and that is what is allocated.
+// The activation buffers of a forward pass. The architecture requests each buffer by name where it uses it. Dry passes
+// record the largest request of each name; allocate() allocates that size.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@ namespace millrace {
 
 class Activations {
  public:
-  // [rows, cols] of the named buffer. Requests of one name share its memory. Before allocate() the matrix has an
-  // address of its own that nothing may touch; afterwards a request must be within the largest that was noted.
+  // [rows, cols] of the named buffer; requests of one name share memory. Before allocate() the matrix has a distinct
+  // address that must not be dereferenced. Afterwards a request must not exceed the largest one recorded.
   Matrix request(std::string_view name, DType dtype, int64_t rows, int64_t cols);
 
   size_t bytes() const;

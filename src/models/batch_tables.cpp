@@ -9,7 +9,7 @@ namespace {
 
 using Slice = SliceTables::Slice;
 
-// Hands out the same offsets of two buffers: the one the host fills and the one the kernels read.
+// Reserves equal offsets in the host's buffer and in the kernels' buffer.
 struct Cursor {
   std::byte *host, *placed;
   size_t used = 0;
@@ -91,7 +91,8 @@ PlacedBatch BatchTables::place(const Batch& batch, int64_t pages, int slot) {
     const size_t used = static_cast<size_t>((s.past + s.rows + block_size_ - 1) / block_size_);
     MR_ASSERT(static_cast<int64_t>(used) <= pages);
     std::copy_n(s.pages.begin(), used, table + i * pages);
-    if (s.rows > 1) std::fill(table + i * pages + used, table + (i + 1) * pages, 0);  // cuDNN may look beyond a prompt
+    if (s.rows > 1)
+      std::fill(table + i * pages + used, table + (i + 1) * pages, 0);  // cuDNN may read past a prompt's pages
     placed.tables.longest_slice = std::max(placed.tables.longest_slice, s.rows);
   }
   placed.tokens = {placed_tokens, static_cast<size_t>(rows)};

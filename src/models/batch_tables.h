@@ -1,6 +1,6 @@
-// A step's batch where its kernels run. On a GPU all of it travels in one small copy to addresses that depend on the
-// step's shape alone, so that a recorded step finds the next batch where it found the last one. The host fills one of
-// two slots while a copy from the other may be under way.
+// Copies a step's batch to the device. On a GPU all tables go in one small copy, to addresses that depend only on the
+// shape of the step, so that a recorded step can be replayed on the next batch. Two host slots: one is filled while the
+// copy from the other may still be running.
 #pragma once
 
 #include <vector>
@@ -19,10 +19,10 @@ class BatchTables {
   static size_t bytes(const Sizes& sizes);
   BatchTables(const Sizes& sizes, int block_size, Device& device);
 
-  // `pages`: room for the block table of each sequence; at least what the longest of them has. The batch is there for
-  // kernels that are enqueued after send().
+  // `pages`: columns of the block tables, at least the number of pages of the longest sequence. Kernels enqueued after
+  // send() may read the batch.
   PlacedBatch place(const Batch& batch, int64_t pages, int slot = 0);
-  void send();  // what was placed last
+  void send();  // copies the batch placed last
 
  private:
   void fill_rows(const Batch& batch, int32_t* positions, int32_t* horizons, int32_t* row_slots) const;
@@ -31,7 +31,7 @@ class BatchTables {
   int block_size_;
   Arena host_, placed_;
   std::byte *host_data_[Device::kStepsAtOnce], *placed_data_;
-  int slot_ = 0;     // and
+  int slot_ = 0;     // slot and
   size_t used_ = 0;  // bytes of the batch placed last
 };
 

@@ -84,7 +84,7 @@ std::vector<int> layer_windows(const WeightSource& source, const DecoderConfig& 
 }
 
 std::vector<int> upper_layer_windows(const WeightSource& source, const DecoderConfig& c) {
-  // GGUF files have no such keys.
+  // GGUF files lack these keys, so Qwen from GGUF has no window.
   if (!source.config().optional_boolean({.hf = "use_sliding_window"}).value_or(false))
     return std::vector<int>(static_cast<size_t>(c.layers), 0);
   if (source.config().has({.hf = "layer_types"})) return layer_windows(source, c, 1);

@@ -1,4 +1,4 @@
-// Weights and steps that many decoders share in shape and name.
+// Weights and forward steps that many decoders share.
 #pragma once
 
 #include "models/pass.h"
@@ -11,7 +11,7 @@ struct AttentionWeights {
   const Linear* out = nullptr;                        // [hidden, q_dim]
   const Vector *q_norm = nullptr, *k_norm = nullptr;  // [head_dim]; null: q and k have no norms
 };
-// q, k and v as separate matrices under their usual names.
+// Separate matrices q, k and v under their usual names.
 AttentionWeights load_attention(Weights::Layer& at, const DecoderConfig& config);
 
 struct FeedForwardWeights {
@@ -25,31 +25,31 @@ FeedForwardWeights load_feed_forward(Weights::Layer& at, const DecoderConfig& co
 Matrix attention_block(Pass& pass, const AttentionWeights& weights, const Normed& x, int state, const Rope& rope,
                        const AttentionSettings& settings);
 
-// hidden += linear(x), or the norm of it where there is a norm behind the block.
+// hidden += linear(x), or hidden += post_norm(linear(x)) if post_norm is not null.
 void add_block(Pass& pass, Matrix x, const Linear* linear, const Vector* post_norm, Matrix hidden);
 
-// The activation a Hugging Face config names under `key`; GGUF files name none and mean `usual`.
+// The activation that a Hugging Face config names under `key`. GGUF files name none; for them it is `usual`.
 Activation read_activation(const WeightSource& source, std::string_view key, Activation usual);
 
-// The name of the output matrix: `own`, or `tied` (the embedding's) where the file has no own one. An untied checkpoint
-// without its own matrix is an error.
+// The name of the output matrix: `own` if the file has it, else `tied` (the embedding). An untied checkpoint without
+// `own` is an error.
 TensorName output_head_name(const Weights& weights, const TensorName& own, const TensorName& tied);
 // The output matrix, [vocab, hidden].
 const Linear* load_output_head(Weights& weights, const DecoderConfig& config,
                                const TensorName& own = {"output.weight", "lm_head.weight"},
                                const TensorName& tied = {"token_embd.weight", "model.embed_tokens.weight"});
 
-// GGUF holds the q and k of some architectures with rotary pairs side by side, Hugging Face half a head apart.
+// GGUF stores q and k of some architectures with rotary pairs interleaved; Hugging Face stores them half a head apart.
 inline bool is_gguf(const WeightSource& source) { return source.convention() == WeightSource::Convention::Gguf; }
 
-// Gemma divides scores by the root of this: query_pre_attn_scalar. GGUF files do not carry it; only the 27B of each
-// generation divides by hidden / heads, the others by the head size.
+// Gemma divides scores by the square root of query_pre_attn_scalar. GGUF files lack that key: the 27B of each
+// generation divides by hidden / heads, the other sizes by the head size.
 double gemma_score_divisor(const WeightSource& source, const DecoderConfig& config, int64_t layers_of_27b);
 
-// The attention window of each layer: from "layer_types" of a Hugging Face config, or a window on all layers but each
-// `pattern`-th (1: none has one, 0: all have).
+// The attention window of each layer: from "layer_types" of a Hugging Face config; otherwise all layers but every
+// `pattern`-th have the window (1: no layer has it, 0: all layers have it).
 std::vector<int> layer_windows(const WeightSource& source, const DecoderConfig& config, int64_t pattern);
-// The same for Qwen: no window without "use_sliding_window", else layers from "max_window_layers" on have one.
+// The same for Qwen: with "use_sliding_window" the layers from "max_window_layers" on have the window, else none.
 std::vector<int> upper_layer_windows(const WeightSource& source, const DecoderConfig& config);
 
 }  // namespace millrace

@@ -1,12 +1,12 @@
 // ChatGLM2/3, GLM-4 and GLM-4-0414: as Llama, with RoPE on half of each head (interleaved pairs), biases on q, k and v,
-// gate and up in one matrix, and in GLM-4-0414 a second norm behind each block.
+// gate and up in one matrix, and in GLM-4-0414 a second norm after each block.
 #include "models/decoder.h"
 #include "models/registry.h"
 
 namespace millrace {
 namespace {
 
-// Tensor names of ChatGLM's own code, and of the models in transformers.
+// Tensor names of ChatGLM's own code and of transformers.
 struct Names {
   std::string embedding, layer, qkv, out, attention_norm, post_attention_norm, feed_norm, post_feed_norm, gate_up, down,
       norm, head;
@@ -68,7 +68,7 @@ std::unique_ptr<Model> make_chatglm(const WeightSource& source, Weights& w, Stat
   model->rope = w.placed(read_rope(source, c));
   model->rope_style = RopeStyle::Interleaved;
   model->activation = read_activation(source, "hidden_act", Activation::Silu);
-  // An option of ChatGLM's own code that no released model uses.
+  // An option of ChatGLM's own code; no released model sets it.
   model->residual_from_norm =
       source.config().optional_boolean({.hf = "apply_residual_connection_post_layernorm"}).value_or(false);
   w.ignore("rotary_pos_emb.inv_freq");

@@ -47,7 +47,7 @@ DecoderConfig read_decoder_config(const WeightSource& source, const DecoderKeys&
   c.rotary_dim = static_cast<int>(config.optional_integer({.gguf = "rope.dimension_count"}, {0, c.head_dim})
                                       .value_or(static_cast<int64_t>(partial * c.head_dim)));
 
-  // GGUF files need not name the vocabulary's size: the embedding has it.
+  // GGUF files may omit the vocabulary size; the embedding's shape gives it.
   if (const auto* table = source.find("token_embd.weight"); table != nullptr && table->shape.size() == 2) {
     c.vocab = table->shape[0];
   } else {

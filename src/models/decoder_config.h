@@ -1,5 +1,5 @@
-// The hyper-parameters that nearly every decoder has, under both spellings. Read and checked before a byte of weights
-// is.
+// Hyper-parameters that nearly every decoder has, read from GGUF and Hugging Face keys. Checked before any weight is
+// read.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ struct DecoderConfig {
   std::string architecture;
   int64_t vocab = 0, layers = 0, hidden = 0, feed_forward = 0;
   int heads = 0, kv_heads = 0, head_dim = 0, rotary_dim = 0;
-  int64_t context = 0;             // as trained
-  bool learned_positions = false;  // a vector for each: there are none beyond the context
+  int64_t context = 0;             // trained context length
+  bool learned_positions = false;  // one vector per position, so the context cannot be exceeded
   int window = 0;                  // sliding-window attention; 0: none
   float norm_epsilon = 1e-5f;
 
@@ -23,18 +23,18 @@ struct DecoderConfig {
   int64_t qkv_dim() const { return q_dim() + 2 * kv_dim(); }
 };
 
-// What Hugging Face calls each value, for architectures that have names of their own.
+// Hugging Face keys, for architectures with other names than the usual ones.
 struct DecoderKeys {
   std::string_view layers = "num_hidden_layers", hidden = "hidden_size", feed_forward = "intermediate_size",
                    heads = "num_attention_heads", kv_heads = "num_key_value_heads", head_dim = "head_dim",
                    context = "max_position_embeddings", norm_epsilon = "rms_norm_eps", vocab = "vocab_size";
-  // What a missing value means: configs of some models leave out what transformers takes as given. 0: it must be there.
+  // Defaults of missing values: some configs leave out the defaults of transformers. 0: the value is required.
   int64_t usual_heads = 0, usual_kv_heads = 0, usual_head_dim = 0, usual_context = 0, usual_vocab = 0;
 };
 
 DecoderConfig read_decoder_config(const WeightSource& source, const DecoderKeys& keys = {});
 
-// Refuses what would change results without being computed: `what` says what the file asks for.
+// Throws for a setting that would change results and is not implemented. `what` names the setting.
 [[noreturn]] void refuse(const WeightSource& source, const std::string& what);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Gemma 2: norms before and behind each block, soft-capped scores and logits, a sliding window on every other layer.
+// Gemma 2: norms before and after each block, soft-capped scores and logits, a sliding window on every other layer.
 #include <cmath>
 
 #include "models/decoder.h"

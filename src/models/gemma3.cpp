@@ -1,5 +1,5 @@
 // Gemma 3 (text): as Gemma 2 without soft caps, with norms of q and k, and two ropes. Most layers have a sliding window
-// and the local rope, every sixth sees the whole context with the global one.
+// and the local rope; every sixth layer attends to the whole context and has the global rope.
 #include <cmath>
 
 #include "models/decoder.h"
@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// Models that also see images keep their text part under a prefix, which changed between versions of transformers.
+// Multimodal models store their text part under a prefix that depends on the version of transformers.
 std::string hf_prefix(const WeightSource& source) {
   for (const char* prefix : {"language_model.model.", "model.language_model."}) {
     if (source.find(std::string(prefix) + "embed_tokens.weight") != nullptr) return prefix;
@@ -16,7 +16,7 @@ std::string hf_prefix(const WeightSource& source) {
   return "model.";
 }
 
-// The published configs name only what differs between sizes.
+// Published configs omit values that all sizes share.
 constexpr DecoderKeys kKeys{
     .usual_heads = 8, .usual_kv_heads = 4, .usual_head_dim = 256, .usual_context = 131072, .usual_vocab = 262208};
 constexpr double kGlobalTheta = 1e6, kLocalTheta = 1e4;

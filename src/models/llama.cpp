@@ -1,11 +1,11 @@
-// Llama 1/2/3.x, Mistral, TinyLlama, SmolLM2: RMSNorm, rotary GQA attention, SwiGLU.
+// Llama 1/2/3.x, Mistral, TinyLlama, SmolLM2: RMSNorm, GQA attention with RoPE, SwiGLU.
 #include "models/decoder.h"
 #include "models/registry.h"
 
 namespace millrace {
 namespace {
 
-// Mistral has a sliding window. transformers' Llama ignores one that its config has left over from elsewhere.
+// Mistral has a sliding window. Llama in transformers ignores a window in its config.
 DecoderConfig read_config(const WeightSource& source) {
   DecoderConfig c = read_decoder_config(source);
   const bool mistral = c.architecture == "MistralForCausalLM" || c.architecture == "mistral";

@@ -1,4 +1,4 @@
-// An architecture: its config, its weights, its state, its forward pass. A ragged batch goes in, logits come out.
+// An architecture: config, weights, state and forward pass. forward() maps a ragged batch to logits.
 #pragma once
 
 #include <memory>
@@ -16,19 +16,19 @@ class Model {
  public:
   virtual ~Model() = default;
   virtual const DecoderConfig& config() const = 0;
-  // Sequences longer than this use other rope frequencies (longrope): their cached keys must be computed again. 0:
-  // none.
+  // Sequences longer than this use other RoPE frequencies (longrope), so their keys must be computed again. 0: no
+  // longrope.
   virtual int64_t long_from() const { return 0; }
 
-  // Fills pass.logits. It is also run dry, to learn which kernels, buffers and workspace its steps need: what it asks
-  // for may depend on the batch's shape only. No allocation, no exception.
+  // Fills pass.logits. Dry passes also call it, to learn which kernels, buffers and workspace a step needs, so its
+  // requests may depend only on the shape of the batch. Must not allocate or throw.
   virtual void forward(Pass& pass) const = 0;
 };
 
-// Declares the tensors and the state of a model, and returns it. Touches no weights.
+// Declares the tensors and the state of a model, and returns the model. Reads no weights.
 using ModelMaker = std::unique_ptr<Model>(const WeightSource& source, Weights& weights, StateLayout& state);
 
-// One line per architecture in registry.cpp.
+// One entry per architecture in registry.cpp.
 struct Architecture {
   std::string_view name;
   std::vector<std::string_view> gguf;  // general.architecture
@@ -37,7 +37,7 @@ struct Architecture {
 };
 std::span<const Architecture> architectures();
 
-// Refuses an unknown architecture by name.
+// Throws for an unknown architecture and names it.
 const Architecture& find_architecture(const WeightSource& source);
 
 }  // namespace millrace

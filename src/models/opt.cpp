@@ -1,5 +1,5 @@
-// OPT: learned positions, LayerNorm with biases, a feed-forward without a gate. Hugging Face folders only: GGUF has no
-// such architecture.
+// OPT: learned positions, LayerNorm with biases, feed-forward without gate. Hugging Face folders only: GGUF does not
+// have this architecture.
 #include <cmath>
 
 #include "models/blocks.h"
@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-constexpr int32_t kPositionOffset = 2;  // the first two rows of the position table stand for padding
+constexpr int32_t kPositionOffset = 2;  // the first two rows of the position table are padding
 
 struct LayerNormWeights {
   const Vector *weight, *bias;  // [hidden]
@@ -21,7 +21,7 @@ struct Layer {
   LayerNormWeights feed_norm;
   const Linear* up;    // [feed_forward, hidden]
   const Linear* down;  // [hidden, feed_forward]
-  int state;           // its keys and values
+  int state;           // paged state of its keys and values
 };
 
 DecoderConfig read_config(const WeightSource& source) {
@@ -115,14 +115,14 @@ class Opt final : public Model {
     } else {
       hidden = p.embed(*embedding_);
     }
-    WeightView table = *positions_;  // from the row of position 0 on
+    WeightView table = *positions_;  // begins at the row of position 0
     table.data = positions_->row(kPositionOffset);
     table.rows -= kPositionOffset;
     p.ops.embed({.table = table, .ids = p.batch.positions, .accumulate = true, .out = hidden});
     return hidden;
   }
 
-  // The 350M has its norms behind the blocks instead of before them.
+  // The 350M has its norms after the blocks instead of before them.
   Matrix norm_before(Pass& p, Matrix hidden, const LayerNormWeights& norm) const {
     const Matrix normed = p.buffer("normed", hidden.cols);
     if (norm_first_) {
@@ -139,7 +139,7 @@ class Opt final : public Model {
   DecoderConfig config_;
   Activation activation_;
   bool norm_first_, final_norm_;
-  int64_t embedded_;                     // width of the embedding, where it differs from the layers'
+  int64_t embedded_;                     // embedding width; the 350M's differs from the hidden size
   const WeightView* embedding_;          // [vocab, embedded]
   const WeightView* positions_;          // [context + 2, hidden]
   const Linear* project_in_ = nullptr;   // [hidden, embedded]

@@ -7,7 +7,7 @@ namespace millrace {
 Pass::Pass(Ops& o, Activations& buffers, StateCache& state, const DecoderConfig& c, const PlacedBatch& b)
     : ops(o), batch(b), config(c), buffers_(buffers), state_(state), rows_(std::ssize(b.tokens)) {}
 
-// Batch-invariant plans compute more rows than the batch has: the buffer has room for them.
+// The buffer has room for the rows that batch-invariant plans add as padding.
 Matrix Pass::buffer(std::string_view name, DType dtype, int64_t rows, int64_t cols) {
   return buffers_.request(name, dtype, ops.padded_rows(rows), cols).first_rows(rows);
 }
@@ -103,7 +103,7 @@ void Pass::narrow(std::initializer_list<Matrix*> kept) {
 void Pass::head(const Normed& x, const Linear* weights) {
   last = buffer("last", x.x.cols);
   const NormOp::Args norm = norm_args(x.x, x.weight, last);
-  if (batch.without_logits > 0) {  // some rows want the norm itself
+  if (batch.without_logits > 0) {  // some rows want the normed hidden states
     ops.norm(norm);
     return head(last, weights);
   }

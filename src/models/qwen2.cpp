@@ -1,4 +1,4 @@
-// Qwen 2 and 2.5: as Llama, with biases on q, k and v, and a window on the upper layers where a config asks for it.
+// Qwen 2 and 2.5: as Llama, with biases on q, k and v, and optionally a window on the upper layers.
 #include <algorithm>
 
 #include "models/decoder.h"
@@ -9,7 +9,7 @@ namespace millrace {
 std::unique_ptr<Model> make_qwen2(const WeightSource& source, Weights& w, StateLayout& state) {
   DecoderConfig c = read_decoder_config(source);
   const auto windows = upper_layer_windows(source, c);
-  c.window = *std::max_element(windows.begin(), windows.end());  // a config may name a window that no layer uses
+  c.window = *std::max_element(windows.begin(), windows.end());  // a config may set a window that no layer uses
   auto model = std::make_unique<Decoder>(c);
   model->rope = w.placed(read_rope_frequencies(source, c));
   model->activation = read_activation(source, "hidden_act", Activation::Silu);

@@ -8,8 +8,8 @@
 namespace millrace {
 namespace {
 
-// A new architecture is one file and one line here. A config without "architectures" has a model_type, which is listed
-// where it is not the name.
+// A new architecture is one file and one entry here. A config without "architectures" is found by its model_type, which
+// is listed if it differs from the name.
 const std::array kArchitectures{
     Architecture{"llama", {"llama"}, {"LlamaForCausalLM", "MistralForCausalLM", "mistral"}, make_llama},
     Architecture{"qwen2", {"qwen2"}, {"Qwen2ForCausalLM"}, make_qwen2},

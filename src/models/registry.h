@@ -1,4 +1,4 @@
-// The makers that registry.cpp lists: one per architecture file.
+// Constructors of the architectures that registry.cpp lists, one per file.
 #pragma once
 
 #include "models/model.h"

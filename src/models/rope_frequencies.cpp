@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// The settings of one rope, under both spellings.
+// The settings of one rope in GGUF and Hugging Face configs.
 class Settings {
  public:
   Settings(const WeightSource& source, const std::string& section)
@@ -30,7 +30,7 @@ class Settings {
     const std::string path = prefix_ + "rope_type";
     return config_.optional_string({path, "rope.scaling.type"}).value_or(gguf_factor() > 0 ? "linear" : "default");
   }
-  // llama.cpp takes the factor of a GGUF file that names no type for a linear one; the first files had another key.
+  // llama.cpp treats a factor without type as linear; the first GGUF files used another key.
   double gguf_factor() const {
     return number("", "rope.scaling.factor").value_or(number("", "rope.scale_linear").value_or(0));
   }
@@ -54,13 +54,13 @@ std::vector<double> base_frequencies(double theta, int rotary_dim) {
 
 std::vector<float> as_float(const std::vector<double>& values) { return {values.begin(), values.end()}; }
 
-// Llama 3: low frequencies are stretched, high ones kept, those between blended.
+// Llama 3: low frequencies are scaled, high frequencies kept, those between interpolated.
 void stretch_llama3(std::vector<double>& inverse, const Settings& s, int64_t context) {
   const double factor = s.positive("factor", "", 8), low = s.positive("low_freq_factor", "", 1);
   const double high = s.positive("high_freq_factor", "", 4);
   const double original = s.positive("original_max_position_embeddings", "", double(context));
   for (double& f : inverse) {
-    const double turns = original * f / (2 * std::numbers::pi);  // within the original context
+    const double turns = original * f / (2 * std::numbers::pi);  // rotations within the original context
     if (turns < low) {
       f /= factor;
     } else if (turns < high) {
@@ -74,7 +74,7 @@ double yarn_magnitude(double factor, double multiplier = 1) {
   return factor <= 1 ? 1 : 0.1 * multiplier * std::log(factor) + 1;
 }
 
-// YaRN (arXiv 2309.00071): dimensions that turn often are kept, those that hardly turn are stretched.
+// YaRN (arXiv 2309.00071): dimensions with many rotations are kept, those with few are scaled.
 void stretch_yarn(RopeFrequencies& out, std::vector<double>& inverse, const Settings& s, double theta,
                   const DecoderConfig& c, bool truncate, bool gguf) {
   const double original =
@@ -122,7 +122,7 @@ std::vector<float> divided(std::vector<double> inverse, const std::vector<double
   return as_float(inverse);
 }
 
-// LongRoPE (arXiv 2402.13753): searched factors, one list for short and one for long sequences.
+// LongRoPE (arXiv 2402.13753): one list of factors for short and one for long sequences.
 void stretch_longrope(RopeFrequencies& out, const std::vector<double>& inverse, const Settings& s,
                       const WeightSource& source, const DecoderConfig& c) {
   const bool gguf = source.convention() == WeightSource::Convention::Gguf;
@@ -170,7 +170,7 @@ RopeFrequencies read_rope_frequencies(const WeightSource& source, const DecoderC
              type != "dynamic") {  // dynamic changes nothing within the trained context
     refuse(source, "rope scaling '" + type + "'");
   }
-  // GGUF files bring llama3's stretch as a table of divisors.
+  // GGUF files store llama3's scaling as a table of divisors.
   if (gguf && source.find("rope_freqs.weight") != nullptr) {
     out.inverse = divided(inverse, tensor_values(source, "rope_freqs.weight", c.rotary_dim / 2));
   } else {

@@ -1,4 +1,4 @@
-// The frequencies of rotary embedding with the scalings that stretch a model's context: linear, llama3, yarn, longrope.
+// RoPE frequencies and the scalings that extend a model's context: linear, llama3, yarn, longrope.
 #pragma once
 
 #include <string>
@@ -11,19 +11,19 @@ namespace millrace {
 
 struct RopeFrequencies {
   std::vector<float> inverse;  // [rotary_dim / 2]
-  float magnitude = 1;         // cosines and sines are multiplied by it
+  float magnitude = 1;         // factor of cosines and sines
 
-  // longrope: sequences longer than `long_from` use these instead; 0: no longrope.
+  // longrope: sequences longer than `long_from` use these frequencies; 0: no longrope.
   int64_t long_from = 0;
   std::vector<float> inverse_long;
   float magnitude_long = 1;
 
-  // Both tables in the device's memory (Weights::placed).
+  // Both tables in device memory (Weights::placed).
   const Vector* table = nullptr;
   const Vector* table_long = nullptr;
 };
 
-// `section` names the settings inside rope_parameters where a model has several (gemma3: "full_attention").
+// `section`: key inside rope_parameters, for models with several ropes (gemma3: "full_attention").
 RopeFrequencies read_rope_frequencies(const WeightSource& source, const DecoderConfig& config,
                                       const std::string& section = "", double usual_theta = 10000);
 

@@ -9,7 +9,7 @@
 namespace millrace {
 
 Weights::Weights(const WeightSource& source, Ops& ops) : source_(source), ops_(ops) {
-  // Tables of rotary frequencies are read with the config where an architecture uses them.
+  // Tables of RoPE frequencies; architectures that need them read them with the config.
   for (const char* known :
        {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight", "rotary_emb.inv_freq"}) {
     ignore(known);
@@ -84,7 +84,7 @@ const WeightView* Weights::table(const TensorName& name, int64_t rows, int64_t c
   return &tables_.emplace_back(find(resolve(name), rows, cols));
 }
 
-// GPU kernels want rows of gate and up to alternate in groups; CPU kernels take the rows of up behind those of gate.
+// GPU kernels need groups of gate and up rows to alternate. CPU kernels read the up rows after all gate rows.
 bool Weights::can_gate(const Linear& linear, Activation activation) const {
   if (activation != Activation::Silu || linear.bias != nullptr || linear.parts.size() != 1) return false;
   if (ops_.is_forced(ActivationOp::kName)) return false;
@@ -112,7 +112,7 @@ const Linear* Weights::gate_up(const std::vector<LinearPart>& parts, int64_t k, 
 const Linear* Weights::linear(const std::vector<LinearPart>& parts, int64_t k) {
   Linear& linear = linears_.emplace_back();
   linear.k = k;
-  std::vector<WeightView> run;  // adjacent parts of one format become one matrix
+  std::vector<WeightView> run;  // adjacent parts of one format form one matrix
   for (const auto& part : parts) {
     const WeightView view = find(resolve(part.name), part.rows, k);
     if (!run.empty() && run.front().dtype != view.dtype) add_part(linear, std::exchange(run, {}));
@@ -135,13 +135,13 @@ void Weights::add_part(Linear& linear, std::vector<WeightView> sources) {
     pending_.push_back({&linear, linear.parts.size() - 1, std::move(sources)});
     return;
   }
-  for (const auto& view : sources) {  // read in place, so they stay apart
+  for (const auto& view : sources) {  // read in place, so parts stay separate
     linear.parts.push_back({{format, view.rows, linear.k, &layout, view.data}, {}});
     in_place_bytes_ += view.bytes();
   }
 }
 
-// Null: no part has a bias.
+// Null if no part has a bias.
 const Vector* Weights::stacked_bias(const std::vector<LinearPart>& parts) {
   PendingVector bias;
   int64_t n = 0;
@@ -171,7 +171,7 @@ void Weights::check_all_used() const {
   }
 }
 
-// The embedding table that a tied output matrix can share: its layout must be the file's own.
+// The embedding table that a tied output matrix can share; requires the layout of the file.
 const WeightView* Weights::table_like(const Pending& pending) const {
   const auto& w = pending.linear->parts[pending.part].weights;
   if (pending.sources.size() != 1 || w.layout->bytes(w.format, w.n, w.k) != pending.sources[0].bytes()) return nullptr;
@@ -207,7 +207,7 @@ void Weights::pack(const std::function<void(int64_t, int64_t)>& progress) {
   if (on_device()) return upload(progress);
   arena_ = std::make_unique<Arena>("weights", packed_bytes() - vector_bytes_);
   const auto total = static_cast<int64_t>(arena_->capacity());
-  // While a matrix is packed, the file's pages of it are in memory too: the largest go first, when little else is.
+  // While a matrix is packed, its pages of the file are resident too. Packing the largest first keeps the peak low.
   const auto size = [](const Pending& pending) {
     const auto& w = pending.linear->parts[pending.part].weights;
     return w.n * w.k;
@@ -229,7 +229,7 @@ void Weights::upload(const std::function<void(int64_t, int64_t)>& progress) {
   arena_ = std::make_unique<Arena>("weights", packed_bytes() - vector_bytes_, ops_.device().memory());
   const auto total = static_cast<int64_t>(arena_->capacity());
   const auto uploader = ops_.device().new_uploader();
-  std::vector<const WeightView*> tied;  // by pending part: found while the tables still are the file's
+  std::vector<const WeightView*> tied;  // by pending part; looked up while the tables still point into the file
   for (const auto& pending : pending_) tied.push_back(table_like(pending));
   for (auto& table : tables_) {
     const WeightView source = table;

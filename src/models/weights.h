@@ -1,5 +1,5 @@
-// The tensors of one model. An architecture declares them first, so that the memory plan knows their sizes; pack() then
-// reads them. Declaring touches no weights.
+// The tensors of one model. An architecture first declares them, which gives the memory plan their sizes and reads no
+// weights. pack() then reads them.
 #pragma once
 
 #include <deque>
@@ -14,12 +14,12 @@
 
 namespace millrace {
 
-// One tensor's name in both conventions; names are completed with the layer's prefix by Weights::Layer.
+// A tensor's name in both conventions. Weights::Layer prepends the prefix of its layer.
 struct TensorName {
   std::string gguf, hf;
 };
 
-// Matrices [rows, k] stacked along rows make one linear layer.
+// A matrix [rows, k]. Parts stacked along rows form one linear layer.
 struct LinearPart {
   TensorName name;
   int64_t rows = 0;
@@ -31,25 +31,27 @@ class Weights {
 
   const WeightSource& source() const { return source_; }
   bool has(const TensorName& name) const;
-  // A bias is looked for under the weight's name with ".bias"; parts without one add nothing.
+  // Biases are found under the weights' names with ".bias"; a part without bias gets zeros.
   const Linear* linear(const std::vector<LinearPart>& parts, int64_t k);
-  // gate and up, as two parts or as one. Where a kernel can, the layer gives act(gate) * up at once (Linear::gated).
+  // gate and up, as two parts or as one. If a kernel supports it, the layer computes act(gate) * up itself
+  // (Linear::gated).
   const Linear* gate_up(const std::vector<LinearPart>& parts, int64_t k, Activation activation);
-  const Vector* vector(const TensorName& name, int64_t n, float add = 0);  // as f32; `add`: gemma stores weight - 1
-  const Vector* optional_vector(const TensorName& name, int64_t n);        // null where the file has none
-  // Rows to look up, as the file holds them; in the device's memory after pack().
+  const Vector* vector(const TensorName& name, int64_t n,
+                       float add = 0);                               // as f32, plus `add`: gemma stores weight - 1
+  const Vector* optional_vector(const TensorName& name, int64_t n);  // null if the file has none
+  // An embedding table in the file's format, in device memory after pack().
   const WeightView* table(const TensorName& name, int64_t rows, int64_t cols);
-  RopeFrequencies placed(RopeFrequencies frequencies);  // its tables are in the device's memory after pack()
-  void ignore(const std::string& fragment);             // tensors whose name contains it do not change results
+  RopeFrequencies placed(RopeFrequencies frequencies);  // its tables are in device memory after pack()
+  void ignore(const std::string& fragment);             // tensors whose names contain this do not affect results
 
-  // Refuses a file with tensors that the architecture did not declare: results would be wrong without them.
+  // Throws if the file has tensors that were not declared: without them results would be wrong.
   void check_all_used() const;
 
-  size_t packed_bytes() const;    // what pack() will allocate
-  size_t in_place_bytes() const;  // file pages read in every step
+  size_t packed_bytes() const;    // bytes that pack() allocates
+  size_t in_place_bytes() const;  // bytes that steps read from the mapped file
   void pack(const std::function<void(int64_t done, int64_t total)>& progress);
 
-  // Names below one layer: Layer(weights, 3, {"blk.{}.", "model.layers.{}."}).
+  // Names tensors of one layer: Layer(weights, 3, {"blk.{}.", "model.layers.{}."}).
   class Layer;
 
  private:
@@ -64,8 +66,8 @@ class Weights {
       int64_t n = 0;
     };
     Vector* vector = nullptr;
-    std::vector<Piece> pieces;  // of the file
-    std::vector<float> values;  // where there are no pieces
+    std::vector<Piece> pieces;  // from the file
+    std::vector<float> values;  // used if there are no pieces
     float add = 0;
   };
   std::string resolve(const TensorName& name) const;
