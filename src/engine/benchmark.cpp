@@ -36,7 +36,7 @@ class Streams {
     }
   }
 
-  // Extends every sequence from `past` by `count` tokens in steps as large as the runner takes.
+  // Extends every sequence from `past` by `count` tokens, in steps as large as the runner allows.
   void prefill(int32_t past, int32_t count) {
     for (size_t row = 0; row < tables_.size(); ++row) {
       for (int32_t done = 0; done < count;) {
@@ -51,7 +51,8 @@ class Streams {
     }
   }
 
-  // As the engine does: where steps run ahead, each is started while the one before runs, with the tokens it chooses.
+  // As the engine does: if steps can run ahead, starts each one while the previous one runs, with the tokens that it
+  // chooses.
   void generate(int32_t past, int32_t count) {
     const bool ahead = runner_.runs_ahead() && runner_.ops().mode() == Ops::Mode::Run;
     for (int32_t i = 0; i < count; ++i) {
@@ -97,7 +98,7 @@ class Streams {
   std::vector<int32_t> tokens_;
   std::vector<BlockTable> tables_;
   std::vector<Slot> slots_;
-  std::vector<Sampler> samplers_;  // none: the likeliest tokens are taken
+  std::vector<Sampler> samplers_;  // empty: argmax
 };
 
 double median_of(std::vector<double> values) {
@@ -106,7 +107,7 @@ double median_of(std::vector<double> values) {
   return values.size() % 2 != 0 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// Time of the whole case, as the sum of its steps.
+// Time of the whole case: the sum over its steps.
 StepCost case_cost(Runner& runner, const BenchmarkCase& t) {
   StepCost total;
   const auto add = [&](const StepCost& step, int64_t times) {

@@ -1,4 +1,5 @@
-// Prompt processing and token generation as the peers report them, against what this machine could do at best.
+// Speed of prompt processing and token generation, measured as llama.cpp and others do, against this machine's
+// roofline.
 #pragma once
 
 #include <functional>
@@ -11,10 +12,10 @@ namespace millrace {
 
 struct BenchmarkCase {
   enum class Kind { Prompt, Generate } kind = Kind::Prompt;
-  int32_t tokens = 512;      // processed, or generated, per sequence
-  int32_t batch = 1;         // sequences at once; rates count all of them
-  int32_t depth = 0;         // tokens already in the cache of each
-  bool draw = false;         // generated tokens are drawn with the usual filters: where the device can, there
+  int32_t tokens = 512;      // processed or generated per sequence
+  int32_t batch = 1;         // sequences per step; rates count all of them
+  int32_t depth = 0;         // cached tokens of each sequence before the test
+  bool draw = false;         // sample with the usual filters instead of argmax, on the device if it can
   std::string name() const;  // "pp512", "tg128"
 };
 
@@ -22,14 +23,14 @@ struct BenchmarkResult {
   BenchmarkCase test;
   std::vector<double> samples;  // tokens per second, one per repetition
   double median = 0;
-  double percent_of_roof = 0;  // of the least time that bytes and arithmetic allow on this machine
-  OpTimes ops;                 // what its ops took in one more run, watched, or are expected to take
+  double percent_of_roof = 0;  // roofline time / measured time
+  OpTimes ops;                 // measured in one additional run, or estimated
 };
 
 // Runs one untimed warm-up and then `repetitions` timed ones.
 BenchmarkResult run_benchmark(Runner& runner, const BenchmarkCase& test, int repetitions);
 
-// The same from estimates alone.
+// The same from estimates and stored measurements, without running a step.
 BenchmarkResult predict_benchmark(Runner& runner, const BenchmarkCase& test);
 
 }  // namespace millrace

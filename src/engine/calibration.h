@@ -1,6 +1,6 @@
-// How large the scores of each attention head get, found once for a model over a text and kept beside the plans.
-// Attention with a unified maximum takes its phi from there; what leaves the range is noticed and computed again, so a
-// calibration changes speed and never results beyond rounding.
+// Measures the range of attention scores of each head over a text. Attention with a unified maximum takes its phi from
+// this range. Kernels check each score and recompute rows outside the range, so a calibration changes speed, and
+// results only within rounding.
 #pragma once
 
 #include <filesystem>
@@ -13,8 +13,8 @@
 
 namespace millrace {
 
-// Runs the tokens through a loaded runner, as many in one sequence as its context holds, and notes what every head's
-// scores reach.
+// Runs the tokens through a loaded runner, in sequences as long as its context allows, and records the range of every
+// head's scores.
 Calibration calibrate(Runner& runner, std::span<const int32_t> tokens,
                       const std::function<void(int64_t done, int64_t total)>& progress);
 

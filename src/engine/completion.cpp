@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Text on its way out: whole characters only, held back while a stop string may be under way.
+// Outgoing text: whole characters only, held back while it may be the beginning of a stop string.
 class TextStream {
  public:
   TextStream(const Tokenizer& tokenizer, const std::vector<std::string>& stop)
@@ -47,13 +47,13 @@ Completion complete(Engine& engine, const Tokenizer* tokenizer, const Completion
   };
 
   std::string error;
-  std::exception_ptr thrown;  // by on_text: a step goes to its end, and the request must not outlive this call
+  std::exception_ptr thrown;  // by on_text; rethrown after the step, once the request is cancelled
   const auto start = Clock::now();
   auto first = start, last = start;
   const RequestId id = engine.submit({options.prompt, options.sampling, options.max_tokens, options.end_tokens});
   while (result.finish == FinishReason::None && !result.interrupted && !thrown) {
     engine.step([&](const Emission& emission) {
-      // A step may generate several tokens: those behind a stop string are no part of the answer.
+      // A step may generate several tokens; those after a stop string do not belong to the answer.
       if (result.finish != FinishReason::None || thrown) return;
       if (emission.finish == FinishReason::Error) {
         error = emission.error;
@@ -64,7 +64,6 @@ Completion complete(Engine& engine, const Tokenizer* tokenizer, const Completion
       result.tokens.push_back(emission.token);
       result.finish = emission.finish;
       if (emission.logprobs != nullptr) result.logprobs.push_back(*emission.logprobs);
-      // An end token is not part of the answer.
       try {
         if (text && !emission.is_end) say(text->push(emission.token));
       } catch (...) {
@@ -75,7 +74,7 @@ Completion complete(Engine& engine, const Tokenizer* tokenizer, const Completion
     if (!error.empty()) fail(ErrorKind::BadFile, "{}", error);
     result.interrupted = interrupted();
   }
-  engine.cancel(id);  // stopped by a string or by the user
+  engine.cancel(id);  // does nothing unless a stop string, the user or an exception ended the loop
   if (thrown) std::rethrow_exception(thrown);
   if (text && !text->stopped()) say(text->finish());
 

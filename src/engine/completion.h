@@ -1,5 +1,5 @@
-// One completion as text: tokens come out of the engine, pass the detokenizer and the stop strings, and reach the
-// caller as pieces of valid UTF-8.
+// Runs one request and streams its text. Generated tokens pass through the detokenizer and the stop strings, and reach
+// the caller as pieces of valid UTF-8.
 #pragma once
 
 #include <string>
@@ -17,21 +17,21 @@ struct CompletionOptions {
   SamplingParams sampling;
   int32_t max_tokens = 0;
   std::vector<int32_t> end_tokens;
-  std::vector<std::string> stop;  // strings; the text ends before the first of them
+  std::vector<std::string> stop;  // stop strings; the text ends before the first match
 };
 
 struct Completion {
   std::string text;
-  std::vector<int32_t> tokens;  // generated, the end token included
+  std::vector<int32_t> tokens;  // generated, including the end token
   std::vector<TokenLogprobs> logprobs;
   FinishReason finish = FinishReason::None;
-  bool interrupted = false;  // Ctrl-C ended it
+  bool interrupted = false;  // by Ctrl-C
   int32_t prompt_tokens = 0;
   double ttft_ms = 0;
   double tokens_per_second = 0;  // after the first token
 };
 
-// A null tokenizer gives tokens only.
+// Without tokenizer the result has tokens only.
 Completion complete(Engine& engine, const Tokenizer* tokenizer, const CompletionOptions& options,
                     FunctionRef<void(std::string_view piece)> on_text);
 

@@ -5,7 +5,7 @@
 namespace millrace {
 namespace {
 
-// Penalties change as many logits as a sequence has different tokens: room for some hundred long ones.
+// Penalties change one logit per distinct token of a sequence: room for a few hundred long sequences.
 constexpr int32_t kMostChanges = 1 << 18;
 
 size_t row_bytes_of(int64_t rows) { return Arena::padded(static_cast<size_t>(rows) * sizeof(DrawRow)); }
@@ -54,7 +54,7 @@ bool DrawTables::set(int64_t row, const Sampler& sampler, int later, int count) 
   const int32_t used_changes = host_->used_changes;
   for (int i = 0; i < count; ++i) {
     if (set_one(row + i, sampler, later + i)) continue;
-    std::fill_n(host_->rows + row, i, DrawRow());  // the host draws: the device must leave these logits unchanged
+    std::fill_n(host_->rows + row, i, DrawRow());  // the host draws, so the device must not change these logits
     host_->used_rows = used_rows;
     host_->used_changes = used_changes;
     return false;

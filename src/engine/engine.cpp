@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// What tokens cost their client: a generated one takes a step of its own, those of a prompt share one.
+// Cost of a token for its client: a generated token needs a step of its own, tokens of a prompt share steps.
 constexpr double kPromptToken = 1, kGeneratedToken = 2;
 
 constexpr int32_t kMostChoices = 128;
@@ -25,7 +25,7 @@ StepEstimate estimate_steps(Runner& runner) {
   StepEstimate estimate;
   for (const int64_t bucket : row_buckets(rows)) {
     estimate.by_rows.emplace_back(bucket, us(bucket, kShort));
-    // Beyond a bucket other kernels run, which may cost much more for the first row.
+    // The first row beyond a bucket runs other kernels and may cost much more.
     if (bucket < rows) estimate.by_rows.emplace_back(bucket + 1, us(bucket + 1, kShort));
   }
   estimate.decode_us_per_position = std::max(0.0, (us(1, kLong) - us(1, kShort)) / (kLong - kShort));
@@ -117,7 +117,8 @@ RequestId Engine::submit(std::unique_ptr<Sequence> prepared) {
 }
 
 void Engine::cancel(RequestId id, int32_t choice) {
-  for (auto& part : ahead_.plan.parts) {  // there nobody computes a prompt for others: who is meant, ends
+  for (auto& part :
+       ahead_.plan.parts) {  // none of these parts computes a prompt for other choices, so all matching ones end
     const Sequence* s = part.sequence;
     if (s != nullptr && s->id() == id && (choice < 0 || s->choice() == choice)) part.sequence = nullptr;
   }
@@ -127,7 +128,7 @@ void Engine::cancel(RequestId id, int32_t choice) {
 bool Engine::step(FunctionRef<void(const Emission&)> emit, FunctionRef<void()> meanwhile) {
   const auto turn = runner_.turn();
   if (!compose()) {
-    MR_ASSERT(scheduler_.idle());  // with nobody running there are pages for anybody
+    MR_ASSERT(scheduler_.idle());  // if no sequence is running, the pages suffice for any sequence
     meanwhile();
     return !scheduler_.idle();
   }
@@ -193,7 +194,7 @@ std::span<const int32_t> Engine::compute(FunctionRef<void()> meanwhile) {
   }
 }
 
-// The next step, where all that is unknown of it are tokens that the device chooses itself.
+// Starts the next step if its only unknowns are tokens that the device chooses itself.
 void Engine::start_ahead() {
   if (step_.needs_logits() || !scheduler_.compose_ahead(step_.plan, ahead_.plan, batch_) || !draws_ahead(ahead_)) {
     ahead_.plan.parts.clear();
@@ -206,7 +207,7 @@ void Engine::start_ahead() {
   ahead_.started = true;
 }
 
-// Whether the device can choose for all of them before it is known what they chose last.
+// True if the device can sample for all sequences before the host knows their previous tokens.
 bool Engine::draws_ahead(const Step& step) {
   DrawTables& draws = runner_.draws();
   const auto& parts = step.plan.parts;
@@ -230,8 +231,8 @@ void Engine::count_step() {
   totals_.step_rows = step_.rows;
 }
 
-// A GPU draws tokens itself; logits are copied only for those who need them: masks, log-probabilities, scores, several
-// choices that begin at once.
+// A GPU samples tokens itself. Logits are copied only for rows that need the host: masks, log-probabilities, scores,
+// and first tokens of several choices.
 void Engine::ask_for_draws(Step& step) {
   step.on_host.clear();
   for (const auto& part : step.plan.parts) {
@@ -241,7 +242,7 @@ void Engine::ask_for_draws(Step& step) {
   }
 }
 
-// All rows of a sequence, or none: what a row draws may depend on the rows before it.
+// All rows of a sequence or none: the sample of a row may depend on the rows before it.
 bool Engine::draws_on_device(const Scheduler::Part& part, int64_t logit_row) {
   DrawTables& draws = runner_.draws();
   const Sequence& s = *part.sequence;
@@ -249,17 +250,17 @@ bool Engine::draws_on_device(const Scheduler::Part& part, int64_t logit_row) {
   return s.wants_likeliest() || draws.set(logit_row, s.sampler(), 0, part.logits.size());
 }
 
-// Those that several choices draw from come later: their logits are needed more than once.
+// Skips prompts with several choices, whose logits are drawn from more than once (complete_prompt).
 void Engine::draw(Matrix logits) {
   drawing_.clear();
   int64_t end = 0;
   for (const auto& part : step_.plan.parts) {
     end += part.logits.size();
-    if (part.sequence == nullptr) continue;  // its end came while the step ran
+    if (part.sequence == nullptr) continue;  // ended while the step ran
     Sequence& s = *part.sequence;
     const bool draws = part.completes() && s.request().kind == RequestKind::Generate && s.group().unborn.empty();
     if (!draws || step_.on_host[static_cast<size_t>(end - 1)] == 0) continue;
-    const int64_t rows = 1 + s.drafted();  // a prompt's rows before its last are scored
+    const int64_t rows = 1 + s.drafted();  // earlier rows of a prompt are only scored
     drawing_.push_back({&s, logits.rows_from(end - rows, rows)});
   }
   ThreadPool* helpers = runner_.helpers();
@@ -304,8 +305,8 @@ void Engine::collect(Matrix logits, std::span<const int32_t> tokens, FunctionRef
   }
 }
 
-// Row by row: a row's token is chosen as it would be without drafts, and the next row counts only where its draft is
-// that token.
+// Takes tokens row by row. A row's token is chosen as without drafts; the next row counts only if its draft equals that
+// token.
 void Engine::take_generated(const Scheduler::Part& part, int64_t logit_row, std::span<const int32_t> tokens,
                             FunctionRef<void(const Emission&)> emit) {
   Sequence& s = *part.sequence;
@@ -326,7 +327,7 @@ void Engine::take_generated(const Scheduler::Part& part, int64_t logit_row, std:
   if (taken <= drafted) scheduler_.truncate(s);
 }
 
-// All tokens so far are computed: the next one is drawn, for the first time by all choices of the request.
+// The prompt is computed: draws the first token, for all choices of the request.
 void Engine::complete_prompt(Sequence& s, Matrix logits, FunctionRef<void(const Emission&)> emit) {
   if (s.request().kind != RequestKind::Generate) return emit_with_times(s.end_of_prompt(), s, emit);
   std::vector<int32_t> unborn;
@@ -341,7 +342,7 @@ void Engine::complete_prompt(Sequence& s, Matrix logits, FunctionRef<void(const 
     Sequence* child = scheduler_.fork(s, choice);
     if (child == nullptr) continue;
     child->prepare_mask();
-    std::copy_n(forked_.begin(), logits.cols, logits.row<float>(0));  // the draw before has overwritten them
+    std::copy_n(forked_.begin(), logits.cols, logits.row<float>(0));  // drawing overwrites the logits
     ++totals_.generated_tokens;
     child->draw(logits, runner_.helpers());
     emit_with_times(child->take_own(0), *child, emit);

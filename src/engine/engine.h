@@ -1,5 +1,5 @@
-// Runs requests together: every step advances all running sequences by a token, or by several where drafts are right,
-// and spends what room is left on the prompts that wait. The contract is in README.md beside this file.
+// Runs requests together. Every step advances all generating sequences by one token, or by more if drafts are accepted,
+// and fills the remaining rows with prompt chunks. README.md in this folder has the contract.
 #pragma once
 
 #include <algorithm>
@@ -18,16 +18,17 @@
 namespace millrace {
 
 struct EngineOptions {
-  // Prompts are computed in chunks beside the streams that run. A step may then take this long; 0: as long as a step
-  // without the chunk, and prefill_slack more. With no stream running, chunks are as large as the runner takes.
+  // Time limit of a step that computes prompt chunks beside generating sequences. 0: the time of the step without the
+  // chunk, times 1 + prefill_slack. If no sequence generates, chunks are as large as the runner allows.
   double tpot_target_ms = 0;
-  // On a CPU a chunk costs by the row, and streams would feel it; a GPU has room beside few decodes. 0: 0.1 and 0.25.
+  // 0: 0.1 on a CPU, where every row of a chunk costs time, and 0.25 on a GPU, where a few rows beside decodes are
+  // cheap.
   double prefill_slack = 0;
-  bool prefix_cache = true;  // pages of prompts and answers are kept for those that begin alike
-  // Guesses tokens, which steps check; it outlives the engine. Rows of drafts need logits: LoadOptions::logit_rows has
-  // to leave room for them beside one row for each sequence.
+  bool prefix_cache = true;  // keep pages of prompts and answers for later requests with the same prefix
+  // Proposes draft tokens; must outlive the engine. Draft rows need logits, so LoadOptions::logit_rows must exceed the
+  // number of sequences.
   Drafter* drafter = nullptr;
-  int32_t draft_tokens = 4;  // of one sequence in a step, at most
+  int32_t draft_tokens = 4;  // per sequence and step, at most
 };
 
 class Engine {
@@ -35,32 +36,33 @@ class Engine {
   explicit Engine(Runner& runner, const EngineOptions& options = {});
   ~Engine();
 
-  // Queues a request. Throws Usage where it could never run: no prompt, a token out of range, more than the context
-  // holds.
+  // Queues a request. Throws Usage for a request that can never run: an empty prompt, a token out of range, a prompt
+  // longer than the context.
   RequestId submit(Request request) { return submit(prepare(std::move(request))); }
   static constexpr int32_t kAllChoices = -1;
-  void cancel(RequestId id, int32_t choice = kAllChoices);  // its pages are free at once; an unknown id is ignored
+  void cancel(RequestId id, int32_t choice = kAllChoices);  // frees its pages at once; an unknown id is ignored
 
-  // The same in two halves: the first checks and allocates, and may be called on any thread at any time.
+  // submit() in two parts. prepare() checks and allocates, and may be called on any thread at any time.
   std::unique_ptr<Sequence> prepare(Request request);
   RequestId submit(std::unique_ptr<Sequence> prepared);
 
-  // One forward pass; emits one token for each choice that generates, and one more for each draft that was right.
-  // False: nothing left to do. Where the device chooses tokens itself, the next pass is under way when the tokens of
-  // this one are emitted.
+  // Runs one forward pass. Emits one token for each choice that generates, and one more for each accepted draft.
+  // Returns false if no work is left. If the device chooses tokens itself, the next pass is already running while the
+  // tokens of this one are emitted.
   bool step(FunctionRef<void(const Emission&)> emit) {
     return step(emit, [] {});
   }
-  // `meanwhile` runs while the device computes: it may submit, and nothing else. On the CPU it runs before, for there
-  // all cores compute.
+  // `meanwhile` runs while the device computes and may only submit. On the CPU it runs before the step, because the
+  // step uses all cores.
   bool step(FunctionRef<void(const Emission&)> emit, FunctionRef<void()> meanwhile);
 
-  // What would otherwise be worked out when a prompt first joins running streams, while they wait.
+  // Computes the estimates of the pacer in advance. Otherwise the first prompt beside generating sequences would delay
+  // them.
   void prepare_pace() { pacer_.prepare(); }
 
   size_t running() const { return scheduler_.running().size(); }
   size_t waiting() const { return scheduler_.waiting().size(); }
-  void fill(EngineStats& stats);  // all but what Service alone knows
+  void fill(EngineStats& stats);  // all fields except those that only Service knows
 
  private:
   double now() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
@@ -68,22 +70,22 @@ class Engine {
   int32_t most_drafts(const Request& request) const;
   struct Step {
     Scheduler::Plan plan;
-    std::vector<uint8_t> on_host;  // by row of logits: whether its token is drawn there
+    std::vector<uint8_t> on_host;  // by row of logits: 1 if the host draws its token
     int64_t rows = 0;
-    double begin = 0;      // of its own time on the device
-    bool started = false;  // before its turn
+    double begin = 0;      // start of its time on the device
+    bool started = false;  // ahead, while the previous step ran
     bool needs_logits() const { return std::find(on_host.begin(), on_host.end(), 1) != on_host.end(); }
   };
-  bool compose();  // the step that is next, unless it was started ahead; false: there is none
+  bool compose();  // composes the next step unless it was started ahead; false: no work
   void ask_for_draws(Step& step);
   bool draws_on_device(const Scheduler::Part& part, int64_t logit_row);
   std::span<const int32_t> compute(FunctionRef<void()> meanwhile);
   void start_ahead();
   bool draws_ahead(const Step& step);
-  void drop_ahead();  // of those it was started for, nobody is left
-  // Rows of logits are there for those whose tokens the device did not choose.
+  void drop_ahead();  // none of its sequences is left
+  // `logits` holds only the rows whose tokens the device did not choose.
   void collect(Matrix logits, std::span<const int32_t> tokens, FunctionRef<void(const Emission&)> emit);
-  // Draws the next tokens of all that draw here, on all threads.
+  // Draws the next tokens of all sequences that draw on the host, in parallel.
   void draw(Matrix logits);
   void count_step();
   void take_generated(const Scheduler::Part& part, int64_t logit_row, std::span<const int32_t> tokens,
@@ -94,17 +96,17 @@ class Engine {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start_ = Clock::now();
   Runner& runner_;
-  const int32_t draft_tokens_;  // 0: there is no drafter
+  const int32_t draft_tokens_;  // 0: no drafter
   StepPacer pacer_;
   Scheduler scheduler_;
   StepBatch batch_;
-  Step step_, ahead_;  // the one whose turn it is, and the next one, where it was started
+  Step step_, ahead_;  // current step, and the next one if it was started
   struct Drawing {
     Sequence* sequence;
     Matrix logits;  // of its pending rows
   };
   std::vector<Drawing> drawing_;  // of this step
-  std::vector<float> forked_;     // logits that several choices draw from
+  std::vector<float> forked_;     // logits from which several choices draw
   std::atomic<RequestId> next_id_{1};
   EngineStats totals_;
 };

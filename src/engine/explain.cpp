@@ -5,7 +5,7 @@
 namespace millrace {
 namespace {
 
-// Layers repeat: equal calls of a step become one entry that counts them.
+// Layers repeat, so equal calls of a step are merged into one entry with a count.
 void explain_step(std::vector<OpCall>& all, Runner& runner, const StepShape& shape) {
   std::vector<OpCall> calls;
   runner.rank().dry_pass(shape, Ops::Mode::Explain, nullptr, &calls);

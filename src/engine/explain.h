@@ -1,4 +1,4 @@
-// Every choice the dataflow makes for a model and a batch, with the kernels it chose from.
+// Lists every kernel choice of the dataflow for a model and a batch, with the candidates.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace millrace {
 
-// The calls of decode steps of each batch size, and of one prefill step. Equal calls are one entry.
+// The calls of one decode step per batch size and of one prefill step. Equal calls are merged.
 std::vector<OpCall> explain(Runner& runner, const std::vector<int32_t>& batches, int64_t context);
 
-// The paper's crossovers for one [n, k]: from m1 rows on the kernel for one row is no longer chosen, from m2 on the one
-// for long prompts is. 0: never within the largest step.
+// Crossovers for one [n, k]: from m1 rows on the kernel for one row is no longer chosen, from m2 rows on the kernel for
+// long prompts is. 0: not within the largest step.
 struct Crossover {
   int64_t n = 0, k = 0;
   std::string format;

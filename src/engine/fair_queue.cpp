@@ -16,20 +16,20 @@ constexpr size_t kMostRemembered = 1024;
 
 void FairQueue::push(std::unique_ptr<Sequence> sequence) {
   Client& client = clients_[sequence->client()];
-  // Idling earns nothing: a client that comes back starts level with the one being served.
+  // Idle time earns no credit: a returning client starts level with the one being served.
   if (client.waiting.empty()) client.used = std::max(client.used, now_used_);
   client.waiting.push_back(std::move(sequence));
   ++size_;
 }
 
-// Nobody rises above the highest priority that waits: there, what clients have used decides.
+// Priorities rise at most to the highest one in the queue; among equal priorities virtual time decides.
 Sequence* FairQueue::next(double now) {
   int highest = std::numeric_limits<int>::min();
   for (const auto& [name, client] : clients_) {
     for (const auto& sequence : client.waiting) highest = std::max(highest, sequence->priority());
   }
   Sequence* best = nullptr;
-  std::tuple<double, double, double> best_key;  // urgency, what the client used, when it came
+  std::tuple<double, double, double> best_key;  // urgency, virtual time, arrival
   for (auto& [name, client] : clients_) {
     for (auto& sequence : client.waiting) {
       const double risen = sequence->priority() + std::floor((now - sequence->arrival()) / kSecondsPerLevel);
@@ -63,8 +63,8 @@ void FairQueue::erase_if(const std::function<bool(Sequence&)>& condition) {
   }
 }
 
-// Names come from outside, without end. Those who wait for nothing start level with the others when they come back;
-// that forgives them what they used, which is why few clients are all remembered.
+// Client names come from outside and are unbounded in number. A forgotten client starts level when it returns, which
+// forgives its use, so clients are forgotten only when there are many.
 void FairQueue::forget_idle() {
   if (clients_.size() < kMostRemembered) return;
   std::erase_if(clients_, [](const auto& entry) { return entry.second.waiting.empty(); });

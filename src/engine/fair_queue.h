@@ -1,6 +1,6 @@
-// Who goes next among those that wait. Clients share by the tokens computed for them, not by requests: each has a
-// virtual time that grows with what it used, and the one that used least goes first (start-time fair queueing).
-// Priorities go before that, and waiting raises them, so that nobody starves.
+// Orders waiting sequences. Each client has a virtual time that grows with the tokens computed for it, and the client
+// with the smallest goes first (start-time fair queueing). Priorities go before virtual time. Waiting raises the
+// priority, so that no request starves.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,21 @@ namespace millrace {
 
 class FairQueue {
  public:
-  void push(std::unique_ptr<Sequence> sequence);  // one that was running before is still the oldest of its client
+  void push(std::unique_ptr<Sequence> sequence);  // a preempted sequence becomes the oldest of its client again
 
-  // Who goes next; null: nobody waits. `now` in seconds on the clock of Sequence::arrival().
+  // The next sequence; null: the queue is empty. `now`: seconds on the clock of Sequence::arrival().
   Sequence* next(double now);
-  std::unique_ptr<Sequence> take(Sequence* sequence);  // one that next() gave
+  std::unique_ptr<Sequence> take(Sequence* sequence);  // removes a sequence that next() returned
 
-  // Tokens that were computed for a client, wherever they were computed.
+  // Adds tokens to the client's virtual time.
   void charge(const std::string& client, double tokens);
 
   void erase_if(const std::function<bool(Sequence&)>& condition);
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  size_t clients() const { return clients_.size(); }  // that it remembers
+  size_t clients() const { return clients_.size(); }  // clients with an entry, idle ones included
 
-  static constexpr double kSecondsPerLevel = 20;  // of waiting that raise a priority by one
+  static constexpr double kSecondsPerLevel = 20;  // waiting time that raises the priority by one
 
  private:
   struct Client {
@@ -40,7 +40,7 @@ class FairQueue {
   void forget_idle();
 
   std::map<std::string, Client> clients_;
-  double now_used_ = 0;  // virtual time of the client served last: those who come back from idling start there
+  double now_used_ = 0;  // virtual time of the client served last; a client that was idle starts here
   size_t size_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What a model says about its own use: generation_config.json, or the matching keys of GGUF.
+// The model's recommended sampling settings: generation_config.json, or the matching GGUF keys.
 #pragma once
 
 #include <optional>

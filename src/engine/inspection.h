@@ -1,4 +1,4 @@
-// What a model file holds and what running it would take, without loading it.
+// Describes a model file and the memory and time that running it would take, without loading it.
 #pragma once
 
 #include <memory>
@@ -17,13 +17,13 @@ struct Inspection {
   };
   std::string origin, architecture;
   int64_t parameters = 0, bytes = 0;
-  std::vector<std::pair<std::string, std::string>> config;  // in the order to show it
+  std::vector<std::pair<std::string, std::string>> config;  // in display order
   std::vector<Tensor> tensors;
   MemoryPlan memory;
-  // From measurements and estimates, for one sequence: time to the first token of a prompt, and speed from there on.
+  // Estimates for one sequence: time to the first token, and decode speed at `depth` cached tokens.
   int32_t prompt = 512, depth = 512;
   double first_token_ms = 0, tokens_per_second = 0;
-  std::string problem;  // why it cannot be run; empty: it can
+  std::string problem;  // why the model cannot run; empty: it can
 };
 
 Inspection inspect(std::shared_ptr<const WeightSource> source, const LoadOptions& options);

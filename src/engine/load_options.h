@@ -1,4 +1,4 @@
-// How a model is loaded: on which device, how large, how exact.
+// Options of loading a model: device, sizes, precision.
 #pragma once
 
 #include <map>
@@ -16,29 +16,29 @@ struct Architecture;
 
 struct LoadOptions {
   DeviceChoice device = DeviceChoice::Cpu;
-  const Architecture* architecture = nullptr;  // null: the one that the file names
+  const Architecture* architecture = nullptr;  // null: as named in the file
   int threads = 0;                             // 0: one per usable core
-  std::shared_ptr<ThreadPool> pool;            // null: its own; models that share a machine share one
-  std::string isa;                             // "": all this machine has
+  std::shared_ptr<ThreadPool> pool;            // null: a pool of its own; models on one machine should share one
+  std::string isa;                             // "": the best of this machine
   std::map<std::string, std::string> forced;   // op -> kernel
   bool exact = false;                          // f32 activations, KV and arithmetic
-  std::optional<DType> kv_type;                // default: f16 (a GPU: the working type), or f32 when exact
-  int64_t context = 0;                         // positions per sequence; 0: the model's, or what memory allows
-  bool past_training = false;                  // the context may exceed the model's: for benchmarks
-  int64_t sequences = 1;                       // at once
-  int64_t rows = 0;                            // tokens in one step; 0: enough to keep the device busy
-  int64_t logit_rows = 0;                      // rows with logits in one step; at least one per sequence
-  // Positions that the KV cache holds over all sequences. 0: the context for each of them. kWhatFits: as much of that
-  // as memory allows, but at least one context; sequences then wait for pages, or are preempted.
+  std::optional<DType> kv_type;                // default: f16 on a CPU, the working type on a GPU, f32 if exact
+  int64_t context = 0;                         // positions per sequence; 0: the model's, or as many as memory allows
+  bool past_training = false;                  // allow a context beyond the trained one, for benchmarks
+  int64_t sequences = 1;                       // most that run at the same time
+  int64_t rows = 0;                            // tokens per step; 0: enough to keep the device busy
+  int64_t logit_rows = 0;                      // rows with logits per step; at least one per sequence
+  // Capacity of the KV cache in positions over all sequences. 0: a whole context for each sequence. kWhatFits: as much
+  // as memory allows, at least one context; sequences then wait for pages or are preempted.
   int64_t kv_tokens = 0;
   static constexpr int64_t kWhatFits = -1;
   int block_size = 64;
-  // On a CPU: writes the whole KV cache once at load. Else the system clears memory when pages are first written to, up
-  // to 2 MB for each layer's keys and values at once, and a step in the middle of streams takes a tenth of a second.
+  // CPU only: writes the whole KV cache once at load. Otherwise the operating system zeroes memory at the first write,
+  // up to 2 MB for the keys and values of each layer, and a step during generation can take 100 ms.
   bool populate_kv = false;
-  bool batch_invariant = false;  // a row's results do not depend on what else is in the step: slower
-  bool measure = false;          // measures the machine's ceilings if they are not known yet
-  bool device_draws = false;     // on a CPU: choose tokens beside the logits and run steps ahead, as a GPU always does
+  bool batch_invariant = false;  // results of a row do not depend on the rest of the batch: slower
+  bool measure = false;          // measure the machine's ceilings if they are unknown
+  bool device_draws = false;  // CPU only, for tests: sample beside the logits and run steps ahead, as a GPU always does
 };
 
 }  // namespace millrace

@@ -1,5 +1,4 @@
-// What a loaded model will take, decided before anything large is allocated. The plan binds: what does not fit is
-// refused.
+// The memory of a loaded model, computed before any large allocation. A model that does not fit is refused.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@ namespace millrace {
 namespace {
 
 struct Scored {
-  double total = 0;  // of the negated log-probabilities
+  double total = 0;  // sum of negated log-probabilities
   int64_t tokens = 0;
 };
 

@@ -1,4 +1,4 @@
-// From a file's config to a model that can compute.
+// Builds a rank from a file's config: options, plans, loading.
 #include "engine/rank.h"
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 namespace millrace {
 namespace {
 
-// A step this long is bound by arithmetic. On a GPU twice as many rows are 1 % faster still, and take a gigabyte more
-// of activations for an 8B.
+// Steps of this size are bound by arithmetic. On a GPU twice as many rows are 1 % faster and need 1 GB more activations
+// for an 8B model.
 int64_t usual_rows(const Hardware& hardware) {
   constexpr int64_t kOnCpu = 512, kOnGpu = 4096, kOnLargeGpu = 8192, kLarge = int64_t{64} << 30;
   if (hardware.device == DeviceKind::Cpu) return kOnCpu;
@@ -20,7 +20,7 @@ int64_t usual_rows(const Hardware& hardware) {
 
 IsaSet allowed_isa(const std::string& level) {
   if (level.empty()) return detect_isa();
-  // The machine has a level if it has any instruction set of it that the level below does not include.
+  // A level is available if the machine has any instruction set that the level below does not include.
   std::string names;
   IsaSet below;
   for (const auto& known : isa_levels()) {
@@ -35,7 +35,7 @@ IsaSet allowed_isa(const std::string& level) {
   fail(ErrorKind::Usage, "--isa {}: unknown here; one of {}", level, names);
 }
 
-// The format of most of the bytes of the matrices.
+// The format that holds most bytes of the weight matrices.
 DType weight_format(const WeightSource& source) {
   std::map<DType, size_t> bytes;
   for (const auto& tensor : source.tensors()) {
@@ -46,15 +46,14 @@ DType weight_format(const WeightSource& source) {
   return most == bytes.end() ? DType::F32 : most->first;
 }
 
-// The type of activations that linear layers take: on a GPU the weights' own 16-bit format, bf16 for quantized ones,
+// The type of activations that linear layers take: on a GPU the weights' own 16-bit format, bf16 for quantized weights,
 // f32 for f32.
 DType working_type(DType weights, const Device& device, bool exact) {
   if (device.is_host() || exact) return DType::F32;
   return is_quantized(weights) ? DType::BF16 : weights;
 }
 
-// On a CPU f32 weights stay with f32 arithmetic, in attention too: products in bf16 would lose the digits that the file
-// was kept wide for.
+// On a CPU f32 weights use f32 arithmetic, in attention too: bf16 products would lose digits that the file keeps.
 Precision precision_for(DType weights, const Device& device, bool exact) {
   return exact || (device.is_host() && weights == DType::F32) ? Precision::Exact : Precision::Fast;
 }
@@ -114,7 +113,7 @@ BatchTables::Sizes Rank::table_sizes() const {
   return {options_.rows, std::min(options_.rows, options_.sequences), options_.logit_rows, pages()};
 }
 
-// Each running sequence has a slot; as many hold snapshots.
+// One slot per running sequence, and as many for snapshots.
 StateOptions Rank::state_options() const {
   const int64_t slots = layout_.slots().empty() ? 0 : 2 * options_.sequences;
   return {*options_.kv_type, options_.block_size, static_cast<int32_t>(options_.kv_tokens),
@@ -152,7 +151,7 @@ void Rank::decide_context() {
                  config.context);
     }
   }
-  // Each sequence takes whole pages, and the longest must find room.
+  // Each sequence takes whole pages, and the longest sequence must fit.
   const int64_t one = pages() * options_.block_size;
   if (options_.kv_tokens == LoadOptions::kWhatFits) options_.kv_tokens = std::min(room, one * options_.sequences);
   options_.kv_tokens = options_.kv_tokens == 0 ? one * options_.sequences : std::max(one, options_.kv_tokens);

@@ -18,30 +18,30 @@ struct StepShape {
   int64_t rows = 1, sequences = 1, context = 1;
   int64_t wanted = 1;     // rows that reach the head
   int64_t hidden = 0;     // of those: rows that want hidden states instead of logits
-  bool gathered = false;  // the wanted rows are not all rows in their order
+  bool gathered = false;  // the wanted rows are not simply all rows in order
 };
 
 class Rank {
  public:
   using Progress = std::function<void(int64_t done, int64_t total)>;
 
-  // Reads the config, declares the tensors, chooses layouts, and plans kernels and memory by dry passes. Touches no
-  // weights. Resolves the defaults of `options`, which it keeps a reference to.
+  // Reads the config, declares the tensors, chooses layouts, and plans kernels and memory by dry passes. Reads no
+  // weights. Resolves the defaults of `options` and keeps a reference to it.
   Rank(const WeightSource& source, LoadOptions& options);
 
-  // Packs the weights and allocates what the plan says; refuses where that does not fit.
+  // Packs the weights and allocates the planned memory. Throws if it does not fit.
   void load(const Progress& progress);
 
-  // A forward pass over a placed batch: its kernels are enqueued. Returns the pass, for its results.
+  // Enqueues a forward pass over a placed batch. The returned pass holds the results.
   Pass forward(const PlacedBatch& batch);
-  // The model's forward pass over a batch of this shape without computing: `mode` says what the ops note.
+  // Runs the model's forward pass over a batch of this shape without computing. The ops record what `mode` asks for.
   void dry_pass(const StepShape& shape, Ops::Mode mode, OpTimes* times, std::vector<OpCall>* calls = nullptr);
 
-  // From now on every step notes the scores that its heads reach, and is never recorded. For calibration.
+  // For calibration: every following step records the score range of each head, and no step is recorded for replay.
   void observe_scores(bool observe);
   bool observes_scores() const { return knowledge_.observed != nullptr; }
   Calibration observed_scores();
-  int64_t calibrated_layers() const;  // layers whose heads' scores are known well enough for a unified maximum
+  int64_t calibrated_layers() const;  // layers whose score ranges allow a unified maximum
 
   Device& device() { return *device_; }
   const Device& device() const { return *device_; }

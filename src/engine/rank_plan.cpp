@@ -1,4 +1,4 @@
-// Plans from dry passes: the model's own forward pass says what its steps ask for, and nothing else does.
+// Plans from dry passes: kernels, buffers and workspace all come from the model's own forward pass.
 #include <algorithm>
 
 #include "base/log.h"
@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// Every shape whose ops differ from those of the others in their buckets. Largest first, as batch-invariant plans ask.
+// Step shapes that cover every bucket of every op. Largest first, because batch-invariant plans need the largest step.
 std::vector<StepShape> shapes_to_plan(const LoadOptions& o) {
   std::vector<int64_t> rows = row_buckets(o.rows), wanted = row_buckets(o.logit_rows);
   std::reverse(rows.begin(), rows.end());
@@ -45,7 +45,7 @@ void Rank::run_dry(const StepShape& shape, Activations& buffers) {
 }
 
 void Rank::dry_pass(const StepShape& shape, Ops::Mode mode, OpTimes* times, std::vector<OpCall>* calls) {
-  Activations buffers;  // of its own: the shape may be larger than what is planned for
+  Activations buffers;  // separate, because the shape may exceed the planned sizes
   ops_->observe(mode, times, calls);
   run_dry(shape, buffers);
   ops_->observe(Ops::Mode::Run);

@@ -1,4 +1,4 @@
-// Attention scores: the unified maximum (phi) of calibrated layers, and the scores that a calibration observes.
+// Attention scores: the unified maximum (phi) of calibrated layers, and the ranges that a calibration observes.
 #include <algorithm>
 
 #include "base/log.h"
@@ -9,12 +9,11 @@ namespace millrace {
 void Rank::read_calibration(const WeightSource& source) {
   phi_.resize(layout_.paged().size());
   knowledge_.phi.resize(phi_.size());
-  const auto calibration =
-      Calibration::load(Calibration::file_for(source), std::ssize(phi_), model_->config().heads);
+  const auto calibration = Calibration::load(Calibration::file_for(source), std::ssize(phi_), model_->config().heads);
   if (!calibration) return;
   for (size_t i = 0; i < phi_.size(); ++i) {
     phi_[i] = calibration->phi(static_cast<int64_t>(i), *options_.kv_type);
-    if (!phi_[i].empty()) knowledge_.phi[i] = phi_[i].data();  // for dry passes: that there is one
+    if (!phi_[i].empty()) knowledge_.phi[i] = phi_[i].data();  // dry passes only test it for null
   }
   log().info("scores are calibrated in {} of {} layers", calibrated_layers(), phi_.size());
 }

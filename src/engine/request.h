@@ -1,4 +1,4 @@
-// What a caller asks of the engine, and what it gets back token by token. Only native types cross this border.
+// A request to the engine, and the emissions that it returns token by token.
 #pragma once
 
 #include <cstdint>
@@ -27,56 +27,57 @@ enum class Pooling : uint8_t { Mean, Last };  // of the hidden states after the 
 struct Request {
   std::vector<int32_t> prompt;  // at least one token
   SamplingParams sampling;
-  int32_t max_tokens = 0;           // 0: until the context is full
+  int32_t max_tokens = 0;           // 0: up to the end of the context
   std::vector<int32_t> end_tokens;  // generation stops after any of these
-  int32_t min_tokens = 0;           // end tokens are impossible before this many were generated
+  int32_t min_tokens = 0;           // end tokens are masked before this many tokens are generated
 
   RequestKind kind = RequestKind::Generate;
-  int32_t choices = 1;       // OpenAI's n: the prompt is computed once, choice c draws from stream c of the seed
-  int prompt_logprobs = -1;  // of each prompt token after the first, and so many of the likeliest; -1: none
-  int32_t score_from = 1;    // the first of the prompt's tokens whose log-probability is wanted
+  int32_t choices = 1;  // OpenAI's n: the prompt is computed once; choice c samples from stream c of the seed
+  int prompt_logprobs =
+      -1;                  // log-probabilities of prompt tokens after the first, with this many alternatives; -1: none
+  int32_t score_from = 1;  // index of the first prompt token whose log-probability is wanted
   Pooling pooling = Pooling::Mean;
-  bool normalise = true;  // an embedding's length becomes 1
+  bool normalise = true;  // scale an embedding to length 1
 
-  // Draft tokens that a step may check, where the engine has a drafter; -1: as many as its options say. 0: steps of
-  // this request never wait for a drafter and can run ahead.
+  // Draft tokens per step, if the engine has a drafter; -1: as in its options. 0: the steps of this request do not wait
+  // for the drafter and can run ahead.
   int32_t draft_tokens = -1;
 
-  // None, or one for each choice; nobody else may touch them until the choice has ended.
+  // Empty, or one per choice. The engine has exclusive use until the choice ends.
   std::vector<std::shared_ptr<Constraint>> constraints;
 
-  std::string client;  // who shares fairly with whom: an API key's name, a user
-  int priority = 0;    // higher goes first; waiting raises it, so that nothing starves
+  std::string client;  // unit of fair sharing: the name of an API key or a user
+  int priority = 0;    // higher goes first; waiting raises it, so that no request starves
 };
 
 enum class FinishReason : uint8_t {
   None,
-  Stop,       // an end token, or a constraint that lets nothing follow
+  Stop,       // an end token, or a constraint that allows no further token
   Length,     // max_tokens, or the context is full; Score and Embed end with it too
   Cancelled,  // by cancel() or by the end of the service
   Error,      // see Emission::error
-  NotInForm,  // the same: no token of the vocabulary continues what a constraint asks for
+  NotInForm,  // as Error: no token of the vocabulary can continue under the constraint
 };
 
-// One generated token of one choice, or its end. Every choice has exactly one emission with a finish reason, its last.
-// What it points to is valid during the call only.
+// One generated token of one choice, or its end. The last emission of every choice, and no other, has a finish reason.
+// Pointers and views are valid only during the call.
 struct Emission {
   RequestId id = 0;
-  int32_t token = -1;  // -1: none comes with this emission
+  int32_t token = -1;  // -1: this emission has no token
   FinishReason finish = FinishReason::None;
-  const TokenLogprobs* logprobs = nullptr;  // where asked for
+  const TokenLogprobs* logprobs = nullptr;  // if requested
 
-  bool is_end = false;  // the token is one of the request's end tokens: no part of the text
+  bool is_end = false;  // the token is an end token of the request and not part of the text
   int32_t choice = 0;
   int32_t prompt_tokens = 0;
-  int32_t cached_tokens = 0;  // of the prompt: not computed, found in the prefix tree
-  double queued_ms = 0;       // from submission until the prompt's first step
+  int32_t cached_tokens = 0;  // prompt tokens found in the prefix tree, not computed
+  double queued_ms = 0;       // from submission to the first step of the prompt
 
-  // With the request's first emission, where asked for: [i] is of prompt[i]. Those before score_from have none: their
-  // token is -1.
+  // In the first emission of the request, if requested: [i] belongs to prompt[i]. Entries before score_from have token
+  // -1.
   std::span<const TokenLogprobs> prompt_logprobs;
   std::span<const float> embedding;
-  std::string_view error;  // one line, with FinishReason::Error and NotInForm
+  std::string_view error;  // one line, for FinishReason::Error and NotInForm
 };
 
 }  // namespace millrace

@@ -9,8 +9,8 @@
 namespace millrace {
 namespace {
 
-// Decodes without drafts, or with equally many of each sequence: those shapes come again and again. A step whose
-// sequences have different numbers of drafts is launched kernel by kernel.
+// Decodes without drafts, or with equally many drafts for each sequence: these shapes repeat. Steps with different
+// numbers of drafts are launched kernel by kernel.
 bool is_recordable(const PlacedBatch& batch) {
   const auto alike = [&](const SequenceSlice& s) {
     return s.rows == batch.sequences.front().rows && (s.rows == 1 || s.drafts);
@@ -43,7 +43,7 @@ void Runner::compute(const PlacedBatch& batch, int slot) {
   results_->take(pass.logits, *draws_, slot, ops());
 }
 
-// The step itself is under way by then: where it cannot be recorded, nothing of it is lost.
+// The step was already launched without recording, so a failure here loses nothing.
 std::unique_ptr<Recording> Runner::recorded(const PlacedBatch& batch, int slot) {
   try {
     compute(batch, slot);
@@ -68,10 +68,10 @@ void Runner::replay_or_record(const PlacedBatch& batch, int64_t pages, int slot)
     results_->expect(rows);
     return recorded_.front().recording->replay();
   }
-  compute(batch, slot);  // at once, so that whatever a kernel prepares on first use is ready when it is recorded
+  compute(batch, slot);  // first without recording, because kernels may initialize on first use
   if (!rank_->device().begin_recording()) return;
   auto recording = recorded(batch, slot);
-  if (recording == nullptr) return;  // a full card: the next step is launched kernel by kernel, too
+  if (recording == nullptr) return;  // out of GPU memory: the next step is launched kernel by kernel again
   if (recorded_.size() == kRecordedSteps) recorded_.pop_back();
   recorded_.insert(recorded_.begin(), {rows, sequences, pages, draws_->any(), slot, std::move(recording)});
 }
@@ -87,13 +87,15 @@ void Runner::start(const Batch& batch) {
   const int slot = next_slot();
   int64_t context = 1;
   for (const auto& slice : batch.sequences) context = std::max<int64_t>(context, slice.past + slice.rows);
-  // Tables are as wide as the bucket of the longest context, so that a recorded step fits until the next bucket.
+  // Block tables are as wide as the bucket of the longest context, so that a recorded step stays valid within the
+  // bucket.
   const auto bucket = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(context, 64))));
   const int64_t pages = std::min(rank_->pages(), (bucket + options_.block_size - 1) / options_.block_size);
   PlacedBatch placed = rank_->tables().place(batch, pages, slot);
   placed.chosen = results_->chosen();
   draws().send(static_cast<int64_t>(batch.logit_rows.size()));
-  if (is_recordable(placed) && !rank_->device().is_host() && ops().mode() == Ops::Mode::Run && !rank_->observes_scores()) {
+  if (is_recordable(placed) && !rank_->device().is_host() && ops().mode() == Ops::Mode::Run &&
+      !rank_->observes_scores()) {
     replay_or_record(placed, pages, slot);
   } else {
     compute(placed, slot);
@@ -108,7 +110,7 @@ std::span<const int32_t> Runner::finish() {
   started_.erase(started_.begin());
   rank_->device().wait_for(step.slot);
   draws_->use(step.slot);
-  draws_->clear();  // they were of this step
+  draws_->clear();  // they belonged to this step
   return results_->tokens(step.slot, step.rows);
 }
 
@@ -127,7 +129,7 @@ void Runner::abandon() noexcept {
 }
 
 std::span<const int32_t> Runner::run(const Batch& batch, FunctionRef<void()> meanwhile) {
-  if (rank_->device().is_host()) meanwhile();  // before: all cores compute
+  if (rank_->device().is_host()) meanwhile();  // before the step, which uses all cores
   start(batch);
   if (!rank_->device().is_host()) meanwhile();
   return finish();

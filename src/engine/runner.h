@@ -1,5 +1,5 @@
-// A loaded model that runs steps: batches go in, tokens or logits come out. Steps are recorded and run ahead where the
-// device can.
+// Runs steps on a rank: a batch goes in, tokens or logits come out. On devices that support it, steps are recorded and
+// run ahead.
 #pragma once
 
 #include <functional>
@@ -16,54 +16,56 @@ class Runner {
  public:
   using Progress = Rank::Progress;
 
-  // Plans: reads the config, chooses layouts and kernels, adds up the memory. Touches no weights.
+  // Plans: reads the config, chooses layouts and kernels, computes the memory plan. Reads no weights.
   Runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options);
 
-  // Packs the weights and allocates what the plan says; refuses where that does not fit.
+  // Packs the weights and allocates the planned memory. Throws if it does not fit.
   void load(const Progress& progress = [](auto, auto) {});
 
-  // One step; the logits of the batch's logit_rows on the host, valid until the next. No allocation, no exception, but
-  // for a GPU that fails. On a GPU the first step of a shape is recorded, later ones replay it.
+  // Runs one step and returns the logits of the batch's logit_rows on the host, valid until the next step. Allocates
+  // nothing and throws only if a GPU fails. On a GPU the first step of a shape is recorded, and later ones replay it.
   Matrix forward(const Batch& batch) {
     return forward(batch, [] {});
   }
-  // `meanwhile` is host work that goes on while the device computes; on the CPU it goes before. The batch must not
-  // change.
+  // `meanwhile` is host work that runs while the device computes; on the CPU it runs before the step. It must not
+  // change the batch.
   Matrix forward(const Batch& batch, FunctionRef<void()> meanwhile);
-  // Of the last step's rows without logits: their hidden states after the final norm.
+  // Hidden states after the final norm, for the rows of the last step that want no logits.
   Matrix hidden();
 
-  // The same in two parts: run() computes the step and the token of each logits row, the likeliest or what draws()
-  // says; logits() brings the rows themselves, or the wanted ones, for those who need more than that.
-  std::span<const int32_t> run(const Batch& batch) {  // -1 where no logit is a number; empty on the CPU
+  // forward() in two parts. run() computes the step and the token of each row of logits: the argmax, or a sample as
+  // draws() says. logits() copies the rows, or the wanted ones, to the host.
+  std::span<const int32_t> run(const Batch& batch) {  // -1: no logit of the row is above -infinity; empty on the CPU
     return run(batch, [] {});
   }
   std::span<const int32_t> run(const Batch& batch, FunctionRef<void()> meanwhile);
 
-  // The same in halves, where steps run ahead: start() places the batch, which may change then, and enqueues the step;
-  // finish() waits for the one started first. The second may begin with tokens that the first one chooses (Batch).
+  // run() in two parts, for steps that run ahead. start() copies the batch, so that the caller may change it, and
+  // enqueues the step. finish() waits for the oldest started step. A second step may take tokens that the first one
+  // chooses (Batch).
   bool runs_ahead() const { return draws_->usable(); }
   void start(const Batch& batch);
   std::span<const int32_t> finish();
-  void abandon() noexcept;             // after an error: nothing is under way any more
-  bool lost() const { return lost_; }  // the device does not work any more, as abandon() found
+  void abandon() noexcept;             // after an error: drops all started steps
+  bool lost() const { return lost_; }  // abandon() found that the device no longer works
 
   Matrix logits();
   Matrix logits(std::span<const uint8_t> wanted) { return results_->logits(wanted); }
-  DrawTables& draws();  // of the next step, where usable
+  DrawTables& draws();  // of the next step, if usable
 
-  // Where kernels run on the threads of a pool that other engines may share, a step holds this.
+  // A step holds this lock if its kernels run on a thread pool that other engines may share.
   std::unique_lock<std::mutex> turn() {
     return rank_->device().is_host() ? rank_->pool().turn() : std::unique_lock<std::mutex>();
   }
-  // The computing threads between two steps; null: they do not compute, and waking them would take too long.
+  // The computing threads, for use between two steps; null on a GPU, where they sleep and waking them would take too
+  // long.
   ThreadPool* helpers() { return rank_->device().is_host() ? &rank_->pool() : nullptr; }
-  // Sends one of the computing threads on an errand (base/thread_pool.h) where every core computes. False: some other
-  // thread may do it as well.
+  // Runs a task on one of the computing threads (base/thread_pool.h) if every core computes. False: the caller should
+  // use a thread of its own.
   bool errand(std::function<void()> task);
   void finish_errands() { rank_->pool().finish_errands(); }
 
-  const LoadOptions& options() const { return options_; }  // with every default resolved
+  const LoadOptions& options() const { return options_; }  // with all defaults resolved
   const WeightSource& source() const { return *source_; }
   Rank& rank() { return *rank_; }
   const Rank& rank() const { return *rank_; }
@@ -74,8 +76,8 @@ class Runner {
   Ops& ops() { return rank_->ops(); }
 
  private:
-  static constexpr size_t kRecordedSteps = 128;  // a shape has two, one for each slot
-  // Steps that only decode have few shapes, and launching their kernels one by one would take longer than they run.
+  static constexpr size_t kRecordedSteps = 128;  // each shape takes two, one per slot
+  // Steps that only decode have few shapes, and launching their kernels one by one would take longer than running them.
   struct RecordedStep {
     int64_t rows = 0, sequences = 0, pages = 0;
     bool draws = false;
@@ -83,10 +85,10 @@ class Runner {
     std::unique_ptr<Recording> recording;
   };
 
-  // A step that was started: which of the slots for what the host gives and gets is its own.
+  // A started step: its slot of the host's input and output tables.
   struct Started {
     int slot = 0;
-    int64_t rows = 0;  // of tokens
+    int64_t rows = 0;  // rows of logits
   };
   int next_slot() const { return started_.empty() ? 0 : 1 - started_.back().slot; }
   void compute(const PlacedBatch& batch, int slot);
@@ -99,10 +101,10 @@ class Runner {
   std::unique_ptr<StepResults> results_;
   std::unique_ptr<DrawTables> draws_;
   bool lost_ = false;
-  std::vector<RecordedStep> recorded_;       // the one used last is first
-  std::vector<Started> started_;             // in their order; at most Device::kStepsAtOnce
+  std::vector<RecordedStep> recorded_;       // most recently used first
+  std::vector<Started> started_;             // oldest first; at most Device::kStepsAtOnce
   Matrix last_;                              // [wanted rows, hidden]: Pass::last of the last step that was not replayed
-  std::pair<int64_t, int64_t> hidden_rows_;  // first and count of the last step's
+  std::pair<int64_t, int64_t> hidden_rows_;  // first row and count in the last step
 };
 
 }  // namespace millrace

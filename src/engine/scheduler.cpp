@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-constexpr int32_t kShortPrompt = 1024;  // tokens to be computed
+constexpr int32_t kShortPrompt = 1024;  // tokens to compute
 
 }  // namespace
 
@@ -21,7 +21,7 @@ Scheduler::Scheduler(StateCache& kv, const SchedulerLimits& limits, StepPacer& p
 
 void Scheduler::cancel(RequestId id, int32_t choice) {
   const auto is_it = [&](const Sequence& s) { return s.id() == id && (choice < 0 || s.choice() == choice); };
-  // A sequence that computes the prompt for others goes on as one of them.
+  // A sequence that computes the prompt for several choices continues as one of them.
   const auto lives_on = [&](Sequence& s) {
     auto& unborn = s.group().unborn;
     if (choice < 0) unborn.clear();
@@ -45,14 +45,14 @@ void Scheduler::admit(double now) {
   while (!waiting_.empty() && running_.size() < static_cast<size_t>(limits_.sequences)) {
     Sequence* next = waiting_.next(now);
     if (!place(*next, static_cast<int32_t>(running_.size())))
-      return;  // nobody overtakes it: large prompts would starve
+      return;  // later requests must not overtake it, or large prompts would starve
     running_.push_back(waiting_.take(next));
   }
 }
 
-// Takes a slot, and pages for all tokens of the sequence, some of them found in the tree; or nothing. Each running
-// stream may soon need one more page: `headroom` pages stay free, so that the next step does not have to preempt the
-// newcomer.
+// Takes a slot, and pages for all tokens of the sequence, some of them from the tree; or takes nothing. `headroom`
+// pages stay free: each running sequence may soon need one, and would otherwise preempt the newly admitted sequence in
+// the next step.
 bool Scheduler::place(Sequence& sequence, int32_t headroom) {
   if (limits_.long_from > 0 && sequence.length() > limits_.long_from) sequence.prefix_key.long_rope = true;
   if (!take_slot(sequence)) return false;
@@ -71,7 +71,7 @@ bool Scheduler::place(Sequence& sequence, int32_t headroom) {
 }
 
 void Scheduler::count_cached(Sequence& sequence, int32_t tokens) {
-  if (sequence.group().restarted) return;  // what it finds now may be its own
+  if (sequence.group().restarted) return;  // the pages found may be its own
   sequence.group().cached_tokens += tokens;
   cached_tokens_ += static_cast<uint64_t>(tokens);
 }
@@ -80,7 +80,7 @@ PrefixTree::Node* Scheduler::node_of(const Sequence& sequence) {
   return sequence.node != nullptr ? sequence.node : tree_.root(sequence.prefix_key);
 }
 
-// The most tokens whose state may come from the tree. Recurrent state is known only where a snapshot was taken.
+// The number of leading tokens whose state may come from the tree. Recurrent state exists only at snapshots.
 int32_t Scheduler::reusable(const Sequence& sequence) {
   if (!limits_.prefix_cache) return 0;
   const int32_t end = sequence.first_wanted();
@@ -89,23 +89,22 @@ int32_t Scheduler::reusable(const Sequence& sequence) {
   return tree_.deepest_snapshot(tree_.root(sequence.prefix_key), known).tokens;
 }
 
-// A slot that nobody uses, or that of the snapshot used least recently.
+// A free slot, or the slot of the least recently used snapshot.
 Slot Scheduler::free_slot() {
   Slot slot = kv_.slots().take();
   while (!slot && tree_.evict_snapshot()) slot = kv_.slots().take();
   return slot;
 }
 
-// False: running sequences have all slots.
+// False: running sequences hold all slots.
 bool Scheduler::take_slot(Sequence& sequence) {
   if (!kv_.has_slots()) return true;
-  reusable(sequence);  // marks its own snapshot as used: others are evicted first
+  reusable(sequence);  // marks its own snapshot as recently used, so that others are evicted first
   sequence.slot = free_slot();
   return static_cast<bool>(sequence.slot);
 }
 
-// Brings the slot to the state after the tokens that need not be computed. False: the snapshot was evicted to make room
-// for pages.
+// Sets the slot to the state after the reused tokens. False: the snapshot was evicted to make room for pages.
 bool Scheduler::restore_slot(Sequence& sequence) {
   if (!kv_.has_slots()) return true;
   const int32_t computed = sequence.computed();
@@ -129,7 +128,7 @@ bool Scheduler::begin_at_zero(Sequence& sequence, int32_t headroom) {
   return take_pages(sequence, sequence.length(), headroom) && restore_slot(sequence);
 }
 
-// Shares the full pages that the tree has of the sequence, as far as they may be reused.
+// Shares the full pages that the tree has for the sequence, as far as they may be reused.
 void Scheduler::match(Sequence& sequence) {
   if (!limits_.prefix_cache) return;
   const auto block = static_cast<size_t>(kv_.options().block_size);
@@ -144,7 +143,7 @@ void Scheduler::match(Sequence& sequence) {
   sequence.begin_at(sequence.table().capacity());
 }
 
-// Where the tree has the beginning of the next page, the sequence takes all its pages and fills on a copy of that one.
+// If the tree has the beginning of the next page, takes all pages of the sequence and continues in a copy of that page.
 bool Scheduler::begin_inside_page(Sequence& sequence, int32_t headroom) {
   if (!limits_.prefix_cache) return false;
   const int32_t at = sequence.computed(), end = reusable(sequence);
@@ -153,7 +152,7 @@ bool Scheduler::begin_inside_page(Sequence& sequence, int32_t headroom) {
   const auto wanted = sequence.tokens().subspan(static_cast<size_t>(at), static_cast<size_t>(most));
   const auto found = tree_.longest_beginning(node_of(sequence), wanted);
   if (found.tokens == 0) return false;
-  kv_.blocks().share(found.page);  // making room must not evict it
+  kv_.blocks().share(found.page);  // protects the page from eviction
   const bool taken = take_pages(sequence, sequence.length(), headroom);
   if (taken) {
     kv_.copy_page(found.page, sequence.table().pages()[static_cast<size_t>(sequence.pages_in_tree)]);
@@ -186,7 +185,7 @@ void Scheduler::keep_full_pages(Sequence& sequence) {
     const int32_t own = sequence.table().pages()[index];
     sequence.node = tree_.insert(node_of(sequence), tokens, own);
     const int32_t kept = PrefixTree::page(sequence.node);
-    if (kept != own) sequence.table().replace(index, kept);  // another sequence computed the same
+    if (kept != own) sequence.table().replace(index, kept);  // another sequence computed the same page
     ++sequence.pages_in_tree;
   }
 }
@@ -194,14 +193,14 @@ void Scheduler::keep_full_pages(Sequence& sequence) {
 void Scheduler::advance(Sequence& sequence, int32_t rows) {
   sequence.advance(rows);
   if (sequence.pending().empty() && sequence.generated() == 0) {
-    keep_pages(sequence);  // a whole prompt: the next one may begin with it
+    keep_pages(sequence);  // the whole prompt is computed: later prompts may begin with it
     keep_snapshot(sequence, /*give_slot=*/false);
   } else {
     keep_full_pages(sequence);
   }
 }
 
-// Computed state stays in the tree until its pages or its slot are needed.
+// Computed state stays in the tree until its pages or its slot are needed elsewhere.
 void Scheduler::release(Sequence& sequence) {
   keep_pages(sequence);
   keep_snapshot(sequence, /*give_slot=*/true);
@@ -220,8 +219,8 @@ void Scheduler::keep_pages(Sequence& sequence) {
   }
 }
 
-// The tree keeps the recurrent state after the last computed token: a copy, or the slot itself. A slot that is ahead of
-// the computed tokens holds another state.
+// Keeps the recurrent state after the last computed token in the tree: a copy, or the slot itself. A slot that is ahead
+// of the computed tokens holds another state and is not kept.
 void Scheduler::keep_snapshot(Sequence& sequence, bool give_slot) {
   const int32_t computed = sequence.computed();
   if (!sequence.slot || !limits_.prefix_cache || computed == 0 || sequence.slot_tokens != computed) return;
@@ -246,7 +245,7 @@ void Scheduler::retire() {
   });
 }
 
-// Keys of sequences that grew past the model's original context do not fit any more: they are computed again.
+// Sequences that grew past long_from: their keys have the wrong RoPE frequencies, so they are computed again.
 void Scheduler::requeue_grown() {
   if (limits_.long_from == 0) return;
   for (size_t i = running_.size(); i-- > 0;) {
@@ -254,7 +253,7 @@ void Scheduler::requeue_grown() {
   }
 }
 
-// The least urgent, and of those the one admitted last: whoever came first always gets to its end.
+// The least urgent sequence, of those the one admitted last. The first one admitted therefore always finishes.
 size_t Scheduler::victim() const {
   size_t worst = 0;
   for (size_t i = 1; i < running_.size(); ++i) {
@@ -263,7 +262,7 @@ size_t Scheduler::victim() const {
   return worst;
 }
 
-// Waits again, and begins anew with what the tree still has of it.
+// Puts the sequence back into the queue. It will restart from the state that the tree still has.
 void Scheduler::restart(size_t index) {
   running_[index]->group().restarted = true;
   release(*running_[index]);
@@ -285,8 +284,8 @@ void Scheduler::make_room_for_decodes() {
   }
 }
 
-// Recurrent state that took in tokens which were not accepted cannot be truncated: such a sequence begins again at a
-// snapshot, and waits if there are not enough pages. One that runs alone always finds enough.
+// Recurrent state cannot drop rejected tokens, so such a sequence restarts at a snapshot, and waits if pages are
+// missing. A sequence that runs alone always has enough pages.
 void Scheduler::rewind_slots() {
   if (!kv_.has_slots()) return;
   for (size_t i = 0; i < running_.size();) {
@@ -340,7 +339,7 @@ bool Scheduler::compose_ahead(const Plan& now, Plan& next, StepBatch& batch) {
   for (size_t row = 0; row < now.parts.size(); ++row) {
     Sequence* s = now.parts[row].sequence;
     if (s == nullptr || s->length() + 1 >= s->longest()) continue;
-    if (may_draft(*s)) return false;  // the drafter has to see the token first
+    if (may_draft(*s)) return false;  // the drafter needs the token first
     const int32_t length = s->length() + 1;
     const bool grows_long = limits_.long_from > 0 && !s->prefix_key.long_rope && length > limits_.long_from;
     if (grows_long || !take_pages(*s, length, 0)) return false;
@@ -353,8 +352,9 @@ bool Scheduler::compose_ahead(const Plan& now, Plan& next, StepBatch& batch) {
   return !next.parts.empty();
 }
 
-// Half of the chunk goes to the prompt that was admitted first, the rest to those with the least to do: short prompts
-// do not wait for a long one, and it still comes to its end. What only short ones may cost the streams, only they get.
+// Half of the chunk goes to the prompt admitted first, so that long prompts finish. The rest goes to the prompts with
+// the fewest tokens left, so that short prompts do not wait for long ones. Only prompts of up to kShortPrompt tokens
+// may use the larger chunk of PromptLength::Short.
 void Scheduler::share_chunk(const Decodes& decodes, int64_t room) {
   int64_t past = 0;
   for (auto& s : running_) {
@@ -384,9 +384,9 @@ void Scheduler::share_chunk(const Decodes& decodes, int64_t room) {
   for (Share& share : prompts_) give(share, room_of(share));
 }
 
-// Another sequence may have computed the next pages since this one was admitted.
+// Skips pages that another sequence computed since this one was admitted.
 void Scheduler::skip_known_pages(Sequence& s) {
-  if (kv_.has_slots()) return;  // pages say nothing of recurrent state
+  if (kv_.has_slots()) return;  // pages do not contain the recurrent state
   const int32_t block = kv_.options().block_size;
   while (limits_.prefix_cache && s.computed() == s.pages_in_tree * block && s.computed() + block <= s.first_wanted()) {
     const auto at = static_cast<size_t>(s.computed());
@@ -400,7 +400,7 @@ void Scheduler::skip_known_pages(Sequence& s) {
   }
 }
 
-// The page that comes next is the same as that of a prompt already in this step: it pays to wait for it.
+// True if a prompt in this step computes the same next page: waiting for it saves the work.
 bool Scheduler::computed_by_another(const Sequence& s) const {
   if (kv_.has_slots()) return false;
   const auto block = static_cast<size_t>(kv_.options().block_size);
@@ -417,7 +417,7 @@ bool Scheduler::computed_by_another(const Sequence& s) const {
   });
 }
 
-// As many of `rows` as there is room for the logits that they must give.
+// Adds up to `rows` rows, as many as the remaining logit rows allow.
 void Scheduler::add_part(Plan& plan, StepBatch& batch, Sequence& s, int32_t rows) {
   const auto chosen = [&](int32_t n) { return s.wanted_logits(n).size() + s.wanted_hidden(n).size(); };
   while (rows > 0 && chosen(rows) > logit_room_) rows -= chosen(rows) - static_cast<int32_t>(logit_room_);

@@ -1,5 +1,5 @@
-// Decides what each step computes: who is admitted, who must give way, which rows of whom. Knows pages and tokens, not
-// the model.
+// Decides what each step computes: which sequences are admitted or preempted, and which rows of each are computed.
+// Knows pages and tokens, not the model.
 #pragma once
 
 #include <memory>
@@ -17,11 +17,11 @@
 namespace millrace {
 
 struct SchedulerLimits {
-  int64_t rows = 0, sequences = 0, logit_rows = 0;  // of one step
+  int64_t rows = 0, sequences = 0, logit_rows = 0;  // limits of one step
   int64_t long_from = 0;                            // Model::long_from()
   bool prefix_cache = true;
   Drafter* drafter = nullptr;  // null: every decode has one row
-  int32_t draft_tokens = 0;    // of one sequence in a step, at most
+  int32_t draft_tokens = 0;    // per sequence and step, at most
 };
 
 class Scheduler {
@@ -31,39 +31,40 @@ class Scheduler {
   void add(std::unique_ptr<Sequence> sequence) { waiting_.push(std::move(sequence)); }
   void cancel(RequestId id, int32_t choice);  // -1: all of the request
 
-  // Gives pages to those that wait, in the order of the queue, while there are pages and places. `now` in seconds.
+  // Gives pages to waiting sequences in queue order, while pages and places last. `now` in seconds.
   void admit(double now);
 
-  // What one sequence has in the step.
+  // The rows of one sequence in a step.
   struct Part {
     Sequence* sequence = nullptr;
     int32_t rows = 0;
     StepBatch::Rows logits, hidden;
-    // Before the step is counted (advance): all tokens of the sequence are computed with it, and the next can be drawn.
+    // Before advance(): the step computes all known tokens of the sequence, so the next one can be drawn.
     bool completes() const { return rows == static_cast<int32_t>(sequence->pending().size()); }
   };
   struct Plan {
     std::vector<Part> parts;
-    Decodes decodes;                    // what the step's pace depends on: these,
-    int64_t chunk = 0, chunk_past = 0;  // and the rows of prompts
+    Decodes decodes;                    // inputs of the pacer: decodes
+    int64_t chunk = 0, chunk_past = 0;  // and rows of prompts
   };
-  // Plans the next step and fills its batch: all streams first, then prompts in the room that the pacer leaves.
-  // Preempts where pages run out. No parts: nobody runs.
+  // Plans the next step and fills its batch: first all decodes, then prompt chunks as large as the pacer allows.
+  // Preempts sequences if pages run out. No parts: no sequence is running.
   void compose(Plan& plan, StepBatch& batch);
-  // The same while `now` is still computed: its streams go on with tokens that are not known yet (models/batch.h), but
-  // for those that end with it for sure. False: there is more to do than that, or not enough pages; what happens next
-  // depends on how this step ends.
+  // The same while step `now` is still running: its decodes continue with tokens that are not known yet
+  // (models/batch.h), except sequences that certainly end with `now`. False: other work is due, or pages are missing,
+  // so the next step depends on the results of `now`.
   bool compose_ahead(const Plan& now, Plan& next, StepBatch& batch);
 
-  // The step is about to run, or was enqueued: from now on the recurrent state of its sequences counts as changed.
+  // Call when the step is about to run or was enqueued: the recurrent state of its sequences counts as changed from now
+  // on.
   void started(const Plan& plan);
-  // After the step: the rows of this sequence are computed; its full pages can be shared from now on.
+  // Call after the step: counts rows of this sequence as computed. Its full pages can be shared from now on.
   void advance(Sequence& sequence, int32_t rows);
-  // One more choice of a request whose prompt is computed. Null: there is no room, and it waits instead.
+  // One more choice of a request whose prompt is computed. Null: no room; the choice waits instead.
   Sequence* fork(Sequence& parent, int32_t choice);
-  // Takes back what was computed behind the known tokens of the sequence: rows of drafts that were rejected.
+  // Drops the computed rows past the known tokens of the sequence: rows of rejected drafts.
   void truncate(Sequence& sequence);
-  void retire();  // those that finished give up their pages
+  void retire();  // finished sequences give back their pages
 
   const std::vector<std::unique_ptr<Sequence>>& running() const { return running_; }
   const FairQueue& waiting() const { return waiting_; }
@@ -89,7 +90,7 @@ class Scheduler {
   bool make_room(int32_t pages);
   void skip_known_pages(Sequence& sequence);
   void count_cached(Sequence& sequence, int32_t tokens);
-  void keep_pages(Sequence& sequence);  // the one being filled too
+  void keep_pages(Sequence& sequence);  // including the page being filled
   void keep_full_pages(Sequence& sequence);
   void keep_snapshot(Sequence& sequence, bool give_slot);
   void release(Sequence& sequence);
@@ -110,14 +111,14 @@ class Scheduler {
   SchedulerLimits limits_;
   StepPacer& pacer_;
   FairQueue waiting_;
-  std::vector<std::unique_ptr<Sequence>> running_;  // in the order of their admission
+  std::vector<std::unique_ptr<Sequence>> running_;  // in order of admission
   struct Share {
     Sequence* sequence;
     int32_t rows;
     bool is_short;
   };
   std::vector<Share> prompts_;  // of this step
-  std::vector<int32_t> draft_;  // what the drafter gives for one sequence
+  std::vector<int32_t> draft_;  // buffer for the draft of one sequence
   int64_t logit_room_ = 0;
   uint64_t preemptions_ = 0, evicted_ = 0, prompt_tokens_ = 0, cached_tokens_ = 0;
 };

@@ -1,4 +1,4 @@
-// The drafts of a step: how many tokens each sequence may guess, and what becomes of the rows of wrong guesses.
+// The drafts of a step: how many tokens of each sequence, and the removal of rejected rows.
 #include <algorithm>
 
 #include "base/error.h"
@@ -9,15 +9,15 @@ namespace millrace {
 bool Scheduler::may_draft(const Sequence& s) const { return limits_.drafter != nullptr && s.most_drafts() > 0; }
 
 // A step with d drafts gives up to d + 1 tokens, which must fit into the sequence. Rows beyond long_from would need
-// other rope angles than the sequence has so far.
+// other RoPE angles than the rest of the sequence.
 int32_t Scheduler::draft_room(const Sequence& s, int64_t rows) const {
   int64_t most = std::min<int64_t>({rows, s.most_drafts(), limits_.draft_tokens, s.longest() - s.length() - 1});
   if (limits_.long_from > 0 && !s.prefix_key.long_rope) most = std::min<int64_t>(most, limits_.long_from - s.length());
   return static_cast<int32_t>(std::max<int64_t>(most, 0));
 }
 
-// Asks the drafter for every sequence that generates. Drafts share the rows of the step evenly, leave half of what the
-// decodes leave where there are prompts, and one row of logits for each prompt's end. They preempt no sequence.
+// Asks the drafter for every generating sequence. Drafts share the rows that decodes leave evenly, or half of these
+// rows while prompts wait. Each prompt keeps one row of logits. Drafts never preempt a sequence.
 void Scheduler::draft_tokens() {
   if (limits_.drafter == nullptr) return;
   const auto drafts = [&](const auto& s) { return s->generating() && may_draft(*s); };
@@ -40,8 +40,8 @@ void Scheduler::draft_tokens() {
   }
 }
 
-// Pages behind the known tokens go back to the pool, and the next step overwrites rows in the last page. A slot has taken
-// in the rejected rows as well: rewind_slots() restores it before the next step.
+// Pages past the known tokens go back to the pool; the next step overwrites rejected rows in the last page. A slot has
+// taken in the rejected rows too: rewind_slots() restores it before the next step.
 void Scheduler::truncate(Sequence& s) {
   s.drop_drafts();
   s.table().truncate(s.length());

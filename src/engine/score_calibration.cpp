@@ -15,7 +15,7 @@
 namespace millrace {
 namespace {
 
-// FNV-1a: names a file, and no more.
+// FNV-1a, only used to name a file.
 class Fingerprint {
  public:
   void add(const void* data, size_t bytes) {
@@ -46,7 +46,7 @@ uint64_t fingerprint(const WeightSource& source) {
   return print.value();
 }
 
-// None where the file is not what save() writes for a model of this size.
+// None if save() did not write the file for a model of this size.
 std::optional<Calibration> read(const nlohmann::json& json, int64_t layers, int heads) {
   if (!json.is_object() || !json.contains("tokens") || !json["tokens"].is_number_integer()) return std::nullopt;
   if (!json.contains("layers") || !json["layers"].is_array()) return std::nullopt;

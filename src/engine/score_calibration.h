@@ -1,4 +1,4 @@
-// The largest scores of each attention head of a model, as `millrace calibrate` found and kept them.
+// The score range of each attention head of a model, as stored by `millrace calibrate`.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@
 namespace millrace {
 
 struct Calibration {
-  int64_t tokens = 0;  // that were looked at
+  int64_t tokens = 0;  // of the calibration text
   int heads = 0;
   std::vector<ScoreRange> ranges;  // [layers][heads]
 
@@ -19,11 +19,12 @@ struct Calibration {
   std::span<const ScoreRange> layer(int64_t i) const {
     return std::span(ranges).subspan(static_cast<size_t>(i * heads), static_cast<size_t>(heads));
   }
-  // The unified maximum of each head of a layer, placed so that the range seen has equal shares of the room above and
-  // below that keys and values of this format leave. Empty: some head's scores spread over more than that.
+  // The unified maximum of each head of a layer. It centres the observed range in the range that the KV format can
+  // represent. Empty: the scores of some head spread too far.
   std::vector<float> phi(int64_t layer, DType kv) const;
 
-  // Its file goes by the model's tensors and some of their bytes, not by its name: fine-tunes differ in their scores.
+  // The file name is a fingerprint of tensors and some of their bytes, because fine-tunes of one name have different
+  // scores.
   static std::filesystem::path file_for(const WeightSource& source);
   static std::optional<Calibration> load(const std::filesystem::path& file, int64_t layers, int heads);
   void save(const std::filesystem::path& file, const std::string& model) const;  // atomically

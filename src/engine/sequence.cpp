@@ -98,7 +98,7 @@ StepBatch::Rows Sequence::wanted_logits(int32_t rows) const {
   if (generating()) return {0, rows};
   const bool completes = rows == static_cast<int32_t>(pending().size());
   const bool draws = completes && request().kind == RequestKind::Generate;
-  // The row at p tells of the token at p + 1; the last row of the prompt tells of the first that is drawn.
+  // Row p predicts token p + 1; the last row of the prompt predicts the first generated token.
   const int32_t end = draws ? rows : completes ? rows - 1 : rows;
   const int32_t begin = scores() ? std::max(0, first_wanted() - computed_) : draws ? rows - 1 : end;
   return {std::min(begin, end), end};
@@ -132,7 +132,7 @@ void Sequence::set_drafts(std::span<const int32_t> drafts) {
   if (drafted() > 0 && !masks_.empty()) mask_drafts();
 }
 
-// The mask of a row depends on the drafts before it: the constraint accepts them on trial.
+// The mask of a row depends on the drafts before it, so the constraint accepts them and then rolls back.
 void Sequence::mask_drafts() {
   const auto allowed = [&](int32_t row, int32_t token) {
     return masked_[static_cast<size_t>(row)] == 0 || (mask(row)[static_cast<size_t>(token) / 32] >> (token % 32) & 1);
@@ -146,7 +146,7 @@ void Sequence::mask_drafts() {
     if (constraint_ != nullptr) constraint_->accept(token);
     if (failed() || (constraint_ != nullptr && constraint_->terminated())) break;
     fill_mask(kept + 1);
-    if (failed()) break;  // no token can follow: the sequence finds that without a draft
+    if (failed()) break;  // no token can follow; the next step without drafts reports it
   }
   if (constraint_ != nullptr) constraint_->roll_back();
   tokens_.resize(static_cast<size_t>(length_ + kept));
@@ -161,7 +161,7 @@ std::span<uint32_t> Sequence::mask(int32_t row) {
   return std::span(masks_).subspan(static_cast<size_t>(row) * words, words);
 }
 
-// End tokens are impossible before min_tokens, unless nothing else is possible.
+// Masks end tokens before min_tokens, unless no other token is allowed.
 void Sequence::fill_mask(int32_t row) {
   const std::span<uint32_t> words = mask(row);
   const auto fill = [&] { return constraint_ != nullptr && constraint_->fill_mask(words); };

@@ -16,11 +16,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kStatsPeriod = std::chrono::milliseconds(100);  // often enough for a live view
+constexpr auto kStatsPeriod = std::chrono::milliseconds(100);  // for the live view
 
 }  // namespace
 
-// What happens on the engine's thread, and the notes that other threads leave for it.
+// The engine's thread, and the queues through which other threads reach it.
 class Service::Loop {
  public:
   Loop(Runner& runner, const ServiceOptions& options)
@@ -94,11 +94,11 @@ class Service::Loop {
   }
 
  private:
-  // The caller's side of a request.
+  // The receiving end of a request.
   struct Stream {
     OnEmission on_emission;
     std::vector<bool> ended;  // by choice
-    int32_t open = 0;         // choices that have not
+    int32_t open = 0;         // choices that have not ended
 
     void deliver(const Emission& emission) {
       if (emission.finish != FinishReason::None) {
@@ -119,7 +119,7 @@ class Service::Loop {
       take_notes();
       try {
         engine_.step([&](const Emission& emission) { deliver(emission); }, [&] { take_arrivals(); });
-      } catch (const std::exception& e) {  // out of memory, or a mistake of ours: those who wait must hear of it
+      } catch (const std::exception& e) {  // out of memory or a bug: all streams must get an end
         log().error("a step failed: {}", e.what());
         if (runner_.lost()) note_problem(e.what());
         end_all(FinishReason::Error, e.what());
@@ -135,7 +135,7 @@ class Service::Loop {
     problem_ = problem;
   }
 
-  // False: the service ends.
+  // False: the service stops.
   bool wait_for_work() {
     std::unique_lock lock(mutex_);
     const auto has_notes = [&] { return !arrivals_.empty() || !cancels_.empty() || cancel_all_ || stopping_; };
@@ -149,7 +149,7 @@ class Service::Loop {
     return !stopping_;
   }
 
-  // Arrivals and cancellations at one moment: a request may be cancelled as soon as it is there.
+  // Takes arrivals and cancellations together, because a request may be cancelled right after its submission.
   void take_notes() {
     std::vector<std::pair<RequestId, int32_t>> cancels;
     bool all = false;
@@ -235,17 +235,17 @@ class Service::Loop {
   Runner& runner_;
   Engine engine_;
 
-  // Of the engine's thread.
+  // Used by the engine's thread only.
   std::unordered_map<RequestId, Stream> streams_;
   std::vector<Arrival> taken_;
   TokenRate rate_;
-  std::map<FinishReason, uint64_t> ended_;  // not by the engine
+  std::map<FinishReason, uint64_t> ended_;  // ended by the service, not by the engine
 
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable wake_, done_;
   std::vector<Arrival> arrivals_;
   std::vector<std::pair<RequestId, int32_t>> cancels_;
-  size_t queued_ = 0;  // waiting in the engine, as of the last step
+  size_t queued_ = 0;  // waiting in the engine as of the last step
   bool draining_ = false, stopping_ = false, cancel_all_ = false, idle_ = false;
   std::string problem_;
   EngineStats stats_;

@@ -1,4 +1,4 @@
-// Puts one step's batch together in buffers made once for the largest step.
+// Assembles the batch of one step in buffers allocated once for the largest step.
 #pragma once
 
 #include <vector>
@@ -14,16 +14,16 @@ class StepBatch {
   void clear();
   enum class Logits { None, Last, All };
   // Appends new tokens of a sequence that has `past` cached ones; its pages must have room for them. `slot`: of its
-  // recurrent state, where the model has such.
+  // recurrent state, if the model has any.
   void add(std::span<const int32_t> tokens, int32_t past, int32_t horizon, std::span<const int32_t> pages,
            Logits logits, int32_t slot = -1);
 
-  // The same with rows [begin, end) of the new ones chosen: for logits, or for their hidden states only.
+  // The same with logits, or only hidden states, for rows [begin, end) of the new ones.
   struct Rows {
     int32_t begin = 0, end = 0;
     int32_t size() const { return end - begin; }
   };
-  // `drafts`: the tokens behind the first are drafts of what the sequence generates.
+  // `drafts`: all tokens after the first are drafts.
   void add(std::span<const int32_t> tokens, int32_t past, int32_t horizon, std::span<const int32_t> pages, Rows logits,
            Rows hidden, int32_t slot = -1, bool drafts = false);
 

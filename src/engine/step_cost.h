@@ -1,5 +1,4 @@
-// What a step should take: from the measurements and estimates of all kernels that would run it, and at best from the
-// machine's roof.
+// Time of a step: expected, from measurements and estimates of the kernels that would run it, and the roofline bound.
 #pragma once
 
 #include "engine/runner.h"
@@ -12,8 +11,8 @@ struct StepCost {
   double expected_us() const { return expected.total_us(); }
 };
 
-// A step of `rows` tokens in all over `sequences` sequences whose longest context is `context`; `logit_rows` rows reach
-// the head.
+// A step of `rows` tokens in total over `sequences` sequences. `context`: the longest one; `logit_rows`: rows that
+// reach the head.
 StepCost step_cost(Runner& runner, int64_t rows, int64_t sequences, int64_t context, int64_t logit_rows);
 
 }  // namespace millrace

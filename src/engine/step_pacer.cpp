@@ -5,9 +5,8 @@
 namespace millrace {
 namespace {
 
-constexpr double kNewest = 0.2;  // share of the newest step in the averages
-// What steps take changes little from one to the next. One that was held up by something else neither makes room for
-// prompts, where streams ran alone, nor takes it away from them for long.
+constexpr double kNewest = 0.2;  // weight of the newest step in the averages
+// Step times change little between steps. The cap keeps one delayed step from distorting the averages.
 constexpr double kMostGrowth = 1.25;
 
 void follow(double& average, bool& known, double value) {

@@ -6,7 +6,7 @@ namespace millrace {
 namespace {
 
 size_t token_bytes(int64_t rows) { return static_cast<size_t>(rows) * sizeof(int32_t); }
-int64_t padded(int64_t vocab) { return (vocab + 7) / 8 * 8; }  // as Activations pads rows
+int64_t padded(int64_t vocab) { return (vocab + 7) / 8 * 8; }  // same padding as in Activations
 size_t logit_bytes(int64_t rows, int64_t vocab) { return static_cast<size_t>(rows) * row_bytes(DType::F32, vocab); }
 
 size_t host_bytes(int64_t rows, int64_t vocab, int64_t hidden) {
@@ -73,7 +73,7 @@ Matrix StepResults::hidden(Matrix states, int64_t first, int64_t count) {
   states.data += static_cast<size_t>(first) * bytes;
   states.rows = count;
   if (device_.is_host() || count == 0) return states;
-  // The rows land at the end of their f32 places, so that widening them front to back overwrites nothing unread.
+  // Reads the rows to the end of the f32 buffer, so that widening from front to back overwrites no unread value.
   const size_t wide = logit_bytes(count, states.stride), narrow = static_cast<size_t>(count) * bytes;
   std::byte* raw = host_hidden_.data + (wide - narrow);
   device_.enqueue_read(raw, states.data, narrow);

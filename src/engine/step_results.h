@@ -1,5 +1,5 @@
-// What a step leaves: logits where they were computed, the token that each row likes best or drew: on the host, in one
-// of two slots, since the next step may be under way when they are read, and for that step where the kernels run.
+// The results of a step: logits, and the token that each row chose. Tokens are kept on the device for the next step,
+// and on the host in two slots, because the next step may be running when they are read.
 #pragma once
 
 #include <memory>
@@ -15,22 +15,22 @@ class StepResults {
  public:
   StepResults(Device& device, bool chooses, int64_t logit_rows, int64_t vocab, int64_t hidden);
 
-  // Last in a step: where the device chooses, finds the likeliest tokens, or draws.
+  // Ends a step: if the device chooses tokens, enqueues argmax or sampling.
   void take(Matrix logits, const DrawTables& draws, int slot, Ops& ops);
-  void expect(int64_t rows) { rows_ = rows; }  // a replayed step takes them itself
+  void expect(int64_t rows) { rows_ = rows; }  // for a replayed step, which contains take()
   int64_t rows() const { return rows_; }       // of the step started last
 
-  std::span<const int32_t> tokens(int slot, int64_t rows) const;  // of a step that is done; none where the host chooses
-  const int32_t* chosen() const { return chosen_; }               // where the kernels run
+  std::span<const int32_t> tokens(int slot, int64_t rows) const;  // of a finished step; empty if the host chooses
+  const int32_t* chosen() const { return chosen_; }               // in device memory
   Matrix logits();                                                // on the host
-  // The same, but only rows for which wanted[row] is not 0 are there.
+  // Copies only rows with wanted[row] != 0; the others are undefined.
   Matrix logits(std::span<const uint8_t> wanted);
   // Rows of hidden states on the host, in f32.
   Matrix hidden(Matrix states, int64_t first, int64_t count);
 
  private:
   Device& device_;
-  Matrix computed_;  // as wide as the largest step allows
+  Matrix computed_;  // sized for the largest step
   int64_t rows_ = 0;
   bool chooses_;
   Arena host_, placed_;

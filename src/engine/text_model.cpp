@@ -13,10 +13,10 @@ namespace {
 std::optional<int32_t> optional_id(const GgufMetadata& gguf, const char* key) {
   const auto value = gguf.integer(key);
   if (!value || *value < 0) return std::nullopt;
-  return static_cast<int32_t>(std::min<int64_t>(*value, INT32_MAX));  // too large for any vocabulary stays too large
+  return static_cast<int32_t>(std::min<int64_t>(*value, INT32_MAX));  // stays larger than any vocabulary
 }
 
-// GGUF files name special tokens by id; templates want their text.
+// GGUF files give special tokens by id; templates need their text.
 nlohmann::ordered_json gguf_special_tokens(const GgufMetadata& gguf) {
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();
   const auto tokens = gguf.strings("tokenizer.ggml.tokens").value_or(std::vector<std::string_view>());
@@ -30,7 +30,7 @@ nlohmann::ordered_json gguf_special_tokens(const GgufMetadata& gguf) {
   return variables;
 }
 
-// Files for benchmarks say that they have none.
+// Benchmark files declare that they have no vocabulary.
 bool has_vocabulary(const GgufMetadata& gguf) {
   const auto model = gguf.string("tokenizer.ggml.model").value_or("");
   return !model.empty() && model != "no_vocab" && model != "none";
@@ -58,7 +58,7 @@ GgufVocabulary read_vocabulary(const GgufMetadata& gguf) {
   v.eot = optional_id(gguf, "tokenizer.ggml.eot_token_id");
   v.eom = optional_id(gguf, "tokenizer.ggml.eom_token_id");
   v.unknown = optional_id(gguf, "tokenizer.ggml.unknown_token_id");
-  v.separator = optional_id(gguf, "tokenizer.ggml.seperator_token_id");  // GGUF spells it so
+  v.separator = optional_id(gguf, "tokenizer.ggml.seperator_token_id");  // GGUF's spelling
   v.padding = optional_id(gguf, "tokenizer.ggml.padding_token_id");
   v.cls = optional_id(gguf, "tokenizer.ggml.cls_token_id");
   v.mask = optional_id(gguf, "tokenizer.ggml.mask_token_id");

@@ -1,4 +1,4 @@
-// What turns text into tokens and back for one model: tokenizer, chat template, end tokens, sampling defaults.
+// Text side of a model: tokenizer, chat template, end tokens, sampling defaults.
 #pragma once
 
 #include <memory>
@@ -16,20 +16,20 @@ namespace millrace {
 
 struct ChatTemplates {
   ChatTemplateSources sources;
-  nlohmann::ordered_json special_tokens;  // bos_token, eos_token and their like, for the template
+  nlohmann::ordered_json special_tokens;  // bos_token, eos_token and so on, for the template
 };
 
 struct TextModel {
   std::shared_ptr<const Tokenizer> tokenizer;
-  std::optional<ChatTemplates> chat;  // none: a base model
-  std::vector<int32_t> end_tokens;    // every one the model names: config, generation_config, GGUF's eos, eot, eom
-  SamplingParams sampling;            // the model's own settings, or ours where it has none
+  std::optional<ChatTemplates> chat;  // none for a base model
+  std::vector<int32_t> end_tokens;    // union of config, generation_config, and GGUF's eos, eot and eom
+  SamplingParams sampling;            // the model's recommendation, or our defaults
   bool sampling_from_model = false;
 };
 
 bool has_tokenizer(const WeightSource& source);
 
-// Throws NotFound where the model brings no tokenizer.
+// Throws NotFound if the model has no tokenizer.
 TextModel load_text_model(const WeightSource& source);
 std::shared_ptr<const Tokenizer> load_tokenizer(const WeightSource& source);
 std::optional<ChatTemplates> load_chat_templates(const WeightSource& source);

@@ -21,7 +21,7 @@ class TokenRate {
 
  private:
   static constexpr size_t kMarks = 10;
-  static constexpr double kSpacing = 0.5;  // so the window is some five seconds
+  static constexpr double kSpacing = 0.5;  // seconds; the window spans about five seconds
   struct Mark {
     double time = 0;
     uint64_t total = 0;

@@ -11,11 +11,11 @@
 namespace millrace {
 namespace {
 
-// Beyond the first, times grow as the estimates say. Kernels whose ranking needs a measurement are timed up to the
-// second.
+// Longer contexts than the first are extrapolated by the estimates. Kernels whose ranking needs a measurement are timed
+// up to the second.
 constexpr int64_t kLongestContext = 4096, kLongestMeasured = 16384;
 
-// All planned buckets of each matrix that differs from the others.
+// All planned buckets of each distinct matrix.
 std::vector<std::vector<LinearProblem>> linear_problems(Runner& runner) {
   std::vector<std::vector<LinearProblem>> all;
   for (const Linear* linear : runner.ops().linears()) {
@@ -43,7 +43,7 @@ bool is_left_to_measurement(Runner& runner, const AttentionProblem& problem) {
   });
 }
 
-// Batches of decodes and whole prompts; mixtures of both go by the estimates.
+// Batches of decodes only and of whole prompts; mixed batches use estimates.
 std::vector<AttentionProblem> attention_problems(Runner& runner) {
   std::vector<AttentionProblem> all;
   for (AttentionProblem largest : runner.ops().attentions()) {
@@ -124,7 +124,7 @@ TuningReport tune(Runner& runner, const std::function<void(int64_t, int64_t)>& p
       tally.add(attention_before.rank(problem), attention_after.rank(problem));
     }
   } catch (const Error&) {
-    plans.save(file);  // what was measured is good
+    plans.save(file);  // keep what was measured so far
     throw;
   }
   progress(total, total);

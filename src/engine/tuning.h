@@ -1,4 +1,4 @@
-// Measures the kernels for the problems that a model's steps pose, and keeps the times for the runs to come.
+// Measures kernels for all problems of a model's steps and stores the times for later runs.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,8 @@ namespace millrace {
 
 struct TuningReport {
   int64_t problems = 0;
-  int64_t changed = 0;  // choices that the estimates had made otherwise
-  double faster = 1;    // what those choices gain, as a geometric mean
+  int64_t changed = 0;  // problems where the measurement chose another kernel than the estimate
+  double faster = 1;    // geometric mean of their speedups
   double error = 0;     // of the estimates of chosen kernels: median of |estimate / measured - 1|
   std::filesystem::path file;
 };
