@@ -103,7 +103,7 @@ TEST(StateCache, ACopiedPageHasAllKindsOfRows) {
   layout.paged({2, 32, 16});
   layout.paged({1, 24, 16, /*latent=*/true});
   StateCache cache(layout, {DType::F16, 4, 16});
-  const auto halves = [&](int page) {  // each as its beginning and its length
+  const auto halves = [&](int page) {  // keys and values of each state
     std::vector<std::span<std::byte>> all;
     for (int i = 0; i < 2; ++i) {
       const KvLayer kv = cache.paged(i);
@@ -134,7 +134,7 @@ TEST(SlotPool, GivesEachSlotOnceAndTakesItBack) {
   EXPECT_EQ(ids, (std::set<int32_t>{0, 1, 2}));
   EXPECT_FALSE(pool.take());
   const int32_t id = slots[1].id();
-  slots[0] = std::move(slots[1]);  // gives back what it held
+  slots[0] = std::move(slots[1]);  // frees the slot it held
   EXPECT_EQ(slots[0].id(), id);
   EXPECT_FALSE(slots[1]);
   EXPECT_EQ(pool.free(), 1);
@@ -167,7 +167,7 @@ class SlotsTest : public testing::Test {
     return true;
   }
 
-  StateCache cache_{layout(), {DType::F16, 16, 64, 5}};  // no paged state
+  StateCache cache_{layout(), {DType::F16, 16, 64, 5}};  // no paged states
 };
 
 TEST_F(SlotsTest, ASnapshotIsRestored) {

@@ -98,17 +98,17 @@ TEST_F(PrefixTreeTest, EvictsTheLeastRecentlyUsedThatNobodyHolds) {
     nodes.push_back(tree_.insert(nodes.back(), count_from(100 * i, kBlock), pages.back()));
   }
   pages.push_back(take());
-  tree_.insert(root_, count_from(1000, kBlock), pages.back());  // and one beside it, used last
+  tree_.insert(root_, count_from(1000, kBlock), pages.back());  // a page beside the chain, used last
   EXPECT_EQ(tree_.evictable(), 0) << "all are held";
   EXPECT_EQ(tree_.evict(4), 0);
   for (const int32_t page : pages) pool_.give_back(page);
   EXPECT_EQ(tree_.evictable(), 4);
   EXPECT_EQ(tree_.evict(1), 1);
   EXPECT_EQ(tree_.find(nodes[2], count_from(200, kBlock)), nullptr) << "the end of the older chain goes first";
-  ASSERT_EQ(tree_.find(nodes[1], count_from(100, kBlock)), nodes[2]);  // now the chain is the more recent one
+  ASSERT_EQ(tree_.find(nodes[1], count_from(100, kBlock)), nodes[2]);  // now the chain is more recent
   EXPECT_EQ(tree_.evict(1), 1);
   EXPECT_EQ(tree_.find(root_, count_from(1000, kBlock)), nullptr);
-  pool_.share(pages[0]);  // a sequence holds the beginning of the chain
+  pool_.share(pages[0]);  // a sequence holds the first page
   EXPECT_EQ(tree_.evict(10), 1);
   EXPECT_EQ(tree_.find(root_, count_from(0, kBlock)), nodes[1]);
   pool_.give_back(pages[0]);
@@ -148,7 +148,7 @@ TEST_F(PrefixTreeTest, TheDeepestSnapshotOfABeginningIsFound) {
   const int32_t at_page_id = at_page.id(), inside_id = inside.id();
   tree_.keep_snapshot(first, {}, std::move(at_page));
   EXPECT_EQ(deepest(tokens).tokens, kBlock);
-  tree_.keep_snapshot(first, page_of(1).first(3), std::move(inside));  // in the midst of the second page
+  tree_.keep_snapshot(first, page_of(1).first(3), std::move(inside));  // in the middle of the second page
   EXPECT_EQ(deepest(tokens).tokens, kBlock + 3);
   EXPECT_EQ(deepest(tokens).slot, inside_id);
   EXPECT_EQ(deepest(std::span(tokens).first(kBlock + 2)).slot, at_page_id) << "nothing of a later token";
@@ -193,7 +193,7 @@ TEST_F(PrefixTreeTest, SnapshotsAreEvictedLeastRecentlyUsedFirst) {
   EXPECT_EQ(slots_.free(), slots_.size());
 }
 
-// Against a list of all that was kept.
+// Compares with a list of all kept snapshots.
 TEST_F(PrefixTreeTest, SnapshotsAreFoundAmongMany) {
   const uint32_t seed = std::random_device()();
   SCOPED_TRACE(seed);
@@ -229,13 +229,13 @@ TEST_F(PrefixTreeTest, SnapshotsAreFoundAmongMany) {
   EXPECT_EQ(tree.snapshots(), std::ssize(kept));
 }
 
-// Random sequences share, extend and leave; every page comes back when the tree is emptied.
+// Random sequences share, extend and leave; every page is free once the tree is empty.
 TEST_F(PrefixTreeTest, AllPagesComeBack) {
   const uint32_t seed = std::random_device()();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   struct Holder {
-    PrefixTree::Node* node;  // null: at the root, which goes when the tree is empty
+    PrefixTree::Node* node;  // null: at the root, which is dropped when the tree is empty
     std::vector<int32_t> pages;
   };
   std::vector<Holder> holders;

@@ -65,7 +65,7 @@ TEST(Planner, MeasurementsBeatEstimates) {
   EXPECT_EQ(planner.plan(problem(32)), &kFull) << "another problem has no measurement";
 }
 
-// A variant looks better by its estimate, but estimates cannot rank variants.
+// The variant has the better estimate, but estimates do not rank variants.
 TEST(Planner, VariantsCountOnlyWhereTheyWereMeasured) {
   class Variant : public FakeKernel {
    public:
@@ -86,7 +86,7 @@ TEST(Planner, VariantsCountOnlyWhereTheyWereMeasured) {
   EXPECT_EQ(forced.plan(problem(64)), &variant);
 }
 
-// Timed alone it is faster, but not by enough to make up for its burden on other kernels.
+// Alone the kernel is faster, but not by enough to outweigh its burden on other kernels.
 TEST(Planner, ABurdenCountsWithWhatWasMeasured) {
   class Burden : public FakeKernel {
    public:

@@ -34,7 +34,7 @@ TEST(Allocation, StepsOfAnySizeAllocateNothing) {
 
 struct Variant {
   bool exact = false, device_draws = false;
-  std::map<std::string, std::string> forced;  // an op whose kernel is forced is fused with no other
+  std::map<std::string, std::string> forced;  // an op with a forced kernel is never fused
 };
 
 class StepAllocationTest : public testing::TestWithParam<Golden> {
@@ -43,15 +43,14 @@ class StepAllocationTest : public testing::TestWithParam<Golden> {
     LoadOptions options{.threads = 2, .forced = variant.forced, .exact = variant.exact, .context = 64, .sequences = 4};
     options.rows = 32;
     options.logit_rows = 24;
-    options.kv_tokens = 1024;  // a page for each sequence and one more that it may need
-    options.block_size = 64;   // a full page would go into the prefix tree, which allocates a node for it
+    options.kv_tokens = 1024;  // a page per sequence, and one more for each
+    options.block_size = 64;   // large pages, because the prefix tree allocates a node for each full page
     options.device_draws = variant.device_draws;
     return load(GetParam().folder.string(), options);
   }
 
-  // Prompts are longer than any model's original context that its answers could outgrow: a sequence that does waits
-  // again. The CPU's reference kernel of draws allocates, so that where tokens are chosen beside the logits all are
-  // greedy.
+  // Prompts exceed the original context of longrope models, because a sequence that outgrows it goes back into the
+  // queue. With device_draws all requests are greedy, because the CPU's reference kernel for sampling allocates.
   static std::vector<Request> requests(const Variant& variant) {
     const std::vector<SamplingParams> ways{
         {.temperature = 0},
@@ -72,7 +71,7 @@ class StepAllocationTest : public testing::TestWithParam<Golden> {
     return all;
   }
 
-  // Texts of an engine without drafts.
+  // The texts without drafts.
   static std::vector<std::vector<int32_t>> texts(Runner& runner, const Variant& variant) {
     Engine engine(runner);
     std::map<RequestId, std::vector<int32_t>> heard;
@@ -103,7 +102,7 @@ TEST_P(StepAllocationTest, DecodesAllocateNothing) {
       for (const auto& text : known) drafter.know(text);
       Engine engine(*runner, {.drafter = drafts ? &drafter : nullptr});
       for (const Request& r : requests(variant)) engine.submit(r);
-      for (int i = 0; i < 4; ++i) engine.step([](const Emission&) {});  // prompts are over
+      for (int i = 0; i < 4; ++i) engine.step([](const Emission&) {});  // computes the prompts
       ASSERT_EQ(engine.waiting(), 0u);
       const int64_t before = allocations();
       for (int i = 0; i < 6; ++i) engine.step([](const Emission&) {});
@@ -117,13 +116,13 @@ TEST_P(StepAllocationTest, DecodesAllocateNothing) {
   }
 }
 
-// All of a request: admission, its prompt, the first tokens of its choices, their ends. Without the prefix tree, which
-// allocates nodes for prompts and full pages.
+// A whole request: admission, prompt, first tokens of its choices, their ends. Without prefix tree, which allocates
+// nodes for prompts and full pages.
 TEST_P(StepAllocationTest, ChoicesAllocateNothing) {
   auto runner = load_variant({});
   Engine engine(*runner, {.prefix_cache = false});
   engine.prepare_pace();
-  for (const bool first : {true, false}) {  // the first request makes lists as long as they get
+  for (const bool first : {true, false}) {  // the first request grows lists to their final length
     Request request{{1, 2, 3}, {.temperature = 1, .frequency_penalty = 0.3f, .seed = 4, .logprobs = 2}, 12};
     request.choices = 4;
     request.sampling.top_k = 12;

@@ -1,4 +1,4 @@
-// However a prompt is cut into chunks and whatever it shares a step with, its logits stay the same.
+// The logits of a prompt do not depend on its chunks or on the rest of the batch.
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kTolerance = 1e-5;  // of the largest logit, in f32
+constexpr double kTolerance = 1e-5;  // relative to the largest logit, in f32
 
 double distance(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
   double largest = 0, error = 0;
@@ -56,12 +56,12 @@ TEST_P(BatchTest, ChunksGiveTheSameLogits) {
   }
 }
 
-// Four sequences of different lengths in one step: two decode, two bring a chunk.
+// Four sequences of different lengths in one step: two decodes, two chunks.
 TEST_P(BatchTest, MixedSequencesGiveTheSameLogits) {
   auto runner = load(model(), exact(4));
   struct Stream {
     std::vector<int32_t> tokens;
-    int32_t before;  // in the cache when the mixed step runs
+    int32_t before;  // tokens in the cache when the mixed step runs
   };
   std::vector<Stream> streams{{random_tokens(*runner, 61, 2), 60},
                               {random_tokens(*runner, 18, 3), 0},
@@ -100,8 +100,8 @@ TEST_P(BatchTest, MixedSequencesGiveTheSameLogits) {
 
 class WantedRowsTest : public BatchTest {};
 
-// Behind the last layer's attention only wanted rows are computed: any choice of them gives what all rows give, in one
-// step with a chunk that wants none, and leaves the cache as it would be.
+// After Pass::narrow only wanted rows are computed. Any subset must give the logits that all rows give, also beside a
+// chunk that wants none, and must leave the same state in the cache.
 TEST_P(WantedRowsTest, GiveTheSameLogits) {
   auto runner = load(model(), exact(2));
   const auto tokens = random_tokens(*runner, 50, 8), others = random_tokens(*runner, 30, 9);
@@ -128,7 +128,7 @@ TEST_P(WantedRowsTest, GiveTheSameLogits) {
   }
 }
 
-// A narrower KV cache changes results by what its format loses. Random weights amplify that some ten times.
+// A narrower KV format adds its rounding error, which random weights amplify about ten times.
 TEST_P(BatchTest, KvFormatsStayNearF32) {
   auto options = exact();
   auto reference = load(model(), options);
@@ -146,7 +146,7 @@ TEST_P(BatchTest, KvFormatsStayNearF32) {
   }
 }
 
-// With f32 weights the KV cache is all that the fast path rounds.
+// With f32 weights the fast path rounds only the KV cache.
 TEST_P(BatchTest, FastPathComputesInF32WhereWeightsAreF32) {
   auto options = exact();
   options.kv_type = DType::F16;

@@ -1,4 +1,4 @@
-// A calibration is found, kept and used; a wrong one costs time and no digits.
+// A calibration is measured, stored and used. A wrong one costs time, not accuracy.
 #include "engine/calibration.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ std::vector<int32_t> some_tokens(int32_t count) {
   return tokens;
 }
 
-// The kernel of this variant for the machine's best instruction set.
+// The kernel of this variant for the best instruction set of the machine.
 std::string kernel_named(std::string_view part, Runner& runner) {
   const AttentionProblem problem = runner.ops().attentions().front();
   for (const auto* kernel : cpu_kernels().of<AttentionOp>()) {
@@ -61,7 +61,7 @@ TEST_P(CalibrationTest, UnifiedMaximaGiveTheSameLogits) {
   const auto expected = all_logits(*plain, tokens, 60);
   const Calibration found = calibrate(*plain, tokens, [](auto, auto) {});
   EXPECT_EQ(found.tokens, 60);
-  EXPECT_LE(difference(all_logits(*plain, tokens, 60), expected), 0);  // nothing is observed any more, nothing changed
+  EXPECT_LE(difference(all_logits(*plain, tokens, 60), expected), 0);  // results are unchanged once nothing is observed
 
   const auto file = Calibration::file_for(*source());
   const auto check = [&](const Calibration& calibration) {
@@ -110,7 +110,7 @@ TEST(Calibration, HeadsThatSpreadTooFarAreLeftAlone) {
   Calibration c{1, 2, {{-5, 20}, {0, 1}, {-300, 300}, {0, 1}}};
   EXPECT_EQ(c.phi(0, DType::BF16), (std::vector<float>{7.5f, 0.5f}));
   EXPECT_TRUE(c.phi(1, DType::BF16).empty());
-  EXPECT_TRUE(c.phi(0, DType::F16).empty());  // weights in f16 have less room
+  EXPECT_TRUE(c.phi(0, DType::F16).empty());  // f16 has a smaller range
 }
 
 TEST(Calibration, FilesGoByWeightsNotByNames) {

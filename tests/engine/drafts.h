@@ -1,4 +1,4 @@
-// Drafters for tests: they know the texts that are generated without drafts, and guess well or badly on purpose.
+// Test drafters that know the texts generated without drafts, and guess right or wrong on purpose.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,10 @@ class KnownTexts : public Drafter {
  public:
   enum class Kind : uint8_t {
     Right,
-    Wrong,      // every token
-    HalfRight,  // each token by chance, and drafts of any length
-    TooLong,    // right, then on behind the end of the text
-    Invalid,    // right, then tokens that the vocabulary has not
+    Wrong,      // in every token
+    HalfRight,  // each token at random, drafts of random length
+    TooLong,    // right, then continues past the end of the text
+    Invalid,    // right, then tokens outside the vocabulary
     None,       // no guess
   };
   static constexpr Kind kAll[] = {Kind::Right, Kind::Wrong, Kind::HalfRight, Kind::TooLong, Kind::Invalid, Kind::None};
@@ -26,7 +26,7 @@ class KnownTexts : public Drafter {
   KnownTexts(Kind kind, int32_t vocab) : kind_(kind), vocab_(vocab) {}
   void know(std::vector<int32_t> text) { texts_.push_back(std::move(text)); }  // prompt and answer
 
-  // Chance is a function of the tokens so far: the same history gives the same draft.
+  // Random numbers depend on the tokens so far, so the same history gives the same draft.
   int32_t draft(std::span<const int32_t> tokens, std::span<int32_t> draft) override {
     asked_ += 1;
     longest_asked_ = std::max(longest_asked_, draft.size());

@@ -1,4 +1,4 @@
-// Several pending tokens of a sequence: whatever a drafter guesses, texts are those of an engine without one.
+// Several pending tokens per sequence: with any drafter the texts equal those without one.
 #include "engine/drafts.h"
 
 #include <gmock/gmock.h>
@@ -21,10 +21,10 @@ namespace {
 
 using Kind = KnownTexts::Kind;
 
-// One choice as it was heard.
+// All emissions of one choice.
 struct Answer {
   std::vector<int32_t> tokens;
-  std::vector<float> logprobs;  // of the chosen token and of the likeliest
+  std::vector<float> logprobs;  // of the chosen and of the likeliest token
   FinishReason finish = FinishReason::None;
   bool is_end = false;
   bool operator==(const Answer&) const = default;
@@ -58,7 +58,7 @@ class DraftsTest : public testing::TestWithParam<Where> {
     return tokens;
   }
 
-  // Requests are made anew for every run: constraints have state.
+  // Creates new requests for every run, because constraints have state.
   using Make = std::function<std::vector<Request>()>;
 
   Answers run(const Make& make, const EngineOptions& options = {}) {
@@ -97,7 +97,7 @@ class DraftsTest : public testing::TestWithParam<Where> {
     return drafter;
   }
 
-  // With every drafter and several lengths of drafts the answers are those without.
+  // With every drafter and several draft lengths the answers equal those without drafts.
   void expect_same_texts(const Make& make) {
     const Answers alone = run(make);
     const uint64_t steps = stats_.steps, generated = stats_.generated_tokens;
@@ -144,7 +144,8 @@ TEST_P(DraftsTest, RightDraftsTakeFewerSteps) {
   EXPECT_EQ(stats_.accepted_tokens, 0u);
 }
 
-// More requests than run at once, so that decodes with drafts of different lengths share steps with prompts.
+// More requests than can run at the same time, so that decodes with drafts of different lengths share steps with
+// prompts.
 TEST_P(DraftsTest, GreedyAndSampledTextsStayTheSame) {
   const Make make = [&] {
     std::vector<SamplingParams> ways{{.temperature = 0},
@@ -171,7 +172,7 @@ TEST_P(DraftsTest, GreedyAndSampledTextsStayTheSame) {
   };
   for (const bool invariant : {true, false}) {
     start(with_logit_rows(0, invariant));
-    if (!invariant) {  // without it logits are equal within rounding: tokens, not log-probabilities
+    if (!invariant) {  // logits are then equal only within rounding: compare tokens, not log-probabilities
       if (GetParam() == Where::Gpu) return;
       const Answers alone = run(make);
       KnownTexts drafter = knowing(Kind::HalfRight, make, alone);
@@ -187,7 +188,7 @@ TEST_P(DraftsTest, EndTokensAndLimitsInsideOfADraft) {
   start(with_logit_rows());
   const Make free = [&] { return std::vector<Request>{{prompt(9, 2), {.temperature = 0.9f, .seed = 1}, 30}}; };
   const auto text = run(free).at({0, 0}).tokens;
-  for (const size_t end : {3u, 4u, 5u, 6u, 7u}) {  // at every place of a draft
+  for (const size_t end : {3u, 4u, 5u, 6u, 7u}) {  // at every position of a draft
     const Make stopped = [&] {
       Request request = free().front();
       request.end_tokens = {text[end]};
@@ -203,7 +204,7 @@ TEST_P(DraftsTest, EndTokensAndLimitsInsideOfADraft) {
     for (const Kind kind : {Kind::Right, Kind::TooLong, Kind::HalfRight}) {
       KnownTexts drafter(kind, vocab_);
       auto whole = free().front().prompt;
-      whole.insert(whole.end(), text.begin(), text.end());  // goes on behind the end
+      whole.insert(whole.end(), text.begin(), text.end());  // continues past the end
       drafter.know(whole);
       EXPECT_EQ(run(stopped, {.drafter = &drafter}), alone) << end;
       const Answer limited = run(cut, {.drafter = &drafter}).at({0, 0});
@@ -222,7 +223,7 @@ TEST_P(DraftsTest, ChoicesOfOneRequest) {
   start(with_logit_rows());
   expect_same_texts([&] {
     Request request{prompt(21, 2), {.temperature = 1, .seed = 5}, 14};
-    request.choices = 7;  // more than run at once
+    request.choices = 7;  // more than can run at the same time
     return std::vector<Request>{request, {prompt(30, 5), {.temperature = 0}, 20}};
   });
 }
@@ -246,7 +247,7 @@ TEST_P(DraftsTest, StreamsGiveWayAndComeBack) {
   };
   start(with_logit_rows());
   const Answers roomy = run(make);
-  start(with_logit_rows(160));  // little more than the longest needs
+  start(with_logit_rows(160));  // little more than the longest sequence needs
   for (const Kind kind : KnownTexts::kAll) {
     KnownTexts drafter = knowing(kind, make, roomy);
     EXPECT_EQ(run(make, {.drafter = &drafter, .draft_tokens = 6}), roomy) << static_cast<int>(kind);
@@ -256,7 +257,7 @@ TEST_P(DraftsTest, StreamsGiveWayAndComeBack) {
   }
 }
 
-// Rows of wrong drafts are in pages that the prefix tree gets to see later: it must have forgotten them.
+// Rows of rejected drafts lie in pages that enter the prefix tree later; the tree must not contain them.
 TEST_P(DraftsTest, ThePrefixTreeHoldsNoDrafts) {
   start(with_logit_rows());
   const Request first{prompt(13, 1), {.temperature = 0}, 50};
@@ -310,7 +311,7 @@ TEST_P(DraftsTest, EveryKindOfModel) {
   }
 }
 
-// A sequence that may have drafts has to wait for its tokens; one that asked for none need not.
+// A sequence with drafts waits for its tokens; one that asked for no drafts can run ahead.
 TEST_P(DraftsTest, OnlyRequestsWithoutDraftsRunAhead) {
   start(with_logit_rows());
   for (const int32_t drafts : {-1, 0}) {
@@ -438,7 +439,7 @@ TEST_P(DraftsTest, StopStringsInsideOfADraft) {
   auto text = options.prompt;
   text.insert(text.end(), free.tokens.begin(), free.tokens.end());
   drafter.know(text);
-  for (size_t at = 1; at < 14; ++at) {  // in every place of a draft, and over the border of two tokens
+  for (size_t at = 1; at < 14; ++at) {  // at every position of a draft, and across two tokens
     const std::string word = "t" + std::to_string(free.tokens[at]), next = "t" + std::to_string(free.tokens[at + 1]);
     const size_t found = free_text.find(word + ".");
     ASSERT_NE(found, std::string::npos);
@@ -482,7 +483,7 @@ TEST_P(DraftsTest, AServiceDeliversEveryTokenOfAStep) {
   EXPECT_GT(service.stats().accepted_tokens, 50u);
 }
 
-// Every printable character and some longer tokens that cross borders of JSON's rules.
+// Every printable character, and some longer tokens that span several JSON symbols.
 GrammarVocabulary json_vocabulary(int32_t vocab, int32_t end) {
   GrammarVocabulary v;
   for (char c = ' '; c < 'Q'; ++c) v.tokens.emplace_back(1, c);
@@ -524,7 +525,7 @@ TEST_P(DraftsOfGrammarsTest, SchemasHoldAndTextsStayTheSame) {
     requests[2].sampling.repetition_penalty = 1.2f;
     requests[3].max_tokens = 9;  // ends in the middle of a rule
     requests[4].min_tokens = 70;
-    requests.push_back({prompt(9, 4), {.temperature = 0}, 30});  // a free one beside them
+    requests.push_back({prompt(9, 4), {.temperature = 0}, 30});  // one without constraint
     Request several = constrained(15, 7, compiler_->compile(schema));
     several.choices = 2;
     several.constraints.push_back(compiler_->compile(schema));
@@ -547,7 +548,7 @@ TEST_P(DraftsOfGrammarsTest, SchemasHoldAndTextsStayTheSame) {
 
 TEST_P(DraftsOfGrammarsTest, TextsThatEndWithTheirGrammar) {
   GrammarVocabulary endless = json_vocabulary(vocab_, vocab_ - 1);
-  endless.end_tokens.clear();  // the constraint itself ends the text
+  endless.end_tokens.clear();  // so only the constraint ends the text
   GrammarCompiler compiler(endless);
   const GrammarSpec pattern{.kind = GrammarSpec::Kind::Regex, .text = "(abc|12|[a-e]){7}\\."};
   expect_same_texts([&] {
@@ -583,7 +584,7 @@ TEST_P(DraftsOfGrammarsTest, GrammarsThatBeginWithATrigger) {
   });
 }
 
-// What a constraint allows after a roll-back is what it allowed before, wherever the walk was.
+// After a rollback a constraint allows the same tokens as before, at any point of the text.
 TEST(Rollback, LeavesConstraintsAsTheyWere) {
   const uint32_t seed = std::random_device()();
   SCOPED_TRACE(seed);
@@ -613,7 +614,7 @@ TEST(Rollback, LeavesConstraintsAsTheyWere) {
   };
   for (const Maker& make : makers) {
     for (int walk = 0; walk < 40; ++walk) {
-      const auto tried = make(), plain = make();  // the same walk with and without trials
+      const auto tried = make(), plain = make();  // the same tokens with and without trials
       for (int length = 0; length < 40; ++length) {
         tried->mark();
         for (auto trials = random() % 5; trials-- > 0 && !tried->terminated() && !tried->failed();) {

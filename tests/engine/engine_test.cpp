@@ -31,7 +31,7 @@ class EngineTest : public testing::TestWithParam<Where> {
 
 TEST_P(EngineTest, RequestsTogetherGiveTheSameTokensAsAlone) {
   std::vector<Request> requests;
-  for (int i = 0; i < 7; ++i) {  // more than run at once
+  for (int i = 0; i < 7; ++i) {  // more than can run at the same time
     Request request{{}, {.temperature = i % 2 == 0 ? 0.0f : 0.8f, .seed = uint64_t(i)}, 5 + 3 * i};
     for (int t = 0; t < 3 + 9 * i; ++t) request.prompt.push_back((t * 7 + i) % 90);
     requests.push_back(request);
@@ -118,8 +118,8 @@ TEST_P(EngineTest, RequestsThatCanNeverRunAreRefused) {
   EXPECT_THAT(message({{1}, {.temperature = -1}, 5}), testing::HasSubstr("temperature"));
 }
 
-// Where steps run ahead, a stream that meets its end token leaves a step behind that nobody wants: it must not disturb
-// who goes on or comes next, and texts are those of an engine that waits for every token (penalties and masks make it).
+// When a sequence meets its end token, a step that ran ahead has computed one row too many. That row must not affect
+// other sequences: texts equal those of an engine that waits for every token.
 TEST_P(EngineTest, EndsThatComeAsASurpriseLeaveNoTrace) {
   const auto texts = [&](bool waits) {
     std::vector<std::vector<int32_t>> out;
@@ -128,7 +128,7 @@ TEST_P(EngineTest, EndsThatComeAsASurpriseLeaveNoTrace) {
       for (int i = 0; i < 5; ++i) {
         Request request{{1 + i, 2, 3 + round}, {.temperature = i % 2 == 0 ? 0.0f : 0.9f, .seed = 7}, 40};
         for (int32_t token = i; token < 96; token += 9) request.end_tokens.push_back(token);
-        if (waits) request.sampling.logprobs = 1;  // the host chooses
+        if (waits) request.sampling.logprobs = 1;  // log-probabilities make the host choose
         ids.push_back(engine_.submit(request));
       }
       auto heard = run_all();

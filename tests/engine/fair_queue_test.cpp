@@ -24,7 +24,7 @@ class FairQueueTest : public testing::Test {
     return group->id;
   }
 
-  // Serves the next one and charges its client; returns the client's name.
+  // Serves the next sequence and charges its client; returns the client's name.
   std::string serve(double now, double tokens) {
     Sequence* next = queue_.next(now);
     if (next == nullptr) return "";
@@ -71,7 +71,7 @@ TEST_F(FairQueueTest, IdlingEarnsNothing) {
   push("b", 0);
   serve(0, 10), serve(0, 10);
   for (int i = 0; i < 50; ++i) push("a", 1);
-  for (int i = 0; i < 40; ++i) serve(1, 100);  // b idles
+  for (int i = 0; i < 40; ++i) serve(1, 100);  // b is idle
   for (int i = 0; i < 50; ++i) push("b", 2);
   std::map<std::string, int> served;
   for (int i = 0; i < 10; ++i) ++served[serve(2, 100)];

@@ -1,4 +1,4 @@
-// What batch-invariant mode is held to, on any device: prompts made at random, and a text heard among others.
+// Helpers for tests of batch-invariant mode on any device: random prompts, and one text generated beside others.
 #pragma once
 
 #include <random>
@@ -15,7 +15,7 @@ inline std::vector<int32_t> random_prompt(const Runner& runner, std::mt19937& ra
   return prompt;
 }
 
-// The tokens of `asked` with their logprobs, while `others` of random lengths run before and behind it.
+// Tokens and log-probabilities of `asked`, while `others` of random lengths run before and after it.
 inline std::vector<std::pair<int32_t, float>> heard_among(int others, const Request& asked, size_t longest_prompt,
                                                           Runner& runner, std::mt19937& random) {
   Engine engine(runner);

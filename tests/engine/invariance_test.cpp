@@ -1,4 +1,4 @@
-// Batch-invariant mode: a prompt alone and among others, in any chunks, gives the same logits and tokens bit for bit.
+// Batch-invariant mode: a prompt gives the same logits and tokens bit for bit, alone or beside others, in any chunks.
 #include <gmock/gmock.h>
 
 #include <random>
@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(Models, InvarianceTest,
                                   std::string(name(info.param.kv));
                          });
 
-// Quantized weights take the kernels that serving takes.
+// Quantized weights, so that the kernels used for serving are covered.
 TEST(Invariance, QuantizedRowsAreTheSameInEveryBatch) {
   LoadOptions options{.threads = 1, .context = 256, .sequences = 4, .rows = 64, .logit_rows = 64};
   options.batch_invariant = true;

@@ -1,4 +1,4 @@
-// What the engine promises when pages are few: prefixes are shared, streams give way and come back, nothing is lost.
+// The engine's promises with few pages: prefixes are shared, sequences are preempted and resumed, no token is lost.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -40,7 +40,7 @@ class SchedulingTest : public testing::TestWithParam<Where> {
     return tokens;
   }
 
-  // The tokens of every choice, in the order (id, choice); each must end once.
+  // The tokens of every choice, by (id, choice). Each choice must end exactly once.
   std::map<std::pair<RequestId, int32_t>, Tokens> run_all() {
     std::map<std::pair<RequestId, int32_t>, Tokens> heard;
     while (engine_->step([&](const Emission& e) {
@@ -115,7 +115,7 @@ TEST_P(SchedulingTest, ChoicesShareThePromptAndDrawApart) {
     single.push_back(run_one(one));
   }
   start(small());
-  request.choices = 7;  // more than run at once
+  request.choices = 7;  // more than can run at the same time
   const RequestId id = engine_->submit(request);
   auto heard = run_all();
   for (int32_t choice = 0; choice < 7; ++choice) {
@@ -130,14 +130,14 @@ TEST_P(SchedulingTest, ChoicesThatWaitDoNotCountTheirPromptAsFoundAgain) {
   options.sequences = 2;
   start(options);
   Request request{prompt(64, 2), {.temperature = 1, .seed = 5}, 1};
-  run_one(request);  // leaves the prompt in the tree
+  run_one(request);  // puts the prompt into the tree
   request.choices = 4;
   const RequestId id = engine_->submit(request);
   engine_->step([&](const Emission& e) { EXPECT_EQ(e.cached_tokens, 63); });
   ASSERT_EQ(engine_->waiting(), 2u) << "two choices have no place yet";
   Request urgent{prompt(120, 9), {.temperature = 0}, 2};
   urgent.priority = 1;
-  engine_->submit(urgent);  // takes all pages: what waits is computed again, by one for both
+  engine_->submit(urgent);  // takes all pages, so the prompt is computed again, once for both waiting choices
   const auto heard = run_all();
   EXPECT_TRUE(heard.contains({id, 2}) && heard.contains({id, 3}));
   EXPECT_EQ(cached_[id], 63);
@@ -151,7 +151,7 @@ TEST_P(SchedulingTest, StreamsGiveWayAndComeBackUnchanged) {
   start(small());
   std::vector<Tokens> roomy;
   for (const auto& request : requests) roomy.push_back(run_one(request));
-  start(small(160));  // little more than the longest needs: they cannot all stay
+  start(small(160));  // little more than the longest needs, so some are preempted
   std::vector<RequestId> ids;
   for (const auto& request : requests) ids.push_back(engine_->submit(request));
   auto heard = run_all();
@@ -183,7 +183,7 @@ TEST_P(SchedulingTest, PromptsAreScored) {
   start(small());
   const Tokens tokens = prompt(50, 4);
   const auto logits = all_logits(*runner_, tokens, 16);
-  engine_->submit({tokens, {}, 1});  // in the cache: must not keep rows from being scored
+  engine_->submit({tokens, {}, 1});  // caches the prompt; its rows must still be scored
   run_all();
   Request request{.prompt = tokens, .kind = RequestKind::Score, .prompt_logprobs = 3};
   engine_->submit(request);
@@ -243,13 +243,13 @@ TEST_P(SchedulingTest, EmbeddingsAreOfUnitLengthAndTellPromptsApart) {
     const auto again = embed(prompt(60, 1), pooling, true);
     for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], again[i], 1e-5);
   }
-  // The last row of the mean's prompt of one token is the mean.
+  // For a prompt of one token the mean equals the last row.
   const auto mean = embed({7}, Pooling::Mean, false), last = embed({7}, Pooling::Last, false);
   for (size_t i = 0; i < mean.size(); ++i) EXPECT_NEAR(mean[i], last[i], 1e-5);
   EXPECT_GT(length(mean), 1.5) << "not normalised";
 }
 
-// Allows one token after the other, and then nothing.
+// Allows a fixed list of tokens, then none.
 class Script : public Constraint {
  public:
   explicit Script(Tokens tokens) : tokens_(std::move(tokens)) {}
@@ -278,12 +278,12 @@ TEST_P(SchedulingTest, ConstraintsBindEachChoice) {
   std::vector<Tokens> scripts{{5, 6, 7}, {9}, {1, 2, 3, 4, 5, 6, 7, 8}};
   for (const auto& script : scripts) request.constraints.push_back(std::make_shared<Script>(script));
   const RequestId id = engine_->submit(request);
-  for (int32_t i = 0; i < 4; ++i) engine_->submit({prompt(40, i), {}, 40});  // pages run out around it
+  for (int32_t i = 0; i < 4; ++i) engine_->submit({prompt(40, i), {}, 40});  // makes pages run out
   auto heard = run_all();
   for (int32_t choice = 0; choice < 3; ++choice) EXPECT_EQ((heard[{id, choice}]), scripts[static_cast<size_t>(choice)]);
 }
 
-// A constraint that gives up: the answer ends with an error, and no token that was not allowed is heard.
+// A constraint that fails: the answer ends with an error, and no forbidden token is emitted.
 class GivesUp : public Script {
  public:
   using Script::Script;
@@ -331,8 +331,8 @@ TEST_P(SchedulingTest, EndTokensWaitForTheLeastLength) {
   EXPECT_GE(run_one(request).size(), 8u);
 }
 
-// Whatever is submitted and cancelled at whatever time: every stream ends or was cancelled, no page is lost, and texts
-// are those of a machine with room for all.
+// Random submissions and cancellations: every stream ends or is cancelled, no page leaks, and texts equal those of an
+// engine with enough pages.
 TEST_P(SchedulingTest, AnyOrderOfEventsKeepsThePromises) {
   const uint32_t seed = std::random_device()();
   SCOPED_TRACE(seed);

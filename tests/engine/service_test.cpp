@@ -1,4 +1,4 @@
-// Many threads submit, cancel and look at one service: every stream ends exactly once, with its own tokens.
+// Many threads submit, cancel and read statistics of one service. Every stream ends exactly once, with its own tokens.
 #include "engine/service.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ struct Heard {
   int32_t cached = 0;
 };
 
-// Collects a request's emissions; get() waits for the last one.
+// Collects the emissions of a request; get() waits for the last one.
 class Listener {
  public:
   explicit Listener(int32_t choices = 1) : state_(std::make_shared<State>()) { state_->open = choices; }
@@ -154,7 +154,7 @@ TEST_P(ServiceTest, RefusesMoreThanMayWait) {
 
 TEST_P(ServiceTest, DrainsAndThenRefuses) {
   Service service(*runner_, {});
-  std::vector<Listener> listeners(200);  // four at a time: the last is far from its turn
+  std::vector<Listener> listeners(200);  // four run at a time, so the last waits long
   for (const auto& listener : listeners) service.submit(request(1, 20, 100), listener.callback());
   EXPECT_FALSE(service.drain(milliseconds(0))) << "nothing takes no time";
   EXPECT_EQ(listeners.back().get().ends[0], FinishReason::Cancelled);
@@ -185,7 +185,7 @@ TEST_P(ServiceTest, SharesPrefixes) {
   again.prompt.push_back(3);
   service.submit(std::move(again), second.callback());
   EXPECT_EQ(second.get().cached, 100) << "to the token, not to the page";
-  EXPECT_TRUE(service.drain(milliseconds(10000)));  // figures are published when it idles
+  EXPECT_TRUE(service.drain(milliseconds(10000)));  // statistics are published when the service is idle
   EXPECT_EQ(service.stats().cached_tokens, 100u);
 }
 

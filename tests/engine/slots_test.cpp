@@ -1,6 +1,5 @@
-// Sequences with recurrent state: they begin where a snapshot exists, and their slots always hold what their tokens
-// make of it. A toy stands in for the model: it folds tokens into its slot, writes them into its pages, and checks both
-// before each step.
+// Sequences with recurrent state start at snapshots, and their slots always match their tokens. A toy replaces the
+// model: it folds tokens into its slot, writes them into its pages, and checks both before each step.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -57,7 +56,7 @@ class Toy {
     scheduler.cancel(id, choice);
   }
 
-  // As Engine::step: with `ahead` the next step runs before the results of this one are known to the host.
+  // As Engine::step. With `ahead` the next step runs before the host knows the results of this one.
   bool step(bool ahead = false) {
     Scheduler::Plan plan;
     std::swap(plan, ahead_);
@@ -89,7 +88,7 @@ class Toy {
     for (int steps = 0; step(); ++steps) ASSERT_LT(steps, 10000);
   }
 
-  // Every slot that no running sequence has is free or holds a snapshot.
+  // Every slot without a running sequence is free or holds a snapshot.
   void check_slots() {
     int32_t running = 0;
     for (const auto& s : scheduler.running()) running += s->slot ? 1 : 0;
@@ -105,11 +104,11 @@ class Toy {
   static StateLayout layout(bool paged) {
     StateLayout layout;
     if (paged) layout.paged({1, 1, 2});
-    layout.slot({DType::F32, 2});  // the eight bytes of a state
+    layout.slot({DType::F32, 2});  // eight bytes per state
     return layout;
   }
 
-  // `before`: what the rows of the step before chose, where this one was started ahead.
+  // `before`: tokens chosen in the previous step, if this one was started ahead.
   std::vector<int32_t> run(const Scheduler::Plan& plan, const std::vector<int32_t>& before) {
     const Batch batch = batch_.batch();
     const KvLayer kv = paged_ ? cache.paged(0) : KvLayer();
@@ -174,7 +173,7 @@ Tokens count_up(int32_t count, int32_t first = 0) {
 }
 
 TEST(Slots, APromptBeginsWhereASnapshotExists) {
-  for (const int32_t length : {20, 18}) {  // at the end of a page, and inside of one
+  for (const int32_t length : {20, 18}) {  // at the end of a page, and inside one
     Toy toy(400, 8);
     const auto cached = [&](Tokens prompt, std::string adapter = "") {
       const uint64_t before = toy.scheduler.cached_tokens();
@@ -212,7 +211,7 @@ TEST(Slots, AnEndedSequenceLeavesItsState) {
   EXPECT_EQ(toy.scheduler.cached_tokens(), static_cast<uint64_t>(computed));
 }
 
-// The step that was started ahead has put the end token into the state already: that state is of no use.
+// The step that ran ahead has already taken the end token into the state, so the state must not be kept.
 TEST(Slots, AnUnforeseenEndBehindAStepAheadLeavesNoState) {
   int ended = 0;
   for (int32_t first = 0; first < 30; ++first) {
@@ -225,12 +224,12 @@ TEST(Slots, AnUnforeseenEndBehindAStepAheadLeavesNoState) {
       all.assign(sequence->tokens().begin(), sequence->tokens().end());
       goes_on = toy.step(/*ahead=*/true);
     }
-    if (all.size() < 12 || all.size() > 35) continue;  // too short to run ahead, or it ended because it was full
+    if (all.size() < 12 || all.size() > 35) continue;  // too short to run ahead, or ended by its length
     ++ended;
     all.push_back(kEnd);
     all.push_back(0);
     toy.add(all, 1);
-    toy.run_all();  // the toy checks the state
+    toy.run_all();  // checks the state
     EXPECT_EQ(toy.scheduler.cached_tokens(), prompt.size()) << "the snapshot at the end of the prompt";
   }
   EXPECT_GT(ended, 3);
@@ -251,7 +250,7 @@ TEST(Slots, SequencesWaitForSlots) {
 TEST(Slots, ChoicesCopyTheStateOfTheirPrompt) {
   Toy toy(400, 8);
   toy.add(count_up(10), 12, 3);
-  toy.run_all();  // the toy checks the state of each
+  toy.run_all();  // checks the state of each
   EXPECT_EQ(toy.cache.slots().free() + toy.scheduler.tree().snapshots(), 8);
 }
 
@@ -260,15 +259,14 @@ TEST(Slots, StateThatIsAheadOfTheTokensBeginsAgain) {
   Sequence* s = toy.add(count_up(10), 30);
   toy.step();
   ASSERT_FALSE(s->finished());
-  std::memset(toy.cache.slot(0).at(s->slot.id()), 0xff, 8);  // took in a draft that was not accepted
+  std::memset(toy.cache.slot(0).at(s->slot.id()), 0xff, 8);  // as if it had taken in a rejected draft
   s->slot_tokens += 2;
   toy.step();
   EXPECT_EQ(s->computed(), s->slot_tokens);
   toy.run_all();
 }
 
-// Whatever is added and cancelled at whatever time, with few pages and few slots: no state is mixed up, and all pages
-// and slots come back.
+// Random additions and cancellations with few pages and slots: states stay separate, and all pages and slots are freed.
 TEST(Slots, AnyOrderOfEventsKeepsTheState) {
   const uint32_t seed = std::random_device()();
   SCOPED_TRACE(seed);
@@ -289,7 +287,7 @@ TEST(Slots, AnyOrderOfEventsKeepsTheState) {
         ++added;
       } else if (dice == 3 && added > 0) {
         toy.cancel(1 + random() % added, static_cast<int32_t>(random() % 4) - 1);
-      } else if (dice == 4 && !toy.scheduler.running().empty()) {  // what it generated becomes the prompt of others
+      } else if (dice == 4 && !toy.scheduler.running().empty()) {  // a generated text becomes the prompt of others
         const auto tokens = toy.scheduler.running()[random() % toy.scheduler.running().size()]->tokens();
         if (tokens.size() >= 10) std::copy(tokens.begin(), tokens.begin() + 10, known.begin());
       } else {

@@ -5,7 +5,7 @@
 namespace millrace {
 namespace {
 
-// A machine whose steps take 1000 us and 100 more per row; the estimate may be wrong by a factor.
+// A machine whose steps take 1000 us plus 100 us per row. The estimate is off by `factor`.
 StepEstimate linear_estimate(double factor) {
   StepEstimate estimate;
   for (const double rows : {1.0, 2.0, 4.0, 8.0, 64.0, 512.0})
@@ -34,9 +34,9 @@ TEST(StepPacer, ShortPromptsMayTakeAStepOfTheirOwnLength) {
   StepPacer pacer([] { return linear_estimate(1); }, {.slack = 0.5, .short_us = 9000});
   EXPECT_EQ(pacer.chunk({1, 0}, PromptLength::Long, 0, 512), 5);
   EXPECT_EQ(pacer.chunk({1, 0}, PromptLength::Short, 0, 512), 79);
-  EXPECT_EQ(pacer.chunk({100, 0}, PromptLength::Short, 0, 512), 55);  // the slack of a long step is more
+  EXPECT_EQ(pacer.chunk({100, 0}, PromptLength::Short, 0, 512), 55);  // the slack of a long step exceeds short_us
   StepPacer with_target([] { return linear_estimate(1); }, {.target_us = 5000});
-  EXPECT_EQ(with_target.chunk({8, 0}, PromptLength::Short, 0, 512), 32);  // what was asked for binds
+  EXPECT_EQ(with_target.chunk({8, 0}, PromptLength::Short, 0, 512), 32);  // an explicit target overrides short_us
 }
 
 TEST(StepPacer, LongContextsLeaveLessRoom) {
@@ -50,7 +50,7 @@ TEST(StepPacer, LongContextsLeaveLessRoom) {
 
 TEST(StepPacer, AStepThatWasHeldUpMakesNoRoom) {
   StepPacer pacer([] { return linear_estimate(1); }, {});
-  pacer.chunk({8, 0}, PromptLength::Long, 0, 512);  // makes the estimate
+  pacer.chunk({8, 0}, PromptLength::Long, 0, 512);  // computes the estimate
   for (int i = 0; i < 20; ++i) pacer.record({8, 0}, 0, 0, real_us(8));
   const int64_t usual = pacer.chunk({8, 0}, PromptLength::Long, 0, 512);
   pacer.record({8, 0}, 0, 0, 50 * real_us(8));
@@ -67,7 +67,7 @@ TEST(StepPacer, AStepThatWasHeldUpTakesNoRoomAway) {
   EXPECT_GE(pacer.chunk({8, 0}, PromptLength::Long, 0, 512), usual - 1);
 }
 
-// Simulated steps on a clock of our own: however wrong the estimate is, streams soon keep their pace.
+// Simulated steps: however wrong the estimate is, step times soon meet the target.
 TEST(StepPacer, LearnsWhatStepsTake) {
   for (const double factor : {0.2, 1.0, 5.0}) {
     StepPacer pacer([&] { return linear_estimate(factor); }, {.slack = 0.35});

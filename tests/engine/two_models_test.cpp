@@ -1,4 +1,4 @@
-// Two models in one process share a machine's threads. Their steps alternate, and each gives the tokens it gives alone.
+// Two models in one process share a thread pool. Their steps alternate, and each gives the same tokens as alone.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -62,7 +62,7 @@ TEST(TwoModels, OneModelTwiceIsTwoStates) {
   EXPECT_EQ(other.rest(), alone(a));
 }
 
-// Engines on threads of their own wait for each other's parallel regions.
+// Engines on two threads take turns on the pool.
 TEST(TwoModels, EnginesOnTwoThreadsShareOnePool) {
   const std::string a = (goldens_folder() / "llama_gqa").string(), b = (goldens_folder() / "gemma3").string();
   const auto pool = std::make_shared<ThreadPool>(2);

@@ -1,5 +1,5 @@
-// Where the engine's tests run: on the CPU, on the CPU with tokens chosen beside the logits and steps that run ahead as on
-// a GPU, and, built into tests/cuda, on a GPU.
+// Devices for the engine's tests: the CPU; the CPU with tokens chosen beside the logits and steps that run ahead, as on
+// a GPU; and, in tests/cuda, a GPU.
 #pragma once
 
 #include <gtest/gtest.h>

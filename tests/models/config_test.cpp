@@ -1,4 +1,4 @@
-// Ways of saying the same thing: models whose configs differ give the same logits.
+// Equivalent spellings of a config give the same logits.
 #include "formats/gguf_writer.h"
 #include "models/edited_model.h"
 
@@ -38,7 +38,7 @@ TEST(Config, YarnFindsItsFactorInTheLengths) {
   EXPECT_NE(with_factor(nullptr), with_factor(1.0));
 }
 
-// The golden's GGUF file with other keys for its linear rope.
+// The golden's GGUF file with other keys for linear RoPE scaling.
 std::string with_rope_keys(const std::string& path, std::string_view factor_key, bool with_type) {
   const auto source = open_weights(golden("llama_rope_linear/model.gguf"));
   GgufMetadataBuilder metadata;

@@ -1,4 +1,4 @@
-// The golden models of tests/data/goldens: tiny random models with the logits and tokens that Hugging Face gives.
+// The golden models of tests/data/goldens: tiny random models with logits and tokens from Hugging Face transformers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ inline std::filesystem::path goldens_folder() { return std::filesystem::path(MIL
 inline std::vector<Golden> all_goldens() {
   std::ifstream index(goldens_folder() / "cases.json");
   std::vector<Golden> goldens;
-  if (!index) return goldens;  // tests are named after them before any runs: one of those says that they are missing
+  if (!index) return goldens;  // tests are named before any runs; one of them reports the missing goldens
   for (const auto& entry : nlohmann::json::parse(index)) {
     Golden golden{entry["name"], goldens_folder() / entry["name"].get<std::string>(), entry["tolerance"]};
     golden.has_gguf = std::filesystem::exists(golden.folder / "model.gguf");

@@ -1,5 +1,5 @@
-// Every architecture against Hugging Face transformers, from safetensors and from GGUF, from both spellings of the
-// config, and by the model's type alone.
+// Every architecture against Hugging Face transformers: from safetensors and GGUF, from both spellings of the config,
+// and by model_type alone.
 #include "models/golden.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A model in memory: a config and random tensors, for architectures that no file has.
+// A model in memory: a config and random tensors, for architectures that exist only in tests.
 #pragma once
 
 #include <list>

@@ -1,4 +1,4 @@
-// What cannot be run is refused by name, before anything large happens.
+// Models that cannot run are refused with a clear message, before any large allocation.
 #include <gmock/gmock.h>
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-// An architecture that no file has, to hold the interfaces to what they promise: a layer with attention, a layer with a
-// convolution whose state is a slot, and a last layer without attention whose rows choose one of several matrices.
+// A test architecture that exercises the model interfaces: a layer with attention, a layer with a convolution whose
+// state is a slot, and a last layer without attention whose rows each choose one of several matrices.
 #pragma once
 
 #include <cmath>

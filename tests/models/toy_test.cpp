@@ -1,4 +1,4 @@
-// The toy architecture through the whole engine: chunks, decode, prefix cache, forks and drafts give the same numbers.
+// The toy architecture in the whole engine: chunks, decode, prefix cache, forks and drafts give the same results.
 #include "models/toy_architecture.h"
 
 #include <gtest/gtest.h>
@@ -104,7 +104,7 @@ TEST(Toy, ResumedAndForkedSequencesKeepBothKindsOfState) {
   Engine engine(*runner);
   EXPECT_EQ(generate(engine, prompt, 24).front(), cold);
   EXPECT_EQ(generate(engine, prompt, 24).front(), cold) << "behind the prompt's snapshot";
-  std::vector<int32_t> turn = prompt;  // the next turn of a conversation begins with the first one and its answer
+  std::vector<int32_t> turn = prompt;  // the next turn of a conversation begins with the first prompt and answer
   turn.insert(turn.end(), cold.begin(), cold.end() - 1);
   EXPECT_EQ(generate(engine, turn, 1).front().front(), cold.back());
   EngineStats stats;
@@ -113,7 +113,7 @@ TEST(Toy, ResumedAndForkedSequencesKeepBothKindsOfState) {
   for (const auto& choice : generate(engine, prompt, 24, 3)) EXPECT_EQ(choice, cold);
 }
 
-// A rejected draft has passed through the slot: the state is restored.
+// A rejected draft has changed the slot, so the state must be restored.
 TEST(Toy, DraftsDoNotChangeTheText) {
   auto runner = load_toy(16, 2);
   const auto prompt = some_tokens(30, 11);
