@@ -50,7 +50,7 @@ PrefixTree::Node* PrefixTree::find(Node* node, std::span<const int32_t> page_tok
   return found->second.get();
 }
 
-// Children are in lexicographic order: the one that agrees longest with `tokens` is a neighbour of where they would be.
+// Children are in lexicographic order, so the longest match with `tokens` is next to their lower bound.
 PrefixTree::Beginning PrefixTree::longest_beginning(Node* node, std::span<const int32_t> tokens) {
   Node* best = nullptr;
   Beginning result;

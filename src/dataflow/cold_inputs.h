@@ -47,7 +47,7 @@ class ColdKeys {
   KvLayer layer_;
   std::vector<int32_t> numbers_;  // page numbers, listed twice: any window of them is a block table
   std::vector<SequenceSlice> slices_;
-  std::unique_ptr<Arena> tables_;  // GPU only: the tables of every turn
+  std::unique_ptr<Arena> tables_;  // GPU only: the tables of every next()
   std::vector<SliceTables> turns_;
   int64_t turn_ = 0;
 
