@@ -19,8 +19,8 @@ struct Calibration {
   std::span<const ScoreRange> layer(int64_t i) const {
     return std::span(ranges).subspan(static_cast<size_t>(i * heads), static_cast<size_t>(heads));
   }
-  // The unified maximum of each head of a layer. It centres the observed range in the range that the KV format can
-  // represent. Empty: the scores of some head spread too far.
+  // The unified maximum (phi) of each head of a layer. It divides the observed range in the ratio of the room below and
+  // above phi that the KV format allows. Empty: the scores of some head spread too far.
   std::vector<float> phi(int64_t layer, DType kv) const;
 
   // The file name is a fingerprint of tensors and some of their bytes, because fine-tunes of one name have different

@@ -30,7 +30,7 @@ class StepResults {
 
  private:
   Device& device_;
-  Matrix computed_;  // sized for the largest step
+  Matrix computed_;  // logits buffer on the device, which all steps share
   int64_t rows_ = 0;
   bool chooses_;
   Arena host_, placed_;
