@@ -57,7 +57,9 @@ Matrix Pass::gated_linear(const Normed& x, const Linear* weights, Activation act
 }
 
 Rope Pass::rope(const RopeFrequencies& f, RopeStyle style, std::string_view table) {
-  const Matrix angles = buffer(table, DType::F32, rows_, config.rotary_dim);
+  // GPU kernels read the angles row after row, without padding.
+  const int64_t cols = config.rotary_dim;
+  const Matrix angles{DType::F32, rows_, cols, cols, buffers_.request(table, DType::F32, 1, rows_ * cols).data};
   ops.rope_angles({.positions = batch.positions,
                    .usual = {f.table->data, f.magnitude},
                    .long_from = f.long_from,
