@@ -36,8 +36,8 @@ size_t BatchTables::bytes(const Sizes& s) {
   for (int i = 0; i < 4; ++i) cursor.take<int32_t>(s.rows);
   cursor.take<int32_t>(s.logit_rows);
   cursor.take<Slice>(s.sequences);
-  cursor.take<int32_t>(s.sequences);
   cursor.take<int32_t>(s.sequences * s.pages);
+  cursor.take<int32_t>(s.sequences);
   return cursor.used;
 }
 
@@ -80,8 +80,8 @@ PlacedBatch BatchTables::place(const Batch& batch, int64_t pages, int slot) {
   const auto [tokens, placed_tokens] = cursor.take<int32_t>(rows);
   const auto [logits, placed_logits] = cursor.take<int32_t>(logit_rows);
   const auto [slices, placed_slices] = cursor.take<Slice>(sequences);
-  const auto [slots, placed_slots] = cursor.take<int32_t>(sequences);
   const auto [table, placed_table] = cursor.take<int32_t>(sequences * pages);
+  const auto [slots, placed_slots] = cursor.take<int32_t>(sequences);
   std::copy(batch.tokens.begin(), batch.tokens.end(), tokens);
   std::copy(batch.logit_rows.begin(), batch.logit_rows.end(), logits);
   for (int64_t i = 0; i < sequences; ++i) {
