@@ -3,12 +3,12 @@
 #include <cstdint>
 #include <string_view>
 
-#include "server/api_error.h"
-#include "server/chat_request.h"
-#include "server/completions_request.h"
-#include "server/embeddings_request.h"
-#include "server/responses_request.h"
-#include "server/tokenize_request.h"
+#include "server/requests/api_error.h"
+#include "server/requests/chat_request.h"
+#include "server/requests/completions_request.h"
+#include "server/requests/embeddings_request.h"
+#include "server/requests/responses_request.h"
+#include "server/requests/tokenize_request.h"
 
 using namespace millrace;
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "../tests/server/fake_transport.h"
-#include "server/http_session.h"
+#include "server/http/http_session.h"
 
 using namespace millrace;
 

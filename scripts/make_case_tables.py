@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes src/text/jinja/case_tables.h: cases in which Python's str differs from utf8proc's one-to-one properties.
+"""Writes src/text/jinja/value/case_tables.h: cases in which Python's str differs from utf8proc's one-to-one properties.
 
-Usage: scripts/make_case_tables.py > src/text/jinja/case_tables.h
+Usage: scripts/make_case_tables.py > src/text/jinja/value/case_tables.h
 """
 import unicodedata
 

@@ -10,7 +10,7 @@
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "cli/token_list.h"
-#include "engine/benchmark.h"
+#include "engine/measure/benchmark.h"
 #include "hardware/describe.h"
 
 namespace millrace {

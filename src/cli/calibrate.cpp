@@ -13,7 +13,7 @@
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "cli/read_text.h"
-#include "engine/calibration.h"
+#include "engine/measure/calibration.h"
 #include "engine/text_model.h"
 
 namespace millrace {

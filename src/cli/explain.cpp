@@ -7,7 +7,7 @@
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "cli/token_list.h"
-#include "engine/explain.h"
+#include "engine/measure/explain.h"
 #include "hardware/describe.h"
 
 namespace millrace {

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
-#include "engine/inspection.h"
+#include "engine/measure/inspection.h"
 
 namespace millrace {
 namespace {

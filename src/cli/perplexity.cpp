@@ -9,7 +9,7 @@
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "cli/read_text.h"
-#include "engine/perplexity.h"
+#include "engine/measure/perplexity.h"
 #include "engine/text_model.h"
 
 namespace millrace {

@@ -8,7 +8,7 @@
 #include "base/progress.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
-#include "engine/tuning.h"
+#include "engine/measure/tuning.h"
 #include "hardware/describe.h"
 
 namespace millrace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "grammar/mask_automaton.h"
+#include "grammar/automaton/mask_automaton.h"
 #include "grammar/spec_rules.h"
 
 namespace millrace {

@@ -9,8 +9,8 @@
 #include "grammar/ebnf_check.h"
 #include "grammar/ebnf_parser.h"
 #include "grammar/ebnf_writer.h"
-#include "grammar/regex.h"
-#include "grammar/schema.h"
+#include "grammar/pattern/regex.h"
+#include "grammar/schema/schema.h"
 
 namespace millrace {
 namespace {

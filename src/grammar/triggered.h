@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "grammar/automaton/token_vocabulary.h"
 #include "grammar/compiled_grammar.h"
-#include "grammar/token_vocabulary.h"
 
 namespace millrace {
 

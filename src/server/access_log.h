@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/json.h"
+#include "server/requests/json.h"
 
 namespace millrace {
 

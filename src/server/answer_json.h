@@ -5,8 +5,8 @@
 
 #include "engine/request.h"
 #include "server/call.h"
-#include "server/json.h"
-#include "server/schema.h"
+#include "server/requests/json.h"
+#include "server/requests/schema.h"
 #include "text/tokenizer.h"
 
 namespace millrace {

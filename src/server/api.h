@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "server/call.h"
-#include "server/schema.h"
+#include "server/requests/schema.h"
 
 namespace millrace {
 

@@ -11,7 +11,7 @@
 #include "server/access_log.h"
 #include "server/api.h"
 #include "server/api_keys.h"
-#include "server/http_server.h"
+#include "server/http/http_server.h"
 #include "server/metrics.h"
 #include "server/served_model.h"
 #include "server/task_queue.h"

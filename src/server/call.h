@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "server/api_error.h"
-#include "server/http.h"
-#include "server/json.h"
+#include "server/http/http.h"
+#include "server/requests/api_error.h"
+#include "server/requests/json.h"
 
 namespace millrace {
 

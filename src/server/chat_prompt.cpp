@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "grammar/thinking.h"
-#include "server/api_error.h"
+#include "server/requests/api_error.h"
 #include "server/response_format.h"
 #include "text/answer/instructions.h"
 

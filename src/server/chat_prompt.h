@@ -8,7 +8,7 @@
 #include "engine/request.h"
 #include "grammar/grammar_spec.h"
 #include "grammar/triggered.h"
-#include "server/chat_request.h"
+#include "server/requests/chat_request.h"
 #include "server/served_model.h"
 #include "text/answer/answer_parser.h"
 

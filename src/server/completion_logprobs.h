@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "sampling/sampler.h"
-#include "server/json.h"
-#include "server/schema.h"
+#include "server/requests/json.h"
+#include "server/requests/schema.h"
 #include "text/tokenizer.h"
 
 namespace millrace {

@@ -7,8 +7,8 @@
 #include "server/api.h"
 #include "server/chat_prompt.h"
 #include "server/completion_logprobs.h"
-#include "server/completions_request.h"
 #include "server/generation.h"
+#include "server/requests/completions_request.h"
 #include "server/response_format.h"
 
 namespace millrace {

@@ -4,8 +4,8 @@
 #include "server/answer_json.h"
 #include "server/api.h"
 #include "server/base64.h"
-#include "server/embeddings_request.h"
 #include "server/generation.h"
+#include "server/requests/embeddings_request.h"
 #include "server/served_model.h"
 
 namespace millrace {
@@ -65,7 +65,8 @@ void answer_embeddings(const std::shared_ptr<Call>& call, ApiContext& context) {
     requests.push_back(std::move(request));
   }
   auto sink = std::make_unique<EmbeddingsSink>(call, model.id(), r.encoding_format == "base64", requests.size());
-  std::make_shared<Generation>(call, model, context.workers, context.metrics, GenerationOptions{.prompt_field = "input", .stop = {}, .visible = {}})
+  std::make_shared<Generation>(call, model, context.workers, context.metrics,
+                               GenerationOptions{.prompt_field = "input", .stop = {}, .visible = {}})
       ->start(std::move(requests), std::move(sink));
 }
 

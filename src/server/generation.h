@@ -11,9 +11,9 @@
 #include "engine/request.h"
 #include "engine/service.h"
 #include "sampling/sampler.h"
-#include "server/api_error.h"
 #include "server/call.h"
 #include "server/choice_text.h"
+#include "server/requests/api_error.h"
 
 namespace millrace {
 

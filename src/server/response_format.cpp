@@ -1,7 +1,7 @@
 #include "server/response_format.h"
 
 #include "grammar/ebnf_writer.h"
-#include "server/api_error.h"
+#include "server/requests/api_error.h"
 
 namespace millrace {
 namespace {

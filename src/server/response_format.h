@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "grammar/grammar_compiler.h"
-#include "server/chat_request.h"
+#include "server/requests/chat_request.h"
 
 namespace millrace {
 

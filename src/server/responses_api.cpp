@@ -5,7 +5,7 @@
 #include "server/answer_sink.h"
 #include "server/api.h"
 #include "server/chat_prompt.h"
-#include "server/responses_request.h"
+#include "server/requests/responses_request.h"
 
 namespace millrace {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "server/api.h"
-#include "server/schema.h"
+#include "server/requests/schema.h"
 
 namespace millrace {
 

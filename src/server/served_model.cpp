@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <ctime>
 
-#include "server/api_error.h"
 #include "server/page/engine_view.h"
+#include "server/requests/api_error.h"
 
 namespace millrace {
 namespace {

@@ -14,7 +14,7 @@
 #include "engine/service.h"
 #include "engine/text_model.h"
 #include "grammar/grammar_compiler.h"
-#include "server/json.h"
+#include "server/requests/json.h"
 
 namespace millrace {
 

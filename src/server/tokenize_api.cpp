@@ -1,7 +1,7 @@
 // POST /tokenize and /detokenize, GET /tokenizer_info: lm-evaluation-harness uses them to tokenize as the model does.
 #include "server/api.h"
 #include "server/chat_prompt.h"
-#include "server/tokenize_request.h"
+#include "server/requests/tokenize_request.h"
 
 namespace millrace {
 

@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "text/jinja/interpreter.h"
-#include "text/jinja/json_value.h"
-#include "text/jinja/parser.h"
+#include "text/jinja/parse/parser.h"
 #include "text/jinja/template_error.h"
+#include "text/jinja/value/json_value.h"
 
 namespace millrace {
 namespace {

@@ -1,5 +1,5 @@
 // A calibration is measured, stored and used. A wrong one costs time, not accuracy.
-#include "engine/calibration.h"
+#include "engine/measure/calibration.h"
 
 #include <gtest/gtest.h>
 

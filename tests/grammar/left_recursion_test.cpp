@@ -1,5 +1,5 @@
 // Rules that call each other at once take the same short texts as the sets that the rules define.
-#include "grammar/left_recursion.h"
+#include "grammar/automaton/left_recursion.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "grammar/automaton/pushdown.h"
 #include "grammar/ebnf_parser.h"
-#include "grammar/pushdown.h"
 
 namespace millrace {
 namespace {

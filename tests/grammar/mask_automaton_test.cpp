@@ -1,5 +1,5 @@
 // The automaton's masks allow what its bytes allow: its short cuts change nothing.
-#include "grammar/mask_automaton.h"
+#include "grammar/automaton/mask_automaton.h"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "grammar/automaton/mask_automaton.h"
 #include "grammar/ebnf_parser.h"
-#include "grammar/mask_automaton.h"
 #include "grammar/spec_rules.h"
 #include "random_answer.h"
 

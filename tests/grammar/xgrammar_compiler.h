@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "grammar/automaton/token_vocabulary.h"
 #include "grammar/compiled_grammar.h"
-#include "grammar/token_vocabulary.h"
 
 namespace millrace {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "server/http_transport.h"
+#include "server/http/http_transport.h"
 
 namespace millrace {
 

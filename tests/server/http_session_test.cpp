@@ -1,4 +1,4 @@
-#include "server/http_session.h"
+#include "server/http/http_session.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
-#include "server/schema.h"
+#include "server/requests/schema.h"
 
 #include <gtest/gtest.h>
 
-#include "server/api_error.h"
-#include "server/chat_request.h"
-#include "server/completions_request.h"
-#include "server/responses_request.h"
+#include "server/requests/api_error.h"
+#include "server/requests/chat_request.h"
+#include "server/requests/completions_request.h"
+#include "server/requests/responses_request.h"
 #include "server/routes.h"
 
 namespace millrace {

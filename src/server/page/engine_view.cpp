@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "engine/explain.h"
+#include "engine/measure/explain.h"
 
 namespace millrace {
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <limits>
 
-#include "text/jinja/methods.h"
-#include "text/jinja/object.h"
-#include "text/jinja/repr.h"
+#include "text/jinja/builtin/methods.h"
 #include "text/jinja/template_error.h"
-#include "text/jinja/unicode.h"
+#include "text/jinja/value/object.h"
+#include "text/jinja/value/repr.h"
+#include "text/jinja/value/unicode.h"
 
 namespace millrace::jinja {
 namespace {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "text/jinja/value.h"
+#include "text/jinja/value/value.h"
 
 namespace millrace::jinja {
 

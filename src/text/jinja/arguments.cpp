@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "text/jinja/object.h"
 #include "text/jinja/template_error.h"
+#include "text/jinja/value/object.h"
 
 namespace millrace::jinja {
 

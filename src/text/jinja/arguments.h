@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "text/jinja/value.h"
+#include "text/jinja/value/value.h"
 
 namespace millrace::jinja {
 

@@ -1,11 +1,11 @@
 // The part of the interpreter that evaluates expressions.
 #include "text/jinja/access.h"
-#include "text/jinja/compare.h"
-#include "text/jinja/filters.h"
+#include "text/jinja/builtin/filters.h"
+#include "text/jinja/builtin/tests.h"
 #include "text/jinja/interpreter.h"
-#include "text/jinja/repr.h"
 #include "text/jinja/template_error.h"
-#include "text/jinja/tests.h"
+#include "text/jinja/value/compare.h"
+#include "text/jinja/value/repr.h"
 
 namespace millrace::jinja {
 namespace {

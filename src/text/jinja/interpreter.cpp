@@ -1,11 +1,11 @@
 #include "text/jinja/interpreter.h"
 
-#include "text/jinja/globals.h"
+#include "text/jinja/builtin/globals.h"
 #include "text/jinja/interpreter_parts.h"
 #include "text/jinja/loop.h"
-#include "text/jinja/objects.h"
-#include "text/jinja/repr.h"
 #include "text/jinja/template_error.h"
+#include "text/jinja/value/objects.h"
+#include "text/jinja/value/repr.h"
 
 namespace millrace::jinja {
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "text/jinja/arguments.h"
-#include "text/jinja/ast.h"
-#include "text/jinja/object.h"
+#include "text/jinja/parse/ast.h"
 #include "text/jinja/scope.h"
-#include "text/jinja/text_builder.h"
+#include "text/jinja/value/object.h"
+#include "text/jinja/value/text_builder.h"
 
 namespace millrace::jinja {
 

@@ -1,9 +1,9 @@
 #include "text/jinja/loop.h"
 
 #include "text/jinja/arguments.h"
-#include "text/jinja/compare.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/template_error.h"
+#include "text/jinja/value/compare.h"
 
 namespace millrace::jinja {
 

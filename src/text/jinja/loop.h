@@ -1,9 +1,9 @@
 // The `loop` variable: the position of a for loop, and the call of a recursive loop.
 #pragma once
 
-#include "text/jinja/ast.h"
-#include "text/jinja/object.h"
+#include "text/jinja/parse/ast.h"
 #include "text/jinja/scope.h"
+#include "text/jinja/value/object.h"
 
 namespace millrace::jinja {
 

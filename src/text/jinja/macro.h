@@ -1,9 +1,9 @@
 // A macro or the body of a call block, as a callable value.
 #pragma once
 
-#include "text/jinja/ast.h"
-#include "text/jinja/object.h"
+#include "text/jinja/parse/ast.h"
 #include "text/jinja/scope.h"
+#include "text/jinja/value/object.h"
 
 namespace millrace::jinja {
 

@@ -4,12 +4,12 @@
 #include <cstdlib>
 #include <limits>
 
-#include "text/jinja/format_spec.h"
-#include "text/jinja/html.h"
-#include "text/jinja/object.h"
-#include "text/jinja/percent_format.h"
+#include "text/jinja/builtin/format_spec.h"
+#include "text/jinja/builtin/percent_format.h"
 #include "text/jinja/template_error.h"
-#include "text/jinja/text_builder.h"
+#include "text/jinja/value/html.h"
+#include "text/jinja/value/object.h"
+#include "text/jinja/value/text_builder.h"
 
 namespace millrace::jinja {
 namespace {

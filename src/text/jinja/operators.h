@@ -1,7 +1,7 @@
 // Python's arithmetic on numbers, strings, lists and tuples.
 #pragma once
 
-#include "text/jinja/value.h"
+#include "text/jinja/value/value.h"
 
 namespace millrace::jinja {
 

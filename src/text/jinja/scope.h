@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "text/jinja/ast.h"
+#include "text/jinja/parse/ast.h"
 
 namespace millrace::jinja {
 

@@ -1,4 +1,4 @@
-#include "text/jinja/lexer.h"
+#include "text/jinja/parse/lexer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "text/jinja/unicode.h"
+#include "text/jinja/value/unicode.h"
 
 #include <gtest/gtest.h>
 

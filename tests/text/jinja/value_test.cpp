@@ -1,4 +1,4 @@
-#include "text/jinja/value.h"
+#include "text/jinja/value/value.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "text/jinja/compare.h"
-#include "text/jinja/repr.h"
 #include "text/jinja/template_error.h"
+#include "text/jinja/value/compare.h"
+#include "text/jinja/value/repr.h"
 
 namespace millrace::jinja {
 namespace {

@@ -1,0 +1,160 @@
+#include "engine/measure/benchmark.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+#include "base/interrupt.h"
+#include "engine/step_batch.h"
+#include "engine/step_cost.h"
+
+namespace millrace {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Sequences of random tokens, filled to a depth and then extended step by step.
+class Streams {
+ public:
+  Streams(Runner& runner, const BenchmarkCase& test)
+      : runner_(runner),
+        test_(test),
+        step_(runner.options().rows, runner.options().sequences, runner.options().logit_rows) {
+    std::mt19937 random(42);
+    std::uniform_int_distribution<int32_t> token(0, static_cast<int32_t>(runner.model().config().vocab - 1));
+    tokens_.resize(static_cast<size_t>(test.depth + test.tokens));
+    std::generate(tokens_.begin(), tokens_.end(), [&] { return token(random); });
+    for (int32_t i = 0; i < test.batch; ++i) {
+      auto& table = tables_.emplace_back(runner.state().new_table(test.depth + test.tokens));
+      MR_ASSERT(table.reserve(test.depth + test.tokens));
+      slots_.push_back(runner.state().new_slot());
+      const SamplingParams params{
+          .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .seed = 1, .stream = static_cast<uint64_t>(i)};
+      if (test.draw) samplers_.emplace_back(params, static_cast<int32_t>(runner.model().config().vocab));
+    }
+  }
+
+  // Extends every sequence from `past` by `count` tokens, in steps as large as the runner allows.
+  void prefill(int32_t past, int32_t count) {
+    for (size_t row = 0; row < tables_.size(); ++row) {
+      for (int32_t done = 0; done < count;) {
+        const int32_t rows = std::min<int32_t>(count - done, static_cast<int32_t>(runner_.options().rows));
+        step_.clear();
+        const auto wanted = done + rows == count ? StepBatch::Logits::Last : StepBatch::Logits::None;
+        step_.add(slice(past + done, rows), past + done, past + count, tables_[row].pages(), wanted, slots_[row].id());
+        runner_.run(step_.batch());
+        done += rows;
+        throw_if_interrupted();
+      }
+    }
+  }
+
+  // As the engine does: if steps can run ahead, starts each one while the previous one runs, with the tokens that it
+  // chooses.
+  void generate(int32_t past, int32_t count) {
+    const bool ahead = runner_.runs_ahead() && runner_.ops().mode() == Ops::Mode::Run;
+    for (int32_t i = 0; i < count; ++i) {
+      step_.clear();
+      for (size_t row = 0; row < tables_.size(); ++row) {
+        const int32_t token = ahead && i > 0 ? ~static_cast<int32_t>(row) : tokens_[static_cast<size_t>(past + i)];
+        step_.add({&token, 1}, past + i, past + i + 1, tables_[row].pages(), StepBatch::Logits::Last, slots_[row].id());
+      }
+      ask_for_draws();
+      runner_.start(step_.batch());
+      if (!ahead || i > 0) runner_.finish();
+      if (test_.draw && !runner_.draws().usable()) draw_on_host();
+      if (interrupted()) break;
+    }
+    if (ahead && count > 0) runner_.finish();
+    throw_if_interrupted();
+  }
+
+  void run() {
+    if (test_.kind == BenchmarkCase::Kind::Prompt) {
+      prefill(test_.depth, test_.tokens);
+    } else {
+      generate(test_.depth, test_.tokens);
+    }
+  }
+
+ private:
+  void ask_for_draws() {
+    if (!runner_.draws().usable()) return;
+    for (size_t i = 0; i < samplers_.size(); ++i) runner_.draws().set(static_cast<int64_t>(i), samplers_[i]);
+  }
+  void draw_on_host() {
+    const Matrix logits = runner_.logits();
+    for (size_t i = 0; i < samplers_.size(); ++i)
+      samplers_[i].sample({logits.row<float>(static_cast<int64_t>(i)), static_cast<size_t>(logits.cols)});
+  }
+  std::span<const int32_t> slice(int32_t begin, int32_t count) const {
+    return std::span(tokens_).subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
+  }
+  Runner& runner_;
+  const BenchmarkCase& test_;
+  StepBatch step_;
+  std::vector<int32_t> tokens_;
+  std::vector<BlockTable> tables_;
+  std::vector<Slot> slots_;
+  std::vector<Sampler> samplers_;  // empty: argmax
+};
+
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 != 0 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+// Time of the whole case: the sum over its steps.
+StepCost case_cost(Runner& runner, const BenchmarkCase& t) {
+  StepCost total;
+  const auto add = [&](const StepCost& step, int64_t times) {
+    total.expected.add(step.expected, times);
+    total.roof_us += step.roof_us * static_cast<double>(times);
+  };
+  if (t.kind == BenchmarkCase::Kind::Generate) {
+    add(step_cost(runner, t.batch, t.batch, t.depth + t.tokens / 2, t.batch), t.tokens);
+    return total;
+  }
+  for (int64_t done = 0; done < t.tokens;) {
+    const int64_t rows = std::min<int64_t>(t.tokens - done, runner.options().rows);
+    done += rows;
+    add(step_cost(runner, rows, 1, t.depth + done, 1), t.batch);
+  }
+  return total;
+}
+
+}  // namespace
+
+std::string BenchmarkCase::name() const { return fmt::format("{}{}", kind == Kind::Prompt ? "pp" : "tg", tokens); }
+
+BenchmarkResult run_benchmark(Runner& runner, const BenchmarkCase& test, int repetitions) {
+  Streams streams(runner, test);
+  if (test.depth > 0) streams.prefill(0, test.depth);
+  streams.run();
+  BenchmarkResult result{test, {}, 0, 0, {}};
+  for (int i = 0; i < repetitions; ++i) {
+    const auto start = Clock::now();
+    streams.run();
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    result.samples.push_back(double(test.tokens) * test.batch / seconds);
+  }
+  result.median = median_of(result.samples);
+  const double best_possible = double(test.tokens) * test.batch / (case_cost(runner, test).roof_us * 1e-6);
+  result.percent_of_roof = 100 * result.median / best_possible;
+  runner.ops().observe(Ops::Mode::Measure, &result.ops);
+  streams.run();
+  runner.ops().observe(Ops::Mode::Run);
+  return result;
+}
+
+BenchmarkResult predict_benchmark(Runner& runner, const BenchmarkCase& test) {
+  const StepCost cost = case_cost(runner, test);
+  const double tokens = double(test.tokens) * test.batch;
+  const double us = cost.expected_us();
+  return {test, {}, tokens / (us * 1e-6), 100 * cost.roof_us / us, cost.expected};
+}
+
+}  // namespace millrace

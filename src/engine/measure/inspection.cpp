@@ -1,0 +1,57 @@
+#include "engine/measure/inspection.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/measure/benchmark.h"
+
+namespace millrace {
+namespace {
+
+void describe_config(const DecoderConfig& c, Inspection& i) {
+  const auto add = [&](const char* key, auto value) { i.config.emplace_back(key, fmt::format("{}", value)); };
+  add("layers", c.layers);
+  add("hidden", c.hidden);
+  add("feed forward", c.feed_forward);
+  add("heads", fmt::format("{} ({} kv) of {}", c.heads, c.kv_heads, c.head_dim));
+  add("vocabulary", c.vocab);
+  add("context", c.context);
+  if (c.window > 0) add("sliding window", c.window);
+  if (c.rotary_dim != c.head_dim) add("rotary part", c.rotary_dim);
+}
+
+void predict(Runner& runner, Inspection& i) {
+  const auto longest = static_cast<int32_t>(std::min<int64_t>(runner.options().context, 1 << 20));
+  i.prompt = std::min(i.prompt, longest);
+  i.depth = std::min(i.depth, longest - 1);
+  using Kind = BenchmarkCase::Kind;
+  i.first_token_ms = 1e3 * i.prompt / predict_benchmark(runner, {Kind::Prompt, i.prompt, 1, 0}).median;
+  i.tokens_per_second = predict_benchmark(runner, {Kind::Generate, 1, 1, i.depth}).median;
+}
+
+}  // namespace
+
+Inspection inspect(std::shared_ptr<const WeightSource> source, const LoadOptions& options) {
+  Inspection i;
+  i.origin = source->origin();
+  i.architecture = source->config().architecture();
+  for (const auto& t : source->tensors()) {
+    i.tensors.push_back({t.name, t.dtype_name, t.shape, static_cast<int64_t>(t.bytes)});
+    i.parameters += element_count(t.shape).value_or(0);
+    i.bytes += i.tensors.back().bytes;
+  }
+  try {
+    Runner planned(source, options);
+    describe_config(planned.model().config(), i);
+    i.memory = planned.memory();
+    predict(planned, i);
+  } catch (const Error& e) {
+    if (e.kind() == ErrorKind::Usage) throw;  // the options are wrong, not the model
+    i.problem = e.what();
+  }
+  return i;
+}
+
+}  // namespace millrace

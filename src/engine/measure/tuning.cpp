@@ -1,0 +1,137 @@
+#include "engine/measure/tuning.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/write_file.h"
+#include "dataflow/buckets.h"
+#include "dataflow/tuner.h"
+
+namespace millrace {
+namespace {
+
+// Longer contexts than the first are extrapolated by the estimates. Kernels whose ranking needs a measurement are timed
+// up to the second.
+constexpr int64_t kLongestContext = 4096, kLongestMeasured = 16384;
+
+// All planned buckets of each distinct matrix.
+std::vector<std::vector<LinearProblem>> linear_problems(Runner& runner) {
+  std::vector<std::vector<LinearProblem>> all;
+  for (const Linear* linear : runner.ops().linears()) {
+    for (const auto& part : linear->parts) {
+      std::vector<LinearProblem> problems;
+      for (const auto& [m, kernel] : part.plan)
+        problems.push_back(runner.ops().problem_of(part.weights, m, linear->gated));
+      const auto is_same = [&](const auto& other) { return other.front() == problems.front(); };
+      const auto known = std::find_if(all.begin(), all.end(), is_same);
+      if (known == all.end()) {
+        all.push_back(std::move(problems));
+      } else if (known->size() < problems.size()) {
+        *known = std::move(problems);
+      }
+    }
+  }
+  return all;
+}
+
+bool is_left_to_measurement(Runner& runner, const AttentionProblem& problem) {
+  const Hardware& hardware = runner.hardware();
+  const auto& kernels = runner.ops().kernels().of<AttentionOp>();
+  return std::any_of(kernels.begin(), kernels.end(), [&](const AttentionKernel* kernel) {
+    return kernel->variant_of(problem, hardware) != nullptr && kernel->can_run(problem, hardware);
+  });
+}
+
+// Batches of decodes only and of whole prompts; mixed batches use estimates.
+std::vector<AttentionProblem> attention_problems(Runner& runner) {
+  std::vector<AttentionProblem> all;
+  for (AttentionProblem largest : runner.ops().attentions()) {
+    largest.sequences = runner.options().sequences;
+    largest.rows = runner.options().rows;
+    largest.context = std::min(runner.options().context, kLongestMeasured);
+    for (const auto& problem : attention_buckets(largest)) {
+      const bool decode = problem.rows == problem.sequences;
+      const bool prompt = problem.sequences == 1 && problem.rows >= 64;
+      if (!decode && !prompt) continue;
+      if (problem.context > kLongestContext && !is_left_to_measurement(runner, problem)) continue;
+      if (std::find(all.begin(), all.end(), problem) == all.end()) all.push_back(problem);
+    }
+  }
+  return all;
+}
+
+class Tally {
+ public:
+  template <class Op>
+  void add(const std::vector<Candidate<Op>>& before, const std::vector<Candidate<Op>>& after) {
+    ++problems_;
+    const auto& chosen = after.front();
+    errors_.push_back(std::abs(chosen.estimate_us / chosen.measured_us - 1));
+    for (const auto& candidate : after) {
+      if (candidate.kernel != before.front().kernel || candidate.kernel == chosen.kernel) continue;
+      ++changed_;
+      log_gains_ += std::log(candidate.measured_us / chosen.measured_us);
+    }
+  }
+  TuningReport report() {
+    TuningReport report{problems_, changed_};
+    if (changed_ > 0) report.faster = std::exp(log_gains_ / double(changed_));
+    if (!errors_.empty()) {
+      const auto middle = errors_.begin() + static_cast<std::ptrdiff_t>(errors_.size() / 2);
+      std::nth_element(errors_.begin(), middle, errors_.end());
+      report.error = *middle;
+    }
+    return report;
+  }
+
+ private:
+  int64_t problems_ = 0, changed_ = 0;
+  double log_gains_ = 0;
+  std::vector<double> errors_;
+};
+
+}  // namespace
+
+TuningReport tune(Runner& runner, const std::function<void(int64_t, int64_t)>& progress) {
+  runner.ops().device().use_on_this_thread();
+  const Hardware& hardware = runner.hardware();
+  const KernelSet& kernels = runner.ops().kernels();
+  const auto file = PlanCache::file_for(hardware.id, hardware.threads);
+  require_writable(file);
+  PlanCache plans = PlanCache::load(file);
+  Tuner tuner(kernels, runner.ops().device(), runner.ops().pool(), plans);
+  const Planner<LinearOp> linear_before(kernels.of<LinearOp>(), hardware, nullptr, ""),
+      linear_after(kernels.of<LinearOp>(), hardware, &plans, "");
+  const Planner<AttentionOp> attention_before(kernels.of<AttentionOp>(), hardware, nullptr, ""),
+      attention_after(kernels.of<AttentionOp>(), hardware, &plans, "");
+
+  const auto linears = linear_problems(runner);
+  const auto attentions = attention_problems(runner);
+  int64_t done = 0, total = static_cast<int64_t>(attentions.size());
+  for (const auto& matrix : linears) total += static_cast<int64_t>(matrix.size());
+  Tally tally;
+  try {
+    for (const auto& matrix : linears) {
+      progress(done, total);
+      tuner.tune(matrix);
+      for (const auto& problem : matrix) tally.add(linear_before.rank(problem), linear_after.rank(problem));
+      done += static_cast<int64_t>(matrix.size());
+    }
+    for (const auto& problem : attentions) {
+      progress(done++, total);
+      tuner.tune(problem);
+      tally.add(attention_before.rank(problem), attention_after.rank(problem));
+    }
+  } catch (const Error&) {
+    plans.save(file);  // keep what was measured so far
+    throw;
+  }
+  progress(total, total);
+  plans.save(file);
+  TuningReport report = tally.report();
+  report.file = file;
+  return report;
+}
+
+}  // namespace millrace

@@ -1,0 +1,173 @@
+#include "server/requests/chat_request.h"
+
+#include "server/requests/api_error.h"
+
+namespace millrace {
+namespace {
+
+using Property = Schema::Property;
+
+// Accepted and ignored.
+Schema free_object() { return Schema::object({}, Schema::Others::Allowed); }
+
+Schema content_schema() {
+  const auto text = Schema::object({{"type", Schema::word({"text"}), true}, {"text", Schema::string(), true}});
+  const auto refusal = Schema::object({{"type", Schema::word({"refusal"}), true}, {"refusal", Schema::string(), true}});
+  return Schema::any_of({Schema::string(), Schema::array(Schema::any_of({text, refusal}), 1)});
+}
+
+Schema tool_calls_schema() {
+  const auto function = Schema::object({{"name", Schema::string(1), true}, {"arguments", Schema::string(), true}});
+  return Schema::array(Schema::object({{"id", Schema::string(), true},
+                                       {"type", Schema::word({"function"}), true},
+                                       {"function", function, true},
+                                       {"index", Schema::integer(0).or_null()}}));
+}
+
+Schema message_schema(std::vector<std::string> roles, std::vector<Property> more) {
+  std::vector<Property> properties{{"role", Schema::word(std::move(roles)), true},
+                                   {"name", Schema::string().or_null()}};
+  properties.insert(properties.end(), more.begin(), more.end());
+  return Schema::object(std::move(properties));
+}
+
+// The fields that SDKs copy from an answer into the history.
+Schema assistant_schema() {
+  return message_schema({"assistant"}, {{"content", content_schema().or_null()},
+                                        {"tool_calls", tool_calls_schema().or_null()},
+                                        {"reasoning_content", Schema::string().or_null()},
+                                        {"refusal", Schema::string().or_null()},
+                                        {"annotations", Schema::array(Schema::any(), 0, 0).or_null()},
+                                        {"audio", Schema::null()},
+                                        {"function_call", Schema::null()}});
+}
+
+// Templates expect an object; text that does not parse as one stays a string.
+Json parsed_arguments(const Json& written) {
+  try {
+    Json parsed = parse_json(written.get_ref<const std::string&>());
+    return parsed.is_object() ? parsed : written;
+  } catch (const ApiError&) {
+    return written;
+  }
+}
+
+}  // namespace
+
+Schema response_format_schema() {
+  const auto plain = [](const char* type) { return Schema::object({{"type", Schema::word({type}), true}}); };
+  return Schema::any_of(
+             {plain("text"), plain("json_object"),
+              Schema::object(
+                  {{"type", Schema::word({"json_schema"}), true}, {"json_schema", json_schema_format(), true}}),
+              Schema::object({{"type", Schema::word({"regex"}), true}, {"regex", Schema::string(1), true}}),
+              Schema::object({{"type", Schema::word({"grammar"}), true},
+                              {"grammar", Schema::string(1).about("EBNF; the rule root is the answer"), true}})})
+      .about("what the answer must look like; it always does");
+}
+
+Schema structured_outputs_schema() {
+  return Schema::object({{"json", Schema::any_of({free_object(), Schema::string(1)}).or_null()},
+                         {"regex", Schema::string(1).or_null()},
+                         {"choice", Schema::array(Schema::string(1), 1, 256).or_null()},
+                         {"grammar", Schema::string(1).or_null()},
+                         {"json_object", Schema::boolean().or_null()}});
+}
+
+Schema json_schema_format() {
+  return Schema::object({{"name", Schema::string(1, 64), true},
+                         {"description", Schema::string().or_null()},
+                         {"schema", free_object().about("a JSON Schema")},
+                         {"strict", Schema::boolean().or_null()}});
+}
+
+Schema messages_schema() {
+  const Schema content = content_schema();
+  return Schema::array(
+             Schema::any_of(
+                 {message_schema({"system", "developer", "user"}, {{"content", content, true}}), assistant_schema(),
+                  message_schema({"tool"}, {{"content", content, true}, {"tool_call_id", Schema::string(), true}})}),
+             1)
+      .example(Json::array({{{"role", "user"}, {"content", "Say hello."}}}));
+}
+
+Schema tools_schema() {
+  const auto function = Schema::object({{"name", Schema::string(1, 64), true},
+                                        {"description", Schema::string().or_null()},
+                                        {"parameters", free_object().or_null()},
+                                        {"strict", Schema::boolean().or_null()}});
+  return Schema::array(Schema::object({{"type", Schema::word({"function"}), true}, {"function", function, true}}), 0,
+                       128);
+}
+
+Schema tool_choice_schema() {
+  const auto name = Schema::object({{"name", Schema::string(1), true}});
+  return Schema::any_of({Schema::word({"none", "auto", "required"}),
+                         Schema::object({{"type", Schema::word({"function"}), true}, {"function", name, true}})});
+}
+
+const Fields<ChatRequest>& chat_fields() {
+  using R = ChatRequest;
+  static const Fields<R> fields{
+      {required_field<R>("messages", messages_schema(), &R::messages)},
+      sampling_fields<R>(),
+      harmless_fields<R>(),
+      {
+          field<R>("max_tokens", Schema::integer(1, kMostTokens).about("the older name of max_completion_tokens"),
+                   &R::max_tokens),
+          field<R>("max_completion_tokens", Schema::integer(1, kMostTokens), &R::max_completion_tokens),
+          field<R>("logprobs", Schema::boolean(), &R::logprobs),
+          field<R>("top_logprobs", Schema::integer(0, kMostLogprobs), &R::top_logprobs),
+          field<R>("tools", tools_schema(), &R::tools),
+          field<R>("tool_choice", tool_choice_schema(), &R::tool_choice),
+          field<R>("parallel_tool_calls", Schema::boolean().unless_given(true), &R::parallel_tool_calls),
+          field<R>("response_format", response_format_schema(), &R::response_format),
+          field<R>("structured_outputs", structured_outputs_schema(), &R::structured_outputs),
+          field<R>("reasoning_effort",
+                   Schema::word({"none", "minimal", "low", "medium", "high", "xhigh"})
+                       .about("for models that reason: how long they may; refused for others"),
+                   &R::reasoning_effort),
+          field<R>("thinking_budget", Schema::integer(0, kMostTokens).about("tokens of reasoning, at most"),
+                   &R::thinking_budget),
+          field<R>("chat_template_kwargs", free_object().about("more variables for the chat template"),
+                   &R::chat_template_kwargs),
+          ignored_field<R>("modalities", Schema::array(Schema::word({"text"}))),
+      }};
+  return fields;
+}
+
+std::string content_text(const Json& content) {
+  if (content.is_string()) return content.get<std::string>();
+  std::string text;
+  if (content.is_array()) {
+    for (const Json& part : content) text += part.value("text", part.value("refusal", ""));
+  }
+  return text;
+}
+
+Json template_messages(const Json& messages) {
+  Json result = Json::array();
+  for (const Json& message : messages) {
+    Json made = Json::object();
+    const std::string role = message["role"];
+    made["role"] = role == "developer" ? "system" : role;
+    const auto content = message.find("content");
+    made["content"] = content == message.end() ? Json("") : Json(content_text(*content));
+    for (const char* name : {"name", "tool_call_id", "reasoning_content"}) {
+      const auto found = message.find(name);
+      if (found != message.end() && found->is_string()) made[name] = *found;
+    }
+    const auto calls = message.find("tool_calls");
+    if (calls != message.end() && calls->is_array() && !calls->empty()) {
+      made["tool_calls"] = *calls;
+      for (Json& call : made["tool_calls"]) {
+        Json& arguments = call["function"]["arguments"];
+        arguments = parsed_arguments(arguments);
+      }
+    }
+    result.push_back(std::move(made));
+  }
+  return result;
+}
+
+}  // namespace millrace

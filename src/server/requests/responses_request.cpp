@@ -1,0 +1,191 @@
+#include "server/requests/responses_request.h"
+
+namespace millrace {
+namespace {
+
+constexpr const char* kLogprobs = "message.output_text.logprobs";
+
+Schema maybe(const Schema& schema) { return schema.or_null(); }
+
+// Parts of a message. Clients send our answers back as history, with all fields.
+Schema parts_schema() {
+  const auto in =
+      Schema::object({{"type", Schema::word({"input_text", "text"}), true}, {"text", Schema::string(), true}});
+  const auto out = Schema::object({{"type", Schema::word({"output_text"}), true},
+                                   {"text", Schema::string(), true},
+                                   {"annotations", maybe(Schema::array(Schema::any(), 0, 0))},
+                                   {"logprobs", maybe(Schema::array(Schema::any()))}});
+  return Schema::any_of({Schema::string(), Schema::array(Schema::any_of({in, out}))});
+}
+
+Schema item_schema() {
+  const auto id = maybe(Schema::string());
+  const auto status = maybe(Schema::word({"in_progress", "completed", "incomplete"}));
+  const auto message = Schema::object({{"type", maybe(Schema::word({"message"}))},
+                                       {"role", Schema::word({"system", "developer", "user", "assistant"}), true},
+                                       {"content", parts_schema(), true},
+                                       {"id", id},
+                                       {"status", status}});
+  const auto call = Schema::object({{"type", Schema::word({"function_call"}), true},
+                                    {"call_id", Schema::string(1), true},
+                                    {"name", Schema::string(1), true},
+                                    {"arguments", Schema::string(), true},
+                                    {"id", id},
+                                    {"status", status}});
+  const auto output = Schema::object({{"type", Schema::word({"function_call_output"}), true},
+                                      {"call_id", Schema::string(1), true},
+                                      {"output", Schema::string(), true},
+                                      {"id", id},
+                                      {"status", status}});
+  const auto thought = Schema::object({{"type", Schema::word({"reasoning"}), true},
+                                       {"summary", maybe(Schema::array(Schema::any()))},
+                                       {"content", maybe(Schema::array(Schema::any()))},
+                                       {"encrypted_content", Schema::null()},
+                                       {"id", id},
+                                       {"status", status}});
+  return Schema::any_of({message, call, output, thought});
+}
+
+Schema function_schema() {
+  return Schema::object({{"type", Schema::word({"function"}), true},
+                         {"name", Schema::string(1, 64), true},
+                         {"description", maybe(Schema::string())},
+                         {"parameters", maybe(Schema::map(Schema::any()))},
+                         {"strict", maybe(Schema::boolean())}});
+}
+
+Schema text_schema() {
+  const auto plain = [](const char* type) { return Schema::object({{"type", Schema::word({type}), true}}); };
+  const auto json_schema = Schema::object({{"type", Schema::word({"json_schema"}), true},
+                                           {"name", Schema::string(1, 64), true},
+                                           {"description", maybe(Schema::string())},
+                                           {"schema", Schema::map(Schema::any()), true},
+                                           {"strict", maybe(Schema::boolean())}});
+  return Schema::object({{"format", maybe(Schema::any_of({plain("text"), plain("json_object"), json_schema}))}});
+}
+
+Schema choice_schema() {
+  return Schema::any_of(
+      {Schema::word({"none", "auto", "required"}),
+       Schema::object({{"type", Schema::word({"function"}), true}, {"name", Schema::string(1), true}})});
+}
+
+void refuse_background(ResponsesRequest&, const Json& json) {
+  if (json == true) fail_field("background", "unsupported_value", "nothing is stored: 'background' cannot be true");
+}
+
+Json chat_tool(const Json& tool) {
+  Json function = tool;
+  function.erase("type");
+  return {{"type", "function"}, {"function", std::move(function)}};
+}
+
+// Items in order. Adjacent assistant calls form one message, as chat templates expect.
+Json chat_messages(const ResponsesRequest& r) {
+  Json messages = Json::array();
+  if (!r.instructions.empty()) messages.push_back({{"role", "system"}, {"content", r.instructions}});
+  if (r.input.is_string()) {
+    messages.push_back({{"role", "user"}, {"content", r.input}});
+    return messages;
+  }
+  for (const Json& item : r.input) {
+    const auto named = item.find("type");
+    const std::string type = named != item.end() && named->is_string() ? named->get<std::string>() : "message";
+    if (type == "message") {
+      messages.push_back({{"role", item["role"]}, {"content", content_text(item["content"])}});
+    } else if (type == "function_call") {
+      if (messages.empty() || messages.back()["role"] != "assistant") {
+        messages.push_back({{"role", "assistant"}, {"content", ""}});
+      }
+      Json& calls = messages.back()["tool_calls"];
+      calls.push_back({{"id", item["call_id"]},
+                       {"type", "function"},
+                       {"function", {{"name", item["name"]}, {"arguments", item["arguments"]}}}});
+    } else if (type == "function_call_output") {
+      messages.push_back({{"role", "tool"}, {"tool_call_id", item["call_id"]}, {"content", item["output"]}});
+    }
+  }
+  if (messages.empty()) fail_field("input", "invalid_value", "'input' has no message");
+  return messages;
+}
+
+}  // namespace
+
+const Fields<ResponsesRequest>& responses_fields() {
+  using R = ResponsesRequest;
+  static const Fields<R> fields{{
+      required_field<R>("input", Schema::any_of({Schema::string(), Schema::array(item_schema(), 1)}).example("Hello"),
+                        &R::input),
+      field<R>("model", Schema::string(), &R::model),
+      field<R>("instructions", Schema::string().about("the system message"), &R::instructions),
+      field<R>("max_output_tokens", Schema::integer(1, kMostTokens), &R::max_output_tokens),
+      field<R>("temperature", Schema::number(0, 2), &R::temperature),
+      field<R>("top_p", Schema::number(0, 1), &R::top_p),
+      field<R>("top_logprobs", Schema::integer(0, kMostLogprobs), &R::top_logprobs),
+      field<R>("stream", Schema::boolean().unless_given(false), &R::stream),
+      field<R>("tools", Schema::array(function_schema(), 0, 128), &R::tools),
+      field<R>("tool_choice", choice_schema(), &R::tool_choice),
+      field<R>("parallel_tool_calls", Schema::boolean().unless_given(true), &R::parallel_tool_calls),
+      field<R>("text", text_schema(), &R::text),
+      field<R>("reasoning",
+               Schema::object({{"effort", maybe(Schema::word({"none", "minimal", "low", "medium", "high", "xhigh"}))},
+                               {"summary", Schema::null()}}),
+               &R::reasoning),
+      field<R>("truncation", Schema::word({"disabled"}).about("a prompt that is too long is refused"), &R::truncation),
+      field<R>("include", Schema::array(Schema::word({kLogprobs})), &R::include),
+      field<R>("metadata", Schema::map(Schema::string()), &R::metadata),
+      field<R>("user", Schema::string(), &R::user),
+      ignored_field<R>("store", Schema::boolean().about("nothing is stored, whatever this says")),
+      ignored_field<R>("previous_response_id", Schema::null().about("nothing is stored: send the whole conversation")),
+      {"background", Schema::boolean().about("true is refused: nothing is stored"), refuse_background},
+      ignored_field<R>("service_tier", Schema::string()),
+      ignored_field<R>("safety_identifier", Schema::string()),
+      ignored_field<R>("prompt_cache_key", Schema::string()),
+  }};
+  return fields;
+}
+
+ApiProblem in_responses_names(ApiProblem problem) {
+  static const std::pair<std::string_view, std::string_view> kNames[] = {{"messages", "input"},
+                                                                         {"reasoning_effort", "reasoning.effort"},
+                                                                         {"response_format", "text.format"},
+                                                                         {".function.name", ".name"}};
+  for (const auto& [chat, here] : kNames) {
+    const size_t at = problem.param.find(chat);
+    if (at != std::string::npos) problem.param.replace(at, chat.size(), here);
+  }
+  return problem;
+}
+
+ChatRequest to_chat_request(const ResponsesRequest& r) {
+  ChatRequest chat;
+  chat.model = r.model;
+  chat.user = r.user;
+  chat.messages = chat_messages(r);
+  chat.max_completion_tokens = r.max_output_tokens;
+  chat.temperature = r.temperature;
+  chat.top_p = r.top_p;
+  chat.stream = r.stream;
+  chat.top_logprobs = r.top_logprobs;
+  chat.logprobs = r.top_logprobs > 0 || !r.include.empty();
+  for (const Json& tool : r.tools) chat.tools.push_back(chat_tool(tool));
+  chat.tool_choice = r.tool_choice;
+  if (r.tool_choice.is_object()) {
+    chat.tool_choice = {{"type", "function"}, {"function", {{"name", r.tool_choice["name"]}}}};
+  }
+  chat.parallel_tool_calls = r.parallel_tool_calls;
+  if (r.text.is_object() && r.text.contains("format") && r.text["format"].is_object()) {
+    const Json& format = r.text["format"];
+    chat.response_format = format;
+    if (format["type"] == "json_schema") {
+      chat.response_format = {{"type", "json_schema"},
+                              {"json_schema", {{"name", format["name"]}, {"schema", format["schema"]}}}};
+    }
+  }
+  if (r.reasoning.is_object() && r.reasoning.contains("effort") && r.reasoning["effort"].is_string()) {
+    chat.reasoning_effort = r.reasoning["effort"];
+  }
+  return chat;
+}
+
+}  // namespace millrace

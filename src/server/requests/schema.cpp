@@ -1,0 +1,311 @@
+#include "server/requests/schema.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "server/requests/api_error.h"
+#include "text/unicode/utf8.h"
+
+namespace millrace {
+
+enum class SchemaType { Any, Null, Boolean, Integer, Number, String, Array, Object, Map, AnyOf };
+
+namespace {
+
+using Type = SchemaType;
+constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
+
+const char* type_name(Type type) {
+  switch (type) {
+    case Type::Null:
+      return "null";
+    case Type::Boolean:
+      return "boolean";
+    case Type::Integer:
+      return "integer";
+    case Type::Number:
+      return "number";
+    case Type::String:
+      return "string";
+    case Type::Array:
+      return "array";
+    case Type::Object:
+    case Type::Map:
+      return "object";
+    default:
+      return "value";
+  }
+}
+
+// As in JSON Schema, 2.0 is an integer.
+bool is_integer(const Json& value) {
+  if (value.is_number_integer()) return true;
+  return value.is_number_float() && std::trunc(value.get<double>()) == value.get<double>() &&
+         std::abs(value.get<double>()) < 0x1p53;
+}
+
+bool is_of(Type type, const Json& value) {
+  switch (type) {
+    case Type::Null:
+      return value.is_null();
+    case Type::Boolean:
+      return value.is_boolean();
+    case Type::Integer:
+      return is_integer(value);
+    case Type::Number:
+      return value.is_number();
+    case Type::String:
+      return value.is_string();
+    case Type::Array:
+      return value.is_array();
+    case Type::Object:
+    case Type::Map:
+      return value.is_object();
+    default:
+      return true;
+  }
+}
+
+std::string join(const std::string& path, const std::string& name) { return path.empty() ? name : path + "." + name; }
+
+std::string where(const std::string& path) { return path.empty() ? "the body" : "'" + path + "'"; }
+
+}  // namespace
+
+struct Schema::Node {
+  SchemaType type = SchemaType::Any;
+  int64_t least_integer = 0, most_integer = 0;
+  double least_number = 0, most_number = 0;
+  size_t least_size = 0, most_size = kNoLimit;
+  std::vector<std::string> words;
+  std::vector<Schema> forms;  // of AnyOf; the items of an array; the values of a map
+  std::vector<Property> properties;
+  Others others = Others::Refused;
+  std::string description;
+  Json fallback, example;  // null: none
+};
+
+Schema::Schema(Node node) : node_(std::make_shared<const Node>(std::move(node))) {}
+
+Schema Schema::any() { return Schema(Node{}); }
+Schema Schema::null() { return Schema(Node{.type = Type::Null}); }
+Schema Schema::boolean() { return Schema(Node{.type = Type::Boolean}); }
+
+Schema Schema::integer(int64_t least, int64_t most) {
+  return Schema(Node{.type = Type::Integer, .least_integer = least, .most_integer = most});
+}
+
+Schema Schema::number(double least, double most) {
+  return Schema(Node{.type = Type::Number, .least_number = least, .most_number = most});
+}
+
+Schema Schema::string(size_t least, size_t most) {
+  return Schema(Node{.type = Type::String, .least_size = least, .most_size = most});
+}
+
+Schema Schema::word(std::vector<std::string> words) {
+  return Schema(Node{.type = Type::String, .words = std::move(words)});
+}
+
+Schema Schema::array(Schema items, size_t least, size_t most) {
+  return Schema(Node{.type = Type::Array, .least_size = least, .most_size = most, .forms = {std::move(items)}});
+}
+
+Schema Schema::object(std::vector<Property> properties, Others others) {
+  return Schema(Node{.type = Type::Object, .properties = std::move(properties), .others = others});
+}
+
+Schema Schema::map(Schema values) { return Schema(Node{.type = Type::Map, .forms = {std::move(values)}}); }
+
+Schema Schema::any_of(std::vector<Schema> forms) {
+  return Schema(Node{.type = Type::AnyOf, .forms = std::move(forms)});
+}
+
+Schema Schema::or_null() const {
+  if (node_->type == Type::Any) return *this;
+  if (node_->type != Type::AnyOf) return any_of({*this, null()});
+  Node node = *node_;
+  node.forms.push_back(null());
+  return Schema(std::move(node));
+}
+
+Schema Schema::about(std::string description) const {
+  Node node = *node_;
+  node.description = std::move(description);
+  return Schema(std::move(node));
+}
+
+Schema Schema::unless_given(Json value) const {
+  Node node = *node_;
+  node.fallback = std::move(value);
+  return Schema(std::move(node));
+}
+
+Schema Schema::example(Json value) const {
+  Node node = *node_;
+  node.example = std::move(value);
+  return Schema(std::move(node));
+}
+
+void Schema::check(const Json& value, const std::string& path) const {
+  if (node_->type == Type::AnyOf) return check_forms(value, path);
+  if (!is_of(node_->type, value)) {
+    fail_field(path, "invalid_type", "{} must be of type {}, but is of type {}", where(path), type_name(node_->type),
+               value.type_name());
+  }
+  check_bounds(value, path);
+  if (node_->type == Type::Object) check_object(value, path);
+  if (node_->type == Type::Array) {
+    for (size_t i = 0; i < value.size(); ++i) node_->forms[0].check(value[i], fmt::format("{}[{}]", path, i));
+  }
+  if (node_->type == Type::Map) {
+    for (const auto& [name, one] : value.items()) node_->forms[0].check(one, join(path, name));
+  }
+}
+
+void Schema::check_bounds(const Json& value, const std::string& path) const {
+  const Node& n = *node_;
+  const auto refuse = [&](const char* code, const std::string& rule) {
+    fail_field(path, code, "{} must be {}", where(path), rule);
+  };
+  if (n.type == Type::Integer) {
+    const bool beyond = value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX);
+    if (beyond || value.get<int64_t>() > n.most_integer) {
+      refuse("integer_above_max_value", fmt::format("at most {}", n.most_integer));
+    }
+    if (value.get<int64_t>() < n.least_integer) {
+      refuse("integer_below_min_value", fmt::format("at least {}", n.least_integer));
+    }
+  } else if (n.type == Type::Number) {
+    if (value.get<double>() > n.most_number)
+      refuse("decimal_above_max_value", fmt::format("at most {}", n.most_number));
+    if (value.get<double>() < n.least_number) {
+      refuse("decimal_below_min_value", fmt::format("at least {}", n.least_number));
+    }
+  } else if (n.type == Type::String && !n.words.empty()) {
+    const auto& text = value.get_ref<const std::string&>();
+    if (std::find(n.words.begin(), n.words.end(), text) == n.words.end()) {
+      refuse("invalid_value", fmt::format("one of: {}", fmt::join(n.words, ", ")));
+    }
+  } else if (n.type == Type::String || n.type == Type::Array) {
+    const size_t size = n.type == Type::Array ? value.size()
+                        : n.least_size == 0 && n.most_size == kNoLimit
+                            ? 0
+                            : count_characters(value.get_ref<const std::string&>());
+    const char* unit = n.type == Type::Array ? "items" : "characters";
+    if (size > n.most_size) refuse("invalid_value", fmt::format("of at most {} {}", n.most_size, unit));
+    if (size < n.least_size) refuse("invalid_value", fmt::format("of at least {} {}", n.least_size, unit));
+  }
+}
+
+void Schema::check_object(const Json& value, const std::string& path) const {
+  for (const Property& property : node_->properties) {
+    const auto found = value.find(property.name);
+    if (found != value.end()) {
+      property.schema.check(*found, join(path, property.name));
+    } else if (property.required) {
+      fail_field(join(path, property.name), "missing_required_parameter", "'{}' is required",
+                 join(path, property.name));
+    }
+  }
+  if (node_->others == Others::Allowed) return;
+  for (const auto& [name, ignored] : value.items()) {
+    const auto is_it = [&, &wanted = name](const Property& p) { return p.name == wanted; };
+    if (std::none_of(node_->properties.begin(), node_->properties.end(), is_it)) {
+      fail_field(join(path, name), "unknown_parameter", "'{}' is not a field that this server knows", join(path, name));
+    }
+  }
+}
+
+// Throws the error of the closest form: one whose discriminating words match, and whose error is deepest in the value.
+void Schema::check_forms(const Json& value, const std::string& path) const {
+  std::optional<ApiError> nearest;
+  std::pair<bool, size_t> nearness;
+  std::vector<std::string> types;
+  for (const Schema& form : node_->forms) {
+    const std::string type = type_name(form.node_->type);
+    if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
+    try {
+      return form.check(value, path);
+    } catch (const ApiError& e) {
+      const bool right_type = form.node_->type == Type::AnyOf || is_of(form.node_->type, value);
+      const std::pair near(form.has_words_of(value), e.problem().param.size());
+      if (!right_type || (nearest && near <= nearness)) continue;
+      nearest = e;
+      nearness = near;
+    }
+  }
+  if (nearest && !nearness.first) check_words_of_forms(value, path);
+  if (nearest) throw *nearest;
+  fail_field(path, "invalid_type", "{} must be of type {}, but is of type {}", where(path), fmt::join(types, " or "),
+             value.type_name());
+}
+
+// Forms of objects differ in a required word, such as a type or a role.
+bool Schema::has_words_of(const Json& value) const {
+  return std::all_of(node_->properties.begin(), node_->properties.end(), [&](const Property& property) {
+    const std::vector<std::string>& words = property.schema.node_->words;
+    return words.empty() || !property.required ||
+           (value.contains(property.name) && std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+              return value[property.name] == word;
+            }));
+  });
+}
+
+// No form's words match: the error lists all accepted words.
+void Schema::check_words_of_forms(const Json& value, const std::string& path) const {
+  std::map<std::string, std::vector<std::string>> words;  // by property name
+  for (const Schema& form : node_->forms) {
+    for (const Property& property : form.node_->properties) {
+      const std::vector<std::string>& more = property.schema.node_->words;
+      if (property.required) words[property.name].insert(words[property.name].end(), more.begin(), more.end());
+    }
+  }
+  for (const auto& [name, all] : words) {
+    if (!all.empty() && value.contains(name)) word(all).check(value[name], join(path, name));
+  }
+}
+
+Json Schema::document() const {
+  const Node& n = *node_;
+  Json json = Json::object();
+  if (n.type == Type::AnyOf) {
+    json["anyOf"] = Json::array();
+    for (const Schema& form : n.forms) json["anyOf"].push_back(form.document());
+  } else if (n.type != Type::Any) {
+    json["type"] = type_name(n.type);
+  }
+  if (!n.words.empty()) json["enum"] = n.words;
+  if (n.type == Type::Integer) {
+    json["minimum"] = n.least_integer;
+    json["maximum"] = n.most_integer;
+  }
+  if (n.type == Type::Number) {
+    if (std::isfinite(n.least_number)) json["minimum"] = n.least_number;
+    if (std::isfinite(n.most_number)) json["maximum"] = n.most_number;
+  }
+  const bool is_array = n.type == Type::Array;
+  if (n.least_size > 0) json[is_array ? "minItems" : "minLength"] = n.least_size;
+  if (n.most_size < kNoLimit) json[is_array ? "maxItems" : "maxLength"] = n.most_size;
+  if (is_array) json["items"] = n.forms[0].document();
+  if (n.type == Type::Map) json["additionalProperties"] = n.forms[0].document();
+  if (n.type == Type::Object) {
+    json["properties"] = Json::object();
+    Json required = Json::array();
+    for (const Property& property : n.properties) {
+      json["properties"][property.name] = property.schema.document();
+      if (property.required) required.push_back(property.name);
+    }
+    if (!required.empty()) json["required"] = required;
+    json["additionalProperties"] = n.others == Others::Allowed;
+  }
+  if (!n.description.empty()) json["description"] = n.description;
+  if (!n.fallback.is_null()) json["default"] = n.fallback;
+  if (!n.example.is_null()) json["examples"] = Json::array({n.example});
+  return json;
+}
+
+}  // namespace millrace
