@@ -17,6 +17,7 @@ struct ExplainOptions {
   ModelOptions model;
   std::string batches = "1,8";
   int64_t depth = 1024;
+  bool all = false;
 };
 
 nlohmann::json to_json(const OpCall& c) {
@@ -58,7 +59,8 @@ void run(const ExplainOptions& o) {
   load.measure = true;
   load.sequences = *std::max_element(batches.begin(), batches.end());
   Runner runner(open_model(o.model), load);  // planned, not loaded: planning needs no weights
-  const auto choices = explain(runner, batches, std::min(o.depth, runner.options().context));
+  auto choices = explain(runner, batches, std::min(o.depth, runner.options().context));
+  if (!o.all) std::erase_if(choices, [](const OpCall& c) { return !c.has_roof; });
   if (o.model.json) {
     nlohmann::json all{{"choices", nlohmann::json::array()}, {"crossovers", nlohmann::json::array()}};
     for (const auto& c : choices) all["choices"].push_back(to_json(c));
@@ -91,6 +93,7 @@ void add_explain(CLI::App& app) {
   verb->add_option("-d,--depth", o->depth, "context to explain attention at")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
+  verb->add_flag("--all", o->all, "also the small ops between linear layers and attention");
   verb->callback([o] { run(*o); });
 }
 

@@ -20,6 +20,7 @@ struct OpCall {
   std::string format, layout;   // of weights, or of the KV cache
   int64_t n = 0, k = 0, m = 0;  // outputs, inputs (attention: context), rows
   int64_t calls = 1;
+  bool has_roof = false;  // the op's least time on this machine is known: it moves or computes enough to matter
   std::vector<Candidate> candidates;  // the chosen one first
 };
 
@@ -50,7 +51,10 @@ OpCall explain_call(const Planner<Op>& planner, const typename Op::Problem& prob
   OpCall call{.op = std::string(Op::kName), .problem = to_string(problem)};
   describe(problem, call);
   double roof = 0;
-  if constexpr (requires { roof_us(problem, planner.hardware()); }) roof = roof_us(problem, planner.hardware());
+  if constexpr (requires { roof_us(problem, planner.hardware()); }) {
+    roof = roof_us(problem, planner.hardware());
+    call.has_roof = true;
+  }
   const auto bucket = [&] {
     if constexpr (requires { problem.bucketed(); })
       return problem.bucketed();

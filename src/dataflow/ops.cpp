@@ -62,8 +62,7 @@ void Ops::warn_of_unused_forced_kernels() const {
   AllOps::for_each([&]<class Op>(std::type_identity<Op>) {
     const auto& planner = std::get<Planner<Op>>(planners_);
     if (!planner.misses_forced()) return;
-    log().warn("--kernel {}={}: no problem of this model can run on it; other kernels run", Op::kName,
-               planner.forced());
+    log().warn("--kernel {}={}: runs nothing of this model here; others are taken", Op::kName, planner.forced());
   });
 }
 

@@ -295,7 +295,9 @@ def test_bench_explain_inspect_models_doctor_speak_json(millrace, tiny):
     assert len(predicted) == 2 and all(r["tokens_per_second"] > 0 and r["samples"] == [] for r in predicted)
     choices = millrace.json("explain", "-m", tiny, "-b", "1,4")["choices"]
     assert {c["problem"]["op"] for c in choices} == {"linear", "attention"}
-    for choice in choices:
+    every = millrace.json("explain", "-m", tiny, "-b", "1,4", "--all")["choices"]
+    assert {"linear", "attention", "norm", "rope_angles", "embedding"} <= {c["problem"]["op"] for c in every}
+    for choice in every:
         assert choice["chosen"] == choice["candidates"][0]["kernel"]
         assert choice["candidates"][0]["estimate_us"] > 0
     inspected = millrace.json("inspect", tiny)

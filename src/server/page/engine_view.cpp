@@ -40,7 +40,7 @@ Json dataflow_view(Runner& runner) {
   if (runner.options().rows >= 8) batches.push_back(8);
   Json choices = Json::array();
   for (const OpCall& choice : explain(runner, batches, context)) {
-    if (choice.candidates.empty()) continue;
+    if (choice.candidates.empty() || !choice.has_roof) continue;
     const OpCall::Candidate& chosen = choice.candidates.front();
     choices.push_back({{"op", choice.op},
                        {"what", choice.problem},
