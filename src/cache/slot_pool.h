@@ -2,6 +2,7 @@
 // snapshot.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>

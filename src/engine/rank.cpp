@@ -126,7 +126,10 @@ void Rank::load(const Progress& progress) {
   plan_.check(origin_);
   weights_->pack(progress);
   state_ = std::make_unique<StateCache>(layout_, state_options(), device_->memory());
-  if (options_.populate_kv && device_->is_host()) state_->populate(*options_.pool);
+  if (options_.populate_kv && device_->is_host()) {
+    const auto turn = options_.pool->turn();
+    state_->populate(*options_.pool);
+  }
   ops_->reserve_workspace();
   activations_.allocate(device_->memory());
   tables_ = std::make_unique<BatchTables>(table_sizes(), options_.block_size, *device_);

@@ -25,7 +25,6 @@ Runner::Runner(std::shared_ptr<const WeightSource> source, const LoadOptions& op
     : source_(std::move(source)), options_(options), rank_(std::make_unique<Rank>(*source_, options_)) {}
 
 void Runner::load(const Progress& progress) {
-  const auto packing = rank_->pool().turn();
   rank_->load(progress);
   const auto& config = model().config();
   Device& device = rank_->device();

@@ -215,6 +215,7 @@ void Weights::pack(const std::function<void(int64_t, int64_t)>& progress) {
   std::stable_sort(pending_.begin(), pending_.end(),
                    [&](const Pending& a, const Pending& b) { return size(a) > size(b); });
   for (const auto& pending : pending_) {
+    const auto turn = ops_.pool().turn();  // matrix by matrix: engines that share the pool step in between
     auto& w = pending.linear->parts[pending.part].weights;
     std::byte* data = arena_->take(w.layout->bytes(w.format, w.n, w.k));
     w.layout->pack(pending.sources, data, ops_.pool());
@@ -232,6 +233,7 @@ void Weights::upload(const std::function<void(int64_t, int64_t)>& progress) {
   std::vector<const WeightView*> tied;  // by pending part; looked up while the tables still point into the file
   for (const auto& pending : pending_) tied.push_back(table_like(pending));
   for (auto& table : tables_) {
+    const auto turn = ops_.pool().turn();
     const WeightView source = table;
     std::byte* data = arena_->take(table.bytes());
     upload_bytes(source.data, data, source.bytes(), *uploader, ops_.pool());
@@ -239,6 +241,7 @@ void Weights::upload(const std::function<void(int64_t, int64_t)>& progress) {
     source_.release(source);
   }
   for (size_t i = 0; i < pending_.size(); ++i) {
+    const auto turn = ops_.pool().turn();
     const auto& pending = pending_[i];
     auto& w = pending.linear->parts[pending.part].weights;
     if (tied[i] != nullptr) {
