@@ -20,7 +20,7 @@
 
 namespace millrace {
 
-// What shapes the state of a prefix besides its tokens.
+// The inputs besides its tokens that determine the state of a prefix.
 struct PrefixKey {
   bool long_rope = false;  // RoPE with the factors of sequences beyond the original context
   std::string adapter;     // empty: the model's own weights

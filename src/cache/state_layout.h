@@ -1,4 +1,4 @@
-// What a model keeps between steps, declared once by its constructor.
+// The state that a model keeps between steps, declared once by its constructor.
 #pragma once
 
 #include <cstddef>

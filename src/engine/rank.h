@@ -52,7 +52,7 @@ class Rank {
   BatchTables& tables() { return *tables_; }
   ThreadPool& pool() { return *options_.pool; }
   const MemoryPlan& memory() const { return plan_; }
-  int64_t pages() const;  // of the longest sequence
+  int64_t pages() const;  // number of pages of a sequence of the full context
 
  private:
   void open(const WeightSource& source);

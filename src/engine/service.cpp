@@ -97,7 +97,7 @@ class Service::Loop {
   // The receiving end of a request.
   struct Stream {
     OnEmission on_emission;
-    std::vector<bool> ended;  // by choice
+    std::vector<bool> ended;  // indexed by choice
     int32_t open = 0;         // choices that have not ended
 
     void deliver(const Emission& emission) {

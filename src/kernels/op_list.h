@@ -1,4 +1,4 @@
-// The list of ops. A new op is a folder with its contract and kernels, and one line here. The kernels of a back-end,
+// The list of ops. A new op is a folder with its contract and kernels, and an entry here. The kernels of a back-end,
 // the planners, `--kernel`, the step times and `explain` follow from this list.
 #pragma once
 

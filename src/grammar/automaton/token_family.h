@@ -72,11 +72,11 @@ class TokenFamily {
   size_t whole_count_ = 0;
   std::array<std::vector<Whole>, 256> whole_;  // by the byte before them
   std::array<std::vector<uint32_t>, SetRun::kLongestRun + 1>
-      whole_masks_;       // by number of characters: tokens of at most so many
+      whole_masks_;       // entry n: the tokens of at most n characters
   std::vector<Cut> cut_;  // sorted by the bytes behind the set
   std::vector<Tail> tails_;
   TokenTrie tail_trie_;
-  std::vector<Cut> long_;  // begin with more characters than kLongestRun
+  std::vector<Cut> long_;  // tokens that begin with more than kLongestRun characters of the set
 };
 
 }  // namespace millrace

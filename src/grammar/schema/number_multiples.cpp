@@ -96,7 +96,7 @@ std::optional<GrammarNode> multiples_rule(const NumberBounds& bounds, double ste
   const int64_t whole = decimal.units / std::gcd(decimal.units, decimal.one());
   const bool few = bounds.least && bounds.most && last - first <= kMostSteps;
   if (few || !divides_exactly(step, decimal) || whole > 1000000) {
-    // Around zero, or from the bound that is nearer to zero.
+    // Lists all multiples if they are few; otherwise kMostSteps of them, around zero or from the bound nearer to zero.
     const bool below = bounds.most && *bounds.most < 0;
     const long double from = few ? first : below ? last - kMostSteps : std::max<long double>(first, -kMostSteps / 2);
     const long double to = few ? last : std::min<long double>(last, from + kMostSteps);

@@ -216,7 +216,7 @@ TextLanguages::Id SchemaWriter::language_of_part(const KeyPart& part, TextLangua
 SchemaWriter::Rule SchemaWriter::extra_member(const JsonSchema& schema, bool counts, const KeyPart& part) {
   std::vector<std::string> taken;
   for (const auto& item : properties_of(schema).items()) taken.push_back(item.key());
-  if (counts) {  // a repeated required member would not count
+  if (counts) {  // repeating a required name would not add a member
     for (std::string& key : required_of(schema)) taken.push_back(std::move(key));
   }
   const bool named = schema.contains("propertyNames") && schema["propertyNames"] != true;

@@ -30,7 +30,7 @@ class RegexMemo {
     }
   }
 
-  // Only inside of lookarounds and atomic groups: a success outside of them ends the match.
+  // Called only inside lookarounds and atomic groups: elsewhere a success ends the whole match.
   void succeeds(int32_t state, size_t position, size_t end) { ends(state)[position] = static_cast<uint32_t>(end) + 2; }
 
  private:

@@ -45,7 +45,7 @@ void CodeSet::add(std::span<const CodeRange> ranges) {
 }
 
 void CodeSet::fold_case() {
-  // First what members fold to, then all that folds to those.
+  // Adds the case folds of all members, then every character that has one of these folds.
   std::vector<CodeRange> more;
   for (const CaseFold& fold : case_folds()) {
     if (contains(fold.code)) more.push_back({fold.folded, fold.folded});

@@ -53,7 +53,7 @@ struct OutputItem {
   __device__ int row(int first_row) const { return first_row + tile * kTileRows + 4 * half; }
 };
 
-// What the front layer reads for an item besides its sums: the residual and the norm's weights.
+// Inputs of the front layer for an item besides its sums: the residual and the norm's weights.
 struct ResidualItem {
   float4 low, high, low_weights, high_weights;
 

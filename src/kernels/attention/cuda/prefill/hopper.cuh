@@ -10,7 +10,7 @@ namespace millrace {
 // careful mode.
 template <class Share>
 __device__ void run_tiles(const PrefillParams& p, Share share) {
-  bool careful = p.args.scale <= 0;  // otherwise the largest product would not be the largest score
+  bool careful = p.args.scale <= 0;  // a negative scale makes the largest product the smallest score
 #pragma unroll 1
   while (true) {
     const bool sound = share(careful);

@@ -26,7 +26,7 @@ struct WarpgroupConfig {
   static constexpr int kSharedBytes = 1024 + kQueryBytes + 2 * kStages * kTileBytes + 2 * kNoteBytes + kBarrierBytes;
 };
 
-// What the multiplying warps must know about a tile of queries and its tiles of keys.
+// Data of a tile of queries and its tiles of keys for the multiplying warps.
 struct alignas(16) TileNote {
   int head, row;                  // row: the tile's first row in the batch
   int position, rows;             // position of its first row; rows of the slice from there on
