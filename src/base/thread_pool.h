@@ -21,7 +21,8 @@ class ThreadPool {
 
   int size() const { return threads_; }
 
-  // Held by an engine for one step where several engines share the pool: regions have one caller at a time.
+  // Lock for callers that share the pool, since regions have one caller at a time. An engine holds it for one step,
+  // loading for one matrix.
   [[nodiscard]] std::unique_lock<std::mutex> turn() { return std::unique_lock(turn_); }
 
   // Runs body(worker) once on every worker and returns when all are done; the caller is worker 0. Not reentrant; one

@@ -14,7 +14,8 @@ using NearSums = int32x4_t[2];  // rows 0..3 and 4..7
 template <class Format, int count, class Beside>
 MR_INLINE inline void dot_near_nibbles(const typename Format::Block* blocks, const SmallX<1>* x,
                                        NearSums (&sums)[count], Beside beside) {
-  // The sums of x start from the bits of this float; a sixteenth of it is added through the other sum.
+  // Results contain the bits of kIntegerShift, so that they can be read as floats. A sixteenth of the bits arrives
+  // with the whole-byte sum, so the low sums start from the rest.
   constexpr int32_t kShift = std::bit_cast<int32_t>(kIntegerShift), kFirst = kShift - kShift / 16;
   [[maybe_unused]] static constexpr int32_t kLowFirst[4] = {kFirst, kFirst, kFirst, kFirst};
   NearSums whole[count];
