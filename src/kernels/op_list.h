@@ -17,6 +17,7 @@
 #include "kernels/rope/angles.h"
 #include "kernels/rope/rope.h"
 #include "kernels/rope_write/rope_write.h"
+#include "kernels/router/router.h"
 #include "kernels/sample/sample.h"
 #include "kernels/score_range/score_range.h"
 
@@ -50,6 +51,7 @@ using AllOps = OpList<  //
     SampleOp,           //
     ScoreRangeOp,       //
     CausalConvOp,       //
+    RouterOp,           //
     GroupedLinearOp>;
 
 }  // namespace millrace

@@ -2,6 +2,7 @@
 // state is a slot, and a last layer without attention whose rows each choose one of several matrices.
 #pragma once
 
+#include <array>
 #include <cmath>
 
 #include "models/blocks.h"
@@ -65,16 +66,33 @@ class Toy final : public Model {
   }
 
   void add_expert(Pass& p, Matrix hidden) const {
-    const Matrix normed = p.buffer("normed", hidden.cols), scores = p.buffer("scores", kExperts);
-    const Matrix chosen = p.buffer("chosen expert", DType::F32, p.rows(), 1);  // 32-bit ids
-    const Matrix branch = p.buffer("branch", DType::F32, p.rows(), hidden.cols);
+    const int64_t n = hidden.cols, rows = p.rows(), bucket = p.ops.bucket(rows);
+    const Matrix normed = p.buffer("normed", n), scores = p.buffer("scores", DType::F32, rows, kExperts);
+    const auto ids = [&](const char* name, int64_t count) {
+      return reinterpret_cast<int32_t*>(p.buffer(name, DType::F32, 1, count).data);
+    };
+    const Routing routing{.rows = rows,
+                          .groups = kExperts,
+                          .chosen = ids("chosen", rows),
+                          .weights = reinterpret_cast<float*>(ids("expert weights", rows)),
+                          .order = ids("order", rows),
+                          .offsets = ids("offsets", kExperts + 1)};
     p.rms_norm(hidden, norms_[2], normed);
     p.linear(normed, router_, scores);
-    auto* ids = reinterpret_cast<int32_t*>(chosen.data);
-    p.ops.argmax({scores, ids});
-    p.ops.call<GroupedLinearOp>({experts_->dtype, kExperts, hidden.cols, hidden.cols, p.ops.bucket(p.rows())},
-                                {.x = normed, .weights = *experts_, .groups = ids, .y = branch});
-    p.ops.add(hidden, branch, hidden);
+    const RouterSettings settings{.scoring = Scoring::SoftmaxOfChosen};  // one expert with the weight one
+    p.ops.call<RouterOp>({settings, kExperts, bucket}, {.settings = settings, .logits = scores, .routing = routing});
+    std::array<const std::byte*, kExperts> each;
+    for (int64_t e = 0; e < kExperts; ++e) each[static_cast<size_t>(e)] = experts_->row(e * n);
+    const LinearLayout& rows_layout = *p.ops.kernels().layouts.back();
+    const GroupedWeights weights{experts_->dtype, kExperts, n, n, &rows_layout, each, experts_->bytes() / kExperts};
+    p.ops.call<GroupedLinearOp>({.format = experts_->dtype,
+                                 .layout = rows_layout.name(),
+                                 .groups = kExperts,
+                                 .n = n,
+                                 .k = n,
+                                 .rows = bucket,
+                                 .sum = true},
+                                {.x = normed, .weights = &weights, .routing = routing, .sum = true, .y = hidden});
   }
 
   DecoderConfig config_;

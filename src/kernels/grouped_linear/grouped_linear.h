@@ -1,34 +1,64 @@
-// y[i] = W[group of i] x[i / per_row]: a linear layer whose matrix each row chooses, as the experts of a mixture do. One
-// row of y per (row of x, group) pair.
+// A linear layer whose matrix each row chooses among many: the experts of a mixture.
+//
+// Two forms cover a feed-forward of experts. Without `sum` each pair gets a row of its own: y[p] = W[g] x[row] + b[g],
+// or act(gate) * up of it. With `sum` the pairs of a row are added up: y[row] += sum of w[p] (W[g] x[p] + b[g]), in the
+// order of the row's choices, so that the same batch gives the same bits.
 #pragma once
 
+#include <span>
 #include <string>
 
-#include "kernels/kernel.h"
-#include "tensor/matrix.h"
+#include "kernels/activation/kind.h"
+#include "kernels/grouped_linear/routing.h"
+#include "kernels/linear/linear.h"
 
 namespace millrace {
 
+// Matrices of one shape and format. Each is stored as a linear layer of its own would be.
+struct GroupedWeights {
+  DType format = DType::F32;
+  int64_t groups = 0, n = 0, k = 0;
+  const LinearLayout* layout = nullptr;
+  std::span<const std::byte* const> data;  // [groups]; the span lies in host memory
+  size_t stride = 0;                       // bytes from one group to the next; 0: groups lie apart (only on the CPU)
+};
+
+struct GroupedLinearProblem {
+  DType format = DType::F32;
+  std::string_view layout;  // name of a LinearLayout
+  Precision precision = Precision::Fast;
+  int64_t groups = 0, n = 0, k = 0;
+  int64_t rows = 0, per_row = 1;  // pairs: rows * per_row
+  DType x = DType::F32;
+  bool gated = false;  // the first n / 2 rows of a matrix are gate, the others up
+  bool sum = false;
+
+  friend bool operator==(const GroupedLinearProblem&, const GroupedLinearProblem&) = default;
+  int64_t pairs() const { return rows * per_row; }
+  // Groups that so many pairs choose on average if all groups are equally likely.
+  double expected_active() const;
+};
+std::string to_string(const GroupedLinearProblem& problem);
+
+struct GroupedLinearArgs {
+  Matrix x;  // [rows, k]; with `sum` [pairs, k]
+  const GroupedWeights* weights = nullptr;
+  const float* bias = nullptr;  // [groups][n] or null
+  Routing routing;
+  bool gated = false;
+  Activation activation = Activation::Silu;  // of gate
+  bool sum = false;
+  Matrix y;  // [pairs, n]; gated [pairs, n / 2]; with `sum` [rows, n], which is added to
+};
+
 struct GroupedLinearOp {
   static constexpr std::string_view kName = "grouped_linear";
-  struct Problem {
-    DType format = DType::F32;
-    int64_t groups = 0, n = 0, k = 0;
-    int64_t pairs = 0;
-    friend bool operator==(const Problem&, const Problem&) = default;
-  };
-  struct Args {
-    Matrix x;                         // [rows, k]
-    WeightView weights;               // [groups * n, k], as the file holds them: n rows for each group
-    const int32_t* groups = nullptr;  // [rows * per_row], in the device's memory; negative: the row of y becomes zeros
-    int64_t per_row = 1;              // groups that each row of x is multiplied with
-    Matrix y;                         // [rows * per_row, n]
-  };
+  using Problem = GroupedLinearProblem;
+  using Args = GroupedLinearArgs;
 
-  static KernelList<GroupedLinearOp> cpu();
+  static KernelList<GroupedLinearOp> cpu();  // best first where estimates tie
   static KernelList<GroupedLinearOp> cuda() { return {}; }
-  static const Kernel<GroupedLinearOp>* reference();  // scalar; every kernel is tested against it
+  static const Kernel<GroupedLinearOp>* reference();  // scalar, file rows; every kernel is tested against it
 };
-std::string to_string(const GroupedLinearOp::Problem& problem);
 
 }  // namespace millrace

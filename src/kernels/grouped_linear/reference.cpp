@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 
+#include "kernels/activation/activation.h"
 #include "kernels/grouped_linear/grouped_linear.h"
+#include "kernels/linear/rows/rows.h"
 #include "kernels/row_work.h"
 #include "tensor/dequantize.h"
 
@@ -12,33 +15,68 @@ namespace {
 // Elements of a weight row that are dequantized at once: whole blocks of every format.
 constexpr int64_t kPiece = 256;
 
-double dot(const WeightView& weights, int64_t row, const float* x) {
+double dot(const GroupedWeights& weights, int64_t group, int64_t row, const float* x) {
+  const size_t bytes = row_bytes(weights.format, weights.k);
+  const std::byte* from = weights.data[static_cast<size_t>(group)] + static_cast<size_t>(row) * bytes;
   std::array<float, kPiece> piece;
   double sum = 0;
-  for (int64_t at = 0; at < weights.cols; at += kPiece) {
-    const int64_t count = std::min(kPiece, weights.cols - at);
-    dequantize_row(weights.dtype, weights.row(row) + row_bytes(weights.dtype, at), piece.data(), count);
+  for (int64_t at = 0; at < weights.k; at += kPiece) {
+    const int64_t count = std::min(kPiece, weights.k - at);
+    dequantize_row(weights.format, from + row_bytes(weights.format, at), piece.data(), count);
     for (int64_t i = 0; i < count; ++i) sum += double(piece[static_cast<size_t>(i)]) * x[at + i];
   }
   return sum;
 }
 
+// Row i of the pair's matrix times x, plus the bias.
+double product(const GroupedLinearArgs& args, int64_t pair, int64_t i, const float* x) {
+  const int64_t group = args.routing.chosen[pair], n = args.weights->n;
+  return dot(*args.weights, group, i, x) + (args.bias != nullptr ? args.bias[group * n + i] : 0);
+}
+
+float gated(Activation kind, float gate, float up) {
+  const auto matrix = [](float& value) { return Matrix{DType::F32, 1, 1, 1, reinterpret_cast<std::byte*>(&value)}; };
+  const Matrix x = matrix(gate), factor = matrix(up);
+  ActivationOp::reference()->run({kind, x, &factor, x}, {});
+  return gate;
+}
+
 class ReferenceGroupedLinear final : public Kernel<GroupedLinearOp> {
  public:
   std::string_view name() const override { return "reference"; }
-  bool can_run(const Problem&, const Hardware& hardware) const override { return hardware.device == DeviceKind::Cpu; }
-  double estimate_us(const Problem& p, const Hardware&) const override { return scalar_work_us(p.pairs * p.n * p.k); }
+  bool can_run(const Problem& p, const Hardware& hardware) const override {
+    return p.layout == rows_layout().name() && p.x == DType::F32 && hardware.device == DeviceKind::Cpu;
+  }
+  double estimate_us(const Problem& p, const Hardware&) const override { return scalar_work_us(p.pairs() * p.n * p.k); }
 
   void run(const Args& args, const Executor& executor) const override {
-    const int64_t n = args.y.cols;
-    for_rows(executor, args.y.rows, n * args.x.cols, [&](int64_t begin, int64_t end) {
-      for (int64_t pair = begin; pair < end; ++pair) {
-        const int64_t group = args.groups[pair];
-        const float* x = args.x.row<float>(pair / args.per_row);
-        float* y = args.y.row<float>(pair);
-        for (int64_t i = 0; i < n; ++i) y[i] = group < 0 ? 0.0f : float(dot(args.weights, group * n + i, x));
-      }
+    const int64_t elements = args.weights->n * args.weights->k * args.routing.per_row;
+    for_rows(executor, args.routing.rows, elements, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) args.sum ? add_row(args, row) : fill_pairs(args, row);
     });
+  }
+
+ private:
+  static void fill_pairs(const Args& args, int64_t row) {
+    const int64_t per_row = args.routing.per_row, half = args.weights->n / 2;
+    const float* x = args.x.row<float>(row);
+    for (int64_t pair = row * per_row; pair < (row + 1) * per_row; ++pair) {
+      float* y = args.y.row<float>(pair);
+      for (int64_t i = 0; i < args.y.cols; ++i) {
+        y[i] = static_cast<float>(product(args, pair, i, x));
+        if (args.gated) y[i] = gated(args.activation, y[i], static_cast<float>(product(args, pair, half + i, x)));
+      }
+    }
+  }
+
+  static void add_row(const Args& args, int64_t row) {
+    const int64_t per_row = args.routing.per_row;
+    for (int64_t i = 0; i < args.y.cols; ++i) {
+      double sum = 0;
+      for (int64_t pair = row * per_row; pair < (row + 1) * per_row; ++pair)
+        sum += args.routing.weights[pair] * product(args, pair, i, args.x.row<float>(pair));
+      args.y.row<float>(row)[i] += static_cast<float>(sum);
+    }
   }
 };
 
@@ -51,8 +89,14 @@ const Kernel<GroupedLinearOp>* GroupedLinearOp::reference() {
 
 KernelList<GroupedLinearOp> GroupedLinearOp::cpu() { return {reference()}; }
 
-std::string to_string(const GroupedLinearOp::Problem& p) {
-  return fmt::format("grouped_linear {} {}x{}x{} pairs={}", name(p.format), p.groups, p.n, p.k, p.pairs);
+double GroupedLinearProblem::expected_active() const {
+  return double(groups) * (1 - std::pow(1 - double(per_row) / double(groups), double(rows)));
+}
+
+std::string to_string(const GroupedLinearProblem& p) {
+  return fmt::format("grouped_linear {} {} {} {}x{}x{} rows={} per_row={} x={}{}{}", name(p.format), p.layout,
+                     p.precision == Precision::Exact ? "exact" : "fast", p.groups, p.n, p.k, p.rows, p.per_row,
+                     name(p.x), p.gated ? " gated" : "", p.sum ? " sum" : "");
 }
 
 }  // namespace millrace

@@ -1,0 +1,21 @@
+// The choice of a mixture's router: which matrices each row of a batch is multiplied with. All arrays lie in the memory
+// of the device that computes, because the router is an op of the same step.
+#pragma once
+
+#include <cstdint>
+
+namespace millrace {
+
+// A pair is one (row, choice): pair p belongs to row p / per_row.
+struct Routing {
+  int64_t rows = 0, per_row = 1;
+  int64_t groups = 0;          // matrices to choose among
+  int32_t* chosen = nullptr;   // [rows * per_row]: group of each pair; a row's groups are distinct
+  float* weights = nullptr;    // [rows * per_row]: factor of each pair in the row's weighted sum
+  int32_t* order = nullptr;    // [rows * per_row]: pairs sorted by group, ascending within a group
+  int32_t* offsets = nullptr;  // [groups + 1]: group g has the pairs order[offsets[g]] .. order[offsets[g + 1] - 1]
+
+  int64_t pairs() const { return rows * per_row; }
+};
+
+}  // namespace millrace

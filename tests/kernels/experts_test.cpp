@@ -1,0 +1,154 @@
+// The router and the grouped linear layer: scalar references against plain loops.
+#include "experts.h"
+
+#include <gtest/gtest.h>
+
+#include "tensor/dequantize.h"
+
+namespace millrace {
+namespace {
+
+struct GroupedCase {
+  DType format;
+  int64_t rows, groups, per_row;
+  Spread spread;
+  bool gated, sum, bias;
+};
+
+double weight(const TestExperts& experts, int64_t group, int64_t row, TestMatrix& x, int64_t at,
+              std::vector<float>& scratch) {
+  const WeightView view = experts.file_view(group);
+  scratch.resize(static_cast<size_t>(view.cols));
+  dequantize_row(view.dtype, view.row(row), scratch.data(), view.cols);
+  return sum_of(view.cols, [&](int64_t i) { return double(scratch[static_cast<size_t>(i)]) * x.at(at, i); });
+}
+
+TEST(GroupedLinear, ReferenceEqualsPlainLoops) {
+  const GroupedCase cases[] = {
+      {DType::F32, 5, 6, 2, Spread::Even, false, false, false},
+      {DType::BF16, 1, 4, 4, Spread::Even, true, false, true},  // all experts of one token
+      {DType::Q8_0, 7, 9, 3, Spread::OneExpert, true, false, false},
+      {DType::Q4_K, 6, 5, 2, Spread::FewExperts, false, true, true},
+      {DType::F16, 9, 8, 1, Spread::Even, false, true, false},
+  };
+  for (const GroupedCase& c : cases) {
+    Random random;
+    SCOPED_TRACE("MILLRACE_TEST_SEED=" + std::to_string(random.seed()));
+    const int64_t n = 8, k = 256, pairs = c.rows * c.per_row;
+    const TestExperts experts(c.format, c.groups, n, k, random);
+    TestRouting routed(c.rows, c.groups, c.per_row, c.spread, random);
+    const Routing routing = routed.view();
+    TestMatrix bias(c.groups, n, random), x(c.sum ? pairs : c.rows, k, random);
+    TestMatrix y(c.sum ? c.rows : pairs, c.gated ? n / 2 : n, random);
+    TestMatrix before = y;
+    std::vector<float> biases;
+    for (int64_t g = 0; g < c.groups; ++g) {
+      for (int64_t i = 0; i < n; ++i) biases.push_back(bias.at(g, i));
+    }
+    const GroupedWeights weights = experts.file_rows();
+    ThreadPool pool(2);
+    GroupedLinearOp::reference()->run({.x = x.view(),
+                                       .weights = &weights,
+                                       .bias = c.bias ? biases.data() : nullptr,
+                                       .routing = routing,
+                                       .gated = c.gated,
+                                       .sum = c.sum,
+                                       .y = y.view()},
+                                      {&pool, nullptr});
+    EXPECT_TRUE(y.spare_is_untouched());
+    std::vector<float> scratch;
+    const auto product = [&](int64_t pair, int64_t i) {
+      const int64_t group = routing.chosen[pair];
+      return weight(experts, group, i, x, c.sum ? pair : pair / c.per_row, scratch) + (c.bias ? bias.at(group, i) : 0);
+    };
+    const double tolerance = 1e-5 * std::sqrt(double(k)) * std::sqrt(double(c.per_row));
+    for (int64_t i = 0; i < (c.gated ? n / 2 : n); ++i) {
+      for (int64_t pair = 0; pair < pairs && !c.sum; ++pair) {
+        const double gate = product(pair, i);
+        const double expected = c.gated ? gate / (1 + std::exp(-gate)) * product(pair, n / 2 + i) : gate;
+        EXPECT_NEAR(y.at(pair, i), expected, tolerance * std::max(1.0, std::abs(expected)));
+      }
+      for (int64_t row = 0; row < c.rows && c.sum; ++row) {
+        double expected = before.at(row, i);
+        for (int64_t j = 0; j < c.per_row; ++j)
+          expected += routing.weights[row * c.per_row + j] * product(row * c.per_row + j, i);
+        EXPECT_NEAR(y.at(row, i), expected, tolerance * std::max(1.0, std::abs(expected)));
+      }
+    }
+  }
+}
+
+TEST(Router, PairsAreSortedByGroup) {
+  Random random;
+  for (const Spread spread : {Spread::Even, Spread::OneExpert, Spread::FewExperts}) {
+    TestRouting routed(13, 7, 3, spread, random);
+    const Routing r = routed.view();
+    EXPECT_EQ(r.offsets[0], 0);
+    EXPECT_EQ(r.offsets[7], 39);
+    for (int32_t g = 0; g < 7; ++g) {
+      for (int32_t i = r.offsets[g]; i < r.offsets[g + 1]; ++i) {
+        EXPECT_EQ(r.chosen[r.order[i]], g);
+        if (i > r.offsets[g]) EXPECT_LT(r.order[i - 1], r.order[i]);
+      }
+    }
+  }
+}
+
+Routing route(const RouterSettings& settings, std::vector<float> logits, TestRouting& out, const float* bias = nullptr,
+              const float* expert_scale = nullptr) {
+  const auto experts = static_cast<int64_t>(logits.size());
+  RouterOp::reference()->run({.settings = settings,
+                              .logits = {DType::F32, 1, experts, experts, reinterpret_cast<std::byte*>(logits.data())},
+                              .choice_bias = bias,
+                              .expert_scale = expert_scale,
+                              .routing = out.view()},
+                             {});
+  return out.view();
+}
+
+TEST(Router, ScoringsWeighTheirChoices) {
+  const std::vector<float> logits{0, std::log(2.0f), std::log(5.0f), std::log(2.0f)};
+  TestRouting out(1, 4, 2);
+  Routing r = route({.scoring = Scoring::Softmax, .per_row = 2}, logits, out);
+  EXPECT_EQ(r.chosen[0], 2);
+  EXPECT_EQ(r.chosen[1], 1) << "of equal scores the lower index";
+  EXPECT_NEAR(r.weights[0], 0.5, 1e-6);
+  EXPECT_NEAR(r.weights[1], 0.2, 1e-6);
+  r = route({.scoring = Scoring::Softmax, .per_row = 2, .renormalize = true, .scale = 3}, logits, out);
+  EXPECT_NEAR(r.weights[0], 3 * 5 / 7.0, 1e-6);
+  r = route({.scoring = Scoring::Softmax, .per_row = 2, .renormalize = true, .least_sum = 10}, logits, out);
+  EXPECT_NEAR(r.weights[0], 0.05, 1e-6);
+  r = route({.scoring = Scoring::SoftmaxOfChosen, .per_row = 2}, logits, out);
+  EXPECT_NEAR(r.weights[1], 2 / 7.0, 1e-6);
+  const float bias[] = {9, 0, 0, 0}, twice[] = {2, 1, 1, 1};
+  r = route({.scoring = Scoring::Sigmoid, .per_row = 2}, logits, out, bias, twice);
+  EXPECT_EQ(r.chosen[0], 0);
+  EXPECT_NEAR(r.weights[0], 2 * 0.5, 1e-6) << "the bias moves the choice, not the weight";
+  EXPECT_NEAR(r.weights[1], 5 / 6.0, 1e-6);
+}
+
+TEST(Router, GroupsLimitTheChoice) {
+  TestRouting out(1, 6, 2);
+  const std::vector<float> logits{3, 0, 2, 2, 1, 1};
+  RouterSettings settings{.scoring = Scoring::Softmax, .per_row = 2, .expert_groups = 3, .kept_groups = 1};
+  Routing r = route(settings, logits, out);
+  EXPECT_EQ(r.chosen[0], 0);
+  EXPECT_EQ(r.chosen[1], 1) << "by the best expert";
+  settings.groups_by_two_best = true;
+  settings.scoring = Scoring::SoftmaxOfChosen;
+  r = route(settings, logits, out);
+  EXPECT_EQ(r.chosen[0], 2);
+  EXPECT_EQ(r.chosen[1], 3) << "by the sum of the two best";
+}
+
+TEST(Router, SparseMixerWeighsExpertsWithinTheMargin) {
+  TestRouting out(1, 4, 2);
+  const Routing r = route({.scoring = Scoring::SparseMixer, .per_row = 2, .margin = 0.02f}, {10, 9.9f, 5, -3}, out);
+  EXPECT_EQ(r.chosen[0], 0);
+  EXPECT_EQ(r.chosen[1], 1);
+  EXPECT_NEAR(r.weights[0], 1 / (1 + std::exp(-0.1)), 1e-5);
+  EXPECT_NEAR(r.weights[1], 1, 1e-5);
+}
+
+}  // namespace
+}  // namespace millrace
