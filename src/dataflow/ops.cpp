@@ -15,8 +15,9 @@ std::string forced_kernel(const OpsOptions& options, std::string_view op) {
 
 void check_forced_ops(const OpsOptions& options) {
   for (const auto& [op, kernel] : options.forced) {
+    const std::string_view name = op;  // clang 14 captures no structured bindings
     bool known = false;
-    AllOps::for_each([&]<class Op>(std::type_identity<Op>) { known |= op == Op::kName; });
+    AllOps::for_each([&]<class Op>(std::type_identity<Op>) { known |= name == Op::kName; });
     if (!known) fail(ErrorKind::Usage, "--kernel {}={}: no such op", op, kernel);
   }
 }
