@@ -90,6 +90,7 @@ Rank::Rank(const WeightSource& source, LoadOptions& options) : options_(options)
 
 void Rank::open(const WeightSource& source) {
   const IsaSet isa = allowed_isa(options_.isa);
+  if (options_.pool != nullptr) options_.threads = options_.pool->size();  // plans are made for the threads that run
   device_ = open_device({options_.device, options_.threads, options_.measure, isa});
   const Hardware& hardware = device_->hardware();
   options_.threads = device_->is_host() ? hardware.threads : detect_cpu(options_.threads, isa).threads;

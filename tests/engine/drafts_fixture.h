@@ -1,0 +1,124 @@
+// Runs requests with and without drafters and compares the texts.
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include <map>
+#include <random>
+
+#include "engine/drafts.h"
+#include "engine/engine.h"
+#include "engine/where.h"
+#include "models/golden.h"
+
+namespace millrace {
+
+using Kind = KnownTexts::Kind;
+
+// All emissions of one choice.
+struct Answer {
+  std::vector<int32_t> tokens;
+  std::vector<float> logprobs;  // of the chosen and of the likeliest token
+  FinishReason finish = FinishReason::None;
+  bool is_end = false;
+  bool operator==(const Answer&) const = default;
+};
+inline void PrintTo(const Answer& a, std::ostream* out) {
+  *out << testing::PrintToString(a.tokens) << " finish " << static_cast<int>(a.finish) << ", logprobs "
+       << testing::PrintToString(a.logprobs);
+}
+using Answers = std::map<std::pair<size_t, int32_t>, Answer>;  // by request and choice
+
+inline LoadOptions with_logit_rows(int64_t kv_tokens = 0, bool invariant = true) {
+  LoadOptions options{.threads = 1, .exact = true, .context = 128, .sequences = 4, .rows = 32};
+  options.logit_rows = 24;
+  options.kv_tokens = kv_tokens;
+  options.block_size = 16;
+  options.batch_invariant = invariant;
+  return options;
+}
+
+class DraftsTest : public testing::TestWithParam<Where> {
+ protected:
+  void start(const LoadOptions& load_options, const std::string& model = "llama_gqa") {
+    engine_.reset();
+    runner_ = load((goldens_folder() / model).string(), at(GetParam(), load_options));
+    vocab_ = static_cast<int32_t>(runner_->model().config().vocab);
+  }
+
+  std::vector<int32_t> prompt(size_t length, int32_t first) const {
+    std::vector<int32_t> tokens(length);
+    for (size_t i = 0; i < length; ++i) tokens[i] = (first * 17 + static_cast<int32_t>(i) * 7) % 90;
+    return tokens;
+  }
+
+  // Creates new requests for every run, because constraints have state.
+  using Make = std::function<std::vector<Request>()>;
+
+  Answers run(const Make& make, const EngineOptions& options = {}) {
+    engine_.reset();
+    engine_ = std::make_unique<Engine>(*runner_, options);
+    Answers heard;
+    std::map<RequestId, size_t> index;
+    for (Request& request : make()) index.emplace(engine_->submit(std::move(request)), index.size());
+    while (engine_->step([&](const Emission& e) {
+      Answer& answer = heard[{index.at(e.id), e.choice}];
+      EXPECT_EQ(answer.finish, FinishReason::None) << "nothing comes after the end";
+      if (e.token >= 0) answer.tokens.push_back(e.token);
+      if (e.logprobs != nullptr) {
+        EXPECT_EQ(e.logprobs->chosen.token, e.token);
+        answer.logprobs.push_back(e.logprobs->chosen.logprob);
+        for (const auto& top : e.logprobs->top) answer.logprobs.push_back(top.logprob);
+      }
+      answer.finish = e.finish;
+      answer.is_end = e.is_end;
+    })) {
+    }
+    stats_ = {};
+    engine_->fill(stats_);
+    EXPECT_EQ(stats_.running + stats_.waiting + stats_.kv_blocks_used, 0) << "all pages come back";
+    return heard;
+  }
+
+  KnownTexts knowing(Kind kind, const Make& make, const Answers& answers) const {
+    KnownTexts drafter(kind, vocab_);
+    const auto requests = make();
+    for (const auto& [key, answer] : answers) {
+      auto text = requests[key.first].prompt;
+      text.insert(text.end(), answer.tokens.begin(), answer.tokens.end());
+      drafter.know(std::move(text));
+    }
+    return drafter;
+  }
+
+  // With every drafter and several draft lengths the answers equal those without drafts.
+  void expect_same_texts(const Make& make) {
+    const Answers alone = run(make);
+    const uint64_t steps = stats_.steps, generated = stats_.generated_tokens;
+    for (const Kind kind : KnownTexts::kAll) {
+      for (const int32_t most : {1, 3, 6}) {
+        SCOPED_TRACE(testing::Message() << "drafter " << static_cast<int>(kind) << ", " << most << " tokens");
+        KnownTexts drafter = knowing(kind, make, alone);
+        const Answers heard = run(make, {.drafter = &drafter, .draft_tokens = most});
+        EXPECT_EQ(heard, alone);
+        EXPECT_EQ(stats_.generated_tokens, generated);
+        EXPECT_LE(drafter.longest_asked(), static_cast<size_t>(most));
+        EXPECT_LE(stats_.accepted_tokens, stats_.drafted_tokens);
+        if (kind == Kind::Right) {
+          EXPECT_LT(stats_.steps, steps);
+          EXPECT_GT(stats_.accepted_tokens, 0u);
+        }
+        if (kind == Kind::Wrong || kind == Kind::None) {
+          EXPECT_EQ(stats_.accepted_tokens, 0u);
+        }
+      }
+    }
+  }
+
+  std::unique_ptr<Runner> runner_;
+  std::unique_ptr<Engine> engine_;
+  EngineStats stats_;
+  int32_t vocab_ = 0;
+};
+
+}  // namespace millrace
