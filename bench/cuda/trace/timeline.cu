@@ -8,7 +8,7 @@
 #include <string>
 
 #include "kernels/cuda/stamps.cuh"
-#include "layer_step.cuh"
+#include "../layer_step.cuh"
 
 namespace millrace {
 namespace {
