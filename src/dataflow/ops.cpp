@@ -115,6 +115,12 @@ void Ops::elementwise(const ElementwiseOp::Args& a) {
 
 void Ops::add(Matrix a, Matrix b, Matrix out) { elementwise({Elementwise::Add, a, b, out}); }
 
+void Ops::scale(Matrix x, float factor) { elementwise({Elementwise::Scale, x, {}, x, factor}); }
+
+void Ops::scale_by_position(Matrix x, float beta, int32_t period, std::span<const int32_t> positions) {
+  elementwise({Elementwise::ScaleByPosition, x, {}, x, beta, positions, period});
+}
+
 void Ops::softcap(Matrix x, float cap) { elementwise({Elementwise::Softcap, x, {}, x, cap}); }
 
 void Ops::copy(Matrix x, Matrix out) { elementwise({Elementwise::Scale, x, {}, out, 1}); }

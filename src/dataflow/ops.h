@@ -73,9 +73,13 @@ class Ops {
   // Applies RoPE to q and k, stores k and v, then attends. A fused kernel may do all three.
   void attention(const RopeWriteOp::Args& rope, const AttentionArgs& args);
   void rope_write(const RopeWriteOp::Args& args);
+  void rope(const RopeOp::Args& args);  // in place, for models with a norm between RoPE and attention
   void rope_angles(const RopeAnglesOp::Args& args);
   void activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out);
   void add(Matrix a, Matrix b, Matrix out);
+  void scale(Matrix x, float factor);
+  // Multiplies row i by 1 + beta * ln(1 + floor(positions[i] / period)).
+  void scale_by_position(Matrix x, float beta, int32_t period, std::span<const int32_t> positions);
   void softcap(Matrix x, float cap);
   void copy(Matrix x, Matrix out);  // converts if the types differ
   void gather(Matrix x, std::span<const int32_t> rows, Matrix out);
@@ -130,7 +134,6 @@ class Ops {
   const AttentionKernel* planned(const AttentionProblem& problem);
   void attend(const AttentionArgs& args);
   void elementwise(const ElementwiseOp::Args& args);
-  void rope(const RopeOp::Args& args);
   AttentionProblem pinned(AttentionProblem problem) const;
   NormOp::Problem problem_of(const NormOp::Args& args) const;
   template <class Op>

@@ -12,6 +12,11 @@ AttentionWeights load_attention(Weights::Layer& at, const DecoderConfig& c) {
   };
 }
 
+void load_qk_norms(Weights::Layer& at, const DecoderConfig& c, bool whole, AttentionWeights& attention) {
+  attention.q_norm = at.vector({"attn_q_norm.weight", "self_attn.q_norm.weight"}, whole ? c.q_dim() : c.head_dim);
+  attention.k_norm = at.vector({"attn_k_norm.weight", "self_attn.k_norm.weight"}, whole ? c.kv_dim() : c.head_dim);
+}
+
 FeedForwardWeights load_feed_forward(Weights::Layer& at, const DecoderConfig& c, Activation activation) {
   return {
       .gate_up = at.gate_up({{{"ffn_gate.weight", "mlp.gate_proj.weight"}, c.feed_forward},
@@ -22,15 +27,20 @@ FeedForwardWeights load_feed_forward(Weights::Layer& at, const DecoderConfig& c,
 }
 
 Matrix attention_block(Pass& p, const AttentionWeights& w, const Normed& x, int state, const Rope& rope,
-                       const AttentionSettings& settings) {
+                       const AttentionSettings& settings, const QueryScale& query_scale) {
   const DecoderConfig& c = p.config;
   const Matrix qkv = p.buffer("qkv", c.qkv_dim()), attended = p.buffer("attended", c.q_dim());
   const Matrix q = qkv.columns(0, c.q_dim()), k = qkv.columns(c.q_dim(), c.kv_dim());
   const Matrix v = qkv.columns(c.q_dim() + c.kv_dim(), c.kv_dim());
   p.linear(x, w.qkv, qkv);
-  if (w.q_norm != nullptr) p.head_norm(q, c.heads, w.q_norm);
-  if (w.k_norm != nullptr) p.head_norm(k, c.kv_heads, w.k_norm);
-  p.attend(state, q, k, v, rope, settings, attended);
+  if (w.norms_after_rope) {
+    p.rotate(q, c.heads, rope);
+    p.rotate(k, c.kv_heads, rope);
+  }
+  if (w.q_norm != nullptr) p.group_norm(q, w.q_norm);
+  if (w.k_norm != nullptr) p.group_norm(k, w.k_norm);
+  if (query_scale.beta != 0) p.ops.scale_by_position(q, query_scale.beta, query_scale.period, p.batch.positions);
+  p.attend(state, q, k, v, w.norms_after_rope ? Rope{} : rope, settings, attended);
   return attended;
 }
 

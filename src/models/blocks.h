@@ -7,9 +7,11 @@
 namespace millrace {
 
 struct AttentionWeights {
-  const Linear* qkv = nullptr;                        // [q_dim + 2 kv_dim, hidden]
-  const Linear* out = nullptr;                        // [hidden, q_dim]
-  const Vector *q_norm = nullptr, *k_norm = nullptr;  // [head_dim]; null: q and k have no norms
+  const Linear* qkv = nullptr;  // [q_dim + 2 kv_dim, hidden]
+  const Linear* out = nullptr;  // [hidden, q_dim]
+  // [head_dim]: norms of each head; [q_dim], [kv_dim]: norms of all heads at once; null: no norms
+  const Vector *q_norm = nullptr, *k_norm = nullptr;
+  bool norms_after_rope = false;
 };
 // Separate matrices q, k and v under their usual names.
 AttentionWeights load_attention(Weights::Layer& at, const DecoderConfig& config);
@@ -21,9 +23,15 @@ struct FeedForwardWeights {
 // gate, up and down under their usual names.
 FeedForwardWeights load_feed_forward(Weights::Layer& at, const DecoderConfig& config, Activation activation);
 
+// Queries at position p times 1 + beta * ln(1 + floor(p / period)), for contexts beyond the trained length.
+struct QueryScale {
+  float beta = 0;  // 0: none
+  int32_t period = 1;
+};
+
 // Attention over one paged state, without the output matrix: [rows, q_dim].
 Matrix attention_block(Pass& pass, const AttentionWeights& weights, const Normed& x, int state, const Rope& rope,
-                       const AttentionSettings& settings);
+                       const AttentionSettings& settings, const QueryScale& query_scale = {});
 
 // hidden += linear(x), or hidden += post_norm(linear(x)) if post_norm is not null.
 void add_block(Pass& pass, Matrix x, const Linear* linear, const Vector* post_norm, Matrix hidden);
@@ -38,6 +46,9 @@ TensorName output_head_name(const Weights& weights, const TensorName& own, const
 const Linear* load_output_head(Weights& weights, const DecoderConfig& config,
                                const TensorName& own = {"output.weight", "lm_head.weight"},
                                const TensorName& tied = {"token_embd.weight", "model.embed_tokens.weight"});
+
+// The attention norms of one layer, of each head or of all heads at once.
+void load_qk_norms(Weights::Layer& at, const DecoderConfig& config, bool whole, AttentionWeights& attention);
 
 // GGUF stores q and k of some architectures with rotary pairs interleaved; Hugging Face stores them half a head apart.
 inline bool is_gguf(const WeightSource& source) { return source.convention() == WeightSource::Convention::Gguf; }

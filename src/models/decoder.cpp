@@ -22,20 +22,39 @@ DecoderLayer& Decoder::add_layer(Weights::Layer& at, StateLayout& state) {
   return layer;
 }
 
-void Decoder::load_ends(Weights& w) {
-  embedding = w.table({"token_embd.weight", "model.embed_tokens.weight"}, config_.vocab, config_.hidden);
-  norm = w.vector({"output_norm.weight", "model.norm.weight"}, config_.hidden);
-  head = load_output_head(w, config_);
+DecoderLayer& Decoder::add_post_norm_layer(Weights::Layer& at, StateLayout& state) {
+  DecoderLayer& layer = add_bare_layer(state);
+  layer.attention = load_attention(at, config_);
+  layer.post_attention_norm =
+      at.vector({"post_attention_norm.weight", "post_attention_layernorm.weight"}, config_.hidden);
+  layer.feed = load_feed_forward(at, config_, activation);
+  layer.post_feed_norm = at.vector({"post_ffw_norm.weight", "post_feedforward_layernorm.weight"}, config_.hidden);
+  return layer;
+}
+
+void Decoder::load_ends(Weights& w, const std::string& hf) {
+  const TensorName table{"token_embd.weight", hf + "embed_tokens.weight"};
+  embedding = w.table(table, config_.vocab, config_.hidden);
+  norm = w.vector({"output_norm.weight", hf + "norm.weight"}, config_.hidden);
+  head = load_output_head(w, config_, {"output.weight", "lm_head.weight"}, table);
+}
+
+// Divides the residual stream by m instead, which costs no op. Every norm of the stream then gives the same result with
+// epsilon / m^2: x / sqrt(mean(x^2) + e) = (x / m) / sqrt(mean((x / m)^2) + e / m^2).
+void Decoder::multiply_blocks_by(double m) {
+  embedding_scale = static_cast<float>(embedding_scale / m);
+  config_.norm_epsilon = static_cast<float>(config_.norm_epsilon / (m * m));
 }
 
 void Decoder::forward(Pass& p) const {
   const Rope global = p.rope(rope, rope_style);
   const Rope local = local_rope.table != nullptr ? p.rope(local_rope, rope_style, "local rope angles") : global;
+  const Rope ropes[] = {global, local, {}};  // by LayerRope
   Matrix hidden = p.embed(*embedding, embedding_scale);
   for (const DecoderLayer& layer : layers) {
     const AttentionSettings settings{config_.heads, score_scale, score_cap, layer.window};
     Matrix attended = attention_block(p, layer.attention, p.rms_norm(hidden, layer.attention_norm), layer.state,
-                                      layer.local_rope ? local : global, settings);
+                                      ropes[static_cast<size_t>(layer.rope)], settings, query_scale);
     if (residual_from_norm) p.rms_norm(hidden, layer.attention_norm, hidden);
     if (&layer == &layers.back()) p.narrow({&hidden, &attended});
     add_block(p, attended, layer.attention.out, layer.post_attention_norm, hidden);
@@ -45,6 +64,7 @@ void Decoder::forward(Pass& p) const {
     add_block(p, feed, layer.feed.down, layer.post_feed_norm, hidden);
   }
   p.head(p.rms_norm(hidden, norm), head);
+  if (logit_scale != 1) p.ops.scale(p.logits, logit_scale);
   if (logit_cap != 0) p.ops.softcap(p.logits, logit_cap);
 }
 

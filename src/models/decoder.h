@@ -1,5 +1,6 @@
 // The decoder of most architectures: norm, GQA attention with RoPE, norm, gated feed-forward. Optional: norms of q and
-// k, norms after the blocks, windows, soft caps. An architecture's file fills in the fields.
+// k, norms after the blocks in addition to or instead of those before, windows, layers without RoPE, soft caps,
+// multipliers. An architecture's file fills in the fields.
 #pragma once
 
 #include "models/blocks.h"
@@ -7,16 +8,18 @@
 
 namespace millrace {
 
+enum class LayerRope : uint8_t { Global, Local, None };
+
 struct DecoderLayer {
-  const Vector* attention_norm = nullptr;  // [hidden]
+  const Vector* attention_norm = nullptr;  // [hidden]; null: no norm before the block
   AttentionWeights attention;
   const Vector* post_attention_norm = nullptr;  // [hidden]; null: no norm after the block
-  const Vector* feed_norm = nullptr;            // [hidden]
+  const Vector* feed_norm = nullptr;            // as attention_norm
   FeedForwardWeights feed;
   const Vector* post_feed_norm = nullptr;  // as post_attention_norm
   int state = 0;                           // paged state of its keys and values in the StateLayout
   int window = 0;                          // positions that a query attends to; 0: all
-  bool local_rope = false;
+  LayerRope rope = LayerRope::Global;
 };
 
 class Decoder final : public Model {
@@ -28,16 +31,22 @@ class Decoder final : public Model {
 
   // Adds a layer with norms, attention and feed-forward under their usual names, and its paged state.
   DecoderLayer& add_layer(Weights::Layer& at, StateLayout& state);
+  // The same with norms after the blocks instead of before them.
+  DecoderLayer& add_post_norm_layer(Weights::Layer& at, StateLayout& state);
   // Adds a layer with its paged state; the caller fills in the weights.
   DecoderLayer& add_bare_layer(StateLayout& state);
-  // Embedding, final norm and output matrix under their usual names.
-  void load_ends(Weights& weights);
+  // Embedding, final norm and output matrix under their usual names; `hf` is the prefix of a Hugging Face text model.
+  void load_ends(Weights& weights, const std::string& hf = "model.");
+  // Multiplies what every block adds to the residual stream by m > 0. For models with norms before the blocks only.
+  void multiply_blocks_by(double m);
 
-  RopeFrequencies rope, local_rope;  // local_rope: for layers with DecoderLayer::local_rope
+  RopeFrequencies rope, local_rope;  // local_rope: for layers with LayerRope::Local
   RopeStyle rope_style = RopeStyle::Halves;
   Activation activation = Activation::Silu;
   float embedding_scale = 1;
-  float score_scale;                      // default: 1 / sqrt(head_dim)
+  float score_scale;  // default: 1 / sqrt(head_dim)
+  QueryScale query_scale;
+  float logit_scale = 1;
   float score_cap = 0, logit_cap = 0;     // cap c: x becomes c tanh(x / c); 0: no cap
   bool residual_from_norm = false;        // a block adds to the norm of the residual stream instead of to the stream
   const WeightView* embedding = nullptr;  // [vocab, hidden]

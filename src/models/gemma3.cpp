@@ -47,7 +47,7 @@ std::unique_ptr<Model> make_gemma3(const WeightSource& source, Weights& w, State
     const auto norm = [&](const TensorName& name) { return at.vector(name, c.hidden, one); };
     DecoderLayer& layer = model->add_bare_layer(state);
     layer.window = windows[static_cast<size_t>(i)];
-    layer.local_rope = layer.window > 0;
+    if (layer.window > 0) layer.rope = LayerRope::Local;
     layer.attention_norm = norm({"attn_norm.weight", "input_layernorm.weight"});
     layer.attention = load_attention(at, c);
     layer.attention.q_norm = at.vector({"attn_q_norm.weight", "self_attn.q_norm.weight"}, c.head_dim, one);

@@ -29,12 +29,17 @@ void Pass::layer_norm(Matrix x, const Vector* weight, const Vector* bias, Matrix
   ops.norm({NormKind::Layer, x, out, data(weight), data(bias), config.norm_epsilon});
 }
 
-void Pass::head_norm(Matrix x, int heads, const Vector* weight) {
-  ops.norm({NormKind::Rms, x, x, weight->data, nullptr, config.norm_epsilon, heads});
+void Pass::group_norm(Matrix x, const Vector* weight) {
+  const auto groups = static_cast<int>(x.cols / weight->n);
+  ops.norm({NormKind::Rms, x, x, weight->data, nullptr, config.norm_epsilon, groups});
 }
 
 void Pass::linear(const Normed& x, const Linear* weights, Matrix y) {
-  ops.linear(norm_args(x.x, x.weight, buffer("normed", ops.working(), x.x.rows, x.x.cols)), *weights, y);
+  if (x.weight == nullptr && x.x.dtype == ops.working()) return ops.linear(x.x, *weights, y);
+  const Matrix input = buffer("normed", ops.working(), x.x.rows, x.x.cols);
+  if (x.weight != nullptr) return ops.linear(norm_args(x.x, x.weight, input), *weights, y);
+  ops.copy(x.x, input);
+  ops.linear(input, *weights, y);
 }
 
 void Pass::add(Matrix y, const Normed& x) {
@@ -58,7 +63,7 @@ Matrix Pass::gated_linear(const Normed& x, const Linear* weights, Activation act
 
 Rope Pass::rope(const RopeFrequencies& f, RopeStyle style, std::string_view table) {
   // GPU kernels read the angles row after row, without padding.
-  const int64_t cols = config.rotary_dim;
+  const int64_t cols = 2 * f.table->n;
   const Matrix angles{DType::F32, rows_, cols, cols, buffers_.request(table, DType::F32, 1, rows_ * cols).data};
   ops.rope_angles({.positions = batch.positions,
                    .usual = {f.table->data, f.magnitude},
@@ -67,6 +72,11 @@ Rope Pass::rope(const RopeFrequencies& f, RopeStyle style, std::string_view tabl
                    .horizons = batch.horizons,
                    .angles = angles});
   return {angles, style};
+}
+
+void Pass::rotate(Matrix x, int heads, const Rope& rope) {
+  const auto rotary = static_cast<int>(rope.angles.cols);
+  if (rotary > 0) ops.rope({rope.style, x, rope.angles, heads, static_cast<int>(x.cols / heads), rotary});
 }
 
 void Pass::attend(int state, Matrix q, Matrix k, Matrix v, const Rope& rope, const AttentionSettings& s, Matrix out) {

@@ -17,7 +17,7 @@ namespace millrace {
 // An RMS norm of x that is not computed yet: the consuming op may compute it in its own kernel.
 struct Normed {
   Matrix x;
-  const Vector* weight;
+  const Vector* weight;  // null: x itself, without a norm
 };
 
 struct Rope {
@@ -62,7 +62,8 @@ class Pass {
   Normed rms_norm(Matrix x, const Vector* weight) const { return {x, weight}; }
   void rms_norm(Matrix x, const Vector* weight, Matrix out);
   void layer_norm(Matrix x, const Vector* weight, const Vector* bias, Matrix out);
-  void head_norm(Matrix x, int heads, const Vector* weight);  // RMS norm of each head, in place
+  // RMS norm of each group of weight->n columns, in place: of each head, or of all heads at once.
+  void group_norm(Matrix x, const Vector* weight);
 
   void linear(Matrix x, const Linear* weights, Matrix y) { ops.linear(x, *weights, y); }
   void linear(const Normed& x, const Linear* weights, Matrix y);
@@ -73,6 +74,8 @@ class Pass {
 
   // Cosines and sines for every row's position, computed once per pass and table.
   Rope rope(const RopeFrequencies& frequencies, RopeStyle style, std::string_view table = "rope angles");
+
+  void rotate(Matrix x, int heads, const Rope& rope);  // applies RoPE to each head, in place
 
   // Applies RoPE to q and k, stores k and v in the paged state, and attends over it: q -> out.
   void attend(int state, Matrix q, Matrix k, Matrix v, const Rope& rope, const AttentionSettings& settings, Matrix out);

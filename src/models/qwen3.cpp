@@ -17,8 +17,7 @@ std::unique_ptr<Model> make_qwen3(const WeightSource& source, Weights& w, StateL
     Weights::Layer at(w, i, {"blk.{}.", "model.layers.{}."});
     DecoderLayer& layer = model->add_layer(at, state);
     layer.window = windows[static_cast<size_t>(i)];
-    layer.attention.q_norm = at.vector({"attn_q_norm.weight", "self_attn.q_norm.weight"}, c.head_dim);
-    layer.attention.k_norm = at.vector({"attn_k_norm.weight", "self_attn.k_norm.weight"}, c.head_dim);
+    load_qk_norms(at, c, /*whole=*/false, layer.attention);
   }
   model->load_ends(w);
   return model;

@@ -91,12 +91,12 @@ TEST(CudaElementwise, MatchesTheReference) {
       round_to(b, dtype);
       std::vector<int32_t> ids;
       for (int64_t i = 0; i < p.rows; ++i) ids.push_back(random.below(static_cast<int>(p.rows) + 5));
-      ElementwiseOp::reference()->run({p.kind, a.view(), b.view(), expected.view(), 30.0f, ids}, {});
+      ElementwiseOp::reference()->run({p.kind, a.view(), b.view(), expected.view(), 30.0f, ids, 7}, {});
       const GpuBytes gpu_ids(ids);
       for_gpu_kernels<ElementwiseOp>(cuda_kernels().of<ElementwiseOp>(), p, random.seed(), [&](const auto& kernel) {
         TestMatrix out(p.rows, p.cols);
         const GpuCopy gpu_a(a), gpu_b(b, dtype), gpu_out(out, dtype);
-        kernel.run({p.kind, gpu_a.view(), gpu_b.view(), gpu_out.view(), 30.0f, {gpu_ids.as<int32_t>(), ids.size()}},
+        kernel.run({p.kind, gpu_a.view(), gpu_b.view(), gpu_out.view(), 30.0f, {gpu_ids.as<int32_t>(), ids.size()}, 7},
                    on_gpu());
         gpu_out.read(out);
         EXPECT_TRUE(out.spare_is_untouched());
@@ -133,6 +133,26 @@ TEST(CudaEmbedding, MatchesTheReference) {
         gpu_out.read(out);
         EXPECT_TRUE(out.spare_is_untouched());
         EXPECT_LE(out.distance(expected), kTolerance);
+      });
+    }
+  }
+}
+
+TEST(CudaRope, MatchesTheReference) {
+  for (const RopeOp::Problem& p : rope_cases()) {
+    for (const DType dtype : kPlainTypes) {
+      Random random;
+      TestMatrix x(p.rows, int64_t{p.heads} * p.head_dim, random), angles(p.rows, p.rotary_dim, random);
+      round_to(x, dtype);
+      TestMatrix expected = x;
+      RopeOp::reference()->run({p.style, expected.view(), angles.view(), p.heads, p.head_dim, p.rotary_dim}, {});
+      for_gpu_kernels<RopeOp>(cuda_kernels().of<RopeOp>(), p, random.seed(), [&](const auto& kernel) {
+        TestMatrix out = x;
+        const GpuCopy gpu_out(out, dtype), gpu_angles(angles);
+        kernel.run({p.style, gpu_out.view(), gpu_angles.view(), p.heads, p.head_dim, p.rotary_dim}, on_gpu());
+        gpu_out.read(out);
+        EXPECT_TRUE(out.spare_is_untouched());
+        EXPECT_LE(out.distance(expected), kTolerance + rounding_of(dtype));
       });
     }
   }

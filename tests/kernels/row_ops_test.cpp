@@ -168,7 +168,7 @@ TEST(Elementwise, MatchesTheReference) {
     std::vector<int32_t> ids;
     for (int64_t i = 0; i < p.rows; ++i) ids.push_back(random.below(static_cast<int>(p.rows) + 5));
     const auto args = [&](TestMatrix& out) {
-      return ElementwiseOp::Args{p.kind, a.view(), b.view(), out.view(), 30.0f, ids};
+      return ElementwiseOp::Args{p.kind, a.view(), b.view(), out.view(), 30.0f, ids, 7};
     };
     ElementwiseOp::reference()->run(args(expected), {});
     for_kernels<ElementwiseOp>(ElementwiseOp::cpu(), p, random.seed(), kTolerance,

@@ -47,6 +47,11 @@ void combine_row(const ElementwiseOp::Args& args, int64_t row) {
       return softcap_row(args.a.row<float>(row), args.factor, out, n);
     case Elementwise::Gather:
       std::memcpy(out, args.a.row<float>(args.ids[row]), static_cast<size_t>(n) * sizeof(float));
+      return;
+    case Elementwise::ScaleByPosition: {
+      const auto periods = static_cast<float>(args.ids[row] / args.period);
+      return scale_row(args.a.row<float>(row), 1 + args.factor * std::log1p(periods), out, n);
+    }
   }
 }
 

@@ -14,6 +14,8 @@ enum class Elementwise : uint8_t {
   Scale,    // out = a * factor
   Softcap,  // out = factor * tanh(a / factor)
   Gather,   // out[i] = a[ids[i]]
+  // out[i] = a[i] * (1 + factor * ln(1 + floor(ids[i] / period))): queries of long contexts, ids are positions
+  ScaleByPosition,
 };
 
 struct ElementwiseOp {
@@ -28,6 +30,7 @@ struct ElementwiseOp {
     Matrix a, b, out;  // out may alias a
     float factor = 1;
     std::span<const int32_t> ids;
+    int32_t period = 1;  // ScaleByPosition: positions with the same factor
   };
 
   static KernelList<ElementwiseOp> cpu();  // best first where estimates tie

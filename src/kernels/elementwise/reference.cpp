@@ -20,17 +20,21 @@ class ReferenceElementwise : public Kernel<ElementwiseOp> {
       const float* a = args.a.row<float>(args.kind == Elementwise::Gather ? args.ids[row] : row);
       const float* b = args.kind == Elementwise::Add ? args.b.row<float>(row) : nullptr;
       float* out = args.out.row<float>(row);
-      for (int64_t i = 0; i < args.out.cols; ++i) out[i] = combine(args, a[i], b != nullptr ? b[i] : 0);
+      const double scale = args.kind == Elementwise::ScaleByPosition
+                               ? 1 + args.factor * std::log1p(static_cast<double>(args.ids[row] / args.period))
+                               : args.factor;
+      for (int64_t i = 0; i < args.out.cols; ++i) out[i] = combine(args, scale, a[i], b != nullptr ? b[i] : 0);
     }
   }
 
  private:
-  static float combine(const Args& args, float a, float b) {
+  static float combine(const Args& args, double scale, float a, float b) {
     switch (args.kind) {
       case Elementwise::Add:
         return a + b;
       case Elementwise::Scale:
-        return a * args.factor;
+      case Elementwise::ScaleByPosition:
+        return static_cast<float>(a * scale);
       case Elementwise::Softcap:
         return static_cast<float>(args.factor * std::tanh(static_cast<double>(a) / args.factor));
       case Elementwise::Gather:
@@ -48,7 +52,7 @@ const Kernel<ElementwiseOp>* ElementwiseOp::reference() {
 }
 
 std::string to_string(const ElementwiseOp::Problem& p) {
-  static constexpr std::string_view kNames[] = {"add", "scale", "softcap", "gather"};
+  static constexpr std::string_view kNames[] = {"add", "scale", "softcap", "gather", "scale by position"};
   return fmt::format("elementwise {} {}x{}", kNames[static_cast<int>(p.kind)], p.rows, p.cols);
 }
 

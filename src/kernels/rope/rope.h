@@ -25,7 +25,7 @@ struct RopeOp {
   };
 
   static KernelList<RopeOp> cpu();  // best first where estimates tie
-  static KernelList<RopeOp> cuda() { return {}; }
+  static KernelList<RopeOp> cuda();
   static const Kernel<RopeOp>* reference();  // scalar; every kernel is tested against it
 };
 std::string to_string(const RopeOp::Problem& problem);

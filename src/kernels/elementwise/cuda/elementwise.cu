@@ -13,6 +13,7 @@ struct Params {
   GpuMatrix a, b, out;
   float factor;
   const int32_t* ids;
+  int32_t period;
 };
 
 __global__ void elementwise(Params p) {
@@ -20,11 +21,14 @@ __global__ void elementwise(Params p) {
   wait_for_predecessors();
   const int64_t row = blockIdx.y;
   const int64_t from = p.kind == Elementwise::Gather ? p.ids[row] : row;
+  const float by_position =
+      p.kind == Elementwise::ScaleByPosition ? 1 + p.factor * log1pf(float(p.ids[row] / p.period)) : 1;
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < p.out.cols;
        i += int64_t(gridDim.x) * blockDim.x) {
     float x = p.a.get(from, i);
     if (p.kind == Elementwise::Add) x += p.b.get(row, i);
     if (p.kind == Elementwise::Scale) x *= p.factor;
+    if (p.kind == Elementwise::ScaleByPosition) x *= by_position;
     if (p.kind == Elementwise::Softcap) x = p.factor * tanhf(x / p.factor);
     p.out.set(row, i, x);
   }
@@ -40,7 +44,7 @@ class CudaElementwise final : public Kernel<ElementwiseOp> {
   void run(const Args& a, const Executor& executor) const override {
     if (a.out.rows == 0) return;
     const dim3 grid(static_cast<unsigned>((a.out.cols + 255) / 256), static_cast<unsigned>(a.out.rows));
-    const Params params{a.kind, a.a, a.b, a.out, a.factor, a.ids.data()};
+    const Params params{a.kind, a.a, a.b, a.out, a.factor, a.ids.data(), a.period};
     check_launch(launch_kernel(elementwise, grid, 256, 0, cuda_launch(executor), params), "starting an elementwise op");
   }
 };
