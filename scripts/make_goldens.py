@@ -19,10 +19,12 @@ import zlib
 import safetensors.torch
 import torch
 import transformers
-from goldens.cases import CASES
+from goldens import cases, dense_cases
 from goldens.config_v4 import config_v4
 from goldens.gguf_export import ARCHITECTURES, gguf, write_gguf
 from goldens.models import DTYPES, Model, check_with_glm
+
+CASES = cases.CASES + dense_cases.CASES
 
 TOLERANCE = 1e-4  # of the largest logit, in f32
 LEAD = 2e-3  # minimum lead of a greedy winner, relative to the largest logit

@@ -26,6 +26,9 @@ def config_v4(config, case):
 def rope_v4(parameters, config, case):
     if "full_attention" in parameters:
         old = rope_v4(parameters["full_attention"], config, case)
+        if config["model_type"] == "olmo3":  # its windowed layers always had this base
+            assert parameters["sliding_attention"] == {"rope_type": "default", "rope_theta": 500000.0}
+            return old
         return old | {"rope_local_base_freq": parameters["sliding_attention"]["rope_theta"]}
     scaling = copy.deepcopy(parameters)
     old = {"rope_theta": scaling.pop("rope_theta")}
@@ -41,9 +44,9 @@ def rope_v4(parameters, config, case):
 def explicit_layer_types(config):
     """Whether layer_types contains more information than the older keys; otherwise replaces it by those keys."""
     kinds = config.get("layer_types")
-    if kinds is None or config["model_type"] not in ("gemma3_text", "gemma2"):
+    pattern = {"gemma3_text": 6, "gemma2": 2, "olmo3": 4, "exaone4": 4}.get(config["model_type"])
+    if kinds is None or pattern is None:
         return False
-    pattern = 6 if config["model_type"] == "gemma3_text" else 2
     usual = ["full_attention" if (i + 1) % pattern == 0 else "sliding_attention" for i in range(len(kinds))]
     if kinds != usual:
         return True

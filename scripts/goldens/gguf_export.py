@@ -23,7 +23,23 @@ ARCHITECTURES = {
     "ChatGLMModel": gguf.MODEL_ARCH.CHATGLM,
     "GlmForCausalLM": gguf.MODEL_ARCH.CHATGLM,
     "Glm4ForCausalLM": gguf.MODEL_ARCH.GLM4,
+    "Ministral3ForCausalLM": gguf.MODEL_ARCH.MISTRAL3,
+    "Mistral3ForConditionalGeneration": gguf.MODEL_ARCH.MISTRAL3,
+    "SmolLM3ForCausalLM": gguf.MODEL_ARCH.SMOLLM3,
+    "Olmo2ForCausalLM": gguf.MODEL_ARCH.OLMO2,
+    "Olmo3ForCausalLM": gguf.MODEL_ARCH.OLMO2,
+    "GraniteForCausalLM": gguf.MODEL_ARCH.GRANITE,
+    "SeedOssForCausalLM": gguf.MODEL_ARCH.SEED_OSS,
+    "HunYuanDenseV1ForCausalLM": gguf.MODEL_ARCH.HUNYUAN_DENSE,
+    "Ernie4_5ForCausalLM": gguf.MODEL_ARCH.ERNIE4_5,
+    "Exaone4ForCausalLM": gguf.MODEL_ARCH.EXAONE4,
+    "GemmaForCausalLM": gguf.MODEL_ARCH.GEMMA,
 }
+
+# llama.cpp rotates adjacent pairs in these, so the converter permutes q and k.
+PERMUTED = {gguf.MODEL_ARCH.LLAMA, gguf.MODEL_ARCH.MISTRAL3, gguf.MODEL_ARCH.SMOLLM3, gguf.MODEL_ARCH.GRANITE}
+# Hugging Face stores norm weights minus one; GGUF stores the sum.
+SHIFTED_NORMS = {gguf.MODEL_ARCH.GEMMA, gguf.MODEL_ARCH.GEMMA2, gguf.MODEL_ARCH.GEMMA3}
 
 
 def write_gguf(path, case, config, weights):
@@ -74,6 +90,10 @@ def add_sizes(writer, config):
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
 
 
+def head_dim(config):
+    return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+
+
 def add_head_dim(writer, config):
     if config.get("head_dim") is not None:
         writer.add_key_length(config["head_dim"])
@@ -105,7 +125,7 @@ def common_metadata(writer, config):
 def llama_metadata(writer, config):
     common_metadata(writer, config)
     writer.add_vocab_size(config["vocab_size"])
-    writer.add_rope_dimension_count(config["head_dim"])
+    writer.add_rope_dimension_count(head_dim(config))
 
 
 def gemma2_metadata(writer, config):
@@ -128,9 +148,9 @@ def phi3_metadata(writer, config):
     add_sizes(writer, config)
     rope = config["rope_parameters"]
     original = config["original_max_position_embeddings"]
-    head_dim = config["hidden_size"] // config["num_attention_heads"]
+    width = config["hidden_size"] // config["num_attention_heads"]
     writer.add_rope_freq_base(rope["rope_theta"])
-    writer.add_rope_dimension_count(int(head_dim * rope["partial_rotary_factor"]))
+    writer.add_rope_dimension_count(int(width * rope["partial_rotary_factor"]))
     writer.add_rope_scaling_orig_ctx_len(original)
     writer.add_sliding_window(config["sliding_window"] or 0)
     scale = config["max_position_embeddings"] / original
@@ -140,7 +160,7 @@ def phi3_metadata(writer, config):
 
 def chatglm_metadata(writer, config):
     if "num_layers" in config:
-        head_dim, base = config["kv_channels"], 10000.0 * config.get("rope_ratio", 1)
+        width, base = config["kv_channels"], 10000.0 * config.get("rope_ratio", 1)
         config = config | {
             "num_hidden_layers": config["num_layers"],
             "max_position_embeddings": config["seq_length"],
@@ -149,9 +169,9 @@ def chatglm_metadata(writer, config):
             "rms_norm_eps": config["layernorm_epsilon"],
         }
     else:
-        head_dim, base = config["head_dim"], config["rope_parameters"]["rope_theta"]
+        width, base = config["head_dim"], config["rope_parameters"]["rope_theta"]
     add_sizes(writer, config)
-    writer.add_rope_dimension_count(head_dim // 2)
+    writer.add_rope_dimension_count(width // 2)
     writer.add_rope_freq_base(base)
 
 
@@ -159,6 +179,65 @@ def glm4_metadata(writer, config):
     common_metadata(writer, config)
     factor = config["rope_parameters"]["partial_rotary_factor"]
     writer.add_rope_dimension_count(int(config["head_dim"] * factor))
+
+
+def ministral3_metadata(writer, config):
+    llama_metadata(writer, config)
+    rope = config["rope_parameters"]
+    if "llama_4_scaling_beta" in rope:
+        writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+        writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
+
+
+def add_windows(writer, config):
+    if config.get("sliding_window") is not None:
+        writer.add_sliding_window(config["sliding_window"])
+        writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config["layer_types"]])
+
+
+def olmo2_metadata(writer, config):
+    add_sizes(writer, config)
+    add_head_dim(writer, config)
+    rope = config["rope_parameters"]
+    add_rope(writer, rope.get("full_attention", rope))
+    if "sliding_attention" in rope:
+        writer.add_rope_freq_base_swa(rope["sliding_attention"]["rope_theta"])
+    add_windows(writer, config)
+
+
+def granite_metadata(writer, config):
+    add_sizes(writer, config)
+    add_rope(writer, config["rope_parameters"])
+    writer.add_vocab_size(config["vocab_size"])
+    writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"])
+    writer.add_attention_scale(config["attention_multiplier"])
+    writer.add_embedding_scale(config["embedding_multiplier"])
+    writer.add_residual_scale(config["residual_multiplier"])
+    writer.add_logit_scale(config["logits_scaling"])
+
+
+def hunyuan_metadata(writer, config):
+    rope = config["rope_parameters"]
+    add_sizes(writer, config)
+    add_head_dim(writer, config)
+    if rope["rope_type"] != "dynamic":
+        return add_rope(writer, rope)
+    dim = config["head_dim"]
+    writer.add_rope_freq_base(rope["rope_theta"] * rope["alpha"] ** (dim / (dim - 2)))
+    writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+    writer.add_rope_scaling_factor(1)
+    writer.add_rope_scaling_orig_ctx_len(config["max_position_embeddings"])
+
+
+def exaone4_metadata(writer, config):
+    common_metadata(writer, config)
+    writer.add_vocab_size(config["vocab_size"])
+    add_windows(writer, config)
+
+
+def gemma_metadata(writer, config):
+    add_sizes(writer, config)
+    add_head_dim(writer, config)
 
 
 METADATA = {
@@ -170,6 +249,15 @@ METADATA = {
     gguf.MODEL_ARCH.PHI3: phi3_metadata,
     gguf.MODEL_ARCH.CHATGLM: chatglm_metadata,
     gguf.MODEL_ARCH.GLM4: glm4_metadata,
+    gguf.MODEL_ARCH.MISTRAL3: ministral3_metadata,
+    gguf.MODEL_ARCH.SMOLLM3: llama_metadata,
+    gguf.MODEL_ARCH.OLMO2: olmo2_metadata,
+    gguf.MODEL_ARCH.GRANITE: granite_metadata,
+    gguf.MODEL_ARCH.SEED_OSS: common_metadata,
+    gguf.MODEL_ARCH.HUNYUAN_DENSE: hunyuan_metadata,
+    gguf.MODEL_ARCH.ERNIE4_5: common_metadata,
+    gguf.MODEL_ARCH.EXAONE4: exaone4_metadata,
+    gguf.MODEL_ARCH.GEMMA: gemma_metadata,
 }
 
 
@@ -182,10 +270,11 @@ def tensors(arch, config, weights):
         if "vision_tower" in name or "multi_modal_projector" in name or "inv_freq" in name:
             continue
         name = name.replace("language_model.model.", "model.").removeprefix("transformer.")
-        if arch == gguf.MODEL_ARCH.LLAMA:
+        name = name.replace("model.language_model.", "model.").replace("language_model.lm_head.", "lm_head.")
+        if arch in PERMUTED:
             tensor = permuted(name, tensor, config)
-        if arch in (gguf.MODEL_ARCH.GEMMA2, gguf.MODEL_ARCH.GEMMA3) and name.endswith("norm.weight"):
-            tensor = tensor + 1  # Gemma multiplies by 1 + weight; GGUF stores the sum
+        if arch in SHIFTED_NORMS and name.endswith("norm.weight"):
+            tensor = tensor + 1
         yield names.get_name(name, try_suffixes=(".weight", ".bias")), tensor
 
 
@@ -203,7 +292,7 @@ def rope_factors(config):
         yield "rope_factors_long.weight", torch.tensor(rope["long_factor"])
         yield "rope_factors_short.weight", torch.tensor(rope["short_factor"])
     if rope.get("rope_type") == "llama3":
-        yield "rope_freqs.weight", llama3_factors(rope, config["head_dim"])
+        yield "rope_freqs.weight", llama3_factors(rope, head_dim(config))
 
 
 def llama3_factors(rope, head_dim):

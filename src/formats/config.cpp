@@ -74,6 +74,11 @@ std::optional<ConfigValue> Config::find(ConfigKey key) const {
   return spelled.empty() ? std::nullopt : lookup_->find(spelled);
 }
 
+bool Config::has_list(ConfigKey key) const {
+  const auto value = find(key);
+  return value && std::holds_alternative<std::vector<ConfigValue>>(value->value);
+}
+
 template <class T>
 std::optional<T> Config::get(ConfigKey key) const {
   const auto value = find(key);

@@ -49,6 +49,7 @@ class Config {
   const std::string& origin() const { return origin_; }
 
   bool has(ConfigKey key) const { return find(key).has_value(); }
+  bool has_list(ConfigKey key) const;  // some keys hold one value for all layers or a list of one value per layer
 
   // Required values: absence is an error.
   int64_t integer(ConfigKey key, Range range) const;

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "formats/config_lookup.h"
+#include "formats/hf_defaults.h"
 #include "formats/json.h"
 
 namespace millrace {
@@ -25,6 +26,7 @@ void lift_text_config(Json& config) {
   if (text == nullptr || !text->is_object()) return;
   const Json inner = *text;
   for (const auto& item : inner.items()) {
+    if (item.key() == "tie_word_embeddings" && config.contains(item.key())) continue;  // the outer model's counts
     if (!item.value().is_null()) config[item.key()] = item.value();
   }
 }
@@ -43,7 +45,7 @@ void complete_rope(Json& rope, const Json& config) {
 bool has_two_ropes(const Json& config) {
   const Json* type = member(config, "model_type");
   return member(config, "rope_local_base_freq") != nullptr ||
-         (type != nullptr && type->is_string() && type->get<std::string>().starts_with("gemma3"));
+         (type != nullptr && type->is_string() && (type->get<std::string>().starts_with("gemma3") || *type == "olmo3"));
 }
 
 void lift_rope(Json& config) {
@@ -124,6 +126,7 @@ std::string architecture_of(const Json& config) {
 
 Json normalize_hf_config(Json config) {
   lift_text_config(config);
+  add_hf_defaults(config);
   copy_if_absent(config, "dtype", config, "torch_dtype");
   lift_rope(config);
   return config;

@@ -5,10 +5,10 @@
 
 namespace millrace {
 
-// Lifts text_config's values to the top, then renames:
+// Lifts text_config's values to the top, adds defaults of transformers (hf_defaults.h), then renames:
 // torch_dtype -> dtype;
 // rope_theta, rope_scaling, partial_rotary_factor -> rope_parameters {rope_theta, rope_type, ...};
-// gemma3's rope_local_base_freq -> rope_parameters {full_attention {...}, sliding_attention {...}}.
+// gemma3's and olmo3's rope_local_base_freq -> rope_parameters {full_attention {...}, sliding_attention {...}}.
 // Old keys stay. Values of the wrong type stay, too; Config reports them when they are read.
 nlohmann::json normalize_hf_config(nlohmann::json config);
 

@@ -71,6 +71,13 @@ const Linear* load_output_head(Weights& weights, const DecoderConfig& config, co
   return weights.linear({{output_head_name(weights, own, tied), config.vocab}}, config.hidden);
 }
 
+std::string text_model_prefix(const WeightSource& source) {
+  for (const char* prefix : {"language_model.model.", "model.language_model."}) {
+    if (source.find(std::string(prefix) + "embed_tokens.weight") != nullptr) return prefix;
+  }
+  return "model.";
+}
+
 double gemma_score_divisor(const WeightSource& source, const DecoderConfig& c, int64_t layers_of_27b) {
   if (is_gguf(source)) return c.layers == layers_of_27b ? double(c.hidden) / c.heads : c.head_dim;
   return source.config().optional_number({.hf = "query_pre_attn_scalar"}).value_or(c.head_dim);
@@ -78,6 +85,13 @@ double gemma_score_divisor(const WeightSource& source, const DecoderConfig& c, i
 
 std::vector<int> layer_windows(const WeightSource& source, const DecoderConfig& c, int64_t pattern) {
   std::vector<int> windows;
+  constexpr ConfigKey kList{.gguf = "attention.sliding_window_pattern"};
+  if (source.config().has_list(kList)) {
+    const auto slides = source.config().array<bool>(kList);
+    if (static_cast<int64_t>(slides.size()) != c.layers) source.config().fail_key(kList, "must name every layer");
+    for (const bool slide : slides) windows.push_back(slide ? c.window : 0);
+    return windows;
+  }
   const auto types = source.config().optional_array<std::string>({.hf = "layer_types"});
   if (types && static_cast<int64_t>(types->size()) != c.layers)
     source.config().fail_key({.hf = "layer_types"}, "must name every layer");

@@ -57,8 +57,12 @@ inline bool is_gguf(const WeightSource& source) { return source.convention() == 
 // generation divides by hidden / heads, the other sizes by the head size.
 double gemma_score_divisor(const WeightSource& source, const DecoderConfig& config, int64_t layers_of_27b);
 
-// The attention window of each layer: from "layer_types" of a Hugging Face config; otherwise all layers but every
-// `pattern`-th have the window (1: no layer has it, 0: all layers have it).
+// The prefix of the text model's tensors in a Hugging Face folder. Multimodal models have one that depends on the
+// version of transformers.
+std::string text_model_prefix(const WeightSource& source);
+
+// The attention window of each layer: from "layer_types" of a Hugging Face config or the list of a GGUF file; otherwise
+// all layers but every `pattern`-th have the window (1: no layer has it, 0: all layers have it).
 std::vector<int> layer_windows(const WeightSource& source, const DecoderConfig& config, int64_t pattern);
 // The same for Qwen: with "use_sliding_window" the layers from "max_window_layers" on have the window, else none.
 std::vector<int> upper_layer_windows(const WeightSource& source, const DecoderConfig& config);

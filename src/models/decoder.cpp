@@ -36,7 +36,9 @@ void Decoder::load_ends(Weights& w, const std::string& hf) {
   const TensorName table{"token_embd.weight", hf + "embed_tokens.weight"};
   embedding = w.table(table, config_.vocab, config_.hidden);
   norm = w.vector({"output_norm.weight", hf + "norm.weight"}, config_.hidden);
-  head = load_output_head(w, config_, {"output.weight", "lm_head.weight"}, table);
+  TensorName own{"output.weight", "lm_head.weight"};
+  if (!w.has(own) && w.has({"", "language_model.lm_head.weight"})) own.hf = "language_model.lm_head.weight";
+  head = load_output_head(w, config_, own, table);
 }
 
 // Divides the residual stream by m instead, which costs no op. Every norm of the stream then gives the same result with

@@ -58,4 +58,7 @@ class Decoder final : public Model {
   DecoderConfig config_;
 };
 
+// Reads the factors of Granite's config. Call before layers are added.
+void read_granite_multipliers(const WeightSource& source, Decoder& model);
+
 }  // namespace millrace

@@ -8,14 +8,6 @@
 namespace millrace {
 namespace {
 
-// Multimodal models store their text part under a prefix that depends on the version of transformers.
-std::string hf_prefix(const WeightSource& source) {
-  for (const char* prefix : {"language_model.model.", "model.language_model."}) {
-    if (source.find(std::string(prefix) + "embed_tokens.weight") != nullptr) return prefix;
-  }
-  return "model.";
-}
-
 // Published configs omit values that all sizes share.
 constexpr DecoderKeys kKeys{
     .usual_heads = 8, .usual_kv_heads = 4, .usual_head_dim = 256, .usual_context = 131072, .usual_vocab = 262208};
@@ -41,7 +33,7 @@ std::unique_ptr<Model> make_gemma3(const WeightSource& source, Weights& w, State
   const float one = is_gguf(source) ? 0 : 1;  // Hugging Face stores norm weights minus one
   const auto windows =
       layer_windows(source, c, keys.optional_integer({.hf = "sliding_window_pattern"}, {1, 1000}).value_or(6));
-  const std::string hf = hf_prefix(source);
+  const std::string hf = text_model_prefix(source);
   for (int64_t i = 0; i < c.layers; ++i) {
     Weights::Layer at(w, i, {"blk.{}.", hf + "layers.{}."});
     const auto norm = [&](const TensorName& name) { return at.vector(name, c.hidden, one); };

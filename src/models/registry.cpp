@@ -24,6 +24,18 @@ const std::array kArchitectures{
         {"chatglm", "glm4"},
         {"ChatGLMModel", "ChatGLMForConditionalGeneration", "GlmForCausalLM", "Glm4ForCausalLM", "glm", "glm4"},
         make_chatglm},
+    Architecture{"ministral3",
+                 {"mistral3"},
+                 {"Ministral3ForCausalLM", "Mistral3ForConditionalGeneration", "mistral3"},
+                 make_ministral3},
+    Architecture{"smollm3", {"smollm3"}, {"SmolLM3ForCausalLM"}, make_smollm3},
+    Architecture{"olmo2", {"olmo2"}, {"Olmo2ForCausalLM", "Olmo3ForCausalLM", "olmo3"}, make_olmo2},
+    Architecture{"granite", {"granite"}, {"GraniteForCausalLM"}, make_granite},
+    Architecture{"seed_oss", {"seed_oss"}, {"SeedOssForCausalLM"}, make_seed_oss},
+    Architecture{"hunyuan", {"hunyuan-dense"}, {"HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense"}, make_hunyuan},
+    Architecture{"ernie4_5", {"ernie4_5"}, {"Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"}, make_ernie4_5},
+    Architecture{"exaone4", {"exaone4"}, {"Exaone4ForCausalLM"}, make_exaone4},
+    Architecture{"gemma", {"gemma"}, {"GemmaForCausalLM"}, make_gemma},
 };
 
 }  // namespace
