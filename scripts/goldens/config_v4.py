@@ -11,6 +11,8 @@ def config_v4(config, case):
         old["torch_dtype"] = old.pop("dtype")
     if "transformers_version" in old:
         old["transformers_version"] = "4.50.0"
+    if old.get("model_type") == "gemma4_text":
+        return gemma4_with_global_keys(old)
     if "rope_parameters" in old:
         old |= rope_v4(old.pop("rope_parameters"), old, case)
     if not explicit_layer_types(old):
@@ -21,6 +23,15 @@ def config_v4(config, case):
     for key in case.drop_in_v4:
         old.pop(key, None)
     return old
+
+
+def gemma4_with_global_keys(config):
+    """The first configs of Gemma 4 have a second key instead of per_layer_config."""
+    layers = list(config.pop("per_layer_config").values())
+    assert all(layer == layers[0] for layer in layers)
+    config["global_head_dim"] = layers[0]["head_dim"]
+    config["num_global_key_value_heads"] = layers[0].get("num_key_value_heads")
+    return config
 
 
 def rope_v4(parameters, config, case):

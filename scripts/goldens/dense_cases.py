@@ -193,4 +193,69 @@ DENSE_COUSINS = [
     ),
 ]
 
-CASES = MISTRAL3 + SMOLLM3 + OLMO + GRANITE + DENSE_COUSINS
+ALTERNATING = ["sliding_attention", "full_attention"]
+GEMMA4_CONFIG = FOUR_LAYERS | {
+    "num_hidden_layers": 6,
+    "layer_types": ALTERNATING * 3,
+    "head_dim": 8,
+    "global_head_dim": 16,
+    "num_key_value_heads": 1,
+    "sliding_window": 12,
+    "num_kv_shared_layers": 2,
+    "hidden_size_per_layer_input": 8,
+    "vocab_size_per_layer_input": 80,
+    "use_double_wide_mlp": True,
+    "rms_norm_eps": 1e-3,
+}
+GEMMA4_DENSE = FOUR_LAYERS | {
+    "head_dim": 8,
+    "global_head_dim": 16,
+    "num_global_key_value_heads": 2,
+    "attention_k_eq_v": True,
+    "sliding_window": 12,
+    "layer_types": ["sliding_attention"] * 2 + ["full_attention"] * 2,
+    "hidden_size_per_layer_input": 0,
+    "final_logit_softcapping": 2.0,
+    "rms_norm_eps": 1e-6,
+}
+
+
+def gemma4_rope(part, theta=10000.0):
+    return {
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+            "full_attention": {"rope_type": "proportional", "partial_rotary_factor": part, "rope_theta": theta},
+        }
+    }
+
+
+GEMMA4 = [
+    Case(
+        "gemma4",
+        "Gemma4ForCausalLM",
+        GEMMA4_CONFIG | gemma4_rope(0.5),
+        "E2B: an input of its own for each layer, shared keys and values with wide MLPs, two head sizes, partial rope",
+        matters=[gemma4_rope(0.25), {"sliding_window": 64}],
+        prompt=40,
+    ),
+    Case(
+        "gemma4_keys_are_values",
+        "Gemma4ForCausalLM",
+        GEMMA4_DENSE | gemma4_rope(0.25),
+        "31B: values are keys on full layers, with their own number of KV heads; a soft-cap on the logits",
+        matters=[{"final_logit_softcapping": None}, gemma4_rope(1.0), {"sliding_window": 64}],
+        prompt=40,
+    ),
+    Case(
+        "gemma4_multimodal",
+        "Gemma4ForConditionalGeneration",
+        {"text_config": GEMMA4_CONFIG | {"model_type": "gemma4_text", "pad_token_id": 0},
+         "vision_config": None, "audio_config": None},
+        "the text model inside of a multimodal folder, the default ropes",
+        prompt=40,
+        gguf=False,
+        notes="as gemma4",
+    ),
+]
+
+CASES = MISTRAL3 + SMOLLM3 + OLMO + GRANITE + DENSE_COUSINS + GEMMA4

@@ -34,6 +34,8 @@ ARCHITECTURES = {
     "Ernie4_5ForCausalLM": gguf.MODEL_ARCH.ERNIE4_5,
     "Exaone4ForCausalLM": gguf.MODEL_ARCH.EXAONE4,
     "GemmaForCausalLM": gguf.MODEL_ARCH.GEMMA,
+    "Gemma4ForCausalLM": gguf.MODEL_ARCH.GEMMA4,
+    "Gemma4ForConditionalGeneration": gguf.MODEL_ARCH.GEMMA4,
 }
 
 # llama.cpp rotates adjacent pairs in these, so the converter permutes q and k.
@@ -240,6 +242,33 @@ def gemma_metadata(writer, config):
     add_head_dim(writer, config)
 
 
+def gemma4_metadata(writer, config):
+    full = next(iter(config["per_layer_config"].values()))
+    windowed = [kind == "sliding_attention" for kind in config["layer_types"]]
+    shared, layers = config["num_kv_shared_layers"], config["num_hidden_layers"]
+    widths = [config["intermediate_size"] * (2 if i >= layers - shared else 1) for i in range(layers)]
+    add_sizes(writer, config | {
+        "intermediate_size": widths if config["use_double_wide_mlp"] else config["intermediate_size"],
+        "num_key_value_heads": [config["num_key_value_heads"] if window else full["num_key_value_heads"]
+                                for window in windowed] if "num_key_value_heads" in full
+        else config["num_key_value_heads"],
+    })
+    writer.add_rope_freq_base(config["rope_parameters"]["full_attention"]["rope_theta"])
+    writer.add_rope_freq_base_swa(config["rope_parameters"]["sliding_attention"]["rope_theta"])
+    writer.add_sliding_window(config["sliding_window"])
+    writer.add_sliding_window_pattern(windowed)
+    writer.add_shared_kv_layers(shared)
+    writer.add_embedding_length_per_layer_input(config["hidden_size_per_layer_input"])
+    writer.add_key_length(full["head_dim"])
+    writer.add_value_length(full["head_dim"])
+    writer.add_key_length_swa(config["head_dim"])
+    writer.add_value_length_swa(config["head_dim"])
+    writer.add_rope_dimension_count(full["head_dim"])
+    writer.add_rope_dimension_count_swa(config["head_dim"])
+    if config["final_logit_softcapping"]:
+        writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+
+
 METADATA = {
     gguf.MODEL_ARCH.LLAMA: llama_metadata,
     gguf.MODEL_ARCH.QWEN2: common_metadata,
@@ -258,6 +287,7 @@ METADATA = {
     gguf.MODEL_ARCH.ERNIE4_5: common_metadata,
     gguf.MODEL_ARCH.EXAONE4: exaone4_metadata,
     gguf.MODEL_ARCH.GEMMA: gemma_metadata,
+    gguf.MODEL_ARCH.GEMMA4: gemma4_metadata,
 }
 
 
@@ -267,7 +297,7 @@ def tensors(arch, config, weights):
     layers = config.get("num_hidden_layers", config.get("num_layers"))
     names = gguf.get_tensor_name_map(arch, layers)
     for name, tensor in weights.items():
-        if "vision_tower" in name or "multi_modal_projector" in name or "inv_freq" in name:
+        if "vision_tower" in name or "embed_vision" in name or "multi_modal_projector" in name or "inv_freq" in name:
             continue
         name = name.replace("language_model.model.", "model.").removeprefix("transformer.")
         name = name.replace("model.language_model.", "model.").replace("language_model.lm_head.", "lm_head.")
@@ -275,6 +305,8 @@ def tensors(arch, config, weights):
             tensor = permuted(name, tensor, config)
         if arch in SHIFTED_NORMS and name.endswith("norm.weight"):
             tensor = tensor + 1
+        if name.endswith("layer_scalar"):
+            name += ".weight"
         yield names.get_name(name, try_suffixes=(".weight", ".bias")), tensor
 
 
@@ -291,6 +323,10 @@ def rope_factors(config):
     if "long_factor" in rope:
         yield "rope_factors_long.weight", torch.tensor(rope["long_factor"])
         yield "rope_factors_short.weight", torch.tensor(rope["short_factor"])
+    if rope.get("full_attention", {}).get("rope_type") == "proportional":
+        half = next(iter(config["per_layer_config"].values()))["head_dim"] // 2
+        rotating = int(rope["full_attention"]["partial_rotary_factor"] * half)
+        yield "rope_freqs.weight", torch.tensor([1.0] * rotating + [1e30] * (half - rotating))
     if rope.get("rope_type") == "llama3":
         yield "rope_freqs.weight", llama3_factors(rope, head_dim(config))
 

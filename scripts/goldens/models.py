@@ -38,8 +38,11 @@ class Model:
         with torch.no_grad():
             for name, parameter in sorted(self.module.named_parameters()):
                 noise = torch.randn(parameter.shape, generator=generator)
-                value = initial_value(name, parameter, noise, self.module.__class__.__name__.startswith("Gemma"))
+                value = initial_value(name, parameter, noise, self.module.__class__.__name__)
                 parameter.copy_(value.to(DTYPES[dtype]).float())
+            for name, buffer in sorted(self.module.named_buffers()):
+                if name.endswith("layer_scalar"):
+                    buffer.copy_((1 + 0.3 * torch.randn(1, generator=generator)).to(DTYPES[dtype]).float())
 
     def logits(self, tokens):
         """[n, vocabulary] for a list of n tokens."""
@@ -82,10 +85,12 @@ class Model:
         return output[0, len(tokens) :].tolist()
 
 
-def initial_value(name, parameter, noise, gemma):
+def initial_value(name, parameter, noise, kind):
     """Weights that make every part of the model matter: sharp attention, norms away from 1 and biases away from 0."""
+    gemma = kind.startswith("Gemma")
     if parameter.dim() == 1:
-        centre = 1.0 if name.endswith("norm.weight") and not gemma else 0.0
+        shifted = gemma and not kind.startswith("Gemma4")  # the model adds 1
+        centre = 1.0 if name.endswith("norm.weight") and not shifted else 0.0
         return centre + 0.3 * noise
     if "embed" in name:
         # Gemma scales its embedding up and ties it to the output: a large one would only repeat its input.

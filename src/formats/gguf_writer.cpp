@@ -45,6 +45,13 @@ void GgufMetadataBuilder::add_u32(std::string_view key, uint32_t value) {
   append(encoded_, value);
 }
 
+void GgufMetadataBuilder::add_u32_list(std::string_view key, std::span<const uint32_t> values) {
+  begin(key, GgufType::Array);
+  append(encoded_, static_cast<uint32_t>(GgufType::U32));
+  append(encoded_, static_cast<uint64_t>(values.size()));
+  for (const uint32_t value : values) append(encoded_, value);
+}
+
 void GgufMetadataBuilder::add_f32(std::string_view key, float value) {
   begin(key, GgufType::F32);
   append(encoded_, value);

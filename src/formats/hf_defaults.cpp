@@ -21,6 +21,7 @@ constexpr Defaults kDefaults[] = {
     {"hunyuan_v1_dense", R"({"rms_norm_eps": 1e-5})"},
     {"ernie4_5", R"({"num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1e-5, "rope_theta": 5e5})"},
     {"exaone4", R"({"num_key_value_heads": 32, "rms_norm_eps": 1e-5, "sliding_window": 4096})"},
+    {"gemma4_text", R"({"sliding_window": 512, "hidden_size_per_layer_input": 256})"},
     {"gemma", R"({"num_key_value_heads": 16, "head_dim": 256})"},
 };
 

@@ -10,6 +10,27 @@ using Kind = SyntheticTensor::Kind;
 bool is_gemma(const SyntheticShape& s) { return s.architecture.starts_with("gemma"); }
 bool is_fused(const SyntheticShape& s) { return s.architecture == "phi3" || s.architecture == "chatglm"; }
 
+// Gemma 4: every sixth layer attends to the whole context and has its own head size and number of KV heads.
+bool is_global(const SyntheticShape& s, int64_t layer) { return s.global_head_dim > 0 && (layer + 1) % 6 == 0; }
+
+void add_gemma4_keys(const SyntheticShape& s, GgufMetadataBuilder& m) {
+  const auto count = [&](std::string_view name, int64_t value) {
+    m.add_u32(fmt::format("gemma4.{}", name), static_cast<uint32_t>(value));
+  };
+  std::vector<uint32_t> kv_heads;
+  for (int64_t i = 0; i < s.layers; ++i)
+    kv_heads.push_back(static_cast<uint32_t>(is_global(s, i) ? s.global_kv_heads : s.kv_heads));
+  m.add_u32_list("gemma4.attention.head_count_kv", kv_heads);
+  count("attention.key_length", s.global_head_dim);
+  count("attention.value_length", s.global_head_dim);
+  count("attention.key_length_swa", s.head_dim);
+  count("attention.value_length_swa", s.head_dim);
+  count("rope.dimension_count", s.global_head_dim);
+  count("rope.dimension_count_swa", s.head_dim);
+  m.add_f32("gemma4.rope.freq_base_swa", 1e4f);
+  m.add_f32("gemma4.final_logit_softcapping", 30);
+}
+
 GgufMetadataBuilder gguf_metadata(const SyntheticShape& s) {
   GgufMetadataBuilder m;
   const auto key = [&](std::string_view name) { return fmt::format("{}.{}", s.architecture, name); };
@@ -23,10 +44,14 @@ GgufMetadataBuilder gguf_metadata(const SyntheticShape& s) {
   count("block_count", s.layers);
   count("feed_forward_length", s.feed_forward);
   count("attention.head_count", s.heads);
-  count("attention.head_count_kv", s.kv_heads);
-  count("attention.key_length", s.head_dim);
-  count("attention.value_length", s.head_dim);
-  count("rope.dimension_count", s.architecture == "chatglm" ? s.head_dim / 2 : s.head_dim);
+  if (s.architecture == "gemma4") {
+    add_gemma4_keys(s, m);
+  } else {
+    count("attention.head_count_kv", s.kv_heads);
+    count("attention.key_length", s.head_dim);
+    count("attention.value_length", s.head_dim);
+    count("rope.dimension_count", s.architecture == "chatglm" ? s.head_dim / 2 : s.head_dim);
+  }
   m.add_f32(key("rope.freq_base"), s.rope_base);
   m.add_f32(key("attention.layer_norm_rms_epsilon"), 1e-5f);
   if (s.window > 0) count("attention.sliding_window", s.window);
@@ -35,11 +60,18 @@ GgufMetadataBuilder gguf_metadata(const SyntheticShape& s) {
     m.add_f32(key("attn_logit_softcapping"), 50);
     m.add_f32(key("final_logit_softcapping"), 30);
   }
+  if (s.architecture == "granite") {
+    m.add_f32(key("embedding_scale"), 12);
+    m.add_f32(key("attention.scale"), 1 / static_cast<float>(s.head_dim));
+    m.add_f32(key("residual_scale"), 0.22f);
+    m.add_f32(key("logit_scale"), s.hidden > 2048 ? 16 : 8);
+  }
   return m;
 }
 
-void add_attention(const SyntheticShape& s, const std::string& layer, std::vector<SyntheticTensor>& out) {
-  const int64_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
+void add_attention(const SyntheticShape& s, const std::string& layer, bool global, std::vector<SyntheticTensor>& out) {
+  const int64_t head_dim = global ? s.global_head_dim : s.head_dim;
+  const int64_t q = s.heads * head_dim, kv = (global ? s.global_kv_heads : s.kv_heads) * head_dim;
   const bool biased = s.architecture == "qwen2" || s.architecture == "chatglm";
   const auto projection = [&](const std::string& name, int64_t rows) {
     out.push_back({layer + name + ".weight", {rows, s.hidden}});
@@ -50,11 +82,11 @@ void add_attention(const SyntheticShape& s, const std::string& layer, std::vecto
   } else {
     projection("attn_q", q);
     projection("attn_k", kv);
-    projection("attn_v", kv);
+    if (!global) projection("attn_v", kv);  // Gemma 4's values are its keys
   }
-  if (s.architecture == "qwen3" || s.architecture == "gemma3") {
-    out.push_back({layer + "attn_q_norm.weight", {s.head_dim}, Kind::Norm});
-    out.push_back({layer + "attn_k_norm.weight", {s.head_dim}, Kind::Norm});
+  if (s.architecture == "qwen3" || s.architecture == "gemma3" || s.architecture == "gemma4") {
+    out.push_back({layer + "attn_q_norm.weight", {head_dim}, Kind::Norm});
+    out.push_back({layer + "attn_k_norm.weight", {head_dim}, Kind::Norm});
   }
   out.push_back({layer + "attn_output.weight", {s.hidden, q}});
 }
@@ -69,7 +101,7 @@ std::vector<SyntheticTensor> gguf_tensors(const SyntheticShape& s) {
     const std::string layer = fmt::format("blk.{}.", i);
     const auto norm = [&](const char* name) { out.push_back({layer + name, {s.hidden}, Kind::Norm}); };
     norm("attn_norm.weight");
-    add_attention(s, layer, out);
+    add_attention(s, layer, is_global(s, i), out);
     if (is_gemma(s)) norm("post_attention_norm.weight");
     norm("ffn_norm.weight");
     if (!is_fused(s)) out.push_back({layer + "ffn_gate.weight", {s.feed_forward, s.hidden}});

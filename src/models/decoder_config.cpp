@@ -8,6 +8,16 @@ void refuse(const WeightSource& source, const std::string& what) {
   fail(ErrorKind::Unsupported, "{}: {} is not supported", source.origin(), what);
 }
 
+namespace {
+
+int64_t first_of_list(const Config& config, ConfigKey key, int64_t most) {
+  const auto list = config.array<int64_t>(key);
+  if (list.empty() || list.front() < 1 || list.front() > most) config.fail_key(key, "has an implausible first value");
+  return list.front();
+}
+
+}  // namespace
+
 DecoderConfig read_decoder_config(const WeightSource& source, const DecoderKeys& keys) {
   const Config& config = source.config();
   if (config.has({.hf = "quantization_config"})) {
@@ -15,7 +25,9 @@ DecoderConfig read_decoder_config(const WeightSource& source, const DecoderKeys&
          "{}: its safetensors are quantized (quantization_config); use a GGUF file or the unquantized model",
          source.origin());
   }
+  // A list with one value per layer gives the first; architectures that vary by layer read all of it.
   const auto count = [&](ConfigKey key, int64_t most, int64_t usual = 0) {
+    if (config.has_list(key)) return first_of_list(config, key, most);
     return usual > 0 ? config.optional_integer(key, {1, most}).value_or(usual) : config.integer(key, {1, most});
   };
   DecoderConfig c;
@@ -24,8 +36,8 @@ DecoderConfig read_decoder_config(const WeightSource& source, const DecoderKeys&
   c.hidden = count({keys.hidden, "embedding_length"}, 1 << 20);
   c.feed_forward = count({keys.feed_forward, "feed_forward_length"}, 1 << 22);
   c.heads = static_cast<int>(count({keys.heads, "attention.head_count"}, 1 << 14, keys.usual_heads));
-  c.kv_heads = static_cast<int>(config.optional_integer({keys.kv_heads, "attention.head_count_kv"}, {1, c.heads})
-                                    .value_or(keys.usual_kv_heads > 0 ? keys.usual_kv_heads : c.heads));
+  c.kv_heads = static_cast<int>(count({keys.kv_heads, "attention.head_count_kv"}, c.heads,
+                                      keys.usual_kv_heads > 0 ? keys.usual_kv_heads : c.heads));
   if (c.heads % c.kv_heads != 0)
     config.fail_key({keys.kv_heads, "attention.head_count_kv"}, "must divide the number of heads");
   auto head_dim = config.optional_integer({keys.head_dim, "attention.key_length"}, {1, 1 << 12});

@@ -79,18 +79,26 @@ void Pass::rotate(Matrix x, int heads, const Rope& rope) {
   if (rotary > 0) ops.rope({rope.style, x, rope.angles, heads, static_cast<int>(x.cols / heads), rotary});
 }
 
+AttentionArgs Pass::attention_args(int state, Matrix q, const AttentionSettings& s, Matrix out) const {
+  return {.q = q,
+          .out = out,
+          .kv = state_.paged(state),
+          .sequences = batch.sequences,
+          .heads = s.heads,
+          .scale = s.scale,
+          .softcap = s.softcap,
+          .window = s.window,
+          .tables = batch.tables};
+}
+
+// Calibrated maxima belong to the layer that stores keys and values, so they do not apply here.
+void Pass::attend_stored(int state, Matrix q, const AttentionSettings& s, Matrix out) {
+  ops.attention(attention_args(state, q, s, out));
+}
+
 void Pass::attend(int state, Matrix q, Matrix k, Matrix v, const Rope& rope, const AttentionSettings& s, Matrix out) {
-  const KvLayer kv = state_.paged(state);
-  const RopeWriteOp::Args write{rope.style, q, k, v, rope.angles, kv, s.heads, batch.sequences, batch.tables};
-  AttentionArgs args{.q = q,
-                     .out = out,
-                     .kv = kv,
-                     .sequences = batch.sequences,
-                     .heads = s.heads,
-                     .scale = s.scale,
-                     .softcap = s.softcap,
-                     .window = s.window,
-                     .tables = batch.tables};
+  AttentionArgs args = attention_args(state, q, s, out);
+  const RopeWriteOp::Args write{rope.style, q, k, v, rope.angles, args.kv, s.heads, batch.sequences, batch.tables};
   if (scores != nullptr && !scores->phi.empty()) args.phi = scores->phi[static_cast<size_t>(state)];
   if (scores == nullptr || scores->observed == nullptr) return ops.attention(write, args);
   ops.rope_write(write);

@@ -80,6 +80,9 @@ class Pass {
   // Applies RoPE to q and k, stores k and v in the paged state, and attends over it: q -> out.
   void attend(int state, Matrix q, Matrix k, Matrix v, const Rope& rope, const AttentionSettings& settings, Matrix out);
 
+  // Attends over keys and values that another layer has stored. q has its RoPE already.
+  void attend_stored(int state, Matrix q, const AttentionSettings& settings, Matrix out);
+
   // Drops all rows except those whose logits are wanted. `kept` are replaced by their wanted rows, and later buffers
   // have that many rows. A prompt then runs the last feed-forward for one row only, a chunk in the middle of a prompt
   // for none. Required before head().
@@ -90,6 +93,7 @@ class Pass {
   void head(Matrix x, const Linear* weights);  // x: `last`, or a projection of it
 
  private:
+  AttentionArgs attention_args(int state, Matrix q, const AttentionSettings& settings, Matrix out) const;
   NormOp::Args norm_args(Matrix x, const Vector* weight, Matrix out) const;
 
   Activations& buffers_;

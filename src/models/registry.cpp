@@ -36,6 +36,8 @@ const std::array kArchitectures{
     Architecture{"ernie4_5", {"ernie4_5"}, {"Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"}, make_ernie4_5},
     Architecture{"exaone4", {"exaone4"}, {"Exaone4ForCausalLM"}, make_exaone4},
     Architecture{"gemma", {"gemma"}, {"GemmaForCausalLM"}, make_gemma},
+    Architecture{
+        "gemma4", {"gemma4"}, {"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", "gemma4_text"}, make_gemma4},
 };
 
 }  // namespace

@@ -7,6 +7,6 @@ namespace millrace {
 
 ModelMaker make_llama, make_qwen2, make_qwen3, make_gemma2, make_gemma3, make_phi3, make_opt, make_chatglm,
     make_ministral3, make_smollm3, make_olmo2, make_granite, make_seed_oss, make_hunyuan, make_ernie4_5, make_exaone4,
-    make_gemma;
+    make_gemma, make_gemma4;
 
 }  // namespace millrace

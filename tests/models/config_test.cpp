@@ -66,5 +66,30 @@ TEST(Config, AGgufFactorWithoutATypeIsLinear) {
   std::filesystem::remove(path);
 }
 
+// EXAONE 4 has a window by default; null means that it has none, and then every layer has RoPE.
+TEST(Config, ANullIsNotADefault) {
+  const auto with_window = [](auto edit) { return logits_of(EditedModel(edit, "exaone4").path()); };
+  const Rows usual = with_window([](auto& c) { c["sliding_window"] = 4096; });
+  EXPECT_EQ(with_window([](auto& c) { c.erase("sliding_window"); }), usual);
+  EXPECT_NE(with_window([](auto& c) { c["sliding_window"] = nullptr; }), usual);
+}
+
+TEST(Config, Ministral3HasYarnByDefault) {
+  const auto with_rope = [](auto edit) { return logits_of(EditedModel(edit, "ministral3").path()); };
+  const Rows absent = with_rope([](auto& c) { c.erase("rope_parameters"); });
+  EXPECT_EQ(absent, with_rope([](auto& c) {
+              c["rope_parameters"] = {
+                  {"rope_type", "yarn"}, {"rope_theta", 1e6},           {"factor", 16},
+                  {"mscale", 1},         {"mscale_all_dim", 1},         {"beta_fast", 32},
+                  {"beta_slow", 1},      {"llama_4_scaling_beta", 0.1}, {"original_max_position_embeddings", 16384}};
+            }));
+  EXPECT_NE(absent, with_rope([](auto& c) { c["rope_parameters"] = {{"rope_theta", 1e6}}; }));
+}
+
+TEST(Config, GemmasFirstConfigsMeanTanhByGelu) {
+  const EditedModel gelu([](auto& c) { c["hidden_act"] = "gelu"; }, "gemma");
+  EXPECT_EQ(logits_of(gelu.path()), logits_of(golden("gemma")));
+}
+
 }  // namespace
 }  // namespace millrace

@@ -50,6 +50,43 @@ TEST(Refusal, WhatAModelWouldNotHonourIsNamed) {
   EXPECT_THAT(message_of(embedding), testing::HasSubstr("both directions"));
 }
 
+// A setting of a golden that must be refused with a message that contains `named`.
+struct RefusedSetting {
+  std::string golden, key;
+  nlohmann::json value;
+  std::string named;
+};
+
+TEST(Refusal, SettingsOfDenseCousinsAreNamed) {
+  for (const auto& [golden, key, value, named] : std::vector<RefusedSetting>{
+           {"hunyuan", "use_cla", true, "use_cla"},
+           {"gemma", "use_bidirectional_attention", true, "both directions"},
+           {"granite", "residual_multiplier", 0, "residual_multiplier"},
+           {"granite", "logits_scaling", -1, "logits_scaling"},
+           {"smollm3", "no_rope_layers", nlohmann::json::array({1, 0}), "no_rope_layers"},
+           {"smollm3", "no_rope_layer_interval", 0, "no_rope_layer"},
+           {"olmo3", "layer_types", nlohmann::json::array({"full_attention"}), "layer_types"},
+           {"exaone4", "hidden_act", "mish", "'mish'"},
+           {"mistral3_mistral", "text_config", {{"model_type", "mistral4"}}, "mistral4"},
+           {"gemma4", "enable_moe_block", true, "enable_moe_block"},
+           {"gemma4", "use_bidirectional_attention", "all", "both directions"},
+           {"gemma4", "num_kv_shared_layers", 6, "num_kv_shared_layers"},
+           {"gemma4", "vocab_size_per_layer_input", 5, "vocab_size_per_layer_input"},
+       }) {
+    const EditedModel model(
+        [&, &key = key, &value = value](auto& c) {
+          if (value.is_object()) {
+            c[key].update(value);
+          } else {
+            c[key] = value;
+            if (key == "no_rope_layer_interval") c.erase("no_rope_layers");
+          }
+        },
+        golden);
+    EXPECT_THAT(message_of(model), testing::HasSubstr(named)) << golden;
+  }
+}
+
 TEST(Refusal, AbsurdConfigValuesAreErrors) {
   for (const auto& [key, value] :
        std::vector<std::pair<std::string, nlohmann::json>>{{"num_attention_heads", 0},
