@@ -1,4 +1,4 @@
-// EXAONE 4: norms behind the blocks, norms of each head of q and k. Models with a window have it on three of four
+// EXAONE 4: norms after the blocks, norms of each head of q and k. Models with a window have it on three of four
 // layers, and the other layers have no RoPE.
 #include "models/decoder.h"
 #include "models/registry.h"

@@ -34,7 +34,7 @@ struct Layer {
   const Linear* input_out = nullptr;   // [hidden, input]
   const Vector* input_norm = nullptr;  // [hidden]
   int state = 0;
-  float scale = 1;  // of the residual stream behind the layer
+  float scale = 1;  // of the residual stream after the layer
 };
 
 // The value of layer i of a GGUF key that holds one number or one per layer.
@@ -108,7 +108,7 @@ std::vector<LayerShape> read_shapes(const WeightSource& source, const DecoderCon
   return shapes;
 }
 
-// "proportional": the first pairs of a head rotate as if the whole head did, the others stand still.
+// "proportional": the first pairs of a head rotate at the frequencies of the whole head, the others do not.
 RopeFrequencies read_global_rope(const WeightSource& source, DecoderConfig c, int head_dim) {
   c.head_dim = c.rotary_dim = head_dim;
   if (is_gguf(source)) return read_rope_frequencies(source, c);  // divisors in rope_freqs.weight

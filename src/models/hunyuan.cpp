@@ -1,4 +1,4 @@
-// Hunyuan (dense): as Llama, with norms of q and k behind RoPE, and a factor on the RoPE base for long contexts.
+// Hunyuan (dense): as Llama, with norms of q and k after RoPE, and a factor on the RoPE base for long contexts.
 #include <cmath>
 
 #include "models/decoder.h"

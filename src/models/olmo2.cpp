@@ -1,4 +1,4 @@
-// OLMo 2 and 3: norms behind the blocks instead of before them, and norms of all heads of q and k at once. OLMo 3 has
+// OLMo 2 and 3: norms after the blocks instead of before them, and norms of all heads of q and k at once. OLMo 3 has
 // windows on three of four layers; RoPE scaling applies only to layers without window.
 #include "models/decoder.h"
 #include "models/registry.h"
