@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 
 import torch
 import transformers
@@ -38,7 +39,7 @@ class Model:
         with torch.no_grad():
             for name, parameter in sorted(self.module.named_parameters()):
                 noise = torch.randn(parameter.shape, generator=generator)
-                value = initial_value(name, parameter, noise, self.module.__class__.__name__.startswith("Gemma"))
+                value = initial_value(name, parameter, noise, self.module.__class__.__name__)
                 parameter.copy_(value.to(DTYPES[dtype]).float())
 
     def logits(self, tokens):
@@ -82,15 +83,20 @@ class Model:
         return output[0, len(tokens) :].tolist()
 
 
-def initial_value(name, parameter, noise, gemma):
+NORM = re.compile(r"(norm|norms\.\d+|ln_\w)\.weight$")
+
+
+def initial_value(name, parameter, noise, kind):
     """Weights that make every part of the model matter: sharp attention, norms away from 1 and biases away from 0."""
-    if parameter.dim() == 1:
-        centre = 1.0 if name.endswith("norm.weight") and not gemma else 0.0
-        return centre + 0.3 * noise
-    if "embed" in name:
+    gemma = kind.startswith("Gemma")
+    if parameter.dim() == 1 or NORM.search(name):
+        stored_minus_one = gemma or kind.startswith("Nemotron")
+        return (1.0 if NORM.search(name) and not stored_minus_one else 0.0) + 0.3 * noise
+    if "embed" in name or "wte" in name or "wpe" in name:
         # Gemma scales its embedding up and ties it to the output: a large one would only repeat its input.
-        return (0.08 if gemma else 1.0 if "positions" in name else 0.3) * noise
-    return 1.5 * noise / noise.shape[-1] ** 0.5
+        return (0.08 if gemma else 1.0 if "positions" in name or "wpe" in name else 0.3) * noise
+    inputs = noise.shape[0] if kind.startswith("GPT2") and "lm_head" not in name else noise.shape[-1]
+    return 1.5 * noise / inputs**0.5
 
 
 def check_with_glm(case, model, tokens):

@@ -115,6 +115,8 @@ void Ops::elementwise(const ElementwiseOp::Args& a) {
 
 void Ops::add(Matrix a, Matrix b, Matrix out) { elementwise({Elementwise::Add, a, b, out}); }
 
+void Ops::scale(Matrix x, float factor) { elementwise({Elementwise::Scale, x, {}, x, factor}); }
+
 void Ops::softcap(Matrix x, float cap) { elementwise({Elementwise::Softcap, x, {}, x, cap}); }
 
 void Ops::copy(Matrix x, Matrix out) { elementwise({Elementwise::Scale, x, {}, out, 1}); }

@@ -76,6 +76,7 @@ class Ops {
   void rope_angles(const RopeAnglesOp::Args& args);
   void activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out);
   void add(Matrix a, Matrix b, Matrix out);
+  void scale(Matrix x, float factor);
   void softcap(Matrix x, float cap);
   void copy(Matrix x, Matrix out);  // converts if the types differ
   void gather(Matrix x, std::span<const int32_t> rows, Matrix out);

@@ -63,6 +63,8 @@ class Pass {
   void rms_norm(Matrix x, const Vector* weight, Matrix out);
   void layer_norm(Matrix x, const Vector* weight, const Vector* bias, Matrix out);
   void head_norm(Matrix x, int heads, const Vector* weight);  // RMS norm of each head, in place
+  // LayerNorm of each head, in place. Weights of [x.cols] are each head's own, those of [x.cols / heads] are shared.
+  void head_layer_norm(Matrix x, int heads, const Vector* weight, const Vector* bias);
 
   void linear(Matrix x, const Linear* weights, Matrix y) { ops.linear(x, *weights, y); }
   void linear(const Normed& x, const Linear* weights, Matrix y);
@@ -70,6 +72,7 @@ class Pass {
   void add(Matrix y, const Normed& x);                                                            // y += norm(x)
   // act(gate(x)) * up(x), in the buffer "feed".
   Matrix gated_linear(const Normed& x, const Linear* gate_up, Activation activation);
+  Matrix gated_linear(Matrix x, const Linear* gate_up, Activation activation);
 
   // Cosines and sines for every row's position, computed once per pass and table.
   Rope rope(const RopeFrequencies& frequencies, RopeStyle style, std::string_view table = "rope angles");
@@ -88,6 +91,8 @@ class Pass {
 
  private:
   NormOp::Args norm_args(Matrix x, const Vector* weight, Matrix out) const;
+  template <class X>
+  Matrix gate(const X& x, const Linear* gate_up, Activation activation);
 
   Activations& buffers_;
   StateCache& state_;
