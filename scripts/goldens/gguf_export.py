@@ -188,6 +188,7 @@ def add_partial_rope(writer, config):
 def cohere_metadata(writer, config):
     add_layer_norm_sizes(writer, config, config["intermediate_size"], config["layer_norm_eps"],
                          config["num_key_value_heads"])
+    add_head_dim(writer, config)
     writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
     writer.add_logit_scale(config["logit_scale"])
     writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
@@ -195,7 +196,6 @@ def cohere_metadata(writer, config):
 
 def cohere2_metadata(writer, config):
     cohere_metadata(writer, config)
-    add_head_dim(writer, config)
     writer.add_sliding_window(config["sliding_window"])
     writer.add_vocab_size(config["vocab_size"])
     writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"])
@@ -204,6 +204,7 @@ def cohere2_metadata(writer, config):
 def starcoder2_metadata(writer, config):
     add_layer_norm_sizes(writer, config, config["intermediate_size"], config["norm_epsilon"],
                          config["num_key_value_heads"])
+    add_head_dim(writer, config)
     add_rope(writer, config["rope_parameters"])
 
 
@@ -300,7 +301,8 @@ def tensors(arch, config, weights):
         if arch == gguf.MODEL_ARCH.GPTNEOX and "query_key_value" in name:
             tensor = tensor.unflatten(0, (config["num_attention_heads"], 3, -1)).transpose(0, 1).flatten(0, 2)
         if arch in STORED_MINUS_ONE and name.endswith("norm.weight"):
-            tensor = tensor + 1  # these models multiply by 1 + weight; GGUF stores the sum
+            # These models multiply by 1 + weight; GGUF stores the sum. The converter widens bf16 first.
+            tensor = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor) + 1
         yield names.get_name(name, try_suffixes=(".weight", ".bias")), tensor
 
 
