@@ -47,6 +47,8 @@ def rope_v4(parameters, config, case):
         old["partial_rotary_factor"] = scaling.pop("partial_rotary_factor")
     if config["model_type"] == "phi3":
         scaling.pop("original_max_position_embeddings", None)  # phi3 keeps it at the top level
+    if config["model_type"] == "gpt_neox":
+        old = {"rotary_emb_base": old["rope_theta"], "rotary_pct": old["partial_rotary_factor"]}
     kind = scaling.pop("rope_type")
     spelled = {"type": case.old_rope_type} if case.old_rope_type else {"rope_type": kind}
     return old | {"rope_scaling": None if kind == "default" else spelled | scaling}
@@ -55,12 +57,12 @@ def rope_v4(parameters, config, case):
 def explicit_layer_types(config):
     """Whether layer_types contains more information than the older keys; otherwise replaces it by those keys."""
     kinds = config.get("layer_types")
-    pattern = {"gemma3_text": 6, "gemma2": 2, "olmo3": 4, "exaone4": 4}.get(config["model_type"])
+    pattern = {"gemma3_text": 6, "gemma2": 2, "olmo3": 4, "exaone4": 4, "cohere2": 4}.get(config["model_type"])
     if kinds is None or pattern is None:
         return False
     usual = ["full_attention" if (i + 1) % pattern == 0 else "sliding_attention" for i in range(len(kinds))]
     if kinds != usual:
         return True
-    if pattern == 6:
+    if pattern != 2:
         config["sliding_window_pattern"] = pattern
     return False

@@ -36,12 +36,18 @@ ARCHITECTURES = {
     "GemmaForCausalLM": gguf.MODEL_ARCH.GEMMA,
     "Gemma4ForCausalLM": gguf.MODEL_ARCH.GEMMA4,
     "Gemma4ForConditionalGeneration": gguf.MODEL_ARCH.GEMMA4,
+    "CohereForCausalLM": gguf.MODEL_ARCH.COMMAND_R,
+    "Cohere2ForCausalLM": gguf.MODEL_ARCH.COHERE2,
+    "Starcoder2ForCausalLM": gguf.MODEL_ARCH.STARCODER2,
+    "GPT2LMHeadModel": gguf.MODEL_ARCH.GPT2,
+    "GPTNeoXForCausalLM": gguf.MODEL_ARCH.GPTNEOX,
+    "PhiForCausalLM": gguf.MODEL_ARCH.PHI2,
+    "StableLmForCausalLM": gguf.MODEL_ARCH.STABLELM,
+    "NemotronForCausalLM": gguf.MODEL_ARCH.NEMOTRON,
 }
 
 # llama.cpp rotates adjacent pairs in these, so the converter permutes q and k.
 PERMUTED = {gguf.MODEL_ARCH.LLAMA, gguf.MODEL_ARCH.MISTRAL3, gguf.MODEL_ARCH.SMOLLM3, gguf.MODEL_ARCH.GRANITE}
-# Hugging Face stores norm weights minus one; GGUF stores the sum.
-SHIFTED_NORMS = {gguf.MODEL_ARCH.GEMMA, gguf.MODEL_ARCH.GEMMA2, gguf.MODEL_ARCH.GEMMA3}
 
 
 def write_gguf(path, case, config, weights):
@@ -269,6 +275,86 @@ def gemma4_metadata(writer, config):
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
 
 
+def add_layer_norm_sizes(writer, config, feed_forward, epsilon, kv_heads=None):
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length(feed_forward)
+    writer.add_head_count(config["num_attention_heads"])
+    if kv_heads is not None:
+        writer.add_head_count_kv(kv_heads)
+    writer.add_layer_norm_eps(epsilon)
+
+
+def add_partial_rope(writer, config):
+    head_dim = config["hidden_size"] // config["num_attention_heads"]
+    writer.add_rope_dimension_count(int(config["rope_parameters"]["partial_rotary_factor"] * head_dim))
+
+
+def cohere_metadata(writer, config):
+    add_layer_norm_sizes(writer, config, config["intermediate_size"], config["layer_norm_eps"],
+                         config["num_key_value_heads"])
+    add_head_dim(writer, config)
+    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
+    writer.add_logit_scale(config["logit_scale"])
+    writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+
+
+def cohere2_metadata(writer, config):
+    cohere_metadata(writer, config)
+    writer.add_sliding_window(config["sliding_window"])
+    writer.add_vocab_size(config["vocab_size"])
+    writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"])
+
+
+def starcoder2_metadata(writer, config):
+    add_layer_norm_sizes(writer, config, config["intermediate_size"], config["norm_epsilon"],
+                         config["num_key_value_heads"])
+    add_head_dim(writer, config)
+    add_rope(writer, config["rope_parameters"])
+
+
+def gpt2_metadata(writer, config):
+    sizes = {"num_hidden_layers": config["n_layer"], "max_position_embeddings": config["n_positions"],
+             "hidden_size": config["n_embd"], "num_attention_heads": config["n_head"]}
+    add_layer_norm_sizes(writer, sizes, 4 * config["n_embd"], config["layer_norm_epsilon"])
+
+
+def gpt_neox_metadata(writer, config):
+    add_layer_norm_sizes(writer, config, config["intermediate_size"], config["layer_norm_eps"])
+    add_partial_rope(writer, config)
+    writer.add_parallel_residual(config["use_parallel_residual"])
+
+
+def phi_metadata(writer, config):
+    heads = config["num_attention_heads"]
+    add_layer_norm_sizes(writer, config, 4 * config["hidden_size"], config["layer_norm_eps"], heads)
+    writer.add_rope_dimension_count(int(config["rope_parameters"]["partial_rotary_factor"] * config["hidden_size"]) // heads)
+    writer.add_add_bos_token(False)
+
+
+def stablelm_metadata(writer, config):
+    add_layer_norm_sizes(writer, config, config["intermediate_size"], config["layer_norm_eps"],
+                         config["num_key_value_heads"])
+    add_partial_rope(writer, config)
+    writer.add_parallel_residual(config["use_parallel_residual"])
+
+
+def nemotron_metadata(writer, config):
+    add_layer_norm_sizes(writer, config, config["intermediate_size"], config["norm_eps"], config["num_key_value_heads"])
+    add_head_dim(writer, config)
+    rope = config["rope_parameters"]
+    writer.add_layer_norm_rms_eps(config["norm_eps"])
+    writer.add_vocab_size(config["vocab_size"])
+    writer.add_rope_freq_base(rope["rope_theta"])
+    writer.add_rope_dimension_count(int(rope["partial_rotary_factor"] * config["hidden_size"]) // config["num_attention_heads"])
+    if "factor" in rope:
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rope["factor"])
+    else:
+        writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+
+
 METADATA = {
     gguf.MODEL_ARCH.LLAMA: llama_metadata,
     gguf.MODEL_ARCH.QWEN2: common_metadata,
@@ -288,13 +374,37 @@ METADATA = {
     gguf.MODEL_ARCH.EXAONE4: exaone4_metadata,
     gguf.MODEL_ARCH.GEMMA: gemma_metadata,
     gguf.MODEL_ARCH.GEMMA4: gemma4_metadata,
+    gguf.MODEL_ARCH.COMMAND_R: cohere_metadata,
+    gguf.MODEL_ARCH.COHERE2: cohere2_metadata,
+    gguf.MODEL_ARCH.STARCODER2: starcoder2_metadata,
+    gguf.MODEL_ARCH.GPT2: gpt2_metadata,
+    gguf.MODEL_ARCH.GPTNEOX: gpt_neox_metadata,
+    gguf.MODEL_ARCH.PHI2: phi_metadata,
+    gguf.MODEL_ARCH.STABLELM: stablelm_metadata,
+    gguf.MODEL_ARCH.NEMOTRON: nemotron_metadata,
 }
+
+
+STORED_MINUS_ONE = (gguf.MODEL_ARCH.GEMMA, gguf.MODEL_ARCH.GEMMA2, gguf.MODEL_ARCH.GEMMA3, gguf.MODEL_ARCH.NEMOTRON)
+
+
+def stacked_head_norms(weights):
+    """StableLM's norms of q and k: one tensor for each head in Hugging Face, one for all in GGUF."""
+    heads = {}
+    for name, tensor in weights.items():
+        stem, found, rest = name.partition(".norms.")
+        heads.setdefault(stem + ".weight" if found else name, {})[int(rest.split(".")[0]) if found else 0] = tensor
+        if found:
+            heads[stem + ".weight"]["stacked"] = True
+    return {name: torch.stack([t[i] for i in range(len(t) - 1)]) if "stacked" in t else t[0] for name, t in heads.items()}
 
 
 def tensors(arch, config, weights):
     """(GGUF name, tensor) of all weights, and of the rope factors that GGUF keeps as tensors."""
     yield from rope_factors(config)
-    layers = config.get("num_hidden_layers", config.get("num_layers"))
+    layers = config.get("num_hidden_layers", config.get("num_layers", config.get("n_layer")))
+    if arch == gguf.MODEL_ARCH.STABLELM:
+        weights = stacked_head_norms(weights)
     names = gguf.get_tensor_name_map(arch, layers)
     for name, tensor in weights.items():
         if "vision_tower" in name or "embed_vision" in name or "multi_modal_projector" in name or "inv_freq" in name:
@@ -303,10 +413,15 @@ def tensors(arch, config, weights):
         name = name.replace("model.language_model.", "model.").replace("language_model.lm_head.", "lm_head.")
         if arch in PERMUTED:
             tensor = permuted(name, tensor, config)
-        if arch in SHIFTED_NORMS and name.endswith("norm.weight"):
-            tensor = tensor + 1
         if name.endswith("layer_scalar"):
             name += ".weight"
+        if arch == gguf.MODEL_ARCH.GPT2 and name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
+            tensor = tensor.T.contiguous()
+        if arch == gguf.MODEL_ARCH.GPTNEOX and "query_key_value" in name:
+            tensor = tensor.unflatten(0, (config["num_attention_heads"], 3, -1)).transpose(0, 1).flatten(0, 2)
+        if arch in STORED_MINUS_ONE and name.endswith("norm.weight"):
+            # These models multiply by 1 + weight; GGUF stores the sum. The converter widens bf16 first.
+            tensor = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor) + 1
         yield names.get_name(name, try_suffixes=(".weight", ".bias")), tensor
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 
 import torch
 import transformers
@@ -85,17 +86,20 @@ class Model:
         return output[0, len(tokens) :].tolist()
 
 
+NORM = re.compile(r"(norm|norms\.\d+|ln_\w)\.weight$")
+
+
 def initial_value(name, parameter, noise, kind):
     """Weights that make every part of the model matter: sharp attention, norms away from 1 and biases away from 0."""
     gemma = kind.startswith("Gemma")
-    if parameter.dim() == 1:
-        shifted = gemma and not kind.startswith("Gemma4")  # the model adds 1
-        centre = 1.0 if name.endswith("norm.weight") and not shifted else 0.0
-        return centre + 0.3 * noise
-    if "embed" in name:
+    if parameter.dim() == 1 or NORM.search(name):
+        stored_minus_one = (gemma and not kind.startswith("Gemma4")) or kind.startswith("Nemotron")
+        return (1.0 if NORM.search(name) and not stored_minus_one else 0.0) + 0.3 * noise
+    if "embed" in name or "wte" in name or "wpe" in name:
         # Gemma scales its embedding up and ties it to the output: a large one would only repeat its input.
-        return (0.08 if gemma else 1.0 if "positions" in name else 0.3) * noise
-    return 1.5 * noise / noise.shape[-1] ** 0.5
+        return (0.08 if gemma else 1.0 if "positions" in name or "wpe" in name else 0.3) * noise
+    inputs = noise.shape[0] if kind.startswith("GPT2") and "lm_head" not in name else noise.shape[-1]
+    return 1.5 * noise / inputs**0.5
 
 
 def check_with_glm(case, model, tokens):

@@ -34,6 +34,10 @@ void lift_text_config(Json& config) {
 // Copies rope values that transformers 4 keeps outside rope_scaling into one rope_parameters object.
 void complete_rope(Json& rope, const Json& config) {
   copy_if_absent(rope, "rope_type", rope, "type");
+  if (const Json* type = member(config, "model_type"); type != nullptr && *type == "gpt_neox") {
+    copy_if_absent(rope, "rope_theta", config, "rotary_emb_base");
+    copy_if_absent(rope, "partial_rotary_factor", config, "rotary_pct");
+  }
   copy_if_absent(rope, "rope_theta", config, "rope_theta");
   copy_if_absent(rope, "partial_rotary_factor", config, "partial_rotary_factor");
   if (member(rope, "rope_type") == nullptr) rope["rope_type"] = "default";

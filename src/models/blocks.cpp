@@ -55,9 +55,10 @@ Activation read_activation(const WeightSource& source, std::string_view key, Act
   const auto named = source.config().optional_string({.hf = key});
   if (!named) return usual;
   if (*named == "silu" || *named == "swish") return Activation::Silu;
-  if (*named == "gelu") return Activation::GeluErf;
+  if (*named == "gelu" || *named == "gelu_python") return Activation::GeluErf;
   if (*named == "gelu_pytorch_tanh" || *named == "gelu_new" || *named == "gelu_fast") return Activation::GeluTanh;
   if (*named == "relu") return Activation::Relu;
+  if (*named == "relu2") return Activation::ReluSquared;
   refuse(source, "activation '" + *named + "'");
 }
 

@@ -34,7 +34,7 @@ DecoderConfig read_decoder_config(const WeightSource& source, const DecoderKeys&
   c.architecture = config.architecture();
   c.layers = count({keys.layers, "block_count"}, 1000);
   c.hidden = count({keys.hidden, "embedding_length"}, 1 << 20);
-  c.feed_forward = count({keys.feed_forward, "feed_forward_length"}, 1 << 22);
+  c.feed_forward = count({keys.feed_forward, "feed_forward_length"}, 1 << 22, keys.usual_feed_forward);
   c.heads = static_cast<int>(count({keys.heads, "attention.head_count"}, 1 << 14, keys.usual_heads));
   c.kv_heads = static_cast<int>(count({keys.kv_heads, "attention.head_count_kv"}, c.heads,
                                       keys.usual_kv_heads > 0 ? keys.usual_kv_heads : c.heads));
@@ -46,14 +46,14 @@ DecoderConfig read_decoder_config(const WeightSource& source, const DecoderKeys&
     config.fail_key({keys.heads, "attention.head_count"}, "must divide the hidden size");
   c.head_dim = static_cast<int>(head_dim.value_or(c.hidden / c.heads));
   c.context = count({keys.context, "context_length"}, int64_t(1) << 30, keys.usual_context);
-  c.norm_epsilon = static_cast<float>(
-      config.optional_number({keys.norm_epsilon, "attention.layer_norm_rms_epsilon"}).value_or(1e-6));
-  if (!(c.norm_epsilon >= 0))
-    config.fail_key({keys.norm_epsilon, "attention.layer_norm_rms_epsilon"}, "must not be negative");
+  const ConfigKey epsilon{keys.norm_epsilon, keys.gguf_norm_epsilon};
+  c.norm_epsilon = static_cast<float>(config.optional_number(epsilon).value_or(keys.usual_epsilon));
+  if (!(c.norm_epsilon >= 0)) config.fail_key(epsilon, "must not be negative");
   c.window = static_cast<int>(
       config.optional_integer({"sliding_window", "attention.sliding_window"}, {0, int64_t(1) << 30}).value_or(0));
 
-  const double partial = config.optional_number({.hf = "rope_parameters.partial_rotary_factor"}).value_or(1);
+  const double usual_rotary = source.convention() == WeightSource::Convention::Gguf ? 1 : keys.usual_rotary;
+  const double partial = config.optional_number({.hf = "rope_parameters.partial_rotary_factor"}).value_or(usual_rotary);
   if (!(partial > 0 && partial <= 1))
     config.fail_key({.hf = "rope_parameters.partial_rotary_factor"}, "must be over 0 and at most 1");
   c.rotary_dim = static_cast<int>(config.optional_integer({.gguf = "rope.dimension_count"}, {0, c.head_dim})

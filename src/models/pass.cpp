@@ -3,6 +3,11 @@
 #include "base/error.h"
 
 namespace millrace {
+namespace {
+
+const float* data(const Vector* vector) { return vector != nullptr ? vector->data : nullptr; }
+
+}  // namespace
 
 Pass::Pass(Ops& o, Activations& buffers, StateCache& state, const DecoderConfig& c, const PlacedBatch& b)
     : ops(o), batch(b), config(c), buffers_(buffers), state_(state), rows_(std::ssize(b.tokens)) {}
@@ -25,13 +30,18 @@ NormOp::Args Pass::norm_args(Matrix x, const Vector* weight, Matrix out) const {
 void Pass::rms_norm(Matrix x, const Vector* weight, Matrix out) { ops.norm(norm_args(x, weight, out)); }
 
 void Pass::layer_norm(Matrix x, const Vector* weight, const Vector* bias, Matrix out) {
-  const auto data = [](const Vector* v) { return v != nullptr ? v->data : nullptr; };
   ops.norm({NormKind::Layer, x, out, data(weight), data(bias), config.norm_epsilon});
 }
 
 void Pass::group_norm(Matrix x, const Vector* weight) {
   const auto groups = static_cast<int>(x.cols / weight->n);
   ops.norm({NormKind::Rms, x, x, weight->data, nullptr, config.norm_epsilon, groups});
+}
+
+void Pass::head_layer_norm(Matrix x, int heads, const Vector* weight, const Vector* bias) {
+  NormOp::Args args{NormKind::Layer, x, x, data(weight), data(bias), config.norm_epsilon, heads};
+  args.weights_per_group = weight != nullptr && weight->n == x.cols;
+  ops.norm(args);
 }
 
 void Pass::linear(const Normed& x, const Linear* weights, Matrix y) {
@@ -49,6 +59,14 @@ void Pass::add(Matrix y, const Normed& x) {
 }
 
 Matrix Pass::gated_linear(const Normed& x, const Linear* weights, Activation activation) {
+  return gate(x, weights, activation);
+}
+Matrix Pass::gated_linear(Matrix x, const Linear* weights, Activation activation) {
+  return gate(x, weights, activation);
+}
+
+template <class X>
+Matrix Pass::gate(const X& x, const Linear* weights, Activation activation) {
   const int64_t width = weights->n / 2;
   const Matrix feed = buffer("feed", width);
   if (weights->gated) {

@@ -64,6 +64,8 @@ class Pass {
   void layer_norm(Matrix x, const Vector* weight, const Vector* bias, Matrix out);
   // RMS norm of each group of weight->n columns, in place: of each head, or of all heads at once.
   void group_norm(Matrix x, const Vector* weight);
+  // LayerNorm of each head, in place. Weights of [x.cols] are each head's own, those of [x.cols / heads] are shared.
+  void head_layer_norm(Matrix x, int heads, const Vector* weight, const Vector* bias);
 
   void linear(Matrix x, const Linear* weights, Matrix y) { ops.linear(x, *weights, y); }
   void linear(const Normed& x, const Linear* weights, Matrix y);
@@ -71,6 +73,7 @@ class Pass {
   void add(Matrix y, const Normed& x);                                                            // y += norm(x)
   // act(gate(x)) * up(x), in the buffer "feed".
   Matrix gated_linear(const Normed& x, const Linear* gate_up, Activation activation);
+  Matrix gated_linear(Matrix x, const Linear* gate_up, Activation activation);
 
   // Cosines and sines for every row's position, computed once per pass and table.
   Rope rope(const RopeFrequencies& frequencies, RopeStyle style, std::string_view table = "rope angles");
@@ -95,6 +98,8 @@ class Pass {
  private:
   AttentionArgs attention_args(int state, Matrix q, const AttentionSettings& settings, Matrix out) const;
   NormOp::Args norm_args(Matrix x, const Vector* weight, Matrix out) const;
+  template <class X>
+  Matrix gate(const X& x, const Linear* gate_up, Activation activation);
 
   Activations& buffers_;
   StateCache& state_;

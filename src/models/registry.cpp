@@ -38,6 +38,14 @@ const std::array kArchitectures{
     Architecture{"gemma", {"gemma"}, {"GemmaForCausalLM"}, make_gemma},
     Architecture{
         "gemma4", {"gemma4"}, {"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", "gemma4_text"}, make_gemma4},
+    Architecture{
+        "cohere", {"command-r", "cohere2"}, {"CohereForCausalLM", "Cohere2ForCausalLM", "cohere2"}, make_cohere},
+    Architecture{"starcoder2", {"starcoder2"}, {"Starcoder2ForCausalLM"}, make_starcoder2},
+    Architecture{"gpt2", {"gpt2"}, {"GPT2LMHeadModel"}, make_gpt2},
+    Architecture{"gpt_neox", {"gptneox"}, {"GPTNeoXForCausalLM"}, make_gpt_neox},
+    Architecture{"phi", {"phi2"}, {"PhiForCausalLM"}, make_phi},
+    Architecture{"stablelm", {"stablelm"}, {"StableLmForCausalLM"}, make_stablelm},
+    Architecture{"nemotron", {"nemotron"}, {"NemotronForCausalLM"}, make_nemotron},
 };
 
 }  // namespace

@@ -48,6 +48,16 @@ const Vector* Weights::vector(const TensorName& name, int64_t n, float add) {
   return declare({.pieces = {{find(resolve(name), 0, n), n}}, .add = add}, n);
 }
 
+const Vector* Weights::head_vectors(const TensorName& name, int heads, int64_t n) {
+  const std::string pattern = resolve(name);
+  const auto at = pattern.find("{}");
+  if (at == std::string::npos) return declare({.pieces = {{find(pattern, heads, n), heads * n}}}, heads * n);
+  PendingVector vectors;
+  for (int i = 0; i < heads; ++i)
+    vectors.pieces.push_back({find(std::string(pattern).replace(at, 2, std::to_string(i)), 0, n), n});
+  return declare(std::move(vectors), heads * n);
+}
+
 const Vector* Weights::optional_vector(const TensorName& name, int64_t n) {
   return has(name) ? vector(name, n) : nullptr;
 }
@@ -96,9 +106,10 @@ bool Weights::can_gate(const Linear& linear, Activation activation) const {
 const Linear* Weights::gate_up(const std::vector<LinearPart>& parts, int64_t k, Activation activation) {
   linear(parts, k);
   Linear& made = linears_.back();
-  if (!can_gate(made, activation)) return &made;
+  if (!can_gate(made, activation) || pending_.back().transposed) return &made;
   const int64_t half = made.n / 2;
   auto& sources = pending_.back().sources;
+  if (on_device() && sources.size() > 2) return &made;
   if (on_device() && sources.size() == 1) {
     WeightView up = sources[0];
     up.data = up.row(half);
@@ -112,27 +123,31 @@ const Linear* Weights::gate_up(const std::vector<LinearPart>& parts, int64_t k, 
 const Linear* Weights::linear(const std::vector<LinearPart>& parts, int64_t k) {
   Linear& linear = linears_.emplace_back();
   linear.k = k;
-  std::vector<WeightView> run;  // adjacent parts of one format form one matrix
+  std::vector<WeightView> run;  // adjacent parts of one format and order form one matrix
+  const LinearPart* like = &parts.front();
   for (const auto& part : parts) {
-    const WeightView view = find(resolve(part.name), part.rows, k);
-    if (!run.empty() && run.front().dtype != view.dtype) add_part(linear, std::exchange(run, {}));
-    run.push_back(view);
+    const WeightView view = find(part, k);
+    const bool same = part.transposed == like->transposed && part.stored_by == like->stored_by;
+    if (!run.empty() && (run.front().dtype != view.dtype || !same)) add_part(linear, std::exchange(run, {}), *like);
+    like = &part;
+    for (const auto& rows : in_layer_order(view, part.stored_by)) run.push_back(rows);
     linear.n += part.rows;
   }
-  add_part(linear, std::move(run));
+  add_part(linear, std::move(run), *like);
   linear.bias = stacked_bias(parts);
   return &linear;
 }
 
-void Weights::add_part(Linear& linear, std::vector<WeightView> sources) {
+void Weights::add_part(Linear& linear, std::vector<WeightView> sources, const LinearPart& like) {
   int64_t n = 0;
-  for (const auto& view : sources) n += view.rows;
+  for (const auto& view : sources) n += like.transposed ? view.cols : view.rows;
   const DType format = sources.front().dtype;
   const auto& layout =
       choose_layout(format, n, linear.k, ops_.precision(), ops_.kernels(), ops_.planner<LinearOp>(), ops_.working());
-  if (!layout.in_place(format, n, linear.k)) {
+  const bool stored_in_order = !like.transposed && like.stored_by == RowGroups();
+  if (!layout.in_place(format, n, linear.k) || !stored_in_order) {
     linear.parts.push_back({{format, n, linear.k, &layout, nullptr}, {}});
-    pending_.push_back({&linear, linear.parts.size() - 1, std::move(sources)});
+    pending_.push_back({&linear, linear.parts.size() - 1, std::move(sources), like.transposed});
     return;
   }
   for (const auto& view : sources) {  // read in place, so parts stay separate
@@ -141,16 +156,37 @@ void Weights::add_part(Linear& linear, std::vector<WeightView> sources) {
   }
 }
 
+WeightView Weights::find(const LinearPart& part, int64_t k) {
+  const std::string name = resolve(part.name);
+  if (!part.transposed) return find(name, part.rows, k);
+  const WeightView view = find(name, k, part.rows);
+  if (info(view.dtype).block > 1)
+    fail(ErrorKind::Unsupported, "{}: tensor '{}' is quantized and stored transposed", source_.origin(), name);
+  return view;
+}
+
+std::vector<WeightView> Weights::find_bias(const std::string& name, const LinearPart& part) {
+  WeightView view = find(name, 0, part.rows);
+  if (part.stored_by == RowGroups()) return {view};
+  if (info(view.dtype).block > 1) fail(ErrorKind::Unsupported, "{}: bias '{}' is quantized", source_.origin(), name);
+  std::swap(view.rows, view.cols);
+  return in_layer_order(view, part.stored_by);
+}
+
 // Null if no part has a bias.
 const Vector* Weights::stacked_bias(const std::vector<LinearPart>& parts) {
   PendingVector bias;
   int64_t n = 0;
   bool any = false;
   for (const auto& part : parts) {
-    std::string name = resolve(part.name);
+    std::string name = resolve(part.bias_of);
+    if (name.empty()) name = resolve(part.name);
     const auto at = name.rfind(".weight");
     const bool has = at != std::string::npos && source_.find(name.replace(at, std::string::npos, ".bias")) != nullptr;
-    bias.pieces.push_back({has ? find(name, 0, part.rows) : WeightView(), part.rows});
+    if (!has) bias.pieces.push_back({{}, part.rows});
+    if (has) {
+      for (const auto& view : find_bias(name, part)) bias.pieces.push_back({view, view.rows * view.cols});
+    }
     n += part.rows;
     any |= has;
   }
@@ -173,7 +209,7 @@ void Weights::check_all_used() const {
 
 // The embedding table that a tied output matrix can share; requires the layout of the file.
 const WeightView* Weights::table_like(const Pending& pending) const {
-  const auto& w = pending.linear->parts[pending.part].weights;
+  const LinearWeights& w = pending.weights();
   if (pending.sources.size() != 1 || w.layout->bytes(w.format, w.n, w.k) != pending.sources[0].bytes()) return nullptr;
   if (!w.layout->keeps_rows(w.format)) return nullptr;
   for (const auto& table : tables_) {
@@ -182,11 +218,17 @@ const WeightView* Weights::table_like(const Pending& pending) const {
   return nullptr;
 }
 
+// A layout that reads rows in place reads a copy of rows that the file stores in another order.
+size_t Weights::Pending::bytes() const {
+  const LinearWeights& w = weights();
+  if (w.layout->in_place(w.format, w.n, w.k)) return static_cast<size_t>(w.n) * row_bytes(w.format, w.k);
+  return w.layout->bytes(w.format, w.n, w.k);
+}
+
 size_t Weights::packed_bytes() const {
   size_t total = vector_bytes_;
   for (const auto& pending : pending_) {
-    const auto& w = pending.linear->parts[pending.part].weights;
-    if (table_like(pending) == nullptr) total += Arena::padded(w.layout->bytes(w.format, w.n, w.k));
+    if (table_like(pending) == nullptr) total += Arena::padded(pending.bytes());
   }
   if (on_device()) {
     for (const auto& table : tables_) total += Arena::padded(table.bytes());
@@ -202,23 +244,33 @@ size_t Weights::in_place_bytes() const {
   return total;
 }
 
+// The sources as matrices [n, k]; transposed ones are copied.
+std::vector<WeightView> Weights::in_rows(const Pending& pending, std::vector<std::byte>& copy) const {
+  if (!pending.transposed) return pending.sources;
+  return {transposed(pending.sources, copy, ops_.pool())};
+}
+
 void Weights::pack(const std::function<void(int64_t, int64_t)>& progress) {
   pack_vectors();
   if (on_device()) return upload(progress);
   arena_ = std::make_unique<Arena>("weights", packed_bytes() - vector_bytes_);
   const auto total = static_cast<int64_t>(arena_->capacity());
   // While a matrix is packed, its pages of the file are resident too. Packing the largest first keeps the peak low.
-  const auto size = [](const Pending& pending) {
-    const auto& w = pending.linear->parts[pending.part].weights;
-    return w.n * w.k;
-  };
+  const auto size = [](const Pending& pending) { return pending.weights().n * pending.weights().k; };
   std::stable_sort(pending_.begin(), pending_.end(),
                    [&](const Pending& a, const Pending& b) { return size(a) > size(b); });
   for (const auto& pending : pending_) {
     const auto turn = ops_.pool().turn();  // matrix by matrix: engines that share the pool step in between
-    auto& w = pending.linear->parts[pending.part].weights;
-    std::byte* data = arena_->take(w.layout->bytes(w.format, w.n, w.k));
-    w.layout->pack(pending.sources, data, ops_.pool());
+    LinearWeights& w = pending.weights();
+    std::byte* data = arena_->take(pending.bytes());
+    std::vector<std::byte> copy;
+    const std::vector<WeightView> sources = in_rows(pending, copy);
+    if (w.layout->in_place(w.format, w.n, w.k)) {
+      std::byte* to = data;
+      for (const auto& view : sources) to = std::copy_n(view.data, view.bytes(), to);
+    } else {
+      w.layout->pack(sources, data, ops_.pool());
+    }
     w.data = data;
     for (const auto& view : pending.sources) source_.release(view);
     progress(static_cast<int64_t>(arena_->used()), total);
@@ -243,16 +295,18 @@ void Weights::upload(const std::function<void(int64_t, int64_t)>& progress) {
   for (size_t i = 0; i < pending_.size(); ++i) {
     const auto turn = ops_.pool().turn();
     const auto& pending = pending_[i];
-    auto& w = pending.linear->parts[pending.part].weights;
+    LinearWeights& w = pending.weights();
     if (tied[i] != nullptr) {
       w.data = tied[i]->data;
       continue;
     }
-    std::byte* data = arena_->take(w.layout->bytes(w.format, w.n, w.k));
+    std::byte* data = arena_->take(pending.bytes());
+    std::vector<std::byte> copy;
+    const std::vector<WeightView> sources = in_rows(pending, copy);
     if (pending.linear->gated) {
-      w.layout->upload_gated(pending.sources[0], pending.sources[1], data, *uploader, ops_.pool());
+      w.layout->upload_gated(sources[0], sources[1], data, *uploader, ops_.pool());
     } else {
-      w.layout->upload(pending.sources, data, *uploader, ops_.pool());
+      w.layout->upload(sources, data, *uploader, ops_.pool());
     }
     w.data = data;
     for (const auto& view : pending.sources) source_.release(view);

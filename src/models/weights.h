@@ -11,6 +11,7 @@
 #include "dataflow/ops.h"
 #include "formats/weight_source.h"
 #include "models/rope_frequencies.h"
+#include "models/stored_rows.h"
 
 namespace millrace {
 
@@ -23,6 +24,9 @@ struct TensorName {
 struct LinearPart {
   TensorName name;
   int64_t rows = 0;
+  bool transposed = false;   // the file has [k, rows]
+  RowGroups stored_by = {};  // of the matrix and its bias
+  TensorName bias_of = {};   // the weight that the bias is named after; empty: `name`
 };
 
 class Weights {
@@ -39,6 +43,8 @@ class Weights {
   const Vector* vector(const TensorName& name, int64_t n,
                        float add = 0);                               // as f32, plus `add`: gemma stores weight - 1
   const Vector* optional_vector(const TensorName& name, int64_t n);  // null if the file has none
+  // Vectors [n] of all heads as one. "{}" in a name stands for the head; a name without it is a tensor [heads, n].
+  const Vector* head_vectors(const TensorName& name, int heads, int64_t n);
   // An embedding table in the file's format, in device memory after pack().
   const WeightView* table(const TensorName& name, int64_t rows, int64_t cols);
   RopeFrequencies placed(RopeFrequencies frequencies);  // its tables are in device memory after pack()
@@ -59,6 +65,9 @@ class Weights {
     Linear* linear;
     size_t part;
     std::vector<WeightView> sources;
+    bool transposed = false;  // sources are [k, n]
+    LinearWeights& weights() const { return linear->parts[part].weights; }
+    size_t bytes() const;
   };
   struct PendingVector {
     struct Piece {
@@ -72,13 +81,16 @@ class Weights {
   };
   std::string resolve(const TensorName& name) const;
   WeightView find(const std::string& name, int64_t rows, int64_t cols);
+  WeightView find(const LinearPart& part, int64_t k);
+  std::vector<WeightView> find_bias(const std::string& name, const LinearPart& part);
   const Vector* stacked_bias(const std::vector<LinearPart>& parts);
-  void add_part(Linear& linear, std::vector<WeightView> sources);
+  void add_part(Linear& linear, std::vector<WeightView> sources, const LinearPart& like);
   const Vector* declare(PendingVector pending, int64_t n);
   void pack_vectors();
   bool on_device() const { return !ops_.device().is_host(); }
   bool can_gate(const Linear& linear, Activation activation) const;
   const WeightView* table_like(const Pending& pending) const;
+  std::vector<WeightView> in_rows(const Pending& pending, std::vector<std::byte>& copy) const;
   void upload(const std::function<void(int64_t done, int64_t total)>& progress);
 
   const WeightSource& source_;
@@ -105,6 +117,9 @@ class Weights::Layer {
     return weights_.vector(below(name), n, add);
   }
   const Vector* optional_vector(const TensorName& name, int64_t n) { return weights_.optional_vector(below(name), n); }
+  const Vector* head_vectors(const TensorName& name, int heads, int64_t n) {
+    return weights_.head_vectors(below(name), heads, n);
+  }
 
  private:
   TensorName below(const TensorName& name) const { return {prefix_.gguf + name.gguf, prefix_.hf + name.hf}; }

@@ -163,12 +163,13 @@ std::string model_name(const testing::TestParamInfo<const char*>& model) { retur
 
 INSTANTIATE_TEST_SUITE_P(Models, BatchTest,
                          testing::Values("llama_gqa", "mistral_sliding_window", "gemma2", "gemma3", "qwen3", "opt",
-                                         "chatglm2"),
+                                         "chatglm2", "gpt2", "gpt_neox", "cohere_qk_norm"),
                          model_name);
 INSTANTIATE_TEST_SUITE_P(Models, WantedRowsTest,
                          testing::Values("llama_gqa", "mistral_sliding_window", "gemma2", "gemma3", "qwen2", "qwen3",
                                          "phi3_partial_rotary", "opt", "opt_350m", "chatglm2",
-                                         "chatglm2_residual_after_norm", "glm4_0414"),
+                                         "chatglm2_residual_after_norm", "glm4_0414", "cohere2", "gpt_neox",
+                                         "nemotron"),
                          model_name);
 
 }  // namespace

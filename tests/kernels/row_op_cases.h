@@ -11,6 +11,7 @@ struct NormCase {
   NormOp::Problem problem;
   bool weighted = true, biased = false;
   float offset = 0;  // added to the inputs, for a mean far from zero
+  bool weights_per_group = false;
 };
 
 inline std::vector<NormCase> norm_cases() {
@@ -30,6 +31,9 @@ inline std::vector<NormCase> norm_cases() {
       {{NormKind::Layer, 4, 13, 1}, false, true},
       {{NormKind::Layer, 3, 4 * 80, 4}, true, true, -30},
       {{NormKind::Layer, 2, 64, 1}, false, false},
+      {{NormKind::Layer, 3, 4 * 80, 4}, true, true, 5, /*weights_per_group=*/true},
+      {{NormKind::Layer, 65, 3 * 20, 3}, true, false, 0, /*weights_per_group=*/true},
+      {{NormKind::Rms, 2, 8 * 128, 8}, true, false, 0, /*weights_per_group=*/true},
   };
 }
 
@@ -45,7 +49,8 @@ inline std::vector<RopeOp::Problem> rope_cases() {
 
 inline std::vector<ActivationOp::Problem> activation_cases() {
   std::vector<ActivationOp::Problem> cases;
-  for (Activation kind : {Activation::Silu, Activation::GeluTanh, Activation::GeluErf, Activation::Relu}) {
+  for (Activation kind :
+       {Activation::Silu, Activation::GeluTanh, Activation::GeluErf, Activation::Relu, Activation::ReluSquared}) {
     for (bool gated : {false, true}) {
       cases.push_back({kind, gated, 1, 1536});
       cases.push_back({kind, gated, 200, 333});

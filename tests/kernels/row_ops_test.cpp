@@ -51,7 +51,8 @@ TEST(Norm, MatchesTheReference) {
                           c.biased ? &bias.at(0, 0) : nullptr,
                           1e-5f,
                           static_cast<int>(p.groups),
-                          p.accumulate};
+                          p.accumulate,
+                          c.weights_per_group};
     };
     NormOp::reference()->run(args(x, expected), {});
     // A mean far from zero takes digits from the differences to it.

@@ -87,6 +87,26 @@ TEST(Refusal, SettingsOfDenseCousinsAreNamed) {
   }
 }
 
+TEST(Refusal, TheSwitchesOfLayerNormModels) {
+  const auto refusal = [](const std::string& golden, const std::string& key, const nlohmann::json& value) {
+    return message_of(EditedModel([&](auto& c) { c[key] = value; }, golden));
+  };
+  EXPECT_THAT(refusal("gpt2", "add_cross_attention", true), testing::HasSubstr("cross-attention"));
+  EXPECT_THAT(refusal("gpt2", "n_inner", 95), testing::HasSubstr("h.0.mlp.c_fc.weight"));
+  EXPECT_THAT(refusal("gpt2", "n_head", 0), testing::HasSubstr("'n_head'"));
+  EXPECT_THAT(refusal("gpt2", "n_embd", 25), testing::HasSubstr("'n_head'"));  // does not divide
+  EXPECT_THAT(refusal("starcoder2", "hidden_act", "quick_gelu"), testing::HasSubstr("'quick_gelu'"));
+  EXPECT_THAT(refusal("cohere", "use_qk_norm", true), testing::HasSubstr("'model.layers.0.self_attn.q_norm.weight'"));
+  EXPECT_THAT(refusal("cohere_qk_norm", "use_qk_norm", false), testing::HasSubstr("self_attn.k_norm.weight"));
+  EXPECT_THAT(refusal("cohere", "logit_scale", "large"), testing::HasSubstr("'logit_scale'"));
+  EXPECT_THAT(refusal("cohere2", "layer_types", {"full_attention"}), testing::HasSubstr("'layer_types'"));
+  EXPECT_THAT(refusal("cohere2", "sliding_window", 0), testing::HasSubstr("'sliding_window'"));
+  EXPECT_THAT(refusal("stablelm_12b", "qk_layernorm", false), testing::HasSubstr("k_layernorm.norms.0.weight"));
+  EXPECT_THAT(refusal("stablelm", "use_parallel_residual", true), testing::HasSubstr("post_attention_layernorm"));
+  EXPECT_THAT(refusal("phi", "rope_parameters", {{"rope_theta", 1e4}, {"partial_rotary_factor", 0.2}}),
+              testing::HasSubstr("odd"));
+}
+
 TEST(Refusal, AbsurdConfigValuesAreErrors) {
   for (const auto& [key, value] :
        std::vector<std::pair<std::string, nlohmann::json>>{{"num_attention_heads", 0},

@@ -18,6 +18,10 @@ HWY_INLINE F32Vec activate(F32Vec x) {
   const F32Vec one = broadcast(1.0f);
   if constexpr (kind == Activation::Silu) return hn::Div(x, hn::Add(one, exp(hn::Neg(x))));
   if constexpr (kind == Activation::Relu) return hn::Max(x, hn::Zero(kF32));
+  if constexpr (kind == Activation::ReluSquared) {
+    const F32Vec positive = hn::Max(x, hn::Zero(kF32));
+    return hn::Mul(positive, positive);
+  }
   if constexpr (kind == Activation::GeluTanh) {
     // (1 + tanh u) / 2 is the logistic function of 2u, which does not cancel for negative u.
     const F32Vec cubic = hn::MulAdd(hn::Mul(hn::Mul(x, x), x), broadcast(0.044715f), x);
@@ -58,6 +62,8 @@ ActivateRow choose(Activation kind) {
       return activate_row<Activation::GeluErf, gated>;
     case Activation::Relu:
       return activate_row<Activation::Relu, gated>;
+    case Activation::ReluSquared:
+      return activate_row<Activation::ReluSquared, gated>;
   }
   return nullptr;
 }

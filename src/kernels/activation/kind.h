@@ -5,6 +5,6 @@
 
 namespace millrace {
 
-enum class Activation : uint8_t { Silu, GeluTanh, GeluErf, Relu };
+enum class Activation : uint8_t { Silu, GeluTanh, GeluErf, Relu, ReluSquared };
 
 }  // namespace millrace

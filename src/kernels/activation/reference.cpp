@@ -19,6 +19,8 @@ double activate(Activation kind, double x) {
       return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
     case Activation::Relu:
       return x > 0 ? x : 0;
+    case Activation::ReluSquared:
+      return x > 0 ? x * x : 0;
   }
   return x;
 }
@@ -50,7 +52,7 @@ const Kernel<ActivationOp>* ActivationOp::reference() {
 }
 
 std::string to_string(const ActivationOp::Problem& p) {
-  static constexpr std::string_view kNames[] = {"silu", "gelu_tanh", "gelu_erf", "relu"};
+  static constexpr std::string_view kNames[] = {"silu", "gelu_tanh", "gelu_erf", "relu", "relu_squared"};
   return fmt::format("activation {}{} {}x{}", kNames[static_cast<int>(p.kind)], p.gated ? " gated" : "", p.rows,
                      p.cols);
 }

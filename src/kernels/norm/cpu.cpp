@@ -43,34 +43,38 @@ float sum_of_squares(const float* x, float mean, int64_t n) {
 }
 
 template <bool weighted, bool biased, bool accumulate>
-void write_normed(const NormOp::Args& args, const float* x, float* out, float mean, float inverse, int64_t n) {
+void write_normed(const float* weight, const float* bias, const float* x, float* out, float mean, float inverse,
+                  int64_t n) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     F32Vec y = hn::Mul(hn::Sub(load(x + i), broadcast(mean)), broadcast(inverse));
-    if constexpr (weighted) y = hn::Mul(y, load(args.weight + i));
-    if constexpr (biased) y = hn::Add(y, load(args.bias + i));
+    if constexpr (weighted) y = hn::Mul(y, load(weight + i));
+    if constexpr (biased) y = hn::Add(y, load(bias + i));
     if constexpr (accumulate) y = hn::Add(load(out + i), y);
     store(y, out + i);
   }
   for (; i < n; ++i) {
     float y = (x[i] - mean) * inverse;
-    if constexpr (weighted) y *= args.weight[i];
-    if constexpr (biased) y += args.bias[i];
+    if constexpr (weighted) y *= weight[i];
+    if constexpr (biased) y += bias[i];
     out[i] = accumulate ? out[i] + y : y;
   }
 }
 
-void norm_group(const NormOp::Args& args, const float* x, float* out, int64_t n) {
+// `at`: where the weights of this group begin.
+void norm_group(const NormOp::Args& args, const float* x, float* out, int64_t n, int64_t at) {
+  const float* weight = args.weight != nullptr ? args.weight + at : nullptr;
+  const float* bias = args.bias != nullptr ? args.bias + at : nullptr;
   const float count = static_cast<float>(n);
   const float mean = args.kind == NormKind::Layer ? sum(x, n) / count : 0.0f;
   const float inverse = 1 / std::sqrt(sum_of_squares(x, mean, n) / count + args.epsilon);
   const auto write = [&]<bool weighted, bool biased>() {
-    if (args.accumulate) return write_normed<weighted, biased, true>(args, x, out, mean, inverse, n);
-    write_normed<weighted, biased, false>(args, x, out, mean, inverse, n);
+    if (args.accumulate) return write_normed<weighted, biased, true>(weight, bias, x, out, mean, inverse, n);
+    write_normed<weighted, biased, false>(weight, bias, x, out, mean, inverse, n);
   };
-  if (args.weight != nullptr && args.bias != nullptr) return write.template operator()<true, true>();
-  if (args.weight != nullptr) return write.template operator()<true, false>();
-  if (args.bias != nullptr) return write.template operator()<false, true>();
+  if (weight != nullptr && bias != nullptr) return write.template operator()<true, true>();
+  if (weight != nullptr) return write.template operator()<true, false>();
+  if (bias != nullptr) return write.template operator()<false, true>();
   write.template operator()<false, false>();
 }
 
@@ -88,7 +92,8 @@ class SimdNorm : public Kernel<NormOp> {
       for (int64_t row = begin; row < end; ++row) {
         const float* x = args.x.row<float>(row);
         float* out = args.out.row<float>(row);
-        for (int64_t i = 0; i < args.x.cols; i += n) norm_group(args, x + i, out + i, n);
+        for (int64_t i = 0; i < args.x.cols; i += n)
+          norm_group(args, x + i, out + i, n, args.weights_per_group ? i : 0);
       }
     });
   }

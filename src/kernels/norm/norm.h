@@ -23,10 +23,11 @@ struct NormOp {
     Matrix x;
     Matrix out;                     // may alias x
     const float* weight = nullptr;  // [cols / groups]; null: ones
-    const float* bias = nullptr;    // LayerNorm only; may be null
+    const float* bias = nullptr;    // as weight, LayerNorm only; null: zeros
     float epsilon = 1e-5f;
     int groups = 1;
-    bool accumulate = false;  // out += the norm, for a norm after a block that is added to the residual stream
+    bool accumulate = false;         // out += the norm, for a norm after a block that is added to the residual stream
+    bool weights_per_group = false;  // weight and bias are [cols]: each group has its own
   };
 
   static KernelList<NormOp> cpu();  // best first where estimates tie

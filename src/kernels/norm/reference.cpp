@@ -8,7 +8,8 @@
 namespace millrace {
 namespace {
 
-void norm_group(const NormOp::Args& args, const float* x, float* out, int64_t n) {
+// `at`: where the weights of this group begin.
+void norm_group(const NormOp::Args& args, const float* x, float* out, int64_t n, int64_t at) {
   double mean = 0, variance = 0;
   if (args.kind == NormKind::Layer) {
     for (int64_t i = 0; i < n; ++i) mean += x[i];
@@ -18,8 +19,8 @@ void norm_group(const NormOp::Args& args, const float* x, float* out, int64_t n)
   const double inverse = 1 / std::sqrt(variance / static_cast<double>(n) + args.epsilon);
   for (int64_t i = 0; i < n; ++i) {
     double y = (x[i] - mean) * inverse;
-    if (args.weight != nullptr) y *= args.weight[i];
-    if (args.bias != nullptr) y += args.bias[i];
+    if (args.weight != nullptr) y *= args.weight[at + i];
+    if (args.bias != nullptr) y += args.bias[at + i];
     out[i] = static_cast<float>(args.accumulate ? out[i] + y : y);
   }
 }
@@ -34,7 +35,7 @@ class ReferenceNorm : public Kernel<NormOp> {
     const int64_t n = args.x.cols / args.groups;
     for (int64_t row = 0; row < args.x.rows; ++row) {
       for (int64_t i = 0; i < args.x.cols; i += n)
-        norm_group(args, args.x.row<float>(row) + i, args.out.row<float>(row) + i, n);
+        norm_group(args, args.x.row<float>(row) + i, args.out.row<float>(row) + i, n, args.weights_per_group ? i : 0);
     }
   }
 };

@@ -16,6 +16,8 @@ __device__ float activate(Activation kind, float x) {
       return 0.5f * x * erfcf(-x * 0.70710678f);
     case Activation::Relu:
       return fmaxf(x, 0.0f);
+    case Activation::ReluSquared:
+      return fmaxf(x, 0.0f) * fmaxf(x, 0.0f);
   }
   return x;
 }

@@ -9,11 +9,12 @@ struct CudaNormArgs {
   CudaMatrix x;                   // [rows, cols]
   CudaMatrix out;                 // may alias x
   const float* weight = nullptr;  // [cols / groups]; null: ones
-  const float* bias = nullptr;    // [cols / groups] or null; LayerNorm only
+  const float* bias = nullptr;    // as weight, LayerNorm only; null: zeros
   bool layer = false;             // LayerNorm instead of RMSNorm
   float epsilon = 1e-5f;
   int rows = 0, cols = 0, groups = 1;
-  bool accumulate = false;  // out += the norm
+  bool accumulate = false;         // out += the norm
+  bool weights_per_group = false;  // weight and bias are [cols]
 };
 CudaError launch_cuda_norm(const CudaNormArgs& args, const CudaLaunch& launch);
 

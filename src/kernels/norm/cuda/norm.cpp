@@ -26,6 +26,7 @@ class CudaNorm final : public Kernel<NormOp> {
     args.cols = static_cast<int>(a.x.cols);
     args.groups = a.groups;
     args.accumulate = a.accumulate;
+    args.weights_per_group = a.weights_per_group;
     check_launch(launch_cuda_norm(args, cuda_launch(executor)), "starting a norm");
   }
 };

@@ -17,10 +17,10 @@ __device__ float block_sum(float x, float* parts) {
   return warp_sum(lane < static_cast<int>(blockDim.x) / 32 ? parts[lane] : 0.0f);
 }
 
-// One row or group: elements [begin, begin + cols) of a row.
+// One row or group: elements [begin, begin + cols) of a row. Its weights begin at `weights`.
 struct Place {
   int64_t row, begin;
-  int cols;
+  int cols, weights;
 };
 
 template <bool kWide>
@@ -44,7 +44,7 @@ __device__ void store_normed(const CudaNormArgs& a, const Place& at, int column,
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
     y.at[i] = (x.at[i] - mean) * inverse * weights.at[i];
-    if (i < count && a.bias != nullptr) y.at[i] += a.bias[column + i];
+    if (i < count && a.bias != nullptr) y.at[i] += a.bias[at.weights + column + i];
   }
   if (a.accumulate) {
     const Eight before = load_eight<kWide>(a.out, at.row * a.out.stride + at.begin + column, count);
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kMaxThreads) norm_rows(const __grid_constant__
     weights[e] = load_weights(a, column, min(8, a.cols - column));
   }
   wait_for_predecessors();
-  const Place at{blockIdx.x, 0, a.cols};
+  const Place at{blockIdx.x, 0, a.cols, 0};
   float mean = 0, variance = 0;
 #pragma unroll
   for (int e = 0; e < kEach; ++e) {
@@ -116,7 +116,8 @@ __global__ void __launch_bounds__(kGroupWarps * 32) norm_groups(const __grid_con
   const int64_t index = int64_t{blockIdx.x} * kGroupWarps + threadIdx.x / 32;
   if (index >= int64_t{a.rows} * a.groups) return;
   const int cols = a.cols / a.groups, lane = static_cast<int>(threadIdx.x) % 32;
-  const Place at{index / a.groups, index % a.groups * cols, cols};
+  const int64_t begin = index % a.groups * cols;
+  const Place at{index / a.groups, begin, cols, a.weights_per_group ? static_cast<int>(begin) : 0};
   float mean = 0, variance = 0;
   if (a.layer) {
     for (int column = lane * 8; column < cols; column += 256) {
@@ -132,7 +133,7 @@ __global__ void __launch_bounds__(kGroupWarps * 32) norm_groups(const __grid_con
   for (int column = lane * 8; column < cols; column += 256) {
     const int count = min(8, cols - column);
     const Eight x = load<kWide>(a, at, column, count);
-    store_normed<kWide>(a, at, column, count, x, load_weights(a, column, count), mean, inverse);
+    store_normed<kWide>(a, at, column, count, x, load_weights(a, at.weights + column, count), mean, inverse);
   }
 }
 

@@ -1,0 +1,51 @@
+#include "models/stored_rows.h"
+
+#include "base/error.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kRowsAtOnce = 16;  // adjacent elements of one row of the file, so that each cache line is read once
+
+template <class Element>
+void transpose(const WeightView& from, std::byte* to, ThreadPool& pool) {
+  const auto* in = reinterpret_cast<const Element*>(from.data);
+  auto* out = reinterpret_cast<Element*>(to);
+  pool.parallel_for(from.cols, kRowsAtOnce, [&](int64_t begin, int64_t end) {
+    for (int64_t k = 0; k < from.rows; ++k) {
+      for (int64_t n = begin; n < end; ++n) out[n * from.rows + k] = in[k * from.cols + n];
+    }
+  });
+}
+
+}  // namespace
+
+std::vector<WeightView> in_layer_order(const WeightView& matrix, const RowGroups& stored) {
+  const int64_t size = matrix.rows / (stored.groups * stored.members);
+  MR_ASSERT(size * stored.groups * stored.members == matrix.rows);
+  if (stored.groups == 1 || stored.members == 1) return {matrix};
+  std::vector<WeightView> views;
+  for (int64_t member = 0; member < stored.members; ++member) {
+    for (int64_t group = 0; group < stored.groups; ++group)
+      views.push_back({matrix.dtype, size, matrix.cols, matrix.row((group * stored.members + member) * size)});
+  }
+  return views;
+}
+
+WeightView transposed(std::span<const WeightView> matrices, std::vector<std::byte>& copy, ThreadPool& pool) {
+  WeightView whole{matrices.front().dtype, 0, matrices.front().rows, nullptr};
+  for (const WeightView& matrix : matrices) whole.rows += matrix.cols;
+  copy.resize(whole.bytes());
+  whole.data = copy.data();
+  std::byte* to = copy.data();
+  for (const WeightView& matrix : matrices) {
+    MR_ASSERT(info(matrix.dtype).block == 1);
+    const auto bytes = info(matrix.dtype).bytes;
+    MR_ASSERT(bytes == 2 || bytes == 4);
+    bytes == 2 ? transpose<uint16_t>(matrix, to, pool) : transpose<uint32_t>(matrix, to, pool);
+    to += matrix.bytes();
+  }
+  return whole;
+}
+
+}  // namespace millrace
