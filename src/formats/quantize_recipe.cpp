@@ -75,6 +75,7 @@ const QuantizeRecipe* find_recipe(std::string_view name) {
 std::optional<DType> dtype_for(const QuantizeRecipe& recipe, const TensorRole& tensor) {
   const bool is_matrix = tensor.shape.size() >= 2 && tensor.name.ends_with(".weight");
   if (!is_matrix || tensor.name.find("_norm.") != std::string_view::npos) return std::nullopt;
+  if (tensor.name == "position_embd.weight") return std::nullopt;  // GPT-2: small, and added to every token
   if (!is_quantized(recipe.dtype)) return recipe.dtype;
   const int64_t cols = tensor.shape.back();
   DType dtype = wanted(recipe, tensor);

@@ -35,6 +35,8 @@ TEST(QuantizeRecipe, FollowsLlamaCpp) {
   // Norms and biases keep their format. Rows that no block divides become F16; rows that are no multiple of 256 get
   // small blocks.
   EXPECT_EQ(chosen("q4_0", "blk.0.attn_norm.weight", {4096}), DType::F32);
+  EXPECT_EQ(chosen("q4_0", "blk.0.attn_q_norm.weight", {32, 128}), DType::F32);
+  EXPECT_EQ(chosen("q4_0", "position_embd.weight", {1024, 768}), DType::F32);
   EXPECT_EQ(chosen("q4_0", "blk.0.attn_q.bias", {4096}), DType::F32);
   EXPECT_EQ(chosen("q4_k", "blk.0.attn_q.weight", {576, 576}), DType::Q5_0);
   EXPECT_EQ(chosen("q6_k", "blk.0.attn_q.weight", {576, 576}), DType::Q8_0);
