@@ -32,6 +32,11 @@ std::vector<WeightView> in_layer_order(const WeightView& matrix, const RowGroups
   return views;
 }
 
+bool can_transpose(DType dtype) {
+  const DTypeInfo& format = info(dtype);
+  return format.block == 1 && (format.bytes == 2 || format.bytes == 4);
+}
+
 WeightView transposed(std::span<const WeightView> matrices, std::vector<std::byte>& copy, ThreadPool& pool) {
   WeightView whole{matrices.front().dtype, 0, matrices.front().rows, nullptr};
   for (const WeightView& matrix : matrices) whole.rows += matrix.cols;
@@ -39,10 +44,8 @@ WeightView transposed(std::span<const WeightView> matrices, std::vector<std::byt
   whole.data = copy.data();
   std::byte* to = copy.data();
   for (const WeightView& matrix : matrices) {
-    MR_ASSERT(info(matrix.dtype).block == 1);
-    const auto bytes = info(matrix.dtype).bytes;
-    MR_ASSERT(bytes == 2 || bytes == 4);
-    bytes == 2 ? transpose<uint16_t>(matrix, to, pool) : transpose<uint32_t>(matrix, to, pool);
+    MR_ASSERT(can_transpose(matrix.dtype));
+    info(matrix.dtype).bytes == 2 ? transpose<uint16_t>(matrix, to, pool) : transpose<uint32_t>(matrix, to, pool);
     to += matrix.bytes();
   }
   return whole;

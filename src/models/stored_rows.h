@@ -19,7 +19,8 @@ struct RowGroups {
 // Views of the rows in the order of the layer.
 std::vector<WeightView> in_layer_order(const WeightView& matrix, const RowGroups& stored);
 
-// Matrices [k, n] as one matrix [sum of n, k], in `copy`. For formats of single elements only.
+// Matrices [k, n] as one matrix [sum of n, k], in `copy`.
+bool can_transpose(DType dtype);
 WeightView transposed(std::span<const WeightView> matrices, std::vector<std::byte>& copy, ThreadPool& pool);
 
 }  // namespace millrace

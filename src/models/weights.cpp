@@ -160,8 +160,10 @@ WeightView Weights::find(const LinearPart& part, int64_t k) {
   const std::string name = resolve(part.name);
   if (!part.transposed) return find(name, part.rows, k);
   const WeightView view = find(name, k, part.rows);
-  if (info(view.dtype).block > 1)
-    fail(ErrorKind::Unsupported, "{}: tensor '{}' is quantized and stored transposed", source_.origin(), name);
+  if (!can_transpose(view.dtype)) {
+    fail(ErrorKind::Unsupported, "{}: tensor '{}' is stored as [in, out], which is not supported in {}",
+         source_.origin(), name, millrace::name(view.dtype));
+  }
   return view;
 }
 

@@ -46,6 +46,7 @@ void expect_transposed(DType dtype) {
 TEST(StoredRows, AreTransposed) {
   expect_transposed<uint16_t>(DType::BF16);
   expect_transposed<uint32_t>(DType::F32);
+  EXPECT_FALSE(can_transpose(DType::Q8_0));
 }
 
 // GGUF files store the rows as layers use them. The layouts of the fast path then hold the same bytes.
