@@ -86,7 +86,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const WeightSource& source) {
   return tokenizer_from_json(*json, source.text("tokenizer_config.json").value_or(""));
 }
 
-std::optional<ChatTemplates> load_chat_templates(const WeightSource& source) {
+std::optional<ChatTemplates> load_chat_templates(const WeightSource& source, const std::string& own) {
   ChatTemplates chat;
   if (const auto* gguf = source.gguf()) {
     for (const auto& entry : gguf->entries()) {
@@ -101,6 +101,10 @@ std::optional<ChatTemplates> load_chat_templates(const WeightSource& source) {
     chat.sources.add_from_tokenizer_config(config);
     if (auto text = source.text("chat_template.jinja")) chat.sources.add("default", std::move(*text));
     chat.special_tokens = special_token_variables(config);
+  }
+  if (!own.empty()) {
+    chat.sources = {};
+    chat.sources.add("default", own);
   }
   if (chat.sources.empty()) return std::nullopt;
   return chat;

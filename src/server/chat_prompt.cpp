@@ -114,15 +114,8 @@ std::shared_ptr<Constraint> make_constraint(const ChatRequest& r, const ChatProm
   if (prompt.grammar) answer = compile_answer(model.grammars(), *prompt.grammar, prompt.trigger, r.response_format);
   const int32_t budget = thinking_tokens(r);
   const bool may_think = prompt.parser.in_reasoning || (prompt.parser.format.reasons && !prompt.forced_call);
-  if (!may_think || (budget < 0 && !answer)) return answer;
-  const auto& tokenizer = *model.text().tokenizer;
-  const auto tokens = [&](const char* text) { return tokenizer.encode(text, {.add_special = false}); };
-  return make_thinking_constraint({.begins_inside = prompt.parser.in_reasoning,
-                                   .tokens = budget,
-                                   .open = tokens("<think>"),
-                                   .close = tokens("</think>"),
-                                   .forced = tokens("\n</think>")},
-                                  std::move(answer));
+  if (!may_think) return answer;
+  return behind_reasoning(*model.text().tokenizer, prompt.parser.in_reasoning, budget, std::move(answer));
 }
 
 }  // namespace

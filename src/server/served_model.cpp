@@ -3,25 +3,11 @@
 #include <algorithm>
 #include <ctime>
 
+#include "server/grammar_vocabulary.h"
 #include "server/page/engine_view.h"
 #include "server/requests/api_error.h"
 
 namespace millrace {
-namespace {
-
-GrammarVocabulary grammar_vocabulary(const TextModel& text, int32_t vocab) {
-  GrammarVocabulary result{.end_tokens = text.end_tokens};
-  result.tokens.resize(static_cast<size_t>(vocab));
-  const int32_t known = std::min(vocab, text.tokenizer->vocab_size());
-  for (int32_t token = 0; token < known; ++token) {
-    if (!text.tokenizer->is_special(token)) {
-      result.tokens[static_cast<size_t>(token)] = text.tokenizer->token_bytes(token);
-    }
-  }
-  return result;
-}
-
-}  // namespace
 
 ServedModel::ServedModel(std::vector<std::string> names, const ServiceOptions& options)
     : names_(std::move(names)), options_(options), created_(std::time(nullptr)) {}
