@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/log.h"
+#include "base/tell.h"
 #include "cli/checks.h"
 #include "cli/model_options.h"
 #include "cli/read_text.h"
@@ -90,9 +91,8 @@ void serve(ServeOptions& o) {
   }
   server.start([&o] { return load(o); });
   const std::string host = s.http.host.find(':') == std::string::npos ? s.http.host : "[" + s.http.host + "]";
-  fmt::print("millrace serves {} at {}://{}:{}/v1\n", s.names[0], s.http.certificate.empty() ? "http" : "https", host,
-             server.port());
-  std::fflush(stdout);
+  tell(Stream::Stdout, "millrace serves {} at {}://{}:{}/v1\n", s.names[0],
+       s.http.certificate.empty() ? "http" : "https", host, server.port());
   while (!interrupted() && server.model().state() != ServedModel::State::Failed) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
