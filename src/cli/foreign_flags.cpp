@@ -69,10 +69,10 @@ size_t distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// Up to a third of the letters may differ.
+// Up to a third of the letters may differ, and two in short words: a swap counts as two.
 std::string nearest(const std::string& given, const std::vector<std::string>& known) {
   std::string best;
-  size_t least = std::max<size_t>(given.size() / 3, 1) + 1;
+  size_t least = std::max<size_t>(given.size() / 3, 2) + 1;
   for (const std::string& name : known) {
     const size_t d = distance(given, name);
     if (d >= least) continue;
