@@ -46,6 +46,13 @@ bool clear_interrupt() {
   return true;
 }
 
+void end_by_interrupt() {
+  const int signal = g_interrupted;
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+  ::_exit(128 + signal);  // where the signal is blocked
+}
+
 void throw_if_interrupted() {
   if (interrupted()) fail(ErrorKind::Cancelled, "stopped");
 }

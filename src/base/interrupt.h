@@ -8,4 +8,8 @@ bool interrupted();
 bool clear_interrupt();       // chat: Ctrl-C stops an answer, not the conversation. False after SIGTERM
 void throw_if_interrupted();  // throws Cancelled
 
+// Ends the process by the signal that interrupted it. A shell then stops the loop that runs the program, and its $? is
+// 130 for Ctrl-C; after an ordinary exit it would go on. Call only if interrupted().
+[[noreturn]] void end_by_interrupt();
+
 }  // namespace millrace

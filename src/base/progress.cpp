@@ -1,9 +1,10 @@
 #include "base/progress.h"
 
-#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
+
+#include "base/tell.h"
 
 namespace millrace {
 
@@ -17,7 +18,7 @@ Progress::Progress(std::string label, int64_t total, Unit unit)
       started_(Clock::now()) {}
 
 Progress::~Progress() {
-  if (visible_ && drawn_ != Clock::time_point{}) fmt::print(stderr, "\r\033[K");
+  if (visible_ && drawn_ != Clock::time_point{}) tell(Stream::Stderr, "\r\033[K");
 }
 
 void Progress::set(int64_t done) {
@@ -39,8 +40,7 @@ void Progress::draw() const {
   const std::string amount = unit_ == Unit::Bytes
                                  ? fmt::format("{:.1f}/{:.1f} MB", double(done_) / 1e6, double(total_) / 1e6)
                                  : fmt::format("{}/{}", done_, total_);
-  fmt::print(stderr, "\r\033[K{} {} {:3.0f} % {}", label_, bar, share * 100, amount);
-  std::fflush(stderr);
+  tell(Stream::Stderr, "\r\033[K{} {} {:3.0f} % {}", label_, bar, share * 100, amount);
 }
 
 }  // namespace millrace

@@ -35,6 +35,7 @@ class StateCache {
  public:
   StateCache(StateLayout layout, const StateOptions& options, Memory& memory = host_memory());
 
+  int paged_states() const { return static_cast<int>(paged_.size()); }
   KvLayer paged(int i) const { return paged_[static_cast<size_t>(i)]; }
   BlockPool& blocks() { return blocks_; }
   BlockTable new_table(int32_t longest) { return {blocks_, options_.block_size, longest}; }

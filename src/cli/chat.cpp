@@ -1,20 +1,17 @@
 // millrace chat: a conversation with history.
 #include <fmt/core.h>
 
-#include <fstream>
-#include <nlohmann/json.hpp>
-
 #include "base/ascii.h"
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/interrupt.h"
-#include "base/json_text.h"
+#include "base/tell.h"
+#include "cli/chat/command.h"
+#include "cli/chat/conversation.h"
+#include "cli/chat/message_reader.h"
 #include "cli/flush_stdout.h"
 #include "cli/line_editor.h"
 #include "cli/model_options.h"
-#include "cli/sampling_options.h"
-#include "engine/completion.h"
-#include "engine/text_model.h"
 
 namespace millrace {
 namespace {
@@ -22,109 +19,119 @@ namespace {
 struct ChatOptions {
   ModelOptions model;
   SamplingOptions sampling;
-  std::string system;
+  AnswerOptions answer;
 };
 
-constexpr const char* kHelp =
-    "/help         this list\n"
-    "/reset        forget the conversation\n"
-    "/save FILE    write the conversation as JSON\n"
-    "/quit         leave (so does Ctrl-D); Ctrl-C stops an answer\n";
+void show_system(const Conversation& conversation) {
+  const std::string system = conversation.system();
+  fmt::print("{}\n", system.empty() ? "there is no system message" : system);
+}
 
-class Conversation {
- public:
-  Conversation(Engine& engine, const TextModel& text, const ChatOptions& options)
-      : engine_(engine), text_(text), options_(options), sampling_(sampling_params(options.sampling, text.sampling)) {
-    reset();
+void set(Conversation& conversation, const std::string& argument) {
+  const size_t space = std::min(argument.find(' '), argument.size());
+  const std::string value(ascii_trim(std::string_view(argument).substr(space)));
+  if (argument.empty()) {
+    fmt::print("{}\n", describe(conversation.sampling()));
+  } else if (value.empty()) {
+    fail(ErrorKind::Usage, "/set {}: needs a value", argument);
+  } else {
+    conversation.set(argument.substr(0, space), value);
+    fmt::print("set\n");
   }
+}
 
-  void reset() {
-    messages_ = nlohmann::ordered_json::array();
-    if (!options_.system.empty()) messages_.push_back({{"role", "system"}, {"content", options_.system}});
-  }
-
-  void save(const std::string& path) const {
-    std::ofstream out(path);
-    out << json_text(messages_, 2) << '\n';
-    out.close();
-    if (!out) fail_errno(path);
-    fmt::print("saved to {}\n", path);
-  }
-
-  void answer(const std::string& said) {
-    messages_.push_back({{"role", "user"}, {"content", said}});
-    try {
-      const std::string rendered = render_chat(text_, {{"messages", messages_}, {"add_generation_prompt", true}});
-      CompletionOptions options;
-      options.prompt = text_.tokenizer->encode(rendered, {.add_special = false, .parse_special = true});
-      options.sampling = sampling_;
-      options.max_tokens = options_.sampling.max_tokens;
-      options.stop = options_.sampling.stop;
-      if (!options_.sampling.ignore_eos) options.end_tokens = text_.end_tokens;
-      const Completion completion = complete(engine_, text_.tokenizer.get(), options, [](std::string_view piece) {
-        fmt::print("{}", piece);
-        flush_stdout();
-      });
-      clear_interrupt();
-      fmt::print("{}\n", completion.interrupted ? " [stopped]" : "");
-      messages_.push_back({{"role", "assistant"}, {"content", completion.text}});
-    } catch (const Error&) {
-      messages_.erase(messages_.size() - 1);  // the message got no answer: remove it from the history
-      throw;
-    }
-  }
-
-  const SamplingParams& sampling() const { return sampling_; }
-
- private:
-  Engine& engine_;
-  const TextModel& text_;
-  const ChatOptions& options_;
-  SamplingParams sampling_;
-  nlohmann::ordered_json messages_;
-};
+const std::string& file_of(const ChatLine& line, const char* command) {
+  if (line.text.empty()) fail(ErrorKind::Usage, "{} needs the name of a file", command);
+  return line.text;
+}
 
 // False: the conversation is over.
-bool obey(Conversation& conversation, const std::string& typed) {
-  const std::string line(typed.starts_with("/") ? ascii_trim(typed) : typed);
-  if (line == "/quit" || line == "/exit") return false;
-  if (line == "/help") {
-    fmt::print("{}", kHelp);
-  } else if (line == "/reset") {
-    conversation.reset();
-    fmt::print("forgotten\n");
-  } else if (line == "/save" || line.starts_with("/save ")) {
-    const std::string file(ascii_trim(line.substr(5)));
-    if (file.empty()) fail(ErrorKind::Usage, "/save needs the name of a file");
-    conversation.save(file);
-  } else if (line.starts_with("/")) {
-    fmt::print(stderr, "unknown command; /help lists them\n");
-  } else if (!line.empty()) {
-    conversation.answer(line);
+bool obey(Conversation& conversation, const ChatLine& line, ViewOptions& view) {
+  switch (line.command) {
+    case ChatCommand::Message:
+      if (!ascii_trim(line.text).empty()) conversation.say(line.text, AnswerView(view));
+      break;
+    case ChatCommand::Unknown:
+      tell(Stream::Stderr, "{}: unknown command; /help lists them, and // begins a message with a slash\n", line.text);
+      break;
+    case ChatCommand::Help:
+      fmt::print("{}", chat_help());
+      break;
+    case ChatCommand::System:
+      if (!line.text.empty()) conversation.set_system(line.text == "\"\"" ? "" : line.text);
+      show_system(conversation);
+      break;
+    case ChatCommand::Set:
+      set(conversation, line.text);
+      break;
+    case ChatCommand::Undo:
+      conversation.undo();
+      fmt::print("undone\n");
+      break;
+    case ChatCommand::Retry:
+      conversation.retry(AnswerView(view));
+      break;
+    case ChatCommand::Reset:
+      conversation.reset();
+      fmt::print("forgotten\n");
+      break;
+    case ChatCommand::Save:
+      conversation.save(file_of(line, "/save"));
+      fmt::print("saved to {}\n", line.text);
+      break;
+    case ChatCommand::Load:
+      conversation.load(file_of(line, "/load"));
+      fmt::print("{} messages\n", conversation.messages());
+      break;
+    case ChatCommand::Stats:
+      fmt::print("{}", conversation.stats());
+      break;
+    case ChatCommand::Think:
+      fmt::print("{}\n", conversation.last_reasoning().empty() ? "no reasoning" : conversation.last_reasoning());
+      break;
+    case ChatCommand::Fold:
+      view.fold = !view.fold;
+      fmt::print("reasoning is {}\n", view.fold ? "folded" : "shown");
+      break;
+    case ChatCommand::Quit:
+      return false;
   }
+  flush_stdout();
   return true;
 }
 
+void converse(Conversation& conversation, LineEditor& editor) {
+  ViewOptions view{.terminal = editor.interactive(), .color = editor.interactive() && environment().color};
+  const auto read_line = [&](bool in_block) -> std::optional<std::string> {
+    return interrupted() ? std::nullopt : editor.read(in_block ? "..." : ">");
+  };
+  while (const auto typed = read_message(read_line)) {
+    try {
+      const ChatLine line = typed->block ? ChatLine{ChatCommand::Message, typed->text} : read_chat_line(typed->text);
+      if (!obey(conversation, line, view)) break;
+    } catch (const Error& e) {
+      if (!editor.interactive()) throw;  // a script must see the failure; a person can go on
+      tell(Stream::Stderr, "millrace: {}\n", e.what());
+    }
+  }
+}
+
 void run(const ChatOptions& o) {
+  answer_form(o.answer);  // reports errors before the model is loaded
   auto source = open_model(o.model);
-  const TextModel text = load_text_model(*source);
+  const TextModel text = load_text_model(*source, o.answer);
   if (!text.chat) fail(ErrorKind::Usage, "this model has no chat template; 'millrace run --raw' continues a text");
   auto runner = load_runner(std::move(source), load_options(o.model));
   Engine engine(*runner);
-  Conversation conversation(engine, text, o);
+  Asker asker(engine, text, static_cast<int32_t>(runner->model().config().vocab), o.answer);
+  Conversation conversation(asker, text, runner->options().context, o.sampling);
+  conversation.set_system(o.answer.system);
   LineEditor editor(environment().cache / "chat_history");
   if (editor.interactive()) {
     fmt::print("{}. /help for commands.\n", runner->source().origin());
     tell_settings(*runner, conversation.sampling(), text.sampling_from_model);
   }
-  while (const auto line = interrupted() ? std::nullopt : editor.read(">")) {
-    try {
-      if (!obey(conversation, *line)) break;
-    } catch (const Error& e) {
-      if (!editor.interactive()) throw;  // a script must see the failure; a person can go on
-      fmt::print(stderr, "millrace: {}\n", e.what());
-    }
-  }
+  converse(conversation, editor);
 }
 
 }  // namespace
@@ -133,7 +140,7 @@ void add_chat(CLI::App& app) {
   auto* verb = app.add_subcommand("chat", "Hold a conversation");
   auto o = std::make_shared<ChatOptions>();
   add_model_options(*verb, o->model, ModelArgument::Flag, JsonFlag::No);
-  verb->add_option("--system", o->system, "a system message at the start");
+  add_answer_options(*verb, o->answer);
   add_sampling_options(*verb, o->sampling);
   verb->callback([o] { run(*o); });
 }

@@ -1,17 +1,51 @@
 #include "cli/line_editor.h"
 
 #include <histedit.h>
+#include <langinfo.h>
 #include <unistd.h>
 
+#include <clocale>
 #include <iostream>
+#include <string_view>
 
 #include "base/environment.h"
 #include "base/interrupt.h"
+#include "base/tell.h"
 
 namespace millrace {
+namespace {
+
+// libedit decodes input by the locale. Without one it drops every character that is not ASCII; terminals send UTF-8
+// even where the locale is C. Only LC_CTYPE is set: numbers keep their decimal point.
+void use_utf8() {
+  std::setlocale(LC_CTYPE, "");
+  if (std::string_view(::nl_langinfo(CODESET)) != "UTF-8") std::setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+// Terminals put pasted text between these, if asked to.
+constexpr const char* kPasteOn = "\033[?2004h";
+constexpr const char* kPasteOff = "\033[?2004l";
+constexpr std::wstring_view kPasteEnd = L"\033[201~";
+
+// Inserts the pasted text with its line ends, which do not end the message.
+unsigned char insert_paste(EditLine* line, int) {
+  std::wstring text;
+  wchar_t c = 0;
+  while (!text.ends_with(kPasteEnd)) {
+    if (el_wgetc(line, &c) != 1) return CC_EOF;
+    text += c == L'\r' ? L'\n' : c;
+  }
+  text.resize(text.size() - kPasteEnd.size());
+  while (!text.empty() && text.back() == L'\n') text.pop_back();
+  std::erase_if(text, [](wchar_t t) { return t != L'\n' && t != L'\t' && (t < L' ' || t == 0x7f); });
+  return el_winsertstr(line, text.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
+}
+
+}  // namespace
 
 struct LineEditor::Edit {
   Edit() {
+    use_utf8();
     line = el_init("millrace", stdin, stdout, stderr);
     history = history_init();
     HistEvent event;
@@ -29,8 +63,12 @@ struct LineEditor::Edit {
           return self->prompt.data();
         },
         '\1');
+    el_set(line, EL_ADDFN, "millrace-paste", "insert pasted text", insert_paste);
+    el_set(line, EL_BIND, "\033[200~", "millrace-paste", nullptr);
+    tell_text(Stream::Stdout, kPasteOn);
   }
   ~Edit() {
+    tell_text(Stream::Stdout, kPasteOff);
     history_end(history);
     el_end(line);
   }

@@ -1,4 +1,4 @@
-// Lines typed by a user (editing, history, colour) or read from a pipe.
+// Lines typed by a user (editing, history, colour, pasted text with several lines) or read from a pipe.
 #pragma once
 
 #include <filesystem>

@@ -12,8 +12,10 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/log.h"
+#include "base/tell.h"
 #include "cli/checks.h"
 #include "cli/flush_stdout.h"
+#include "cli/foreign_flags.h"
 #include "cli/verb.h"
 
 namespace millrace {
@@ -29,16 +31,19 @@ int parse_and_run(int argc, char** argv) {
   CLI::App app{"Run language models on the machine at hand: fast without tuning, and able to say why.", "millrace"};
   app.set_version_flag("--version", std::string(version()));
   app.require_subcommand(1);
-  app.failure_message([&app](const CLI::App*, const CLI::Error& e) {
+  app.failure_message([&](const CLI::App*, const CLI::Error& e) {
     const auto verbs = app.get_subcommands();  // the given ones
-    return fmt::format("millrace: {}; see 'millrace {}--help'\n", e.what(),
-                       verbs.empty() ? "" : verbs.front()->get_name() + " ");
+    if (verbs.empty()) return fmt::format("millrace: {}; see 'millrace --help'\n", e.what());
+    const std::string flag = describe_unknown_flag({argv, static_cast<size_t>(argc)}, *verbs.front());
+    return fmt::format("millrace: {}; see 'millrace {} --help'\n", flag.empty() ? e.what() : flag,
+                       verbs.front()->get_name());
   });
   for (auto* add : kVerbs) add(app);
   const auto known = app.get_subcommands([](CLI::App*) { return true; });
   const auto is_named = [&](const CLI::App* verb) { return verb->get_name() == argv[1]; };
   if (argc > 1 && argv[1][0] != '-' && std::none_of(known.begin(), known.end(), is_named)) {
-    fail(ErrorKind::Usage, "unknown verb '{}'; see 'millrace --help'", argv[1]);
+    const std::string hint = hint_about_verb(argv[1], app);
+    fail(ErrorKind::Usage, "unknown verb '{}'; {}{}see 'millrace --help'", argv[1], hint, hint.empty() ? "" : " ");
   }
   for (CLI::App* verb : known) refuse_empty_values(*verb);
   try {
@@ -56,7 +61,7 @@ int parse_and_run(int argc, char** argv) {
 }
 
 int report(const char* message, int code) {
-  fmt::print(stderr, "millrace: {}\n", message);
+  tell(Stream::Stderr, "millrace: {}\n", message);
   return code;
 }
 

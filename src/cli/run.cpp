@@ -1,19 +1,22 @@
 // millrace run: one completion, streamed.
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/log.h"
+#include "base/tell.h"
+#include "cli/ask.h"
 #include "cli/flush_stdout.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
-#include "cli/read_text.h"
-#include "cli/sampling_options.h"
+#include "cli/prompt_text.h"
+#include "cli/session_file.h"
 #include "cli/token_list.h"
-#include "engine/completion.h"
-#include "engine/text_model.h"
 
 namespace millrace {
 namespace {
@@ -21,84 +24,156 @@ namespace {
 struct RunOptions {
   ModelOptions model;
   SamplingOptions sampling;
-  std::string prompt, file, system, tokens;
-  bool has_prompt = false, has_tokens = false, chat = false, raw = false;
+  AnswerOptions answer;
+  std::string file, session, words, ids;
+  std::optional<std::string> prompt, tokens;
+  bool chat = false, raw = false;
 };
-
-std::string prompt_text(const RunOptions& o) {
-  if (!o.file.empty()) return read_file_or_stdin(o.file);
-  if (o.prompt == "-") return read_file_or_stdin("-");
-  return o.prompt;
-}
-
-std::vector<int32_t> prompt_tokens(const RunOptions& o, const TextModel& text) {
-  const bool chat = o.chat || (!o.raw && text.chat.has_value());
-  const auto* needs_chat = o.chat ? "--chat" : o.system.empty() ? nullptr : "--system";
-  if (needs_chat != nullptr && !text.chat) fail(ErrorKind::Usage, "{}: this model has no chat template", needs_chat);
-  if (!chat) return text.tokenizer->encode(prompt_text(o));
-  auto messages = nlohmann::ordered_json::array();
-  if (!o.system.empty()) messages.push_back({{"role", "system"}, {"content", o.system}});
-  messages.push_back({{"role", "user"}, {"content", prompt_text(o)}});
-  const std::string rendered = render_chat(text, {{"messages", messages}, {"add_generation_prompt", true}});
-  log().debug("prompt: {}", rendered);
-  return text.tokenizer->encode(rendered, {.add_special = false, .parse_special = true});
-}
 
 std::string_view reason(FinishReason finish) {
   if (finish == FinishReason::None) return "interrupted";  // Ctrl-C
   return finish == FinishReason::Length ? "length" : "stop";
 }
 
-void print_result(const Completion& c, double load_ms) {
-  const nlohmann::json json{
-      {"text", c.text},
+void print_result(const Answer& answer, double load_ms) {
+  const Completion& c = answer.completion;
+  nlohmann::json json{
+      {"text", answer.content},
       {"tokens", c.tokens},
       {"finish_reason", reason(c.finish)},
-      {"usage", {{"prompt_tokens", c.prompt_tokens}, {"completion_tokens", c.tokens.size()}}},
+      {"usage",
+       {{"prompt_tokens", c.prompt_tokens},
+        {"cached_tokens", c.cached_tokens},
+        {"completion_tokens", c.tokens.size()}}},
       {"timings", {{"load_ms", load_ms}, {"ttft_ms", c.ttft_ms}, {"tokens_per_second", c.tokens_per_second}}}};
+  if (!answer.reasoning.empty()) json["reasoning"] = answer.reasoning;
   print_json(json);
 }
 
+// stdout carries the answer alone, so that a pipe gets no reasoning. A person sees it on the terminal.
+class Printer {
+ public:
+  explicit Printer(bool streams) : streams_(streams) {}
+
+  void operator()(const AnswerPiece& piece) {
+    const bool reasoning = piece.kind == AnswerPiece::Kind::Reasoning;
+    if (!streams_ || (reasoning && !shows_reasoning_)) return;
+    if (reasoning) {
+      tell(Stream::Stderr, "{}{}", std::exchange(dim_, true) ? "" : "\033[2m", piece.text);
+      return;
+    }
+    if (std::exchange(dim_, false)) tell(Stream::Stderr, "\033[0m\n\n");
+    fmt::print("{}", piece.text);
+    flush_stdout();
+  }
+  void finish() {
+    if (dim_) tell(Stream::Stderr, "\033[0m\n");
+  }
+
+ private:
+  bool streams_, shows_reasoning_ = isatty(STDERR_FILENO) != 0, dim_ = false;
+};
+
 void check(const RunOptions& o) {
-  if (o.raw && !o.system.empty()) fail(ErrorKind::Usage, "--raw: there is no place for a --system message");
+  const AnswerOptions& a = o.answer;
   if (o.chat && o.raw) fail(ErrorKind::Usage, "--chat and --raw exclude each other");
-  if (o.has_prompt + !o.file.empty() + o.has_tokens != 1)
+  if (o.prompt.has_value() + !o.file.empty() + o.tokens.has_value() > 1)
     fail(ErrorKind::Usage, "give one of PROMPT, --file and --tokens");
-  if (o.has_tokens && (o.chat || !o.system.empty()))
-    fail(ErrorKind::Usage, "--tokens are taken as they are: there is no place for {}", o.chat ? "--chat" : "--system");
+  const char* needs_chat = o.chat                     ? "--chat"
+                           : !a.system.empty()        ? "--system"
+                           : !a.template_file.empty() ? "--template"
+                           : !a.thinking.empty()      ? "--thinking"
+                                                      : nullptr;
+  if (needs_chat == nullptr || (!o.raw && !o.tokens)) return;
+  if (o.raw) fail(ErrorKind::Usage, "--raw: there is no place for {}", needs_chat);
+  fail(ErrorKind::Usage, "--tokens are taken as they are: there is no place for {}", needs_chat);
+}
+
+bool is_chat(const RunOptions& o, const TextModel& text) {
+  if (o.chat && !text.chat) fail(ErrorKind::Usage, "--chat: this model has no chat template");
+  if (!o.answer.system.empty() && !text.chat) fail(ErrorKind::Usage, "--system: this model has no chat template");
+  return !o.raw && !o.tokens && text.chat.has_value();
+}
+
+// Adds the prompt to the session, which may be new.
+Prompt next_prompt(const RunOptions& o, const std::string& said, const TextModel& text, const Asker& asker,
+                   SessionFile* session) {
+  if (is_chat(o, text)) {
+    auto messages = session != nullptr ? session->messages : nlohmann::ordered_json::array();
+    if (messages.empty() && !o.answer.system.empty())
+      messages.push_back({{"role", "system"}, {"content", o.answer.system}});
+    messages.push_back({{"role", "user"}, {"content", said}});
+    if (session != nullptr) session->messages = messages;
+    return asker.chat(messages);
+  }
+  Prompt prompt;
+  if (session != nullptr) prompt.tokens = session->tokens;
+  const auto added = o.tokens ? parse_token_list(*o.tokens, asker.vocab())
+                              : text.tokenizer->encode(said, {.add_special = prompt.tokens.empty()});
+  prompt.tokens.insert(prompt.tokens.end(), added.begin(), added.end());
+  return prompt;
+}
+
+void keep(SessionFile& session, const Prompt& prompt, const Answer& answer, const TextModel& text, Engine& engine,
+          const Runner& runner) {
+  if (!session.messages.empty()) {
+    session.messages.push_back({{"role", "assistant"}, {"content", answer.content}});
+    if (!answer.reasoning.empty()) session.messages.back()["reasoning_content"] = answer.reasoning;
+  }
+  session.tokens = prompt.tokens;
+  session.tokens.insert(session.tokens.end(), answer.completion.tokens.begin(), answer.completion.tokens.end());
+  // A text goes on where it ended. In a chat the template writes the end of the answer.
+  const auto& ends = text.end_tokens;
+  if (std::find(ends.begin(), ends.end(), session.tokens.back()) != ends.end()) session.tokens.pop_back();
+  session.save(engine, runner);
 }
 
 void run(const RunOptions& o) {
   check(o);
+  const std::string said = o.tokens ? "" : prompt_text(o.prompt, o.file);
+  throw_if_interrupted();
+  answer_form(o.answer);  // reports errors before the model is loaded
   const auto start = std::chrono::steady_clock::now();
   auto source = open_model(o.model);
   TextModel text;
-  if (!o.has_tokens || has_tokenizer(*source)) text = load_text_model(*source);
+  if (!o.tokens || has_tokenizer(*source)) text = load_text_model(*source, o.answer);
+  const bool chat = is_chat(o, text);
   auto runner = load_runner(std::move(source), load_options(o.model));
   const double load_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 
-  CompletionOptions options;
-  options.prompt = o.has_tokens ? parse_token_list(o.tokens, runner->model().config().vocab) : prompt_tokens(o, text);
-  options.sampling = sampling_params(o.sampling, text.sampling);
-  options.max_tokens = o.sampling.max_tokens;
-  options.stop = o.sampling.stop;
-  if (!o.sampling.ignore_eos) options.end_tokens = text.end_tokens;
-  tell_settings(*runner, options.sampling, text.sampling_from_model);
-  log().info("sampling: {} ({})", describe(options.sampling),
+  Engine engine(*runner);
+  Asker asker(engine, text, static_cast<int32_t>(runner->model().config().vocab), o.answer);
+  std::optional<SessionFile> session;
+  if (!o.session.empty()) session.emplace(o.session, *runner, chat).restore(engine);
+  const Prompt prompt = next_prompt(o, said, text, asker, session ? &*session : nullptr);
+  const SamplingParams sampling = sampling_params(o.sampling, text.sampling);
+  tell_settings(*runner, sampling, text.sampling_from_model);
+  log().info("sampling: {} ({})", describe(sampling),
              text.sampling_from_model ? "from the model" : "millrace's defaults");
 
-  Engine engine(*runner);
   const bool stream = !o.model.json && text.tokenizer != nullptr;
-  const Completion completion = complete(engine, text.tokenizer.get(), options, [&](std::string_view piece) {
-    if (!stream) return;
-    fmt::print("{}", piece);
-    flush_stdout();
-  });
-  if (o.model.json) return print_result(completion, load_ms);
-  if (!stream) fmt::print("{}", fmt::join(completion.tokens, ","));
+  Printer printer(stream);
+  const Answer answer = asker.ask(prompt, o.sampling, sampling, printer);
+  const Completion& c = answer.completion;
+  printer.finish();
+  if (session) keep(*session, prompt, answer, text, engine, *runner);
+  if (o.model.json) return print_result(answer, load_ms);
+  if (!stream) fmt::print("{}", fmt::join(c.tokens, ","));
   fmt::print("\n");
   log().info("{} prompt tokens, first token after {:.0f} ms, then {:.1f} tokens/s; loaded in {:.0f} ms",
-             completion.prompt_tokens, completion.ttft_ms, completion.tokens_per_second, load_ms);
+             c.prompt_tokens, c.ttft_ms, c.tokens_per_second, load_ms);
+}
+
+// An interrupted answer is printed as far as it got; then the process ends as interrupted programs do.
+void run_or_end(const RunOptions& o) {
+  try {
+    run(o);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::Cancelled) throw;
+  }
+  if (!interrupted()) return;
+  flush_stdout();
+  end_by_interrupt();
 }
 
 }  // namespace
@@ -106,18 +181,20 @@ void run(const RunOptions& o) {
 void add_run(CLI::App& app) {
   auto* verb = app.add_subcommand("run", "Answer one prompt, streamed");
   auto o = std::make_shared<RunOptions>();
-  auto* prompt = verb->add_option("PROMPT", o->prompt, "the prompt; - reads it from stdin");
+  auto* prompt = verb->add_option("PROMPT", o->words,
+                                  "the prompt; text from a pipe is put behind it; - or none: stdin is the prompt");
   add_model_options(*verb, o->model);
   verb->add_option("-f,--file", o->file, "read the prompt from a file");
-  verb->add_option("--system", o->system, "a system message before the prompt");
-  auto* tokens = verb->add_option("--tokens", o->tokens, "token ids 1,2,3 instead of a prompt");
+  add_answer_options(*verb, o->answer);
+  auto* tokens = verb->add_option("--tokens", o->ids, "token ids 1,2,3 instead of a prompt");
   verb->add_flag("--chat", o->chat, "put the prompt into the model's chat template (the default if it has one)");
   verb->add_flag("--raw", o->raw, "continue the prompt as it is");
+  verb->add_option("--session", o->session, "keep the conversation in this file and go on with it the next time");
   add_sampling_options(*verb, o->sampling);
   verb->callback([o, prompt, tokens] {
-    o->has_prompt = prompt->count() > 0;
-    o->has_tokens = tokens->count() > 0;
-    run(*o);
+    if (prompt->count() > 0) o->prompt = o->words;  // may be empty
+    if (tokens->count() > 0) o->tokens = o->ids;
+    run_or_end(*o);
   });
 }
 

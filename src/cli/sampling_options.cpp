@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/tell.h"
 #include "cli/checks.h"
 
 namespace millrace {
@@ -54,8 +55,8 @@ SamplingParams sampling_params(const SamplingOptions& o, const SamplingParams& d
 
 void tell_settings(const Runner& runner, const SamplingParams& params, bool from_model) {
   if (isatty(STDERR_FILENO) == 0) return;
-  fmt::print(stderr, "{}, {} threads, context {}; {} ({})\n", runner.hardware().name, runner.hardware().threads,
-             runner.options().context, describe(params), from_model ? "the model's defaults" : "millrace's defaults");
+  tell(Stream::Stderr, "{}, {} threads, context {}; {} ({})\n", runner.hardware().name, runner.hardware().threads,
+       runner.options().context, describe(params), from_model ? "the model's defaults" : "millrace's defaults");
 }
 
 std::string describe(const SamplingParams& p) {

@@ -10,12 +10,15 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/log.h"
+#include "base/tell.h"
 #include "cli/checks.h"
 #include "cli/model_options.h"
 #include "cli/read_text.h"
 #include "cli/settings.h"
 #include "engine/text_model.h"
+#include "models/model.h"
 #include "server/api_server.h"
+#include "store/catalogue.h"
 
 namespace millrace {
 namespace {
@@ -45,9 +48,11 @@ ApiKeys read_keys(const std::string& file) {
   return keys;
 }
 
-// "models/smollm2-135m.Q4_K_M.gguf" is served as "smollm2-135m.Q4_K_M"; the name from the command line works, too.
+// "models/smollm2-135m.Q4_K_M.gguf" is served as "smollm2-135m.Q4_K_M", and "default" as the model that it names.
 std::vector<std::string> model_names(const ServeOptions& o) {
   if (!o.names.empty()) return o.names;
+  const CatalogueEntry* entry = find_in_catalogue(o.model.model);
+  if (entry != nullptr && entry->name != o.model.model) return {std::string(entry->name), o.model.model};
   std::vector<std::string> names{o.model.model};
   const std::filesystem::path path(o.model.model);
   if (path.has_parent_path() || path.extension() == ".gguf") {
@@ -62,6 +67,7 @@ bool is_loopback(const std::string& host) { return host.starts_with("127.") || h
 LoadedModel load(const ServeOptions& o) {
   auto source = open_model(o.model);
   LoadedModel loaded;
+  find_architecture(*source);  // an unknown one explains more than a missing tokenizer
   loaded.text = load_text_model(*source);
   LoadOptions options = load_options(o.model);
   options.sequences = o.sequences;
@@ -90,9 +96,8 @@ void serve(ServeOptions& o) {
   }
   server.start([&o] { return load(o); });
   const std::string host = s.http.host.find(':') == std::string::npos ? s.http.host : "[" + s.http.host + "]";
-  fmt::print("millrace serves {} at {}://{}:{}/v1\n", s.names[0], s.http.certificate.empty() ? "http" : "https", host,
-             server.port());
-  std::fflush(stdout);
+  tell(Stream::Stdout, "millrace serves {} at {}://{}:{}/v1\n", s.names[0],
+       s.http.certificate.empty() ? "http" : "https", host, server.port());
   while (!interrupted() && server.model().state() != ServedModel::State::Failed) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }

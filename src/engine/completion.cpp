@@ -4,34 +4,16 @@
 #include <chrono>
 #include <exception>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/interrupt.h"
-#include "sampling/stop_strings.h"
-#include "text/detokenizer.h"
+#include "engine/choice_text.h"
 
 namespace millrace {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// Outgoing text: whole characters only, held back while it may be the beginning of a stop string.
-class TextStream {
- public:
-  TextStream(const Tokenizer& tokenizer, const std::vector<std::string>& stop)
-      : detokenizer_(tokenizer, true), stop_(stop) {}
-
-  std::string push(int32_t token) { return stop_.push(detokenizer_.push(token)); }
-  std::string finish() {
-    std::string rest = stop_.push(detokenizer_.finish());
-    return rest += stop_.finish();
-  }
-  bool stopped() const { return stop_.stopped(); }
-
- private:
-  StreamingDetokenizer detokenizer_;
-  StopStrings stop_;
-};
 
 }  // namespace
 
@@ -39,8 +21,8 @@ Completion complete(Engine& engine, const Tokenizer* tokenizer, const Completion
                     FunctionRef<void(std::string_view)> on_text) {
   Completion result;
   result.prompt_tokens = static_cast<int32_t>(options.prompt.size());
-  std::optional<TextStream> text;
-  if (tokenizer != nullptr) text.emplace(*tokenizer, options.stop);
+  std::optional<ChoiceText> text;
+  if (tokenizer != nullptr) text.emplace(*tokenizer, options.stop, /*min_tokens=*/0, options.visible);
   const auto say = [&](std::string_view piece) {
     result.text += piece;
     if (!piece.empty()) on_text(piece);
@@ -50,15 +32,18 @@ Completion complete(Engine& engine, const Tokenizer* tokenizer, const Completion
   std::exception_ptr thrown;  // by on_text; rethrown after the step, once the request is cancelled
   const auto start = Clock::now();
   auto first = start, last = start;
-  const RequestId id = engine.submit({options.prompt, options.sampling, options.max_tokens, options.end_tokens});
+  Request request{options.prompt, options.sampling, options.max_tokens, options.end_tokens};
+  if (options.constraint) request.constraints.push_back(options.constraint);
+  const RequestId id = engine.submit(std::move(request));
   while (result.finish == FinishReason::None && !result.interrupted && !thrown) {
     engine.step([&](const Emission& emission) {
       // A step may generate several tokens; those after a stop string do not belong to the answer.
       if (result.finish != FinishReason::None || thrown) return;
-      if (emission.finish == FinishReason::Error) {
+      if (emission.finish == FinishReason::Error || emission.finish == FinishReason::NotInForm) {
         error = emission.error;
         return;
       }
+      result.cached_tokens = emission.cached_tokens;
       last = Clock::now();
       if (result.tokens.empty()) first = last;
       result.tokens.push_back(emission.token);
@@ -80,7 +65,7 @@ Completion complete(Engine& engine, const Tokenizer* tokenizer, const Completion
 
   result.ttft_ms = std::chrono::duration<double, std::milli>(first - start).count();
   const double seconds = std::chrono::duration<double>(last - first).count();
-  result.tokens_per_second = seconds > 0 ? double(result.tokens.size() - 1) / seconds : 0;
+  result.tokens_per_second = seconds > 0 && !result.tokens.empty() ? double(result.tokens.size() - 1) / seconds : 0;
   return result;
 }
 

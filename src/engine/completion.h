@@ -2,6 +2,7 @@
 // the caller as pieces of valid UTF-8.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,7 +18,9 @@ struct CompletionOptions {
   SamplingParams sampling;
   int32_t max_tokens = 0;
   std::vector<int32_t> end_tokens;
-  std::vector<std::string> stop;  // stop strings; the text ends before the first match
+  std::vector<std::string> stop;           // stop strings; the text ends before the first match
+  std::vector<std::string> visible;        // special tokens that stay in the text, for an AnswerParser
+  std::shared_ptr<Constraint> constraint;  // null: free text
 };
 
 struct Completion {
@@ -26,7 +29,7 @@ struct Completion {
   std::vector<TokenLogprobs> logprobs;
   FinishReason finish = FinishReason::None;
   bool interrupted = false;  // by Ctrl-C
-  int32_t prompt_tokens = 0;
+  int32_t prompt_tokens = 0, cached_tokens = 0;
   double ttft_ms = 0;
   double tokens_per_second = 0;  // after the first token
 };

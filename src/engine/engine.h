@@ -12,6 +12,7 @@
 #include "engine/engine_stats.h"
 #include "engine/request.h"
 #include "engine/runner.h"
+#include "engine/saved_prefix.h"
 #include "engine/scheduler.h"
 #include "engine/step_batch.h"
 
@@ -59,6 +60,15 @@ class Engine {
   // Computes the estimates of the pacer in advance. Otherwise the first prompt beside generating sequences would delay
   // them.
   void prepare_pace() { pacer_.prepare(); }
+
+  // The cached state of a beginning of `tokens`, and its way back into an engine with the same model and KV format.
+  // Call between requests.
+  SavedPrefix save_prefix(std::span<const int32_t> tokens) {
+    return millrace::save_prefix(runner_.state(), scheduler_.tree(), runner_.rank().device(), tokens);
+  }
+  int32_t restore_prefix(std::span<const int32_t> tokens, std::span<const std::byte> pages) {
+    return millrace::restore_prefix(runner_.state(), scheduler_.tree(), runner_.rank().device(), tokens, pages);
+  }
 
   size_t running() const { return scheduler_.running().size(); }
   size_t waiting() const { return scheduler_.waiting().size(); }

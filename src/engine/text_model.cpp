@@ -86,7 +86,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const WeightSource& source) {
   return tokenizer_from_json(*json, source.text("tokenizer_config.json").value_or(""));
 }
 
-std::optional<ChatTemplates> load_chat_templates(const WeightSource& source) {
+std::optional<ChatTemplates> load_chat_templates(const WeightSource& source, const std::string& own) {
   ChatTemplates chat;
   if (const auto* gguf = source.gguf()) {
     for (const auto& entry : gguf->entries()) {
@@ -102,17 +102,25 @@ std::optional<ChatTemplates> load_chat_templates(const WeightSource& source) {
     if (auto text = source.text("chat_template.jinja")) chat.sources.add("default", std::move(*text));
     chat.special_tokens = special_token_variables(config);
   }
+  if (!own.empty()) {
+    chat.sources = {};
+    chat.sources.add("default", own);
+  }
   if (chat.sources.empty()) return std::nullopt;
   return chat;
 }
 
-std::string render_chat(const TextModel& model, nlohmann::ordered_json context) {
+std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const RenderedChat& chat) {
+  return tokenizer.encode(chat.text, {.add_special = false, .parse_special = true, .content = chat.content});
+}
+
+RenderedChat render_chat(const TextModel& model, nlohmann::ordered_json context) {
   const auto tools = context.find("tools");
   const bool with_tools = tools != context.end() && tools->is_array() && !tools->empty();
   for (const auto& [name, text] : model.chat->special_tokens.items()) {
     if (!context.contains(name)) context[name] = text;
   }
-  return ChatTemplate(model.chat->sources.choose(with_tools)).render(context);
+  return ChatTemplate(model.chat->sources.choose(with_tools)).render_chat(context, model.chat->special_tokens);
 }
 
 TextModel load_text_model(const WeightSource& source) {

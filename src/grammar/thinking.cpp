@@ -136,4 +136,16 @@ std::unique_ptr<Constraint> make_thinking_constraint(ThinkingBudget budget, std:
   return std::make_unique<ThinkingConstraint>(std::move(budget), std::move(answer));
 }
 
+std::unique_ptr<Constraint> behind_reasoning(const Tokenizer& tokenizer, bool begins_inside, int32_t tokens,
+                                             std::unique_ptr<Constraint> answer) {
+  if (tokens < 0 && !answer) return nullptr;
+  const auto ids = [&](const char* text) { return tokenizer.encode(text, {.add_special = false}); };
+  return make_thinking_constraint({.begins_inside = begins_inside,
+                                   .tokens = tokens,
+                                   .open = ids("<think>"),
+                                   .close = ids("</think>"),
+                                   .forced = ids("\n</think>")},
+                                  std::move(answer));
+}
+
 }  // namespace millrace

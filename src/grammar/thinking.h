@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sampling/constraint.h"
+#include "text/tokenizer.h"
 
 namespace millrace {
 
@@ -21,5 +22,9 @@ struct ThinkingBudget {
 
 // `answer` may be null: the answer is free then.
 std::unique_ptr<Constraint> make_thinking_constraint(ThinkingBudget budget, std::unique_ptr<Constraint> answer);
+
+// The same with the tokens of <think> and </think>. Null: nothing is constrained.
+std::unique_ptr<Constraint> behind_reasoning(const Tokenizer& tokenizer, bool begins_inside, int32_t tokens,
+                                             std::unique_ptr<Constraint> answer);
 
 }  // namespace millrace

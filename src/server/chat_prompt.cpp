@@ -114,15 +114,8 @@ std::shared_ptr<Constraint> make_constraint(const ChatRequest& r, const ChatProm
   if (prompt.grammar) answer = compile_answer(model.grammars(), *prompt.grammar, prompt.trigger, r.response_format);
   const int32_t budget = thinking_tokens(r);
   const bool may_think = prompt.parser.in_reasoning || (prompt.parser.format.reasons && !prompt.forced_call);
-  if (!may_think || (budget < 0 && !answer)) return answer;
-  const auto& tokenizer = *model.text().tokenizer;
-  const auto tokens = [&](const char* text) { return tokenizer.encode(text, {.add_special = false}); };
-  return make_thinking_constraint({.begins_inside = prompt.parser.in_reasoning,
-                                   .tokens = budget,
-                                   .open = tokens("<think>"),
-                                   .close = tokens("</think>"),
-                                   .forced = tokens("\n</think>")},
-                                  std::move(answer));
+  if (!may_think) return answer;
+  return behind_reasoning(*model.text().tokenizer, prompt.parser.in_reasoning, budget, std::move(answer));
 }
 
 }  // namespace
@@ -166,16 +159,16 @@ ChatPrompt make_chat_prompt(const ChatRequest& r, const ServedModel& model) {
   } else if (!tools.empty()) {
     context["tools"] = tools;
   }
-  std::string text = model.render(std::move(context));
-  prompt.parser.in_reasoning = prompt.parser.format.reasons && prompt_opens_reasoning(text);
+  RenderedChat chat = model.render(std::move(context));
+  prompt.parser.in_reasoning = prompt.parser.format.reasons && prompt_opens_reasoning(chat.text);
   prompt.visible = answer_markers(prompt.parser.format, prompt.parser.tools);
   constrain_calls(r, tools, *model.text().tokenizer, prompt);
   if (prompt.forced_call && !prompt.parser.in_reasoning) {
     const std::string_view marker = tool_syntax(prompt.parser.format.tools).marker;
-    text += marker;
+    chat.text += marker;
     prompt.parser.after_marker = !marker.empty();
   }
-  prompt.tokens = model.text().tokenizer->encode(text, {.add_special = false, .parse_special = true});
+  prompt.tokens = encode_chat(*model.text().tokenizer, chat);
   return prompt;
 }
 

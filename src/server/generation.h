@@ -12,7 +12,7 @@
 #include "engine/service.h"
 #include "sampling/sampler.h"
 #include "server/call.h"
-#include "server/choice_text.h"
+#include "engine/choice_text.h"
 #include "server/requests/api_error.h"
 
 namespace millrace {

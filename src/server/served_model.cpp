@@ -3,25 +3,11 @@
 #include <algorithm>
 #include <ctime>
 
+#include "server/grammar_vocabulary.h"
 #include "server/page/engine_view.h"
 #include "server/requests/api_error.h"
 
 namespace millrace {
-namespace {
-
-GrammarVocabulary grammar_vocabulary(const TextModel& text, int32_t vocab) {
-  GrammarVocabulary result{.end_tokens = text.end_tokens};
-  result.tokens.resize(static_cast<size_t>(vocab));
-  const int32_t known = std::min(vocab, text.tokenizer->vocab_size());
-  for (int32_t token = 0; token < known; ++token) {
-    if (!text.tokenizer->is_special(token)) {
-      result.tokens[static_cast<size_t>(token)] = text.tokenizer->token_bytes(token);
-    }
-  }
-  return result;
-}
-
-}  // namespace
 
 ServedModel::ServedModel(std::vector<std::string> names, const ServiceOptions& options)
     : names_(std::move(names)), options_(options), created_(std::time(nullptr)) {}
@@ -106,7 +92,7 @@ const std::string& ServedModel::template_source(bool with_tools) const {
   return loaded_.text.chat->sources.choose(with_tools);
 }
 
-std::string ServedModel::render(Json context) const {
+RenderedChat ServedModel::render(Json context) const {
   if (!has_template()) {
     fail_field("messages", "no_chat_template", "this model has no chat template; use /v1/completions");
   }
@@ -116,7 +102,7 @@ std::string ServedModel::render(Json context) const {
   const auto tools = context.find("tools");
   const bool with_tools = tools != context.end() && tools->is_array() && !tools->empty();
   try {
-    return (with_tools && with_tools_ ? *with_tools_ : *plain_).render(context);
+    return (with_tools && with_tools_ ? *with_tools_ : *plain_).render_chat(context, loaded_.text.chat->special_tokens);
   } catch (const Error& e) {
     fail_field("messages", "chat_template", "the model's chat template cannot show this conversation: {}", e.what());
   }

@@ -1,0 +1,124 @@
+#include "cli/foreign_flags.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <string_view>
+#include <vector>
+
+namespace millrace {
+namespace {
+
+// Flags of llama.cpp, Ollama, vLLM and the like.
+struct Foreign {
+  std::string_view flag, advice;
+};
+constexpr std::array kForeign{
+    Foreign{"--image", "millrace reads text only"},
+    Foreign{"--images", "millrace reads text only"},
+    Foreign{"--mmproj", "millrace reads text only"},
+    Foreign{"--audio", "millrace reads text only"},
+    Foreign{"--video", "millrace reads text only"},
+    Foreign{"--lora", "adapters are not supported"},
+    Foreign{"-p", "the prompt is an argument: millrace run \"PROMPT\""},
+    Foreign{"--prompt", "the prompt is an argument: millrace run \"PROMPT\""},
+    Foreign{"-i", "'millrace chat' holds a conversation"},
+    Foreign{"-cnv", "'millrace chat' holds a conversation"},
+    Foreign{"--interactive", "'millrace chat' holds a conversation"},
+    Foreign{"--conversation", "'millrace chat' holds a conversation"},
+    Foreign{"-c", "here it is --ctx"},
+    Foreign{"--ctx-size", "here it is --ctx"},
+    Foreign{"--max-model-len", "here it is --ctx"},
+    Foreign{"-ngl", "here it is --device cuda, and all layers run there"},
+    Foreign{"--n-gpu-layers", "here it is --device cuda, and all layers run there"},
+    Foreign{"--gpu-layers", "here it is --device cuda, and all layers run there"},
+    Foreign{"--n-predict", "here it is -n or --max-tokens"},
+    Foreign{"--predict", "here it is -n or --max-tokens"},
+    Foreign{"--repeat-penalty", "here it is --repetition-penalty"},
+    Foreign{"--json-schema", "here it is --schema"},
+    Foreign{"--json-schema-file", "here it is --schema"},
+    Foreign{"--grammar-file", "here it is --grammar"},
+    Foreign{"--format", "here it is --schema"},
+    Foreign{"--chat-template", "here it is --template"},
+    Foreign{"--chat-template-file", "here it is --template"},
+    Foreign{"--system-prompt", "here it is --system"},
+    Foreign{"-sys", "here it is --system"},
+    Foreign{"--think", "here it is --thinking on or off"},
+    Foreign{"--reasoning-budget", "here it is --thinking on or off"},
+    Foreign{"--prompt-cache", "here it is --session"},
+    Foreign{"--cache-type-k", "here it is --kv-type, for keys and values"},
+    Foreign{"--cache-type-v", "here it is --kv-type, for keys and values"},
+    Foreign{"--mlock", "millrace maps model files and locks none"},
+    Foreign{"--no-mmap", "millrace always maps model files"},
+};
+
+// Levenshtein's distance.
+size_t distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t changed = diagonal + (a[i] != b[j] ? 1 : 0);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+// Up to a third of the letters may differ, and two in short words: a swap counts as two.
+std::string nearest(const std::string& given, const std::vector<std::string>& known) {
+  std::string best;
+  size_t least = std::max<size_t>(given.size() / 3, 2) + 1;
+  for (const std::string& name : known) {
+    const size_t d = distance(given, name);
+    if (d >= least) continue;
+    least = d;
+    best = name;
+  }
+  return best.empty() ? "" : fmt::format("did you mean {}?", best);
+}
+
+std::string_view advice_about(std::string_view flag) {
+  const auto found = std::find_if(kForeign.begin(), kForeign.end(), [&](const Foreign& f) { return f.flag == flag; });
+  return found == kForeign.end() ? "" : found->advice;
+}
+
+std::string nearest_flag(const std::string& flag, const CLI::App& verb) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : verb.get_options()) {
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  }
+  return flag.starts_with("--") ? nearest(flag, known) : "";
+}
+
+}  // namespace
+
+std::string describe_unknown_flag(std::span<char* const> words, const CLI::App& verb) {
+  const auto name_of = [](std::string_view word) { return std::string(word.substr(0, word.find('='))); };
+  // The whole command line, because CLI11 reads -ngl as -n with the value "gl".
+  for (const char* word : words) {
+    const std::string flag = name_of(word);
+    const auto advice = advice_about(flag);
+    if (!advice.empty() && verb.get_option_no_throw(flag) == nullptr)
+      return fmt::format("{}: there is no such option; {}", word, advice);
+  }
+  for (const std::string& word : verb.remaining()) {
+    if (!word.starts_with("-") || word == "-") continue;
+    const std::string hint = nearest_flag(name_of(word), verb);
+    return fmt::format("{}: there is no such option{}{}", word, hint.empty() ? "" : "; ", hint);
+  }
+  return "";
+}
+
+std::string hint_about_verb(const std::string& name, const CLI::App& app) {
+  std::vector<std::string> known;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+    known.push_back(verb->get_name());
+  return nearest(name, known);
+}
+
+}  // namespace millrace

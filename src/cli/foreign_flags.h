@@ -1,0 +1,18 @@
+// Help with flags that do not exist: the name that millrace has for a flag of another program, or the nearest one.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "cli/verb.h"
+
+namespace millrace {
+
+// "--image: there is no such option; millrace reads text only" about the first word of a failed command line that is no
+// option of the verb. "": there is none.
+std::string describe_unknown_flag(std::span<char* const> words, const CLI::App& verb);
+
+// "did you mean chat?", or "".
+std::string hint_about_verb(const std::string& name, const CLI::App& app);
+
+}  // namespace millrace
