@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "formats/folder_quantization.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
 
@@ -59,6 +60,7 @@ class HfFolder : public WeightSource {
       fail(ErrorKind::BadFile, "{}: several .safetensors files, but no model.safetensors.index.json to go by",
            origin());
     }
+    derive(quantized_tensors(tensors(), config_.get(), origin()));
   }
 
   Convention convention() const override { return Convention::HuggingFace; }
