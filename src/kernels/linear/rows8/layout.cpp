@@ -67,6 +67,8 @@ class Rows8Layout : public LinearLayout {
 
   int64_t gate_multiple() const override { return kPackedRows; }
 
+  DType stored(DType format) const override { return format == DType::F8_E4M3 ? DType::Q8_0 : format; }
+
   size_t bytes(DType format, int64_t n, int64_t k) const override {
     const int64_t blocks = (n + kPackedRows - 1) / kPackedRows * (k / info(format).block);
     return static_cast<size_t>(blocks) * packed_block_bytes(format);
