@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "tensor/blocks.h"
 #include "tensor/half.h"
 
@@ -39,8 +40,6 @@ TensorInfo described(const std::string& name, DType dtype, std::vector<int64_t> 
   return {name, dtype, std::string(millrace::name(dtype)), std::move(shape), nullptr, bytes};
 }
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 [[noreturn]] void fail_shape(const std::string& origin, const TensorInfo& tensor, std::span<const int64_t> expected) {
   fail(ErrorKind::BadFile, "{}: tensor '{}' should be {}, the file has {}", origin, tensor.name, to_string(expected),
        to_string(tensor.shape));
@@ -61,11 +60,6 @@ float scale_at(const TensorInfo& scales, int64_t i) {
 DerivedTensor fp8_tensor(const TensorInfo& weight, const TensorInfo& scales, Tile tile, const std::string& origin) {
   if (weight.shape.size() < 2) fail(ErrorKind::BadFile, "{}: FP8 tensor '{}' is not a matrix", origin, weight.name);
   const int64_t rows = weight.shape.end()[-2], cols = weight.shape.back();
-  if (cols % kGroup != 0 || tile.cols % kGroup != 0) {
-    fail(ErrorKind::Unsupported,
-         "{}: FP8 tensor '{}' has rows of {} values in tiles of {}; both must be multiples of {}", origin, weight.name,
-         cols, tile.cols, kGroup);
-  }
   const int64_t row_tiles = ceil_div(rows, tile.rows), col_tiles = ceil_div(cols, tile.cols);
   std::vector<int64_t> expected(weight.shape.begin(), weight.shape.end() - 2);
   expected.insert(expected.end(), {row_tiles, col_tiles});
@@ -74,18 +68,34 @@ DerivedTensor fp8_tensor(const TensorInfo& weight, const TensorInfo& scales, Til
     fail(ErrorKind::Unsupported, "{}: tensor '{}' is in {}; scales of FP8 weights must be F32, F16 or BF16", origin,
          scales.name, scales.dtype_name);
   }
+  const auto row_of = [=](int64_t row) { return reinterpret_cast<const uint8_t*>(weight.data) + row * cols; };
+  const auto first_scale_of = [=](int64_t row) {
+    return (row / rows * row_tiles + row % rows / tile.rows) * col_tiles;
+  };
+  const std::vector<std::string> parts{weight.name, scales.name};
+  if (cols % kGroup != 0 || tile.cols % kGroup != 0) {  // rows are not whole blocks: widened
+    const auto widen = [=](int64_t begin, int64_t end, std::byte* out) {
+      auto* number = reinterpret_cast<float*>(out);
+      for (int64_t row = begin; row < end; ++row) {
+        for (int64_t col = 0; col < cols; ++col) {
+          *number++ = scale_at(scales, first_scale_of(row) + col / tile.cols) * e4m3_to_f32(row_of(row)[col]);
+        }
+      }
+    };
+    return {described(weight.name, DType::F32, weight.shape), parts, widen};
+  }
   const auto write = [=](int64_t begin, int64_t end, std::byte* out) {
     auto* block = reinterpret_cast<BlockF8_E4M3*>(out);
     for (int64_t row = begin; row < end; ++row) {
-      const auto* from = reinterpret_cast<const uint8_t*>(weight.data) + row * cols;
-      const int64_t first_scale = (row / rows * row_tiles + row % rows / tile.rows) * col_tiles;
+      const uint8_t* from = row_of(row);
+      const int64_t first_scale = first_scale_of(row);
       for (int64_t col = 0; col < cols; col += kGroup, ++block) {
         block->d = scale_at(scales, first_scale + col / tile.cols);
         std::memcpy(block->qs, from + col, kGroup);
       }
     }
   };
-  return {described(weight.name, DType::F8_E4M3, weight.shape), {weight.name, scales.name}, write};
+  return {described(weight.name, DType::F8_E4M3, weight.shape), parts, write};
 }
 
 // The file pairs neighbours, kernels elements j and j + 16.
@@ -139,14 +149,23 @@ void add_mxfp4(const TensorInfo& blocks, const Index& index, const std::string& 
   all.push_back(mxfp4_tensor(prefix + "up_proj", blocks, scales, 2, 1));
 }
 
+// Dimensions beyond this occur only in damaged files, beside a zero. Bounds the arithmetic on shapes.
+bool is_plausible(const TensorInfo& tensor) {
+  constexpr int64_t kLongest = int64_t{1} << 40;
+  return std::all_of(tensor.shape.begin(), tensor.shape.end(), [](int64_t n) { return n <= kLongest; });
+}
+
 }  // namespace
 
 std::vector<DerivedTensor> quantized_tensors(std::span<const TensorInfo> tensors, const Config* config,
                                              const std::string& origin) {
   Index index;
-  for (const TensorInfo& tensor : tensors) index.emplace(tensor.name, &tensor);
+  for (const TensorInfo& tensor : tensors) {
+    if (is_plausible(tensor)) index.emplace(tensor.name, &tensor);
+  }
   std::vector<DerivedTensor> all;
   for (const TensorInfo& tensor : tensors) {
+    if (!is_plausible(tensor)) continue;
     if (tensor.dtype_name == "F8_E4M3") {
       // Without tiles of scales the tensor stays listed as F8_E4M3, which cannot be run.
       const auto scales = index.find(tensor.name + std::string(kScaleInv));

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "formats/folder_quantization.h"
+#include "formats/gpt_oss_experts.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
 
@@ -61,6 +62,7 @@ class HfFolder : public WeightSource {
            origin());
     }
     derive(quantized_tensors(tensors(), config_.get(), origin()));
+    derive(gpt_oss_tensors(tensors(), config_.get()));
   }
 
   Convention convention() const override { return Convention::HuggingFace; }

@@ -237,6 +237,14 @@ size_t Weights::packed_bytes() const {
   return total;
 }
 
+std::optional<DType> Weights::fp8_packed_as() const {
+  for (const auto& pending : pending_) {
+    const auto& w = pending.linear->parts[pending.part].weights;
+    if (w.format == DType::F8_E4M3) return w.layout->stored(w.format);
+  }
+  return std::nullopt;
+}
+
 size_t Weights::repack_bytes() const {
   size_t most = 0;
   for (const auto& pending : pending_) {

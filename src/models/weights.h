@@ -53,7 +53,8 @@ class Weights {
   // Throws if the file has tensors that were not declared: without them results would be wrong.
   void check_all_used() const;
 
-  size_t packed_bytes() const;    // bytes that pack() allocates
+  size_t packed_bytes() const;                 // bytes that pack() allocates
+  std::optional<DType> fp8_packed_as() const;  // the format that FP8 matrices are packed in; nullopt: none is packed
   size_t in_place_bytes() const;  // bytes that steps read from the mapped file, or from the source's own memory
   size_t repack_bytes() const;    // host memory that pack() takes for a while, for tensors that the source computes
   void pack(const std::function<void(int64_t done, int64_t total)>& progress);
