@@ -25,7 +25,7 @@ from goldens.gguf_export import ARCHITECTURES, gguf, write_gguf
 from goldens.models import DTYPES, Model, check_with_glm
 from goldens.quantization import config_entry, quantize
 
-CASES = cases.CASES + dense_cases.CASES
+CASES = cases.CASES + dense_cases.CASES + cases.QUANTIZED
 
 TOLERANCE = 1e-4  # of the largest logit, in f32
 LEAD = 2e-3  # minimum lead of a greedy winner, relative to the largest logit

@@ -580,6 +580,7 @@ QUANTIZED = [
         "Qwen3ForCausalLM",
         SMALL | {"hidden_size": 64, "intermediate_size": 96, "head_dim": 12},
         "matrices in FP8 with one scale per tile (weight_scale_inv); rows of the output projection are not whole blocks",
+        dtype="bfloat16",
         quantized="fp8",
         gguf=False,
         notes="GGUF has no FP8",
@@ -799,4 +800,3 @@ NEMOTRON = [
 ]
 
 CASES = LLAMA + QWEN + GEMMA + PHI3 + OPT + CHATGLM + COHERE + STARCODER2 + GPT2 + GPT_NEOX + PHI + STABLELM + NEMOTRON
-CASES += QUANTIZED
