@@ -16,7 +16,8 @@ GroupedLinearProblem Ops::problem_of(const Grouped& g, int64_t rows) const {
           .per_row = g.per_row,
           .x = options_.working,
           .gated = g.gated,
-          .sum = g.sum};
+          .sum = g.sum,
+          .invariant = options_.batch_invariant};
 }
 
 const Kernel<GroupedLinearOp>* Ops::planned(const Grouped& g, int64_t rows) const {
@@ -63,6 +64,7 @@ void Ops::grouped_linear(Matrix x, const Grouped& g, const Routing& routing, Mat
                         .gated = g.gated,
                         .activation = g.activation,
                         .sum = g.sum,
+                        .invariant = options_.batch_invariant,
                         .y = y},
                        executor_);
 }
