@@ -32,8 +32,10 @@ struct GroupedLinearProblem {
   DType x = DType::F32;
   bool gated = false;  // the first n / 2 rows of a matrix are gate, the others up
   bool sum = false;
+  bool invariant = false;  // one linear kernel for every number of rows; `rows` still bounds the workspace
 
   friend bool operator==(const GroupedLinearProblem&, const GroupedLinearProblem&) = default;
+  GroupedLinearProblem bucketed() const;  // rounds rows up to their bucket; a bucket shares one plan
   int64_t pairs() const { return rows * per_row; }
   // Groups that so many pairs choose on average if all groups are equally likely.
   double expected_active() const;
@@ -48,7 +50,8 @@ struct GroupedLinearArgs {
   bool gated = false;
   Activation activation = Activation::Silu;  // of gate
   bool sum = false;
-  Matrix y;  // [pairs, n]; gated [pairs, n / 2]; with `sum` [rows, n], which is added to
+  bool invariant = false;  // a row of y may not depend on the other rows of x
+  Matrix y;                // [pairs, n]; gated [pairs, n / 2]; with `sum` [rows, n], which is added to
 };
 
 struct GroupedLinearOp {
