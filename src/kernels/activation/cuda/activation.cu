@@ -18,8 +18,16 @@ __device__ float activate(Activation kind, float x) {
       return fmaxf(x, 0.0f);
     case Activation::ReluSquared:
       return fmaxf(x, 0.0f) * fmaxf(x, 0.0f);
+    case Activation::ClampedSwiglu:
+      break;
   }
   return x;
+}
+
+__device__ float clamped_swiglu(float gate, float up, const SwigluClamp& clamp) {
+  gate = fminf(gate, clamp.limit);
+  up = fminf(fmaxf(up, -clamp.limit), clamp.limit);
+  return (up + 1) * gate / (1 + __expf(-clamp.slope * gate));
 }
 
 template <bool kWide>
@@ -32,6 +40,13 @@ __global__ void __launch_bounds__(kThreads) activation_kernel(const __grid_const
   const int64_t row = index / eights, column = index % eights * 8;
   const int count = static_cast<int>(min(a.cols - column, int64_t{8}));
   Eight x = load_eight<kWide>(a.x, row * a.x.stride + column, count);
+  if (a.kind == Activation::ClampedSwiglu) {
+    const Eight up = load_eight<kWide>(a.gate_with, row * a.gate_with.stride + column, count);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) x.at[i] = clamped_swiglu(x.at[i], up.at[i], a.clamp);
+    store_eight<kWide>(a.out, row * a.out.stride + column, x, count);
+    return;
+  }
 #pragma unroll
   for (float& value : x.at) value = activate(a.kind, value);
   if (a.gate_with.data != nullptr) {
