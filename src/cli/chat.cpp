@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/json_text.h"
-#include "cli/flush_stdout.h"
+#include "cli/answer_printer.h"
 #include "cli/line_editor.h"
 #include "cli/model_options.h"
 #include "cli/sampling_options.h"
@@ -61,13 +61,14 @@ class Conversation {
       options.max_tokens = options_.sampling.max_tokens;
       options.stop = options_.sampling.stop;
       if (!options_.sampling.ignore_eos) options.end_tokens = text_.end_tokens;
-      const Completion completion = complete(engine_, text_.tokenizer.get(), options, [](std::string_view piece) {
-        fmt::print("{}", piece);
-        flush_stdout();
-      });
+      AnswerPrinter answer(text_, rendered);
+      options.visible = answer.visible();
+      const Completion completion =
+          complete(engine_, text_.tokenizer.get(), options, [&](std::string_view piece) { answer.push(piece); });
+      answer.finish();
       clear_interrupt();
       fmt::print("{}\n", completion.interrupted ? " [stopped]" : "");
-      messages_.push_back({{"role", "assistant"}, {"content", completion.text}});
+      messages_.push_back({{"role", "assistant"}, {"content", answer.content()}});
     } catch (const Error&) {
       messages_.erase(messages_.size() - 1);  // the message got no answer: remove it from the history
       throw;

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "cli/flush_stdout.h"
+#include "cli/answer_printer.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "cli/read_text.h"
@@ -31,17 +31,22 @@ std::string prompt_text(const RunOptions& o) {
   return o.prompt;
 }
 
-std::vector<int32_t> prompt_tokens(const RunOptions& o, const TextModel& text) {
+struct Prompt {
+  std::vector<int32_t> tokens;
+  std::string rendered;  // by the chat template; empty: not a chat
+};
+
+Prompt make_prompt(const RunOptions& o, const TextModel& text) {
   const bool chat = o.chat || (!o.raw && text.chat.has_value());
   const auto* needs_chat = o.chat ? "--chat" : o.system.empty() ? nullptr : "--system";
   if (needs_chat != nullptr && !text.chat) fail(ErrorKind::Usage, "{}: this model has no chat template", needs_chat);
-  if (!chat) return text.tokenizer->encode(prompt_text(o));
+  if (!chat) return {text.tokenizer->encode(prompt_text(o)), ""};
   auto messages = nlohmann::ordered_json::array();
   if (!o.system.empty()) messages.push_back({{"role", "system"}, {"content", o.system}});
   messages.push_back({{"role", "user"}, {"content", prompt_text(o)}});
-  const std::string rendered = render_chat(text, {{"messages", messages}, {"add_generation_prompt", true}});
+  std::string rendered = render_chat(text, {{"messages", messages}, {"add_generation_prompt", true}});
   log().debug("prompt: {}", rendered);
-  return text.tokenizer->encode(rendered, {.add_special = false, .parse_special = true});
+  return {text.tokenizer->encode(rendered, {.add_special = false, .parse_special = true}), std::move(rendered)};
 }
 
 std::string_view reason(FinishReason finish) {
@@ -49,13 +54,14 @@ std::string_view reason(FinishReason finish) {
   return finish == FinishReason::Length ? "length" : "stop";
 }
 
-void print_result(const Completion& c, double load_ms) {
-  const nlohmann::json json{
-      {"text", c.text},
+void print_result(const Completion& c, const AnswerPrinter& answer, double load_ms) {
+  nlohmann::json json{
+      {"text", answer.content()},
       {"tokens", c.tokens},
       {"finish_reason", reason(c.finish)},
       {"usage", {{"prompt_tokens", c.prompt_tokens}, {"completion_tokens", c.tokens.size()}}},
       {"timings", {{"load_ms", load_ms}, {"ttft_ms", c.ttft_ms}, {"tokens_per_second", c.tokens_per_second}}}};
+  if (!answer.reasoning().empty()) json["reasoning"] = answer.reasoning();
   print_json(json);
 }
 
@@ -78,7 +84,9 @@ void run(const RunOptions& o) {
   const double load_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 
   CompletionOptions options;
-  options.prompt = o.has_tokens ? parse_token_list(o.tokens, runner->model().config().vocab) : prompt_tokens(o, text);
+  Prompt prompt;
+  if (!o.has_tokens) prompt = make_prompt(o, text);
+  options.prompt = o.has_tokens ? parse_token_list(o.tokens, runner->model().config().vocab) : std::move(prompt.tokens);
   options.sampling = sampling_params(o.sampling, text.sampling);
   options.max_tokens = o.sampling.max_tokens;
   options.stop = o.sampling.stop;
@@ -89,12 +97,12 @@ void run(const RunOptions& o) {
 
   Engine engine(*runner);
   const bool stream = !o.model.json && text.tokenizer != nullptr;
-  const Completion completion = complete(engine, text.tokenizer.get(), options, [&](std::string_view piece) {
-    if (!stream) return;
-    fmt::print("{}", piece);
-    flush_stdout();
-  });
-  if (o.model.json) return print_result(completion, load_ms);
+  AnswerPrinter answer(text, prompt.rendered, /*silent=*/!stream);
+  options.visible = answer.visible();
+  const Completion completion =
+      complete(engine, text.tokenizer.get(), options, [&](std::string_view piece) { answer.push(piece); });
+  answer.finish();
+  if (o.model.json) return print_result(completion, answer, load_ms);
   if (!stream) fmt::print("{}", fmt::join(completion.tokens, ","));
   fmt::print("\n");
   log().info("{} prompt tokens, first token after {:.0f} ms, then {:.1f} tokens/s; loaded in {:.0f} ms",

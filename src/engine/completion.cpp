@@ -7,31 +7,12 @@
 
 #include "base/error.h"
 #include "base/interrupt.h"
-#include "sampling/stop_strings.h"
-#include "text/detokenizer.h"
+#include "engine/choice_text.h"
 
 namespace millrace {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// Outgoing text: whole characters only, held back while it may be the beginning of a stop string.
-class TextStream {
- public:
-  TextStream(const Tokenizer& tokenizer, const std::vector<std::string>& stop)
-      : detokenizer_(tokenizer, true), stop_(stop) {}
-
-  std::string push(int32_t token) { return stop_.push(detokenizer_.push(token)); }
-  std::string finish() {
-    std::string rest = stop_.push(detokenizer_.finish());
-    return rest += stop_.finish();
-  }
-  bool stopped() const { return stop_.stopped(); }
-
- private:
-  StreamingDetokenizer detokenizer_;
-  StopStrings stop_;
-};
 
 }  // namespace
 
@@ -39,8 +20,8 @@ Completion complete(Engine& engine, const Tokenizer* tokenizer, const Completion
                     FunctionRef<void(std::string_view)> on_text) {
   Completion result;
   result.prompt_tokens = static_cast<int32_t>(options.prompt.size());
-  std::optional<TextStream> text;
-  if (tokenizer != nullptr) text.emplace(*tokenizer, options.stop);
+  std::optional<ChoiceText> text;
+  if (tokenizer != nullptr) text.emplace(*tokenizer, options.stop, /*min_tokens=*/0, options.visible);
   const auto say = [&](std::string_view piece) {
     result.text += piece;
     if (!piece.empty()) on_text(piece);

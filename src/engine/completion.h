@@ -17,7 +17,8 @@ struct CompletionOptions {
   SamplingParams sampling;
   int32_t max_tokens = 0;
   std::vector<int32_t> end_tokens;
-  std::vector<std::string> stop;  // stop strings; the text ends before the first match
+  std::vector<std::string> stop;     // stop strings; the text ends before the first match
+  std::vector<std::string> visible;  // special tokens to keep in the text
 };
 
 struct Completion {
