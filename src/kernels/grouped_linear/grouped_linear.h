@@ -47,6 +47,7 @@ struct GroupedLinearArgs {
   Routing routing;
   bool gated = false;
   Activation activation = Activation::Silu;  // of gate
+  SwigluClamp clamp;                         // of Activation::ClampedSwiglu
   bool sum = false;
   Matrix y;  // [pairs, n]; gated [pairs, n / 2]; with `sum` [rows, n], which is added to
 };

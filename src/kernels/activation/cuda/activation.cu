@@ -1,3 +1,4 @@
+#include "kernels/activation/cuda/clamped_swiglu.cuh"
 #include "kernels/activation/cuda/launch.h"
 #include "kernels/cuda/vectors.cuh"
 
@@ -22,12 +23,6 @@ __device__ float activate(Activation kind, float x) {
       break;
   }
   return x;
-}
-
-__device__ float clamped_swiglu(float gate, float up, const SwigluClamp& clamp) {
-  gate = fminf(gate, clamp.limit);
-  up = fminf(fmaxf(up, -clamp.limit), clamp.limit);
-  return (up + 1) * gate / (1 + __expf(-clamp.slope * gate));
 }
 
 template <bool kWide>
