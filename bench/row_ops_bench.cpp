@@ -62,7 +62,7 @@ void register_all() {
     const auto gate = std::make_shared<Matrix>(up->view());
     register_kernels<ActivationOp>(
         ActivationOp::cpu(), p, (p.gated ? 12.0 : 8.0) * double(p.rows * p.cols), [=, kept = up] {
-          return ActivationOp::Args{p.kind, x->view(), p.gated ? gate.get() : nullptr, out->view()};
+          return ActivationOp::Args{p.kind, x->view(), p.gated ? gate.get() : nullptr, out->view(), kTestClamp};
         });
   }
 }

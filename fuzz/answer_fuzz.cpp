@@ -31,11 +31,12 @@ std::string flatten(const AnswerParserOptions& options, std::string_view first, 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   AnswerParserOptions options;
-  options.format.tools = static_cast<ToolFormat>(data[0] % 3);
+  options.format.tools = static_cast<ToolFormat>(data[0] % 4);
   options.format.reasons = data[0] & 4;
   options.in_reasoning = options.format.reasons && (data[0] & 8);
   options.tools = data[0] & 16;
   options.after_marker = options.format.tools == ToolFormat::Mistral && (data[0] & 32);
+  if (options.format.harmony() && (data[0] & 64)) options.opened = "<|channel|>analysis<|message|>";
   options.names = {"f"};
   const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
   const size_t cut = text.empty() ? 0 : data[1] % (text.size() + 1);

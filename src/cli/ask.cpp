@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "grammar/thinking.h"
 #include "server/grammar_vocabulary.h"
+#include "server/harmony_prompt.h"
 
 namespace millrace {
 
@@ -30,12 +31,18 @@ Prompt Asker::chat(const nlohmann::ordered_json& messages) const {
   if (!text_.chat) fail(ErrorKind::Usage, "this model has no chat template");
   nlohmann::ordered_json context{{"messages", messages}, {"add_generation_prompt", true}};
   if (!thinking_.empty()) context["enable_thinking"] = thinking_ == "on";
-  const RenderedChat rendered = render_chat(text_, std::move(context));
+  RenderedChat rendered = render_chat(text_, std::move(context));
+  const AnswerFormat format = answer_format(text_.chat->sources.choose(/*with_tools=*/false));
+  if (format.harmony() && thinking_ == "off") rendered.text += "<|channel|>final<|message|>";
   log().debug("prompt: {}", rendered.text);
   Prompt prompt;
   prompt.tokens = encode_chat(*text_.tokenizer, rendered);
-  prompt.parser.format = answer_format(text_.chat->sources.choose(/*with_tools=*/false));
-  prompt.parser.in_reasoning = prompt.parser.format.reasons && prompt_opens_reasoning(rendered.text);
+  prompt.parser.format = format;
+  if (format.harmony()) {
+    prompt.parser.opened = harmony_opened(rendered.text);
+  } else {
+    prompt.parser.in_reasoning = format.reasons && prompt_opens_reasoning(rendered.text);
+  }
   return prompt;
 }
 
@@ -43,6 +50,10 @@ Prompt Asker::chat(const nlohmann::ordered_json& messages) const {
 // tokens then closes it.
 std::shared_ptr<Constraint> Asker::constraint(const Prompt& prompt) {
   std::unique_ptr<Constraint> form = form_ ? grammars_->compile(*form_) : nullptr;
+  if (prompt.parser.format.harmony()) {
+    if (form == nullptr) return nullptr;
+    return harmony_form(text_, prompt.parser.opened, thinking_ != "off", std::move(form));
+  }
   if (!prompt.parser.in_reasoning && !prompt.parser.format.reasons) return form;
   return behind_reasoning(*text_.tokenizer, prompt.parser.in_reasoning, thinking_ == "off" ? 0 : -1, std::move(form));
 }

@@ -159,10 +159,12 @@ std::vector<Measurement> KernelTimer::time(const AttentionProblem& p, std::span<
   args.window = p.window;
   const std::vector<float> maxima(static_cast<size_t>(p.heads));  // zeros: scores of random keys are near 0
   Arena phi("maxima to time kernels with", maxima.size() * sizeof(float), device_.memory());
-  if (p.calibrated) {
+  if (p.calibrated || p.sinks) {
     std::byte* placed = phi.take(maxima.size() * sizeof(float));
     device_.memory().write(placed, reinterpret_cast<const std::byte*>(maxima.data()), maxima.size() * sizeof(float));
-    args.phi = reinterpret_cast<const float*>(placed);
+    const auto* zeros = reinterpret_cast<const float*>(placed);
+    if (p.calibrated) args.phi = zeros;
+    if (p.sinks) args.sinks = zeros;
   }
   return race<AttentionOp>(p, kernels, [&] {
     const ColdKeys::Turn turn = keys.next();

@@ -103,9 +103,9 @@ void Ops::rope(const RopeOp::Args& a) {
   call<RopeOp>({a.style, bucket(a.x.rows), a.heads, a.head_dim, a.rotary_dim}, a);
 }
 
-void Ops::activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out) {
+void Ops::activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out, SwigluClamp clamp) {
   if (x.rows == 0) return;
-  call<ActivationOp>({kind, gate_with != nullptr, bucket(x.rows), x.cols}, {kind, x, gate_with, out});
+  call<ActivationOp>({kind, gate_with != nullptr, bucket(x.rows), x.cols}, {kind, x, gate_with, out, clamp});
 }
 
 void Ops::elementwise(const ElementwiseOp::Args& a) {

@@ -80,7 +80,7 @@ class Ops {
   void rope_write(const RopeWriteOp::Args& args);
   void rope(const RopeOp::Args& args);  // in place, for models with a norm between RoPE and attention
   void rope_angles(const RopeAnglesOp::Args& args);
-  void activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out);
+  void activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out, SwigluClamp clamp = {});
   void add(Matrix a, Matrix b, Matrix out);
   void scale(Matrix x, float factor);
   // Multiplies row i by 1 + beta * ln(1 + floor(positions[i] / period)).

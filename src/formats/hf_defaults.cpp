@@ -23,12 +23,22 @@ constexpr Defaults kDefaults[] = {
     {"exaone4", R"({"num_key_value_heads": 32, "rms_norm_eps": 1e-5, "sliding_window": 4096})"},
     {"gemma4_text", R"({"sliding_window": 512, "hidden_size_per_layer_input": 256})"},
     {"gemma", R"({"num_key_value_heads": 16, "head_dim": 256})"},
+    {"gpt_oss", R"({"num_key_value_heads": 8, "head_dim": 64, "rms_norm_eps": 1e-5, "sliding_window": 128,
+                    "rope_theta": 1.5e5})"},
 };
 
 // The rope of Ministral 3 if its config has none.
 constexpr const char* kMinistral3Rope =
     R"({"rope_type": "yarn", "rope_theta": 1e6, "factor": 16, "original_max_position_embeddings": 16384,
         "beta_fast": 32, "beta_slow": 1, "mscale": 1, "mscale_all_dim": 1, "llama_4_scaling_beta": 0.1})";
+// That of gpt-oss, also in the place of a null.
+constexpr const char* kGptOssRope =
+    R"({"rope_type": "yarn", "factor": 32, "original_max_position_embeddings": 4096, "truncate": false})";
+
+bool has_value(const nlohmann::json& config, const char* key) {
+  const auto found = config.find(key);
+  return found != config.end() && !found->is_null();
+}
 
 }  // namespace
 
@@ -44,6 +54,8 @@ void add_hf_defaults(nlohmann::json& config) {
   }
   if (*type == "ministral3" && !config.contains("rope_parameters") && !config.contains("rope_scaling"))
     config["rope_parameters"] = nlohmann::json::parse(kMinistral3Rope);
+  if (*type == "gpt_oss" && !has_value(config, "rope_parameters") && !has_value(config, "rope_scaling"))
+    config["rope_parameters"] = nlohmann::json::parse(kGptOssRope);
 }
 
 }  // namespace millrace

@@ -106,6 +106,7 @@ AttentionArgs Pass::attention_args(int state, Matrix q, const AttentionSettings&
           .scale = s.scale,
           .softcap = s.softcap,
           .window = s.window,
+          .sinks = s.sinks != nullptr ? s.sinks->data : nullptr,
           .tables = batch.tables};
 }
 

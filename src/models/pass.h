@@ -27,9 +27,10 @@ struct Rope {
 
 struct AttentionSettings {
   int heads = 0;
-  float scale = 1;    // of q k^T
-  float softcap = 0;  // c: scores become c tanh(score / c); 0: none
-  int window = 0;     // positions that a query attends to; 0: all up to its own
+  float scale = 1;                // of q k^T
+  float softcap = 0;              // c: scores become c tanh(score / c); 0: none
+  int window = 0;                 // positions that a query attends to; 0: all up to its own
+  const Vector* sinks = nullptr;  // [heads]: logits that join each head's denominator; null: none
 };
 
 // Calibrated maxima of attention scores, and the buffer where a calibration records score ranges.

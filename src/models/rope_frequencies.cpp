@@ -148,7 +148,7 @@ RopeFrequencies plain_rope_frequencies(double theta, int rotary_dim) {
 }
 
 RopeFrequencies read_rope_frequencies(const WeightSource& source, const DecoderConfig& c, const std::string& section,
-                                      double usual_theta) {
+                                      double usual_theta, bool gguf_truncates) {
   if (c.rotary_dim % 2 != 0) refuse(source, "a rotary part of odd size");
   const Settings s(source, section);
   const bool gguf = source.convention() == WeightSource::Convention::Gguf;
@@ -162,7 +162,8 @@ RopeFrequencies read_rope_frequencies(const WeightSource& source, const DecoderC
     stretch_llama3(inverse, s, c.context);
   } else if (type == "yarn") {
     const std::string path = "rope_parameters." + (section.empty() ? "" : section + ".") + "truncate";
-    stretch_yarn(out, inverse, s, theta, c, source.config().optional_boolean({.hf = path}).value_or(true), gguf);
+    const bool truncate = source.config().optional_boolean({.hf = path}).value_or(!gguf || gguf_truncates);
+    stretch_yarn(out, inverse, s, theta, c, truncate, gguf);
   } else if (type == "longrope" || type == "su" || source.find("rope_factors_long.weight") != nullptr) {
     stretch_longrope(out, inverse, s, source, c);
     return out;

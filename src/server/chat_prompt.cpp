@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "grammar/thinking.h"
+#include "server/harmony_prompt.h"
 #include "server/requests/api_error.h"
 #include "server/response_format.h"
 #include "text/answer/instructions.h"
@@ -85,7 +86,8 @@ void constrain_calls(const ChatRequest& r, const Json& tools, const Tokenizer& t
   if (!prompt.forced_call && std::none_of(tools.begin(), tools.end(), is_strict)) return;
   const ToolSyntax& syntax = tool_syntax(prompt.parser.format.tools);
   prompt.grammar = tool_call_grammar(tools, syntax, r.parallel_tool_calls, prompt.forced_call);
-  if (!prompt.forced_call) prompt.trigger = call_trigger(syntax, prompt.visible, tokenizer);
+  if (!prompt.forced_call && !prompt.parser.format.harmony())
+    prompt.trigger = call_trigger(syntax, prompt.visible, tokenizer);
 }
 
 void apply_reasoning(const ChatRequest& r, const AnswerFormat& format, Json& context) {
@@ -110,6 +112,7 @@ int32_t thinking_tokens(const ChatRequest& r) {
 }
 
 std::shared_ptr<Constraint> make_constraint(const ChatRequest& r, const ChatPrompt& prompt, ServedModel& model) {
+  if (prompt.parser.format.harmony()) return harmony_constraint(r, prompt, model);
   std::unique_ptr<Constraint> answer;
   if (prompt.grammar) answer = compile_answer(model.grammars(), *prompt.grammar, prompt.trigger, r.response_format);
   const int32_t budget = thinking_tokens(r);
@@ -159,11 +162,18 @@ ChatPrompt make_chat_prompt(const ChatRequest& r, const ServedModel& model) {
   } else if (!tools.empty()) {
     context["tools"] = tools;
   }
+  const bool harmony = prompt.parser.format.harmony();
+  if (harmony) adapt_to_harmony(r, context);
   RenderedChat chat = model.render(std::move(context));
-  prompt.parser.in_reasoning = prompt.parser.format.reasons && prompt_opens_reasoning(chat.text);
+  if (harmony) {
+    chat.text += harmony_opening(r, prompt);
+    prompt.parser.opened = harmony_opened(chat.text);
+  } else {
+    prompt.parser.in_reasoning = prompt.parser.format.reasons && prompt_opens_reasoning(chat.text);
+  }
   prompt.visible = answer_markers(prompt.parser.format, prompt.parser.tools);
   constrain_calls(r, tools, *model.text().tokenizer, prompt);
-  if (prompt.forced_call && !prompt.parser.in_reasoning) {
+  if (prompt.forced_call && !prompt.parser.in_reasoning && !harmony) {
     const std::string_view marker = tool_syntax(prompt.parser.format.tools).marker;
     chat.text += marker;
     prompt.parser.after_marker = !marker.empty();

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "engine/choice_text.h"
 #include "engine/request.h"
 #include "engine/service.h"
 #include "sampling/sampler.h"
 #include "server/call.h"
-#include "engine/choice_text.h"
 #include "server/requests/api_error.h"
 
 namespace millrace {

@@ -139,6 +139,14 @@ void apply_config(std::string_view text, TokenizerParts& parts) {
   parts.unknown = named_token(config, "unk_token", parts);
   parts.padding = named_token(config, "pad_token", parts);
   if (parts.eos) parts.end_of_generation = {*parts.eos};
+  // In the harmony format a tool call ends the answer, too. Not every folder's generation_config.json says so.
+  const auto added = [&](std::string_view text) {
+    const auto found = std::find_if(parts.added.begin(), parts.added.end(),
+                                    [&](const AddedToken& token) { return token.content == text; });
+    return found == parts.added.end() ? std::nullopt : std::optional(found->id);
+  };
+  const auto call = added("<|call|>");
+  if (call && parts.eos && parts.eos == added("<|return|>")) parts.end_of_generation.push_back(*call);
   // If the config has either field, transformers ignores the post-processor.
   if (find_field(config, "add_bos_token") == nullptr && find_field(config, "add_eos_token") == nullptr) return;
   parts.frame.clear();

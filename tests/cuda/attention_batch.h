@@ -36,6 +36,8 @@ class GpuBatch {
     args_.kv.values = values_->data();
     args_.q = q_->view();
     args_.out = out_->view();
+    if (!batch.sinks().empty()) sinks_ = std::make_unique<GpuBytes>(batch.sinks());
+    if (sinks_ != nullptr) args_.sinks = sinks_->as<float>();
   }
 
   void set_phi(const std::vector<float>& phi) {
@@ -66,7 +68,7 @@ class GpuBatch {
 
  private:
   AttentionArgs args_;
-  std::unique_ptr<GpuBytes> keys_, values_, slices_, pages_, positions_, phi_;
+  std::unique_ptr<GpuBytes> keys_, values_, slices_, pages_, positions_, phi_, sinks_;
   std::unique_ptr<GpuCopy> q_, out_;
 };
 

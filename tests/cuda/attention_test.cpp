@@ -62,11 +62,17 @@ void check_unified(const AttentionCase& c, DType activations, AttentionProblem p
   }
 }
 
+AttentionCase with_sinks(AttentionCase c) {
+  c.sinks = true;
+  return c;
+}
+
 TEST(CudaAttention, EveryKernelMatchesTheReferenceOnEveryCase) {
   std::vector<AttentionCase> cases = attention_cases();
   cases.push_back({"prefill_more_tiles_than_blocks", DType::BF16, 32, 2, 128, 64, 0, 0, {{100, 600}}});
   cases.push_back({"prefill_more_tiles_than_blocks", DType::F16, 32, 2, 64, 16, 200, 0, {{0, 600}}});
   cases.push_back({"prefill_whole_chunk", DType::BF16, 8, 2, 128, 64, 0, 0, {{100, 512}}});
+  cases.push_back(with_sinks({"prefill_sinks_of_many_tiles", DType::BF16, 64, 8, 64, 64, 128, 0, {{100, 600}}}));
   for (const AttentionCase& c : cases) {
     for (const DType activations : kPlainTypes) {
       const Precision precision = activations == DType::F32 ? Precision::Exact : Precision::Fast;
@@ -85,6 +91,7 @@ TEST(CudaAttention, LongContexts) {
       {"long_pages", DType::BF16, 32, 8, 128, 64, 0, 0, {{4200, 1}}},
       {"long_window", DType::F16, 8, 2, 128, 64, 4001, 0, {{9005, 1}}},
       {"long_draft", DType::BF16, 8, 2, 128, 64, 0, 0, {{6000, 3}}},
+      with_sinks({"long_sinks", DType::BF16, 64, 8, 64, 64, 0, 0, {{5003, 1}}}),
   };
   for (const AttentionCase& c : cases) {
     Random random;
@@ -107,6 +114,7 @@ TEST(CudaAttention, PairsThatDoNotFillTheDevice) {
       {"even", DType::BF16, 32, 8, 128, 64, 0, 0, uneven_slices(20, 3000, 1)},
       {"one_head_each", DType::F16, 32, 32, 64, 16, 0, 0, uneven_slices(5, 6000, 1)},
       {"window", DType::BF16, 32, 8, 128, 32, 900, 0, uneven_slices(19, 3500, 1)},
+      with_sinks({"sinks", DType::BF16, 64, 8, 64, 64, 0, 0, uneven_slices(21, 3000, 1)}),
       {"softcap", DType::F16, 16, 8, 80, 16, 0, 20, uneven_slices(21, 4000, 1), 4, 4},
       {"several_each", DType::BF16, 16, 8, 128, 48, 0, 0, uneven_slices(41, 2500, 1)},
       {"drafts", DType::BF16, 32, 4, 96, 64, 0, 0, uneven_slices(20, 3000, 3)},

@@ -67,12 +67,13 @@ TEST(CudaActivation, MatchesTheReference) {
       round_to(x, dtype);
       round_to(gate, dtype);
       const Matrix gate_view = gate.view();
-      ActivationOp::reference()->run({p.kind, x.view(), p.gated ? &gate_view : nullptr, expected.view()}, {});
+      ActivationOp::reference()->run({p.kind, x.view(), p.gated ? &gate_view : nullptr, expected.view(), kTestClamp},
+                                     {});
       for_gpu_kernels<ActivationOp>(cuda_kernels().of<ActivationOp>(), p, random.seed(), [&](const auto& kernel) {
         TestMatrix out(p.rows, p.cols);
         const GpuCopy gpu_x(x, dtype), gpu_gate(gate, dtype), gpu_out(out, dtype);
         const Matrix gpu_gate_view = gpu_gate.view();
-        kernel.run({p.kind, gpu_x.view(), p.gated ? &gpu_gate_view : nullptr, gpu_out.view()}, on_gpu());
+        kernel.run({p.kind, gpu_x.view(), p.gated ? &gpu_gate_view : nullptr, gpu_out.view(), kTestClamp}, on_gpu());
         gpu_out.read(out);
         EXPECT_TRUE(out.spare_is_untouched());
         EXPECT_LE(out.distance(expected), kTolerance + rounding_of(dtype));

@@ -77,6 +77,13 @@ TEST(Config, RopeIsTheSameInTheSpellingsOfVersion4And5) {
   }
   EXPECT_EQ(hf(R"({"rope_theta": 10000, "rope_scaling": null})").string(kRopeType), "default");
   EXPECT_EQ(hf("{}").string(kRopeType), "default");
+  const Config scaled = hf(R"({"model_type": "gpt_oss", "rope_scaling": null, "rope_theta": 5000})");
+  EXPECT_EQ(scaled.string(kRopeType), "yarn");
+  EXPECT_EQ(scaled.number({.hf = "rope_parameters.factor"}), 32);
+  EXPECT_EQ(scaled.number(kTheta), 5000);
+  EXPECT_FALSE(scaled.boolean({.hf = "rope_parameters.truncate"}));
+  EXPECT_EQ(hf(R"({"model_type": "gpt_oss", "rope_parameters": {"rope_type": "default"}})").string(kRopeType),
+            "default");
   EXPECT_EQ(hf(R"({"partial_rotary_factor": 0.5})").number({.hf = "rope_parameters.partial_rotary_factor"}), 0.5);
 }
 

@@ -27,12 +27,13 @@ struct AttentionCase {
   bool shuffled = true;            // pages in random order, as after long use of the cache
   int own_value_dim = 0;           // elements of a value; 0: head_dim
   bool latent = false;             // values are the beginnings of the keys
+  bool sinks = false;              // every head has a sink
 
   int value_dim() const { return own_value_dim > 0 ? own_value_dim : head_dim; }
 };
 
 inline std::vector<AttentionCase> attention_cases() {
-  return {
+  std::vector<AttentionCase> cases{
       {"decode_mha", DType::F32, 4, 4, 64, 16, 0, 0, {{100, 1}}},
       {"decode_first_token", DType::F32, 4, 2, 64, 16, 0, 0, {{0, 1}}},
       {"decode_gqa3", DType::F16, 9, 3, 64, 32, 0, 0, {{1000, 1}}},
@@ -75,6 +76,21 @@ inline std::vector<AttentionCase> attention_cases() {
       {"mixed_window_q8", DType::Q8_0, 8, 2, 32, 16, 64, 30, {{300, 1}, {10, 120}, {63, 1}, {64, 2}}},
       {"mixed_f32", DType::F32, 4, 1, 64, 64, 0, 0, {{10, 30}, {500, 1}, {0, 65}}},
   };
+  const auto add_sinks = [&](AttentionCase c) {
+    c.sinks = true;
+    cases.push_back(c);
+  };
+  add_sinks({"decode_sinks", DType::F16, 16, 2, 64, 16, 0, 0, {{1000, 1}}});
+  add_sinks({"decode_sinks_first_token", DType::BF16, 8, 2, 128, 64, 0, 0, {{0, 1}}});
+  add_sinks({"decode_sinks_window", DType::BF16, 16, 2, 64, 16, 128, 0, {{0, 1}, {127, 1}, {128, 1}, {900, 1}}});
+  add_sinks({"decode_sinks_mqa", DType::F16, 71, 1, 96, 16, 0, 0, {{200, 1}}});
+  add_sinks({"decode_sinks_softcap", DType::F32, 6, 2, 12, 16, 0, 20, {{300, 1}}, 4, 4});
+  add_sinks({"verify_draft_sinks", DType::BF16, 16, 2, 64, 32, 128, 0, {{777, 5}}});
+  add_sinks({"prefill_sinks", DType::F16, 8, 1, 64, 32, 0, 0, {{0, 130}}});
+  add_sinks({"prefill_sinks_window", DType::BF16, 4, 2, 128, 64, 50, 0, {{33, 100}}});
+  add_sinks({"mixed_sinks_q8", DType::Q8_0, 8, 2, 32, 16, 64, 0, {{300, 1}, {10, 120}, {63, 1}, {64, 2}}});
+  add_sinks({"mixed_sinks_f32", DType::F32, 4, 1, 64, 64, 0, 0, {{10, 30}, {500, 1}, {0, 65}}});
+  return cases;
 }
 
 // Cases whose keys and values differ in width or share one latent row.
@@ -100,6 +116,10 @@ inline std::vector<AttentionCase> uneven_attention_cases() {
   window.window = 9;
   window.softcap = 20;
   cases.push_back(window);
+  AttentionCase sinks = cases.front();
+  sinks.name = "narrow_values_sinks";
+  sinks.sinks = true;
+  cases.push_back(sinks);
   return cases;
 }
 
@@ -115,6 +135,7 @@ class AttentionBatch {
   int64_t width() const { return int64_t{case_.heads} * case_.head_dim; }  // of q
   int64_t out_width() const { return int64_t{case_.heads} * case_.value_dim(); }
   TestMatrix& q() { return *q_; }
+  std::vector<float>& sinks() { return sinks_; }      // of the heads; empty: none
   size_t pool_bytes() const { return keys_.size(); }  // of the keys; the values have as many
   // Fills keys and values of every slice: key(slice, position, kv head, element).
   void fill(const std::function<float(int slice, int position, int head, int i)>& key,
@@ -128,6 +149,7 @@ class AttentionBatch {
   std::vector<std::byte> keys_, values_;
   KvLayer kv_;
   std::unique_ptr<TestMatrix> q_;
+  std::vector<float> sinks_;
 };
 
 inline AttentionBatch::AttentionBatch(const AttentionCase& c, Random& random, std::byte unused) : case_(c) {
@@ -157,6 +179,8 @@ inline AttentionBatch::AttentionBatch(const AttentionCase& c, Random& random, st
   q_ = std::make_unique<TestMatrix>(rows_, width(), random, c.q_scale);
   fill([&](int, int, int, int) { return random.normal(c.k_scale); },
        [&](int, int, int, int) { return random.normal(); });
+  // Some sinks outweigh a whole row, some are negligible.
+  for (int head = 0; c.sinks && head < c.heads; ++head) sinks_.push_back(random.normal(4));
 }
 
 inline void AttentionBatch::fill(const std::function<float(int, int, int, int)>& key,
@@ -189,6 +213,7 @@ inline AttentionArgs AttentionBatch::args(TestMatrix& out) {
   args.scale = 1 / std::sqrt(static_cast<float>(case_.head_dim));
   args.softcap = case_.softcap;
   args.window = case_.window;
+  args.sinks = sinks_.empty() ? nullptr : sinks_.data();
   return args;
 }
 
@@ -203,6 +228,7 @@ inline AttentionProblem AttentionBatch::problem() const {
   p.block_size = case_.block_size;
   p.window = case_.window;
   p.softcap = case_.softcap > 0;
+  p.sinks = case_.sinks;
   p.sequences = static_cast<int64_t>(case_.slices.size());
   p.rows = rows_;
   for (const SliceCase& slice : case_.slices) p.context = std::max<int64_t>(p.context, slice.past + slice.rows);

@@ -104,7 +104,7 @@ TEST(Attention, ReferenceTakesKeysAndValuesOfAnyWidths) {
         for (int head = 0; head < c.heads; ++head) {
           const int kv_head = head / (c.heads / c.kv_heads);
           std::vector<double> sums(static_cast<size_t>(c.value_dim()));
-          double total = 0;
+          double total = c.sinks ? std::exp(double{batch.sinks()[static_cast<size_t>(head)]}) : 0;
           for (int p = first; p <= last; ++p) {
             double score = 0;
             for (int i = 0; i < c.head_dim; ++i)
@@ -129,6 +129,35 @@ TEST(Attention, ReferenceTakesKeysAndValuesOfAnyWidths) {
   }
 }
 
+// A sink of a head without scores near it: far below, the result is that without a sink; far above, it is zero.
+TEST(Attention, SinksMayBeFarFromTheScores) {
+  for (AttentionCase c : {AttentionCase{"decode", DType::F16, 6, 2, 32, 16, 0, 0, {{700, 1}}},
+                          AttentionCase{"prefill", DType::F32, 6, 2, 32, 16, 90, 0, {{100, 150}}}}) {
+    Random random;
+    AttentionBatch plain(c, random);
+    TestMatrix without(plain.rows(), plain.width());
+    ThreadPool pool(2);
+    AttentionOp::reference()->run(plain.args(without), {&pool, nullptr});
+    plain.sinks() = {-3e38f, -1e30f, -200, 200, 1e30f, 3e38f};
+    Runner runner(plain, 3);
+    const std::vector<float> phi(static_cast<size_t>(c.heads), 3.0f);
+    for (const AttentionKernel* kernel : AttentionOp::cpu()) {
+      if (!runner.can_run(*kernel)) continue;
+      SCOPED_TRACE(c.name + " " + std::string(kernel->name()) + " seed " + std::to_string(random.seed()));
+      for (const float* maxima : {static_cast<const float*>(nullptr), phi.data()}) {
+        TestMatrix out = runner.run(*kernel, maxima);
+        EXPECT_LT(out.distance(runner.expected()), tolerance(c, *kernel, runner.is_exact(*kernel)));
+        for (int64_t row = 0; row < out.view().rows; ++row) {
+          for (int64_t i = 0; i < plain.width(); ++i) {
+            const bool far_below = i < 3 * c.head_dim;
+            EXPECT_NEAR(out.at(row, i), far_below ? without.at(row, i) : 0, far_below ? 0.05 : 0);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Attention, KernelsOfOneHeadSizeRefuseOthers) {
   for (const AttentionCase& c : uneven_attention_cases()) {
     Random random;
@@ -141,7 +170,7 @@ TEST(Attention, KernelsOfOneHeadSizeRefuseOthers) {
 
 TEST(AttentionProblem, ItsTextTellsAllProblemsApart) {
   const AttentionProblem usual{DType::F16, Precision::Fast, 8, 2, 64, 64, 16, 0, false, 4, 4, 100};
-  std::vector<AttentionProblem> all(16, usual);
+  std::vector<AttentionProblem> all(17, usual);
   all[1].kv = DType::BF16;
   all[2].precision = Precision::Exact;
   all[3].heads = 16;
@@ -157,6 +186,7 @@ TEST(AttentionProblem, ItsTextTellsAllProblemsApart) {
   all[13].context = 128;
   all[14].invariant = true;
   all[15].calibrated = true;
+  all[16].sinks = true;
   for (int i = 0; i < 3; ++i) {  // latent rows of one, of narrower values, and calibrated
     all.push_back(usual);
     all.back().latent = true;
@@ -303,7 +333,8 @@ TEST(Attention, UnseenScoresDoNotVouchForSeenOnes) {
 
 // The result is right for any calibrated maximum: a bad one only costs time.
 TEST(Attention, UnifiedMaximumMayBeWrong) {
-  for (const char* name : {"decode_gqa3", "mixed", "prefill_window", "decode_q8"}) {
+  for (const char* name :
+       {"decode_gqa3", "mixed", "prefill_window", "decode_q8", "decode_sinks", "prefill_sinks_window"}) {
     const auto cases = attention_cases();
     const AttentionCase& c =
         *std::find_if(cases.begin(), cases.end(), [&](const auto& one) { return one.name == name; });

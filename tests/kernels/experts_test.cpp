@@ -13,6 +13,7 @@ struct GroupedCase {
   int64_t rows, groups, per_row;
   Spread spread;
   bool gated, sum, bias;
+  Activation activation = Activation::Silu;
 };
 
 double weight(const TestExperts& experts, int64_t group, int64_t row, TestMatrix& x, int64_t at,
@@ -23,6 +24,15 @@ double weight(const TestExperts& experts, int64_t group, int64_t row, TestMatrix
   return sum_of(view.cols, [&](int64_t i) { return double(scratch[static_cast<size_t>(i)]) * x.at(at, i); });
 }
 
+constexpr SwigluClamp kClamp{3, 1.5f};  // products exceed the limit on both sides
+
+double gated(Activation kind, double gate, double up) {
+  if (kind == Activation::Silu) return gate / (1 + std::exp(-gate)) * up;
+  gate = std::min(gate, double{kClamp.limit});
+  up = std::clamp(up, -double{kClamp.limit}, double{kClamp.limit});
+  return (up + 1) * gate / (1 + std::exp(-kClamp.slope * gate));
+}
+
 TEST(GroupedLinear, ReferenceEqualsPlainLoops) {
   const GroupedCase cases[] = {
       {DType::F32, 5, 6, 2, Spread::Even, false, false, false},
@@ -30,6 +40,7 @@ TEST(GroupedLinear, ReferenceEqualsPlainLoops) {
       {DType::Q8_0, 7, 9, 3, Spread::OneExpert, true, false, false},
       {DType::Q4_K, 6, 5, 2, Spread::FewExperts, false, true, true},
       {DType::F16, 9, 8, 1, Spread::Even, false, true, false},
+      {DType::BF16, 5, 4, 2, Spread::Even, true, false, true, Activation::ClampedSwiglu},
   };
   for (const GroupedCase& c : cases) {
     Random random;
@@ -52,6 +63,8 @@ TEST(GroupedLinear, ReferenceEqualsPlainLoops) {
                                        .bias = c.bias ? biases.data() : nullptr,
                                        .routing = routing,
                                        .gated = c.gated,
+                                       .activation = c.activation,
+                                       .clamp = kClamp,
                                        .sum = c.sum,
                                        .y = y.view()},
                                       {&pool, nullptr});
@@ -65,7 +78,7 @@ TEST(GroupedLinear, ReferenceEqualsPlainLoops) {
     for (int64_t i = 0; i < (c.gated ? n / 2 : n); ++i) {
       for (int64_t pair = 0; pair < pairs && !c.sum; ++pair) {
         const double gate = product(pair, i);
-        const double expected = c.gated ? gate / (1 + std::exp(-gate)) * product(pair, n / 2 + i) : gate;
+        const double expected = c.gated ? gated(c.activation, gate, product(pair, n / 2 + i)) : gate;
         EXPECT_NEAR(y.at(pair, i), expected, tolerance * std::max(1.0, std::abs(expected)));
       }
       for (int64_t row = 0; row < c.rows && c.sum; ++row) {

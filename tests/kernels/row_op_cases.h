@@ -47,6 +47,9 @@ inline std::vector<RopeOp::Problem> rope_cases() {
   };
 }
 
+// Random inputs exceed this limit on both sides.
+constexpr SwigluClamp kTestClamp{1.5f, 1.2f};
+
 inline std::vector<ActivationOp::Problem> activation_cases() {
   std::vector<ActivationOp::Problem> cases;
   for (Activation kind :
@@ -57,6 +60,9 @@ inline std::vector<ActivationOp::Problem> activation_cases() {
       cases.push_back({kind, gated, 3, 5});
     }
   }
+  cases.push_back({Activation::ClampedSwiglu, true, 1, 1536});
+  cases.push_back({Activation::ClampedSwiglu, true, 200, 333});
+  cases.push_back({Activation::ClampedSwiglu, true, 3, 5});
   return cases;
 }
 

@@ -124,7 +124,7 @@ TEST(Activation, MatchesTheReference) {
     TestMatrix x(p.rows, p.cols, random, 3), gate(p.rows, p.cols, random), expected(p.rows, p.cols);
     const Matrix gate_view = gate.view();
     const auto args = [&](TestMatrix& in, TestMatrix& out) {
-      return ActivationOp::Args{p.kind, in.view(), p.gated ? &gate_view : nullptr, out.view()};
+      return ActivationOp::Args{p.kind, in.view(), p.gated ? &gate_view : nullptr, out.view(), kTestClamp};
     };
     ActivationOp::reference()->run(args(x, expected), {});
     for_kernels<ActivationOp>(ActivationOp::cpu(), p, random.seed(), kTolerance,
@@ -157,6 +157,31 @@ TEST(Activation, IsAccurateEverywhere) {
         EXPECT_NEAR(out.at(0, i), expected.at(0, i), allowed)
             << kernel->name() << " " << static_cast<int>(kind) << " " << x.at(0, i);
       }
+    }
+  }
+}
+
+// The limits of gpt-oss, at and beyond which the function is constant in the clamped input.
+TEST(Activation, ClampedSwigluIsAccurateEverywhere) {
+  std::vector<float> gates, ups;
+  for (float g : {-1e30f, -90.0f, -8.0f, -7.0f, -1.0f, -1e-6f, 0.0f, 0.5f, 3.0f, 6.999f, 7.0f, 7.001f, 1e30f}) {
+    for (float u : {-1e30f, -7.001f, -7.0f, -1.0f, 0.0f, 0.25f, 7.0f, 1e30f}) gates.push_back(g), ups.push_back(u);
+  }
+  const auto n = static_cast<int64_t>(gates.size());
+  TestMatrix gate(1, n), up(1, n), out(1, n), expected(1, n);
+  for (int64_t i = 0; i < n; ++i) {
+    gate.at(0, i) = gates[static_cast<size_t>(i)], up.at(0, i) = ups[static_cast<size_t>(i)];
+    const double g = std::min(7.0, double{gate.at(0, i)}), u = std::clamp(double{up.at(0, i)}, -7.0, 7.0);
+    expected.at(0, i) = static_cast<float>((u + 1) * g / (1 + std::exp(-1.702 * g)));
+  }
+  const Matrix up_view = up.view();
+  for (const Kernel<ActivationOp>* kernel : ActivationOp::cpu()) {
+    if (!kernel->can_run({Activation::ClampedSwiglu, true, 1, n}, test_hardware())) continue;
+    EXPECT_FALSE(kernel->can_run({Activation::ClampedSwiglu, false, 1, n}, test_hardware()));
+    kernel->run({Activation::ClampedSwiglu, gate.view(), &up_view, out.view(), {}}, {});
+    for (int64_t i = 0; i < n; ++i) {
+      EXPECT_NEAR(out.at(0, i), expected.at(0, i), 1e-6 * std::abs(expected.at(0, i)) + 1e-7)
+          << kernel->name() << " " << gate.at(0, i) << " " << up.at(0, i);
     }
   }
 }

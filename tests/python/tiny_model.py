@@ -16,11 +16,15 @@ def token_id(character):
     return PIECES.index(character)
 
 
-def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7, head=HEAD, kind=gguf.GGMLQuantizationType.F32, factors=None, broken=None, add_bos=False):
+def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7, head=HEAD, kind=gguf.GGMLQuantizationType.F32, factors=None, broken=None, add_bos=False, extra=(), chain=None):
     """`factors`: multipliers of the matrices whose name contains the key; `kind`: the number format of all matrices;
-    `broken`: a token, and the value of its whole embedding."""
+    `broken`: a token, and the value of its whole embedding; `extra`: more tokens, special ones in <| |>; `chain`: the
+    greedy answer, as a token for each token before it."""
     rng = np.random.default_rng(seed)
-    vocab = len(PIECES)
+    pieces = PIECES + list(extra)
+    vocab = len(pieces)
+    if chain:
+        factors = {"attn_output": 0, "ffn_down": 0}  # only the last token matters
     w = gguf.GGUFWriter(path, "llama")
     w.add_name("tiny")
     w.add_context_length(context)
@@ -36,9 +40,9 @@ def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7, head=HEAD, k
     w.add_rope_dimension_count(head)
     w.add_vocab_size(vocab)
     w.add_tokenizer_model("llama")
-    w.add_token_list(PIECES)
+    w.add_token_list(pieces)
     w.add_token_scores([0.0] * vocab)
-    w.add_token_types([2, 3, 3, 3, 3] + [1] * (vocab - len(SPECIAL)))
+    w.add_token_types([2, 3, 3, 3, 3] + [3 if p.startswith("<|") else 1 for p in pieces[len(SPECIAL):]])
     w.add_unk_token_id(0)
     w.add_bos_token_id(1)
     w.add_eos_token_id(4)
@@ -47,6 +51,8 @@ def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7, head=HEAD, k
     if template:
         w.add_chat_template(template)
 
+    embedding = []
+
     def matrix(name, rows, columns, silent=0):
         values = (rng.standard_normal((rows, columns)) / np.sqrt(columns)).astype(np.float32)
         values[:silent] = 0
@@ -54,6 +60,12 @@ def write_tiny_model(path, context=2048, template=TEMPLATE, seed=7, head=HEAD, k
             values *= np.float32(factor if part in name else 1)
         if broken and name == "token_embd.weight":
             values[broken[0]] = broken[1]
+        if name == "token_embd.weight":
+            embedding.append(values)
+        if chain and name == "output.weight":
+            values[:] = 0
+            for before, after in chain.items():
+                values[pieces.index(after)] = embedding[0][pieces.index(before)]
         w.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
 
     def ones(name):

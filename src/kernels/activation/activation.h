@@ -22,6 +22,7 @@ struct ActivationOp {
     Matrix x;                           // [rows, cols]
     const Matrix* gate_with = nullptr;  // out = f(x) * gate_with; null: out = f(x)
     Matrix out;                         // may alias x
+    SwigluClamp clamp;                  // of ClampedSwiglu
   };
 
   static KernelList<ActivationOp> cpu();  // best first where estimates tie

@@ -49,6 +49,26 @@ void activate_row(const float* x, const float* gate, float* out, int64_t n) {
   for (int64_t j = 0; i + j < n; ++j) out[i + j] = gated ? tail[j] * gate[i + j] : tail[j];
 }
 
+HWY_INLINE F32Vec clamped_swiglu(F32Vec gate, F32Vec up, const SwigluClamp& clamp) {
+  const F32Vec one = broadcast(1.0f), limit = broadcast(clamp.limit);
+  gate = hn::Min(gate, limit);
+  up = hn::Max(hn::Min(up, limit), hn::Neg(limit));
+  const F32Vec sigmoid_inverse = hn::Add(one, exp(hn::Mul(gate, broadcast(-clamp.slope))));
+  return hn::Div(hn::Mul(hn::Add(up, one), gate), sigmoid_inverse);
+}
+
+void clamped_swiglu_row(const float* gate, const float* up, const SwigluClamp& clamp, float* out, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(clamped_swiglu(load(gate + i), load(up + i), clamp), out + i);
+  if (i == n) return;
+  alignas(64) float gates[kLanes] = {}, ups[kLanes] = {};
+  const auto bytes = static_cast<size_t>(n - i) * sizeof(float);
+  std::memcpy(gates, gate + i, bytes);
+  std::memcpy(ups, up + i, bytes);
+  store(clamped_swiglu(load(gates), load(ups), clamp), gates);
+  std::memcpy(out + i, gates, bytes);
+}
+
 using ActivateRow = void (*)(const float* x, const float* gate, float* out, int64_t n);
 
 template <bool gated>
@@ -64,6 +84,8 @@ ActivateRow choose(Activation kind) {
       return activate_row<Activation::Relu, gated>;
     case Activation::ReluSquared:
       return activate_row<Activation::ReluSquared, gated>;
+    case Activation::ClampedSwiglu:
+      break;
   }
   return nullptr;
 }
@@ -71,7 +93,9 @@ ActivateRow choose(Activation kind) {
 class SimdActivation : public Kernel<ActivationOp> {
  public:
   std::string_view name() const override { return "simd_" MR_TARGET_NAME; }
-  bool can_run(const Problem&, const Hardware& hardware) const override { return hardware.isa.has(kTargetIsa); }
+  bool can_run(const Problem& p, const Hardware& hardware) const override {
+    return hardware.isa.has(kTargetIsa) && (p.gated || p.kind != Activation::ClampedSwiglu);
+  }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
     return row_work_us(p.rows * p.cols, 100, hardware);  // exponentials dominate: charged as 100 bytes per element
   }
@@ -81,6 +105,11 @@ class SimdActivation : public Kernel<ActivationOp> {
     const ActivateRow activate = gate != nullptr ? choose<true>(args.kind) : choose<false>(args.kind);
     for_rows(executor, args.x.rows, args.x.cols * 2, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
+        if (activate == nullptr) {
+          clamped_swiglu_row(args.x.row<float>(row), gate->row<float>(row), args.clamp, args.out.row<float>(row),
+                             args.x.cols);
+          continue;
+        }
         activate(args.x.row<float>(row), gate != nullptr ? gate->row<float>(row) : nullptr, args.out.row<float>(row),
                  args.x.cols);
       }

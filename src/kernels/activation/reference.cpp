@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -21,14 +22,25 @@ double activate(Activation kind, double x) {
       return x > 0 ? x : 0;
     case Activation::ReluSquared:
       return x > 0 ? x * x : 0;
+    case Activation::ClampedSwiglu:
+      break;
   }
   return x;
+}
+
+double clamped_swiglu(double gate, double up, const SwigluClamp& clamp) {
+  const double limit = clamp.limit;
+  gate = std::min(gate, limit);
+  up = std::clamp(up, -limit, limit);
+  return (up + 1) * gate / (1 + std::exp(-double{clamp.slope} * gate));
 }
 
 class ReferenceActivation : public Kernel<ActivationOp> {
  public:
   std::string_view name() const override { return "reference"; }
-  bool can_run(const Problem&, const Hardware& hardware) const override { return hardware.device == DeviceKind::Cpu; }
+  bool can_run(const Problem& p, const Hardware& hardware) const override {
+    return hardware.device == DeviceKind::Cpu && (p.gated || p.kind != Activation::ClampedSwiglu);
+  }
   double estimate_us(const Problem& p, const Hardware&) const override { return scalar_work_us(p.rows * p.cols * 5); }
 
   void run(const Args& args, const Executor&) const override {
@@ -37,6 +49,10 @@ class ReferenceActivation : public Kernel<ActivationOp> {
       const float* gate = args.gate_with != nullptr ? args.gate_with->row<float>(row) : nullptr;
       float* out = args.out.row<float>(row);
       for (int64_t i = 0; i < args.x.cols; ++i) {
+        if (args.kind == Activation::ClampedSwiglu) {
+          out[i] = static_cast<float>(clamped_swiglu(x[i], gate[i], args.clamp));
+          continue;
+        }
         const double y = activate(args.kind, x[i]);
         out[i] = static_cast<float>(gate != nullptr ? y * gate[i] : y);
       }
@@ -52,7 +68,8 @@ const Kernel<ActivationOp>* ActivationOp::reference() {
 }
 
 std::string to_string(const ActivationOp::Problem& p) {
-  static constexpr std::string_view kNames[] = {"silu", "gelu_tanh", "gelu_erf", "relu", "relu_squared"};
+  static constexpr std::string_view kNames[] = {"silu", "gelu_tanh",    "gelu_erf",
+                                                "relu", "relu_squared", "clamped_swiglu"};
   return fmt::format("activation {}{} {}x{}", kNames[static_cast<int>(p.kind)], p.gated ? " gated" : "", p.rows,
                      p.cols);
 }

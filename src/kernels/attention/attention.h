@@ -81,6 +81,7 @@ struct AttentionProblem {
   bool invariant = false;   // a row's result may not depend on the rest of the batch
   bool calibrated = false;  // the unified maximum of each head is known
   bool latent = false;      // values are prefixes of key rows
+  bool sinks = false;       // heads have an attention sink
 
   bool one_head_size() const { return key_dim == value_dim && !latent; }
   friend bool operator==(const AttentionProblem&, const AttentionProblem&) = default;
@@ -113,8 +114,11 @@ struct AttentionArgs {
   float softcap = 0;           // c: scores become c tanh(score / c); 0: none
   int window = 0;              // a row at position p attends to p - window + 1 .. p; 0: to all positions up to p
   const float* phi = nullptr;  // [heads]: calibrated unified maximum of each head's scores, or null
-  SliceTables tables;          // GPU only
-  bool invariant = false;      // a row's result may not depend on the rest of the batch
+  // [heads]: learned logits, in units of scores, or null. A head's sink adds e^sink to the denominator of its softmax
+  // and has no value. Kernels add it once per row, when they divide by the denominator.
+  const float* sinks = nullptr;
+  SliceTables tables;      // GPU only
+  bool invariant = false;  // a row's result may not depend on the rest of the batch
   FreshRows fresh;
   const int32_t* only_if = nullptr;  // GPU, prefill kernels: do nothing if *only_if is zero
 };

@@ -9,6 +9,7 @@
 
 #include <cmath>
 
+#include "kernels/attention/scores.h"
 #include "kernels/attention/workspace.h"
 #include "kernels/simd/simd-inl.h"
 
@@ -31,13 +32,20 @@ inline void merge(Partial& into, const Partial& from, int64_t vectors, int64_t s
   }
 }
 
+// A sink adds its weight to the total. Relative to maxima far below the sink the weight is infinite and the result
+// zero, which is the limit.
+inline float with_sink(const AttentionArgs& args, int64_t head, float total, float maximum) {
+  return args.sinks == nullptr ? total : total + std::exp2(args.sinks[head] * kLog2E - maximum);
+}
+
 inline void write_out(const AttentionArgs& args, const QueryTile& tile, const Partial& partial, int64_t stride) {
   const int64_t dim = args.kv.key_dim, group = args.heads / args.kv.kv_heads, heads = tile.kv_heads * group;
   for (int row = 0; row < tile.rows; ++row) {
     float* out = args.out.row<float>(tile.batch_row(row)) + tile.kv_head * group * dim;
     for (int64_t vector = row * heads; vector < (row + 1) * heads; ++vector, out += dim) {
       const float* sums = partial.sums + vector * stride;
-      const float inverse = 1 / partial.totals[vector];
+      const int64_t head = tile.kv_head * group + vector % heads;
+      const float inverse = 1 / with_sink(args, head, partial.totals[vector], partial.maxima[vector]);
       int64_t i = 0;
       for (; i + kLanes <= dim; i += kLanes) store(hn::Mul(load(sums + i), broadcast(inverse)), out + i);
       for (; i < dim; ++i) out[i] = sums[i] * inverse;

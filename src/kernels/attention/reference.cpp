@@ -17,14 +17,16 @@ class OneQuery {
         kv_head_(head / (args.heads / args.kv.kv_heads)),
         last_(sequence.past + row),
         first_(args.window > 0 ? std::max(0, last_ - args.window + 1) : 0),
+        sink_(args.sinks != nullptr ? args.sinks + head : nullptr),
         q_(args.q.row<float>(sequence.first_row + row) + int64_t{head} * args.kv.key_dim) {}
 
   void write(float* out) const {
     double largest = score(first_);
     for (int position = first_ + 1; position <= last_; ++position) largest = std::max(largest, score(position));
+    if (sink_ != nullptr) largest = std::max<double>(largest, *sink_);
     const KvLayer& kv = args_.kv;
     const int n = kv.value_dim;
-    double total = 0;
+    double total = sink_ != nullptr ? std::exp(*sink_ - largest) : 0;
     std::fill(out, out + n, 0.0f);
     double sums[kMaxHeadDim] = {};
     for (int position = first_; position <= last_; ++position) {
@@ -57,6 +59,7 @@ class OneQuery {
   const AttentionArgs& args_;
   const SequenceSlice& sequence_;
   int kv_head_, last_, first_;
+  const float* sink_;  // null: none
   const float* q_;
 };
 

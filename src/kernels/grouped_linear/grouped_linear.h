@@ -49,6 +49,7 @@ struct GroupedLinearArgs {
   Routing routing;
   bool gated = false;
   Activation activation = Activation::Silu;  // of gate
+  SwigluClamp clamp;                         // of Activation::ClampedSwiglu
   bool sum = false;
   bool invariant = false;  // a row of y may not depend on the other rows of x
   Matrix y;                // [pairs, n]; gated [pairs, n / 2]; with `sum` [rows, n], which is added to

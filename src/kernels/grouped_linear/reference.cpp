@@ -34,10 +34,10 @@ double product(const GroupedLinearArgs& args, int64_t pair, int64_t i, const flo
   return dot(*args.weights, group, i, x) + (args.bias != nullptr ? args.bias[group * n + i] : 0);
 }
 
-float gated(Activation kind, float gate, float up) {
+float gated(const GroupedLinearArgs& args, float gate, float up) {
   const auto matrix = [](float& value) { return Matrix{DType::F32, 1, 1, 1, reinterpret_cast<std::byte*>(&value)}; };
   const Matrix x = matrix(gate), factor = matrix(up);
-  ActivationOp::reference()->run({kind, x, &factor, x}, {});
+  ActivationOp::reference()->run({args.activation, x, &factor, x, args.clamp}, {});
   return gate;
 }
 
@@ -64,7 +64,7 @@ class ReferenceGroupedLinear final : public Kernel<GroupedLinearOp> {
       float* y = args.y.row<float>(pair);
       for (int64_t i = 0; i < args.y.cols; ++i) {
         y[i] = static_cast<float>(product(args, pair, i, x));
-        if (args.gated) y[i] = gated(args.activation, y[i], static_cast<float>(product(args, pair, half + i, x)));
+        if (args.gated) y[i] = gated(args, y[i], static_cast<float>(product(args, pair, half + i, x)));
       }
     }
   }

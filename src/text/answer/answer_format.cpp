@@ -8,6 +8,7 @@ namespace {
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 ToolFormat tool_format(std::string_view source) {
+  if (has(source, "<|channel|>") && has(source, "<|message|>")) return ToolFormat::Harmony;
   if (has(source, "[TOOL_CALLS]")) return ToolFormat::Mistral;
   if (has(source, "<tool_call>")) return ToolFormat::Hermes;
   // Templates of Llama 3.1 and later contain the tag of built-in tools or describe the format.
@@ -23,13 +24,19 @@ AnswerFormat answer_format(std::string_view source) {
   AnswerFormat format;
   format.tools = tool_format(source);
   format.template_has_tools = has(source, "tools");
-  format.reasons = has(source, "<think>") || has(source, "</think>");
+  format.reasons = has(source, "<think>") || has(source, "</think>") || format.harmony();
   return format;
 }
 
 bool prompt_opens_reasoning(std::string_view prompt) {
   while (!prompt.empty() && is_ascii_space(prompt.back())) prompt.remove_suffix(1);
   return prompt.ends_with("<think>");
+}
+
+std::string_view harmony_opened(std::string_view prompt) {
+  constexpr std::string_view kAnswer = "<|start|>assistant";
+  const size_t at = prompt.rfind(kAnswer);
+  return at == std::string_view::npos ? "" : prompt.substr(at + kAnswer.size());
 }
 
 const ToolSyntax& tool_syntax(ToolFormat format) {
@@ -67,6 +74,7 @@ const ToolSyntax& tool_syntax(ToolFormat format) {
       return kLlama3;
     case ToolFormat::Mistral:
       return kMistral;
+    case ToolFormat::Harmony:
     case ToolFormat::Hermes:
       break;
   }

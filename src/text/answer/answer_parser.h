@@ -28,6 +28,7 @@ struct AnswerParserOptions {
   bool tools = false;              // the request has tools: detect calls
   bool in_reasoning = false;       // the prompt ends inside of <think>
   bool after_marker = false;       // the prompt ends with ToolSyntax::marker: the answer begins with calls
+  std::string opened;              // harmony: the part of the first message that the prompt contains
   std::vector<std::string> names;  // names of the tools; formats without tags need them to tell calls from other JSON
 };
 

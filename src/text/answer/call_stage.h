@@ -16,6 +16,7 @@ class CallStage {
   virtual ~CallStage() = default;
   virtual void take(char byte, Pieces& out) = 0;
   virtual void finish(Pieces& out) = 0;
+  virtual bool in_reasoning() const { return false; }
   int calls() const { return calls_; }
 
  protected:
@@ -48,5 +49,6 @@ std::unique_ptr<CallStage> make_plain_stage();
 std::unique_ptr<CallStage> make_hermes_stage();
 std::unique_ptr<CallStage> make_llama3_stage(std::vector<std::string> names);
 std::unique_ptr<CallStage> make_mistral_stage(bool after_marker);
+std::unique_ptr<CallStage> make_harmony_stage(bool tools);
 
 }  // namespace millrace

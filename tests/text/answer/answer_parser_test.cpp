@@ -75,6 +75,14 @@ AnswerParserOptions marked() {
   return options;
 }
 
+AnswerParserOptions harmony(bool tools, std::string opened = "") {
+  AnswerParserOptions options;
+  options.format = {ToolFormat::Harmony, true, true};
+  options.tools = tools;
+  options.opened = std::move(opened);
+  return options;
+}
+
 std::vector<Case> cases() {
   const auto hermes = tools(ToolFormat::Hermes), llama = tools(ToolFormat::Llama3),
              mistral = tools(ToolFormat::Mistral);
@@ -126,6 +134,39 @@ std::vector<Case> cases() {
       {"unicode", reasoning(true, hermes),
        "é</think>ü <tool_call>{\"name\": \"f\", \"arguments\": {\"ß\": \"語\"}}</tool_call>",
        "R(é)C(ü)f({\"ß\": \"語\"})"},
+      {"harmony", harmony(false),
+       "<|channel|>analysis<|message|>So < what?\n<|end|><|start|>assistant<|channel|>final<|message|> It is. <b>",
+       "R(So < what?\n)C( It is. <b>)"},
+      {"harmony, call", harmony(true),
+       "<|channel|>analysis<|message|>Call f.<|end|><|start|>assistant<|channel|>commentary to=functions.f "
+       "<|constrain|>json<|message|>{\"a\": \"<|\"}<|call|>",
+       "R(Call f.)f({\"a\": \"<|\"})"},
+      {"harmony, recipient in front", harmony(true),
+       " to=functions.a-b.c<|channel|>commentary json<|message|>{\"a\": 1}", "a-b.c({\"a\": 1})"},
+      {"harmony, no arguments", harmony(true), "<|channel|>commentary to=functions.f<|message|>", "f({})"},
+      {"harmony, preamble and two calls", harmony(true),
+       "<|channel|>commentary<|message|>Two things.<|end|><|start|>assistant<|channel|>commentary to=functions.f "
+       "<|constrain|>json<|message|>{}<|call|><|start|>assistant<|channel|>commentary to=functions.g<|message|>{}",
+       "C(Two things.)f({})g({})"},
+      {"harmony, several messages", harmony(false),
+       "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>analysis<|message|>b<|end|>\n<|start|>"
+       "assistant"
+       "<|channel|>final<|message|>c<|end|><|start|>assistant<|channel|>final<|message|><|end|><|start|>assistant"
+       "<|channel|>final<|message|>d<|return|>",
+       "R(a\n\nb)C(c\n\nd)"},
+      {"harmony, call of a model without tools", harmony(false),
+       "<|channel|>commentary to=python<|message|>print(1)<|call|>", "R(print(1))"},
+      {"harmony, text without header", harmony(true), " tomorrow <|x", "C( tomorrow <|x)"},
+      {"harmony, cut in a header", harmony(true), "<|channel|>commentary to=func", ""},
+      {"harmony, cut in a tag", harmony(false), "<|channel|>final<|message|>a <|en", "C(a <|en)"},
+      {"harmony, end forgotten", harmony(false),
+       "<|channel|>analysis<|message|>a<|start|>assistant<|channel|>final<|message|>b<|channel|>final<|message|>c",
+       "R(a)C(b\n\nc)"},
+      {"harmony, tags in a body", harmony(false), "<|channel|>final<|message|>a <|message|> <|constrain|> <<|end|>",
+       "C(a <|message|> <|constrain|> <)"},
+      {"harmony, opened by the prompt", harmony(false, "<|channel|>analysis<|message|>"),
+       "Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes", "R(Hm.)C(Yes)"},
+      {"harmony, final opened by the prompt", harmony(false, "<|channel|>final<|message|>"), "Yes", "C(Yes)"},
   };
 }
 
@@ -166,7 +207,14 @@ std::string random_text(std::mt19937_64& random) {
                                                   ":",
                                                   "語",
                                                   "<",
-                                                  "</t"};
+                                                  "</t",
+                                                  "<|start|>assistant",
+                                                  "<|channel|>analysis",
+                                                  "<|channel|>commentary to=functions.f ",
+                                                  "<|constrain|>json",
+                                                  "<|message|>",
+                                                  "<|end|>",
+                                                  "<|call|>"};
   std::string text;
   for (size_t n = random() % 12; n > 0; --n) {
     std::string part = kParts[random() % kParts.size()];
@@ -181,7 +229,7 @@ TEST(AnswerParser, AnySplitGivesTheSame) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   for (int round = 0; round < 20000; ++round) {
-    AnswerParserOptions options = tools(static_cast<ToolFormat>(random() % 3));
+    AnswerParserOptions options = tools(static_cast<ToolFormat>(random() % 4));
     options.format.reasons = random() % 2;
     options.in_reasoning = options.format.reasons && random() % 2;
     options.after_marker = options.format.tools == ToolFormat::Mistral && random() % 4 == 0;
@@ -205,7 +253,22 @@ TEST(AnswerParser, StreamsArgumentsAsTheyCome) {
   EXPECT_EQ(pieces[0].text, "{\"city\": \"Par");
 }
 
+TEST(AnswerParser, KnowsWhetherAHarmonyMessageIsReasoning) {
+  AnswerParser parser(harmony(true));
+  parser.push("<|channel|>ana");
+  EXPECT_FALSE(parser.in_reasoning());
+  parser.push("lysis<|message|>a");
+  EXPECT_TRUE(parser.in_reasoning());
+  parser.push("<|end|>");
+  EXPECT_FALSE(parser.in_reasoning());
+  EXPECT_EQ(harmony_opened("<|start|>user<|message|>x<|end|><|start|>assistant"), "");
+  EXPECT_EQ(harmony_opened("<|start|>assistant<|channel|>final<|message|>"), "<|channel|>final<|message|>");
+  EXPECT_EQ(harmony_opened("no messages"), "");
+}
+
 TEST(AnswerFormat, IsToldFromTheTemplate) {
+  EXPECT_TRUE(answer_format("<|start|>assistant<|channel|>final<|message|>").harmony());
+  EXPECT_TRUE(answer_format("<|start|>assistant<|channel|>final<|message|>").reasons);
   EXPECT_EQ(answer_format("{% if tools %}<tool_call>").tools, ToolFormat::Hermes);
   EXPECT_TRUE(answer_format("{% if tools %}<tool_call>").template_has_tools);
   EXPECT_EQ(answer_format("[AVAILABLE_TOOLS] {{ tools }} [TOOL_CALLS]").tools, ToolFormat::Mistral);

@@ -1,3 +1,4 @@
+#include "kernels/activation/cuda/clamped_swiglu.cuh"
 #include "kernels/activation/cuda/launch.h"
 #include "kernels/cuda/vectors.cuh"
 
@@ -18,6 +19,8 @@ __device__ float activate(Activation kind, float x) {
       return fmaxf(x, 0.0f);
     case Activation::ReluSquared:
       return fmaxf(x, 0.0f) * fmaxf(x, 0.0f);
+    case Activation::ClampedSwiglu:
+      break;
   }
   return x;
 }
@@ -32,6 +35,13 @@ __global__ void __launch_bounds__(kThreads) activation_kernel(const __grid_const
   const int64_t row = index / eights, column = index % eights * 8;
   const int count = static_cast<int>(min(a.cols - column, int64_t{8}));
   Eight x = load_eight<kWide>(a.x, row * a.x.stride + column, count);
+  if (a.kind == Activation::ClampedSwiglu) {
+    const Eight up = load_eight<kWide>(a.gate_with, row * a.gate_with.stride + column, count);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) x.at[i] = clamped_swiglu(x.at[i], up.at[i], a.clamp);
+    store_eight<kWide>(a.out, row * a.out.stride + column, x, count);
+    return;
+  }
 #pragma unroll
   for (float& value : x.at) value = activate(a.kind, value);
   if (a.gate_with.data != nullptr) {

@@ -12,6 +12,7 @@ struct CudaActivationArgs {
   CudaMatrix gate_with;  // out = f(x) * gate_with; no data: out = f(x)
   CudaMatrix out;        // may alias x
   int rows = 0, cols = 0;
+  SwigluClamp clamp;  // of ClampedSwiglu
 };
 CudaError launch_cuda_activation(const CudaActivationArgs& args, const CudaLaunch& launch);
 

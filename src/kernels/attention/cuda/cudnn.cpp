@@ -39,7 +39,7 @@ class CudnnPrompt final : public AttentionKernel {
     return found == ours_.end() ? nullptr : *found;
   }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
-    if (p.precision == Precision::Exact || p.invariant || p.window > 0 || p.softcap) return false;
+    if (p.precision == Precision::Exact || p.invariant || p.window > 0 || p.softcap || p.sinks) return false;
     if (p.sequences != 1 || p.rows < kFewestRows || p.key_dim > kLargestHead) return false;
     return variant_of(p, hardware) != nullptr && CudnnAttention::available() && library().can_run(typical(p));
   }
@@ -76,7 +76,7 @@ class CudnnPrompt final : public AttentionKernel {
     const bool alike = a.q.dtype == a.kv.dtype && a.out.dtype == a.kv.dtype;
     const bool by_eights = a.q.stride % 8 == 0 && a.out.stride % 8 == 0 && a.kv.key_dim % 8 == 0;
     return rows >= kFewestRows && std::has_single_bit(rows) && alike && by_eights && a.kv.pages > 0 && a.window == 0 &&
-           a.softcap == 0 && reinterpret_cast<uintptr_t>(a.tables.pages) % 16 == 0;
+           a.softcap == 0 && a.sinks == nullptr && reinterpret_cast<uintptr_t>(a.tables.pages) % 16 == 0;
   }
 
   // A typical problem, to ask whether the library supports it.

@@ -106,7 +106,7 @@ class RowAttention {
   }
 
   // Adds up the warps' sums and writes the row. `space`: [kWarps][head_dim + 2].
-  __device__ void write(float* space, int64_t out) const {
+  __device__ void write(float* space, int head, int64_t out) const {
     const int stride = p_.head_dim + 2;
     float* mine = space + warp_ * stride;
     for (int e = 0; e < kEights; ++e) {
@@ -121,6 +121,7 @@ class RowAttention {
     for (int w = 0; w < kWarps; ++w) {
       total += space[w * stride + p_.head_dim + 1] * expf(space[w * stride + p_.head_dim] - top);
     }
+    if (p_.args.sinks != nullptr) total += expf(p_.args.sinks[head] - top);
     for (int i = static_cast<int>(threadIdx.x); i < p_.head_dim; i += kGeneralThreads) {
       float sum = 0;
       for (int w = 0; w < kWarps; ++w) sum += space[w * stride + i] * expf(space[w * stride + p_.head_dim] - top);
@@ -184,7 +185,7 @@ __global__ void __launch_bounds__(kGeneralThreads) general_attention(const __gri
   const int row = p.args.slices[found.sequence].first_row + index - found.begin;
   RowAttention<Kv, kEights> attention(p, found.sequence, row, head);
   attention.stream();
-  attention.write(space, row * p.args.out.stride + static_cast<int64_t>(head) * p.head_dim);
+  attention.write(space, head, row * p.args.out.stride + static_cast<int64_t>(head) * p.head_dim);
 }
 
 template <class Kv>

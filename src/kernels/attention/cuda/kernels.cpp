@@ -117,6 +117,7 @@ class CudaAttention final : public AttentionKernel {
     args.softcap = a.softcap;
     args.window = a.window;
     args.phi = a.phi;
+    args.sinks = a.sinks;
     args.workspace = executor.workspace;
     args.only_if = a.only_if;
     args.early = true;  // tables are complete before the step, and kv_write lets no kernel start before its writes

@@ -77,10 +77,11 @@ struct CudaAttentionArgs {
   const DeviceSlice* slices = nullptr;  // [sequences]
   const int32_t* tables = nullptr;      // [sequences][table_pitch]: position p is in page tables[p / block_size]
   int64_t table_pitch = 0;
-  float scale = 1;             // of q k^T
-  float softcap = 0;           // c: scores become c tanh(score / c); 0: none
-  int window = 0;              // row at position p sees positions p - window + 1 .. p; 0: all up to p
-  const float* phi = nullptr;  // [heads]: unified maximum of each head's scores, for Softmax::Unified
+  float scale = 1;               // of q k^T
+  float softcap = 0;             // c: scores become c tanh(score / c); 0: none
+  int window = 0;                // row at position p sees positions p - window + 1 .. p; 0: all up to p
+  const float* phi = nullptr;    // [heads]: unified maximum of each head's scores, for Softmax::Unified
+  const float* sinks = nullptr;  // [heads]: logits that join the denominator only, or null
   void* workspace = nullptr;
   const int32_t* only_if = nullptr;  // prefill kernels: do nothing if *only_if is zero
   // Whether slices, tables and the KV of earlier steps are complete when the previous kernel lets this one start. A

@@ -47,6 +47,13 @@ __device__ inline float quad_sum(float x) {
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
+// The total of a row and its head's sink, relative to `largest`, which is in log2. Called once per row, by the code
+// that divides by the total. If the sink is so far above all scores that its weight is infinite, the result is zero:
+// its limit.
+__device__ inline float with_sink(const CudaAttentionArgs& args, int64_t head, float total, float largest) {
+  return args.sinks == nullptr ? total : total + exp2_fast(args.sinks[head] * kLog2E - largest);
+}
+
 // Absolute error near 1e-7, sufficient for a softcap; exact at both infinities.
 __device__ inline float tanh_fast(float x) { return 1 - __fdividef(2.0f, 1 + exp2_fast(x * (2 * kLog2E))); }
 

@@ -18,6 +18,7 @@ struct Params {
   int heads, kv_heads, head_dim, block_size, window;
   int64_t row_bytes;
   float scale, softcap;
+  const float* sinks;  // [heads] or null
   SliceTables tables;
 };
 
@@ -74,6 +75,7 @@ __global__ void __launch_bounds__(kThreads) attend(Params p) {
       sums[part] = sum;
     }
   }
+  if (p.sinks != nullptr) total += expf(p.sinks[head] - largest);
 #pragma unroll
   for (int part = 0; part < kMostPerThread; ++part) {
     const int i = part * kThreads + threadIdx.x;
@@ -107,6 +109,7 @@ class CudaSimpleAttention final : public AttentionKernel {
                         static_cast<int64_t>(a.kv.key_row_bytes()),
                         a.scale,
                         a.softcap,
+                        a.sinks,
                         a.tables};
     const dim3 grid(static_cast<unsigned>(a.sequences.size()), static_cast<unsigned>(a.heads),
                     static_cast<unsigned>(a.tables.longest_slice));

@@ -76,7 +76,7 @@ class ClusterEnd {
       PairSum sum;
       if (is_one) sum = received(first + source * shares.each + own);
       sum.add_neighbours(ranks);
-      if (is_one && source == 0) store_result<kDim>(p_, s, item / kFours, item % kFours * 4, sum.o, sum.total);
+      if (is_one && source == 0) store_result<kDim>(p_, s, item / kFours, item % kFours * 4, sum);
     }
   }
 

@@ -58,7 +58,7 @@ class LineEnd {
       PairSum sum;
       if (item < items && group < groups) sum = add_partials(blocks, item / kFours, item % kFours, group, groups);
       if (groups > 1) share(sum, items, groups);
-      if (item < items && group == 0) store_result<kDim>(p_, s, item / kFours, item % kFours * 4, sum.o, sum.total);
+      if (item < items && group == 0) store_result<kDim>(p_, s, item / kFours, item % kFours * 4, sum);
     }
   }
 

@@ -82,7 +82,7 @@ class WarpMerge {
       if (part.o == nullptr) {
         PairSum all{whole.x, whole.y, sum};
         others.add_to(all, half * 8 + row, column);
-        store_result<kDim>(p_, s, half * 8 + row, column, all.o, all.total);
+        store_result<kDim>(p_, s, half * 8 + row, column, all);
       } else {
         *reinterpret_cast<float4*>(part.o + (half * 8 + row) * kDim + column) = sum;
         if (column == 0) part.rows[half * 8 + row] = whole;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/attention/cuda/decode/walk.cuh"
+#include "kernels/attention/cuda/rows.cuh"
 
 namespace millrace {
 
@@ -55,14 +56,13 @@ __device__ inline void store4(const CudaMatrix& to, int64_t index, float4 v) {
 }
 
 template <int kDim>
-__device__ void store_result(const DecodeParams& p, const Segment& s, int tile_row, int column, float4 sum,
-                             float total) {
+__device__ void store_result(const DecodeParams& p, const Segment& s, int tile_row, int column, const PairSum& sum) {
   const int index = s.first_row_of_tile + tile_row;
   const RowAndHead at(p, s, index);
   const int64_t row = s.slice.first_row + at.row, head = s.kv_head * p.group + at.head;
-  const float factor = 1 / total;
+  const float factor = 1 / with_sink(p.args, head, sum.total, sum.largest);
   store4(p.args.out, row * p.args.out.stride + head * kDim + column,
-         {sum.x * factor, sum.y * factor, sum.z * factor, sum.w * factor});
+         {sum.o.x * factor, sum.o.y * factor, sum.o.z * factor, sum.o.w * factor});
 }
 
 }  // namespace millrace

@@ -100,7 +100,7 @@ class WarpRows {
   __device__ void write(int head) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float factor = 1 / quad_sum(sums_.total[half]);
+      const float factor = 1 / with_sink(p_.args, head, quad_sum(sums_.total[half]), sums_.largest[half]);
       if (!used_[half]) continue;
       const int64_t at = at_[half] * p_.args.out.stride + static_cast<int64_t>(head) * kDim + column_;
       with_device_type(p_.args.out.dtype, [&](auto type) {

@@ -118,7 +118,7 @@ class WarpgroupRows {
     const int64_t first = noted(offsetof(TileNote, row)), head = noted(offsetof(TileNote, head));
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float inverse = 1 / total_[half];
+      const float inverse = 1 / with_sink(p_.args, head, total_[half], largest_[half]);
       if (row + half * 8 >= rows) continue;
       const int64_t at = (first + row + half * 8) * p_.args.out.stride + head * kDim + lane % 4 * 2;
       with_device_type(p_.args.out.dtype, [&](auto type) {
