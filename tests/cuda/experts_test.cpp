@@ -79,6 +79,7 @@ std::vector<RouterCase> router_cases() {
       {{.scoring = Scoring::SparseMixer, .per_row = 2, .margin = 0.02f}, 16},
       {{.scoring = Scoring::SparseMixer, .per_row = 2, .margin = 0.5f}, 40},
       {{.per_row = 10, .renormalize = true, .least_sum = 0.9f}, 512},
+      {{.scoring = Scoring::Sigmoid, .per_row = 10, .renormalize = true}, 512, true},
       {{.per_row = 7, .renormalize = true}, 7},  // all experts
       {{.per_row = 1}, 1},
   };
@@ -88,6 +89,10 @@ std::vector<RouterCase> router_cases() {
 TEST(CudaRouter, AgreesWithTheReference) {
   for (const RouterCase& c : router_cases()) {
     for (const int64_t rows : {1, 2, 17, 64, 65, 333}) {
+      // The reference computes the softmax anew for each score.
+      if (c.settings.scoring == Scoring::Softmax && rows > 1 &&
+          rows * c.settings.per_row * c.experts * c.experts * c.experts > int64_t{2'000'000'000})
+        continue;
       Random random(static_cast<uint32_t>(rows * 1000 + c.experts));
       TestMatrix logits(rows, c.experts, random, 2);
       for (int64_t r = 0; r < rows && c.ties; ++r) {
@@ -100,7 +105,7 @@ TEST(CudaRouter, AgreesWithTheReference) {
       }
       TestRouting expected(rows, c.experts, c.settings.per_row), first(rows, c.experts, c.settings.per_row);
       TestRouting second(rows, c.experts, c.settings.per_row);
-      ThreadPool pool(4);
+      ThreadPool pool(8);
       RouterOp::reference()->run({c.settings, logits.view(), c.bias ? bias.data() : nullptr,
                                   c.expert_scale ? scale.data() : nullptr, expected.view()},
                                  {&pool, nullptr});
@@ -226,7 +231,7 @@ struct GroupedTask {
   }
 
   DType y_type() const { return of.sum ? DType::F32 : of.x; }
-  double tolerance() const { return of.precision == Precision::Exact ? 2e-5 : 8e-3; }
+  double tolerance() const { return of.precision == Precision::Exact ? 2e-5 : is_quantized(of.format) ? 2e-2 : 8e-3; }
 
   GroupedCase of;
   TestExperts experts;

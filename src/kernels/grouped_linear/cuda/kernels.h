@@ -10,10 +10,11 @@
 
 namespace millrace {
 
-const Kernel<GroupedLinearOp>* cuda_grouped_pairs();                    // 16-bit weights, few tokens
-std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_tiles();   // 16-bit weights
-std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed();  // quantized weights
-const Kernel<GroupedLinearOp>* cuda_grouped_simple();                   // any format in the file's rows, f32 arithmetic
+const Kernel<GroupedLinearOp>* cuda_grouped_pairs();                          // 16-bit weights, few tokens
+std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_tiles();         // 16-bit weights
+std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed();        // quantized weights
+std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed_tiles();  // quantized weights, many pairs, Hopper
+const Kernel<GroupedLinearOp>* cuda_grouped_simple();  // any format in the file's rows, f32 arithmetic
 
 // Forms that no model asks for are not built.
 inline bool is_grouped_form(const GroupedLinearProblem& p) { return p.gated ? p.n % 2 == 0 && !p.sum : true; }
@@ -23,6 +24,8 @@ inline bool is_plain_grouped(const GroupedLinearProblem& p) {
   return p.precision == Precision::Fast && p.format == p.x && (p.x == DType::BF16 || p.x == DType::F16) &&
          cuda_packed_type(p.layout) == p.x && is_grouped_form(p);
 }
+
+bool is_packed_grouped(const GroupedLinearProblem& problem);  // quantized weights in units, and x in bf16
 
 // Time of a kernel whose blocks multiply tiles of `size` pairs. The first tile of a group streams `row_bytes` per row
 // of weights from memory, further ones find most of them in the cache. Tiles are multiplied in whole.

@@ -14,10 +14,6 @@ MILLRACE_PACKED_FORMATS(MILLRACE_DECLARE)
 
 namespace {
 
-bool has_units(DType format) {
-  return with_packed_format(format, [](auto) { return cudaSuccess; }) == cudaSuccess;
-}
-
 template <int kGroups>
 class PackedGrouped final : public Kernel<GroupedLinearOp> {
  public:
@@ -25,9 +21,7 @@ class PackedGrouped final : public Kernel<GroupedLinearOp> {
   std::string_view name() const override { return name_; }
 
   bool can_run(const Problem& p, const Hardware& hardware) const override {
-    return is_gpu(hardware) && p.precision == Precision::Fast && has_units(p.format) && p.x == DType::BF16 &&
-           cuda_packed_type(p.layout) == DType::BF16 && p.k % 32 == 0 && is_grouped_form(p) &&
-           (!p.gated || p.n % (2 * kUnitRows) == 0) && most_tiles(p.pairs(), p.groups, kTokens) <= 65535;
+    return is_gpu(hardware) && is_packed_grouped(p) && most_tiles(p.pairs(), p.groups, kTokens) <= 65535;
   }
   // Weights stream at the bandwidth of the device or at the rate of decoding, once for each tile of pairs.
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
