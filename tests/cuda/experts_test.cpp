@@ -180,6 +180,17 @@ struct GroupedCase {
   GroupedLinearProblem problem(const LinearLayout& layout) const {
     return {format, layout.name(), precision, groups, n, k, rows, per_row, x, gated, sum};
   }
+  GroupedLinearArgs args(Matrix input, const GroupedWeights* weights, const float* biases, const Routing& routing,
+                         Matrix y) const {
+    return {.x = input,
+            .weights = weights,
+            .bias = biases,
+            .routing = routing,
+            .gated = gated,
+            .activation = activation,
+            .sum = sum,
+            .y = y};
+  }
 };
 
 // Experts in GPU memory, in a layout.
@@ -225,9 +236,9 @@ struct GroupedTask {
   void expect(ThreadPool& pool) {
     expected = before;
     const GroupedWeights weights = experts.file_rows();
-    GroupedLinearOp::reference()->run({x.view(), &weights, of.bias ? bias.data() : nullptr, routing.view(), of.gated,
-                                       of.activation, of.sum, expected.view()},
-                                      {&pool, nullptr});
+    GroupedLinearOp::reference()->run(
+        of.args(x.view(), &weights, of.bias ? bias.data() : nullptr, routing.view(), expected.view()),
+        {&pool, nullptr});
   }
 
   DType y_type() const { return of.sum ? DType::F32 : of.x; }
@@ -261,9 +272,9 @@ int check(const GroupedCase& c, Random& random, ThreadPool& pool) {
       TestMatrix first = task.before, second = task.before;
       for (TestMatrix* y : {&first, &second}) {
         const GpuCopy gpu_y(*y, task.y_type());
-        kernel->run({x.view(), experts->weights(), c.bias ? bias.as<float>() : nullptr, routing.view(), c.gated,
-                     c.activation, c.sum, gpu_y.view()},
-                    on_gpu(workspace.data()));
+        kernel->run(
+            c.args(x.view(), experts->weights(), c.bias ? bias.as<float>() : nullptr, routing.view(), gpu_y.view()),
+            on_gpu(workspace.data()));
         gpu_y.read(*y);
       }
       EXPECT_TRUE(first.spare_is_untouched());
@@ -298,7 +309,7 @@ TEST_P(CudaGroupedLinear, AllForms) {
   };
   for (const Routed& r : routed) {
     const bool biased = r.rows % 2 == 0;
-    const auto activation = static_cast<Activation>(r.rows % 4);
+    const auto activation = static_cast<Activation>(r.rows % 5);
     const GroupedCase gated{format,   x,    r.rows, r.groups, r.per_row, 160, width(format, 328),
                             r.spread, true, false,  biased,   activation};
     const GroupedCase down{format,   x,     r.rows, r.groups, r.per_row, 88, width(format, 168),
@@ -362,7 +373,7 @@ TEST(CudaGroupedLinearSteps, ReplayWithAnotherRouting) {
         const GpuBytes workspace(kernel->workspace_bytes(problem, gpu().hardware()));
         const GpuCopy y(task.before, task.y_type());
         ASSERT_TRUE(gpu().begin_recording());
-        kernel->run({x.view(), experts.weights(), bias.as<float>(), routing.view(), false, c.activation, sum, y.view()},
+        kernel->run(c.args(x.view(), experts.weights(), bias.as<float>(), routing.view(), y.view()),
                     on_gpu(workspace.data()));
         const auto recording = gpu().end_recording();
         ASSERT_NE(recording, nullptr);
@@ -418,11 +429,8 @@ TEST(CudaGroupedLinearSteps, OverlapChangesNoBits) {
           Executor executor = on_gpu(workspace.data());
           executor.overlap = i == 1;
           router->run({settings, gpu_logits.view(), nullptr, nullptr, routing.view()}, executor);
-          kernel->run({x.view(), up_experts.weights(), nullptr, routing.view(), true, Activation::Silu, false,
-                       gpu_inside.view()},
-                      executor);
-          kernel->run({gpu_inside.view(), down_experts.weights(), nullptr, routing.view(), false, Activation::Silu,
-                       true, y.view()},
+          kernel->run(up.args(x.view(), up_experts.weights(), nullptr, routing.view(), gpu_inside.view()), executor);
+          kernel->run(down.args(gpu_inside.view(), down_experts.weights(), nullptr, routing.view(), y.view()),
                       executor);
           y.read(results[i]);
         }

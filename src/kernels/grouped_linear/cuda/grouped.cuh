@@ -64,6 +64,8 @@ __device__ inline float gated_value(Activation kind, float gate, float up) {
       return 0.5f * gate * erfcf(-gate * 0.70710678f) * up;
     case Activation::Relu:
       return fmaxf(gate, 0.0f) * up;
+    case Activation::ReluSquared:
+      return fmaxf(gate, 0.0f) * fmaxf(gate, 0.0f) * up;
   }
   return gate * up;
 }

@@ -38,8 +38,7 @@ inline double tiles_us(const GroupedLinearProblem& p, const Hardware& hardware, 
   const double products = p.sum ? 2.0 * product_bytes * double(p.pairs() * p.n) : 0;
   const double stream_us = streamed / (0.75 * hardware.ceilings.read_gbs) * 1e-3;
   const double multiply_us = flops / (part_of_peak * hardware.ceilings.bf16_gflops) * 1e-3;
-  return std::max(stream_us, multiply_us) + gpu_us(products, hardware, 0.6) +
-         (p.sum ? 2 : 1) * hardware.ceilings.region_us;
+  return std::max(stream_us, multiply_us) + gpu_us(products, hardware, 0.6) + (p.sum ? hardware.ceilings.region_us : 0);
 }
 
 }  // namespace millrace

@@ -32,7 +32,7 @@ class PackedGrouped final : public Kernel<GroupedLinearOp> {
     const double decode_us = instructions / (128.0 * 1700.0 * 0.4 * hardware.cores);
     const double products = p.sum ? 8.0 * double(p.pairs() * p.n) : 0;
     return std::max(decode_us, bytes / (0.7 * hardware.ceilings.read_gbs) * 1e-3) + gpu_us(products, hardware, 0.6) +
-           (p.sum ? 2 : 1) * hardware.ceilings.region_us;
+           (p.sum ? hardware.ceilings.region_us : 0);
   }
   size_t workspace_bytes(const Problem& p, const Hardware&) const override {
     return p.sum ? static_cast<size_t>(p.pairs() * p.n) * sizeof(float) : 0;
@@ -58,19 +58,11 @@ class PackedGrouped final : public Kernel<GroupedLinearOp> {
 
   static int64_t tiles_of(const Args& a) { return ceil_div(a.weights->n, kUnitRows); }
 
-  // More warps share K while the grid would leave multiprocessors idle.
+  // Few pairs leave multiprocessors idle unless warps share K. The number of rows does not count: a row's bits must
+  // not depend on the batch.
   static GroupedPackedParams shaped(const Args& a, const Hardware& hardware) {
-    GroupedLinearProblem problem;
-    problem.groups = a.weights->groups;
-    problem.rows = a.routing.rows;
-    problem.per_row = a.routing.per_row;
     const int units = static_cast<int>(ceil_div(a.weights->k, kUnitColumns));
-    const double wanted = 4.0 * hardware.cores, warps = double(tiles_of(a)) * problem.expected_active();
-    int warps_k = 1;
-    while (2 * warps_k <= std::min(units, a.gated ? kPackedWarps / 2 : kPackedWarps) &&
-           warps * warps_k / kPackedWarps < wanted) {
-      warps_k *= 2;
-    }
+    const int warps_k = kGroups > 1 || units < 2 ? 1 : units < 4 ? 2 : 4;
     const int tokens = static_cast<int>(std::min<int64_t>(a.routing.rows, kTokens));  // a row's groups are distinct
     const int unit_bytes = tokens * kUnitColumns * 2 + kTokens * 64 * (a.weights->format == DType::Q6_K ? 2 : 1);
     const int share = (shared_kilobytes({hardware.cores, hardware.architecture}) - 27) * 1024 /
