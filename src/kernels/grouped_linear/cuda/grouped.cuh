@@ -7,6 +7,7 @@
 #include "kernels/cuda/values.cuh"
 #include "kernels/grouped_linear/grouped_linear.h"
 #include "kernels/linear/cuda/device.cuh"
+#include "kernels/linear/cuda/launch.h"
 
 namespace millrace {
 
@@ -53,6 +54,9 @@ inline GroupedParams grouped_params(const GroupedLinearArgs& a) {
           a.activation,
           a.y};
 }
+
+// The format whose units hold quantized weights of a file's format.
+inline DType format_of_units(DType format) { return packed_linear_format(format, DType::BF16); }
 
 __device__ inline float gated_value(Activation kind, float gate, float up) {
   switch (kind) {

@@ -27,7 +27,7 @@ class PackedGrouped final : public Kernel<GroupedLinearOp> {
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
     const double active = p.expected_active(), each = double(p.pairs()) / active;
     const double tiles = active * (each <= kTokens / 2 ? 1 : each / kTokens + 0.5);
-    const double bytes = double(packed_linear_bytes(p.format, p.n, p.k)) * active;
+    const double bytes = double(packed_linear_bytes(format_of_units(p.format), p.n, p.k)) * active;
     const double instructions = double(p.n) * double(p.k) * tiles * (1.6 + 0.6 * kGroups);
     const double decode_us = instructions / (128.0 * 1700.0 * 0.4 * hardware.cores);
     const double products = p.sum ? 8.0 * double(p.pairs() * p.n) : 0;
@@ -47,7 +47,7 @@ class PackedGrouped final : public Kernel<GroupedLinearOp> {
     const dim3 grid(static_cast<unsigned>(ceil_div(tiles_of(a), kPackedWarps / params.warps_k)),
                     static_cast<unsigned>(most_tiles(a.routing.pairs(), a.weights->groups, kTokens)));
     check_cuda(with_packed_format(
-                   a.weights->format,
+                   format_of_units(a.weights->format),
                    [&](auto format) { return launch_grouped_packed<format.value, kGroups>(params, grid, step); }),
                "starting a grouped linear layer");
     if (a.sum) check_cuda(add_pairs(products, a.routing.per_row, a.y, step), "adding up experts");
@@ -64,9 +64,10 @@ class PackedGrouped final : public Kernel<GroupedLinearOp> {
     const int units = static_cast<int>(ceil_div(a.weights->k, kUnitColumns));
     const int warps_k = kGroups > 1 || units < 2 ? 1 : units < 4 ? 2 : 4;
     const int tokens = static_cast<int>(std::min<int64_t>(a.routing.rows, kTokens));  // a row's groups are distinct
-    const int unit_bytes = tokens * kUnitColumns * 2 + kTokens * 64 * (a.weights->format == DType::Q6_K ? 2 : 1);
+    const DType format = format_of_units(a.weights->format);
+    const int unit_bytes = tokens * kUnitColumns * 2 + kTokens * 64 * (format == DType::Q6_K ? 2 : 1);
     const int share = (shared_kilobytes({hardware.cores, hardware.architecture}) - 27) * 1024 /
-                      packed_blocks_resident(a.weights->format, kGroups);
+                      packed_blocks_resident(format, kGroups);
     const int room = std::max(1, share / unit_bytes / warps_k) * warps_k;
     return {grouped_params(a), units, warps_k, std::min(room, static_cast<int>(round_up(units, warps_k))), tokens};
   }

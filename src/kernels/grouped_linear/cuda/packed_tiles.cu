@@ -26,7 +26,7 @@ class PackedTiles final : public Kernel<GroupedLinearOp> {
            most_tiles(p.pairs(), p.groups, kPairs) <= 65535;
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
-    const double row_bytes = double(packed_linear_bytes(p.format, p.n, p.k)) / double(p.n);
+    const double row_bytes = double(packed_linear_bytes(format_of_units(p.format), p.n, p.k)) / double(p.n);
     return tiles_us(p, hardware, kPairs, kPairs >= 128 ? 0.4 : 0.3, row_bytes, kProductBytes);
   }
   size_t workspace_bytes(const Problem& p, const Hardware&) const override {
@@ -58,7 +58,7 @@ class PackedTiles final : public Kernel<GroupedLinearOp> {
 }  // namespace
 
 bool is_packed_grouped(const GroupedLinearProblem& p) {
-  const bool has_units = with_packed_format(p.format, [](auto) { return cudaSuccess; }) == cudaSuccess;
+  const bool has_units = with_packed_format(format_of_units(p.format), [](auto) { return cudaSuccess; }) == cudaSuccess;
   return p.precision == Precision::Fast && has_units && p.x == DType::BF16 &&
          cuda_packed_type(p.layout) == DType::BF16 && p.k % 32 == 0 && is_grouped_form(p) &&
          (!p.gated || p.n % (2 * kUnitRows) == 0);
