@@ -43,7 +43,7 @@ class PackedTiles final : public Kernel<GroupedLinearOp> {
     const dim3 grid(static_cast<unsigned>(ceil_div(ceil_div(params.n, kUnitRows), kTilesOfBlock)),
                     static_cast<unsigned>(most_tiles(params.pairs, params.groups, kPairs)));
     check_cuda(
-        with_packed_format(a.weights->format,
+        with_packed_format(format_of_units(a.weights->format),
                            [&](auto format) { return launch_packed_tiles<format.value, kPairs>(params, grid, step); }),
         "starting a grouped linear layer");
     if (a.sum) check_cuda(add_pairs(products, params.per_row, a.y, step), "adding up experts");
