@@ -23,6 +23,7 @@ from goldens import cases, dense_cases
 from goldens.config_v4 import config_v4
 from goldens.gguf_export import ARCHITECTURES, gguf, write_gguf
 from goldens.models import DTYPES, Model, check_with_glm
+from goldens.quantization import config_entry, quantize
 
 CASES = cases.CASES + dense_cases.CASES
 
@@ -50,6 +51,7 @@ def find_model(case):
     for seed in range(first, first + 300):
         model = Model(case)
         model.randomize(seed, case.dtype)
+        model.stored = quantize(model.module, case.quantized)
         prompt = random_tokens(case, seed)
         found = model.greedy(prompt, LEAD, SPECIAL_TOKENS)
         if found and len(set(found[0])) >= DISTINCT:
@@ -95,6 +97,10 @@ def save_folder(case, model, folder):
         weights = {}
         for path in sorted(folder.glob("*.safetensors")):
             weights |= safetensors.torch.load_file(path)
+        weights |= model.stored
+        if entry := config_entry(case.quantized):
+            config = json.loads((folder / "config.json").read_text())
+            (folder / "config.json").write_text(json.dumps(config | entry, indent=2) + "\n")
         for old, new in case.rename:
             weights = {new + k.removeprefix(old) if k.startswith(old) else k: v for k, v in weights.items()}
     if not case.shards:

@@ -41,7 +41,7 @@ struct Format {
 constexpr Format kFormats[] = {
     {"BF16", DType::BF16}, {"Q4_0", DType::Q4_0},     {"Q4_1", DType::Q4_1},     {"Q4_K", DType::Q4_K},
     {"Q5_0", DType::Q5_0}, {"Q5_1", DType::Q5_1},     {"Q5_K", DType::Q5_K},     {"Q6_K", DType::Q6_K},
-    {"Q8_0", DType::Q8_0}, {"IQ4_NL", DType::IQ4_NL}, {"IQ4_XS", DType::IQ4_XS},
+    {"Q8_0", DType::Q8_0}, {"IQ4_NL", DType::IQ4_NL}, {"IQ4_XS", DType::IQ4_XS}, {"MXFP4", DType::MXFP4},
 };
 
 struct Choice {

@@ -309,7 +309,7 @@ int check_linear(const CudaLimits& limits, const KernelFilter& filter, uint64_t 
   const std::vector<int64_t> few{1, 2, 3, 4, 5, 8, 13, 16, 17, 32, 48, 100, 300};
   int unpack_failures = 0;
   for (const DType f : {DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1, DType::Q8_0, DType::Q4_K, DType::Q5_K,
-                        DType::Q6_K, DType::IQ4_NL, DType::IQ4_XS}) {
+                        DType::Q6_K, DType::IQ4_NL, DType::IQ4_XS, DType::MXFP4}) {
     check_format(checker, f, packed, few, seed);
     if (block_shape(f).elements == 32) check_format(checker, f, {{64, 576, false}}, {1, 6, 20, 70}, seed);
     check_unpack(f, 100, 768, ++seed, unpack_failures);

@@ -45,6 +45,10 @@ inline BlockShape block_shape(DType f) {
       return {32, sizeof(BlockIQ4_NL)};
     case DType::IQ4_XS:
       return {256, sizeof(BlockIQ4_XS)};
+    case DType::MXFP4:
+      return {32, sizeof(BlockMXFP4)};
+    case DType::F8_E4M3:
+      return {32, sizeof(BlockF8_E4M3)};
   }
   return {1, 2};
 }
@@ -87,6 +91,9 @@ inline void random_block(DType f, uint8_t* block, uint64_t seed) {
       return put(208, 0.00005f, 0.0002f);
     case DType::IQ4_XS:
       return put(0, 0.00005f, 0.0002f);
+    case DType::MXFP4:
+      block[0] = static_cast<uint8_t>(116 + block[0] % 6);
+      return;
     default:
       return;
   }
@@ -160,6 +167,10 @@ inline float block_value(DType f, const uint8_t* bytes, int e) {
       const auto& b = as_block<BlockIQ4_XS>(bytes);
       return half_to_float(b.d) * float(iq4_xs_scale(b, e / 32)) *
              float(kIq4Values[size_t(small_nibble(b.qs + e / 32 * 16, e % 32))]);
+    }
+    case DType::MXFP4: {
+      const auto& b = as_block<BlockMXFP4>(bytes);
+      return e8m0_half(b.e) * float(kFp4Values[size_t(small_nibble(b.qs, e))]);
     }
     default:
       return 0;

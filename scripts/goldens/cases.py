@@ -22,6 +22,7 @@ class Case:
     drop_in_v4: tuple = ()  # keys that config_v4.json omits because they have their default value
     rename: tuple = ()  # (from, to) prefix in model.safetensors
     shards: bool = False
+    quantized: str = ""  # "fp8": the folder's matrices, "mxfp4": GGUF's (quantization.py)
 
 
 SPECIAL = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
@@ -567,6 +568,24 @@ CHATGLM = [
     ),
 ]
 
+QUANTIZED = [
+    llama(
+        "mxfp4",
+        "GGUF with matrices in MXFP4",
+        quantized="mxfp4",
+        notes="the Hugging Face folder holds the rounded numbers in f32",
+    ),
+    Case(
+        "qwen3_fp8",
+        "Qwen3ForCausalLM",
+        SMALL | {"hidden_size": 64, "intermediate_size": 96, "head_dim": 12},
+        "matrices in FP8 with one scale per tile (weight_scale_inv); rows of the output projection are not whole blocks",
+        quantized="fp8",
+        gguf=False,
+        notes="GGUF has no FP8",
+    ),
+]
+
 LAYER_NORM = SPECIAL | {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
@@ -780,3 +799,4 @@ NEMOTRON = [
 ]
 
 CASES = LLAMA + QWEN + GEMMA + PHI3 + OPT + CHATGLM + COHERE + STARCODER2 + GPT2 + GPT_NEOX + PHI + STABLELM + NEMOTRON
+CASES += QUANTIZED

@@ -64,6 +64,8 @@ def write_gguf(path, case, config, weights):
     add_vocabulary(writer, config.get("padded_vocab_size", config.get("vocab_size")))
     for name, tensor in tensors(arch, config, weights):
         qtype = matrix_type if tensor.dim() > 1 else gguf.GGMLQuantizationType.F32
+        if case.quantized == "mxfp4" and tensor.dim() > 1 and name.startswith("blk."):
+            qtype = gguf.GGMLQuantizationType.MXFP4
         writer.add_tensor(name, gguf.quants.quantize(tensor.float().numpy(), qtype), raw_dtype=qtype)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -62,8 +62,10 @@ void Rank::plan_steps() {
 
 void Rank::plan_memory() {
   plan_.available = device_->available_memory();
-  plan_.add("packed weights", weights_->packed_bytes());
+  const auto fp8 = weights_->fp8_packed_as();
+  plan_.add(fp8 ? fmt::format("packed weights (FP8 as {})", name(*fp8)) : "packed weights", weights_->packed_bytes());
   plan_.add("weights read in place", weights_->in_place_bytes());
+  if (device_->is_host() && weights_->repack_bytes() > 0) plan_.add("repacking at load", weights_->repack_bytes());
   plan_.add(fmt::format("KV cache of {} positions", options_.kv_tokens),
             layout_.bytes_per_token(*options_.kv_type) * static_cast<size_t>(options_.kv_tokens));
   if (const StateOptions state = state_options(); state.slots > 0) {

@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "formats/folder_quantization.h"
+#include "formats/gpt_oss_experts.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
 
@@ -59,6 +61,8 @@ class HfFolder : public WeightSource {
       fail(ErrorKind::BadFile, "{}: several .safetensors files, but no model.safetensors.index.json to go by",
            origin());
     }
+    derive(quantized_tensors(tensors(), config_.get(), origin()));
+    derive(gpt_oss_tensors(tensors(), config_.get()));
   }
 
   Convention convention() const override { return Convention::HuggingFace; }

@@ -18,7 +18,7 @@ constexpr std::array kRecipes{
     QuantizeRecipe{"Q4_K", DType::Q4_K, false, 14},     QuantizeRecipe{"Q5_K", DType::Q5_K, false, 16},
     QuantizeRecipe{"Q6_K", DType::Q6_K, false, 18},     QuantizeRecipe{"IQ4_NL", DType::IQ4_NL, false, 25},
     QuantizeRecipe{"IQ4_XS", DType::IQ4_XS, false, 30}, QuantizeRecipe{"Q4_K_M", DType::Q4_K, true, 15},
-    QuantizeRecipe{"Q5_K_M", DType::Q5_K, true, 17},
+    QuantizeRecipe{"Q5_K_M", DType::Q5_K, true, 17},    QuantizeRecipe{"MXFP4", DType::MXFP4, false, 38},
 };
 
 // "blk.12.ffn_down.weight" -> 12

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
+#include <utility>
 
 #include "base/error.h"
 
@@ -18,6 +20,7 @@ std::span<const int64_t> without_leading_ones(std::span<const int64_t> shape) {
 const MappedFile& WeightSource::map_file(const std::filesystem::path& path) { return files_.emplace_back(path); }
 
 void WeightSource::release(const WeightView& view) const {
+  derived_.release(view);
   for (const MappedFile& file : files_) {
     const auto bytes = file.bytes();
     if (view.data >= bytes.data() && view.data < bytes.data() + bytes.size()) file.release({view.data, view.bytes()});
@@ -32,6 +35,21 @@ void WeightSource::add_tensors(std::vector<TensorInfo> tensors) {
     }
     tensors_.push_back(std::move(tensor));
   }
+}
+
+void WeightSource::derive(std::vector<DerivedTensor> tensors) {
+  std::unordered_set<std::string> parts;
+  std::vector<TensorInfo> infos;
+  for (DerivedTensor& tensor : tensors) {
+    parts.insert(tensor.parts.begin(), tensor.parts.end());
+    infos.push_back(tensor.info);
+    derived_.add(std::move(tensor));
+  }
+  std::erase_if(tensors_, [&](const TensorInfo& tensor) { return parts.contains(tensor.name); });
+  std::vector<TensorInfo> kept = std::exchange(tensors_, {});
+  index_.clear();
+  add_tensors(std::move(kept));
+  add_tensors(std::move(infos));
 }
 
 const TensorInfo* WeightSource::find(std::string_view name) const {
@@ -62,6 +80,7 @@ WeightView WeightSource::tensor(std::string_view name, std::span<const int64_t> 
 
 // Kernels read halves and floats in place. No format enforces alignment, so a misaligned tensor is copied once.
 const std::byte* WeightSource::bytes_of(const TensorInfo& tensor) const {
+  if (const std::byte* derived = derived_.address(tensor.name)) return derived;
   const size_t alignment = tensor.dtype == DType::F32 ? sizeof(float) : sizeof(uint16_t);
   if (reinterpret_cast<uintptr_t>(tensor.data) % alignment == 0) return tensor.data;
   const std::lock_guard lock(mutex_);

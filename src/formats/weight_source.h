@@ -14,6 +14,7 @@
 
 #include "base/mapped_file.h"
 #include "formats/config.h"
+#include "formats/derived_tensors.h"
 #include "formats/gguf_metadata.h"
 #include "formats/tensor_info.h"
 #include "tensor/matrix.h"
@@ -49,13 +50,19 @@ class WeightSource {
     return tensor(name, std::span(shape.begin(), shape.size()));
   }
 
-  // Drops the view's pages from memory, for example after packing. The view stays readable, but slowly.
+  // Computes the view's bytes if no file has them (derived_tensors.h). Whoever reads a view calls it first.
+  void fetch(const WeightView& view, ThreadPool& pool) const { derived_.fetch(view, pool); }
+  // Memory that fetch() takes.
+  size_t fetched_bytes(const WeightView& view) const { return derived_.contains(view) ? view.bytes() : 0; }
+  // Drops the view's pages from memory, for example after packing. A view of a file stays readable, but slowly; others
+  // must be fetched again.
   virtual void release(const WeightView& view) const;
 
  protected:
   explicit WeightSource(std::string origin) : origin_(std::move(origin)) {}
   const MappedFile& map_file(const std::filesystem::path& path);
   void add_tensors(std::vector<TensorInfo> tensors);  // a duplicate name is a bad file
+  void derive(std::vector<DerivedTensor> tensors);    // they take the place of their parts
   // Called by tensor() for an unknown name; sources override it to explain why it is missing.
   [[noreturn]] virtual void fail_absent(std::string_view name) const;
   // The tensor's bytes, at an aligned address.
@@ -65,6 +72,7 @@ class WeightSource {
   std::string origin_;
   std::vector<MappedFile> files_;
   std::vector<TensorInfo> tensors_;
+  DerivedTensors derived_;
   std::unordered_map<std::string, size_t> index_;
   mutable std::mutex mutex_;
   mutable std::unordered_map<std::string, std::unique_ptr<std::byte[]>> copies_;  // copies of misaligned tensors

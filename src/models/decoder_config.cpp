@@ -1,6 +1,7 @@
 #include "models/decoder_config.h"
 
 #include "base/error.h"
+#include "formats/folder_quantization.h"
 
 namespace millrace {
 
@@ -20,11 +21,7 @@ int64_t first_of_list(const Config& config, ConfigKey key, int64_t most) {
 
 DecoderConfig read_decoder_config(const WeightSource& source, const DecoderKeys& keys) {
   const Config& config = source.config();
-  if (config.has({.hf = "quantization_config"})) {
-    fail(ErrorKind::Unsupported,
-         "{}: its safetensors are quantized (quantization_config); use a GGUF file or the unquantized model",
-         source.origin());
-  }
+  check_quantization(config);
   // A list with one value per layer gives the first; architectures that vary by layer read all of it.
   const auto count = [&](ConfigKey key, int64_t most, int64_t usual = 0) {
     if (config.has_list(key)) return first_of_list(config, key, most);

@@ -79,6 +79,7 @@ void Weights::pack_vectors() {
     values.resize(static_cast<size_t>(pending.vector->n), 0.0f);
     float* out = values.data();
     for (const auto& piece : pending.pieces) {
+      source_.fetch(piece.view, ops_.pool());
       if (piece.view.data != nullptr) dequantize_row(piece.view.dtype, piece.view.data, out, piece.n);
       out += piece.n;
     }
@@ -152,7 +153,7 @@ void Weights::add_part(Linear& linear, std::vector<WeightView> sources, const Li
   }
   for (const auto& view : sources) {  // read in place, so parts stay separate
     linear.parts.push_back({{format, view.rows, linear.k, &layout, view.data}, {}});
-    in_place_bytes_ += view.bytes();
+    in_place_.push_back(view);
   }
 }
 
@@ -236,8 +237,27 @@ size_t Weights::packed_bytes() const {
   return total;
 }
 
+std::optional<DType> Weights::fp8_packed_as() const {
+  for (const auto& pending : pending_) {
+    const auto& w = pending.linear->parts[pending.part].weights;
+    if (w.format == DType::F8_E4M3) return w.layout->stored(w.format);
+  }
+  return std::nullopt;
+}
+
+size_t Weights::repack_bytes() const {
+  size_t most = 0;
+  for (const auto& pending : pending_) {
+    size_t bytes = 0;
+    for (const auto& view : pending.sources) bytes += source_.fetched_bytes(view);
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
 size_t Weights::in_place_bytes() const {
-  size_t total = in_place_bytes_;
+  size_t total = 0;
+  for (const auto& view : in_place_) total += view.bytes();
   if (!on_device()) {
     for (const auto& table : tables_) total += table.bytes();
   }
@@ -264,6 +284,7 @@ void Weights::pack(const std::function<void(int64_t, int64_t)>& progress) {
     LinearWeights& w = pending.weights();
     std::byte* data = arena_->take(pending.bytes());
     std::vector<std::byte> copy;
+    for (const auto& view : pending.sources) source_.fetch(view, ops_.pool());
     const std::vector<WeightView> sources = in_rows(pending, copy);
     if (w.layout->in_place(w.format, w.n, w.k)) {
       std::byte* to = data;
@@ -276,6 +297,10 @@ void Weights::pack(const std::function<void(int64_t, int64_t)>& progress) {
     progress(static_cast<int64_t>(arena_->used()), total);
   }
   pending_.clear();
+  // Last: a tied output matrix releases the embedding table after packing.
+  const auto turn = ops_.pool().turn();
+  for (const auto& view : in_place_) source_.fetch(view, ops_.pool());
+  for (const auto& table : tables_) source_.fetch(table, ops_.pool());
 }
 
 void Weights::upload(const std::function<void(int64_t, int64_t)>& progress) {
@@ -288,6 +313,7 @@ void Weights::upload(const std::function<void(int64_t, int64_t)>& progress) {
     const auto turn = ops_.pool().turn();
     const WeightView source = table;
     std::byte* data = arena_->take(table.bytes());
+    source_.fetch(source, ops_.pool());
     upload_bytes(source.data, data, source.bytes(), *uploader, ops_.pool());
     table.data = data;
     source_.release(source);
@@ -302,6 +328,7 @@ void Weights::upload(const std::function<void(int64_t, int64_t)>& progress) {
     }
     std::byte* data = arena_->take(pending.bytes());
     std::vector<std::byte> copy;
+    for (const auto& view : pending.sources) source_.fetch(view, ops_.pool());
     const std::vector<WeightView> sources = in_rows(pending, copy);
     if (pending.linear->gated) {
       w.layout->upload_gated(sources[0], sources[1], data, *uploader, ops_.pool());

@@ -53,8 +53,10 @@ class Weights {
   // Throws if the file has tensors that were not declared: without them results would be wrong.
   void check_all_used() const;
 
-  size_t packed_bytes() const;    // bytes that pack() allocates
-  size_t in_place_bytes() const;  // bytes that steps read from the mapped file
+  size_t packed_bytes() const;                 // bytes that pack() allocates
+  std::optional<DType> fp8_packed_as() const;  // the format that FP8 matrices are packed in; nullopt: none is packed
+  size_t in_place_bytes() const;  // bytes that steps read from the mapped file, or from the source's own memory
+  size_t repack_bytes() const;    // host memory that pack() takes for a while, for tensors that the source computes
   void pack(const std::function<void(int64_t done, int64_t total)>& progress);
 
   // Names tensors of one layer: Layer(weights, 3, {"blk.{}.", "model.layers.{}."}).
@@ -104,7 +106,7 @@ class Weights {
   std::set<std::string, std::less<>> used_;
   std::vector<std::string> ignored_;
   std::unique_ptr<Arena> arena_, vector_arena_;
-  size_t in_place_bytes_ = 0;
+  std::vector<WeightView> in_place_;
 };
 
 class Weights::Layer {

@@ -1,4 +1,5 @@
-// The quantized blocks of GGUF, byte for byte as in the file. Half-precision fields stay bits (tensor/half.h).
+// The quantized blocks of GGUF, byte for byte as in the file, and a block for the FP8 weights of Hugging Face folders.
+// Half-precision fields stay bits (tensor/half.h).
 //
 // Small blocks hold 32 elements: nibble byte j has element j in its low half and element j + 16 in its high half.
 // K-blocks hold 256 elements in groups of 16 or 32. Each group has a small integer scale, and in some formats a
@@ -6,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 
 namespace millrace {
@@ -46,6 +48,18 @@ struct BlockIQ4_NL {  // d * kIq4Values[q]
   static constexpr int kElements = 32;
   uint16_t d;
   uint8_t qs[16];
+};
+
+struct BlockMXFP4 {  // e8m0_half(e) * kFp4Values[q]
+  static constexpr int kElements = 32;
+  uint8_t e;  // E8M0: the scale is 2^(e - 127)
+  uint8_t qs[16];
+};
+
+struct BlockF8_E4M3 {  // d * e4m3_to_f32(q); the loader copies the scale of a tile of the file into each of its blocks
+  static constexpr int kElements = 32;
+  float d;
+  uint8_t qs[32];
 };
 
 struct BlockQ2_K {  // d * scale * q - dmin * min
@@ -97,11 +111,26 @@ struct BlockIQ4_XS {  // d * (scale - 32) * kIq4Values[q]
 static_assert(sizeof(BlockQ8_0) == 34 && sizeof(BlockQ4_0) == 18 && sizeof(BlockQ4_1) == 20);
 static_assert(sizeof(BlockQ5_0) == 22 && sizeof(BlockQ5_1) == 24 && sizeof(BlockIQ4_NL) == 18);
 static_assert(sizeof(BlockQ2_K) == 84 && sizeof(BlockQ3_K) == 110 && sizeof(BlockQ4_K) == 144);
+static_assert(sizeof(BlockMXFP4) == 17 && sizeof(BlockF8_E4M3) == 36);
 static_assert(sizeof(BlockQ5_K) == 176 && sizeof(BlockQ6_K) == 210 && sizeof(BlockIQ4_XS) == 136);
 
 // The non-uniform levels of IQ4_NL and IQ4_XS: dense near zero, where most weights are.
 inline constexpr std::array<int8_t, 16> kIq4Values{-127, -104, -83, -65, -49, -35, -22, -10,
                                                    1,    13,   25,  38,  53,  69,  89,  113};
+
+// The E2M1 numbers 0, 0.5, 1, 1.5, 2, 3, 4, 6 of MXFP4 and their negatives, times two, so that they are integers.
+inline constexpr std::array<int8_t, 16> kFp4Values{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+// Half of the E8M0 scale 2^(e - 127): the factor of kFp4Values. 2^-128 and 2^-127 are subnormal.
+inline float e8m0_half(uint8_t e) { return std::bit_cast<float>(e < 2 ? 0x00200000u << e : (uint32_t{e} - 1) << 23); }
+
+// E4M3 without infinities: sign, four exponent bits with a bias of 7, three mantissa bits; 0x7f and 0xff are NaN.
+inline float e4m3_to_f32(uint8_t q) {
+  const uint32_t sign = uint32_t{q} >> 7 << 31, magnitude = q & 0x7fu;
+  if (magnitude == 0x7f) return std::bit_cast<float>(sign | 0x7fc00000u);
+  if (magnitude < 8) return std::bit_cast<float>(std::bit_cast<uint32_t>(float(magnitude) * 0x1p-9f) | sign);
+  return std::bit_cast<float>(sign | ((magnitude << 20) + ((127 - 7) << 23)));
+}
 
 struct ScaleMin {
   uint8_t scale, min;

@@ -42,6 +42,15 @@ void decode(const BlockIQ4_NL& b, float* out) {
   for (int e = 0; e < 32; ++e) out[e] = d * float(kIq4Values[nibble(b.qs, e)]);
 }
 
+void decode(const BlockMXFP4& b, float* out) {
+  const float d = e8m0_half(b.e);
+  for (int e = 0; e < 32; ++e) out[e] = d * float(kFp4Values[nibble(b.qs, e)]);
+}
+
+void decode(const BlockF8_E4M3& b, float* out) {
+  for (int e = 0; e < 32; ++e) out[e] = b.d * e4m3_to_f32(b.qs[e]);
+}
+
 int two_bits(const uint8_t* qs, int e) { return qs[e / 128 * 32 + e % 32] >> (e / 32 % 4 * 2) & 3; }
 int k_nibble(const uint8_t* qs, int e) { return qs[e / 64 * 32 + e % 32] >> (e / 32 % 2 * 4) & 15; }
 
@@ -149,6 +158,10 @@ void dequantize_row(DType dtype, const std::byte* src, float* dst, int64_t n) {
       return decode_row<BlockIQ4_NL>(src, dst, n);
     case DType::IQ4_XS:
       return decode_row<BlockIQ4_XS>(src, dst, n);
+    case DType::MXFP4:
+      return decode_row<BlockMXFP4>(src, dst, n);
+    case DType::F8_E4M3:
+      return decode_row<BlockF8_E4M3>(src, dst, n);
   }
 }
 

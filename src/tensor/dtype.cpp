@@ -9,7 +9,7 @@ namespace millrace {
 namespace {
 
 // In the order of the enum.
-constexpr std::array<DTypeInfo, 15> kTypes{{
+constexpr std::array<DTypeInfo, 17> kTypes{{
     {DType::F32, "F32", 0, 1, 4},
     {DType::F16, "F16", 1, 1, 2},
     {DType::BF16, "BF16", 30, 1, 2},
@@ -25,6 +25,8 @@ constexpr std::array<DTypeInfo, 15> kTypes{{
     {DType::Q6_K, "Q6_K", 14, 256, 210},
     {DType::IQ4_NL, "IQ4_NL", 20, 32, 18},
     {DType::IQ4_XS, "IQ4_XS", 23, 256, 136},
+    {DType::MXFP4, "MXFP4", 39, 32, 17},
+    {DType::F8_E4M3, "F8_E4M3", -1, 32, 36},
 }};
 
 static_assert([] {
@@ -50,7 +52,7 @@ std::optional<DType> dtype_from_name(std::string_view name) {
 
 std::optional<DType> dtype_from_ggml(uint32_t id) {
   const auto found =
-      std::find_if(kTypes.begin(), kTypes.end(), [&](const DTypeInfo& t) { return uint32_t(t.ggml_id) == id; });
+      std::find_if(kTypes.begin(), kTypes.end(), [&](const DTypeInfo& t) { return t.ggml_id == int64_t{id}; });
   return found == kTypes.end() ? std::nullopt : std::optional(found->dtype);
 }
 

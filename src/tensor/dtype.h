@@ -1,4 +1,4 @@
-// Number formats: plain elements, and the quantized blocks of GGUF.
+// Number formats: plain elements, the quantized blocks of GGUF, and block-scaled FP8 of Hugging Face folders.
 #pragma once
 
 #include <cstddef>
@@ -25,12 +25,14 @@ enum class DType : uint8_t {
   Q6_K,
   IQ4_NL,
   IQ4_XS,
+  MXFP4,
+  F8_E4M3,
 };
 
 struct DTypeInfo {
   DType dtype;
   std::string_view name;  // as GGUF tools spell it: "F16", "Q4_K"
-  int ggml_id;            // the type's number in a GGUF file
+  int ggml_id;            // the type's number in a GGUF file; -1: GGUF has no such type
   int block;              // elements per block; 1 for plain elements
   int bytes;              // bytes per block
 };

@@ -1,6 +1,7 @@
 #include "tensor/quantize.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -82,6 +83,44 @@ void encode(const float* x, BlockQ5_1& block) {
   }
 }
 
+// The scale puts the largest magnitude between 4 and 8 of the levels, whose top is 6. Ties go to the first level.
+void encode(const float* x, BlockMXFP4& block) {
+  const float most = std::abs(number_of_largest_magnitude(x));
+  block = {};
+  if (most > 0) block.e = static_cast<uint8_t>(std::clamp(std::floor(std::log2(most)) - 2 + 127, 0.0f, 254.0f));
+  const float d = e8m0_half(block.e);
+  for (int e = 0; e < 32; ++e) {
+    int best = 0;
+    float least = std::abs(x[e]);
+    for (int q = 1; q < 16; ++q) {
+      const float error = std::abs(d * float(kFp4Values[static_cast<size_t>(q)]) - x[e]);
+      if (error < least) {
+        least = error;
+        best = q;
+      }
+    }
+    put_nibble(block.qs, e, best);
+  }
+}
+
+// The nearest E4M3 number, ties to even; magnitudes beyond 448 become 448, NaN becomes 0.
+uint8_t to_e4m3(float v) {
+  const uint8_t sign = std::signbit(v) ? 0x80 : 0;
+  const float magnitude = std::abs(v) > 0 ? std::min(std::abs(v), 448.0f) : 0.0f;
+  // Adding 2^(exponent + 20) leaves three bits behind the leading one; subnormals have the unit 2^-9.
+  const int exponent = std::max(std::ilogb(std::max(magnitude, 0x1p-9f)), -6);
+  const float shift = std::ldexp(1.0f, exponent + 20);
+  const float rounded = (magnitude + shift) - shift;
+  const auto bits = std::bit_cast<uint32_t>(rounded);
+  if (rounded < 0x1p-6f) return sign | static_cast<uint8_t>(rounded * 512);
+  return sign | static_cast<uint8_t>((bits >> 20) - ((127 - 7) << 3));
+}
+
+void encode(const float* x, BlockF8_E4M3& block) {
+  block.d = std::abs(number_of_largest_magnitude(x)) / 448;
+  for (int e = 0; e < 32; ++e) block.qs[e] = to_e4m3(x[e] * inverse(block.d));
+}
+
 template <class Block>
 void encode_row(const float* src, std::byte* dst, int64_t n) {
   auto* blocks = reinterpret_cast<Block*>(dst);
@@ -127,6 +166,10 @@ void quantize_row(DType dtype, const float* src, std::byte* dst, int64_t n) {
       return encode_row<BlockIQ4_NL>(src, dst, n);
     case DType::IQ4_XS:
       return encode_row<BlockIQ4_XS>(src, dst, n);
+    case DType::MXFP4:
+      return encode_row<BlockMXFP4>(src, dst, n);
+    case DType::F8_E4M3:
+      return encode_row<BlockF8_E4M3>(src, dst, n);
   }
 }
 

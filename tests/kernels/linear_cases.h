@@ -46,6 +46,13 @@ inline uint16_t random_scale(std::mt19937& rng, float largest) {
   return f32_to_f16(std::uniform_real_distribution<float>(-largest, largest)(rng));
 }
 
+inline void set_scales(BlockMXFP4& b, std::mt19937& rng) { b.e = static_cast<uint8_t>(115 + rng() % 8); }
+
+inline void set_scales(BlockF8_E4M3& b, std::mt19937& rng) {
+  b.d = std::uniform_real_distribution<float>(-1e-3f, 1e-3f)(rng);
+  for (uint8_t& q : b.qs) q = (q & 0x7f) == 0x7f ? 0 : q;  // no NaN
+}
+
 template <class Block>
 void set_scales(Block& b, std::mt19937& rng) {
   b.d = random_scale(rng, 0.01f);
@@ -114,6 +121,12 @@ inline std::vector<std::byte> random_weights(DType format, int64_t n, int64_t k,
       break;
     case DType::IQ4_XS:
       detail::fill_blocks<BlockIQ4_XS>(data, rng);
+      break;
+    case DType::MXFP4:
+      detail::fill_blocks<BlockMXFP4>(data, rng);
+      break;
+    case DType::F8_E4M3:
+      detail::fill_blocks<BlockF8_E4M3>(data, rng);
       break;
   }
   return data;

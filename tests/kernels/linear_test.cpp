@@ -12,6 +12,7 @@
 #include "linear_cases.h"
 #include "support.h"
 #include "tensor/dequantize.h"
+#include "tensor/quantize.h"
 
 namespace millrace {
 namespace {
@@ -103,16 +104,22 @@ struct Fixture {
     auto& found = products_int8[how];
     if (found.product.empty()) {
       const RoundedX rounded(x, k, how);
-      found = {product_with(rounded.x), rounded.unsure};
+      found = {product_with(rounded.x, /*as_packed=*/true), rounded.unsure};
     }
     return found;
   }
 
-  std::vector<double> product_with(const std::vector<float>& x) const {
+  // as_packed: with the weights that int8 kernels read. Their layout rounds FP8 to int8.
+  std::vector<double> product_with(const std::vector<float>& x, bool as_packed = false) const {
     std::vector<double> out(static_cast<size_t>(m * n));
     std::vector<float> row(static_cast<size_t>(k));
     for (int64_t j = 0; j < n; ++j) {
       dequantize_row(format, weights.data() + static_cast<size_t>(j) * row_bytes(format, k), row.data(), k);
+      if (as_packed && format == DType::F8_E4M3) {
+        std::vector<std::byte> packed(row_bytes(DType::Q8_0, k));
+        quantize_row(DType::Q8_0, row.data(), packed.data(), k);
+        dequantize_row(DType::Q8_0, packed.data(), row.data(), k);
+      }
       for (int64_t i = 0; i < m; ++i) {
         out[size_t(i * n + j)] = dot(x.data() + i * k, row.data(), k);
       }

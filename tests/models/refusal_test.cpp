@@ -50,6 +50,11 @@ TEST(Refusal, WhatAModelWouldNotHonourIsNamed) {
   EXPECT_THAT(message_of(embedding), testing::HasSubstr("both directions"));
 }
 
+TEST(Refusal, QuantizationMethodsAreNamed) {
+  const EditedModel model([](auto& c) { c["quantization_config"] = {{"quant_method", "awq"}, {"bits", 4}}; });
+  EXPECT_THAT(message_of(model), testing::HasSubstr("quantization method 'awq'"));
+}
+
 // A setting of a golden that must be refused with a message that contains `named`.
 struct RefusedSetting {
   std::string golden, key;

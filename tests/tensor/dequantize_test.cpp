@@ -28,6 +28,11 @@ TEST(Dequantize, EveryFormatIsBitForBitWhatPyPiGgufSays) {
   EXPECT_EQ(formats, all_dtypes().size() - 1);  // all but F32
 }
 
+TEST(DType, FormatsWithoutANumberInGgufAreNotFoundByOne) {
+  EXPECT_EQ(dtype_from_ggml(39), DType::MXFP4);
+  EXPECT_EQ(dtype_from_ggml(0xffffffffu), std::nullopt);
+}
+
 TEST(Dequantize, F32IsCopied) {
   const std::vector<float> numbers{1.5f, -0.0f, 3e38f};
   std::vector<float> out(3);

@@ -38,7 +38,7 @@ double relative_error(const std::vector<float>& a, const std::vector<float>& b) 
 
 TEST(Quantize, SimpleFormatsAreByteForByteWhatPyPiGgufWrites) {
   const auto records = read_vectors("quantize.bin");
-  EXPECT_EQ(records.size(), 7u);
+  EXPECT_EQ(records.size(), 8u);
   for (const VectorRecord& record : records) {
     EXPECT_EQ(quantized(*dtype_from_name(record.name), record.numbers), record.blocks) << record.name;
   }
@@ -70,7 +70,8 @@ INSTANTIATE_TEST_SUITE_P(AllFormats, QuantizeError,
                                          ErrorCase{DType::Q5_1, 0.0379}, ErrorCase{DType::Q2_K, 0.2956},
                                          ErrorCase{DType::Q3_K, 0.1511}, ErrorCase{DType::Q4_K, 0.0714},
                                          ErrorCase{DType::Q5_K, 0.0362}, ErrorCase{DType::Q6_K, 0.0178},
-                                         ErrorCase{DType::IQ4_NL, 0.0762}, ErrorCase{DType::IQ4_XS, 0.0768}),
+                                         ErrorCase{DType::IQ4_NL, 0.0762}, ErrorCase{DType::IQ4_XS, 0.0768},
+                                         ErrorCase{DType::MXFP4, 0.1141}, ErrorCase{DType::F8_E4M3, 0.0262}),
                          [](const auto& param) { return std::string(name(param.param.dtype)); });
 
 TEST(Quantize, ZeroesStayZeroAndConstantsStayConstant) {

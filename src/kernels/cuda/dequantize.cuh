@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/small_floats.cuh"
 #include "tensor/blocks.h"
 #include "tensor/dtype.h"
 
@@ -139,6 +140,21 @@ struct Decoder<DType::IQ4_NL> : BlockDecoder<Decoder<DType::IQ4_NL>> {
   }
 };
 
+template <>
+struct Decoder<DType::MXFP4> : BlockDecoder<Decoder<DType::MXFP4>> {
+  static __device__ void eight(const std::byte* row, int64_t i, float (&out)[8]) {
+    small_block<BlockMXFP4>(row, i, out, [](const auto& b, int q) { return half_e8m0(b.e) * float(fp4_value(q)); });
+  }
+};
+template <>
+struct Decoder<DType::F8_E4M3> : BlockDecoder<Decoder<DType::F8_E4M3>> {
+  static __device__ void eight(const std::byte* row, int64_t i, float (&out)[8]) {
+    const auto& b = block_of<BlockF8_E4M3>(row, i);
+#pragma unroll
+    for (int e = 0; e < 8; ++e) out[e] = b.d * e4m3_value(b.qs[i % 32 + e]);
+  }
+};
+
 __device__ inline int two_bits(const uint8_t* qs, int e) { return qs[e / 128 * 32 + e % 32] >> (e / 32 % 4 * 2) & 3; }
 
 template <>
@@ -265,6 +281,10 @@ void with_format(DType format, F f) {
       return f.template operator()<DType::IQ4_NL>();
     case DType::IQ4_XS:
       return f.template operator()<DType::IQ4_XS>();
+    case DType::MXFP4:
+      return f.template operator()<DType::MXFP4>();
+    case DType::F8_E4M3:
+      return f.template operator()<DType::F8_E4M3>();
   }
 }
 

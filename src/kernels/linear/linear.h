@@ -35,6 +35,7 @@ class LinearLayout {
   // of this many rows; 0: the layout has no such kernels.
   virtual int64_t gate_multiple() const { return 0; }
   virtual bool keeps_rows(DType format) const { return false; }  // the packed bytes equal the file's
+  virtual DType stored(DType format) const { return format; }    // the format that kernels read; FP8 may be rounded
   bool in_place(DType format, int64_t n, int64_t k) const { return bytes(format, n, k) == 0; }
 };
 

@@ -3,8 +3,10 @@
 
 Needs: pip install gguf numpy safetensors. Element i of a plain tensor is i / 8 - 2, exact in every format here.
 """
+import json
 import pathlib
 import shutil
+import struct
 
 import gguf
 import numpy as np
@@ -77,8 +79,22 @@ def write_safetensors() -> None:
                "empty": np.zeros((0, 4), np.float32)}, HERE / "plain.safetensors", metadata={"format": "pt"})
 
 
+def write_quantized(path: pathlib.Path) -> None:
+    """FP8 with scales per tile, and MXFP4 blocks and scales, as Hugging Face folders have them; numpy knows neither."""
+    tensors = {"w": ("F8_E4M3", [130, 32], 1), "w_scale_inv": ("F32", [2, 1], 4),
+               "e.gate_up_proj_blocks": ("U8", [2, 4, 1, 16], 1), "e.gate_up_proj_scales": ("U8", [2, 4, 1], 1)}
+    header, data = {}, b""
+    for name, (dtype, shape, size) in tensors.items():
+        tensor = bytes(i % 120 for i in range(int(np.prod(shape)) * size))
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(tensor)]}
+        data += tensor
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
 def write_fuzz_seeds() -> None:
     seeds = HERE.parent.parent.parent / "fuzz" / "seeds"
+    write_quantized(seeds / "safetensors" / "quantized.safetensors")
     for folder, names in (("gguf", ["all_types.gguf", "split-00001-of-00003.gguf"]),
                           ("safetensors", ["plain.safetensors"])):
         (seeds / folder).mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ SEED = 20240611
 # Where each block type keeps its half-precision fields: bytes from the start of the block.
 HALVES = {
     T.Q8_0: [0], T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.IQ4_NL: [0],
-    T.Q2_K: [80, 82], T.Q3_K: [108], T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q6_K: [208], T.IQ4_XS: [0],
+    T.Q2_K: [80, 82], T.Q3_K: [108], T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q6_K: [208], T.IQ4_XS: [0], T.MXFP4: [],
 }
 
 
@@ -36,6 +36,16 @@ def random_blocks(rng: np.random.Generator, t: T, count: int) -> np.ndarray:
     return blocks
 
 
+def f8_blocks(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Blocks of an f32 scale and 32 E4M3 numbers (all bytes but NaN), and the numbers."""
+    scales = (rng.standard_normal((count, 1)) * 10.0 ** rng.integers(-8, 2, (count, 1))).astype(np.float32)
+    q = rng.integers(0, 256, (count, 32), dtype=np.uint8)
+    q[q & 0x7F == 0x7F] = 0x7E
+    sign, exponent, mantissa = np.where(q >> 7, -1.0, 1.0), (q >> 3 & 15).astype(np.int32), (q & 7) / 8
+    numbers = (sign * np.ldexp(mantissa + (exponent > 0), np.maximum(exponent, 1) - 7)).astype(np.float32)
+    return np.concatenate([scales.view(np.uint8), q], axis=1), scales * numbers
+
+
 def main() -> None:
     rng = np.random.default_rng(SEED)
     with open(HERE / "dequantize.bin", "wb") as out:
@@ -45,11 +55,12 @@ def main() -> None:
         halves = rng.integers(0, 0x7C00, 600, dtype=np.uint16) | (rng.integers(0, 2, 600).astype(np.uint16) << 15)
         out.write(record("F16", halves, halves.view(np.float16).astype(np.float32)))
         out.write(record("BF16", halves, dequantize(halves.view(np.uint8), T.BF16)))
+        out.write(record("F8_E4M3", *f8_blocks(rng, 40)))
     with open(HERE / "quantize.bin", "wb") as out:
         numbers = (rng.standard_normal((40, 32)) * 10.0 ** rng.integers(-4, 3, (40, 1))).astype(np.float32)
         numbers[1] = 0
         numbers[2] = 0.25
-        for t in (T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1):
+        for t in (T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.MXFP4):
             out.write(record(t.name, quantize(numbers, t), numbers.reshape(-1)))
 
 

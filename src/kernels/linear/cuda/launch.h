@@ -91,8 +91,8 @@ struct CudaLinearKernel {
   bool (*splits_norm)(const CudaLinearProblem&, const CudaLimits&) = nullptr;  // null: never
 };
 
-// All kernels. At least one can run any problem with x aligned as above, unless the format is Q2_K or Q3_K: pack_linear
-// converts those to BF16.
+// All kernels. At least one can run any problem with x aligned as above, if the format is one that pack_linear packs
+// to: see packed_linear_format.
 std::span<const CudaLinearKernel> cuda_linear_kernels();
 
 // Destination of the rows of one part of a matrix. q, k and v are consecutive (first = rows before, step =
@@ -105,8 +105,8 @@ struct RowPlacement {
 int64_t packed_linear_stride(int64_t k);                         // elements, plain weights
 size_t packed_linear_bytes(DType format, int64_t n, int64_t k);  // n: all rows of all parts
 
-// The packed format of weights for this type of x: plain weights become x's type, Q2_K and Q3_K become BF16, others
-// keep their bits.
+// The packed format of weights for this type of x: plain weights become x's type, Q2_K and Q3_K become BF16, F8_E4M3
+// becomes Q8_0, others keep their bits.
 DType packed_linear_format(DType source, DType x);
 
 // Packs `rows` rows of k elements in the file's format (device memory, 2-byte aligned) into a matrix of n rows. The

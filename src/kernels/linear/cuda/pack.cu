@@ -1,4 +1,5 @@
 // Packs weights on the device, once at load: plain rows with padding, or the units of quantized/unit.cuh.
+#include "kernels/cuda/small_floats.cuh"
 #include "kernels/linear/cuda/families.h"
 #include "kernels/linear/cuda/quantized/formats.h"
 #include "kernels/linear/cuda/quantized/unit.cuh"
@@ -27,12 +28,23 @@ template <> struct BlockOf<DType::Q5_K> { using Type = BlockQ5_K; };
 template <> struct BlockOf<DType::Q6_K> { using Type = BlockQ6_K; };
 template <> struct BlockOf<DType::IQ4_NL> { using Type = BlockIQ4_NL; };
 template <> struct BlockOf<DType::IQ4_XS> { using Type = BlockIQ4_XS; };
+template <> struct BlockOf<DType::MXFP4> { using Type = BlockMXFP4; };
 // clang-format on
 
+// The largest magnitude of a block of FP8 without its scale. Magnitudes compare like their bits.
+__device__ float largest_f8(const BlockF8_E4M3& b) {
+  uint32_t largest = 0;
+  for (int e = 0; e < 32; ++e) largest = max(largest, b.qs[e] & 0x7fu);
+  return e4m3_value(largest);
+}
+
 // The stored integer of element e of a block, without its scale. Sign bits are flipped, so that it is unsigned.
-template <DType kFormat>
-__device__ uint32_t stored(const typename BlockOf<kFormat>::Type& b, int e) {
-  if constexpr (kFormat == DType::Q8_0) {
+template <DType kFormat, class Block>
+__device__ uint32_t stored(const Block& b, int e) {
+  if constexpr (std::is_same_v<Block, BlockF8_E4M3>) {  // rounded to Q8_0
+    const float largest = largest_f8(b), factor = largest > 0 ? 127 / largest : 0;
+    return (static_cast<uint32_t>(__float2int_rn(factor * e4m3_value(b.qs[e]))) & 0xffu) ^ 0x80u;
+  } else if constexpr (kFormat == DType::Q8_0) {
     return static_cast<uint8_t>(b.qs[e]) ^ 0x80u;
   } else if constexpr (kFormat == DType::Q4_K || kFormat == DType::Q5_K) {
     const uint32_t low = b.qs[e / 64 * 32 + e % 32] >> (e / 32 % 2 * 4) & 15;
@@ -51,8 +63,8 @@ __device__ uint32_t stored(const typename BlockOf<kFormat>::Type& b, int e) {
 }
 
 // Packs the scales of block `block` (32 columns) of a unit for one row.
-template <DType kFormat>
-__device__ void pack_scales(const typename BlockOf<kFormat>::Type* blocks, int block, uint8_t* planes, int row) {
+template <DType kFormat, class Block>
+__device__ void pack_scales(const Block* blocks, int block, uint8_t* planes, int row) {
   using U = Unit<kFormat>;
   auto* halves = reinterpret_cast<uint16_t*>(planes + (kFormat == DType::IQ4_XS ? 8 : 16) * row);
   if constexpr (U::kPairs) {
@@ -69,6 +81,10 @@ __device__ void pack_scales(const typename BlockOf<kFormat>::Type* blocks, int b
       const auto* header = reinterpret_cast<const uint16_t*>(blocks);
       for (int i = 0; i < (U::kSuper ? 8 : 4); ++i) halves[i] = header[i];
     }
+  } else if constexpr (U::kFp4) {
+    planes[8 * row + block] = blocks[block].e;
+  } else if constexpr (std::is_same_v<Block, BlockF8_E4M3>) {
+    halves[block] = __half_as_ushort(__float2half_rn(blocks[block].d * largest_f8(blocks[block]) / 127));
   } else {
     halves[block] = blocks[block].d;
   }
@@ -87,7 +103,8 @@ __device__ void pack_elements(const uint32_t (&q)[8], int block, int half, int l
   uint32_t low = 0;
   for (int p = 0; p < 4; ++p) {
     // The table lookup turns nibbles into bytes, four at a time, so the two nibbles of a pair lie in bytes b and b + 2.
-    const int first = U::kTable ? 16 * (p / 2) + 4 * (p % 2) : 4 * p, second = first + (U::kTable ? 8 : 16);
+    const int first = U::kFp4 ? 16 * (p % 2) + 4 * (p / 2) : U::kTable ? 16 * (p / 2) + 4 * (p % 2) : 4 * p;
+    const int second = first + (U::kTable ? 8 : 16);
     low |= (q[2 * p] & 15) << first | (q[2 * p + 1] & 15) << second;
   }
   reinterpret_cast<uint32_t*>(unit + (block / 2 * 32 + lane) * 16)[w] = low;
@@ -105,11 +122,9 @@ __device__ void pack_elements(const uint32_t (&q)[8], int block, int half, int l
   }
 }
 
-template <DType kFormat>
-__global__ void pack_units(const typename BlockOf<kFormat>::Type* src, int64_t rows, int k, RowPlacement placement,
-                           int units, uint8_t* dst) {
+template <DType kFormat, class Block>
+__global__ void pack_units(const Block* src, int64_t rows, int k, RowPlacement placement, int units, uint8_t* dst) {
   using U = Unit<kFormat>;
-  using Block = typename BlockOf<kFormat>::Type;
   constexpr int kBlocksPerUnit = kUnitColumns / Block::kElements;
   const int64_t job = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int blocks = k / 32, t = static_cast<int>(job % 4), block = static_cast<int>(job / 4 % blocks);
@@ -212,12 +227,12 @@ __global__ void __launch_bounds__(kUnpackThreads)
 
 unsigned grid_of(int64_t jobs) { return static_cast<unsigned>(ceil_div(jobs, kThreads)); }
 
-template <DType kFormat>
+template <DType kFormat, class Block = typename BlockOf<kFormat>::Type>
 cudaError_t pack_as_units(const void* src, int64_t rows, int64_t k, RowPlacement placement, void* dst,
                           cudaStream_t stream) {
-  pack_units<kFormat><<<grid_of(rows * (k / 8)), kThreads, 0, stream>>>(
-      static_cast<const typename BlockOf<kFormat>::Type*>(src), rows, static_cast<int>(k), placement,
-      static_cast<int>(ceil_div(k, kUnitColumns)), static_cast<uint8_t*>(dst));
+  pack_units<kFormat, Block><<<grid_of(rows * (k / 8)), kThreads, 0, stream>>>(
+      static_cast<const Block*>(src), rows, static_cast<int>(k), placement, static_cast<int>(ceil_div(k, kUnitColumns)),
+      static_cast<uint8_t*>(dst));
   return cudaGetLastError();
 }
 
@@ -250,6 +265,7 @@ cudaError_t unpack_as_rows(const void* weights, int64_t k, int64_t first, int64_
 
 DType packed_linear_format(DType source, DType x) {
   if (source == DType::F32 || is_plain(source)) return x;
+  if (source == DType::F8_E4M3) return DType::Q8_0;
   return source == DType::Q2_K || source == DType::Q3_K ? DType::BF16 : source;
 }
 
@@ -287,6 +303,9 @@ cudaError_t pack_linear(DType source, const void* src, int64_t rows, DType packe
       default:
         return cudaErrorInvalidValue;
     }
+  }
+  if (source == DType::F8_E4M3 && packed == DType::Q8_0) {
+    return pack_as_units<DType::Q8_0, BlockF8_E4M3>(src, rows, k, placement, dst, stream);
   }
   if (packed != source) return cudaErrorInvalidValue;
   return with_packed_format(

@@ -15,7 +15,11 @@ CudaLimits limits_of(const Hardware& h) {
   return {h.cores, h.architecture, h.ceilings.read_gbs * 1e3, h.ceilings.bf16_gflops * 1e3};
 }
 
-// One layout per type of activations: plain weights are converted to that type, quantized ones keep their bits.
+// The format that a layout for bf16 activations stores quantized weights in.
+DType stored_format(DType format) { return is_quantized(format) ? packed_linear_format(format, DType::BF16) : format; }
+
+// One layout per type of activations: plain weights are converted to that type, quantized ones keep their bits, except
+// FP8, which is rounded to Q8_0.
 class PackedLayout final : public LinearLayout {
  public:
   PackedLayout(std::string_view name, DType x) : name_(name), x_(x) {}
@@ -24,10 +28,13 @@ class PackedLayout final : public LinearLayout {
 
   bool accepts(DType format, int64_t, int64_t, const Hardware& hardware) const override {
     if (!is_gpu(hardware)) return false;
-    return is_quantized(format) ? x_ == DType::BF16 && keeps_bits(format) : format == x_;
+    return is_quantized(format) ? x_ == DType::BF16 && is_quantized(stored_format(format)) : format == x_;
   }
-  size_t bytes(DType format, int64_t n, int64_t k) const override { return packed_linear_bytes(format, n, k); }
+  size_t bytes(DType format, int64_t n, int64_t k) const override {
+    return packed_linear_bytes(stored_format(format), n, k);
+  }
   bool keeps_rows(DType format) const override { return !is_quantized(format); }
+  DType stored(DType format) const override { return stored_format(format); }
   void pack(std::span<const WeightView>, std::byte*, ThreadPool&) const override {
     MR_ASSERT(!"this layout is a GPU's");
   }
@@ -58,8 +65,6 @@ class PackedLayout final : public LinearLayout {
   }
 
  private:
-  static bool keeps_bits(DType format) { return packed_linear_format(format, DType::BF16) == format; }
-
   static void clear(std::byte* out, size_t bytes, Uploader& uploader) {
     const auto stream = static_cast<cudaStream_t>(uploader.queue());
     check_cuda(cudaMemsetAsync(out, 0, bytes, stream), "packing weights");
@@ -75,7 +80,7 @@ class PackedLayout final : public LinearLayout {
       const int64_t rows = std::min(at_once, part.rows - done);
       fill_slot(uploader.slot(), part.row(done), static_cast<size_t>(rows) * row, pool);
       uploader.send(uploader.scratch(), static_cast<size_t>(rows) * row);
-      check_cuda(pack_linear(part.dtype, uploader.scratch(), rows, part.dtype, n, part.cols, place, out,
+      check_cuda(pack_linear(part.dtype, uploader.scratch(), rows, stored_format(part.dtype), n, part.cols, place, out,
                              static_cast<cudaStream_t>(uploader.queue())),
                  "packing weights");
       place.first += rows / kGateUpGroup * place.step;
@@ -117,7 +122,7 @@ class PackedKernel final : public LinearKernel {
   void run(const Args& a, const Executor& executor) const override {
     const LinearWeights& w = *a.weights;
     const DType x = a.norm != nullptr ? cuda_packed_type(w.layout->name()) : a.x.dtype;
-    const CudaLinearProblem p{w.format, x, a.y.dtype, w.n, w.k, a.x.rows, a.accumulate, a.gated};
+    const CudaLinearProblem p{stored_format(w.format), x, a.y.dtype, w.n, w.k, a.x.rows, a.accumulate, a.gated};
     static_assert(NormAhead::kPart == kNormPart);
     const CudaLinearArgs args{a.x.data,  a.x.stride,
                               w.data,    a.bias,
@@ -132,7 +137,7 @@ class PackedKernel final : public LinearKernel {
 
  private:
   static CudaLinearProblem problem(const Problem& p, DType y) {
-    return {p.format, p.x, y, p.n, p.k, p.m, /*accumulate=*/false, p.gated};
+    return {stored_format(p.format), p.x, y, p.n, p.k, p.m, /*accumulate=*/false, p.gated};
   }
   const CudaLinearKernel& launch_;
   std::string name_;
@@ -148,7 +153,7 @@ DType cuda_packed_type(std::string_view name) {
 }
 
 void cuda_unpack(const LinearWeights& w, void* to, void* queue) {
-  check_cuda(unpack_linear(w.format, w.data, w.n, w.k, 0, w.n, to, static_cast<cudaStream_t>(queue)),
+  check_cuda(unpack_linear(stored_format(w.format), w.data, w.n, w.k, 0, w.n, to, static_cast<cudaStream_t>(queue)),
              "unpacking weights");
 }
 

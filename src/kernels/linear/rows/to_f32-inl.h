@@ -59,8 +59,8 @@ void add_fifth_bits(const uint8_t* qh, int8_t* q) {
   for (int i = 0; i < 32; ++i) q[i] = static_cast<int8_t>(q[i] + ((spread[i] & kBits[i % 8]) != 0 ? 16 : 0));
 }
 
-void look_up(int8_t* q) {
-  for (int i = 0; i < 32; ++i) q[i] = kIq4Values[static_cast<size_t>(q[i])];
+void look_up(const std::array<int8_t, 16>& levels, int8_t* q) {
+  for (int i = 0; i < 32; ++i) q[i] = levels[static_cast<size_t>(q[i])];
 }
 
 // q += bits [shift, shift + bits) of each of 32 bytes, shifted left by `up`.
@@ -95,13 +95,18 @@ void read_group(const BlockQ5_1& b, int, Group32& to) {
 }
 void read_group(const BlockIQ4_NL& b, int, Group32& to) {
   split_nibbles(b.qs, 0, to.q);
-  look_up(to.q);
+  look_up(kIq4Values, to.q);
   to.set_scale(f16_to_f32(b.d));
 }
 void read_group(const BlockIQ4_XS& b, int g, Group32& to) {
   split_nibbles(b.qs + g * 16, 0, to.q);
-  look_up(to.q);
+  look_up(kIq4Values, to.q);
   to.set_scale(f16_to_f32(b.d) * static_cast<float>(iq4_xs_scale(b, g)));
+}
+void read_group(const BlockMXFP4& b, int, Group32& to) {
+  split_nibbles(b.qs, 0, to.q);
+  look_up(kFp4Values, to.q);
+  to.set_scale(e8m0_half(b.e));
 }
 template <class Block>  // Q4_K, Q5_K
 void set_scale_min(const Block& b, int g, Group32& to) {
@@ -160,6 +165,19 @@ void blocks_to_f32(const std::byte* row, int64_t count, float* out) {
   }
 }
 
+// E4M3 numbers do not fit int8: a table maps each byte to its f32.
+void f8_to_f32(const std::byte* row, int64_t count, float* out) {
+  static const auto numbers = [] {
+    std::array<float, 256> all;
+    for (size_t q = 0; q < 256; ++q) all[q] = e4m3_to_f32(static_cast<uint8_t>(q));
+    return all;
+  }();
+  const auto* block = reinterpret_cast<const BlockF8_E4M3*>(row);
+  for (int64_t k = 0; k < count; k += 32, ++block) {
+    for (int i = 0; i < 32; ++i) out[k + i] = block->d * numbers[block->qs[i]];
+  }
+}
+
 template <DType dtype>
 void plain_to_f32(const std::byte* row, int64_t count, float* out) {
   int64_t k = 0;
@@ -203,6 +221,10 @@ void plain_to_f32(const std::byte* row, int64_t count, float* out) {
       return blocks_to_f32<BlockIQ4_NL>(row, count, out);
     case DType::IQ4_XS:
       return blocks_to_f32<BlockIQ4_XS>(row, count, out);
+    case DType::MXFP4:
+      return blocks_to_f32<BlockMXFP4>(row, count, out);
+    case DType::F8_E4M3:
+      return f8_to_f32(row, count, out);
   }
   MR_ASSERT(!"a known format");
 }

@@ -7,6 +7,7 @@ template <class Visit>
 inline void with_format(DType format, Visit visit) {
   switch (format) {
     case DType::Q8_0:
+    case DType::F8_E4M3:  // packed as Q8_0
       return visit(UnpackQ8_0());
     case DType::Q4_0:
       return visit(UnpackQ4_0());
@@ -30,6 +31,8 @@ inline void with_format(DType format, Visit visit) {
       return visit(UnpackIQ4_NL());
     case DType::IQ4_XS:
       return visit(UnpackIQ4_XS());
+    case DType::MXFP4:
+      return visit(UnpackMXFP4());
     case DType::F32:
     case DType::F16:
     case DType::BF16:

@@ -37,12 +37,14 @@ constexpr std::pair<Isa, double> kInt8Rates[] = {{Isa::Neon, 0.2}, {Isa::DotProd
 double unpack_effort(DType format) {
   switch (format) {
     case DType::Q8_0:
+    case DType::F8_E4M3:
       return 0.8;
     case DType::Q4_0:
       return 1.0;
     case DType::Q4_1:
       return 1.7;
     case DType::IQ4_NL:
+    case DType::MXFP4:
       return 1.9;
     case DType::Q4_K:
     case DType::IQ4_XS:

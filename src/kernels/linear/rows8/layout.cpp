@@ -38,6 +38,7 @@ constexpr Format kFormats[] = {
     format_of<BlockQ3_K, PackedQ3_K>(DType::Q3_K),     format_of<BlockQ4_K, PackedQ4_K>(DType::Q4_K),
     format_of<BlockQ5_K, PackedQ5_K>(DType::Q5_K),     format_of<BlockQ6_K, PackedQ6_K>(DType::Q6_K),
     format_of<BlockIQ4_NL, PackedQ4_0>(DType::IQ4_NL), format_of<BlockIQ4_XS, PackedIQ4_XS>(DType::IQ4_XS),
+    format_of<BlockMXFP4, PackedMXFP4>(DType::MXFP4),  format_of<BlockF8_E4M3, PackedQ8_0>(DType::F8_E4M3),
 };
 
 const Format* find_format(DType dtype) {
@@ -65,6 +66,8 @@ class Rows8Layout : public LinearLayout {
   }
 
   int64_t gate_multiple() const override { return kPackedRows; }
+
+  DType stored(DType format) const override { return format == DType::F8_E4M3 ? DType::Q8_0 : format; }
 
   size_t bytes(DType format, int64_t n, int64_t k) const override {
     const int64_t blocks = (n + kPackedRows - 1) / kPackedRows * (k / info(format).block);

@@ -6,6 +6,7 @@
 
 #include "kernels/linear/rows8/packed.h"
 #include "tensor/blocks.h"
+#include "tensor/quantize.h"
 
 namespace millrace {
 
@@ -105,6 +106,17 @@ inline void pack_row(const BlockQ4_0& b, PackedQ4_0& to, int row) {
 inline void pack_row(const BlockIQ4_NL& b, PackedQ4_0& to, int row) {
   to.d[row] = b.d;
   put(to.nibbles, row, small_nibbles(b.qs));
+}
+inline void pack_row(const BlockMXFP4& b, PackedMXFP4& to, int row) {
+  to.e[row] = b.e;
+  put(to.nibbles, row, small_nibbles(b.qs));
+}
+inline void pack_row(const BlockF8_E4M3& b, PackedQ8_0& to, int row) {
+  float numbers[32];
+  BlockQ8_0 rounded;
+  for (int e = 0; e < 32; ++e) numbers[e] = b.d * e4m3_to_f32(b.qs[e]);
+  quantize_row(DType::Q8_0, numbers, reinterpret_cast<std::byte*>(&rounded), 32);
+  pack_row(rounded, to, row);
 }
 inline void pack_row(const BlockQ4_1& b, PackedQ4_1& to, int row) {
   to.d[row] = b.d;

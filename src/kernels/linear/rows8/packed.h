@@ -43,7 +43,7 @@ using Threes = Quad[3][kPackedRows];
 using Fives = Quad[5][kPackedRows];
 using Sixes = Quad[6][kPackedRows];
 
-struct PackedQ8_0 {
+struct PackedQ8_0 {  // also F8_E4M3, rounded to int8: integer dot products cannot take its exponents
   HalfOfRow d;
   int8_t q[8][kPackedRows][4];
 };
@@ -51,6 +51,11 @@ struct PackedQ8_0 {
 struct PackedQ4_0 {  // also IQ4_NL, whose nibbles are table indices
   HalfOfRow d;
   Nibbles nibbles;
+};
+
+struct PackedMXFP4 {
+  uint8_t e[kPackedRows];  // exponents of the scales
+  Nibbles nibbles;         // indices of kFp4Values
 };
 
 struct PackedQ4_1 {
@@ -117,6 +122,7 @@ struct PackedQ2_K {
 };
 
 static_assert(sizeof(PackedQ8_0) == 8 * 34 && sizeof(PackedQ4_0) == 8 * 18 && sizeof(PackedQ4_1) == 8 * 20);
+static_assert(sizeof(PackedMXFP4) == 8 * 17);
 static_assert(sizeof(PackedQ5_0) == 8 * 22 && sizeof(PackedQ5_1) == 8 * 24);
 static_assert(sizeof(PackedQ6_K) == 8 * 210 && sizeof(PackedQ2_K) == 8 * 84);
 // Six-bit scales are widened to bytes, which costs 1.5 to 3.6 % more memory than the file.

@@ -6,7 +6,8 @@
 #include "kernels/linear/cuda/families.h"
 #include "kernels/linear/cuda/quantized/unit.cuh"
 
-#define MILLRACE_PACKED_FORMATS(X) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS)
+#define MILLRACE_PACKED_FORMATS(X) \
+  X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) X(MXFP4)
 
 namespace millrace {
 

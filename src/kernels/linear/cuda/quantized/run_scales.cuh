@@ -65,6 +65,9 @@ struct RunScales {
       const float2 s = two_bytes(two, 32);
       const float d = half_bits(header.x, 0);
       set(half, {d * s.x, d * s.y});
+    } else if constexpr (U::kFp4) {
+      const uint32_t two = *reinterpret_cast<const uint16_t*>(plane + row * 8 + 2 * t);
+      set(half, {half_e8m0(two & 255), half_e8m0(two >> 8)});
     } else {
       const uint32_t two = *reinterpret_cast<const uint32_t*>(plane + row * 16 + 4 * t);
       set(half, {half_bits(two, 0), half_bits(two, 1)});

@@ -48,7 +48,7 @@ struct UnitX {
     const uint32_t largest = __reduce_max_sync(0xffffffffu, __float_as_uint(peak));
     const int exponent = min(max(static_cast<int>(largest >> 23) - 127, -100), 127);
     const float scale = __uint_as_float(static_cast<uint32_t>(127 + 14 - exponent) << 23);
-    const float taken = !U::kWide && odd ? scale * 0.0625f : scale;
+    const float taken = !U::kBytewise && odd ? scale * 0.0625f : scale;
     auto* to = reinterpret_cast<uint32_t*>(x + token * stride + unit * kUnitBytes + lane / 4 * 64) + lane % 4;
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
@@ -58,8 +58,8 @@ struct UnitX {
       const float2 two = __half22float2(halves);
       sum += two.x + two.y;
     }
-    if (!U::kWide && odd) sum *= 16;
-    float start = -sum * (U::kStoredZero + (!U::kWide && odd ? 64.f : 1024.f));
+    if (!U::kBytewise && odd) sum *= 16;
+    float start = -sum * (U::kStoredZero + (!U::kBytewise && odd ? 64.f : 1024.f));
 #pragma unroll
     for (int mask = 1; mask < kLanes; mask *= 2) {
       start += __shfl_xor_sync(0xffffffffu, start, mask);

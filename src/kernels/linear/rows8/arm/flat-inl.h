@@ -42,7 +42,7 @@ struct FlatTotals {
   template <int s>
   MR_INLINE void add(const typename Format::Block& block, int, int half, int h, const typename X::Group& x,
                      const int32x4_t (&sums)[kParts][columns]) {
-    const float32x4_t own = load_f16(block.d, half);
+    const float32x4_t own = block_scale(block, half);
     scales[h] = vaddq_f32(scales[h], own);
     const typename Flat::template Spread<float32x4_t> scale(own);
     unrolled<columns>([&](auto j) MR_INLINE {

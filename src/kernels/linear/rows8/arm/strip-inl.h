@@ -80,7 +80,7 @@ MR_INLINE inline void add_small_blocks(const StripStreams<Format, streams>& stri
   }
   each_four<streams>([&](auto s, auto half) MR_INLINE {
     const auto& block = strips.block(s);
-    const float32x4_t d = load_f16(block.d, half), shift = vdupq_n_f32(kIntegerShift);
+    const float32x4_t d = block_scale(block, half), shift = vdupq_n_f32(kIntegerShift);
     unrolled<m>([&](auto r) MR_INLINE {
       const float32x4_t sum = vsubq_f32(vreinterpretq_f32_s32(sums[s][half][r]), shift);
       acc[s][half][r] = vfmaq_f32(acc[s][half][r], sum, vmulq_n_f32(d, x.scale[r]));

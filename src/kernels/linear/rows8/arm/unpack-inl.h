@@ -16,6 +16,12 @@ MR_INLINE inline uint8x16_t load_half(const Quad* rows, int half) { return vld1q
 MR_INLINE inline float32x4_t load_f16(const HalfOfRow& values, int half) {
   return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(values + 4 * half)));
 }
+// 2^(e - 127): the E8M0 scale. An exponent of 0 is subnormal.
+MR_INLINE inline float32x4_t load_scales(const uint8_t (&exponents)[kPackedRows], int half) {
+  const uint16x8_t wide = vmovl_u8(vld1_u8(exponents));
+  const uint32x4_t e = vmovl_u16(half == 0 ? vget_low_u16(wide) : vget_high_u16(wide));
+  return vreinterpretq_f32_u32(vmaxq_u32(vshlq_n_u32(e, 23), vdupq_n_u32(1 << 22)));
+}
 MR_INLINE inline int16x8_t widened(uint8x8_t v) { return vreinterpretq_s16_u16(vmovl_u8(v)); }
 // One byte of each of the eight rows as integers, four to a vector.
 MR_INLINE inline void widen(uint8x8_t v, int32x4_t (&to)[2]) {
@@ -109,6 +115,13 @@ MR_INLINE inline void uneven_nibbles(const Nibbles& nibbles, int half, Weights& 
   unrolled<8>([&](auto j) MR_INLINE { w[j] = vqtbl1q_s8(levels, vreinterpretq_u8_s8(w[j])); });
 }
 
+// The E2M1 numbers times 16.
+MR_INLINE inline void fp4_nibbles(const Nibbles& nibbles, int half, Weights& w) {
+  const int8x16_t levels = vshlq_n_s8(vld1q_s8(kFp4Values.data()), 3);
+  unsigned_nibbles<0>(nibbles, half, w);
+  unrolled<8>([&](auto j) MR_INLINE { w[j] = vqtbl1q_s8(levels, vreinterpretq_u8_s8(w[j])); });
+}
+
 struct SmallBlock {
   static constexpr int kGroups = 1, kScales = 1;
   static constexpr bool kMins = false;
@@ -160,6 +173,12 @@ struct UnpackQ5_1 : SmallBlock {
 struct UnpackIQ4_NL : SmallBlock {
   using Block = PackedQ4_0;
   MR_INLINE static void weights(const Block& b, int, int half, Weights& w) { uneven_nibbles(b.nibbles, half, w); }
+};
+
+struct UnpackMXFP4 : SmallBlock {
+  using Block = PackedMXFP4;
+  static constexpr float kUnit = 1.0f / 16;
+  MR_INLINE static void weights(const Block& b, int, int half, Weights& w) { fp4_nibbles(b.nibbles, half, w); }
 };
 
 struct KBlock {
@@ -270,10 +289,20 @@ struct Top<UnpackQ2_K> {
   }
 };
 
+// The scale of four rows of a block.
+template <class Block>
+MR_INLINE inline float32x4_t block_scale(const Block& b, int half) {
+  if constexpr (requires { b.e; }) {
+    return load_scales(b.e, half);
+  } else {
+    return load_f16(b.d, half);
+  }
+}
+
 // The same form for all formats: w = scale * unit * q + min, in f32.
 template <class Format>
 MR_INLINE inline float32x4_t scale_of(const typename Format::Block& b, int g, int half, int s) {
-  if constexpr (Format::kGroups == 1) return load_f16(b.d, half);
+  if constexpr (Format::kGroups == 1) return block_scale(b, half);
   if constexpr (Format::kGroups > 1) {
     int32x4_t scales[2];
     Format::scales(b, g, s, scales);

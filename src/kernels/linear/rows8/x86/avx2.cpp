@@ -1,5 +1,6 @@
 // AVX2: byte products are added in pairs to 16-bit sums, which saturate and must be widened before that.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -27,8 +28,9 @@ struct Dot {
   // sum[row] over `count` quads.
   template <class Format, int count>
   struct Sum {
-    // Number of pair sums that 16 bits can hold; |x| is at most 127.
-    static constexpr int kNarrow = Format::kSigned ? 1 : std::min(count, 32767 / (2 * 127 * Format::kMost));
+    // Number of pair sums that 16 bits can hold, a power of two; |x| is at most 127.
+    static constexpr int kHeld = static_cast<int>(std::bit_floor(32767u / (2 * 127 * Format::kMost)));
+    static constexpr int kNarrow = Format::kSigned ? 1 : std::min(count, kHeld);
     static_assert(count % kNarrow == 0);
     __m256i wide, narrow;
 

@@ -19,6 +19,12 @@ MR_INLINE inline __m256i each(int byte) { return _mm256_set1_epi8(static_cast<ch
 MR_INLINE inline __m256 load_f16(const HalfOfRow& values) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)));
 }
+// 2^(e - 128): half of the E8M0 scale. An exponent of 0 is subnormal.
+MR_INLINE inline __m256 load_scales(const uint8_t (&exponents)[kPackedRows]) {
+  const __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(exponents)));
+  const __m256i bits = _mm256_max_epi32(_mm256_slli_epi32(e, 23), _mm256_set1_epi32(1 << 22));
+  return _mm256_mul_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(0.5f));
+}
 MR_INLINE inline __m128i load_bytes(const void* bytes) { return _mm_loadl_epi64(static_cast<const __m128i*>(bytes)); }
 MR_INLINE inline __m256 load_u8(const uint8_t* bytes) {
   return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load_bytes(bytes)));
@@ -94,6 +100,15 @@ MR_INLINE inline QuadPair uneven_of(const Nibbles& nibbles) {
   return {_mm256_shuffle_epi8(levels, q.low), _mm256_shuffle_epi8(levels, q.high)};
 }
 
+// Twice the E2M1 numbers plus 12.
+template <int j>
+MR_INLINE inline QuadPair fp4_of(const Nibbles& nibbles) {
+  const __m256i levels = _mm256_broadcastsi128_si256(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24,  //
+                                                                   12, 11, 10, 9, 8, 6, 4, 0));
+  const QuadPair q = nibbles_of<j>(nibbles);
+  return {_mm256_shuffle_epi8(levels, q.low), _mm256_shuffle_epi8(levels, q.high)};
+}
+
 struct SmallBlock {
   static constexpr int kGroups = 1, kScales = 1;
   static constexpr bool kMins = false, kSigned = false;
@@ -154,6 +169,15 @@ struct UnpackIQ4_NL : SmallBlock {
   template <int j>
   MR_INLINE static QuadPair quads(const Block& b, int) {
     return uneven_of<j>(b.nibbles);
+  }
+};
+
+struct UnpackMXFP4 : SmallBlock {
+  using Block = PackedMXFP4;
+  static constexpr int kMost = 24, kZero = 12;
+  template <int j>
+  MR_INLINE static QuadPair quads(const Block& b, int) {
+    return fp4_of<j>(b.nibbles);
   }
 };
 
@@ -238,9 +262,16 @@ struct Scales {
   const typename Format::Block& block;
   __m256 d, m;
 
-  MR_INLINE explicit Scales(const typename Format::Block& from) : block(from), d(load_f16(from.d)) {
+  MR_INLINE explicit Scales(const typename Format::Block& from) : block(from), d(load_d(from)) {
     if constexpr (Format::kMins && Format::kGroups == 1) m = load_f16(from.m);
     if constexpr (Format::kMins && Format::kGroups > 1) m = _mm256_sub_ps(_mm256_setzero_ps(), load_f16(from.dmin));
+  }
+  MR_INLINE static __m256 load_d(const typename Format::Block& from) {
+    if constexpr (requires { from.e; }) {
+      return load_scales(from.e);
+    } else {
+      return load_f16(from.d);
+    }
   }
   MR_INLINE __m256 scale(int g, int s) const {
     if constexpr (Format::kGroups == 1) return d;
