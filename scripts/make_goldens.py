@@ -19,13 +19,13 @@ import zlib
 import safetensors.torch
 import torch
 import transformers
-from goldens import cases, dense_cases
+from goldens import cases, dense_cases, mixture_cases
 from goldens.config_v4 import config_v4
 from goldens.gguf_export import ARCHITECTURES, gguf, write_gguf
 from goldens.models import DTYPES, Model, check_with_glm
 from goldens.quantization import config_entry, quantize
 
-CASES = cases.CASES + dense_cases.CASES
+CASES = cases.CASES + dense_cases.CASES + mixture_cases.CASES
 
 TOLERANCE = 1e-4  # of the largest logit, in f32
 LEAD = 2e-3  # minimum lead of a greedy winner, relative to the largest logit
@@ -95,12 +95,17 @@ def save_folder(case, model, folder):
                 if path.name.startswith(("config", "model")):
                     shutil.copyfile(path, folder / path.name)
         weights = {}
-        for path in sorted(folder.glob("*.safetensors")):
+        for path in sorted(folder.glob("model*.safetensors")):
             weights |= safetensors.torch.load_file(path)
         weights |= model.stored
         if entry := config_entry(case.quantized):
             config = json.loads((folder / "config.json").read_text())
             (folder / "config.json").write_text(json.dumps(config | entry, indent=2) + "\n")
+        if any(".experts." in name for name in weights) or "Granite" in case.architecture and "Moe" in case.architecture:
+            # Under the names that the model has in memory: one tensor for all experts of a layer.
+            stacked = {name: tensor.contiguous() for name, tensor in stored.state_dict().items()
+                       if name in weights or "lm_head" not in name}
+            safetensors.torch.save_file(stacked, folder / "stacked.safetensors", metadata={"format": "pt"})
         for old, new in case.rename:
             weights = {new + k.removeprefix(old) if k.startswith(old) else k: v for k, v in weights.items()}
     if not case.shards:

@@ -20,6 +20,10 @@ def config_v4(config, case):
     if old.get("use_sliding_window") is False:
         old["sliding_window"] = 8  # a window that is present in the file but unused
     old.pop("_sliding_window_pattern", None)
+    if old.get("model_type") == "qwen3_moe":
+        old["num_experts"] = old.pop("num_local_experts")
+    if old.get("model_type") == "minimax_m2":
+        old["rotary_dim"] = int(old.pop("partial_rotary_factor") * old["head_dim"])
     for key in case.drop_in_v4:
         old.pop(key, None)
     return old

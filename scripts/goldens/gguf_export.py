@@ -5,6 +5,8 @@ import math
 import gguf
 import torch
 
+from .gguf_mixtures import add_mixture, converted, is_router
+
 FILE_TYPES = {
     "float32": (gguf.LlamaFileType.ALL_F32, gguf.GGMLQuantizationType.F32),
     "float16": (gguf.LlamaFileType.MOSTLY_F16, gguf.GGMLQuantizationType.F16),
@@ -14,6 +16,16 @@ FILE_TYPES = {
 ARCHITECTURES = {
     "LlamaForCausalLM": gguf.MODEL_ARCH.LLAMA,
     "MistralForCausalLM": gguf.MODEL_ARCH.LLAMA,
+    "MixtralForCausalLM": gguf.MODEL_ARCH.LLAMA,
+    "Qwen2MoeForCausalLM": gguf.MODEL_ARCH.QWEN2MOE,
+    "Qwen3MoeForCausalLM": gguf.MODEL_ARCH.QWEN3MOE,
+    "OlmoeForCausalLM": gguf.MODEL_ARCH.OLMOE,
+    "Glm4MoeForCausalLM": gguf.MODEL_ARCH.GLM4_MOE,
+    "GraniteMoeForCausalLM": gguf.MODEL_ARCH.GRANITE_MOE,
+    "GraniteMoeSharedForCausalLM": gguf.MODEL_ARCH.GRANITE_MOE,
+    "Ernie4_5_MoeForCausalLM": gguf.MODEL_ARCH.ERNIE4_5_MOE,
+    "MiniMaxM2ForCausalLM": gguf.MODEL_ARCH.MINIMAXM2,
+    "PhimoeForCausalLM": gguf.MODEL_ARCH.PHIMOE,
     "Qwen2ForCausalLM": gguf.MODEL_ARCH.QWEN2,
     "Qwen3ForCausalLM": gguf.MODEL_ARCH.QWEN3,
     "Gemma2ForCausalLM": gguf.MODEL_ARCH.GEMMA2,
@@ -47,7 +59,8 @@ ARCHITECTURES = {
 }
 
 # llama.cpp rotates adjacent pairs in these, so the converter permutes q and k.
-PERMUTED = {gguf.MODEL_ARCH.LLAMA, gguf.MODEL_ARCH.MISTRAL3, gguf.MODEL_ARCH.SMOLLM3, gguf.MODEL_ARCH.GRANITE}
+PERMUTED = {gguf.MODEL_ARCH.LLAMA, gguf.MODEL_ARCH.MISTRAL3, gguf.MODEL_ARCH.SMOLLM3, gguf.MODEL_ARCH.GRANITE,
+            gguf.MODEL_ARCH.GRANITE_MOE}
 
 
 def write_gguf(path, case, config, weights):
@@ -63,8 +76,9 @@ def write_gguf(path, case, config, weights):
     METADATA[arch](writer, config)
     add_vocabulary(writer, config.get("padded_vocab_size", config.get("vocab_size")))
     for name, tensor in tensors(arch, config, weights):
-        qtype = matrix_type if tensor.dim() > 1 else gguf.GGMLQuantizationType.F32
-        if case.quantized == "mxfp4" and tensor.dim() > 1 and name.startswith("blk."):
+        is_matrix = tensor.dim() > 1 and not is_router(name)
+        qtype = matrix_type if is_matrix else gguf.GGMLQuantizationType.F32
+        if case.quantized == "mxfp4" and is_matrix and name.startswith("blk."):
             qtype = gguf.GGMLQuantizationType.MXFP4
         writer.add_tensor(name, gguf.quants.quantize(tensor.float().numpy(), qtype), raw_dtype=qtype)
     writer.write_header_to_file()
@@ -136,6 +150,8 @@ def llama_metadata(writer, config):
     common_metadata(writer, config)
     writer.add_vocab_size(config["vocab_size"])
     writer.add_rope_dimension_count(head_dim(config))
+    if "num_local_experts" in config:
+        add_mixture(writer, config)
 
 
 def gemma2_metadata(writer, config):
@@ -357,9 +373,41 @@ def nemotron_metadata(writer, config):
         writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
 
 
+def glm4_moe_metadata(writer, config):
+    # Files count the layer that predicts a further token, whose tensors are not needed.
+    glm4_metadata(writer, config | {"num_hidden_layers": config["num_hidden_layers"] + 1})
+    writer.add_nextn_predict_layers(1)
+
+
+def minimax_metadata(writer, config):
+    common_metadata(writer, config)
+    writer.add_rope_dimension_count(int(config["head_dim"] * config["rope_parameters"]["partial_rotary_factor"]))
+
+
+def phimoe_metadata(writer, config):
+    common_metadata(writer, config)
+    writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"])
+
+
+def mixture(dense):
+    def metadata(writer, config):
+        dense(writer, config)
+        add_mixture(writer, config)
+
+    return metadata
+
+
 METADATA = {
     gguf.MODEL_ARCH.LLAMA: llama_metadata,
     gguf.MODEL_ARCH.QWEN2: common_metadata,
+    gguf.MODEL_ARCH.QWEN2MOE: mixture(common_metadata),
+    gguf.MODEL_ARCH.QWEN3MOE: mixture(common_metadata),
+    gguf.MODEL_ARCH.OLMOE: mixture(common_metadata),
+    gguf.MODEL_ARCH.GLM4_MOE: mixture(glm4_moe_metadata),
+    gguf.MODEL_ARCH.GRANITE_MOE: mixture(granite_metadata),
+    gguf.MODEL_ARCH.ERNIE4_5_MOE: mixture(common_metadata),
+    gguf.MODEL_ARCH.MINIMAXM2: mixture(minimax_metadata),
+    gguf.MODEL_ARCH.PHIMOE: mixture(phimoe_metadata),
     gguf.MODEL_ARCH.QWEN3: common_metadata,
     gguf.MODEL_ARCH.GEMMA2: gemma2_metadata,
     gguf.MODEL_ARCH.GEMMA3: gemma3_metadata,
@@ -408,7 +456,7 @@ def tensors(arch, config, weights):
     if arch == gguf.MODEL_ARCH.STABLELM:
         weights = stacked_head_norms(weights)
     names = gguf.get_tensor_name_map(arch, layers)
-    for name, tensor in weights.items():
+    for name, tensor in converted(weights).items():
         if "vision_tower" in name or "embed_vision" in name or "multi_modal_projector" in name or "inv_freq" in name:
             continue
         name = name.replace("language_model.model.", "model.").removeprefix("transformer.")

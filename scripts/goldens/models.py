@@ -10,6 +10,7 @@ import transformers
 from .cases import GREEDY_TOKENS
 from .chatglm import ChatGlm, as_glm
 
+EAGER = {"attn_implementation": "eager", "experts_implementation": "eager"}
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
@@ -22,7 +23,7 @@ class Model:
             self.module = ChatGlm(self.config)
         else:
             kind = getattr(transformers, case.architecture)
-            self.module = kind._from_config(kind.config_class(**self.config), attn_implementation="eager")
+            self.module = kind._from_config(kind.config_class(**self.config), **EAGER)
         self.module.eval()
 
     @classmethod
@@ -31,7 +32,7 @@ class Model:
         model = cls(case)
         kind = getattr(transformers, case.architecture)
         config = kind.config_class.from_dict(json.loads(path.read_text()))
-        model.module = kind._from_config(config, attn_implementation="eager").float().eval()
+        model.module = kind._from_config(config, **EAGER).float().eval()
         return model
 
     def randomize(self, seed, dtype):
@@ -44,6 +45,8 @@ class Model:
             for name, buffer in sorted(self.module.named_buffers()):
                 if name.endswith("layer_scalar"):
                     buffer.copy_((1 + 0.3 * torch.randn(1, generator=generator)).to(DTYPES[dtype]).float())
+                if name.endswith("correction_bias"):  # of a router's choice; a parameter in some models
+                    buffer.copy_((0.3 * torch.randn(buffer.shape, generator=generator)).to(DTYPES[dtype]).float())
 
     def logits(self, tokens):
         """[n, vocabulary] for a list of n tokens."""

@@ -23,6 +23,7 @@ nlohmann::json to_json(const Inspection& i) {
           {"supported", i.problem.empty()},
           {"problem", i.problem},
           {"parameters", i.parameters},
+          {"active_parameters", i.active_parameters},
           {"bytes", i.bytes},
           {"config", config},
           {"tensors", tensors},
@@ -35,7 +36,9 @@ nlohmann::json to_json(const Inspection& i) {
 }
 
 void print(const Inspection& i, bool all_tensors) {
-  fmt::print("{}: {}, {:.1f} M parameters, {}\n", i.origin, i.architecture, double(i.parameters) / 1e6,
+  const bool sparse = i.problem.empty() && i.active_parameters < i.parameters;
+  fmt::print("{}: {}, {:.1f} M parameters, {}{}\n", i.origin, i.architecture, double(i.parameters) / 1e6,
+             sparse ? fmt::format("{:.1f} M of them per token, ", double(i.active_parameters) / 1e6) : "",
              human_bytes(i.bytes));
   for (const auto& [key, value] : i.config) fmt::print("  {:<18} {}\n", key, value);
   std::map<std::string, std::pair<int64_t, int64_t>> by_type;

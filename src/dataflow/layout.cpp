@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <compare>
 #include <limits>
 
@@ -28,10 +29,14 @@ struct LayoutCost {
   bool is_measured = true;
 };
 
-LayoutCost cost_of(const LinearLayout& layout, LinearProblem problem, const Planner<LinearOp>& planner) {
+int64_t& rows_of(LinearProblem& problem) { return problem.m; }
+int64_t& rows_of(GroupedLinearProblem& problem) { return problem.rows; }
+
+template <class Op>
+LayoutCost cost_of(const LinearLayout& layout, typename Op::Problem problem, const Planner<Op>& planner) {
   LayoutCost cost{&layout, {}, {}};
   for (const auto& share : kMix) {
-    problem.m = bucket_rows(share.m);
+    rows_of(problem) = bucket_rows(share.m);
     const auto ranked = planner.rank(problem);
     if (ranked.empty()) return {&layout, {true, std::numeric_limits<double>::infinity()}, {}, false};
     double estimate_us = ranked.front().estimate_us;
@@ -46,10 +51,18 @@ LayoutCost cost_of(const LinearLayout& layout, LinearProblem problem, const Plan
   return cost;
 }
 
-}  // namespace
-
 // Uses measurements only if every layout has them: estimates are optimistic, so a measured layout would lose to an
 // estimated one.
+const LinearLayout& best_of(const std::vector<LayoutCost>& costs) {
+  const bool measured = std::all_of(costs.begin(), costs.end(), [](const auto& cost) { return cost.is_measured; });
+  const auto best = std::min_element(costs.begin(), costs.end(), [&](const auto& a, const auto& b) {
+    return measured ? a.measured < b.measured : a.estimated < b.estimated;
+  });
+  return *best->layout;
+}
+
+}  // namespace
+
 const LinearLayout& choose_layout(DType format, int64_t n, int64_t k, Precision precision, const KernelSet& kernels,
                                   const Planner<LinearOp>& planner, DType x) {
   std::vector<LayoutCost> costs;
@@ -58,11 +71,19 @@ const LinearLayout& choose_layout(DType format, int64_t n, int64_t k, Precision 
     costs.push_back(cost_of(*layout, {format, layout->name(), precision, n, k, 1, x}, planner));
   }
   MR_ASSERT(!costs.empty());  // the file's own row layout accepts every format
-  const bool measured = std::all_of(costs.begin(), costs.end(), [](const auto& cost) { return cost.is_measured; });
-  const auto best = std::min_element(costs.begin(), costs.end(), [&](const auto& a, const auto& b) {
-    return measured ? a.measured < b.measured : a.estimated < b.estimated;
-  });
-  return *best->layout;
+  return best_of(costs);
+}
+
+const LinearLayout* choose_layout(GroupedLinearProblem problem, const KernelSet& kernels,
+                                  const Planner<GroupedLinearOp>& planner) {
+  std::vector<LayoutCost> costs;
+  for (const auto* layout : kernels.layouts) {
+    if (!layout->accepts(problem.format, problem.n, problem.k, planner.hardware())) continue;
+    problem.layout = layout->name();
+    const LayoutCost cost = cost_of(*layout, problem, planner);
+    if (std::isfinite(cost.estimated.us)) costs.push_back(cost);
+  }
+  return costs.empty() ? nullptr : &best_of(costs);
 }
 
 }  // namespace millrace

@@ -10,4 +10,9 @@ namespace millrace {
 const LinearLayout& choose_layout(DType format, int64_t n, int64_t k, Precision precision, const KernelSet& kernels,
                                   const Planner<LinearOp>& planner, DType x = DType::F32);
 
+// The same for the matrices of a mixture; null: no kernel of this device runs them. `problem` leaves layout and rows
+// open.
+const LinearLayout* choose_layout(GroupedLinearProblem problem, const KernelSet& kernels,
+                                  const Planner<GroupedLinearOp>& planner);
+
 }  // namespace millrace

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/linear/linear.h"
+#include "kernels/grouped_linear/grouped_linear.h"
 
 namespace millrace {
 
@@ -32,6 +32,19 @@ struct Linear {
   bool gated = false;  // one part holds gate and up; the output is silu(gate) * up, [rows, n / 2]
   std::vector<Part> parts;
   const Vector* bias = nullptr;  // [n] or null
+};
+
+// Matrices of one shape, one for each expert of a mixture. With `gated` a matrix holds gate, then up, and the output is
+// act(gate) * up; with `sum` the weighted outputs of a row's experts are added to y (kernels/grouped_linear).
+struct Grouped {
+  GroupedWeights weights;              // its data are `each`
+  std::vector<const std::byte*> each;  // [groups]; null until Weights::pack()
+  int64_t per_row = 1;                 // matrices that each row chooses
+  bool gated = false, sum = false;
+  Activation activation = Activation::Silu;  // of gate
+  const Vector* bias = nullptr;              // [groups][n] or null
+  // (rows, kernel) for each bucket of rows, ascending. Dry passes fill it before the first step.
+  mutable std::vector<std::pair<int64_t, const Kernel<GroupedLinearOp>*>> plan;
 };
 
 }  // namespace millrace

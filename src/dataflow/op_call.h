@@ -32,6 +32,14 @@ inline void describe(const LinearProblem& p, OpCall& call) {
   call.m = p.m;
 }
 
+inline void describe(const GroupedLinearProblem& p, OpCall& call) {
+  call.format = name(p.format);
+  call.layout = p.layout;
+  call.n = p.n;
+  call.k = p.k;
+  call.m = p.rows;
+}
+
 inline void describe(const AttentionProblem& p, OpCall& call) {
   call.format = name(p.kv);
   call.layout = "pages";

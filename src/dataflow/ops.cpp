@@ -123,6 +123,10 @@ void Ops::scale_by_position(Matrix x, float beta, int32_t period, std::span<cons
 
 void Ops::softcap(Matrix x, float cap) { elementwise({Elementwise::Softcap, x, {}, x, cap}); }
 
+void Ops::clamp(Matrix x, float limit) { elementwise({Elementwise::Clamp, x, {}, x, limit}); }
+
+void Ops::scale_rows_by_sigmoid(Matrix x, Matrix by) { elementwise({Elementwise::ScaleRowsBySigmoid, x, by, x}); }
+
 void Ops::copy(Matrix x, Matrix out) { elementwise({Elementwise::Scale, x, {}, out, 1}); }
 
 void Ops::gather(Matrix x, std::span<const int32_t> rows, Matrix out) {

@@ -2,6 +2,7 @@
 // Fusion of adjacent calls into one kernel happens here, not in the models.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -54,9 +55,10 @@ class Ops {
   void reserve_workspace();                 // call after the last plan
   int64_t padded_rows(int64_t rows) const;  // rows that buffers need for a batch of `rows` rows
   size_t workspace_bytes() const { return workspace_needed_ + attention_workspace_needed_ + squares_needed_; }
-  // Results of the dry passes: every linear layer once, every attention problem once. The batch of the latter is left
-  // open.
+  // Results of the dry passes: every linear layer once, every grouped one once, every attention problem once. The batch
+  // of the last is left open.
   std::span<const Linear* const> linears() const { return linears_; }
+  std::span<const Grouped* const> groupeds() const { return groupeds_; }
   std::span<const AttentionProblem> attentions() const { return attentions_; }
   void warn_of_unused_forced_kernels() const;
 
@@ -67,6 +69,9 @@ class Ops {
   // y += linear(x). The launch is deferred to the next op: if that is a linear layer of a norm of y, the two kernels
   // may share the norm.
   void add_linear(Matrix x, const Linear& weights, Matrix y);
+  // x: [rows, k], or with Grouped::sum [pairs, k]. y: [pairs, n], gated [pairs, n / 2]; with `sum` y [rows, n] is added
+  // to.
+  void grouped_linear(Matrix x, const Grouped& weights, const Routing& routing, Matrix y);
   void finish_pass() { launch_pending(); }  // call after each forward pass: launches a deferred op
   void norm(const NormOp::Args& args);
   void attention(const AttentionArgs& args);
@@ -81,7 +86,9 @@ class Ops {
   // Multiplies row i by 1 + beta * ln(1 + floor(positions[i] / period)).
   void scale_by_position(Matrix x, float beta, int32_t period, std::span<const int32_t> positions);
   void softcap(Matrix x, float cap);
-  void copy(Matrix x, Matrix out);  // converts if the types differ
+  void clamp(Matrix x, float limit);                // to [-limit, limit]
+  void scale_rows_by_sigmoid(Matrix x, Matrix by);  // x[i] *= sigmoid(by[i]), by: [rows, 1]
+  void copy(Matrix x, Matrix out);                  // converts if the types differ
   void gather(Matrix x, std::span<const int32_t> rows, Matrix out);
   void argmax(const ArgmaxOp::Args& args);
   void sample(const SampleOp::Args& args);
@@ -105,6 +112,7 @@ class Ops {
   }
   LinearProblem problem_of(const LinearWeights& weights, int64_t rows,
                            bool gated) const;  // with activations of the working type
+  GroupedLinearProblem problem_of(const Grouped& weights, int64_t rows) const;
   AttentionProblem problem_of(const AttentionArgs& args) const;
 
  private:
@@ -122,6 +130,8 @@ class Ops {
   void plan_invariant(const Linear::Part& part, int64_t rows, bool gated);
   void plan_tiles(const Linear::Part& part, bool gated);
   void keep(const Linear::Part& part, const LinearProblem& problem, const LinearKernel* kernel);
+  const Kernel<GroupedLinearOp>* planned(const Grouped& weights, int64_t rows) const;
+  void plan(const Grouped& weights, int64_t rows);
   bool is_plain_norm(const NormOp::Args& norm) const;
   template <class Takes>
   bool all_parts(const Linear& linear, int64_t rows, Takes takes) const;
@@ -151,6 +161,7 @@ class Ops {
   std::vector<OpCall>* calls_ = nullptr;
   StepLimits limits_;
   std::vector<const Linear*> linears_;
+  std::vector<const Grouped*> groupeds_;
   std::vector<AttentionProblem> attentions_;
   std::unique_ptr<Arena> workspace_;
   size_t workspace_needed_ = 0, attention_workspace_needed_ = 0, squares_needed_ = 0;
@@ -166,6 +177,7 @@ void Ops::call(const typename Op::Problem& problem, const typename Op::Args& arg
   if (kernel == nullptr && is_dry())
     fail(ErrorKind::Unsupported, "this device has no kernel for {}", to_string(problem));
   MR_ASSERT(kernel != nullptr);  // the dry passes planned every bucket of rows
+  if (mode_ == Mode::Plan) workspace_needed_ = std::max(workspace_needed_, kernel->workspace_bytes(problem, hardware_));
   run<Op>(*kernel, problem, args, executor_);
 }
 

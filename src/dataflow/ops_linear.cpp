@@ -35,22 +35,12 @@ void Ops::plan(const Linear::Part& part, int64_t rows, bool gated) {
 // passes begin with the largest step, so `rows` is the maximum for this layer.
 void Ops::plan_invariant(const Linear::Part& part, int64_t rows, bool gated) {
   part.least_rows = kLeastInvariantRows;
-  std::vector<LinearProblem> problems;
+  std::vector<std::pair<LinearProblem, double>> problems;
   for (const int64_t m : row_buckets(std::max(rows, part.least_rows))) {
-    if (m >= part.least_rows) problems.push_back(problem_of(part.weights, m, gated));
+    if (m >= part.least_rows) problems.emplace_back(problem_of(part.weights, m, gated), 1 / static_cast<double>(m));
   }
-  const LinearKernel* best = nullptr;
-  double least_us = 0;
-  for (const auto* kernel : kernels_.of<LinearOp>()) {
-    const auto runs = [&](const LinearProblem& problem) { return kernel->can_run(problem, hardware_); };
-    if (!std::all_of(problems.begin(), problems.end(), runs)) continue;
-    double us = 0;
-    for (const auto& problem : problems) us += kernel->estimate_us(problem, hardware_) / static_cast<double>(problem.m);
-    if (best != nullptr && us >= least_us) continue;
-    best = kernel;
-    least_us = us;
-  }
-  for (const auto& problem : problems) keep(part, problem, best);
+  const LinearKernel* best = fastest_for_all(kernels_.of<LinearOp>(), hardware_, problems);
+  for (const auto& [problem, weight] : problems) keep(part, problem, best);
 }
 
 void Ops::plan_tiles(const Linear::Part& part, bool gated) {

@@ -138,4 +138,22 @@ class Planner {
   std::vector<std::pair<Problem, const Kernel<Op>*>> chosen_;
 };
 
+// The kernel that runs all problems in the least time in all, each weighed by its weight; null: none runs them all.
+template <class Op>
+const Kernel<Op>* fastest_for_all(const KernelList<Op>& kernels, const Hardware& hardware,
+                                  const std::vector<std::pair<typename Op::Problem, double>>& weighed) {
+  const Kernel<Op>* best = nullptr;
+  double least_us = 0;
+  for (const auto* kernel : kernels) {
+    const auto runs = [&](const auto& problem) { return kernel->can_run(problem.first, hardware); };
+    if (!std::all_of(weighed.begin(), weighed.end(), runs)) continue;
+    double us = 0;
+    for (const auto& [problem, weight] : weighed) us += weight * kernel->estimate_us(problem, hardware);
+    if (best != nullptr && us >= least_us) continue;
+    best = kernel;
+    least_us = us;
+  }
+  return best;
+}
+
 }  // namespace millrace

@@ -22,6 +22,15 @@ Work work_of(const LinearProblem& p) {
   return {weights + activations, 2.0 * double(p.m) * double(p.n) * double(p.k)};
 }
 
+// The matrices that so many rows choose on average are read once.
+Work work_of(const GroupedLinearProblem& p) {
+  const double weights = p.expected_active() * double(p.n) * double(row_bytes(p.format, p.k));
+  const auto rows = double(p.rows), pairs = double(p.pairs());
+  const double inputs = double(p.k) * (p.sum ? pairs : rows);
+  const double outputs = double(p.gated ? p.n / 2 : p.n) * (p.sum ? rows : pairs);
+  return {weights + 4.0 * (inputs + outputs), 2.0 * pairs * double(p.n) * double(p.k)};
+}
+
 Work work_of(const AttentionProblem& p) {
   // Each sequence reads its keys and values once. A new row attends to the whole past and on average to half of the new
   // rows.
@@ -36,6 +45,10 @@ Work work_of(const AttentionProblem& p) {
 }
 
 double roof_us(const LinearProblem& p, const Hardware& h) {
+  return least_us(work_of(p), peak_gops(p.format, p.precision, h.ceilings), h);
+}
+
+double roof_us(const GroupedLinearProblem& p, const Hardware& h) {
   return least_us(work_of(p), peak_gops(p.format, p.precision, h.ceilings), h);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/attention/attention.h"
+#include "kernels/grouped_linear/grouped_linear.h"
 #include "kernels/linear/linear.h"
 
 namespace millrace {
@@ -12,9 +13,11 @@ struct Work {
 };
 
 Work work_of(const LinearProblem& problem);
+Work work_of(const GroupedLinearProblem& problem);
 Work work_of(const AttentionProblem& problem);
 
 double roof_us(const LinearProblem& problem, const Hardware& hardware);
+double roof_us(const GroupedLinearProblem& problem, const Hardware& hardware);
 double roof_us(const AttentionProblem& problem, const Hardware& hardware);
 
 }  // namespace millrace

@@ -37,7 +37,8 @@ DType wanted(const QuantizeRecipe& recipe, const TensorRole& tensor) {
   // This matrix produces the logits: it gets at least six bits.
   const bool is_output = tensor.name == (tensor.has_output ? "output.weight" : "token_embd.weight");
   if (is_output) return recipe.dtype == DType::Q8_0 ? DType::Q8_0 : DType::Q6_K;
-  const bool is_sensitive = tensor.name.ends_with(".attn_v.weight") || tensor.name.ends_with(".ffn_down.weight");
+  const bool is_sensitive = tensor.name.ends_with(".attn_v.weight") || tensor.name.ends_with(".ffn_down.weight") ||
+                            tensor.name.ends_with(".ffn_down_exps.weight");
   if (recipe.more_bits && is_sensitive && deserves_more_bits(layer_of(tensor.name), tensor.layers)) return DType::Q6_K;
   return recipe.dtype;
 }
@@ -74,7 +75,9 @@ const QuantizeRecipe* find_recipe(std::string_view name) {
 
 std::optional<DType> dtype_for(const QuantizeRecipe& recipe, const TensorRole& tensor) {
   const bool is_matrix = tensor.shape.size() >= 2 && tensor.name.ends_with(".weight");
-  if (!is_matrix || tensor.name.find("_norm.") != std::string_view::npos) return std::nullopt;
+  const auto has = [&](std::string_view part) { return tensor.name.find(part) != std::string_view::npos; };
+  // Routers of mixtures stay in f32: an error there chooses other experts.
+  if (!is_matrix || has("_norm.") || has("ffn_gate_inp")) return std::nullopt;
   if (!is_quantized(recipe.dtype)) return recipe.dtype;
   const int64_t cols = tensor.shape.back();
   DType dtype = wanted(recipe, tensor);

@@ -100,7 +100,9 @@ class Synthetic : public WeightSource {
   std::vector<float> small_tensor(const TensorInfo& tensor) const {
     const Kind kind = kinds_.at(tensor.name);
     if (kind == Kind::RopeFactors) return rope_factors(shape_);
-    return random_vector(*element_count(tensor.shape), kind == Kind::Norm ? 1.0f : 0.0f, 0.01f);
+    constexpr float kFaint = 0.05f;
+    const float mean = kind == Kind::Norm ? 1.0f : kind == Kind::FaintNorm ? kFaint : 0.0f;
+    return random_vector(*element_count(tensor.shape), mean, 0.01f);
   }
 
   const SyntheticShape& shape_;

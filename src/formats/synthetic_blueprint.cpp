@@ -31,6 +31,17 @@ void add_gemma4_keys(const SyntheticShape& s, GgufMetadataBuilder& m) {
   m.add_f32("gemma4.final_logit_softcapping", 30);
 }
 
+void add_mixture_keys(const SyntheticShape& s, GgufMetadataBuilder& m) {
+  const auto count = [&](std::string_view name, int64_t value) {
+    m.add_u32(fmt::format("{}.{}", s.architecture, name), static_cast<uint32_t>(value));
+  };
+  count("expert_count", s.experts);
+  count("expert_used_count", s.experts_used);
+  count("expert_feed_forward_length", s.expert_width);
+  if (s.shared_width > 0) count("expert_shared_count", s.shared_width / s.expert_width);
+  if (s.dense_layers > 0) count("leading_dense_block_count", s.dense_layers);
+}
+
 GgufMetadataBuilder gguf_metadata(const SyntheticShape& s) {
   GgufMetadataBuilder m;
   const auto key = [&](std::string_view name) { return fmt::format("{}.{}", s.architecture, name); };
@@ -50,8 +61,10 @@ GgufMetadataBuilder gguf_metadata(const SyntheticShape& s) {
     count("attention.head_count_kv", s.kv_heads);
     count("attention.key_length", s.head_dim);
     count("attention.value_length", s.head_dim);
-    count("rope.dimension_count", s.architecture == "chatglm" ? s.head_dim / 2 : s.head_dim);
+    const bool half = s.architecture == "chatglm" || s.architecture == "glm4moe";  // RoPE on half of each head
+    count("rope.dimension_count", half ? s.head_dim / 2 : s.head_dim);
   }
+  if (s.experts > 0) add_mixture_keys(s, m);
   m.add_f32(key("rope.freq_base"), s.rope_base);
   m.add_f32(key("attention.layer_norm_rms_epsilon"), 1e-5f);
   if (s.window > 0) count("attention.sliding_window", s.window);
@@ -72,7 +85,7 @@ GgufMetadataBuilder gguf_metadata(const SyntheticShape& s) {
 void add_attention(const SyntheticShape& s, const std::string& layer, bool global, std::vector<SyntheticTensor>& out) {
   const int64_t head_dim = global ? s.global_head_dim : s.head_dim;
   const int64_t q = s.heads * head_dim, kv = (global ? s.global_kv_heads : s.kv_heads) * head_dim;
-  const bool biased = s.architecture == "qwen2" || s.architecture == "chatglm";
+  const bool biased = s.architecture == "qwen2" || s.architecture == "chatglm" || s.architecture == "glm4moe";
   const auto projection = [&](const std::string& name, int64_t rows) {
     out.push_back({layer + name + ".weight", {rows, s.hidden}});
     if (biased) out.push_back({layer + name + ".bias", {rows}, Kind::Small});
@@ -84,11 +97,32 @@ void add_attention(const SyntheticShape& s, const std::string& layer, bool globa
     projection("attn_k", kv);
     if (!global) projection("attn_v", kv);  // Gemma 4's values are its keys
   }
-  if (s.architecture == "qwen3" || s.architecture == "gemma3" || s.architecture == "gemma4") {
-    out.push_back({layer + "attn_q_norm.weight", {head_dim}, Kind::Norm});
-    out.push_back({layer + "attn_k_norm.weight", {head_dim}, Kind::Norm});
+  const bool head_norms =
+      s.architecture.starts_with("qwen3") || s.architecture == "gemma3" || s.architecture == "gemma4";
+  const bool whole_norms = s.architecture == "olmoe";
+  if (head_norms || whole_norms) {
+    out.push_back({layer + "attn_q_norm.weight", {whole_norms ? q : head_dim}, Kind::Norm});
+    out.push_back({layer + "attn_k_norm.weight", {whole_norms ? kv : head_dim}, Kind::Norm});
   }
   out.push_back({layer + "attn_output.weight", {s.hidden, q}});
+}
+
+void add_feed_forward(const SyntheticShape& s, const std::string& layer, std::vector<SyntheticTensor>& out) {
+  if (!is_fused(s)) out.push_back({layer + "ffn_gate.weight", {s.feed_forward, s.hidden}});
+  out.push_back({layer + "ffn_up.weight", {is_fused(s) ? 2 * s.feed_forward : s.feed_forward, s.hidden}});
+  out.push_back({layer + "ffn_down.weight", {s.hidden, s.feed_forward}});
+}
+
+void add_experts(const SyntheticShape& s, const std::string& layer, std::vector<SyntheticTensor>& out) {
+  out.push_back({layer + "ffn_gate_inp.weight", {s.experts, s.hidden}});
+  if (s.architecture == "glm4moe") out.push_back({layer + "exp_probs_b.bias", {s.experts}, Kind::Small});
+  out.push_back({layer + "ffn_gate_exps.weight", {s.experts, s.expert_width, s.hidden}});
+  out.push_back({layer + "ffn_up_exps.weight", {s.experts, s.expert_width, s.hidden}});
+  out.push_back({layer + "ffn_down_exps.weight", {s.experts, s.hidden, s.expert_width}});
+  if (s.shared_width == 0) return;
+  out.push_back({layer + "ffn_gate_shexp.weight", {s.shared_width, s.hidden}});
+  out.push_back({layer + "ffn_up_shexp.weight", {s.shared_width, s.hidden}});
+  out.push_back({layer + "ffn_down_shexp.weight", {s.hidden, s.shared_width}});
 }
 
 std::vector<SyntheticTensor> gguf_tensors(const SyntheticShape& s) {
@@ -100,13 +134,13 @@ std::vector<SyntheticTensor> gguf_tensors(const SyntheticShape& s) {
   for (int64_t i = 0; i < s.layers; ++i) {
     const std::string layer = fmt::format("blk.{}.", i);
     const auto norm = [&](const char* name) { out.push_back({layer + name, {s.hidden}, Kind::Norm}); };
-    norm("attn_norm.weight");
+    // Attention averages over tokens. In a mixture it stays faint: alike tokens would all choose the same experts.
+    out.push_back({layer + "attn_norm.weight", {s.hidden}, s.experts > 0 ? Kind::FaintNorm : Kind::Norm});
     add_attention(s, layer, is_global(s, i), out);
     if (is_gemma(s)) norm("post_attention_norm.weight");
-    norm("ffn_norm.weight");
-    if (!is_fused(s)) out.push_back({layer + "ffn_gate.weight", {s.feed_forward, s.hidden}});
-    out.push_back({layer + "ffn_up.weight", {is_fused(s) ? 2 * s.feed_forward : s.feed_forward, s.hidden}});
-    out.push_back({layer + "ffn_down.weight", {s.hidden, s.feed_forward}});
+    norm(s.architecture == "glm4moe" ? "post_attention_norm.weight" : "ffn_norm.weight");
+    const bool sparse = s.experts > 0 && i >= s.dense_layers;
+    sparse ? add_experts(s, layer, out) : add_feed_forward(s, layer, out);
     if (is_gemma(s)) norm("post_ffw_norm.weight");
   }
   return out;

@@ -39,6 +39,13 @@ constexpr std::array kShapes{
     SyntheticShape{"phi3-mini", "phi3", 32064, 3072, 32, 32, 32, 96, 8192, 4096, 1e4f, false, 0, 2047},
     SyntheticShape{"chatglm2-6b", "chatglm", 65024, 4096, 28, 32, 2, 128, 13696, 32768, 1e4f, false},
     SyntheticShape{"glm-4-9b", "chatglm", 151552, 4096, 40, 32, 2, 128, 13696, 131072, 5e6f, false},
+    // the same; rope factor, window, global head dim and KV heads, experts, used, width, shared width, dense layers
+    SyntheticShape{"mixtral-8x7b", "llama", 32000, 4096, 32, 32, 8, 128, 14336, 32768, 1e6f, false, 0, 0, 0, 0, 8, 2, 14336},
+    SyntheticShape{"olmoe-7b", "olmoe", 50304, 2048, 16, 16, 16, 128, 1024, 4096, 1e4f, false, 0, 0, 0, 0, 64, 8, 1024},
+    SyntheticShape{"qwen3-30b-a3b", "qwen3moe", 151936, 2048, 48, 32, 4, 128, 6144, 40960, 1e6f, false, 0, 0, 0, 0, 128, 8, 768},
+    SyntheticShape{"qwen3-235b-a22b", "qwen3moe", 151936, 4096, 94, 64, 4, 128, 12288, 40960, 1e6f, false, 0, 0, 0, 0, 128, 8, 1536},
+    SyntheticShape{"glm-4.5-air", "glm4moe", 151552, 4096, 46, 96, 8, 128, 10944, 131072, 1e6f, false, 0, 0, 0, 0, 128, 8, 1408, 1408, 1},
+    SyntheticShape{"granite-3.1-3b-a800m", "granitemoe", 49155, 1536, 32, 24, 8, 64, 512, 131072, 5e6f, true, 0, 0, 0, 0, 40, 8, 512},
     SyntheticShape{"opt-125m", "opt", 50272, 768, 12, 12, 12, 64, 3072, 2048, 0, true},
     SyntheticShape{"opt-1.3b", "opt", 50272, 2048, 24, 32, 32, 64, 8192, 2048, 0, true},
     SyntheticShape{"opt-6.7b", "opt", 50272, 4096, 32, 32, 32, 128, 16384, 2048, 0, true},

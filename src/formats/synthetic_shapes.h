@@ -16,6 +16,9 @@ struct SyntheticShape {
   float rope_factor = 0;                             // Llama 3.1's rope scaling factor; 0: none
   int64_t window = 0;                                // sliding-window attention; 0: none
   int64_t global_head_dim = 0, global_kv_heads = 0;  // Gemma 4: of layers without window
+  // Mixtures: experts of a layer (0: dense), those that a token uses, the width of one, the width of the shared expert
+  // (0: none), and the number of dense layers at the beginning.
+  int64_t experts = 0, experts_used = 0, expert_width = 0, shared_width = 0, dense_layers = 0;
 };
 
 std::span<const SyntheticShape> synthetic_shapes();

@@ -39,6 +39,7 @@ Matrix attention_block(Pass& p, const AttentionWeights& w, const Normed& x, int 
   }
   if (w.q_norm != nullptr) p.group_norm(q, w.q_norm);
   if (w.k_norm != nullptr) p.group_norm(k, w.k_norm);
+  if (w.clamp != 0) p.ops.clamp(qkv, w.clamp);
   if (query_scale.beta != 0) p.ops.scale_by_position(q, query_scale.beta, query_scale.period, p.batch.positions);
   p.attend(state, q, k, v, w.norms_after_rope ? Rope{} : rope, settings, attended);
   return attended;

@@ -13,12 +13,28 @@ DecoderLayer& Decoder::add_bare_layer(StateLayout& state) {
   return layer;
 }
 
-DecoderLayer& Decoder::add_layer(Weights::Layer& at, StateLayout& state) {
+DecoderLayer& Decoder::add_attention(Weights::Layer& at, StateLayout& state) {
   DecoderLayer& layer = add_bare_layer(state);
   layer.attention_norm = at.vector({"attn_norm.weight", "input_layernorm.weight"}, config_.hidden);
   layer.attention = load_attention(at, config_);
-  layer.feed_norm = at.vector({"ffn_norm.weight", "post_attention_layernorm.weight"}, config_.hidden);
+  // GGUF files of some architectures name the norm before the feed-forward after the one behind the attention.
+  const char* feed_norm = at.has({"post_attention_norm.weight", ""}) && !at.has({"ffn_norm.weight", ""})
+                              ? "post_attention_norm.weight"
+                              : "ffn_norm.weight";
+  layer.feed_norm = at.vector({feed_norm, "post_attention_layernorm.weight"}, config_.hidden);
+  return layer;
+}
+
+DecoderLayer& Decoder::add_layer(Weights::Layer& at, StateLayout& state) {
+  DecoderLayer& layer = add_attention(at, state);
   layer.feed = load_feed_forward(at, config_, activation);
+  return layer;
+}
+
+DecoderLayer& Decoder::add_mixture_layer(Weights::Layer& at, StateLayout& state, const RouterSettings& settings) {
+  if (!has_experts(at)) return add_layer(at, state);
+  DecoderLayer& layer = add_attention(at, state);
+  layer.experts = load_experts(at, config_, settings, activation);
   return layer;
 }
 
@@ -61,6 +77,10 @@ void Decoder::forward(Pass& p) const {
     if (&layer == &layers.back()) p.narrow({&hidden, &attended});
     add_block(p, attended, layer.attention.out, layer.post_attention_norm, hidden);
 
+    if (layer.experts) {
+      add_experts(p, *layer.experts, p.rms_norm(hidden, layer.feed_norm), activation, hidden);
+      continue;
+    }
     const Matrix feed = p.gated_linear(p.rms_norm(hidden, layer.feed_norm), layer.feed.gate_up, activation);
     if (residual_from_norm) p.rms_norm(hidden, layer.feed_norm, hidden);
     add_block(p, feed, layer.feed.down, layer.post_feed_norm, hidden);

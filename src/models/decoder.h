@@ -3,7 +3,9 @@
 // multipliers. An architecture's file fills in the fields.
 #pragma once
 
-#include "models/blocks.h"
+#include <optional>
+
+#include "models/experts.h"
 #include "models/model.h"
 
 namespace millrace {
@@ -16,6 +18,7 @@ struct DecoderLayer {
   const Vector* post_attention_norm = nullptr;  // [hidden]; null: no norm after the block
   const Vector* feed_norm = nullptr;            // as attention_norm
   FeedForwardWeights feed;
+  std::optional<Experts> experts;          // instead of `feed`
   const Vector* post_feed_norm = nullptr;  // as post_attention_norm
   int state = 0;                           // paged state of its keys and values in the StateLayout
   int window = 0;                          // positions that a query attends to; 0: all
@@ -31,6 +34,10 @@ class Decoder final : public Model {
 
   // Adds a layer with norms, attention and feed-forward under their usual names, and its paged state.
   DecoderLayer& add_layer(Weights::Layer& at, StateLayout& state);
+  // The same without the feed-forward, which the caller fills in.
+  DecoderLayer& add_attention(Weights::Layer& at, StateLayout& state);
+  // The same with experts in the place of the feed-forward, if the file has them for this layer.
+  DecoderLayer& add_mixture_layer(Weights::Layer& at, StateLayout& state, const RouterSettings& settings);
   // The same with norms after the blocks instead of before them.
   DecoderLayer& add_post_norm_layer(Weights::Layer& at, StateLayout& state);
   // Adds a layer with its paged state; the caller fills in the weights.

@@ -17,6 +17,8 @@ struct DecoderConfig {
   bool learned_positions = false;  // one vector per position, so the context cannot be exceeded
   int window = 0;                  // sliding-window attention; 0: none
   float norm_epsilon = 1e-5f;
+  // Mixtures of experts: experts of a layer, those that each token uses, and the width of one; 0: a dense model.
+  int64_t experts = 0, experts_per_row = 0, expert_width = 0;
 
   int64_t q_dim() const { return int64_t(heads) * head_dim; }
   int64_t kv_dim() const { return int64_t(kv_heads) * head_dim; }

@@ -16,6 +16,7 @@ DecoderConfig read_config(const WeightSource& source) {
 }  // namespace
 
 std::unique_ptr<Model> make_llama(const WeightSource& source, Weights& w, StateLayout& state) {
+  if (source.config().optional_integer({.gguf = "expert_count"}).value_or(0) > 0) return make_mixtral(source, w, state);
   auto model = std::make_unique<Decoder>(read_config(source));
   model->rope = w.placed(read_rope_frequencies(source, model->config()));
   model->rope_style = is_gguf(source) ? RopeStyle::Interleaved : RopeStyle::Halves;

@@ -46,6 +46,18 @@ const std::array kArchitectures{
     Architecture{"phi", {"phi2"}, {"PhiForCausalLM"}, make_phi},
     Architecture{"stablelm", {"stablelm"}, {"StableLmForCausalLM"}, make_stablelm},
     Architecture{"nemotron", {"nemotron"}, {"NemotronForCausalLM"}, make_nemotron},
+    Architecture{"mixtral", {}, {"MixtralForCausalLM"}, make_mixtral},
+    Architecture{"qwen2_moe", {"qwen2moe"}, {"Qwen2MoeForCausalLM"}, make_qwen2_moe},
+    Architecture{"olmoe", {"olmoe"}, {"OlmoeForCausalLM"}, make_olmoe},
+    Architecture{"glm4_moe", {"glm4moe"}, {"Glm4MoeForCausalLM"}, make_glm4_moe},
+    Architecture{"granitemoe",
+                 {"granitemoe"},
+                 {"GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "granitemoeshared"},
+                 make_granitemoe},
+    Architecture{"ernie4_5_moe", {"ernie4_5-moe"}, {"Ernie4_5_MoeForCausalLM"}, make_ernie4_5_moe},
+    Architecture{"minimax_m2", {"minimax-m2"}, {"MiniMaxM2ForCausalLM"}, make_minimax_m2},
+    Architecture{"phimoe", {"phimoe"}, {"PhimoeForCausalLM", "PhiMoEForCausalLM"}, make_phimoe},
+    Architecture{"qwen3_moe", {"qwen3moe"}, {"Qwen3MoeForCausalLM"}, make_qwen3_moe},
 };
 
 }  // namespace

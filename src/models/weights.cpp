@@ -62,6 +62,16 @@ const Vector* Weights::optional_vector(const TensorName& name, int64_t n) {
   return has(name) ? vector(name, n) : nullptr;
 }
 
+const Vector* Weights::stacked_vector(const std::vector<WeightView>& views) {
+  PendingVector pending;
+  int64_t n = 0;
+  for (const WeightView& view : views) {
+    pending.pieces.push_back({view, view.rows * view.cols});
+    n += view.rows * view.cols;
+  }
+  return declare(std::move(pending), n);
+}
+
 RopeFrequencies Weights::placed(RopeFrequencies frequencies) {
   const auto place = [&](const std::vector<float>& values) -> const Vector* {
     return values.empty() ? nullptr : declare({.values = values}, std::ssize(values));
@@ -231,6 +241,8 @@ size_t Weights::packed_bytes() const {
   for (const auto& pending : pending_) {
     if (table_like(pending) == nullptr) total += Arena::padded(pending.bytes());
   }
+  for (const auto& pending : pending_groups_)
+    total += pending.grouped->weights.stride * static_cast<size_t>(pending.grouped->weights.groups);
   if (on_device()) {
     for (const auto& table : tables_) total += Arena::padded(table.bytes());
   }
@@ -250,6 +262,11 @@ size_t Weights::repack_bytes() const {
   for (const auto& pending : pending_) {
     size_t bytes = 0;
     for (const auto& view : pending.sources) bytes += source_.fetched_bytes(view);
+    most = std::max(most, bytes);
+  }
+  for (const auto& pending : pending_groups_) {  // expert by expert
+    size_t bytes = 0;
+    for (const auto& view : pending.sources[0]) bytes += source_.fetched_bytes(view);
     most = std::max(most, bytes);
   }
   return most;
@@ -297,6 +314,7 @@ void Weights::pack(const std::function<void(int64_t, int64_t)>& progress) {
     progress(static_cast<int64_t>(arena_->used()), total);
   }
   pending_.clear();
+  pack_groups(progress);
   // Last: a tied output matrix releases the embedding table after packing.
   const auto turn = ops_.pool().turn();
   for (const auto& view : in_place_) source_.fetch(view, ops_.pool());
@@ -339,6 +357,7 @@ void Weights::upload(const std::function<void(int64_t, int64_t)>& progress) {
     for (const auto& view : pending.sources) source_.release(view);
     progress(static_cast<int64_t>(arena_->used()), total);
   }
+  pack_groups(progress);
   ops_.device().finish();
   pending_.clear();
 }
@@ -349,6 +368,10 @@ Weights::Layer::Layer(Weights& weights, int64_t index, const TensorName& pattern
     return at == std::string::npos ? text : text.replace(at, 2, std::to_string(index));
   };
   prefix_ = {numbered(pattern.gguf), numbered(pattern.hf)};
+}
+
+const TensorInfo* Weights::Layer::find(const TensorName& name) const {
+  return weights_.source_.find(weights_.resolve(below(name)));
 }
 
 const Linear* Weights::Layer::linear(std::vector<LinearPart> parts, int64_t k) {

@@ -40,11 +40,17 @@ class Weights {
   // gate and up, as two parts or as one. If a kernel supports it, the layer computes act(gate) * up itself
   // (Linear::gated).
   const Linear* gate_up(const std::vector<LinearPart>& parts, int64_t k, Activation activation);
+  // A matrix for each group, stacked from sources[group] (one view, or gate and up). `settings` has everything but the
+  // weights. All views have one format.
+  const Grouped* grouped(Grouped settings, std::vector<std::vector<WeightView>> sources);
+  // A tensor of any rank as views of its matrices or vectors: [a, b, c] becomes a views [b, c], [a, b] a views [1, b].
+  std::vector<WeightView> slices(const TensorName& name, std::initializer_list<int64_t> shape);
   const Vector* vector(const TensorName& name, int64_t n,
                        float add = 0);                               // as f32, plus `add`: gemma stores weight - 1
   const Vector* optional_vector(const TensorName& name, int64_t n);  // null if the file has none
   // Vectors [n] of all heads as one. "{}" in a name stands for the head; a name without it is a tensor [heads, n].
   const Vector* head_vectors(const TensorName& name, int heads, int64_t n);
+  const Vector* stacked_vector(const std::vector<WeightView>& pieces);
   // An embedding table in the file's format, in device memory after pack().
   const WeightView* table(const TensorName& name, int64_t rows, int64_t cols);
   RopeFrequencies placed(RopeFrequencies frequencies);  // its tables are in device memory after pack()
@@ -71,6 +77,10 @@ class Weights {
     LinearWeights& weights() const { return linear->parts[part].weights; }
     size_t bytes() const;
   };
+  struct PendingGroups {  // a Grouped before packing
+    Grouped* grouped;
+    std::vector<std::vector<WeightView>> sources;  // by group
+  };
   struct PendingVector {
     struct Piece {
       WeightView view;  // no data: zeros
@@ -89,6 +99,7 @@ class Weights {
   void add_part(Linear& linear, std::vector<WeightView> sources, const LinearPart& like);
   const Vector* declare(PendingVector pending, int64_t n);
   void pack_vectors();
+  void pack_groups(const std::function<void(int64_t done, int64_t total)>& progress);
   bool on_device() const { return !ops_.device().is_host(); }
   bool can_gate(const Linear& linear, Activation activation) const;
   const WeightView* table_like(const Pending& pending) const;
@@ -98,11 +109,13 @@ class Weights {
   const WeightSource& source_;
   Ops& ops_;
   std::deque<Linear> linears_;
+  std::deque<Grouped> groupeds_;
   std::deque<WeightView> tables_;
   std::deque<Vector> vectors_;
   std::vector<PendingVector> pending_vectors_;
   size_t vector_bytes_ = 0;
   std::vector<Pending> pending_;
+  std::vector<PendingGroups> pending_groups_;
   std::set<std::string, std::less<>> used_;
   std::vector<std::string> ignored_;
   std::unique_ptr<Arena> arena_, vector_arena_;
@@ -113,8 +126,13 @@ class Weights::Layer {
  public:
   Layer(Weights& weights, int64_t index, const TensorName& prefix_pattern);
   bool has(const TensorName& name) const { return weights_.has(below(name)); }
+  const TensorInfo* find(const TensorName& name) const;  // null: the file lacks it
   const Linear* linear(std::vector<LinearPart> parts, int64_t k);
   const Linear* gate_up(std::vector<LinearPart> parts, int64_t k, Activation activation);
+  std::vector<WeightView> slices(const TensorName& name, std::initializer_list<int64_t> shape) {
+    return weights_.slices(below(name), shape);
+  }
+  Weights& weights() const { return weights_; }
   const Vector* vector(const TensorName& name, int64_t n, float add = 0) {
     return weights_.vector(below(name), n, add);
   }

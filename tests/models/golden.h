@@ -23,6 +23,7 @@ struct Golden {
   std::filesystem::path folder;
   double tolerance = 0;
   bool has_gguf = false, has_v4 = false;
+  bool has_stacked = false;  // the experts of each layer in one tensor, as transformers 5 names them
 };
 
 inline std::filesystem::path goldens_folder() { return std::filesystem::path(MILLRACE_TEST_DATA) / "goldens"; }
@@ -35,6 +36,7 @@ inline std::vector<Golden> all_goldens() {
     Golden golden{entry["name"], goldens_folder() / entry["name"].get<std::string>(), entry["tolerance"]};
     golden.has_gguf = std::filesystem::exists(golden.folder / "model.gguf");
     golden.has_v4 = std::filesystem::exists(golden.folder / "config_v4.json");
+    golden.has_stacked = std::filesystem::exists(golden.folder / "stacked.safetensors");
     goldens.push_back(golden);
   }
   return goldens;

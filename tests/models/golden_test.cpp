@@ -60,16 +60,17 @@ TEST_P(GoldenTest, Gguf) {
   expect_greedy((golden.folder / "model.gguf").string(), expected);
 }
 
-// The same weights with another config.
-void expect_with_config(const Golden& golden, const std::string& config) {
+// The same weights with another config, or the experts' weights in stacked tensors.
+void expect_with_config(const Golden& golden, const std::string& config, bool stacked = false) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::path(testing::TempDir()) / ("millrace_config_" + golden.name);
   fs::remove_all(folder);
   fs::create_directories(folder);
   for (const auto& entry : fs::directory_iterator(golden.folder)) {
     const auto name = entry.path().filename();
-    if (name.extension() == ".safetensors" || name == "model.safetensors.index.json")
-      fs::copy_file(entry.path(), folder / name);
+    const bool weights = name.string().starts_with("model") && name != "model.gguf";
+    if (stacked ? name == "stacked.safetensors" : weights)
+      fs::copy_file(entry.path(), folder / (stacked ? fs::path("model.safetensors") : name));
   }
   std::ofstream(folder / "config.json") << config;
   expect_logits(folder.string(), read_expected(golden), golden.tolerance);
@@ -84,6 +85,11 @@ nlohmann::json read_config(const Golden& golden, const std::string& name) {
 TEST_P(GoldenTest, ConfigOfTransformers4) {
   if (!GetParam().has_v4) GTEST_SKIP() << "this model has one config only";
   expect_with_config(GetParam(), read_config(GetParam(), "config_v4.json").dump());
+}
+
+TEST_P(GoldenTest, StackedExperts) {
+  if (!GetParam().has_stacked) GTEST_SKIP() << "not a mixture of experts";
+  expect_with_config(GetParam(), read_config(GetParam(), "config.json").dump(), /*stacked=*/true);
 }
 
 TEST_P(GoldenTest, ConfigWithoutArchitectures) {

@@ -24,7 +24,8 @@ class Streams {
         step_(runner.options().rows, runner.options().sequences, runner.options().logit_rows) {
     std::mt19937 random(42);
     std::uniform_int_distribution<int32_t> token(0, static_cast<int32_t>(runner.model().config().vocab - 1));
-    tokens_.resize(static_cast<size_t>(test.depth + test.tokens));
+    // Sequences begin at different tokens: equal rows would choose the same experts of a mixture.
+    tokens_.resize(static_cast<size_t>(test.depth + test.tokens + test.batch));
     std::generate(tokens_.begin(), tokens_.end(), [&] { return token(random); });
     for (int32_t i = 0; i < test.batch; ++i) {
       auto& table = tables_.emplace_back(runner.state().new_table(test.depth + test.tokens));
@@ -43,7 +44,8 @@ class Streams {
         const int32_t rows = std::min<int32_t>(count - done, static_cast<int32_t>(runner_.options().rows));
         step_.clear();
         const auto wanted = done + rows == count ? StepBatch::Logits::Last : StepBatch::Logits::None;
-        step_.add(slice(past + done, rows), past + done, past + count, tables_[row].pages(), wanted, slots_[row].id());
+        step_.add(slice(row, past + done, rows), past + done, past + count, tables_[row].pages(), wanted,
+                  slots_[row].id());
         runner_.run(step_.batch());
         done += rows;
         throw_if_interrupted();
@@ -58,7 +60,7 @@ class Streams {
     for (int32_t i = 0; i < count; ++i) {
       step_.clear();
       for (size_t row = 0; row < tables_.size(); ++row) {
-        const int32_t token = ahead && i > 0 ? ~static_cast<int32_t>(row) : tokens_[static_cast<size_t>(past + i)];
+        const int32_t token = ahead && i > 0 ? ~static_cast<int32_t>(row) : slice(row, past + i, 1)[0];
         step_.add({&token, 1}, past + i, past + i + 1, tables_[row].pages(), StepBatch::Logits::Last, slots_[row].id());
       }
       ask_for_draws();
@@ -89,8 +91,8 @@ class Streams {
     for (size_t i = 0; i < samplers_.size(); ++i)
       samplers_[i].sample({logits.row<float>(static_cast<int64_t>(i)), static_cast<size_t>(logits.cols)});
   }
-  std::span<const int32_t> slice(int32_t begin, int32_t count) const {
-    return std::span(tokens_).subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
+  std::span<const int32_t> slice(size_t sequence, int32_t begin, int32_t count) const {
+    return std::span(tokens_).subspan(sequence + static_cast<size_t>(begin), static_cast<size_t>(count));
   }
   Runner& runner_;
   const BenchmarkCase& test_;

@@ -19,6 +19,8 @@ void describe_config(const DecoderConfig& c, Inspection& i) {
   add("vocabulary", c.vocab);
   add("context", c.context);
   if (c.window > 0) add("sliding window", c.window);
+  if (c.experts > 0)
+    add("experts", fmt::format("{} of {} per token, each {} wide", c.experts_per_row, c.experts, c.expert_width));
   if (c.rotary_dim != c.head_dim) add("rotary part", c.rotary_dim);
 }
 
@@ -45,6 +47,9 @@ Inspection inspect(std::shared_ptr<const WeightSource> source, const LoadOptions
   try {
     Runner planned(source, options);
     describe_config(planned.model().config(), i);
+    i.active_parameters = i.parameters;
+    for (const Grouped* g : planned.ops().groupeds())
+      i.active_parameters -= (g->weights.groups - g->per_row) * g->weights.n * g->weights.k;
     i.memory = planned.memory();
     predict(planned, i);
   } catch (const Error& e) {

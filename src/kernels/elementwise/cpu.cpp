@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -35,6 +36,13 @@ void softcap_row(const float* a, float cap, float* out, int64_t n) {
   for (; i < n; ++i) out[i] = cap * std::tanh(a[i] / cap);
 }
 
+void clamp_row(const float* a, float limit, float* out, int64_t n) {
+  const F32Vec most = broadcast(limit), least = broadcast(-limit);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(hn::Min(hn::Max(load(a + i), least), most), out + i);
+  for (; i < n; ++i) out[i] = std::min(std::max(a[i], -limit), limit);
+}
+
 void combine_row(const ElementwiseOp::Args& args, int64_t row) {
   const int64_t n = args.out.cols;
   float* out = args.out.row<float>(row);
@@ -52,6 +60,10 @@ void combine_row(const ElementwiseOp::Args& args, int64_t row) {
       const auto periods = static_cast<float>(args.ids[row] / args.period);
       return scale_row(args.a.row<float>(row), 1 + args.factor * std::log1p(periods), out, n);
     }
+    case Elementwise::Clamp:
+      return clamp_row(args.a.row<float>(row), args.factor, out, n);
+    case Elementwise::ScaleRowsBySigmoid:
+      return scale_row(args.a.row<float>(row), 1 / (1 + std::exp(-*args.b.row<float>(row))), out, n);
   }
 }
 

@@ -16,6 +16,8 @@ enum class Elementwise : uint8_t {
   Gather,   // out[i] = a[ids[i]]
   // out[i] = a[i] * (1 + factor * ln(1 + floor(ids[i] / period))): queries of long contexts, ids are positions
   ScaleByPosition,
+  Clamp,               // out = min(max(a, -factor), factor)
+  ScaleRowsBySigmoid,  // out[i] = a[i] * sigmoid(b[i]), b: [rows, 1]
 };
 
 struct ElementwiseOp {

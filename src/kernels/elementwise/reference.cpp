@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -20,23 +21,30 @@ class ReferenceElementwise : public Kernel<ElementwiseOp> {
       const float* a = args.a.row<float>(args.kind == Elementwise::Gather ? args.ids[row] : row);
       const float* b = args.kind == Elementwise::Add ? args.b.row<float>(row) : nullptr;
       float* out = args.out.row<float>(row);
-      const double scale = args.kind == Elementwise::ScaleByPosition
-                               ? 1 + args.factor * std::log1p(static_cast<double>(args.ids[row] / args.period))
-                               : args.factor;
+      const double scale = row_factor(args, row);
       for (int64_t i = 0; i < args.out.cols; ++i) out[i] = combine(args, scale, a[i], b != nullptr ? b[i] : 0);
     }
   }
 
  private:
+  static double row_factor(const Args& args, int64_t row) {
+    if (args.kind == Elementwise::ScaleByPosition)
+      return 1 + args.factor * std::log1p(static_cast<double>(args.ids[row] / args.period));
+    if (args.kind == Elementwise::ScaleRowsBySigmoid) return 1 / (1 + std::exp(-double(*args.b.row<float>(row))));
+    return args.factor;
+  }
   static float combine(const Args& args, double scale, float a, float b) {
     switch (args.kind) {
       case Elementwise::Add:
         return a + b;
       case Elementwise::Scale:
       case Elementwise::ScaleByPosition:
+      case Elementwise::ScaleRowsBySigmoid:
         return static_cast<float>(a * scale);
       case Elementwise::Softcap:
         return static_cast<float>(args.factor * std::tanh(static_cast<double>(a) / args.factor));
+      case Elementwise::Clamp:
+        return std::min(std::max(a, -args.factor), args.factor);
       case Elementwise::Gather:
         return a;
     }
@@ -52,7 +60,8 @@ const Kernel<ElementwiseOp>* ElementwiseOp::reference() {
 }
 
 std::string to_string(const ElementwiseOp::Problem& p) {
-  static constexpr std::string_view kNames[] = {"add", "scale", "softcap", "gather", "scale by position"};
+  static constexpr std::string_view kNames[] = {
+      "add", "scale", "softcap", "gather", "scale by position", "clamp", "scale rows by sigmoid"};
   return fmt::format("elementwise {} {}x{}", kNames[static_cast<int>(p.kind)], p.rows, p.cols);
 }
 

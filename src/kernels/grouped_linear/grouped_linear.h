@@ -34,6 +34,7 @@ struct GroupedLinearProblem {
   bool sum = false;
 
   friend bool operator==(const GroupedLinearProblem&, const GroupedLinearProblem&) = default;
+  GroupedLinearProblem bucketed() const;  // rounds rows up to their bucket; a bucket shares one plan
   int64_t pairs() const { return rows * per_row; }
   // Groups that so many pairs choose on average if all groups are equally likely.
   double expected_active() const;

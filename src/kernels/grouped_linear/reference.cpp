@@ -93,6 +93,12 @@ double GroupedLinearProblem::expected_active() const {
   return double(groups) * (1 - std::pow(1 - double(per_row) / double(groups), double(rows)));
 }
 
+GroupedLinearProblem GroupedLinearProblem::bucketed() const {
+  GroupedLinearProblem problem = *this;
+  problem.rows = bucket_rows(rows);
+  return problem;
+}
+
 std::string to_string(const GroupedLinearProblem& p) {
   return fmt::format("grouped_linear {} {} {} {}x{}x{} rows={} per_row={} x={}{}{}", name(p.format), p.layout,
                      p.precision == Precision::Exact ? "exact" : "fast", p.groups, p.n, p.k, p.rows, p.per_row,

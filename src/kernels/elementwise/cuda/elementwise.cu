@@ -21,14 +21,16 @@ __global__ void elementwise(Params p) {
   wait_for_predecessors();
   const int64_t row = blockIdx.y;
   const int64_t from = p.kind == Elementwise::Gather ? p.ids[row] : row;
-  const float by_position =
-      p.kind == Elementwise::ScaleByPosition ? 1 + p.factor * log1pf(float(p.ids[row] / p.period)) : 1;
+  float of_row = 1;
+  if (p.kind == Elementwise::ScaleByPosition) of_row = 1 + p.factor * log1pf(float(p.ids[row] / p.period));
+  if (p.kind == Elementwise::ScaleRowsBySigmoid) of_row = 1 / (1 + expf(-p.b.get(row, 0)));
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < p.out.cols;
        i += int64_t(gridDim.x) * blockDim.x) {
     float x = p.a.get(from, i);
     if (p.kind == Elementwise::Add) x += p.b.get(row, i);
     if (p.kind == Elementwise::Scale) x *= p.factor;
-    if (p.kind == Elementwise::ScaleByPosition) x *= by_position;
+    if (p.kind == Elementwise::ScaleByPosition || p.kind == Elementwise::ScaleRowsBySigmoid) x *= of_row;
+    if (p.kind == Elementwise::Clamp) x = fminf(fmaxf(x, -p.factor), p.factor);
     if (p.kind == Elementwise::Softcap) x = p.factor * tanhf(x / p.factor);
     p.out.set(row, i, x);
   }

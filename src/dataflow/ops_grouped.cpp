@@ -1,0 +1,70 @@
+// Grouped linear layers, the experts of mixtures. A dry pass plans a kernel for each bucket of rows.
+#include "dataflow/buckets.h"
+#include "dataflow/ops.h"
+
+namespace millrace {
+
+GroupedLinearProblem Ops::problem_of(const Grouped& g, int64_t rows) const {
+  const GroupedWeights& w = g.weights;
+  return {.format = w.format,
+          .layout = w.layout->name(),
+          .precision = options_.precision,
+          .groups = w.groups,
+          .n = w.n,
+          .k = w.k,
+          .rows = rows,
+          .per_row = g.per_row,
+          .x = options_.working,
+          .gated = g.gated,
+          .sum = g.sum};
+}
+
+const Kernel<GroupedLinearOp>* Ops::planned(const Grouped& g, int64_t rows) const {
+  const int64_t bucket = bucket_rows(rows);
+  for (const auto& [bucket_of_plan, kernel] : g.plan) {
+    if (bucket_of_plan == bucket) return kernel;
+  }
+  return nullptr;
+}
+
+// A batch-invariant plan has one kernel for every number of rows. Dry passes begin with the largest step.
+void Ops::plan(const Grouped& g, int64_t rows) {
+  if (std::find(groupeds_.begin(), groupeds_.end(), &g) == groupeds_.end()) groupeds_.push_back(&g);
+  if (planned(g, rows) != nullptr) return;
+  std::vector<std::pair<GroupedLinearProblem, double>> problems;
+  const GroupedLinearProblem wanted = problem_of(g, bucket_rows(rows));
+  if (options_.batch_invariant) {
+    for (const int64_t m : row_buckets(rows)) problems.emplace_back(problem_of(g, m), 1 / static_cast<double>(m));
+  } else {
+    problems.emplace_back(wanted, 1);
+  }
+  const Kernel<GroupedLinearOp>* kernel = options_.batch_invariant
+                                              ? fastest_for_all(kernels_.of<GroupedLinearOp>(), hardware_, problems)
+                                              : planner<GroupedLinearOp>().plan(wanted);
+  if (kernel == nullptr) fail(ErrorKind::Unsupported, "this device has no kernel for {}", to_string(wanted));
+  for (const auto& [problem, weight] : problems) {
+    g.plan.emplace_back(problem.rows, kernel);
+    workspace_needed_ = std::max(workspace_needed_, kernel->workspace_bytes(problem, hardware_));
+  }
+  std::sort(g.plan.begin(), g.plan.end());
+}
+
+void Ops::grouped_linear(Matrix x, const Grouped& g, const Routing& routing, Matrix y) {
+  launch_pending();
+  if (routing.rows == 0) return;
+  if (is_dry()) plan(g, routing.rows);
+  const Kernel<GroupedLinearOp>* kernel = planned(g, routing.rows);
+  MR_ASSERT(kernel != nullptr && x.dtype == options_.working);  // as planned
+  run<GroupedLinearOp>(*kernel, problem_of(g, routing.rows),
+                       {.x = x,
+                        .weights = &g.weights,
+                        .bias = g.bias != nullptr ? g.bias->data : nullptr,
+                        .routing = routing,
+                        .gated = g.gated,
+                        .activation = g.activation,
+                        .sum = g.sum,
+                        .y = y},
+                       executor_);
+}
+
+}  // namespace millrace

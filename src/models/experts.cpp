@@ -1,0 +1,61 @@
+#include "models/experts.h"
+
+namespace millrace {
+namespace {
+
+// The arrays of a routing, in device memory.
+Routing routing_of(Pass& p, const Experts& experts) {
+  const int64_t rows = p.rows(), pairs = rows * experts.gate_up->per_row, groups = experts.gate_up->weights.groups;
+  const auto array = [&](std::string_view name, int64_t count) {
+    return p.buffer(name, DType::F32, 1, count).data;  // elements of four bytes
+  };
+  return {.rows = rows,
+          .per_row = experts.gate_up->per_row,
+          .groups = groups,
+          .chosen = reinterpret_cast<int32_t*>(array("chosen experts", pairs)),
+          .weights = reinterpret_cast<float*>(array("expert weights", pairs)),
+          .order = reinterpret_cast<int32_t*>(array("expert order", pairs)),
+          .offsets = reinterpret_cast<int32_t*>(array("expert offsets", groups + 1))};
+}
+
+Matrix in_working_type(Pass& p, const Normed& x) {
+  if (x.weight == nullptr && x.x.dtype == p.ops.working()) return x.x;
+  const Matrix normed = p.buffer("normed", x.x.cols);
+  if (x.weight != nullptr) {
+    p.rms_norm(x.x, x.weight, normed);
+  } else {
+    p.ops.copy(x.x, normed);
+  }
+  return normed;
+}
+
+void add_shared(Pass& p, const Experts& experts, Matrix x, Activation activation, Matrix hidden) {
+  const Matrix feed = p.gated_linear({x, nullptr}, experts.shared.gate_up, activation);
+  if (experts.shared_gate != nullptr) {  // down is linear, so its input may be scaled instead of its output
+    const Matrix gate = p.buffer("shared gate", DType::F32, p.rows(), 1);
+    p.linear(x, experts.shared_gate, gate);
+    p.ops.scale_rows_by_sigmoid(feed, gate);
+  }
+  p.add_linear(feed, experts.shared.down, hidden);
+}
+
+}  // namespace
+
+void add_experts(Pass& p, const Experts& experts, const Normed& input, Activation activation, Matrix hidden) {
+  const int64_t rows = p.rows(), groups = experts.gate_up->weights.groups;
+  if (rows == 0) return;
+  const Matrix x = in_working_type(p, input), logits = p.buffer("router logits", DType::F32, rows, groups);
+  p.linear(x, experts.router, logits);
+  const Routing routing = routing_of(p, experts);
+  p.ops.call<RouterOp>({experts.settings, groups, p.ops.bucket(rows)},
+                       {.settings = experts.settings,
+                        .logits = logits,
+                        .choice_bias = experts.choice_bias != nullptr ? experts.choice_bias->data : nullptr,
+                        .routing = routing});
+  const Matrix feed = p.buffer("expert feed", p.ops.working(), routing.pairs(), experts.down->weights.k);
+  p.ops.grouped_linear(x, *experts.gate_up, routing, feed);
+  p.ops.grouped_linear(feed, *experts.down, routing, hidden);
+  if (experts.shared.gate_up != nullptr) add_shared(p, experts, x, activation, hidden);
+}
+
+}  // namespace millrace

@@ -1,0 +1,43 @@
+// A mixture of experts in the place of a feed-forward: a router, the experts' matrices, and optionally an expert that
+// all tokens share.
+#pragma once
+
+#include "models/blocks.h"
+
+namespace millrace {
+
+struct Experts {
+  const Linear* router = nullptr;       // [experts, hidden]
+  const Vector* choice_bias = nullptr;  // [experts]: added to the scores for the choice only; null: none
+  RouterSettings settings;
+  const Grouped* gate_up = nullptr;     // [experts][2 width, hidden]
+  const Grouped* down = nullptr;        // [experts][hidden, width]
+  FeedForwardWeights shared;            // gate_up null: no shared expert
+  const Linear* shared_gate = nullptr;  // [1, hidden]: the shared expert counts sigmoid of it; null: it counts once
+};
+
+// Defaults of missing values, as in DecoderKeys; 0: the value is required. Without a default, an expert is as wide as
+// the feed-forward.
+struct MixtureDefaults {
+  int64_t experts = 0, per_row = 0, width = 0;
+};
+// Reads the number of experts and their width into `config`, under the keys of all known exporters.
+void read_mixture_config(const WeightSource& source, DecoderConfig& config, const MixtureDefaults& usual = {});
+// Whether the router's weights are divided by their sum; `usual`: the architecture's default in this convention.
+bool renormalizes(const WeightSource& source, bool usual);
+
+bool has_experts(const Weights::Layer& at);  // the file has a router for this layer
+
+// Router, choice bias (if the file has one) and experts under the names of all known exporters. `settings` has all but
+// the number of experts per row.
+Experts load_experts(Weights::Layer& at, const DecoderConfig& config, RouterSettings settings, Activation activation);
+// The experts' matrices alone.
+void load_expert_matrices(Weights::Layer& at, const DecoderConfig& config, Activation activation, Experts& experts);
+// The shared expert, its gate too, if the file has them. A missing shared expert is an error if it is required.
+void load_shared_expert(Weights::Layer& at, const DecoderConfig& config, Activation activation, bool required,
+                        Experts& experts);
+
+// hidden += experts(x), shared expert included.
+void add_experts(Pass& pass, const Experts& experts, const Normed& x, Activation activation, Matrix hidden);
+
+}  // namespace millrace

@@ -1,0 +1,167 @@
+// Finds the tensors of mixtures. Exporters disagree: one tensor for each expert or one for all, gate and up together or
+// apart, under several prefixes.
+#include <fmt/format.h>
+
+#include "models/experts.h"
+
+namespace millrace {
+namespace {
+
+constexpr const char* kPrefixes[] = {"mlp.", "block_sparse_moe."};  // of a layer's mixture in Hugging Face files
+
+// The first of the names that the file has, or the first of all.
+TensorName first_of(const Weights::Layer& at, std::string_view gguf, std::initializer_list<const char*> hf) {
+  for (const char* name : hf) {
+    if (at.has({std::string(gguf), name})) return {std::string(gguf), name};
+  }
+  return {std::string(gguf), *hf.begin()};
+}
+
+TensorName router_name(const Weights::Layer& at) {
+  return first_of(at, "ffn_gate_inp.weight",
+                  {"mlp.gate.weight", "mlp.router.weight", "block_sparse_moe.gate.weight",
+                   "block_sparse_moe.router.layer.weight", "block_sparse_moe.router.weight"});
+}
+
+using Views = std::vector<std::vector<WeightView>>;  // by expert
+
+// Adds to each expert its slice of a tensor [experts, rows, cols].
+void add_slices(Weights::Layer& at, const TensorName& name, int64_t experts, int64_t rows, int64_t cols, Views& to) {
+  const auto slices = at.slices(name, {experts, rows, cols});
+  to.resize(slices.size());
+  for (size_t i = 0; i < slices.size(); ++i) to[i].push_back(slices[i]);
+}
+
+// Adds to each expert its own tensor [rows, cols]; `pattern` has a {} for the expert's number.
+void add_each(Weights::Layer& at, const std::string& pattern, int64_t experts, int64_t rows, int64_t cols, Views& to) {
+  to.resize(static_cast<size_t>(experts));
+  for (int64_t i = 0; i < experts; ++i) {
+    const std::string name = fmt::format(fmt::runtime(pattern), i);
+    to[static_cast<size_t>(i)].push_back(at.slices({"", name}, {1, rows, cols})[0]);
+  }
+}
+
+struct Matrices {
+  Views gate_up, down;
+};
+
+Matrices find_gguf(Weights::Layer& at, int64_t experts, int64_t width, int64_t hidden) {
+  Matrices found;
+  if (at.has({"ffn_gate_up_exps.weight", ""})) {
+    add_slices(at, {"ffn_gate_up_exps.weight", ""}, experts, 2 * width, hidden, found.gate_up);
+  } else {
+    add_slices(at, {"ffn_gate_exps.weight", ""}, experts, width, hidden, found.gate_up);
+    add_slices(at, {"ffn_up_exps.weight", ""}, experts, width, hidden, found.gate_up);
+  }
+  add_slices(at, {"ffn_down_exps.weight", ""}, experts, hidden, width, found.down);
+  return found;
+}
+
+Matrices find_hf(Weights::Layer& at, int64_t experts, int64_t width, int64_t hidden) {
+  Matrices found;
+  struct Stacked {
+    const char *gate_up, *down;
+  };
+  for (const std::string prefix : kPrefixes) {
+    for (const Stacked& names : {Stacked{"experts.gate_up_proj", "experts.down_proj"},
+                                 Stacked{"input_linear.weight", "output_linear.weight"}}) {
+      if (!at.has({"", prefix + names.gate_up})) continue;
+      add_slices(at, {"", prefix + names.gate_up}, experts, 2 * width, hidden, found.gate_up);
+      add_slices(at, {"", prefix + names.down}, experts, hidden, width, found.down);
+      return found;
+    }
+    if (!at.has({"", prefix + "experts.0.w1.weight"})) continue;
+    add_each(at, prefix + "experts.{}.w1.weight", experts, width, hidden, found.gate_up);
+    add_each(at, prefix + "experts.{}.w3.weight", experts, width, hidden, found.gate_up);
+    add_each(at, prefix + "experts.{}.w2.weight", experts, hidden, width, found.down);
+    return found;
+  }
+  add_each(at, "mlp.experts.{}.gate_proj.weight", experts, width, hidden, found.gate_up);
+  add_each(at, "mlp.experts.{}.up_proj.weight", experts, width, hidden, found.gate_up);
+  add_each(at, "mlp.experts.{}.down_proj.weight", experts, hidden, width, found.down);
+  return found;
+}
+
+// The rows of a matrix; 0 if the file lacks it.
+int64_t rows_of(const Weights::Layer& at, const TensorName& name) {
+  const TensorInfo* tensor = at.find(name);
+  return tensor != nullptr && tensor->shape.size() == 2 ? tensor->shape[0] : 0;
+}
+
+}  // namespace
+
+void read_mixture_config(const WeightSource& source, DecoderConfig& c, const MixtureDefaults& usual) {
+  constexpr int64_t kMostExperts = 1 << 16;
+  const Config& config = source.config();
+  const auto count = [&](std::string_view gguf, std::initializer_list<std::string_view> hf, int64_t otherwise) {
+    ConfigKey key{*hf.begin(), gguf};
+    for (const std::string_view name : hf) {
+      if (config.has({.hf = name})) key.hf = name;
+    }
+    if (otherwise > 0 && !is_gguf(source)) return config.optional_integer(key, {1, kMostExperts}).value_or(otherwise);
+    return config.integer(key, {1, kMostExperts});
+  };
+  c.experts =
+      count("expert_count", {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}, usual.experts);
+  c.experts_per_row = count("expert_used_count", {"num_experts_per_tok", "moe_k"}, usual.per_row);
+  if (c.experts_per_row > c.experts) {
+    config.fail_key({config.has({.hf = "moe_k"}) ? "moe_k" : "num_experts_per_tok", "expert_used_count"},
+                    "must not exceed the number of experts");
+  }
+  c.expert_width = config.optional_integer({"moe_intermediate_size", "expert_feed_forward_length"}, {1, 1 << 22})
+                       .value_or(usual.width > 0 && !is_gguf(source) ? usual.width : c.feed_forward);
+}
+
+bool renormalizes(const WeightSource& source, bool usual) {
+  return source.config().optional_boolean({"norm_topk_prob", "expert_weights_norm"}).value_or(usual);
+}
+
+bool has_experts(const Weights::Layer& at) { return at.has(router_name(at)); }
+
+void load_expert_matrices(Weights::Layer& at, const DecoderConfig& c, Activation activation, Experts& experts) {
+  const bool gguf = is_gguf(at.weights().source());
+  Matrices found =
+      gguf ? find_gguf(at, c.experts, c.expert_width, c.hidden) : find_hf(at, c.experts, c.expert_width, c.hidden);
+  const Grouped gated{.per_row = c.experts_per_row, .gated = true, .activation = activation};
+  experts.gate_up = at.weights().grouped(gated, std::move(found.gate_up));
+  experts.down = at.weights().grouped({.per_row = c.experts_per_row, .sum = true}, std::move(found.down));
+}
+
+Experts load_experts(Weights::Layer& at, const DecoderConfig& c, RouterSettings settings, Activation activation) {
+  Experts experts;
+  experts.settings = settings;
+  experts.settings.per_row = static_cast<int>(c.experts_per_row);
+  experts.router = at.linear({{router_name(at), c.experts}}, c.hidden);
+  const TensorName bias = first_of(
+      at, "exp_probs_b.bias",
+      {"mlp.gate.e_score_correction_bias", "mlp.e_score_correction_bias", "mlp.moe_statics.e_score_correction_bias",
+       "mlp.gate.moe_statics.e_score_correction_bias", "block_sparse_moe.e_score_correction_bias"});
+  experts.choice_bias = at.optional_vector(bias, c.experts);
+  load_expert_matrices(at, c, activation, experts);
+  return experts;
+}
+
+void load_shared_expert(Weights::Layer& at, const DecoderConfig& c, Activation activation, bool required,
+                        Experts& experts) {
+  const TensorName up =
+      first_of(at, "ffn_up_shexp.weight", {"mlp.shared_experts.up_proj.weight", "mlp.shared_expert.up_proj.weight"});
+  const TensorName both{"", "shared_mlp.input_linear.weight"};  // gate and up in one
+  const int64_t rows = rows_of(at, both);
+  int64_t width = rows_of(at, up);
+  if (required && width == 0 && rows == 0) width = c.expert_width;  // the lookup below names the missing tensor
+  if (width > 0) {
+    const TensorName gate = first_of(at, "ffn_gate_shexp.weight",
+                                     {"mlp.shared_experts.gate_proj.weight", "mlp.shared_expert.gate_proj.weight"});
+    const TensorName down = first_of(at, "ffn_down_shexp.weight",
+                                     {"mlp.shared_experts.down_proj.weight", "mlp.shared_expert.down_proj.weight"});
+    experts.shared = {at.gate_up({{gate, width}, {up, width}}, c.hidden, activation),
+                      at.linear({{down, c.hidden}}, width)};
+  } else if (rows > 0 && rows % 2 == 0) {
+    experts.shared = {at.gate_up({{both, rows}}, c.hidden, activation),
+                      at.linear({{{"", "shared_mlp.output_linear.weight"}, c.hidden}}, rows / 2)};
+  }
+  const TensorName gate{"ffn_gate_inp_shexp.weight", "mlp.shared_expert_gate.weight"};
+  if (experts.shared.gate_up != nullptr && at.has(gate)) experts.shared_gate = at.linear({{gate, 1}}, c.hidden);
+}
+
+}  // namespace millrace
