@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <random>
 
 #include "base/rounding.h"
+#include "kernels/router/router.h"
 #include "tensor/quantize.h"
 
 namespace millrace {
 namespace {
 
+constexpr int kTurns = 16;            // different tables or routings that calls take in turn
 constexpr int64_t kPatternRows = 64;  // random rows; all other rows repeat them
 
 std::vector<std::byte> random_rows(DType format, int64_t rows, int64_t k) {
@@ -38,6 +41,26 @@ size_t bytes_of(DType format, int64_t n, int64_t k, const LinearLayout& layout) 
   return layout.in_place(format, n, k) ? static_cast<size_t>(n) * row_bytes(format, k) : layout.bytes(format, n, k);
 }
 
+// One matrix of random rows in a layout: packed, uploaded or as in a file.
+void place_matrix(DType format, int64_t n, int64_t k, const LinearLayout& layout, Uploader* uploader, ThreadPool& pool,
+                  std::byte* to) {
+  const auto pattern = random_rows(format, std::min(n, kPatternRows), k);
+  std::vector<WeightView> parts;
+  for (int64_t row = 0; row < n; row += kPatternRows)
+    parts.push_back({format, std::min(kPatternRows, n - row), k, pattern.data()});
+  if (uploader != nullptr) {
+    layout.upload(parts, to, *uploader, pool);
+  } else if (!layout.in_place(format, n, k)) {
+    layout.pack(parts, to, pool);
+  } else {
+    for (const auto& part : parts) to = std::copy_n(part.data, part.bytes(), to);
+  }
+}
+
+size_t routing_bytes(const GroupedLinearProblem& p) {
+  return Arena::padded(sizeof(int32_t) * static_cast<size_t>(3 * p.pairs() + p.groups + 1));
+}
+
 }  // namespace
 
 size_t cold_bytes(const Hardware& hardware) {
@@ -51,24 +74,73 @@ ColdWeights::ColdWeights(DType format, int64_t n, int64_t k, const LinearLayout&
     : bytes_(bytes_of(format, n, k, layout)),
       arena_("weights to time kernels with",
              copies_of(Arena::padded(bytes_), device.hardware()) * Arena::padded(bytes_), device.memory()) {
-  const auto pattern = random_rows(format, std::min(n, kPatternRows), k);
-  std::vector<WeightView> parts;
-  for (int64_t row = 0; row < n; row += kPatternRows) {
-    parts.push_back({format, std::min(kPatternRows, n - row), k, pattern.data()});
-  }
   const auto uploader = device.is_host() ? nullptr : device.new_uploader();
   for (size_t i = 0; i < copies_of(Arena::padded(bytes_), device.hardware()); ++i) {
     std::byte* copy = arena_.take(bytes_);
-    if (uploader != nullptr) {
-      layout.upload(parts, copy, *uploader, pool);
-    } else if (i > 0) {
+    if (uploader == nullptr && i > 0) {
       std::memcpy(copy, copies_[0].data, bytes_);
-    } else if (!layout.in_place(format, n, k)) {
-      layout.pack(parts, copy, pool);
     } else {
-      for (std::byte* to = copy; const auto& part : parts) to = std::copy_n(part.data, part.bytes(), to);
+      place_matrix(format, n, k, layout, uploader.get(), pool, copy);
     }
     copies_.push_back({format, n, k, &layout, copy});
+  }
+}
+
+ColdExperts::ColdExperts(const GroupedLinearProblem& p, const LinearLayout& layout, Device& device, ThreadPool& pool)
+    : bytes_(bytes_of(p.format, p.n, p.k, layout)),
+      stride_(Arena::padded(bytes_)),
+      arena_("experts to time kernels with",
+             copies_of(stride_ * static_cast<size_t>(p.groups), device.hardware()) * stride_ *
+                 static_cast<size_t>(p.groups),
+             device.memory()) {
+  const auto uploader = device.is_host() ? nullptr : device.new_uploader();
+  const auto groups = static_cast<size_t>(p.groups);
+  const size_t copies = arena_.capacity() / (stride_ * groups);
+  for (size_t i = 0; i < copies * groups; ++i) {
+    std::byte* matrix = arena_.take(bytes_);
+    if (uploader == nullptr && i > 0) {
+      std::memcpy(matrix, each_[0], bytes_);
+    } else {
+      place_matrix(p.format, p.n, p.k, layout, uploader.get(), pool, matrix);
+    }
+    each_.push_back(matrix);
+  }
+  for (size_t i = 0; i < copies; ++i) {
+    const auto span = std::span(each_).subspan(i * groups, groups);
+    copies_.push_back({p.format, p.groups, p.n, p.k, &layout, span, stride_});
+  }
+}
+
+// Each row chooses among all groups with equal chances.
+EvenRoutings::EvenRoutings(const GroupedLinearProblem& p, Device& device)
+    : arena_("routings to time kernels with", kTurns * routing_bytes(p), device.memory()) {
+  std::mt19937 random(3);
+  std::vector<int32_t> groups(static_cast<size_t>(p.groups));
+  std::iota(groups.begin(), groups.end(), 0);
+  const auto pairs = static_cast<size_t>(p.pairs());
+  for (int turn = 0; turn < kTurns; ++turn) {
+    std::vector<int32_t> host(3 * pairs + groups.size() + 1);
+    const auto at = [&](int32_t* base) {
+      return Routing{.rows = p.rows,
+                     .per_row = p.per_row,
+                     .groups = p.groups,
+                     .chosen = base,
+                     .weights = reinterpret_cast<float*>(base + pairs),
+                     .order = base + 2 * pairs,
+                     .offsets = base + 3 * pairs};
+    };
+    const Routing routing = at(host.data());
+    for (int64_t pair = 0; pair < p.pairs(); ++pair) {
+      const int64_t choice = pair % p.per_row;  // the first `choice` groups belong to earlier choices of the row
+      std::uniform_int_distribution<int64_t> rest(choice, p.groups - 1);
+      std::swap(groups[static_cast<size_t>(choice)], groups[static_cast<size_t>(rest(random))]);
+      routing.chosen[pair] = groups[static_cast<size_t>(choice)];
+      routing.weights[pair] = 1 / static_cast<float>(p.per_row);
+    }
+    sort_by_group(routing);
+    std::byte* to = arena_.take(routing_bytes(p));
+    device.memory().write(to, reinterpret_cast<const std::byte*>(host.data()), host.size() * sizeof(int32_t));
+    all_.push_back(at(reinterpret_cast<int32_t*>(to)));
   }
 }
 
@@ -118,7 +190,6 @@ void ColdKeys::advance() {
 }
 
 void ColdKeys::make_tables(Device& device) {
-  constexpr int kTurns = 16;
   const auto sequences = slices_.size(), pages = static_cast<size_t>(pages_per_sequence_);
   const size_t slice_bytes = sequences * sizeof(SliceTables::Slice), page_bytes = sequences * pages * sizeof(int32_t);
   tables_ = std::make_unique<Arena>("tables to time kernels with",

@@ -7,7 +7,7 @@
 
 #include "hardware/device.h"
 #include "kernels/attention/attention.h"
-#include "kernels/linear/linear.h"
+#include "kernels/grouped_linear/grouped_linear.h"
 #include "tensor/arena.h"
 
 namespace millrace {
@@ -26,6 +26,31 @@ class ColdWeights {
   size_t bytes_;
   Arena arena_;
   std::vector<LinearWeights> copies_;
+  size_t turn_ = 0;
+};
+
+// The matrices of a grouped linear layer, and routings that spread evenly over them.
+class ColdExperts {
+ public:
+  ColdExperts(const GroupedLinearProblem& problem, const LinearLayout& layout, Device& device, ThreadPool& pool);
+  const GroupedWeights* next() { return &copies_[turn_++ % copies_.size()]; }
+
+ private:
+  size_t bytes_, stride_;
+  Arena arena_;
+  std::vector<const std::byte*> each_;  // of all copies
+  std::vector<GroupedWeights> copies_;
+  size_t turn_ = 0;
+};
+
+class EvenRoutings {
+ public:
+  EvenRoutings(const GroupedLinearProblem& problem, Device& device);
+  Routing next() { return all_[turn_++ % all_.size()]; }
+
+ private:
+  Arena arena_;
+  std::vector<Routing> all_;
   size_t turn_ = 0;
 };
 

@@ -130,6 +130,20 @@ std::vector<Measurement> KernelTimer::time(const LinearProblem& p, std::span<con
   });
 }
 
+std::vector<Measurement> KernelTimer::time(const GroupedLinearProblem& p,
+                                           std::span<const Kernel<GroupedLinearOp>* const> kernels,
+                                           ColdExperts& experts) {
+  const Activity x(p.sum ? p.pairs() : p.rows, p.k, p.x, device_);
+  const Activity y(p.sum ? p.rows : p.pairs(), p.gated ? p.n / 2 : p.n, p.sum ? DType::F32 : p.x, device_);
+  EvenRoutings routings(p, device_);
+  GroupedLinearArgs args{.x = x.matrix(), .gated = p.gated, .sum = p.sum, .y = y.matrix()};
+  return race<GroupedLinearOp>(p, kernels, [&] {
+    args.weights = experts.next();
+    args.routing = routings.next();
+    return args;
+  });
+}
+
 std::vector<Measurement> KernelTimer::time(const AttentionProblem& p, std::span<const AttentionKernel* const> kernels) {
   ColdKeys keys(p, device_);
   const DType type = device_.is_host() || p.precision == Precision::Exact || is_quantized(p.kv) ? DType::F32 : p.kv;

@@ -23,6 +23,8 @@ class KernelTimer {
   // Microseconds of each kernel, best first. Takes the minimum over the rounds, because other processes only add time.
   std::vector<Measurement> time(const LinearProblem& problem, std::span<const LinearKernel* const> kernels,
                                 ColdWeights& weights);
+  std::vector<Measurement> time(const GroupedLinearProblem& problem,
+                                std::span<const Kernel<GroupedLinearOp>* const> kernels, ColdExperts& experts);
   std::vector<Measurement> time(const AttentionProblem& problem, std::span<const AttentionKernel* const> kernels);
 
  private:

@@ -104,6 +104,7 @@ class Ops {
   Device& device() const { return device_; }
   Precision precision() const { return options_.precision; }
   DType working() const { return options_.working; }
+  bool batch_invariant() const { return options_.batch_invariant; }
   ThreadPool& pool() const { return *executor_.pool; }
   const KernelSet& kernels() const { return kernels_; }
   template <class Op>

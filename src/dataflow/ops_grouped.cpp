@@ -16,7 +16,8 @@ GroupedLinearProblem Ops::problem_of(const Grouped& g, int64_t rows) const {
           .per_row = g.per_row,
           .x = options_.working,
           .gated = g.gated,
-          .sum = g.sum};
+          .sum = g.sum,
+          .invariant = options_.batch_invariant};
 }
 
 const Kernel<GroupedLinearOp>* Ops::planned(const Grouped& g, int64_t rows) const {
@@ -64,6 +65,7 @@ void Ops::grouped_linear(Matrix x, const Grouped& g, const Routing& routing, Mat
                         .activation = g.activation,
                         .clamp = g.clamp,
                         .sum = g.sum,
+                        .invariant = options_.batch_invariant,
                         .y = y},
                        executor_);
 }

@@ -29,6 +29,7 @@ Tuner::Tuner(const KernelSet& kernels, Device& device, ThreadPool& pool, PlanCac
       pool_(pool),
       plans_(plans),
       linear_(kernels.of<LinearOp>(), device.hardware(), nullptr, ""),
+      grouped_(kernels.of<GroupedLinearOp>(), device.hardware(), nullptr, ""),
       attention_(kernels.of<AttentionOp>(), device.hardware(), nullptr, ""),
       timer_(device, pool) {}
 
@@ -38,6 +39,15 @@ void Tuner::tune(const std::vector<LinearProblem>& same_weights) {
   for (const auto& problem : same_weights) {
     measure(linear_, kernels_.of<LinearOp>(), problem,
             [&](const auto& some) { return timer_.time(problem, some, weights); });
+  }
+}
+
+void Tuner::tune(const std::vector<GroupedLinearProblem>& same_weights) {
+  const auto& first = same_weights.front();
+  ColdExperts experts(first, find_layout(kernels_, first.layout), device_, pool_);
+  for (const auto& problem : same_weights) {
+    measure(grouped_, kernels_.of<GroupedLinearOp>(), problem,
+            [&](const auto& some) { return timer_.time(problem, some, experts); });
   }
 }
 

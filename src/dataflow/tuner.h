@@ -12,6 +12,7 @@ class Tuner {
 
   // All buckets of one matrix, so that the random weights are generated once.
   void tune(const std::vector<LinearProblem>& same_weights);
+  void tune(const std::vector<GroupedLinearProblem>& same_weights);
   void tune(const AttentionProblem& problem);
 
  private:
@@ -25,6 +26,7 @@ class Tuner {
   ThreadPool& pool_;
   PlanCache& plans_;
   Planner<LinearOp> linear_;
+  Planner<GroupedLinearOp> grouped_;
   Planner<AttentionOp> attention_;
   KernelTimer timer_;
 };

@@ -56,7 +56,8 @@ const Grouped* Weights::grouped(Grouped settings, std::vector<std::vector<Weight
                                      .per_row = g.per_row,
                                      .x = ops_.working(),
                                      .gated = g.gated,
-                                     .sum = g.sum};
+                                     .sum = g.sum,
+                                     .invariant = ops_.batch_invariant()};
   g.weights.layout = choose_layout(problem, ops_.kernels(), ops_.planner<GroupedLinearOp>());
   if (g.weights.layout == nullptr) {
     fail(ErrorKind::Unsupported, "{}: this device has no kernel for experts in {}", source_.origin(),

@@ -153,6 +153,15 @@ TEST(Buckets, CoverEverySizeUpToTheLargest) {
 TEST(Roofline, GrowsWithTheWork) {
   const Hardware hardware;
   EXPECT_GT(roof_us(problem(64), hardware), roof_us(problem(1), hardware));
+  // One row reads its own experts; many rows read all of them, but each only once.
+  GroupedLinearProblem experts{.format = DType::F16, .groups = 64, .n = 512, .k = 512, .rows = 1, .per_row = 4};
+  const double one = work_of(experts).bytes, matrix = 512.0 * 512 * 2;
+  EXPECT_NEAR(one / matrix, 4, 0.1);
+  experts.rows = 16;
+  EXPECT_GT(work_of(experts).bytes, 10 * one);
+  EXPECT_LT(work_of(experts).bytes, 14 * one);
+  experts.rows = 1000;
+  EXPECT_LT(work_of(experts).bytes, 90 * matrix);
   AttentionProblem attention{.heads = 8,
                              .kv_heads = 2,
                              .key_dim = 64,

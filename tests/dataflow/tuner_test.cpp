@@ -56,6 +56,40 @@ TEST(Tuner, PrefersWhatIsFasterToWhatWasThoughtFaster) {
   EXPECT_LT(promises.runs, delivers.runs) << "far behind by the clock";
 }
 
+TEST(Tuner, TimesGroupedLinearLayersOnDifferentRoutings) {
+  class Kept final : public Kernel<GroupedLinearOp> {
+   public:
+    std::string_view name() const override { return "kept"; }
+    bool can_run(const Problem&, const Hardware&) const override { return true; }
+    double estimate_us(const Problem&, const Hardware&) const override { return 1; }
+    void run(const Args& args, const Executor&) const override {
+      const Routing& r = args.routing;
+      seen.emplace(r.chosen, r.chosen + r.pairs());
+      EXPECT_EQ(r.offsets[r.groups], r.pairs());
+      EXPECT_EQ(args.weights->data.size(), 12u);
+    }
+    mutable std::set<std::vector<int32_t>> seen;
+  };
+  const Kept kept;
+  KernelSet kernels;
+  kernels.layouts = cpu_kernels().layouts;
+  kernels.of<GroupedLinearOp>() = {&kept};
+  const auto device = host_device(detect_cpu(1));
+  ThreadPool pool(1);
+  PlanCache plans;
+  const GroupedLinearProblem problem{.format = DType::F16,
+                                     .layout = rows_of_files().name(),
+                                     .groups = 12,
+                                     .n = 64,
+                                     .k = 256,
+                                     .rows = 3,
+                                     .per_row = 4,
+                                     .gated = true};
+  Tuner(kernels, *device, pool, plans).tune(std::vector{problem});
+  EXPECT_GT(kept.seen.size(), 1u);
+  EXPECT_NE(plans.find(GroupedLinearOp::kName, to_string(problem)), nullptr);
+}
+
 // Attention with a given run time, optionally a variant of another kernel.
 class TimedAttention : public AttentionKernel {
  public:

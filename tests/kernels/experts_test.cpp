@@ -163,5 +163,72 @@ TEST(Router, SparseMixerWeighsExpertsWithinTheMargin) {
   EXPECT_NEAR(r.weights[1], 1, 1e-5);
 }
 
+struct RouterCase {
+  RouterSettings settings;
+  int64_t experts, rows;
+  bool biased, ties;  // ties: logits are small integers
+};
+
+TEST(Router, KernelsEqualTheReference) {
+  const RouterCase cases[] = {
+      {{.scoring = Scoring::Softmax, .per_row = 8}, 64, 100, false, false},
+      {{.scoring = Scoring::Softmax, .per_row = 4, .renormalize = true}, 60, 7, false, true},
+      {{.scoring = Scoring::Softmax, .per_row = 5}, 5, 3, false, true},
+      {{.scoring = Scoring::Softmax, .per_row = 1}, 1, 2, false, false},
+      {{.scoring = Scoring::SoftmaxOfChosen, .per_row = 4}, 32, 9, false, true},
+      {{.scoring = Scoring::Sigmoid, .per_row = 8, .renormalize = true, .sum_epsilon = 1e-20f, .scale = 2.5f},
+       128,
+       5,
+       true,
+       false},
+      {{.scoring = Scoring::Sigmoid,
+        .per_row = 6,
+        .expert_groups = 8,
+        .kept_groups = 3,
+        .groups_by_two_best = true,
+        .renormalize = true},
+       64,
+       40,
+       true,
+       true},
+      {{.scoring = Scoring::Softmax, .per_row = 2, .expert_groups = 4, .kept_groups = 2}, 16, 40, false, true},
+      {{.scoring = Scoring::SparseMixer, .per_row = 2, .margin = 0.02f}, 16, 50, false, true},
+  };
+  Random random;
+  SCOPED_TRACE("MILLRACE_TEST_SEED=" + std::to_string(random.seed()));
+  ThreadPool pool(2);
+  for (const RouterCase& c : cases) {
+    SCOPED_TRACE(to_string(RouterOp::Problem{c.settings, c.experts, c.rows}));
+    TestMatrix logits(c.rows, c.experts, random, 3);
+    std::vector<float> bias, scale;
+    for (int64_t e = 0; e < c.experts; ++e) {
+      for (int64_t row = 0; row < c.rows && c.ties; ++row) logits.at(row, e) = std::round(logits.at(row, e));
+      bias.push_back(c.ties ? 0.25f * static_cast<float>(random.below(3)) : random.normal());
+      scale.push_back(random.normal());
+    }
+    const auto routed_by = [&](const Kernel<RouterOp>& kernel) {
+      TestRouting out(c.rows, c.experts, c.settings.per_row);
+      kernel.run({.settings = c.settings,
+                  .logits = logits.view(),
+                  .choice_bias = c.biased ? bias.data() : nullptr,
+                  .expert_scale = c.biased ? scale.data() : nullptr,
+                  .routing = out.view()},
+                 {&pool});
+      return out;
+    };
+    TestRouting expected = routed_by(*RouterOp::reference());
+    const Routing e = expected.view();
+    for (const auto* kernel : RouterOp::cpu()) {
+      ASSERT_TRUE(kernel->can_run({c.settings, c.experts, c.rows}, test_hardware()));
+      TestRouting found = routed_by(*kernel);
+      const Routing r = found.view();
+      EXPECT_TRUE(std::equal(r.chosen, r.chosen + r.pairs(), e.chosen)) << kernel->name();
+      EXPECT_TRUE(std::equal(r.weights, r.weights + r.pairs(), e.weights)) << kernel->name();
+      EXPECT_TRUE(std::equal(r.order, r.order + r.pairs(), e.order)) << kernel->name();
+      EXPECT_TRUE(std::equal(r.offsets, r.offsets + r.groups + 1, e.offsets)) << kernel->name();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace millrace

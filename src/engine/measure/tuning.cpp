@@ -15,7 +15,18 @@ namespace {
 // up to the second.
 constexpr int64_t kLongestContext = 4096, kLongestMeasured = 16384;
 
-// All planned buckets of each distinct matrix.
+// Adds the planned buckets of a matrix unless an equal matrix has at least as many.
+template <class Problem>
+void add_distinct(std::vector<Problem> problems, std::vector<std::vector<Problem>>& all) {
+  const auto is_same = [&](const auto& other) { return other.front() == problems.front(); };
+  const auto known = std::find_if(all.begin(), all.end(), is_same);
+  if (known == all.end()) {
+    all.push_back(std::move(problems));
+  } else if (known->size() < problems.size()) {
+    *known = std::move(problems);
+  }
+}
+
 std::vector<std::vector<LinearProblem>> linear_problems(Runner& runner) {
   std::vector<std::vector<LinearProblem>> all;
   for (const Linear* linear : runner.ops().linears()) {
@@ -23,14 +34,18 @@ std::vector<std::vector<LinearProblem>> linear_problems(Runner& runner) {
       std::vector<LinearProblem> problems;
       for (const auto& [m, kernel] : part.plan)
         problems.push_back(runner.ops().problem_of(part.weights, m, linear->gated));
-      const auto is_same = [&](const auto& other) { return other.front() == problems.front(); };
-      const auto known = std::find_if(all.begin(), all.end(), is_same);
-      if (known == all.end()) {
-        all.push_back(std::move(problems));
-      } else if (known->size() < problems.size()) {
-        *known = std::move(problems);
-      }
+      add_distinct(std::move(problems), all);
     }
+  }
+  return all;
+}
+
+std::vector<std::vector<GroupedLinearProblem>> grouped_problems(Runner& runner) {
+  std::vector<std::vector<GroupedLinearProblem>> all;
+  for (const Grouped* grouped : runner.ops().groupeds()) {
+    std::vector<GroupedLinearProblem> problems;
+    for (const auto& [rows, kernel] : grouped->plan) problems.push_back(runner.ops().problem_of(*grouped, rows));
+    add_distinct(std::move(problems), all);
   }
   return all;
 }
@@ -103,13 +118,17 @@ TuningReport tune(Runner& runner, const std::function<void(int64_t, int64_t)>& p
   Tuner tuner(kernels, runner.ops().device(), runner.ops().pool(), plans);
   const Planner<LinearOp> linear_before(kernels.of<LinearOp>(), hardware, nullptr, ""),
       linear_after(kernels.of<LinearOp>(), hardware, &plans, "");
+  const Planner<GroupedLinearOp> grouped_before(kernels.of<GroupedLinearOp>(), hardware, nullptr, ""),
+      grouped_after(kernels.of<GroupedLinearOp>(), hardware, &plans, "");
   const Planner<AttentionOp> attention_before(kernels.of<AttentionOp>(), hardware, nullptr, ""),
       attention_after(kernels.of<AttentionOp>(), hardware, &plans, "");
 
   const auto linears = linear_problems(runner);
+  const auto groupeds = grouped_problems(runner);
   const auto attentions = attention_problems(runner);
   int64_t done = 0, total = static_cast<int64_t>(attentions.size());
   for (const auto& matrix : linears) total += static_cast<int64_t>(matrix.size());
+  for (const auto& matrices : groupeds) total += static_cast<int64_t>(matrices.size());
   Tally tally;
   try {
     for (const auto& matrix : linears) {
@@ -117,6 +136,12 @@ TuningReport tune(Runner& runner, const std::function<void(int64_t, int64_t)>& p
       tuner.tune(matrix);
       for (const auto& problem : matrix) tally.add(linear_before.rank(problem), linear_after.rank(problem));
       done += static_cast<int64_t>(matrix.size());
+    }
+    for (const auto& matrices : groupeds) {
+      progress(done, total);
+      tuner.tune(matrices);
+      for (const auto& problem : matrices) tally.add(grouped_before.rank(problem), grouped_after.rank(problem));
+      done += static_cast<int64_t>(matrices.size());
     }
     for (const auto& problem : attentions) {
       progress(done++, total);

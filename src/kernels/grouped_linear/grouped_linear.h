@@ -32,6 +32,7 @@ struct GroupedLinearProblem {
   DType x = DType::F32;
   bool gated = false;  // the first n / 2 rows of a matrix are gate, the others up
   bool sum = false;
+  bool invariant = false;  // one linear kernel for every number of rows; `rows` still bounds the workspace
 
   friend bool operator==(const GroupedLinearProblem&, const GroupedLinearProblem&) = default;
   GroupedLinearProblem bucketed() const;  // rounds rows up to their bucket; a bucket shares one plan
@@ -50,7 +51,8 @@ struct GroupedLinearArgs {
   Activation activation = Activation::Silu;  // of gate
   SwigluClamp clamp;                         // of Activation::ClampedSwiglu
   bool sum = false;
-  Matrix y;  // [pairs, n]; gated [pairs, n / 2]; with `sum` [rows, n], which is added to
+  bool invariant = false;  // a row of y may not depend on the other rows of x
+  Matrix y;                // [pairs, n]; gated [pairs, n / 2]; with `sum` [rows, n], which is added to
 };
 
 struct GroupedLinearOp {

@@ -87,8 +87,6 @@ const Kernel<GroupedLinearOp>* GroupedLinearOp::reference() {
   return &kernel;
 }
 
-KernelList<GroupedLinearOp> GroupedLinearOp::cpu() { return {reference()}; }
-
 double GroupedLinearProblem::expected_active() const {
   return double(groups) * (1 - std::pow(1 - double(per_row) / double(groups), double(rows)));
 }
@@ -100,9 +98,9 @@ GroupedLinearProblem GroupedLinearProblem::bucketed() const {
 }
 
 std::string to_string(const GroupedLinearProblem& p) {
-  return fmt::format("grouped_linear {} {} {} {}x{}x{} rows={} per_row={} x={}{}{}", name(p.format), p.layout,
+  return fmt::format("grouped_linear {} {} {} {}x{}x{} rows={} per_row={} x={}{}{}{}", name(p.format), p.layout,
                      p.precision == Precision::Exact ? "exact" : "fast", p.groups, p.n, p.k, p.rows, p.per_row,
-                     name(p.x), p.gated ? " gated" : "", p.sum ? " sum" : "");
+                     name(p.x), p.gated ? " gated" : "", p.sum ? " sum" : "", p.invariant ? " invariant" : "");
 }
 
 }  // namespace millrace

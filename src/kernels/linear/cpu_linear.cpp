@@ -35,6 +35,17 @@ std::span<const Rows8Kernel> rows8_kernels() {
 
 std::vector<const LinearLayout*> LinearOp::cpu_layouts() { return {&rows8_layout(), &rows_layout()}; }
 
+std::span<const PieceKernel* const> piece_kernels() {
+  static const std::vector<const PieceKernel*> kernels = [] {
+    std::vector<const PieceKernel*> all;
+    for (const auto& kernel : rows8_kernels()) all.push_back(&kernel);
+    for (const auto* kernel : plain_linear_kernels()) all.push_back(kernel);
+    for (const auto* kernel : exact_linear_kernels()) all.push_back(kernel);
+    return all;
+  }();
+  return kernels;
+}
+
 KernelList<LinearOp> LinearOp::cpu() {
   KernelList<LinearOp> all;
   for (const auto& kernel : rows8_kernels()) all.push_back(&kernel);

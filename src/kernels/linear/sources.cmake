@@ -1,6 +1,6 @@
 set(LINEAR_SOURCES
   linear/linear.cpp linear/estimate.cpp linear/cpu_linear.cpp
-  linear/rows/layout.cpp linear/rows/reference.cpp linear/rows/plain.cpp linear/rows/exact.cpp
+  linear/rows/layout.cpp linear/rows/kernel.cpp linear/rows/reference.cpp linear/rows/plain.cpp linear/rows/exact.cpp
   linear/rows8/layout.cpp linear/rows8/kernel.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   list(APPEND LINEAR_SOURCES linear/rows8/arm/bf16.cpp linear/rows8/arm/i8mm.cpp linear/rows8/arm/dotprod.cpp linear/rows8/arm/neon.cpp

@@ -165,8 +165,6 @@ const Kernel<RouterOp>* RouterOp::reference() {
   return &kernel;
 }
 
-KernelList<RouterOp> RouterOp::cpu() { return {reference()}; }
-
 std::string to_string(const RouterOp::Problem& p) {
   const RouterSettings& s = p.settings;
   constexpr std::array kScorings{"softmax", "sigmoid", "softmax-of-chosen", "sparse-mixer"};

@@ -107,7 +107,7 @@ void run_rows(const LinearArgs& args, int64_t n_begin, int64_t n_end) {
   }
 }
 
-class ExactLinear : public LinearKernel {
+class ExactLinear final : public RowsKernel {
  public:
   std::string_view name() const override { return "exact_" MR_TARGET_NAME; }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
@@ -119,18 +119,16 @@ class ExactLinear : public LinearKernel {
     const double compute_us = 1e-3 * double(p.n) * double(p.k) * flops / hardware.ceilings.f32_gflops;
     return hardware.ceilings.region_us + std::max(reading_us(p, 1, hardware), compute_us);
   }
-  void run(const Args& args, const Executor& executor) const override {
-    const int64_t tiles = (args.weights->n + kTileRows - 1) / kTileRows;
-    const int64_t grain = std::max<int64_t>(1, tiles / (8 * executor.pool->size()));
-    executor.pool->parallel_for(tiles, grain, [&](int64_t begin, int64_t end) {
-      run_rows(args, begin * kTileRows, std::min(end * kTileRows, args.weights->n));
-    });
+
+ private:
+  void multiply_rows(const Args& args, int64_t n_begin, int64_t n_end) const override {
+    run_rows(args, n_begin, n_end);
   }
 };
 
 }  // namespace
 
-const LinearKernel* exact_linear() {
+const RowsKernel* exact_linear() {
   static const ExactLinear kernel;
   return &kernel;
 }
@@ -143,7 +141,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace {
 
-KernelList<LinearOp> exact_linear_kernels() { return {MR_EACH_TARGET(exact_linear)}; }
+std::vector<const RowsKernel*> exact_linear_kernels() { return {MR_EACH_TARGET(exact_linear)}; }
 
 }  // namespace millrace
 #endif

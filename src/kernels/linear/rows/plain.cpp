@@ -149,10 +149,11 @@ void multiply_tile(const LinearArgs& args, int64_t n, int64_t first_m) {
   }
 }
 
-constexpr int64_t kRowsAtOnce = 8;  // rows of weights that stay in the L1 cache while all rows of x pass over them
+constexpr int64_t kRowsAtOnce =
+    kStripRows;  // rows of weights that stay in the L1 cache while all rows of x pass over them
 
 template <DType dtype>
-void multiply_rows(const LinearArgs& args, int64_t n_begin, int64_t n_end) {
+void run_rows(const LinearArgs& args, int64_t n_begin, int64_t n_end) {
   for (int64_t n = n_begin; n < n_end; n += kRowsAtOnce) {
     const int64_t end = std::min(n + kRowsAtOnce, n_end);
     int64_t i = 0;
@@ -163,7 +164,7 @@ void multiply_rows(const LinearArgs& args, int64_t n_begin, int64_t n_end) {
   }
 }
 
-class PlainLinear : public LinearKernel {
+class PlainLinear final : public RowsKernel {
  public:
   std::string_view name() const override { return "plain_" MR_TARGET_NAME; }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
@@ -177,21 +178,18 @@ class PlainLinear : public LinearKernel {
     const double compute_us = 2e-3 * weights * rows / (kShareOfPeak * hardware.ceilings.f32_gflops);
     return hardware.ceilings.region_us + std::max(reading_us(p, kRowsRead, hardware), compute_us);
   }
-  void run(const Args& args, const Executor& executor) const override {
-    const int64_t tiles = (args.weights->n + kRowsAtOnce - 1) / kRowsAtOnce;
-    const int64_t grain = std::max<int64_t>(1, tiles / (8 * executor.pool->size()));
-    executor.pool->parallel_for(tiles, grain, [&](int64_t begin, int64_t end) {
-      const int64_t n_begin = begin * kRowsAtOnce, n_end = std::min(end * kRowsAtOnce, args.weights->n);
-      if (args.weights->format == DType::F32) return multiply_rows<DType::F32>(args, n_begin, n_end);
-      if (args.weights->format == DType::F16) return multiply_rows<DType::F16>(args, n_begin, n_end);
-      multiply_rows<DType::BF16>(args, n_begin, n_end);
-    });
+
+ private:
+  void multiply_rows(const Args& args, int64_t n_begin, int64_t n_end) const override {
+    if (args.weights->format == DType::F32) return run_rows<DType::F32>(args, n_begin, n_end);
+    if (args.weights->format == DType::F16) return run_rows<DType::F16>(args, n_begin, n_end);
+    run_rows<DType::BF16>(args, n_begin, n_end);
   }
 };
 
 }  // namespace
 
-const LinearKernel* plain_linear() {
+const RowsKernel* plain_linear() {
   static const PlainLinear kernel;
   return &kernel;
 }
@@ -204,7 +202,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace {
 
-KernelList<LinearOp> plain_linear_kernels() { return {MR_EACH_TARGET(plain_linear)}; }
+std::vector<const RowsKernel*> plain_linear_kernels() { return {MR_EACH_TARGET(plain_linear)}; }
 
 }  // namespace millrace
 #endif

@@ -23,6 +23,7 @@ constexpr double kOutgrown = 0.78;               // factor on memory_share on co
 constexpr double kFlopsToQuantize = 40;          // per element of x
 constexpr double kProductsOfAResult = 150;       // prompts: cost of scaling and storing an output
 constexpr int64_t kRowsInCache = MR_PANEL_ROWS;  // rows of x per stretch of k that stay in the L2 cache
+static_assert(kRowsInCache >= kMostRowsOfPanel && kPackedRows == kStripRows);
 constexpr int64_t kStripsTogether =
     std::max({MR_SMALL_STREAMS, MR_NIBBLE_STREAMS, MR_K_STREAMS, MR_K_MIN_STREAMS});  // decode
 constexpr int64_t kFewestRows = 64;  // fewer rows do not repay unpacking a panel
@@ -146,6 +147,11 @@ double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) cons
   return ceilings.region_us + quantize_us + overlapped + std::max(silu_us, 0.0);
 }
 
+PieceLimits Rows8Kernel::limits() const {
+  const int64_t prepared = method_.quantized_rows > 0 ? method_.quantized_rows : method_.tile_rows;
+  return {method_.tile_rows, prepared, method_.strips_per_panel, method_.max_m == INT64_MAX, method_.scratch_bytes};
+}
+
 size_t Rows8Kernel::x_bytes(int64_t m, int64_t k) const { return aligned(method_.x_bytes(m, k)); }
 
 // Scratch memory of a worker: a panel, plus gate and up of a piece.
@@ -165,7 +171,7 @@ size_t Rows8Kernel::workspace_bytes(const Problem& p, const Hardware& hardware) 
 }
 
 void Rows8Kernel::quantize(const Args& args, const Executor& executor, Matrix x) const {
-  const int64_t m = x.rows, tile = method_.quantized_rows > 0 ? method_.quantized_rows : method_.tile_rows;
+  const int64_t m = x.rows, tile = limits().prepared_rows;
   const int64_t tiles = ceil_div(m, tile);
   const Kernel<NormOp>* norm = args.norm != nullptr ? &first_that_runs(kNorms, {}, *executor.hardware) : nullptr;
   Args of_x = args;

@@ -7,18 +7,11 @@
 
 #include <optional>
 
-#include "kernels/linear/linear.h"
+#include "kernels/linear/pieces.h"
 
 namespace millrace {
 
-// Unit of work of one worker: a range of strips (eight rows of weights each) by a range of rows of x.
-struct Rows8Piece {
-  int64_t strip_begin = 0, strip_end = 0;
-  int64_t m_begin = 0, m_end = 0;
-  int64_t strip_after = 0;  // strip that this worker probably takes next, for prefetching
-};
-
-inline constexpr int64_t kMostPanels = 4;  // per piece
+using Rows8Piece = LinearPiece;
 
 struct Rows8Method {
   std::string_view name;
@@ -48,7 +41,7 @@ struct Rows8Method {
   int64_t row_step = 1;        // rows of x per instruction; m is padded to a multiple
 };
 
-class Rows8Kernel : public LinearKernel {
+class Rows8Kernel : public PieceKernel {
  public:
   explicit Rows8Kernel(const Rows8Method& method) : method_(method) {}
   std::string_view name() const override { return method_.name; }
@@ -59,6 +52,15 @@ class Rows8Kernel : public LinearKernel {
   bool takes_along(const Problem&, const Hardware&) const override { return true; }
   void run(const Args& args, const Executor& executor) const override;
 
+  PieceLimits limits() const override;
+  size_t x_bytes(int64_t m, int64_t k) const override;
+  void prepare(const Args& args, int64_t m_begin, int64_t m_end, std::byte* x) const override {
+    method_.quantize(args, m_begin, m_end, x);
+  }
+  void multiply(const Args& args, const std::byte* x, std::byte* scratch, const LinearPiece& piece) const override {
+    method_.multiply(args, x, scratch, piece);
+  }
+
  private:
   struct Split {
     int64_t strips, rows;  // per piece
@@ -67,7 +69,6 @@ class Rows8Kernel : public LinearKernel {
   // `x` is args.x or its norm.
   void quantize(const Args& args, const Executor& executor, Matrix x) const;
   void multiply_gated(const Args& args, const Executor& executor, const Rows8Piece& piece, std::byte* scratch) const;
-  size_t x_bytes(int64_t m, int64_t k) const;
   size_t worker_bytes(int64_t n, int64_t m, int threads, bool gated) const;
   Rows8Method method_;
 };
