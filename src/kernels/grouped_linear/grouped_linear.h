@@ -61,7 +61,7 @@ struct GroupedLinearOp {
   using Args = GroupedLinearArgs;
 
   static KernelList<GroupedLinearOp> cpu();  // best first where estimates tie
-  static KernelList<GroupedLinearOp> cuda() { return {}; }
+  static KernelList<GroupedLinearOp> cuda();
   static const Kernel<GroupedLinearOp>* reference();  // scalar, file rows; every kernel is tested against it
 };
 

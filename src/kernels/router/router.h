@@ -48,7 +48,7 @@ struct RouterOp {
   };
 
   static KernelList<RouterOp> cpu();
-  static KernelList<RouterOp> cuda() { return {}; }
+  static KernelList<RouterOp> cuda();
   static const Kernel<RouterOp>* reference();  // scalar; every kernel is tested against it
 };
 std::string to_string(const RouterOp::Problem& problem);

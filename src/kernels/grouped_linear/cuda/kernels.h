@@ -1,0 +1,44 @@
+// The grouped linear kernels of the GPU, and what their estimates and conditions share.
+#pragma once
+
+#include <algorithm>
+#include <span>
+
+#include "kernels/cuda/cost.h"
+#include "kernels/grouped_linear/grouped_linear.h"
+#include "kernels/linear/cuda/packed.h"
+
+namespace millrace {
+
+const Kernel<GroupedLinearOp>* cuda_grouped_pairs();                          // 16-bit weights, few tokens
+std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_tiles();         // 16-bit weights
+std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed();        // quantized weights
+std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed_tiles();  // quantized weights, many pairs, Hopper
+const Kernel<GroupedLinearOp>* cuda_grouped_simple();  // any format in the file's rows, f32 arithmetic
+
+// Forms that no model asks for are not built.
+inline bool is_grouped_form(const GroupedLinearProblem& p) { return p.gated ? p.n % 2 == 0 && !p.sum : true; }
+
+// 16-bit weights in rows as cuda_bf16 or cuda_f16 store them, and x of the same type.
+inline bool is_plain_grouped(const GroupedLinearProblem& p) {
+  return p.precision == Precision::Fast && p.format == p.x && (p.x == DType::BF16 || p.x == DType::F16) &&
+         cuda_packed_type(p.layout) == p.x && is_grouped_form(p);
+}
+
+bool is_packed_grouped(const GroupedLinearProblem& problem);  // quantized weights in units, and x in bf16
+
+// Time of a kernel whose blocks multiply tiles of `size` pairs. The first tile of a group streams `row_bytes` per row
+// of weights from memory, further ones find most of them in the cache. Tiles are multiplied in whole.
+inline double tiles_us(const GroupedLinearProblem& p, const Hardware& hardware, double size, double part_of_peak,
+                       double row_bytes, double product_bytes) {
+  const double active = p.expected_active(), each = double(p.pairs()) / active;
+  const double tiles = active * (each <= size / 2 ? 1 : each / size + 0.5);
+  const double streamed = double(p.n) * row_bytes * (active + 0.3 * (tiles - active));
+  const double flops = 2.0 * double(p.n) * double(p.k) * tiles * size;
+  const double products = p.sum ? 2.0 * product_bytes * double(p.pairs() * p.n) : 0;
+  const double stream_us = streamed / (0.75 * hardware.ceilings.read_gbs) * 1e-3;
+  const double multiply_us = flops / (part_of_peak * hardware.ceilings.bf16_gflops) * 1e-3;
+  return std::max(stream_us, multiply_us) + gpu_us(products, hardware, 0.6) + (p.sum ? hardware.ceilings.region_us : 0);
+}
+
+}  // namespace millrace

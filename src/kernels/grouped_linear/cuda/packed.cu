@@ -1,0 +1,87 @@
+// Host side of the grouped kernel for quantized weights.
+#include "kernels/grouped_linear/cuda/packed.cuh"
+
+#include "hardware/cuda/check.h"
+#include "kernels/grouped_linear/cuda/kernels.h"
+#include "kernels/grouped_linear/cuda/sum_pairs.h"
+#include "kernels/linear/cuda/quantized/formats.h"
+
+namespace millrace {
+
+#define MILLRACE_DECLARE(F) MILLRACE_GROUPED_INSTANCES(extern, F)
+MILLRACE_PACKED_FORMATS(MILLRACE_DECLARE)
+#undef MILLRACE_DECLARE
+
+namespace {
+
+template <int kGroups>
+class PackedGrouped final : public Kernel<GroupedLinearOp> {
+ public:
+  explicit PackedGrouped(std::string_view name) : name_(name) {}
+  std::string_view name() const override { return name_; }
+
+  bool can_run(const Problem& p, const Hardware& hardware) const override {
+    return is_gpu(hardware) && is_packed_grouped(p) && most_tiles(p.pairs(), p.groups, kTokens) <= 65535;
+  }
+  // Weights stream at the bandwidth of the device or at the rate of decoding, once for each tile of pairs.
+  double estimate_us(const Problem& p, const Hardware& hardware) const override {
+    const double active = p.expected_active(), each = double(p.pairs()) / active;
+    const double tiles = active * (each <= kTokens / 2 ? 1 : each / kTokens + 0.5);
+    const double bytes = double(packed_linear_bytes(format_of_units(p.format), p.n, p.k)) * active;
+    const double instructions = double(p.n) * double(p.k) * tiles * (1.6 + 0.6 * kGroups);
+    const double decode_us = instructions / (128.0 * 1700.0 * 0.4 * hardware.cores);
+    const double products = p.sum ? 8.0 * double(p.pairs() * p.n) : 0;
+    return std::max(decode_us, bytes / (0.7 * hardware.ceilings.read_gbs) * 1e-3) + gpu_us(products, hardware, 0.6) +
+           (p.sum ? hardware.ceilings.region_us : 0);
+  }
+  size_t workspace_bytes(const Problem& p, const Hardware&) const override {
+    return p.sum ? static_cast<size_t>(p.pairs() * p.n) * sizeof(float) : 0;
+  }
+
+  void run(const Args& a, const Executor& executor) const override {
+    if (a.routing.pairs() == 0) return;
+    const CudaStep step{static_cast<cudaStream_t>(executor.queue), executor.overlap};
+    const Matrix products{DType::F32, a.routing.pairs(), a.weights->n, a.weights->n, executor.workspace};
+    GroupedPackedParams params = shaped(a, *executor.hardware);
+    if (a.sum) params.p.y = products;
+    const dim3 grid(static_cast<unsigned>(ceil_div(tiles_of(a), kPackedWarps / params.warps_k)),
+                    static_cast<unsigned>(most_tiles(a.routing.pairs(), a.weights->groups, kTokens)));
+    check_cuda(with_packed_format(
+                   format_of_units(a.weights->format),
+                   [&](auto format) { return launch_grouped_packed<format.value, kGroups>(params, grid, step); }),
+               "starting a grouped linear layer");
+    if (a.sum) check_cuda(add_pairs(products, a.routing.per_row, a.y, step), "adding up experts");
+  }
+
+ private:
+  static constexpr int kTokens = 8 * kGroups;
+
+  static int64_t tiles_of(const Args& a) { return ceil_div(a.weights->n, kUnitRows); }
+
+  // Few pairs leave multiprocessors idle unless warps share K. The number of rows does not count: a row's bits must
+  // not depend on the batch.
+  static GroupedPackedParams shaped(const Args& a, const Hardware& hardware) {
+    const int units = static_cast<int>(ceil_div(a.weights->k, kUnitColumns));
+    const int warps_k = kGroups > 1 || units < 2 ? 1 : units < 4 ? 2 : 4;
+    const int tokens = static_cast<int>(std::min<int64_t>(a.routing.rows, kTokens));  // a row's groups are distinct
+    const DType format = format_of_units(a.weights->format);
+    const int unit_bytes = tokens * kUnitColumns * 2 + kTokens * 64 * (format == DType::Q6_K ? 2 : 1);
+    const int share = (shared_kilobytes({hardware.cores, hardware.architecture}) - 27) * 1024 /
+                      packed_blocks_resident(format, kGroups);
+    const int room = std::max(1, share / unit_bytes / warps_k) * warps_k;
+    return {grouped_params(a), units, warps_k, std::min(room, static_cast<int>(round_up(units, warps_k))), tokens};
+  }
+
+  std::string_view name_;
+};
+
+}  // namespace
+
+std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed() {
+  static const PackedGrouped<1> few("cuda_packed_8");
+  static const PackedGrouped<4> more("cuda_packed_32");
+  static const Kernel<GroupedLinearOp>* const all[] = {&few, &more};
+  return all;
+}
+
+}  // namespace millrace

@@ -1,0 +1,458 @@
+// The router and the grouped linear layer on the GPU against their scalar references: every kernel in every layout and
+// format, skewed routings, and recorded steps that replay with another routing.
+#include "kernels/experts.h"
+
+#include <gtest/gtest.h>
+
+#include "cuda/support.h"
+#include "kernels/kernel_set.h"
+
+namespace millrace {
+namespace {
+
+// A routing in GPU memory, and its copy on the host.
+class GpuRouting {
+ public:
+  explicit GpuRouting(const Routing& host)
+      : host_(host),
+        chosen_(host.chosen, static_cast<size_t>(host.pairs()) * 4),
+        weights_(host.weights, static_cast<size_t>(host.pairs()) * 4),
+        order_(host.order, static_cast<size_t>(host.pairs()) * 4),
+        offsets_(host.offsets, static_cast<size_t>(host.groups + 1) * 4) {}
+
+  Routing view() const {
+    return {host_.rows,           host_.per_row,        host_.groups,          chosen_.as<int32_t>(),
+            weights_.as<float>(), order_.as<int32_t>(), offsets_.as<int32_t>()};
+  }
+  void write(const Routing& from) const {
+    const auto copy = [](const GpuBytes& to, const void* data, size_t bytes) {
+      gpu().memory().write(to.data(), static_cast<const std::byte*>(data), bytes);
+    };
+    copy(chosen_, from.chosen, static_cast<size_t>(from.pairs()) * 4);
+    copy(weights_, from.weights, static_cast<size_t>(from.pairs()) * 4);
+    copy(order_, from.order, static_cast<size_t>(from.pairs()) * 4);
+    copy(offsets_, from.offsets, static_cast<size_t>(from.groups + 1) * 4);
+  }
+  void read(const Routing& to) const {
+    const auto copy = [](const GpuBytes& from, void* data) {
+      const auto bytes = from.read();
+      std::memcpy(data, bytes.data(), bytes.size());
+    };
+    copy(chosen_, to.chosen);
+    copy(weights_, to.weights);
+    copy(order_, to.order);
+    copy(offsets_, to.offsets);
+  }
+
+ private:
+  Routing host_;
+  GpuBytes chosen_, weights_, order_, offsets_;
+};
+
+struct RouterCase {
+  RouterSettings settings;
+  int64_t experts;
+  bool bias = false, expert_scale = false, ties = false;
+};
+
+std::vector<RouterCase> router_cases() {
+  std::vector<RouterCase> cases{
+      {{.per_row = 8, .renormalize = true}, 128},
+      {{.per_row = 2}, 8, false, true},
+      {{.per_row = 4, .scale = 2.5f}, 60, true},
+      {{.per_row = 8}, 128, false, false, true},
+      {{.scoring = Scoring::Sigmoid, .per_row = 8, .renormalize = true, .sum_epsilon = 1e-20f, .scale = 2.5f},
+       160,
+       true},
+      {{.scoring = Scoring::Sigmoid,
+        .per_row = 8,
+        .expert_groups = 8,
+        .kept_groups = 4,
+        .groups_by_two_best = true,
+        .renormalize = true},
+       256,
+       true},
+      {{.per_row = 6, .expert_groups = 8, .kept_groups = 3}, 64},
+      {{.per_row = 3, .expert_groups = 4, .kept_groups = 2, .groups_by_two_best = true}, 20, false, false, true},
+      {{.scoring = Scoring::SoftmaxOfChosen, .per_row = 4}, 32},
+      {{.scoring = Scoring::SoftmaxOfChosen, .per_row = 4}, 33, true, true},
+      {{.scoring = Scoring::SparseMixer, .per_row = 2, .margin = 0.02f}, 16},
+      {{.scoring = Scoring::SparseMixer, .per_row = 2, .margin = 0.5f}, 40},
+      {{.per_row = 10, .renormalize = true, .least_sum = 0.9f}, 512},
+      {{.scoring = Scoring::Sigmoid, .per_row = 10, .renormalize = true}, 512, true},
+      {{.per_row = 7, .renormalize = true}, 7},  // all experts
+      {{.per_row = 1}, 1},
+  };
+  return cases;
+}
+
+TEST(CudaRouter, AgreesWithTheReference) {
+  for (const RouterCase& c : router_cases()) {
+    for (const int64_t rows : {1, 2, 17, 64, 65, 333}) {
+      // The reference computes the softmax anew for each score.
+      if (c.settings.scoring == Scoring::Softmax && rows > 1 &&
+          rows * c.settings.per_row * c.experts * c.experts * c.experts > int64_t{2'000'000'000})
+        continue;
+      Random random(static_cast<uint32_t>(rows * 1000 + c.experts));
+      TestMatrix logits(rows, c.experts, random, 2);
+      for (int64_t r = 0; r < rows && c.ties; ++r) {
+        for (int64_t e = 0; e < c.experts; ++e) logits.at(r, e) = std::round(logits.at(r, e));
+      }
+      std::vector<float> bias, scale;
+      for (int64_t e = 0; e < c.experts; ++e) {
+        bias.push_back(random.normal(0.3f));
+        scale.push_back(1 + random.normal(0.1f));
+      }
+      TestRouting expected(rows, c.experts, c.settings.per_row), first(rows, c.experts, c.settings.per_row);
+      TestRouting second(rows, c.experts, c.settings.per_row);
+      ThreadPool pool(8);
+      RouterOp::reference()->run({c.settings, logits.view(), c.bias ? bias.data() : nullptr,
+                                  c.expert_scale ? scale.data() : nullptr, expected.view()},
+                                 {&pool, nullptr});
+      const RouterOp::Problem problem{c.settings, c.experts, rows};
+      int ran = 0;
+      for (const auto* kernel : cuda_kernels().of<RouterOp>()) {
+        if (!kernel->can_run(problem, gpu().hardware())) continue;
+        SCOPED_TRACE(to_string(problem) + " with " + std::string(kernel->name()));
+        EXPECT_GT(kernel->estimate_us(problem, gpu().hardware()), 0);
+        const GpuCopy gpu_logits(logits);
+        const GpuBytes gpu_bias(bias), gpu_scale(scale);
+        const GpuBytes workspace(
+            std::vector<std::byte>(kernel->workspace_bytes(problem, gpu().hardware()), std::byte{0xff}));
+        for (TestRouting* out : {&first, &second}) {
+          const GpuRouting routing(out->view());  // poisoned
+          kernel->run({c.settings, gpu_logits.view(), c.bias ? gpu_bias.as<float>() : nullptr,
+                       c.expert_scale ? gpu_scale.as<float>() : nullptr, routing.view()},
+                      on_gpu(workspace.data()));
+          routing.read(out->view());
+        }
+        const Routing want = expected.view(), got = first.view(), again = second.view();
+        const auto pairs = static_cast<size_t>(want.pairs());
+        for (size_t i = 0; i < pairs; ++i) {
+          ASSERT_EQ(got.chosen[i], want.chosen[i]) << "pair " << i;
+          ASSERT_NEAR(got.weights[i], want.weights[i], 2e-6 + 2e-5 * std::abs(want.weights[i])) << "pair " << i;
+          ASSERT_EQ(got.order[i], want.order[i]) << "position " << i;
+        }
+        for (int64_t g = 0; g <= want.groups; ++g) ASSERT_EQ(got.offsets[g], want.offsets[g]) << "expert " << g;
+        EXPECT_EQ(std::memcmp(got.weights, again.weights, pairs * 4), 0);
+        EXPECT_EQ(std::memcmp(got.order, again.order, pairs * 4), 0);
+        ++ran;
+      }
+      EXPECT_GT(ran, 0);
+    }
+  }
+}
+
+// NaN must not lead to an expert that does not exist: its index becomes an address.
+TEST(CudaRouter, NotANumberChoosesDistinctExperts) {
+  for (const Scoring scoring : {Scoring::Softmax, Scoring::Sigmoid, Scoring::SoftmaxOfChosen, Scoring::SparseMixer}) {
+    for (const int64_t rows : {3, 100}) {
+      TestMatrix logits(rows, 24);
+      for (int64_t e = 0; e < 5; ++e) logits.at(1, e) = static_cast<float>(e);
+      TestRouting out(rows, 24, 8);
+      const GpuCopy gpu_logits(logits);
+      const GpuRouting routing(out.view());
+      const RouterSettings settings{.scoring = scoring, .per_row = 8};
+      const auto* kernel = cuda_kernels().of<RouterOp>().front();
+      const GpuBytes workspace(kernel->workspace_bytes({settings, 24, rows}, gpu().hardware()));
+      kernel->run({settings, gpu_logits.view(), nullptr, nullptr, routing.view()}, on_gpu(workspace.data()));
+      routing.read(out.view());
+      const Routing r = out.view();
+      for (int64_t row = 0; row < rows; ++row) {
+        std::vector<int32_t> chosen(r.chosen + row * 8, r.chosen + (row + 1) * 8);
+        std::sort(chosen.begin(), chosen.end());
+        EXPECT_EQ(std::unique(chosen.begin(), chosen.end()), chosen.end());
+        EXPECT_GE(chosen.front(), 0);
+        EXPECT_LT(chosen.back(), 24);
+      }
+    }
+  }
+}
+
+struct GroupedCase {
+  DType format, x;
+  int64_t rows, groups, per_row, n, k;
+  Spread spread;
+  bool gated, sum, bias;
+  Activation activation = Activation::Silu;
+  Precision precision = Precision::Fast;
+
+  GroupedLinearProblem problem(const LinearLayout& layout) const {
+    return {format, layout.name(), precision, groups, n, k, rows, per_row, x, gated, sum};
+  }
+  GroupedLinearArgs args(Matrix input, const GroupedWeights* weights, const float* biases, const Routing& routing,
+                         Matrix y) const {
+    return {.x = input,
+            .weights = weights,
+            .bias = biases,
+            .routing = routing,
+            .gated = gated,
+            .activation = activation,
+            .clamp = {12, 1.5f},
+            .sum = sum,
+            .y = y};
+  }
+};
+
+// Experts in GPU memory, in a layout.
+class GpuExperts {
+ public:
+  GpuExperts(const TestExperts& experts, const GroupedCase& c, const LinearLayout& layout, ThreadPool& pool)
+      : stride_((layout.bytes(c.format, c.n, c.k) + 255) / 256 * 256), bytes_(stride_ * static_cast<size_t>(c.groups)) {
+    for (int64_t g = 0; g < c.groups; ++g) {
+      data_.push_back(bytes_.data() + static_cast<size_t>(g) * stride_);
+      const WeightView all = experts.file_view(g);
+      const WeightView parts[] = {{c.format, c.n / 2, c.k, all.data}, {c.format, c.n / 2, c.k, all.row(c.n / 2)}};
+      layout.upload(c.gated ? std::span(parts) : std::span(&all, 1), bytes_.data() + static_cast<size_t>(g) * stride_,
+                    gpu_uploader(), pool);
+    }
+    weights_ = {c.format, c.groups, c.n, c.k, &layout, data_, stride_};
+  }
+  const GroupedWeights* weights() const { return &weights_; }
+
+ private:
+  size_t stride_;
+  GpuBytes bytes_;
+  std::vector<const std::byte*> data_;
+  GroupedWeights weights_;
+};
+
+// Random inputs of a case, and the expected output.
+struct GroupedTask {
+  // The experts may be more than the case has: quantizing them takes most of the time.
+  GroupedTask(const GroupedCase& c, const TestExperts& experts, Random& random, ThreadPool& pool)
+      : of(c),
+        experts(experts),
+        routing(c.rows, c.groups, c.per_row, c.spread, random),
+        x(c.sum ? c.rows * c.per_row : c.rows, c.k, random),
+        before(c.sum ? c.rows : c.rows * c.per_row, c.gated ? c.n / 2 : c.n),
+        expected(before) {
+    round_to(x, c.x);
+    for (int64_t i = 0; i < c.groups * c.n; ++i) bias.push_back(random.normal());
+    for (int64_t r = 0; r < c.rows && c.sum; ++r) {
+      for (int64_t i = 0; i < c.n; ++i) before.at(r, i) = random.normal();
+    }
+    expect(pool);
+  }
+
+  void expect(ThreadPool& pool) {
+    expected = before;
+    const GroupedWeights weights = experts.file_rows();
+    GroupedLinearOp::reference()->run(
+        of.args(x.view(), &weights, of.bias ? bias.data() : nullptr, routing.view(), expected.view()),
+        {&pool, nullptr});
+  }
+
+  DType y_type() const { return of.sum ? DType::F32 : of.x; }
+  double tolerance() const { return of.precision == Precision::Exact ? 2e-5 : is_quantized(of.format) ? 2e-2 : 8e-3; }
+
+  GroupedCase of;
+  const TestExperts& experts;
+  TestRouting routing;
+  std::vector<float> bias;
+  TestMatrix x, before, expected;
+};
+
+TestExperts experts_of(const GroupedCase& c, Random& random) { return {c.format, c.groups, c.n, c.k, random}; }
+
+// Runs every kernel twice; returns how many ran.
+int check(const GroupedCase& c, const TestExperts& all, Random& random, ThreadPool& pool) {
+  GroupedTask task(c, all, random, pool);
+  const GpuCopy x(task.x, c.x);
+  const GpuBytes bias(task.bias);
+  const GpuRouting routing(task.routing.view());
+  int ran = 0;
+  for (const auto* layout : cuda_kernels().layouts) {
+    if (!layout->accepts(c.format, c.n, c.k, gpu().hardware())) continue;
+    const GroupedLinearProblem problem = c.problem(*layout);
+    std::unique_ptr<GpuExperts> experts;
+    for (const auto* kernel : cuda_kernels().of<GroupedLinearOp>()) {
+      if (!kernel->can_run(problem, gpu().hardware())) continue;
+      if (experts == nullptr) experts = std::make_unique<GpuExperts>(task.experts, c, *layout, pool);
+      SCOPED_TRACE(to_string(problem) + " with " + std::string(kernel->name()));
+      EXPECT_GT(kernel->estimate_us(problem, gpu().hardware()), 0);
+      const GpuBytes workspace(
+          std::vector<std::byte>(kernel->workspace_bytes(problem, gpu().hardware()), std::byte{0xff}));
+      TestMatrix first = task.before, second = task.before;
+      for (TestMatrix* y : {&first, &second}) {
+        const GpuCopy gpu_y(*y, task.y_type());
+        kernel->run(
+            c.args(x.view(), experts->weights(), c.bias ? bias.as<float>() : nullptr, routing.view(), gpu_y.view()),
+            on_gpu(workspace.data()));
+        gpu_y.read(*y);
+      }
+      EXPECT_TRUE(first.spare_is_untouched());
+      EXPECT_LE(first.distance(task.expected), task.tolerance());
+      EXPECT_TRUE(first.same_bits(second));
+      ++ran;
+    }
+  }
+  return ran;
+}
+
+int check(const GroupedCase& c, Random& random, ThreadPool& pool) {
+  return check(c, experts_of(c, random), random, pool);
+}
+
+int64_t width(DType format, int64_t about) {
+  return (about + info(format).block - 1) / info(format).block * info(format).block;
+}
+
+class CudaGroupedLinear : public testing::TestWithParam<DType> {
+ protected:
+  ThreadPool pool_{8};
+};
+
+TEST_P(CudaGroupedLinear, AllForms) {
+  const DType format = GetParam(), x = format == DType::F16 ? DType::F16 : DType::BF16;
+  Random random(24);
+  struct Routed {
+    int64_t rows, groups, per_row;
+    Spread spread;
+  };
+  constexpr int64_t kGroups = 12;
+  const Routed routed[] = {
+      {1, 8, 4, Spread::Even},        {1, 5, 5, Spread::Even},        {2, 9, 3, Spread::OneExpert},
+      {7, 6, 2, Spread::FewExperts},  {8, kGroups, 4, Spread::Even},  {33, 5, 2, Spread::OneExpert},
+      {70, kGroups, 3, Spread::Even}, {150, 4, 1, Spread::OneExpert}, {260, 3, 2, Spread::FewExperts},
+  };
+  GroupedCase gated{format, x, 1, kGroups, 1, 160, width(format, 328), Spread::Even, true, false, false};
+  GroupedCase down{format, x, 1, kGroups, 1, 88, width(format, 168), Spread::Even, false, true, false};
+  GroupedCase plain{format, x, 1, kGroups, 1, 71, width(format, 264), Spread::Even, false, false, false};
+  for (GroupedCase* c : {&gated, &down, &plain}) {
+    const TestExperts experts = experts_of(*c, random);
+    for (const Routed& r : routed) {
+      c->rows = r.rows;
+      c->groups = r.groups;
+      c->per_row = r.per_row;
+      c->spread = r.spread;
+      c->bias = r.rows % 2 == 0;
+      c->activation = static_cast<Activation>((&r - routed) % 6);
+      EXPECT_GT(check(*c, experts, random, pool_), 0);
+    }
+  }
+}
+
+// Rows longer than any ring of stages, and more columns than a block has.
+TEST_P(CudaGroupedLinear, LongRows) {
+  const DType format = GetParam(), x = format == DType::F16 ? DType::F16 : DType::BF16;
+  Random random(25);
+  for (const int64_t rows : {4, 40}) {
+    EXPECT_GT(check({format, x, rows, 3, 2, 160, width(format, 2568), Spread::Even, true, false, false}, random, pool_),
+              0);
+    EXPECT_GT(check({format, x, rows, 3, 2, 136, width(format, 1544), Spread::Even, false, true, true}, random, pool_),
+              0);
+  }
+}
+
+TEST_P(CudaGroupedLinear, Exact) {
+  Random random(26);
+  for (const int64_t rows : {1, 6}) {
+    GroupedCase c{GetParam(), DType::F32, rows, 6, 3, 34, width(GetParam(), 67), Spread::Even, true, false, true};
+    c.precision = Precision::Exact;
+    EXPECT_GT(check(c, random, pool_), 0);
+    c.gated = false;
+    c.sum = true;
+    EXPECT_GT(check(c, random, pool_), 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, CudaGroupedLinear, testing::ValuesIn([] {
+                           std::vector<DType> all;
+                           for (const auto& format : all_dtypes()) all.push_back(format.dtype);
+                           return all;
+                         }()),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+// A recorded step runs with the routing that its buffers hold when it is replayed.
+TEST(CudaGroupedLinearSteps, ReplayWithAnotherRouting) {
+  ThreadPool pool(8);
+  for (const DType format : {DType::BF16, DType::Q4_0}) {
+    for (const bool sum : {false, true}) {
+      Random random(27);
+      const GroupedCase c{format, DType::BF16, 24, 12, 3, 64, 512, Spread::Even, false, sum, true};
+      const TestExperts all = experts_of(c, random);
+      GroupedTask task(c, all, random, pool);
+      const GpuCopy x(task.x, c.x);
+      const GpuBytes bias(task.bias);
+      const LinearLayout& layout = *cuda_kernels().layouts.front();
+      const GpuExperts experts(task.experts, c, layout, pool);
+      for (const auto* kernel : cuda_kernels().of<GroupedLinearOp>()) {
+        const GroupedLinearProblem problem = c.problem(layout);
+        if (!kernel->can_run(problem, gpu().hardware())) continue;
+        SCOPED_TRACE(to_string(problem) + " with " + std::string(kernel->name()));
+        const GpuRouting routing(task.routing.view());
+        const GpuBytes workspace(kernel->workspace_bytes(problem, gpu().hardware()));
+        const GpuCopy y(task.before, task.y_type());
+        ASSERT_TRUE(gpu().begin_recording());
+        kernel->run(c.args(x.view(), experts.weights(), bias.as<float>(), routing.view(), y.view()),
+                    on_gpu(workspace.data()));
+        const auto recording = gpu().end_recording();
+        ASSERT_NE(recording, nullptr);
+        TestMatrix out = task.before;
+        for (const Spread spread : {Spread::OneExpert, Spread::FewExperts}) {
+          task.routing = TestRouting(c.rows, c.groups, c.per_row, spread, random);
+          routing.write(task.routing.view());
+          if (sum) task.before = out;  // replays add to the same y
+          task.expect(pool);
+          recording->replay();
+          y.read(out);
+          EXPECT_LE(out.distance(task.expected), task.tolerance());
+        }
+        for (int64_t r = 0; r < c.rows && sum; ++r) {
+          for (int64_t i = 0; i < c.n; ++i) task.before.at(r, i) = random.normal();
+        }
+      }
+    }
+  }
+}
+
+// Router, gate and up, and down in a chain of programmatic launches give the bits of launches that wait.
+TEST(CudaGroupedLinearSteps, OverlapChangesNoBits) {
+  if (!starts_early(gpu().hardware())) GTEST_SKIP() << "this GPU has no programmatic launches";
+  ThreadPool pool(8);
+  const LinearLayout& layout = *cuda_kernels().layouts.front();
+  for (const DType format : {DType::BF16, DType::Q8_0}) {
+    for (const int64_t rows : {1, 5, 90}) {
+      Random random(28);
+      const int64_t groups = 20, per_row = 4, hidden = 512, inner = 256;
+      const GroupedCase up{format, DType::BF16,  rows, groups, per_row, 2 * inner,
+                           hidden, Spread::Even, true, false,  false};
+      const GroupedCase down{format, DType::BF16,  rows,  groups, per_row, hidden,
+                             inner,  Spread::Even, false, true,   false};
+      const TestExperts ups = experts_of(up, random), downs = experts_of(down, random);
+      GroupedTask first(up, ups, random, pool), second(down, downs, random, pool);
+      const GpuExperts up_experts(first.experts, up, layout, pool), down_experts(second.experts, down, layout, pool);
+      TestMatrix logits(rows, groups, random), inside(rows * per_row, inner);
+      const GpuCopy gpu_logits(logits), x(first.x, DType::BF16), gpu_inside(inside, DType::BF16);
+      const RouterSettings settings{.per_row = static_cast<int>(per_row), .renormalize = true};
+      const auto* router = cuda_kernels().of<RouterOp>().front();
+      for (const auto* kernel : cuda_kernels().of<GroupedLinearOp>()) {
+        if (!kernel->can_run(up.problem(layout), gpu().hardware()) ||
+            !kernel->can_run(down.problem(layout), gpu().hardware()))
+          continue;
+        SCOPED_TRACE(std::string(name(format)) + " rows=" + std::to_string(rows) + " " + std::string(kernel->name()));
+        const GpuBytes workspace(std::max(router->workspace_bytes({settings, groups, rows}, gpu().hardware()),
+                                          kernel->workspace_bytes(down.problem(layout), gpu().hardware())));
+        TestMatrix results[] = {second.before, second.before};
+        for (int i = 0; i < 2; ++i) {
+          TestRouting routed(rows, groups, per_row);
+          const GpuRouting routing(routed.view());
+          const GpuCopy y(second.before);
+          Executor executor = on_gpu(workspace.data());
+          executor.overlap = i == 1;
+          router->run({settings, gpu_logits.view(), nullptr, nullptr, routing.view()}, executor);
+          kernel->run(up.args(x.view(), up_experts.weights(), nullptr, routing.view(), gpu_inside.view()), executor);
+          kernel->run(down.args(gpu_inside.view(), down_experts.weights(), nullptr, routing.view(), y.view()),
+                      executor);
+          y.read(results[i]);
+        }
+        EXPECT_TRUE(results[0].same_bits(results[1]));
+        EXPECT_FALSE(std::isnan(results[0].distance(second.before)));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace
