@@ -19,13 +19,13 @@ import zlib
 import safetensors.torch
 import torch
 import transformers
-from goldens import cases, dense_cases, mixture_cases
+from goldens import cases, dense_cases, gpt_oss, mixture_cases
 from goldens.config_v4 import config_v4
 from goldens.gguf_export import ARCHITECTURES, gguf, write_gguf
 from goldens.models import DTYPES, Model, check_with_glm
 from goldens.quantization import config_entry, quantize
 
-CASES = cases.CASES + dense_cases.CASES + mixture_cases.CASES + cases.QUANTIZED
+CASES = cases.CASES + dense_cases.CASES + mixture_cases.CASES + gpt_oss.CASES + cases.QUANTIZED
 
 TOLERANCE = 1e-4  # of the largest logit, in f32
 LEAD = 2e-3  # minimum lead of a greedy winner, relative to the largest logit
@@ -101,7 +101,9 @@ def save_folder(case, model, folder):
         if entry := config_entry(case.quantized):
             config = json.loads((folder / "config.json").read_text())
             (folder / "config.json").write_text(json.dumps(config | entry, indent=2) + "\n")
-        if any(".experts." in name for name in weights) or "Granite" in case.architecture and "Moe" in case.architecture:
+        if case.architecture == "GptOssForCausalLM":
+            pass  # has one form only
+        elif any(".experts." in name for name in weights) or "Granite" in case.architecture and "Moe" in case.architecture:
             # Under the names that the model has in memory: one tensor for all experts of a layer.
             stacked = {name: tensor.contiguous() for name, tensor in stored.state_dict().items()
                        if name in weights or "lm_head" not in name}
@@ -147,6 +149,8 @@ def make_case(case, out):
     if case.architecture != "ChatGLMModel":
         save_config_v4(case, model, folder, prompt)
     save_expected(case, model, folder, prompt, greedy)
+    if case.quantized == "mxfp4_experts":
+        gpt_oss.quantize_folder(folder)
     if case.gguf:
         config = json.loads((folder / "config.json").read_text())
         write_gguf(folder / "model.gguf", case, config, weights)

@@ -22,7 +22,8 @@ class Case:
     drop_in_v4: tuple = ()  # keys that config_v4.json omits because they have their default value
     rename: tuple = ()  # (from, to) prefix in model.safetensors
     shards: bool = False
-    quantized: str = ""  # "fp8": the folder's matrices, "mxfp4": GGUF's (quantization.py)
+    # "fp8": the folder's matrices, "mxfp4": GGUF's (quantization.py), "mxfp4_experts": both (gpt_oss.py)
+    quantized: str = ""
 
 
 SPECIAL = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}

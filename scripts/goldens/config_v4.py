@@ -61,7 +61,7 @@ def rope_v4(parameters, config, case):
 def explicit_layer_types(config):
     """Whether layer_types contains more information than the older keys; otherwise replaces it by those keys."""
     kinds = config.get("layer_types")
-    pattern = {"gemma3_text": 6, "gemma2": 2, "olmo3": 4, "exaone4": 4, "cohere2": 4}.get(config["model_type"])
+    pattern = {"gemma3_text": 6, "gemma2": 2, "olmo3": 4, "exaone4": 4, "cohere2": 4, "gpt_oss": 2}.get(config["model_type"])
     if kinds is None or pattern is None:
         return False
     usual = ["full_attention" if (i + 1) % pattern == 0 else "sliding_attention" for i in range(len(kinds))]

@@ -5,6 +5,7 @@ import math
 import gguf
 import torch
 
+from . import gpt_oss
 from .gguf_mixtures import add_mixture, converted, is_router
 
 FILE_TYPES = {
@@ -35,6 +36,7 @@ ARCHITECTURES = {
     "ChatGLMModel": gguf.MODEL_ARCH.CHATGLM,
     "GlmForCausalLM": gguf.MODEL_ARCH.CHATGLM,
     "Glm4ForCausalLM": gguf.MODEL_ARCH.GLM4,
+    "GptOssForCausalLM": gguf.MODEL_ARCH.GPT_OSS,
     "Ministral3ForCausalLM": gguf.MODEL_ARCH.MISTRAL3,
     "Mistral3ForConditionalGeneration": gguf.MODEL_ARCH.MISTRAL3,
     "SmolLM3ForCausalLM": gguf.MODEL_ARCH.SMOLLM3,
@@ -80,6 +82,8 @@ def write_gguf(path, case, config, weights):
         qtype = matrix_type if is_matrix else gguf.GGMLQuantizationType.F32
         if case.quantized == "mxfp4" and is_matrix and name.startswith("blk."):
             qtype = gguf.GGMLQuantizationType.MXFP4
+        if arch == gguf.MODEL_ARCH.GPT_OSS:
+            qtype = gpt_oss.gguf_type(case, name, qtype)
         writer.add_tensor(name, gguf.quants.quantize(tensor.float().numpy(), qtype), raw_dtype=qtype)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -397,6 +401,11 @@ def mixture(dense):
     return metadata
 
 
+def gpt_oss_metadata(writer, config):
+    common_metadata(writer, config)
+    gpt_oss.add_experts(writer, config)
+
+
 METADATA = {
     gguf.MODEL_ARCH.LLAMA: llama_metadata,
     gguf.MODEL_ARCH.QWEN2: common_metadata,
@@ -414,6 +423,7 @@ METADATA = {
     gguf.MODEL_ARCH.PHI3: phi3_metadata,
     gguf.MODEL_ARCH.CHATGLM: chatglm_metadata,
     gguf.MODEL_ARCH.GLM4: glm4_metadata,
+    gguf.MODEL_ARCH.GPT_OSS: gpt_oss_metadata,
     gguf.MODEL_ARCH.MISTRAL3: ministral3_metadata,
     gguf.MODEL_ARCH.SMOLLM3: llama_metadata,
     gguf.MODEL_ARCH.OLMO2: olmo2_metadata,
@@ -457,6 +467,9 @@ def tensors(arch, config, weights):
         weights = stacked_head_norms(weights)
     names = gguf.get_tensor_name_map(arch, layers)
     for name, tensor in converted(weights).items():
+        if arch == gguf.MODEL_ARCH.GPT_OSS and (own := gpt_oss.gguf_tensors(name, tensor)):
+            yield from own
+            continue
         if "vision_tower" in name or "embed_vision" in name or "multi_modal_projector" in name or "inv_freq" in name:
             continue
         name = name.replace("language_model.model.", "model.").removeprefix("transformer.")

@@ -3,6 +3,8 @@
 import gguf
 import torch
 
+from . import gpt_oss
+
 FP8_TILE = (32, 64)  # not the usual 128 x 128: the models are small, and some tiles are cut
 
 
@@ -35,6 +37,9 @@ def mxfp4_numbers(weight):
 
 def quantize(module, kind):
     """Rounds the module's matrices; returns the tensors that its folder has instead of them."""
+    if kind == "mxfp4_experts":
+        gpt_oss.round_experts(module)
+        return {}
     stored = {}
     with torch.no_grad():
         for name, parameter in module.named_parameters():

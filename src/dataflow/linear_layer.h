@@ -42,6 +42,7 @@ struct Grouped {
   int64_t per_row = 1;                 // matrices that each row chooses
   bool gated = false, sum = false;
   Activation activation = Activation::Silu;  // of gate
+  SwigluClamp clamp;                         // of Activation::ClampedSwiglu
   const Vector* bias = nullptr;              // [groups][n] or null
   // (rows, kernel) for each bucket of rows, ascending. Dry passes fill it before the first step.
   mutable std::vector<std::pair<int64_t, const Kernel<GroupedLinearOp>*>> plan;

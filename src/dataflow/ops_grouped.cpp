@@ -63,6 +63,7 @@ void Ops::grouped_linear(Matrix x, const Grouped& g, const Routing& routing, Mat
                         .routing = routing,
                         .gated = g.gated,
                         .activation = g.activation,
+                        .clamp = g.clamp,
                         .sum = g.sum,
                         .invariant = options_.batch_invariant,
                         .y = y},

@@ -70,7 +70,7 @@ void Decoder::forward(Pass& p) const {
   const Rope ropes[] = {global, local, {}};  // by LayerRope
   Matrix hidden = p.embed(*embedding, embedding_scale);
   for (const DecoderLayer& layer : layers) {
-    const AttentionSettings settings{config_.heads, score_scale, score_cap, layer.window};
+    const AttentionSettings settings{config_.heads, score_scale, score_cap, layer.window, layer.sinks};
     Matrix attended = attention_block(p, layer.attention, p.rms_norm(hidden, layer.attention_norm), layer.state,
                                       ropes[static_cast<size_t>(layer.rope)], settings, query_scale);
     if (residual_from_norm) p.rms_norm(hidden, layer.attention_norm, hidden);

@@ -15,6 +15,7 @@ enum class LayerRope : uint8_t { Global, Local, None };
 struct DecoderLayer {
   const Vector* attention_norm = nullptr;  // [hidden]; null: no norm before the block
   AttentionWeights attention;
+  const Vector* sinks = nullptr;                // [heads]: logits that join the denominators of attention; null: none
   const Vector* post_attention_norm = nullptr;  // [hidden]; null: no norm after the block
   const Vector* feed_norm = nullptr;            // as attention_norm
   FeedForwardWeights feed;

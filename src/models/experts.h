@@ -30,9 +30,11 @@ bool has_experts(const Weights::Layer& at);  // the file has a router for this l
 
 // Router, choice bias (if the file has one) and experts under the names of all known exporters. `settings` has all but
 // the number of experts per row.
-Experts load_experts(Weights::Layer& at, const DecoderConfig& config, RouterSettings settings, Activation activation);
-// The experts' matrices alone.
-void load_expert_matrices(Weights::Layer& at, const DecoderConfig& config, Activation activation, Experts& experts);
+Experts load_experts(Weights::Layer& at, const DecoderConfig& config, RouterSettings settings, Activation activation,
+                     SwigluClamp clamp = {});
+// The experts' matrices alone, with biases if the file has them.
+void load_expert_matrices(Weights::Layer& at, const DecoderConfig& config, Activation activation, Experts& experts,
+                          SwigluClamp clamp = {});
 // The shared expert, its gate too, if the file has them. A missing shared expert is an error if it is required.
 void load_shared_expert(Weights::Layer& at, const DecoderConfig& config, Activation activation, bool required,
                         Experts& experts);

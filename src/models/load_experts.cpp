@@ -70,6 +70,12 @@ Matrices find_hf(Weights::Layer& at, int64_t experts, int64_t width, int64_t hid
       add_slices(at, {"", prefix + names.down}, experts, hidden, width, found.down);
       return found;
     }
+    if (at.has({"", prefix + "experts.gate_proj"})) {  // gpt-oss, as its folder is presented
+      add_slices(at, {"", prefix + "experts.gate_proj"}, experts, width, hidden, found.gate_up);
+      add_slices(at, {"", prefix + "experts.up_proj"}, experts, width, hidden, found.gate_up);
+      add_slices(at, {"", prefix + "experts.down_proj"}, experts, hidden, width, found.down);
+      return found;
+    }
     if (!at.has({"", prefix + "experts.0.w1.weight"})) continue;
     add_each(at, prefix + "experts.{}.w1.weight", experts, width, hidden, found.gate_up);
     add_each(at, prefix + "experts.{}.w3.weight", experts, width, hidden, found.gate_up);
@@ -80,6 +86,22 @@ Matrices find_hf(Weights::Layer& at, int64_t experts, int64_t width, int64_t hid
   add_each(at, "mlp.experts.{}.up_proj.weight", experts, width, hidden, found.gate_up);
   add_each(at, "mlp.experts.{}.down_proj.weight", experts, hidden, width, found.down);
   return found;
+}
+
+// Biases of all experts, [experts][2 width] and [experts][hidden]; null: none.
+struct Biases {
+  const Vector *gate_up = nullptr, *down = nullptr;
+};
+
+Biases find_biases(Weights::Layer& at, int64_t experts, int64_t width, int64_t hidden) {
+  const TensorName gate{"ffn_gate_exps.bias", "mlp.experts.gate_proj_bias"};
+  const TensorName up{"ffn_up_exps.bias", "mlp.experts.up_proj_bias"};
+  const TensorName down{"ffn_down_exps.bias", "mlp.experts.down_proj_bias"};
+  if (!at.has(gate)) return {};
+  const auto gates = at.slices(gate, {experts, width}), ups = at.slices(up, {experts, width});
+  std::vector<WeightView> both;
+  for (size_t i = 0; i < gates.size(); ++i) both.insert(both.end(), {gates[i], ups[i]});
+  return {at.weights().stacked_vector(both), at.weights().stacked_vector(at.slices(down, {experts, hidden}))};
 }
 
 // The rows of a matrix; 0 if the file lacks it.
@@ -118,16 +140,21 @@ bool renormalizes(const WeightSource& source, bool usual) {
 
 bool has_experts(const Weights::Layer& at) { return at.has(router_name(at)); }
 
-void load_expert_matrices(Weights::Layer& at, const DecoderConfig& c, Activation activation, Experts& experts) {
+void load_expert_matrices(Weights::Layer& at, const DecoderConfig& c, Activation activation, Experts& experts,
+                          SwigluClamp clamp) {
   const bool gguf = is_gguf(at.weights().source());
   Matrices found =
       gguf ? find_gguf(at, c.experts, c.expert_width, c.hidden) : find_hf(at, c.experts, c.expert_width, c.hidden);
-  const Grouped gated{.per_row = c.experts_per_row, .gated = true, .activation = activation};
+  const Biases biases = find_biases(at, c.experts, c.expert_width, c.hidden);
+  const Grouped gated{
+      .per_row = c.experts_per_row, .gated = true, .activation = activation, .clamp = clamp, .bias = biases.gate_up};
   experts.gate_up = at.weights().grouped(gated, std::move(found.gate_up));
-  experts.down = at.weights().grouped({.per_row = c.experts_per_row, .sum = true}, std::move(found.down));
+  experts.down =
+      at.weights().grouped({.per_row = c.experts_per_row, .sum = true, .bias = biases.down}, std::move(found.down));
 }
 
-Experts load_experts(Weights::Layer& at, const DecoderConfig& c, RouterSettings settings, Activation activation) {
+Experts load_experts(Weights::Layer& at, const DecoderConfig& c, RouterSettings settings, Activation activation,
+                     SwigluClamp clamp) {
   Experts experts;
   experts.settings = settings;
   experts.settings.per_row = static_cast<int>(c.experts_per_row);
@@ -137,7 +164,7 @@ Experts load_experts(Weights::Layer& at, const DecoderConfig& c, RouterSettings 
       {"mlp.gate.e_score_correction_bias", "mlp.e_score_correction_bias", "mlp.moe_statics.e_score_correction_bias",
        "mlp.gate.moe_statics.e_score_correction_bias", "block_sparse_moe.e_score_correction_bias"});
   experts.choice_bias = at.optional_vector(bias, c.experts);
-  load_expert_matrices(at, c, activation, experts);
+  load_expert_matrices(at, c, activation, experts, clamp);
   return experts;
 }
 

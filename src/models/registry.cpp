@@ -46,6 +46,7 @@ const std::array kArchitectures{
     Architecture{"phi", {"phi2"}, {"PhiForCausalLM"}, make_phi},
     Architecture{"stablelm", {"stablelm"}, {"StableLmForCausalLM"}, make_stablelm},
     Architecture{"nemotron", {"nemotron"}, {"NemotronForCausalLM"}, make_nemotron},
+    Architecture{"gpt_oss", {"gpt-oss"}, {"GptOssForCausalLM"}, make_gpt_oss},
     Architecture{"mixtral", {}, {"MixtralForCausalLM"}, make_mixtral},
     Architecture{"qwen2_moe", {"qwen2moe"}, {"Qwen2MoeForCausalLM"}, make_qwen2_moe},
     Architecture{"olmoe", {"olmoe"}, {"OlmoeForCausalLM"}, make_olmoe},

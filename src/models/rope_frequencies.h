@@ -23,8 +23,8 @@ struct RopeFrequencies {
   const Vector* table_long = nullptr;
 };
 
-// `section`: key inside rope_parameters, for models with several ropes (gemma3: "full_attention"). `gguf_truncates`: YaRN
-// rounds the borders between kept and scaled dimensions to whole dimensions, which GGUF files do not say.
+// `section`: key inside rope_parameters, for models with several ropes (gemma3: "full_attention"). `gguf_truncates`:
+// YaRN rounds the borders between kept and scaled dimensions to whole dimensions, which GGUF files do not say.
 RopeFrequencies read_rope_frequencies(const WeightSource& source, const DecoderConfig& config,
                                       const std::string& section = "", double usual_theta = 10000,
                                       bool gguf_truncates = true);

@@ -266,6 +266,11 @@ size_t Weights::repack_bytes() const {
     for (const auto& view : pending.sources) bytes += source_.fetched_bytes(view);
     most = std::max(most, bytes);
   }
+  for (const auto& pending : pending_groups_) {  // expert by expert
+    size_t bytes = 0;
+    for (const auto& view : pending.sources[0]) bytes += source_.fetched_bytes(view);
+    most = std::max(most, bytes);
+  }
   return most;
 }
 

@@ -21,6 +21,7 @@ constexpr GroupedLinearCase kGroupedCases[] = {
     {3, 6, 2, 48, Spread::Even, true, false, true, Activation::GeluTanh},  // experts with zero to three rows
     {5, 6, 2, 44, Spread::Even, true, false, false, Activation::GeluErf},  // rows of gate and up share a strip
     {9, 6, 2, 41, Spread::OneExpert, false, true, false},
+    {9, 6, 2, 48, Spread::FewExperts, true, false, true, Activation::ClampedSwiglu},
     {40, 6, 3, 48, Spread::Even, true, false, true},
     {40, 6, 3, 41, Spread::FewExperts, false, true, true},
     {33, 6, 1, 48, Spread::OneExpert, true, false, false, Activation::Relu},  // all rows choose one expert
@@ -135,6 +136,7 @@ class GroupedFixture {
             .routing = routing_.view(),
             .gated = case_.gated,
             .activation = case_.activation,
+            .clamp = {12, 1.5f},
             .sum = case_.sum,
             .y = y.view()};
   }

@@ -31,6 +31,18 @@ TEST(Refusal, ShapeThatDoesNotMatchTheConfigNamesTheTensor) {
   EXPECT_THAT(message_of(model), testing::HasSubstr("mlp.gate_proj.weight"));
 }
 
+TEST(Refusal, GptOssNeedsSinksExpertsAndSensibleLimits) {
+  const EditedModel limit([](auto& c) { c["swiglu_limit"] = 0; }, "gpt_oss");
+  EXPECT_THAT(message_of(limit), testing::HasSubstr("swiglu_limit"));
+  const EditedModel heads(
+      [](auto& c) { c["num_attention_heads"] = 4, c["num_key_value_heads"] = 2, c["head_dim"] = 8; }, "gpt_oss");
+  EXPECT_THAT(message_of(heads), testing::HasSubstr("sinks"));
+  const EditedModel experts([](auto& c) { c["num_local_experts"] = 5; }, "gpt_oss");
+  EXPECT_THAT(message_of(experts), testing::HasSubstr("mlp.router.weight"));
+  const EditedModel greedy([](auto& c) { c["num_experts_per_tok"] = 5; }, "gpt_oss");
+  EXPECT_THAT(message_of(greedy), testing::HasSubstr("must not exceed the number of experts"));
+}
+
 TEST(Refusal, TensorsNobodyAskedForAreNotLeftOutSilently) {
   const EditedModel model([](auto& c) { c["num_hidden_layers"] = 1; });
   EXPECT_THAT(message_of(model), testing::HasSubstr("model.layers.1"));

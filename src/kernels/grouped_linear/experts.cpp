@@ -278,7 +278,7 @@ class Step {
 
   void activate(Matrix gate, Matrix up, Matrix out) const {
     const ActivationOp::Problem problem{args_.activation, true, gate.rows, gate.cols};
-    first_that_runs(kActivations, problem, *executor_.hardware).run({args_.activation, gate, &up, out}, {});
+    first_that_runs(kActivations, problem, *executor_.hardware).run({args_.activation, gate, &up, out, args_.clamp}, {});
   }
 
   void activate_products() const {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/rounding.h"
+#include "kernels/activation/cuda/clamped_swiglu.cuh"
 #include "kernels/cuda/values.cuh"
 #include "kernels/grouped_linear/grouped_linear.h"
 #include "kernels/linear/cuda/device.cuh"
@@ -25,7 +26,8 @@ struct GroupedParams {
   const int32_t *chosen, *order, *offsets;
   const float* pair_weights;
   Activation activation;
-  GpuMatrix y;  // [pairs, outputs], or [rows, outputs] of a kernel that adds up the pairs itself
+  SwigluClamp clamp;  // of Activation::ClampedSwiglu
+  GpuMatrix y;        // [pairs, outputs], or [rows, outputs] of a kernel that adds up the pairs itself
 
   __device__ int x_row(int pair) const { return sum ? pair : pair / per_row; }
   __device__ const std::byte* matrix(int group) const { return weights + group * group_bytes; }
@@ -52,14 +54,15 @@ inline GroupedParams grouped_params(const GroupedLinearArgs& a) {
           a.routing.offsets,
           a.routing.weights,
           a.activation,
+          a.clamp,
           a.y};
 }
 
 // The format whose units hold quantized weights of a file's format.
 inline DType format_of_units(DType format) { return packed_linear_format(format, DType::BF16); }
 
-__device__ inline float gated_value(Activation kind, float gate, float up) {
-  switch (kind) {
+__device__ inline float gated_value(const GroupedParams& p, float gate, float up) {
+  switch (p.activation) {
     case Activation::Silu:
       return gate / (1 + __expf(-gate)) * up;
     case Activation::GeluTanh:
@@ -70,6 +73,8 @@ __device__ inline float gated_value(Activation kind, float gate, float up) {
       return fmaxf(gate, 0.0f) * up;
     case Activation::ReluSquared:
       return fmaxf(gate, 0.0f) * fmaxf(gate, 0.0f) * up;
+    case Activation::ClampedSwiglu:
+      return clamped_swiglu(gate, up, p.clamp);
   }
   return gate * up;
 }
@@ -82,7 +87,7 @@ __device__ __forceinline__ void store_pair(const GroupedParams& p, int pair, int
     gate += bias[0];
     if (p.half > 0) up += bias[p.half];
   }
-  float value = p.half > 0 ? gated_value(p.activation, gate, up) : gate;
+  float value = p.half > 0 ? gated_value(p, gate, up) : gate;
   if (p.sum) value *= p.pair_weights[pair];
   p.y.set(pair, output, value);
 }
