@@ -1,10 +1,12 @@
 #include "cli/prompt_text.h"
 
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/ascii.h"
 #include "base/error.h"
+#include "base/tell.h"
 #include "cli/read_text.h"
 
 namespace millrace {
@@ -17,6 +19,14 @@ bool has_document() {
   struct stat in {};
   if (::fstat(STDIN_FILENO, &in) != 0) return false;
   return S_ISFIFO(in.st_mode) || (S_ISREG(in.st_mode) && ::lseek(STDIN_FILENO, 0, SEEK_CUR) == 0);
+}
+
+// A pipe that a parent process forgot to close would wait for ever without a word.
+std::string read_document() {
+  pollfd in{STDIN_FILENO, POLLIN, 0};
+  if (::poll(&in, 1, /*milliseconds=*/2000) == 0)
+    tell(Stream::Stderr, "waiting for the text of stdin; use < /dev/null if there is none\n");
+  return read_file_or_stdin("-");
 }
 
 std::string join(const std::string& prompt, const std::string& document) {
@@ -34,7 +44,7 @@ std::string prompt_text(const std::optional<std::string>& argument, const std::s
   } else if (!argument || *argument == "-") {
     text = read_file_or_stdin("-");
   } else {
-    text = has_document() ? join(*argument, read_file_or_stdin("-")) : *argument;
+    text = has_document() ? join(*argument, read_document()) : *argument;
   }
   if (ascii_trim(text).empty()) {
     const std::string from = !file.empty() ? file : !argument || *argument == "-" ? "stdin" : "";

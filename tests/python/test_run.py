@@ -51,6 +51,14 @@ def test_stdin_is_the_prompt_or_stands_behind_it(millrace, tiny_chat, tmp_path):
         assert os.lseek(file.fileno(), 0, os.SEEK_CUR) == 3
 
 
+def test_a_pipe_that_stays_open_is_mentioned(millrace, tiny_chat):
+    ask = [BUILD / "millrace", "run", "-m", tiny_chat, "--raw", "sum", "--json", *FREE]
+    process = subprocess.Popen(ask, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=millrace.env)
+    assert b"waiting for the text of stdin" in process.stderr.readline()
+    out, _ = process.communicate(b"doc", timeout=60)
+    assert json.loads(out)["usage"]["prompt_tokens"] == len("sum\n\ndoc")
+
+
 def test_no_prompt_on_a_terminal_is_misuse(millrace, tiny_chat):
     ours, theirs = pty.openpty()
     done = subprocess.run([BUILD / "millrace", "run", "-m", tiny_chat], stdin=theirs, capture_output=True, env=millrace.env, timeout=30)
