@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "cli/read_text.h"
+#include "models/model.h"
 
 namespace millrace {
 namespace {
@@ -41,6 +42,7 @@ std::optional<GrammarSpec> answer_form(const AnswerOptions& o) {
 }
 
 TextModel load_text_model(const WeightSource& source, const AnswerOptions& o) {
+  find_architecture(source);  // an unknown one explains more than a missing tokenizer
   TextModel text = load_text_model(source);
   if (!o.template_file.empty()) {
     const std::string own = read_file_or_stdin(o.template_file);

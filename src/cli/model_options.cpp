@@ -1,5 +1,8 @@
 #include "cli/model_options.h"
 
+#include <algorithm>
+#include <thread>
+
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/log.h"
@@ -31,6 +34,14 @@ void check_device(const DeviceChoice& choice) {
   if (choice.kind != DeviceChoice::Cuda) return;
   if (const std::string problem = cuda_problem(choice); !problem.empty())
     fail(ErrorKind::Unsupported, "--device {}: {}", to_string(choice), problem);
+}
+
+// More threads than CPUs would wait for each other: the computing threads spin between the parts of a step.
+int usable_threads(int wanted) {
+  const int cpus = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  if (wanted <= cpus) return wanted;
+  log().warn("--threads {}: this machine has {} CPUs, so {} threads compute", wanted, cpus, cpus);
+  return cpus;
 }
 
 }  // namespace
@@ -71,8 +82,11 @@ std::shared_ptr<const WeightSource> open_model(const ModelOptions& o) {
 }
 
 LoadOptions load_options(const ModelOptions& o) {
-  LoadOptions load{
-      .device = device_choice(o.device), .threads = o.threads, .isa = o.isa, .exact = o.exact, .context = o.context};
+  LoadOptions load{.device = device_choice(o.device),
+                   .threads = usable_threads(o.threads),
+                   .isa = o.isa,
+                   .exact = o.exact,
+                   .context = o.context};
   if (!o.kv_type.empty()) {
     load.kv_type = dtype_from_name(o.kv_type);
     if (o.exact && load.kv_type && load.kv_type != DType::F32)

@@ -32,7 +32,7 @@ void run(bool json) {
   }
   fmt::print("can be fetched by name (or give a Hugging Face id: owner/name, owner/name:file.gguf)\n");
   for (const auto& e : catalogue()) {
-    fmt::print("  {:<24} {:>9}  {:<12} {}{}\n", e.name, human_bytes(static_cast<int64_t>(e.bytes)), e.licence, e.about,
+    fmt::print("  {:<24} {:>9}  {:<19} {}{}\n", e.name, human_bytes(static_cast<int64_t>(e.bytes)), e.licence, e.about,
                &e == &default_model() ? " (default)" : "");
   }
   fmt::print("in the cache\n");

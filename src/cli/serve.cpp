@@ -16,7 +16,9 @@
 #include "cli/read_text.h"
 #include "cli/settings.h"
 #include "engine/text_model.h"
+#include "models/model.h"
 #include "server/api_server.h"
+#include "store/catalogue.h"
 
 namespace millrace {
 namespace {
@@ -46,9 +48,11 @@ ApiKeys read_keys(const std::string& file) {
   return keys;
 }
 
-// "models/smollm2-135m.Q4_K_M.gguf" is served as "smollm2-135m.Q4_K_M"; the name from the command line works, too.
+// "models/smollm2-135m.Q4_K_M.gguf" is served as "smollm2-135m.Q4_K_M", and "default" as the model that it names.
 std::vector<std::string> model_names(const ServeOptions& o) {
   if (!o.names.empty()) return o.names;
+  const CatalogueEntry* entry = find_in_catalogue(o.model.model);
+  if (entry != nullptr && entry->name != o.model.model) return {std::string(entry->name), o.model.model};
   std::vector<std::string> names{o.model.model};
   const std::filesystem::path path(o.model.model);
   if (path.has_parent_path() || path.extension() == ".gguf") {
@@ -63,6 +67,7 @@ bool is_loopback(const std::string& host) { return host.starts_with("127.") || h
 LoadedModel load(const ServeOptions& o) {
   auto source = open_model(o.model);
   LoadedModel loaded;
+  find_architecture(*source);  // an unknown one explains more than a missing tokenizer
   loaded.text = load_text_model(*source);
   LoadOptions options = load_options(o.model);
   options.sequences = o.sequences;

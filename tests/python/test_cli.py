@@ -97,6 +97,23 @@ def test_what_cannot_be_honoured_is_said(millrace, tiny):
     assert "--ctx" in millrace.fails("inspect", tiny, "--ctx", "99999", code=2)
 
 
+def test_more_threads_than_cpus_are_limited(millrace, tiny):
+    done = millrace.run("run", "-m", tiny, "--raw", "abc", "-n", "2", "--threads", "1024")
+    assert done.returncode == 0 and b"--threads 1024" in done.stderr
+
+
+def test_an_unknown_architecture_is_named(millrace, tmp_path):
+    gguf = pytest.importorskip("gguf")
+    writer = gguf.GGUFWriter(tmp_path / "stub.gguf", "unheard-of")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    for verb in (["run", "hi"], ["chat"], ["serve", "--port", "0"]):
+        done = millrace.run(*verb, "-m", tmp_path / "stub.gguf")
+        assert done.returncode == 1 and b"architecture 'unheard-of'" in done.stderr.splitlines()[-1], done.stderr
+
+
 def test_a_forced_kernel_that_runs_nothing_is_said(millrace, tiny):
     warned = set()
     for kernel in millrace.json("doctor")["kernels"]["linear"]:
