@@ -43,8 +43,7 @@ LoadOptions load_options(const ModelSettings& s) {
 std::vector<int32_t> prompt_tokens(const TextModel& text, const std::string& prompt, bool chat) {
   if (!chat || !text.chat) return text.tokenizer->encode(prompt);
   const nlohmann::ordered_json message{{"role", "user"}, {"content", prompt}};
-  const std::string rendered = render_chat(text, {{"messages", {message}}, {"add_generation_prompt", true}});
-  return text.tokenizer->encode(rendered, {.add_special = false, .parse_special = true});
+  return encode_chat(*text.tokenizer, render_chat(text, {{"messages", {message}}, {"add_generation_prompt", true}}));
 }
 
 CompletionOptions completion_options(const TextModel& text, const std::string& prompt, const GenerateSettings& s) {

@@ -30,12 +30,12 @@ Prompt Asker::chat(const nlohmann::ordered_json& messages) const {
   if (!text_.chat) fail(ErrorKind::Usage, "this model has no chat template");
   nlohmann::ordered_json context{{"messages", messages}, {"add_generation_prompt", true}};
   if (!thinking_.empty()) context["enable_thinking"] = thinking_ == "on";
-  const std::string rendered = render_chat(text_, std::move(context));
-  log().debug("prompt: {}", rendered);
+  const RenderedChat rendered = render_chat(text_, std::move(context));
+  log().debug("prompt: {}", rendered.text);
   Prompt prompt;
-  prompt.tokens = text_.tokenizer->encode(rendered, {.add_special = false, .parse_special = true});
+  prompt.tokens = encode_chat(*text_.tokenizer, rendered);
   prompt.parser.format = answer_format(text_.chat->sources.choose(/*with_tools=*/false));
-  prompt.parser.in_reasoning = prompt.parser.format.reasons && prompt_opens_reasoning(rendered);
+  prompt.parser.in_reasoning = prompt.parser.format.reasons && prompt_opens_reasoning(rendered.text);
   return prompt;
 }
 

@@ -27,7 +27,7 @@ std::string render(const TemplateOptions& o) {
   text.tokenizer = load_tokenizer(*source);
   text.chat = load_chat_templates(*source);
   if (!text.chat) fail(ErrorKind::NotFound, "{}: has no chat template", source->origin());
-  return render_chat(text, std::move(context));
+  return render_chat(text, std::move(context)).text;
 }
 
 }  // namespace

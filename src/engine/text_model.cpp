@@ -110,13 +110,17 @@ std::optional<ChatTemplates> load_chat_templates(const WeightSource& source, con
   return chat;
 }
 
-std::string render_chat(const TextModel& model, nlohmann::ordered_json context) {
+std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const RenderedChat& chat) {
+  return tokenizer.encode(chat.text, {.add_special = false, .parse_special = true, .content = chat.content});
+}
+
+RenderedChat render_chat(const TextModel& model, nlohmann::ordered_json context) {
   const auto tools = context.find("tools");
   const bool with_tools = tools != context.end() && tools->is_array() && !tools->empty();
   for (const auto& [name, text] : model.chat->special_tokens.items()) {
     if (!context.contains(name)) context[name] = text;
   }
-  return ChatTemplate(model.chat->sources.choose(with_tools)).render(context);
+  return ChatTemplate(model.chat->sources.choose(with_tools)).render_chat(context, model.chat->special_tokens);
 }
 
 TextModel load_text_model(const WeightSource& source) {

@@ -36,6 +36,9 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const WeightSource& source);
 std::optional<ChatTemplates> load_chat_templates(const WeightSource& source, const std::string& own = "");
 
 // The prompt for a conversation; `context` holds messages and any other variable of the template.
-std::string render_chat(const TextModel& model, nlohmann::ordered_json context);
+RenderedChat render_chat(const TextModel& model, nlohmann::ordered_json context);
+
+// Its tokens. Only markup of the template becomes special tokens; in the content of messages they are plain text.
+std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const RenderedChat& chat);
 
 }  // namespace millrace

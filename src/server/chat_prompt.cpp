@@ -159,16 +159,16 @@ ChatPrompt make_chat_prompt(const ChatRequest& r, const ServedModel& model) {
   } else if (!tools.empty()) {
     context["tools"] = tools;
   }
-  std::string text = model.render(std::move(context));
-  prompt.parser.in_reasoning = prompt.parser.format.reasons && prompt_opens_reasoning(text);
+  RenderedChat chat = model.render(std::move(context));
+  prompt.parser.in_reasoning = prompt.parser.format.reasons && prompt_opens_reasoning(chat.text);
   prompt.visible = answer_markers(prompt.parser.format, prompt.parser.tools);
   constrain_calls(r, tools, *model.text().tokenizer, prompt);
   if (prompt.forced_call && !prompt.parser.in_reasoning) {
     const std::string_view marker = tool_syntax(prompt.parser.format.tools).marker;
-    text += marker;
+    chat.text += marker;
     prompt.parser.after_marker = !marker.empty();
   }
-  prompt.tokens = model.text().tokenizer->encode(text, {.add_special = false, .parse_special = true});
+  prompt.tokens = encode_chat(*model.text().tokenizer, chat);
   return prompt;
 }
 

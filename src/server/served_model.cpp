@@ -92,7 +92,7 @@ const std::string& ServedModel::template_source(bool with_tools) const {
   return loaded_.text.chat->sources.choose(with_tools);
 }
 
-std::string ServedModel::render(Json context) const {
+RenderedChat ServedModel::render(Json context) const {
   if (!has_template()) {
     fail_field("messages", "no_chat_template", "this model has no chat template; use /v1/completions");
   }
@@ -102,7 +102,7 @@ std::string ServedModel::render(Json context) const {
   const auto tools = context.find("tools");
   const bool with_tools = tools != context.end() && tools->is_array() && !tools->empty();
   try {
-    return (with_tools && with_tools_ ? *with_tools_ : *plain_).render(context);
+    return (with_tools && with_tools_ ? *with_tools_ : *plain_).render_chat(context, loaded_.text.chat->special_tokens);
   } catch (const Error& e) {
     fail_field("messages", "chat_template", "the model's chat template cannot show this conversation: {}", e.what());
   }

@@ -54,7 +54,7 @@ class ServedModel {
   GrammarCompiler& grammars() const { return *grammars_; }
 
   // Renders the model's chat template. Throws ApiError 400 if there is none or it raises an error.
-  std::string render(Json context) const;
+  RenderedChat render(Json context) const;
   bool has_template() const;
   const std::string& template_source(bool with_tools) const;
 

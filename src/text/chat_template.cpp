@@ -41,13 +41,19 @@ ChatTemplate::~ChatTemplate() = default;
 
 std::string ChatTemplate::render(const nlohmann::ordered_json& context,
                                  std::chrono::system_clock::time_point now) const {
+  return render_chat(context, nlohmann::ordered_json::object(), now).text;
+}
+
+RenderedChat ChatTemplate::render_chat(const nlohmann::ordered_json& context, const nlohmann::ordered_json& own,
+                                       std::chrono::system_clock::time_point now) const {
   if (!context.is_object()) fail(ErrorKind::BadFile, "the input of a {} must be a JSON object of variables", name_);
   const jinja::Budget budget{jinja::RenderLimits()};
   std::unique_ptr<jinja::Interpreter> interpreter;
   try {
-    const jinja::Value variables = jinja::value_from_json(context);
+    const jinja::Value variables = jinja::value_from_json(context, own);
     interpreter = std::make_unique<jinja::Interpreter>(parsed_->tree, variables.as_dict(), now);
-    return interpreter->run();
+    const jinja::Value rendered = interpreter->run();
+    return {rendered.str(), rendered.text().content.value_or(jinja::ContentRanges())};
   } catch (const jinja::TemplateError& error) {
     if (!interpreter) fail(ErrorKind::BadFile, "the input of the {}: {}", name_, error.what());
     rethrow(name_, error, interpreter->line());

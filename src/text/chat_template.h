@@ -13,6 +13,12 @@
 
 namespace millrace {
 
+// A rendered conversation. Special tokens inside of the ranges came with the conversation and are plain text.
+struct RenderedChat {
+  std::string text;
+  std::vector<std::pair<size_t, size_t>> content;  // [begin, end) in bytes, sorted
+};
+
 class ChatTemplate {
  public:
   // Throws Error(BadFile) with the line if the source is not a valid template. Error messages begin with `name`.
@@ -26,6 +32,10 @@ class ChatTemplate {
   // Error(BadFile) if the template fails, Error(Unsupported) if it calls raise_exception(). Thread-safe.
   std::string render(const nlohmann::ordered_json& context,
                      std::chrono::system_clock::time_point now = std::chrono::system_clock::now()) const;
+  // The same, and which bytes come from the context. `own` has the variables of the context that are the template's own
+  // markup: bos_token, eos_token and the like.
+  RenderedChat render_chat(const nlohmann::ordered_json& context, const nlohmann::ordered_json& own,
+                           std::chrono::system_clock::time_point now = std::chrono::system_clock::now()) const;
 
  private:
   struct Parsed;

@@ -1,6 +1,8 @@
 #include "text/tokenizer.h"
 
+#include <algorithm>
 #include <array>
+#include <map>
 
 #include "base/error.h"
 #include "text/detokenizer.h"
@@ -48,22 +50,58 @@ class WordCache {
 
 class Encoding {
  public:
-  Encoding(const TokenizerParts& parts, bool parse_special)
-      : parts_(parts), parse_special_(parse_special), cache_(*parts.model, ids_) {}
+  Encoding(const TokenizerParts& parts, const EncodeOptions& options)
+      : parts_(parts), options_(options), cache_(*parts.model, ids_) {}
 
   std::vector<int32_t> run(std::string_view text) {
-    parts_.raw_finder.split(text, parse_special_, [&](std::string_view stretch, const AddedToken* token) {
+    const auto is_special = [&](size_t begin, size_t end) { return options_.parse_special && !overlaps(begin, end); };
+    parts_.raw_finder.split(text, is_special, [&](std::string_view stretch, const AddedToken* token) {
       if (token != nullptr) return ids_.push_back(token->id);
-      normalize(stretch, stretch.data() == text.data());
+      const auto begin = static_cast<size_t>(stretch.data() - text.data());
+      normalize(stretch, begin == 0, contents(text, begin, begin + stretch.size()));
     });
     return std::move(ids_);
   }
 
  private:
-  void normalize(std::string_view stretch, bool at_start) {
+  using Ranges = std::span<const std::pair<size_t, size_t>>;
+
+  // The first range of content that ends behind `begin`.
+  Ranges::iterator content_at(size_t begin) const {
+    return std::upper_bound(options_.content.begin(), options_.content.end(), begin,
+                            [](size_t position, const auto& range) { return position < range.second; });
+  }
+  bool overlaps(size_t begin, size_t end) const {
+    const auto range = content_at(begin);
+    return range != options_.content.end() && range->first < end;
+  }
+  std::vector<std::string_view> contents(std::string_view text, size_t begin, size_t end) const {
+    std::vector<std::string_view> parts;
+    if (parts_.normalized_finder.empty()) return parts;
+    for (auto range = content_at(begin); range != options_.content.end() && range->first < end; ++range) {
+      const size_t first = std::max(range->first, begin);
+      parts.push_back(text.substr(first, std::min(range->second, end) - first));
+    }
+    return parts;
+  }
+
+  // `contents`: the parts of the stretch that are content. Normalization moves them, so a special token of the
+  // normalized text is plain text if one of them has its text.
+  void normalize(std::string_view stretch, bool at_start, const std::vector<std::string_view>& contents) {
     NormalizedText text{std::string(stretch)};
     if (parts_.normalizer) parts_.normalizer->apply(text);
-    parts_.normalized_finder.split(text.text, parse_special_, [&](std::string_view part, const AddedToken* token) {
+    std::map<std::string_view, bool> in_contents;  // one search for each token: the time stays linear
+    const auto is_special = [&](size_t begin, size_t end) {
+      const std::string_view token = std::string_view(text.text).substr(begin, end - begin);
+      const auto [known, is_new] = in_contents.try_emplace(token);
+      if (is_new) {
+        known->second = std::any_of(contents.begin(), contents.end(), [&](std::string_view content) {
+          return content.find(token) != std::string_view::npos;
+        });
+      }
+      return options_.parse_special && !known->second;
+    };
+    parts_.normalized_finder.split(text.text, is_special, [&](std::string_view part, const AddedToken* token) {
       if (token != nullptr) return ids_.push_back(token->id);
       encode(part, at_start && text.front_kept && part.data() == text.text.data());
     });
@@ -79,7 +117,7 @@ class Encoding {
   }
 
   const TokenizerParts& parts_;
-  bool parse_special_;
+  const EncodeOptions& options_;
   std::vector<int32_t> ids_;
   WordCache cache_;
 };
@@ -118,8 +156,11 @@ Tokenizer::~Tokenizer() = default;
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
   std::string repaired;
-  if (!is_valid_utf8(text)) text = repaired = repair_utf8(text);
-  std::vector<int32_t> ids = Encoding(*parts_, options.parse_special).run(text);
+  if (!is_valid_utf8(text)) {
+    text = repaired = repair_utf8(text);
+    if (!options.content.empty()) options.parse_special = false;  // the ranges no longer fit
+  }
+  std::vector<int32_t> ids = Encoding(*parts_, options).run(text);
   if (!options.add_special || parts_->frame.size() == 1) return ids;
   std::vector<int32_t> framed;
   for (const int32_t id : parts_->frame) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace millrace {
@@ -15,6 +16,8 @@ namespace millrace {
 struct EncodeOptions {
   bool add_special = true;    // add the tokens of the post-processor (BOS, EOS)
   bool parse_special = true;  // map special tokens in the text to their ids; otherwise they are plain text
+  // Byte ranges [begin, end) of the text, sorted, in which special tokens are plain text: the content of messages.
+  std::span<const std::pair<size_t, size_t>> content = {};
 };
 
 struct TokenizerParts;

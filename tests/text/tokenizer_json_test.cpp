@@ -42,6 +42,26 @@ TEST(TokenizerJson, AddedTokensAreFoundFirstAndSpecialOnesOnlyWhenWanted) {
   EXPECT_EQ(tokenizer->decode(Ids{3, 4, 99, -5, 5}), "ab abba");
 }
 
+TEST(TokenizerJson, SpecialTokensThatTouchContentArePlainText) {
+  using Ranges = std::vector<std::pair<size_t, size_t>>;
+  for (const bool normalized : {false, true}) {
+    json small = small_tokenizer();
+    small["added_tokens"][1]["normalized"] = normalized;
+    const auto tokenizer = tokenizer_from_json(small.dump(), "");
+    const auto encode = [&](std::string_view text, const Ranges& content) {
+      return tokenizer->encode(text, {.content = content});
+    };
+    EXPECT_EQ(encode("<s>a<s>b", {}), (Ids{4, 1, 4, 2}));
+    EXPECT_EQ(encode("<s>a", {{3, 4}}), (Ids{4, 1}));
+    EXPECT_EQ(encode("<s>a<s>b", {{0, 8}}), encode("<s>a<s>b", {{0, 3}, {4, 7}}));
+    EXPECT_EQ(encode("<s>abba", {{0, 7}}), (Ids{0, 0, 0, 5}));  // other added tokens are not special
+    if (normalized) continue;
+    EXPECT_EQ(encode("<s>a<s>b", {{3, 7}}), (Ids{4, 1, 0, 0, 0, 2}));
+    EXPECT_EQ(encode("<s><s>", {{2, 4}}), (Ids{0, 0, 0, 0, 0, 0}));  // the edges belong to both
+    EXPECT_EQ(encode("<<s>", {{0, 1}}), (Ids{0, 4}));
+  }
+}
+
 TEST(TokenizerJson, SpacesThatOneAddedTokenTookMakeNoSecond) {
   json spaces = small_tokenizer();
   spaces["added_tokens"].push_back({{"id", 6}, {"content", "  "}, {"lstrip", true}, {"rstrip", true}});

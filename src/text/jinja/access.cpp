@@ -5,8 +5,10 @@
 
 #include "text/jinja/builtin/methods.h"
 #include "text/jinja/template_error.h"
+#include "text/jinja/value/content.h"
 #include "text/jinja/value/object.h"
 #include "text/jinja/value/repr.h"
+#include "text/jinja/value/text_builder.h"
 #include "text/jinja/value/unicode.h"
 
 namespace millrace::jinja {
@@ -55,12 +57,12 @@ std::optional<size_t> resolve_index(const Value& key, size_t length) {
 
 Value character_at(const Value& value, size_t index) {
   const Text& text = value.text();
-  if (text.ascii()) return Value::string(text.bytes.substr(index, 1), text.markup);
+  if (text.ascii()) return piece_of(value, std::string_view(text.bytes).substr(index, 1));
   Budget::spend(static_cast<int64_t>(text.bytes.size() / 64));
   const size_t start = code_point_offset(text.bytes, index);
   size_t end = start;
   next_code_point(text.bytes, end);
-  return Value::string(text.bytes.substr(start, end - start), text.markup);
+  return piece_of(value, std::string_view(text.bytes).substr(start, end - start));
 }
 
 // value[key] without a fallback.
@@ -89,26 +91,27 @@ int64_t slice_part(const Value& part, int64_t otherwise) {
   return static_cast<int64_t>(std::clamp(part.as_integer(), -kLimit, kLimit));
 }
 
-Value slice_text(const Text& text, const SliceRange& range) {
+Value slice_text(const Value& whole, const SliceRange& range) {
+  const Text& text = whole.text();
   Budget::spend(static_cast<int64_t>(text.bytes.size() / 64));
   const size_t count = range.count();
-  if (count == 0) return Value::string("", text.markup);
+  if (count == 0) return Value::text("", {}, text.markup);
   if (range.step == 1) {
     const size_t start = text.ascii() ? static_cast<size_t>(range.start)
                                       : code_point_offset(text.bytes, static_cast<size_t>(range.start));
     const std::string_view rest = std::string_view(text.bytes).substr(start);
     const size_t size = text.ascii() ? count : code_point_offset(rest, count);
-    return Value::string(std::string(rest.substr(0, size)), text.markup);
+    return piece_of(whole, rest.substr(0, size));
   }
   std::vector<size_t> starts;
   for (size_t at = 0; at < text.bytes.size(); next_code_point(text.bytes, at)) starts.push_back(at);
   starts.push_back(text.bytes.size());
-  std::string out;
+  TextBuilder out;
   for (size_t i = 0; i < count; ++i) {
     const auto at = static_cast<size_t>(range.start + static_cast<int64_t>(i) * range.step);
-    out.append(text.bytes, starts[at], starts[at + 1] - starts[at]);
+    out.append_piece(whole, std::string_view(text.bytes).substr(starts[at], starts[at + 1] - starts[at]));
   }
-  return Value::string(std::move(out), text.markup);
+  return out.take_value(text.markup);
 }
 
 }  // namespace
@@ -159,7 +162,7 @@ SliceRange resolve_slice(size_t length, const Value& start, const Value& stop, c
 
 Value get_slice(const Value& value, const Value& start, const Value& stop, const Value& step) {
   require_defined(value);
-  if (value.is_string()) return slice_text(value.text(), resolve_slice(value.text().length, start, stop, step));
+  if (value.is_string()) return slice_text(value, resolve_slice(value.text().length, start, stop, step));
   if (value.is_sequence()) {
     const SliceRange range = resolve_slice(value.items().size(), start, stop, step);
     std::vector<Value> items;

@@ -5,6 +5,7 @@
 #include "text/jinja/interpreter.h"
 #include "text/jinja/template_error.h"
 #include "text/jinja/value/compare.h"
+#include "text/jinja/value/content.h"
 #include "text/jinja/value/repr.h"
 
 namespace millrace::jinja {
@@ -99,8 +100,8 @@ Value Interpreter::evaluate_collection(const Collection& expression) {
 
 Value Interpreter::evaluate_concat(const Collection& expression) {
   TextBuilder text;
-  for (const ExpressionPtr& item : expression.items) text.append(to_text(evaluate(*item)));
-  return Value::string(text.take());
+  for (const ExpressionPtr& item : expression.items) text.append_value(evaluate(*item));
+  return text.take_value();
 }
 
 Value Interpreter::evaluate_dict(const DictLiteral& expression) {
@@ -205,7 +206,7 @@ Value Interpreter::evaluate_call(const Call& expression, const Value* caller) {
 Value Interpreter::call(const Value& callee, const Arguments& arguments) {
   require_defined(callee);
   if (!callee.is_object()) fail_template("'{}' object is not callable", callee.type_name());
-  return callee.as_object()->call(*this, arguments);
+  return settle_content(callee.as_object()->call(*this, arguments), has_content(arguments));
 }
 
 Value Interpreter::evaluate_applied(const Applied& expression) {
@@ -220,7 +221,7 @@ Value Interpreter::apply_filter(std::string_view name, const Value& subject, con
   const FilterFunction filter = find_filter(name);
   if (!filter) fail_template("No filter named {} found.", in_quotes(name));
   Budget::spend();
-  return filter(*this, subject, arguments);
+  return settle_content(filter(*this, subject, arguments), has_content(subject) || has_content(arguments));
 }
 
 bool Interpreter::apply_test(std::string_view name, const Value& subject, const Arguments& arguments) {

@@ -29,7 +29,7 @@ Interpreter::~Interpreter() {
   }
 }
 
-std::string Interpreter::run() {
+Value Interpreter::run() {
   Capture capture(*this);
   hide(parsed_.body);
   execute(parsed_.body.statements);
@@ -89,7 +89,7 @@ Interpreter::Flow Interpreter::execute(const Statement& statement) {
 Interpreter::Flow Interpreter::execute_output(const Output& statement) {
   for (const ExpressionPtr& expression : statement.expressions) {
     const Value value = evaluate(*expression);
-    value.is_string() ? out_->append(value.str()) : out_->append(to_text(value));
+    out_->append_value(value);
   }
   return Flow::Normal;
 }
@@ -117,7 +117,7 @@ Interpreter::Flow Interpreter::execute_set_block(const SetBlock& statement) {
     Capture capture(*this);
     const Flow flow = execute(statement.body.statements);
     if (flow != Flow::Normal) return flow;
-    value = Value::string(capture.take());
+    value = capture.take();
     if (statement.filter) {
       block_text_ = value;
       value = evaluate(*statement.filter);
@@ -134,7 +134,7 @@ Interpreter::Flow Interpreter::execute_filter_block(const FilterBlock& statement
     Capture capture(*this);
     const Flow flow = execute(statement.body.statements);
     if (flow != Flow::Normal) return flow;
-    block_text_ = Value::string(capture.take());
+    block_text_ = capture.take();
   }
   write_text(evaluate(*statement.filter));
   return Flow::Normal;
@@ -143,7 +143,7 @@ Interpreter::Flow Interpreter::execute_filter_block(const FilterBlock& statement
 // For places where Jinja writes a result without str().
 void Interpreter::write_text(const Value& value) {
   if (!value.is_string()) fail_template("sequence item: expected str instance, {} found", value.type_name());
-  out_->append(value.str());
+  out_->append_value(value);
 }
 
 Interpreter::Flow Interpreter::execute_with(const With& statement) {

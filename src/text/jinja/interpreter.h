@@ -25,7 +25,7 @@ class Interpreter {
   ~Interpreter();
   Interpreter(const Interpreter&) = delete;
 
-  std::string run();
+  Value run();  // a string
   int line() const { return line_; }
   std::chrono::system_clock::time_point now() const { return now_; }
 
@@ -39,7 +39,7 @@ class Interpreter {
   Value call_macro(const Signature& signature, const ScopedBody& body, Scope* closure, std::string_view name,
                    const Arguments& arguments);
   // Runs a recursive loop over the items of the next level.
-  std::string render_loop(const For& loop, const Value& iterable, Scope* closure, int depth);
+  Value render_loop(const For& loop, const Value& iterable, Scope* closure, int depth);
   // True if the item satisfies the `if` of the loop.
   bool passes_filter(const For& loop, Scope* closure, const Value& item);
 

@@ -32,7 +32,7 @@ class Interpreter::Capture {
   }
   ~Capture() { interpreter_.out_ = previous_; }
   Capture(const Capture&) = delete;
-  std::string take() { return text_.take(); }
+  Value take() { return text_.take_value(); }
 
  private:
   Interpreter& interpreter_;

@@ -92,7 +92,7 @@ Value LoopObject::call(Interpreter& interpreter, const Arguments& arguments) {
   if (!loop_.recursive) {
     fail_template("The loop must have the 'recursive' marker to be called recursively.");
   }
-  return Value::string(interpreter.render_loop(loop_, args[0], closure_, depth0_ + 1));
+  return interpreter.render_loop(loop_, args[0], closure_, depth0_ + 1);
 }
 
 }  // namespace millrace::jinja

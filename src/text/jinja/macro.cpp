@@ -88,7 +88,7 @@ Value Interpreter::call_macro(const Signature& signature, const ScopedBody& body
   }
   hide(body);
   execute(body.statements);
-  return Value::string(capture.take());
+  return capture.take();
 }
 
 Interpreter::Flow Interpreter::execute_macro(const Macro& statement) {

@@ -7,6 +7,7 @@
 #include "text/jinja/builtin/format_spec.h"
 #include "text/jinja/builtin/percent_format.h"
 #include "text/jinja/template_error.h"
+#include "text/jinja/value/content.h"
 #include "text/jinja/value/html.h"
 #include "text/jinja/value/object.h"
 #include "text/jinja/value/text_builder.h"
@@ -133,7 +134,13 @@ double apply_to_reals(BinaryOperator op, double a, double b) {
 
 Value repeat(const Value& value, Integer count) {
   const size_t times = count <= 0 ? 0 : static_cast<size_t>(std::min<Integer>(count, Integer(1) << 40));
-  if (value.is_string()) return Value::string(TextBuilder().append(times, value.str()).take(), value.is_markup());
+  if (value.is_string() && !has_content(value))
+    return Value::text(TextBuilder().append(times, value.str()).take(), {}, value.is_markup());
+  if (value.is_string()) {
+    TextBuilder text;
+    for (size_t i = 0; i < times && !value.str().empty(); ++i) text.append_value(value);
+    return text.take_value(value.is_markup());
+  }
   std::vector<Value> items;
   if (!value.items().empty()) {
     const size_t total = times * value.items().size();
@@ -147,9 +154,11 @@ Value repeat(const Value& value, Integer count) {
 
 Value add_texts(const Value& left, const Value& right) {
   if (!left.is_markup() && !right.is_markup()) {
-    return Value::string(TextBuilder().append(left.str()).append(right.str()).take());
+    return TextBuilder().append_value(left).append_value(right).take_value();
   }
-  return Value::string(TextBuilder().append(escape_html(left)).append(escape_html(right)).take(), true);
+  const bool content = has_content(left) || has_content(right);
+  return settle_content(Value::string(TextBuilder().append(escape_html(left)).append(escape_html(right)).take(), true),
+                        content);
 }
 
 Value add_sequences(const Value& left, const Value& right) {
@@ -203,7 +212,8 @@ Integer round_integer(Integer value, Integer digits) {
 Value apply(BinaryOperator op, const Value& left, const Value& right) {
   if (left.is_int_like() && right.is_int_like()) return apply_to_integers(op, left.as_integer(), right.as_integer());
   if (left.is_number() && right.is_number()) return Value::real(apply_to_reals(op, left.as_real(), right.as_real()));
-  if (op == BinaryOperator::Modulo && left.is_string()) return percent_format(left, right);
+  if (op == BinaryOperator::Modulo && left.is_string())
+    return settle_content(percent_format(left, right), has_content(left) || has_content(right));
   require_defined(left);
   require_defined(right);
   if (op == BinaryOperator::Add && left.is_string() && right.is_string()) return add_texts(left, right);

@@ -54,11 +54,11 @@ Interpreter::Flow Interpreter::execute_for(const For& statement) {
   line_ = statement.line;
   if (!statement.recursive) return run_loop(statement, iterable, scope_, 0);
   ScopePool::capture(scope_);
-  out_->append(render_loop(statement, iterable, scope_, 0));
+  out_->append_value(render_loop(statement, iterable, scope_, 0));
   return Flow::Normal;
 }
 
-std::string Interpreter::render_loop(const For& loop, const Value& iterable, Scope* closure, int depth) {
+Value Interpreter::render_loop(const For& loop, const Value& iterable, Scope* closure, int depth) {
   const DepthGuard guard;
   Capture capture(*this);
   run_loop(loop, iterable, closure, depth);

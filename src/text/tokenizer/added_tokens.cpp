@@ -42,13 +42,11 @@ AddedTokenFinder::AddedTokenFinder(const std::vector<const AddedToken*>& tokens,
   trie_ = ByteTrie(std::move(entries));
 }
 
-bool AddedTokenFinder::applies(const AddedToken& token, std::string_view text, size_t begin, size_t end,
-                               bool parse_special) const {
-  if (token.special && !parse_special) return false;
+bool AddedTokenFinder::applies(const AddedToken& token, std::string_view text, size_t begin, size_t end) const {
   return !token.single_word || (!word_before(text, begin) && !word_at(text, end));
 }
 
-void AddedTokenFinder::split(std::string_view text, bool parse_special,
+void AddedTokenFinder::split(std::string_view text, FunctionRef<bool(size_t begin, size_t end)> is_special,
                              FunctionRef<void(std::string_view stretch, const AddedToken* token)> visit) const {
   size_t done = 0;
   size_t space_end = 0;  // end of the white space scanned last; tokens may be white space themselves
@@ -59,9 +57,13 @@ void AddedTokenFinder::split(std::string_view text, bool parse_special,
       continue;
     }
     size_t begin = at, end = at + found.length;
-    at = end;
     const AddedToken& token = *tokens_[found.value];
-    if (!applies(token, text, begin, end, parse_special)) continue;
+    if (token.special && !is_special(begin, end)) {
+      ++at;  // another token may begin inside of its text
+      continue;
+    }
+    at = end;
+    if (!applies(token, text, begin, end)) continue;
     while (token.lstrip && begin > done && is_white_space(decode_utf8(text.data() + previous_utf8(text, begin)).code)) {
       begin = previous_utf8(text, begin);
     }

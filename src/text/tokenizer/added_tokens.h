@@ -31,12 +31,13 @@ class AddedTokenFinder {
 
   bool empty() const { return tokens_.empty(); }
 
-  // Visits, from left to right, the tokens and the stretches between them (token is null).
-  void split(std::string_view text, bool parse_special,
+  // Visits, from left to right, the tokens and the stretches between them (token is null). `is_special` decides whether
+  // a special token at [begin, end) is one, or plain text.
+  void split(std::string_view text, FunctionRef<bool(size_t begin, size_t end)> is_special,
              FunctionRef<void(std::string_view stretch, const AddedToken* token)> visit) const;
 
  private:
-  bool applies(const AddedToken& token, std::string_view text, size_t begin, size_t end, bool parse_special) const;
+  bool applies(const AddedToken& token, std::string_view text, size_t begin, size_t end) const;
 
   std::vector<const AddedToken*> tokens_;
   ByteTrie trie_;

@@ -5,6 +5,7 @@
 #include "text/jinja/access.h"
 #include "text/jinja/builtin/format_spec.h"
 #include "text/jinja/template_error.h"
+#include "text/jinja/value/content.h"
 #include "text/jinja/value/html.h"
 #include "text/jinja/value/repr.h"
 #include "text/jinja/value/text_builder.h"
@@ -19,30 +20,36 @@ bool is_number(std::string_view text) {
 class BraceFormatter {
  public:
   BraceFormatter(const Value& format, const Arguments& arguments)
-      : markup_(format.is_markup()), arguments_(arguments) {}
+      : whole_(format), markup_(format.is_markup()), arguments_(arguments), content_(has_content(arguments)) {}
 
-  // `levels`: remaining levels of nested formats.
-  std::string run(std::string_view format, int levels) {
-    if (levels < 0) fail_template("Max string recursion exceeded");
+  Value run() {
     TextBuilder out;
+    // A format from the conversation has no markup of its own: all of the result is content.
+    const bool content = has_content(whole_);
+    format_to(out, whole_.str(), 2, content);
+    return out.take_value(markup_);
+  }
+
+ private:
+  // `levels`: remaining levels of nested formats. `content`: the format is.
+  void format_to(TextBuilder& out, std::string_view format, int levels, bool content) {
+    if (levels < 0) fail_template("Max string recursion exceeded");
     for (size_t at = 0; at < format.size();) {
       const size_t brace = std::min(format.find_first_of("{}", at), format.size());
-      out.append(format.substr(at, brace - at));
+      out.append_content(format.substr(at, brace - at), content);
       if (brace == format.size()) break;
       if (brace + 1 < format.size() && format[brace + 1] == format[brace]) {
-        out.append(format.substr(brace, 1));
+        out.append_content(format.substr(brace, 1), content);
         at = brace + 2;
         continue;
       }
       if (format[brace] == '}') fail_template("Single '}}' encountered in format string");
       const size_t end = field_end(format, brace + 1);
-      out.append(field(format.substr(brace + 1, end - brace - 1), levels));
+      out.append_content(field(format.substr(brace + 1, end - brace - 1), levels), content_ || content);
       at = end + 1;
     }
-    return out.take();
   }
 
- private:
   static size_t field_end(std::string_view format, size_t at) {
     int open = 1;
     bool in_index = false;
@@ -73,7 +80,9 @@ class BraceFormatter {
       rest.remove_prefix(2);
       if (!rest.empty() && rest[0] != ':') fail_template("expected ':' after conversion specifier");
     }
-    const std::string spec = rest.empty() ? std::string() : run(rest.substr(1), levels - 1);
+    TextBuilder spec_text;
+    if (!rest.empty()) format_to(spec_text, rest.substr(1), levels - 1, /*content=*/false);
+    const std::string spec = spec_text.take();
     if (!markup_) return format_value(value, spec);
     if (!value.is_markup()) return escape_html_text(format_value(value, spec));
     if (!spec.empty()) fail_template("Unsupported format specification for Markup.");
@@ -135,16 +144,16 @@ class BraceFormatter {
 
   enum class Numbering { Undecided, Automatic, Manual };
 
+  const Value& whole_;
   const bool markup_;
   const Arguments& arguments_;
+  const bool content_;  // of the arguments
   Numbering numbering_ = Numbering::Undecided;
   Integer next_ = 0;
 };
 
 }  // namespace
 
-Value brace_format(const Value& format, const Arguments& arguments) {
-  return Value::string(BraceFormatter(format, arguments).run(format.str(), 2), format.is_markup());
-}
+Value brace_format(const Value& format, const Arguments& arguments) { return BraceFormatter(format, arguments).run(); }
 
 }  // namespace millrace::jinja

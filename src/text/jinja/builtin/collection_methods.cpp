@@ -6,6 +6,7 @@
 #include "text/jinja/builtin/methods.h"
 #include "text/jinja/template_error.h"
 #include "text/jinja/value/compare.h"
+#include "text/jinja/value/content.h"
 #include "text/jinja/value/objects.h"
 #include "text/jinja/value/repr.h"
 
@@ -115,7 +116,7 @@ std::optional<Value> find_bound_method(const Value& self, std::string_view name)
                                              : nullptr;
   if (!method) return std::nullopt;
   return make_function(name, self.depth() + 1, [self, method](Interpreter& interpreter, const Arguments& arguments) {
-    return method(interpreter, self, arguments);
+    return settle_content(method(interpreter, self, arguments), has_content(self) || has_content(arguments));
   });
 }
 

@@ -5,6 +5,7 @@
 #include "text/jinja/builtin/format_spec.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/template_error.h"
+#include "text/jinja/value/content.h"
 #include "text/jinja/value/html.h"
 #include "text/jinja/value/object.h"
 #include "text/jinja/value/repr.h"
@@ -23,12 +24,16 @@ struct Directive {
 class PercentFormatter {
  public:
   PercentFormatter(const Value& format, const Value& arguments)
-      : format_(format.str()), markup_(format.is_markup()), arguments_(arguments) {}
+      : whole_(format),
+        format_(format.str()),
+        markup_(format.is_markup()),
+        arguments_(arguments),
+        content_(has_content(arguments)) {}
 
-  std::string run() {
+  Value run() {
     while (at_ < format_.size()) {
       const size_t percent = std::min(format_.find('%', at_), format_.size());
-      out_.append(format_.substr(at_, percent - at_));
+      out_.append_piece(whole_, format_.substr(at_, percent - at_));
       at_ = percent + 1;
       if (percent < format_.size()) directive();
     }
@@ -37,7 +42,7 @@ class PercentFormatter {
         arguments_.is_dict() || arguments_.is_list() || arguments_.is_undefined() || arguments_.type_name() == "range";
     const bool all_used = arguments_.is_tuple() ? used_ == arguments_.items().size() : used_ > 0 || subscriptable;
     if (!all_used) fail_template("not all arguments converted during string formatting");
-    return out_.take();
+    return out_.take_value(markup_);
   }
 
  private:
@@ -173,7 +178,7 @@ class PercentFormatter {
 
   void text(const Directive& d, std::string_view value) {
     if (d.precision >= 0) value = value.substr(0, code_point_offset(value, static_cast<size_t>(d.precision)));
-    out_.append(pad(value, d.width, d.left ? '<' : '>'));
+    out_.append_content(pad(value, d.width, d.left ? '<' : '>'), content_);
   }
 
   void number(const Directive& d, std::string sign, std::string digits) {
@@ -210,9 +215,11 @@ class PercentFormatter {
     number(d, sign_of(d, std::signbit(x) && !std::isnan(x)), format_real(std::fabs(x), type, precision, d.alternate));
   }
 
+  const Value& whole_;
   const std::string_view format_;
   const bool markup_;
   const Value& arguments_;
+  const bool content_;  // of the arguments
   size_t at_ = 0;
   size_t used_ = 0;
   TextBuilder out_;
@@ -220,8 +227,6 @@ class PercentFormatter {
 
 }  // namespace
 
-Value percent_format(const Value& format, const Value& arguments) {
-  return Value::string(PercentFormatter(format, arguments).run(), format.is_markup());
-}
+Value percent_format(const Value& format, const Value& arguments) { return PercentFormatter(format, arguments).run(); }
 
 }  // namespace millrace::jinja

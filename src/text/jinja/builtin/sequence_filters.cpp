@@ -62,9 +62,9 @@ Value reverse_filter(Interpreter&, const Value& subject, const Arguments& argume
   const BoundArguments none(arguments, "reverse", {});
   if (subject.is_string()) {
     std::vector<Value> characters = to_vector(subject);
-    std::string text;
-    for (auto at = characters.rbegin(); at != characters.rend(); ++at) text += at->str();
-    return Value::string(std::move(text), subject.is_markup());
+    TextBuilder text;
+    for (auto at = characters.rbegin(); at != characters.rend(); ++at) text.append_value(*at);
+    return text.take_value(subject.is_markup());
   }
   if (!is_iterable(subject)) fail_template("reverse: argument must be iterable");
   if (!length_of(subject)) {
@@ -80,15 +80,15 @@ Value reverse_filter(Interpreter&, const Value& subject, const Arguments& argume
 
 Value join_filter(Interpreter&, const Value& subject, const Arguments& arguments) {
   const BoundArguments args(arguments, "join", {"d?", "attribute?"});
-  const std::string separator = args.has(0) ? to_text(args[0]) : "";
+  const Value separator = args.has(0) ? args[0] : Value::text("", {});
   const AttributePath path(args.value_or_none(1));
   TextBuilder out;
   const IteratorPtr items = iterate(subject);
   for (bool first = true; const std::optional<Value> item = items->next(); first = false) {
-    if (!first) out.append(separator);
-    out.append(to_text(path.get(*item)));
+    if (!first) out.append_value(separator);
+    out.append_value(path.get(*item));
   }
-  return Value::string(out.take());
+  return out.take_value();
 }
 
 Value sort_filter(Interpreter&, const Value& subject, const Arguments& arguments) {

@@ -8,6 +8,7 @@
 #include "text/jinja/builtin/format_spec.h"
 #include "text/jinja/builtin/methods.h"
 #include "text/jinja/template_error.h"
+#include "text/jinja/value/content.h"
 #include "text/jinja/value/html.h"
 #include "text/jinja/value/split.h"
 #include "text/jinja/value/text_builder.h"
@@ -22,7 +23,7 @@ Value like(const Value& self, std::string text) { return Value::string(std::move
 Value list_like(const Value& self, const std::vector<std::string_view>& pieces) {
   std::vector<Value> items;
   items.reserve(pieces.size());
-  for (const std::string_view piece : pieces) items.push_back(like(self, std::string(piece)));
+  for (const std::string_view piece : pieces) items.push_back(piece_of(self, piece));
   return Value::list(std::move(items));
 }
 
@@ -30,7 +31,11 @@ template <std::string (*Map)(std::string_view)>
 Value mapped(Interpreter&, const Value& self, const Arguments& arguments) {
   const BoundArguments none(arguments, "str method", {});
   Budget::spend(static_cast<int64_t>(self.str().size() / 16));
-  return like(self, Map(self.str()));
+  std::string text = Map(self.str());
+  // Case mappings of ASCII keep the place of every byte.
+  if (self.text().ascii() && self.text().content)
+    return Value::text(std::move(text), *self.text().content, self.is_markup());
+  return like(self, std::move(text));
 }
 
 enum Side { kLeft = 1, kRight = 2, kBoth = 3 };
@@ -39,11 +44,11 @@ template <int Sides>
 Value strip_method(Interpreter&, const Value& self, const Arguments& arguments) {
   const BoundArguments args(arguments, "strip", {"chars?", "/"});
   if (args.has(0) && !args[0].is_none())
-    return like(self, std::string(strip_characters(self.str(), args.text(0), Sides & kLeft, Sides & kRight)));
+    return piece_of(self, strip_characters(self.str(), args.text(0), Sides & kLeft, Sides & kRight));
   std::string_view text = self.str();
   if (Sides & kLeft) text = strip_left(text);
   if (Sides & kRight) text = strip_right(text);
-  return like(self, std::string(text));
+  return piece_of(self, text);
 }
 
 int64_t clamped(Integer value) {
@@ -75,12 +80,14 @@ Value partition_method(Interpreter&, const Value& self, const Arguments& argumen
   const std::string &text = self.str(), &separator = args.text(0);
   if (separator.empty()) fail_template("empty separator");
   const size_t at = FromRight ? find_last_text(text, separator) : find_text(text, separator);
-  const auto piece = [&](size_t start, size_t size) { return like(self, text.substr(start, size)); };
+  const auto piece = [&](size_t start, size_t size) {
+    return piece_of(self, std::string_view(text).substr(start, size));
+  };
   if (at == std::string::npos) {
     const Value empty = like(self, "");
     return FromRight ? Value::tuple({empty, empty, self}) : Value::tuple({self, empty, empty});
   }
-  return Value::tuple({piece(0, at), like(self, separator), piece(at + separator.size(), text.size())});
+  return Value::tuple({piece(0, at), piece(at, separator.size()), piece(at + separator.size(), text.size())});
 }
 
 Value join_method(Interpreter&, const Value& self, const Arguments& arguments) {
@@ -89,20 +96,22 @@ Value join_method(Interpreter&, const Value& self, const Arguments& arguments) {
   bool first = true;
   const IteratorPtr iterator = iterate(args[0]);
   for (size_t i = 0; const std::optional<Value> item = iterator->next(); ++i) {
-    if (!first) out.append(self.str());
+    if (!first) out.append_value(self);
     first = false;
     if (!self.is_markup() && !item->is_string()) {
       fail_template("sequence item {}: expected str instance, {} found", i, item->type_name());
     }
-    out.append(self.is_markup() ? escape_html(*item) : item->str());
+    self.is_markup() ? out.append_content(escape_html(*item), has_content(*item)) : out.append_value(*item);
   }
-  return like(self, out.take());
+  return out.take_value(self.is_markup());
 }
 
 Value replace_method(Interpreter&, const Value& self, const Arguments& arguments) {
   const BoundArguments args(arguments, "replace", {"old", "new", "count?", "/"});
-  const std::string to = self.is_markup() ? escape_html(args[1]) : args.text(1);
-  return like(self, replace_text(self.str(), args.text(0), to, clamped(args.integer(2, -1))));
+  args.text(1);  // fails for other types
+  const Value to =
+      self.is_markup() ? settle_content(Value::string(escape_html(args[1])), has_content(args[1])) : args[1];
+  return replace_text(self, args.text(0), to, clamped(args.integer(2, -1)));
 }
 
 // The range of the text given by two optional arguments, in code points, with the rules of slices.
@@ -175,7 +184,7 @@ Value remove_affix_method(Interpreter&, const Value& self, const Arguments& argu
   const std::string& affix = args.text(0);
   if (AtEnd && text.ends_with(affix)) text.remove_suffix(affix.size());
   if (!AtEnd && text.starts_with(affix)) text.remove_prefix(affix.size());
-  return like(self, std::string(text));
+  return piece_of(self, text);
 }
 
 template <char Align>

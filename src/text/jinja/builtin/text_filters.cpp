@@ -48,7 +48,10 @@ Value replace_filter(Interpreter&, const Value& subject, const Arguments& argume
   const BoundArguments args(arguments, "replace", {"old", "new", "count?"});
   const bool all = !args.has(2) || args[2].is_none();
   const Integer count = all ? Integer(-1) : std::clamp<Integer>(args.integer(2), -1, Integer(1) << 40);
-  return Value::string(replace_text(to_text(subject), to_text(args[0]), to_text(args[1]), static_cast<int64_t>(count)));
+  const auto plain = [](const Value& value) {  // the result is never safe
+    return TextBuilder().append_value(value).take_value();
+  };
+  return replace_text(plain(subject), to_text(args[0]), plain(args[1]), static_cast<int64_t>(count));
 }
 
 // Capitalizes words. A word starts behind white space, a dash or an opening bracket.
@@ -80,25 +83,26 @@ Value indent_filter(Interpreter&, const Value& subject, const Arguments& argumen
   require_text(subject, "indent");
   const Value width = args.has(0) ? args[0] : Value::integer(4);
   if (!width.is_string() && !width.is_int_like()) fail_template("indent() needs a width or a string");
-  const std::string indention =
+  const Value indention =
       width.is_string()
-          ? width.str()
-          : std::string(static_cast<size_t>(std::clamp<Integer>(width.as_integer(), 0, kMaxFormatWidth)), ' ');
+          ? width
+          : Value::text(
+                std::string(static_cast<size_t>(std::clamp<Integer>(width.as_integer(), 0, kMaxFormatWidth)), ' '), {});
   const bool blank = args.flag(2, false);
   TextBuilder out;
-  if (args.flag(1, false)) out.append(indention);
+  if (args.flag(1, false)) out.append_value(indention);
   // The added newline makes an empty text one line and preserves a trailing newline.
-  const std::string text = subject.str() + "\n";
+  const Value text = TextBuilder().append_value(subject).append("\n").take_value();
   bool first = true;
-  for (const std::string_view line : split_lines(text, false)) {
+  for (const std::string_view line : split_lines(text.str(), false)) {
     if (!first) {
       out.append("\n");
-      if (blank || !line.empty()) out.append(indention);
+      if (blank || !line.empty()) out.append_value(indention);
     }
     first = false;
-    out.append(line);
+    out.append_piece(text, line);
   }
-  return Value::string(out.take(), subject.is_markup());
+  return out.take_value(subject.is_markup());
 }
 
 Value escape_filter(Interpreter&, const Value& subject, const Arguments& arguments) {
@@ -108,7 +112,7 @@ Value escape_filter(Interpreter&, const Value& subject, const Arguments& argumen
 
 Value safe_filter(Interpreter&, const Value& subject, const Arguments& arguments) {
   const BoundArguments none(arguments, "safe", {});
-  return Value::string(to_text(subject), true);
+  return TextBuilder().append_value(subject).take_value(/*markup=*/true);
 }
 
 Value format_filter(Interpreter&, const Value& subject, const Arguments& arguments) {

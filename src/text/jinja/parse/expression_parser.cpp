@@ -179,7 +179,7 @@ ExpressionPtr ExpressionParser::parse_primary(bool with_namespace) {
     case Type::String: {
       std::string text;
       while (stream_.current().is(Type::String)) text += stream_.take().text;
-      return std::make_unique<Literal>(line, Value::string(std::move(text)));
+      return std::make_unique<Literal>(line, Value::text(std::move(text), {}));
     }
     case Type::Integer:
     case Type::Float:

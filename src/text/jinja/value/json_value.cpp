@@ -11,9 +11,9 @@ namespace {
 // Leaves room for containers that templates put around their input.
 constexpr int kMaxJsonDepth = kMaxValueDepth - 20;
 
-std::string checked_text(const std::string& text) {
+Value text_from(const std::string& text, bool content) {
   if (!is_valid_utf8(text)) fail_template("a text in the input is not valid UTF-8");
-  return text;
+  return Value::text(text, content && !text.empty() ? ContentRanges{{0, text.size()}} : ContentRanges());
 }
 
 Value convert(const nlohmann::ordered_json& json, int depth) {
@@ -31,7 +31,7 @@ Value convert(const nlohmann::ordered_json& json, int depth) {
     case Type::number_float:
       return Value::real(json.get<double>());
     case Type::string:
-      return Value::string(checked_text(json.get_ref<const std::string&>()));
+      return text_from(json.get_ref<const std::string&>(), /*content=*/true);
     case Type::array: {
       std::vector<Value> items;
       items.reserve(json.size());
@@ -41,7 +41,7 @@ Value convert(const nlohmann::ordered_json& json, int depth) {
     case Type::object: {
       auto dict = std::make_shared<Dict>();
       for (const auto& [key, item] : json.items())
-        dict->set(Value::string(checked_text(key)), convert(item, depth + 1));
+        dict->set(text_from(key, /*content=*/true), convert(item, depth + 1));
       return Value::dict(dict);
     }
     default:
@@ -51,6 +51,15 @@ Value convert(const nlohmann::ordered_json& json, int depth) {
 
 }  // namespace
 
-Value value_from_json(const nlohmann::ordered_json& json) { return convert(json, 0); }
+Value value_from_json(const nlohmann::ordered_json& json, const nlohmann::ordered_json& own) {
+  auto dict = std::make_shared<Dict>();
+  for (const auto& [key, item] : json.items()) {
+    const auto found = own.find(key);
+    const bool is_own = item.is_string() && found != own.end() && *found == item;
+    dict->set(text_from(key, /*content=*/false),
+              is_own ? text_from(item.get_ref<const std::string&>(), /*content=*/false) : convert(item, 1));
+  }
+  return Value::dict(dict);
+}
 
 }  // namespace millrace::jinja

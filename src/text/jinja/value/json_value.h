@@ -7,7 +7,8 @@
 
 namespace millrace::jinja {
 
-// Fails for excessive nesting and invalid UTF-8.
-Value value_from_json(const nlohmann::ordered_json& json);
+// Fails for excessive nesting and invalid UTF-8. All texts are content (value/content.h), except those of the members
+// of the outermost object that `own` has with the same value: the template's special tokens.
+Value value_from_json(const nlohmann::ordered_json& json, const nlohmann::ordered_json& own);
 
 }  // namespace millrace::jinja

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "text/jinja/template_error.h"
+#include "text/jinja/value/content.h"
 #include "text/jinja/value/unicode.h"
 
 namespace millrace::jinja {
@@ -48,7 +49,7 @@ class CharacterIterator : public Iterator {
     Budget::spend();
     const size_t start = at_;
     next_code_point(bytes, at_);
-    return Value::string(bytes.substr(start, at_ - start));
+    return piece_of(text_, std::string_view(bytes).substr(start, at_ - start));
   }
 
  private:

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "text/jinja/budget.h"
+#include "text/jinja/value/value.h"
 
 namespace millrace::jinja {
 
@@ -17,7 +18,13 @@ class TextBuilder {
   }
   // Appends the text `count` times.
   TextBuilder& append(size_t count, std::string_view text);
+  // Appends with the ranges of content: a string, the text of another value, or a piece of a string.
+  TextBuilder& append_value(const Value& value);
+  TextBuilder& append_piece(const Value& text, std::string_view part);
+  TextBuilder& append_content(std::string_view text, bool is_content = true);
+
   std::string take() { return std::move(text_); }
+  Value take_value(bool markup = false) { return Value::text(std::move(text_), std::move(content_), markup); }
   size_t size() const { return text_.size(); }
   std::string_view view() const { return text_; }
 
@@ -27,12 +34,14 @@ class TextBuilder {
     Budget::spend(static_cast<int64_t>(more / 64));
   }
   std::string text_;
+  ContentRanges content_;
 };
 
 // The first position of `wanted` at or behind `from`, or npos.
 size_t find_text(std::string_view text, std::string_view wanted, size_t from = 0);
 // The last position of `wanted`, or npos.
 size_t find_last_text(std::string_view text, std::string_view wanted);
-std::string replace_text(std::string_view text, std::string_view from, std::string_view to, int64_t at_most);
+// Both strings.
+Value replace_text(const Value& text, std::string_view from, const Value& to, int64_t at_most);
 
 }  // namespace millrace::jinja

@@ -40,8 +40,12 @@ std::string UndefinedInfo::message() const {
   return name;
 }
 
-Text::Text(std::string text, bool is_markup)
-    : bytes(std::move(text)), length(count_code_points(bytes)), markup(is_markup), claim(sizeof(Text) + bytes.size()) {
+Text::Text(std::string text, bool is_markup, std::optional<ContentRanges> from_conversation)
+    : bytes(std::move(text)),
+      length(count_code_points(bytes)),
+      markup(is_markup),
+      content(std::move(from_conversation)),
+      claim(sizeof(Text) + bytes.size() + (content ? content->size() * sizeof((*content)[0]) : 0)) {
   Budget::check_text(bytes.size());
 }
 
@@ -60,7 +64,11 @@ Value Value::undefined_hint(std::string hint) {
 }
 
 Value Value::string(std::string text, bool markup) {
-  return Value(Data(std::make_shared<const Text>(std::move(text), markup)));
+  return Value(Data(std::make_shared<const Text>(std::move(text), markup, std::nullopt)));
+}
+
+Value Value::text(std::string text, ContentRanges content, bool markup) {
+  return Value(Data(std::make_shared<const Text>(std::move(text), markup, std::move(content))));
 }
 
 Value Value::list(std::vector<Value> items) {

@@ -31,11 +31,15 @@ struct UndefinedInfo {
   std::string message() const;
 };
 
+// Byte ranges [begin, end) of a text that come from the conversation: sorted, disjoint, not empty (value/content.h).
+using ContentRanges = std::vector<std::pair<size_t, size_t>>;
+
 struct Text {
-  Text(std::string text, bool is_markup);
+  Text(std::string text, bool is_markup, std::optional<ContentRanges> from_conversation);
   const std::string bytes;
-  const size_t length;  // in code points
-  const bool markup;    // marked safe: exempt from HTML escaping
+  const size_t length;                         // in code points
+  const bool markup;                           // marked safe: exempt from HTML escaping
+  const std::optional<ContentRanges> content;  // nullopt: not known; the text has none if no input had
   const MemoryClaim claim;
   bool ascii() const { return length == bytes.size(); }
 };
@@ -58,6 +62,7 @@ class Value {
   static Value integer(Integer i) { return Value(Data(i)); }
   static Value real(double d) { return Value(Data(d)); }
   static Value string(std::string text, bool markup = false);
+  static Value text(std::string text, ContentRanges content, bool markup = false);
   static Value list(std::vector<Value> items);
   static Value tuple(std::vector<Value> items);
   static Value dict(std::shared_ptr<const class Dict> dict) { return Value(Data(std::move(dict))); }
