@@ -78,8 +78,9 @@ TEST(Mixture, ChunksOfAnySizeGiveTheSameBits) {
 
 TEST(Mixture, FastKernelsAgreeWithExactOnes) {
   const auto logits = [](bool exact) {
-    auto runner = std::make_unique<Runner>(std::make_shared<MemorySource>(kConfig, qwen3_moe_tensors()),
-                                           LoadOptions{.threads = 2, .exact = exact, .context = 64, .rows = 16});
+    auto runner = std::make_unique<Runner>(
+        std::make_shared<MemorySource>(kConfig, qwen3_moe_tensors()),
+        LoadOptions{.threads = 2, .exact = exact, .context = 64, .rows = 16, .logit_rows = 16});
     runner->load();
     return all_logits(*runner, {3, 14, 15, 9, 26, 5, 35, 8, 9}, 9);
   };
