@@ -75,7 +75,7 @@ struct Space {
       const PieceLimits limits = kernel->limits();
       scratch = std::max(scratch, aligned(limits.scratch_bytes));
       gathered = std::max(gathered, floats(limits.prepared_rows * k));
-      outputs = std::max(outputs, fewest_strips(limits) * kStripRows * round_up(kMostRowsOfPanel, limits.tile_rows));
+      outputs = std::max(outputs, fewest_strips(limits) * kStripRows * round_up(limits.most_rows, limits.tile_rows));
     }
     worker = scratch + gathered + 2 * floats(outputs);
   }
@@ -188,7 +188,7 @@ class Step {
   void cut(double cost, Share& s) const {
     const PieceLimits limits = s.kernel->limits();
     const int64_t together = fewest_strips(limits);
-    const int64_t even = ceil_div(s.count, ceil_div(s.count, kMostRowsOfPanel));
+    const int64_t even = ceil_div(s.count, ceil_div(s.count, limits.most_rows));
     const auto affordable = static_cast<int64_t>(cost / double(together)) - kStripCost;
     s.rows = round_up(std::min(even, std::max(affordable, kFewestRows)), limits.tile_rows);
     const auto wanted = static_cast<int64_t>(cost / double(together * (s.rows + kStripCost)));

@@ -17,13 +17,13 @@ struct LinearPiece {
   int64_t strip_after = 0;  // strip that this worker probably takes next, for prefetching
 };
 
-inline constexpr int64_t kMostPanels = 4;         // per piece
-inline constexpr int64_t kMostRowsOfPanel = 512;  // rows of x per piece that has panels
+inline constexpr int64_t kMostPanels = 4;  // per piece
 
 // How a kernel's work may be cut.
 struct PieceLimits {
   int64_t tile_rows = 1;         // pieces begin at multiples of this row of x
   int64_t prepared_rows = 1;     // rows per call of prepare(), except the last
+  int64_t most_rows = 512;       // of x per piece, rounded up to whole tiles
   int64_t strips_per_panel = 0;  // strips that are unpacked together; 0: any number of strips
   bool any_rows = true;          // any number of rows; with LinearArgs::invariant they do not affect each other
   size_t scratch_bytes = 0;      // per worker

@@ -23,7 +23,7 @@ constexpr double kOutgrown = 0.78;               // factor on memory_share on co
 constexpr double kFlopsToQuantize = 40;          // per element of x
 constexpr double kProductsOfAResult = 150;       // prompts: cost of scaling and storing an output
 constexpr int64_t kRowsInCache = MR_PANEL_ROWS;  // rows of x per stretch of k that stay in the L2 cache
-static_assert(kRowsInCache >= kMostRowsOfPanel && kPackedRows == kStripRows);
+static_assert(kPackedRows == kStripRows);
 constexpr int64_t kStripsTogether =
     std::max({MR_SMALL_STREAMS, MR_NIBBLE_STREAMS, MR_K_STREAMS, MR_K_MIN_STREAMS});  // decode
 constexpr int64_t kFewestRows = 64;  // fewer rows do not repay unpacking a panel
@@ -147,7 +147,8 @@ double Rows8Kernel::estimate_us(const Problem& p, const Hardware& hardware) cons
 
 PieceLimits Rows8Kernel::limits() const {
   const int64_t prepared = method_.quantized_rows > 0 ? method_.quantized_rows : method_.tile_rows;
-  return {method_.tile_rows, prepared, method_.strips_per_panel, method_.max_m == INT64_MAX, method_.scratch_bytes};
+  return {method_.tile_rows,    prepared, kRowsInCache, method_.strips_per_panel, method_.max_m == INT64_MAX,
+          method_.scratch_bytes};
 }
 
 size_t Rows8Kernel::x_bytes(int64_t m, int64_t k) const { return aligned(method_.x_bytes(m, k)); }
