@@ -4,20 +4,7 @@
 
 namespace millrace::jinja {
 
-bool has_content(const Value& value) {
-  if (value.is_string()) return value.text().content && !value.text().content->empty();
-  if (value.is_sequence()) {
-    Budget::spend(static_cast<int64_t>(value.items().size() / 16));
-    return std::any_of(value.items().begin(), value.items().end(), [](const Value& v) { return has_content(v); });
-  }
-  if (value.is_dict()) {
-    const auto& entries = value.as_dict().entries();
-    Budget::spend(static_cast<int64_t>(entries.size() / 16));
-    return std::any_of(entries.begin(), entries.end(),
-                       [](const auto& entry) { return has_content(entry.first) || has_content(entry.second); });
-  }
-  return value.is_object();
-}
+bool has_content(const Value& value) { return value.has_content(); }
 
 bool has_content(const Arguments& arguments) {
   return std::any_of(arguments.positional.begin(), arguments.positional.end(),
@@ -62,6 +49,7 @@ Value settle_content(Value result, bool from_content) {
   };
   if (!result.is_sequence() || std::none_of(result.items().begin(), result.items().end(), is_open)) return result;
   std::vector<Value> items;
+  Budget::spend(static_cast<int64_t>(result.items().size()));  // shared parts are copied once for each path to them
   for (const Value& item : result.items()) items.push_back(settle_content(item, true));
   return result.is_list() ? Value::list(std::move(items)) : Value::tuple(std::move(items));
 }

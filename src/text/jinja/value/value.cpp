@@ -1,5 +1,7 @@
 #include "text/jinja/value/value.h"
 
+#include <algorithm>
+
 #include "text/jinja/template_error.h"
 #include "text/jinja/value/compare.h"
 #include "text/jinja/value/object.h"
@@ -53,6 +55,7 @@ Sequence::Sequence(std::vector<Value> values, Type sequence_type)
     : items(std::move(values)),
       type(sequence_type),
       depth(depth_of(items)),
+      content(std::any_of(items.begin(), items.end(), [](const Value& item) { return item.has_content(); })),
       claim(sizeof(Sequence) + items.size() * sizeof(Value)) {}
 
 Value Value::undefined(UndefinedInfo info) {
@@ -100,6 +103,13 @@ int Value::depth() const {
   return 0;
 }
 
+bool Value::has_content() const {
+  if (is_string()) return text().content && !text().content->empty();
+  if (is_sequence()) return sequence().content;
+  if (is_dict()) return as_dict().content();
+  return is_object();
+}
+
 std::string_view Value::type_name() const {
   if (is_none()) return "NoneType";
   if (is_undefined()) return "Undefined";
@@ -144,6 +154,7 @@ const Value* Dict::find(const Value& key) const {
 void Dict::set(Value key, Value value) {
   constexpr size_t kScanned = 8;
   depth_ = std::max(depth_, checked_depth(std::max(key.depth(), value.depth()) + 1));
+  content_ = content_ || key.has_content() || value.has_content();
   if (const Value* present = find(key)) {
     const_cast<Value&>(*present) = std::move(value);
     return;

@@ -50,6 +50,8 @@ struct Sequence {
   const std::vector<Value> items;
   const Type type;
   const int depth;  // nesting depth, bounded because operations on values recurse
+  const bool
+      content;  // a text inside has content. Kept, because values may share parts and have exponentially many paths
   const MemoryClaim claim;
 };
 
@@ -101,6 +103,7 @@ class Value {
   // Python's `is`: the same object in memory, or the same small constant.
   bool is_same(const Value& other) const;
   int depth() const;
+  bool has_content() const;  // bytes from the conversation, also inside of containers; objects count as content
   std::string_view type_name() const;
 
  private:
@@ -122,6 +125,7 @@ class Dict {
   // Only during construction. An existing key keeps its position and takes the new value.
   void set(Value key, Value value);
   int depth() const { return depth_; }
+  bool content() const { return content_; }  // as in Sequence
 
  private:
   template <class Matches>
@@ -130,6 +134,7 @@ class Dict {
   std::vector<Entry> entries_;
   std::unordered_multimap<size_t, size_t> index_;  // hash to position; empty for small dicts, which are scanned
   int depth_ = 1;
+  bool content_ = false;
   MemoryClaim claim_;
 };
 
