@@ -123,8 +123,10 @@ class GroupedFixture {
     return y;
   }
 
+  // Rounding errors of a single row vary. A row of another expert is at a distance of about 1.4.
   void expect_close(TestMatrix& y, double tolerance) {
-    for (int64_t row = 0; row < y.view().rows; ++row) ASSERT_LE(y.distance(expected_, row, 1), tolerance) << row;
+    ASSERT_LE(y.distance(expected_), tolerance);
+    for (int64_t row = 0; row < y.view().rows; ++row) ASSERT_LE(y.distance(expected_, row, 1), 4 * tolerance) << row;
   }
   int64_t rows_of_y_per_row() const { return case_.sum ? 1 : case_.per_row; }
 
