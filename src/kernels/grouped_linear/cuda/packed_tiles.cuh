@@ -82,16 +82,14 @@ __global__ void __launch_bounds__(PackedTileShape<kFormat, kPairs>::kThreads, Pa
       reinterpret_cast<const uint8_t*>(p.matrix(pairs.group)) + static_cast<int64_t>(tile) * units * U::kSize;
   const auto* x = reinterpret_cast<const __nv_bfloat16*>(p.x);
   const TileCopies<__nv_bfloat16, kPairs, S::kThreads> copies(
-      [&](int i) { return i < pairs.count ? x + p.x_row(p.order[pairs.first + i]) * p.x_stride : nullptr; }, p.k,
-      evict_normal_policy());
-  const uint64_t policy = evict_normal_policy();
+      [&](int i) { return i < pairs.count ? x + p.x_row(p.order[pairs.first + i]) * p.x_stride : nullptr; }, p.k);
   const auto request = [&](int step) {
     if (step < 4 * units) {
       copies.start(stages + step % S::kStages * S::kStageBytes, step, weights);
       if (step % 4 == 0) {  // a unit, which only this warp reads
         const uint8_t* from = weights + static_cast<int64_t>(step / 4) * U::kSize;
         uint8_t* to = own_slot + step / 4 % 2 * S::kSlotBytes;
-        for (int i = lane * 16; i < U::kSize; i += 512) copy_stream_if(to + i, from + i, true, policy);
+        for (int i = lane * 16; i < U::kSize; i += 512) copy_if(to + i, from + i, true);
       }
     }
     commit_copies();  // one group for each step, even an empty one

@@ -138,10 +138,9 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     const T* matrix = reinterpret_cast<const T*>(p.matrix(tile.group));
     const T* x = reinterpret_cast<const T*>(p.x);
     const TileCopies<T, S::kRows, S::kThreads> weights([&](int row) { return matrix + matrix_row<S>(p, row) * stride; },
-                                                       p.k, S::kLarge ? evict_normal_policy() : evict_first_policy());
+                                                       p.k);
     const TileCopies<T, S::kPairs, S::kThreads> pairs(
-        [&](int i) { return i < tile.count ? x + p.x_row(p.order[tile.first + i]) * p.x_stride : nullptr; }, p.k,
-        evict_normal_policy());
+        [&](int i) { return i < tile.count ? x + p.x_row(p.order[tile.first + i]) * p.x_stride : nullptr; }, p.k);
     const int steps = (p.k + kTileColumns - 1) / kTileColumns;
     const auto request = [&](int step) {
       uint8_t* stage = stages + step % S::kStages * S::kStageBytes;

@@ -30,6 +30,13 @@ __device__ __forceinline__ void load_fragment(uint32_t (&to)[4], uint32_t addres
                : "memory");
 }
 
+// Copies 16 bytes to shared memory, or zeros if not `live`. Without a cache hint: ptxas adds the uniform address of a
+// stage inside of the instruction, and such a copy with a hint is an illegal instruction (CUDA 13.0, sm_90a).
+__device__ __forceinline__ void copy_if(void* to, const void* from, bool live) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(live ? 16 : 0)
+               : "memory");
+}
+
 // One thread's copies of a tile of kRows rows: eight threads share a row.
 template <class T, int kRows, int kThreads>
 class TileCopies {
@@ -39,8 +46,7 @@ class TileCopies {
 
   // `row_of(i)`: address of row i, or null for a row of zeros.
   template <class RowOf>
-  __device__ TileCopies(RowOf row_of, int k, uint64_t policy)
-      : column_(static_cast<int>(threadIdx.x) % 8 * 8), k_(k), policy_(policy) {
+  __device__ TileCopies(RowOf row_of, int k) : column_(static_cast<int>(threadIdx.x) % 8 * 8), k_(k) {
     const int first = static_cast<int>(threadIdx.x) / 8;
     to_ = tile_offset(first, static_cast<int>(threadIdx.x) % 8);
 #pragma unroll
@@ -53,7 +59,7 @@ class TileCopies {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const bool live = from_[i] != nullptr && column < k_;
-      copy_stream_if(tile + to_ + i * kAtOnce * kTileRowBytes, live ? from_[i] + column : any, live, policy_);
+      copy_if(tile + to_ + i * kAtOnce * kTileRowBytes, live ? from_[i] + column : any, live);
     }
   }
 
@@ -61,7 +67,6 @@ class TileCopies {
   const T* from_[kEach];
   uint32_t to_;
   int column_, k_;
-  uint64_t policy_;
 };
 
 }  // namespace millrace
