@@ -24,13 +24,9 @@ class Row {
         weights_(args.routing.weights + row * args.routing.per_row) {}
 
   void route() {
-    if (settings_.scoring == Scoring::SparseMixer) {
-      mix();
-    } else {
-      score();
-      choose();
-      weigh();
-    }
+    score();
+    choose();
+    weigh();
     for (int i = 0; i < settings_.per_row; ++i) {
       weights_[i] *= settings_.scale * (args_.expert_scale != nullptr ? args_.expert_scale[chosen_[i]] : 1);
     }
@@ -111,25 +107,6 @@ class Row {
     for (int i = 0; i < settings_.per_row; ++i) weights_[i] = static_cast<float>(weights_[i] / divisor);
   }
 
-  bool is_taken(int64_t e, int count) const { return std::find(chosen_, chosen_ + count, e) != chosen_ + count; }
-
-  void mix() {
-    for (int i = 0; i < settings_.per_row; ++i) {
-      int64_t best = -1;
-      for (int64_t e = 0; e < experts_; ++e) {
-        if (!is_taken(e, i) && (best < 0 || logits_[e] > logits_[best])) best = e;
-      }
-      double sum = 0;
-      for (int64_t e = 0; e < experts_; ++e) {
-        const double distance = logits_[best] - logits_[e];
-        if (is_taken(e, i) || distance / std::max(std::abs(logits_[e]), logits_[best]) > settings_.margin) continue;
-        sum += std::exp(-distance);
-      }
-      chosen_[i] = static_cast<int32_t>(best);
-      weights_[i] = static_cast<float>(1 / sum);
-    }
-  }
-
   const RouterOp::Args& args_;
   const RouterSettings& settings_;
   const float* logits_;
@@ -144,7 +121,9 @@ class CpuRouter final : public Kernel<RouterOp> {
  public:
   std::string_view name() const override { return "once"; }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
-    return hardware.device == DeviceKind::Cpu && p.experts <= kMostExperts;
+    // The reference computes the scores of a SparseMixer once, too.
+    return hardware.device == DeviceKind::Cpu && p.experts <= kMostExperts &&
+           p.settings.scoring != Scoring::SparseMixer;
   }
   double estimate_us(const Problem& p, const Hardware&) const override {
     return scalar_work_us(kElementsOfAScore * p.rows * p.experts);
