@@ -32,9 +32,10 @@ GgufMetadataBuilder carry_over(const GgufMetadata& metadata, const QuantizeRecip
 
 std::vector<GgufTensor> plan(const WeightSource& source, const QuantizeRecipe& recipe) {
   const int64_t layers = source.config().optional_integer({.gguf = "block_count"}).value_or(0);
+  const bool has_experts = source.config().optional_integer({.gguf = "expert_count"}).value_or(0) > 0;
   std::vector<GgufTensor> planned;
   for (const TensorInfo& tensor : source.tensors()) {
-    const auto dtype = dtype_for(recipe, {tensor.name, tensor.shape, layers, source.has("output.weight")});
+    const auto dtype = dtype_for(recipe, {tensor.name, tensor.shape, layers, source.has("output.weight"), has_experts});
     const WeightView view = source.tensor(tensor.name, tensor.shape);
     planned.push_back({tensor.name, dtype.value_or(view.dtype), tensor.shape});
   }

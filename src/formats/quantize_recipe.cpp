@@ -34,6 +34,9 @@ bool deserves_more_bits(int64_t layer, int64_t layers) {
 }
 
 DType wanted(const QuantizeRecipe& recipe, const TensorRole& tensor) {
+  // Published MXFP4 mixtures have four bits in their experts only.
+  const bool is_expert = tensor.name.find("_exps.") != std::string_view::npos;
+  if (recipe.dtype == DType::MXFP4 && tensor.has_experts) return is_expert ? DType::MXFP4 : DType::BF16;
   // This matrix produces the logits: it gets at least six bits.
   const bool is_output = tensor.name == (tensor.has_output ? "output.weight" : "token_embd.weight");
   if (is_output) return recipe.dtype == DType::Q8_0 ? DType::Q8_0 : DType::Q6_K;

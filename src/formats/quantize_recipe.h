@@ -28,6 +28,7 @@ struct TensorRole {
   std::span<const int64_t> shape;
   int64_t layers;   // number of layers in the model
   bool has_output;  // false: token_embd.weight is also the output matrix
+  bool has_experts = false;
 };
 
 // nullopt: the tensor keeps its format (norms, biases, small tables).

@@ -78,7 +78,8 @@ class Synthetic : public WeightSource {
   TensorInfo describe(const SyntheticTensor& tensor, const QuantizeRecipe& recipe) const {
     DType dtype = DType::F32;
     if (tensor.kind == Kind::Matrix) {
-      const TensorRole role{tensor.role.empty() ? tensor.name : tensor.role, tensor.shape, shape_.layers, !shape_.tied};
+      const TensorRole role{tensor.role.empty() ? tensor.name : tensor.role, tensor.shape, shape_.layers, !shape_.tied,
+                            shape_.experts > 0};
       dtype = dtype_for(recipe, role).value_or(DType::F32);
     }
     return {tensor.name,  dtype,   std::string(name(dtype)),

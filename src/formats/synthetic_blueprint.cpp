@@ -8,6 +8,7 @@ namespace {
 using Kind = SyntheticTensor::Kind;
 
 bool is_gemma(const SyntheticShape& s) { return s.architecture.starts_with("gemma"); }
+bool is_gpt_oss(const SyntheticShape& s) { return s.architecture == "gpt-oss"; }
 bool is_fused(const SyntheticShape& s) { return s.architecture == "phi3" || s.architecture == "chatglm"; }
 
 // Gemma 4: every sixth layer attends to the whole context and has its own head size and number of KV heads.
@@ -42,6 +43,13 @@ void add_mixture_keys(const SyntheticShape& s, GgufMetadataBuilder& m) {
   if (s.dense_layers > 0) count("leading_dense_block_count", s.dense_layers);
 }
 
+void add_yarn_keys(const SyntheticShape& s, GgufMetadataBuilder& m) {
+  const auto key = [&](std::string_view name) { return fmt::format("{}.rope.scaling.{}", s.architecture, name); };
+  m.add_string(key("type"), "yarn");
+  m.add_f32(key("factor"), s.rope_factor);
+  m.add_u32(key("original_context_length"), static_cast<uint32_t>(double(s.context) / double(s.rope_factor)));
+}
+
 GgufMetadataBuilder gguf_metadata(const SyntheticShape& s) {
   GgufMetadataBuilder m;
   const auto key = [&](std::string_view name) { return fmt::format("{}.{}", s.architecture, name); };
@@ -65,6 +73,7 @@ GgufMetadataBuilder gguf_metadata(const SyntheticShape& s) {
     count("rope.dimension_count", half ? s.head_dim / 2 : s.head_dim);
   }
   if (s.experts > 0) add_mixture_keys(s, m);
+  if (is_gpt_oss(s)) add_yarn_keys(s, m);
   m.add_f32(key("rope.freq_base"), s.rope_base);
   m.add_f32(key("attention.layer_norm_rms_epsilon"), 1e-5f);
   if (s.window > 0) count("attention.sliding_window", s.window);
@@ -85,7 +94,8 @@ GgufMetadataBuilder gguf_metadata(const SyntheticShape& s) {
 void add_attention(const SyntheticShape& s, const std::string& layer, bool global, std::vector<SyntheticTensor>& out) {
   const int64_t head_dim = global ? s.global_head_dim : s.head_dim;
   const int64_t q = s.heads * head_dim, kv = (global ? s.global_kv_heads : s.kv_heads) * head_dim;
-  const bool biased = s.architecture == "qwen2" || s.architecture == "chatglm" || s.architecture == "glm4moe";
+  const bool biased =
+      s.architecture == "qwen2" || s.architecture == "chatglm" || s.architecture == "glm4moe" || is_gpt_oss(s);
   const auto projection = [&](const std::string& name, int64_t rows) {
     out.push_back({layer + name + ".weight", {rows, s.hidden}});
     if (biased) out.push_back({layer + name + ".bias", {rows}, Kind::Small});
@@ -105,6 +115,10 @@ void add_attention(const SyntheticShape& s, const std::string& layer, bool globa
     out.push_back({layer + "attn_k_norm.weight", {whole_norms ? kv : head_dim}, Kind::Norm});
   }
   out.push_back({layer + "attn_output.weight", {s.hidden, q}});
+  if (is_gpt_oss(s)) {
+    out.push_back({layer + "attn_output.bias", {s.hidden}, Kind::Small});
+    out.push_back({layer + "attn_sinks.weight", {s.heads}, Kind::Small});
+  }
 }
 
 void add_feed_forward(const SyntheticShape& s, const std::string& layer, std::vector<SyntheticTensor>& out) {
@@ -119,6 +133,12 @@ void add_experts(const SyntheticShape& s, const std::string& layer, std::vector<
   out.push_back({layer + "ffn_gate_exps.weight", {s.experts, s.expert_width, s.hidden}});
   out.push_back({layer + "ffn_up_exps.weight", {s.experts, s.expert_width, s.hidden}});
   out.push_back({layer + "ffn_down_exps.weight", {s.experts, s.hidden, s.expert_width}});
+  if (is_gpt_oss(s)) {
+    out.push_back({layer + "ffn_gate_inp.bias", {s.experts}, Kind::Small});
+    out.push_back({layer + "ffn_gate_exps.bias", {s.experts, s.expert_width}, Kind::Small});
+    out.push_back({layer + "ffn_up_exps.bias", {s.experts, s.expert_width}, Kind::Small});
+    out.push_back({layer + "ffn_down_exps.bias", {s.experts, s.hidden}, Kind::Small});
+  }
   if (s.shared_width == 0) return;
   out.push_back({layer + "ffn_gate_shexp.weight", {s.shared_width, s.hidden}});
   out.push_back({layer + "ffn_up_shexp.weight", {s.shared_width, s.hidden}});
@@ -130,7 +150,7 @@ std::vector<SyntheticTensor> gguf_tensors(const SyntheticShape& s) {
   out.push_back({"token_embd.weight", {s.vocab, s.hidden}});
   out.push_back({"output_norm.weight", {s.hidden}, Kind::Norm});
   if (!s.tied) out.push_back({"output.weight", {s.vocab, s.hidden}});
-  if (s.rope_factor > 0) out.push_back({"rope_freqs.weight", {s.head_dim / 2}, Kind::RopeFactors});
+  if (s.rope_factor > 0 && !is_gpt_oss(s)) out.push_back({"rope_freqs.weight", {s.head_dim / 2}, Kind::RopeFactors});
   for (int64_t i = 0; i < s.layers; ++i) {
     const std::string layer = fmt::format("blk.{}.", i);
     const auto norm = [&](const char* name) { out.push_back({layer + name, {s.hidden}, Kind::Norm}); };
@@ -138,7 +158,7 @@ std::vector<SyntheticTensor> gguf_tensors(const SyntheticShape& s) {
     out.push_back({layer + "attn_norm.weight", {s.hidden}, s.experts > 0 ? Kind::FaintNorm : Kind::Norm});
     add_attention(s, layer, is_global(s, i), out);
     if (is_gemma(s)) norm("post_attention_norm.weight");
-    norm(s.architecture == "glm4moe" ? "post_attention_norm.weight" : "ffn_norm.weight");
+    norm(s.architecture == "glm4moe" || is_gpt_oss(s) ? "post_attention_norm.weight" : "ffn_norm.weight");
     const bool sparse = s.experts > 0 && i >= s.dense_layers;
     sparse ? add_experts(s, layer, out) : add_feed_forward(s, layer, out);
     if (is_gemma(s)) norm("post_ffw_norm.weight");

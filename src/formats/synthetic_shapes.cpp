@@ -46,6 +46,8 @@ constexpr std::array kShapes{
     SyntheticShape{"qwen3-235b-a22b", "qwen3moe", 151936, 4096, 94, 64, 4, 128, 12288, 40960, 1e6f, false, 0, 0, 0, 0, 128, 8, 1536},
     SyntheticShape{"glm-4.5-air", "glm4moe", 151552, 4096, 46, 96, 8, 128, 10944, 131072, 1e6f, false, 0, 0, 0, 0, 128, 8, 1408, 1408, 1},
     SyntheticShape{"granite-3.1-3b-a800m", "granitemoe", 49155, 1536, 32, 24, 8, 64, 512, 131072, 5e6f, true, 0, 0, 0, 0, 40, 8, 512},
+    SyntheticShape{"gpt-oss-20b", "gpt-oss", 201088, 2880, 24, 64, 8, 64, 2880, 131072, 1.5e5f, false, 32, 128, 0, 0, 32, 4, 2880},
+    SyntheticShape{"gpt-oss-120b", "gpt-oss", 201088, 2880, 36, 64, 8, 64, 2880, 131072, 1.5e5f, false, 32, 128, 0, 0, 128, 4, 2880},
     SyntheticShape{"opt-125m", "opt", 50272, 768, 12, 12, 12, 64, 3072, 2048, 0, true},
     SyntheticShape{"opt-1.3b", "opt", 50272, 2048, 24, 32, 32, 64, 8192, 2048, 0, true},
     SyntheticShape{"opt-6.7b", "opt", 50272, 4096, 32, 32, 32, 128, 16384, 2048, 0, true},

@@ -13,7 +13,7 @@ struct SyntheticShape {
   int64_t vocab, hidden, layers, heads, kv_heads, head_dim, feed_forward, context;
   float rope_base;
   bool tied;                                         // the embedding is also the output matrix
-  float rope_factor = 0;                             // Llama 3.1's rope scaling factor; 0: none
+  float rope_factor = 0;                             // of Llama 3.1's rope scaling, gpt-oss's YaRN; 0: none
   int64_t window = 0;                                // sliding-window attention; 0: none
   int64_t global_head_dim = 0, global_kv_heads = 0;  // Gemma 4: of layers without window
   // Mixtures: experts of a layer (0: dense), those that a token uses, the width of one, the width of the shared expert

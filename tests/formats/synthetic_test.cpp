@@ -28,6 +28,7 @@ const std::map<std::string_view, double> kParameters{
     {"chatglm2-6b", 6244},    {"glm-4-9b", 9400},          {"opt-125m", 125.2},      {"opt-1.3b", 1316},
     {"opt-6.7b", 6658},       {"opt-13b", 12853},          {"mixtral-8x7b", 46703},  {"olmoe-7b", 6919},
     {"qwen3-30b-a3b", 30532}, {"qwen3-235b-a22b", 235094}, {"glm-4.5-air", 106852},  {"granite-3.1-3b-a800m", 3299},
+    {"gpt-oss-20b", 20915},   {"gpt-oss-120b", 116829},
 };
 
 TEST(Synthetic, EveryShapeHasTheNumberOfParametersOfItsModel) {
@@ -45,6 +46,13 @@ TEST(Synthetic, RoutersOfMixturesStayInF32) {
   EXPECT_EQ(source->find("blk.0.ffn_gate_inp.weight")->dtype, DType::F32);
   EXPECT_EQ(source->find("blk.0.ffn_gate_exps.weight")->dtype, DType::Q4_0);
   EXPECT_EQ(source->find("blk.0.ffn_gate_exps.weight")->shape, (std::vector<int64_t>{64, 1024, 2048}));
+}
+
+TEST(Synthetic, OnlyTheExpertsOfAnMxfp4MixtureHaveFourBits) {
+  const auto source = open_weights("synthetic:gpt-oss-20b:mxfp4");
+  EXPECT_EQ(source->find("blk.0.ffn_gate_exps.weight")->dtype, DType::MXFP4);
+  EXPECT_EQ(source->find("blk.0.attn_q.weight")->dtype, DType::BF16);
+  EXPECT_EQ(source->find("output.weight")->dtype, DType::BF16);
 }
 
 class SyntheticType : public testing::TestWithParam<QuantizeRecipe> {};
