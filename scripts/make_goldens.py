@@ -19,13 +19,13 @@ import zlib
 import safetensors.torch
 import torch
 import transformers
-from goldens import cases, dense_cases, gpt_oss, layer_norm_cases, mixture_cases, quantized_cases
+from goldens import cases, dense_cases, gpt_oss, latent_cases, layer_norm_cases, mixture_cases, quantized_cases
 from goldens.config_v4 import config_v4
 from goldens.gguf_export import ARCHITECTURES, gguf, write_gguf
 from goldens.models import DTYPES, Model, check_with_glm
 from goldens.quantization import config_entry, quantize
 
-CASES = [case for family in (cases, dense_cases, layer_norm_cases, mixture_cases, gpt_oss, quantized_cases) for case in family.CASES]
+CASES = [case for family in (cases, dense_cases, layer_norm_cases, mixture_cases, gpt_oss, quantized_cases, latent_cases) for case in family.CASES]
 
 TOLERANCE = 1e-4  # of the largest logit, in f32
 LEAD = 2e-3  # minimum lead of a greedy winner, relative to the largest logit

@@ -22,6 +22,7 @@ class Case:
     drop_in_v4: tuple = ()  # keys that config_v4.json omits because they have their default value
     rename: tuple = ()  # (from, to) prefix in model.safetensors
     shards: bool = False
+    older_gguf: bool = False  # the form of the file that older converters wrote (gguf_latent.py)
     # "fp8": the folder's matrices, "mxfp4": GGUF's (quantization.py), "mxfp4_experts": both (gpt_oss.py)
     quantized: str = ""
 

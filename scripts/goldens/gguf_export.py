@@ -5,7 +5,7 @@ import math
 import gguf
 import torch
 
-from . import gpt_oss
+from . import gguf_latent, gpt_oss
 from .gguf_mixtures import add_mixture, converted, is_router
 
 FILE_TYPES = {
@@ -58,6 +58,10 @@ ARCHITECTURES = {
     "PhiForCausalLM": gguf.MODEL_ARCH.PHI2,
     "StableLmForCausalLM": gguf.MODEL_ARCH.STABLELM,
     "NemotronForCausalLM": gguf.MODEL_ARCH.NEMOTRON,
+    "DeepseekV2ForCausalLM": gguf.MODEL_ARCH.DEEPSEEK2,
+    "DeepseekV3ForCausalLM": gguf.MODEL_ARCH.DEEPSEEK2,
+    "Glm4MoeLiteForCausalLM": gguf.MODEL_ARCH.DEEPSEEK2,
+    "MiniCPM3ForCausalLM": gguf.MODEL_ARCH.MINICPM3,
 }
 
 # llama.cpp rotates adjacent pairs in these, so the converter permutes q and k.
@@ -67,7 +71,7 @@ PERMUTED = {gguf.MODEL_ARCH.LLAMA, gguf.MODEL_ARCH.MISTRAL3, gguf.MODEL_ARCH.SMO
 
 def write_gguf(path, case, config, weights):
     """config: the dictionary of config.json; weights: name -> tensor as in model.safetensors."""
-    config = config | config.get("text_config", {})
+    config = config | config.get("text_config", {}) | {"older_gguf": case.older_gguf}
     arch = ARCHITECTURES[case.architecture]
     writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[arch])
     file_type, matrix_type = FILE_TYPES[case.dtype]
@@ -406,7 +410,17 @@ def gpt_oss_metadata(writer, config):
     gpt_oss.add_experts(writer, config)
 
 
+def deepseek2_metadata(writer, config):
+    gguf_latent.add_deepseek2(writer, config, add_sizes, add_rope)
+
+
+def minicpm3_metadata(writer, config):
+    gguf_latent.add_minicpm3(writer, config, add_sizes)
+
+
 METADATA = {
+    gguf.MODEL_ARCH.DEEPSEEK2: deepseek2_metadata,
+    gguf.MODEL_ARCH.MINICPM3: minicpm3_metadata,
     gguf.MODEL_ARCH.LLAMA: llama_metadata,
     gguf.MODEL_ARCH.QWEN2: common_metadata,
     gguf.MODEL_ARCH.QWEN2MOE: mixture(common_metadata),
@@ -465,6 +479,8 @@ def tensors(arch, config, weights):
     layers = config.get("num_hidden_layers", config.get("num_layers", config.get("n_layer")))
     if arch == gguf.MODEL_ARCH.STABLELM:
         weights = stacked_head_norms(weights)
+    if arch == gguf.MODEL_ARCH.DEEPSEEK2:
+        weights = gguf_latent.divided(weights, config)
     names = gguf.get_tensor_name_map(arch, layers)
     for name, tensor in converted(weights).items():
         if arch == gguf.MODEL_ARCH.GPT_OSS and (own := gpt_oss.gguf_tensors(name, tensor)):

@@ -20,10 +20,11 @@ GroupedLinearProblem Ops::problem_of(const Grouped& g, int64_t rows) const {
           .invariant = options_.batch_invariant};
 }
 
+// Dry passes plan the buckets of the batch's rows. A layer with several rows for each of them (one for each head) may
+// meet a bucket in between, for which the next larger plan serves.
 const Kernel<GroupedLinearOp>* Ops::planned(const Grouped& g, int64_t rows) const {
-  const int64_t bucket = bucket_rows(rows);
   for (const auto& [bucket_of_plan, kernel] : g.plan) {
-    if (bucket_of_plan == bucket) return kernel;
+    if (bucket_of_plan >= rows) return kernel;
   }
   return nullptr;
 }
@@ -31,7 +32,8 @@ const Kernel<GroupedLinearOp>* Ops::planned(const Grouped& g, int64_t rows) cons
 // A batch-invariant plan has one kernel for every number of rows. Dry passes begin with the largest step.
 void Ops::plan(const Grouped& g, int64_t rows) {
   if (std::find(groupeds_.begin(), groupeds_.end(), &g) == groupeds_.end()) groupeds_.push_back(&g);
-  if (planned(g, rows) != nullptr) return;
+  const auto is_planned = [&](const auto& plan) { return plan.first == bucket_rows(rows); };
+  if (std::any_of(g.plan.begin(), g.plan.end(), is_planned)) return;
   std::vector<std::pair<GroupedLinearProblem, double>> problems;
   const GroupedLinearProblem wanted = problem_of(g, bucket_rows(rows));
   if (options_.batch_invariant) {

@@ -11,7 +11,9 @@
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/grouped_linear/grouped_linear.h"
+#include "kernels/head_routing/head_routing.h"
 #include "kernels/kv_write/kv_write.h"
+#include "kernels/latent_write/latent_write.h"
 #include "kernels/linear/linear.h"
 #include "kernels/norm/norm.h"
 #include "kernels/rope/angles.h"
@@ -52,6 +54,8 @@ using AllOps = OpList<  //
     ScoreRangeOp,       //
     CausalConvOp,       //
     RouterOp,           //
-    GroupedLinearOp>;
+    GroupedLinearOp,    //
+    HeadRoutingOp,      //
+    LatentWriteOp>;
 
 }  // namespace millrace

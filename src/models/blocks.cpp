@@ -52,6 +52,18 @@ void add_block(Pass& p, Matrix x, const Linear* linear, const Vector* post_norm,
   p.add(hidden, p.rms_norm(branch, post_norm));
 }
 
+void skip_further_layers(Weights& weights, DecoderConfig& c) {
+  const WeightSource& source = weights.source();
+  const Config& keys = source.config();
+  const char* hf = keys.has({.hf = "num_mtp_layers"}) ? "num_mtp_layers" : "num_nextn_predict_layers";
+  const int64_t further =
+      keys.optional_integer({hf, "nextn_predict_layers"}, {0, 64}).value_or(is_gguf(source) ? 0 : 1);
+  if (is_gguf(source)) c.layers -= further;
+  if (c.layers < 1) keys.fail_key({.gguf = "nextn_predict_layers"}, "must be less than the number of layers");
+  for (int64_t i = c.layers; i < c.layers + further; ++i)
+    weights.ignore((is_gguf(source) ? "blk." : "model.layers.") + std::to_string(i) + ".");
+}
+
 Activation read_activation(const WeightSource& source, std::string_view key, Activation usual) {
   const auto named = source.config().optional_string({.hf = key});
   if (!named) return usual;

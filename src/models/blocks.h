@@ -37,6 +37,10 @@ Matrix attention_block(Pass& pass, const AttentionWeights& weights, const Normed
 // hidden += linear(x), or hidden += post_norm(linear(x)) if post_norm is not null.
 void add_block(Pass& pass, Matrix x, const Linear* linear, const Vector* post_norm, Matrix hidden);
 
+// Skips the layers behind the last one, which predict further tokens (MTP). GGUF counts them as layers, Hugging Face
+// does not.
+void skip_further_layers(Weights& weights, DecoderConfig& config);
+
 // The activation that a Hugging Face config names under `key`. GGUF files name none; for them it is `usual`.
 Activation read_activation(const WeightSource& source, std::string_view key, Activation usual);
 

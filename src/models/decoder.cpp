@@ -38,6 +38,23 @@ DecoderLayer& Decoder::add_mixture_layer(Weights::Layer& at, StateLayout& state,
   return layer;
 }
 
+DecoderLayer& Decoder::add_latent_layer(Weights::Layer& at, StateLayout& state, const LatentSizes& sizes,
+                                        const RouterSettings& settings) {
+  DecoderLayer& layer = layers.emplace_back();
+  layer.state = state.paged(sizes.state());
+  layer.attention_norm = at.vector({"attn_norm.weight", "input_layernorm.weight"}, config_.hidden);
+  layer.latent = load_latent_attention(at, config_, sizes);
+  layer.attention.out = at.linear({{{"attn_output.weight", "self_attn.o_proj.weight"}, config_.hidden}},
+                                  int64_t{sizes.heads} * sizes.value);
+  layer.feed_norm = at.vector({"ffn_norm.weight", "post_attention_layernorm.weight"}, config_.hidden);
+  if (has_experts(at)) {
+    layer.experts = load_experts(at, config_, settings, activation);
+  } else {
+    layer.feed = load_feed_forward(at, config_, activation);
+  }
+  return layer;
+}
+
 DecoderLayer& Decoder::add_post_norm_layer(Weights::Layer& at, StateLayout& state) {
   DecoderLayer& layer = add_bare_layer(state);
   layer.attention = load_attention(at, config_);
@@ -68,11 +85,15 @@ void Decoder::forward(Pass& p) const {
   const Rope global = p.rope(rope, rope_style);
   const Rope local = local_rope.table != nullptr ? p.rope(local_rope, rope_style, "local rope angles") : global;
   const Rope ropes[] = {global, local, {}};  // by LayerRope
+  const Routing by_head = layers.front().latent ? route_heads(p, config_.heads) : Routing();
   Matrix hidden = p.embed(*embedding, embedding_scale);
   for (const DecoderLayer& layer : layers) {
     const AttentionSettings settings{config_.heads, score_scale, score_cap, layer.window, layer.sinks};
-    Matrix attended = attention_block(p, layer.attention, p.rms_norm(hidden, layer.attention_norm), layer.state,
-                                      ropes[static_cast<size_t>(layer.rope)], settings, query_scale);
+    const Normed input = p.rms_norm(hidden, layer.attention_norm);
+    const Rope& own_rope = ropes[static_cast<size_t>(layer.rope)];
+    Matrix attended = layer.latent
+                          ? latent_attention_block(p, *layer.latent, input, layer.state, own_rope, settings, by_head)
+                          : attention_block(p, layer.attention, input, layer.state, own_rope, settings, query_scale);
     if (residual_from_norm) p.rms_norm(hidden, layer.attention_norm, hidden);
     if (&layer == &layers.back()) p.narrow({&hidden, &attended});
     add_block(p, attended, layer.attention.out, layer.post_attention_norm, hidden);

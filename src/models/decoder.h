@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "models/experts.h"
+#include "models/latent_attention.h"
 #include "models/model.h"
 
 namespace millrace {
@@ -15,6 +16,7 @@ enum class LayerRope : uint8_t { Global, Local, None };
 struct DecoderLayer {
   const Vector* attention_norm = nullptr;  // [hidden]; null: no norm before the block
   AttentionWeights attention;
+  std::optional<LatentAttention> latent;        // instead of `attention`, except for its output matrix
   const Vector* sinks = nullptr;                // [heads]: logits that join the denominators of attention; null: none
   const Vector* post_attention_norm = nullptr;  // [hidden]; null: no norm after the block
   const Vector* feed_norm = nullptr;            // as attention_norm
@@ -41,6 +43,9 @@ class Decoder final : public Model {
   DecoderLayer& add_mixture_layer(Weights::Layer& at, StateLayout& state, const RouterSettings& settings);
   // The same with norms after the blocks instead of before them.
   DecoderLayer& add_post_norm_layer(Weights::Layer& at, StateLayout& state);
+  // Adds a layer with latent attention and experts or, if the file has none for this layer, a feed-forward.
+  DecoderLayer& add_latent_layer(Weights::Layer& at, StateLayout& state, const LatentSizes& sizes,
+                                 const RouterSettings& settings);
   // Adds a layer with its paged state; the caller fills in the weights.
   DecoderLayer& add_bare_layer(StateLayout& state);
   // Embedding, final norm and output matrix under their usual names; `hf` is the prefix of a Hugging Face text model.

@@ -63,7 +63,7 @@ DecoderConfig read_decoder_config(const WeightSource& source, const DecoderKeys&
     c.vocab = count({keys.vocab, "vocab_size"}, 1 << 24, keys.usual_vocab);
   }
   if (const auto values = config.optional_integer({.gguf = "attention.value_length"});
-      values && *values != c.head_dim) {
+      values && *values != c.head_dim && !keys.any_value_size) {
     refuse(source, "a value head size that differs from the key's");
   }
   return c;

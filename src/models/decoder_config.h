@@ -35,7 +35,8 @@ struct DecoderKeys {
   int64_t usual_heads = 0, usual_kv_heads = 0, usual_head_dim = 0, usual_context = 0, usual_vocab = 0;
   int64_t usual_feed_forward = 0;
   double usual_epsilon = 1e-6;
-  double usual_rotary = 1;  // the part of each head that RoPE rotates; of Hugging Face configs only
+  bool any_value_size = false;  // the architecture reads the size of values itself
+  double usual_rotary = 1;      // the part of each head that RoPE rotates; of Hugging Face configs only
 };
 
 DecoderConfig read_decoder_config(const WeightSource& source, const DecoderKeys& keys = {});

@@ -26,6 +26,16 @@ void read_mixture_config(const WeightSource& source, DecoderConfig& config, cons
 // Whether the router's weights are divided by their sum; `usual`: the architecture's default in this convention.
 bool renormalizes(const WeightSource& source, bool usual);
 
+// Experts are chosen from the best `kept` of `all` equal groups.
+struct RouterGroups {
+  int64_t all = 1, kept = 1;
+};
+// Reads and checks the groups; `usual`: defaults of a Hugging Face config.
+RouterGroups read_router_groups(const WeightSource& source, const DecoderConfig& config, RouterGroups usual = {});
+// DeepSeek-V3's router: groups by the sum of their two best experts, sigmoid scores.
+RouterSettings read_sigmoid_router(const WeightSource& source, const DecoderConfig& config, RouterGroups usual = {},
+                                   double usual_scale = 1);
+
 bool has_experts(const Weights::Layer& at);  // the file has a router for this layer
 
 // Router, choice bias (if the file has one) and experts under the names of all known exporters. `settings` has all but

@@ -138,6 +138,35 @@ bool renormalizes(const WeightSource& source, bool usual) {
   return source.config().optional_boolean({"norm_topk_prob", "expert_weights_norm"}).value_or(usual);
 }
 
+RouterGroups read_router_groups(const WeightSource& source, const DecoderConfig& c, RouterGroups usual) {
+  const Config& keys = source.config();
+  if (is_gguf(source)) usual = {};
+  const ConfigKey all{"n_group", "expert_group_count"}, kept{"topk_group", "expert_group_used_count"};
+  RouterGroups groups;
+  groups.all = keys.optional_integer(all, {1, c.experts}).value_or(usual.all);
+  groups.kept = keys.optional_integer(kept, {1, groups.all}).value_or(std::min(usual.kept, groups.all));
+  if (c.experts % groups.all != 0) keys.fail_key(all, "must divide the number of experts");
+  if (c.experts / groups.all * groups.kept < c.experts_per_row)
+    keys.fail_key(kept, "must leave enough experts to choose from");
+  return groups;
+}
+
+RouterSettings read_sigmoid_router(const WeightSource& source, const DecoderConfig& c, RouterGroups usual,
+                                   double usual_scale) {
+  const Config& keys = source.config();
+  const RouterGroups groups = read_router_groups(source, c, usual);
+  if (groups.all > 1 && c.experts / groups.all < 2)
+    keys.fail_key({"n_group", "expert_group_count"}, "must leave two experts or more in a group");
+  const auto scale = keys.optional_number({"routed_scaling_factor", "expert_weights_scale"});
+  return {.scoring = Scoring::Sigmoid,
+          .expert_groups = static_cast<int>(groups.all),
+          .kept_groups = static_cast<int>(groups.kept),
+          .groups_by_two_best = true,
+          .renormalize = renormalizes(source, true),
+          .sum_epsilon = 1e-20f,
+          .scale = static_cast<float>(scale.value_or(is_gguf(source) ? 1 : usual_scale))};
+}
+
 bool has_experts(const Weights::Layer& at) { return at.has(router_name(at)); }
 
 void load_expert_matrices(Weights::Layer& at, const DecoderConfig& c, Activation activation, Experts& experts,

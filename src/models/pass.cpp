@@ -121,7 +121,23 @@ void Pass::attend(int state, Matrix q, Matrix k, Matrix v, const Rope& rope, con
   if (scores != nullptr && !scores->phi.empty()) args.phi = scores->phi[static_cast<size_t>(state)];
   if (scores == nullptr || scores->observed == nullptr) return ops.attention(write, args);
   ops.rope_write(write);
-  ops.score_range({args, scores->observed + int64_t{state} * s.heads});
+  attend_written(state, q, s, out);
+}
+
+void Pass::write_latent(int state, LatentWriteOp::Args args) {
+  args.kv = state_.paged(state);
+  args.sequences = batch.sequences;
+  args.tables = batch.tables;
+  ops.call<LatentWriteOp>({args.kv.dtype, args.style, ops.bucket(args.row.rows), args.heads, args.plain_dim(),
+                           args.rotary_dim(), args.kv.value_dim},
+                          args);
+}
+
+void Pass::attend_written(int state, Matrix q, const AttentionSettings& s, Matrix out) {
+  AttentionArgs args = attention_args(state, q, s, out);
+  if (scores != nullptr && !scores->phi.empty()) args.phi = scores->phi[static_cast<size_t>(state)];
+  if (scores != nullptr && scores->observed != nullptr)
+    ops.score_range({args, scores->observed + int64_t{state} * s.heads});
   ops.attention(args);
 }
 

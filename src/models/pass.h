@@ -84,6 +84,11 @@ class Pass {
   // Applies RoPE to q and k, stores k and v in the paged state, and attends over it: q -> out.
   void attend(int state, Matrix q, Matrix k, Matrix v, const Rope& rope, const AttentionSettings& settings, Matrix out);
 
+  // The new rows of latent attention: fills in the layer's state and the batch.
+  void write_latent(int state, LatentWriteOp::Args args);
+  // Attends over the layer's own state, which holds the new rows already.
+  void attend_written(int state, Matrix q, const AttentionSettings& settings, Matrix out);
+
   // Attends over keys and values that another layer has stored. q has its RoPE already.
   void attend_stored(int state, Matrix q, const AttentionSettings& settings, Matrix out);
 

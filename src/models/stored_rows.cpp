@@ -1,6 +1,11 @@
 #include "models/stored_rows.h"
 
+#include <cstring>
+#include <utility>
+
 #include "base/error.h"
+#include "tensor/dequantize.h"
+#include "tensor/half.h"
 
 namespace millrace {
 namespace {
@@ -16,6 +21,31 @@ void transpose(const WeightView& from, std::byte* to, ThreadPool& pool) {
       for (int64_t n = begin; n < end; ++n) out[n * from.rows + k] = in[k * from.cols + n];
     }
   });
+}
+
+void store(float value, DType as, std::byte* to) {
+  if (as == DType::F32) {
+    std::memcpy(to, &value, sizeof value);
+  } else {
+    const uint16_t half = as == DType::F16 ? f32_to_f16(value) : f32_to_bf16(value);
+    std::memcpy(to, &half, sizeof half);
+  }
+}
+
+WeightView expanded(const WeightView& from, DType as, std::vector<std::byte>& copy, ThreadPool& pool) {
+  WeightView whole{as, from.rows, from.cols, nullptr};
+  copy.resize(whole.bytes());
+  whole.data = copy.data();
+  const size_t each = row_bytes(as, from.cols), element = static_cast<size_t>(info(as).bytes);
+  pool.parallel_for(from.rows, 1, [&](int64_t begin, int64_t end) {
+    std::vector<float> row(static_cast<size_t>(from.cols));
+    for (int64_t i = begin; i < end; ++i) {
+      dequantize_row(from.dtype, from.row(i), row.data(), from.cols);
+      std::byte* to = copy.data() + static_cast<size_t>(i) * each;
+      for (const float value : row) store(value, as, std::exchange(to, to + element));
+    }
+  });
+  return whole;
 }
 
 }  // namespace
@@ -49,6 +79,15 @@ WeightView transposed(std::span<const WeightView> matrices, std::vector<std::byt
     to += matrix.bytes();
   }
   return whole;
+}
+
+WeightView transposed(std::span<const WeightView> matrices, DType as, std::vector<std::byte>& copy, ThreadPool& pool) {
+  std::vector<std::vector<std::byte>> plain(matrices.size());
+  std::vector<WeightView> views(matrices.begin(), matrices.end());
+  for (size_t i = 0; i < views.size(); ++i) {
+    if (!can_transpose(views[i].dtype)) views[i] = expanded(views[i], as, plain[i], pool);
+  }
+  return transposed(views, copy, pool);
 }
 
 }  // namespace millrace

@@ -42,7 +42,9 @@ class Weights {
   const Linear* gate_up(const std::vector<LinearPart>& parts, int64_t k, Activation activation);
   // A matrix for each group, stacked from sources[group] (one view, or gate and up). `settings` has everything but the
   // weights. All views have one format.
-  const Grouped* grouped(Grouped settings, std::vector<std::vector<WeightView>> sources);
+  // `transposed`: the views are [k, n]. Formats that cannot be transposed are expanded to 16 bits, or to f32 if results
+  // are exact.
+  const Grouped* grouped(Grouped settings, std::vector<std::vector<WeightView>> sources, bool transposed = false);
   // A tensor of any rank as views of its matrices or vectors: [a, b, c] becomes a views [b, c], [a, b] a views [1, b].
   std::vector<WeightView> slices(const TensorName& name, std::initializer_list<int64_t> shape);
   const Vector* vector(const TensorName& name, int64_t n,
@@ -54,7 +56,8 @@ class Weights {
   // An embedding table in the file's format, in device memory after pack().
   const WeightView* table(const TensorName& name, int64_t rows, int64_t cols);
   RopeFrequencies placed(RopeFrequencies frequencies);  // its tables are in device memory after pack()
-  void ignore(const std::string& fragment);             // tensors whose names contain this do not affect results
+  bool on_device() const { return !ops_.device().is_host(); }
+  void ignore(const std::string& fragment);  // tensors whose names contain this do not affect results
 
   // Throws if the file has tensors that were not declared: without them results would be wrong.
   void check_all_used() const;
@@ -80,6 +83,7 @@ class Weights {
   struct PendingGroups {  // a Grouped before packing
     Grouped* grouped;
     std::vector<std::vector<WeightView>> sources;  // by group
+    bool transposed = false;                       // sources are [k, n]
   };
   struct PendingVector {
     struct Piece {
@@ -100,7 +104,6 @@ class Weights {
   const Vector* declare(PendingVector pending, int64_t n);
   void pack_vectors();
   void pack_groups(const std::function<void(int64_t done, int64_t total)>& progress);
-  bool on_device() const { return !ops_.device().is_host(); }
   bool can_gate(const Linear& linear, Activation activation) const;
   const WeightView* table_like(const Pending& pending) const;
   std::vector<WeightView> in_rows(const Pending& pending, std::vector<std::byte>& copy) const;

@@ -34,9 +34,9 @@ std::vector<WeightView> Weights::slices(const TensorName& name, std::initializer
   return views;
 }
 
-const Grouped* Weights::grouped(Grouped settings, std::vector<std::vector<WeightView>> sources) {
+const Grouped* Weights::grouped(Grouped settings, std::vector<std::vector<WeightView>> sources, bool transposed) {
   Grouped& g = groupeds_.emplace_back(std::move(settings));
-  const DType format = sources[0][0].dtype;
+  DType format = sources[0][0].dtype;
   for (const auto& group : sources) {
     for (const WeightView& view : group) {
       if (view.dtype == format) continue;
@@ -44,10 +44,14 @@ const Grouped* Weights::grouped(Grouped settings, std::vector<std::vector<Weight
            source_.origin(), millrace::name(format), millrace::name(view.dtype));
     }
   }
+  if (transposed && !can_transpose(format)) {
+    const DType on_host = ops_.precision() == Precision::Exact ? DType::F32 : DType::F16;
+    format = ops_.working() == DType::F32 ? on_host : ops_.working();
+  }
   g.weights.format = format;
   g.weights.groups = std::ssize(sources);
-  g.weights.k = sources[0][0].cols;
-  for (const WeightView& view : sources[0]) g.weights.n += view.rows;
+  g.weights.k = transposed ? sources[0][0].rows : sources[0][0].cols;
+  for (const WeightView& view : sources[0]) g.weights.n += transposed ? view.cols : view.rows;
   const GroupedLinearProblem problem{.format = format,
                                      .precision = ops_.precision(),
                                      .groups = g.weights.groups,
@@ -66,7 +70,7 @@ const Grouped* Weights::grouped(Grouped settings, std::vector<std::vector<Weight
   g.each.resize(sources.size());
   g.weights.data = g.each;
   const bool in_place = g.weights.layout->in_place(format, g.weights.n, g.weights.k);
-  if (in_place && std::all_of(sources.begin(), sources.end(), is_contiguous)) {
+  if (in_place && !transposed && std::all_of(sources.begin(), sources.end(), is_contiguous)) {
     for (size_t i = 0; i < sources.size(); ++i) {
       g.each[i] = sources[i][0].data;
       in_place_.insert(in_place_.end(), sources[i].begin(), sources[i].end());
@@ -77,7 +81,7 @@ const Grouped* Weights::grouped(Grouped settings, std::vector<std::vector<Weight
   const size_t bytes = in_place ? static_cast<size_t>(g.weights.n) * row_bytes(format, g.weights.k)
                                 : g.weights.layout->bytes(format, g.weights.n, g.weights.k);
   g.weights.stride = Arena::padded(bytes);
-  pending_groups_.push_back({&g, std::move(sources)});
+  pending_groups_.push_back({&g, std::move(sources), transposed});
   return &g;
 }
 
@@ -89,8 +93,10 @@ void Weights::pack_groups(const std::function<void(int64_t, int64_t)>& progress)
     std::byte* to = arena_->take(g.weights.stride * static_cast<size_t>(g.weights.groups));
     for (size_t i = 0; i < pending.sources.size(); ++i, to += g.weights.stride) {
       const auto turn = ops_.pool().turn();
-      const auto& views = pending.sources[i];
-      for (const WeightView& view : views) source_.fetch(view, ops_.pool());
+      for (const WeightView& view : pending.sources[i]) source_.fetch(view, ops_.pool());
+      std::vector<std::byte> copy;
+      std::vector<WeightView> views = pending.sources[i];
+      if (pending.transposed) views = {transposed(views, g.weights.format, copy, ops_.pool())};
       if (uploader != nullptr) {
         layout.upload(views, to, *uploader, ops_.pool());
       } else if (!layout.in_place(g.weights.format, g.weights.n, g.weights.k)) {
@@ -99,7 +105,7 @@ void Weights::pack_groups(const std::function<void(int64_t, int64_t)>& progress)
         for (std::byte* at = to; const WeightView& view : views) at = std::copy_n(view.data, view.bytes(), at);
       }
       g.each[i] = to;
-      for (const WeightView& view : views) source_.release(view);
+      for (const WeightView& view : pending.sources[i]) source_.release(view);
     }
     progress(static_cast<int64_t>(arena_->used()), static_cast<int64_t>(arena_->capacity()));
   }

@@ -39,7 +39,7 @@ inline float with_sink(const AttentionArgs& args, int64_t head, float total, flo
 }
 
 inline void write_out(const AttentionArgs& args, const QueryTile& tile, const Partial& partial, int64_t stride) {
-  const int64_t dim = args.kv.key_dim, group = args.heads / args.kv.kv_heads, heads = tile.kv_heads * group;
+  const int64_t dim = args.kv.value_dim, group = args.heads / args.kv.kv_heads, heads = tile.kv_heads * group;
   for (int row = 0; row < tile.rows; ++row) {
     float* out = args.out.row<float>(tile.batch_row(row)) + tile.kv_head * group * dim;
     for (int64_t vector = row * heads; vector < (row + 1) * heads; ++vector, out += dim) {

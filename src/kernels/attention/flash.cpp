@@ -10,7 +10,8 @@ constexpr int64_t kVectorsWorthARegion = 128;  // query vectors to merge: about 
 }  // namespace
 
 bool FlashAttention::can_run(const Problem& problem, const Hardware& hardware) const {
-  return problem.one_head_size() && is_kv_dtype(problem.kv, problem.key_dim) && method_.can_run(problem, hardware);
+  const bool fits = problem.one_head_size() || (problem.latent && problem.value_dim <= problem.key_dim);
+  return fits && is_kv_dtype(problem.kv, problem.key_dim) && method_.can_run(problem, hardware);
 }
 
 double FlashAttention::estimate_us(const Problem& p, const Hardware& hardware) const {
@@ -21,7 +22,7 @@ double FlashAttention::estimate_us(const Problem& p, const Hardware& hardware) c
   const int64_t chunk = p.rows / std::max<int64_t>(1, p.sequences);
   const double seen = reach(p.context - chunk / 2);
   const double flops = 4.0 * static_cast<double>(p.rows) * seen * p.heads * p.key_dim;
-  const double bytes = 2.0 * static_cast<double>(p.sequences) * reach(p.context) * p.kv_heads *
+  const double bytes = (p.latent ? 1.0 : 2.0) * static_cast<double>(p.sequences) * reach(p.context) * p.kv_heads *
                        static_cast<double>(row_bytes(p.kv, p.key_dim));
   const double compute_us = flops / (1e3 * method_.gflops(p, hardware));
   const double memory_us = bytes / (1e3 * hardware.ceilings.read_gbs);

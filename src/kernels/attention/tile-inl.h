@@ -24,7 +24,7 @@ class TileShape {
         group(args.heads / args.kv.kv_heads),
         heads(tile.kv_heads * group),
         vectors(tile.rows * heads),
-        dim(args.kv.key_dim),
+        dim(args.kv.key_dim),  // of values too: a latent value is summed up with the rest of its key row
         stride(space.stride),
         row_bytes(args.kv.key_row_bytes()),
         query_scale(args.softcap > 0 ? args.scale : args.scale * kLog2E) {}

@@ -1,4 +1,5 @@
-// Simple attention: one block per query row and head, f32 arithmetic, any head size, any KV format.
+// Simple attention: one block per query row and head, f32 arithmetic, any head size, any KV format, values of another
+// width than keys, latent rows.
 #include "kernels/attention/attention.h"
 #include "kernels/attention/scores.h"
 #include "kernels/cuda/cost.h"
@@ -10,13 +11,14 @@ namespace {
 
 constexpr int kThreads = 128;  // positions at a time
 constexpr int kMostPerThread = 8;
+constexpr int kMostKeyDim = 4096;  // of q in shared memory
 
 struct Params {
   GpuMatrix q, out;
   const std::byte *keys, *values;
   DType kv;
-  int heads, kv_heads, head_dim, block_size, window;
-  int64_t row_bytes;
+  int heads, kv_heads, key_dim, value_dim, block_size, window;
+  int64_t key_bytes, value_bytes;  // from one row to the next
   float scale, softcap;
   const float* sinks;  // [heads] or null
   SliceTables tables;
@@ -30,22 +32,23 @@ __device__ float kv_value(const std::byte* row, DType dtype, int i) {
 
 __device__ float score_of(const Params& p, const float* q, const std::byte* key) {
   float dot = 0;
-  for (int i = 0; i < p.head_dim; ++i) dot += q[i] * kv_value(key, p.kv, i);
+  for (int i = 0; i < p.key_dim; ++i) dot += q[i] * kv_value(key, p.kv, i);
   dot = fminf(fmaxf(dot * p.scale, -kScoreLimit), kScoreLimit);
   return p.softcap > 0 ? p.softcap * tanhf(dot / p.softcap) : dot;
 }
 
 // Grid: (sequence, head, row of the slice).
 __global__ void __launch_bounds__(kThreads) attend(Params p) {
-  extern __shared__ float q[];  // [head_dim]
+  extern __shared__ float q[];  // [key_dim]
   __shared__ float weights[kThreads];
-  __shared__ int64_t offsets[kThreads];
+  __shared__ int64_t rows[kThreads];  // of the pool
   const SliceTables::Slice slice = p.tables.slices[blockIdx.x];
   const int head = blockIdx.y, kv_head = head / (p.heads / p.kv_heads), row_in_slice = blockIdx.z;
   if (row_in_slice >= slice.rows) return;
-  const int64_t row = slice.first_row + row_in_slice, first_col = int64_t(head) * p.head_dim;
+  const int64_t row = slice.first_row + row_in_slice;
+  const int64_t first_q = int64_t(head) * p.key_dim, first_col = int64_t(head) * p.value_dim;
   const int32_t* pages = p.tables.pages + blockIdx.x * p.tables.page_stride;
-  for (int i = threadIdx.x; i < p.head_dim; i += kThreads) q[i] = p.q.get(row, first_col + i);
+  for (int i = threadIdx.x; i < p.key_dim; i += kThreads) q[i] = p.q.get(row, first_q + i);
 
   const int last = slice.past + row_in_slice;
   const int first = p.window > 0 ? max(0, last - p.window + 1) : 0;
@@ -56,9 +59,8 @@ __global__ void __launch_bounds__(kThreads) attend(Params p) {
     float score = kNoScore;
     if (position <= last) {
       const int64_t page = pages[position / p.block_size];
-      const int64_t at = (page * p.kv_heads + kv_head) * p.block_size + position % p.block_size;
-      offsets[threadIdx.x] = at * p.row_bytes;
-      score = score_of(p, q, p.keys + offsets[threadIdx.x]);
+      rows[threadIdx.x] = (page * p.kv_heads + kv_head) * p.block_size + position % p.block_size;
+      score = score_of(p, q, p.keys + rows[threadIdx.x] * p.key_bytes);
     }
     const float grown = fmaxf(largest, block_reduce<Largest>(score));
     const float weight = position <= last ? expf(score - grown) : 0;
@@ -69,9 +71,9 @@ __global__ void __launch_bounds__(kThreads) attend(Params p) {
 #pragma unroll
     for (int part = 0; part < kMostPerThread; ++part) {
       const int i = part * kThreads + threadIdx.x;
-      if (i >= p.head_dim) break;
+      if (i >= p.value_dim) break;
       float sum = sums[part] * rescale;
-      for (int j = 0; j < count; ++j) sum += weights[j] * kv_value(p.values + offsets[j], p.kv, i);
+      for (int j = 0; j < count; ++j) sum += weights[j] * kv_value(p.values + rows[j] * p.value_bytes, p.kv, i);
       sums[part] = sum;
     }
   }
@@ -79,7 +81,7 @@ __global__ void __launch_bounds__(kThreads) attend(Params p) {
 #pragma unroll
   for (int part = 0; part < kMostPerThread; ++part) {
     const int i = part * kThreads + threadIdx.x;
-    if (i < p.head_dim) p.out.set(row, first_col + i, sums[part] / total);
+    if (i < p.value_dim) p.out.set(row, first_col + i, sums[part] / total);
   }
 }
 
@@ -87,8 +89,8 @@ class CudaSimpleAttention final : public AttentionKernel {
  public:
   std::string_view name() const override { return "cuda_simple"; }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
-    return is_gpu(hardware) && p.one_head_size() && is_kv_dtype(p.kv, p.key_dim) &&
-           p.key_dim <= kThreads * kMostPerThread;
+    return is_gpu(hardware) && is_kv_dtype(p.kv, p.key_dim, p.value_dim) && p.key_dim <= kMostKeyDim &&
+           p.value_dim <= kThreads * kMostPerThread;
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
     const double products = double(p.rows) * double(p.context) * p.heads * p.key_dim;
@@ -104,9 +106,11 @@ class CudaSimpleAttention final : public AttentionKernel {
                         a.heads,
                         a.kv.kv_heads,
                         a.kv.key_dim,
+                        a.kv.value_dim,
                         a.kv.block_size,
                         a.window,
                         static_cast<int64_t>(a.kv.key_row_bytes()),
+                        static_cast<int64_t>(a.kv.value_row_bytes()),
                         a.scale,
                         a.softcap,
                         a.sinks,

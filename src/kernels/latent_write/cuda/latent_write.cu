@@ -1,0 +1,130 @@
+#include "hardware/cuda_device.h"
+#include "kernels/cuda/convert.h"
+#include "kernels/cuda/cost.h"
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/values.cuh"
+#include "kernels/latent_write/latent_write.h"
+#include "tensor/blocks.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kMostDim = 1024;  // of a row, which shared memory holds in f32
+
+struct Params {
+  GpuMatrix row, q, absorbed, angles;
+  const float* norm;
+  float epsilon;
+  std::byte* keys;
+  DType kv;
+  int heads, plain, rotary, latent, block_size;
+  bool halves;
+  const int32_t* row_slots;
+  int64_t row_bytes;
+};
+
+// Element i of a rotary part after RoPE; `first` is the part's first column.
+__device__ float rotated(const Params& p, const GpuMatrix& x, int64_t row, int64_t first, int i) {
+  const int half = p.rotary / 2;
+  const int pair = p.halves ? i % half : i / 2;
+  const bool is_first = p.halves ? i < half : i % 2 == 0;
+  const int partner = p.halves ? (is_first ? i + half : i - half) : i ^ 1;
+  const float own = x.get(row, first + i), other = x.get(row, first + partner);
+  const float cosine = p.angles.get(row, pair), sine = p.angles.get(row, half + pair);
+  return is_first ? own * cosine - other * sine : own * cosine + other * sine;
+}
+
+// Stores a block of 32 elements, one per lane.
+__device__ void store_q8(std::byte* to, int i, float x) {
+  const float largest = warp_max(fabsf(x));
+  const float inverse = largest > 1e-30f ? 127 / largest : 0;  // as in kv_write's reference
+  auto& block = reinterpret_cast<BlockQ8_0*>(to)[i / 32];
+  block.qs[i % 32] = static_cast<int8_t>(rintf(x * inverse));
+  if (i % 32 == 0) block.d = __half_as_ushort(__float2half_rn(within_half(largest / 127)));
+}
+
+__device__ void write_row(const Params& p, int64_t row) {
+  __shared__ float values[kMostDim];
+  const int dim = p.latent + p.rotary;
+  float squares = 0;
+  for (int i = threadIdx.x; i < p.latent; i += kThreads) {
+    values[i] = p.row.get(row, i);
+    squares += values[i] * values[i];
+  }
+  for (int i = threadIdx.x; i < p.rotary; i += kThreads) values[p.latent + i] = rotated(p, p.row, row, p.latent, i);
+  const float factor = rsqrtf(block_reduce<Add>(squares) / float(p.latent) + p.epsilon);
+  __syncthreads();
+  const int64_t slot = p.row_slots[row];  // one KV head: rows of the pool lie in the order of the slots
+  std::byte* to = p.keys + slot * p.row_bytes;
+  for (int i = threadIdx.x; i < dim; i += kThreads) {
+    const float x = as_number(i < p.latent ? values[i] * factor * p.norm[i] : values[i], p.kv);
+    if (p.kv == DType::Q8_0) {
+      store_q8(to, i, x);  // rows have whole blocks, so a warp is inside as a whole
+    } else {
+      store(to, p.kv, i, x);
+    }
+  }
+}
+
+// Grid: (row, 1 + blocks of queries). The first block of a row stores it, the others rotate its queries.
+__global__ void __launch_bounds__(kThreads) write_latent(const __grid_constant__ Params p) {
+  wait_for_predecessors();
+  const int64_t row = blockIdx.x;
+  if (blockIdx.y == 0) {
+    write_row(p, row);
+  } else {
+    const int i = static_cast<int>((blockIdx.y - 1) * kThreads + threadIdx.x);
+    if (i < p.heads * p.rotary) {
+      const int head = i / p.rotary, at = i % p.rotary;
+      const float x = rotated(p, p.q, row, int64_t(head) * (p.plain + p.rotary) + p.plain, at);
+      p.absorbed.set(row, int64_t(head) * (p.latent + p.rotary) + p.latent + at, x);
+    }
+  }
+  allow_dependents();  // last: attention reads pages before it waits
+}
+
+class CudaLatentWrite final : public Kernel<LatentWriteOp> {
+ public:
+  std::string_view name() const override { return "cuda"; }
+  bool can_run(const Problem& p, const Hardware& hardware) const override {
+    const int dim = p.latent_dim + p.rotary_dim;
+    return is_gpu(hardware) && is_kv_dtype(p.kv, dim) && dim <= kMostDim;
+  }
+  double estimate_us(const Problem& p, const Hardware& hardware) const override {
+    return gpu_us(4.0 * double(p.rows) * (p.latent_dim + double(p.heads + 1) * p.rotary_dim), hardware, 0.2);
+  }
+  void run(const Args& a, const Executor& executor) const override {
+    if (a.row.rows == 0) return;
+    const int rotary = a.rotary_dim();
+    const Params params{a.row,
+                        a.q,
+                        a.absorbed,
+                        a.angles,
+                        a.norm,
+                        a.epsilon,
+                        a.kv.keys,
+                        a.kv.dtype,
+                        a.heads,
+                        a.plain_dim(),
+                        rotary,
+                        a.kv.value_dim,
+                        a.kv.block_size,
+                        a.style == RopeStyle::Halves,
+                        a.tables.row_slots,
+                        static_cast<int64_t>(a.kv.key_row_bytes())};
+    const int of_queries = (a.heads * rotary + kThreads - 1) / kThreads;
+    const dim3 grid(static_cast<unsigned>(a.row.rows), static_cast<unsigned>(1 + of_queries));
+    check_launch(launch_kernel(write_latent, grid, kThreads, 0, cuda_launch(executor), params),
+                 "starting latent_write");
+  }
+};
+
+}  // namespace
+
+KernelList<LatentWriteOp> LatentWriteOp::cuda() {
+  static const CudaLatentWrite kernel;
+  return {&kernel};
+}
+
+}  // namespace millrace

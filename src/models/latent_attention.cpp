@@ -1,0 +1,176 @@
+#include "models/latent_attention.h"
+
+#include <cmath>
+
+namespace millrace {
+namespace {
+
+constexpr float kNormEpsilon = 1e-6f;  // transformers ignores the config's epsilon in these norms
+
+// A buffer without padding between rows, so that by_head() can view it.
+Matrix packed_buffer(Pass& p, std::string_view name, int64_t cols) {
+  Matrix buffer = p.buffer(name, cols);
+  buffer.stride = cols;
+  return buffer;
+}
+
+// Columns [first, first + n) of each head, as [rows * heads, n].
+Matrix by_head(const Matrix& x, int heads, int64_t first, int64_t n) {
+  const Matrix heads_as_rows{x.dtype, x.rows * heads, x.cols / heads, x.cols / heads, x.data};
+  return heads_as_rows.columns(first, n);
+}
+
+struct HeadViews {
+  std::vector<std::vector<WeightView>> keys, values;
+  bool keys_transposed = false;  // keys are [plain, latent]
+};
+
+// GGUF splits the matrix and transposes the keys; older files and Hugging Face have [heads][plain + value][latent].
+HeadViews find_heads(Weights::Layer& at, const LatentSizes& s) {
+  HeadViews found;
+  const TensorName keys{"attn_k_b.weight", "self_attn.k_b_proj.weight"};
+  if (at.has(keys)) {
+    for (const auto& view : at.slices(keys, {s.heads, s.latent, s.plain})) found.keys.push_back({view});
+    const TensorName values{"attn_v_b.weight", "self_attn.v_b_proj.weight"};
+    for (const auto& view : at.slices(values, {s.heads, s.value, s.latent})) found.values.push_back({view});
+    at.weights().ignore("attn_kv_b.weight");  // some files have both forms
+    return found;
+  }
+  found.keys_transposed = true;
+  const TensorName both{"attn_kv_b.weight", "self_attn.kv_b_proj.weight"};
+  const int64_t each = s.plain + s.value;
+  const WeightView all = at.slices(both, {1, s.heads * each, s.latent})[0];
+  for (int64_t head = 0; head < s.heads; ++head) {
+    found.keys.push_back({{all.dtype, s.plain, s.latent, all.row(head * each)}});
+    found.values.push_back({{all.dtype, s.value, s.latent, all.row(head * each + s.plain)}});
+  }
+  return found;
+}
+
+}  // namespace
+
+LatentSizes read_latent_sizes(const WeightSource& source, const LatentSizes& usual, DecoderConfig& c) {
+  const Config& keys = source.config();
+  constexpr Config::Range kSize{1, 1 << 12};
+  const auto size = [&](ConfigKey key, int64_t otherwise) {
+    if (otherwise <= 0 || is_gguf(source)) return static_cast<int>(keys.integer(key, kSize));
+    return static_cast<int>(keys.optional_integer(key, kSize).value_or(otherwise));
+  };
+  LatentSizes s;
+  s.heads = c.heads;
+  s.latent = size({"kv_lora_rank", "attention.kv_lora_rank"}, usual.latent);
+  s.query_latent =
+      keys.optional_integer({"q_lora_rank", "attention.q_lora_rank"}, {1, 1 << 16}).value_or(usual.query_latent);
+  s.rotary = size({"qk_rope_head_dim", "rope.dimension_count"}, usual.rotary);
+  if (is_gguf(source)) {
+    const bool split = keys.has({.gguf = "attention.key_length_mla"});  // else the keys have the sizes of a head
+    const ConfigKey query{.gguf = split ? "attention.key_length_mla" : "attention.key_length"};
+    s.plain = size(query, 0) - s.rotary;
+    if (s.plain < 1) keys.fail_key(query, "must exceed the rotary part");
+    const ConfigKey value{.gguf = split ? "attention.value_length_mla" : "attention.value_length"};
+    s.value = static_cast<int>(keys.optional_integer(value, kSize).value_or(c.hidden / c.heads));
+  } else {
+    s.plain = size({.hf = "qk_nope_head_dim"}, usual.plain);
+    s.value = size({.hf = "v_head_dim"}, usual.value);
+  }
+  c.kv_heads = 1;
+  c.head_dim = s.query();
+  c.rotary_dim = s.rotary;
+  return s;
+}
+
+float latent_score_scale(const WeightSource& source, const LatentSizes& s) {
+  const Config& keys = source.config();
+  const double plain = 1 / std::sqrt(double(s.query()));
+  const std::string type = keys.optional_string({"rope_parameters.rope_type", "rope.scaling.type"}).value_or("default");
+  const double factor = keys.optional_number({"rope_parameters.factor", "rope.scaling.factor"}).value_or(1);
+  if (type == "default" || type == "none" || !(factor > 1)) return static_cast<float>(plain);
+  // GGUF files of these architectures store a tenth of mscale_all_dim.
+  const double per_log = is_gguf(source)
+                             ? keys.optional_number({.gguf = "rope.scaling.yarn_log_multiplier"}).value_or(0)
+                             : 0.1 * keys.optional_number({.hf = "rope_parameters.mscale_all_dim"}).value_or(0);
+  const double m = per_log * std::log(factor) + 1;
+  return static_cast<float>(plain * m * m);
+}
+
+RopeFrequencies read_latent_rope(const WeightSource& source, const DecoderConfig& c) {
+  const Config& keys = source.config();
+  if (keys.optional_number({.hf = "rope_parameters.partial_rotary_factor"}).value_or(1) != 1)
+    refuse(source, "a partial_rotary_factor in latent attention");
+  RopeFrequencies rope = read_rope_frequencies(source, c);
+  // Models with a factor on the scores have the same factor on cosines and sines, which cancels there.
+  const bool on_scores = keys.optional_number({.gguf = "rope.scaling.yarn_log_multiplier"}).value_or(0) != 0;
+  const bool given = keys.has({.gguf = "rope.scaling.yarn_attn_factor"});
+  if (is_gguf(source) && on_scores && !given) rope.magnitude = 1;
+  return rope;
+}
+
+LatentAttention load_latent_attention(Weights::Layer& at, const DecoderConfig& c, const LatentSizes& s) {
+  LatentAttention a{.sizes = s};
+  if (at.weights().on_device() && (s.plain % 8 != 0 || s.rotary % 8 != 0 || s.value % 8 != 0 || s.latent % 8 != 0))
+    refuse(at.weights().source(), "latent attention with head sizes that are no multiples of 8 on a GPU");
+  const LinearPart row{{"attn_kv_a_mqa.weight", "self_attn.kv_a_proj_with_mqa.weight"}, s.latent + s.rotary};
+  const LinearPart query_down{{"attn_q_a.weight", "self_attn.q_a_proj.weight"}, s.query_latent};
+  const int64_t queries = int64_t{s.heads} * s.query();
+  if (at.has(query_down.name)) {
+    a.down = at.linear({query_down, row}, c.hidden);
+    a.query_norm = at.vector({"attn_q_a_norm.weight", "self_attn.q_a_layernorm.weight"}, s.query_latent);
+    a.query = at.linear({{{"attn_q_b.weight", "self_attn.q_b_proj.weight"}, queries}}, s.query_latent);
+  } else {
+    a.down = at.linear({row}, c.hidden);
+    a.query = at.linear({{{"attn_q.weight", "self_attn.q_proj.weight"}, queries}}, c.hidden);
+  }
+  a.norm = at.vector({"attn_kv_a_norm.weight", "self_attn.kv_a_layernorm.weight"}, s.latent);
+  HeadViews heads = find_heads(at, s);
+  a.absorb = at.weights().grouped({}, std::move(heads.keys), heads.keys_transposed);
+  a.to_value = at.weights().grouped({}, std::move(heads.values));
+  return a;
+}
+
+Routing route_heads(Pass& p, int heads) {
+  const int64_t pairs = p.rows() * heads;
+  const auto array = [&](std::string_view name, int64_t count) {
+    return reinterpret_cast<int32_t*>(p.buffer(name, DType::F32, 1, count).data);  // elements of four bytes
+  };
+  const Routing routing{.rows = pairs,
+                        .groups = heads,
+                        .chosen = array("chosen heads", pairs),
+                        .order = array("head order", pairs),
+                        .offsets = array("head offsets", heads + 1)};
+  p.ops.call<HeadRoutingOp>({p.ops.bucket(p.rows()), heads}, {routing});
+  return routing;
+}
+
+Matrix latent_attention_block(Pass& p, const LatentAttention& a, const Normed& x, int state, const Rope& rope,
+                              const AttentionSettings& settings, const Routing& by_heads) {
+  const LatentSizes& s = a.sizes;
+  const int64_t row_dim = s.latent + s.rotary;
+  const Matrix q = packed_buffer(p, "latent q", int64_t{s.heads} * s.query());
+  const Matrix absorbed = packed_buffer(p, "absorbed q", s.heads * row_dim);
+  const Matrix sums = packed_buffer(p, "latent sums", s.heads * s.latent);
+  const Matrix attended = packed_buffer(p, "attended", int64_t{s.heads} * s.value);
+  const Matrix down = p.buffer("latent", a.down->n);
+  p.linear(x, a.down, down);
+  const Matrix row = down.columns(a.down->n - row_dim, row_dim);
+  if (a.query_norm != nullptr) {
+    const Matrix from = down.columns(0, s.query_latent), normed = p.buffer("normed query", s.query_latent);
+    p.ops.linear({NormKind::Rms, from, normed, a.query_norm->data, nullptr, kNormEpsilon}, *a.query, q);
+  } else {
+    p.linear(x, a.query, q);
+  }
+  p.write_latent(state, {.style = rope.style,
+                         .row = row,
+                         .norm = a.norm->data,
+                         .epsilon = kNormEpsilon,
+                         .q = q,
+                         .absorbed = absorbed,
+                         .angles = rope.angles,
+                         .heads = s.heads});
+  p.ops.grouped_linear(by_head(q, s.heads, 0, s.plain), *a.absorb, by_heads, by_head(absorbed, s.heads, 0, s.latent));
+  p.attend_written(state, absorbed, settings, sums);
+  p.ops.grouped_linear(by_head(sums, s.heads, 0, s.latent), *a.to_value, by_heads,
+                       by_head(attended, s.heads, 0, s.value));
+  return attended;
+}
+
+}  // namespace millrace
