@@ -32,6 +32,26 @@ void add_gemma4_keys(const SyntheticShape& s, GgufMetadataBuilder& m) {
   m.add_f32("gemma4.final_logit_softcapping", 30);
 }
 
+void add_latent_keys(const SyntheticShape& s, GgufMetadataBuilder& m) {
+  const auto count = [&](std::string_view name, int64_t value) {
+    m.add_u32(fmt::format("{}.{}", s.architecture, name), static_cast<uint32_t>(value));
+  };
+  count("attention.head_count_kv", 1);
+  count("attention.kv_lora_rank", s.latent);
+  if (s.query_latent > 0) count("attention.q_lora_rank", s.query_latent);
+  count("attention.key_length", s.latent + s.rotary);
+  count("attention.value_length", s.latent);
+  count("attention.key_length_mla", s.head_dim);
+  count("attention.value_length_mla", s.value);
+  count("rope.dimension_count", s.rotary);
+  const bool sigmoid = s.experts >= 256;  // DeepSeek V3
+  count("expert_gating_func", sigmoid ? 2 : 1);
+  if (sigmoid) {
+    count("expert_group_count", 8);
+    count("expert_group_used_count", 4);
+  }
+}
+
 void add_mixture_keys(const SyntheticShape& s, GgufMetadataBuilder& m) {
   const auto count = [&](std::string_view name, int64_t value) {
     m.add_u32(fmt::format("{}.{}", s.architecture, name), static_cast<uint32_t>(value));
@@ -65,6 +85,8 @@ GgufMetadataBuilder gguf_metadata(const SyntheticShape& s) {
   count("attention.head_count", s.heads);
   if (s.architecture == "gemma4") {
     add_gemma4_keys(s, m);
+  } else if (s.latent > 0) {
+    add_latent_keys(s, m);
   } else {
     count("attention.head_count_kv", s.kv_heads);
     count("attention.key_length", s.head_dim);
@@ -121,6 +143,22 @@ void add_attention(const SyntheticShape& s, const std::string& layer, bool globa
   }
 }
 
+void add_latent_attention(const SyntheticShape& s, const std::string& layer, std::vector<SyntheticTensor>& out) {
+  const int64_t queries = s.heads * s.head_dim, plain = s.head_dim - s.rotary;
+  if (s.query_latent > 0) {
+    out.push_back({layer + "attn_q_a.weight", {s.query_latent, s.hidden}});
+    out.push_back({layer + "attn_q_a_norm.weight", {s.query_latent}, Kind::Norm});
+    out.push_back({layer + "attn_q_b.weight", {queries, s.query_latent}});
+  } else {
+    out.push_back({layer + "attn_q.weight", {queries, s.hidden}});
+  }
+  out.push_back({layer + "attn_kv_a_mqa.weight", {s.latent + s.rotary, s.hidden}});
+  out.push_back({layer + "attn_kv_a_norm.weight", {s.latent}, Kind::Norm});
+  out.push_back({layer + "attn_k_b.weight", {s.heads, s.latent, plain}});
+  out.push_back({layer + "attn_v_b.weight", {s.heads, s.value, s.latent}});
+  out.push_back({layer + "attn_output.weight", {s.hidden, s.heads * s.value}});
+}
+
 void add_feed_forward(const SyntheticShape& s, const std::string& layer, std::vector<SyntheticTensor>& out) {
   if (!is_fused(s)) out.push_back({layer + "ffn_gate.weight", {s.feed_forward, s.hidden}});
   out.push_back({layer + "ffn_up.weight", {is_fused(s) ? 2 * s.feed_forward : s.feed_forward, s.hidden}});
@@ -129,7 +167,8 @@ void add_feed_forward(const SyntheticShape& s, const std::string& layer, std::ve
 
 void add_experts(const SyntheticShape& s, const std::string& layer, std::vector<SyntheticTensor>& out) {
   out.push_back({layer + "ffn_gate_inp.weight", {s.experts, s.hidden}});
-  if (s.architecture == "glm4moe") out.push_back({layer + "exp_probs_b.bias", {s.experts}, Kind::Small});
+  const bool choice_bias = s.architecture == "glm4moe" || s.query_latent > 0;  // and DeepSeek V3
+  if (choice_bias) out.push_back({layer + "exp_probs_b.bias", {s.experts}, Kind::Small});
   out.push_back({layer + "ffn_gate_exps.weight", {s.experts, s.expert_width, s.hidden}});
   out.push_back({layer + "ffn_up_exps.weight", {s.experts, s.expert_width, s.hidden}});
   out.push_back({layer + "ffn_down_exps.weight", {s.experts, s.hidden, s.expert_width}});
@@ -156,7 +195,7 @@ std::vector<SyntheticTensor> gguf_tensors(const SyntheticShape& s) {
     const auto norm = [&](const char* name) { out.push_back({layer + name, {s.hidden}, Kind::Norm}); };
     // Attention averages over tokens. In a mixture it stays faint: alike tokens would all choose the same experts.
     out.push_back({layer + "attn_norm.weight", {s.hidden}, s.experts > 0 ? Kind::FaintNorm : Kind::Norm});
-    add_attention(s, layer, is_global(s, i), out);
+    s.latent > 0 ? add_latent_attention(s, layer, out) : add_attention(s, layer, is_global(s, i), out);
     if (is_gemma(s)) norm("post_attention_norm.weight");
     norm(s.architecture == "glm4moe" || is_gpt_oss(s) ? "post_attention_norm.weight" : "ffn_norm.weight");
     const bool sparse = s.experts > 0 && i >= s.dense_layers;

@@ -48,6 +48,9 @@ constexpr std::array kShapes{
     SyntheticShape{"granite-3.1-3b-a800m", "granitemoe", 49155, 1536, 32, 24, 8, 64, 512, 131072, 5e6f, true, 0, 0, 0, 0, 40, 8, 512},
     SyntheticShape{"gpt-oss-20b", "gpt-oss", 201088, 2880, 24, 64, 8, 64, 2880, 131072, 1.5e5f, false, 32, 128, 0, 0, 32, 4, 2880},
     SyntheticShape{"gpt-oss-120b", "gpt-oss", 201088, 2880, 36, 64, 8, 64, 2880, 131072, 1.5e5f, false, 32, 128, 0, 0, 128, 4, 2880},
+    // the same; latent, latent of queries, rotary part, value
+    SyntheticShape{"deepseek-v2-lite", "deepseek2", 102400, 2048, 27, 16, 1, 192, 10944, 163840, 1e4f, false, 0, 0, 0, 0, 64, 6, 1408, 2816, 1, 512, 0, 64, 128},
+    SyntheticShape{"deepseek-v3", "deepseek2", 129280, 7168, 61, 128, 1, 192, 18432, 163840, 1e4f, false, 0, 0, 0, 0, 256, 8, 2048, 2048, 3, 512, 1536, 64, 128},
     SyntheticShape{"opt-125m", "opt", 50272, 768, 12, 12, 12, 64, 3072, 2048, 0, true},
     SyntheticShape{"opt-1.3b", "opt", 50272, 2048, 24, 32, 32, 64, 8192, 2048, 0, true},
     SyntheticShape{"opt-6.7b", "opt", 50272, 4096, 32, 32, 32, 128, 16384, 2048, 0, true},

@@ -19,6 +19,9 @@ struct SyntheticShape {
   // Mixtures: experts of a layer (0: dense), those that a token uses, the width of one, the width of the shared expert
   // (0: none), and the number of dense layers at the beginning.
   int64_t experts = 0, experts_used = 0, expert_width = 0, shared_width = 0, dense_layers = 0;
+  // Latent attention: elements of the latent (0: none), of the latent of queries (0: none), of the rotary part and of a
+  // value. head_dim is the size of a query.
+  int64_t latent = 0, query_latent = 0, rotary = 0, value = 0;
 };
 
 std::span<const SyntheticShape> synthetic_shapes();

@@ -93,6 +93,8 @@ std::unique_ptr<Model> make_deepseek(const WeightSource& source, Weights& w, Sta
     read_mixture_config(source, c, usual.mixture);
     router = variant == Variant::V2 ? read_softmax_router(source, c)
                                     : read_sigmoid_router(source, c, usual.groups, usual.scale);
+    // GGUF files of these architectures have the key only if it is true.
+    if (variant != Variant::V2) router.renormalize = renormalizes(source, !is_gguf(source));
   }
   auto model = std::make_unique<Decoder>(c);
   model->rope = w.placed(read_latent_rope(source, c));

@@ -18,17 +18,17 @@ using testing::HasSubstr;
 
 // Parameter counts from the model cards, in millions.
 const std::map<std::string_view, double> kParameters{
-    {"llama-2-7b", 6738},     {"llama-2-13b", 13016},      {"llama-2-70b", 68977},   {"llama-3-8b", 8030},
-    {"llama-3-70b", 70554},   {"llama-3.1-8b", 8030},      {"llama-3.2-1b", 1236},   {"llama-3.2-3b", 3213},
-    {"tinyllama-1.1b", 1100}, {"smollm2-135m", 134.5},     {"smollm2-360m", 361.8},  {"smollm2-1.7b", 1711},
-    {"mistral-7b", 7248},     {"qwen2.5-0.5b", 494},       {"qwen2.5-1.5b", 1544},   {"qwen2.5-3b", 3086},
-    {"qwen2.5-7b", 7616},     {"qwen3-0.6b", 596},         {"qwen3-1.7b", 1721},     {"qwen3-4b", 4022},
-    {"qwen3-8b", 8191},       {"gemma2-2b", 2614},         {"gemma2-9b", 9242},      {"gemma3-1b", 999.9},
-    {"gemma4-31b", 30700},    {"granite-3.3-2b", 2534},    {"granite-3.3-8b", 8171}, {"phi3-mini", 3821},
-    {"chatglm2-6b", 6244},    {"glm-4-9b", 9400},          {"opt-125m", 125.2},      {"opt-1.3b", 1316},
-    {"opt-6.7b", 6658},       {"opt-13b", 12853},          {"mixtral-8x7b", 46703},  {"olmoe-7b", 6919},
-    {"qwen3-30b-a3b", 30532}, {"qwen3-235b-a22b", 235094}, {"glm-4.5-air", 106852},  {"granite-3.1-3b-a800m", 3299},
-    {"gpt-oss-20b", 20915},   {"gpt-oss-120b", 116829},
+    {"llama-2-7b", 6738},     {"llama-2-13b", 13016},      {"llama-2-70b", 68977},      {"llama-3-8b", 8030},
+    {"llama-3-70b", 70554},   {"llama-3.1-8b", 8030},      {"llama-3.2-1b", 1236},      {"llama-3.2-3b", 3213},
+    {"tinyllama-1.1b", 1100}, {"smollm2-135m", 134.5},     {"smollm2-360m", 361.8},     {"smollm2-1.7b", 1711},
+    {"mistral-7b", 7248},     {"qwen2.5-0.5b", 494},       {"qwen2.5-1.5b", 1544},      {"qwen2.5-3b", 3086},
+    {"qwen2.5-7b", 7616},     {"qwen3-0.6b", 596},         {"qwen3-1.7b", 1721},        {"qwen3-4b", 4022},
+    {"qwen3-8b", 8191},       {"gemma2-2b", 2614},         {"gemma2-9b", 9242},         {"gemma3-1b", 999.9},
+    {"gemma4-31b", 30700},    {"granite-3.3-2b", 2534},    {"granite-3.3-8b", 8171},    {"phi3-mini", 3821},
+    {"chatglm2-6b", 6244},    {"glm-4-9b", 9400},          {"opt-125m", 125.2},         {"opt-1.3b", 1316},
+    {"opt-6.7b", 6658},       {"opt-13b", 12853},          {"mixtral-8x7b", 46703},     {"olmoe-7b", 6919},
+    {"qwen3-30b-a3b", 30532}, {"qwen3-235b-a22b", 235094}, {"glm-4.5-air", 106852},     {"granite-3.1-3b-a800m", 3299},
+    {"gpt-oss-20b", 20915},   {"gpt-oss-120b", 116829},    {"deepseek-v2-lite", 15706}, {"deepseek-v3", 671026},
 };
 
 TEST(Synthetic, EveryShapeHasTheNumberOfParametersOfItsModel) {

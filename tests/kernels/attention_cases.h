@@ -111,6 +111,11 @@ inline std::vector<AttentionCase> uneven_attention_cases() {
   add("latent_bf16", DType::BF16, 1, 96, 64, true);
   add("latent_q8", DType::Q8_0, 1, 96, 64, true);
   add("latent_of_two_heads", DType::F16, 2, 40, 24, true);
+  for (const DType kv : {DType::BF16, DType::F16}) {  // the sizes of DeepSeek, of more heads than one tile
+    add("latent_deepseek", kv, 1, 576, 512, true);
+    cases.back().heads = 20;
+    cases.back().slices = {{90, 1}, {3, 20}, {130, 1}};
+  }
   AttentionCase window = cases.front();
   window.name = "narrow_values_window";
   window.window = 9;

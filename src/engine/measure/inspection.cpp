@@ -48,8 +48,10 @@ Inspection inspect(std::shared_ptr<const WeightSource> source, const LoadOptions
     Runner planned(source, options);
     describe_config(planned.model().config(), i);
     i.active_parameters = i.parameters;
-    for (const Grouped* g : planned.ops().groupeds())
-      i.active_parameters -= (g->weights.groups - g->per_row) * g->weights.n * g->weights.k;
+    for (const Grouped* g : planned.ops().groupeds()) {
+      const bool experts = g->gated || g->sum;  // else a matrix for each head, and a token uses all of them
+      if (experts) i.active_parameters -= (g->weights.groups - g->per_row) * g->weights.n * g->weights.k;
+    }
     i.memory = planned.memory();
     predict(planned, i);
   } catch (const Error& e) {
