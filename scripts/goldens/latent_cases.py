@@ -97,7 +97,7 @@ CASES = [
     Case(
         "minicpm3",
         "MiniCPM3ForCausalLM",
-        SMALL | {"v_head_dim": 8, "tie_word_embeddings": True}
+        SMALL | {"v_head_dim": 8, "tie_word_embeddings": False}  # a tied output would only repeat the scaled input
         | rope("longrope", short_factor=[1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7], long_factor=[4.0] * 8,
                original_max_position_embeddings=512),
         "a dense decoder, factors on embedding, blocks and logits, longrope within the original context",
@@ -111,8 +111,8 @@ CASES = [
         SMALL | {"attention_bias": True, "q_lora_rank": None, "tie_word_embeddings": False, "scale_emb": 2,
                  "scale_depth": 0.9, "dim_model_base": 16}
         | rope("longrope", short_factor=[1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7],
-               long_factor=[1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0], original_max_position_embeddings=64),
-        "longrope crossed by the generated tokens, other factors, biases, an output of its own",
+               long_factor=[1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0], original_max_position_embeddings=32),
+        "longrope beyond the original context, other factors, biases, a query without low rank",
         matters=[{"scale_emb": 12}],
         prompt=40,
         gguf=False,

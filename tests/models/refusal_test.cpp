@@ -43,6 +43,31 @@ TEST(Refusal, GptOssNeedsSinksExpertsAndSensibleLimits) {
   EXPECT_THAT(message_of(greedy), testing::HasSubstr("must not exceed the number of experts"));
 }
 
+TEST(Refusal, LatentAttentionChecksItsSizesAndRouter) {
+  const EditedModel method([](auto& c) { c["topk_method"] = "noaux_tc"; }, "deepseek_v2");
+  EXPECT_THAT(message_of(method), testing::HasSubstr("'noaux_tc'"));
+  const EditedModel latent([](auto& c) { c["kv_lora_rank"] = 17; }, "deepseek_v2");
+  EXPECT_THAT(message_of(latent), testing::HasSubstr("kv_a_proj_with_mqa"));
+  const EditedModel value([](auto& c) { c["v_head_dim"] = 0; }, "deepseek_v3");
+  EXPECT_THAT(message_of(value), testing::HasSubstr("v_head_dim"));
+  const EditedModel groups([](auto& c) { c["n_group"] = 3; }, "deepseek_v3");
+  EXPECT_THAT(message_of(groups), testing::HasSubstr("n_group"));
+  const EditedModel odd([](auto& c) { c["qk_rope_head_dim"] = 15, c["qk_nope_head_dim"] = 9; }, "glm4_moe_lite");
+  EXPECT_THAT(message_of(odd), testing::HasSubstr("odd size"));
+  const EditedModel depth([](auto& c) { c["scale_depth"] = -1; }, "minicpm3");
+  EXPECT_THAT(message_of(depth), testing::HasSubstr("scale_depth"));
+}
+
+// The layer behind the last one predicts a further token.
+TEST(Refusal, LayersThatPredictFurtherTokensAreSkipped) {
+  const EditedModel skipped([](auto& c) { c["num_hidden_layers"] = 1; }, "deepseek_v3");
+  EXPECT_EQ(message_of(skipped), "no error");
+  const EditedModel none(
+      [](auto& c) { c["num_hidden_layers"] = 1, c["num_nextn_predict_layers"] = 0, c.erase("num_mtp_layers"); },
+      "deepseek_v3");
+  EXPECT_THAT(message_of(none), testing::HasSubstr("model.layers.1"));
+}
+
 TEST(Refusal, TensorsNobodyAskedForAreNotLeftOutSilently) {
   const EditedModel model([](auto& c) { c["num_hidden_layers"] = 1; });
   EXPECT_THAT(message_of(model), testing::HasSubstr("model.layers.1"));
