@@ -21,7 +21,7 @@ Defaults defaults_of(Variant variant) {
   switch (variant) {
     case Variant::V2:
       return {{.plain = 128, .rotary = 64, .value = 128, .latent = 512, .query_latent = 1536},
-              {.experts = 64, .width = 1407},
+              {.experts = 64, .per_row = 1, .width = 1407},
               {},
               1,
               1e-6,

@@ -68,7 +68,11 @@ LatentSizes read_latent_sizes(const WeightSource& source, const LatentSizes& usu
     s.plain = size(query, 0) - s.rotary;
     if (s.plain < 1) keys.fail_key(query, "must exceed the rotary part");
     const ConfigKey value{.gguf = split ? "attention.value_length_mla" : "attention.value_length"};
-    s.value = static_cast<int>(keys.optional_integer(value, kSize).value_or(c.hidden / c.heads));
+    // Files of MiniCPM3 lack the key; the output matrix has a column for each element of the heads' values.
+    const TensorInfo* out = source.find("blk.0.attn_output.weight");
+    const int64_t columns = out != nullptr && out->shape.size() == 2 ? out->shape[1] : c.hidden;
+    s.value = static_cast<int>(keys.optional_integer(value, kSize).value_or(columns / c.heads));
+    if (s.value < 1 || s.value > kSize.most) keys.fail_key(value, "is missing, and no tensor tells it");
   } else {
     s.plain = size({.hf = "qk_nope_head_dim"}, usual.plain);
     s.value = size({.hf = "v_head_dim"}, usual.value);
