@@ -30,8 +30,9 @@ bool renormalizes(const WeightSource& source, bool usual);
 struct RouterGroups {
   int64_t all = 1, kept = 1;
 };
-// Reads and checks the groups; `usual`: defaults of a Hugging Face config.
-RouterGroups read_router_groups(const WeightSource& source, const DecoderConfig& config, RouterGroups usual = {});
+// Reads and checks the groups. `usual`: defaults of a Hugging Face config; `by_two`: a group counts as its two best.
+RouterGroups read_router_groups(const WeightSource& source, const DecoderConfig& config, RouterGroups usual = {},
+                                bool by_two = false);
 // DeepSeek-V3's router: groups by the sum of their two best experts, sigmoid scores.
 RouterSettings read_sigmoid_router(const WeightSource& source, const DecoderConfig& config, RouterGroups usual = {},
                                    double usual_scale = 1);

@@ -138,7 +138,7 @@ bool renormalizes(const WeightSource& source, bool usual) {
   return source.config().optional_boolean({"norm_topk_prob", "expert_weights_norm"}).value_or(usual);
 }
 
-RouterGroups read_router_groups(const WeightSource& source, const DecoderConfig& c, RouterGroups usual) {
+RouterGroups read_router_groups(const WeightSource& source, const DecoderConfig& c, RouterGroups usual, bool by_two) {
   const Config& keys = source.config();
   if (is_gguf(source)) usual = {};
   const ConfigKey all{"n_group", "expert_group_count"}, kept{"topk_group", "expert_group_used_count"};
@@ -146,6 +146,8 @@ RouterGroups read_router_groups(const WeightSource& source, const DecoderConfig&
   groups.all = keys.optional_integer(all, {1, c.experts}).value_or(usual.all);
   groups.kept = keys.optional_integer(kept, {1, groups.all}).value_or(std::min(usual.kept, groups.all));
   if (c.experts % groups.all != 0) keys.fail_key(all, "must divide the number of experts");
+  if (by_two && groups.all > 1 && c.experts / groups.all < 2)
+    keys.fail_key(all, "must leave two experts or more in a group");
   if (c.experts / groups.all * groups.kept < c.experts_per_row)
     keys.fail_key(kept, "must leave enough experts to choose from");
   return groups;
@@ -154,9 +156,7 @@ RouterGroups read_router_groups(const WeightSource& source, const DecoderConfig&
 RouterSettings read_sigmoid_router(const WeightSource& source, const DecoderConfig& c, RouterGroups usual,
                                    double usual_scale) {
   const Config& keys = source.config();
-  const RouterGroups groups = read_router_groups(source, c, usual);
-  if (groups.all > 1 && c.experts / groups.all < 2)
-    keys.fail_key({"n_group", "expert_group_count"}, "must leave two experts or more in a group");
+  const RouterGroups groups = read_router_groups(source, c, usual, /*by_two=*/true);
   const auto scale = keys.optional_number({"routed_scaling_factor", "expert_weights_scale"});
   return {.scoring = Scoring::Sigmoid,
           .expert_groups = static_cast<int>(groups.all),
