@@ -76,9 +76,10 @@ int32_t Scheduler::snapshot_spacing(int32_t prompt) const {
   return static_cast<int32_t>(std::bit_ceil(static_cast<uint64_t>(least)));
 }
 
-// Skips pages that another sequence computed since this one was admitted.
+// Skips pages that another sequence computed since this one was admitted. Pages do not contain recurrent state, and a
+// lone prompt repeats its last chunk although the tree has its pages.
 void Scheduler::skip_known_pages(Sequence& s) {
-  if (kv_.has_slots() || s.prefill.lone) return;  // pages do not contain the recurrent state
+  if (kv_.has_slots() || s.prefill.lone) return;
   const int32_t block = kv_.options().block_size;
   while (limits_.prefix_cache && s.computed() == s.pages_in_tree * block && s.computed() + block <= s.first_wanted()) {
     const auto at = static_cast<size_t>(s.computed());
