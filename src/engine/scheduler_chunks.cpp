@@ -8,7 +8,8 @@
 namespace millrace {
 namespace {
 
-constexpr int32_t kShortPrompt = 1024;  // tokens to compute
+constexpr int32_t kShortPrompt = 1024;    // tokens to compute
+constexpr int64_t kEfficientRows = 2048;  // larger chunks are hardly faster
 
 }  // namespace
 
@@ -54,14 +55,14 @@ void Scheduler::share_chunk(const Decodes& decodes, int64_t room) {
 // part; and at a spacing that leaves half of the snapshots to other prompts.
 int32_t Scheduler::next_stop(const Sequence& s, bool lone) const {
   int32_t stop = s.length();
-  const bool slots = kv_.has_slots();
-  if (s.generated() > 0 || !(slots || (lone && s.request().kind == RequestKind::Generate))) return stop;
+  const bool snapshots = kv_.has_slots() && limits_.prefix_cache;
+  if (s.generated() > 0 || !(snapshots || (lone && s.request().kind == RequestKind::Generate))) return stop;
   const int32_t last = limits_.last_chunk, latest = s.length() - last / 2;
   const auto stop_at = [&](int32_t position) {
     if (position > s.computed() && position <= latest) stop = std::min(stop, position);
   };
   if (s.length() - s.computed() >= last + last / 2) stop_at(latest / last * last);
-  if (!slots) return stop;
+  if (!snapshots) return stop;
   stop_at(s.prefill.branch);
   if (const int32_t spacing = snapshot_spacing(s.length()); spacing > 0)
     stop_at((s.computed() / spacing + 1) * spacing);
@@ -71,8 +72,9 @@ int32_t Scheduler::next_stop(const Sequence& s, bool lone) const {
 // Powers of two, so that prompts of different lengths stop at the same places. 0: no snapshots inside of prompts.
 int32_t Scheduler::snapshot_spacing(int32_t prompt) const {
   const int64_t snapshots = kv_.slots().size() - limits_.sequences;
-  if (snapshots < 2 || !limits_.prefix_cache) return 0;
-  const auto least = std::max<int64_t>({4 * kv_.options().block_size, limits_.rows / 2, 2 * prompt / snapshots});
+  if (snapshots < 2) return 0;
+  const int64_t efficient = std::min(limits_.rows / 2, kEfficientRows);
+  const auto least = std::max<int64_t>({4 * kv_.options().block_size, efficient, 2 * prompt / snapshots});
   return static_cast<int32_t>(std::bit_ceil(static_cast<uint64_t>(least)));
 }
 
