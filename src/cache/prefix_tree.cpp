@@ -43,6 +43,10 @@ PrefixTree::Node* PrefixTree::root(const PrefixKey& key) {
 
 int32_t PrefixTree::page(const Node* node) { return node->page; }
 
+PrefixTree::Node* PrefixTree::before(const Node* node) {
+  return node->parent->parent == nullptr ? nullptr : node->parent;
+}
+
 PrefixTree::Node* PrefixTree::find(Node* node, std::span<const int32_t> page_tokens) {
   const auto found = node->children.find(page_tokens);
   if (found == node->children.end() || page_tokens.size() != block_size_) return nullptr;
@@ -65,6 +69,18 @@ PrefixTree::Beginning PrefixTree::longest_beginning(Node* node, std::span<const 
   if (after != node->children.begin()) consider(std::prev(after));
   if (best != nullptr) touch(best);
   return result;
+}
+
+int32_t PrefixTree::known(Node* root, std::span<const int32_t> tokens) {
+  Node* node = root;
+  size_t at = 0;
+  for (; at + block_size_ <= tokens.size(); at += block_size_) {
+    Node* next = find(node, tokens.subspan(at, block_size_));
+    if (next == nullptr) break;
+    node = next;
+  }
+  const auto rest = tokens.subspan(at, std::min(block_size_, tokens.size() - at));
+  return static_cast<int32_t>(at) + (rest.empty() ? 0 : longest_beginning(node, rest).tokens);
 }
 
 PrefixTree::Node* PrefixTree::insert(Node* node, std::span<const int32_t> page_tokens, int32_t page) {

@@ -42,6 +42,9 @@ class PrefixTree {
   // The node after one more page with exactly these tokens; null: there is none.
   Node* find(Node* node, std::span<const int32_t> page_tokens);
   static int32_t page(const Node* node);
+  static Node* before(const Node* node);  // the node of the page before; null: the root
+  // Length of the longest beginning of `tokens` whose pages are in the tree. `root`: where the tokens begin.
+  int32_t known(Node* root, std::span<const int32_t> tokens);
 
   // Of the pages after `node` the one that begins with the most of `tokens`.
   struct Beginning {

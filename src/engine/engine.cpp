@@ -16,6 +16,12 @@ constexpr int32_t kMostChoices = 128;
 
 double usual_slack(const Runner& runner) { return runner.hardware().device == DeviceKind::Cpu ? 0.1 : 0.25; }
 
+// Steps of fewer rows cost a GPU about as much. Recurrent state is kept before the last chunk, and the next turn of a
+// conversation may need it there.
+int32_t last_chunk(Runner& runner) {
+  return runner.hardware().device == DeviceKind::Cpu || runner.state().has_slots() ? 64 : 256;
+}
+
 StepEstimate estimate_steps(Runner& runner) {
   constexpr int64_t kShort = 64, kLong = 4096;
   const int64_t rows = runner.options().rows, sequences = runner.options().sequences;
@@ -41,10 +47,11 @@ Engine::Engine(Runner& runner, const EngineOptions& options)
       draft_tokens_(options.drafter != nullptr ? std::max(0, options.draft_tokens) : 0),
       pacer_([&runner] { return estimate_steps(runner); },
              {options.tpot_target_ms * 1e3, options.prefill_slack > 0 ? options.prefill_slack : usual_slack(runner)}),
-      scheduler_(runner.state(),
-                 {runner.options().rows, runner.options().sequences, runner.options().logit_rows,
-                  runner.model().long_from(), options.prefix_cache, options.drafter, draft_tokens_},
-                 pacer_),
+      scheduler_(
+          runner.state(),
+          {runner.options().rows, runner.options().sequences, runner.options().logit_rows, runner.model().long_from(),
+           options.prefix_cache, options.drafter, draft_tokens_, last_chunk(runner), !runner.options().batch_invariant},
+          pacer_),
       batch_(runner.options().rows, runner.options().sequences, runner.options().logit_rows),
       forked_(static_cast<size_t>(runner.model().config().vocab)) {
   for (Step* step : {&step_, &ahead_}) {
@@ -188,6 +195,8 @@ std::span<const int32_t> Engine::compute(FunctionRef<void()> meanwhile) {
     return runner_.finish();
   } catch (...) {
     runner_.abandon();
+    scheduler_.failed(step_.plan);
+    scheduler_.failed(ahead_.plan);
     ahead_.started = false;
     ahead_.plan.parts.clear();
     throw;

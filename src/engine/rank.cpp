@@ -83,6 +83,7 @@ Rank::Rank(const WeightSource& source, LoadOptions& options) : options_(options)
   options_.kv_type = options_.kv_type.value_or(options_.exact ? DType::F32 : fast_kv);
   check_kv_type(*options_.kv_type, layout_);
   read_calibration(source);
+  decide_slots();
   decide_context();
   plan_steps();
   plan_memory();
@@ -114,11 +115,21 @@ BatchTables::Sizes Rank::table_sizes() const {
   return {options_.rows, std::min(options_.rows, options_.sequences), options_.logit_rows, pages()};
 }
 
-// One slot per running sequence, and as many for snapshots.
 StateOptions Rank::state_options() const {
-  const int64_t slots = layout_.slots().empty() ? 0 : 2 * options_.sequences;
   return {*options_.kv_type, options_.block_size, static_cast<int32_t>(options_.kv_tokens),
-          static_cast<int32_t>(slots)};
+          static_cast<int32_t>(slots_)};
+}
+
+// One slot per running sequence, and snapshots for the prefix tree: at least one per sequence, and as many as an eighth
+// of the memory beside the weights holds, up to those of a few turns of each sequence. The number does not depend on
+// the context.
+void Rank::decide_slots() {
+  if (layout_.slots().empty()) return;
+  const auto weights = static_cast<int64_t>(weights_->packed_bytes() + weights_->in_place_bytes());
+  const int64_t share = (device_->available_memory() - weights) / 8;
+  const int64_t affordable = share / static_cast<int64_t>(std::max<size_t>(1, layout_.bytes_per_slot()));
+  const int64_t least = options_.sequences, most = 8 + 4 * options_.sequences;
+  slots_ = options_.sequences + std::clamp(affordable, least, most);
 }
 
 void Rank::load(const Progress& progress) {
@@ -143,7 +154,7 @@ void Rank::decide_context() {
   if (options_.context > config.context && !may_be_longer) {
     fail(ErrorKind::Usage, "--ctx {}: the model was trained for {} positions", options_.context, config.context);
   }
-  const auto slots = static_cast<size_t>(state_options().slots) * layout_.bytes_per_slot();
+  const auto slots = static_cast<size_t>(slots_) * layout_.bytes_per_slot();
   const auto weights = static_cast<int64_t>(weights_->packed_bytes() + weights_->in_place_bytes() + slots);
   const auto per_token = static_cast<int64_t>(layout_.bytes_per_token(*options_.kv_type));
   const int64_t room = (device_->available_memory() - weights) * 3 / 4 / std::max<int64_t>(1, per_token);

@@ -61,6 +61,7 @@ class Rank {
   void run_dry(const StepShape& shape, Activations& buffers);
   void read_calibration(const WeightSource& source);
   void place_calibration();
+  void decide_slots();
   StateOptions state_options() const;
   BatchTables::Sizes table_sizes() const;
 
@@ -71,6 +72,7 @@ class Rank {
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<Weights> weights_;
   StateLayout layout_;
+  int64_t slots_ = 0;
   std::unique_ptr<Model> model_;
   MemoryPlan plan_;
   Activations activations_;

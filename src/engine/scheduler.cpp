@@ -1,16 +1,10 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "base/error.h"
 
 namespace millrace {
-namespace {
-
-constexpr int32_t kShortPrompt = 1024;  // tokens to compute
-
-}  // namespace
 
 Scheduler::Scheduler(StateCache& kv, const SchedulerLimits& limits, StepPacer& pacer)
     : kv_(kv), tree_(kv.blocks(), kv.options().block_size), limits_(limits), pacer_(pacer) {
@@ -55,6 +49,9 @@ void Scheduler::admit(double now) {
 // the next step.
 bool Scheduler::place(Sequence& sequence, int32_t headroom) {
   if (limits_.long_from > 0 && sequence.length() > limits_.long_from) sequence.prefix_key.long_rope = true;
+  Sequence::Prefill& prefill = sequence.prefill;
+  prefill.lone = running_.empty();
+  prefill.reuse_end = reuse_end(sequence);
   if (!take_slot(sequence)) return false;
   match(sequence);
   const bool has_pages = begin_inside_page(sequence, headroom) || take_pages(sequence, sequence.length(), headroom);
@@ -63,6 +60,9 @@ bool Scheduler::place(Sequence& sequence, int32_t headroom) {
     sequence.begin_again();
     return false;
   }
+  prefill.begun_at = sequence.computed();
+  prefill.branch = branch(sequence);
+  if (prefill.due < 0) prefill.due = prompt_rows_ + sequence.length() - sequence.computed();
   if (sequence.group().admitted) return true;
   sequence.group().admitted = true;
   prompt_tokens_ += static_cast<uint64_t>(sequence.prompt_length());
@@ -78,9 +78,14 @@ void Scheduler::count_cached(Sequence& sequence, int32_t tokens) {
 
 void Scheduler::advance(Sequence& sequence, int32_t rows) {
   sequence.advance(rows);
-  if (sequence.pending().empty() && sequence.generated() == 0) {
-    keep_pages(sequence);  // the whole prompt is computed: later prompts may begin with it
-    keep_snapshot(sequence, /*give_slot=*/false);
+  const Sequence::Prefill& prefill = sequence.prefill;
+  const bool whole_prompt = sequence.pending().empty() && sequence.generated() == 0;
+  const bool snapshot_due = sequence.computed() == prefill.stop && !sequence.pending().empty();
+  if (whole_prompt && prefill.lone && sequence.request().kind == RequestKind::Generate && !sequence.scores())
+    chunks_.keep(sequence.tokens(), sequence.prefix_key, {prefill.begun_at, sequence.computed() - rows});
+  if (whole_prompt || (kv_.has_slots() && snapshot_due)) {
+    keep_pages(sequence);  // later prompts may begin with these tokens
+    keep_snapshot(sequence);
   } else {
     keep_full_pages(sequence);
   }
@@ -88,6 +93,12 @@ void Scheduler::advance(Sequence& sequence, int32_t rows) {
 
 void Scheduler::started(const Plan& plan) {
   for (const Part& part : plan.parts) part.sequence->slot_tokens += part.rows;
+}
+
+void Scheduler::failed(const Plan& plan) {
+  for (const Part& part : plan.parts) {
+    if (part.sequence != nullptr) part.sequence->slot_tokens = Sequence::kUnknownState;
+  }
 }
 
 void Scheduler::retire() {
@@ -137,13 +148,13 @@ void Scheduler::make_room_for_decodes() {
   }
 }
 
-// Recurrent state cannot drop rejected tokens, so such a sequence restarts at a snapshot, and waits if pages are
-// missing. A sequence that runs alone always has enough pages.
+// Recurrent state cannot drop rejected tokens: the sequence restarts at its checkpoint or at a snapshot, and waits if
+// pages are missing. A sequence that runs alone always has enough pages.
 void Scheduler::rewind_slots() {
   if (!kv_.has_slots()) return;
   for (size_t i = 0; i < running_.size();) {
     Sequence& s = *running_[i];
-    if (s.slot_tokens != s.computed()) {
+    if (s.slot_tokens != s.computed() && !rewind(s)) {
       s.group().restarted = true;
       release(s);
       if (!place(s, 0)) {
@@ -179,6 +190,9 @@ void Scheduler::compose(Plan& plan, StepBatch& batch) {
     add_part(plan, batch, *share.sequence, share.rows);
   }
   plan.chunk = batch.rows() - plan.decodes.rows;
+  prompt_rows_ += plan.chunk;
+  if (plan.parts.size() == 1) return;
+  for (const Part& part : plan.parts) part.sequence->prefill.lone = false;
 }
 
 bool Scheduler::compose_ahead(const Plan& now, Plan& next, StepBatch& batch) {
@@ -203,71 +217,6 @@ bool Scheduler::compose_ahead(const Plan& now, Plan& next, StepBatch& batch) {
     next.parts.push_back({s, 1, {0, 1}, {}});
   }
   return !next.parts.empty();
-}
-
-// Half of the chunk goes to the prompt admitted first, so that long prompts finish. The rest goes to the prompts with
-// the fewest tokens left, so that short prompts do not wait for long ones. Only prompts of up to kShortPrompt tokens
-// may use the larger chunk of PromptLength::Short.
-void Scheduler::share_chunk(const Decodes& decodes, int64_t room) {
-  int64_t past = 0;
-  for (auto& s : running_) {
-    if (s->generating()) continue;
-    skip_known_pages(*s);
-    if (computed_by_another(*s)) continue;
-    past = std::max<int64_t>(past, s->computed());
-    prompts_.push_back({s.get(), 0, s->length() - s->group().cached_tokens <= kShortPrompt});
-  }
-  if (prompts_.empty() || room <= 0) return;
-  const bool any_short = std::any_of(prompts_.begin(), prompts_.end(), [](const Share& s) { return s.is_short; });
-  int64_t for_long = pacer_.chunk(decodes, PromptLength::Long, past, room);
-  int64_t left = any_short ? pacer_.chunk(decodes, PromptLength::Short, past, room) : for_long;
-  const auto room_of = [&](const Share& share) { return share.is_short ? left : std::min(left, for_long); };
-  const auto give = [&](Share& share, int64_t most) {
-    const auto pending = static_cast<int64_t>(share.sequence->pending().size());
-    const auto rows = static_cast<int32_t>(std::min(pending - share.rows, most));
-    share.rows += rows;
-    left -= rows;
-    if (!share.is_short) for_long -= rows;
-  };
-  give(prompts_.front(), (room_of(prompts_.front()) + 1) / 2);
-  std::sort(prompts_.begin(), prompts_.end(), [](const Share& a, const Share& b) {
-    const auto key = [](const Sequence& s) { return std::tuple(s.pending().size(), s.id(), s.choice()); };
-    return key(*a.sequence) < key(*b.sequence);
-  });
-  for (Share& share : prompts_) give(share, room_of(share));
-}
-
-// Skips pages that another sequence computed since this one was admitted.
-void Scheduler::skip_known_pages(Sequence& s) {
-  if (kv_.has_slots()) return;  // pages do not contain the recurrent state
-  const int32_t block = kv_.options().block_size;
-  while (limits_.prefix_cache && s.computed() == s.pages_in_tree * block && s.computed() + block <= s.first_wanted()) {
-    const auto at = static_cast<size_t>(s.computed());
-    PrefixTree::Node* next = tree_.find(node_of(s), s.tokens().subspan(at, static_cast<size_t>(block)));
-    if (next == nullptr) return;
-    s.table().replace(static_cast<size_t>(s.pages_in_tree), PrefixTree::page(next));
-    s.node = next;
-    ++s.pages_in_tree;
-    s.advance(block);
-    count_cached(s, block);
-  }
-}
-
-// True if a prompt in this step computes the same next page: waiting for it saves the work.
-bool Scheduler::computed_by_another(const Sequence& s) const {
-  if (kv_.has_slots()) return false;
-  const auto block = static_cast<size_t>(kv_.options().block_size);
-  const int32_t page_begin = s.pages_in_tree * kv_.options().block_size;
-  if (!limits_.prefix_cache || s.computed() != page_begin || page_begin + kv_.options().block_size > s.first_wanted())
-    return false;
-  const auto next = s.tokens().subspan(static_cast<size_t>(page_begin), block);
-  return std::any_of(prompts_.begin(), prompts_.end(), [&](const Share& other) {
-    const Sequence& o = *other.sequence;
-    if (o.node != s.node || o.prefix_key != s.prefix_key || o.computed() < s.computed() ||
-        o.length() < page_begin + static_cast<int32_t>(block))
-      return false;
-    return std::ranges::equal(next, o.tokens().subspan(static_cast<size_t>(page_begin), block));
-  });
 }
 
 // Adds up to `rows` rows, as many as the remaining logit rows allow.

@@ -8,6 +8,7 @@
 
 #include "cache/prefix_tree.h"
 #include "cache/state_cache.h"
+#include "engine/chunk_memory.h"
 #include "engine/drafter.h"
 #include "engine/fair_queue.h"
 #include "engine/sequence.h"
@@ -22,6 +23,10 @@ struct SchedulerLimits {
   bool prefix_cache = true;
   Drafter* drafter = nullptr;  // null: every decode has one row
   int32_t draft_tokens = 0;    // per sequence and step, at most
+  // Rows of the last chunk of a lone prompt, give or take a half. Few rows make a repeated prompt cheap, many make the
+  // step that they add to a new one cheap.
+  int32_t last_chunk = 64;
+  bool same_chunks = true;  // a lone prompt that was seen before is computed in the same chunks
 };
 
 class Scheduler {
@@ -58,6 +63,7 @@ class Scheduler {
   // Call when the step is about to run or was enqueued: the recurrent state of its sequences counts as changed from now
   // on.
   void started(const Plan& plan);
+  void failed(const Plan& plan);  // the step threw: the recurrent state of its sequences is unknown
   // Call after the step: counts rows of this sequence as computed. Its full pages can be shared from now on.
   void advance(Sequence& sequence, int32_t rows);
   // One more choice of a request whose prompt is computed. Null: no room; the choice waits instead.
@@ -79,7 +85,9 @@ class Scheduler {
  private:
   bool place(Sequence& sequence, int32_t headroom);
   PrefixTree::Node* node_of(const Sequence& sequence);
+  int32_t reuse_end(const Sequence& sequence);
   int32_t reusable(const Sequence& sequence);
+  int32_t branch(const Sequence& sequence);
   void match(Sequence& sequence);
   bool take_slot(Sequence& sequence);
   bool restore_slot(Sequence& sequence);
@@ -92,18 +100,27 @@ class Scheduler {
   void count_cached(Sequence& sequence, int32_t tokens);
   void keep_pages(Sequence& sequence);  // including the page being filled
   void keep_full_pages(Sequence& sequence);
-  void keep_snapshot(Sequence& sequence, bool give_slot);
+  bool lacks_snapshot(Sequence& sequence, int32_t tokens);
+  void keep_snapshot(Sequence& sequence);  // a copy
+  void give_snapshot(Sequence& sequence, int32_t tokens, Slot state);
   void release(Sequence& sequence);
   void restart(size_t index);
   size_t victim() const;
   void make_room_for_decodes();
   void rewind_slots();
+  bool rewind(Sequence& sequence);
+  bool unshare_last_page(Sequence& sequence);
+  bool take_checkpoint(Sequence& sequence);
   bool may_draft(const Sequence& sequence) const;
   int32_t draft_room(const Sequence& sequence, int64_t rows) const;
   void draft_tokens();
   void requeue_grown();
   void share_chunk(const Decodes& decodes, int64_t rows);
+  int32_t next_stop(const Sequence& sequence, bool lone) const;
+  int32_t snapshot_spacing(int32_t prompt) const;
   bool computed_by_another(const Sequence& sequence) const;
+  bool follows_another(Sequence& sequence);
+  void skip_to_snapshot(Sequence& sequence);
   void add_part(Plan& plan, StepBatch& batch, Sequence& sequence, int32_t rows);
 
   StateCache& kv_;
@@ -111,6 +128,7 @@ class Scheduler {
   SchedulerLimits limits_;
   StepPacer& pacer_;
   FairQueue waiting_;
+  ChunkMemory chunks_;
   std::vector<std::unique_ptr<Sequence>> running_;  // in order of admission
   struct Share {
     Sequence* sequence;
@@ -120,6 +138,7 @@ class Scheduler {
   std::vector<Share> prompts_;  // of this step
   std::vector<int32_t> draft_;  // buffer for the draft of one sequence
   int64_t logit_room_ = 0;
+  int64_t prompt_rows_ = 0;  // of all steps
   uint64_t preemptions_ = 0, evicted_ = 0, prompt_tokens_ = 0, cached_tokens_ = 0;
 };
 

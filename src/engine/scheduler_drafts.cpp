@@ -30,7 +30,7 @@ void Scheduler::draft_tokens() {
     s->drop_drafts();
     if (!drafts(s)) continue;
     const int32_t most = draft_room(*s, room / left--);
-    if (most == 0) continue;
+    if (most == 0 || !take_checkpoint(*s)) continue;
     const int32_t given = limits_.drafter->draft(s->tokens(), std::span(draft_).first(static_cast<size_t>(most)));
     MR_ASSERT(given >= 0 && given <= most);
     s->set_drafts(std::span(draft_).first(static_cast<size_t>(given)));
@@ -40,11 +40,48 @@ void Scheduler::draft_tokens() {
   }
 }
 
+// Copies the recurrent state, to which rejected drafts return. False: no slot is free, so there are no drafts.
+bool Scheduler::take_checkpoint(Sequence& s) {
+  if (!kv_.has_slots()) return true;
+  if (!s.checkpoint) s.checkpoint = free_slot();
+  if (!s.checkpoint) return false;
+  kv_.copy_slot(s.slot.id(), s.checkpoint.id());
+  s.checkpoint_tokens = s.computed();
+  return true;
+}
+
 // Pages past the known tokens go back to the pool; the next step overwrites rejected rows in the last page. A slot has
 // taken in the rejected rows too: rewind_slots() restores it before the next step.
 void Scheduler::truncate(Sequence& s) {
   s.drop_drafts();
   s.table().truncate(s.length());
+  s.slot_tokens = Sequence::kUnknownState;
+}
+
+// Back to the state before the last drafts. The accepted ones are computed again together with the next token. False:
+// there is no checkpoint, or no page is free.
+bool Scheduler::rewind(Sequence& s) {
+  if (!s.checkpoint) return false;
+  while (s.pages_in_tree * kv_.options().block_size > s.checkpoint_tokens) {
+    if (!unshare_last_page(s)) return false;
+  }
+  kv_.copy_slot(s.checkpoint.id(), s.slot.id());
+  s.slot_tokens = s.checkpoint_tokens;
+  s.begin_at(s.checkpoint_tokens);
+  return true;
+}
+
+// The rows of this page will be written again, and others may read the page in the tree.
+bool Scheduler::unshare_last_page(Sequence& s) {
+  if (!make_room(1)) return false;
+  const int32_t page = *kv_.blocks().take();
+  const auto index = static_cast<size_t>(s.pages_in_tree - 1);
+  kv_.copy_page(s.table().pages()[index], page);
+  s.table().replace(index, page);
+  kv_.blocks().give_back(page);  // the table holds it now
+  s.node = PrefixTree::before(s.node);
+  --s.pages_in_tree;
+  return true;
 }
 
 }  // namespace millrace

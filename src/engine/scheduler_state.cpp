@@ -10,13 +10,37 @@ PrefixTree::Node* Scheduler::node_of(const Sequence& sequence) {
   return sequence.node != nullptr ? sequence.node : tree_.root(sequence.prefix_key);
 }
 
+// A lone prompt that was seen before resumes at the last boundary of its earlier chunks that the tree still has.
+int32_t Scheduler::reuse_end(const Sequence& s) {
+  const int32_t end = s.first_wanted();
+  if (!limits_.prefix_cache || !limits_.same_chunks || !s.prefill.lone || s.generated() > 0) return end;
+  const auto chunks = chunks_.find(s.tokens(), s.prefix_key);
+  if (!chunks) return end;
+  const int32_t last = std::min(chunks->last, end);
+  if (kv_.has_slots()) return last;  // snapshots lie at boundaries
+  const int32_t known = tree_.known(tree_.root(s.prefix_key), s.tokens().first(static_cast<size_t>(last)));
+  if (known == last || known < chunks->first) return known;
+  const auto rows = static_cast<int32_t>(limits_.rows);
+  return chunks->first + (known - chunks->first) / rows * rows;
+}
+
 // The number of leading tokens whose state may come from the tree. Recurrent state exists only at snapshots.
 int32_t Scheduler::reusable(const Sequence& sequence) {
   if (!limits_.prefix_cache) return 0;
-  const int32_t end = sequence.first_wanted();
+  const int32_t end = sequence.prefill.reuse_end;
   if (!kv_.has_slots()) return end;
   const auto known = sequence.tokens().first(static_cast<size_t>(end));
   return tree_.deepest_snapshot(tree_.root(sequence.prefix_key), known).tokens;
+}
+
+// Where the tree has pages for more tokens than the snapshot: another prompt began with the same tokens, and a third
+// may. 0: nowhere.
+int32_t Scheduler::branch(const Sequence& s) {
+  if (!kv_.has_slots() || !limits_.prefix_cache) return 0;
+  const int32_t block = kv_.options().block_size;
+  const auto own = s.tokens().first(static_cast<size_t>(s.prefill.reuse_end));
+  const int32_t known = tree_.known(tree_.root(s.prefix_key), own) / block * block;
+  return known >= s.computed() + 2 * block ? known : 0;
 }
 
 // A free slot, or the slot of the least recently used snapshot.
@@ -120,10 +144,17 @@ void Scheduler::keep_full_pages(Sequence& sequence) {
   }
 }
 
-// Computed state stays in the tree until its pages or its slot are needed elsewhere.
+// Computed state stays in the tree until its pages or its slot are needed elsewhere. If a step that was started ahead
+// has taken in the last token, for example an end token, the state includes it.
 void Scheduler::release(Sequence& sequence) {
+  if (sequence.slot && sequence.slot_tokens == sequence.length() && sequence.computed() == sequence.length() - 1)
+    sequence.advance(1);
   keep_pages(sequence);
-  keep_snapshot(sequence, /*give_slot=*/true);
+  if (sequence.slot_tokens == sequence.computed()) {
+    give_snapshot(sequence, sequence.computed(), std::move(sequence.slot));
+  } else {
+    give_snapshot(sequence, sequence.checkpoint_tokens, std::move(sequence.checkpoint));
+  }
   sequence.table().clear();
   sequence.begin_again();
 }
@@ -139,18 +170,33 @@ void Scheduler::keep_pages(Sequence& sequence) {
   }
 }
 
-// Keeps the recurrent state after the last computed token in the tree: a copy, or the slot itself. A slot that is ahead
-// of the computed tokens holds another state and is not kept.
-void Scheduler::keep_snapshot(Sequence& sequence, bool give_slot) {
+bool Scheduler::lacks_snapshot(Sequence& sequence, int32_t tokens) {
+  if (!limits_.prefix_cache || tokens == 0) return false;
+  const auto known = sequence.tokens().first(static_cast<size_t>(tokens));
+  return tree_.deepest_snapshot(tree_.root(sequence.prefix_key), known).tokens != tokens;
+}
+
+// Keeps a copy of the recurrent state after the last computed token in the tree. A slot that is ahead of the computed
+// tokens holds another state and is not kept.
+void Scheduler::keep_snapshot(Sequence& sequence) {
   const int32_t computed = sequence.computed();
-  if (!sequence.slot || !limits_.prefix_cache || computed == 0 || sequence.slot_tokens != computed) return;
-  const auto known = sequence.tokens().first(static_cast<size_t>(computed));
-  if (tree_.deepest_snapshot(tree_.root(sequence.prefix_key), known).tokens == computed) return;
-  Slot snapshot = give_slot ? std::move(sequence.slot) : free_slot();
-  if (!snapshot) return;
-  if (!give_slot) kv_.copy_slot(sequence.slot.id(), snapshot.id());
-  const auto kept = static_cast<size_t>(sequence.pages_in_tree) * static_cast<size_t>(kv_.options().block_size);
-  tree_.keep_snapshot(node_of(sequence), known.subspan(kept), std::move(snapshot));
+  if (!sequence.slot || sequence.slot_tokens != computed || !lacks_snapshot(sequence, computed)) return;
+  Slot copy = free_slot();
+  if (!copy) return;
+  kv_.copy_slot(sequence.slot.id(), copy.id());
+  give_snapshot(sequence, computed, std::move(copy));
+}
+
+// Gives the tree the state after `tokens` of the sequence, whose pages are in the tree already.
+void Scheduler::give_snapshot(Sequence& sequence, int32_t tokens, Slot state) {
+  if (!state || !lacks_snapshot(sequence, tokens)) return;
+  const int32_t block = kv_.options().block_size;
+  PrefixTree::Node* node = sequence.node;
+  int32_t pages = sequence.pages_in_tree;
+  for (; pages * block > tokens; --pages) node = PrefixTree::before(node);
+  if (node == nullptr) node = tree_.root(sequence.prefix_key);
+  const auto rest = sequence.tokens().subspan(static_cast<size_t>(pages * block));
+  tree_.keep_snapshot(node, rest.first(static_cast<size_t>(tokens - pages * block)), std::move(state));
 }
 
 }  // namespace millrace

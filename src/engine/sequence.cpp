@@ -83,6 +83,8 @@ void Sequence::begin_again() {
   pages_in_tree = 0;
   slot.reset();
   slot_tokens = 0;
+  checkpoint.reset();
+  prefill = {.due = prefill.due};
   pooled_.clear();
 }
 

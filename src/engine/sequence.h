@@ -62,6 +62,22 @@ class Sequence {
   // exceeds computed() while a step is running or after one computed an unwanted token.
   Slot slot;
   int32_t slot_tokens = 0;
+  static constexpr int32_t kUnknownState = -1;  // slot_tokens after rejected drafts or a failed step
+  // The state before the last drafts, and the number of tokens it has taken in: rejected drafts restart there.
+  Slot checkpoint;
+  int32_t checkpoint_tokens = 0;
+
+  // How the tokens that are known at admission are computed.
+  struct Prefill {
+    int64_t due = -1;       // prompts are served in this order: prompt rows computed before admission, plus its own
+    int32_t reuse_end = 0;  // only the state of tokens before this one may come from the prefix tree
+    int32_t begun_at = 0;   // computed() at admission
+    int32_t branch = 0;     // where other prompts part from this one: a place for a snapshot
+    int32_t stop = 0;       // the chunk of this step ends here at the latest
+    bool lone = false;      // each of its chunks so far was the only work of its step
+    bool follows = false;   // waits for the state of a prompt that begins alike
+  };
+  Prefill prefill;
 
   // Drafts are guesses of the tokens after the known ones; between two steps there are none. set_drafts() cuts the
   // drafts before the first end token and before the first token that the constraint forbids or ends with. It also

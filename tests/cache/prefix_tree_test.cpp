@@ -158,6 +158,23 @@ TEST_F(PrefixTreeTest, TheDeepestSnapshotOfABeginningIsFound) {
   EXPECT_EQ(deepest(other).tokens, kBlock) << "nothing of another token";
 }
 
+TEST_F(PrefixTreeTest, KnowsHowManyTokensItHasPagesFor) {
+  const auto tokens = count_from(0, 3 * kBlock);
+  const auto known = std::span(tokens);
+  EXPECT_EQ(tree_.known(root_, known), 0);
+  PrefixTree::Node* first = tree_.insert(root_, known.first(kBlock), take());
+  EXPECT_EQ(PrefixTree::before(first), nullptr);
+  PrefixTree::Node* second = tree_.insert(first, known.subspan(kBlock, kBlock), take());
+  EXPECT_EQ(PrefixTree::before(second), first);
+  tree_.insert_beginning(second, known.subspan(2 * kBlock, 2), take());
+  EXPECT_EQ(tree_.known(root_, known), 2 * kBlock + 2);
+  EXPECT_EQ(tree_.known(root_, known.first(2 * kBlock)), 2 * kBlock);
+  EXPECT_EQ(tree_.known(root_, known.first(kBlock + 1)), kBlock + 1);
+  auto other = tokens;
+  other[kBlock] = 99;
+  EXPECT_EQ(tree_.known(root_, other), kBlock);
+}
+
 TEST_F(PrefixTreeTest, ASnapshotStaysWhileItsPageIsFilled) {
   const auto tokens = count_from(0, kBlock);
   const int32_t page = take();

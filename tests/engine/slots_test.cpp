@@ -2,6 +2,7 @@
 // model: it folds tokens into its slot, writes them into its pages, and checks both before each step.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <random>
 
@@ -19,18 +20,51 @@ uint64_t fold(uint64_t state, int32_t token, const PrefixKey& key) {
   return (state ^ static_cast<uint64_t>(token + 1)) * 1099511628211u + key.adapter.size() + 1;
 }
 
+// Guesses some next tokens of the toy's texts, right or wrong, as a function of the tokens before.
+class Guesses final : public Drafter {
+ public:
+  int32_t draft(std::span<const int32_t> tokens, std::span<int32_t> draft) override {
+    uint64_t state = 0;
+    for (const int32_t token : tokens) state = fold(state, token, {});
+    const size_t count = std::min<size_t>(draft.size(), state % 4);
+    for (size_t i = 0; i < count; ++i) {
+      draft[i] = chosen_after(state) % kVocab;
+      if ((state >> 20) % 3 == 0) draft[i] = (draft[i] + 1) % kVocab;
+      state = fold(state, draft[i], {});
+    }
+    return static_cast<int32_t>(count);
+  }
+  static int32_t chosen_after(uint64_t state) { return static_cast<int32_t>((state >> 33) % kVocab); }
+};
+
+struct ToyOptions {
+  bool paged = true, prefix_cache = true;
+  int64_t rows = 16;
+  int32_t last_chunk = 64;
+  Drafter* drafter = nullptr;
+};
+
 class Toy {
  public:
-  Toy(int32_t tokens, int32_t slots, bool paged = true, bool prefix_cache = true)
-      : cache(layout(paged), {DType::F32, kBlock, tokens, slots}),
+  Toy(int32_t tokens, int32_t slots, const ToyOptions& o = {})
+      : cache(layout(o.paged), {DType::F32, kBlock, tokens, slots}),
         pacer(
             [] {
               return StepEstimate{{{1, 1.0}, {64, 2.0}}};
             },
             {}),
-        scheduler(cache, {16, kMostSequences, 16, 0, prefix_cache}, pacer),
-        paged_(paged),
-        batch_(16, kMostSequences, 16) {}
+        scheduler(cache,
+                  {.rows = o.rows,
+                   .sequences = kMostSequences,
+                   .logit_rows = 16,
+                   .prefix_cache = o.prefix_cache,
+                   .drafter = o.drafter,
+                   .draft_tokens = 3,
+                   .last_chunk = o.last_chunk},
+                  pacer),
+        paged_(o.paged),
+        drafts_(o.drafter != nullptr ? 3 : 0),
+        batch_(o.rows, kMostSequences, 16) {}
 
   Sequence* add(Tokens prompt, int32_t most_tokens, int32_t choices = 1, std::string adapter = "") {
     auto group = std::make_shared<Group>();
@@ -39,9 +73,10 @@ class Toy {
     group->request.end_tokens = {kEnd};
     for (int32_t choice = 1; choice < choices; ++choice) group->unborn.push_back(choice);
     const auto longest = static_cast<int32_t>(group->request.prompt.size()) + most_tokens;
-    auto sequence = std::make_unique<Sequence>(group, 0, cache.new_table(longest), longest, kVocab);
+    auto sequence = std::make_unique<Sequence>(group, 0, cache.new_table(longest), longest, kVocab, drafts_);
     for (const int32_t choice : group->unborn)
-      sequence->add_choice(std::make_unique<Sequence>(group, choice, cache.new_table(longest), longest, kVocab));
+      sequence->add_choice(
+          std::make_unique<Sequence>(group, choice, cache.new_table(longest), longest, kVocab, drafts_));
     sequence->prefix_key.adapter = std::move(adapter);
     Sequence* added = sequence.get();
     scheduler.add(std::move(sequence));
@@ -60,7 +95,7 @@ class Toy {
   bool step(bool ahead = false) {
     Scheduler::Plan plan;
     std::swap(plan, ahead_);
-    std::vector<int32_t> chosen = chosen_ahead_;
+    Chosen chosen = chosen_ahead_;
     const auto is_null = [](const Scheduler::Part& part) { return part.sequence == nullptr; };
     if (std::all_of(plan.parts.begin(), plan.parts.end(), is_null)) {
       scheduler.admit(0);
@@ -90,15 +125,16 @@ class Toy {
 
   // Every slot without a running sequence is free or holds a snapshot.
   void check_slots() {
-    int32_t running = 0;
-    for (const auto& s : scheduler.running()) running += s->slot ? 1 : 0;
+    int32_t running = 0, checkpoints = 0;
+    for (const auto& s : scheduler.running()) running += s->slot ? 1 : 0, checkpoints += s->checkpoint ? 1 : 0;
     ASSERT_EQ(static_cast<size_t>(running), scheduler.running().size());
-    ASSERT_EQ(cache.slots().free() + scheduler.tree().snapshots() + running, cache.slots().size());
+    ASSERT_EQ(cache.slots().free() + scheduler.tree().snapshots() + running + checkpoints, cache.slots().size());
   }
 
   StateCache cache;
   StepPacer pacer;
   Scheduler scheduler;
+  int64_t accepted = 0, rejected = 0;  // drafts
 
  private:
   static StateLayout layout(bool paged) {
@@ -108,19 +144,23 @@ class Toy {
     return layout;
   }
 
+  using Chosen = std::vector<Tokens>;  // by part: the token after each row
+
   // `before`: tokens chosen in the previous step, if this one was started ahead.
-  std::vector<int32_t> run(const Scheduler::Plan& plan, const std::vector<int32_t>& before) {
+  Chosen run(const Scheduler::Plan& plan, const Chosen& before) {
     const Batch batch = batch_.batch();
     const KvLayer kv = paged_ ? cache.paged(0) : KvLayer();
-    std::vector<int32_t> chosen;
+    Chosen chosen;
     for (size_t i = 0; i < plan.parts.size(); ++i) {
       const Sequence& s = *plan.parts[i].sequence;
       const SequenceSlice& slice = batch.sequences[i];
       EXPECT_EQ(slice.slot, s.slot.id());
-      Tokens tokens(s.tokens().begin(), s.tokens().end());
-      const auto row = static_cast<size_t>(slice.first_row);
-      if (batch.tokens[row] < 0) tokens.push_back(before[static_cast<size_t>(~batch.tokens[row])]);
+      Tokens tokens(s.tokens().begin(), s.tokens().begin() + slice.past);
+      for (const int32_t token :
+           batch.tokens.subspan(static_cast<size_t>(slice.first_row)).first(static_cast<size_t>(slice.rows)))
+        tokens.push_back(token < 0 ? before[static_cast<size_t>(~token)].back() : token);
       uint64_t state = 0, held;
+      chosen.emplace_back();
       const auto place = [&](std::byte* base, size_t offset) { return reinterpret_cast<float*>(base + offset); };
       for (int32_t p = 0; p < slice.past + slice.rows; ++p) {
         if (p == slice.past) {
@@ -128,6 +168,7 @@ class Toy {
           EXPECT_EQ(held, state) << "request " << s.id() << " after " << p << " tokens";
         }
         state = fold(state, tokens[static_cast<size_t>(p)], s.prefix_key);
+        if (p >= slice.past) chosen.back().push_back(Guesses::chosen_after(state));
         if (!paged_) continue;
         const int32_t page = slice.pages[static_cast<size_t>(p / kBlock)];
         float* key = place(kv.keys, kv.key_offset(page, 0, p % kBlock));
@@ -140,17 +181,18 @@ class Toy {
         }
       }
       std::memcpy(cache.slot(0).at(slice.slot), &state, sizeof state);
-      chosen.push_back(static_cast<int32_t>((state >> 33) % kVocab));
     }
     return chosen;
   }
 
-  void collect(const Scheduler::Part& part, int32_t token) {
+  void collect(const Scheduler::Part& part, const Tokens& chosen) {
     if (part.sequence == nullptr) return;
     Sequence& s = *part.sequence;
+    if (s.generating()) return collect_generated(s, chosen);
     const bool completes = part.completes();
     scheduler.advance(s, part.rows);
     if (!completes) return;
+    const int32_t token = chosen.back();
     std::vector<int32_t> unborn;
     unborn.swap(s.group().unborn);
     s.take(token);
@@ -159,10 +201,25 @@ class Toy {
     }
   }
 
+  void collect_generated(Sequence& s, const Tokens& chosen) {
+    const int32_t drafted = s.drafted();
+    int32_t taken = 0;
+    for (bool is_draft = true; is_draft && !s.finished(); ++taken) {
+      const int32_t token = chosen[static_cast<size_t>(taken)];
+      is_draft = token == s.next_draft();
+      scheduler.advance(s, 1);
+      s.take(token);
+    }
+    accepted += taken - 1;
+    rejected += drafted - (taken - 1);
+    if (taken <= drafted) scheduler.truncate(s);
+  }
+
   bool paged_;
+  int32_t drafts_;
   StepBatch batch_;
   Scheduler::Plan ahead_;
-  std::vector<int32_t> chosen_ahead_;
+  Chosen chosen_ahead_;
   RequestId next_id_ = 1;
 };
 
@@ -211,13 +268,12 @@ TEST(Slots, AnEndedSequenceLeavesItsState) {
   EXPECT_EQ(toy.scheduler.cached_tokens(), static_cast<uint64_t>(computed));
 }
 
-// The step that ran ahead has already taken the end token into the state, so the state must not be kept.
-TEST(Slots, AnUnforeseenEndBehindAStepAheadLeavesNoState) {
+// The step that ran ahead has already taken in the end token, and the next turn begins with it.
+TEST(Slots, AnUnforeseenEndBehindAStepAheadLeavesTheStateAfterIt) {
   int ended = 0;
   for (int32_t first = 0; first < 30; ++first) {
     Toy toy(400, 8);
-    const Tokens prompt = count_up(9, first);
-    Sequence* sequence = toy.add(prompt, 30);
+    Sequence* sequence = toy.add(count_up(9, first), 30);
     Tokens all;
     bool goes_on = true;
     while (goes_on) {
@@ -230,7 +286,7 @@ TEST(Slots, AnUnforeseenEndBehindAStepAheadLeavesNoState) {
     all.push_back(0);
     toy.add(all, 1);
     toy.run_all();  // checks the state
-    EXPECT_EQ(toy.scheduler.cached_tokens(), prompt.size()) << "the snapshot at the end of the prompt";
+    EXPECT_EQ(toy.scheduler.cached_tokens(), all.size() - 1);
   }
   EXPECT_GT(ended, 3);
 }
@@ -266,15 +322,124 @@ TEST(Slots, StateThatIsAheadOfTheTokensBeginsAgain) {
   toy.run_all();
 }
 
+// Conversations whose turns rewrite the end of the turn before, as templates do that drop the generation prompt or the
+// reasoning of earlier answers.
+TEST(Slots, TheNextTurnBeginsCloseToTheEndOfTheLast) {
+  const uint32_t seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  for (const int64_t rows : {5, 16, 64, 300}) {
+    for (const int32_t rewritten : {0, 2, 6}) {
+      Toy toy(4000, 24, {.rows = rows, .last_chunk = 16});
+      Tokens text;
+      const auto write = [&](size_t count) {
+        for (size_t i = 0; i < count; ++i) text.push_back(static_cast<int32_t>(random() % kVocab));
+      };
+      size_t shared = 0;
+      write(200);
+      for (int turn = 0; turn < 6; ++turn) {
+        Sequence* s = toy.add(text, 20);
+        Tokens all;
+        while (toy.step(random() % 2 == 0)) all.assign(s->tokens().begin(), s->tokens().end());
+        const size_t kept = (rewritten == 0 ? all.size() : text.size()) - static_cast<size_t>(rewritten);
+        text.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(kept));
+        if (turn < 5) shared += text.size();
+        write(30);
+      }
+      EXPECT_GE(static_cast<double>(toy.scheduler.cached_tokens()), 0.9 * static_cast<double>(shared))
+          << rows << " rows, " << rewritten << " tokens rewritten";
+      toy.check_slots();
+    }
+  }
+}
+
+TEST(Slots, LongPromptsLeaveStateInside) {
+  for (const int64_t rows : {7, 16, 256}) {
+    Toy toy(4000, 20, {.rows = rows, .last_chunk = 16});
+    const Tokens prompt = count_up(600);
+    toy.add(prompt, 1);
+    toy.run_all();
+    Tokens edited(prompt.begin(), prompt.begin() + 300);
+    for (int i = 0; i < 40; ++i) edited.push_back(kVocab - 1);
+    toy.add(edited, 1);
+    toy.run_all();
+    EXPECT_GE(toy.scheduler.cached_tokens(), 300u - 128) << rows;
+  }
+}
+
+// The second of several prompts with a common beginning leaves its state where they part.
+TEST(Slots, TheThirdPromptBeginsWhereTheFirstTwoPart) {
+  Toy toy(2000, 8, {.rows = 64, .last_chunk = 16});
+  const auto ask = [&](int32_t last) {
+    const uint64_t before = toy.scheduler.cached_tokens();
+    Tokens prompt = count_up(100);
+    for (int i = 0; i < 40; ++i) prompt.push_back((last + i) % kVocab);
+    toy.add(prompt, 1);
+    toy.run_all();
+    return toy.scheduler.cached_tokens() - before;
+  };
+  ask(1);
+  ask(3);
+  EXPECT_EQ(ask(6), 100u);
+}
+
+TEST(Slots, PromptsThatBeginAlikeAtTheSameTimeAreComputedOnce) {
+  Toy toy(2000, 12, {.rows = 32, .last_chunk = 16});
+  for (int32_t i = 0; i < 4; ++i) {
+    Tokens prompt = count_up(160);
+    for (int32_t j = 0; j < 30; ++j) prompt.push_back((i + j) % kVocab);
+    toy.add(prompt, 3);
+  }
+  toy.run_all();
+  EXPECT_EQ(toy.scheduler.cached_tokens(), 3 * 160u);
+}
+
+TEST(Slots, RejectedDraftsReturnToTheStateBeforeThem) {
+  Guesses guesses;
+  Toy toy(400, 8, {.drafter = &guesses});
+  for (int32_t i = 0; i < 12; ++i) toy.add(count_up(10, i), 60);
+  for (int steps = 0; toy.step(); ++steps) {  // checks the state
+    ASSERT_LT(steps, 10000);
+    toy.check_slots();
+  }
+  EXPECT_GT(toy.accepted, 10);
+  EXPECT_GT(toy.rejected, 10);
+  EXPECT_EQ(toy.scheduler.preemptions(), 0u);
+  EXPECT_EQ(toy.cache.slots().free() + toy.scheduler.tree().snapshots(), toy.cache.slots().size());
+}
+
+TEST(Slots, AFailedStepLeavesNoState) {
+  Toy toy(400, 8);
+  Sequence* s = toy.add(count_up(10), 30);
+  toy.step();
+  Scheduler::Plan plan;
+  StepBatch batch(16, kMostSequences, 16);
+  toy.scheduler.compose(plan, batch);
+  toy.scheduler.started(plan);
+  const Tokens all(s->tokens().begin(), s->tokens().end());
+  toy.scheduler.failed(plan);
+  const int32_t before = toy.scheduler.tree().snapshots();
+  toy.cancel(s->id(), -1);
+  EXPECT_EQ(toy.scheduler.tree().snapshots(), before);
+  toy.check_slots();
+}
+
 // Random additions and cancellations with few pages and slots: states stay separate, and all pages and slots are freed.
 TEST(Slots, AnyOrderOfEventsKeepsTheState) {
   const uint32_t seed = std::random_device()();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   uint64_t cached = 0, preemptions = 0;
-  for (int round = 0; round < 20; ++round) {
-    Toy toy(48 + 16 * static_cast<int32_t>(random() % 4), 2 + static_cast<int32_t>(random() % 6),
-            /*paged=*/round % 4 != 3, /*prefix_cache=*/round % 5 != 4);
+  int64_t rejected = 0;
+  for (int round = 0; round < 30; ++round) {
+    Guesses guesses;
+    const std::array<int64_t, 4> rows{5, 9, 16, 64};
+    Toy toy(48 + 16 * static_cast<int32_t>(random() % 4), 2 + static_cast<int32_t>(random() % 8),
+            {.paged = round % 4 != 3,
+             .prefix_cache = round % 5 != 4,
+             .rows = rows[random() % 4],
+             .last_chunk = random() % 2 == 0 ? 8 : 64,
+             .drafter = round % 3 == 1 ? &guesses : nullptr});
     Tokens known = count_up(40, round);
     RequestId added = 0;
     for (int event = 0; event < 400 && !testing::Test::HasFailure(); ++event) {
@@ -300,6 +465,7 @@ TEST(Slots, AnyOrderOfEventsKeepsTheState) {
     EXPECT_EQ(toy.scheduler.tree().evictable(), toy.scheduler.tree().pages());
     cached += toy.scheduler.cached_tokens();
     preemptions += toy.scheduler.preemptions();
+    rejected += toy.rejected;
     toy.scheduler.tree().evict(1000);
     EXPECT_EQ(toy.cache.blocks().free(), toy.cache.blocks().size());
     EXPECT_EQ(toy.cache.slots().free(), toy.cache.slots().size());
@@ -307,6 +473,7 @@ TEST(Slots, AnyOrderOfEventsKeepsTheState) {
   }
   EXPECT_GT(cached, 0u);
   EXPECT_GT(preemptions, 0u);
+  EXPECT_GT(rejected, 0);
 }
 
 }  // namespace

@@ -33,8 +33,9 @@ std::shared_ptr<const WeightSource> toy_source() {
                                                 });
 }
 
-std::unique_ptr<Runner> load_toy(int64_t rows, int64_t sequences = 1) {
-  LoadOptions options{.architecture = &kToy, .threads = 2, .exact = true, .context = 200, .sequences = sequences};
+std::unique_ptr<Runner> load_toy(int64_t rows, int64_t sequences = 1, bool invariant = false) {
+  LoadOptions options{.architecture = &kToy, .threads = 2, .exact = true, .context = 250, .sequences = sequences};
+  options.batch_invariant = invariant;
   options.rows = rows;
   options.logit_rows = std::max(rows, sequences);
   options.block_size = 16;
@@ -111,6 +112,55 @@ TEST(Toy, ResumedAndForkedSequencesKeepBothKindsOfState) {
   engine.fill(stats);
   EXPECT_GT(stats.cached_tokens, 49u) << "snapshots are found";
   for (const auto& choice : generate(engine, prompt, 24, 3)) EXPECT_EQ(choice, cold);
+}
+
+struct Answer {
+  std::vector<std::pair<int32_t, float>> tokens;  // with log-probabilities
+  int32_t cached = 0;
+};
+
+Answer ask(Engine& engine, const std::vector<int32_t>& prompt, int32_t count) {
+  Answer answer;
+  engine.submit({prompt, {.temperature = 0, .logprobs = 0}, count});
+  while (engine.step([&](const Emission& e) {
+    answer.tokens.emplace_back(e.token, e.logprobs->chosen.logprob);
+    answer.cached = e.cached_tokens;
+  })) {
+  }
+  return answer;
+}
+
+// A conversation whose template rewrites the last tokens of each answer.
+TEST(Toy, ResumedTurnsAreTheColdBitsAndAreHardlyComputedAgain) {
+  for (const int64_t rows : {5, 32, 200}) {
+    auto runner = load_toy(rows, 4, /*invariant=*/true);
+    Engine cold(*runner, {.prefix_cache = false}), warm(*runner);
+    auto text = some_tokens(110);
+    int32_t shared = 0, cached = 0;
+    for (int turn = 0; turn < 5; ++turn) {
+      const Answer wanted = ask(cold, text, 8), answer = ask(warm, text, 8);
+      EXPECT_EQ(answer.tokens, wanted.tokens) << rows << " rows, turn " << turn;
+      cached += answer.cached;
+      for (const auto& [token, logprob] : wanted.tokens) text.push_back(token);
+      text.resize(text.size() - 2);
+      if (turn < 4) shared += static_cast<int32_t>(text.size());
+      for (const int32_t token : some_tokens(15, 3 + turn)) text.push_back(token);
+    }
+    EXPECT_GE(cached, shared * 9 / 10) << rows;
+  }
+}
+
+TEST(Toy, TheSameRequestGivesTheSameBits) {
+  for (const int64_t rows : {16, 200}) {
+    auto runner = load_toy(rows, 4);
+    Engine engine(*runner);
+    for (const int32_t length : {20, 100, 170}) {
+      const auto prompt = some_tokens(length, 5);
+      const Answer cold = ask(engine, prompt, 10);
+      ask(engine, some_tokens(length, 6), 10);
+      for (int i = 0; i < 2; ++i) EXPECT_EQ(ask(engine, prompt, 10).tokens, cold.tokens) << rows << " " << length;
+    }
+  }
 }
 
 // A rejected draft has changed the slot, so the state must be restored.
