@@ -65,9 +65,15 @@ LoadedModel load_model(const std::string& model, const millrace_model_options& o
     loaded.text.chat = load_chat_templates(*source, o.chat_template);
   }
   loaded.runner = std::make_unique<Runner>(std::move(source), options);
-  loaded.runner->load([&](int64_t done, int64_t total) {
+  // A mapped file whose weights are used in place reports nothing itself.
+  int64_t whole = static_cast<int64_t>(loaded.runner->memory().total());
+  const auto report = [&](int64_t done, int64_t total) {
+    whole = total;
     if (stop(done, total)) fail(ErrorKind::Cancelled, "loading was stopped");
-  });
+  };
+  report(0, whole);
+  loaded.runner->load(report);
+  report(whole, whole);
   return loaded;
 }
 
