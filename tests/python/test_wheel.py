@@ -294,7 +294,7 @@ def test_dlpack_shares_memory(llm):
     (lambda llm: llm.generate([1 << 30]), ValueError, "vocabulary"),
     (lambda llm: llm.generate("a", temperature=-1), ValueError, "temperature"),
     (lambda llm: llm.generate("a", tempreature=1), TypeError, "tempreature"),
-    (lambda llm: llm.generate("a", regex="("), ValueError, "regex"),
+    (lambda llm: llm.generate("a", regex="("), ValueError, "regular expression"),
     (lambda llm: llm.logits([]), ValueError, "empty"),
     (lambda llm: llm.embed("a", pooling="max"), ValueError, "pooling"),
     (lambda llm: llm.generate([1] * 100000), ValueError, "context"),
