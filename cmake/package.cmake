@@ -11,6 +11,7 @@ install(CODE "if(CMAKE_INSTALL_PREFIX STREQUAL \"/usr\")
   file(INSTALL DESTINATION /usr/lib/systemd/system TYPE FILE FILES \"${PROJECT_BINARY_DIR}/millrace.service\")
 endif()")
 
+set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)  # cpack would build the tests before it packs
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME millrace)
 set(CPACK_PACKAGE_CONTACT "The millrace contributors")
