@@ -32,12 +32,24 @@ std::string read_note(const dl_phdr_info& object) {
   return {};
 }
 
+bool contains(const dl_phdr_info& object, const void* code) {
+  const auto address = reinterpret_cast<ElfW(Addr)>(code);
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const auto& segment = object.dlpi_phdr[i];
+    const ElfW(Addr) begin = object.dlpi_addr + segment.p_vaddr;
+    if (segment.p_type == PT_LOAD && address >= begin && address - begin < segment.p_memsz) return true;
+  }
+  return false;
+}
+
+// The kernels are in the program itself, or in a library that it loads.
 std::string find() {
   std::string id;
   dl_iterate_phdr(
       [](dl_phdr_info* object, size_t, void* out) {
+        if (!contains(*object, reinterpret_cast<const void*>(&read_note))) return 0;
         *static_cast<std::string*>(out) = read_note(*object);
-        return 1;  // the first object is the program itself
+        return 1;
       },
       &id);
   return id.empty() ? std::string(version()) : id;

@@ -295,13 +295,13 @@ void Engine::collect(Matrix logits, std::span<const int32_t> tokens, FunctionRef
     }
     const bool completes = part.completes();
     const bool chosen = part.logits.size() > 0 && step_.on_host[static_cast<size_t>(first)] == 0;
-    const int32_t scored = std::min(part.logits.end, completes ? part.rows - 1 : part.rows);
+    const int32_t scored = std::min(part.logits.end, completes && !s.wants_every_row() ? part.rows - 1 : part.rows);
     for (int32_t row = part.logits.begin; row < scored; ++row) {
       const float* values = logits.row<float>(first + row - part.logits.begin);
       s.take_prompt_logits(s.computed() + row, {values, static_cast<size_t>(logits.cols)});
     }
     for (int32_t row = part.hidden.begin; row < part.hidden.end; ++row, ++hidden_row)
-      s.take_hidden({hidden.row<float>(hidden_row), static_cast<size_t>(hidden.cols)});
+      s.take_hidden(s.computed() + row, {hidden.row<float>(hidden_row), static_cast<size_t>(hidden.cols)});
     scheduler_.charge(s.client(), kPromptToken * part.rows);
     scheduler_.advance(s, part.rows);
     if (!completes) continue;

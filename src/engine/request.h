@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -38,6 +39,9 @@ struct Request {
   int32_t score_from = 1;  // index of the first prompt token whose log-probability is wanted
   Pooling pooling = Pooling::Mean;
   bool normalise = true;  // scale an embedding to length 1
+  // Receives the logits (Score) or hidden states (Embed) of every prompt position, on the engine's thread and within
+  // the step. A preempted prompt reports its positions again. Null: none are wanted.
+  std::function<void(int32_t position, std::span<const float> row)> on_row;
 
   // Draft tokens per step, if the engine has a drafter; -1: as in its options. 0: the steps of this request do not wait
   // for the drafter and can run ahead.

@@ -90,14 +90,14 @@ void Sequence::begin_again() {
 
 int32_t Sequence::first_wanted() const {
   if (generated() > 0) return length() - 1;
-  if (request().kind == RequestKind::Embed && request().pooling == Pooling::Mean) return 0;
+  if (wants_every_row() || (request().kind == RequestKind::Embed && request().pooling == Pooling::Mean)) return 0;
   if (scores()) return std::min(std::max(0, request().score_from - 1), prompt_length_ - 1);
   return prompt_length_ - 1;
 }
 
 StepBatch::Rows Sequence::wanted_logits(int32_t rows) const {
   if (request().kind == RequestKind::Embed) return {};
-  if (generating()) return {0, rows};
+  if (generating() || wants_every_row()) return {0, rows};
   const bool completes = rows == static_cast<int32_t>(pending().size());
   const bool draws = completes && request().kind == RequestKind::Generate;
   // Row p predicts token p + 1; the last row of the prompt predicts the first generated token.
@@ -109,18 +109,20 @@ StepBatch::Rows Sequence::wanted_logits(int32_t rows) const {
 StepBatch::Rows Sequence::wanted_hidden(int32_t rows) const {
   if (request().kind != RequestKind::Embed) return {};
   const bool completes = rows == static_cast<int32_t>(pending().size());
-  if (request().pooling == Pooling::Last) return {completes ? rows - 1 : rows, rows};
+  if (request().pooling == Pooling::Last && !wants_every_row()) return {completes ? rows - 1 : rows, rows};
   return {0, rows};
 }
 
 void Sequence::take_prompt_logits(int32_t position, std::span<const float> logits) {
+  if (wants_every_row()) return request().on_row(position, logits);
   const auto next = static_cast<size_t>(position) + 1;
   if (static_cast<int32_t>(next) < std::max(1, request().score_from) || static_cast<int32_t>(next) >= prompt_length_)
     return;
   fill_logprobs(logits, tokens_[next], request().prompt_logprobs, prompt_logprobs_[next]);
 }
 
-void Sequence::take_hidden(std::span<const float> hidden) {
+void Sequence::take_hidden(int32_t position, std::span<const float> hidden) {
+  if (wants_every_row()) return request().on_row(position, hidden);
   pooled_.resize(hidden.size());
   for (size_t i = 0; i < hidden.size(); ++i) pooled_[i] += hidden[i];
 }

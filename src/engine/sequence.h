@@ -103,8 +103,9 @@ class Sequence {
 
   // Results of the wanted rows; call before advance().
   void take_prompt_logits(int32_t position, std::span<const float> logits);
-  void take_hidden(std::span<const float> hidden);
+  void take_hidden(int32_t position, std::span<const float> hidden);
   bool scores() const { return !prompt_logprobs_.empty() && generated() == 0; }
+  bool wants_every_row() const { return request().on_row != nullptr && request().kind != RequestKind::Generate; }
 
   // Prepares the mask of the next token. Needs no logits, so it can run while the device computes. set_drafts() has
   // prepared the masks of drafts.

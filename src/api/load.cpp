@@ -1,0 +1,97 @@
+#include "api/load.h"
+
+#include <algorithm>
+#include <future>
+#include <thread>
+
+#include "base/error.h"
+#include "models/model.h"
+#include "store/store.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kRowsWithLogits = 64;  // in one step: prompts whose logits are wanted are cut into such chunks
+
+void check_ranges(const millrace_model_options& o) {
+  if (o.threads < 0 || o.threads > 1024) fail(ErrorKind::Usage, "threads {}: from 0 to 1024", o.threads);
+  if (o.sequences < 1 || o.sequences > 1024) fail(ErrorKind::Usage, "sequences {}: from 1 to 1024", o.sequences);
+  if (o.context < 0 || o.context > int64_t(1) << 30) fail(ErrorKind::Usage, "context {}: out of range", o.context);
+  if (o.kv_tokens < 0 || o.kv_tokens >= int64_t(1) << 31)
+    fail(ErrorKind::Usage, "kv_tokens {}: out of range", o.kv_tokens);
+}
+
+LoadOptions load_options(const millrace_model_options& o) {
+  check_ranges(o);
+  // More threads than CPUs would wait for each other: the computing threads spin between the parts of a step.
+  const int cpus = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  LoadOptions load{.threads = std::min(o.threads, cpus), .exact = o.exact != 0, .context = o.context};
+  const std::string device = o.device != nullptr ? o.device : "auto";
+  const auto choice = parse_device(device);
+  if (!choice) fail(ErrorKind::Usage, "device '{}': one of cpu, cuda, cuda:N, auto", device);
+  load.device = *choice;
+  if (choice->kind == DeviceChoice::Cuda) {
+    if (const std::string problem = cuda_problem(*choice); !problem.empty())
+      fail(ErrorKind::Unsupported, "device '{}': {}", device, problem);
+  }
+  if (o.kv_type != nullptr && *o.kv_type != 0) {
+    load.kv_type = dtype_from_name(o.kv_type);
+    if (!load.kv_type) fail(ErrorKind::Usage, "kv_type '{}': one of f32, f16, bf16, q8_0", o.kv_type);
+    if (load.exact && load.kv_type != DType::F32)
+      fail(ErrorKind::Usage, "exact keeps the KV cache in f32: leave out kv_type {}", o.kv_type);
+  }
+  load.sequences = o.sequences;
+  load.kv_tokens = o.kv_tokens;
+  load.logit_rows = std::max<int64_t>(o.sequences, kRowsWithLogits);
+  load.batch_invariant = o.batch_invariant != 0;
+  return load;
+}
+
+}  // namespace
+
+LoadedModel load_model(const std::string& model, const millrace_model_options& o) {
+  const LoadOptions options = load_options(o);
+  const auto stop = [&o](int64_t done, int64_t total) {
+    return o.progress != nullptr && o.progress(o.progress_user, done, total) != 0;
+  };
+  const std::string path =
+      model.starts_with("synthetic:") ? model : resolve_model(model, [&] { return stop(0, 0); }).string();
+  std::shared_ptr<const WeightSource> source = open_weights(path);
+  LoadedModel loaded;
+  find_architecture(*source);  // an unknown one explains more than a missing tokenizer
+  loaded.text = load_text_model(*source);
+  if (o.chat_template != nullptr) {
+    ChatTemplate(o.chat_template, "chat_template");  // reports errors before the model is loaded
+    loaded.text.chat = load_chat_templates(*source, o.chat_template);
+  }
+  loaded.runner = std::make_unique<Runner>(std::move(source), options);
+  // A mapped file whose weights are used in place reports nothing itself.
+  int64_t whole = static_cast<int64_t>(loaded.runner->memory().total());
+  const auto report = [&](int64_t done, int64_t total) {
+    whole = total;
+    if (stop(done, total)) fail(ErrorKind::Cancelled, "loading was stopped");
+  };
+  report(0, whole);
+  loaded.runner->load(report);
+  report(whole, whole);
+  return loaded;
+}
+
+ServiceOptions service_options(const millrace_model_options& o) {
+  ServiceOptions service;
+  service.engine.prefix_cache = o.no_prefix_cache == 0;
+  service.most_waiting = size_t(1) << 20;  // a program may queue a whole data set
+  return service;
+}
+
+std::shared_ptr<ServedModel> load_for_library(const std::string& model, const millrace_model_options& o) {
+  auto loaded = std::make_shared<LoadedModel>(load_model(model, o));
+  auto served = std::make_shared<ServedModel>(std::vector<std::string>{model}, service_options(o));
+  std::promise<std::string> done;
+  served->load([loaded] { return std::move(*loaded); }, [&](const std::string& problem) { done.set_value(problem); });
+  const std::string problem = done.get_future().get();
+  if (!problem.empty()) fail(ErrorKind::Unsupported, "{}", problem);
+  return served;
+}
+
+}  // namespace millrace
