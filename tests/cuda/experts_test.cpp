@@ -247,8 +247,9 @@ struct GroupedTask {
   // Squares of the activation exceed the range of f16, where kernels saturate.
   void saturate() {
     constexpr float kMost = 65504;
-    for (int64_t r = 0; r < expected.rows(); ++r) {
-      for (int64_t i = 0; i < expected.cols(); ++i) expected.at(r, i) = std::clamp(expected.at(r, i), -kMost, kMost);
+    const Matrix y = expected.view();
+    for (int64_t r = 0; r < y.rows; ++r) {
+      for (int64_t i = 0; i < y.cols; ++i) expected.at(r, i) = std::clamp(expected.at(r, i), -kMost, kMost);
     }
   }
 

@@ -79,17 +79,21 @@ __device__ inline float gated_value(const GroupedParams& p, float gate, float up
   return gate * up;
 }
 
-// Stores output `output` of a pair; `gate` is its only product if the layer is not gated.
-__device__ __forceinline__ void store_pair(const GroupedParams& p, int pair, int group, int output, float gate,
-                                           float up) {
+// Output `output` of a pair; `gate` is its only product if the layer is not gated.
+__device__ __forceinline__ float pair_output(const GroupedParams& p, int pair, int group, int output, float gate,
+                                             float up) {
   if (p.bias != nullptr) {
     const float* bias = p.bias + static_cast<int64_t>(group) * p.n + output;
     gate += bias[0];
     if (p.half > 0) up += bias[p.half];
   }
-  float value = p.half > 0 ? gated_value(p, gate, up) : gate;
-  if (p.sum) value *= p.pair_weights[pair];
-  p.y.set(pair, output, value);
+  const float value = p.half > 0 ? gated_value(p, gate, up) : gate;
+  return p.sum ? value * p.pair_weights[pair] : value;
+}
+
+__device__ __forceinline__ void store_pair(const GroupedParams& p, int pair, int group, int output, float gate,
+                                           float up) {
+  p.y.set(pair, output, pair_output(p, pair, group, output, gate, up));
 }
 
 // Pairs order[first] .. order[first + count - 1], all of one group.

@@ -27,18 +27,27 @@ inline bool is_plain_grouped(const GroupedLinearProblem& p) {
 
 bool is_packed_grouped(const GroupedLinearProblem& problem);  // quantized weights in units, and x in bf16
 
-// Time of a kernel whose blocks multiply tiles of `size` pairs. The first tile of a group streams `row_bytes` per row
-// of weights from memory, further ones find most of them in the cache. Tiles are multiplied in whole.
-inline double tiles_us(const GroupedLinearProblem& p, const Hardware& hardware, double size, double part_of_peak,
+// Blocks that multiply tiles of `size` pairs, and the parts of the device's peaks that they reach (measured on an
+// H200).
+struct TileRates {
+  double size, part_of_peak, part_of_bandwidth;
+};
+
+// Time of such a kernel. The first tile of a group streams `row_bytes` per row of weights from memory, further ones
+// find most of them in the cache. Tiles are multiplied in whole.
+inline double tiles_us(const GroupedLinearProblem& p, const Hardware& hardware, const TileRates& rates,
                        double row_bytes, double product_bytes) {
+  constexpr double kBeginUs = 4;  // until the first products
+  const double size = rates.size;
   const double active = p.expected_active(), each = double(p.pairs()) / active;
   const double tiles = active * (each <= size / 2 ? 1 : each / size + 0.5);
   const double streamed = double(p.n) * row_bytes * (active + 0.3 * (tiles - active));
   const double flops = 2.0 * double(p.n) * double(p.k) * tiles * size;
   const double products = p.sum ? 2.0 * product_bytes * double(p.pairs() * p.n) : 0;
-  const double stream_us = streamed / (0.75 * hardware.ceilings.read_gbs) * 1e-3;
-  const double multiply_us = flops / (part_of_peak * hardware.ceilings.bf16_gflops) * 1e-3;
-  return std::max(stream_us, multiply_us) + gpu_us(products, hardware, 0.6) + (p.sum ? hardware.ceilings.region_us : 0);
+  const double stream_us = streamed / (rates.part_of_bandwidth * hardware.ceilings.read_gbs) * 1e-3;
+  const double multiply_us = flops / (rates.part_of_peak * hardware.ceilings.bf16_gflops) * 1e-3;
+  return kBeginUs + std::max(stream_us, multiply_us) + gpu_us(products, hardware, 0.6) +
+         (p.sum ? hardware.ceilings.region_us : 0);
 }
 
 }  // namespace millrace

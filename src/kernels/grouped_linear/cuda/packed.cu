@@ -17,22 +17,26 @@ namespace {
 template <int kGroups>
 class PackedGrouped final : public Kernel<GroupedLinearOp> {
  public:
-  explicit PackedGrouped(std::string_view name) : name_(name) {}
+  // `most_warps_k`: warps that share K. More give few pairs more blocks; fewer read x less often.
+  PackedGrouped(std::string_view name, int most_warps_k) : name_(name), most_warps_k_(most_warps_k) {}
   std::string_view name() const override { return name_; }
 
   bool can_run(const Problem& p, const Hardware& hardware) const override {
     return is_gpu(hardware) && is_packed_grouped(p) && most_tiles(p.pairs(), p.groups, kTokens) <= 65535;
   }
-  // Weights stream at the bandwidth of the device or at the rate of decoding, once for each tile of pairs.
+  // Weights stream at the bandwidth of the device or at the rate of decoding, once for each tile of pairs. A block
+  // waits about 3 us for offsets, rows and x before its first product; some four of a multiprocessor do so at once.
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
     const double active = p.expected_active(), each = double(p.pairs()) / active;
     const double tiles = active * (each <= kTokens / 2 ? 1 : each / kTokens + 0.5);
     const double bytes = double(packed_linear_bytes(format_of_units(p.format), p.n, p.k)) * active;
     const double instructions = double(p.n) * double(p.k) * tiles * (1.6 + 0.6 * kGroups);
     const double decode_us = instructions / (128.0 * 1700.0 * 0.4 * hardware.cores);
+    const double blocks = tiles * double(ceil_div(ceil_div(p.n, kUnitRows), kPackedWarps / warps_k(p.k)));
+    const double begin_us = 3 * blocks / (4.0 * hardware.cores), busy = std::min(1.0, blocks / (2.0 * hardware.cores));
     const double products = p.sum ? 8.0 * double(p.pairs() * p.n) : 0;
-    return std::max(decode_us, bytes / (0.7 * hardware.ceilings.read_gbs) * 1e-3) + gpu_us(products, hardware, 0.6) +
-           (p.sum ? hardware.ceilings.region_us : 0);
+    return begin_us + std::max(decode_us, bytes / (0.7 * hardware.ceilings.read_gbs) * 1e-3) / busy +
+           gpu_us(products, hardware, 0.6) + (p.sum ? hardware.ceilings.region_us : 0);
   }
   size_t workspace_bytes(const Problem& p, const Hardware&) const override {
     return p.sum ? static_cast<size_t>(p.pairs() * p.n) * sizeof(float) : 0;
@@ -56,13 +60,17 @@ class PackedGrouped final : public Kernel<GroupedLinearOp> {
  private:
   static constexpr int kTokens = 8 * kGroups;
 
+  int warps_k(int64_t k) const {
+    const int64_t units = ceil_div(k, kUnitColumns);
+    return std::min(most_warps_k_, units < 2 ? 1 : units < 4 ? 2 : 4);
+  }
   static int64_t tiles_of(const Args& a) { return ceil_div(a.weights->n, kUnitRows); }
 
   // Few pairs leave multiprocessors idle unless warps share K. The number of rows does not count: a row's bits must
   // not depend on the batch.
-  static GroupedPackedParams shaped(const Args& a, const Hardware& hardware) {
+  GroupedPackedParams shaped(const Args& a, const Hardware& hardware) const {
     const int units = static_cast<int>(ceil_div(a.weights->k, kUnitColumns));
-    const int warps_k = kGroups > 1 || units < 2 ? 1 : units < 4 ? 2 : 4;
+    const int warps_k = this->warps_k(a.weights->k);
     const int tokens = static_cast<int>(std::min<int64_t>(a.routing.rows, kTokens));  // a row's groups are distinct
     const DType format = format_of_units(a.weights->format);
     const int unit_bytes = tokens * kUnitColumns * 2 + kTokens * 64 * (format == DType::Q6_K ? 2 : 1);
@@ -73,14 +81,15 @@ class PackedGrouped final : public Kernel<GroupedLinearOp> {
   }
 
   std::string_view name_;
+  int most_warps_k_;
 };
 
 }  // namespace
 
 std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed() {
-  static const PackedGrouped<1> few("cuda_packed_8");
-  static const PackedGrouped<4> more("cuda_packed_32");
-  static const Kernel<GroupedLinearOp>* const all[] = {&few, &more};
+  static const PackedGrouped<1> few("cuda_packed_8", 4), wide("cuda_packed_8_wide", 1);
+  static const PackedGrouped<4> more("cuda_packed_32", 1);
+  static const Kernel<GroupedLinearOp>* const all[] = {&few, &wide, &more};
   return all;
 }
 

@@ -27,7 +27,7 @@ class PackedTiles final : public Kernel<GroupedLinearOp> {
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
     const double row_bytes = double(packed_linear_bytes(format_of_units(p.format), p.n, p.k)) / double(p.n);
-    return tiles_us(p, hardware, kPairs, kPairs >= 128 ? 0.4 : 0.3, row_bytes, kProductBytes);
+    return tiles_us(p, hardware, {kPairs, kPairs >= 128 ? 0.2 : 0.35, 0.4}, row_bytes, kProductBytes);
   }
   size_t workspace_bytes(const Problem& p, const Hardware&) const override {
     return p.sum ? static_cast<size_t>(p.pairs() * p.n) * kProductBytes : 0;

@@ -5,6 +5,7 @@
 // which they pass to their neighbour at the end. A step is 64 columns, a quarter of a unit.
 #pragma once
 
+#include "kernels/grouped_linear/cuda/staged_outputs.cuh"
 #include "kernels/grouped_linear/cuda/tile_copies.cuh"
 #include "kernels/linear/cuda/launch_kernel.h"
 #include "kernels/linear/cuda/quantized/wgmma.cuh"
@@ -19,27 +20,29 @@ struct PackedTileShape {
   static constexpr int kSlotBytes = kWarps * Unit<kFormat>::kSize;  // units of a block; there are two slots
   static constexpr int kBlocks = kPairs <= 64 ? 2 : 1;
   static constexpr size_t kSharedBytes = static_cast<size_t>(kStages * kStageBytes + 2 * kSlotBytes) + 1024;
-  static_assert(kStages <= 8 && kWarps / 2 * kPairs / 2 * 32 * 4 <= kStages * kStageBytes);
+  static constexpr int kExchangeBytes = kWarps / 2 * kPairs / 2 * 32 * 4;  // products with up
+  static_assert(kStages <= 8 && StagedOutputs::bytes(kPairs, kRows) <= kStages * kStageBytes);
+  static_assert(kExchangeBytes + StagedOutputs::bytes(kPairs, kRows / 2) <= kStages * kStageBytes);
 };
 
-// Stores the results of a warp. `exchange` is shared memory that holds no data in use.
+// Stores the results of the block. `shared` holds no data in use.
 template <class S>
-__device__ __forceinline__ void store_packed_tile(const GroupedParams& p, const PairTile& pairs, float* exchange,
+__device__ __forceinline__ void store_packed_tile(const GroupedParams& p, const PairTile& pairs, float* shared,
                                                   const float (&sums)[S::kPairs / 2]) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  float* from_up = exchange + warp / 2 * (S::kPairs / 2) * 32 + lane;
-  if (p.half > 0) {
-    if (warp % 2 == 1) {
+  const bool gated = p.half > 0;
+  const int width = gated ? S::kRows / 2 : S::kRows, first = static_cast<int>(blockIdx.x) * width;
+  StagedOutputs staged(shared + (gated ? S::kExchangeBytes / 4 : 0), width);
+  float* from_up = shared + warp / 2 * (S::kPairs / 2) * 32 + lane;
+  if (gated && warp % 2 == 1) {
 #pragma unroll
-      for (int i = 0; i < S::kPairs / 2; ++i) from_up[i * 32] = sums[i];
-    }
-    __syncthreads();
-    if (warp % 2 == 1) return;
+    for (int i = 0; i < S::kPairs / 2; ++i) from_up[i * 32] = sums[i];
   }
-  const int block = static_cast<int>(blockIdx.x);
-  const int tile = p.half > 0 ? block * (S::kWarps / 2) + warp / 2 : block * S::kWarps + warp;
+  if (gated) __syncthreads();
+  const int tile = gated ? warp / 2 : warp;
 #pragma unroll
   for (int group = 0; group < S::kPairs / 8; ++group) {
+    if (gated && warp % 2 == 1) break;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int at = 8 * group + 2 * (lane % 4) + i;
@@ -48,11 +51,14 @@ __device__ __forceinline__ void store_packed_tile(const GroupedParams& p, const 
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int output = tile * kUnitRows + 8 * half + lane / 4, sum = 4 * group + 2 * half + i;
-        if (output >= p.outputs) continue;
-        store_pair(p, pair, pairs.group, output, sums[sum], p.half > 0 ? from_up[sum * 32] : 0);
+        if (first + output >= p.outputs) continue;
+        const float up = gated ? from_up[sum * 32] : 0;
+        staged.put(at, output, pair_output(p, pair, pairs.group, first + output, sums[sum], up));
       }
     }
   }
+  __syncthreads();
+  staged.store(p, pairs, first);
 }
 
 template <DType kFormat, int kPairs>

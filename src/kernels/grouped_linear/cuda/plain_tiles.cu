@@ -7,6 +7,7 @@
 #include "hardware/cuda/check.h"
 #include "kernels/cuda/cost.h"
 #include "kernels/grouped_linear/cuda/kernels.h"
+#include "kernels/grouped_linear/cuda/staged_outputs.cuh"
 #include "kernels/grouped_linear/cuda/sum_pairs.h"
 #include "kernels/grouped_linear/cuda/tile_copies.cuh"
 #include "kernels/linear/cuda/launch_kernel.h"
@@ -28,6 +29,8 @@ struct Shape {
   static constexpr int kStageBytes = (kRows + kPairs) * kTileRowBytes;
   static constexpr size_t kSharedBytes = static_cast<size_t>(kStages) * kStageBytes + 1024;
   static constexpr bool kLarge = kPairs >= 128;
+  static constexpr double kPartOfBandwidth = kPairs <= 16 ? 0.93 : kWarpgroups ? 0.82 : kLarge ? 0.63 : 0.8;
+  static_assert(!kLarge || StagedOutputs::bytes(kPairs, kRows) <= kStages * kStageBytes);
   static_assert(!kWarpgroups || (kTiles == 1 && kWarpsN == 1 && kWarpsM % 4 == 0));
 };
 
@@ -90,12 +93,12 @@ __device__ __forceinline__ void multiply_stage(const uint8_t* stage, int count, 
   }
 }
 
-template <class S>
-__device__ __forceinline__ void store_tile(const GroupedParams& p, const PairTile& tile,
-                                           const float (&sums)[S::kSums]) {
+// `put(at, pair, output, gate, up)` takes each result; `output` counts from the block's first one.
+template <class S, class Put>
+__device__ __forceinline__ void for_each_output(const GroupedParams& p, const PairTile& tile,
+                                                const float (&sums)[S::kSums], Put put) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int warp_m = warp % S::kWarpsM, first_pair = warp / S::kWarpsM * 8 * S::kGroups;
-  const int block = static_cast<int>(blockIdx.x);
 #pragma unroll
   for (int group = 0; group < S::kGroups; ++group) {
 #pragma unroll
@@ -108,15 +111,33 @@ __device__ __forceinline__ void store_tile(const GroupedParams& p, const PairTil
         const float low = sums[4 * (t * S::kGroups + group) + i], high = sums[4 * (t * S::kGroups + group) + 2 + i];
         const int row = warp_m * S::kTiles + t;  // in tiles
         if (p.half > 0) {
-          const int output = block * (S::kRows / 2) + row * 8 + lane / 4;
-          if (output < p.outputs) store_pair(p, pair, tile.group, output, low, high);
+          put(at, pair, row * 8 + lane / 4, low, high);
         } else {
-          const int output = block * S::kRows + row * 16 + lane / 4;
-          if (output < p.outputs) store_pair(p, pair, tile.group, output, low, 0);
-          if (output + 8 < p.outputs) store_pair(p, pair, tile.group, output + 8, high, 0);
+          put(at, pair, row * 16 + lane / 4, low, 0);
+          put(at, pair, row * 16 + lane / 4 + 8, high, 0);
         }
       }
     }
+  }
+}
+
+template <class S>
+__device__ __forceinline__ void store_tile(const GroupedParams& p, const PairTile& tile, const float (&sums)[S::kSums],
+                                           uint8_t* stages) {
+  const int width = p.half > 0 ? S::kRows / 2 : S::kRows, first = static_cast<int>(blockIdx.x) * width;
+  if constexpr (S::kLarge) {
+    StagedOutputs staged(reinterpret_cast<float*>(stages), width);
+    __syncthreads();  // all warps have read the last stage
+    for_each_output<S>(p, tile, sums, [&](int at, int pair, int output, float gate, float up) {
+      if (first + output < p.outputs)
+        staged.put(at, output, pair_output(p, pair, tile.group, first + output, gate, up));
+    });
+    __syncthreads();
+    staged.store(p, tile, first);
+  } else {
+    for_each_output<S>(p, tile, sums, [&](int, int pair, int output, float gate, float up) {
+      if (first + output < p.outputs) store_pair(p, pair, tile.group, first + output, gate, up);
+    });
   }
 }
 
@@ -163,7 +184,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
       request(step + S::kStages - 1);
       multiply_stage<T, S>(stages + step % S::kStages * S::kStageBytes, tile.count, sums);
     }
-    store_tile<S>(p, tile, sums);
+    store_tile<S>(p, tile, sums, stages);
   }
 }
 
@@ -178,7 +199,7 @@ class PlainTiles final : public Kernel<GroupedLinearOp> {
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
     constexpr double kPartOfPeak = S::kWarpgroups ? 0.5 : S::kLarge ? 0.4 : 0.3;
-    return tiles_us(p, hardware, S::kPairs, kPartOfPeak, 2.0 * double(p.k), kProductBytes);
+    return tiles_us(p, hardware, {S::kPairs, kPartOfPeak, S::kPartOfBandwidth}, 2.0 * double(p.k), kProductBytes);
   }
   size_t workspace_bytes(const Problem& p, const Hardware&) const override {
     return p.sum ? static_cast<size_t>(p.pairs() * p.n) * kProductBytes : 0;
