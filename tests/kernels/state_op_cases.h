@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/causal_conv/causal_conv.h"
+#include "kernels/delta_rule/delta_rule.h"
 #include "support.h"
 
 namespace millrace {
@@ -22,6 +23,37 @@ inline std::vector<ConvCase> conv_cases() {
       {300, 4, true, true, 200}, {8192, 4, false, true, 5}, {133, 8, true, false, 23},
   };
 }
+
+struct DeltaCase {
+  DeltaRuleShape shape;
+  int32_t length;
+};
+
+inline std::vector<DeltaCase> delta_cases() {
+  return {
+      {{2, 4, 128, 128}, 40}, {{2, 4, 128, 128, /*tiled=*/true}, 7},
+      {{1, 1, 16, 24}, 33},   {{2, 6, 20, 37, true}, 19},
+      {{1, 3, 7, 5}, 20},     {{1, 2, 256, 64}, 9},
+      {{3, 3, 64, 32}, 70},
+  };
+}
+
+// Random inputs of a delta rule over whole sequences.
+struct DeltaInputs {
+  DeltaInputs(const DeltaRuleShape& s, int64_t rows, Random& random)
+      : q(rows, s.key_width(), random),
+        k(rows, s.key_width(), random),
+        v(rows, s.value_width(), random),
+        a(rows, s.value_heads, random, 2),
+        b(rows, s.value_heads, random, 2) {
+    for (int h = 0; h < s.value_heads; ++h) {
+      decay.push_back(-std::exp(random.normal()));
+      dt_bias.push_back(random.normal());
+    }
+  }
+  TestMatrix q, k, v, a, b;
+  std::vector<float> decay, dt_bias;
+};
 
 // Steps that advance `count` sequences of `length` rows by random pieces of up to `most` rows each. Slots are not in
 // the order of the sequences, and one slot stays unused.

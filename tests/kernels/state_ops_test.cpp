@@ -76,5 +76,63 @@ TEST(CausalConv, PiecesContinueTheirSequences) {
   }
 }
 
+using Steps = std::vector<std::vector<SequenceSlice>>;
+
+// The outputs of whole sequences and the final states, computed in `steps`.
+struct DeltaResult {
+  TestMatrix out;
+  std::vector<std::byte> state;
+};
+DeltaResult run_delta(const Kernel<DeltaRuleOp>& kernel, const Executor& executor, const DeltaCase& c, DeltaInputs& in,
+                      const Steps& steps) {
+  const DeltaRuleShape& s = c.shape;
+  const size_t stride = static_cast<size_t>(s.state_elements()) * sizeof(float) + 64;
+  DeltaResult result{{kSequences * c.length, s.value_width()}, std::vector<std::byte>((kSequences + 1) * stride)};
+  for (const auto& slices : steps) {
+    const int64_t rows = rows_of(slices);
+    const auto piece = [&](TestMatrix& all) {
+      TestMatrix of_step(rows, all.view().cols);
+      take_rows(slices, kSequences, c.length, all, of_step);
+      return of_step;
+    };
+    TestMatrix q = piece(in.q), k = piece(in.k), v = piece(in.v), a = piece(in.a), b = piece(in.b);
+    TestMatrix out(rows, s.value_width());
+    kernel.run({.shape = s,
+                .q = q.view(),
+                .k = k.view(),
+                .v = v.view(),
+                .a = a.view(),
+                .b = b.view(),
+                .decay = in.decay.data(),
+                .dt_bias = in.dt_bias.data(),
+                .out = out.view(),
+                .state = result.state.data(),
+                .stride = stride,
+                .sequences = slices},
+               executor);
+    EXPECT_TRUE(out.spare_is_untouched());
+    take_rows(slices, kSequences, c.length, result.out, out, /*back=*/true);
+  }
+  return result;
+}
+
+// Every kernel agrees with the reference, and its bits depend neither on the steps nor on the threads.
+TEST(DeltaRule, MatchesTheReference) {
+  for (const DeltaCase& c : delta_cases()) {
+    Random random;
+    DeltaInputs in(c.shape, kSequences * c.length, random);
+    DeltaResult expected =
+        run_delta(*DeltaRuleOp::reference(), {}, c, in, random_steps(kSequences, c.length, 1, random));
+    ThreadPool one(1);
+    for_each_kernel<DeltaRuleOp>({c.shape, c.length}, random.seed(), [&](const auto& kernel, const Executor& executor) {
+      DeltaResult got = run_delta(kernel, executor, c, in, random_steps(kSequences, c.length, 2 * c.length, random));
+      EXPECT_LE(got.out.distance(expected.out), 1e-5);
+      DeltaResult again = run_delta(kernel, {&one}, c, in, random_steps(kSequences, c.length, 5, random));
+      EXPECT_TRUE(again.out.same_bits(got.out));
+      EXPECT_EQ(again.state, got.state);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace millrace
