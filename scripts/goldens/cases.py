@@ -22,6 +22,7 @@ class Case:
     drop_in_v4: tuple = ()  # keys that config_v4.json omits because they have their default value
     rename: tuple = ()  # (from, to) prefix in model.safetensors
     shards: bool = False
+    noise: float = 1e-5  # most distance of f32 from f64, relative to the largest logit
     # "fp8": the folder's matrices, "mxfp4": GGUF's (quantization.py), "mxfp4_experts": both (gpt_oss.py)
     quantized: str = ""
 

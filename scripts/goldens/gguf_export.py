@@ -5,7 +5,7 @@ import math
 import gguf
 import torch
 
-from . import gpt_oss
+from . import gguf_delta, gpt_oss
 from .gguf_mixtures import add_mixture, converted, is_router
 
 FILE_TYPES = {
@@ -58,6 +58,10 @@ ARCHITECTURES = {
     "PhiForCausalLM": gguf.MODEL_ARCH.PHI2,
     "StableLmForCausalLM": gguf.MODEL_ARCH.STABLELM,
     "NemotronForCausalLM": gguf.MODEL_ARCH.NEMOTRON,
+    "Qwen3NextForCausalLM": gguf.MODEL_ARCH.QWEN3NEXT,
+    "Qwen3_5ForCausalLM": gguf.MODEL_ARCH.QWEN35,
+    "Qwen3_5ForConditionalGeneration": gguf.MODEL_ARCH.QWEN35,
+    "Qwen3_5MoeForCausalLM": gguf.MODEL_ARCH.QWEN35MOE,
 }
 
 # llama.cpp rotates adjacent pairs in these, so the converter permutes q and k.
@@ -78,7 +82,7 @@ def write_gguf(path, case, config, weights):
     METADATA[arch](writer, config)
     add_vocabulary(writer, config.get("padded_vocab_size", config.get("vocab_size")))
     for name, tensor in tensors(arch, config, weights):
-        is_matrix = tensor.dim() > 1 and not is_router(name)
+        is_matrix = tensor.dim() > 1 and not is_router(name) and not gguf_delta.is_f32(name)
         qtype = matrix_type if is_matrix else gguf.GGMLQuantizationType.F32
         if case.quantized == "mxfp4" and is_matrix and name.startswith("blk."):
             qtype = gguf.GGMLQuantizationType.MXFP4
@@ -406,6 +410,11 @@ def gpt_oss_metadata(writer, config):
     gpt_oss.add_experts(writer, config)
 
 
+def delta_metadata(writer, config):
+    common_metadata(writer, {"intermediate_size": 0} | config)
+    gguf_delta.add_metadata(writer, config)
+
+
 METADATA = {
     gguf.MODEL_ARCH.LLAMA: llama_metadata,
     gguf.MODEL_ARCH.QWEN2: common_metadata,
@@ -442,6 +451,9 @@ METADATA = {
     gguf.MODEL_ARCH.PHI2: phi_metadata,
     gguf.MODEL_ARCH.STABLELM: stablelm_metadata,
     gguf.MODEL_ARCH.NEMOTRON: nemotron_metadata,
+    gguf.MODEL_ARCH.QWEN3NEXT: mixture(delta_metadata),
+    gguf.MODEL_ARCH.QWEN35: delta_metadata,
+    gguf.MODEL_ARCH.QWEN35MOE: mixture(delta_metadata),
 }
 
 
@@ -472,6 +484,8 @@ def tensors(arch, config, weights):
             continue
         if "vision_tower" in name or "embed_vision" in name or "multi_modal_projector" in name or "inv_freq" in name:
             continue
+        if "model.visual." in name:
+            continue
         name = name.replace("language_model.model.", "model.").removeprefix("transformer.")
         name = name.replace("model.language_model.", "model.").replace("language_model.lm_head.", "lm_head.")
         if arch in PERMUTED:
@@ -485,7 +499,9 @@ def tensors(arch, config, weights):
         if arch in STORED_MINUS_ONE and name.endswith("norm.weight"):
             # These models multiply by 1 + weight; GGUF stores the sum. The converter widens bf16 first.
             tensor = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor) + 1
-        yield names.get_name(name, try_suffixes=(".weight", ".bias")), tensor
+        own = gguf_delta.tensors(arch, config, name, tensor) if arch in gguf_delta.ARCHITECTURES else [(name, tensor)]
+        for part, converted_part in own:
+            yield names.get_name(part, try_suffixes=(".weight", ".bias")), converted_part
 
 
 def permuted(name, tensor, config):

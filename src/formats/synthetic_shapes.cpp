@@ -48,6 +48,10 @@ constexpr std::array kShapes{
     SyntheticShape{"granite-3.1-3b-a800m", "granitemoe", 49155, 1536, 32, 24, 8, 64, 512, 131072, 5e6f, true, 0, 0, 0, 0, 40, 8, 512},
     SyntheticShape{"gpt-oss-20b", "gpt-oss", 201088, 2880, 24, 64, 8, 64, 2880, 131072, 1.5e5f, false, 32, 128, 0, 0, 32, 4, 2880},
     SyntheticShape{"gpt-oss-120b", "gpt-oss", 201088, 2880, 36, 64, 8, 64, 2880, 131072, 1.5e5f, false, 32, 128, 0, 0, 128, 4, 2880},
+    // the same; key and value heads of gated delta nets
+    SyntheticShape{"qwen3-next-80b-a3b", "qwen3next", 151936, 2048, 48, 16, 2, 256, 5120, 262144, 1e7f, false, 0, 0, 0, 0, 512, 10, 512, 512, 0, 16, 32},
+    SyntheticShape{"qwen3.5-35b-a3b", "qwen35moe", 248320, 2048, 40, 16, 2, 256, 512, 262144, 1e7f, false, 0, 0, 0, 0, 256, 8, 512, 512, 0, 16, 32},
+    SyntheticShape{"qwen3.5-27b", "qwen35", 248320, 5120, 64, 24, 4, 256, 17408, 262144, 1e7f, false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 48},
     SyntheticShape{"opt-125m", "opt", 50272, 768, 12, 12, 12, 64, 3072, 2048, 0, true},
     SyntheticShape{"opt-1.3b", "opt", 50272, 2048, 24, 32, 32, 64, 8192, 2048, 0, true},
     SyntheticShape{"opt-6.7b", "opt", 50272, 4096, 32, 32, 32, 128, 16384, 2048, 0, true},

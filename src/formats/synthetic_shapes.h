@@ -19,6 +19,8 @@ struct SyntheticShape {
   // Mixtures: experts of a layer (0: dense), those that a token uses, the width of one, the width of the shared expert
   // (0: none), and the number of dense layers at the beginning.
   int64_t experts = 0, experts_used = 0, expert_width = 0, shared_width = 0, dense_layers = 0;
+  // Gated delta nets in three of four layers: key and value heads, each 128 wide; 0: none.
+  int64_t delta_key_heads = 0, delta_value_heads = 0;
 };
 
 std::span<const SyntheticShape> synthetic_shapes();

@@ -48,10 +48,10 @@ DecoderLayer& Decoder::add_post_norm_layer(Weights::Layer& at, StateLayout& stat
   return layer;
 }
 
-void Decoder::load_ends(Weights& w, const std::string& hf) {
+void Decoder::load_ends(Weights& w, const std::string& hf, float add) {
   const TensorName table{"token_embd.weight", hf + "embed_tokens.weight"};
   embedding = w.table(table, config_.vocab, config_.hidden);
-  norm = w.vector({"output_norm.weight", hf + "norm.weight"}, config_.hidden);
+  norm = w.vector({"output_norm.weight", hf + "norm.weight"}, config_.hidden, add);
   TensorName own{"output.weight", "lm_head.weight"};
   if (!w.has(own) && w.has({"", "language_model.lm_head.weight"})) own.hf = "language_model.lm_head.weight";
   head = load_output_head(w, config_, own, table);
@@ -71,8 +71,10 @@ void Decoder::forward(Pass& p) const {
   Matrix hidden = p.embed(*embedding, embedding_scale);
   for (const DecoderLayer& layer : layers) {
     const AttentionSettings settings{config_.heads, score_scale, score_cap, layer.window, layer.sinks};
-    Matrix attended = attention_block(p, layer.attention, p.rms_norm(hidden, layer.attention_norm), layer.state,
-                                      ropes[static_cast<size_t>(layer.rope)], settings, query_scale);
+    const Normed x = p.rms_norm(hidden, layer.attention_norm);
+    Matrix attended = layer.delta ? delta_net_block(p, *layer.delta, x)
+                                  : attention_block(p, layer.attention, x, layer.state,
+                                                    ropes[static_cast<size_t>(layer.rope)], settings, query_scale);
     if (residual_from_norm) p.rms_norm(hidden, layer.attention_norm, hidden);
     if (&layer == &layers.back()) p.narrow({&hidden, &attended});
     add_block(p, attended, layer.attention.out, layer.post_attention_norm, hidden);
