@@ -71,7 +71,7 @@ def has_interval(config):
 def explicit_layer_types(config):
     """Whether layer_types contains more information than the older keys; otherwise replaces it by those keys."""
     kinds = config.get("layer_types")
-    if config["model_type"].startswith(("qwen3_next", "qwen3_5")):
+    if kinds is not None and config["model_type"].startswith(("qwen3_next", "qwen3_5")):
         return not has_interval(config)
     pattern = {"gemma3_text": 6, "gemma2": 2, "olmo3": 4, "exaone4": 4, "cohere2": 4, "gpt_oss": 2}.get(config["model_type"])
     if kinds is None or pattern is None:
