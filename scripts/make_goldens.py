@@ -19,13 +19,13 @@ import zlib
 import safetensors.torch
 import torch
 import transformers
-from goldens import cases, dense_cases, gpt_oss, latent_cases, layer_norm_cases, mixture_cases, quantized_cases
+from goldens import cases, delta_cases, dense_cases, gpt_oss, latent_cases, layer_norm_cases, mixture_cases, quantized_cases
 from goldens.config_v4 import config_v4
 from goldens.gguf_export import ARCHITECTURES, gguf, write_gguf
 from goldens.models import DTYPES, Model, check_with_glm
 from goldens.quantization import config_entry, quantize
 
-CASES = [case for family in (cases, dense_cases, layer_norm_cases, mixture_cases, gpt_oss, quantized_cases, latent_cases) for case in family.CASES]
+CASES = [case for family in (cases, dense_cases, layer_norm_cases, mixture_cases, gpt_oss, quantized_cases, latent_cases, delta_cases) for case in family.CASES]
 
 TOLERANCE = 1e-4  # of the largest logit, in f32
 LEAD = 2e-3  # minimum lead of a greedy winner, relative to the largest logit
@@ -45,6 +45,15 @@ def random_tokens(case, seed):
     return torch.randint(3, vocabulary - 3, (case.prompt,), generator=generator).tolist()
 
 
+def noise_of(model, prompt):
+    """The distance of f32 from f64, relative to the largest logit."""
+    logits = model.logits(prompt)
+    model.module.double()
+    noise = relative_error(logits, model.logits(prompt))
+    model.module.float()
+    return noise
+
+
 def find_model(case):
     """The first seed that makes a good test: (seed, model, prompt, greedy tokens, smallest lead)."""
     first = zlib.crc32(case.name.encode())
@@ -54,13 +63,13 @@ def find_model(case):
         model.stored = quantize(model.module, case.quantized)
         prompt = random_tokens(case, seed)
         found = model.greedy(prompt, LEAD, SPECIAL_TOKENS)
-        if found and len(set(found[0])) >= DISTINCT:
+        if found and len(set(found[0])) >= DISTINCT and noise_of(model, prompt) <= case.noise:
             return seed, model, prompt, *found
     raise SystemExit(f"{case.name}: no seed gives greedy tokens worth testing")
 
 
 def check_model(case, model, prompt, greedy):
-    """Refuses goldens that f32 cannot reproduce, or that do not depend on the setting they test."""
+    """Refuses goldens that do not depend on the setting they test."""
     logits = model.logits(prompt)
     if (cached := model.generate(prompt)) not in (None, greedy):
         raise SystemExit(f"{case.name}: cached generation gives other tokens: {cached} instead of {greedy}")
@@ -72,11 +81,6 @@ def check_model(case, model, prompt, greedy):
         other.module.load_state_dict(state)
         if (change := relative_error(other.logits(prompt), logits)) < VISIBLE:
             raise SystemExit(f"{case.name}: {changes} changes the logits by {change:.1e} only")
-    model.module.double()
-    noise = relative_error(logits, model.logits(prompt))
-    model.module.float()
-    if noise > TOLERANCE / 10:
-        raise SystemExit(f"{case.name}: f32 is {noise:.1e} away from f64")
 
 
 def save_folder(case, model, folder):

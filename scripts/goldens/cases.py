@@ -23,6 +23,7 @@ class Case:
     rename: tuple = ()  # (from, to) prefix in model.safetensors
     shards: bool = False
     older_gguf: bool = False  # the form of the file that older converters wrote (gguf_latent.py)
+    noise: float = 1e-5  # most distance of f32 from f64, relative to the largest logit
     # "fp8": the folder's matrices, "mxfp4": GGUF's (quantization.py), "mxfp4_experts": both (gpt_oss.py)
     quantized: str = ""
 

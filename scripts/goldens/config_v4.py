@@ -58,9 +58,21 @@ def rope_v4(parameters, config, case):
     return old | {"rope_scaling": None if kind == "default" else spelled | scaling}
 
 
+def has_interval(config):
+    """Whether every n-th layer has attention; stores n."""
+    kinds = config["layer_types"]
+    interval = kinds.index("full_attention") + 1
+    if kinds != ["linear_attention" if (i + 1) % interval else "full_attention" for i in range(len(kinds))]:
+        return False
+    config["full_attention_interval"] = interval
+    return True
+
+
 def explicit_layer_types(config):
     """Whether layer_types contains more information than the older keys; otherwise replaces it by those keys."""
     kinds = config.get("layer_types")
+    if kinds is not None and config["model_type"].startswith(("qwen3_next", "qwen3_5")):
+        return not has_interval(config)
     pattern = {"gemma3_text": 6, "gemma2": 2, "olmo3": 4, "exaone4": 4, "cohere2": 4, "gpt_oss": 2}.get(config["model_type"])
     if kinds is None or pattern is None:
         return False

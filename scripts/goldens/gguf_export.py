@@ -5,7 +5,7 @@ import math
 import gguf
 import torch
 
-from . import gguf_latent, gpt_oss
+from . import gguf_delta, gguf_latent, gpt_oss
 from .gguf_mixtures import add_mixture, converted, is_router
 
 FILE_TYPES = {
@@ -62,6 +62,10 @@ ARCHITECTURES = {
     "DeepseekV3ForCausalLM": gguf.MODEL_ARCH.DEEPSEEK2,
     "Glm4MoeLiteForCausalLM": gguf.MODEL_ARCH.DEEPSEEK2,
     "MiniCPM3ForCausalLM": gguf.MODEL_ARCH.MINICPM3,
+    "Qwen3NextForCausalLM": gguf.MODEL_ARCH.QWEN3NEXT,
+    "Qwen3_5ForCausalLM": gguf.MODEL_ARCH.QWEN35,
+    "Qwen3_5ForConditionalGeneration": gguf.MODEL_ARCH.QWEN35,
+    "Qwen3_5MoeForCausalLM": gguf.MODEL_ARCH.QWEN35MOE,
 }
 
 # llama.cpp rotates adjacent pairs in these, so the converter permutes q and k.
@@ -82,7 +86,7 @@ def write_gguf(path, case, config, weights):
     METADATA[arch](writer, config)
     add_vocabulary(writer, config.get("padded_vocab_size", config.get("vocab_size")))
     for name, tensor in tensors(arch, config, weights):
-        is_matrix = tensor.dim() > 1 and not is_router(name)
+        is_matrix = tensor.dim() > 1 and not is_router(name) and not gguf_delta.is_f32(name)
         qtype = matrix_type if is_matrix else gguf.GGMLQuantizationType.F32
         if case.quantized == "mxfp4" and is_matrix and name.startswith("blk."):
             qtype = gguf.GGMLQuantizationType.MXFP4
@@ -418,6 +422,11 @@ def minicpm3_metadata(writer, config):
     gguf_latent.add_minicpm3(writer, config, add_sizes)
 
 
+def delta_metadata(writer, config):
+    common_metadata(writer, {"intermediate_size": 0} | config)
+    gguf_delta.add_metadata(writer, config)
+
+
 METADATA = {
     gguf.MODEL_ARCH.DEEPSEEK2: deepseek2_metadata,
     gguf.MODEL_ARCH.MINICPM3: minicpm3_metadata,
@@ -456,6 +465,9 @@ METADATA = {
     gguf.MODEL_ARCH.PHI2: phi_metadata,
     gguf.MODEL_ARCH.STABLELM: stablelm_metadata,
     gguf.MODEL_ARCH.NEMOTRON: nemotron_metadata,
+    gguf.MODEL_ARCH.QWEN3NEXT: mixture(delta_metadata),
+    gguf.MODEL_ARCH.QWEN35: delta_metadata,
+    gguf.MODEL_ARCH.QWEN35MOE: mixture(delta_metadata),
 }
 
 
@@ -488,6 +500,8 @@ def tensors(arch, config, weights):
             continue
         if "vision_tower" in name or "embed_vision" in name or "multi_modal_projector" in name or "inv_freq" in name:
             continue
+        if "model.visual." in name:
+            continue
         name = name.replace("language_model.model.", "model.").removeprefix("transformer.")
         name = name.replace("model.language_model.", "model.").replace("language_model.lm_head.", "lm_head.")
         if arch in PERMUTED:
@@ -501,7 +515,9 @@ def tensors(arch, config, weights):
         if arch in STORED_MINUS_ONE and name.endswith("norm.weight"):
             # These models multiply by 1 + weight; GGUF stores the sum. The converter widens bf16 first.
             tensor = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor) + 1
-        yield names.get_name(name, try_suffixes=(".weight", ".bias")), tensor
+        own = gguf_delta.tensors(arch, config, name, tensor) if arch in gguf_delta.ARCHITECTURES else [(name, tensor)]
+        for part, converted_part in own:
+            yield names.get_name(part, try_suffixes=(".weight", ".bias")), converted_part
 
 
 def permuted(name, tensor, config):

@@ -97,6 +97,7 @@ def initial_value(name, parameter, noise, kind):
     gemma = kind.startswith("Gemma")
     if parameter.dim() == 1 or NORM.search(name):
         stored_minus_one = (gemma and not kind.startswith("Gemma4")) or kind.startswith("Nemotron")
+        stored_minus_one |= kind.startswith(("Qwen3Next", "Qwen3_5")) and "linear_attn" not in name
         return (1.0 if NORM.search(name) and not stored_minus_one else 0.0) + 0.3 * noise
     if "embed" in name or "wte" in name or "wpe" in name:
         # Gemma scales its embedding up and ties it to the output: a large one would only repeat its input.

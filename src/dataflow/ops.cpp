@@ -125,6 +125,7 @@ void Ops::softcap(Matrix x, float cap) { elementwise({Elementwise::Softcap, x, {
 
 void Ops::clamp(Matrix x, float limit) { elementwise({Elementwise::Clamp, x, {}, x, limit}); }
 
+void Ops::scale_by_sigmoid(Matrix x, Matrix by) { elementwise({Elementwise::ScaleBySigmoid, x, by, x}); }
 void Ops::scale_rows_by_sigmoid(Matrix x, Matrix by) { elementwise({Elementwise::ScaleRowsBySigmoid, x, by, x}); }
 
 void Ops::copy(Matrix x, Matrix out) { elementwise({Elementwise::Scale, x, {}, out, 1}); }

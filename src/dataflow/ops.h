@@ -88,6 +88,7 @@ class Ops {
   void softcap(Matrix x, float cap);
   void clamp(Matrix x, float limit);                // to [-limit, limit]
   void scale_rows_by_sigmoid(Matrix x, Matrix by);  // x[i] *= sigmoid(by[i]), by: [rows, 1]
+  void scale_by_sigmoid(Matrix x, Matrix by);       // x *= sigmoid(by), element by element
   void copy(Matrix x, Matrix out);                  // converts if the types differ
   void gather(Matrix x, std::span<const int32_t> rows, Matrix out);
   void argmax(const ArgmaxOp::Args& args);

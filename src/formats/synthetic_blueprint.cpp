@@ -11,6 +11,10 @@ bool is_gemma(const SyntheticShape& s) { return s.architecture.starts_with("gemm
 bool is_gpt_oss(const SyntheticShape& s) { return s.architecture == "gpt-oss"; }
 bool is_fused(const SyntheticShape& s) { return s.architecture == "phi3" || s.architecture == "chatglm"; }
 
+bool has_delta_nets(const SyntheticShape& s) { return s.delta_key_heads > 0; }
+bool is_delta_net(const SyntheticShape& s, int64_t layer) { return has_delta_nets(s) && (layer + 1) % 4 != 0; }
+constexpr int64_t kDeltaDim = 128, kDeltaTaps = 4;
+
 // Gemma 4: every sixth layer attends to the whole context and has its own head size and number of KV heads.
 bool is_global(const SyntheticShape& s, int64_t layer) { return s.global_head_dim > 0 && (layer + 1) % 6 == 0; }
 
@@ -70,6 +74,18 @@ void add_yarn_keys(const SyntheticShape& s, GgufMetadataBuilder& m) {
   m.add_u32(key("original_context_length"), static_cast<uint32_t>(double(s.context) / double(s.rope_factor)));
 }
 
+void add_delta_keys(const SyntheticShape& s, GgufMetadataBuilder& m) {
+  const auto count = [&](std::string_view name, int64_t value) {
+    m.add_u32(fmt::format("{}.{}", s.architecture, name), static_cast<uint32_t>(value));
+  };
+  count("ssm.conv_kernel", kDeltaTaps);
+  count("ssm.state_size", kDeltaDim);
+  count("ssm.group_count", s.delta_key_heads);
+  count("ssm.time_step_rank", s.delta_value_heads);
+  count("ssm.inner_size", s.delta_value_heads * kDeltaDim);
+  count("full_attention_interval", 4);
+}
+
 GgufMetadataBuilder gguf_metadata(const SyntheticShape& s) {
   GgufMetadataBuilder m;
   const auto key = [&](std::string_view name) { return fmt::format("{}.{}", s.architecture, name); };
@@ -92,10 +108,11 @@ GgufMetadataBuilder gguf_metadata(const SyntheticShape& s) {
     count("attention.key_length", s.head_dim);
     count("attention.value_length", s.head_dim);
     const bool half = s.architecture == "chatglm" || s.architecture == "glm4moe";  // RoPE on half of each head
-    count("rope.dimension_count", half ? s.head_dim / 2 : s.head_dim);
+    count("rope.dimension_count", has_delta_nets(s) ? s.head_dim / 4 : half ? s.head_dim / 2 : s.head_dim);
   }
   if (s.experts > 0) add_mixture_keys(s, m);
   if (is_gpt_oss(s)) add_yarn_keys(s, m);
+  if (has_delta_nets(s)) add_delta_keys(s, m);
   m.add_f32(key("rope.freq_base"), s.rope_base);
   m.add_f32(key("attention.layer_norm_rms_epsilon"), 1e-5f);
   if (s.window > 0) count("attention.sliding_window", s.window);
@@ -125,12 +142,12 @@ void add_attention(const SyntheticShape& s, const std::string& layer, bool globa
   if (is_fused(s)) {
     projection("attn_qkv", q + 2 * kv);
   } else {
-    projection("attn_q", q);
+    projection("attn_q", has_delta_nets(s) ? 2 * q : q);  // queries and their gates
     projection("attn_k", kv);
     if (!global) projection("attn_v", kv);  // Gemma 4's values are its keys
   }
-  const bool head_norms =
-      s.architecture.starts_with("qwen3") || s.architecture == "gemma3" || s.architecture == "gemma4";
+  const bool head_norms = s.architecture.starts_with("qwen3") || has_delta_nets(s) || s.architecture == "gemma3" ||
+                          s.architecture == "gemma4";
   const bool whole_norms = s.architecture == "olmoe";
   if (head_norms || whole_norms) {
     out.push_back({layer + "attn_q_norm.weight", {whole_norms ? q : head_dim}, Kind::Norm});
@@ -159,6 +176,23 @@ void add_latent_attention(const SyntheticShape& s, const std::string& layer, std
   out.push_back({layer + "attn_output.weight", {s.hidden, s.heads * s.value}});
 }
 
+void add_delta_net(const SyntheticShape& s, const std::string& layer, std::vector<SyntheticTensor>& out) {
+  const int64_t keys = s.delta_key_heads * kDeltaDim, values = s.delta_value_heads * kDeltaDim;
+  out.push_back({layer + "attn_qkv.weight", {2 * keys + values, s.hidden}});
+  out.push_back({layer + "attn_gate.weight", {values, s.hidden}});
+  if (s.architecture == "qwen3next") {
+    out.push_back({layer + "ssm_ba.weight", {2 * s.delta_value_heads, s.hidden}});
+  } else {
+    out.push_back({layer + "ssm_beta.weight", {s.delta_value_heads, s.hidden}});
+    out.push_back({layer + "ssm_alpha.weight", {s.delta_value_heads, s.hidden}});
+  }
+  out.push_back({layer + "ssm_conv1d.weight", {2 * keys + values, kDeltaTaps}, Kind::Small});
+  out.push_back({layer + "ssm_a", {s.delta_value_heads}, Kind::Decay});
+  out.push_back({layer + "ssm_dt.bias", {s.delta_value_heads}, Kind::Small});
+  out.push_back({layer + "ssm_norm.weight", {kDeltaDim}, Kind::Norm});
+  out.push_back({layer + "ssm_out.weight", {s.hidden, values}});
+}
+
 void add_feed_forward(const SyntheticShape& s, const std::string& layer, std::vector<SyntheticTensor>& out) {
   if (!is_fused(s)) out.push_back({layer + "ffn_gate.weight", {s.feed_forward, s.hidden}});
   out.push_back({layer + "ffn_up.weight", {is_fused(s) ? 2 * s.feed_forward : s.feed_forward, s.hidden}});
@@ -179,6 +213,7 @@ void add_experts(const SyntheticShape& s, const std::string& layer, std::vector<
     out.push_back({layer + "ffn_down_exps.bias", {s.experts, s.hidden}, Kind::Small});
   }
   if (s.shared_width == 0) return;
+  if (has_delta_nets(s)) out.push_back({layer + "ffn_gate_inp_shexp.weight", {s.hidden}, Kind::Small});
   out.push_back({layer + "ffn_gate_shexp.weight", {s.shared_width, s.hidden}});
   out.push_back({layer + "ffn_up_shexp.weight", {s.shared_width, s.hidden}});
   out.push_back({layer + "ffn_down_shexp.weight", {s.hidden, s.shared_width}});
@@ -195,9 +230,14 @@ std::vector<SyntheticTensor> gguf_tensors(const SyntheticShape& s) {
     const auto norm = [&](const char* name) { out.push_back({layer + name, {s.hidden}, Kind::Norm}); };
     // Attention averages over tokens. In a mixture it stays faint: alike tokens would all choose the same experts.
     out.push_back({layer + "attn_norm.weight", {s.hidden}, s.experts > 0 ? Kind::FaintNorm : Kind::Norm});
-    s.latent > 0 ? add_latent_attention(s, layer, out) : add_attention(s, layer, is_global(s, i), out);
+    if (is_delta_net(s, i)) {
+      add_delta_net(s, layer, out);
+    } else {
+      s.latent > 0 ? add_latent_attention(s, layer, out) : add_attention(s, layer, is_global(s, i), out);
+    }
     if (is_gemma(s)) norm("post_attention_norm.weight");
-    norm(s.architecture == "glm4moe" || is_gpt_oss(s) ? "post_attention_norm.weight" : "ffn_norm.weight");
+    norm(s.architecture == "glm4moe" || is_gpt_oss(s) || has_delta_nets(s) ? "post_attention_norm.weight"
+                                                                           : "ffn_norm.weight");
     const bool sparse = s.experts > 0 && i >= s.dense_layers;
     sparse ? add_experts(s, layer, out) : add_feed_forward(s, layer, out);
     if (is_gemma(s)) norm("post_ffw_norm.weight");

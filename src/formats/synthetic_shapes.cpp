@@ -51,6 +51,10 @@ constexpr std::array kShapes{
     // the same; latent, latent of queries, rotary part, value
     SyntheticShape{"deepseek-v2-lite", "deepseek2", 102400, 2048, 27, 16, 1, 192, 10944, 163840, 1e4f, false, 0, 0, 0, 0, 64, 6, 1408, 2816, 1, 512, 0, 64, 128},
     SyntheticShape{"deepseek-v3", "deepseek2", 129280, 7168, 61, 128, 1, 192, 18432, 163840, 1e4f, false, 0, 0, 0, 0, 256, 8, 2048, 2048, 3, 512, 1536, 64, 128},
+    // the same; key and value heads of gated delta nets
+    SyntheticShape{"qwen3-next-80b-a3b", "qwen3next", 151936, 2048, 48, 16, 2, 256, 5120, 262144, 1e7f, false, 0, 0, 0, 0, 512, 10, 512, 512, 0, 0, 0, 0, 0, 16, 32},
+    SyntheticShape{"qwen3.5-35b-a3b", "qwen35moe", 248320, 2048, 40, 16, 2, 256, 512, 262144, 1e7f, false, 0, 0, 0, 0, 256, 8, 512, 512, 0, 0, 0, 0, 0, 16, 32},
+    SyntheticShape{"qwen3.5-27b", "qwen35", 248320, 5120, 64, 24, 4, 256, 17408, 262144, 1e7f, false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 48},
     SyntheticShape{"opt-125m", "opt", 50272, 768, 12, 12, 12, 64, 3072, 2048, 0, true},
     SyntheticShape{"opt-1.3b", "opt", 50272, 2048, 24, 32, 32, 64, 8192, 2048, 0, true},
     SyntheticShape{"opt-6.7b", "opt", 50272, 4096, 32, 32, 32, 128, 16384, 2048, 0, true},

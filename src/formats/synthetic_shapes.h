@@ -22,6 +22,8 @@ struct SyntheticShape {
   // Latent attention: elements of the latent (0: none), of the latent of queries (0: none), of the rotary part and of a
   // value. head_dim is the size of a query.
   int64_t latent = 0, query_latent = 0, rotary = 0, value = 0;
+  // Gated delta nets in three of four layers: key and value heads, each 128 wide; 0: none.
+  int64_t delta_key_heads = 0, delta_value_heads = 0;
 };
 
 std::span<const SyntheticShape> synthetic_shapes();

@@ -8,6 +8,7 @@
 #include "kernels/argmax/argmax.h"
 #include "kernels/attention/attention.h"
 #include "kernels/causal_conv/causal_conv.h"
+#include "kernels/delta_rule/delta_rule.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/grouped_linear/grouped_linear.h"
@@ -53,6 +54,7 @@ using AllOps = OpList<  //
     SampleOp,           //
     ScoreRangeOp,       //
     CausalConvOp,       //
+    DeltaRuleOp,        //
     RouterOp,           //
     GroupedLinearOp,    //
     HeadRoutingOp,      //

@@ -29,9 +29,10 @@ FeedForwardWeights load_feed_forward(Weights::Layer& at, const DecoderConfig& c,
 Matrix attention_block(Pass& p, const AttentionWeights& w, const Normed& x, int state, const Rope& rope,
                        const AttentionSettings& settings, const QueryScale& query_scale) {
   const DecoderConfig& c = p.config;
-  const Matrix qkv = p.buffer("qkv", c.qkv_dim()), attended = p.buffer("attended", c.q_dim());
-  const Matrix q = qkv.columns(0, c.q_dim()), k = qkv.columns(c.q_dim(), c.kv_dim());
-  const Matrix v = qkv.columns(c.q_dim() + c.kv_dim(), c.kv_dim());
+  const int64_t gate = w.gated ? c.q_dim() : 0;
+  const Matrix qkv = p.buffer("qkv", c.qkv_dim() + gate), attended = p.buffer("attended", c.q_dim());
+  const Matrix q = qkv.columns(0, c.q_dim()), k = qkv.columns(c.q_dim() + gate, c.kv_dim());
+  const Matrix v = qkv.columns(c.q_dim() + gate + c.kv_dim(), c.kv_dim());
   p.linear(x, w.qkv, qkv);
   if (w.norms_after_rope) {
     p.rotate(q, c.heads, rope);
@@ -42,6 +43,7 @@ Matrix attention_block(Pass& p, const AttentionWeights& w, const Normed& x, int 
   if (w.clamp != 0) p.ops.clamp(qkv, w.clamp);
   if (query_scale.beta != 0) p.ops.scale_by_position(q, query_scale.beta, query_scale.period, p.batch.positions);
   p.attend(state, q, k, v, w.norms_after_rope ? Rope{} : rope, settings, attended);
+  if (w.gated) p.ops.scale_by_sigmoid(attended, qkv.columns(c.q_dim(), gate));
   return attended;
 }
 

@@ -12,7 +12,8 @@ struct AttentionWeights {
   // [head_dim]: norms of each head; [q_dim], [kv_dim]: norms of all heads at once; null: no norms
   const Vector *q_norm = nullptr, *k_norm = nullptr;
   bool norms_after_rope = false;
-  float clamp = 0;  // c: q, k and v are clamped to [-c, c] after their norms; 0: not
+  bool gated = false;  // qkv has q_dim more rows behind q: attention is multiplied by sigmoid of them
+  float clamp = 0;     // c: q, k and v are clamped to [-c, c] after their norms; 0: not
 };
 // Separate matrices q, k and v under their usual names.
 AttentionWeights load_attention(Weights::Layer& at, const DecoderConfig& config);

@@ -65,10 +65,10 @@ DecoderLayer& Decoder::add_post_norm_layer(Weights::Layer& at, StateLayout& stat
   return layer;
 }
 
-void Decoder::load_ends(Weights& w, const std::string& hf) {
+void Decoder::load_ends(Weights& w, const std::string& hf, float add) {
   const TensorName table{"token_embd.weight", hf + "embed_tokens.weight"};
   embedding = w.table(table, config_.vocab, config_.hidden);
-  norm = w.vector({"output_norm.weight", hf + "norm.weight"}, config_.hidden);
+  norm = w.vector({"output_norm.weight", hf + "norm.weight"}, config_.hidden, add);
   TensorName own{"output.weight", "lm_head.weight"};
   if (!w.has(own) && w.has({"", "language_model.lm_head.weight"})) own.hf = "language_model.lm_head.weight";
   head = load_output_head(w, config_, own, table);
@@ -91,7 +91,8 @@ void Decoder::forward(Pass& p) const {
     const AttentionSettings settings{config_.heads, score_scale, score_cap, layer.window, layer.sinks};
     const Normed input = p.rms_norm(hidden, layer.attention_norm);
     const Rope& own_rope = ropes[static_cast<size_t>(layer.rope)];
-    Matrix attended = layer.latent
+    Matrix attended = layer.delta ? delta_net_block(p, *layer.delta, input)
+                      : layer.latent
                           ? latent_attention_block(p, *layer.latent, input, layer.state, own_rope, settings, by_head)
                           : attention_block(p, layer.attention, input, layer.state, own_rope, settings, query_scale);
     if (residual_from_norm) p.rms_norm(hidden, layer.attention_norm, hidden);

@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "models/delta_net.h"
 #include "models/experts.h"
 #include "models/latent_attention.h"
 #include "models/model.h"
@@ -17,6 +18,7 @@ struct DecoderLayer {
   const Vector* attention_norm = nullptr;  // [hidden]; null: no norm before the block
   AttentionWeights attention;
   std::optional<LatentAttention> latent;        // instead of `attention`, except for its output matrix
+  std::optional<DeltaNet> delta;                // instead of attention, of which only `out` is used
   const Vector* sinks = nullptr;                // [heads]: logits that join the denominators of attention; null: none
   const Vector* post_attention_norm = nullptr;  // [hidden]; null: no norm after the block
   const Vector* feed_norm = nullptr;            // as attention_norm
@@ -48,8 +50,9 @@ class Decoder final : public Model {
                                  const RouterSettings& settings);
   // Adds a layer with its paged state; the caller fills in the weights.
   DecoderLayer& add_bare_layer(StateLayout& state);
-  // Embedding, final norm and output matrix under their usual names; `hf` is the prefix of a Hugging Face text model.
-  void load_ends(Weights& weights, const std::string& hf = "model.");
+  // Embedding, final norm and output matrix under their usual names; `hf` is the prefix of a Hugging Face text model,
+  // `add` is added to the norm's weights.
+  void load_ends(Weights& weights, const std::string& hf = "model.", float add = 0);
   // Multiplies what every block adds to the residual stream by m > 0. For models with norms before the blocks only.
   void multiply_blocks_by(double m);
 

@@ -65,6 +65,13 @@ const std::array kArchitectures{
     Architecture{"minimax_m2", {"minimax-m2"}, {"MiniMaxM2ForCausalLM"}, make_minimax_m2},
     Architecture{"phimoe", {"phimoe"}, {"PhimoeForCausalLM", "PhiMoEForCausalLM"}, make_phimoe},
     Architecture{"qwen3_moe", {"qwen3moe"}, {"Qwen3MoeForCausalLM"}, make_qwen3_moe},
+    Architecture{"qwen3_next", {"qwen3next"}, {"Qwen3NextForCausalLM"}, make_qwen3_next},
+    Architecture{
+        "qwen3_5", {"qwen35"}, {"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration", "qwen3_5_text"}, make_qwen3_5},
+    Architecture{"qwen3_5_moe",
+                 {"qwen35moe"},
+                 {"Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe_text"},
+                 make_qwen3_5_moe},
 };
 
 }  // namespace

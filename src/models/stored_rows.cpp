@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <utility>
+#include <numeric>
 
 #include "base/error.h"
 #include "tensor/dequantize.h"
@@ -51,13 +52,18 @@ WeightView expanded(const WeightView& from, DType as, std::vector<std::byte>& co
 }  // namespace
 
 std::vector<WeightView> in_layer_order(const WeightView& matrix, const RowGroups& stored) {
-  const int64_t size = matrix.rows / (stored.groups * stored.members);
-  MR_ASSERT(size * stored.groups * stored.members == matrix.rows);
   if (stored.groups == 1 || stored.members == 1) return {matrix};
+  const int64_t of_group = matrix.rows / stored.groups;
+  std::vector<int64_t> sizes = stored.sizes;
+  if (sizes.empty()) sizes.assign(static_cast<size_t>(stored.members), of_group / stored.members);
+  MR_ASSERT(std::ssize(sizes) == stored.members);
+  MR_ASSERT(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) * stored.groups == matrix.rows);
   std::vector<WeightView> views;
-  for (int64_t member = 0; member < stored.members; ++member) {
+  int64_t begin = 0;
+  for (const int64_t size : sizes) {
     for (int64_t group = 0; group < stored.groups; ++group)
-      views.push_back({matrix.dtype, size, matrix.cols, matrix.row((group * stored.members + member) * size)});
+      views.push_back({matrix.dtype, size, matrix.cols, matrix.row(group * of_group + begin)});
+    begin += size;
   }
   return views;
 }

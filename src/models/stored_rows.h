@@ -13,6 +13,7 @@ namespace millrace {
 // by head: q, k and v of one head, then those of the next.
 struct RowGroups {
   int64_t groups = 1, members = 1;
+  std::vector<int64_t> sizes = {};  // of each member, in rows; empty: all have the same
   friend bool operator==(const RowGroups&, const RowGroups&) = default;
 };
 

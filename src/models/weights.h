@@ -48,8 +48,9 @@ class Weights {
   // A tensor of any rank as views of its matrices or vectors: [a, b, c] becomes a views [b, c], [a, b] a views [1, b].
   std::vector<WeightView> slices(const TensorName& name, std::initializer_list<int64_t> shape);
   const Vector* vector(const TensorName& name, int64_t n,
-                       float add = 0);                               // as f32, plus `add`: gemma stores weight - 1
-  const Vector* optional_vector(const TensorName& name, int64_t n);  // null if the file has none
+                       float add = 0);  // as f32, plus `add`: gemma stores weight - 1
+  const Vector* mapped_vector(const TensorName& name, int64_t n, float (*map)(float));  // as f32, map of each value
+  const Vector* optional_vector(const TensorName& name, int64_t n);                     // null if the file has none
   // Vectors [n] of all heads as one. "{}" in a name stands for the head; a name without it is a tensor [heads, n].
   const Vector* head_vectors(const TensorName& name, int heads, int64_t n);
   const Vector* stacked_vector(const std::vector<WeightView>& pieces);
@@ -94,6 +95,7 @@ class Weights {
     std::vector<Piece> pieces;  // from the file
     std::vector<float> values;  // used if there are no pieces
     float add = 0;
+    float (*map)(float) = nullptr;
   };
   std::string resolve(const TensorName& name) const;
   WeightView find(const std::string& name, int64_t rows, int64_t cols);
@@ -138,6 +140,9 @@ class Weights::Layer {
   Weights& weights() const { return weights_; }
   const Vector* vector(const TensorName& name, int64_t n, float add = 0) {
     return weights_.vector(below(name), n, add);
+  }
+  const Vector* mapped_vector(const TensorName& name, int64_t n, float (*map)(float)) {
+    return weights_.mapped_vector(below(name), n, map);
   }
   const Vector* optional_vector(const TensorName& name, int64_t n) { return weights_.optional_vector(below(name), n); }
   const Vector* head_vectors(const TensorName& name, int heads, int64_t n) {

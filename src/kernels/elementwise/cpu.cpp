@@ -43,6 +43,13 @@ void clamp_row(const float* a, float limit, float* out, int64_t n) {
   for (; i < n; ++i) out[i] = std::min(std::max(a[i], -limit), limit);
 }
 
+void scale_row_by_sigmoid(const float* a, const float* b, float* out, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    store(hn::Div(load(a + i), hn::Add(broadcast(1.0f), exp(hn::Neg(load(b + i))))), out + i);
+  for (; i < n; ++i) out[i] = a[i] / (1 + std::exp(-b[i]));
+}
+
 void combine_row(const ElementwiseOp::Args& args, int64_t row) {
   const int64_t n = args.out.cols;
   float* out = args.out.row<float>(row);
@@ -64,6 +71,8 @@ void combine_row(const ElementwiseOp::Args& args, int64_t row) {
       return clamp_row(args.a.row<float>(row), args.factor, out, n);
     case Elementwise::ScaleRowsBySigmoid:
       return scale_row(args.a.row<float>(row), 1 / (1 + std::exp(-*args.b.row<float>(row))), out, n);
+    case Elementwise::ScaleBySigmoid:
+      return scale_row_by_sigmoid(args.a.row<float>(row), args.b.row<float>(row), out, n);
   }
 }
 

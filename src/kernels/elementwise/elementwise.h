@@ -18,6 +18,7 @@ enum class Elementwise : uint8_t {
   ScaleByPosition,
   Clamp,               // out = min(max(a, -factor), factor)
   ScaleRowsBySigmoid,  // out[i] = a[i] * sigmoid(b[i]), b: [rows, 1]
+  ScaleBySigmoid,      // out = a * sigmoid(b)
 };
 
 struct ElementwiseOp {

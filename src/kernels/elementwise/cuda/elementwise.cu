@@ -30,6 +30,7 @@ __global__ void elementwise(Params p) {
     if (p.kind == Elementwise::Add) x += p.b.get(row, i);
     if (p.kind == Elementwise::Scale) x *= p.factor;
     if (p.kind == Elementwise::ScaleByPosition || p.kind == Elementwise::ScaleRowsBySigmoid) x *= of_row;
+    if (p.kind == Elementwise::ScaleBySigmoid) x /= 1 + expf(-p.b.get(row, i));
     if (p.kind == Elementwise::Clamp) x = fminf(fmaxf(x, -p.factor), p.factor);
     if (p.kind == Elementwise::Softcap) x = p.factor * tanhf(x / p.factor);
     p.out.set(row, i, x);

@@ -1,0 +1,57 @@
+// The gated delta rule over each sequence (gated delta nets: Qwen3-Next, Qwen 3.5). For each row and value head, with
+// the state S [key_dim][value_dim], q and k of its key head, both divided by their lengths:
+//   S *= exp(decay * softplus(a + dt_bias))
+//   S += k outer sigmoid(b) * (v - S^T k)
+//   out = S^T q / sqrt(key_dim)
+// S is f32 and belongs to the sequence, so that chunks and single tokens continue it.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "kernels/attention/attention.h"
+
+namespace millrace {
+
+struct DeltaRuleShape {
+  int key_heads = 0, value_heads = 0;  // value_heads is a multiple of key_heads
+  int key_dim = 0, value_dim = 0;      // of one head
+  // Which key head a value head uses: h * key_heads / value_heads, or with `tiled` h % key_heads.
+  bool tiled = false;
+
+  int key_head(int h) const { return tiled ? h % key_heads : h / (value_heads / key_heads); }
+  int64_t key_width() const { return int64_t{key_heads} * key_dim; }
+  int64_t value_width() const { return int64_t{value_heads} * value_dim; }
+  int64_t state_elements() const { return value_width() * key_dim; }
+  friend bool operator==(const DeltaRuleShape&, const DeltaRuleShape&) = default;
+};
+
+struct DeltaRuleOp {
+  static constexpr std::string_view kName = "delta_rule";
+  static constexpr float kLengthEpsilon = 1e-6f;  // added to the squared lengths of q and k
+  struct Problem {
+    DeltaRuleShape shape;
+    int64_t rows = 0;
+    friend bool operator==(const Problem&, const Problem&) = default;
+  };
+  struct Args {
+    DeltaRuleShape shape;
+    Matrix q, k;                     // [rows, key_width]
+    Matrix v;                        // [rows, value_width]
+    Matrix a, b;                     // [rows, value_heads]
+    const float* decay = nullptr;    // [value_heads]: -exp(A_log)
+    const float* dt_bias = nullptr;  // [value_heads]
+    Matrix out;                      // [rows, value_width]; may alias v
+    std::byte* state = nullptr;  // the record of slot s is at state + s * stride: f32 [value_heads][key_dim][value_dim]
+    size_t stride = 0;           // bytes
+    std::span<const SequenceSlice> sequences;
+    SliceTables tables;  // on a GPU
+  };
+
+  static KernelList<DeltaRuleOp> cpu();
+  static KernelList<DeltaRuleOp> cuda();
+  static const Kernel<DeltaRuleOp>* reference();  // scalar; every kernel is tested against it
+};
+std::string to_string(const DeltaRuleOp::Problem& problem);
+
+}  // namespace millrace

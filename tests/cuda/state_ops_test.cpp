@@ -1,0 +1,132 @@
+// Ops of recurrent state on a GPU against the CPU's references: sequences that come in pieces, states in slots.
+#include "kernels/state_op_cases.h"
+
+#include "cuda/support.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kSequences = 3;
+
+// The tables of one step in GPU memory.
+struct GpuSlices {
+  explicit GpuSlices(const std::vector<SequenceSlice>& slices) : rows(host_rows(slices)), slots(host_slots(slices)) {
+    for (const auto& s : slices) longest = std::max(longest, s.rows);
+  }
+  SliceTables tables() const {
+    SliceTables tables;
+    tables.slices = rows.as<SliceTables::Slice>();
+    tables.slots = slots.as<int32_t>();
+    tables.longest_slice = longest;
+    return tables;
+  }
+  GpuBytes rows, slots;
+  int32_t longest = 0;
+
+ private:
+  static std::vector<SliceTables::Slice> host_rows(const std::vector<SequenceSlice>& slices) {
+    std::vector<SliceTables::Slice> all;
+    for (const auto& s : slices) all.push_back({s.first_row, s.rows, s.past, s.past + s.rows});
+    return all;
+  }
+  static std::vector<int32_t> host_slots(const std::vector<SequenceSlice>& slices) {
+    std::vector<int32_t> all;
+    for (const auto& s : slices) all.push_back(s.slot);
+    return all;
+  }
+};
+
+TEST(CudaCausalConv, MatchesTheReference) {
+  for (const ConvCase& c : conv_cases()) {
+    for (const DType dtype : kPlainTypes) {
+      Random random;
+      SCOPED_TRACE(std::to_string(c.channels) + " channels, " + std::to_string(c.taps) + " taps, seed " +
+                   std::to_string(random.seed()));
+      std::vector<float> weight(static_cast<size_t>(c.channels * c.taps)), bias(static_cast<size_t>(c.channels));
+      for (float& w : weight) w = random.normal();
+      for (float& b : bias) b = random.normal();
+      const GpuBytes gpu_weight(weight), gpu_bias(bias);
+      const size_t stride = static_cast<size_t>(c.taps * c.channels) * sizeof(float) + 64;
+      std::vector<std::byte> state((kSequences + 1) * stride);
+      const GpuBytes gpu_state(state);
+      for (const auto& slices : random_steps(kSequences, c.length, std::max(6, c.length), random)) {
+        TestMatrix x(rows_of(slices), c.channels, random), expected(rows_of(slices), c.channels);
+        TestMatrix out = expected;
+        round_to(x, dtype);
+        CausalConvOp::Args args{.x = x.view(),
+                                .out = expected.view(),
+                                .weight = weight.data(),
+                                .taps = c.taps,
+                                .state = state.data(),
+                                .stride = stride,
+                                .sequences = slices,
+                                .bias = c.bias ? bias.data() : nullptr,
+                                .silu = c.silu};
+        CausalConvOp::reference()->run(args, {});
+        const GpuCopy gpu_x(x, dtype), gpu_out(out, dtype);
+        const GpuSlices tables(slices);
+        args.x = gpu_x.view(), args.out = gpu_out.view(), args.tables = tables.tables();
+        args.weight = gpu_weight.as<float>(), args.bias = c.bias ? gpu_bias.as<float>() : nullptr;
+        args.state = gpu_state.data();
+        CausalConvOp::cuda()[0]->run(args, on_gpu());
+        gpu_out.read(out);
+        EXPECT_TRUE(out.spare_is_untouched());
+        EXPECT_LE(out.distance(expected), 1e-6 + rounding_of(dtype));
+        EXPECT_EQ(gpu_state.read(), state);
+      }
+    }
+  }
+}
+
+TEST(CudaDeltaRule, MatchesTheReference) {
+  for (const DeltaCase& c : delta_cases()) {
+    for (const DType dtype : kPlainTypes) {
+      Random random;
+      const DeltaRuleShape& s = c.shape;
+      SCOPED_TRACE(to_string(DeltaRuleOp::Problem{s, c.length}) + " seed " + std::to_string(random.seed()));
+      const size_t stride = static_cast<size_t>(s.state_elements()) * sizeof(float) + 64;
+      std::vector<std::byte> state((kSequences + 1) * stride);
+      const GpuBytes gpu_state(state);
+      for (const auto& slices : random_steps(kSequences, c.length, c.length, random)) {
+        DeltaInputs in(s, rows_of(slices), random);
+        TestMatrix expected(rows_of(slices), s.value_width()), out = expected;
+        for (TestMatrix* m : {&in.q, &in.k, &in.v, &in.a, &in.b}) round_to(*m, dtype);
+        DeltaRuleOp::Args args{.shape = s,
+                               .q = in.q.view(),
+                               .k = in.k.view(),
+                               .v = in.v.view(),
+                               .a = in.a.view(),
+                               .b = in.b.view(),
+                               .decay = in.decay.data(),
+                               .dt_bias = in.dt_bias.data(),
+                               .out = expected.view(),
+                               .state = state.data(),
+                               .stride = stride,
+                               .sequences = slices};
+        DeltaRuleOp::reference()->run(args, {});
+        const GpuCopy q(in.q, dtype), k(in.k, dtype), v(in.v, dtype), a(in.a, dtype), b(in.b, dtype);
+        const GpuCopy gpu_out(out, dtype);
+        const GpuBytes decay(in.decay), dt_bias(in.dt_bias);
+        const GpuSlices tables(slices);
+        args.q = q.view(), args.k = k.view(), args.v = v.view(), args.a = a.view(), args.b = b.view();
+        args.decay = decay.as<float>(), args.dt_bias = dt_bias.as<float>(), args.out = gpu_out.view();
+        args.state = gpu_state.data(), args.tables = tables.tables();
+        DeltaRuleOp::cuda()[0]->run(args, on_gpu());
+        gpu_out.read(out);
+        EXPECT_TRUE(out.spare_is_untouched());
+        EXPECT_LE(out.distance(expected), 2e-5 + rounding_of(dtype));
+      }
+      const auto got = gpu_state.read();
+      double error = 0, norm = 0;
+      for (size_t i = 0; i < state.size() / sizeof(float); ++i) {
+        const double want = reinterpret_cast<const float*>(state.data())[i];
+        error += std::pow(reinterpret_cast<const float*>(got.data())[i] - want, 2);
+        norm += want * want;
+      }
+      EXPECT_LE(std::sqrt(error / norm), 2e-5);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace
