@@ -1,66 +1,78 @@
-// Ops of recurrent state: the scalar references against plain loops.
-#include <gtest/gtest.h>
+// Ops of recurrent state: every kernel on sequences that come in pieces, against plain loops over whole sequences.
+#include "state_op_cases.h"
 
-#include "kernels/kernel_set.h"
-#include "support.h"
+#include <gtest/gtest.h>
 
 namespace millrace {
 namespace {
 
-// Two sequences, in one piece and in random pieces: the state carries the inputs from one piece to the next.
+constexpr int kSequences = 2;
+
+// Runs `body` for every kernel that can, on one and on three threads.
+template <class Op, class Body>
+void for_each_kernel(const typename Op::Problem& problem, uint32_t seed, Body body) {
+  for (const int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    for (const Kernel<Op>* kernel : Op::cpu()) {
+      if (!kernel->can_run(problem, test_hardware())) continue;
+      SCOPED_TRACE(to_string(problem) + " " + std::string(kernel->name()) + " threads " + std::to_string(threads) +
+                   " seed " + std::to_string(seed));
+      EXPECT_GT(kernel->estimate_us(problem, test_hardware()), 0);
+      std::vector<std::byte> workspace(kernel->workspace_bytes(problem, test_hardware()));
+      body(*kernel, Executor{&pool, workspace.data()});
+    }
+  }
+}
+
+// The convolution of whole sequences, in plain loops.
+TestMatrix convolved(const ConvCase& c, TestMatrix& x, const std::vector<float>& weight,
+                     const std::vector<float>& bias) {
+  TestMatrix out(kSequences * c.length, c.channels);
+  for (int64_t row = 0; row < kSequences * c.length; ++row) {
+    for (int64_t i = 0; i < c.channels; ++i) {
+      double sum = c.bias ? bias[static_cast<size_t>(i)] : 0;
+      for (int64_t j = 0; j < c.taps; ++j) {
+        const int64_t back = c.taps - 1 - j;
+        if (back <= row % c.length) sum += double(weight[static_cast<size_t>(i * c.taps + j)]) * x.at(row - back, i);
+      }
+      out.at(row, i) = static_cast<float>(c.silu ? sum / (1 + std::exp(-sum)) : sum);
+    }
+  }
+  return out;
+}
+
 TEST(CausalConv, PiecesContinueTheirSequences) {
-  for (const int taps : {1, 2, 4}) {
+  for (const ConvCase& c : conv_cases()) {
     Random random;
-    const int64_t channels = 19, length = 23;
-    const size_t stride = static_cast<size_t>(std::max(1, taps - 1) * channels) * sizeof(float) + 64;
-    TestMatrix x(2 * length, channels, random), weight(channels, taps, random);
-    std::vector<float> taps_of;
-    for (int64_t c = 0; c < channels; ++c) {
-      for (int j = 0; j < taps; ++j) taps_of.push_back(weight.at(c, j));
-    }
-    std::vector<std::byte> state(3 * stride);
-    const int32_t slots[] = {2, 0};
-    int32_t done[] = {0, 0};
-    while (done[0] < length || done[1] < length) {
-      std::vector<SequenceSlice> slices;
-      int64_t rows = 0;
-      int32_t begins[] = {done[0], done[1]};
-      for (int s = 0; s < 2; ++s) {
-        const auto count = static_cast<int32_t>(std::min<int64_t>(1 + random.below(6), length - done[s]));
-        if (count == 0) continue;
-        slices.push_back({.first_row = static_cast<int32_t>(rows), .rows = count, .past = done[s], .slot = slots[s]});
-        rows += count;
-        done[s] += count;
-      }
-      TestMatrix piece(rows, channels), out(rows, channels);
-      for (const auto& slice : slices) {
-        const int s = slice.slot == slots[0] ? 0 : 1;
-        for (int32_t t = 0; t < slice.rows; ++t) {
-          for (int64_t c = 0; c < channels; ++c) piece.at(slice.first_row + t, c) = x.at(s * length + begins[s] + t, c);
-        }
-      }
-      CausalConvOp::reference()->run({.x = piece.view(),
-                                      .out = out.view(),
-                                      .weight = taps_of.data(),
-                                      .taps = taps,
-                                      .state = state.data(),
-                                      .stride = stride,
-                                      .sequences = slices},
-                                     {});
-      for (const auto& slice : slices) {
-        const int s = slice.slot == slots[0] ? 0 : 1;
-        for (int32_t t = 0; t < slice.rows; ++t) {
-          for (int64_t c = 0; c < channels; ++c) {
-            double expected = 0;
-            for (int j = 0; j < taps; ++j) {
-              const int64_t at = begins[s] + t - taps + 1 + j;
-              if (at >= 0) expected += double(weight.at(c, j)) * x.at(s * length + at, c);
-            }
-            EXPECT_NEAR(out.at(slice.first_row + t, c), expected, 1e-5) << taps << " taps, position " << begins[s] + t;
-          }
-        }
-      }
-    }
+    TestMatrix x(kSequences * c.length, c.channels, random);
+    std::vector<float> weight(static_cast<size_t>(c.channels * c.taps)), bias(static_cast<size_t>(c.channels));
+    for (float& w : weight) w = random.normal();
+    for (float& b : bias) b = random.normal();
+    TestMatrix expected = convolved(c, x, weight, bias);
+    const auto steps = random_steps(kSequences, c.length, std::max(6, c.length), random);
+    const size_t stride = static_cast<size_t>(c.taps * c.channels) * sizeof(float) + 64;
+    for_each_kernel<CausalConvOp>({c.length, c.channels, c.taps}, random.seed(),
+                                  [&](const auto& kernel, const Executor& executor) {
+                                    TestMatrix out(kSequences * c.length, c.channels);
+                                    std::vector<std::byte> state((kSequences + 1) * stride);
+                                    for (const auto& slices : steps) {
+                                      TestMatrix piece(rows_of(slices), c.channels), got(rows_of(slices), c.channels);
+                                      take_rows(slices, kSequences, c.length, x, piece);
+                                      kernel.run({.x = piece.view(),
+                                                  .out = got.view(),
+                                                  .weight = weight.data(),
+                                                  .taps = c.taps,
+                                                  .state = state.data(),
+                                                  .stride = stride,
+                                                  .sequences = slices,
+                                                  .bias = c.bias ? bias.data() : nullptr,
+                                                  .silu = c.silu},
+                                                 executor);
+                                      EXPECT_TRUE(got.spare_is_untouched());
+                                      take_rows(slices, kSequences, c.length, out, got, /*back=*/true);
+                                    }
+                                    EXPECT_LE(out.distance(expected), 1e-6);
+                                  });
   }
 }
 

@@ -1,5 +1,6 @@
 // A causal depthwise convolution over each sequence: out[t] = sum over j of weight[j] * x[t - taps + 1 + j], channel by
-// channel. The last taps - 1 inputs of a sequence are its state, so that chunks and single tokens continue it.
+// channel, plus a bias, then SiLU if asked for. The last taps - 1 inputs of a sequence are its state, so that chunks
+// and single tokens continue it.
 #pragma once
 
 #include <span>
@@ -21,14 +22,18 @@ struct CausalConvOp {
     Matrix out;                     // [rows, channels]; not x
     const float* weight = nullptr;  // [channels][taps]; the last tap is of the row itself
     int taps = 0;
-    std::byte* state = nullptr;  // the record of slot s is at state + s * stride: [taps - 1][channels] f32, oldest first
-    size_t stride = 0;           // bytes
+    std::byte* state =
+        nullptr;        // the record of slot s is at state + s * stride: [taps - 1][channels] f32, oldest first
+    size_t stride = 0;  // bytes
     std::span<const SequenceSlice> sequences;
-    SliceTables tables;  // on a GPU
+    SliceTables tables;           // on a GPU
+    const float* bias = nullptr;  // [channels]; null: zeros
+    bool silu = false;            // out = silu(convolution + bias)
   };
+  static constexpr int kMostTaps = 8;  // of the fast kernels
 
   static KernelList<CausalConvOp> cpu();
-  static KernelList<CausalConvOp> cuda() { return {}; }
+  static KernelList<CausalConvOp> cuda();
   static const Kernel<CausalConvOp>* reference();  // scalar; every kernel is tested against it
 };
 std::string to_string(const CausalConvOp::Problem& problem);

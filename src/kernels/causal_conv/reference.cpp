@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/causal_conv/causal_conv.h"
 #include "kernels/row_work.h"
@@ -30,8 +31,9 @@ class ReferenceCausalConv final : public Kernel<CausalConvOp> {
     };
     for (int64_t t = 0; t < slice.rows; ++t) {
       for (int64_t c = 0; c < channels; ++c) {
-        double sum = 0;
+        double sum = a.bias != nullptr ? a.bias[c] : 0;
         for (int j = 0; j < a.taps; ++j) sum += double(a.weight[c * a.taps + j]) * input(t - kept + j, c);
+        if (a.silu) sum /= 1 + std::exp(-sum);
         a.out.row<float>(slice.first_row + t)[c] = static_cast<float>(sum);
       }
     }
@@ -48,8 +50,6 @@ const Kernel<CausalConvOp>* CausalConvOp::reference() {
   static const ReferenceCausalConv kernel;
   return &kernel;
 }
-
-KernelList<CausalConvOp> CausalConvOp::cpu() { return {reference()}; }
 
 std::string to_string(const CausalConvOp::Problem& p) {
   return fmt::format("causal_conv {}x{} taps={}", p.rows, p.channels, p.taps);
