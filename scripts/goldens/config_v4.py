@@ -61,6 +61,8 @@ def rope_v4(parameters, config, case):
 def explicit_layer_types(config):
     """Whether layer_types contains more information than the older keys; otherwise replaces it by those keys."""
     kinds = config.get("layer_types")
+    if kinds and not {"sliding_attention", "full_attention"}.issuperset(kinds):
+        return True  # layers of other kinds than attention
     pattern = {"gemma3_text": 6, "gemma2": 2, "olmo3": 4, "exaone4": 4, "cohere2": 4, "gpt_oss": 2}.get(config["model_type"])
     if kinds is None or pattern is None:
         return False

@@ -20,6 +20,7 @@
 #include "kernels/router/router.h"
 #include "kernels/sample/sample.h"
 #include "kernels/score_range/score_range.h"
+#include "kernels/ssm_scan/ssm_scan.h"
 
 namespace millrace {
 
@@ -51,6 +52,7 @@ using AllOps = OpList<  //
     SampleOp,           //
     ScoreRangeOp,       //
     CausalConvOp,       //
+    SsmScanOp,          //
     RouterOp,           //
     GroupedLinearOp>;
 

@@ -48,6 +48,14 @@ const Vector* Weights::vector(const TensorName& name, int64_t n, float add) {
   return declare({.pieces = {{find(resolve(name), 0, n), n}}, .add = add}, n);
 }
 
+const Vector* Weights::flat_vector(const TensorName& name, std::initializer_list<int64_t> shape, float (*map)(float)) {
+  const std::string resolved = resolve(name);
+  const WeightView view = source_.tensor(resolved, shape);
+  used_.insert(resolved);
+  const int64_t n = view.rows * view.cols;
+  return declare({.pieces = {{view, n}}, .map = map}, n);
+}
+
 const Vector* Weights::head_vectors(const TensorName& name, int heads, int64_t n) {
   const std::string pattern = resolve(name);
   const auto at = pattern.find("{}");
@@ -94,6 +102,7 @@ void Weights::pack_vectors() {
       out += piece.n;
     }
     if (pending.add != 0) std::for_each(values.begin(), values.end(), [&](float& value) { value += pending.add; });
+    if (pending.map != nullptr) std::transform(values.begin(), values.end(), values.begin(), pending.map);
     std::byte* to = vector_arena_->take(values.size() * sizeof(float));
     memory.write(to, reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float));
     pending.vector->data = reinterpret_cast<const float*>(to);

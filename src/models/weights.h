@@ -48,6 +48,9 @@ class Weights {
   const Vector* vector(const TensorName& name, int64_t n,
                        float add = 0);                               // as f32, plus `add`: gemma stores weight - 1
   const Vector* optional_vector(const TensorName& name, int64_t n);  // null if the file has none
+  // All elements of a tensor of this shape as one vector, each passed through `map`.
+  const Vector* flat_vector(const TensorName& name, std::initializer_list<int64_t> shape,
+                            float (*map)(float) = nullptr);
   // Vectors [n] of all heads as one. "{}" in a name stands for the head; a name without it is a tensor [heads, n].
   const Vector* head_vectors(const TensorName& name, int heads, int64_t n);
   const Vector* stacked_vector(const std::vector<WeightView>& pieces);
@@ -90,6 +93,7 @@ class Weights {
     std::vector<Piece> pieces;  // from the file
     std::vector<float> values;  // used if there are no pieces
     float add = 0;
+    float (*map)(float) = nullptr;
   };
   std::string resolve(const TensorName& name) const;
   WeightView find(const std::string& name, int64_t rows, int64_t cols);
@@ -135,6 +139,10 @@ class Weights::Layer {
   Weights& weights() const { return weights_; }
   const Vector* vector(const TensorName& name, int64_t n, float add = 0) {
     return weights_.vector(below(name), n, add);
+  }
+  const Vector* flat_vector(const TensorName& name, std::initializer_list<int64_t> shape,
+                            float (*map)(float) = nullptr) {
+    return weights_.flat_vector(below(name), shape, map);
   }
   const Vector* optional_vector(const TensorName& name, int64_t n) { return weights_.optional_vector(below(name), n); }
   const Vector* head_vectors(const TensorName& name, int heads, int64_t n) {
