@@ -180,6 +180,8 @@ def converted(arch, config, name, tensor):
         return name, tensor.reshape(groups, -1)
     if name.endswith("expert_bias"):
         return name + ".bias", tensor
+    if ".feed_forward.experts." in name:
+        return name.removeprefix("model."), tensor
     if ".mixer.experts." in name:
         return name.replace(".mixer.", ".mlp.").replace("backbone.", "model."), tensor
     return name, tensor

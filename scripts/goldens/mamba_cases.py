@@ -10,6 +10,7 @@ SMALL = SPECIAL | {
     "num_key_value_heads": 2,
     "max_position_embeddings": 512,
 }
+TINY = SMALL | {"vocab_size": 64, "hidden_size": 16, "intermediate_size": 24}
 NO_STEP_LIMIT_IN_GGUF = "GGUF has no key for the limits of the step"
 NO_GATE_ORDER_IN_GGUF = "GGUF has no key for the order of gate and norm: llama.cpp gates first"
 
@@ -30,24 +31,24 @@ LFM2 = SMALL | {
     "block_multiple_of": 16,
     "norm_eps": 1e-5,
 }
-LFM2_MOE = SMALL | {
+LFM2_MOE = TINY | {
     "num_hidden_layers": 3,
     "layer_types": ["conv", "full_attention", "conv"],
     "norm_eps": 1e-5,
-    "num_experts": 6,
+    "num_experts": 5,
     "num_experts_per_tok": 2,
     "num_dense_layers": 1,
-    "moe_intermediate_size": 16,
+    "moe_intermediate_size": 8,
 }
-GRANITE = SMALL | {
+GRANITE = TINY | {
     "num_hidden_layers": 3,
     "layer_types": ["linear_attention", "full_attention", "linear_attention"],
     "rms_norm_eps": 1e-5,
-    "num_local_experts": 6,
+    "num_local_experts": 5,
     "num_experts_per_tok": 2,
-    "intermediate_size": 16,
-    "shared_intermediate_size": 20,
-    "mamba_n_heads": 6,
+    "intermediate_size": 8,
+    "shared_intermediate_size": 12,
+    "mamba_n_heads": 4,
     "mamba_d_head": 8,
     "mamba_d_state": 16,
     "mamba_chunk_size": 8,
@@ -56,7 +57,7 @@ GRANITE = SMALL | {
     "residual_multiplier": 0.6,
     "attention_multiplier": 0.2,
 }
-FALCON = SMALL | {
+FALCON = TINY | {
     "num_hidden_layers": 2,
     "rms_norm_eps": 1e-5,
     "head_dim": 8,
@@ -75,7 +76,7 @@ FALCON = SMALL | {
     "ssm_out_multiplier": 0.75,
     "ssm_multipliers": [0.5, 0.9, 0.8, 1.2, 0.7],
 }
-NEMOTRON = SMALL | {
+NEMOTRON = TINY | {
     "layers_block_type": ["linear_attention", "mlp", "full_attention", "linear_attention", "mlp"],
     "head_dim": 8,
     "mamba_num_heads": 6,
@@ -125,7 +126,7 @@ CASES = [
     Case(
         "granite_hybrid_dense",
         "GraniteMoeHybridForCausalLM",
-        GRANITE | {"num_local_experts": 0, "num_experts_per_tok": 0, "shared_intermediate_size": 16, "mamba_n_groups": 2,
+        GRANITE | {"num_local_experts": 0, "num_experts_per_tok": 0, "intermediate_size": 16, "shared_intermediate_size": 16, "mamba_n_groups": 2,
                    "tie_word_embeddings": True},
         "no experts: the shared expert is the feed-forward; two groups",
     ),
@@ -170,8 +171,8 @@ CASES = [
         "nemotron_h_moe",
         "NemotronHForCausalLM",
         NEMOTRON
-        | {"layers_block_type": ["linear_attention", "moe", "full_attention", "moe"], "n_routed_experts": 6,
-           "num_experts_per_tok": 2, "moe_intermediate_size": 16, "moe_shared_expert_intermediate_size": 20,
+        | {"layers_block_type": ["linear_attention", "moe", "full_attention", "moe"], "n_routed_experts": 5,
+           "num_experts_per_tok": 2, "moe_intermediate_size": 8, "moe_shared_expert_intermediate_size": 20,
            "routed_scaling_factor": 1.8},
         "experts without gate and a shared expert",
         matters=[{"num_experts_per_tok": 1}],

@@ -102,7 +102,10 @@ class Synthetic : public WeightSource {
     const Kind kind = kinds_.at(tensor.name);
     if (kind == Kind::RopeFactors) return rope_factors(shape_);
     constexpr float kFaint = 0.05f;
-    const float mean = kind == Kind::Norm ? 1.0f : kind == Kind::FaintNorm ? kFaint : 0.0f;
+    const float mean = kind == Kind::Norm        ? 1.0f
+                       : kind == Kind::FaintNorm ? kFaint
+                       : kind == Kind::Decay     ? -1.0f
+                                                 : 0.0f;
     return random_vector(*element_count(tensor.shape), mean, 0.01f);
   }
 

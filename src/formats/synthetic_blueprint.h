@@ -11,7 +11,7 @@
 namespace millrace {
 
 struct SyntheticTensor {
-  enum class Kind { Matrix, Norm, FaintNorm, Small, RopeFactors };
+  enum class Kind { Matrix, Norm, FaintNorm, Small, RopeFactors, Decay };
   std::string name;
   std::vector<int64_t> shape;
   Kind kind = Kind::Matrix;

@@ -19,6 +19,10 @@ struct SyntheticShape {
   // Mixtures: experts of a layer (0: dense), those that a token uses, the width of one, the width of the shared expert
   // (0: none), and the number of dense layers at the beginning.
   int64_t experts = 0, experts_used = 0, expert_width = 0, shared_width = 0, dense_layers = 0;
+  // Hybrids, a letter for each layer: * attention, M a Mamba-2 mixer, C a short convolution, - a feed-forward alone.
+  // Empty: all layers have attention.
+  std::string_view kinds = {};
+  int64_t mixer_heads = 0, mixer_head_dim = 0, mixer_groups = 0, mixer_state = 0, taps = 0;
 };
 
 std::span<const SyntheticShape> synthetic_shapes();

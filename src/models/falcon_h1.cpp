@@ -78,7 +78,9 @@ std::unique_ptr<Model> make_falcon_h1(const WeightSource& source, Weights& w, St
     layer.mamba = load_mamba2(at, "mamba.", shape, c.hidden, c.norm_epsilon, state);
     layer.mamba->gate = norm_first ? MixerGate::AfterNorm : MixerGate::BeforeNorm;
     for (size_t j = 0; j < 5; ++j) layer.mamba->factors[j] = static_cast<float>(projected[j]);
-    layer.feed_norm = at.vector({"ffn_norm.weight", "pre_ff_layernorm.weight"}, c.hidden);
+    // llama.cpp's converter leaves the suffix of this name out.
+    const char* feed_norm = at.has({"ffn_norm", ""}) ? "ffn_norm" : "ffn_norm.weight";
+    layer.feed_norm = at.vector({feed_norm, "pre_ff_layernorm.weight"}, c.hidden);
     layer.feed = load_feed(at, c, *model);
   }
   model->load_ends(w, {"token_embd.weight", "model.embed_tokens.weight"},

@@ -29,6 +29,7 @@ const std::map<std::string_view, double> kParameters{
     {"opt-6.7b", 6658},       {"opt-13b", 12853},          {"mixtral-8x7b", 46703},  {"olmoe-7b", 6919},
     {"qwen3-30b-a3b", 30532}, {"qwen3-235b-a22b", 235094}, {"glm-4.5-air", 106852},  {"granite-3.1-3b-a800m", 3299},
     {"gpt-oss-20b", 20915},   {"gpt-oss-120b", 116829},
+    {"mamba2-2.7b", 2702.6},  {"granite-4-tiny", 6939},    {"nemotron-nano-9b-v2", 8888}, {"lfm2-1.2b", 1170.3},
 };
 
 TEST(Synthetic, EveryShapeHasTheNumberOfParametersOfItsModel) {
