@@ -1,5 +1,7 @@
 #include "formats/hf_config.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "formats/config_lookup.h"
 #include "formats/hf_defaults.h"

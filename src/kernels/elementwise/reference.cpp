@@ -63,8 +63,8 @@ const Kernel<ElementwiseOp>* ElementwiseOp::reference() {
 }
 
 std::string to_string(const ElementwiseOp::Problem& p) {
-  static constexpr std::string_view kNames[] = {
-      "add", "multiply", "scale", "softcap", "gather", "scale by position", "clamp", "scale rows by sigmoid"};
+  static constexpr std::string_view kNames[] = {"add",    "multiply",          "scale", "softcap",
+                                                "gather", "scale by position", "clamp", "scale rows by sigmoid"};
   return fmt::format("elementwise {} {}x{}", kNames[static_cast<int>(p.kind)], p.rows, p.cols);
 }
 
