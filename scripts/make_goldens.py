@@ -19,13 +19,13 @@ import zlib
 import safetensors.torch
 import torch
 import transformers
-from goldens import cases, delta_cases, dense_cases, gpt_oss, latent_cases, layer_norm_cases, mixture_cases, quantized_cases
+from goldens import cases, delta_cases, dense_cases, gpt_oss, latent_cases, layer_norm_cases, mamba_cases, mixture_cases, quantized_cases
 from goldens.config_v4 import config_v4
-from goldens.gguf_export import ARCHITECTURES, gguf, write_gguf
+from goldens.gguf_export import architecture_of, gguf, write_gguf
 from goldens.models import DTYPES, Model, check_with_glm
 from goldens.quantization import config_entry, quantize
 
-CASES = [case for family in (cases, dense_cases, layer_norm_cases, mixture_cases, gpt_oss, quantized_cases, latent_cases, delta_cases) for case in family.CASES]
+CASES = [case for family in (cases, dense_cases, layer_norm_cases, mixture_cases, gpt_oss, quantized_cases, latent_cases, delta_cases, mamba_cases) for case in family.CASES]
 
 TOLERANCE = 1e-4  # of the largest logit, in f32
 LEAD = 2e-3  # minimum lead of a greedy winner, relative to the largest logit
@@ -161,7 +161,7 @@ def make_case(case, out):
     entry = {
         "name": case.name,
         "architecture": case.architecture,
-        "gguf_architecture": gguf.MODEL_ARCH_NAMES[ARCHITECTURES[case.architecture]] if case.gguf else None,
+        "gguf_architecture": gguf.MODEL_ARCH_NAMES[architecture_of(case, case.config)] if case.gguf else None,
         "dtype": case.dtype,
         "covers": case.covers,
         "notes": case.notes,

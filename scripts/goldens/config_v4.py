@@ -73,6 +73,8 @@ def explicit_layer_types(config):
     kinds = config.get("layer_types")
     if kinds is not None and config["model_type"].startswith(("qwen3_next", "qwen3_5")):
         return not has_interval(config)
+    if kinds and not {"sliding_attention", "full_attention"}.issuperset(kinds):
+        return True  # layers of other kinds than attention
     pattern = {"gemma3_text": 6, "gemma2": 2, "olmo3": 4, "exaone4": 4, "cohere2": 4, "gpt_oss": 2}.get(config["model_type"])
     if kinds is None or pattern is None:
         return False

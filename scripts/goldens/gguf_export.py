@@ -5,7 +5,7 @@ import math
 import gguf
 import torch
 
-from . import gguf_delta, gguf_latent, gpt_oss
+from . import gguf_delta, gguf_latent, gguf_mamba, gpt_oss
 from .gguf_mixtures import add_mixture, converted, is_router
 
 FILE_TYPES = {
@@ -66,17 +66,29 @@ ARCHITECTURES = {
     "Qwen3_5ForCausalLM": gguf.MODEL_ARCH.QWEN35,
     "Qwen3_5ForConditionalGeneration": gguf.MODEL_ARCH.QWEN35,
     "Qwen3_5MoeForCausalLM": gguf.MODEL_ARCH.QWEN35MOE,
+    "Mamba2ForCausalLM": gguf.MODEL_ARCH.MAMBA2,
+    "Lfm2ForCausalLM": gguf.MODEL_ARCH.LFM2,
+    "Lfm2MoeForCausalLM": gguf.MODEL_ARCH.LFM2MOE,
+    "GraniteMoeHybridForCausalLM": gguf.MODEL_ARCH.GRANITE_HYBRID,
+    "FalconH1ForCausalLM": gguf.MODEL_ARCH.FALCON_H1,
+    "NemotronHForCausalLM": gguf.MODEL_ARCH.NEMOTRON_H,
 }
 
 # llama.cpp rotates adjacent pairs in these, so the converter permutes q and k.
 PERMUTED = {gguf.MODEL_ARCH.LLAMA, gguf.MODEL_ARCH.MISTRAL3, gguf.MODEL_ARCH.SMOLLM3, gguf.MODEL_ARCH.GRANITE,
-            gguf.MODEL_ARCH.GRANITE_MOE}
+            gguf.MODEL_ARCH.GRANITE_MOE, gguf.MODEL_ARCH.GRANITE_HYBRID}
+
+
+def architecture_of(case, config):
+    if "moe" in (config.get("layers_block_type") or []):
+        return gguf.MODEL_ARCH.NEMOTRON_H_MOE
+    return ARCHITECTURES[case.architecture]
 
 
 def write_gguf(path, case, config, weights):
     """config: the dictionary of config.json; weights: name -> tensor as in model.safetensors."""
     config = config | config.get("text_config", {}) | {"older_gguf": case.older_gguf}
-    arch = ARCHITECTURES[case.architecture]
+    arch = architecture_of(case, config)
     writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[arch])
     file_type, matrix_type = FILE_TYPES[case.dtype]
     writer.add_type(gguf.GGUFType.MODEL)
@@ -88,6 +100,8 @@ def write_gguf(path, case, config, weights):
     for name, tensor in tensors(arch, config, weights):
         is_matrix = tensor.dim() > 1 and not is_router(name) and not gguf_delta.is_f32(name)
         qtype = matrix_type if is_matrix else gguf.GGMLQuantizationType.F32
+        if arch in gguf_mamba.RECURRENT and gguf_mamba.stays_f32(name):
+            qtype = gguf.GGMLQuantizationType.F32
         if case.quantized == "mxfp4" and is_matrix and name.startswith("blk."):
             qtype = gguf.GGMLQuantizationType.MXFP4
         if arch == gguf.MODEL_ARCH.GPT_OSS:
@@ -468,7 +482,7 @@ METADATA = {
     gguf.MODEL_ARCH.QWEN3NEXT: mixture(delta_metadata),
     gguf.MODEL_ARCH.QWEN35: delta_metadata,
     gguf.MODEL_ARCH.QWEN35MOE: mixture(delta_metadata),
-}
+} | gguf_mamba.METADATA
 
 
 STORED_MINUS_ONE = (gguf.MODEL_ARCH.GEMMA, gguf.MODEL_ARCH.GEMMA2, gguf.MODEL_ARCH.GEMMA3, gguf.MODEL_ARCH.NEMOTRON)
@@ -488,7 +502,7 @@ def stacked_head_norms(weights):
 def tensors(arch, config, weights):
     """(GGUF name, tensor) of all weights, and of the rope factors that GGUF keeps as tensors."""
     yield from rope_factors(config)
-    layers = config.get("num_hidden_layers", config.get("num_layers", config.get("n_layer")))
+    layers = len(config.get("layers_block_type") or []) or config.get("num_hidden_layers", config.get("num_layers", config.get("n_layer")))
     if arch == gguf.MODEL_ARCH.STABLELM:
         weights = stacked_head_norms(weights)
     if arch == gguf.MODEL_ARCH.DEEPSEEK2:
@@ -504,6 +518,8 @@ def tensors(arch, config, weights):
             continue
         name = name.replace("language_model.model.", "model.").removeprefix("transformer.")
         name = name.replace("model.language_model.", "model.").replace("language_model.lm_head.", "lm_head.")
+        if arch in gguf_mamba.RECURRENT:
+            name, tensor = gguf_mamba.converted(arch, config, name, tensor)
         if arch in PERMUTED:
             tensor = permuted(name, tensor, config)
         if name.endswith("layer_scalar"):

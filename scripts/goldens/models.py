@@ -31,7 +31,7 @@ class Model:
         """The model that transformers builds from a config.json, to check the file."""
         model = cls(case)
         kind = getattr(transformers, case.architecture)
-        config = kind.config_class.from_dict(json.loads(path.read_text()))
+        config = kind.config_class.from_dict(kind.config_class._dict_from_json_file(path))
         model.module = kind._from_config(config, **EAGER).float().eval()
         return model
 
@@ -45,7 +45,7 @@ class Model:
             for name, buffer in sorted(self.module.named_buffers()):
                 if name.endswith("layer_scalar"):
                     buffer.copy_((1 + 0.3 * torch.randn(1, generator=generator)).to(DTYPES[dtype]).float())
-                if name.endswith("correction_bias"):  # of a router's choice; a parameter in some models
+                if name.endswith(("correction_bias", "expert_bias")):  # of a router's choice; a parameter in some models
                     buffer.copy_((0.3 * torch.randn(buffer.shape, generator=generator)).to(DTYPES[dtype]).float())
 
     def logits(self, tokens):
@@ -75,7 +75,8 @@ class Model:
 
     def generate(self, tokens):
         """The same through transformers' own cached generation; None if it is unavailable."""
-        if isinstance(self.module, ChatGlm):
+        # transformers' step with a cache ignores the limits of Mamba-2's time step.
+        if isinstance(self.module, ChatGlm) or "time_step_limit" in self.config or "time_step_min" in self.config:
             return None
         with torch.no_grad():
             output = self.module.generate(
@@ -96,7 +97,7 @@ def initial_value(name, parameter, noise, kind):
     """Weights that make every part of the model matter: sharp attention, norms away from 1 and biases away from 0."""
     gemma = kind.startswith("Gemma")
     if parameter.dim() == 1 or NORM.search(name):
-        stored_minus_one = (gemma and not kind.startswith("Gemma4")) or kind.startswith("Nemotron")
+        stored_minus_one = (gemma and not kind.startswith("Gemma4")) or kind.startswith("NemotronFor")
         stored_minus_one |= kind.startswith(("Qwen3Next", "Qwen3_5")) and "linear_attn" not in name
         return (1.0 if NORM.search(name) and not stored_minus_one else 0.0) + 0.3 * noise
     if "embed" in name or "wte" in name or "wpe" in name:

@@ -115,6 +115,8 @@ void Ops::elementwise(const ElementwiseOp::Args& a) {
 
 void Ops::add(Matrix a, Matrix b, Matrix out) { elementwise({Elementwise::Add, a, b, out}); }
 
+void Ops::multiply(Matrix a, Matrix b, Matrix out) { elementwise({Elementwise::Multiply, a, b, out}); }
+
 void Ops::scale(Matrix x, float factor) { elementwise({Elementwise::Scale, x, {}, x, factor}); }
 
 void Ops::scale_by_position(Matrix x, float beta, int32_t period, std::span<const int32_t> positions) {

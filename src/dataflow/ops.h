@@ -82,6 +82,7 @@ class Ops {
   void rope_angles(const RopeAnglesOp::Args& args);
   void activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out, SwigluClamp clamp = {});
   void add(Matrix a, Matrix b, Matrix out);
+  void multiply(Matrix a, Matrix b, Matrix out);  // element by element
   void scale(Matrix x, float factor);
   // Multiplies row i by 1 + beta * ln(1 + floor(positions[i] / period)).
   void scale_by_position(Matrix x, float beta, int32_t period, std::span<const int32_t> positions);

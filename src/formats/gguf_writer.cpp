@@ -45,6 +45,11 @@ void GgufMetadataBuilder::add_u32(std::string_view key, uint32_t value) {
   append(encoded_, value);
 }
 
+void GgufMetadataBuilder::add_bool(std::string_view key, bool value) {
+  begin(key, GgufType::Bool);
+  append(encoded_, static_cast<uint8_t>(value));
+}
+
 void GgufMetadataBuilder::add_u32_list(std::string_view key, std::span<const uint32_t> values) {
   begin(key, GgufType::Array);
   append(encoded_, static_cast<uint32_t>(GgufType::U32));

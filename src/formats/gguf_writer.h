@@ -20,6 +20,7 @@ class GgufMetadataBuilder {
  public:
   void add_u32(std::string_view key, uint32_t value);
   void add_u32_list(std::string_view key, std::span<const uint32_t> values);
+  void add_bool(std::string_view key, bool value);
   void add_f32(std::string_view key, float value);
   void add_string(std::string_view key, std::string_view value);
   void copy(const GgufMetadata::Entry& entry);  // of any type

@@ -1,5 +1,7 @@
 #include "formats/hf_config.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "formats/config_lookup.h"
 #include "formats/hf_defaults.h"
@@ -117,6 +119,37 @@ class HfLookup : public Config::Lookup {
   Json config_;
 };
 
+// Python writes infinities as bare words, which JSON does not allow. This puts a huge number in their place and null
+// in the place of NaN, outside of strings.
+std::string without_python_words(std::string_view json) {
+  constexpr std::pair<std::string_view, std::string_view> kWords[] = {{"Infinity", "1e308"}, {"NaN", "null"}};
+  std::string out;
+  bool quoted = false;
+  for (size_t i = 0; i < json.size();) {
+    const auto word = std::find_if(std::begin(kWords), std::end(kWords),
+                                   [&](const auto& w) { return json.substr(i, w.first.size()) == w.first; });
+    if (!quoted && word != std::end(kWords)) {
+      out += word->second;
+      i += word->first.size();
+      continue;
+    }
+    if (json[i] == '"') quoted = !quoted;
+    if (quoted && json[i] == '\\' && i + 1 < json.size()) out += json[i++];
+    out += json[i++];
+  }
+  return out;
+}
+
+// Infinity as transformers 5 writes it: {"__float__": "Infinity"}; and sizes that are "auto", which means derived.
+void normalize_mixer(Json& config) {
+  if (const auto limit = config.find("time_step_limit"); limit != config.end() && limit->is_array()) {
+    for (Json& bound : *limit) {
+      if (bound.is_object() && bound.value("__float__", Json()) == "Infinity") bound = 1e308;
+    }
+  }
+  if (const auto size = config.find("mamba_d_head"); size != config.end() && *size == "auto") config.erase(size);
+}
+
 std::string architecture_of(const Json& config) {
   const Json* list = member(config, "architectures");
   if (list != nullptr && list->is_array() && !list->empty() && list->front().is_string()) {
@@ -133,11 +166,12 @@ Json normalize_hf_config(Json config) {
   add_hf_defaults(config);
   copy_if_absent(config, "dtype", config, "torch_dtype");
   lift_rope(config);
+  normalize_mixer(config);
   return config;
 }
 
 Config Config::from_hf(std::string_view json, std::string origin) {
-  Json config = parse_json(json, origin);
+  Json config = parse_json(without_python_words(json), origin);
   if (!config.is_object()) fail(ErrorKind::BadFile, "{}: not a JSON object", origin);
   std::string architecture = architecture_of(config);
   auto lookup = std::make_unique<HfLookup>(normalize_hf_config(std::move(config)));

@@ -23,6 +23,7 @@ constexpr Defaults kDefaults[] = {
     {"exaone4", R"({"num_key_value_heads": 32, "rms_norm_eps": 1e-5, "sliding_window": 4096})"},
     {"gemma4_text", R"({"sliding_window": 512, "hidden_size_per_layer_input": 256})"},
     {"gemma", R"({"num_key_value_heads": 16, "head_dim": 256})"},
+    {"falcon_h1", R"({"num_key_value_heads": 8, "mamba_d_ssm": 1024})"},
     {"gpt_oss", R"({"num_key_value_heads": 8, "head_dim": 64, "rms_norm_eps": 1e-5, "sliding_window": 128,
                     "rope_theta": 1.5e5})"},
 };

@@ -56,6 +56,42 @@ void add_latent_keys(const SyntheticShape& s, GgufMetadataBuilder& m) {
   }
 }
 
+char kind_of(const SyntheticShape& s, int64_t layer) {
+  return s.kinds.empty() ? '*' : s.kinds[static_cast<size_t>(layer)];
+}
+// Whether the layer has a feed-forward. Nemotron-H has one block a layer, Mamba-2 only mixers.
+bool feeds(const SyntheticShape& s, int64_t layer) {
+  if (s.architecture == "nemotron_h") return kind_of(s, layer) == '-';
+  return s.architecture != "mamba2";
+}
+
+void add_hybrid_keys(const SyntheticShape& s, GgufMetadataBuilder& m) {
+  const auto key = [&](std::string_view name) { return fmt::format("{}.{}", s.architecture, name); };
+  const auto count = [&](std::string_view name, int64_t value) { m.add_u32(key(name), static_cast<uint32_t>(value)); };
+  std::vector<uint32_t> kv_heads, widths;
+  for (int64_t i = 0; i < s.layers; ++i) {
+    kv_heads.push_back(static_cast<uint32_t>(kind_of(s, i) == '*' ? s.kv_heads : 0));
+    widths.push_back(static_cast<uint32_t>(feeds(s, i) ? s.feed_forward : 0));
+  }
+  if (s.heads > 0) {
+    m.add_u32_list(key("attention.head_count_kv"), kv_heads);
+    count("attention.key_length", s.head_dim);
+    count("attention.value_length", s.head_dim);
+  }
+  if (s.architecture == "nemotron_h") {
+    m.add_u32_list(key("feed_forward_length"), widths);
+  } else {
+    count("feed_forward_length", s.feed_forward);
+  }
+  if (s.mixer_heads == 0) return count("shortconv.l_cache", s.taps);
+  count("ssm.conv_kernel", s.taps);
+  count("ssm.state_size", s.mixer_state);
+  count("ssm.group_count", s.mixer_groups);
+  count("ssm.inner_size", s.mixer_heads * s.mixer_head_dim);
+  count("ssm.time_step_rank", s.mixer_heads);
+  m.add_bool(key("rope.scaling.finetuned"), false);
+}
+
 void add_mixture_keys(const SyntheticShape& s, GgufMetadataBuilder& m) {
   const auto count = [&](std::string_view name, int64_t value) {
     m.add_u32(fmt::format("{}.{}", s.architecture, name), static_cast<uint32_t>(value));
@@ -64,6 +100,7 @@ void add_mixture_keys(const SyntheticShape& s, GgufMetadataBuilder& m) {
   count("expert_used_count", s.experts_used);
   count("expert_feed_forward_length", s.expert_width);
   if (s.shared_width > 0) count("expert_shared_count", s.shared_width / s.expert_width);
+  if (s.architecture == "granitehybrid") count("expert_shared_feed_forward_length", s.shared_width);
   if (s.dense_layers > 0) count("leading_dense_block_count", s.dense_layers);
 }
 
@@ -97,9 +134,11 @@ GgufMetadataBuilder gguf_metadata(const SyntheticShape& s) {
   count("context_length", s.context);
   count("embedding_length", s.hidden);
   count("block_count", s.layers);
-  count("feed_forward_length", s.feed_forward);
+  if (s.kinds.empty()) count("feed_forward_length", s.feed_forward);
   count("attention.head_count", s.heads);
-  if (s.architecture == "gemma4") {
+  if (!s.kinds.empty()) {
+    add_hybrid_keys(s, m);
+  } else if (s.architecture == "gemma4") {
     add_gemma4_keys(s, m);
   } else if (s.latent > 0) {
     add_latent_keys(s, m);
@@ -121,7 +160,7 @@ GgufMetadataBuilder gguf_metadata(const SyntheticShape& s) {
     m.add_f32(key("attn_logit_softcapping"), 50);
     m.add_f32(key("final_logit_softcapping"), 30);
   }
-  if (s.architecture == "granite") {
+  if (s.architecture.starts_with("granite") && s.architecture != "granitemoe") {
     m.add_f32(key("embedding_scale"), 12);
     m.add_f32(key("attention.scale"), 1 / static_cast<float>(s.head_dim));
     m.add_f32(key("residual_scale"), 0.22f);
@@ -146,8 +185,8 @@ void add_attention(const SyntheticShape& s, const std::string& layer, bool globa
     projection("attn_k", kv);
     if (!global) projection("attn_v", kv);  // Gemma 4's values are its keys
   }
-  const bool head_norms = s.architecture.starts_with("qwen3") || has_delta_nets(s) || s.architecture == "gemma3" ||
-                          s.architecture == "gemma4";
+  const bool head_norms = s.architecture.starts_with("qwen3") || has_delta_nets(s) || s.architecture == "lfm2" ||
+                          s.architecture == "gemma3" ||                          s.architecture == "gemma4";
   const bool whole_norms = s.architecture == "olmoe";
   if (head_norms || whole_norms) {
     out.push_back({layer + "attn_q_norm.weight", {whole_norms ? q : head_dim}, Kind::Norm});
@@ -193,8 +232,28 @@ void add_delta_net(const SyntheticShape& s, const std::string& layer, std::vecto
   out.push_back({layer + "ssm_out.weight", {s.hidden, values}});
 }
 
+void add_mixer(const SyntheticShape& s, const std::string& layer, std::vector<SyntheticTensor>& out) {
+  const int64_t heads = s.mixer_heads, inner = heads * s.mixer_head_dim;
+  const int64_t conv = inner + 2 * s.mixer_groups * s.mixer_state;
+  out.push_back({layer + "ssm_in.weight", {inner + conv + heads, s.hidden}});
+  out.push_back({layer + "ssm_conv1d.weight", {conv, s.taps}, Kind::Norm});
+  out.push_back({layer + "ssm_conv1d.bias", {conv}, Kind::Small});
+  out.push_back({layer + "ssm_dt.bias", {heads}, Kind::Small});
+  out.push_back({layer + "ssm_a", {heads, 1}, Kind::Decay});
+  out.push_back({layer + "ssm_d", {heads, 1}, Kind::Norm});
+  out.push_back({layer + "ssm_norm.weight", {s.mixer_groups, inner / s.mixer_groups}, Kind::Norm});
+  out.push_back({layer + "ssm_out.weight", {s.hidden, inner}});
+}
+
+void add_short_conv(const SyntheticShape& s, const std::string& layer, std::vector<SyntheticTensor>& out) {
+  out.push_back({layer + "shortconv.in_proj.weight", {3 * s.hidden, s.hidden}});
+  out.push_back({layer + "shortconv.conv.weight", {s.hidden, s.taps}, Kind::Norm});
+  out.push_back({layer + "shortconv.out_proj.weight", {s.hidden, s.hidden}});
+}
+
 void add_feed_forward(const SyntheticShape& s, const std::string& layer, std::vector<SyntheticTensor>& out) {
-  if (!is_fused(s)) out.push_back({layer + "ffn_gate.weight", {s.feed_forward, s.hidden}});
+  const bool gated = !is_fused(s) && s.architecture != "nemotron_h";
+  if (gated) out.push_back({layer + "ffn_gate.weight", {s.feed_forward, s.hidden}});
   out.push_back({layer + "ffn_up.weight", {is_fused(s) ? 2 * s.feed_forward : s.feed_forward, s.hidden}});
   out.push_back({layer + "ffn_down.weight", {s.hidden, s.feed_forward}});
 }
@@ -222,7 +281,7 @@ void add_experts(const SyntheticShape& s, const std::string& layer, std::vector<
 std::vector<SyntheticTensor> gguf_tensors(const SyntheticShape& s) {
   std::vector<SyntheticTensor> out;
   out.push_back({"token_embd.weight", {s.vocab, s.hidden}});
-  out.push_back({"output_norm.weight", {s.hidden}, Kind::Norm});
+  out.push_back({s.architecture == "lfm2" ? "token_embd_norm.weight" : "output_norm.weight", {s.hidden}, Kind::Norm});
   if (!s.tied) out.push_back({"output.weight", {s.vocab, s.hidden}});
   if (s.rope_factor > 0 && !is_gpt_oss(s)) out.push_back({"rope_freqs.weight", {s.head_dim / 2}, Kind::RopeFactors});
   for (int64_t i = 0; i < s.layers; ++i) {
@@ -230,10 +289,22 @@ std::vector<SyntheticTensor> gguf_tensors(const SyntheticShape& s) {
     const auto norm = [&](const char* name) { out.push_back({layer + name, {s.hidden}, Kind::Norm}); };
     // Attention averages over tokens. In a mixture it stays faint: alike tokens would all choose the same experts.
     out.push_back({layer + "attn_norm.weight", {s.hidden}, s.experts > 0 ? Kind::FaintNorm : Kind::Norm});
+    const char kind = kind_of(s, i);
     if (is_delta_net(s, i)) {
       add_delta_net(s, layer, out);
-    } else {
-      s.latent > 0 ? add_latent_attention(s, layer, out) : add_attention(s, layer, is_global(s, i), out);
+    } else if (s.latent > 0) {
+      add_latent_attention(s, layer, out);
+    } else if (kind == 'M') {
+      add_mixer(s, layer, out);
+    } else if (kind == 'C') {
+      add_short_conv(s, layer, out);
+    } else if (kind == '*') {
+      add_attention(s, layer, is_global(s, i), out);
+    }
+    if (!feeds(s, i)) continue;
+    if (kind == '-') {
+      add_feed_forward(s, layer, out);
+      continue;
     }
     if (is_gemma(s)) norm("post_attention_norm.weight");
     norm(s.architecture == "glm4moe" || is_gpt_oss(s) || has_delta_nets(s) ? "post_attention_norm.weight"

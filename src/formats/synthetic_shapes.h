@@ -24,6 +24,10 @@ struct SyntheticShape {
   int64_t latent = 0, query_latent = 0, rotary = 0, value = 0;
   // Gated delta nets in three of four layers: key and value heads, each 128 wide; 0: none.
   int64_t delta_key_heads = 0, delta_value_heads = 0;
+  // Hybrids, a letter for each layer: * attention, M a Mamba-2 mixer, C a short convolution, - a feed-forward alone.
+  // Empty: all layers have attention.
+  std::string_view kinds = {};
+  int64_t mixer_heads = 0, mixer_head_dim = 0, mixer_groups = 0, mixer_state = 0, taps = 0;
 };
 
 std::span<const SyntheticShape> synthetic_shapes();

@@ -23,6 +23,7 @@
 #include "kernels/router/router.h"
 #include "kernels/sample/sample.h"
 #include "kernels/score_range/score_range.h"
+#include "kernels/ssm_scan/ssm_scan.h"
 
 namespace millrace {
 
@@ -55,6 +56,7 @@ using AllOps = OpList<  //
     ScoreRangeOp,       //
     CausalConvOp,       //
     DeltaRuleOp,        //
+    SsmScanOp,          //
     RouterOp,           //
     GroupedLinearOp,    //
     HeadRoutingOp,      //

@@ -1,5 +1,7 @@
 #include "models/decoder_config.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "formats/folder_quantization.h"
 
@@ -11,10 +13,13 @@ void refuse(const WeightSource& source, const std::string& what) {
 
 namespace {
 
-int64_t first_of_list(const Config& config, ConfigKey key, int64_t most) {
+// Layers of another kind have a zero in the list; `usual` is for lists of zeros.
+int64_t first_of_list(const Config& config, ConfigKey key, int64_t most, int64_t usual) {
   const auto list = config.array<int64_t>(key);
-  if (list.empty() || list.front() < 1 || list.front() > most) config.fail_key(key, "has an implausible first value");
-  return list.front();
+  const auto first = std::find_if(list.begin(), list.end(), [](int64_t value) { return value != 0; });
+  const int64_t value = first != list.end() ? *first : usual;
+  if (value < 1 || value > most) config.fail_key(key, "has an implausible first value");
+  return value;
 }
 
 }  // namespace
@@ -24,12 +29,12 @@ DecoderConfig read_decoder_config(const WeightSource& source, const DecoderKeys&
   check_quantization(config);
   // A list with one value per layer gives the first; architectures that vary by layer read all of it.
   const auto count = [&](ConfigKey key, int64_t most, int64_t usual = 0) {
-    if (config.has_list(key)) return first_of_list(config, key, most);
+    if (config.has_list(key)) return first_of_list(config, key, most, usual);
     return usual > 0 ? config.optional_integer(key, {1, most}).value_or(usual) : config.integer(key, {1, most});
   };
   DecoderConfig c;
   c.architecture = config.architecture();
-  c.layers = count({keys.layers, "block_count"}, 1000);
+  c.layers = count({keys.layers, "block_count"}, 1000, keys.usual_layers);
   c.hidden = count({keys.hidden, "embedding_length"}, 1 << 20);
   c.feed_forward = count({keys.feed_forward, "feed_forward_length"}, 1 << 22, keys.usual_feed_forward);
   c.heads = static_cast<int>(count({keys.heads, "attention.head_count"}, 1 << 14, keys.usual_heads));

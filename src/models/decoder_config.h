@@ -33,7 +33,7 @@ struct DecoderKeys {
   std::string_view gguf_norm_epsilon = "attention.layer_norm_rms_epsilon";
   // Defaults of missing values: some configs leave out the defaults of transformers. 0: the value is required.
   int64_t usual_heads = 0, usual_kv_heads = 0, usual_head_dim = 0, usual_context = 0, usual_vocab = 0;
-  int64_t usual_feed_forward = 0;
+  int64_t usual_feed_forward = 0, usual_layers = 0;
   double usual_epsilon = 1e-6;
   bool any_value_size = false;  // the architecture reads the size of values itself
   double usual_rotary = 1;      // the part of each head that RoPE rotates; of Hugging Face configs only

@@ -30,7 +30,13 @@ Matrix in_working_type(Pass& p, const Normed& x) {
 }
 
 void add_shared(Pass& p, const Experts& experts, Matrix x, Activation activation, Matrix hidden) {
-  const Matrix feed = p.gated_linear({x, nullptr}, experts.shared.gate_up, activation);
+  const Linear* in = experts.shared.gate_up;
+  const bool gated = experts.gate_up->gated;
+  const Matrix feed = gated ? p.gated_linear({x, nullptr}, in, activation) : p.buffer("feed", in->n);
+  if (!gated) {
+    p.linear(x, in, feed);
+    p.ops.activate(activation, feed, nullptr, feed);
+  }
   if (experts.shared_gate != nullptr) {  // down is linear, so its input may be scaled instead of its output
     const Matrix gate = p.buffer("shared gate", DType::F32, p.rows(), 1);
     p.linear(x, experts.shared_gate, gate);
@@ -54,6 +60,12 @@ void add_experts(Pass& p, const Experts& experts, const Normed& input, Activatio
                         .routing = routing});
   const Matrix feed = p.buffer("expert feed", p.ops.working(), routing.pairs(), experts.down->weights.k);
   p.ops.grouped_linear(x, *experts.gate_up, routing, feed);
+  if (!experts.gate_up->gated) {
+    // The pairs of a row as one row: ops are planned for buckets of rows, not of pairs.
+    const int64_t cols = routing.per_row * feed.stride;
+    const Matrix by_row{feed.dtype, rows, cols, cols, feed.data};
+    p.ops.activate(activation, by_row, nullptr, by_row);
+  }
   p.ops.grouped_linear(feed, *experts.down, routing, hidden);
   if (experts.shared.gate_up != nullptr) add_shared(p, experts, x, activation, hidden);
 }

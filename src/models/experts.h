@@ -10,7 +10,7 @@ struct Experts {
   const Linear* router = nullptr;       // [experts, hidden]
   const Vector* choice_bias = nullptr;  // [experts]: added to the scores for the choice only; null: none
   RouterSettings settings;
-  const Grouped* gate_up = nullptr;     // [experts][2 width, hidden]
+  const Grouped* gate_up = nullptr;     // [experts][2 width, hidden]; without a gate [experts][width, hidden]
   const Grouped* down = nullptr;        // [experts][hidden, width]
   FeedForwardWeights shared;            // gate_up null: no shared expert
   const Linear* shared_gate = nullptr;  // [1, hidden]: the shared expert counts sigmoid of it; null: it counts once
@@ -43,6 +43,9 @@ bool has_experts(const Weights::Layer& at);  // the file has a router for this l
 // the number of experts per row.
 Experts load_experts(Weights::Layer& at, const DecoderConfig& config, RouterSettings settings, Activation activation,
                      SwigluClamp clamp = {});
+// The same for experts down(act(up(x))) without a gate, and a shared expert of the width `shared` (0: none) in the same
+// form.
+Experts load_ungated_experts(Weights::Layer& at, const DecoderConfig& config, RouterSettings settings, int64_t shared);
 // The experts' matrices alone, with biases if the file has them.
 void load_expert_matrices(Weights::Layer& at, const DecoderConfig& config, Activation activation, Experts& experts,
                           SwigluClamp clamp = {});

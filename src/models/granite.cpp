@@ -1,10 +1,14 @@
 // Granite 3 and 4 (dense): as Llama, with factors on embedding, scores, blocks and logits.
 #include "models/decoder.h"
+#include "models/hybrid.h"
 #include "models/registry.h"
 
 namespace millrace {
 
-void read_granite_multipliers(const WeightSource& source, Decoder& model) {
+namespace {
+
+template <class AnyDecoder>
+void read_multipliers(const WeightSource& source, AnyDecoder& model) {
   const Config& keys = source.config();
   const auto positive = [&](ConfigKey key, double usual) {
     const double value = keys.optional_number(key).value_or(usual);
@@ -17,6 +21,11 @@ void read_granite_multipliers(const WeightSource& source, Decoder& model) {
   model.logit_scale = static_cast<float>(1 / positive({"logits_scaling", "logit_scale"}, 1));
   model.multiply_blocks_by(positive({"residual_multiplier", "residual_scale"}, 1));
 }
+
+}  // namespace
+
+void read_granite_multipliers(const WeightSource& source, Decoder& model) { read_multipliers(source, model); }
+void read_granite_multipliers(const WeightSource& source, Hybrid& model) { read_multipliers(source, model); }
 
 std::unique_ptr<Model> make_granite(const WeightSource& source, Weights& w, StateLayout& state) {
   DecoderConfig config = read_decoder_config(source);

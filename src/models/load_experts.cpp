@@ -7,7 +7,8 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kPrefixes[] = {"mlp.", "block_sparse_moe."};  // of a layer's mixture in Hugging Face files
+constexpr const char* kPrefixes[] = {"mlp.", "block_sparse_moe.", "feed_forward.",
+                                     "mixer."};  // of a layer's mixture in Hugging Face files
 
 // The first of the names that the file has, or the first of all.
 TensorName first_of(const Weights::Layer& at, std::string_view gguf, std::initializer_list<const char*> hf) {
@@ -18,9 +19,10 @@ TensorName first_of(const Weights::Layer& at, std::string_view gguf, std::initia
 }
 
 TensorName router_name(const Weights::Layer& at) {
-  return first_of(at, "ffn_gate_inp.weight",
-                  {"mlp.gate.weight", "mlp.router.weight", "block_sparse_moe.gate.weight",
-                   "block_sparse_moe.router.layer.weight", "block_sparse_moe.router.weight"});
+  return first_of(
+      at, "ffn_gate_inp.weight",
+      {"mlp.gate.weight", "mlp.router.weight", "block_sparse_moe.gate.weight", "block_sparse_moe.router.layer.weight",
+       "block_sparse_moe.router.weight", "feed_forward.gate.weight", "mixer.gate.weight"});
 }
 
 using Views = std::vector<std::vector<WeightView>>;  // by expert
@@ -182,8 +184,9 @@ void load_expert_matrices(Weights::Layer& at, const DecoderConfig& c, Activation
       at.weights().grouped({.per_row = c.experts_per_row, .sum = true, .bias = biases.down}, std::move(found.down));
 }
 
-Experts load_experts(Weights::Layer& at, const DecoderConfig& c, RouterSettings settings, Activation activation,
-                     SwigluClamp clamp) {
+namespace {
+
+Experts load_router(Weights::Layer& at, const DecoderConfig& c, const RouterSettings& settings) {
   Experts experts;
   experts.settings = settings;
   experts.settings.per_row = static_cast<int>(c.experts_per_row);
@@ -191,9 +194,38 @@ Experts load_experts(Weights::Layer& at, const DecoderConfig& c, RouterSettings 
   const TensorName bias = first_of(
       at, "exp_probs_b.bias",
       {"mlp.gate.e_score_correction_bias", "mlp.e_score_correction_bias", "mlp.moe_statics.e_score_correction_bias",
-       "mlp.gate.moe_statics.e_score_correction_bias", "block_sparse_moe.e_score_correction_bias"});
+       "mlp.gate.moe_statics.e_score_correction_bias", "block_sparse_moe.e_score_correction_bias",
+       "feed_forward.expert_bias", "mixer.gate.e_score_correction_bias"});
   experts.choice_bias = at.optional_vector(bias, c.experts);
+  return experts;
+}
+
+}  // namespace
+
+Experts load_experts(Weights::Layer& at, const DecoderConfig& c, RouterSettings settings, Activation activation,
+                     SwigluClamp clamp) {
+  Experts experts = load_router(at, c, settings);
   load_expert_matrices(at, c, activation, experts, clamp);
+  return experts;
+}
+
+Experts load_ungated_experts(Weights::Layer& at, const DecoderConfig& c, RouterSettings settings, int64_t shared) {
+  Experts experts = load_router(at, c, settings);
+  Views up, down;
+  if (is_gguf(at.weights().source()) || at.has({"", "mixer.experts.up_proj"})) {
+    add_slices(at, {"ffn_up_exps.weight", "mixer.experts.up_proj"}, c.experts, c.expert_width, c.hidden, up);
+    add_slices(at, {"ffn_down_exps.weight", "mixer.experts.down_proj"}, c.experts, c.hidden, c.expert_width, down);
+  } else {
+    add_each(at, "mixer.experts.{}.up_proj.weight", c.experts, c.expert_width, c.hidden, up);
+    add_each(at, "mixer.experts.{}.down_proj.weight", c.experts, c.hidden, c.expert_width, down);
+  }
+  experts.gate_up = at.weights().grouped({.per_row = c.experts_per_row}, std::move(up));
+  experts.down = at.weights().grouped({.per_row = c.experts_per_row, .sum = true}, std::move(down));
+  if (shared > 0) {
+    experts.shared = {
+        at.linear({{{"ffn_up_shexp.weight", "mixer.shared_experts.up_proj.weight"}, shared}}, c.hidden),
+        at.linear({{{"ffn_down_shexp.weight", "mixer.shared_experts.down_proj.weight"}, c.hidden}}, shared)};
+  }
   return experts;
 }
 

@@ -64,6 +64,12 @@ const std::array kArchitectures{
     Architecture{"ernie4_5_moe", {"ernie4_5-moe"}, {"Ernie4_5_MoeForCausalLM"}, make_ernie4_5_moe},
     Architecture{"minimax_m2", {"minimax-m2"}, {"MiniMaxM2ForCausalLM"}, make_minimax_m2},
     Architecture{"phimoe", {"phimoe"}, {"PhimoeForCausalLM", "PhiMoEForCausalLM"}, make_phimoe},
+    Architecture{"lfm2", {"lfm2"}, {"Lfm2ForCausalLM"}, make_lfm2},
+    Architecture{"lfm2_moe", {"lfm2moe"}, {"Lfm2MoeForCausalLM"}, make_lfm2_moe},
+    Architecture{"mamba2", {"mamba2"}, {"Mamba2ForCausalLM"}, make_mamba2},
+    Architecture{"granitemoehybrid", {"granitehybrid"}, {"GraniteMoeHybridForCausalLM"}, make_granitemoehybrid},
+    Architecture{"falcon_h1", {"falcon-h1"}, {"FalconH1ForCausalLM"}, make_falcon_h1},
+    Architecture{"nemotron_h", {"nemotron_h", "nemotron_h_moe"}, {"NemotronHForCausalLM"}, make_nemotron_h},
     Architecture{"qwen3_moe", {"qwen3moe"}, {"Qwen3MoeForCausalLM"}, make_qwen3_moe},
     Architecture{"qwen3_next", {"qwen3next"}, {"Qwen3NextForCausalLM"}, make_qwen3_next},
     Architecture{

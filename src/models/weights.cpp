@@ -52,6 +52,14 @@ const Vector* Weights::mapped_vector(const TensorName& name, int64_t n, float (*
   return declare({.pieces = {{find(resolve(name), 0, n), n}}, .map = map}, n);
 }
 
+const Vector* Weights::flat_vector(const TensorName& name, std::initializer_list<int64_t> shape, float (*map)(float)) {
+  const std::string resolved = resolve(name);
+  const WeightView view = source_.tensor(resolved, shape);
+  used_.insert(resolved);
+  const int64_t n = view.rows * view.cols;
+  return declare({.pieces = {{view, n}}, .map = map}, n);
+}
+
 const Vector* Weights::head_vectors(const TensorName& name, int heads, int64_t n) {
   const std::string pattern = resolve(name);
   const auto at = pattern.find("{}");

@@ -51,6 +51,9 @@ class Weights {
                        float add = 0);  // as f32, plus `add`: gemma stores weight - 1
   const Vector* mapped_vector(const TensorName& name, int64_t n, float (*map)(float));  // as f32, map of each value
   const Vector* optional_vector(const TensorName& name, int64_t n);                     // null if the file has none
+  // All elements of a tensor of this shape as one vector, each passed through `map`.
+  const Vector* flat_vector(const TensorName& name, std::initializer_list<int64_t> shape,
+                            float (*map)(float) = nullptr);
   // Vectors [n] of all heads as one. "{}" in a name stands for the head; a name without it is a tensor [heads, n].
   const Vector* head_vectors(const TensorName& name, int heads, int64_t n);
   const Vector* stacked_vector(const std::vector<WeightView>& pieces);
@@ -143,6 +146,10 @@ class Weights::Layer {
   }
   const Vector* mapped_vector(const TensorName& name, int64_t n, float (*map)(float)) {
     return weights_.mapped_vector(below(name), n, map);
+  }
+  const Vector* flat_vector(const TensorName& name, std::initializer_list<int64_t> shape,
+                            float (*map)(float) = nullptr) {
+    return weights_.flat_vector(below(name), shape, map);
   }
   const Vector* optional_vector(const TensorName& name, int64_t n) { return weights_.optional_vector(below(name), n); }
   const Vector* head_vectors(const TensorName& name, int heads, int64_t n) {

@@ -65,6 +65,10 @@ const std::map<std::string_view, double> kParameters{
     {"qwen3-next-80b-a3b", 79674},
     {"qwen3.5-35b-a3b", 34660},
     {"qwen3.5-27b", 26896},
+    {"mamba2-2.7b", 2702.6},
+    {"granite-4-tiny", 6939},
+    {"nemotron-nano-9b-v2", 8888},
+    {"lfm2-1.2b", 1170.3},
 };
 
 TEST(Synthetic, EveryShapeHasTheNumberOfParametersOfItsModel) {

@@ -68,6 +68,21 @@ TEST(Refusal, LayersThatPredictFurtherTokensAreSkipped) {
   EXPECT_THAT(message_of(none), testing::HasSubstr("model.layers.1"));
 }
 
+TEST(Refusal, MixersNeedSensibleShapesAndSteps) {
+  const EditedModel heads([](auto& c) { c["num_heads"] = 5; }, "mamba2");
+  EXPECT_THAT(message_of(heads), testing::HasSubstr("'num_heads' must divide"));
+  const EditedModel groups([](auto& c) { c["n_groups"] = 4; }, "mamba2");
+  EXPECT_THAT(message_of(groups), testing::HasSubstr("'n_groups' must divide"));
+  const EditedModel size([](auto& c) { c["head_dim"] = 16; }, "mamba2");
+  EXPECT_THAT(message_of(size), testing::HasSubstr("'head_dim'"));
+  const EditedModel step([](auto& c) { c["time_step_limit"] = {0.5, 0.1}; }, "mamba2");
+  EXPECT_THAT(message_of(step), testing::HasSubstr("'time_step_limit'"));
+  const EditedModel activation([](auto& c) { c["hidden_act"] = "gelu"; }, "mamba2");
+  EXPECT_THAT(message_of(activation), testing::HasSubstr("silu"));
+  const EditedModel kind([](auto& c) { c["layer_types"][0] = "spiral"; }, "lfm2");
+  EXPECT_THAT(message_of(kind), testing::HasSubstr("'spiral'"));
+}
+
 TEST(Refusal, TensorsNobodyAskedForAreNotLeftOutSilently) {
   const EditedModel model([](auto& c) { c["num_hidden_layers"] = 1; });
   EXPECT_THAT(message_of(model), testing::HasSubstr("model.layers.1"));

@@ -14,14 +14,22 @@ void describe_config(const DecoderConfig& c, Inspection& i) {
   const auto add = [&](const char* key, auto value) { i.config.emplace_back(key, fmt::format("{}", value)); };
   add("layers", c.layers);
   add("hidden", c.hidden);
-  add("feed forward", c.feed_forward);
-  add("heads", fmt::format("{} ({} kv) of {}", c.heads, c.kv_heads, c.head_dim));
+  if (c.feed_forward > 0) add("feed forward", c.feed_forward);
+  if (c.heads > 0) add("heads", fmt::format("{} ({} kv) of {}", c.heads, c.kv_heads, c.head_dim));
   add("vocabulary", c.vocab);
   add("context", c.context);
   if (c.window > 0) add("sliding window", c.window);
   if (c.experts > 0)
     add("experts", fmt::format("{} of {} per token, each {} wide", c.experts_per_row, c.experts, c.expert_width));
   if (c.rotary_dim != c.head_dim) add("rotary part", c.rotary_dim);
+}
+
+// A model without attention has no state per token, so its memory does not grow with the context.
+void describe_state(const Runner& runner, Inspection& i) {
+  const StateLayout& layout = runner.rank().layout();
+  const auto bytes = [](size_t n) { return human_bytes(static_cast<int64_t>(n)); };
+  i.config.emplace_back("state per token", bytes(layout.bytes_per_token(*runner.options().kv_type)));
+  if (!layout.slots().empty()) i.config.emplace_back("state per sequence", bytes(layout.bytes_per_slot()));
 }
 
 void predict(Runner& runner, Inspection& i) {
@@ -47,6 +55,7 @@ Inspection inspect(std::shared_ptr<const WeightSource> source, const LoadOptions
   try {
     Runner planned(source, options);
     describe_config(planned.model().config(), i);
+    describe_state(planned, i);
     i.active_parameters = i.parameters;
     for (const Grouped* g : planned.ops().groupeds()) {
       const bool experts = g->gated || g->sum;  // else a matrix for each head, and a token uses all of them

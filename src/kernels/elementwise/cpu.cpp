@@ -23,6 +23,12 @@ void add_row(const float* a, const float* b, float* out, int64_t n) {
   for (; i < n; ++i) out[i] = a[i] + b[i];
 }
 
+void multiply_row(const float* a, const float* b, float* out, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(hn::Mul(load(a + i), load(b + i)), out + i);
+  for (; i < n; ++i) out[i] = a[i] * b[i];
+}
+
 void scale_row(const float* a, float factor, float* out, int64_t n) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) store(hn::Mul(load(a + i), broadcast(factor)), out + i);
@@ -56,6 +62,8 @@ void combine_row(const ElementwiseOp::Args& args, int64_t row) {
   switch (args.kind) {
     case Elementwise::Add:
       return add_row(args.a.row<float>(row), args.b.row<float>(row), out, n);
+    case Elementwise::Multiply:
+      return multiply_row(args.a.row<float>(row), args.b.row<float>(row), out, n);
     case Elementwise::Scale:
       return scale_row(args.a.row<float>(row), args.factor, out, n);
     case Elementwise::Softcap:

@@ -10,10 +10,11 @@
 namespace millrace {
 
 enum class Elementwise : uint8_t {
-  Add,      // out = a + b
-  Scale,    // out = a * factor
-  Softcap,  // out = factor * tanh(a / factor)
-  Gather,   // out[i] = a[ids[i]]
+  Add,       // out = a + b
+  Multiply,  // out = a * b
+  Scale,     // out = a * factor
+  Softcap,   // out = factor * tanh(a / factor)
+  Gather,    // out[i] = a[ids[i]]
   // out[i] = a[i] * (1 + factor * ln(1 + floor(ids[i] / period))): queries of long contexts, ids are positions
   ScaleByPosition,
   Clamp,               // out = min(max(a, -factor), factor)

@@ -19,7 +19,8 @@ class ReferenceElementwise : public Kernel<ElementwiseOp> {
   void run(const Args& args, const Executor&) const override {
     for (int64_t row = 0; row < args.out.rows; ++row) {
       const float* a = args.a.row<float>(args.kind == Elementwise::Gather ? args.ids[row] : row);
-      const bool both = args.kind == Elementwise::Add || args.kind == Elementwise::ScaleBySigmoid;
+      const bool both = args.kind == Elementwise::Add || args.kind == Elementwise::Multiply ||
+                        args.kind == Elementwise::ScaleBySigmoid;
       const float* b = both ? args.b.row<float>(row) : nullptr;
       float* out = args.out.row<float>(row);
       const double scale = row_factor(args, row);
@@ -38,6 +39,8 @@ class ReferenceElementwise : public Kernel<ElementwiseOp> {
     switch (args.kind) {
       case Elementwise::Add:
         return a + b;
+      case Elementwise::Multiply:
+        return a * b;
       case Elementwise::Scale:
       case Elementwise::ScaleByPosition:
       case Elementwise::ScaleRowsBySigmoid:
@@ -64,7 +67,8 @@ const Kernel<ElementwiseOp>* ElementwiseOp::reference() {
 
 std::string to_string(const ElementwiseOp::Problem& p) {
   static constexpr std::string_view kNames[] = {
-      "add", "scale", "softcap", "gather", "scale by position", "clamp", "scale rows by sigmoid", "scale by sigmoid"};
+      "add",   "multiply",              "scale",           "softcap", "gather", "scale by position",
+      "clamp", "scale rows by sigmoid", "scale by sigmoid"};
   return fmt::format("elementwise {} {}x{}", kNames[static_cast<int>(p.kind)], p.rows, p.cols);
 }
 

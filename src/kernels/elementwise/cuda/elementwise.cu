@@ -28,6 +28,7 @@ __global__ void elementwise(Params p) {
        i += int64_t(gridDim.x) * blockDim.x) {
     float x = p.a.get(from, i);
     if (p.kind == Elementwise::Add) x += p.b.get(row, i);
+    if (p.kind == Elementwise::Multiply) x *= p.b.get(row, i);
     if (p.kind == Elementwise::Scale) x *= p.factor;
     if (p.kind == Elementwise::ScaleByPosition || p.kind == Elementwise::ScaleRowsBySigmoid) x *= of_row;
     if (p.kind == Elementwise::ScaleBySigmoid) x /= 1 + expf(-p.b.get(row, i));
