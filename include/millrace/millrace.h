@@ -20,7 +20,7 @@ struct ModelSettings {
   int threads = 0;      // 0: one per usable core
   int64_t context = 0;  // 0: the model's, or what memory allows
   bool exact = false;   // f32 activations, KV cache and arithmetic
-  std::string kv_type;  // "f32", "f16", "bf16", "q8_0"; empty: f16
+  std::string kv_type;  // "f32", "f16", "bf16", "q8_0", "fp8"; empty: f16
 };
 
 struct GenerateSettings {  // unset fields take the model's own defaults

@@ -35,8 +35,8 @@ LoadOptions load_options(const ModelSettings& s) {
   if (!device) fail(ErrorKind::Usage, "device '{}': one of cpu, cuda, cuda:N, auto", s.device);
   options.device = *device;
   if (s.kv_type.empty()) return options;
-  options.kv_type = dtype_from_name(s.kv_type);
-  if (!options.kv_type) fail(ErrorKind::Usage, "kv_type '{}': one of f32, f16, bf16, q8_0", s.kv_type);
+  options.kv_type = kv_dtype_from_name(s.kv_type);
+  if (!options.kv_type) fail(ErrorKind::Usage, "kv_type '{}': one of {}", s.kv_type, kKvDtypeNames);
   return options;
 }
 
