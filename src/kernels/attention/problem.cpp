@@ -42,9 +42,7 @@ AttentionProblem problem_of(const AttentionArgs& a) {
 }
 
 UnifiedRoom unified_room(DType kv) {
-  // GPU kernels expand 8-bit formats to f16.
-  if (kv == DType::F16 || kv == DType::Q8_0 || kv == kFp8)
-    return {kUnifiedAboveHalf / kLog2E, kUnifiedBelowHalf / kLog2E};
+  if (kv == DType::F16) return {kUnifiedAboveHalf / kLog2E, kUnifiedBelowHalf / kLog2E};
   return {kUnifiedRange / kLog2E, kUnifiedRange / kLog2E};
 }
 

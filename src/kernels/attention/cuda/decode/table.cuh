@@ -35,11 +35,11 @@ DecodeEntry decode_entry_of(DecodeForm form) {
   return {};
 }
 
-// All softmax variants for head sizes 64 and 128, only the lazy one for others, to limit compile time.
+// All softmax variants for 16-bit KV with head sizes 64 and 128, only the lazy one for others, to limit compile time.
 template <class T, int kDim, KvStore kStore = KvStore::Plain>
 DecodeEntry decode_entry_of(Softmax softmax, DecodeForm form) {
   if (softmax == Softmax::Lazy) return decode_entry_of<T, kDim, kStore, Softmax::Lazy>(form);
-  if constexpr (kDim == 64 || kDim == 128) {
+  if constexpr (kStore == KvStore::Plain && (kDim == 64 || kDim == 128)) {
     return softmax == Softmax::Online ? decode_entry_of<T, kDim, kStore, Softmax::Online>(form)
                                       : decode_entry_of<T, kDim, kStore, Softmax::Unified>(form);
   }
