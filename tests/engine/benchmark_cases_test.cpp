@@ -5,10 +5,10 @@
 namespace millrace {
 namespace {
 
-using Kind = BenchmarkCase::Kind;
+constexpr auto kPromptCase = BenchmarkCase::Kind::Prompt, kGenerateCase = BenchmarkCase::Kind::Generate;
 
 TEST(BenchmarkCases, TheCacheIsSizedForTheLargestCaseAndNotForTheLongestOfTheWidest) {
-  const std::vector<BenchmarkCase> cases{{Kind::Generate, 100, 1, 10000}, {Kind::Generate, 28, 8, 100}};
+  const std::vector<BenchmarkCase> cases{{kGenerateCase, 100, 1, 10000}, {kGenerateCase, 28, 8, 100}};
   LoadOptions options;
   size_for(options, cases);
   EXPECT_EQ(options.sequences, 8);
@@ -19,8 +19,8 @@ TEST(BenchmarkCases, TheCacheIsSizedForTheLargestCaseAndNotForTheLongestOfTheWid
 TEST(BenchmarkCases, TheLargestAreLeftOutUntilTheRestFits) {
   std::vector<BenchmarkCase> cases;
   for (const int32_t batch : {1, 256, 8, 64}) {
-    cases.push_back({Kind::Prompt, 64, batch, 0});
-    cases.push_back({Kind::Generate, 32, batch, 32});
+    cases.push_back({kPromptCase, 64, batch, 0});
+    cases.push_back({kGenerateCase, 32, batch, 32});
   }
   const auto fitting = [&](int64_t room) {
     return cases_that_fit(cases, {}, [&](const LoadOptions& o) { return o.kv_tokens <= room; });

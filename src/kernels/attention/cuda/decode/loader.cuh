@@ -129,14 +129,14 @@ class UnitLoader {
     }
   }
 
-  // Units of 8 bits stay as they are: the warp expands them when it needs them.
+  // Units of 8 bits stay as they are: the warp expands them when it needs them. Lanes behind the end of a unit copy its
+  // last piece again. No cache hint: ptxas (CUDA 13.0) compiles hinted copies to a sum of base and lane offset wrongly.
   __device__ void copy_stored(uint32_t to, const std::byte* from) const {
     constexpr int kPieces = Config::kUnitBytes / 16;
-    to += lane_ * 16;
-    from += lane_ * 16;
 #pragma unroll
     for (int i = 0; i < kPieces; i += 32) {
-      if (kPieces - i >= 32 || lane_ < kPieces - i) copy_async_once(to + i * 16, from + i * 16);
+      const int at = (kPieces - i >= 32 ? i + lane_ : min(i + lane_, kPieces - 1)) * 16;
+      copy_async(to + at, from + at);
     }
   }
 
