@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "models/model.h"
+#include "tensor/kv_dtype.h"
 #include "store/store.h"
 
 namespace millrace {
@@ -35,8 +36,8 @@ LoadOptions load_options(const millrace_model_options& o) {
       fail(ErrorKind::Unsupported, "device '{}': {}", device, problem);
   }
   if (o.kv_type != nullptr && *o.kv_type != 0) {
-    load.kv_type = dtype_from_name(o.kv_type);
-    if (!load.kv_type) fail(ErrorKind::Usage, "kv_type '{}': one of f32, f16, bf16, q8_0", o.kv_type);
+    load.kv_type = kv_dtype_from_name(o.kv_type);
+    if (!load.kv_type) fail(ErrorKind::Usage, "kv_type '{}': one of {}", o.kv_type, kKvDtypeNames);
     if (load.exact && load.kv_type != DType::F32)
       fail(ErrorKind::Usage, "exact keeps the KV cache in f32: leave out kv_type {}", o.kv_type);
   }

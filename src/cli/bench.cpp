@@ -72,18 +72,40 @@ void print_ops(const BenchmarkResult& r) {
   }
 }
 
+constexpr int64_t kMostPositions = (int64_t{1} << 31) - 1;  // of a KV cache
+
+bool fits(const std::shared_ptr<const WeightSource>& source, const LoadOptions& load) {
+  const MemoryPlan plan = Runner(source, load).memory();
+  return plan.total() <= plan.available;
+}
+
+void print_left_out(const std::vector<BenchmarkCase>& cases, int block_size) {
+  for (const auto& c : cases) {
+    fmt::print("{:<8} {:>5} {:>7} left out: memory does not hold a KV cache of {} positions\n", c.name(), c.batch,
+               c.depth, c.positions(block_size));
+  }
+  flush_stdout();
+}
+
+nlohmann::json left_out(const std::vector<BenchmarkCase>& cases) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& c : cases) list.push_back({{"test", c.name()}, {"batch", c.batch}, {"depth", c.depth}});
+  return list;
+}
+
 void run(const BenchOptions& o) {
-  const auto cases = cases_of(o);
   auto load = load_options(o.model);
   load.measure = true;
   load.past_training = true;
   load.rows = o.rows;
-  for (const auto& c : cases) {
-    load.sequences = std::max<int64_t>(load.sequences, c.batch);
-    load.context = std::max<int64_t>(load.context, c.depth + c.tokens);
-  }
-  auto source = open_model(o.model);
-  auto runner = o.predict ? std::make_unique<Runner>(std::move(source), load) : load_runner(std::move(source), load);
+  auto all_cases = cases_of(o);
+  const auto source = open_model(o.model);
+  const FittingCases cases = o.predict ? FittingCases{std::move(all_cases), {}}
+                                       : cases_that_fit(std::move(all_cases), load, [&](const LoadOptions& sized) {
+                                           return sized.kv_tokens <= kMostPositions && fits(source, sized);
+                                         });
+  size_for(load, cases.fit);
+  auto runner = o.predict ? std::make_unique<Runner>(source, load) : load_runner(source, load);
   const int threads = runner->hardware().threads;
   if (!o.model.json) {
     fmt::print("{} on {}, KV {}\n", runner->source().origin(), in_words(runner->hardware()),
@@ -92,7 +114,7 @@ void run(const BenchOptions& o) {
                "least .. most", "of roof");
   }
   nlohmann::json results = nlohmann::json::array();
-  for (const auto& c : cases) {
+  for (const auto& c : cases.fit) {
     const auto result = o.predict ? predict_benchmark(*runner, c) : run_benchmark(*runner, c, o.repetitions);
     if (o.model.json) {
       results.push_back(to_json(result, threads));
@@ -101,10 +123,11 @@ void run(const BenchOptions& o) {
       if (o.ops) print_ops(result);
     }
   }
-  if (!o.model.json) return;
+  if (!o.model.json) return print_left_out(cases.too_large, load.block_size);
   const nlohmann::json all{{"hardware", describe(runner->hardware())},
                            {"model", runner->source().origin()},
                            {"predicted", o.predict},
+                           {"left_out", left_out(cases.too_large)},
                            {"results", results}};
   print_json(all);
 }

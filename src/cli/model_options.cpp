@@ -64,9 +64,10 @@ void add_model_options(CLI::App& verb, ModelOptions& o, ModelArgument argument, 
   verb.add_option("--ctx", o.context, "context length in tokens; 0: the model's, or what memory allows")
       ->check(CLI::Range(int64_t(0), int64_t(1) << 30))
       ->capture_default_str();
-  verb.add_option("--kv-type", o.kv_type,
-                  "number format of the KV cache: f32, f16, bf16, q8_0; default: f16; on a GPU bf16 for bf16 and "
-                  "quantized weights");
+  verb.add_option(
+      "--kv-type", o.kv_type,
+      "number format of the KV cache: f32, f16, bf16, q8_0, fp8 (e4m3); default: f16; on a GPU bf16 for bf16 and "
+      "quantized weights");
   verb.add_flag("--exact", o.exact, "f32 activations, KV cache and arithmetic: for conformance, slower");
   verb.add_option("--isa", o.isa, "use no instruction set above this one (see 'millrace doctor')");
   verb.add_option("--kernel", o.kernels, "force a kernel, as OP=NAME (see 'millrace explain')")
@@ -88,10 +89,10 @@ LoadOptions load_options(const ModelOptions& o) {
                    .exact = o.exact,
                    .context = o.context};
   if (!o.kv_type.empty()) {
-    load.kv_type = dtype_from_name(o.kv_type);
+    load.kv_type = kv_dtype_from_name(o.kv_type);
     if (o.exact && load.kv_type && load.kv_type != DType::F32)
       fail(ErrorKind::Usage, "--exact keeps the KV cache in f32: leave out --kv-type {}", o.kv_type);
-    if (!load.kv_type) fail(ErrorKind::Usage, "--kv-type {}: one of f32, f16, bf16, q8_0", o.kv_type);
+    if (!load.kv_type) fail(ErrorKind::Usage, "--kv-type {}: one of {}", o.kv_type, kKvDtypeNames);
   }
   for (const auto& choice : o.kernels) {
     const auto equals = choice.find('=');

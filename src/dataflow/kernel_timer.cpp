@@ -146,7 +146,8 @@ std::vector<Measurement> KernelTimer::time(const GroupedLinearProblem& p,
 
 std::vector<Measurement> KernelTimer::time(const AttentionProblem& p, std::span<const AttentionKernel* const> kernels) {
   ColdKeys keys(p, device_);
-  const DType type = device_.is_host() || p.precision == Precision::Exact || is_quantized(p.kv) ? DType::F32 : p.kv;
+  const DType fast = is_quantized(p.kv) ? DType::BF16 : p.kv;
+  const DType type = device_.is_host() || p.precision == Precision::Exact ? DType::F32 : fast;
   const Activity q(p.rows, int64_t{p.heads} * p.key_dim, type, device_);
   const Activity out(p.rows, int64_t{p.heads} * p.value_dim, type, device_);
   AttentionArgs args;

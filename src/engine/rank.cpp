@@ -59,8 +59,7 @@ Precision precision_for(DType weights, const Device& device, bool exact) {
 }
 
 void check_kv_type(DType kv, const StateLayout& layout) {
-  const bool known = kv == DType::F32 || kv == DType::F16 || kv == DType::BF16 || kv == DType::Q8_0;
-  if (!known) fail(ErrorKind::Usage, "--kv-type {}: one of f32, f16, bf16, q8_0", name(kv));
+  if (!is_kv_dtype(kv, info(kv).block)) fail(ErrorKind::Usage, "--kv-type {}: one of {}", name(kv), kKvDtypeNames);
   for (const auto& shape : layout.paged()) {
     for (const int dim : {shape.key_dim, shape.value_dim}) {
       if (dim % info(kv).block != 0)

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "tensor/blocks.h"
 #include "tensor/half.h"
+#include "tensor/kv_dtype.h"
 
 namespace millrace {
 namespace {
@@ -123,6 +124,10 @@ void decode_row(const std::byte* src, float* dst, int64_t n) {
 
 void dequantize_row(DType dtype, const std::byte* src, float* dst, int64_t n) {
   MR_ASSERT(n % info(dtype).block == 0);
+  if (dtype == kFp8) {
+    for (int64_t i = 0; i < n; ++i) dst[i] = e4m3_to_f32(static_cast<uint8_t>(src[i]));
+    return;
+  }
   const auto* halves = reinterpret_cast<const uint16_t*>(src);
   switch (dtype) {
     case DType::F32:

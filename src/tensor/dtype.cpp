@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 
+#include "tensor/kv_dtype.h"
+
 namespace millrace {
 namespace {
 
-// In the order of the enum.
-constexpr std::array<DTypeInfo, 17> kTypes{{
+// In the order of the enum; the last one is for KV caches only.
+constexpr std::array<DTypeInfo, 18> kTypes{{
     {DType::F32, "F32", 0, 1, 4},
     {DType::F16, "F16", 1, 1, 2},
     {DType::BF16, "BF16", 30, 1, 2},
@@ -27,6 +29,7 @@ constexpr std::array<DTypeInfo, 17> kTypes{{
     {DType::IQ4_XS, "IQ4_XS", 23, 256, 136},
     {DType::MXFP4, "MXFP4", 39, 32, 17},
     {DType::F8_E4M3, "F8_E4M3", -1, 32, 36},
+    {kFp8, "FP8", -1, 1, 1},
 }};
 
 static_assert([] {
@@ -36,18 +39,28 @@ static_assert([] {
   return true;
 }());
 
+bool same_name(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
+}
+
 }  // namespace
 
-std::span<const DTypeInfo> all_dtypes() { return kTypes; }
+std::span<const DTypeInfo> all_dtypes() { return std::span(kTypes).first(kTypes.size() - 1); }
 
 const DTypeInfo& info(DType dtype) { return kTypes[static_cast<size_t>(dtype)]; }
 
 std::optional<DType> dtype_from_name(std::string_view name) {
-  const auto same = [&](const DTypeInfo& t) {
-    return t.name.size() == name.size() && strncasecmp(t.name.data(), name.data(), name.size()) == 0;
-  };
-  const auto found = std::find_if(kTypes.begin(), kTypes.end(), same);
-  return found == kTypes.end() ? std::nullopt : std::optional(found->dtype);
+  for (const DTypeInfo& t : all_dtypes()) {
+    if (same_name(t.name, name)) return t.dtype;
+  }
+  return std::nullopt;
+}
+
+std::optional<DType> kv_dtype_from_name(std::string_view name) {
+  for (const DType dtype : {DType::F32, DType::F16, DType::BF16, DType::Q8_0, kFp8}) {
+    if (same_name(info(dtype).name, name)) return dtype;
+  }
+  return std::nullopt;
 }
 
 std::optional<DType> dtype_from_ggml(uint32_t id) {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "tensor/half.h"
+#include "tensor/kv_dtype.h"
 #include "tensor/quantize_k.h"
 #include "tensor/scale_fit.h"
 
@@ -103,22 +104,9 @@ void encode(const float* x, BlockMXFP4& block) {
   }
 }
 
-// The nearest E4M3 number, ties to even; magnitudes beyond 448 become 448, NaN becomes 0.
-uint8_t to_e4m3(float v) {
-  const uint8_t sign = std::signbit(v) ? 0x80 : 0;
-  const float magnitude = std::abs(v) > 0 ? std::min(std::abs(v), 448.0f) : 0.0f;
-  // Adding 2^(exponent + 20) leaves three bits behind the leading one; subnormals have the unit 2^-9.
-  const int exponent = std::max(std::ilogb(std::max(magnitude, 0x1p-9f)), -6);
-  const float shift = std::ldexp(1.0f, exponent + 20);
-  const float rounded = (magnitude + shift) - shift;
-  const auto bits = std::bit_cast<uint32_t>(rounded);
-  if (rounded < 0x1p-6f) return sign | static_cast<uint8_t>(rounded * 512);
-  return sign | static_cast<uint8_t>((bits >> 20) - ((127 - 7) << 3));
-}
-
 void encode(const float* x, BlockF8_E4M3& block) {
   block.d = std::abs(number_of_largest_magnitude(x)) / 448;
-  for (int e = 0; e < 32; ++e) block.qs[e] = to_e4m3(x[e] * inverse(block.d));
+  for (int e = 0; e < 32; ++e) block.qs[e] = f32_to_e4m3(x[e] * inverse(block.d));
 }
 
 template <class Block>
@@ -128,6 +116,18 @@ void encode_row(const float* src, std::byte* dst, int64_t n) {
 }
 
 }  // namespace
+
+uint8_t f32_to_e4m3(float v) {
+  const uint8_t sign = std::signbit(v) ? 0x80 : 0;
+  const float magnitude = std::abs(v) > 0 ? std::min(std::abs(v), kLargestFp8) : 0.0f;
+  // Adding 2^(exponent + 20) leaves three bits behind the leading one; subnormals have the unit 2^-9.
+  const int exponent = std::max(std::ilogb(std::max(magnitude, 0x1p-9f)), -6);
+  const float shift = std::ldexp(1.0f, exponent + 20);
+  const float rounded = (magnitude + shift) - shift;
+  const auto bits = std::bit_cast<uint32_t>(rounded);
+  if (rounded < 0x1p-6f) return sign | static_cast<uint8_t>(rounded * 512);
+  return sign | static_cast<uint8_t>((bits >> 20) - ((127 - 7) << 3));
+}
 
 void quantize_row(DType dtype, const float* src, std::byte* dst, int64_t n) {
   MR_ASSERT(n % info(dtype).block == 0);

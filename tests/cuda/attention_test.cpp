@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "cuda/attention_batch.h"
+#include "tensor/dequantize.h"
 
 namespace millrace {
 namespace {
@@ -280,6 +281,56 @@ TEST(CudaAttention, StoresNewKeysItself) {
   EXPECT_GT(ran, 0);
 }
 
+// Numbers of a cache in 8 bits that differ by more than one step of their row or format; NaN equals NaN.
+int64_t differing_steps(DType kv, const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
+  const DTypeInfo& format = info(kv);
+  const auto block = static_cast<int64_t>(kv == kFp8 ? 1 : format.block);
+  int64_t count = 0;
+  for (size_t at = 0; at + static_cast<size_t>(format.bytes) <= a.size(); at += static_cast<size_t>(format.bytes)) {
+    float x[32], y[32], largest = 0;
+    dequantize_row(kv, &a[at], x, block);
+    dequantize_row(kv, &b[at], y, block);
+    for (int64_t i = 0; i < block; ++i) largest = std::max(largest, std::abs(x[i]));
+    const float step = kv == kFp8 ? largest / 8 + 0x1p-9f : largest / 100 + 1e-6f;
+    for (int64_t i = 0; i < block; ++i) {
+      const bool same = std::isnan(x[i]) ? std::isnan(y[i]) : std::abs(x[i] - y[i]) <= step;
+      count += same ? 0 : 1;
+    }
+  }
+  return count;
+}
+
+TEST(CudaAttention, StoresNewKeysInEightBits) {
+  int ran = 0;
+  for (const DType kv : {DType::Q8_0, kFp8}) {
+    for (const AttentionCase& c :
+         {AttentionCase{"one", kv, 8, 2, 128, 64, 0, 0, {{1000, 1}}},
+          AttentionCase{"long", kv, 8, 2, 128, 64, 0, 0, {{4500, 1}}},
+          AttentionCase{"first", kv, 4, 4, 64, 16, 0, 0, {{0, 1}}},
+          AttentionCase{"unit ends", kv, 6, 2, 64, 16, 0, 0, {{15, 1}, {16, 1}, {17, 1}, {31, 1}, {700, 1}}},
+          AttentionCase{"window", kv, 8, 1, 96, 32, 100, 0, {{300, 1}, {5, 1}}},
+          AttentionCase{"even", kv, 32, 8, 128, 64, 0, 0, uneven_slices(20, 3001, 1)}}) {
+      Random random;
+      SCOPED_TRACE(c.name + " " + std::string(name(kv)) + " seed " + std::to_string(random.seed()));
+      AttentionBatch batch(c, random);
+      FreshBatch fresh(batch, c, DType::BF16, random);
+      const AttentionProblem problem = batch.problem();
+      for (const AttentionKernel* kernel : cuda_kernels().of<AttentionOp>()) {
+        if (!kernel->can_run(problem, gpu().hardware()) || !kernel->takes_along(problem, gpu().hardware())) continue;
+        SCOPED_TRACE(kernel->name());
+        auto apart = fresh.run(*kernel, problem, RopeStyle::Halves, false);
+        auto at_once = fresh.run(*kernel, problem, RopeStyle::Halves, true);
+        EXPECT_LE(at_once.out.distance(apart.out), 0.02);
+        EXPECT_TRUE(at_once.out.spare_is_untouched());
+        EXPECT_EQ(differing_steps(kv, at_once.keys, apart.keys), 0);
+        EXPECT_EQ(differing_steps(kv, at_once.values, apart.values), 0);
+        ++ran;
+      }
+    }
+  }
+  EXPECT_GT(ran, 0);
+}
+
 // An f16 cache with bf16 activations: values out of range saturate, as rope_write stores them.
 TEST(CudaAttention, StoresNewKeysWithinTheRangeOfF16) {
   const AttentionCase c{"loud", DType::F16, 4, 2, 64, 16, 0, 0, {{100, 1}, {7, 1}}};
@@ -354,6 +405,10 @@ TEST(CudaAttention, SurvivesAttacksOnTheSoftmax) {
                                  AttentionCase{"decode", DType::BF16, 6, 2, 128, 64, 0, 0, {{700, 1}}},
                                  AttentionCase{"prefill", DType::BF16, 4, 2, 64, 64, 0, 0, {{100, 150}}},
                                  AttentionCase{"tiles", DType::BF16, 32, 1, 64, 64, 0, 0, {{20, 600}}},
+                                 AttentionCase{"decode", DType::Q8_0, 6, 2, 128, 64, 0, 0, {{700, 1}}},
+                                 AttentionCase{"prefill", DType::Q8_0, 4, 2, 64, 64, 0, 0, {{100, 150}}},
+                                 AttentionCase{"decode", kFp8, 6, 2, 64, 64, 0, 0, {{700, 1}}},
+                                 AttentionCase{"prefill", kFp8, 4, 2, 128, 64, 0, 0, {{100, 150}}},
                                  AttentionCase{"chunk", DType::BF16, 4, 2, 128, 64, 0, 0, {{0, 512}}},
                                  AttentionCase{"window", DType::F16, 4, 2, 64, 16, 90, 0, {{300, 1}, {0, 130}}},
                                  AttentionCase{"softcap", DType::F16, 4, 2, 64, 16, 0, 30, {{300, 1}, {0, 130}}}}) {
@@ -372,7 +427,7 @@ TEST(CudaAttention, SurvivesAttacksOnTheSoftmax) {
             return i == 0 ? make_score(position, s.past + s.rows) * scale : 0.0f;
           },
           [&](int, int, int, int) { return random.normal(); });
-      const DType activations = c.kv == DType::F32 ? DType::F32 : c.kv;
+      const DType activations = is_quantized(c.kv) ? DType::BF16 : c.kv;
       check(c, activations, Precision::Fast, batch, 2e-2);  // false for NaN
     }
   }

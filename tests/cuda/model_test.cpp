@@ -240,8 +240,8 @@ TEST(CudaKv, FormatsStayNearF32) {
     for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * 13 % 40);
     auto reference = load(model, options(60, true));
     const auto want = all_logits(*reference, tokens, 60);
-    for (const auto& [dtype, tolerance] :
-         std::vector<std::pair<DType, double>>{{DType::F16, 1e-2}, {DType::BF16, 1e-1}, {DType::Q8_0, 1e-1}}) {
+    for (const auto& [dtype, tolerance] : std::vector<std::pair<DType, double>>{
+             {DType::F16, 1e-2}, {DType::BF16, 1e-1}, {DType::Q8_0, 1e-1}, {kFp8, 0.5}}) {
       if (reference->model().config().head_dim % info(dtype).block != 0) continue;
       LoadOptions o = options(60, true);
       o.kv_type = dtype;

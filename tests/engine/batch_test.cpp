@@ -135,8 +135,8 @@ TEST_P(BatchTest, KvFormatsStayNearF32) {
   const auto tokens = random_tokens(*reference, 60, 6);
   const auto wanted = all_logits(*reference, tokens, 60);
   const int head_dim = reference->model().config().head_dim;
-  for (const auto& [dtype, tolerance] :
-       std::vector<std::pair<DType, double>>{{DType::F16, 1e-2}, {DType::BF16, 1e-1}, {DType::Q8_0, 1e-1}}) {
+  for (const auto& [dtype, tolerance] : std::vector<std::pair<DType, double>>{
+           {DType::F16, 1e-2}, {DType::BF16, 1e-1}, {DType::Q8_0, 1e-1}, {kFp8, 0.5}}) {
     if (head_dim % info(dtype).block != 0) continue;
     options.kv_type = dtype;
     auto runner = load(model(), options);

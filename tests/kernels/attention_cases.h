@@ -41,6 +41,14 @@ inline std::vector<AttentionCase> attention_cases() {
       {"decode_mqa", DType::BF16, 16, 1, 80, 16, 0, 0, {{333, 1}}},
       {"decode_mqa_wide", DType::F16, 71, 1, 64, 16, 0, 0, {{200, 1}}},
       {"decode_q8", DType::Q8_0, 6, 2, 96, 16, 0, 0, {{517, 1}}},
+      {"decode_q8_long", DType::Q8_0, 8, 2, 128, 64, 0, 0, {{4095, 1}}},
+      {"decode_q8_window", DType::Q8_0, 8, 2, 64, 16, 100, 0, {{1000, 1}, {40, 1}}},
+      {"decode_q8_dim256", DType::Q8_0, 4, 1, 256, 32, 0, 0, {{300, 1}}},
+      {"decode_fp8", kFp8, 8, 2, 128, 64, 0, 0, {{4095, 1}}},
+      {"decode_fp8_dim80", kFp8, 16, 1, 80, 16, 0, 0, {{333, 1}}},
+      {"decode_fp8_dim20", kFp8, 4, 4, 20, 32, 0, 0, {{64, 1}}},
+      {"decode_fp8_dim256", kFp8, 4, 1, 256, 48, 0, 20, {{300, 1}}},
+      {"decode_fp8_batch", kFp8, 8, 2, 64, 16, 90, 0, {{0, 1}, {15, 1}, {16, 1}, {64, 1}, {700, 1}}},
       {"decode_tiny_dim", DType::F16, 2, 1, 8, 16, 0, 0, {{70, 1}}},
       {"decode_dim12", DType::F32, 6, 2, 12, 16, 0, 0, {{129, 1}}},
       {"decode_dim20", DType::BF16, 4, 4, 20, 32, 0, 0, {{64, 1}}},
@@ -63,6 +71,10 @@ inline std::vector<AttentionCase> attention_cases() {
       {"prefill_mqa_wide", DType::BF16, 71, 1, 64, 64, 0, 0, {{0, 40}}},
       {"prefill_chunk", DType::F16, 4, 2, 128, 64, 0, 0, {{333, 77}}},
       {"prefill_q8", DType::Q8_0, 4, 2, 64, 16, 0, 0, {{31, 65}}},
+      {"prefill_q8_chunk", DType::Q8_0, 4, 2, 128, 64, 0, 0, {{333, 77}}},
+      {"prefill_q8_window", DType::Q8_0, 6, 2, 96, 16, 50, 0, {{20, 150}}},
+      {"prefill_fp8", kFp8, 4, 2, 128, 64, 0, 0, {{333, 77}, {0, 30}}},
+      {"prefill_fp8_dim80", kFp8, 4, 2, 80, 16, 0, 0, {{11, 64}}},
       {"prefill_dim12", DType::F32, 4, 2, 12, 16, 0, 0, {{5, 66}}},
       {"prefill_dim20", DType::F16, 4, 4, 20, 32, 0, 0, {{0, 97}}},
       {"prefill_dim80", DType::BF16, 4, 2, 80, 16, 0, 0, {{11, 64}}},
@@ -89,6 +101,8 @@ inline std::vector<AttentionCase> attention_cases() {
   add_sinks({"prefill_sinks", DType::F16, 8, 1, 64, 32, 0, 0, {{0, 130}}});
   add_sinks({"prefill_sinks_window", DType::BF16, 4, 2, 128, 64, 50, 0, {{33, 100}}});
   add_sinks({"mixed_sinks_q8", DType::Q8_0, 8, 2, 32, 16, 64, 0, {{300, 1}, {10, 120}, {63, 1}, {64, 2}}});
+  add_sinks({"verify_draft_sinks_q8", DType::Q8_0, 16, 2, 64, 32, 128, 0, {{777, 5}}});
+  add_sinks({"mixed_sinks_fp8", kFp8, 8, 2, 64, 16, 64, 0, {{300, 1}, {10, 120}, {63, 1}, {64, 2}}});
   add_sinks({"mixed_sinks_f32", DType::F32, 4, 1, 64, 64, 0, 0, {{10, 30}, {500, 1}, {0, 65}}});
   return cases;
 }
@@ -110,6 +124,8 @@ inline std::vector<AttentionCase> uneven_attention_cases() {
   add("latent_same_width", DType::F32, 1, 32, 32, true);
   add("latent_bf16", DType::BF16, 1, 96, 64, true);
   add("latent_q8", DType::Q8_0, 1, 96, 64, true);
+  add("narrow_values_fp8", kFp8, 2, 96, 64, false);
+  add("latent_fp8", kFp8, 1, 96, 64, true);
   add("latent_of_two_heads", DType::F16, 2, 40, 24, true);
   for (const DType kv : {DType::BF16, DType::F16}) {  // the sizes of DeepSeek, of more heads than one tile
     add("latent_deepseek", kv, 1, 576, 512, true);

@@ -90,7 +90,7 @@ inline std::vector<EmbeddingOp::Problem> embedding_cases() {
 
 inline std::vector<KvWriteOp::Problem> kv_write_cases() {
   std::vector<KvWriteOp::Problem> cases;
-  for (DType kv : {DType::F32, DType::F16, DType::BF16, DType::Q8_0}) {
+  for (DType kv : {DType::F32, DType::F16, DType::BF16, DType::Q8_0, kFp8}) {
     const int odd = kv == DType::Q8_0 ? 96 : 20;
     cases.push_back({kv, 3, 64, 64, 1});
     cases.push_back({kv, 8, 128, 128, 300});

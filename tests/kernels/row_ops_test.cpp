@@ -303,7 +303,7 @@ TEST(KvWrite, StoresNumbersWhateverComes) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity(), kMost = std::numeric_limits<float>::max();
   const float hostile[] = {std::nanf(""), -std::nanf(""), kInfinity,  -kInfinity, kMost,
                            -kMost,        65520,          3.3961e38f, 1e9f};
-  for (const DType dtype : {DType::F32, DType::F16, DType::BF16, DType::Q8_0}) {
+  for (const DType dtype : {DType::F32, DType::F16, DType::BF16, DType::Q8_0, kFp8}) {
     for (const int head_dim : {64, 96}) {
       const KvWriteOp::Problem p{dtype, 1, head_dim, head_dim, 1};
       Random random;

@@ -307,6 +307,7 @@ def test_bench_explain_inspect_models_doctor_speak_json(millrace, tiny):
     bench = millrace.json("bench", "-m", tiny, "-p", "16", "-n", "4", "-b", "1,2", "-d", "0,8", "-r", "1")
     assert {(r["test"], r["batch"], r["depth"]) for r in bench["results"]} == {(t, b, d) for t in ("pp16", "tg4") for b in (1, 2) for d in (0, 8)}
     assert all(r["tokens_per_second"] > 0 and r["percent_of_roof"] > 0 and r["samples"] for r in bench["results"])
+    assert bench["left_out"] == []
     assert millrace.json("bench", "-m", tiny, "-p", "0", "-n", "4", "-b", "2", "-r", "1", "--draw")["results"][0]["tokens_per_second"] > 0
     predicted = millrace.json("bench", "-m", tiny, "-p", "16", "-n", "4", "--predict")["results"]
     assert len(predicted) == 2 and all(r["tokens_per_second"] > 0 and r["samples"] == [] for r in predicted)

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tensor/kv_dtype.h"
 #include "vectors.h"
 
 namespace millrace {
@@ -31,6 +32,31 @@ TEST(Dequantize, EveryFormatIsBitForBitWhatPyPiGgufSays) {
 TEST(DType, FormatsWithoutANumberInGgufAreNotFoundByOne) {
   EXPECT_EQ(dtype_from_ggml(39), DType::MXFP4);
   EXPECT_EQ(dtype_from_ggml(0xffffffffu), std::nullopt);
+}
+
+TEST(DType, KvCachesHaveAFormatThatWeightsHaveNot) {
+  EXPECT_EQ(kv_dtype_from_name("fp8"), kFp8);
+  EXPECT_EQ(kv_dtype_from_name("Q8_0"), DType::Q8_0);
+  EXPECT_EQ(kv_dtype_from_name("q4_0"), std::nullopt);
+  EXPECT_EQ(dtype_from_name("fp8"), std::nullopt);
+  EXPECT_EQ(row_bytes(kFp8, 80), 80u);
+}
+
+TEST(Dequantize, EveryFp8NumberSurvivesAndOthersGoToTheNearest) {
+  for (int bits = 0; bits < 256; ++bits) {
+    const auto byte = static_cast<std::byte>(bits);
+    float x = 0;
+    dequantize_row(kFp8, &byte, &x, 1);
+    if (bits % 128 == 127) {
+      EXPECT_TRUE(std::isnan(x));
+    } else {
+      EXPECT_EQ(f32_to_e4m3(x), bits) << x;
+    }
+  }
+  EXPECT_EQ(f32_to_e4m3(1.0625f), f32_to_e4m3(1.0f)) << "a tie goes to the even neighbour";
+  EXPECT_EQ(f32_to_e4m3(1.0626f), f32_to_e4m3(1.125f));
+  EXPECT_EQ(f32_to_e4m3(-1e9f), f32_to_e4m3(-448.0f));
+  EXPECT_EQ(f32_to_e4m3(std::numeric_limits<float>::quiet_NaN()), 0);
 }
 
 TEST(Dequantize, F32IsCopied) {

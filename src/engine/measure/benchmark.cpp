@@ -130,6 +130,33 @@ StepCost case_cost(Runner& runner, const BenchmarkCase& t) {
 
 }  // namespace
 
+int64_t BenchmarkCase::positions(int block_size) const {
+  return int64_t{batch} * ((depth + tokens + block_size - 1) / block_size) * block_size;
+}
+
+void size_for(LoadOptions& options, std::span<const BenchmarkCase> cases) {
+  options.kv_tokens = 0;
+  for (const BenchmarkCase& c : cases) {
+    options.sequences = std::max<int64_t>(options.sequences, c.batch);
+    options.context = std::max<int64_t>(options.context, c.depth + c.tokens);
+    options.kv_tokens = std::max(options.kv_tokens, c.positions(options.block_size));
+  }
+}
+
+FittingCases cases_that_fit(std::vector<BenchmarkCase> cases, LoadOptions options,
+                            FunctionRef<bool(const LoadOptions&)> fits) {
+  const auto size = [&](const BenchmarkCase& c) { return c.positions(options.block_size); };
+  FittingCases result{std::move(cases), {}};
+  while (true) {
+    LoadOptions sized = options;
+    size_for(sized, result.fit);
+    const auto is_largest = [&](const BenchmarkCase& c) { return size(c) == sized.kv_tokens; };
+    if (std::all_of(result.fit.begin(), result.fit.end(), is_largest) || fits(sized)) return result;
+    std::copy_if(result.fit.begin(), result.fit.end(), std::back_inserter(result.too_large), is_largest);
+    std::erase_if(result.fit, is_largest);
+  }
+}
+
 std::string BenchmarkCase::name() const { return fmt::format("{}{}", kind == Kind::Prompt ? "pp" : "tg", tokens); }
 
 BenchmarkResult run_benchmark(Runner& runner, const BenchmarkCase& test, int repetitions) {

@@ -3,20 +3,23 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "engine/runner.h"
 
 namespace millrace {
 
 struct BenchmarkCase {
   enum class Kind { Prompt, Generate } kind = Kind::Prompt;
-  int32_t tokens = 512;      // processed or generated per sequence
-  int32_t batch = 1;         // sequences per step; rates count all of them
-  int32_t depth = 0;         // cached tokens of each sequence before the test
-  bool draw = false;         // sample with the usual filters instead of argmax, on the device if it can
-  std::string name() const;  // "pp512", "tg128"
+  int32_t tokens = 512;                     // processed or generated per sequence
+  int32_t batch = 1;                        // sequences per step; rates count all of them
+  int32_t depth = 0;                        // cached tokens of each sequence before the test
+  bool draw = false;                        // sample with the usual filters instead of argmax, on the device if it can
+  std::string name() const;                 // "pp512", "tg128"
+  int64_t positions(int block_size) const;  // of the KV cache, in whole pages
 };
 
 struct BenchmarkResult {
@@ -26,6 +29,17 @@ struct BenchmarkResult {
   double percent_of_roof = 0;  // roofline time / measured time
   OpTimes ops;                 // measured in one additional run, or estimated
 };
+
+// Sizes sequences, context and KV cache for the largest of these cases.
+void size_for(LoadOptions& options, std::span<const BenchmarkCase> cases);
+
+struct FittingCases {
+  std::vector<BenchmarkCase> fit, too_large;
+};
+// Leaves out the cases with the largest KV cache until memory holds the rest. The smallest ones are always kept: if
+// they do not fit either, loading reports it.
+FittingCases cases_that_fit(std::vector<BenchmarkCase> cases, LoadOptions options,
+                            FunctionRef<bool(const LoadOptions&)> fits);
 
 // Runs one untimed warm-up and then `repetitions` timed ones.
 BenchmarkResult run_benchmark(Runner& runner, const BenchmarkCase& test, int repetitions);

@@ -6,6 +6,7 @@
 
 #include "kernels/kernel.h"
 #include "kernels/rope/style.h"
+#include "tensor/kv_dtype.h"
 #include "tensor/matrix.h"
 
 namespace millrace {
@@ -37,7 +38,7 @@ struct KvLayer {
 
 // Whether rows of `dim` elements can be cached in this format.
 inline bool is_kv_dtype(DType dtype, int dim) {
-  return !is_quantized(dtype) || (dtype == DType::Q8_0 && dim % info(dtype).block == 0);
+  return !is_quantized(dtype) || dtype == kFp8 || (dtype == DType::Q8_0 && dim % info(dtype).block == 0);
 }
 inline bool is_kv_dtype(DType dtype, int key_dim, int value_dim) {
   return is_kv_dtype(dtype, key_dim) && is_kv_dtype(dtype, value_dim);

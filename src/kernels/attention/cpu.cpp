@@ -36,6 +36,7 @@ void run_piece(const AttentionArgs& args, const AttentionWorkspace& space, const
 
 template <Softmax variant>
 RunPiece choose(DType dtype) {
+  if (dtype == kFp8) return run_piece<kFp8, variant>;
   switch (dtype) {
     case DType::F16:
       return run_piece<DType::F16, variant>;

@@ -78,9 +78,14 @@ void write_q8_0(const float* x, int n, std::byte* out) {
   }
 }
 
+void write_fp8(const float* x, int n, std::byte* out) {
+  for (int i = 0; i < n; ++i) out[i] = static_cast<std::byte>(f32_to_e4m3(x[i]));
+}
+
 using WriteRow = void (*)(const float* x, int n, std::byte* out);
 
 WriteRow choose(DType dtype) {
+  if (dtype == kFp8) return write_fp8;
   switch (dtype) {
     case DType::F16:
       return write_f16;

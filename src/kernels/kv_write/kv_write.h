@@ -35,7 +35,10 @@ std::string to_string(const KvWriteOp::Problem& problem);
 
 // The largest number that the format can store. Q8_0 scales its blocks and has no limit of its own.
 inline float largest_kept(DType kv) {
-  return kv == DType::F16 ? kLargestF16 : kv == DType::BF16 ? kLargestBf16 : std::numeric_limits<float>::max();
+  return kv == DType::F16    ? kLargestF16
+         : kv == DType::BF16 ? kLargestBf16
+         : kv == kFp8        ? kLargestFp8
+                             : std::numeric_limits<float>::max();
 }
 
 }  // namespace millrace

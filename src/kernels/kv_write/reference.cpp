@@ -34,6 +34,7 @@ void write_row(DType dtype, const float* x, int n, std::byte* out) {
       const uint16_t half = dtype == DType::F16 ? f32_to_f16(kept) : f32_to_bf16(kept);
       std::memcpy(out + i * 2, &half, 2);
     }
+    if (dtype == kFp8) out[i] = static_cast<std::byte>(f32_to_e4m3(kept));
     if (dtype == DType::Q8_0 && i % 32 == 0) {
       const BlockQ8_0 block = quantize(x + i);
       std::memcpy(out + i / 32 * sizeof block, &block, sizeof block);

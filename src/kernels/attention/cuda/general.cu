@@ -1,6 +1,8 @@
+#include "kernels/attention/cuda/eight_bits.cuh"
 #include "kernels/attention/cuda/general_entry.h"
 #include "kernels/attention/cuda/rows.cuh"
 #include "kernels/cuda/device.cuh"
+#include "tensor/kv_dtype.h"
 
 namespace millrace {
 namespace {
@@ -36,6 +38,13 @@ __device__ void load8(const Q8Block* row, int at, float (&x)[8]) {
   const float scale = __half2float(block.scale);
 #pragma unroll
   for (int i = 0; i < 8; ++i) x[i] = scale * static_cast<float>(block.quants[at % 32 + i]);
+}
+
+__device__ void load8(const __nv_fp8_e4m3* row, int at, float (&x)[8]) {
+  const uint4 v = expand_fp8(*reinterpret_cast<const uint2*>(row + at));
+  const auto* halves = reinterpret_cast<const __half*>(&v);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) x[i] = __half2float(halves[i]);
 }
 
 template <class Kv>
@@ -204,6 +213,7 @@ CudaError launch_general_attention(const CudaAttentionShape& shape, int grid, co
   if (shape.kv == DType::F16) kernel = kernel_for<__half>(shape.head_dim);
   if (shape.kv == DType::BF16) kernel = kernel_for<__nv_bfloat16>(shape.head_dim);
   if (shape.kv == DType::Q8_0) kernel = kernel_for<Q8Block>(shape.head_dim);
+  if (shape.kv == kFp8) kernel = kernel_for<__nv_fp8_e4m3>(shape.head_dim);
   return launch_kernel(kernel, dim3(static_cast<unsigned>(grid)), kGeneralThreads,
                        static_cast<size_t>(general_shared_bytes(shape.head_dim)), launch, params);
 }

@@ -69,7 +69,9 @@ class CudaAttention final : public AttentionKernel {
                                   : variant_.softmax == Softmax::Online ? 0.1
                                                                         : 0.2;
         const double start_us = variant_.kind == CudaAttentionKind::Decode ? 8 : 6;  // merging parts costs time
-        const double share = variant_.kind == CudaAttentionKind::DecodeCluster && is_half_empty(p, h) ? 0.9 : 0.95;
+        const double expanding = is_quantized(p.kv) ? 0.75 : 1;
+        const double share =
+            expanding * (variant_.kind == CudaAttentionKind::DecodeCluster && is_half_empty(p, h) ? 0.9 : 0.95);
         return start_us + softmax_us + reading * std::max(1.0, std::ceil(rows_each / 16)) / share;
       }
       // Prefill kernels are not built for streaming: 64 decodes of an MHA model took a third longer with one.
@@ -190,6 +192,7 @@ KernelList<AttentionOp> AttentionOp::cuda() {
     all.push_back(&kernel);
     if (kernel.is_for_prompts()) prompts.push_back(&kernel);
   }
+  all.push_back(cuda_widened_attention(prompts));
   all.push_back(cuda_simple_attention());
 #ifdef MILLRACE_CUDNN
   all.push_back(cuda_cudnn_attention(prompts));

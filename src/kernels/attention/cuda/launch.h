@@ -19,7 +19,7 @@ struct alignas(16) DeviceSlice {
 };
 
 enum class CudaAttentionKind : uint8_t {
-  Decode,         // few rows per sequence: reads KV once, split evenly by the true lengths (F16, BF16 KV)
+  Decode,         // few rows per sequence: reads KV once, split evenly by the true lengths (not F32)
   DecodeCluster,  // the same, split without reading the lengths: fastest if they are equal; compute capability 9.0
   Prefill,        // many rows per sequence: tensor-core tiles of queries (F16, BF16 KV)
   PrefillHopper,  // the same with warpgroup products and bulk copies: compute capability 9.0, head sizes 64 and 128
@@ -34,7 +34,7 @@ enum class DecodeForm : uint8_t { Line, Cluster, WideCluster, Even };
 struct CudaAttentionShape {
   CudaAttentionKind kind = CudaAttentionKind::Decode;
   Softmax softmax = Softmax::Lazy;  // decode only
-  DType kv = DType::BF16;           // F32, F16, BF16 or Q8_0
+  DType kv = DType::BF16;           // F32, F16, BF16, Q8_0 or FP8
   int heads = 0, kv_heads = 0, head_dim = 0;
   int block_size = 64;     // tokens per page: a multiple of 16; any for General
   int sequences = 0;       // entries of the batch, used or not

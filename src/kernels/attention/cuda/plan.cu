@@ -7,6 +7,7 @@
 #include "kernels/attention/cuda/general_entry.h"
 #include "kernels/attention/cuda/occupancy.h"
 #include "kernels/attention/cuda/prefill/entry.h"
+#include "tensor/kv_dtype.h"
 
 namespace millrace {
 namespace {
@@ -17,7 +18,12 @@ constexpr int kChangeUnits = 12;
 constexpr size_t kAlign = 256;
 size_t aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
+bool is_half(DType dtype) { return dtype == DType::F16 || dtype == DType::BF16; }
+
 DecodeEntry decode_entry(const CudaAttentionShape& shape, DecodeForm form) {
+  if (shape.kv == DType::Q8_0) return decode_entry_q8(shape.head_dim, shape.softmax, form);
+  if (shape.kv == kFp8) return decode_entry_fp8(shape.head_dim, shape.softmax, form);
+  if (!is_half(shape.kv)) return {};
   switch (shape.head_dim) {
     case 64:
       return decode_entry_64(shape.kv, shape.softmax, form);
@@ -33,8 +39,6 @@ DecodeEntry decode_entry(const CudaAttentionShape& shape, DecodeForm form) {
       return {};
   }
 }
-
-bool is_half(DType dtype) { return dtype == DType::F16 || dtype == DType::BF16; }
 
 bool sensible(const CudaAttentionShape& s) {
   return s.sequences > 0 && s.max_rows > 0 && s.kv_heads > 0 && s.heads % s.kv_heads == 0 && s.heads > 0 &&
@@ -157,7 +161,7 @@ CudaAttentionPlan best_clusters(const CudaAttentionPlan& plan) {
 
 CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {
   const CudaAttentionShape& s = plan.shape;
-  if (!is_half(s.kv) || s.block_size % kUnit != 0) return plan;
+  if (s.block_size % kUnit != 0) return plan;
   if (s.kind == CudaAttentionKind::Decode) {
     const auto counters = static_cast<size_t>(s.sequences) * static_cast<size_t>(pairs_per_sequence(s));
     return counters * sizeof(unsigned) > kCudaAttentionCounters ? plan : plan_form(plan, DecodeForm::Line);
@@ -169,7 +173,7 @@ CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {
   clusters.workspace_bytes = even.workspace_bytes;
   if (!even.can_run()) return clusters;
   const CutLosses losses{all_pairs(s), multiprocessor_count(), blocks_at_once(decode_entry(s, DecodeForm::Even)),
-                         4.0 * s.max_context * s.head_dim};
+                         2.0 * s.max_context * static_cast<double>(row_bytes(s.kv, s.head_dim))};
   return losses.by_sharing(even.grid) < losses.by_clusters(clusters.cluster) ? even : clusters;
 }
 
@@ -233,7 +237,7 @@ CudaError launch_prefill(const CudaAttentionPlan& plan, const CudaAttentionArgs&
 CudaAttentionPlan plan_general(CudaAttentionPlan plan) {
   const CudaAttentionShape& s = plan.shape;
   if (s.head_dim > kGeneralMaxDim || (s.kv == DType::Q8_0 && s.head_dim % 32 != 0)) return plan;
-  if (!is_half(s.kv) && s.kv != DType::F32 && s.kv != DType::Q8_0) return plan;
+  if (!is_half(s.kv) && s.kv != DType::F32 && s.kv != DType::Q8_0 && s.kv != kFp8) return plan;
   plan.grid = (s.total_rows > 0 ? s.total_rows : s.sequences * s.max_rows) * s.heads;
   plan.threads = kGeneralThreads;
   plan.shared_bytes = general_shared_bytes(s.head_dim);
@@ -251,7 +255,7 @@ int prefill_tiles(const CudaAttentionShape& shape, int tile_rows) {
 CudaAttentionPlan plan_even_attention(const CudaAttentionShape& shape) {
   CudaAttentionPlan plan;
   plan.shape = shape;
-  return sensible(shape) && is_half(shape.kv) && shape.block_size % kUnit == 0 ? plan_even(plan) : plan;
+  return sensible(shape) && shape.block_size % kUnit == 0 ? plan_even(plan) : plan;
 }
 
 bool takes_fresh_rows(const CudaAttentionShape& s) {

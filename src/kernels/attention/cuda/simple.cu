@@ -3,6 +3,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention/scores.h"
 #include "kernels/cuda/cost.h"
+#include "kernels/cuda/small_floats.cuh"
 #include "kernels/cuda/values.cuh"
 #include "tensor/blocks.h"
 
@@ -25,6 +26,7 @@ struct Params {
 };
 
 __device__ float kv_value(const std::byte* row, DType dtype, int i) {
+  if (dtype == kFp8) return e4m3_value(static_cast<uint32_t>(row[i]));
   if (dtype != DType::Q8_0) return load(row, dtype, i);
   const auto& block = reinterpret_cast<const BlockQ8_0*>(row)[i / 32];
   return __half2float(__ushort_as_half(block.d)) * float(block.qs[i % 32]);

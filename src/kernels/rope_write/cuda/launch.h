@@ -12,7 +12,7 @@ struct CudaRopeWriteArgs {
   CudaMatrix k, v;                // [rows, kv_heads * head_dim]; k is rotated on its way to its page
   const float* angles = nullptr;  // [rows, rotary_dim]: rotary_dim / 2 cosines, then as many sines; null: no rotation
   int rotary_dim = 0;
-  DType kv = DType::BF16;  // F32, F16, BF16 or Q8_0
+  DType kv = DType::BF16;  // F32, F16, BF16, Q8_0 or FP8
   void* keys = nullptr;    // [page][kv head][slot][head_dim] of one layer; null: rotates k in place and stores nothing
   void* values = nullptr;
   int heads = 0, kv_heads = 0, head_dim = 0, block_size = 64;

@@ -1,5 +1,8 @@
+#include <cuda_fp8.h>
+
 #include "kernels/cuda/vectors.cuh"
 #include "kernels/rope_write/cuda/launch.h"
+#include "tensor/kv_dtype.h"
 
 namespace millrace {
 namespace {
@@ -48,6 +51,17 @@ class HeadRow {
       block[2 + lane_] = static_cast<char>(__float2int_rn(x * inverse));
     }
   }
+  __device__ void store_fp8(void* to, int64_t row) const {
+    auto* bytes = static_cast<__nv_fp8_storage_t*>(to) + row * length_;
+    for (int i = lane_ * 4; i < length_; i += 128) {
+      uint32_t four = 0;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        four |= uint32_t{__nv_cvt_float_to_fp8(x_[i + j], __NV_SATFINITE, __NV_E4M3)} << 8 * j;
+      }
+      *reinterpret_cast<uint32_t*>(bytes + i) = four;
+    }
+  }
 
  private:
   float* x_;
@@ -81,6 +95,8 @@ __global__ void __launch_bounds__(kWarps * 32) rope_write_kernel(const __grid_co
     x.make_numbers(a.kv);
     if (a.kv == DType::Q8_0) {
       x.store_q8(cache, to);
+    } else if (a.kv == kFp8) {
+      x.store_fp8(cache, to);
     } else {
       x.store({cache, a.kv, a.head_dim}, to * a.head_dim);
     }

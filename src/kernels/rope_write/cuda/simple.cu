@@ -1,3 +1,5 @@
+#include <cuda_fp8.h>
+
 #include "kernels/cuda/cost.h"
 #include "kernels/cuda/values.cuh"
 #include "kernels/rope_write/rope_write.h"
@@ -62,6 +64,8 @@ __global__ void rope_write(Params p) {
   std::byte* to = (is_key ? p.keys : p.values) + at * p.row_bytes;
   if (p.kv == DType::Q8_0) {
     if (inside) store_q8(to, i, x);  // a head has whole blocks, so a warp is inside as a whole
+  } else if (p.kv == kFp8) {
+    if (inside) to[i] = static_cast<std::byte>(__nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3));
   } else if (inside) {
     store(to, p.kv, i, x);
   }

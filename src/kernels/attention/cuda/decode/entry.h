@@ -1,4 +1,4 @@
-// The compiled decode kernels: one translation unit per head size.
+// The compiled decode kernels: one translation unit per head size of 16-bit KV, one per format of 8-bit KV.
 #pragma once
 
 #include "kernels/attention/cuda/launch.h"
@@ -20,5 +20,8 @@ DecodeEntry decode_entry_80(DType kv, Softmax softmax, DecodeForm form);
 DecodeEntry decode_entry_96(DType kv, Softmax softmax, DecodeForm form);
 DecodeEntry decode_entry_128(DType kv, Softmax softmax, DecodeForm form);
 DecodeEntry decode_entry_256(DType kv, Softmax softmax, DecodeForm form);
+// KV in 8 bits, products of f16.
+DecodeEntry decode_entry_q8(int head_dim, Softmax softmax, DecodeForm form);
+DecodeEntry decode_entry_fp8(int head_dim, Softmax softmax, DecodeForm form);
 
 }  // namespace millrace

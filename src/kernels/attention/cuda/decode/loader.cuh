@@ -56,10 +56,10 @@ class UnitLoader {
       commit_copies();
       commit_copies();
       next_stage();
-    } else if (position >= seen_from_ && position + kUnit <= seen_until_) {
+    } else if (kExpands || (position >= seen_from_ && position + kUnit <= seen_until_)) {
       issue_whole();
     } else {
-      issue_unit([&](uint32_t to, const T* from) { copy_seen(to, from, position); });
+      issue_unit([&](uint32_t to, const std::byte* from) { copy_seen(to, from, position); });
     }
   }
 
@@ -89,39 +89,58 @@ class UnitLoader {
 
   template <class Copy>
   __device__ void issue_unit(Copy copy) {
-    const int64_t at = static_cast<int64_t>(__shfl_sync(~0u, row_, taken_)) * kDim;
+    const int64_t at = static_cast<int64_t>(__shfl_sync(~0u, row_, taken_)) * Config::kRowBytes;
     const uint32_t to = stages_ + stage_ * 2 * Config::kUnitBytes;
-    copy(to, static_cast<const T*>(p_.args.keys) + at);
+    copy(to, static_cast<const std::byte*>(p_.args.keys) + at);
     commit_copies();
-    copy(to + Config::kUnitBytes, static_cast<const T*>(p_.args.values) + at);
+    copy(to + Config::kUnitBytes, static_cast<const std::byte*>(p_.args.values) + at);
     commit_copies();
     ++taken_;
     unit_ += Config::kWarps;
     next_stage();
   }
   __device__ void issue_whole() {
-    issue_unit([&](uint32_t to, const T* from) { copy_whole(to, from); });
+    issue_unit([&](uint32_t to, const std::byte* from) {
+      if constexpr (kExpands) {
+        copy_stored(to, from);
+      } else {
+        copy_whole(to, from);
+      }
+    });
   }
 
   // Rows outside the mask may hold anything. They become zeros, since a weight of zero times NaN is NaN.
-  __device__ void copy_seen(uint32_t to, const T* from, int position) const {
+  __device__ void copy_seen(uint32_t to, const std::byte* from, int position) const {
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
       const int index = i * 32 + lane_;
       const int row = index / Rows::kPieces, piece = index % Rows::kPieces;
       const bool seen = position + row < seen_until_ && position + row >= seen_from_;
-      copy_async(to + Rows::offset(row, piece), from + (seen ? row * kDim + piece * 8 : 0), seen);
+      copy_async(to + Rows::offset(row, piece), from + (seen ? row * Config::kRowBytes + piece * 16 : 0), seen);
     }
   }
 
   // A unit is contiguous in memory. The offsets of its pieces repeat every eight rows.
-  __device__ void copy_whole(uint32_t to, const T* from) const {
-    from += lane_ * 8;
+  __device__ void copy_whole(uint32_t to, const std::byte* from) const {
+    from += lane_ * 16;
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
-      copy_async_once(to + places_[i % kPeriod] + i / kPeriod * 8 * Rows::kRowBytes, from + i * 32 * 8);
+      copy_async_once(to + places_[i % kPeriod] + i / kPeriod * 8 * Rows::kRowBytes, from + i * 32 * 16);
     }
   }
+
+  // Units of 8 bits stay as they are: the warp expands them when it needs them. Lanes behind the end of a unit copy its
+  // last piece again. No cache hint: ptxas (CUDA 13.0) compiles hinted copies to a sum of base and lane offset wrongly.
+  __device__ void copy_stored(uint32_t to, const std::byte* from) const {
+    constexpr int kPieces = Config::kUnitBytes / 16;
+#pragma unroll
+    for (int i = 0; i < kPieces; i += 32) {
+      const int at = (kPieces - i >= 32 ? i + lane_ : min(i + lane_, kPieces - 1)) * 16;
+      copy_async(to + at, from + at);
+    }
+  }
+
+  static constexpr bool kExpands = Config::kStore != KvStore::Plain;
 
   static constexpr int kCopies = kUnit * Rows::kPieces / 32;  // per lane, for keys or values
   static constexpr int kPeriod = Rows::kPieces % 4 == 0 ? Rows::kPieces / 4 : kCopies;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "kernels/attention/cuda/decode/even_cut.h"
+#include "kernels/attention/cuda/eight_bits.cuh"
 #include "kernels/attention/cuda/launch.h"
 #include "kernels/attention/cuda/mma.cuh"
 #include "kernels/attention/cuda/split.h"
@@ -43,12 +44,23 @@ inline constexpr int kUsualWarps = 4, kWideWarps = 8;
 
 constexpr int cluster_stages(int head_dim) { return head_dim > 128 ? 2 : head_dim > 96 ? 3 : head_dim > 64 ? 4 : 6; }
 
-template <int kHeadDim, int kWarpCount = kUsualWarps, int kStageCount = cluster_stages(kHeadDim)>
+// Units of 8 bits are half as large. One expanded unit per warp takes space, too.
+constexpr int eight_bit_stages(int head_dim) { return head_dim > 128 ? 3 : head_dim > 96 ? 4 : head_dim > 64 ? 6 : 8; }
+constexpr int cluster_stages(int head_dim, KvStore store) {
+  return store == KvStore::Plain ? cluster_stages(head_dim) : eight_bit_stages(head_dim);
+}
+
+template <int kHeadDim, KvStore kStored = KvStore::Plain, int kWarpCount = kUsualWarps,
+          int kStageCount = cluster_stages(kHeadDim, kStored)>
 struct DecodeConfig {
+  static constexpr KvStore kStore = kStored;
   static constexpr int kDim = kHeadDim, kWarps = kWarpCount, kThreads = kWarps * 32;
   static constexpr bool kWide = kWarps > kUsualWarps;
   static constexpr int kBlocksPerSm = kDim <= 128 && !kWide ? 2 : 1;
-  static constexpr int kUnitBytes = kUnit * kDim * 2;
+  static constexpr int kRowBytes = stored_row_bytes<kStore>(kDim);
+  static constexpr int kUnitBytes = kUnit * kRowBytes;  // as stored
+  // Per warp, in front of its stages: a unit of 8-bit keys or values as f16.
+  static constexpr int kExpandedBytes = kStore == KvStore::Plain ? 0 : kUnit * kDim * 2;
   static constexpr int kStages = kStageCount;
   static constexpr bool kSharedQueries = kDim > 128;       // registers cannot hold them besides the sums
   static constexpr bool kLetsNextStartLate = kDim == 128;  // gains half a percent of a layer; heads of 64 lose that
@@ -63,8 +75,8 @@ struct DecodeConfig {
   static constexpr int kMetFloats = kWide ? 0 : kWarps * kMergeRows * kMergeStride;
   static constexpr int kMergeFloats = kMetFloats > kReceivedFloats ? kMetFloats : kReceivedFloats;
   static_assert(kSharedQueries || kMergeFloats * 4 >= (kTileRows + 2) * kDim * 2);
-  static constexpr int kSharedBytes =
-      kWarps * kStages * 2 * kUnitBytes + kMergeFloats * 4 + kWarps * kTileRows * 8 + 16 + kQueryBytes;
+  static constexpr int kSharedBytes = kWarps * (kStages * 2 * kUnitBytes + kExpandedBytes) + kMergeFloats * 4 +
+                                      kWarps * kTileRows * 8 + 16 + kQueryBytes;
   static_assert((kSharedBytes + 1024) * kBlocksPerSm <= 228 * 1024);
   static constexpr int kDeepBytes = kSharedBytes + kWarps * kStages * 2 * kUnitBytes;
   static constexpr bool kHasDeep = kDeepBytes + 1024 <= 228 * 1024;
@@ -80,8 +92,12 @@ struct DecodeConfig {
 // memory that blocks have on GPUs outside data centres.
 constexpr int line_warps(int head_dim) { return head_dim > 128 ? 2 : kUsualWarps; }
 constexpr int line_stages(int head_dim) { return head_dim > 96 ? 2 : head_dim > 64 ? 3 : 4; }
-template <int kHeadDim>
-struct LineConfig : DecodeConfig<kHeadDim, line_warps(kHeadDim), line_stages(kHeadDim)> {
+constexpr int line_stages(int head_dim, KvStore store) {
+  if (store == KvStore::Plain) return line_stages(head_dim);
+  return head_dim > 128 ? 2 : head_dim > 96 ? 3 : head_dim > 64 ? 4 : 6;
+}
+template <int kHeadDim, KvStore kStored = KvStore::Plain>
+struct LineConfig : DecodeConfig<kHeadDim, kStored, line_warps(kHeadDim), line_stages(kHeadDim, kStored)> {
   static_assert(LineConfig::kSharedBytes <= 99 * 1024);
 };
 

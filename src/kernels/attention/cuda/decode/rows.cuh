@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/attention/cuda/decode/walk.cuh"
+#include "kernels/attention/cuda/rows.cuh"
 
 namespace millrace {
 
@@ -132,12 +133,15 @@ class FreshRow {
     if (p.args.fresh.keys == nullptr || !reads_it) return;
     unit_ = unit;
     row_ = s.slice.past % kUnit;
-    if (piece() >= Rows::kPieces) return;
-    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(bits_.x), "=r"(bits_.y), "=r"(bits_.z), "=r"(bits_.w)
-                 : "r"(shared + Rows::offset(s.rows + (is_value() ? 1 : 0), piece()))
-                 : "memory");
-    store(p, s, p.args.fresh.row_slots[s.slice.first_row]);
+    const int slot = p.args.fresh.row_slots[s.slice.first_row];
+    if (piece() < Rows::kPieces) load(shared + Rows::offset(s.rows + (is_value() ? 1 : 0), piece()));
+    if constexpr (Config::kStore == KvStore::Q8) {
+      quantize(place(p, s, slot));
+    } else if constexpr (Config::kStore == KvStore::Fp8) {
+      round(place(p, s, slot));
+    } else if (std::byte* to = place(p, s, slot); to != nullptr) {
+      *reinterpret_cast<uint4*>(to + piece() * 16) = bits_;
+    }
   }
 
   __device__ bool is_in(int unit) const { return unit == unit_; }
@@ -149,12 +153,47 @@ class FreshRow {
   __device__ static bool is_value() { return threadIdx.x % 32 >= 16; }
   __device__ static int piece() { return static_cast<int>(threadIdx.x) % 16; }
 
-  __device__ void store(const DecodeParams& p, const Segment& s, int slot) const {
-    if (slot < 0) return;
+  __device__ void load(uint32_t from) {
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(bits_.x), "=r"(bits_.y), "=r"(bits_.z), "=r"(bits_.w)
+                 : "r"(from)
+                 : "memory");
+  }
+
+  // The row of the cache; null if the lane has no piece of it or the token is not stored.
+  __device__ std::byte* place(const DecodeParams& p, const Segment& s, int slot) const {
+    if (slot < 0 || piece() >= Rows::kPieces) return nullptr;
     const int page = p.page_of(slot);
     const int64_t row = (int64_t{page} * p.kv_heads + s.kv_head) * p.block_size + slot - page * p.block_size;
-    void* cache = is_value() ? p.args.values : p.args.keys;
-    *reinterpret_cast<uint4*>(static_cast<T*>(cache) + row * Config::kDim + piece() * 8) = bits_;
+    return static_cast<std::byte*>(is_value() ? p.args.values : p.args.keys) + row * Config::kRowBytes;
+  }
+
+  // Stores a row in 8 bits and keeps what a later step will read. Four lanes hold a block of Q8_0.
+  __device__ void quantize(std::byte* to) {
+    constexpr float kSmallest = 1e-30f;  // as in rope_write
+    float x[8], largest = 0;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      x[i] = __half2float(reinterpret_cast<const __half*>(&bits_)[i]);
+      largest = fmaxf(largest, fabsf(x[i]));
+    }
+    largest = quad_max(largest);
+    const float inverse = largest > kSmallest ? 127 / largest : 0.0f;
+    const uint16_t scale = __half_as_ushort(__float2half_rn(largest / 127));
+    uint32_t quants[2] = {};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) quants[i / 4] |= (__float2int_rn(x[i] * inverse) & 0xff) << i % 4 * 8;
+    bits_ = expand_q8(quants[0], quants[1], scale);
+    if (to == nullptr) return;
+    auto* block = reinterpret_cast<uint16_t*>(to + piece() / 4 * 34);
+    if (piece() % 4 == 0) block[0] = scale;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) block[1 + piece() % 4 * 4 + i] = static_cast<uint16_t>(quants[i / 2] >> i % 2 * 16);
+  }
+  __device__ void round(std::byte* to) {
+    const uint2 bytes = {to_fp8(bits_.x) | to_fp8(bits_.y) << 16, to_fp8(bits_.z) | to_fp8(bits_.w) << 16};
+    bits_ = expand_fp8(bytes);
+    if (to != nullptr) *reinterpret_cast<uint2*>(to + piece() * 8) = bytes;
   }
 
   // Stores into the unit at shared address `to`.
@@ -168,7 +207,7 @@ class FreshRow {
   }
 
   int unit_ = -1, row_ = 0;
-  uint4 bits_;
+  uint4 bits_ = {};
 };
 
 }  // namespace millrace

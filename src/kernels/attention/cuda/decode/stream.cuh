@@ -44,6 +44,37 @@ struct WarpStream {
     __syncwarp();
   }
 
+  // The unit as rows of 16-bit numbers. Rows outside the mask may hold anything; they become zeros.
+  __device__ uint32_t expanded(uint32_t stored, int unit, const Segment& s) const {
+    if constexpr (Config::kStore == KvStore::Plain) {
+      return stored;
+    } else {
+      using Rows = SwizzledRows<kDim>;
+      const uint32_t to = stages - Config::kExpandedBytes;
+      const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+      for (int i = 0; i < kUnit * Rows::kPieces / 32; ++i) {
+        const int row = (i * 32 + lane) / Rows::kPieces, piece = (i * 32 + lane) % Rows::kPieces;
+        put_eight(to + Rows::offset(row, piece), StoredRows<Config::kStore, kDim>::eight(stored, row, piece));
+      }
+      const int until = s.slice.past + s.slice.rows - unit * kUnit;
+      const int from = p.args.window > 0 ? s.slice.past - p.args.window + 1 - unit * kUnit : 0;
+      if (from > 0 || until < kUnit) {
+#pragma unroll 1
+        for (int i = lane; i < kUnit * Rows::kPieces; i += 32) {
+          const int row = i / Rows::kPieces;
+          if (row < from || row >= until) put_eight(to + Rows::offset(row, i % Rows::kPieces), {});
+        }
+      }
+      __syncwarp();
+      return to;
+    }
+  }
+  __device__ static void put_eight(uint32_t to, uint4 x) {
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
+                 : "memory");
+  }
+
   // Returns whether all row maxima stayed in the range of the unified maximum; always true for the other variants.
   template <Softmax kSoftmax>
   __device__ bool run(WarpAttention<T, Config>& attention, const FreshRow<T, Config>& fresh, const Segment& s,
@@ -51,9 +82,10 @@ struct WarpStream {
     float seen[2] = {kNoScore, kNoScore};
     sums.clear();
     for (int unit = s.begin + static_cast<int>(threadIdx.x) / 32; unit < s.end; unit += Config::kWarps) {
-      const uint32_t keys = stages + stage * 2 * Config::kUnitBytes;
+      const uint32_t stored = stages + stage * 2 * Config::kUnitBytes;
       float score[2][4];
       wait_for_unit<1>();
+      const uint32_t keys = expanded(stored, unit, s);
       if (fresh.is_in(unit)) fresh.put_key(keys);
       attention.score_unit(keys, unit, score);
       if constexpr (kSoftmax == Softmax::Unified) {
@@ -65,11 +97,12 @@ struct WarpStream {
       wait_for_unit<2>();
       if (threadIdx.x % 32 == 0)
         p.stamps.mark(kLanded + min(28, (unit - s.begin) / Config::kWarps) + static_cast<int>(threadIdx.x) / 32 * 29);
-      if (fresh.is_in(unit)) fresh.put_value(keys + Config::kUnitBytes);
+      const uint32_t values = expanded(stored + Config::kUnitBytes, unit, s);
+      if (fresh.is_in(unit)) fresh.put_value(values);
       if constexpr (kSoftmax == Softmax::Unified) {
-        attention.add_unit(keys + Config::kUnitBytes, score, attention.phi, sums);
+        attention.add_unit(values, score, attention.phi, sums);
       } else {
-        attention.add_unit(keys + Config::kUnitBytes, score, sums.largest, sums);
+        attention.add_unit(values, score, sums.largest, sums);
       }
       __syncwarp();
       loader.issue();
@@ -133,8 +166,8 @@ struct DecodeSpace {
   float* merge;
 
   __device__ DecodeSpace(const DecodeParams& p, unsigned char* shared) {
-    warp_bytes = p.held_stages * 2 * Config::kUnitBytes;
-    stages = shared_address(shared) + static_cast<uint32_t>(threadIdx.x) / 32 * warp_bytes;
+    warp_bytes = p.held_stages * 2 * Config::kUnitBytes + Config::kExpandedBytes;
+    stages = shared_address(shared) + static_cast<uint32_t>(threadIdx.x) / 32 * warp_bytes + Config::kExpandedBytes;
     queries = shared_address(shared + Config::kWarps * warp_bytes);
     merge = reinterpret_cast<float*>(shared + Config::kWarps * warp_bytes + Config::kQueryBytes);
   }

@@ -15,11 +15,11 @@ DecodeEntry entry_of(void (*kernel)(DecodeParams)) {
           Config::kWarps, Config::kStages,  Config::kWarps * kStage, (kSums + kStage - 1) / kStage};
 }
 
-template <class T, int kDim, Softmax kSoftmax>
+template <class T, int kDim, KvStore kStore, Softmax kSoftmax>
 DecodeEntry decode_entry_of(DecodeForm form) {
-  using Line = LineConfig<kDim>;
-  using Usual = DecodeConfig<kDim>;
-  using Wide = DecodeConfig<kDim, kWideWarps>;
+  using Line = LineConfig<kDim, kStore>;
+  using Usual = DecodeConfig<kDim, kStore>;
+  using Wide = DecodeConfig<kDim, kStore, kWideWarps>;
   switch (form) {
     case DecodeForm::Line:
       return entry_of<Line>(decode_attention<T, Line, kSoftmax>);
@@ -35,13 +35,13 @@ DecodeEntry decode_entry_of(DecodeForm form) {
   return {};
 }
 
-// All softmax variants for head sizes 64 and 128, only the lazy one for others, to limit compile time.
-template <class T, int kDim>
+// All softmax variants for 16-bit KV with head sizes 64 and 128, only the lazy one for others, to limit compile time.
+template <class T, int kDim, KvStore kStore = KvStore::Plain>
 DecodeEntry decode_entry_of(Softmax softmax, DecodeForm form) {
-  if (softmax == Softmax::Lazy) return decode_entry_of<T, kDim, Softmax::Lazy>(form);
-  if constexpr (kDim == 64 || kDim == 128) {
-    return softmax == Softmax::Online ? decode_entry_of<T, kDim, Softmax::Online>(form)
-                                      : decode_entry_of<T, kDim, Softmax::Unified>(form);
+  if (softmax == Softmax::Lazy) return decode_entry_of<T, kDim, kStore, Softmax::Lazy>(form);
+  if constexpr (kStore == KvStore::Plain && (kDim == 64 || kDim == 128)) {
+    return softmax == Softmax::Online ? decode_entry_of<T, kDim, kStore, Softmax::Online>(form)
+                                      : decode_entry_of<T, kDim, kStore, Softmax::Unified>(form);
   }
   return {};
 }
