@@ -53,8 +53,7 @@ void add_experts(Pass& p, const Experts& experts, const Normed& input, Activatio
                         .choice_bias = experts.choice_bias != nullptr ? experts.choice_bias->data : nullptr,
                         .routing = routing});
   const Matrix feed = p.buffer("expert feed", p.ops.working(), routing.pairs(), experts.down->weights.k);
-  p.ops.grouped_linear(x, *experts.gate_up, routing, feed);
-  p.ops.grouped_linear(feed, *experts.down, routing, hidden);
+  p.ops.experts(x, *experts.gate_up, *experts.down, routing, feed, hidden);
   if (experts.shared.gate_up != nullptr) add_shared(p, experts, x, activation, hidden);
 }
 

@@ -21,6 +21,7 @@ struct Inspection {
   std::vector<std::pair<std::string, std::string>> config;  // in display order
   std::vector<Tensor> tensors;
   MemoryPlan memory;
+  HostShare host;  // weights that stay in host memory beside a GPU
   // Estimates for one sequence: time to the first token, and decode speed at `depth` cached tokens.
   int32_t prompt = 512, depth = 512;
   double first_token_ms = 0, tokens_per_second = 0;
