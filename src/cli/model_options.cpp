@@ -67,9 +67,10 @@ void add_model_options(CLI::App& verb, ModelOptions& o, ModelArgument argument, 
   verb.add_option("--kv-type", o.kv_type,
                   "number format of the KV cache: f32, f16, bf16, q8_0; default: f16; on a GPU bf16 for bf16 and "
                   "quantized weights");
-  verb.add_option("--gpu-memory", o.gpu_memory,
-                  "GPU memory that the model may take, as 24GB or 24GiB; default: what is free. Weights beyond it stay in "
-                  "host memory, experts first, and the CPU computes their layers");
+  verb.add_option(
+      "--gpu-memory", o.gpu_memory,
+      "GPU memory that the model may take, as 24GB or 24GiB; default: what is free. Weights beyond it stay in "
+      "host memory, experts first, and the CPU computes their layers");
   verb.add_flag("--exact", o.exact, "f32 activations, KV cache and arithmetic: for conformance, slower");
   verb.add_option("--isa", o.isa, "use no instruction set above this one (see 'millrace doctor')");
   verb.add_option("--kernel", o.kernels, "force a kernel, as OP=NAME (see 'millrace explain')")

@@ -42,8 +42,8 @@ struct Grouped {
   std::vector<const std::byte*> each;  // [groups]; null until Weights::pack()
   int64_t per_row = 1;                 // matrices that each row chooses
   bool gated = false, sum = false;
-  bool on_host = false;                      // as Linear::on_host
   Activation activation = Activation::Silu;  // of gate
+  bool on_host = false;                      // as Linear::on_host
   SwigluClamp clamp;                         // of Activation::ClampedSwiglu
   const Vector* bias = nullptr;              // [groups][n] or null
   // (rows, kernel) for each bucket of rows, ascending. Dry passes fill it before the first step.

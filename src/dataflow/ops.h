@@ -166,7 +166,6 @@ class Ops {
   Device& device_;
   const Hardware& hardware_;
   OpsOptions options_;
-  HostSide* host_ = nullptr;
   // Attention has its own workspace: GPU kernels keep counters in it that must be zero at each launch.
   Executor executor_, attention_executor_;
   Mode mode_ = Mode::Run;
@@ -181,6 +180,7 @@ class Ops {
   float* squares_ = nullptr;  // [rows][columns / NormAhead::kPart]: partial sums of squares of a shared norm
   PendingAdd pending_;
   AllOps::Each<Planner> planners_;
+  HostSide* host_ = nullptr;
 };
 
 template <class Op>

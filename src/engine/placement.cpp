@@ -53,8 +53,7 @@ HostShare describe_share(const std::vector<Weights::Unit>& units, const std::set
 std::string HostShare::to_string() const {
   std::string what;
   if (expert_layers > 0) what = fmt::format("experts of {} of {} layers", expert_layers, all_expert_layers);
-  if (linears > 0)
-    what += fmt::format("{}{} of {} other matrices", what.empty() ? "" : " and ", linears, all_linears);
+  if (linears > 0) what += fmt::format("{}{} of {} other matrices", what.empty() ? "" : " and ", linears, all_linears);
   return fmt::format(
       "{} ({}) stay in host memory, and the CPU computes them: a token reads {} of them, {:+.1f} ms (CPU {:.0f} GB/s, "
       "GPU {:.0f} GB/s, link {:.0f} GB/s)",

@@ -27,7 +27,8 @@ std::set<size_t> choose_host_units(const std::vector<Weights::Unit>& units, size
 
 // The result, for `inspect` and `explain`.
 struct HostShare {
-  int64_t expert_layers = 0, all_expert_layers = 0;  // layers whose experts are on the host, and all layers with experts
+  int64_t expert_layers = 0,
+          all_expert_layers = 0;  // layers whose experts are on the host, and all layers with experts
   int64_t linears = 0, all_linears = 0;
   int64_t bytes = 0, bytes_of_a_row = 0;  // of the units on the host, and what a step of one row reads of them
   double penalty_us = 0;                  // of a step of one row, against a device that holds everything

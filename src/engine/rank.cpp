@@ -128,11 +128,11 @@ void Rank::make_ops(const WeightSource& source) {
 }
 
 void Rank::make_host_ops(const WeightSource& source) {
-  host_ops_ = std::make_unique<Ops>(
-      cpu_kernels(), *host_device_, *options_.pool, &host_plans_,
-      OpsOptions{.precision = precision_for(weight_format(source), *host_device_, options_.exact),
-                 .batch_invariant = options_.batch_invariant,
-                 .is_host_side = true});
+  host_ops_ =
+      std::make_unique<Ops>(cpu_kernels(), *host_device_, *options_.pool, &host_plans_,
+                            OpsOptions{.precision = precision_for(weight_format(source), *host_device_, options_.exact),
+                                       .batch_invariant = options_.batch_invariant,
+                                       .is_host_side = true});
   host_side_ = std::make_unique<HostSide>(*host_ops_, *device_, link_gbs_);
 }
 

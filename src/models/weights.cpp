@@ -155,7 +155,8 @@ const Linear* Weights::linear(const std::vector<LinearPart>& parts, int64_t k) {
   for (const auto& part : parts) {
     const WeightView view = find(part, k);
     const bool same = part.transposed == like->transposed && part.stored_by == like->stored_by;
-    if (!run.empty() && (run.front().dtype != view.dtype || !same)) add_part(unit, linear, std::exchange(run, {}), *like);
+    if (!run.empty() && (run.front().dtype != view.dtype || !same))
+      add_part(unit, linear, std::exchange(run, {}), *like);
     like = &part;
     for (const auto& rows : in_layer_order(view, part.stored_by)) run.push_back(rows);
     linear.n += part.rows;
@@ -241,7 +242,9 @@ void Weights::check_all_used() const {
 // The embedding table that a tied output matrix can share; requires the layout of the file.
 const WeightView* Weights::table_like(const Pending& pending) const {
   const LinearWeights& w = pending.weights();
-  if (pending.linear->on_host || pending.sources.size() != 1 || w.layout->bytes(w.format, w.n, w.k) != pending.sources[0].bytes()) return nullptr;
+  if (pending.linear->on_host || pending.sources.size() != 1 ||
+      w.layout->bytes(w.format, w.n, w.k) != pending.sources[0].bytes())
+    return nullptr;
   if (!w.layout->keeps_rows(w.format)) return nullptr;
   for (const auto& table : tables_) {
     if (table.data == pending.sources[0].data) return &table;

@@ -56,7 +56,8 @@ LoadOptions options_for(const Expected& expected) {
 LoadOptions limited(const std::filesystem::path& model, LoadOptions options, double part) {
   const Runner whole(open_weights(model.string()), options);
   int64_t weights = 0;
-  for (const auto& line : whole.memory().lines) weights += line.what.find("weights") != std::string::npos ? line.bytes : 0;
+  for (const auto& line : whole.memory().lines)
+    weights += line.what.find("weights") != std::string::npos ? line.bytes : 0;
   options.cpu_as_card = true;
   options.gpu_memory = whole.memory().total() - static_cast<int64_t>(part * static_cast<double>(weights));
   return options;
@@ -128,8 +129,7 @@ TEST(HostShare, AModelThatFitsStaysOnTheDevice) {
 
 TEST(HostShare, StateAndBuffersMustFit) {
   const std::filesystem::path folder = goldens_folder() / "qwen3_moe";
-  Runner runner(open_weights(folder.string()),
-                {.threads = 1, .context = 64, .gpu_memory = 1000, .cpu_as_card = true});
+  Runner runner(open_weights(folder.string()), {.threads = 1, .context = 64, .gpu_memory = 1000, .cpu_as_card = true});
   try {
     runner.load();
     FAIL() << "loaded";
@@ -138,10 +138,18 @@ TEST(HostShare, StateAndBuffersMustFit) {
   }
 }
 
+TEST(HostShare, SizesAreReadAndChecked) {
+  EXPECT_EQ(parse_bytes("1000"), 1000);
+  EXPECT_EQ(parse_bytes("1.5GB"), 1'500'000'000);
+  EXPECT_EQ(parse_bytes("2 GiB"), int64_t{2} << 30);
+  EXPECT_EQ(parse_bytes("8m"), 8'000'000);
+  for (const char* wrong : {"", "GB", "-1", "nan", "1XB", "1iB", "1e30", "12 GBs"})
+    EXPECT_EQ(parse_bytes(wrong), std::nullopt) << wrong;
+}
+
 TEST(HostShare, ASmallDeviceGetsAUsualContext) {
   const std::filesystem::path folder = goldens_folder() / "qwen3_moe";
-  LoadOptions options = limited(folder, {.threads = 1, .context = 64}, 0.3);
-  options.context = 0;
+  LoadOptions options = limited(folder, {.threads = 1}, 0.3);
   options.kv_tokens = LoadOptions::kWhatFits;
   const Runner runner(open_weights(folder.string()), options);
   EXPECT_TRUE(runner.rank().uses_host());
