@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "hardware/device.h"
-#include "kernels/grouped_linear/routing.h"
+#include "kernels/grouped_linear/grouped_linear.h"
 #include "tensor/arena.h"
 
 namespace millrace {

@@ -54,7 +54,7 @@ class Rank {
   const MemoryPlan& memory() const { return plan_; }
   const HostShare& host_share() const { return share_; }  // weights that stay in host memory beside a GPU
   bool uses_host() const { return share_.any(); }         // steps wait for the CPU: they cannot be recorded
-  int64_t pages() const;  // number of pages of a sequence of the full context
+  int64_t pages() const;                                  // number of pages of a sequence of the full context
 
  private:
   void open(const WeightSource& source);

@@ -32,7 +32,7 @@ struct LinearPart {
 // Weights of a device that does not hold all of them. A unit is a linear layer, or the experts of a layer; units are
 // numbered in the order of their declaration.
 struct HostUnits {
-  Ops* ops = nullptr;       // compute the units below; null: there are none
+  Ops* ops = nullptr;  // compute the units below; null: there are none
   std::set<size_t> units;
 };
 
@@ -74,7 +74,7 @@ class Weights {
   std::vector<Unit> units() const;
 
   size_t packed_bytes() const { return packed_bytes(false); }  // bytes that pack() allocates on the device
-  size_t host_bytes() const;  // that units on the host take, packed or in place
+  size_t host_bytes() const;                                   // that units on the host take, packed or in place
   std::optional<DType> fp8_packed_as() const;  // the format that FP8 matrices are packed in; nullopt: none is packed
   size_t in_place_bytes() const;  // bytes that steps read from the mapped file, or from the source's own memory
   size_t repack_bytes() const;    // host memory that pack() takes for a while, for tensors that the source computes

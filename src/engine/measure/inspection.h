@@ -17,7 +17,7 @@ struct Inspection {
   };
   std::string origin, architecture;
   int64_t parameters = 0, bytes = 0;
-  int64_t active_parameters = 0;  // that one token uses: fewer in a mixture of experts
+  int64_t active_parameters = 0;                            // that one token uses: fewer in a mixture of experts
   std::vector<std::pair<std::string, std::string>> config;  // in display order
   std::vector<Tensor> tensors;
   MemoryPlan memory;
