@@ -37,13 +37,14 @@ nlohmann::json to_json(const OpCall& c) {
             {"what", c.problem},
             {"format", c.format},
             {"layout", c.layout},
-            {"calls", c.calls}}},
+            {"calls", c.calls},
+            {"on_host", c.on_host}}},
           {"chosen", c.candidates.front().kernel},
           {"candidates", candidates}};
 }
 
 void print(const OpCall& c) {
-  fmt::print("\n{}, m={}, {} calls a step\n", c.problem, c.m, c.calls);
+  fmt::print("\n{}, m={}, {} calls a step{}\n", c.problem, c.m, c.calls, c.on_host ? ", on the CPU" : "");
   for (size_t i = 0; i < c.candidates.size(); ++i) {
     const auto& candidate = c.candidates[i];
     const std::string measured =
@@ -73,6 +74,7 @@ void run(const ExplainOptions& o) {
   fmt::print("{} on {}; ceilings {}: {:.0f} GB/s, {:.0f} int8 GOP/s, {:.0f} f32 GFLOP/s\n", runner.source().origin(),
              in_words(hardware), hardware.ceilings.measured ? "measured" : "guessed", hardware.ceilings.read_gbs,
              hardware.ceilings.int8_gops, hardware.ceilings.f32_gflops);
+  if (runner.rank().uses_host()) fmt::print("{}\n", runner.rank().host_share().to_string());
   fmt::print("  {:<36} {:>10} {:>10} {:>8}\n", "* chosen", "estimate us", "measured", "of roof");
   for (const auto& c : choices) print(c);
   fmt::print("\nrows from which the kernel for one row (M1) and the last one (M2) are chosen:\n");

@@ -12,11 +12,29 @@
 namespace millrace {
 namespace {
 
+nlohmann::json to_json(const MemoryPlan& plan) {
+  nlohmann::json lines = nlohmann::json::array();
+  for (const auto& line : plan.lines) lines.push_back({{"what", line.what}, {"bytes", line.bytes}});
+  return {{"lines", lines}, {"total", plan.total()}, {"available", plan.available}};
+}
+
+nlohmann::json to_json(const HostShare& share) {
+  if (!share.any()) return nullptr;
+  return {{"expert_layers", share.expert_layers},
+          {"all_expert_layers", share.all_expert_layers},
+          {"matrices", share.linears},
+          {"all_matrices", share.all_linears},
+          {"bytes", share.bytes},
+          {"bytes_per_token", share.bytes_of_a_row},
+          {"added_ms_per_token", share.penalty_us * 1e-3},
+          {"gbs", {{"host", share.rates.host_gbs}, {"gpu", share.rates.device_gbs}, {"link", share.rates.link_gbs}}},
+          {"memory", to_json(share.memory)}};
+}
+
 nlohmann::json to_json(const Inspection& i) {
-  nlohmann::json tensors = nlohmann::json::array(), plan = nlohmann::json::array(), config = nlohmann::json::object();
+  nlohmann::json tensors = nlohmann::json::array(), config = nlohmann::json::object();
   for (const auto& t : i.tensors)
     tensors.push_back({{"name", t.name}, {"type", t.type}, {"shape", t.shape}, {"bytes", t.bytes}});
-  for (const auto& line : i.memory.lines) plan.push_back({{"what", line.what}, {"bytes", line.bytes}});
   for (const auto& [key, value] : i.config) config[key] = value;
   return {{"model", i.origin},
           {"architecture", i.architecture},
@@ -27,12 +45,19 @@ nlohmann::json to_json(const Inspection& i) {
           {"bytes", i.bytes},
           {"config", config},
           {"tensors", tensors},
-          {"memory", {{"lines", plan}, {"total", i.memory.total()}, {"available", i.memory.available}}},
+          {"memory", to_json(i.memory)},
+          {"host", to_json(i.host)},
           {"predicted",
            {{"prompt", i.prompt},
             {"ttft_ms", i.first_token_ms},
             {"depth", i.depth},
             {"tokens_per_second", i.tokens_per_second}}}};
+}
+
+void print(const char* title, const MemoryPlan& plan) {
+  fmt::print("{}\n", title);
+  for (const auto& line : plan.lines) fmt::print("  {:<36} {:>10}\n", line.what, human_bytes(line.bytes));
+  fmt::print("  {:<36} {:>10} of {} available\n", "in all", human_bytes(plan.total()), human_bytes(plan.available));
 }
 
 void print(const Inspection& i, bool all_tensors) {
@@ -58,10 +83,11 @@ void print(const Inspection& i, bool all_tensors) {
     fmt::print("cannot be run: {}\n", i.problem);
     return;
   }
-  fmt::print("memory to run it\n");
-  for (const auto& line : i.memory.lines) fmt::print("  {:<36} {:>10}\n", line.what, human_bytes(line.bytes));
-  fmt::print("  {:<36} {:>10} of {} available\n", "in all", human_bytes(i.memory.total()),
-             human_bytes(i.memory.available));
+  print("memory to run it", i.memory);
+  if (i.host.any()) {
+    fmt::print("{}\n", i.host.to_string());
+    print("host memory to run it", i.host.memory);
+  }
   fmt::print("expected speed\n  {:<36} {:>10.0f} ms\n", fmt::format("first token after {} of a prompt", i.prompt),
              i.first_token_ms);
   fmt::print("  {:<36} {:>10.1f} tokens/s\n", fmt::format("then, at depth {}", i.depth), i.tokens_per_second);

@@ -68,6 +68,10 @@ void add_model_options(CLI::App& verb, ModelOptions& o, ModelArgument argument, 
       "--kv-type", o.kv_type,
       "number format of the KV cache: f32, f16, bf16, q8_0, fp8 (e4m3); default: f16; on a GPU bf16 for bf16 and "
       "quantized weights");
+  verb.add_option(
+      "--gpu-memory", o.gpu_memory,
+      "GPU memory that the model may take, as 24GB or 24GiB; default: what is free. Weights beyond it stay in "
+      "host memory, experts first, and the CPU computes their layers");
   verb.add_flag("--exact", o.exact, "f32 activations, KV cache and arithmetic: for conformance, slower");
   verb.add_option("--isa", o.isa, "use no instruction set above this one (see 'millrace doctor')");
   verb.add_option("--kernel", o.kernels, "force a kernel, as OP=NAME (see 'millrace explain')")
@@ -93,6 +97,11 @@ LoadOptions load_options(const ModelOptions& o) {
     if (o.exact && load.kv_type && load.kv_type != DType::F32)
       fail(ErrorKind::Usage, "--exact keeps the KV cache in f32: leave out --kv-type {}", o.kv_type);
     if (!load.kv_type) fail(ErrorKind::Usage, "--kv-type {}: one of {}", o.kv_type, kKvDtypeNames);
+  }
+  if (!o.gpu_memory.empty()) {
+    const auto bytes = parse_bytes(o.gpu_memory);
+    if (!bytes || *bytes == 0) fail(ErrorKind::Usage, "--gpu-memory {}: expected a size such as 24GB", o.gpu_memory);
+    load.gpu_memory = *bytes;
   }
   for (const auto& choice : o.kernels) {
     const auto equals = choice.find('=');

@@ -29,7 +29,8 @@ struct Linear {
     mutable int64_t least_rows = 1, tile_rows = 0;
   };
   int64_t n = 0, k = 0;
-  bool gated = false;  // one part holds gate and up; the output is silu(gate) * up, [rows, n / 2]
+  bool gated = false;    // one part holds gate and up; the output is silu(gate) * up, [rows, n / 2]
+  bool on_host = false;  // the weights and the bias lie in host memory, and the CPU computes the layer (host_side.h)
   std::vector<Part> parts;
   const Vector* bias = nullptr;  // [n] or null
 };
@@ -41,7 +42,9 @@ struct Grouped {
   std::vector<const std::byte*> each;  // [groups]; null until Weights::pack()
   int64_t per_row = 1;                 // matrices that each row chooses
   bool gated = false, sum = false;
+  bool of_heads = false;  // a matrix for each attention head, not for each expert: every token uses all of them
   Activation activation = Activation::Silu;  // of gate
+  bool on_host = false;                      // as Linear::on_host
   SwigluClamp clamp;                         // of Activation::ClampedSwiglu
   const Vector* bias = nullptr;              // [groups][n] or null
   // (rows, kernel) for each bucket of rows, ascending. Dry passes fill it before the first step.

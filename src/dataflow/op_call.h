@@ -20,6 +20,7 @@ struct OpCall {
   std::string format, layout;   // of weights, or of the KV cache
   int64_t n = 0, k = 0, m = 0;  // outputs, inputs (attention: context), rows
   int64_t calls = 1;
+  bool on_host = false;   // the CPU computes it, on a device whose memory does not hold the weights
   bool has_roof = false;  // the op's least time on this machine is known: it moves or computes enough to matter
   std::vector<Candidate> candidates;  // the chosen one first
 };

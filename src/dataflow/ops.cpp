@@ -46,6 +46,7 @@ void Ops::observe(Mode mode, OpTimes* times, std::vector<OpCall>* calls) {
   mode_ = mode;
   times_ = times;
   calls_ = calls;
+  if (host_ != nullptr) host_->ops().observe(mode, times, calls);
 }
 
 void Ops::reserve_workspace() {
@@ -57,6 +58,9 @@ void Ops::reserve_workspace() {
   if (squares_needed_ > 0) squares_ = reinterpret_cast<float*>(workspace_->take(squares_needed_));
   if (attention > 0) attention_executor_.workspace = workspace_->take(attention);
   if (!device_.is_host()) device_.clear(attention_executor_.workspace, attention);
+  if (host_ == nullptr) return;
+  host_->ops().reserve_workspace();
+  host_->allocate();
 }
 
 void Ops::warn_of_unused_forced_kernels() const {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "dataflow/host_side.h"
 #include "dataflow/linear_layer.h"
 #include "dataflow/op_call.h"
 #include "dataflow/op_times.h"
@@ -27,6 +28,7 @@ struct OpsOptions {
   // A row's results are the same bit for bit whatever else the batch holds. One kernel serves every number of rows. GPU
   // kernels, whose order of summation depends on the number of rows, run on tiles of a fixed size.
   bool batch_invariant = false;
+  bool is_host_side = false;  // these ops compute for a HostSide; `explain` says so
 };
 
 struct StepLimits {  // the largest step that plans are made for
@@ -52,6 +54,9 @@ class Ops {
 
   // Limits of the following dry passes in Mode::Plan. Attention is planned for every bucket of batches within them.
   void plan_for(const StepLimits& limits) { limits_ = limits; }
+  // Linear layers with on_host run there. Call before the first dry pass.
+  void use_host(HostSide* host) { host_ = host; }
+  const HostSide* host() const { return host_; }
   void reserve_workspace();                 // call after the last plan
   int64_t padded_rows(int64_t rows) const;  // rows that buffers need for a batch of `rows` rows
   size_t workspace_bytes() const { return workspace_needed_ + attention_workspace_needed_ + squares_needed_; }
@@ -72,6 +77,10 @@ class Ops {
   // x: [rows, k], or with Grouped::sum [pairs, k]. y: [pairs, n], gated [pairs, n / 2]; with `sum` y [rows, n] is added
   // to.
   void grouped_linear(Matrix x, const Grouped& weights, const Routing& routing, Matrix y);
+  // y += down(gate_up(x)) of each row's experts. `feed`: [pairs, down.k], scratch for the products of gate_up.
+  void experts(Matrix x, const Grouped& gate_up, const Grouped& down, const Routing& routing, Activation activation,
+               Matrix feed, Matrix y);
+  void activate_pairs(Activation activation, const Routing& routing, Matrix feed);
   void finish_pass() { launch_pending(); }  // call after each forward pass: launches a deferred op
   void norm(const NormOp::Args& args);
   void attention(const AttentionArgs& args);
@@ -124,6 +133,11 @@ class Ops {
     const Linear* linear = nullptr;
   };
 
+  void linear_on_host(Matrix x, const Linear& linear, Matrix y, bool accumulate);
+  void experts_on_host(Matrix x, const Grouped& gate_up, const Grouped& down, const Routing& routing,
+                       Activation activation, Matrix y);
+  void wait_for_device();
+  void note_hand_over(Matrix in, Matrix out);
   bool is_dry() const { return mode_ != Mode::Run && mode_ != Mode::Measure; }
   void launch_pending();
   bool shares_norm_with_pending(const NormOp::Args& norm, const Linear& linear) const;
@@ -171,6 +185,7 @@ class Ops {
   float* squares_ = nullptr;  // [rows][columns / NormAhead::kPart]: partial sums of squares of a shared norm
   PendingAdd pending_;
   AllOps::Each<Planner> planners_;
+  HostSide* host_ = nullptr;
 };
 
 template <class Op>
@@ -208,6 +223,7 @@ void Ops::run(const Kernel<Op>& kernel, const typename Op::Problem& problem, con
       return;
     case Mode::Explain:
       calls_->push_back(explain_call(planner<Op>(), problem));
+      calls_->back().on_host = options_.is_host_side;
   }
 }
 

@@ -105,6 +105,7 @@ void Ops::run_parts(const Linear& linear, Matrix x, Matrix y, Fill fill) {
 void Ops::linear(Matrix x, const Linear& linear, Matrix y) {
   launch_pending();
   if (x.rows == 0) return;  // a chunk in the middle of a prompt needs no logits
+  if (linear.on_host && host_ != nullptr) return linear_on_host(x, linear, y, false);
   if (is_dry()) plan(linear, x.rows);
   run_parts(linear, x, y, [](LinearArgs&) {});
 }
@@ -112,6 +113,7 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y) {
 void Ops::add_linear(Matrix x, const Linear& linear, Matrix y) {
   launch_pending();
   if (x.rows == 0) return;
+  if (linear.on_host && host_ != nullptr) return linear_on_host(x, linear, y, true);
   if (is_dry()) plan(linear, x.rows);
   pending_ = {x, y, &linear};
 }
@@ -161,6 +163,10 @@ bool Ops::shares_norm_with_pending(const NormOp::Args& norm, const Linear& linea
 
 void Ops::linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
   if (norm.x.rows == 0) return launch_pending();
+  if (linear.on_host && host_ != nullptr) {
+    this->norm(norm);
+    return linear_on_host(norm.out, linear, y, false);
+  }
   if (is_dry()) plan(linear, norm.x.rows);
   if (mode_ == Mode::Plan)
     planner<NormOp>().plan(problem_of(norm));  // other row counts of the bucket may run the norm as a separate kernel

@@ -32,6 +32,10 @@ struct LoadOptions {
   // as memory allows, at least one context; sequences then wait for pages or are preempted.
   int64_t kv_tokens = 0;
   static constexpr int64_t kWhatFits = -1;
+  // GPU only: bytes of its memory that the model may take; 0: what is free. Weights beyond that stay in host memory,
+  // and the CPU computes their layers.
+  int64_t gpu_memory = 0;
+  bool cpu_as_card = false;  // CPU only, for tests: gpu_memory limits the CPU as it limits a GPU
   int block_size = 64;
   // CPU only: writes the whole KV cache once at load. Otherwise the operating system zeroes memory at the first write,
   // up to 2 MB for the keys and values of each layer, and a step during generation can take 100 ms.

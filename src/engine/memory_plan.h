@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace millrace {
@@ -22,5 +24,7 @@ struct MemoryPlan {
 };
 
 std::string human_bytes(int64_t bytes);
+// "24GB", "24G", "1.5 GiB", "800M" or plain bytes; nullopt: none of these.
+std::optional<int64_t> parse_bytes(std::string_view text);
 
 }  // namespace millrace

@@ -18,23 +18,6 @@ int64_t usual_rows(const Hardware& hardware) {
   return hardware.memory_bytes >= kLarge ? kOnLargeGpu : kOnGpu;
 }
 
-IsaSet allowed_isa(const std::string& level) {
-  if (level.empty()) return detect_isa();
-  // A level is available if the machine has any instruction set that the level below does not include.
-  std::string names;
-  IsaSet below;
-  for (const auto& known : isa_levels()) {
-    const IsaSet here = known.allowed.both(detect_isa());
-    if (known.name == level) {
-      if (here == below && here != IsaSet()) fail(ErrorKind::Usage, "--isa {}: this machine does not have it", level);
-      return here;
-    }
-    names += (names.empty() ? "" : ", ") + std::string(known.name);
-    below = here;
-  }
-  fail(ErrorKind::Usage, "--isa {}: unknown here; one of {}", level, names);
-}
-
 // The format that holds most bytes of the weight matrices.
 DType weight_format(const WeightSource& source) {
   std::map<DType, size_t> bytes;
@@ -70,9 +53,39 @@ void check_kv_type(DType kv, const StateLayout& layout) {
 
 }  // namespace
 
+IsaSet allowed_isa(const std::string& level) {
+  if (level.empty()) return detect_isa();
+  // A level is available if the machine has any instruction set that the level below does not include.
+  std::string names;
+  IsaSet below;
+  for (const auto& known : isa_levels()) {
+    const IsaSet here = known.allowed.both(detect_isa());
+    if (known.name == level) {
+      if (here == below && here != IsaSet()) fail(ErrorKind::Usage, "--isa {}: this machine does not have it", level);
+      return here;
+    }
+    names += (names.empty() ? "" : ", ") + std::string(known.name);
+    below = here;
+  }
+  fail(ErrorKind::Usage, "--isa {}: unknown here; one of {}", level, names);
+}
+
 Rank::Rank(const WeightSource& source, LoadOptions& options) : options_(options), origin_(source.origin()) {
   open(source);
-  weights_ = std::make_unique<Weights>(source, *ops_);
+  if (options_.gpu_memory > 0 && !may_use_host()) log().warn("--gpu-memory has no effect: the device is the CPU");
+  const int64_t context = options_.context, kv_tokens = options_.kv_tokens;
+  plan(source);
+  if (plan_.total() > plan_.available && may_use_host()) place_on_host(source, context, kv_tokens);
+}
+
+// Plans for the current placement of the weights.
+void Rank::plan(const WeightSource& source) {
+  weights_.reset();  // they refer to the ops
+  make_ops(source);
+  layout_ = {};
+  activations_ = {};
+  plan_ = {};
+  weights_ = std::make_unique<Weights>(source, *ops_, HostUnits{host_ops_.get(), host_units_});
   const Architecture& architecture =
       options_.architecture != nullptr ? *options_.architecture : find_architecture(source);
   model_ = architecture.make(source, *weights_, layout_);
@@ -100,12 +113,27 @@ void Rank::open(const WeightSource& source) {
   options_.device_draws |= !device_->is_host();
   if (options_.pool == nullptr) options_.pool = std::make_shared<ThreadPool>(options_.threads);
   plans_ = PlanCache::load(PlanCache::file_for(hardware.id, hardware.threads));
+}
+
+void Rank::make_ops(const WeightSource& source) {
   const DType weights = weight_format(source);
   ops_ = std::make_unique<Ops>(device_->is_host() ? cpu_kernels() : cuda_kernels(), *device_, *options_.pool, &plans_,
                                OpsOptions{.precision = precision_for(weights, *device_, options_.exact),
                                           .forced = options_.forced,
                                           .working = working_type(weights, *device_, options_.exact),
                                           .batch_invariant = options_.batch_invariant});
+  if (host_device_ == nullptr) return;
+  make_host_ops(source);
+  ops_->use_host(host_side_.get());
+}
+
+void Rank::make_host_ops(const WeightSource& source) {
+  host_ops_ =
+      std::make_unique<Ops>(cpu_kernels(), *host_device_, *options_.pool, &host_plans_,
+                            OpsOptions{.precision = precision_for(weight_format(source), *host_device_, options_.exact),
+                                       .batch_invariant = options_.batch_invariant,
+                                       .is_host_side = true});
+  host_side_ = std::make_unique<HostSide>(*host_ops_, *device_, link_gbs_);
 }
 
 int64_t Rank::pages() const { return (options_.context + options_.block_size - 1) / options_.block_size; }
@@ -133,8 +161,12 @@ void Rank::decide_slots() {
 
 void Rank::load(const Progress& progress) {
   device_->use_on_this_thread();
-  plan_.available = device_->available_memory();
+  plan_.available = device_memory();
   plan_.check(origin_);
+  if (uses_host()) {
+    share_.memory.available = host_device_->available_memory();
+    share_.memory.check(origin_);
+  }
   weights_->pack(progress);
   state_ = std::make_unique<StateCache>(layout_, state_options(), device_->memory());
   if (options_.populate_kv && device_->is_host()) {
@@ -156,7 +188,7 @@ void Rank::decide_context() {
   const auto slots = static_cast<size_t>(slots_) * layout_.bytes_per_slot();
   const auto weights = static_cast<int64_t>(weights_->packed_bytes() + weights_->in_place_bytes() + slots);
   const auto per_token = static_cast<int64_t>(layout_.bytes_per_token(*options_.kv_type));
-  const int64_t room = (device_->available_memory() - weights) * 3 / 4 / std::max<int64_t>(1, per_token);
+  const int64_t room = (device_memory() - weights) * 3 / 4 / std::max<int64_t>(1, per_token);
   if (options_.context == 0) {
     const int64_t sharers = options_.kv_tokens == 0 ? options_.sequences : 1;
     options_.context = std::clamp<int64_t>(room / sharers, std::min<int64_t>(256, config.context), config.context);

@@ -8,6 +8,7 @@
 
 #include "engine/load_options.h"
 #include "engine/memory_plan.h"
+#include "engine/placement.h"
 #include "engine/score_calibration.h"
 #include "models/batch_tables.h"
 #include "models/model.h"
@@ -52,10 +53,20 @@ class Rank {
   BatchTables& tables() { return *tables_; }
   ThreadPool& pool() { return *options_.pool; }
   const MemoryPlan& memory() const { return plan_; }
-  int64_t pages() const;  // number of pages of a sequence of the full context
+  const HostShare& host_share() const { return share_; }  // weights that stay in host memory beside a GPU
+  bool uses_host() const { return share_.any(); }         // steps wait for the CPU: they cannot be recorded
+  int64_t pages() const;                                  // number of pages of a sequence of the full context
 
  private:
   void open(const WeightSource& source);
+  void plan(const WeightSource& source);
+  void make_ops(const WeightSource& source);
+  void make_host_ops(const WeightSource& source);
+  void open_host();
+  void place_on_host(const WeightSource& source, int64_t wanted_context, int64_t wanted_kv_tokens);
+  PlacementRates placement_rates() const;
+  int64_t device_memory() const;
+  bool may_use_host() const;
   void decide_context();
   void plan_steps();
   void plan_memory();
@@ -70,6 +81,13 @@ class Rank {
   std::string origin_;  // of the weights
   std::unique_ptr<Device> device_;
   PlanCache plans_;
+  std::unique_ptr<Device> host_device_;  // the CPU beside a GPU that does not hold all weights; null: it does
+  PlanCache host_plans_;
+  double link_gbs_ = 0;  // of copies between the two
+  std::unique_ptr<Ops> host_ops_;
+  std::unique_ptr<HostSide> host_side_;
+  std::set<size_t> host_units_;
+  HostShare share_;
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<Weights> weights_;
   StateLayout layout_;
@@ -83,5 +101,8 @@ class Rank {
   std::unique_ptr<Arena> scores_, observed_;  // phi in the device's memory, and observed scores
   ScoreKnowledge knowledge_;
 };
+
+// The instruction sets of this machine up to a level; "": all.
+IsaSet allowed_isa(const std::string& level);
 
 }  // namespace millrace

@@ -61,7 +61,7 @@ void Rank::plan_steps() {
 }
 
 void Rank::plan_memory() {
-  plan_.available = device_->available_memory();
+  plan_.available = device_memory();
   const auto fp8 = weights_->fp8_packed_as();
   plan_.add(fp8 ? fmt::format("packed weights (FP8 as {})", name(*fp8)) : "packed weights", weights_->packed_bytes());
   plan_.add("weights read in place", weights_->in_place_bytes());

@@ -93,7 +93,7 @@ void Runner::start(const Batch& batch) {
   PlacedBatch placed = rank_->tables().place(batch, pages, slot);
   placed.chosen = results_->chosen();
   draws().send(static_cast<int64_t>(batch.logit_rows.size()));
-  if (is_recordable(placed) && !rank_->device().is_host() && ops().mode() == Ops::Mode::Run &&
+  if (is_recordable(placed) && !rank_->device().is_host() && !rank_->uses_host() && ops().mode() == Ops::Mode::Run &&
       !rank_->observes_scores()) {
     replay_or_record(placed, pages, slot);
   } else {

@@ -55,7 +55,7 @@ class Runner {
 
   // A step holds this lock if its kernels run on a thread pool that other engines may share.
   std::unique_lock<std::mutex> turn() {
-    return rank_->device().is_host() ? rank_->pool().turn() : std::unique_lock<std::mutex>();
+    return rank_->device().is_host() || rank_->uses_host() ? rank_->pool().turn() : std::unique_lock<std::mutex>();
   }
   // The computing threads, for use between two steps; null on a GPU, where they sleep and waking them would take too
   // long.

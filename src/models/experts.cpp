@@ -59,14 +59,7 @@ void add_experts(Pass& p, const Experts& experts, const Normed& input, Activatio
                         .choice_bias = experts.choice_bias != nullptr ? experts.choice_bias->data : nullptr,
                         .routing = routing});
   const Matrix feed = p.buffer("expert feed", p.ops.working(), routing.pairs(), experts.down->weights.k);
-  p.ops.grouped_linear(x, *experts.gate_up, routing, feed);
-  if (!experts.gate_up->gated) {
-    // The pairs of a row as one row: ops are planned for buckets of rows, not of pairs.
-    const int64_t cols = routing.per_row * feed.stride;
-    const Matrix by_row{feed.dtype, rows, cols, cols, feed.data};
-    p.ops.activate(activation, by_row, nullptr, by_row);
-  }
-  p.ops.grouped_linear(feed, *experts.down, routing, hidden);
+  p.ops.experts(x, *experts.gate_up, *experts.down, routing, activation, feed, hidden);
   if (experts.shared.gate_up != nullptr) add_shared(p, experts, x, activation, hidden);
 }
 

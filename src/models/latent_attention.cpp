@@ -126,8 +126,8 @@ LatentAttention load_latent_attention(Weights::Layer& at, const DecoderConfig& c
   }
   a.norm = at.vector({"attn_kv_a_norm.weight", "self_attn.kv_a_layernorm.weight"}, s.latent);
   HeadViews heads = find_heads(at, s);
-  a.absorb = at.weights().grouped({}, std::move(heads.keys), heads.keys_transposed);
-  a.to_value = at.weights().grouped({}, std::move(heads.values));
+  a.absorb = at.weights().grouped({.of_heads = true}, std::move(heads.keys), heads.keys_transposed);
+  a.to_value = at.weights().grouped({.of_heads = true}, std::move(heads.values));
   return a;
 }
 

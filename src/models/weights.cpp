@@ -8,7 +8,8 @@
 
 namespace millrace {
 
-Weights::Weights(const WeightSource& source, Ops& ops) : source_(source), ops_(ops) {
+Weights::Weights(const WeightSource& source, Ops& ops, HostUnits host)
+    : source_(source), ops_(ops), host_(std::move(host)) {
   // Tables of RoPE frequencies; architectures that need them read them with the config.
   for (const char* known :
        {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight", "rotary_emb.inv_freq"}) {
@@ -40,7 +41,6 @@ const Vector* Weights::declare(PendingVector pending, int64_t n) {
   vector.n = n;
   pending.vector = &vector;
   pending_vectors_.push_back(std::move(pending));
-  vector_bytes_ += Arena::padded(static_cast<size_t>(n) * sizeof(float));
   return &vector;
 }
 
@@ -93,9 +93,22 @@ RopeFrequencies Weights::placed(RopeFrequencies frequencies) {
   return frequencies;
 }
 
+// Biases are declared before it is known which layer they belong to.
+void Weights::put_on_host(const Vector* bias) {
+  for (auto& pending : pending_vectors_) pending.on_host |= pending.vector == bias;
+}
+
+size_t Weights::vector_bytes(bool on_host) const {
+  size_t total = 0;
+  for (const auto& pending : pending_vectors_) {
+    if (pending.on_host == on_host) total += Arena::padded(static_cast<size_t>(pending.vector->n) * sizeof(float));
+  }
+  return total;
+}
+
 void Weights::pack_vectors() {
-  Memory& memory = ops_.device().memory();
-  vector_arena_ = std::make_unique<Arena>("vectors", vector_bytes_, memory);
+  vector_arena_ = std::make_unique<Arena>("vectors", vector_bytes(false), ops_.device().memory());
+  host_vector_arena_ = std::make_unique<Arena>("vectors in host memory", vector_bytes(true));
   for (auto& pending : pending_vectors_) {
     std::vector<float> values = std::move(pending.values);
     values.resize(static_cast<size_t>(pending.vector->n), 0.0f);
@@ -107,8 +120,9 @@ void Weights::pack_vectors() {
     }
     if (pending.add != 0) std::for_each(values.begin(), values.end(), [&](float& value) { value += pending.add; });
     if (pending.map != nullptr) std::transform(values.begin(), values.end(), values.begin(), pending.map);
-    std::byte* to = vector_arena_->take(values.size() * sizeof(float));
-    memory.write(to, reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float));
+    Arena& arena = pending.on_host ? *host_vector_arena_ : *vector_arena_;
+    std::byte* to = arena.take(values.size() * sizeof(float));
+    arena.memory().write(to, reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float));
     pending.vector->data = reinterpret_cast<const float*>(to);
   }
   pending_vectors_.clear();
@@ -123,7 +137,7 @@ bool Weights::can_gate(const Linear& linear, Activation activation) const {
   if (activation != Activation::Silu || linear.bias != nullptr || linear.parts.size() != 1) return false;
   if (ops_.is_forced(ActivationOp::kName)) return false;
   const LinearLayout& layout = *linear.parts[0].weights.layout;
-  const int64_t multiple = on_device() ? layout.gate_group() : layout.gate_multiple();
+  const int64_t multiple = on_device(linear) ? layout.gate_group() : layout.gate_multiple();
   return multiple > 0 && linear.n / 2 % multiple == 0;
 }
 
@@ -133,8 +147,8 @@ const Linear* Weights::gate_up(const std::vector<LinearPart>& parts, int64_t k, 
   if (!can_gate(made, activation) || pending_.back().transposed) return &made;
   const int64_t half = made.n / 2;
   auto& sources = pending_.back().sources;
-  if (on_device() && sources.size() > 2) return &made;
-  if (on_device() && sources.size() == 1) {
+  if (on_device(made) && sources.size() > 2) return &made;
+  if (on_device(made) && sources.size() == 1) {
     WeightView up = sources[0];
     up.data = up.row(half);
     sources.push_back(up);
@@ -146,37 +160,42 @@ const Linear* Weights::gate_up(const std::vector<LinearPart>& parts, int64_t k, 
 
 const Linear* Weights::linear(const std::vector<LinearPart>& parts, int64_t k) {
   Linear& linear = linears_.emplace_back();
+  const size_t unit = next_unit();
   linear.k = k;
+  linear.on_host = is_on_host(unit);
   std::vector<WeightView> run;  // adjacent parts of one format and order form one matrix
   const LinearPart* like = &parts.front();
   for (const auto& part : parts) {
     const WeightView view = find(part, k);
     const bool same = part.transposed == like->transposed && part.stored_by == like->stored_by;
-    if (!run.empty() && (run.front().dtype != view.dtype || !same)) add_part(linear, std::exchange(run, {}), *like);
+    if (!run.empty() && (run.front().dtype != view.dtype || !same))
+      add_part(unit, linear, std::exchange(run, {}), *like);
     like = &part;
     for (const auto& rows : in_layer_order(view, part.stored_by)) run.push_back(rows);
     linear.n += part.rows;
   }
-  add_part(linear, std::move(run), *like);
+  add_part(unit, linear, std::move(run), *like);
   linear.bias = stacked_bias(parts);
+  if (linear.on_host) put_on_host(linear.bias);
   return &linear;
 }
 
-void Weights::add_part(Linear& linear, std::vector<WeightView> sources, const LinearPart& like) {
+void Weights::add_part(size_t unit, Linear& linear, std::vector<WeightView> sources, const LinearPart& like) {
   int64_t n = 0;
   for (const auto& view : sources) n += like.transposed ? view.cols : view.rows;
   const DType format = sources.front().dtype;
+  Ops& ops = ops_of(linear.on_host);
   const auto& layout =
-      choose_layout(format, n, linear.k, ops_.precision(), ops_.kernels(), ops_.planner<LinearOp>(), ops_.working());
+      choose_layout(format, n, linear.k, ops.precision(), ops.kernels(), ops.planner<LinearOp>(), ops.working());
   const bool stored_in_order = !like.transposed && like.stored_by == RowGroups();
   if (!layout.in_place(format, n, linear.k) || !stored_in_order) {
     linear.parts.push_back({{format, n, linear.k, &layout, nullptr}, {}});
-    pending_.push_back({&linear, linear.parts.size() - 1, std::move(sources), like.transposed});
+    pending_.push_back({unit, &linear, linear.parts.size() - 1, std::move(sources), like.transposed});
     return;
   }
   for (const auto& view : sources) {  // read in place, so parts stay separate
     linear.parts.push_back({{format, view.rows, linear.k, &layout, view.data}, {}});
-    in_place_.push_back(view);
+    in_place_.push_back({unit, linear.on_host, view});
   }
 }
 
@@ -236,7 +255,9 @@ void Weights::check_all_used() const {
 // The embedding table that a tied output matrix can share; requires the layout of the file.
 const WeightView* Weights::table_like(const Pending& pending) const {
   const LinearWeights& w = pending.weights();
-  if (pending.sources.size() != 1 || w.layout->bytes(w.format, w.n, w.k) != pending.sources[0].bytes()) return nullptr;
+  if (pending.linear->on_host || pending.sources.size() != 1 ||
+      w.layout->bytes(w.format, w.n, w.k) != pending.sources[0].bytes())
+    return nullptr;
   if (!w.layout->keeps_rows(w.format)) return nullptr;
   for (const auto& table : tables_) {
     if (table.data == pending.sources[0].data) return &table;
@@ -251,14 +272,46 @@ size_t Weights::Pending::bytes() const {
   return w.layout->bytes(w.format, w.n, w.k);
 }
 
-size_t Weights::packed_bytes() const {
-  size_t total = vector_bytes_;
+size_t Weights::PendingGroups::bytes() const {
+  return grouped->weights.stride * static_cast<size_t>(grouped->weights.groups);
+}
+
+std::vector<Weights::Unit> Weights::units() const {
+  std::vector<Unit> units(units_);
   for (const auto& pending : pending_) {
-    if (table_like(pending) == nullptr) total += Arena::padded(pending.bytes());
+    if (table_like(pending) != nullptr) continue;
+    units[pending.unit].bytes += Arena::padded(pending.bytes());
+    units[pending.unit].bytes_of_a_row += static_cast<double>(pending.bytes());
   }
-  for (const auto& pending : pending_groups_)
-    total += pending.grouped->weights.stride * static_cast<size_t>(pending.grouped->weights.groups);
-  if (on_device()) {
+  for (const auto& pending : pending_groups_) {
+    const Grouped& g = *pending.grouped;
+    if (pending.unit == kNoUnit) continue;
+    units[pending.unit].experts = true;
+    units[pending.unit].bytes += pending.bytes();
+    units[pending.unit].bytes_of_a_row += static_cast<double>(g.weights.stride) * static_cast<double>(g.per_row);
+  }
+  for (const InPlace& part : in_place_) {
+    if (part.unit == kNoUnit) continue;
+    units[part.unit].experts |= part.share < 1;
+    units[part.unit].bytes += part.view.bytes();
+    units[part.unit].bytes_of_a_row += part.share * static_cast<double>(part.view.bytes());
+  }
+  return units;
+}
+
+size_t Weights::host_bytes() const {
+  size_t total = packed_bytes(true);
+  for (const InPlace& part : in_place_) total += part.on_host ? part.view.bytes() : 0;
+  return total;
+}
+
+size_t Weights::packed_bytes(bool on_host) const {
+  size_t total = vector_bytes(on_host);
+  for (const auto& pending : pending_) {
+    if (pending.linear->on_host == on_host && table_like(pending) == nullptr) total += Arena::padded(pending.bytes());
+  }
+  for (const auto& pending : pending_groups_) total += pending.grouped->on_host == on_host ? pending.bytes() : 0;
+  if (!on_host && on_device()) {
     for (const auto& table : tables_) total += Arena::padded(table.bytes());
   }
   return total;
@@ -289,7 +342,7 @@ size_t Weights::repack_bytes() const {
 
 size_t Weights::in_place_bytes() const {
   size_t total = 0;
-  for (const auto& view : in_place_) total += view.bytes();
+  for (const InPlace& part : in_place_) total += part.on_host ? 0 : part.view.bytes();
   if (!on_device()) {
     for (const auto& table : tables_) total += table.bytes();
   }
@@ -303,18 +356,36 @@ std::vector<WeightView> Weights::in_rows(const Pending& pending, std::vector<std
 }
 
 void Weights::pack(const std::function<void(int64_t, int64_t)>& progress) {
+  arena_ = std::make_unique<Arena>("weights", packed_bytes(false) - vector_bytes(false), ops_.device().memory());
+  host_arena_ = std::make_unique<Arena>("weights in host memory", packed_bytes(true) - vector_bytes(true));
   pack_vectors();
-  if (on_device()) return upload(progress);
-  arena_ = std::make_unique<Arena>("weights", packed_bytes() - vector_bytes_);
-  const auto total = static_cast<int64_t>(arena_->capacity());
+  if (on_device()) {
+    upload(progress);
+  } else {
+    pack_matrices(false, progress);
+  }
+  pack_matrices(true, progress);
+  pack_groups(progress);
+  pending_.clear();
+  // Last: a tied output matrix releases the embedding table after packing.
+  const auto turn = ops_.pool().turn();
+  for (const InPlace& part : in_place_) source_.fetch(part.view, ops_.pool());
+  if (on_device()) return;
+  for (const auto& table : tables_) source_.fetch(table, ops_.pool());
+}
+
+// Packs the linear layers that the CPU computes.
+void Weights::pack_matrices(bool on_host, const std::function<void(int64_t, int64_t)>& progress) {
+  Arena& arena = this->arena(on_host);
   // While a matrix is packed, its pages of the file are resident too. Packing the largest first keeps the peak low.
   const auto size = [](const Pending& pending) { return pending.weights().n * pending.weights().k; };
   std::stable_sort(pending_.begin(), pending_.end(),
                    [&](const Pending& a, const Pending& b) { return size(a) > size(b); });
   for (const auto& pending : pending_) {
+    if (pending.linear->on_host != on_host) continue;
     const auto turn = ops_.pool().turn();  // matrix by matrix: engines that share the pool step in between
     LinearWeights& w = pending.weights();
-    std::byte* data = arena_->take(pending.bytes());
+    std::byte* data = arena.take(pending.bytes());
     std::vector<std::byte> copy;
     for (const auto& view : pending.sources) source_.fetch(view, ops_.pool());
     const std::vector<WeightView> sources = in_rows(pending, copy);
@@ -326,19 +397,16 @@ void Weights::pack(const std::function<void(int64_t, int64_t)>& progress) {
     }
     w.data = data;
     for (const auto& view : pending.sources) source_.release(view);
-    progress(static_cast<int64_t>(arena_->used()), total);
+    report(progress);
   }
-  pending_.clear();
-  pack_groups(progress);
-  // Last: a tied output matrix releases the embedding table after packing.
-  const auto turn = ops_.pool().turn();
-  for (const auto& view : in_place_) source_.fetch(view, ops_.pool());
-  for (const auto& table : tables_) source_.fetch(table, ops_.pool());
+}
+
+void Weights::report(const std::function<void(int64_t, int64_t)>& progress) const {
+  progress(static_cast<int64_t>(arena_->used() + host_arena_->used()),
+           static_cast<int64_t>(arena_->capacity() + host_arena_->capacity()));
 }
 
 void Weights::upload(const std::function<void(int64_t, int64_t)>& progress) {
-  arena_ = std::make_unique<Arena>("weights", packed_bytes() - vector_bytes_, ops_.device().memory());
-  const auto total = static_cast<int64_t>(arena_->capacity());
   const auto uploader = ops_.device().new_uploader();
   std::vector<const WeightView*> tied;  // by pending part; looked up while the tables still point into the file
   for (const auto& pending : pending_) tied.push_back(table_like(pending));
@@ -352,8 +420,9 @@ void Weights::upload(const std::function<void(int64_t, int64_t)>& progress) {
     source_.release(source);
   }
   for (size_t i = 0; i < pending_.size(); ++i) {
-    const auto turn = ops_.pool().turn();
     const auto& pending = pending_[i];
+    if (pending.linear->on_host) continue;
+    const auto turn = ops_.pool().turn();
     LinearWeights& w = pending.weights();
     if (tied[i] != nullptr) {
       w.data = tied[i]->data;
@@ -370,11 +439,9 @@ void Weights::upload(const std::function<void(int64_t, int64_t)>& progress) {
     }
     w.data = data;
     for (const auto& view : pending.sources) source_.release(view);
-    progress(static_cast<int64_t>(arena_->used()), total);
+    report(progress);
   }
-  pack_groups(progress);
   ops_.device().finish();
-  pending_.clear();
 }
 
 Weights::Layer::Layer(Weights& weights, int64_t index, const TensorName& pattern) : weights_(weights) {

@@ -29,9 +29,16 @@ struct LinearPart {
   TensorName bias_of = {};   // the weight that the bias is named after; empty: `name`
 };
 
+// Weights of a device that does not hold all of them. A unit is a linear layer, or the experts of a layer; units are
+// numbered in the order of their declaration.
+struct HostUnits {
+  Ops* ops = nullptr;  // compute the units below; null: there are none
+  std::set<size_t> units;
+};
+
 class Weights {
  public:
-  Weights(const WeightSource& source, Ops& ops);
+  Weights(const WeightSource& source, Ops& ops, HostUnits host = {});
 
   const WeightSource& source() const { return source_; }
   bool has(const TensorName& name) const;
@@ -66,7 +73,15 @@ class Weights {
   // Throws if the file has tensors that were not declared: without them results would be wrong.
   void check_all_used() const;
 
-  size_t packed_bytes() const;                 // bytes that pack() allocates
+  struct Unit {
+    size_t bytes = 0;           // that its side allocates or reads in place; 0: shared with an embedding table
+    double bytes_of_a_row = 0;  // that a step of one row reads
+    bool experts = false;
+  };
+  std::vector<Unit> units() const;
+
+  size_t packed_bytes() const { return packed_bytes(false); }  // bytes that pack() allocates on the device
+  size_t host_bytes() const;                                   // that units on the host take, packed or in place
   std::optional<DType> fp8_packed_as() const;  // the format that FP8 matrices are packed in; nullopt: none is packed
   size_t in_place_bytes() const;  // bytes that steps read from the mapped file, or from the source's own memory
   size_t repack_bytes() const;    // host memory that pack() takes for a while, for tensors that the source computes
@@ -77,6 +92,7 @@ class Weights {
 
  private:
   struct Pending {  // one Linear::Part before packing
+    size_t unit;
     Linear* linear;
     size_t part;
     std::vector<WeightView> sources;
@@ -85,9 +101,11 @@ class Weights {
     size_t bytes() const;
   };
   struct PendingGroups {  // a Grouped before packing
+    size_t unit;
     Grouped* grouped;
     std::vector<std::vector<WeightView>> sources;  // by group
     bool transposed = false;                       // sources are [k, n]
+    size_t bytes() const;
   };
   struct PendingVector {
     struct Piece {
@@ -99,16 +117,35 @@ class Weights {
     std::vector<float> values;  // used if there are no pieces
     float add = 0;
     float (*map)(float) = nullptr;
+    bool on_host = false;
+  };
+  struct InPlace {
+    size_t unit;
+    bool on_host;
+    WeightView view;
+    double share = 1;  // of it, that a step of one row reads
   };
   std::string resolve(const TensorName& name) const;
   WeightView find(const std::string& name, int64_t rows, int64_t cols);
   WeightView find(const LinearPart& part, int64_t k);
   std::vector<WeightView> find_bias(const std::string& name, const LinearPart& part);
   const Vector* stacked_bias(const std::vector<LinearPart>& parts);
-  void add_part(Linear& linear, std::vector<WeightView> sources, const LinearPart& like);
+  void add_part(size_t unit, Linear& linear, std::vector<WeightView> sources, const LinearPart& like);
   const Vector* declare(PendingVector pending, int64_t n);
+  static constexpr size_t kNoUnit = ~size_t{0};  // of weights that stay on the device
+  size_t next_unit() { return units_++; }
+  bool is_on_host(size_t unit) const { return host_.units.contains(unit); }
+  Ops& ops_of(bool on_host) const { return on_host ? *host_.ops : ops_; }
+  void put_on_host(const Vector* bias);
+  size_t vector_bytes(bool on_host) const;
+  size_t packed_bytes(bool on_host) const;
+  Arena& arena(bool on_host) const { return on_host ? *host_arena_ : *arena_; }
+  void report(const std::function<void(int64_t done, int64_t total)>& progress) const;
   void pack_vectors();
+  void pack_matrices(bool on_host, const std::function<void(int64_t done, int64_t total)>& progress);
   void pack_groups(const std::function<void(int64_t done, int64_t total)>& progress);
+  bool on_device() const { return !ops_.device().is_host(); }
+  bool on_device(const Linear& linear) const { return on_device() && !linear.on_host; }
   bool can_gate(const Linear& linear, Activation activation) const;
   const WeightView* table_like(const Pending& pending) const;
   std::vector<WeightView> in_rows(const Pending& pending, std::vector<std::byte>& copy) const;
@@ -116,18 +153,19 @@ class Weights {
 
   const WeightSource& source_;
   Ops& ops_;
+  HostUnits host_;
+  size_t units_ = 0;  // declared so far
   std::deque<Linear> linears_;
   std::deque<Grouped> groupeds_;
   std::deque<WeightView> tables_;
   std::deque<Vector> vectors_;
   std::vector<PendingVector> pending_vectors_;
-  size_t vector_bytes_ = 0;
   std::vector<Pending> pending_;
   std::vector<PendingGroups> pending_groups_;
   std::set<std::string, std::less<>> used_;
   std::vector<std::string> ignored_;
-  std::unique_ptr<Arena> arena_, vector_arena_;
-  std::vector<WeightView> in_place_;
+  std::unique_ptr<Arena> arena_, vector_arena_, host_arena_, host_vector_arena_;
+  std::vector<InPlace> in_place_;
 };
 
 class Weights::Layer {

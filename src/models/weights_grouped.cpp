@@ -48,21 +48,26 @@ const Grouped* Weights::grouped(Grouped settings, std::vector<std::vector<Weight
     const DType on_host = ops_.precision() == Precision::Exact ? DType::F32 : DType::F16;
     format = ops_.working() == DType::F32 ? on_host : ops_.working();
   }
+  // gate_up is declared first; down belongs to the same unit. Matrices of heads stay on the device: all rows read them.
+  const size_t unit = g.of_heads ? kNoUnit : g.sum ? units_ - 1 : next_unit();
+  g.on_host = is_on_host(unit);
+  if (g.on_host) put_on_host(g.bias);
+  Ops& ops = ops_of(g.on_host);
   g.weights.format = format;
   g.weights.groups = std::ssize(sources);
   g.weights.k = transposed ? sources[0][0].rows : sources[0][0].cols;
   for (const WeightView& view : sources[0]) g.weights.n += transposed ? view.cols : view.rows;
   const GroupedLinearProblem problem{.format = format,
-                                     .precision = ops_.precision(),
+                                     .precision = ops.precision(),
                                      .groups = g.weights.groups,
                                      .n = g.weights.n,
                                      .k = g.weights.k,
                                      .per_row = g.per_row,
-                                     .x = ops_.working(),
+                                     .x = ops.working(),
                                      .gated = g.gated,
                                      .sum = g.sum,
-                                     .invariant = ops_.batch_invariant()};
-  g.weights.layout = choose_layout(problem, ops_.kernels(), ops_.planner<GroupedLinearOp>());
+                                     .invariant = ops.batch_invariant()};
+  g.weights.layout = choose_layout(problem, ops.kernels(), ops.planner<GroupedLinearOp>());
   if (g.weights.layout == nullptr) {
     fail(ErrorKind::Unsupported, "{}: this device has no kernel for experts in {}", source_.origin(),
          millrace::name(format));
@@ -73,7 +78,8 @@ const Grouped* Weights::grouped(Grouped settings, std::vector<std::vector<Weight
   if (in_place && !transposed && std::all_of(sources.begin(), sources.end(), is_contiguous)) {
     for (size_t i = 0; i < sources.size(); ++i) {
       g.each[i] = sources[i][0].data;
-      in_place_.insert(in_place_.end(), sources[i].begin(), sources[i].end());
+      for (const WeightView& view : sources[i])
+        in_place_.push_back({unit, g.on_host, view, double(g.per_row) / double(g.weights.groups)});
     }
     return &g;
   }
@@ -81,7 +87,7 @@ const Grouped* Weights::grouped(Grouped settings, std::vector<std::vector<Weight
   const size_t bytes = in_place ? static_cast<size_t>(g.weights.n) * row_bytes(format, g.weights.k)
                                 : g.weights.layout->bytes(format, g.weights.n, g.weights.k);
   g.weights.stride = Arena::padded(bytes);
-  pending_groups_.push_back({&g, std::move(sources), transposed});
+  pending_groups_.push_back({unit, &g, std::move(sources), transposed});
   return &g;
 }
 
@@ -90,14 +96,14 @@ void Weights::pack_groups(const std::function<void(int64_t, int64_t)>& progress)
   for (const auto& pending : pending_groups_) {
     Grouped& g = *pending.grouped;
     const LinearLayout& layout = *g.weights.layout;
-    std::byte* to = arena_->take(g.weights.stride * static_cast<size_t>(g.weights.groups));
+    std::byte* to = arena(g.on_host).take(g.weights.stride * static_cast<size_t>(g.weights.groups));
     for (size_t i = 0; i < pending.sources.size(); ++i, to += g.weights.stride) {
       const auto turn = ops_.pool().turn();
       for (const WeightView& view : pending.sources[i]) source_.fetch(view, ops_.pool());
       std::vector<std::byte> copy;
       std::vector<WeightView> views = pending.sources[i];
       if (pending.transposed) views = {transposed(views, g.weights.format, copy, ops_.pool())};
-      if (uploader != nullptr) {
+      if (uploader != nullptr && !g.on_host) {
         layout.upload(views, to, *uploader, ops_.pool());
       } else if (!layout.in_place(g.weights.format, g.weights.n, g.weights.k)) {
         layout.pack(views, to, ops_.pool());
@@ -107,7 +113,7 @@ void Weights::pack_groups(const std::function<void(int64_t, int64_t)>& progress)
       g.each[i] = to;
       for (const WeightView& view : pending.sources[i]) source_.release(view);
     }
-    progress(static_cast<int64_t>(arena_->used()), static_cast<int64_t>(arena_->capacity()));
+    report(progress);
   }
   if (uploader != nullptr) ops_.device().finish();
   pending_groups_.clear();

@@ -269,6 +269,25 @@ TEST(CudaMemory, RefusesWhatDoesNotFit) {
   }
 }
 
+// Weights beyond --gpu-memory stay in host memory, and the CPU computes their layers.
+TEST(CudaMemory, WeightsInHostMemoryGiveTheSameLogits) {
+  for (const char* name : {"glm4_moe", "gpt_oss", "llama_gqa"}) {
+    const Golden golden{name, goldens_folder() / name};
+    const std::vector<int32_t> tokens = read_expected(golden).tokens;
+    LoadOptions o = options(std::ssize(tokens), true);
+    const auto whole = load(golden.folder.string(), o);
+    const auto want = all_logits(*whole, tokens, static_cast<int32_t>(tokens.size()));
+    int64_t weights = 0;
+    for (const auto& line : whole->memory().lines) weights += line.what.starts_with("packed weights") ? line.bytes : 0;
+    o.gpu_memory = whole->memory().total() - weights / 2;
+    const auto split = load(golden.folder.string(), o);
+    EXPECT_TRUE(split->rank().uses_host()) << name;
+    EXPECT_LE(split->memory().total(), o.gpu_memory) << name;
+    for (const int32_t chunk : {static_cast<int32_t>(tokens.size()), 1})
+      EXPECT_LE(relative_error(all_logits(*split, tokens, chunk), want), 1e-4) << name << " " << chunk;
+  }
+}
+
 // A running model keeps running when the GPU's memory is full, and a new one is refused with one line.
 TEST(CudaMemory, AFullCardStopsNobodyWhoRuns) {
   const std::string model = (goldens_folder() / "llama_gqa").string();

@@ -11,8 +11,9 @@ void explain_step(std::vector<OpCall>& all, Runner& runner, const StepShape& sha
   runner.rank().dry_pass(shape, Ops::Mode::Explain, nullptr, &calls);
   const size_t begin = all.size();
   for (OpCall& call : calls) {
-    const auto known = std::find_if(all.begin() + static_cast<std::ptrdiff_t>(begin), all.end(),
-                                    [&](const OpCall& other) { return other.problem == call.problem; });
+    const auto known = std::find_if(
+        all.begin() + static_cast<std::ptrdiff_t>(begin), all.end(),
+        [&](const OpCall& other) { return other.problem == call.problem && other.on_host == call.on_host; });
     if (known != all.end()) {
       ++known->calls;
     } else {

@@ -57,11 +57,15 @@ Inspection inspect(std::shared_ptr<const WeightSource> source, const LoadOptions
     describe_config(planned.model().config(), i);
     describe_state(planned, i);
     i.active_parameters = i.parameters;
-    for (const Grouped* g : planned.ops().groupeds()) {
-      const bool experts = g->gated || g->sum;  // else a matrix for each head, and a token uses all of them
-      if (experts) i.active_parameters -= (g->weights.groups - g->per_row) * g->weights.n * g->weights.k;
-    }
+    const auto without_unused = [&](const Ops& ops) {
+      for (const Grouped* g : ops.groupeds()) {
+        if (!g->of_heads) i.active_parameters -= (g->weights.groups - g->per_row) * g->weights.n * g->weights.k;
+      }
+    };
+    without_unused(planned.ops());
+    if (const HostSide* host = planned.ops().host()) without_unused(host->ops());
     i.memory = planned.memory();
+    i.host = planned.rank().host_share();
     predict(planned, i);
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::Usage) throw;  // the options are wrong, not the model

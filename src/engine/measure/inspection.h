@@ -17,10 +17,11 @@ struct Inspection {
   };
   std::string origin, architecture;
   int64_t parameters = 0, bytes = 0;
-  int64_t active_parameters = 0;  // that one token uses: fewer in a mixture of experts
+  int64_t active_parameters = 0;                            // that one token uses: fewer in a mixture of experts
   std::vector<std::pair<std::string, std::string>> config;  // in display order
   std::vector<Tensor> tensors;
   MemoryPlan memory;
+  HostShare host;  // weights that stay in host memory beside a GPU
   // Estimates for one sequence: time to the first token, and decode speed at `depth` cached tokens.
   int32_t prompt = 512, depth = 512;
   double first_token_ms = 0, tokens_per_second = 0;

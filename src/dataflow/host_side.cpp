@@ -1,0 +1,61 @@
+#include "dataflow/host_side.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "dataflow/ops.h"
+
+namespace millrace {
+
+std::byte* HostSide::take(Buffer which, size_t bytes) {
+  Space& space = spaces_[which];
+  if (plain_ != nullptr) {
+    MR_ASSERT(bytes <= space.bytes);  // the dry passes request every buffer of a step
+    return space.data;
+  }
+  space.bytes = std::max(space.bytes, bytes);
+  return reinterpret_cast<std::byte*>(uintptr_t{which + 1u} << 40);  // distinct, as in models/activations
+}
+
+Matrix HostSide::matrix(Buffer which, int64_t rows, int64_t cols) {
+  const int64_t room = ops_.padded_rows(rows);  // batch-invariant plans add rows as padding
+  return {DType::F32, rows, cols, cols, take(which, static_cast<size_t>(room * cols) * sizeof(float))};
+}
+
+Matrix HostSide::input(int64_t rows, int64_t cols) { return matrix(kInput, rows, cols); }
+Matrix HostSide::output(int64_t rows, int64_t cols) { return matrix(kOutput, rows, cols); }
+Matrix HostSide::feed(int64_t rows, int64_t cols) { return matrix(kFeed, rows, cols); }
+
+Routing HostSide::routing(const Routing& like) {
+  const size_t pairs = static_cast<size_t>(like.pairs()) * sizeof(int32_t);
+  Routing routing = like;
+  routing.chosen = reinterpret_cast<int32_t*>(take(kChosen, pairs));
+  routing.weights = reinterpret_cast<float*>(take(kWeights, pairs));
+  routing.order = reinterpret_cast<int32_t*>(take(kOrder, pairs));
+  routing.offsets = reinterpret_cast<int32_t*>(take(kOffsets, static_cast<size_t>(like.groups + 1) * sizeof(int32_t)));
+  return routing;
+}
+
+size_t HostSide::bytes(int begin, int end) const {
+  size_t sum = 0;
+  for (int i = begin; i < end; ++i) sum += Arena::padded(spaces_[static_cast<size_t>(i)].bytes);
+  return sum;
+}
+
+size_t HostSide::bytes() const { return bytes(0, kBuffers); }
+
+void HostSide::place(int begin, int end, Arena& arena) {
+  for (int i = begin; i < end; ++i) {
+    Space& space = spaces_[static_cast<size_t>(i)];
+    space.data = arena.take(space.bytes);
+  }
+}
+
+void HostSide::allocate() {
+  pinned_ = std::make_unique<Arena>("rows that the GPU hands over", bytes(0, kPinned), device_.staging());
+  plain_ = std::make_unique<Arena>("rows of experts in host memory", bytes(kPinned, kBuffers));
+  place(0, kPinned, *pinned_);
+  place(kPinned, kBuffers, *plain_);
+}
+
+}  // namespace millrace

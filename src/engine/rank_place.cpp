@@ -1,0 +1,69 @@
+// A model that the device cannot hold: some weights stay in host memory, and the CPU computes their layers.
+#include <algorithm>
+#include <numeric>
+
+#include "base/log.h"
+#include "engine/rank.h"
+#include "hardware/link_rate.h"
+#include "hardware/this_machine.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kUsualContext = 4096;  // if none was asked for: a longer one would move more weights to the host
+constexpr int kAttempts = 4;             // buffers and workspace depend a little on the placement
+
+}  // namespace
+
+// Bytes that the model may take of the device's memory.
+int64_t Rank::device_memory() const {
+  const int64_t available = device_->available_memory();
+  return options_.gpu_memory > 0 && may_use_host() ? std::min(available, options_.gpu_memory) : available;
+}
+
+bool Rank::may_use_host() const { return !device_->is_host() || options_.cpu_as_card; }
+
+void Rank::open_host() {
+  const IsaSet isa = device_->is_host() ? device_->hardware().isa : allowed_isa(options_.isa);
+  host_device_ = host_device(this_machine(options_.threads, options_.measure, isa));
+  const Hardware& hardware = host_device_->hardware();
+  link_gbs_ = measure_link_gbs(*device_);
+  host_plans_ = PlanCache::load(PlanCache::file_for(hardware.id, hardware.threads));
+}
+
+PlacementRates Rank::placement_rates() const {
+  const Ceilings &device = device_->hardware().ceilings, &host = host_device_->hardware().ceilings;
+  return {.device_gbs = device.read_gbs, .host_gbs = host.read_gbs, .link_gbs = link_gbs_};
+}
+
+// Moves weights to the host until the plan fits the device, or until nothing is left to move.
+void Rank::place_on_host(const WeightSource& source, int64_t wanted_context, int64_t wanted_kv_tokens) {
+  const std::vector<Weights::Unit> units = weights_->units();
+  const auto add = [](int64_t sum, const Weights::Unit& unit) { return sum + static_cast<int64_t>(unit.bytes); };
+  const int64_t movable = std::accumulate(units.begin(), units.end(), int64_t{0}, add);
+  if (plan_.total() - movable > plan_.available) return;  // state and buffers alone do not fit: load() refuses
+  open_host();
+  const auto& config = model_->config();
+  options_.context = wanted_context > 0 ? wanted_context : std::min(config.context, kUsualContext);
+  if (wanted_kv_tokens == LoadOptions::kWhatFits) {  // up to an eighth of the device's memory
+    const auto per_token = std::max<int64_t>(1, static_cast<int64_t>(layout_.bytes_per_token(*options_.kv_type)));
+    wanted_kv_tokens = std::min(device_memory() / 8 / per_token, options_.context * options_.sequences);
+  }
+  int64_t to_free = 0;
+  for (int attempt = 0; attempt < kAttempts && plan_.total() > plan_.available; ++attempt) {
+    to_free += plan_.total() - plan_.available;
+    host_units_ = choose_host_units(units, static_cast<size_t>(to_free), placement_rates());
+    options_.kv_tokens = wanted_kv_tokens;
+    plan(source);
+  }
+  share_ = describe_share(units, host_units_, placement_rates());
+  share_.bytes = static_cast<int64_t>(weights_->host_bytes());
+  share_.memory.available = host_device_->available_memory();
+  share_.memory.add("weights", weights_->host_bytes());
+  share_.memory.add("rows between the devices", host_side_->bytes());
+  share_.memory.add("workspace", host_ops_->workspace_bytes());
+  log().info("{}", share_.to_string());
+  log().info("memory plan of the host: {}", share_.memory.to_string());
+}
+
+}  // namespace millrace
