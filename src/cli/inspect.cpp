@@ -27,7 +27,11 @@ nlohmann::json to_json(const Inspection& i) {
           {"bytes", i.bytes},
           {"config", config},
           {"tensors", tensors},
-          {"memory", {{"lines", plan}, {"total", i.memory.total()}, {"available", i.memory.available}}},
+          {"memory",
+           {{"lines", plan},
+            {"total", i.memory.total()},
+            {"available", i.memory.available},
+            {"fits", i.memory.total() <= i.memory.available}}},
           {"predicted",
            {{"prompt", i.prompt},
             {"ttft_ms", i.first_token_ms},
@@ -62,6 +66,10 @@ void print(const Inspection& i, bool all_tensors) {
   for (const auto& line : i.memory.lines) fmt::print("  {:<36} {:>10}\n", line.what, human_bytes(line.bytes));
   fmt::print("  {:<36} {:>10} of {} available\n", "in all", human_bytes(i.memory.total()),
              human_bytes(i.memory.available));
+  if (i.memory.total() > i.memory.available) {
+    fmt::print("does not fit: {} are missing\n", human_bytes(i.memory.total() - i.memory.available));
+    return;
+  }
   fmt::print("expected speed\n  {:<36} {:>10.0f} ms\n", fmt::format("first token after {} of a prompt", i.prompt),
              i.first_token_ms);
   fmt::print("  {:<36} {:>10.1f} tokens/s\n", fmt::format("then, at depth {}", i.depth), i.tokens_per_second);
