@@ -37,7 +37,8 @@ Schema anthropic_messages() {
   const Schema use = block("tool_use", {{"id", Schema::string(1), true},
                                         {"name", Schema::string(1), true},
                                         {"input", free_object(), true},
-                                        {"caller", maybe(free_object())}});
+                                        {"caller", maybe(free_object())},
+                                        {"toolset_name", maybe(Schema::string())}});
   const Schema thinking =
       block("thinking", {{"thinking", Schema::string(), true}, {"signature", maybe(Schema::string())}});
   const Schema redacted = block("redacted_thinking", {{"data", Schema::string(), true}});
