@@ -20,14 +20,15 @@ struct ExplainOptions {
   bool all = false;
 };
 
-nlohmann::json to_json(const OpCall& c) {
+// `measured`: the roof is; a percent of a guessed one says nothing.
+nlohmann::json to_json(const OpCall& c, bool measured) {
   nlohmann::json candidates = nlohmann::json::array();
   for (const auto& candidate : c.candidates) {
     candidates.push_back(
         {{"kernel", candidate.kernel},
          {"estimate_us", candidate.estimate_us},
          {"measured_us", candidate.measured_us > 0 ? nlohmann::json(candidate.measured_us) : nlohmann::json()},
-         {"percent_of_roof", candidate.percent_of_roof}});
+         {"percent_of_roof", measured ? nlohmann::json(candidate.percent_of_roof) : nlohmann::json()}});
   }
   return {{"problem",
            {{"op", c.op},
@@ -43,14 +44,15 @@ nlohmann::json to_json(const OpCall& c) {
           {"candidates", candidates}};
 }
 
-void print(const OpCall& c) {
+void print(const OpCall& c, bool roof_measured) {
   fmt::print("\n{}, m={}, {} calls a step{}\n", c.problem, c.m, c.calls, c.on_host ? ", on the CPU" : "");
   for (size_t i = 0; i < c.candidates.size(); ++i) {
     const auto& candidate = c.candidates[i];
     const std::string measured =
         candidate.measured_us > 0 ? fmt::format("{:10.1f}", candidate.measured_us) : "         -";
-    fmt::print("  {} {:<34} {:>10.1f} {} {:>6.0f} %\n", i == 0 ? "*" : " ", candidate.kernel, candidate.estimate_us,
-               measured, candidate.percent_of_roof);
+    const std::string percent = roof_measured ? fmt::format("{:>6.0f} %", candidate.percent_of_roof) : "     -  ";
+    fmt::print("  {} {:<34} {:>10.1f} {} {}\n", i == 0 ? "*" : " ", candidate.kernel, candidate.estimate_us, measured,
+               percent);
   }
 }
 
@@ -64,7 +66,7 @@ void run(const ExplainOptions& o) {
   if (!o.all) std::erase_if(choices, [](const OpCall& c) { return !c.has_roof; });
   if (o.model.json) {
     nlohmann::json all{{"choices", nlohmann::json::array()}, {"crossovers", nlohmann::json::array()}};
-    for (const auto& c : choices) all["choices"].push_back(to_json(c));
+    for (const auto& c : choices) all["choices"].push_back(to_json(c, runner.hardware().ceilings.measured));
     for (const auto& c : crossovers(runner))
       all["crossovers"].push_back({{"n", c.n}, {"k", c.k}, {"format", c.format}, {"m1", c.m1}, {"m2", c.m2}});
     print_json(all);
@@ -76,7 +78,7 @@ void run(const ExplainOptions& o) {
              hardware.ceilings.int8_gops, hardware.ceilings.f32_gflops);
   if (runner.rank().uses_host()) fmt::print("{}\n", runner.rank().host_share().to_string());
   fmt::print("  {:<36} {:>10} {:>10} {:>8}\n", "* chosen", "estimate us", "measured", "of roof");
-  for (const auto& c : choices) print(c);
+  for (const auto& c : choices) print(c, hardware.ceilings.measured);
   fmt::print("\nrows from which the kernel for one row (M1) and the last one (M2) are chosen:\n");
   for (const auto& c : crossovers(runner)) {
     const auto text = [](int64_t m) { return m == 0 ? std::string("never") : std::to_string(m); };

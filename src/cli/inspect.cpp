@@ -12,10 +12,12 @@
 namespace millrace {
 namespace {
 
+bool fits(const MemoryPlan& plan) { return plan.total() <= plan.available; }
+
 nlohmann::json to_json(const MemoryPlan& plan) {
   nlohmann::json lines = nlohmann::json::array();
   for (const auto& line : plan.lines) lines.push_back({{"what", line.what}, {"bytes", line.bytes}});
-  return {{"lines", lines}, {"total", plan.total()}, {"available", plan.available}};
+  return {{"lines", lines}, {"total", plan.total()}, {"available", plan.available}, {"fits", fits(plan)}};
 }
 
 nlohmann::json to_json(const HostShare& share) {
@@ -87,6 +89,11 @@ void print(const Inspection& i, bool all_tensors) {
   if (i.host.any()) {
     fmt::print("{}\n", i.host.to_string());
     print("host memory to run it", i.host.memory);
+  }
+  for (const MemoryPlan* plan : {&i.memory, &i.host.memory}) {
+    if (fits(*plan)) continue;
+    fmt::print("does not fit: {} are missing\n", human_bytes(plan->total() - plan->available));
+    return;
   }
   fmt::print("expected speed\n  {:<36} {:>10.0f} ms\n", fmt::format("first token after {} of a prompt", i.prompt),
              i.first_token_ms);

@@ -34,6 +34,7 @@ class ChoiceText {
     return rest += stop_.finish();
   }
   bool stopped() const { return stop_.stopped(); }
+  const std::string& stop_found() const { return stop_.found(); }
 
  private:
   bool is_visible(int32_t token) const {

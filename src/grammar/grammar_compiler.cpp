@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "grammar/automaton/mask_automaton.h"
+#include "grammar/distinct_names.h"
 #include "grammar/spec_rules.h"
 
 namespace millrace {
@@ -24,6 +25,7 @@ struct GrammarCompiler::State {
   std::shared_ptr<CompiledGrammar> find(const GrammarSpec& spec);
   std::shared_ptr<CompiledGrammar> compile(const GrammarRules& rules);
   std::shared_ptr<CompiledGrammar> find_or_compile(const GrammarSpec& spec);
+  std::unique_ptr<TextConstraint> follow(const GrammarSpec& spec);
   void keep(const GrammarSpec& spec, std::shared_ptr<CompiledGrammar> grammar);
 
   std::shared_ptr<TokenVocabulary> vocabulary;
@@ -87,12 +89,16 @@ std::shared_ptr<CompiledGrammar> GrammarCompiler::State::find_or_compile(const G
   return grammar;
 }
 
-std::unique_ptr<Constraint> GrammarCompiler::compile(const GrammarSpec& spec) {
-  return state_->find_or_compile(spec)->follow();
+std::unique_ptr<TextConstraint> GrammarCompiler::State::follow(const GrammarSpec& spec) {
+  std::unique_ptr<TextConstraint> grammar = find_or_compile(spec)->follow();
+  const bool free_text = spec.kind == GrammarSpec::Kind::Regex || spec.kind == GrammarSpec::Kind::Ebnf;
+  return free_text ? std::move(grammar) : make_distinct_names(std::move(grammar), vocabulary);
 }
 
+std::unique_ptr<Constraint> GrammarCompiler::compile(const GrammarSpec& spec) { return state_->follow(spec); }
+
 std::unique_ptr<Constraint> GrammarCompiler::compile(const GrammarSpec& spec, GrammarTrigger trigger) {
-  return make_triggered_constraint(std::move(trigger), state_->vocabulary, state_->find_or_compile(spec)->follow());
+  return make_triggered_constraint(std::move(trigger), state_->vocabulary, state_->follow(spec));
 }
 
 GrammarCompiler::Stats GrammarCompiler::stats() const {

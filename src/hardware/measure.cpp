@@ -130,6 +130,8 @@ bool plausible(const Ceilings& ceilings) {
   }
   for (const ReadRate& rate : ceilings.read_by_threads) {
     if (rate.threads < 1 || !within(rate.gbs, 0.01, kMost)) return false;
+    // More threads read at least as fast as one, unless something disturbed them.
+    if (rate.gbs < 0.8 * ceilings.read_by_threads.front().gbs) return false;
   }
   return within(ceilings.cache_gbs, ceilings.read_gbs, kMost) &&
          within(ceilings.bf16_gflops, ceilings.f32_gflops, kMost) &&

@@ -57,6 +57,12 @@ void save_ceilings(const std::filesystem::path& file, const Ceilings& ceilings) 
   write_file(file, json_text(json, 1) + "\n");
 }
 
+Hardware measured_again(int threads) {
+  Hardware hardware = detect_cpu(threads, detect_isa());
+  measure_into(hardware);
+  return hardware;
+}
+
 Hardware this_machine(int threads, bool measure, IsaSet allowed) {
   Hardware hardware = detect_cpu(threads, allowed);
   if (auto kept = load_ceilings(kept_ceilings_file(hardware.id))) {

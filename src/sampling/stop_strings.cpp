@@ -34,7 +34,9 @@ std::string StopStrings::push(std::string_view piece) {
     size_t longest = 0;
     for (Matcher& matcher : matchers_) {
       matcher.advance(byte);
-      if (matcher.complete()) longest = std::max(longest, matcher.matched);
+      if (!matcher.complete() || matcher.matched <= longest) continue;
+      longest = matcher.matched;
+      found_ = matcher.text;
     }
     if (longest == 0) continue;
     stopped_ = true;

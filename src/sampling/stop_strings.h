@@ -17,6 +17,7 @@ class StopStrings {
   std::string push(std::string_view piece);
   std::string finish();  // end of the text: returns the held-back part
   bool stopped() const { return stopped_; }
+  const std::string& found() const { return found_; }  // the stop string that ended the text
 
  private:
   // Length of the prefix of one stop string that the text ends with, updated byte by byte (Knuth, Morris, Pratt).
@@ -31,7 +32,7 @@ class StopStrings {
   };
 
   std::vector<Matcher> matchers_;
-  std::string held_;
+  std::string held_, found_;
   bool stopped_ = false;
 };
 

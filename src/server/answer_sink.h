@@ -23,13 +23,15 @@ class AnswerSink : public GenerationSink {
   virtual void on_silence(int) {}  // a token without text: a special one, or part of a character
   virtual void on_finish(int choice, FinishReason finish, bool called_tools) = 0;
 
+  const std::string& stopped_by() const { return stopped_by_; }  // in on_finish: the stop string; empty: none
   bool in_reasoning(int choice) const { return parsers_[static_cast<size_t>(choice)].in_reasoning(); }
 
   std::shared_ptr<Call> call_;
 
  private:
   std::vector<AnswerParser> parsers_;
-  bool one_call_;
+  std::string stopped_by_;
+  bool one_call_, forced_call_, held_is_call_;
 };
 
 }  // namespace millrace

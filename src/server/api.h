@@ -17,6 +17,7 @@ class Metrics;
 struct ApiContext {
   ServedModel& model;
   TaskQueue& workers;
+  TaskQueue& downloads;  // of models: one at a time, for minutes
   Metrics& metrics;
   std::function<size_t()> connections;
   bool asks_for_keys = false;
@@ -26,7 +27,12 @@ using Endpoint = void(const std::shared_ptr<Call>& call, ApiContext& context);
 
 Endpoint answer_chat, answer_completions, answer_embeddings, answer_responses, answer_models, answer_model,
     answer_tokenize, answer_detokenize, answer_tokenizer_info, answer_openapi, answer_health, answer_live, answer_ready,
-    answer_metrics, answer_page, answer_engine, answer_dataflow;
+    answer_metrics, answer_page, answer_engine, answer_dataflow, answer_infill;
+
+// Anthropic's protocol and Ollama's.
+Endpoint answer_messages, answer_count_tokens, answer_ollama_chat, answer_ollama_generate, answer_ollama_embed,
+    answer_ollama_embeddings, answer_ollama_tags, answer_ollama_show, answer_ollama_ps, answer_ollama_version,
+    answer_ollama_pull;
 
 // The key for fair scheduling: the API key's name and, below it, the request's `user`.
 std::string fair_client(const Call& call, const std::string& user);
@@ -44,5 +50,8 @@ Schema tokenizer_info_schema();
 Schema health_answer_schema();
 Schema engine_answer_schema();
 Schema dataflow_answer_schema();
+Schema infill_answer_schema();
+Schema messages_answer_schema();
+Schema count_tokens_answer_schema();
 
 }  // namespace millrace

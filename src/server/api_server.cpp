@@ -48,10 +48,12 @@ ApiServer::ApiServer(ApiServerOptions options)
     : options_(std::move(options)), log_(options_.log), metrics_(options_.names.front()) {
   model_ = std::make_unique<ServedModel>(options_.names, options_.service);
   workers_ = std::make_unique<TaskQueue>(options_.workers);
+  downloads_ = std::make_unique<TaskQueue>(1);
   http_ = std::make_unique<HttpServer>(
       options_.http, [this](std::shared_ptr<HttpExchange> exchange) { on_request(std::move(exchange)); }, http_refusal);
   context_ = std::make_unique<ApiContext>(ApiContext{.model = *model_,
                                                      .workers = *workers_,
+                                                     .downloads = *downloads_,
                                                      .metrics = metrics_,
                                                      .connections = [this] { return http_->connections(); },
                                                      .asks_for_keys = !options_.keys.empty()});
@@ -59,6 +61,7 @@ ApiServer::ApiServer(ApiServerOptions options)
 
 ApiServer::~ApiServer() {
   stop(std::chrono::milliseconds(0));
+  downloads_.reset();
   workers_.reset();
   model_.reset();
 }
@@ -123,6 +126,7 @@ void ApiServer::preflight(Call& call) const {
 
 void ApiServer::dispatch(const std::shared_ptr<Call>& call) {
   const HttpRequest& request = call->request();
+  call->protocol = protocol_of(request);
   const std::string method = request.method == "HEAD" ? "GET" : request.method;
   const Route* found = nullptr;
   std::string allowed;
@@ -134,13 +138,14 @@ void ApiServer::dispatch(const std::shared_ptr<Call>& call) {
   if (allowed.empty()) return call->fail({404, "there is nothing at " + request.path.substr(0, 200), "", "not_found"});
   if (request.method == "OPTIONS" && !request.header("access-control-request-method").empty()) return preflight(*call);
   if (found == nullptr) {
-    HttpReply reply = error_reply({405, "this address takes " + allowed, "", "method_not_allowed"});
+    HttpReply reply = error_reply({405, "this address takes " + allowed, "", "method_not_allowed"}, call->protocol);
     reply.headers.emplace_back("Allow", allowed);
     return call->reply(std::move(reply));
   }
   call->route = found->path;
   if (!found->open && !options_.keys.empty()) {
-    const auto holder = options_.keys.holder(request.header("authorization"));
+    auto holder = options_.keys.holder(request.header("authorization"));
+    if (!holder) holder = options_.keys.holder("Bearer " + std::string(request.header("x-api-key")));  // Anthropic's
     if (!holder) {
       return call->fail({401, "this server wants an API key: send Authorization: Bearer KEY", "", "invalid_api_key"});
     }

@@ -54,7 +54,7 @@ class ApiServer {
   Metrics metrics_;
   std::unique_ptr<HttpServer> http_;  // destroyed after model and workers, which may still answer
   std::unique_ptr<ServedModel> model_;
-  std::unique_ptr<TaskQueue> workers_;
+  std::unique_ptr<TaskQueue> workers_, downloads_;
   std::unique_ptr<ApiContext> context_;
   bool stopped_ = false;
 };

@@ -21,7 +21,9 @@ Call::~Call() {
 
 Json Call::body() const {
   const std::string type = ascii_lower(request().header("content-type"));
-  if (!type.empty() && !type.starts_with("application/json")) {
+  // Ollama's documentation calls curl without a content type. A page of another origin must not profit from that.
+  const bool lenient = protocol == Protocol::Ollama && request().header("origin").empty();
+  if (!lenient && !type.empty() && !type.starts_with("application/json")) {
     throw ApiError({415, "the body must be JSON: send Content-Type: application/json", "", ""});
   }
   return parse_json(request().body);
@@ -39,8 +41,9 @@ void Call::reply(HttpReply reply) {
 void Call::fail(const ApiProblem& problem) {
   if (answered_) return;
   log_.problem(*this, problem);
-  if (!streaming_) return reply(error_reply(problem));
-  raw_event(error_body(problem));
+  if (!streaming_) return reply(error_reply(problem, protocol));
+  if (protocol == Protocol::Anthropic) pending_ += "event: error\n";
+  raw_event(error_body(problem, protocol));
   flush();
   exchange_->end_stream();
   ended(problem.status);
@@ -48,7 +51,9 @@ void Call::fail(const ApiProblem& problem) {
 
 void Call::begin_events() {
   streaming_ = true;
-  HttpReply head{.content_type = "text/event-stream; charset=utf-8", .headers = headers_};
+  const bool lines = protocol == Protocol::Ollama;
+  HttpReply head{.content_type = lines ? "application/x-ndjson" : "text/event-stream; charset=utf-8",
+                 .headers = headers_};
   head.headers.emplace_back("Cache-Control", "no-cache");
   head.headers.emplace_back("X-Accel-Buffering", "no");  // nginx and others would buffer the stream
   exchange_->begin_stream(std::move(head));
@@ -59,7 +64,13 @@ void Call::event(const Json& data, const char* name) {
   raw_event(to_text(data));
 }
 
-void Call::raw_event(std::string_view data) { pending_.append("data: ").append(data).append("\n\n"); }
+void Call::raw_event(std::string_view data) {
+  if (protocol == Protocol::Ollama) {
+    pending_.append(data).append("\n");
+  } else {
+    pending_.append("data: ").append(data).append("\n\n");
+  }
+}
 
 void Call::flush() {
   if (pending_.empty()) return;

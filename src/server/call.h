@@ -33,9 +33,10 @@ class Call {
   const std::string& id() const { return id_; }
   Clock::time_point arrived() const { return arrived_; }
 
-  std::string route = "unknown";  // pattern of the path, for metrics
-  std::string client;             // name of the API key; empty: no key required
-  Usage usage;                    // for the log
+  Protocol protocol = Protocol::OpenAi;  // the form of errors and of streams
+  std::string route = "unknown";         // pattern of the path, for metrics
+  std::string client;                    // name of the API key; empty: no key required
+  Usage usage;                           // for the log
 
   Json body() const;  // throws ApiError if it is not JSON
 
@@ -45,7 +46,7 @@ class Call {
   // Answers with an error; within a stream, as its last event.
   void fail(const ApiProblem& problem);
 
-  // A stream of server-sent events.
+  // A stream of server-sent events; in Ollama's protocol, of lines.
   void begin_events();
   void event(const Json& data, const char* name = nullptr);
   void raw_event(std::string_view data);

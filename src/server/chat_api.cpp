@@ -25,10 +25,19 @@ Json call_json(const AnswerPiece& piece) {
   return {{"id", make_id("call_")}, {"type", "function"}, {"function", {{"name", piece.text}, {"arguments", ""}}}};
 }
 
+// finish_reason; a request with the older `functions` has its own word for calls.
+const char* chat_finish_word(FinishReason finish, bool called_tools, bool legacy) {
+  const bool calls = called_tools && finish != FinishReason::Length;
+  return calls && legacy ? "function_call" : finish_word(finish, called_tools);
+}
+
 class ChatWhole final : public AnswerSink {
  public:
-  ChatWhole(std::shared_ptr<Call> call, const ServedModel& model, int n, const ChatPrompt& prompt)
-      : AnswerSink(std::move(call), n, prompt), tokenizer_(*model.text().tokenizer), choices_(static_cast<size_t>(n)) {
+  ChatWhole(std::shared_ptr<Call> call, const ServedModel& model, const ChatRequest& r, const ChatPrompt& prompt)
+      : AnswerSink(std::move(call), r.n, prompt),
+        tokenizer_(*model.text().tokenizer),
+        legacy_(r.legacy_functions),
+        choices_(static_cast<size_t>(r.n)) {
     head_.model = model.id();
   }
 
@@ -41,7 +50,11 @@ class ChatWhole final : public AnswerSink {
                    {"content", c.calls.empty() || !c.content.empty() ? Json(c.content) : Json()}};
       message["refusal"] = nullptr;
       if (!c.reasoning.empty()) message["reasoning_content"] = c.reasoning;
-      if (!c.calls.empty()) message["tool_calls"] = c.calls;
+      if (!c.calls.empty() && legacy_) {
+        message["function_call"] = c.calls[0]["function"];
+      } else if (!c.calls.empty()) {
+        message["tool_calls"] = c.calls;
+      }
       Json logprobs = c.logprobs.is_null() ? Json() : Json{{"content", c.logprobs}, {"refusal", nullptr}};
       json["choices"].push_back(
           {{"index", i}, {"message", message}, {"logprobs", std::move(logprobs)}, {"finish_reason", c.finish}});
@@ -79,12 +92,13 @@ class ChatWhole final : public AnswerSink {
   }
 
   void on_finish(int choice, FinishReason finish, bool called_tools) override {
-    at(choice).finish = finish_word(finish, called_tools);
+    at(choice).finish = chat_finish_word(finish, called_tools, legacy_);
   }
 
   Choice& at(int choice) { return choices_[static_cast<size_t>(choice)]; }
 
   const Tokenizer& tokenizer_;
+  bool legacy_;
   ChatHead head_;
   std::vector<Choice> choices_;
 };
@@ -97,6 +111,7 @@ class ChatStream final : public AnswerSink {
         include_usage_(r.include_usage),
         continuous_usage_(r.continuous_usage),
         tools_(prompt.parser.tools),
+        legacy_(r.legacy_functions),
         choices_(static_cast<size_t>(r.n)) {
     head_.model = model.id();
     chunk_ = unclosed(head_.json(kObject)) + ",\"choices\":[{\"index\":";
@@ -126,7 +141,8 @@ class ChatStream final : public AnswerSink {
     Choice& c = choices_[static_cast<size_t>(index)];
     if (!std::exchange(c.has_role, true)) {
       Json first{{"role", "assistant"}};
-      if (!delta.contains("content")) first["content"] = delta.contains("tool_calls") ? Json() : Json("");
+      if (!delta.contains("content"))
+        first["content"] = delta.contains("tool_calls") || delta.contains("function_call") ? Json() : Json("");
       first.update(delta);
       delta = std::move(first);
     }
@@ -174,11 +190,13 @@ class ChatStream final : public AnswerSink {
       case AnswerPiece::Kind::Reasoning:
         return send(choice, {{"reasoning_content", piece.text}});
       case AnswerPiece::Kind::Call: {
+        if (legacy_) return send(choice, {{"function_call", {{"name", piece.text}, {"arguments", ""}}}});
         Json begun{{"index", piece.call}};
         begun.update(call_json(piece));
         return send(choice, {{"tool_calls", Json::array({begun})}});
       }
       case AnswerPiece::Kind::Arguments: {
+        if (legacy_) return send(choice, {{"function_call", {{"arguments", piece.text}}}});
         const Json more{{"index", piece.call}, {"function", {{"arguments", piece.text}}}};
         return send(choice, {{"tool_calls", Json::array({more})}});
       }
@@ -191,7 +209,7 @@ class ChatStream final : public AnswerSink {
   }
 
   void on_finish(int choice, FinishReason finish, bool called_tools) override {
-    send(choice, Json::object(), finish_word(finish, called_tools));
+    send(choice, Json::object(), chat_finish_word(finish, called_tools, legacy_));
   }
 
   static constexpr const char* kObject = "chat.completion.chunk";
@@ -200,7 +218,7 @@ class ChatStream final : public AnswerSink {
   ChatHead head_;
   std::string chunk_;          // the common beginning of all chunks
   std::string delta_, event_;  // reused buffers
-  bool include_usage_, continuous_usage_, tools_;
+  bool include_usage_, continuous_usage_, tools_, legacy_;
   std::vector<Choice> choices_;
 };
 
@@ -223,7 +241,7 @@ void answer_chat(const std::shared_ptr<Call>& call, ApiContext& context) {
   if (request.stream) {
     sink = std::make_unique<ChatStream>(call, model, request, prompt);
   } else {
-    sink = std::make_unique<ChatWhole>(call, model, request.n, prompt);
+    sink = std::make_unique<ChatWhole>(call, model, request, prompt);
   }
   const GenerationOptions options{.prompt_field = "messages",
                                   .stop = stop_strings(request),
@@ -243,11 +261,13 @@ Schema chat_answer_schema() {
                                        {"content", Schema::string().or_null(), true},
                                        {"refusal", Schema::string().or_null()},
                                        {"reasoning_content", Schema::string()},
-                                       {"tool_calls", Schema::array(tool_call)}});
-  const auto choice = Schema::object({{"index", Schema::integer(0), true},
-                                      {"message", message, true},
-                                      {"logprobs", chat_logprobs_schema().or_null(), true},
-                                      {"finish_reason", Schema::word({"stop", "length", "tool_calls"}), true}});
+                                       {"tool_calls", Schema::array(tool_call)},
+                                       {"function_call", function}});
+  const auto choice =
+      Schema::object({{"index", Schema::integer(0), true},
+                      {"message", message, true},
+                      {"logprobs", chat_logprobs_schema().or_null(), true},
+                      {"finish_reason", Schema::word({"stop", "length", "tool_calls", "function_call"}), true}});
   return Schema::object({{"id", Schema::string(), true},
                          {"object", Schema::word({"chat.completion"}), true},
                          {"created", Schema::integer(0), true},

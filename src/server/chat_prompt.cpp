@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
+#include "grammar/either.h"
 #include "grammar/thinking.h"
 #include "server/harmony_prompt.h"
 #include "server/requests/api_error.h"
@@ -81,8 +83,24 @@ GrammarTrigger call_trigger(const ToolSyntax& syntax, std::span<const std::strin
   return trigger;
 }
 
-// A forced call makes the whole answer a call. Otherwise the grammar applies once the model opens a call.
+// The special token in front of calls; -1: calls begin with plain text.
+int32_t marker_token(const ToolSyntax& syntax, const Tokenizer& tokenizer) {
+  const auto token = tokenizer.id_of(syntax.marker);
+  return token && tokenizer.is_special(*token) ? *token : -1;
+}
+
+// A forced call makes the whole answer a call. Beside a response format the answer is calls or of that format.
+// Otherwise the grammar applies once the model opens a call.
 void constrain_calls(const ChatRequest& r, const Json& tools, const Tokenizer& tokenizer, ChatPrompt& prompt) {
+  if (tools.empty()) return;
+  prompt.held_is_call = prompt.forced_call;
+  if (prompt.grammar && !prompt.forced_call) {
+    const ToolSyntax& syntax = tool_syntax(prompt.parser.format.tools);
+    prompt.calls = tool_call_grammar(tools, syntax, r.parallel_tool_calls, false);
+    if (marker_token(syntax, tokenizer) < 0) prompt.calls->syntax.first.insert(0, syntax.marker);
+    prompt.held_is_call = !syntax.opens_at_start;
+    return;
+  }
   if (!prompt.forced_call && std::none_of(tools.begin(), tools.end(), is_strict)) return;
   const ToolSyntax& syntax = tool_syntax(prompt.parser.format.tools);
   prompt.grammar = tool_call_grammar(tools, syntax, r.parallel_tool_calls, prompt.forced_call);
@@ -115,10 +133,64 @@ std::shared_ptr<Constraint> make_constraint(const ChatRequest& r, const ChatProm
   if (prompt.parser.format.harmony()) return harmony_constraint(r, prompt, model);
   std::unique_ptr<Constraint> answer;
   if (prompt.grammar) answer = compile_answer(model.grammars(), *prompt.grammar, prompt.trigger, r.response_format);
+  if (prompt.calls) {
+    std::vector<Alternative> ways;
+    ways.push_back({std::move(answer)});
+    ways.push_back({compile_answer(model.grammars(), *prompt.calls, std::nullopt, r.response_format),
+                    marker_token(tool_syntax(prompt.parser.format.tools), *model.text().tokenizer)});
+    answer = make_either_constraint(std::move(ways), model.vocab());
+  }
   const int32_t budget = thinking_tokens(r);
   const bool may_think = prompt.parser.in_reasoning || (prompt.parser.format.reasons && !prompt.forced_call);
   if (!may_think) return answer;
   return behind_reasoning(*model.text().tokenizer, prompt.parser.in_reasoning, budget, std::move(answer));
+}
+
+// Cuts the prompt behind the content of the last message, so that the answer continues it. The content is looked up in
+// the ranges that come from the conversation: markup may contain the same text.
+void cut_behind_last_message(const std::string& content, RenderedChat& chat) {
+  const std::string_view wanted = ascii_trim(content);
+  for (auto range = chat.content.rbegin(); range != chat.content.rend(); ++range) {
+    const std::string_view said = std::string_view(chat.text).substr(range->first, range->second - range->first);
+    const size_t at = said.rfind(wanted);
+    if (at == std::string_view::npos) continue;
+    size_t end = at + wanted.size();
+    const std::string_view spaces = std::string_view(content).substr(content.find(wanted) + wanted.size());
+    if (said.substr(end).starts_with(spaces)) end += spaces.size();
+    range->second = range->first + end;
+    chat.content.erase(range.base(), chat.content.end());
+    chat.text.resize(range->second);
+    return;
+  }
+  fail_field("continue_final_message", "unsupported_value",
+             "the chat template does not show the last message's content");
+}
+
+// The content that the answer continues; empty: the answer begins a message.
+std::string continued_content(const ChatRequest& r) {
+  if (r.add_generation_prompt && *r.add_generation_prompt == r.continue_final_message) {
+    fail_field("add_generation_prompt", "invalid_value",
+               "'add_generation_prompt' must be false with 'continue_final_message' and true without it");
+  }
+  if (!r.continue_final_message) return "";
+  const Json& last = r.messages.back();
+  if (last["role"] != "assistant") {
+    fail_field("continue_final_message", "invalid_value", "the last message must be the assistant's");
+  }
+  if (last.contains("tool_calls") && !last["tool_calls"].empty()) {
+    fail_field("continue_final_message", "invalid_value", "a message with tool calls cannot be continued");
+  }
+  const std::string content = last.contains("content") ? content_text(last["content"]) : "";
+  if (ascii_trim(content).empty()) {
+    fail_field("continue_final_message", "invalid_value", "the last message has no content to continue");
+  }
+  return content;
+}
+
+std::string_view about_length(const std::string& verbosity) {
+  if (verbosity == "low") return "Answer as briefly as possible.";
+  if (verbosity == "high") return "Answer in detail.";
+  return "";
 }
 
 }  // namespace
@@ -148,25 +220,26 @@ ChatPrompt make_chat_prompt(const ChatRequest& r, const ServedModel& model) {
   prompt.one_call = !r.parallel_tool_calls;
   prompt.grammar = answer_grammar(r);
   prompt.forced_call = !tools.empty() && (r.tool_choice.is_object() || is_word(r.tool_choice, "required"));
-  if (prompt.grammar && !tools.empty()) {
-    fail_field("response_format", "invalid_value",
-               "an answer of this format cannot call tools: set 'tool_choice' to none, or leave one of the two out");
-  }
+  const std::string continued = continued_content(r);
 
   Json context = r.chat_template_kwargs;
   context["messages"] = template_messages(r.messages);
-  context["add_generation_prompt"] = true;
+  context["add_generation_prompt"] = continued.empty();
   apply_reasoning(r, prompt.parser.format, context);
   if (!prompt.parser.format.template_has_tools) {
     context["messages"] = instruct_about_tools(std::move(context["messages"]), tools);
   } else if (!tools.empty()) {
     context["tools"] = tools;
   }
+  if (const std::string_view sentence = about_length(r.verbosity); !sentence.empty()) {
+    context["messages"] = add_to_system(std::move(context["messages"]), std::string(sentence));
+  }
   const bool harmony = prompt.parser.format.harmony();
   if (harmony) adapt_to_harmony(r, context);
   RenderedChat chat = model.render(std::move(context));
+  if (!continued.empty()) cut_behind_last_message(continued, chat);
   if (harmony) {
-    chat.text += harmony_opening(r, prompt);
+    if (continued.empty()) chat.text += harmony_opening(r, prompt);
     prompt.parser.opened = harmony_opened(chat.text);
   } else {
     prompt.parser.in_reasoning = prompt.parser.format.reasons && prompt_opens_reasoning(chat.text);
@@ -196,7 +269,7 @@ Request make_chat_engine_request(const ChatRequest& r, const ChatPrompt& prompt,
   request.max_tokens =
       answer_room(prompt.tokens.size(), r.max_completion_tokens ? r.max_completion_tokens : r.max_tokens,
                   model.context(), "messages");
-  if (!r.ignore_eos) request.end_tokens = model.text().end_tokens;
+  request.end_tokens = end_tokens(r, model.text().end_tokens, model.vocab());
   request.min_tokens = r.min_tokens;
   request.choices = r.n;
   request.priority = r.priority;

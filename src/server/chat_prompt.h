@@ -19,9 +19,12 @@ struct ChatPrompt {
   AnswerParserOptions parser;
   std::vector<std::string> visible;  // special tokens that the answer parser needs
   std::optional<GrammarSpec> grammar;
+  std::optional<GrammarSpec> calls;       // the answer follows this or `grammar`: tools beside a response format
   std::optional<GrammarTrigger> trigger;  // where the grammar starts to apply; nullopt: at the beginning
   bool one_call = false;                  // drop further calls
   bool forced_call = false;               // the answer must be a tool call
+  // Text that the parser still holds when max_tokens cuts the answer is part of a call, not content.
+  bool held_is_call = false;
 };
 
 // Throws ApiError if the request contradicts itself or the model does not support it.

@@ -8,6 +8,7 @@
 #include "server/chat_prompt.h"
 #include "server/completion_logprobs.h"
 #include "server/generation.h"
+#include "server/infill.h"
 #include "server/requests/completions_request.h"
 #include "server/response_format.h"
 
@@ -149,12 +150,16 @@ void check(const CompletionsRequest& r) {
   if (r.max_tokens == 0 && !r.echo) {
     fail_field("max_tokens", "invalid_value", "'max_tokens' of 0 leaves nothing to answer, unless 'echo' is set");
   }
+  if (!r.suffix.empty() && r.echo) fail_field("echo", "invalid_value", "'echo' and 'suffix' exclude each other");
   if (r.max_tokens == 0 && r.n > 1) fail_field("n", "invalid_value", "a prompt is scored once: 'n' must be 1");
 }
 
 Prompt tokenize(const PromptInput& input, const CompletionsRequest& r, const Tokenizer& tokenizer) {
   Prompt prompt{.tokens = input.tokens, .text = input.text};
-  if (!input.is_tokens) {
+  if (!r.suffix.empty()) {
+    if (input.is_tokens) fail_field("prompt", "invalid_value", "beside a 'suffix' the prompt must be text");
+    prompt.tokens = infill_prompt(tokenizer, {.prefix = input.text, .suffix = r.suffix}, "suffix");
+  } else if (!input.is_tokens) {
     prompt.tokens = tokenizer.encode(input.text, {.add_special = r.add_special_tokens});
   } else if (r.echo) {
     prompt.text = tokenizer.decode(input.tokens, /*skip_special=*/false);
@@ -170,7 +175,7 @@ Request engine_request(const CompletionsRequest& r, const Prompt& prompt, int ma
   request.choices = made;
   request.priority = r.priority;
   request.min_tokens = r.min_tokens;
-  if (!r.ignore_eos) request.end_tokens = model.text().end_tokens;
+  request.end_tokens = end_tokens(r, model.text().end_tokens, model.vocab());
   if (r.echo && r.logprobs) request.prompt_logprobs = *r.logprobs;
   if (r.max_tokens == 0) {
     request.kind = RequestKind::Score;

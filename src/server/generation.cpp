@@ -195,8 +195,9 @@ void Generation::take_token(Choice& choice, int index, Arrival& arrival) {
 }
 
 void Generation::tell(Choice& choice, int index, std::string text, FinishReason finish) {
-  sink_->on_delta(
-      {index, std::move(text), std::exchange(choice.logprobs, {}), std::exchange(choice.untold, 0), finish});
+  const bool stopped = choice.text && choice.text->stopped() && finish != FinishReason::None;
+  sink_->on_delta({index, std::move(text), std::exchange(choice.logprobs, {}), std::exchange(choice.untold, 0), finish,
+                   stopped ? choice.text->stop_found() : ""});
 }
 
 void Generation::end_choice(Choice& choice, int index, FinishReason finish, Arrival& arrival) {

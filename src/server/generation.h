@@ -26,6 +26,7 @@ struct Delta {  // the next part of one choice
   std::vector<TokenLogprobs> logprobs;  // of the tokens since the last delta
   int tokens = 0;                       // number of these tokens
   FinishReason finish = FinishReason::None;
+  std::string stop = {};  // with finish: the stop string that ended the choice
 };
 
 // Builds an answer from the generated text. Calls never overlap.

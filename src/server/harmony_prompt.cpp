@@ -113,13 +113,17 @@ std::unique_ptr<Constraint> harmony_constraint(const ChatRequest& r, const ChatP
   rules.budget = budget;
   rules.opened = tokens.encode(prompt.parser.opened);
   const bool calls = prompt.grammar && prompt.grammar->kind == GrammarSpec::Kind::ToolCalls;
-  rules.strict = prompt.grammar && (!calls || prompt.forced_call);
+  rules.strict = prompt.grammar && (!calls || prompt.forced_call);  // also for a format beside tools
   if (rules.strict && wants_no_reasoning(r)) rules.analysis.clear();
   std::vector<ChannelRoute> routes;
   if (!calls) {
     std::unique_ptr<Constraint> body;
     if (prompt.grammar) body = compile_answer(model.grammars(), *prompt.grammar, std::nullopt, r.response_format);
     routes.push_back(final_route(tokens, std::move(body)));
+    if (prompt.calls) {
+      for (const GrammarSpec::Tool& tool : prompt.calls->tools)
+        routes.push_back(call_route(tokens, tool, model.grammars()));
+    }
   } else {
     // A budget that is used up leads to the first route.
     if (!rules.strict) routes.push_back(final_route(tokens, nullptr));

@@ -15,12 +15,20 @@ std::string operation_id(const Route& route) {
   return id;
 }
 
+Schema anthropic_error_schema() {
+  const auto error = Schema::object({{"type", Schema::string(), true}, {"message", Schema::string(), true}});
+  return Schema::object({{"type", Schema::word({"error"}), true}, {"error", error, true}});
+}
+
 Json answers(const Route& route) {
   Json good{{"description", "the answer"}};
   good["content"] = content(route.answer_type, route.answer ? route.answer->document() : Json{{"type", "string"}});
-  if (route.streams) good["content"]["text/event-stream"] = {{"schema", {{"type", "string"}}}};
+  const bool ollama = route.path.starts_with("/api/"), anthropic = route.path.starts_with("/v1/messages");
+  const char* stream = ollama ? "application/x-ndjson" : "text/event-stream";
+  if (route.streams) good["content"][stream] = {{"schema", {{"type", "string"}}}};
+  const std::string form = ollama ? "OllamaError" : anthropic ? "AnthropicError" : "Error";
   const Json error{{"description", "what is wrong"},
-                   {"content", content("application/json", {{"$ref", "#/components/schemas/Error"}})}};
+                   {"content", content("application/json", {{"$ref", "#/components/schemas/" + form}})}};
   Json responses{{"200", good}};
   if (route.path.starts_with("/health")) {
     responses["503"] = {{"description", "not ready"}, {"content", good["content"]}};
@@ -53,7 +61,11 @@ Json openapi_document(bool keys) {
   Json json{{"openapi", "3.1.0"},
             {"info", {{"title", "millrace"}, {"version", std::string(version())}}},
             {"paths", Json::object()},
-            {"components", {{"schemas", {{"Error", error_schema().document()}}}}}};
+            {"components",
+             {{"schemas",
+               {{"Error", error_schema().document()},
+                {"AnthropicError", anthropic_error_schema().document()},
+                {"OllamaError", Schema::object({{"error", Schema::string(), true}}).document()}}}}}};
   if (keys) json["components"]["securitySchemes"] = {{"bearer", {{"type", "http"}, {"scheme", "bearer"}}}};
   for (const Route& route : routes()) {
     json["paths"][route.path][route.method == "GET" ? "get" : "post"] = operation(route, keys);

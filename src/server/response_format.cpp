@@ -10,7 +10,13 @@ using Kind = GrammarSpec::Kind;
 
 std::optional<GrammarSpec> from_format(const Json& format) {
   const std::string type = format["type"];
-  if (type == "json_object") return GrammarSpec{.kind = Kind::JsonObject};
+  if (type == "json_object") {
+    const auto schema = format.find("schema");
+    if (schema == format.end() || schema->is_null()) return GrammarSpec{.kind = Kind::JsonObject};
+    Json object = *schema;
+    if (!object.contains("type")) object["type"] = "object";  // JSON mode promises an object
+    return GrammarSpec{.kind = Kind::JsonSchema, .text = to_text(object)};
+  }
   if (type == "regex") return GrammarSpec{.kind = Kind::Regex, .text = format["regex"]};
   if (type == "grammar") return GrammarSpec{.kind = Kind::Ebnf, .text = format["grammar"]};
   if (type != "json_schema") return std::nullopt;

@@ -4,6 +4,7 @@
 #include "server/answer_json.h"
 #include "server/answer_sink.h"
 #include "server/api.h"
+#include "server/base64.h"
 #include "server/chat_prompt.h"
 #include "server/requests/responses_request.h"
 
@@ -15,7 +16,12 @@ class ResponsesSink final : public AnswerSink {
  public:
   ResponsesSink(std::shared_ptr<Call> call, const ServedModel& model, const ResponsesRequest& r,
                 const ChatPrompt& prompt)
-      : AnswerSink(std::move(call), 1, prompt), tokenizer_(*model.text().tokenizer), stream_(r.stream) {
+      : AnswerSink(std::move(call), 1, prompt),
+        tokenizer_(*model.text().tokenizer),
+        stream_(r.stream),
+        summarises_(r.summarises()),
+        keeps_reasoning_(r.includes(kIncludeReasoning)),
+        obfuscate_(r.obfuscate) {
     response_ = {{"id", make_id("resp_")},
                  {"object", "response"},
                  {"created_at", std::time(nullptr)},
@@ -63,21 +69,23 @@ class ResponsesSink final : public AnswerSink {
   }
 
  private:
-  enum class Item { None, Reasoning, Message, Call };
+  enum class Item { None, Reasoning, Summary, Message, Call };
 
   void tell(const char* type, const Json& fields) {
     if (!stream_) return;
     Json event{{"type", type}, {"sequence_number", sequence_++}};
     event.update(fields);
+    if (obfuscate_ && event.contains("delta")) event["obfuscation"] = make_id("").substr(sequence_ % 16);
     call_->event(event, type);
   }
 
+  bool is_thought() const { return item_ == Item::Reasoning || item_ == Item::Summary; }
   Json& item() { return response_["output"].back(); }
-  Json& part() { return item()["content"].back(); }
+  Json& part() { return item()[item_ == Item::Summary ? "summary" : "content"].back(); }
   std::string& grown() { return (item_ == Item::Call ? item()["arguments"] : part()["text"]).get_ref<std::string&>(); }
   Json place() {
     Json json{{"item_id", item()["id"]}, {"output_index", response_["output"].size() - 1}};
-    if (item_ != Item::Call) json["content_index"] = 0;
+    if (item_ != Item::Call) json[item_ == Item::Summary ? "summary_index" : "content_index"] = 0;
     return json;
   }
   void tell_here(const char* type, const Json& fields) {
@@ -100,17 +108,21 @@ class ResponsesSink final : public AnswerSink {
     } else {
       made = {{"id", make_id("rs_")}, {"type", "reasoning"}, {"status", "in_progress"}, {"summary", Json::array()}};
     }
-    if (kind != Item::Call) made["content"] = Json::array();
+    if (kind == Item::Message || kind == Item::Reasoning) made["content"] = Json::array();
     response_["output"].push_back(made);
     tell("response.output_item.added", {{"output_index", response_["output"].size() - 1}, {"item", item()}});
     if (kind == Item::Call) return;
-    Json part{{"type", kind == Item::Message ? "output_text" : "reasoning_text"}, {"text", ""}};
+    const char* type = kind == Item::Message   ? "output_text"
+                       : kind == Item::Summary ? "summary_text"
+                                               : "reasoning_text";
+    Json part{{"type", type}, {"text", ""}};
     if (kind == Item::Message) {
       part["annotations"] = Json::array();
       part["logprobs"] = Json::array();
     }
-    item()["content"].push_back(part);
-    tell_here("response.content_part.added", {{"part", part}});
+    item()[kind == Item::Summary ? "summary" : "content"].push_back(part);
+    tell_here(kind == Item::Summary ? "response.reasoning_summary_part.added" : "response.content_part.added",
+              {{"part", part}});
   }
 
   void close(const char* status = "completed") {
@@ -120,10 +132,14 @@ class ResponsesSink final : public AnswerSink {
     } else if (item_ == Item::Message) {
       tell_here("response.output_text.done", {{"text", grown()}, {"logprobs", part()["logprobs"]}});
       tell_here("response.content_part.done", {{"part", part()}});
+    } else if (item_ == Item::Summary) {
+      tell_here("response.reasoning_summary_text.done", {{"text", grown()}});
+      tell_here("response.reasoning_summary_part.done", {{"part", part()}});
     } else {
       tell_here("response.reasoning_text.done", {{"text", grown()}});
       tell_here("response.content_part.done", {{"part", part()}});
     }
+    if (keeps_reasoning_ && is_thought()) item()["encrypted_content"] = to_base64(grown());
     item()["status"] = status;
     tell("response.output_item.done", {{"output_index", response_["output"].size() - 1}, {"item", item()}});
     item_ = Item::None;
@@ -147,9 +163,10 @@ class ResponsesSink final : public AnswerSink {
         grown() += piece.text;
         return tell_here("response.function_call_arguments.delta", {{"delta", piece.text}});
       case AnswerPiece::Kind::Reasoning:
-        if (item_ != Item::Reasoning) open(Item::Reasoning);
+        if (!is_thought()) open(summarises_ ? Item::Summary : Item::Reasoning);
         grown() += piece.text;
-        return tell_here("response.reasoning_text.delta", {{"delta", piece.text}});
+        return tell_here(summarises_ ? "response.reasoning_summary_text.delta" : "response.reasoning_text.delta",
+                         {{"delta", piece.text}});
       case AnswerPiece::Kind::Content: {
         if (item_ != Item::Message) open(Item::Message);
         grown() += piece.text;
@@ -170,6 +187,9 @@ class ResponsesSink final : public AnswerSink {
 
   const Tokenizer& tokenizer_;
   bool stream_;
+  bool summarises_;       // reasoning goes into the item's summary
+  bool keeps_reasoning_;  // and into encrypted_content, which clients send back
+  bool obfuscate_;
   Json response_;
   Item item_ = Item::None;
   Json logprobs_ = Json::array();  // of text not yet sent

@@ -3,6 +3,9 @@
 #include "server/requests/chat_request.h"
 #include "server/requests/completions_request.h"
 #include "server/requests/embeddings_request.h"
+#include "server/requests/infill_request.h"
+#include "server/requests/messages_request.h"
+#include "server/requests/ollama_request.h"
 #include "server/requests/responses_request.h"
 #include "server/requests/tokenize_request.h"
 
@@ -12,6 +15,12 @@ bool Route::matches(std::string_view asked) const {
   const size_t brace = path.find('{');
   if (brace == std::string::npos) return asked == path;
   return asked.size() > brace && asked.substr(0, brace) == std::string_view(path).substr(0, brace);
+}
+
+Protocol protocol_of(const HttpRequest& request) {
+  if (request.path.starts_with("/api/")) return Protocol::Ollama;
+  const bool anthropic = request.path.starts_with("/v1/messages") || !request.header("anthropic-version").empty();
+  return anthropic ? Protocol::Anthropic : Protocol::OpenAi;
 }
 
 const std::vector<Route>& routes() {
@@ -43,6 +52,26 @@ const std::vector<Route>& routes() {
        .endpoint = answer_embeddings,
        .request = embeddings_fields().schema(),
        .answer = embeddings_answer_schema()},
+      {.method = "POST",
+       .path = "/infill",
+       .summary = "Fill in the text between a prefix and a suffix, as llama.cpp's server does",
+       .endpoint = answer_infill,
+       .streams = true,
+       .request = infill_fields().schema(),
+       .answer = infill_answer_schema()},
+      {.method = "POST",
+       .path = "/v1/messages",
+       .summary = "Answer a conversation, in Anthropic's form",
+       .endpoint = answer_messages,
+       .streams = true,
+       .request = messages_fields().schema(),
+       .answer = messages_answer_schema()},
+      {.method = "POST",
+       .path = "/v1/messages/count_tokens",
+       .summary = "The number of tokens of a conversation, in Anthropic's form",
+       .endpoint = answer_count_tokens,
+       .request = count_tokens_fields().schema(),
+       .answer = count_tokens_answer_schema()},
       {.method = "GET",
        .path = "/v1/models",
        .summary = "The models that are served",
@@ -121,6 +150,60 @@ const std::vector<Route>& routes() {
        .summary = "The kernel chosen for each problem, with its percent of the roof",
        .endpoint = answer_dataflow,
        .answer = dataflow_answer_schema()},
+      {.method = "POST",
+       .path = "/api/chat",
+       .summary = "Answer a conversation, in Ollama's form",
+       .endpoint = answer_ollama_chat,
+       .streams = true,
+       .request = ollama_chat_fields().schema(),
+       .answer = free_object()},
+      {.method = "POST",
+       .path = "/api/generate",
+       .summary = "Answer a prompt, in Ollama's form",
+       .endpoint = answer_ollama_generate,
+       .streams = true,
+       .request = ollama_generate_fields().schema(),
+       .answer = free_object()},
+      {.method = "POST",
+       .path = "/api/embed",
+       .summary = "A vector for each text, in Ollama's form",
+       .endpoint = answer_ollama_embed,
+       .request = ollama_embed_fields().schema(),
+       .answer = free_object()},
+      {.method = "POST",
+       .path = "/api/embeddings",
+       .summary = "A vector for one text, in Ollama's older form",
+       .endpoint = answer_ollama_embeddings,
+       .request = ollama_embeddings_fields().schema(),
+       .answer = free_object()},
+      {.method = "GET",
+       .path = "/api/tags",
+       .summary = "The models that are served, in Ollama's form",
+       .endpoint = answer_ollama_tags,
+       .answer = free_object()},
+      {.method = "GET",
+       .path = "/api/ps",
+       .summary = "The models in memory, in Ollama's form",
+       .endpoint = answer_ollama_ps,
+       .answer = free_object()},
+      {.method = "POST",
+       .path = "/api/show",
+       .summary = "A model's details, in Ollama's form",
+       .endpoint = answer_ollama_show,
+       .request = ollama_show_fields().schema(),
+       .answer = free_object()},
+      {.method = "POST",
+       .path = "/api/pull",
+       .summary = "Download a model of `millrace models` into the cache, in Ollama's form",
+       .endpoint = answer_ollama_pull,
+       .streams = true,
+       .request = ollama_pull_fields().schema(),
+       .answer = free_object()},
+      {.method = "GET",
+       .path = "/api/version",
+       .summary = "The server's version, in Ollama's form",
+       .endpoint = answer_ollama_version,
+       .answer = free_object()},
       {.method = "GET",
        .path = "/openapi.json",
        .summary = "This document",

@@ -27,6 +27,9 @@ struct Route {
 
 const std::vector<Route>& routes();
 
+// By address, and for shared addresses by the header that Anthropic's clients send.
+Protocol protocol_of(const HttpRequest& request);
+
 // The OpenAPI document. `keys`: the server requires API keys.
 Json openapi_document(bool keys);
 

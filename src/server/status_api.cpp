@@ -3,10 +3,17 @@
 #include "server/answer_json.h"
 #include "server/api.h"
 #include "server/metrics.h"
+#include "server/ollama_json.h"
 #include "server/served_model.h"
 
 namespace millrace {
 namespace {
+
+// The list in Anthropic's form, for clients that send its version.
+Json anthropic_model(const ServedModel& model, const std::string& name) {
+  const std::string created = ollama_time(model.created());
+  return {{"type", "model"}, {"id", name}, {"display_name", name}, {"created_at", created}};
+}
 
 Json model_json(const ServedModel& model, const std::string& name) {
   Json json{{"id", name}, {"object", "model"}, {"created", model.created()}, {"owned_by", "millrace"}};
@@ -31,8 +38,16 @@ const char* state_word(ServedModel::State state) {
 }  // namespace
 
 void answer_models(const std::shared_ptr<Call>& call, ApiContext& context) {
+  const bool anthropic = call->protocol == Protocol::Anthropic;
+  const auto& names = context.model.names();
   Json json{{"object", "list"}, {"data", Json::array()}};
-  for (const auto& name : context.model.names()) json["data"].push_back(model_json(context.model, name));
+  for (const auto& name : names) {
+    json["data"].push_back(anthropic ? anthropic_model(context.model, name) : model_json(context.model, name));
+  }
+  if (anthropic) {
+    json.erase("object");
+    json.update({{"has_more", false}, {"first_id", names.front()}, {"last_id", names.back()}});
+  }
   call->reply(json);
 }
 
@@ -40,7 +55,9 @@ void answer_model(const std::shared_ptr<Call>& call, ApiContext& context) {
   // SDKs escape the slash in a name.
   const std::string name = percent_decode(call->request().path.substr(std::string_view("/v1/models/").size()));
   context.model.check_name(name);
-  call->reply(model_json(context.model, name.empty() ? context.model.id() : name));
+  const std::string& shown = name.empty() ? context.model.id() : name;
+  const bool anthropic = call->protocol == Protocol::Anthropic;
+  call->reply(anthropic ? anthropic_model(context.model, shown) : model_json(context.model, shown));
 }
 
 void answer_live(const std::shared_ptr<Call>& call, ApiContext&) { call->reply(Json{{"status", "alive"}}); }

@@ -223,6 +223,72 @@ TEST_F(Grammar, Formats) {
   }
 }
 
+TEST_F(Grammar, FormatsWithLengths) {
+  for (const char* format :
+       {"date-time", "date",          "time",      "duration",     "email",         "hostname",
+        "ipv4",      "ipv6",          "uuid",      "uri",          "uri-reference", "uri-template",
+        "iri",       "iri-reference", "idn-email", "idn-hostname", "json-pointer",  "relative-json-pointer",
+        "regex",     "byte",          "password"}) {
+    for (const int most : {40, 64, 100, 255, 1000, 2048}) {
+      for (const std::string& answer :
+           answers(schema(Json{{"type", "string"}, {"format", format}, {"maxLength", most}}.dump()), 2)) {
+        EXPECT_LE(Json::parse(answer).get<std::string>().size(), size_t(most)) << format;
+      }
+    }
+  }
+  for (const char* format : {"json-pointer", "relative-json-pointer", "uri", "uri-template", "iri", "idn-email"}) {
+    const Json wanted{{"type", "string"}, {"format", format}, {"minLength", 30}, {"maxLength", 60}};
+    for (const std::string& answer : answers(schema(wanted.dump()), 3)) {
+      const size_t size = Json::parse(answer).get<std::string>().size();
+      EXPECT_TRUE(size >= 30 && size <= 60) << answer;
+    }
+  }
+}
+
+TEST_F(Grammar, NamesDoNotRepeat) {
+  const auto once = [&](const GrammarSpec& spec) {
+    EXPECT_TRUE(accepts(spec, R"({"y":3,"x":2})"));
+    EXPECT_TRUE(accepts(spec, R"({"y":3,"yy":2,"":1})"));
+    EXPECT_FALSE(accepts(spec, R"({"y":3,"y":2})"));
+    EXPECT_FALSE(accepts(spec, R"({"a\"":3,"b":1,"a\"":2})"));
+  };
+  once({.kind = GrammarSpec::Kind::JsonObject});
+  once(schema(R"({"type": "object", "additionalProperties": {"type": "integer"}})"));
+  EXPECT_TRUE(accepts({.kind = GrammarSpec::Kind::JsonObject}, R"({"y":{"y":1},"z":[{"y":1},{"y":"y"}]})"));
+  EXPECT_FALSE(accepts({.kind = GrammarSpec::Kind::JsonObject}, R"({"y":{"y":1},"y":1})"));
+  EXPECT_FALSE(accepts({.kind = GrammarSpec::Kind::JsonObject}, R"({"z":[{"y":1,"y":2}]})"));
+  // Whole tokens such as `","y":`; a vocabulary of few letters makes repeated names likely.
+  GrammarVocabulary letters{.tokens = {"{", "}", "\"", "a", "b", ":", ",", "1", "\"a\":", "{\"b\":1,\"a\":", ",\"a\":1",
+                                       "\"b", "a\":", "b\":1}", "\",\"a\":\"", ""},
+                            .end_tokens = {15}};
+  GrammarCompiler compiler(letters);
+  int ended = 0;
+  for (int i = 0; i < 400; ++i) {
+    const auto constraint = compiler.compile({.kind = GrammarSpec::Kind::JsonObject});
+    const auto text = random_answer(*constraint, letters, random_, 60);
+    if (!text) continue;
+    ++ended;
+    std::vector<std::set<std::string>> names;
+    const auto note = [&](int, Json::parse_event_t event, Json& value) {
+      if (event == Json::parse_event_t::object_start) names.emplace_back();
+      if (event == Json::parse_event_t::key) {
+        EXPECT_TRUE(names.back().insert(value.get<std::string>()).second) << *text;
+      }
+      if (event == Json::parse_event_t::object_end) names.pop_back();
+      return true;
+    };
+    EXPECT_TRUE(Json::parse(*text, note).is_object());
+  }
+  EXPECT_GT(ended, 0);
+}
+
+// A pattern may leave no other name: a repeated one is then allowed instead of failing.
+TEST_F(Grammar, AnswersEndWhereNamesRunOut) {
+  answers(
+      schema(R"({"type": "object", "patternProperties": {"^[a-c]$": {"const": 1}}, "additionalProperties": false})"),
+      30);
+}
+
 TEST_F(Grammar, EnumsAndTypes) {
   expect_all(R"({"enum": ["a", 1, null, {"b": [true]}]})",
              [](const Json& value) { return value == "a" || value == 1 || value.is_null() || value.is_object(); });
@@ -309,10 +375,17 @@ TEST_F(Grammar, MultiplesOfFractionsDivideWhole) {
 }
 
 TEST_F(Grammar, ItemsWithoutDuplicates) {
-  for (const char* items : {R"({"type": "string"})", R"({"type": "integer", "minimum": 1})", R"({"type": "number"})",
-                            R"({"anyOf": [{"type": "string"}, {"type": "integer"}]})",
-                            R"({"type": "string", "pattern": "^[a-z][a-z0-9]*$"})",
-                            R"({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]})"}) {
+  for (
+      const char* items :
+      {R"({"type": "string"})", R"({"type": "integer", "minimum": 1})", R"({"type": "number"})",
+       R"({"anyOf": [{"type": "string"}, {"type": "integer"}]})",
+       R"({"type": "string", "pattern": "^[a-z][a-z0-9]*$"})",
+       R"({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]})",
+       R"({"type": "object", "properties": {"id": {"type": "string"}}})",
+       R"({"type": "object", "properties": {"a": {"enum": [1, 2, 3]}}, "required": ["a"]})",
+       R"({"type": "object", "properties": {"a": {"type": "boolean"}, "b": {"type": "boolean"}}})",
+       R"({"type": "object", "properties": {"a": {"type": "object", "properties": {"c": {"const": 1}}}}})",
+       R"({"type": "object", "properties": {"k": {"enum": ["x", "y"]}, "n": {"type": "array"}}, "required": ["k"]})"}) {
     expect_all(fmt::format(R"({{"type": "array", "items": {}, "uniqueItems": true, "minItems": 2}})", items).c_str(),
                [](const Json& value) {
                  return value.size() >= 2 && std::set<Json>(value.begin(), value.end()).size() == value.size();

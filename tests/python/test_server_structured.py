@@ -61,6 +61,11 @@ def test_json_object(client):
     ({"response_format": {"type": "grammar", "grammar": 'root ::= "<" word ">"\nword ::= [a-z] [a-z]'}}, "<[a-z]{2}>"),
     ({"structured_outputs": {"regex": "x+y"}, "max_tokens": 40}, "x+y?"),
     ({"structured_outputs": {"choice": ["yes", "no", "may\"be"]}}, 'yes|no|may"be'),
+    ({"guided_regex": "[a-c]{3}"}, "[a-c]{3}"),
+    ({"guided_choice": ["yes", "no"]}, "yes|no"),
+    ({"guided_grammar": 'root ::= "a" | "b"'}, "a|b"),
+    ({"guided_json": {"enum": [1, 2]}}, "1|2"),
+    ({"response_format": {"type": "json_object", "schema": {"properties": {"a": {"enum": [7]}}, "required": ["a"]}}}, r'\{\s*"a":\s*7\s*\}'),
 ])
 def test_other_forms(server, extra, pattern):
     status, _, body = server.post("/v1/chat/completions", {"messages": CHAT, "temperature": 1, "seed": 3, "max_tokens": 100, **extra})
@@ -137,6 +142,71 @@ def test_named_tool_streamed(client):
     assert calls[0]["id"] and calls[0]["name"] == "wait" and 0 <= json.loads(calls[0]["arguments"])["s"] <= 9
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("limit", range(1, 8))
+def test_a_call_that_is_cut_is_no_content(server, limit, stream):
+    ask = {"messages": CHAT, "tools": TOOLS, "tool_choice": "required", "max_tokens": limit, "temperature": 0, "stream": stream}
+    status, _, body = server.post("/v1/chat/completions", ask)
+    assert status == 200
+    if stream:
+        chunks = [json.loads(line[6:]) for line in body.decode().split("\n") if line.startswith("data: {")]
+        assert not any(c["choices"][0]["delta"].get("content") for c in chunks) and chunks[-1]["choices"][0]["finish_reason"] == "length"
+    else:
+        assert not body["choices"][0]["message"]["content"] and body["choices"][0]["finish_reason"] == "length"
+
+
+FORM = {"type": "json_schema", "json_schema": {"name": "point", "schema": POINT}}
+
+
+def check_call_or_form(choice):
+    calls = choice["message"].get("tool_calls")
+    if calls:
+        assert not choice["message"]["content"] and choice["finish_reason"] == "tool_calls"
+        for call in calls:
+            assert call["function"]["name"] in ("move", "wait") and isinstance(json.loads(call["function"]["arguments"]), dict)
+        return "calls"
+    check_point(json.loads(choice["message"]["content"]))
+    return "form"
+
+
+@pytest.mark.parametrize("template, opens", [(TEMPLATE, "<"), (TEMPLATE + "{# [TOOL_CALLS] #}", "["), (TEMPLATE + "{# <|python_tag|> #}", None)])
+def test_tools_beside_a_form(tmp_path, template, opens):
+    """The answer is calls or follows the form; a bias for the first character of calls decides. Calls of Llama 3 begin as JSON does."""
+    with Server(write_tiny_model(tmp_path / "both.gguf", template=template)) as server:
+        met = set()
+        for seed in range(6):
+            for bias in (100, -100) if opens else (0,):
+                ask = {"messages": CHAT, "tools": TOOLS, "response_format": FORM, "parallel_tool_calls": False, "temperature": 1, "seed": seed,
+                       "max_tokens": 500, "logit_bias": {str(token_id(opens or "{")): bias}}
+                status, _, body = server.post("/v1/chat/completions", ask)
+                assert status == 200, body
+                if body["choices"][0]["finish_reason"] != "length":
+                    met.add((bias, check_call_or_form(body["choices"][0])))
+        assert met == {(100, "calls"), (-100, "form")} if opens else met
+        status, _, body = server.post("/v1/chat/completions", {"messages": CHAT, "tools": TOOLS, "tool_choice": "required", "response_format": FORM,
+                                                               "max_tokens": 500, "temperature": 0})
+        assert body["choices"][0]["message"]["tool_calls"], body
+        status, _, body = server.post("/v1/chat/completions", {"messages": CHAT, "tools": TOOLS, "tool_choice": "none", "response_format": FORM,
+                                                               "max_tokens": 500, "temperature": 0})
+        check_point(json.loads(body["choices"][0]["message"]["content"]))
+
+
+def test_functions_in_the_older_form(client):
+    functions = [t["function"] for t in TOOLS]
+    choice = ask(client, functions=functions, function_call={"name": "wait"}).choices[0]
+    assert choice.finish_reason == "function_call" and choice.message.tool_calls is None
+    assert choice.message.function_call.name == "wait" and 0 <= json.loads(choice.message.function_call.arguments)["s"] <= 9
+    name = arguments = ""
+    for chunk in ask(client, functions=functions, function_call={"name": "wait"}, stream=True):
+        delta, finish = chunk.choices[0].delta.function_call, chunk.choices[0].finish_reason
+        name += delta.name or "" if delta else ""
+        arguments += delta.arguments or "" if delta else ""
+    assert (name, arguments, finish) == ("wait", choice.message.function_call.arguments, "function_call")
+    history = CHAT + [{"role": "assistant", "content": None, "function_call": {"name": "wait", "arguments": '{"s": 1}'}},
+                      {"role": "function", "name": "wait", "content": "done"}]
+    assert client.chat.completions.create(model="tiny", messages=history, functions=functions, max_tokens=3).usage.completion_tokens == 3
+
+
 def test_tools_and_history(client):
     first = ask(client, tools=TOOLS, tool_choice="required", parallel_tool_calls=False).choices[0].message
     messages = CHAT + [first.model_dump(), {"role": "tool", "tool_call_id": first.tool_calls[0].id, "content": "done"}]
@@ -150,8 +220,7 @@ def test_tools_and_history(client):
 def test_bad_tool_requests(server):
     named = {"type": "function", "function": {"name": "fly"}}
     for change in ({"tool_choice": named, "tools": TOOLS}, {"tool_choice": "required"}, {"tools": TOOLS + TOOLS[:1]},
-                   {"tools": [{"type": "function", "function": {"name": "a b"}}]},
-                   {"tools": TOOLS, "response_format": {"type": "json_object"}}):
+                   {"tools": [{"type": "function", "function": {"name": "a b"}}]}):
         status, _, body = server.post("/v1/chat/completions", {"messages": CHAT, **change})
         assert status == 400, (change, body)
 
@@ -193,6 +262,16 @@ def test_strict_tools_that_need_not_be_called(tmp_path):
         bad = [{"type": "function", "function": {"name": "a", "strict": True, "parameters": {"type": "no-such-type"}}}]
         status, _, body = server.post("/v1/chat/completions", {"messages": CHAT, "tools": bad})
         assert status == 400 and 'tool "a"' in body["error"]["message"], body
+
+
+def test_responses_call_tools_or_follow_a_form(client):
+    tools = [{"type": "function", "name": t["function"]["name"], "parameters": t["function"]["parameters"]} for t in TOOLS]
+    form = {"format": {"type": "json_schema", "name": "point", "schema": POINT}}
+    made = client.responses.create(model="tiny", input="Go.", tools=tools, text=form, temperature=1, max_output_tokens=500)
+    kinds = {item.type for item in made.output}
+    assert kinds in ({"message"}, {"function_call"})
+    if kinds == {"message"} and made.status == "completed":
+        check_point(json.loads(made.output_text))
 
 
 def test_responses_call_tools(client):

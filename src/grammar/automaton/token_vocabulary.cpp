@@ -38,6 +38,28 @@ TokenVocabulary::TokenVocabulary(std::vector<std::string> tokens, std::vector<in
   }
   sorted_.resize(kept);
   trie_ = TokenTrie(sorted_);
+  for (const TokenTrie::Token& token : sorted_) {
+    size_t quote = token.bytes.find('"');
+    while (quote != std::string_view::npos) {
+      const size_t next = token.bytes.find('"', quote + 1);
+      if (next == std::string_view::npos) break;
+      std::vector<int32_t>& ids = quoted_[std::string(token.bytes.substr(quote + 1, next - quote - 1))];
+      if (ids.empty() || ids.back() != token.id) ids.push_back(token.id);
+      quote = next;
+    }
+  }
+}
+
+std::span<const TokenTrie::Token> TokenVocabulary::starting_with(std::string_view text) const {
+  const auto before = [&](const TokenTrie::Token& token) { return token.bytes.substr(0, text.size()) < text; };
+  const auto up_to = [&](const TokenTrie::Token& token) { return token.bytes.substr(0, text.size()) <= text; };
+  const auto first = std::partition_point(sorted_.begin(), sorted_.end(), before);
+  return {first, std::partition_point(first, sorted_.end(), up_to)};
+}
+
+std::span<const int32_t> TokenVocabulary::quoting(const std::string& text) const {
+  const auto found = quoted_.find(text);
+  return found == quoted_.end() ? std::span<const int32_t>() : std::span<const int32_t>(found->second);
 }
 
 std::vector<std::shared_ptr<const TokenSet>> TokenVocabulary::sets(std::span<const CodeSet> characters) {

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,11 @@ class TokenVocabulary {
   // Pairs of ids with the same bytes: the first has the mask bit of the second.
   const std::vector<std::pair<int32_t, int32_t>>& twins() const { return twins_; }
 
+  // The tokens whose bytes begin with the text, without twins.
+  std::span<const TokenTrie::Token> starting_with(std::string_view text) const;
+  // The tokens, without twins, that contain the text between two quotes.
+  std::span<const int32_t> quoting(const std::string& text) const;
+
   // Token sets for these character sets, cached. Thread-safe.
   std::vector<std::shared_ptr<const TokenSet>> sets(std::span<const CodeSet> characters);
 
@@ -37,6 +44,7 @@ class TokenVocabulary {
   std::vector<TokenTrie::Token> sorted_;
   std::vector<std::pair<int32_t, int32_t>> twins_;
   TokenTrie trie_;
+  std::unordered_map<std::string, std::vector<int32_t>> quoted_;  // by text between two quotes
 
   std::mutex lock_;
   std::list<std::pair<CodeSet, std::shared_ptr<const TokenSet>>> sets_;  // most recently used first

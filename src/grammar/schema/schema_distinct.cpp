@@ -12,6 +12,7 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kMostDistinct = 64;  // listed values
+constexpr int kDeepestListed = 4;      // objects in listed objects
 constexpr size_t kMostShared = 1024;   // listed values of all prefixItems
 constexpr size_t kManyParts =
     1024;  // bytes of a schema; larger schemas get fewer parts, since each part repeats the schema
@@ -126,10 +127,43 @@ bool tells_by_first_item(const JsonSchema& array) {
 
 }  // namespace
 
-std::vector<JsonSchema> SchemaWriter::listed_values(const JsonSchema& items) const {
+// All objects of a schema whose members have listed values. Empty: the schema has others, or too many.
+std::vector<JsonSchema> SchemaWriter::listed_objects(const JsonSchema& schema, int depth) const {
+  if (depth > kDeepestListed) return {};  // a schema may contain itself
+  if (schema.value("type", JsonSchema()) != "object" || !schema.contains("properties")) return {};
+  for (const auto& item : schema.items()) {
+    const std::string& key = item.key();
+    if (key == "additionalProperties" && item.value() == false) continue;
+    if (key != "type" && key != "properties" && key != "required") return {};
+  }
+  const JsonSchema required = schema.value("required", JsonSchema::array());
+  std::vector<JsonSchema> objects = {JsonSchema::object()};
+  for (const auto& member : schema["properties"].items()) {
+    const std::vector<JsonSchema> values = listed_values(member.value(), depth + 1);
+    if (values.empty()) return {};
+    const bool needed = std::find(required.begin(), required.end(), member.key()) != required.end();
+    std::vector<JsonSchema> more;
+    for (const JsonSchema& object : objects) {
+      for (const JsonSchema& value : values) more.push_back(object), more.back()[member.key()] = value;
+      if (!needed) more.push_back(object);
+    }
+    if (std::ssize(more) > kMostDistinct) return {};
+    objects = std::move(more);
+  }
+  for (const JsonSchema& key : required) {
+    if (!key.is_string() || !schema["properties"].contains(key.get<std::string>())) return {};
+  }
+  return objects;
+}
+
+std::vector<JsonSchema> SchemaWriter::listed_values(const JsonSchema& items, int depth) const {
   std::vector<JsonSchema> values;
   if (!items.is_object()) return values;
   for (JsonSchema one : document_.alternatives(items)) {
+    if (std::vector<JsonSchema> objects = listed_objects(one, depth); !objects.empty()) {
+      values.insert(values.end(), objects.begin(), objects.end());
+      continue;
+    }
     if (one.value("type", JsonSchema()) == "boolean" && !one.contains("enum") && !one.contains("const"))
       one["enum"] = JsonSchema::array({false, true});
     if (!one.contains("enum") && !one.contains("const")) one = with_integers_listed(std::move(one));
@@ -171,24 +205,39 @@ std::vector<JsonSchema> SchemaWriter::distinct_parts(const JsonSchema& items) co
     return parts;
   }
   const bool many = size < kManyParts;
-  std::vector<JsonSchema> values = parts_of_texts(many);
-  for (JsonSchema& value : parts_of_numbers({}, many)) values.push_back(std::move(value));
-  for (JsonSchema& value : values) parts.push_back({{"type", "object"}, {"properties", {{key, std::move(value)}}}});
+  std::vector<JsonSchema> values;
+  for (const JsonSchema& value : listed_values(ways[0]["properties"][key])) values.push_back({{"const", value}});
+  if (values.empty()) {
+    values = parts_of_texts(many);
+    for (JsonSchema& value : parts_of_numbers({}, many)) values.push_back(std::move(value));
+  }
+  const JsonSchema required = JsonSchema::array({key});
+  for (JsonSchema& value : values)
+    parts.push_back({{"type", "object"}, {"properties", {{key, std::move(value)}}}, {"required", required}});
   return parts;
 }
 
 std::string SchemaWriter::telling_member(const JsonSchema& object) const {
-  const JsonSchema required = object.value("required", JsonSchema()),
+  const JsonSchema required = object.value("required", JsonSchema::array()),
                    properties = object.value("properties", JsonSchema());
   if (!required.is_array() || !properties.is_object()) return "";
+  std::vector<std::string> keys;  // required ones first; an optional one is then always written
   for (const JsonSchema& key : required) {
-    if (!key.is_string() || !properties.contains(key.get<std::string>())) continue;
-    const std::vector<JsonSchema> ways = document_.alternatives(properties[key.get<std::string>()]);
-    const JsonSchema type = ways.size() == 1 ? ways[0].value("type", JsonSchema()) : JsonSchema();
-    const bool listed = ways.size() == 1 && (ways[0].contains("enum") || ways[0].contains("const"));
-    if (!listed && (type == "string" || type == "integer" || type == "number")) return key.get<std::string>();
+    if (key.is_string() && properties.contains(key.get<std::string>())) keys.push_back(key.get<std::string>());
   }
-  return "";
+  for (const auto& item : properties.items()) {
+    if (std::find(keys.begin(), keys.end(), item.key()) == keys.end()) keys.push_back(item.key());
+  }
+  std::string best;
+  size_t most = 1;  // listed values of the best key
+  for (const std::string& key : keys) {
+    const std::vector<JsonSchema> ways = document_.alternatives(properties[key]);
+    const JsonSchema type = ways.size() == 1 ? ways[0].value("type", JsonSchema()) : JsonSchema();
+    const std::vector<JsonSchema> values = listed_values(properties[key]);
+    if (values.empty() && (type == "string" || type == "integer" || type == "number")) return key;
+    if (values.size() > most && std::ssize(values) <= kMostDistinct) most = values.size(), best = key;
+  }
+  return best;
 }
 
 // The rule of each part.

@@ -57,7 +57,8 @@ class SchemaWriter {
   Rule number(const JsonSchema& schema, bool integer);
 
   Rule array(const JsonSchema& schema);
-  std::vector<JsonSchema> listed_values(const JsonSchema& items) const;  // empty: the items are not an enum
+  std::vector<JsonSchema> listed_values(const JsonSchema& items, int depth = 0) const;  // empty: the items are not an enum
+  std::vector<JsonSchema> listed_objects(const JsonSchema& schema, int depth) const;
   std::vector<JsonSchema> distinct_parts(const JsonSchema& items) const;
   std::string telling_member(const JsonSchema& object) const;  // empty: there is none
   struct DistinctCounts {

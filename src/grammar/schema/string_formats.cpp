@@ -52,12 +52,18 @@ struct ShortFormat {
   std::string_view regex;
 };
 
-constexpr std::array<ShortFormat, 5> kShortFormats = {{
+constexpr std::array<ShortFormat, 11> kShortFormats = {{
     {"email", 250, "^[A-Za-z0-9]{1,12}(\\.[A-Za-z0-9]{1,8})?@[a-z0-9]{1,10}\\.[a-z]{2,4}$"},
     {"hostname", 160, "^[a-z0-9]{1,12}(\\.[a-z0-9]{1,8})?\\.[a-z]{2,4}$"},
     {"uri", 800, "^https?://[a-z0-9]{1,12}\\.[a-z]{2,4}(/[A-Za-z0-9_-]{0,10}){0,3}$"},
     {"uri-reference", 700, "^(https?://[a-z0-9]{1,12}\\.[a-z]{2,4})?(/[A-Za-z0-9_-]{0,10}){0,3}$"},
     {"iri", 700, "^https?://[a-z0-9]{1,12}\\.[a-z]{2,4}(/[A-Za-z0-9_-]{0,10}){0,3}$"},
+    {"iri-reference", 700, "^(https?://[a-z0-9]{1,12}\\.[a-z]{2,4})?(/[A-Za-z0-9_-]{0,10}){0,3}$"},
+    {"uri-template", 700, "^https?://[a-z0-9]{1,12}\\.[a-z]{2,4}(/[A-Za-z0-9_-]{0,10}){0,3}$"},
+    {"idn-email", 250, "^[A-Za-z0-9]{1,12}@[a-z0-9]{1,10}\\.[a-z]{2,4}$"},
+    {"idn-hostname", 160, "^[a-z0-9]{1,12}(\\.[a-z0-9]{1,8})?\\.[a-z]{2,4}$"},
+    {"json-pointer", 976, "^(/[A-Za-z0-9_-]{0,10}){0,3}$"},
+    {"relative-json-pointer", 978, "^[1-9](/[A-Za-z0-9_-]{0,10}){0,3}$"},
 }};
 
 #undef MR_DATE
@@ -76,11 +82,35 @@ std::string email_of_length(Lengths lengths) {
   return fmt::format("^[A-Za-z0-9]{{{},{}}}@[a-z0-9]{{1,10}}\\.[a-z]{{2,4}}$", least, most);
 }
 
+// A long text of a format: a fixed beginning, then one run of characters that takes up the length. Empty: the format
+// has none, or the bounds do not need it.
+std::string long_format_regex(std::string_view format, Lengths lengths) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kBegins = {{
+      {"json-pointer", "/"},
+      {"relative-json-pointer", "1/"},
+      {"uri", "https://example.com/"},
+      {"uri-reference", "/"},
+      {"uri-template", "https://example.com/"},
+      {"iri", "https://example.com/"},
+      {"iri-reference", "/"},
+  }};
+  constexpr int64_t kLong = 20;  // shorter texts have several parts
+  if (lengths.least <= kLong) return {};
+  for (const auto& [name, begin] : kBegins) {
+    if (name != format) continue;
+    const int64_t least = lengths.least - std::ssize(begin);
+    const int64_t most = lengths.most < 0 ? least + 60 : lengths.most - std::ssize(begin);
+    return fmt::format("^{}[A-Za-z0-9_-]{{{},{}}}$", begin, least, most);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string string_format_regex(std::string_view format, Lengths lengths) {
   const int64_t most = lengths.most;
-  if (format == "email" && lengths.least > 5) {
+  if (std::string regex = long_format_regex(format, lengths); !regex.empty()) return regex;
+  if ((format == "email" || format == "idn-email") && lengths.least > 5) {
     if (std::string regex = email_of_length(lengths); !regex.empty()) return regex;
     if (lengths.least > 69)
       fail(ErrorKind::Usage, "the schema wants an e-mail address of {} or more characters; 69 can be written",

@@ -38,6 +38,7 @@ Json dataflow_view(Runner& runner) {
   const int64_t context = std::min<int64_t>(1024, runner.options().context);
   std::vector<int32_t> batches = {1};
   if (runner.options().rows >= 8) batches.push_back(8);
+  const bool roof = runner.hardware().ceilings.measured;  // a percent of a guessed roof says nothing
   Json choices = Json::array();
   for (const OpCall& choice : explain(runner, batches, context)) {
     if (choice.candidates.empty() || !choice.has_roof) continue;
@@ -53,7 +54,7 @@ Json dataflow_view(Runner& runner) {
                        {"kernel", chosen.kernel},
                        {"microseconds", chosen.measured_us > 0 ? chosen.measured_us : chosen.estimate_us},
                        {"measured", chosen.measured_us > 0},
-                       {"percent_of_roof", chosen.percent_of_roof}});
+                       {"percent_of_roof", roof ? Json(chosen.percent_of_roof) : Json()}});
   }
   return {{"choices", choices}};
 }

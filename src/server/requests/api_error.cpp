@@ -19,6 +19,28 @@ const char* error_type(int status) {
   }
 }
 
+const char* anthropic_type(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    default:
+      return status >= 500 ? "api_error" : "invalid_request_error";
+  }
+}
+
+// Clients of Anthropic recognise a full context by the beginning of the message.
+std::string anthropic_message(const ApiProblem& problem) {
+  return problem.code == "context_length_exceeded" ? "prompt is too long: " + problem.message : problem.message;
+}
+
 Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 }  // namespace
@@ -45,7 +67,12 @@ ApiProblem to_problem(const Error& error) {
   }
 }
 
-std::string error_body(const ApiProblem& problem) {
+std::string error_body(const ApiProblem& problem, Protocol protocol) {
+  if (protocol == Protocol::Ollama) return to_text({{"error", problem.message}});
+  if (protocol == Protocol::Anthropic) {
+    return to_text({{"type", "error"},
+                    {"error", {{"type", anthropic_type(problem.status)}, {"message", anthropic_message(problem)}}}});
+  }
   return to_text({{"error",
                    {{"message", problem.message},
                     {"type", error_type(problem.status)},
@@ -53,8 +80,8 @@ std::string error_body(const ApiProblem& problem) {
                     {"code", text_or_null(problem.code)}}}});
 }
 
-HttpReply error_reply(const ApiProblem& problem) {
-  HttpReply reply{.status = problem.status, .body = error_body(problem)};
+HttpReply error_reply(const ApiProblem& problem, Protocol protocol) {
+  HttpReply reply{.status = problem.status, .body = error_body(problem, protocol)};
   if (problem.status == 429 || problem.status == 503) reply.headers.emplace_back("Retry-After", "1");
   if (problem.status == 401) reply.headers.emplace_back("WWW-Authenticate", "Bearer");
   return reply;

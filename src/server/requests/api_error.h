@@ -1,8 +1,9 @@
-// Errors as clients receive them, in OpenAI's format.
+// Errors as clients receive them, in the form of the protocol that they speak.
 #pragma once
 
 #include <fmt/core.h>
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -11,6 +12,8 @@
 #include "server/http/http.h"
 
 namespace millrace {
+
+enum class Protocol : uint8_t { OpenAi, Anthropic, Ollama };
 
 struct ApiProblem {
   int status = 400;
@@ -43,8 +46,9 @@ template <class... Args>
 // Maps an internal error to a status and a message for the client.
 ApiProblem to_problem(const Error& error);
 
-// {"error": {"message", "type", "param", "code"}}, one line.
-std::string error_body(const ApiProblem& problem);
-HttpReply error_reply(const ApiProblem& problem);
+// One line: {"error": {"message", "type", "param", "code"}} for OpenAI, {"type": "error", "error": {"type", "message"}}
+// for Anthropic, {"error": message} for Ollama.
+std::string error_body(const ApiProblem& problem, Protocol protocol = Protocol::OpenAi);
+HttpReply error_reply(const ApiProblem& problem, Protocol protocol = Protocol::OpenAi);
 
 }  // namespace millrace

@@ -7,20 +7,20 @@ namespace {
 
 using Property = Schema::Property;
 
-// Accepted and ignored.
-Schema free_object() { return Schema::object({}, Schema::Others::Allowed); }
-
 Schema content_schema() {
   const auto text = Schema::object({{"type", Schema::word({"text"}), true}, {"text", Schema::string(), true}});
   const auto refusal = Schema::object({{"type", Schema::word({"refusal"}), true}, {"refusal", Schema::string(), true}});
   return Schema::any_of({Schema::string(), Schema::array(Schema::any_of({text, refusal}), 1)});
 }
 
+Schema called_function() {
+  return Schema::object({{"name", Schema::string(1), true}, {"arguments", Schema::string(), true}});
+}
+
 Schema tool_calls_schema() {
-  const auto function = Schema::object({{"name", Schema::string(1), true}, {"arguments", Schema::string(), true}});
   return Schema::array(Schema::object({{"id", Schema::string(), true},
                                        {"type", Schema::word({"function"}), true},
-                                       {"function", function, true},
+                                       {"function", called_function(), true},
                                        {"index", Schema::integer(0).or_null()}}));
 }
 
@@ -39,7 +39,7 @@ Schema assistant_schema() {
                                         {"refusal", Schema::string().or_null()},
                                         {"annotations", Schema::array(Schema::any(), 0, 0).or_null()},
                                         {"audio", Schema::null()},
-                                        {"function_call", Schema::null()}});
+                                        {"function_call", called_function().or_null()}});
 }
 
 // Templates expect an object; text that does not parse as one stays a string.
@@ -52,12 +52,47 @@ Json parsed_arguments(const Json& written) {
   }
 }
 
+Schema tool_function() {
+  return Schema::object({{"name", Schema::string(1, 64), true},
+                         {"description", Schema::string().or_null()},
+                         {"parameters", free_object().or_null()},
+                         {"strict", Schema::boolean().or_null()}});
+}
+
+// The older form of tools: at most one call in each answer.
+void read_functions(ChatRequest& r, const Json& functions) {
+  if (!r.tools.empty())
+    fail_field("functions", "invalid_value", "'functions' is the older name of 'tools': give one of them");
+  for (const Json& function : functions) r.tools.push_back({{"type", "function"}, {"function", function}});
+  r.legacy_functions = true;
+  r.parallel_tool_calls = false;
+}
+
+void read_function_call(ChatRequest& r, const Json& choice) {
+  if (!r.tool_choice.is_null()) {
+    fail_field("function_call", "invalid_value",
+               "'function_call' is the older name of 'tool_choice': give one of them");
+  }
+  r.tool_choice = choice.is_object() ? Json{{"type", "function"}, {"function", choice}} : choice;
+}
+
+// A function message answers the call before it.
+constexpr const char* kLegacyCall = "call_0";
+
+Json legacy_call(const Json& function) {
+  return Json::array({{{"id", kLegacyCall}, {"type", "function"}, {"function", function}}});
+}
+
 }  // namespace
+
+Schema free_object() { return Schema::object({}, Schema::Others::Allowed); }
 
 Schema response_format_schema() {
   const auto plain = [](const char* type) { return Schema::object({{"type", Schema::word({type}), true}}); };
   return Schema::any_of(
-             {plain("text"), plain("json_object"),
+             {plain("text"),
+              Schema::object({{"type", Schema::word({"json_object"}), true},
+                              {"schema", free_object().or_null().about("a JSON Schema that the object follows")}}),
               Schema::object(
                   {{"type", Schema::word({"json_schema"}), true}, {"json_schema", json_schema_format(), true}}),
               Schema::object({{"type", Schema::word({"regex"}), true}, {"regex", Schema::string(1), true}}),
@@ -86,18 +121,15 @@ Schema messages_schema() {
   return Schema::array(
              Schema::any_of(
                  {message_schema({"system", "developer", "user"}, {{"content", content, true}}), assistant_schema(),
-                  message_schema({"tool"}, {{"content", content, true}, {"tool_call_id", Schema::string(), true}})}),
+                  message_schema({"tool"}, {{"content", content, true}, {"tool_call_id", Schema::string(), true}}),
+                  message_schema({"function"}, {{"content", content.or_null(), true}})}),
              1)
       .example(Json::array({{{"role", "user"}, {"content", "Say hello."}}}));
 }
 
 Schema tools_schema() {
-  const auto function = Schema::object({{"name", Schema::string(1, 64), true},
-                                        {"description", Schema::string().or_null()},
-                                        {"parameters", free_object().or_null()},
-                                        {"strict", Schema::boolean().or_null()}});
-  return Schema::array(Schema::object({{"type", Schema::word({"function"}), true}, {"function", function, true}}), 0,
-                       128);
+  return Schema::array(
+      Schema::object({{"type", Schema::word({"function"}), true}, {"function", tool_function(), true}}), 0, 128);
 }
 
 Schema tool_choice_schema() {
@@ -113,6 +145,10 @@ const Fields<ChatRequest>& chat_fields() {
       sampling_fields<R>(),
       harmless_fields<R>(),
       {
+          field<R>("structured_outputs", structured_outputs_schema(), &R::structured_outputs),
+      },
+      guided_fields<R>(),
+      {
           field<R>("max_tokens", Schema::integer(1, kMostTokens).about("the older name of max_completion_tokens"),
                    &R::max_tokens),
           field<R>("max_completion_tokens", Schema::integer(1, kMostTokens), &R::max_completion_tokens),
@@ -121,8 +157,12 @@ const Fields<ChatRequest>& chat_fields() {
           field<R>("tools", tools_schema(), &R::tools),
           field<R>("tool_choice", tool_choice_schema(), &R::tool_choice),
           field<R>("parallel_tool_calls", Schema::boolean().unless_given(true), &R::parallel_tool_calls),
+          {"functions", Schema::array(tool_function(), 0, 128).about("the older name of tools"), read_functions},
+          {"function_call",
+           Schema::any_of({Schema::word({"none", "auto"}), Schema::object({{"name", Schema::string(1), true}})})
+               .about("the older name of tool_choice"),
+           read_function_call},
           field<R>("response_format", response_format_schema(), &R::response_format),
-          field<R>("structured_outputs", structured_outputs_schema(), &R::structured_outputs),
           field<R>("reasoning_effort",
                    Schema::word({"none", "minimal", "low", "medium", "high", "xhigh"})
                        .about("for models that reason: how long they may; refused for others"),
@@ -131,9 +171,22 @@ const Fields<ChatRequest>& chat_fields() {
                    &R::thinking_budget),
           field<R>("chat_template_kwargs", free_object().about("more variables for the chat template"),
                    &R::chat_template_kwargs),
+          field<R>("verbosity", verbosity_schema(), &R::verbosity),
+          field<R>(
+              "continue_final_message",
+              Schema::boolean().unless_given(false).about("the answer continues the last message, the assistant's"),
+              &R::continue_final_message),
+          field<R>("add_generation_prompt",
+                   Schema::boolean().about("false only with continue_final_message, where it is the default"),
+                   &R::add_generation_prompt),
           ignored_field<R>("modalities", Schema::array(Schema::word({"text"}))),
       }};
   return fields;
+}
+
+Schema verbosity_schema() {
+  return Schema::word({"low", "medium", "high"})
+      .about("low and high add a sentence about length to the system message");
 }
 
 std::string content_text(const Json& content) {
@@ -150,7 +203,8 @@ Json template_messages(const Json& messages) {
   for (const Json& message : messages) {
     Json made = Json::object();
     const std::string role = message["role"];
-    made["role"] = role == "developer" ? "system" : role;
+    made["role"] = role == "developer" ? "system" : role == "function" ? "tool" : role;
+    if (role == "function") made["tool_call_id"] = kLegacyCall;
     const auto content = message.find("content");
     made["content"] = content == message.end() ? Json("") : Json(content_text(*content));
     for (const char* name : {"name", "tool_call_id", "reasoning_content"}) {
@@ -158,8 +212,10 @@ Json template_messages(const Json& messages) {
       if (found != message.end() && found->is_string()) made[name] = *found;
     }
     const auto calls = message.find("tool_calls");
-    if (calls != message.end() && calls->is_array() && !calls->empty()) {
-      made["tool_calls"] = *calls;
+    const auto legacy = message.find("function_call");
+    if (calls != message.end() && calls->is_array() && !calls->empty()) made["tool_calls"] = *calls;
+    if (legacy != message.end() && legacy->is_object()) made["tool_calls"] = legacy_call(*legacy);
+    if (made.contains("tool_calls")) {
       for (Json& call : made["tool_calls"]) {
         Json& arguments = call["function"]["arguments"];
         arguments = parsed_arguments(arguments);

@@ -33,6 +33,8 @@ const Fields<CompletionsRequest>& completions_fields() {
       {required_field<R>("prompt", prompts_schema().example("Once upon a time"), &R::prompt)},
       sampling_fields<R>(),
       harmless_fields<R>(),
+      {field<R>("structured_outputs", structured_outputs_schema(), &R::structured_outputs)},
+      guided_fields<R>(),
       {
           field<R>("max_tokens",
                    Schema::integer(0, kMostTokens).unless_given(16).about("0 with echo: scores the prompt"),
@@ -43,11 +45,12 @@ const Fields<CompletionsRequest>& completions_fields() {
           field<R>("best_of", Schema::integer(1, kMostChoices).about("makes so many, keeps the n likeliest per token"),
                    &R::best_of),
           field<R>("response_format", response_format_schema(), &R::response_format),
-          field<R>("structured_outputs", structured_outputs_schema(), &R::structured_outputs),
           field<R>("add_special_tokens",
                    Schema::boolean().unless_given(true).about("the model's BOS before the prompt"),
                    &R::add_special_tokens),
-          {"suffix", Schema::string(0, 0).about("filling in the middle is not supported"), nullptr},
+          field<R>("suffix",
+                   Schema::string().about("the text behind the answer, for models with fill-in-the-middle tokens"),
+                   &R::suffix),
       }};
   return fields;
 }

@@ -13,6 +13,7 @@ struct CompletionsRequest : SamplingRequest {
   std::optional<int> best_of;
   Json response_format, structured_outputs;
   bool add_special_tokens = true;
+  std::string suffix;  // the answer is the text between prompt and suffix
 };
 
 const Fields<CompletionsRequest>& completions_fields();

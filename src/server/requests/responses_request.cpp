@@ -1,11 +1,11 @@
 #include "server/requests/responses_request.h"
 
+#include <algorithm>
+
+#include "server/base64.h"
+
 namespace millrace {
 namespace {
-
-constexpr const char* kLogprobs = "message.output_text.logprobs";
-
-Schema maybe(const Schema& schema) { return schema.or_null(); }
 
 // Parts of a message. Clients send our answers back as history, with all fields.
 Schema parts_schema() {
@@ -40,7 +40,7 @@ Schema item_schema() {
   const auto thought = Schema::object({{"type", Schema::word({"reasoning"}), true},
                                        {"summary", maybe(Schema::array(Schema::any()))},
                                        {"content", maybe(Schema::array(Schema::any()))},
-                                       {"encrypted_content", Schema::null()},
+                                       {"encrypted_content", maybe(Schema::string())},
                                        {"id", id},
                                        {"status", status}});
   return Schema::any_of({message, call, output, thought});
@@ -61,7 +61,47 @@ Schema text_schema() {
                                            {"description", maybe(Schema::string())},
                                            {"schema", Schema::map(Schema::any()), true},
                                            {"strict", maybe(Schema::boolean())}});
-  return Schema::object({{"format", maybe(Schema::any_of({plain("text"), plain("json_object"), json_schema}))}});
+  return Schema::object({{"format", maybe(Schema::any_of({plain("text"), plain("json_object"), json_schema}))},
+                         {"verbosity", maybe(verbosity_schema())}});
+}
+
+// What OpenAI's tools and inputs would add never occurs here, so asking for it changes nothing.
+Schema include_schema() {
+  return Schema::array(
+      Schema::word({kIncludeLogprobs, kIncludeReasoning, "file_search_call.results", "web_search_call.results",
+                    "web_search_call.action.sources", "message.input_image.image_url",
+                    "computer_call_output.output.image_url", "code_interpreter_call.outputs"}));
+}
+
+Schema reasoning_schema() {
+  const auto summary = Schema::word({"auto", "concise", "detailed"});
+  return Schema::object({{"effort", maybe(Schema::word({"none", "minimal", "low", "medium", "high", "xhigh"}))},
+                         {"summary", maybe(summary.about("the reasoning itself, as the item's summary"))},
+                         {"generate_summary", maybe(summary.about("the older name of summary"))}});
+}
+
+Schema response_stream_options() {
+  return Schema::object({{"include_obfuscation", maybe(Schema::boolean().about("pads the deltas of a stream"))},
+                         {"include_usage", maybe(Schema::boolean().about("the last event always has usage"))}});
+}
+
+void read_stream_options_here(ResponsesRequest& r, const Json& json) {
+  r.obfuscate = json.value("include_obfuscation", Json()) == true;
+}
+
+// The text of a reasoning item that comes back as history.
+std::string reasoning_text(const Json& item) {
+  for (const char* name : {"content", "summary"}) {
+    const auto parts = item.find(name);
+    if (parts == item.end() || !parts->is_array()) continue;
+    std::string text;
+    for (const Json& part : *parts) {
+      if (part.is_object() && part.value("text", Json()).is_string()) text += part["text"].get<std::string>();
+    }
+    if (!text.empty()) return text;
+  }
+  const Json kept = item.value("encrypted_content", Json());
+  return kept.is_string() ? from_base64(kept.get_ref<const std::string&>()) : "";
 }
 
 Schema choice_schema() {
@@ -88,14 +128,26 @@ Json chat_messages(const ResponsesRequest& r) {
     messages.push_back({{"role", "user"}, {"content", r.input}});
     return messages;
   }
+  std::string thought;  // of the assistant's message that follows
+  const auto as_assistant = [&](Json message) {
+    if (!thought.empty()) message["reasoning_content"] = std::exchange(thought, {});
+    messages.push_back(std::move(message));
+  };
   for (const Json& item : r.input) {
     const auto named = item.find("type");
     const std::string type = named != item.end() && named->is_string() ? named->get<std::string>() : "message";
     if (type == "message") {
-      messages.push_back({{"role", item["role"]}, {"content", content_text(item["content"])}});
+      Json message{{"role", item["role"]}, {"content", content_text(item["content"])}};
+      if (item["role"] == "assistant") {
+        as_assistant(std::move(message));
+      } else {
+        messages.push_back(std::move(message));
+      }
+    } else if (type == "reasoning") {
+      thought += reasoning_text(item);
     } else if (type == "function_call") {
       if (messages.empty() || messages.back()["role"] != "assistant") {
-        messages.push_back({{"role", "assistant"}, {"content", ""}});
+        as_assistant({{"role", "assistant"}, {"content", ""}});
       }
       Json& calls = messages.back()["tool_calls"];
       calls.push_back({{"id", item["call_id"]},
@@ -127,12 +179,10 @@ const Fields<ResponsesRequest>& responses_fields() {
       field<R>("tool_choice", choice_schema(), &R::tool_choice),
       field<R>("parallel_tool_calls", Schema::boolean().unless_given(true), &R::parallel_tool_calls),
       field<R>("text", text_schema(), &R::text),
-      field<R>("reasoning",
-               Schema::object({{"effort", maybe(Schema::word({"none", "minimal", "low", "medium", "high", "xhigh"}))},
-                               {"summary", Schema::null()}}),
-               &R::reasoning),
+      field<R>("reasoning", reasoning_schema(), &R::reasoning),
+      {"stream_options", response_stream_options(), read_stream_options_here},
       field<R>("truncation", Schema::word({"disabled"}).about("a prompt that is too long is refused"), &R::truncation),
-      field<R>("include", Schema::array(Schema::word({kLogprobs})), &R::include),
+      field<R>("include", include_schema(), &R::include),
       field<R>("metadata", Schema::map(Schema::string()), &R::metadata),
       field<R>("user", Schema::string(), &R::user),
       ignored_field<R>("store", Schema::boolean().about("nothing is stored, whatever this says")),
@@ -141,6 +191,7 @@ const Fields<ResponsesRequest>& responses_fields() {
       ignored_field<R>("service_tier", Schema::string()),
       ignored_field<R>("safety_identifier", Schema::string()),
       ignored_field<R>("prompt_cache_key", Schema::string()),
+      ignored_field<R>("prompt_cache_retention", Schema::string()),
   }};
   return fields;
 }
@@ -157,6 +208,15 @@ ApiProblem in_responses_names(ApiProblem problem) {
   return problem;
 }
 
+bool ResponsesRequest::includes(const char* what) const {
+  return std::find(include.begin(), include.end(), what) != include.end();
+}
+
+bool ResponsesRequest::summarises() const {
+  return reasoning.is_object() &&
+         (reasoning.value("summary", Json()).is_string() || reasoning.value("generate_summary", Json()).is_string());
+}
+
 ChatRequest to_chat_request(const ResponsesRequest& r) {
   ChatRequest chat;
   chat.model = r.model;
@@ -167,7 +227,7 @@ ChatRequest to_chat_request(const ResponsesRequest& r) {
   chat.top_p = r.top_p;
   chat.stream = r.stream;
   chat.top_logprobs = r.top_logprobs;
-  chat.logprobs = r.top_logprobs > 0 || !r.include.empty();
+  chat.logprobs = r.top_logprobs > 0 || r.includes(kIncludeLogprobs);
   for (const Json& tool : r.tools) chat.tools.push_back(chat_tool(tool));
   chat.tool_choice = r.tool_choice;
   if (r.tool_choice.is_object()) {
@@ -182,6 +242,7 @@ ChatRequest to_chat_request(const ResponsesRequest& r) {
                               {"json_schema", {{"name", format["name"]}, {"schema", format["schema"]}}}};
     }
   }
+  if (r.text.is_object() && r.text.value("verbosity", Json()).is_string()) chat.verbosity = r.text["verbosity"];
   if (r.reasoning.is_object() && r.reasoning.contains("effort") && r.reasoning["effort"].is_string()) {
     chat.reasoning_effort = r.reasoning["effort"];
   }

@@ -7,6 +7,9 @@
 
 namespace millrace {
 
+constexpr const char* kIncludeLogprobs = "message.output_text.logprobs";
+constexpr const char* kIncludeReasoning = "reasoning.encrypted_content";
+
 struct ResponsesRequest {
   std::string model, instructions, user;
   Json input;
@@ -18,6 +21,10 @@ struct ResponsesRequest {
   bool parallel_tool_calls = true;
   std::string truncation = "disabled";
   Json include = Json::array();
+  bool obfuscate = false;  // pads deltas, so that their sizes do not show the text's lengths
+
+  bool includes(const char* what) const;
+  bool summarises() const;  // reasoning is wanted as a summary
 };
 
 const Fields<ResponsesRequest>& responses_fields();

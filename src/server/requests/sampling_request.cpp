@@ -51,6 +51,18 @@ std::vector<std::string> stop_strings(const SamplingRequest& request) {
   return request.stop.get<std::vector<std::string>>();
 }
 
+std::vector<int32_t> end_tokens(const SamplingRequest& r, const std::vector<int32_t>& of_model, int32_t vocab) {
+  std::vector<int32_t> tokens;
+  if (!r.ignore_eos) tokens = of_model;
+  for (const int32_t token : r.stop_token_ids) {
+    if (token >= vocab) {
+      fail_field("stop_token_ids", "invalid_value", "token {} is not in the vocabulary of {}", token, vocab);
+    }
+    tokens.push_back(token);
+  }
+  return tokens;
+}
+
 SamplingParams to_sampling(const SamplingRequest& r, const SamplingParams& defaults, int32_t vocab) {
   SamplingParams p = with_overrides(defaults, r);
   if (r.logit_bias.is_object()) {

@@ -14,6 +14,7 @@ struct SamplingRequest : SamplingOverrides {
   std::string model;
   std::optional<int64_t> seed;
   Json logit_bias, stop;
+  std::vector<int32_t> stop_token_ids;
   bool ignore_eos = false;
   int min_tokens = 0;
   int n = 1;
@@ -35,6 +36,8 @@ Schema stream_options_schema();
 // The model's defaults overridden by the request; draws a seed if none is given. Throws ApiError.
 SamplingParams to_sampling(const SamplingRequest& request, const SamplingParams& defaults, int32_t vocab);
 std::vector<std::string> stop_strings(const SamplingRequest& request);
+// The tokens that end an answer: the model's unless ignore_eos is set, and stop_token_ids. Throws ApiError.
+std::vector<int32_t> end_tokens(const SamplingRequest& request, const std::vector<int32_t>& of_model, int32_t vocab);
 
 template <class R>
 std::vector<Field<R>> sampling_fields() {
@@ -55,6 +58,9 @@ std::vector<Field<R>> sampling_fields() {
       field<R>("logit_bias", Schema::map(Schema::number(-100, 100)).about("token id -> what is added to its logit"),
                &R::logit_bias),
       field<R>("stop", stop_schema(), &R::stop),
+      field<R>("stop_token_ids",
+               Schema::array(Schema::integer(0, INT32_MAX), 0, 256).about("the answer ends before any of these tokens"),
+               &R::stop_token_ids),
       field<R>("n", Schema::integer(1, kMostChoices).unless_given(1).about("answers to the same prompt"), &R::n),
       field<R>("stream", Schema::boolean().unless_given(false), &R::stream),
       {"stream_options", stream_options_schema(), [](R& r, const Json& json) { read_stream_options(r, json); }},

@@ -57,4 +57,6 @@ struct Schema::Property {
   bool required = false;
 };
 
+inline Schema maybe(const Schema& schema) { return schema.or_null(); }
+
 }  // namespace millrace

@@ -58,14 +58,17 @@ Json plain_message(const Json& message) {
 Json instruct_about_tools(Json messages, const Json& tools) {
   Json result = Json::array();
   for (const Json& message : messages) result.push_back(plain_message(message));
-  if (tools.empty()) return result;
-  const bool has_system = !result.empty() && result[0].value("role", "") == "system";
+  return tools.empty() ? result : add_to_system(std::move(result), describe(tools));
+}
+
+Json add_to_system(Json messages, const std::string& text) {
+  const bool has_system = !messages.empty() && messages[0].value("role", "") == "system";
   if (has_system) {
-    result[0]["content"] = text_of(result[0]) + "\n\n" + describe(tools);
+    messages[0]["content"] = text_of(messages[0]) + "\n\n" + text;
   } else {
-    result.insert(result.begin(), Json{{"role", "system"}, {"content", describe(tools)}});
+    messages.insert(messages.begin(), Json{{"role", "system"}, {"content", text}});
   }
-  return result;
+  return messages;
 }
 
 }  // namespace millrace

@@ -42,6 +42,7 @@ const kvCard = (kv) => {
 };
 
 const roof = (value) => {
+  if (value === null) return "–"; // the roof is a guess
   const meter = element("meter", { min: 0, max: 100, value: Math.round(value), "aria-label": "percent of the roof" });
   return element("span", {}, meter, ` ${number(value)} %`);
 };
