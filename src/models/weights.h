@@ -144,7 +144,6 @@ class Weights {
   void pack_vectors();
   void pack_matrices(bool on_host, const std::function<void(int64_t done, int64_t total)>& progress);
   void pack_groups(const std::function<void(int64_t done, int64_t total)>& progress);
-  bool on_device() const { return !ops_.device().is_host(); }
   bool on_device(const Linear& linear) const { return on_device() && !linear.on_host; }
   bool can_gate(const Linear& linear, Activation activation) const;
   const WeightView* table_like(const Pending& pending) const;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/latent_write/latent_write.h"
-#include "kernels/support.h"
+#include "support.h"
 #include "tensor/dequantize.h"
 
 namespace millrace {
