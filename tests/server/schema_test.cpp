@@ -104,7 +104,7 @@ TEST(Schema, NamesEveryWordThatWouldDo) {
   };
   const std::string start = R"({"messages":[{"role":"user","content":"hi"}],"response_format":)";
   EXPECT_EQ(message(R"({"messages":[{"role":"wizard","content":"x"}]})"),
-            "'messages[0].role' must be one of: system, developer, user, assistant, tool");
+            "'messages[0].role' must be one of: system, developer, user, assistant, tool, function");
   EXPECT_EQ(message(start + R"({"type":"xml"}})"),
             "'response_format.type' must be one of: text, json_object, json_schema, regex, grammar");
   EXPECT_EQ(message(start + "{}}"), "'response_format.type' is required");
