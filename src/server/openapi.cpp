@@ -25,7 +25,7 @@ Json answers(const Route& route) {
   good["content"] = content(route.answer_type, route.answer ? route.answer->document() : Json{{"type", "string"}});
   const bool ollama = route.path.starts_with("/api/"), anthropic = route.path.starts_with("/v1/messages");
   const char* stream = ollama ? "application/x-ndjson" : "text/event-stream";
-  if (route.streams) good["content"][stream] = {{"schema", {{"type", "string"}}}};
+  if (route.streams) good["content"][stream] = {{"schema", Json::object()}};  // events have many forms
   const std::string form = ollama ? "OllamaError" : anthropic ? "AnthropicError" : "Error";
   const Json error{{"description", "what is wrong"},
                    {"content", content("application/json", {{"$ref", "#/components/schemas/" + form}})}};
