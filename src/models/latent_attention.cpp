@@ -1,6 +1,8 @@
 #include "models/latent_attention.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace millrace {
 namespace {
@@ -45,6 +47,14 @@ HeadViews find_heads(Weights::Layer& at, const LatentSizes& s) {
     found.values.push_back({{all.dtype, s.value, s.latent, all.row(head * each + s.plain)}});
   }
   return found;
+}
+
+// Kernels of a GPU read rows in pieces of eight elements. Buffers of heads have no padding, so that a head is a row,
+// too. Heads whose size is no multiple of eight have a kernel that reads single elements, if all of them lie in a row.
+bool is_aligned(const LatentSizes& s) {
+  const int64_t rows[] = {s.query(), s.latent + s.rotary, s.latent, s.value};
+  const auto whole = [&](int64_t row) { return s.heads * row % 8 == 0; };
+  return std::all_of(std::begin(rows), std::end(rows), whole) && (s.plain % 8 != 0 || s.query() % 8 == 0);
 }
 
 }  // namespace
@@ -111,8 +121,8 @@ RopeFrequencies read_latent_rope(const WeightSource& source, const DecoderConfig
 
 LatentAttention load_latent_attention(Weights::Layer& at, const DecoderConfig& c, const LatentSizes& s) {
   LatentAttention a{.sizes = s};
-  if (at.weights().on_device() && (s.plain % 8 != 0 || s.rotary % 8 != 0 || s.value % 8 != 0 || s.latent % 8 != 0))
-    refuse(at.weights().source(), "latent attention with head sizes that are no multiples of 8 on a GPU");
+  if (at.weights().on_device() && !is_aligned(s))
+    refuse(at.weights().source(), "latent attention with heads of such sizes on a GPU (rows would not be aligned)");
   const LinearPart row{{"attn_kv_a_mqa.weight", "self_attn.kv_a_proj_with_mqa.weight"}, s.latent + s.rotary};
   const LinearPart query_down{{"attn_q_a.weight", "self_attn.q_a_proj.weight"}, s.query_latent};
   const int64_t queries = int64_t{s.heads} * s.query();
