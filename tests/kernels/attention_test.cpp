@@ -62,6 +62,19 @@ class Runner {
   TestMatrix expected_;
 };
 
+// ThreadSanitizer sees one instruction set of each kernel: threads share the work alike with all of them.
+KernelList<AttentionOp> tested_kernels() {
+  KernelList<AttentionOp> kernels = AttentionOp::cpu();
+#ifdef __SANITIZE_THREAD__
+  const auto is_weaker = [](const AttentionKernel* kernel) {
+    const std::string_view name = kernel->name();
+    return test_hardware().isa.has(Isa::Avx512) && (name.ends_with("_sse4") || name.ends_with("_avx2"));
+  };
+  std::erase_if(kernels, is_weaker);
+#endif
+  return kernels;
+}
+
 TEST(Attention, EveryKernelMatchesTheReferenceOnEveryCase) {
   std::vector<AttentionCase> cases = attention_cases();
   for (const AttentionCase& c : uneven_attention_cases()) {
@@ -72,7 +85,7 @@ TEST(Attention, EveryKernelMatchesTheReferenceOnEveryCase) {
     AttentionBatch batch(c, random);
     for (int threads : {1, 2, 3, 7}) {
       Runner runner(batch, threads);
-      for (const AttentionKernel* kernel : AttentionOp::cpu()) {
+      for (const AttentionKernel* kernel : tested_kernels()) {
         if (!runner.can_run(*kernel)) continue;
         SCOPED_TRACE(c.name + " " + std::string(kernel->name()) + " threads " + std::to_string(threads) + " seed " +
                      std::to_string(random.seed()));
@@ -145,7 +158,7 @@ TEST(Attention, SinksMayBeFarFromTheScores) {
     plain.sinks() = {-3e38f, -1e30f, -200, 200, 1e30f, 3e38f};
     Runner runner(plain, 3);
     const std::vector<float> phi(static_cast<size_t>(c.heads), 3.0f);
-    for (const AttentionKernel* kernel : AttentionOp::cpu()) {
+    for (const AttentionKernel* kernel : tested_kernels()) {
       if (!runner.can_run(*kernel)) continue;
       SCOPED_TRACE(c.name + " " + std::string(kernel->name()) + " seed " + std::to_string(random.seed()));
       for (const float* maxima : {static_cast<const float*>(nullptr), phi.data()}) {
@@ -167,7 +180,7 @@ TEST(Attention, KernelsOfOneHeadSizeRefuseOthers) {
     if (c.latent) continue;  // a latent value is part of its key
     Random random;
     const AttentionProblem problem = AttentionBatch(c, random).problem();
-    for (const AttentionKernel* kernel : AttentionOp::cpu())
+    for (const AttentionKernel* kernel : tested_kernels())
       EXPECT_EQ(kernel->can_run(problem, test_hardware()), kernel == AttentionOp::reference())
           << c.name << kernel->name();
   }
@@ -209,7 +222,7 @@ TEST(Attention, IsTheSameBitForBitForOneThreadCount) {
     AttentionBatch batch(c, random);
     for (int threads : {2, 3}) {
       Runner runner(batch, threads);
-      for (const AttentionKernel* kernel : AttentionOp::cpu()) {
+      for (const AttentionKernel* kernel : tested_kernels()) {
         if (!runner.can_run(*kernel)) continue;
         const TestMatrix once = runner.run(*kernel);
         EXPECT_TRUE(runner.run(*kernel).same_bits(once))
@@ -273,7 +286,7 @@ TEST(Attention, SurvivesAttacksOnTheSoftmax) {
           },
           [&](int, int, int, int) { return random.normal(); });
       Runner runner(batch, 3);
-      for (const AttentionKernel* kernel : AttentionOp::cpu()) {
+      for (const AttentionKernel* kernel : tested_kernels()) {
         if (!runner.can_run(*kernel)) continue;
         SCOPED_TRACE(c.name + " " + std::string(name(c.kv)) + " " + attack.name + " " + std::string(kernel->name()));
         const double error = runner.run(*kernel).distance(runner.expected());
@@ -299,7 +312,7 @@ TEST(Attention, LargePartsOfScoresMayCancelOut) {
                                                                 : random.normal(); },
                [&](int, int, int, int) { return random.normal(); });
     Runner runner(batch, 2);
-    for (const AttentionKernel* kernel : AttentionOp::cpu()) {
+    for (const AttentionKernel* kernel : tested_kernels()) {
       if (!runner.can_run(*kernel)) continue;
       SCOPED_TRACE(std::string(kernel->name()) + " " + std::to_string(large));
       // The error of partial sums in f32, or in f16 for kernels that sum large values in it.
@@ -328,7 +341,7 @@ TEST(Attention, UnseenScoresDoNotVouchForSeenOnes) {
         },
         [&](int, int, int, int) { return random.normal(); });
     Runner runner(batch, 2);
-    for (const AttentionKernel* kernel : AttentionOp::cpu()) {
+    for (const AttentionKernel* kernel : tested_kernels()) {
       if (!runner.can_run(*kernel)) continue;
       SCOPED_TRACE(std::string(kernel->name()) + " window " + std::to_string(window));
       EXPECT_LT(runner.run(*kernel).distance(runner.expected()), runner.is_exact(*kernel) ? 1e-4 : 1e-2);
@@ -346,7 +359,7 @@ TEST(Attention, UnifiedMaximumMayBeWrong) {
     Random random;
     AttentionBatch batch(c, random);
     Runner runner(batch, 2);
-    for (const AttentionKernel* kernel : AttentionOp::cpu()) {
+    for (const AttentionKernel* kernel : tested_kernels()) {
       if (!runner.can_run(*kernel)) continue;
       for (float value : {0.0f, 3.0f, -60.0f, 60.0f, 1e4f, -1e4f, 1e30f}) {
         const std::vector<float> phi(static_cast<size_t>(c.heads), value);
@@ -364,7 +377,7 @@ TEST(Attention, DoesNotDependOnTheBatch) {
   Random random;
   AttentionBatch whole(together, random);
   Runner runner(whole, 2);
-  for (const AttentionKernel* kernel : AttentionOp::cpu()) {
+  for (const AttentionKernel* kernel : tested_kernels()) {
     if (!runner.can_run(*kernel)) continue;
     TestMatrix all = runner.run(*kernel);
     for (int split : {1, 64, 149}) {
@@ -386,7 +399,7 @@ TEST(Attention, DoesNotDependOnTheBatch) {
 
 TEST(Attention, ExactProblemsGetExactKernelsOnly) {
   AttentionProblem problem{DType::F16, Precision::Exact, 8, 2, 64, 64, 16};
-  for (const AttentionKernel* kernel : AttentionOp::cpu()) {
+  for (const AttentionKernel* kernel : tested_kernels()) {
     if (kernel->name() == "flash_bf16" || kernel->name() == "flash_fhm" || kernel->name() == "flash_fp16") {
       EXPECT_FALSE(kernel->can_run(problem, test_hardware())) << kernel->name();
     }
