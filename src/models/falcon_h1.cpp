@@ -21,15 +21,7 @@ Mamba2Shape read_shape(const WeightSource& source, const DecoderConfig& c) {
   const Config& keys = source.config();
   const int64_t expand = keys.optional_integer({.hf = "mamba_expand"}, {1, 64}).value_or(2);
   const int64_t inner = keys.optional_integer({.hf = "mamba_d_ssm"}, {1, 1 << 22}).value_or(expand * c.hidden);
-  Mamba2Shape shape = read_mamba2_shape(source,
-                                        {.heads = "mamba_n_heads",
-                                         .head_dim = "mamba_d_head",
-                                         .groups = "mamba_n_groups",
-                                         .state = "mamba_d_state",
-                                         .taps = "mamba_d_conv",
-                                         .usual_groups = 1,
-                                         .usual_state = 256},
-                                        inner);
+  Mamba2Shape shape = read_mamba2_shape(source, kPrefixedMamba2Keys, inner);
   read_step_limit(source, shape);
   return shape;
 }

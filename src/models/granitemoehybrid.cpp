@@ -40,15 +40,7 @@ bool rotates(const WeightSource& source) {
 
 Mamba2Shape read_shape(const WeightSource& source, const DecoderConfig& c) {
   const int64_t expand = source.config().optional_integer({.hf = "mamba_expand"}, {1, 64}).value_or(2);
-  Mamba2Shape shape = read_mamba2_shape(source,
-                                        {.heads = "mamba_n_heads",
-                                         .head_dim = "mamba_d_head",
-                                         .groups = "mamba_n_groups",
-                                         .state = "mamba_d_state",
-                                         .taps = "mamba_d_conv",
-                                         .usual_groups = 1,
-                                         .usual_state = 256},
-                                        expand * c.hidden);
+  Mamba2Shape shape = read_mamba2_shape(source, kPrefixedMamba2Keys, expand * c.hidden);
   read_step_limit(source, shape);
   return shape;
 }

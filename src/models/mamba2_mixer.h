@@ -42,6 +42,14 @@ struct Mamba2Keys {
   std::string_view heads, head_dim, groups, state, taps;
   int64_t usual_heads = 128, usual_groups = 8, usual_state = 128;
 };
+// The keys of mixers beside attention (Granite 4, Falcon-H1).
+inline constexpr Mamba2Keys kPrefixedMamba2Keys{.heads = "mamba_n_heads",
+                                                .head_dim = "mamba_d_head",
+                                                .groups = "mamba_n_groups",
+                                                .state = "mamba_d_state",
+                                                .taps = "mamba_d_conv",
+                                                .usual_groups = 1,
+                                                .usual_state = 256};
 // `inner`: heads * head_dim of a Hugging Face config, which gives the head size where the config has "auto".
 Mamba2Shape read_mamba2_shape(const WeightSource& source, const Mamba2Keys& keys, int64_t inner);
 // Reads time_step_limit, a pair of numbers of which the second is often infinity.

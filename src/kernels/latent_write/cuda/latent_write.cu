@@ -4,7 +4,7 @@
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/values.cuh"
 #include "kernels/latent_write/latent_write.h"
-#include "tensor/blocks.h"
+#include "kernels/rope_write/cuda/row_values.cuh"
 
 namespace millrace {
 namespace {
@@ -22,27 +22,9 @@ struct Params {
   bool halves;
   const int32_t* row_slots;
   int64_t row_bytes;
+
+  __device__ Rotation rotation() const { return {angles, rotary, halves}; }
 };
-
-// Element i of a rotary part after RoPE; `first` is the part's first column.
-__device__ float rotated(const Params& p, const GpuMatrix& x, int64_t row, int64_t first, int i) {
-  const int half = p.rotary / 2;
-  const int pair = p.halves ? i % half : i / 2;
-  const bool is_first = p.halves ? i < half : i % 2 == 0;
-  const int partner = p.halves ? (is_first ? i + half : i - half) : i ^ 1;
-  const float own = x.get(row, first + i), other = x.get(row, first + partner);
-  const float cosine = p.angles.get(row, pair), sine = p.angles.get(row, half + pair);
-  return is_first ? own * cosine - other * sine : own * cosine + other * sine;
-}
-
-// Stores a block of 32 elements, one per lane.
-__device__ void store_q8(std::byte* to, int i, float x) {
-  const float largest = warp_max(fabsf(x));
-  const float inverse = largest > 1e-30f ? 127 / largest : 0;  // as in kv_write's reference
-  auto& block = reinterpret_cast<BlockQ8_0*>(to)[i / 32];
-  block.qs[i % 32] = static_cast<int8_t>(rintf(x * inverse));
-  if (i % 32 == 0) block.d = __half_as_ushort(__float2half_rn(within_half(largest / 127)));
-}
 
 __device__ void write_row(const Params& p, int64_t row) {
   __shared__ float values[kMostDim];
@@ -52,7 +34,8 @@ __device__ void write_row(const Params& p, int64_t row) {
     values[i] = p.row.get(row, i);
     squares += values[i] * values[i];
   }
-  for (int i = threadIdx.x; i < p.rotary; i += kThreads) values[p.latent + i] = rotated(p, p.row, row, p.latent, i);
+  for (int i = threadIdx.x; i < p.rotary; i += kThreads)
+    values[p.latent + i] = rotated(p.rotation(), p.row, row, p.latent, i);
   const float factor = rsqrtf(block_reduce<Add>(squares) / float(p.latent) + p.epsilon);
   __syncthreads();
   const int64_t slot = p.row_slots[row];  // one KV head: rows of the pool lie in the order of the slots
@@ -77,7 +60,7 @@ __global__ void __launch_bounds__(kThreads) write_latent(const __grid_constant__
     const int i = static_cast<int>((blockIdx.y - 1) * kThreads + threadIdx.x);
     if (i < p.heads * p.rotary) {
       const int head = i / p.rotary, at = i % p.rotary;
-      const float x = rotated(p, p.q, row, int64_t(head) * (p.plain + p.rotary) + p.plain, at);
+      const float x = rotated(p.rotation(), p.q, row, int64_t(head) * (p.plain + p.rotary) + p.plain, at);
       p.absorbed.set(row, int64_t(head) * (p.latent + p.rotary) + p.latent + at, x);
     }
   }

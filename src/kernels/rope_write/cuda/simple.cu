@@ -2,8 +2,8 @@
 
 #include "kernels/cuda/cost.h"
 #include "kernels/cuda/values.cuh"
+#include "kernels/rope_write/cuda/row_values.cuh"
 #include "kernels/rope_write/rope_write.h"
-#include "tensor/blocks.h"
 
 namespace millrace {
 
@@ -22,25 +22,8 @@ struct Params {
 };
 
 // Element i of a head after RoPE.
-__device__ float rotated(const Params& p, const GpuMatrix& x, int64_t row, int64_t first, int i) {
-  const float own = x.get(row, first + i);
-  if (i >= p.rotary_dim) return own;
-  const int half = p.rotary_dim / 2;
-  const int pair = p.halves ? i % half : i / 2;
-  const bool is_first = p.halves ? i < half : i % 2 == 0;
-  const int partner = p.halves ? (is_first ? i + half : i - half) : i ^ 1;
-  const float other = x.get(row, first + partner);
-  const float cosine = p.angles.get(row, pair), sine = p.angles.get(row, half + pair);
-  return is_first ? own * cosine - other * sine : own * cosine + other * sine;
-}
-
-// Stores a block of 32 elements, one per lane.
-__device__ void store_q8(std::byte* to, int i, float x) {
-  const float largest = warp_max(fabsf(x));
-  const float inverse = largest > 1e-30f ? 127 / largest : 0;  // as in kv_write's reference
-  auto& block = reinterpret_cast<BlockQ8_0*>(to)[i / 32];
-  block.qs[i % 32] = static_cast<int8_t>(rintf(x * inverse));
-  if (i % 32 == 0) block.d = __half_as_ushort(__float2half_rn(within_half(largest / 127)));
+__device__ float element(const Params& p, const GpuMatrix& x, int64_t row, int64_t first, int i) {
+  return i < p.rotary_dim ? rotated({p.angles, p.rotary_dim, p.halves}, x, row, first, i) : x.get(row, first + i);
 }
 
 // One block per head of q, k and v, with one thread per element, rounded up to whole warps.
@@ -50,7 +33,7 @@ __global__ void rope_write(Params p) {
   const bool inside = i < p.head_dim;
   if (head < p.heads) {
     const int64_t first = int64_t(head) * p.head_dim;
-    const float x = inside ? rotated(p, p.q, row, first, i) : 0;
+    const float x = inside ? element(p, p.q, row, first, i) : 0;
     __syncthreads();  // both elements of a pair are read before either is written
     if (inside && i < p.rotary_dim) p.q.set(row, first + i, x);
     return;
@@ -58,7 +41,7 @@ __global__ void rope_write(Params p) {
   const bool is_key = head < p.heads + p.kv_heads;
   const int kv_head = (head - p.heads) % p.kv_heads;
   const int64_t first = int64_t(kv_head) * p.head_dim;
-  const float x = !inside ? 0 : as_number(is_key ? rotated(p, p.k, row, first, i) : p.v.get(row, first + i), p.kv);
+  const float x = !inside ? 0 : as_number(is_key ? element(p, p.k, row, first, i) : p.v.get(row, first + i), p.kv);
   const int64_t slot = p.row_slots[row], page = slot / p.block_size;
   const int64_t at = (page * p.kv_heads + kv_head) * p.block_size + slot % p.block_size;
   std::byte* to = (is_key ? p.keys : p.values) + at * p.row_bytes;

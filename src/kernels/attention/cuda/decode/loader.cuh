@@ -130,7 +130,7 @@ class UnitLoader {
   }
 
   // Units of 8 bits stay as they are: the warp expands them when it needs them. Lanes behind the end of a unit copy its
-  // last piece again. No cache hint: ptxas (CUDA 13.0) compiles hinted copies to a sum of base and lane offset wrongly.
+  // last piece again. No cache hint: with hints these copies gave NaN (CUDA 13.0, see tile_copies.cuh).
   __device__ void copy_stored(uint32_t to, const std::byte* from) const {
     constexpr int kPieces = Config::kUnitBytes / 16;
 #pragma unroll
