@@ -1,4 +1,4 @@
-// Mixtures of experts beyond the goldens: chunks of any size, batch invariance, quantized experts, hostile files.
+// Mixtures of experts beyond the goldens: batch invariance, quantized experts, hostile files.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -55,25 +55,6 @@ std::string message_of(const Tensors& tensors) {
 std::string message_with(const std::string& golden, const std::string& key, const nlohmann::json& value) {
   const EditedModel model([&](auto& c) { c[key] = value; }, golden);
   return message_of([&] { return open_weights(model.path()); });
-}
-
-TEST(Mixture, ChunksOfAnySizeGiveTheSameBits) {
-  const Golden golden{"glm4_moe", goldens_folder() / "glm4_moe"};
-  const Expected expected = read_expected(golden);
-  const auto length = static_cast<int64_t>(expected.tokens.size());
-  const auto logits = [&](int32_t chunk) {
-    auto runner = load(golden.folder.string(), {.threads = 2,
-                                                .exact = true,
-                                                .context = length,
-                                                .rows = length,
-                                                .logit_rows = length,
-                                                .block_size = 16,
-                                                .batch_invariant = true});
-    return all_logits(*runner, expected.tokens, chunk);
-  };
-  const auto whole = logits(static_cast<int32_t>(length));
-  EXPECT_EQ(logits(1), whole);
-  EXPECT_EQ(logits(7), whole);
 }
 
 TEST(Mixture, FastKernelsAgreeWithExactOnes) {

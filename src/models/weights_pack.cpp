@@ -1,0 +1,103 @@
+// Packs declared matrices into their layouts, or uploads them to a device.
+#include "dataflow/layout.h"
+#include "models/stored_rows.h"
+#include "models/weights.h"
+
+namespace millrace {
+
+// The sources as matrices [n, k]; transposed ones are copied.
+std::vector<WeightView> Weights::in_rows(const Pending& pending, std::vector<std::byte>& copy) const {
+  if (!pending.transposed) return pending.sources;
+  return {transposed(pending.sources, copy, ops_.pool())};
+}
+
+void Weights::pack(const std::function<void(int64_t, int64_t)>& progress) {
+  arena_ = std::make_unique<Arena>("weights", packed_bytes(false) - vector_bytes(false), ops_.device().memory());
+  host_arena_ = std::make_unique<Arena>("weights in host memory", packed_bytes(true) - vector_bytes(true));
+  pack_vectors();
+  if (on_device()) {
+    upload(progress);
+  } else {
+    pack_matrices(false, progress);
+  }
+  pack_matrices(true, progress);
+  pack_groups(progress);
+  pending_.clear();
+  // Last: a tied output matrix releases the embedding table after packing.
+  const auto turn = ops_.pool().turn();
+  for (const InPlace& part : in_place_) source_.fetch(part.view, ops_.pool());
+  if (on_device()) return;
+  for (const auto& table : tables_) source_.fetch(table, ops_.pool());
+}
+
+// Packs the linear layers that the CPU computes.
+void Weights::pack_matrices(bool on_host, const std::function<void(int64_t, int64_t)>& progress) {
+  Arena& arena = this->arena(on_host);
+  // While a matrix is packed, its pages of the file are resident too. Packing the largest first keeps the peak low.
+  const auto size = [](const Pending& pending) { return pending.weights().n * pending.weights().k; };
+  std::stable_sort(pending_.begin(), pending_.end(),
+                   [&](const Pending& a, const Pending& b) { return size(a) > size(b); });
+  for (const auto& pending : pending_) {
+    if (pending.linear->on_host != on_host) continue;
+    const auto turn = ops_.pool().turn();  // matrix by matrix: engines that share the pool step in between
+    LinearWeights& w = pending.weights();
+    std::byte* data = arena.take(pending.bytes());
+    std::vector<std::byte> copy;
+    for (const auto& view : pending.sources) source_.fetch(view, ops_.pool());
+    const std::vector<WeightView> sources = in_rows(pending, copy);
+    if (w.layout->in_place(w.format, w.n, w.k)) {
+      std::byte* to = data;
+      for (const auto& view : sources) to = std::copy_n(view.data, view.bytes(), to);
+    } else {
+      w.layout->pack(sources, data, ops_.pool());
+    }
+    w.data = data;
+    for (const auto& view : pending.sources) source_.release(view);
+    report(progress);
+  }
+}
+
+void Weights::report(const std::function<void(int64_t, int64_t)>& progress) const {
+  progress(static_cast<int64_t>(arena_->used() + host_arena_->used()),
+           static_cast<int64_t>(arena_->capacity() + host_arena_->capacity()));
+}
+
+void Weights::upload(const std::function<void(int64_t, int64_t)>& progress) {
+  const auto uploader = ops_.device().new_uploader();
+  std::vector<const WeightView*> tied;  // by pending part; looked up while the tables still point into the file
+  for (const auto& pending : pending_) tied.push_back(table_like(pending));
+  for (auto& table : tables_) {
+    const auto turn = ops_.pool().turn();
+    const WeightView source = table;
+    std::byte* data = arena_->take(table.bytes());
+    source_.fetch(source, ops_.pool());
+    upload_bytes(source.data, data, source.bytes(), *uploader, ops_.pool());
+    table.data = data;
+    source_.release(source);
+  }
+  for (size_t i = 0; i < pending_.size(); ++i) {
+    const auto& pending = pending_[i];
+    if (pending.linear->on_host) continue;
+    const auto turn = ops_.pool().turn();
+    LinearWeights& w = pending.weights();
+    if (tied[i] != nullptr) {
+      w.data = tied[i]->data;
+      continue;
+    }
+    std::byte* data = arena_->take(pending.bytes());
+    std::vector<std::byte> copy;
+    for (const auto& view : pending.sources) source_.fetch(view, ops_.pool());
+    const std::vector<WeightView> sources = in_rows(pending, copy);
+    if (pending.linear->gated) {
+      w.layout->upload_gated(sources[0], sources[1], data, *uploader, ops_.pool());
+    } else {
+      w.layout->upload(sources, data, *uploader, ops_.pool());
+    }
+    w.data = data;
+    for (const auto& view : pending.sources) source_.release(view);
+    report(progress);
+  }
+  ops_.device().finish();
+}
+
+}  // namespace millrace
