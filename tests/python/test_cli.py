@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from conftest import BUILD, GOLDENS
+from conftest import BUILD, GOLDENS, Millrace
 
 VERBS = ["run", "chat", "bench", "tune", "calibrate", "explain", "inspect", "logits", "tokenize", "detokenize", "template", "perplexity", "quantize", "models", "doctor"]
 TOKENS = "1,5,9,14,30,7,22"
@@ -441,3 +441,32 @@ def test_ctrl_c_keeps_what_there_is_of_an_answer(millrace):
     answer = json.loads(out)
     assert answer["finish_reason"] == "interrupted"
     assert 0 < len(answer["tokens"]) < 7000
+
+
+def test_inspect_says_that_a_model_does_not_fit(millrace):
+    done = millrace.run("inspect", "synthetic:deepseek-v3")
+    assert done.returncode == 0 and b"does not fit" in done.stdout and b"expected speed" not in done.stdout
+    memory = millrace.json("inspect", "synthetic:deepseek-v3")["memory"]
+    assert not memory["fits"] and memory["total"] > memory["available"]
+    assert millrace.json("inspect", GOLDENS / "llama_gqa")["memory"]["fits"]
+
+
+def test_doctor_measures_again(tmp_path):
+    """A kept measurement stands until --again replaces it. A busy machine keeps no new one."""
+    millrace = Millrace(tmp_path)
+
+    def doctor(*options):
+        done = millrace.run("doctor", "-t", "1", *options)
+        assert done.returncode == 0
+        if b"the machine is busy" in done.stderr:
+            pytest.skip("the machine is busy")
+
+    doctor()
+    [kept] = (tmp_path / "hardware").glob("*.json")
+    wrong = json.loads(kept.read_text())
+    wrong["ceilings"]["int8_gops"] = 3e6
+    kept.write_text(json.dumps(wrong))
+    doctor()
+    assert json.loads(kept.read_text())["ceilings"]["int8_gops"] == 3e6
+    doctor("--again")
+    assert json.loads(kept.read_text())["ceilings"]["int8_gops"] < 1e6
