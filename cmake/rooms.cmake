@@ -49,6 +49,7 @@ function(millrace_test_tool name)
   list(TRANSFORM TOOL_LINKS REPLACE "^([a-z_]+)$" "millrace_\\1")
   add_executable(${name} ${TOOL_SOURCES})
   target_link_libraries(${name} PRIVATE ${TOOL_LINKS})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # the tested code is optimized; tests need not be
   # All tests share one set of precompiled headers, compiled by the first, since their definitions are equal.
   target_compile_definitions(${name} PRIVATE MILLRACE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data" GTEST_HAS_PTHREAD=1)

@@ -1,4 +1,5 @@
 #include "base/json_text.h"
+#include "fresh_seed.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +10,7 @@ namespace millrace {
 namespace {
 
 TEST(JsonText, StringsAreWrittenAsTheLibraryWritesThem) {
-  const auto seed = std::random_device()();
+  const auto seed = fresh_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   const std::string letters = "abc \"\\/\n\t\x01\x7f\xc3\xa9\xf0\x9f\x98\x80\xff~";

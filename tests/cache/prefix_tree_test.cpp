@@ -7,6 +7,7 @@
 #include <random>
 
 #include "cache/block_table.h"
+#include "fresh_seed.h"
 
 namespace millrace {
 namespace {
@@ -212,7 +213,7 @@ TEST_F(PrefixTreeTest, SnapshotsAreEvictedLeastRecentlyUsedFirst) {
 
 // Compares with a list of all kept snapshots.
 TEST_F(PrefixTreeTest, SnapshotsAreFoundAmongMany) {
-  const uint32_t seed = std::random_device()();
+  const uint32_t seed = fresh_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   std::vector<std::vector<int32_t>> kept;
@@ -248,7 +249,7 @@ TEST_F(PrefixTreeTest, SnapshotsAreFoundAmongMany) {
 
 // Random sequences share, extend and leave; every page is free once the tree is empty.
 TEST_F(PrefixTreeTest, AllPagesComeBack) {
-  const uint32_t seed = std::random_device()();
+  const uint32_t seed = fresh_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   struct Holder {

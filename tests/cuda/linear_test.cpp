@@ -4,6 +4,7 @@
 #include <array>
 
 #include "cuda/support.h"
+#include "fresh_seed.h"
 #include "kernels/linear_cases.h"
 #include "tensor/dequantize.h"
 
@@ -136,7 +137,7 @@ class CudaLinearTest : public testing::TestWithParam<DType> {
 };
 
 TEST_P(CudaLinearTest, Exact) {
-  const uint32_t seed = std::random_device{}();
+  const uint32_t seed = fresh_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   for (const LinearShape shape : test_shapes(GetParam())) {
@@ -149,7 +150,7 @@ TEST_P(CudaLinearTest, Exact) {
 }
 
 TEST_P(CudaLinearTest, Fast) {
-  const uint32_t seed = std::random_device{}();
+  const uint32_t seed = fresh_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   std::vector<LinearShape> shapes = test_shapes(GetParam());
@@ -170,7 +171,7 @@ TEST_P(CudaLinearTest, Fast) {
 // More tiles than multiprocessors, and rows so long that blocks share them; neither fills whole tiles. The last shape
 // has so many rows that blocks of two heights share them.
 TEST_P(CudaLinearTest, ManyAndLongRows) {
-  const uint32_t seed = std::random_device{}();
+  const uint32_t seed = fresh_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   const DType format = GetParam(), x = format == DType::F16 ? DType::F16 : DType::BF16;
@@ -189,7 +190,7 @@ TEST_P(CudaLinearTest, ManyAndLongRows) {
 // Little work, for tools that slow it down a thousandfold, but rows long enough for the ring of stages to wrap. Our
 // kernels only: under racecheck cuBLASLt's would take most of the time.
 TEST_P(CudaLinearTest, FewLongRows) {
-  const uint32_t seed = std::random_device{}();
+  const uint32_t seed = fresh_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   const DType format = GetParam(), x = format == DType::F16 ? DType::F16 : DType::BF16;
@@ -211,7 +212,7 @@ TEST_P(CudaLinearTest, FewLongRows) {
 
 // More tokens than a tile of any kernel; also accumulation into 16-bit outputs.
 TEST_P(CudaLinearTest, Prompts) {
-  const uint32_t seed = std::random_device{}();
+  const uint32_t seed = fresh_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   const DType type = GetParam();
@@ -227,7 +228,7 @@ TEST_P(CudaLinearTest, Prompts) {
 
 // Fused silu(gate) * up, from alternating rows.
 TEST_P(CudaLinearTest, Gated) {
-  const uint32_t seed = std::random_device{}();
+  const uint32_t seed = fresh_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   const DType format = GetParam(), type = format == DType::F16 ? DType::F16 : DType::BF16;
@@ -306,7 +307,7 @@ struct NormedProblem {
 
 // Kernels with a fused norm give the same as a norm followed by the kernel.
 TEST_P(CudaLinearTest, NormTakenAlong) {
-  const uint32_t seed = std::random_device{}();
+  const uint32_t seed = fresh_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   const DType format = GetParam(), type = format == DType::F16 ? DType::F16 : DType::BF16;
@@ -352,7 +353,7 @@ TEST_P(CudaLinearTest, NormTakenAlong) {
 // Sums beyond f16 saturate in every kernel: infinity would become NaN in later layers.
 TEST_P(CudaLinearTest, SumsBeyondTheRangeOfF16) {
   if (GetParam() != DType::F16) GTEST_SKIP() << "a test of f16";
-  const uint32_t seed = std::random_device{}();
+  const uint32_t seed = fresh_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   for (const LinearShape shape : {LinearShape{264, 512}, {1104, 2048}}) {

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "cuda/support.h"
+#include "fresh_seed.h"
 #include "kernels/linear_cases.h"
 #include "tensor/dequantize.h"
 
@@ -234,7 +235,7 @@ std::vector<int64_t> check_gated(int64_t half, int64_t k, std::mt19937& random) 
 
 class CudaSharedNorm : public ::testing::Test {
  protected:
-  const uint32_t seed_ = std::random_device{}();
+  const uint32_t seed_ = fresh_seed();
   const ::testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
   std::mt19937 random_{seed_};
 };

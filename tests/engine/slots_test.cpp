@@ -7,6 +7,7 @@
 #include <random>
 
 #include "engine/scheduler.h"
+#include "fresh_seed.h"
 
 namespace millrace {
 namespace {
@@ -325,7 +326,7 @@ TEST(Slots, StateThatIsAheadOfTheTokensBeginsAgain) {
 // Conversations whose turns rewrite the end of the turn before, as templates do that drop the generation prompt or the
 // reasoning of earlier answers.
 TEST(Slots, TheNextTurnBeginsCloseToTheEndOfTheLast) {
-  const uint32_t seed = std::random_device()();
+  const uint32_t seed = fresh_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   for (const int64_t rows : {5, 16, 64, 300}) {
@@ -426,7 +427,7 @@ TEST(Slots, AFailedStepLeavesNoState) {
 
 // Random additions and cancellations with few pages and slots: states stay separate, and all pages and slots are freed.
 TEST(Slots, AnyOrderOfEventsKeepsTheState) {
-  const uint32_t seed = std::random_device()();
+  const uint32_t seed = fresh_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   uint64_t cached = 0, preemptions = 0;

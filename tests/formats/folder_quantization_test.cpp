@@ -8,6 +8,7 @@
 #include <random>
 
 #include "formats/weight_source.h"
+#include "fresh_seed.h"
 #include "scratch.h"
 #include "tensor/dequantize.h"
 #include "tensor/half.h"
@@ -66,7 +67,7 @@ float e4m3(uint8_t q) {
 }
 
 TEST_F(FolderQuantizationTest, Fp8TakesTheScaleOfItsTile) {
-  std::mt19937 random(std::random_device{}());
+  std::mt19937 random(fresh_seed());
   const std::vector<int64_t> shape{3, 70, 96};  // experts, rows, cols: tiles of 64 x 32, the last row of tiles cut
   std::string q = random_bytes(3 * 70 * 96, random);
   for (char& byte : q) byte = (byte & 0x7f) == 0x7f ? 0 : byte;  // no NaN
@@ -157,7 +158,7 @@ TEST_F(FolderQuantizationTest, Fp8WithoutTilesOfScalesCannotBeRun) {
 }
 
 TEST_F(FolderQuantizationTest, Mxfp4BlocksAndScalesAreOneTensor) {
-  std::mt19937 random(std::random_device{}());
+  std::mt19937 random(fresh_seed());
   const std::string blocks = random_bytes(2 * 5 * 3 * 16, random);
   std::string scales;
   for (int i = 0; i < 2 * 5 * 3; ++i) scales += static_cast<char>(120 + random() % 14);

@@ -7,6 +7,7 @@
 
 #include "formats/gguf_source.h"
 #include "formats/gguf_writer.h"
+#include "fresh_seed.h"
 #include "scratch.h"
 #include "tensor/dequantize.h"
 
@@ -75,7 +76,7 @@ class QuantizeModel : public testing::Test {
     });
   }
 
-  const unsigned seed_ = std::random_device{}();
+  const unsigned seed_ = fresh_seed();
   std::vector<float> matrix_ = std::vector<float>(30 * 512), norm_{1, 2, 3, 4};
   int64_t done_ = 0;
   ScratchFolder scratch_;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "fresh_seed.h"
 #include "grammar/automaton/mask_automaton.h"
 #include "grammar/ebnf_parser.h"
 #include "grammar/spec_rules.h"
@@ -38,7 +39,7 @@ inline std::vector<GrammarSpec> walked_grammars() {
 
 class MaskWalks : public testing::Test {
  protected:
-  MaskWalks() : seed_(std::random_device()()), random_(seed_) {
+  MaskWalks() : seed_(fresh_seed()), random_(seed_) {
     GrammarVocabulary small = small_vocabulary();
     // Words long and many enough for sets of tokens to be used, and twins.
     for (const char* word :

@@ -1,5 +1,6 @@
 // A model may say what it likes until it opens a call; from there on the call is what its schema says.
 #include "grammar/triggered.h"
+#include "fresh_seed.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -149,7 +150,7 @@ TEST_F(Triggered, AMarkerOfItsOwn) {
 }
 
 TEST_F(Triggered, RandomCallsHoldToTheirSchema) {
-  const auto seed = std::random_device()();
+  const auto seed = fresh_seed();
   std::mt19937_64 random(seed);
   int whole = 0;
   for (int i = 0; i < 50; ++i) {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "fake_root.h"
+#include "fresh_seed.h"
 #include "hardware/describe.h"
 #include "hardware/this_machine.h"
 
@@ -58,7 +59,7 @@ TEST(KeptCeilings, ADamagedFileIsNothing) {
     root.file("id.json", good.substr(0, length));
     ASSERT_FALSE(load_ceilings(file)) << length;
   }
-  const uint32_t seed = std::random_device()();
+  const uint32_t seed = fresh_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   for (int round = 0; round < 100; ++round) {

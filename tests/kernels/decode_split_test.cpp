@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "fresh_seed.h"
 #include "kernels/attention/cuda/decode/even_cut.h"
 
 namespace millrace {
@@ -24,7 +25,7 @@ TEST(DecodeSplit, UnitsCoverWhatTheRowsSee) {
 }
 
 TEST(DecodeSplit, RangesPartTheLineAndKnowTheirOwners) {
-  std::mt19937 random(std::random_device{}());
+  std::mt19937 random(fresh_seed());
   for (int round = 0; round < 200; ++round) {
     const int blocks = 1 + static_cast<int>(random() % 300), total = blocks + static_cast<int>(random() % 5000);
     const Split split{total, blocks, 0};
@@ -39,7 +40,7 @@ TEST(DecodeSplit, RangesPartTheLineAndKnowTheirOwners) {
 }
 
 TEST(DecodeSplit, CutsTheLineOnlyWhereEveryBlockGetsAPart) {
-  std::mt19937 random(std::random_device{}());
+  std::mt19937 random(fresh_seed());
   for (int round = 0; round < 500; ++round) {
     std::vector<SequenceWork> batch(1 + random() % 40);
     int total = 0;
@@ -95,7 +96,7 @@ struct EvenParts {
 };
 
 TEST(DecodeSplit, EvenCutsHaveAllUnitsAndExpectThePartsThatAreLeft) {
-  std::mt19937 random(std::random_device{}());
+  std::mt19937 random(fresh_seed());
   for (int round = 0; round < 400; ++round) {
     const int blocks = round % 3 == 0 ? 264 : 1 + static_cast<int>(random() % 300);
     const int pairs = 1 + static_cast<int>(random() % 500), change = static_cast<int>(random() % 20);

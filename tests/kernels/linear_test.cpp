@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 
+#include "fresh_seed.h"
 #include "hardware/detect.h"
 #include "kernels/kernel_set.h"
 #include "kernels/linear/rows/rows.h"
@@ -267,7 +268,7 @@ class LinearTest : public testing::TestWithParam<DType> {
 };
 
 TEST_P(LinearTest, EveryKernelMatchesTheReference) {
-  const uint32_t seed = std::random_device()();
+  const uint32_t seed = fresh_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 rng(seed);
   for (const auto& shape : test_shapes(GetParam())) {
@@ -290,7 +291,7 @@ TEST_P(LinearTest, EveryKernelMatchesTheReference) {
 
 // Fusing a preceding norm or silu(gate) * up gives the same bits as running the ops separately.
 TEST_P(LinearTest, FusedIsWhatItWouldBeApart) {
-  const uint32_t seed = std::random_device()();
+  const uint32_t seed = fresh_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 rng(seed);
   const LinearShape shape{8 * 34, info(GetParam()).block == 256 ? 512 : 576};
@@ -362,7 +363,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, LinearTest, testing::ValuesIn([] {
 
 // Products beyond the range of f16 must not make y infinite, and small elements of x must count next to a large one.
 TEST(Linear, LargeWeightsAndSpikesInF16) {
-  std::mt19937 rng(std::random_device{}());
+  std::mt19937 rng(fresh_seed());
   const Hardware hardware = detect_cpu(2);
   ThreadPool pool(2);
   for (const float largest : {0.1f, 100.0f, 60000.0f}) {

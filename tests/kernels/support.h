@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "fresh_seed.h"
 #include "hardware/detect.h"
 #include "kernels/kernel_set.h"
 
@@ -16,7 +17,7 @@ namespace millrace {
 // A new seed for each run, printed on failure; MILLRACE_TEST_SEED in the message repeats it.
 class Random {
  public:
-  Random() : seed_(std::random_device{}()), engine_(seed_) {}
+  Random() : seed_(fresh_seed()), engine_(seed_) {}
   explicit Random(uint32_t seed) : seed_(seed), engine_(seed) {}
   uint32_t seed() const { return seed_; }
 
@@ -98,8 +99,8 @@ inline const Hardware& test_hardware() {
   return hardware;
 }
 
-// The machine at every --isa level that it has. ThreadSanitizer sees the strongest only: threads share the work alike at
-// all levels.
+// The machine at every --isa level that it has. ThreadSanitizer sees the strongest only: threads share the work alike
+// at all levels.
 inline std::vector<Hardware> hardware_levels() {
   std::vector<Hardware> levels;
   for (const IsaLevel& level : isa_levels()) {

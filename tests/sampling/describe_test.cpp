@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "fresh_seed.h"
 #include "kernels/kernel_set.h"
 #include "sampling/sampler.h"
 
@@ -22,7 +23,7 @@ int32_t draw_described(const Sampler& sampler, std::vector<float> logits) {
 
 // Rounding may move a draw on the boundary between two tokens, but far less often than once in a thousand draws.
 TEST(Describe, DrawsWhatTheSamplerDraws) {
-  const uint32_t seed = std::random_device()();
+  const uint32_t seed = fresh_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0, 3);

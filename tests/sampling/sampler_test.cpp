@@ -1,5 +1,6 @@
 // Compares draws with the distribution of a straightforward reference of the processors, and tests extreme parameters.
 #include "sampling/sampler.h"
+#include "fresh_seed.h"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -151,7 +152,7 @@ std::vector<float> random_logits(std::mt19937& random, size_t vocab) {
 }
 
 TEST(Sampler, EachProcessorAloneHasItsDistribution) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = fresh_seed();
   std::mt19937 random(seed);
   const History history = {{1, 1, 2, 3, 5, 5}, {5, 7, 7, 7}};
   struct Named {
@@ -182,7 +183,7 @@ TEST(Sampler, EachProcessorAloneHasItsDistribution) {
 }
 
 TEST(Sampler, CombinationsHaveTheirDistribution) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = fresh_seed();
   std::mt19937 random(seed);
   const auto unit = [&] { return std::uniform_real_distribution<float>(0, 1)(random); };
   const auto maybe = [&](auto& field, auto value) {
@@ -209,7 +210,7 @@ TEST(Sampler, CombinationsHaveTheirDistribution) {
 }
 
 TEST(Sampler, ALargeVocabularyIsDrawnFromAsASmallOne) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = fresh_seed();
   std::mt19937 random(seed);
   constexpr size_t kVocab = 50000;
   std::vector<float> logits(kVocab, -20);
@@ -293,7 +294,7 @@ TEST(Sampler, OneTokenOrOnePossibilityIsTaken) {
 }
 
 TEST(Sampler, OddLogitsNeverLeadOutOfTheVocabulary) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = fresh_seed();
   std::mt19937 random(seed);
   const float odd[] = {NAN, kInfinity, -kInfinity, 0, -0.0f, 1e38f, -1e38f, 3e-39f, 1};
   for (const SamplingParams& kind : all_kinds()) {
@@ -314,7 +315,7 @@ TEST(Sampler, OddLogitsNeverLeadOutOfTheVocabulary) {
 }
 
 TEST(Sampler, AMaskForbids) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = fresh_seed();
   std::mt19937 random(seed);
   for (const SamplingParams& kind : all_kinds()) {
     for (int round = 0; round < 100; ++round) {
@@ -335,7 +336,7 @@ TEST(Sampler, AMaskForbids) {
 }
 
 TEST(Sampler, TheSameSeedGivesTheSameTokens) {
-  std::mt19937 random(std::random_device{}());
+  std::mt19937 random(fresh_seed());
   const std::vector<float> logits = random_logits(random, 500);
   const auto tokens_of = [&](uint64_t seed) {
     SamplingParams params;
@@ -353,7 +354,7 @@ TEST(Sampler, TheSameSeedGivesTheSameTokens) {
 }
 
 TEST(Sampler, LogprobsAreOfTheModelsOwnDistribution) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = fresh_seed();
   std::mt19937 random(seed);
   SamplingParams params = {.temperature = 0.2f, .top_k = 4, .logit_bias = {{9, 50.0f}}, .logprobs = 5};
   Sampler sampler(params, 100);

@@ -1,5 +1,6 @@
 // Compares the selections with plain sorting on hard inputs: ties, wide ranges, tiny mass.
 #include "sampling/selection.h"
+#include "fresh_seed.h"
 
 #include <gtest/gtest.h>
 
@@ -18,7 +19,7 @@ struct Case {
 };
 
 Case random_case() {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = fresh_seed();
   std::mt19937 random(seed);
   constexpr size_t kSizes[] = {1, 2, 7, 100, 5000, 20000};
   Case made{std::vector<float>(kSizes[random() % 6]), seed};

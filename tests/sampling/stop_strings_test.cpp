@@ -1,4 +1,5 @@
 #include "sampling/stop_strings.h"
+#include "fresh_seed.h"
 
 #include <gtest/gtest.h>
 
@@ -55,7 +56,7 @@ TEST(StopStrings, AnEmptyStringIsRefused) { EXPECT_THROW(StopStrings({"a", ""}),
 
 TEST(StopStrings, IsThatOfTheDefinitionHoweverTheTextIsCut) {
   for (int round = 0; round < 3000; ++round) {
-    const unsigned seed = std::random_device{}();
+    const unsigned seed = fresh_seed();
     std::mt19937 random(seed);
     const auto word = [&](size_t longest, size_t shortest) {
       std::string made(shortest + random() % longest, 'a');

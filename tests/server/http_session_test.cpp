@@ -1,4 +1,5 @@
 #include "server/http/http_session.h"
+#include "fresh_seed.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -80,7 +81,7 @@ TEST_F(HttpSessionTest, AnswersAndStaysOpen) {
 }
 
 TEST_F(HttpSessionTest, CutsDoNotMatter) {
-  const auto seed = std::random_device()();
+  const auto seed = fresh_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   const std::string chunked =
@@ -242,7 +243,7 @@ TEST_F(HttpSessionTest, StreamsAreWrittenAtOnceWhereTheWireCan) {
 TEST_F(HttpSessionTest, PiecesStayInOrderWhenTheWireTakesLittle) {
   answer_at_once_ = false;
   wire_->at_once = true;
-  const auto seed = std::random_device()();
+  const auto seed = fresh_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   send(kPost);

@@ -1,4 +1,5 @@
 #include "tensor/quantize.h"
+#include "fresh_seed.h"
 
 #include <gtest/gtest.h>
 
@@ -54,7 +55,7 @@ struct ErrorCase {
 class QuantizeError : public testing::TestWithParam<ErrorCase> {};
 
 TEST_P(QuantizeError, OfNormalWeightsIsNoLargerThanGgmls) {
-  const auto seed = std::random_device{}();
+  const auto seed = fresh_seed();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0.0f, 0.02f);
@@ -96,7 +97,7 @@ TEST(Quantize, OneLargeNumberAmongSmallOnesSurvives) {
 
 TEST(Quantize, ADequantizedRowComesBackTheSame) {
   // Formats without a search reproduce their own numbers exactly.
-  const auto seed = std::random_device{}();
+  const auto seed = fresh_seed();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cli/load/http_answer.h"
 #include "cli/load/load_report.h"
+#include "fresh_seed.h"
 
 namespace millrace {
 namespace {
@@ -25,7 +26,7 @@ TEST(Percentiles, AreThoseOfNumpy) {
 TEST(Arrivals, ComeAtTheRate) {
   LoadPlan plan;
   plan.rate = 50;
-  plan.seed = std::random_device()();
+  plan.seed = fresh_seed();
   Arrivals arrivals(plan), again(plan);
   double last = 0;
   int early = 0;

@@ -1,5 +1,6 @@
 // Parses answers with every way of cutting them into pieces.
 #include "text/answer/answer_parser.h"
+#include "fresh_seed.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -225,7 +226,7 @@ std::string random_text(std::mt19937_64& random) {
 }
 
 TEST(AnswerParser, AnySplitGivesTheSame) {
-  const uint64_t seed = std::random_device()();
+  const uint64_t seed = fresh_seed();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   for (int round = 0; round < 20000; ++round) {

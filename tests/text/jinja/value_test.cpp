@@ -1,4 +1,5 @@
 #include "text/jinja/value/value.h"
+#include "fresh_seed.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +18,7 @@ namespace millrace::jinja {
 namespace {
 
 TEST(Dict, KeepsOrderAndFindsEveryKey) {
-  const unsigned seed = std::random_device()();
+  const unsigned seed = fresh_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   Dict dict;
@@ -62,7 +63,7 @@ TEST(Repr, DoublesReadBackAndLookLikePythons) {
   EXPECT_EQ(repr_real(0.0001), "0.0001");
   EXPECT_EQ(repr_real(0.00001), "1e-05");
   EXPECT_EQ(repr_real(-0.0), "-0.0");
-  const unsigned seed = std::random_device()();
+  const unsigned seed = fresh_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   for (int i = 0; i < 2000; ++i) {
