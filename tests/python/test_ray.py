@@ -117,7 +117,7 @@ def cluster(parts, settings):
     from ray import serve
     from ray.cluster_utils import Cluster
 
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "1"}
     detection = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000, "health_check_failure_threshold": 5}
     head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": 80 << 20, "_system_config": detection}
     cluster = Cluster(initialize_head=True, head_node_args=head)
@@ -241,11 +241,9 @@ def test_what_is_killed_under_load_loses_no_request_that_has_not_begun(cluster, 
     assert len(before) == REPLICAS
 
     def kill():
-        if victim == "replica":
-            os.kill(before[0], signal.SIGKILL)
-        else:
-            parent = int(pathlib.Path(f"/proc/{before[0]}/stat").read_text().rsplit(")", 1)[1].split()[1])
-            os.kill(parent, signal.SIGKILL)  # the raylet: all processes of its node end
+        raylet = int(pathlib.Path(f"/proc/{before[0]}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        for process in [before[0]] if victim == "replica" else [raylet, before[0]]:
+            os.kill(process, signal.SIGKILL)
 
     load = Load(cluster, 30)
     load.run(kill)
@@ -257,7 +255,8 @@ def test_fewer_replicas_lose_no_stream(cluster, parts, settings):
     from ray import serve
 
     load = Load(cluster, 20)
-    load.run(lambda: serve.run(parts.app(settings | {"min_replicas": 1, "max_replicas": 1}), name="millrace", route_prefix="/", _blocking=False))
+    fewer = parts.app(settings | {"min_replicas": 1, "max_replicas": 1})
+    load.run(lambda: threading.Thread(target=serve.run, args=(fewer,), kwargs={"name": "millrace", "route_prefix": "/"}).start())
     assert not load.broken and load.done == 20
     wait_for(lambda: len(replica_processes()) == 1)
 
@@ -266,7 +265,7 @@ def test_waiting_prompts_start_replicas(cluster, parts, settings):
     from ray import serve
 
     more = {"min_replicas": 1, "max_replicas": 2, "queued_tokens": 1000, "running": 4, "upscale_seconds": 0.1}
-    serve.run(parts.app(settings | more), name="millrace", route_prefix="/", _blocking=False)
+    serve.run(parts.app(settings | more), name="millrace", route_prefix="/")
     busy = threading.Event()
 
     def keep_busy(i):
