@@ -105,7 +105,7 @@ def save_folder(case, model, folder):
         if entry := config_entry(case.quantized):
             config = json.loads((folder / "config.json").read_text())
             (folder / "config.json").write_text(json.dumps(config | entry, indent=2) + "\n")
-        if case.architecture == "GptOssForCausalLM" or case.quantized == "fp8":
+        if case.architecture in ("GptOssForCausalLM", "Gemma4ForCausalLM") or case.quantized == "fp8":
             pass  # has one form only
         elif any(".experts." in name for name in weights) or "Granite" in case.architecture and "Moe" in case.architecture:
             # Under the names that the model has in memory: one tensor for all experts of a layer.

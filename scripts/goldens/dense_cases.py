@@ -218,6 +218,15 @@ GEMMA4_DENSE = FOUR_LAYERS | {
     "final_logit_softcapping": 2.0,
     "rms_norm_eps": 1e-6,
 }
+GEMMA4_MIXTURE = {"enable_moe_block": True, "num_experts": 3, "top_k_experts": 3, "moe_intermediate_size": 12}
+GEMMA4_EXPERTS = GEMMA4_DENSE | GEMMA4_MIXTURE | {
+    "num_experts": 5,
+    "top_k_experts": 2,
+    "hidden_size": 24,
+    "intermediate_size": 20,
+    "num_hidden_layers": 2,
+    "layer_types": ALTERNATING,
+}
 
 
 def gemma4_rope(part, theta=10000.0):
@@ -255,6 +264,23 @@ GEMMA4 = [
         prompt=40,
         gguf=False,
         notes="as gemma4",
+    ),
+    Case(
+        "gemma4_experts",
+        "Gemma4ForCausalLM",
+        GEMMA4_EXPERTS | gemma4_rope(0.25),
+        "26B-A4B: experts beside the feed-forward, a router with a norm and a factor for each expert",
+        matters=[{"top_k_experts": 1}, {"sliding_window": 64}],
+        prompt=40,
+    ),
+    Case(
+        "gemma4_experts_with_inputs",
+        "Gemma4ForCausalLM",
+        GEMMA4_CONFIG | GEMMA4_MIXTURE | gemma4_rope(0.5) 
+        | {"num_hidden_layers": 4, "layer_types": ALTERNATING * 2, "hidden_size": 16, "intermediate_size": 12},
+        "experts together with inputs of the layers and shared keys; every expert used",
+        matters=[{"top_k_experts": 2}],
+        prompt=40,
     ),
 ]
 

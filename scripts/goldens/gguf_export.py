@@ -317,6 +317,10 @@ def gemma4_metadata(writer, config):
     writer.add_rope_dimension_count_swa(config["head_dim"])
     if config["final_logit_softcapping"]:
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    if config["enable_moe_block"]:
+        writer.add_expert_count(config["num_experts"])
+        writer.add_expert_used_count(config["top_k_experts"])
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
 
 
 def add_layer_norm_sizes(writer, config, feed_forward, epsilon, kv_heads=None):
@@ -524,6 +528,9 @@ def tensors(arch, config, weights):
             tensor = permuted(name, tensor, config)
         if name.endswith("layer_scalar"):
             name += ".weight"
+        if arch == gguf.MODEL_ARCH.GEMMA4 and (scale := gemma4_router_scale(name)):
+            yield scale, tensor
+            continue
         if arch == gguf.MODEL_ARCH.GPT2 and name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
             tensor = tensor.T.contiguous()
         if arch == gguf.MODEL_ARCH.GPTNEOX and "query_key_value" in name:
@@ -533,7 +540,17 @@ def tensors(arch, config, weights):
             tensor = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor) + 1
         own = gguf_delta.tensors(arch, config, name, tensor) if arch in gguf_delta.ARCHITECTURES else [(name, tensor)]
         for part, converted_part in own:
-            yield names.get_name(part, try_suffixes=(".weight", ".bias")), converted_part
+            # Tensors of stacked experts have no suffix in Hugging Face files.
+            suffix = "" if part.endswith((".weight", ".bias")) or not part.endswith("_proj") else ".weight"
+            yield names.get_name(part + suffix, try_suffixes=(".weight", ".bias")), converted_part
+
+
+def gemma4_router_scale(name):
+    """Factors of the router's input and of the experts' weights, which GGUF names after the matrices behind them."""
+    for own, other in ((".router.scale", "ffn_gate_inp.scale"), (".router.per_expert_scale", "ffn_down_exps.scale")):
+        if name.endswith(own):
+            return f"blk.{name.split('.layers.')[1].split('.')[0]}.{other}"
+    return None
 
 
 def permuted(name, tensor, config):

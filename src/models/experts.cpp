@@ -50,13 +50,17 @@ void add_shared(Pass& p, const Experts& experts, Matrix x, Activation activation
 void add_experts(Pass& p, const Experts& experts, const Normed& input, Activation activation, Matrix hidden) {
   const int64_t rows = p.rows(), groups = experts.gate_up->weights.groups;
   if (rows == 0) return;
-  const Matrix x = in_working_type(p, input), logits = p.buffer("router logits", DType::F32, rows, groups);
-  p.linear(x, experts.router, logits);
+  const Matrix logits = p.buffer("router logits", DType::F32, rows, groups);
+  if (experts.router_norm != nullptr) p.linear(p.rms_norm(input.x, experts.router_norm), experts.router, logits);
+  const Matrix x = in_working_type(p, input);
+  if (experts.router_norm == nullptr) p.linear(x, experts.router, logits);
+  if (experts.logit_scale != 1) p.ops.scale(logits, experts.logit_scale);
   const Routing routing = routing_of(p, experts);
   p.ops.call<RouterOp>({experts.settings, groups, p.ops.bucket(rows)},
                        {.settings = experts.settings,
                         .logits = logits,
                         .choice_bias = experts.choice_bias != nullptr ? experts.choice_bias->data : nullptr,
+                        .expert_scale = experts.expert_scale != nullptr ? experts.expert_scale->data : nullptr,
                         .routing = routing});
   const Matrix feed = p.buffer("expert feed", p.ops.working(), routing.pairs(), experts.down->weights.k);
   p.ops.experts(x, *experts.gate_up, *experts.down, routing, activation, feed, hidden);

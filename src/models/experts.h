@@ -7,8 +7,12 @@
 namespace millrace {
 
 struct Experts {
-  const Linear* router = nullptr;       // [experts, hidden]
-  const Vector* choice_bias = nullptr;  // [experts]: added to the scores for the choice only; null: none
+  const Linear* router = nullptr;  // [experts, hidden]
+  const Vector* router_norm =
+      nullptr;            // [hidden]: the router's own norm of the input; null: it reads the experts' input
+  float logit_scale = 1;  // of the router's logits
+  const Vector* choice_bias = nullptr;   // [experts]: added to the scores for the choice only; null: none
+  const Vector* expert_scale = nullptr;  // [experts]: factors of the experts' weights; null: none
   RouterSettings settings;
   const Grouped* gate_up = nullptr;     // [experts][2 width, hidden]; without a gate [experts][width, hidden]
   const Grouped* down = nullptr;        // [experts][hidden, width]

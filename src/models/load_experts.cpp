@@ -7,8 +7,8 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kPrefixes[] = {"mlp.", "block_sparse_moe.", "feed_forward.",
-                                     "mixer."};  // of a layer's mixture in Hugging Face files
+constexpr const char* kPrefixes[] = {"mlp.", "block_sparse_moe.", "feed_forward.", "mixer.",
+                                     ""};  // of a layer's mixture in Hugging Face files
 
 // The first of the names that the file has, or the first of all.
 TensorName first_of(const Weights::Layer& at, std::string_view gguf, std::initializer_list<const char*> hf) {
@@ -22,7 +22,7 @@ TensorName router_name(const Weights::Layer& at) {
   return first_of(
       at, "ffn_gate_inp.weight",
       {"mlp.gate.weight", "mlp.router.weight", "block_sparse_moe.gate.weight", "block_sparse_moe.router.layer.weight",
-       "block_sparse_moe.router.weight", "feed_forward.gate.weight", "mixer.gate.weight"});
+       "block_sparse_moe.router.weight", "feed_forward.gate.weight", "mixer.gate.weight", "router.proj.weight"});
 }
 
 using Views = std::vector<std::vector<WeightView>>;  // by expert
@@ -127,10 +127,13 @@ void read_mixture_config(const WeightSource& source, DecoderConfig& c, const Mix
   };
   c.experts =
       count("expert_count", {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}, usual.experts);
-  c.experts_per_row = count("expert_used_count", {"num_experts_per_tok", "moe_k"}, usual.per_row);
+  c.experts_per_row = count("expert_used_count", {"num_experts_per_tok", "moe_k", "top_k_experts"}, usual.per_row);
   if (c.experts_per_row > c.experts) {
-    config.fail_key({config.has({.hf = "moe_k"}) ? "moe_k" : "num_experts_per_tok", "expert_used_count"},
-                    "must not exceed the number of experts");
+    std::string_view key = "num_experts_per_tok";
+    for (const char* other : {"moe_k", "top_k_experts"}) {
+      if (config.has({.hf = other})) key = other;
+    }
+    config.fail_key({key, "expert_used_count"}, "must not exceed the number of experts");
   }
   c.expert_width = config.optional_integer({"moe_intermediate_size", "expert_feed_forward_length"}, {1, 1 << 22})
                        .value_or(usual.width > 0 && !is_gguf(source) ? usual.width : c.feed_forward);
