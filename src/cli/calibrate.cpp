@@ -30,7 +30,7 @@ struct Tokens {
   std::string text;  // description of their origin
 };
 
-// Models without a tokenizer, such as synthetic ones, get random tokens.
+// Models without a tokenizer get random tokens.
 Tokens choose_tokens(const CalibrateOptions& o, const WeightSource& source, int64_t vocab) {
   if (!o.file.empty()) return {load_tokenizer(source)->encode(read_file_or_stdin(o.file)), o.file};
   if (has_tokenizer(source)) return {load_tokenizer(source)->encode(std::string(kCalibrationText)), "a text of ours"};

@@ -67,6 +67,13 @@ void GgufMetadataBuilder::add_string(std::string_view key, std::string_view valu
   append_string(encoded_, value);
 }
 
+void GgufMetadataBuilder::add_string_list(std::string_view key, std::span<const std::string> values) {
+  begin(key, GgufType::Array);
+  append(encoded_, static_cast<uint32_t>(GgufType::String));
+  append(encoded_, static_cast<uint64_t>(values.size()));
+  for (const std::string& value : values) append_string(encoded_, value);
+}
+
 void GgufMetadataBuilder::copy(const GgufMetadata::Entry& entry) {
   begin(entry.key, entry.value.type());
   const auto bytes = entry.value.encoded();

@@ -23,6 +23,7 @@ class GgufMetadataBuilder {
   void add_bool(std::string_view key, bool value);
   void add_f32(std::string_view key, float value);
   void add_string(std::string_view key, std::string_view value);
+  void add_string_list(std::string_view key, std::span<const std::string> values);
   void copy(const GgufMetadata::Entry& entry);  // of any type
 
   uint64_t count() const { return count_; }

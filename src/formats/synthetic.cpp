@@ -9,6 +9,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "formats/byte_vocabulary.h"
 #include "formats/gguf_reader.h"
 #include "formats/quantize_recipe.h"
 #include "formats/synthetic_blueprint.h"
@@ -55,9 +56,24 @@ class Synthetic : public WeightSource {
     read_config(recipe);
   }
 
-  Convention convention() const override { return metadata_ ? Convention::Gguf : Convention::HuggingFace; }
+  Convention convention() const override { return is_gguf() ? Convention::Gguf : Convention::HuggingFace; }
   const Config& config() const override { return *config_; }
-  const GgufMetadata* gguf() const override { return metadata_.get(); }
+  // With the vocabulary, which may have 10^5 tokens, so only those who ask for it wait for it.
+  const GgufMetadata* gguf() const override {
+    if (!is_gguf()) return nullptr;
+    std::call_once(once_, [&] {
+      GgufMetadataBuilder all = blueprint_.metadata;
+      add_byte_vocabulary(shape_.vocab, all);
+      with_vocabulary_ = std::make_unique<Metadata>(all, origin());
+    });
+    return &with_vocabulary_->read;
+  }
+  std::optional<std::string> text(std::string_view file_name) const override {
+    if (is_gguf()) return std::nullopt;
+    if (file_name == "tokenizer.json") return byte_tokenizer_json(shape_.vocab);
+    if (file_name == "tokenizer_config.json") return byte_tokenizer_config();
+    return std::nullopt;
+  }
   void release(const WeightView&) const override {}  // all tensors share the pages
 
  protected:
@@ -75,6 +91,15 @@ class Synthetic : public WeightSource {
   }
 
  private:
+  struct Metadata {
+    Metadata(const GgufMetadataBuilder& builder, const std::string& origin)
+        : header(encode_gguf_header(builder, {})), read(read_gguf(std::as_bytes(std::span(header)), origin).metadata) {}
+    std::string header;  // encoded as in a file
+    GgufMetadata read;
+  };
+
+  bool is_gguf() const { return blueprint_.hf_config.empty(); }
+
   TensorInfo describe(const SyntheticTensor& tensor, const QuantizeRecipe& recipe) const {
     DType dtype = DType::F32;
     if (tensor.kind == Kind::Matrix) {
@@ -87,15 +112,13 @@ class Synthetic : public WeightSource {
   }
 
   void read_config(const QuantizeRecipe& recipe) {
-    if (!blueprint_.hf_config.empty()) {
+    if (!is_gguf()) {
       config_ = std::make_unique<Config>(Config::from_hf(blueprint_.hf_config, origin()));
       return;
     }
     blueprint_.metadata.add_u32("general.file_type", recipe.file_type);
-    header_ = encode_gguf_header(blueprint_.metadata, {});
-    auto contents = read_gguf(std::as_bytes(std::span(header_)), origin());
-    metadata_ = std::make_unique<GgufMetadata>(std::move(contents.metadata));
-    config_ = std::make_unique<Config>(Config::from_gguf(*metadata_));
+    keys_ = std::make_unique<Metadata>(blueprint_.metadata, origin());
+    config_ = std::make_unique<Config>(Config::from_gguf(keys_->read));
   }
 
   std::vector<float> small_tensor(const TensorInfo& tensor) const {
@@ -112,8 +135,9 @@ class Synthetic : public WeightSource {
 
   const SyntheticShape& shape_;
   SyntheticBlueprint blueprint_;
-  std::string header_;  // the metadata, encoded as in a file
-  std::unique_ptr<GgufMetadata> metadata_;
+  std::unique_ptr<Metadata> keys_;  // without the vocabulary
+  mutable std::once_flag once_;
+  mutable std::unique_ptr<Metadata> with_vocabulary_;
   std::unique_ptr<Config> config_;
   std::unordered_map<std::string, Kind> kinds_;
   std::map<DType, size_t> matrix_bytes_;

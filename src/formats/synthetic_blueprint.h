@@ -25,5 +25,7 @@ struct SyntheticBlueprint {
 };
 
 SyntheticBlueprint draw_blueprint(const SyntheticShape& shape);
+SyntheticBlueprint draw_opt_blueprint(const SyntheticShape& shape);
+GgufMetadataBuilder synthetic_keys(const SyntheticShape& shape);  // without a vocabulary
 
 }  // namespace millrace

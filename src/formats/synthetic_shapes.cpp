@@ -9,6 +9,7 @@ namespace {
 // clang-format off
 constexpr std::array kShapes{
     // name, architecture, vocab, hidden, layers, heads, kv heads, head dim, feed forward, context, rope base, tied
+    SyntheticShape{"tiny", "llama", 512, 256, 2, 4, 2, 64, 512, 2048, 1e4f, true},  // for tests of whole programs
     SyntheticShape{"llama-2-7b", "llama", 32000, 4096, 32, 32, 32, 128, 11008, 4096, 1e4f, false},
     SyntheticShape{"llama-2-13b", "llama", 32000, 5120, 40, 40, 40, 128, 13824, 4096, 1e4f, false},
     SyntheticShape{"llama-2-70b", "llama", 32000, 8192, 80, 64, 8, 128, 28672, 4096, 1e4f, false},
@@ -48,6 +49,8 @@ constexpr std::array kShapes{
     SyntheticShape{"granite-3.1-3b-a800m", "granitemoe", 49155, 1536, 32, 24, 8, 64, 512, 131072, 5e6f, true, 0, 0, 0, 0, 40, 8, 512},
     SyntheticShape{"gpt-oss-20b", "gpt-oss", 201088, 2880, 24, 64, 8, 64, 2880, 131072, 1.5e5f, false, 32, 128, 0, 0, 32, 4, 2880},
     SyntheticShape{"gpt-oss-120b", "gpt-oss", 201088, 2880, 36, 64, 8, 64, 2880, 131072, 1.5e5f, false, 32, 128, 0, 0, 128, 4, 2880},
+    SyntheticShape{"gemma4-26b-a4b", "gemma4", 262144, 2816, 30, 16, 8, 256, 2112, 262144, 1e6f, true, 0, 1024, 512, 2, 128, 8, 704},
+    SyntheticShape{"tiny-experts", "qwen3moe", 512, 256, 2, 4, 2, 64, 256, 2048, 1e4f, true, 0, 0, 0, 0, 8, 2, 256},
     // the same; latent, latent of queries, rotary part, value
     SyntheticShape{"deepseek-v2-lite", "deepseek2", 102400, 2048, 27, 16, 1, 192, 10944, 163840, 1e4f, false, 0, 0, 0, 0, 64, 6, 1408, 2816, 1, 512, 0, 64, 128},
     SyntheticShape{"deepseek-v3", "deepseek2", 129280, 7168, 61, 128, 1, 192, 18432, 163840, 1e4f, false, 0, 0, 0, 0, 256, 8, 2048, 2048, 3, 512, 1536, 64, 128},

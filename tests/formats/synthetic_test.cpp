@@ -5,7 +5,9 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 
+#include "formats/byte_vocabulary.h"
 #include "formats/quantize_recipe.h"
 #include "formats/synthetic_shapes.h"
 #include "scratch.h"
@@ -18,6 +20,8 @@ using testing::HasSubstr;
 
 // Parameter counts from the model cards, in millions.
 const std::map<std::string_view, double> kParameters{
+    {"tiny", 1.312},
+    {"tiny-experts", 3.6756},
     {"llama-2-7b", 6738},
     {"llama-2-13b", 13016},
     {"llama-2-70b", 68977},
@@ -43,6 +47,7 @@ const std::map<std::string_view, double> kParameters{
     {"gemma2-9b", 9242},
     {"gemma3-1b", 999.9},
     {"gemma4-31b", 30700},
+    {"gemma4-26b-a4b", 25230},
     {"granite-3.3-2b", 2534},
     {"granite-3.3-8b", 8171},
     {"phi3-mini", 3821},
@@ -145,6 +150,24 @@ TEST(Synthetic, OptSpeaksHuggingFace) {
   EXPECT_EQ(source->config().architecture(), "OPTForCausalLM");
   EXPECT_EQ(source->tensor("model.decoder.layers.3.fc1.weight", {3072, 768}).dtype, DType::Q4_0);
   EXPECT_EQ(source->tensor("model.decoder.embed_positions.weight", {2050, 768}).dtype, DType::F32);
+}
+
+TEST(Synthetic, TheVocabularyHasOneTokenForEachRowOfTheEmbedding) {
+  const auto source = open_weights("synthetic:tiny");
+  const auto tokens = source->gguf()->strings("tokenizer.ggml.tokens");
+  ASSERT_EQ(tokens->size(), 512u);
+  EXPECT_EQ((*tokens)['A'], "A");
+  EXPECT_EQ((*tokens)[' '], "\u0120");
+  EXPECT_EQ((*tokens)[511], "[511]");
+  EXPECT_EQ(std::set<std::string_view>(tokens->begin(), tokens->end()).size(), 512u);
+  EXPECT_EQ(source->gguf()->integers("tokenizer.ggml.token_type")->size(), 512u);
+  EXPECT_FALSE(source->text("tokenizer.json"));
+  EXPECT_TRUE(open_weights("synthetic:opt-125m")->text("tokenizer.json"));
+  EXPECT_EQ(open_weights("synthetic:opt-125m")->gguf(), nullptr);
+}
+
+TEST(Synthetic, EveryVocabularyHoldsTheBytes) {
+  for (const SyntheticShape& shape : synthetic_shapes()) EXPECT_GE(shape.vocab, kLeastByteVocabulary) << shape.name;
 }
 
 TEST(Synthetic, UnknownNamesAreAnsweredWithTheKnownOnes) {
