@@ -33,6 +33,15 @@ nlohmann::json to_json(const HostShare& share) {
           {"memory", to_json(share.memory)}};
 }
 
+nlohmann::json to_json(const MappedExperts& experts) {
+  if (!experts.any()) return nullptr;
+  return {{"bytes", experts.bytes},
+          {"bytes_per_token", experts.bytes_of_a_row},
+          {"room", experts.room},
+          {"storage_gbs", experts.storage_gbs},
+          {"storage_ms_per_token", experts.storage_us() * 1e-3}};
+}
+
 nlohmann::json to_json(const Inspection& i) {
   nlohmann::json tensors = nlohmann::json::array(), config = nlohmann::json::object();
   for (const auto& t : i.tensors)
@@ -49,6 +58,7 @@ nlohmann::json to_json(const Inspection& i) {
           {"tensors", tensors},
           {"memory", to_json(i.memory)},
           {"host", to_json(i.host)},
+          {"mapped_experts", to_json(i.mapped)},
           {"predicted",
            {{"prompt", i.prompt},
             {"ttft_ms", i.first_token_ms},
@@ -90,6 +100,7 @@ void print(const Inspection& i, bool all_tensors) {
     fmt::print("{}\n", i.host.to_string());
     print("host memory to run it", i.host.memory);
   }
+  if (i.mapped.any()) fmt::print("{}\n", i.mapped.to_string());
   for (const MemoryPlan* plan : {&i.memory, &i.host.memory}) {
     if (fits(*plan)) continue;
     fmt::print("does not fit: {} are missing\n", human_bytes(plan->total() - plan->available));

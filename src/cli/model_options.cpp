@@ -72,6 +72,10 @@ void add_model_options(CLI::App& verb, ModelOptions& o, ModelArgument argument, 
       "--gpu-memory", o.gpu_memory,
       "GPU memory that the model may take, as 24GB or 24GiB; default: what is free. Weights beyond it stay in "
       "host memory, experts first, and the CPU computes their layers");
+  verb.add_option(
+      "--cpu-memory", o.cpu_memory,
+      "main memory that the model may take, as 24GB or 24GiB; default: what is free. If experts do not fit, "
+      "they stay in the mapped file and are read as needed");
   verb.add_flag("--exact", o.exact, "f32 activations, KV cache and arithmetic: for conformance, slower");
   verb.add_option("--isa", o.isa, "use no instruction set above this one (see 'millrace doctor')");
   verb.add_option("--kernel", o.kernels, "force a kernel, as OP=NAME (see 'millrace explain')")
@@ -98,11 +102,13 @@ LoadOptions load_options(const ModelOptions& o) {
       fail(ErrorKind::Usage, "--exact keeps the KV cache in f32: leave out --kv-type {}", o.kv_type);
     if (!load.kv_type) fail(ErrorKind::Usage, "--kv-type {}: one of {}", o.kv_type, kKvDtypeNames);
   }
-  if (!o.gpu_memory.empty()) {
-    const auto bytes = parse_bytes(o.gpu_memory);
-    if (!bytes || *bytes == 0) fail(ErrorKind::Usage, "--gpu-memory {}: expected a size such as 24GB", o.gpu_memory);
-    load.gpu_memory = *bytes;
-  }
+  const auto size = [](const char* option, const std::string& text) {
+    const auto bytes = parse_bytes(text);
+    if (!bytes || *bytes == 0) fail(ErrorKind::Usage, "{} {}: expected a size such as 24GB", option, text);
+    return *bytes;
+  };
+  if (!o.gpu_memory.empty()) load.gpu_memory = size("--gpu-memory", o.gpu_memory);
+  if (!o.cpu_memory.empty()) load.cpu_memory = size("--cpu-memory", o.cpu_memory);
   for (const auto& choice : o.kernels) {
     const auto equals = choice.find('=');
     if (equals == std::string::npos) fail(ErrorKind::Usage, "--kernel {}: expected OP=NAME", choice);

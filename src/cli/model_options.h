@@ -17,7 +17,7 @@ struct ModelOptions {
   int threads = 0;
   int64_t context = 0;
   std::string kv_type;
-  std::string gpu_memory;
+  std::string gpu_memory, cpu_memory;
   bool exact = false;
   std::string isa;
   std::vector<std::string> kernels;  // OP=NAME
@@ -28,8 +28,8 @@ struct ModelOptions {
 enum class ModelArgument { Flag, Positional, None };
 enum class JsonFlag { Yes, No };
 
-// Adds -m/MODEL, --device, --threads, --ctx, --kv-type, --gpu-memory, --exact, --isa, --kernel, -v and, if requested,
-// --json.
+// Adds -m/MODEL, --device, --threads, --ctx, --kv-type, --gpu-memory, --cpu-memory, --exact, --isa, --kernel, -v and,
+// if requested, --json.
 void add_model_options(CLI::App& verb, ModelOptions& options, ModelArgument argument = ModelArgument::Flag,
                        JsonFlag json = JsonFlag::Yes);
 

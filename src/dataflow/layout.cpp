@@ -74,16 +74,34 @@ const LinearLayout& choose_layout(DType format, int64_t n, int64_t k, Precision 
   return best_of(costs);
 }
 
-const LinearLayout* choose_layout(GroupedLinearProblem problem, const KernelSet& kernels,
-                                  const Planner<GroupedLinearOp>& planner) {
+namespace {
+
+template <class May>
+const LinearLayout* choose_among(GroupedLinearProblem problem, const KernelSet& kernels,
+                                 const Planner<GroupedLinearOp>& planner, May may) {
   std::vector<LayoutCost> costs;
   for (const auto* layout : kernels.layouts) {
-    if (!layout->accepts(problem.format, problem.n, problem.k, planner.hardware())) continue;
+    if (!may(*layout) || !layout->accepts(problem.format, problem.n, problem.k, planner.hardware())) continue;
     problem.layout = layout->name();
     const LayoutCost cost = cost_of(*layout, problem, planner);
     if (std::isfinite(cost.estimated.us)) costs.push_back(cost);
   }
   return costs.empty() ? nullptr : &best_of(costs);
+}
+
+}  // namespace
+
+const LinearLayout* choose_layout(GroupedLinearProblem problem, const KernelSet& kernels,
+                                  const Planner<GroupedLinearOp>& planner) {
+  return choose_among(problem, kernels, planner, [](const LinearLayout&) { return true; });
+}
+
+const LinearLayout* choose_layout_in_place(GroupedLinearProblem problem, const KernelSet& kernels,
+                                           const Planner<GroupedLinearOp>& planner) {
+  const auto in_place = [&](const LinearLayout& layout) {
+    return layout.in_place(problem.format, problem.n, problem.k);
+  };
+  return choose_among(problem, kernels, planner, in_place);
 }
 
 }  // namespace millrace

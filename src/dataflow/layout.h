@@ -14,5 +14,8 @@ const LinearLayout& choose_layout(DType format, int64_t n, int64_t k, Precision 
 // open.
 const LinearLayout* choose_layout(GroupedLinearProblem problem, const KernelSet& kernels,
                                   const Planner<GroupedLinearOp>& planner);
+// The same among layouts that kernels read from the mapped file.
+const LinearLayout* choose_layout_in_place(GroupedLinearProblem problem, const KernelSet& kernels,
+                                           const Planner<GroupedLinearOp>& planner);
 
 }  // namespace millrace

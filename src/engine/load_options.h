@@ -35,6 +35,8 @@ struct LoadOptions {
   // GPU only: bytes of its memory that the model may take; 0: what is free. Weights beyond that stay in host memory,
   // and the CPU computes their layers.
   int64_t gpu_memory = 0;
+  // Bytes of main memory that the model may take; 0: what is free. Experts beyond that stay in the mapped file.
+  int64_t cpu_memory = 0;
   bool cpu_as_card = false;  // CPU only, for tests: gpu_memory limits the CPU as it limits a GPU
   int block_size = 64;
   // CPU only: writes the whole KV cache once at load. Otherwise the operating system zeroes memory at the first write,

@@ -75,7 +75,8 @@ Rank::Rank(const WeightSource& source, LoadOptions& options) : options_(options)
   if (options_.gpu_memory > 0 && !may_use_host()) log().warn("--gpu-memory has no effect: the device is the CPU");
   const int64_t context = options_.context, kv_tokens = options_.kv_tokens;
   plan(source);
-  if (plan_.total() > plan_.available && may_use_host()) place_on_host(source, context, kv_tokens);
+  if (plan_.total() <= plan_.available) return;
+  may_use_host() ? place_on_host(source, context, kv_tokens) : map_experts(source, context, kv_tokens);
 }
 
 // Plans for the current placement of the weights.
@@ -85,7 +86,7 @@ void Rank::plan(const WeightSource& source) {
   layout_ = {};
   activations_ = {};
   plan_ = {};
-  weights_ = std::make_unique<Weights>(source, *ops_, HostUnits{host_ops_.get(), host_units_});
+  weights_ = std::make_unique<Weights>(source, *ops_, HostUnits{host_ops_.get(), host_units_}, experts_in_);
   const Architecture& architecture =
       options_.architecture != nullptr ? *options_.architecture : find_architecture(source);
   model_ = architecture.make(source, *weights_, layout_);
@@ -164,9 +165,10 @@ void Rank::load(const Progress& progress) {
   plan_.available = device_memory();
   plan_.check(origin_);
   if (uses_host()) {
-    share_.memory.available = host_device_->available_memory();
+    share_.memory.available = host_memory();
     share_.memory.check(origin_);
   }
+  if (mapped_.any()) log().warn("{}", mapped_.to_string());
   weights_->pack(progress);
   state_ = std::make_unique<StateCache>(layout_, state_options(), device_->memory());
   if (options_.populate_kv && device_->is_host()) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/load_options.h"
+#include "engine/mapped_experts.h"
 #include "engine/memory_plan.h"
 #include "engine/placement.h"
 #include "engine/score_calibration.h"
@@ -54,8 +55,9 @@ class Rank {
   ThreadPool& pool() { return *options_.pool; }
   const MemoryPlan& memory() const { return plan_; }
   const HostShare& host_share() const { return share_; }  // weights that stay in host memory beside a GPU
-  bool uses_host() const { return share_.any(); }         // steps wait for the CPU: they cannot be recorded
-  int64_t pages() const;                                  // number of pages of a sequence of the full context
+  const MappedExperts& mapped_experts() const { return mapped_; }
+  bool uses_host() const { return share_.any(); }  // steps wait for the CPU: they cannot be recorded
+  int64_t pages() const;                           // number of pages of a sequence of the full context
 
  private:
   void open(const WeightSource& source);
@@ -66,6 +68,12 @@ class Rank {
   void place_on_host(const WeightSource& source, int64_t wanted_context, int64_t wanted_kv_tokens);
   PlacementRates placement_rates() const;
   int64_t device_memory() const;
+  int64_t host_memory() const;
+  int64_t modest_kv_tokens(int64_t wanted) const;
+  void map_experts(const WeightSource& source, int64_t wanted_context, int64_t wanted_kv_tokens);
+  void map_host_experts(const WeightSource& source);
+  void describe_host(const std::vector<Weights::Unit>& units);
+  void describe_mapped(const WeightSource& source, const MemoryPlan& plan);
   bool may_use_host() const;
   void decide_context();
   void plan_steps();
@@ -88,6 +96,8 @@ class Rank {
   std::unique_ptr<HostSide> host_side_;
   std::set<size_t> host_units_;
   HostShare share_;
+  ExpertsIn experts_in_ = ExpertsIn::Memory;
+  MappedExperts mapped_;
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<Weights> weights_;
   StateLayout layout_;

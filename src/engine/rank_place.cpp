@@ -1,10 +1,12 @@
-// A model that the device cannot hold: some weights stay in host memory, and the CPU computes their layers.
+// A model that the device cannot hold: some weights stay in host memory, and the CPU computes their layers. Experts
+// that main memory cannot hold stay in the mapped file.
 #include <algorithm>
 #include <numeric>
 
 #include "base/log.h"
 #include "engine/rank.h"
 #include "hardware/link_rate.h"
+#include "hardware/storage_rate.h"
 #include "hardware/this_machine.h"
 
 namespace millrace {
@@ -18,7 +20,13 @@ constexpr int kAttempts = 4;             // buffers and workspace depend a littl
 // Bytes that the model may take of the device's memory.
 int64_t Rank::device_memory() const {
   const int64_t available = device_->available_memory();
-  return options_.gpu_memory > 0 && may_use_host() ? std::min(available, options_.gpu_memory) : available;
+  const int64_t most = may_use_host() ? options_.gpu_memory : options_.cpu_memory;
+  return most > 0 ? std::min(available, most) : available;
+}
+
+int64_t Rank::host_memory() const {
+  const int64_t available = host_device_->available_memory();
+  return options_.cpu_memory > 0 ? std::min(available, options_.cpu_memory) : available;
 }
 
 bool Rank::may_use_host() const { return !device_->is_host() || options_.cpu_as_card; }
@@ -36,6 +44,13 @@ PlacementRates Rank::placement_rates() const {
   return {.device_gbs = device.read_gbs, .host_gbs = host.read_gbs, .link_gbs = link_gbs_};
 }
 
+// kWhatFits becomes up to an eighth of the device's memory.
+int64_t Rank::modest_kv_tokens(int64_t wanted) const {
+  if (wanted != LoadOptions::kWhatFits) return wanted;
+  const auto per_token = std::max<int64_t>(1, static_cast<int64_t>(layout_.bytes_per_token(*options_.kv_type)));
+  return std::min(device_memory() / 8 / per_token, options_.context * options_.sequences);
+}
+
 // Moves weights to the host until the plan fits the device, or until nothing is left to move.
 void Rank::place_on_host(const WeightSource& source, int64_t wanted_context, int64_t wanted_kv_tokens) {
   const std::vector<Weights::Unit> units = weights_->units();
@@ -45,10 +60,7 @@ void Rank::place_on_host(const WeightSource& source, int64_t wanted_context, int
   open_host();
   const auto& config = model_->config();
   options_.context = wanted_context > 0 ? wanted_context : std::min(config.context, kUsualContext);
-  if (wanted_kv_tokens == LoadOptions::kWhatFits) {  // up to an eighth of the device's memory
-    const auto per_token = std::max<int64_t>(1, static_cast<int64_t>(layout_.bytes_per_token(*options_.kv_type)));
-    wanted_kv_tokens = std::min(device_memory() / 8 / per_token, options_.context * options_.sequences);
-  }
+  wanted_kv_tokens = modest_kv_tokens(wanted_kv_tokens);
   int64_t to_free = 0;
   for (int attempt = 0; attempt < kAttempts && plan_.total() > plan_.available; ++attempt) {
     to_free += plan_.total() - plan_.available;
@@ -56,14 +68,55 @@ void Rank::place_on_host(const WeightSource& source, int64_t wanted_context, int
     options_.kv_tokens = wanted_kv_tokens;
     plan(source);
   }
+  describe_host(units);
+  map_host_experts(source);
+  log().info("{}", share_.to_string());
+  log().info("memory plan of the host: {}", share_.memory.to_string());
+}
+
+void Rank::describe_host(const std::vector<Weights::Unit>& units) {
   share_ = describe_share(units, host_units_, placement_rates());
   share_.bytes = static_cast<int64_t>(weights_->host_bytes());
-  share_.memory.available = host_device_->available_memory();
+  share_.memory.available = host_memory();
   share_.memory.add("weights", weights_->host_bytes());
   share_.memory.add("rows between the devices", host_side_->bytes());
   share_.memory.add("workspace", host_ops_->workspace_bytes());
-  log().info("{}", share_.to_string());
-  log().info("memory plan of the host: {}", share_.memory.to_string());
+}
+
+void Rank::map_host_experts(const WeightSource& source) {
+  const std::vector<Weights::Unit> units = weights_->units();
+  int64_t experts = 0;
+  for (const size_t i : host_units_) experts += units[i].experts ? static_cast<int64_t>(units[i].bytes) : 0;
+  experts_in_ = place_experts(share_.memory.total(), experts, share_.memory.available);
+  if (experts_in_ == ExpertsIn::Memory) return;
+  plan(source);
+  describe_host(units);
+  describe_mapped(source, share_.memory);
+  share_.bytes += mapped_.bytes;
+}
+
+void Rank::map_experts(const WeightSource& source, int64_t wanted_context, int64_t wanted_kv_tokens) {
+  int64_t experts = 0;
+  for (const Weights::Unit& unit : weights_->units()) experts += unit.experts ? static_cast<int64_t>(unit.bytes) : 0;
+  experts_in_ = place_experts(plan_.total(), experts, plan_.available);
+  if (experts_in_ == ExpertsIn::Memory) return;
+  // A context that takes all memory beside the other weights would leave none for the experts' pages.
+  options_.context = wanted_context > 0 ? wanted_context : std::min(model_->config().context, kUsualContext);
+  options_.kv_tokens = modest_kv_tokens(wanted_kv_tokens);
+  plan(source);
+  describe_mapped(source, plan_);
+}
+
+void Rank::describe_mapped(const WeightSource& source, const MemoryPlan& plan) {
+  const Weights::Unit experts = weights_->mapped_experts();
+  mapped_ = {.bytes = static_cast<int64_t>(experts.bytes),
+             .bytes_of_a_row = static_cast<int64_t>(experts.bytes_of_a_row),
+             .room = plan.available - plan.total()};
+  const auto files = source.files();
+  const auto largest = std::max_element(files.begin(), files.end(), [](const MappedFile& a, const MappedFile& b) {
+    return a.bytes().size() < b.bytes().size();
+  });
+  if (largest != files.end()) mapped_.storage_gbs = measure_storage_gbs(largest->path()).value_or(0);
 }
 
 }  // namespace millrace

@@ -1,8 +1,8 @@
 #include "models/stored_rows.h"
 
 #include <cstring>
-#include <utility>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "tensor/dequantize.h"
@@ -31,22 +31,6 @@ void store(float value, DType as, std::byte* to) {
     const uint16_t half = as == DType::F16 ? f32_to_f16(value) : f32_to_bf16(value);
     std::memcpy(to, &half, sizeof half);
   }
-}
-
-WeightView expanded(const WeightView& from, DType as, std::vector<std::byte>& copy, ThreadPool& pool) {
-  WeightView whole{as, from.rows, from.cols, nullptr};
-  copy.resize(whole.bytes());
-  whole.data = copy.data();
-  const size_t each = row_bytes(as, from.cols), element = static_cast<size_t>(info(as).bytes);
-  pool.parallel_for(from.rows, 1, [&](int64_t begin, int64_t end) {
-    std::vector<float> row(static_cast<size_t>(from.cols));
-    for (int64_t i = begin; i < end; ++i) {
-      dequantize_row(from.dtype, from.row(i), row.data(), from.cols);
-      std::byte* to = copy.data() + static_cast<size_t>(i) * each;
-      for (const float value : row) store(value, as, std::exchange(to, to + element));
-    }
-  });
-  return whole;
 }
 
 }  // namespace
@@ -87,13 +71,20 @@ WeightView transposed(std::span<const WeightView> matrices, std::vector<std::byt
   return whole;
 }
 
-WeightView transposed(std::span<const WeightView> matrices, DType as, std::vector<std::byte>& copy, ThreadPool& pool) {
-  std::vector<std::vector<std::byte>> plain(matrices.size());
-  std::vector<WeightView> views(matrices.begin(), matrices.end());
-  for (size_t i = 0; i < views.size(); ++i) {
-    if (!can_transpose(views[i].dtype)) views[i] = expanded(views[i], as, plain[i], pool);
-  }
-  return transposed(views, copy, pool);
+WeightView expanded(const WeightView& from, DType as, std::vector<std::byte>& copy, ThreadPool& pool) {
+  WeightView whole{as, from.rows, from.cols, nullptr};
+  copy.resize(whole.bytes());
+  whole.data = copy.data();
+  const size_t each = row_bytes(as, from.cols), element = static_cast<size_t>(info(as).bytes);
+  pool.parallel_for(from.rows, 1, [&](int64_t begin, int64_t end) {
+    std::vector<float> row(static_cast<size_t>(from.cols));
+    for (int64_t i = begin; i < end; ++i) {
+      dequantize_row(from.dtype, from.row(i), row.data(), from.cols);
+      std::byte* to = copy.data() + static_cast<size_t>(i) * each;
+      for (const float value : row) store(value, as, std::exchange(to, to + element));
+    }
+  });
+  return whole;
 }
 
 }  // namespace millrace

@@ -23,7 +23,7 @@ std::vector<WeightView> in_layer_order(const WeightView& matrix, const RowGroups
 // Matrices [k, n] as one matrix [sum of n, k], in `copy`.
 bool can_transpose(DType dtype);
 WeightView transposed(std::span<const WeightView> matrices, std::vector<std::byte>& copy, ThreadPool& pool);
-// The same for matrices of any format: those that cannot be transposed are expanded to `as` (f32, f16 or bf16) first.
-WeightView transposed(std::span<const WeightView> matrices, DType as, std::vector<std::byte>& copy, ThreadPool& pool);
+// The matrix in f32, f16 or bf16, in `copy`.
+WeightView expanded(const WeightView& from, DType as, std::vector<std::byte>& copy, ThreadPool& pool);
 
 }  // namespace millrace

@@ -8,8 +8,8 @@
 
 namespace millrace {
 
-Weights::Weights(const WeightSource& source, Ops& ops, HostUnits host)
-    : source_(source), ops_(ops), host_(std::move(host)) {
+Weights::Weights(const WeightSource& source, Ops& ops, HostUnits host, ExpertsIn experts_in)
+    : source_(source), ops_(ops), host_(std::move(host)), experts_in_(experts_in) {
   // Tables of RoPE frequencies; architectures that need them read them with the config.
   for (const char* known :
        {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight", "rotary_emb.inv_freq"}) {

@@ -36,9 +36,15 @@ struct HostUnits {
   std::set<size_t> units;
 };
 
+// Where the experts of a mixture lie that the CPU computes. Experts in the file keep its layout, and the system reads
+// and drops their pages as steps need them.
+enum class ExpertsIn : uint8_t { Memory, File };
+
 class Weights {
  public:
-  Weights(const WeightSource& source, Ops& ops, HostUnits host = {});
+  Weights(const WeightSource& source, Ops& ops, HostUnits host = {}, ExpertsIn experts_in = ExpertsIn::Memory);
+
+  using GroupSources = std::vector<std::vector<WeightView>>;  // by group
 
   const WeightSource& source() const { return source_; }
   bool has(const TensorName& name) const;
@@ -48,10 +54,9 @@ class Weights {
   // (Linear::gated).
   const Linear* gate_up(const std::vector<LinearPart>& parts, int64_t k, Activation activation);
   // A matrix for each group, stacked from sources[group] (one view, or gate and up). `settings` has everything but the
-  // weights. All views have one format.
-  // `transposed`: the views are [k, n]. Formats that cannot be transposed are expanded to 16 bits, or to f32 if results
-  // are exact.
-  const Grouped* grouped(Grouped settings, std::vector<std::vector<WeightView>> sources, bool transposed = false);
+  // weights. `transposed`: the views are [k, n]. Views of different formats, and formats that cannot be transposed, are
+  // expanded to 16 bits, or to f32 if results are exact.
+  const Grouped* grouped(Grouped settings, GroupSources sources, bool transposed = false);
   // A tensor of any rank as views of its matrices or vectors: [a, b, c] becomes a views [b, c], [a, b] a views [1, b].
   std::vector<WeightView> slices(const TensorName& name, std::initializer_list<int64_t> shape);
   const Vector* vector(const TensorName& name, int64_t n,
@@ -83,8 +88,10 @@ class Weights {
   size_t packed_bytes() const { return packed_bytes(false); }  // bytes that pack() allocates on the device
   size_t host_bytes() const;                                   // that units on the host take, packed or in place
   std::optional<DType> fp8_packed_as() const;  // the format that FP8 matrices are packed in; nullopt: none is packed
-  size_t in_place_bytes() const;  // bytes that steps read from the mapped file, or from the source's own memory
-  size_t repack_bytes() const;    // host memory that pack() takes for a while, for tensors that the source computes
+  // Bytes that steps read from the mapped file, or from the source's own memory; without those of ExpertsIn::File.
+  size_t in_place_bytes() const;
+  Unit mapped_experts() const;  // the sum of the experts of ExpertsIn::File
+  size_t repack_bytes() const;  // host memory that pack() takes for a while, for tensors that the source computes
   void pack(const std::function<void(int64_t done, int64_t total)>& progress);
 
   // Names tensors of one layer: Layer(weights, 3, {"blk.{}.", "model.layers.{}."}).
@@ -123,7 +130,8 @@ class Weights {
     size_t unit;
     bool on_host;
     WeightView view;
-    double share = 1;  // of it, that a step of one row reads
+    double share = 1;     // of it, that a step of one row reads
+    bool mapped = false;  // ExpertsIn::File
   };
   std::string resolve(const TensorName& name) const;
   WeightView find(const std::string& name, int64_t rows, int64_t cols);
@@ -144,6 +152,9 @@ class Weights {
   void pack_vectors();
   void pack_matrices(bool on_host, const std::function<void(int64_t done, int64_t total)>& progress);
   void pack_groups(const std::function<void(int64_t done, int64_t total)>& progress);
+  void read_in_place(size_t unit, Grouped& grouped, const GroupSources& sources, bool in_file);
+  bool can_stay_in_file(const Grouped& grouped, const GroupSources& sources) const;
+  const LinearLayout* choose_grouped_layout(const Grouped& grouped, bool in_file) const;
   bool on_device(const Linear& linear) const { return on_device() && !linear.on_host; }
   bool can_gate(const Linear& linear, Activation activation) const;
   const WeightView* table_like(const Pending& pending) const;
@@ -153,6 +164,7 @@ class Weights {
   const WeightSource& source_;
   Ops& ops_;
   HostUnits host_;
+  ExpertsIn experts_in_;
   size_t units_ = 0;  // declared so far
   std::deque<Linear> linears_;
   std::deque<Grouped> groupeds_;

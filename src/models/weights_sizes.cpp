@@ -53,8 +53,18 @@ std::vector<Weights::Unit> Weights::units() const {
 
 size_t Weights::host_bytes() const {
   size_t total = packed_bytes(true);
-  for (const InPlace& part : in_place_) total += part.on_host ? part.view.bytes() : 0;
+  for (const InPlace& part : in_place_) total += part.on_host && !part.mapped ? part.view.bytes() : 0;
   return total;
+}
+
+Weights::Unit Weights::mapped_experts() const {
+  Unit sum{.experts = true};
+  for (const InPlace& part : in_place_) {
+    if (!part.mapped) continue;
+    sum.bytes += part.view.bytes();
+    sum.bytes_of_a_row += part.share * static_cast<double>(part.view.bytes());
+  }
+  return sum;
 }
 
 size_t Weights::packed_bytes(bool on_host) const {
@@ -94,7 +104,7 @@ size_t Weights::repack_bytes() const {
 
 size_t Weights::in_place_bytes() const {
   size_t total = 0;
-  for (const InPlace& part : in_place_) total += part.on_host ? 0 : part.view.bytes();
+  for (const InPlace& part : in_place_) total += part.on_host || part.mapped ? 0 : part.view.bytes();
   if (!on_device()) {
     for (const auto& table : tables_) total += table.bytes();
   }

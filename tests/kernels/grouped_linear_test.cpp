@@ -223,6 +223,51 @@ INSTANTIATE_TEST_SUITE_P(Formats, GroupedLinearTest, testing::ValuesIn([] {
                          [](const auto& info) { return std::string(name(info.param)); });
 
 // More rows of one expert than a piece has, and fewer panels than workers.
+TEST(GroupedLinear, GateAndUpMayLieApart) {
+  for (const DType format : {DType::F16, DType::Q4_K, DType::MXFP4}) {
+    Random random;
+    SCOPED_TRACE("MILLRACE_TEST_SEED=" + std::to_string(random.seed()));
+    const int64_t rows = 5, groups = 4, per_row = 2, n = 48, k = 256;
+    const TestExperts experts(format, groups, n, k, random);
+    TestRouting routed(rows, groups, per_row, Spread::Even, random);
+    TestMatrix x(rows, k, random);
+    const GroupedWeights together = experts.file_rows();
+    std::vector<std::vector<std::byte>> copies;
+    std::vector<const std::byte*> both, ups;
+    for (int64_t g = 0; g < groups; ++g) {
+      const WeightView view = experts.file_view(g);
+      both.push_back(copies.emplace_back(view.data, view.row(n / 2)).data());
+      ups.push_back(copies.emplace_back(view.row(n / 2), view.row(n)).data());
+    }
+    GroupedWeights apart = together;
+    both.insert(both.end(), ups.begin(), ups.end());
+    apart.data = both;
+    apart.stride = 0;
+    ThreadPool pool(2);
+    Hardware hardware = test_hardware();
+    hardware.threads = 2;
+    int kernels = 0;
+    for (const auto* kernel : GroupedLinearOp::cpu()) {
+      for (const Precision precision : {Precision::Fast, Precision::Exact}) {
+        const GroupedLinearProblem problem{
+            format, together.layout->name(), precision, groups, n, k, rows, per_row, DType::F32, true};
+        if (!kernel->can_run(problem, hardware)) continue;
+        ++kernels;
+        const auto run = [&](const GroupedWeights& weights) {
+          GuardedBuffer workspace(kernel->workspace_bytes(problem, hardware));
+          TestMatrix y(rows * per_row, n / 2);
+          kernel->run({.x = x.view(), .weights = &weights, .routing = routed.view(), .gated = true, .y = y.view()},
+                      {&pool, workspace.data(), nullptr, &hardware});
+          return y;
+        };
+        TestMatrix expected = run(together), y = run(apart);
+        EXPECT_EQ(y.distance(expected), 0) << kernel->name();
+      }
+    }
+    EXPECT_GE(kernels, 3);
+  }
+}
+
 TEST(GroupedLinear, ManyRowsOfOneExpert) {
   for (const DType format : {DType::F32, DType::F16, DType::Q4_0}) {
     Random random;

@@ -8,6 +8,7 @@
 #include "engine/measure/tuning.h"
 #include "models/edited_model.h"
 #include "models/memory_source.h"
+#include "models/mixture_files.h"
 
 namespace millrace {
 namespace {
@@ -98,6 +99,47 @@ TEST(Mixture, ImpossibleConfigsAreRefused) {
   EXPECT_THAT(message_with("glm4_moe_groups", "num_experts_per_tok", 5), testing::HasSubstr("'topk_group'"));
   EXPECT_THAT(message_with("olmoe_clip", "clip_qkv", -1), testing::HasSubstr("'clip_qkv'"));
   EXPECT_THAT(message_with("phimoe", "num_experts_per_tok", 3), testing::HasSubstr("SparseMixer"));
+}
+
+TEST(Mixture, HostileCountsAreRefused) {
+  for (const auto& [golden, experts, used] : {std::tuple("mixtral", "num_local_experts", "num_experts_per_tok"),
+                                              std::tuple("qwen3_moe", "num_experts", "num_experts_per_tok"),
+                                              std::tuple("ernie4_5_moe", "moe_num_experts", "moe_k"),
+                                              std::tuple("gemma4_experts", "num_experts", "top_k_experts")}) {
+    const std::string folder = std::string(goldens_folder() / golden / "config.json");
+    std::ifstream in(folder);
+    const auto config = nlohmann::json::parse(in);
+    const std::string key = config.contains(experts) ? experts : "num_local_experts";  // transformers 5 renames it
+    for (const nlohmann::json& count : {nlohmann::json(-1), nlohmann::json(0), nlohmann::json(int64_t{1} << 40),
+                                        nlohmann::json(1e300), nlohmann::json("many"), nlohmann::json(2.5)}) {
+      EXPECT_THAT(message_with(golden, key, count), testing::HasSubstr(key)) << golden << count;
+      EXPECT_THAT(message_with(golden, used, count), testing::HasSubstr(used)) << golden << count;
+    }
+    // Plausible counts that the tensors do not have.
+    EXPECT_THAT(message_with(golden, key, 60000), testing::HasSubstr("the file has [")) << golden;
+  }
+}
+
+std::string message_of_gguf(const MixtureForm& form) {
+  MixtureFiles files;
+  const std::string path = files.write(form);
+  return message_of([&] { return open_weights(path); });
+}
+
+TEST(Mixture, HostileGgufFilesAreRefused) {
+  const auto with = [](const char* key, uint32_t value) {
+    return message_of_gguf({.format = [](const std::string&) { return DType::F16; },
+                            .change = [=](GgufMetadataBuilder& m) { m.add_u32(std::string("qwen3moe.") + key, value); },
+                            .drop = std::string("qwen3moe.") + key});
+  };
+  EXPECT_THAT(with("expert_count", 0), testing::HasSubstr("qwen3moe.expert_count"));
+  EXPECT_THAT(with("expert_count", 7), testing::HasSubstr("ffn_gate_inp.weight"));
+  EXPECT_THAT(with("expert_count", 4'000'000'000), testing::HasSubstr("qwen3moe.expert_count"));
+  EXPECT_THAT(with("expert_used_count", 0), testing::HasSubstr("qwen3moe.expert_used_count"));
+  EXPECT_THAT(with("expert_used_count", 9), testing::HasSubstr("qwen3moe.expert_used_count"));
+  EXPECT_THAT(with("expert_feed_forward_length", 0), testing::HasSubstr("qwen3moe.expert_feed_forward_length"));
+  EXPECT_THAT(with("expert_feed_forward_length", 255), testing::HasSubstr("_exps.weight"));
+  EXPECT_THAT(with("expert_used_count", 2), testing::HasSubstr("no error"));
 }
 
 TEST(Mixture, AMissingSharedExpertIsAnError) {

@@ -25,3 +25,14 @@ def test_a_synthetic_model_is_served():
         assert answer["usage"]["prompt_tokens"] == len("Grüße".encode()) + 3  # user, end, assistant
         status, _, answer = server.post("/v1/completions", {"prompt": "abc", "max_tokens": 3, "ignore_eos": True})
         assert status == 200 and answer["usage"] == {**answer["usage"], "prompt_tokens": 3, "completion_tokens": 3}
+
+
+def test_experts_beyond_the_memory_stay_in_the_file(millrace):
+    model = "synthetic:tiny-experts:q4_0"
+    whole = millrace.json("inspect", model, "--ctx", "64", "--exact")
+    assert whole["mapped_experts"] is None
+    limit = whole["memory"]["total"] - 1
+    mapped = millrace.json("inspect", model, "--ctx", "64", "--exact", "--cpu-memory", limit)
+    assert mapped["mapped_experts"]["bytes"] == 2 * 8 * 3 * 256 * 256 * 18 // 32
+    assert mapped["memory"]["fits"] and mapped["memory"]["total"] < limit
+    assert "--cpu-memory" in millrace.fails("inspect", model, "--cpu-memory", "much", code=2)

@@ -38,7 +38,8 @@ void predict(Runner& runner, Inspection& i) {
   i.depth = std::min(i.depth, longest - 1);
   using Kind = BenchmarkCase::Kind;
   i.first_token_ms = 1e3 * i.prompt / predict_benchmark(runner, {Kind::Prompt, i.prompt, 1, 0}).median;
-  i.tokens_per_second = predict_benchmark(runner, {Kind::Generate, 1, 1, i.depth}).median;
+  const double step_us = 1e6 / predict_benchmark(runner, {Kind::Generate, 1, 1, i.depth}).median;
+  i.tokens_per_second = 1e6 / (step_us + runner.rank().mapped_experts().storage_us());
 }
 
 }  // namespace
@@ -66,6 +67,7 @@ Inspection inspect(std::shared_ptr<const WeightSource> source, const LoadOptions
     if (const HostSide* host = planned.ops().host()) without_unused(host->ops());
     i.memory = planned.memory();
     i.host = planned.rank().host_share();
+    i.mapped = planned.rank().mapped_experts();
     predict(planned, i);
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::Usage) throw;  // the options are wrong, not the model

@@ -22,6 +22,7 @@ struct Inspection {
   std::vector<Tensor> tensors;
   MemoryPlan memory;
   HostShare host;  // weights that stay in host memory beside a GPU
+  MappedExperts mapped;
   // Estimates for one sequence: time to the first token, and decode speed at `depth` cached tokens.
   int32_t prompt = 512, depth = 512;
   double first_token_ms = 0, tokens_per_second = 0;

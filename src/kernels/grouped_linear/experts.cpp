@@ -178,7 +178,9 @@ class Step {
     const size_t bytes = w.layout->in_place(w.format, n, k_) ? static_cast<size_t>(n) * row_bytes(w.format, k_)
                                                              : w.layout->bytes(w.format, n, k_);
     for (int64_t part = 0; part < parts_; ++part) {
-      const std::byte* data = w.data[static_cast<size_t>(group)] + static_cast<size_t>(part) * bytes;
+      const bool apart = std::ssize(w.data) == 2 * w.groups;  // gates, then ups
+      const std::byte* data = apart ? w.data[static_cast<size_t>(part * w.groups + group)]
+                                    : w.data[static_cast<size_t>(group)] + static_cast<size_t>(part) * bytes;
       s.weights[part] = {w.format, n, k_, w.layout, data};
       s.bias[part] = args_.bias != nullptr ? args_.bias + group * n_ + part * n : nullptr;
     }
@@ -278,7 +280,8 @@ class Step {
 
   void activate(Matrix gate, Matrix up, Matrix out) const {
     const ActivationOp::Problem problem{args_.activation, true, gate.rows, gate.cols};
-    first_that_runs(kActivations, problem, *executor_.hardware).run({args_.activation, gate, &up, out, args_.clamp}, {});
+    first_that_runs(kActivations, problem, *executor_.hardware)
+        .run({args_.activation, gate, &up, out, args_.clamp}, {});
   }
 
   void activate_products() const {

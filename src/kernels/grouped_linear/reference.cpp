@@ -17,7 +17,10 @@ constexpr int64_t kPiece = 256;
 
 double dot(const GroupedWeights& weights, int64_t group, int64_t row, const float* x) {
   const size_t bytes = row_bytes(weights.format, weights.k);
-  const std::byte* from = weights.data[static_cast<size_t>(group)] + static_cast<size_t>(row) * bytes;
+  const bool apart = std::ssize(weights.data) == 2 * weights.groups;  // gates, then ups
+  const int64_t part = apart ? row / (weights.n / 2) : 0;
+  const std::byte* from = weights.data[static_cast<size_t>(part * weights.groups + group)] +
+                          static_cast<size_t>(row - part * (weights.n / 2)) * bytes;
   std::array<float, kPiece> piece;
   double sum = 0;
   for (int64_t at = 0; at < weights.k; at += kPiece) {
