@@ -77,6 +77,7 @@ void run(const ExplainOptions& o) {
              in_words(hardware), hardware.ceilings.measured ? "measured" : "guessed", hardware.ceilings.read_gbs,
              hardware.ceilings.int8_gops, hardware.ceilings.f32_gflops);
   if (runner.rank().uses_host()) fmt::print("{}\n", runner.rank().host_share().to_string());
+  if (runner.rank().mapped_experts().any()) fmt::print("{}\n", runner.rank().mapped_experts().to_string());
   fmt::print("  {:<36} {:>10} {:>10} {:>8}\n", "* chosen", "estimate us", "measured", "of roof");
   for (const auto& c : choices) print(c, hardware.ceilings.measured);
   fmt::print("\nrows from which the kernel for one row (M1) and the last one (M2) are chosen:\n");
