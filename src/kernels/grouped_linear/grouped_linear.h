@@ -19,8 +19,9 @@ struct GroupedWeights {
   DType format = DType::F32;
   int64_t groups = 0, n = 0, k = 0;
   const LinearLayout* layout = nullptr;
-  std::span<const std::byte* const> data;  // [groups]; the span lies in host memory
-  size_t stride = 0;                       // bytes from one group to the next; 0: groups lie apart (only on the CPU)
+  // [groups], in host memory. [2 groups] in the CPU's layout of file rows: all gates, then all ups, which lie apart.
+  std::span<const std::byte* const> data;
+  size_t stride = 0;  // bytes from one group to the next; 0: groups lie apart (only on the CPU)
 };
 
 struct GroupedLinearProblem {
