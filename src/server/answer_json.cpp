@@ -1,9 +1,10 @@
 #include "server/answer_json.h"
 
 #include <fmt/format.h>
+#include <openssl/rand.h>
 
+#include <array>
 #include <cmath>
-#include <random>
 
 namespace millrace {
 namespace {
@@ -20,8 +21,12 @@ Json one_logprob(const Tokenizer& tokenizer, const TokenLogprob& entry) {
 }  // namespace
 
 std::string make_id(std::string_view prefix) {
-  thread_local std::mt19937_64 random{std::random_device()()};
-  return fmt::format("{}{:016x}{:08x}", prefix, random(), static_cast<uint32_t>(random()));
+  // An id gives access to a background response, so that it must not be guessable from earlier ids.
+  std::array<unsigned char, 12> bytes{};
+  if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1) {
+    fail(ErrorKind::Io, "the system has no random bytes for an id");
+  }
+  return fmt::format("{}{:02x}", prefix, fmt::join(bytes, ""));
 }
 
 const char* finish_word(FinishReason finish, bool called_tools) {

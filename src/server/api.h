@@ -13,12 +13,14 @@ namespace millrace {
 class ServedModel;
 class TaskQueue;
 class Metrics;
+class KeptStreams;
 
 struct ApiContext {
   ServedModel& model;
   TaskQueue& workers;
   TaskQueue& downloads;  // of models: one at a time, for minutes
   Metrics& metrics;
+  KeptStreams& kept;  // background responses
   std::function<size_t()> connections;
   bool asks_for_keys = false;
 };
@@ -27,7 +29,8 @@ using Endpoint = void(const std::shared_ptr<Call>& call, ApiContext& context);
 
 Endpoint answer_chat, answer_completions, answer_embeddings, answer_responses, answer_models, answer_model,
     answer_tokenize, answer_detokenize, answer_tokenizer_info, answer_openapi, answer_health, answer_live, answer_ready,
-    answer_metrics, answer_page, answer_engine, answer_dataflow, answer_infill;
+    answer_metrics, answer_page, answer_engine, answer_dataflow, answer_infill, answer_kept_response,
+    answer_cancel_response, answer_delete_response;
 
 // Anthropic's protocol and Ollama's.
 Endpoint answer_messages, answer_count_tokens, answer_ollama_chat, answer_ollama_generate, answer_ollama_embed,
@@ -42,6 +45,7 @@ Schema chat_answer_schema();
 Schema completions_answer_schema();
 Schema embeddings_answer_schema();
 Schema responses_answer_schema();
+Schema delete_answer_schema();
 Schema models_answer_schema();
 Schema model_answer_schema();
 Schema tokenize_answer_schema();

@@ -49,12 +49,14 @@ ApiServer::ApiServer(ApiServerOptions options)
   model_ = std::make_unique<ServedModel>(options_.names, options_.service);
   workers_ = std::make_unique<TaskQueue>(options_.workers);
   downloads_ = std::make_unique<TaskQueue>(1);
+  kept_ = std::make_unique<KeptStreams>(*workers_);
   http_ = std::make_unique<HttpServer>(
       options_.http, [this](std::shared_ptr<HttpExchange> exchange) { on_request(std::move(exchange)); }, http_refusal);
   context_ = std::make_unique<ApiContext>(ApiContext{.model = *model_,
                                                      .workers = *workers_,
                                                      .downloads = *downloads_,
                                                      .metrics = metrics_,
+                                                     .kept = *kept_,
                                                      .connections = [this] { return http_->connections(); },
                                                      .asks_for_keys = !options_.keys.empty()});
 }
@@ -115,8 +117,8 @@ void ApiServer::on_request(std::shared_ptr<HttpExchange> exchange) {
 
 void ApiServer::preflight(Call& call) const {
   HttpReply reply{.status = 204, .content_type = ""};
-  reply.headers.emplace_back("Allow", "GET, POST, OPTIONS");
-  reply.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+  reply.headers.emplace_back("Allow", "GET, POST, DELETE, OPTIONS");
+  reply.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
   // Allows every requested header: SDKs add their own, which change between versions.
   const std::string_view asked = call.request().header("access-control-request-headers");
   if (!asked.empty()) reply.headers.emplace_back("Access-Control-Allow-Headers", asked);

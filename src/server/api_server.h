@@ -12,6 +12,7 @@
 #include "server/api.h"
 #include "server/api_keys.h"
 #include "server/http/http_server.h"
+#include "server/kept_streams.h"
 #include "server/metrics.h"
 #include "server/served_model.h"
 #include "server/task_queue.h"
@@ -55,6 +56,7 @@ class ApiServer {
   std::unique_ptr<HttpServer> http_;  // destroyed after model and workers, which may still answer
   std::unique_ptr<ServedModel> model_;
   std::unique_ptr<TaskQueue> workers_, downloads_;
+  std::unique_ptr<KeptStreams> kept_;  // destroyed before the workers that it uses
   std::unique_ptr<ApiContext> context_;
   bool stopped_ = false;
 };

@@ -19,6 +19,17 @@ Call::~Call() {
   if (!answered_) ended(kClientGone);
 }
 
+std::shared_ptr<Call> Call::continued_on(std::shared_ptr<HttpConnection> connection) const {
+  HttpRequest request{.method = exchange_->request().method, .path = exchange_->request().path};
+  request.peer = exchange_->request().peer;
+  auto exchange = std::make_shared<HttpExchange>(std::move(connection), std::move(request));
+  auto call = std::make_shared<Call>(std::move(exchange), id_, HttpHeaders{}, metrics_, log_);
+  call->protocol = protocol;
+  call->route = route + " in the background";
+  call->client = client;
+  return call;
+}
+
 Json Call::body() const {
   const std::string type = ascii_lower(request().header("content-type"));
   // Ollama's documentation calls curl without a content type. A page of another origin must not profit from that.
@@ -70,6 +81,11 @@ void Call::raw_event(std::string_view data) {
   } else {
     pending_.append("data: ").append(data).append("\n\n");
   }
+}
+
+void Call::relay(std::string_view events) {
+  pending_ += events;
+  flush();
 }
 
 void Call::flush() {

@@ -38,6 +38,10 @@ class Call {
   std::string client;                    // name of the API key; empty: no key required
   Usage usage;                           // for the log
 
+  // A call of the same client that answers to another connection.
+  std::shared_ptr<Call> continued_on(std::shared_ptr<HttpConnection> connection) const;
+  const std::shared_ptr<HttpExchange>& shared_exchange() const { return exchange_; }
+
   Json body() const;  // throws ApiError if it is not JSON
 
   void reply(const Json& json);
@@ -50,7 +54,8 @@ class Call {
   void begin_events();
   void event(const Json& data, const char* name = nullptr);
   void raw_event(std::string_view data);
-  void flush();  // sends all events since the last flush in one write
+  void relay(std::string_view events);  // whole events of another call's stream
+  void flush();                         // sends all events since the last flush in one write
   void end_events();
 
   bool answered() const { return answered_; }

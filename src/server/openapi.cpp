@@ -10,7 +10,7 @@ namespace {
 Json content(const std::string& type, const Json& schema) { return {{type, {{"schema", schema}}}}; }
 
 std::string operation_id(const Route& route) {
-  std::string id = route.method == "GET" ? "get" : "post";
+  std::string id = ascii_lower(route.method);
   for (const char c : route.path) id += is_ascii_alnum(c) ? c : '_';
   return id;
 }
@@ -44,7 +44,7 @@ Json operation(const Route& route, bool keys) {
   if (keys && !route.open) json["security"] = Json::array({{{"bearer", Json::array()}}});
   const size_t brace = route.path.find('{');
   if (brace != std::string::npos) {
-    const std::string name = route.path.substr(brace + 1, route.path.size() - brace - 2);
+    const std::string name = route.path.substr(brace + 1, route.path.find('}') - brace - 1);
     json["parameters"] = Json::array(
         {{{"name", name}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}, {"minLength", 1}}}}});
   }
@@ -68,7 +68,7 @@ Json openapi_document(bool keys) {
                 {"OllamaError", Schema::object({{"error", Schema::string(), true}}).document()}}}}}};
   if (keys) json["components"]["securitySchemes"] = {{"bearer", {{"type", "http"}, {"scheme", "bearer"}}}};
   for (const Route& route : routes()) {
-    json["paths"][route.path][route.method == "GET" ? "get" : "post"] = operation(route, keys);
+    json["paths"][route.path][ascii_lower(route.method)] = operation(route, keys);
   }
   return json;
 }

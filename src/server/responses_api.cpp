@@ -1,4 +1,4 @@
-// POST /v1/responses: chat in OpenAI's newer format.
+// POST /v1/responses: chat in OpenAI's newer format. A background response writes its events to a KeptStream.
 #include <ctime>
 
 #include "server/answer_json.h"
@@ -6,6 +6,7 @@
 #include "server/api.h"
 #include "server/base64.h"
 #include "server/chat_prompt.h"
+#include "server/kept_streams.h"
 #include "server/requests/responses_request.h"
 
 namespace millrace {
@@ -18,12 +19,13 @@ class ResponsesSink final : public AnswerSink {
                 const ChatPrompt& prompt)
       : AnswerSink(std::move(call), 1, prompt),
         tokenizer_(*model.text().tokenizer),
-        stream_(r.stream),
+        stream_(r.stream || r.background),
         summarises_(r.summarises()),
         keeps_reasoning_(r.includes(kIncludeReasoning)),
         obfuscate_(r.obfuscate) {
     response_ = {{"id", make_id("resp_")},
                  {"object", "response"},
+                 {"background", r.background},
                  {"created_at", std::time(nullptr)},
                  {"status", "in_progress"},
                  {"error", nullptr},
@@ -35,7 +37,7 @@ class ResponsesSink final : public AnswerSink {
                  {"parallel_tool_calls", r.parallel_tool_calls},
                  {"previous_response_id", nullptr},
                  {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
-                 {"store", false},
+                 {"store", r.background},
                  {"temperature", r.temperature ? Json(*r.temperature) : Json()},
                  {"text", r.text.is_null() ? Json{{"format", {{"type", "text"}}}} : r.text},
                  {"tool_choice", r.tool_choice.is_null() ? Json("auto") : r.tool_choice},
@@ -52,7 +54,10 @@ class ResponsesSink final : public AnswerSink {
     call_->begin_events();
     tell("response.created", {{"response", response_}});
     tell("response.in_progress", {{"response", response_}});
+    call_->flush();  // clients have the id while the prompt is computed
   }
+
+  std::string id() const { return response_["id"]; }
 
   void on_pause() override { call_->flush(); }
 
@@ -209,8 +214,20 @@ void answer_responses(const std::shared_ptr<Call>& call, ApiContext& context) {
     std::vector<Request> requests{make_chat_engine_request(chat, prompt, model)};
     requests.back().client = fair_client(*call, r.user);
     const GenerationOptions options{.prompt_field = "input", .stop = {}, .visible = prompt.visible};
-    std::make_shared<Generation>(call, model, context.workers, context.metrics, options)
-        ->start(std::move(requests), std::make_unique<ResponsesSink>(call, model, r, prompt));
+    const auto begin = [&](const std::shared_ptr<Call>& reader, std::unique_ptr<ResponsesSink> sink) {
+      std::make_shared<Generation>(reader, model, context.workers, context.metrics, options)
+          ->start(std::move(requests), std::move(sink));
+    };
+    if (!r.background) return begin(call, std::make_unique<ResponsesSink>(call, model, r, prompt));
+    const auto kept = context.kept.begin(call->client);
+    const std::shared_ptr<Call> inner = call->continued_on(kept);
+    kept->belongs_to(inner->shared_exchange());
+    auto sink = std::make_unique<ResponsesSink>(inner, model, r, prompt);
+    const std::string id = sink->id();
+    begin(inner, std::move(sink));
+    context.kept.keep(id, kept);
+    if (!r.stream) return call->reply(kept->response());
+    kept->attach(call, 0);
   } catch (const ApiError& e) {
     throw ApiError(in_responses_names(e.problem()));
   }
@@ -228,14 +245,15 @@ Schema responses_answer_schema() {
                                      {"output_tokens", Schema::integer(0), true},
                                      {"output_tokens_details", details("reasoning_tokens"), true},
                                      {"total_tokens", Schema::integer(0), true}});
-  return Schema::object({{"id", Schema::string(), true},
-                         {"object", word("response"), true},
-                         {"created_at", Schema::integer(0), true},
-                         {"status", Schema::word({"completed", "incomplete"}), true},
-                         {"model", Schema::string(), true},
-                         {"output", Schema::array(item), true},
-                         {"usage", usage, true}},
-                        Schema::Others::Allowed);
+  return Schema::object(
+      {{"id", Schema::string(), true},
+       {"object", word("response"), true},
+       {"created_at", Schema::integer(0), true},
+       {"status", Schema::word({"in_progress", "completed", "incomplete", "failed", "cancelled"}), true},
+       {"model", Schema::string(), true},
+       {"output", Schema::array(item), true},
+       {"usage", usage.or_null(), true}},
+      Schema::Others::Allowed);
 }
 
 }  // namespace millrace

@@ -14,7 +14,9 @@ namespace millrace {
 bool Route::matches(std::string_view asked) const {
   const size_t brace = path.find('{');
   if (brace == std::string::npos) return asked == path;
-  return asked.size() > brace && asked.substr(0, brace) == std::string_view(path).substr(0, brace);
+  const std::string_view before = std::string_view(path).substr(0, brace);
+  const std::string_view after = std::string_view(path).substr(path.find('}') + 1);
+  return asked.size() > before.size() + after.size() && asked.starts_with(before) && asked.ends_with(after);
 }
 
 Protocol protocol_of(const HttpRequest& request) {
@@ -41,10 +43,26 @@ const std::vector<Route>& routes() {
        .answer = completions_answer_schema()},
       {.method = "POST",
        .path = "/v1/responses",
-       .summary = "Answer a conversation; nothing is stored",
+       .summary = "Answer a conversation",
        .endpoint = answer_responses,
        .streams = true,
        .request = responses_fields().schema(),
+       .answer = responses_answer_schema()},
+      {.method = "GET",
+       .path = "/v1/responses/{response_id}",
+       .summary = "A background response as of now, or its events: ?stream=true&starting_after=N",
+       .endpoint = answer_kept_response,
+       .streams = true,
+       .answer = responses_answer_schema()},
+      {.method = "DELETE",
+       .path = "/v1/responses/{response_id}",
+       .summary = "Cancel and forget a background response",
+       .endpoint = answer_delete_response,
+       .answer = delete_answer_schema()},
+      {.method = "POST",
+       .path = "/v1/responses/{response_id}/cancel",
+       .summary = "Stop a background response",
+       .endpoint = answer_cancel_response,
        .answer = responses_answer_schema()},
       {.method = "POST",
        .path = "/v1/embeddings",

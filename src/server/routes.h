@@ -12,7 +12,7 @@
 namespace millrace {
 
 struct Route {
-  std::string method, path;  // a trailing {name} matches anything
+  std::string method, path;  // {name} matches anything but nothing
   std::string summary;
   Endpoint* endpoint = nullptr;
   bool open = false;              // no API key required

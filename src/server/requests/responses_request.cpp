@@ -110,10 +110,6 @@ Schema choice_schema() {
        Schema::object({{"type", Schema::word({"function"}), true}, {"name", Schema::string(1), true}})});
 }
 
-void refuse_background(ResponsesRequest&, const Json& json) {
-  if (json == true) fail_field("background", "unsupported_value", "nothing is stored: 'background' cannot be true");
-}
-
 Json chat_tool(const Json& tool) {
   Json function = tool;
   function.erase("type");
@@ -173,6 +169,9 @@ const Fields<ResponsesRequest>& responses_fields() {
       field<R>("max_output_tokens", Schema::integer(1, kMostTokens), &R::max_output_tokens),
       field<R>("temperature", Schema::number(0, 2), &R::temperature),
       field<R>("top_p", Schema::number(0, 1), &R::top_p),
+      field<R>("top_k", Schema::integer(-1, kMostTokens).about("among the k likeliest; 0 or -1: all"), &R::top_k),
+      field<R>("min_p", Schema::number(0, 1).about("none less likely than this share of the likeliest"), &R::min_p),
+      field<R>("seed", Schema::integer().about("the same seed gives the same text"), &R::seed),
       field<R>("top_logprobs", Schema::integer(0, kMostLogprobs), &R::top_logprobs),
       field<R>("stream", Schema::boolean().unless_given(false), &R::stream),
       field<R>("tools", Schema::array(function_schema(), 0, 128), &R::tools),
@@ -185,9 +184,11 @@ const Fields<ResponsesRequest>& responses_fields() {
       field<R>("include", include_schema(), &R::include),
       field<R>("metadata", Schema::map(Schema::string()), &R::metadata),
       field<R>("user", Schema::string(), &R::user),
-      ignored_field<R>("store", Schema::boolean().about("nothing is stored, whatever this says")),
-      ignored_field<R>("previous_response_id", Schema::null().about("nothing is stored: send the whole conversation")),
-      {"background", Schema::boolean().about("true is refused: nothing is stored"), refuse_background},
+      ignored_field<R>("store", Schema::boolean().about("only background responses are kept, for minutes")),
+      ignored_field<R>("previous_response_id", Schema::null().about("send the whole conversation")),
+      field<R>("background",
+               Schema::boolean().unless_given(false).about("goes on without a client; GET /v1/responses/{id} reads it"),
+               &R::background),
       ignored_field<R>("service_tier", Schema::string()),
       ignored_field<R>("safety_identifier", Schema::string()),
       ignored_field<R>("prompt_cache_key", Schema::string()),
@@ -225,6 +226,9 @@ ChatRequest to_chat_request(const ResponsesRequest& r) {
   chat.max_completion_tokens = r.max_output_tokens;
   chat.temperature = r.temperature;
   chat.top_p = r.top_p;
+  chat.top_k = r.top_k;
+  chat.min_p = r.min_p;
+  chat.seed = r.seed;
   chat.stream = r.stream;
   chat.top_logprobs = r.top_logprobs;
   chat.logprobs = r.top_logprobs > 0 || r.includes(kIncludeLogprobs);

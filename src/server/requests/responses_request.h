@@ -1,5 +1,4 @@
-// The body of POST /v1/responses, and its translation to a chat request. Stateless: every request carries its whole
-// conversation.
+// The body of POST /v1/responses, and its translation to a chat request. Every request carries its whole conversation.
 #pragma once
 
 #include "server/requests/api_error.h"
@@ -16,7 +15,11 @@ struct ResponsesRequest {
   std::optional<int> max_output_tokens;
   std::optional<float> temperature, top_p;
   int top_logprobs = 0;
+  std::optional<int> top_k;
+  std::optional<float> min_p;
+  std::optional<int64_t> seed;
   bool stream = false;
+  bool background = false;  // goes on without a client; its events are kept for clients that return
   Json tools = Json::array(), tool_choice, text, reasoning, metadata = Json::object();
   bool parallel_tool_calls = true;
   std::string truncation = "disabled";
