@@ -1,5 +1,6 @@
 """The page in a real browser: Debian's headless Chromium, driven by selenium."""
 
+import json
 import shutil
 import time
 
@@ -23,6 +24,7 @@ def browser():
 
     options = webdriver.ChromeOptions()
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--window-size=1200,800",
+                     "--host-resolver-rules=MAP plain.test 127.0.0.1",
                      "--force-prefers-reduced-motion"):  # animated elements would be clicked at their old place
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
@@ -105,7 +107,7 @@ def test_streams_an_answer_with_markdown(page, server):
     assert body.find_element("css selector", "td").text == "1"
     assert body.find_element("css selector", "pre").text == "def f():\n    return 1"
     assert body.find_elements("css selector", "pre .hl-word")
-    assert server.requests[-1]["messages"] == [{"role": "user", "content": "Say something"}]
+    assert server.requests[-1]["input"] == [{"role": "user", "content": "Say something"}]
 
 
 def test_model_output_never_runs(page, server):
@@ -132,7 +134,7 @@ def test_stop_ends_the_stream(page, server):
     click(page, "#stop")
     settled(page)
     assert "stopped" in messages(page)[1].text
-    wait(lambda: server.left_early == 1)
+    assert server.cancelled == 1
 
 
 def test_regenerate_and_edit(page, server):
@@ -149,7 +151,7 @@ def test_regenerate_and_edit(page, server):
     box.send_keys("Changed")
     press(page, 0, "Send again")
     settled(page)
-    assert server.requests[-1]["messages"][-1]["content"] == "Changed"
+    assert server.requests[-1]["input"] == [{"role": "user", "content": "Changed"}]
     assert len(messages(page)) == 2
 
 
@@ -157,11 +159,11 @@ def test_conversations_are_kept(page, server):
     ask(page, "Remember this")
     settled(page)
     page.refresh()
-    wait(lambda: page.find_elements("css selector", "#conversations .title"))
+    wait(lambda: messages(page) and "Remember this" in messages(page)[0].text)  # the one that was shown
+    click(page, "#new-chat")
+    wait(lambda: not messages(page))
     click(page, "#conversations .title")
     wait(lambda: messages(page) and "Remember this" in messages(page)[0].text)
-    click(page, "#conversations .delete")
-    wait(lambda: not page.find_elements("css selector", "#conversations li"))
 
 
 def test_system_prompt_and_parameters(page, server):
@@ -172,7 +174,7 @@ def test_system_prompt_and_parameters(page, server):
     ask(page, "Hi")
     settled(page)
     request = server.requests[-1]
-    assert request["messages"][0] == {"role": "system", "content": "Be brief."}
+    assert request["instructions"] == "Be brief."
     assert request["temperature"] == 0.5 and "top_p" not in request
 
 
@@ -253,3 +255,354 @@ def test_against_the_real_server(browser, tiny_chat):
         click(browser, "#engine .dialog-head button")
         assert not [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
         browser.execute_script("localStorage.clear(); sessionStorage.clear()")
+
+
+# ---- conversations in several tabs, their names, search, export and deletion
+
+
+def titles(page):
+    return [t.text for t in page.find_elements("css selector", "#conversations .title")]
+
+
+def new_tab(page, server):
+    page.switch_to.new_window("tab")
+    page.get(server.url)
+    wait(lambda: page.find_element("id", "model").text == "test-model")
+
+
+@pytest.fixture
+def two_tabs(page, server):
+    first = page.current_window_handle
+    new_tab(page, server)
+    second = page.current_window_handle
+    yield lambda n: page.switch_to.window((first, second)[n])
+    page.switch_to.window(second)
+    page.close()
+    page.switch_to.window(first)
+
+
+def test_two_tabs_keep_each_others_conversations(page, server, two_tabs):
+    two_tabs(0)
+    ask(page, "From the first tab")
+    settled(page)
+    two_tabs(1)
+    wait(lambda: titles(page) == ["From the first tab"])
+    ask(page, "From the second tab")
+    settled(page)
+    two_tabs(0)
+    ask(page, "More of the first")
+    settled(page)
+    wait(lambda: sorted(titles(page)) == ["From the first tab", "From the second tab"])
+    page.refresh()
+    wait(lambda: sorted(titles(page)) == ["From the first tab", "From the second tab"])
+    assert len(messages(page)) == 4
+
+
+def test_two_tabs_in_one_conversation(page, server, two_tabs):
+    """Both add to the same conversation: nothing is lost, the messages become versions."""
+    two_tabs(0)
+    ask(page, "Question")
+    settled(page)
+    two_tabs(1)
+    click(page, "#conversations .title")
+    wait(lambda: len(messages(page)) == 2)
+    # Writes as a tab does whose read came before the other's write.
+    page.execute_script("window.addEventListener('storage', (e) => e.stopImmediatePropagation(), true)")
+    ask(page, "Second tab")
+    settled(page)
+    two_tabs(0)
+    wait(lambda: len(messages(page)) == 4)
+    press(page, 1, "Regenerate")
+    wait(lambda: len(messages(page)) == 2)
+    settled(page)
+    two_tabs(1)
+    ask(page, "Third question")
+    settled(page)
+    two_tabs(0)
+    wait(lambda: "2/2" in messages(page)[1].text)
+    click(page, "article:nth-child(2) .versions button")
+    wait(lambda: [m.find_element("css selector", ".body").text for m in messages(page)] == ["Question", "Hello", "Second tab", "Hello", "Third question", "Hello"])
+
+
+def test_an_overwritten_conversation_is_healed(page, server, two_tabs):
+    """A tab that overwrites what another one wrote at the same time gets it back from that one."""
+    two_tabs(0)
+    ask(page, "Question")
+    settled(page)
+    two_tabs(1)
+    wait(lambda: titles(page) == ["Question"])
+    page.execute_script("""const key = Object.keys(localStorage).find((k) => k.startsWith("millrace.conversation."));
+        const stale = JSON.parse(localStorage.getItem(key)); stale.messages = {}; localStorage.setItem(key, JSON.stringify(stale))""")
+    wait(lambda: "Question" in page.execute_script("return Object.values(localStorage).join()"))
+
+
+def test_deleting_in_one_tab(page, server, two_tabs):
+    two_tabs(0)
+    ask(page, "Doomed")
+    settled(page)
+    two_tabs(1)
+    wait(lambda: titles(page) == ["Doomed"])
+    click(page, "#conversations .more")
+    click(page, "#delete")
+    two_tabs(0)
+    wait(lambda: not titles(page) and not messages(page))
+    two_tabs(1)
+    click(page, "#undo button")
+    wait(lambda: titles(page) == ["Doomed"] and len(messages(page)) == 2)
+    two_tabs(0)
+    wait(lambda: titles(page) == ["Doomed"])
+
+
+def test_rename(page, server):
+    ask(page, "An unwieldy beginning")
+    settled(page)
+    click(page, "#conversations .more")
+    wait(lambda: page.find_element("id", "name").is_displayed())
+    page.execute_script("document.getElementById('name').value = ''")
+    write(page, "#name", "Short")
+    click(page, "#rename .primary")
+    wait(lambda: titles(page) == ["Short"])
+    page.refresh()
+    wait(lambda: titles(page) == ["Short"])
+
+
+def test_search(page, server):
+    for text, answer in (("About cats", "They purr"), ("About dogs", "They bark")):
+        server.answer = [answer]
+        click(page, "#new-chat")
+        ask(page, text)
+        settled(page)
+    assert titles(page) == ["About dogs", "About cats"]
+    write(page, "#search", "PURR")
+    wait(lambda: len(titles(page)) == 1)
+    assert titles(page)[0].splitlines() == ["About cats", "They purr"]
+    write(page, "#search", "zzz")
+    wait(lambda: "Nothing found" in page.find_element("id", "conversations").text)
+
+
+def test_export(page, server):
+    server.answer = ["An *answer*"]
+    ask(page, "A question")
+    settled(page)
+    press(page, 1, "Regenerate")
+    settled(page)
+    # The files as the page makes them; a headless browser has no place to save them to.
+    page.execute_script("""window.saved = {};
+        HTMLAnchorElement.prototype.click = function () { fetchText(this.href).then((text) => (saved[this.download] = text)); };
+        const blobs = new Map(), make = URL.createObjectURL;
+        URL.createObjectURL = (blob) => { const address = make.call(URL, blob); blobs.set(address, blob); return address; };
+        window.fetchText = (address) => blobs.get(address).text();""")
+    click(page, "#conversations .more")
+    click(page, "#export-markdown")
+    click(page, "#export-json")
+    wait(lambda: len(page.execute_script("return Object.keys(saved)")) == 2)
+    saved = page.execute_script("return saved")
+    click(page, "#close-conversation")
+    assert saved["A-question.md"] == "# A question\n\n## You\n\nA question\n\n## Model\n\nAn *answer*\n"
+    whole = json.loads(saved["A-question.json"])
+    assert [m["content"] for m in whole["messages"]] == ["A question", "An *answer*"]
+    assert len(whole["versions"]) == 3
+
+
+def test_lists_of_earlier_versions_are_taken_over(page, server):
+    page.execute_script("""localStorage.setItem("millrace.conversations", JSON.stringify([
+        {id: "a", title: "", system: "S", messages: [{role: "user", content: "Old"}, {role: "assistant", content: "Answer", note: "n"}]},
+        {id: "b", messages: "broken"}]))""")
+    page.refresh()
+    wait(lambda: titles(page) == ["Old"])
+    click(page, "#conversations .title")
+    wait(lambda: len(messages(page)) == 2)
+    assert page.execute_script("return localStorage.getItem('millrace.conversations')") is None
+
+
+# ---- versions of messages
+
+
+def bodies(page):
+    return [m.find_element("css selector", ".body").text for m in messages(page)]
+
+
+def test_regenerating_keeps_what_was_there(page, server):
+    ask(page, "First")
+    settled(page)
+    ask(page, "Second")
+    settled(page)
+    server.answer = ["Another"]
+    press(page, 1, "Regenerate")
+    wait(lambda: bodies(page) == ["First", "Another"])
+    settled(page)
+    assert "2/2" in messages(page)[1].text
+    click(page, "article:nth-child(2) .versions button:first-child")
+    wait(lambda: bodies(page) == ["First", "Hello", "Second", "Hello"])
+    press(page, 2, "Edit")
+    box = page.find_element("css selector", "textarea.edit")
+    box.clear()
+    box.send_keys("Changed")
+    press(page, 2, "Send again")
+    wait(lambda: bodies(page) == ["First", "Hello", "Changed", "Another"])
+    settled(page)
+    assert [m["content"] for m in server.requests[-1]["input"]] == ["First", "Hello", "Changed"]
+    click(page, "article:nth-child(3) .versions button:first-child")
+    wait(lambda: bodies(page) == ["First", "Hello", "Second", "Hello"])
+    page.refresh()
+    wait(lambda: len(messages(page)) == 4 and "1/2" in messages(page)[1].text)
+
+
+# ---- streams that outlive the page
+
+
+def test_a_reload_keeps_the_running_answer(page, server):
+    server.answer, server.pause = [f"{i} " for i in range(60)], 0.05
+    ask(page, "Count")
+    wait(lambda: len(messages(page)) == 2 and "3 4 5" in messages(page)[1].text)
+    page.refresh()
+    settled_text = " ".join(map(str, range(60)))
+    wait(lambda: len(messages(page)) == 2 and messages(page)[1].find_element("css selector", ".markdown").text == settled_text)
+    settled(page)
+    assert len(server.requests) == 1 and server.cancelled == 0
+    assert server.followed and server.followed[0] > 3, "what was stored is not sent again"
+
+
+def test_a_lost_connection_is_taken_up_again(page, server):
+    server.answer, server.cut_after = ["one ", "two ", "three"], 2
+    ask(page, "Count")
+    wait(lambda: len(messages(page)) == 2 and messages(page)[1].find_element("css selector", ".markdown").text == "one two three")
+    assert server.followed == [1]
+
+
+def test_an_answer_that_the_server_forgot(page, server):
+    """A restarted server: what came is kept, and the answer can be asked for again."""
+    server.answer, server.pause = ["word "] * 200, 0.05
+    ask(page, "Long")
+    wait(lambda: len(messages(page)) == 2 and "word word" in messages(page)[1].text)
+    server.responses.clear()
+    page.refresh()
+    wait(lambda: len(messages(page)) == 2 and "interrupted" in messages(page)[1].text)
+    assert "word word" in messages(page)[1].text
+    page.get_log("browser")  # the 404
+    server.answer, server.pause = ["Done"], 0
+    press(page, 1, "Retry")
+    wait(lambda: bodies(page) == ["Long", "Done"])
+
+
+def test_a_second_tab_follows_a_running_answer(page, server, two_tabs):
+    server.answer, server.pause = ["word "] * 400, 0.05
+    two_tabs(0)
+    ask(page, "Long")
+    wait(lambda: len(messages(page)) == 2 and "word" in messages(page)[1].text)
+    two_tabs(1)
+    click(page, "#conversations .title")
+    wait(lambda: len(messages(page)) == 2 and "word word word" in messages(page)[1].text)
+    click(page, "#stop")
+    settled(page)
+    two_tabs(0)
+    settled(page)
+    assert "stopped" in messages(page)[1].text
+    assert server.cancelled == 1
+
+
+# ---- copying
+
+
+def pasted(page):
+    from selenium.webdriver.common.keys import Keys
+
+    write(page, "#prompt", Keys.CONTROL, "v")
+    text = page.find_element("id", "prompt").get_attribute("value")
+    page.execute_script("document.getElementById('prompt').value = ''")
+    return text
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "plain.test"])  # only the first counts as secure
+def test_copy(page, server, host):
+    page.get(f"http://{host}:{server.port}/")
+    wait(lambda: page.find_element("id", "model").text == "test-model")
+    assert page.execute_script("return isSecureContext") == (host == "127.0.0.1")
+    server.answer = ["Copy *me*\n\n```\nand me\n```"]
+    ask(page, "Question")
+    settled(page)
+    press(page, 1, "Copy")
+    wait(lambda: "Copied" in messages(page)[1].text)
+    assert pasted(page).replace("\r", "") == "Copy *me*\n\n```\nand me\n```"
+    click(page, ".codeblock .bar button")
+    wait(lambda: "Copied" in page.find_element("css selector", ".codeblock .bar").text)
+    assert pasted(page) == "and me"
+    page.execute_script("document.execCommand = () => false; Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    press(page, 0, "Copy")
+    wait(lambda: "Not copied" in messages(page)[0].text)
+    page.execute_script("localStorage.clear(); sessionStorage.clear()")
+
+
+# ---- on a phone
+
+
+def test_touch(page, server):
+    """A touch screen of phone size: nothing is invisible, targets are large, one tap deletes nothing."""
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 390, "height": 800, "deviceScaleFactor": 2, "mobile": True})
+    page.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
+    try:
+        server.answer = ["$$\\sum_{i=0}^{n} " + "x_i + " * 60 + "y$$\n\n" + "word" * 60]
+        ask(page, "On the phone")
+        settled(page)
+        assert page.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+        click(page, "#open-sidebar")
+        wait(lambda: page.find_element("css selector", "#conversations .more").is_displayed())
+        small = page.execute_script("""return [...document.querySelectorAll('button')].filter((b) => b.checkVisibility()).filter((b) => {
+            const box = b.getBoundingClientRect(), style = getComputedStyle(b);
+            return box.height < 28 || box.width < 28 || style.opacity === '0' || getComputedStyle(b.parentElement).opacity === '0'; }).map((b) => b.outerHTML)""")
+        assert not small
+        click(page, "#conversations .more")
+        assert titles(page) == ["On the phone"]
+        wait(lambda: page.find_element("id", "delete").is_displayed())
+        assert page.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+        click(page, "#delete")
+        wait(lambda: not titles(page))
+        click(page, "#shade") if page.find_element("id", "shade").is_displayed() else None
+        click(page, "#undo button")
+        wait(lambda: len(messages(page)) == 2)
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        page.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
+
+
+# ---- math
+
+
+def rendered(page, source):
+    """What the page makes of Markdown, as HTML."""
+    return page.execute_async_script("""const [source, done] = arguments;
+        import("/page/markdown.js").then(({ renderMarkdown }) => { const box = document.createElement("div"); box.append(...renderMarkdown(source)); done(box.innerHTML); })""", source)
+
+
+MATH = [
+    (r"$x^2$", ["<msup><mi>x</mi><mn>2</mn></msup>"]),
+    (r"\(a_{ij}\)", ["<msub><mi>a</mi><mrow><mi>i</mi><mi>j</mi></mrow></msub>"]),
+    (r"$x_1^{2}$", ["<msubsup><mi>x</mi><mn>1</mn><mn>2</mn></msubsup>"]),
+    (r"$$\frac{a+1}{\sqrt[3]{b}}$$", ['display="block"', "<mfrac><mrow><mi>a</mi><mo>+</mo><mn>1</mn></mrow><mroot><mi>b</mi><mn>3</mn></mroot></mfrac>"]),
+    ("\\[\n\\sum_{i=0}^\\infty x_i\n\\]", ['<munderover><mo movablelimits="true">∑</mo>', '<mi mathvariant="normal">∞</mi>', 'display="block"']),
+    (r"$\int_0^1 f'(x)\,dx$", ["<msubsup><mo>∫</mo><mn>0</mn><mn>1</mn></msubsup>", "<msup><mi>f</mi><mo>′</mo></msup>", "mspace"]),
+    (r"$\alpha\le\Omega, \mathbb{R}, \mathcal{L}, \mathbf{x}$", ["<mi>α</mi>", "<mo>≤</mo>", "Ω", "ℝ", "ℒ", "𝐱"]),
+    (r"$\left(\frac12\right]$", ['<mo fence="true" stretchy="true">(</mo><mfrac><mn>1</mn><mn>2</mn></mfrac>', "]</mo>"]),
+    (r"$\begin{pmatrix}1&2\\3&4\end{pmatrix}$", ["<mtable><mtr><mtd><mn>1</mn></mtd><mtd><mn>2</mn></mtd></mtr><mtr><mtd><mn>3</mn></mtd>"]),
+    (r"$f(x)=\begin{cases}1&\text{if } x>0\\0\end{cases}$", ["math-left", "<mtext>if\u00a0</mtext>".replace("\u00a0", "&nbsp;")]),
+    ("$$\n\\begin{aligned}\na &= b \\\\\n  &= c\n\\end{aligned}\n$$", ["math-aligned"]),
+    (r"$\hat{x} \vec v \overline{ab} \underbrace{a}_{n}$", ['<mover accent="true"><mi>x</mi>', "→", "<munder><munder>"]),
+    (r"$\sin x + \log_2 n + \lim_{x\to 0}$", ['<mi>sin</mi><mspace width="0.167em">', "<msub><mi>log</mi><mn>2</mn></msub>", "<munder>"]),
+    (r"$\sqrt2 \ne 1.414$", ["<msqrt><mn>2</mn></msqrt>", "<mo>≠</mo>", "<mn>1.414</mn>"]),
+    (r"$\text{<img src=x onerror=alert(1)>}$", ["&lt;img"]),
+    (r"| a | b |" "\n|---|---|\n" r"| $x^2$ | 1 |", ["<td><math"]),
+]
+NOT_MATH = ["It costs $5 and $10 today.", r"\$x\$", "`$x$`", "a $ b $ c", "```\n$x$\n```", "$", "$$", "$$ open"]
+UNKNOWN_MATH = [r"$\nosuch{x}$", r"$\frac{1}$", "$x}$", r"$\left( x$", r"$$\begin{pmatrix}1$$", "$" + "{" * 200 + "}" * 200 + "$", r"$\constructor$", r"$\end{x}$", "$a & b$"]
+
+
+def test_math(page):
+    for source, parts in MATH:
+        html = rendered(page, source)
+        assert "<math" in html and "math-source" not in html, html
+        for part in parts:
+            assert part in html, (part, html)
+    for source in NOT_MATH:
+        assert "<math" not in rendered(page, source) and "math-source" not in rendered(page, source), source
+    for source in UNKNOWN_MATH:  # shown as written
+        assert "math-source" in rendered(page, source) and "<math" not in rendered(page, source), source

@@ -1,5 +1,5 @@
 // The server's API, as the page uses it. Paths are relative, so that the page works behind any prefix.
-import { apiKey } from "./store.js";
+import { apiKey } from "./settings.js";
 
 const headers = () => {
   const key = apiKey();
@@ -16,13 +16,15 @@ const problemOf = async (response) => {
   return problem;
 };
 
-export const getJson = async (path) => {
-  const response = await fetch(path, { headers: headers(), cache: "no-store" });
+const ask = async (path, options = {}) => {
+  const response = await fetch(path, { headers: headers(), cache: "no-store", ...options });
   if (!response.ok) throw await problemOf(response);
-  return response.json();
+  return response;
 };
 
-// Yields the data of each event.
+export const getJson = async (path) => (await ask(path)).json();
+
+// Yields each event's JSON.
 async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
@@ -32,29 +34,20 @@ async function* events(body) {
     text += value;
     for (let end; (end = text.search(/\r?\n\r?\n/)) >= 0; text = text.slice(end).replace(/^(\r?\n){2}/, "")) {
       const data = text.slice(0, end).split(/\r?\n/).filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trimStart());
-      if (data.length) yield data.join("\n");
+      if (data.length) yield JSON.parse(data.join("\n"));
     }
   }
 }
 
-// Calls onDelta({content, reasoning}) for each piece; resolves to {finish, usage}.
-export const streamChat = async (request, signal, onDelta) => {
-  const response = await fetch("v1/chat/completions", {
-    method: "POST", headers: headers(), signal, body: JSON.stringify({ ...request, stream: true, stream_options: { include_usage: true } }),
-  });
-  if (!response.ok) throw await problemOf(response);
-  let finish = null, usage = null;
-  for await (const data of events(response.body)) {
-    if (data === "[DONE]") break;
-    const chunk = JSON.parse(data);
-    if (chunk.error) throw new Error(chunk.error.message);
-    usage = chunk.usage ?? usage;
-    const choice = chunk.choices?.[0];
-    if (!choice) continue;
-    finish = choice.finish_reason ?? finish;
-    const reasoning = choice.delta?.reasoning_content ?? choice.delta?.reasoning ?? "";
-    const content = choice.delta?.content ?? "";
-    if (reasoning || content) onDelta({ content, reasoning });
-  }
-  return { finish, usage };
-};
+// The answer runs in the background on the server, so that it outlives a reload of the page.
+export const beginAnswer = async (request, signal) =>
+  events((await ask("v1/responses", { method: "POST", signal, body: JSON.stringify({ ...request, stream: true, background: true }) })).body);
+
+// The events behind number `last` of an answer that runs already.
+export const followAnswer = async (id, last, signal) =>
+  events((await ask(`v1/responses/${id}?stream=true${last >= 0 ? `&starting_after=${last}` : ""}`, { signal })).body);
+
+// "in_progress", "completed", "cancelled", "failed".
+export const statusOf = async (id) => (await getJson(`v1/responses/${id}`)).status;
+
+export const cancelAnswer = (id) => ask(`v1/responses/${id}/cancel`, { method: "POST", body: "{}" });

@@ -1,12 +1,8 @@
 // The live view of the engine: running and waiting requests, speed, memory use, chosen kernels.
 import { getJson } from "./api.js";
-import { element } from "./markdown.js";
+import { element, inSpace } from "./dom.js";
 
-const svg = (name, attributes) => {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  return node;
-};
+const svg = inSpace("http://www.w3.org/2000/svg");
 
 const history = [];
 const remembered = 90;

@@ -1,11 +1,8 @@
 // Markdown to DOM nodes. Nodes are built from text, never from HTML, so model output stays text.
 
-const element = (name, attributes = {}, ...children) => {
-  const node = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  node.append(...children);
-  return node;
-};
+import { copyButton } from "./clipboard.js";
+import { element } from "./dom.js";
+import { mathNode } from "./math.js";
 
 // ---- inside of a line
 
@@ -21,6 +18,19 @@ const safeLink = (target) => {
 const link = (target, ...children) => {
   const href = safeLink(target);
   return href ? element("a", { href, target: "_blank", rel: "noopener noreferrer nofollow" }, ...children) : element("span", {}, ...children);
+};
+
+// Between single dollars only where neither is a price: no space inside, no digit behind.
+const maths = [
+  [/^\$\$([^]+?)\$\$/, true], [/^\\\[([^]+?)\\\]/, true], [/^\\\(([^]+?)\\\)/, false],
+  [/^\$(?=[^\s$])((?:\\[^]|[^\\$\n])*?(?:\\[^]|[^\s\\$]))\$(?!\d)/, false],
+];
+const mathAt = (rest) => {
+  for (const [pattern, display] of maths) {
+    const match = rest.match(pattern);
+    if (match) return [match[0].length, mathNode(match[1], display)];
+  }
+  return null;
 };
 
 const marks = [
@@ -44,7 +54,14 @@ const inline = (text) => {
   };
   for (let at = 0; at < text.length; ) {
     const rest = text.slice(at);
-    if (/^\\[\\`*_{}[\]()#+\-.!~|<>]/.test(rest)) {
+    const math = "$\\".includes(text[at]) ? mathAt(rest) : null;
+    if (math) {
+      flush();
+      nodes.push(math[1]);
+      at += math[0];
+      continue;
+    }
+    if (/^\\[\\`*_{}[\]()#+\-.!~|<>$]/.test(rest)) {
       plain += text[at + 1];
       at += 2;
       continue;
@@ -95,19 +112,24 @@ const highlight = (code, language) => {
 };
 
 const codeBlock = (code, language) => {
-  const copy = element("button", { type: "button" }, "Copy");
-  copy.addEventListener("click", async () => {
-    await navigator.clipboard?.writeText(code);
-    copy.textContent = "Copied";
-    setTimeout(() => (copy.textContent = "Copy"), 1200);
-  });
   const plain = code.length > 20000 || /^(|text|txt|plain|md|markdown)$/i.test(language);
   return element("div", { class: "codeblock" },
-    element("div", { class: "bar" }, element("span", {}, language || "text"), copy),
+    element("div", { class: "bar" }, element("span", {}, language || "text"), copyButton(() => code)),
     element("pre", { tabindex: "0" }, plain ? element("code", {}, code) : highlight(code, language)));
 };
 
 // ---- blocks
+
+// Displayed math may span lines, also empty ones.
+const mathOpening = (line) => line.match(/^ *(\$\$|\\\[)/)?.[1];
+const takeMath = (lines, at) => {
+  const opening = mathOpening(lines[at]);
+  const closing = opening === "$$" ? "$$" : "\\]";
+  const text = lines.slice(at).join("\n").trimStart();
+  const end = text.indexOf(closing, 2);
+  if (end < 0 || text.slice(end + 2).split("\n")[0].trim()) return null;
+  return [element("p", {}, mathNode(text.slice(2, end), true)), at + text.slice(0, end).split("\n").length];
+};
 
 const isRule = (line) => /^ {0,3}([-*_])( *\1){2,} *$/.test(line);
 const fence = (line) => line.match(/^( {0,3})(`{3,}|~{3,}) *([^`]*)$/);
@@ -117,7 +139,7 @@ const isTableRule = (line) => line !== undefined && line.includes("-") && /^ *\|
 
 const startsBlock = (lines, at) => {
   const line = lines[at];
-  return /^ {0,3}(#{1,6} |>)/.test(line) || fence(line) || isRule(line) || item(line) || (line.includes("|") && isTableRule(lines[at + 1]));
+  return /^ {0,3}(#{1,6} |>)/.test(line) || mathOpening(line) || fence(line) || isRule(line) || item(line) || (line.includes("|") && isTableRule(lines[at + 1]));
 };
 
 const takeFence = (lines, at) => {
@@ -175,8 +197,11 @@ const blocks = (lines, depth = 0) => {
     const line = lines[at];
     const heading = line.match(/^ {0,3}(#{1,6}) +(.*?) *#* *$/);
     let node = null;
+    const math = mathOpening(line) ? takeMath(lines, at) : null;
     if (!line.trim()) {
       ++at;
+    } else if (math) {
+      [node, at] = math;
     } else if (fence(line)) {
       [node, at] = takeFence(lines, at);
     } else if (heading) {
@@ -204,4 +229,3 @@ const blocks = (lines, depth = 0) => {
 };
 
 export const renderMarkdown = (text) => blocks(text.replace(/\r\n?/g, "\n").replace(/\t/g, "    ").split("\n"));
-export { element };
