@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <string_view>
 #include <vector>
+
+#include "base/nearest.h"
 
 namespace millrace {
 namespace {
@@ -56,34 +57,6 @@ constexpr std::array kForeign{
     Foreign{"--no-mmap", "millrace always maps model files"},
 };
 
-// Levenshtein's distance.
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t changed = diagonal + (a[i] != b[j] ? 1 : 0);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({changed, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
-
-// Up to a third of the letters may differ, and two in short words: a swap counts as two.
-std::string nearest(const std::string& given, const std::vector<std::string>& known) {
-  std::string best;
-  size_t least = std::max<size_t>(given.size() / 3, 2) + 1;
-  for (const std::string& name : known) {
-    const size_t d = distance(given, name);
-    if (d >= least) continue;
-    least = d;
-    best = name;
-  }
-  return best.empty() ? "" : fmt::format("did you mean {}?", best);
-}
-
 std::string_view advice_about(std::string_view flag) {
   const auto found = std::find_if(kForeign.begin(), kForeign.end(), [&](const Foreign& f) { return f.flag == flag; });
   return found == kForeign.end() ? "" : found->advice;
@@ -94,7 +67,7 @@ std::string nearest_flag(const std::string& flag, const CLI::App& verb) {
   for (const CLI::Option* option : verb.get_options()) {
     for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
   }
-  return flag.starts_with("--") ? nearest(flag, known) : "";
+  return flag.starts_with("--") ? did_you_mean(flag, known) : "";
 }
 
 }  // namespace
@@ -120,7 +93,7 @@ std::string hint_about_verb(const std::string& name, const CLI::App& app) {
   std::vector<std::string> known;
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
     known.push_back(verb->get_name());
-  return nearest(name, known);
+  return did_you_mean(name, known);
 }
 
 }  // namespace millrace

@@ -1,6 +1,7 @@
 // millrace models: models that can be downloaded by name, and those in the cache.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
@@ -31,13 +32,19 @@ void run(bool json) {
     return;
   }
   fmt::print("can be fetched by name (or give a Hugging Face id: owner/name, owner/name:file.gguf)\n");
+  size_t names = 24, licences = 0;  // widths of the columns
   for (const auto& e : catalogue()) {
-    fmt::print("  {:<24} {:>9}  {:<19} {}{}\n", e.name, human_bytes(static_cast<int64_t>(e.bytes)), e.licence, e.about,
-               &e == &default_model() ? " (default)" : "");
+    names = std::max(names, e.name.size());
+    licences = std::max(licences, e.licence.size());
+  }
+  fmt::print("  {:<{}}  {:>9}  {:<{}}  {}\n", "name", names, "size", "licence", licences, "model");
+  for (const auto& e : catalogue()) {
+    fmt::print("  {:<{}}  {:>9}  {:<{}}  {}{}\n", e.name, names, human_bytes(static_cast<int64_t>(e.bytes)), e.licence,
+               licences, e.about, &e == &default_model() ? " (default)" : "");
   }
   fmt::print("in the cache\n");
   for (const auto& m : stored)
-    fmt::print("  {:<24} {:>9}  {}\n", m.name, human_bytes(static_cast<int64_t>(m.bytes)), m.path.string());
+    fmt::print("  {:<{}}  {:>9}  {}\n", m.name, names, human_bytes(static_cast<int64_t>(m.bytes)), m.path.string());
   if (stored.empty()) fmt::print("  nothing yet\n");
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <regex>
 #include <thread>
 
 #include "base/environment.h"
@@ -48,18 +49,26 @@ ApiKeys read_keys(const std::string& file) {
   return keys;
 }
 
-// "models/smollm2-135m.Q4_K_M.gguf" is served as "smollm2-135m.Q4_K_M", and "default" as the model that it names.
+// The name of a file or folder: "models/smollm2-135m.Q4_K_M.gguf" is "smollm2-135m.Q4_K_M", the first file of a split
+// model has the name of the whole, and "." that of the folder.
+std::string name_of_path(const std::filesystem::path& given) {
+  std::error_code missing;
+  std::filesystem::path path = std::filesystem::weakly_canonical(given, missing);
+  if (missing) path = given;
+  if (!path.has_filename()) path = path.parent_path();
+  if (path.extension() != ".gguf") return path.filename().string();
+  return std::regex_replace(path.stem().string(), std::regex("-[0-9]{5}-of-[0-9]{5}$"), "");
+}
+
+// Models with a short name have that one, also if they were asked for as "default".
 std::vector<std::string> model_names(const ServeOptions& o) {
   if (!o.names.empty()) return o.names;
   const CatalogueEntry* entry = find_in_catalogue(o.model.model);
   if (entry != nullptr && entry->name != o.model.model) return {std::string(entry->name), o.model.model};
-  std::vector<std::string> names{o.model.model};
-  const std::filesystem::path path(o.model.model);
-  if (path.has_parent_path() || path.extension() == ".gguf") {
-    names[0] = path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
-    if (names[0].empty()) names[0] = path.parent_path().filename().string();
-  }
-  return names;
+  std::error_code missing;
+  if (std::filesystem::exists(o.model.model, missing)) return {name_of_path(o.model.model)};
+  if (o.model.model.find('/') == std::string::npos) return {o.model.model};
+  return {name_of_path(o.model.model), o.model.model};  // owner/name of the hub
 }
 
 bool is_loopback(const std::string& host) { return host.starts_with("127.") || host == "::1" || host == "localhost"; }

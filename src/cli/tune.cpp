@@ -52,7 +52,7 @@ void run(const TuneOptions& o) {
   if (report.error > kSuspicious)
     fmt::print("that is far: if other programs were busy, tune again when they are not\n");
   fmt::print("{} choices changed", report.changed);
-  if (report.changed > 0) fmt::print(", those problems now take {:.2f}x less time", report.faster);
+  if (report.changed > 0) fmt::print(", those problems now run {:.2f}x as fast", report.faster);
   fmt::print("\nkept in {}; 'millrace explain' shows them\n", report.file.string());
 }
 

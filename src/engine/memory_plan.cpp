@@ -59,8 +59,12 @@ std::string MemoryPlan::to_string() const {
 
 void MemoryPlan::check(const std::string& model) const {
   if (total() <= available) return;
-  fail(ErrorKind::OutOfMemory, "{} does not fit in memory: {}; try a smaller --ctx or a smaller quantization", model,
-       to_string());
+  int64_t weights = 0;
+  for (const auto& line : lines) weights += line.what.find("weights") != std::string::npos ? line.bytes : 0;
+  // No context is short enough if the weights alone exceed the memory.
+  const char* advice =
+      weights > available ? "a smaller quantization or a smaller model" : "a smaller --ctx or a smaller quantization";
+  fail(ErrorKind::OutOfMemory, "{} does not fit in memory: {}; try {}", model, to_string(), advice);
 }
 
 }  // namespace millrace

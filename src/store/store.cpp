@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "store/catalogue.h"
 #include "store/file_lock.h"
 #include "store/hub.h"
@@ -69,7 +70,11 @@ fs::path resolve_model(const std::string& model, const std::function<bool()>& ca
     return resolve_hub(*parse_hub_id(fmt::format("{}:{}", entry->from, entry->file)), settings, cancelled);
   }
   if (const auto id = parse_hub_id(model)) return resolve_hub(*id, settings, cancelled);
-  fail(ErrorKind::NotFound, "{}: no such file or folder, and no model of that name (see `millrace models`)", model);
+  std::vector<std::string> names;
+  for (const CatalogueEntry& entry : catalogue()) names.emplace_back(entry.name);
+  const std::string hint = did_you_mean(model, names);
+  fail(ErrorKind::NotFound, "{}: no such file or folder, and no model of that name{}{} (see `millrace models`)", model,
+       hint.empty() ? "" : "; ", hint);
 }
 
 }  // namespace millrace

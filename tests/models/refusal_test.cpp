@@ -199,5 +199,20 @@ TEST(Refusal, ModelThatDoesNotFitIsRefusedWithThePlan) {
   }
 }
 
+TEST(Refusal, ASmallerContextIsNoAdviceIfTheWeightsAloneDoNotFit) {
+  MemoryPlan plan;
+  plan.available = 1000;
+  plan.add("packed weights", 800);
+  plan.add("weights read in place", 300);
+  plan.add("KV cache", 200);
+  try {
+    plan.check("m");
+    FAIL() << "1300 bytes fitted into 1000";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(),
+                testing::AllOf(testing::Not(testing::HasSubstr("--ctx")), testing::HasSubstr("quantization")));
+  }
+}
+
 }  // namespace
 }  // namespace millrace

@@ -1,0 +1,17 @@
+// "did you mean" for misspelt names.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace millrace {
+
+// The known name that differs least from the given one, without regard to case; "" if none is near: up to a third of
+// the letters may differ, and two in short words, because a swap of letters counts as two.
+std::string nearest_name(std::string_view given, const std::vector<std::string>& known);
+
+// "did you mean NAME?", or "".
+std::string did_you_mean(std::string_view given, const std::vector<std::string>& known);
+
+}  // namespace millrace
