@@ -89,8 +89,18 @@ std::string describe_unknown_flag(std::span<char* const> words, const CLI::App& 
   return "";
 }
 
+std::string describe_unexpected_word(const CLI::App& verb) {
+  for (const std::string& word : verb.remaining()) {
+    if (word.starts_with("-")) continue;
+    if (verb.get_name() == "run") return "the prompt is one argument: put it into quotes, millrace run \"PROMPT\"";
+    if (verb.get_option_no_throw("--model") == nullptr) return "";
+    return fmt::format("unexpected argument '{}'; a model is given as -m MODEL", word);
+  }
+  return "";
+}
+
 std::string hint_about_verb(const std::string& name, const CLI::App& app) {
-  std::vector<std::string> known;
+  std::vector<std::string> known{"--help", "--version"};
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
     known.push_back(verb->get_name());
   return did_you_mean(name, known);

@@ -12,6 +12,9 @@ namespace millrace {
 // option of the verb. "": there is none.
 std::string describe_unknown_flag(std::span<char* const> words, const CLI::App& verb);
 
+// Advice about an argument too many: an unquoted prompt, a model without -m. "": none.
+std::string describe_unexpected_word(const CLI::App& verb);
+
 // "did you mean chat?", or "".
 std::string hint_about_verb(const std::string& name, const CLI::App& app);
 

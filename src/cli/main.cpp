@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <new>
+#include <span>
 #include <system_error>
 
 #include "base/build_id.h"
@@ -27,16 +28,26 @@ constexpr std::array kVerbs{add_run,       add_chat,       add_serve,    add_loa
 
 constexpr int kFailed = 1, kMisuse = 2;
 
+// Says more than CLI11 about a command line that it refuses; "": nothing more.
+std::string describe_misuse(std::span<char* const> words, const CLI::App& verb) {
+  const bool has_verb = verb.get_parent() != nullptr;
+  if (has_verb && words[1][0] == '-')
+    return fmt::format("options go behind the verb: millrace {} ...", verb.get_name());
+  std::string problem = describe_unknown_flag(words, verb);
+  return problem.empty() && has_verb ? describe_unexpected_word(verb) : problem;
+}
+
 int parse_and_run(int argc, char** argv) {
   CLI::App app{"Run language models on the machine at hand: fast without tuning, and able to say why.", "millrace"};
   app.set_version_flag("--version", std::string(version()));
   app.require_subcommand(1);
   app.failure_message([&](const CLI::App*, const CLI::Error& e) {
+    const std::span<char* const> words(argv, static_cast<size_t>(argc));
     const auto verbs = app.get_subcommands();  // the given ones
-    if (verbs.empty()) return fmt::format("millrace: {}; see 'millrace --help'\n", e.what());
-    const std::string flag = describe_unknown_flag({argv, static_cast<size_t>(argc)}, *verbs.front());
-    return fmt::format("millrace: {}; see 'millrace {} --help'\n", flag.empty() ? e.what() : flag,
-                       verbs.front()->get_name());
+    std::string problem = describe_misuse(words, verbs.empty() ? app : *verbs.front());
+    if (problem.empty()) problem = e.what();
+    const std::string verb = verbs.empty() ? "" : verbs.front()->get_name() + " ";
+    return fmt::format("millrace: {}{} see 'millrace {}--help'\n", problem, problem.ends_with("?") ? "" : ";", verb);
   });
   for (auto* add : kVerbs) add(app);
   const auto known = app.get_subcommands([](CLI::App*) { return true; });

@@ -123,7 +123,9 @@ void add_serve(CLI::App& app) {
   add_model_options(*verb, o->model, ModelArgument::Flag, JsonFlag::No);
   auto& s = o->server;
   verb->add_option("--host", s.http.host, "address to listen on; 0.0.0.0: all of this machine")->capture_default_str();
-  verb->add_option("--port", s.http.port, "port to listen on; 0: any that is free")->capture_default_str();
+  verb->add_option("--port", s.http.port, "port to listen on; 0: any that is free")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
   verb->add_option("--served-model-name", o->names, "the model's name for clients; may be given several times")
       ->allow_extra_args(false);
   verb->add_option("--api-key-file", o->key_file,

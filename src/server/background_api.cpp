@@ -35,7 +35,8 @@ size_t first_event(const std::string& starting_after) {
   if (starting_after.empty()) return 0;
   size_t last = 0;
   const char* end = starting_after.data() + starting_after.size();
-  if (std::from_chars(starting_after.data(), end, last).ptr != end || last > INT32_MAX) {
+  const auto read = std::from_chars(starting_after.data(), end, last);
+  if (read.ec != std::errc() || read.ptr != end || last > INT32_MAX) {
     fail_field("starting_after", "invalid_type", "'starting_after' must be the number of an event");
   }
   return last + 1;

@@ -104,7 +104,13 @@ def test_flags_of_others_are_refused_by_name(millrace, tiny_chat):
             message = millrace.fails("run", "-m", tiny_chat, *args, code=2)
             assert f"{flag}: " in message and advice in message, message
     assert "--image=x" in millrace.fails("run", "-m", tiny_chat, "describe", "--image=x", code=2)
-    assert "did you mean chat?" in millrace.fails("chta", code=2)
+    assert "did you mean chat? see" in millrace.fails("chta", code=2)
+    assert "did you mean --help?" in millrace.fails("help", code=2)
+    assert "did you mean --help?" in millrace.fails("--hlep", code=2)
+    assert "did you mean smollm2-135m-instruct?" in millrace.fails("run", "-m", "smolm2-135m-instruct", "hi")
+    assert "quotes" in millrace.fails("run", "-m", tiny_chat, "why", "is", "it", code=2)
+    assert "-m MODEL" in millrace.fails("serve", tiny_chat, code=2)
+    assert "behind the verb: millrace run" in millrace.fails("-m", tiny_chat, "run", "hi", code=2)
 
 
 def test_the_answer_takes_the_form_of_a_schema_or_a_grammar(millrace, tiny_chat, tmp_path):

@@ -144,6 +144,16 @@ def test_settings_from_file_and_environment(tiny_chat, tmp_path):
         assert server.get("/v1/models")[2]["data"][0]["id"] == "flagged"
 
 
+def test_the_model_has_the_name_of_its_file(tiny_chat, tmp_path):
+    copy = tmp_path / "my.model.Q4_0.gguf"
+    copy.write_bytes(tiny_chat.read_bytes())
+    for model, name in ((tiny_chat, tiny_chat.stem), (copy, "my.model.Q4_0")):
+        with Server(model) as server:
+            assert [m["id"] for m in server.get("/v1/models")[2]["data"]] == [name]
+            assert server.post("/v1/chat/completions", CHAT)[2]["model"] == name
+            assert server.post("/v1/responses", {"input": "x", "max_output_tokens": 1})[2]["model"] == name
+
+
 def test_names_are_escaped_in_addresses(tiny_chat):
     """A name with a slash, escaped as SDKs do."""
     with Server(tiny_chat, "--served-model-name", "maker/model 100%") as server:
