@@ -1,4 +1,5 @@
 // Times the kernels of the small ops over their table of cases: row_ops_bench --benchmark_filter=norm
+// Recurrent ops have shapes of real models; --benchmark_enable_random_interleaving=true compares their kernels fairly.
 #include <benchmark/benchmark.h>
 
 #include <functional>
@@ -7,6 +8,7 @@
 #include "hardware/this_machine.h"
 #include "kernels/kernel_set.h"
 #include "row_op_cases.h"
+#include "ssm_scan_cases.h"
 #include "support.h"
 
 namespace millrace {
@@ -22,7 +24,8 @@ void register_kernels(const KernelList<Op>& kernels, const typename Op::Problem&
     const auto time = [=](benchmark::State& state) {
       ThreadPool pool(hardware.threads);
       const auto call = args();
-      for (auto _ : state) kernel->run(call, {&pool, nullptr});
+      std::vector<std::byte> workspace(kernel->workspace_bytes(problem, hardware));
+      for (auto _ : state) kernel->run(call, {&pool, workspace.data()});
       using benchmark::Counter;
       const double gigabytes = bytes * static_cast<double>(state.iterations()) / 1e9;
       state.counters["GB/s"] = Counter(gigabytes, Counter::kIsRate);
@@ -40,7 +43,56 @@ std::shared_ptr<TestMatrix> random_matrix(int64_t rows, int64_t cols) {
   return std::make_shared<TestMatrix>(rows, cols, random);
 }
 
+// One prompt of `rows` rows. The sequential kernels read and write the state once for each row.
+void register_delta_rule(const DeltaRuleShape& s, int32_t rows) {
+  Random random(1);
+  const auto in = std::make_shared<DeltaInputs>(s, rows, random);
+  const auto out = random_matrix(rows, s.value_width());
+  const auto state = std::make_shared<std::vector<float>>(s.state_elements());
+  const auto slices = std::make_shared<std::vector<SequenceSlice>>(1, SequenceSlice{.rows = rows, .slot = 0});
+  register_kernels<DeltaRuleOp>(DeltaRuleOp::cpu(), {s, rows}, 8.0 * double(rows * s.state_elements()), [=] {
+    return DeltaRuleOp::Args{.shape = s,
+                             .q = in->q.view(),
+                             .k = in->k.view(),
+                             .v = in->v.view(),
+                             .a = in->a.view(),
+                             .b = in->b.view(),
+                             .decay = in->decay.data(),
+                             .dt_bias = in->dt_bias.data(),
+                             .out = out->view(),
+                             .state = reinterpret_cast<std::byte*>(state->data()),
+                             .stride = 0,
+                             .sequences = *slices};
+  });
+}
+
+void register_scan(const SsmShape& s, int32_t rows) {
+  Random random(1);
+  const auto in = std::make_shared<ScanInputs>(ScanCase{s, 0, 1, rows}, 1, random);
+  const auto out = random_matrix(rows, s.inner());
+  const auto state = std::make_shared<std::vector<float>>(s.state_elements());
+  const auto slices = std::make_shared<std::vector<SequenceSlice>>(1, SequenceSlice{.rows = rows, .slot = 0});
+  register_kernels<SsmScanOp>(SsmScanOp::cpu(), {s, rows}, 8.0 * double(rows * s.state_elements()), [=] {
+    return SsmScanOp::Args{.shape = s,
+                           .x = in->x.view(),
+                           .b = in->b.view(),
+                           .c = in->c.view(),
+                           .dt = in->dt.view(),
+                           .out = out->view(),
+                           .dt_bias = in->dt_bias.data(),
+                           .a = in->a.data(),
+                           .d = in->d.data(),
+                           .state = reinterpret_cast<std::byte*>(state->data()),
+                           .stride = 0,
+                           .sequences = *slices};
+  });
+}
+
 void register_all() {
+  for (const int32_t rows : {1, 16, 64, 512}) {
+    register_delta_rule({.key_heads = 16, .value_heads = 32, .key_dim = 128, .value_dim = 128}, rows);  // qwen3-next
+    register_scan({.heads = 48, .head_dim = 64, .groups = 1, .state = 128}, rows);  // granite-4-tiny
+  }
   for (const NormCase& c : norm_cases()) {
     const auto p = c.problem;
     const auto x = random_matrix(p.rows, p.cols), out = random_matrix(p.rows, p.cols),

@@ -1,6 +1,7 @@
 // Grouped linear layers, the experts of mixtures. A dry pass plans a kernel for each bucket of rows.
 #include "dataflow/buckets.h"
 #include "dataflow/ops.h"
+#include "hardware/ceilings.h"
 
 namespace millrace {
 
@@ -29,7 +30,8 @@ const Kernel<GroupedLinearOp>* Ops::planned(const Grouped& g, int64_t rows) cons
   return nullptr;
 }
 
-// A batch-invariant plan has one kernel for every number of rows. Dry passes begin with the largest step.
+// A batch-invariant plan has one kernel for every number of rows, and on a CPU for every number of threads. Dry passes
+// begin with the largest step.
 void Ops::plan(const Grouped& g, int64_t rows) {
   if (std::find(groupeds_.begin(), groupeds_.end(), &g) == groupeds_.end()) groupeds_.push_back(&g);
   const auto is_planned = [&](const auto& plan) { return plan.first == bucket_rows(rows); };
@@ -41,8 +43,9 @@ void Ops::plan(const Grouped& g, int64_t rows) {
   } else {
     problems.emplace_back(wanted, 1);
   }
+  const Hardware& planned_for = device_.is_host() ? one_thread_of(hardware_) : hardware_;
   const Kernel<GroupedLinearOp>* kernel = options_.batch_invariant
-                                              ? fastest_for_all(kernels_.of<GroupedLinearOp>(), hardware_, problems)
+                                              ? fastest_for_all(kernels_.of<GroupedLinearOp>(), planned_for, problems)
                                               : planner<GroupedLinearOp>().plan(wanted);
   if (kernel == nullptr) fail(ErrorKind::Unsupported, "this device has no kernel for {}", to_string(wanted));
   for (const auto& [problem, weight] : problems) {

@@ -5,6 +5,7 @@
 
 #include "dataflow/buckets.h"
 #include "dataflow/ops.h"
+#include "hardware/ceilings.h"
 
 namespace millrace {
 namespace {
@@ -32,14 +33,15 @@ void Ops::plan(const Linear::Part& part, int64_t rows, bool gated) {
 }
 
 // The fastest kernel over a mix of decode and prefill, among those that run every number of rows from two on. Dry
-// passes begin with the largest step, so `rows` is the maximum for this layer.
+// passes begin with the largest step, so `rows` is the maximum for this layer. Kernels round differently, so the choice
+// does not depend on the number of threads.
 void Ops::plan_invariant(const Linear::Part& part, int64_t rows, bool gated) {
   part.least_rows = kLeastInvariantRows;
   std::vector<std::pair<LinearProblem, double>> problems;
   for (const int64_t m : row_buckets(std::max(rows, part.least_rows))) {
     if (m >= part.least_rows) problems.emplace_back(problem_of(part.weights, m, gated), 1 / static_cast<double>(m));
   }
-  const LinearKernel* best = fastest_for_all(kernels_.of<LinearOp>(), hardware_, problems);
+  const LinearKernel* best = fastest_for_all(kernels_.of<LinearOp>(), one_thread_of(hardware_), problems);
   for (const auto& [problem, weight] : problems) keep(part, problem, best);
 }
 

@@ -373,6 +373,9 @@ void Engine::fill(EngineStats& stats) {
   const BlockPool& pool = runner_.state().blocks();
   stats.kv_blocks = pool.size();
   stats.kv_blocks_cached = scheduler_.tree().evictable();
+  stats.snapshots = scheduler_.tree().snapshots();
+  if (stats.snapshots > 0)
+    stats.snapshot_bytes = stats.snapshots * static_cast<int64_t>(runner_.state().slot(0).stride);
   stats.kv_blocks_used = pool.size() - pool.free() - stats.kv_blocks_cached;
   for (const auto& s : scheduler_.running())
     stats.streams.push_back({s->id(), s->choice(), s->client(), s->prompt_length(), s->computed(), s->generated()});

@@ -24,6 +24,8 @@ struct EngineStats {
   int64_t kv_blocks = 0;         // total
   int64_t kv_blocks_used = 0;    // held by running choices
   int64_t kv_blocks_cached = 0;  // held by the prefix tree only: evicted if needed
+  int64_t snapshots = 0;         // of recurrent state, held by the prefix tree
+  int64_t snapshot_bytes = 0;
   double tokens_per_second = 0;  // generated, averaged over a few seconds
   double step_ms = 0;            // moving average
   int64_t step_rows = 0;         // of the last step

@@ -35,6 +35,57 @@ void write_page(const StateCache& state, int32_t page, Device& device, const std
   device.finish();  // the next page reuses the staging buffer
 }
 
+// The states of one slot lie together; the first one begins the record.
+std::byte* record(const StateCache& state, int32_t slot) { return state.slot(0).at(slot); }
+size_t record_bytes(const StateCache& state) { return state.has_slots() ? state.slot(0).stride : 0; }
+size_t snapshot_bytes(const StateCache& state) { return sizeof(int32_t) + record_bytes(state); }
+
+// The two deepest snapshots of the tokens, the deepest first.
+std::vector<PrefixTree::Resume> snapshots_of(const StateCache& state, PrefixTree& tree,
+                                             std::span<const int32_t> tokens) {
+  std::vector<PrefixTree::Resume> found;
+  while (state.has_slots() && found.size() < 2) {
+    const auto snapshot = tree.deepest_snapshot(tree.root({}), tokens);
+    if (snapshot.tokens == 0) break;
+    found.push_back(snapshot);
+    tokens = tokens.first(static_cast<size_t>(snapshot.tokens) - 1);
+  }
+  return found;
+}
+
+// Returns the number of tokens whose pages are in the tree now.
+int32_t restore_pages(StateCache& state, PrefixTree& tree, Device& device, std::span<const int32_t> tokens,
+                      std::span<const std::byte> pages, std::byte* staging) {
+  const auto block = static_cast<size_t>(state.options().block_size);
+  const size_t page_bytes = saved_page_bytes(state);
+  PrefixTree::Node* node = tree.root({});
+  int32_t restored = 0;
+  while (!tokens.empty()) {
+    const auto page = state.blocks().take();
+    if (!page) break;
+    if (page_bytes > 0) std::memcpy(staging, pages.data(), page_bytes);
+    write_page(state, *page, device, staging);
+    const auto held = tokens.first(std::min(block, tokens.size()));
+    if (held.size() == block) {
+      node = tree.insert(node, held, *page);
+    } else {
+      tree.insert_beginning(node, held, *page);
+    }
+    state.blocks().give_back(*page);  // the tree holds it now
+    restored += static_cast<int32_t>(held.size());
+    tokens = tokens.subspan(held.size());
+    pages = pages.subspan(page_bytes);
+  }
+  return restored;
+}
+
+// The pages of the tokens are in the tree.
+void keep_snapshot(PrefixTree& tree, std::span<const int32_t> tokens, size_t block, Slot slot) {
+  PrefixTree::Node* node = tree.root({});
+  for (; tokens.size() >= block; tokens = tokens.subspan(block)) node = tree.find(node, tokens.first(block));
+  tree.keep_snapshot(node, tokens, std::move(slot));
+}
+
 }  // namespace
 
 size_t saved_page_bytes(const StateCache& state) {
@@ -45,11 +96,15 @@ size_t saved_page_bytes(const StateCache& state) {
 
 SavedPrefix save_prefix(StateCache& state, PrefixTree& tree, Device& device, std::span<const int32_t> tokens) {
   SavedPrefix saved;
-  if (state.has_slots()) return saved;
+  const auto snapshots = snapshots_of(state, tree, tokens);
+  if (state.has_slots()) {
+    if (snapshots.empty()) return saved;
+    tokens = tokens.first(static_cast<size_t>(snapshots.front().tokens));
+  }
   const auto block = static_cast<size_t>(state.options().block_size);
   const size_t page_bytes = saved_page_bytes(state);
-  Arena staging("a page of a session", page_bytes, device.staging());
-  std::byte* buffer = staging.take(page_bytes);
+  Arena staging("a page of a session", std::max(page_bytes, record_bytes(state)), device.staging());
+  std::byte* buffer = staging.take(std::max(page_bytes, record_bytes(state)));
   const auto add = [&](int32_t page, int32_t held) {
     read_page(state, page, device, buffer);
     saved.pages.insert(saved.pages.end(), buffer, buffer + page_bytes);
@@ -65,35 +120,41 @@ SavedPrefix save_prefix(StateCache& state, PrefixTree& tree, Device& device, std
   }
   const auto rest = tree.longest_beginning(node, tokens.first(std::min(block, tokens.size())));
   if (rest.tokens > 0) add(rest.page, rest.tokens);
+  for (const auto& snapshot : snapshots) {
+    device.enqueue_read(buffer, record(state, snapshot.slot), record_bytes(state));
+    device.finish();
+    const auto* count = reinterpret_cast<const std::byte*>(&snapshot.tokens);
+    saved.pages.insert(saved.pages.end(), count, count + sizeof snapshot.tokens);
+    saved.pages.insert(saved.pages.end(), buffer, buffer + record_bytes(state));
+  }
   return saved;
 }
 
 int32_t restore_prefix(StateCache& state, PrefixTree& tree, Device& device, std::span<const int32_t> tokens,
-                       std::span<const std::byte> pages) {
+                       std::span<const std::byte> bytes) {
   const auto block = static_cast<size_t>(state.options().block_size);
-  const size_t page_bytes = saved_page_bytes(state);
-  if (state.has_slots() || pages.size() != (tokens.size() + block - 1) / block * page_bytes) return 0;
-  Arena staging("a page of a session", page_bytes, device.staging());
-  std::byte* buffer = staging.take(page_bytes);
-  PrefixTree::Node* node = tree.root({});
-  int32_t restored = 0;
-  while (!tokens.empty()) {
-    const auto page = state.blocks().take();
-    if (!page) break;
-    std::memcpy(buffer, pages.data(), page_bytes);
-    write_page(state, *page, device, buffer);
-    const auto held = tokens.first(std::min(block, tokens.size()));
-    if (held.size() == block) {
-      node = tree.insert(node, held, *page);
-    } else {
-      tree.insert_beginning(node, held, *page);
-    }
-    state.blocks().give_back(*page);  // the tree holds it now
-    restored += static_cast<int32_t>(held.size());
-    tokens = tokens.subspan(held.size());
-    pages = pages.subspan(page_bytes);
+  const size_t page_bytes = saved_page_bytes(state), pages = (tokens.size() + block - 1) / block;
+  if (tokens.empty() || bytes.size() < pages * page_bytes) return 0;
+  auto snapshots = bytes.subspan(pages * page_bytes);
+  if (state.has_slots() ? snapshots.empty() || snapshots.size() % snapshot_bytes(state) != 0 : !snapshots.empty())
+    return 0;
+  Arena staging("a page of a session", std::max(page_bytes, record_bytes(state)), device.staging());
+  std::byte* buffer = staging.take(std::max(page_bytes, record_bytes(state)));
+  const int32_t restored = restore_pages(state, tree, device, tokens, bytes, buffer);
+  if (!state.has_slots()) return restored;
+  int32_t deepest = 0;
+  for (; !snapshots.empty(); snapshots = snapshots.subspan(snapshot_bytes(state))) {
+    int32_t count = 0;
+    std::memcpy(&count, snapshots.data(), sizeof count);
+    Slot slot = count >= 1 && count <= restored ? state.slots().take() : Slot();
+    if (!slot) continue;
+    std::memcpy(buffer, snapshots.data() + sizeof count, record_bytes(state));
+    device.enqueue_write(record(state, slot.id()), buffer, record_bytes(state));
+    device.finish();
+    keep_snapshot(tree, tokens.first(static_cast<size_t>(count)), block, std::move(slot));
+    deepest = std::max(deepest, count);
   }
-  return restored;
+  return deepest;
 }
 
 }  // namespace millrace

@@ -1,5 +1,5 @@
-// Copies cached pages out of the state cache and back into another one, so that a later process need not compute the
-// beginning of a prompt again.
+// Copies cached pages and snapshots of recurrent state out of the state cache and back into another one, so that a
+// later process need not compute the beginning of a prompt again.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +13,21 @@
 namespace millrace {
 
 struct SavedPrefix {
-  int32_t tokens = 0;            // that the pages hold
-  std::vector<std::byte> pages;  // [page][layer]: keys, then values
+  int32_t tokens = 0;  // whose state is saved
+  // [page][layer]: keys, then values. Behind the pages of a model with recurrent state: snapshots, each the number of
+  // tokens it has taken in (int32, little endian) and the record of its slot.
+  std::vector<std::byte> pages;
 };
 
 size_t saved_page_bytes(const StateCache& state);
 
-// The pages that the tree has for the longest beginning of `tokens`. Empty for recurrent state, which pages do not
-// hold.
+// The pages that the tree has for the longest beginning of `tokens`. A sequence with recurrent state can resume only at
+// a snapshot: the pages end at the deepest one. The snapshot before it is saved, too, because the next prompt of a chat
+// may leave out the end of the last answer (its reasoning).
 SavedPrefix save_prefix(StateCache& state, PrefixTree& tree, Device& device, std::span<const int32_t> tokens);
 
 // Puts pages of a state cache of the same layout into the tree; `tokens` are those of the pages. Returns the number of
-// restored tokens, which is smaller if free pages run out. Ignores pages that do not fit the number of tokens.
+// restored tokens, which is smaller if free pages run out. Ignores bytes that do not fit the number of tokens.
 int32_t restore_prefix(StateCache& state, PrefixTree& tree, Device& device, std::span<const int32_t> tokens,
                        std::span<const std::byte> pages);
 

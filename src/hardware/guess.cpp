@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <list>
+#include <mutex>
 
 #include "hardware/ceilings.h"
 
@@ -39,6 +41,19 @@ Ceilings guess_ceilings(const Hardware& hardware) {
   ceilings.f32_gflops = ops.f32 * ghz;
   ceilings.region_us = threads > 1 ? 1.5 : 0.05;
   return ceilings;
+}
+
+const Hardware& one_thread_of(const Hardware& cpu) {
+  static std::mutex mutex;
+  static std::list<Hardware> known;
+  const std::lock_guard lock(mutex);
+  for (const Hardware& hardware : known) {
+    if (hardware.isa == cpu.isa) return hardware;
+  }
+  Hardware one = cpu;
+  one.threads = one.cores = 1;
+  one.ceilings = guess_ceilings(one);
+  return known.emplace_back(std::move(one));
 }
 
 }  // namespace millrace

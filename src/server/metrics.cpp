@@ -38,7 +38,8 @@ struct Metrics::Series {
       &generated;
   prometheus::Counter &prompt_tokens, &generation_tokens, &prefix_queries, &prefix_hits, &preemptions, &evicted, &busy,
       &steps, &steps_ahead, &drafted, &accepted;
-  prometheus::Gauge &running, &waiting, &kv_usage, &kv_blocks, &kv_cached, &rate, &connections;
+  prometheus::Gauge &running, &waiting, &kv_usage, &kv_blocks, &kv_cached, &snapshots, &snapshot_bytes, &rate,
+      &connections;
 
   explicit Series(const std::string& name)
       : model{{"model_name", name}},
@@ -75,6 +76,8 @@ struct Metrics::Series {
         kv_usage(gauge("vllm:kv_cache_usage_perc", "KV blocks in use; 1 is all")),
         kv_blocks(gauge("millrace:kv_blocks", "KV blocks there are")),
         kv_cached(gauge("millrace:kv_blocks_cached", "KV blocks held by the prefix tree alone")),
+        snapshots(gauge("millrace:snapshots", "Snapshots of recurrent state in the prefix tree")),
+        snapshot_bytes(gauge("millrace:snapshot_bytes", "Bytes of these snapshots")),
         rate(gauge("millrace:generation_tokens_per_second", "Tokens generated over the last seconds")),
         connections(gauge("millrace:connections", "Open connections")) {
     prometheus::BuildGauge()
@@ -118,6 +121,8 @@ struct Metrics::Series {
     kv_usage.Set(e.kv_blocks > 0 ? double(e.kv_blocks_used) / double(e.kv_blocks) : 0);
     kv_blocks.Set(double(e.kv_blocks));
     kv_cached.Set(double(e.kv_blocks_cached));
+    snapshots.Set(double(e.snapshots));
+    snapshot_bytes.Set(double(e.snapshot_bytes));
     rate.Set(e.tokens_per_second);
   }
 };

@@ -63,6 +63,26 @@ INSTANTIATE_TEST_SUITE_P(Models, InvarianceTest,
                                   std::string(name(info.param.kv));
                          });
 
+// Plans may depend on the number of threads, a row's bits may not.
+TEST(Invariance, ThreadsDoNotChangeABit) {
+  const uint32_t seed = fresh_seed();
+  SCOPED_TRACE(seed);
+  for (const char* model : {"llama_gqa", "qwen3_next", "qwen3_5_moe", "granite_hybrid", "mamba2", "deepseek_v2"}) {
+    for (const bool exact : {false, true}) {
+      std::vector<std::vector<std::vector<float>>> logits;
+      for (const int threads : {1, 2, 3}) {
+        LoadOptions options{.threads = threads, .exact = exact, .context = 96, .rows = 96, .logit_rows = 96};
+        options.batch_invariant = true;
+        auto runner = load((goldens_folder() / model).string(), options);
+        std::mt19937 random(seed);
+        logits.push_back(all_logits(*runner, random_prompt(*runner, random, 61), 61));
+      }
+      EXPECT_EQ(logits[1], logits[0]) << model << (exact ? " exact" : "");
+      EXPECT_EQ(logits[2], logits[0]) << model << (exact ? " exact" : "");
+    }
+  }
+}
+
 // Quantized weights, so that the kernels used for serving are covered.
 TEST(Invariance, QuantizedRowsAreTheSameInEveryBatch) {
   LoadOptions options{.threads = 1, .context = 256, .sequences = 4, .rows = 64, .logit_rows = 64};

@@ -14,12 +14,12 @@ using Tokens = std::vector<int32_t>;
 
 class SavedPrefixTest : public testing::Test {
  protected:
-  void start(int64_t kv_tokens = 0) {
+  void start(int64_t kv_tokens = 0, const std::string& model = "llama_gqa") {
     LoadOptions options{.threads = 1, .exact = true, .context = 128, .sequences = 2, .rows = 32};
     options.block_size = 16;
     options.kv_tokens = kv_tokens;
     engine_.reset();
-    runner_ = load((goldens_folder() / "llama_gqa").string(), options);
+    runner_ = load((goldens_folder() / model).string(), options);
     engine_ = std::make_unique<Engine>(*runner_);
   }
   Tokens run(const Tokens& prompt) {
@@ -36,7 +36,7 @@ class SavedPrefixTest : public testing::Test {
   }
   static Tokens prompt() {
     Tokens tokens(41);
-    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * 7 % 90);
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * 7 % 60);
     return tokens;
   }
 
@@ -60,6 +60,38 @@ TEST_F(SavedPrefixTest, AnotherEngineGoesOnWithIt) {
   EXPECT_EQ(run(all), wanted);
   EXPECT_EQ(cached_, 50);
   EXPECT_EQ(run(prompt()), answer);
+}
+
+// Pages alone do not continue a sequence with recurrent state; a pure recurrent model has no bytes in its pages.
+TEST_F(SavedPrefixTest, RecurrentStateIsSavedWithThePages) {
+  for (const char* model : {"qwen3_next", "granite_hybrid", "mamba2"}) {
+    SCOPED_TRACE(model);
+    start(0, model);
+    const Tokens answer = run(prompt());
+    Tokens all = prompt();
+    all.insert(all.end(), answer.begin(), answer.end());
+    const SavedPrefix saved = engine_->save_prefix(all);
+    EXPECT_EQ(saved.tokens, 50);
+    const Tokens wanted = run(all);
+    Tokens again = prompt();  // leaves out the answer: resumes at the snapshot before the deepest
+    again.resize(45, 3);
+    const Tokens other = run(again);
+
+    start(0, model);
+    const auto known = std::span(all).first(50);
+    const std::span<const std::byte> bytes = saved.pages;
+    EXPECT_EQ(engine_->restore_prefix(known, bytes.first(bytes.size() - 1)), 0);
+    EXPECT_EQ(engine_->restore_prefix(known, bytes.first(4 * saved_page_bytes(runner_->state()))), 0);
+    EXPECT_EQ(engine_->restore_prefix(known, bytes), 50);
+    EngineStats stats;
+    engine_->fill(stats);
+    EXPECT_EQ(stats.snapshots, 2);
+    EXPECT_EQ(stats.snapshot_bytes, 2 * static_cast<int64_t>(runner_->state().slot(0).stride));
+    EXPECT_EQ(run(all), wanted);
+    EXPECT_EQ(cached_, 50);
+    EXPECT_EQ(run(again), other);
+    EXPECT_GE(cached_, 32);
+  }
 }
 
 TEST_F(SavedPrefixTest, WhatDoesNotFitIsLeftOut) {

@@ -1,6 +1,7 @@
 #include "kernels/grouped_linear/expert_choice.h"
 
 #include "base/error.h"
+#include "hardware/ceilings.h"
 
 namespace millrace {
 namespace {
@@ -54,6 +55,7 @@ const PieceKernel* ExpertChoice::of(int64_t m) {
 
 // Weighs decode and prompts alike. The choice depends on nothing but the shape of the matrices.
 const PieceKernel* ExpertChoice::of_any() {
+  const Hardware& one = one_thread_of(hardware_);
   const PieceKernel* best = nullptr;
   double least_us = 0;
   for (const auto* kernel : candidates()) {
@@ -62,7 +64,7 @@ const PieceKernel* ExpertChoice::of_any() {
     LinearProblem problem = matrix_;
     for (const int64_t m : {2, 8, 64}) {
       problem.m = m;
-      us += kernel->estimate_us(problem, hardware_) / static_cast<double>(m);
+      us += kernel->estimate_us(problem, one) / static_cast<double>(m);
     }
     if (best == nullptr || us < least_us) best = kernel, least_us = us;
   }
