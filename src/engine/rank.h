@@ -53,6 +53,7 @@ class Rank {
   BatchTables& tables() { return *tables_; }
   ThreadPool& pool() { return *options_.pool; }
   const MemoryPlan& memory() const { return plan_; }
+  size_t weight_bytes() const;                            // on the device, packed or in place
   const HostShare& host_share() const { return share_; }  // weights that stay in host memory beside a GPU
   bool uses_host() const { return share_.any(); }         // steps wait for the CPU: they cannot be recorded
   int64_t pages() const;                                  // number of pages of a sequence of the full context
