@@ -29,7 +29,8 @@ void measure_into(Hardware& hardware) {
   const double share_to_expect = std::min(1.0, double(hardware.cores) / hardware.threads);
   const double others = load.others();
   if (others > kBusyShare || measured.cpu_share < kQuietEnough * share_to_expect || !plausible(measured)) {
-    log().warn("{}; its peak rates are guesses: run 'millrace doctor' when it is idle", busy_text(others));
+    const std::string busy = others > kBusyShare ? busy_text(others) : "the machine is busy";
+    log().warn("{}; its peak rates are guesses: run 'millrace doctor' when it is idle", busy);
     return;
   }
   hardware.ceilings = std::move(measured);

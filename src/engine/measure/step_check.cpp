@@ -66,6 +66,7 @@ StepTurns time_in_turns(const std::shared_ptr<const WeightSource>& source, const
   const auto cases = cases_of(options);
   LoadOptions sized = options;
   sized.context = 0;
+  sized.measure = false;  // `options` come from a runner that measured the machine
   std::vector<BenchmarkCase> all;
   for (const auto& [kind, test] : cases) all.push_back(test);
   size_for(sized, all);
