@@ -51,7 +51,7 @@ fi
 
 if wants kernels; then
   problems=(Q4_1:3072x576:512 Q4_1:576x1536:512 Q8_0:2048x2048:128 Q4_0:2048x2048:128 Q4_K:2048x8192:128 Q4_K:16384x2048:128 Q6_K:16384x2048:512)
-  for kernel in full_amx_int8 full_amx_bf16 full_vnni_int8 full_vnni; do
+  for kernel in full_amx_bf16 full_vnni; do
     timeout 40 $build/bench/kernel_probe $kernel 1 "${problems[@]}" 2>&1 | awk -v name=$kernel '
       NF == 2 { split($1, p, /[:x]/); printf "%-18s %-22s %9.1f us %8.0f GOP/s\n", name, $1, $2, 2e-3 * p[2] * p[3] * p[4] / $2; next } { print }'
   done
@@ -59,13 +59,13 @@ fi
 
 if wants share; then
   for threads in 1 8; do
-    for kernel in full_amx_int8 full_vnni_int8 full_vnni full_avx2; do
+    for kernel in full_amx_bf16 full_vnni full_avx2; do
       timeout 20 $build/bench/peak_share $kernel $threads Q4_1:3072x576:512 Q8_0:2048x2048:128 Q8_0:2048x2048:512 Q4_K:2048x8192:128
     done
   done
 fi
 
-wants sizes && timeout 150 scripts/search-kernels amx_int8 --threads 1 --rounds 1
+wants sizes && timeout 150 scripts/search-kernels amx --threads 1 --rounds 1
 
 if wants tokens; then
   for threads in ${THREADS:-2 $cores}; do

@@ -14,6 +14,7 @@
 #include "hardware/describe.h"
 #include "hardware/detect.h"
 #include "hardware/device.h"
+#include "hardware/load.h"
 #include "hardware/roofline.h"
 #include "hardware/this_machine.h"
 #include "kernels/kernel_set.h"
@@ -50,7 +51,7 @@ struct Gpu {
   }
 };
 
-nlohmann::json to_json(const Hardware& hardware, const Gpu& gpu) {
+nlohmann::json to_json(const Hardware& hardware, const Gpu& gpu, double others) {
   const auto& kernels = cpu_kernels();
   std::vector<std::string> supported, levels;
   for (const auto& architecture : architectures()) supported.emplace_back(architecture.name);
@@ -68,6 +69,7 @@ nlohmann::json to_json(const Hardware& hardware, const Gpu& gpu) {
           {"devices", devices},
           {"isa_levels", levels},
           {"available_memory", available_memory()},
+          {"others_cpu_share", others},
           {"cache", environment().cache.string()},
           {"architectures", supported},
           {"kernels", {{"linear", names(kernels.of<LinearOp>())}, {"attention", names(kernels.of<AttentionOp>())}}},
@@ -90,12 +92,13 @@ void print_gpu(const Device& gpu) {
   for (size_t i = 1; i < all.size(); ++i) fmt::print("          cuda:{} {}\n", i, all[i]);
 }
 
-void print(const Hardware& h, const Gpu& gpu) {
+void print(const Hardware& h, const Gpu& gpu, double others) {
   fmt::print("millrace {} (build {})\n\n", version(), build_id());
   fmt::print("machine   {}: {} cores, {} threads used, {}\n", h.name, h.cores, h.threads, to_string(h.isa));
   fmt::print("caches    L1 {}, L2 {}, L3 {}\n", human_bytes(h.l1_bytes), human_bytes(h.l2_bytes),
              human_bytes(h.l3_bytes));
   fmt::print("memory    {}, {} available\n", human_bytes(h.memory_bytes), human_bytes(available_memory()));
+  if (others > kBusyShare) fmt::print("load      {}\n", busy_text(others));
   if (gpu.device != nullptr) {
     print_gpu(*gpu.device);
   } else {
@@ -111,7 +114,9 @@ void print(const Hardware& h, const Gpu& gpu) {
 }
 
 void run(const DoctorOptions& o) {
+  const LoadMeter load = LoadMeter::with_look_ahead();
   const Hardware hardware = o.again ? measured_again(o.threads) : this_machine(o.threads, /*measure=*/true);
+  const double others = load.others();
   const Gpu gpu(o.threads);
   if (!o.svg.empty()) {
     std::ofstream out(o.svg);
@@ -120,9 +125,9 @@ void run(const DoctorOptions& o) {
     if (!out) fail_errno(o.svg);
   }
   if (o.json) {
-    print_json(to_json(hardware, gpu));
+    print_json(to_json(hardware, gpu, others));
   } else {
-    print(hardware, gpu);
+    print(hardware, gpu, others);
   }
 }
 

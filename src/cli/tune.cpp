@@ -10,27 +10,38 @@
 #include "cli/print_json.h"
 #include "engine/measure/tuning.h"
 #include "hardware/describe.h"
+#include "hardware/load.h"
 
 namespace millrace {
 namespace {
-
-constexpr double kSuspicious = 0.5;  // relative error of the estimates
 
 struct TuneOptions {
   ModelOptions model;
   int64_t sequences = 8, rows = 0;
 };
 
+nlohmann::json steps_json(const TuningReport& report) {
+  nlohmann::json all = nlohmann::json::object();
+  for (const auto& [kind, turns] : report.steps)
+    all[std::string(name(kind))] = {{"ratio", median_ratio(turns)}, {"kept", report.keeps(kind)}};
+  return all;
+}
+
 void run(const TuneOptions& o) {
   auto load = load_options(o.model);
   load.measure = true;
   load.sequences = o.sequences;
   load.rows = o.rows;
-  Runner runner(open_model(o.model), load);  // planned, not loaded: kernels are timed with random weights
+  const std::shared_ptr<const WeightSource> source = open_model(o.model);
+  Runner runner(source, load);  // planned, not loaded: kernels are timed with random weights
   std::unique_ptr<Progress> bar;
   const auto start = std::chrono::steady_clock::now();
-  const auto report = tune(runner, [&](int64_t done, int64_t total) {
-    if (!bar) bar = std::make_unique<Progress>("tuning", total);
+  int64_t bar_total = 0;
+  const auto report = tune(runner, source, [&](int64_t done, int64_t total) {
+    if (total != bar_total) {  // kernels come first, then whole steps
+      bar = std::make_unique<Progress>(bar_total == 0 ? "tuning" : "checking", total);
+      bar_total = total;
+    }
     bar->set(done);
     throw_if_interrupted();
   });
@@ -44,16 +55,25 @@ void run(const TuneOptions& o) {
                 {"faster", report.faster},
                 {"estimate_error", report.error},
                 {"seconds", seconds},
+                {"busy", report.busy()},
+                {"steps", steps_json(report)},
                 {"file", report.file.string()}});
+    return;
+  }
+  if (report.busy()) {
+    fmt::print("{}; nothing was kept: tune again when it is idle\n", busy_text(report.others));
     return;
   }
   fmt::print("{} problems measured on {} in {:.0f} s; estimates were off by {:.0f} % (median)\n", report.problems,
              in_words(runner.hardware()), seconds, 100 * report.error);
-  if (report.error > kSuspicious)
-    fmt::print("that is far: if other programs were busy, tune again when they are not\n");
   fmt::print("{} choices changed", report.changed);
   if (report.changed > 0) fmt::print(", those problems now run {:.2f}x as fast", report.faster);
-  fmt::print("\nkept in {}; 'millrace explain' shows them\n", report.file.string());
+  fmt::print("\n");
+  for (const auto& [kind, turns] : report.steps) {
+    fmt::print("{}: {:.2f}x of the time before, {}\n", name(kind), median_ratio(turns),
+               report.keeps(kind) ? "kept" : "dropped");
+  }
+  fmt::print("plans are in {}; 'millrace explain' shows them\n", report.file.string());
 }
 
 }  // namespace

@@ -33,10 +33,6 @@ size_t token_bytes(const AttentionProblem& p) {
   return static_cast<size_t>(p.kv_heads) * (key + value);
 }
 
-size_t copies_of(size_t bytes, const Hardware& hardware) {
-  return std::max<size_t>(1, (cold_bytes(hardware) + bytes - 1) / bytes);
-}
-
 size_t bytes_of(DType format, int64_t n, int64_t k, const LinearLayout& layout) {
   return layout.in_place(format, n, k) ? static_cast<size_t>(n) * row_bytes(format, k) : layout.bytes(format, n, k);
 }
@@ -69,13 +65,19 @@ size_t cold_bytes(const Hardware& hardware) {
   return static_cast<size_t>(std::clamp(3 * largest_cache, kLeast, kMost));
 }
 
+size_t copies_to_read(size_t matrix_bytes, size_t model_bytes, const Hardware& hardware) {
+  const size_t all = std::min(cold_bytes(hardware), model_bytes);
+  return std::max<size_t>(1, all / matrix_bytes + (all % matrix_bytes != 0 ? 1 : 0));
+}
+
 ColdWeights::ColdWeights(DType format, int64_t n, int64_t k, const LinearLayout& layout, Device& device,
-                         ThreadPool& pool)
+                         ThreadPool& pool, size_t model_bytes)
     : bytes_(bytes_of(format, n, k, layout)),
       arena_("weights to time kernels with",
-             copies_of(Arena::padded(bytes_), device.hardware()) * Arena::padded(bytes_), device.memory()) {
+             copies_to_read(Arena::padded(bytes_), model_bytes, device.hardware()) * Arena::padded(bytes_),
+             device.memory()) {
   const auto uploader = device.is_host() ? nullptr : device.new_uploader();
-  for (size_t i = 0; i < copies_of(Arena::padded(bytes_), device.hardware()); ++i) {
+  for (size_t i = 0; i < copies_to_read(Arena::padded(bytes_), model_bytes, device.hardware()); ++i) {
     std::byte* copy = arena_.take(bytes_);
     if (uploader == nullptr && i > 0) {
       std::memcpy(copy, copies_[0].data, bytes_);
@@ -86,11 +88,12 @@ ColdWeights::ColdWeights(DType format, int64_t n, int64_t k, const LinearLayout&
   }
 }
 
-ColdExperts::ColdExperts(const GroupedLinearProblem& p, const LinearLayout& layout, Device& device, ThreadPool& pool)
+ColdExperts::ColdExperts(const GroupedLinearProblem& p, const LinearLayout& layout, Device& device, ThreadPool& pool,
+                         size_t model_bytes)
     : bytes_(bytes_of(p.format, p.n, p.k, layout)),
       stride_(Arena::padded(bytes_)),
       arena_("experts to time kernels with",
-             copies_of(stride_ * static_cast<size_t>(p.groups), device.hardware()) * stride_ *
+             copies_to_read(stride_ * static_cast<size_t>(p.groups), model_bytes, device.hardware()) * stride_ *
                  static_cast<size_t>(p.groups),
              device.memory()) {
   const auto uploader = device.is_host() ? nullptr : device.new_uploader();

@@ -1,7 +1,9 @@
 // Random weights, keys and values for timing kernels. There are enough copies that each call reads from memory, not
-// from a cache, as in a step where every layer reads its own weights.
+// from a cache, as in a step where every layer reads its own weights. The weights of a small model stay in the caches
+// from step to step: its copies are no larger together than the model (`model_bytes`).
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -14,10 +16,13 @@ namespace millrace {
 
 // Bytes to read before older data has left the caches.
 size_t cold_bytes(const Hardware& hardware);
+// Copies of a matrix that calls read in turn.
+size_t copies_to_read(size_t matrix_bytes, size_t model_bytes, const Hardware& hardware);
 
 class ColdWeights {
  public:
-  ColdWeights(DType format, int64_t n, int64_t k, const LinearLayout& layout, Device& device, ThreadPool& pool);
+  ColdWeights(DType format, int64_t n, int64_t k, const LinearLayout& layout, Device& device, ThreadPool& pool,
+              size_t model_bytes = SIZE_MAX);
   const LinearWeights* next() { return &copies_[turn_++ % copies_.size()]; }
   size_t bytes() const { return bytes_; }  // of one copy
   size_t copies() const { return copies_.size(); }
@@ -32,7 +37,8 @@ class ColdWeights {
 // The matrices of a grouped linear layer, and routings that spread evenly over them.
 class ColdExperts {
  public:
-  ColdExperts(const GroupedLinearProblem& problem, const LinearLayout& layout, Device& device, ThreadPool& pool);
+  ColdExperts(const GroupedLinearProblem& problem, const LinearLayout& layout, Device& device, ThreadPool& pool,
+              size_t model_bytes = SIZE_MAX);
   const GroupedWeights* next() { return &copies_[turn_++ % copies_.size()]; }
 
  private:

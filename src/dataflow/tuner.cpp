@@ -23,11 +23,12 @@ std::vector<const Kernel<Op>*> variants_of(const std::string& best, const Kernel
 
 }  // namespace
 
-Tuner::Tuner(const KernelSet& kernels, Device& device, ThreadPool& pool, PlanCache& plans)
+Tuner::Tuner(const KernelSet& kernels, Device& device, ThreadPool& pool, PlanCache& plans, size_t model_bytes)
     : kernels_(kernels),
       device_(device),
       pool_(pool),
       plans_(plans),
+      model_bytes_(model_bytes),
       linear_(kernels.of<LinearOp>(), device.hardware(), nullptr, ""),
       grouped_(kernels.of<GroupedLinearOp>(), device.hardware(), nullptr, ""),
       attention_(kernels.of<AttentionOp>(), device.hardware(), nullptr, ""),
@@ -35,7 +36,8 @@ Tuner::Tuner(const KernelSet& kernels, Device& device, ThreadPool& pool, PlanCac
 
 void Tuner::tune(const std::vector<LinearProblem>& same_weights) {
   const auto& first = same_weights.front();
-  ColdWeights weights(first.format, first.n, first.k, find_layout(kernels_, first.layout), device_, pool_);
+  ColdWeights weights(first.format, first.n, first.k, find_layout(kernels_, first.layout), device_, pool_,
+                      model_bytes_);
   for (const auto& problem : same_weights) {
     measure(linear_, kernels_.of<LinearOp>(), problem,
             [&](const auto& some) { return timer_.time(problem, some, weights); });
@@ -44,7 +46,7 @@ void Tuner::tune(const std::vector<LinearProblem>& same_weights) {
 
 void Tuner::tune(const std::vector<GroupedLinearProblem>& same_weights) {
   const auto& first = same_weights.front();
-  ColdExperts experts(first, find_layout(kernels_, first.layout), device_, pool_);
+  ColdExperts experts(first, find_layout(kernels_, first.layout), device_, pool_, model_bytes_);
   for (const auto& problem : same_weights) {
     measure(grouped_, kernels_.of<GroupedLinearOp>(), problem,
             [&](const auto& some) { return timer_.time(problem, some, experts); });

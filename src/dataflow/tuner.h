@@ -8,7 +8,8 @@ namespace millrace {
 
 class Tuner {
  public:
-  Tuner(const KernelSet& kernels, Device& device, ThreadPool& pool, PlanCache& plans);
+  // `model_bytes`: all weights of the model, which decide whether a matrix is in a cache when a step reads it again.
+  Tuner(const KernelSet& kernels, Device& device, ThreadPool& pool, PlanCache& plans, size_t model_bytes = SIZE_MAX);
 
   // All buckets of one matrix, so that the random weights are generated once.
   void tune(const std::vector<LinearProblem>& same_weights);
@@ -25,6 +26,7 @@ class Tuner {
   Device& device_;
   ThreadPool& pool_;
   PlanCache& plans_;
+  size_t model_bytes_;
   Planner<LinearOp> linear_;
   Planner<GroupedLinearOp> grouped_;
   Planner<AttentionOp> attention_;

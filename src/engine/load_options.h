@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/thread_pool.h"
+#include "dataflow/plan_cache.h"
 #include "hardware/device.h"
 #include "tensor/dtype.h"
 
@@ -21,6 +22,7 @@ struct LoadOptions {
   std::shared_ptr<ThreadPool> pool;            // null: a pool of its own; models on one machine should share one
   std::string isa;                             // "": the best of this machine
   std::map<std::string, std::string> forced;   // op -> kernel
+  std::shared_ptr<const PlanCache> plans;      // null: those kept for this machine
   bool exact = false;                          // f32 activations, KV and arithmetic
   std::optional<DType> kv_type;                // default: f16 on a CPU, the working type on a GPU, f32 if exact
   int64_t context = 0;                         // positions per sequence; 0: the model's, or as many as memory allows

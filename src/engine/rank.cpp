@@ -102,6 +102,8 @@ void Rank::plan(const WeightSource& source) {
   plan_memory();
 }
 
+size_t Rank::weight_bytes() const { return weights_->packed_bytes() + weights_->in_place_bytes(); }
+
 void Rank::open(const WeightSource& source) {
   const IsaSet isa = allowed_isa(options_.isa);
   if (options_.pool != nullptr) options_.threads = options_.pool->size();  // plans are made for the threads that run
@@ -113,7 +115,8 @@ void Rank::open(const WeightSource& source) {
   options_.logit_rows = std::max(options_.logit_rows, options_.sequences);
   options_.device_draws |= !device_->is_host();
   if (options_.pool == nullptr) options_.pool = std::make_shared<ThreadPool>(options_.threads);
-  plans_ = PlanCache::load(PlanCache::file_for(hardware.id, hardware.threads));
+  plans_ = options_.plans != nullptr ? *options_.plans
+                                     : PlanCache::load(PlanCache::file_for(hardware.id, hardware.threads));
 }
 
 void Rank::make_ops(const WeightSource& source) {

@@ -54,6 +54,7 @@ class Rank {
   BatchTables& tables() { return *tables_; }
   ThreadPool& pool() { return *options_.pool; }
   const MemoryPlan& memory() const { return plan_; }
+  size_t weight_bytes() const;                            // on the device, packed or in place
   const HostShare& host_share() const { return share_; }  // weights that stay in host memory beside a GPU
   const MappedExperts& mapped_experts() const { return mapped_; }
   bool uses_host() const { return share_.any(); }  // steps wait for the CPU: they cannot be recorded

@@ -13,6 +13,7 @@
 #include "hardware/ceilings.h"
 #include "hardware/describe.h"
 #include "hardware/detect.h"
+#include "hardware/load.h"
 
 namespace millrace {
 namespace {
@@ -22,11 +23,14 @@ constexpr double kQuietEnough = 0.7;  // of the requested CPU time
 
 // Keeps the guesses if other processes took much of the machine during the measurement.
 void measure_into(Hardware& hardware) {
+  const LoadMeter load = LoadMeter::with_look_ahead();
   ThreadPool pool(hardware.threads);
   Ceilings measured = measure_ceilings(hardware, pool);
   const double share_to_expect = std::min(1.0, double(hardware.cores) / hardware.threads);
-  if (measured.cpu_share < kQuietEnough * share_to_expect || !plausible(measured)) {
-    log().warn("the machine is busy: its peak rates are guesses; run 'millrace doctor' when it is idle");
+  const double others = load.others();
+  if (others > kBusyShare || measured.cpu_share < kQuietEnough * share_to_expect || !plausible(measured)) {
+    const std::string busy = others > kBusyShare ? busy_text(others) : "the machine is busy";
+    log().warn("{}; its peak rates are guesses: run 'millrace doctor' when it is idle", busy);
     return;
   }
   hardware.ceilings = std::move(measured);

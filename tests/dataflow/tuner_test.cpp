@@ -56,6 +56,17 @@ TEST(Tuner, PrefersWhatIsFasterToWhatWasThoughtFaster) {
   EXPECT_LT(promises.runs, delivers.runs) << "far behind by the clock";
 }
 
+TEST(Tuner, SmallModelsAreTimedInTheCache) {
+  Hardware hardware;
+  hardware.l3_bytes = 100 << 20;
+  const size_t mib = 1 << 20, cold = cold_bytes(hardware);
+  EXPECT_GT(cold, 200 * mib);
+  EXPECT_EQ(copies_to_read(mib, 1000 * mib, hardware), cold / mib) << "a large model is cold";
+  EXPECT_EQ(copies_to_read(mib, 80 * mib, hardware), 80u) << "copies as large as the model";
+  EXPECT_EQ(copies_to_read(3 * mib, 80 * mib, hardware), 27u);
+  EXPECT_EQ(copies_to_read(90 * mib, 80 * mib, hardware), 1u);
+}
+
 TEST(Tuner, TimesGroupedLinearLayersOnDifferentRoutings) {
   class Kept final : public Kernel<GroupedLinearOp> {
    public:

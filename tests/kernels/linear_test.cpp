@@ -138,11 +138,6 @@ Rounding rounding_of(DType format, const LinearKernel& kernel) {
   return {info(format).block, nibbles};
 }
 
-// Prompt kernels that also round weights, with one scale per 256 elements.
-bool requantizes(const LinearKernel& kernel) {
-  return named(kernel, {"full_i8mm", "full_dotprod", "full_neon", "full_amx_int8", "full_vnni_int8"});
-}
-
 struct Buffer {  // 64-byte aligned
   explicit Buffer(size_t bytes) : storage(bytes + 64) {
     const auto address = reinterpret_cast<uintptr_t>(storage.data());
@@ -212,8 +207,6 @@ double tolerance_of(const LinearProblem& p, const LinearKernel& kernel) {
   if (kernel.name().find("bf16") != std::string_view::npos) return 8e-3;  // both factors round by up to 2^-8
   if (named(kernel, {"gemv_fhm", "gemv_fp16"})) return 1e-3;
   if (p.layout == "rows") return 1e-6;
-  // With one scale per 256 elements, rows of wide range lose more.
-  if (requantizes(kernel)) return 4e-2;
   const int64_t block = rounding_of(p.format, kernel).block;
   return block == 256 ? 4e-2 : block == 128 ? 3e-2 : 1.5e-2;
 }
@@ -229,7 +222,7 @@ class LinearTest : public testing::TestWithParam<DType> {
     ++checked_;
     const double tolerance = tolerance_of(problem, *r.kernel);
     expect_close(f, m, y, f.product, {}, r, tolerance, "the exact product");
-    if (tolerance < 1.5e-2 || requantizes(*r.kernel)) return;
+    if (tolerance < 1.5e-2) return;
     const Rounding rounding = rounding_of(f.format, *r.kernel);
     // Minima of K-blocks are multiplied with sums of x in integer steps. Small batches sum 128 elements next to 1.5 *
     // 2^23, which rounds sums of tens of thousands by a few units.

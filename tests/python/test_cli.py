@@ -287,10 +287,13 @@ def test_what_was_tuned_is_kept_and_explained(millrace, tiny):
     untuned = millrace.json("explain", "-m", tiny, "-t", "1", "-b", "1")["choices"]
     assert all(candidate["measured_us"] is None for choice in untuned for candidate in choice["candidates"])
     report = millrace.json("tune", "-m", tiny, "-t", "1", "-b", "1", "--chunk", "64", "--ctx", "64")
-    assert report["problems"] > 0 and report["seconds"] < 60
+    if report["busy"]:
+        pytest.skip("the machine is busy")
+    assert report["problems"] > 0 and report["seconds"] < 60 and {"single streams", "prompts"} == set(report["steps"])
     for choice in millrace.json("explain", "-m", tiny, "-t", "1", "-b", "1", "-d", "64")["choices"]:
         measured = [candidate["measured_us"] for candidate in choice["candidates"] if candidate["measured_us"] is not None]
-        assert choice["problem"]["m"] > 64 or choice["candidates"][0]["measured_us"] == min(measured), choice
+        kept = report["steps"]["single streams" if choice["problem"]["m"] == 1 else "prompts"]["kept"]
+        assert choice["problem"]["m"] > 64 or not kept or choice["candidates"][0]["measured_us"] == min(measured), choice
     ops = millrace.json("bench", "-m", tiny, "-p", "0", "-n", "4", "-r", "1")["results"][0]["ops"]
     assert {"linear", "attention", "norm"} <= {op["op"] for op in ops} and all(op["calls"] > 0 for op in ops)
 

@@ -7,6 +7,7 @@
 #include "base/write_file.h"
 #include "dataflow/buckets.h"
 #include "dataflow/tuner.h"
+#include "hardware/load.h"
 
 namespace millrace {
 namespace {
@@ -76,6 +77,19 @@ std::vector<AttentionProblem> attention_problems(Runner& runner) {
   return all;
 }
 
+int64_t rows_of(const LinearProblem& problem) { return problem.m; }
+template <class Problem>
+int64_t rows_of(const Problem& problem) {
+  return problem.rows;
+}
+
+struct Tuned {  // the measurements of one problem
+  StepKind kind;
+  std::string_view op;
+  std::string problem;
+  std::vector<Measurement> times;
+};
+
 class Tally {
  public:
   template <class Op>
@@ -90,7 +104,7 @@ class Tally {
     }
   }
   TuningReport report() {
-    TuningReport report{problems_, changed_};
+    TuningReport report{.problems = problems_, .changed = changed_};
     if (changed_ > 0) report.faster = std::exp(log_gains_ / double(changed_));
     if (!errors_.empty()) {
       const auto middle = errors_.begin() + static_cast<std::ptrdiff_t>(errors_.size() / 2);
@@ -108,54 +122,68 @@ class Tally {
 
 }  // namespace
 
-TuningReport tune(Runner& runner, const std::function<void(int64_t, int64_t)>& progress) {
+bool TuningReport::busy() const { return others > kBusyShare; }
+
+bool TuningReport::keeps(StepKind kind) const {
+  const auto found = steps.find(kind);
+  return !busy() && found != steps.end() && survives(found->second);
+}
+
+TuningReport tune(Runner& runner, const std::shared_ptr<const WeightSource>& source,
+                  const std::function<void(int64_t, int64_t)>& progress) {
   runner.ops().device().use_on_this_thread();
   const Hardware& hardware = runner.hardware();
-  const KernelSet& kernels = runner.ops().kernels();
+  const int64_t sequences = runner.options().sequences;
   const auto file = PlanCache::file_for(hardware.id, hardware.threads);
   require_writable(file);
-  PlanCache plans = PlanCache::load(file);
-  Tuner tuner(kernels, runner.ops().device(), runner.ops().pool(), plans);
-  const Planner<LinearOp> linear_before(kernels.of<LinearOp>(), hardware, nullptr, ""),
-      linear_after(kernels.of<LinearOp>(), hardware, &plans, "");
-  const Planner<GroupedLinearOp> grouped_before(kernels.of<GroupedLinearOp>(), hardware, nullptr, ""),
-      grouped_after(kernels.of<GroupedLinearOp>(), hardware, &plans, "");
-  const Planner<AttentionOp> attention_before(kernels.of<AttentionOp>(), hardware, nullptr, ""),
-      attention_after(kernels.of<AttentionOp>(), hardware, &plans, "");
+  const LoadMeter load = LoadMeter::with_look_ahead();
+  if (load.busy()) return {.others = load.others(), .file = file};
+
+  const auto kept = std::make_shared<PlanCache>(PlanCache::load(file));
+  const auto candidate = std::make_shared<PlanCache>(*kept);
+  std::vector<Tuned> measured;
+  const KernelSet& kernels = runner.ops().kernels();
+  Tuner tuner(kernels, runner.ops().device(), runner.ops().pool(), *candidate, runner.rank().weight_bytes());
+  Tally tally;
+  const auto note = [&]<class Op>(const typename Op::Problem& problem) {
+    const Planner<Op> before(kernels.of<Op>(), hardware, nullptr, ""),
+        after(kernels.of<Op>(), hardware, candidate.get(), "");
+    tally.add(before.rank(problem), after.rank(problem));
+    measured.push_back({kind_of_step(rows_of(problem), sequences), Op::kName, to_string(problem),
+                        *candidate->find(Op::kName, to_string(problem))});
+  };
 
   const auto linears = linear_problems(runner);
   const auto groupeds = grouped_problems(runner);
   const auto attentions = attention_problems(runner);
-  int64_t done = 0, total = static_cast<int64_t>(attentions.size());
-  for (const auto& matrix : linears) total += static_cast<int64_t>(matrix.size());
-  for (const auto& matrices : groupeds) total += static_cast<int64_t>(matrices.size());
-  Tally tally;
-  try {
-    for (const auto& matrix : linears) {
-      progress(done, total);
-      tuner.tune(matrix);
-      for (const auto& problem : matrix) tally.add(linear_before.rank(problem), linear_after.rank(problem));
-      done += static_cast<int64_t>(matrix.size());
-    }
-    for (const auto& matrices : groupeds) {
-      progress(done, total);
-      tuner.tune(matrices);
-      for (const auto& problem : matrices) tally.add(grouped_before.rank(problem), grouped_after.rank(problem));
-      done += static_cast<int64_t>(matrices.size());
-    }
-    for (const auto& problem : attentions) {
-      progress(done++, total);
-      tuner.tune(problem);
-      tally.add(attention_before.rank(problem), attention_after.rank(problem));
-    }
-  } catch (const Error&) {
-    plans.save(file);  // keep what was measured so far
-    throw;
+  int64_t done = 0;
+  const auto total = static_cast<int64_t>(linears.size() + groupeds.size() + attentions.size());
+  for (const auto& matrix : linears) {
+    progress(done++, total);
+    tuner.tune(matrix);
+    for (const auto& problem : matrix) note.template operator()<LinearOp>(problem);
+  }
+  for (const auto& matrices : groupeds) {
+    progress(done++, total);
+    tuner.tune(matrices);
+    for (const auto& problem : matrices) note.template operator()<GroupedLinearOp>(problem);
+  }
+  for (const auto& problem : attentions) {
+    progress(done++, total);
+    tuner.tune(problem);
+    note.template operator()<AttentionOp>(problem);
   }
   progress(total, total);
-  plans.save(file);
+
   TuningReport report = tally.report();
   report.file = file;
+  report.steps = time_in_turns(source, runner.options(), std::make_shared<PlanCache>(*kept), candidate, progress);
+  report.others = load.others();
+  if (report.busy()) return report;
+  for (Tuned& tuned : measured) {
+    if (report.keeps(tuned.kind)) kept->put(tuned.op, tuned.problem, std::move(tuned.times));
+  }
+  kept->save(file);
   return report;
 }
 

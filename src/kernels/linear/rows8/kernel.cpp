@@ -120,7 +120,7 @@ LinearArgs redirected(const LinearArgs& args, const Rows8Piece& piece, float* to
 
 bool Rows8Kernel::can_run(const Problem& p, const Hardware& hardware) const {
   const bool packed = p.layout == rows8_layout().name() && packed_block_bytes(p.format) > 0;
-  const bool plain = p.layout == rows_layout().name() && (p.format == DType::F16 || p.format == DType::BF16);
+  const bool plain = p.layout == rows_layout().name() && p.format == DType::BF16;
   if (p.gated && (!packed || p.n / 2 % kPackedRows != 0)) return false;
   return (packed || (plain && method_.plain_rows)) && p.precision == Precision::Fast && hardware.isa.has(method_.isa) &&
          p.m >= method_.min_m && p.m <= method_.max_m;

@@ -17,7 +17,7 @@ struct Rows8Method {
   std::string_view name;
   Isa isa;
   int64_t min_m = 1, max_m = INT64_MAX;
-  bool plain_rows = false;  // also reads F16 and BF16 rows in place
+  bool plain_rows = false;  // also reads BF16 rows in place
 
   // x is quantized to int8 in independent tiles of rows.
   int64_t tile_rows = 1;

@@ -24,17 +24,13 @@ inline int64_t even_stretch(int64_t groups, int64_t most, int64_t block) {
   return std::min((even + block - 1) / block * block, most);
 }
 
-// F16 or BF16 rows in place, used like a packed format.
-template <DType type>
+// BF16 rows in place, used like a packed format. F16 rows would lose three bits in a bf16 panel.
 struct PlainRows {
-  static constexpr DType kType = type;
   static constexpr int kGroups = 1;
 };
 
 template <class Format>
-constexpr bool kPlain = requires {
-  Format::kType;
-};
+constexpr bool kPlain = std::is_same_v<Format, PlainRows>;
 
 template <class Micro, class Format>
 void unpack_panel(const LinearWeights& weights, Stretch stretch, int64_t strip_begin, int64_t strip_end,
@@ -97,8 +93,7 @@ void panels(const LinearArgs& args, const std::byte* x, std::byte* scratch, cons
 // Calls visit(Format()) for packed formats and for plain rows.
 template <class Visit>
 inline void with_any_format(DType format, Visit visit) {
-  if (format == DType::F16) return visit(PlainRows<DType::F16>());
-  if (format == DType::BF16) return visit(PlainRows<DType::BF16>());
+  if (format == DType::BF16) return visit(PlainRows());
   with_format(format, visit);
 }
 

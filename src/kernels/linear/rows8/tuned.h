@@ -10,7 +10,6 @@
 //   MR_PANEL_STRIPS, MR_PANEL_GROUPS  prompts: size of a panel
 //   MR_PANEL_ROWS                     prompts: rows of x that are multiplied with a panel at a time
 //   MR_AMX_GROUPS                     the same for AMX, whose panels are of bf16
-//   MR_AMX_SUPERS                     the same for AMX in int8, in stretches of up to 512 elements
 //   MR_PIECES                         pieces of work per worker
 #pragma once
 

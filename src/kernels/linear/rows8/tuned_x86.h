@@ -48,7 +48,3 @@
 #ifndef MR_AMX_GROUPS
 #define MR_AMX_GROUPS 16
 #endif
-
-#ifndef MR_AMX_SUPERS
-#define MR_AMX_SUPERS 1
-#endif

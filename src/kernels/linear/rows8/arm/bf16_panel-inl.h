@@ -121,12 +121,7 @@ struct Bf16Micro {
         if (count < 32) row = static_cast<const uint16_t*>(std::memcpy(padded, row, static_cast<size_t>(count) * 2));
       }
       for (int step = 0; step < 8; ++step) {
-        uint16x4_t four = vld1_u16(row + 4 * step);
-        if constexpr (Format::kType == DType::F16) {
-          const float32x4_t f = vcvt_f32_f16(vreinterpret_f16_u16(four));
-          four = vget_low_u16(to_bf16(f, f));
-        }
-        vst1_u16(to.q[step][r / 2] + r % 2 * 4, four);
+        vst1_u16(to.q[step][r / 2] + r % 2 * 4, vld1_u16(row + 4 * step));
       }
     }
   }

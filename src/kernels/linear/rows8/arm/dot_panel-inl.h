@@ -3,67 +3,86 @@
 
 #include "kernels/linear/rows8/arm/int8_panel-inl.h"
 
-struct DotMicro {
-  struct WSuper {
-    float step[kPackedRows];
-    int8_t q[kSuperGroups][8][kPackedRows][4];
+template <class Format>
+struct DotGroup {
+  float step[Format::kScales][kPackedRows];
+  float min[kMinima<Format>][kPackedRows];
+  int8_t q[8][kPackedRows][4];
 
-    MR_INLINE void put_step(int half, float32x4_t rows) { vst1q_f32(step + 4 * half, rows); }
-    MR_INLINE void put(int64_t g, int half, const Weights& w) {
-      unrolled<8>([&](auto j) MR_INLINE { vst1q_s8(q[g][j][4 * half], w[j]); });
-    }
-  };
-  struct XSuper {
-    float step[kMostParts][kPanelRows];
-    int64_t part_groups, unused;
-    int8_t q[kSuperGroups][2][kPanelRows][16];
-
-    MR_INLINE void put_step(int64_t part, int64_t row, float value) { step[part][row] = value; }
-    MR_INLINE void put(int64_t g, int64_t row, const Rounded32& v) {
-      for (int i = 0; i < 2; ++i) vst1q_s8(q[g][i][row], v.q[i]);
-    }
-  };
-
-  template <int rows>
-  using Sums = int32x4_t[2][rows];
-
-  template <int rows>
-  MR_INLINE static void add_group(const WSuper& w, const XSuper& x, int64_t g, Sums<rows>& sums) {
-    unrolled<2>([&](auto sixteen) MR_INLINE {
-      int8x16_t xs[rows];
-      unrolled<rows>([&](auto r) MR_INLINE { xs[r] = vld1q_s8(x.q[g][sixteen][r]); });
-      unrolled<4>([&](auto lane) MR_INLINE {
-        unrolled<2>([&](auto half) MR_INLINE {
-          const int8x16_t ws = vld1q_s8(w.q[g][4 * sixteen + lane][4 * half]);
-          unrolled<rows>([&](auto r) MR_INLINE { Dot::quad<lane>(sums[half][r], ws, xs[r]); });
-        });
-      });
+  MR_INLINE void set(const typename Format::Block& block, int g) {
+    unrolled<2>([&](auto half) MR_INLINE {
+      Weights w;
+      Format::weights(block, g, half, w);
+      unrolled<8>([&](auto j) MR_INLINE { vst1q_s8(q[j][4 * half], w[j]); });
+      unrolled<Format::kScales>([&](auto s)
+                                    MR_INLINE { vst1q_f32(step[s] + 4 * half, step_of<Format>(block, g, half, s)); });
+      unrolled<kMinima<Format>>([&](auto s)
+                                    MR_INLINE { vst1q_f32(min[s] + 4 * half, min_step<Format>(block, g, half, s)); });
     });
   }
+};
 
-  template <int rows>
-  __attribute__((noinline)) static void tile(const LinearArgs& args, const WSuper* w, const XSuper* x,
-                                             const Supers& supers, int64_t super, int64_t super_end, int64_t strip,
-                                             int64_t row) {
-    const bool fresh = super == 0;
-    float32x4_t acc[2][rows];
-    unrolled<rows>([&](auto r) MR_INLINE { acc[0][r] = acc[1][r] = vdupq_n_f32(0); });
-    for (; super < super_end; ++super, ++w, ++x) {
-      for_parts(*x, supers.size(super), [&](int64_t part, int64_t first, int64_t end) MR_INLINE {
-        Sums<rows> sums;
-        unrolled<rows>([&](auto r) MR_INLINE {
-          sums[0][r] = shifted_zero();
-          sums[1][r] = shifted_zero();
-        });
-        for (int64_t g = first; g < end; ++g) add_group<rows>(*w, *x, g, sums);
-        unrolled<2>([&](auto half) MR_INLINE {
-          const float32x4_t step = vld1q_f32(w->step + 4 * half);
-          unrolled<rows>([&](auto r) MR_INLINE {
-            acc[half][r] = vfmaq_f32(acc[half][r], unshifted(sums[half][r]), vmulq_n_f32(step, x->step[part][r]));
-          });
-        });
-      });
+struct DotXBlock {
+  float step[kPanelRows];
+  float sum[2][kPanelRows];  // sums of the rounded x: all 32 elements, and the last 16
+  int8_t q[2][kPanelRows][16];
+
+  MR_INLINE void put(int64_t row, const Rounded32& v) {
+    for (int i = 0; i < 2; ++i) vst1q_s8(q[i][row], v.q[i]);
+  }
+};
+
+// Adds the products of four rows of weights with m rows of x, over the elements of scale `s` of a group.
+template <class Format, int m, int half, int s>
+MR_INLINE inline void add_dot_part(const DotGroup<Format>& w, const DotXBlock& x, float32x4_t (&acc)[m]) {
+  constexpr int kSixteens = 2 / Format::kScales;
+  int32x4_t sums[m];
+  unrolled<m>([&](auto r) MR_INLINE { sums[r] = shifted_zero(); });
+  unrolled<kSixteens>([&](auto i) MR_INLINE {
+    constexpr int kSixteen = s * kSixteens + i;
+    int8x16_t xs[m];
+    unrolled<m>([&](auto r) MR_INLINE { xs[r] = vld1q_s8(x.q[kSixteen][r]); });
+    unrolled<4>([&](auto lane) MR_INLINE {
+      const int8x16_t ws = vld1q_s8(w.q[4 * kSixteen + lane][4 * half]);
+      unrolled<m>([&](auto r) MR_INLINE { Dot::quad<lane>(sums[r], ws, xs[r]); });
+    });
+  });
+  const float32x4_t step = vld1q_f32(w.step[s] + 4 * half);
+  unrolled<m>([&](auto r) MR_INLINE { acc[r] = vfmaq_f32(acc[r], unshifted(sums[r]), vmulq_n_f32(step, x.step[r])); });
+  if constexpr (Format::kMins) {
+    const float32x4_t min = vld1q_f32(w.min[s] + 4 * half);
+    unrolled<m>([&](auto r) MR_INLINE { acc[r] = vfmaq_n_f32(acc[r], min, x.sum[s][r]); });
+  }
+}
+
+template <class Format, int m>
+__attribute__((noinline)) void multiply_dot_tile(const LinearArgs& args, const DotGroup<Format>* w, const DotXBlock* x,
+                                                 Stretch stretch, int64_t strip, int64_t row) {
+  float32x4_t acc[2][m];
+  unrolled<2>([&](auto half) MR_INLINE {
+    unrolled<m>([&](auto r) MR_INLINE { acc[half][r] = vdupq_n_f32(0); });
+    for (int64_t g = 0; g < stretch.count; ++g) {
+      unrolled<Format::kScales>([&](auto s) MR_INLINE { add_dot_part<Format, m, half, s>(w[g], x[g], acc[half]); });
     }
-    write_tile<rows>(args, strip, row, rows, fresh, [&](auto r, auto half) MR_INLINE { return acc[half][r]; });
+  });
+  write_tile<m>(args, strip, row, m, stretch.first == 0, [&](auto r, auto half) MR_INLINE { return acc[half][r]; });
+}
+
+struct DotMicro {
+  template <class Format>
+  using Group = DotGroup<Format>;
+  using XBlock = DotXBlock;
+  static constexpr int kRows = kPanelRows;
+  static constexpr int64_t kJoined = 1, kStrips = kPanelStrips, kGroups = kPanelGroups;
+  static constexpr size_t kBytes = kStrips * kGroups * sizeof(DotGroup<UnpackQ2_K>);  // the largest group
+
+  template <class Format>
+  MR_INLINE static void unpack(const typename Format::Block& block, int g, int, Group<Format>& to) {
+    to.set(block, g);
+  }
+  template <class Format, int m>
+  static void multiply(const LinearArgs& args, const Group<Format>* panel, const XBlock* x, Stretch stretch,
+                       int64_t strip, int64_t row) {
+    multiply_dot_tile<Format, m>(args, panel, x, stretch, strip, row);
   }
 };

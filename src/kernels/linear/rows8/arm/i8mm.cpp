@@ -47,14 +47,15 @@ std::span<const Rows8Method> i8mm_methods() {
        .isa = Isa::I8mm,
        .min_m = 2,
        .tile_rows = kPanelRows,
-       .x_bytes = int8_panel_x_bytes<MmlaMicro>,
+       .x_bytes = panel_x_bytes<MmlaMicro>,
        .quantize = quantize_for_panels<MmlaMicro>,
-       .scratch_bytes = kPanelBytes<MmlaMicro>,
+       .scratch_bytes = MmlaMicro::kBytes,
        .strips_per_panel = kPanelStrips,
-       .multiply = int8_panels<MmlaMicro>,
-       .compute_share = 0.63,
-       .unpack_rows = 16,
-       .unpack_effort_rows = 5,
+       .multiply = panels<MmlaMicro>,
+       .compute_share = 0.36,  // of 32 products and 24 instructions that scale them; not measured
+       .unpack_rows = 4,
+       .unpack_effort_rows = 1.5,
+       .scale_effort = 0.3,
        .row_step = 2},
   };
   return methods;

@@ -9,91 +9,112 @@ MR_INLINE inline void smmla(int32x4_t& sum, int8x16_t w, int8x16_t x) {
   asm volatile("smmla %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(w), "w"(x));
 }
 
-struct MmlaMicro {
-  // The sums of a pair of rows are [w0 x0, w0 x1, w1 x0, w1 x1]; the steps of the weights are stored in that order.
-  struct WSuper {
-    float step[4][4];
-    int8_t q[kSuperGroups][4][4][16];  // [eight elements][pair of rows]
+// The sums of a pair of rows are [w0 x0, w0 x1, w1 x0, w1 x1]; steps and minima of the weights are stored in that
+// order.
+template <class Format>
+struct MmlaGroup {
+  float step[Format::kScales][4][4];
+  float min[kMinima<Format>][4][4];
+  int8_t q[4][4][16];  // [eight elements][pair of rows]
 
-    MR_INLINE void put_step(int half, float32x4_t rows) {
-      vst1q_f32(step[2 * half], vzip1q_f32(rows, rows));
-      vst1q_f32(step[2 * half + 1], vzip2q_f32(rows, rows));
-    }
-    MR_INLINE void put(int64_t g, int half, const Weights& w) {
+  MR_INLINE static void put(float (&to)[4][4], int half, float32x4_t rows) {
+    vst1q_f32(to[2 * half], vzip1q_f32(rows, rows));
+    vst1q_f32(to[2 * half + 1], vzip2q_f32(rows, rows));
+  }
+  MR_INLINE void set(const typename Format::Block& block, int g) {
+    unrolled<2>([&](auto half) MR_INLINE {
+      Weights w;
+      Format::weights(block, g, half, w);
       unrolled<4>([&](auto i) MR_INLINE {
         const int32x4_t low = vreinterpretq_s32_s8(w[2 * i]), high = vreinterpretq_s32_s8(w[2 * i + 1]);
-        vst1q_s8(q[g][i][2 * half], vreinterpretq_s8_s32(vzip1q_s32(low, high)));
-        vst1q_s8(q[g][i][2 * half + 1], vreinterpretq_s8_s32(vzip2q_s32(low, high)));
+        vst1q_s8(q[i][2 * half], vreinterpretq_s8_s32(vzip1q_s32(low, high)));
+        vst1q_s8(q[i][2 * half + 1], vreinterpretq_s8_s32(vzip2q_s32(low, high)));
       });
-    }
-  };
-  struct XSuper {
-    float step[kMostParts][kPanelRows];
-    int64_t part_groups, unused;
-    int8_t q[kSuperGroups][4][4][2][8];
-
-    MR_INLINE void put_step(int64_t part, int64_t row, float value) { step[part][row] = value; }
-    // Steps of a pair of rows, in the order of the sums.
-    MR_INLINE float32x4_t steps_of(int64_t part, int pair) const {
-      double both;  // one instruction loads and duplicates it
-      std::memcpy(&both, step[part] + 2 * pair, sizeof both);
-      return vreinterpretq_f32_f64(vdupq_n_f64(both));
-    }
-    MR_INLINE void put(int64_t g, int64_t row, const Rounded32& v) {
-      for (int i = 0; i < 2; ++i) {
-        vst1_s8(q[g][2 * i][row / 2][row % 2], vget_low_s8(v.q[i]));
-        vst1_s8(q[g][2 * i + 1][row / 2][row % 2], vget_high_s8(v.q[i]));
-      }
-    }
-  };
-
-  template <int pairs>
-  using Sums = int32x4_t[4][pairs];
-
-  template <int pairs>
-  MR_INLINE static void add_group(const WSuper& w, const XSuper& x, int64_t g, Sums<pairs>& sums) {
-    unrolled<4>([&](auto step) MR_INLINE {
-      int8x16_t xs[pairs];
-      unrolled<pairs>([&](auto j) MR_INLINE { xs[j] = vld1q_s8(x.q[g][step][j][0]); });
-      unrolled<4>([&](auto i) MR_INLINE {
-        const int8x16_t ws = vld1q_s8(w.q[g][step][i]);
-        unrolled<pairs>([&](auto j) MR_INLINE { smmla(sums[i][j], ws, xs[j]); });
-      });
+      unrolled<Format::kScales>([&](auto s) MR_INLINE { put(step[s], half, step_of<Format>(block, g, half, s)); });
+      unrolled<kMinima<Format>>([&](auto s) MR_INLINE { put(min[s], half, min_step<Format>(block, g, half, s)); });
     });
   }
+};
 
-  template <int pairs>
-  MR_INLINE static void add_scaled(const WSuper& w, const XSuper& x, int64_t part, const Sums<pairs>& sums,
-                                   float32x4_t (&acc)[4][pairs]) {
-    unrolled<4>([&](auto i) MR_INLINE {
-      const float32x4_t ws = vld1q_f32(w.step[i]);
-      unrolled<pairs>([&](auto j) MR_INLINE {
-        acc[i][j] = vfmaq_f32(acc[i][j], unshifted(sums[i][j]), vmulq_f32(ws, x.steps_of(part, j)));
-      });
-    });
+struct MmlaXBlock {
+  float step[kPanelRows];
+  float sum[2][kPanelRows];  // sums of the rounded x: all 32 elements, and the last 16
+  int8_t q[4][4][2][8];      // [eight elements][pair of rows]
+
+  // Numbers of a pair of rows, in the order of the sums.
+  MR_INLINE static float32x4_t of_pair(const float* rows, int pair) {
+    double both;  // one instruction loads and duplicates it
+    std::memcpy(&both, rows + 2 * pair, sizeof both);
+    return vreinterpretq_f32_f64(vdupq_n_f64(both));
   }
-
-  template <int rows>
-  static void tile(const LinearArgs& args, const WSuper* w, const XSuper* x, const Supers& supers, int64_t super,
-                   int64_t super_end, int64_t strip, int64_t row) {
-    tile_of_pairs<(rows + 1) / 2>(args, w, x, supers, super, super_end, strip, row, rows);
-  }
-
-  template <int pairs>
-  __attribute__((noinline)) static void tile_of_pairs(const LinearArgs& args, const WSuper* w, const XSuper* x,
-                                                      const Supers& supers, int64_t super, int64_t super_end,
-                                                      int64_t strip, int64_t row, int64_t rows) {
-    const bool fresh = super == 0;
-    float32x4_t acc[4][pairs];
-    unrolled<4>([&](auto i) MR_INLINE { unrolled<pairs>([&](auto j) MR_INLINE { acc[i][j] = vdupq_n_f32(0); }); });
-    for (; super < super_end; ++super, ++w, ++x) {
-      for_parts(*x, supers.size(super), [&](int64_t part, int64_t first, int64_t end) MR_INLINE {
-        Sums<pairs> sums;
-        unrolled<4>([&](auto i) MR_INLINE { unrolled<pairs>([&](auto j) MR_INLINE { sums[i][j] = shifted_zero(); }); });
-        for (int64_t g = first; g < end; ++g) add_group<pairs>(*w, *x, g, sums);
-        add_scaled<pairs>(*w, *x, part, sums, acc);
-      });
+  MR_INLINE void put(int64_t row, const Rounded32& v) {
+    for (int i = 0; i < 2; ++i) {
+      vst1_s8(q[2 * i][row / 2][row % 2], vget_low_s8(v.q[i]));
+      vst1_s8(q[2 * i + 1][row / 2][row % 2], vget_high_s8(v.q[i]));
     }
-    write_pairs<pairs>(args, acc, strip, row, rows, fresh);
+  }
+};
+
+// Adds the products of four rows of weights with pairs of rows of x, over the elements of scale `s` of a group.
+template <class Format, int pairs, int half, int s>
+MR_INLINE inline void add_mmla_part(const MmlaGroup<Format>& w, const MmlaXBlock& x, float32x4_t (*acc)[pairs]) {
+  constexpr int kEights = 4 / Format::kScales;
+  int32x4_t sums[2][pairs];
+  unrolled<2>([&](auto i) MR_INLINE { unrolled<pairs>([&](auto j) MR_INLINE { sums[i][j] = shifted_zero(); }); });
+  unrolled<kEights>([&](auto eight) MR_INLINE {
+    constexpr int kEight = s * kEights + eight;
+    int8x16_t xs[pairs];
+    unrolled<pairs>([&](auto j) MR_INLINE { xs[j] = vld1q_s8(x.q[kEight][j][0]); });
+    unrolled<2>([&](auto i) MR_INLINE {
+      const int8x16_t ws = vld1q_s8(w.q[kEight][2 * half + i]);
+      unrolled<pairs>([&](auto j) MR_INLINE { smmla(sums[i][j], ws, xs[j]); });
+    });
+  });
+  unrolled<2>([&](auto i) MR_INLINE {
+    const float32x4_t step = vld1q_f32(w.step[s][2 * half + i]);
+    unrolled<pairs>([&](auto j) MR_INLINE {
+      const float32x4_t both = vmulq_f32(step, MmlaXBlock::of_pair(x.step, j));
+      acc[i][j] = vfmaq_f32(acc[i][j], unshifted(sums[i][j]), both);
+    });
+    if constexpr (Format::kMins) {
+      const float32x4_t min = vld1q_f32(w.min[s][2 * half + i]);
+      unrolled<pairs>([&](auto j)
+                          MR_INLINE { acc[i][j] = vfmaq_f32(acc[i][j], min, MmlaXBlock::of_pair(x.sum[s], j)); });
+    }
+  });
+}
+
+template <class Format, int pairs>
+__attribute__((noinline)) void multiply_mmla_tile(const LinearArgs& args, const MmlaGroup<Format>* w,
+                                                  const MmlaXBlock* x, Stretch stretch, int64_t strip, int64_t row,
+                                                  int64_t rows) {
+  float32x4_t acc[4][pairs];
+  unrolled<2>([&](auto half) MR_INLINE {
+    unrolled<2>([&](auto i)
+                    MR_INLINE { unrolled<pairs>([&](auto j) MR_INLINE { acc[2 * half + i][j] = vdupq_n_f32(0); }); });
+    for (int64_t g = 0; g < stretch.count; ++g) {
+      unrolled<Format::kScales>([&](auto s)
+                                    MR_INLINE { add_mmla_part<Format, pairs, half, s>(w[g], x[g], acc + 2 * half); });
+    }
+  });
+  write_pairs<pairs>(args, acc, strip, row, rows, stretch.first == 0);
+}
+
+struct MmlaMicro {
+  template <class Format>
+  using Group = MmlaGroup<Format>;
+  using XBlock = MmlaXBlock;
+  static constexpr int kRows = kPanelRows;
+  static constexpr int64_t kJoined = 1, kStrips = kPanelStrips, kGroups = kPanelGroups;
+  static constexpr size_t kBytes = kStrips * kGroups * sizeof(MmlaGroup<UnpackQ2_K>);  // the largest group
+
+  template <class Format>
+  MR_INLINE static void unpack(const typename Format::Block& block, int g, int, Group<Format>& to) {
+    to.set(block, g);
+  }
+  template <class Format, int m>
+  static void multiply(const LinearArgs& args, const Group<Format>* panel, const XBlock* x, Stretch stretch,
+                       int64_t strip, int64_t row) {
+    multiply_mmla_tile<Format, (m + 1) / 2>(args, panel, x, stretch, strip, row, m);
   }
 };

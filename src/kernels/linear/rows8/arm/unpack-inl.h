@@ -104,11 +104,6 @@ MR_INLINE inline void unsigned_twos(const Twos& twos, int half, Weights& w) {
   });
 }
 
-MR_INLINE inline void top_twos(const Twos& twos, int half, Weights& w) {
-  unsigned_twos(twos, half, w);
-  unrolled<8>([&](auto j) MR_INLINE { w[j] = veorq_s8(vshlq_n_s8(w[j], 6), vdupq_n_s8(-128)); });
-}
-
 MR_INLINE inline void uneven_nibbles(const Nibbles& nibbles, int half, Weights& w) {
   const int8x16_t levels = vld1q_s8(kIq4Values.data());
   unsigned_nibbles<0>(nibbles, half, w);
@@ -262,33 +257,6 @@ struct UnpackQ2_K : KBlock {
   }
 };
 
-// The same with q scaled to a whole signed byte: w = scale * (unit * q + offset) + min. Formats of small unsigned
-// numbers are shifted to the top of the byte.
-template <class Format>
-struct Top {
-  static constexpr float kUnit = Format::kUnit;
-  static constexpr int kOffset = Format::kOffset;
-  MR_INLINE static void weights(const typename Format::Block& b, int g, int half, Weights& w) {
-    Format::weights(b, g, half, w);
-  }
-};
-template <class Format>
-requires(Format::kNibbles) struct Top<Format> {
-  static constexpr float kUnit = 1.0f / 16;
-  static constexpr int kOffset = 8 - Format::kZero;
-  MR_INLINE static void weights(const typename Format::Block& b, int g, int half, Weights& w) {
-    top_nibbles(Format::nibbles(b, g), half, w);
-  }
-};
-template <>
-struct Top<UnpackQ2_K> {
-  static constexpr float kUnit = 1.0f / 64;
-  static constexpr int kOffset = 2;
-  MR_INLINE static void weights(const PackedQ2_K& b, int g, int half, Weights& w) {
-    top_twos(b.groups[g].twos, half, w);
-  }
-};
-
 // The scale of four rows of a block.
 template <class Block>
 MR_INLINE inline float32x4_t block_scale(const Block& b, int half) {
@@ -310,7 +278,6 @@ MR_INLINE inline float32x4_t scale_of(const typename Format::Block& b, int g, in
   }
 }
 
-// For formats with minima. min_of also includes the offset.
 template <class Format>
 MR_INLINE inline float32x4_t plain_min_of(const typename Format::Block& b, int g, int half, int s) {
   if constexpr (Format::kGroups == 1) return load_f16(b.m, half);
@@ -321,6 +288,7 @@ MR_INLINE inline float32x4_t plain_min_of(const typename Format::Block& b, int g
   }
 }
 
+// For formats with minima: includes the offset.
 template <class Format>
 MR_INLINE inline float32x4_t min_of(const typename Format::Block& b, int g, int half, int s) {
   const float32x4_t min = plain_min_of<Format>(b, g, half, s);

@@ -23,7 +23,6 @@ MR_BEGIN_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx
 namespace millrace {
 namespace {
 
-#include "kernels/linear/rows8/x86/amx_int8-inl.h"
 #include "kernels/linear/rows8/x86/amx_panel-inl.h"
 
 }  // namespace
@@ -34,19 +33,6 @@ namespace millrace {
 
 std::span<const Rows8Method> amx_methods() {
   static const Rows8Method methods[] = {
-      {.name = "full_amx_int8",
-       .isa = Isa::Amx,
-       .min_m = 2,
-       .tile_rows = 32,
-       .quantized_rows = 16,
-       .x_bytes = int8_x_bytes,
-       .quantize = quantize_for_int8<false>,
-       .scratch_bytes = kInt8Bytes,
-       .strips_per_panel = kInt8Strips,
-       .multiply = within_piece<amx_int8_panels>,
-       .compute_share = 0.30,
-       .unpack_rows = 40,
-       .row_step = 16},
       {.name = "full_amx_bf16",
        .isa = Isa::Amx,
        .min_m = 2,

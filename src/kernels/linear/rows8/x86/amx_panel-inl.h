@@ -1,6 +1,6 @@
 // AMX panels of bf16: 32 rows of weights by up to 32 rows of x. Scales are applied during unpacking, so the products
-// need no scaling. int8 tiles are twice as fast, but applying a scale per 32 elements would cost more than that gains.
-// Included inside a target region.
+// need no scaling. int8 tiles are twice as fast, but applying a scale per 32 elements would cost more than that gains,
+// and one scale for more elements rounds the weights. Included inside a target region.
 #pragma once
 
 #include "kernels/linear/rows8/tuned.h"
@@ -80,7 +80,6 @@ struct AmxGroup {
   }
 
   // Loads 32 elements from k on of eight plain rows; elements outside the matrix become zero.
-  template <DType type>
   MR_INLINE void set_plain(const LinearWeights& weights, int64_t n, int64_t k, int which) {
     const int64_t count = std::min<int64_t>(32, weights.k - k);
     const __mmask32 valid = count == 32 ? ~__mmask32{0} : (__mmask32{1} << count) - 1;
@@ -91,7 +90,6 @@ struct AmxGroup {
       const __m512i bits = _mm512_maskz_loadu_epi16(n + r < weights.n ? valid : 0, row);
       unrolled<2>([&](auto half) MR_INLINE {
         pairs[half][r] = _mm512_extracti64x4_epi64(bits, half);
-        if constexpr (type == DType::F16) pairs[half][r] = to_bf16(_mm512_cvtph_ps(pairs[half][r]));
       });
     }
     unrolled<2>([&](auto half) MR_INLINE {
@@ -169,7 +167,7 @@ struct AmxMicro {
   }
   template <class Format>
   static void unpack_plain(const LinearWeights& weights, int64_t strip, int64_t group, int which, AmxGroup& to) {
-    to.set_plain<Format::kType>(weights, strip * kPackedRows, 32 * group, which);
+    to.set_plain(weights, strip * kPackedRows, 32 * group, which);
   }
 };
 

@@ -29,5 +29,3 @@ inline void write_sums(const LinearArgs& args, const BlockSums& sums, int64_t st
     }
   }
 }
-
-constexpr int64_t kMostSums = kMostPanels * (MR_PANEL_ROWS + 31) / 32;  // per piece of work

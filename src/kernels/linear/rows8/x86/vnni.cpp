@@ -49,7 +49,6 @@ struct Dot {
 
 #include "kernels/linear/rows8/x86/panel512-inl.h"
 #include "kernels/linear/rows8/x86/strip-inl.h"
-#include "kernels/linear/rows8/x86/vnni_int8-inl.h"
 
 }  // namespace
 }  // namespace millrace
@@ -85,19 +84,6 @@ std::span<const Rows8Method> vnni_methods() {
        .multiply = within_piece<panels<Micro512>>,
        .compute_share = 0.75,
        .unpack_rows = 8},
-      {.name = "full_vnni_int8",
-       .isa = Isa::Avx512Vnni,
-       .min_m = 2,
-       .tile_rows = 32,
-       .quantized_rows = 16,
-       .x_bytes = int8_x_bytes,
-       .quantize = quantize_for_int8<true>,
-       .scratch_bytes = kVnniBytes,
-       .strips_per_panel = kInt8Strips,
-       .multiply = within_piece<vnni_int8_panels>,
-       .compute_share = 0.8,
-       .unpack_rows = 16,
-       .row_step = kVnniRows},
   };
   return methods;
 }
