@@ -37,7 +37,7 @@ CASES = [
                 "cls", dense=((24, True),), matters=[{"hidden_act": "relu"}]),
     EncoderCase("bert_cross", "BertForSequenceClassification", SMALL | {"num_labels": 1}, "a cross-encoder with token types",
                 pairs=True),
-    EncoderCase("roberta", "RobertaModel", ROBERTA, "positions behind the padding token's", "bert", "cls"),
+    EncoderCase("roberta", "RobertaModel", ROBERTA, "positions behind the padding token's", "bert", "cls", normalise=True),
     EncoderCase("xlm_roberta_cross", "XLMRobertaForSequenceClassification", ROBERTA | {"num_labels": 1},
                 "a cross-encoder with a dense layer", "bert"),
     EncoderCase("modernbert", "ModernBertModel", MODERN, "windows to both sides, two ropes", "modern-bert", "mean",

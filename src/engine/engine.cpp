@@ -47,12 +47,11 @@ Engine::Engine(Runner& runner, const EngineOptions& options)
       draft_tokens_(options.drafter != nullptr ? std::max(0, options.draft_tokens) : 0),
       pacer_([&runner] { return estimate_steps(runner); },
              {options.tpot_target_ms * 1e3, options.prefill_slack > 0 ? options.prefill_slack : usual_slack(runner)}),
-      scheduler_(
-          runner.state(),
-          {runner.options().rows, runner.options().sequences, runner.options().logit_rows, runner.model().long_from(),
-           options.prefix_cache && !runner.model().pools(), options.drafter, draft_tokens_, last_chunk(runner),
-           runner.model().pools(), !runner.options().batch_invariant},
-          pacer_),
+      scheduler_(runner.state(),
+                 {runner.options().rows, runner.options().sequences, runner.options().logit_rows,
+                  runner.model().long_from(), options.prefix_cache && !runner.model().pools(), options.drafter,
+                  draft_tokens_, last_chunk(runner), runner.model().pools(), !runner.options().batch_invariant},
+                 pacer_),
       batch_(runner.options().rows, runner.options().sequences, runner.options().logit_rows),
       forked_(static_cast<size_t>(runner.model().config().vocab)),
       pooling_(read_pooling(runner.source())) {
@@ -117,8 +116,7 @@ std::unique_ptr<Sequence> Engine::prepare(Request request) {
   const auto longest = static_cast<int32_t>(prompt + wanted);
   const auto make = [&](int32_t choice) {
     return std::make_unique<Sequence>(group, choice, runner_.state().new_table(longest), longest,
-                                      runner_.model().config().vocab, most_drafts(group->request),
-                                      model.pools());
+                                      runner_.model().config().vocab, most_drafts(group->request), model.pools());
   };
   auto first = make(0);
   for (const int32_t choice : group->unborn) first->add_choice(make(choice));

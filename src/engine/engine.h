@@ -116,8 +116,8 @@ class Engine {
     Sequence* sequence;
     Matrix logits;  // of its pending rows
   };
-  std::vector<Drawing> drawing_;  // of this step
-  std::vector<float> forked_;     // logits from which several choices draw
+  std::vector<Drawing> drawing_;   // of this step
+  std::vector<float> forked_;      // logits from which several choices draw
   const PoolingSettings pooling_;  // as the model's files say
   std::atomic<RequestId> next_id_{1};
   EngineStats totals_;

@@ -21,7 +21,8 @@ std::vector<StepShape> shapes_to_plan(const LoadOptions& o, bool pools) {
   if (pools) {  // layers behind the pooling have a row for each sequence
     for (int64_t n : row_buckets(o.sequences)) {
       n = std::min(n, o.sequences);
-      shapes.push_back({.rows = o.rows, .sequences = n, .context = o.rows / n, .wanted = n, .hidden = n, .gathered = true});
+      shapes.push_back(
+          {.rows = o.rows, .sequences = n, .context = o.rows / n, .wanted = n, .hidden = n, .gathered = true});
     }
     return shapes;
   }

@@ -27,7 +27,7 @@ struct SchedulerLimits {
   // step that they add to a new one cheap.
   int32_t last_chunk = 64;
   bool whole_prompts = false;  // a prompt is computed in one step: Model::pools()
-  bool same_chunks = true;  // a lone prompt that was seen before is computed in the same chunks
+  bool same_chunks = true;     // a lone prompt that was seen before is computed in the same chunks
 };
 
 class Scheduler {

@@ -146,7 +146,7 @@ class Sequence {
   BlockTable table_;
   int32_t prompt_length_, length_, longest_, computed_ = 0, most_drafts_;
   int64_t vocab_;
-  bool pooled_by_model_;  // the step that computes the prompt gives one row, its embedding
+  bool pooled_by_model_;         // the step that computes the prompt gives one row, its embedding
   std::vector<int32_t> tokens_;  // known tokens, then drafts
   std::vector<std::unique_ptr<Sequence>> unborn_;
   Sampler sampler_;

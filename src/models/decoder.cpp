@@ -88,8 +88,7 @@ void Decoder::forward(Pass& p) const {
   const Routing by_head = layers.front().latent ? route_heads(p, config_.heads) : Routing();
   Matrix hidden = p.embed(*embedding, embedding_scale);
   for (const DecoderLayer& layer : layers) {
-    const AttentionSettings settings{config_.heads, score_scale, score_cap, layer.window, layer.sinks,
-                                     bidirectional};
+    const AttentionSettings settings{config_.heads, score_scale, score_cap, layer.window, layer.sinks, bidirectional};
     const Normed input = p.rms_norm(hidden, layer.attention_norm);
     const Rope& own_rope = ropes[static_cast<size_t>(layer.rope)];
     Matrix attended = layer.delta ? delta_net_block(p, *layer.delta, input)

@@ -70,9 +70,9 @@ class Decoder final : public Model {
   bool residual_from_norm = false;        // a block adds to the norm of the residual stream instead of to the stream
   const WeightView* embedding = nullptr;  // [vocab, hidden]
   std::vector<DecoderLayer> layers;
-  const Vector* norm = nullptr;  // [hidden]
-  const Linear* head = nullptr;  // [vocab, hidden]
-  bool bidirectional = false;    // attention to later positions too; needs `pooling`
+  const Vector* norm = nullptr;        // [hidden]
+  const Linear* head = nullptr;        // [vocab, hidden]
+  bool bidirectional = false;          // attention to later positions too; needs `pooling`
   std::optional<PoolingHead> pooling;  // instead of `head`
 
  private:

@@ -18,12 +18,10 @@ DecoderConfig read_encoder_config(const WeightSource& source, const PoolingSetti
 
 void Encoder::forward(Pass& p) const {
   const Rope global = rope.table != nullptr ? p.rope(rope, RopeStyle::Halves) : Rope{};
-  const Rope local =
-      local_rope.table != nullptr ? p.rope(local_rope, RopeStyle::Halves, "local rope angles") : global;
+  const Rope local = local_rope.table != nullptr ? p.rope(local_rope, RopeStyle::Halves, "local rope angles") : global;
   const Matrix hidden = embed(p);
   for (const EncoderLayer& layer : layers) {
-    const Matrix attended =
-        attend(p, layer, input(p, hidden, layer.attention_norm), layer.local_rope ? local : global);
+    const Matrix attended = attend(p, layer, input(p, hidden, layer.attention_norm), layer.local_rope ? local : global);
     p.add_linear(attended, layer.out, hidden);
     norm_after(p, hidden, layer.attention_norm);
     const Matrix feed = feed_forward(p, layer, input(p, hidden, layer.feed_norm));
@@ -64,10 +62,8 @@ Matrix Encoder::attend(Pass& p, const EncoderLayer& layer, Matrix x, const Rope&
   const DecoderConfig& c = config_;
   const Matrix qkv = p.buffer("qkv", c.qkv_dim()), attended = p.buffer("attended", c.q_dim());
   p.linear(x, layer.qkv, qkv);
-  const AttentionSettings settings{.heads = c.heads,
-                                   .scale = 1 / std::sqrt(float(c.head_dim)),
-                                   .window = layer.window,
-                                   .bidirectional = true};
+  const AttentionSettings settings{
+      .heads = c.heads, .scale = 1 / std::sqrt(float(c.head_dim)), .window = layer.window, .bidirectional = true};
   p.attend(state_, qkv.columns(0, c.q_dim()), qkv.columns(c.q_dim(), c.kv_dim()),
            qkv.columns(c.q_dim() + c.kv_dim(), c.kv_dim()), rotation, settings, attended);
   return attended;

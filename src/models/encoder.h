@@ -11,9 +11,9 @@ struct EncoderLayer {
   const Linear* qkv = nullptr;                     // [q_dim + 2 kv_dim, hidden]
   const Linear* out = nullptr;                     // [hidden, q_dim]
   LayerNormWeights feed_norm;                      // [hidden]
-  const Linear* up = nullptr;                      // [feed_forward, hidden]; gated: [2 feed_forward, hidden], gate first
-  const Linear* down = nullptr;                    // [hidden, feed_forward]
-  int window = 0;                                  // positions to each side, its own counted on both; 0: all
+  const Linear* up = nullptr;    // [feed_forward, hidden]; gated: [2 feed_forward, hidden], gate first
+  const Linear* down = nullptr;  // [hidden, feed_forward]
+  int window = 0;                // positions to each side, its own counted on both; 0: all
   bool local_rope = false;
 };
 
@@ -29,7 +29,7 @@ class Encoder final : public Model {
   bool norm_first = false;  // norms before the blocks and at the end; false: a norm after each block
   bool gated = false;       // feed-forward
   Activation activation = Activation::GeluErf;
-  RopeFrequencies rope, local_rope;  // no table: no RoPE
+  RopeFrequencies rope, local_rope;       // no table: no RoPE
   const WeightView* embedding = nullptr;  // [vocab, hidden]
   const WeightView* positions = nullptr;  // [position_offset + context, hidden] or null
   int64_t position_offset = 0;            // rows of the position table before that of position 0

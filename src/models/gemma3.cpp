@@ -1,6 +1,6 @@
 // Gemma 3 (text): as Gemma 2 without soft caps, with norms of q and k, and two ropes. Most layers have a sliding window
-// and the local rope; every sixth layer attends to the whole context and has the global rope. EmbeddingGemma is the same
-// with attention in both directions, pooling and dense layers.
+// and the local rope; every sixth layer attends to the whole context and has the global rope. EmbeddingGemma is the
+// same with attention in both directions, pooling and dense layers.
 #include <cmath>
 
 #include "models/decoder.h"

@@ -37,7 +37,8 @@ void add_classifier(const WeightSource& source, Weights& w, PoolingHead& head) {
   head.kind = kind == "cls" ? PoolKind::First : PoolKind::Mean;
   PoolingHead::Layer dense{w.linear({{{"cls.weight", "head.dense.weight"}, hidden}}, hidden),
                            PoolingHead::Function::Gelu};
-  if (w.has({"cls.norm.weight", "head.norm.weight"})) dense.norm = load_layer_norm(w, {"cls.norm", "head.norm"}, hidden);
+  if (w.has({"cls.norm.weight", "head.norm.weight"}))
+    dense.norm = load_layer_norm(w, {"cls.norm", "head.norm"}, hidden);
   head.layers.push_back(dense);
   head.layers.push_back(
       {w.linear({{{"cls.output.weight", "classifier.weight"}, labels}}, hidden), PoolingHead::Function::None, {}});

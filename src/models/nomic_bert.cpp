@@ -55,14 +55,14 @@ void add_layer(Encoder& model, Weights::Layer at, bool authors) {
                            {{"", "self_attn.v_proj.weight"}, c.kv_dim()}},
                           c.hidden);
   }
-  layer.out = at.linear({{name("attn_output.weight", "attn.out_proj.weight", "self_attn.o_proj.weight"), c.hidden}},
-                        c.q_dim());
+  layer.out =
+      at.linear({{name("attn_output.weight", "attn.out_proj.weight", "self_attn.o_proj.weight"), c.hidden}}, c.q_dim());
   layer.attention_norm = load_layer_norm(at, name("attn_output_norm", "norm1", "post_attention_layernorm"), c.hidden);
   layer.up = at.gate_up({{name("ffn_gate.weight", "mlp.fc12.weight", "mlp.gate_proj.weight"), c.feed_forward},
                          {name("ffn_up.weight", "mlp.fc11.weight", "mlp.up_proj.weight"), c.feed_forward}},
                         c.hidden, model.activation);
-  layer.down = at.linear({{name("ffn_down.weight", "mlp.fc2.weight", "mlp.down_proj.weight"), c.hidden}},
-                         c.feed_forward);
+  layer.down =
+      at.linear({{name("ffn_down.weight", "mlp.fc2.weight", "mlp.down_proj.weight"), c.hidden}}, c.feed_forward);
   layer.feed_norm = load_layer_norm(at, name("layer_output_norm", "norm2", "post_mlp_layernorm"), c.hidden);
 }
 

@@ -49,7 +49,7 @@ class Pass {
   const PlacedBatch& batch;
   const DecoderConfig& config;
   Matrix logits;  // [rows that want logits, vocab] f32, from head()
-  Matrix last;    // [wanted rows, hidden]: hidden states after the final norm; of a model that pools: [sequences, width]
+  Matrix last;  // [wanted rows, hidden]: hidden states after the final norm; of a model that pools: [sequences, width]
 
   // A buffer of the architecture, [rows(), cols] in the working type. Requests of one name share memory.
   Matrix buffer(std::string_view name, int64_t cols) { return buffer(name, ops.working(), rows_, cols); }

@@ -58,8 +58,7 @@ PoolingSettings::Dense read_dense(const WeightSource& source, const std::string&
   constexpr int64_t kMost = 1 << 20;
   if (dense.in < 1 || dense.in > kMost || dense.out < 1 || dense.out > kMost)
     fail(ErrorKind::BadFile, "{}: {}/config.json has implausible sizes", source.origin(), path);
-  const auto function =
-      value<std::string>(source, config, "activation_function", "torch.nn.modules.activation.Tanh");
+  const auto function = value<std::string>(source, config, "activation_function", "torch.nn.modules.activation.Tanh");
   dense.tanh = function.ends_with(".Tanh");
   if (!dense.tanh && !function.ends_with(".Identity")) refuse(source, "a dense module with " + function);
   return dense;
@@ -70,7 +69,8 @@ PoolingSettings read_modules(const WeightSource& source, const Json& modules) {
   settings.normalise = false;
   if (!modules.is_array()) fail(ErrorKind::BadFile, "{}: modules.json is not a list", source.origin());
   for (const Json& module : modules) {
-    const auto type = value<std::string>(source, module, "type", ""), path = value<std::string>(source, module, "path", "");
+    const auto type = value<std::string>(source, module, "type", ""),
+               path = value<std::string>(source, module, "path", "");
     const Json config = path.empty() ? Json() : read_file(source, path + "/config.json").value_or(Json());
     if (type.ends_with("Pooling")) {
       settings.kind = read_mode(source, config);

@@ -11,7 +11,7 @@
 namespace millrace {
 
 struct PoolingSettings {
-  struct Dense {  // a linear layer behind the pooling
+  struct Dense {       // a linear layer behind the pooling
     std::string name;  // prefix of its tensors in the folder: "2_Dense.linear."
     int64_t in = 0, out = 0;
     bool tanh = false;

@@ -15,8 +15,10 @@ const std::array kArchitectures{
     Architecture{"qwen2", {"qwen2"}, {"Qwen2ForCausalLM"}, make_qwen2},
     Architecture{"qwen3", {"qwen3"}, {"Qwen3ForCausalLM", "Qwen3ForSequenceClassification", "Qwen3Model"}, make_qwen3},
     Architecture{"gemma2", {"gemma2"}, {"Gemma2ForCausalLM"}, make_gemma2},
-    Architecture{
-        "gemma3", {"gemma3", "gemma-embedding"}, {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "Gemma3TextModel", "gemma3_text"}, make_gemma3},
+    Architecture{"gemma3",
+                 {"gemma3", "gemma-embedding"},
+                 {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "Gemma3TextModel", "gemma3_text"},
+                 make_gemma3},
     Architecture{"phi3", {"phi3"}, {"Phi3ForCausalLM"}, make_phi3},
     Architecture{"opt", {}, {"OPTForCausalLM"}, make_opt},
     Architecture{

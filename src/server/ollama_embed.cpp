@@ -11,11 +11,7 @@ namespace {
 class EmbedSink final : public GenerationSink {
  public:
   EmbedSink(std::shared_ptr<Call> call, std::string model, size_t inputs, bool older, std::optional<int> dimensions)
-      : call_(std::move(call)),
-        model_(std::move(model)),
-        vectors_(inputs),
-        older_(older),
-        dimensions_(dimensions) {}
+      : call_(std::move(call)), model_(std::move(model)), vectors_(inputs), older_(older), dimensions_(dimensions) {}
 
   void on_embedding(int prompt, std::vector<float> values) override {
     shorten(values, dimensions_);

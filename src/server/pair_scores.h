@@ -12,7 +12,7 @@ namespace millrace {
 
 struct PairScores {
   std::vector<std::pair<std::string, std::string>> pairs;
-  std::string field;     // name of the field with the texts, for errors
+  std::string field;               // name of the field with the texts, for errors
   std::optional<int> most_tokens;  // of a pair; -1: the model's limit; nullopt: longer pairs are refused
   std::string client;
   std::function<void(Call& call, const std::vector<float>& scores)> answer;  // by pair

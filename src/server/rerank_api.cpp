@@ -70,8 +70,8 @@ void answer_score(const std::shared_ptr<Call>& call, ApiContext& context) {
                   .answer = {}};
   for (size_t i = 0; i < second.size(); ++i) work.pairs.emplace_back(first[first.size() == 1 ? 0 : i], second[i]);
   work.answer = [id = model.id()](Call& call, const std::vector<float>& scores) {
-    Json json{{"id", make_id("score-")}, {"object", "list"},    {"created", std::time(nullptr)},
-              {"model", id},             {"data", Json::array()}, {"usage", pair_usage(call)}};
+    Json json{{"id", make_id("score-")}, {"object", "list"},         {"created", std::time(nullptr)}, {"model", id},
+              {"data", Json::array()},   {"usage", pair_usage(call)}};
     for (size_t i = 0; i < scores.size(); ++i)
       json["data"].push_back({{"index", i}, {"object", "score"}, {"score", scores[i]}});
     call.reply(json);

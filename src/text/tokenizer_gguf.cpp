@@ -164,7 +164,8 @@ class GgufBuilder {
       if (type(id) == Control) continue;
       if (text.starts_with(kMetaspace)) {
         text.erase(0, kMetaspace.size());
-        is_cased_ |= text.size() > 1 && std::all_of(text.begin(), text.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
+        is_cased_ |=
+            text.size() > 1 && std::all_of(text.begin(), text.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
       } else {
         text.insert(0, "##");
       }
@@ -177,10 +178,8 @@ class GgufBuilder {
     const auto name = [&](std::optional<int32_t> id) {
       return id && *id >= 0 && *id < size() ? gguf_.tokens[static_cast<size_t>(*id)] : "[UNK]";
     };
-    parts_.normalizer = make_bert_normalizer({.clean_text = true,
-                                              .handle_chinese_characters = true,
-                                              .strip_accents = !is_cased_,
-                                              .lowercase = !is_cased_});
+    parts_.normalizer = make_bert_normalizer(
+        {.clean_text = true, .handle_chinese_characters = true, .strip_accents = !is_cased_, .lowercase = !is_cased_});
     std::vector<std::unique_ptr<PreTokenizer>> steps;
     steps.push_back(make_character_split(is_white_space, SplitBehavior::Removed));
     steps.push_back(make_character_split(is_punctuation, SplitBehavior::Isolated));
@@ -301,7 +300,7 @@ class GgufBuilder {
   GgufVocabulary gguf_;
   std::shared_ptr<Vocabulary> vocabulary_ = std::make_shared<Vocabulary>();
   TokenizerParts parts_;
-  bool is_cased_ = false;  // of WordPiece
+  bool is_cased_ = false;                   // of WordPiece
   bool add_bos_ = false, add_eos_ = false;  // defaults for files without these fields
 };
 

@@ -44,8 +44,8 @@ TestMatrix convolved(const ConvCase& c, TestMatrix& x, const std::vector<float>&
 TEST(Pool, GivesOneRowForEachSequence) {
   Random random;
   TestMatrix x(12, 5, random), out(3, 5);
-  const std::vector<SequenceSlice> slices{{.first_row = 0, .rows = 4}, {.first_row = 4, .rows = 1},
-                                          {.first_row = 5, .rows = 7}};
+  const std::vector<SequenceSlice> slices{
+      {.first_row = 0, .rows = 4}, {.first_row = 4, .rows = 1}, {.first_row = 5, .rows = 7}};
   for (const PoolKind kind : {PoolKind::First, PoolKind::Mean, PoolKind::Last}) {
     for_each_kernel<PoolOp>({kind, 12, 5}, random.seed(), [&](const auto& kernel, const Executor& executor) {
       kernel.run({kind, x.view(), out.view(), slices, {}}, executor);

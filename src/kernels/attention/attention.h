@@ -114,9 +114,9 @@ struct AttentionArgs {
   KvLayer kv;  // holds the new rows already, unless `fresh` does
   std::span<const SequenceSlice> sequences;
   int heads = 0;
-  float scale = 1;             // of q k^T
-  float softcap = 0;           // c: scores become c tanh(score / c); 0: none
-  int window = 0;              // a row at position p attends to p - window + 1 .. p; 0: to all positions up to p
+  float scale = 1;    // of q k^T
+  float softcap = 0;  // c: scores become c tanh(score / c); 0: none
+  int window = 0;     // a row at position p attends to p - window + 1 .. p; 0: to all positions up to p
   // Rows also attend to the later rows of their slice, with a window up to p + window - 1. A slice is a whole sequence.
   bool bidirectional = false;
   const float* phi = nullptr;  // [heads]: calibrated unified maximum of each head's scores, or null

@@ -148,7 +148,8 @@ const Fields<OllamaEmbedRequest>& ollama_embed_fields() {
   const auto texts = Schema::any_of({Schema::string(), Schema::array(Schema::string(), 0, 2048)});
   static const Fields<R> fields{
       {required_field<R>("input", texts.example("A text"), &R::input), field<R>("model", Schema::string(), &R::model),
-       field<R>("dimensions", Schema::integer(1, 1 << 20).about("an embedding model's vectors are cut to this length"), &R::dimensions),
+       field<R>("dimensions", Schema::integer(1, 1 << 20).about("an embedding model's vectors are cut to this length"),
+                &R::dimensions),
        field<R>("truncate", Schema::boolean().unless_given(true).about("cut a text that is too long; false: refuse it"),
                 &R::truncate),
        ignored_field<R>("options", free_object()), ignored_field<R>("keep_alive", Schema::any())}};

@@ -26,8 +26,8 @@ inline Schema truncation_schema() {
 
 inline const Fields<RerankRequest>& rerank_fields() {
   using R = RerankRequest;
-  const auto document = Schema::any_of(
-      {Schema::string(), Schema::object({{"text", Schema::string(), true}}, Schema::Others::Allowed)});
+  const auto document =
+      Schema::any_of({Schema::string(), Schema::object({{"text", Schema::string(), true}}, Schema::Others::Allowed)});
   static const Fields<R> fields{
       {required_field<R>("query", Schema::string().example("What is the sky?"), &R::query),
        required_field<R>("documents", Schema::array(document, 1, kMostDocuments).example(Json::array({"A text"})),
@@ -43,11 +43,11 @@ inline const Fields<RerankRequest>& rerank_fields() {
 inline const Fields<ScoreRequest>& score_fields() {
   using R = ScoreRequest;
   const auto texts = Schema::any_of({Schema::string(), Schema::array(Schema::string(), 1, kMostDocuments)});
-  static const Fields<R> fields{
-      {required_field<R>("text_1", texts.example("A question"), &R::text_1),
-       required_field<R>("text_2", texts.example("A text"), &R::text_2), field<R>("model", Schema::string(), &R::model),
-       field<R>("truncate_prompt_tokens", truncation_schema(), &R::truncate_prompt_tokens),
-       field<R>("user", Schema::string(), &R::user)}};
+  static const Fields<R> fields{{required_field<R>("text_1", texts.example("A question"), &R::text_1),
+                                 required_field<R>("text_2", texts.example("A text"), &R::text_2),
+                                 field<R>("model", Schema::string(), &R::model),
+                                 field<R>("truncate_prompt_tokens", truncation_schema(), &R::truncate_prompt_tokens),
+                                 field<R>("user", Schema::string(), &R::user)}};
   return fields;
 }
 
