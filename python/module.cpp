@@ -171,7 +171,7 @@ class Model {
       const nb::gil_scoped_release free;
       *values = model->compute(static_cast<millrace_vectors>(kind), tokens);
     }
-    if (kind == MILLRACE_EMBEDDING_MEAN || kind == MILLRACE_EMBEDDING_LAST)
+    if (kind == MILLRACE_EMBEDDING_MEAN || kind == MILLRACE_EMBEDDING_LAST || kind == MILLRACE_EMBEDDING)
       return {values->data(), {values->size()}, owner};
     return {values->data(), {tokens.size(), values->size() / tokens.size()}, owner};
   }

@@ -82,7 +82,7 @@ MILLRACE_API void millrace_model_free(millrace_model* model);
 typedef struct millrace_model_info {
   size_t size;
   int32_t vocabulary; /* columns of the logits */
-  int32_t hidden;     /* length of a hidden state */
+  int32_t hidden;     /* length of a hidden state, or of the vectors of an embedding model */
   int32_t context;
   int32_t has_chat_template;
   int32_t bos, eos; /* tokens; -1: none */
@@ -187,7 +187,8 @@ typedef enum millrace_vectors {
   MILLRACE_LOGITS = 0,         /* [token_count, vocabulary] */
   MILLRACE_HIDDEN_STATES = 1,  /* [token_count, hidden], after the final norm */
   MILLRACE_EMBEDDING_MEAN = 2, /* [hidden], of length 1 */
-  MILLRACE_EMBEDDING_LAST = 3  /* [hidden], of the last token, of length 1 */
+  MILLRACE_EMBEDDING_LAST = 3, /* [hidden], of the last token, of length 1 */
+  MILLRACE_EMBEDDING = 4       /* pooled as the model's files say; a cross-encoder's scores */
 } millrace_vectors;
 
 /* Computes a prompt and writes floats to `out`, which has room for all. Blocks; many threads may call at once. */

@@ -15,7 +15,7 @@ from .tokenizer import Message, Tokenizer
 
 Prompt = Union[str, Sequence[int]]
 Conversation = Union[str, Sequence[Message]]
-_LOGITS, _HIDDEN_STATES, _EMBEDDING_MEAN, _EMBEDDING_LAST = range(4)
+_LOGITS, _HIDDEN_STATES, _EMBEDDING_MEAN, _EMBEDDING_LAST, _EMBEDDING = range(5)
 
 
 def _is_tokens(prompt: Any) -> bool:
@@ -133,9 +133,12 @@ class LLM:
 
     # Vectors, as NumPy arrays, or without NumPy as arrays with __dlpack__, which torch and others read without a copy.
 
-    def embed(self, texts: Union[Prompt, Sequence[Prompt]], *, pooling: str = "mean") -> Any:
-        """Embeddings of length 1: [hidden] for a text, [texts, hidden] for several. pooling: "mean" or "last"."""
-        kinds = {"mean": _EMBEDDING_MEAN, "last": _EMBEDDING_LAST}
+    def embed(self, texts: Union[Prompt, Sequence[Prompt]], *, pooling: Optional[str] = None) -> Any:
+        """Embeddings: [hidden] for a text, [texts, hidden] for several.
+
+        pooling: None for what the model's files say, else "mean" or "last", scaled to length 1.
+        """
+        kinds = {None: _EMBEDDING, "mean": _EMBEDDING_MEAN, "last": _EMBEDDING_LAST}
         if pooling not in kinds:
             raise ValueError(f"pooling {pooling!r}: one of mean, last")
         if isinstance(texts, str) or _is_tokens(texts):

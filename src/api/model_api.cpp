@@ -56,8 +56,9 @@ void copy_out(const Values& values, Element* to, size_t room, size_t* count) {
 }
 
 int32_t width(const ServedModel& model, millrace_vectors kind) {
-  const auto& config = model.runner().model().config();
-  return static_cast<int32_t>(kind == MILLRACE_LOGITS ? config.vocab : config.hidden);
+  const Model& m = model.runner().model();
+  if (kind == MILLRACE_LOGITS) return static_cast<int32_t>(m.config().vocab);
+  return static_cast<int32_t>(m.pools() ? m.pooled_width() : m.config().hidden);
 }
 
 // Waits for the end of a request that generates nothing.
@@ -74,12 +75,15 @@ void run_to_end(const ServedModel& model, Request request, float* embedding) {
 }
 
 void compute(const ServedModel& model, millrace_vectors kind, std::span<const int32_t> tokens, float* out) {
-  if (kind < MILLRACE_LOGITS || kind > MILLRACE_EMBEDDING_LAST)
+  if (kind < MILLRACE_LOGITS || kind > MILLRACE_EMBEDDING)
     fail(ErrorKind::Usage, "unknown kind of vectors: {}", static_cast<int>(kind));
   Request request;
   request.prompt.assign(tokens.begin(), tokens.end());
   request.kind = kind == MILLRACE_LOGITS ? RequestKind::Score : RequestKind::Embed;
-  request.pooling = kind == MILLRACE_EMBEDDING_LAST ? Pooling::Last : Pooling::Mean;
+  if (kind != MILLRACE_EMBEDDING) {
+    request.pooling = kind == MILLRACE_EMBEDDING_LAST ? Pooling::Last : Pooling::Mean;
+    request.normalise = true;
+  }
   const bool rows = kind == MILLRACE_LOGITS || kind == MILLRACE_HIDDEN_STATES;
   if (rows) {
     const auto columns = static_cast<size_t>(width(model, kind));

@@ -106,6 +106,7 @@ void run(const BenchOptions& o) {
                                          });
   size_for(load, cases.fit);
   auto runner = o.predict ? std::make_unique<Runner>(source, load) : load_runner(source, load);
+  require_logits(*runner);
   const int threads = runner->hardware().threads;
   if (!o.model.json) {
     fmt::print("{} on {}, KV {}\n", runner->source().origin(), in_words(runner->hardware()),

@@ -93,6 +93,7 @@ void run(const CalibrateOptions& o) {
   auto source = open_model(o.model);
   auto load = load_options(o.model);
   const Runner plan(source, load);
+  require_logits(plan);
   Tokens tokens = choose_tokens(o, *source, plan.model().config().vocab);
   load.context = std::min({plan.options().context, o.tokens, std::max<int64_t>(1, std::ssize(tokens.ids))});
   load.rows = std::min<int64_t>(512, load.context);

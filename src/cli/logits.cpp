@@ -37,6 +37,7 @@ void run(const LogitsOptions& o) {
   load.rows = o.chunk > 0 ? o.chunk : std::min<int64_t>(512, static_cast<int64_t>(tokens.size()));
   load.logit_rows = load.rows;
   auto runner = load_runner(std::move(source), load);
+  require_logits(*runner);
   tokens = parse_token_list(o.tokens, runner->model().config().vocab);
   const auto length = static_cast<int32_t>(tokens.size());
   if (length > runner->options().context)

@@ -119,6 +119,13 @@ LoadOptions load_options(const ModelOptions& o) {
   return load;
 }
 
+void require_logits(const Runner& runner) {
+  if (runner.model().pools())
+    fail(ErrorKind::Usage,
+         "{}: an embedding model or a cross-encoder has no logits; 'serve' offers its vectors and scores",
+         runner.source().origin());
+}
+
 std::unique_ptr<Runner> load_runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options) {
   auto runner = std::make_unique<Runner>(std::move(source), options);
   std::unique_ptr<Progress> bar;

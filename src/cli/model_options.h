@@ -42,6 +42,7 @@ std::shared_ptr<const WeightSource> open_model(const ModelOptions& options);
 LoadOptions load_options(const ModelOptions& options);
 
 // Loads with a progress bar.
+void require_logits(const Runner& runner);  // refuses models without them by name
 std::unique_ptr<Runner> load_runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options);
 
 }  // namespace millrace

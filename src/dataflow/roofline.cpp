@@ -40,7 +40,7 @@ Work work_of(const AttentionProblem& p) {
   const double kv = double(p.sequences) * visible * p.kv_heads *
                     double(row_bytes(p.kv, p.key_dim) + (p.latent ? 0 : row_bytes(p.kv, p.value_dim)));
   const double io = 4.0 * double(p.rows) * p.heads * (p.key_dim + p.value_dim);
-  const double seen = std::max(1.0, visible - per_sequence / 2);
+  const double seen = std::max(1.0, p.bidirectional ? visible : visible - per_sequence / 2);
   return {kv + io, 2.0 * double(p.rows) * seen * p.heads * (p.key_dim + p.value_dim)};
 }
 

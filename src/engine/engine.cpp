@@ -47,13 +47,14 @@ Engine::Engine(Runner& runner, const EngineOptions& options)
       draft_tokens_(options.drafter != nullptr ? std::max(0, options.draft_tokens) : 0),
       pacer_([&runner] { return estimate_steps(runner); },
              {options.tpot_target_ms * 1e3, options.prefill_slack > 0 ? options.prefill_slack : usual_slack(runner)}),
-      scheduler_(
-          runner.state(),
-          {runner.options().rows, runner.options().sequences, runner.options().logit_rows, runner.model().long_from(),
-           options.prefix_cache, options.drafter, draft_tokens_, last_chunk(runner), !runner.options().batch_invariant},
-          pacer_),
+      scheduler_(runner.state(),
+                 {runner.options().rows, runner.options().sequences, runner.options().logit_rows,
+                  runner.model().long_from(), options.prefix_cache && !runner.model().pools(), options.drafter,
+                  draft_tokens_, last_chunk(runner), runner.model().pools(), !runner.options().batch_invariant},
+                 pacer_),
       batch_(runner.options().rows, runner.options().sequences, runner.options().logit_rows),
-      forked_(static_cast<size_t>(runner.model().config().vocab)) {
+      forked_(static_cast<size_t>(runner.model().config().vocab)),
+      pooling_(read_pooling(runner.source())) {
   for (Step* step : {&step_, &ahead_}) {
     step->plan.parts.reserve(static_cast<size_t>(runner.options().sequences));
     step->on_host.reserve(static_cast<size_t>(runner.options().logit_rows));
@@ -74,6 +75,11 @@ void Engine::check(const Request& r) const {
   }
   const auto prompt = static_cast<int64_t>(r.prompt.size());
   const bool generates = r.kind == RequestKind::Generate;
+  if (runner_.model().pools() && r.kind != RequestKind::Embed)
+    fail(ErrorKind::Usage, "this model makes {}: it cannot generate or score text",
+         runner_.model().pools_to_scores() ? "scores of pairs of texts" : "embeddings");
+  if (runner_.model().pools() && r.on_row != nullptr)
+    fail(ErrorKind::Usage, "this model gives one vector for a text, not one for each token");
   if (prompt > context || (generates && prompt == context)) {
     fail(ErrorKind::Usage, "This model's maximum context length is {} tokens; the prompt has {}", context, prompt);
   }
@@ -91,6 +97,12 @@ void Engine::check(const Request& r) const {
 
 std::unique_ptr<Sequence> Engine::prepare(Request request) {
   check(request);
+  const Model& model = runner_.model();
+  if (request.pooling == Pooling::OfModel)
+    request.pooling = pooling_.kind == PoolKind::Last ? Pooling::Last : Pooling::Mean;
+  if (model.pools_to_scores()) request.normalise = false;
+  if (!request.normalise) request.normalise = pooling_.normalise;
+  if (!model.has_token_types()) request.second = 0;
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   const int64_t room = runner_.options().context - prompt;
   const int64_t wanted = request.kind != RequestKind::Generate ? 0
@@ -104,7 +116,7 @@ std::unique_ptr<Sequence> Engine::prepare(Request request) {
   const auto longest = static_cast<int32_t>(prompt + wanted);
   const auto make = [&](int32_t choice) {
     return std::make_unique<Sequence>(group, choice, runner_.state().new_table(longest), longest,
-                                      runner_.model().config().vocab, most_drafts(group->request));
+                                      runner_.model().config().vocab, most_drafts(group->request), model.pools());
   };
   auto first = make(0);
   for (const int32_t choice : group->unborn) first->add_choice(make(choice));

@@ -15,6 +15,7 @@
 #include "engine/saved_prefix.h"
 #include "engine/scheduler.h"
 #include "engine/step_batch.h"
+#include "models/pooling_settings.h"
 
 namespace millrace {
 
@@ -115,8 +116,9 @@ class Engine {
     Sequence* sequence;
     Matrix logits;  // of its pending rows
   };
-  std::vector<Drawing> drawing_;  // of this step
-  std::vector<float> forked_;     // logits from which several choices draw
+  std::vector<Drawing> drawing_;   // of this step
+  std::vector<float> forked_;      // logits from which several choices draw
+  const PoolingSettings pooling_;  // as the model's files say
   std::atomic<RequestId> next_id_{1};
   EngineStats totals_;
 };

@@ -93,11 +93,14 @@ void Rank::plan(const WeightSource& source) {
   weights_->check_all_used();
 
   const DType fast_kv = ops_->working() == DType::F32 ? DType::F16 : ops_->working();
-  options_.kv_type = options_.kv_type.value_or(options_.exact ? DType::F32 : fast_kv);
+  // The state of a model that pools holds one step's keys and values, so f32 costs little memory.
+  const bool in_f32 = options_.exact || (model_->pools() && ops_->precision() == Precision::Exact);
+  options_.kv_type = options_.kv_type.value_or(in_f32 ? DType::F32 : fast_kv);
   check_kv_type(*options_.kv_type, layout_);
   read_calibration(source);
   decide_slots();
   decide_context();
+  if (model_->pools()) options_.rows = std::max(options_.rows, options_.context);  // a sequence is one slice
   plan_steps();
   plan_memory();
 }

@@ -10,13 +10,21 @@ namespace millrace {
 namespace {
 
 // Step shapes that cover every bucket of every op. Largest first, because batch-invariant plans need the largest step.
-std::vector<StepShape> shapes_to_plan(const LoadOptions& o) {
+std::vector<StepShape> shapes_to_plan(const LoadOptions& o, bool pools) {
   std::vector<int64_t> rows = row_buckets(o.rows), wanted = row_buckets(o.logit_rows);
   std::reverse(rows.begin(), rows.end());
   std::vector<StepShape> shapes;
   for (int64_t m : rows) {
     m = std::min(m, o.rows);
     shapes.push_back({.rows = m, .wanted = std::min(m, o.logit_rows)});
+  }
+  if (pools) {  // layers behind the pooling have a row for each sequence
+    for (int64_t n : row_buckets(o.sequences)) {
+      n = std::min(n, o.sequences);
+      shapes.push_back(
+          {.rows = o.rows, .sequences = n, .context = o.rows / n, .wanted = n, .hidden = n, .gathered = true});
+    }
+    return shapes;
   }
   for (int64_t r : wanted) {
     r = std::min({r, o.logit_rows, o.rows});
@@ -55,7 +63,7 @@ void Rank::plan_steps() {
   dry_state_ = std::make_unique<StateCache>(layout_, StateOptions{*options_.kv_type, options_.block_size});
   ops_->plan_for({options_.rows, options_.sequences, options_.context});
   ops_->observe(Ops::Mode::Plan);
-  for (const StepShape& shape : shapes_to_plan(options_)) run_dry(shape, activations_);
+  for (const StepShape& shape : shapes_to_plan(options_, model_->pools())) run_dry(shape, activations_);
   ops_->observe(Ops::Mode::Run);
   ops_->warn_of_unused_forced_kernels();
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,7 +24,12 @@ enum class RequestKind : uint8_t {
   Embed,     // one vector for the prompt, nothing is generated
 };
 
-enum class Pooling : uint8_t { Mean, Last };  // of the hidden states after the final norm
+// Of the hidden states after the final norm. A model that pools itself (Model::pools) ignores it.
+enum class Pooling : uint8_t {
+  OfModel,  // as the model's files say, or the mean
+  Mean,
+  Last,
+};
 
 struct Request {
   std::vector<int32_t> prompt;  // at least one token
@@ -37,8 +43,9 @@ struct Request {
   int prompt_logprobs =
       -1;                  // log-probabilities of prompt tokens after the first, with this many alternatives; -1: none
   int32_t score_from = 1;  // index of the first prompt token whose log-probability is wanted
-  Pooling pooling = Pooling::Mean;
-  bool normalise = true;  // scale an embedding to length 1
+  Pooling pooling = Pooling::OfModel;
+  std::optional<bool> normalise;  // scale an embedding to length 1; nullopt: as the model's files say
+  int32_t second = 0;             // index of the first token of the second text of a pair; 0: one text
   // Receives the logits (Score) or hidden states (Embed) of every prompt position, on the engine's thread and within
   // the step. A preempted prompt reports its positions again. Null: none are wanted.
   std::function<void(int32_t position, std::span<const float> row)> on_row;

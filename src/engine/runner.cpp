@@ -28,8 +28,8 @@ void Runner::load(const Progress& progress) {
   rank_->load(progress);
   const auto& config = model().config();
   Device& device = rank_->device();
-  results_ =
-      std::make_unique<StepResults>(device, options_.device_draws, options_.logit_rows, config.vocab, config.hidden);
+  results_ = std::make_unique<StepResults>(device, options_.device_draws, options_.logit_rows, config.vocab,
+                                           std::max(config.hidden, model().pooled_width()));
   draws_ = std::make_unique<DrawTables>(ops(), options_.device_draws, options_.logit_rows, config.vocab);
   recorded_.reserve(kRecordedSteps);
   started_.reserve(Device::kStepsAtOnce);

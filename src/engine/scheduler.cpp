@@ -183,7 +183,11 @@ void Scheduler::compose(Plan& plan, StepBatch& batch) {
     plan.decodes.positions += s->length();
     add_part(plan, batch, *s, rows);
   }
-  share_chunk(plan.decodes, limits_.rows - plan.decodes.rows);
+  if (limits_.whole_prompts) {
+    share_whole(limits_.rows);
+  } else {
+    share_chunk(plan.decodes, limits_.rows - plan.decodes.rows);
+  }
   for (const Share& share : prompts_) {
     if (share.rows == 0) continue;
     plan.chunk_past = std::max<int64_t>(plan.chunk_past, share.sequence->computed());
@@ -227,7 +231,7 @@ void Scheduler::add_part(Plan& plan, StepBatch& batch, Sequence& s, int32_t rows
   const Part part{&s, rows, s.wanted_logits(rows), s.wanted_hidden(rows)};
   logit_room_ -= chosen(rows);
   batch.add(s.pending().first(static_cast<size_t>(rows)), s.computed(), s.length(), s.table().pages(), part.logits,
-            part.hidden, s.slot.id(), s.drafted() > 0);
+            part.hidden, s.slot.id(), s.drafted() > 0, s.request().second);
   plan.parts.push_back(part);
 }
 

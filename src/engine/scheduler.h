@@ -26,7 +26,8 @@ struct SchedulerLimits {
   // Rows of the last chunk of a lone prompt, give or take a half. Few rows make a repeated prompt cheap, many make the
   // step that they add to a new one cheap.
   int32_t last_chunk = 64;
-  bool same_chunks = true;  // a lone prompt that was seen before is computed in the same chunks
+  bool whole_prompts = false;  // a prompt is computed in one step: Model::pools()
+  bool same_chunks = true;     // a lone prompt that was seen before is computed in the same chunks
 };
 
 class Scheduler {
@@ -116,6 +117,7 @@ class Scheduler {
   void draft_tokens();
   void requeue_grown();
   void share_chunk(const Decodes& decodes, int64_t rows);
+  void share_whole(int64_t rows);
   int32_t next_stop(const Sequence& sequence, bool lone) const;
   int32_t snapshot_spacing(int32_t prompt) const;
   bool computed_by_another(const Sequence& sequence) const;

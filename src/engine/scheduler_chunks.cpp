@@ -49,6 +49,16 @@ void Scheduler::share_chunk(const Decodes& decodes, int64_t room) {
   for (Share& share : prompts_) give(share, room_of(share));
 }
 
+// In order of admission: the first prompt always fits, because a step has as many rows as the context.
+void Scheduler::share_whole(int64_t room) {
+  for (auto& s : running_) {
+    const auto rows = static_cast<int32_t>(s->pending().size());
+    if (rows > room) return;
+    room -= rows;
+    prompts_.push_back({s.get(), rows, false});
+  }
+}
+
 // Where the next chunk of a prompt must end. A lone prompt ends with a chunk of limited size, so that the same prompt
 // can repeat that chunk in the same shape at little cost (ChunkMemory). Recurrent state needs a stop for each snapshot:
 // shortly before the end, because the next turn of a conversation often rewrites the last tokens; where other prompts

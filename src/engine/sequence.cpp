@@ -24,7 +24,7 @@ bool contains(std::span<const int32_t> tokens, int32_t token) {
 }  // namespace
 
 Sequence::Sequence(std::shared_ptr<Group> group, int32_t choice, BlockTable table, int32_t longest, int64_t vocab,
-                   int32_t most_drafts)
+                   int32_t most_drafts, bool pooled_by_model)
     : group_(std::move(group)),
       choice_(choice),
       table_(std::move(table)),
@@ -33,6 +33,7 @@ Sequence::Sequence(std::shared_ptr<Group> group, int32_t choice, BlockTable tabl
       longest_(longest),
       most_drafts_(most_drafts),
       vocab_(vocab),
+      pooled_by_model_(pooled_by_model),
       tokens_(request().prompt),
       sampler_(of_choice(request().sampling, choice), static_cast<int32_t>(vocab)) {
   const auto rows = static_cast<size_t>(1 + most_drafts);
@@ -90,7 +91,7 @@ void Sequence::begin_again() {
 
 int32_t Sequence::first_wanted() const {
   if (generated() > 0) return length() - 1;
-  if (wants_every_row() || (request().kind == RequestKind::Embed && request().pooling == Pooling::Mean)) return 0;
+  if (wants_every_row() || (request().kind == RequestKind::Embed && request().pooling != Pooling::Last)) return 0;
   if (scores()) return std::min(std::max(0, request().score_from - 1), prompt_length_ - 1);
   return prompt_length_ - 1;
 }
@@ -108,6 +109,7 @@ StepBatch::Rows Sequence::wanted_logits(int32_t rows) const {
 
 StepBatch::Rows Sequence::wanted_hidden(int32_t rows) const {
   if (request().kind != RequestKind::Embed) return {};
+  if (is_pooled()) return {0, 1};
   const bool completes = rows == static_cast<int32_t>(pending().size());
   if (request().pooling == Pooling::Last && !wants_every_row()) return {completes ? rows - 1 : rows, rows};
   return {0, rows};
@@ -264,8 +266,8 @@ Emission Sequence::end_of_prompt() {
   finish_ = FinishReason::Length;
   double square = 0;
   for (const double x : pooled_) square += x * x;
-  const bool mean = request().pooling == Pooling::Mean;
-  const double length = request().normalise ? std::sqrt(square) : mean ? prompt_length_ : 1;
+  const bool mean = request().pooling == Pooling::Mean && !is_pooled();
+  const double length = request().normalise.value_or(true) ? std::sqrt(square) : mean ? prompt_length_ : 1;
   embedding_.clear();
   for (const double x : pooled_) embedding_.push_back(static_cast<float>(length > 0 ? x / length : 0));
   Emission e = emission(-1);

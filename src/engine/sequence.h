@@ -29,7 +29,7 @@ class Sequence {
  public:
   // `most_drafts`: draft tokens per step, at most; their buffers are allocated here.
   Sequence(std::shared_ptr<Group> group, int32_t choice, BlockTable table, int32_t longest, int64_t vocab,
-           int32_t most_drafts = 0);
+           int32_t most_drafts = 0, bool pooled_by_model = false);
 
   RequestId id() const { return group_->id; }
   int32_t choice() const { return choice_; }
@@ -105,6 +105,7 @@ class Sequence {
   void take_prompt_logits(int32_t position, std::span<const float> logits);
   void take_hidden(int32_t position, std::span<const float> hidden);
   bool scores() const { return !prompt_logprobs_.empty() && generated() == 0; }
+  bool is_pooled() const { return pooled_by_model_; }
   bool wants_every_row() const { return request().on_row != nullptr && request().kind != RequestKind::Generate; }
 
   // Prepares the mask of the next token. Needs no logits, so it can run while the device computes. set_drafts() has
@@ -145,6 +146,7 @@ class Sequence {
   BlockTable table_;
   int32_t prompt_length_, length_, longest_, computed_ = 0, most_drafts_;
   int64_t vocab_;
+  bool pooled_by_model_;         // the step that computes the prompt gives one row, its embedding
   std::vector<int32_t> tokens_;  // known tokens, then drafts
   std::vector<std::unique_ptr<Sequence>> unborn_;
   Sampler sampler_;

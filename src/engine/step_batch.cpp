@@ -23,10 +23,10 @@ void StepBatch::add(std::span<const int32_t> tokens, int32_t past, int32_t horiz
 }
 
 void StepBatch::add(std::span<const int32_t> tokens, int32_t past, int32_t horizon, std::span<const int32_t> pages,
-                    Rows logits, Rows hidden, int32_t slot, bool drafts) {
+                    Rows logits, Rows hidden, int32_t slot, bool drafts, int32_t second) {
   const auto first = static_cast<int32_t>(tokens_.size());
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  slices_.push_back({first, static_cast<int32_t>(tokens.size()), past, horizon, pages, slot, drafts});
+  slices_.push_back({first, static_cast<int32_t>(tokens.size()), past, horizon, pages, slot, drafts, second});
   for (int32_t row = logits.begin; row < logits.end; ++row) logit_rows_.push_back(first + row);
   for (int32_t row = hidden.begin; row < hidden.end; ++row) hidden_rows_.push_back(first + row);
 }

@@ -25,7 +25,7 @@ class StepBatch {
   };
   // `drafts`: all tokens after the first are drafts.
   void add(std::span<const int32_t> tokens, int32_t past, int32_t horizon, std::span<const int32_t> pages, Rows logits,
-           Rows hidden, int32_t slot = -1, bool drafts = false);
+           Rows hidden, int32_t slot = -1, bool drafts = false, int32_t second = 0);
 
   int64_t rows() const { return static_cast<int64_t>(tokens_.size()); }
   bool empty() const { return tokens_.empty(); }

@@ -67,6 +67,7 @@ GgufVocabulary read_vocabulary(const GgufMetadata& gguf) {
   }
   v.add_bos = gguf.boolean("tokenizer.ggml.add_bos_token");
   v.add_eos = gguf.boolean("tokenizer.ggml.add_eos_token");
+  v.add_sep = gguf.boolean("tokenizer.ggml.add_sep_token");
   v.add_space_prefix = gguf.boolean("tokenizer.ggml.add_space_prefix");
   v.remove_extra_whitespaces = gguf.boolean("tokenizer.ggml.remove_extra_whitespaces");
   return v;

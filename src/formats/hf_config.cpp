@@ -51,7 +51,8 @@ void complete_rope(Json& rope, const Json& config) {
 bool has_two_ropes(const Json& config) {
   const Json* type = member(config, "model_type");
   return member(config, "rope_local_base_freq") != nullptr ||
-         (type != nullptr && type->is_string() && (type->get<std::string>().starts_with("gemma3") || *type == "olmo3"));
+         (type != nullptr && type->is_string() &&
+          (type->get<std::string>().starts_with("gemma3") || *type == "olmo3" || *type == "modernbert"));
 }
 
 void lift_rope(Json& config) {

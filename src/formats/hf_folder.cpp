@@ -61,6 +61,7 @@ class HfFolder : public WeightSource {
       fail(ErrorKind::BadFile, "{}: several .safetensors files, but no model.safetensors.index.json to go by",
            origin());
     }
+    add_modules();
     derive(quantized_tensors(tensors(), config_.get(), origin()));
     derive(gpt_oss_tensors(tensors(), config_.get()));
   }
@@ -87,6 +88,26 @@ class HfFolder : public WeightSource {
   void add_file(const std::string& name) {
     const MappedFile& file = map_file(folder_ / name);
     add_tensors(read_safetensors(file.bytes(), file.path().string()));
+  }
+
+  // The dense modules of a sentence-transformers folder, under the names of their folders: "2_Dense.linear.weight".
+  void add_modules() {
+    const auto text = read_text(folder_ / "modules.json", kLargestConfig);
+    if (!text) return;
+    const nlohmann::json modules = parse_json(*text, (folder_ / "modules.json").string());
+    for (const auto& module : modules) {
+      const auto path = module.is_object() ? module.find("path") : module.end();
+      if (path == module.end() || !path->is_string()) continue;
+      const auto& name = path->get_ref<const std::string&>();
+      if (name.empty()) continue;
+      if (name.find('/') != std::string::npos || name.find('\0') != std::string::npos || name.starts_with('.'))
+        fail(ErrorKind::BadFile, "{}: modules.json: '{}' is not the name of a folder beside it", origin(), name);
+      if (!is_there(folder_ / name / "model.safetensors")) continue;
+      const MappedFile& file = map_file(folder_ / name / "model.safetensors");
+      auto tensors = read_safetensors(file.bytes(), file.path().string());
+      for (TensorInfo& tensor : tensors) tensor.name = name + "." + tensor.name;
+      add_tensors(std::move(tensors));
+    }
   }
 
   void add_shards(const std::string& text, const std::string& origin) {

@@ -17,6 +17,7 @@
 #include "kernels/latent_write/latent_write.h"
 #include "kernels/linear/linear.h"
 #include "kernels/norm/norm.h"
+#include "kernels/pool/pool.h"
 #include "kernels/rope/angles.h"
 #include "kernels/rope/rope.h"
 #include "kernels/rope_write/rope_write.h"
@@ -60,6 +61,7 @@ using AllOps = OpList<  //
     RouterOp,           //
     GroupedLinearOp,    //
     HeadRoutingOp,      //
-    LatentWriteOp>;
+    LatentWriteOp,      //
+    PoolOp>;
 
 }  // namespace millrace

@@ -20,6 +20,7 @@ struct Batch {
 struct PlacedBatch : Batch {
   std::span<const int32_t> positions;  // of each row
   std::span<const int32_t> horizons;   // of each row: the length that its sequence will have at least
+  std::span<const int32_t> types;      // of each row: 1 in the second text of a pair, else 0
   SliceTables tables;
   const int32_t* chosen = nullptr;  // tokens chosen by the rows of the previous step
   bool wants_every_row = false;     // logit_rows are all rows in order

@@ -33,7 +33,7 @@ bool is_counting(std::span<const int32_t> rows) {
 
 size_t BatchTables::bytes(const Sizes& s) {
   Cursor cursor{nullptr, nullptr};
-  for (int i = 0; i < 4; ++i) cursor.take<int32_t>(s.rows);
+  for (int i = 0; i < 5; ++i) cursor.take<int32_t>(s.rows);
   cursor.take<int32_t>(s.logit_rows);
   cursor.take<Slice>(s.sequences);
   cursor.take<int32_t>(s.sequences * s.pages);
@@ -49,12 +49,14 @@ BatchTables::BatchTables(const Sizes& sizes, int block_size, Device& device)
       host_data_{host_.take(bytes(sizes)), host_.take(bytes(sizes))},
       placed_data_(device.is_host() ? nullptr : placed_.take(bytes(sizes))) {}
 
-void BatchTables::fill_rows(const Batch& batch, int32_t* positions, int32_t* horizons, int32_t* row_slots) const {
+void BatchTables::fill_rows(const Batch& batch, int32_t* positions, int32_t* horizons, int32_t* types,
+                            int32_t* row_slots) const {
   for (const auto& slice : batch.sequences) {
     for (int32_t i = 0; i < slice.rows; ++i) {
       const int32_t row = slice.first_row + i, position = slice.past + i;
       positions[row] = position;
       horizons[row] = std::max(slice.horizon, slice.past + slice.rows);
+      types[row] = slice.second > 0 && position >= slice.second ? 1 : 0;
       if (device_.is_host()) continue;
       row_slots[row] = slice.pages[static_cast<size_t>(position / block_size_)] * block_size_ + position % block_size_;
     }
@@ -69,11 +71,13 @@ PlacedBatch BatchTables::place(const Batch& batch, int64_t pages, int slot) {
   Cursor cursor{host_data_[slot], device_.is_host() ? host_data_[slot] : placed_data_};
   const auto [positions, placed_positions] = cursor.take<int32_t>(rows);
   const auto [horizons, placed_horizons] = cursor.take<int32_t>(rows);
+  const auto [types, placed_types] = cursor.take<int32_t>(rows);
   const auto [row_slots, placed_row_slots] = cursor.take<int32_t>(rows);
-  fill_rows(batch, positions, horizons, row_slots);
+  fill_rows(batch, positions, horizons, types, row_slots);
   PlacedBatch placed{batch};
   placed.positions = {placed_positions, static_cast<size_t>(rows)};
   placed.horizons = {placed_horizons, static_cast<size_t>(rows)};
+  placed.types = {placed_types, static_cast<size_t>(rows)};
   placed.wants_every_row = logit_rows == rows && is_counting(batch.logit_rows);
   if (device_.is_host()) return placed;
 

@@ -25,7 +25,7 @@ class BatchTables {
   void send();  // copies the batch placed last
 
  private:
-  void fill_rows(const Batch& batch, int32_t* positions, int32_t* horizons, int32_t* row_slots) const;
+  void fill_rows(const Batch& batch, int32_t* positions, int32_t* horizons, int32_t* types, int32_t* row_slots) const;
 
   Device& device_;
   int block_size_;

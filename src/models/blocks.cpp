@@ -91,6 +91,7 @@ std::string text_model_prefix(const WeightSource& source) {
   for (const char* prefix : {"language_model.model.", "model.language_model."}) {
     if (source.find(std::string(prefix) + "embed_tokens.weight") != nullptr) return prefix;
   }
+  if (source.find("embed_tokens.weight") != nullptr) return "";  // saved without the output matrix
   return "model.";
 }
 

@@ -88,7 +88,7 @@ void Decoder::forward(Pass& p) const {
   const Routing by_head = layers.front().latent ? route_heads(p, config_.heads) : Routing();
   Matrix hidden = p.embed(*embedding, embedding_scale);
   for (const DecoderLayer& layer : layers) {
-    const AttentionSettings settings{config_.heads, score_scale, score_cap, layer.window, layer.sinks};
+    const AttentionSettings settings{config_.heads, score_scale, score_cap, layer.window, layer.sinks, bidirectional};
     const Normed input = p.rms_norm(hidden, layer.attention_norm);
     const Rope& own_rope = ropes[static_cast<size_t>(layer.rope)];
     Matrix attended = layer.delta ? delta_net_block(p, *layer.delta, input)
@@ -96,7 +96,7 @@ void Decoder::forward(Pass& p) const {
                           ? latent_attention_block(p, *layer.latent, input, layer.state, own_rope, settings, by_head)
                           : attention_block(p, layer.attention, input, layer.state, own_rope, settings, query_scale);
     if (residual_from_norm) p.rms_norm(hidden, layer.attention_norm, hidden);
-    if (&layer == &layers.back()) p.narrow({&hidden, &attended});
+    if (&layer == &layers.back() && !pooling) p.narrow({&hidden, &attended});
     add_block(p, attended, layer.attention.out, layer.post_attention_norm, hidden);
 
     if (layer.experts) {
@@ -106,6 +106,10 @@ void Decoder::forward(Pass& p) const {
     const Matrix feed = p.gated_linear(p.rms_norm(hidden, layer.feed_norm), layer.feed.gate_up, activation);
     if (residual_from_norm) p.rms_norm(hidden, layer.feed_norm, hidden);
     add_block(p, feed, layer.feed.down, layer.post_feed_norm, hidden);
+  }
+  if (pooling) {
+    p.rms_norm(hidden, norm, hidden);
+    return pooling->forward(p, hidden);
   }
   p.head(p.rms_norm(hidden, norm), head);
   if (logit_scale != 1) p.ops.scale(p.logits, logit_scale);

@@ -9,6 +9,7 @@
 #include "models/experts.h"
 #include "models/latent_attention.h"
 #include "models/model.h"
+#include "models/pooling_head.h"
 
 namespace millrace {
 
@@ -35,6 +36,8 @@ class Decoder final : public Model {
   explicit Decoder(DecoderConfig c);
   const DecoderConfig& config() const override { return config_; }
   int64_t long_from() const override { return rope.long_from; }
+  int64_t pooled_width() const override { return pooling ? pooling->width : 0; }
+  bool pools_to_scores() const override { return pooling && pooling->scores; }
   void forward(Pass& pass) const override;
 
   // Adds a layer with norms, attention and feed-forward under their usual names, and its paged state.
@@ -67,8 +70,10 @@ class Decoder final : public Model {
   bool residual_from_norm = false;        // a block adds to the norm of the residual stream instead of to the stream
   const WeightView* embedding = nullptr;  // [vocab, hidden]
   std::vector<DecoderLayer> layers;
-  const Vector* norm = nullptr;  // [hidden]
-  const Linear* head = nullptr;  // [vocab, hidden]
+  const Vector* norm = nullptr;        // [hidden]
+  const Linear* head = nullptr;        // [vocab, hidden]
+  bool bidirectional = false;          // attention to later positions too; needs `pooling`
+  std::optional<PoolingHead> pooling;  // instead of `head`
 
  private:
   DecoderConfig config_;

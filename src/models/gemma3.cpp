@@ -1,5 +1,6 @@
 // Gemma 3 (text): as Gemma 2 without soft caps, with norms of q and k, and two ropes. Most layers have a sliding window
-// and the local rope; every sixth layer attends to the whole context and has the global rope.
+// and the local rope; every sixth layer attends to the whole context and has the global rope. EmbeddingGemma is the
+// same with attention in both directions, pooling and dense layers.
 #include <cmath>
 
 #include "models/decoder.h"
@@ -19,8 +20,9 @@ std::unique_ptr<Model> make_gemma3(const WeightSource& source, Weights& w, State
   auto model = std::make_unique<Decoder>(read_decoder_config(source, kKeys));
   const DecoderConfig& c = model->config();
   const Config& keys = source.config();
-  if (keys.optional_boolean({.hf = "use_bidirectional_attention"}).value_or(false))
-    refuse(source, "attention in both directions (an embedding model)");
+  const bool embeds = is_gguf(source) ? keys.architecture() == "gemma-embedding"
+                                      : keys.optional_boolean({.hf = "use_bidirectional_attention"}).value_or(false);
+  if (!embeds && keys.architecture() == "Gemma3TextModel") refuse(source, "a causal Gemma3TextModel without head");
   for (const char* images : {"vision_tower.", "multi_modal_projector.", "mm."}) w.ignore(images);
 
   model->rope = w.placed(read_rope_frequencies(source, c, "full_attention", kGlobalTheta));
@@ -39,6 +41,7 @@ std::unique_ptr<Model> make_gemma3(const WeightSource& source, Weights& w, State
     const auto norm = [&](const TensorName& name) { return at.vector(name, c.hidden, one); };
     DecoderLayer& layer = model->add_bare_layer(state);
     layer.window = windows[static_cast<size_t>(i)];
+    if (embeds && layer.window > 0) layer.window = layer.window / 2 + 1;  // to each side
     if (layer.window > 0) layer.rope = LayerRope::Local;
     layer.attention_norm = norm({"attn_norm.weight", "input_layernorm.weight"});
     layer.attention = load_attention(at, c);
@@ -52,6 +55,11 @@ std::unique_ptr<Model> make_gemma3(const WeightSource& source, Weights& w, State
   const TensorName embedding{"token_embd.weight", hf + "embed_tokens.weight"};
   model->embedding = w.table(embedding, c.vocab, c.hidden);
   model->norm = w.vector({"output_norm.weight", hf + "norm.weight"}, c.hidden, one);
+  if (embeds) {
+    model->bidirectional = true;
+    model->pooling = load_pooling_head(w, read_pooling(source), c);
+    return model;
+  }
   model->head = load_output_head(w, c, {"output.weight", "lm_head.weight"}, embedding);
   return model;
 }

@@ -20,6 +20,13 @@ class Model {
   // longrope.
   virtual int64_t long_from() const { return 0; }
 
+  // A model that pools has no logits: forward() fills pass.last with one row of this width for each sequence, and each
+  // slice of the batch is a whole sequence. 0: the model has logits.
+  virtual int64_t pooled_width() const { return 0; }
+  bool pools() const { return pooled_width() > 0; }
+  virtual bool pools_to_scores() const { return false; }  // the row is a score for each label (a cross-encoder)
+  virtual bool has_token_types() const { return false; }  // the second text of a pair has token type 1
+
   // Fills pass.logits. Dry passes also call it, to learn which kernels, buffers and workspace a step needs, so its
   // requests may depend only on the shape of the batch. Must not allocate or throw.
   virtual void forward(Pass& pass) const = 0;

@@ -106,6 +106,7 @@ AttentionArgs Pass::attention_args(int state, Matrix q, const AttentionSettings&
           .scale = s.scale,
           .softcap = s.softcap,
           .window = s.window,
+          .bidirectional = s.bidirectional,
           .sinks = s.sinks != nullptr ? s.sinks->data : nullptr,
           .tables = batch.tables};
 }
@@ -153,6 +154,12 @@ void Pass::narrow(std::initializer_list<Matrix*> kept) {
     ops.gather(*matrix, batch.logit_rows, wanted);
     *matrix = wanted;
   }
+}
+
+Matrix Pass::pool(Matrix x, PoolKind kind) {
+  const Matrix pooled = buffer("pooled", ops.working(), std::ssize(batch.sequences), x.cols);
+  ops.call<PoolOp>({kind, ops.bucket(x.rows), x.cols}, {kind, x, pooled, batch.sequences, batch.tables});
+  return pooled;
 }
 
 void Pass::head(const Normed& x, const Linear* weights) {

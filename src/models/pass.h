@@ -31,6 +31,7 @@ struct AttentionSettings {
   float softcap = 0;              // c: scores become c tanh(score / c); 0: none
   int window = 0;                 // positions that a query attends to; 0: all up to its own
   const Vector* sinks = nullptr;  // [heads]: logits that join each head's denominator; null: none
+  bool bidirectional = false;     // rows attend to later rows too, within the window on both sides
 };
 
 // Calibrated maxima of attention scores, and the buffer where a calibration records score ranges.
@@ -48,7 +49,7 @@ class Pass {
   const PlacedBatch& batch;
   const DecoderConfig& config;
   Matrix logits;  // [rows that want logits, vocab] f32, from head()
-  Matrix last;    // [wanted rows, hidden]: hidden states after the final norm
+  Matrix last;  // [wanted rows, hidden]: hidden states after the final norm; of a model that pools: [sequences, width]
 
   // A buffer of the architecture, [rows(), cols] in the working type. Requests of one name share memory.
   Matrix buffer(std::string_view name, int64_t cols) { return buffer(name, ops.working(), rows_, cols); }
@@ -96,6 +97,9 @@ class Pass {
   // have that many rows. A prompt then runs the last feed-forward for one row only, a chunk in the middle of a prompt
   // for none. Required before head().
   void narrow(std::initializer_list<Matrix*> kept);
+
+  // One row for each sequence, in the working type.
+  Matrix pool(Matrix x, PoolKind kind);
 
   // Fills `logits` and `last`. Rows that want only hidden states get no logits.
   void head(const Normed& x, const Linear* weights);

@@ -13,10 +13,12 @@ namespace {
 const std::array kArchitectures{
     Architecture{"llama", {"llama"}, {"LlamaForCausalLM", "MistralForCausalLM", "mistral"}, make_llama},
     Architecture{"qwen2", {"qwen2"}, {"Qwen2ForCausalLM"}, make_qwen2},
-    Architecture{"qwen3", {"qwen3"}, {"Qwen3ForCausalLM"}, make_qwen3},
+    Architecture{"qwen3", {"qwen3"}, {"Qwen3ForCausalLM", "Qwen3ForSequenceClassification", "Qwen3Model"}, make_qwen3},
     Architecture{"gemma2", {"gemma2"}, {"Gemma2ForCausalLM"}, make_gemma2},
-    Architecture{
-        "gemma3", {"gemma3"}, {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "gemma3_text"}, make_gemma3},
+    Architecture{"gemma3",
+                 {"gemma3", "gemma-embedding"},
+                 {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "Gemma3TextModel", "gemma3_text"},
+                 make_gemma3},
     Architecture{"phi3", {"phi3"}, {"Phi3ForCausalLM"}, make_phi3},
     Architecture{"opt", {}, {"OPTForCausalLM"}, make_opt},
     Architecture{
@@ -78,6 +80,18 @@ const std::array kArchitectures{
                  {"qwen35moe"},
                  {"Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe_text"},
                  make_qwen3_5_moe},
+    Architecture{"bert",
+                 {"bert"},
+                 {"BertModel", "BertForMaskedLM", "BertForSequenceClassification", "RobertaModel", "RobertaForMaskedLM",
+                  "RobertaForSequenceClassification", "XLMRobertaModel", "XLMRobertaForMaskedLM",
+                  "XLMRobertaForSequenceClassification", "CamembertModel", "CamembertForMaskedLM",
+                  "CamembertForSequenceClassification", "roberta", "xlm-roberta", "camembert"},
+                 make_bert},
+    Architecture{"nomic_bert", {"nomic-bert"}, {"NomicBertModel"}, make_nomic_bert},
+    Architecture{"modernbert",
+                 {"modern-bert"},
+                 {"ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification"},
+                 make_modernbert},
 };
 
 }  // namespace

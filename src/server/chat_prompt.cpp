@@ -209,6 +209,8 @@ int32_t answer_room(size_t prompt_tokens, std::optional<int> asked, int32_t cont
 }
 
 ChatPrompt make_chat_prompt(const ChatRequest& r, const ServedModel& model) {
+  if (model.runner().model().pools())
+    fail_field("model", "unsupported_value", "this model makes embeddings or scores texts; it cannot chat");
   if (!model.has_template()) {
     fail_field("messages", "no_chat_template", "this model has no chat template; use /v1/completions");
   }

@@ -4,6 +4,7 @@
 #include "server/answer_json.h"
 #include "server/api.h"
 #include "server/base64.h"
+#include "server/embedding.h"
 #include "server/generation.h"
 #include "server/requests/embeddings_request.h"
 #include "server/served_model.h"
@@ -19,10 +20,15 @@ Json embedding_json(const std::vector<float>& values, bool base64) {
 
 class EmbeddingsSink final : public GenerationSink {
  public:
-  EmbeddingsSink(std::shared_ptr<Call> call, std::string model, bool base64, size_t inputs)
-      : call_(std::move(call)), model_(std::move(model)), base64_(base64), embeddings_(inputs) {}
+  EmbeddingsSink(std::shared_ptr<Call> call, std::string model, const EmbeddingsRequest& r, size_t inputs)
+      : call_(std::move(call)),
+        model_(std::move(model)),
+        base64_(r.encoding_format == "base64"),
+        dimensions_(r.dimensions),
+        embeddings_(inputs) {}
 
   void on_embedding(int prompt, std::vector<float> values) override {
+    shorten(values, dimensions_);
     embeddings_[static_cast<size_t>(prompt)] = std::move(values);
   }
   void on_delta(const Delta&) override {}
@@ -41,6 +47,7 @@ class EmbeddingsSink final : public GenerationSink {
   std::shared_ptr<Call> call_;
   std::string model_;
   bool base64_;
+  std::optional<int> dimensions_;
   std::vector<std::vector<float>> embeddings_;
 };
 
@@ -51,20 +58,14 @@ void answer_embeddings(const std::shared_ptr<Call>& call, ApiContext& context) {
   ServedModel& model = context.model;
   model.require_ready();
   model.check_name(r.model);
-  const auto width = model.runner().model().config().hidden;
-  if (r.dimensions && *r.dimensions != width) {
-    fail_field("dimensions", "unsupported_value", "embeddings of this model have {} dimensions and cannot be shortened",
-               width);
-  }
+  check_embeddings(model, r.dimensions);
   std::vector<Request> requests;
   for (PromptInput& input : read_prompts(r.input)) {
-    Request request;
-    request.kind = RequestKind::Embed;
-    request.prompt = input.is_tokens ? std::move(input.tokens) : model.text().tokenizer->encode(input.text);
-    request.client = fair_client(*call, r.user);
-    requests.push_back(std::move(request));
+    requests.push_back(
+        embedding_request(input.is_tokens ? std::move(input.tokens) : model.text().tokenizer->encode(input.text),
+                          fair_client(*call, r.user)));
   }
-  auto sink = std::make_unique<EmbeddingsSink>(call, model.id(), r.encoding_format == "base64", requests.size());
+  auto sink = std::make_unique<EmbeddingsSink>(call, model.id(), r, requests.size());
   std::make_shared<Generation>(call, model, context.workers, context.metrics,
                                GenerationOptions{.prompt_field = "input", .stop = {}, .visible = {}})
       ->start(std::move(requests), std::move(sink));

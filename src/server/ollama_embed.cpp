@@ -1,5 +1,6 @@
 // Ollama's POST /api/embed and /api/embeddings.
 #include "server/api.h"
+#include "server/embedding.h"
 #include "server/generation.h"
 #include "server/ollama_json.h"
 #include "server/requests/ollama_request.h"
@@ -9,10 +10,11 @@ namespace {
 
 class EmbedSink final : public GenerationSink {
  public:
-  EmbedSink(std::shared_ptr<Call> call, std::string model, size_t inputs, bool older)
-      : call_(std::move(call)), model_(std::move(model)), vectors_(inputs), older_(older) {}
+  EmbedSink(std::shared_ptr<Call> call, std::string model, size_t inputs, bool older, std::optional<int> dimensions)
+      : call_(std::move(call)), model_(std::move(model)), vectors_(inputs), older_(older), dimensions_(dimensions) {}
 
   void on_embedding(int prompt, std::vector<float> values) override {
+    shorten(values, dimensions_);
     vectors_[static_cast<size_t>(prompt)] = std::move(values);
   }
   void on_delta(const Delta&) override {}
@@ -32,28 +34,27 @@ class EmbedSink final : public GenerationSink {
   std::string model_;
   std::vector<std::vector<float>> vectors_;
   bool older_;
+  std::optional<int> dimensions_;
 };
 
 void embed(const std::shared_ptr<Call>& call, ApiContext& context, const OllamaEmbedRequest& r, bool older) {
   ServedModel& model = context.model;
   model.require_ready();
   check_ollama_name(model, r.model);
-  const auto width = model.runner().model().config().hidden;
-  if (r.dimensions && *r.dimensions != width) {
-    fail_field("dimensions", "unsupported_value", "embeddings of this model have {} dimensions", width);
-  }
+  check_embeddings(model, r.dimensions);
   const std::string name = r.model.empty() ? model.id() : r.model;
   const Json texts = r.input.is_array() ? r.input : Json::array({r.input});
   if (texts.empty()) return call->reply(Json{{"model", name}, {"embeddings", Json::array()}});
   std::vector<Request> requests;
   for (const Json& text : texts) {
-    Request request;
-    request.kind = RequestKind::Embed;
-    request.prompt = model.text().tokenizer->encode(text.get_ref<const std::string&>());
-    request.client = fair_client(*call, "");
-    requests.push_back(std::move(request));
+    std::vector<int32_t> ids = model.text().tokenizer->encode(text.get_ref<const std::string&>());
+    // The last token is often a special one, which the model expects at the end.
+    if (const auto most = static_cast<size_t>(model.context()); r.truncate && ids.size() > most)
+      ids.erase(ids.begin() + static_cast<long>(most) - 1, ids.end() - 1);
+    requests.push_back(embedding_request(std::move(ids), fair_client(*call, "")));
+    requests.back().normalise = true;
   }
-  auto sink = std::make_unique<EmbedSink>(call, name, requests.size(), older);
+  auto sink = std::make_unique<EmbedSink>(call, name, requests.size(), older, r.dimensions);
   const GenerationOptions options{.prompt_field = older ? "prompt" : "input", .stop = {}, .visible = {}};
   std::make_shared<Generation>(call, model, context.workers, context.metrics, options)
       ->start(std::move(requests), std::move(sink));

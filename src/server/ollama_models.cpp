@@ -64,6 +64,7 @@ Json ollama_model_json(const ServedModel& model, const std::string& name) {
 }
 
 Json capabilities(const ServedModel& model) {
+  if (model.runner().model().pools()) return Json::array({"embedding"});
   Json list = Json::array({"completion", "embedding"});
   if (can_infill(*model.text().tokenizer)) list.push_back("insert");
   if (!model.has_template()) return list;

@@ -6,6 +6,7 @@
 #include "server/requests/infill_request.h"
 #include "server/requests/messages_request.h"
 #include "server/requests/ollama_request.h"
+#include "server/requests/rerank_request.h"
 #include "server/requests/responses_request.h"
 #include "server/requests/tokenize_request.h"
 
@@ -70,6 +71,30 @@ const std::vector<Route>& routes() {
        .endpoint = answer_embeddings,
        .request = embeddings_fields().schema(),
        .answer = embeddings_answer_schema()},
+      {.method = "POST",
+       .path = "/v1/rerank",
+       .summary = "Texts in the order of their relevance to a query, in the form of Jina and Cohere",
+       .endpoint = answer_rerank,
+       .request = rerank_fields().schema(),
+       .answer = rerank_answer_schema()},
+      {.method = "POST",
+       .path = "/rerank",
+       .summary = "The same as /v1/rerank",
+       .endpoint = answer_rerank,
+       .request = rerank_fields().schema(),
+       .answer = rerank_answer_schema()},
+      {.method = "POST",
+       .path = "/score",
+       .summary = "A score for each pair of texts, in vLLM's form",
+       .endpoint = answer_score,
+       .request = score_fields().schema(),
+       .answer = score_answer_schema()},
+      {.method = "POST",
+       .path = "/v1/score",
+       .summary = "The same as /score",
+       .endpoint = answer_score,
+       .request = score_fields().schema(),
+       .answer = score_answer_schema()},
       {.method = "POST",
        .path = "/infill",
        .summary = "Fill in the text between a prefix and a suffix, as llama.cpp's server does",

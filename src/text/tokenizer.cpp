@@ -139,10 +139,15 @@ void TokenizerParts::finish() {
   }
   raw_finder = AddedTokenFinder(tokens[false], texts[false]);
   normalized_finder = AddedTokenFinder(tokens[true], texts[true]);
-  for (const int32_t id : frame) {
-    if (id != kText && (id < 0 || id >= size)) {
+  const auto check = [&](int32_t id) {
+    if (id < 0 || id >= size)
       fail(ErrorKind::BadFile, "the tokenizer's post-processor adds token {}, which does not exist", id);
-    }
+  };
+  for (const int32_t id : frame) {
+    if (id != kText) check(id);
+  }
+  for (const int32_t id : pair.ids) {
+    if (id != kText && id != PairFrame::kSecondText) check(id);
   }
 }
 
@@ -171,6 +176,27 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
     }
   }
   return framed;
+}
+
+EncodedPair Tokenizer::encode_pair(std::string_view first, std::string_view second, size_t most) const {
+  std::vector<int32_t> a = encode(first, {.add_special = false}), b = encode(second, {.add_special = false});
+  const size_t around = parts_->pair.ids.size() - std::min<size_t>(2, parts_->pair.ids.size());
+  while (most > 0 && a.size() + b.size() + around > most && !(a.empty() && b.empty()))
+    (a.size() > b.size() ? a : b).pop_back();
+  EncodedPair pair;
+  const auto& frame = parts_->pair;
+  for (size_t i = 0; i < frame.ids.size(); ++i) {
+    if (i == frame.second_type) pair.second = static_cast<int32_t>(pair.ids.size());
+    const int32_t id = frame.ids[i];
+    if (id == TokenizerParts::kText) {
+      pair.ids.insert(pair.ids.end(), a.begin(), a.end());
+    } else if (id == TokenizerParts::PairFrame::kSecondText) {
+      pair.ids.insert(pair.ids.end(), b.begin(), b.end());
+    } else {
+      pair.ids.push_back(id);
+    }
+  }
+  return pair;
 }
 
 void Tokenizer::push_token(DecodeStream& stream, int32_t id, bool skip_special) const {

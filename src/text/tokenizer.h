@@ -20,6 +20,12 @@ struct EncodeOptions {
   std::span<const std::pair<size_t, size_t>> content = {};
 };
 
+// Two texts as a cross-encoder takes them.
+struct EncodedPair {
+  std::vector<int32_t> ids;
+  int32_t second = 0;  // index of the first id with token type 1; 0: all have type 0
+};
+
 struct TokenizerParts;
 class DecodeStream;
 
@@ -32,6 +38,10 @@ class Tokenizer {
 
   // `text` may hold any bytes. Invalid UTF-8 becomes U+FFFD, one per error, like Python's errors="replace".
   std::vector<int32_t> encode(std::string_view text, EncodeOptions options = {}) const;
+
+  // Both texts with the post-processor's tokens around and between them. `most` > 0: the longer text is cut token by
+  // token from its end until there are no more ids than that.
+  EncodedPair encode_pair(std::string_view first, std::string_view second, size_t most = 0) const;
 
   // Skips ids without a token. The result is valid UTF-8; incomplete characters become U+FFFD.
   std::string decode(std::span<const int32_t> ids, bool skip_special = true) const;
@@ -69,7 +79,7 @@ struct GgufVocabulary {
   std::vector<int32_t> types;
   std::vector<std::string> merges;
   std::optional<int32_t> bos, eos, unknown, separator, padding, eot, eom, cls, mask;
-  std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
+  std::optional<bool> add_bos, add_eos, add_sep, add_space_prefix, remove_extra_whitespaces;
   std::string precompiled_charsmap;  // raw bytes
 };
 std::shared_ptr<const Tokenizer> tokenizer_from_gguf(GgufVocabulary vocabulary);

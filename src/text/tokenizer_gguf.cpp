@@ -10,6 +10,8 @@
 #include "text/tokenizer/sentencepiece_bpe.h"
 #include "text/tokenizer/tokenizer_parts.h"
 #include "text/tokenizer/unigram.h"
+#include "text/tokenizer/wordpiece.h"
+#include "text/unicode/properties.h"
 #include "text/unicode/utf8.h"
 
 namespace millrace {
@@ -22,8 +24,11 @@ class GgufBuilder {
   explicit GgufBuilder(GgufVocabulary vocabulary) : gguf_(std::move(vocabulary)) {}
 
   std::shared_ptr<const Tokenizer> build() {
+    if (gguf_.model == "bert") restore_wordpieces();
     read_tokens();
-    if (gguf_.model == "gpt2") {
+    if (gguf_.model == "bert") {
+      build_wordpiece();
+    } else if (gguf_.model == "gpt2") {
       build_byte_level();
     } else if (gguf_.model == "gemma4") {
       build_gemma4();
@@ -150,6 +155,41 @@ class GgufBuilder {
     }
   }
 
+  // BERT's files mark the beginning of a word instead of its continuation: "▁sky" and "s" for "sky" and "##s".
+  void restore_wordpieces() {
+    if (!gguf_.types.empty() && gguf_.types.size() != gguf_.tokens.size()) return;  // read_tokens() refuses it
+    is_cased_ = false;
+    for (int32_t id = 0; id < size(); ++id) {
+      std::string& text = gguf_.tokens[static_cast<size_t>(id)];
+      if (type(id) == Control) continue;
+      if (text.starts_with(kMetaspace)) {
+        text.erase(0, kMetaspace.size());
+        is_cased_ |=
+            text.size() > 1 && std::all_of(text.begin(), text.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
+      } else {
+        text.insert(0, "##");
+      }
+    }
+  }
+
+  // The files do not say whether the model knows case; a vocabulary with words in capitals does.
+  void build_wordpiece() {
+    default_ids(gguf_.cls ? gguf_.cls : 101, gguf_.separator ? gguf_.separator : 102, 100);
+    const auto name = [&](std::optional<int32_t> id) {
+      return id && *id >= 0 && *id < size() ? gguf_.tokens[static_cast<size_t>(*id)] : "[UNK]";
+    };
+    parts_.normalizer = make_bert_normalizer(
+        {.clean_text = true, .handle_chinese_characters = true, .strip_accents = !is_cased_, .lowercase = !is_cased_});
+    std::vector<std::unique_ptr<PreTokenizer>> steps;
+    steps.push_back(make_character_split(is_white_space, SplitBehavior::Removed));
+    steps.push_back(make_character_split(is_punctuation, SplitBehavior::Isolated));
+    parts_.pre_tokenizer = make_sequence(std::move(steps));
+    constexpr size_t kLongestWord = 100;
+    parts_.model = std::make_unique<WordPiece>(vocabulary_, name(gguf_.unknown), "##", kLongestWord);
+    parts_.decoders = {wordpiece_decoder("##", true)};
+    add_bos_ = add_eos_ = true;
+  }
+
   void build_unigram() {
     check_scores();
     default_ids(std::nullopt, 1, 2);
@@ -216,7 +256,23 @@ class GgufBuilder {
     if (add_bos) parts_.frame.push_back(*parts_.bos);
     parts_.frame.push_back(TokenizerParts::kText);
     if (add_eos) parts_.frame.push_back(*parts_.eos);
+    set_pair(add_bos, add_eos);
     set_ends();
+  }
+
+  // [CLS] A [SEP] B [SEP] of BERT, where B has token type 1; <s> A </s> </s> B </s> of RoBERTa.
+  void set_pair(bool add_bos, bool add_eos) {
+    auto& ids = parts_.pair.ids;
+    ids.clear();
+    if (add_bos) ids.push_back(*parts_.bos);
+    ids.push_back(TokenizerParts::kText);
+    if (add_eos) ids.push_back(*parts_.eos);
+    const auto separator = checked(gguf_.separator, "seperator_token_id");
+    if (gguf_.model != "bert" && gguf_.add_sep.value_or(false) && separator) ids.push_back(*separator);
+    parts_.pair.second_type = ids.size();
+    ids.push_back(TokenizerParts::PairFrame::kSecondText);
+    if (add_eos) ids.push_back(*parts_.eos);
+    if (gguf_.model != "bert") parts_.pair.second_type = ids.size();
   }
 
   // Adds the known end-of-turn tokens of chat models to those that the file names: many files omit them.
@@ -244,6 +300,7 @@ class GgufBuilder {
   GgufVocabulary gguf_;
   std::shared_ptr<Vocabulary> vocabulary_ = std::make_shared<Vocabulary>();
   TokenizerParts parts_;
+  bool is_cased_ = false;                   // of WordPiece
   bool add_bos_ = false, add_eos_ = false;  // defaults for files without these fields
 };
 

@@ -173,6 +173,7 @@ std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view tokenizer_
   parts.pre_tokenizer = pre_tokenizer_from_json(part("pre_tokenizer"));
   parts.decoders = decoders_from_json(part("decoder"));
   parts.frame = frame_from_json(part("post_processor"));
+  parts.pair = pair_from_json(part("post_processor"));
   apply_config(tokenizer_config_json, parts);
   return std::make_shared<const Tokenizer>(std::move(parts));
 }

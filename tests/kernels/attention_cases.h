@@ -28,6 +28,7 @@ struct AttentionCase {
   int own_value_dim = 0;           // elements of a value; 0: head_dim
   bool latent = false;             // values are the beginnings of the keys
   bool sinks = false;              // every head has a sink
+  bool bidirectional = false;      // rows attend to later rows too
 
   int value_dim() const { return own_value_dim > 0 ? own_value_dim : head_dim; }
 };
@@ -104,6 +105,14 @@ inline std::vector<AttentionCase> attention_cases() {
   add_sinks({"verify_draft_sinks_q8", DType::Q8_0, 16, 2, 64, 32, 128, 0, {{777, 5}}});
   add_sinks({"mixed_sinks_fp8", kFp8, 8, 2, 64, 16, 64, 0, {{300, 1}, {10, 120}, {63, 1}, {64, 2}}});
   add_sinks({"mixed_sinks_f32", DType::F32, 4, 1, 64, 64, 0, 0, {{10, 30}, {500, 1}, {0, 65}}});
+  const auto add_bidirectional = [&](AttentionCase c) {
+    c.bidirectional = true;
+    cases.push_back(c);
+  };
+  add_bidirectional({"bidirectional", DType::F32, 4, 4, 32, 16, 0, 0, {{0, 70}, {0, 1}, {0, 130}, {0, 9}}});
+  add_bidirectional({"bidirectional_f16", DType::F16, 4, 2, 64, 64, 0, 0, {{0, 200}, {0, 63}}});
+  add_bidirectional({"bidirectional_window", DType::F32, 2, 2, 16, 16, 5, 0, {{0, 150}, {0, 3}}});
+  add_bidirectional({"bidirectional_window_f16", DType::BF16, 6, 3, 64, 16, 65, 0, {{0, 300}}});
 #ifdef MILLRACE_SANITIZED  // kernels are tens of times slower: several pages and pieces suffice
   for (AttentionCase& c : cases) {
     for (auto& slice : c.slices) slice.past = slice.past > 300 ? 200 + slice.past % 100 : slice.past;
@@ -239,6 +248,7 @@ inline AttentionArgs AttentionBatch::args(TestMatrix& out) {
   args.scale = 1 / std::sqrt(static_cast<float>(case_.head_dim));
   args.softcap = case_.softcap;
   args.window = case_.window;
+  args.bidirectional = case_.bidirectional;
   args.sinks = sinks_.empty() ? nullptr : sinks_.data();
   return args;
 }
@@ -255,6 +265,7 @@ inline AttentionProblem AttentionBatch::problem() const {
   p.window = case_.window;
   p.softcap = case_.softcap > 0;
   p.sinks = case_.sinks;
+  p.bidirectional = case_.bidirectional;
   p.sequences = static_cast<int64_t>(case_.slices.size());
   p.rows = rows_;
   for (const SliceCase& slice : case_.slices) p.context = std::max<int64_t>(p.context, slice.past + slice.rows);

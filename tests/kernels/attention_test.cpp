@@ -152,6 +152,27 @@ TEST(Attention, ReferenceTakesKeysAndValuesOfAnyWidths) {
   }
 }
 
+// The window counts to both sides: with one of 3, row p sees p - 2 .. p + 2.
+TEST(Attention, ReferenceLooksInBothDirections) {
+  AttentionCase c{"both", DType::F32, 1, 1, 4, 16, 3, 0, {{0, 20}}};
+  c.bidirectional = true;
+  Random random;
+  AttentionBatch batch(c, random);
+  // Equal keys give equal weights; the value of a position is its number.
+  batch.fill([](int, int, int, int) { return 1.0f; }, [](int, int p, int, int) { return static_cast<float>(p); });
+  TestMatrix out(batch.rows(), batch.out_width());
+  ThreadPool pool(1);
+  for (const int window : {3, 0}) {
+    AttentionArgs args = batch.args(out);
+    args.window = window;
+    AttentionOp::reference()->run(args, {&pool, nullptr});
+    for (int row = 0; row < 20; ++row) {
+      const int first = window > 0 ? std::max(0, row - 2) : 0, last = window > 0 ? std::min(19, row + 2) : 19;
+      EXPECT_NEAR(out.at(row, 0), (first + last) / 2.0, 1e-5) << row;
+    }
+  }
+}
+
 // A sink of a head without scores near it: far below, the result is that without a sink; far above, it is zero.
 TEST(Attention, SinksMayBeFarFromTheScores) {
   for (AttentionCase c : {AttentionCase{"decode", DType::F16, 6, 2, 32, 16, 0, 0, {{700, 1}}},

@@ -41,6 +41,29 @@ TestMatrix convolved(const ConvCase& c, TestMatrix& x, const std::vector<float>&
   return out;
 }
 
+TEST(Pool, GivesOneRowForEachSequence) {
+  Random random;
+  TestMatrix x(12, 5, random), out(3, 5);
+  const std::vector<SequenceSlice> slices{
+      {.first_row = 0, .rows = 4}, {.first_row = 4, .rows = 1}, {.first_row = 5, .rows = 7}};
+  for (const PoolKind kind : {PoolKind::First, PoolKind::Mean, PoolKind::Last}) {
+    for_each_kernel<PoolOp>({kind, 12, 5}, random.seed(), [&](const auto& kernel, const Executor& executor) {
+      kernel.run({kind, x.view(), out.view(), slices, {}}, executor);
+      for (int64_t s = 0; s < 3; ++s) {
+        const SequenceSlice& slice = slices[static_cast<size_t>(s)];
+        for (int64_t i = 0; i < 5; ++i) {
+          double sum = 0;
+          for (int32_t row = 0; row < slice.rows; ++row) sum += x.at(slice.first_row + row, i);
+          const double expected = kind == PoolKind::First  ? x.at(slice.first_row, i)
+                                  : kind == PoolKind::Last ? x.at(slice.first_row + slice.rows - 1, i)
+                                                           : sum / slice.rows;
+          EXPECT_NEAR(out.at(s, i), expected, 1e-5);
+        }
+      }
+    });
+  }
+}
+
 TEST(CausalConv, PiecesContinueTheirSequences) {
   for (const ConvCase& c : conv_cases()) {
     Random random;

@@ -98,8 +98,6 @@ TEST(Refusal, AnOutputMatrixOfItsOwnIsMissed) {
 TEST(Refusal, WhatAModelWouldNotHonourIsNamed) {
   const EditedModel glm([](auto& c) { c["hidden_act"] = "mish"; }, "glm");
   EXPECT_THAT(message_of(glm), testing::HasSubstr("'mish'"));
-  const EditedModel embedding([](auto& c) { c["use_bidirectional_attention"] = true; }, "gemma3");
-  EXPECT_THAT(message_of(embedding), testing::HasSubstr("both directions"));
 }
 
 TEST(Refusal, QuantizationMethodsAreNamed) {

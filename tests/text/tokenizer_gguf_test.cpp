@@ -42,8 +42,45 @@ TEST(TokenizerGguf, UnknownNamesAreRefusedByName) {
   v.pre = "no-such-pre";
   EXPECT_THAT(error_of(v), HasSubstr("no-such-pre"));
   v = small_byte_level();
-  v.model = "bert";
-  EXPECT_THAT(error_of(v), HasSubstr("'bert'"));
+  v.model = "rwkv";
+  EXPECT_THAT(error_of(v), HasSubstr("'rwkv'"));
+}
+
+GgufVocabulary small_wordpiece() {
+  GgufVocabulary v{.model = "bert"};
+  v.tokens = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "▁sky", "s", "▁is", "▁,", "▁日", "▁u", "ber"};
+  v.types = {3, 3, 3, 3, 1, 1, 1, 1, 1, 1, 1};
+  v.bos = 2;
+  v.separator = 3;
+  v.unknown = 1;
+  return v;
+}
+
+TEST(TokenizerGguf, WordPieceBeginsWordsWithThePhantomSpace) {
+  const auto tokenizer = tokenizer_from_gguf(small_wordpiece());
+  EXPECT_EQ(tokenizer->encode("Skys, is"), (Ids{2, 4, 5, 7, 6, 3}));
+  EXPECT_EQ(tokenizer->encode("日日 Über"), (Ids{2, 8, 8, 9, 10, 3}));
+  EXPECT_EQ(tokenizer->encode("skyx"), (Ids{2, 1, 3}));
+  EXPECT_EQ(tokenizer->encode(""), (Ids{2, 3}));
+  EXPECT_EQ(tokenizer->decode(Ids{2, 4, 5, 6, 3}), "skys is");
+  GgufVocabulary cased = small_wordpiece();
+  cased.tokens[6] = "▁IS";
+  EXPECT_EQ(tokenizer_from_gguf(cased)->encode("IS is"), (Ids{2, 6, 1, 3}));
+}
+
+TEST(TokenizerGguf, PairsHaveTheirSeparators) {
+  const auto tokenizer = tokenizer_from_gguf(small_wordpiece());
+  const EncodedPair pair = tokenizer->encode_pair("sky is", "skys");
+  EXPECT_EQ(pair.ids, (Ids{2, 4, 6, 3, 4, 5, 3}));
+  EXPECT_EQ(pair.second, 4);
+  EXPECT_EQ(tokenizer->encode_pair("sky is", "skys is", 6).ids, (Ids{2, 4, 6, 3, 4, 3}));
+  GgufVocabulary v = small_sentencepiece();
+  v.add_eos = v.add_sep = true;
+  v.separator = 2;
+  const EncodedPair other = tokenizer_from_gguf(v)->encode_pair("a", "bb");
+  EXPECT_EQ(other.ids.front(), 1);
+  EXPECT_EQ(std::count(other.ids.begin(), other.ids.end(), 2), 3);  // </s> </s> between the texts, </s> behind them
+  EXPECT_EQ(other.second, 0);
 }
 
 TEST(TokenizerGguf, EveryKnownPreTokenizerOpens) {

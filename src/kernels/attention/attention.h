@@ -1,6 +1,7 @@
 // Attention of a ragged batch over paged keys and values.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 
@@ -53,6 +54,7 @@ struct SequenceSlice {
   std::span<const int32_t> pages;  // block table: position p lives in pages[p / block_size]
   int32_t slot = -1;               // index of its recurrent state in the state cache; -1: none
   bool drafts = false;             // the rows behind the first are drafts: a decode of several rows, not a prompt
+  int32_t second = 0;              // position where the second text of a pair begins (token type 1); 0: one text
 };
 
 // The slices as flat arrays in device memory. A recorded step is replayed with other contents, so GPU kernels read
@@ -83,6 +85,7 @@ struct AttentionProblem {
   bool calibrated = false;  // the unified maximum of each head is known
   bool latent = false;      // values are prefixes of key rows
   bool sinks = false;       // heads have an attention sink
+  bool bidirectional = false;
 
   bool one_head_size() const { return key_dim == value_dim && !latent; }
   friend bool operator==(const AttentionProblem&, const AttentionProblem&) = default;
@@ -111,9 +114,11 @@ struct AttentionArgs {
   KvLayer kv;  // holds the new rows already, unless `fresh` does
   std::span<const SequenceSlice> sequences;
   int heads = 0;
-  float scale = 1;             // of q k^T
-  float softcap = 0;           // c: scores become c tanh(score / c); 0: none
-  int window = 0;              // a row at position p attends to p - window + 1 .. p; 0: to all positions up to p
+  float scale = 1;    // of q k^T
+  float softcap = 0;  // c: scores become c tanh(score / c); 0: none
+  int window = 0;     // a row at position p attends to p - window + 1 .. p; 0: to all positions up to p
+  // Rows also attend to the later rows of their slice, with a window up to p + window - 1. A slice is a whole sequence.
+  bool bidirectional = false;
   const float* phi = nullptr;  // [heads]: calibrated unified maximum of each head's scores, or null
   // [heads]: learned logits, in units of scores, or null. A head's sink adds e^sink to the denominator of its softmax
   // and has no value. Kernels add it once per row, when they divide by the denominator.
@@ -123,6 +128,17 @@ struct AttentionArgs {
   FreshRows fresh;
   const int32_t* only_if = nullptr;  // GPU, prefill kernels: do nothing if *only_if is zero
 };
+
+// The positions [begin, end) that a row of a slice attends to.
+struct SeenPositions {
+  int begin, end;
+};
+inline SeenPositions seen_by(const AttentionArgs& args, const SequenceSlice& slice, int row) {
+  const int position = slice.past + row, length = slice.past + slice.rows;
+  const int begin = args.window > 0 ? std::max(0, position - args.window + 1) : 0;
+  if (!args.bidirectional) return {begin, position + 1};
+  return {begin, args.window > 0 ? std::min(length, position + args.window) : length};
+}
 
 // The problem that these arguments pose, with Precision::Fast.
 AttentionProblem problem_of(const AttentionArgs& args);

@@ -20,7 +20,8 @@ double FlashAttention::estimate_us(const Problem& p, const Hardware& hardware) c
   };
   // Rows of a chunk attend to everything before them and, on average, to half of the chunk.
   const int64_t chunk = p.rows / std::max<int64_t>(1, p.sequences);
-  const double seen = reach(p.context - chunk / 2);
+  const double seen =
+      reach(p.bidirectional ? p.context : p.context - chunk / 2) * (p.bidirectional && p.window > 0 ? 2 : 1);
   const double flops = 4.0 * static_cast<double>(p.rows) * seen * p.heads * p.key_dim;
   const double bytes = (p.latent ? 1.0 : 2.0) * static_cast<double>(p.sequences) * reach(p.context) * p.kv_heads *
                        static_cast<double>(row_bytes(p.kv, p.key_dim));

@@ -94,9 +94,7 @@ class ManyHalves {
     float *least = scratch_.keys, *most = least + vectors_;
     score_range_fp16(scores_, n, vectors_, least, most);
     if (!trusted(least, most)) return false;
-    const int window = shape_.args.window;
-    const bool masked = begin + n - 1 > shape_.tile.position(0) ||
-                        (window > 0 && begin < shape_.tile.position(shape_.tile.rows - 1) - window + 1);
+    const bool masked = shape_.is_masked(begin, begin + n);
     if (masked) {
       mask_scores(begin, n);
       score_range_fp16(scores_, n, vectors_, least, most);
@@ -130,10 +128,9 @@ class ManyHalves {
   void mask_scores(int begin, int n) const {
     const uint16_t unseen = f32_to_f16(kUnseen);
     for (int64_t vector = 0; vector < shape_.vectors; ++vector) {
-      const int position = shape_.tile.position(static_cast<int>(vector) / shape_.group) - begin;
-      const int first = shape_.args.window > 0 ? position - shape_.args.window + 1 : 0;
-      for (int t = 0; t < std::min(first, n); ++t) scores_[t * vectors_ + vector] = unseen;
-      for (int t = std::max(position + 1, 0); t < n; ++t) scores_[t * vectors_ + vector] = unseen;
+      const SeenPositions seen = shape_.seen(static_cast<int>(vector) / shape_.group);
+      for (int t = 0; t < std::min(seen.begin - begin, n); ++t) scores_[t * vectors_ + vector] = unseen;
+      for (int t = std::max(seen.end - begin, 0); t < n; ++t) scores_[t * vectors_ + vector] = unseen;
     }
   }
 

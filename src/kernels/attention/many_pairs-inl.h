@@ -96,9 +96,8 @@ class ManyPairs {
   };
   // The positions of [begin, end) that a query vector attends to, relative to begin.
   Range seen(int64_t vector, int begin, int end) const {
-    const int position = shape_.tile.position(static_cast<int>(vector) / shape_.group);
-    const int first = shape_.args.window > 0 ? std::max(begin, position - shape_.args.window + 1) : begin;
-    return {first - begin, std::min(end, position + 1) - begin};
+    const SeenPositions all = shape_.seen(static_cast<int>(vector) / shape_.group);
+    return {std::max(begin, all.begin) - begin, std::min(end, all.end) - begin};
   }
 
   // Turns scores into weights; masked positions, and those up to `count`, get zero.

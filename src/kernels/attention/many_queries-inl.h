@@ -97,9 +97,7 @@ class ManyQueries {
   }
 
   bool weigh_tile(int begin, int n, int64_t vectors, Partial& partial) const {
-    const int window = shape_.args.window;
-    const bool masked = begin + n - 1 > shape_.tile.position(0) ||
-                        (window > 0 && begin < shape_.tile.position(shape_.tile.rows - 1) - window + 1);
+    const bool masked = shape_.is_masked(begin, begin + n);
     if (shape_.args.softcap > 0) cap_scores(n, vectors);
     if (masked) mask_scores(begin, n, vectors);
     if (!(masked ? weigh_all<true>(n, vectors, partial) : weigh_all<false>(n, vectors, partial))) return false;
@@ -190,9 +188,9 @@ class ManyQueries {
       alignas(64) float low[kLanes], high[kLanes];
       for (int64_t lane = 0; lane < kLanes; ++lane) {
         const int row = std::min(shape_.tile.rows - 1, static_cast<int>(vector + lane) / shape_.group);
-        const int position = shape_.tile.position(row) - begin;
-        low[lane] = static_cast<float>(shape_.args.window > 0 ? position - shape_.args.window + 1 : 0);
-        high[lane] = static_cast<float>(position);
+        const SeenPositions seen = shape_.seen(row);
+        low[lane] = static_cast<float>(seen.begin - begin);
+        high[lane] = static_cast<float>(seen.end - 1 - begin);
       }
       for (int t = 0; t < n; ++t) {
         float* at = scratch_.scores + t * vectors + vector;

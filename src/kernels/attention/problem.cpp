@@ -38,6 +38,7 @@ AttentionProblem problem_of(const AttentionArgs& a) {
   problem.calibrated = a.phi != nullptr;
   problem.latent = a.kv.latent;
   problem.sinks = a.sinks != nullptr;
+  problem.bidirectional = a.bidirectional;
   return problem;
 }
 
@@ -52,12 +53,12 @@ std::string row_sizes(int key_dim, int value_dim, bool latent) {
 }
 
 std::string to_string(const AttentionProblem& p) {
-  return fmt::format("attention {}{}{}{} heads={}/{} {} block={}{}{}{} sequences={} rows={} context={}", name(p.kv),
+  return fmt::format("attention {}{}{}{} heads={}/{} {} block={}{}{}{}{} sequences={} rows={} context={}", name(p.kv),
                      p.precision == Precision::Exact ? " exact" : "", p.invariant ? " invariant" : "",
                      p.calibrated ? " calibrated" : "", p.heads, p.kv_heads,
                      row_sizes(p.key_dim, p.value_dim, p.latent), p.block_size,
                      p.window > 0 ? fmt::format(" window={}", p.window) : "", p.softcap ? " softcap" : "",
-                     p.sinks ? " sinks" : "", p.sequences, p.rows, p.context);
+                     p.sinks ? " sinks" : "", p.bidirectional ? " bidirectional" : "", p.sequences, p.rows, p.context);
 }
 
 }  // namespace millrace

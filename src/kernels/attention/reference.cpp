@@ -15,21 +15,21 @@ class OneQuery {
       : args_(args),
         sequence_(sequence),
         kv_head_(head / (args.heads / args.kv.kv_heads)),
-        last_(sequence.past + row),
-        first_(args.window > 0 ? std::max(0, last_ - args.window + 1) : 0),
+        first_(seen_by(args, sequence, row).begin),
+        end_(seen_by(args, sequence, row).end),
         sink_(args.sinks != nullptr ? args.sinks + head : nullptr),
         q_(args.q.row<float>(sequence.first_row + row) + int64_t{head} * args.kv.key_dim) {}
 
   void write(float* out) const {
     double largest = score(first_);
-    for (int position = first_ + 1; position <= last_; ++position) largest = std::max(largest, score(position));
+    for (int position = first_ + 1; position < end_; ++position) largest = std::max(largest, score(position));
     if (sink_ != nullptr) largest = std::max<double>(largest, *sink_);
     const KvLayer& kv = args_.kv;
     const int n = kv.value_dim;
     double total = sink_ != nullptr ? std::exp(*sink_ - largest) : 0;
     std::fill(out, out + n, 0.0f);
     double sums[kMaxHeadDim] = {};
-    for (int position = first_; position <= last_; ++position) {
+    for (int position = first_; position < end_; ++position) {
       const double weight = std::exp(score(position) - largest);
       float v[kMaxHeadDim];
       dequantize_row(kv.dtype, kv.values + kv.value_offset(page(position), kv_head_, position % kv.block_size), v, n);
@@ -58,7 +58,7 @@ class OneQuery {
 
   const AttentionArgs& args_;
   const SequenceSlice& sequence_;
-  int kv_head_, last_, first_;
+  int kv_head_, first_, end_;
   const float* sink_;  // null: none
   const float* q_;
 };

@@ -45,8 +45,8 @@ void AttentionSchedule::for_tiles(const SequenceSlice& sequence, FunctionRef<voi
     for (int first = 0; first < sequence.rows; first += rows_per_tile_) {
       QueryTile tile{&sequence, kv_head, std::min(kv_heads, args_.kv.kv_heads - kv_head), first,
                      std::min(rows_per_tile_, sequence.rows - first)};
-      tile.begin = args_.window > 0 ? std::max(0, tile.position(0) - args_.window + 1) : 0;
-      tile.end = tile.position(tile.rows);
+      tile.begin = seen_by(args_, sequence, first).begin;
+      tile.end = seen_by(args_, sequence, first + tile.rows - 1).end;
       visit(tile);
     }
   }

@@ -34,6 +34,10 @@ class TileShape {
     return args.q.row<float>(tile.batch_row(row)) + (tile.kv_head * group + head) * dim;
   }
 
+  SeenPositions seen(int row) const { return seen_by(args, *tile.sequence, tile.first + row); }
+  // Whether some row of the tile does not attend to all of the positions [begin, end).
+  bool is_masked(int begin, int end) const { return end > seen(0).end || begin < seen(tile.rows - 1).begin; }
+
   // Number of positions of [begin, end) in the same page as `begin`; offset of a position's keys and values.
   int run_in_page(int begin, int end) const {
     return std::min(end - begin, args.kv.block_size - begin % args.kv.block_size);

@@ -148,8 +148,10 @@ const Fields<OllamaEmbedRequest>& ollama_embed_fields() {
   const auto texts = Schema::any_of({Schema::string(), Schema::array(Schema::string(), 0, 2048)});
   static const Fields<R> fields{
       {required_field<R>("input", texts.example("A text"), &R::input), field<R>("model", Schema::string(), &R::model),
-       field<R>("dimensions", Schema::integer(1, 1 << 20).about("the model's own number, or nothing"), &R::dimensions),
-       ignored_field<R>("truncate", Schema::boolean().about("a text that is too long is refused")),
+       field<R>("dimensions", Schema::integer(1, 1 << 20).about("an embedding model's vectors are cut to this length"),
+                &R::dimensions),
+       field<R>("truncate", Schema::boolean().unless_given(true).about("cut a text that is too long; false: refuse it"),
+                &R::truncate),
        ignored_field<R>("options", free_object()), ignored_field<R>("keep_alive", Schema::any())}};
   return fields;
 }

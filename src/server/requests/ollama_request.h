@@ -25,6 +25,7 @@ struct OllamaEmbedRequest {
   std::string model;
   Json input;
   std::optional<int> dimensions;
+  bool truncate = true;
 };
 const Fields<OllamaEmbedRequest>& ollama_embed_fields();       // /api/embed
 const Fields<OllamaEmbedRequest>& ollama_embeddings_fields();  // /api/embeddings, the older one

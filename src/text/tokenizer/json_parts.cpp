@@ -189,7 +189,44 @@ std::vector<int32_t> processor_frame(const Json& json) {
   unknown_type("post-processor", type);
 }
 
+TokenizerParts::PairFrame template_pair(const Json& json) {
+  TokenizerParts::PairFrame frame;
+  frame.ids.clear();
+  const Json& tokens = field(json, "special_tokens");
+  std::optional<size_t> second_type;
+  for (const Json& piece : array_field(json, "pair")) {
+    const Json* sequence = find_field(piece, "Sequence");
+    const Json& part = sequence != nullptr ? *sequence : field(piece, "SpecialToken");
+    if (integer_field(part, "type_id", 0) != 0 && !second_type) second_type = frame.ids.size();
+    const std::string name = string_field(part, "id");
+    if (sequence != nullptr) {
+      frame.ids.push_back(name == "A" ? TokenizerParts::kText : TokenizerParts::PairFrame::kSecondText);
+    } else {
+      for (const Json& id : array_field(field(tokens, name.c_str()), "ids")) frame.ids.push_back(token_id(id));
+    }
+  }
+  frame.second_type = second_type.value_or(frame.ids.size());
+  return frame;
+}
+
 }  // namespace
+
+// The last processor that knows pairs; without one the texts follow each other.
+TokenizerParts::PairFrame pair_from_json(const Json& json) {
+  constexpr int32_t kFirst = TokenizerParts::kText, kSecond = TokenizerParts::PairFrame::kSecondText;
+  std::vector<const Json*> list;
+  flatten(json, "processors", list);
+  TokenizerParts::PairFrame frame;
+  for (const Json* step : list) {
+    const std::string type = type_name(*step);
+    if (type == "TemplateProcessing" && find_field(*step, "pair") != nullptr) frame = template_pair(*step);
+    if (type != "BertProcessing" && type != "RobertaProcessing") continue;
+    const int32_t cls = id_of_pair(*step, "cls"), sep = id_of_pair(*step, "sep");
+    if (type == "BertProcessing") frame = {{cls, kFirst, sep, kSecond, sep}, 3};
+    if (type == "RobertaProcessing") frame = {{cls, kFirst, sep, sep, kSecond, sep}, 6};
+  }
+  return frame;
+}
 
 std::unique_ptr<Normalizer> normalizer_from_json(const Json& json) {
   std::vector<const Json*> list;

@@ -9,6 +9,7 @@
 #include "text/tokenizer/json_fields.h"
 #include "text/tokenizer/normalizer.h"
 #include "text/tokenizer/pre_tokenizer.h"
+#include "text/tokenizer/tokenizer_parts.h"
 
 namespace millrace {
 
@@ -18,5 +19,6 @@ std::vector<DecodeStep> decoders_from_json(const nlohmann::json& json);
 
 // The ids around a text, with TokenizerParts::kText in place of the text.
 std::vector<int32_t> frame_from_json(const nlohmann::json& json);
+TokenizerParts::PairFrame pair_from_json(const nlohmann::json& json);
 
 }  // namespace millrace

@@ -26,6 +26,13 @@ struct TokenizerParts {
   static constexpr int32_t kText = -1;
   std::vector<int32_t> frame = {kText};
 
+  // The same for a pair of texts. Ids from index `second_type` on have token type 1.
+  struct PairFrame {
+    static constexpr int32_t kSecondText = -2;
+    std::vector<int32_t> ids = {kText, kSecondText};
+    size_t second_type = 2;
+  } pair;
+
   std::optional<int32_t> bos, eos, unknown, padding;
   std::vector<int32_t> end_of_generation;
 

@@ -43,7 +43,7 @@ class CudaAttention final : public AttentionKernel {
   }
 
   bool can_run(const Problem& p, const Hardware& hardware) const override {
-    if (!is_gpu(hardware) || !p.one_head_size()) return false;
+    if (!is_gpu(hardware) || !p.one_head_size() || p.bidirectional) return false;
     if (p.invariant && !is_invariant(p)) return false;
     if (variant_.softmax == Softmax::Unified && !p.calibrated) return false;
     if (p.precision == Precision::Exact && variant_.kind != CudaAttentionKind::General) return false;

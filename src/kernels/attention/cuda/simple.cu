@@ -19,6 +19,7 @@ struct Params {
   const std::byte *keys, *values;
   DType kv;
   int heads, kv_heads, key_dim, value_dim, block_size, window;
+  bool bidirectional;
   int64_t key_bytes, value_bytes;  // from one row to the next
   float scale, softcap;
   const float* sinks;  // [heads] or null
@@ -52,8 +53,9 @@ __global__ void __launch_bounds__(kThreads) attend(Params p) {
   const int32_t* pages = p.tables.pages + blockIdx.x * p.tables.page_stride;
   for (int i = threadIdx.x; i < p.key_dim; i += kThreads) q[i] = p.q.get(row, first_q + i);
 
-  const int last = slice.past + row_in_slice;
-  const int first = p.window > 0 ? max(0, last - p.window + 1) : 0;
+  const int own = slice.past + row_in_slice;
+  const int first = p.window > 0 ? max(0, own - p.window + 1) : 0;
+  const int last = !p.bidirectional ? own : p.window > 0 ? min(slice.length, own + p.window) - 1 : slice.length - 1;
   float largest = kNoScore, total = 0, sums[kMostPerThread] = {};
   for (int begin = first; begin <= last; begin += kThreads) {
     const int position = begin + threadIdx.x, count = min(kThreads, last + 1 - begin);
@@ -111,6 +113,7 @@ class CudaSimpleAttention final : public AttentionKernel {
                         a.kv.value_dim,
                         a.kv.block_size,
                         a.window,
+                        a.bidirectional,
                         static_cast<int64_t>(a.kv.key_row_bytes()),
                         static_cast<int64_t>(a.kv.value_row_bytes()),
                         a.scale,
