@@ -49,8 +49,9 @@ struct ArchitectureRule {
   bool rotates_pairs = false;  // see metadata.h
   bool layer_norm = false;     // LayerNorm instead of RMSNorm
   bool rope = true;
-  bool biases = true;    // llama.cpp reads biases of attention and feed-forward
-  double theta = 10000;  // RoPE base that transformers assumes
+  bool biases = true;            // llama.cpp reads biases of attention and feed-forward
+  bool feed_norm_after = false;  // the norm before the feed-forward is named after the attention before it
+  double theta = 10000;          // RoPE base that transformers assumes
 };
 const ArchitectureRule* find_rule(std::string_view gguf);
 

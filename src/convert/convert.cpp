@@ -119,7 +119,7 @@ class Conversion {
   }
 
   void add(const DeclaredTensor& declared) {
-    Output out{.tensor = {.name = declared.gguf, .shape = declared.shape},
+    Output out{.tensor = {.name = own_name(architecture_, declared.gguf), .shape = declared.shape},
                .sources = declared.pieces,
                .pieces = declared.pieces,
                .transposed = declared.transposed,

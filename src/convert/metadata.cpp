@@ -76,6 +76,12 @@ std::string gguf_architecture(const WeightSource& source) {
 
 bool rotates_pairs(std::string_view gguf) { return find_rule(gguf)->rotates_pairs; }
 
+std::string own_name(std::string_view gguf, const std::string& usual) {
+  constexpr std::string_view kFeedNorm = "ffn_norm.weight";
+  if (!find_rule(gguf)->feed_norm_after || !usual.ends_with("." + std::string(kFeedNorm))) return usual;
+  return usual.substr(0, usual.size() - kFeedNorm.size()) + "post_attention_norm.weight";
+}
+
 void add_model_metadata(const ConvertedModel& model, GgufMetadataBuilder& out) {
   const ArchitectureRule& rule = *find_rule(model.architecture);
   ArchitectureKeys keys(model, out);

@@ -28,6 +28,9 @@ std::string gguf_architecture(const WeightSource& source);
 // True if llama.cpp rotates adjacent pairs of this architecture, where transformers rotates halves of heads.
 bool rotates_pairs(std::string_view gguf_architecture);
 
+// A tensor's name in files of this architecture, where it differs from the usual one.
+std::string own_name(std::string_view gguf_architecture, const std::string& usual);
+
 // Keys below the architecture's name. Throws Unsupported for a setting that GGUF files cannot express, with its name.
 void add_model_metadata(const ConvertedModel& model, GgufMetadataBuilder& out);
 

@@ -21,7 +21,9 @@ class ConvertGolden : public testing::TestWithParam<Golden> {
     const auto source = open_weights(GetParam().folder.string());
     ThreadPool pool(2);
     try {
-      convert_folder(*source, {out_, nullptr}, pool, [](int64_t, int64_t) {});
+      // BF16, the usual format for FP8 folders, cannot hold their products of value and scale.
+      const bool fp8 = GetParam().name.ends_with("_fp8");
+      convert_folder(*source, {out_, fp8 ? find_recipe("F32") : nullptr}, pool, [](int64_t, int64_t) {});
       return "";
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::Unsupported) << error.what();
@@ -48,7 +50,8 @@ bool may_differ(std::string_view key) {
   return key.starts_with("general.") || key.starts_with("tokenizer.") ||
          key.starts_with("glm4moe.block_count") ||  // goldens count a layer without tensors
          ends(".nextn_predict_layers") ||           // as above
-         key == "phi2.feed_forward_length" ||       // goldens have 4 * hidden, not the tensor's size
+         key == "phi2.feed_forward_length" ||
+         key == "gpt2.feed_forward_length" ||       // goldens have 4 * hidden, not the tensor's size
          key == "nemotron.rope.dimension_count" ||  // goldens take hidden / heads for the size of a head
          key == "command-r.rope.scaling.type" || key == "cohere2.rope.scaling.type" ||
          key == "nemotron.rope.scaling.type";  // goldens say "none"; so does the absence of the key

@@ -14,6 +14,13 @@ using testing::HasSubstr;
 
 constexpr int64_t kRows = 2000;
 
+// The vectors' tokenizer has no splitting of words.
+std::string gpt2_words() {
+  auto tokenizer = read_vectors("byte_level_bpe.json").at("tokenizer");
+  tokenizer["pre_tokenizer"]["use_regex"] = true;
+  return tokenizer.dump();
+}
+
 GgufVocabulary converted(const std::string& json, const std::string& architecture = "llama") {
   return gguf_vocabulary(json, R"({"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"})", architecture,
                          kRows);
@@ -31,8 +38,7 @@ void expect_same_tokens(const std::string& json, const GgufVocabulary& vocabular
 }
 
 TEST(ConvertVocabulary, ByteLevelFindsItsPreTokenizer) {
-  const auto vectors = read_vectors("byte_level_bpe.json");
-  const std::string json = vectors.at("tokenizer").dump();
+  const std::string json = gpt2_words();
   const GgufVocabulary vocabulary = converted(json);
   EXPECT_EQ(vocabulary.model, "gpt2");
   EXPECT_EQ(vocabulary.pre, "gpt-2");
@@ -94,7 +100,7 @@ TEST(ConvertVocabulary, Unigram) {
 }
 
 TEST(ConvertVocabulary, PadsToTheRowsOfTheEmbedding) {
-  const std::string json = read_vectors("byte_level_bpe.json").at("tokenizer").dump();
+  const std::string json = gpt2_words();
   const GgufVocabulary vocabulary = converted(json);
   EXPECT_EQ(vocabulary.tokens.back(), "[PAD1999]");
   EXPECT_EQ(vocabulary.types.back(), 5);
