@@ -9,6 +9,7 @@ import subprocess
 import pytest
 from conftest import BUILD, GOLDENS, ROOT
 
+CHROOT = shutil.which("chroot", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 GLIBC = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libresolv.so.2", "libmvec.so.1")
 
 
@@ -21,7 +22,8 @@ def loader_and_glibc():
 
 
 def may_chroot():
-    return os.geteuid() == 0 and subprocess.run(["chroot", "/", "true"], capture_output=True).returncode == 0
+    return (os.geteuid() == 0 and CHROOT is not None
+            and subprocess.run([CHROOT, "/", "true"], capture_output=True).returncode == 0)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +46,7 @@ def bare_root(tmp_path_factory):
 
 def in_root(root, *args):
     env = {"HOME": "/tmp", "MILLRACE_CACHE": "/tmp/cache"}
-    return subprocess.run(["chroot", root, "/bin/millrace", *args], capture_output=True, text=True, env=env, timeout=120)
+    return subprocess.run([CHROOT, root, "/bin/millrace", *args], capture_output=True, text=True, env=env, timeout=120)
 
 
 def test_the_root_has_only_glibc(bare_root):
