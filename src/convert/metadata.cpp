@@ -17,10 +17,8 @@ void add_sizes(ArchitectureKeys& k, const ArchitectureRule& rule) {
   k.count("attention.head_count", c.heads);
   k.count("attention.head_count_kv", c.kv_heads);
   k.count("vocab_size", c.vocab);
-  if (k.model.keys().has({.hf = "head_dim"}) || c.head_dim * int64_t{c.heads} != c.hidden) {
-    k.count("attention.key_length", c.head_dim);
-    k.count("attention.value_length", c.head_dim);
-  }
+  k.count("attention.key_length", c.head_dim);
+  k.count("attention.value_length", c.head_dim);
   // Models with a factor on their blocks have another epsilon in `config`.
   const double epsilon =
       k.number_of("residual_multiplier", 1) == 1 ? c.norm_epsilon : k.number_of("rms_norm_eps", 1e-6);

@@ -41,8 +41,8 @@ void add_yarn(ArchitectureKeys& k, const RopeSettings& rope) {
   k.number("rope.scaling.factor", rope.number("factor").value_or(double(c.context) / original));
   k.count("rope.scaling.original_context_length", static_cast<int64_t>(original));
   if (const auto factor = rope.number("attention_factor")) k.number("rope.scaling.yarn_attn_factor", *factor);
-  if (const auto fast = rope.number("beta_fast")) k.number("rope.scaling.yarn_beta_fast", *fast);
-  if (const auto slow = rope.number("beta_slow")) k.number("rope.scaling.yarn_beta_slow", *slow);
+  k.number("rope.scaling.yarn_beta_fast", rope.number("beta_fast").value_or(32));
+  k.number("rope.scaling.yarn_beta_slow", rope.number("beta_slow").value_or(1));
   // The model's own code of gpt-oss does not round; readers of its files know it.
   k.require(rope.flag("truncate", true) != (k.model.architecture == "gpt-oss"), "YaRN with this value of 'truncate'");
   const double mscale = rope.number("mscale").value_or(0), all = rope.number("mscale_all_dim").value_or(0);

@@ -1,5 +1,7 @@
 // Every golden as a converted folder: the file equals the golden's own GGUF file, and its logits are those of
 // transformers. A golden that GGUF cannot express is refused, or its converted file has the right logits.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
@@ -17,8 +19,8 @@ class ConvertGolden : public testing::TestWithParam<Golden> {
   ~ConvertGolden() override { fs::remove(out_); }
 
   // Empty: converted; else the reason why not.
-  std::string convert() {
-    const auto source = open_weights(GetParam().folder.string());
+  std::string convert(const fs::path& folder) {
+    const auto source = open_weights(folder.string());
     ThreadPool pool(2);
     try {
       // BF16, the usual format for FP8 folders, cannot hold their products of value and scale.
@@ -67,6 +69,16 @@ bool is_same(const GgufMetadata& got, const GgufMetadata::Entry& want) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
 
+// A key with its value, to compare files by.
+std::string text_of(const GgufMetadata::Entry& entry) {
+  std::string text = std::string(entry.key) + " = ";
+  if (entry.key == "general.name") return text;  // the folder's
+  if (const auto number = entry.value.number()) return text + fmt::format("{}", *number);
+  if (const auto integer = entry.value.integer()) return text + fmt::format("{}", *integer);
+  const auto bytes = entry.value.encoded();
+  return text + std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
 void expect_same_tensors(const WeightSource& got, const WeightSource& want) {
   EXPECT_EQ(got.tensors().size(), want.tensors().size());
   for (const TensorInfo& tensor : want.tensors()) {
@@ -83,7 +95,7 @@ void expect_same_tensors(const WeightSource& got, const WeightSource& want) {
 
 TEST_P(ConvertGolden, EqualsTheGguf) {
   const Golden& golden = GetParam();
-  const std::string problem = convert();
+  const std::string problem = convert(golden.folder);
   if (!problem.empty()) {
     EXPECT_TRUE(!golden.has_gguf || is_left_out(golden)) << problem;
     return;
@@ -96,6 +108,34 @@ TEST_P(ConvertGolden, EqualsTheGguf) {
     expect_same_tensors(*got, *want);
   }
   EXPECT_LE(logit_error(out_.string(), read_expected(golden)), golden.tolerance);
+}
+
+// The config of published folders, which leaves out what transformers assumes, gives the same file.
+TEST_P(ConvertGolden, ConfigOfTransformers4) {
+  const Golden& golden = GetParam();
+  if (!golden.has_v4) GTEST_SKIP() << "this model has one config only";
+  const std::string problem = convert(golden.folder);
+  const fs::path folder = fs::path(testing::TempDir()) / ("millrace_convert_v4_" + golden.name);
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  for (const auto& entry : fs::directory_iterator(golden.folder)) {
+    const auto name = entry.path().filename();
+    if (name.string().starts_with("model") && name != "model.gguf") fs::copy_file(entry.path(), folder / name);
+  }
+  fs::copy_file(golden.folder / "config_v4.json", folder / "config.json");
+  std::vector<std::string> wanted;
+  if (problem.empty()) {
+    const auto file = open_weights(out_.string());
+    for (const auto& entry : file->gguf()->entries()) wanted.push_back(text_of(entry));
+  }
+  EXPECT_EQ(convert(folder).empty(), problem.empty()) << problem;
+  if (problem.empty()) {
+    const auto file = open_weights(out_.string());
+    std::vector<std::string> got;
+    for (const auto& entry : file->gguf()->entries()) got.push_back(text_of(entry));
+    EXPECT_EQ(got, wanted);
+  }
+  fs::remove_all(folder);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ConvertGolden, testing::ValuesIn(all_goldens()),
