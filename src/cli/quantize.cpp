@@ -8,6 +8,7 @@
 #include "base/progress.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
+#include "cli/recipe_names.h"
 #include "engine/memory_plan.h"
 #include "formats/quantize_model.h"
 #include "hardware/detect.h"
@@ -17,27 +18,24 @@ namespace {
 
 struct QuantizeOptions {
   ModelOptions model;
-  std::string out, type;
+  std::string out, type, imatrix;
   int threads = 0;
 };
-
-std::string recipe_names() {
-  std::string names;
-  for (const auto& recipe : all_recipes()) names += fmt::format("{}{}", names.empty() ? "" : ", ", recipe.name);
-  return names;
-}
 
 void run(const QuantizeOptions& o) {
   const QuantizeRecipe* recipe = find_recipe(o.type);
   if (recipe == nullptr) fail(ErrorKind::Usage, "--type {}: one of {}", o.type, recipe_names());
   const auto source = open_model(o.model);
+  std::optional<Imatrix> imatrix;
+  if (!o.imatrix.empty()) imatrix = Imatrix::read(o.imatrix);
   ThreadPool pool(detect_cpu(o.threads).threads);
   std::unique_ptr<Progress> bar;
-  const auto summary = quantize_model(*source, o.out, *recipe, pool, [&](int64_t done, int64_t total) {
+  const auto progress = [&](int64_t done, int64_t total) {
     if (!bar) bar = std::make_unique<Progress>("quantizing", total);
     bar->set(done);
     throw_if_interrupted();
-  });
+  };
+  const auto summary = quantize_model(*source, o.out, *recipe, pool, progress, imatrix ? &*imatrix : nullptr);
   bar.reset();
   if (o.model.json) {
     print_json({{"file", o.out},
@@ -60,6 +58,8 @@ void add_quantize(CLI::App& app) {
   verb->add_option("IN", o->model.model, "a .gguf file, or a name from 'millrace models'")->required();
   verb->add_option("OUT", o->out, "the file to write")->required();
   verb->add_option("--type", o->type, fmt::format("one of {}", recipe_names()))->required();
+  verb->add_option("--imatrix", o->imatrix,
+                   "an importance matrix of llama.cpp's llama-imatrix (GGUF): errors count by column");
   verb->add_option("-t,--threads", o->threads, "CPU threads; 0: one per usable core")->check(CLI::Range(0, 1024));
   verb->callback([o] { run(*o); });
 }

@@ -50,11 +50,40 @@ void GgufMetadataBuilder::add_bool(std::string_view key, bool value) {
   append(encoded_, static_cast<uint8_t>(value));
 }
 
-void GgufMetadataBuilder::add_u32_list(std::string_view key, std::span<const uint32_t> values) {
+void GgufMetadataBuilder::begin_list(std::string_view key, GgufType type, size_t count) {
   begin(key, GgufType::Array);
-  append(encoded_, static_cast<uint32_t>(GgufType::U32));
-  append(encoded_, static_cast<uint64_t>(values.size()));
+  append(encoded_, static_cast<uint32_t>(type));
+  append(encoded_, static_cast<uint64_t>(count));
+}
+
+void GgufMetadataBuilder::add_u32_list(std::string_view key, std::span<const uint32_t> values) {
+  begin_list(key, GgufType::U32, values.size());
   for (const uint32_t value : values) append(encoded_, value);
+}
+
+void GgufMetadataBuilder::add_i32_list(std::string_view key, std::span<const int32_t> values) {
+  begin_list(key, GgufType::I32, values.size());
+  for (const int32_t value : values) append(encoded_, value);
+}
+
+void GgufMetadataBuilder::add_u8_list(std::string_view key, std::string_view bytes) {
+  begin_list(key, GgufType::U8, bytes.size());
+  encoded_ += bytes;
+}
+
+void GgufMetadataBuilder::add_f32_list(std::string_view key, std::span<const float> values) {
+  begin_list(key, GgufType::F32, values.size());
+  for (const float value : values) append(encoded_, value);
+}
+
+void GgufMetadataBuilder::add_bool_list(std::string_view key, const std::vector<bool>& values) {
+  begin_list(key, GgufType::Bool, values.size());
+  for (const bool value : values) append(encoded_, static_cast<uint8_t>(value));
+}
+
+void GgufMetadataBuilder::add_string_list(std::string_view key, std::span<const std::string> values) {
+  begin_list(key, GgufType::String, values.size());
+  for (const std::string& value : values) append_string(encoded_, value);
 }
 
 void GgufMetadataBuilder::add_f32(std::string_view key, float value) {
@@ -65,13 +94,6 @@ void GgufMetadataBuilder::add_f32(std::string_view key, float value) {
 void GgufMetadataBuilder::add_string(std::string_view key, std::string_view value) {
   begin(key, GgufType::String);
   append_string(encoded_, value);
-}
-
-void GgufMetadataBuilder::add_string_list(std::string_view key, std::span<const std::string> values) {
-  begin(key, GgufType::Array);
-  append(encoded_, static_cast<uint32_t>(GgufType::String));
-  append(encoded_, static_cast<uint64_t>(values.size()));
-  for (const std::string& value : values) append_string(encoded_, value);
 }
 
 void GgufMetadataBuilder::copy(const GgufMetadata::Entry& entry) {

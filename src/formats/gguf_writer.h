@@ -23,6 +23,10 @@ class GgufMetadataBuilder {
   void add_bool(std::string_view key, bool value);
   void add_f32(std::string_view key, float value);
   void add_string(std::string_view key, std::string_view value);
+  void add_i32_list(std::string_view key, std::span<const int32_t> values);
+  void add_u8_list(std::string_view key, std::string_view bytes);
+  void add_f32_list(std::string_view key, std::span<const float> values);
+  void add_bool_list(std::string_view key, const std::vector<bool>& values);
   void add_string_list(std::string_view key, std::span<const std::string> values);
   void copy(const GgufMetadata::Entry& entry);  // of any type
 
@@ -31,6 +35,7 @@ class GgufMetadataBuilder {
 
  private:
   void begin(std::string_view key, GgufType type);
+  void begin_list(std::string_view key, GgufType type, size_t count);
   uint64_t count_ = 0;
   std::string encoded_;
 };

@@ -2,6 +2,7 @@
 
 #include <hwloc.h>
 #include <sched.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,6 +34,8 @@ using Bitmap = std::unique_ptr<std::remove_pointer_t<hwloc_bitmap_t>, BitmapDele
 
 Topology load_topology() {
   hwloc_topology_t topology = nullptr;
+  std::error_code error;  // in a bare chroot hwloc would write to stderr that it found nothing
+  if (!fs::exists("/sys/devices/system/cpu", error)) return nullptr;
   if (hwloc_topology_init(&topology) != 0) return nullptr;
   Topology owned(topology);
   return hwloc_topology_load(topology) == 0 ? std::move(owned) : nullptr;
@@ -98,9 +101,17 @@ void read_topology(Hardware& hardware) {
   hardware.l3_bytes = l3 > 0 ? l3 : hardware.l2_bytes * hardware.cores;
 }
 
+// The kernel's own numbers, for roots without /proc. They do not say how much of the page cache could be freed.
+int64_t sysinfo_memory(bool total) {
+  struct sysinfo info {};
+  if (::sysinfo(&info) != 0) return 0;
+  return static_cast<int64_t>(total ? info.totalram : info.freeram + info.bufferram) * info.mem_unit;
+}
+
 // A line "MemTotal:  24576000 kB" of /proc/meminfo.
 int64_t meminfo(const fs::path& root, const std::string& field) {
   std::ifstream file(root / "proc/meminfo");
+  if (!file && root == "/") return sysinfo_memory(field == "MemTotal");
   for (std::string name; file >> name;) {
     int64_t kilobytes = 0;
     if (name == field + ":" && file >> kilobytes) return kilobytes * 1024;

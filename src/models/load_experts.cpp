@@ -96,6 +96,26 @@ Matrices find_hf(Weights::Layer& at, int64_t experts, int64_t width, int64_t hid
   return found;
 }
 
+// The rows [first, first + count) of a matrix.
+WeightView rows_from(const WeightView& matrix, int64_t first, int64_t count) {
+  return {matrix.dtype, count, matrix.cols, matrix.row(first)};
+}
+
+// GGUF files have the experts of a layer stacked, and gate and up apart.
+void declare_stacked(Weights::Layer& at, const Matrices& found, int64_t width, int64_t hidden) {
+  const auto experts = std::ssize(found.down);
+  std::vector<WeightView> gates, ups, downs;
+  for (size_t i = 0; i < found.down.size(); ++i) {
+    const auto& gate_up = found.gate_up[i];
+    gates.push_back(rows_from(gate_up[0], 0, width));
+    ups.push_back(gate_up.size() == 2 ? gate_up[1] : rows_from(gate_up[0], width, width));
+    downs.push_back(found.down[i][0]);
+  }
+  at.declare("ffn_gate_exps.weight", {experts, width, hidden}, std::move(gates));
+  at.declare("ffn_up_exps.weight", {experts, width, hidden}, std::move(ups));
+  at.declare("ffn_down_exps.weight", {experts, hidden, width}, std::move(downs));
+}
+
 // Biases of all experts, [experts][2 width] and [experts][hidden]; null: none.
 struct Biases {
   const Vector *gate_up = nullptr, *down = nullptr;
@@ -127,6 +147,7 @@ void load_expert_matrices(Weights::Layer& at, const DecoderConfig& c, Activation
   const bool gguf = is_gguf(at.weights().source());
   Matrices found =
       gguf ? find_gguf(at, c.experts, c.expert_width, c.hidden) : find_hf(at, c.experts, c.expert_width, c.hidden);
+  if (!gguf) declare_stacked(at, found, c.expert_width, c.hidden);
   const Biases biases = find_biases(at, c.experts, c.expert_width, c.hidden);
   const Grouped gated{
       .per_row = c.experts_per_row, .gated = true, .activation = activation, .clamp = clamp, .bias = biases.gate_up};
@@ -197,7 +218,10 @@ void load_shared_expert(Weights::Layer& at, const DecoderConfig& c, Activation a
                       at.linear({{down, c.hidden}}, width)};
   } else if (rows > 0 && rows % 2 == 0) {
     experts.shared = {at.gate_up({{both, rows}}, c.hidden, activation),
-                      at.linear({{{"", "shared_mlp.output_linear.weight"}, c.hidden}}, rows / 2)};
+                      at.linear({{{"ffn_down_shexp.weight", "shared_mlp.output_linear.weight"}, c.hidden}}, rows / 2)};
+    const WeightView all = at.slices(both, {1, rows, c.hidden})[0];
+    at.declare("ffn_gate_shexp.weight", {rows / 2, c.hidden}, {rows_from(all, 0, rows / 2)});
+    at.declare("ffn_up_shexp.weight", {rows / 2, c.hidden}, {rows_from(all, rows / 2, rows / 2)});
   }
   const TensorName gate{"ffn_gate_inp_shexp.weight", "mlp.shared_expert_gate.weight"};
   if (experts.shared.gate_up != nullptr && at.has(gate)) experts.shared_gate = at.linear({{gate, 1}}, c.hidden);

@@ -44,18 +44,27 @@ const Vector* Weights::declare(PendingVector pending, int64_t n) {
   return &vector;
 }
 
+void Weights::declare(DeclaredTensor tensor) {
+  if (!tensor.gguf.empty() && !tensor.gguf.ends_with('.')) declared_.push_back(std::move(tensor));
+}
+
 const Vector* Weights::vector(const TensorName& name, int64_t n, float add) {
-  return declare({.pieces = {{find(resolve(name), 0, n), n}}, .add = add}, n);
+  const WeightView view = find(resolve(name), 0, n);
+  declare({.gguf = name.gguf, .shape = {n}, .pieces = {view}, .add = add});
+  return declare({.pieces = {{view, n}}, .add = add}, n);
 }
 
 const Vector* Weights::mapped_vector(const TensorName& name, int64_t n, float (*map)(float)) {
-  return declare({.pieces = {{find(resolve(name), 0, n), n}}, .map = map}, n);
+  const WeightView view = find(resolve(name), 0, n);
+  declare({.gguf = name.gguf, .shape = {n}, .pieces = {view}, .map = map});
+  return declare({.pieces = {{view, n}}, .map = map}, n);
 }
 
 const Vector* Weights::flat_vector(const TensorName& name, std::initializer_list<int64_t> shape, float (*map)(float)) {
   const std::string resolved = resolve(name);
   const WeightView view = source_.tensor(resolved, shape);
   used_.insert(resolved);
+  declare({.gguf = name.gguf, .shape = shape, .pieces = {view}, .map = map});
   const int64_t n = view.rows * view.cols;
   return declare({.pieces = {{view, n}}, .map = map}, n);
 }
@@ -63,10 +72,16 @@ const Vector* Weights::flat_vector(const TensorName& name, std::initializer_list
 const Vector* Weights::head_vectors(const TensorName& name, int heads, int64_t n) {
   const std::string pattern = resolve(name);
   const auto at = pattern.find("{}");
-  if (at == std::string::npos) return declare({.pieces = {{find(pattern, heads, n), heads * n}}}, heads * n);
   PendingVector vectors;
-  for (int i = 0; i < heads; ++i)
-    vectors.pieces.push_back({find(std::string(pattern).replace(at, 2, std::to_string(i)), 0, n), n});
+  DeclaredTensor declared{.gguf = name.gguf, .shape = {heads, n}};
+  if (at == std::string::npos) {
+    declared.pieces = {find(pattern, heads, n)};
+  } else {
+    for (int i = 0; i < heads; ++i)
+      declared.pieces.push_back(find(std::string(pattern).replace(at, 2, std::to_string(i)), 0, n));
+  }
+  for (const WeightView& view : declared.pieces) vectors.pieces.push_back({view, view.rows * n});
+  declare(std::move(declared));
   return declare(std::move(vectors), heads * n);
 }
 
@@ -129,7 +144,9 @@ void Weights::pack_vectors() {
 }
 
 const WeightView* Weights::table(const TensorName& name, int64_t rows, int64_t cols) {
-  return &tables_.emplace_back(find(resolve(name), rows, cols));
+  const WeightView view = find(resolve(name), rows, cols);
+  declare({.gguf = name.gguf, .shape = {rows, cols}, .pieces = {view}});
+  return &tables_.emplace_back(view);
 }
 
 // GPU kernels need groups of gate and up rows to alternate. CPU kernels read the up rows after all gate rows.
@@ -171,7 +188,9 @@ const Linear* Weights::linear(const std::vector<LinearPart>& parts, int64_t k) {
     if (!run.empty() && (run.front().dtype != view.dtype || !same))
       add_part(unit, linear, std::exchange(run, {}), *like);
     like = &part;
-    for (const auto& rows : in_layer_order(view, part.stored_by)) run.push_back(rows);
+    const std::vector<WeightView> ordered = in_layer_order(view, part.stored_by);
+    run.insert(run.end(), ordered.begin(), ordered.end());
+    declare({.gguf = part.name.gguf, .shape = {part.rows, k}, .pieces = ordered, .transposed = part.transposed});
     linear.n += part.rows;
   }
   add_part(unit, linear, std::move(run), *like);
@@ -218,6 +237,16 @@ std::vector<WeightView> Weights::find_bias(const std::string& name, const Linear
   return in_layer_order(view, part.stored_by);
 }
 
+namespace {
+
+// Empty: a tensor of this name has no bias.
+std::string bias_name(std::string weight) {
+  const auto at = weight.rfind(".weight");
+  return at == std::string::npos ? std::string() : weight.replace(at, std::string::npos, ".bias");
+}
+
+}  // namespace
+
 // Null if no part has a bias.
 const Vector* Weights::stacked_bias(const std::vector<LinearPart>& parts) {
   PendingVector bias;
@@ -226,11 +255,15 @@ const Vector* Weights::stacked_bias(const std::vector<LinearPart>& parts) {
   for (const auto& part : parts) {
     std::string name = resolve(part.bias_of);
     if (name.empty()) name = resolve(part.name);
-    const auto at = name.rfind(".weight");
-    const bool has = at != std::string::npos && source_.find(name.replace(at, std::string::npos, ".bias")) != nullptr;
+    name = bias_name(std::move(name));
+    const bool has = !name.empty() && source_.find(name) != nullptr;
     if (!has) bias.pieces.push_back({{}, part.rows});
     if (has) {
-      for (const auto& view : find_bias(name, part)) bias.pieces.push_back({view, view.rows * view.cols});
+      const std::vector<WeightView> views = find_bias(name, part);
+      for (const auto& view : views) bias.pieces.push_back({view, view.rows * view.cols});
+      declare({.gguf = bias_name(part.bias_of.gguf.empty() ? part.name.gguf : part.bias_of.gguf),
+               .shape = {part.rows},
+               .pieces = views});
     }
     n += part.rows;
     any |= has;

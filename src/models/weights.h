@@ -29,6 +29,16 @@ struct LinearPart {
   TensorName bias_of = {};   // the weight that the bias is named after; empty: `name`
 };
 
+// A tensor as a GGUF file stores it, made of pieces of the source. `millrace convert` writes files from this list.
+struct DeclaredTensor {
+  std::string gguf;                // its name
+  std::vector<int64_t> shape;      // outermost dimension first
+  std::vector<WeightView> pieces;  // stacked along rows
+  bool transposed = false;         // the pieces are [columns, rows]
+  float add = 0;                   // to each value
+  float (*map)(float) = nullptr;   // of each value
+};
+
 // Weights of a device that does not hold all of them. A unit is a linear layer, or the experts of a layer; units are
 // numbered in the order of their declaration.
 struct HostUnits {
@@ -74,6 +84,12 @@ class Weights {
   RopeFrequencies placed(RopeFrequencies frequencies);  // its tables are in device memory after pack()
   bool on_device() const { return !ops_.device().is_host(); }
   void ignore(const std::string& fragment);  // tensors whose names contain this do not affect results
+
+  // Declares a tensor of GGUF files whose parts a Hugging Face folder stores otherwise: stacked or apart. Names without
+  // a GGUF part are skipped.
+  void declare(DeclaredTensor tensor);
+  std::span<const DeclaredTensor> declared() const { return declared_; }
+  const std::set<std::string, std::less<>>& used() const { return used_; }  // names of the source's tensors
 
   // Throws if the file has tensors that were not declared: without them results would be wrong.
   void check_all_used() const;
@@ -174,6 +190,7 @@ class Weights {
   std::vector<Pending> pending_;
   std::vector<PendingGroups> pending_groups_;
   std::set<std::string, std::less<>> used_;
+  std::vector<DeclaredTensor> declared_;
   std::vector<std::string> ignored_;
   std::unique_ptr<Arena> arena_, vector_arena_, host_arena_, host_vector_arena_;
   std::vector<InPlace> in_place_;
@@ -190,6 +207,9 @@ class Weights::Layer {
     return weights_.slices(below(name), shape);
   }
   Weights& weights() const { return weights_; }
+  void declare(const std::string& gguf, std::vector<int64_t> shape, std::vector<WeightView> pieces) {
+    weights_.declare({prefix_.gguf + gguf, std::move(shape), std::move(pieces)});
+  }
   const Vector* vector(const TensorName& name, int64_t n, float add = 0) {
     return weights_.vector(below(name), n, add);
   }

@@ -27,6 +27,7 @@ std::vector<WeightView> Weights::slices(const TensorName& name, std::initializer
          cols, millrace::name(all.dtype));
   }
   used_.insert(found);
+  declare({.gguf = name.gguf, .shape = shape, .pieces = {all}});
   const int64_t rows = shape.size() > 2 ? *(shape.end() - 2) : 1;
   std::vector<WeightView> views;
   for (int64_t i = 0; i < count; ++i)

@@ -1,4 +1,4 @@
-#include "tensor/quantize.h"
+#include "tensor/quantize_weighted.h"
 
 #include <algorithm>
 #include <bit>
@@ -14,7 +14,7 @@
 namespace millrace {
 namespace {
 
-// The small blocks match ggml's encoder bit for bit.
+// Without importance the small blocks match ggml's encoder bit for bit.
 
 // Truncates v to an integer in [0, most]; NaN gives 0.
 int cut(float v, int most) { return v > 0 ? static_cast<int>(std::min(v, static_cast<float>(most))) : 0; }
@@ -28,7 +28,7 @@ float number_of_largest_magnitude(const float* x) {
 void put_nibble(uint8_t* qs, int e, int q) { qs[e % 16] |= static_cast<uint8_t>((q & 15) << (e / 16 * 4)); }
 void put_fifth_bit(uint8_t* qh, int e, int q) { qh[e / 8] |= static_cast<uint8_t>((q >> 4 & 1) << (e % 8)); }
 
-void encode(const float* x, BlockQ8_0& block) {
+void encode(const float* x, const float* /*importance*/, BlockQ8_0& block) {
   const float d = std::abs(number_of_largest_magnitude(x)) / 127;
   block.d = f32_to_f16(d);
   for (int e = 0; e < 32; ++e) {
@@ -37,15 +37,24 @@ void encode(const float* x, BlockQ8_0& block) {
   }
 }
 
-void encode(const float* x, BlockQ4_0& block) {
-  const float d = number_of_largest_magnitude(x) / -8;
+// The scale of a format with levels on both sides of zero.
+template <int kLeast>
+float scale_of(const float* x, const float* importance) {
+  if (importance == nullptr) return number_of_largest_magnitude(x) / kLeast;
+  float w[32];
+  weigh(x, importance, 32, w);
+  return f16_to_f32(f32_to_f16(fit_scale<EvenLevels<kLeast>, 32>(x, w)));  // codes are for the scale as stored
+}
+
+void encode(const float* x, const float* importance, BlockQ4_0& block) {
+  const float d = scale_of<-8>(x, importance);
   block = {};
   block.d = f32_to_f16(d);
   for (int e = 0; e < 32; ++e) put_nibble(block.qs, e, cut(x[e] * inverse(d) + 8.5f, 15));
 }
 
-void encode(const float* x, BlockQ5_0& block) {
-  const float d = number_of_largest_magnitude(x) / -16;
+void encode(const float* x, const float* importance, BlockQ5_0& block) {
+  const float d = scale_of<-16>(x, importance);
   block = {};
   block.d = f32_to_f16(d);
   for (int e = 0; e < 32; ++e) {
@@ -59,21 +68,27 @@ void encode(const float* x, BlockQ5_0& block) {
 struct Affine {
   float d, m;
 };
-Affine span_of(const float* x, float most) {
+Affine span_of(const float* x, const float* importance, int most) {
+  if (importance != nullptr) {
+    float w[32];
+    weigh(x, importance, 32, w);
+    const AffineFit fit = fit_affine<32>(x, w, most);
+    return {f16_to_f32(f32_to_f16(fit.scale)), f16_to_f32(f32_to_f16(-fit.min))};
+  }
   const auto [low, high] = std::minmax_element(x, x + 32);
-  return {(*high - *low) / most, *low};
+  return {(*high - *low) / static_cast<float>(most), *low};
 }
 
-void encode(const float* x, BlockQ4_1& block) {
-  const Affine fit = span_of(x, 15);
+void encode(const float* x, const float* importance, BlockQ4_1& block) {
+  const Affine fit = span_of(x, importance, 15);
   block = {};
   block.d = f32_to_f16(fit.d);
   block.m = f32_to_f16(fit.m);
   for (int e = 0; e < 32; ++e) put_nibble(block.qs, e, cut((x[e] - fit.m) * inverse(fit.d) + 0.5f, 15));
 }
 
-void encode(const float* x, BlockQ5_1& block) {
-  const Affine fit = span_of(x, 31);
+void encode(const float* x, const float* importance, BlockQ5_1& block) {
+  const Affine fit = span_of(x, importance, 31);
   block = {};
   block.d = f32_to_f16(fit.d);
   block.m = f32_to_f16(fit.m);
@@ -85,7 +100,7 @@ void encode(const float* x, BlockQ5_1& block) {
 }
 
 // The scale puts the largest magnitude between 4 and 8 of the levels, whose top is 6. Ties go to the first level.
-void encode(const float* x, BlockMXFP4& block) {
+void encode(const float* x, const float* /*importance*/, BlockMXFP4& block) {
   const float most = std::abs(number_of_largest_magnitude(x));
   block = {};
   if (most > 0) block.e = static_cast<uint8_t>(std::clamp(std::floor(std::log2(most)) - 2 + 127, 0.0f, 254.0f));
@@ -104,15 +119,18 @@ void encode(const float* x, BlockMXFP4& block) {
   }
 }
 
-void encode(const float* x, BlockF8_E4M3& block) {
+void encode(const float* x, const float* /*importance*/, BlockF8_E4M3& block) {
   block.d = std::abs(number_of_largest_magnitude(x)) / 448;
   for (int e = 0; e < 32; ++e) block.qs[e] = f32_to_e4m3(x[e] * inverse(block.d));
 }
 
 template <class Block>
-void encode_row(const float* src, std::byte* dst, int64_t n) {
+void encode_row(const float* src, const float* importance, std::byte* dst, int64_t n) {
   auto* blocks = reinterpret_cast<Block*>(dst);
-  for (int64_t i = 0; i < n / Block::kElements; ++i) encode(src + i * Block::kElements, blocks[i]);
+  for (int64_t i = 0; i < n / Block::kElements; ++i) {
+    const int64_t first = i * Block::kElements;
+    encode(src + first, importance == nullptr ? nullptr : importance + first, blocks[i]);
+  }
 }
 
 }  // namespace
@@ -130,6 +148,10 @@ uint8_t f32_to_e4m3(float v) {
 }
 
 void quantize_row(DType dtype, const float* src, std::byte* dst, int64_t n) {
+  quantize_row(dtype, src, dst, n, nullptr);
+}
+
+void quantize_row(DType dtype, const float* src, std::byte* dst, int64_t n, const float* importance) {
   MR_ASSERT(n % info(dtype).block == 0);
   auto* halves = reinterpret_cast<uint16_t*>(dst);
   switch (dtype) {
@@ -143,33 +165,33 @@ void quantize_row(DType dtype, const float* src, std::byte* dst, int64_t n) {
       for (int64_t i = 0; i < n; ++i) halves[i] = f32_to_bf16(src[i]);
       return;
     case DType::Q8_0:
-      return encode_row<BlockQ8_0>(src, dst, n);
+      return encode_row<BlockQ8_0>(src, importance, dst, n);
     case DType::Q4_0:
-      return encode_row<BlockQ4_0>(src, dst, n);
+      return encode_row<BlockQ4_0>(src, importance, dst, n);
     case DType::Q4_1:
-      return encode_row<BlockQ4_1>(src, dst, n);
+      return encode_row<BlockQ4_1>(src, importance, dst, n);
     case DType::Q5_0:
-      return encode_row<BlockQ5_0>(src, dst, n);
+      return encode_row<BlockQ5_0>(src, importance, dst, n);
     case DType::Q5_1:
-      return encode_row<BlockQ5_1>(src, dst, n);
+      return encode_row<BlockQ5_1>(src, importance, dst, n);
     case DType::Q2_K:
-      return encode_row<BlockQ2_K>(src, dst, n);
+      return encode_row<BlockQ2_K>(src, importance, dst, n);
     case DType::Q3_K:
-      return encode_row<BlockQ3_K>(src, dst, n);
+      return encode_row<BlockQ3_K>(src, importance, dst, n);
     case DType::Q4_K:
-      return encode_row<BlockQ4_K>(src, dst, n);
+      return encode_row<BlockQ4_K>(src, importance, dst, n);
     case DType::Q5_K:
-      return encode_row<BlockQ5_K>(src, dst, n);
+      return encode_row<BlockQ5_K>(src, importance, dst, n);
     case DType::Q6_K:
-      return encode_row<BlockQ6_K>(src, dst, n);
+      return encode_row<BlockQ6_K>(src, importance, dst, n);
     case DType::IQ4_NL:
-      return encode_row<BlockIQ4_NL>(src, dst, n);
+      return encode_row<BlockIQ4_NL>(src, importance, dst, n);
     case DType::IQ4_XS:
-      return encode_row<BlockIQ4_XS>(src, dst, n);
+      return encode_row<BlockIQ4_XS>(src, importance, dst, n);
     case DType::MXFP4:
-      return encode_row<BlockMXFP4>(src, dst, n);
+      return encode_row<BlockMXFP4>(src, importance, dst, n);
     case DType::F8_E4M3:
-      return encode_row<BlockF8_E4M3>(src, dst, n);
+      return encode_row<BlockF8_E4M3>(src, importance, dst, n);
   }
 }
 

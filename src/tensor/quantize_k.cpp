@@ -11,14 +11,6 @@ namespace {
 
 using Numbers = std::span<const float>;
 
-// Weighs errors of large weights more, without ignoring the many small ones.
-void weigh_by_magnitude(Numbers x, float* w) {
-  float squares = 0;
-  for (const float v : x) squares += v * v;
-  const float rms = std::sqrt(squares / static_cast<float>(x.size()));
-  for (size_t i = 0; i < x.size(); ++i) w[i] = rms + std::abs(x[i]);
-}
-
 float as_f16(float v) { return f16_to_f32(f32_to_f16(v)); }
 
 // A block whose groups have signed integer scales in [-kMost, kMost - 1], in units of d.
@@ -42,11 +34,11 @@ float refit_unit(const ScaledGroups<kGroups, kMost>& block, Numbers x, Numbers w
 }
 
 template <class Levels, int kGroups, int kMost>
-ScaledGroups<kGroups, kMost> fit_groups(Numbers x) {
+ScaledGroups<kGroups, kMost> fit_groups(Numbers x, const float* importance) {
   constexpr size_t kSize = 256 / kGroups;
   float w[256], scales[kGroups], largest = 0;
   for (size_t g = 0; g < kGroups; ++g) {
-    weigh_by_magnitude(x.subspan(g * kSize, kSize), w + g * kSize);
+    weigh(x.data() + g * kSize, importance == nullptr ? nullptr : importance + g * kSize, kSize, w + g * kSize);
     scales[g] = fit_scale<Levels, kSize>(x.data() + g * kSize, w + g * kSize);
     largest = std::abs(scales[g]) > std::abs(largest) ? scales[g] : largest;
   }
@@ -111,12 +103,12 @@ void refit_units(AffineGroups<kGroups, kMost>& block, Numbers x, Numbers w) {
 }
 
 template <int kGroups, int kMost>
-AffineGroups<kGroups, kMost> fit_affine_groups(Numbers x, int levels) {
+AffineGroups<kGroups, kMost> fit_affine_groups(Numbers x, const float* importance, int levels) {
   constexpr size_t kSize = 256 / kGroups;
   float w[256], largest_scale = 0, largest_min = 0;
   AffineFit fits[kGroups];
   for (size_t g = 0; g < kGroups; ++g) {
-    weigh_by_magnitude(x.subspan(g * kSize, kSize), w + g * kSize);
+    weigh(x.data() + g * kSize, importance == nullptr ? nullptr : importance + g * kSize, kSize, w + g * kSize);
     fits[g] = fit_affine<kSize>(x.data() + g * kSize, w + g * kSize, levels);
     largest_scale = std::max(largest_scale, fits[g].scale);
     largest_min = std::max(largest_min, fits[g].min);
@@ -157,8 +149,8 @@ void pack_k_scales_mins(const int* scales, const int* mins, uint8_t (&packed)[12
 }
 
 template <class Block>
-void encode_4_or_5_bits(const float* x, Block& block, int levels, AffineGroups<8, 63>& fit) {
-  fit = fit_affine_groups<8, 63>({x, 256}, levels);
+void encode_4_or_5_bits(const float* x, const float* importance, Block& block, int levels, AffineGroups<8, 63>& fit) {
+  fit = fit_affine_groups<8, 63>({x, 256}, importance, levels);
   block = {};
   block.d = f32_to_f16(fit.d);
   block.dmin = f32_to_f16(fit.dmin);
@@ -168,19 +160,19 @@ void encode_4_or_5_bits(const float* x, Block& block, int levels, AffineGroups<8
 
 }  // namespace
 
-void encode(const float* x, BlockQ4_K& block) {
+void encode(const float* x, const float* importance, BlockQ4_K& block) {
   AffineGroups<8, 63> fit;
-  encode_4_or_5_bits(x, block, 15, fit);
+  encode_4_or_5_bits(x, importance, block, 15, fit);
 }
 
-void encode(const float* x, BlockQ5_K& block) {
+void encode(const float* x, const float* importance, BlockQ5_K& block) {
   AffineGroups<8, 63> fit;
-  encode_4_or_5_bits(x, block, 31, fit);
+  encode_4_or_5_bits(x, importance, block, 31, fit);
   pack_bit(fit.codes, 4, block.qh);
 }
 
-void encode(const float* x, BlockQ2_K& block) {
-  const auto fit = fit_affine_groups<16, 15>({x, 256}, 3);
+void encode(const float* x, const float* importance, BlockQ2_K& block) {
+  const auto fit = fit_affine_groups<16, 15>({x, 256}, importance, 3);
   block = {};
   block.d = f32_to_f16(fit.d);
   block.dmin = f32_to_f16(fit.dmin);
@@ -188,8 +180,8 @@ void encode(const float* x, BlockQ2_K& block) {
   pack_two_bits(fit.codes, block.qs);
 }
 
-void encode(const float* x, BlockQ3_K& block) {
-  const auto fit = fit_groups<EvenLevels<-4>, 16, 32>({x, 256});
+void encode(const float* x, const float* importance, BlockQ3_K& block) {
+  const auto fit = fit_groups<EvenLevels<-4>, 16, 32>({x, 256}, importance);
   block = {};
   block.d = f32_to_f16(fit.d);
   for (int g = 0; g < 16; ++g) {
@@ -201,8 +193,8 @@ void encode(const float* x, BlockQ3_K& block) {
   pack_bit(fit.codes, 2, block.hmask);
 }
 
-void encode(const float* x, BlockQ6_K& block) {
-  const auto fit = fit_groups<EvenLevels<-32>, 16, 128>({x, 256});
+void encode(const float* x, const float* importance, BlockQ6_K& block) {
+  const auto fit = fit_groups<EvenLevels<-32>, 16, 128>({x, 256}, importance);
   block = {};
   block.d = f32_to_f16(fit.d);
   for (int g = 0; g < 16; ++g) block.scales[g] = static_cast<int8_t>(fit.scales[g]);
@@ -214,9 +206,9 @@ void encode(const float* x, BlockQ6_K& block) {
   pack_two_bits(high, block.qh);
 }
 
-void encode(const float* x, BlockIQ4_NL& block) {
+void encode(const float* x, const float* importance, BlockIQ4_NL& block) {
   float w[32];
-  weigh_by_magnitude({x, 32}, w);
+  weigh(x, importance, 32, w);
   block = {};
   block.d = f32_to_f16(fit_scale<Iq4Levels, 32>(x, w));
   const float inverse_scale = inverse(f16_to_f32(block.d));
@@ -225,8 +217,8 @@ void encode(const float* x, BlockIQ4_NL& block) {
   }
 }
 
-void encode(const float* x, BlockIQ4_XS& block) {
-  const auto fit = fit_groups<Iq4Levels, 8, 32>({x, 256});
+void encode(const float* x, const float* importance, BlockIQ4_XS& block) {
+  const auto fit = fit_groups<Iq4Levels, 8, 32>({x, 256}, importance);
   block = {};
   block.d = f32_to_f16(fit.d);
   for (int g = 0; g < 8; ++g) {

@@ -5,12 +5,13 @@
 
 namespace millrace {
 
-void encode(const float* x, BlockIQ4_NL& block);
-void encode(const float* x, BlockIQ4_XS& block);
-void encode(const float* x, BlockQ2_K& block);
-void encode(const float* x, BlockQ3_K& block);
-void encode(const float* x, BlockQ4_K& block);
-void encode(const float* x, BlockQ5_K& block);
-void encode(const float* x, BlockQ6_K& block);
+// `importance`: of the block's columns, or null (quantize_weighted.h).
+void encode(const float* x, const float* importance, BlockIQ4_NL& block);
+void encode(const float* x, const float* importance, BlockIQ4_XS& block);
+void encode(const float* x, const float* importance, BlockQ2_K& block);
+void encode(const float* x, const float* importance, BlockQ3_K& block);
+void encode(const float* x, const float* importance, BlockQ4_K& block);
+void encode(const float* x, const float* importance, BlockQ5_K& block);
+void encode(const float* x, const float* importance, BlockQ6_K& block);
 
 }  // namespace millrace

@@ -140,4 +140,15 @@ AffineFit fit_affine(const float* x, const float* w, int most) {
   return best;
 }
 
+// Weights of the errors of n numbers. Without importance the magnitude decides, which favours large numbers without
+// ignoring the many small ones.
+inline void weigh(const float* x, const float* importance, size_t n, float* w) {
+  float squares = 0;
+  for (size_t i = 0; i < n; ++i) squares += x[i] * x[i];
+  const float mean = squares / static_cast<float>(n);
+  const float rms = std::sqrt(mean);
+  for (size_t i = 0; i < n; ++i)
+    w[i] = importance != nullptr ? importance[i] * std::sqrt(mean + x[i] * x[i]) : rms + std::abs(x[i]);
+}
+
 }  // namespace millrace

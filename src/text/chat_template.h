@@ -55,6 +55,7 @@ class ChatTemplateSources {
 
   bool empty() const { return sources_.empty(); }
   std::vector<std::string> names() const;
+  const std::string& text(std::string_view name) const { return *find(name); }  // one of names()
   // Chooses like Hugging Face: "tool_use" if it exists and the request has tools, else "default". Throws
   // Error(Unsupported) if the model has no such template.
   const std::string& choose(bool with_tools) const;

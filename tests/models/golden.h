@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -87,6 +89,28 @@ inline std::vector<std::vector<float>> all_logits(Runner& runner, const std::vec
       rows.emplace_back(logits.row<float>(i), logits.row<float>(i) + logits.cols);
   }
   return rows;
+}
+
+// The largest difference of the model's logits from the expected ones, relative to the largest of those; infinite if
+// a logit is not finite.
+inline double logit_error(const std::string& model, const Expected& expected) {
+  const auto length = static_cast<int64_t>(expected.tokens.size());
+  auto runner = load(
+      model, {.threads = 2, .exact = true, .context = length, .rows = length, .logit_rows = length, .block_size = 16});
+  const auto rows = all_logits(*runner, expected.tokens, static_cast<int32_t>(length));
+  const size_t vocab = rows.front().size();
+  EXPECT_EQ(expected.logits.size(), expected.rows.size() * vocab);
+  double largest = 0, error = 0;
+  for (size_t i = 0; i < expected.rows.size(); ++i) {
+    for (size_t j = 0; j < vocab; ++j) {
+      const double want = expected.logits[i * vocab + j];
+      const double got = rows[static_cast<size_t>(expected.rows[i])][j];
+      if (!std::isfinite(got)) return std::numeric_limits<double>::infinity();
+      largest = std::max(largest, std::abs(want));
+      error = std::max(error, std::abs(got - want));
+    }
+  }
+  return error / largest;
 }
 
 }  // namespace millrace

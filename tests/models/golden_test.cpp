@@ -2,8 +2,6 @@
 // and by model_type alone.
 #include "models/golden.h"
 
-#include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -15,23 +13,7 @@ namespace {
 class GoldenTest : public testing::TestWithParam<Golden> {};
 
 void expect_logits(const std::string& model, const Expected& expected, double tolerance) {
-  const auto length = static_cast<int64_t>(expected.tokens.size());
-  auto runner = load(
-      model, {.threads = 2, .exact = true, .context = length, .rows = length, .logit_rows = length, .block_size = 16});
-  const auto rows = all_logits(*runner, expected.tokens, static_cast<int32_t>(length));
-  const size_t vocab = rows.front().size();
-  ASSERT_EQ(expected.logits.size(), expected.rows.size() * vocab);
-  double largest = 0, error = 0;
-  for (size_t i = 0; i < expected.rows.size(); ++i) {
-    for (size_t j = 0; j < vocab; ++j) {
-      const double want = expected.logits[i * vocab + j];
-      const double got = rows[static_cast<size_t>(expected.rows[i])][j];
-      ASSERT_TRUE(std::isfinite(got)) << model;
-      largest = std::max(largest, std::abs(want));
-      error = std::max(error, std::abs(got - want));
-    }
-  }
-  EXPECT_LE(error, tolerance * largest) << model;
+  EXPECT_LE(logit_error(model, expected), tolerance) << model;
 }
 
 void expect_greedy(const std::string& model, const Expected& expected) {

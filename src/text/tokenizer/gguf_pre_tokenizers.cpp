@@ -143,4 +143,12 @@ GgufPreTokenizer gguf_pre_tokenizer(std::string_view name) {
   fail(ErrorKind::Unsupported, "the pre-tokenizer '{}' (tokenizer.ggml.pre) is not supported", name);
 }
 
+std::vector<GgufPreTokenizerName> gguf_pre_tokenizer_names() {
+  std::vector<GgufPreTokenizerName> names;
+  for (const Entry& entry : entries()) {
+    if (!entry.names.front().empty()) names.push_back({entry.names.front(), entry.nfc, entry.ignore_merges});
+  }
+  return names;
+}
+
 }  // namespace millrace

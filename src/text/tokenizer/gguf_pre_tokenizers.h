@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "text/tokenizer/pre_tokenizer.h"
 
@@ -17,5 +18,12 @@ struct GgufPreTokenizer {
 };
 
 GgufPreTokenizer gguf_pre_tokenizer(std::string_view name);  // throws Unsupported
+
+// One name for each pre-tokenizer, those of old files without a name excluded.
+struct GgufPreTokenizerName {
+  std::string_view name;
+  bool nfc, ignore_merges;  // as above
+};
+std::vector<GgufPreTokenizerName> gguf_pre_tokenizer_names();
 
 }  // namespace millrace
