@@ -41,7 +41,8 @@ std::shared_ptr<const WeightSource> open_model(const ModelOptions& options);
 
 LoadOptions load_options(const ModelOptions& options);
 
-// Loads with a progress bar.
+// Both load with a progress bar.
 std::unique_ptr<Runner> load_runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options);
+void load_weights(Runner& planned);
 
 }  // namespace millrace
