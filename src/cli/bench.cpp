@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -19,21 +20,42 @@ namespace {
 struct BenchOptions {
   ModelOptions model;
   std::string prompt = "512", generate = "128", batches = "1", depths = "0";
+  std::string draft_shape;
   int repetitions = 3;
   int64_t rows = 0;
   bool predict = false, draw = false, ops = false;
 };
 
+struct DraftShape {
+  int32_t tokens = 0;
+  double acceptance = 0;
+};
+
+// "n=4,accept=0.755"
+DraftShape parse_draft_shape(const std::string& text) {
+  DraftShape shape;
+  if (text.empty()) return shape;
+  int end = 0;
+  const int read = std::sscanf(text.c_str(), "n=%d,accept=%lf%n", &shape.tokens, &shape.acceptance, &end);
+  const bool whole = read == 2 && end == static_cast<int>(text.size());
+  if (!whole || shape.tokens < 1 || shape.tokens > 64 || !(shape.acceptance >= 0 && shape.acceptance <= 1))
+    fail(ErrorKind::Usage, "--draft-shape {}: expected n=1..64,accept=0..1, as n=4,accept=0.755", text);
+  return shape;
+}
+
 std::vector<BenchmarkCase> cases_of(const BenchOptions& o) {
   std::vector<BenchmarkCase> cases;
   constexpr int32_t kMost = 1 << 20;
+  const DraftShape drafts = parse_draft_shape(o.draft_shape);
   for (const int32_t depth : parse_int_list("-d", o.depths, 0, kMost)) {
     for (const int32_t batch : parse_int_list("-b", o.batches, 1, 1024)) {
       for (const int32_t tokens : parse_int_list("-p", o.prompt, 0, kMost)) {
         if (tokens > 0) cases.push_back({BenchmarkCase::Kind::Prompt, tokens, batch, depth});
       }
       for (const int32_t tokens : parse_int_list("-n", o.generate, 0, kMost)) {
-        if (tokens > 0) cases.push_back({BenchmarkCase::Kind::Generate, tokens, batch, depth, o.draw});
+        if (tokens == 0) continue;
+        cases.push_back(
+            {BenchmarkCase::Kind::Generate, tokens, batch, depth, o.draw, drafts.tokens, drafts.acceptance});
       }
     }
   }
@@ -48,6 +70,8 @@ nlohmann::json to_json(const BenchmarkResult& r, int threads) {
           {"test", r.test.name()},
           {"batch", r.test.batch},
           {"depth", r.test.depth},
+          {"draft_tokens", r.test.drafts},
+          {"draft_acceptance", r.test.acceptance},
           {"threads", threads},
           {"tokens_per_second", r.median},
           {"samples", r.samples},
@@ -149,6 +173,9 @@ void add_bench(CLI::App& app) {
   verb->add_option("--chunk", o->rows,
                    "most tokens in one step; 0: 512 on the CPU, 4096 on a GPU, 8192 on a GPU of at least 64 GB")
       ->check(CLI::Range(0, 16384));
+  verb->add_option("--draft-shape", o->draft_shape,
+                   "every step of tg verifies n draft tokens per sequence, each accepted with this probability: "
+                   "n=4,accept=0.755");
   verb->add_flag("--draw", o->draw,
                  "sample tokens (temperature 0.8, top-k 40, top-p 0.95) instead of taking the likeliest");
   verb->add_flag("--ops", o->ops, "print the measured or estimated time of each op");

@@ -9,6 +9,7 @@
 #include "cli/chat/command.h"
 #include "cli/chat/conversation.h"
 #include "cli/chat/message_reader.h"
+#include "cli/draft_options.h"
 #include "cli/flush_stdout.h"
 #include "cli/line_editor.h"
 #include "cli/model_options.h"
@@ -18,6 +19,7 @@ namespace {
 
 struct ChatOptions {
   ModelOptions model;
+  DraftOptions draft;
   SamplingOptions sampling;
   AnswerOptions answer;
 };
@@ -121,8 +123,13 @@ void run(const ChatOptions& o) {
   auto source = open_model(o.model);
   const TextModel text = load_text_model(*source, o.answer);
   if (!text.chat) fail(ErrorKind::Usage, "this model has no chat template; 'millrace run --raw' continues a text");
-  auto runner = load_runner(std::move(source), load_options(o.model));
-  Engine engine(*runner);
+  LoadOptions load = load_options(o.model);
+  add_draft_rows(load, o.draft);
+  auto runner = load_runner(std::move(source), load);
+  const auto drafter = make_drafter(o.draft, o.model, *runner, text);
+  EngineOptions engine_options;
+  if (drafter) engine_options.draft_with(*drafter);
+  Engine engine(*runner, engine_options);
   Asker asker(engine, text, static_cast<int32_t>(runner->model().config().vocab), o.answer);
   Conversation conversation(asker, text, runner->options().context, o.sampling);
   conversation.set_system(o.answer.system);
@@ -140,6 +147,7 @@ void add_chat(CLI::App& app) {
   auto* verb = app.add_subcommand("chat", "Hold a conversation");
   auto o = std::make_shared<ChatOptions>();
   add_model_options(*verb, o->model, ModelArgument::Flag, JsonFlag::No);
+  add_draft_options(*verb, o->draft);
   add_answer_options(*verb, o->answer);
   add_sampling_options(*verb, o->sampling);
   verb->callback([o] { run(*o); });

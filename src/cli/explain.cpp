@@ -2,22 +2,26 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "cli/token_list.h"
 #include "engine/measure/explain.h"
+#include "engine/measure/speculation.h"
 #include "hardware/describe.h"
 
 namespace millrace {
 namespace {
 
+constexpr std::array<int32_t, 8> kDraftLengths{1, 2, 3, 4, 6, 8, 11, 15};
+
 struct ExplainOptions {
   ModelOptions model;
   std::string batches = "1,8";
   int64_t depth = 1024;
-  bool all = false;
+  bool all = false, speculate = false;
 };
 
 // `measured`: the roof is; a percent of a guessed one says nothing.
@@ -56,13 +60,38 @@ void print(const OpCall& c, bool roof_measured) {
   }
 }
 
+// For each batch and draft length: the expected time of a step, the acceptance per token from which it pays, and the
+// gain if every draft is accepted.
+void print_speculation(Runner& runner, const std::vector<int32_t>& batches, int64_t context, bool json) {
+  const auto costs = speculation_costs(runner, batches, kDraftLengths, context);
+  double alone = 0;
+  nlohmann::json all = nlohmann::json::array();
+  if (!json) fmt::print("{:>5} {:>6} {:>12} {:>8} {:>11}\n", "batch", "draft", "step us", "times", "break-even");
+  for (const auto& c : costs) {
+    if (c.draft == 0) alone = c.us;
+    if (json) {
+      all.push_back({{"batch", c.batch}, {"draft", c.draft}, {"step_us", c.us}, {"break_even", c.break_even}});
+      continue;
+    }
+    const std::string break_even = c.draft == 0        ? "-"
+                                   : c.break_even <= 1 ? fmt::format("{:.2f}", c.break_even)
+                                                       : "never";
+    fmt::print("{:>5} {:>6} {:>12.1f} {:>8.2f} {:>11}\n", c.batch, c.draft, c.us, c.us / alone, break_even);
+  }
+  if (json) print_json({{"context", context}, {"speculation", all}});
+}
+
 void run(const ExplainOptions& o) {
   const auto batches = parse_int_list("-b", o.batches, 1, 1024);
   auto load = load_options(o.model);
   load.measure = true;
   load.sequences = *std::max_element(batches.begin(), batches.end());
+  if (o.speculate) load.logit_rows = load.sequences * (1 + kDraftLengths.back());
+  if (o.speculate) load.rows = std::max<int64_t>(512, load.logit_rows);
   Runner runner(open_model(o.model), load);  // planned, not loaded: planning needs no weights
-  auto choices = explain(runner, batches, std::min(o.depth, runner.options().context));
+  const int64_t context = std::min(o.depth, runner.options().context);
+  if (o.speculate) return print_speculation(runner, batches, context, o.model.json);
+  auto choices = explain(runner, batches, context);
   if (!o.all) std::erase_if(choices, [](const OpCall& c) { return !c.has_roof; });
   if (o.model.json) {
     nlohmann::json all{{"choices", nlohmann::json::array()}, {"crossovers", nlohmann::json::array()}};
@@ -99,6 +128,8 @@ void add_explain(CLI::App& app) {
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
   verb->add_flag("--all", o->all, "also the small ops between linear layers and attention");
+  verb->add_flag("--speculate", o->speculate,
+                 "the planned cost of steps with drafts instead, and the acceptance per token from which they pay");
   verb->callback([o] { run(*o); });
 }
 

@@ -41,8 +41,10 @@ std::shared_ptr<const WeightSource> open_model(const ModelOptions& options);
 
 LoadOptions load_options(const ModelOptions& options);
 
-// Loads with a progress bar.
 void require_logits(const Runner& runner);  // refuses models without them by name
+
+// Both load with a progress bar.
 std::unique_ptr<Runner> load_runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options);
+void load_weights(Runner& planned);
 
 }  // namespace millrace

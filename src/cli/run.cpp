@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/tell.h"
 #include "cli/ask.h"
+#include "cli/draft_options.h"
 #include "cli/flush_stdout.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
@@ -23,6 +24,7 @@ namespace {
 
 struct RunOptions {
   ModelOptions model;
+  DraftOptions draft;
   SamplingOptions sampling;
   AnswerOptions answer;
   std::string file, session, words, ids;
@@ -44,7 +46,9 @@ void print_result(const Answer& answer, double load_ms) {
       {"usage",
        {{"prompt_tokens", c.prompt_tokens},
         {"cached_tokens", c.cached_tokens},
-        {"completion_tokens", c.tokens.size()}}},
+        {"completion_tokens", c.tokens.size()},
+        {"accepted_prediction_tokens", c.accepted_drafts},
+        {"rejected_prediction_tokens", c.rejected_drafts}}},
       {"timings", {{"load_ms", load_ms}, {"ttft_ms", c.ttft_ms}, {"tokens_per_second", c.tokens_per_second}}}};
   if (!answer.reasoning.empty()) json["reasoning"] = answer.reasoning;
   print_json(json);
@@ -138,10 +142,15 @@ void run(const RunOptions& o) {
   TextModel text;
   if (!o.tokens || has_tokenizer(*source)) text = load_text_model(*source, o.answer);
   const bool chat = is_chat(o, text);
-  auto runner = load_runner(std::move(source), load_options(o.model));
+  LoadOptions load = load_options(o.model);
+  add_draft_rows(load, o.draft);
+  auto runner = load_runner(std::move(source), load);
+  const auto drafter = make_drafter(o.draft, o.model, *runner, text);
   const double load_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 
-  Engine engine(*runner);
+  EngineOptions engine_options;
+  if (drafter) engine_options.draft_with(*drafter);
+  Engine engine(*runner, engine_options);
   Asker asker(engine, text, static_cast<int32_t>(runner->model().config().vocab), o.answer);
   std::optional<SessionFile> session;
   if (!o.session.empty()) session.emplace(o.session, *runner, chat).restore(engine);
@@ -160,8 +169,11 @@ void run(const RunOptions& o) {
   if (o.model.json) return print_result(answer, load_ms);
   if (!stream) fmt::print("{}", fmt::join(c.tokens, ","));
   fmt::print("\n");
-  log().info("{} prompt tokens, first token after {:.0f} ms, then {:.1f} tokens/s; loaded in {:.0f} ms",
-             c.prompt_tokens, c.ttft_ms, c.tokens_per_second, load_ms);
+  log().info(
+      "{} prompt tokens, first token after {:.0f} ms, then {:.1f} tokens/s; {} of {} draft tokens accepted; loaded in "
+      "{:.0f} ms",
+      c.prompt_tokens, c.ttft_ms, c.tokens_per_second, c.accepted_drafts, c.accepted_drafts + c.rejected_drafts,
+      load_ms);
 }
 
 // An interrupted answer is printed as far as it got; then the process ends as interrupted programs do.
@@ -185,6 +197,7 @@ void add_run(CLI::App& app) {
                                   "the prompt; text from a pipe is put behind it; - or none: stdin is the prompt");
   add_model_options(*verb, o->model);
   verb->add_option("-f,--file", o->file, "read the prompt from a file");
+  add_draft_options(*verb, o->draft);
   add_answer_options(*verb, o->answer);
   auto* tokens = verb->add_option("--tokens", o->ids, "token ids 1,2,3 instead of a prompt");
   verb->add_flag("--chat", o->chat, "put the prompt into the model's chat template (the default if it has one)");

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/tell.h"
 #include "cli/checks.h"
+#include "cli/draft_options.h"
 #include "cli/model_options.h"
 #include "cli/read_text.h"
 #include "cli/settings.h"
@@ -28,6 +29,7 @@ constexpr int64_t kScoredRows = 64;  // most prompt tokens with log-probabilitie
 
 struct ServeOptions {
   ModelOptions model;
+  DraftOptions draft;
   ApiServerOptions server;
   std::string config, key_file, log_format;
   std::vector<std::string> names;
@@ -84,7 +86,9 @@ LoadedModel load(const ServeOptions& o) {
   options.populate_kv = true;
   options.batch_invariant = o.batch_invariant;
   options.logit_rows = std::max<int64_t>(o.sequences, kScoredRows);
+  add_draft_rows(options, o.draft);
   loaded.runner = load_runner(std::move(source), options);
+  loaded.drafter = make_drafter(o.draft, o.model, *loaded.runner, loaded.text);
   return loaded;
 }
 
@@ -142,6 +146,7 @@ void add_serve(CLI::App& app) {
       ->capture_default_str();
   verb->add_flag("--batch-invariant", o->batch_invariant, "answers do not depend on other running requests; slower");
   verb->add_flag("--no-prefix-cache", o->no_prefix_cache, "compute every prompt from its beginning");
+  add_draft_options(*verb, o->draft);
   verb->add_option("--max-queue", s.service.most_waiting, "requests that wait; one more is answered 429")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();

@@ -44,6 +44,8 @@ Completion complete(Engine& engine, const Tokenizer* tokenizer, const Completion
         return;
       }
       result.cached_tokens = emission.cached_tokens;
+      result.accepted_drafts = emission.accepted_drafts;
+      result.rejected_drafts = emission.rejected_drafts;
       last = Clock::now();
       if (result.tokens.empty()) first = last;
       result.tokens.push_back(emission.token);

@@ -30,6 +30,7 @@ struct Completion {
   FinishReason finish = FinishReason::None;
   bool interrupted = false;  // by Ctrl-C
   int32_t prompt_tokens = 0, cached_tokens = 0;
+  int32_t accepted_drafts = 0, rejected_drafts = 0;  // draft tokens
   double ttft_ms = 0;
   double tokens_per_second = 0;  // after the first token
 };

@@ -7,13 +7,37 @@
 
 namespace millrace {
 
+struct DraftAsk {
+  uint64_t sequence = 0;            // identifies the sequence until forget()
+  std::span<const int32_t> tokens;  // prompt and generated tokens
+  std::span<int32_t> draft;         // the drafter writes its guess of the next tokens to the front
+  int32_t given = 0;                // and its length here; 0: no guess
+};
+
 class Drafter {
  public:
   virtual ~Drafter() = default;
 
-  // Writes a guess of the tokens that follow `tokens` (prompt and generated tokens) to the front of `draft` and returns
-  // its length, 0 for no guess. Runs on the engine's thread before a step, for one sequence after the other. The draft
-  // must depend on `tokens` only. Must not throw or allocate, and should be fast: the step waits for it.
+  // Drafts for all sequences of a step, on the engine's thread before the step. Each draft must depend on the
+  // sequence's tokens only. Must not allocate, and throws only if a device fails.
+  virtual void draft_all(std::span<DraftAsk> asks) = 0;
+
+  // Tokens per draft that are worth asking for.
+  virtual int32_t most_tokens() const { return 4; }
+  // Time of a pass that extends the drafts of so many sequences by one token. 0: too short to count; the engine then
+  // asks for drafts first and plans their lengths afterwards.
+  virtual double pass_us(int64_t /*sequences*/) const { return 0; }
+  // The sequence ended or was preempted.
+  virtual void forget(uint64_t /*sequence*/) {}
+};
+
+// Drafts for one sequence after the other.
+class SequenceDrafter : public Drafter {
+ public:
+  void draft_all(std::span<DraftAsk> asks) final {
+    for (DraftAsk& ask : asks) ask.given = draft(ask.tokens, ask.draft);
+  }
+  // Returns the length of the guess.
   virtual int32_t draft(std::span<const int32_t> tokens, std::span<int32_t> draft) = 0;
 };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "dataflow/buckets.h"
 #include "engine/step_cost.h"
 
 namespace millrace {
@@ -22,35 +21,31 @@ int32_t last_chunk(Runner& runner) {
   return runner.hardware().device == DeviceKind::Cpu || runner.state().has_slots() ? 64 : 256;
 }
 
-StepEstimate estimate_steps(Runner& runner) {
-  constexpr int64_t kShort = 64, kLong = 4096;
-  const int64_t rows = runner.options().rows, sequences = runner.options().sequences;
-  const auto us = [&](int64_t m, int64_t context) {
-    return step_cost(runner, m, m <= sequences ? m : 1, std::max(context, m), std::min(m, sequences)).expected_us();
-  };
-  StepEstimate estimate;
-  for (const int64_t bucket : row_buckets(rows)) {
-    estimate.by_rows.emplace_back(bucket, us(bucket, kShort));
-    // The first row beyond a bucket runs other kernels and may cost much more.
-    if (bucket < rows) estimate.by_rows.emplace_back(bucket + 1, us(bucket + 1, kShort));
-  }
-  estimate.decode_us_per_position = std::max(0.0, (us(1, kLong) - us(1, kShort)) / (kLong - kShort));
-  estimate.prefill_us_per_position =
-      std::max(0.0, (us(rows, kLong) - us(rows, kShort)) / static_cast<double>(rows * (kLong - kShort)));
-  return estimate;
-}
+// The share by which drafts must raise the expected rate. On a GPU drafts of different lengths are not recorded, and
+// launching their kernels takes time that the plans do not count.
+double draft_margin(const Runner& runner) { return runner.hardware().device == DeviceKind::Cpu ? 0.03 : 0.15; }
 
 }  // namespace
 
 Engine::Engine(Runner& runner, const EngineOptions& options)
     : runner_(runner),
       draft_tokens_(options.drafter != nullptr ? std::max(0, options.draft_tokens) : 0),
-      pacer_([&runner] { return estimate_steps(runner); },
+      pacer_([&runner, drafts = options.drafts_by_cost] { return estimate_steps(runner, drafts); },
              {options.tpot_target_ms * 1e3, options.prefill_slack > 0 ? options.prefill_slack : usual_slack(runner)}),
       scheduler_(runner.state(),
-                 {runner.options().rows, runner.options().sequences, runner.options().logit_rows,
-                  runner.model().long_from(), options.prefix_cache && !runner.model().pools(), options.drafter,
-                  draft_tokens_, last_chunk(runner), runner.model().pools(), !runner.options().batch_invariant},
+                 {.rows = runner.options().rows,
+                  .sequences = runner.options().sequences,
+                  .logit_rows = runner.options().logit_rows,
+                  .long_from = runner.model().long_from(),
+                  .prefix_cache = options.prefix_cache && !runner.model().pools(),
+                  .drafter = options.drafter,
+                  .draft_tokens = draft_tokens_,
+                  .drafts_by_cost = options.drafts_by_cost,
+                  .draft_margin = draft_margin(runner),
+                  .runs_ahead = runner.runs_ahead(),
+                  .last_chunk = last_chunk(runner),
+                  .whole_prompts = runner.model().pools(),
+                  .same_chunks = !runner.options().batch_invariant},
                  pacer_),
       batch_(runner.options().rows, runner.options().sequences, runner.options().logit_rows),
       forked_(static_cast<size_t>(runner.model().config().vocab)),
@@ -344,6 +339,7 @@ void Engine::take_generated(const Scheduler::Part& part, int64_t logit_row, std:
   totals_.generated_tokens += static_cast<uint64_t>(taken);
   totals_.drafted_tokens += static_cast<uint64_t>(drafted);
   totals_.accepted_tokens += static_cast<uint64_t>(taken - 1);
+  s.draft_history.record(drafted, taken - 1);
   scheduler_.charge(s.client(), kGeneratedToken * taken);
   if (taken <= drafted) scheduler_.truncate(s);
 }

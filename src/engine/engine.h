@@ -31,6 +31,14 @@ struct EngineOptions {
   // number of sequences.
   Drafter* drafter = nullptr;
   int32_t draft_tokens = 4;  // per sequence and step, at most
+  // Verify only as many draft tokens as raise the expected rate. Otherwise every draft is verified whole.
+  bool drafts_by_cost = false;
+
+  void draft_with(Drafter& proposes) {
+    drafter = &proposes;
+    draft_tokens = proposes.most_tokens();
+    drafts_by_cost = true;
+  }
 };
 
 class Engine {

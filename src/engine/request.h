@@ -81,8 +81,9 @@ struct Emission {
   bool is_end = false;  // the token is an end token of the request and not part of the text
   int32_t choice = 0;
   int32_t prompt_tokens = 0;
-  int32_t cached_tokens = 0;  // prompt tokens found in the prefix tree, not computed
-  double queued_ms = 0;       // from submission to the first step of the prompt
+  int32_t cached_tokens = 0;                         // prompt tokens found in the prefix tree, not computed
+  int32_t accepted_drafts = 0, rejected_drafts = 0;  // draft tokens of this choice so far
+  double queued_ms = 0;                              // from submission to the first step of the prompt
 
   // In the first emission of the request, if requested: [i] belongs to prompt[i]. Entries before score_from have token
   // -1.

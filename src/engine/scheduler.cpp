@@ -10,7 +10,17 @@ Scheduler::Scheduler(StateCache& kv, const SchedulerLimits& limits, StepPacer& p
     : kv_(kv), tree_(kv.blocks(), kv.options().block_size), limits_(limits), pacer_(pacer) {
   running_.reserve(static_cast<size_t>(limits.sequences));
   prompts_.reserve(static_cast<size_t>(limits.sequences));
-  draft_.resize(static_cast<size_t>(limits.draft_tokens));
+  const auto sequences = static_cast<size_t>(limits.sequences);
+  drafting_.reserve(sequences);
+  asks_.reserve(sequences);
+  offers_.reserve(sequences);
+  drafts_.resize(sequences * static_cast<size_t>(limits.draft_tokens));
+  draft_plan_.reserve(sequences, static_cast<size_t>(limits.logit_rows));
+}
+
+Scheduler::~Scheduler() {
+  if (limits_.drafter == nullptr) return;
+  for (const auto& s : running_) limits_.drafter->forget(draft_key(*s));
 }
 
 void Scheduler::cancel(RequestId id, int32_t choice) {
@@ -36,6 +46,7 @@ void Scheduler::cancel(RequestId id, int32_t choice) {
 
 void Scheduler::admit(double now) {
   requeue_grown();
+  if (running_.empty()) steps_ = 0;
   while (!waiting_.empty() && running_.size() < static_cast<size_t>(limits_.sequences)) {
     Sequence* next = waiting_.next(now);
     if (!place(*next, static_cast<int32_t>(running_.size())))
@@ -173,6 +184,7 @@ void Scheduler::compose(Plan& plan, StepBatch& batch) {
   plan.decodes = {};
   plan.chunk_past = 0;
   logit_room_ = limits_.logit_rows;
+  ++steps_;
   rewind_slots();
   make_room_for_decodes();
   draft_tokens();
@@ -210,7 +222,7 @@ bool Scheduler::compose_ahead(const Plan& now, Plan& next, StepBatch& batch) {
   for (size_t row = 0; row < now.parts.size(); ++row) {
     Sequence* s = now.parts[row].sequence;
     if (s == nullptr || s->length() + 1 >= s->longest()) continue;
-    if (may_draft(*s)) return false;  // the drafter needs the token first
+    if (may_draft(*s, steps_ + 1)) return false;  // the drafter needs the token first
     const int32_t length = s->length() + 1;
     const bool grows_long = limits_.long_from > 0 && !s->prefix_key.long_rope && length > limits_.long_from;
     if (grows_long || !take_pages(*s, length, 0)) return false;
@@ -220,7 +232,9 @@ bool Scheduler::compose_ahead(const Plan& now, Plan& next, StepBatch& batch) {
     batch.add({&unknown, 1}, length - 1, length, s->table().pages(), StepBatch::Logits::Last, s->slot.id());
     next.parts.push_back({s, 1, {0, 1}, {}});
   }
-  return !next.parts.empty();
+  if (next.parts.empty()) return false;
+  ++steps_;
+  return true;
 }
 
 // Adds up to `rows` rows, as many as the remaining logit rows allow.

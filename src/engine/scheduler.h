@@ -9,6 +9,7 @@
 #include "cache/prefix_tree.h"
 #include "cache/state_cache.h"
 #include "engine/chunk_memory.h"
+#include "engine/draft_plan.h"
 #include "engine/drafter.h"
 #include "engine/fair_queue.h"
 #include "engine/sequence.h"
@@ -21,8 +22,11 @@ struct SchedulerLimits {
   int64_t rows = 0, sequences = 0, logit_rows = 0;  // limits of one step
   int64_t long_from = 0;                            // Model::long_from()
   bool prefix_cache = true;
-  Drafter* drafter = nullptr;  // null: every decode has one row
-  int32_t draft_tokens = 0;    // per sequence and step, at most
+  Drafter* drafter = nullptr;   // null: every decode has one row
+  int32_t draft_tokens = 0;     // per sequence and step, at most
+  bool drafts_by_cost = false;  // else every draft is verified whole
+  double draft_margin = 0;      // DraftPlan::Limits
+  bool runs_ahead = false;      // steps without drafts can start before their tokens are known
   // Rows of the last chunk of a lone prompt, give or take a half. Few rows make a repeated prompt cheap, many make the
   // step that they add to a new one cheap.
   int32_t last_chunk = 64;
@@ -33,6 +37,7 @@ struct SchedulerLimits {
 class Scheduler {
  public:
   Scheduler(StateCache& kv, const SchedulerLimits& limits, StepPacer& pacer);
+  ~Scheduler();
 
   void add(std::unique_ptr<Sequence> sequence) { waiting_.push(std::move(sequence)); }
   void cancel(RequestId id, int32_t choice);  // -1: all of the request
@@ -112,9 +117,12 @@ class Scheduler {
   bool rewind(Sequence& sequence);
   bool unshare_last_page(Sequence& sequence);
   bool take_checkpoint(Sequence& sequence);
-  bool may_draft(const Sequence& sequence) const;
+  bool may_draft(const Sequence& sequence, int64_t step) const;
+  static uint64_t draft_key(const Sequence& sequence);
   int32_t draft_room(const Sequence& sequence, int64_t rows) const;
   void draft_tokens();
+  std::span<const int32_t> draft_lengths(const Decodes& decodes, int64_t room);
+  void take_drafts();
   void requeue_grown();
   void share_chunk(const Decodes& decodes, int64_t rows);
   void share_whole(int64_t rows);
@@ -138,7 +146,13 @@ class Scheduler {
     bool is_short;
   };
   std::vector<Share> prompts_;  // of this step
-  std::vector<int32_t> draft_;  // buffer for the draft of one sequence
+  // Drafts of this step, by sequence that may have one.
+  std::vector<Sequence*> drafting_;
+  std::vector<DraftAsk> asks_;
+  std::vector<DraftOffer> offers_;
+  std::vector<int32_t> drafts_;  // [sequences, draft_tokens]
+  DraftPlan draft_plan_;
+  int64_t steps_ = 0;  // composed since the engine was idle
   int64_t logit_room_ = 0;
   int64_t prompt_rows_ = 0;  // of all steps
   uint64_t preemptions_ = 0, evicted_ = 0, prompt_tokens_ = 0, cached_tokens_ = 0;

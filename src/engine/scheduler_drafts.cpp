@@ -6,7 +6,12 @@
 
 namespace millrace {
 
-bool Scheduler::may_draft(const Sequence& s) const { return limits_.drafter != nullptr && s.most_drafts() > 0; }
+bool Scheduler::may_draft(const Sequence& s, int64_t step) const {
+  if (limits_.drafter == nullptr || s.most_drafts() == 0) return false;
+  return !limits_.drafts_by_cost || !limits_.runs_ahead || s.draft_history.due(step);
+}
+
+uint64_t Scheduler::draft_key(const Sequence& s) { return s.id() << 8 | static_cast<uint64_t>(s.choice()); }
 
 // A step with d drafts gives up to d + 1 tokens, which must fit into the sequence. Rows beyond long_from would need
 // other RoPE angles than the rest of the sequence.
@@ -16,27 +21,65 @@ int32_t Scheduler::draft_room(const Sequence& s, int64_t rows) const {
   return static_cast<int32_t>(std::max<int64_t>(most, 0));
 }
 
-// Asks the drafter for every generating sequence. Drafts share the rows that decodes leave evenly, or half of these
-// rows while prompts wait. Each prompt keeps one row of logits. Drafts never preempt a sequence.
+// Drafts of all generating sequences. They share the rows that decodes leave, or half of these rows while prompts wait.
+// Each prompt keeps one row of logits.
 void Scheduler::draft_tokens() {
-  if (limits_.drafter == nullptr) return;
-  const auto drafts = [&](const auto& s) { return s->generating() && may_draft(*s); };
-  const auto generating =
-      std::count_if(running_.begin(), running_.end(), [](const auto& s) { return s->generating(); });
-  int64_t left = std::count_if(running_.begin(), running_.end(), drafts);
-  int64_t room = std::min(limits_.rows - generating, limits_.logit_rows - std::ssize(running_));
-  if (generating < std::ssize(running_)) room /= 2;
+  asks_.clear();
+  drafting_.clear();
+  Decodes decodes;
   for (auto& s : running_) {
     s->drop_drafts();
-    if (!drafts(s)) continue;
-    const int32_t most = draft_room(*s, room / left--);
-    if (most == 0 || !take_checkpoint(*s)) continue;
-    const int32_t given = limits_.drafter->draft(s->tokens(), std::span(draft_).first(static_cast<size_t>(most)));
-    MR_ASSERT(given >= 0 && given <= most);
-    s->set_drafts(std::span(draft_).first(static_cast<size_t>(given)));
-    const int32_t pages_for = s->length() + s->drafted();
-    if (!take_pages(*s, pages_for, 0)) s->keep_drafts(s->table().capacity() - s->length());
-    room -= s->drafted();
+    if (!s->generating()) continue;
+    ++decodes.rows;
+    decodes.positions += s->length();
+  }
+  if (limits_.drafter == nullptr) return;
+  int64_t room = std::min(limits_.rows - decodes.rows, limits_.logit_rows - std::ssize(running_));
+  if (decodes.rows < std::ssize(running_)) room /= 2;
+  for (auto& s : running_) {
+    const int32_t most = s->generating() && may_draft(*s, steps_) ? draft_room(*s, room) : 0;
+    if (most == 0) continue;
+    const auto buffer = std::span(drafts_).subspan(asks_.size() * static_cast<size_t>(limits_.draft_tokens));
+    asks_.push_back({draft_key(*s), s->tokens(), buffer.first(static_cast<size_t>(most)), most});
+    drafting_.push_back(s.get());
+  }
+  if (asks_.empty()) return;
+  // A drafter whose passes take time drafts no more than the plan wants.
+  const bool plan_first = limits_.drafts_by_cost && limits_.drafter->pass_us(1) > 0;
+  if (!plan_first) limits_.drafter->draft_all(asks_);
+  if (std::all_of(asks_.begin(), asks_.end(), [](const DraftAsk& ask) { return ask.given == 0; })) return;
+  const auto lengths = draft_lengths(decodes, room);
+  for (size_t i = 0; i < asks_.size(); ++i) {
+    asks_[i].given = std::min(asks_[i].given, lengths[i]);
+    asks_[i].draft = asks_[i].draft.first(static_cast<size_t>(asks_[i].given));
+  }
+  if (plan_first) limits_.drafter->draft_all(asks_);
+  take_drafts();
+}
+
+// The number of tokens of each draft that are worth their rows.
+std::span<const int32_t> Scheduler::draft_lengths(const Decodes& decodes, int64_t room) {
+  offers_.clear();
+  for (size_t i = 0; i < asks_.size(); ++i) {
+    MR_ASSERT(asks_[i].given >= 0 && asks_[i].given <= std::ssize(asks_[i].draft));
+    offers_.push_back({asks_[i].given, drafting_[i]->draft_history.chance()});
+  }
+  if (!limits_.drafts_by_cost) return draft_plan_.share(offers_, room);
+  const auto step_us = [&](const DraftedRows& drafts) {
+    const double passes = static_cast<double>(drafts.longest) * limits_.drafter->pass_us(drafts.sequences);
+    return pacer_.verify_us(decodes, drafts) + passes;
+  };
+  return draft_plan_.choose(offers_, {decodes.rows, room, limits_.draft_margin}, step_us);
+}
+
+// Drafts take pages without preemption.
+void Scheduler::take_drafts() {
+  for (size_t i = 0; i < asks_.size(); ++i) {
+    Sequence& s = *drafting_[i];
+    s.set_drafts(asks_[i].draft.first(static_cast<size_t>(asks_[i].given)));
+    if (s.drafted() == 0) continue;
+    if (!take_pages(s, s.length() + s.drafted(), 0)) s.keep_drafts(s.table().capacity() - s.length());
+    if (s.drafted() > 0 && !take_checkpoint(s)) s.drop_drafts();
   }
 }
 

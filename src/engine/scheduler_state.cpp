@@ -147,6 +147,7 @@ void Scheduler::keep_full_pages(Sequence& sequence) {
 // Computed state stays in the tree until its pages or its slot are needed elsewhere. If a step that was started ahead
 // has taken in the last token, for example an end token, the state includes it.
 void Scheduler::release(Sequence& sequence) {
+  if (limits_.drafter != nullptr) limits_.drafter->forget(draft_key(sequence));
   if (sequence.slot && sequence.slot_tokens == sequence.length() && sequence.computed() == sequence.length() - 1)
     sequence.advance(1);
   keep_pages(sequence);

@@ -186,6 +186,8 @@ Emission Sequence::emission(int32_t token) {
   e.choice = choice_;
   e.prompt_tokens = prompt_length_;
   e.cached_tokens = group_->cached_tokens;
+  e.accepted_drafts = accepted_drafts_;
+  e.rejected_drafts = rejected_drafts_;
   if (!group_->emitted && request().prompt_logprobs >= 0) e.prompt_logprobs = prompt_logprobs_;
   group_->emitted = true;
   return e;
@@ -244,7 +246,10 @@ Emission Sequence::broken(FinishReason reason, std::string_view why) {
 
 Emission Sequence::take(int32_t token) {
   if (token < 0) return broken(FinishReason::Error, "the model gives no number for any token: its weights are damaged");
-  if (token != next_draft()) {
+  if (token == next_draft()) {
+    ++accepted_drafts_;
+  } else {
+    rejected_drafts_ += drafted();
     drop_drafts();
     tokens_.push_back(token);
   }

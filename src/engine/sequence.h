@@ -9,6 +9,7 @@
 
 #include "cache/block_table.h"
 #include "cache/prefix_tree.h"
+#include "engine/draft_history.h"
 #include "engine/request.h"
 #include "engine/step_batch.h"
 
@@ -78,6 +79,8 @@ class Sequence {
     bool follows = false;   // waits for the state of a prompt that begins alike
   };
   Prefill prefill;
+
+  DraftHistory draft_history;
 
   // Drafts are guesses of the tokens after the known ones; between two steps there are none. set_drafts() cuts the
   // drafts before the first end token and before the first token that the constraint forbids or ends with. It also
@@ -156,6 +159,7 @@ class Sequence {
   std::vector<int32_t> drawn_;   // by pending row
   std::vector<TokenLogprobs> logprobs_;
   FinishReason finish_ = FinishReason::None;
+  int32_t accepted_drafts_ = 0, rejected_drafts_ = 0;
 
   std::vector<TokenLogprobs> prompt_logprobs_;  // by position
   std::vector<double> pooled_;                  // sum of hidden states, or the last one

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/runner.h"
+#include "engine/step_pacer.h"
 
 namespace millrace {
 
@@ -14,5 +15,8 @@ struct StepCost {
 // A step of `rows` tokens in total over `sequences` sequences. `context`: the longest one; `logit_rows`: rows that
 // reach the head.
 StepCost step_cost(Runner& runner, int64_t rows, int64_t sequences, int64_t context, int64_t logit_rows);
+
+// A table of the same for every number of rows. `drafts`: also for steps with drafts.
+StepEstimate estimate_steps(Runner& runner, bool drafts);
 
 }  // namespace millrace

@@ -14,19 +14,36 @@ void follow(double& average, bool& known, double value) {
   known = true;
 }
 
+// A piecewise linear function through ascending points; proportional to x beyond the last.
+double interpolate(const std::vector<std::pair<double, double>>& points, double x) {
+  if (points.empty()) return 0;
+  const auto above = std::lower_bound(points.begin(), points.end(), std::pair(x, 0.0));
+  if (above == points.begin()) return above->second;
+  if (above == points.end()) return points.back().second * x / points.back().first;
+  const auto& [x0, y0] = *std::prev(above);
+  const auto& [x1, y1] = *above;
+  return y0 + (y1 - y0) * (x - x0) / (x1 - x0);
+}
+
 }  // namespace
+
+double StepEstimate::verify_us(int64_t decodes, int64_t decode_positions, const DraftedRows& drafts) const {
+  const auto sequences = static_cast<double>(decodes), positions = static_cast<double>(decode_positions);
+  const auto tokens = static_cast<double>(drafts.tokens);
+  const double without = interpolate(by_verified, sequences) + decode_us_per_position * positions;
+  const double with = interpolate(by_verified, sequences + tokens) + decode_us_per_position * positions +
+                      draft_us_per_position * tokens * positions / std::max(1.0, sequences);
+  if (copy_slot_us == 0) return with;
+  // Recurrent state is copied to a checkpoint and back, and a rejection lets the next step compute the accepted tokens
+  // again.
+  return with + (with - without) + 2 * copy_slot_us * static_cast<double>(drafts.sequences);
+}
 
 double StepEstimate::us(int64_t decodes, int64_t decode_positions, int64_t chunk, int64_t chunk_past) const {
   const auto rows = static_cast<double>(decodes + chunk);
   const double attention = decode_us_per_position * static_cast<double>(decode_positions) +
                            prefill_us_per_position * static_cast<double>(chunk) * static_cast<double>(chunk_past);
-  if (by_rows.empty()) return attention;
-  auto above = std::lower_bound(by_rows.begin(), by_rows.end(), std::pair(rows, 0.0));
-  if (above == by_rows.begin()) return above->second + attention;
-  if (above == by_rows.end()) return by_rows.back().second * rows / by_rows.back().first + attention;
-  const auto& [r0, t0] = *std::prev(above);
-  const auto& [r1, t1] = *above;
-  return t0 + (t1 - t0) * (rows - r0) / (r1 - r0) + attention;
+  return interpolate(by_rows, rows) + attention;
 }
 
 double StepPacer::predicted_us(const Decodes& decodes, int64_t chunk, int64_t past) const {

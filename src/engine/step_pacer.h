@@ -7,15 +7,22 @@
 #include <utility>
 #include <vector>
 
+#include "engine/draft_plan.h"
+
 namespace millrace {
 
 // Estimated step times in microseconds, as a small table that can be evaluated at every step.
 struct StepEstimate {
-  std::vector<std::pair<double, double>> by_rows;  // ascending rows -> us, for short contexts
-  double decode_us_per_position = 0;               // added per cached position of every decode
-  double prefill_us_per_position = 0;              // added per row of a chunk and cached position
+  std::vector<std::pair<double, double>> by_rows;      // ascending rows -> us, for short contexts
+  std::vector<std::pair<double, double>> by_verified;  // the same where every row has logits
+  double decode_us_per_position = 0;                   // added per cached position of every decode
+  double prefill_us_per_position = 0;                  // added per row of a chunk and cached position
+  double draft_us_per_position = 0;                    // added per draft token and cached position of its sequence
+
+  double copy_slot_us = 0;  // of a sequence's recurrent state; 0: the model has none
 
   double us(int64_t decodes, int64_t decode_positions, int64_t chunk, int64_t chunk_past) const;
+  double verify_us(int64_t decodes, int64_t decode_positions, const DraftedRows& drafts) const;
 };
 
 struct PacerOptions {
@@ -45,6 +52,13 @@ class StepPacer {
 
   // Rows of such prompts that may join these decodes: 1 to `most`, so that prompts always progress.
   int64_t chunk(const Decodes& decodes, PromptLength length, int64_t past, int64_t most);
+
+  // Estimated time of a step of these decodes, one row each, with drafts. Only ratios matter, and the
+  // length of a draft must not depend on the clock, so measured times do not correct it.
+  double verify_us(const Decodes& decodes, const DraftedRows& drafts) {
+    prepare();
+    return estimate_.verify_us(decodes.rows, decodes.positions, drafts);
+  }
 
   void record(const Decodes& decodes, int64_t chunk, int64_t past, double us);  // measured time of a step
 

@@ -45,7 +45,10 @@ Json usage_json(const Usage& usage) {
           {"completion_tokens", usage.completion_tokens},
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
-          {"completion_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}}};
+          {"completion_tokens_details",
+           {{"reasoning_tokens", usage.reasoning_tokens},
+            {"accepted_prediction_tokens", usage.accepted_drafts},
+            {"rejected_prediction_tokens", usage.rejected_drafts}}}};
 }
 
 double sent_logprob(float logprob) { return std::isfinite(logprob) ? std::max(logprob, -9999.0f) : -9999.0; }
@@ -68,7 +71,9 @@ Schema usage_schema() {
        {"completion_tokens", Schema::integer(0)},
        {"total_tokens", Schema::integer(0), true},
        {"prompt_tokens_details", Schema::object({{"cached_tokens", Schema::integer(0), true}})},
-       {"completion_tokens_details", Schema::object({{"reasoning_tokens", Schema::integer(0), true}})}});
+       {"completion_tokens_details", Schema::object({{"reasoning_tokens", Schema::integer(0), true},
+                                                     {"accepted_prediction_tokens", Schema::integer(0), true},
+                                                     {"rejected_prediction_tokens", Schema::integer(0), true}})}});
 }
 
 Schema chat_logprobs_schema() {

@@ -18,6 +18,7 @@ class AccessLog;
 struct Usage {
   int64_t prompt_tokens = 0, cached_tokens = 0;
   int64_t completion_tokens = 0, reasoning_tokens = 0;
+  int64_t accepted_drafts = 0, rejected_drafts = 0;  // draft tokens
 };
 
 class Call {

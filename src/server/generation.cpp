@@ -36,6 +36,7 @@ struct Generation::Choice {
   std::vector<TokenLogprobs> logprobs;  // of tokens that no delta has reported yet
   int untold = 0;                       // their number
   int tokens = 0;
+  int accepted_drafts = 0, rejected_drafts = 0;
   Clock::time_point last;
   double first_token_seconds = 0;
   bool ended = false;
@@ -158,6 +159,8 @@ void Generation::take(Arrival& arrival) {
   if (e.finish == FinishReason::NotInForm) return give_up({400, arrival.error, "response_format", "not_in_form"});
   if (e.finish == FinishReason::Cancelled) return give_up({503, "the server is shutting down", "", "shutting_down"});
   if (e.choice == 0 && choice.tokens == 0) call_->usage.cached_tokens += e.cached_tokens;
+  call_->usage.accepted_drafts += e.accepted_drafts - std::exchange(choice.accepted_drafts, e.accepted_drafts);
+  call_->usage.rejected_drafts += e.rejected_drafts - std::exchange(choice.rejected_drafts, e.rejected_drafts);
   if (!arrival.prompt_logprobs.empty()) {
     sink_->on_prompt(static_cast<int>(arrival.prompt), std::move(arrival.prompt_logprobs));
   }

@@ -37,7 +37,7 @@ struct Metrics::Series {
   Histogram &http_seconds, &first_token, &next_token, &per_token, &request, &queued, &prefill, &decode, &prompt,
       &generated;
   prometheus::Counter &prompt_tokens, &generation_tokens, &prefix_queries, &prefix_hits, &preemptions, &evicted, &busy,
-      &steps, &steps_ahead, &drafted, &accepted;
+      &steps, &steps_ahead, &drafted, &accepted, &wasted;
   prometheus::Gauge &running, &waiting, &kv_usage, &kv_blocks, &kv_cached, &snapshots, &snapshot_bytes, &rate,
       &connections;
 
@@ -71,6 +71,7 @@ struct Metrics::Series {
         steps_ahead(counter("millrace:steps_ahead_total", "Of those, started while the one before ran")),
         drafted(counter("millrace:drafted_tokens_total", "Draft tokens that steps checked")),
         accepted(counter("millrace:accepted_tokens_total", "Of those, tokens that were generated")),
+        wasted(counter("millrace:wasted_draft_tokens_total", "Draft tokens that steps checked and rejected")),
         running(gauge("vllm:num_requests_running", "Choices that hold KV blocks")),
         waiting(gauge("vllm:num_requests_waiting", "Choices that wait for KV blocks")),
         kv_usage(gauge("vllm:kv_cache_usage_perc", "KV blocks in use; 1 is all")),
@@ -116,6 +117,7 @@ struct Metrics::Series {
     raise_to(steps_ahead, double(e.steps_ahead));
     raise_to(drafted, double(e.drafted_tokens));
     raise_to(accepted, double(e.accepted_tokens));
+    raise_to(wasted, double(e.drafted_tokens - e.accepted_tokens));
     running.Set(double(e.running));
     waiting.Set(double(e.waiting));
     kv_usage.Set(e.kv_blocks > 0 ? double(e.kv_blocks_used) / double(e.kv_blocks) : 0);

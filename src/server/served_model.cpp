@@ -41,6 +41,7 @@ void ServedModel::finish_loading(LoadedModel loaded) {
     if (&tools != &loaded_.text.chat->sources.choose(false)) with_tools_.emplace(tools);
   }
   grammars_ = std::make_unique<GrammarCompiler>(grammar_vocabulary(loaded_.text, vocab()));
+  if (loaded_.drafter) options_.engine.draft_with(*loaded_.drafter);
   service_ = std::make_unique<Service>(*loaded_.runner, options_);
 }
 

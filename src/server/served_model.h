@@ -21,6 +21,7 @@ namespace millrace {
 struct LoadedModel {
   TextModel text;
   std::unique_ptr<Runner> runner;
+  std::unique_ptr<Drafter> drafter;  // null: no drafts
 };
 
 class ServedModel {

@@ -2,6 +2,8 @@
 #include "count_allocations.h"
 #include "engine/drafts.h"
 #include "engine/engine.h"
+#include "engine/lookup_drafter.h"
+#include "engine/model_drafter.h"
 #include "models/golden.h"
 
 namespace millrace {
@@ -132,6 +134,29 @@ TEST_P(StepAllocationTest, ChoicesAllocateNothing) {
     const int64_t allocated = steps_until_end(engine, 10);
     if (!first) {
       EXPECT_EQ(allocated, 0);
+    }
+  }
+}
+
+// Drafters, and the plan of their lengths.
+TEST(Allocation, DraftersAllocateNothing) {
+  LoadOptions options{.threads = 2, .exact = true, .context = 128, .sequences = 3, .rows = 32, .logit_rows = 24};
+  const std::string model = (goldens_folder() / "llama_gqa").string();
+  auto runner = load(model, options);
+  auto draft = ModelDrafter::plan(*runner, open_weights(model));
+  draft->load();
+  ModelDrafter same(std::move(draft));
+  LookupDrafter lookup;
+  for (Drafter* drafter : {static_cast<Drafter*>(&same), static_cast<Drafter*>(&lookup)}) {
+    for (const bool by_cost : {false, true}) {
+      Engine engine(*runner, {.drafter = drafter, .drafts_by_cost = by_cost});
+      engine.prepare_pace();
+      for (int32_t i = 0; i < 3; ++i) engine.submit({{1, 2, 3, 1, 2, 3, 1, 2, 4 + i}, {.temperature = 0}, 50});
+      for (int i = 0; i < 3; ++i) engine.step([](const Emission&) {});  // computes the prompts
+      const int64_t before = allocations();
+      for (int i = 0; i < 6; ++i) engine.step([](const Emission&) {});
+      EXPECT_EQ(allocations(), before) << "model " << (drafter == &same) << ", by cost " << by_cost;
+      ASSERT_EQ(engine.running(), 3u);
     }
   }
 }

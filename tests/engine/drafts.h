@@ -11,7 +11,7 @@
 
 namespace millrace {
 
-class KnownTexts : public Drafter {
+class KnownTexts : public SequenceDrafter {
  public:
   enum class Kind : uint8_t {
     Right,

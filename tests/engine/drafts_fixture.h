@@ -8,6 +8,7 @@
 
 #include "engine/drafts.h"
 #include "engine/engine.h"
+#include "engine/lookup_drafter.h"
 #include "engine/where.h"
 #include "models/golden.h"
 
@@ -112,6 +113,14 @@ class DraftsTest : public testing::TestWithParam<Where> {
           EXPECT_EQ(stats_.accepted_tokens, 0u);
         }
       }
+    }
+    for (const bool by_cost : {false, true}) {
+      SCOPED_TRACE(testing::Message() << "look-up, by cost " << by_cost);
+      LookupDrafter lookup;
+      EngineOptions options;
+      options.draft_with(lookup);
+      options.drafts_by_cost = by_cost;
+      EXPECT_EQ(run(make, options), alone);
     }
   }
 

@@ -22,7 +22,7 @@ uint64_t fold(uint64_t state, int32_t token, const PrefixKey& key) {
 }
 
 // Guesses some next tokens of the toy's texts, right or wrong, as a function of the tokens before.
-class Guesses final : public Drafter {
+class Guesses final : public SequenceDrafter {
  public:
   int32_t draft(std::span<const int32_t> tokens, std::span<int32_t> draft) override {
     uint64_t state = 0;

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/interrupt.h"
+#include "engine/measure/speculation.h"
 #include "engine/step_batch.h"
 #include "engine/step_cost.h"
 
@@ -25,12 +26,14 @@ class Streams {
     std::mt19937 random(42);
     std::uniform_int_distribution<int32_t> token(0, static_cast<int32_t>(runner.model().config().vocab - 1));
     // Sequences begin at different tokens: equal rows would choose the same experts of a mixture.
-    tokens_.resize(static_cast<size_t>(test.depth + test.tokens + test.batch));
+    const int32_t longest = test.depth + test.tokens + test.drafts;
+    tokens_.resize(static_cast<size_t>(longest + test.batch));
     std::generate(tokens_.begin(), tokens_.end(), [&] { return token(random); });
     for (int32_t i = 0; i < test.batch; ++i) {
-      auto& table = tables_.emplace_back(runner.state().new_table(test.depth + test.tokens));
-      MR_ASSERT(table.reserve(test.depth + test.tokens));
+      auto& table = tables_.emplace_back(runner.state().new_table(longest));
+      MR_ASSERT(table.reserve(longest));
       slots_.push_back(runner.state().new_slot());
+      if (test.drafts > 0) checkpoints_.push_back(runner.state().new_slot());
       const SamplingParams params{
           .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .seed = 1, .stream = static_cast<uint64_t>(i)};
       if (test.draw) samplers_.emplace_back(params, static_cast<int32_t>(runner.model().config().vocab));
@@ -73,23 +76,73 @@ class Streams {
     throw_if_interrupted();
   }
 
-  void run() {
+  // Steps that verify drafts. Whether a draft is accepted is drawn, not computed, with the same result for all
+  // sequences of a step. Returns the tokens of each sequence.
+  int32_t generate_drafted(int32_t past, int32_t count) {
+    std::mt19937 random(7);
+    std::bernoulli_distribution is_right(test_.acceptance);
+    int32_t done = 0;
+    while (done < count) {
+      copy_slots(slots_, checkpoints_);
+      verify(past + done, 1 + test_.drafts, /*drafts=*/true);
+      int32_t accepted = 0;
+      while (accepted < test_.drafts && is_right(random)) ++accepted;
+      draw_verified(accepted + 1);
+      if (runner_.state().has_slots() && accepted < test_.drafts) {
+        // Recurrent state returns to the checkpoint, and the next step computes the accepted tokens again.
+        copy_slots(checkpoints_, slots_);
+        verify(past + done, 1 + accepted, /*drafts=*/false);
+      }
+      done += 1 + accepted;
+      throw_if_interrupted();
+    }
+    return done;
+  }
+
+  // Returns the tokens of each sequence.
+  int32_t run() {
+    if (test_.kind == BenchmarkCase::Kind::Generate && test_.drafts > 0)
+      return generate_drafted(test_.depth, test_.tokens);
     if (test_.kind == BenchmarkCase::Kind::Prompt) {
       prefill(test_.depth, test_.tokens);
     } else {
       generate(test_.depth, test_.tokens);
     }
+    return test_.tokens;
   }
 
  private:
-  void ask_for_draws() {
+  void ask_for_draws(int64_t rows = 1) {
     if (!runner_.draws().usable()) return;
-    for (size_t i = 0; i < samplers_.size(); ++i) runner_.draws().set(static_cast<int64_t>(i), samplers_[i]);
+    for (size_t i = 0; i < samplers_.size(); ++i)
+      runner_.draws().set(static_cast<int64_t>(i) * rows, samplers_[i], 0, rows);
   }
   void draw_on_host() {
     const Matrix logits = runner_.logits();
     for (size_t i = 0; i < samplers_.size(); ++i)
       samplers_[i].sample({logits.row<float>(static_cast<int64_t>(i)), static_cast<size_t>(logits.cols)});
+  }
+  void verify(int32_t past, int32_t rows, bool drafts) {
+    step_.clear();
+    for (size_t i = 0; i < tables_.size(); ++i) {
+      const StepBatch::Rows logits{drafts ? 0 : rows - 1, rows};
+      step_.add(slice(i, past, rows), past, past + rows, tables_[i].pages(), logits, {}, slots_[i].id(), drafts);
+    }
+    if (drafts) ask_for_draws(rows);
+    runner_.run(step_.batch());
+  }
+  void draw_verified(int32_t rows) {
+    if (samplers_.empty() || runner_.draws().usable()) return;
+    const Matrix logits = runner_.logits();
+    for (size_t i = 0; i < samplers_.size(); ++i) {
+      const auto first = static_cast<int64_t>(i) * (1 + test_.drafts);
+      for (int32_t row = 0; row < rows; ++row)
+        samplers_[i].sample({logits.row<float>(first + row), static_cast<size_t>(logits.cols)});
+    }
+  }
+  void copy_slots(const std::vector<Slot>& from, const std::vector<Slot>& to) {
+    if (!runner_.state().has_slots()) return;
+    for (size_t i = 0; i < from.size(); ++i) runner_.state().copy_slot(from[i].id(), to[i].id());
   }
   std::span<const int32_t> slice(size_t sequence, int32_t begin, int32_t count) const {
     return std::span(tokens_).subspan(sequence + static_cast<size_t>(begin), static_cast<size_t>(count));
@@ -99,7 +152,7 @@ class Streams {
   StepBatch step_;
   std::vector<int32_t> tokens_;
   std::vector<BlockTable> tables_;
-  std::vector<Slot> slots_;
+  std::vector<Slot> slots_, checkpoints_;
   std::vector<Sampler> samplers_;  // empty: argmax
 };
 
@@ -116,6 +169,14 @@ StepCost case_cost(Runner& runner, const BenchmarkCase& t) {
     total.expected.add(step.expected, times);
     total.roof_us += step.roof_us * static_cast<double>(times);
   };
+  if (t.kind == BenchmarkCase::Kind::Generate && t.drafts > 0) {
+    const int64_t rows = int64_t{t.batch} * (1 + t.drafts);
+    add(step_cost(runner, rows, t.batch, t.depth + t.tokens / 2, rows), 1);
+    const double steps = t.tokens / tokens_per_step(t.drafts, t.acceptance);
+    for (auto& entry : total.expected.entries) entry.us *= steps;
+    total.roof_us *= steps;
+    return total;
+  }
   if (t.kind == BenchmarkCase::Kind::Generate) {
     add(step_cost(runner, t.batch, t.batch, t.depth + t.tokens / 2, t.batch), t.tokens);
     return total;
@@ -131,14 +192,15 @@ StepCost case_cost(Runner& runner, const BenchmarkCase& t) {
 }  // namespace
 
 int64_t BenchmarkCase::positions(int block_size) const {
-  return int64_t{batch} * ((depth + tokens + block_size - 1) / block_size) * block_size;
+  return int64_t{batch} * ((depth + tokens + drafts + block_size - 1) / block_size) * block_size;
 }
 
 void size_for(LoadOptions& options, std::span<const BenchmarkCase> cases) {
   options.kv_tokens = 0;
   for (const BenchmarkCase& c : cases) {
     options.sequences = std::max<int64_t>(options.sequences, c.batch);
-    options.context = std::max<int64_t>(options.context, c.depth + c.tokens);
+    options.context = std::max<int64_t>(options.context, c.depth + c.tokens + c.drafts);
+    if (c.drafts > 0) options.logit_rows = std::max(options.logit_rows, int64_t{c.batch} * (1 + c.drafts));
     options.kv_tokens = std::max(options.kv_tokens, c.positions(options.block_size));
   }
 }
@@ -166,9 +228,8 @@ BenchmarkResult run_benchmark(Runner& runner, const BenchmarkCase& test, int rep
   BenchmarkResult result{test, {}, 0, 0, {}};
   for (int i = 0; i < repetitions; ++i) {
     const auto start = Clock::now();
-    streams.run();
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    result.samples.push_back(double(test.tokens) * test.batch / seconds);
+    const double tokens = double(streams.run()) * test.batch;
+    result.samples.push_back(tokens / std::chrono::duration<double>(Clock::now() - start).count());
   }
   result.median = median_of(result.samples);
   const double best_possible = double(test.tokens) * test.batch / (case_cost(runner, test).roof_us * 1e-6);

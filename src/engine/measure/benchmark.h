@@ -14,10 +14,13 @@ namespace millrace {
 
 struct BenchmarkCase {
   enum class Kind { Prompt, Generate } kind = Kind::Prompt;
-  int32_t tokens = 512;                     // processed or generated per sequence
-  int32_t batch = 1;                        // sequences per step; rates count all of them
-  int32_t depth = 0;                        // cached tokens of each sequence before the test
-  bool draw = false;                        // sample with the usual filters instead of argmax, on the device if it can
+  int32_t tokens = 512;  // processed or generated per sequence
+  int32_t batch = 1;     // sequences per step; rates count all of them
+  int32_t depth = 0;     // cached tokens of each sequence before the test
+  bool draw = false;     // sample with the usual filters instead of argmax, on the device if it can
+  // Every step verifies so many draft tokens per sequence. Each is accepted with this probability if all before it are.
+  int32_t drafts = 0;
+  double acceptance = 0;
   std::string name() const;                 // "pp512", "tg128"
   int64_t positions(int block_size) const;  // of the KV cache, in whole pages
 };

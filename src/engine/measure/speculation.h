@@ -1,0 +1,29 @@
+// Planned costs of steps with drafts, from which the engine chooses the lengths of drafts.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/runner.h"
+
+namespace millrace {
+
+struct SpeculationCost {
+  int64_t batch = 0;
+  int32_t draft = 0;      // tokens per sequence
+  double us = 0;          // expected time of the step
+  double break_even = 0;  // acceptance per token from which such drafts pay; above 1: they never do
+};
+
+// For each batch all draft lengths, and 0. `context`: cached positions of each sequence.
+std::vector<SpeculationCost> speculation_costs(Runner& runner, std::span<const int32_t> batches,
+                                               std::span<const int32_t> drafts, int64_t context);
+
+// Tokens that a step gives on average: 1 + p + p^2 + ... + p^draft.
+double tokens_per_step(int32_t draft, double acceptance);
+
+// The acceptance at which a step that takes `times` as long gives `times` as many tokens.
+double break_even_acceptance(int32_t draft, double times);
+
+}  // namespace millrace

@@ -1,0 +1,64 @@
+"""Speculative decoding from the outside: --draft, its counters, explain --speculate and bench --draft-shape."""
+
+import pytest
+
+from serving import Server
+from tiny_model import write_tiny_model
+
+ASK = ["--raw", "abcabcabcabc", "--temp", "0", "-n", "48", "--exact", "-t", "1"]
+
+
+@pytest.fixture(scope="module")
+def repeats(tmp_path_factory):
+    """A model whose greedy answer to "abc" is "abcabc..."."""
+    return write_tiny_model(tmp_path_factory.mktemp("model") / "repeats.gguf", chain={"a": "b", "b": "c", "c": "a"})
+
+
+def test_drafts_change_no_text(millrace, repeats, tiny_chat):
+    for model in (repeats, tiny_chat):
+        wanted = millrace.json("run", "-m", model, *ASK, "--draft", "none")
+        assert wanted["usage"]["accepted_prediction_tokens"] == wanted["usage"]["rejected_prediction_tokens"] == 0
+        for draft in ("lookup", repeats, tiny_chat):
+            assert millrace.json("run", "-m", model, *ASK, "--draft", draft)["tokens"] == wanted["tokens"], draft
+        assert millrace.json("run", "-m", model, *ASK)["tokens"] == wanted["tokens"]
+
+
+def test_draft_models_that_cannot_be_used_are_named(millrace, tiny_chat, tmp_path):
+    other = write_tiny_model(tmp_path / "other.gguf", extra=["<|more|>"])
+    message = millrace.fails("run", "-m", tiny_chat, *ASK, "--draft", other, code=2)
+    assert "other.gguf" in message and "<|more|>" in message
+    assert "nowhere.gguf" in millrace.fails("run", "-m", tiny_chat, *ASK, "--draft", tmp_path / "nowhere.gguf")
+
+
+def test_a_server_counts_drafts(repeats):
+    ask = {"prompt": "abcabcabcabc", "temperature": 0, "max_tokens": 64}
+    for args in (["--draft", "lookup"], ["--draft", repeats, "--exact"], ["--draft", "none"]):
+        with Server(repeats, *map(str, args)) as server:
+            status, _, body = server.post("/v1/completions", ask)
+            assert status == 200 and body["choices"][0]["text"] == ("abc" * 30)[:64]
+            details = body["usage"]["completion_tokens_details"]
+            accepted, rejected = details["accepted_prediction_tokens"], details["rejected_prediction_tokens"]
+            assert body["usage"]["completion_tokens"] == 64 and accepted < 64
+            server.until(lambda: server.metric("vllm:generation_tokens_total") == 64)
+            assert server.metric("millrace:accepted_tokens_total") == accepted
+            assert server.metric("millrace:wasted_draft_tokens_total") == rejected
+            assert server.metric("millrace:drafted_tokens_total") == accepted + rejected
+            if args[1] == "none":
+                assert accepted == rejected == 0
+
+
+def test_explain_shows_what_drafts_cost(millrace, tiny):
+    costs = millrace.json("explain", "-m", tiny, "-b", "1,4", "-d", "64", "--speculate")["speculation"]
+    assert {c["batch"] for c in costs} == {1, 4} and {c["draft"] for c in costs} >= {0, 1, 4, 15}
+    assert all(c["step_us"] > 0 for c in costs) and all(c["break_even"] > 0 for c in costs if c["draft"] > 0)
+    table = millrace.run("explain", "-m", tiny, "--speculate").stdout.decode()
+    assert "break-even" in table and len(table.splitlines()) == 1 + 2 * 9
+
+
+def test_bench_verifies_drafts_of_a_given_acceptance(millrace, tiny):
+    run = lambda *args: millrace.json("bench", "-m", tiny, "-p", "0", "-n", "24", "-r", "1", "-b", "1,3", *args)["results"]
+    for result in run("--draft-shape", "n=4,accept=0.755") + run("--draft-shape", "n=2,accept=1", "--draw") + run("--draft-shape", "n=4,accept=0", "--predict"):
+        assert result["draft_tokens"] in (2, 4) and result["tokens_per_second"] > 0
+    assert all(r["draft_tokens"] == 0 for r in run())
+    for shape in ("4", "n=0,accept=0.5", "n=4,accept=1.5", "n=4,accept=nan", "n=4,accept=0.5,", "n=4"):
+        assert "--draft-shape" in millrace.fails("bench", "-m", tiny, "--draft-shape", shape, code=2)
