@@ -119,14 +119,18 @@ LoadOptions load_options(const ModelOptions& o) {
   return load;
 }
 
-std::unique_ptr<Runner> load_runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options) {
-  auto runner = std::make_unique<Runner>(std::move(source), options);
+void load_weights(Runner& runner) {
   std::unique_ptr<Progress> bar;
-  runner->load([&](int64_t done, int64_t total) {
+  runner.load([&](int64_t done, int64_t total) {
     if (!bar) bar = std::make_unique<Progress>("loading", total, Progress::Unit::Bytes);
     bar->set(done);
     throw_if_interrupted();
   });
+}
+
+std::unique_ptr<Runner> load_runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options) {
+  auto runner = std::make_unique<Runner>(std::move(source), options);
+  load_weights(*runner);
   return runner;
 }
 

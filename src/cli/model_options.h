@@ -41,7 +41,8 @@ std::shared_ptr<const WeightSource> open_model(const ModelOptions& options);
 
 LoadOptions load_options(const ModelOptions& options);
 
-// Loads with a progress bar.
+// Loads with a progress bar; an interrupt stops it.
+void load_weights(Runner& runner);
 std::unique_ptr<Runner> load_runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options);
 
 }  // namespace millrace
