@@ -126,12 +126,6 @@ void require_logits(const Runner& runner) {
          runner.source().origin());
 }
 
-std::unique_ptr<Runner> load_runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options) {
-  auto runner = std::make_unique<Runner>(std::move(source), options);
-  load_weights(*runner);
-  return runner;
-}
-
 void load_weights(Runner& runner) {
   std::unique_ptr<Progress> bar;
   runner.load([&](int64_t done, int64_t total) {
@@ -139,6 +133,12 @@ void load_weights(Runner& runner) {
     bar->set(done);
     throw_if_interrupted();
   });
+}
+
+std::unique_ptr<Runner> load_runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options) {
+  auto runner = std::make_unique<Runner>(std::move(source), options);
+  load_weights(*runner);
+  return runner;
 }
 
 }  // namespace millrace

@@ -43,8 +43,8 @@ LoadOptions load_options(const ModelOptions& options);
 
 void require_logits(const Runner& runner);  // refuses models without them by name
 
-// Both load with a progress bar.
+// Loads with a progress bar; an interrupt stops it.
+void load_weights(Runner& runner);
 std::unique_ptr<Runner> load_runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options);
-void load_weights(Runner& planned);
 
 }  // namespace millrace

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <regex>
 #include <thread>
 
 #include "base/environment.h"
@@ -15,12 +14,12 @@
 #include "cli/checks.h"
 #include "cli/draft_options.h"
 #include "cli/model_options.h"
+#include "cli/named_models.h"
 #include "cli/read_text.h"
 #include "cli/settings.h"
 #include "engine/text_model.h"
 #include "models/model.h"
 #include "server/api_server.h"
-#include "store/catalogue.h"
 
 namespace millrace {
 namespace {
@@ -32,7 +31,9 @@ struct ServeOptions {
   DraftOptions draft;
   ApiServerOptions server;
   std::string config, key_file, log_format;
-  std::vector<std::string> names;
+  std::vector<std::string> models, names;
+  std::string models_memory;
+  int load_seconds = 60;
   int64_t sequences = 32, kv_tokens = 32768;
   bool batch_invariant = false, no_prefix_cache = false;
   int64_t body_mb = 8;
@@ -51,50 +52,76 @@ ApiKeys read_keys(const std::string& file) {
   return keys;
 }
 
-// The name of a file or folder: "models/smollm2-135m.Q4_K_M.gguf" is "smollm2-135m.Q4_K_M", the first file of a split
-// model has the name of the whole, and "." that of the folder.
-std::string name_of_path(const std::filesystem::path& given) {
-  std::error_code missing;
-  std::filesystem::path path = std::filesystem::weakly_canonical(given, missing);
-  if (missing) path = given;
-  if (!path.has_filename()) path = path.parent_path();
-  if (path.extension() != ".gguf") return path.filename().string();
-  return std::regex_replace(path.stem().string(), std::regex("-[0-9]{5}-of-[0-9]{5}$"), "");
-}
-
-// Models with a short name have that one, also if they were asked for as "default".
-std::vector<std::string> model_names(const ServeOptions& o) {
-  if (!o.names.empty()) return o.names;
-  const CatalogueEntry* entry = find_in_catalogue(o.model.model);
-  if (entry != nullptr && entry->name != o.model.model) return {std::string(entry->name), o.model.model};
-  std::error_code missing;
-  if (std::filesystem::exists(o.model.model, missing)) return {name_of_path(o.model.model)};
-  if (o.model.model.find('/') == std::string::npos) return {o.model.model};
-  return {name_of_path(o.model.model), o.model.model};  // owner/name of the hub
+int64_t parse_memory(const std::string& text) {
+  const auto bytes = parse_bytes(text);
+  if (!bytes || *bytes == 0) fail(ErrorKind::Usage, "--models-memory {}: expected a size such as 24GB", text);
+  return *bytes;
 }
 
 bool is_loopback(const std::string& host) { return host.starts_with("127.") || host == "::1" || host == "localhost"; }
 
-LoadedModel load(const ServeOptions& o) {
-  auto source = open_model(o.model);
+LoadedModel load(const ServeOptions& o, const std::string& model, std::shared_ptr<ThreadPool>& pool,
+                 const MakeRoom& make_room) {
+  ModelOptions one = o.model;
+  one.model = model;
+  auto source = open_model(one);
   LoadedModel loaded;
   find_architecture(*source);  // an unknown one explains more than a missing tokenizer
   loaded.text = load_text_model(*source);
-  LoadOptions options = load_options(o.model);
+  LoadOptions options = load_options(one);
   options.sequences = o.sequences;
   options.kv_tokens = o.kv_tokens;
   options.populate_kv = true;
   options.batch_invariant = o.batch_invariant;
   options.logit_rows = std::max<int64_t>(o.sequences, kScoredRows);
   add_draft_rows(options, o.draft);
-  loaded.runner = load_runner(std::move(source), options);
-  loaded.drafter = make_drafter(o.draft, o.model, *loaded.runner, loaded.text);
+  options.pool = pool;
+  const auto plan = [&] { return std::make_unique<Runner>(source, options); };
+  loaded.runner = plan();
+  if (make_room) {
+    const MemoryPlan& memory = loaded.runner->memory();
+    if (make_room(memory.total(), memory.available)) loaded.runner = plan();  // more memory may allow a longer context
+  }
+  load_weights(*loaded.runner);
+  pool = loaded.runner->options().pool;
+  loaded.drafter = make_drafter(o.draft, one, *loaded.runner, loaded.text);
   return loaded;
+}
+
+// Opens local files at the start, so that a broken one is reported before a request wants it.
+std::string problem_of(const std::string& model) {
+  std::error_code error;
+  if (!std::filesystem::exists(model, error)) return "";
+  try {
+    find_architecture(*open_weights(model));
+    return "";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+void set_models(ServeOptions& o, const std::vector<NamedModel>& models, std::shared_ptr<ThreadPool>& pool) {
+  size_t broken = 0;
+  for (const NamedModel& model : models) {
+    const std::string problem = problem_of(model.model);
+    if (!problem.empty() && ++broken == models.size()) fail(ErrorKind::BadFile, "{}", problem);
+    if (!problem.empty()) log().warn("{} cannot be loaded: {}; the other models are served", model.names[0], problem);
+    const auto loader = [&o, &pool, name = model.model](const MakeRoom& make_room) {
+      return load(o, name, pool, make_room);
+    };
+    o.server.models.push_back({model.names, loader, problem});
+  }
 }
 
 void serve(ServeOptions& o) {
   ApiServerOptions& s = o.server;
-  s.names = model_names(o);
+  const std::vector<NamedModel> models = named_models(o.models, o.names);
+  std::shared_ptr<ThreadPool> pool;  // all models compute on one: their steps take turns
+  s.names = models.front().names;
+  if (!o.models_memory.empty()) s.pool.memory = parse_memory(o.models_memory);
+  if (models.size() > 1) set_models(o, models, pool);
+  s.pool.most_waiting = s.service.most_waiting;
+  s.pool.patience = std::chrono::seconds(o.load_seconds);
   s.keys = read_keys(o.key_file);
   s.http.limits.body = static_cast<size_t>(o.body_mb) << 20;
   s.http.limits.bodies = std::max(s.http.limits.bodies, 4 * s.http.limits.body);
@@ -107,14 +134,15 @@ void serve(ServeOptions& o) {
   if (s.keys.empty() && !is_loopback(s.http.host)) {
     log().warn("anyone who reaches {} may use this server: see --api-key-file", s.http.host);
   }
-  server.start([&o] { return load(o); });
+  server.start([&] { return load(o, models.front().model, pool, {}); });
   const std::string host = s.http.host.find(':') == std::string::npos ? s.http.host : "[" + s.http.host + "]";
-  tell(Stream::Stdout, "millrace serves {} at {}://{}:{}/v1\n", s.names[0],
+  tell(Stream::Stdout, "millrace serves {} at {}://{}:{}/v1\n",
+       models.size() == 1 ? s.names[0] : fmt::format("{} models", models.size()),
        s.http.certificate.empty() ? "http" : "https", host, server.port());
-  while (!interrupted() && server.model().state() != ServedModel::State::Failed) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  const std::string problem = interrupted() ? "" : server.model().problem();
+  // A server with several models goes on without one that fails.
+  const auto failed = [&] { return models.size() == 1 && server.model().state() == ServedModel::State::Failed; };
+  while (!interrupted() && !failed()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const std::string problem = failed() && !interrupted() ? server.model().problem() : "";
   server.stop(std::chrono::seconds(o.drain_seconds));
   if (!problem.empty()) fail(ErrorKind::Io, "{}", problem);
 }
@@ -122,15 +150,27 @@ void serve(ServeOptions& o) {
 }  // namespace
 
 void add_serve(CLI::App& app) {
-  auto* verb = app.add_subcommand("serve", "Serve a model over HTTP, as OpenAI's API");
+  auto* verb = app.add_subcommand("serve", "Serve models over HTTP, as OpenAI's API");
   auto o = std::make_shared<ServeOptions>();
-  add_model_options(*verb, o->model, ModelArgument::Flag, JsonFlag::No);
+  verb->add_option("-m,--model", o->models,
+                   "a .gguf file, a Hugging Face folder, a name from 'millrace models', or a folder of models; may be "
+                   "given several times, and then each is loaded when a request names it")
+      ->allow_extra_args(false);
+  add_model_options(*verb, o->model, ModelArgument::None, JsonFlag::No);
+  verb->add_option("--models-memory", o->models_memory,
+                   "memory for several models together, as 24GB; the least recently used idle one is unloaded for "
+                   "another; default: what is free");
+  verb->add_option("--load-seconds", o->load_seconds,
+                   "with several models, a request waits this long for its model to be loaded")
+      ->check(CLI::Range(0, 86400))
+      ->capture_default_str();
   auto& s = o->server;
   verb->add_option("--host", s.http.host, "address to listen on; 0.0.0.0: all of this machine")->capture_default_str();
   verb->add_option("--port", s.http.port, "port to listen on; 0: any that is free")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
-  verb->add_option("--served-model-name", o->names, "the model's name for clients; may be given several times")
+  verb->add_option("--served-model-name", o->names,
+                   "the model's name for clients; may be given several times; with several models, one for each")
       ->allow_extra_args(false);
   verb->add_option("--api-key-file", o->key_file,
                    "lines of KEY or NAME KEY; clients must send one (or MILLRACE_API_KEYS)");

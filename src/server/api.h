@@ -11,12 +11,14 @@
 namespace millrace {
 
 class ServedModel;
+class ModelPool;
 class TaskQueue;
 class Metrics;
 class KeptStreams;
 
 struct ApiContext {
-  ServedModel& model;
+  ServedModel& model;  // the one that the call chose; for routes that choose none, the one that was used last
+  ModelPool& models;   // all
   TaskQueue& workers;
   TaskQueue& downloads;  // of models: one at a time, for minutes
   Metrics& metrics;
@@ -35,7 +37,7 @@ Endpoint answer_chat, answer_completions, answer_embeddings, answer_responses, a
 // Anthropic's protocol and Ollama's.
 Endpoint answer_messages, answer_count_tokens, answer_ollama_chat, answer_ollama_generate, answer_ollama_embed,
     answer_ollama_embeddings, answer_ollama_tags, answer_ollama_show, answer_ollama_ps, answer_ollama_version,
-    answer_ollama_pull;
+    answer_ollama_pull, answer_ollama_delete;
 
 // The key for fair scheduling: the API key's name and, below it, the request's `user`.
 std::string fair_client(const Call& call, const std::string& user);

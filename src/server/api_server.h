@@ -14,20 +14,31 @@
 #include "server/http/http_server.h"
 #include "server/kept_streams.h"
 #include "server/metrics.h"
+#include "server/model_pool.h"
 #include "server/served_model.h"
 #include "server/task_queue.h"
 
 namespace millrace {
 
+struct ModelSpec {
+  std::vector<std::string> names;  // the first is its id
+  ModelLoader load;
+  std::string problem = {};  // already known: it cannot be loaded as it is now
+};
+
 struct ApiServerOptions {
   HttpServerOptions http;
   ServiceOptions service;
-  std::vector<std::string> names;  // names of the model; the first is its id
+  std::vector<std::string> names;  // names of the only model; the first is its id
+  std::vector<ModelSpec> models;   // or several, each loaded when a request names it
+  ModelPool::Options pool;         // for several
   ApiKeys keys;                    // empty: no key required
   std::vector<std::string> cors;   // allowed origins; "*": all
   AccessLog::Format log = AccessLog::Format::Json;
   int workers = 2;
 };
+
+struct Route;
 
 class ApiServer {
  public:
@@ -35,29 +46,36 @@ class ApiServer {
   ~ApiServer();
   ApiServer(const ApiServer&) = delete;
 
-  // Answers requests from now on, and loads the model in the background.
-  void start(std::function<LoadedModel()> loader);
+  // Answers requests from now on. `loader` loads the only model, in the background.
+  void start(std::function<LoadedModel()> loader = {});
 
   // Accepts no more requests, lets running ones finish within `patience`, and stops.
   void stop(std::chrono::milliseconds patience);
 
   uint16_t port() const { return http_->port(); }
-  const ServedModel& model() const { return *model_; }
+  const ServedModel& model() const { return *only_; }  // of a server with one model
 
  private:
   void on_request(std::shared_ptr<HttpExchange> exchange);  // on the I/O thread
   void dispatch(const std::shared_ptr<Call>& call);
+  void choose_model(const Route& route, const std::shared_ptr<Call>& call);
+  void run_with(const Route& route, const std::shared_ptr<Call>& call, ServedModel& model);
+  void run_without_choice(const Route& route, const std::shared_ptr<Call>& call);
+  void make_pool();
+  void on_model(const ModelPool::Event& event);
+  bool several() const { return !options_.models.empty(); }
   HttpHeaders common_headers(const HttpRequest& request, const std::string& id) const;
   void preflight(Call& call) const;
 
   ApiServerOptions options_;
   AccessLog log_;
   Metrics metrics_;
-  std::unique_ptr<HttpServer> http_;  // destroyed after model and workers, which may still answer
-  std::unique_ptr<ServedModel> model_;
+  std::unique_ptr<HttpServer> http_;  // destroyed after models and workers, which may still answer
+  std::unique_ptr<ModelPool> models_;
+  std::shared_ptr<ServedModel> only_;  // null: several
+  std::function<LoadedModel()> load_only_;
   std::unique_ptr<TaskQueue> workers_, downloads_;
   std::unique_ptr<KeptStreams> kept_;  // destroyed before the workers that it uses
-  std::unique_ptr<ApiContext> context_;
   bool stopped_ = false;
 };
 

@@ -27,17 +27,19 @@ std::shared_ptr<Call> Call::continued_on(std::shared_ptr<HttpConnection> connect
   call->protocol = protocol;
   call->route = route + " in the background";
   call->client = client;
+  call->model_lease = model_lease;
   return call;
 }
 
-Json Call::body() const {
+const Json& Call::body() {
+  if (body_) return *body_;
   const std::string type = ascii_lower(request().header("content-type"));
   // Ollama's documentation calls curl without a content type. A page of another origin must not profit from that.
   const bool lenient = protocol == Protocol::Ollama && request().header("origin").empty();
   if (!lenient && !type.empty() && !type.starts_with("application/json")) {
     throw ApiError({415, "the body must be JSON: send Content-Type: application/json", "", ""});
   }
-  return parse_json(request().body);
+  return body_.emplace(parse_json(request().body));
 }
 
 void Call::reply(const Json& json) { reply(HttpReply{.body = to_text(json)}); }

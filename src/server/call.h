@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "server/http/http.h"
@@ -43,7 +44,10 @@ class Call {
   std::shared_ptr<Call> continued_on(std::shared_ptr<HttpConnection> connection) const;
   const std::shared_ptr<HttpExchange>& shared_exchange() const { return exchange_; }
 
-  Json body() const;  // throws ApiError if it is not JSON
+  std::shared_ptr<void> model_lease;  // keeps the chosen model loaded until the call and its engine requests end
+
+  const Json& body();  // parsed once; throws ApiError if it is not JSON
+  void forget_body() { body_.reset(); }
 
   void reply(const Json& json);
   void reply(HttpReply reply);
@@ -73,6 +77,7 @@ class Call {
   Clock::time_point arrived_ = Clock::now();
   bool answered_ = false, streaming_ = false;
   std::string pending_;
+  std::optional<Json> body_;
 };
 
 }  // namespace millrace

@@ -30,6 +30,7 @@ const Histogram::BucketBoundaries kTokens{1,   2,    5,    10,   20,    50,    1
 // Families and series are created once; the engine's counters are copied in for each scrape.
 struct Metrics::Series {
   prometheus::Registry registry;
+  EngineStats kept;  // totals of engines that have ended
   Labels model;
   std::mutex mutex;
 
@@ -157,11 +158,36 @@ void Metrics::observe_choice(const Choice& choice) {
   }
 }
 
+void Metrics::keep_totals(const EngineStats& engine) {
+  const std::lock_guard lock(series_->mutex);
+  EngineStats& kept = series_->kept;
+  kept += engine;
+  kept.running = kept.waiting = kept.kv_blocks = kept.kv_blocks_used = kept.kv_blocks_cached = 0;
+  kept.tokens_per_second = 0;
+}
+
 std::string Metrics::text(const EngineStats* engine, size_t connections) {
   const std::lock_guard lock(series_->mutex);
   series_->connections.Set(double(connections));
-  if (engine != nullptr) series_->copy(*engine);
+  EngineStats sum = series_->kept;
+  if (engine != nullptr) series_->copy(sum += *engine);
   return prometheus::TextSerializer().Serialize(series_->registry.Collect());
+}
+
+EngineStats& operator+=(EngineStats& sum, const EngineStats& one) {
+  for (const auto field : {&EngineStats::running, &EngineStats::waiting, &EngineStats::kv_blocks,
+                           &EngineStats::kv_blocks_used, &EngineStats::kv_blocks_cached}) {
+    sum.*field += one.*field;
+  }
+  for (const auto field :
+       {&EngineStats::steps, &EngineStats::steps_ahead, &EngineStats::requests, &EngineStats::prompt_tokens,
+        &EngineStats::cached_tokens, &EngineStats::generated_tokens, &EngineStats::drafted_tokens,
+        &EngineStats::accepted_tokens, &EngineStats::preemptions, &EngineStats::evicted_blocks}) {
+    sum.*field += one.*field;
+  }
+  sum.tokens_per_second += one.tokens_per_second;
+  sum.busy_seconds += one.busy_seconds;
+  return sum;
 }
 
 }  // namespace millrace

@@ -25,6 +25,9 @@ class Metrics {
   };
   void observe_choice(const Choice& choice);
 
+  // Adds the totals of an engine that ends to those of later calls of text().
+  void keep_totals(const EngineStats& engine);
+
   // The text of /metrics. `engine` is null until the model is loaded.
   std::string text(const EngineStats* engine, size_t connections);
 
@@ -32,5 +35,8 @@ class Metrics {
   struct Series;
   std::unique_ptr<Series> series_;
 };
+
+// Adds up counters and gauges of two engines; the streams are left out.
+EngineStats& operator+=(EngineStats& sum, const EngineStats& one);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Ollama's endpoints about models: /api/tags, /api/show, /api/ps, /api/version, /api/pull.
+// Ollama's endpoints about models: /api/tags, /api/show, /api/ps, /api/version, /api/pull, /api/delete.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -57,7 +57,12 @@ Json details(const ServedModel& model, const Size& size) {
 // Computing the checksum of the weights would read all of them; the id is enough to tell models apart.
 std::string digest(const std::string& name) { return fmt::format("{:016x}{:048x}", std::hash<std::string>()(name), 0); }
 
+// A model that is not loaded has no size and details yet.
 Json ollama_model_json(const ServedModel& model, const std::string& name) {
+  if (model.state() != ServedModel::State::Ready) {
+    return {{"name", name}, {"model", name},          {"modified_at", ollama_time(model.created())},
+            {"size", 0},    {"digest", digest(name)}, {"details", {{"format", ""}, {"family", ""}}}};
+  }
   const Size size = size_of(model.runner().source());
   return {{"name", name},       {"model", name},          {"modified_at", ollama_time(model.created())},
           {"size", size.bytes}, {"digest", digest(name)}, {"details", details(model, size)}};
@@ -97,9 +102,19 @@ void pull(Call& call, const CatalogueEntry& entry, bool stream, const std::funct
   if (stream) call.begin_events();
   tell({{"status", "pulling manifest"}});
   const std::string what = "pulling " + name;
-  tell({{"status", what}, {"digest", name}, {"total", entry.bytes}, {"completed", 0}});
-  resolve_model(name, cancelled);
-  tell({{"status", what}, {"digest", name}, {"total", entry.bytes}, {"completed", entry.bytes}});
+  const auto state = [&](uint64_t done, uint64_t total) {
+    tell({{"status", what}, {"digest", name}, {"total", total}, {"completed", done}});
+  };
+  state(0, entry.bytes);
+  FetchSettings settings = fetch_settings();
+  uint64_t told = 0;
+  settings.progress = [&](uint64_t done, uint64_t total) {
+    if (done < told + total / 100 || total == 0) return;
+    told = done;
+    state(done, total);
+  };
+  pull_model(name, cancelled, settings);
+  state(entry.bytes, entry.bytes);
   const Json last{{"status", "success"}};
   if (!stream) return call.reply(last);
   tell(last);
@@ -131,20 +146,29 @@ void check_ollama_name(const ServedModel& model, const std::string& name) {
 }
 
 void answer_ollama_tags(const std::shared_ptr<Call>& call, ApiContext& context) {
-  context.model.require_ready();
+  if (context.models.size() == 1) context.model.require_ready();
   Json models = Json::array();
-  for (const std::string& name : context.model.names()) models.push_back(ollama_model_json(context.model, name));
+  for (size_t i = 0; i < context.models.size(); ++i) {
+    const auto model = std::static_pointer_cast<ServedModel>(context.models.peek(i));
+    for (const std::string& name : context.models.names(i)) models.push_back(ollama_model_json(*model, name));
+  }
   call->reply(Json{{"models", models}});
 }
 
 void answer_ollama_ps(const std::shared_ptr<Call>& call, ApiContext& context) {
-  context.model.require_ready();
-  Json json = ollama_model_json(context.model, context.model.id());
-  const bool host = context.model.runner().rank().device().is_host();
-  json["size_vram"] = host ? 0 : json["size"].get<int64_t>();
-  json["context_length"] = context.model.context();
-  json["expires_at"] = "2318-01-01T00:00:00Z";  // never
-  call->reply(Json{{"models", Json::array({json})}});
+  if (context.models.size() == 1) context.model.require_ready();
+  Json models = Json::array();
+  for (size_t i = 0; i < context.models.size(); ++i) {
+    const auto model = std::static_pointer_cast<ServedModel>(context.models.peek(i));
+    if (model->state() != ServedModel::State::Ready) continue;
+    Json json = ollama_model_json(*model, model->id());
+    const bool host = model->runner().rank().device().is_host();
+    json["size_vram"] = host ? 0 : json["size"].get<int64_t>();
+    json["context_length"] = model->context();
+    json["expires_at"] = "2318-01-01T00:00:00Z";  // never
+    models.push_back(json);
+  }
+  call->reply(Json{{"models", models}});
 }
 
 void answer_ollama_show(const std::shared_ptr<Call>& call, ApiContext& context) {
@@ -172,12 +196,31 @@ void answer_ollama_pull(const std::shared_ptr<Call>& call, ApiContext& context) 
   if (entry == nullptr) {
     throw ApiError({404, fmt::format("'{}' is not a name that `millrace models` lists", r.model), "model", ""});
   }
-  context.downloads.post([call, entry, stream = r.stream, &model = context.model] {
-    const auto cancelled = [&] { return call->exchange().gone() || model.state() == ServedModel::State::Draining; };
+  context.downloads.post([call, entry, stream = r.stream, &models = context.models] {
+    const auto cancelled = [&] { return call->exchange().gone() || models.closed(); };
     try {
       pull(*call, *entry, stream, cancelled);
     } catch (const Error& e) {
       call->fail({500, e.what(), "", ""});
+    } catch (const std::exception& e) {
+      call->fail({500, std::string("internal error: ") + e.what(), "", ""});
+    }
+  });
+}
+
+void answer_ollama_delete(const std::shared_ptr<Call>& call, ApiContext& context) {
+  const OllamaNameRequest r = ollama_show_fields().read(call->body());
+  const std::string name = without_latest(r.model);
+  if (context.models.find(name)) {
+    throw ApiError({409, fmt::format("model '{}' is served here and cannot be deleted", name), "model", ""});
+  }
+  context.downloads.post([call, name, &models = context.models] {
+    try {
+      remove_model(name, [&] { return call->exchange().gone() || models.closed(); });
+      call->reply(HttpReply{});
+    } catch (const Error& e) {
+      const bool unknown = e.kind() == ErrorKind::NotFound || e.kind() == ErrorKind::Usage;
+      call->fail({unknown ? 404 : 500, e.what(), "model", ""});
     } catch (const std::exception& e) {
       call->fail({500, std::string("internal error: ") + e.what(), "", ""});
     }

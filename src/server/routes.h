@@ -21,7 +21,10 @@ struct Route {
   std::optional<Schema> request;  // the body
   std::optional<Schema> answer;   // nullopt: not JSON
   std::string answer_type = "application/json";
+  enum class Model { InBody, InQuery, None };  // where the request names its model; InBody: only for POST
+  Model model = Model::InBody;
 
+  bool chooses_model() const { return model == Model::InQuery || (model == Model::InBody && method == "POST"); }
   bool matches(std::string_view asked) const;
 };
 

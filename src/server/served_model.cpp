@@ -9,27 +9,24 @@
 
 namespace millrace {
 
-ServedModel::ServedModel(std::vector<std::string> names, const ServiceOptions& options)
-    : names_(std::move(names)), options_(options), created_(std::time(nullptr)) {}
+ServedModel::ServedModel(std::vector<std::string> names, const ServiceOptions& options, ModelLoader loader, State state)
+    : names_(std::move(names)),
+      options_(options),
+      created_(std::time(nullptr)),
+      loader_(std::move(loader)),
+      state_(state) {}
 
-ServedModel::~ServedModel() {
-  if (loader_.joinable()) loader_.join();
-}
-
-void ServedModel::load(std::function<LoadedModel()> loader, std::function<void(const std::string&)> done) {
-  loader_ = std::thread([this, loader = std::move(loader), done = std::move(done)] {
-    std::string problem;
-    try {
-      finish_loading(loader());
-      state_ = State::Ready;
-    } catch (const std::exception& e) {
-      problem = e.what();
-      const std::lock_guard lock(mutex_);
-      problem_ = problem;
-      state_ = State::Failed;
-    }
-    done(problem);
-  });
+void ServedModel::load(const MakeRoom& make_room) {
+  state_ = State::Loading;
+  try {
+    finish_loading(loader_(make_room));
+    state_ = State::Ready;
+  } catch (const std::exception& e) {
+    const std::lock_guard lock(mutex_);
+    problem_ = e.what();
+    state_ = State::Failed;
+    throw;
+  }
 }
 
 void ServedModel::finish_loading(LoadedModel loaded) {
@@ -66,6 +63,8 @@ void ServedModel::require_ready() const {
   switch (state()) {
     case State::Ready:
       return;
+    case State::Unloaded:
+      throw ApiError({503, "the model is not loaded; a request that names it loads it", "", "not_loaded"});
     case State::Loading:
       throw ApiError({503, "the model is still loading; /health/ready says when it is there", "", "loading"});
     case State::Draining:
@@ -77,7 +76,11 @@ void ServedModel::require_ready() const {
 
 void ServedModel::check_name(const std::string& model) const {
   if (model.empty() || std::find(names_.begin(), names_.end(), model) != names_.end()) return;
-  throw ApiError({404, fmt::format("The model '{}' does not exist here; /v1/models has the list", model), "model",
+  throw_unknown_model(model);
+}
+
+void throw_unknown_model(const std::string& name) {
+  throw ApiError({404, fmt::format("The model '{}' does not exist here; /v1/models has the list", name), "model",
                   "model_not_found"});
 }
 

@@ -1,4 +1,4 @@
-// The served model. It loads in the background while the server already answers health checks.
+// A model with its engine, templates and grammars. It loads in the background while the server already answers.
 #pragma once
 
 #include <atomic>
@@ -7,13 +7,13 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "engine/runner.h"
 #include "engine/service.h"
 #include "engine/text_model.h"
 #include "grammar/grammar_compiler.h"
+#include "server/model_pool.h"
 #include "server/requests/json.h"
 
 namespace millrace {
@@ -24,16 +24,17 @@ struct LoadedModel {
   std::unique_ptr<Drafter> drafter;  // null: no drafts
 };
 
-class ServedModel {
- public:
-  enum class State { Loading, Ready, Failed, Draining };
+using ModelLoader = std::function<LoadedModel(const MakeRoom&)>;
 
-  ServedModel(std::vector<std::string> names, const ServiceOptions& options);
-  ~ServedModel();
+class ServedModel : public PooledModel {
+ public:
+  enum class State { Unloaded, Loading, Ready, Failed, Draining };
+
+  // `state`: Unloaded, or Loading if the load is about to begin.
+  ServedModel(std::vector<std::string> names, const ServiceOptions& options, ModelLoader loader, State state);
   ServedModel(const ServedModel&) = delete;
 
-  // Runs `loader` on its own thread; `done` receives an empty text, or the reason for the failure.
-  void load(std::function<LoadedModel()> loader, std::function<void(const std::string& problem)> done);
+  void load(const MakeRoom& make_room) override;
 
   State state() const;          // Failed: loading failed, or the device is lost
   std::string problem() const;  // why it failed
@@ -65,7 +66,8 @@ class ServedModel {
   std::vector<std::string> names_;
   ServiceOptions options_;
   int64_t created_;
-  std::atomic<State> state_{State::Loading};
+  ModelLoader loader_;
+  std::atomic<State> state_;
   mutable std::mutex mutex_;
   std::string problem_;
   LoadedModel loaded_;
@@ -73,7 +75,8 @@ class ServedModel {
   std::optional<ChatTemplate> plain_, with_tools_;  // parsed once
   std::unique_ptr<GrammarCompiler> grammars_;
   std::unique_ptr<Service> service_;
-  std::thread loader_;
 };
+
+[[noreturn]] void throw_unknown_model(const std::string& name);  // ApiError 404
 
 }  // namespace millrace

@@ -15,14 +15,44 @@ Json anthropic_model(const ServedModel& model, const std::string& name) {
   return {{"type", "model"}, {"id", name}, {"display_name", name}, {"created_at", created}};
 }
 
-Json model_json(const ServedModel& model, const std::string& name) {
-  Json json{{"id", name}, {"object", "model"}, {"created", model.created()}, {"owned_by", "millrace"}};
-  if (model.state() == ServedModel::State::Ready) json["max_model_len"] = model.context();
+// A model's state for clients. A failed load may be tried again; the problem stays until one succeeds.
+const char* listed_state(const ModelTable::Row& row) {
+  switch (row.state) {
+    case ModelTable::State::Loaded:
+      return "loaded";
+    case ModelTable::State::Loading:
+      return "loading";
+    default:
+      return row.problem.empty() ? "unloaded" : "failed";
+  }
+}
+
+Json model_json(const ModelPool& models, size_t index, const std::string& name) {
+  const ModelTable::Row row = models.status(index);
+  const auto model = std::static_pointer_cast<ServedModel>(models.peek(index));
+  Json json{{"id", name},
+            {"object", "model"},
+            {"created", model->created()},
+            {"owned_by", "millrace"},
+            {"state", listed_state(row)}};
+  if (row.bytes > 0) json["bytes"] = row.bytes;
+  if (!row.problem.empty()) json["problem"] = row.problem;
+  if (model->state() == ServedModel::State::Ready) {
+    json["bytes"] = model->runner().memory().total();
+    json["max_model_len"] = model->context();
+  }
   return json;
+}
+
+// Several models: the server is ready, since it loads them on demand.
+ServedModel::State server_state(const ApiContext& context) {
+  if (context.models.size() == 1) return context.model.state();
+  return context.models.closed() ? ServedModel::State::Draining : ServedModel::State::Ready;
 }
 
 const char* state_word(ServedModel::State state) {
   switch (state) {
+    case ServedModel::State::Unloaded:
     case ServedModel::State::Loading:
       return "loading";
     case ServedModel::State::Ready:
@@ -39,14 +69,16 @@ const char* state_word(ServedModel::State state) {
 
 void answer_models(const std::shared_ptr<Call>& call, ApiContext& context) {
   const bool anthropic = call->protocol == Protocol::Anthropic;
-  const auto& names = context.model.names();
   Json json{{"object", "list"}, {"data", Json::array()}};
-  for (const auto& name : names) {
-    json["data"].push_back(anthropic ? anthropic_model(context.model, name) : model_json(context.model, name));
+  for (size_t i = 0; i < context.models.size(); ++i) {
+    for (const std::string& name : context.models.names(i)) {
+      json["data"].push_back(anthropic ? anthropic_model(context.model, name) : model_json(context.models, i, name));
+    }
   }
   if (anthropic) {
     json.erase("object");
-    json.update({{"has_more", false}, {"first_id", names.front()}, {"last_id", names.back()}});
+    const Json &first = json["data"].front()["id"], &last = json["data"].back()["id"];
+    json.update({{"has_more", false}, {"first_id", first}, {"last_id", last}});
   }
   call->reply(json);
 }
@@ -54,16 +86,17 @@ void answer_models(const std::shared_ptr<Call>& call, ApiContext& context) {
 void answer_model(const std::shared_ptr<Call>& call, ApiContext& context) {
   // SDKs escape the slash in a name.
   const std::string name = percent_decode(call->request().path.substr(std::string_view("/v1/models/").size()));
-  context.model.check_name(name);
-  const std::string& shown = name.empty() ? context.model.id() : name;
+  const auto found = name.empty() ? std::optional<size_t>(0) : context.models.find(name);
+  if (!found) throw_unknown_model(name);
+  const std::string& shown = name.empty() ? context.models.names(0).front() : name;
   const bool anthropic = call->protocol == Protocol::Anthropic;
-  call->reply(anthropic ? anthropic_model(context.model, shown) : model_json(context.model, shown));
+  call->reply(anthropic ? anthropic_model(context.model, shown) : model_json(context.models, *found, shown));
 }
 
 void answer_live(const std::shared_ptr<Call>& call, ApiContext&) { call->reply(Json{{"status", "alive"}}); }
 
 void answer_ready(const std::shared_ptr<Call>& call, ApiContext& context) {
-  const auto state = context.model.state();
+  const auto state = server_state(context);
   HttpReply reply{.status = state == ServedModel::State::Ready ? 200 : 503,
                   .body = to_text({{"status", state_word(state)}})};
   if (reply.status == 503) reply.headers.emplace_back("Retry-After", "1");
@@ -74,7 +107,13 @@ void answer_health(const std::shared_ptr<Call>& call, ApiContext& context) { ans
 
 void answer_metrics(const std::shared_ptr<Call>& call, ApiContext& context) {
   std::optional<EngineStats> stats;
-  if (context.model.state() == ServedModel::State::Ready) stats = context.model.service().stats();
+  for (size_t i = 0; i < context.models.size(); ++i) {
+    const auto model = std::static_pointer_cast<ServedModel>(context.models.peek(i));
+    const bool loaded = context.models.status(i).state == ModelTable::State::Loaded;
+    if (!loaded || model->state() != ServedModel::State::Ready) continue;
+    if (!stats) stats.emplace();
+    *stats += model->service().stats();
+  }
   call->reply(HttpReply{.body = context.metrics.text(stats ? &*stats : nullptr, context.connections()),
                         .content_type = "text/plain; version=0.0.4; charset=utf-8"});
 }
@@ -84,6 +123,9 @@ Schema model_answer_schema() {
                          {"object", Schema::word({"model"}), true},
                          {"created", Schema::integer(0), true},
                          {"owned_by", Schema::string(), true},
+                         {"state", Schema::word({"loaded", "loading", "unloaded", "failed"}), true},
+                         {"bytes", Schema::integer(0)},
+                         {"problem", Schema::string()},
                          {"max_model_len", Schema::integer(1)}});
 }
 

@@ -106,7 +106,9 @@ class Fetch {
     expected_ = what_.bytes ? what_.bytes : number(head.header("x-linked-size"));
     if (!expected_ && left) expected_ = part_.size() + *left;
     if (expected_ && *expected_ > part_.size()) part_.require_space(*expected_ - part_.size());
-    progress_.emplace(what_.label, static_cast<int64_t>(expected_.value_or(0)), Progress::Unit::Bytes);
+    if (!what_.progress) {
+      progress_.emplace(what_.label, static_cast<int64_t>(expected_.value_or(0)), Progress::Unit::Transfer);
+    }
   }
 
   void take(std::string_view piece) {
@@ -114,7 +116,8 @@ class Fetch {
       reject(fmt::format("more than the {} bytes that it should have", *expected_));
     }
     part_.append(piece);
-    progress_->set(static_cast<int64_t>(part_.size()));
+    if (progress_) progress_->set(static_cast<int64_t>(part_.size()));
+    if (what_.progress) what_.progress(part_.size(), expected_.value_or(0));
   }
 
   std::string find_problem(const HttpHead& head) const {

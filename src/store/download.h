@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "store/fetch_settings.h"
 #include "store/http.h"
 
 namespace millrace {
@@ -16,6 +17,7 @@ struct Download {
   std::string label;              // shown by the progress bar
   std::optional<uint64_t> bytes;  // expected size, if known
   std::string sha256;             // expected checksum, if known; else the hub's x-linked-etag header is used
+  FetchProgress progress = {};    // empty: a progress bar
 };
 
 // The caller holds the lock of the target's folder. Throws HttpStatusError, Network, Io, or BadFile if size or checksum

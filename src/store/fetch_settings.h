@@ -2,11 +2,16 @@
 // and TLS libraries.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
 namespace millrace {
+
+// Receives the state of a download, often; total is 0 if it is unknown.
+using FetchProgress = std::function<void(uint64_t done, uint64_t total)>;
 
 struct FetchSettings {
   std::filesystem::path cache;     // base/environment.h: the folder of everything millrace keeps
@@ -21,6 +26,7 @@ struct FetchSettings {
   std::string ca_file;    // SSL_CERT_FILE, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE; empty: the system's
   std::string ca_folder;  // SSL_CERT_DIR; empty: the system's
   int patience_s = 0;  // MILLRACE_FETCH_PATIENCE: seconds without a byte until a download counts as stalled; default 30
+  FetchProgress progress;  // empty: a progress bar on stderr
 };
 
 // Reads the variables on the first call.

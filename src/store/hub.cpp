@@ -48,7 +48,10 @@ Listing parse_listing(const std::string& text, const HubId& id) {
 class Hub {
  public:
   Hub(const HubId& id, const FetchSettings& settings, const std::function<bool()>& cancelled)
-      : id_(id), url_(settings.hf_endpoint), client_(client_options(settings, cancelled)) {
+      : id_(id),
+        url_(settings.hf_endpoint),
+        client_(client_options(settings, cancelled)),
+        progress_(settings.progress) {
     while (url_.ends_with('/')) url_.pop_back();
   }
 
@@ -63,7 +66,8 @@ class Hub {
   // Returns the commit of the file; empty if the hub reports none.
   std::string fetch(const std::string& file, const fs::path& folder) {
     const std::string url = url_ + "/" + id_.repository() + "/resolve/main/" + escape_path(file);
-    return download(client_, {url, folder / file, "fetching " + file, std::nullopt, ""}).header("x-repo-commit");
+    return download(client_, {url, folder / file, "fetching " + file, std::nullopt, "", progress_})
+        .header("x-repo-commit");
   }
 
  private:
@@ -81,6 +85,7 @@ class Hub {
   const HubId& id_;
   std::string url_;
   HttpClient client_;
+  const FetchProgress& progress_;
 };
 
 fs::path fetch_gguf(Hub& hub, const std::string& file, const fs::path& folder) {

@@ -18,7 +18,8 @@ inline std::filesystem::path repository_folder(const FetchSettings& settings, co
 }
 
 inline std::filesystem::path packaged_model_path(const FetchSettings& settings, const CatalogueEntry& entry) {
-  return settings.cache / "models" / entry.name / std::filesystem::path(entry.file).filename();
+  const std::filesystem::path file(entry.saved_as.empty() ? entry.file : entry.saved_as);
+  return settings.cache / "models" / entry.name / file.filename();
 }
 
 }  // namespace millrace

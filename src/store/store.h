@@ -17,6 +17,15 @@ namespace millrace {
 std::filesystem::path resolve_model(const std::string& model, const std::function<bool()>& cancelled = {},
                                     const FetchSettings& settings = fetch_settings());
 
+// The same for a name only: a file or folder of that name in the working directory is not looked at.
+std::filesystem::path pull_model(const std::string& name, const std::function<bool()>& cancelled = {},
+                                 const FetchSettings& settings = fetch_settings());
+
+// Deletes a model, and what an interrupted fetch left of it, from the user's cache. Takes names only, never paths, and
+// waits for a fetch of the same model. Returns the bytes that it freed. Throws NotFound if the cache has no such model.
+uint64_t remove_model(const std::string& name, const std::function<bool()>& cancelled = {},
+                      const FetchSettings& settings = fetch_settings());
+
 struct StoredModel {
   std::string name;  // an argument for resolve_model
   std::filesystem::path path;

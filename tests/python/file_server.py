@@ -15,6 +15,7 @@ class File:
     etag: str | None = "auto"  # the content's hash; None: no ETag
     ranges: bool = True
     if_range: bool = True  # False: answers a Range even if If-Range does not match
+    damage: list = dataclasses.field(default_factory=list)  # positions of bytes that the next answers change
     break_after: list = dataclasses.field(default_factory=list)  # bytes after which the next connections break off
     fail_first: list = dataclasses.field(default_factory=list)  # statuses of the next answers
     status: int = 200
@@ -76,7 +77,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             begin, status = int(asked[1]), 206
             if begin >= len(file.content):
                 return self.answer(416, b"", {"Content-Range": f"bytes */{len(file.content)}"})
-        body = file.content[begin:]
+        body = bytearray(file.content)
+        if file.damage:
+            body[file.damage.pop(0)] ^= 1
+        body = body[begin:]
         self.send_response(status)
         self.send_header("Content-Type", file.content_type)
         self.send_header("Content-Length", str(len(body)))

@@ -15,7 +15,7 @@ import pytest
 
 from conftest import BUILD, GOLDENS, Millrace
 
-VERBS = ["run", "chat", "bench", "tune", "calibrate", "explain", "inspect", "logits", "tokenize", "detokenize", "template", "perplexity", "convert", "quantize", "models", "doctor"]
+VERBS = ["run", "chat", "bench", "tune", "calibrate", "explain", "inspect", "logits", "tokenize", "detokenize", "template", "perplexity", "convert", "quantize", "models", "pull", "rm", "ps", "doctor"]
 TOKENS = "1,5,9,14,30,7,22"
 
 

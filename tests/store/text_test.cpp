@@ -140,15 +140,25 @@ TEST(Catalogue, EveryEntryCanBeFetched) {
   for (const CatalogueEntry& entry : catalogue()) {
     EXPECT_TRUE(names.insert(entry.name).second) << entry.name << " is there twice";
     EXPECT_EQ(find_in_catalogue(entry.name), &entry);
-    EXPECT_TRUE(is_safe_relative_path(entry.file)) << entry.name;
+    for (int part = 1; part <= entry.parts; ++part) {
+      EXPECT_TRUE(is_safe_relative_path(of_part(entry.file, part))) << entry.name;
+      EXPECT_TRUE(is_safe_relative_path(of_part(entry.from, part))) << entry.name;
+    }
     EXPECT_FALSE(entry.licence.empty()) << entry.name;
     if (entry.source == CatalogueEntry::Source::Hub) {
       EXPECT_TRUE(parse_hub_id(std::string(entry.from) + ":" + std::string(entry.file))) << entry.name;
     } else {
       EXPECT_EQ(parse_sha256(entry.sha256), entry.sha256) << entry.name;
+      EXPECT_EQ(entry.parts > 1, !entry.saved_as.empty()) << entry.name;
+      if (entry.parts == 1) continue;
+      const uint64_t before_last = entry.part_bytes * static_cast<uint64_t>(entry.parts - 1);
+      EXPECT_GT(entry.bytes, before_last) << entry.name;
+      EXPECT_LE(entry.bytes, before_last + entry.part_bytes) << entry.name;
     }
   }
+  EXPECT_EQ(of_part("m_part{part}/x{part:02}.{index}", 3), "m_part3/x03.2");
   EXPECT_EQ(find_in_catalogue("default")->name, "smollm2-135m-instruct");
+  EXPECT_EQ(find_in_catalogue("Gemma3-270M")->name, "gemma-3-270m");
   EXPECT_EQ(find_in_catalogue("no such"), nullptr);
 }
 
