@@ -1,7 +1,6 @@
 #include "api/load.h"
 
 #include <algorithm>
-#include <future>
 #include <thread>
 
 #include "base/error.h"
@@ -87,11 +86,10 @@ ServiceOptions service_options(const millrace_model_options& o) {
 
 std::shared_ptr<ServedModel> load_for_library(const std::string& model, const millrace_model_options& o) {
   auto loaded = std::make_shared<LoadedModel>(load_model(model, o));
-  auto served = std::make_shared<ServedModel>(std::vector<std::string>{model}, service_options(o));
-  std::promise<std::string> done;
-  served->load([loaded] { return std::move(*loaded); }, [&](const std::string& problem) { done.set_value(problem); });
-  const std::string problem = done.get_future().get();
-  if (!problem.empty()) fail(ErrorKind::Unsupported, "{}", problem);
+  const auto loader = [loaded](const MakeRoom&) { return std::move(*loaded); };
+  auto served = std::make_shared<ServedModel>(std::vector<std::string>{model}, service_options(o), loader,
+                                              ServedModel::State::Loading);
+  served->load({});
   return served;
 }
 

@@ -36,9 +36,8 @@ std::vector<std::string> models_in(const fs::path& folder) {
 // The name of a file or folder: "models/smollm2-135m.Q4_K_M.gguf" is "smollm2-135m.Q4_K_M", the first file of a split
 // model has the name of the whole, and "." that of the folder.
 std::string name_of_path(const fs::path& given) {
-  std::error_code missing;
-  fs::path path = fs::weakly_canonical(given, missing);
-  if (missing) path = given;
+  std::error_code unknown;
+  fs::path path = fs::absolute(given, unknown).lexically_normal();  // a link has its own name
   if (!path.has_filename()) path = path.parent_path();
   if (path.extension() != ".gguf") return path.filename().string();
   return std::regex_replace(path.stem().string(), std::regex("-[0-9]{5}-of-[0-9]{5}$"), "");

@@ -34,12 +34,12 @@ void add_slices(Weights::Layer& at, const TensorName& name, int64_t experts, int
   for (size_t i = 0; i < slices.size(); ++i) to[i].push_back(slices[i]);
 }
 
-// Adds to each expert its own tensor [rows, cols]; `pattern` has a {} for the expert's number.
-void add_each(Weights::Layer& at, const std::string& pattern, int64_t experts, int64_t rows, int64_t cols, Views& to) {
+// Adds to each expert its own tensor [rows, cols]; the names have a {} for the expert's number.
+void add_each(Weights::Layer& at, const TensorName& name, int64_t experts, int64_t rows, int64_t cols, Views& to) {
   to.resize(static_cast<size_t>(experts));
   for (int64_t i = 0; i < experts; ++i) {
-    const std::string name = fmt::format(fmt::runtime(pattern), i);
-    to[static_cast<size_t>(i)].push_back(at.slices({name, name}, {1, rows, cols})[0]);
+    const auto of_expert = [i](const std::string& pattern) { return fmt::format(fmt::runtime(pattern), i); };
+    to[static_cast<size_t>(i)].push_back(at.slices({of_expert(name.gguf), of_expert(name.hf)}, {1, rows, cols})[0]);
   }
 }
 
@@ -50,9 +50,9 @@ struct Matrices {
 Matrices find_gguf(Weights::Layer& at, int64_t experts, int64_t width, int64_t hidden) {
   Matrices found;
   if (at.has({"ffn_gate.0.weight", ""})) {  // the first converters wrote one tensor for each expert
-    add_each(at, "ffn_gate.{}.weight", experts, width, hidden, found.gate_up);
-    add_each(at, "ffn_up.{}.weight", experts, width, hidden, found.gate_up);
-    add_each(at, "ffn_down.{}.weight", experts, hidden, width, found.down);
+    add_each(at, {"ffn_gate.{}.weight", ""}, experts, width, hidden, found.gate_up);
+    add_each(at, {"ffn_up.{}.weight", ""}, experts, width, hidden, found.gate_up);
+    add_each(at, {"ffn_down.{}.weight", ""}, experts, hidden, width, found.down);
     return found;
   }
   if (at.has({"ffn_gate_up_exps.weight", ""})) {
@@ -85,14 +85,14 @@ Matrices find_hf(Weights::Layer& at, int64_t experts, int64_t width, int64_t hid
       return found;
     }
     if (!at.has({"", prefix + "experts.0.w1.weight"})) continue;
-    add_each(at, prefix + "experts.{}.w1.weight", experts, width, hidden, found.gate_up);
-    add_each(at, prefix + "experts.{}.w3.weight", experts, width, hidden, found.gate_up);
-    add_each(at, prefix + "experts.{}.w2.weight", experts, hidden, width, found.down);
+    add_each(at, {"", prefix + "experts.{}.w1.weight"}, experts, width, hidden, found.gate_up);
+    add_each(at, {"", prefix + "experts.{}.w3.weight"}, experts, width, hidden, found.gate_up);
+    add_each(at, {"", prefix + "experts.{}.w2.weight"}, experts, hidden, width, found.down);
     return found;
   }
-  add_each(at, "mlp.experts.{}.gate_proj.weight", experts, width, hidden, found.gate_up);
-  add_each(at, "mlp.experts.{}.up_proj.weight", experts, width, hidden, found.gate_up);
-  add_each(at, "mlp.experts.{}.down_proj.weight", experts, hidden, width, found.down);
+  add_each(at, {"", "mlp.experts.{}.gate_proj.weight"}, experts, width, hidden, found.gate_up);
+  add_each(at, {"", "mlp.experts.{}.up_proj.weight"}, experts, width, hidden, found.gate_up);
+  add_each(at, {"", "mlp.experts.{}.down_proj.weight"}, experts, hidden, width, found.down);
   return found;
 }
 
@@ -188,8 +188,8 @@ Experts load_ungated_experts(Weights::Layer& at, const DecoderConfig& c, RouterS
     add_slices(at, {"ffn_up_exps.weight", "mixer.experts.up_proj"}, c.experts, c.expert_width, c.hidden, up);
     add_slices(at, {"ffn_down_exps.weight", "mixer.experts.down_proj"}, c.experts, c.hidden, c.expert_width, down);
   } else {
-    add_each(at, "mixer.experts.{}.up_proj.weight", c.experts, c.expert_width, c.hidden, up);
-    add_each(at, "mixer.experts.{}.down_proj.weight", c.experts, c.hidden, c.expert_width, down);
+    add_each(at, {"", "mixer.experts.{}.up_proj.weight"}, c.experts, c.expert_width, c.hidden, up);
+    add_each(at, {"", "mixer.experts.{}.down_proj.weight"}, c.experts, c.hidden, c.expert_width, down);
   }
   experts.gate_up = at.weights().grouped({.per_row = c.experts_per_row}, std::move(up));
   experts.down = at.weights().grouped({.per_row = c.experts_per_row, .sum = true}, std::move(down));

@@ -17,7 +17,10 @@ bool Route::matches(std::string_view asked) const {
   if (brace == std::string::npos) return asked == path;
   const std::string_view before = std::string_view(path).substr(0, brace);
   const std::string_view after = std::string_view(path).substr(path.find('}') + 1);
-  return asked.size() > before.size() + after.size() && asked.starts_with(before) && asked.ends_with(after);
+  if (asked.size() <= before.size() + after.size() || !asked.starts_with(before) || !asked.ends_with(after))
+    return false;
+  const std::string_view value = asked.substr(before.size(), asked.size() - before.size() - after.size());
+  return value.find('/') == std::string_view::npos || path.find("{model}") != std::string::npos;
 }
 
 Protocol protocol_of(const HttpRequest& request) {

@@ -12,7 +12,7 @@
 namespace millrace {
 
 struct Route {
-  std::string method, path;  // {name} matches anything but nothing
+  std::string method, path;  // {name} matches characters other than '/'; {model} any: models of a hub are owner/name
   std::string summary;
   Endpoint* endpoint = nullptr;
   bool open = false;              // no API key required
