@@ -20,16 +20,23 @@ uint64_t hash_of(std::span<const int32_t> prompt, const PrefixKey& key) {
 // A run that resumed at a boundary of an earlier one computed the same chunks, so the earlier beginning stays valid.
 void ChunkMemory::keep(std::span<const int32_t> prompt, const PrefixKey& key, Chunks chunks) {
   const uint64_t hash = hash_of(prompt, key);
-  Entry& entry = entries_[hash % entries_.size()];
-  if (entry.hash == hash && entry.chunks.last == chunks.last) chunks.first = std::min(chunks.first, entry.chunks.first);
-  entry = {hash, chunks};
+  Bucket& bucket = buckets_[hash % buckets_.size()];
+  auto entry = std::ranges::find(bucket, hash, &Entry::hash);
+  if (entry == bucket.end()) {
+    --entry;
+  } else if (entry->chunks.last == chunks.last) {
+    chunks.first = std::min(chunks.first, entry->chunks.first);
+  }
+  *entry = {hash, chunks};
+  std::rotate(bucket.begin(), entry, entry + 1);
 }
 
 std::optional<ChunkMemory::Chunks> ChunkMemory::find(std::span<const int32_t> prompt, const PrefixKey& key) const {
   const uint64_t hash = hash_of(prompt, key);
-  const Entry& entry = entries_[hash % entries_.size()];
-  if (entry.hash != hash) return std::nullopt;
-  return entry.chunks;
+  const Bucket& bucket = buckets_[hash % buckets_.size()];
+  const auto entry = std::ranges::find(bucket, hash, &Entry::hash);
+  if (entry == bucket.end()) return std::nullopt;
+  return entry->chunks;
 }
 
 }  // namespace millrace

@@ -3,6 +3,7 @@
 // chunks began and computes the rest in chunks of the same sizes, so that its logits are equal bit for bit.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -26,7 +27,8 @@ class ChunkMemory {
     uint64_t hash = 0;
     Chunks chunks;
   };
-  std::vector<Entry> entries_ = std::vector<Entry>(4096);  // by the hash modulo their number
+  using Bucket = std::array<Entry, 8>;  // the newest first, so that two prompts of one bucket do not replace each other
+  std::vector<Bucket> buckets_ = std::vector<Bucket>(512);
 };
 
 }  // namespace millrace
