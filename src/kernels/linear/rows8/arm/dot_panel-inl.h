@@ -68,20 +68,9 @@ __attribute__((noinline)) void multiply_dot_tile(const LinearArgs& args, const D
   write_tile<m>(args, strip, row, m, stretch.first == 0, [&](auto r, auto half) MR_INLINE { return acc[half][r]; });
 }
 
-struct DotMicro {
-  template <class Format>
-  using Group = DotGroup<Format>;
-  using XBlock = DotXBlock;
-  static constexpr int kRows = kPanelRows;
-  static constexpr int64_t kJoined = 1, kStrips = kPanelStrips, kGroups = kPanelGroups;
-  static constexpr size_t kBytes = kStrips * kGroups * sizeof(DotGroup<UnpackQ2_K>);  // the largest group
-
-  template <class Format>
-  MR_INLINE static void unpack(const typename Format::Block& block, int g, int, Group<Format>& to) {
-    to.set(block, g);
-  }
+struct DotMicro : Int8Micro<DotGroup, DotXBlock> {
   template <class Format, int m>
-  static void multiply(const LinearArgs& args, const Group<Format>* panel, const XBlock* x, Stretch stretch,
+  static void multiply(const LinearArgs& args, const DotGroup<Format>* panel, const DotXBlock* x, Stretch stretch,
                        int64_t strip, int64_t row) {
     multiply_dot_tile<Format, m>(args, panel, x, stretch, strip, row);
   }

@@ -14,6 +14,22 @@
 constexpr int kPanelRows = 8;  // rows of x
 constexpr int64_t kPanelStrips = MR_PANEL_STRIPS, kPanelGroups = MR_PANEL_GROUPS;
 
+// What the panels of all int8 instructions have in common; each adds multiply().
+template <template <class> class GroupOf, class X>
+struct Int8Micro {
+  template <class Format>
+  using Group = GroupOf<Format>;
+  using XBlock = X;
+  static constexpr int kRows = kPanelRows;
+  static constexpr int64_t kJoined = 1, kStrips = kPanelStrips, kGroups = kPanelGroups;
+  static constexpr size_t kBytes = kStrips * kGroups * sizeof(GroupOf<UnpackQ2_K>);  // the largest group
+
+  template <class Format>
+  MR_INLINE static void unpack(const typename Format::Block& block, int g, int, Group<Format>& to) {
+    to.set(block, g);
+  }
+};
+
 // Initial value of the sums: kIntegerShift in four lanes.
 alignas(16) constexpr float kIntegerShifts[4] = {kIntegerShift, kIntegerShift, kIntegerShift, kIntegerShift};
 MR_INLINE inline int32x4_t shifted_zero() {

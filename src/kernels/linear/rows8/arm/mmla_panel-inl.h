@@ -100,20 +100,9 @@ __attribute__((noinline)) void multiply_mmla_tile(const LinearArgs& args, const 
   write_pairs<pairs>(args, acc, strip, row, rows, stretch.first == 0);
 }
 
-struct MmlaMicro {
-  template <class Format>
-  using Group = MmlaGroup<Format>;
-  using XBlock = MmlaXBlock;
-  static constexpr int kRows = kPanelRows;
-  static constexpr int64_t kJoined = 1, kStrips = kPanelStrips, kGroups = kPanelGroups;
-  static constexpr size_t kBytes = kStrips * kGroups * sizeof(MmlaGroup<UnpackQ2_K>);  // the largest group
-
-  template <class Format>
-  MR_INLINE static void unpack(const typename Format::Block& block, int g, int, Group<Format>& to) {
-    to.set(block, g);
-  }
+struct MmlaMicro : Int8Micro<MmlaGroup, MmlaXBlock> {
   template <class Format, int m>
-  static void multiply(const LinearArgs& args, const Group<Format>* panel, const XBlock* x, Stretch stretch,
+  static void multiply(const LinearArgs& args, const MmlaGroup<Format>* panel, const MmlaXBlock* x, Stretch stretch,
                        int64_t strip, int64_t row) {
     multiply_mmla_tile<Format, (m + 1) / 2>(args, panel, x, stretch, strip, row, m);
   }
