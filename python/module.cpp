@@ -8,6 +8,8 @@
 #include <nanobind/stl/vector.h>
 #include <sys/eventfd.h>
 
+#include "search_module.h"
+
 namespace nb = nanobind;
 using namespace nb::literals;
 
@@ -294,4 +296,5 @@ NB_MODULE(_millrace, m) {
            "options"_a)
       .def_prop_ro("port", &Server::port)
       .def("stop", &Server::stop, "drain_ms"_a = 30000);
+  bind_search(m);
 }

@@ -10,8 +10,9 @@ from ._extension import __version__, set_verbosity
 from .llm import LLM
 from .outputs import Choice, Delta, Output, TokenLogprob
 from .sampling import SamplingParams
+from .search import Found, SearchResult
 from .server import Server
 from .streams import AsyncStream, Stream
 from .tokenizer import Tokenizer
 
-__all__ = ["LLM", "AsyncStream", "Choice", "Delta", "Output", "SamplingParams", "Server", "Stream", "TokenLogprob", "Tokenizer", "__version__", "set_verbosity"]
+__all__ = ["LLM", "AsyncStream", "Choice", "Delta", "Found", "Output", "SamplingParams", "SearchResult", "Server", "Stream", "TokenLogprob", "Tokenizer", "__version__", "set_verbosity"]

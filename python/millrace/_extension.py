@@ -21,7 +21,7 @@ def _load():
 
 
 _module = _load()
-Model, Request, NativeServer = _module.Model, _module.Request, _module.Server
+Model, Request, NativeServer, TreeSearch = _module.Model, _module.Request, _module.Server, _module.TreeSearch
 __version__: str = _module.__version__
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from typing import Any, Callable, Iterable, Optional, Sequence, Union
@@ -10,6 +11,7 @@ from ._extension import Model
 from .outputs import Output
 from .progress import Loading, bar
 from .sampling import SamplingParams, merged
+from .search import SearchResult, search
 from .streams import AsyncStream, Stream, take
 from .tokenizer import Message, Tokenizer
 
@@ -82,6 +84,10 @@ class LLM:
             return self._run([self._conversation(messages, sampling, tools, fields)], sampling, False)[0]
         return self._run([self._conversation(one, sampling, tools, fields) for one in messages], sampling, progress)
 
+    def _run_each(self, prompts: Sequence[Sequence[int]], settings: Sequence[SamplingParams]) -> list[Output]:
+        """Runs prompts of tokens together, each with its own settings and the same number of choices."""
+        return self._run([self._prompt(prompt, sampling) for prompt, sampling in zip(prompts, settings)], settings[0], False)
+
     def _run(self, requests: list[dict], sampling: SamplingParams, progress: Optional[bool]) -> list[Output]:
         outputs = [Output.empty(sampling.n or 1) for _ in requests]
         started: list[Any] = []
@@ -130,6 +136,19 @@ class LLM:
         async for _ in stream:
             pass
         return stream.output
+
+    # Search.
+
+    def search(self, prompt: Prompt, budget_tokens: int, *, value: Optional[Callable[[str], float]] = None,
+               sampling_params: Optional[SamplingParams] = None, width: int = 4, segment_tokens: int = 32, parallel: int = 4, beam: int = 16,
+               **params: Any) -> SearchResult:  # fmt: skip
+        """Expands a tree of continuations of text or tokens, without a chat template. All branches together generate
+        at most `budget_tokens`. `value` gives the worth of an answer so far, from its text; without it the mean
+        log-probability of its tokens decides. `width` branches per expansion, each of up to `segment_tokens`."""
+        sampling = merged(sampling_params, params)
+        if sampling.temperature is None:
+            sampling = dataclasses.replace(sampling, temperature=0.8)
+        return search(self, self._tokens(prompt), budget_tokens, value, sampling, width=width, segment_tokens=segment_tokens, parallel=parallel, beam=beam)
 
     # Vectors, as NumPy arrays, or without NumPy as arrays with __dlpack__, which torch and others read without a copy.
 

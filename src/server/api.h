@@ -32,7 +32,7 @@ using Endpoint = void(const std::shared_ptr<Call>& call, ApiContext& context);
 Endpoint answer_chat, answer_completions, answer_embeddings, answer_responses, answer_models, answer_model,
     answer_tokenize, answer_detokenize, answer_tokenizer_info, answer_openapi, answer_health, answer_live, answer_ready,
     answer_metrics, answer_page, answer_engine, answer_dataflow, answer_infill, answer_kept_response,
-    answer_cancel_response, answer_delete_response, answer_rerank, answer_score;
+    answer_cancel_response, answer_delete_response, answer_rerank, answer_score, answer_search;
 
 // Anthropic's protocol and Ollama's.
 Endpoint answer_messages, answer_count_tokens, answer_ollama_chat, answer_ollama_generate, answer_ollama_embed,
@@ -48,6 +48,7 @@ Schema completions_answer_schema();
 Schema embeddings_answer_schema();
 Schema rerank_answer_schema();
 Schema score_answer_schema();
+Schema search_answer_schema();
 Schema responses_answer_schema();
 Schema delete_answer_schema();
 Schema models_answer_schema();

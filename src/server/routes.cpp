@@ -8,6 +8,7 @@
 #include "server/requests/ollama_request.h"
 #include "server/requests/rerank_request.h"
 #include "server/requests/responses_request.h"
+#include "server/requests/search_request.h"
 #include "server/requests/tokenize_request.h"
 
 namespace millrace {
@@ -99,6 +100,12 @@ const std::vector<Route>& routes() {
        .endpoint = answer_score,
        .request = score_fields().schema(),
        .answer = score_answer_schema()},
+      {.method = "POST",
+       .path = "/v1/search",
+       .summary = "The best answers of a tree of continuations, under a budget of tokens",
+       .endpoint = answer_search,
+       .request = search_fields().schema(),
+       .answer = search_answer_schema()},
       {.method = "POST",
        .path = "/infill",
        .summary = "Fill in the text between a prefix and a suffix, as llama.cpp's server does",

@@ -118,7 +118,7 @@ def test_stubs_name_what_the_module_has(package, site):
 
     stub = (site / "millrace" / "_millrace.pyi").read_text()
     assert (site / "millrace" / "py.typed").exists()
-    for name in ("Model", "Request", "Server"):
+    for name in ("Model", "Request", "Server", "TreeSearch"):
         body = re.search(rf"^class {name}:\n((?:    .*\n|\n)+)", stub, re.M)[1]
         stubbed = set(re.findall(r"^    def (\w+)", body, re.M)) - {"__init__"}
         assert stubbed == {attribute for attribute in vars(getattr(native, name)) if not attribute.startswith("_")}
@@ -153,6 +153,19 @@ def test_choices_seeds_and_logprobs(llm):
     assert row.token == output.tokens[0] and len(row.top) == 2 and row.top[0][1] >= row.top[1][1]
     logits = llm.logits("hello")[-1].astype(np.float64)
     assert abs(logits[row.token] - np.log(np.exp(logits - logits.max()).sum()) - logits.max() - row.logprob) < 1e-3
+
+
+def test_search_keeps_its_budget_and_follows_the_value(llm):
+    found = llm.search("hello", 96, value=lambda text: -text.count("e"), segment_tokens=4, max_tokens=12, seed=1, temperature=1.0, ignore_eos=True)
+    assert 0 < found.spent_tokens <= 96 and found.answers[0].finish_reason == "stop"
+    assert [answer.value for answer in found.answers] == sorted((answer.value for answer in found.answers), reverse=True)
+    assert all(answer.value == -answer.text.count("e") and len(answer.tokens) == 12 for answer in found.answers)
+    by_logprob = llm.search("hello", 40, segment_tokens=4, max_tokens=8, seed=1)
+    rows = llm.logits(llm.tokenizer.encode("hello") + by_logprob.answers[0].tokens)[len(llm.tokenizer.encode("hello")) - 1 : -1].astype(np.float64)
+    chosen = [row[token] - np.log(np.exp(row - row.max()).sum()) - row.max() for row, token in zip(rows, by_logprob.answers[0].tokens)]
+    assert abs(np.mean(chosen) - by_logprob.answers[0].value) < 1e-3
+    with pytest.raises(ValueError):
+        llm.search("hello", 0)
 
 
 def test_stop_strings_end_an_answer(llm):
