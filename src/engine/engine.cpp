@@ -32,6 +32,7 @@ Engine::Engine(Runner& runner, const EngineOptions& options)
       draft_tokens_(options.drafter != nullptr ? std::max(0, options.draft_tokens) : 0),
       pacer_([&runner, drafts = options.drafts_by_cost] { return estimate_steps(runner, drafts); },
              {options.tpot_target_ms * 1e3, options.prefill_slack > 0 ? options.prefill_slack : usual_slack(runner)}),
+      power_(runner.rank().device()),
       scheduler_(runner.state(),
                  {.rows = runner.options().rows,
                   .sequences = runner.options().sequences,
@@ -245,6 +246,14 @@ void Engine::count_step() {
   totals_.busy_seconds += seconds;
   totals_.step_ms += (seconds * 1e3 - totals_.step_ms) * (totals_.steps == 1 ? 1 : 0.1);
   totals_.step_rows = step_.rows;
+  const std::optional<double> watts = power_.watts(end);
+  if (watts) totals_.joules = totals_.joules.value_or(0) + *watts * seconds;
+  for (const auto& part : step_.plan.parts) {
+    if (part.sequence == nullptr) continue;  // ended while the step ran
+    const double share = seconds * part.rows / static_cast<double>(step_.rows);
+    part.sequence->compute_ms += share * 1e3;
+    if (watts) part.sequence->joules = part.sequence->joules.value_or(0) + *watts * share;
+  }
 }
 
 // A GPU samples tokens itself. Logits are copied only for rows that need the host: masks, log-probabilities, scores,

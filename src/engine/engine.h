@@ -15,6 +15,7 @@
 #include "engine/saved_prefix.h"
 #include "engine/scheduler.h"
 #include "engine/step_batch.h"
+#include "hardware/energy.h"
 #include "models/pooling_settings.h"
 
 namespace millrace {
@@ -117,6 +118,7 @@ class Engine {
   Runner& runner_;
   const int32_t draft_tokens_;  // 0: no drafter
   StepPacer pacer_;
+  PowerMeter power_;
   Scheduler scheduler_;
   StepBatch batch_;
   Step step_, ahead_;  // current step, and the next one if it was started

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,7 @@ struct EngineStats {
   uint64_t preemptions = 0;
   uint64_t evicted_blocks = 0;
   double busy_seconds = 0;                    // time in steps
+  std::optional<double> joules;               // energy of steps, if the device counts it
   std::map<FinishReason, uint64_t> finished;  // choices
 };
 

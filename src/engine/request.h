@@ -84,6 +84,8 @@ struct Emission {
   int32_t cached_tokens = 0;                         // prompt tokens found in the prefix tree, not computed
   int32_t accepted_drafts = 0, rejected_drafts = 0;  // draft tokens of this choice so far
   double queued_ms = 0;                              // from submission to the first step of the prompt
+  double compute_ms = 0;                             // this choice's share of its steps' time so far, by rows
+  std::optional<double> joules;                      // the same of their energy; nullopt: the device does not count it
 
   // In the first emission of the request, if requested: [i] belongs to prompt[i]. Entries before score_from have token
   // -1.

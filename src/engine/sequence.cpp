@@ -188,6 +188,8 @@ Emission Sequence::emission(int32_t token) {
   e.cached_tokens = group_->cached_tokens;
   e.accepted_drafts = accepted_drafts_;
   e.rejected_drafts = rejected_drafts_;
+  e.compute_ms = compute_ms;
+  e.joules = joules;
   if (!group_->emitted && request().prompt_logprobs >= 0) e.prompt_logprobs = prompt_logprobs_;
   group_->emitted = true;
   return e;

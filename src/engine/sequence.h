@@ -82,6 +82,10 @@ class Sequence {
 
   DraftHistory draft_history;
 
+  // Its share of the time and energy of its steps, by rows.
+  double compute_ms = 0;
+  std::optional<double> joules;
+
   // Drafts are guesses of the tokens after the known ones; between two steps there are none. set_drafts() cuts the
   // drafts before the first end token and before the first token that the constraint forbids or ends with. It also
   // prepares the masks of all pending rows.

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "hardware/cuda_device.h"
 #include "hardware/detect.h"
+#include "hardware/energy.h"
 #include "hardware/this_machine.h"
 
 namespace millrace {
@@ -28,6 +29,7 @@ class HostDevice final : public Device {
  public:
   explicit HostDevice(Hardware hardware) { hardware_ = std::move(hardware); }
   int64_t available_memory() const override { return millrace::available_memory(); }
+  std::optional<double> joules() const override { return read_package_joules(); }
   Memory& memory() override { return host_memory(); }
   Memory& staging() override { return host_memory(); }
   std::unique_ptr<Uploader> new_uploader() override { return std::make_unique<HostUploader>(); }

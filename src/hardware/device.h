@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,7 +44,8 @@ class Device {
 
   const Hardware& hardware() const { return hardware_; }
   bool is_host() const { return hardware_.device == DeviceKind::Cpu; }
-  virtual int64_t available_memory() const = 0;  // bytes that can be allocated now
+  virtual int64_t available_memory() const = 0;                          // bytes that can be allocated now
+  virtual std::optional<double> joules() const { return std::nullopt; }  // used since some moment, if it counts them
 
   virtual Memory& memory() = 0;                    // holds weights, KV cache and activations
   virtual Memory& staging() = 0;                   // pinned host memory; kernels can read it

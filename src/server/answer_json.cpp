@@ -41,6 +41,8 @@ std::string unclosed(const Json& object) {
 }
 
 Json usage_json(const Usage& usage) {
+  Json ledger{{"queued_ms", usage.queued_ms}, {"compute_ms", usage.compute_ms}};
+  if (usage.joules) ledger["joules"] = *usage.joules;
   return {{"prompt_tokens", usage.prompt_tokens},
           {"completion_tokens", usage.completion_tokens},
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
@@ -48,7 +50,8 @@ Json usage_json(const Usage& usage) {
           {"completion_tokens_details",
            {{"reasoning_tokens", usage.reasoning_tokens},
             {"accepted_prediction_tokens", usage.accepted_drafts},
-            {"rejected_prediction_tokens", usage.rejected_drafts}}}};
+            {"rejected_prediction_tokens", usage.rejected_drafts}}},
+          {"ledger", std::move(ledger)}};
 }
 
 double sent_logprob(float logprob) { return std::isfinite(logprob) ? std::max(logprob, -9999.0f) : -9999.0; }
@@ -73,7 +76,10 @@ Schema usage_schema() {
        {"prompt_tokens_details", Schema::object({{"cached_tokens", Schema::integer(0), true}})},
        {"completion_tokens_details", Schema::object({{"reasoning_tokens", Schema::integer(0), true},
                                                      {"accepted_prediction_tokens", Schema::integer(0), true},
-                                                     {"rejected_prediction_tokens", Schema::integer(0), true}})}});
+                                                     {"rejected_prediction_tokens", Schema::integer(0), true}})},
+       {"ledger", Schema::object({{"queued_ms", Schema::number(0), true},
+                                  {"compute_ms", Schema::number(0), true},
+                                  {"joules", Schema::number(0)}})}});
 }
 
 Schema chat_logprobs_schema() {

@@ -20,6 +20,8 @@ struct Usage {
   int64_t prompt_tokens = 0, cached_tokens = 0;
   int64_t completion_tokens = 0, reasoning_tokens = 0;
   int64_t accepted_drafts = 0, rejected_drafts = 0;  // draft tokens
+  double queued_ms = 0, compute_ms = 0;              // compute: the call's share of the steps' time
+  std::optional<double> joules;                      // the same of their energy, if the device counts it
 };
 
 class Call {

@@ -37,6 +37,7 @@ struct Generation::Choice {
   int untold = 0;                       // their number
   int tokens = 0;
   int accepted_drafts = 0, rejected_drafts = 0;
+  double compute_ms = 0, joules = 0;
   Clock::time_point last;
   double first_token_seconds = 0;
   bool ended = false;
@@ -161,6 +162,12 @@ void Generation::take(Arrival& arrival) {
   if (e.choice == 0 && choice.tokens == 0) call_->usage.cached_tokens += e.cached_tokens;
   call_->usage.accepted_drafts += e.accepted_drafts - std::exchange(choice.accepted_drafts, e.accepted_drafts);
   call_->usage.rejected_drafts += e.rejected_drafts - std::exchange(choice.rejected_drafts, e.rejected_drafts);
+  call_->usage.queued_ms = std::max(call_->usage.queued_ms, e.queued_ms);
+  call_->usage.compute_ms += e.compute_ms - std::exchange(choice.compute_ms, e.compute_ms);
+  if (e.joules) {
+    double& joules = call_->usage.joules ? *call_->usage.joules : call_->usage.joules.emplace(0);
+    joules += *e.joules - std::exchange(choice.joules, *e.joules);
+  }
   if (!arrival.prompt_logprobs.empty()) {
     sink_->on_prompt(static_cast<int>(arrival.prompt), std::move(arrival.prompt_logprobs));
   }

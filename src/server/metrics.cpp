@@ -38,7 +38,7 @@ struct Metrics::Series {
   Histogram &http_seconds, &first_token, &next_token, &per_token, &request, &queued, &prefill, &decode, &prompt,
       &generated;
   prometheus::Counter &prompt_tokens, &generation_tokens, &prefix_queries, &prefix_hits, &preemptions, &evicted, &busy,
-      &steps, &steps_ahead, &drafted, &accepted, &wasted;
+      &joules, &steps, &steps_ahead, &drafted, &accepted, &wasted;
   prometheus::Gauge &running, &waiting, &kv_usage, &kv_blocks, &kv_cached, &snapshots, &snapshot_bytes, &rate,
       &connections;
 
@@ -68,6 +68,7 @@ struct Metrics::Series {
         preemptions(counter("vllm:num_preemptions_total", "Running choices that gave their pages to others")),
         evicted(counter("millrace:evicted_blocks_total", "KV blocks that the prefix tree gave up")),
         busy(counter("millrace:busy_seconds_total", "Time spent in steps")),
+        joules(counter("millrace:energy_joules_total", "Energy of steps, where the device counts it")),
         steps(counter("millrace:steps_total", "Steps of the engine")),
         steps_ahead(counter("millrace:steps_ahead_total", "Of those, started while the one before ran")),
         drafted(counter("millrace:drafted_tokens_total", "Draft tokens that steps checked")),
@@ -114,6 +115,7 @@ struct Metrics::Series {
     raise_to(preemptions, double(e.preemptions));
     raise_to(evicted, double(e.evicted_blocks));
     raise_to(busy, e.busy_seconds);
+    raise_to(joules, e.joules.value_or(0));
     raise_to(steps, double(e.steps));
     raise_to(steps_ahead, double(e.steps_ahead));
     raise_to(drafted, double(e.drafted_tokens));
@@ -187,6 +189,7 @@ EngineStats& operator+=(EngineStats& sum, const EngineStats& one) {
   }
   sum.tokens_per_second += one.tokens_per_second;
   sum.busy_seconds += one.busy_seconds;
+  if (one.joules) sum.joules = sum.joules.value_or(0) + *one.joules;
   return sum;
 }
 

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "hardware/cuda/ceilings.h"
 #include "hardware/cuda/check.h"
+#include "hardware/cuda/energy.h"
 #include "hardware/cuda/memory.h"
 #include "hardware/cuda/uploader.h"
 #include "hardware/cuda_device.h"
@@ -101,6 +102,7 @@ class CudaDevice final : public Device {
     check_cuda(cudaMemGetInfo(&free, &total), "asking for its free memory");
     return std::max<int64_t>(0, static_cast<int64_t>(free) - kHeldBack);
   }
+  std::optional<double> joules() const override { return read_gpu_joules(index_); }
   Memory& memory() override { return memory_; }
   Memory& staging() override { return pinned_; }
   void* queue() const override { return stream_; }
