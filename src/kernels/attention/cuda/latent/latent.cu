@@ -1,0 +1,156 @@
+// Latent attention as kernels of the dataflow, one per softmax variant: decodes and prompts over 16-bit latent rows.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+
+#include "hardware/cuda_device.h"
+#include "hardware/per_device.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention/cuda/kernels.h"
+#include "kernels/attention/cuda/latent/kernel.cuh"
+#include "kernels/attention/cuda/occupancy.h"
+#include "kernels/cuda/convert.h"
+#include "kernels/cuda/cost.h"
+
+namespace millrace {
+namespace {
+
+using Entry = void (*)(LatentParams);
+
+struct LatentEntry {
+  Entry attend = nullptr, add_parts = nullptr;
+  int threads = 0, shared_bytes = 0, latent = 0;
+};
+
+template <class T, class Config>
+LatentEntry entry_of(Softmax softmax) {
+  const Entry attend = softmax == Softmax::Lazy     ? latent_attention<T, Config, Softmax::Lazy>
+                       : softmax == Softmax::Online ? latent_attention<T, Config, Softmax::Online>
+                                                    : latent_attention<T, Config, Softmax::Unified>;
+  return {attend, add_latent_parts<Config>, Config::kThreads, Config::kSharedBytes, Config::kLatent};
+}
+template <class Config>
+LatentEntry entry_of(DType kv, Softmax softmax) {
+  return kv == DType::F16 ? entry_of<__half, Config>(softmax) : entry_of<__nv_bfloat16, Config>(softmax);
+}
+bool has_sizes(int key_dim, int value_dim, int latent) { return value_dim == latent && key_dim == latent + latent / 8; }
+LatentEntry find_entry(DType kv, int key_dim, int value_dim, Softmax softmax) {
+  if (kv != DType::F16 && kv != DType::BF16) return {};
+  if (has_sizes(key_dim, value_dim, 512)) return entry_of<LatentConfig<512>>(kv, softmax);  // DeepSeek, GLM
+  if (has_sizes(key_dim, value_dim, 256)) return entry_of<LatentConfig<256>>(kv, softmax);  // MiniCPM3
+  return {};
+}
+
+// Blocks that run at once. The driver is asked once per kernel: the first step of a shape is not recorded.
+int resident(const LatentEntry& entry) {
+  auto& known = per_cuda_device<std::map<Entry, int>>();
+  const auto found = known.find(entry.attend);
+  if (found != known.end()) return found->second;
+  const int blocks = resident_blocks(reinterpret_cast<const void*>(entry.attend), entry.threads, entry.shared_bytes);
+  return known[entry.attend] = blocks;
+}
+
+// Shapes share a workspace, whose counters lie in front.
+struct Workspace {
+  size_t summaries = kCudaAttentionCounters, partials, bytes;
+  Workspace(int64_t blocks, int latent)
+      : partials(summaries + static_cast<size_t>(blocks) * 2 * kTileRows * sizeof(float2)),
+        bytes(partials + static_cast<size_t>(blocks) * 2 * kTileRows * static_cast<size_t>(latent) * sizeof(float)) {}
+};
+
+class LatentKernel final : public AttentionKernel {
+ public:
+  LatentKernel(std::string_view name, Softmax softmax) : name_(name), softmax_(softmax) {}
+  std::string_view name() const override { return name_; }
+
+  bool can_run(const Problem& p, const Hardware& hardware) const override {
+    if (!is_gpu(hardware) || !p.latent || p.kv_heads != 1 || p.block_size % kUnit != 0) return false;
+    if (p.precision == Precision::Exact || p.window != 0 || p.bidirectional) return false;
+    if (softmax_ == Softmax::Unified && !p.calibrated) return false;
+    if (p.invariant && softmax_ != Softmax::Online) return false;
+    const LatentEntry entry = find_entry(p.kv, p.key_dim, p.value_dim, softmax_);
+    return entry.attend != nullptr && resident(entry) > 0;
+  }
+
+  // Every tile of 16 query rows reads the latent rows again, the later ones from the cache.
+  double estimate_us(const Problem& p, const Hardware& h) const override {
+    const double each = double(p.rows) / double(p.sequences), tiles = std::ceil(each * p.heads / kTileRows);
+    const double seen = double(p.context) - (each - 1) / 2;
+    const double bytes = double(p.sequences) * seen * double(row_bytes(p.kv, p.key_dim)) * (0.4 + 0.6 * tiles);
+    const double flops = 2.0 * double(p.sequences) * tiles * kTileRows * seen * (p.key_dim + p.value_dim);
+    const double us = std::max(bytes / (0.85 * h.ceilings.read_gbs), flops / (0.3 * h.ceilings.bf16_gflops)) * 1e-3;
+    const double softmax_us = softmax_ == Softmax::Lazy ? 0 : softmax_ == Softmax::Online ? 0.1 : 0.2;
+    return 8 + softmax_us + us + (p.invariant ? 0.03 * seen : 0);
+  }
+
+  size_t workspace_bytes(const Problem& p, const Hardware&) const override {
+    const LatentEntry entry = find_entry(p.kv, p.key_dim, p.value_dim, softmax_);
+    return Workspace(resident(entry), entry.latent).bytes;
+  }
+
+  void run(const Args& a, const Executor& executor) const override {
+    int64_t rows = 0;
+    for (const auto& slice : a.sequences) rows += slice.rows;
+    if (rows == 0) return;
+    const LatentEntry entry = find_entry(a.kv.dtype, a.kv.key_dim, a.kv.value_dim, softmax_);
+    const auto sequences = std::ssize(a.sequences);
+    const int64_t most_tiles = (int64_t{a.tables.longest_slice} * a.heads + kTileRows - 1) / kTileRows;
+    const int64_t tiles = std::min(sequences * most_tiles, rows * a.heads / kTileRows + sequences);
+    const int blocks = resident(entry);
+    LatentParams params;
+    // A block for each tile fills the device only with many tiles, but its sums do not depend on the batch.
+    params.whole = a.invariant || tiles >= 2 * blocks;
+    params.blocks = params.whole ? static_cast<int>(tiles) : blocks;
+    params.least_units = kLeastUnits;
+    fill(params.decode, a, executor.workspace, Workspace(blocks, entry.latent));
+    const CudaLaunch launch = cuda_launch(executor);
+    check_launch(launch_kernel(entry.attend, dim3(static_cast<unsigned>(params.blocks)), entry.threads,
+                               static_cast<size_t>(entry.shared_bytes), launch, params),
+                 "starting latent attention");
+    if (params.whole) return;
+    const dim3 grid(kTileRows, static_cast<unsigned>(most_tiles), static_cast<unsigned>(sequences));
+    check_launch(launch_kernel(entry.add_parts, grid, entry.latent / 4, 0, launch, params),
+                 "adding up latent attention");
+  }
+
+ private:
+  static constexpr int kLeastUnits = 2;
+
+  static void fill(DecodeParams& p, const Args& a, std::byte* workspace, const Workspace& space) {
+    p.args.q = cuda_matrix(a.q);
+    p.args.out = cuda_matrix(a.out);
+    p.args.keys = p.args.values = a.kv.keys;
+    p.args.slices = reinterpret_cast<const DeviceSlice*>(a.tables.slices);
+    p.args.tables = a.tables.pages;
+    p.args.table_pitch = a.tables.page_stride;
+    p.args.scale = a.scale;
+    p.args.softcap = a.softcap;
+    p.args.phi = a.phi;
+    p.args.sinks = a.sinks;
+    p.args.early =
+        true;  // tables are complete before the step, and latent_write lets no kernel start before its writes
+    p.sequences = static_cast<int>(a.sequences.size());
+    p.kv_heads = 1;
+    p.group = a.heads;
+    p.block_size = a.kv.block_size;
+    const auto block = static_cast<unsigned>(a.kv.block_size);
+    if (std::has_single_bit(block)) p.block_shift = std::countr_zero(block);
+    p.summaries = reinterpret_cast<float2*>(workspace + space.summaries);
+    p.partials = reinterpret_cast<float*>(workspace + space.partials);
+  }
+
+  std::string_view name_;
+  Softmax softmax_;
+};
+
+}  // namespace
+
+KernelList<AttentionOp> cuda_latent_attention() {
+  static const LatentKernel lazy("cuda_latent_lazy", Softmax::Lazy);
+  static const LatentKernel online("cuda_latent_online", Softmax::Online);
+  static const LatentKernel unified("cuda_latent_unified", Softmax::Unified);
+  return {&lazy, &online, &unified};
+}
+
+}  // namespace millrace
