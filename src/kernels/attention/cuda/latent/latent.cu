@@ -1,6 +1,5 @@
 // Latent attention as kernels of the dataflow, one per softmax variant: decodes and prompts over 16-bit latent rows.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <map>
 
@@ -8,9 +7,9 @@
 #include "hardware/per_device.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention/cuda/kernels.h"
+#include "kernels/attention/cuda/latent/arguments.cuh"
 #include "kernels/attention/cuda/latent/kernel.cuh"
 #include "kernels/attention/cuda/occupancy.h"
-#include "kernels/cuda/convert.h"
 #include "kernels/cuda/cost.h"
 
 namespace millrace {
@@ -90,20 +89,21 @@ class LatentKernel final : public AttentionKernel {
   }
 
   void run(const Args& a, const Executor& executor) const override {
-    int64_t rows = 0;
-    for (const auto& slice : a.sequences) rows += slice.rows;
-    if (rows == 0) return;
+    if (latent_rows(a) == 0) return;
     const LatentEntry entry = find_entry(a.kv.dtype, a.kv.key_dim, a.kv.value_dim, softmax_);
     const auto sequences = std::ssize(a.sequences);
     const int64_t most_tiles = (int64_t{a.tables.longest_slice} * a.heads + kTileRows - 1) / kTileRows;
-    const int64_t tiles = std::min(sequences * most_tiles, rows * a.heads / kTileRows + sequences);
+    const int64_t tiles = latent_tiles(a, kTileRows);
     const int blocks = resident(entry);
     LatentParams params;
     // A block for each tile fills the device only with many tiles, but its sums do not depend on the batch.
     params.whole = a.invariant || tiles >= 2 * blocks;
     params.blocks = params.whole ? static_cast<int>(tiles) : blocks;
     params.least_units = kLeastUnits;
-    fill(params.decode, a, executor.workspace, Workspace(blocks, entry.latent));
+    params.decode = latent_params(a);
+    const Workspace space(blocks, entry.latent);
+    params.decode.summaries = reinterpret_cast<float2*>(executor.workspace + space.summaries);
+    params.decode.partials = reinterpret_cast<float*>(executor.workspace + space.partials);
     const CudaLaunch launch = cuda_launch(executor);
     check_launch(launch_kernel(entry.attend, dim3(static_cast<unsigned>(params.blocks)), entry.threads,
                                static_cast<size_t>(entry.shared_bytes), launch, params),
@@ -116,29 +116,6 @@ class LatentKernel final : public AttentionKernel {
 
  private:
   static constexpr int kLeastUnits = 2;
-
-  static void fill(DecodeParams& p, const Args& a, std::byte* workspace, const Workspace& space) {
-    p.args.q = cuda_matrix(a.q);
-    p.args.out = cuda_matrix(a.out);
-    p.args.keys = p.args.values = a.kv.keys;
-    p.args.slices = reinterpret_cast<const DeviceSlice*>(a.tables.slices);
-    p.args.tables = a.tables.pages;
-    p.args.table_pitch = a.tables.page_stride;
-    p.args.scale = a.scale;
-    p.args.softcap = a.softcap;
-    p.args.phi = a.phi;
-    p.args.sinks = a.sinks;
-    p.args.early =
-        true;  // tables are complete before the step, and latent_write lets no kernel start before its writes
-    p.sequences = static_cast<int>(a.sequences.size());
-    p.kv_heads = 1;
-    p.group = a.heads;
-    p.block_size = a.kv.block_size;
-    const auto block = static_cast<unsigned>(a.kv.block_size);
-    if (std::has_single_bit(block)) p.block_shift = std::countr_zero(block);
-    p.summaries = reinterpret_cast<float2*>(workspace + space.summaries);
-    p.partials = reinterpret_cast<float*>(workspace + space.partials);
-  }
 
   std::string_view name_;
   Softmax softmax_;
