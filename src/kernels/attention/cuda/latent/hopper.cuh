@@ -6,6 +6,8 @@
 
 #include <cuda.h>
 
+#include <type_traits>
+
 #include "kernels/attention/cuda/decode/sums.cuh"
 #include "kernels/attention/cuda/latent/products.cuh"
 #include "kernels/cuda/vectors.cuh"
@@ -110,6 +112,18 @@ __device__ inline void feed_latent_rows(const LatentWideParams& w, const WideSpa
   if (!waited) wait_for_predecessors();
 }
 
+template <class T, class Source>
+__device__ void bring_piece(uint32_t to, const Source* from) {
+  if constexpr (std::is_same_v<T, Source>) {
+    copy_async(to, from);
+  } else {
+    const Eight x = widen(from);
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(pack<T>(x.at[0], x.at[1])),
+                 "r"(pack<T>(x.at[2], x.at[3])), "r"(pack<T>(x.at[4], x.at[5])), "r"(pack<T>(x.at[6], x.at[7]))
+                 : "memory");
+  }
+}
+
 // Three warps convert the queries to the type of the latent rows and store them in their panels.
 template <class T>
 __device__ void feed_latent_queries(const LatentWideParams& w, const WideSpace& space, const WideWork& work) {
@@ -125,17 +139,16 @@ __device__ void feed_latent_queries(const LatentWideParams& w, const WideSpace& 
       const Source* from = static_cast<const Source*>(p.args.q.data) +
                            (work.slice.first_row + token) * p.args.q.stride +
                            static_cast<int64_t>(head) * WideTile::kKey;
+#pragma unroll
       for (int piece = lane; piece < kPieces; piece += 32) {
-        const Eight x = widen(from + piece * 8);
-        const uint32_t to =
-            space.queries + piece / 8 * (WideTile::kRows * 128) + row * 128 + (piece % 8 ^ row % 8) * 16;
-        asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(pack<T>(x.at[0], x.at[1])),
-                     "r"(pack<T>(x.at[2], x.at[3])), "r"(pack<T>(x.at[4], x.at[5])), "r"(pack<T>(x.at[6], x.at[7]))
-                     : "memory");
+        bring_piece<T>(space.queries + piece / 8 * (WideTile::kRows * 128) + row * 128 + (piece % 8 ^ row % 8) * 16,
+                       from + piece * 8);
       }
     }
     return 0;
   });
+  commit_copies();
+  wait_copies<0>();
   publish_to_tensor_cores();
   space.queries_full().arrive();
 }

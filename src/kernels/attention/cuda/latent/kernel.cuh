@@ -21,6 +21,16 @@ __device__ inline Segment whole_tile(const DecodeParams& p) {
   return s;
 }
 
+// The loader has issued the segment's first units. If the unified maximum did not hold, the units are read again.
+template <Softmax kSoftmax, class T, class Config>
+__device__ void attend_segment(LatentTile<T, Config>& tile, LatentLoader<T, Config>& loader, LatentSpace<Config>& space,
+                               const Segment& s) {
+  if (tile.template run<kSoftmax>(loader, space)) return;
+  loader.enter(s);
+  for (int i = 0; i < Config::kStages - 1; ++i) loader.issue();
+  tile.template run<Softmax::Online>(loader, space);
+}
+
 template <class T, class Config, Softmax kSoftmax, class Walk>
 __device__ void attend_latent(const LatentParams& p, Walk walk) {
   extern __shared__ __align__(128) unsigned char shared[];
@@ -38,16 +48,13 @@ __device__ void attend_latent(const LatentParams& p, Walk walk) {
     }
     for (; issued < Config::kStages - 1; ++issued) loader.issue();
     LatentTile<T, Config> tile(p.decode, s);
-    if (!tile.template run<kSoftmax>(loader, space)) {
-      loader.enter(s);
-      for (int i = 0; i < Config::kStages - 1; ++i) loader.issue();
-      tile.template run<Softmax::Online>(loader, space);
-    }
+    attend_segment<kSoftmax>(tile, loader, space, s);
     if (s.whole) {
       tile.write();
     } else {
       const int64_t slot = static_cast<int64_t>(blockIdx.x) * 2 + (s.from_start ? 1 : 0);
-      tile.write({p.decode.partials + slot * kTileRows * Config::kLatent, p.decode.summaries + slot * kTileRows});
+      tile.write({p.decode.partials + slot * kTileRows * Config::kLatent, p.decode.summaries + slot * kTileRows},
+                 Config::kLatent);
     }
     walk.next(s);
   }
@@ -67,6 +74,83 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
   if (range.begin >= range.end) return wait_for_predecessors();
   const Walk walk(p.decode, range.begin, range.end, range.from.sequence, range.from.begin);
   attend_latent<T, Config, kSoftmax>(p, walk);
+}
+
+#if __CUDA_ARCH__ >= 900
+__device__ inline uint32_t address_in(uint32_t own, int rank) {
+  uint32_t address;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(own), "r"(rank));
+  return address;
+}
+__device__ inline void meet_cluster() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// Adds up the sums that the blocks of a cluster have left in their shared memory, each block a part of the columns.
+template <class Config>
+__device__ void add_cluster(const DecodeParams& p, const Segment& s, const PairPart& own, int rank) {
+  constexpr int kMostRanks = 8;
+  const int fours = Config::kLatent / 4 / p.ranks;  // columns of this block
+  const uint32_t sums = shared_address(own.o), rows = shared_address(own.rows);
+  for (int item = static_cast<int>(threadIdx.x); item < s.rows * fours; item += Config::kThreads) {
+    const int row = item / fours, column = (rank * fours + item % fours) * 4;
+    float2 of_row[kMostRanks];
+    float4 o[kMostRanks];
+#pragma unroll
+    for (int r = 0; r < kMostRanks; ++r) {
+      of_row[r] = {kNoScore, 0};
+      o[r] = {};
+      if (r >= p.ranks) continue;
+      asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
+                   : "=f"(of_row[r].x), "=f"(of_row[r].y)
+                   : "r"(address_in(rows + row * 8, r)));
+      asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                   : "=f"(o[r].x), "=f"(o[r].y), "=f"(o[r].z), "=f"(o[r].w)
+                   : "r"(address_in(sums + (row * Config::kSumStride + column) * 4, r)));
+    }
+    PairSum sum;
+#pragma unroll
+    for (int r = 0; r < kMostRanks; ++r) sum.add(of_row[r].x, of_row[r].y, o[r]);
+    store_result<Config::kLatent>(p, s, row, column, sum);
+  }
+}
+#endif
+
+// One cluster of blocks per tile: blocks divide its positions without a search, and no second kernel adds up.
+// Grid: (rank, tile, sequence).
+template <class T, class Config, Softmax kSoftmax>
+__global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
+    latent_cluster(const __grid_constant__ LatentParams p) {
+#if __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(128) unsigned char shared[];
+  const DecodeParams& d = p.decode;
+  allow_dependents();
+  if (!d.args.early) wait_for_predecessors();
+  Segment s;
+  s.sequence = static_cast<int>(blockIdx.z);
+  s.slice = d.args.slices[s.sequence];
+  s.first_row_of_tile = static_cast<int>(blockIdx.y) * kTileRows;
+  s.rows = min(kTileRows, s.slice.rows * d.group - s.first_row_of_tile);
+  if (s.rows <= 0) return wait_for_predecessors();  // the whole cluster
+  const int rank = static_cast<int>(blockIdx.x), units = (s.slice.past + s.slice.rows + kUnit - 1) / kUnit;
+  s.begin = units * rank / d.ranks;
+  s.end = units * (rank + 1) / d.ranks;
+  LatentSpace<Config> space(shared);
+  LatentLoader<T, Config> loader(d, space.slabs);
+  loader.enter(s);
+  int issued = d.args.early ? loader.issue_old() : 0;
+  wait_for_predecessors();
+  for (; issued < Config::kStages - 1; ++issued) loader.issue();
+  LatentTile<T, Config> tile(d, s);
+  attend_segment<kSoftmax>(tile, loader, space, s);
+  const PairPart own{reinterpret_cast<float*>(shared),
+                     reinterpret_cast<float2*>(shared + kTileRows * Config::kSumStride * sizeof(float))};
+  __syncthreads();  // no warp reads its stages any more
+  tile.write(own, Config::kSumStride);
+  meet_cluster();
+  add_cluster<Config>(d, s, own, rank);
+  meet_cluster();  // a block that ends loses its shared memory
+#endif
 }
 
 // The blocks that share a tile, found as block_range() finds them.
@@ -90,9 +174,14 @@ __device__ inline Contributors parts_of(const LatentParams& p, int sequence, int
   return {first, last - first + 1};
 }
 
-// Grid: (row of the tile, tile, sequence). A thread adds up four columns, in the order of the positions.
+constexpr int kPartGroups = 4;  // groups of threads that share the parts
+
+// Grid: (row of the tile, tile, sequence). A thread adds up four columns of every kPartGroups-th part.
 template <class Config>
-__global__ void __launch_bounds__(Config::kLatent / 4) add_latent_parts(const __grid_constant__ LatentParams p) {
+__global__ void __launch_bounds__(kPartGroups* Config::kLatent / 4)
+    add_latent_parts(const __grid_constant__ LatentParams p) {
+  constexpr int kAtOnce = 8, kFours = Config::kLatent / 4;
+  __shared__ PairSum sums[kPartGroups][kFours];
   allow_dependents();
   if (!p.decode.args.early) wait_for_predecessors();
   const int row = static_cast<int>(blockIdx.x), sequence = static_cast<int>(blockIdx.z);
@@ -104,15 +193,14 @@ __global__ void __launch_bounds__(Config::kLatent / 4) add_latent_parts(const __
   const Contributors parts = parts_of(p, sequence, static_cast<int>(blockIdx.y));
   wait_for_predecessors();
   if (parts.count < 2 || row >= s.rows) return;
-  constexpr int kAtOnce = 8;
-  const int four = static_cast<int>(threadIdx.x);
+  const int four = static_cast<int>(threadIdx.x) % kFours, group = static_cast<int>(threadIdx.x) / kFours;
   PairSum sum;
-  for (int first = 0; first < parts.count; first += kAtOnce) {
+  for (int first = group; first < parts.count; first += kPartGroups * kAtOnce) {
     float2 rows[kAtOnce];
     float4 o[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      const int part = first + i;
+      const int part = first + i * kPartGroups;
       rows[i] = {kNoScore, 0};
       o[i] = {};
       if (part >= parts.count) continue;
@@ -122,6 +210,14 @@ __global__ void __launch_bounds__(Config::kLatent / 4) add_latent_parts(const __
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) sum.add(rows[i].x, rows[i].y, o[i]);
+  }
+  sums[group][four] = sum;
+  __syncthreads();
+  if (group > 0) return;
+#pragma unroll
+  for (int other = 1; other < kPartGroups; ++other) {
+    const PairSum& part = sums[other][four];
+    sum.add(part.largest, part.total, part.o);
   }
   store_result<Config::kLatent>(p.decode, s, row, four * 4, sum);
 }

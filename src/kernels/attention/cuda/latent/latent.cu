@@ -18,7 +18,7 @@ namespace {
 using Entry = void (*)(LatentParams);
 
 struct LatentEntry {
-  Entry attend = nullptr, add_parts = nullptr;
+  Entry attend = nullptr, add_parts = nullptr, cluster = nullptr;
   int threads = 0, shared_bytes = 0, latent = 0;
 };
 
@@ -27,7 +27,10 @@ LatentEntry entry_of(Softmax softmax) {
   const Entry attend = softmax == Softmax::Lazy     ? latent_attention<T, Config, Softmax::Lazy>
                        : softmax == Softmax::Online ? latent_attention<T, Config, Softmax::Online>
                                                     : latent_attention<T, Config, Softmax::Unified>;
-  return {attend, add_latent_parts<Config>, Config::kThreads, Config::kSharedBytes, Config::kLatent};
+  const Entry cluster = softmax == Softmax::Lazy     ? latent_cluster<T, Config, Softmax::Lazy>
+                        : softmax == Softmax::Online ? latent_cluster<T, Config, Softmax::Online>
+                                                     : latent_cluster<T, Config, Softmax::Unified>;
+  return {attend, add_latent_parts<Config>, cluster, Config::kThreads, Config::kSharedBytes, Config::kLatent};
 }
 template <class Config>
 LatentEntry entry_of(DType kv, Softmax softmax) {
@@ -42,12 +45,24 @@ LatentEntry find_entry(DType kv, int key_dim, int value_dim, Softmax softmax) {
 }
 
 // Blocks that run at once. The driver is asked once per kernel: the first step of a shape is not recorded.
-int resident(const LatentEntry& entry) {
+int resident(const LatentEntry& entry, Entry kernel) {
   auto& known = per_cuda_device<std::map<Entry, int>>();
-  const auto found = known.find(entry.attend);
+  const auto found = known.find(kernel);
   if (found != known.end()) return found->second;
-  const int blocks = resident_blocks(reinterpret_cast<const void*>(entry.attend), entry.threads, entry.shared_bytes);
-  return known[entry.attend] = blocks;
+  return known[kernel] = resident_blocks(reinterpret_cast<const void*>(kernel), entry.threads, entry.shared_bytes);
+}
+int resident(const LatentEntry& entry) { return resident(entry, entry.attend); }
+
+// Blocks per cluster; 0: the line of work suits the batch better. Clusters of eight give a short sequence all that it
+// needs. Long ones need more blocks, unless the batch fills the device anyway.
+int cluster_size(const LatentEntry& entry, int64_t tiles, int64_t context) {
+  constexpr int kMost = 8, kShort = 2048;
+  if (device_capability() != 90) return 0;
+  const int places = resident(entry, entry.cluster);
+  int size = kMost;
+  while (size > 1 && tiles * size > places) size /= 2;
+  const double used = double(tiles * size) / std::max(1, places);
+  return context <= kShort || (used > 0.9 && used <= 1) ? size : 0;
 }
 
 // Shapes share a workspace, whose counters lie in front.
@@ -105,12 +120,21 @@ class LatentKernel final : public AttentionKernel {
     params.decode.summaries = reinterpret_cast<float2*>(executor.workspace + space.summaries);
     params.decode.partials = reinterpret_cast<float*>(executor.workspace + space.partials);
     const CudaLaunch launch = cuda_launch(executor);
-    check_launch(launch_kernel(entry.attend, dim3(static_cast<unsigned>(params.blocks)), entry.threads,
-                               static_cast<size_t>(entry.shared_bytes), launch, params),
-                 "starting latent attention");
+    const auto shared = static_cast<size_t>(entry.shared_bytes);
+    const int ranks = params.whole ? 0 : cluster_size(entry, tiles, a.tables.page_stride * a.kv.block_size);
+    if (ranks > 0) {
+      params.decode.ranks = ranks;
+      const dim3 grid(static_cast<unsigned>(ranks), static_cast<unsigned>(most_tiles),
+                      static_cast<unsigned>(sequences));
+      return check_launch(launch_kernel(entry.cluster, grid, entry.threads, shared, launch, params, ranks),
+                          "starting latent attention");
+    }
+    check_launch(
+        launch_kernel(entry.attend, dim3(static_cast<unsigned>(params.blocks)), entry.threads, shared, launch, params),
+        "starting latent attention");
     if (params.whole) return;
     const dim3 grid(kTileRows, static_cast<unsigned>(most_tiles), static_cast<unsigned>(sequences));
-    check_launch(launch_kernel(entry.add_parts, grid, entry.latent / 4, 0, launch, params),
+    check_launch(launch_kernel(entry.add_parts, grid, kPartGroups * entry.latent / 4, 0, launch, params),
                  "adding up latent attention");
   }
 

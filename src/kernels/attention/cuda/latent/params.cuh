@@ -29,6 +29,8 @@ struct LatentConfig {
   static constexpr int kSlabBytes = kUnit * kRowBytes, kStageBytes = kWarps * kSlabBytes;  // slab: a warp's columns
   static constexpr int kScoreBytes = 2 * kWarps * 2 * 32 * 16;                             // [parity][warp][n][lane]
   static constexpr int kSharedBytes = kStages * kStageBytes + kScoreBytes;
+  static constexpr int kSumStride = kLatent + 8;  // floats; of the sums that a cluster adds up in place of the stages
+  static_assert(kTileRows * (kSumStride + 2) * 4 <= kSharedBytes);
   static_assert((kSharedBytes + 1024) * kBlocksPerSm <= 228 * 1024);
   static_assert(kSharedBytes <= 99 * 1024);  // GPUs outside data centres
 };

@@ -158,15 +158,15 @@ class LatentTile {
     });
   }
 
-  // Writes the part's sums: [kTileRows][kLatent], and the rows' largest scores and totals.
-  __device__ void write(const PairPart& part) {
+  // Writes the part's sums, and the rows' largest scores and totals. `stride`: floats between rows of sums.
+  __device__ void write(const PairPart& part, int stride) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float total = quad_sum(sums_.total[half]);
       const int row = half * 8 + lane_ / 4;
       if (row >= s_.rows) continue;
       if (warp_ == 0 && lane_ % 4 == 0) part.rows[row] = {sums_.largest[half], total};
-      float* to = part.o + row * Config::kLatent + own_column();
+      float* to = part.o + row * stride + own_column();
 #pragma unroll
       for (int n = 0; n < Config::kColumns / 8; ++n) {
         *reinterpret_cast<float2*>(to + n * 8) = {sums_.o[n][half * 2], sums_.o[n][half * 2 + 1]};
