@@ -89,18 +89,14 @@ __device__ inline void meet_cluster() {
 // Adds up the sums that the blocks of a cluster have left in their shared memory, each block a part of the columns.
 template <class Config>
 __device__ void add_cluster(const DecodeParams& p, const Segment& s, const PairPart& own, int rank) {
-  constexpr int kMostRanks = 8;
-  const int fours = Config::kLatent / 4 / p.ranks;  // columns of this block
+  constexpr int kFours = Config::kLatent / 4 / kLatentRanks;  // columns of this block
   const uint32_t sums = shared_address(own.o), rows = shared_address(own.rows);
-  for (int item = static_cast<int>(threadIdx.x); item < s.rows * fours; item += Config::kThreads) {
-    const int row = item / fours, column = (rank * fours + item % fours) * 4;
-    float2 of_row[kMostRanks];
-    float4 o[kMostRanks];
+  for (int item = static_cast<int>(threadIdx.x); item < s.rows * kFours; item += Config::kThreads) {
+    const int row = item / kFours, column = (rank * kFours + item % kFours) * 4;
+    float2 of_row[kLatentRanks];
+    float4 o[kLatentRanks];
 #pragma unroll
-    for (int r = 0; r < kMostRanks; ++r) {
-      of_row[r] = {kNoScore, 0};
-      o[r] = {};
-      if (r >= p.ranks) continue;
+    for (int r = 0; r < kLatentRanks; ++r) {
       asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
                    : "=f"(of_row[r].x), "=f"(of_row[r].y)
                    : "r"(address_in(rows + row * 8, r)));
@@ -110,7 +106,7 @@ __device__ void add_cluster(const DecodeParams& p, const Segment& s, const PairP
     }
     PairSum sum;
 #pragma unroll
-    for (int r = 0; r < kMostRanks; ++r) sum.add(of_row[r].x, of_row[r].y, o[r]);
+    for (int r = 0; r < kLatentRanks; ++r) sum.add(of_row[r].x, of_row[r].y, o[r]);
     store_result<Config::kLatent>(p, s, row, column, sum);
   }
 }
@@ -133,8 +129,8 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
   s.rows = min(kTileRows, s.slice.rows * d.group - s.first_row_of_tile);
   if (s.rows <= 0) return wait_for_predecessors();  // the whole cluster
   const int rank = static_cast<int>(blockIdx.x), units = (s.slice.past + s.slice.rows + kUnit - 1) / kUnit;
-  s.begin = units * rank / d.ranks;
-  s.end = units * (rank + 1) / d.ranks;
+  s.begin = units * rank / kLatentRanks;
+  s.end = units * (rank + 1) / kLatentRanks;
   LatentSpace<Config> space(shared);
   LatentLoader<T, Config> loader(d, space.slabs);
   loader.enter(s);
@@ -174,14 +170,15 @@ __device__ inline Contributors parts_of(const LatentParams& p, int sequence, int
   return {first, last - first + 1};
 }
 
-constexpr int kPartGroups = 4;  // groups of threads that share the parts
+constexpr int kMostGroups = 4;
 
-// Grid: (row of the tile, tile, sequence). A thread adds up four columns of every kPartGroups-th part.
+// Grid: (row of the tile, tile, sequence). A thread adds up four columns. Up to kMostGroups groups of threads share the
+// parts, each takes every so many-th one.
 template <class Config>
-__global__ void __launch_bounds__(kPartGroups* Config::kLatent / 4)
+__global__ void __launch_bounds__(kMostGroups* Config::kLatent / 4)
     add_latent_parts(const __grid_constant__ LatentParams p) {
   constexpr int kAtOnce = 8, kFours = Config::kLatent / 4;
-  __shared__ PairSum sums[kPartGroups][kFours];
+  __shared__ PairSum sums[kMostGroups][kFours];
   allow_dependents();
   if (!p.decode.args.early) wait_for_predecessors();
   const int row = static_cast<int>(blockIdx.x), sequence = static_cast<int>(blockIdx.z);
@@ -194,13 +191,14 @@ __global__ void __launch_bounds__(kPartGroups* Config::kLatent / 4)
   wait_for_predecessors();
   if (parts.count < 2 || row >= s.rows) return;
   const int four = static_cast<int>(threadIdx.x) % kFours, group = static_cast<int>(threadIdx.x) / kFours;
+  const int groups = static_cast<int>(blockDim.x) / kFours;
   PairSum sum;
-  for (int first = group; first < parts.count; first += kPartGroups * kAtOnce) {
+  for (int first = group; first < parts.count; first += groups * kAtOnce) {
     float2 rows[kAtOnce];
     float4 o[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      const int part = first + i * kPartGroups;
+      const int part = first + i * groups;
       rows[i] = {kNoScore, 0};
       o[i] = {};
       if (part >= parts.count) continue;
@@ -211,13 +209,14 @@ __global__ void __launch_bounds__(kPartGroups* Config::kLatent / 4)
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) sum.add(rows[i].x, rows[i].y, o[i]);
   }
-  sums[group][four] = sum;
-  __syncthreads();
-  if (group > 0) return;
-#pragma unroll
-  for (int other = 1; other < kPartGroups; ++other) {
-    const PairSum& part = sums[other][four];
-    sum.add(part.largest, part.total, part.o);
+  if (groups > 1) {
+    sums[group][four] = sum;
+    __syncthreads();
+    if (group > 0) return;
+    for (int other = 1; other < groups; ++other) {
+      const PairSum& part = sums[other][four];
+      sum.add(part.largest, part.total, part.o);
+    }
   }
   store_result<Config::kLatent>(p.decode, s, row, four * 4, sum);
 }

@@ -53,16 +53,21 @@ int resident(const LatentEntry& entry, Entry kernel) {
 }
 int resident(const LatentEntry& entry) { return resident(entry, entry.attend); }
 
-// Blocks per cluster; 0: the line of work suits the batch better. Clusters of eight give a short sequence all that it
-// needs. Long ones need more blocks, unless the batch fills the device anyway.
-int cluster_size(const LatentEntry& entry, int64_t tiles, int64_t context) {
-  constexpr int kMost = 8, kShort = 2048;
-  if (device_capability() != 90) return 0;
-  const int places = resident(entry, entry.cluster);
-  int size = kMost;
-  while (size > 1 && tiles * size > places) size /= 2;
-  const double used = double(tiles * size) / std::max(1, places);
-  return context <= kShort || (used > 0.9 && used <= 1) ? size : 0;
+// Whether clusters suit the batch better than the line of work: all of them run at once, and eight blocks are enough
+// for the longest sequence.
+bool suits_clusters(const LatentEntry& entry, int64_t tiles, int64_t context) {
+  constexpr int64_t kShort = 2048;
+  if (context > kShort || device_capability() != 90) return false;
+  struct Clusters {
+    std::map<Entry, int> at_once;
+  };
+  auto& known = per_cuda_device<Clusters>().at_once;
+  if (!known.contains(entry.cluster)) {
+    const bool fits = resident(entry, entry.cluster) > 0;  // raises the limit of shared memory, too
+    const auto* kernel = reinterpret_cast<const void*>(entry.cluster);
+    known[entry.cluster] = fits ? resident_clusters(kernel, entry.threads, entry.shared_bytes, kLatentRanks) : 0;
+  }
+  return tiles <= known[entry.cluster];
 }
 
 // Shapes share a workspace, whose counters lie in front.
@@ -121,12 +126,9 @@ class LatentKernel final : public AttentionKernel {
     params.decode.partials = reinterpret_cast<float*>(executor.workspace + space.partials);
     const CudaLaunch launch = cuda_launch(executor);
     const auto shared = static_cast<size_t>(entry.shared_bytes);
-    const int ranks = params.whole ? 0 : cluster_size(entry, tiles, a.tables.page_stride * a.kv.block_size);
-    if (ranks > 0) {
-      params.decode.ranks = ranks;
-      const dim3 grid(static_cast<unsigned>(ranks), static_cast<unsigned>(most_tiles),
-                      static_cast<unsigned>(sequences));
-      return check_launch(launch_kernel(entry.cluster, grid, entry.threads, shared, launch, params, ranks),
+    if (!params.whole && suits_clusters(entry, tiles, a.tables.page_stride * a.kv.block_size)) {
+      const dim3 grid(kLatentRanks, static_cast<unsigned>(most_tiles), static_cast<unsigned>(sequences));
+      return check_launch(launch_kernel(entry.cluster, grid, entry.threads, shared, launch, params, kLatentRanks),
                           "starting latent attention");
     }
     check_launch(
@@ -134,7 +136,8 @@ class LatentKernel final : public AttentionKernel {
         "starting latent attention");
     if (params.whole) return;
     const dim3 grid(kTileRows, static_cast<unsigned>(most_tiles), static_cast<unsigned>(sequences));
-    check_launch(launch_kernel(entry.add_parts, grid, kPartGroups * entry.latent / 4, 0, launch, params),
+    const int groups = tiles <= blocks / 16 ? kMostGroups : 1;  // a tile has about blocks / tiles parts
+    check_launch(launch_kernel(entry.add_parts, grid, groups * entry.latent / 4, 0, launch, params),
                  "adding up latent attention");
   }
 

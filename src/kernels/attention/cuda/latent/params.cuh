@@ -17,6 +17,8 @@ struct LatentParams {
   bool whole = false;   // one block per tile, which attends to all positions: nothing is left to add up
 };
 
+constexpr int kLatentRanks = 8;  // blocks of a cluster
+
 template <int kLatentDim>
 struct LatentConfig {
   static constexpr int kLatent = kLatentDim, kColumns = 128, kTurned = 16;  // kColumns + kTurned: of a warp
