@@ -2,6 +2,7 @@
 #include "kernels/attention/cuda/latent/hopper.cuh"
 
 #include <algorithm>
+#include <cmath>
 
 #include "hardware/cuda/driver_function.h"
 #include "hardware/cuda_device.h"
@@ -69,7 +70,7 @@ class LatentWideKernel final : public AttentionKernel {
     const double seen = double(p.context) - (each - 1) / 2;
     const double bytes = double(p.sequences) * seen * double(row_bytes(p.kv, p.key_dim)) * (0.4 + 0.6 * tiles);
     const double flops = 2.0 * double(p.sequences) * tiles * WideTile::kRows * seen * (p.key_dim + p.value_dim);
-    return 12 + std::max(bytes / (0.7 * h.ceilings.read_gbs), flops / (0.55 * h.ceilings.bf16_gflops)) * 1e-3;
+    return 11 + std::max(bytes / (0.85 * h.ceilings.read_gbs), flops / (0.55 * h.ceilings.bf16_gflops)) * 1e-3;
   }
 
   size_t workspace_bytes(const Problem& p, const Hardware&) const override {

@@ -100,7 +100,7 @@ class LatentKernel final : public AttentionKernel {
     const double flops = 2.0 * double(p.sequences) * tiles * kTileRows * seen * (p.key_dim + p.value_dim);
     const double us = std::max(bytes / (0.85 * h.ceilings.read_gbs), flops / (0.3 * h.ceilings.bf16_gflops)) * 1e-3;
     const double softmax_us = softmax_ == Softmax::Lazy ? 0 : softmax_ == Softmax::Online ? 0.1 : 0.2;
-    return 8 + softmax_us + us + (p.invariant ? 0.03 * seen : 0);
+    return 9 + softmax_us + us + (p.invariant ? 0.03 * seen : 0);
   }
 
   size_t workspace_bytes(const Problem& p, const Hardware&) const override {
