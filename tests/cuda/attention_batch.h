@@ -45,6 +45,8 @@ class GpuBatch {
     args_.phi = phi_->as<float>();
   }
 
+  void make_invariant() { args_.invariant = true; }
+
   // Keeps the later slices only, as a step does for prompts after its decodes.
   void skip(size_t slices) {
     args_.sequences = args_.sequences.subspan(slices);

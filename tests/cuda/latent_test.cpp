@@ -76,30 +76,113 @@ TEST(CudaHeadRouting, MatchesTheReference) {
   }
 }
 
+// Queries, weights and outputs each round once.
+double tolerance(const AttentionCase& c, DType activations) {
+  if (activations == DType::F32) return 1e-5;
+  return 4 * std::max(1.0f, 2 * c.q_scale * c.k_scale) *
+         (rounding_of(activations) + (c.kv == DType::BF16 ? 0x1p-8 : 0x1p-10));
+}
+
+// Every kernel that can run, and unified ones with maxima that fit and that do not. Returns how many ran.
+int check(const AttentionCase& c, DType activations, bool invariant = false) {
+  Random random;
+  SCOPED_TRACE(c.name + " " + std::string(name(c.kv)) + " " + std::string(name(activations)) + " seed " +
+               std::to_string(random.seed()));
+  AttentionBatch batch(c, random);
+  round_to(batch.q(), activations);
+  TestMatrix expected(batch.rows(), batch.out_width()), out(batch.rows(), batch.out_width());
+  ThreadPool pool(8);
+  AttentionOp::reference()->run(batch.args(expected), {&pool, nullptr});
+  AttentionProblem problem = batch.problem();
+  problem.precision = activations == DType::F32 ? Precision::Exact : Precision::Fast;
+  problem.invariant = invariant;
+  int ran = 0;
+  for (const AttentionKernel* kernel : cuda_kernels().of<AttentionOp>()) {
+    problem.calibrated = false;
+    const bool exact = kernel->can_run(problem.bucketed(), gpu().hardware());
+    problem.calibrated = true;
+    if (!exact && !kernel->can_run(problem.bucketed(), gpu().hardware())) continue;
+    const std::vector<float> maxima = exact ? std::vector{0.0f} : std::vector{0.0f, 5.0f, -20.0f, 88.0f, -1e4f, 1e30f};
+    for (const float phi : maxima) {
+      GpuBatch on_device(batch, out, activations);
+      if (!exact) on_device.set_phi(std::vector<float>(static_cast<size_t>(c.heads), phi));
+      if (invariant) on_device.make_invariant();
+      EXPECT_LT(on_device.run(*kernel, problem.bucketed(), out).distance(expected), tolerance(c, activations))
+          << kernel->name() << " phi " << phi;
+      ++ran;
+    }
+  }
+  return ran;
+}
+
+AttentionCase deepseek(const std::string& name, int heads, std::vector<SliceCase> slices, DType kv = DType::BF16) {
+  AttentionCase c{name, kv, heads, 1, 576, 64, 0, 0, std::move(slices)};
+  c.own_value_dim = 512;
+  c.latent = true;
+  return c;
+}
+
+AttentionCase minicpm(const std::string& name, int heads, std::vector<SliceCase> slices) {
+  AttentionCase c = deepseek(name, heads, std::move(slices), DType::F16);
+  c.head_dim = 288;
+  c.own_value_dim = 256;
+  c.block_size = 16;
+  return c;
+}
+
 TEST(CudaLatentAttention, EveryKernelMatchesTheReference) {
   for (const AttentionCase& c : uneven_attention_cases()) {
     if (!c.latent) continue;
-    for (const DType activations : {DType::F32, DType::BF16, DType::F16}) {
-      Random random;
-      SCOPED_TRACE(c.name + " seed " + std::to_string(random.seed()));
-      AttentionBatch batch(c, random);
-      TestMatrix expected(batch.rows(), batch.out_width()), out(batch.rows(), batch.out_width());
-      round_to(batch.q(), activations);
-      ThreadPool pool(2);
-      AttentionOp::reference()->run(batch.args(expected), {&pool, nullptr});
-      int ran = 0;
-      for (const AttentionKernel* kernel : cuda_kernels().of<AttentionOp>()) {
-        const AttentionProblem problem = batch.problem();
-        if (!kernel->can_run(problem.bucketed(), gpu().hardware())) continue;
-        ++ran;
-        GpuBatch on_device(batch, out, activations);
-        EXPECT_LT(on_device.run(*kernel, problem.bucketed(), out).distance(expected), activations == DType::F32 ? 1e-5
-                                                                                      : activations == DType::F16
-                                                                                          ? 2e-3
-                                                                                          : 1e-2)
-            << kernel->name();
-      }
-      EXPECT_GT(ran, 0);
+    for (const DType activations : {DType::F32, DType::BF16, DType::F16}) EXPECT_GT(check(c, activations), 0) << c.name;
+  }
+}
+
+TEST(CudaLatentAttention, SizesOfModels) {
+  const std::vector<SliceCase> ragged{{0, 1}, {14, 1}, {15, 1}, {16, 1}, {2500, 1}, {63, 1}, {64, 1}, {300, 1}};
+  std::vector<AttentionCase> cases{deepseek("long", 16, {{4095, 1}}),
+                                   deepseek("ragged", 16, ragged),
+                                   deepseek("one_head", 1, ragged),
+                                   deepseek("five_heads", 5, ragged, DType::F16),
+                                   deepseek("many_heads", 128, {{0, 1}, {700, 1}, {15, 1}}),
+                                   deepseek("sequences", 16, std::vector<SliceCase>(70, {90, 1})),
+                                   deepseek("drafts", 16, {{1000, 4}, {0, 1}, {30, 3}, {15, 2}}),
+                                   deepseek("odd_drafts", 20, {{100, 3}, {13, 5}}, DType::F16),
+                                   deepseek("prompt", 16, {{0, 40}, {77, 20}}),
+                                   deepseek("tiles_of_their_own", 128, {{30, 70}, {0, 5}}),
+                                   minicpm("minicpm_ragged", 40, ragged),
+                                   minicpm("minicpm_prompt", 40, {{5, 40}})};
+  for (const int context : {1, 15, 16, 17, 33}) cases.push_back(deepseek("short", 16, {{context - 1, 1}}));
+  AttentionCase hard = deepseek("large_scores", 16, {{500, 1}, {20, 3}});
+  hard.q_scale = hard.k_scale = 3;
+  cases.push_back(hard);
+  AttentionCase all = deepseek("softcap_and_sinks", 16, {{500, 1}, {20, 3}});
+  all.softcap = 20;
+  all.sinks = true;
+  cases.push_back(all);
+  for (const AttentionCase& c : cases) EXPECT_GT(check(c, c.kv), 2) << c.name;
+  EXPECT_GT(check(deepseek("other_queries", 16, {{100, 1}}), DType::F16), 2);
+}
+
+TEST(CudaLatentAttention, ARowDoesNotDependOnTheBatch) {
+  const AttentionCase c = deepseek("invariant", 16, {{300, 1}, {20, 1}, {0, 33}});
+  EXPECT_GT(check(c, DType::BF16, true), 1);
+  Random random;
+  SCOPED_TRACE("seed " + std::to_string(random.seed()));
+  AttentionBatch batch(c, random);
+  AttentionProblem problem = batch.problem();
+  problem.invariant = true;
+  for (const AttentionKernel* kernel : cuda_kernels().of<AttentionOp>()) {
+    if (!kernel->can_run(problem.bucketed(), gpu().hardware())) continue;
+    TestMatrix all(batch.rows(), batch.out_width()), last = all;
+    GpuBatch whole(batch, all, DType::BF16), part(batch, last, DType::BF16);
+    whole.make_invariant();
+    part.make_invariant();
+    part.skip(2);
+    all = whole.run(*kernel, problem.bucketed(), all);
+    last = part.run(*kernel, problem.bucketed(), last);
+    for (int64_t row = 2; row < batch.rows(); ++row) {
+      for (int64_t i = 0; i < batch.out_width(); ++i)
+        ASSERT_EQ(all.at(row, i), last.at(row, i)) << kernel->name() << " row " << row;
     }
   }
 }

@@ -193,6 +193,8 @@ KernelList<AttentionOp> AttentionOp::cuda() {
     if (kernel.is_for_prompts()) prompts.push_back(&kernel);
   }
   all.push_back(cuda_widened_attention(prompts));
+  for (const auto* kernel : cuda_latent_attention()) all.push_back(kernel);
+  all.push_back(cuda_latent_wide_attention());
   all.push_back(cuda_simple_attention());
 #ifdef MILLRACE_CUDNN
   all.push_back(cuda_cudnn_attention(prompts));

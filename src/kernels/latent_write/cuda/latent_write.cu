@@ -10,7 +10,7 @@ namespace millrace {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kMostDim = 1024;  // of a row, which shared memory holds in f32
+constexpr int kMostDim = 1024;  // of a row, which a block holds in registers
 
 struct Params {
   GpuMatrix row, q, absorbed, angles;
@@ -26,22 +26,32 @@ struct Params {
   __device__ Rotation rotation() const { return {angles, rotary, halves}; }
 };
 
+// Slot and norm are requested before the row's sum is known: one latency instead of three.
 __device__ void write_row(const Params& p, int64_t row) {
-  __shared__ float values[kMostDim];
+  constexpr int kEach = kMostDim / kThreads;
   const int dim = p.latent + p.rotary;
-  float squares = 0;
-  for (int i = threadIdx.x; i < p.latent; i += kThreads) {
-    values[i] = p.row.get(row, i);
-    squares += values[i] * values[i];
-  }
-  for (int i = threadIdx.x; i < p.rotary; i += kThreads)
-    values[p.latent + i] = rotated(p.rotation(), p.row, row, p.latent, i);
-  const float factor = rsqrtf(block_reduce<Add>(squares) / float(p.latent) + p.epsilon);
-  __syncthreads();
   const int64_t slot = p.row_slots[row];  // one KV head: rows of the pool lie in the order of the slots
+  float values[kEach], norm[kEach], squares = 0;
+#pragma unroll
+  for (int e = 0; e < kEach; ++e) {
+    const int i = e * kThreads + static_cast<int>(threadIdx.x);
+    values[e] = norm[e] = 0;
+    if (i >= dim) continue;
+    const bool turned = i >= p.latent;
+    values[e] = turned ? rotated(p.rotation(), p.row, row, p.latent, i - p.latent) : p.row.get(row, i);
+    norm[e] = turned ? 0 : p.norm[i];
+  }
+#pragma unroll
+  for (int e = 0; e < kEach; ++e) {
+    if (e * kThreads + static_cast<int>(threadIdx.x) < p.latent) squares += values[e] * values[e];
+  }
+  const float factor = rsqrtf(block_reduce<Add>(squares) / float(p.latent) + p.epsilon);
   std::byte* to = p.keys + slot * p.row_bytes;
-  for (int i = threadIdx.x; i < dim; i += kThreads) {
-    const float x = as_number(i < p.latent ? values[i] * factor * p.norm[i] : values[i], p.kv);
+#pragma unroll
+  for (int e = 0; e < kEach; ++e) {
+    const int i = e * kThreads + static_cast<int>(threadIdx.x);
+    if (i >= dim) break;
+    const float x = as_number(i < p.latent ? values[e] * factor * norm[e] : values[e], p.kv);
     if (p.kv == DType::Q8_0) {
       store_q8(to, i, x);  // rows have whole blocks, so a warp is inside as a whole
     } else {

@@ -8,7 +8,8 @@
 namespace millrace {
 
 const LinearLayout& cuda_rows_layout();
-const LinearKernel* cuda_rows_linear();  // any format, any activations; f32 arithmetic
+const LinearKernel* cuda_rows_linear();      // any format, any activations; f32 arithmetic
+const LinearKernel* cuda_f32_rows_linear();  // F32 weights, few rows
 // cuBLASLt with its proposed algorithm, then with its other proposals as variants. Dequantizes quantized weights to 16
 // bits first.
 std::vector<const LinearKernel*> cuda_cublaslt_linear();

@@ -42,6 +42,7 @@ std::vector<const LinearLayout*> LinearOp::cuda_layouts() {
 KernelList<LinearOp> LinearOp::cuda() {
   KernelList<LinearOp> all = cuda_packed_kernels();
   for (const auto* kernel : cuda_cublaslt_linear()) all.push_back(kernel);
+  all.push_back(cuda_f32_rows_linear());
   all.push_back(cuda_rows_linear());
   return all;
 }
