@@ -36,12 +36,11 @@ bool splits_norm(const CudaLinearProblem& p, const CudaLimits& limits) {
 
 // As packed-gemv; a cluster also adds up its sums, and more tokens take longer to stage and to multiply.
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
-  const auto [kernel_tokens, splits] = way_of(p, limits);
+  const int splits = way_of(p, limits).splits;
   const int64_t tiles = ceil_div(p.n, kUnitRows), even = round_up(tiles, limits.sms);
   const double uneven = static_cast<double>(even) / static_cast<double>(tiles);
   const double ends = 3.0 + (splits > 1 ? 1.0 : 0.0) + 0.1 * static_cast<double>(p.m);
-  const double eight = kernel_tokens == kFewTokens ? 1.22 : 1;  // measured: no integer products
-  return stream_us(p, limits, std::min<int64_t>(tiles * splits, limits.sms), 1, ends) * eight *
+  return stream_us(p, limits, std::min<int64_t>(tiles * splits, limits.sms), 1, ends) *
          std::clamp(0.5 + 0.5 * uneven, 1.0, 1.5);
 }
 

@@ -14,12 +14,11 @@ MILLRACE_PACKED_FORMATS(MILLRACE_DECLARE)
 
 namespace {
 
-int tokens_of(int64_t m) { return m <= 8 ? 8 : m <= 16 ? 16 : m <= 32 ? 32 : 64; }
+int tokens_of(int64_t m) { return m <= 16 ? 16 : m <= 32 ? 32 : 64; }
 
 bool fits(DType format, int tokens, FlatShape shape, int units) {
   return with_packed_format(format, [&](auto f) {
-           const bool fit = tokens == 8    ? fit_flat<f.value, 8>(shape, units)
-                            : tokens == 16 ? fit_flat<f.value, 16>(shape, units)
+           const bool fit = tokens == 16   ? fit_flat<f.value, 16>(shape, units)
                             : tokens == 32 ? fit_flat<f.value, 32>(shape, units)
                                            : fit_flat<f.value, 64>(shape, units);
            return fit ? cudaSuccess : cudaErrorInvalidValue;
@@ -83,7 +82,7 @@ bool describe_chunks(CUtensorMap& map, const void* data, int64_t m, int64_t k, i
 }
 
 bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
-  return is_packed(p, limits) && has_clusters(limits) && p.m <= kFlatMostTokens;
+  return is_packed(p, limits) && has_clusters(limits) && p.m >= kFlatLeastTokens && p.m <= kFlatMostTokens;
 }
 
 // Both layers must consist of whole parts of kNormPart columns, and the reader takes four parts at a time.

@@ -1,4 +1,4 @@
-// Flat GEMM over quantized weights for up to 64 tokens on Hopper. Registers hold the scaled weights, which are the
+// Flat GEMM over quantized weights for 9 to 64 tokens on Hopper. Registers hold the scaled weights, which are the
 // first operand of warpgroup products; TMA copies the tokens, the second operand, to shared memory.
 //
 // 16 warps of a multiprocessor decode at all times: where rows are few, the warpgroups of a block and the blocks of a
@@ -20,22 +20,10 @@ namespace millrace {
 inline constexpr int kFlatWarps = 16;  // that multiply
 inline constexpr int kFlatThreads = 32 * (kFlatWarps + 2);
 inline constexpr int kFlatRoom = 224 * 1024;
-inline constexpr int kFlatMostTokens = 64;
+inline constexpr int kFlatLeastTokens = 9, kFlatMostTokens = 64;  // fewer: few.cuh is faster in models
 inline constexpr int kFlatMostWays = 4;
 inline constexpr int kFlatMostSlots = 32;
 inline constexpr int kFlatBox = 64;  // columns of a copy of x: one row of the 128-byte swizzle
-
-// clang-format off
-template <>
-struct RegisterProduct<8> {
-  static __device__ __forceinline__ void run(float (&d)[4], const uint32_t (&a)[4], uint64_t b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {" MR_SUMS_TEXT_4 "}, {%4,%5,%6,%7}, %8, 1, 1, 1, 0;"
-        : MR_SUMS_4
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-  }
-};
-// clang-format on
 
 struct FlatShape {
   int ways;                 // parts of K in a block; each has 4 / ways warpgroups
@@ -381,8 +369,6 @@ template <DType kFormat>
 cudaError_t launch_flat(const FlatParams& params, const CUtensorMap& x, const LaunchShape& shape, const CudaStep& step,
                         int tokens) {
   switch (tokens) {
-    case 8:
-      return launch_flat_tokens<kFormat, 8>(params, x, shape, step);
     case 16:
       return launch_flat_tokens<kFormat, 16>(params, x, shape, step);
     case 32:

@@ -1,4 +1,4 @@
-// The flat kernel for quantized weights and up to 64 tokens.
+// The flat kernel for quantized weights and 9 to 64 tokens.
 #pragma once
 
 #include "kernels/linear/cuda/launch.h"
