@@ -56,7 +56,7 @@ struct FlatRings {
 };
 
 // A position in a ring and the parity of its barrier.
-struct RingPlace {
+struct FlatPlace {
   int slot;
   uint32_t parity = 0;
   __device__ __forceinline__ void advance(int by, int slots) {
@@ -70,10 +70,10 @@ struct RingPlace {
 
 // The weights of a block: lane i of a warp copies units of the i-th tile of rows.
 template <DType kFormat>
-class UnitLoader {
+class FlatUnitLoader {
  public:
   static constexpr int kSize = Unit<kFormat>::kSize;
-  __device__ __forceinline__ UnitLoader(const FlatRings& rings, const FlatParams& p, int begin, int count, int row)
+  __device__ __forceinline__ FlatUnitLoader(const FlatRings& rings, const FlatParams& p, int begin, int count, int row)
       : rings_(rings), tiles_(p.shape.tiles()), slots_(p.shape.unit_slots), count_(count) {
     const int all = (p.out.n + kTileRows - 1) / kTileRows, tile = min(row / kTileRows + lane(), all - 1);
     from_ = p.weights + (static_cast<int64_t>(tile) * p.units + begin) * kSize;
@@ -103,7 +103,7 @@ class UnitLoader {
 
   const FlatRings& rings_;
   int tiles_, slots_, count_, next_ = 0;
-  RingPlace at_{0};
+  FlatPlace at_{0};
   const uint8_t* from_;
 };
 
@@ -122,7 +122,7 @@ __device__ __forceinline__ void load_x(const FlatRings& rings, const CUtensorMap
   using Chunk = FlatChunk<kTokens>;
   constexpr int kBoxes = Chunk::kColumns / kFlatBox;
   const int lane = threadIdx.x % 32, slots = p.shape.x_units * Chunk::kPerUnit;
-  RingPlace at{0};
+  FlatPlace at{0};
   wait_for_previous_kernel();
   for (int i = 0; i < count * Chunk::kPerUnit; ++i) {
     if (i >= slots) wait_barrier(rings.x_done + at.slot, at.parity ^ 1);
@@ -149,7 +149,7 @@ __device__ __forceinline__ void multiply_flat(const FlatRings& rings, const Flat
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), lane = threadIdx.x % 32;
   const int tiles = shape.tiles(), way = warp / tiles, slot_bytes = tiles * kSize;
   const uint8_t* first_unit = rings.units + (warp - way * tiles) * kSize;
-  RingPlace place{way}, x_place{way};  // in units
+  FlatPlace place{way}, x_place{way};  // in units
   const uint8_t* unit = nullptr;
   int unit_slot = 0;
   QuarterBits<kFormat> bits;
@@ -279,7 +279,7 @@ __global__ void __launch_bounds__(kFlatThreads, 1)
     }
     publish_barriers();
     __syncwarp();
-    UnitLoader<kFormat> units(rings, p, begin, count, row);
+    FlatUnitLoader<kFormat> units(rings, p, begin, count, row);
     units.first();  // weights do not depend on the previous kernel
     __syncthreads();
     units.rest();
