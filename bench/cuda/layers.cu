@@ -2,7 +2,7 @@
 // of kernels. Prints microseconds per layer, weights and KV cold, inside a graph, norms shared. A kernel's time among
 // others differs from its time alone, since neighbouring kernels may overlap.
 //
-//   layers [m=1,8,32,64] [depth=1030] [model=8B] [format=bf16|q4_0|q4_k]
+//   layers [m=1,8,32,64] [depth=1030] [model=8B] [format=bf16|q4_0|q4_k|q8_0]
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr CudaAttentionKind kCluster = CudaAttentionKind::DecodeCluster, kLine = CudaAttentionKind::Decode;
 constexpr const char *kRows = "gemv-rows", *kDeep = "wgmma-deep", *kHalf = "wgmma", *kNarrow = "wgmma-narrow",
-                     *kPacked = "packed-gemv", *kFew = "packed-few", *kWide = "packed-wgmma";
+                     *kPacked = "packed-gemv", *kFew = "packed-few", *kWide = "packed-wgmma", *kFlat = "packed-flat";
 constexpr Way kWays[] = {
     {"cluster", &kCluster, {}},
     {"line", &kLine, {}},
@@ -23,12 +23,14 @@ constexpr Way kWays[] = {
     {"packed", nullptr, {kPacked, kPacked, kPacked, kPacked}},
     {"few", nullptr, {kFew, kFew, kFew, kFew}},
     {"wide", nullptr, {kWide, kWide, kWide, kWide}},
+    {"flat", nullptr, {kFlat, kFlat, kFlat, kFlat}},
     {"deep", nullptr, {kDeep, kDeep, kDeep, kDeep}},
     {"deep, half for gate+up", nullptr, {kDeep, kHalf, kDeep, kDeep}},
     {"cluster, rows", &kCluster, {kRows, kRows, kRows, kRows}},
     {"cluster, packed", &kCluster, {kPacked, kPacked, kPacked, kPacked}},
     {"cluster, few", &kCluster, {kFew, kFew, kFew, kFew}},
     {"cluster, wide", &kCluster, {kWide, kWide, kWide, kWide}},
+    {"cluster, flat", &kCluster, {kFlat, kFlat, kFlat, kFlat}},
     {"cluster, deep", &kCluster, {kDeep, kDeep, kDeep, kDeep}},
     {"line, deep", &kLine, {kDeep, kDeep, kDeep, kDeep}},
     {"cluster, half for gate+up", &kCluster, {kDeep, kHalf, kDeep, kDeep}},
@@ -57,6 +59,8 @@ int main(int argc, char** argv) {
       only = argv[i] + 6;
     } else if (std::strncmp(argv[i], "format=q4_", 10) == 0) {
       format = std::strcmp(argv[i] + 10, "k") == 0 ? DType::Q4_K : DType::Q4_0;
+    } else if (std::strcmp(argv[i], "format=q8_0") == 0) {
+      format = DType::Q8_0;
     }
   }
   cudaDeviceProp device;

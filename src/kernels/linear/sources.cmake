@@ -16,6 +16,8 @@ set(LINEAR_CUDA_SOURCES
   linear/cuda/plain/flat_mma.cu linear/cuda/plain/flat_wgmma.cu linear/cuda/plain/gemv.cu linear/cuda/plain/gemv_rows.cu
   linear/cuda/plain/rows.cu
   linear/cuda/quantized/few.cu linear/cuda/quantized/gemv.cu linear/cuda/quantized/mma.cu linear/cuda/quantized/wgmma.cu
+  linear/cuda/quantized/flat.cu linear/cuda/quantized/flat_bytes.cu linear/cuda/quantized/flat_five.cu
+  linear/cuda/quantized/flat_legacy.cu linear/cuda/quantized/flat_super.cu linear/cuda/quantized/flat_table.cu
   linear/cuda/quantized/instances_five.cu linear/cuda/quantized/instances_fp4.cu linear/cuda/quantized/instances_iq4.cu
   linear/cuda/quantized/instances_legacy.cu linear/cuda/quantized/instances_super.cu)
 # Register tiles are arrays, so their loops must be unrolled completely, which -O2 does not do. GCC must keep the order of

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "kernels/linear/cuda/families.h"
+#include "kernels/linear/cuda/quantized/flat.h"
 
 namespace millrace {
 
@@ -22,8 +23,8 @@ std::span<const CudaLinearKernel> cuda_linear_kernels() {
   static const std::vector<CudaLinearKernel> kKernels = [] {
     std::vector<CudaLinearKernel> list{gemv_rows_kernel(), gemv_kernel(), flat_mma_kernel()};
     for (const CudaLinearKernel& kernel : wgmma_kernels()) list.push_back(kernel);
-    list.insert(list.end(),
-                {packed_gemv_kernel(), packed_few_kernel(), packed_wgmma_kernel(), packed_mma_kernel(), rows_kernel()});
+    list.insert(list.end(), {packed_gemv_kernel(), packed_few_kernel(), packed_flat_kernel(), packed_wgmma_kernel(),
+                             packed_mma_kernel(), rows_kernel()});
     return list;
   }();
   return kKernels;
