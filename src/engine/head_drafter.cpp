@@ -60,10 +60,10 @@ void HeadDrafter::forget(uint64_t sequence) {
   std::erase_if(leads_, [&](const Lead& lead) { return lead.sequence == sequence; });
 }
 
-// -1: no logit is a number.
+// -1: no logit is a number, for example behind pages whose rows here were never written.
 int32_t HeadDrafter::target_token(int32_t row) const {
-  if (row < 0 || vocabulary_.empty()) return row < vocab_ ? row : -1;
-  return vocabulary_[static_cast<size_t>(row)];
+  if (vocabulary_.empty()) return row < vocab_ ? row : -1;
+  return row >= 0 && row < std::ssize(vocabulary_) ? vocabulary_[static_cast<size_t>(row)] : -1;
 }
 
 std::span<const int32_t> HeadDrafter::run(Matrix features, bool own) {
