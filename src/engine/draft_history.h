@@ -12,8 +12,9 @@ class DraftHistory {
   // The probability that the next draft token is right, if all before it are.
   double chance() const { return (right_ + kPrior * kPriorWeight) / (tried_ + kPriorWeight); }
 
-  // Whether step number `step` should look for drafts. Where steps run ahead, a step with drafts cannot, so a sequence
-  // without useful drafts looks for them in every eighth step only. All such sequences look in the same steps.
+  // Whether step number `step` should look for drafts. Where steps run ahead, a step with drafts cannot; where heads
+  // draft, the logits of each first token take time. So a sequence without useful drafts looks for them in every eighth
+  // step only. All such sequences look in the same steps.
   bool due(int64_t step) const { return step % pause_ == 0; }
 
   // A drafter that follows sequences costs time in every step, so it leaves a sequence that has no drafts for so long.

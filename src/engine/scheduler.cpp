@@ -224,7 +224,8 @@ bool Scheduler::compose_ahead(const Plan& now, Plan& next, StepBatch& batch) {
   for (size_t row = 0; row < now.parts.size(); ++row) {
     Sequence* s = now.parts[row].sequence;
     if (s == nullptr || s->length() + 1 >= s->longest()) continue;
-    if (may_draft(*s, steps_ + 1)) return false;  // the drafter needs the token first
+    // The drafter needs the token first, or the hidden states of this step.
+    if (is_followed(*s) || may_draft(*s, steps_ + 1)) return false;
     const int32_t length = s->length() + 1;
     const bool grows_long = limits_.long_from > 0 && !s->prefix_key.long_rope && length > limits_.long_from;
     if (grows_long || !take_pages(*s, length, 0)) return false;

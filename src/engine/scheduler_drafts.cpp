@@ -18,15 +18,18 @@ void Scheduler::follow() {
     const auto fresh = std::exchange(s->fresh, {});
     if (fresh.row == Sequence::Fresh::kNone || fresh.rows == 0 || !is_followed(*s)) continue;
     followed_.push_back({draft_key(*s), s->tokens(), s->table().pages(), fresh.row, fresh.position, fresh.rows,
-                         s->generating() && !s->finished()});
+                         s->generating() && !s->finished() && may_draft(*s, steps_ + 1)});
   }
   if (!followed_.empty()) limits_.drafter->follow(followed_);
 }
 
 bool Scheduler::may_draft(const Sequence& s, int64_t step) const {
   if (limits_.drafter == nullptr || s.most_drafts() == 0) return false;
-  if (limits_.drafter->follows()) return is_followed(s);
-  return !limits_.drafts_by_cost || !limits_.runs_ahead || s.draft_history.due(step);
+  const bool follows = limits_.drafter->follows();
+  if (follows && !is_followed(s)) return false;
+  if (!limits_.drafts_by_cost) return true;
+  const bool every_step = !limits_.runs_ahead && !follows;
+  return every_step || s.draft_history.due(step);
 }
 
 uint64_t Scheduler::draft_key(const Sequence& s) { return s.id() << 8 | static_cast<uint64_t>(s.choice()); }
@@ -52,6 +55,7 @@ void Scheduler::draft_tokens() {
     decodes.positions += s->length();
   }
   if (limits_.drafter == nullptr) return;
+  const bool follows = limits_.drafter->follows();
   int64_t room = std::min(limits_.rows - decodes.rows, limits_.logit_rows - std::ssize(running_));
   if (decodes.rows < std::ssize(running_)) room /= 2;
   for (auto& s : running_) {
@@ -63,7 +67,6 @@ void Scheduler::draft_tokens() {
   }
   if (asks_.empty()) return;
   // A drafter whose passes take time drafts no more than the plan wants. One that follows needs pages for its drafts.
-  const bool follows = limits_.drafter->follows();
   const bool plan_first = follows || (limits_.drafts_by_cost && limits_.drafter->pass_us(1) > 0);
   if (!plan_first) limits_.drafter->draft_all(asks_);
   if (std::all_of(asks_.begin(), asks_.end(), [](const DraftAsk& ask) { return ask.given == 0; })) return;
